@@ -1,0 +1,137 @@
+// Package quant holds the number formats that weights, activations and KV are
+// stored in, and the arithmetic on them: exact decoders, matrix products and
+// the small vector functions of a transformer, each a SIMD kernel beside a
+// portable twin that defines its result.
+package quant
+
+import (
+	"fmt"
+	"math"
+)
+
+// Type is the storage format of a tensor. Quantized formats group elements of
+// a row into blocks of a fixed number of elements and bytes.
+type Type uint8
+
+// The formats that model files use today. Names are those of the GGUF world.
+const (
+	Invalid Type = iota
+	F32
+	F16
+	BF16
+	Q4_0
+	Q4_1
+	Q5_0
+	Q5_1
+	Q8_0
+	Q2_K
+	Q3_K
+	Q4_K
+	Q5_K
+	Q6_K
+	IQ4_NL
+	IQ4_XS
+	MXFP4
+	numTypes
+)
+
+// typeInfo is one row of the table of formats.
+type typeInfo struct {
+	name       string
+	ggufID     uint32 // the number that stands for it in a GGUF tensor table
+	blockElems int
+	blockBytes int
+}
+
+var types = [numTypes]typeInfo{
+	F32:    {"F32", 0, 1, 4},
+	F16:    {"F16", 1, 1, 2},
+	BF16:   {"BF16", 30, 1, 2},
+	Q4_0:   {"Q4_0", 2, 32, 18},
+	Q4_1:   {"Q4_1", 3, 32, 20},
+	Q5_0:   {"Q5_0", 6, 32, 22},
+	Q5_1:   {"Q5_1", 7, 32, 24},
+	Q8_0:   {"Q8_0", 8, 32, 34},
+	Q2_K:   {"Q2_K", 10, 256, 84},
+	Q3_K:   {"Q3_K", 11, 256, 110},
+	Q4_K:   {"Q4_K", 12, 256, 144},
+	Q5_K:   {"Q5_K", 13, 256, 176},
+	Q6_K:   {"Q6_K", 14, 256, 210},
+	IQ4_NL: {"IQ4_NL", 20, 32, 18},
+	IQ4_XS: {"IQ4_XS", 23, 256, 136},
+	MXFP4:  {"MXFP4", 39, 32, 17},
+}
+
+// refusedGGUF names the GGUF types that exist but are not read here, so that
+// the refusal can say which one a file holds.
+var refusedGGUF = map[uint32]string{
+	4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+	21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
+	31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 34: "TQ1_0", 35: "TQ2_0",
+	36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8", 40: "NVFP4",
+}
+
+// Valid reports whether t names a format of this package.
+func (t Type) Valid() bool { return t > Invalid && t < numTypes }
+
+// String returns the format's usual name, such as "Q4_K".
+func (t Type) String() string {
+	if !t.Valid() {
+		return fmt.Sprintf("Type(%d)", uint8(t))
+	}
+	return types[t].name
+}
+
+// BlockElems returns how many consecutive elements of a row share a block; 1
+// for plain floats.
+func (t Type) BlockElems() int { return types[t].blockElems }
+
+// BlockBytes returns the bytes of one block.
+func (t Type) BlockBytes() int { return types[t].blockBytes }
+
+// IsFloat reports whether t stores plain floats.
+func (t Type) IsFloat() bool { return t == F32 || t == F16 || t == BF16 }
+
+// RowBytes returns the bytes of a row of cols elements. It fails when cols is
+// negative, is not a whole number of blocks, or the product overflows.
+func (t Type) RowBytes(cols int) (int, error) {
+	if !t.Valid() {
+		return 0, fmt.Errorf("quant: invalid type %d", uint8(t))
+	}
+	info := types[t]
+	if cols < 0 || cols%info.blockElems != 0 {
+		return 0, fmt.Errorf("quant: a row of %d elements is not a whole number of %s blocks of %d", cols, info.name, info.blockElems)
+	}
+	blocks := cols / info.blockElems
+	if blocks > math.MaxInt/info.blockBytes {
+		return 0, fmt.Errorf("quant: a row of %d %s elements overflows", cols, info.name)
+	}
+	return blocks * info.blockBytes, nil
+}
+
+// ParseType returns the format with the given name, such as "Q4_0" or "BF16".
+func ParseType(name string) (Type, bool) {
+	for t := F32; t < numTypes; t++ {
+		if types[t].name == name {
+			return t, true
+		}
+	}
+	return Invalid, false
+}
+
+// FromGGUF returns the format that a GGUF tensor table calls id. For a format
+// that exists but is not read here, the error gives its name.
+func FromGGUF(id uint32) (Type, error) {
+	for t := F32; t < numTypes; t++ {
+		if types[t].ggufID == id {
+			return t, nil
+		}
+	}
+	if name, ok := refusedGGUF[id]; ok {
+		return Invalid, fmt.Errorf("quant: tensor type %s (%d) is not supported", name, id)
+	}
+	return Invalid, fmt.Errorf("quant: unknown tensor type %d", id)
+}
+
+// GGUFID returns the number that stands for t in a GGUF tensor table.
+func (t Type) GGUFID() uint32 { return types[t].ggufID }
