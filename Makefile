@@ -1,0 +1,82 @@
+# Everything a contributor runs. `make` alone lists the targets.
+#
+# Only Go is needed for demo, build, test and bench. testrace also needs a C
+# compiler (the race detector is C), testarm64 needs qemu's user emulation, and
+# lint builds its tools from tools/go.mod the first time.
+
+GO       ?= go
+FUZZTIME ?= 60s
+BENCH    ?= .
+QEMU     ?= qemu-aarch64-static
+
+# The race detector makes arithmetic about ten times slower, so tests of whole
+# models shorten themselves under -short; the goroutines are the same.
+RACE_PACKAGES ?= ./...
+
+# One static binary without a C compiler, and the same bytes from any directory.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w"
+TOOLS := bin/tools
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/llmrun
+	$(BUILD) -o bin/ ./cmd/llmrun
+
+.PHONY: demo
+demo: build ## build, then tell a story, chat, and answer from a note
+	@scripts/demo.sh bin/llmrun
+
+.PHONY: test
+test: ## run all tests
+	$(GO) test ./...
+
+.PHONY: testnoasm
+testnoasm: ## run all tests on the portable kernels
+	$(GO) test -tags noasm ./...
+
+.PHONY: testrace
+testrace: ## run the tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
+
+.PHONY: testarm64
+testarm64: ## run the kernel tests on emulated arm64 (needs qemu)
+	@command -v $(QEMU) >/dev/null || { \
+		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
+	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/...
+
+.PHONY: lint
+lint: tools ## check format, vet every platform, run the linters
+	scripts/lint.sh $(TOOLS)
+
+.PHONY: fmt
+fmt: tools ## format the Go files
+	$(TOOLS)/gofumpt -w .
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME each
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## run the benchmarks that match BENCH
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: cross
+cross: ## build for every supported system into dist/
+	scripts/cross.sh dist
+
+.PHONY: tools
+tools: $(TOOLS)/.built
+
+$(TOOLS)/.built: tools/go.mod tools/go.sum
+	mkdir -p $(TOOLS)
+	cd tools && $(GO) build -trimpath -o ../$(TOOLS)/ tool
+	touch $@
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,109 @@
+package archtest
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// unsafeAllowed lists the packages that may convert pointers: those that hold
+// kernels, and those that own memory or mappings outside Go's heap.
+var unsafeAllowed = []string{"quant", "tiering", "store/vfs"}
+
+// filesAllowed lists the packages that may name files to the operating system.
+// Everyone else goes through store/vfs, where faults are injected and errors
+// get their path and offset. The command reads prompts and writes transcripts,
+// tiering asks the system about memory.
+var filesAllowed = []string{"store/vfs", "cmd/llmrun", "internal", "tiering"}
+
+// fileFunctions are the functions that open, change or list files by name, by
+// the import path that offers them.
+var fileFunctions = map[string][]string{
+	"os": {
+		"Chdir", "Chmod", "Chown", "Chtimes", "CopyFS", "Create", "CreateTemp", "DirFS", "Lchown", "Link",
+		"Lstat", "Mkdir", "MkdirAll", "MkdirTemp", "NewFile", "Open", "OpenFile", "OpenInRoot", "OpenRoot",
+		"ReadDir", "ReadFile", "Readlink", "Remove", "RemoveAll", "Rename", "Stat", "Symlink", "Truncate",
+		"WriteFile",
+	},
+	"path/filepath":         {"EvalSymlinks", "Glob", "Walk", "WalkDir"},
+	"syscall":               {"Mmap", "Open", "Openat"},
+	"golang.org/x/sys/unix": {"Mmap", "MmapPtr", "Open", "Openat"},
+}
+
+// within reports whether pkg lies in one of the directories.
+func within(pkg string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return below(pkg, dir) })
+}
+
+func TestNoCgo(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if slices.Contains(file.imports, "C") {
+			t.Errorf("%s uses cgo: the engine builds without a C compiler", file.path)
+		}
+	}
+}
+
+func TestUnsafeStaysWhereItIsListed(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if slices.Contains(file.imports, "unsafe") && !within(file.pkg, unsafeAllowed) {
+			t.Errorf("%s imports unsafe; allowed in %v", file.path, unsafeAllowed)
+		}
+	}
+}
+
+func TestFilesAreOpenedThroughVFS(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if file.test || within(file.pkg, filesAllowed) {
+			continue
+		}
+		for _, call := range fileCalls(file) {
+			t.Errorf("%s calls %s: use store/vfs", file.path, call)
+		}
+		if slices.Contains(file.imports, "github.com/edsrzf/mmap-go") {
+			t.Errorf("%s maps files itself: use store/vfs", file.path)
+		}
+	}
+}
+
+// TestFileCallsAreSeen proves that the search finds what it looks for, in the
+// package where the calls must be.
+func TestFileCallsAreSeen(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if below(file.pkg, "store/vfs") && !file.test && len(fileCalls(file)) > 0 {
+			return
+		}
+	}
+	t.Error("no file call found in store/vfs, which has to make some")
+}
+
+// fileCalls lists the uses of file functions in one file.
+func fileCalls(file sourceFile) []string {
+	// Packages are known by the name this file gives them.
+	local := map[string]string{}
+	for _, spec := range file.syntax.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser has accepted it, so this does not happen
+		}
+		name := path.Base(imported)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		local[name] = imported
+	}
+	var calls []string
+	ast.Inspect(file.syntax, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		pkg, ok := selector.X.(*ast.Ident)
+		if ok && slices.Contains(fileFunctions[local[pkg.Name]], selector.Sel.Name) {
+			calls = append(calls, pkg.Name+"."+selector.Sel.Name)
+		}
+		return true
+	})
+	return calls
+}

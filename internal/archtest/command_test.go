@@ -1,0 +1,112 @@
+package archtest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// maxBinary is what a phone is asked to store: the program with its model.
+const maxBinary = 40 << 20
+
+// consoleBlock is a transcript in a document: commands after "$ ", each
+// followed by what it prints on standard output.
+var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
+
+// TestDocumentsDescribeTheCommand builds llmrun once and holds the documents
+// against it.
+func TestDocumentsDescribeTheCommand(t *testing.T) {
+	binary := buildCommand(t)
+	docs := documents(t)
+
+	t.Run("size", func(t *testing.T) {
+		info, err := os.Stat(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > maxBinary {
+			t.Errorf("the binary has %d bytes, more than %d", info.Size(), maxBinary)
+		}
+	})
+
+	t.Run("commands", func(t *testing.T) {
+		help, err := exec.Command(binary, "help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mention := regexp.MustCompile("(?m)(?:^\\$ |`|\\| )(?:bin/)?llmrun ([a-z]+)")
+		found := 0
+		for name, text := range docs {
+			for _, match := range mention.FindAllStringSubmatch(text, -1) {
+				found++
+				listed := regexp.MustCompile(`(?m)^\s+(?:llmrun )?` + match[1] + `\b`)
+				if match[1] != "help" && !listed.Match(help) {
+					t.Errorf("%s mentions `llmrun %s`, which `llmrun help` does not list", name, match[1])
+				}
+			}
+		}
+		if found == 0 {
+			t.Error("no document mentions a command")
+		}
+	})
+
+	t.Run("transcripts", func(t *testing.T) {
+		for name, text := range docs {
+			for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
+				for _, entry := range transcript(block[1]) {
+					checkTranscript(t, binary, name, entry)
+				}
+			}
+		}
+	})
+}
+
+// command is one line of a transcript with its output.
+type command struct{ line, output string }
+
+// transcript splits a console block into its commands.
+func transcript(block string) []command {
+	var entries []command
+	for line := range strings.Lines(block) {
+		if rest, ok := strings.CutPrefix(line, "$ "); ok {
+			entries = append(entries, command{line: strings.TrimSpace(rest)})
+		} else if len(entries) > 0 {
+			entries[len(entries)-1].output += line
+		}
+	}
+	return entries
+}
+
+// checkTranscript runs one line in the repository's root, as its reader would,
+// and compares standard output. Standard error holds timings.
+func checkTranscript(t *testing.T, binary, document string, entry command) {
+	t.Helper()
+	words := strings.Fields(entry.line)
+	if !slices.Contains(words, "llmrun") {
+		return // making and installing is not repeated here
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("transcripts are written for bash, which is not here")
+	}
+	shell := exec.Command(bash, "-c", entry.line)
+	shell.Dir = testutil.Root(t)
+	path := filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH")
+	shell.Env = append(os.Environ(), "PATH="+path)
+	var stdout, stderr bytes.Buffer
+	shell.Stdout, shell.Stderr = &stdout, &stderr
+	if err := shell.Run(); err != nil {
+		t.Errorf("%s: $ %s: %v\n%s", document, entry.line, err, stderr.String())
+		return
+	}
+	if got := strings.TrimSpace(stdout.String()); got != strings.TrimSpace(entry.output) {
+		t.Errorf("%s: $ %s\nprints\n%s\nand not\n%s", document, entry.line, got, entry.output)
+	}
+}

@@ -1,0 +1,148 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rule says what the packages of one directory may import besides the standard
+// library and packages of the same directory tree.
+type rule struct {
+	dir      string
+	rooms    []string // directories of this module, with what lies under them
+	external []string // other modules, by import path prefix
+}
+
+// rules is the drawing of the house, bottom row first. The most specific
+// directory wins, so exec/token may reach less than exec may.
+var rules = []rule{
+	{dir: "quant", external: []string{"golang.org/x/sys"}},
+	{dir: "tiering"},
+	{dir: "store", rooms: []string{"quant"}, external: []string{
+		"golang.org/x/sys", "github.com/cespare/xxhash/v2", "github.com/edsrzf/mmap-go",
+	}},
+	{dir: "prefetch", rooms: []string{"store", "tiering"}, external: []string{"golang.org/x/sys"}},
+	{dir: "hetero", rooms: []string{"quant", "tiering"}, external: []string{"golang.org/x/sys"}},
+	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
+		"github.com/cespare/xxhash/v2",
+	}},
+	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv"}, external: []string{
+		"golang.org/x/text",
+	}},
+	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
+	{dir: "exec/sample", rooms: []string{"quant"}},
+	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec"}},
+	// The command uses nothing but the library: that proves the library enough.
+	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
+	{dir: "cmd/llmrun/bundled"},
+	{dir: "internal"},
+}
+
+// ruleFor returns the rule of the longest directory that contains pkg.
+func ruleFor(pkg string) (rule, bool) {
+	best, found := rule{}, false
+	for _, r := range rules {
+		within := r.dir == pkg || (r.dir != "." && below(pkg, r.dir))
+		if within && (!found || len(r.dir) > len(best.dir)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// allows reports whether a package under the rule may import the path.
+func (r rule) allows(imported string) bool {
+	if target, ours := room(imported); ours {
+		if r.dir != "." && below(target, r.dir) {
+			return true
+		}
+		return slices.ContainsFunc(r.rooms, func(dir string) bool {
+			return target == dir || (dir != "." && below(target, dir))
+		})
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if !strings.Contains(first, ".") {
+		return true // the standard library has no dot in its first element
+	}
+	return slices.ContainsFunc(r.external, func(prefix string) bool { return below(imported, prefix) })
+}
+
+func TestImportDirections(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if file.test {
+			continue // a test may reach wherever the compiler lets it
+		}
+		r, ok := ruleFor(file.pkg)
+		if !ok {
+			t.Errorf("%s: no rule for package %s; add it to the table at its row", file.path, file.pkg)
+			continue
+		}
+		for _, imported := range file.imports {
+			if !r.allows(imported) {
+				t.Errorf("%s imports %s, which %s may not", file.path, imported, r.dir)
+			}
+		}
+	}
+}
+
+// TestRules proves that the table can fail.
+func TestRules(t *testing.T) {
+	for _, test := range []struct {
+		pkg, imported string
+		want          bool
+	}{
+		{"quant", "math/bits", true},
+		{"quant", "golang.org/x/sys/cpu", true},
+		{"quant", modulePath + "/store", false},
+		{"quant", "github.com/stretchr/testify/require", false},
+		{"store/gguf", modulePath + "/store/vfs", true},
+		{"store/gguf", modulePath + "/exec", false},
+		{"exec", modulePath + "/exec/token", true},
+		{"exec/token", modulePath + "/exec", false},
+		{"exec/sample", modulePath + "/store", false},
+		{".", modulePath + "/exec/token", true},
+		{".", modulePath + "/cmd/llmrun/bundled", false},
+		{".", modulePath + "/internal/testutil", false},
+		{"cmd/llmrun", modulePath, true},
+		{"cmd/llmrun", modulePath + "/exec", false},
+		{"cmd/llmrun", modulePath + "/cmd/llmrun/bundled", true},
+		{"cmd/llmrun/bundled", modulePath, false},
+	} {
+		r, ok := ruleFor(test.pkg)
+		if got := ok && r.allows(test.imported); got != test.want {
+			t.Errorf("may %s import %s: %v, want %v", test.pkg, test.imported, got, test.want)
+		}
+	}
+	if r, ok := ruleFor("surprise"); ok {
+		t.Errorf("package surprise falls under the rule of %s", r.dir)
+	}
+}
+
+// TestLibraryDoesNotCarryTheModel follows the root package's imports to the
+// end: who uses the library must not link the bundled weights or test helpers.
+func TestLibraryDoesNotCarryTheModel(t *testing.T) {
+	imports := map[string][]string{}
+	for _, file := range goFiles(t) {
+		if file.test {
+			continue
+		}
+		for _, imported := range file.imports {
+			if target, ours := room(imported); ours {
+				imports[file.pkg] = append(imports[file.pkg], target)
+			}
+		}
+	}
+	seen := map[string]bool{".": true}
+	for queue := []string{"."}; len(queue) > 0; queue = queue[1:] {
+		for _, target := range imports[queue[0]] {
+			if below(target, "cmd") || below(target, "internal/testutil") {
+				t.Errorf("the library reaches %s through %s", target, queue[0])
+			}
+			if !seen[target] {
+				seen[target] = true
+				queue = append(queue, target)
+			}
+		}
+	}
+}

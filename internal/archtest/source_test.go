@@ -1,0 +1,116 @@
+// Package archtest keeps the promises that no single package can keep alone:
+// who imports whom, who touches files and raw memory, and that the documents
+// describe what is there.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+const modulePath = "github.com/llmrun/llmrun"
+
+// sourceFile is one Go file of the module, whatever system it is built for:
+// the rules hold for files that this machine would not compile, too.
+type sourceFile struct {
+	path    string // relative to the root, with slashes
+	pkg     string // directory of the package, "." for the root package
+	test    bool
+	imports []string
+	syntax  *ast.File
+}
+
+// room returns the import path below the module, "." for the root package, and
+// false for a package from elsewhere.
+func room(importPath string) (string, bool) {
+	if importPath == modulePath {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, modulePath+"/")
+}
+
+// skippedDir reports a directory that holds nothing the project wrote by hand:
+// build output, version control, editor state, and the tools module.
+func skippedDir(rel string) bool {
+	switch rel {
+	case "bin", "dist", "tools":
+		return true
+	}
+	base := path.Base(rel)
+	return base == "testdata" || (strings.HasPrefix(base, ".") && rel != "." && rel != ".ci")
+}
+
+// walkFiles calls visit with every file of the repository outside skipped
+// directories.
+func walkFiles(t *testing.T, visit func(rel, full string)) {
+	t.Helper()
+	root := testutil.Root(t)
+	err := filepath.WalkDir(root, func(full string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, full)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		switch {
+		case entry.IsDir() && skippedDir(rel):
+			return fs.SkipDir
+		case entry.Type().IsRegular():
+			visit(rel, full)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goFiles parses every Go file of the module.
+func goFiles(t *testing.T) []sourceFile {
+	t.Helper()
+	var files []sourceFile
+	fileSet := token.NewFileSet()
+	walkFiles(t, func(rel, full string) {
+		if !strings.HasSuffix(rel, ".go") || strings.HasPrefix(path.Base(path.Dir(rel)), "_") {
+			return
+		}
+		syntax, err := parser.ParseFile(fileSet, full, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := sourceFile{
+			path:   rel,
+			pkg:    path.Dir(rel),
+			test:   strings.HasSuffix(rel, "_test.go"),
+			syntax: syntax,
+		}
+		for _, spec := range syntax.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatalf("%s: %v", rel, err)
+			}
+			file.imports = append(file.imports, imported)
+		}
+		files = append(files, file)
+	})
+	if len(files) < 10 {
+		t.Fatalf("only %d Go files found: the walk is broken", len(files))
+	}
+	return files
+}
+
+// below reports whether pkg is the directory dir or lies under it.
+func below(pkg, dir string) bool {
+	return pkg == dir || strings.HasPrefix(pkg, dir+"/")
+}

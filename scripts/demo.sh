@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Shows what the bundled 15M-parameter model does: a story, a chat turn, and a
+# question answered from a note. The model is a stand-in that fits into the
+# binary; a real one is given with -m.
+#
+# usage: scripts/demo.sh PATH_TO_LLMRUN
+set -euo pipefail
+cd "$(dirname "$0")/.."
+llmrun=${1:?usage: scripts/demo.sh PATH_TO_LLMRUN}
+note=testdata/demo/note-01.md
+
+bold='' dim='' plain=''
+if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then
+  bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'
+fi
+heading() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
+command_line() { printf '%s$ %s%s\n\n' "$dim" "$1" "$plain"; }
+
+heading "1. A story"
+prompt="Tell me a story about a brave fox named Ruby."
+command_line "llmrun run -p \"$prompt\" --seed 1"
+"$llmrun" run -p "$prompt" --seed 1
+
+heading "2. A chat turn"
+message="Hello! How are you today?"
+command_line "echo \"$message\" | llmrun chat --seed 1"
+echo "$message" | "$llmrun" chat --seed 1
+
+heading "3. A question answered from a note ($note)"
+sed 's/^/  | /' "$note"
+question="When will Jonas check the yearly samples?"
+command_line "llmrun run -f $note -p \"$question\" --temp 0"
+"$llmrun" run -f "$note" -p "$question" --temp 0
+
+heading "With a model of your own"
+cat <<EOF
+  $llmrun chat -m MODEL.gguf          a GGUF file
+  $llmrun chat -m DIRECTORY           a Hugging Face directory with safetensors
+  $llmrun help                        everything else
+EOF

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Format, vet and lint. Every platform and build tag is vetted, because a file
+# that is excluded here is compiled by somebody else.
+#
+# usage: scripts/lint.sh TOOLS_DIR
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools=${1:?usage: scripts/lint.sh TOOLS_DIR}
+
+echo "== format"
+unformatted=$("$tools/gofumpt" -l .)
+if [[ -n $unformatted ]]; then
+  printf 'not formatted (make fmt repairs it):\n%s\n' "$unformatted" >&2
+  exit 1
+fi
+
+# system, architecture, build tags
+vet() {
+  echo "== vet $1/$2 ${3:-}"
+  GOOS=$1 GOARCH=$2 CGO_ENABLED=0 go vet ${3:+-tags "$3"} ./...
+}
+vet linux amd64
+vet linux amd64 noasm
+vet linux arm64
+vet linux arm64 noasm
+vet android arm64
+vet darwin arm64
+vet windows amd64
+
+echo "== golangci-lint"
+"$tools/golangci-lint" run ./...
