@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llmrun=${1:?usage: scripts/demo.sh PATH_TO_LLMRUN}
-note=testdata/demo/note-01.md
+note=cmd/llmrun/testdata/notes/note-01.md
 
 bold='' dim='' plain=''
 if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then

@@ -18,7 +18,7 @@ type rule struct {
 // directory wins, so exec/token may reach less than exec may.
 var rules = []rule{
 	{dir: "quant", external: []string{"golang.org/x/sys"}},
-	{dir: "tiering"},
+	{dir: "tiering", external: []string{"golang.org/x/sys"}},
 	{dir: "store", rooms: []string{"quant"}, external: []string{
 		"golang.org/x/sys", "github.com/cespare/xxhash/v2", "github.com/edsrzf/mmap-go",
 	}},
