@@ -1,0 +1,114 @@
+package tiering
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sync/atomic"
+	"unsafe"
+)
+
+// hugePage is the size from which a frame asks for huge pages: on x86-64 and on
+// arm64 with 4 KiB pages one entry of the second page-table level maps 2 MiB.
+const hugePage = 2 << 20
+
+// Frame is a piece of zeroed, page-aligned memory outside Go's heap. It has one
+// owner. Its bytes may be read and written from any goroutine, as the owner
+// arranges; Free must come after the last of them.
+type Frame struct {
+	lease *Lease
+	pages []byte // what the operating system gave, a whole number of pages
+	bytes []byte // the first n bytes of it
+	freed atomic.Bool
+}
+
+// Alloc reserves n bytes (rounded up to whole pages) and maps them. The error is
+// a *BudgetError when the budget refuses, else what the operating system said.
+func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
+	size, err := pageRound(n)
+	if err != nil {
+		return nil, fmt.Errorf("tiering: %s: %w", p, err)
+	}
+	lease, err := b.Reserve(p, int64(size))
+	if err != nil {
+		return nil, err
+	}
+	f := &Frame{lease: lease}
+	if size == 0 {
+		return f, nil // nothing to map, but still to be freed once
+	}
+	if f.pages, err = mapPages(size); err != nil {
+		lease.Release()
+		return nil, fmt.Errorf("tiering: mapping %d bytes for %s: %w", size, p, err)
+	}
+	if size >= hugePage {
+		adviseHuge(f.pages)
+	}
+	f.bytes = f.pages[:n:n]
+	return f, nil
+}
+
+// pageRound rounds n up to whole pages.
+func pageRound(n int) (int, error) {
+	page := os.Getpagesize()
+	if n < 0 || n > math.MaxInt-page {
+		return 0, fmt.Errorf("a frame of %d bytes is impossible", n)
+	}
+	return (n + page - 1) / page * page, nil
+}
+
+// Bytes returns the frame's memory: exactly as many bytes as were asked for,
+// nil after Free.
+func (f *Frame) Bytes() []byte { return f.bytes }
+
+// Floats views the whole frame as float32; up to three trailing bytes that make
+// no whole number are left out.
+func (f *Frame) Floats() []float32 {
+	return unsafeView[float32](f.bytes, len(f.bytes)/4)
+}
+
+// Free returns the memory to the operating system and the lease to the budget.
+// A second call panics: the addresses may already be somebody else's.
+func (f *Frame) Free() {
+	if f.freed.Swap(true) {
+		panic(fmt.Sprintf("tiering: a frame of %d bytes (%s) was freed twice", f.lease.bytes, f.lease.purpose))
+	}
+	poison(f.pages)
+	if len(f.pages) > 0 {
+		unmapPages(f.pages)
+	}
+	f.pages, f.bytes = nil, nil
+	f.lease.Release()
+}
+
+// Element is what memory may be viewed as: plain numbers, for which every bit
+// pattern is a value.
+type Element interface {
+	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
+}
+
+// View returns the first n elements of b as a []T over the same memory. It
+// refuses an n that b does not hold and a start that is not aligned for T.
+// The length is the caller's own n, never a figure read from a file.
+func View[T Element](b []byte, n int) ([]T, error) {
+	var t T
+	size := int(unsafe.Sizeof(t))
+	if n < 0 || n > len(b)/size {
+		return nil, fmt.Errorf("tiering: %d elements of %d bytes do not fit in %d bytes", n, size, len(b))
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(t) != 0 {
+		return nil, fmt.Errorf("tiering: the memory is not aligned to %d bytes", unsafe.Alignof(t))
+	}
+	return unsafeView[T](b, n), nil
+}
+
+// unsafeView is View for callers that know b to be aligned and long enough.
+func unsafeView[T Element](b []byte, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}

