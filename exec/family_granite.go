@@ -1,0 +1,8 @@
+package exec
+
+// granite is llama with four multipliers: of the embedding, the attention
+// scores, every residual branch and the logits.
+var granite = family{
+	name: "granite", hf: []string{"granite"}, gguf: []string{"granite"}, interleave: true,
+	describe: func(*Hyper, *Spec) error { return nil },
+}

@@ -1,0 +1,36 @@
+package exec
+
+import "fmt"
+
+// phi2 (phi-1, phi-1.5, phi-2) computes attention and MLP from one LayerNorm,
+// rotates part of each head, and has biases everywhere.
+var phi2 = family{
+	name: "phi2", hf: []string{"phi"}, gguf: []string{"phi2"},
+	describe: func(h *Hyper, s *Spec) error {
+		if h.QKNorm {
+			return fmt.Errorf("%w: %s: phi with qk_layernorm", ErrUnsupported, h.path)
+		}
+		s.Norm.Layer = true
+		s.Act = GELUTanh
+		s.Gated = false
+		s.Parallel = ParallelOne
+		return nil
+	},
+	names: map[string]string{
+		"output_norm": "model.final_layernorm",
+		"attn_output": "self_attn.dense",
+		"ffn_up":      "mlp.fc1",
+		"ffn_down":    "mlp.fc2",
+	},
+}
+
+// phi3 fuses queries, keys and values, and gate and up; its long variants
+// switch rotary frequencies with the length of the sequence.
+var phi3 = family{
+	name: "phi3", hf: []string{"phi3"}, gguf: []string{"phi3"},
+	describe: func(h *Hyper, s *Spec) error {
+		s.windowWhere(h, func(int) bool { return true })
+		return nil
+	},
+	names: map[string]string{"ffn_up": "mlp.gate_up_proj"},
+}

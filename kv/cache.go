@@ -1,0 +1,133 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// BlockTokens is how many tokens attention looks at in one step, and the
+// smallest unit of a page. It is part of the arithmetic contract: another
+// number gives other rounding.
+const BlockTokens = 64
+
+// PageTokens is how many tokens a page holds.
+const PageTokens = BlockTokens
+
+// slabBytes is how much memory the cache takes from the system at once. Small
+// models get many pages out of one slab; a page larger than a slab gets a
+// frame of its own.
+const slabBytes = 2 << 20
+
+// ErrClosed is returned by a sequence or cache that was closed.
+var ErrClosed = errors.New("kv: closed")
+
+// Shape is the size of the keys and values of one token.
+type Shape struct {
+	HeadDim int
+	KVHeads []int // per layer; 0 where a layer keeps no keys
+}
+
+// pageFloats returns the elements of a page of a layer: keys and values of
+// every head.
+func (s Shape) pageFloats(layer int) int {
+	return s.KVHeads[layer] * 2 * s.HeadDim * PageTokens
+}
+
+// TokenBytes returns the bytes that one token takes over all layers.
+func (s Shape) TokenBytes() int64 {
+	var n int64
+	for l := range s.KVHeads {
+		n += int64(s.pageFloats(l)) * 4
+	}
+	return n / PageTokens
+}
+
+// Cache hands out pages to sequences and takes them back.
+type Cache struct {
+	shape  Shape
+	budget *tiering.Budget
+
+	mu     sync.Mutex
+	frames []*tiering.Frame
+	free   map[int][][]float32 // unused pages by their number of elements
+	live   int                 // pages held by sequences
+	closed bool
+}
+
+// NewCache returns an empty cache. Its pages are charged to budget as hot KV.
+func NewCache(shape Shape, budget *tiering.Budget) (*Cache, error) {
+	for l, heads := range shape.KVHeads {
+		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*PageTokens)/shape.HeadDim {
+			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
+		}
+	}
+	return &Cache{shape: shape, budget: budget, free: map[int][][]float32{}}, nil
+}
+
+// Shape returns the sizes that the cache was made for.
+func (c *Cache) Shape() Shape { return c.shape }
+
+// take returns an unused page of a layer, from a new slab if there is none.
+func (c *Cache) take(layer int) ([]float32, error) {
+	n := c.shape.pageFloats(layer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if len(c.free[n]) == 0 {
+		if err := c.addSlab(n); err != nil {
+			return nil, err
+		}
+	}
+	pages := c.free[n]
+	page := pages[len(pages)-1]
+	c.free[n] = pages[:len(pages)-1]
+	c.live++
+	return page, nil
+}
+
+// addSlab takes memory for pages of n elements from the system.
+func (c *Cache) addSlab(n int) error {
+	count := max(1, slabBytes/(4*n))
+	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*n*4)
+	if err != nil && count > 1 { // near the limit one page may still fit
+		count = 1
+		frame, err = tiering.Alloc(c.budget, tiering.KVHot, n*4)
+	}
+	if err != nil {
+		return fmt.Errorf("kv: no room for %d more tokens: %w", PageTokens, err)
+	}
+	c.frames = append(c.frames, frame)
+	all := frame.Floats()
+	for i := range count {
+		c.free[n] = append(c.free[n], all[i*n:(i+1)*n:(i+1)*n])
+	}
+	return nil
+}
+
+// put takes a page back.
+func (c *Cache) put(page []float32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.free[len(page)] = append(c.free[len(page)], page)
+	c.live--
+}
+
+// Close gives all memory back to the system. Sequences of the cache must not
+// be used afterwards.
+func (c *Cache) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.frames {
+		f.Free()
+	}
+	c.frames, c.free, c.closed = nil, nil, true
+}

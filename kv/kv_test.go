@@ -1,0 +1,94 @@
+package kv
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// fill stores a value in every element that tells layer, head, position and
+// index apart.
+func fill(s *Seq, layer, pos int) (k, v []float32) {
+	heads, d := s.cache.shape.KVHeads[layer], s.cache.shape.HeadDim
+	for i := range heads * d {
+		k = append(k, float32(layer*1_000_000+pos*1000+i))
+		v = append(v, -float32(layer*1_000_000+pos*1000+i)-1)
+	}
+	s.Put(layer, pos, k, v)
+	return k, v
+}
+
+func TestPutThenBlockReturnsWhatWasStored(t *testing.T) {
+	budget := tiering.New(0)
+	c, err := NewCache(Shape{HeadDim: 3, KVHeads: []int{2, 0, 1}}, budget)
+	require.NoError(t, err)
+	s := c.NewSeq()
+	const tokens = PageTokens*2 + 5
+	require.NoError(t, s.Grow(tokens))
+	for pos := range tokens {
+		for _, layer := range []int{0, 2} {
+			fill(s, layer, pos)
+		}
+	}
+	s.Commit(tokens)
+	for pos := range tokens {
+		for _, layer := range []int{0, 2} {
+			for h := range c.shape.KVHeads[layer] {
+				k, v := s.Block(layer, h, pos/BlockTokens)
+				row := pos % BlockTokens
+				want := float32(layer*1_000_000 + pos*1000 + h*3)
+				require.Equal(t, want, k[row*3], "layer %d head %d pos %d", layer, h, pos)
+				require.Equal(t, -want-1, v[row*3])
+			}
+		}
+	}
+	s.Close()
+	c.Close()
+	require.NoError(t, budget.Check())
+}
+
+func TestTruncateGivesPagesBackForReuse(t *testing.T) {
+	budget := tiering.New(0)
+	c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{1, 1}}, budget)
+	require.NoError(t, err)
+	defer c.Close()
+	s := c.NewSeq()
+	require.NoError(t, s.Grow(10*PageTokens))
+	s.Commit(10 * PageTokens)
+	require.Equal(t, 20, c.live)
+	s.Truncate(PageTokens + 1)
+	require.Equal(t, 4, c.live)
+	require.Equal(t, PageTokens+1, s.Len())
+	used := budget.Usage()
+	require.NoError(t, s.Grow(10*PageTokens))
+	require.Equal(t, used, budget.Usage(), "pages that were given back are used again")
+	s.Close()
+	require.Zero(t, c.live)
+}
+
+func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
+	shape := Shape{HeadDim: 64, KVHeads: []int{1, 1}}
+	pageBytes := int64(shape.pageFloats(0) * 4)
+	budget := tiering.New(3 * pageBytes) // one token needs a page in each of two layers
+	c, err := NewCache(shape, budget)
+	require.NoError(t, err)
+	defer c.Close()
+	s := c.NewSeq()
+	require.NoError(t, s.Grow(1))
+	fill(s, 0, 0)
+	fill(s, 1, 0)
+	s.Commit(1)
+	require.ErrorIs(t, s.Grow(PageTokens+1), tiering.ErrBudget)
+	k, _ := s.Block(1, 0, 0)
+	require.Equal(t, float32(1_000_000), k[0], "what was stored is still there")
+	require.ErrorIs(t, s.Grow(PageTokens+1), tiering.ErrBudget, "asking again must not corrupt the page tables")
+	s.Close()
+	require.Zero(t, c.live)
+}
+
+func TestShapeOutOfRangeIsRefused(t *testing.T) {
+	_, err := NewCache(Shape{HeadDim: 1 << 20, KVHeads: []int{1 << 20}}, tiering.New(0))
+	require.Error(t, err)
+}
