@@ -1,0 +1,171 @@
+package vfs
+
+import "sync/atomic"
+
+// OpKind says what an operation does.
+type OpKind string
+
+// The operations that a faulty file system announces.
+const (
+	OpOpen     OpKind = "open"
+	OpCreate   OpKind = "create"
+	OpStat     OpKind = "stat"
+	OpReadDir  OpKind = "readdir"
+	OpMkdir    OpKind = "mkdir"
+	OpRename   OpKind = "rename"
+	OpRemove   OpKind = "remove"
+	OpSyncDir  OpKind = "syncdir"
+	OpRead     OpKind = "read"
+	OpWrite    OpKind = "write"
+	OpSize     OpKind = "size"
+	OpSync     OpKind = "sync"
+	OpTruncate OpKind = "truncate"
+	OpClose    OpKind = "close"
+)
+
+// Op is one operation about to happen.
+type Op struct {
+	Kind   OpKind
+	Path   string // for a rename the new name
+	Offset int64  // -1 where there is none
+	Len    int    // bytes to read or write
+	Index  int64  // how many operations came before it on this file system
+}
+
+// NewFaulty returns fsys with fault asked before each operation. An error from
+// fault fails that operation, which then does not happen (a close still closes,
+// or the fault would leak files). fault is called concurrently.
+func NewFaulty(fsys FS, fault func(Op) error) FS {
+	return &faultyFS{fsys: fsys, faults: &faults{decide: fault}}
+}
+
+// faults numbers the operations of a file system and of all its files.
+type faults struct {
+	decide func(Op) error
+	next   atomic.Int64
+}
+
+func (f *faults) check(kind OpKind, path string, off int64, n int) error {
+	op := Op{Kind: kind, Path: path, Offset: off, Len: n, Index: f.next.Add(1) - 1}
+	return wrap(string(kind), path, off, f.decide(op))
+}
+
+type faultyFS struct {
+	fsys FS
+	*faults
+}
+
+func (f *faultyFS) Open(name string) (File, error) {
+	return f.open(OpOpen, name, f.fsys.Open)
+}
+
+func (f *faultyFS) Create(name string) (File, error) {
+	return f.open(OpCreate, name, f.fsys.Create)
+}
+
+func (f *faultyFS) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {
+	if err := f.check(kind, name, noOffset, 0); err != nil {
+		return nil, err
+	}
+	file, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyFile{file: file, faults: f.faults}, nil
+}
+
+func (f *faultyFS) Stat(name string) (Info, error) {
+	if err := f.check(OpStat, name, noOffset, 0); err != nil {
+		return Info{}, err
+	}
+	return f.fsys.Stat(name)
+}
+
+func (f *faultyFS) ReadDir(name string) ([]Info, error) {
+	if err := f.check(OpReadDir, name, noOffset, 0); err != nil {
+		return nil, err
+	}
+	return f.fsys.ReadDir(name)
+}
+
+func (f *faultyFS) MkdirAll(name string) error {
+	if err := f.check(OpMkdir, name, noOffset, 0); err != nil {
+		return err
+	}
+	return f.fsys.MkdirAll(name)
+}
+
+func (f *faultyFS) Rename(oldName, newName string) error {
+	if err := f.check(OpRename, newName, noOffset, 0); err != nil {
+		return err
+	}
+	return f.fsys.Rename(oldName, newName)
+}
+
+func (f *faultyFS) Remove(name string) error {
+	if err := f.check(OpRemove, name, noOffset, 0); err != nil {
+		return err
+	}
+	return f.fsys.Remove(name)
+}
+
+func (f *faultyFS) SyncDir(name string) error {
+	if err := f.check(OpSyncDir, name, noOffset, 0); err != nil {
+		return err
+	}
+	return f.fsys.SyncDir(name)
+}
+
+func (f *faultyFS) confine(dir string) FS {
+	return &faultyFS{fsys: Confine(f.fsys, dir), faults: f.faults}
+}
+
+type faultyFile struct {
+	file File
+	*faults
+}
+
+func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.check(OpRead, f.Name(), off, len(p)); err != nil {
+		return 0, err
+	}
+	return f.file.ReadAt(p, off)
+}
+
+func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.check(OpWrite, f.Name(), off, len(p)); err != nil {
+		return 0, err
+	}
+	return f.file.WriteAt(p, off)
+}
+
+func (f *faultyFile) Size() (int64, error) {
+	if err := f.check(OpSize, f.Name(), noOffset, 0); err != nil {
+		return 0, err
+	}
+	return f.file.Size()
+}
+
+func (f *faultyFile) Sync() error {
+	if err := f.check(OpSync, f.Name(), noOffset, 0); err != nil {
+		return err
+	}
+	return f.file.Sync()
+}
+
+func (f *faultyFile) Truncate(size int64) error {
+	if err := f.check(OpTruncate, f.Name(), size, 0); err != nil {
+		return err
+	}
+	return f.file.Truncate(size)
+}
+
+func (f *faultyFile) Close() error {
+	fault := f.check(OpClose, f.Name(), noOffset, 0)
+	if err := f.file.Close(); err != nil {
+		return err
+	}
+	return fault
+}
+
+func (f *faultyFile) Name() string { return f.file.Name() }

@@ -1,0 +1,167 @@
+package vfs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// OS returns the operating system's files.
+func OS() FS { return osFS{} }
+
+type osFS struct{}
+
+func (osFS) Open(name string) (File, error) {
+	return openRegular(name, name, os.Stat, os.Open)
+}
+
+// openRegular opens name through the given calls. It looks before it opens:
+// opening a named pipe would wait for a writer for ever.
+func openRegular(name, shown string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error)) (File, error) {
+	info, err := stat(name)
+	if err != nil {
+		return nil, wrap("open", shown, noOffset, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, wrap("open", shown, noOffset, ErrNotRegular)
+	}
+	f, err := open(name)
+	if err != nil {
+		return nil, wrap("open", shown, noOffset, err)
+	}
+	return &osFile{f: f, name: shown}, nil
+}
+
+const createFlags = os.O_RDWR | os.O_CREATE | os.O_TRUNC
+
+func (osFS) Create(name string) (File, error) {
+	f, err := os.OpenFile(name, createFlags, 0o600)
+	if err != nil {
+		return nil, wrap("create", name, noOffset, err)
+	}
+	return &osFile{f: f, name: name}, nil
+}
+
+func (osFS) Stat(name string) (Info, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return Info{}, wrap("stat", name, noOffset, err)
+	}
+	return infoOf(info), nil
+}
+
+func infoOf(info fs.FileInfo) Info {
+	return Info{Name: info.Name(), Size: info.Size(), IsDir: info.IsDir()}
+}
+
+func (osFS) ReadDir(name string) ([]Info, error) {
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, wrap("readdir", name, noOffset, err)
+	}
+	return infosOf(entries), nil
+}
+
+// infosOf drops entries that vanished between the listing and the look.
+func infosOf(entries []fs.DirEntry) []Info {
+	infos := make([]Info, 0, len(entries))
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			infos = append(infos, infoOf(info))
+		}
+	}
+	return infos
+}
+
+func (osFS) MkdirAll(name string) error {
+	return wrap("mkdir", name, noOffset, os.MkdirAll(name, 0o700))
+}
+
+func (osFS) Rename(oldName, newName string) error {
+	return wrap("rename", newName, noOffset, os.Rename(oldName, newName))
+}
+
+func (osFS) Remove(name string) error {
+	return wrap("remove", name, noOffset, os.Remove(name))
+}
+
+func (osFS) SyncDir(name string) error {
+	return wrap("syncdir", name, noOffset, syncDir(name, os.Open))
+}
+
+// syncDir flushes a directory's entries. Windows offers no such call, its file
+// systems journal renames by themselves.
+func syncDir(name string, open func(string) (*os.File, error)) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func (osFS) confine(dir string) FS {
+	if hub, inside, ok := hubSnapshot(dir); ok {
+		return rootFS{root: hub, sub: inside}
+	}
+	return OSRoot(dir)
+}
+
+// hubSnapshot recognises a snapshot in the cache of the Hugging Face hub client:
+// REPO/snapshots/REVISION, whose files are symbolic links into REPO/blobs. Such
+// a directory is confined to REPO, or none of its files could be opened.
+func hubSnapshot(dir string) (repo, inside string, ok bool) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", "", false
+	}
+	snapshots, revision := filepath.Split(abs)
+	snapshots = strings.TrimRight(snapshots, string(filepath.Separator))
+	repo = filepath.Dir(snapshots)
+	if filepath.Base(snapshots) != "snapshots" {
+		return "", "", false
+	}
+	if info, err := os.Stat(filepath.Join(repo, "blobs")); err != nil || !info.IsDir() {
+		return "", "", false
+	}
+	return repo, "snapshots/" + revision, true
+}
+
+// osFile adds path and offset to the errors of an os.File.
+type osFile struct {
+	f    *os.File
+	name string
+}
+
+func (f *osFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(p, off)
+	return n, wrap("read", f.name, off+int64(n), err)
+}
+
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.f.WriteAt(p, off)
+	return n, wrap("write", f.name, off+int64(n), err)
+}
+
+func (f *osFile) Size() (int64, error) {
+	info, err := f.f.Stat()
+	if err != nil {
+		return 0, wrap("stat", f.name, noOffset, err)
+	}
+	return info.Size(), nil
+}
+
+func (f *osFile) Sync() error { return wrap("sync", f.name, noOffset, f.f.Sync()) }
+
+func (f *osFile) Truncate(size int64) error {
+	return wrap("truncate", f.name, size, f.f.Truncate(size))
+}
+
+func (f *osFile) Close() error { return wrap("close", f.name, noOffset, f.f.Close()) }
+
+func (f *osFile) Name() string { return f.name }

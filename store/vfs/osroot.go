@@ -1,0 +1,117 @@
+package vfs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// OSRoot returns the tree below dir of the operating system. Names are
+// relative to dir, and neither "..", an absolute name nor a symbolic link that
+// points outside opens anything: the kernel's view is checked at every step
+// (os.Root), so a link that changes meanwhile does not help either.
+//
+// Each call opens the directory anew. There is nothing to close, and a
+// directory that is missing shows as an error of the first use.
+func OSRoot(dir string) FS { return rootFS{root: dir, sub: "."} }
+
+// rootFS serves sub, which lies below root; nothing outside root is reached.
+type rootFS struct {
+	root string
+	sub  string // slash-separated, relative to root
+}
+
+// path is the name to show in messages.
+func (r rootFS) path(name string) string { return filepath.Join(r.root, r.sub, name) }
+
+// within runs fn on the opened root with name as the root knows it.
+func (r rootFS) within(op, name string, fn func(root *os.Root, name string) error) error {
+	if !filepath.IsLocal(name) {
+		return wrap(op, r.path(name), noOffset, ErrEscapes)
+	}
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return wrap(op, r.root, noOffset, err)
+	}
+	defer root.Close()
+	return wrap(op, r.path(name), noOffset, fn(root, Join(r.sub, name)))
+}
+
+func (r rootFS) Open(name string) (f File, err error) {
+	err = r.within("open", name, func(root *os.Root, inRoot string) (err error) {
+		f, err = openRegular(inRoot, r.path(name), root.Stat, root.Open)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (r rootFS) Create(name string) (f File, err error) {
+	err = r.within("create", name, func(root *os.Root, inRoot string) error {
+		opened, err := root.OpenFile(inRoot, createFlags, 0o600)
+		f = &osFile{f: opened, name: r.path(name)}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (r rootFS) Stat(name string) (info Info, err error) {
+	err = r.within("stat", name, func(root *os.Root, inRoot string) error {
+		found, err := root.Stat(inRoot)
+		if err == nil {
+			info = infoOf(found)
+		}
+		return err
+	})
+	return info, err
+}
+
+func (r rootFS) ReadDir(name string) (infos []Info, err error) {
+	err = r.within("readdir", name, func(root *os.Root, inRoot string) error {
+		dir, err := root.Open(inRoot)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		entries, err := dir.ReadDir(-1)
+		infos = infosOf(entries)
+		return err
+	})
+	slices.SortFunc(infos, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return infos, err
+}
+
+func (r rootFS) MkdirAll(name string) error {
+	return r.within("mkdir", name, func(root *os.Root, inRoot string) error {
+		return root.MkdirAll(inRoot, 0o700)
+	})
+}
+
+func (r rootFS) Rename(oldName, newName string) error {
+	if !filepath.IsLocal(oldName) {
+		return wrap("rename", r.path(oldName), noOffset, ErrEscapes)
+	}
+	return r.within("rename", newName, func(root *os.Root, inRoot string) error {
+		return root.Rename(Join(r.sub, oldName), inRoot)
+	})
+}
+
+func (r rootFS) Remove(name string) error {
+	return r.within("remove", name, func(root *os.Root, inRoot string) error {
+		return root.Remove(inRoot)
+	})
+}
+
+func (r rootFS) SyncDir(name string) error {
+	return r.within("syncdir", name, func(root *os.Root, inRoot string) error {
+		return syncDir(inRoot, root.Open)
+	})
+}
+
+func (r rootFS) confine(dir string) FS { return rootFS{root: r.root, sub: Join(r.sub, dir)} }

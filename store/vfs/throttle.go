@@ -1,0 +1,77 @@
+package vfs
+
+import (
+	"sync"
+	"time"
+)
+
+// Throttled returns fsys as a slower device would serve it: all reads and
+// writes together pass at most bytesPerSecond (0 for no limit), and each waits
+// latency on top. Waits of concurrent operations overlap as they do on a device
+// with a deep queue, so reading ahead pays here as it does there.
+func Throttled(fsys FS, bytesPerSecond int64, latency time.Duration) FS {
+	return &throttledFS{FS: fsys, device: &device{bytesPerSecond: bytesPerSecond, latency: latency}}
+}
+
+// device is the shared bus that transfers queue for.
+type device struct {
+	bytesPerSecond int64
+	latency        time.Duration
+
+	mu   sync.Mutex
+	free time.Time // when the bus is done with what it has accepted
+}
+
+// transfer waits as long as n bytes take.
+func (d *device) transfer(n int) {
+	d.mu.Lock()
+	now := time.Now()
+	if d.free.Before(now) {
+		d.free = now
+	}
+	if d.bytesPerSecond > 0 {
+		d.free = d.free.Add(time.Duration(float64(n) / float64(d.bytesPerSecond) * float64(time.Second)))
+	}
+	done := d.free.Add(d.latency)
+	d.mu.Unlock()
+	time.Sleep(done.Sub(now))
+}
+
+type throttledFS struct {
+	FS
+	device *device
+}
+
+func (t *throttledFS) Open(name string) (File, error) {
+	return t.slow(t.FS.Open(name))
+}
+
+func (t *throttledFS) Create(name string) (File, error) {
+	return t.slow(t.FS.Create(name))
+}
+
+func (t *throttledFS) slow(f File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &throttledFile{File: f, device: t.device}, nil
+}
+
+func (t *throttledFS) confine(dir string) FS {
+	return &throttledFS{FS: Confine(t.FS, dir), device: t.device}
+}
+
+type throttledFile struct {
+	File
+	device *device
+}
+
+func (f *throttledFile) ReadAt(p []byte, off int64) (int, error) {
+	f.device.transfer(len(p))
+	return f.File.ReadAt(p, off)
+}
+
+func (f *throttledFile) WriteAt(p []byte, off int64) (int, error) {
+	f.device.transfer(len(p))
+	return f.File.WriteAt(p, off)
+}
