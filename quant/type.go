@@ -1,7 +1,3 @@
-// Package quant holds the number formats that weights, activations and KV are
-// stored in, and the arithmetic on them: exact decoders, matrix products and
-// the small vector functions of a transformer, each a SIMD kernel beside a
-// portable twin that defines its result.
 package quant
 
 import (

@@ -1,0 +1,4 @@
+package quant
+
+// supportedPaths returns the paths of this processor, best first.
+func supportedPaths() []kernels { return []kernels{portable{unfused}} }

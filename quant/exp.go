@@ -1,0 +1,107 @@
+package quant
+
+import "math"
+
+// The constants of Exp32. The reduction constant is split so that the
+// product of its first part and any exponent is exact, and the polynomial
+// (exp(r)-1-r)/r² is the interpolation at Chebyshev nodes of |r| <= ln(2)/2.
+const (
+	expMin = -87.3       // below, Exp32 is zero: the result would be subnormal
+	expMax = 88.72283    // above, it overflows
+	log2E  = 1.44269504  // 1/ln 2
+	ln2Hi  = 0.693359375 // 9 bits
+	ln2Lo  = -2.12194440e-4
+	// roundMagic is 1.5*2^23: adding it to a small number rounds that to an
+	// integer, which then stands in the low bits.
+	roundMagic = 12582912
+
+	exp2 = 0.5
+	exp3 = 0.16666576266288757
+	exp4 = 0.04166655242443085
+	exp5 = 0.008363292552530766
+	exp6 = 0.0013926326064392924
+)
+
+// Exp32 returns e^x within 2 ulp. It is zero below -87.3, where the result
+// would be subnormal, and +Inf above 88.72283. The sequence of operations is
+// fixed, and the vector functions of this package use the same.
+func Exp32(x float32) float32 { return active.flavour().exp(x) }
+
+func (ar arith) exp(x float32) float32 {
+	switch {
+	case x < expMin:
+		return 0
+	case x > expMax:
+		return float32(math.Inf(1))
+	case x != x:
+		return x
+	}
+	// x = k*ln 2 + r with an integer k.
+	rounded := ar.mulAdd(x, log2E, roundMagic)
+	k := rounded - roundMagic
+	r := ar.mulAdd(k, -ln2Hi, x)
+	r = ar.mulAdd(k, -ln2Lo, r)
+	p := ar.mulAdd(exp6, r, exp5)
+	p = ar.mulAdd(p, r, exp4)
+	p = ar.mulAdd(p, r, exp3)
+	p = ar.mulAdd(p, r, exp2)
+	p = ar.mulAdd(p, r, 1)
+	p = ar.mulAdd(p, r, 1)
+	// Multiply by 2^k in the exponent field; the limits above keep it valid.
+	// The low bits of rounded are k, and shifting drops those above.
+	return math.Float32frombits(math.Float32bits(p) + math.Float32bits(rounded)<<23)
+}
+
+// tanhSplit is where Tanh32 changes from the polynomial to the exponential.
+const tanhSplit = 0.625
+
+// Tanh32 returns the hyperbolic tangent of x within 2 ulp.
+func Tanh32(x float32) float32 {
+	ar := active.flavour()
+	size := float32(math.Abs(float64(x)))
+	if size < tanhSplit {
+		// tanh x = x + x³P(x²)
+		square := x * x
+		p := ar.mulAdd(0.002292742021381855, square, -0.00834394246339798)
+		p = ar.mulAdd(p, square, 0.02176891826093197)
+		p = ar.mulAdd(p, square, -0.053959257900714874)
+		p = ar.mulAdd(p, square, 0.13333304226398468)
+		p = ar.mulAdd(p, square, -0.3333333432674408)
+		return ar.mulAdd(float32(p*square), x, x)
+	}
+	y := 1 - 2/(ar.exp(2*size)+1)
+	return float32(math.Copysign(float64(y), float64(x)))
+}
+
+func (k portable) maxOf(p []float32 /* [n] */) float32 {
+	largest := float32(math.Inf(-1))
+	for _, v := range p {
+		if v > largest {
+			largest = v
+		}
+	}
+	return largest
+}
+
+func (k portable) expSum(p []float32 /* [n] */, shift float32) float32 {
+	var lane [lanes]float32
+	for i, v := range p {
+		p[i] = k.ar.exp(v - shift)
+		lane[i%lanes] += p[i]
+	}
+	return addLanes(&lane)
+}
+
+// SoftmaxBlock replaces the scores p[:n] by Exp32(p[i]-max), where max is
+// their maximum, and returns max and the sum of the results (16 lanes by
+// index, then the tree). Masked entries are -Inf and become 0; when all are
+// masked, max is -Inf and sum 0. A NaN among the scores makes sum a NaN.
+func SoftmaxBlock(p []float32 /* [n] */, n int) (max, sum float32) {
+	p = p[:n]
+	max = active.maxOf(p)
+	if math.IsInf(float64(max), -1) {
+		// All are masked, or NaN: a shift of zero keeps the latter.
+		return max, active.expSum(p, 0)
+	}
+	return max, active.expSum(p, max)
+}

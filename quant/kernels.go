@@ -1,0 +1,69 @@
+package quant
+
+import "os"
+
+// kernels is one path: the functions that have an implementation for each
+// instruction set. Slices are as long as their shapes say, checked by the
+// exported function that calls a kernel. A path embeds the next lesser one and
+// overrides what it does better, down to the portable twin in its flavour.
+//
+// Implementations are stateless and safe for concurrent use.
+type kernels interface {
+	// name is the path's name in Features and LLMRUN_CPU.
+	name() string
+	// flavour tells how the path's mulAdd rounds.
+	flavour() arith
+
+	dequant(t Type, dst []float32 /* [cols] */, src []byte)
+	dot(a, b []float32 /* [n] */) float32
+	// mulF32 is MulRowsF32.
+	mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int)
+	// mulVec computes y[r] = Dot(row r, x) without decoding rows to memory, or
+	// reports false when the path has no such kernel for t.
+	mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool
+	weightedSum(o []float32, oStride int, p []float32, pStride int, v []float32, vStride, tokens, d, n int)
+
+	// maxOf returns the largest element that is not a NaN, -Inf without one.
+	maxOf(p []float32 /* [n] */) float32
+	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
+	expSum(p []float32 /* [n] */, shift float32) float32
+	// silu and geluTanh are Silu and GeluTanh.
+	silu(dst, x []float32 /* [n] */)
+	geluTanh(dst, x []float32 /* [n] */)
+}
+
+// active is the path in use. It is set once, before main, and switched by
+// tests only.
+var active = choose(os.Getenv("LLMRUN_CPU"))
+
+// choose returns the path of the given name, or the best one when there is
+// none of that name.
+func choose(name string) kernels {
+	paths := supportedPaths()
+	for _, path := range paths {
+		if path.name() == name {
+			return path
+		}
+	}
+	return paths[0]
+}
+
+// Features names the path in use: "avx512", "avx2", "neon" or "portable".
+func Features() string { return active.name() }
+
+// portable is the path of plain Go in one of the two flavours. The unfused one
+// runs where there is no SIMD path; the fused one defines the SIMD paths.
+type portable struct{ ar arith }
+
+func (k portable) name() string {
+	if k.ar == fused {
+		return "portable-fused"
+	}
+	return "portable"
+}
+
+func (k portable) flavour() arith { return k.ar }
+
+func (k portable) dequant(t Type, dst []float32, src []byte) { dequantPortable(t, dst, src) }
+
+func (k portable) mulVec([]float32, Type, []byte, int, int, []float32) bool { return false }

@@ -1,0 +1,92 @@
+package quant
+
+import "math"
+
+// The functions of this file are elementwise. dst may be the same slice as an
+// input unless stated otherwise, but must not overlap one in part; all slices
+// are at least as long as dst.
+
+// Silu computes dst[i] = x[i] / (1 + Exp32(-x[i])).
+func Silu(dst, x []float32 /* [n] */) { active.silu(dst, x[:len(dst)]) }
+
+// SiluMul computes dst[i] = Silu(gate[i]) * up[i]. dst may be gate, not up.
+func SiluMul(dst, gate, up []float32 /* [n] */) {
+	Silu(dst, gate)
+	mulBy(dst, up)
+}
+
+// GeluTanh computes the tanh approximation of GELU,
+// x/2 * (1 + tanh(√(2/π) * (x + 0.044715x³))), in the equivalent form
+// dst = x / (1 + Exp32(-2u)) with 2u = x * (c1 + c3*x²), which loses nothing to
+// cancellation for negative x.
+func GeluTanh(dst, x []float32 /* [n] */) { active.geluTanh(dst, x[:len(dst)]) }
+
+// GeluTanhMul computes dst[i] = GeluTanh(gate[i]) * up[i]. dst may be gate,
+// not up.
+func GeluTanhMul(dst, gate, up []float32 /* [n] */) {
+	GeluTanh(dst, gate)
+	mulBy(dst, up)
+}
+
+// GeluErf computes the exact GELU x/2 * erfc(-x/√2), in float64 rounded to
+// float32.
+func GeluErf(dst, x []float32 /* [n] */) {
+	for i, v := range x[:len(dst)] {
+		wide := float64(v)
+		dst[i] = float32(0.5 * wide * math.Erfc(-wide*(1/math.Sqrt2)))
+	}
+}
+
+// GeluErfMul computes dst[i] = GeluErf(gate[i]) * up[i]. dst may be gate, not
+// up.
+func GeluErfMul(dst, gate, up []float32 /* [n] */) {
+	GeluErf(dst, gate)
+	mulBy(dst, up)
+}
+
+// mulBy computes dst[i] *= a[i].
+func mulBy(dst, a []float32 /* [n] */) {
+	for i, v := range a[:len(dst)] {
+		dst[i] *= v
+	}
+}
+
+// Scale computes dst[i] *= s.
+func Scale(dst []float32 /* [n] */, s float32) {
+	for i := range dst {
+		dst[i] *= s
+	}
+}
+
+// Add computes dst[i] += a[i].
+func Add(dst, a []float32 /* [n] */) {
+	for i, v := range a[:len(dst)] {
+		dst[i] += v
+	}
+}
+
+// AddScaled computes dst[i] = float32(a[i]*s) + dst[i], unfused on every path.
+func AddScaled(dst, a []float32 /* [n] */, s float32) {
+	for i, v := range a[:len(dst)] {
+		dst[i] += float32(v * s)
+	}
+}
+
+// The argument of GeluTanh's exponential: 2√(2/π) and 0.044715 times that.
+const (
+	gelu1 = 1.5957691216057308
+	gelu3 = 0.044715 * gelu1
+)
+
+func (k portable) silu(dst, x []float32 /* [n] */) {
+	for i, v := range x {
+		dst[i] = v / (1 + k.ar.exp(-v))
+	}
+}
+
+func (k portable) geluTanh(dst, x []float32 /* [n] */) {
+	for i, v := range x {
+		z := v * k.ar.mulAdd(gelu3, v*v, gelu1)
+		dst[i] = v / (1 + k.ar.exp(-z))
+	}
+}
