@@ -1,0 +1,5 @@
+package hetero
+
+import "io/fs"
+
+func fastCores(root fs.FS, fallback int) int { return coresFromSysfs(root, fallback) }

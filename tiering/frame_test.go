@@ -1,0 +1,133 @@
+package tiering
+
+import (
+	"math"
+	"os"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	SetInvariants(true)
+	os.Exit(m.Run())
+}
+
+func alloc(t testing.TB, b *Budget, n int) *Frame {
+	f, err := Alloc(b, Scratch, n)
+	require.NoError(t, err)
+	return f
+}
+
+func TestFrame(t *testing.T) {
+	page := os.Getpagesize()
+	for _, n := range []int{0, 1, 4, page - 1, page, page + 1, hugePage, 3*hugePage + 5} {
+		b := newBudget(t, 0)
+		f := alloc(t, b, n)
+		got := f.Bytes()
+		require.Len(t, got, n)
+		require.Equal(t, n, cap(got), "the rest of the page is not handed out")
+		require.Len(t, f.Floats(), n/4)
+		charged := b.Usage().By[Scratch]
+		require.GreaterOrEqual(t, charged, int64(n))
+		require.Less(t, charged, int64(n+page))
+		if n > 0 {
+			require.Zero(t, uintptr(unsafe.Pointer(&got[0]))%uintptr(page))
+			require.Zero(t, got[0]|got[n/2]|got[n-1], "fresh memory is zero")
+			got[0], got[n-1] = 1, 2
+		}
+		f.Free()
+		require.Nil(t, f.Bytes())
+		require.Zero(t, b.Usage().Total)
+	}
+}
+
+func TestAllocRefuses(t *testing.T) {
+	b := newBudget(t, int64(os.Getpagesize()))
+	_, err := Alloc(b, KVHot, os.Getpagesize()+1)
+	require.ErrorIs(t, err, ErrBudget)
+	require.ErrorContains(t, err, "kv hot")
+	for _, n := range []int{-1, math.MaxInt} {
+		_, err = Alloc(b, KVHot, n)
+		require.ErrorContains(t, err, "impossible")
+	}
+	// More than any address space holds: the lease must come back.
+	unlimited := newBudget(t, 0)
+	_, err = Alloc(unlimited, KVHot, math.MaxInt/2)
+	require.ErrorContains(t, err, "kv hot")
+	require.NotErrorIs(t, err, ErrBudget)
+}
+
+func TestFreeTwicePanics(t *testing.T) {
+	f := alloc(t, newBudget(t, 0), 8)
+	f.Free()
+	require.Panics(t, f.Free)
+}
+
+func TestView(t *testing.T) {
+	f := alloc(t, newBudget(t, 0), 64)
+	defer f.Free()
+	f.Floats()[1] = 1
+	words, err := View[uint32](f.Bytes(), 16)
+	require.NoError(t, err)
+	require.Equal(t, math.Float32bits(1), words[1])
+	bytes, err := View[int8](f.Bytes()[3:], 61)
+	require.NoError(t, err)
+	require.Len(t, bytes, 61)
+
+	_, err = View[float32](f.Bytes(), 17)
+	require.ErrorContains(t, err, "do not fit")
+	_, err = View[float64](f.Bytes(), -1)
+	require.ErrorContains(t, err, "do not fit")
+	_, err = View[float32](f.Bytes()[2:], 1)
+	require.ErrorContains(t, err, "not aligned")
+	none, err := View[float64](nil, 0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+// carve stands for a forward pass's buffers.
+func carve(a *Arena) (x []float32, q []int8, ids []int32, raw []byte) {
+	return a.Floats(5), a.Int8s(65), a.Int32s(1), a.Bytes(0)
+}
+
+func TestArenaMeasuresThenHandsOut(t *testing.T) {
+	var probe Arena
+	x, _, _, _ := carve(&probe)
+	require.Nil(t, x)
+	require.NoError(t, probe.Err())
+	require.Equal(t, 64+128+64, probe.Need())
+
+	f := alloc(t, newBudget(t, 0), probe.Need())
+	defer f.Free()
+	a := NewArena(f)
+	x, q, ids, raw := carve(a)
+	require.NoError(t, a.Err())
+	require.Equal(t, []int{5, 65, 1, 0}, []int{len(x), len(q), len(ids), len(raw)})
+	require.Equal(t, 5, cap(x), "appending must not reach the neighbour")
+	for i, p := range []unsafe.Pointer{unsafe.Pointer(&x[0]), unsafe.Pointer(&q[0]), unsafe.Pointer(&ids[0])} {
+		require.Zero(t, uintptr(p)%arenaAlign, "slice %d", i)
+	}
+	x[4], q[64], ids[0] = 1, 2, 3
+	require.Equal(t, float32(1), x[4], "slices do not overlap")
+
+	require.Nil(t, a.Floats(1))
+	require.ErrorContains(t, a.Err(), "arena of 256 bytes is too small: 320 are needed")
+	a.Reset()
+	require.NoError(t, a.Err())
+	require.True(t, math.IsNaN(float64(a.Floats(5)[4])), "reset memory is poisoned in tests")
+}
+
+func TestArenaRefusesImpossibleSizes(t *testing.T) {
+	for _, n := range []int{-1, math.MaxInt, math.MaxInt / 4} {
+		var a Arena
+		require.Nil(t, a.Floats(n))
+		require.ErrorContains(t, a.Err(), "cannot hold")
+	}
+	empty := alloc(t, newBudget(t, 0), 0)
+	defer empty.Free()
+	a := NewArena(empty)
+	require.Nil(t, a.Floats(1))
+	require.ErrorContains(t, a.Err(), "too small", "an empty frame is not a probe")
+}
