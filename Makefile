@@ -4,10 +4,14 @@
 # compiler (the race detector is C), testarm64 needs qemu's user emulation, and
 # lint builds its tools from tools/go.mod the first time.
 
-GO       ?= go
+GO   ?= go
+QEMU ?= qemu-aarch64-static
+
+# How long each fuzz target runs, which benchmarks run, and with which commit
+# they are compared.
 FUZZTIME ?= 60s
 BENCH    ?= .
-QEMU     ?= qemu-aarch64-static
+BASE     ?= HEAD
 
 # The race detector makes arithmetic about ten times slower, so tests of whole
 # models shorten themselves under -short; the goroutines are the same.
@@ -21,7 +25,7 @@ TOOLS := bin/tools
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/llmrun
@@ -64,6 +68,10 @@ fuzz: ## run every fuzz target for FUZZTIME each
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: bench-compare
+bench-compare: tools ## compare the benchmarks that match BENCH with those of commit BASE
+	scripts/bench-compare.sh $(TOOLS)/benchstat $(BASE) '$(BENCH)'
 
 .PHONY: cross
 cross: ## build for every supported system into dist/

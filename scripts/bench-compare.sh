@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Compares the benchmarks of the working tree with those of another commit.
+# The two run in turns, so that a machine that warms up or gets busy slows
+# both.
+#
+# usage: scripts/bench-compare.sh BENCHSTAT BASE_COMMIT BENCH_PATTERN [PACKAGES]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+benchstat=${1:?missing benchstat} base=${2:?missing base commit} pattern=${3:?missing pattern} packages=${4:-./...}
+readonly rounds=6 # what benchstat needs for a confidence interval
+
+temp=$(mktemp -d)
+trap 'git worktree remove --force "$temp/tree" 2>/dev/null; rm -rf "$temp"' EXIT
+git worktree add --quiet --detach "$temp/tree" "$base"
+
+measure() { # directory, file to append to
+  # shellcheck disable=SC2086 # several packages are several words
+  (cd "$1" && go test -run '^$' -bench "$pattern" -benchmem $packages) >>"$2"
+}
+for ((round = 1; round <= rounds; round++)); do
+  echo "round $round of $rounds" >&2
+  measure "$temp/tree" "$temp/base.txt"
+  measure . "$temp/new.txt"
+done
+"$benchstat" "base=$temp/base.txt" "new=$temp/new.txt"
