@@ -10,8 +10,9 @@ benchstat=${1:?missing benchstat} base=${2:?missing base commit} pattern=${3:?mi
 readonly rounds=6 # what benchstat needs for a confidence interval
 
 temp=$(mktemp -d)
-trap 'git worktree remove --force "$temp/tree" 2>/dev/null; rm -rf "$temp"' EXIT
-git worktree add --quiet --detach "$temp/tree" "$base"
+trap 'rm -rf "$temp"' EXIT
+mkdir "$temp/tree"
+git archive "$base" | tar -x -C "$temp/tree"
 
 measure() { # directory, file to append to
   # shellcheck disable=SC2086 # several packages are several words
