@@ -1,0 +1,150 @@
+package gguf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// File is an open model: one GGUF file or all parts of a split one. Reading
+// tensors is safe for concurrent use until Close.
+type File struct {
+	*store.Index
+	meta *Metadata
+}
+
+var _ store.Source = (*File)(nil)
+
+// Meta returns the metadata, that of the first part when the model is split.
+func (f *File) Meta() *Metadata { return f.meta }
+
+// Open opens a model by the path of its file, or of any part of a split one.
+// A file without tensors, such as a bare vocabulary, opens too.
+func Open(fsys vfs.FS, path string) (*File, error) {
+	named, err := openPart(fsys, path)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := openSiblings(fsys, path, named)
+	if err != nil {
+		return nil, err
+	}
+	var files []vfs.File
+	var tensors []store.Tensor
+	for i, p := range parts {
+		files = append(files, p.file)
+		for _, t := range p.tensors {
+			t.File = i
+			tensors = append(tensors, t)
+		}
+	}
+	index, err := store.NewIndex(files, tensors)
+	if err != nil {
+		return nil, errors.Join(err, store.CloseAll(files))
+	}
+	return &File{Index: index, meta: parts[0].meta}, nil
+}
+
+// part is one physical file.
+type part struct {
+	file    vfs.File
+	meta    *Metadata
+	tensors []store.Tensor // File is not set yet
+}
+
+func openPart(fsys vfs.FS, path string) (*part, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := readPart(file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return p, nil
+}
+
+// readPart reads and checks a header.
+func readPart(file vfs.File) (*part, error) {
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
+	}
+	r := newReader(file, size)
+	if err := r.magicAndVersion(); err != nil {
+		return nil, err
+	}
+	tensorCount := r.count(field{what: "tensor count"}, minTensorBytes)
+	keyCount := r.count(field{what: "key count"}, minEntryBytes)
+	if need := int64(tensorCount)*minTensorBytes + int64(keyCount)*minEntryBytes; need > r.left() {
+		r.truncated(field{what: "tensor and key count together"}, uint64(need))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	meta := r.metadata(keyCount)
+	if r.err != nil {
+		return nil, r.err
+	}
+	alignment, err := meta.alignment()
+	if err != nil {
+		return nil, err
+	}
+	tensors := r.tensors(tensorCount)
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := r.place(tensors, alignment, size); err != nil {
+		return nil, err
+	}
+	return &part{file: file, meta: meta, tensors: tensors}, nil
+}
+
+const magic = "GGUF"
+
+// magicAndVersion refuses other formats, with a word about those that people
+// do confuse with this one.
+func (r *reader) magicAndVersion() error {
+	head := bytes.Clone(r.take(field{what: "magic"}, len(magic)))
+	if r.err != nil {
+		return r.err
+	}
+	if string(head) != magic {
+		r.off = 0
+		return r.refuse(&store.FormatError{
+			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, magic), Hint: otherFormat(head), Kind: store.ErrFormat,
+		})
+	}
+	switch version := r.u32(field{what: "version"}); {
+	case r.err != nil:
+	case version == 2 || version == 3:
+	case version == 1:
+		r.refuse(&store.FormatError{Field: "version", Reason: "1 is no longer read", Hint: "convert the model again", Kind: store.ErrUnsupported})
+	case version != 0 && version&0xffff == 0:
+		r.refuse(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%#x: is the file big-endian?", version), Hint: "only little-endian files are read", Kind: store.ErrUnsupported})
+	default:
+		r.refuse(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%d is unknown, 2 and 3 are read", version), Kind: store.ErrUnsupported})
+	}
+	return r.err
+}
+
+// otherFormat guesses what a file with another magic is.
+func otherFormat(head []byte) string {
+	switch string(head) {
+	case "FUGG":
+		return "a big-endian file: only little-endian ones are read"
+	case "gguf":
+		return "the magic is in capital letters"
+	case "PK\x03\x04":
+		return "a zip archive, perhaps a PyTorch checkpoint: convert it first"
+	case "ggml", "ggmf", "ggjt", "lmgg", "fmgg", "tjgg":
+		return "a format older than GGUF: convert the model again"
+	}
+	if len(head) == 4 && head[2] == 0 && head[3] == 0 {
+		return "this may be a safetensors file: its name should end in .safetensors"
+	}
+	return "this is no GGUF file"
+}

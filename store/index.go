@@ -1,0 +1,135 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Index is the part that all readers share: open files and the tensors in
+// them. Together with nothing else it implements Source.
+type Index struct {
+	files   []vfs.File
+	tensors []Tensor
+	byName  map[string]int32 // index into tensors
+}
+
+// NewIndex takes over files, whose tensors are given. It fails when a name is
+// unfit or occurs twice, or when tensors share bytes; the files stay the
+// caller's then.
+func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
+	x := &Index{files: files, tensors: tensors, byName: make(map[string]int32, len(tensors))}
+	for i, t := range tensors {
+		if reason := badName(t.Name); reason != "" {
+			return nil, x.refuse(t, reason)
+		}
+		if _, twice := x.byName[t.Name]; twice {
+			return nil, x.refuse(t, "the name occurs twice")
+		}
+		x.byName[t.Name] = int32(i)
+	}
+	if err := x.checkOverlap(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// badName says why a tensor may not have this name. Names turn up in messages,
+// keys and exported files, where these would do harm.
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "the name is empty"
+	case strings.ContainsRune(name, 0):
+		return "the name contains a NUL byte"
+	case strings.Contains(name, "../") || strings.Contains(name, `..\`):
+		return "the name looks like a path out of its directory"
+	}
+	return ""
+}
+
+// checkOverlap refuses tensors that share bytes: one of them would be garbage.
+func (x *Index) checkOverlap() error {
+	order := make([]int32, len(x.tensors))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		s, t := &x.tensors[a], &x.tensors[b]
+		return cmp.Or(cmp.Compare(s.File, t.File), cmp.Compare(s.Offset, t.Offset), cmp.Compare(s.Size, t.Size))
+	})
+	for i := 1; i < len(order); i++ {
+		before, t := x.tensors[order[i-1]], x.tensors[order[i]]
+		if before.File == t.File && before.Offset+before.Size > t.Offset {
+			return x.refuse(t, fmt.Sprintf("its bytes overlap those of tensor %q", before.Name))
+		}
+	}
+	return nil
+}
+
+func (x *Index) refuse(t Tensor, reason string) error {
+	return &FormatError{
+		Path: x.files[t.File].Name(), Off: t.Offset, Field: fmt.Sprintf("tensor %q", t.Name),
+		Reason: reason, Kind: ErrFormat,
+	}
+}
+
+// Tensors implements Source.
+func (x *Index) Tensors() []Tensor { return x.tensors }
+
+// Tensor implements Source.
+func (x *Index) Tensor(name string) (Tensor, bool) {
+	i, ok := x.byName[name]
+	if !ok {
+		return Tensor{}, false
+	}
+	return x.tensors[i], true
+}
+
+// Files implements Source.
+func (x *Index) Files() []string {
+	paths := make([]string, len(x.files))
+	for i, f := range x.files {
+		paths[i] = f.Name()
+	}
+	return paths
+}
+
+// ReadAt implements Source.
+func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
+	if t.File < 0 || t.File >= len(x.files) {
+		return 0, fmt.Errorf("store: tensor %q belongs to another source", t.Name)
+	}
+	f := x.files[t.File]
+	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
+		return 0, fmt.Errorf("store: %s: read of %d bytes at %d lies outside tensor %q of %d bytes", f.Name(), len(p), off, t.Name, t.Size)
+	}
+	n, err := f.ReadAt(p, t.Offset+off)
+	if errors.Is(err, io.EOF) {
+		// The file was long enough when it was opened.
+		return n, &FormatError{
+			Path: f.Name(), Off: t.Offset + off + int64(n), Field: fmt.Sprintf("tensor %q", t.Name),
+			Reason: "the file has become shorter while in use", Hint: "open the model again", Kind: ErrTruncated,
+		}
+	}
+	return n, err
+}
+
+// Close closes the files. Reads in flight end with an error.
+func (x *Index) Close() error {
+	return CloseAll(x.files)
+}
+
+// CloseAll closes every file and returns what went wrong.
+func CloseAll(files []vfs.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
