@@ -169,7 +169,7 @@ func (r *reader) skip(f field, n uint64) {
 }
 
 // text returns a string, which is stored as its length and its bytes.
-func (r *reader) text(f field) string { return string(r.bytes(f, r.u64(f+" length"))) }
+func (r *reader) text(f field) string { return string(r.bytes(f, r.u64(f))) }
 
 // count returns a number of things, each of which takes at least each bytes of
 // what is left.
