@@ -1,3 +1,5 @@
+//go:build noasm || !amd64
+
 package quant
 
 // supportedPaths returns the paths of this processor, best first.

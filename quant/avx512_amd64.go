@@ -1,0 +1,112 @@
+//go:build !noasm
+
+package quant
+
+// avx512 is the path of processors with AVX-512 F, BW, VL and DQ. What it has
+// no kernel for comes from the fused portable twin.
+type avx512 struct{ portable }
+
+func newAVX512() kernels { return avx512{portable{fused}} }
+
+func (avx512) name() string { return "avx512" }
+
+//go:noescape
+func tileAVX512(out *[16]float32, w *float32, wStride int, x *float32, xStride, cols int)
+
+//go:noescape
+func vecF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)
+
+//go:noescape
+func vecBF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+
+//go:noescape
+func vecF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+
+//go:noescape
+func weighted4AVX512(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
+
+//go:noescape
+func weighted1AVX512(o, p, v *float32, vStride, tokens, d int)
+
+func (k avx512) dot(a, b []float32 /* [n] */) float32 {
+	if len(a) == 0 {
+		return 0
+	}
+	// The eight-row kernel with eight times the same row: a single sum is
+	// bound by the latency of its additions, so the others cost nothing.
+	var out [8]float32
+	vecF32AVX512(&out, &a[0], 0, &b[0], len(a))
+	return out[0]
+}
+
+func (k avx512) mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {
+	if cols == 0 {
+		k.portable.mulF32(y, yStride, w, wStride, rows, cols, x, xStride, n)
+		return
+	}
+	b := 0
+	for ; rows >= 4 && n-b >= 2 && n >= 4; b += 4 {
+		// The last tile reaches back over tokens that are already computed;
+		// they get the same results again.
+		b = min(b, n-4)
+		for r := 0; r < rows; r += 4 {
+			r = min(r, rows-4)
+			var out [16]float32
+			tileAVX512(&out, &w[r*wStride], wStride, &x[b*xStride], xStride, cols)
+			for t := range 4 {
+				copy(y[(b+t)*yStride+r:][:4], out[4*t:][:4])
+			}
+		}
+	}
+	for ; b < n; b++ {
+		k.vecF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
+	}
+}
+
+// vecF32 computes y[r] = Dot(w[r], x).
+func (k avx512) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
+	var out [8]float32
+	if len(y) < len(out) {
+		for r := range y {
+			vecF32AVX512(&out, &w[r*wStride], 0, &x[0], len(x))
+			y[r] = out[0]
+		}
+		return
+	}
+	for r := 0; r < len(y); r += len(out) {
+		r = min(r, len(y)-len(out))
+		vecF32AVX512(&out, &w[r*wStride], wStride, &x[0], len(x))
+		copy(y[r:], out[:])
+	}
+}
+
+func (k avx512) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
+	kernel := vecBF16AVX512
+	if t == F16 {
+		kernel = vecF16AVX512
+	}
+	var out [8]float32
+	if t != F16 && t != BF16 || rows < len(out) || cols == 0 {
+		return false
+	}
+	for r := 0; r < rows; r += len(out) {
+		r = min(r, rows-len(out))
+		kernel(&out, &w[2*r*cols], cols, &x[0], cols)
+		copy(y[r:], out[:])
+	}
+	return true
+}
+
+func (k avx512) weightedSum(o []float32, oStride int, p []float32, pStride int, v []float32, vStride, tokens, d, n int) {
+	const width = 64 // elements in the kernels' registers
+	for c := 0; c < d; c += width {
+		count := min(width, d-c)
+		i := 0
+		for ; i+4 <= n; i += 4 {
+			weighted4AVX512(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens, count)
+		}
+		for ; i < n; i++ {
+			weighted1AVX512(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, count)
+		}
+	}
+}

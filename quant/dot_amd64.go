@@ -1,0 +1,15 @@
+//go:build !noasm
+
+package quant
+
+import "golang.org/x/sys/cpu"
+
+// supportedPaths returns the paths of this processor, best first.
+func supportedPaths() []kernels {
+	paths := []kernels{portable{unfused}}
+	x86 := &cpu.X86
+	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ {
+		paths = append([]kernels{newAVX512()}, paths...)
+	}
+	return paths
+}
