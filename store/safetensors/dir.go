@@ -1,0 +1,102 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Names that a model directory is searched for, in this order.
+const (
+	singleName  = "model.safetensors"
+	indexName   = "model.safetensors.index.json"
+	indexSuffix = ".safetensors.index.json"
+)
+
+// Dir is an open model. Reading tensors is safe for concurrent use until Close.
+type Dir struct {
+	*store.Index
+	auxiliary map[string]string // dtype by name of the tensors that are not read
+}
+
+var _ store.Source = (*Dir)(nil)
+
+// Auxiliary returns the dtype of a tensor that the files hold in a format for
+// masks, positions or packed integers. Such tensors are not among Tensors.
+func (d *Dir) Auxiliary(name string) (dtype string, ok bool) {
+	dtype, ok = d.auxiliary[name]
+	return dtype, ok
+}
+
+// Open opens a model directory, a single file or an index file. A path that
+// the caller names is opened as it is; files named by an index must lie in its
+// directory.
+func Open(fsys vfs.FS, path string) (*Dir, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir {
+		return openDir(vfs.Confine(fsys, path), path)
+	}
+	if strings.HasSuffix(path, indexSuffix) {
+		dir, base := vfs.Split(path)
+		return openIndexed(vfs.Confine(fsys, dir), base)
+	}
+	return openFiles(fsys, []string{path})
+}
+
+// openDir opens whichever form of model the directory holds.
+func openDir(dir vfs.FS, shown string) (*Dir, error) {
+	if _, err := dir.Stat(singleName); err == nil {
+		return openFiles(dir, []string{singleName})
+	}
+	if _, err := dir.Stat(indexName); err == nil {
+		return openIndexed(dir, indexName)
+	}
+	return nil, &vfs.IOError{
+		Op: "open", Path: shown, Off: store.NoOffset,
+		Err: fmt.Errorf("neither %s nor %s is there: %w", singleName, indexName, fs.ErrNotExist),
+	}
+}
+
+// openFiles opens the named files as one model.
+func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
+	var files []vfs.File
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, store.CloseAll(files))
+		}
+	}()
+	var tensors []store.Tensor
+	auxiliary := make(map[string]string)
+	for i, name := range names {
+		file, err := fsys.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+		h, err := readHeader(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range h.entries {
+			if e.dtype.auxiliary {
+				auxiliary[e.name] = e.dtypeName
+				continue
+			}
+			tensors = append(tensors, store.Tensor{
+				Name: e.name, Type: e.dtype.typ, Shape: e.shape, File: i, Offset: h.data + e.begin, Size: e.end - e.begin,
+			})
+		}
+	}
+	index, err := store.NewIndex(files, tensors)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{Index: index, auxiliary: auxiliary}, nil
+}

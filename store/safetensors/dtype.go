@@ -1,0 +1,55 @@
+package safetensors
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// dtype is a number format as safetensors names it.
+type dtype struct {
+	bits int
+	typ  quant.Type // Invalid when it is not read here
+	// auxiliary formats hold masks, positions and packed integers. Such tensors
+	// are listed apart and do no harm; a weight in a float format that is not
+	// read here refuses the file.
+	auxiliary bool
+}
+
+var dtypes = map[string]dtype{
+	"F32": {bits: 32, typ: quant.F32}, "F16": {bits: 16, typ: quant.F16}, "BF16": {bits: 16, typ: quant.BF16},
+	"F64": {bits: 64}, "C64": {bits: 64},
+	"F8_E4M3": {bits: 8}, "F8_E5M2": {bits: 8}, "F8_E8M0": {bits: 8},
+	"F8_E4M3FNUZ": {bits: 8}, "F8_E5M2FNUZ": {bits: 8},
+	"F6_E2M3": {bits: 6}, "F6_E3M2": {bits: 6}, "F4": {bits: 4},
+	"BOOL": {bits: 8, auxiliary: true},
+	"I8":   {bits: 8, auxiliary: true}, "U8": {bits: 8, auxiliary: true},
+	"I16": {bits: 16, auxiliary: true}, "U16": {bits: 16, auxiliary: true},
+	"I32": {bits: 32, auxiliary: true}, "U32": {bits: 32, auxiliary: true},
+	"I64": {bits: 64, auxiliary: true}, "U64": {bits: 64, auxiliary: true},
+}
+
+// sizeOf returns the bytes of a tensor. ok is false when the number does not
+// fit or is not whole.
+func (d dtype) sizeOf(shape []int) (size int64, ok bool) {
+	total := uint64(d.bits)
+	for _, dim := range shape {
+		high, low := bits.Mul64(total, uint64(dim))
+		if high != 0 || low > math.MaxInt64 {
+			return 0, false
+		}
+		total = low
+	}
+	return int64(total / 8), total%8 == 0
+}
+
+// nameOf returns the dtype that stands for t.
+func nameOf(t quant.Type) (string, bool) {
+	for name, d := range dtypes {
+		if d.typ == t && t.Valid() {
+			return name, true
+		}
+	}
+	return "", false
+}

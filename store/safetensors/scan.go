@@ -1,0 +1,208 @@
+package safetensors
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/llmrun/llmrun/store"
+)
+
+// scanner reads the JSON that headers and indexes consist of. The first
+// failure sticks; until it is looked at, calls return zero values.
+type scanner struct {
+	path string
+	base int64 // offset of text in the file
+	text string
+	pos  int
+	err  error
+}
+
+func (s *scanner) fail(reason string, args ...any) {
+	if s.err == nil {
+		s.err = &store.FormatError{
+			Path: s.path, Off: s.base + int64(s.pos), Field: "JSON header",
+			Reason: fmt.Sprintf(reason, args...), Kind: store.ErrFormat,
+		}
+	}
+}
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	for s.err == nil && s.pos < len(s.text) {
+		switch c := s.text[s.pos]; c {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// next consumes c, which must come now.
+func (s *scanner) next(c byte) {
+	if got := s.peek(); got != c {
+		s.fail("%s where %q is expected", describe(got), c)
+		return
+	}
+	s.pos++
+}
+
+func describe(c byte) string {
+	if c == 0 {
+		return "the end"
+	}
+	return fmt.Sprintf("%q", c)
+}
+
+// list calls item for each element between the brackets open and close.
+func (s *scanner) list(open, close byte, item func()) {
+	s.next(open)
+	if s.peek() == close {
+		s.pos++
+		return
+	}
+	for s.err == nil {
+		item()
+		if s.peek() == close {
+			s.pos++
+			return
+		}
+		s.next(',')
+	}
+}
+
+// object calls member for each key, which must read the value.
+func (s *scanner) object(member func(key string)) {
+	s.list('{', '}', func() {
+		key := s.str()
+		s.next(':')
+		if s.err == nil {
+			member(key)
+		}
+	})
+}
+
+// str reads a string; without escapes it is a part of the text itself.
+func (s *scanner) str() string {
+	s.next('"')
+	start := s.pos
+	for s.err == nil && s.pos < len(s.text) {
+		switch c := s.text[s.pos]; {
+		case c == '"':
+			s.pos++
+			return s.text[start : s.pos-1]
+		case c == '\\':
+			return s.escaped(start)
+		case c < ' ':
+			s.fail("control character %#x in a string", c)
+		default:
+			s.pos++
+		}
+	}
+	s.fail("a string does not end")
+	return ""
+}
+
+// escaped reads the rest of a string that began at start and holds escapes.
+func (s *scanner) escaped(start int) string {
+	var b strings.Builder
+	b.WriteString(s.text[start:s.pos])
+	for s.err == nil && s.pos < len(s.text) {
+		c := s.text[s.pos]
+		s.pos++
+		switch {
+		case c == '"':
+			return b.String()
+		case c == '\\':
+			b.WriteRune(s.escape())
+		case c < ' ':
+			s.fail("control character %#x in a string", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	s.fail("a string does not end")
+	return ""
+}
+
+// simpleEscapes maps the letter behind a backslash to what it means.
+var simpleEscapes = map[byte]rune{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// escape reads what follows a backslash.
+func (s *scanner) escape() rune {
+	if s.pos == len(s.text) {
+		return 0 // the caller reports the end
+	}
+	c := s.text[s.pos]
+	s.pos++
+	if c != 'u' {
+		r, ok := simpleEscapes[c]
+		if !ok {
+			s.fail("unknown escape \\%c", c)
+		}
+		return r
+	}
+	r := s.hex4()
+	if !utf16.IsSurrogate(r) {
+		return r
+	}
+	if strings.HasPrefix(s.text[s.pos:], `\u`) {
+		s.pos += 2
+		if both := utf16.DecodeRune(r, s.hex4()); both != utf8.RuneError {
+			return both
+		}
+	}
+	s.fail("half a surrogate pair")
+	return 0
+}
+
+func (s *scanner) hex4() rune {
+	if len(s.text)-s.pos < 4 {
+		s.fail("a string does not end")
+		return 0
+	}
+	r := rune(0)
+	for _, c := range []byte(s.text[s.pos : s.pos+4]) {
+		switch {
+		case '0' <= c && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			r = r<<4 | rune(c|0x20-'a'+10)
+		default:
+			s.fail("%q is no hexadecimal digit", c)
+		}
+	}
+	s.pos += 4
+	return r
+}
+
+// count reads a number that must be a plain non-negative integer: sizes and
+// offsets have no sign, fraction or exponent.
+func (s *scanner) count() int64 {
+	s.peek()
+	start, n := s.pos, int64(0)
+	for s.err == nil && s.pos < len(s.text) && '0' <= s.text[s.pos] && s.text[s.pos] <= '9' {
+		digit := int64(s.text[s.pos] - '0')
+		if n > (math.MaxInt64-digit)/10 {
+			s.fail("a number is too large")
+			return 0
+		}
+		n = n*10 + digit
+		s.pos++
+	}
+	switch {
+	case s.pos == start:
+		s.fail("%s where a non-negative integer is expected", describe(s.peek()))
+	case s.text[start] == '0' && s.pos > start+1:
+		s.fail("a number begins with 0")
+	case s.pos < len(s.text) && strings.IndexByte(".eE+-", s.text[s.pos]) >= 0:
+		s.fail("a number is not a plain integer")
+	}
+	return n
+}

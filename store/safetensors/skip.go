@@ -1,0 +1,36 @@
+package safetensors
+
+import "strings"
+
+// maxSkipDepth bounds the nesting of values that are passed over unread.
+const maxSkipDepth = 64
+
+// skip passes over any value. It checks the nesting and the strings and is
+// lenient about the rest: nothing is taken from here.
+func (s *scanner) skip(depth int) {
+	if depth == maxSkipDepth {
+		s.fail("nested more than %d deep", maxSkipDepth)
+		return
+	}
+	switch c := s.peek(); {
+	case c == '{':
+		s.object(func(string) { s.skip(depth + 1) })
+	case c == '[':
+		s.list('[', ']', func() { s.skip(depth + 1) })
+	case c == '"':
+		s.str()
+	default:
+		s.word()
+	}
+}
+
+// word passes over a number, true, false or null.
+func (s *scanner) word() {
+	start := s.pos
+	for s.pos < len(s.text) && !strings.ContainsRune(" \t\r\n,:[]{}\"", rune(s.text[s.pos])) {
+		s.pos++
+	}
+	if s.pos == start {
+		s.fail("%s where a value is expected", describe(s.peek()))
+	}
+}

@@ -1,0 +1,77 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TensorData is a tensor to write.
+type TensorData struct {
+	Name  string
+	Type  quant.Type // F32, F16 or BF16
+	Shape []int      // outermost dimension first
+	Data  []byte     // little-endian, as long as Type and Shape say
+}
+
+// headerAlignment is what the format's own writers pad the header to, so that
+// the data begins at an address fit for any element.
+const headerAlignment = 8
+
+// Write writes one file; it is there completely or not at all.
+func Write(fsys vfs.FS, path string, tensors []TensorData) error {
+	head, err := encodeHeader(tensors)
+	if err != nil {
+		return fmt.Errorf("safetensors: write %s: %w", path, err)
+	}
+	return vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		for _, t := range tensors {
+			if _, err := w.Write(t.Data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// encodeHeader returns the length and the padded JSON.
+func encodeHeader(tensors []TensorData) ([]byte, error) {
+	type description struct {
+		Dtype   string   `json:"dtype"`
+		Shape   []int    `json:"shape"`
+		Offsets [2]int64 `json:"data_offsets"`
+	}
+	entries := map[string]any{metadataName: map[string]string{"format": "pt"}}
+	end := int64(0)
+	for _, t := range tensors {
+		dtype, ok := nameOf(t.Type)
+		if !ok {
+			return nil, fmt.Errorf("tensor %q: type %v has no place in the format", t.Name, t.Type)
+		}
+		size, fits, err := store.Bytes(t.Type, t.Shape)
+		if err != nil || !fits || size != int64(len(t.Data)) {
+			return nil, fmt.Errorf("tensor %q: %d bytes do not make the shape %v of %v", t.Name, len(t.Data), t.Shape, t.Type)
+		}
+		if _, twice := entries[t.Name]; twice {
+			return nil, fmt.Errorf("tensor %q occurs twice", t.Name)
+		}
+		entries[t.Name] = description{dtype, append([]int{}, t.Shape...), [2]int64{end, end + size}}
+		end += size
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return nil, err
+	}
+	padding := -len(text) & (headerAlignment - 1)
+	head := binary.LittleEndian.AppendUint64(nil, uint64(len(text)+padding))
+	return append(append(head, text...), strings.Repeat(" ", padding)...), nil
+}
