@@ -52,11 +52,20 @@ func Open(fsys vfs.FS, path string) (*Dir, error) {
 
 // openDir opens whichever form of model the directory holds.
 func openDir(dir vfs.FS, shown string) (*Dir, error) {
-	if _, err := dir.Stat(singleName); err == nil {
-		return openFiles(dir, []string{singleName})
-	}
-	if _, err := dir.Stat(indexName); err == nil {
-		return openIndexed(dir, indexName)
+	for _, form := range []struct {
+		name string
+		open func() (*Dir, error)
+	}{
+		{singleName, func() (*Dir, error) { return openFiles(dir, []string{singleName}) }},
+		{indexName, func() (*Dir, error) { return openIndexed(dir, indexName) }},
+	} {
+		_, err := dir.Stat(form.name)
+		if err == nil {
+			return form.open()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // it is there and cannot be used: say why
+		}
 	}
 	return nil, &vfs.IOError{
 		Op: "open", Path: shown, Off: store.NoOffset,

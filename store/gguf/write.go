@@ -1,0 +1,216 @@
+package gguf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// KV is one key to write. Value is an integer type of fixed width, float32,
+// float64, bool, string, or a slice of one of these.
+type KV struct {
+	Key   string
+	Value any
+}
+
+// TensorData is one tensor to write. Its bytes come from Data, or, when Data
+// is nil, from the reader From, which must yield exactly as many as Type and
+// Shape ask for.
+type TensorData struct {
+	Name  string
+	Type  quant.Type
+	Shape []int // outermost dimension first
+	Data  []byte
+	From  io.Reader
+}
+
+// writeVersion is the version of files written here.
+const writeVersion = 3
+
+// Write writes a file; it is there completely or not at all. The alignment is
+// that of a general.alignment among the keys, or 32.
+func Write(fsys vfs.FS, path string, keys []KV, tensors []TensorData) error {
+	err := vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
+		return encode(w, keys, tensors)
+	})
+	if err != nil {
+		return fmt.Errorf("gguf: write %s: %w", path, err)
+	}
+	return nil
+}
+
+// encode writes the whole file to w.
+func encode(w io.Writer, keys []KV, tensors []TensorData) error {
+	alignment := int64(defaultAlignment)
+	head := append([]byte{}, magic...)
+	head = binary.LittleEndian.AppendUint32(head, writeVersion)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(keys)))
+	var err error
+	for _, kv := range keys {
+		if head, err = appendKV(head, kv); err != nil {
+			return err
+		}
+		if n, ok := kv.Value.(uint32); ok && kv.Key == alignmentKey && n > 0 {
+			alignment = int64(n)
+		}
+	}
+	offset := int64(0)
+	for _, t := range tensors {
+		size, err := t.size()
+		if err != nil {
+			return err
+		}
+		head = appendTensor(head, t, offset)
+		offset += size + padding(size, alignment)
+	}
+	head = append(head, make([]byte, padding(int64(len(head)), alignment))...)
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		if err := t.copyTo(w, alignment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// padding returns how many bytes lead from n to the next multiple of alignment.
+func padding(n, alignment int64) int64 { return (alignment - n%alignment) % alignment }
+
+func (t TensorData) size() (int64, error) {
+	size, fits, err := store.Bytes(t.Type, t.Shape)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+	case !fits:
+		return 0, fmt.Errorf("tensor %q: shape %v is out of range", t.Name, t.Shape)
+	case t.Data != nil && int64(len(t.Data)) != size:
+		return 0, fmt.Errorf("tensor %q: %d bytes given, shape %v of %v takes %d", t.Name, len(t.Data), t.Shape, t.Type, size)
+	}
+	return size, nil
+}
+
+// copyTo writes the tensor's bytes and the padding behind them.
+func (t TensorData) copyTo(w io.Writer, alignment int64) error {
+	size, err := t.size()
+	if err != nil {
+		return err
+	}
+	from := t.From
+	if t.Data != nil {
+		from = bytes.NewReader(t.Data)
+	}
+	if from == nil {
+		return fmt.Errorf("tensor %q: neither Data nor From is given", t.Name)
+	}
+	if _, err := io.CopyN(w, from, size); err != nil {
+		return fmt.Errorf("tensor %q: its %d bytes: %w", t.Name, size, err)
+	}
+	_, err = w.Write(make([]byte, padding(size, alignment)))
+	return err
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+func appendTensor(b []byte, t TensorData, offset int64) []byte {
+	b = appendString(b, t.Name)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.Shape)))
+	for i := len(t.Shape) - 1; i >= 0; i-- {
+		b = binary.LittleEndian.AppendUint64(b, uint64(t.Shape[i]))
+	}
+	b = binary.LittleEndian.AppendUint32(b, t.Type.GGUFID())
+	return binary.LittleEndian.AppendUint64(b, uint64(offset))
+}
+
+func appendKV(b []byte, kv KV) ([]byte, error) {
+	b = appendString(b, kv.Key)
+	if k, raw, ok := scalar(kv.Value); ok {
+		b = binary.LittleEndian.AppendUint32(b, uint32(k))
+		return append(b, raw...), nil
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(kindArray))
+	switch v := kv.Value.(type) {
+	case []uint8:
+		return appendArray(b, kindUint8, v), nil
+	case []int8:
+		return appendArray(b, kindInt8, v), nil
+	case []uint16:
+		return appendArray(b, kindUint16, v), nil
+	case []int16:
+		return appendArray(b, kindInt16, v), nil
+	case []uint32:
+		return appendArray(b, kindUint32, v), nil
+	case []int32:
+		return appendArray(b, kindInt32, v), nil
+	case []uint64:
+		return appendArray(b, kindUint64, v), nil
+	case []int64:
+		return appendArray(b, kindInt64, v), nil
+	case []float32:
+		return appendArray(b, kindFloat32, v), nil
+	case []float64:
+		return appendArray(b, kindFloat64, v), nil
+	case []bool:
+		return appendArray(b, kindBool, v), nil
+	case []string:
+		return appendArray(b, kindString, v), nil
+	}
+	return nil, fmt.Errorf("key %q: a value of type %T has no place in the format", kv.Key, kv.Value)
+}
+
+// appendArray writes the element kind, the length and the elements, each of
+// which is of a type that scalar knows.
+func appendArray[T any](b []byte, elem kind, values []T) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(elem))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(values)))
+	for _, v := range values {
+		_, raw, _ := scalar(v)
+		b = append(b, raw...)
+	}
+	return b
+}
+
+// scalar returns how the file stores a value that is no array.
+func scalar(value any) (k kind, raw []byte, ok bool) {
+	le := binary.LittleEndian
+	switch v := value.(type) {
+	case uint8:
+		return kindUint8, []byte{v}, true
+	case int8:
+		return kindInt8, []byte{byte(v)}, true
+	case uint16:
+		return kindUint16, le.AppendUint16(nil, v), true
+	case int16:
+		return kindInt16, le.AppendUint16(nil, uint16(v)), true
+	case uint32:
+		return kindUint32, le.AppendUint32(nil, v), true
+	case int32:
+		return kindInt32, le.AppendUint32(nil, uint32(v)), true
+	case uint64:
+		return kindUint64, le.AppendUint64(nil, v), true
+	case int64:
+		return kindInt64, le.AppendUint64(nil, uint64(v)), true
+	case float32:
+		return kindFloat32, le.AppendUint32(nil, math.Float32bits(v)), true
+	case float64:
+		return kindFloat64, le.AppendUint64(nil, math.Float64bits(v)), true
+	case bool:
+		if v {
+			return kindBool, []byte{1}, true
+		}
+		return kindBool, []byte{0}, true
+	case string:
+		return kindString, appendString(nil, v), true
+	}
+	return 0, nil, false
+}
