@@ -1,0 +1,139 @@
+package sample
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newMatcher(t testing.TB, stops ...string) *StopMatcher {
+	m, err := NewStopMatcher(stops)
+	require.NoError(t, err)
+	return m
+}
+
+func TestStopMatcher(t *testing.T) {
+	for name, c := range map[string]struct {
+		stops   []string
+		pieces  []string
+		emits   []string
+		matched string
+		rest    string // what Flush returns
+	}{
+		"no stops":            {nil, []string{"a", "b"}, []string{"a", "b"}, "", ""},
+		"within a piece":      {[]string{"END"}, []string{"say END now"}, []string{"say "}, "END", ""},
+		"across pieces":       {[]string{"END"}, []string{"say E", "N", "D!"}, []string{"say ", "", ""}, "END", ""},
+		"held, then shown":    {[]string{"END"}, []string{"E", "N", "T"}, []string{"", "", "ENT"}, "", ""},
+		"held at the end":     {[]string{"END"}, []string{"say EN"}, []string{"say "}, "", "EN"},
+		"restart inside":      {[]string{"aab"}, []string{"aa", "a", "b"}, []string{"", "a", ""}, "aab", ""},
+		"periodic":            {[]string{"ababc"}, []string{"abab", "abc"}, []string{"", "ab"}, "ababc", ""},
+		"first end wins":      {[]string{"abcd", "bc"}, []string{"abc", "d"}, []string{"a", ""}, "bc", ""},
+		"longer at same end":  {[]string{"d", "abcd"}, []string{"abc", "d"}, []string{"", ""}, "abcd", ""},
+		"longest hold counts": {[]string{"xyz", "zz"}, []string{"axy", "b"}, []string{"a", "xyb"}, "", ""},
+		"runes stay whole":    {[]string{"é!"}, []string{"ê", "é", "è"}, []string{"ê", "", "éè"}, "", ""},
+		"nothing after stop":  {[]string{"."}, []string{"a.b", "c"}, []string{"a", ""}, ".", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMatcher(t, c.stops...)
+			stopped := false
+			for i, piece := range c.pieces {
+				emit, now := m.Push(piece)
+				require.Equal(t, c.emits[i], emit, "piece %d", i)
+				stopped = now
+			}
+			require.Equal(t, c.matched != "", stopped)
+			require.Equal(t, c.matched, m.Matched())
+			require.Equal(t, c.rest, m.Flush())
+			emit, _ := m.Push("~")
+			require.Equal(t, "~", emit, "as new after Flush")
+		})
+	}
+	_, err := NewStopMatcher([]string{""})
+	require.ErrorIs(t, err, ErrParams)
+}
+
+// Property: however a text is cut, the output is the text up to the stop string
+// that is complete first, and nothing is held that could have been shown.
+func TestStopMatcherDoesNotDependOnTheCuts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	random := func(n int) string {
+		var b strings.Builder
+		for range n {
+			b.WriteByte("ab"[rng.IntN(2)])
+		}
+		return b.String()
+	}
+	for range 3000 {
+		var stops []string
+		for range 1 + rng.IntN(4) {
+			stops = append(stops, random(1+rng.IntN(6)))
+		}
+		text := random(rng.IntN(30))
+		want, found := referenceStop(text, stops)
+
+		m := newMatcher(t, stops...)
+		got, stopped := "", false
+		for rest := text; rest != "" && !stopped; {
+			n := 1 + rng.IntN(len(rest))
+			var emit string
+			emit, stopped = m.Push(rest[:n])
+			got += emit
+			rest = rest[n:]
+			if !stopped {
+				seen := text[:len(text)-len(rest)]
+				require.Equal(t, len(seen)-longestHold(seen, stops), len(got), "%q %q", seen, stops)
+			}
+		}
+		got += m.Flush()
+		require.Equal(t, want, got, "%q %q", text, stops)
+		require.Equal(t, found, stopped)
+	}
+}
+
+func referenceStop(text string, stops []string) (before string, found bool) {
+	for end := range len(text) + 1 {
+		cut := -1
+		for _, s := range stops {
+			if strings.HasSuffix(text[:end], s) && (cut < 0 || end-len(s) < cut) {
+				cut = end - len(s)
+			}
+		}
+		if cut >= 0 {
+			return text[:cut], true
+		}
+	}
+	return text, false
+}
+
+func longestHold(seen string, stops []string) int {
+	hold := 0
+	for _, s := range stops {
+		for n := range len(s) {
+			if strings.HasSuffix(seen, s[:n]) {
+				hold = max(hold, n)
+			}
+		}
+	}
+	return hold
+}
+
+// A megabyte of the worst text for the most and longest stop strings.
+func TestStopMatcherIsNearLinear(t *testing.T) {
+	var stops []string
+	for i := range MaxStops {
+		stops = append(stops, strings.Repeat("a", MaxStopLength-1-i)+"b")
+	}
+	m := newMatcher(t, stops...)
+	piece := strings.Repeat("a", 64)
+	start, shown := time.Now(), 0
+	for range 1 << 20 / len(piece) {
+		emit, stopped := m.Push(piece)
+		require.False(t, stopped)
+		shown += len(emit)
+	}
+	require.Equal(t, 1<<20-(MaxStopLength-1), shown)
+	require.Less(t, time.Since(start), 10*time.Second)
+}
