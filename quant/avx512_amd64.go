@@ -2,6 +2,8 @@
 
 package quant
 
+import "unsafe"
+
 // avx512 is the path of processors with AVX-512 F, BW, VL and DQ. What it has
 // no kernel for comes from the fused portable twin.
 type avx512 struct{ portable }
@@ -109,4 +111,32 @@ func (k avx512) weightedSum(o []float32, oStride int, p []float32, pStride int, 
 			weighted1AVX512(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, count)
 		}
 	}
+}
+
+//go:noescape
+func maxAVX512(p *float32, n int) float32
+
+//go:noescape
+func expSumAVX512(p *float32, n int, shift float32) float32
+
+//go:noescape
+func siluAVX512(dst, x *float32, n int)
+
+//go:noescape
+func geluTanhAVX512(dst, x *float32, n int)
+
+func (k avx512) maxOf(p []float32 /* [n] */) float32 {
+	return maxAVX512(unsafe.SliceData(p), len(p))
+}
+
+func (k avx512) expSum(p []float32 /* [n] */, shift float32) float32 {
+	return expSumAVX512(unsafe.SliceData(p), len(p), shift)
+}
+
+func (k avx512) silu(dst, x []float32 /* [n] */) {
+	siluAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx512) geluTanh(dst, x []float32 /* [n] */) {
+	geluTanhAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
 }

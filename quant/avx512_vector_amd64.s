@@ -1,0 +1,223 @@
+//go:build !noasm
+
+#include "textflag.h"
+
+// Functions built on the exponential. The steps are those of arith.exp in
+// exp.go, and the constants are read from its table.
+
+// EXP_CONSTANTS loads what EXP needs: Z16 the least and Z17 the largest
+// argument, Z18 1/ln 2, Z19 the rounding constant, Z20 and Z21 the two parts of
+// -ln 2, Z22-Z26 the coefficients of r^6 to r^2, Z27 one, Z28 +Inf, Z29 zero.
+#define EXP_CONSTANTS \
+	VBROADCASTSS ·expTable+0(SB), Z16 \
+	VBROADCASTSS ·expTable+4(SB), Z17 \
+	VBROADCASTSS ·expTable+8(SB), Z18 \
+	VBROADCASTSS ·expTable+12(SB), Z19 \
+	VBROADCASTSS ·expTable+16(SB), Z20 \
+	VBROADCASTSS ·expTable+20(SB), Z21 \
+	VBROADCASTSS ·expTable+24(SB), Z22 \
+	VBROADCASTSS ·expTable+28(SB), Z23 \
+	VBROADCASTSS ·expTable+32(SB), Z24 \
+	VBROADCASTSS ·expTable+36(SB), Z25 \
+	VBROADCASTSS ·expTable+40(SB), Z26 \
+	VBROADCASTSS ·expTable+44(SB), Z27 \
+	MOVL         $0x7f800000, AX       \
+	VPBROADCASTD AX, Z28 \
+	VPXORD       Z29, Z29, Z29
+
+// EXP replaces x by e^x. K2, K3 and K4 mark elements that are too small, too
+// large and NaNs. Z2 becomes the rounded x/ln 2, whose low bits are the integer
+// k, Z4 the remainder r, and Z3 the polynomial, then the result.
+#define EXP(x) \
+	VCMPPS      $1, Z16, x, K2 \
+	VCMPPS      $14, Z17, x, K3 \
+	VCMPPS      $3, x, x, K4 \
+	VMOVAPS     x, Z2              \
+	VFMADD213PS Z19, Z18, Z2 \
+	VSUBPS      Z19, Z2, Z3 \
+	VMOVAPS     x, Z4              \
+	VFMADD231PS Z20, Z3, Z4        \
+	VFMADD231PS Z21, Z3, Z4 \
+	VMOVAPS     Z22, Z3            \
+	VFMADD213PS Z23, Z4, Z3        \
+	VFMADD213PS Z24, Z4, Z3        \
+	VFMADD213PS Z25, Z4, Z3        \
+	VFMADD213PS Z26, Z4, Z3        \
+	VFMADD213PS Z27, Z4, Z3        \
+	VFMADD213PS Z27, Z4, Z3        \
+	VPSLLD      $23, Z2, Z2        \
+	VPADDD      Z2, Z3, Z3         \
+	VMOVAPS     x, K4, Z3          \
+	VMOVAPS     Z29, K2, Z3        \
+	VMOVAPS     Z28, K3, Z3        \
+	VMOVAPS     Z3, x
+
+// TAIL sets K1 to the low count bits, count in 1..15.
+#define TAIL(count) \
+	MOVQ  count, CX \
+	MOVL  $1, AX    \
+	SHLL  CX, AX    \
+	DECL  AX        \
+	KMOVW AX, K1
+
+// func maxAVX512(p *float32, n int) float32
+TEXT ·maxAVX512(SB), NOSPLIT, $0-20
+	MOVQ         p+0(FP), SI
+	MOVQ         n+8(FP), BX
+	MOVL         $0xff800000, AX
+	VPBROADCASTD AX, Z0
+
+	// VMAXPS returns its second source, here the maximum so far, when the
+	// element is a NaN.
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z1
+	VMAXPS  Z0, Z1, Z0
+	ADDQ    $64, SI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        reduce
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z1
+	VMAXPS    Z0, Z1, K1, Z0
+
+reduce:
+	VEXTRACTF64X4 $1, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $1, Y0, X1
+	VMAXPS        X1, X0, X0
+	VSHUFPS       $0x0E, X0, X0, X1
+	VMAXPS        X1, X0, X0
+	VSHUFPS       $0x01, X0, X0, X1
+	VMAXPS        X1, X0, X0
+	VMOVSS        X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX512(p *float32, n int, shift float32) float32
+TEXT ·expSumAVX512(SB), NOSPLIT, $0-28
+	MOVQ         p+0(FP), SI
+	MOVQ         n+8(FP), BX
+	VBROADCASTSS shift+16(FP), Z5
+	VPXORD       Z0, Z0, Z0
+	EXP_CONSTANTS
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z1
+	VSUBPS  Z5, Z1, Z1
+	EXP(Z1)
+	VMOVUPS Z1, (SI)
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $64, SI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        reduce
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z1
+	VSUBPS    Z5, Z1, Z1
+	EXP(Z1)
+	VMOVUPS   Z1, K1, (SI)
+	VADDPS    Z1, Z0, K1, Z0
+
+	// The tree of the contract.
+reduce:
+	VEXTRACTF64X4 $1, Z0, Y1
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF128  $1, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x0E, X0, X0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x01, X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// SILU computes Z6 / (1 + e^-Z6) in Z1.
+#define SILU \
+	VSUBPS Z6, Z29, Z1  \
+	EXP(Z1)             \
+	VADDPS Z27, Z1, Z1  \
+	VDIVPS Z1, Z6, Z1
+
+// GELU computes Z6 / (1 + e^-2u) in Z1, where 2u = x*(c1 + c3*x²); Z7 is c1
+// and Z8 c3.
+#define GELU \
+	VMULPS      Z6, Z6, Z1  \
+	VFMADD213PS Z7, Z8, Z1  \
+	VMULPS      Z1, Z6, Z1  \
+	VSUBPS      Z1, Z29, Z1 \
+	EXP(Z1)                 \
+	VADDPS      Z27, Z1, Z1 \
+	VDIVPS      Z1, Z6, Z1
+
+// func siluAVX512(dst, x *float32, n int)
+TEXT ·siluAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), BX
+	EXP_CONSTANTS
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z6
+	SILU
+	VMOVUPS Z1, (DI)
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        done
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z6
+	SILU
+	VMOVUPS   Z1, K1, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluTanhAVX512(dst, x *float32, n int)
+TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), BX
+	EXP_CONSTANTS
+	VBROADCASTSS ·expTable+48(SB), Z7
+	VBROADCASTSS ·expTable+52(SB), Z8
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z6
+	GELU
+	VMOVUPS Z1, (DI)
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        done
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z6
+	GELU
+	VMOVUPS   Z1, K1, (DI)
+
+done:
+	VZEROUPPER
+	RET

@@ -1,0 +1,211 @@
+package quant
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFMA32 compares the emulation with exact arithmetic, on random bit
+// patterns and on sums made to fall on or beside a midpoint.
+func TestFMA32(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 7))
+	for i := range 200_000 {
+		a, b, c := anyFloat(rng), anyFloat(rng), anyFloat(rng)
+		if i%2 == 0 {
+			// c is a*b scaled by a power of two, give or take the last bits:
+			// sums cancel, underflow and hit midpoints often.
+			scaled := math.Ldexp(float64(a)*float64(b), rng.IntN(60)-30)
+			c = math.Float32frombits(math.Float32bits(float32(-scaled)) + uint32(rng.IntN(3)))
+		}
+		want, ok := exactFMA(a, b, c)
+		got := fma32(a, b, c)
+		if ok && math.Float32bits(want) != math.Float32bits(got) {
+			t.Fatalf("fma(%g, %g, %g) = %g, want %g", a, b, c, got, want)
+		}
+	}
+	for _, special := range [][4]float32{
+		{1, 1, -1, 0}, {negativeZero, 1, negativeZero, negativeZero}, {negativeZero, 1, 0, 0},
+		{1e30, 1e30, 1, inf32}, {inf32, -1, 5, -inf32},
+		{0x1p-75, -0x1p-75, 0, negativeZero}, {0x1p-75, 0x1p-75, 0x1p-149, 0x1p-148},
+	} {
+		requireBits(t, special[3:], []float32{fma32(special[0], special[1], special[2])}, "%v", special)
+	}
+}
+
+var inf32 = float32(math.Inf(1))
+
+// anyFloat returns a random bit pattern, more often of a moderate exponent.
+func anyFloat(rng *rand.Rand) float32 {
+	bits := rng.Uint32()
+	if rng.IntN(4) > 0 {
+		bits = bits&0x807fffff | uint32(127-12+rng.IntN(24))<<23
+	}
+	return math.Float32frombits(bits)
+}
+
+// exactFMA computes a*b+c in arbitrary precision. It gives up on infinities,
+// NaNs and zero results, whose signs big.Float defines otherwise.
+func exactFMA(a, b, c float32) (float32, bool) {
+	for _, v := range []float32{a, b, c} {
+		if v-v != 0 {
+			return 0, false
+		}
+	}
+	product := new(big.Float).SetPrec(600).Mul(big.NewFloat(float64(a)), big.NewFloat(float64(b)))
+	sum := product.Add(product, big.NewFloat(float64(c)))
+	if sum.Sign() == 0 {
+		return 0, false
+	}
+	result, _ := sum.Float32()
+	return result, true
+}
+
+// ulps returns by how many units in the last place of want got is off.
+func ulps(want float64, got float32) float64 {
+	_, exponent := math.Frexp(want)
+	return math.Abs(float64(got)-want) / math.Ldexp(1, max(exponent-24, -149))
+}
+
+func TestExp32(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		worst := 0.0
+		for x := float32(-87.3); x < 88.7228; x += 0.00173 {
+			worst = max(worst, ulps(math.Exp(float64(x)), Exp32(x)))
+		}
+		require.LessOrEqual(t, worst, 2.0)
+		for x, want := range map[float32]float32{
+			0: 1, negativeZero: 1, -87.31: 0, -1000: 0, -inf32: 0, 88.73: inf32, 1e30: inf32, inf32: inf32,
+		} {
+			require.Equal(t, want, Exp32(x), "Exp32(%g)", x)
+		}
+		require.True(t, math.IsNaN(float64(Exp32(float32(math.NaN())))))
+		largest := float32(expMax)
+		require.False(t, math.IsInf(float64(Exp32(largest)), 0), "the largest argument must not overflow")
+	})
+}
+
+func TestTanh32(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		worst := 0.0
+		for x := float32(1e-9); x < 12; x *= 1.0007 {
+			worst = max(worst, ulps(math.Tanh(float64(x)), Tanh32(x)))
+			require.Equal(t, -Tanh32(x), Tanh32(-x))
+		}
+		require.LessOrEqual(t, worst, 2.0)
+		require.Equal(t, float32(1), Tanh32(inf32))
+		require.Equal(t, float32(-1), Tanh32(-100))
+		require.True(t, math.IsNaN(float64(Tanh32(float32(math.NaN())))))
+		requireBits(t, []float32{negativeZero, 1e-40}, []float32{Tanh32(negativeZero), Tanh32(1e-40)}, "tiny")
+	})
+}
+
+// elementwiseInputs covers the exponential's range and its special values.
+func elementwiseInputs(rng *rand.Rand, n int) []float32 {
+	special := []float32{0, negativeZero, inf32, -inf32, float32(math.NaN()), 88.8, -87.4, 1e-40, -1e38}
+	values := spread(rng, n)
+	for i := range values {
+		values[i] *= 10
+		if rng.IntN(10) == 0 {
+			values[i] = special[rng.IntN(len(special))]
+		}
+	}
+	return values
+}
+
+func TestElementwiseMatchesTwin(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(8, 1))
+		twin := twinOf(active)
+		for _, n := range sizes {
+			x := elementwiseInputs(rng, n)
+			for name, pair := range map[string][2]func(dst, x []float32){
+				"silu": {twin.silu, Silu}, "gelu": {twin.geluTanh, GeluTanh},
+			} {
+				want, got := filled(n+1), append(append([]float32(nil), x...), -12345)
+				pair[0](want[:n], x)
+				pair[1](got[:n], got[:n]) // in place
+				requireBits(t, want, got, "%s n=%d", name, n)
+			}
+		}
+	})
+}
+
+func TestActivationValues(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		for x := float32(-12); x < 12; x += 0.37 {
+			v := float64(x)
+			got := make([]float32, 1)
+			Silu(got, []float32{x})
+			require.InDelta(t, v/(1+math.Exp(-v)), got[0], 1e-6)
+			GeluTanh(got, []float32{x})
+			require.InDelta(t, v/2*(1+math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v))), got[0], 1e-6)
+			GeluErf(got, []float32{x})
+			require.InDelta(t, v/2*(1+math.Erf(v/math.Sqrt2)), got[0], 1e-6)
+			up := []float32{3}
+			SiluMul(got, []float32{x}, up)
+			require.InDelta(t, 3*v/(1+math.Exp(-v)), got[0], 1e-5)
+		}
+	})
+}
+
+func TestSoftmaxBlockMatchesTwin(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(9, 1))
+		for _, n := range sizes[1:] {
+			x := spread(rng, n)
+			for i := range x {
+				if rng.IntN(6) == 0 {
+					x[i] = -inf32
+				}
+			}
+			twin := twinOf(active)
+			want, got := append([]float32(nil), x...), append(append([]float32(nil), x...), -12345)
+			wantMax := twin.maxOf(want)
+			shift := wantMax
+			if math.IsInf(float64(shift), -1) {
+				shift = 0
+			}
+			wantSum := twin.expSum(want, shift)
+			gotMax, gotSum := SoftmaxBlock(got, n)
+			require.Equal(t, wantMax, gotMax)
+			requireBits(t, append(want, -12345, wantSum), append(got, gotSum), "n=%d", n)
+		}
+	})
+}
+
+func TestSoftmaxBlockEdges(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		masked := []float32{-inf32, -inf32, -inf32}
+		max, sum := SoftmaxBlock(masked, 3)
+		require.Equal(t, []float32{-inf32, 0}, []float32{max, sum})
+		require.Equal(t, []float32{0, 0, 0}, masked)
+
+		for _, nans := range [][]float32{{1, float32(math.NaN()), 2}, {float32(math.NaN())}, {float32(math.NaN()), -inf32}} {
+			_, sum = SoftmaxBlock(nans, len(nans))
+			require.True(t, math.IsNaN(float64(sum)), "%v", nans)
+		}
+		max, sum = SoftmaxBlock(nil, 0)
+		require.Equal(t, []float32{-inf32, 0}, []float32{max, sum})
+	})
+}
+
+func TestNorms(t *testing.T) {
+	x, weight, bias := []float32{1, 2, 3, 6}, []float32{1, 2, 1, 0.5}, []float32{0, 1, 0, -1}
+	forEachPath(t, func(t *testing.T) {
+		got := make([]float32, 4)
+		RMSNorm(got, x, weight, 0, 0) // mean square 12.5
+		inv := 1 / math.Sqrt(12.5)
+		require.InDeltaSlice(t, []float64{inv, 4 * inv, 3 * inv, 3 * inv}, got, 1e-6)
+		RMSNorm(got, x, weight, 0, 1)
+		require.InDeltaSlice(t, []float64{2 * inv, 6 * inv, 6 * inv, 9 * inv}, got, 1e-6)
+		LayerNorm(got, x, weight, bias, 0.5) // mean 3, variance 3.5
+		require.InDeltaSlice(t, []float64{-1, 0, 0, -0.25}, got, 1e-6)
+		copy(got, x)
+		LayerNorm(got, got, weight, nil, 0.5)
+		require.InDeltaSlice(t, []float64{-1, -1, 0, 0.75}, got, 1e-6)
+	})
+}
