@@ -46,17 +46,25 @@ func (k avx512) mulF32(y []float32, yStride int, w []float32, wStride, rows, col
 		k.portable.mulF32(y, yStride, w, wStride, rows, cols, x, xStride, n)
 		return
 	}
+	// A block of rows stays in the second-level cache while the tokens pass.
+	step := panelRows(cols)
+	for r := 0; r < rows; r += step {
+		k.mulBlock(y[r:], yStride, w[r*wStride:], wStride, min(step, rows-r), cols, x, xStride, n)
+	}
+}
+
+func (k avx512) mulBlock(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {
 	b := 0
 	for ; rows >= 4 && n-b >= 2 && n >= 4; b += 4 {
 		// The last tile reaches back over tokens that are already computed;
-		// they get the same results again.
+		// they get the same results again. So does the last tile of rows.
 		b = min(b, n-4)
 		for r := 0; r < rows; r += 4 {
 			r = min(r, rows-4)
 			var out [16]float32
 			tileAVX512(&out, &w[r*wStride], wStride, &x[b*xStride], xStride, cols)
 			for t := range 4 {
-				copy(y[(b+t)*yStride+r:][:4], out[4*t:][:4])
+				*(*[4]float32)(y[(b+t)*yStride+r:]) = [4]float32(out[4*t:])
 			}
 		}
 	}
@@ -78,7 +86,7 @@ func (k avx512) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] 
 	for r := 0; r < len(y); r += len(out) {
 		r = min(r, len(y)-len(out))
 		vecF32AVX512(&out, &w[r*wStride], wStride, &x[0], len(x))
-		copy(y[r:], out[:])
+		*(*[8]float32)(y[r:]) = out
 	}
 }
 
@@ -94,7 +102,7 @@ func (k avx512) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols
 	for r := 0; r < rows; r += len(out) {
 		r = min(r, rows-len(out))
 		kernel(&out, &w[2*r*cols], cols, &x[0], cols)
-		copy(y[r:], out[:])
+		*(*[8]float32)(y[r:]) = out
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,5 +65,85 @@ func TestDequantRowReference(t *testing.T) {
 		if format != F32 && format != MXFP4 { // no samples: see their own tests
 			require.True(t, seen[format], "no reference row of %s", format)
 		}
+	}
+}
+
+// TestDequantMatchesPortable compares each path's decoders with the portable
+// ones on arbitrary quants, for rows of several lengths.
+func TestDequantMatchesPortable(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(10, 1))
+		for format := F32; format < numTypes; format++ {
+			for _, cols := range []int{0, 1, 15, 16, 17, 32, 96, 256, 1024} {
+				if cols%format.BlockElems() != 0 {
+					continue
+				}
+				src := randomRows(rng, format, 1, cols)
+				want, got := make([]float32, cols), make([]float32, cols)
+				dequantPortable(format, want, src)
+				DequantRow(format, got, src)
+				requireBits(t, want, got, "%s cols=%d", format, cols)
+			}
+		}
+	})
+}
+
+// TestDequantMXFP4 checks values by the OCP microscaling definition: e2m1
+// numbers times a power of two with bias 127.
+func TestDequantMXFP4(t *testing.T) {
+	block := make([]byte, 17)
+	for i := range 16 {
+		block[1+i] = byte(i | (15-i)<<4)
+	}
+	e2m1 := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+	for exponent, scale := range map[byte]float32{127: 1, 128: 2, 120: 1.0 / 128, 1: 0x1p-126, 0: 0x1p-127} {
+		block[0] = exponent
+		got := make([]float32, 32)
+		DequantRow(MXFP4, got, block)
+		for i, v := range e2m1 {
+			require.Equal(t, v*scale, got[i])
+			require.Equal(t, v*scale, got[31-i])
+		}
+	}
+}
+
+func TestHalfFloats(t *testing.T) {
+	// Every pattern survives a round trip, and agrees with the decoder.
+	for h := range 1 << 16 {
+		for _, format := range []Type{F16, BF16} {
+			got := make([]float32, 1)
+			DequantRow(format, got, []byte{byte(h), byte(h >> 8)})
+			back := F32ToF16(got[0])
+			if format == BF16 {
+				back = F32ToBF16(got[0])
+			}
+			if got[0] == got[0] {
+				require.Equal(t, uint16(h), back)
+			} else {
+				require.Equal(t, uint16(h)|back, back, "NaN %#x became %#x", h, back)
+			}
+		}
+	}
+	for _, c := range []struct {
+		f         float32
+		f16, bf16 uint16
+	}{
+		{1, 0x3c00, 0x3f80},
+		{1 + 0x1p-11, 0x3c00, 0x3f80},           // half way: to even
+		{1 + 0x3p-11, 0x3c02, 0x3f80},           // half way: to even, upwards
+		{1 + 0x1p-8, 0x3c04, 0x3f80},            // half way for bfloat16
+		{1 + 0x3p-8, 0x3c0c, 0x3f82},            //
+		{65504, 0x7bff, 0x4780},                 // largest binary16
+		{65520, 0x7c00, 0x4780},                 // rounds to infinity
+		{0x1p-24, 0x0001, 0x3380},               // smallest subnormal
+		{0x1p-25, 0x0000, 0x3300},               // half way to zero
+		{0x1.8p-25, 0x0001, 0x3340},             //
+		{-0x1.ff8p-15, 0x83ff, 0xb880},          // largest subnormal
+		{-0x1.ffcp-15, 0x8400, 0xb880},          // half way to the smallest normal
+		{math.MaxFloat32, 0x7c00, 0x7f80},       //
+		{float32(math.Inf(-1)), 0xfc00, 0xff80}, //
+	} {
+		require.Equal(t, c.f16, F32ToF16(c.f), "%g", c.f)
+		require.Equal(t, c.bf16, F32ToBF16(c.f), "%g", c.f)
 	}
 }

@@ -71,8 +71,12 @@ func MulRows(y []float32 /* [n, yStride] */, yStride int, t Type, w []byte /* [r
 		return
 	}
 	s.reserve(cols)
-	for r := 0; r < rows; r += panelRows(cols) {
-		count := min(panelRows(cols), rows-r)
+	step := panelRows(cols)
+	if n == 1 {
+		step = minPanelRows // each row is used once: the first-level cache will do
+	}
+	for r := 0; r < rows; r += step {
+		count := min(step, rows-r)
 		panel := s.panel[:count*cols]
 		active.dequant(t, panel, w[r*rowBytes:(r+count)*rowBytes])
 		active.mulF32(y[r:], yStride, panel, cols, count, cols, x, cols, n)
