@@ -12,6 +12,8 @@ type family struct {
 	name     string
 	hf       []string // model_type values of config.json
 	gguf     []string // general.architecture values
+	// complete, which may be nil, fills in what the family's files leave out.
+	complete func(h *Hyper)
 	describe func(h *Hyper, s *Spec) error
 
 	// names maps a role to the tensor's name in safetensors files, where that
@@ -66,6 +68,9 @@ func findFamily(name string, keys func(*family) []string) (*family, error) {
 
 // spec turns a description into a network of this family.
 func (f *family) spec(h *Hyper) (*Spec, error) {
+	if f.complete != nil {
+		f.complete(h)
+	}
 	if err := h.validate(); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ var gemma = family{
 // other layer.
 var gemma2 = family{
 	name: "gemma2", hf: []string{"gemma2"}, gguf: []string{"gemma2"}, names: gemma2Names,
+	complete: func(h *Hyper) { scaleByWidth(h, 46) },
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
 		s.windowWhere(h, func(l int) bool { return l%2 == 0 })
@@ -22,6 +23,12 @@ var gemma2 = family{
 // window and a rotary base of their own between full ones.
 var gemma3 = family{
 	name: "gemma3", hf: []string{"gemma3_text", "gemma3"}, gguf: []string{"gemma3"}, names: gemma2Names,
+	complete: func(h *Hyper) {
+		scaleByWidth(h, 62)
+		if h.RopeLocal == nil {
+			h.RopeLocal = &RopeHyper{Base: 10000}
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
 		s.QKNorm = QKNormHead
@@ -30,11 +37,9 @@ var gemma3 = family{
 			pattern = 6
 		}
 		s.windowWhere(h, func(l int) bool { return (l+1)%pattern != 0 })
-		if len(s.Ropes) > 1 {
-			for l := range s.Layers {
-				if s.Layers[l].Window > 0 {
-					s.Layers[l].Rope = 1
-				}
+		for l := range s.Layers {
+			if s.Layers[l].Window > 0 {
+				s.Layers[l].Rope = 1 // the table of layers with a window
 			}
 		}
 		return describeGemma(h, s)
@@ -43,6 +48,15 @@ var gemma3 = family{
 
 var gemma2Names = map[string]string{
 	"ffn_norm": "pre_feedforward_layernorm",
+}
+
+// scaleByWidth sets the attention scale of the one size of a generation, known
+// by its number of layers, that divides by the width per head and not by the
+// head size. GGUF files do not say it.
+func scaleByWidth(h *Hyper, layers int) {
+	if h.GGUF && h.AttnScale == 0 && h.Layers == layers && h.Heads > 0 {
+		h.AttnScale = 1 / math.Sqrt(float64(h.Dim/h.Heads))
+	}
 }
 
 func describeGemma(h *Hyper, s *Spec) error {

@@ -37,6 +37,8 @@ const (
 	maxPadding = 1 << 16
 	// valueSize is what a value is charged for a slot in a list or a mapping.
 	valueSize = 16
+	// macroSlots is the charge for a macro, which keeps its scope alive.
+	macroSlots = 16
 )
 
 // meter counts what one rendering consumes. It is not safe for concurrent use;

@@ -1,0 +1,331 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Attention is computed in tiles: some consecutive tokens of one sequence and
+// the query heads that share one key head. A tile walks the stored tokens in
+// blocks, with a running maximum and sum (online softmax). Blocks are merged
+// in order inside a span; each span starts afresh, and spans are merged in
+// order. A span is the unit that threads can share when there are few tiles, as
+// in decoding with a long context; because results are merged by spans in any
+// case, sharing does not change them.
+
+// spanBlocks is part of the arithmetic contract.
+const spanBlocks = 16
+
+const spanTokens = spanBlocks * kv.BlockTokens
+
+// tileQueries is about how many queries a tile has: enough that a block of
+// keys is read from cache once for many.
+const tileQueries = 32
+
+// tile is consecutive rows of one sequence.
+type tile struct {
+	seq   *Sequence
+	row   int // first row in the batch
+	pos   int // its position in the sequence
+	count int
+}
+
+// tileRows returns how many rows make a full tile.
+func (p *pass) tileRows(kvHeads int) int {
+	return max(1, tileQueries*kvHeads/p.m.Spec.Heads)
+}
+
+// maxTileQueries returns the most queries that a tile of any layer has.
+func (p *pass) maxTileQueries() int {
+	most := 1
+	for _, l := range p.m.Spec.Layers {
+		if l.KVHeads > 0 {
+			most = max(most, p.tileRows(l.KVHeads)*p.m.Spec.Heads/l.KVHeads)
+		}
+	}
+	return most
+}
+
+// stateWidth is the floats of one query's softmax state: weighted values, then
+// the maximum and the sum of weights.
+func (p *pass) stateWidth() int { return p.m.Spec.HeadDim + 2 }
+
+func (p *pass) carveAttention(a *tiering.Arena) {
+	queries := p.maxTileQueries()
+	for i := range p.workers {
+		w := &p.workers[i]
+		w.scores = a.Floats(queries * kv.BlockTokens)
+		w.acc = a.Floats(queries * p.stateWidth())
+		w.span = a.Floats(queries * p.stateWidth())
+	}
+	// Shared spans: a state for every head and span of a few short tiles.
+	spans := p.m.Spec.Context/spanTokens + 1
+	p.spans = a.Floats(min(spans, maxSharedSpans) * p.m.Spec.Heads * p.stateWidth())
+}
+
+// maxSharedSpans bounds the memory for shared spans; a context beyond it is
+// walked by one thread for each key head.
+const maxSharedSpans = 512
+
+// attention computes the attention part of a layer into mix.
+func (p *pass) attention(in []float32 /* [n, Dim] */) {
+	p.add(&p.w.q, in, p.n, p.q)
+	p.add(&p.w.k, in, p.n, p.k)
+	p.add(&p.w.v, in, p.n, p.v)
+	p.multiply()
+	p.overRows(p.n, p.rowPart)
+	p.planTiles()
+	if spans := p.sharedSpans(); spans > 1 {
+		p.split = true
+		p.m.workers.Run(p.layer.KVHeads*spans, p.attnPart)
+		p.split = false
+		p.m.workers.Run(p.layer.KVHeads, p.mergePart)
+	} else {
+		p.m.workers.Run(len(p.tiles)*p.layer.KVHeads, p.attnPart)
+	}
+	p.add(&p.w.o, p.att, p.n, p.mix)
+	p.multiply()
+}
+
+// planTiles cuts the batch's runs into tiles for the current layer.
+func (p *pass) planTiles() {
+	p.tiles = p.tiles[:0]
+	rows := p.tileRows(p.layer.KVHeads)
+	for _, r := range p.batch.runs {
+		for at := 0; at < r.count; at += rows {
+			p.tiles = append(p.tiles, tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)})
+		}
+	}
+}
+
+// sharedSpans returns into how many spans the threads divide the only tile of a
+// single token, or 0 when there is enough to do without.
+func (p *pass) sharedSpans() int {
+	if p.n != 1 || len(p.workers) == 1 || p.layer.KVHeads >= 4*len(p.workers) {
+		return 0
+	}
+	first, last := p.spanRange(p.tiles[0])
+	if last-first > maxSharedSpans {
+		return 0
+	}
+	return last - first
+}
+
+// spanRange returns the spans [first, last) that some row of a tile sees.
+func (p *pass) spanRange(t tile) (first, last int) {
+	if w := p.layer.Window; w > 0 {
+		first = max(0, t.pos-w+1) / spanTokens
+	}
+	return first, (t.pos+t.count-1)/spanTokens + 1
+}
+
+// prepareRow makes one row's queries and keys ready and stores its keys and
+// values: clip, norm, rotation; queries get the attention scale and go to
+// attention's order.
+func (p *pass) prepareRow(row, _ int) {
+	s, d, kvHeads := p.m.Spec, p.m.Spec.HeadDim, p.layer.KVHeads
+	q := p.q[row*s.Heads*d : (row+1)*s.Heads*d]
+	k := p.k[row*kvHeads*d : (row+1)*kvHeads*d]
+	v := p.v[row*kvHeads*d : (row+1)*kvHeads*d]
+	if s.ClipQKV > 0 {
+		clip(q, s.ClipQKV)
+		clip(k, s.ClipQKV)
+		clip(v, s.ClipQKV)
+	}
+	p.qkNorm(q, &p.w.qNorm)
+	p.qkNorm(k, &p.w.kNorm)
+	if r := p.layer.Rope; r >= 0 {
+		half := s.Ropes[r].Dim / 2
+		cos, sin := p.cos[r][row*half:(row+1)*half], p.sin[r][row*half:(row+1)*half]
+		for h := range s.Heads {
+			rotate(q[h*d:(h+1)*d], cos, sin, s.Interleave)
+		}
+		for h := range kvHeads {
+			rotate(k[h*d:(h+1)*d], cos, sin, s.Interleave)
+		}
+	}
+	quant.Scale(q, s.AttnScale)
+	group := s.Heads / kvHeads
+	for h := range kvHeads {
+		copy(p.queries(h, row, 1), q[h*group*d:(h+1)*group*d])
+	}
+	for _, r := range p.batch.runs {
+		if row >= r.row && row < r.row+r.count {
+			r.seq.kv.Put(p.index, r.pos+row-r.row, k, v)
+		}
+	}
+}
+
+// queries returns rows of the queries that share a key head: [rows, group, HeadDim].
+func (p *pass) queries(kvHead, row, rows int) []float32 {
+	width := p.m.Spec.Heads / p.layer.KVHeads * p.m.Spec.HeadDim
+	at := (kvHead*p.n + row) * width
+	return p.heads[at : at+rows*width]
+}
+
+func (p *pass) qkNorm(x []float32, g *gain) {
+	switch p.m.Spec.QKNorm {
+	case QKNormWhole:
+		p.m.Spec.Norm.apply(x, x, g)
+	case QKNormHead:
+		d := p.m.Spec.HeadDim
+		for i := 0; i < len(x); i += d {
+			p.m.Spec.Norm.apply(x[i:i+d], x[i:i+d], g)
+		}
+	}
+}
+
+func clip(x []float32, limit float32) {
+	for i, v := range x {
+		x[i] = min(max(v, -limit), limit)
+	}
+}
+
+// attend does one part: a tile and key head, or one of the shared spans.
+func (p *pass) attend(part, worker int) {
+	w := &p.workers[worker]
+	if p.split {
+		first, last := p.spanRange(p.tiles[0])
+		spans := last - first
+		p.spanState(w, p.sharedState(part), p.tiles[0], part/spans, first+part%spans)
+		return
+	}
+	t, kvHead := p.tiles[part/p.layer.KVHeads], part%p.layer.KVHeads
+	queries := t.count * p.m.Spec.Heads / p.layer.KVHeads
+	acc := w.acc[:queries*p.stateWidth()]
+	p.clearState(acc)
+	first, last := p.spanRange(t)
+	for span := first; span < last; span++ {
+		state := w.span[:len(acc)]
+		p.spanState(w, state, t, kvHead, span)
+		p.mergeState(acc, state)
+	}
+	p.finish(t, kvHead, acc)
+}
+
+// sharedState is where a shared span's result waits to be merged: the states of
+// the heads that share the key head.
+func (p *pass) sharedState(part int) []float32 {
+	n := p.m.Spec.Heads / p.layer.KVHeads * p.stateWidth()
+	return p.spans[part*n : (part+1)*n]
+}
+
+// merge puts the shared spans of one key head together.
+func (p *pass) merge(kvHead, worker int) {
+	first, last := p.spanRange(p.tiles[0])
+	spans := last - first
+	acc := p.workers[worker].acc[:p.m.Spec.Heads/p.layer.KVHeads*p.stateWidth()]
+	p.clearState(acc)
+	for i := range spans {
+		p.mergeState(acc, p.sharedState(kvHead*spans+i))
+	}
+	p.finish(p.tiles[0], kvHead, acc)
+}
+
+var negInf = float32(math.Inf(-1))
+
+// clearState makes every query's state that of having seen nothing.
+func (p *pass) clearState(state []float32) {
+	clear(state)
+	width := p.stateWidth()
+	for i := width - 2; i < len(state); i += width {
+		state[i] = negInf
+	}
+}
+
+// spanState computes the softmax state of a tile over one span.
+func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
+	p.clearState(state)
+	firstBlock := span * spanBlocks
+	if win := p.layer.Window; win > 0 {
+		firstBlock = max(firstBlock, max(0, t.pos-win+1)/kv.BlockTokens)
+	}
+	lastPos := t.pos + t.count - 1
+	lastBlock := min((span+1)*spanBlocks-1, lastPos/kv.BlockTokens)
+	for block := firstBlock; block <= lastBlock; block++ {
+		p.blockState(w, state, t, kvHead, block)
+	}
+}
+
+// blockState merges one block of tokens into the states of a tile's queries.
+func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block int) {
+	d, width := p.m.Spec.HeadDim, p.stateWidth()
+	group := p.m.Spec.Heads / p.layer.KVHeads
+	queries := t.count * group
+	start := block * kv.BlockTokens
+	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
+	keys, values := t.seq.kv.Block(p.index, kvHead, block)
+	q := p.queries(kvHead, t.row, t.count)
+	scores := w.scores[:queries*kv.BlockTokens]
+	quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
+	for i := range queries {
+		p.weigh(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
+	}
+	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
+}
+
+// weigh turns one query's scores of a block into weights relative to its
+// running maximum, and scales its state where the maximum rose. Tokens that
+// the query must not see get the weight 0.
+func (p *pass) weigh(scores, state []float32, pos, start int) {
+	seen := min(len(scores), pos-start+1)
+	if seen <= 0 {
+		clear(scores)
+		return
+	}
+	softcap(scores[:seen], p.m.Spec.AttnSoftcap)
+	if win := p.layer.Window; win > 0 {
+		for j := range min(seen, max(0, pos-win+1-start)) {
+			scores[j] = negInf
+		}
+	}
+	top, sum := quant.SoftmaxBlock(scores, seen)
+	clear(scores[seen:])
+	d := len(state) - 2
+	if top == negInf {
+		return // nothing of this block is inside the window
+	}
+	newTop := max(state[d], top)
+	if f := quant.Exp32(state[d] - newTop); f != 1 {
+		quant.Scale(state[:d], f)
+		state[d+1] *= f
+	}
+	if f := quant.Exp32(top - newTop); f != 1 {
+		quant.Scale(scores[:seen], f)
+		sum *= f
+	}
+	state[d], state[d+1] = newTop, state[d+1]+sum
+}
+
+// mergeState adds the state of a later span to that of all before.
+func (p *pass) mergeState(acc, state []float32) {
+	width := p.stateWidth()
+	d := width - 2
+	for i := 0; i < len(acc); i += width {
+		a, s := acc[i:i+width], state[i:i+width]
+		if s[d] == negInf {
+			continue
+		}
+		top := max(a[d], s[d])
+		fa, fs := quant.Exp32(a[d]-top), quant.Exp32(s[d]-top)
+		quant.Scale(a[:d], fa)
+		quant.AddScaled(a[:d], s[:d], fs)
+		a[d], a[d+1] = top, float32(a[d+1]*fa)+float32(s[d+1]*fs)
+	}
+}
+
+// finish divides by the sum of weights and writes a tile's result in the order
+// that the output projection reads.
+func (p *pass) finish(t tile, kvHead int, acc []float32) {
+	d, width, heads := p.m.Spec.HeadDim, p.stateWidth(), p.m.Spec.Heads
+	group := heads / p.layer.KVHeads
+	for i := range t.count * group {
+		row, head := t.row+i/group, kvHead*group+i%group
+		out := p.att[(row*heads+head)*d:][:d]
+		copy(out, acc[i*width:i*width+d])
+		quant.Scale(out, 1/acc[i*width+d+1])
+	}
+}

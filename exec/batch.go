@@ -1,0 +1,57 @@
+package exec
+
+import "fmt"
+
+// Batch is the tokens of one pass: a run of consecutive tokens for each of one
+// or more sequences. A single sequence is a batch of one.
+type Batch struct {
+	runs []run
+	ids  []int32 // all runs' tokens, one after the other
+	want []int   // rows whose logits are asked for, ascending
+	each func(pos int, logits []float32) error
+}
+
+// run is consecutive tokens of one sequence in a batch.
+type run struct {
+	seq   *Sequence
+	row   int // of its first token in the batch
+	pos   int // of its first token in the sequence
+	count int
+}
+
+// reset makes b the batch of one sequence's next tokens.
+func (b *Batch) reset(s *Sequence, ids []int32) {
+	b.runs = append(b.runs[:0], run{seq: s, pos: s.Len(), count: len(ids)})
+	b.ids = ids
+	b.want = b.want[:0]
+}
+
+// grow makes room in every sequence for its new tokens.
+func (b *Batch) grow() error {
+	for _, r := range b.runs {
+		if err := r.seq.kv.Grow(r.pos + r.count); err != nil {
+			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
+		}
+	}
+	return nil
+}
+
+// commit makes the new tokens part of their sequences.
+func (b *Batch) commit() {
+	for _, r := range b.runs {
+		s := r.seq
+		s.ids = append(s.ids, b.ids[r.row:r.row+r.count]...)
+		s.kv.Commit(len(s.ids))
+		s.conv, s.convNext = s.convNext, s.conv
+	}
+}
+
+// position returns the position of a row in its sequence.
+func (b *Batch) position(row int) int {
+	for _, r := range b.runs {
+		if row < r.row+r.count {
+			return r.pos + row - r.row
+		}
+	}
+	return -1
+}

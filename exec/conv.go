@@ -1,0 +1,55 @@
+package exec
+
+// convChannels is how many channels of a convolution make a part.
+const convChannels = 128
+
+// shortConv computes a gated short convolution into mix: the input projection
+// gives three vectors B, C and x of each token; the layer convolves B·x over
+// the last few tokens, channel by channel, gates the result with C and
+// projects it.
+func (p *pass) shortConv(in []float32 /* [n, Dim] */) {
+	p.add(&p.w.convIn, in, p.n, p.conv)
+	p.multiply()
+	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
+	p.add(&p.w.convOut, p.h, p.n, p.mix)
+	p.multiply()
+}
+
+// convolve does some channels of all rows. The layer's input h has been read by
+// then, and takes the result.
+func (p *pass) convolve(part, _ int) {
+	lo, hi := part*convChannels, min((part+1)*convChannels, p.m.Spec.Dim)
+	for _, r := range p.batch.runs {
+		for c := lo; c < hi; c++ {
+			p.convolveChannel(r, c)
+		}
+	}
+}
+
+// convolveChannel convolves one channel of one sequence's rows. The sequence
+// remembers the last taps-1 products B·x, oldest first.
+func (p *pass) convolveChannel(r run, c int) {
+	dim, taps := p.m.Spec.Dim, p.m.Spec.ConvTaps
+	old, next := r.seq.conv[p.index], r.seq.convNext[p.index]
+	// product returns B·x of the run's token t, counted from its first; negative
+	// ones are remembered from before.
+	product := func(t int) float32 {
+		if t < 0 {
+			return old[(taps-1+t)*dim+c]
+		}
+		bcx := p.conv[(r.row+t)*3*dim:]
+		return bcx[c] * bcx[2*dim+c]
+	}
+	kernel := p.w.conv[c*taps : (c+1)*taps]
+	for t := range r.count {
+		var sum float32
+		for i, w := range kernel {
+			sum += float32(w * product(t-(taps-1)+i))
+		}
+		gate := p.conv[(r.row+t)*3*dim+dim+c]
+		p.h[(r.row+t)*dim+c] = float32(gate * sum)
+	}
+	for i := range taps - 1 {
+		next[i*dim+c] = product(r.count - (taps - 1) + i)
+	}
+}

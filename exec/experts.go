@@ -1,0 +1,149 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// router is the state of routing one batch to experts.
+type router struct {
+	logits  []float32 // [chunk, Experts]
+	gates   []float32 // [chunk] weight of the shared expert
+	chosen  []int32   // [chunk, Experts] rank of a used expert's row, -1 for others
+	weights []float32 // [chunk, Experts] weight of each used expert
+	first   []int32   // [Experts+1] first gathered row of each expert
+	in, out []float32 // [chunk*ExpertsUsed, Dim] rows gathered by expert; their results
+}
+
+func (r *router) carve(a *tiering.Arena, s *Spec, chunk int) {
+	if s.Experts == 0 {
+		return
+	}
+	r.logits, r.weights = a.Floats(chunk*s.Experts), a.Floats(chunk*s.Experts)
+	r.gates = a.Floats(chunk)
+	r.chosen, r.first = a.Int32s(chunk*s.Experts), a.Int32s(s.Experts+1)
+	r.in, r.out = a.Floats(chunk*s.ExpertsUsed*s.Dim), a.Floats(chunk*s.ExpertsUsed*s.Dim)
+}
+
+// routed computes the feed-forward part of a layer with experts: every token
+// goes to the few that its router likes best. Rows are gathered by expert, so
+// that each expert's weights are read once for all its tokens.
+func (p *pass) routed(in []float32 /* [n, Dim] */) {
+	p.add(&p.w.router, in, p.n, p.route.logits)
+	p.multiply()
+	for row := range p.n {
+		p.choose(row)
+	}
+	p.gather(in)
+	p.runExperts()
+	p.combine()
+	if p.w.shared.up.present() {
+		p.addShared(in)
+	}
+}
+
+// choose picks the experts of one row: softmax over all, the best few (the
+// lower index wins a tie), their weights scaled to sum to 1 where the family
+// does so.
+func (p *pass) choose(row int) {
+	s, r := p.m.Spec, &p.route
+	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
+	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
+	chosen := r.chosen[row*s.Experts : (row+1)*s.Experts]
+	_, total := quant.SoftmaxBlock(probs, len(probs))
+	quant.Scale(probs, 1/total)
+	for i := range chosen {
+		chosen[i] = -1
+	}
+	var used float32
+	for range s.ExpertsUsed {
+		best, bestP := 0, float32(math.Inf(-1))
+		for i, v := range probs {
+			if chosen[i] < 0 && v > bestP {
+				best, bestP = i, v
+			}
+		}
+		chosen[best], weights[best] = 0, probs[best]
+		used += probs[best]
+	}
+	if !s.NormTopK {
+		return
+	}
+	for i := range weights {
+		weights[i] /= used
+	}
+}
+
+// gather copies each row to the experts that it chose, expert after expert.
+func (p *pass) gather(in []float32) {
+	s, r := p.m.Spec, &p.route
+	next := int32(0)
+	for e := range s.Experts {
+		r.first[e] = next
+		for row := range p.n {
+			c := &r.chosen[row*s.Experts+e]
+			if *c < 0 {
+				continue
+			}
+			*c = next
+			copy(r.in[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
+			next++
+		}
+	}
+	r.first[s.Experts] = next
+}
+
+// runExperts computes the MLPs of all experts that were chosen by any row.
+func (p *pass) runExperts() {
+	s, r := p.m.Spec, &p.route
+	inner := p.w.experts[0].up.Rows
+	rows := func(e int) (lo, n int) { return int(r.first[e]), int(r.first[e+1] - r.first[e]) }
+	for e := range p.w.experts {
+		lo, n := rows(e)
+		x := r.in[lo*s.Dim:]
+		p.add(&p.w.experts[e].gate, x, n, p.gate[lo*inner:])
+		p.add(&p.w.experts[e].up, x, n, p.up[lo*inner:])
+	}
+	p.multiply()
+	p.width = inner
+	p.overRows(int(r.first[s.Experts]), p.actPart)
+	for e := range p.w.experts {
+		lo, n := rows(e)
+		p.add(&p.w.experts[e].down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
+	}
+	p.multiply()
+}
+
+// combine adds up each row's experts in the order of their index.
+func (p *pass) combine() {
+	s, r := p.m.Spec, &p.route
+	for row := range p.n {
+		out := p.ffn[row*s.Dim : (row+1)*s.Dim]
+		clear(out)
+		for e := range s.Experts {
+			if c := int(r.chosen[row*s.Experts+e]); c >= 0 {
+				quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+e])
+			}
+		}
+	}
+}
+
+// addShared adds the expert that every row uses, weighed by its own gate.
+func (p *pass) addShared(in []float32) {
+	s, r := p.m.Spec, &p.route
+	p.runMLP(&p.w.shared, in, p.mix)
+	gated := p.w.sharedGate.present()
+	if gated {
+		p.add(&p.w.sharedGate, in, p.n, r.gates)
+		p.multiply()
+	}
+	for row := range p.n {
+		weight := float32(1)
+		if gated {
+			weight = 1 / (1 + quant.Exp32(-r.gates[row]))
+		}
+		quant.AddScaled(p.ffn[row*s.Dim:(row+1)*s.Dim], p.mix[row*s.Dim:(row+1)*s.Dim], weight)
+	}
+}

@@ -1,0 +1,162 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/gguf"
+	"github.com/llmrun/llmrun/store/safetensors"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// maxJSON bounds the configuration files of a model; the largest in use, a
+// tokenizer, has about 30 MB.
+const maxJSON = 256 << 20
+
+// Files is a model on flash: where its tensors are and what it says about
+// itself. Nothing of the weights is in memory.
+type Files struct {
+	Path   string
+	Source store.Source
+	Hyper  *Hyper
+
+	fsys   vfs.FS
+	dir    string         // of the files beside the weights; safetensors only
+	meta   *gguf.Metadata // GGUF only
+	family *family
+}
+
+// Open finds a model: a GGUF file (any part of a split one), a safetensors
+// file, or a directory that holds either.
+func Open(fsys vfs.FS, path string) (*Files, error) {
+	f := &Files{Path: path, fsys: fsys}
+	file, isGGUF, err := f.locate()
+	if err != nil {
+		return nil, err
+	}
+	if isGGUF {
+		err = f.openGGUF(file)
+	} else {
+		err = f.openSafetensors(file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// locate returns the path to open and whether it is a GGUF file.
+func (f *Files) locate() (path string, isGGUF bool, err error) {
+	info, err := f.fsys.Stat(f.Path)
+	if err != nil {
+		return "", false, err
+	}
+	if !info.IsDir {
+		if strings.HasSuffix(f.Path, ".safetensors") || strings.HasSuffix(f.Path, ".safetensors.index.json") {
+			f.dir, _ = vfs.Split(f.Path)
+			return f.Path, false, nil
+		}
+		return f.Path, true, nil // its reader says what else a file is
+	}
+	f.dir = f.Path
+	if _, err := f.fsys.Stat(vfs.Join(f.Path, "config.json")); err == nil {
+		return f.Path, false, nil
+	}
+	entries, err := f.fsys.ReadDir(f.Path)
+	if err != nil {
+		return "", false, err
+	}
+	for _, e := range entries { // sorted, so that the first part of a split model comes first
+		if !e.IsDir && strings.HasSuffix(e.Name, ".gguf") {
+			return vfs.Join(f.Path, e.Name), true, nil
+		}
+	}
+	return "", false, fmt.Errorf("%w: %s holds neither config.json nor a .gguf file", ErrModel, f.Path)
+}
+
+func (f *Files) openGGUF(path string) error {
+	g, err := gguf.Open(f.fsys, path)
+	if err != nil {
+		return err
+	}
+	f.Source, f.meta = g, g.Meta()
+	if len(g.Tensors()) == 0 {
+		return nil // a vocabulary
+	}
+	f.Hyper, f.family, err = hyperFromGGUF(g, path)
+	return err
+}
+
+func (f *Files) openSafetensors(path string) error {
+	data, err := f.read("config.json")
+	if err != nil {
+		return err
+	}
+	if f.Hyper, f.family, err = hyperFromHF(vfs.Join(f.dir, "config.json"), data); err != nil {
+		return err
+	}
+	src, err := safetensors.Open(f.fsys, path)
+	if err != nil {
+		return err
+	}
+	f.Source = src
+	return nil
+}
+
+// read returns a file beside the weights.
+func (f *Files) read(name string) ([]byte, error) {
+	return vfs.ReadFile(f.fsys, vfs.Join(f.dir, name), maxJSON)
+}
+
+// readIfThere is read for a file that a model may lack; it then returns nil.
+func (f *Files) readIfThere(name string) ([]byte, error) {
+	data, err := f.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Format names the kind of file.
+func (f *Files) Format() string {
+	if f.meta != nil {
+		return "gguf"
+	}
+	return "safetensors"
+}
+
+// Name returns the model's own name for itself, or "".
+func (f *Files) Name() string {
+	if f.meta == nil {
+		return ""
+	}
+	name, _, _ := f.meta.String("general.name")
+	return name
+}
+
+// Spec returns the description of the network.
+func (f *Files) Spec() (*Spec, error) {
+	if f.family == nil {
+		return nil, fmt.Errorf("%w: %s holds a vocabulary and no weights", ErrModel, f.Path)
+	}
+	ts := f.tensors()
+	if f.Hyper.Vocab == 0 {
+		if t, ok := ts.find("token_embd", -1, ".weight"); ok {
+			f.Hyper.Vocab = t.Rows()
+		}
+	}
+	return f.family.spec(f.Hyper)
+}
+
+func (f *Files) tensors() *tensorSet { return newTensorSet(f.Source, f.family, f.Hyper) }
+
+// Close closes the files.
+func (f *Files) Close() error {
+	if f.Source == nil {
+		return nil
+	}
+	return f.Source.Close()
+}

@@ -1,0 +1,212 @@
+package exec
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// forward reads one batch of tokens. It allocates nothing. When it fails or is
+// cancelled the sequences are as before.
+func (m *Model) forward(ctx context.Context, b *Batch) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if err := b.grow(); err != nil {
+		return err
+	}
+	p := m.pass
+	p.begin(b)
+	p.embed()
+	for l := range m.weights.layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.runLayer(l)
+	}
+	if err := p.output(); err != nil {
+		return err
+	}
+	b.commit()
+	return nil
+}
+
+// begin sets the pass up for a batch: its rows and the angles of their
+// positions.
+func (p *pass) begin(b *Batch) {
+	p.batch, p.n = b, len(b.ids)
+	for i := range p.m.Spec.Ropes {
+		t := &p.m.Spec.Ropes[i]
+		half := t.Dim / 2
+		for _, r := range b.runs {
+			for j := range r.count {
+				at := (r.row + j) * half
+				t.angles(p.cos[i][at:at+half], p.sin[i][at:at+half], r.pos+j, r.seq.long)
+			}
+		}
+	}
+}
+
+// embed looks up the tokens' rows.
+func (p *pass) embed() {
+	dim := p.m.Spec.Dim
+	for i, id := range p.batch.ids {
+		row := p.x[i*dim : (i+1)*dim]
+		p.m.weights.embed.row(row, int(id))
+		if p.m.Spec.EmbedScale != 1 {
+			quant.Scale(row, p.m.Spec.EmbedScale)
+		}
+	}
+}
+
+// runLayer passes the residual stream x through one layer.
+func (p *pass) runLayer(l int) {
+	s := p.m.Spec
+	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.layers[l]
+
+	in := p.x
+	if s.PreNorm {
+		in = p.normed(&p.w.attnNorm)
+	}
+	if p.layer.Mixer == ShortConv {
+		p.shortConv(in)
+	} else {
+		p.attention(in)
+	}
+	if s.PostNorm {
+		p.normRows(p.mix, p.mix, &p.w.postAttnNorm, s.Dim, p.n)
+	}
+	if s.Parallel == Serial {
+		p.residual(p.mix)
+		in = p.x
+	}
+	if s.PreNorm && s.Parallel != ParallelOne {
+		in = p.normed(&p.w.ffnNorm)
+	}
+	if p.layer.Experts {
+		p.routed(in)
+	} else {
+		p.mlp(in)
+	}
+	if s.PostNorm {
+		p.normRows(p.ffn, p.ffn, &p.w.postFFNNorm, s.Dim, p.n)
+	}
+	if s.Parallel != Serial {
+		p.residual(p.mix)
+	}
+	p.residual(p.ffn)
+}
+
+// residual adds what a branch of the layer gave to the residual stream.
+func (p *pass) residual(branch []float32 /* [n, Dim] */) {
+	n := p.n * p.m.Spec.Dim
+	if scale := p.m.Spec.ResidualScale; scale != 1 {
+		quant.AddScaled(p.x[:n], branch[:n], scale)
+		return
+	}
+	quant.Add(p.x[:n], branch[:n])
+}
+
+// normed returns the normalized residual stream.
+func (p *pass) normed(g *gain) []float32 {
+	p.normRows(p.h, p.x, g, p.m.Spec.Dim, p.n)
+	return p.h
+}
+
+// normRows normalizes n rows of the given width.
+func (p *pass) normRows(dst, src []float32 /* [n, width] */, g *gain, width, n int) {
+	p.dst, p.src, p.norm, p.width = dst, src, g, width
+	p.overRows(n, p.normPart)
+}
+
+// overRows runs a step for every row: on all threads when there are many.
+func (p *pass) overRows(n int, step func(part, worker int)) {
+	if n < 4 {
+		for i := range n {
+			step(i, 0)
+		}
+		return
+	}
+	p.m.workers.Run(n, step)
+}
+
+func (p *pass) normalize(row, _ int) {
+	lo, hi := row*p.width, (row+1)*p.width
+	p.m.Spec.Norm.apply(p.dst[lo:hi], p.src[lo:hi], p.norm)
+}
+
+// apply normalizes one vector.
+func (n *NormSpec) apply(dst, src []float32, g *gain) {
+	if n.Layer {
+		quant.LayerNorm(dst, src, g.weight, g.bias, n.Eps)
+		return
+	}
+	quant.RMSNorm(dst, src, g.weight, n.Eps, n.Offset)
+}
+
+// mlp computes the dense feed-forward part.
+func (p *pass) mlp(in []float32 /* [n, Dim] */) {
+	p.runMLP(&p.w.mlp, in, p.ffn)
+}
+
+// runMLP computes one MLP for all rows of the batch.
+func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
+	if p.m.Spec.Gated {
+		p.add(&w.gate, in, p.n, p.gate)
+	}
+	p.add(&w.up, in, p.n, p.up)
+	p.multiply()
+	p.width = w.up.Rows
+	p.overRows(p.n, p.actPart)
+	p.add(&w.down, p.gate, p.n, out)
+	p.multiply()
+}
+
+// activate combines a row of gate and up into gate.
+func (p *pass) activate(row, _ int) {
+	lo, hi := row*p.width, (row+1)*p.width
+	p.act(p.gate[lo:hi], p.gate[lo:hi], p.up[lo:hi])
+}
+
+// output computes the logits that were asked for and hands them over.
+func (p *pass) output() error {
+	s, w := p.m.Spec, p.m.weights
+	want := p.batch.want
+	for len(want) > 0 {
+		n := min(len(want), headRows)
+		for i, row := range want[:n] {
+			s.Norm.apply(p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.norm)
+		}
+		p.add(&w.head, p.h, n, p.logits)
+		p.multiply()
+		for i, row := range want[:n] {
+			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
+			s.finishLogits(logits)
+			if err := p.batch.each(p.batch.position(row), logits); err != nil {
+				return err
+			}
+		}
+		want = want[n:]
+	}
+	return nil
+}
+
+// finishLogits applies the family's scale and soft cap.
+func (s *Spec) finishLogits(logits []float32) {
+	if s.LogitScale != 1 {
+		quant.Scale(logits, s.LogitScale)
+	}
+	softcap(logits, s.FinalSoftcap)
+}
+
+// softcap bends values smoothly into ±limit; 0 means no limit.
+func softcap(x []float32, limit float32) {
+	if limit == 0 {
+		return
+	}
+	for i, v := range x {
+		x[i] = limit * quant.Tanh32(v/limit)
+	}
+}

@@ -1,0 +1,108 @@
+package exec
+
+import (
+	"context"
+	"sync"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// DefaultChunk is how many tokens of a prompt pass through the layers
+// together, unless asked otherwise: enough to read each weight from memory
+// once for many tokens, few enough to keep scratch memory small.
+const DefaultChunk = 256
+
+// Options are what the owner of a model decides.
+type Options struct {
+	Threads  int             // 0 = the fast cores
+	Chunk    int             // tokens in one pass; 0 = DefaultChunk
+	Budget   *tiering.Budget // what memory is charged to; nil = a ledger without a limit
+	Progress func(done, total int64)
+}
+
+// Model is a network that is ready to run. Its methods may be called from any
+// goroutine; passes take turns.
+type Model struct {
+	Spec *Spec
+
+	weights *weights
+	frames  []*tiering.Frame
+	cache   *kv.Cache
+	workers *hetero.Workers
+	budget  *tiering.Budget
+
+	mu     sync.Mutex // held for the length of a pass
+	pass   *pass
+	closed bool
+}
+
+// Load reads the weights of a model that Open found and makes it ready to run.
+func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, err
+	}
+	if o.Chunk <= 0 {
+		o.Chunk = DefaultChunk
+	}
+	if o.Budget == nil {
+		o.Budget = tiering.New(0)
+	}
+	if o.Threads <= 0 {
+		o.Threads = hetero.DefaultThreads()
+	}
+	m := &Model{Spec: spec, budget: o.Budget}
+	m.weights, m.frames, err = loadWeights(ctx, f.tensors(), spec, o.Budget, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers))}
+	for l, s := range spec.Layers {
+		shape.KVHeads[l] = s.KVHeads
+	}
+	if m.cache, err = kv.NewCache(shape, o.Budget); err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.workers = hetero.NewWorkers(o.Threads)
+	if m.pass, err = newPass(m, o.Chunk); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Threads returns how many threads share the arithmetic.
+func (m *Model) Threads() int { return m.workers.Count() }
+
+// KVBytesPerToken returns the memory that one more token of context takes.
+func (m *Model) KVBytesPerToken() int64 { return m.cache.Shape().TokenBytes() }
+
+// Budget returns the ledger that the model's memory is charged to.
+func (m *Model) Budget() *tiering.Budget { return m.budget }
+
+// Close waits for a pass that is under way and gives everything back.
+// Sequences must have been closed before.
+func (m *Model) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.closed = true
+	if m.workers != nil {
+		m.workers.Close()
+	}
+	if m.pass != nil {
+		m.pass.free()
+	}
+	if m.cache != nil {
+		m.cache.Close()
+	}
+	for _, f := range m.frames {
+		f.Free()
+	}
+	m.weights, m.frames = nil, nil
+}

@@ -1,0 +1,148 @@
+package exec
+
+import (
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// headRows is how many tokens go through the output head together. Logits of a
+// large vocabulary are the widest buffer, so few rows are held at once.
+const headRows = 8
+
+// pass is the state of one trip through the layers: the buffers, which are
+// allocated once, and what is being worked on, which the step functions read.
+type pass struct {
+	m     *Model
+	chunk int
+	frame *tiering.Frame
+
+	x, h     []float32 // [chunk, Dim] residual stream; its normalized copy
+	mix, ffn []float32 // [chunk, Dim] what attention and MLP give
+	q, att   []float32 // [chunk, Heads*HeadDim]
+	k, v     []float32 // [chunk, maxKV*HeadDim]
+	heads    []float32 // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
+	gate, up []float32 // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
+	cos, sin [][]float32
+	conv     []float32 // [chunk, 3*Dim]
+	logits   []float32 // [headRows, Vocab]
+	route    router
+
+	workers []workspace
+	spans   []float32 // partial results of attention over a long context, see attention.go
+	jobs    []job     // matrix products of the current step
+	parts   []int     // running total of parts, see multiply
+
+	// The current step.
+	batch *Batch
+	n     int // rows in the batch
+	layer *LayerSpec
+	index int
+	w     *layerWeights
+	src   []float32
+	dst   []float32
+	norm  *gain
+	width int
+	tiles []tile
+	split bool
+	act   func(dst, gate, up []float32)
+
+	// Step functions as values, made once because making one allocates.
+	mulPart, normPart, attnPart, mergePart, rowPart, actPart, convPart func(part, worker int)
+}
+
+// workspace is what one thread needs for itself.
+type workspace struct {
+	scratch *quant.Scratch
+	scores  []float32 // [tileQueries, kv.BlockTokens]
+	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
+	span    []float32 // [tileQueries, HeadDim+2] result of the current span
+}
+
+func newPass(m *Model, chunk int) (*pass, error) {
+	p := &pass{m: m, chunk: chunk, workers: make([]workspace, m.workers.Count())}
+	var probe tiering.Arena
+	p.carve(&probe)
+	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
+	if err != nil {
+		return nil, err
+	}
+	p.frame = frame
+	arena := tiering.NewArena(frame)
+	p.carve(arena)
+	if err := arena.Err(); err != nil {
+		p.free()
+		return nil, err
+	}
+	cols := p.maxCols()
+	for i := range p.workers {
+		p.workers[i].scratch = quant.NewScratch(cols)
+	}
+	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
+	p.parts = make([]int, 0, cap(p.jobs)+1)
+	p.act = activation(m.Spec)
+	p.mulPart, p.normPart, p.attnPart, p.mergePart = p.mul, p.normalize, p.attend, p.merge
+	p.rowPart, p.actPart, p.convPart = p.prepareRow, p.activate, p.convolve
+	return p, nil
+}
+
+// carve takes all buffers from an arena, or measures them.
+func (p *pass) carve(a *tiering.Arena) {
+	s := p.m.Spec
+	maxKV, inner, expertInner, convs := p.widths()
+	p.x, p.h = a.Floats(p.chunk*s.Dim), a.Floats(p.chunk*s.Dim)
+	p.mix, p.ffn = a.Floats(p.chunk*s.Dim), a.Floats(p.chunk*s.Dim)
+	p.q, p.att = a.Floats(p.chunk*s.Heads*s.HeadDim), a.Floats(p.chunk*s.Heads*s.HeadDim)
+	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
+	p.k, p.v = a.Floats(p.chunk*maxKV*s.HeadDim), a.Floats(p.chunk*maxKV*s.HeadDim)
+	hidden := p.chunk * max(inner, s.ExpertsUsed*expertInner)
+	p.gate, p.up = a.Floats(hidden), a.Floats(hidden)
+	if convs {
+		p.conv = a.Floats(p.chunk * 3 * s.Dim)
+	}
+	p.logits = a.Floats(headRows * s.Vocab)
+	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
+	for i, t := range s.Ropes {
+		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)
+	}
+	p.route.carve(a, s, p.chunk)
+	p.carveAttention(a)
+}
+
+// widths returns the greatest number of key heads, the widest inner vector of
+// an MLP and of an expert, and whether any layer is a convolution.
+func (p *pass) widths() (maxKV, inner, expertInner int, convs bool) {
+	for l := range p.m.weights.layers {
+		w := &p.m.weights.layers[l]
+		maxKV = max(maxKV, p.m.Spec.Layers[l].KVHeads)
+		inner = max(inner, w.mlp.up.Rows, w.shared.up.Rows)
+		for i := range w.experts {
+			expertInner = max(expertInner, w.experts[i].up.Rows)
+		}
+		convs = convs || p.m.Spec.Layers[l].Mixer == ShortConv
+	}
+	return
+}
+
+// maxCols returns the longest row of any matrix.
+func (p *pass) maxCols() int {
+	s := p.m.Spec
+	_, inner, expertInner, _ := p.widths()
+	return max(s.Dim, s.Heads*s.HeadDim, inner, expertInner)
+}
+
+func (p *pass) free() {
+	if p.frame != nil {
+		p.frame.Free()
+		p.frame = nil
+	}
+}
+
+// activation returns the function that combines gate and up, or that maps up
+// alone in an MLP without a gate (gate is then ignored).
+func activation(s *Spec) func(dst, gate, up []float32) {
+	if s.Gated {
+		return [...]func(dst, gate, up []float32){SiLU: quant.SiluMul, GELUTanh: quant.GeluTanhMul, GELUErf: quant.GeluErfMul}[s.Act]
+	}
+	single := [...]func(dst, x []float32){SiLU: quant.Silu, GELUTanh: quant.GeluTanh, GELUErf: quant.GeluErf}[s.Act]
+	return func(dst, _, up []float32) { single(dst, up) }
+}

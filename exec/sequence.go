@@ -1,0 +1,179 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// ErrClosed is returned by a model that was closed.
+var ErrClosed = errors.New("model is closed")
+
+// Sequence is a text that a model has read: its tokens and what the layers
+// remember of them. One goroutine at a time may use it.
+type Sequence struct {
+	model *Model
+	kv    *kv.Seq
+	ids   []int32
+	limit int
+	batch Batch // of the pass that is under way, kept to allocate nothing
+
+	// A layer of short convolutions remembers its last inputs. A pass writes
+	// the second copy and swaps when it has succeeded, so that a cancelled
+	// pass leaves no trace.
+	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
+	convFrame      *tiering.Frame
+
+	expect int  // announced final length
+	long   bool // longrope: the frequencies of long sequences are in use
+}
+
+// NewSequence returns an empty sequence of at most limit tokens; 0 means as
+// many as the model was made for.
+func (m *Model) NewSequence(limit int) (*Sequence, error) {
+	if limit <= 0 || limit > m.Spec.Context {
+		limit = m.Spec.Context
+	}
+	s := &Sequence{model: m, kv: m.cache.NewSeq(), limit: limit}
+	return s, s.allocConv()
+}
+
+func (s *Sequence) allocConv() error {
+	spec := s.model.Spec
+	carve := func(a *tiering.Arena) {
+		s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
+		for l, layer := range spec.Layers {
+			if layer.Mixer == ShortConv {
+				s.conv[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
+				s.convNext[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
+			}
+		}
+	}
+	var probe tiering.Arena
+	carve(&probe)
+	if probe.Need() == 0 {
+		return nil
+	}
+	frame, err := tiering.Alloc(s.model.budget, tiering.KVHot, probe.Need())
+	if err != nil {
+		return err
+	}
+	s.convFrame = frame
+	arena := tiering.NewArena(frame)
+	carve(arena)
+	return arena.Err()
+}
+
+// Len returns the number of tokens read.
+func (s *Sequence) Len() int { return len(s.ids) }
+
+// Limit returns the greatest number of tokens the sequence may hold.
+func (s *Sequence) Limit() int { return s.limit }
+
+// IDs returns the tokens read. The caller must not change them.
+func (s *Sequence) IDs() []int32 { return s.ids }
+
+// Expect announces how long the sequence will become. A model that rotates
+// long sequences by other frequencies then uses those from the start, instead
+// of reading the text again when it crosses the border.
+func (s *Sequence) Expect(n int) { s.expect = max(s.expect, n) }
+
+// Truncate forgets tokens from position n on and returns how many are left:
+// n, or 0 for a model whose layers cannot go back by part.
+func (s *Sequence) Truncate(n int) int {
+	if n >= len(s.ids) {
+		return len(s.ids)
+	}
+	if s.convFrame != nil {
+		n = 0
+		for _, c := range s.conv {
+			clear(c)
+		}
+	}
+	if n == 0 {
+		s.expect, s.long = 0, false
+	}
+	s.kv.Truncate(n)
+	s.ids = s.ids[:n]
+	return n
+}
+
+// Close gives the sequence's memory back.
+func (s *Sequence) Close() {
+	s.kv.Close()
+	if s.convFrame != nil {
+		s.convFrame.Free()
+		s.convFrame = nil
+	}
+	s.ids = nil
+}
+
+// Reader is told about a sequence's progress.
+type Reader struct {
+	// Want reports whether the logits after the token at position pos are
+	// asked for; nil asks for those of the last token.
+	Want func(pos int) bool
+	// Each gets the logits that were asked for, in order of position. The
+	// slice is valid, and may be changed, until Each returns.
+	Each func(pos int, logits []float32) error
+	// Progress, which may be nil, is called after each chunk.
+	Progress func(done, total int)
+}
+
+// Extend reads tokens behind those that the sequence holds. On an error the
+// sequence keeps whole chunks read before it.
+func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader) error {
+	if len(s.ids)+len(ids) > s.limit {
+		return fmt.Errorf("%w: %d tokens and %d more exceed %d", ErrContextFull, len(s.ids), len(ids), s.limit)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Spec.Vocab {
+			return fmt.Errorf("%w: %d (token %d of the input; the vocabulary has %d)", ErrToken, id, i, m.Spec.Vocab)
+		}
+	}
+	first := len(s.ids) // of the positions that the caller asked about
+	if m.mustRestart(s, first+len(ids)) {
+		ids = append(s.ids[:first:first], ids...)
+		expect := s.expect
+		s.Truncate(0)
+		s.expect, s.long = expect, true
+	}
+	last := len(s.ids) + len(ids) - 1
+	b := &s.batch
+	b.each = r.Each
+	for len(ids) > 0 {
+		n := min(len(ids), m.pass.chunk)
+		b.reset(s, ids[:n])
+		for i := range n {
+			pos := len(s.ids) + i
+			if r.Each != nil && pos >= first && (r.Want == nil && pos == last || r.Want != nil && r.Want(pos)) {
+				b.want = append(b.want, i)
+			}
+		}
+		if err := m.forward(ctx, b); err != nil {
+			return err
+		}
+		ids = ids[n:]
+		if r.Progress != nil {
+			r.Progress(last+1-len(ids), last+1)
+		}
+	}
+	return nil
+}
+
+// mustRestart decides which rotary frequencies a sequence of n tokens needs,
+// and reports whether what was read with the others has to be read again.
+func (m *Model) mustRestart(s *Sequence, n int) bool {
+	for i := range m.Spec.Ropes {
+		t := &m.Spec.Ropes[i]
+		if t.LongFreq == nil || s.long || max(n, s.expect) <= t.Switch {
+			continue
+		}
+		s.long = true
+		return len(s.ids) > 0
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+package token
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// addedToken is recognised in text before the model sees it.
+type addedToken struct {
+	id      int32
+	text    string
+	special bool // only recognised where the caller allows it
+	// stripLeft and stripRight swallow the white space beside the token.
+	stripLeft, stripRight bool
+	wholeWord             bool // not inside of a longer word
+}
+
+// addedSet finds added tokens: the leftmost, and of those the longest.
+type addedSet struct {
+	tokens []addedToken
+	trie   *trie
+	starts [256]bool // bytes that begin a token
+}
+
+func newAddedSet(tokens []addedToken) *addedSet {
+	s := &addedSet{tokens: tokens}
+	s.trie = newTrie(len(tokens), func(i int) string { return tokens[i].text },
+		func(i int) int32 { return int32(i) })
+	for _, t := range tokens {
+		if t.text != "" {
+			s.starts[t.text[0]] = true
+		}
+	}
+	return s
+}
+
+// split calls text for what lies between the tokens of a text, and token for
+// each of them, in order. at is the offset of a part.
+func (s *addedSet) split(in string, allowSpecial bool, text func(part string, at int), token func(id int32)) {
+	from := 0
+	for at := 0; at < len(in) && len(s.tokens) > 0; {
+		if !s.starts[in[at]] {
+			at++
+			continue
+		}
+		t := s.longest(in, at, allowSpecial)
+		if t == nil {
+			at++
+			continue
+		}
+		begin, end := at, at+len(t.text)
+		if t.stripLeft {
+			begin = max(from, len(strings.TrimRightFunc(in[:begin], unicode.IsSpace)))
+		}
+		if t.stripRight {
+			end = len(in) - len(strings.TrimLeftFunc(in[end:], unicode.IsSpace))
+		}
+		if begin > from {
+			text(in[from:begin], from)
+		}
+		token(t.id)
+		from, at = end, end
+	}
+	if from < len(in) {
+		text(in[from:], from)
+	}
+}
+
+// longest returns the longest token that may begin at a position.
+func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
+	var best *addedToken
+	node := int32(0)
+	for end := at; end < len(in); {
+		if node = s.trie.child(node, in[end]); node < 0 {
+			break
+		}
+		end++
+		value := s.trie.value[node]
+		if value < 0 {
+			continue
+		}
+		t := &s.tokens[value]
+		if t.special && !allowSpecial || t.wholeWord && insideWord(in, at, end) {
+			continue
+		}
+		best = t
+	}
+	return best
+}
+
+// insideWord reports whether a letter or digit touches either end of a match.
+func insideWord(in string, begin, end int) bool {
+	before, _ := utf8.DecodeLastRuneInString(in[:begin])
+	after, _ := utf8.DecodeRuneInString(in[end:])
+	return begin > 0 && isWordRune(before) || end < len(in) && isWordRune(after)
+}
+
+func isWordRune(r rune) bool {
+	return r == '_' || classOf(r)&(classLetter|classNumber|classMark) != 0
+}

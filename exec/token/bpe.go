@@ -1,0 +1,218 @@
+package token
+
+import (
+	"hash/maphash"
+	"unicode/utf8"
+)
+
+// model turns one word into ids.
+type model interface {
+	encode(dst []int32, word string, work *scratch) []int32
+}
+
+// bpeModel is byte-pair encoding: begin with the smallest symbols and join
+// neighbours, the most urgent pair first.
+type bpeModel struct {
+	vocab  *vocabulary
+	merges *mergeTable
+	// byteLevel models begin with bytes, the others with characters.
+	byteLevel bool
+	// bytes[b] is the token of one byte: its letter for byteLevel, else the
+	// byte token for characters that no piece covers. -1 where there is none.
+	bytes [256]int32
+	// virtual are characters that occur in pieces but are none themselves:
+	// they may still join. Their ids follow the vocabulary's.
+	virtual   []string
+	virtualID map[string]int32
+	unknown   int32 // stands for what cannot be spelled, -1: it is dropped
+	fuse      bool  // neighbouring unknowns are one token
+	// wholeWords takes a word that is a piece as that piece, even where the
+	// merges would not lead there.
+	wholeWords bool
+}
+
+// longestWord bounds the scratch of one word; a longer one is cut. No limit of
+// the model is near: tens of millions of letters without a break.
+const longestWord = 64 << 20
+
+func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
+	if len(word) > cachedWord {
+		pieces(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
+		return dst
+	}
+	entry := work.cache.entry(word)
+	if string(entry.word[:entry.length]) == word && entry.length > 0 {
+		return append(dst, entry.ids[:entry.count]...)
+	}
+	before := len(dst)
+	dst = m.encodeWord(dst, word, work)
+	entry.store(word, dst[before:])
+	return dst
+}
+
+func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
+	if word == "" {
+		return dst
+	}
+	if m.wholeWords {
+		if id := m.wholeWord(word, work); id >= 0 {
+			return append(dst, id)
+		}
+	}
+	work.ids = m.symbols(work.ids[:0], word)
+	ids := work.ids
+	if len(ids) > 1 {
+		ids = m.merges.apply(ids, &work.merge)
+	}
+	if m.virtual == nil {
+		dst = append(dst, ids...)
+	} else {
+		dst = m.spell(dst, ids)
+	}
+	if cap(work.ids) > keepSymbols {
+		work.ids = nil
+	}
+	return dst
+}
+
+// wholeWord looks the word up as a piece.
+func (m *bpeModel) wholeWord(word string, work *scratch) int32 {
+	if len(word) > m.vocab.longest {
+		return -1
+	}
+	if !m.byteLevel {
+		return m.vocab.lookupPlain(word)
+	}
+	work.letters = appendLetters(work.letters[:0], word)
+	return m.vocab.lookupPlain(string(work.letters))
+}
+
+// symbols begins a word: one id per byte or character.
+func (m *bpeModel) symbols(ids []int32, word string) []int32 {
+	if m.byteLevel {
+		for i := range len(word) {
+			if id := m.bytes[word[i]]; id >= 0 {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	fusing := false
+	for at := 0; at < len(word); {
+		_, width := utf8.DecodeRuneInString(word[at:])
+		char := word[at : at+width]
+		at += width
+		id := m.char(char)
+		if id < 0 && m.spellable(char) {
+			for i := range width {
+				ids = append(ids, m.bytes[char[i]])
+			}
+			fusing = false
+			continue
+		}
+		if id < 0 {
+			if m.unknown >= 0 && !(fusing && m.fuse) {
+				ids = append(ids, m.unknown)
+			}
+			fusing = true
+			continue
+		}
+		ids = append(ids, id)
+		fusing = false
+	}
+	return ids
+}
+
+func (m *bpeModel) char(char string) int32 {
+	if id := m.vocab.lookupPlain(char); id >= 0 {
+		return id
+	}
+	if id, ok := m.virtualID[char]; ok {
+		return id
+	}
+	return -1
+}
+
+// spellable reports whether every byte of a character has a byte token.
+func (m *bpeModel) spellable(char string) bool {
+	for i := range len(char) {
+		if m.bytes[char[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// spell writes the virtual characters that found no partner as bytes.
+func (m *bpeModel) spell(dst, ids []int32) []int32 {
+	for _, id := range ids {
+		if int(id) < m.vocab.size() {
+			dst = append(dst, id)
+			continue
+		}
+		dst = m.spellBytes(dst, m.virtual[int(id)-m.vocab.size()])
+	}
+	return dst
+}
+
+func (m *bpeModel) spellBytes(dst []int32, char string) []int32 {
+	if !m.spellable(char) {
+		if m.unknown >= 0 {
+			dst = append(dst, m.unknown)
+		}
+		return dst
+	}
+	for i := range len(char) {
+		dst = append(dst, m.bytes[char[i]])
+	}
+	return dst
+}
+
+// scratch is the working memory of one running Encode.
+type scratch struct {
+	ids     []int32
+	letters []byte
+	merge   mergeWork
+	paths   viterbi
+	cache   wordCache
+}
+
+// wordCache remembers the ids of short words. Text repeats its words, so most
+// never reach the merges. It is one array of fixed size: a word simply takes
+// the place of another with the same slot.
+type wordCache struct {
+	slots []cacheEntry
+	seed  maphash.Seed
+}
+
+const (
+	cachedWord  = 23 // bytes
+	cachedIDs   = 6
+	cachedWords = 1 << 12
+)
+
+// cacheEntry fits into a cache line. A length of 0 is an empty entry.
+type cacheEntry struct {
+	word   [cachedWord]byte
+	length uint8
+	count  uint8
+	ids    [cachedIDs]int32
+}
+
+func (c *wordCache) entry(word string) *cacheEntry {
+	if c.slots == nil {
+		c.slots = make([]cacheEntry, cachedWords)
+		c.seed = maphash.MakeSeed()
+	}
+	return &c.slots[maphash.String(c.seed, word)&(cachedWords-1)]
+}
+
+// store keeps a word if it fits.
+func (e *cacheEntry) store(word string, ids []int32) {
+	if len(ids) > cachedIDs {
+		return
+	}
+	e.length, e.count = uint8(len(word)), uint8(len(ids))
+	copy(e.word[:], word)
+	copy(e.ids[:], ids)
+}

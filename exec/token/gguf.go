@@ -1,0 +1,213 @@
+package token
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun/store/gguf"
+)
+
+// Metadata keys of a GGUF file that describe its tokenizer.
+const (
+	keyModel       = "tokenizer.ggml.model"
+	keyPre         = "tokenizer.ggml.pre"
+	keyTokens      = "tokenizer.ggml.tokens"
+	keyScores      = "tokenizer.ggml.scores"
+	keyTypes       = "tokenizer.ggml.token_type"
+	keyMerges      = "tokenizer.ggml.merges"
+	keyBOS         = "tokenizer.ggml.bos_token_id"
+	keyEOS         = "tokenizer.ggml.eos_token_id"
+	keyEOT         = "tokenizer.ggml.eot_token_id"
+	keyEOM         = "tokenizer.ggml.eom_token_id"
+	keyUnknown     = "tokenizer.ggml.unknown_token_id"
+	keyAddBOS      = "tokenizer.ggml.add_bos_token"
+	keyAddEOS      = "tokenizer.ggml.add_eos_token"
+	keySpacePrefix = "tokenizer.ggml.add_space_prefix"
+	keyExtraSpace  = "tokenizer.ggml.remove_extra_whitespaces"
+	keyCharsmap    = "tokenizer.ggml.precompiled_charsmap"
+	keyName        = "general.name"
+)
+
+// ggufSource reads metadata; the first error stays.
+type ggufSource struct {
+	meta  *gguf.Metadata
+	vocab *vocabulary
+	err   error
+}
+
+// FromGGUF makes the tokenizer that a GGUF file describes. The file need not
+// hold any tensors.
+func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
+	s := &ggufSource{meta: meta}
+	model := s.text(keyModel)
+	if s.err != nil {
+		return nil, s.err
+	}
+	build, ok := ggufModels[model]
+	switch {
+	case model == "":
+		return nil, meta.Errorf(keyModel, "is missing: the file has no tokenizer")
+	case !ok:
+		return nil, unsupported(keyModel, "the model %q", model)
+	}
+	s.vocabulary()
+	if s.err != nil {
+		return nil, s.err
+	}
+	t := build(s)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return t, nil
+}
+
+var ggufModels = map[string]func(*ggufSource) *Tokenizer{
+	"llama": (*ggufSource).sentencePiece, "gpt2": (*ggufSource).bytePairs,
+	"gemma4": (*ggufSource).rawPairs, "t5": (*ggufSource).unigram,
+}
+
+func (s *ggufSource) fail(err error) {
+	if s.err == nil && err != nil {
+		s.err = err
+	}
+}
+
+func (s *ggufSource) text(key string) string {
+	v, _, err := s.meta.String(key)
+	s.fail(err)
+	return v
+}
+
+func (s *ggufSource) flag(key string, absent bool) bool {
+	v, ok, err := s.meta.Bool(key)
+	s.fail(err)
+	if !ok {
+		return absent
+	}
+	return v
+}
+
+// id reads a token id, -1 where it is absent. absent is used instead if the
+// vocabulary has it.
+func (s *ggufSource) id(key string, absent int32) int32 {
+	v, ok, err := s.meta.Uint(key)
+	s.fail(err)
+	switch {
+	case !ok && s.vocab.has(absent):
+		return absent
+	case !ok:
+		return -1
+	case v >= uint64(s.vocab.size()):
+		s.fail(s.meta.Errorf(key, "%d is beyond the vocabulary of %d tokens", v, s.vocab.size()))
+		return -1
+	}
+	return int32(v)
+}
+
+// vocabulary reads the pieces and what they are for.
+func (s *ggufSource) vocabulary() {
+	tokens, ok, err := s.meta.Strings(keyTokens)
+	s.fail(err)
+	if s.err == nil && (!ok || tokens.Len() == 0) {
+		s.fail(s.meta.Errorf(keyTokens, "is missing or empty"))
+	}
+	kinds := s.kinds(tokens.Len())
+	if s.err != nil {
+		return
+	}
+	piece := func(id int) string {
+		if p := tokens.At(id); p != "" {
+			return p
+		}
+		return "[EMPTY_" + strconv.Itoa(id) + "]" // as the reference names padding
+	}
+	v, err := newVocabulary(keyTokens, tokens.Len(), piece, kinds)
+	s.fail(err)
+	s.vocab = v
+	if s.err == nil {
+		s.overrideKinds()
+	}
+}
+
+func (s *ggufSource) kinds(n int) []kind {
+	kinds := make([]kind, n)
+	for i := range kinds {
+		kinds[i] = kindNormal
+	}
+	types, ok, err := s.meta.Ints(keyTypes)
+	s.fail(err)
+	if !ok || s.err != nil {
+		return kinds
+	}
+	if len(types) != n {
+		s.fail(s.meta.Errorf(keyTypes, "has %d entries for %d tokens", len(types), n))
+		return kinds
+	}
+	for i, t := range types {
+		switch {
+		case t < 0 || t > int64(kindByte):
+			s.fail(s.meta.Errorf(keyTypes, "token %d is of unknown type %d", i, t))
+		case t == 0:
+			kinds[i] = kindUnused
+		default:
+			kinds[i] = kind(t)
+		}
+	}
+	return kinds
+}
+
+// overrideKinds makes control tokens of those that are known to be such by
+// name: converters have written them as ordinary ones.
+func (s *ggufSource) overrideKinds() {
+	for _, name := range endNames {
+		if id := s.vocab.lookup(name); id >= 0 {
+			s.vocab.kinds[id] = kindControl
+		}
+	}
+	for id, k := range s.vocab.kinds {
+		if _, ok := byteToken(s.vocab.piece(int32(id))); k == kindByte && !ok {
+			s.fail(s.meta.Errorf(keyTypes, "token %d %q is no byte", id, s.vocab.piece(int32(id))))
+		}
+	}
+}
+
+// addedTokens lists what is recognised before the model sees a text.
+func (s *ggufSource) addedTokens() *addedSet {
+	// Phi-3 swallows white space after its role tokens. GGUF has no field for
+	// that; the reference goes by the model's name.
+	name := strings.ToLower(s.text(keyName))
+	strips := strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
+	var tokens []addedToken
+	for id, k := range s.vocab.kinds {
+		if !k.special() && k != kindUser {
+			continue
+		}
+		text := s.vocab.piece(int32(id))
+		plain := text == "<unk>" || text == "<s>" || text == "<|endoftext|>"
+		tokens = append(tokens, addedToken{
+			id: int32(id), text: text, special: k.special(), stripRight: strips && !plain,
+		})
+	}
+	return newAddedSet(tokens)
+}
+
+// finish completes a tokenizer whose model is set.
+func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *Tokenizer {
+	t.vocab, t.raw, t.rewritten = s.vocab, s.addedTokens(), newAddedSet(nil)
+	t.bos = s.id(keyBOS, bos)
+	eos = s.id(keyEOS, eos)
+	if s.flag(keyAddBOS, addBOS) && t.bos >= 0 {
+		t.prefix = []int32{t.bos}
+	}
+	if s.flag(keyAddEOS, addEOS) && eos >= 0 {
+		t.suffix = []int32{eos}
+	}
+	var ends []int32
+	for _, id := range []int32{eos, s.id(keyEOT, -1), s.id(keyEOM, -1)} {
+		if id >= 0 {
+			ends = append(ends, id)
+		}
+	}
+	t.end = findEnds(s.vocab, ends, func(int32) bool { return true })
+	return t
+}

@@ -1,0 +1,89 @@
+package token
+
+import (
+	"strings"
+)
+
+// bytePairs makes a byte-level BPE tokenizer.
+func (s *ggufSource) bytePairs() *Tokenizer {
+	name := s.text(keyPre)
+	pre, ok := prePatterns[name]
+	if !ok {
+		s.fail(unsupported(keyPre, "the pre-tokenizer %q", name))
+		return nil
+	}
+	words, err := pre.splitters()
+	s.fail(err)
+	m := &bpeModel{vocab: s.vocab, byteLevel: true, unknown: -1, wholeWords: pre.wholeWords}
+	for b := range m.bytes {
+		m.bytes[b] = s.vocab.lookupPlain(string(byteLetter[b]))
+	}
+	m.merges = s.merges()
+	t := &Tokenizer{family: "BPE", words: words, model: m, spelling: spelling{byteLevel: true}}
+	return s.finish(t, -1, -1, pre.addBOS, false)
+}
+
+// rawPairs makes a BPE tokenizer whose pieces are text with "▁" for spaces.
+func (s *ggufSource) rawPairs() *Tokenizer {
+	m := &bpeModel{vocab: s.vocab, merges: s.merges(), unknown: s.id(keyUnknown, -1), fuse: true}
+	m.bytes = byteTokens(s.vocab)
+	t := &Tokenizer{
+		family: "BPE", model: m, norm: &replace{literal(" "), mark},
+		words: chain{&cut{at: literal("\n"), keep: contiguous}},
+		spelling: spelling{
+			byteTokens: true, plainOnly: true, replacements: []replacement{{mark, " "}},
+		},
+	}
+	m.wholeWords = true
+	return s.finish(t, -1, -1, true, false)
+}
+
+// merges reads the list of merges, "left right" each.
+func (s *ggufSource) merges() *mergeTable {
+	list, ok, err := s.meta.Strings(keyMerges)
+	s.fail(err)
+	if s.err == nil && !ok {
+		s.fail(s.meta.Errorf(keyMerges, "is missing"))
+	}
+	if s.err != nil {
+		return nil
+	}
+	table := newMergeTable(list.Len())
+	joined := make([]byte, 0, 256)
+	for rank, line := range list.All() {
+		left, right, ok := splitMerge(line)
+		if !ok {
+			s.fail(s.meta.Errorf(keyMerges, "entry %d %q is not two pieces", rank, line))
+			return nil
+		}
+		joined = append(append(joined[:0], left...), right...)
+		a, b, whole := s.vocab.lookup(left), s.vocab.lookup(right), s.vocab.lookup(string(joined))
+		if a < 0 || b < 0 || whole < 0 {
+			s.fail(s.meta.Errorf(keyMerges, "entry %d %q: a part or the result is not in the vocabulary", rank, line))
+			return nil
+		}
+		table.put(a, b, merge{rank: int32(rank), id: whole}, false)
+	}
+	return table
+}
+
+// splitMerge cuts a merge at its space, which may not be its first character.
+func splitMerge(line string) (left, right string, ok bool) {
+	if line == "" {
+		return "", "", false
+	}
+	i := strings.IndexByte(line[1:], ' ') + 1
+	if i == 0 || i+1 == len(line) {
+		return "", "", false
+	}
+	return line[:i], line[i+1:], true
+}
+
+// byteTokens finds the tokens <0x00> to <0xFF>; -1 for those that are missing.
+func byteTokens(v *vocabulary) (ids [256]int32) {
+	for b := range ids {
+		const hex = "0123456789ABCDEF"
+		ids[b] = v.lookup("<0x" + string(hex[b>>4]) + string(hex[b&15]) + ">")
+	}
+	return ids
+}

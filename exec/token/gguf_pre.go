@@ -1,0 +1,102 @@
+package token
+
+// The regular expressions of pre-tokenizers, in the spelling of the files that
+// introduced them.
+const (
+	exprGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	// The tail that GPT-4 and its followers share.
+	exprTail    = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprLlama3  = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}` + exprTail
+	exprQwen2   = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + exprTail
+	exprMiniCPM = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+` + exprTail
+	exprQwen35  = foldedAny + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprSeed    = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+	exprSlash  = `| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprTekken = caseLead + caseUpper + `*` + caseLower + `+|` +
+		caseLead + caseUpper + `+` + caseLower + `*|\p{N}` + exprSlash
+	exprGPT4o = caseLead + caseUpper + `*` + caseLower + `+` + foldedAny + `?|` +
+		caseLead + caseUpper + `+` + caseLower + `*` + foldedAny + `?|\p{N}{1,3}` + exprSlash
+
+	exprDeepSeekWord = "[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚ" +
+		"Ḁ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳ" +
+		"Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+	exprDeepSeekMarks = "[!-/:-~！-／：-～‘-‟\u3000-。]+"
+	exprDeepSeekCJK   = "[一-龥\u0800-一가-\ud7ff]+"
+	exprKanaHan       = "[一-龥\u3040-ゟ゠-ヿ]+"
+	exprDeepSeek3     = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" +
+		`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprBloom  = ` ?[^(\s|.,!?…。，、।۔،)]+`
+	exprFalcon = "[\\p{P}\\$\\+<=>\\^~\\|`]+"
+)
+
+// prePattern is what a name in tokenizer.ggml.pre stands for. The expressions
+// are applied one after the other, each to the words of the one before.
+type prePattern struct {
+	exprs      []string
+	wholeWords bool // a word that is a piece is taken whole
+	addBOS     bool // unless the file says otherwise
+}
+
+func (p prePattern) splitters() (chain, error) {
+	var c chain
+	for _, expr := range p.exprs {
+		f, err := compilePattern(keyPre, expr)
+		if err != nil {
+			return nil, err
+		}
+		c = append(c, &cut{at: f})
+	}
+	return c, nil
+}
+
+var (
+	preGPT2   = prePattern{exprs: []string{exprGPT2}}
+	preLlama3 = prePattern{exprs: []string{exprLlama3}, wholeWords: true, addBOS: true}
+	preQwen2  = prePattern{exprs: []string{exprQwen2}}
+	preDigits = prePattern{exprs: []string{`\p{N}`, exprGPT2}}
+	preGPT4o  = prePattern{exprs: []string{exprGPT4o}}
+	preBloom  = prePattern{exprs: []string{exprBloom}}
+	// preDefault is what files from before the key existed are read with.
+	preDefault = prePattern{exprs: []string{"[\\p{P}\\$\\+<=>\\^~\\|]+", exprGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}}
+	preV3      = prePattern{exprs: []string{`\p{N}{1,3}`, exprKanaHan, exprDeepSeek3}}
+)
+
+// prePatterns maps the names that converters write.
+var prePatterns = map[string]prePattern{
+	"": preDefault, "default": preDefault,
+
+	"gpt-2": preGPT2, "phi-2": preGPT2, "mpt": preGPT2, "olmo": preGPT2, "jais": preGPT2,
+	"trillion": preGPT2, "granite-docling": preGPT2, "exaone4": preGPT2, "gigachat": preGPT2,
+	"mellum": preGPT2, "a.x-4.0": preGPT2, "modern-bert": preGPT2, "roberta-bpe": preGPT2,
+	"jina-v1-en": preGPT2, "jina-v2-code": preGPT2, "jina-v2-es": preGPT2, "jina-v2-de": preGPT2,
+	"jina-es": preGPT2, "jina-de": preGPT2,
+
+	"llama3": preLlama3, "llama-v3": preLlama3, "llama-bpe": preLlama3, "falcon3": preLlama3,
+	"falcon-h1": preLlama3, "pixtral": preLlama3, "midm-2.0": preLlama3, "lfm2": preLlama3,
+	"dbrx": {exprs: []string{exprLlama3}}, "smaug-bpe": {exprs: []string{exprLlama3}},
+	"chatglm-bpe": {exprs: []string{exprLlama3}}, "glm4": {exprs: []string{exprLlama3}},
+	"minicpm5": {exprs: []string{`\p{N}{1,3}`, exprMiniCPM}, wholeWords: true},
+
+	"qwen2": preQwen2, "stablelm2": preQwen2, "deepseek-r1-qwen": preQwen2, "hunyuan": preQwen2,
+	"megrez": preQwen2, "kormo": preQwen2, "solar-open": preQwen2, "grok-2": preQwen2,
+	"qwen35":     {exprs: []string{exprQwen35}},
+	"bailingmoe": preQwen2, "bailingmoe2": preQwen2, "llada-moe": preQwen2,
+	"seed-coder": {exprs: []string{exprSeed}},
+
+	"smollm": preDigits, "starcoder": preDigits, "refact": preDigits, "command-r": preDigits,
+	"codeshell": preDigits, "exaone": preDigits, "minerva-7b": preDigits, "mellum2": preDigits,
+
+	"deepseek-llm": {exprs: []string{
+		`[\r\n]`, `\s?` + exprDeepSeekWord, `\s?` + exprDeepSeekMarks, `\s+$`, exprDeepSeekCJK, `\p{N}+`,
+	}},
+	"deepseek-coder": {exprs: []string{`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, exprDeepSeekCJK, `\p{N}`}},
+	"deepseek-v3":    preV3, "hunyuan-dense": preV3, "joyai-llm": preV3,
+
+	"falcon": {exprs: []string{exprFalcon, exprGPT2, `[0-9][0-9][0-9]`}},
+	"tekken": {exprs: []string{exprTekken}, wholeWords: true, addBOS: true},
+	"gpt-4o": preGPT4o, "llama4": preGPT4o, "kanana2": preGPT4o, "minimax-m2": preGPT4o,
+
+	"bloom": preBloom, "poro-chat": preBloom, "gpt3-finnish": preBloom,
+	"viking": {exprs: []string{exprBloom, `\p{N}`}},
+}

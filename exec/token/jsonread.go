@@ -1,0 +1,223 @@
+package token
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// jsonReader reads the two large parts of a tokenizer.json, the vocabulary and
+// the merges, without building a tree of a million values. It is stricter than
+// encoding/json: the caller sees every key, so it can refuse duplicates.
+//
+// The first error stays: all methods do nothing after it.
+type jsonReader struct {
+	data []byte
+	at   int
+	err  error
+}
+
+// maxDepth bounds the nesting of skipped values; real files need under ten.
+const maxDepth = 100
+
+func (r *jsonReader) fail(reason string) {
+	if r.err == nil {
+		r.err = malformed("byte "+strconv.Itoa(r.at), "%s", reason)
+	}
+}
+
+// next skips white space and returns the byte that follows, 0 at the end.
+func (r *jsonReader) next() byte {
+	for r.err == nil && r.at < len(r.data) {
+		switch c := r.data[r.at]; c {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (r *jsonReader) expect(c byte) {
+	if r.next() != c {
+		r.fail("expected " + strconv.QuoteRune(rune(c)))
+		return
+	}
+	r.at++
+}
+
+// object calls member for every key; member must read the value.
+func (r *jsonReader) object(member func(key []byte)) {
+	r.list('{', '}', func() {
+		key := r.str()
+		r.expect(':')
+		if r.err == nil {
+			member(key)
+		}
+	})
+}
+
+// array calls element before every element; element must read it.
+func (r *jsonReader) array(element func()) { r.list('[', ']', element) }
+
+func (r *jsonReader) list(open, end byte, element func()) {
+	r.expect(open)
+	if r.next() == end {
+		r.at++
+		return
+	}
+	for r.err == nil {
+		element()
+		if r.next() == end {
+			r.at++
+			return
+		}
+		r.expect(',')
+	}
+}
+
+// str reads a string. The bytes are valid until the file's are changed: they
+// are the file's own where nothing is escaped.
+func (r *jsonReader) str() []byte {
+	r.expect('"')
+	if r.err != nil {
+		return nil
+	}
+	start := r.at
+	end := r.at
+	for end < len(r.data) && r.data[end] != '"' && r.data[end] != '\\' && r.data[end] >= ' ' {
+		end++
+	}
+	if end < len(r.data) && r.data[end] == '"' {
+		r.at = end + 1
+		return r.valid(r.data[start:end])
+	}
+	text := append([]byte(nil), r.data[start:end]...)
+	for r.at = end; r.err == nil && r.at < len(r.data); {
+		switch c := r.data[r.at]; {
+		case c == '"':
+			r.at++
+			return r.valid(text)
+		case c < ' ':
+			r.fail("a control character in a string")
+		case c == '\\':
+			text = r.escape(text)
+		default:
+			text = append(text, c)
+			r.at++
+		}
+	}
+	r.fail("a string without end")
+	return nil
+}
+
+func (r *jsonReader) valid(text []byte) []byte {
+	if !utf8.Valid(text) {
+		r.fail("a string that is not UTF-8")
+	}
+	return text
+}
+
+// escape reads \n, \u0123 and the like.
+func (r *jsonReader) escape(text []byte) []byte {
+	if r.at+1 >= len(r.data) {
+		r.fail("a string without end")
+		return text
+	}
+	c := r.data[r.at+1]
+	if i := bytes.IndexByte([]byte(`"\/bfnrt`), c); i >= 0 {
+		r.at += 2
+		return append(text, "\"\\/\b\f\n\r\t"[i])
+	}
+	high := r.codeUnit(r.at)
+	r.at += 6
+	if utf16.IsSurrogate(high) {
+		low := r.codeUnit(r.at)
+		if high = utf16.DecodeRune(high, low); high == utf8.RuneError {
+			r.fail("half of a surrogate pair")
+		}
+		r.at += 6
+	}
+	return utf8.AppendRune(text, high)
+}
+
+// codeUnit reads \u0123 at a position.
+func (r *jsonReader) codeUnit(at int) rune {
+	if at+6 > len(r.data) || r.data[at] != '\\' || r.data[at+1] != 'u' {
+		r.fail("a broken escape")
+		return 0
+	}
+	v, err := strconv.ParseUint(string(r.data[at+2:at+6]), 16, 32)
+	if err != nil {
+		r.fail("a broken escape")
+	}
+	return rune(v)
+}
+
+// number reads a number as it is spelled.
+func (r *jsonReader) number() []byte {
+	r.next()
+	start := r.at
+	for r.at < len(r.data) && bytes.IndexByte([]byte("+-.0123456789eE"), r.data[r.at]) >= 0 {
+		r.at++
+	}
+	if start == r.at {
+		r.fail("expected a number")
+	}
+	return r.data[start:r.at]
+}
+
+// id reads a token id.
+func (r *jsonReader) id() int32 {
+	text := r.number()
+	v, err := strconv.ParseInt(string(text), 10, 32)
+	if r.err == nil && (err != nil || v < 0) {
+		r.fail(string(text) + " is not a token id")
+	}
+	return int32(v)
+}
+
+// raw skips a value of any kind and returns its text.
+func (r *jsonReader) raw() json.RawMessage {
+	r.next()
+	start := r.at
+	r.skip(0)
+	if r.err != nil {
+		return nil
+	}
+	return r.data[start:r.at]
+}
+
+func (r *jsonReader) skip(depth int) {
+	if depth > maxDepth {
+		r.fail("nested too deeply")
+		return
+	}
+	switch c := r.next(); c {
+	case '{':
+		r.object(func([]byte) { r.skip(depth + 1) })
+	case '[':
+		r.array(func() { r.skip(depth + 1) })
+	case '"':
+		r.str()
+	case 't':
+		r.word("true")
+	case 'f':
+		r.word("false")
+	case 'n':
+		r.word("null")
+	default:
+		r.number()
+	}
+}
+
+func (r *jsonReader) word(w string) {
+	if !bytes.HasPrefix(r.data[r.at:], []byte(w)) {
+		r.fail("expected " + w)
+		return
+	}
+	r.at += len(w)
+}

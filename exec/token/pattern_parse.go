@@ -1,0 +1,203 @@
+package token
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// exprParser reads one alternative of a regular expression.
+type exprParser struct {
+	field string
+	expr  string
+	at    int
+}
+
+// item reads a character set and its quantifier.
+func (p *exprParser) item() (item, error) {
+	set, err := p.set()
+	if err != nil {
+		return item{}, err
+	}
+	it := item{set: set, min: 1, max: 1}
+	if p.at == len(p.expr) {
+		return it, nil
+	}
+	switch p.expr[p.at] {
+	case '+':
+		it.max = unlimited
+	case '*':
+		it.min, it.max = 0, unlimited
+	case '?':
+		it.min = 0
+	case '{':
+		return p.bounds(it)
+	default:
+		return it, nil
+	}
+	p.at++
+	return p.possessive(it)
+}
+
+// bounds reads {n}, {n,} or {n,m}.
+func (p *exprParser) bounds(it item) (item, error) {
+	inside, _, ok := strings.Cut(p.expr[p.at+1:], "}")
+	low, high, two := strings.Cut(inside, ",")
+	n, err := strconv.ParseUint(low, 10, 16)
+	if !ok || err != nil {
+		return it, p.refuse("the quantifier", p.expr[p.at:])
+	}
+	it.min, it.max = int(n), int(n)
+	switch {
+	case two && high == "":
+		it.max = unlimited
+	case two:
+		m, err := strconv.ParseUint(high, 10, 16)
+		if err != nil || m < n {
+			return it, p.refuse("the quantifier", p.expr[p.at:])
+		}
+		it.max = int(m)
+	}
+	p.at += len(inside) + 2
+	return p.possessive(it)
+}
+
+// possessive reads the + that may follow a quantifier.
+func (p *exprParser) possessive(it item) (item, error) {
+	if p.at < len(p.expr) && p.expr[p.at] == '+' {
+		it.possessive = true
+		p.at++
+	}
+	if p.at < len(p.expr) && strings.IndexByte("?*+{", p.expr[p.at]) >= 0 {
+		return it, p.refuse("the double quantifier", p.expr)
+	}
+	return it, nil
+}
+
+func (p *exprParser) refuse(what, expr string) error {
+	return unsupported(p.field, "%s in the pattern %q", what, shorten(expr))
+}
+
+// set reads what stands for one character.
+func (p *exprParser) set() (*charSet, error) {
+	if p.expr[p.at] == '[' {
+		return p.brackets()
+	}
+	if p.expr[p.at] == '\\' {
+		classes, r, negated, err := p.escape()
+		if err != nil {
+			return nil, err
+		}
+		return newCharSet(classes, single(r), negated), nil
+	}
+	r, width := utf8.DecodeRuneInString(p.expr[p.at:])
+	if strings.ContainsRune(`.^$()|?*+{}]`, r) {
+		return nil, p.refuse("the construct "+strconv.Quote(string(r)), p.expr)
+	}
+	p.at += width
+	return newCharSet(0, single(r), false), nil
+}
+
+func single(r rune) []runeRange {
+	if r == notRune {
+		return nil
+	}
+	return []runeRange{{r, r}}
+}
+
+// brackets reads [...].
+func (p *exprParser) brackets() (*charSet, error) {
+	p.at++
+	negated := p.at < len(p.expr) && p.expr[p.at] == '^'
+	if negated {
+		p.at++
+	}
+	var classes class
+	var ranges []runeRange
+	for p.at < len(p.expr) && p.expr[p.at] != ']' {
+		if strings.HasPrefix(p.expr[p.at:], "&&") || p.expr[p.at] == '[' {
+			return nil, p.refuse("a nested set", p.expr)
+		}
+		more, low, err := p.member()
+		if err != nil {
+			return nil, err
+		}
+		classes |= more
+		if low == notRune {
+			continue
+		}
+		span := runeRange{low, low}
+		if rest := p.expr[p.at:]; len(rest) > 1 && rest[0] == '-' && rest[1] != ']' {
+			p.at++
+			more, high, err := p.member()
+			if err != nil {
+				return nil, err
+			}
+			if more != 0 || high < low {
+				return nil, p.refuse("the range", p.expr)
+			}
+			span.high = high
+		}
+		ranges = append(ranges, span)
+	}
+	if p.at == len(p.expr) {
+		return nil, p.refuse("an open bracket", p.expr)
+	}
+	p.at++
+	return newCharSet(classes, ranges, negated), nil
+}
+
+// member reads a class or one character inside of brackets.
+func (p *exprParser) member() (class, rune, error) {
+	if p.expr[p.at] == '\\' {
+		classes, r, negated, err := p.escape()
+		if err == nil && negated {
+			err = p.refuse("a negated class", p.expr)
+		}
+		return classes, r, err
+	}
+	r, width := utf8.DecodeRuneInString(p.expr[p.at:])
+	p.at += width
+	return 0, r, nil
+}
+
+// propertyClasses are the \p{…} that patterns use.
+var propertyClasses = map[string]class{
+	"L": classLetter, "Lu": classUpper, "Lt": classUpper, "Ll": classLower,
+	"Lm": classUncased, "Lo": classUncased, "M": classMark,
+	"N": classNumber, "Nd": classDecimal, "P": classPunct, "S": classSymbol,
+}
+
+// escape reads \p{L}, \s, \n and the like: a class, or a character.
+func (p *exprParser) escape() (classes class, r rune, negated bool, err error) {
+	rest := p.expr[p.at+1:]
+	if rest == "" {
+		return 0, notRune, false, p.refuse("a lone backslash", p.expr)
+	}
+	c := rest[0]
+	p.at += 2
+	switch c {
+	case 's', 'S':
+		return classAnySpace, notRune, c == 'S', nil
+	case 'd', 'D':
+		return classDecimal, notRune, c == 'D', nil
+	case 'n':
+		return 0, '\n', false, nil
+	case 'r':
+		return 0, '\r', false, nil
+	case 't':
+		return 0, '\t', false, nil
+	case 'p', 'P':
+		name, _, ok := strings.Cut(strings.TrimPrefix(rest[1:], "{"), "}")
+		classes, known := propertyClasses[name]
+		if !ok || !known || len(rest) < 2 || rest[1] != '{' {
+			return 0, notRune, false, p.refuse(`the property \`+shorten(rest), p.expr)
+		}
+		p.at += len(name) + 2
+		return classes, notRune, c == 'P', nil
+	}
+	if c >= utf8.RuneSelf || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+		return 0, notRune, false, p.refuse(`the escape \`+string(rune(c)), p.expr)
+	}
+	return 0, rune(c), false, nil
+}

@@ -1,0 +1,173 @@
+package token
+
+import "strings"
+
+// The alternatives that are more than a sequence of character sets, each with
+// its own scanner. The keys are the spellings in use.
+
+const (
+	foldedAny   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	foldedPairs = `(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])`
+	caseLead    = `[^\r\n\p{L}\p{N}]?`
+	caseUpper   = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+	caseLower   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+)
+
+var namedScanners = map[string]scanner{
+	foldedAny:                     scanContraction(true),
+	foldedPairs:                   scanContraction(true),
+	`'(?i:[sdmt]|ll|ve|re)`:       scanContraction(true),
+	`'(?:[sdmt]|ll|ve|re)`:        scanContraction(false),
+	`(?:'s|'t|'re|'ve|'m|'ll|'d)`: scanContraction(false),
+	`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])`: scanContraction(true),
+
+	`\s*[\r\n]+`: scanLineEnds,
+	`\s*[\r\n]`:  scanLineEnds, // greedy \s* takes all line ends but the last
+	`\s+(?!\S)`:  scanInnerSpace,
+	`\s+$`:       scanFinalSpace,
+	`\s++$`:      scanFinalSpace,
+
+	caseLead + caseUpper + `*` + caseLower + `+`:                     scanCapitalized(false),
+	caseLead + caseUpper + `+` + caseLower + `*`:                     scanUppercase(false),
+	caseLead + caseUpper + `*` + caseLower + `+` + foldedAny + `?`:   scanCapitalized(true),
+	caseLead + caseUpper + `+` + caseLower + `*` + foldedAny + `?`:   scanUppercase(true),
+	caseLead + caseUpper + `*` + caseLower + `+` + foldedPairs + `?`: scanCapitalized(true),
+	caseLead + caseUpper + `+` + caseLower + `*` + foldedPairs + `?`: scanUppercase(true),
+}
+
+var (
+	setSpace = newCharSet(classAnySpace, nil, false)
+	setLead  = newCharSet(classLetter|classNumber|classLineEnd, nil, true)
+	setUpper = newCharSet(classUpper|classUncased|classMark, nil, false)
+	setLower = newCharSet(classLower|classUncased|classMark, nil, false)
+)
+
+// scanContraction matches the English endings 's 't 're 've 'm 'll 'd.
+func scanContraction(fold bool) scanner {
+	return func(text string, at int) int {
+		if text[at] != '\'' {
+			return -1
+		}
+		for _, ending := range [...]string{"s", "t", "re", "ve", "m", "ll", "d"} {
+			end := at + 1 + len(ending)
+			if end > len(text) {
+				continue
+			}
+			if found := text[at+1 : end]; found == ending || fold && strings.EqualFold(found, ending) {
+				return end
+			}
+		}
+		return -1
+	}
+}
+
+// scanLineEnds matches white space up to and including its last line end.
+func scanLineEnds(text string, at int) int {
+	end := -1
+	for at < len(text) {
+		r, width := decode(text, at)
+		if !setSpace.has(r) {
+			break
+		}
+		at += width
+		if r == '\n' || r == '\r' {
+			end = at
+		}
+	}
+	return end
+}
+
+// scanInnerSpace matches white space up to the text's end, or all but the last
+// character of it before a word.
+func scanInnerSpace(text string, at int) int {
+	end, last := at, at
+	for end < len(text) {
+		r, width := decode(text, end)
+		if !setSpace.has(r) {
+			if last == at {
+				return -1
+			}
+			return last
+		}
+		last = end
+		end += width
+	}
+	return end
+}
+
+// scanFinalSpace matches white space that ends the text.
+func scanFinalSpace(text string, at int) int {
+	end, count := setSpace.run(text, at, unlimited)
+	if count == 0 || end < len(text) {
+		return -1
+	}
+	return end
+}
+
+// trailingSpace finds what scanFinalSpace matches, but looks from the text's
+// end: where it is the only alternative, trying it everywhere is quadratic.
+type trailingSpace struct{}
+
+func (trailingSpace) find(text string, from int) (start, end int) {
+	trimmed := strings.TrimRightFunc(text[from:], func(r rune) bool {
+		return classOf(r)&classAnySpace != 0
+	})
+	return from + len(trimmed), len(text)
+}
+
+// scanCapitalized matches an optional lead, any number of upper-case letters,
+// and at least one lower-case one. Letters without case and marks count as
+// both, so the upper-case run may have to give its last one of those back.
+func scanCapitalized(contraction bool) scanner {
+	suffix := scanContraction(true)
+	body := func(text string, at int) int {
+		both := -1 // end of the last character of the run that is both
+		for at < len(text) {
+			r, width := decode(text, at)
+			if !setUpper.has(r) {
+				break
+			}
+			at += width
+			if setLower.has(r) {
+				both = at
+			}
+		}
+		if end, count := setLower.run(text, at, unlimited); count > 0 {
+			return end
+		}
+		return both
+	}
+	return scanLed(body, suffix, contraction)
+}
+
+// scanUppercase matches an optional lead, at least one upper-case letter and
+// any number of lower-case ones.
+func scanUppercase(contraction bool) scanner {
+	body := func(text string, at int) int {
+		end, count := setUpper.run(text, at, unlimited)
+		if count == 0 {
+			return -1
+		}
+		end, _ = setLower.run(text, end, unlimited)
+		return end
+	}
+	return scanLed(body, scanContraction(true), contraction)
+}
+
+// scanLed puts an optional lead before a body and an optional contraction
+// behind it.
+func scanLed(body, suffix scanner, contraction bool) scanner {
+	return func(text string, at int) int {
+		end := -1
+		if r, width := decode(text, at); setLead.has(r) {
+			end = body(text, at+width)
+		}
+		if end < 0 {
+			end = body(text, at)
+		}
+		if contraction && end >= 0 && end < len(text) {
+			end = max(end, suffix(text, end))
+		}
+		return end
+	}
+}

@@ -1,0 +1,338 @@
+package template
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// getter reads a key from an item.
+type getter func(item value) (value, error)
+
+// attributeGetter returns a getter for an attribute path such as "function.name"
+// or "0.id"; nil stands for the item itself.
+func (r *run) attributeGetter(attribute value) getter {
+	var path []value
+	switch a := plain(attribute).(type) {
+	case nil:
+	case string:
+		for part := range strings.SplitSeq(a, ".") {
+			if i, err := strconv.ParseUint(part, 10, 31); err == nil {
+				path = append(path, int64(i))
+			} else {
+				path = append(path, part)
+			}
+		}
+	default:
+		path = []value{a}
+	}
+	return func(item value) (value, error) {
+		for _, part := range path {
+			var err error
+			if item, err = r.subscript(item, part); err != nil {
+				return nil, err
+			}
+		}
+		return item, r.step(1)
+	}
+}
+
+// foldedGetter is attributeGetter with strings in lower case unless sensitive.
+func (r *run) foldedGetter(attribute value, sensitive bool) getter {
+	get := r.attributeGetter(attribute)
+	if sensitive {
+		return get
+	}
+	return func(item value) (value, error) {
+		key, err := get(item)
+		if err != nil {
+			return nil, err
+		}
+		return r.fold(key)
+	}
+}
+
+// fold lowers a string; other values stay.
+func (r *run) fold(v value) (value, error) {
+	if s, ok := plain(v).(string); ok {
+		return strings.ToLower(s), r.text(2 * len(s))
+	}
+	return v, nil
+}
+
+// keyed is an item with the keys it is sorted by.
+type keyed struct {
+	item value
+	keys []value
+}
+
+// sortBy sorts stably by the keys; reverse keeps equal items in their order too.
+func (r *run) sortBy(items []keyed, reverse bool) error {
+	var failed error
+	slices.SortStableFunc(items, func(a, b keyed) int {
+		if failed != nil {
+			return 0
+		}
+		order, err := r.orderItems("<", a.keys, b.keys, 0)
+		if err != nil {
+			failed = err
+			return 0
+		}
+		if order == unordered {
+			return 0
+		}
+		if reverse {
+			return -int(order)
+		}
+		return int(order)
+	})
+	return failed
+}
+
+// sorted returns v's items sorted by what the getters read.
+func (r *run) sorted(v value, getters []getter, reverse bool) ([]value, error) {
+	items, err := r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.slots(len(items) * (4 + len(getters))); err != nil {
+		return nil, err
+	}
+	pairs := make([]keyed, len(items))
+	for i, item := range items {
+		keys := make([]value, len(getters))
+		for k, get := range getters {
+			if keys[k], err = get(item); err != nil {
+				return nil, err
+			}
+		}
+		pairs[i] = keyed{item, keys}
+	}
+	if err := r.sortBy(pairs, reverse); err != nil {
+		return nil, err
+	}
+	for i, pair := range pairs {
+		items[i] = pair.item
+	}
+	return items, nil
+}
+
+// filterSort sorts by one or, with commas between, several attributes.
+func filterSort(c *call, v value) (value, error) {
+	p, err := c.bind(0, "reverse", "case_sensitive", "attribute")
+	if err != nil {
+		return nil, err
+	}
+	attributes := []value{p.or(2, nil)}
+	if s, ok := plain(attributes[0]).(string); ok {
+		attributes = attributes[:0]
+		for part := range strings.SplitSeq(s, ",") {
+			attributes = append(attributes, part)
+		}
+	}
+	if len(attributes) > maxNesting {
+		return nil, limitErrorf("sorting by more than %d attributes", maxNesting)
+	}
+	var getters []getter
+	for _, attribute := range attributes {
+		getters = append(getters, c.r.foldedGetter(attribute, p.flag(1)))
+	}
+	items, err := c.r.sorted(v, getters, p.flag(0))
+	return &list{items}, err
+}
+
+func filterDictSort(c *call, v value) (value, error) {
+	p, err := c.bind(0, "case_sensitive", "by", "reverse")
+	if err != nil {
+		return nil, err
+	}
+	by, err := p.text(1, "key")
+	if err != nil {
+		return nil, err
+	}
+	position := slices.Index([]string{"key", "value"}, by)
+	if position < 0 {
+		return nil, runtimeErrorf(`You can only sort by either "key" or "value"`)
+	}
+	d, ok := v.(*dict)
+	if !ok {
+		_, err := c.r.attribute(v, "items")
+		if err == nil {
+			err = runtimeErrorf("'%s' object has no attribute 'items'", typeName(v))
+		}
+		return nil, err
+	}
+	get := c.r.foldedGetter(int64(position), p.flag(0))
+	items, err := c.r.sorted(&dictView{d, "items"}, []getter{get}, p.flag(2))
+	return &list{items}, err
+}
+
+// filterGroupBy sorts by an attribute and returns (grouper, list) pairs.
+func filterGroupBy(c *call, v value) (value, error) {
+	p, err := c.bind(1, "attribute", "default", "case_sensitive")
+	if err != nil {
+		return nil, err
+	}
+	read := c.r.attributeGetter(p.values[0])
+	get := func(item value) (value, error) {
+		key, err := read(item)
+		if _, undef := key.(*undefined); undef && p.or(1, nil) != nil {
+			key = p.values[1]
+		}
+		return key, err
+	}
+	compared := func(item value) (value, error) {
+		key, err := get(item)
+		if err != nil || p.flag(2) {
+			return key, err
+		}
+		return c.r.fold(key)
+	}
+	items, err := c.r.sorted(v, []getter{compared}, false)
+	if err != nil {
+		return nil, err
+	}
+	var groups []value
+	for from := 0; from < len(items); {
+		to, err := c.r.groupEnd(items, from, compared)
+		if err != nil {
+			return nil, err
+		}
+		key, err := get(items[from])
+		if err != nil {
+			return nil, err
+		}
+		if err := c.r.slots(8); err != nil {
+			return nil, err
+		}
+		members := &list{items[from:to:to]}
+		groups = append(groups, &tuple{[]value{key, members}, []string{"grouper", "list"}})
+		from = to
+	}
+	return &list{groups}, nil
+}
+
+// groupEnd returns the end of the run of items whose key equals that of items[from].
+func (r *run) groupEnd(items []value, from int, get getter) (int, error) {
+	key, err := get(items[from])
+	if err != nil {
+		return 0, err
+	}
+	to := from + 1
+	for ; to < len(items); to++ {
+		next, err := get(items[to])
+		if err != nil {
+			return 0, err
+		}
+		if equal, err := r.equal(key, next); err != nil || !equal {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// filterMap applies a filter, or reads an attribute, of every item.
+func filterMap(c *call, v value) (value, error) {
+	convert, err := mapper(c)
+	if err != nil {
+		return nil, err
+	}
+	if !truthy(v) {
+		return sliceIterator(nil), nil
+	}
+	src, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	return &iterator{func() (value, bool, error) {
+		item, ok, err := src.next()
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		item, err = convert(item)
+		return item, err == nil, err
+	}}, nil
+}
+
+func mapper(c *call) (getter, error) {
+	if len(c.args) > 0 {
+		name, ok := plain(c.args[0]).(string)
+		if !ok {
+			return nil, runtimeErrorf("map requires a filter name, not %s", typeName(c.args[0]))
+		}
+		return func(item value) (value, error) {
+			return c.r.nested(func() (value, error) { return c.r.applyFilter(name, item, c.args[1:], c.keywords) })
+		}, nil
+	}
+	p, err := c.bind(1, "attribute", "default")
+	if err != nil {
+		return nil, runtimeErrorf("map requires a filter argument")
+	}
+	get, fallback := c.r.attributeGetter(p.values[0]), p.or(1, nil)
+	return func(item value) (value, error) {
+		item, err := get(item)
+		if _, undef := item.(*undefined); undef && fallback != nil {
+			item = fallback
+		}
+		return item, err
+	}, nil
+}
+
+// nested counts do as one more level of evaluation: lazy filters can be chained
+// in a loop, each calling the one before.
+func (r *run) nested(do func() (value, error)) (value, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	return do()
+}
+
+func filterSelect(c *call, v value) (value, error)     { return selectItems(c, v, false, true) }
+func filterReject(c *call, v value) (value, error)     { return selectItems(c, v, false, false) }
+func filterSelectAttr(c *call, v value) (value, error) { return selectItems(c, v, true, true) }
+func filterRejectAttr(c *call, v value) (value, error) { return selectItems(c, v, true, false) }
+
+// selectItems keeps the items, or with byAttribute those whose attribute, for which
+// a test comes out as want; without a test it is the truth that counts.
+func selectItems(c *call, v value, byAttribute, want bool) (value, error) {
+	args := c.args
+	get := c.r.attributeGetter(nil)
+	if byAttribute {
+		if len(args) == 0 {
+			return nil, runtimeErrorf("Missing parameter for attribute name")
+		}
+		get, args = c.r.attributeGetter(args[0]), args[1:]
+	}
+	test := func(item value) (bool, error) { return truthy(item), nil }
+	if len(args) > 0 {
+		name, ok := plain(args[0]).(string)
+		if !ok {
+			return nil, runtimeErrorf("%s requires the name of a test, not %s", c.name, typeName(args[0]))
+		}
+		test = func(item value) (bool, error) { return c.r.applyTest(name, item, args[1:], c.keywords) }
+	}
+	if !truthy(v) {
+		return sliceIterator(nil), nil
+	}
+	src, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	return &iterator{func() (value, bool, error) {
+		for {
+			item, ok, err := src.next()
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			key, err := get(item)
+			if err != nil {
+				return nil, false, err
+			}
+			holds, err := test(key)
+			if err != nil || holds == want {
+				return item, err == nil, err
+			}
+		}
+	}}, nil
+}

@@ -1,0 +1,320 @@
+package template
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// textOperand returns v as text: filters on strings accept any value and print it.
+func textOperand(c *call, v value) (string, error) {
+	s, err := c.r.str(v)
+	if err != nil {
+		return "", err
+	}
+	return s, c.r.scan(len(s))
+}
+
+// mapped is a filter without parameters that turns text into text.
+func mapped(c *call, v value, convert func(string) string) (value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.r.text(2 * len(s)); err != nil { // case may lengthen a character
+		return nil, err
+	}
+	return convert(s), nil
+}
+
+func filterUpper(c *call, v value) (value, error)      { return mapped(c, v, upper) }
+func filterLower(c *call, v value) (value, error)      { return mapped(c, v, strings.ToLower) }
+func filterCapitalize(c *call, v value) (value, error) { return mapped(c, v, capitalize) }
+func filterTitle(c *call, v value) (value, error)      { return mapped(c, v, titleWords) }
+
+// upper is Python's str.upper for what occurs in prompts: the sharp s is the one
+// common letter whose capital is two letters.
+func upper(s string) string {
+	return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS")
+}
+
+func capitalize(s string) string {
+	for i := range s {
+		if i > 0 {
+			return upper(s[:i]) + strings.ToLower(s[i:])
+		}
+	}
+	return upper(s)
+}
+
+// titleWords capitalizes words as Jinja's filter does: a word begins after blanks,
+// a hyphen or an opening bracket, not after an apostrophe.
+func titleWords(s string) string {
+	var b strings.Builder
+	start := true
+	for _, r := range s {
+		switch {
+		case isSpace(r) || strings.ContainsRune("-({[<", r):
+			start = true
+			b.WriteRune(r)
+		case start:
+			start = false
+			b.WriteString(upper(string(r)))
+		default:
+			b.WriteRune(unicode.ToLower(r))
+		}
+	}
+	return b.String()
+}
+
+func filterString(c *call, v value) (value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	if m, ok := v.(markup); ok {
+		return m, nil
+	}
+	return c.r.str(v)
+}
+
+func filterSafe(c *call, v value) (value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	s, err := c.r.str(v)
+	return markup(s), err
+}
+
+func filterEscape(c *call, v value) (value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	if m, ok := v.(markup); ok && c.name != "forceescape" {
+		return m, nil
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.r.text(5 * len(s)); err != nil {
+		return nil, err
+	}
+	return escapeHTML(s), nil
+}
+
+func filterTrim(c *call, v value) (value, error) {
+	p, err := c.bind(0, "chars")
+	if err != nil {
+		return nil, err
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	if p.or(0, nil) == nil {
+		return strings.TrimFunc(s, isSpace), nil
+	}
+	chars, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	return c.r.trim(s, chars, true, true)
+}
+
+// trim removes characters of the set chars from the ends of s.
+func (r *run) trim(s, chars string, left, right bool) (string, error) {
+	// The sets of templates are short; the work is bounded by charging for both.
+	if err := r.step(1 + len(s)*min(len(chars), bytesPerStep)/bytesPerStep); err != nil {
+		return "", err
+	}
+	set := map[rune]bool{}
+	for _, c := range chars {
+		set[c] = true
+	}
+	in := func(c rune) bool { return set[c] }
+	if left {
+		s = strings.TrimLeftFunc(s, in)
+	}
+	if right {
+		s = strings.TrimRightFunc(s, in)
+	}
+	return s, r.scan(len(chars))
+}
+
+func filterReplace(c *call, v value) (value, error) {
+	p, err := c.bind(2, "old", "new", "count")
+	if err != nil {
+		return nil, err
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	old, err := c.r.str(p.values[0])
+	if err != nil {
+		return nil, err
+	}
+	replacement, err := c.r.str(p.values[1])
+	if err != nil {
+		return nil, err
+	}
+	count := -1
+	if p.or(2, nil) != nil {
+		if count, err = p.int(2, -1); err != nil {
+			return nil, err
+		}
+	}
+	return c.r.replace(s, old, replacement, count)
+}
+
+// replace is str.replace: at most count times, all where count is negative.
+func (r *run) replace(s, old, replacement string, count int) (string, error) {
+	if err := r.scan(len(s) + len(old)); err != nil {
+		return "", err
+	}
+	n := strings.Count(s, old)
+	if count >= 0 && count < n {
+		n = count
+	}
+	if grown := len(replacement) - len(old); grown > 0 && n > maxOutput/grown {
+		return "", r.text(-1)
+	}
+	if err := r.text(len(s) + n*max(len(replacement)-len(old), 0)); err != nil {
+		return "", err
+	}
+	return strings.Replace(s, old, replacement, n), nil
+}
+
+// filterIndent indents the lines after the first; blank lines only on request.
+func filterIndent(c *call, v value) (value, error) {
+	p, err := c.bind(0, "width", "first", "blank")
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	s, ok := plain(v).(string)
+	if !ok {
+		return nil, operandError("+", v, "\n")
+	}
+	indent, err := indentText(p.or(0, int64(4)))
+	if err != nil {
+		return nil, err
+	}
+	lines := splitLines(s+"\n", false)
+	if err := c.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
+		return nil, err
+	}
+	for i, line := range lines {
+		if i == 0 && p.flag(1) || i > 0 && (line != "" || p.flag(2)) {
+			lines[i] = indent + line
+		}
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// indentText is an indentation given as a string or a number of blanks.
+func indentText(width value) (string, error) {
+	if s, ok := plain(width).(string); ok && len(s) <= maxPadding {
+		return s, nil
+	}
+	n, _, isInt, ok := number(width)
+	if !ok || !isInt || n > maxPadding {
+		return "", runtimeErrorf("the width of an indentation must be a string or a number up to %d", maxPadding)
+	}
+	return strings.Repeat(" ", int(max(n, 0))), nil
+}
+
+func filterCenter(c *call, v value) (value, error) {
+	p, err := c.bind(0, "width")
+	if err != nil {
+		return nil, err
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	width, err := p.int(0, 80)
+	if err != nil {
+		return nil, err
+	}
+	return c.r.pad(s, width, ' ', '^')
+}
+
+func filterTruncate(c *call, v value) (value, error) {
+	p, err := c.bind(0, "length", "killwords", "end", "leeway")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := p.int(0, 255)
+	if err != nil {
+		return nil, err
+	}
+	end, err := p.text(2, "...")
+	if err != nil {
+		return nil, err
+	}
+	leeway := 5
+	if p.or(3, nil) != nil {
+		if leeway, err = p.int(3, 5); err != nil {
+			return nil, err
+		}
+	}
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	if limit < runeCount(end) || leeway < 0 {
+		return nil, runtimeErrorf("expected length >= %d and leeway >= 0", runeCount(end))
+	}
+	if runeCount(s) <= limit+leeway {
+		return s, nil
+	}
+	s = s[:runeOffset(s, limit-runeCount(end))]
+	if i := strings.LastIndexByte(s, ' '); i >= 0 && !p.flag(1) {
+		s = s[:i]
+	}
+	return s + end, c.r.text(len(s) + len(end))
+}
+
+func filterWordCount(c *call, v value) (value, error) {
+	if _, err := c.bind(0); err != nil {
+		return nil, err
+	}
+	s, err := textOperand(c, v)
+	words := strings.FieldsFunc(s, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	return int64(len(words)), err
+}
+
+func filterURLEncode(c *call, v value) (value, error) {
+	return mapped(c, v, func(s string) string {
+		// url.QueryEscape differs from Python's quote in blanks and slashes.
+		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))
+	})
+}
+
+func filterFormat(c *call, v value) (value, error) {
+	s, err := textOperand(c, v)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.keywords) == 0 {
+		return c.r.formatPercent(s, &tuple{items: c.args})
+	}
+	if len(c.args) > 0 {
+		return nil, runtimeErrorf("can't handle positional and keyword arguments at the same time")
+	}
+	named := newDict()
+	for _, kw := range c.keywords {
+		if err := named.set(kw.name, kw.value); err != nil {
+			return nil, err
+		}
+	}
+	return c.r.formatPercent(s, named)
+}

@@ -1,0 +1,152 @@
+package token
+
+import (
+	"hash/maphash"
+	"math"
+)
+
+// kind says what a vocabulary entry is for. The numbers are those of GGUF's
+// tokenizer.ggml.token_type.
+type kind uint8
+
+const (
+	kindHole    kind = 0 // no entry: an id that the description skips
+	kindNormal  kind = 1
+	kindUnknown kind = 2
+	kindControl kind = 3 // never written by plain text
+	kindUser    kind = 4 // recognised in any text, before the model sees it
+	kindUnused  kind = 5
+	kindByte    kind = 6 // <0x41>: one byte of text that no piece covers
+)
+
+// special reports whether plain text must never become this token.
+func (k kind) special() bool { return k == kindControl || k == kindUnknown }
+
+// vocabulary maps pieces to ids and back. All pieces lie in one string and the
+// index is one array: a vocabulary of 150 000 pieces is four allocations.
+type vocabulary struct {
+	text  string   // every piece, one after the other
+	ends  []uint32 // [size+1] piece id is text[ends[id]:ends[id+1]]
+	kinds []kind   // [size]
+	slots []int32  // open-addressed index: id+1, 0 is empty
+	seed  maphash.Seed
+	// longest is the length in bytes of the longest piece: no longer word can
+	// be a piece, so it need not be hashed.
+	longest int
+}
+
+// newVocabulary lays out size pieces. A hole is passed as "".
+func newVocabulary(field string, size int, piece func(id int) string, kinds []kind) (*vocabulary, error) {
+	total := 0
+	for id := range size {
+		total += len(piece(id))
+	}
+	if total > math.MaxUint32 || size > math.MaxInt32 {
+		return nil, malformed(field, "%d pieces of %d bytes are more than a vocabulary may have", size, total)
+	}
+	v := &vocabulary{
+		ends:  make([]uint32, size+1),
+		kinds: kinds,
+		slots: make([]int32, tableSize(size)),
+		seed:  maphash.MakeSeed(),
+	}
+	text := make([]byte, 0, total)
+	for id := range size {
+		text = append(text, piece(id)...)
+		v.ends[id+1] = uint32(len(text))
+		v.longest = max(v.longest, int(v.ends[id+1]-v.ends[id]))
+	}
+	v.text = string(text)
+	for id := range size {
+		if kinds[id] == kindHole {
+			continue
+		}
+		if other, ok := v.insert(int32(id)); !ok {
+			return nil, malformed(field, "ids %d and %d are the same piece %q", other, id, v.piece(int32(id)))
+		}
+	}
+	return v, nil
+}
+
+// tableSize returns the power of two that keeps n entries under two thirds.
+func tableSize(n int) int {
+	size := 16
+	for size*2 < n*3 {
+		size *= 2
+	}
+	return size
+}
+
+func (v *vocabulary) size() int { return len(v.kinds) }
+
+// has reports whether id names an entry.
+func (v *vocabulary) has(id int32) bool {
+	return id >= 0 && int(id) < len(v.kinds) && v.kinds[id] != kindHole
+}
+
+// piece returns the piece as the vocabulary spells it; id must be in range.
+func (v *vocabulary) piece(id int32) string {
+	return v.text[v.ends[id]:v.ends[id+1]]
+}
+
+// lookup returns the id of a piece, or -1.
+func (v *vocabulary) lookup(piece string) int32 {
+	if len(piece) > v.longest {
+		return -1
+	}
+	mask := len(v.slots) - 1
+	for at := int(maphash.String(v.seed, piece)) & mask; ; at = (at + 1) & mask {
+		id := v.slots[at] - 1
+		if id < 0 || v.piece(id) == piece {
+			return id
+		}
+	}
+}
+
+// lookupPlain is lookup for text that must not become a special token.
+func (v *vocabulary) lookupPlain(piece string) int32 {
+	id := v.lookup(piece)
+	if id >= 0 && v.kinds[id].special() {
+		return -1
+	}
+	return id
+}
+
+// insert indexes a piece; where an equal one is indexed already it returns
+// that one and false.
+func (v *vocabulary) insert(id int32) (int32, bool) {
+	piece := v.piece(id)
+	mask := len(v.slots) - 1
+	for at := int(maphash.String(v.seed, piece)) & mask; ; at = (at + 1) & mask {
+		other := v.slots[at] - 1
+		if other < 0 {
+			v.slots[at] = id + 1
+			return id, true
+		}
+		if v.piece(other) == piece {
+			return other, false
+		}
+	}
+}
+
+// byteToken parses the spelling of a byte token, "<0x41>".
+func byteToken(piece string) (byte, bool) {
+	if len(piece) != 6 || piece[:3] != "<0x" || piece[5] != '>' {
+		return 0, false
+	}
+	high, ok1 := hexDigit(piece[3])
+	low, ok2 := hexDigit(piece[4])
+	return high<<4 | low, ok1 && ok2
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	}
+	return 0, false
+}

@@ -1,0 +1,65 @@
+package exec
+
+import "github.com/llmrun/llmrun/quant"
+
+// Matrix is a weight matrix that is at hand: rows of Cols elements in a
+// storage format. The zero Matrix stands for one that the model does not have.
+type Matrix struct {
+	Type       quant.Type
+	Rows, Cols int
+	Data       []byte // [Rows, RowBytes]
+}
+
+func (m *Matrix) present() bool { return m.Rows > 0 }
+
+// row decodes one row into dst.
+func (m *Matrix) row(dst []float32 /* [Cols] */, i int) {
+	n := len(m.Data) / m.Rows
+	quant.DequantRow(m.Type, dst[:m.Cols], m.Data[i*n:(i+1)*n])
+}
+
+// linear is a matrix with the bias that is added to its product; bias is nil
+// where there is none.
+type linear struct {
+	Matrix
+	bias []float32 // [Rows]
+}
+
+// gain is the learned part of a norm; the zero gain stands for a norm that the
+// layer does not have.
+type gain struct {
+	weight []float32 // [n]
+	bias   []float32 // [n], of LayerNorm
+}
+
+// mlp is gate and up (or up alone) and down.
+type mlp struct {
+	gate, up, down linear
+}
+
+// layerWeights are the weights of one layer.
+type layerWeights struct {
+	attnNorm, postAttnNorm gain
+	ffnNorm, postFFNNorm   gain
+
+	q, k, v, o   linear
+	qNorm, kNorm gain
+
+	convIn, convOut linear
+	conv            []float32 // [Dim, ConvTaps], oldest tap first
+
+	mlp     mlp
+	router  linear // [Experts, Dim]
+	experts []mlp
+	shared  mlp
+	// sharedGate weighs the shared expert: sigmoid of its one output.
+	sharedGate linear // [1, Dim]
+}
+
+// weights are those of a whole model.
+type weights struct {
+	embed  Matrix // [Vocab, Dim]
+	norm   gain
+	head   linear // [Vocab, Dim]; shares embed's bytes in a tied model
+	layers []layerWeights
+}
