@@ -9,9 +9,9 @@ import (
 // family is one kind of network: how its files are recognised, how its
 // description becomes a Spec, and where its tensors are called differently.
 type family struct {
-	name     string
-	hf       []string // model_type values of config.json
-	gguf     []string // general.architecture values
+	name string
+	hf   []string // model_type values of config.json
+	gguf []string // general.architecture values
 	// complete, which may be nil, fills in what the family's files leave out.
 	complete func(h *Hyper)
 	describe func(h *Hyper, s *Spec) error

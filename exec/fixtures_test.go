@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -208,4 +209,30 @@ func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, ma
 		require.Equal(t, w, next, "generated token %d", i)
 		feed = []int32{next}
 	}
+}
+
+// wideContext returns a fixture whose config.json was changed to allow a long
+// context.
+func wideContext(t *testing.T) string {
+	t.Helper()
+	for _, dir := range fixtureDirs(t) {
+		if filepath.Base(dir) != "llama3" {
+			continue
+		}
+		tmp := t.TempDir()
+		config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(config, &fields))
+		fields["max_position_embeddings"] = 8192
+		config, err = json.Marshal(fields)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(tmp, "config.json"), config, 0o600))
+		weights, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(tmp, "model.safetensors"), weights, 0o600))
+		return tmp
+	}
+	t.Fatal("no llama3 fixture")
+	return ""
 }
