@@ -10,17 +10,17 @@
 // -ln 2, Z22-Z26 the coefficients of r^6 to r^2, Z27 one, Z28 +Inf, Z29 zero.
 #define EXP_CONSTANTS \
 	VBROADCASTSS ·expTable+0(SB), Z16 \
-	VBROADCASTSS ·expTable+4(SB), Z17 \
-	VBROADCASTSS ·expTable+8(SB), Z18 \
-	VBROADCASTSS ·expTable+12(SB), Z19 \
-	VBROADCASTSS ·expTable+16(SB), Z20 \
-	VBROADCASTSS ·expTable+20(SB), Z21 \
-	VBROADCASTSS ·expTable+24(SB), Z22 \
-	VBROADCASTSS ·expTable+28(SB), Z23 \
-	VBROADCASTSS ·expTable+32(SB), Z24 \
-	VBROADCASTSS ·expTable+36(SB), Z25 \
-	VBROADCASTSS ·expTable+40(SB), Z26 \
-	VBROADCASTSS ·expTable+44(SB), Z27 \
+	VBROADCASTSS ·expTable+32(SB), Z17 \
+	VBROADCASTSS ·expTable+64(SB), Z18 \
+	VBROADCASTSS ·expTable+96(SB), Z19 \
+	VBROADCASTSS ·expTable+128(SB), Z20 \
+	VBROADCASTSS ·expTable+160(SB), Z21 \
+	VBROADCASTSS ·expTable+192(SB), Z22 \
+	VBROADCASTSS ·expTable+224(SB), Z23 \
+	VBROADCASTSS ·expTable+256(SB), Z24 \
+	VBROADCASTSS ·expTable+288(SB), Z25 \
+	VBROADCASTSS ·expTable+320(SB), Z26 \
+	VBROADCASTSS ·expTable+352(SB), Z27 \
 	MOVL         $0x7f800000, AX       \
 	VPBROADCASTD AX, Z28 \
 	VPXORD       Z29, Z29, Z29
@@ -196,8 +196,8 @@ TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), BX
 	EXP_CONSTANTS
-	VBROADCASTSS ·expTable+48(SB), Z7
-	VBROADCASTSS ·expTable+52(SB), Z8
+	VBROADCASTSS ·expTable+384(SB), Z7
+	VBROADCASTSS ·expTable+416(SB), Z8
 
 loop:
 	CMPQ    BX, $16

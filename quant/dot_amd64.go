@@ -8,6 +8,10 @@ import "golang.org/x/sys/cpu"
 func supportedPaths() []kernels {
 	paths := []kernels{portable{unfused}}
 	x86 := &cpu.X86
+	if !x86.HasAVX2 || !x86.HasFMA || !x86.HasF16C {
+		return paths
+	}
+	paths = append([]kernels{newAVX2()}, paths...)
 	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ {
 		paths = append([]kernels{newAVX512()}, paths...)
 	}

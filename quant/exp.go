@@ -22,13 +22,6 @@ const (
 	exp6 = 0.0013926326064392924
 )
 
-// expTable is what the assembly kernels load; they rely on its order.
-var expTable = [...]float32{
-	expMin, expMax, log2E, roundMagic, -ln2Hi, -ln2Lo,
-	exp6, exp5, exp4, exp3, exp2, 1,
-	gelu1, gelu3,
-}
-
 // Exp32 returns e^x within 2 ulp. It is zero below -87.3, where the result
 // would be subnormal, and +Inf above 88.72283. The sequence of operations is
 // fixed, and the vector functions of this package use the same.

@@ -1,0 +1,208 @@
+//go:build !noasm
+
+#include "textflag.h"
+
+// Functions built on the exponential. The steps are those of arith.exp in
+// exp.go, and the constants are read from expTable, 32 bytes each.
+
+// EXP replaces x by e^x. Y10 becomes the rounded x/ln 2, whose low bits are the
+// integer k, Y12 the remainder r, Y11 the polynomial, Y13 masks.
+#define EXP(x) \
+	VMOVUPS     ·expTable+64(SB), Y11         \
+	VMOVAPS     x, Y10                        \
+	VFMADD213PS ·expTable+96(SB), Y11, Y10    \
+	VSUBPS      ·expTable+96(SB), Y10, Y11    \
+	VMOVAPS     x, Y12                        \
+	VFMADD231PS ·expTable+128(SB), Y11, Y12   \
+	VFMADD231PS ·expTable+160(SB), Y11, Y12   \
+	VMOVUPS     ·expTable+192(SB), Y11        \
+	VFMADD213PS ·expTable+224(SB), Y12, Y11   \
+	VFMADD213PS ·expTable+256(SB), Y12, Y11   \
+	VFMADD213PS ·expTable+288(SB), Y12, Y11   \
+	VFMADD213PS ·expTable+320(SB), Y12, Y11   \
+	VFMADD213PS ·expTable+352(SB), Y12, Y11   \
+	VFMADD213PS ·expTable+352(SB), Y12, Y11   \
+	VPSLLD      $23, Y10, Y10                 \
+	VPADDD      Y10, Y11, Y11                 \
+	VCMPPS      $3, x, x, Y13                 \
+	VBLENDVPS   Y13, x, Y11, Y11              \
+	VCMPPS      $1, ·expTable+0(SB), x, Y13   \
+	VANDNPS     Y11, Y13, Y11                 \
+	VCMPPS      $14, ·expTable+32(SB), x, Y13 \
+	VMOVUPS     ·expTable+448(SB), Y12        \
+	VBLENDVPS   Y13, Y12, Y11, x
+
+// TAIL_TABLE points DX at 32 lanes of masks, of which the first count are set;
+// count is destroyed.
+#define TAIL_TABLE(count) \
+	LEAQ ·maskTable+128(SB), DX \
+	SHLQ $2, count              \
+	SUBQ count, DX
+
+// SILU computes Y6 / (1 + e^-Y6) in Y1.
+#define SILU \
+	VXORPS Y1, Y1, Y1                 \
+	VSUBPS Y6, Y1, Y1                 \
+	EXP(Y1)                           \
+	VADDPS ·expTable+352(SB), Y1, Y1  \
+	VDIVPS Y1, Y6, Y1
+
+// GELU computes Y6 / (1 + e^-2u) in Y1, where 2u = x*(c1 + c3*x²); Y8 is c3.
+#define GELU \
+	VMULPS      Y6, Y6, Y1                \
+	VFMADD213PS ·expTable+384(SB), Y8, Y1 \
+	VMULPS      Y1, Y6, Y1                \
+	VXORPS      Y2, Y2, Y2                \
+	VSUBPS      Y1, Y2, Y1                \
+	EXP(Y1)                               \
+	VADDPS      ·expTable+352(SB), Y1, Y1 \
+	VDIVPS      Y1, Y6, Y1
+
+// func maxAVX2(p *float32, n int) float32
+// n is a multiple of 8.
+TEXT ·maxAVX2(SB), NOSPLIT, $0-20
+	MOVQ         p+0(FP), SI
+	MOVQ         n+8(FP), BX
+	MOVL         $0xff800000, AX
+	VMOVD        AX, X0
+	VPBROADCASTD X0, Y0
+
+	// VMAXPS returns its second source, here the maximum so far, when the
+	// element is a NaN.
+loop:
+	SUBQ    $8, BX
+	JLT     reduce
+	VMOVUPS (SI), Y1
+	VMAXPS  Y0, Y1, Y0
+	ADDQ    $32, SI
+	JMP     loop
+
+reduce:
+	VEXTRACTF128 $1, Y0, X1
+	VMAXPS       X1, X0, X0
+	VSHUFPS      $0x0E, X0, X0, X1
+	VMAXPS       X1, X0, X0
+	VSHUFPS      $0x01, X0, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSS       X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX2(p *float32, n int, shift float32) float32
+TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
+	MOVQ         p+0(FP), SI
+	MOVQ         n+8(FP), BX
+	VBROADCASTSS shift+16(FP), Y5
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y7, Y7, Y7
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Y1
+	VMOVUPS 32(SI), Y2
+	VSUBPS  Y5, Y1, Y1
+	VSUBPS  Y5, Y2, Y2
+	EXP(Y1)
+	EXP(Y2)
+	VMOVUPS Y1, (SI)
+	VMOVUPS Y2, 32(SI)
+	VADDPS  Y1, Y0, Y0
+	VADDPS  Y2, Y7, Y7
+	ADDQ    $64, SI
+	SUBQ    $16, BX
+	JMP     loop
+
+	// Lanes beyond the end add +0, which changes no sum of exponentials.
+tail:
+	TESTQ      BX, BX
+	JZ         reduce
+	TAIL_TABLE(BX)
+	VMOVUPS    (DX), Y8
+	VMOVUPS    32(DX), Y9
+	VMASKMOVPS (SI), Y8, Y1
+	VMASKMOVPS 32(SI), Y9, Y2
+	VSUBPS     Y5, Y1, Y1
+	VSUBPS     Y5, Y2, Y2
+	EXP(Y1)
+	EXP(Y2)
+	VMASKMOVPS Y1, Y8, (SI)
+	VMASKMOVPS Y2, Y9, 32(SI)
+	VANDPS     Y8, Y1, Y1
+	VANDPS     Y9, Y2, Y2
+	VADDPS     Y1, Y0, Y0
+	VADDPS     Y2, Y7, Y7
+
+	// The tree of the contract.
+reduce:
+	VADDPS       Y7, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPS       X1, X0, X0
+	VSHUFPS      $0x0E, X0, X0, X1
+	VADDPS       X1, X0, X0
+	VSHUFPS      $0x01, X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSS       X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func siluAVX2(dst, x *float32, n int)
+TEXT ·siluAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), BX
+
+loop:
+	CMPQ    BX, $8
+	JLT     tail
+	VMOVUPS (SI), Y6
+	SILU
+	VMOVUPS Y1, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, BX
+	JMP     loop
+
+tail:
+	TESTQ      BX, BX
+	JZ         done
+	TAIL_TABLE(BX)
+	VMOVUPS    (DX), Y9
+	VMASKMOVPS (SI), Y9, Y6
+	SILU
+	VMASKMOVPS Y1, Y9, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluTanhAVX2(dst, x *float32, n int)
+TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), DI
+	MOVQ    x+8(FP), SI
+	MOVQ    n+16(FP), BX
+	VMOVUPS ·expTable+416(SB), Y8
+
+loop:
+	CMPQ    BX, $8
+	JLT     tail
+	VMOVUPS (SI), Y6
+	GELU
+	VMOVUPS Y1, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, BX
+	JMP     loop
+
+tail:
+	TESTQ      BX, BX
+	JZ         done
+	TAIL_TABLE(BX)
+	VMOVUPS    (DX), Y9
+	VMASKMOVPS (SI), Y9, Y6
+	GELU
+	VMASKMOVPS Y1, Y9, (DI)
+
+done:
+	VZEROUPPER
+	RET

@@ -1,0 +1,40 @@
+//go:build !noasm
+
+package quant
+
+import "math"
+
+// What the assembly kernels load. They know the order and the sizes.
+var (
+	// expTable has the constants of arith.exp and of GeluTanh, each as often
+	// as a ymm register has lanes.
+	expTable = widen(
+		expMin, expMax, log2E, roundMagic, -ln2Hi, -ln2Lo,
+		exp6, exp5, exp4, exp3, exp2, 1,
+		gelu1, gelu3, float32(math.Inf(1)),
+	)
+
+	// maskTable yields a mask for the first n of up to 32 lanes when read from
+	// element 32-n on.
+	maskTable = func() (table [64]int32) {
+		for i := range 32 {
+			table[i] = -1
+		}
+		return table
+	}()
+
+	// q4Values are the values of Q4_0's nibbles and nibbleValues those of plain
+	// ones, for kernels that look quants up instead of converting them.
+	q4Values     = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
+	nibbleValues = [16]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+)
+
+// widen repeats each constant eight times.
+func widen(constants ...float32) (table [15][8]float32) {
+	for i := range table {
+		for lane := range table[i] {
+			table[i][lane] = constants[i]
+		}
+	}
+	return table
+}
