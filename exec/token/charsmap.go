@@ -1,0 +1,92 @@
+package token
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode/utf8"
+)
+
+// charsmap is the table of SentencePiece's "precompiled" normalization: a
+// double-array trie of character sequences and the texts that replace them.
+//
+// A unit of the array packs a label (bits 0-7), whether a value hangs below
+// (bit 8), and an offset (bits 10-30, shifted by 8 where bit 9 is set); a unit
+// with bit 31 is a value: an offset into the replacement texts.
+type charsmap struct {
+	units []uint32
+	texts []byte // replacements, each ended by a zero byte
+}
+
+// newCharsmap checks every unit, so that lookups need no checks.
+func newCharsmap(field string, raw []byte) (*charsmap, error) {
+	if len(raw) < 4 {
+		return nil, malformed(field, "%d bytes are too few for a character map", len(raw))
+	}
+	size := uint64(binary.LittleEndian.Uint32(raw))
+	if size%4 != 0 || size == 0 || size+4 > uint64(len(raw)) {
+		return nil, malformed(field, "the trie has %d bytes, %d are left", size, len(raw)-4)
+	}
+	m := &charsmap{units: make([]uint32, size/4), texts: raw[4+size:]}
+	for i := range m.units {
+		m.units[i] = binary.LittleEndian.Uint32(raw[4+4*i:])
+	}
+	if n := len(m.texts); n > 0 && m.texts[n-1] != 0 {
+		return nil, malformed(field, "the last replacement has no end")
+	}
+	if !utf8.Valid(m.texts) {
+		return nil, malformed(field, "the replacements are not UTF-8")
+	}
+	for i, unit := range m.units {
+		if unit&charsmapValue != 0 && uint64(unit&^charsmapValue) >= uint64(len(m.texts)) {
+			return nil, malformed(field, "unit %d points beyond the replacements", i)
+		}
+	}
+	return m, nil
+}
+
+const charsmapValue = 1 << 31
+
+func charsmapOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
+
+// longest returns the replacement of the longest sequence that text begins
+// with, and that sequence's length, 0 if there is none.
+func (m *charsmap) longest(text string) (replacement []byte, length int) {
+	node := charsmapOffset(m.units[0])
+	for i := range len(text) {
+		c := text[i]
+		if c == 0 {
+			break
+		}
+		node ^= uint32(c)
+		if int(node) >= len(m.units) || m.units[node]&(charsmapValue|0xFF) != uint32(c) {
+			break
+		}
+		unit := m.units[node]
+		node ^= charsmapOffset(unit)
+		if int(node) >= len(m.units) {
+			break
+		}
+		if unit>>8&1 != 0 && m.units[node]&charsmapValue != 0 {
+			rest := m.texts[m.units[node]&^charsmapValue:]
+			replacement, length = rest[:bytes.IndexByte(rest, 0)], i+1
+		}
+	}
+	return replacement, length
+}
+
+func (m *charsmap) normalize(text string) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	for text != "" {
+		replacement, length := m.longest(text)
+		if length == 0 {
+			_, length = utf8.DecodeRuneInString(text)
+			b.WriteString(text[:length])
+		} else {
+			b.Write(replacement)
+		}
+		text = text[length:]
+	}
+	return b.String()
+}

@@ -1,0 +1,282 @@
+package token
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Config holds the files that stand beside a tokenizer.json and say what its
+// special tokens are for. Any of them may be nil.
+type Config struct {
+	Tokenizer  []byte // tokenizer_config.json
+	SpecialMap []byte // special_tokens_map.json
+	Generation []byte // generation_config.json
+	Model      []byte // config.json
+}
+
+// hfSource reads a tokenizer.json; the first error stays.
+type hfSource struct {
+	parts struct {
+		added, normalizer, preTokenizer, postProcessor, decoder json.RawMessage
+	}
+	model hfModel
+	vocab *vocabulary
+	added []addedToken
+	// normalized are added tokens that are found after normalization.
+	normalized []addedToken
+	byteLevel  bool // words are bytes that the vocabulary spells as letters
+	err        error
+}
+
+// FromJSON makes the tokenizer that a Hugging Face tokenizer.json describes.
+func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
+	s := &hfSource{}
+	s.read(tokenizerJSON)
+	if s.err == nil {
+		s.vocabulary()
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	t := &Tokenizer{vocab: s.vocab, bos: -1}
+	t.norm = s.normalizer("normalizer", s.parts.normalizer)
+	t.words = s.preTokenizer()
+	t.spelling = s.decoder()
+	if s.err == nil {
+		s.buildModel(t)
+	}
+	s.addedTokens(t)
+	s.postProcessor(t)
+	s.configure(t, config)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return t, nil
+}
+
+func (s *hfSource) fail(err error) {
+	if s.err == nil && err != nil {
+		s.err = err
+	}
+}
+
+// read takes the file apart.
+func (s *hfSource) read(data []byte) {
+	r := &jsonReader{data: data}
+	parts := map[string]*json.RawMessage{
+		"added_tokens": &s.parts.added, "normalizer": &s.parts.normalizer,
+		"pre_tokenizer": &s.parts.preTokenizer, "post_processor": &s.parts.postProcessor,
+		"decoder": &s.parts.decoder,
+	}
+	seen := map[string]bool{}
+	r.object(func(key []byte) {
+		if seen[string(key)] {
+			r.fail("the key " + shorten(string(key)) + " occurs twice")
+		}
+		seen[string(key)] = true
+		if string(key) == "model" {
+			s.model.read(r)
+			return
+		}
+		value := r.raw()
+		if part := parts[string(key)]; part != nil {
+			*part = value
+		}
+	})
+	if r.err == nil && r.next() != 0 {
+		r.fail("text after the closing brace")
+	}
+	s.fail(r.err)
+	if s.err == nil && !seen["model"] {
+		s.fail(malformed("model", "is missing"))
+	}
+}
+
+// hfAdded is an entry of added_tokens.
+type hfAdded struct {
+	ID         *int32
+	Content    string
+	SingleWord bool `json:"single_word"`
+	LStrip     bool
+	RStrip     bool
+	Normalized bool
+	Special    bool
+}
+
+// vocabulary joins the model's pieces and the added tokens.
+func (s *hfSource) vocabulary() {
+	var added []hfAdded
+	s.unmarshal("added_tokens", s.parts.added, &added)
+	kinds, texts := s.model.layOut(s, added)
+	if s.err != nil {
+		return
+	}
+	known := map[int32]bool{}
+	for i, a := range added {
+		id := *a.ID
+		if known[id] {
+			s.fail(malformed("added_tokens", "entry %d: id %d occurs twice", i, id))
+			return
+		}
+		known[id] = true
+		if texts[id] != nil && string(texts[id]) != a.Content {
+			s.fail(malformed("added_tokens", "entry %d: id %d is %q here and %q in the vocabulary", i, id, a.Content, texts[id]))
+			return
+		}
+		texts[id], kinds[id] = []byte(a.Content), kindUser
+		if a.Special {
+			kinds[id] = kindControl
+		}
+		token := addedToken{
+			id: id, text: a.Content, special: a.Special, wholeWord: a.SingleWord,
+			stripLeft: a.LStrip, stripRight: a.RStrip,
+		}
+		if a.Normalized {
+			s.normalized = append(s.normalized, token)
+		} else {
+			s.added = append(s.added, token)
+		}
+	}
+	v, err := newVocabulary("model.vocab", len(texts), func(id int) string { return string(texts[id]) }, kinds)
+	s.fail(err)
+	s.vocab = v
+}
+
+// unmarshal decodes a small part of the file; null and absent leave v alone.
+func (s *hfSource) unmarshal(field string, raw json.RawMessage, v any) {
+	if s.err != nil || len(raw) == 0 {
+		return
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		s.fail(malformed(field, "%v", err))
+	}
+}
+
+// addedTokens prepares the search for added tokens. Those that are found in
+// normalized text are normalized themselves.
+func (s *hfSource) addedTokens(t *Tokenizer) {
+	if t.norm != nil {
+		for i := range s.normalized {
+			s.normalized[i].text = t.norm.normalize(s.normalized[i].text)
+		}
+	}
+	t.raw, t.rewritten = newAddedSet(s.added), newAddedSet(s.normalized)
+}
+
+// configure reads what the special tokens are for.
+func (s *hfSource) configure(t *Tokenizer, config Config) {
+	var tok struct {
+		BOS    specialName `json:"bos_token"`
+		EOS    specialName `json:"eos_token"`
+		AddBOS *bool       `json:"add_bos_token"`
+		AddEOS *bool       `json:"add_eos_token"`
+		Class  string      `json:"tokenizer_class"`
+	}
+	var names struct {
+		BOS specialName `json:"bos_token"`
+		EOS specialName `json:"eos_token"`
+	}
+	var generation, model specialIDs
+	s.unmarshal("tokenizer_config.json", config.Tokenizer, &tok)
+	s.unmarshal("special_tokens_map.json", config.SpecialMap, &names)
+	s.unmarshal("generation_config.json", config.Generation, &generation)
+	s.unmarshal("config.json", config.Model, &model)
+	if s.err != nil {
+		return
+	}
+	t.bos = s.firstID(s.named(tok.BOS), s.named(names.BOS), generation.BOS, model.BOS)
+	eos := s.firstID(s.named(tok.EOS), s.named(names.EOS), generation.EOS, model.EOS)
+	t.prefix = override(t.prefix, tok.AddBOS, t.bos, tok.Class)
+	t.suffix = override(t.suffix, tok.AddEOS, eos, tok.Class)
+	ends := slices.Concat(s.inVocab(s.named(tok.EOS)), s.inVocab(s.named(names.EOS)),
+		s.inVocab(generation.EOS), s.inVocab(model.EOS))
+	t.end = findEnds(s.vocab, ends, func(id int32) bool {
+		k := s.vocab.kinds[id]
+		return k == kindControl || k == kindUser
+	})
+}
+
+// override applies add_bos_token or add_eos_token to what the post-processor
+// adds. The Llama family of classes builds its post-processor from the flags;
+// for all others they matter only where the file has none.
+func override(have []int32, add *bool, id int32, class string) []int32 {
+	builds := flagClasses[class]
+	switch {
+	case add == nil || !builds && len(have) > 0:
+		return have
+	case *add && id >= 0:
+		return []int32{id}
+	case !*add && builds:
+		return nil
+	}
+	return have
+}
+
+// flagClasses are the tokenizer classes that obey their flags.
+var flagClasses = map[string]bool{
+	"LlamaTokenizer": true, "LlamaTokenizerFast": true, "CodeLlamaTokenizer": true,
+	"CodeLlamaTokenizerFast": true, "GemmaTokenizer": true, "GemmaTokenizerFast": true,
+	"CohereTokenizer": true, "CohereTokenizerFast": true,
+}
+
+// named returns the id of a special token, as a list of one or none.
+func (s *hfSource) named(name specialName) idList {
+	if id := s.vocab.lookup(string(name)); name != "" && id >= 0 {
+		return idList{id}
+	}
+	return nil
+}
+
+func (s *hfSource) firstID(lists ...idList) int32 {
+	for _, list := range lists {
+		if len(list) > 0 && s.vocab.has(list[0]) {
+			return list[0]
+		}
+	}
+	return -1
+}
+
+// inVocab drops ids that only padding of the embedding has.
+func (s *hfSource) inVocab(ids idList) []int32 {
+	var kept []int32
+	for _, id := range ids {
+		if s.vocab.has(id) {
+			kept = append(kept, id)
+		}
+	}
+	return kept
+}
+
+// specialName is a token by its spelling: a string or an object with content.
+type specialName string
+
+func (n *specialName) UnmarshalJSON(raw []byte) error {
+	var object struct{ Content string }
+	if len(raw) > 0 && raw[0] == '{' {
+		err := json.Unmarshal(raw, &object)
+		*n = specialName(object.Content)
+		return err
+	}
+	return json.Unmarshal(raw, (*string)(n))
+}
+
+// specialIDs are the fields of config.json and generation_config.json.
+type specialIDs struct {
+	BOS idList `json:"bos_token_id"`
+	EOS idList `json:"eos_token_id"`
+}
+
+// idList is one id or a list of them.
+type idList []int32
+
+func (l *idList) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '[' {
+		return json.Unmarshal(raw, (*[]int32)(l))
+	}
+	var id *int32
+	err := json.Unmarshal(raw, &id)
+	if id != nil {
+		*l = idList{*id}
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package token
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// The parts of a tokenizer.json that concern ids on their way out: what is put
+// around a text, and how pieces become text again.
+
+// hfTemplateItem is one item of a template: {"SpecialToken": …} or
+// {"Sequence": …}.
+type hfTemplateItem struct {
+	SpecialToken *struct{ ID string }
+	Sequence     *struct{ ID string }
+}
+
+type hfTemplateToken struct{ IDs []int32 }
+
+// hfPair is a token with its id, as RobertaProcessing has it: ["</s>", 2].
+type hfPair struct{ id int32 }
+
+func (p *hfPair) UnmarshalJSON(raw []byte) error {
+	var text string
+	return json.Unmarshal(raw, &[]any{&text, &p.id})
+}
+
+// postProcessor fills in what is put before and after a text.
+func (s *hfSource) postProcessor(t *Tokenizer) {
+	s.process("post_processor", s.parts.postProcessor, t)
+	for _, id := range append(t.prefix[:len(t.prefix):len(t.prefix)], t.suffix...) {
+		if s.err == nil && !s.vocab.has(id) {
+			s.fail(malformed("post_processor", "the id %d is not in the vocabulary", id))
+		}
+	}
+}
+
+func (s *hfSource) process(field string, raw json.RawMessage, t *Tokenizer) {
+	p := s.part(field, raw)
+	if s.err != nil {
+		return
+	}
+	switch p.Type {
+	case "", "ByteLevel": // it only moves offsets
+	case "Sequence":
+		for i, raw := range p.Processors {
+			s.process(fmt.Sprintf("%s.processors[%d]", field, i), raw, t)
+		}
+	case "RobertaProcessing", "BertProcessing":
+		t.prefix, t.suffix = []int32{p.Cls.id}, []int32{p.Sep.id}
+	case "TemplateProcessing":
+		s.template(field, p, t)
+	default:
+		s.fail(unsupported(field, "the post-processor %q", p.Type))
+	}
+}
+
+// template reads the template for a single text.
+func (s *hfSource) template(field string, p hfPart, t *Tokenizer) {
+	t.prefix, t.suffix = nil, nil
+	seen := false
+	for _, item := range p.Single {
+		switch {
+		case item.Sequence != nil && !seen:
+			seen = true
+		case item.SpecialToken != nil:
+			token, ok := p.Special[item.SpecialToken.ID]
+			if !ok {
+				s.fail(malformed(field, "the token %q is not among special_tokens", item.SpecialToken.ID))
+			}
+			if seen {
+				t.suffix = append(t.suffix, token.IDs...)
+			} else {
+				t.prefix = append(t.prefix, token.IDs...)
+			}
+		default:
+			s.fail(unsupported(field, "a template that is not one text between special tokens"))
+		}
+	}
+	if s.err == nil && !seen {
+		s.fail(unsupported(field, "a template without its text"))
+	}
+}
+
+// decoder reads how pieces are written as text.
+func (s *hfSource) decoder() spelling {
+	sp := spelling{byteTokens: s.model.options.ByteFallback}
+	s.decode("decoder", s.parts.decoder, &sp)
+	return sp
+}
+
+func (s *hfSource) decode(field string, raw json.RawMessage, sp *spelling) {
+	p := s.part(field, raw)
+	if s.err != nil {
+		return
+	}
+	switch p.Type {
+	case "", "Fuse", "ByteFallback":
+	case "Sequence":
+		for i, raw := range p.Decoders {
+			s.decode(fmt.Sprintf("%s.decoders[%d]", field, i), raw, sp)
+		}
+	case "ByteLevel":
+		sp.byteLevel = true
+	case "Replace":
+		match, ok := s.finder(field, p.Pattern).(literal)
+		if s.err == nil && !ok {
+			s.fail(unsupported(field, "a decoder with a regular expression"))
+		}
+		sp.replacements = append(sp.replacements, replacement{string(match), p.Content})
+	case "Metaspace":
+		sp.replacements = append(sp.replacements, replacement{p.Replacement, " "})
+		if m, ok := s.metaspace(field, p).(*metaspace); ok && m.prefix != prefixNever {
+			sp.trimStart = 1
+		}
+	case "Strip":
+		if p.Content != " " || p.Start < 0 || p.Stop < 0 {
+			s.fail(unsupported(field, "a Strip of %q", p.Content))
+		}
+		sp.trimStart, sp.trimEnd = p.Start, p.Stop
+	default:
+		s.fail(unsupported(field, "the decoder %q", p.Type))
+	}
+}

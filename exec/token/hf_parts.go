@@ -1,0 +1,234 @@
+package token
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// hfPart is one normalizer, pre-tokenizer, post-processor or decoder: the
+// union of all their fields.
+type hfPart struct {
+	Type string
+
+	Normalizers   []json.RawMessage
+	PreTokenizers []json.RawMessage `json:"pretokenizers"`
+	Processors    []json.RawMessage
+	Decoders      []json.RawMessage
+
+	Pattern  *hfPattern
+	Content  string
+	Behavior string
+	Invert   bool
+
+	Prepend     string
+	StripLeft   bool   `json:"strip_left"`
+	StripRight  bool   `json:"strip_right"`
+	Charsmap    string `json:"precompiled_charsmap"`
+	Replacement string
+	AddPrefix   *bool  `json:"add_prefix_space"`
+	Scheme      string `json:"prepend_scheme"`
+	Split       *bool
+	UseRegex    *bool `json:"use_regex"`
+	Individual  bool  `json:"individual_digits"`
+	Delimiter   string
+
+	Start, Stop int
+	Single      []hfTemplateItem
+	Special     map[string]hfTemplateToken `json:"special_tokens"`
+	Sep, Cls    hfPair
+}
+
+type hfPattern struct {
+	String *string
+	Regex  *string
+}
+
+// part decodes one part; "" is the type of a null.
+func (s *hfSource) part(field string, raw json.RawMessage) hfPart {
+	var p hfPart
+	s.unmarshal(field, raw, &p)
+	return p
+}
+
+// finder compiles a pattern of either kind.
+func (s *hfSource) finder(field string, p *hfPattern) finder {
+	switch {
+	case p == nil || p.String == nil && p.Regex == nil:
+		s.fail(malformed(field, "has no pattern"))
+	case p.String != nil && *p.String == "":
+		s.fail(malformed(field, "an empty pattern"))
+	case p.String != nil:
+		return literal(*p.String)
+	default:
+		f, err := compilePattern(field, *p.Regex)
+		s.fail(err)
+		return f
+	}
+	return literal("")
+}
+
+// normalizer builds a normalizer, nil for none.
+func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
+	p := s.part(field, raw)
+	if s.err != nil {
+		return nil
+	}
+	switch p.Type {
+	case "":
+		return nil
+	case "Sequence":
+		var ns normalizers
+		for i, raw := range p.Normalizers {
+			if n := s.normalizer(fmt.Sprintf("%s.normalizers[%d]", field, i), raw); n != nil {
+				ns = append(ns, n)
+			}
+		}
+		return ns
+	case "NFC":
+		return form(norm.NFC)
+	case "NFD":
+		return form(norm.NFD)
+	case "NFKC":
+		return form(norm.NFKC)
+	case "NFKD":
+		return form(norm.NFKD)
+	case "Prepend":
+		return prepend(p.Prepend)
+	case "Replace":
+		return &replace{s.finder(field, p.Pattern), p.Content}
+	case "Lowercase":
+		return lowercase{}
+	case "Strip":
+		return strip{p.StripLeft, p.StripRight}
+	case "StripAccents":
+		return stripAccents{}
+	case "Precompiled":
+		return s.charsmap(field, p.Charsmap)
+	}
+	s.fail(unsupported(field, "the normalizer %q", p.Type))
+	return nil
+}
+
+func (s *hfSource) charsmap(field, text string) normalizer {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		s.fail(malformed(field, "precompiled_charsmap: %v", err))
+		return nil
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	m, err := newCharsmap(field, raw)
+	s.fail(err)
+	return m
+}
+
+// preTokenizer builds the splitters.
+func (s *hfSource) preTokenizer() chain {
+	c := s.splitters("pre_tokenizer", s.parts.preTokenizer, nil)
+	// Bytes are spelled as letters by the model, which is faster, unless there
+	// are splitters that want to see the letters.
+	if n := len(c); n > 0 && c[n-1] == (letters{}) {
+		s.byteLevel = true
+		for _, stage := range c[:n-1] {
+			if stage == (letters{}) {
+				s.fail(unsupported("pre_tokenizer", "two ByteLevel stages"))
+			}
+		}
+		c = c[:n-1]
+		if len(c) == 0 {
+			c = chain{} // not nil: there is a pre-tokenizer
+		}
+	}
+	return c
+}
+
+// splitters appends the stages of one pre-tokenizer.
+func (s *hfSource) splitters(field string, raw json.RawMessage, c chain) chain {
+	p := s.part(field, raw)
+	if s.err != nil {
+		return c
+	}
+	switch p.Type {
+	case "":
+		return c
+	case "Sequence":
+		for i, raw := range p.PreTokenizers {
+			c = s.splitters(fmt.Sprintf("%s.pretokenizers[%d]", field, i), raw, c)
+		}
+		return c
+	case "ByteLevel":
+		if p.AddPrefix != nil && *p.AddPrefix {
+			c = append(c, spacePrefix{})
+		}
+		if p.UseRegex == nil || *p.UseRegex {
+			c = append(c, s.cutAt(field, exprGPT2, isolated))
+		}
+		return append(c, letters{})
+	case "Split":
+		keep, ok := behaviors[p.Behavior]
+		if !ok {
+			s.fail(unsupported(field, "the behavior %q", p.Behavior))
+		}
+		return append(c, &cut{at: s.finder(field, p.Pattern), keep: keep, invert: p.Invert})
+	case "Digits":
+		if p.Individual {
+			return append(c, s.cutAt(field, `\p{N}`, isolated))
+		}
+		return append(c, s.cutAt(field, `\p{N}+`, isolated))
+	case "Punctuation":
+		keep, ok := behaviors[p.Behavior]
+		if !ok && p.Behavior != "" {
+			s.fail(unsupported(field, "the behavior %q", p.Behavior))
+		}
+		return append(c, s.cutAt(field, exprPunctuation, keep))
+	case "Metaspace":
+		return append(c, s.metaspace(field, p))
+	case "WhitespaceSplit":
+		return append(c, s.cutAt(field, `\s+`, removed))
+	case "Whitespace":
+		return append(c, s.cutAt(field, `\s+`, removed), s.cutAt(field, exprWord, isolated))
+	case "CharDelimiterSplit":
+		if p.Delimiter == "" {
+			s.fail(malformed(field, "has no delimiter"))
+		}
+		return append(c, &cut{at: literal(p.Delimiter), keep: removed})
+	}
+	s.fail(unsupported(field, "the pre-tokenizer %q", p.Type))
+	return c
+}
+
+const (
+	exprPunctuation = "[\\p{P}!-/:-@\\[-`{-~]"
+	exprWord        = `[\p{L}\p{M}\p{Nd}_]+`
+)
+
+func (s *hfSource) cutAt(field, expr string, keep behavior) splitter {
+	f, err := compilePattern(field, expr)
+	s.fail(err)
+	return &cut{at: f, keep: keep}
+}
+
+func (s *hfSource) metaspace(field string, p hfPart) splitter {
+	m := &metaspace{mark: p.Replacement, prefix: prefixAlways, cuts: true}
+	if utf8.RuneCountInString(m.mark) != 1 {
+		s.fail(malformed(field, "the replacement %q is not one character", m.mark))
+	}
+	scheme, ok := prefixSchemes[p.Scheme]
+	switch {
+	case ok:
+		m.prefix = scheme
+	case p.Scheme != "":
+		s.fail(unsupported(field, "the prepend_scheme %q", p.Scheme))
+	case p.AddPrefix != nil && !*p.AddPrefix:
+		m.prefix = prefixNever
+	}
+	if p.Split != nil {
+		m.cuts = *p.Split
+	}
+	return m
+}
