@@ -2,6 +2,7 @@ package hetero
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -192,10 +193,39 @@ func TestSpanCoversEverythingInOrder(t *testing.T) {
 	}
 }
 
+// rowsTask resembles a matrix product: parts of some microseconds each.
+type rowsTask struct {
+	weights []float32 // [parts, partSize]
+	sums    []float32 // [parts]
+}
+
+const partSize = 4096
+
+func (r *rowsTask) Part(part, _ int) {
+	sum := float32(0)
+	for _, w := range r.weights[part*partSize:][:partSize] {
+		sum += w
+	}
+	r.sums[part] = sum
+}
+
+// BenchmarkRun measures a step of a layer: a run, then some microseconds in which
+// only the caller works. It shows what spinFor is good for.
 func BenchmarkRun(b *testing.B) {
-	w := newWorkers(b, runtime.GOMAXPROCS(0))
-	task := &countTask{}
-	for b.Loop() {
-		w.RunTask(8, task)
+	const parts = 64
+	task := &rowsTask{weights: make([]float32, parts*partSize), sums: make([]float32, parts)}
+	for threads := 1; threads <= runtime.GOMAXPROCS(0); threads *= 2 {
+		for _, spin := range []time.Duration{0, spinFor / 4, spinFor, spinFor * 5} {
+			b.Run(fmt.Sprintf("threads=%d/spin=%v", threads, spin), func(b *testing.B) {
+				w := newWorkers(b, threads)
+				w.Run(threads, func(int, int) {}) // all have begun; none reads spin while it sleeps
+				time.Sleep(10 * time.Millisecond)
+				w.spin = spin
+				for b.Loop() {
+					w.RunTask(parts, task)
+					task.Part(0, 0) // the caller alone
+				}
+			})
+		}
 	}
 }

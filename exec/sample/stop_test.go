@@ -120,7 +120,8 @@ func longestHold(seen string, stops []string) int {
 	return hold
 }
 
-// A megabyte of the worst text for the most and longest stop strings.
+// The worst text for the most and longest stop strings. The bound is loose; work
+// that grew with the length of the strings would miss it by far.
 func TestStopMatcherIsNearLinear(t *testing.T) {
 	var stops []string
 	for i := range MaxStops {
@@ -129,11 +130,11 @@ func TestStopMatcherIsNearLinear(t *testing.T) {
 	m := newMatcher(t, stops...)
 	piece := strings.Repeat("a", 64)
 	start, shown := time.Now(), 0
-	for range 1 << 20 / len(piece) {
+	for range 1 << 15 / len(piece) {
 		emit, stopped := m.Push(piece)
 		require.False(t, stopped)
 		shown += len(emit)
 	}
-	require.Equal(t, 1<<20-(MaxStopLength-1), shown)
+	require.Equal(t, 1<<15-(MaxStopLength-1), shown)
 	require.Less(t, time.Since(start), 10*time.Second)
 }
