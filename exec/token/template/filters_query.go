@@ -16,6 +16,11 @@ func (r *run) attributeGetter(attribute value) getter {
 	switch a := plain(attribute).(type) {
 	case nil:
 	case string:
+		if len(a) > maxPadding {
+			return func(value) (value, error) {
+				return nil, limitErrorf("an attribute path of more than %d bytes", maxPadding)
+			}
+		}
 		for part := range strings.SplitSeq(a, ".") {
 			if i, err := strconv.ParseUint(part, 10, 31); err == nil {
 				path = append(path, int64(i))
@@ -127,11 +132,10 @@ func filterSort(c *call, v value) (value, error) {
 	if s, ok := plain(attributes[0]).(string); ok {
 		attributes = attributes[:0]
 		for part := range strings.SplitSeq(s, ",") {
-			attributes = append(attributes, part)
+			if attributes = append(attributes, part); len(attributes) > maxNesting {
+				return nil, limitErrorf("sorting by more than %d attributes", maxNesting)
+			}
 		}
-	}
-	if len(attributes) > maxNesting {
-		return nil, limitErrorf("sorting by more than %d attributes", maxNesting)
 	}
 	var getters []getter
 	for _, attribute := range attributes {
@@ -244,14 +248,14 @@ func filterMap(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &iterator{func() (value, bool, error) {
+	return c.r.lazy(func() (value, bool, error) {
 		item, ok, err := src.next()
 		if err != nil || !ok {
 			return nil, false, err
 		}
 		item, err = convert(item)
 		return item, err == nil, err
-	}}, nil
+	}), nil
 }
 
 func mapper(c *call) (getter, error) {
@@ -261,7 +265,7 @@ func mapper(c *call) (getter, error) {
 			return nil, runtimeErrorf("map requires a filter name, not %s", typeName(c.args[0]))
 		}
 		return func(item value) (value, error) {
-			return c.r.nested(func() (value, error) { return c.r.applyFilter(name, item, c.args[1:], c.keywords) })
+			return c.r.applyFilter(name, item, c.args[1:], c.keywords)
 		}, nil
 	}
 	p, err := c.bind(1, "attribute", "default")
@@ -278,14 +282,16 @@ func mapper(c *call) (getter, error) {
 	}, nil
 }
 
-// nested counts do as one more level of evaluation: lazy filters can be chained
-// in a loop, each calling the one before.
-func (r *run) nested(do func() (value, error)) (value, error) {
-	if err := r.enter(); err != nil {
-		return nil, err
-	}
-	defer r.leave()
-	return do()
+// lazy returns an iterator whose every step counts as a level of evaluation: a
+// template can stack lazy filters without end, each reading the one before.
+func (r *run) lazy(next func() (value, bool, error)) *iterator {
+	return &iterator{func() (value, bool, error) {
+		if err := r.enter(); err != nil {
+			return nil, false, err
+		}
+		defer r.leave()
+		return next()
+	}}
 }
 
 func filterSelect(c *call, v value) (value, error)     { return selectItems(c, v, false, true) }
@@ -319,7 +325,7 @@ func selectItems(c *call, v value, byAttribute, want bool) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &iterator{func() (value, bool, error) {
+	return c.r.lazy(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
@@ -334,5 +340,5 @@ func selectItems(c *call, v value, byAttribute, want bool) (value, error) {
 				return item, err == nil, err
 			}
 		}
-	}}, nil
+	}), nil
 }

@@ -222,7 +222,7 @@ func filterUnique(c *call, v value) (value, error) {
 		return nil, err
 	}
 	seen := map[any]bool{}
-	return &iterator{func() (value, bool, error) {
+	return c.r.lazy(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
@@ -244,5 +244,5 @@ func filterUnique(c *call, v value) (value, error) {
 				return item, true, nil
 			}
 		}
-	}}, nil
+	}), nil
 }

@@ -1,0 +1,270 @@
+package template
+
+import "strings"
+
+// stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
+func stringStartsWith(c *call, s string) (value, error) { return hasEnd(c, s, strings.HasPrefix) }
+func stringEndsWith(c *call, s string) (value, error)   { return hasEnd(c, s, strings.HasSuffix) }
+
+func hasEnd(c *call, s string, has func(s, end string) bool) (value, error) {
+	p, err := c.bind(1, "affix", "start", "end")
+	if err != nil {
+		return nil, err
+	}
+	s, _, err = c.r.within(s, p)
+	if err != nil {
+		return nil, err
+	}
+	options := []value{p.values[0]}
+	if t, ok := p.values[0].(*tuple); ok {
+		options = t.items
+	}
+	for _, option := range options {
+		affix, ok := plain(option).(string)
+		if !ok {
+			return nil, runtimeErrorf("%s first arg must be str or a tuple of str, not %s", c.name, typeName(option))
+		}
+		if err := c.r.scan(len(affix)); err != nil {
+			return nil, err
+		}
+		if has(s, affix) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// within cuts s to the bounds that parameters 1 and 2 give, in characters, and
+// returns how many characters were cut off before it.
+func (r *run) within(s string, p *params) (part string, skipped int, err error) {
+	low, high := p.or(1, nil), p.or(2, nil)
+	if low == nil && high == nil {
+		return s, 0, nil
+	}
+	n := runeCount(s)
+	bounds, err := sliceRange(low, high, nil, n)
+	if err != nil {
+		return "", 0, err
+	}
+	v, err := r.sliceText(s, bounds)
+	if err != nil {
+		return "", 0, err
+	}
+	return v.(string), int(bounds.start), nil
+}
+
+// stringFind is find, rfind, index or rindex, by the name it was called by.
+func stringFind(c *call, s string) (value, error) {
+	p, err := c.bind(1, "sub", "start", "end")
+	if err != nil {
+		return nil, err
+	}
+	sub, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	s, skipped, err := c.r.within(s, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.r.scan(2 * (len(s) + len(sub))); err != nil {
+		return nil, err
+	}
+	i := strings.Index(s, sub)
+	if strings.HasPrefix(c.name, "r") {
+		i = strings.LastIndex(s, sub)
+	}
+	if i < 0 {
+		if strings.HasSuffix(c.name, "index") {
+			return nil, runtimeErrorf("substring not found")
+		}
+		return int64(-1), nil
+	}
+	return int64(skipped + runeCount(s[:i])), nil
+}
+
+func stringCount(c *call, s string) (value, error) {
+	p, err := c.bind(1, "sub", "start", "end")
+	if err != nil {
+		return nil, err
+	}
+	sub, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if s, _, err = c.r.within(s, p); err != nil {
+		return nil, err
+	}
+	return int64(strings.Count(s, sub)), c.r.scan(len(s) + len(sub))
+}
+
+func stringJoin(c *call, s string) (value, error) {
+	p, err := c.bind(1, "iterable")
+	if err != nil {
+		return nil, err
+	}
+	items, err := c.r.sequence(p.values[0])
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if _, ok := plain(item).(string); !ok {
+			return nil, runtimeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
+		}
+	}
+	return c.r.joinText(items, s)
+}
+
+// stringSplit is split or rsplit, by the name it was called by.
+func stringSplit(c *call, s string) (value, error) {
+	p, err := c.bind(0, "sep", "maxsplit")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := p.int(1, -1)
+	if err != nil {
+		return nil, err
+	}
+	fromEnd := c.name == "rsplit"
+	if p.or(0, nil) == nil {
+		return c.r.textList(splitSpace(s, limit, fromEnd), len(s))
+	}
+	separator, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if separator == "" {
+		return nil, runtimeErrorf("empty separator")
+	}
+	if err := c.r.slots(strings.Count(s, separator) + 1); err != nil {
+		return nil, err
+	}
+	return c.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
+}
+
+// textList makes a list of parts cut from a string of n bytes.
+func (r *run) textList(parts []string, n int) (value, error) {
+	if err := r.slots(2 * (len(parts) + 1)); err != nil {
+		return nil, err
+	}
+	items := make([]value, len(parts))
+	for i, part := range parts {
+		items[i] = part
+	}
+	return &list{items}, r.scan(n)
+}
+
+// splitBy cuts s at a separator, at most limit times unless that is negative,
+// counting from the end where asked.
+func splitBy(s, separator string, limit int, fromEnd bool) []string {
+	if limit < 0 || limit > len(s) {
+		limit = len(s)
+	}
+	if !fromEnd {
+		return strings.SplitN(s, separator, limit+1)
+	}
+	parts := strings.Split(s, separator)
+	if extra := len(parts) - 1 - limit; extra > 0 {
+		head := strings.Join(parts[:extra+1], separator)
+		parts = append([]string{head}, parts[extra+1:]...)
+	}
+	return parts
+}
+
+// splitSpace cuts s at runs of white space; what is left over after limit cuts
+// keeps its inner blanks.
+func splitSpace(s string, limit int, fromEnd bool) []string {
+	var parts []string
+	if fromEnd {
+		for s = strings.TrimRightFunc(s, isSpace); s != "" && limit != 0; limit-- {
+			i := strings.LastIndexFunc(s, isSpace)
+			if i < 0 {
+				break
+			}
+			word := strings.TrimLeftFunc(s[i:], isSpace)
+			parts = append(parts, word)
+			s = strings.TrimRightFunc(s[:i], isSpace)
+		}
+		if s != "" {
+			parts = append(parts, s)
+		}
+		for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+			parts[i], parts[j] = parts[j], parts[i]
+		}
+		return parts
+	}
+	for s = strings.TrimLeftFunc(s, isSpace); s != "" && limit != 0; limit-- {
+		i := strings.IndexFunc(s, isSpace)
+		if i < 0 {
+			break
+		}
+		parts = append(parts, s[:i])
+		s = strings.TrimLeftFunc(s[i:], isSpace)
+	}
+	if s != "" {
+		parts = append(parts, s)
+	}
+	return parts
+}
+
+func stringSplitLines(c *call, s string) (value, error) {
+	p, err := c.bind(0, "keepends")
+	if err != nil {
+		return nil, err
+	}
+	return c.r.textList(splitLines(s, p.flag(0)), len(s))
+}
+
+// splitLines is str.splitlines: it knows all of Unicode's line ends.
+func splitLines(s string, keepEnds bool) []string {
+	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+	var lines []string
+	for s != "" {
+		i := strings.IndexAny(s, ends)
+		if i < 0 {
+			return append(lines, s)
+		}
+		next := i + 1
+		if s[i] >= 0x80 { // U+0085 has two bytes, the separators three
+			next = i + 2
+			if s[i] == 0xe2 {
+				next = i + 3
+			}
+		} else if strings.HasPrefix(s[i:], "\r\n") {
+			next = i + 2
+		}
+		if keepEnds {
+			i = next
+		}
+		lines = append(lines, s[:i])
+		s = s[next:]
+	}
+	return lines
+}
+
+// stringPartition is partition or rpartition, by the name it was called by.
+func stringPartition(c *call, s string) (value, error) {
+	p, err := c.bind(1, "sep")
+	if err != nil {
+		return nil, err
+	}
+	separator, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if separator == "" {
+		return nil, runtimeErrorf("empty separator")
+	}
+	i := strings.Index(s, separator)
+	if c.name == "rpartition" {
+		i = strings.LastIndex(s, separator)
+	}
+	items := []value{s, "", ""}
+	switch {
+	case i >= 0:
+		items = []value{s[:i], separator, s[i+len(separator):]}
+	case c.name == "rpartition":
+		items = []value{"", "", s}
+	}
+	return &tuple{items: items}, c.r.scan(len(s))
+}
