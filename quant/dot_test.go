@@ -194,7 +194,7 @@ func spread(rng *rand.Rand, n int) []float32 {
 		case 1:
 			values[i] *= 1e-22
 		case 2:
-			values[i] = negativeZero
+			values[i] = minusZero
 		case 3:
 			values[i] = 0
 		}

@@ -85,5 +85,5 @@ func usePath(tb testing.TB, path kernels) {
 	tb.Cleanup(func() { active = previous })
 }
 
-// negativeZero has no literal in Go.
-var negativeZero = float32(math.Copysign(0, -1))
+// minusZero has no literal in Go.
+var minusZero = float32(math.Copysign(0, -1))

@@ -28,9 +28,9 @@ func TestFMA32(t *testing.T) {
 		}
 	}
 	for _, special := range [][4]float32{
-		{1, 1, -1, 0}, {negativeZero, 1, negativeZero, negativeZero}, {negativeZero, 1, 0, 0},
+		{1, 1, -1, 0}, {minusZero, 1, minusZero, minusZero}, {minusZero, 1, 0, 0},
 		{1e30, 1e30, 1, inf32}, {inf32, -1, 5, -inf32},
-		{0x1p-75, -0x1p-75, 0, negativeZero}, {0x1p-75, 0x1p-75, 0x1p-149, 0x1p-148},
+		{0x1p-75, -0x1p-75, 0, minusZero}, {0x1p-75, 0x1p-75, 0x1p-149, 0x1p-148},
 	} {
 		requireBits(t, special[3:], []float32{fma32(special[0], special[1], special[2])}, "%v", special)
 	}
@@ -78,7 +78,7 @@ func TestExp32(t *testing.T) {
 		}
 		require.LessOrEqual(t, worst, 2.0)
 		for x, want := range map[float32]float32{
-			0: 1, negativeZero: 1, -87.31: 0, -1000: 0, -inf32: 0, 88.73: inf32, 1e30: inf32, inf32: inf32,
+			0: 1, minusZero: 1, -87.31: 0, -1000: 0, -inf32: 0, 88.73: inf32, 1e30: inf32, inf32: inf32,
 		} {
 			require.Equal(t, want, Exp32(x), "Exp32(%g)", x)
 		}
@@ -99,13 +99,13 @@ func TestTanh32(t *testing.T) {
 		require.Equal(t, float32(1), Tanh32(inf32))
 		require.Equal(t, float32(-1), Tanh32(-100))
 		require.True(t, math.IsNaN(float64(Tanh32(float32(math.NaN())))))
-		requireBits(t, []float32{negativeZero, 1e-40}, []float32{Tanh32(negativeZero), Tanh32(1e-40)}, "tiny")
+		requireBits(t, []float32{minusZero, 1e-40}, []float32{Tanh32(minusZero), Tanh32(1e-40)}, "tiny")
 	})
 }
 
 // elementwiseInputs covers the exponential's range and its special values.
 func elementwiseInputs(rng *rand.Rand, n int) []float32 {
-	special := []float32{0, negativeZero, inf32, -inf32, float32(math.NaN()), 88.8, -87.4, 1e-40, -1e38}
+	special := []float32{0, minusZero, inf32, -inf32, float32(math.NaN()), 88.8, -87.4, 1e-40, -1e38}
 	values := spread(rng, n)
 	for i := range values {
 		values[i] *= 10
