@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -36,6 +37,7 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	var tensors []store.Tensor
 	for i, p := range parts {
 		files = append(files, p.file)
+		tensors = slices.Grow(tensors, len(p.tensors))
 		for _, t := range p.tensors {
 			t.File = i
 			tensors = append(tensors, t)

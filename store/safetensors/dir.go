@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/llmrun/llmrun/store"
@@ -93,6 +94,7 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 		if err != nil {
 			return nil, err
 		}
+		tensors = slices.Grow(tensors, len(h.entries))
 		for _, e := range h.entries {
 			if e.dtype.auxiliary {
 				auxiliary[e.name] = e.dtypeName

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/llmrun/llmrun/store"
@@ -19,6 +20,9 @@ const (
 	// maxRank is far beyond what a network uses.
 	maxRank      = 8
 	metadataName = "__metadata__"
+	offsetsName  = "data_offsets"
+	// minEntryBytes is the shortest description of a tensor.
+	minEntryBytes = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]}`)
 )
 
 // entry is one tensor of a header.
@@ -100,7 +104,9 @@ func (h *header) parse(text string) error {
 	if text == "" || text[0] != '{' {
 		s.fail("it does not begin with '{'")
 	}
-	seen := make(map[string]struct{})
+	n := min(strings.Count(text, offsetsName), len(text)/minEntryBytes)
+	h.entries = make([]entry, 0, n)
+	seen := make(map[string]struct{}, n)
 	s.object(func(name string) {
 		if _, twice := seen[name]; twice {
 			s.fail("%q occurs twice", name)
@@ -140,7 +146,7 @@ func (s *scanner) entry(name string) entry {
 		case "shape":
 			once(&hasShape, key)
 			e.shape = s.shape(name)
-		case "data_offsets":
+		case offsetsName:
 			once(&hasOffsets, key)
 			e.begin, e.end = s.offsets(name)
 		default:

@@ -143,6 +143,19 @@ func TestManyTensorsOnOneRegion(t *testing.T) {
 	requireRefused(t, err, store.ErrFormat, "overlap")
 }
 
+// TestDenseHeaderStaysInBounds opens a header of as many of the smallest
+// possible records as fit; openBytes checks the bounds.
+func TestDenseHeaderStaysInBounds(t *testing.T) {
+	const n = 100_000
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	d, err := openBytes(t, file("{"+b.String()[1:]+"}", 0))
+	require.NoError(t, err)
+	require.Len(t, d.Tensors(), n)
+}
+
 // TestEveryTruncationFails: a file cut anywhere is refused when it is opened,
 // not when a tensor is first used.
 func TestEveryTruncationFails(t *testing.T) {
