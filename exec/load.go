@@ -3,7 +3,9 @@ package exec
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/tiering"
@@ -25,7 +27,10 @@ type loader struct {
 	budget *tiering.Budget
 	frames []*tiering.Frame
 	plan   []placement // of the frame that is being planned
-	size   int
+
+	progress    func(done, total int64)
+	mu          sync.Mutex // guards done, which readers count up
+	done, total int64
 }
 
 // placement is one tensor's place in a frame.
@@ -39,42 +44,55 @@ type placement struct {
 // loadWeights reads all weights of a model. progress, which may be nil, is
 // called with the bytes read so far.
 func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, budget *tiering.Budget, progress func(done, total int64)) (*weights, []*tiering.Frame, error) {
-	ld := &loader{ts: ts, spec: spec, budget: budget}
+	ld := &loader{ts: ts, spec: spec, budget: budget, progress: progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
-	var plans [][]placement
-	var total int64
-	keep := func() {
-		plans = append(plans, ld.plan)
-		for _, p := range ld.plan {
-			total += p.slot.bytes()
-		}
-		ld.plan = nil
-	}
-	if err := ld.planEnds(w); err != nil {
+	plans, err := ld.planAll(w)
+	if err != nil {
 		return nil, nil, err
 	}
-	keep()
-	for l := range w.layers {
-		if err := ld.planLayer(l, &w.layers[l]); err != nil {
-			return nil, nil, err
-		}
-		keep()
-	}
-	var done int64
+	queue := prefetch.New(loadReaders)
+	defer queue.Close()
 	for _, plan := range plans {
-		n, err := ld.read(ctx, plan)
-		if err != nil {
+		if err := ld.read(ctx, queue, plan); err != nil {
 			ld.free()
 			return nil, nil, err
-		}
-		if done += n; progress != nil {
-			progress(done, total)
 		}
 	}
 	if !w.head.present() {
 		w.head.Matrix = w.embed
 	}
 	return w, ld.frames, nil
+}
+
+// planAll checks every tensor and returns what goes into each frame: one for
+// the ends of the network and one for each layer.
+func (ld *loader) planAll(w *weights) (plans [][]placement, err error) {
+	for l := -1; l < len(w.layers); l++ {
+		ld.plan = nil
+		if l < 0 {
+			err = ld.planEnds(w)
+		} else {
+			err = ld.planLayer(l, &w.layers[l])
+		}
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, ld.plan)
+		for _, p := range ld.plan {
+			ld.total += p.slot.bytes()
+		}
+	}
+	return plans, nil
+}
+
+// arrived counts bytes that were read; readers call it at the same time.
+func (ld *loader) arrived(n int) {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	ld.done += int64(n)
+	if ld.progress != nil {
+		ld.progress(ld.done, ld.total)
+	}
 }
 
 func (ld *loader) free() {
@@ -85,7 +103,7 @@ func (ld *loader) free() {
 }
 
 // read fills one frame.
-func (ld *loader) read(ctx context.Context, plan []placement) (int64, error) {
+func (ld *loader) read(ctx context.Context, queue *prefetch.Queue, plan []placement) error {
 	size := 0
 	for i := range plan {
 		p := &plan[i]
@@ -98,18 +116,17 @@ func (ld *loader) read(ctx context.Context, plan []placement) (int64, error) {
 	}
 	frame, err := tiering.Alloc(ld.budget, tiering.Pinned, size)
 	if err != nil {
-		return 0, fmt.Errorf("loading %s: %w", ld.ts.path, err)
+		return fmt.Errorf("loading %s: %w", ld.ts.path, err)
 	}
 	ld.frames = append(ld.frames, frame)
-	return ld.fill(ctx, plan, frame.Bytes())
+	return ld.fill(ctx, queue, plan, frame.Bytes())
 }
 
-func (ld *loader) fill(ctx context.Context, plan []placement, mem []byte) (int64, error) {
-	var read int64
+func (ld *loader) fill(ctx context.Context, queue *prefetch.Queue, plan []placement, mem []byte) error {
+	var tickets []*prefetch.Ticket
 	var failed error
 	for i := range plan {
 		p := &plan[i]
-		read += p.slot.bytes()
 		if p.vector != nil {
 			if err := ld.readVector(p, mem[p.off:]); err != nil && failed == nil {
 				failed = err
@@ -119,13 +136,18 @@ func (ld *loader) fill(ctx context.Context, plan []placement, mem []byte) (int64
 		dst := mem[p.off : p.off+int(p.slot.bytes())]
 		*p.matrix = Matrix{p.slot.typ, p.slot.rows, p.slot.cols, dst}
 		for _, g := range p.slot.segs {
-			if _, err := ld.ts.src.ReadAt(g.tensor, dst[:g.size], g.off); err != nil && failed == nil {
-				failed = err
-			}
+			tickets = append(tickets, queue.Submit(ctx, prefetch.Request{
+				From: tensorReader{ld.ts.src, g.tensor}, Off: g.off, Dst: dst[:g.size], Progress: ld.arrived,
+			}))
 			dst = dst[g.size:]
 		}
 	}
-	return read, failed
+	for _, t := range tickets {
+		if err := t.Wait(ctx); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
 }
 
 // readVector reads and decodes a norm's gain or a bias; they are small.
@@ -144,6 +166,7 @@ func (ld *loader) readVector(p *placement, mem []byte) error {
 		dst = dst[g.size:]
 	}
 	quant.DequantRow(p.slot.typ, out, raw)
+	ld.arrived(len(raw))
 	return nil
 }
 

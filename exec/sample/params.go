@@ -23,7 +23,6 @@ type Params struct {
 
 	LogitBias map[int32]float32 // added to the logits of these ids; -Inf forbids one
 	Seed      *uint64           // of the random numbers; nil: a fresh one, which Sampler.Seed tells
-	Stop      []string          // texts that end the generation, for NewStopMatcher
 }
 
 // Bounds of the stop strings. They come from requests; nobody needs more, and
@@ -90,7 +89,7 @@ func (p *Params) Validate() error {
 			return &ParamError{"logit_bias", fmt.Sprintf("of token %d is %v; it must be a number, or -Inf to forbid the token", id, bias)}
 		}
 	}
-	return validateStops(p.Stop)
+	return nil
 }
 
 func validateStops(stops []string) error {

@@ -51,8 +51,15 @@ func TestStopMatcher(t *testing.T) {
 			require.Equal(t, "~", emit, "as new after Flush")
 		})
 	}
-	_, err := NewStopMatcher([]string{""})
-	require.ErrorIs(t, err, ErrParams)
+}
+
+func TestStopsOutOfRangeAreRefused(t *testing.T) {
+	for _, stops := range [][]string{{""}, {"a", "\xff"}, {strings.Repeat("x", MaxStopLength+1)}, make([]string, 1_000_000)} {
+		_, err := NewStopMatcher(stops)
+		var refused *ParamError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "stop", refused.Field)
+	}
 }
 
 // Property: however a text is cut, the output is the text up to the stop string

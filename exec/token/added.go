@@ -25,8 +25,7 @@ type addedSet struct {
 
 func newAddedSet(tokens []addedToken) *addedSet {
 	s := &addedSet{tokens: tokens}
-	s.trie = newTrie(len(tokens), func(i int) string { return tokens[i].text },
-		func(i int) int32 { return int32(i) })
+	s.trie = newTrie(len(tokens), func(i int) string { return tokens[i].text })
 	for _, t := range tokens {
 		if t.text != "" {
 			s.starts[t.text[0]] = true

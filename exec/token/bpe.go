@@ -2,6 +2,7 @@ package token
 
 import (
 	"hash/maphash"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -37,7 +38,7 @@ const longestWord = 64 << 20
 
 func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
 	if len(word) > cachedWord {
-		pieces(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
+		cutLong(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
 		return dst
 	}
 	entry := work.cache.entry(word)
@@ -89,6 +90,7 @@ func (m *bpeModel) wholeWord(word string, work *scratch) int32 {
 
 // symbols begins a word: one id per byte or character.
 func (m *bpeModel) symbols(ids []int32, word string) []int32 {
+	ids = slices.Grow(ids, len(word))
 	if m.byteLevel {
 		for i := range len(word) {
 			if id := m.bytes[word[i]]; id >= 0 {

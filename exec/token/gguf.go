@@ -62,8 +62,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 }
 
 var ggufModels = map[string]func(*ggufSource) *Tokenizer{
-	"llama": (*ggufSource).sentencePiece, "gpt2": (*ggufSource).bytePairs,
-	"gemma4": (*ggufSource).rawPairs, "t5": (*ggufSource).unigram,
+	"llama": (*ggufSource).sentencePiece, "gpt2": (*ggufSource).bytePairs, "t5": (*ggufSource).unigram,
 }
 
 func (s *ggufSource) fail(err error) {

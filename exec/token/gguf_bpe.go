@@ -1,8 +1,6 @@
 package token
 
-import (
-	"strings"
-)
+import "strings"
 
 // bytePairs makes a byte-level BPE tokenizer.
 func (s *ggufSource) bytePairs() *Tokenizer {
@@ -21,21 +19,6 @@ func (s *ggufSource) bytePairs() *Tokenizer {
 	m.merges = s.merges()
 	t := &Tokenizer{family: "BPE", words: words, model: m, spelling: spelling{byteLevel: true}}
 	return s.finish(t, -1, -1, pre.addBOS, false)
-}
-
-// rawPairs makes a BPE tokenizer whose pieces are text with "▁" for spaces.
-func (s *ggufSource) rawPairs() *Tokenizer {
-	m := &bpeModel{vocab: s.vocab, merges: s.merges(), unknown: s.id(keyUnknown, -1), fuse: true}
-	m.bytes = byteTokens(s.vocab)
-	t := &Tokenizer{
-		family: "BPE", model: m, norm: &replace{literal(" "), mark},
-		words: chain{&cut{at: literal("\n"), keep: contiguous}},
-		spelling: spelling{
-			byteTokens: true, plainOnly: true, replacements: []replacement{{mark, " "}},
-		},
-	}
-	m.wholeWords = true
-	return s.finish(t, -1, -1, true, false)
 }
 
 // merges reads the list of merges, "left right" each.

@@ -68,12 +68,7 @@ func (s *hfSource) read(data []byte) {
 		"pre_tokenizer": &s.parts.preTokenizer, "post_processor": &s.parts.postProcessor,
 		"decoder": &s.parts.decoder,
 	}
-	seen := map[string]bool{}
-	r.object(func(key []byte) {
-		if seen[string(key)] {
-			r.fail("the key " + shorten(string(key)) + " occurs twice")
-		}
-		seen[string(key)] = true
+	r.uniqueObject(func(key []byte) {
 		if string(key) == "model" {
 			s.model.read(r)
 			return
@@ -87,8 +82,8 @@ func (s *hfSource) read(data []byte) {
 		r.fail("text after the closing brace")
 	}
 	s.fail(r.err)
-	if s.err == nil && !seen["model"] {
-		s.fail(malformed("model", "is missing"))
+	if s.err == nil && s.model.vocab == nil {
+		s.fail(malformed("model.vocab", "is missing"))
 	}
 }
 

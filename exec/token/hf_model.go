@@ -6,50 +6,37 @@ import (
 	"strconv"
 )
 
-// hfModel is the "model" part: two lists that may be large, and options.
+// hfModel is the "model" part. Its two lists may be large, so they are not
+// decoded into values of their own but read where they lie.
 type hfModel struct {
-	pieces  []hfPiece
-	merges  [][2][]byte
-	options struct {
+	vocab, merges json.RawMessage
+	options       struct {
 		Type         string
-		UnkToken     *string  `json:"unk_token"`
-		UnkID        *int32   `json:"unk_id"`
-		Prefix       *string  `json:"continuing_subword_prefix"`
-		Suffix       *string  `json:"end_of_word_suffix"`
-		Dropout      *float64 `json:"dropout"`
-		FuseUnk      bool     `json:"fuse_unk"`
-		ByteFallback bool     `json:"byte_fallback"`
-		IgnoreMerges bool     `json:"ignore_merges"`
+		UnkToken     *string `json:"unk_token"`
+		UnkID        *int32  `json:"unk_id"`
+		Prefix       *string `json:"continuing_subword_prefix"`
+		Suffix       *string `json:"end_of_word_suffix"`
+		FuseUnk      bool    `json:"fuse_unk"`
+		ByteFallback bool    `json:"byte_fallback"`
+		IgnoreMerges bool    `json:"ignore_merges"`
 	}
 }
 
-type hfPiece struct {
-	text  []byte
-	id    int32
-	score float64
-}
-
-// read reads the part; its options are decoded once they are all known.
+// read reads the part.
 func (m *hfModel) read(r *jsonReader) {
 	options := []byte{'{'}
-	seen := map[string]bool{}
-	r.object(func(key []byte) {
-		name := string(key)
-		if seen[name] {
-			r.fail("the key " + shorten(name) + " occurs twice")
-		}
-		seen[name] = true
-		switch name {
+	r.uniqueObject(func(key []byte) {
+		value := r.raw()
+		switch string(key) {
 		case "vocab":
-			m.readVocab(r)
+			m.vocab = value
 		case "merges":
-			r.array(func() { m.merges = append(m.merges, readMerge(r)) })
+			m.merges = value
 		default:
-			value := r.raw()
 			if len(options) > 1 {
 				options = append(options, ',')
 			}
-			options = append(strconv.AppendQuote(options, name), ':')
+			options = append(strconv.AppendQuote(options, string(key)), ':')
 			options = append(options, value...)
 		}
 	})
@@ -61,33 +48,39 @@ func (m *hfModel) read(r *jsonReader) {
 	}
 }
 
-// readVocab reads {"piece": id} (BPE) or [["piece", score]] (Unigram).
-func (m *hfModel) readVocab(r *jsonReader) {
+// eachPiece calls f for every entry of the vocabulary: {"piece": id} (BPE) or
+// [["piece", score]] (Unigram). Unescaped text is part of the file.
+func (m *hfModel) eachPiece(f func(text []byte, id int32, score float64)) error {
+	r := &jsonReader{data: m.vocab}
 	if r.next() == '{' {
 		r.object(func(key []byte) {
-			m.pieces = append(m.pieces, hfPiece{text: key, id: r.id()})
-		})
-		return
-	}
-	r.array(func() {
-		p := hfPiece{id: int32(len(m.pieces))}
-		field := 0
-		r.array(func() {
-			switch field {
-			case 0:
-				p.text = r.str()
-			case 1:
-				p.score = r.float()
-			default:
-				r.fail("expected a piece and its score")
+			if id := r.id(); r.err == nil {
+				f(key, id, 0)
 			}
-			field++
 		})
-		if r.err == nil && field != 2 {
+		return r.err
+	}
+	id := int32(0)
+	r.array(func() {
+		var text []byte
+		var score float64
+		fields := 0
+		r.array(func() {
+			if fields++; fields == 1 {
+				text = r.str()
+			} else {
+				score = r.float()
+			}
+		})
+		if fields != 2 {
 			r.fail("expected a piece and its score")
 		}
-		m.pieces = append(m.pieces, p)
+		if r.err == nil {
+			f(text, id, score)
+		}
+		id++
 	})
+	return r.err
 }
 
 func (r *jsonReader) float() float64 {
@@ -123,38 +116,42 @@ func readMerge(r *jsonReader) (pair [2][]byte) {
 	return pair
 }
 
-// maxHoles is how many ids a description may skip: enough for every family
-// that reserves some, and too few to make a small file a large vocabulary.
-const maxHoles = 1 << 16
+// maxHoles is how many ids a description may skip: more than any family
+// reserves, and too few to make a small file a large vocabulary.
+const maxHoles = 1 << 13
 
-// layOut returns the pieces by id, with room for the added tokens.
+// layOut returns the model's pieces by id, with room for the added tokens.
 func (m *hfModel) layOut(s *hfSource, added []hfAdded) (kinds []kind, texts [][]byte) {
-	last := int64(-1)
-	for _, p := range m.pieces {
-		last = max(last, int64(p.id))
-	}
+	count, last := 0, int32(-1)
+	s.fail(m.eachPiece(func(_ []byte, id int32, _ float64) {
+		count++
+		last = max(last, id)
+	}))
 	for i, a := range added {
 		if a.ID == nil || *a.ID < 0 || a.Content == "" {
 			s.fail(malformed("added_tokens", "entry %d has no id or no content", i))
 			return nil, nil
 		}
-		last = max(last, int64(*a.ID))
+		last = max(last, *a.ID)
 	}
-	if last >= int64(len(m.pieces)+len(added)+maxHoles) {
-		s.fail(malformed("model.vocab", "the id %d is far beyond the %d tokens", last, len(m.pieces)+len(added)))
+	if int(last) >= count+len(added)+maxHoles {
+		s.fail(malformed("model.vocab", "the id %d is far beyond the %d tokens", last, count+len(added)))
+	}
+	if s.err != nil {
 		return nil, nil
 	}
 	kinds, texts = make([]kind, last+1), make([][]byte, last+1)
-	for _, p := range m.pieces {
-		if kinds[p.id] != kindHole {
-			s.fail(malformed("model.vocab", "id %d is both %q and %q", p.id, texts[p.id], p.text))
-			return nil, nil
+	s.fail(m.eachPiece(func(text []byte, id int32, _ float64) {
+		if kinds[id] != kindHole {
+			s.fail(malformed("model.vocab", "id %d is both %q and %q", id, texts[id], text))
 		}
-		kinds[p.id], texts[p.id] = kindNormal, p.text
-		if _, ok := byteToken(string(p.text)); ok && m.options.ByteFallback {
-			kinds[p.id] = kindByte
+		kinds[id], texts[id] = kindNormal, text
+		if m.options.ByteFallback && len(text) == 6 {
+			if _, ok := byteToken(string(text)); ok {
+				kinds[id] = kindByte
+			}
 		}
-	}
+	}))
 	return kinds, texts
 }
 
@@ -199,25 +196,40 @@ func (s *hfSource) pairs(t *Tokenizer) model {
 		m.bytes = byteTokens(s.vocab)
 	}
 	m.merges = s.mergeTable()
-	if t.words == nil && s.err == nil && !m.wholeWords && wordsEndAtMarks(s.vocab) {
-		t.words = chain{markWords{}}
+	if s.err == nil && !s.byteLevel && !m.wholeWords && wordsEndAtMarks(s.vocab) {
+		t.words = append(t.words, markWords{})
 	}
 	return m
 }
 
+// mergeTable reads the merges.
 func (s *hfSource) mergeTable() *mergeTable {
-	table := newMergeTable(len(s.model.merges))
-	joined := make([]byte, 0, 256)
-	for rank, pair := range s.model.merges {
-		joined = append(append(joined[:0], pair[0]...), pair[1]...)
-		a, b, whole := s.vocab.lookup(string(pair[0])), s.vocab.lookup(string(pair[1])), s.vocab.lookup(string(joined))
-		if a < 0 || b < 0 || whole < 0 {
-			s.fail(malformed("model.merges", "entry %d (%q, %q): a part or the result is not in the vocabulary", rank, pair[0], pair[1]))
-			return nil
-		}
-		table.put(a, b, merge{rank: int32(rank), id: whole}, true)
+	table := newMergeTable(0)
+	if s.model.merges == nil {
+		s.fail(malformed("model.merges", "is missing"))
+		return table
 	}
-	s.model.merges = nil
+	rank := int32(0)
+	joined := make([]byte, 0, 256)
+	r := &jsonReader{data: s.model.merges}
+	r.array(func() {
+		pair := readMerge(r)
+		if r.err != nil {
+			return
+		}
+		joined = append(append(joined[:0], pair[0]...), pair[1]...)
+		left, right := s.vocab.lookup(string(pair[0])), s.vocab.lookup(string(pair[1]))
+		whole := s.vocab.lookup(string(joined))
+		if left < 0 || right < 0 || whole < 0 {
+			r.err = malformed("model.merges",
+				"entry %d (%q, %q): a part or the result is not in the vocabulary", rank, pair[0], pair[1])
+			return
+		}
+		// Of two equal entries the last counts, as in the reference.
+		table.put(left, right, merge{rank: rank, id: whole}, true)
+		rank++
+	})
+	s.fail(r.err)
 	return table
 }
 
@@ -232,9 +244,9 @@ func (s *hfSource) unigram() model {
 	}
 	scores := make([]float64, s.vocab.size())
 	inModel := make([]bool, s.vocab.size())
-	for _, p := range s.model.pieces {
-		scores[p.id], inModel[p.id] = p.score, true
-	}
+	s.fail(s.model.eachPiece(func(_ []byte, id int32, score float64) {
+		scores[id], inModel[id] = score, true
+	}))
 	m := newUnigram(s.vocab, scores, unknown, func(id int32) bool {
 		return inModel[id] && mergeable(s.vocab.kinds[id]) && id != unknown
 	})

@@ -60,6 +60,20 @@ func (r *jsonReader) object(member func(key []byte)) {
 	})
 }
 
+// uniqueObject is object for the few keys of a small object; it refuses those
+// that occur twice.
+func (r *jsonReader) uniqueObject(member func(key []byte)) {
+	seen := map[string]bool{}
+	r.object(func(key []byte) {
+		if seen[string(key)] {
+			r.fail("the key " + strconv.Quote(shorten(string(key))) + " occurs twice")
+			return
+		}
+		seen[string(key)] = true
+		member(key)
+	})
+}
+
 // array calls element before every element; element must read it.
 func (r *jsonReader) array(element func()) { r.list('[', ']', element) }
 

@@ -11,15 +11,19 @@ import (
 // The symbols are a linked list over arrays. Pairs wait in one bucket per
 // rank; a bucket holds positions and is sorted when its turn comes, which on
 // real text it nearly is already. Pairs that a merge made obsolete are not
-// searched for: they are recognised by their rank when they come up.
+// searched for: when they come up, their rank is another.
 type longMerger struct {
-	prev, next []int32 // [symbols] neighbours, -1 at the ends
-	rank       []int32 // [symbols] rank of the pair that starts here
+	prev, next []int32 // [symbols] neighbours, outside at the ends
 	buckets    map[int32]*bucket
-	order      rankHeap // the ranks that have a bucket
-	last       *bucket  // the bucket pushed to last: runs of one letter hit it
+	order      minHeap // the ranks that have a bucket
+	last       *bucket // the bucket pushed to last: runs of one letter hit it
 	lastRank   int32
 }
+
+const (
+	outside int32 = -1 // no neighbour
+	joined  int32 = -2 // as next: the symbol is part of another by now
+)
 
 // bucket holds the positions of the pairs of one rank.
 type bucket struct {
@@ -27,88 +31,86 @@ type bucket struct {
 	read    int
 	opened  bool
 	// late are positions that came after the bucket was opened.
-	late rankHeap
+	late minHeap
 }
 
 // apply joins the neighbours of ids in place.
 func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 	m.reset(len(ids))
-	for i := range ids {
-		m.consider(t, ids, int32(i))
+	for at := range ids {
+		m.consider(t, ids, int32(at))
 	}
 	for len(m.order) > 0 {
 		rank := m.order[0]
-		b := m.buckets[rank]
-		at, ok := b.pop()
+		at, ok := m.buckets[rank].pop()
 		if !ok {
 			heap.Pop(&m.order)
 			delete(m.buckets, rank)
 			m.last = nil
 			continue
 		}
-		if m.rank[at] == rank {
-			m.join(t, ids, at)
-		}
+		m.join(t, ids, at, rank)
 	}
 	kept := ids[:0]
-	for at := int32(0); at >= 0; at = m.next[at] {
+	for at := int32(0); at != outside; at = m.next[at] {
 		kept = append(kept, ids[at])
 	}
-	m.release()
+	if cap(m.next) > keepSymbols {
+		*m = longMerger{}
+	}
 	return kept
 }
+
+// keepSymbols bounds the scratch that stays with an encoder between words.
+const keepSymbols = 1 << 16
 
 // reset links n symbols.
 func (m *longMerger) reset(n int) {
 	m.prev = slices.Grow(m.prev[:0], n)[:n]
 	m.next = slices.Grow(m.next[:0], n)[:n]
-	m.rank = slices.Grow(m.rank[:0], n)[:n]
 	for i := range n {
-		m.prev[i], m.next[i], m.rank[i] = int32(i-1), int32(i+1), noMerge
+		m.prev[i], m.next[i] = int32(i-1), int32(i+1)
 	}
-	m.next[n-1] = -1
+	m.next[n-1] = outside
 	if m.buckets == nil {
 		m.buckets = map[int32]*bucket{}
 	}
 	m.order, m.last = m.order[:0], nil
 }
 
-// keepSymbols bounds the scratch that stays with an encoder between words.
-const keepSymbols = 1 << 16
-
-func (m *longMerger) release() {
-	if cap(m.next) > keepSymbols {
-		*m = longMerger{}
-	}
-}
-
-// join merges the symbol at a position with its right neighbour.
-func (m *longMerger) join(t *mergeTable, ids []int32, at int32) {
+// join merges the symbol at a position with its right neighbour, if that pair
+// still has the rank it was filed under.
+func (m *longMerger) join(t *mergeTable, ids []int32, at, rank int32) {
 	right := m.next[at]
-	ids[at] = t.get(ids[at], ids[right]).id
-	m.rank[right] = noMerge // whatever waits for it is obsolete
-	m.next[at] = m.next[right]
-	if after := m.next[at]; after >= 0 {
+	if right < 0 {
+		return
+	}
+	pair := t.get(ids[at], ids[right])
+	if pair.rank != rank {
+		return
+	}
+	ids[at] = pair.id
+	after := m.next[right]
+	m.next[at], m.next[right] = after, joined
+	if after != outside {
 		m.prev[after] = at
 	}
 	m.consider(t, ids, at)
-	if before := m.prev[at]; before >= 0 {
+	if before := m.prev[at]; before != outside {
 		m.consider(t, ids, before)
 	}
 }
 
 // consider puts the pair that starts at a position into its bucket.
 func (m *longMerger) consider(t *mergeTable, ids []int32, at int32) {
-	m.rank[at] = noMerge
 	right := m.next[at]
-	if right < 0 {
+	if right == outside {
 		return
 	}
 	rank := t.get(ids[at], ids[right]).rank
 	if rank == noMerge {
 		return
 	}
-	m.rank[at] = rank
 	if m.last == nil || m.lastRank != rank {
 		m.last, m.lastRank = m.bucketOf(rank), rank
 	}
@@ -150,14 +152,14 @@ func (b *bucket) pop() (int32, bool) {
 	return 0, false
 }
 
-// rankHeap is a heap of ranks, or of positions.
-type rankHeap []int32
+// minHeap is a heap of ranks or of positions.
+type minHeap []int32
 
-func (h rankHeap) Len() int           { return len(h) }
-func (h rankHeap) Less(i, j int) bool { return h[i] < h[j] }
-func (h rankHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *rankHeap) Push(x any)        { *h = append(*h, x.(int32)) }
-func (h *rankHeap) Pop() any {
+func (h minHeap) Len() int           { return len(h) }
+func (h minHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h minHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *minHeap) Push(x any)        { *h = append(*h, x.(int32)) }
+func (h *minHeap) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
 	*h = (*h)[:last]

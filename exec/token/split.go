@@ -197,9 +197,9 @@ func (spacePrefix) split(text string, start bool, yield func(string, bool)) {
 	yield(text, start)
 }
 
-// pieces cuts text longer than a limit at a character, so that the scratch of
+// cutLong cuts text longer than a limit at a character, so that the scratch of
 // one word is bounded.
-func pieces(text string, limit int, yield func(string)) {
+func cutLong(text string, limit int, yield func(string)) {
 	for len(text) > limit {
 		at := limit
 		for at > limit-utf8.UTFMax && !utf8.RuneStart(text[at]) {

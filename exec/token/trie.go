@@ -14,9 +14,9 @@ type trie struct {
 	first []int32 // [nodes+1] first child; the children end where the next node's begin
 }
 
-// newTrie builds a trie of the strings at(0) … at(n-1), with their indices
-// mapped by value. Empty strings are left out.
-func newTrie(n int, at func(i int) string, value func(i int) int32) *trie {
+// newTrie builds a trie of the strings at(0) … at(n-1), whose values are their
+// numbers. Empty strings are left out.
+func newTrie(n int, at func(i int) string) *trie {
 	order := make([]int32, 0, n)
 	for i := range n {
 		if at(i) != "" {
@@ -24,32 +24,60 @@ func newTrie(n int, at func(i int) string, value func(i int) int32) *trie {
 		}
 	}
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(at(int(a)), at(int(b))) })
-
-	type span struct{ low, high, depth int32 } // the strings below a node
-	spans := []span{{0, int32(len(order)), 0}}
-	t := &trie{label: []byte{0}, value: []int32{-1}}
-	for node := 0; node < len(spans); node++ {
-		s := spans[node]
-		t.first = append(t.first, int32(len(spans)))
-		for low := s.low; low < s.high; {
-			text := at(int(order[low]))
-			if len(text) == int(s.depth) {
-				t.value[node] = value(int(order[low]))
-				low++
-				continue
-			}
-			b, high := text[s.depth], low+1
-			for high < s.high && at(int(order[high]))[s.depth] == b {
-				high++
-			}
-			spans = append(spans, span{low, high, s.depth + 1})
-			t.label = append(t.label, b)
-			t.value = append(t.value, -1)
-			low = high
-		}
+	nodes, last := 1, ""
+	for _, i := range order {
+		text := at(int(i))
+		nodes += len(text) - commonPrefix(text, last)
+		last = text
 	}
-	t.first = append(t.first, int32(len(spans)))
+	t := &trie{
+		label: make([]byte, 1, nodes), value: make([]int32, 0, nodes), first: make([]int32, 0, nodes+1),
+	}
+	level, below := []trieSpan{{0, len(order)}}, []trieSpan(nil)
+	for depth := 0; len(level) > 0; depth++ {
+		below = below[:0]
+		for _, s := range level {
+			t.first = append(t.first, int32(len(t.label)))
+			below = t.addNode(s, order, depth, at, below)
+		}
+		level, below = below, level
+	}
+	t.first = append(t.first, int32(len(t.label)))
 	return t
+}
+
+// trieSpan is the range of sorted strings below a node.
+type trieSpan struct{ low, high int }
+
+// addNode adds the value of the next node and the labels of its children,
+// whose spans it appends to below.
+func (t *trie) addNode(s trieSpan, order []int32, depth int, at func(int) string, below []trieSpan) []trieSpan {
+	value := int32(-1)
+	for low := s.low; low < s.high; {
+		text := at(int(order[low]))
+		if len(text) == depth {
+			value = order[low]
+			low++
+			continue
+		}
+		high := low + 1
+		for high < s.high && at(int(order[high]))[depth] == text[depth] {
+			high++
+		}
+		t.label = append(t.label, text[depth])
+		below = append(below, trieSpan{low, high})
+		low = high
+	}
+	t.value = append(t.value, value)
+	return below
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // child returns the node that a byte leads to, or -1. Node 0 is the root.

@@ -33,7 +33,7 @@ func newUnigram(v *vocabulary, scores []float64, unknown int32, usable func(id i
 			return ""
 		}
 		return v.piece(int32(i))
-	}, func(i int) int32 { return int32(i) })
+	})
 	lowest := math.Inf(1)
 	for id, s := range scores {
 		if v.kinds[id] == kindNormal {
@@ -74,7 +74,7 @@ func (p *viterbi) improve(from, to int, id int32, score float64) {
 }
 
 func (m *unigramModel) encode(dst []int32, word string, work *scratch) []int32 {
-	pieces(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
+	cutLong(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
 	return dst
 }
 

@@ -1,0 +1,48 @@
+package llmrun
+
+import (
+	"errors"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/sample"
+	"github.com/llmrun/llmrun/exec/token/template"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// What can go wrong, to be found with errors.Is. Messages name the file and
+// the offset or field, and what to do.
+var (
+	// ErrOptions: an option is out of range.
+	ErrOptions = errors.New("invalid option")
+	// ErrFormat: a file contradicts its format or itself.
+	ErrFormat = store.ErrFormat
+	// ErrModel: a file is well formed, but what it says about its network
+	// does not fit together.
+	ErrModel = exec.ErrModel
+	// ErrNoTokenizer: the model has no tokenizer, so it takes and gives token
+	// ids only.
+	ErrNoTokenizer = exec.ErrNoTokenizer
+	// ErrSampling: a sampling parameter is out of range.
+	ErrSampling = sample.ErrParams
+	// ErrNonFinite: the model computed NaN or infinity.
+	ErrNonFinite = sample.ErrNonFinite
+	// ErrContextFull: the session holds as many tokens as it may.
+	ErrContextFull = exec.ErrContextFull
+	// ErrToken: a token id is outside the vocabulary.
+	ErrToken = exec.ErrToken
+	// ErrBudget: memory that may be used is spent.
+	ErrBudget = tiering.ErrBudget
+	// ErrTemplate: a chat template called raise_exception.
+	ErrTemplate = template.ErrRaised
+	// ErrClosed: the engine or session was closed.
+	ErrClosed = exec.ErrClosed
+	// ErrBusy: the session is generating already.
+	ErrBusy = errors.New("the session is already generating")
+)
+
+// IsUnsupported reports whether err says that a file is sound but asks for
+// something that is not offered; the message says what.
+func IsUnsupported(err error) bool {
+	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, exec.ErrUnsupported) || errors.Is(err, template.ErrUnsupported)
+}

@@ -1,0 +1,70 @@
+package llmrun
+
+import (
+	"strings"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv"
+)
+
+// Info describes a model.
+type Info struct {
+	Path            string         `json:"path"`
+	Format          string         `json:"format"` // "gguf" or "safetensors"
+	Family          string         `json:"family"`
+	Name            string         `json:"name,omitempty"` // as the model calls itself
+	Parameters      int64          `json:"parameters"`
+	Layers          int            `json:"layers"`
+	Dim             int            `json:"dim"`
+	Heads           int            `json:"heads"`
+	KVHeads         int            `json:"kv_heads"` // of the layers that have any
+	HeadDim         int            `json:"head_dim"`
+	FFN             int            `json:"ffn"`
+	Vocab           int            `json:"vocab"`
+	MaxContext      int            `json:"max_context"`
+	Experts         int            `json:"experts,omitempty"`
+	ExpertsUsed     int            `json:"experts_used,omitempty"`
+	SlidingWindow   int            `json:"sliding_window,omitempty"`
+	TensorTypes     map[string]int `json:"tensor_types"` // tensors by type
+	WeightBytes     int64          `json:"weight_bytes"`
+	KVBytesPerToken int64          `json:"kv_bytes_per_token"`
+	Tokenizer       string         `json:"tokenizer,omitempty"` // its kind; "" without one
+	HasChatTemplate bool           `json:"has_chat_template"`
+}
+
+// describe gathers what the files of a model say.
+func describe(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string) Info {
+	info := Info{
+		Path: f.Path, Format: f.Format(), Family: spec.Family, Name: f.Name(),
+		Layers: len(spec.Layers), Dim: spec.Dim, Heads: spec.Heads, HeadDim: spec.HeadDim, FFN: f.Hyper.FFN,
+		Vocab: spec.Vocab, MaxContext: spec.Context, Experts: spec.Experts, ExpertsUsed: spec.ExpertsUsed,
+		TensorTypes:     map[string]int{},
+		HasChatTemplate: template != "",
+	}
+	shape := kv.Shape{HeadDim: spec.HeadDim}
+	for _, l := range spec.Layers {
+		info.KVHeads = max(info.KVHeads, l.KVHeads)
+		info.SlidingWindow = max(info.SlidingWindow, l.Window)
+		shape.KVHeads = append(shape.KVHeads, l.KVHeads)
+	}
+	info.KVBytesPerToken = shape.TokenBytes()
+	for _, t := range f.Source.Tensors() {
+		info.TensorTypes[t.Type.String()]++
+		info.WeightBytes += t.Size
+		if !strings.HasPrefix(t.Name, "rope_") { // tables, not parameters
+			info.Parameters += elements(t.Shape)
+		}
+	}
+	if tokenizer != nil {
+		info.Tokenizer = tokenizer.Kind()
+	}
+	return info
+}
+
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}

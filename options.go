@@ -1,0 +1,82 @@
+package llmrun
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/llmrun/llmrun/exec/sample"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Options are the choices of who opens a model. The zero value is sensible.
+type Options struct {
+	// FS is where paths are looked up; nil is the operating system. With an
+	// embed.FS a program carries its model inside itself.
+	FS fs.FS
+	// Threads is how many threads compute; 0 means one for each fast core.
+	Threads int
+	// Context is the longest sequence that a session may hold, in tokens; 0
+	// means as long as the model was made for. Memory is taken as a sequence
+	// grows, not beforehand.
+	Context int
+	// KV is the precision in which keys and values are kept: "f32", which is
+	// also what "" means.
+	KV string
+	// Chunk is how many tokens of a prompt are computed together; 0 means 256.
+	// Larger chunks need more scratch memory. The answer is the same.
+	Chunk int
+	// Progress, if set, is called while weights are loaded. Calls do not
+	// overlap.
+	Progress func(Progress)
+}
+
+// Progress says how far loading has come, in bytes.
+type Progress struct{ Done, Total int64 }
+
+func (o *Options) validate() error {
+	for _, f := range []struct {
+		name     string
+		value    int
+		min, max int
+	}{
+		{"Threads", o.Threads, 0, 1024},
+		{"Context", o.Context, 0, 1 << 28},
+		{"Chunk", o.Chunk, 0, 1 << 16},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return fmt.Errorf("%w: %s is %d; it must lie between %d and %d", ErrOptions, f.name, f.value, f.min, f.max)
+		}
+	}
+	if o.KV != "" && o.KV != "f32" {
+		return fmt.Errorf("%w: KV is %q; offered is \"f32\"", ErrOptions, o.KV)
+	}
+	return nil
+}
+
+func (o *Options) fsys() vfs.FS {
+	if o.FS == nil {
+		return vfs.OS()
+	}
+	return vfs.FromIOFS(o.FS)
+}
+
+// Sampling says how the next token is chosen. The zero value is greedy: always
+// the most likely token.
+type Sampling = sample.Params
+
+// GenerateOptions are the choices for one generation. The zero value is greedy
+// and goes on until the model ends its text or the context is full.
+type GenerateOptions struct {
+	MaxTokens int      // most tokens to generate; 0 = no limit
+	Sampling  Sampling // how tokens are chosen
+	Stop      []string // texts that end the generation; they are not part of it
+	IgnoreEOS bool     // go on behind the model's own end
+	// ParseSpecial lets special tokens that are spelled out in a prompt, such
+	// as <|im_end|>, stand for themselves. Without it they are plain text, so
+	// that a document cannot pose as the conversation around it. The text of a
+	// chat's messages is always plain.
+	ParseSpecial bool
+	// OnPrefill, if set, is called while the prompt is read, with the number
+	// of its tokens that have been and that all are.
+	OnPrefill func(done, total int)
+}
