@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+func chatCommand() *command {
+	return &command{
+		name:     "chat",
+		synopsis: "[-m MODEL] [flags]",
+		summary:  "talk with a model",
+		about: `A conversation in the terminal. Up and down recall earlier lines; a line that ends with \ goes on in the next, and so does a block between two """. Ctrl-C stops an answer, twice at the prompt it leaves. /help lists the commands.
+
+When the input is piped, each line is a message and only answers are printed.`,
+		examples: []example{
+			{"llmrun chat", "talk with the bundled model"},
+			{`llmrun chat -m model.gguf --system "Answer briefly." --temp 0.3`, "with a system message"},
+			{`printf 'Who are you?\nWhat is 3 + 4?\n' | llmrun chat --temp 0`, "a conversation from a script"},
+		},
+		prepare: func(f *flagSet) action {
+			c := &chatFlags{}
+			c.model.addModel(f)
+			c.model.addThreads(f)
+			c.model.addContext(f)
+			f.group("Conversation")
+			f.optionalText(&c.system, "system", "TEXT", "the system message at the beginning")
+			c.generation.add(f)
+			return c.run
+		},
+	}
+}
+
+type chatFlags struct {
+	model      modelFlags
+	generation generationFlags
+	system     *string
+}
+
+func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	loading, stop := interruptible(ctx)
+	engine, err := c.model.open(loading, s)
+	stop() // from here on each answer has its own
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	options, err := c.generation.options(engine)
+	if err != nil {
+		return err
+	}
+	talk := &conversation{s: s, engine: engine, session: session, options: options}
+	if c.system != nil {
+		talk.setSystem(*c.system)
+	}
+	input := newInput(s)
+	if input.interactive() {
+		talk.greet()
+	}
+	return talk.loop(ctx, input)
+}
+
+// A conversation is what was said, and the session that goes on with it. The
+// messages are kept here, where they can be taken back, saved and loaded; the
+// session finds out by itself how much of them it has already read.
+type conversation struct {
+	s        *streams
+	engine   *llmrun.Engine
+	session  *llmrun.Session
+	options  llmrun.GenerateOptions
+	messages []llmrun.Message
+	answers  uint64          // given so far; each has its own seed
+	saved    map[string]bool // files that this conversation wrote
+}
+
+// errExit ends the conversation.
+var errExit = errors.New("exit")
+
+func (c *conversation) greet() {
+	info := c.engine.Info()
+	name := info.Name
+	if name == "" {
+		name = info.Family + " model"
+	}
+	c.note("%s, %s parameters, context of %d tokens. /help lists the commands, Ctrl-D leaves.",
+		name, formatCount(info.Parameters), info.MaxContext)
+	if !info.HasChatTemplate {
+		c.note("This model has no chat template: it may not have learned to converse.")
+	}
+}
+
+// loop answers message after message until the input ends. A person sees an
+// error and goes on; a script that pipes its input in ends with it.
+func (c *conversation) loop(ctx context.Context, input input) error {
+	interrupted := false // the last thing typed was Ctrl-C
+	for {
+		text, err := readMessage(input)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errInterrupted) && interrupted:
+			return errInterrupted
+		case errors.Is(err, errInterrupted):
+			interrupted = true
+			c.note("Ctrl-C again, or /exit, leaves.")
+			continue
+		case err != nil:
+			return fmt.Errorf("reading the message: %w", err)
+		}
+		interrupted = false
+		err = c.handle(ctx, text)
+		if input.interactive() {
+			c.note("")
+		}
+		switch {
+		case errors.Is(err, errExit):
+			return nil
+		case err == nil:
+		case !input.interactive() || c.s.out.failure() != nil:
+			return err
+		case errors.Is(err, errInterrupted):
+			c.note("(stopped)")
+		default:
+			c.note("llmrun: %s", oneLine(err))
+		}
+	}
+}
+
+// handle does what a message asks for: a command, or an answer.
+func (c *conversation) handle(ctx context.Context, text string) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil
+	case strings.HasPrefix(text, "/") && !strings.Contains(text, "\n"):
+		return c.obey(ctx, text)
+	}
+	return c.ask(ctx, text)
+}
+
+// ask adds a message to the conversation and answers it.
+func (c *conversation) ask(ctx context.Context, text string) error {
+	before := len(c.messages)
+	c.messages = append(c.messages, llmrun.Message{Role: "user", Content: text})
+	err := c.answer(ctx)
+	if last := c.messages[len(c.messages)-1]; last.Role == "user" {
+		// Nothing was answered: the message is taken back, so that asking again
+		// does not ask twice.
+		c.messages = c.messages[:before]
+	}
+	return err
+}
+
+// answer lets the model answer the messages and adds what it says to them. An
+// answer that Ctrl-C cut short stays as far as it goes.
+func (c *conversation) answer(ctx context.Context) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	options := c.options
+	if seed := options.Sampling.Seed; seed != nil {
+		next := *seed + c.answers
+		options.Sampling.Seed = &next
+	}
+	c.answers++
+	bar := newMeter(c.s, "reading", formatTokens)
+	defer bar.finish()
+	options.OnPrefill = func(done, total int) { bar.update(int64(done), int64(total)) }
+
+	var got answer
+	err := got.collect(c.session.ChatMessages(ctx, c.messages, options), func(text string) error {
+		bar.finish()
+		c.s.out.modelText(text)
+		return c.s.out.failure()
+	})
+	err = interruption(ctx, err)
+	c.s.out.endLine()
+	if got.text.Len() > 0 {
+		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
+	}
+	if errors.Is(err, llmrun.ErrContextFull) || err == nil && c.session.Stats().StopReason == "context" {
+		c.note("The context is full: /reset starts over, and a larger --ctx may hold more.")
+	}
+	return err
+}
+
+// setSystem puts text at the beginning of the conversation, in place of an
+// earlier system message; an empty text takes it away.
+func (c *conversation) setSystem(text string) {
+	if len(c.messages) > 0 && c.messages[0].Role == "system" {
+		c.messages = c.messages[1:]
+	}
+	if text != "" {
+		c.messages = append([]llmrun.Message{{Role: "system", Content: text}}, c.messages...)
+	}
+}
+
+// note tells the person something that is no part of an answer.
+func (c *conversation) note(format string, args ...any) {
+	fmt.Fprintf(c.s.err, "%s\n", strings.Map(visibleRune, fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+// A slashCommand is something a person can ask for with a slash.
+type slashCommand struct {
+	name     string
+	argument string // as /help shows it; "" when there is none
+	summary  string
+	do       func(c *conversation, ctx context.Context, argument string) error
+}
+
+// slashCommands returns the commands in the order of /help.
+func slashCommands() []slashCommand {
+	return []slashCommand{
+		{"help", "", "this list", (*conversation).help},
+		{"retry", "", "another answer to the last message", (*conversation).retry},
+		{"reset", "", "forget what was said; the system message stays", (*conversation).reset},
+		{"system", "TEXT", "set the system message; without TEXT, take it away", (*conversation).system},
+		{"save", "FILE", "save the conversation: as JSON if FILE ends in .json, else as text", (*conversation).save},
+		{"load", "FILE", "go on with a conversation that was saved as JSON", (*conversation).load},
+		{"stats", "", "how long the last answer took, and how full the context is", (*conversation).stats},
+		{"exit", "", "leave; so does Ctrl-D", func(*conversation, context.Context, string) error { return errExit }},
+	}
+}
+
+// obey does what a line that begins with a slash asks for.
+func (c *conversation) obey(ctx context.Context, line string) error {
+	name, argument, _ := strings.Cut(line[1:], " ")
+	argument = strings.TrimSpace(argument)
+	var names []string
+	for _, command := range slashCommands() {
+		if command.name == name {
+			return command.do(c, ctx, argument)
+		}
+		names = append(names, command.name)
+	}
+	suggestion := ""
+	if near := nearest(name, names); near != "" {
+		suggestion = fmt.Sprintf("; did you mean /%s?", near)
+	}
+	return fmt.Errorf("there is no command /%s%s (/help lists them; a message that begins with / needs a space before it)", name, suggestion)
+}
+
+func (c *conversation) help(context.Context, string) error {
+	for _, command := range slashCommands() {
+		c.note("  %-14s %s", "/"+command.name+" "+command.argument, command.summary)
+	}
+	c.note("A line that ends with \\ goes on in the next; \"\"\" begins and ends a block of lines.")
+	return nil
+}
+
+func (c *conversation) retry(ctx context.Context, _ string) error {
+	last := len(c.messages) - 1
+	if last < 1 || c.messages[last].Role != "assistant" {
+		return errors.New("/retry: there is no answer yet")
+	}
+	old := c.messages[last]
+	c.messages = c.messages[:last]
+	err := c.answer(ctx)
+	if len(c.messages) == last {
+		c.messages = append(c.messages, old)
+	}
+	return err
+}
+
+func (c *conversation) reset(context.Context, string) error {
+	kept := 0
+	if len(c.messages) > 0 && c.messages[0].Role == "system" {
+		kept = 1
+	}
+	c.messages = c.messages[:kept]
+	c.note("The conversation begins anew.")
+	return nil
+}
+
+func (c *conversation) system(_ context.Context, text string) error {
+	c.setSystem(text)
+	if text == "" {
+		c.note("There is no system message now.")
+	} else {
+		c.note("The system message is set.")
+	}
+	return nil
+}
+
+func (c *conversation) stats(context.Context, string) error {
+	if c.answers > 0 {
+		c.note("%s", statsLine(c.session.Stats(), nil))
+	}
+	c.note("The context holds %d of %d tokens.", c.session.Len(), c.engine.Info().MaxContext)
+	return nil
+}
+
+// A savedMessage is a message in a file, as render and other programs read it.
+type savedMessage struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+func (c *conversation) save(_ context.Context, name string) error {
+	if name == "" {
+		return errors.New("/save needs the name of a file")
+	}
+	text, err := c.transcript(strings.EqualFold(filepath.Ext(name), ".json"))
+	if err != nil {
+		return fmt.Errorf("/save: %w", err)
+	}
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) && !c.saved[name] {
+		return fmt.Errorf("/save: %s exists already: choose another name", name)
+	}
+	if err := replaceFile(name, text); err != nil {
+		return fmt.Errorf("/save: %w", err)
+	}
+	if c.saved == nil {
+		c.saved = make(map[string]bool)
+	}
+	c.saved[name] = true
+	c.note("Saved %d messages in %s.", len(c.messages), name)
+	return nil
+}
+
+// transcript returns the conversation as JSON or as text to read.
+func (c *conversation) transcript(asJSON bool) ([]byte, error) {
+	if asJSON {
+		saved := make([]savedMessage, len(c.messages))
+		for i, m := range c.messages {
+			saved[i] = savedMessage(m)
+		}
+		text, err := json.MarshalIndent(saved, "", "  ")
+		return append(text, '\n'), err
+	}
+	var text strings.Builder
+	for _, m := range c.messages {
+		fmt.Fprintf(&text, "%s:\n%s\n\n", m.Role, m.Content)
+	}
+	return []byte(text.String()), nil
+}
+
+// replaceFile writes a whole file or none: what fails leaves the old one.
+func replaceFile(name string, text []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(name), ".llmrun-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
+}
+
+func (c *conversation) load(_ context.Context, name string) error {
+	if name == "" {
+		return errors.New("/load needs the name of a file")
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("/load: %w", err)
+	}
+	var saved []savedMessage
+	if err := json.Unmarshal(text, &saved); err != nil {
+		return fmt.Errorf("/load: %s is not a conversation that /save wrote as JSON: %w", name, err)
+	}
+	messages := make([]llmrun.Message, len(saved))
+	for i, m := range saved {
+		if m.Role == "" {
+			return fmt.Errorf("/load: %s: message %d has no role", name, i+1)
+		}
+		messages[i] = llmrun.Message(m)
+	}
+	c.messages = messages
+	c.note("Loaded %d messages from %s.", len(messages), name)
+	return nil
+}

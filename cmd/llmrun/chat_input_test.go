@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadMessageFromAPipe(t *testing.T) {
+	tests := []struct {
+		name, typed string
+		want        []string
+	}{
+		{"nothing", "", nil},
+		{"lines", "one\ntwo\n", []string{"one", "two"}},
+		{"last line not ended", "one\ntwo", []string{"one", "two"}},
+		{"Windows line ends", "one\r\ntwo\r\n", []string{"one", "two"}},
+		{"empty line", "one\n\ntwo\n", []string{"one", "", "two"}},
+		{"continued", "one\\\ntwo\\\nthree\nfour\n", []string{"one\ntwo\nthree", "four"}},
+		{"continued to the end of the input", "one\\\n", []string{"one"}},
+		{"block", "\"\"\"\none\\\n\ntwo\n\"\"\"\nthree\n", []string{"one\\\n\ntwo", "three"}},
+		{"block with text beside the quotes", "\"\"\"one\ntwo\"\"\"\n", []string{"one\ntwo"}},
+		{"block in one line", "\"\"\"one\"\"\"\n", []string{"one"}},
+		{"block to the end of the input", "\"\"\"\none\n", []string{"one"}},
+		{"quotes inside a line", "say \"\"\"\n", []string{"say \"\"\""}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			in := &pipeInput{lines: bufio.NewReader(strings.NewReader(test.typed))}
+			var got []string
+			for {
+				message, err := readMessage(in)
+				if err != nil {
+					require.ErrorIs(t, err, io.EOF)
+					break
+				}
+				got = append(got, message)
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// A screen collects what a program writes to its terminal.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) contains(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Contains(s.text.Bytes(), []byte(text))
+}
+
+// openTerminal returns the two ends of a pseudo-terminal: where a person types,
+// and what a program sees as its terminal.
+func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine has no pseudo-terminals: %v", err)
+	}
+	t.Cleanup(func() { keyboard.Close() })
+	fd := int(keyboard.Fd())
+	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(t, err)
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { terminal.Close() })
+	return keyboard, terminal
+}
+
+// mode returns how a terminal treats its keys.
+func mode(t *testing.T, terminal *os.File) term.State {
+	state, err := term.GetState(int(terminal.Fd()))
+	if err != nil {
+		t.Error(err)
+		return term.State{}
+	}
+	return *state
+}
+
+func TestLineEditing(t *testing.T) {
+	const (
+		up         = "\x1b[A"
+		ctrlC      = "\x03"
+		ctrlD      = "\x04"
+		pasteStart = "\x1b[200~"
+		pasteEnd   = "\x1b[201~"
+	)
+	keyboard, terminal := openTerminal(t)
+	var shown screen
+	go io.Copy(&shown, keyboard)
+	before := mode(t, terminal)
+	in := newTerminalInput(terminal, terminal)
+
+	steps := []struct {
+		name, keys string
+		want       string
+		err        error
+	}{
+		{"a line", "hello\r", "hello", nil},
+		{"the line before, edited", up + " again\r", "hello again", nil},
+		{"Ctrl-C loses the line", "half a line" + ctrlC, "", errInterrupted},
+		{"history outlives Ctrl-C", up + up + "\r", "hello", nil},
+		{"continued", "one\\\rtwo\r", "one\ntwo", nil},
+		{"pasted", pasteStart + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},
+		{"a long text, pasted", pasteStart + strings.Repeat("word word word\r", 500) + pasteEnd + "\r", strings.Repeat("word word word\n", 499) + "word word word", nil},
+		{"Ctrl-D", ctrlD, "", io.EOF},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			go func() {
+				// Before the program listens, the terminal would act on the keys itself.
+				for mode(t, terminal) == before {
+					time.Sleep(time.Millisecond)
+				}
+				keyboard.WriteString(step.keys)
+			}()
+			message, err := readMessage(in)
+			require.ErrorIs(t, err, step.err)
+			require.Equal(t, step.want, message)
+			require.Equal(t, before, mode(t, terminal), "between messages Ctrl-C is a signal again")
+		})
+	}
+	require.Eventually(t, func() bool { return shown.contains(promptFirst) && shown.contains(promptMore) },
+		5*time.Second, 10*time.Millisecond)
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A flagSet is the flags of one command: the standard library's registry of
+// names and values, with what that lacks. A flag may have a short and a long
+// name, flags may come before or after the other arguments, a mistyped name
+// suggests the nearest, and the help shows them in groups.
+type flagSet struct {
+	registry *flag.FlagSet
+	groups   []flagGroup
+	help     bool // -h or --help was given
+}
+
+type flagGroup struct {
+	title string
+	flags []flagHelp
+}
+
+type flagHelp struct {
+	names string // as the help shows them: "-m, --model FILE"
+	usage string
+}
+
+// newFlagSet returns a set that knows only --help.
+func newFlagSet() *flagSet {
+	f := &flagSet{registry: flag.NewFlagSet("", flag.ContinueOnError)}
+	show := func(string) error { f.help = true; return nil }
+	f.registry.BoolFunc("h", "", show)
+	f.registry.BoolFunc("help", "", show)
+	return f
+}
+
+// group starts a group of flags in the help.
+func (f *flagSet) group(title string) {
+	f.groups = append(f.groups, flagGroup{title: title})
+}
+
+// value declares a flag with a value. names are separated by a space, the value
+// is called placeholder in the help, and set checks and stores it.
+func (f *flagSet) value(names, placeholder, usage string, set func(string) error) {
+	for _, name := range strings.Fields(names) {
+		f.registry.Func(name, usage, set)
+	}
+	f.describe(names, " "+placeholder, usage)
+}
+
+// toggle declares a flag without a value; --name=false takes it back.
+func (f *flagSet) toggle(target *bool, names, usage string) {
+	for _, name := range strings.Fields(names) {
+		f.registry.BoolFunc(name, usage, func(s string) error {
+			on, err := strconv.ParseBool(s)
+			if err != nil {
+				return fmt.Errorf("must be true or false, not %q", s)
+			}
+			*target = on
+			return nil
+		})
+	}
+	f.describe(names, "", usage)
+}
+
+func (f *flagSet) describe(names, placeholder, usage string) {
+	var spelled []string
+	for _, name := range strings.Fields(names) {
+		spelled = append(spelled, dashed(name))
+	}
+	last := &f.groups[len(f.groups)-1]
+	last.flags = append(last.flags, flagHelp{strings.Join(spelled, ", ") + placeholder, usage})
+}
+
+// text declares a flag whose value is kept as it is.
+func (f *flagSet) text(target *string, names, placeholder, usage string) {
+	f.value(names, placeholder, usage, func(s string) error { *target = s; return nil })
+}
+
+// optionalText is text for a flag where an empty value differs from none.
+func (f *flagSet) optionalText(target **string, names, placeholder, usage string) {
+	f.value(names, placeholder, usage, func(s string) error { *target = &s; return nil })
+}
+
+// list declares a flag that may be given several times.
+func (f *flagSet) list(target *[]string, names, placeholder, usage string) {
+	f.value(names, placeholder, usage, func(s string) error {
+		if s == "" {
+			return fmt.Errorf("must not be empty")
+		}
+		*target = append(*target, s)
+		return nil
+	})
+}
+
+// count declares a flag for a whole number from low to high. "4K" is 4096.
+func (f *flagSet) count(target *int, names, placeholder, usage string, low, high int) {
+	f.value(names, placeholder, usage, func(s string) error {
+		n, err := parseCount(s, low, high)
+		if err == nil {
+			*target = n
+		}
+		return err
+	})
+}
+
+// optionalCount is count for a flag whose default comes from the model.
+func (f *flagSet) optionalCount(target **int, names, usage string, low, high int) {
+	f.value(names, "N", usage, func(s string) error {
+		n, err := parseCount(s, low, high)
+		if err == nil {
+			*target = &n
+		}
+		return err
+	})
+}
+
+// optionalNumber declares a flag for a number from low to high whose default
+// comes from the model.
+func (f *flagSet) optionalNumber(target **float32, names, usage string, low, high float64) {
+	f.value(names, "X", usage, func(s string) error {
+		x, err := strconv.ParseFloat(s, 32)
+		// The comparison is written so that NaN fails it.
+		if err != nil || !(x >= low && x <= high) {
+			return fmt.Errorf("must be a number from %v to %v, not %q", low, high, s)
+		}
+		value := float32(x)
+		*target = &value
+		return nil
+	})
+}
+
+// parseCount reads a whole number from low, which is not negative, to high. An
+// ending K stands for 1024.
+func parseCount(s string, low, high int) (int, error) {
+	digits, unit := s, 1
+	if strings.HasSuffix(s, "K") || strings.HasSuffix(s, "k") {
+		digits, unit = s[:len(s)-1], 1024
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > high/unit || n*unit < low {
+		if high == math.MaxInt32 {
+			return 0, fmt.Errorf("must be a whole number of at least %d, not %q", low, s)
+		}
+		return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", low, high, s)
+	}
+	return n * unit, nil
+}
+
+// parse sets the flags that args hold and returns the other arguments. All that
+// follows "--" is an argument, whatever it looks like.
+func (f *flagSet) parse(args []string) (positional []string, err error) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		switch {
+		case arg == "--":
+			return append(positional, args...), nil
+		case arg == "-" || !strings.HasPrefix(arg, "-"):
+			positional = append(positional, arg)
+		default:
+			if args, err = f.parseFlag(arg, args); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return positional, nil
+}
+
+// parseFlag sets the flag that arg spells and returns what is left of the
+// arguments after it, less its value.
+func (f *flagSet) parseFlag(arg string, rest []string) ([]string, error) {
+	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+	known := f.registry.Lookup(name)
+	if known == nil {
+		return nil, f.unknownFlag(arg, name)
+	}
+	if !hasValue {
+		if b, ok := known.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			value = "true"
+		} else if len(rest) > 0 {
+			value, rest = rest[0], rest[1:]
+		} else {
+			return nil, usagef("%s needs a value", dashed(name))
+		}
+	}
+	if err := known.Value.Set(value); err != nil {
+		return nil, usagef("%s: %v", dashed(name), err)
+	}
+	return rest, nil
+}
+
+func (f *flagSet) unknownFlag(arg, name string) error {
+	spelled, _, _ := strings.Cut(arg, "=")
+	var names []string
+	f.registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
+	if near := nearest(name, names); near != "" {
+		return usagef("there is no flag %s; did you mean %s?", spelled, dashed(near))
+	}
+	return usagef("there is no flag %s", spelled)
+}
+
+// dashed spells a flag: one dash for a letter, two for a word.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+// maxRecent bounds --repeat-last-n: no context is longer.
+const maxRecent = 1 << 24
+
+// generationFlags say how the next token is chosen and when to stop. What is
+// not given comes from the model's own generation settings.
+type generationFlags struct {
+	maxTokens int
+	stop      []string
+	ignoreEOS bool
+
+	temperature      *float32
+	topP             *float32
+	minP             *float32
+	typicalP         *float32
+	repeatPenalty    *float32
+	presencePenalty  *float32
+	frequencyPenalty *float32
+	topK             *int
+	repeatLastN      *int
+	seed             *uint64
+	bias             map[int32]float32
+}
+
+func (g *generationFlags) add(f *flagSet) {
+	f.group("Length")
+	f.count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full", 1, math.MaxInt32)
+	f.list(&g.stop, "stop", "TEXT", "end before TEXT; may be given several times")
+	f.toggle(&g.ignoreEOS, "ignore-eos", "go on after the model's end-of-text token (give -n)")
+
+	f.group("Sampling (without a flag: what the model asks for)")
+	f.optionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the likeliest token, and none of the model's own penalties", 0, 100)
+	f.optionalCount(&g.topK, "top-k", "only the N likeliest tokens; 0 is all", 0, math.MaxInt32)
+	f.optionalNumber(&g.topP, "top-p", "only the likeliest tokens that make up X together; 0 or 1 is all", 0, 1)
+	f.optionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the likeliest; 0 is all", 0, 1)
+	f.optionalNumber(&g.typicalP, "typical", "only tokens of typical surprise that make up X together; 0 or 1 is all", 0, 1)
+	f.optionalNumber(&g.repeatPenalty, "repeat-penalty", "divide the logits of recent tokens by X; 1 is off", 0.01, 100)
+	f.optionalCount(&g.repeatLastN, "repeat-last-n", "how many tokens count as recent for all penalties; without it, 64", 1, maxRecent)
+	f.optionalNumber(&g.presencePenalty, "presence-penalty", "take X from the logits of tokens that occurred", -100, 100)
+	f.optionalNumber(&g.frequencyPenalty, "frequency-penalty", "take X from a logit for each time its token occurred", -100, 100)
+	f.value("logit-bias", "ID=X", "add X to the logit of token ID, -Inf forbids it; may be given several times", g.addBias)
+	f.value("seed", "N", "the same seed gives the same text, with any number of threads; without it, a new one each time", g.setSeed)
+}
+
+func (g *generationFlags) addBias(s string) error {
+	idText, biasText, _ := strings.Cut(s, "=")
+	id, idErr := strconv.ParseInt(idText, 10, 32)
+	bias, err := strconv.ParseFloat(biasText, 32)
+	if idErr != nil || err != nil || id < 0 || math.IsNaN(bias) || math.IsInf(bias, 1) {
+		return fmt.Errorf("must be a token id and a number, as in 42=-1.5 or 42=-Inf, not %q", s)
+	}
+	if g.bias == nil {
+		g.bias = make(map[int32]float32)
+	}
+	g.bias[int32(id)] = float32(bias)
+	return nil
+}
+
+func (g *generationFlags) setSeed(s string) error {
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return fmt.Errorf("must be a whole number of at least 0, not %q", s)
+	}
+	g.seed = &seed
+	return nil
+}
+
+// options returns the library's options: the flags over the model's defaults.
+func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions, error) {
+	sampling := g.sampling(engine.DefaultSampling())
+	vocabulary := engine.Info().Vocab
+	for id := range sampling.LogitBias {
+		if int(id) >= vocabulary {
+			return llmrun.GenerateOptions{}, usagef("--logit-bias: the model has no token %d, only 0 to %d", id, vocabulary-1)
+		}
+	}
+	return llmrun.GenerateOptions{
+		MaxTokens: g.maxTokens,
+		Sampling:  sampling,
+		Stop:      g.stop,
+		IgnoreEOS: g.ignoreEOS,
+	}, nil
+}
+
+// sampling lays the flags over the model's defaults. Greedy starts from nothing
+// instead: penalties that a model asks for are made for sampling, and who asks
+// for the likeliest token wants the likeliest token.
+func (g *generationFlags) sampling(defaults llmrun.Sampling) llmrun.Sampling {
+	s := defaults
+	if g.temperature != nil && *g.temperature == 0 {
+		s = llmrun.Sampling{}
+	}
+	override(&s.Temperature, g.temperature)
+	override(&s.TopP, g.topP)
+	override(&s.MinP, g.minP)
+	override(&s.TypicalP, g.typicalP)
+	override(&s.RepeatPenalty, g.repeatPenalty)
+	override(&s.PresencePenalty, g.presencePenalty)
+	override(&s.FrequencyPenalty, g.frequencyPenalty)
+	override(&s.TopK, g.topK)
+	override(&s.RepeatLastN, g.repeatLastN)
+	s.LogitBias = g.bias
+	s.Seed = g.seed
+	if s.Seed == nil && s.Temperature > 0 {
+		// Chosen here so that it can be shown. 32 bits, because many readers of
+		// JSON keep no more than 53.
+		seed := uint64(rand.Uint32())
+		s.Seed = &seed
+	}
+	return s
+}
+
+// override sets target to the value of a flag that was given.
+func override[T any](target, given *T) {
+	if given != nil {
+		*target = *given
+	}
+}
+
+// An answer is what a generation has given so far.
+type answer struct {
+	ids  []int32
+	text strings.Builder
+}
+
+// collect adds the pieces of a generation to the answer and hands each piece's
+// text to show. It stops early when show fails.
+func (a *answer) collect(pieces iter.Seq2[llmrun.Piece, error], show func(text string) error) error {
+	for piece, err := range pieces {
+		if err != nil {
+			return err
+		}
+		if piece.ID >= 0 { // the last piece may be held-back text without a token
+			a.ids = append(a.ids, piece.ID)
+		}
+		a.text.WriteString(piece.Text)
+		if piece.Text == "" {
+			continue
+		}
+		if err := show(piece.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

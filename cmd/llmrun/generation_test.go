@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// parseGeneration returns the generation flags that args set.
+func parseGeneration(t *testing.T, args ...string) (*generationFlags, error) {
+	t.Helper()
+	var g generationFlags
+	f := newFlagSet()
+	g.add(f)
+	_, err := f.parse(args)
+	return &g, err
+}
+
+func TestSamplingLaysFlagsOverTheModelsDefaults(t *testing.T) {
+	defaults := llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05}
+	tests := []struct {
+		name string
+		args []string
+		want llmrun.Sampling // without the seed
+	}{
+		{"defaults", nil, defaults},
+		{"one flag", []string{"--top-k", "5"}, llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05, TopK: 5}},
+		{"another temperature", []string{"--temp", "1.5"}, llmrun.Sampling{Temperature: 1.5, TopP: 0.9, RepeatPenalty: 1.05}},
+		{"greedy drops the model's penalty", []string{"--temp", "0"}, llmrun.Sampling{}},
+		{"greedy keeps a penalty that was given", []string{"--temp", "0", "--repeat-penalty", "1.2"}, llmrun.Sampling{RepeatPenalty: 1.2}},
+		{"bias", []string{"--logit-bias", "7=-1.5", "--logit-bias", "8=-Inf"},
+			llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05, LogitBias: map[int32]float32{7: -1.5, 8: float32(math.Inf(-1))}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g, err := parseGeneration(t, test.args...)
+			require.NoError(t, err)
+			got := g.sampling(defaults)
+			require.Equal(t, got.Temperature > 0, got.Seed != nil, "sampling has a seed that can be shown; greedy needs none")
+			got.Seed = nil
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestSeed(t *testing.T) {
+	g, err := parseGeneration(t, "--seed", "18446744073709551615")
+	require.NoError(t, err)
+	require.Equal(t, ^uint64(0), *g.sampling(llmrun.Sampling{Temperature: 1}).Seed)
+
+	for _, bad := range []string{"-1", "1.5", "18446744073709551616", ""} {
+		_, err := parseGeneration(t, "--seed", bad)
+		require.ErrorContains(t, err, "--seed: must be a whole number")
+	}
+}
+
+func TestLogitBiasRefuses(t *testing.T) {
+	for _, bad := range []string{"", "7", "7=", "=1", "-1=1", "x=1", "7=NaN", "7=Inf", "3000000000=1"} {
+		_, err := parseGeneration(t, "--logit-bias", bad)
+		require.ErrorContains(t, err, "--logit-bias: must be a token id and a number", "%q", bad)
+	}
+}
+
+func TestCollectStopsWhenTheOutputFails(t *testing.T) {
+	full := errors.New("disk full")
+	produced := 0
+	pieces := func(yield func(llmrun.Piece, error) bool) {
+		for produced < 10 {
+			produced++
+			if !yield(llmrun.Piece{ID: int32(produced), Text: "x"}, nil) {
+				return
+			}
+		}
+	}
+	var got answer
+	err := got.collect(pieces, func(string) error {
+		if produced == 3 {
+			return full
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, full)
+	require.Equal(t, 3, produced)
+	require.Equal(t, "xxx", got.text.String())
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+func inspectCommand() *command {
+	return &command{
+		name:     "inspect",
+		synopsis: "[-m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
+		summary:  "show what a model is, without loading it",
+		about:    `Prints a model's family, shape, types of tensors, tokenizer and context, and what its context takes in memory. --tensors lists the tensors; --tensor with --rows prints the values of one, dequantized.`,
+		examples: []example{
+			{"llmrun inspect -m model.gguf", "what it is"},
+			{"llmrun inspect -m model.gguf --tensors", "every tensor with its type, shape and size"},
+			{"llmrun inspect -m model.gguf --tensor token_embd.weight --rows 0,5 --json", `two rows of a tensor as {"rows":[[...],[...]]}`},
+		},
+		prepare: func(f *flagSet) action {
+			i := &inspectFlags{}
+			i.model.addModel(f)
+			f.group("What to show")
+			f.toggle(&i.tensors, "tensors", "the list of tensors")
+			f.text(&i.tensor, "tensor", "NAME", "values of this tensor, dequantized")
+			f.text(&i.rows, "rows", "LIST", "with --tensor: which rows, such as 0,5; a row is the innermost dimension, and all others count as one")
+			f.group("Output")
+			f.toggle(&i.json, "json", "print one JSON object; NaN and infinities in a tensor become null")
+			return i.run
+		},
+	}
+}
+
+type inspectFlags struct {
+	model   modelFlags
+	tensors bool
+	tensor  string
+	rows    string
+	json    bool
+}
+
+func (i *inspectFlags) run(_ context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	rows, err := i.check()
+	if err != nil {
+		return err
+	}
+	path, options := i.model.source()
+	inspection, err := llmrun.Inspect(path, options)
+	if err != nil {
+		return err
+	}
+	defer inspection.Close()
+	switch {
+	case i.tensor != "":
+		return i.showRows(s, inspection, rows)
+	case i.json:
+		return s.out.json(newInspectReport(inspection, i.tensors))
+	case i.tensors:
+		showTensors(s, inspection.Tensors())
+	default:
+		showModel(s, inspection)
+	}
+	return nil
+}
+
+// check refuses flags that contradict each other, and returns the rows asked for.
+func (i *inspectFlags) check() ([]int, error) {
+	switch {
+	case i.tensor == "" && i.rows != "":
+		return nil, usagef("--rows needs --tensor")
+	case i.tensor == "":
+		return nil, nil
+	case i.tensors:
+		return nil, usagef("--tensors lists all tensors and --tensor shows one: give one of them")
+	case i.rows == "":
+		return nil, usagef("--tensor needs --rows, such as --rows 0,5")
+	}
+	var rows []int
+	for field := range strings.SplitSeq(i.rows, ",") {
+		row, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || row < 0 {
+			return nil, usagef("--rows: must be row numbers such as 0,5, not %q", i.rows)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (i *inspectFlags) showRows(s *streams, inspection *llmrun.Inspection, rows []int) error {
+	values, err := inspection.Rows(i.tensor, rows)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(s.out)
+	if i.json {
+		w.WriteString(`{"rows":`)
+		writeJSONRows(w, values)
+		w.WriteString("}\n")
+		return w.Flush()
+	}
+	for k, row := range values {
+		fmt.Fprintf(w, "row %d:", rows[k])
+		for _, x := range row {
+			fmt.Fprintf(w, " %g", x)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// tokensPerK is what "1K tokens" means in sizes of the KV cache.
+const tokensPerK = 1024
+
+// An inspectReport is what --json prints.
+type inspectReport struct {
+	llmrun.Info
+	KVBytesPer1K int64               `json:"kv_bytes_per_1k_tokens"`
+	Tensors      []llmrun.TensorInfo `json:"tensors,omitempty"`
+}
+
+func newInspectReport(inspection *llmrun.Inspection, withTensors bool) inspectReport {
+	report := inspectReport{Info: inspection.Info(), KVBytesPer1K: inspection.KVBytes(tokensPerK)}
+	if withTensors {
+		report.Tensors = inspection.Tensors()
+	}
+	return report
+}
+
+// showModel prints the table for a person.
+func showModel(s *streams, inspection *llmrun.Inspection) {
+	info := inspection.Info()
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(s.out, "%-12s %s\n", label, strings.Map(visibleRune, fmt.Sprintf(format, args...)))
+	}
+	if info.Name != "" {
+		line("name", "%s", info.Name)
+	}
+	line("family", "%s (%s)", info.Family, info.Format)
+	line("parameters", "%s", formatCount(info.Parameters))
+	line("weights", "%s: %s", formatBytes(info.WeightBytes), tensorTypes(info.TensorTypes))
+	line("layers", "%d of width %d, feed-forward %d", info.Layers, info.Dim, info.FFN)
+	line("attention", "%s", attention(info))
+	if info.Experts > 0 {
+		line("experts", "%d, of which %d work on a token", info.Experts, info.ExpertsUsed)
+	}
+	line("tokenizer", "%s, %d tokens", info.Tokenizer, info.Vocab)
+	line("template", "%s", template(info))
+	line("context", "%d tokens", info.MaxContext)
+	line("KV cache", "%s per 1K tokens, %s for the whole context",
+		formatBytes(inspection.KVBytes(tokensPerK)), formatBytes(inspection.KVBytes(info.MaxContext)))
+}
+
+func attention(info llmrun.Info) string {
+	text := fmt.Sprintf("%d heads of width %d, %d key/value heads", info.Heads, info.HeadDim, info.KVHeads)
+	if info.SlidingWindow > 0 {
+		text += fmt.Sprintf(", sliding window of %d tokens", info.SlidingWindow)
+	}
+	return text
+}
+
+func template(info llmrun.Info) string {
+	if info.HasChatTemplate {
+		return "the model's own (see llmrun render)"
+	}
+	return "none: run continues the text, chat uses a simple template"
+}
+
+// tensorTypes lists types and how many tensors have them, the commonest first.
+func tensorTypes(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%d %s", counts[name], name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// showTensors prints the list of tensors as a table.
+func showTensors(s *streams, tensors []llmrun.TensorInfo) {
+	width := 0
+	for _, t := range tensors {
+		width = max(width, len(t.Name))
+	}
+	for _, t := range tensors {
+		shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "×"), "[]")
+		name := strings.Map(visibleRune, t.Name)
+		fmt.Fprintf(s.out, "%-*s  %-8s %-20s %s\n", width, name, t.Type, shape, formatBytes(t.Bytes))
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"llmrun": main})
+}
+
+// TestScripts runs the command lines in testdata/script with the bundled model:
+// what is printed, where, and with which exit code. $NOTES holds notes with the
+// summaries that the model gives them.
+func TestScripts(t *testing.T) {
+	notes, err := filepath.Abs(filepath.Join("testdata", "notes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NOTES", notes)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":    scriptStatus,
+			"interrupt": scriptInterrupt,
+			"chomp":     scriptChomp,
+		},
+	})
+}
+
+// scriptStatus is "status CODE PROGRAM ARGS...": exec, with exactly that exit code.
+func scriptStatus(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: status CODE PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	checkExit(ts, ts.Exec(args[1], args[2:]...), want)
+}
+
+// scriptInterrupt is "interrupt FILE ARGS...": it starts llmrun, presses Ctrl-C
+// once the answer has begun, expects the exit code for that and leaves what was
+// printed in FILE.
+func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: interrupt FILE ARGS...")
+	}
+	program, err := exec.LookPath("llmrun")
+	ts.Check(err)
+	command := exec.Command(program, args[1:]...)
+	output, err := command.StdoutPipe()
+	ts.Check(err)
+	ts.Check(command.Start())
+	first := make([]byte, 64)
+	n, err := output.Read(first)
+	ts.Check(err)
+	ts.Check(command.Process.Signal(os.Interrupt))
+	text := first[:n]
+	for err == nil {
+		var more int
+		buffer := make([]byte, 4096)
+		more, err = output.Read(buffer)
+		text = append(text, buffer[:more]...)
+	}
+	checkExit(ts, command.Wait(), exitInterrupted)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
+}
+
+// scriptChomp is "chomp FILE": it takes away the line break that ends the file,
+// and which every file of a script has.
+func scriptChomp(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: chomp FILE")
+	}
+	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// checkExit fails the script unless err is how a program with that exit code ends.
+func checkExit(ts *testscript.TestScript, err error, want int) {
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}

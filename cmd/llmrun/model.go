@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"math"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+)
+
+// modelFlags say which model a command uses and how it computes.
+type modelFlags struct {
+	path    string // "" for the bundled model
+	threads int
+	context int
+}
+
+const modelUsage = "GGUF file (any part of a split one), or Hugging Face directory; without it, the bundled model"
+
+// addModel declares -m.
+func (m *modelFlags) addModel(f *flagSet) {
+	f.group("Model")
+	f.text(&m.path, "m model", "PATH", modelUsage)
+}
+
+// addThreads declares --threads, for commands that compute.
+func (m *modelFlags) addThreads(f *flagSet) {
+	f.count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+}
+
+// addContext declares --ctx, for commands that generate.
+func (m *modelFlags) addContext(f *flagSet) {
+	f.count(&m.context, "ctx", "N", "tokens that the context holds, prompt and answer together (8K is 8192); without it, as many as the model was made for", 1, math.MaxInt32)
+}
+
+// source returns where the model is, in the terms of the library.
+func (m *modelFlags) source() (path string, options llmrun.Options) {
+	options = llmrun.Options{Threads: m.threads, Context: m.context}
+	if m.path != "" {
+		return m.path, options
+	}
+	options.FS = bundled.FS
+	return bundled.Name, options
+}
+
+// open loads the model, with a progress bar for the person who waits.
+func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
+	path, options := m.source()
+	bar := newMeter(s, "loading", formatBytes)
+	defer bar.finish()
+	options.Progress = func(p llmrun.Progress) { bar.update(p.Done, p.Total) }
+	engine, err := llmrun.OpenContext(ctx, path, options)
+	if err != nil {
+		return nil, interruption(ctx, err)
+	}
+	return engine, nil
+}
+
+// tokenizer opens the model's tokenizer alone, which takes no weights.
+func (m *modelFlags) tokenizer() (*llmrun.Tokenizer, error) {
+	path, options := m.source()
+	return llmrun.OpenTokenizer(path, options)
+}

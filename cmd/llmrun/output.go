@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// streams are the standard streams of the process. Results go to out, and all
+// that is only for the person who watches goes to err.
+type streams struct {
+	in          *os.File
+	out         *output
+	err         io.Writer
+	inTerminal  bool // somebody types
+	errTerminal bool // somebody watches
+}
+
+func systemStreams() *streams {
+	return &streams{
+		in:          os.Stdin,
+		out:         &output{w: os.Stdout, terminal: term.IsTerminal(int(os.Stdout.Fd()))},
+		err:         os.Stderr,
+		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
+		errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+}
+
+// An output remembers the first error, so that its many small writes need no
+// checks of their own and a full disk still ends in an error.
+type output struct {
+	w        io.Writer
+	terminal bool
+	err      error
+	last     byte // the last byte written; 0 before the first
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if n > 0 {
+		o.last = p[n-1]
+	}
+	o.err = err
+	return n, err
+}
+
+// failure returns the first error, saying what was being done.
+func (o *output) failure() error {
+	if o.err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing the result: %w", o.err)
+}
+
+// modelText writes text that a model, or a file that comes with one, has made.
+// On a terminal control characters are shown rather than obeyed: what a model
+// says must not move the cursor, retitle the window or fill the clipboard.
+func (o *output) modelText(text string) {
+	if o.terminal {
+		text = strings.Map(visibleRune, text)
+	}
+	io.WriteString(o, text)
+}
+
+// endLine ends a line that is not ended yet.
+func (o *output) endLine() {
+	if o.last != '\n' && o.last != 0 {
+		io.WriteString(o, "\n")
+	}
+}
+
+// visibleRune maps control characters, except for those that lay out text, to
+// their pictures in Unicode.
+func visibleRune(r rune) rune {
+	const pictures = 0x2400
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case r == '\r':
+		return -1
+	case r < 0x20:
+		return pictures + r
+	case r == 0x7f:
+		return pictures + 0x21
+	case r >= 0x80 && r < 0xa0:
+		return '\uFFFD'
+	}
+	return r
+}
+
+// json writes v as one line.
+func (o *output) json(v any) error {
+	encoder := json.NewEncoder(o)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// writeJSONRows writes rows as an array of arrays, number by number: as one text
+// the logits of a long prompt would take several times their own memory.
+func writeJSONRows(w *bufio.Writer, rows [][]float32) {
+	digits := make([]byte, 0, 32)
+	separator := byte('[')
+	for _, row := range rows {
+		w.WriteByte(separator)
+		w.WriteByte('[')
+		for i, x := range row {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			w.Write(appendJSONFloat(digits, x))
+		}
+		w.WriteByte(']')
+		separator = ','
+	}
+	if len(rows) == 0 {
+		w.WriteByte('[')
+	}
+	w.WriteByte(']')
+}
+
+// appendJSONFloat appends x with the fewest digits that give the same float32
+// again. JSON knows no NaN and no infinity: they are null.
+func appendJSONFloat(text []byte, x float32) []byte {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+		return append(text, "null"...)
+	}
+	return strconv.AppendFloat(text, float64(x), 'g', -1, 32)
+}
+
+// oneLine returns err as a single line without control characters: names in it
+// may come from a file that somebody else has made.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return strings.Map(visibleRune, text)
+}
+
+// formatBytes spells a size the way a person compares it with a memory size.
+func formatBytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// formatCount spells a number of parameters: 14.9M, 7.62B.
+func formatCount(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2fB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1fK", float64(n)/1e3)
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun"
+)
+
+func perplexityCommand() *command {
+	return &command{
+		name:     "perplexity",
+		synopsis: "[-m MODEL] (-f FILE | --ids-file FILE) [--ctx N] [flags]",
+		summary:  "measure how well a model predicts a text",
+		about: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
+
+--json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored.`,
+		examples: []example{
+			{"llmrun perplexity -f book.txt --ctx 2048", "the bundled model on a text"},
+			{"llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", "another model, for a script"},
+			{"llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", "tokens that another program has made"},
+		},
+		prepare: func(f *flagSet) action {
+			p := &perplexityFlags{}
+			p.model.addModel(f)
+			p.model.addThreads(f)
+			f.group("Text")
+			f.text(&p.file, "f file", "FILE", "the text; - for standard input")
+			f.text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")
+			f.count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or fewer if the model was made for fewer", 2, math.MaxInt32)
+			f.group("Output")
+			f.toggle(&p.json, "json", "print one JSON object")
+			return p.run
+		},
+	}
+}
+
+type perplexityFlags struct {
+	model   modelFlags
+	file    string
+	idsFile string
+	window  int
+	json    bool
+}
+
+func (p *perplexityFlags) run(ctx context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	if (p.file == "") == (p.idsFile == "") {
+		return usagef("give either -f or --ids-file")
+	}
+	text, err := p.read(s)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	engine, err := p.model.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	ids, err := p.tokens(engine, text)
+	if err != nil {
+		return err
+	}
+
+	bar := newMeter(s, "scoring", formatTokens)
+	defer bar.finish()
+	result, err := engine.Perplexity(ctx, ids, llmrun.PerplexityOptions{
+		Context:  p.window,
+		Progress: func(done, total int) { bar.update(int64(done), int64(total)) },
+	})
+	if err != nil {
+		return interruption(ctx, err)
+	}
+	bar.finish()
+	return p.print(s, result)
+}
+
+// read returns the contents of the file that the flags name.
+func (p *perplexityFlags) read(s *streams) (string, error) {
+	if p.file != "" {
+		return readAll(s, "-f", p.file)
+	}
+	return readAll(s, "--ids-file", p.idsFile)
+}
+
+// tokens returns what is scored: the tokens of text, or the ids that it lists.
+func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, error) {
+	if p.file != "" {
+		tokenizer := engine.Tokenizer()
+		if tokenizer == nil {
+			return nil, fmt.Errorf("%w: give token ids in --ids-file", llmrun.ErrNoTokenizer)
+		}
+		return tokenizer.Encode(text, llmrun.EncodeOptions{}), nil
+	}
+	ids, err := parseIDs(text)
+	if err != nil {
+		return nil, fmt.Errorf("--ids-file %s: %w", p.idsFile, err)
+	}
+	return ids, checkIDs("--ids-file", ids, engine.Info().Vocab)
+}
+
+func (p *perplexityFlags) print(s *streams, result llmrun.Perplexity) error {
+	if !p.json {
+		fmt.Fprintf(s.out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
+			result.PPL, result.MeanNLL, result.Tokens, result.Scored)
+		return nil
+	}
+	if math.IsInf(result.PPL, 0) {
+		// JSON has no infinity; the mean still says all there is to say.
+		return fmt.Errorf("the perplexity is too large for a number (mean negative log-likelihood %g)", result.MeanNLL)
+	}
+	return s.out.json(result)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// streamsWithInput returns streams whose input is text from a file.
+func streamsWithInput(t *testing.T, text string) *streams {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "stdin")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	t.Cleanup(func() { file.Close() })
+	return &streams{in: file}
+}
+
+func TestReadPrompt(t *testing.T) {
+	note := filepath.Join(t.TempDir(), "note.md")
+	require.NoError(t, os.WriteFile(note, []byte("The note.\n\n"), 0o600))
+	question := "Who?"
+	tests := []struct {
+		name   string
+		prompt promptFlags
+		stdin  string
+		exact  bool
+		want   string
+	}{
+		{"text", promptFlags{text: &question}, "unread", false, "Who?"},
+		{"file", promptFlags{file: note}, "", false, "The note.\n"},
+		{"exact file", promptFlags{file: note}, "", true, "The note.\n\n"},
+		{"file, then text", promptFlags{file: note, text: &question}, "", false, "The note.\n\n\nWho?"},
+		{"piped", promptFlags{}, "Hello\r\n", false, "Hello"},
+		{"piped, exact", promptFlags{}, "Hello\r\n", true, "Hello\r\n"},
+		{"piped, then text", promptFlags{file: "-", text: &question}, "Hello\n", false, "Hello\n\nWho?"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := test.prompt.read(streamsWithInput(t, test.stdin), test.exact)
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestReadPromptRefuses(t *testing.T) {
+	empty := ""
+	tests := []struct {
+		name     string
+		prompt   promptFlags
+		terminal bool
+		want     string
+	}{
+		{"nothing, and somebody types", promptFlags{}, true, "there is no prompt"},
+		{"empty input", promptFlags{}, false, "the prompt is empty"},
+		{"empty text", promptFlags{text: &empty}, false, "the prompt is empty"},
+		{"no such file", promptFlags{file: "no-such-file"}, false, "-f: open no-such-file"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := streamsWithInput(t, "")
+			s.inTerminal = test.terminal
+			_, err := test.prompt.read(s, false)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestParseIDs(t *testing.T) {
+	tests := []struct {
+		text string
+		want []int32
+		err  string
+	}{
+		{"1,2,3", []int32{1, 2, 3}, ""},
+		{" 1 2\n3\t,4,\r\n", []int32{1, 2, 3, 4}, ""},
+		{"2147483647", []int32{2147483647}, ""},
+		{"", nil, "holds no token ids"},
+		{" , ", nil, "holds no token ids"},
+		{"1,-2", nil, `"-2", number 2 in the list, is not a token id`},
+		{"2147483648", nil, `"2147483648", number 1 in the list`},
+		{"1,two", nil, `"two", number 2 in the list`},
+		{"1.5", nil, `"1.5", number 1 in the list`},
+	}
+	for _, test := range tests {
+		t.Run(test.text, func(t *testing.T) {
+			got, err := parseIDs(test.text)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestCheckIDs(t *testing.T) {
+	require.NoError(t, checkIDs("--ids", []int32{0, 9}, 10))
+	require.EqualError(t, checkIDs("--ids", []int32{0, 10}, 10),
+		"--ids: 10, number 2 in the list, is not a token of the model: it has 0 to 9")
+}
+
+func TestParsePositions(t *testing.T) {
+	tests := []struct {
+		at   string
+		want []int
+		err  string
+	}{
+		{"last", []int{3}, ""},
+		{"all", []int{0, 1, 2, 3}, ""},
+		{"0,2", []int{0, 2}, ""},
+		{"3, 1,3", []int{3, 1, 3}, ""},
+		{"4", nil, "there is no position 4: the ids have 0 to 3"},
+		{"-1", nil, "there is no position -1"},
+		{"first", nil, `must be last, all, or positions such as 0,4, not "first"`},
+		{"", nil, "must be last, all, or positions"},
+	}
+	for _, test := range tests {
+		t.Run(test.at, func(t *testing.T) {
+			got, err := parsePositions(test.at, 4)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+}

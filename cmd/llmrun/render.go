@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+func renderCommand() *command {
+	return &command{
+		name:     "render",
+		synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
+		summary:  "show the prompt that a chat template makes",
+		about:    `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object that holds one as "messages" beside other variables of the template.`,
+		examples: []example{
+			{"llmrun render --messages chat.json", "with the template of the bundled model"},
+			{`llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, "with a template of your own"},
+			{`echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, "messages that are piped in"},
+			{"llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", "with a variable that the template knows"},
+		},
+		prepare: func(f *flagSet) action {
+			r := &renderFlags{}
+			r.add(f)
+			return r.run
+		},
+	}
+}
+
+type renderFlags struct {
+	model              modelFlags
+	template           string
+	bos, eos           *string
+	messages           string
+	noGenerationPrompt bool
+	now                time.Time
+	variables          map[string]any
+}
+
+func (r *renderFlags) add(f *flagSet) {
+	r.model.addModel(f)
+	f.group("Template")
+	f.text(&r.template, "template", "FILE", "a Jinja chat template in place of the model's")
+	f.optionalText(&r.bos, "bos", "TEXT", "with --template: the begin token as text")
+	f.optionalText(&r.eos, "eos", "TEXT", "with --template: the end token as text")
+	f.value("now", "TIME", "the time for templates that print a date, as 2026-01-31T12:00:00Z; without it, the present", r.setNow)
+	f.value("var", "NAME=VALUE", "a variable of the template; VALUE is JSON, or else text; may be given several times", r.setVariable)
+	f.group("Conversation")
+	f.text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")
+	f.toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not open the assistant's turn at the end")
+}
+
+func (r *renderFlags) setNow(s string) error {
+	now, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return fmt.Errorf("must be a time such as 2026-01-31T12:00:00Z, not %q", s)
+	}
+	r.now = now
+	return nil
+}
+
+func (r *renderFlags) setVariable(s string) error {
+	name, text, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("must be NAME=VALUE, not %q", s)
+	}
+	var value any = text
+	var decoded any
+	if json.Unmarshal([]byte(text), &decoded) == nil {
+		value = decoded
+	}
+	if r.variables == nil {
+		r.variables = make(map[string]any)
+	}
+	r.variables[name] = value
+	return nil
+}
+
+// check refuses flags that are missing or contradict each other.
+func (r *renderFlags) check() error {
+	switch {
+	case r.messages == "":
+		return usagef("--messages is missing")
+	case r.template != "" && r.model.path != "":
+		return usagef("-m and --template are two sources of one template: give one")
+	case r.template == "" && (r.bos != nil || r.eos != nil):
+		return usagef("--bos and --eos go with --template: a model has its own")
+	}
+	return nil
+}
+
+func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	messages, err := readAll(s, "--messages", r.messages)
+	if err != nil {
+		return err
+	}
+	text, err := r.render([]byte(messages))
+	if err != nil {
+		return err
+	}
+	s.out.exactText(text)
+	return nil
+}
+
+func (r *renderFlags) render(messages []byte) (string, error) {
+	options := llmrun.TemplateOptions{
+		Messages:           messages,
+		NoGenerationPrompt: r.noGenerationPrompt,
+		Now:                r.now,
+		Extra:              r.variables,
+	}
+	if options.Now.IsZero() {
+		options.Now = time.Now()
+	}
+	if r.template == "" {
+		path, modelOptions := r.model.source()
+		return llmrun.RenderModel(path, modelOptions, options)
+	}
+	source, err := readAll(nil, "--template", r.template)
+	if err != nil {
+		return "", err
+	}
+	override(&options.BOS, r.bos)
+	override(&options.EOS, r.eos)
+	text, err := llmrun.RenderTemplate(source, options)
+	if err != nil {
+		return "", fmt.Errorf("--template %s: %w", r.template, err)
+	}
+	return text, nil
+}

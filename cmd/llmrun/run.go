@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+func runCommand() *command {
+	return &command{
+		name:     "run",
+		synopsis: "[-m MODEL] [-p TEXT | -f FILE | --ids LIST] [flags]",
+		summary:  "answer one prompt",
+		about: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
+
+Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, prompt_tokens, prefill_tok_per_s, decode_tok_per_s, stop_reason and seed.`,
+		examples: []example{
+			{`llmrun run -p "Tell me a story about a brave fox named Ruby."`, "a story from the bundled model"},
+			{`llmrun run -f note.md -p "Summarize the note." --temp 0`, "ask about a file; greedy is best for facts"},
+			{`llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, "continue a text, and do so again with the same seed"},
+			{`git diff | llmrun run -m model.gguf --system "Explain this change." --json`, "answer what is piped in, for a script"},
+		},
+		prepare: func(f *flagSet) action {
+			r := &runFlags{}
+			r.add(f)
+			return r.run
+		},
+	}
+}
+
+type runFlags struct {
+	model       modelFlags
+	prompt      promptFlags
+	generation  generationFlags
+	system      *string
+	ids         string
+	raw         bool
+	specialText bool
+	json        bool
+	quiet       bool
+}
+
+func (r *runFlags) add(f *flagSet) {
+	r.model.addModel(f)
+	r.model.addThreads(f)
+	r.model.addContext(f)
+	f.group("Prompt")
+	r.prompt.add(f)
+	f.optionalText(&r.system, "system", "TEXT", "the system message before the prompt")
+	f.toggle(&r.raw, "raw", "no chat template: continue the text exactly as it is")
+	f.toggle(&r.specialText, "parse-special", "with --raw: special tokens that the text spells, such as <|im_end|>, become these tokens instead of plain text")
+	f.text(&r.ids, "ids", "LIST", "token ids, such as 1,2,3, to continue as they are; - reads them from standard input")
+	r.generation.add(f)
+	f.group("Output")
+	f.toggle(&r.json, "json", "print one JSON object when done")
+	f.toggle(&r.quiet, "q quiet", "no timings and no progress on standard error")
+}
+
+// check refuses flags that contradict each other.
+func (r *runFlags) check() error {
+	switch {
+	case r.ids != "" && (r.prompt.given() || r.system != nil || r.raw):
+		return usagef("--ids is the whole prompt: it goes with none of -p, -f, --system and --raw")
+	case r.raw && r.system != nil:
+		return usagef("--system needs the chat template that --raw leaves out")
+	case r.specialText && !r.raw:
+		return usagef("--parse-special needs --raw")
+	}
+	return nil
+}
+
+func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	// Before loading, which may take minutes: a wrong file name shows at once.
+	prompt, err := r.readPrompt(s)
+	if err != nil {
+		return err
+	}
+	if r.quiet {
+		s.errTerminal = false
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	engine, err := r.model.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	session, err := engine.NewSession()
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return r.generate(ctx, s, engine, session, prompt)
+}
+
+// A runPrompt is what the model continues: token ids, or text.
+type runPrompt struct {
+	ids  []int32 // when not nil, text is unused
+	text string
+}
+
+func (r *runFlags) readPrompt(s *streams) (runPrompt, error) {
+	if r.ids == "" {
+		text, err := r.prompt.read(s, r.raw)
+		return runPrompt{text: text}, err
+	}
+	ids, err := readIDs(s, r.ids)
+	return runPrompt{ids: ids}, err
+}
+
+// generate answers the prompt and reports on it. An answer that Ctrl-C cut short
+// is printed as far as it goes.
+func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
+	options, err := r.generation.options(engine)
+	if err != nil {
+		return err
+	}
+	options.ParseSpecial = r.specialText
+	bar := newMeter(s, "reading the prompt", formatTokens)
+	defer bar.finish()
+	options.OnPrefill = func(done, total int) { bar.update(int64(done), int64(total)) }
+	pieces, err := r.pieces(ctx, engine, session, prompt, options)
+	if err != nil {
+		return err
+	}
+
+	var got answer
+	err = got.collect(pieces, func(text string) error {
+		bar.finish()
+		if !r.json {
+			s.out.modelText(text)
+		}
+		return s.out.failure()
+	})
+	err = interruption(ctx, err)
+	s.out.endLine()
+	if err != nil && err != errInterrupted {
+		return err
+	}
+	stats := session.Stats()
+	if !r.quiet {
+		fmt.Fprintln(s.err, statsLine(stats, options.Sampling.Seed))
+	}
+	if r.json {
+		if failed := s.out.json(newRunReport(&got, stats, options.Sampling.Seed)); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+// pieces starts the generation that the flags ask for.
+func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (iter.Seq2[llmrun.Piece, error], error) {
+	info := engine.Info()
+	switch {
+	case prompt.ids != nil:
+		if err := checkIDs("--ids", prompt.ids, info.Vocab); err != nil {
+			return nil, err
+		}
+		return session.GenerateIDs(ctx, prompt.ids, options), nil
+	case r.raw || !info.HasChatTemplate && r.system == nil:
+		return session.Generate(ctx, prompt.text, options), nil
+	}
+	var messages []llmrun.Message
+	if r.system != nil {
+		messages = append(messages, llmrun.Message{Role: "system", Content: *r.system})
+	}
+	messages = append(messages, llmrun.Message{Role: "user", Content: prompt.text})
+	return session.ChatMessages(ctx, messages, options), nil
+}
+
+// A runReport is what --json prints. Scripts depend on its names.
+type runReport struct {
+	IDs             []int32 `json:"ids"`
+	Text            string  `json:"text"`
+	StopReason      string  `json:"stop_reason"`
+	PromptTokens    int     `json:"prompt_tokens"`
+	GeneratedTokens int     `json:"generated_tokens"`
+	PrefillTokPerS  float64 `json:"prefill_tok_per_s"`
+	DecodeTokPerS   float64 `json:"decode_tok_per_s"`
+	PrefillSeconds  float64 `json:"prefill_seconds"`
+	DecodeSeconds   float64 `json:"decode_seconds"`
+	FirstTokenAfter float64 `json:"first_token_seconds"`
+	Seed            *uint64 `json:"seed,omitempty"` // none when greedy
+}
+
+func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
+	ids := got.ids
+	if ids == nil {
+		ids = []int32{} // an empty list rather than null
+	}
+	return runReport{
+		IDs:             ids,
+		Text:            got.text.String(),
+		StopReason:      stats.StopReason,
+		PromptTokens:    stats.PromptTokens,
+		GeneratedTokens: stats.GeneratedTokens,
+		PrefillTokPerS:  finite(stats.PrefillTokPerS()),
+		DecodeTokPerS:   finite(stats.DecodeTokPerS()),
+		PrefillSeconds:  stats.Prefill.Seconds(),
+		DecodeSeconds:   stats.Decode.Seconds(),
+		FirstTokenAfter: stats.FirstToken.Seconds(),
+		Seed:            seed,
+	}
+}
+
+// finite returns x, or 0 for a rate over no time at all, which JSON cannot hold.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// statsLine spells how a generation went.
+func statsLine(stats llmrun.Stats, seed *uint64) string {
+	var line strings.Builder
+	fmt.Fprintf(&line, "prompt %d tokens", stats.PromptTokens)
+	if stats.ReusedTokens > 0 {
+		fmt.Fprintf(&line, " (%d reused)", stats.ReusedTokens)
+	}
+	fmt.Fprintf(&line, ", %.0f tok/s; first token after %s; answer %d tokens, %.1f tok/s; %s",
+		finite(stats.PrefillTokPerS()), stats.FirstToken.Round(time.Millisecond),
+		stats.GeneratedTokens, finite(stats.DecodeTokPerS()), stopText(stats.StopReason))
+	if seed != nil {
+		fmt.Fprintf(&line, "; seed %d", *seed)
+	}
+	return line.String()
+}
+
+// stopText says why an answer ended.
+func stopText(reason string) string {
+	switch reason {
+	case "eos":
+		return "the model ended it"
+	case "stop":
+		return "ended at a --stop text"
+	case "length":
+		return "ended at -n tokens"
+	case "context":
+		return "ended because the context is full"
+	case "cancelled":
+		return "interrupted"
+	}
+	return "ended: " + reason
+}

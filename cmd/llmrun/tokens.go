@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+func tokenizeCommand() *command {
+	return &command{
+		name:     "tokenize",
+		synopsis: "[-m MODEL] [flags] -- TEXT",
+		summary:  "show the tokens of a text",
+		about: `Splits TEXT, or what is piped in, into the model's tokens, and prints an id and the token as the vocabulary spells it on each line. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
+
+--json prints {"ids":[...],"tokens":[...]}.`,
+		examples: []example{
+			{`llmrun tokenize -- "Hello, world!"`, "ids and tokens"},
+			{`llmrun tokenize -m tokenizer.json --json -- "Hello, world!"`, "the same for a script, from a vocabulary alone"},
+			{`llmrun tokenize -m model.gguf < notes.md | wc -l`, "count the tokens of a file"},
+		},
+		prepare: func(f *flagSet) action {
+			t := &tokenizeFlags{}
+			t.model.addModel(f)
+			f.group("Tokens")
+			f.toggle(&t.special, "special", "add the begin and end tokens that the model asks for")
+			f.toggle(&t.parseSpecial, "parse-special", "special tokens that TEXT spells, such as <|im_end|>, become these tokens instead of plain text")
+			f.group("Output")
+			f.toggle(&t.json, "json", "print one JSON object")
+			return t.run
+		},
+	}
+}
+
+type tokenizeFlags struct {
+	model                       modelFlags
+	special, parseSpecial, json bool
+}
+
+func (t *tokenizeFlags) run(_ context.Context, s *streams, args []string) error {
+	text := strings.Join(args, " ")
+	if len(args) == 0 {
+		if s.inTerminal {
+			return usagef("there is no text: give it after --, or pipe it in")
+		}
+		piped, err := readAll(s, "TEXT", "-")
+		if err != nil {
+			return err
+		}
+		text = piped
+	}
+	tokenizer, err := t.model.tokenizer()
+	if err != nil {
+		return err
+	}
+	ids := tokenizer.Encode(text, llmrun.EncodeOptions{Special: t.special, ParseSpecial: t.parseSpecial})
+	pieces := make([]string, len(ids))
+	for i, id := range ids {
+		pieces[i], _ = tokenizer.Piece(id)
+	}
+	if t.json {
+		if ids == nil {
+			ids = []int32{} // an empty list rather than null
+		}
+		return s.out.json(struct {
+			IDs    []int32  `json:"ids"`
+			Tokens []string `json:"tokens"`
+		}{ids, pieces})
+	}
+	for i, id := range ids {
+		fmt.Fprintf(s.out, "%7d  %q\n", id, pieces[i])
+	}
+	return nil
+}
+
+func detokenizeCommand() *command {
+	return &command{
+		name:     "detokenize",
+		synopsis: "[-m MODEL] --ids LIST [flags]",
+		summary:  "show the text of token ids",
+		about: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
+
+--json prints {"text":"..."}.`,
+		examples: []example{
+			{"llmrun detokenize --ids 4972,15,950,4", "the text of four tokens"},
+			{`llmrun detokenize -m tokenizer.json --ids "4972 15 950 4" --json`, "the same for a script, from a vocabulary alone"},
+			{"llmrun detokenize -m model.gguf --ids - < ids.txt", "ids from a file"},
+		},
+		prepare: func(f *flagSet) action {
+			d := &detokenizeFlags{}
+			d.model.addModel(f)
+			f.group("Tokens")
+			f.text(&d.ids, "ids", "LIST", "token ids, separated by commas or white space; - reads them from standard input")
+			f.group("Output")
+			f.toggle(&d.json, "json", "print one JSON object")
+			return d.run
+		},
+	}
+}
+
+type detokenizeFlags struct {
+	model modelFlags
+	ids   string
+	json  bool
+}
+
+func (d *detokenizeFlags) run(_ context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	ids, err := readIDs(s, d.ids)
+	if err != nil {
+		return err
+	}
+	tokenizer, err := d.model.tokenizer()
+	if err != nil {
+		return err
+	}
+	if err := checkIDs("--ids", ids, tokenizer.VocabSize()); err != nil {
+		return err
+	}
+	text, err := tokenizer.Decode(ids)
+	if err != nil {
+		return err
+	}
+	if d.json {
+		return s.out.json(struct {
+			Text string `json:"text"`
+		}{text})
+	}
+	s.out.exactText(text)
+	return nil
+}
+
+// exactText writes text to a file or pipe as it is. A terminal is spared its
+// control characters and a prompt in the middle of the line.
+func (o *output) exactText(text string) {
+	if !o.terminal {
+		io.WriteString(o, text)
+		return
+	}
+	o.modelText(text)
+	o.endLine()
+}
