@@ -263,9 +263,9 @@ func TestEveryReadErrorSurfaces(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, injected)
-		var io *vfs.IOError
-		require.ErrorAs(t, err, &io)
-		require.Equal(t, "m.gguf", io.Path)
+		var ioErr *vfs.IOError
+		require.ErrorAs(t, err, &ioErr)
+		require.Equal(t, "m.gguf", ioErr.Path)
 		require.Equal(t, k > 0, closed == 1, "operation %d: an opened file must be closed", k)
 	}
 }

@@ -43,8 +43,8 @@ func (r *reader) metadata(n int) *Metadata {
 		if _, twice := m.byKey[key]; twice {
 			r.fail(keyField(key), "the key occurs twice")
 		}
-		kind := kind(r.u32(keyField(key)))
-		e := entry{key: key, off: r.off, kind: kind}
+		e := entry{key: key, kind: kind(r.u32(keyField(key)))}
+		e.off = r.off
 		r.value(&e)
 		if r.err != nil {
 			return nil

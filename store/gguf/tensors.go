@@ -111,7 +111,8 @@ func (r *reader) shape(f field) []int {
 }
 
 // place turns offsets into offsets in the file and checks that every tensor
-// lies in it.
+// lies in it. Padding behind the last tensor is not asked for: it holds nothing,
+// and some writers leave it out.
 func (r *reader) place(table []store.Tensor, alignment, fileSize int64) error {
 	dataStart := (r.off + alignment - 1) &^ (alignment - 1)
 	for i := range table {

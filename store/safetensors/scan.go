@@ -58,16 +58,16 @@ func describe(c byte) string {
 	return fmt.Sprintf("%q", c)
 }
 
-// list calls item for each element between the brackets open and close.
-func (s *scanner) list(open, close byte, item func()) {
-	s.next(open)
-	if s.peek() == close {
+// list calls item for each element between the brackets first and last.
+func (s *scanner) list(first, last byte, item func()) {
+	s.next(first)
+	if s.peek() == last {
 		s.pos++
 		return
 	}
 	for s.err == nil {
 		item()
-		if s.peek() == close {
+		if s.peek() == last {
 			s.pos++
 			return
 		}
