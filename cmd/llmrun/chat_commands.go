@@ -103,12 +103,6 @@ func (c *conversation) stats(context.Context, string) error {
 	return nil
 }
 
-// A savedMessage is a message in a file, as render and other programs read it.
-type savedMessage struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
 func (c *conversation) save(_ context.Context, name string) error {
 	if name == "" {
 		return errors.New("/save needs the name of a file")
@@ -134,11 +128,7 @@ func (c *conversation) save(_ context.Context, name string) error {
 // transcript returns the conversation as JSON or as text to read.
 func (c *conversation) transcript(asJSON bool) ([]byte, error) {
 	if asJSON {
-		saved := make([]savedMessage, len(c.messages))
-		for i, m := range c.messages {
-			saved[i] = savedMessage(m)
-		}
-		text, err := json.MarshalIndent(saved, "", "  ")
+		text, err := json.MarshalIndent(c.messages, "", "  ")
 		return append(text, '\n'), err
 	}
 	var text strings.Builder
@@ -160,7 +150,7 @@ func replaceFile(name string, text []byte) error {
 		err = os.Rename(file.Name(), name)
 	}
 	if err != nil {
-		os.Remove(file.Name())
+		err = errors.Join(err, os.Remove(file.Name()))
 	}
 	return err
 }
@@ -173,16 +163,14 @@ func (c *conversation) load(_ context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("/load: %w", err)
 	}
-	var saved []savedMessage
-	if err := json.Unmarshal(text, &saved); err != nil {
+	var messages []llmrun.Message
+	if err := json.Unmarshal(text, &messages); err != nil {
 		return fmt.Errorf("/load: %s is not a conversation that /save wrote as JSON: %w", name, err)
 	}
-	messages := make([]llmrun.Message, len(saved))
-	for i, m := range saved {
+	for i, m := range messages {
 		if m.Role == "" {
 			return fmt.Errorf("/load: %s: message %d has no role", name, i+1)
 		}
-		messages[i] = llmrun.Message(m)
 	}
 	c.messages = messages
 	c.note("Loaded %d messages from %s.", len(messages), name)

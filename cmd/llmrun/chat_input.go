@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -137,13 +138,13 @@ func (t *terminalInput) begin() (end func(), err error) {
 	}
 	unwatch := restoreOnSignal(fd, cooked)
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
-		t.editor.SetSize(width, height)
+		_ = t.editor.SetSize(width, height) // or else lines wrap a little wrong
 	}
 	t.editor.SetBracketedPasteMode(true)
 	return func() {
 		t.editor.SetBracketedPasteMode(false)
 		unwatch()
-		term.Restore(fd, cooked)
+		_ = term.Restore(fd, cooked) // fails only when the terminal is gone
 	}, nil
 }
 
@@ -154,7 +155,7 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 		return line, true, nil
 	}
 	if errors.Is(err, io.EOF) {
-		io.WriteString(t.screen, "\r\n")
+		fmt.Fprint(t.screen, "\r\n")
 		if t.keys.interrupted {
 			// The editor keeps the abandoned line and meets the same key again:
 			// a new one takes its place, with the history.
@@ -192,7 +193,7 @@ func restoreOnSignal(fd int, cooked *term.State) (stop func()) {
 	go func() {
 		select {
 		case <-signals:
-			term.Restore(fd, cooked)
+			_ = term.Restore(fd, cooked)
 			os.Exit(exitInterrupted)
 		case <-done:
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -98,7 +99,8 @@ func (c *command) run(ctx context.Context, s *streams, args []string) error {
 		err = act(ctx, s, positional)
 	}
 	// An action does not know its own command: the hint below the message does.
-	if usage, ok := err.(*usageError); ok && usage.command == "" {
+	var usage *usageError
+	if errors.As(err, &usage) && usage.command == "" {
 		usage.command = c.name
 	}
 	return err

@@ -63,7 +63,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown, near a known one", []string{"--modle", "a"}, "there is no flag --modle; did you mean --model?"},
+		{"unknown, near a known one", []string{"--mdoel", "a"}, "there is no flag --mdoel; did you mean --model?"},
 		{"unknown with a value", []string{"--ratoi=1"}, "there is no flag --ratoi; did you mean --ratio?"},
 		{"unknown, near nothing", []string{"--zzzzzzzz"}, "there is no flag --zzzzzzzz"},
 		{"no value", []string{"-m"}, "-m needs a value"},

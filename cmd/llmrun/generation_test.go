@@ -32,8 +32,11 @@ func TestSamplingLaysFlagsOverTheModelsDefaults(t *testing.T) {
 		{"another temperature", []string{"--temp", "1.5"}, llmrun.Sampling{Temperature: 1.5, TopP: 0.9, RepeatPenalty: 1.05}},
 		{"greedy drops the model's penalty", []string{"--temp", "0"}, llmrun.Sampling{}},
 		{"greedy keeps a penalty that was given", []string{"--temp", "0", "--repeat-penalty", "1.2"}, llmrun.Sampling{RepeatPenalty: 1.2}},
-		{"bias", []string{"--logit-bias", "7=-1.5", "--logit-bias", "8=-Inf"},
-			llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05, LogitBias: map[int32]float32{7: -1.5, 8: float32(math.Inf(-1))}}},
+		{
+			"bias",
+			[]string{"--logit-bias", "7=-1.5", "--logit-bias", "8=-Inf"},
+			llmrun.Sampling{Temperature: 0.7, TopP: 0.9, RepeatPenalty: 1.05, LogitBias: map[int32]float32{7: -1.5, 8: float32(math.Inf(-1))}},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -101,13 +101,10 @@ func (i *inspectFlags) showRows(s *streams, inspection *llmrun.Inspection, rows 
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(s.out)
 	if i.json {
-		w.WriteString(`{"rows":`)
-		writeJSONRows(w, values)
-		w.WriteString("}\n")
-		return w.Flush()
+		return s.out.writeRows("{", "rows", values)
 	}
+	w := bufio.NewWriter(s.out)
 	for k, row := range values {
 		fmt.Fprintf(w, "row %d:", rows[k])
 		for _, x := range row {

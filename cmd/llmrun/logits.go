@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -115,11 +114,7 @@ func writeLogits(s *streams, positions []int, logits [][]float32) error { // log
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(s.out)
-	fmt.Fprintf(w, `{"positions":%s,"logits":`, head)
-	writeJSONRows(w, logits)
-	w.WriteString("}\n")
-	return w.Flush()
+	return s.out.writeRows(fmt.Sprintf(`{"positions":%s,`, head), "logits", logits)
 }
 
 // showLogits prints the highest logits of each position.

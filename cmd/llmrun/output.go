@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,13 +68,13 @@ func (o *output) modelText(text string) {
 	if o.terminal {
 		text = strings.Map(visibleRune, text)
 	}
-	io.WriteString(o, text)
+	fmt.Fprint(o, text)
 }
 
 // endLine ends a line that is not ended yet.
 func (o *output) endLine() {
 	if o.last != '\n' && o.last != 0 {
-		io.WriteString(o, "\n")
+		fmt.Fprintln(o)
 	}
 }
 
@@ -105,27 +104,34 @@ func (o *output) json(v any) error {
 	return encoder.Encode(v)
 }
 
-// writeJSONRows writes rows as an array of arrays, number by number: as one text
-// the logits of a long prompt would take several times their own memory.
-func writeJSONRows(w *bufio.Writer, rows [][]float32) {
-	digits := make([]byte, 0, 32)
-	separator := byte('[')
-	for _, row := range rows {
-		w.WriteByte(separator)
-		w.WriteByte('[')
-		for i, x := range row {
-			if i > 0 {
-				w.WriteByte(',')
-			}
-			w.Write(appendJSONFloat(digits, x))
+// writeRows prints a JSON object whose last member, called name, is an array of
+// rows; opening is the text before it. The rows are written one by one: as one
+// text the logits of a long prompt would take several times their own memory.
+func (o *output) writeRows(opening, name string, rows [][]float32) error {
+	text := fmt.Appendf(nil, "%s%q:[", opening, name)
+	for i, row := range rows {
+		if i > 0 {
+			text = append(text, ',')
 		}
-		w.WriteByte(']')
-		separator = ','
+		text = appendJSONRow(text, row)
+		if _, err := o.Write(text); err != nil {
+			return err
+		}
+		text = text[:0]
 	}
-	if len(rows) == 0 {
-		w.WriteByte('[')
+	_, err := o.Write(append(text, "]}\n"...))
+	return err
+}
+
+func appendJSONRow(text []byte, row []float32) []byte {
+	text = append(text, '[')
+	for i, x := range row {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendJSONFloat(text, x)
 	}
-	w.WriteByte(']')
+	return append(text, ']')
 }
 
 // appendJSONFloat appends x with the fewest digits that give the same float32

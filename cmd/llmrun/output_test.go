@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -55,23 +54,25 @@ func TestJSONRowsKeepEveryBit(t *testing.T) {
 		{},
 	}
 	var text bytes.Buffer
-	w := bufio.NewWriter(&text)
-	writeJSONRows(w, rows)
-	require.NoError(t, w.Flush())
+	o := &output{w: &text}
+	require.NoError(t, o.writeRows(`{"positions":[3],`, "rows", rows))
 
-	var got [][]*float32
-	require.NoError(t, json.Unmarshal(text.Bytes(), &got))
-	require.Len(t, got, len(rows))
-	for i, x := range rows[0] {
-		require.Equal(t, math.Float32bits(x), math.Float32bits(*got[0][i]))
+	var got struct {
+		Positions []int        `json:"positions"`
+		Rows      [][]*float32 `json:"rows"`
 	}
-	require.Equal(t, []*float32{nil, nil, nil}, got[1])
-	require.Empty(t, got[2])
+	require.NoError(t, json.Unmarshal(text.Bytes(), &got))
+	require.Equal(t, []int{3}, got.Positions)
+	require.Len(t, got.Rows, len(rows))
+	for i, x := range rows[0] {
+		require.Equal(t, math.Float32bits(x), math.Float32bits(*got.Rows[0][i]))
+	}
+	require.Equal(t, []*float32{nil, nil, nil}, got.Rows[1])
+	require.Empty(t, got.Rows[2])
 
 	text.Reset()
-	writeJSONRows(w, nil)
-	require.NoError(t, w.Flush())
-	require.Equal(t, "[]", text.String())
+	require.NoError(t, o.writeRows("{", "rows", nil))
+	require.Equal(t, "{\"rows\":[]}\n", text.String())
 }
 
 func TestErrorsAreOneLine(t *testing.T) {
@@ -120,7 +121,7 @@ func TestMeterWaits(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	require.Equal(t, "inspect", nearest("inpsect", commandNames()))
+	require.Equal(t, "inspect", nearest("inspcet", commandNames()))
 	require.Equal(t, "tokenize", nearest("tokenise", commandNames()))
 	require.Equal(t, "", nearest("frobnicate", commandNames()))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -145,7 +146,7 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 	})
 	err = interruption(ctx, err)
 	s.out.endLine()
-	if err != nil && err != errInterrupted {
+	if err != nil && !errors.Is(err, errInterrupted) {
 		return err
 	}
 	stats := session.Stats()

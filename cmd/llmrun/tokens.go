@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/llmrun/llmrun"
@@ -139,7 +138,7 @@ func (d *detokenizeFlags) run(_ context.Context, s *streams, args []string) erro
 // control characters and a prompt in the middle of the line.
 func (o *output) exactText(text string) {
 	if !o.terminal {
-		io.WriteString(o, text)
+		fmt.Fprint(o, text)
 		return
 	}
 	o.modelText(text)
