@@ -29,43 +29,6 @@ func dotFused(a, b []float32 /* [n] */) float32 {
 	return addLanes(&lane)
 }
 
-// dotUnfused computes the same in the unfused flavour. The lanes are taken in
-// two passes of eight, so that the sums stay in registers.
-func dotUnfused(a, b []float32 /* [n] */) float32 {
-	var lane [lanes]float32
-	whole := len(a) / lanes * lanes
-	b = b[:len(a)]
-	eightLanes((*[8]float32)(lane[:8]), a[:whole], b[:whole])
-	if whole > 0 {
-		eightLanes((*[8]float32)(lane[8:]), a[8:whole], b[8:whole])
-	}
-	for i, v := range a[whole:] {
-		lane[i] += float32(v * b[whole+i])
-	}
-	return addLanes(&lane)
-}
-
-// eightLanes computes eight neighbouring lanes, of which a and b start with
-// the first element.
-func eightLanes(lane *[8]float32, a, b []float32) {
-	var s0, s1, s2, s3, s4, s5, s6, s7 float32
-	for len(a) >= 8 && len(b) >= 8 {
-		s0 += float32(a[0] * b[0])
-		s1 += float32(a[1] * b[1])
-		s2 += float32(a[2] * b[2])
-		s3 += float32(a[3] * b[3])
-		s4 += float32(a[4] * b[4])
-		s5 += float32(a[5] * b[5])
-		s6 += float32(a[6] * b[6])
-		s7 += float32(a[7] * b[7])
-		if len(a) < lanes || len(b) < lanes {
-			break
-		}
-		a, b = a[lanes:], b[lanes:]
-	}
-	*lane = [8]float32{s0, s1, s2, s3, s4, s5, s6, s7}
-}
-
 func (k portable) mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {
 	for r := range rows {
 		row := w[r*wStride:][:cols]

@@ -65,5 +65,3 @@ func (k portable) name() string {
 func (k portable) flavour() arith { return k.ar }
 
 func (k portable) dequant(t Type, dst []float32, src []byte) { dequantPortable(t, dst, src) }
-
-func (k portable) mulVec([]float32, Type, []byte, int, int, []float32) bool { return false }
