@@ -24,6 +24,7 @@ const (
 	classLineEnd                    // \r \n
 	classOther                      // controls, unassigned, bytes that are no UTF-8
 	classBits     = iota
+	classAll      = 1<<classBits - 1
 	classLetter   = classUpper | classLower | classUncased
 	classNumber   = classDecimal | classNumeral
 	classAnySpace = classSpace | classLineEnd

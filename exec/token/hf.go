@@ -25,31 +25,24 @@ type hfSource struct {
 	// normalized are added tokens that are found after normalization.
 	normalized []addedToken
 	byteLevel  bool // words are bytes that the vocabulary spells as letters
+	config     Config
+	patterns   int // bytes of regular expressions so far
 	err        error
 }
 
 // FromJSON makes the tokenizer that a Hugging Face tokenizer.json describes.
 func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
-	s := &hfSource{}
-	s.read(tokenizerJSON)
-	if s.err == nil {
-		s.vocabulary()
+	s := &hfSource{config: config}
+	t := &Tokenizer{bos: -1}
+	steps := []func(*Tokenizer){
+		func(*Tokenizer) { s.read(tokenizerJSON) },
+		s.vocabulary, s.normalization, s.preTokenizer, s.decoder,
+		s.buildModel, s.addedTokens, s.postProcessor, s.configure,
 	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	t := &Tokenizer{vocab: s.vocab, bos: -1}
-	t.norm = s.normalizer("normalizer", s.parts.normalizer)
-	t.words = s.preTokenizer()
-	t.spelling = s.decoder()
-	if s.err == nil {
-		s.buildModel(t)
-	}
-	s.addedTokens(t)
-	s.postProcessor(t)
-	s.configure(t, config)
-	if s.err != nil {
-		return nil, s.err
+	for _, step := range steps {
+		if step(t); s.err != nil {
+			return nil, s.err
+		}
 	}
 	return t, nil
 }
@@ -99,7 +92,7 @@ type hfAdded struct {
 }
 
 // vocabulary joins the model's pieces and the added tokens.
-func (s *hfSource) vocabulary() {
+func (s *hfSource) vocabulary(t *Tokenizer) {
 	var added []hfAdded
 	s.unmarshal("added_tokens", s.parts.added, &added)
 	kinds, texts := s.model.layOut(s, added)
@@ -134,7 +127,7 @@ func (s *hfSource) vocabulary() {
 	}
 	v, err := newVocabulary("model.vocab", len(texts), func(id int) string { return string(texts[id]) }, kinds)
 	s.fail(err)
-	s.vocab = v
+	s.vocab, t.vocab = v, v
 }
 
 // unmarshal decodes a small part of the file; null and absent leave v alone.
@@ -159,7 +152,7 @@ func (s *hfSource) addedTokens(t *Tokenizer) {
 }
 
 // configure reads what the special tokens are for.
-func (s *hfSource) configure(t *Tokenizer, config Config) {
+func (s *hfSource) configure(t *Tokenizer) {
 	var tok struct {
 		BOS    specialName `json:"bos_token"`
 		EOS    specialName `json:"eos_token"`
@@ -172,17 +165,21 @@ func (s *hfSource) configure(t *Tokenizer, config Config) {
 		EOS specialName `json:"eos_token"`
 	}
 	var generation, model specialIDs
-	s.unmarshal("tokenizer_config.json", config.Tokenizer, &tok)
-	s.unmarshal("special_tokens_map.json", config.SpecialMap, &names)
-	s.unmarshal("generation_config.json", config.Generation, &generation)
-	s.unmarshal("config.json", config.Model, &model)
+	s.unmarshal("tokenizer_config.json", s.config.Tokenizer, &tok)
+	s.unmarshal("special_tokens_map.json", s.config.SpecialMap, &names)
+	s.unmarshal("generation_config.json", s.config.Generation, &generation)
+	s.unmarshal("config.json", s.config.Model, &model)
 	if s.err != nil {
 		return
 	}
 	t.bos = s.firstID(s.named(tok.BOS), s.named(names.BOS), generation.BOS, model.BOS)
 	eos := s.firstID(s.named(tok.EOS), s.named(names.EOS), generation.EOS, model.EOS)
-	t.prefix = override(t.prefix, tok.AddBOS, t.bos, tok.Class)
-	t.suffix = override(t.suffix, tok.AddEOS, eos, tok.Class)
+	builds := flagClasses[tok.Class]
+	if tok.AddBOS == nil && builds && len(t.prefix) == 0 {
+		tok.AddBOS = &builds // what these classes do by default
+	}
+	t.prefix = override(t.prefix, tok.AddBOS, t.bos, builds)
+	t.suffix = override(t.suffix, tok.AddEOS, eos, builds)
 	ends := slices.Concat(s.inVocab(s.named(tok.EOS)), s.inVocab(s.named(names.EOS)),
 		s.inVocab(generation.EOS), s.inVocab(model.EOS))
 	t.end = findEnds(s.vocab, ends, func(id int32) bool {
@@ -192,10 +189,9 @@ func (s *hfSource) configure(t *Tokenizer, config Config) {
 }
 
 // override applies add_bos_token or add_eos_token to what the post-processor
-// adds. The Llama family of classes builds its post-processor from the flags;
-// for all others they matter only where the file has none.
-func override(have []int32, add *bool, id int32, class string) []int32 {
-	builds := flagClasses[class]
+// adds. Classes that build their post-processor from the flags obey them; for
+// all others they matter only where the file has none.
+func override(have []int32, add *bool, id int32, builds bool) []int32 {
 	switch {
 	case add == nil || !builds && len(have) > 0:
 		return have
@@ -207,7 +203,8 @@ func override(have []int32, add *bool, id int32, class string) []int32 {
 	return have
 }
 
-// flagClasses are the tokenizer classes that obey their flags.
+// flagClasses are the tokenizer classes that build their post-processor from
+// the flags.
 var flagClasses = map[string]bool{
 	"LlamaTokenizer": true, "LlamaTokenizerFast": true, "CodeLlamaTokenizer": true,
 	"CodeLlamaTokenizerFast": true, "GemmaTokenizer": true, "GemmaTokenizerFast": true,

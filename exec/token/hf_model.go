@@ -51,7 +51,7 @@ func (m *hfModel) read(r *jsonReader) {
 // eachPiece calls f for every entry of the vocabulary: {"piece": id} (BPE) or
 // [["piece", score]] (Unigram). Unescaped text is part of the file.
 func (m *hfModel) eachPiece(f func(text []byte, id int32, score float64)) error {
-	r := &jsonReader{data: m.vocab}
+	r := &jsonReader{field: "model.vocab", data: m.vocab}
 	if r.next() == '{' {
 		r.object(func(key []byte) {
 			if id := r.id(); r.err == nil {
@@ -211,7 +211,7 @@ func (s *hfSource) mergeTable() *mergeTable {
 	}
 	rank := int32(0)
 	joined := make([]byte, 0, 256)
-	r := &jsonReader{data: s.model.merges}
+	r := &jsonReader{field: "model.merges", data: s.model.merges}
 	r.array(func() {
 		pair := readMerge(r)
 		if r.err != nil {

@@ -83,10 +83,9 @@ func (s *hfSource) template(field string, p hfPart, t *Tokenizer) {
 }
 
 // decoder reads how pieces are written as text.
-func (s *hfSource) decoder() spelling {
-	sp := spelling{byteTokens: s.model.options.ByteFallback}
-	s.decode("decoder", s.parts.decoder, &sp)
-	return sp
+func (s *hfSource) decoder(t *Tokenizer) {
+	t.spelling.byteTokens = s.model.options.ByteFallback
+	s.decode("decoder", s.parts.decoder, &t.spelling)
 }
 
 func (s *hfSource) decode(field string, raw json.RawMessage, sp *spelling) {

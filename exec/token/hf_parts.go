@@ -64,11 +64,27 @@ func (s *hfSource) finder(field string, p *hfPattern) finder {
 	case p.String != nil:
 		return literal(*p.String)
 	default:
-		f, err := compilePattern(field, *p.Regex)
-		s.fail(err)
-		return f
+		return s.compile(field, *p.Regex)
 	}
 	return literal("")
+}
+
+// maxPatterns bounds the regular expressions of one tokenizer, in bytes: they
+// need far more memory compiled than written.
+const maxPatterns = 4096
+
+func (s *hfSource) compile(field, expr string) finder {
+	if s.patterns += len(expr); s.patterns > maxPatterns {
+		s.fail(unsupported(field, "regular expressions of over %d bytes", maxPatterns))
+		return literal("")
+	}
+	f, err := compilePattern(field, expr)
+	s.fail(err)
+	return f
+}
+
+func (s *hfSource) normalization(t *Tokenizer) {
+	t.norm = s.normalizer("normalizer", s.parts.normalizer)
 }
 
 // normalizer builds a normalizer, nil for none.
@@ -128,23 +144,17 @@ func (s *hfSource) charsmap(field, text string) normalizer {
 }
 
 // preTokenizer builds the splitters.
-func (s *hfSource) preTokenizer() chain {
-	c := s.splitters("pre_tokenizer", s.parts.preTokenizer, nil)
-	// Bytes are spelled as letters by the model, which is faster, unless there
-	// are splitters that want to see the letters.
-	if n := len(c); n > 0 && c[n-1] == (letters{}) {
-		s.byteLevel = true
-		for _, stage := range c[:n-1] {
-			if stage == (letters{}) {
-				s.fail(unsupported("pre_tokenizer", "two ByteLevel stages"))
-			}
+func (s *hfSource) preTokenizer(t *Tokenizer) {
+	t.words = s.splitters("pre_tokenizer", s.parts.preTokenizer, nil)
+	for i, stage := range t.words {
+		if stage != (letters{}) {
+			continue
 		}
-		c = c[:n-1]
-		if len(c) == 0 {
-			c = chain{} // not nil: there is a pre-tokenizer
+		// As the last stage it is left to the model, which is faster.
+		if s.byteLevel = i == len(t.words)-1; s.byteLevel {
+			t.words = t.words[:i]
 		}
 	}
-	return c
 }
 
 // splitters appends the stages of one pre-tokenizer.
@@ -208,9 +218,7 @@ const (
 )
 
 func (s *hfSource) cutAt(field, expr string, keep behavior) splitter {
-	f, err := compilePattern(field, expr)
-	s.fail(err)
-	return &cut{at: f, keep: keep}
+	return &cut{at: s.compile(field, expr), keep: keep}
 }
 
 func (s *hfSource) metaspace(field string, p hfPart) splitter {

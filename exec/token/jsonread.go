@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -14,9 +15,10 @@ import (
 //
 // The first error stays: all methods do nothing after it.
 type jsonReader struct {
-	data []byte
-	at   int
-	err  error
+	field string // the part that data is, "" for the whole file
+	data  []byte
+	at    int
+	err   error
 }
 
 // maxDepth bounds the nesting of skipped values; real files need under ten.
@@ -24,7 +26,7 @@ const maxDepth = 100
 
 func (r *jsonReader) fail(reason string) {
 	if r.err == nil {
-		r.err = malformed("byte "+strconv.Itoa(r.at), "%s", reason)
+		r.err = malformed(strings.TrimSpace(r.field+" byte "+strconv.Itoa(r.at)), "%s", reason)
 	}
 }
 

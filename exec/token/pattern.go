@@ -3,6 +3,7 @@ package token
 import (
 	"math"
 	"strings"
+	"unicode/utf8"
 )
 
 // A pattern finds the words of a pre-tokenizer's regular expression.
@@ -40,6 +41,9 @@ func (p *pattern) find(text string, from int) (start, end int) {
 
 // compilePattern translates a regular expression; field names it in errors.
 func compilePattern(field, expr string) (finder, error) {
+	if !utf8.ValidString(expr) {
+		return nil, malformed(field, "a pattern that is not UTF-8")
+	}
 	expr = spellEscapes.Replace(expr)
 	if expr == `\s+$` || expr == `\s++$` {
 		return trailingSpace{}, nil

@@ -84,11 +84,11 @@ func (p *exprParser) set() (*charSet, error) {
 		return p.brackets()
 	}
 	if p.expr[p.at] == '\\' {
-		classes, r, negated, err := p.escape()
+		classes, r, err := p.escape()
 		if err != nil {
 			return nil, err
 		}
-		return newCharSet(classes, single(r), negated), nil
+		return newCharSet(classes, single(r), false), nil
 	}
 	r, width := utf8.DecodeRuneInString(p.expr[p.at:])
 	if strings.ContainsRune(`.^$()|?*+{}]`, r) {
@@ -150,11 +150,7 @@ func (p *exprParser) brackets() (*charSet, error) {
 // member reads a class or one character inside of brackets.
 func (p *exprParser) member() (class, rune, error) {
 	if p.expr[p.at] == '\\' {
-		classes, r, negated, err := p.escape()
-		if err == nil && negated {
-			err = p.refuse("a negated class", p.expr)
-		}
-		return classes, r, err
+		return p.escape()
 	}
 	r, width := utf8.DecodeRuneInString(p.expr[p.at:])
 	p.at += width
@@ -168,36 +164,51 @@ var propertyClasses = map[string]class{
 	"N": classNumber, "Nd": classDecimal, "P": classPunct, "S": classSymbol,
 }
 
-// escape reads \p{L}, \s, \n and the like: a class, or a character.
-func (p *exprParser) escape() (classes class, r rune, negated bool, err error) {
+// escape reads \p{L}, \s, \n and the like: a class, or a character. The
+// complement of a class is a class too, because groups do not overlap.
+func (p *exprParser) escape() (classes class, r rune, err error) {
 	rest := p.expr[p.at+1:]
 	if rest == "" {
-		return 0, notRune, false, p.refuse("a lone backslash", p.expr)
+		return 0, notRune, p.refuse("a lone backslash", p.expr)
 	}
 	c := rest[0]
 	p.at += 2
 	switch c {
-	case 's', 'S':
-		return classAnySpace, notRune, c == 'S', nil
-	case 'd', 'D':
-		return classDecimal, notRune, c == 'D', nil
+	case 's':
+		return classAnySpace, notRune, nil
+	case 'S':
+		return classAll &^ classAnySpace, notRune, nil
+	case 'd':
+		return classDecimal, notRune, nil
+	case 'D':
+		return classAll &^ classDecimal, notRune, nil
 	case 'n':
-		return 0, '\n', false, nil
+		return 0, '\n', nil
 	case 'r':
-		return 0, '\r', false, nil
+		return 0, '\r', nil
 	case 't':
-		return 0, '\t', false, nil
+		return 0, '\t', nil
 	case 'p', 'P':
-		name, _, ok := strings.Cut(strings.TrimPrefix(rest[1:], "{"), "}")
-		classes, known := propertyClasses[name]
-		if !ok || !known || len(rest) < 2 || rest[1] != '{' {
-			return 0, notRune, false, p.refuse(`the property \`+shorten(rest), p.expr)
+		classes, err := p.property(rest)
+		if c == 'P' {
+			classes = classAll &^ classes
 		}
-		p.at += len(name) + 2
-		return classes, notRune, c == 'P', nil
+		return classes, notRune, err
 	}
 	if c >= utf8.RuneSelf || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
-		return 0, notRune, false, p.refuse(`the escape \`+string(rune(c)), p.expr)
+		return 0, notRune, p.refuse(`the escape \`+string(rune(c)), p.expr)
 	}
-	return 0, rune(c), false, nil
+	return 0, rune(c), nil
+}
+
+// property reads the {L} of p{L}.
+func (p *exprParser) property(rest string) (class, error) {
+	if inside, ok := strings.CutPrefix(rest[1:], "{"); ok {
+		name, _, closed := strings.Cut(inside, "}")
+		if classes, known := propertyClasses[name]; closed && known {
+			p.at += len(name) + 2
+			return classes, nil
+		}
+	}
+	return 0, p.refuse(`the property \`+shorten(rest), p.expr)
 }

@@ -196,6 +196,8 @@ func filterRound(c *call, v value) (value, error) {
 		return nil, runtimeErrorf("type %s doesn't define __round__ method", typeName(v))
 	case method == "common" && isInt && digits >= 0:
 		return i, nil
+	case method == "common" && isInt:
+		return floatToInt(roundFloat(f, digits))
 	case method == "common":
 		return roundFloat(f, digits), nil
 	}
@@ -235,6 +237,10 @@ func extreme(c *call, v value, want ordering) (value, error) {
 		return nil, err
 	}
 	get := c.r.foldedGetter(p.or(1, nil), p.flag(0))
+	op := "<"
+	if want == greater {
+		op = ">"
+	}
 	var best, bestKey value = &undefined{reason: "No aggregated item, sequence was empty."}, nil
 	first := true
 	err = c.r.each(v, func(item value) error {
@@ -244,7 +250,7 @@ func extreme(c *call, v value, want ordering) (value, error) {
 		}
 		order := want
 		if !first {
-			if order, err = c.r.order("<", key, bestKey, 0); err != nil {
+			if order, err = c.r.order(op, key, bestKey, 0); err != nil {
 				return err
 			}
 		}

@@ -65,20 +65,17 @@ func (r *run) fold(v value) (value, error) {
 	return v, nil
 }
 
-// keyed is an item with the keys it is sorted by.
-type keyed struct {
-	item value
-	keys []value
-}
+// keyed is an item with the key it is sorted by.
+type keyed struct{ item, key value }
 
-// sortBy sorts stably by the keys; reverse keeps equal items in their order too.
+// sortBy sorts stably by the key; reverse keeps equal items in their order too.
 func (r *run) sortBy(items []keyed, reverse bool) error {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
 		if failed != nil {
 			return 0
 		}
-		order, err := r.orderItems("<", a.keys, b.keys, 0)
+		order, err := r.order("<", b.key, a.key, 0)
 		if err != nil {
 			failed = err
 			return 0
@@ -87,31 +84,29 @@ func (r *run) sortBy(items []keyed, reverse bool) error {
 			return 0
 		}
 		if reverse {
-			return -int(order)
+			return int(order)
 		}
-		return int(order)
+		return -int(order)
 	})
 	return failed
 }
 
-// sorted returns v's items sorted by what the getters read.
-func (r *run) sorted(v value, getters []getter, reverse bool) ([]value, error) {
+// sorted returns v's items sorted by what get reads.
+func (r *run) sorted(v value, get getter, reverse bool) ([]value, error) {
 	items, err := r.collect(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.slots(len(items) * (4 + len(getters))); err != nil {
+	if err := r.slots(4 * len(items)); err != nil {
 		return nil, err
 	}
 	pairs := make([]keyed, len(items))
 	for i, item := range items {
-		keys := make([]value, len(getters))
-		for k, get := range getters {
-			if keys[k], err = get(item); err != nil {
-				return nil, err
-			}
+		key, err := get(item)
+		if err != nil {
+			return nil, err
 		}
-		pairs[i] = keyed{item, keys}
+		pairs[i] = keyed{item, key}
 	}
 	if err := r.sortBy(pairs, reverse); err != nil {
 		return nil, err
@@ -141,7 +136,16 @@ func filterSort(c *call, v value) (value, error) {
 	for _, attribute := range attributes {
 		getters = append(getters, c.r.foldedGetter(attribute, p.flag(1)))
 	}
-	items, err := c.r.sorted(v, getters, p.flag(0))
+	// The keys form a list even if there is one, whose equal items need no order.
+	items, err := c.r.sorted(v, func(item value) (value, error) {
+		keys := make([]value, len(getters))
+		for k, get := range getters {
+			if keys[k], err = get(item); err != nil {
+				return nil, err
+			}
+		}
+		return &list{keys}, c.r.slots(len(keys) + 1)
+	}, p.flag(0))
 	return &list{items}, err
 }
 
@@ -167,7 +171,7 @@ func filterDictSort(c *call, v value) (value, error) {
 		return nil, err
 	}
 	get := c.r.foldedGetter(int64(position), p.flag(0))
-	items, err := c.r.sorted(&dictView{d, "items"}, []getter{get}, p.flag(2))
+	items, err := c.r.sorted(&dictView{d, "items"}, get, p.flag(2))
 	return &list{items}, err
 }
 
@@ -192,7 +196,7 @@ func filterGroupBy(c *call, v value) (value, error) {
 		}
 		return c.r.fold(key)
 	}
-	items, err := c.r.sorted(v, []getter{compared}, false)
+	items, err := c.r.sorted(v, compared, false)
 	if err != nil {
 		return nil, err
 	}

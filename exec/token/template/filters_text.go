@@ -264,8 +264,11 @@ func filterTruncate(c *call, v value) (value, error) {
 			return nil, err
 		}
 	}
-	s, err := textOperand(c, v)
-	if err != nil {
+	s, ok := plain(v).(string)
+	if !ok {
+		return nil, runtimeErrorf("truncate: the value must be str, not %s", typeName(v))
+	}
+	if err := c.r.scan(len(s)); err != nil {
 		return nil, err
 	}
 	if limit < runeCount(end) || leeway < 0 {
@@ -293,6 +296,9 @@ func filterWordCount(c *call, v value) (value, error) {
 }
 
 func filterURLEncode(c *call, v value) (value, error) {
+	if _, isText := plain(v).(string); !isText && isIterable(v) {
+		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
+	}
 	return mapped(c, v, func(s string) string {
 		// url.QueryEscape differs from Python's quote in blanks and slashes.
 		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))

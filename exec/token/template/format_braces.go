@@ -21,9 +21,9 @@ type braceFormatter struct {
 	next     int // the argument of the next empty {}
 }
 
-// format expands s; a spec may itself hold fields, one level deep.
+// format expands s; a spec may itself hold fields, without specs of their own.
 func (f *braceFormatter) format(s string, depth int) (string, error) {
-	if depth > 1 {
+	if depth > 2 {
 		return "", runtimeErrorf("Max string recursion exceeded")
 	}
 	var b strings.Builder
@@ -193,8 +193,7 @@ func (r *run) formatSpec(v value, directive string) (string, error) {
 			return r.padNumber(sp, f < 0, "", groupThousands(strings.TrimPrefix(formatFloat(f), "-"), sp.comma))
 		}
 		if sp.verb == 0 {
-			sp.verb = 'g'
-			return r.formatReal(sp, f)
+			return r.formatShort(sp, f)
 		}
 	case 'e', 'E', 'f', 'F', 'g', 'G', '%':
 		return r.formatReal(sp, f)

@@ -63,11 +63,20 @@ func (f *percentFormatter) run() (value, error) {
 		}
 		f.out.WriteString(text)
 	}
-	_, isDict := f.args.(*dict)
-	if f.next < len(f.list) && !f.keys && !isDict {
+	if f.next < len(f.list) && !f.keys && !subscriptable(f.args) {
 		return nil, runtimeErrorf("not all arguments converted during string formatting")
 	}
 	return f.out.String(), nil
+}
+
+// subscriptable tells whether args could serve keys: Python then does not complain
+// that the format used none.
+func subscriptable(args value) bool {
+	switch args.(type) {
+	case *dict, *list, *span, *undefined:
+		return true
+	}
+	return false
 }
 
 // directive formats what stands behind a percent sign.

@@ -69,6 +69,16 @@ func (r *run) formatReal(sp spec, f float64) (string, error) {
 	return r.padNumber(sp, negative, "", groupThousands(digits, sp.comma)+suffix)
 }
 
+// formatShort formats f for a str.format directive with a precision but no type:
+// as g does, with a digit behind the point.
+func (r *run) formatShort(sp spec, f float64) (string, error) {
+	digits := formatGeneral(math.Abs(f), max(sp.precision, 1), sp.alternate)
+	if !strings.ContainsAny(digits, ".en") {
+		digits += ".0"
+	}
+	return r.padNumber(sp, math.Signbit(f), "", groupThousands(digits, sp.comma))
+}
+
 // formatGeneral is C's %g: precision significant digits, an exponent below 1e-4
 // and from 10^precision, and no trailing zeros unless asked for.
 func formatGeneral(f float64, precision int, keepZeros bool) string {

@@ -1,6 +1,9 @@
 package template
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // method implements v.name(args) for a Python type.
 type method func(c *call, v value) (value, error)
@@ -32,8 +35,8 @@ func findMethod(v value, name string) method {
 		return dictMethods[name]
 	case *list, *tuple, *span:
 		return sequenceMethods[name]
-	case int64, bool, float64:
-		return numberMethods[name]
+	case float64:
+		return floatMethods[name]
 	}
 	return nil
 }
@@ -52,11 +55,11 @@ var sequenceMethods = map[string]method{
 	"copy":  unchanged,
 }
 
-var numberMethods = map[string]method{
+var floatMethods = map[string]method{
 	"is_integer": func(c *call, v value) (value, error) {
-		_, f, isInt, _ := number(v)
+		f := v.(float64)
 		_, err := c.bind(0)
-		return isInt || f == float64(int64(f)), err
+		return f == math.Trunc(f), err
 	},
 }
 

@@ -72,10 +72,25 @@ func operandError(op string, l, rv value) error {
 			return limitErrorf("arithmetic beyond 64 bits")
 		}
 	}
+	if op == "*" && (isRepeatable(l) || isRepeatable(rv)) {
+		other := rv
+		if !isRepeatable(l) {
+			other = l
+		}
+		return runtimeErrorf("can't multiply sequence by non-int of type '%s'", typeName(other))
+	}
 	if op == "**" {
 		op = "** or pow()"
 	}
 	return runtimeErrorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(l), typeName(rv))
+}
+
+func isRepeatable(v value) bool {
+	switch v.(type) {
+	case string, *list, *tuple:
+		return true
+	}
+	return false
 }
 
 // sequenceOp adds two strings, lists or tuples, or repeats one of them.
@@ -270,6 +285,9 @@ func floatOp(op string, a, b float64) (value, error) {
 	case "**":
 		if a == 0 && b < 0 {
 			return nil, runtimeErrorf("0.0 cannot be raised to a negative power")
+		}
+		if a < 0 && b != math.Trunc(b) {
+			return nil, runtimeErrorf("a negative number cannot be raised to a fractional power")
 		}
 		return math.Pow(a, b), nil
 	}

@@ -95,8 +95,7 @@ func (p *parser) parseTag() (stmt, error) {
 		body, _, err := p.parseBlock("endgeneration")
 		return &scopeStmt{at: line, body: body}, err
 	case "print":
-		x, err := p.parseTuple(true)
-		return &outputStmt{line, x}, err
+		return p.parsePrint(line)
 	case "break", "continue":
 		if p.loops == 0 {
 			return nil, p.fail("'%s' outside a loop", name)
@@ -113,6 +112,24 @@ func (p *parser) parseTag() (stmt, error) {
 		return nil, p.fail("{%% %s %%} closes nothing", name)
 	}
 	return nil, p.unsupported(int(line), "{% "+name+" %}", "unknown tag")
+}
+
+// parsePrint parses {% print a, b %}, which writes its values one after another.
+func (p *parser) parsePrint(line at) (stmt, error) {
+	var parts []expr
+	for p.peek().kind != tokTagEnd {
+		if len(parts) > 0 {
+			if err := p.expectOperator(","); err != nil {
+				return nil, err
+			}
+		}
+		x, err := p.parseExpr()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, x)
+	}
+	return &outputStmt{line, &concatExpr{line, parts}}, nil
 }
 
 func (p *parser) parseIf(line at) (stmt, error) {
@@ -238,6 +255,12 @@ func (p *parser) parseNamedBlock(line at) (stmt, error) {
 	name, err := p.expectName()
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(p.blocks, name) {
+		return nil, p.fail("block '%s' defined twice", name)
+	}
+	if p.blocks = append(p.blocks, name); len(p.blocks) > maxNesting {
+		return nil, locate(limitErrorf("more than %d blocks", maxNesting), int(line))
 	}
 	scoped := p.skipName("scoped")
 	p.skipName("required")

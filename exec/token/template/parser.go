@@ -31,6 +31,7 @@ type parser struct {
 	unknown error
 	// macros holds the definitions being parsed, innermost last.
 	macros []*macroDef
+	blocks []string // the names of {% block %} so far
 }
 
 func (p *parser) peek() token { return p.tokens[p.pos] }

@@ -1,0 +1,119 @@
+package token
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// mergeSlowly is the definition of byte-pair encoding: the pair of the lowest
+// rank, the leftmost of equal ones, again and again.
+func mergeSlowly(t *mergeTable, ids []int32) []int32 {
+	ids = slices.Clone(ids)
+	for {
+		best, at := int32(noMerge), -1
+		for i := 1; i < len(ids); i++ {
+			if m := t.get(ids[i-1], ids[i]); m.rank < best {
+				best, at = m.rank, i-1
+			}
+		}
+		if at < 0 {
+			return ids
+		}
+		ids[at] = t.get(ids[at], ids[at+1]).id
+		ids = slices.Delete(ids, at+1, at+2)
+	}
+}
+
+// TestMergesAgree compares both ways of merging with the definition, on tables
+// whose ranks are random: equal ones, and results that are more urgent than
+// what they are made of.
+func TestMergesAgree(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	work := &mergeWork{}
+	for range 400 {
+		symbols, ranks := 1+rng.IntN(4), 1+rng.IntN(30)
+		table := newMergeTable(0)
+		for id := int32(symbols); id < 40; id++ {
+			table.put(rng.Int32N(id), rng.Int32N(id), merge{rank: rng.Int32N(int32(ranks)), id: id}, false)
+		}
+		ids := make([]int32, 1+rng.IntN(120))
+		for i := range ids {
+			ids[i] = rng.Int32N(int32(symbols))
+		}
+		want := mergeSlowly(table, ids)
+		assert.Equal(t, want, work.long.apply(table, slices.Clone(ids)))
+		assert.Equal(t, want, table.apply(slices.Clone(ids), work))
+		short := ids[:min(len(ids), shortWord)]
+		assert.Equal(t, mergeSlowly(table, short), table.applyShort(slices.Clone(short), work.short[:0]))
+	}
+}
+
+func TestMergeTableKeepsAll(t *testing.T) {
+	table := newMergeTable(0)
+	for i := range int32(1000) {
+		table.put(i, i*7, merge{rank: i, id: i + 1}, false)
+		table.put(i, i*7, merge{rank: -1, id: -1}, false)
+	}
+	for i := range int32(1000) {
+		assert.Equal(t, merge{rank: i, id: i + 1}, table.get(i, i*7))
+	}
+	assert.EqualValues(t, noMerge, table.get(3, 3).rank)
+	table.put(3, 21, merge{rank: 9, id: 9}, true)
+	assert.Equal(t, merge{rank: 9, id: 9}, table.get(3, 21))
+}
+
+// TestUrgentResultsStayLinear merges a long word whose every result is as
+// urgent as what it is made of, which keeps the buckets open.
+func TestUrgentResultsStayLinear(t *testing.T) {
+	table := newMergeTable(0)
+	for id := int32(1); id < 18; id++ {
+		table.put(id-1, id-1, merge{rank: 0, id: id}, false)
+	}
+	ids := make([]int32, 1<<17)
+	got := new(mergeWork).long.apply(table, ids)
+	assert.Equal(t, []int32{17}, got)
+}
+
+func TestVocabularyLookup(t *testing.T) {
+	texts := []string{"a", "", "b", strings.Repeat("long", 10), "日本"}
+	kinds := []kind{kindNormal, kindHole, kindControl, kindNormal, kindByte}
+	v, err := newVocabulary("vocab", len(texts), func(id int) string { return texts[id] }, kinds)
+	require.NoError(t, err)
+	for id, text := range texts {
+		if kinds[id] != kindHole {
+			assert.EqualValues(t, id, v.lookup(text))
+			assert.Equal(t, text, v.piece(int32(id)))
+		}
+	}
+	assert.EqualValues(t, -1, v.lookup(""), "a hole is no piece")
+	assert.EqualValues(t, -1, v.lookup("c"))
+	assert.EqualValues(t, -1, v.lookup(strings.Repeat("x", 1000)))
+	assert.EqualValues(t, -1, v.lookupPlain("b"), "plain text is no control token")
+	assert.False(t, v.has(1))
+	assert.False(t, v.has(-1))
+	assert.False(t, v.has(5))
+}
+
+func TestTrieFindsAllPrefixes(t *testing.T) {
+	texts := []string{"b", "abc", "", "a", "abd", "ab", "abc"}
+	tr := newTrie(len(texts), func(i int) string { return texts[i] })
+	var found []string
+	node := int32(0)
+	for _, b := range []byte("abcd") {
+		if node = tr.child(node, b); node < 0 {
+			break
+		}
+		if v := tr.value[node]; v >= 0 {
+			found = append(found, texts[v])
+		}
+	}
+	assert.Equal(t, []string{"a", "ab", "abc"}, found)
+	assert.EqualValues(t, -1, tr.child(0, 'c'))
+	assert.Len(t, tr.label, 6)
+	assert.Len(t, tr.value, 6)
+}

@@ -1,0 +1,122 @@
+package token
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/store"
+)
+
+// words splits a text with an expression.
+func words(tb testing.TB, expr, text string) []string {
+	tb.Helper()
+	f, err := compilePattern("pattern", expr)
+	require.NoError(tb, err)
+	var out []string
+	(&cut{at: f}).split(text, true, func(word string, _ bool) { out = append(out, word) })
+	return out
+}
+
+// TestPatterns compares the scanners with what a full regular-expression
+// engine (Python's regex module) makes of random text.
+func TestPatterns(t *testing.T) {
+	var golden []struct {
+		Expr  string
+		Words [][]string
+	}
+	testutil.ReadJSON(t, filepath.Join("testdata", "splits.json"), &golden)
+	covered := map[string]bool{}
+	for _, g := range golden {
+		covered[g.Expr] = true
+		for _, want := range g.Words {
+			text := strings.Join(want, "")
+			assert.Equal(t, want, words(t, g.Expr, text), "%s on %q", g.Expr, text)
+		}
+	}
+	for name, pre := range prePatterns {
+		for _, expr := range pre.exprs {
+			assert.True(t, covered[expr], "no reference for an expression of %s: %s", name, expr)
+		}
+	}
+}
+
+func TestPatternsRefused(t *testing.T) {
+	for expr, reason := range map[string]string{
+		`(a+)+`:            `the construct "("`,
+		`a+a`:              "needs backtracking",
+		`\p{L}+\s`:         "needs backtracking",
+		`.+`:               `the construct "."`,
+		`^\s`:              `the construct "^"`,
+		`\w+`:              `the escape \w`,
+		`\p{Greek}`:        "the property",
+		`\pL`:              "the property",
+		`a+?`:              "the double quantifier",
+		`(?=x)y`:           `the construct "("`,
+		`a{2,1}`:           "the quantifier",
+		`a{99999999999}`:   "the quantifier",
+		`[a-z&&[aeiou]]`:   "a nested set",
+		`[z-a]`:            "the range",
+		`a||b`:             "an empty alternative",
+		`\`:                "a lone backslash",
+		`(a`:               "unbalanced",
+		`[a`:               "unbalanced",
+		"\xff":             "not UTF-8",
+		`(?:'s|'t)(?!\S)+`: `the construct "("`,
+	} {
+		_, err := compilePattern("pre_tokenizer", expr)
+		require.Error(t, err, expr)
+		assert.Contains(t, err.Error(), reason, expr)
+		assert.Contains(t, err.Error(), "pre_tokenizer")
+		var refused *store.FormatError
+		assert.ErrorAs(t, err, &refused)
+	}
+}
+
+func TestPatternShapes(t *testing.T) {
+	for _, c := range []struct {
+		expr, text string
+		want       []string
+	}{
+		{`a{2,3}`, "aaaaaba", []string{"aaa", "aa", "ba"}},
+		{`x?+xy`, "xxy", []string{"xxy"}},
+		{`x?xy`, "xy", []string{"xy"}},
+		{`[^\S ]+`, "a \t\nb", []string{"a ", "\t\n", "b"}},
+		{`[\P{L}\d]+`, "a1.b", []string{"a", "1.", "b"}},
+		{`\d{2,}`, "1234a5", []string{"1234", "a5"}},
+		{`\s+$`, "a  b  ", []string{"a  b", "  "}},
+		{`[\-\]]`, "a-]b", []string{"a", "-", "]", "b"}},
+	} {
+		assert.Equal(t, c.want, words(t, c.expr, c.text), "%s on %q", c.expr, c.text)
+	}
+}
+
+// TestPatternsAreLinear runs every pre-tokenizer over texts that make
+// backtracking engines, or careless scanners, take quadratic time.
+func TestPatternsAreLinear(t *testing.T) {
+	const size = 1 << 16
+	done := map[string]bool{}
+	for name, pre := range prePatterns {
+		if key := strings.Join(pre.exprs, " "); done[key] {
+			continue
+		} else {
+			done[key] = true
+		}
+		c, err := pre.splitters()
+		require.NoError(t, err)
+		for _, unit := range []string{"a", "A", " ", " \t", "\n", "'", "1", ".", "\xff", "ក់", "\u3000", "aA", " x"} {
+			for _, end := range []string{"", "x", "\n", " "} {
+				text := strings.Repeat(unit, size/len(unit)) + end
+				begin, total := time.Now(), 0
+				c.split(text, true, func(word string, _ bool) { total += len(word) })
+				assert.Equal(t, len(text), total, "%s drops text", name)
+				assert.Less(t, time.Since(begin), 2*time.Second, "%s on %q…%q", name, unit, end)
+			}
+		}
+	}
+}
