@@ -53,6 +53,9 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	defer engine.Close()
+	if err := needTokenizer(engine); err != nil {
+		return err
+	}
 	session, err := engine.NewSession()
 	if err != nil {
 		return err

@@ -150,7 +150,7 @@ func showModel(s *streams, inspection *llmrun.Inspection) {
 	if info.Experts > 0 {
 		line("experts", "%d, of which %d work on a token", info.Experts, info.ExpertsUsed)
 	}
-	line("tokenizer", "%s, %d tokens", info.Tokenizer, info.Vocab)
+	line("tokenizer", "%s, %d tokens", cmp.Or(info.Tokenizer, "none"), info.Vocab)
 	line("template", "%s", template(info))
 	line("context", "%d tokens", info.MaxContext)
 	line("KV cache", "%s per 1K tokens, %s for the whole context",
@@ -169,7 +169,7 @@ func template(info llmrun.Info) string {
 	if info.HasChatTemplate {
 		return "the model's own (see llmrun render)"
 	}
-	return "none: run continues the text, chat uses a simple template"
+	return "none: run continues the text, chat uses a simple one"
 }
 
 // tensorTypes lists types and how many tensors have them, the commonest first.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 )
 
 func TestMain(m *testing.M) {
@@ -18,9 +20,13 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command lines in testdata/script with the bundled model:
 // what is printed, where, and with which exit code. $NOTES holds notes with the
-// summaries that the model gives them.
+// summaries that the model gives them, $MODEL is the bundled model's directory.
 func TestScripts(t *testing.T) {
 	notes, err := filepath.Abs(filepath.Join("testdata", "notes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := filepath.Abs(filepath.Join("bundled", bundled.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +35,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOTES", notes)
+			env.Setenv("MODEL", model)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/llmrun/llmrun"
@@ -54,6 +55,15 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		return nil, interruption(ctx, err)
 	}
 	return engine, nil
+}
+
+// needTokenizer says how to use a model that has none: converted checkpoints
+// often come without.
+func needTokenizer(engine *llmrun.Engine) error {
+	if engine.Tokenizer() == nil {
+		return fmt.Errorf("%w: it can only continue token ids, with llmrun run --ids", llmrun.ErrNoTokenizer)
+	}
+	return nil
 }
 
 // tokenizer opens the model's tokenizer alone, which takes no weights.

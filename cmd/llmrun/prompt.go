@@ -116,6 +116,15 @@ func parseIDs(text string) ([]int32, error) {
 	return ids, nil
 }
 
+// formatIDs is the reverse of parseIDs.
+func formatIDs(ids []int32) string {
+	fields := make([]string, len(ids))
+	for i, id := range ids {
+		fields[i] = strconv.Itoa(int(id))
+	}
+	return strings.Join(fields, ",")
+}
+
 // checkIDs refuses ids that the model does not have, before it is asked to work.
 func checkIDs(flag string, ids []int32, vocabulary int) error {
 	for i, id := range ids {

@@ -145,20 +145,25 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 		return s.out.failure()
 	})
 	err = interruption(ctx, err)
+	if engine.Tokenizer() == nil && !r.json {
+		fmt.Fprint(s.out, formatIDs(got.ids)) // there is no text to show
+	}
 	s.out.endLine()
-	if err != nil && !errors.Is(err, errInterrupted) {
-		return err
-	}
-	stats := session.Stats()
-	if !r.quiet {
-		fmt.Fprintln(s.err, statsLine(stats, options.Sampling.Seed))
-	}
-	if r.json {
-		if failed := s.out.json(newRunReport(&got, stats, options.Sampling.Seed)); failed != nil {
-			return failed
-		}
+	if err == nil || errors.Is(err, errInterrupted) {
+		err = errors.Join(err, r.report(s, &got, session.Stats(), options.Sampling.Seed))
 	}
 	return err
+}
+
+// report tells how the generation went. seed is nil when nothing was drawn.
+func (r *runFlags) report(s *streams, got *answer, stats llmrun.Stats, seed *uint64) error {
+	if !r.quiet {
+		fmt.Fprintln(s.err, statsLine(stats, seed))
+	}
+	if !r.json {
+		return nil
+	}
+	return s.out.json(newRunReport(got, stats, seed))
 }
 
 // pieces starts the generation that the flags ask for.
@@ -170,6 +175,8 @@ func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *l
 			return nil, err
 		}
 		return session.GenerateIDs(ctx, prompt.ids, options), nil
+	case engine.Tokenizer() == nil:
+		return nil, needTokenizer(engine)
 	case r.raw || !info.HasChatTemplate && r.system == nil:
 		return session.Generate(ctx, prompt.text, options), nil
 	}
