@@ -42,6 +42,9 @@ func siluAVX2(dst, x *float32, n int)
 //go:noescape
 func geluTanhAVX2(dst, x *float32, n int)
 
+//go:noescape
+func softCapAVX2(x *float32, n int, limit float32)
+
 func (k avx2) dot(a, b []float32 /* [n] */) float32 {
 	// The four-row kernel with four times the same row: a single sum is bound
 	// by the latency of its additions, so the others cost little.
@@ -143,4 +146,8 @@ func (k avx2) silu(dst, x []float32 /* [n] */) {
 
 func (k avx2) geluTanh(dst, x []float32 /* [n] */) {
 	geluTanhAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx2) softCap(x []float32 /* [n] */, limit float32) {
+	softCapAVX2(unsafe.SliceData(x), len(x), limit)
 }

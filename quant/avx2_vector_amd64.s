@@ -206,3 +206,61 @@ tail:
 done:
 	VZEROUPPER
 	RET
+
+// CAP replaces Y6 by limit*tanh(Y6/limit), in Y1: Y9 is the limit, Y8 masks the
+// sign. Y5 becomes the absolute value, Y7 the polynomial.
+#define CAP \
+	VDIVPS      Y9, Y6, Y6                \
+	VANDNPS     Y6, Y8, Y5                \
+	VADDPS      Y5, Y5, Y1                \
+	EXP(Y1)                               \
+	VMOVUPS     ·expTable+352(SB), Y3     \
+	VMOVUPS     ·expTable+704(SB), Y4     \
+	VADDPS      Y3, Y1, Y1                \
+	VDIVPS      Y1, Y4, Y1                \
+	VSUBPS      Y1, Y3, Y1                \
+	VMULPS      Y5, Y5, Y2                \
+	VMOVUPS     ·expTable+480(SB), Y7     \
+	VFMADD213PS ·expTable+512(SB), Y2, Y7 \
+	VFMADD213PS ·expTable+544(SB), Y2, Y7 \
+	VFMADD213PS ·expTable+576(SB), Y2, Y7 \
+	VFMADD213PS ·expTable+608(SB), Y2, Y7 \
+	VFMADD213PS ·expTable+640(SB), Y2, Y7 \
+	VMULPS      Y2, Y7, Y7                \
+	VFMADD213PS Y5, Y5, Y7                \
+	VCMPPS      $1, ·expTable+672(SB), Y5, Y2 \
+	VBLENDVPS   Y2, Y7, Y1, Y1            \
+	VANDPS      Y8, Y6, Y6                \
+	VORPS       Y6, Y1, Y1                \
+	VMULPS      Y1, Y9, Y1
+
+// func softCapAVX2(x *float32, n int, limit float32)
+TEXT ·softCapAVX2(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), SI
+	MOVQ         n+8(FP), BX
+	VBROADCASTSS limit+16(FP), Y9
+	VPCMPEQD     Y8, Y8, Y8
+	VPSLLD       $31, Y8, Y8
+
+loop:
+	CMPQ    BX, $8
+	JLT     tail
+	VMOVUPS (SI), Y6
+	CAP
+	VMOVUPS Y1, (SI)
+	ADDQ    $32, SI
+	SUBQ    $8, BX
+	JMP     loop
+
+tail:
+	TESTQ      BX, BX
+	JZ         done
+	TAIL_TABLE(BX)
+	VMOVUPS    (DX), Y0
+	VMASKMOVPS (SI), Y0, Y6
+	CAP
+	VMASKMOVPS Y1, Y0, (SI)
+
+done:
+	VZEROUPPER
+	RET

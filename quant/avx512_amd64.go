@@ -133,6 +133,9 @@ func siluAVX512(dst, x *float32, n int)
 //go:noescape
 func geluTanhAVX512(dst, x *float32, n int)
 
+//go:noescape
+func softCapAVX512(x *float32, n int, limit float32)
+
 func (k avx512) maxOf(p []float32 /* [n] */) float32 {
 	return maxAVX512(unsafe.SliceData(p), len(p))
 }
@@ -147,4 +150,8 @@ func (k avx512) silu(dst, x []float32 /* [n] */) {
 
 func (k avx512) geluTanh(dst, x []float32 /* [n] */) {
 	geluTanhAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx512) softCap(x []float32 /* [n] */, limit float32) {
+	softCapAVX512(unsafe.SliceData(x), len(x), limit)
 }

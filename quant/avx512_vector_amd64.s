@@ -221,3 +221,68 @@ tail:
 done:
 	VZEROUPPER
 	RET
+
+// CAP replaces Z6 by limit*tanh(Z6/limit), in Z1: Z30 is the limit, Z31 masks
+// the sign, Z8-Z13 are the coefficients, Z14 where the polynomial ends, Z15 two.
+// Z5 becomes the absolute value, Z7 the polynomial.
+#define CAP \
+	VDIVPS      Z30, Z6, Z6     \
+	VPANDND     Z6, Z31, Z5     \
+	VADDPS      Z5, Z5, Z1      \
+	EXP(Z1)                     \
+	VADDPS      Z27, Z1, Z1     \
+	VDIVPS      Z1, Z15, Z1     \
+	VSUBPS      Z1, Z27, Z1     \
+	VMULPS      Z5, Z5, Z2      \
+	VMOVAPS     Z8, Z7          \
+	VFMADD213PS Z9, Z2, Z7      \
+	VFMADD213PS Z10, Z2, Z7     \
+	VFMADD213PS Z11, Z2, Z7     \
+	VFMADD213PS Z12, Z2, Z7     \
+	VFMADD213PS Z13, Z2, Z7     \
+	VMULPS      Z2, Z7, Z7      \
+	VFMADD213PS Z5, Z5, Z7      \
+	VCMPPS      $1, Z14, Z5, K2 \
+	VMOVAPS     Z7, K2, Z1      \
+	VPANDD      Z31, Z6, Z6     \
+	VPORD       Z6, Z1, Z1      \
+	VMULPS      Z1, Z30, Z1
+
+// func softCapAVX512(x *float32, n int, limit float32)
+TEXT ·softCapAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), SI
+	MOVQ         n+8(FP), BX
+	VBROADCASTSS limit+16(FP), Z30
+	EXP_CONSTANTS
+	VBROADCASTSS ·expTable+480(SB), Z8
+	VBROADCASTSS ·expTable+512(SB), Z9
+	VBROADCASTSS ·expTable+544(SB), Z10
+	VBROADCASTSS ·expTable+576(SB), Z11
+	VBROADCASTSS ·expTable+608(SB), Z12
+	VBROADCASTSS ·expTable+640(SB), Z13
+	VBROADCASTSS ·expTable+672(SB), Z14
+	VBROADCASTSS ·expTable+704(SB), Z15
+	MOVL         $0x80000000, AX
+	VPBROADCASTD AX, Z31
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z6
+	CAP
+	VMOVUPS Z1, (SI)
+	ADDQ    $64, SI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        done
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z6
+	CAP
+	VMOVUPS   Z1, K1, (SI)
+
+done:
+	VZEROUPPER
+	RET

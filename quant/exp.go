@@ -52,27 +52,36 @@ func (ar arith) exp(x float32) float32 {
 	return math.Float32frombits(math.Float32bits(p) + math.Float32bits(rounded)<<23)
 }
 
-// tanhSplit is where Tanh32 changes from the polynomial to the exponential.
-const tanhSplit = 0.625
+// The constants of Tanh32: where it changes from the polynomial to the
+// exponential, and the polynomial P in tanh x = x + x³P(x²).
+const (
+	tanhSplit = 0.625
+
+	tanh3  = -0.3333333432674408
+	tanh5  = 0.13333304226398468
+	tanh7  = -0.053959257900714874
+	tanh9  = 0.02176891826093197
+	tanh11 = -0.00834394246339798
+	tanh13 = 0.002292742021381855
+)
 
 // Tanh32 returns the hyperbolic tangent of x within 2 ulp.
-func Tanh32(x float32) float32 {
-	ar := active.flavour()
+func Tanh32(x float32) float32 { return active.flavour().tanh(x) }
+
+func (ar arith) tanh(x float32) float32 {
 	size := float32(math.Abs(float64(x)))
-	if size < 0x1p-13 {
-		return x // x³/3 is less than half a unit in the last place
-	}
+	var y float32
 	if size < tanhSplit {
-		// tanh x = x + x³P(x²)
-		square := x * x
-		p := ar.mulAdd(0.002292742021381855, square, -0.00834394246339798)
-		p = ar.mulAdd(p, square, 0.02176891826093197)
-		p = ar.mulAdd(p, square, -0.053959257900714874)
-		p = ar.mulAdd(p, square, 0.13333304226398468)
-		p = ar.mulAdd(p, square, -0.3333333432674408)
-		return ar.mulAdd(float32(p*square), x, x)
+		square := size * size
+		p := ar.mulAdd(tanh13, square, tanh11)
+		p = ar.mulAdd(p, square, tanh9)
+		p = ar.mulAdd(p, square, tanh7)
+		p = ar.mulAdd(p, square, tanh5)
+		p = ar.mulAdd(p, square, tanh3)
+		y = ar.mulAdd(p*square, size, size)
+	} else {
+		y = 1 - 2/(ar.exp(size+size)+1)
 	}
-	y := 1 - 2/(ar.exp(2*size)+1)
 	return float32(math.Copysign(float64(y), float64(x)))
 }
 

@@ -30,6 +30,8 @@ type kernels interface {
 	// silu and geluTanh are Silu and GeluTanh.
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)
+	// softCap is SoftCap.
+	softCap(x []float32 /* [n] */, limit float32)
 }
 
 // active is the path in use. It is set once, before main, and switched by

@@ -18,12 +18,13 @@ func supportedPaths() []kernels {
 	return []kernels{neon{portable{fused}}, portable{unfused}}
 }
 
-// expTable has the constants of arith.exp and of GeluTanh in the order that
-// the kernels load them.
+// expTable has the constants of arith.exp, GeluTanh and arith.tanh in the order
+// that the kernels load them.
 var expTable = [...]float32{
 	expMin, expMax, log2E, roundMagic, -ln2Hi, -ln2Lo,
 	exp6, exp5, exp4, exp3, exp2, 1,
 	gelu1, gelu3, float32(math.Inf(1)),
+	tanh13, tanh11, tanh9, tanh7, tanh5, tanh3, tanhSplit, 2,
 }
 
 //go:noescape
@@ -55,6 +56,9 @@ func siluNEON(dst, x *float32, n int)
 
 //go:noescape
 func geluTanhNEON(dst, x *float32, n int)
+
+//go:noescape
+func softCapNEON(x *float32, n int, limit float32)
 
 //go:noescape
 func dequantBF16NEON(dst *float32, src *byte, n int)
@@ -234,6 +238,14 @@ func (k neon) geluTanh(dst, x []float32 /* [n] */) {
 		geluTanhNEON(unsafe.SliceData(dst), unsafe.SliceData(x), whole)
 	}
 	k.portable.geluTanh(dst[whole:], x[whole:])
+}
+
+func (k neon) softCap(x []float32 /* [n] */, limit float32) {
+	whole := len(x) / 4 * 4
+	if whole > 0 {
+		softCapNEON(unsafe.SliceData(x), whole, limit)
+	}
+	k.portable.softCap(x[whole:], limit)
 }
 
 // dequant decodes the common formats with kernels and the others portably.

@@ -11,6 +11,7 @@
 #define FMAXNM4(m, n, d) WORD $(0x4E20C400 | (m)<<16 | (n)<<5 | (d))
 #define FMAXNMV4(n, d) WORD $(0x6E30C800 | (n)<<5 | (d))
 
+#define FABS4(n, d) WORD $(0x4EA0F800 | (n)<<5 | (d))
 #define FNEG4(n, d) WORD $(0x6EA0F800 | (n)<<5 | (d))
 
 // FCMGT4 sets the lanes of d where n > m, FCMEQ4 where n == m.

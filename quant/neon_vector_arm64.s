@@ -148,6 +148,53 @@ loop:
 	BNE    loop
 	RET
 
+// func softCapNEON(x *float32, n int, limit float32)
+// n is a positive multiple of 4. V9 becomes |x|, V10 x, V6 x² and V11 the result
+// of the exponential; the polynomial moves between V7 and V8.
+TEXT ·softCapNEON(SB), NOSPLIT, $0-20
+	MOVD    x+0(FP), R0
+	MOVD    n+8(FP), R1
+	MOVWU   limit+16(FP), R2
+	VDUP    R2, V31.S4
+	EXP_CONSTANTS
+	VLD1R.P 4(R9), [V0.S4]
+	VLD1R.P 4(R9), [V1.S4]
+	VLD1R.P 4(R9), [V2.S4]
+	VLD1R.P 4(R9), [V3.S4]
+	VLD1R.P 4(R9), [V12.S4]
+	VLD1R.P 4(R9), [V13.S4]
+	VLD1R.P 4(R9), [V14.S4]
+	VLD1R   (R9), [V15.S4]
+
+loop:
+	VLD1   (R0), [V10.S4]
+	FDIV4(31, 10, 10)
+	FABS4(10, 9)
+	FADD4(9, 9, 4)
+	EXP
+	FADD4(27, 4, 4)
+	FDIV4(4, 15, 4)
+	FSUB4(4, 27, 11)
+	FMUL4(9, 9, 6)
+	HORNER(V0, V1, V7)
+	HORNER(V7, V2, V8)
+	HORNER(V8, V3, V7)
+	HORNER(V7, V12, V8)
+	HORNER(V8, V13, V7)
+	FMUL4(6, 7, 7)
+	VMOV   V9.B16, V8.B16
+	VFMLA  V9.S4, V7.S4, V8.S4
+	FCMGT4(9, 14, 5)
+	VBIT   V5.B16, V8.B16, V11.B16
+	VUSHR  $31, V10.S4, V10.S4
+	VSHL   $31, V10.S4, V10.S4
+	VORR   V10.B16, V11.B16, V11.B16
+	FMUL4(11, 31, 11)
+	VST1.P [V11.S4], 16(R0)
+	SUBS   $4, R1
+	BNE    loop
+	RET
+
 // func dequantBF16NEON(dst *float32, src *byte, n int)
 // n is a positive multiple of 16, here and below.
 TEXT ·dequantBF16NEON(SB), NOSPLIT, $0-24

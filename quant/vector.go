@@ -44,6 +44,10 @@ func GeluErfMul(dst, gate, up []float32 /* [n] */) {
 	mulBy(dst, up)
 }
 
+// SoftCap computes x[i] = limit * Tanh32(x[i]/limit), which keeps scores within
+// the limit.
+func SoftCap(x []float32 /* [n] */, limit float32) { active.softCap(x, limit) }
+
 // mulBy computes dst[i] *= a[i].
 func mulBy(dst, a []float32 /* [n] */) {
 	for i, v := range a[:len(dst)] {
@@ -88,5 +92,11 @@ func (k portable) geluTanh(dst, x []float32 /* [n] */) {
 	for i, v := range x {
 		z := v * k.ar.mulAdd(gelu3, v*v, gelu1)
 		dst[i] = v / (1 + k.ar.exp(-z))
+	}
+}
+
+func (k portable) softCap(x []float32 /* [n] */, limit float32) {
+	for i, v := range x {
+		x[i] = limit * k.ar.tanh(v/limit)
 	}
 }

@@ -124,6 +124,8 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 			x := elementwiseInputs(rng, n)
 			for name, pair := range map[string][2]func(dst, x []float32){
 				"silu": {twin.silu, Silu}, "gelu": {twin.geluTanh, GeluTanh},
+				"cap 0.3": {capped(twin.softCap, 0.3), capped(SoftCap, 0.3)},
+				"cap 50":  {capped(twin.softCap, 50), capped(SoftCap, 50)},
 			} {
 				want, got := filled(n+1), append(append([]float32(nil), x...), -12345)
 				pair[0](want[:n], x)
@@ -132,6 +134,14 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 			}
 		}
 	})
+}
+
+// capped gives SoftCap the shape of the other elementwise functions.
+func capped(softCap func(x []float32, limit float32), limit float32) func(dst, x []float32) {
+	return func(dst, x []float32) {
+		copy(dst, x)
+		softCap(dst, limit)
+	}
 }
 
 func TestActivationValues(t *testing.T) {
