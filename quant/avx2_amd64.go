@@ -99,17 +99,18 @@ func (k avx2) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */
 }
 
 func (k avx2) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
-	kernel := vecBF16AVX2
-	if t == F16 {
-		kernel = vecF16AVX2
-	}
 	var out [4]float32
 	if t != F16 && t != BF16 || rows < len(out) || cols == 0 || cols%lanes != 0 {
 		return false
 	}
 	for r := 0; r < rows; r += len(out) {
 		r = min(r, rows-len(out))
-		kernel(&out, &w[2*r*cols], cols, &x[0], cols)
+		// A kernel in a variable would make out escape to the heap.
+		if t == F16 {
+			vecF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
+		} else {
+			vecBF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
+		}
 		*(*[4]float32)(y[r:]) = out
 	}
 	return true

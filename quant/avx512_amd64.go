@@ -91,17 +91,18 @@ func (k avx512) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] 
 }
 
 func (k avx512) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
-	kernel := vecBF16AVX512
-	if t == F16 {
-		kernel = vecF16AVX512
-	}
 	var out [8]float32
 	if t != F16 && t != BF16 || rows < len(out) || cols == 0 {
 		return false
 	}
 	for r := 0; r < rows; r += len(out) {
 		r = min(r, rows-len(out))
-		kernel(&out, &w[2*r*cols], cols, &x[0], cols)
+		// A kernel in a variable would make out escape to the heap.
+		if t == F16 {
+			vecF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
+		} else {
+			vecBF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
+		}
 		*(*[8]float32)(y[r:]) = out
 	}
 	return true

@@ -1,0 +1,94 @@
+package quant
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTypeNamesAndNumbers(t *testing.T) {
+	for format := F32; format < numTypes; format++ {
+		byName, ok := ParseType(format.String())
+		require.True(t, ok)
+		require.Equal(t, format, byName)
+		byNumber, err := FromGGUF(format.GGUFID())
+		require.NoError(t, err)
+		require.Equal(t, format, byNumber)
+	}
+	_, ok := ParseType("Q9_9")
+	require.False(t, ok)
+	_, ok = ParseType("")
+	require.False(t, ok, "the invalid type has no name to parse")
+	require.Equal(t, "Type(0)", Invalid.String())
+	require.False(t, Invalid.Valid())
+	require.False(t, numTypes.Valid())
+}
+
+func TestFromGGUFNamesWhatItRefuses(t *testing.T) {
+	_, err := FromGGUF(16)
+	require.ErrorContains(t, err, "IQ2_XXS")
+	_, err = FromGGUF(999)
+	require.ErrorContains(t, err, "unknown tensor type 999")
+}
+
+func TestRowBytes(t *testing.T) {
+	for _, c := range []struct {
+		format Type
+		cols   int
+		want   int
+		reason string
+	}{
+		{F32, 5, 20, ""},
+		{BF16, 0, 0, ""},
+		{Q8_0, 64, 68, ""},
+		{Q4_K, 512, 288, ""},
+		{Q8_0, 33, 0, "not a whole number"},
+		{Q8_0, -32, 0, "not a whole number"},
+		{F32, math.MaxInt/4 + 1, 0, "overflows"},
+		{Invalid, 32, 0, "invalid type"},
+		{numTypes, 32, 0, "invalid type"},
+	} {
+		got, err := c.format.RowBytes(c.cols)
+		if c.reason != "" {
+			require.ErrorContains(t, err, c.reason, "%s %d", c.format, c.cols)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%s %d", c.format, c.cols)
+	}
+}
+
+func TestChoosePath(t *testing.T) {
+	paths := supportedPaths()
+	for _, path := range paths {
+		require.Equal(t, path.name(), choose(path.name()).name())
+	}
+	best := paths[0].name()
+	require.Equal(t, best, choose("").name())
+	require.Equal(t, best, choose("a path of another processor").name())
+	require.Equal(t, "portable", paths[len(paths)-1].name(), "every processor has the portable path")
+	usePath(t, paths[0])
+	require.Equal(t, best, Features())
+}
+
+// TestNothingIsAllocated guards the forward pass, which may not allocate.
+func TestNothingIsAllocated(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		const rows, cols, n = 16, 256, 4
+		w, s := make([]byte, rows*cols*2), NewScratch(cols)
+		x, y := make([]float32, n*cols), make([]float32, n*rows)
+		for name, call := range map[string]func(){
+			"products":  func() { MulRows(y, rows, BF16, w, cols, 0, rows, x, n, s) },
+			"product":   func() { MulRows(y, rows, BF16, w, cols, 0, rows, x, 1, s) },
+			"quantized": func() { MulRows(y, rows, Q8_0, w, cols, 0, rows, x, n, s) },
+			"scores":    func() { MulRowsF32(y, rows, x, cols, 4, cols, x, cols, n) },
+			"sums":      func() { WeightedSum(x, cols, y, rows, x, cols, 4, cols, 1) },
+			"softmax":   func() { SoftmaxBlock(y, len(y)) },
+			"norm":      func() { RMSNorm(x, x, x, 1e-5, 0) },
+			"silu":      func() { SiluMul(x, x, x); GeluTanh(x, x); SoftCap(x, 30) },
+		} {
+			require.Zero(t, testing.AllocsPerRun(5, call), name)
+		}
+	})
+}
