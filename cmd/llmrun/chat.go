@@ -125,9 +125,6 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 		}
 		interrupted = false
 		err = c.handle(ctx, text)
-		if input.interactive() {
-			c.note("")
-		}
 		switch {
 		case errors.Is(err, errExit):
 			return nil
@@ -138,6 +135,9 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 			c.note("(stopped)")
 		default:
 			c.note("llmrun: %s", oneLine(err))
+		}
+		if input.interactive() {
+			c.note("") // sets the next message apart
 		}
 	}
 }

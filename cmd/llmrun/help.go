@@ -44,7 +44,8 @@ func writeOverview(w io.Writer) {
 
 // writeHelp prints the command's manual.
 func (c *command) writeHelp(w io.Writer, flags *flagSet) {
-	fmt.Fprintf(w, "Usage: llmrun %s %s\n\n%s\n", c.name, c.synopsis, wrap(c.about, helpWidth))
+	usage := strings.TrimSpace("Usage: llmrun " + c.name + " " + c.synopsis)
+	fmt.Fprintf(w, "%s\n\n%s\n", usage, wrap(c.about, helpWidth))
 	for _, group := range flags.groups {
 		fmt.Fprintf(w, "\n%s\n", group.title)
 		for _, f := range group.flags {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
 )
 
 func TestModelTextOnATerminal(t *testing.T) {
@@ -96,6 +98,18 @@ func TestMeterLine(t *testing.T) {
 	require.Equal(t, "loading ██████░░░░░░░░░░░░░░░░░░  25%  5 tokens of 20 tokens, 0:30 left", m.line(5, 20, 10*time.Second))
 	require.Equal(t, "loading ░░░░░░░░░░░░░░░░░░░░░░░░   0%  0 tokens of 20 tokens", m.line(0, 20, 10*time.Second))
 	require.Equal(t, "loading ████████████████████████ 100%  20 tokens of 20 tokens, 0:00 left", m.line(21, 20, 10*time.Second))
+}
+
+func TestStatsLine(t *testing.T) {
+	seed := uint64(7)
+	stats := llmrun.Stats{
+		PromptTokens: 21, ReusedTokens: 1, GeneratedTokens: 11, StopReason: "eos",
+		Prefill: 10 * time.Millisecond, FirstToken: 12 * time.Millisecond, Decode: 50 * time.Millisecond,
+	}
+	require.Equal(t, "prompt 21 tokens (1 reused), 2000 tok/s; first token after 12ms; answer 11 tokens, 200.0 tok/s; the model ended it; seed 7",
+		statsLine(stats, &seed))
+	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",
+		statsLine(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
 }
 
 // What is quick shows no bar, and what nobody watches shows none ever.

@@ -15,7 +15,7 @@ func renderCommand() *command {
 		name:     "render",
 		synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
 		summary:  "show the prompt that a chat template makes",
-		about:    `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object that holds one as "messages" beside other variables of the template.`,
+		about:    `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".`,
 		examples: []example{
 			{"llmrun render --messages chat.json", "with the template of the bundled model"},
 			{`llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, "with a template of your own"},

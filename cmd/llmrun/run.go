@@ -231,12 +231,16 @@ func finite(x float64) float64 {
 	return x
 }
 
-// statsLine spells how a generation went.
+// statsLine spells how a generation went. One that ended before its first token
+// has no rates.
 func statsLine(stats llmrun.Stats, seed *uint64) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "prompt %d tokens", stats.PromptTokens)
 	if stats.ReusedTokens > 0 {
 		fmt.Fprintf(&line, " (%d reused)", stats.ReusedTokens)
+	}
+	if stats.GeneratedTokens == 0 {
+		return line.String() + "; no answer; " + stopText(stats.StopReason)
 	}
 	fmt.Fprintf(&line, ", %.0f tok/s; first token after %s; answer %d tokens, %.1f tok/s; %s",
 		finite(stats.PrefillTokPerS()), stats.FirstToken.Round(time.Millisecond),
