@@ -14,7 +14,7 @@ const (
 	allocFactor = 16
 	allocSlack  = 1 << 20
 	// maxTime is generous for a loaded machine; inputs here are small.
-	maxTime = time.Second
+	maxTime = slowdown * time.Second
 )
 
 // Check runs parse, which opens an input of the given size, and fails the test
