@@ -3,9 +3,9 @@ package llmrun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
@@ -19,24 +19,34 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// ChatOptions are the choices for turning messages into a prompt.
+// ChatOptions are the choices for turning messages into a prompt. The zero
+// value is what a conversation needs.
 type ChatOptions struct {
 	NoGenerationPrompt bool           // do not open the assistant's next turn
 	Now                time.Time      // the date that a template may show; zero = now
-	Extra              map[string]any // further variables, such as enable_thinking
+	Extra              map[string]any // further variables of the template, such as enable_thinking
 }
 
-// RenderChat returns the prompt that the model's template makes of messages.
+// RenderChat returns the prompt that the model's template makes of messages, as
+// text. To count or generate use EncodeChat: in the text, special tokens that
+// the template wrote look like those that a message spells.
 func (e *Engine) RenderChat(messages []Message, o ChatOptions) (string, error) {
 	return e.chat.render(messages, o)
 }
 
+// EncodeChat returns the prompt that Chat would read: special tokens where the
+// template wrote them, plain text where a system or user message spells them.
+func (e *Engine) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
+	return e.chat.encode(messages, o)
+}
+
 // Chat adds a user's message to the session's conversation and generates the
-// answer, which becomes part of the conversation too. What the session has
-// read of the conversation before is not read again.
+// answer, which becomes part of the conversation too, as far as it was handed
+// out. What the session has read of the conversation before is not read again.
+// A turn that failed before its answer began leaves the conversation as it was.
 func (s *Session) Chat(ctx context.Context, user string, o GenerateOptions) iter.Seq2[Piece, error] {
 	return s.chat(ctx, func() []Message {
-		return append(slices.Clone(s.messages), Message{Role: "user", Content: user})
+		return append(s.Messages(), Message{Role: "user", Content: user})
 	}, o)
 }
 
@@ -47,38 +57,38 @@ func (s *Session) ChatMessages(ctx context.Context, messages []Message, o Genera
 }
 
 // chat generates the answer to messages, which are worked out once the session
-// is claimed. An answer that broke off stays in the conversation; one that
-// never began leaves the conversation as it was.
+// is claimed.
 func (s *Session) chat(ctx context.Context, messages func() []Message, o GenerateOptions) iter.Seq2[Piece, error] {
 	var all []Message
 	prompt := func() ([]int32, error) {
 		all = messages()
-		return s.engine.chat.encode(all)
+		return s.engine.chat.encode(all, o.Chat)
 	}
 	done := func(text string, err error) {
-		if err == nil || text != "" {
-			s.messages = append(all, Message{Role: "assistant", Content: text})
+		if err != nil && text == "" {
+			return
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.messages = append(all, Message{Role: "assistant", Content: text})
 	}
 	return s.run(ctx, o, prompt, done)
 }
 
 // chatFormat turns conversations into prompts.
 type chatFormat struct {
-	source   string // the model's own template, "" = a built-in one is used
-	template *template.Template
+	source   string             // the model's own template, "" = a built-in one is used
+	template *template.Template // nil: invalid says why
+	invalid  error
 	tok      *token.Tokenizer // nil: none
 	bos, eos string           // as text, which templates ask for
 }
 
 func newChatFormat(f *exec.Files, t *token.Tokenizer) (*chatFormat, error) {
-	c := &chatFormat{tok: t}
+	c := &chatFormat{tok: t, invalid: fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)}
 	var err error
-	if c.source, err = f.ChatTemplate(); err != nil {
-		return nil, err
-	}
-	if t == nil {
-		return c, nil
+	if c.source, err = f.ChatTemplate(); err != nil || t == nil {
+		return c, err
 	}
 	if id, ok := t.BOS(); ok {
 		c.bos, _ = t.Piece(id)
@@ -92,18 +102,16 @@ func newChatFormat(f *exec.Files, t *token.Tokenizer) (*chatFormat, error) {
 	}
 	// A template that cannot be read must not keep the model from continuing
 	// plain text: the error waits for the first conversation.
-	c.template, _ = template.Parse(c.source)
+	if c.template, err = template.Parse(c.source); err != nil {
+		c.invalid = fmt.Errorf("the chat template of %s: %w", f.Path, err)
+	}
 	return c, nil
 }
 
 // render returns the prompt as text.
 func (c *chatFormat) render(messages []Message, o ChatOptions) (string, error) {
-	if c.tok == nil {
-		return "", ErrNoTokenizer
-	}
 	if c.template == nil {
-		_, err := template.Parse(c.source)
-		return "", err
+		return "", c.invalid
 	}
 	in := template.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
 	for _, m := range messages {
@@ -112,82 +120,15 @@ func (c *chatFormat) render(messages []Message, o ChatOptions) (string, error) {
 	return c.template.Render(in)
 }
 
-// Marks that stand around text in which special tokens are not to be seen.
-// Both are noncharacters, which no text for exchange contains.
-const (
-	plainBegin = '\uFDD0'
-	plainEnd   = '\uFDD1'
-)
-
-// encode returns the prompt as token ids. Special tokens count where the
-// template wrote them; those that a user, a tool or a document spells are
-// plain text.
-func (c *chatFormat) encode(messages []Message) ([]int32, error) {
-	guarded := slices.Clone(messages)
-	for i := range guarded {
-		if guarded[i].Role != "assistant" { // what the model said may hold its own marks, such as </think>
-			guarded[i].Content = c.guard(guarded[i].Content)
-		}
-	}
-	text, err := c.render(guarded, ChatOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var ids []int32
-	if c.source == "" && !strings.HasPrefix(text, c.bos) {
-		ids = trimEnd(c.tok.Encode("", token.EncodeOptions{AddSpecial: true}), c.tok.EOS())
-	}
-	for text != "" {
-		begin := strings.IndexRune(text, plainBegin)
-		if begin < 0 {
-			return c.tok.AppendEncode(ids, text, token.EncodeOptions{AllowSpecial: true}), nil
-		}
-		ids = c.tok.AppendEncode(ids, text[:begin], token.EncodeOptions{AllowSpecial: true})
-		text = text[begin+len(string(plainBegin)):]
-		end := strings.IndexRune(text, plainEnd)
-		if end < 0 { // the template cut the text
-			end = len(text)
-			text += string(plainEnd)
-		}
-		ids = c.tok.AppendEncode(ids, text[:end], token.EncodeOptions{})
-		text = text[end+len(string(plainEnd)):]
-	}
-	return ids, nil
-}
-
-// guard puts marks around every special token that a text spells.
-func (c *chatFormat) guard(text string) string {
-	text = strings.NewReplacer(string(plainBegin), "\uFFFD", string(plainEnd), "\uFFFD").Replace(text)
-	allowed := c.tok.Encode(text, token.EncodeOptions{AllowSpecial: true})
-	var out strings.Builder
-	for _, id := range allowed {
-		piece, _ := c.tok.Piece(id)
-		if !c.tok.IsSpecial(id) {
-			continue
-		}
-		before, after, found := strings.Cut(text, piece)
-		if !found {
-			continue
-		}
-		out.WriteString(before)
-		out.WriteRune(plainBegin)
-		out.WriteString(piece)
-		out.WriteRune(plainEnd)
-		text = after
-	}
-	out.WriteString(text)
-	return out.String()
-}
-
-// TemplateOptions are the values that a chat template renders.
+// TemplateOptions are the values that RenderTemplate and RenderModel fill in.
 type TemplateOptions struct {
 	// Messages is JSON: a list of messages, or an object with messages, tools
 	// and documents.
 	Messages           []byte
-	BOS, EOS           string
-	NoGenerationPrompt bool
-	Now                time.Time // zero = now
-	Extra              map[string]any
+	BOS, EOS           string         // bos_token and eos_token; RenderModel uses the model's own
+	NoGenerationPrompt bool           // do not open the assistant's next turn
+	Now                time.Time      // the date that a template may show; zero = now
+	Extra              map[string]any // further variables of the template
 }
 
 // RenderTemplate renders a chat template, given as its source.
@@ -237,10 +178,9 @@ func renderFiles(f *exec.Files, o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o.BOS, o.EOS = c.bos, c.eos
-	if c.source != "" {
-		return RenderTemplate(c.source, o)
+	if c.template == nil {
+		return "", c.invalid
 	}
+	o.BOS, o.EOS = c.bos, c.eos
 	return o.render(c.template)
 }
-

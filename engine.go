@@ -3,6 +3,7 @@ package llmrun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/llmrun/llmrun/exec"
@@ -13,13 +14,9 @@ import (
 // Engine is an open model. Its methods may be called from many goroutines; the
 // arithmetic of their sessions takes turns.
 type Engine struct {
-	info     Info
-	model    *exec.Model
-	tok      *Tokenizer // nil: the model has none
-	chat     *chatFormat
-	sampling Sampling
-	ends     []int32 // ids that end a text
-	context  int
+	description
+	model *exec.Model
+	limit int // tokens that a session reads at most
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -34,7 +31,7 @@ func Open(path string, opts Options) (*Engine, error) {
 }
 
 // OpenContext is Open that can be cancelled.
-func OpenContext(ctx context.Context, path string, opts Options) (_ *Engine, err error) {
+func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -42,52 +39,35 @@ func OpenContext(ctx context.Context, path string, opts Options) (_ *Engine, err
 	if err != nil {
 		return nil, err
 	}
-	// Weights are in memory once Open returns; the files are not needed then.
-	defer func() { err = errors.Join(err, f.Close()) }()
-	e := &Engine{sessions: map[*Session]struct{}{}, context: opts.Context}
-	if err := e.readTexts(f); err != nil {
-		return nil, err
-	}
-	load := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0)}
-	if opts.Progress != nil {
-		load.Progress = func(done, total int64) { opts.Progress(Progress{done, total}) }
-	}
-	if e.model, err = exec.Load(ctx, f, load); err != nil {
+	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context}
+	if err := errors.Join(e.load(ctx, f, opts), f.Close()); err != nil {
+		if e.model != nil {
+			e.model.Close()
+		}
 		return nil, err
 	}
 	return e, nil
 }
 
-// readTexts reads all that is not weights, so that a fault there shows before
-// gigabytes were read.
-func (e *Engine) readTexts(f *exec.Files) error {
-	spec, err := f.Spec()
-	if err != nil {
+// load reads everything that the engine needs of the files. What is not weights
+// comes first, so that a fault there shows before gigabytes were read.
+func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
+	if e.description, err = describe(f); err != nil {
 		return err
 	}
-	t, err := f.Tokenizer()
-	if err != nil && !errors.Is(err, exec.ErrNoTokenizer) {
-		return err
+	if e.limit == 0 || e.limit > e.info.MaxContext {
+		e.limit = e.info.MaxContext
 	}
-	if t != nil {
-		e.tok = &Tokenizer{t}
+	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0)}
+	if opts.Progress != nil {
+		o.Progress = func(done, total int64) { opts.Progress(Progress{done, total}) }
 	}
-	if e.chat, err = newChatFormat(f, t); err != nil {
-		return err
-	}
-	e.info = describe(f, spec, e.tok, e.chat.source)
-	if e.ends, err = f.EndIDs(t); err != nil {
-		return err
-	}
-	var ok bool
-	if e.sampling, ok, err = f.Sampling(); !ok {
-		e.sampling = Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05}
-	}
+	e.model, err = exec.Load(ctx, f, o)
 	return err
 }
 
 // Info describes the model.
-func (e *Engine) Info() Info { return e.info }
+func (e *Engine) Info() Info { return e.info.clone() }
 
 // Threads returns how many threads share the arithmetic.
 func (e *Engine) Threads() int { return e.model.Threads() }
@@ -98,7 +78,7 @@ func (e *Engine) Tokenizer() *Tokenizer { return e.tok }
 // tokenizer returns the tokenizer or says that there is none.
 func (e *Engine) tokenizer() (*token.Tokenizer, error) {
 	if e.tok == nil {
-		return nil, ErrNoTokenizer
+		return nil, fmt.Errorf("%w: %s takes token ids only, see GenerateIDs", ErrNoTokenizer, e.info.Path)
 	}
 	return e.tok.t, nil
 }
@@ -108,14 +88,15 @@ func (e *Engine) tokenizer() (*token.Tokenizer, error) {
 func (e *Engine) DefaultSampling() Sampling { return e.sampling }
 
 // MemoryUsed returns the bytes that the engine holds outside Go's heap now:
-// weights, keys and values of its sessions, and scratch.
+// weights, keys and values of its sessions, and scratch. Pages of sessions that
+// were closed are kept for the next ones and count too; after Close it is 0.
 func (e *Engine) MemoryUsed() int64 {
 	return e.model.Budget().Usage().Total
 }
 
-// Close ends all sessions and gives memory and threads back. A generation that
-// is under way is cancelled, within one layer of the network; the last one to
-// end gives the memory back.
+// Close closes all sessions and gives memory and threads back. A generation
+// that is under way ends with ErrClosed within one layer of the network; the
+// last one to end gives the memory back. Close may be called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -124,24 +105,12 @@ func (e *Engine) Close() error {
 		sessions = append(sessions, s)
 	}
 	e.mu.Unlock()
+	var err error
 	for _, s := range sessions {
-		if err := s.Close(); err != nil {
-			return err
-		}
+		err = errors.Join(err, s.Close())
 	}
 	e.freeIfUnused()
-	return nil
-}
-
-// add enters a session, unless the engine is closed.
-func (e *Engine) add(s *Session) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return ErrClosed
-	}
-	e.sessions[s] = struct{}{}
-	return nil
+	return err
 }
 
 // drop removes a session that has given its memory back.

@@ -33,11 +33,13 @@ var (
 	ErrToken = exec.ErrToken
 	// ErrBudget: memory that may be used is spent.
 	ErrBudget = tiering.ErrBudget
-	// ErrTemplate: a chat template called raise_exception.
+	// ErrTemplate: the model's chat template refuses the conversation, for
+	// instance because roles do not alternate; the message is the template's.
 	ErrTemplate = template.ErrRaised
-	// ErrClosed: the engine or session was closed.
-	ErrClosed = exec.ErrClosed
-	// ErrBusy: the session is generating already.
+	// ErrClosed: the engine or session was closed, perhaps while it was at work.
+	ErrClosed = errors.New("the engine or session is closed")
+	// ErrBusy: the session is generating already. Use another session, or wait
+	// until the loop over the first generation has ended.
 	ErrBusy = errors.New("the session is already generating")
 )
 

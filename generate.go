@@ -2,7 +2,7 @@ package llmrun
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -14,8 +14,10 @@ import (
 
 // Piece is a step of a generation: a token, and the text that became certain
 // with it. Text is empty while a character is spelled by several tokens or
-// while the text may be the beginning of a stop string; what was held back
-// comes with a later piece, the last one with ID -1.
+// while the text may be the beginning of a stop string. What was held back
+// comes with a later piece. If it is still held back when the generation ends,
+// it comes with a last piece whose ID is -1. So the texts of all pieces,
+// joined, are the answer.
 type Piece struct {
 	ID   int32
 	Text string
@@ -24,9 +26,16 @@ type Piece struct {
 // noToken is the ID of a piece that only hands over text that was held back.
 const noToken = -1
 
-// Generate continues the session's text: it reads prompt and yields the tokens
-// that follow. The loop may be left at any time; the session keeps what was
-// generated. An error ends the loop; when ctx ends, that is its cause.
+// Generate continues the session's text: it reads prompt behind what the
+// session holds and yields the tokens that follow. What an empty session reads
+// first begins as the model wants its texts to begin, as a rule with a
+// begin-of-text token.
+//
+// The loop may be left at any time; the session keeps what was handed out. An
+// error ends the loop; when ctx ends, that is its cause. A prompt that was not
+// read to its end, because ctx ended or something failed, does not become part
+// of the session's text, so the call can be repeated; what was read of it is
+// then not read again.
 //
 //	for piece, err := range session.Generate(ctx, "Once upon a time", llmrun.GenerateOptions{}) {
 //		if err != nil {
@@ -40,9 +49,9 @@ func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions
 		if err != nil {
 			return nil, err
 		}
-		first := s.seq.Len()+len(s.pending) == 0
-		ids := t.Encode(prompt, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: first})
-		return s.after(trimEnd(ids, s.engine.ends)), nil
+		held := s.held()
+		ids := t.Encode(prompt, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0})
+		return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
 	}, nil)
 }
 
@@ -56,14 +65,10 @@ func trimEnd(ids, ends []int32) []int32 {
 }
 
 // GenerateIDs is Generate for a prompt of token ids, which are read as they
-// are. It works without a tokenizer; pieces then have no text.
+// are: no begin-of-text token is added. It works without a tokenizer; pieces
+// then have no text.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return s.after(ids), nil }, nil)
-}
-
-// after returns the session's whole text, ids appended.
-func (s *Session) after(ids []int32) []int32 {
-	return slices.Concat(s.seq.IDs(), s.pending, ids)
+	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.held(), ids), nil }, nil)
 }
 
 // run claims the session, works out the whole prompt and generates. done, if
@@ -77,11 +82,10 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 		}
 		defer s.end()
 		g := &generation{session: s, options: o, yield: yield, start: time.Now()}
-		g.stats.StopReason = "error"
 		if err = g.prepare(prompt); err == nil {
 			err = g.generate(ctx)
 		}
-		g.finish(err)
+		g.finish(ctx, err)
 		if done != nil {
 			done(string(g.text), err)
 		}
@@ -101,7 +105,7 @@ type generation struct {
 	sampler *sample.Sampler
 	stops   *sample.StopMatcher
 	decoder *token.Decoder // nil without a tokenizer
-	prompt  []int32
+	ids     []int32        // the prompt, and then what was generated
 	next    int32
 	text    []byte
 
@@ -109,10 +113,12 @@ type generation struct {
 	stats          Stats
 }
 
+// prepare checks the options and works out the prompt, before anything of the
+// session changes.
 func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	e := g.session.engine
 	if g.options.MaxTokens < 0 {
-		return errors.Join(ErrOptions, errors.New("MaxTokens is negative"))
+		return fmt.Errorf("%w: MaxTokens is %d; it must not be negative (0 is no limit)", ErrOptions, g.options.MaxTokens)
 	}
 	if g.sampler, err = sample.New(g.options.Sampling, e.model.Spec.Vocab); err != nil {
 		return err
@@ -123,11 +129,11 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	if e.tok != nil {
 		g.decoder = e.tok.t.NewDecoder()
 	}
-	if g.prompt, err = prompt(); err != nil {
+	if g.ids, err = prompt(); err != nil {
 		return err
 	}
-	if len(g.prompt) == 0 {
-		return errors.Join(ErrOptions, errors.New("the prompt is empty"))
+	if len(g.ids) == 0 {
+		return fmt.Errorf("%w: the prompt is empty, and so is the session", ErrOptions)
 	}
 	g.stats.Seed = g.sampler.Seed()
 	return nil
@@ -135,10 +141,10 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 
 // generate reads what is new of the prompt and then token after token.
 func (g *generation) generate(ctx context.Context) error {
-	fresh := g.session.rewind(g.prompt)
-	g.stats.PromptTokens = len(g.prompt)
-	g.stats.ReusedTokens = len(g.prompt) - len(fresh)
-	for _, id := range g.prompt {
+	fresh := g.session.rewind(g.ids)
+	g.stats.PromptTokens = len(g.ids)
+	g.stats.ReusedTokens = len(g.ids) - len(fresh)
+	for _, id := range g.ids {
 		g.sampler.Accept(id)
 	}
 	reader := &exec.Reader{
@@ -148,58 +154,47 @@ func (g *generation) generate(ctx context.Context) error {
 		},
 		Progress: g.options.OnPrefill,
 	}
-	if err := g.read(ctx, fresh, reader); err != nil {
+	readAt := time.Now()
+	if err := g.session.read(ctx, fresh, reader); err != nil {
 		return err
 	}
+	g.session.hold(g.ids)
 	g.firstAt = time.Now()
-	g.stats.Prefill = g.firstAt.Sub(g.start)
-	g.stats.FirstToken = g.stats.Prefill
+	g.stats.Prefill = g.firstAt.Sub(readAt)
+	g.stats.FirstToken = g.firstAt.Sub(g.start)
 	reader.Progress = nil
-	one := make([]int32, 1)
 	for {
-		if stop := g.accept(); stop != "" {
-			g.stats.StopReason = stop
+		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
 		}
-		one[0] = g.next
-		if err := g.read(ctx, one, reader); err != nil {
+		if err := g.session.read(ctx, g.ids[len(g.ids)-1:], reader); err != nil {
 			return err
 		}
-		g.session.pending = nil
 	}
-}
-
-// read extends the sequence, and finishes work on the caller's machine that
-// was cancelled with the caller's reason.
-func (g *generation) read(ctx context.Context, ids []int32, r *exec.Reader) error {
-	err := g.session.engine.model.Extend(ctx, g.session.seq, ids, r)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // accept hands the chosen token over. It returns why the generation ends, or
 // "" if it goes on.
 func (g *generation) accept() (stop string) {
-	s, e := g.session, g.session.engine
-	if slices.Contains(e.ends, g.next) && !g.options.IgnoreEOS {
-		return "eos"
+	s := g.session
+	if slices.Contains(s.engine.ends, g.next) && !g.options.IgnoreEOS {
+		return StopEOS
 	}
 	g.sampler.Accept(g.next)
 	g.stats.GeneratedTokens++
-	s.pending = []int32{g.next}
+	g.ids = append(g.ids, g.next)
+	s.hold(g.ids)
 	text, stopped := g.spell(g.next)
 	if !g.emit(Piece{g.next, text}) {
-		return "cancelled"
+		return StopCancelled
 	}
 	switch {
 	case stopped:
-		return "stop"
+		return StopString
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
-		return "length"
-	case s.seq.Len() >= s.seq.Limit():
-		return "context"
+		return StopLength
+	case len(g.ids) > s.seq.Limit():
+		return StopContext // the token can be handed out, but not be read
 	}
 	return ""
 }
@@ -217,7 +212,7 @@ func (g *generation) spell(id int32) (text string, stopped bool) {
 	return g.stops.Push(text)
 }
 
-// emit yields a piece.
+// emit yields a piece and reports whether the caller wants more.
 func (g *generation) emit(p Piece) bool {
 	g.text = append(g.text, p.Text...)
 	g.left = !g.yield(p, nil)
@@ -225,18 +220,14 @@ func (g *generation) emit(p Piece) bool {
 }
 
 // finish hands over what was held back and notes the figures.
-func (g *generation) finish(err error) {
-	if g.decoder != nil && err == nil && !g.left && g.stats.StopReason != "stop" {
-		rest, stopped := g.stops.Push(g.decoder.Flush())
-		if !stopped {
-			rest += g.stops.Flush()
-		}
-		if rest != "" {
-			g.emit(Piece{noToken, rest})
-		}
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		g.stats.StopReason = "cancelled"
+func (g *generation) finish(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		g.flush()
+	case ctx.Err() != nil:
+		g.stats.StopReason = StopCancelled
+	default:
+		g.stats.StopReason = StopError
 	}
 	if !g.firstAt.IsZero() {
 		g.stats.Decode = time.Since(g.firstAt)
@@ -247,7 +238,24 @@ func (g *generation) finish(err error) {
 	s.mu.Unlock()
 }
 
-// rewind makes the session hold the longest prefix of ids that it has read
+// flush hands over what was held back at the end of a generation that neither
+// a stop string nor the caller ended.
+func (g *generation) flush() {
+	if g.decoder == nil || g.left || g.stats.StopReason == StopString {
+		return
+	}
+	rest, stopped := g.stops.Push(g.decoder.Flush())
+	if stopped {
+		g.stats.StopReason = StopString
+	} else {
+		rest += g.stops.Flush()
+	}
+	if rest != "" {
+		g.emit(Piece{noToken, rest})
+	}
+}
+
+// rewind makes the sequence hold the longest prefix of ids that it has read
 // already, and returns the rest, at least one token.
 func (s *Session) rewind(ids []int32) []int32 {
 	have := s.seq.IDs()
@@ -255,6 +263,5 @@ func (s *Session) rewind(ids []int32) []int32 {
 	for n < len(have) && n < len(ids)-1 && have[n] == ids[n] {
 		n++
 	}
-	s.pending = nil
 	return ids[s.seq.Truncate(n):]
 }

@@ -1,6 +1,8 @@
 package llmrun
 
 import (
+	"errors"
+	"maps"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec"
@@ -32,8 +34,50 @@ type Info struct {
 	HasChatTemplate bool           `json:"has_chat_template"`
 }
 
-// describe gathers what the files of a model say.
-func describe(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string) Info {
+// clone returns a copy that shares nothing.
+func (i Info) clone() Info {
+	i.TensorTypes = maps.Clone(i.TensorTypes)
+	return i
+}
+
+// description is what the files of a model say besides its weights.
+type description struct {
+	info     Info
+	tok      *Tokenizer // nil: the model has none
+	chat     *chatFormat
+	ends     []int32 // ids that end a text
+	sampling Sampling
+}
+
+// describe reads and checks everything but the weights.
+func describe(f *exec.Files) (d description, err error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return d, err
+	}
+	t, err := f.Tokenizer()
+	if err != nil && !errors.Is(err, exec.ErrNoTokenizer) {
+		return d, err
+	}
+	if t != nil {
+		d.tok = &Tokenizer{t}
+	}
+	if d.chat, err = newChatFormat(f, t); err != nil {
+		return d, err
+	}
+	if d.ends, err = f.EndIDs(t); err != nil {
+		return d, err
+	}
+	said := false
+	if d.sampling, said, err = f.Sampling(); err == nil && !said {
+		d.sampling = Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05}
+	}
+	d.info = newInfo(f, spec, d.tok, d.chat.source)
+	return d, err
+}
+
+// newInfo gathers what the files of a model say.
+func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string) Info {
 	info := Info{
 		Path: f.Path, Format: f.Format(), Family: spec.Family, Name: f.Name(),
 		Layers: len(spec.Layers), Dim: spec.Dim, Heads: spec.Heads, HeadDim: spec.HeadDim, FFN: f.Hyper.FFN,

@@ -3,13 +3,14 @@ package llmrun
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/quant"
 )
 
 // Inspection is a model whose files are open and whose weights are not in
-// memory.
+// memory. Its methods may be called from many goroutines at once.
 type Inspection struct {
 	files *exec.Files
 	info  Info
@@ -37,49 +38,38 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	spec, err := f.Spec()
+	d, err := describe(f)
 	if err != nil {
 		return nil, err
 	}
-	var tok *Tokenizer
-	t, err := f.Tokenizer()
-	if err != nil && !errors.Is(err, exec.ErrNoTokenizer) {
-		return nil, err
-	}
-	if t != nil {
-		tok = &Tokenizer{t}
-	}
-	template, err := f.ChatTemplate()
-	if err != nil {
-		return nil, err
-	}
-	return &Inspection{f, describe(f, spec, tok, template)}, nil
+	return &Inspection{f, d.info}, nil
 }
 
 // Info describes the model.
-func (i *Inspection) Info() Info { return i.info }
+func (i *Inspection) Info() Info { return i.info.clone() }
 
 // Tensors lists the tensors in the order of the files.
 func (i *Inspection) Tensors() []TensorInfo {
 	var out []TensorInfo
 	for _, t := range i.files.Source.Tensors() {
-		out = append(out, TensorInfo{t.Name, t.Type.String(), t.Shape, t.Size})
+		out = append(out, TensorInfo{t.Name, t.Type.String(), slices.Clone(t.Shape), t.Size})
 	}
 	return out
 }
 
-// Rows returns rows of a tensor as the numbers that they stand for.
+// Rows returns rows of a tensor as the numbers that they stand for. Of a tensor
+// with more than two dimensions, the outer ones are counted as one.
 func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 	t, ok := i.files.Source.Tensor(name)
 	if !ok {
-		return nil, fmt.Errorf("%s has no tensor %q", i.info.Path, name)
+		return nil, fmt.Errorf("%w: %s has no tensor %q", ErrOptions, i.info.Path, name)
 	}
 	rowBytes := t.Size / int64(max(t.Rows(), 1))
 	out := make([][]float32, len(rows))
 	raw := make([]byte, rowBytes)
 	for j, row := range rows {
 		if row < 0 || row >= t.Rows() {
-			return nil, fmt.Errorf("tensor %s has rows 0 to %d, not %d", name, t.Rows()-1, row)
+			return nil, fmt.Errorf("%w: row %d; tensor %q has rows 0 to %d", ErrOptions, row, name, t.Rows()-1)
 		}
 		if _, err := i.files.Source.ReadAt(t, raw, int64(row)*rowBytes); err != nil {
 			return nil, err

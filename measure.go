@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,8 +11,8 @@ import (
 )
 
 // Logits reads ids and returns the model's scores of every possible next token
-// behind the asked positions; at nil asks for the last one. Rows are in the
-// order of at.
+// behind the asked positions, a row of the vocabulary's length for each, in the
+// order of at. Positions count from 0; a nil at asks for the last one.
 func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: there are no token ids", ErrOptions)
@@ -24,10 +25,13 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 			return nil, fmt.Errorf("%w: position %d of %d tokens", ErrOptions, pos, len(ids))
 		}
 	}
-	rows := map[int][]float32{}
+	rows := make(map[int][]float32, len(at)) // nil until it is computed
+	for _, pos := range at {
+		rows[pos] = nil
+	}
 	err := e.scratchSession(ctx, func(ctx context.Context, s *Session) error {
-		return e.model.Extend(ctx, s.seq, ids, &exec.Reader{
-			Want: func(pos int) bool { return slices.Contains(at, pos) },
+		return s.read(ctx, ids, &exec.Reader{
+			Want: func(pos int) bool { _, ok := rows[pos]; return ok },
 			Each: func(pos int, logits []float32) error {
 				rows[pos] = slices.Clone(logits)
 				return nil
@@ -44,9 +48,13 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 	return out, nil
 }
 
+// defaultWindow is how many tokens Perplexity looks at together, the usual
+// choice of published figures.
+const defaultWindow = 2048
+
 // PerplexityOptions are the choices for Perplexity.
 type PerplexityOptions struct {
-	Context  int                   // tokens of a window; 0 = 2048, or the model's own limit
+	Context  int                   // tokens of a window; 0 = 2048, or what a session may hold if that is less
 	Progress func(done, total int) // tokens read; may be nil
 }
 
@@ -64,10 +72,10 @@ type Perplexity struct {
 func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOptions) (Perplexity, error) {
 	window := o.Context
 	if window == 0 {
-		window = min(2048, e.model.Spec.Context)
+		window = min(defaultWindow, e.limit)
 	}
-	if window < 2 || window > e.model.Spec.Context {
-		return Perplexity{}, fmt.Errorf("%w: a window of %d tokens; it must lie between 2 and %d", ErrOptions, window, e.model.Spec.Context)
+	if window < 2 || window > e.limit {
+		return Perplexity{}, fmt.Errorf("%w: Context is %d; a window must have between 2 and %d tokens", ErrOptions, window, e.limit)
 	}
 	if len(ids) < 2 {
 		return Perplexity{}, fmt.Errorf("%w: %d tokens; at least 2 are needed", ErrOptions, len(ids))
@@ -77,24 +85,17 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 	err := e.scratchSession(ctx, func(ctx context.Context, s *Session) error {
 		for at := 0; at < len(ids); at += window {
 			part := ids[at:min(at+window, len(ids))]
-			s.seq.Truncate(0)
-			err := e.model.Extend(ctx, s.seq, part, &exec.Reader{
-				Want: func(pos int) bool { return pos+1 < len(part) },
-				Each: func(pos int, logits []float32) error {
-					nll, err := surprise(logits, part[pos+1])
-					sum += nll
-					p.Scored++
-					return err
-				},
-				Progress: func(done, _ int) {
-					if o.Progress != nil {
-						o.Progress(at+done, len(ids))
-					}
-				},
-			})
-			if err != nil {
-				return err
+			progress := func(done, _ int) {
+				if o.Progress != nil {
+					o.Progress(at+done, len(ids))
+				}
 			}
+			nll, err := s.surprise(ctx, part, progress)
+			if err != nil {
+				return fmt.Errorf("the window from token %d on: %w", at, err)
+			}
+			sum += nll
+			p.Scored += len(part) - 1
 		}
 		return nil
 	})
@@ -106,13 +107,29 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 	return p, nil
 }
 
+// surprise returns the sum of the negative log-likelihoods of all of ids but
+// the first, read as a text of their own.
+func (s *Session) surprise(ctx context.Context, ids []int32, progress func(done, total int)) (sum float64, err error) {
+	s.seq.Truncate(0)
+	err = s.read(ctx, ids, &exec.Reader{
+		Want: func(pos int) bool { return pos+1 < len(ids) },
+		Each: func(pos int, logits []float32) error {
+			nll, err := surprise(logits, ids[pos+1])
+			sum += nll
+			return err
+		},
+		Progress: progress,
+	})
+	return sum, err
+}
+
 // surprise is the negative logarithm of the probability that logits give to a
 // token.
-func surprise(logits []float32, id int32) (float64, error) {
+func surprise(logits []float32 /* [vocab] */, id int32) (float64, error) {
 	top := slices.Max(logits)
 	var sum float64
 	for _, v := range logits {
-		sum += math.Exp(float64(v - top))
+		sum += math.Exp(float64(v) - float64(top))
 	}
 	nll := math.Log(sum) + float64(top) - float64(logits[id])
 	if math.IsNaN(nll) || math.IsInf(nll, 0) {
@@ -133,8 +150,5 @@ func (e *Engine) scratchSession(ctx context.Context, fn func(context.Context, *S
 	}
 	err = fn(ctx, s)
 	s.end()
-	if closeErr := s.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return errors.Join(err, s.Close())
 }

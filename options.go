@@ -15,9 +15,9 @@ type Options struct {
 	FS fs.FS
 	// Threads is how many threads compute; 0 means one for each fast core.
 	Threads int
-	// Context is the longest sequence that a session may hold, in tokens; 0
-	// means as long as the model was made for. Memory is taken as a sequence
-	// grows, not beforehand.
+	// Context is how many tokens a session may hold at most; 0, or more than
+	// the model was made for, means as many as it was made for. Memory is taken
+	// as a session grows, not beforehand.
 	Context int
 	// KV is the precision in which keys and values are kept: "f32", which is
 	// also what "" means.
@@ -76,6 +76,9 @@ type GenerateOptions struct {
 	// that a document cannot pose as the conversation around it. The text of a
 	// chat's messages is always plain.
 	ParseSpecial bool
+	// Chat is what Chat and ChatMessages give to the model's template besides
+	// the messages.
+	Chat ChatOptions
 	// OnPrefill, if set, is called while the prompt is read, with the number
 	// of its tokens that have been and that all are.
 	OnPrefill func(done, total int)

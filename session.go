@@ -2,6 +2,7 @@ package llmrun
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,29 +15,41 @@ import (
 // sessions of an engine may be used at once.
 type Session struct {
 	engine *Engine
-	seq    *exec.Sequence
 
-	mu      sync.Mutex
-	running bool
-	closed  bool
-	cancel  context.CancelFunc // of what is running
+	// seq is what the layers remember. It is a cache of text: it may have read
+	// less, or the beginning of a prompt whose reading broke off. It belongs to
+	// whoever set running.
+	seq *exec.Sequence
 
-	// The fields below belong to whoever set running.
-	pending  []int32 // generated, but not yet read back by the model
+	mu       sync.Mutex // guards all below
+	running  bool
+	closed   bool
+	cancel   context.CancelCauseFunc // of what is running
+	text     []int32                 // the tokens that the session holds
 	messages []Message
 	stats    Stats
 }
 
-// Stats describes the last generation of a session.
+// Why a generation ended, as Stats.StopReason says it.
+const (
+	StopEOS       = "eos"       // the model ended its text
+	StopString    = "stop"      // a stop string was generated
+	StopLength    = "length"    // MaxTokens were generated
+	StopContext   = "context"   // the session holds as many tokens as it may
+	StopCancelled = "cancelled" // the loop was left, the context ended, or Close was called
+	StopError     = "error"     // something failed; the loop got the error
+)
+
+// Stats describes one generation.
 type Stats struct {
-	PromptTokens    int           // of the whole prompt
+	PromptTokens    int           // of the whole text before the answer
 	ReusedTokens    int           // of those, how many the session had read before
 	GeneratedTokens int           // the end-of-text token not counted
 	Prefill         time.Duration // reading the rest of the prompt
-	Decode          time.Duration // generating all tokens but the first
+	Decode          time.Duration // all tokens but the first, with what the caller's loop does
 	FirstToken      time.Duration // from the call to the first token
-	StopReason      string        // "eos", "stop", "length", "context", "cancelled" or "error"
-	Seed            uint64        // of the random numbers
+	StopReason      string        // one of the Stop constants
+	Seed            uint64        // of the random numbers; gives the same text again
 }
 
 // PrefillTokPerS returns how many prompt tokens were read in a second.
@@ -56,21 +69,24 @@ func rate(n int, d time.Duration) float64 {
 
 // NewSession returns an empty session.
 func (e *Engine) NewSession() (*Session, error) {
-	s := &Session{engine: e}
-	if err := e.add(s); err != nil {
-		return nil, err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
 	}
-	seq, err := e.model.NewSequence(e.context)
+	seq, err := e.model.NewSequence(e.limit)
 	if err != nil {
-		e.drop(s)
 		return nil, err
 	}
-	s.seq = seq
+	s := &Session{engine: e, seq: seq}
+	e.sessions[s] = struct{}{}
 	return s, nil
 }
 
-// Close gives the session's memory back. A generation that is under way is
-// cancelled and gives it back when it ends.
+// Close gives the session's memory back. A generation that is under way ends
+// with ErrClosed within one layer of the network and then gives it back. Close
+// may be called more than once and from any goroutine, also from inside the
+// loop over a generation.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +95,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	if s.running {
-		s.cancel()
+		s.cancel(ErrClosed)
 		return nil
 	}
 	s.release()
@@ -97,46 +113,58 @@ func (s *Session) release() {
 func (s *Session) begin(ctx context.Context) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return nil, ErrClosed
-	case s.running:
-		return nil, ErrBusy
+	if err := s.idle(); err != nil {
+		return nil, err
 	}
 	s.running = true
-	ctx, s.cancel = context.WithCancel(ctx)
+	ctx, s.cancel = context.WithCancelCause(ctx)
 	return ctx, nil
+}
+
+// idle returns nil if the session may be used for something else; s.mu is held.
+func (s *Session) idle() error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.running:
+		return ErrBusy
+	}
+	return nil
 }
 
 // end gives up the claim.
 func (s *Session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cancel()
+	s.cancel(nil)
 	s.running = false
 	if s.closed {
 		s.release()
 	}
 }
 
-// quietly runs fn while nothing generates; it reports false, without running
-// fn, if something does or the session is closed.
-func (s *Session) quietly(fn func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running || s.closed {
-		return false
+// read lets the model read ids behind what the sequence holds. When ctx ended,
+// the error is its cause and not how the model noticed.
+func (s *Session) read(ctx context.Context, ids []int32, r *exec.Reader) error {
+	err := s.engine.model.Extend(ctx, s.seq, ids, r)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	fn()
-	return true
+	return err
 }
 
-// Len returns the number of tokens that the session holds. While it generates,
-// ask the pieces instead: Len is then 0.
-func (s *Session) Len() (n int) {
-	s.quietly(func() { n = s.seq.Len() + len(s.pending) })
-	return n
+// Len returns the number of tokens that the session holds: prompts and answers
+// up to the last token that was handed out. A prompt counts when it has been
+// read as a whole.
+func (s *Session) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.text)
 }
+
+// Limit returns the greatest number of tokens that the session reads. One more
+// can be generated behind them.
+func (s *Session) Limit() int { return s.engine.limit }
 
 // Stats describes the last generation that ended.
 func (s *Session) Stats() Stats {
@@ -145,30 +173,55 @@ func (s *Session) Stats() Stats {
 	return s.stats
 }
 
-// Reset forgets everything, the messages of a conversation included. It does
-// nothing while the session generates.
-func (s *Session) Reset() {
-	s.quietly(func() {
-		s.seq.Truncate(0)
-		s.pending, s.messages = nil, nil
-	})
+// Reset forgets everything, the messages of a conversation included. While the
+// session generates it changes nothing and returns ErrBusy.
+func (s *Session) Reset() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.idle(); err != nil {
+		return err
+	}
+	s.seq.Truncate(0)
+	s.text, s.messages = nil, nil
+	return nil
 }
 
-// Messages returns the conversation so far.
-func (s *Session) Messages() (m []Message) {
-	s.quietly(func() { m = append(m, s.messages...) })
-	return m
+// Messages returns the conversation so far. A turn belongs to it once its
+// answer has ended.
+func (s *Session) Messages() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.messages)
 }
 
 // SetSystem sets the message that tells the model how to behave; "" removes
-// it. It takes effect with the next turn.
-func (s *Session) SetSystem(text string) {
-	s.quietly(func() {
-		if len(s.messages) > 0 && s.messages[0].Role == "system" {
-			s.messages = s.messages[1:]
-		}
-		if text != "" {
-			s.messages = append([]Message{{Role: "system", Content: text}}, s.messages...)
-		}
-	})
+// it. It takes effect with the next turn, for which the conversation is read
+// again. While the session generates it changes nothing and returns ErrBusy.
+func (s *Session) SetSystem(text string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.idle(); err != nil {
+		return err
+	}
+	if len(s.messages) > 0 && s.messages[0].Role == "system" {
+		s.messages = s.messages[1:]
+	}
+	if text != "" {
+		s.messages = append([]Message{{Role: "system", Content: text}}, s.messages...)
+	}
+	return nil
+}
+
+// held returns the session's text; it is not changed in place.
+func (s *Session) held() []int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+// hold makes ids the session's text.
+func (s *Session) hold(ids []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = ids
 }

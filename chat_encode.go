@@ -1,0 +1,76 @@
+package llmrun
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/llmrun/llmrun/exec/token"
+)
+
+// Marks around text of a rendered conversation in which special tokens are not
+// to be seen. Both are noncharacters, which no text for exchange contains.
+const (
+	plainBegin = "\uFDD0"
+	plainEnd   = "\uFDD1"
+)
+
+// withoutMarks keeps a message from setting marks itself.
+var withoutMarks = strings.NewReplacer(plainBegin, "\uFFFD", plainEnd, "\uFFFD")
+
+// encode returns the prompt as token ids. Special tokens count where the
+// template wrote them; those that a user, a tool or a document spells are plain
+// text, so that nobody can end a turn who does not hold it.
+func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) {
+	if c.template == nil {
+		return nil, c.invalid
+	}
+	guarded := slices.Clone(messages)
+	for i := range guarded {
+		m := &guarded[i]
+		m.Role, m.Content = c.guard(m.Role), withoutMarks.Replace(m.Content)
+		if m.Role != "assistant" { // what the model said may hold its own marks, such as </think>
+			m.Content = c.guard(m.Content)
+		}
+	}
+	text, err := c.render(guarded, o)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int32
+	if c.source == "" && !strings.HasPrefix(text, c.bos) { // a built-in template leaves it to the tokenizer
+		ids = trimEnd(c.tok.Encode("", token.EncodeOptions{AddSpecial: true}), c.tok.EOS())
+	}
+	return c.appendMarked(ids, text), nil
+}
+
+// guard puts marks around a text that spells special tokens. White space at the
+// ends stays outside, because templates trim messages.
+func (c *chatFormat) guard(text string) string {
+	text = withoutMarks.Replace(text)
+	if !slices.ContainsFunc(c.tok.Encode(text, token.EncodeOptions{AllowSpecial: true}), c.tok.IsSpecial) {
+		return text
+	}
+	inner := strings.TrimLeftFunc(text, unicode.IsSpace)
+	before := text[:len(text)-len(inner)]
+	inner = strings.TrimRightFunc(inner, unicode.IsSpace)
+	after := text[len(before)+len(inner):]
+	return before + plainBegin + inner + plainEnd + after
+}
+
+// appendMarked appends the ids of a rendered conversation. A template may have
+// cut a marked text, and one of its marks with it: what lies between any mark
+// and the one that is missing stays plain.
+func (c *chatFormat) appendMarked(ids []int32, text string) []int32 {
+	inside := false
+	for {
+		at := strings.IndexAny(text, plainBegin+plainEnd)
+		if at < 0 {
+			return c.tok.AppendEncode(ids, text, token.EncodeOptions{AllowSpecial: !inside})
+		}
+		closes := strings.HasPrefix(text[at:], plainEnd)
+		ids = c.tok.AppendEncode(ids, text[:at], token.EncodeOptions{AllowSpecial: !inside && !closes})
+		inside = !closes
+		text = text[at+len(plainBegin):]
+	}
+}
