@@ -28,6 +28,7 @@ echo "$message" | "$llmrun" chat --seed 1
 
 heading "3. A question answered from a note ($note)"
 sed 's/^/  | /' "$note"
+echo
 question="When will Jonas check the yearly samples?"
 command_line "llmrun run -f $note -p \"$question\" --temp 0"
 "$llmrun" run -f "$note" -p "$question" --temp 0
