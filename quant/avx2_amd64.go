@@ -43,6 +43,9 @@ func siluAVX2(dst, x *float32, n int)
 func geluTanhAVX2(dst, x *float32, n int)
 
 //go:noescape
+func geluErfAVX2(dst, x *float32, n int)
+
+//go:noescape
 func softCapAVX2(x *float32, n int, limit float32)
 
 func (k avx2) dot(a, b []float32 /* [n] */) float32 {
@@ -147,6 +150,10 @@ func (k avx2) silu(dst, x []float32 /* [n] */) {
 
 func (k avx2) geluTanh(dst, x []float32 /* [n] */) {
 	geluTanhAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx2) geluErf(dst, x []float32 /* [n] */) {
+	geluErfAVX2(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
 }
 
 func (k avx2) softCap(x []float32 /* [n] */, limit float32) {

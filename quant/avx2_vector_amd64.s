@@ -207,6 +207,63 @@ done:
 	VZEROUPPER
 	RET
 
+// GELU_ERF computes max(x, 0) - |x|*tail in Y1, x being Y6. Y5 becomes |x|, Y3
+// is t and Y2 the polynomial.
+#define GELU_ERF \
+	VMULPS       Y6, Y6, Y1                 \
+	VMULPS       ·expTable+1056(SB), Y1, Y1 \
+	EXP(Y1)                                 \
+	VPSLLD       $1, Y6, Y5                 \
+	VPSRLD       $1, Y5, Y5                 \
+	VMOVUPS      ·expTable+352(SB), Y4      \
+	VMOVUPS      ·expTable+1024(SB), Y3     \
+	VFMADD213PS  Y4, Y5, Y3                 \
+	VDIVPS       Y3, Y4, Y3                 \
+	VMOVUPS      ·expTable+736(SB), Y2      \
+	VFMADD213PS ·expTable+768(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+800(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+832(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+864(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+896(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+928(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+960(SB), Y3, Y2  \
+	VFMADD213PS ·expTable+992(SB), Y3, Y2  \
+	VMULPS       Y3, Y2, Y2                 \
+	VMULPS       Y1, Y2, Y2                 \
+	VXORPS       Y4, Y4, Y4                 \
+	VMAXPS       Y4, Y6, Y1                 \
+	VFNMADD231PS Y2, Y5, Y1
+
+// func geluErfAVX2(dst, x *float32, n int)
+TEXT ·geluErfAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ n+16(FP), BX
+
+loop:
+	CMPQ    BX, $8
+	JLT     tail
+	VMOVUPS (SI), Y6
+	GELU_ERF
+	VMOVUPS Y1, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, BX
+	JMP     loop
+
+tail:
+	TESTQ      BX, BX
+	JZ         done
+	TAIL_TABLE(BX)
+	VMOVUPS    (DX), Y9
+	VMASKMOVPS (SI), Y9, Y6
+	GELU_ERF
+	VMASKMOVPS Y1, Y9, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
 // CAP replaces Y6 by limit*tanh(Y6/limit), in Y1: Y9 is the limit, Y8 masks the
 // sign. Y5 becomes the absolute value, Y7 the polynomial.
 #define CAP \

@@ -135,6 +135,9 @@ func siluAVX512(dst, x *float32, n int)
 func geluTanhAVX512(dst, x *float32, n int)
 
 //go:noescape
+func geluErfAVX512(dst, x *float32, n int)
+
+//go:noescape
 func softCapAVX512(x *float32, n int, limit float32)
 
 func (k avx512) maxOf(p []float32 /* [n] */) float32 {
@@ -151,6 +154,10 @@ func (k avx512) silu(dst, x []float32 /* [n] */) {
 
 func (k avx512) geluTanh(dst, x []float32 /* [n] */) {
 	geluTanhAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
+}
+
+func (k avx512) geluErf(dst, x []float32 /* [n] */) {
+	geluErfAVX512(unsafe.SliceData(dst), unsafe.SliceData(x), len(dst))
 }
 
 func (k avx512) softCap(x []float32 /* [n] */, limit float32) {

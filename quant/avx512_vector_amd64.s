@@ -222,6 +222,73 @@ done:
 	VZEROUPPER
 	RET
 
+// GELU_ERF computes max(x, 0) - |x|*tail in Z1, x being Z6: Z7-Z15 are the
+// coefficients, Z30 is the slope, Z31 is -1/2. Z5 becomes |x|, Z3 is t and Z2 the
+// polynomial.
+#define GELU_ERF \
+	VMULPS      Z6, Z6, Z1   \
+	VMULPS      Z31, Z1, Z1  \
+	EXP(Z1)                  \
+	VPSLLD      $1, Z6, Z5   \
+	VPSRLD      $1, Z5, Z5   \
+	VMOVAPS     Z30, Z3      \
+	VFMADD213PS Z27, Z5, Z3  \
+	VDIVPS      Z3, Z27, Z3  \
+	VMOVAPS     Z7, Z2       \
+	VFMADD213PS Z8, Z3, Z2   \
+	VFMADD213PS Z9, Z3, Z2   \
+	VFMADD213PS Z10, Z3, Z2   \
+	VFMADD213PS Z11, Z3, Z2   \
+	VFMADD213PS Z12, Z3, Z2   \
+	VFMADD213PS Z13, Z3, Z2   \
+	VFMADD213PS Z14, Z3, Z2   \
+	VFMADD213PS Z15, Z3, Z2   \
+	VMULPS      Z3, Z2, Z2   \
+	VMULPS      Z1, Z2, Z2   \
+	VMAXPS      Z29, Z6, Z1  \
+	VFNMADD231PS Z2, Z5, Z1
+
+// func geluErfAVX512(dst, x *float32, n int)
+TEXT ·geluErfAVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	MOVQ         n+16(FP), BX
+	EXP_CONSTANTS
+	VBROADCASTSS ·expTable+736(SB), Z7
+	VBROADCASTSS ·expTable+768(SB), Z8
+	VBROADCASTSS ·expTable+800(SB), Z9
+	VBROADCASTSS ·expTable+832(SB), Z10
+	VBROADCASTSS ·expTable+864(SB), Z11
+	VBROADCASTSS ·expTable+896(SB), Z12
+	VBROADCASTSS ·expTable+928(SB), Z13
+	VBROADCASTSS ·expTable+960(SB), Z14
+	VBROADCASTSS ·expTable+992(SB), Z15
+	VBROADCASTSS ·expTable+1024(SB), Z30
+	VBROADCASTSS ·expTable+1056(SB), Z31
+
+loop:
+	CMPQ    BX, $16
+	JLT     tail
+	VMOVUPS (SI), Z6
+	GELU_ERF
+	VMOVUPS Z1, (DI)
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	SUBQ    $16, BX
+	JMP     loop
+
+tail:
+	TESTQ     BX, BX
+	JZ        done
+	TAIL(BX)
+	VMOVUPS.Z (SI), K1, Z6
+	GELU_ERF
+	VMOVUPS   Z1, K1, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
 // CAP replaces Z6 by limit*tanh(Z6/limit), in Z1: Z30 is the limit, Z31 masks
 // the sign, Z8-Z13 are the coefficients, Z14 where the polynomial ends, Z15 two.
 // Z5 becomes the absolute value, Z7 the polynomial.

@@ -27,9 +27,10 @@ type kernels interface {
 	maxOf(p []float32 /* [n] */) float32
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
-	// silu and geluTanh are Silu and GeluTanh.
+	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)
+	geluErf(dst, x []float32 /* [n] */)
 	// softCap is SoftCap.
 	softCap(x []float32 /* [n] */, limit float32)
 }

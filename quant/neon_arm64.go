@@ -18,13 +18,14 @@ func supportedPaths() []kernels {
 	return []kernels{neon{portable{fused}}, portable{unfused}}
 }
 
-// expTable has the constants of arith.exp, GeluTanh and arith.tanh in the order
-// that the kernels load them.
+// expTable has the constants of arith.exp, GeluTanh, arith.tanh and GeluErf in
+// the order that the kernels load them.
 var expTable = [...]float32{
 	expMin, expMax, log2E, roundMagic, -ln2Hi, -ln2Lo,
 	exp6, exp5, exp4, exp3, exp2, 1,
 	gelu1, gelu3, float32(math.Inf(1)),
 	tanh13, tanh11, tanh9, tanh7, tanh5, tanh3, tanhSplit, 2,
+	erf8, erf7, erf6, erf5, erf4, erf3, erf2, erf1, erf0, erfSlope, -0.5,
 }
 
 //go:noescape
@@ -56,6 +57,9 @@ func siluNEON(dst, x *float32, n int)
 
 //go:noescape
 func geluTanhNEON(dst, x *float32, n int)
+
+//go:noescape
+func geluErfNEON(dst, x *float32, n int)
 
 //go:noescape
 func softCapNEON(x *float32, n int, limit float32)
@@ -239,6 +243,14 @@ func (k neon) geluTanh(dst, x []float32 /* [n] */) {
 		geluTanhNEON(unsafe.SliceData(dst), unsafe.SliceData(x), whole)
 	}
 	k.portable.geluTanh(dst[whole:], x[whole:])
+}
+
+func (k neon) geluErf(dst, x []float32 /* [n] */) {
+	whole := len(dst) / 4 * 4
+	if whole > 0 {
+		geluErfNEON(unsafe.SliceData(dst), unsafe.SliceData(x), whole)
+	}
+	k.portable.geluErf(dst[whole:], x[whole:])
 }
 
 func (k neon) softCap(x []float32 /* [n] */, limit float32) {

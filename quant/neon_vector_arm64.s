@@ -148,6 +148,56 @@ loop:
 	BNE    loop
 	RET
 
+// func geluErfNEON(dst, x *float32, n int)
+// n is a positive multiple of 4. V9 is x, V10 |x|, V6 becomes t; the polynomial
+// moves between V7 and V8, its coefficients come from the table at R11.
+TEXT ·geluErfNEON(SB), NOSPLIT, $0-24
+	MOVD    dst+0(FP), R0
+	MOVD    x+8(FP), R1
+	MOVD    n+16(FP), R2
+	EXP_CONSTANTS
+	ADD     $32, R9, R11
+	ADD     $36, R11, R10
+	VLD1R.P 4(R10), [V12.S4]
+	VLD1R   (R10), [V13.S4]
+	VEOR    V14.B16, V14.B16, V14.B16
+
+loop:
+	VLD1.P  16(R1), [V9.S4]
+	FMUL4(9, 9, 4)
+	FMUL4(13, 4, 4)
+	EXP
+	FABS4(9, 10)
+	VMOV    V27.B16, V6.B16
+	VFMLA   V10.S4, V12.S4, V6.S4
+	FDIV4(6, 27, 6)
+	MOVD    R11, R10
+	VLD1R.P 4(R10), [V7.S4]
+	VLD1R.P 4(R10), [V8.S4]
+	VFMLA   V6.S4, V7.S4, V8.S4
+	VLD1R.P 4(R10), [V7.S4]
+	VFMLA   V6.S4, V8.S4, V7.S4
+	VLD1R.P 4(R10), [V8.S4]
+	VFMLA   V6.S4, V7.S4, V8.S4
+	VLD1R.P 4(R10), [V7.S4]
+	VFMLA   V6.S4, V8.S4, V7.S4
+	VLD1R.P 4(R10), [V8.S4]
+	VFMLA   V6.S4, V7.S4, V8.S4
+	VLD1R.P 4(R10), [V7.S4]
+	VFMLA   V6.S4, V8.S4, V7.S4
+	VLD1R.P 4(R10), [V8.S4]
+	VFMLA   V6.S4, V7.S4, V8.S4
+	VLD1R.P 4(R10), [V7.S4]
+	VFMLA   V6.S4, V8.S4, V7.S4
+	FMUL4(6, 7, 7)
+	FMUL4(4, 7, 7)
+	FMAXNM4(14, 9, 8)
+	VFMLS   V7.S4, V10.S4, V8.S4
+	VST1.P  [V8.S4], 16(R0)
+	SUBS    $4, R2
+	BNE     loop
+	RET
+
 // func softCapNEON(x *float32, n int, limit float32)
 // n is a positive multiple of 4. V9 becomes |x|, V10 x, V6 x² and V11 the result
 // of the exponential; the polynomial moves between V7 and V8.

@@ -6,13 +6,14 @@ import "math"
 
 // What the assembly kernels load. They know the order and the sizes.
 var (
-	// expTable has the constants of arith.exp, GeluTanh and arith.tanh, each as
-	// often as a ymm register has lanes.
+	// expTable has the constants of arith.exp, GeluTanh, arith.tanh and GeluErf,
+	// each as often as a ymm register has lanes.
 	expTable = widen(
 		expMin, expMax, log2E, roundMagic, -ln2Hi, -ln2Lo,
 		exp6, exp5, exp4, exp3, exp2, 1,
 		gelu1, gelu3, float32(math.Inf(1)),
 		tanh13, tanh11, tanh9, tanh7, tanh5, tanh3, tanhSplit, 2,
+		erf8, erf7, erf6, erf5, erf4, erf3, erf2, erf1, erf0, erfSlope, -0.5,
 	)
 
 	// maskTable yields a mask for the first n of up to 32 lanes when read from
@@ -31,7 +32,7 @@ var (
 )
 
 // widen repeats each constant eight times.
-func widen(constants ...float32) (table [23][8]float32) {
+func widen(constants ...float32) (table [34][8]float32) {
 	for i := range table {
 		for lane := range table[i] {
 			table[i][lane] = constants[i]

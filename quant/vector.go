@@ -28,14 +28,13 @@ func GeluTanhMul(dst, gate, up []float32 /* [n] */) {
 	mulBy(dst, up)
 }
 
-// GeluErf computes the exact GELU x/2 * erfc(-x/√2), in float64 rounded to
-// float32.
-func GeluErf(dst, x []float32 /* [n] */) {
-	for i, v := range x[:len(dst)] {
-		wide := float64(v)
-		dst[i] = float32(0.5 * wide * math.Erfc(-wide*(1/math.Sqrt2)))
-	}
-}
+// GeluErf computes the exact GELU x*Φ(x) = max(x, 0) - |x| * erfc(|x|/√2)/2, in
+// which nothing cancels, with
+//
+//	erfc(|x|/√2)/2 = t*P(t) * Exp32(-x²/2),  t = 1/(1 + 0.35|x|)
+//
+// and a polynomial P of relative error below 1e-7.
+func GeluErf(dst, x []float32 /* [n] */) { active.geluErf(dst, x[:len(dst)]) }
 
 // GeluErfMul computes dst[i] = GeluErf(gate[i]) * up[i]. dst may be gate, not
 // up.
@@ -82,6 +81,22 @@ const (
 	gelu3 = 0.044715 * gelu1
 )
 
+// The constants of GeluErf: the polynomial interpolates at Chebyshev nodes of
+// the t of |x| < 13.3, beyond which the exponential is zero.
+const (
+	erfSlope = 0.35
+
+	erf0 = 0.13961902260780334
+	erf1 = 0.13990597426891327
+	erf2 = 0.11949814110994339
+	erf3 = 0.10687646269798279
+	erf4 = -0.026422694325447083
+	erf5 = 0.1640634983778
+	erf6 = -0.26003289222717285
+	erf7 = 0.14606903493404388
+	erf8 = -0.02957654371857643
+)
+
 func (k portable) silu(dst, x []float32 /* [n] */) {
 	for i, v := range x {
 		dst[i] = v / (1 + k.ar.exp(-v))
@@ -98,5 +113,23 @@ func (k portable) geluTanh(dst, x []float32 /* [n] */) {
 func (k portable) softCap(x []float32 /* [n] */, limit float32) {
 	for i, v := range x {
 		x[i] = limit * k.ar.tanh(v/limit)
+	}
+}
+
+func (k portable) geluErf(dst, x []float32 /* [n] */) {
+	coefficients := [...]float32{erf7, erf6, erf5, erf4, erf3, erf2, erf1, erf0}
+	for i, v := range x {
+		size := float32(math.Abs(float64(v)))
+		t := 1 / k.ar.mulAdd(erfSlope, size, 1)
+		p := float32(erf8)
+		for _, c := range coefficients {
+			p = k.ar.mulAdd(p, t, c)
+		}
+		tail := p * t * k.ar.exp(v*v*-0.5)
+		positive := float32(0)
+		if v > 0 {
+			positive = v
+		}
+		dst[i] = k.ar.mulAdd(-size, tail, positive)
 	}
 }
