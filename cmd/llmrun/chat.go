@@ -36,12 +36,14 @@ When the input is piped, each line is a message and only answers are printed.`,
 	}
 }
 
+// chatFlags are the flags of chat.
 type chatFlags struct {
 	model      modelFlags
 	generation generationFlags
 	system     *string
 }
 
+// run loads the model and talks until the input ends.
 func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
@@ -92,6 +94,7 @@ type conversation struct {
 // errExit ends the conversation.
 var errExit = errors.New("exit")
 
+// greet says which model listens, and how to find out more.
 func (c *conversation) greet() {
 	info := c.engine.Info()
 	name := info.Name

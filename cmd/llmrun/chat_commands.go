@@ -61,6 +61,7 @@ func (c *conversation) help(context.Context, string) error {
 	return nil
 }
 
+// retry answers the last message again. The old answer stays if nothing comes.
 func (c *conversation) retry(ctx context.Context, _ string) error {
 	last := len(c.messages) - 1
 	if last < 1 || c.messages[last].Role != "assistant" {
@@ -75,6 +76,7 @@ func (c *conversation) retry(ctx context.Context, _ string) error {
 	return err
 }
 
+// reset forgets all but the system message.
 func (c *conversation) reset(context.Context, string) error {
 	kept := 0
 	if len(c.messages) > 0 && c.messages[0].Role == "system" {
@@ -95,6 +97,7 @@ func (c *conversation) system(_ context.Context, text string) error {
 	return nil
 }
 
+// stats tells about the last answer and about the room that is left.
 func (c *conversation) stats(context.Context, string) error {
 	if c.answers > 0 {
 		c.note("%s", statsLine(c.session.Stats(), nil))
@@ -103,6 +106,8 @@ func (c *conversation) stats(context.Context, string) error {
 	return nil
 }
 
+// save writes the conversation into a file. It replaces no file but those that
+// this conversation has written itself.
 func (c *conversation) save(_ context.Context, name string) error {
 	if name == "" {
 		return errors.New("/save needs the name of a file")
@@ -155,6 +160,8 @@ func replaceFile(name string, text []byte) error {
 	return err
 }
 
+// load takes up a conversation from a file. What is wrong with the file leaves
+// the present conversation as it was.
 func (c *conversation) load(_ context.Context, name string) error {
 	if name == "" {
 		return errors.New("/load needs the name of a file")

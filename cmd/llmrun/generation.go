@@ -34,6 +34,7 @@ type generationFlags struct {
 	bias             map[int32]float32
 }
 
+// add declares the flags, in groups of their own.
 func (g *generationFlags) add(f *flagSet) {
 	f.group("Length")
 	f.count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full", 1, math.MaxInt32)
@@ -54,6 +55,7 @@ func (g *generationFlags) add(f *flagSet) {
 	f.value("seed", "N", "the same seed gives the same text, with any number of threads; without it, a new one each time", g.setSeed)
 }
 
+// addBias takes ID=X of --logit-bias.
 func (g *generationFlags) addBias(s string) error {
 	idText, biasText, _ := strings.Cut(s, "=")
 	id, idErr := strconv.ParseInt(idText, 10, 32)
@@ -68,6 +70,7 @@ func (g *generationFlags) addBias(s string) error {
 	return nil
 }
 
+// setSeed takes the value of --seed.
 func (g *generationFlags) setSeed(s string) error {
 	seed, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

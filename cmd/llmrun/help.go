@@ -101,6 +101,7 @@ func wrap(text string, width int) string {
 	return out.String()
 }
 
+// helpCommand is a command like others, so that the list of commands has it.
 func helpCommand() *command {
 	return &command{
 		name:     "help",

@@ -38,10 +38,11 @@ func inspectCommand() *command {
 	}
 }
 
+// inspectFlags are the flags of inspect.
 type inspectFlags struct {
 	model   modelFlags
-	tensors bool
-	tensor  string
+	tensors bool   // list all of them
+	tensor  string // or show this one's values, in these rows
 	rows    string
 	json    bool
 }
@@ -96,6 +97,7 @@ func (i *inspectFlags) check() ([]int, error) {
 	return rows, nil
 }
 
+// showRows prints rows of one tensor as numbers.
 func (i *inspectFlags) showRows(s *streams, inspection *llmrun.Inspection, rows []int) error {
 	values, err := inspection.Rows(i.tensor, rows)
 	if err != nil {
@@ -125,6 +127,8 @@ type inspectReport struct {
 	Tensors      []llmrun.TensorInfo `json:"tensors,omitempty"`
 }
 
+// newInspectReport gathers the description, and the tensors if asked for: there
+// may be thousands.
 func newInspectReport(inspection *llmrun.Inspection, withTensors bool) inspectReport {
 	report := inspectReport{Info: inspection.Info(), KVBytesPer1K: inspection.KVBytes(tokensPerK)}
 	if withTensors {
@@ -157,6 +161,7 @@ func showModel(s *streams, inspection *llmrun.Inspection) {
 		formatBytes(inspection.KVBytes(tokensPerK)), formatBytes(inspection.KVBytes(info.MaxContext)))
 }
 
+// attention spells the shape of the attention.
 func attention(info llmrun.Info) string {
 	text := fmt.Sprintf("%d heads of width %d, %d key/value heads", info.Heads, info.HeadDim, info.KVHeads)
 	if info.SlidingWindow > 0 {
@@ -165,6 +170,7 @@ func attention(info llmrun.Info) string {
 	return text
 }
 
+// template says where the chat template comes from.
 func template(info llmrun.Info) string {
 	if info.HasChatTemplate {
 		return "the model's own (see llmrun render)"

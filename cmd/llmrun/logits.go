@@ -42,13 +42,15 @@ func logitsCommand() *command {
 	}
 }
 
+// logitsFlags are the flags of logits.
 type logitsFlags struct {
 	model modelFlags
 	ids   string
-	at    string
+	at    string // last, all, or positions
 	json  bool
 }
 
+// run checks ids and positions, loads the model and prints its logits.
 func (l *logitsFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err

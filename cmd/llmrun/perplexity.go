@@ -36,14 +36,16 @@ func perplexityCommand() *command {
 	}
 }
 
+// perplexityFlags are the flags of perplexity.
 type perplexityFlags struct {
 	model   modelFlags
-	file    string
-	idsFile string
-	window  int
+	file    string // text, or
+	idsFile string // token ids
+	window  int    // 0: the library's choice
 	json    bool
 }
 
+// run reads the text before the model, so that a wrong file name shows at once.
 func (p *perplexityFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
@@ -104,6 +106,7 @@ func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, e
 	return ids, checkIDs("--ids-file", ids, engine.Info().Vocab)
 }
 
+// print shows the result to a person or, with --json, to a program.
 func (p *perplexityFlags) print(s *streams, result llmrun.Perplexity) error {
 	if !p.json {
 		fmt.Fprintf(s.out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",

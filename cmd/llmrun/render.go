@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -30,14 +31,15 @@ func renderCommand() *command {
 	}
 }
 
+// renderFlags are the flags of render.
 type renderFlags struct {
 	model              modelFlags
-	template           string
-	bos, eos           *string
+	template           string  // a file in place of the model's template
+	bos, eos           *string // for that file; a model has its own
 	messages           string
 	noGenerationPrompt bool
-	now                time.Time
-	variables          map[string]any
+	now                time.Time      // zero: the present
+	variables          map[string]any // beyond those that every template has
 }
 
 func (r *renderFlags) add(f *flagSet) {
@@ -62,6 +64,8 @@ func (r *renderFlags) setNow(s string) error {
 	return nil
 }
 
+// setVariable takes NAME=VALUE. What is no JSON is text, so that plain words need
+// no second pair of quotes.
 func (r *renderFlags) setVariable(s string) error {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
@@ -92,6 +96,7 @@ func (r *renderFlags) check() error {
 	return nil
 }
 
+// run prints the prompt exactly: no line break is added, so that it can be fed on.
 func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
@@ -111,6 +116,7 @@ func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
 	return nil
 }
 
+// render lets the library fill in the template, the model's or the file's.
 func (r *renderFlags) render(messages []byte) (string, error) {
 	options := llmrun.TemplateOptions{
 		Messages:           messages,
@@ -118,20 +124,17 @@ func (r *renderFlags) render(messages []byte) (string, error) {
 		Now:                r.now,
 		Extra:              r.variables,
 	}
-	if options.Now.IsZero() {
-		options.Now = time.Now()
-	}
 	if r.template == "" {
 		path, modelOptions := r.model.source()
 		return llmrun.RenderModel(path, modelOptions, options)
 	}
-	source, err := readAll(nil, "--template", r.template)
+	source, err := os.ReadFile(r.template)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("--template: %w", err)
 	}
 	override(&options.BOS, r.bos)
 	override(&options.EOS, r.eos)
-	text, err := llmrun.RenderTemplate(source, options)
+	text, err := llmrun.RenderTemplate(string(source), options)
 	if err != nil {
 		return "", fmt.Errorf("--template %s: %w", r.template, err)
 	}

@@ -34,14 +34,15 @@ Timings go to standard error. With --json one object is printed at the end: ids 
 	}
 }
 
+// runFlags are the flags of run.
 type runFlags struct {
 	model       modelFlags
 	prompt      promptFlags
 	generation  generationFlags
-	system      *string
-	ids         string
+	system      *string // nil: no system message
+	ids         string  // "": the prompt is text
 	raw         bool
-	specialText bool
+	specialText bool // spelled special tokens count, with raw
 	json        bool
 	quiet       bool
 }
@@ -75,6 +76,7 @@ func (r *runFlags) check() error {
 	return nil
 }
 
+// run checks what can be checked without the model, loads it and answers.
 func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
@@ -88,7 +90,7 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	if r.quiet {
-		s.errTerminal = false
+		s.errTerminal = false // nobody watches: no progress either
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -166,7 +168,9 @@ func (r *runFlags) report(s *streams, got *answer, stats llmrun.Stats, seed *uin
 	return s.out.json(newRunReport(got, stats, seed))
 }
 
-// pieces starts the generation that the flags ask for.
+// pieces starts the generation that the flags ask for. Without a chat template
+// a prompt can only be continued; a system message asks for one all the same and
+// gets the library's simple one.
 func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt, options llmrun.GenerateOptions) (iter.Seq2[llmrun.Piece, error], error) {
 	info := engine.Info()
 	switch {

@@ -34,11 +34,13 @@ func tokenizeCommand() *command {
 	}
 }
 
+// tokenizeFlags are the flags of tokenize.
 type tokenizeFlags struct {
 	model                       modelFlags
 	special, parseSpecial, json bool
 }
 
+// run splits the arguments, joined by spaces as echo joins them, or what is piped in.
 func (t *tokenizeFlags) run(_ context.Context, s *streams, args []string) error {
 	text := strings.Join(args, " ")
 	if len(args) == 0 {
@@ -100,12 +102,14 @@ func detokenizeCommand() *command {
 	}
 }
 
+// detokenizeFlags are the flags of detokenize.
 type detokenizeFlags struct {
 	model modelFlags
 	ids   string
 	json  bool
 }
 
+// run prints the text of the ids.
 func (d *detokenizeFlags) run(_ context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
