@@ -52,3 +52,7 @@ func roundToOdd(a, b, sum float64) float64 {
 	}
 	return math.Float64frombits(bits - 1)
 }
+
+// FMA32 returns a*b+c rounded once, on every machine. It is what a kernel's
+// portable twin uses that must agree with instructions bit for bit.
+func FMA32(a, b, c float32) float32 { return fma32(a, b, c) }

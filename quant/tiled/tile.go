@@ -57,6 +57,16 @@ func (f *format) store(tile []byte, row int, r *rowBlock) {
 
 // load is the inverse of store.
 func (f *format) load(r *rowBlock, tile []byte, row int) {
+	f.loadHead(r, tile, row)
+	groups := tile[f.headBytes():]
+	size := f.groupBytes()
+	for g := range len(groups) / size {
+		f.loadCodes(r.code[g*GroupElems:][:GroupElems], groups[g*size:][:size], row)
+	}
+}
+
+// loadHead is load for what stands before the codes.
+func (f *format) loadHead(r *rowBlock, tile []byte, row int) {
 	head := tile
 	for i := range f.halves {
 		r.half[i] = binary.LittleEndian.Uint16(head[2*row:])
@@ -66,11 +76,6 @@ func (f *format) load(r *rowBlock, tile []byte, row int) {
 		r.exponent = head[row]
 	}
 	f.loadScales(r, head, row)
-	groups := tile[f.headBytes():]
-	size := f.groupBytes()
-	for g := range len(groups) / size {
-		f.loadCodes(r.code[g*GroupElems:][:GroupElems], groups[g*size:][:size], row)
-	}
 }
 
 func (f *format) storeScales(head []byte, row int, r *rowBlock) {
@@ -115,7 +120,7 @@ func (f *format) loadScales(r *rowBlock, head []byte, row int) {
 // storeCodes puts one row's codes of a group where its instructions expect
 // them.
 func (f *format) storeCodes(group []byte, row int, code []uint8 /* [GroupElems] */) {
-	low := group[len(group)-min(f.bits, 8)/4*4*planeBytes:] // nibbles fill 4 vectors, bytes 8
+	low := group[len(group)-f.bits/4*4*planeBytes:] // nibbles fill 4 vectors, bytes 8
 	for i, c := range code {
 		p, at := i/laneBytes, row*laneBytes+i%laneBytes
 		switch f.bits {
@@ -133,7 +138,7 @@ func (f *format) storeCodes(group []byte, row int, code []uint8 /* [GroupElems] 
 
 // loadCodes is the inverse of storeCodes.
 func (f *format) loadCodes(code []uint8 /* [GroupElems] */, group []byte, row int) {
-	low := group[len(group)-min(f.bits, 8)/4*4*planeBytes:]
+	low := group[len(group)-f.bits/4*4*planeBytes:]
 	for i := range code {
 		p, at := i/laneBytes, row*laneBytes+i%laneBytes
 		if f.bits == 8 {

@@ -1,0 +1,129 @@
+package tiled
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// randomRows returns rows of a type with random codes and finite scales.
+func randomRows(t quant.Type, rows, cols int, seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, uint64(t)))
+	n, _ := t.RowBytes(cols)
+	data := make([]byte, rows*n)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	f := formats[t]
+	for b := 0; b < len(data); b += t.BlockBytes() {
+		var r rowBlock
+		f.split(&r, data[b:][:t.BlockBytes()])
+		for i := range r.half {
+			r.half[i] = quant.F32ToF16(float32(random.NormFloat64()) / 64)
+		}
+		r.exponent = byte(110 + random.IntN(10))
+		f.join(&r, data[b:][:t.BlockBytes()])
+	}
+	return data
+}
+
+func randomVector(n int, seed uint64) []float32 {
+	random := rand.New(rand.NewPCG(seed, 99))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(random.NormFloat64())
+	}
+	return x
+}
+
+func activationsOf(x []float32, cols, tokens int) *Activations {
+	a := &Activations{}
+	a.Use(make([]float32, FloatsNeeded(cols, tokens)), cols, tokens)
+	for t := range tokens {
+		a.Set(t, x[t*cols:][:cols])
+	}
+	return a
+}
+
+func packed(t *testing.T, typ quant.Type, src []byte, rows, cols int) *Matrix {
+	n, err := Bytes(typ, rows, cols)
+	require.NoError(t, err)
+	m := &Matrix{typ, rows, cols, make([]byte, n)}
+	Pack(m.Data, typ, src, rows, cols)
+	return m
+}
+
+func TestPackKeepsEveryBit(t *testing.T) {
+	for typ := range formats {
+		t.Run(typ.String(), func(t *testing.T) {
+			const rows, cols = 37, 512
+			n, _ := typ.RowBytes(cols)
+			src := make([]byte, rows*n)
+			random := rand.New(rand.NewPCG(1, 2))
+			for i := range src {
+				src[i] = byte(random.Uint32())
+			}
+			m := packed(t, typ, src, rows, cols)
+			for row := range rows {
+				got := make([]byte, n)
+				UnpackRow(got, typ, m.Data, cols, row)
+				require.Equal(t, src[row*n:(row+1)*n], got, "row %d", row)
+			}
+		})
+	}
+}
+
+// TestMultiplyMatchesFloats compares with a float64 product of the decoded
+// weights and the rounded activations: what the integers must stand for.
+func TestMultiplyMatchesFloats(t *testing.T) {
+	for typ := range formats {
+		t.Run(typ.String(), func(t *testing.T) {
+			const rows, cols, tokens = 21, 768, 19
+			src := randomRows(typ, rows, cols, 3)
+			m := packed(t, typ, src, rows, cols)
+			x := randomVector(tokens*cols, 4)
+			a := activationsOf(x, cols, tokens)
+			y := make([]float32, tokens*rows)
+			Multiply(y, m, 0, m.Tiles(), a, NewScratch(tokens))
+			n, _ := typ.RowBytes(cols)
+			w := make([]float32, cols)
+			for row := range rows {
+				quant.DequantRow(typ, w, src[row*n:(row+1)*n])
+				for tok := range tokens {
+					var want, size float64
+					for k := range cols {
+						var q [GroupElems]int8
+						d := roundGroup(q[:], x[tok*cols+k/GroupElems*GroupElems:][:GroupElems])
+						v := float64(w[k]) * float64(d) * float64(q[k%GroupElems])
+						want += v
+						size += math.Abs(v)
+					}
+					require.InDelta(t, want, y[tok*rows+row], size*1e-5, "row %d token %d", row, tok)
+				}
+			}
+		})
+	}
+}
+
+// TestMultiplyDoesNotDependOnTheBatch computes each token alone and together.
+func TestMultiplyDoesNotDependOnTheBatch(t *testing.T) {
+	for typ := range formats {
+		t.Run(typ.String(), func(t *testing.T) {
+			const rows, cols, tokens = 16, 1280, 37
+			m := packed(t, typ, randomRows(typ, rows, cols, 5), rows, cols)
+			x := randomVector(tokens*cols, 6)
+			all := make([]float32, tokens*rows)
+			s := NewScratch(tokens)
+			Multiply(all, m, 0, 1, activationsOf(x, cols, tokens), s)
+			for tok := range tokens {
+				one := make([]float32, rows)
+				Multiply(one, m, 0, 1, activationsOf(x[tok*cols:], cols, 1), s)
+				require.Equal(t, all[tok*rows:(tok+1)*rows], one, "token %d", tok)
+			}
+		})
+	}
+}
