@@ -37,6 +37,13 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	if !utf8.Valid(m.texts) {
 		return nil, malformed(field, "the replacements are not UTF-8")
 	}
+	for rest := m.texts; len(rest) > 0; {
+		end := bytes.IndexByte(rest, 0)
+		if end > maxReplacement {
+			return nil, malformed(field, "a replacement of %d bytes", end)
+		}
+		rest = rest[end+1:]
+	}
 	for i, unit := range m.units {
 		if unit&charsmapValue != 0 && uint64(unit&^charsmapValue) >= uint64(len(m.texts)) {
 			return nil, malformed(field, "unit %d points beyond the replacements", i)
@@ -44,6 +51,10 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	}
 	return m, nil
 }
+
+// maxReplacement bounds how much longer a text can become. The longest that
+// Unicode's normal forms need is 33 bytes.
+const maxReplacement = 255
 
 const charsmapValue = 1 << 31
 

@@ -99,35 +99,40 @@ func (s *hfSource) vocabulary(t *Tokenizer) {
 	if s.err != nil {
 		return
 	}
-	known := map[int32]bool{}
+	s.added = make([]addedToken, 0, len(added))
 	for i, a := range added {
-		id := *a.ID
-		if known[id] {
-			s.fail(malformed("added_tokens", "entry %d: id %d occurs twice", i, id))
-			return
-		}
-		known[id] = true
-		if texts[id] != nil && string(texts[id]) != a.Content {
-			s.fail(malformed("added_tokens", "entry %d: id %d is %q here and %q in the vocabulary", i, id, a.Content, texts[id]))
-			return
-		}
-		texts[id], kinds[id] = []byte(a.Content), kindUser
-		if a.Special {
-			kinds[id] = kindControl
-		}
-		token := addedToken{
-			id: id, text: a.Content, special: a.Special, wholeWord: a.SingleWord,
-			stripLeft: a.LStrip, stripRight: a.RStrip,
-		}
-		if a.Normalized {
-			s.normalized = append(s.normalized, token)
-		} else {
-			s.added = append(s.added, token)
-		}
+		s.addToken(i, a, kinds, texts)
 	}
-	v, err := newVocabulary("model.vocab", len(texts), func(id int) string { return string(texts[id]) }, kinds)
+	if s.err != nil {
+		return
+	}
+	v, err := newVocabulary("model.vocab", len(texts), func(id int) []byte { return texts[id] }, kinds)
 	s.fail(err)
 	s.vocab, t.vocab = v, v
+}
+
+// addToken enters one added token, which may also be a piece of the model.
+func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
+	id := *a.ID
+	switch {
+	case kinds[id] == kindUser || kinds[id] == kindControl:
+		s.fail(malformed("added_tokens", "entry %d: id %d occurs twice", i, id))
+	case kinds[id] != kindHole && string(texts[id]) != a.Content:
+		s.fail(malformed("added_tokens", "entry %d: id %d is %q here and %q in the vocabulary", i, id, a.Content, texts[id]))
+	}
+	texts[id], kinds[id] = []byte(a.Content), kindUser
+	if a.Special {
+		kinds[id] = kindControl
+	}
+	token := addedToken{
+		id: id, text: a.Content, special: a.Special, wholeWord: a.SingleWord,
+		stripLeft: a.LStrip, stripRight: a.RStrip,
+	}
+	if a.Normalized {
+		s.normalized = append(s.normalized, token)
+	} else {
+		s.added = append(s.added, token)
+	}
 }
 
 // unmarshal decodes a small part of the file; null and absent leave v alone.

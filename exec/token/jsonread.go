@@ -177,13 +177,17 @@ func (r *jsonReader) codeUnit(at int) rune {
 func (r *jsonReader) number() []byte {
 	r.next()
 	start := r.at
-	for r.at < len(r.data) && bytes.IndexByte([]byte("+-.0123456789eE"), r.data[r.at]) >= 0 {
+	for r.at < len(r.data) && numeric(r.data[r.at]) {
 		r.at++
 	}
 	if start == r.at {
 		r.fail("expected a number")
 	}
 	return r.data[start:r.at]
+}
+
+func numeric(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
 // id reads a token id.

@@ -1,6 +1,7 @@
 package token_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -57,6 +58,8 @@ func TestDescriptionsRefused(t *testing.T) {
 		{"template id missing", bpeJSON(abVocab, "", `,"post_processor":{"type":"RobertaProcessing","cls":["x",9],"sep":["y",1]}`), "post_processor", "the id 9"},
 		{"corrupt charsmap", unigram(`,"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAAAAAA"}`), "normalizer", "the trie has"},
 		{"charsmap beyond", unigram(`,"normalizer":{"type":"Precompiled","precompiled_charsmap":"` + base64.StdEncoding.EncodeToString([]byte{4, 0, 0, 0, 9, 0, 0, 128, 'x', 0}) + `"}`), "normalizer", "points beyond"},
+		{"charsmap without end", unigram(`,"normalizer":{"type":"Precompiled","precompiled_charsmap":"` + base64.StdEncoding.EncodeToString([]byte{4, 0, 0, 0, 0, 0, 0, 0, 'x'}) + `"}`), "normalizer", "has no end"},
+		{"charsmap too long", unigram(`,"normalizer":{"type":"Precompiled","precompiled_charsmap":"` + base64.StdEncoding.EncodeToString(append(append([]byte{4, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{'x'}, 300)...), 0)) + `"}`), "normalizer", "a replacement of 300 bytes"},
 		{"charsmap no base64", unigram(`,"normalizer":{"type":"Precompiled","precompiled_charsmap":"?"}`), "normalizer", "base64"},
 		{"unk_id beyond", `{"model":{"type":"Unigram","unk_id":7,"vocab":[["a",0]]}}`, "model.unk_id", "7 is not in the vocabulary"},
 		{"piece without score", `{"model":{"type":"Unigram","vocab":[["a"]]}}`, "model.vocab", "a piece and its score"},

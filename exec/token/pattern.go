@@ -73,15 +73,16 @@ var spellEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`, "\t", `\t`)
 // splitBars cuts an expression at the bars outside of parentheses and brackets.
 func splitBars(field, expr string) ([]string, error) {
 	var parts []string
-	depth, start, inSet := 0, 0, false
+	depth, sets, start := 0, 0, 0
 	for i := 0; i < len(expr); i++ {
 		switch c := expr[i]; {
 		case c == '\\':
 			i++
-		case inSet:
-			inSet = c != ']'
 		case c == '[':
-			inSet = true
+			sets++
+		case c == ']' && sets > 0:
+			sets--
+		case sets > 0:
 		case c == '(':
 			depth++
 		case c == ')':
@@ -91,7 +92,7 @@ func splitBars(field, expr string) ([]string, error) {
 			start = i + 1
 		}
 	}
-	if depth != 0 || inSet {
+	if depth != 0 || sets != 0 {
 		return nil, malformed(field, "unbalanced brackets in %q", shorten(expr))
 	}
 	return append(parts, expr[start:]), nil

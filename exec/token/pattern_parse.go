@@ -107,44 +107,62 @@ func single(r rune) []runeRange {
 
 // brackets reads [...].
 func (p *exprParser) brackets() (*charSet, error) {
+	negated := strings.HasPrefix(p.expr[p.at:], "[^")
+	classes, ranges, err := p.members()
+	if err != nil {
+		return nil, err
+	}
+	return newCharSet(classes, ranges, negated), nil
+}
+
+// members reads a pair of brackets and what is between them. A set inside of a
+// set is part of it.
+func (p *exprParser) members() (classes class, ranges []runeRange, err error) {
 	p.at++
-	negated := p.at < len(p.expr) && p.expr[p.at] == '^'
-	if negated {
+	if p.at < len(p.expr) && p.expr[p.at] == '^' {
 		p.at++
 	}
-	var classes class
-	var ranges []runeRange
 	for p.at < len(p.expr) && p.expr[p.at] != ']' {
-		if strings.HasPrefix(p.expr[p.at:], "&&") || p.expr[p.at] == '[' {
-			return nil, p.refuse("a nested set", p.expr)
+		rest := p.expr[p.at:]
+		if strings.HasPrefix(rest, "&&") || strings.HasPrefix(rest, "[^") || strings.HasPrefix(rest, "[:") {
+			return 0, nil, p.refuse("the set operation "+strconv.Quote(rest[:2]), p.expr)
 		}
-		more, low, err := p.member()
+		var more class
+		var spans []runeRange
+		if rest[0] == '[' {
+			more, spans, err = p.members()
+		} else {
+			more, spans, err = p.span()
+		}
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		classes |= more
-		if low == notRune {
-			continue
-		}
-		span := runeRange{low, low}
-		if rest := p.expr[p.at:]; len(rest) > 1 && rest[0] == '-' && rest[1] != ']' {
-			p.at++
-			more, high, err := p.member()
-			if err != nil {
-				return nil, err
-			}
-			if more != 0 || high < low {
-				return nil, p.refuse("the range", p.expr)
-			}
-			span.high = high
-		}
-		ranges = append(ranges, span)
+		ranges = append(ranges, spans...)
 	}
 	if p.at == len(p.expr) {
-		return nil, p.refuse("an open bracket", p.expr)
+		return 0, nil, p.refuse("an open bracket", p.expr)
 	}
 	p.at++
-	return newCharSet(classes, ranges, negated), nil
+	return classes, ranges, nil
+}
+
+// span reads a class, a character or a range of characters.
+func (p *exprParser) span() (class, []runeRange, error) {
+	classes, low, err := p.member()
+	if err != nil || low == notRune {
+		return classes, nil, err
+	}
+	rest := p.expr[p.at:]
+	if len(rest) < 2 || rest[0] != '-' || rest[1] == ']' {
+		return 0, single(low), nil
+	}
+	p.at++
+	more, high, err := p.member()
+	if err == nil && (more != 0 || high < low) {
+		err = p.refuse("the range", p.expr)
+	}
+	return 0, []runeRange{{low, high}}, err
 }
 
 // member reads a class or one character inside of brackets.

@@ -60,7 +60,9 @@ func TestPatternsRefused(t *testing.T) {
 		`(?=x)y`:           `the construct "("`,
 		`a{2,1}`:           "the quantifier",
 		`a{99999999999}`:   "the quantifier",
-		`[a-z&&[aeiou]]`:   "a nested set",
+		`[a-z&&[aeiou]]`:   `the set operation "&&"`,
+		`[a[^b]]`:          `the set operation "[^"`,
+		`[[:alpha:]]`:      `the set operation "[:"`,
 		`[z-a]`:            "the range",
 		`a||b`:             "an empty alternative",
 		`\`:                "a lone backslash",
@@ -90,6 +92,8 @@ func TestPatternShapes(t *testing.T) {
 		{`[\P{L}\d]+`, "a1.b", []string{"a", "1.", "b"}},
 		{`\d{2,}`, "1234a5", []string{"1234", "a5"}},
 		{`\s+$`, "a  b  ", []string{"a  b", "  "}},
+		{` ?[^(\s|[.,!?…])]+`, "ab (c), d|e", []string{"ab", " (", "c", "),", " d", "|", "e"}},
+		{`'(?:[sdmt]|ll|ve|re)| ?\p{L}+`, "it's 'S", []string{"it", "'s", " '", "S"}},
 		{`[\-\]]`, "a-]b", []string{"a", "-", "]", "b"}},
 	} {
 		assert.Equal(t, c.want, words(t, c.expr, c.text), "%s on %q", c.expr, c.text)

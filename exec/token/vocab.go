@@ -3,6 +3,7 @@ package token
 import (
 	"hash/maphash"
 	"math"
+	"strings"
 )
 
 // kind says what a vocabulary entry is for. The numbers are those of GGUF's
@@ -36,7 +37,7 @@ type vocabulary struct {
 }
 
 // newVocabulary lays out size pieces. A hole is passed as "".
-func newVocabulary(field string, size int, piece func(id int) string, kinds []kind) (*vocabulary, error) {
+func newVocabulary[T string | []byte](field string, size int, piece func(id int) T, kinds []kind) (*vocabulary, error) {
 	total := 0
 	for id := range size {
 		total += len(piece(id))
@@ -50,13 +51,15 @@ func newVocabulary(field string, size int, piece func(id int) string, kinds []ki
 		slots: make([]int32, tableSize(size)),
 		seed:  maphash.MakeSeed(),
 	}
-	text := make([]byte, 0, total)
+	var text strings.Builder
+	text.Grow(total)
 	for id := range size {
-		text = append(text, piece(id)...)
-		v.ends[id+1] = uint32(len(text))
-		v.longest = max(v.longest, int(v.ends[id+1]-v.ends[id]))
+		p := piece(id)
+		text.WriteString(string(p))
+		v.ends[id+1] = uint32(text.Len())
+		v.longest = max(v.longest, len(p))
 	}
-	v.text = string(text)
+	v.text = text.String()
 	for id := range size {
 		if kinds[id] == kindHole {
 			continue
