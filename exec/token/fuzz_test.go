@@ -2,9 +2,12 @@ package token_test
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/llmrun/llmrun/exec/token"
 )
@@ -25,8 +28,9 @@ func FuzzEncodeDecode(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			marked := i >= 3 && containsMark(text) // "▁" is how these spell a space
-			if string(raw) != text && !marked {
+			// One normalizes to NFC, two spell a space as "▁".
+			rewritten := i == 2 && !norm.NFC.IsNormalString(text) || i >= 3 && strings.Contains(text, "▁")
+			if string(raw) != text && !rewritten {
 				t.Fatalf("tokenizer %d: %q came back as %q", i, text, raw)
 			}
 			whole, err := tok.Decode(ids)
@@ -40,15 +44,6 @@ func FuzzEncodeDecode(f *testing.F) {
 			}
 		}
 	})
-}
-
-func containsMark(text string) bool {
-	for _, r := range text {
-		if r == '▁' {
-			return true
-		}
-	}
-	return false
 }
 
 // FuzzTokenizerJSON: no description panics, hangs, or allocates beyond what its

@@ -13,10 +13,8 @@ const (
 	exprSeed    = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 	exprSlash  = `| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	exprTekken = caseLead + caseUpper + `*` + caseLower + `+|` +
-		caseLead + caseUpper + `+` + caseLower + `*|\p{N}` + exprSlash
-	exprGPT4o = caseLead + caseUpper + `*` + caseLower + `+` + foldedAny + `?|` +
-		caseLead + caseUpper + `+` + caseLower + `*` + foldedAny + `?|\p{N}{1,3}` + exprSlash
+	exprTekken = exprCapitalized + `|` + exprUppercase + `|\p{N}` + exprSlash
+	exprGPT4o  = exprCapitalized + foldedAny + `?|` + exprUppercase + foldedAny + `?|\p{N}{1,3}` + exprSlash
 
 	// Cased letters, in escapes: composed characters do not survive editors.
 	exprDeepSeekWord = "[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af" +
@@ -77,7 +75,7 @@ var prePatterns = map[string]prePattern{
 
 	"gpt-2": preGPT2, "phi-2": preGPT2, "mpt": preGPT2, "olmo": preGPT2, "jais": preGPT2,
 	"trillion": preGPT2, "granite-docling": preGPT2, "exaone4": preGPT2, "gigachat": preGPT2,
-	"mellum": preGPT2, "a.x-4.0": preGPT2, "modern-bert": preGPT2, "roberta-bpe": preGPT2,
+	"mellum": preGPT2, "a.x-4.0": preGPT2, "gpt-neox": preGPT2, "modern-bert": preGPT2, "roberta-bpe": preGPT2,
 	"jina-v1-en": preGPT2, "jina-v2-code": preGPT2, "jina-v2-es": preGPT2, "jina-v2-de": preGPT2,
 	"jina-es": preGPT2, "jina-de": preGPT2,
 

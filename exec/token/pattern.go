@@ -2,6 +2,7 @@ package token
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -53,13 +54,16 @@ func compilePattern(field, expr string) (finder, error) {
 		return nil, err
 	}
 	p := &pattern{}
-	for _, alternative := range bars {
-		scan, ok := namedScanners[alternative]
-		if !ok {
-			scan, err = compileSequence(field, alternative)
-			if err != nil {
+	for i, alternative := range bars {
+		named, ok := namedScanners[alternative]
+		scan := named.scan
+		switch {
+		case !ok:
+			if scan, err = compileSequence(field, alternative); err != nil {
 				return nil, err
 			}
+		case named.before != "" && !slices.Contains(bars[i:], named.before):
+			return nil, unsupported(field, "the pattern %q without %q behind it", alternative, named.before)
 		}
 		p.alternatives = append(p.alternatives, scan)
 	}
@@ -120,16 +124,10 @@ func compileSequence(field, expr string) (scanner, error) {
 	if len(items) == 0 {
 		return nil, unsupported(field, "an empty alternative")
 	}
-	// Greedy matching is exact when nothing that must match follows a part of
-	// variable length. An optional first character is the one exception: it is
-	// tried both ways.
-	optional := len(items) > 1 && items[0].min == 0 && items[0].max == 1 && !items[0].possessive
-	for i, it := range items[:len(items)-1] {
-		exact := it.min == it.max || it.possessive || i == 0 && optional
-		if !exact && items[i+1].min > 0 {
-			return nil, unsupported(field, "the pattern %q needs backtracking", shorten(expr))
-		}
+	if needsBacktracking(items) {
+		return nil, unsupported(field, "the pattern %q needs backtracking", shorten(expr))
 	}
+	optional := len(items) > 1 && items[0].optional() && !items[0].possessive
 	if !optional {
 		return func(text string, at int) int { return matchItems(items, text, at) }, nil
 	}
@@ -141,6 +139,24 @@ func compileSequence(field, expr string) (scanner, error) {
 		}
 		return matchItems(without, text, at)
 	}, nil
+}
+
+func (it item) optional() bool { return it.min == 0 && it.max == 1 }
+
+// needsBacktracking reports whether greedy matching may miss a match, or may
+// fail only after a look at much text: where a part of variable length stands
+// before one that must match. An optional character is no such part. If it is
+// the first and not possessive it is tried both ways.
+func needsBacktracking(items []item) bool {
+	variable := false
+	for i, it := range items {
+		if variable && it.min > 0 {
+			return true
+		}
+		tried := it.optional() && (i == 0 || it.possessive)
+		variable = variable || it.min != it.max && !tried
+	}
+	return false
 }
 
 func matchItems(items []item, text string, at int) int {

@@ -39,12 +39,16 @@ func (p *exprParser) item() (item, error) {
 	return p.possessive(it)
 }
 
+// maxRepeat bounds how much text an alternative may look at in vain; the
+// highest number in use is 512.
+const maxRepeat = 1000
+
 // bounds reads {n}, {n,} or {n,m}.
 func (p *exprParser) bounds(it item) (item, error) {
 	inside, _, ok := strings.Cut(p.expr[p.at+1:], "}")
 	low, high, two := strings.Cut(inside, ",")
 	n, err := strconv.ParseUint(low, 10, 16)
-	if !ok || err != nil {
+	if !ok || err != nil || n > maxRepeat {
 		return it, p.refuse("the quantifier", p.expr[p.at:])
 	}
 	it.min, it.max = int(n), int(n)
@@ -53,7 +57,7 @@ func (p *exprParser) bounds(it item) (item, error) {
 		it.max = unlimited
 	case two:
 		m, err := strconv.ParseUint(high, 10, 16)
-		if err != nil || m < n {
+		if err != nil || m < n || m > maxRepeat {
 			return it, p.refuse("the quantifier", p.expr[p.at:])
 		}
 		it.max = int(m)

@@ -11,28 +11,39 @@ const (
 	caseLead    = `[^\r\n\p{L}\p{N}]?`
 	caseUpper   = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	caseLower   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+
+	exprCapitalized = caseLead + caseUpper + `*` + caseLower + `+`
+	exprUppercase   = caseLead + caseUpper + `+` + caseLower + `*`
 )
 
-var namedScanners = map[string]scanner{
-	foldedAny:                     scanContraction(true),
-	foldedPairs:                   scanContraction(true),
-	`'(?i:[sdmt]|ll|ve|re)`:       scanContraction(true),
-	`'(?:[sdmt]|ll|ve|re)`:        scanContraction(false),
-	`(?:'s|'t|'re|'ve|'m|'ll|'d)`: scanContraction(false),
-	`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])`: scanContraction(true),
+// namedScanner is a scanner that may look at much text and then not match. So
+// that this text is not looked at again from every place in it, the
+// alternative before must come later in the expression: it consumes the text.
+type namedScanner struct {
+	scan   scanner
+	before string
+}
 
-	`\s*[\r\n]+`: scanLineEnds,
-	`\s*[\r\n]`:  scanLineEnds, // greedy \s* takes all line ends but the last
-	`\s+(?!\S)`:  scanInnerSpace,
-	`\s+$`:       scanFinalSpace,
-	`\s++$`:      scanFinalSpace,
+var namedScanners = map[string]namedScanner{
+	foldedAny:                     {scan: scanContraction(true)},
+	foldedPairs:                   {scan: scanContraction(true)},
+	`'(?i:[sdmt]|ll|ve|re)`:       {scan: scanContraction(true)},
+	`'(?:[sdmt]|ll|ve|re)`:        {scan: scanContraction(false)},
+	`(?:'s|'t|'re|'ve|'m|'ll|'d)`: {scan: scanContraction(false)},
+	`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])`: {scan: scanContraction(true)},
 
-	caseLead + caseUpper + `*` + caseLower + `+`:                     scanCapitalized(false),
-	caseLead + caseUpper + `+` + caseLower + `*`:                     scanUppercase(false),
-	caseLead + caseUpper + `*` + caseLower + `+` + foldedAny + `?`:   scanCapitalized(true),
-	caseLead + caseUpper + `+` + caseLower + `*` + foldedAny + `?`:   scanUppercase(true),
-	caseLead + caseUpper + `*` + caseLower + `+` + foldedPairs + `?`: scanCapitalized(true),
-	caseLead + caseUpper + `+` + caseLower + `*` + foldedPairs + `?`: scanUppercase(true),
+	`\s+(?!\S)`:  {scan: scanInnerSpace},
+	`\s*[\r\n]+`: {scan: scanLineEnds, before: `\s+(?!\S)`},
+	`\s*[\r\n]`:  {scan: scanLineEnds, before: `\s+(?!\S)`}, // \s* takes all line ends but the last
+	`\s+$`:       {scan: scanFinalSpace, before: `\s+(?!\S)`},
+	`\s++$`:      {scan: scanFinalSpace, before: `\s+(?!\S)`},
+
+	exprCapitalized:                     {scan: scanCapitalized(false), before: exprUppercase},
+	exprUppercase:                       {scan: scanUppercase(false)},
+	exprCapitalized + foldedAny + `?`:   {scan: scanCapitalized(true), before: exprUppercase + foldedAny + `?`},
+	exprUppercase + foldedAny + `?`:     {scan: scanUppercase(true)},
+	exprCapitalized + foldedPairs + `?`: {scan: scanCapitalized(true), before: exprUppercase + foldedPairs + `?`},
+	exprUppercase + foldedPairs + `?`:   {scan: scanUppercase(true)},
 }
 
 var (
