@@ -58,7 +58,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0)}
+	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0), Exact: opts.Exact}
 	if opts.Progress != nil {
 		o.Progress = func(done, total int64) { opts.Progress(Progress{done, total}) }
 	}

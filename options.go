@@ -25,6 +25,11 @@ type Options struct {
 	// Chunk is how many tokens of a prompt are computed together; 0 means 256.
 	// Larger chunks need more scratch memory. The answer is the same.
 	Chunk int
+	// Exact multiplies quantized weights with activations in float32, for
+	// measuring. Otherwise activations are rounded to 8 bits first, as most
+	// engines do, which is several times faster. Weights that are stored as
+	// floats are always multiplied in float32.
+	Exact bool
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.
 	Progress func(Progress)

@@ -54,7 +54,7 @@ func (p *pass) embed() {
 	dim := p.m.Spec.Dim
 	for i, id := range p.batch.ids {
 		row := p.x[i*dim : (i+1)*dim]
-		p.m.weights.embed.row(row, int(id))
+		p.m.weights.embed.row(row, int(id), p.raw)
 		if p.m.Spec.EmbedScale != 1 {
 			quant.Scale(row, p.m.Spec.EmbedScale)
 		}

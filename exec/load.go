@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -25,6 +26,7 @@ type loader struct {
 	ts     *tensorSet
 	spec   *Spec
 	budget *tiering.Budget
+	exact  bool // keep rows as they are, for products in float32
 	frames []*tiering.Frame
 	plan   []placement // of the frame that is being planned
 
@@ -37,14 +39,15 @@ type loader struct {
 type placement struct {
 	slot   slot
 	off    int
+	tile   bool       // rows are put in tiles
 	matrix *Matrix    // where to put it, or
 	vector *[]float32 // where to put its elements as float32
 }
 
 // loadWeights reads all weights of a model. progress, which may be nil, is
 // called with the bytes read so far.
-func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, budget *tiering.Budget, progress func(done, total int64)) (*weights, []*tiering.Frame, error) {
-	ld := &loader{ts: ts, spec: spec, budget: budget, progress: progress}
+func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, []*tiering.Frame, error) {
+	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: o.Exact, progress: o.Progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
 	plans, err := ld.planAll(w)
 	if err != nil {
@@ -108,11 +111,7 @@ func (ld *loader) read(ctx context.Context, queue *prefetch.Queue, plan []placem
 	for i := range plan {
 		p := &plan[i]
 		p.off = size
-		n := int(p.slot.bytes())
-		if p.vector != nil {
-			n = 4 * p.slot.cols * p.slot.rows
-		}
-		size += (n + loadAlign - 1) &^ (loadAlign - 1)
+		size += (p.bytes() + loadAlign - 1) &^ (loadAlign - 1)
 	}
 	frame, err := tiering.Alloc(ld.budget, tiering.Pinned, size)
 	if err != nil {
@@ -120,6 +119,18 @@ func (ld *loader) read(ctx context.Context, queue *prefetch.Queue, plan []placem
 	}
 	ld.frames = append(ld.frames, frame)
 	return ld.fill(ctx, queue, plan, frame.Bytes())
+}
+
+// bytes returns the size of the placement in its frame.
+func (p *placement) bytes() int {
+	switch {
+	case p.vector != nil:
+		return 4 * p.slot.cols * p.slot.rows
+	case p.tile:
+		rows := (p.slot.rows + tiled.TileRows - 1) / tiled.TileRows * tiled.TileRows
+		return rows * int(p.slot.bytes()) / p.slot.rows
+	}
+	return int(p.slot.bytes())
 }
 
 func (ld *loader) fill(ctx context.Context, queue *prefetch.Queue, plan []placement, mem []byte) error {
@@ -133,8 +144,14 @@ func (ld *loader) fill(ctx context.Context, queue *prefetch.Queue, plan []placem
 			}
 			continue
 		}
-		dst := mem[p.off : p.off+int(p.slot.bytes())]
-		*p.matrix = Matrix{p.slot.typ, p.slot.rows, p.slot.cols, dst}
+		dst := mem[p.off : p.off+p.bytes()]
+		*p.matrix = Matrix{p.slot.typ, p.slot.rows, p.slot.cols, dst, p.tile}
+		if p.tile {
+			if err := ld.fillTiles(ctx, &p.slot, dst); err != nil && failed == nil {
+				failed = err
+			}
+			continue
+		}
 		for _, g := range p.slot.segs {
 			tickets = append(tickets, queue.Submit(ctx, prefetch.Request{
 				From: tensorReader{ld.ts.src, g.tensor}, Off: g.off, Dst: dst[:g.size], Progress: ld.arrived,

@@ -5,7 +5,7 @@ import "fmt"
 // put plans a matrix that must be there.
 func (ld *loader) put(m *Matrix, s slot, err error) error {
 	if err == nil {
-		ld.plan = append(ld.plan, placement{slot: s, matrix: m})
+		ld.plan = append(ld.plan, placement{slot: s, matrix: m, tile: ld.tiles(&s)})
 	}
 	return err
 }
@@ -62,6 +62,7 @@ func (ld *loader) planEnds(w *weights) error {
 	if s.Tied || (!hasHead && (ld.ts.h.GGUF || ld.ts.h.Tied == nil)) {
 		return nil
 	}
+	ld.plan[0].tile = false // rows are looked up and never multiplied
 	return ld.linear(&w.head, "output", -1, s.Vocab, s.Dim)
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 	Chunk    int             // tokens in one pass; 0 = DefaultChunk
 	Budget   *tiering.Budget // what memory is charged to; nil = a ledger without a limit
 	Progress func(done, total int64)
+	// Exact multiplies quantized weights in float32. Otherwise activations are
+	// rounded to 8 bits first, which is several times faster.
+	Exact bool
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -54,7 +57,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		o.Threads = hetero.DefaultThreads()
 	}
 	m := &Model{Spec: spec, budget: o.Budget}
-	m.weights, m.frames, err = loadWeights(ctx, f.tensors(), spec, o.Budget, o.Progress)
+	m.weights, m.frames, err = loadWeights(ctx, f.tensors(), spec, o)
 	if err != nil {
 		return nil, err
 	}

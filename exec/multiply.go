@@ -1,39 +1,53 @@
 package exec
 
-import "github.com/llmrun/llmrun/quant"
+import (
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
 
 // job is one matrix product: y = x·wᵀ + bias for n rows of x.
 type job struct {
-	w *linear
-	x []float32 // [n, Cols]
-	n int
-	y []float32 // [n, Rows]
+	w     *linear
+	x     []float32 // [n, Cols]
+	n     int
+	y     []float32 // [n, Rows]
+	input int       // index into pass.inputs, for tiled weights
+}
+
+// input is what tiled weights are multiplied with: rounded once, used by all
+// products of a step that read the same vectors.
+type input struct {
+	x    []float32 // [n, cols]
+	cols int
+	n    int
+	acts tiled.Activations
+	row  int // index of its first row among all inputs' rows
 }
 
 // Rows of a matrix are handed out in parts that are large enough to be worth
 // a hand-over and small enough that threads finish together.
 const (
-	minPartRows     = 16
 	partsPerThread  = 8
-	partRowMultiple = 8
+	partRowMultiple = tiled.TileRows
 )
 
 // add puts a product on the list of the current step.
 func (p *pass) add(w *linear, x []float32, n int, y []float32) {
 	if n > 0 {
-		p.jobs = append(p.jobs, job{w, x, n, y})
+		p.jobs = append(p.jobs, job{w: w, x: x, n: n, y: y})
 	}
 }
 
 // partRows returns how many rows of w make a part.
 func (p *pass) partRows(w *linear) int {
-	rows := max(minPartRows, w.Rows/(partsPerThread*len(p.workers)))
-	return (rows + partRowMultiple - 1) &^ (partRowMultiple - 1)
+	rows := w.Rows / (partsPerThread * len(p.workers))
+	return max(1, (rows+partRowMultiple-1)/partRowMultiple) * partRowMultiple
 }
 
 // multiply does all products of the list, divided over the threads by rows of
 // the weights, and empties the list.
 func (p *pass) multiply() {
+	p.roundInputs()
 	total := 0
 	p.parts = append(p.parts[:0], 0)
 	for i := range p.jobs {
@@ -46,6 +60,51 @@ func (p *pass) multiply() {
 	p.jobs = p.jobs[:0]
 }
 
+// roundInputs rounds what the list's tiled weights are multiplied with.
+func (p *pass) roundInputs() {
+	p.inputs = p.inputs[:0]
+	memory, rows := p.rounded, 0
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		if !j.w.Tiled {
+			continue
+		}
+		if last := len(p.inputs) - 1; last >= 0 && &p.inputs[last].x[0] == &j.x[0] {
+			j.input = last
+			continue
+		}
+		j.input = len(p.inputs)
+		p.inputs = append(p.inputs, input{x: j.x, cols: j.w.Cols, n: j.n, row: rows})
+		in := &p.inputs[j.input]
+		in.acts.Use(memory, in.cols, in.n)
+		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
+		rows += in.n
+	}
+	p.overRows(rows, p.roundPart)
+}
+
+// round rounds one row of the inputs.
+func (p *pass) round(row, _ int) {
+	i := 0
+	for row >= p.inputs[i].row+p.inputs[i].n {
+		i++
+	}
+	in := &p.inputs[i]
+	row -= in.row
+	in.acts.Set(row, in.x[row*in.cols:(row+1)*in.cols])
+}
+
+// roundedFloats returns the memory that the inputs of any step take.
+func (p *pass) roundedFloats() int {
+	s := p.m.Spec
+	_, inner, expertInner, _ := p.widths()
+	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, inner)/tiled.GroupElems*tiled.GroupElems, p.chunk)
+	// Experts share out the rows of a batch; each has its own tiles, which are
+	// at most twice as wide as they need to be.
+	cols := max(s.Dim, expertInner) / tiled.GroupElems * tiled.GroupElems
+	return max(most, 2*s.ExpertsUsed*p.chunk*tiled.FloatsNeeded(cols, 1))
+}
+
 // mul does one part of the list.
 func (p *pass) mul(part, worker int) {
 	i := 0
@@ -56,7 +115,14 @@ func (p *pass) mul(part, worker int) {
 	size := p.partRows(j.w)
 	lo := (part - p.parts[i]) * size
 	hi := min(lo+size, j.w.Rows)
-	quant.MulRows(j.y, j.w.Rows, j.w.Type, j.w.Data, j.w.Cols, lo, hi, j.x, j.n, p.workers[worker].scratch)
+	ws := &p.workers[worker]
+	if j.w.Tiled {
+		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.w.Data}
+		tiles := (hi + tiled.TileRows - 1) / tiled.TileRows
+		tiled.Multiply(j.y, &m, lo/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
+	} else {
+		quant.MulRows(j.y, j.w.Rows, j.w.Type, j.w.Data, j.w.Cols, lo, hi, j.x, j.n, ws.scratch)
+	}
 	if j.w.bias == nil {
 		return
 	}

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -25,12 +26,15 @@ type pass struct {
 	cos, sin [][]float32
 	conv     []float32 // [chunk, 3*Dim]
 	logits   []float32 // [headRows, Vocab]
+	raw      []byte    // a row of the embedding as the file has it
+	rounded  []float32 // memory of the step's rounded activations
 	route    router
 
 	workers []workspace
 	spans   []float32 // partial results of attention over a long context, see attention.go
 	jobs    []job     // matrix products of the current step
 	parts   []int     // running total of parts, see multiply
+	inputs  []input   // what the jobs multiply, rounded
 
 	// The current step.
 	batch *Batch
@@ -47,12 +51,13 @@ type pass struct {
 	act   func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	mulPart, normPart, attnPart, mergePart, rowPart, actPart, convPart func(part, worker int)
+	mulPart, normPart, attnPart, mergePart, rowPart, actPart, convPart, roundPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
 type workspace struct {
 	scratch *quant.Scratch
+	tiles   *tiled.Scratch
 	scores  []float32 // [tileQueries, kv.BlockTokens]
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
@@ -76,12 +81,14 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	cols := p.maxCols()
 	for i := range p.workers {
 		p.workers[i].scratch = quant.NewScratch(cols)
+		p.workers[i].tiles = tiled.NewScratch(chunk)
 	}
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
 	p.parts = make([]int, 0, cap(p.jobs)+1)
+	p.inputs = make([]input, 0, cap(p.jobs))
 	p.act = activation(m.Spec)
 	p.mulPart, p.normPart, p.attnPart, p.mergePart = p.mul, p.normalize, p.attend, p.merge
-	p.rowPart, p.actPart, p.convPart = p.prepareRow, p.activate, p.convolve
+	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
 	return p, nil
 }
 
@@ -100,6 +107,8 @@ func (p *pass) carve(a *tiering.Arena) {
 		p.conv = a.Floats(p.chunk * 3 * s.Dim)
 	}
 	p.logits = a.Floats(headRows * s.Vocab)
+	p.raw = a.Bytes(p.m.weights.embed.rowBytes())
+	p.rounded = a.Floats(p.roundedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {
 		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)

@@ -1,22 +1,37 @@
 package exec
 
-import "github.com/llmrun/llmrun/quant"
+import (
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
 
 // Matrix is a weight matrix that is at hand: rows of Cols elements in a
 // storage format. The zero Matrix stands for one that the model does not have.
 type Matrix struct {
 	Type       quant.Type
 	Rows, Cols int
-	Data       []byte // [Rows, RowBytes]
+	Data       []byte // [Rows, RowBytes], or the same in tiles
+	// Tiled matrices are multiplied in integers, with rounded activations; the
+	// others in float32.
+	Tiled bool
 }
 
 func (m *Matrix) present() bool { return m.Rows > 0 }
 
-// row decodes one row into dst.
-func (m *Matrix) row(dst []float32 /* [Cols] */, i int) {
-	n := len(m.Data) / m.Rows
-	quant.DequantRow(m.Type, dst[:m.Cols], m.Data[i*n:(i+1)*n])
+// row decodes one row into dst. raw is working memory for the bytes of a row.
+func (m *Matrix) row(dst []float32 /* [Cols] */, i int, raw []byte) {
+	n := m.rowBytes()
+	stored := raw[:n]
+	if m.Tiled {
+		tiled.UnpackRow(stored, m.Type, m.Data, m.Cols, i)
+	} else {
+		stored = m.Data[i*n : (i+1)*n]
+	}
+	quant.DequantRow(m.Type, dst[:m.Cols], stored)
 }
+
+// rowBytes returns the bytes of a row as the model file has it.
+func (m *Matrix) rowBytes() int { return m.Cols / m.Type.BlockElems() * m.Type.BlockBytes() }
 
 // linear is a matrix with the bias that is added to its product; bias is nil
 // where there is none.

@@ -14,6 +14,8 @@ type modelFlags struct {
 	path    string // "" for the bundled model
 	threads int
 	context int
+	exact   bool // activations are not rounded, unless
+	rounded bool
 }
 
 const modelUsage = "GGUF file (any part of a split one), or Hugging Face directory; without it, the bundled model"
@@ -29,6 +31,18 @@ func (m *modelFlags) addThreads(f *flagSet) {
 	f.count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
 }
 
+// addExact declares --exact, for commands that generate.
+func (m *modelFlags) addExact(f *flagSet) {
+	f.toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
+}
+
+// addRounded declares --rounded, for commands that measure and are exact
+// without it.
+func (m *modelFlags) addRounded(f *flagSet) {
+	m.exact = true
+	f.toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
+}
+
 // addContext declares --ctx, for commands that generate.
 func (m *modelFlags) addContext(f *flagSet) {
 	f.count(&m.context, "ctx", "N", "tokens that the context holds, prompt and answer together (8K is 8192); without it, as many as the model was made for", 1, math.MaxInt32)
@@ -36,7 +50,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, Exact: m.exact && !m.rounded}
 	if m.path != "" {
 		return m.path, options
 	}

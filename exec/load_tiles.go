@@ -1,0 +1,77 @@
+package exec
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// tileChunk is about how many bytes of rows are read before they are put in
+// tiles.
+const tileChunk = 1 << 20
+
+// tiles reports whether a slot's rows are put in tiles as they are read.
+func (ld *loader) tiles(s *slot) bool {
+	return !ld.exact && tiled.Supported(s.typ) && s.cols%tiled.GroupElems == 0
+}
+
+// fillTiles reads a matrix and puts its rows in tiles. Several goroutines each
+// read some rows and arrange them, so that the disk and the cores work at the
+// same time.
+func (ld *loader) fillTiles(ctx context.Context, s *slot, dst []byte) error {
+	rowBytes := int(s.bytes()) / s.rows
+	rows := max(1, tileChunk/rowBytes/tiled.TileRows) * tiled.TileRows
+	chunks := (s.rows + rows - 1) / rows
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, loadReaders)
+	for i := range errs {
+		wg.Go(func() {
+			raw := make([]byte, min(rows, s.rows)*rowBytes)
+			for c := int(next.Add(1)) - 1; c < chunks && errs[i] == nil; c = int(next.Add(1)) - 1 {
+				if errs[i] = ctx.Err(); errs[i] != nil {
+					return
+				}
+				first := c * rows
+				n := min(rows, s.rows-first)
+				if errs[i] = ld.readRows(s, first, raw[:n*rowBytes]); errs[i] != nil {
+					next.Store(int64(chunks)) // the others need not go on
+					return
+				}
+				end := min(len(dst), (first+rows)*rowBytes)
+				tiled.Pack(dst[first*rowBytes:end], s.typ, raw[:n*rowBytes], n, s.cols)
+				ld.arrived(n * rowBytes)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRows reads rows of a slot, which may lie in several runs, from row first
+// on.
+func (ld *loader) readRows(s *slot, first int, dst []byte) error {
+	skip := int64(first) * (s.bytes() / int64(s.rows))
+	for _, g := range s.segs {
+		if skip >= g.size {
+			skip -= g.size
+			continue
+		}
+		n := min(int64(len(dst)), g.size-skip)
+		if _, err := ld.ts.src.ReadAt(g.tensor, dst[:n], g.off+skip); err != nil {
+			return err
+		}
+		if dst = dst[n:]; len(dst) == 0 {
+			return nil
+		}
+		skip = 0
+	}
+	return nil
+}
