@@ -123,20 +123,20 @@ func (p *pass) spanRange(t tile) (first, last int) {
 }
 
 // prepareRow makes one row's queries and keys ready and stores its keys and
-// values: clip, norm, rotation; queries get the attention scale and go to
+// values: norm, clip, rotation; queries get the attention scale and go to
 // attention's order.
 func (p *pass) prepareRow(row, _ int) {
 	s, d, kvHeads := p.m.Spec, p.m.Spec.HeadDim, p.layer.KVHeads
 	q := p.q[row*s.Heads*d : (row+1)*s.Heads*d]
 	k := p.k[row*kvHeads*d : (row+1)*kvHeads*d]
 	v := p.v[row*kvHeads*d : (row+1)*kvHeads*d]
+	p.qkNorm(q, &p.w.qNorm)
+	p.qkNorm(k, &p.w.kNorm)
 	if s.ClipQKV > 0 {
 		clip(q, s.ClipQKV)
 		clip(k, s.ClipQKV)
 		clip(v, s.ClipQKV)
 	}
-	p.qkNorm(q, &p.w.qNorm)
-	p.qkNorm(k, &p.w.kNorm)
 	if r := p.layer.Rope; r >= 0 {
 		half := s.Ropes[r].Dim / 2
 		cos, sin := p.cos[r][row*half:(row+1)*half], p.sin[r][row*half:(row+1)*half]
@@ -276,7 +276,9 @@ func (p *pass) weigh(scores, state []float32, pos, start int) {
 		clear(scores)
 		return
 	}
-	softcap(scores[:seen], p.m.Spec.AttnSoftcap)
+	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
+		quant.SoftCap(scores[:seen], limit)
+	}
 	if win := p.layer.Window; win > 0 {
 		for j := range min(seen, max(0, pos-win+1-start)) {
 			scores[j] = negInf

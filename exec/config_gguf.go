@@ -33,15 +33,53 @@ func hyperFromGGUF(f *gguf.File, path string) (*Hyper, *family, error) {
 		return nil, nil, fmt.Errorf("%s: general.architecture: %w", path, err)
 	}
 	c := &ggufConfig{meta: f.Meta(), arch: arch, path: path}
-	h := &Hyper{Family: fam.name, GGUF: true, path: path}
+	h := &Hyper{Family: fam.name, GGUF: true, path: path, arch: arch}
+	c.refusals()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
 	c.rope(h)
+	denseLayers(f, h)
 	if c.err == nil {
 		c.err = ropeTensors(f, h)
 	}
 	return h, fam, c.err
+}
+
+// refusals refuses files that ask for arithmetic which their family does not
+// have here. Without this they would load and answer wrongly.
+func (c *ggufConfig) refusals() {
+	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
+		c.refuse("attention.causal", "attention to later tokens")
+	}
+	if gate := c.num("expert_gating_func", 0); gate > 1 { // 1 is softmax
+		c.refuse("expert_gating_func", fmt.Sprintf("function %d", gate))
+	}
+	if scale := c.float("expert_weights_scale", 0); scale != 0 && scale != 1 {
+		c.refuse("expert_weights_scale", fmt.Sprintf("%v", scale))
+	}
+	if c.float("attention.temperature_scale", 0) != 0 {
+		c.refuse("attention.temperature_scale", "scores that depend on the position")
+	}
+}
+
+func (c *ggufConfig) refuse(name, what string) {
+	c.keep(fmt.Errorf("%w: %s: key %s: %s", ErrUnsupported, c.path, c.key(name), what))
+}
+
+// denseLayers finds the layers of an expert model that have an ordinary MLP;
+// no key lists them.
+func denseLayers(src store.Source, h *Hyper) {
+	if h.Experts == 0 {
+		return
+	}
+	for l := range h.KVHeads {
+		_, routes := src.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l))
+		_, dense := src.Tensor(fmt.Sprintf("blk.%d.ffn_up.weight", l))
+		if dense && !routes {
+			h.DenseLayers = append(h.DenseLayers, l)
+		}
+	}
 }
 
 func (c *ggufConfig) shape(h *Hyper) {
@@ -127,12 +165,31 @@ func (c *ggufConfig) rope(h *Hyper) {
 	r.AttnFactor = c.float("rope.scaling.attn_factor", 0)
 	r.BetaFast = c.float("rope.scaling.yarn_beta_fast", 0)
 	r.BetaSlow = c.float("rope.scaling.yarn_beta_slow", 0)
-	if r.Kind == "yarn" && r.AttnFactor != 0 {
-		// The key scales what the formula gives; config.json's replaces it.
-		r.AttnFactor *= 0.1*math.Log(math.Max(r.Factor, 1)) + 1
+	if r.Kind == "yarn" {
+		c.yarn(h)
 	}
 	if base := c.float("rope.freq_base_swa", 0); base != 0 {
 		h.RopeLocal = &RopeHyper{Base: base}
+	}
+	if rotates := c.boolean("rope.scaling.finetuned"); c.arch == "granite" && rotates != nil && !*rotates {
+		// In this family the key says whether there is any rotation.
+		for range h.KVHeads {
+			h.NoRope = append(h.NoRope, true)
+		}
+	}
+}
+
+// yarn reads how cosine and sine are scaled: a factor given outright, or a
+// formula whose result attn_factor scales once more.
+func (c *ggufConfig) yarn(h *Hyper) {
+	r := &h.Rope
+	if m := c.float("rope.scaling.yarn_log_multiplier", 0); m != 0 {
+		r.MScale, r.MScaleAllDim = 1, m
+	}
+	scale := r.AttnFactor
+	r.AttnFactor = c.float("rope.scaling.yarn_attn_factor", 0)
+	if scale != 0 {
+		r.AttnFactor = scale * float64(yarnGain(r, h.Context))
 	}
 }
 

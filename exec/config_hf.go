@@ -27,7 +27,13 @@ func hyperFromHF(path string, data []byte) (*Hyper, *family, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: model_type: %w", path, err)
 	}
+	for key, value := range f.defaults {
+		if _, ok := c.fields[key]; !ok {
+			c.fields[key] = json.RawMessage(value)
+		}
+	}
 	h := &Hyper{Family: f.name, path: path}
+	c.refuseQuantized()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
@@ -54,12 +60,12 @@ func newHFConfig(path string, data []byte) (*hfConfig, error) {
 }
 
 func (c *hfConfig) shape(h *Hyper) {
-	h.Layers = c.num("num_hidden_layers", 0)
-	h.Dim = c.num("hidden_size", 0)
-	h.Heads = c.num("num_attention_heads", 0)
+	h.Layers = c.need("num_hidden_layers")
+	h.Dim = c.need("hidden_size")
+	h.Heads = c.need("num_attention_heads")
 	h.FFN = c.num("intermediate_size", 0)
-	h.Vocab = c.num("vocab_size", 0)
-	h.Context = c.num("max_position_embeddings", 0)
+	h.Vocab = c.need("vocab_size")
+	h.Context = c.need("max_position_embeddings")
 	h.HeadDim = c.num("head_dim", 0)
 	if h.HeadDim == 0 && h.Heads > 0 {
 		h.HeadDim = h.Dim / h.Heads
@@ -68,12 +74,13 @@ func (c *hfConfig) shape(h *Hyper) {
 	if h.Layers >= 0 && h.Layers <= maxLayers {
 		h.KVHeads = make([]int, h.Layers)
 	}
-	c.get("layer_types", &h.LayerTypes)
+	c.layerTypes(h)
 	for l := range h.KVHeads {
-		if len(h.LayerTypes) != h.Layers || h.LayerTypes[l] != "conv" {
+		if len(h.LayerTypes) != h.Layers || h.LayerTypes[l] != convolution {
 			h.KVHeads[l] = kv
 		}
 	}
+	h.NormEps = 1e-6 // what checkpoints mean that do not say
 	for _, key := range []string{"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps"} {
 		if c.has(key) {
 			h.NormEps = float32(c.float(key, 0))
@@ -84,7 +91,40 @@ func (c *hfConfig) shape(h *Hyper) {
 		h.Activation = c.str("hidden_activation")
 	}
 	h.Tied = c.boolean("tie_word_embeddings")
+	if tied := c.boolean("tie_embedding"); tied != nil {
+		h.Tied = tied // what the first lfm2 checkpoints called it
+	}
 	h.ConvTaps = c.num("conv_L_cache", 0)
+}
+
+// layerTypes reads what each layer is. The first lfm2 checkpoints list the
+// layers with attention only.
+func (c *hfConfig) layerTypes(h *Hyper) {
+	c.get("layer_types", &h.LayerTypes)
+	var attends []int
+	c.get("full_attn_idxs", &attends)
+	if h.LayerTypes != nil || attends == nil {
+		return
+	}
+	for range h.KVHeads {
+		h.LayerTypes = append(h.LayerTypes, convolution)
+	}
+	for _, l := range attends {
+		if l < 0 || l >= len(h.LayerTypes) {
+			c.keep(fmt.Errorf("%w: %s: field full_attn_idxs: there is no layer %d", ErrModel, c.path, l))
+			return
+		}
+		h.LayerTypes[l] = fullAttention
+	}
+}
+
+// refuseQuantized refuses checkpoints whose weights are packed in a way that
+// only their own library reads.
+func (c *hfConfig) refuseQuantized() {
+	if q := c.object("quantization_config"); q != nil {
+		c.keep(fmt.Errorf("%w: %s: quantization_config: weights quantized by %q; use the original checkpoint or a GGUF file",
+			ErrUnsupported, c.path, q.str("quant_method")))
+	}
 }
 
 func (c *hfConfig) attention(h *Hyper) {
@@ -134,7 +174,6 @@ func (c *hfConfig) experts(h *Hyper) {
 func (c *hfConfig) ropes(h *Hyper) {
 	fraction := c.float("partial_rotary_factor", c.float("rotary_pct", 0))
 	flat := RopeHyper{Base: c.float("rope_theta", c.float("rotary_emb_base", 10000))}
-	flat.OriginalContext = c.num("original_max_position_embeddings", 0)
 	h.Rope = flat
 	if params := c.object("rope_parameters"); params != nil {
 		if full := params.object("full_attention"); full != nil {
@@ -158,13 +197,15 @@ func (c *hfConfig) ropes(h *Hyper) {
 			h.RopeLocal = &RopeHyper{Base: base}
 		}
 	}
+	// Where both say it, the field outside the scaling counts.
+	h.Rope.OriginalContext = c.num("original_max_position_embeddings", h.Rope.OriginalContext)
 	if fraction > 0 && fraction < 1 {
 		h.RopeDim = int(float64(h.HeadDim)*fraction) &^ 1
 	}
 }
 
-// rope reads one rope_scaling or rope_parameters object; fields it lacks keep
-// their value of outer.
+// rope reads one rope_scaling or rope_parameters object; the base keeps its
+// value of outer where the object lacks it.
 func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
 	r := outer
 	r.Kind = c.str("type")
@@ -173,7 +214,7 @@ func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
 	}
 	r.Base = c.float("rope_theta", r.Base)
 	r.Factor = c.float("factor", 0)
-	r.OriginalContext = c.num("original_max_position_embeddings", r.OriginalContext)
+	r.OriginalContext = c.num("original_max_position_embeddings", 0)
 	r.LowFreqFactor = c.float("low_freq_factor", 0)
 	r.HighFreqFactor = c.float("high_freq_factor", 0)
 	r.BetaFast = c.float("beta_fast", 0)
@@ -203,7 +244,7 @@ func (c *hfConfig) get(key string, v any) {
 		return
 	}
 	if err := json.Unmarshal(c.fields[key], v); err != nil {
-		c.keep(fmt.Errorf("%w: %s: %s: %w", ErrModel, c.path, key, err))
+		c.keep(fmt.Errorf("%w: %s: field %s: %w", ErrModel, c.path, key, err))
 	}
 }
 
@@ -213,11 +254,19 @@ func (c *hfConfig) keep(err error) {
 	}
 }
 
+// need returns a whole number that must be there.
+func (c *hfConfig) need(key string) int {
+	if !c.has(key) {
+		c.keep(fmt.Errorf("%w: %s: field %s is missing", ErrModel, c.path, key))
+	}
+	return c.num(key, 0)
+}
+
 func (c *hfConfig) num(key string, otherwise int) int {
 	v := float64(otherwise)
 	c.get(key, &v)
 	if v != math.Trunc(v) || math.Abs(v) > 1<<52 {
-		c.keep(fmt.Errorf("%w: %s: %s: %v is not a whole number", ErrModel, c.path, key, v))
+		c.keep(fmt.Errorf("%w: %s: field %s: %v is not a whole number in range", ErrModel, c.path, key, v))
 		return otherwise
 	}
 	return int(v)

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 )
@@ -15,6 +16,9 @@ type family struct {
 	// complete, which may be nil, fills in what the family's files leave out.
 	complete func(h *Hyper)
 	describe func(h *Hyper, s *Spec) error
+	// defaults are the values, in JSON, of fields that a config.json of this
+	// family may leave out.
+	defaults map[string]string
 
 	// names maps a role to the tensor's name in safetensors files, where that
 	// is not the common one (see commonNames).
@@ -82,7 +86,24 @@ func (f *family) spec(h *Hyper) (*Spec, error) {
 	if err := f.describe(h, s); err != nil {
 		return nil, err
 	}
+	for l := range s.Layers {
+		if s.Layers[l].Mixer == Attention && s.Layers[l].KVHeads == 0 {
+			return nil, h.fieldError(keyKVHeads, "0 in layer %d, which has attention", l)
+		}
+	}
+	s.Context = h.stretchedContext()
 	return s, s.setActivation(h)
+}
+
+// stretchedContext is the longest sequence after scaling. Checkpoints whose
+// users switch yarn on themselves keep the length that they were trained with
+// as their context.
+func (h *Hyper) stretchedContext() int {
+	if h.Rope.Kind != "yarn" {
+		return h.Context
+	}
+	stretched := math.Min(h.Rope.Factor*float64(h.Rope.OriginalContext), maxContext)
+	return max(h.Context, int(stretched))
 }
 
 // addRopes computes the rotary tables: one for every layer, or a second one

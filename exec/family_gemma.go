@@ -5,16 +5,21 @@ import "math"
 // gemma scales its embedding, stores norm gains less one, and uses GELU.
 var gemma = family{
 	name: "gemma", hf: []string{"gemma"}, gguf: []string{"gemma"}, describe: describeGemma,
+	defaults: map[string]string{"head_dim": "256"},
 }
 
 // gemma2 adds norms behind attention and MLP, soft caps, and a window in every
 // other layer.
 var gemma2 = family{
 	name: "gemma2", hf: []string{"gemma2"}, gguf: []string{"gemma2"}, names: gemma2Names,
+	defaults: map[string]string{
+		"head_dim": "256", "query_pre_attn_scalar": "256", "sliding_window": "4096",
+		"attn_logit_softcapping": "50", "final_logit_softcapping": "30",
+	},
 	complete: func(h *Hyper) { scaleByWidth(h, 46) },
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
-		s.windowWhere(h, func(l int) bool { return l%2 == 0 })
+		s.windowBetween(h, 2)
 		return describeGemma(h, s)
 	},
 }
@@ -23,6 +28,11 @@ var gemma2 = family{
 // window and a rotary base of their own between full ones.
 var gemma3 = family{
 	name: "gemma3", hf: []string{"gemma3_text", "gemma3"}, gguf: []string{"gemma3"}, names: gemma2Names,
+	defaults: map[string]string{ // the larger ones say little more than their size
+		"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "query_pre_attn_scalar": "256",
+		"vocab_size": "262208", "max_position_embeddings": "131072", "sliding_window": "4096",
+		"rms_norm_eps": "1e-6", "rope_theta": "1e6",
+	},
 	complete: func(h *Hyper) {
 		scaleByWidth(h, 62)
 		if h.RopeLocal == nil {
@@ -32,16 +42,8 @@ var gemma3 = family{
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
 		s.QKNorm = QKNormHead
-		pattern := h.WindowPattern
-		if pattern == 0 {
-			pattern = 6
-		}
-		s.windowWhere(h, func(l int) bool { return (l+1)%pattern != 0 })
-		for l := range s.Layers {
-			if s.Layers[l].Window > 0 {
-				s.Layers[l].Rope = 1 // the table of layers with a window
-			}
-		}
+		s.windowBetween(h, 6)
+		s.ropeByWindow()
 		return describeGemma(h, s)
 	},
 }

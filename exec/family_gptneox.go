@@ -4,6 +4,7 @@ package exec
 // attention and MLP of the same input.
 var gptneox = family{
 	name: "gptneox", hf: []string{"gpt_neox"}, gguf: []string{"gptneox"}, qkv: qkvPerHead,
+	defaults: map[string]string{"rotary_pct": "0.25", "layer_norm_eps": "1e-5"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.Norm.Layer = true
 		s.Act = GELUErf

@@ -4,15 +4,16 @@ package exec
 // attention in a few.
 var lfm2 = family{
 	name: "lfm2", hf: []string{"lfm2"}, gguf: []string{"lfm2"},
+	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3"},
 	describe: func(h *Hyper, s *Spec) error {
 		s.QKNorm = QKNormHead
 		for l := range s.Layers {
-			if h.LayerTypes != nil && h.LayerTypes[l] == "conv" || s.Layers[l].KVHeads == 0 {
+			if h.LayerTypes != nil && h.LayerTypes[l] == convolution || s.Layers[l].KVHeads == 0 {
 				s.Layers[l] = LayerSpec{Mixer: ShortConv, Rope: -1}
 			}
 		}
 		if s.ConvTaps < 1 {
-			return h.fieldError("convolution taps", "missing")
+			return h.fieldError(keyConvTaps, "missing")
 		}
 		return nil
 	},

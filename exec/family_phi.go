@@ -1,14 +1,13 @@
 package exec
 
-import "fmt"
-
 // phi2 (phi-1, phi-1.5, phi-2) computes attention and MLP from one LayerNorm,
 // rotates part of each head, and has biases everywhere.
 var phi2 = family{
 	name: "phi2", hf: []string{"phi"}, gguf: []string{"phi2"},
+	defaults: map[string]string{"partial_rotary_factor": "0.5", "layer_norm_eps": "1e-5"},
 	describe: func(h *Hyper, s *Spec) error {
 		if h.QKNorm {
-			return fmt.Errorf("%w: %s: phi with qk_layernorm", ErrUnsupported, h.path)
+			s.QKNorm = QKNormHead
 		}
 		s.Norm.Layer = true
 		s.Act = GELUTanh
@@ -19,6 +18,8 @@ var phi2 = family{
 	names: map[string]string{
 		"output_norm": "model.final_layernorm",
 		"attn_output": "self_attn.dense",
+		"attn_q_norm": "self_attn.q_layernorm",
+		"attn_k_norm": "self_attn.k_layernorm",
 		"ffn_up":      "mlp.fc1",
 		"ffn_down":    "mlp.fc2",
 	},

@@ -73,9 +73,9 @@ func newRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 		}
 		t.Freq = toFloat32(base)
 	case "llama3":
-		t.Freq = toFloat32(llama3Freq(r, base))
+		t.Freq = toFloat32(llama3Freq(r, base, context))
 	case "yarn":
-		t.Freq, t.Gain = toFloat32(yarnFreq(r, base, dim, context)), yarnGain(r)
+		t.Freq, t.Gain = toFloat32(yarnFreq(r, base, dim, context)), yarnGain(r, context)
 	case "longrope", "su":
 		return t, t.longrope(r, base, context)
 	default:
@@ -98,9 +98,9 @@ func (t *RopeTable) divide(base, divisors []float64) error {
 
 // llama3Freq stretches slow rotations by the factor, leaves fast ones alone
 // and blends between.
-func llama3Freq(r *RopeHyper, base []float64) []float64 {
+func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
 	factor, lo, hi := orFloat(r.Factor, 8), orFloat(r.LowFreqFactor, 1), orFloat(r.HighFreqFactor, 4)
-	original := orFloat(float64(r.OriginalContext), 8192)
+	original := orFloat(float64(r.OriginalContext), float64(context))
 	out := make([]float64, len(base))
 	for i, f := range base {
 		wave := 2 * math.Pi / f
@@ -120,11 +120,7 @@ func llama3Freq(r *RopeHyper, base []float64) []float64 {
 // yarnFreq interpolates dimensions that turn slowly over the original context
 // and keeps those that turn often.
 func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
-	factor := orFloat(r.Factor, 1)
-	original := float64(r.OriginalContext)
-	if original == 0 {
-		original = float64(context)
-	}
+	factor, original := r.stretch(context)
 	// dimension whose pair makes the given number of turns
 	turns := func(n float64) float64 {
 		return float64(dim) * math.Log(original/(n*2*math.Pi)) / (2 * math.Log(r.Base))
@@ -145,13 +141,21 @@ func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
 	return out
 }
 
-func yarnGain(r *RopeHyper) float32 {
+// stretch returns how many times longer the context is than the one that a
+// model was first trained with, and that one.
+func (r *RopeHyper) stretch(context int) (factor, original float64) {
+	original = orFloat(float64(r.OriginalContext), float64(context))
+	return orFloat(r.Factor, float64(context)/original), original
+}
+
+func yarnGain(r *RopeHyper, context int) float32 {
 	if r.AttnFactor != 0 {
 		return float32(r.AttnFactor)
 	}
+	factor, _ := r.stretch(context)
 	mscale := func(m float64) float64 {
-		if f := orFloat(r.Factor, 1); f > 1 {
-			return 0.1*m*math.Log(f) + 1
+		if factor > 1 {
+			return 0.1*m*math.Log(factor) + 1
 		}
 		return 1
 	}
@@ -169,21 +173,11 @@ func (t *RopeTable) longrope(r *RopeHyper, base []float64, context int) error {
 	if err := long.divide(base, r.Long); err != nil {
 		return fmt.Errorf("long factors: %w", err)
 	}
-	t.LongFreq = long.Freq
-	t.Switch = r.OriginalContext
-	if t.Switch == 0 {
-		t.Switch = context
-	}
-	t.Gain = float32(r.AttnFactor)
-	if r.AttnFactor == 0 {
-		t.Gain = 1
-		factor := float64(context) / float64(t.Switch)
-		if r.Factor != 0 {
-			factor = r.Factor
-		}
-		if factor > 1 && t.Switch > 1 {
-			t.Gain = float32(math.Sqrt(1 + math.Log(factor)/math.Log(float64(t.Switch))))
-		}
+	factor, original := r.stretch(context)
+	t.LongFreq, t.Switch = long.Freq, int(original)
+	t.Gain = float32(orFloat(r.AttnFactor, 1))
+	if r.AttnFactor == 0 && factor > 1 && original > 1 {
+		t.Gain = float32(math.Sqrt(1 + math.Log(factor)/math.Log(original)))
 	}
 	return nil
 }

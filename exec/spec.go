@@ -127,7 +127,7 @@ func newSpec(h *Hyper) *Spec {
 // layerWindow returns the window of layer l where the file lists layer types;
 // families that alternate by a rule set theirs afterwards.
 func (h *Hyper) layerWindow(l int) int {
-	if h.LayerTypes != nil && h.LayerTypes[l] == "sliding_attention" {
+	if h.LayerTypes != nil && h.LayerTypes[l] == slidingAttention {
 		return h.Window
 	}
 	return 0
@@ -155,6 +155,24 @@ func (s *Spec) windowWhere(h *Hyper, sliding func(layer int) bool) {
 	for l := range s.Layers {
 		if sliding(l) {
 			s.Layers[l].Window = h.Window
+		}
+	}
+}
+
+// windowBetween gives all layers but every n-th a window; the file may give
+// another n than the family's own.
+func (s *Spec) windowBetween(h *Hyper, n int) {
+	if h.WindowPattern > 0 {
+		n = h.WindowPattern
+	}
+	s.windowWhere(h, func(l int) bool { return (l+1)%n != 0 })
+}
+
+// ropeByWindow makes layers with a window use the second rotary table.
+func (s *Spec) ropeByWindow() {
+	for l := range s.Layers {
+		if s.Layers[l].Window > 0 {
+			s.Layers[l].Rope = 1
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (ts *tensorSet) whole(t store.Tensor, rows, cols int) (slot, error) {
 	if err != nil {
 		return slot{}, err
 	}
-	if rows != 0 && have != rows {
+	if have == 0 || (rows != 0 && have != rows) {
 		return slot{}, ts.shapeError(t, rows, cols)
 	}
 	return slot{t.Type, have, cols, []segment{{t, 0, t.Size}}}, nil
@@ -259,15 +259,43 @@ func (ts *tensorSet) expert(role string, layer, i, experts, rows, cols int) (slo
 		}
 		return ts.whole(t, rows, cols)
 	}
-	t, ok := ts.find(role, layer, ".weight")
-	if !ok {
-		// Files of the format's first year keep experts apart.
-		one := strings.TrimSuffix(role, "_exps")
-		return ts.matrix(fmt.Sprintf("%s.%d", one, i), layer, rows, cols)
+	if t, ok := ts.find(role, layer, ".weight"); ok {
+		all, err := ts.stack(t, experts, rows, cols)
+		if err != nil {
+			return slot{}, err
+		}
+		n := all.rows / experts
+		return all.cut([2]int{i * n, n}), nil
 	}
+	if t, ok := ts.find("ffn_gate_up_exps", layer, ".weight"); ok && role != "ffn_down_exps" {
+		all, err := ts.stack(t, experts, 2*rows, cols)
+		if err != nil {
+			return slot{}, err
+		}
+		if all.rows%(2*experts) != 0 {
+			return slot{}, ts.stackError(t, experts, cols)
+		}
+		n := all.rows / experts / 2 // of the gate, and of up behind it
+		first := 2 * i * n
+		if role == "ffn_up_exps" {
+			first += n
+		}
+		return all.cut([2]int{first, n}), nil
+	}
+	// Files of the format's first year keep experts apart.
+	one := strings.TrimSuffix(role, "_exps")
+	return ts.matrix(fmt.Sprintf("%s.%d", one, i), layer, rows, cols)
+}
+
+// stack returns the matrices of all experts, one below the other. rows, of one
+// expert, may be 0 for any number.
+func (ts *tensorSet) stack(t store.Tensor, experts, rows, cols int) (slot, error) {
 	if len(t.Shape) != 3 || t.Shape[0] != experts || t.Shape[2] != cols || (rows != 0 && t.Shape[1] != rows) {
-		return slot{}, fmt.Errorf("%w: %s: tensor %s has the shape %v, not [%d … %d]", ErrModel, ts.path, t.Name, t.Shape, experts, cols)
+		return slot{}, ts.stackError(t, experts, cols)
 	}
-	all := slot{t.Type, t.Shape[0] * t.Shape[1], cols, []segment{{t, 0, t.Size}}}
-	return all.cut([2]int{i * t.Shape[1], t.Shape[1]}), nil
+	return slot{t.Type, t.Shape[0] * t.Shape[1], cols, []segment{{t, 0, t.Size}}}, nil
+}
+
+func (ts *tensorSet) stackError(t store.Tensor, experts, cols int) error {
+	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not [%d … %d]", ErrModel, ts.path, t.Name, t.Shape, experts, cols)
 }
