@@ -198,15 +198,7 @@ func (s *Spec) finishLogits(logits []float32) {
 	if s.LogitScale != 1 {
 		quant.Scale(logits, s.LogitScale)
 	}
-	softcap(logits, s.FinalSoftcap)
-}
-
-// softcap bends values smoothly into ±limit; 0 means no limit.
-func softcap(x []float32, limit float32) {
-	if limit == 0 {
-		return
-	}
-	for i, v := range x {
-		x[i] = limit * quant.Tanh32(v/limit)
+	if s.FinalSoftcap != 0 {
+		quant.SoftCap(logits, s.FinalSoftcap)
 	}
 }
