@@ -14,7 +14,7 @@
 // The splitters stand for the regular expressions of the vocabularies, but run
 // without backtracking (see pattern), so time is linear in the text, whatever
 // the text. The models are byte-pair encoding, of which SentencePiece's scored
-// variant is a special case (see newScoredPairs), and Unigram.
+// variant is a special case (see scoredPairs), and Unigram.
 //
 // What no piece covers is spelled byte by byte where the vocabulary can do it,
 // so any bytes survive the way there and back: [Tokenizer.AppendBytes] returns

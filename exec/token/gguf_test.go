@@ -1,6 +1,8 @@
 package token_test
 
 import (
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -192,8 +194,16 @@ func TestMetadataRefused(t *testing.T) {
 		{"scores typed int8", scoredKeys, keys{"tokenizer.ggml.scores": make([]int8, 15)}, store.ErrFormat, "tokenizer.ggml.scores"},
 		{"scores missing", scoredKeys, keys{"tokenizer.ggml.scores": nil}, store.ErrFormat, "tokenizer.ggml.scores"},
 		{"too few scores", scoredKeys, keys{"tokenizer.ggml.scores": make([]float32, 14)}, store.ErrFormat, "14 entries for 15"},
+		{"endless piece", scoredKeys, keys{
+			"tokenizer.ggml.tokens": []string{strings.Repeat("a", 2000)}, "tokenizer.ggml.token_type": nil,
+			"tokenizer.ggml.scores": []float32{0}, "tokenizer.ggml.bos_token_id": nil, "tokenizer.ggml.eos_token_id": nil,
+		}, store.ErrUnsupported, "token 0 of 2000 bytes"},
+		{"score that is none", pairKeys, keys{
+			"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"a"}, "tokenizer.ggml.token_type": nil,
+			"tokenizer.ggml.scores": []float32{float32(math.NaN())},
+		}, store.ErrFormat, "is not a number"},
 		{"too few types", scoredKeys, keys{"tokenizer.ggml.token_type": []int32{1}}, store.ErrFormat, "1 entries for 15"},
-		{"unknown type", pairKeys, keys{"tokenizer.ggml.token_type": make([]int32, 8), "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "8 entries for 1"},
+		{"too many types", pairKeys, keys{"tokenizer.ggml.token_type": make([]int32, 8), "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "8 entries for 1"},
 		{"type 7", pairKeys, keys{"tokenizer.ggml.token_type": []int32{7}, "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "unknown type 7"},
 		{"bos beyond", scoredKeys, keys{"tokenizer.ggml.bos_token_id": uint32(15)}, store.ErrFormat, "bos_token_id"},
 		{"eos beyond", scoredKeys, keys{"tokenizer.ggml.eos_token_id": uint32(1 << 31)}, store.ErrFormat, "eos_token_id"},

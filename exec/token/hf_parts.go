@@ -179,37 +179,47 @@ func (s *hfSource) splitters(field string, raw json.RawMessage, c chain) chain {
 			c = append(c, s.cutAt(field, exprGPT2, isolated))
 		}
 		return append(c, letters{})
-	case "Split":
-		keep, ok := behaviors[p.Behavior]
-		if !ok {
-			s.fail(unsupported(field, "the behavior %q", p.Behavior))
-		}
-		return append(c, &cut{at: s.finder(field, p.Pattern), keep: keep, invert: p.Invert})
-	case "Digits":
-		if p.Individual {
-			return append(c, s.cutAt(field, `\p{N}`, isolated))
-		}
-		return append(c, s.cutAt(field, `\p{N}+`, isolated))
-	case "Punctuation":
-		keep, ok := behaviors[p.Behavior]
-		if !ok && p.Behavior != "" {
-			s.fail(unsupported(field, "the behavior %q", p.Behavior))
-		}
-		return append(c, s.cutAt(field, exprPunctuation, keep))
 	case "Metaspace":
 		return append(c, s.metaspace(field, p))
-	case "WhitespaceSplit":
-		return append(c, s.cutAt(field, `\s+`, removed))
 	case "Whitespace":
 		return append(c, s.cutAt(field, `\s+`, removed), s.cutAt(field, exprWord, isolated))
+	}
+	return append(c, s.cut(field, p))
+}
+
+// cut builds a pre-tokenizer that is one cut.
+func (s *hfSource) cut(field string, p hfPart) splitter {
+	switch p.Type {
+	case "Split":
+		return &cut{at: s.finder(field, p.Pattern), keep: s.behavior(field, p.Behavior), invert: p.Invert}
+	case "Digits":
+		if p.Individual {
+			return s.cutAt(field, `\p{N}`, isolated)
+		}
+		return s.cutAt(field, `\p{N}+`, isolated)
+	case "Punctuation":
+		if p.Behavior == "" { // files from before the field existed
+			p.Behavior = "Isolated"
+		}
+		return s.cutAt(field, exprPunctuation, s.behavior(field, p.Behavior))
+	case "WhitespaceSplit":
+		return s.cutAt(field, `\s+`, removed)
 	case "CharDelimiterSplit":
 		if p.Delimiter == "" {
 			s.fail(malformed(field, "has no delimiter"))
 		}
-		return append(c, &cut{at: literal(p.Delimiter), keep: removed})
+		return &cut{at: literal(p.Delimiter), keep: removed}
 	}
 	s.fail(unsupported(field, "the pre-tokenizer %q", p.Type))
-	return c
+	return nil
+}
+
+func (s *hfSource) behavior(field, name string) behavior {
+	keep, ok := behaviors[name]
+	if !ok {
+		s.fail(unsupported(field, "the behavior %q", name))
+	}
+	return keep
 }
 
 const (

@@ -112,11 +112,11 @@ func TestPatternsAreLinear(t *testing.T) {
 	const size = 1 << 16
 	done := map[string]bool{}
 	for name, pre := range prePatterns {
-		if key := strings.Join(pre.exprs, " "); done[key] {
+		key := strings.Join(pre.exprs, " ")
+		if done[key] {
 			continue
-		} else {
-			done[key] = true
 		}
+		done[key] = true
 		c, err := pre.splitters()
 		require.NoError(t, err)
 		for _, unit := range []string{"a", "A", " ", " \t", "\n", "'", "1", ".", "\xff", "ក់", "\u3000", "aA", " x"} {

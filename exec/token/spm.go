@@ -7,33 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// newScoredPairs makes a merge table of scored pieces. SentencePiece joins two
+// scoredPairs makes a merge table of scored pieces. SentencePiece joins two
 // neighbours if what they spell is a piece, the highest score first. So each
 // piece is a merge of any two parts that it can be cut into, and its rank is
 // the place of its score.
-//
-// Parts are pieces too, or single characters that are no piece by themselves:
-// those are returned as well, numbered from the vocabulary's end.
-func newScoredPairs(v *vocabulary, scores []float32) (*mergeTable, []string, map[string]int32) {
-	ranks := rankScores(scores)
+type scoredPairs struct {
+	vocab *vocabulary
+	// virtual are parts that are no pieces: single characters that occur only
+	// inside of longer ones. Their ids follow the vocabulary's.
+	virtual   []string
+	virtualID map[string]int32
+}
+
+func (p *scoredPairs) table(scores []float32) *mergeTable {
+	v, ranks := p.vocab, rankScores(scores)
 	table := newMergeTable(2 * v.size())
-	var virtual []string
-	virtualID := map[string]int32{}
-	part := func(text string) int32 {
-		if id := v.lookup(text); id >= 0 && mergeable(v.kinds[id]) {
-			return id
-		}
-		if _, width := utf8.DecodeRuneInString(text); width != len(text) {
-			return -1
-		}
-		id, ok := virtualID[text]
-		if !ok {
-			id = int32(v.size() + len(virtual))
-			virtual = append(virtual, text)
-			virtualID[text] = id
-		}
-		return id
-	}
 	for id := range int32(v.size()) {
 		if !mergeable(v.kinds[id]) {
 			continue
@@ -43,16 +31,33 @@ func newScoredPairs(v *vocabulary, scores []float32) (*mergeTable, []string, map
 			if at == 0 {
 				continue
 			}
-			left := part(piece[:at])
+			left := p.part(piece[:at])
 			if left < 0 {
 				continue
 			}
-			if right := part(piece[at:]); right >= 0 {
+			if right := p.part(piece[at:]); right >= 0 {
 				table.put(left, right, merge{ranks[id], id}, false)
 			}
 		}
 	}
-	return table, virtual, virtualID
+	return table
+}
+
+// part returns the id of one side of a cut, -1 if it is never a symbol.
+func (p *scoredPairs) part(text string) int32 {
+	if id := p.vocab.lookup(text); id >= 0 && mergeable(p.vocab.kinds[id]) {
+		return id
+	}
+	if _, width := utf8.DecodeRuneInString(text); width != len(text) {
+		return -1
+	}
+	id, ok := p.virtualID[text]
+	if !ok {
+		id = int32(p.vocab.size() + len(p.virtual))
+		p.virtual = append(p.virtual, text)
+		p.virtualID[text] = id
+	}
+	return id
 }
 
 // mergeable reports whether joining characters may lead to a token.
@@ -90,11 +95,14 @@ func wordsEndAtMarks(v *vocabulary) bool {
 // sentencePiece makes a tokenizer of scored pieces.
 func (s *ggufSource) sentencePiece() *Tokenizer {
 	scores := s.scores()
+	s.checkLengths()
 	if s.err != nil {
 		return nil
 	}
 	m := &bpeModel{vocab: s.vocab, unknown: s.id(keyUnknown, 0), bytes: byteTokens(s.vocab)}
-	m.merges, m.virtual, m.virtualID = newScoredPairs(s.vocab, scores)
+	pairs := &scoredPairs{vocab: s.vocab, virtualID: map[string]int32{}}
+	m.merges = pairs.table(scores)
+	m.virtual, m.virtualID = pairs.virtual, pairs.virtualID
 	t := &Tokenizer{family: "SPM", model: m}
 	t.spelling = spelling{byteTokens: true, plainOnly: true, replacements: []replacement{{mark, " "}}}
 	t.norm = &replace{literal(" "), mark}
@@ -106,6 +114,18 @@ func (s *ggufSource) sentencePiece() *Tokenizer {
 		t.words = chain{markWords{}}
 	}
 	return s.finish(t, 1, 2, true, false)
+}
+
+// maxScoredPiece bounds the pieces that are cut at every place, in bytes: the
+// work is quadratic in it. Vocabularies are trained with limits far below.
+const maxScoredPiece = 1024
+
+func (s *ggufSource) checkLengths() {
+	for id, k := range s.vocab.kinds {
+		if n := len(s.vocab.piece(int32(id))); mergeable(k) && n > maxScoredPiece {
+			s.fail(unsupported(keyTokens, "token %d of %d bytes", id, n))
+		}
+	}
 }
 
 // scores reads the score of every token.
