@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -284,11 +285,10 @@ func (c *ggufConfig) perLayerMax(name string) int {
 	if length, ok := c.meta.Len(c.key(name)); ok && c.meta.IsArray(c.key(name)) {
 		n = min(length, maxLayers)
 	}
-	most := 0
-	for _, v := range c.perLayer(name, n, 0) {
-		most = max(most, v)
+	if n == 0 {
+		return 0
 	}
-	return most
+	return slices.Max(c.perLayer(name, n, 0))
 }
 
 func (c *ggufConfig) float(name string, otherwise float64) float64 {

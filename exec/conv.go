@@ -46,6 +46,9 @@ func (p *pass) convolveChannel(r run, c int) {
 		for i, w := range kernel {
 			sum += float32(w * product(t-(taps-1)+i))
 		}
+		if p.w.convBias != nil {
+			sum += p.w.convBias[c]
+		}
 		gate := p.conv[(r.row+t)*3*dim+dim+c]
 		p.h[(r.row+t)*dim+c] = float32(gate * sum)
 	}

@@ -138,7 +138,7 @@ func (s *Spec) setActivation(h *Hyper) error {
 	case "gelu":
 		s.Act = GELUErf
 	default:
-		return fmt.Errorf("%w: %s: activation %q", ErrUnsupported, h.path, h.Activation)
+		return fmt.Errorf("%w: %s: field hidden_act: activation %q", ErrUnsupported, h.path, h.Activation)
 	}
 	return nil
 }

@@ -1,7 +1,5 @@
 package exec
 
-import "fmt"
-
 // put plans a matrix that must be there.
 func (ld *loader) put(m *Matrix, s slot, err error) error {
 	if err == nil {
@@ -136,13 +134,13 @@ func (ld *loader) planConv(l int, w *layerWeights) error {
 	if err := ld.linear(&w.convIn, "shortconv.in_proj", l, 3*s.Dim, s.Dim); err != nil {
 		return err
 	}
-	if _, ok := ld.ts.find("shortconv.conv", l, ".bias"); ok {
-		return fmt.Errorf("%w: %s: bias of %s", ErrUnsupported, ld.ts.path, ld.ts.name("shortconv.conv", l))
-	}
 	if _, ok := ld.ts.find("shortconv.conv", l, ".weight"); !ok {
 		return ld.ts.missing("shortconv.conv", l)
 	}
 	if err := ld.putVector(&w.conv, "shortconv.conv", l, ".weight", s.Dim*s.ConvTaps); err != nil {
+		return err
+	}
+	if err := ld.putVector(&w.convBias, "shortconv.conv", l, ".bias", s.Dim); err != nil {
 		return err
 	}
 	return ld.linear(&w.convOut, "shortconv.out_proj", l, s.Dim, s.Dim)

@@ -62,6 +62,7 @@ type layerWeights struct {
 
 	convIn, convOut linear
 	conv            []float32 // [Dim, ConvTaps], oldest tap first
+	convBias        []float32 // [Dim], or nil
 
 	mlp     mlp
 	router  linear // [Experts, Dim]
