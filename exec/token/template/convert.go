@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// maxDigits bounds integers beyond 64 bits, as Python bounds those it reads.
-const maxDigits = 4300
-
 // converter turns Go values into template values and counts their bytes.
 type converter struct{ size int }
 
@@ -149,7 +146,7 @@ func toFloat(v value) (float64, bool) {
 	switch v := v.(type) {
 	case string:
 		s := strings.ToLower(strings.TrimFunc(v, isSpace))
-		if strings.HasPrefix(strings.TrimLeft(s, "+-"), "0x") || strings.ContainsAny(s, "pP") || len(s) > maxPadding {
+		if strings.HasPrefix(strings.TrimLeft(s, "+-"), "0x") || strings.ContainsAny(s, "pP") || len(s) > maxDigits {
 			return 0, false
 		}
 		if strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {

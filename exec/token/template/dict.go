@@ -70,8 +70,8 @@ func hashTuple(t *tuple, depth int) (any, error) {
 			return nil, err
 		}
 		part := hashText(key)
-		if b.Len()+len(part) > maxPadding {
-			return nil, limitErrorf("a tuple key of more than %d bytes", maxPadding)
+		if b.Len()+len(part) > maxKeyText {
+			return nil, limitErrorf("a tuple key of more than %d bytes", maxKeyText)
 		}
 		b.WriteString(part)
 	}

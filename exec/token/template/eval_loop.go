@@ -46,6 +46,9 @@ func (r *run) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, err
 		if !ok {
 			break
 		}
+		if err := r.step(2); err != nil { // the turn itself, and its scope
+			return signalNone, err
+		}
 		inner := newScope(s)
 		inner.set("loop", l)
 		if err := r.assign(st.target, item, inner); err != nil {
@@ -73,6 +76,9 @@ func (r *run) filtered(st *forStmt, src *iterator, s *scope) *iterator {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
+				return nil, false, err
+			}
+			if err := r.step(2); err != nil {
 				return nil, false, err
 			}
 			inner := newScope(s)

@@ -145,8 +145,9 @@ func filterInt(c *call, v value) (value, error) {
 	}
 	v = plain(v)
 	if s, ok := v.(string); ok {
+		c.r.charge(len(s))
 		if i, ok := parsePythonInt(s, base); ok {
-			return i, c.r.scan(len(s))
+			return i, nil
 		}
 	} else if i, _, isInt, ok := number(v); ok && isInt {
 		return i, nil
@@ -169,6 +170,9 @@ func filterFloat(c *call, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
+	if s, ok := plain(v).(string); ok {
+		c.r.charge(len(s))
+	}
 	if f, ok := toFloat(plain(v)); ok {
 		return f, nil
 	}
@@ -188,6 +192,9 @@ func filterRound(c *call, v value) (value, error) {
 	}
 	method, err := p.text(1, "common")
 	if err != nil {
+		return nil, err
+	}
+	if err := c.r.step(1 + min(max(digits, 0), maxPadding)); err != nil {
 		return nil, err
 	}
 	i, f, isInt, ok := number(v)

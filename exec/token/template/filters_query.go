@@ -21,6 +21,7 @@ func (r *run) attributeGetter(attribute value) getter {
 				return nil, limitErrorf("an attribute path of more than %d bytes", maxPadding)
 			}
 		}
+		r.charge(len(a))
 		for part := range strings.SplitSeq(a, ".") {
 			if i, err := strconv.ParseUint(part, 10, 31); err == nil {
 				path = append(path, int64(i))

@@ -126,22 +126,20 @@ func filterTrim(c *call, v value) (value, error) {
 
 // trim removes characters of the set chars from the ends of s.
 func (r *run) trim(s, chars string, left, right bool) (string, error) {
-	// The sets of templates are short; the work is bounded by charging for both.
-	if err := r.step(1 + len(s)*min(len(chars), bytesPerStep)/bytesPerStep); err != nil {
+	if len(chars) > maxTrimSet {
+		return "", limitErrorf("a set of more than %d bytes to strip", maxTrimSet)
+	}
+	// Every character is looked for in the set.
+	if err := r.step(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
 		return "", err
 	}
-	set := map[rune]bool{}
-	for _, c := range chars {
-		set[c] = true
-	}
-	in := func(c rune) bool { return set[c] }
 	if left {
-		s = strings.TrimLeftFunc(s, in)
+		s = strings.TrimLeft(s, chars)
 	}
 	if right {
-		s = strings.TrimRightFunc(s, in)
+		s = strings.TrimRight(s, chars)
 	}
-	return s, r.scan(len(chars))
+	return s, nil
 }
 
 func filterReplace(c *call, v value) (value, error) {
@@ -205,7 +203,10 @@ func filterIndent(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := splitLines(s+"\n", false)
+	lines, err := c.r.splitLines(s+"\n", false)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
 		return nil, err
 	}
@@ -289,10 +290,15 @@ func filterWordCount(c *call, v value) (value, error) {
 		return nil, err
 	}
 	s, err := textOperand(c, v)
-	words := strings.FieldsFunc(s, func(r rune) bool {
-		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-	return int64(len(words)), err
+	words, inside := int64(0), false
+	for _, r := range s {
+		letter := r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r)
+		if letter && !inside {
+			words++
+		}
+		inside = letter
+	}
+	return words, err
 }
 
 func filterURLEncode(c *call, v value) (value, error) {

@@ -7,10 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// operators with two characters come first, so that the longest match wins.
-var operators = []string{
-	"//", "**", "==", "!=", ">=", "<=",
-	"+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";",
+// operatorAt returns the operator at the start of s, the longest that fits, or "".
+func operatorAt(s string) string {
+	if len(s) > 1 {
+		switch s[:2] {
+		case "//", "**", "==", "!=", ">=", "<=":
+			return s[:2]
+		}
+	}
+	if strings.IndexByte("+-/*%~[](){}><=.:|,;", s[0]) >= 0 {
+		return s[:1]
+	}
+	return ""
 }
 
 // lexTag emits a tag or output expression: its opening of n bytes, its tokens and
@@ -80,10 +88,8 @@ func (l *lexer) lexToken() error {
 		l.advance(n)
 		return err
 	}
-	for _, op := range operators {
-		if strings.HasPrefix(l.rest(), op) {
-			return l.lexOperator(op)
-		}
+	if op := operatorAt(l.rest()); op != "" {
+		return l.lexOperator(op)
 	}
 	return l.fail("unexpected character %s", strconv.QuoteRune(c))
 }

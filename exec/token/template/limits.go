@@ -35,6 +35,12 @@ const (
 	maxValueDepth = 200
 	// maxPadding is the widest field of a format directive.
 	maxPadding = 1 << 16
+	// maxTrimSet is the longest set of characters for strip.
+	maxTrimSet = 1024
+	// maxKeyText is the longest tuple key, whose text is built at every look-up.
+	maxKeyText = 4096
+	// maxDigits is the longest number that is read from text.
+	maxDigits = 512
 	// valueSize is what a value is charged for a slot in a list or a mapping.
 	valueSize = 16
 	// macroSlots is the charge for a macro, which keeps its scope alive.
@@ -62,6 +68,10 @@ func (m *meter) step(n int) error {
 	}
 	return nil
 }
+
+// charge counts n units of work where no error can be returned; the next step
+// reports the excess.
+func (m *meter) charge(n int) { m.steps -= n }
 
 // scan charges the reading of n bytes.
 func (m *meter) scan(n int) error { return m.step(1 + n/bytesPerStep) }

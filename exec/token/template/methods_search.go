@@ -1,6 +1,9 @@
 package template
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
 func stringStartsWith(c *call, s string) (value, error) { return hasEnd(c, s, strings.HasPrefix) }
@@ -127,6 +130,9 @@ func stringSplit(c *call, s string) (value, error) {
 	}
 	fromEnd := c.name == "rsplit"
 	if p.or(0, nil) == nil {
+		if err := c.r.slots(2 * countWords(s)); err != nil {
+			return nil, err
+		}
 		return c.r.textList(splitSpace(s, limit, fromEnd), len(s))
 	}
 	separator, err := p.text(0, "")
@@ -171,6 +177,19 @@ func splitBy(s, separator string, limit int, fromEnd bool) []string {
 	return parts
 }
 
+// countWords counts the runs between white space.
+func countWords(s string) int {
+	words, inside := 0, false
+	for _, r := range s {
+		space := isSpace(r)
+		if !space && !inside {
+			words++
+		}
+		inside = !space
+	}
+	return words
+}
+
 // splitSpace cuts s at runs of white space; what is left over after limit cuts
 // keeps its inner blanks.
 func splitSpace(s string, limit int, fromEnd bool) []string {
@@ -212,34 +231,50 @@ func stringSplitLines(c *call, s string) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.textList(splitLines(s, p.flag(0)), len(s))
+	lines, err := c.r.splitLines(s, p.flag(0))
+	if err != nil {
+		return nil, err
+	}
+	return c.r.textList(lines, len(s))
 }
 
 // splitLines is str.splitlines: it knows all of Unicode's line ends.
-func splitLines(s string, keepEnds bool) []string {
-	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
-	var lines []string
-	for s != "" {
-		i := strings.IndexAny(s, ends)
-		if i < 0 {
-			return append(lines, s)
-		}
-		next := i + 1
-		if s[i] >= 0x80 { // U+0085 has two bytes, the separators three
-			next = i + 2
-			if s[i] == 0xe2 {
-				next = i + 3
-			}
-		} else if strings.HasPrefix(s[i:], "\r\n") {
-			next = i + 2
-		}
-		if keepEnds {
-			i = next
-		}
-		lines = append(lines, s[:i])
-		s = s[next:]
+func (r *run) splitLines(s string, keepEnds bool) ([]string, error) {
+	if err := r.scan(len(s)); err != nil {
+		return nil, err
 	}
-	return lines
+	var lines []string
+	start := 0
+	for i, c := range s {
+		if !isLineEnd(c) || i < start { // i < start: the \n of a \r\n
+			continue
+		}
+		next := i + utf8.RuneLen(c)
+		if c == '\r' && strings.HasPrefix(s[next:], "\n") {
+			next++
+		}
+		end := i
+		if keepEnds {
+			end = next
+		}
+		if err := r.slots(1); err != nil {
+			return nil, err
+		}
+		lines = append(lines, s[start:end])
+		start = next
+	}
+	if start < len(s) {
+		lines = append(lines, s[start:])
+	}
+	return lines, nil
+}
+
+func isLineEnd(c rune) bool {
+	switch c {
+	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
+		return true
+	}
+	return false
 }
 
 // stringPartition is partition or rpartition, by the name it was called by.

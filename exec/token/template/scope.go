@@ -8,12 +8,20 @@ type scope struct {
 	names  []string
 	values []value
 	index  map[string]int // made when the scope has many names
+
+	// Most scopes are those of loop turns, with a few names: they take one allocation.
+	nameSpace  [3]string
+	valueSpace [3]value
 }
 
 // indexedScope is the number of names from which a scope is searched by index.
 const indexedScope = 12
 
-func newScope(parent *scope) *scope { return &scope{parent: parent} }
+func newScope(parent *scope) *scope {
+	s := &scope{parent: parent}
+	s.names, s.values = s.nameSpace[:0], s.valueSpace[:0]
+	return s
+}
 
 func (s *scope) find(name string) int {
 	if s.index != nil {
