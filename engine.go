@@ -52,13 +52,13 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
-	if e.description, err = describe(f); err != nil {
+	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0), Exact: opts.Exact}
+	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0), Exact: opts.Exact, KV: opts.kvFormat(f)}
 	if opts.Progress != nil {
 		o.Progress = func(done, total int64) { opts.Progress(Progress{done, total}) }
 	}

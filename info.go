@@ -29,6 +29,7 @@ type Info struct {
 	SlidingWindow   int            `json:"sliding_window,omitempty"`
 	TensorTypes     map[string]int `json:"tensor_types"` // tensors by type
 	WeightBytes     int64          `json:"weight_bytes"`
+	KV              string         `json:"kv"` // precision of keys and values
 	KVBytesPerToken int64          `json:"kv_bytes_per_token"`
 	Tokenizer       string         `json:"tokenizer,omitempty"` // its kind; "" without one
 	HasChatTemplate bool           `json:"has_chat_template"`
@@ -50,7 +51,7 @@ type description struct {
 }
 
 // describe reads and checks everything but the weights.
-func describe(f *exec.Files) (d description, err error) {
+func describe(f *exec.Files, kvFormat kv.Format) (d description, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return d, err
@@ -72,20 +73,21 @@ func describe(f *exec.Files) (d description, err error) {
 	if d.sampling, said, err = f.Sampling(); err == nil && !said {
 		d.sampling = Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05}
 	}
-	d.info = newInfo(f, spec, d.tok, d.chat.source)
+	d.info = newInfo(f, spec, d.tok, d.chat.source, kvFormat)
 	return d, err
 }
 
 // newInfo gathers what the files of a model say.
-func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string) Info {
+func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string, kvFormat kv.Format) Info {
 	info := Info{
 		Path: f.Path, Format: f.Format(), Family: spec.Family, Name: f.Name(),
 		Layers: len(spec.Layers), Dim: spec.Dim, Heads: spec.Heads, HeadDim: spec.HeadDim, FFN: f.Hyper.FFN,
 		Vocab: spec.Vocab, MaxContext: spec.Context, Experts: spec.Experts, ExpertsUsed: spec.ExpertsUsed,
 		TensorTypes:     map[string]int{},
+		KV:              kvFormat.String(),
 		HasChatTemplate: template != "",
 	}
-	shape := kv.Shape{HeadDim: spec.HeadDim}
+	shape := kv.Shape{HeadDim: spec.HeadDim, Format: kvFormat}
 	for _, l := range spec.Layers {
 		info.KVHeads = max(info.KVHeads, l.KVHeads)
 		info.SlidingWindow = max(info.SlidingWindow, l.Window)

@@ -38,7 +38,7 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	d, err := describe(f)
+	d, err := describe(f, opts.kvFormat(f))
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/sample"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -19,8 +21,9 @@ type Options struct {
 	// the model was made for, means as many as it was made for. Memory is taken
 	// as a session grows, not beforehand.
 	Context int
-	// KV is the precision in which keys and values are kept: "f32", which is
-	// also what "" means.
+	// KV is the precision in which keys and values are kept: "f32", or "k8v8",
+	// which takes a quarter of the memory. "" means k8v8 for a model with
+	// quantized weights, unless Exact is set, and f32 for others.
 	KV string
 	// Chunk is how many tokens of a prompt are computed together; 0 means 256.
 	// Larger chunks need more scratch memory. The answer is the same.
@@ -52,10 +55,25 @@ func (o *Options) validate() error {
 			return fmt.Errorf("%w: %s is %d; it must lie between %d and %d", ErrOptions, f.name, f.value, f.min, f.max)
 		}
 	}
-	if o.KV != "" && o.KV != "f32" {
-		return fmt.Errorf("%w: KV is %q; offered is \"f32\"", ErrOptions, o.KV)
+	if o.KV == "" {
+		return nil
+	}
+	if _, err := kv.ParseFormat(o.KV); err != nil {
+		return fmt.Errorf("%w: KV: %w", ErrOptions, err)
 	}
 	return nil
+}
+
+// kvFormat returns the precision of keys and values for a model.
+func (o *Options) kvFormat(f *exec.Files) kv.Format {
+	if o.KV != "" {
+		format, _ := kv.ParseFormat(o.KV) // validate has seen it
+		return format
+	}
+	if f.Quantized() && !o.Exact {
+		return kv.K8V8
+	}
+	return kv.F32
 }
 
 func (o *Options) fsys() vfs.FS {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -60,6 +61,12 @@ func (p *pass) carveAttention(a *tiering.Arena) {
 		w.scores = a.Floats(queries * kv.BlockTokens)
 		w.acc = a.Floats(queries * p.stateWidth())
 		w.span = a.Floats(queries * p.stateWidth())
+		if p.m.cache.Shape().Format == kv.K8V8 {
+			cols := kv.KeyCols(p.m.Spec.HeadDim)
+			w.padded = a.Floats(cols)
+			w.rounded = a.Floats(tiled.FloatsNeeded(cols, queries))
+			w.values = a.Floats(kv.BlockTokens * p.m.Spec.HeadDim)
+		}
 	}
 	// Shared spans: a state for every head and span of a few short tiles.
 	spans := p.m.Spec.Context/spanTokens + 1
@@ -239,6 +246,9 @@ func (p *pass) clearState(state []float32) {
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	p.clearState(state)
+	if p.m.cache.Shape().Format == kv.K8V8 {
+		p.roundQueries(w, t, kvHead)
+	}
 	firstBlock := span * spanBlocks
 	if win := p.layer.Window; win > 0 {
 		firstBlock = max(firstBlock, max(0, t.pos-win+1)/kv.BlockTokens)
@@ -250,6 +260,23 @@ func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int
 	}
 }
 
+// roundQueries rounds a tile's queries to 8 bits, for integer products with
+// keys.
+func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
+	d := p.m.Spec.HeadDim
+	q := p.queries(kvHead, t.row, t.count)
+	cols := kv.KeyCols(d)
+	w.queries.Use(w.rounded, cols, len(q)/d)
+	for i := range len(q) / d {
+		row := q[i*d : (i+1)*d]
+		if cols != d {
+			copy(w.padded, row) // what follows stays zero
+			row = w.padded
+		}
+		w.queries.Set(i, row)
+	}
+}
+
 // blockState merges one block of tokens into the states of a tile's queries.
 func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block int) {
 	d, width := p.m.Spec.HeadDim, p.stateWidth()
@@ -257,10 +284,19 @@ func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block i
 	queries := t.count * group
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
-	keys, values := t.seq.kv.Block(p.index, kvHead, block)
-	q := p.queries(kvHead, t.row, t.count)
 	scores := w.scores[:queries*kv.BlockTokens]
-	quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
+	var values []float32
+	if p.m.cache.Shape().Format == kv.K8V8 {
+		b := t.seq.kv.Block8(p.index, kvHead, block)
+		tiled.Scores(scores, kv.BlockTokens, b.Keys, b.KeyScales, kv.KeyCols(d), tokens, &w.queries, w.tiles)
+		quant.WidenRows(w.values, b.Values, b.Scales[:tokens], d)
+		values = w.values
+	} else {
+		var keys []float32
+		keys, values = t.seq.kv.Block(p.index, kvHead, block)
+		q := p.queries(kvHead, t.row, t.count)
+		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
+	}
 	for i := range queries {
 		p.weigh(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -152,6 +154,11 @@ func (f *Files) Spec() (*Spec, error) {
 }
 
 func (f *Files) tensors() *tensorSet { return newTensorSet(f.Source, f.family, f.Hyper) }
+
+// Quantized reports whether any of the weights can be multiplied in integers.
+func (f *Files) Quantized() bool {
+	return slices.ContainsFunc(f.Source.Tensors(), func(t store.Tensor) bool { return tiled.Supported(t.Type) })
+}
 
 // Close closes the files.
 func (f *Files) Close() error {

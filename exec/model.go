@@ -20,6 +20,8 @@ type Options struct {
 	Chunk    int             // tokens in one pass; 0 = DefaultChunk
 	Budget   *tiering.Budget // what memory is charged to; nil = a ledger without a limit
 	Progress func(done, total int64)
+	// KV is the precision in which keys and values are kept.
+	KV kv.Format
 	// Exact multiplies quantized weights in float32. Otherwise activations are
 	// rounded to 8 bits first, which is several times faster.
 	Exact bool
@@ -61,7 +63,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers))}
+	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: o.KV}
 	for l, s := range spec.Layers {
 		shape.KVHeads[l] = s.KVHeads
 	}

@@ -61,6 +61,13 @@ type workspace struct {
 	scores  []float32 // [tileQueries, kv.BlockTokens]
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
+
+	// For a cache in 8 bits: a tile's queries, rounded, and the values of a
+	// block as floats.
+	queries tiled.Activations
+	padded  []float32 // [keyCols] a query filled up with zeros
+	rounded []float32 // memory of queries
+	values  []float32 // [kv.BlockTokens, HeadDim]
 }
 
 func newPass(m *Model, chunk int) (*pass, error) {

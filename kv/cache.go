@@ -29,19 +29,20 @@ var ErrClosed = errors.New("kv: closed")
 type Shape struct {
 	HeadDim int
 	KVHeads []int // per layer; 0 where a layer keeps no keys
+	Format  Format
 }
 
-// pageFloats returns the elements of a page of a layer: keys and values of
-// every head.
-func (s Shape) pageFloats(layer int) int {
-	return s.KVHeads[layer] * 2 * s.HeadDim * PageTokens
+// pageBytes returns the size of a page of a layer: keys and values of every
+// head.
+func (s Shape) pageBytes(layer int) int {
+	return s.KVHeads[layer] * s.Format.headBytes(s.HeadDim)
 }
 
 // TokenBytes returns the bytes that one token takes over all layers.
 func (s Shape) TokenBytes() int64 {
 	var n int64
 	for l := range s.KVHeads {
-		n += int64(s.pageFloats(l)) * 4
+		n += int64(s.pageBytes(l))
 	}
 	return n / PageTokens
 }
@@ -53,8 +54,8 @@ type Cache struct {
 
 	mu     sync.Mutex
 	frames []*tiering.Frame
-	free   map[int][][]float32 // unused pages by their number of elements
-	live   int                 // pages held by sequences
+	free   map[int][][]byte // unused pages by their size
+	live   int              // pages held by sequences
 	closed bool
 }
 
@@ -65,15 +66,15 @@ func NewCache(shape Shape, budget *tiering.Budget) (*Cache, error) {
 			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
 		}
 	}
-	return &Cache{shape: shape, budget: budget, free: map[int][][]float32{}}, nil
+	return &Cache{shape: shape, budget: budget, free: map[int][][]byte{}}, nil
 }
 
 // Shape returns the sizes that the cache was made for.
 func (c *Cache) Shape() Shape { return c.shape }
 
 // take returns an unused page of a layer, from a new slab if there is none.
-func (c *Cache) take(layer int) ([]float32, error) {
-	n := c.shape.pageFloats(layer)
+func (c *Cache) take(layer int) ([]byte, error) {
+	n := c.shape.pageBytes(layer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -91,19 +92,19 @@ func (c *Cache) take(layer int) ([]float32, error) {
 	return page, nil
 }
 
-// addSlab takes memory for pages of n elements from the system.
+// addSlab takes memory for pages of n bytes from the system.
 func (c *Cache) addSlab(n int) error {
-	count := max(1, slabBytes/(4*n))
-	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*n*4)
+	count := max(1, slabBytes/n)
+	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*n)
 	if err != nil && count > 1 { // near the limit one page may still fit
 		count = 1
-		frame, err = tiering.Alloc(c.budget, tiering.KVHot, n*4)
+		frame, err = tiering.Alloc(c.budget, tiering.KVHot, n)
 	}
 	if err != nil {
 		return fmt.Errorf("kv: no room for %d more tokens: %w", PageTokens, err)
 	}
 	c.frames = append(c.frames, frame)
-	all := frame.Floats()
+	all := frame.Bytes()
 	for i := range count {
 		c.free[n] = append(c.free[n], all[i*n:(i+1)*n:(i+1)*n])
 	}
@@ -111,7 +112,7 @@ func (c *Cache) addSlab(n int) error {
 }
 
 // put takes a page back.
-func (c *Cache) put(page []float32) {
+func (c *Cache) put(page []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

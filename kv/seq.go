@@ -3,14 +3,14 @@ package kv
 // Seq is the keys and values of one sequence of tokens.
 type Seq struct {
 	cache *Cache
-	pages [][][]float32 // [layer][page] -> page, see page layout in Block
-	len   int           // tokens stored in every layer
-	cap   int           // tokens that the pages have room for
+	pages [][][]byte // [layer][page] -> page: the share of each head in turn
+	len   int        // tokens stored in every layer
+	cap   int        // tokens that the pages have room for
 }
 
 // NewSeq returns an empty sequence.
 func (c *Cache) NewSeq() *Seq {
-	return &Seq{cache: c, pages: make([][][]float32, len(c.shape.KVHeads))}
+	return &Seq{cache: c, pages: make([][][]byte, len(c.shape.KVHeads))}
 }
 
 // Len returns the number of tokens that are stored.
@@ -38,25 +38,37 @@ func (s *Seq) Grow(n int) error {
 // Put stores the keys and values of the token at position pos in one layer;
 // k and v are [kvHeads, headDim]. Room must have been made by Grow.
 func (s *Seq) Put(layer, pos int, k, v []float32) {
-	d := s.cache.shape.HeadDim
-	page := s.pages[layer][pos/PageTokens]
-	row := pos % PageTokens
+	d, row := s.cache.shape.HeadDim, pos%PageTokens
 	for h := range s.cache.shape.KVHeads[layer] {
-		keys := page[h*2*PageTokens*d:]
-		copy(keys[row*d:(row+1)*d], k[h*d:(h+1)*d])
-		values := keys[PageTokens*d:]
-		copy(values[row*d:(row+1)*d], v[h*d:(h+1)*d])
+		k, v := k[h*d:(h+1)*d], v[h*d:(h+1)*d]
+		share := s.share(layer, h, pos/PageTokens)
+		if s.cache.shape.Format == K8V8 {
+			b := block8(share, d)
+			b.put(row, k, v)
+			continue
+		}
+		keys, values := block32(share, d)
+		copy(keys[row*d:], k)
+		copy(values[row*d:], v)
 	}
 }
 
-// Block returns the keys and values of one head for the tokens of block i, both
-// [BlockTokens, headDim]. Rows of tokens that were not put hold anything.
+// share returns a head's part of a page.
+func (s *Seq) share(layer, head, page int) []byte {
+	n := s.cache.shape.Format.headBytes(s.cache.shape.HeadDim)
+	return s.pages[layer][page][head*n : (head+1)*n]
+}
+
+// Block returns the keys and values of one head for the tokens of block i of a
+// cache in F32, both [BlockTokens, headDim]. Rows of tokens that were not put
+// hold anything.
 func (s *Seq) Block(layer, head, i int) (k, v []float32) {
-	d := s.cache.shape.HeadDim
-	page := s.pages[layer][i]
-	half := PageTokens * d
-	page = page[head*2*half : (head+1)*2*half]
-	return page[:half], page[half:]
+	return block32(s.share(layer, head, i), s.cache.shape.HeadDim)
+}
+
+// Block8 is Block for a cache in K8V8.
+func (s *Seq) Block8(layer, head, i int) Block8 {
+	return block8(s.share(layer, head, i), s.cache.shape.HeadDim)
 }
 
 // Commit says that tokens up to length n were put in every layer.

@@ -27,6 +27,8 @@ type kernels interface {
 	maxOf(p []float32 /* [n] */) float32
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
+	// widen is one row of WidenRows.
+	widen(dst []float32 /* [n] */, src []int8 /* [n] */, scale float32)
 	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)

@@ -32,6 +32,7 @@ func logitsCommand() *command {
 			l := &logitsFlags{at: "last"}
 			l.model.addModel(f)
 			l.model.addThreads(f)
+			l.model.addKV(f)
 			l.model.addRounded(f)
 			f.group("Positions")
 			f.text(&l.ids, "ids", "LIST", "token ids, such as 1,2,3; - reads them from standard input")

@@ -14,6 +14,7 @@ type modelFlags struct {
 	path    string // "" for the bundled model
 	threads int
 	context int
+	kv      string
 	exact   bool // activations are not rounded, unless
 	rounded bool
 }
@@ -36,6 +37,11 @@ func (m *modelFlags) addExact(f *flagSet) {
 	f.toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
 }
 
+// addKV declares --kv, for commands that compute.
+func (m *modelFlags) addKV(f *flagSet) {
+	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32, or k8v8, which takes a quarter of the memory; without it, k8v8 with quantized weights unless they are computed exactly")
+}
+
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
 func (m *modelFlags) addRounded(f *flagSet) {
@@ -50,7 +56,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, Exact: m.exact && !m.rounded}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Exact: m.exact && !m.rounded}
 	if m.path != "" {
 		return m.path, options
 	}

@@ -25,6 +25,7 @@ func perplexityCommand() *command {
 			p := &perplexityFlags{}
 			p.model.addModel(f)
 			p.model.addThreads(f)
+			p.model.addKV(f)
 			p.model.addRounded(f)
 			f.group("Text")
 			f.text(&p.file, "f file", "FILE", "the text; - for standard input")

@@ -13,7 +13,7 @@ func tokenizeCommand() *command {
 		name:     "tokenize",
 		synopsis: "[-m MODEL] [flags] -- TEXT",
 		summary:  "show the tokens of a text",
-		about: `Splits TEXT, or what is piped in, into the model's tokens, and prints an id and the token as the vocabulary spells it on each line. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
+		about: `Splits TEXT, or what is piped in, into the model's tokens, and prints an id and the token as the vocabulary spells it on each line. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json. Special tokens that TEXT spells are recognised, as in the text that a chat template makes; --plain shows what a prompt or a message would become.
 
 --json prints {"ids":[...],"tokens":[...]}.`,
 		examples: []example{
@@ -26,7 +26,7 @@ func tokenizeCommand() *command {
 			t.model.addModel(f)
 			f.group("Tokens")
 			f.toggle(&t.special, "special", "add the begin and end tokens that the model asks for")
-			f.toggle(&t.parseSpecial, "parse-special", "special tokens that TEXT spells, such as <|im_end|>, become these tokens instead of plain text")
+			f.toggle(&t.plain, "plain", "special tokens that TEXT spells, such as <|im_end|>, stay plain text, as in a prompt for run")
 			f.group("Output")
 			f.toggle(&t.json, "json", "print one JSON object")
 			return t.run
@@ -36,8 +36,8 @@ func tokenizeCommand() *command {
 
 // tokenizeFlags are the flags of tokenize.
 type tokenizeFlags struct {
-	model                       modelFlags
-	special, parseSpecial, json bool
+	model                modelFlags
+	special, plain, json bool
 }
 
 // run splits the arguments, joined by spaces as echo joins them, or what is piped in.
@@ -57,7 +57,7 @@ func (t *tokenizeFlags) run(_ context.Context, s *streams, args []string) error 
 	if err != nil {
 		return err
 	}
-	ids := tokenizer.Encode(text, llmrun.EncodeOptions{Special: t.special, ParseSpecial: t.parseSpecial})
+	ids := tokenizer.Encode(text, llmrun.EncodeOptions{Special: t.special, ParseSpecial: !t.plain})
 	pieces := make([]string, len(ids))
 	for i, id := range ids {
 		pieces[i], _ = tokenizer.Piece(id)
@@ -82,7 +82,7 @@ func detokenizeCommand() *command {
 		name:     "detokenize",
 		synopsis: "[-m MODEL] --ids LIST [flags]",
 		summary:  "show the text of token ids",
-		about: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
+		about: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json. Special tokens that TEXT spells are recognised, as in the text that a chat template makes; --plain shows what a prompt or a message would become.
 
 --json prints {"text":"..."}.`,
 		examples: []example{
