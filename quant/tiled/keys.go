@@ -1,0 +1,36 @@
+package tiled
+
+import "fmt"
+
+// KeyTile is how many keys are interleaved for Scores, as TileRows are in a
+// matrix.
+const KeyTile = TileRows
+
+// Scores multiplies queries with 8-bit keys:
+//
+//	y[q][key] = fma over groups of float32(i)·d with the key's scale
+//
+// as for weights with a zero of 128 (see the package's doc). keys are tiles of
+// KeyTile keys of cols elements, scales one for each key. It computes whole
+// tiles: y's rows must have room for the keys rounded up to tiles.
+func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scales []float32, cols, count int, a *Activations, s *Scratch) {
+	tiles := (count + KeyTile - 1) / KeyTile
+	groups := cols / GroupElems
+	if a.cols != cols || groups > panelGroups || stride < tiles*KeyTile || len(y) < a.tokens*stride ||
+		len(keys) < tiles*KeyTile*cols || len(scales) < tiles*KeyTile {
+		panic(fmt.Sprintf("tiled: scores of %d keys of %d elements for %d queries of %d", count, cols, a.tokens, a.cols))
+	}
+	for t := range tiles {
+		for g := range groups {
+			copy(s.panel.scales[g*TileRows:], scales[t*KeyTile:(t+1)*KeyTile])
+		}
+		s.clearSums(a.tokens)
+		s.multiplyCodes(&keyFormat, &keys[t*KeyTile*cols], a, 0, groups)
+		for q := range a.tokens {
+			copy(y[q*stride+t*KeyTile:][:KeyTile], s.sums[q*TileRows:][:TileRows])
+		}
+	}
+}
+
+// keyFormat is that of the codes: bytes with a zero of 128.
+var keyFormat = format{bits: 8, zero: 128}
