@@ -1,0 +1,73 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// FuzzOpenModel changes a small GGUF file, or the config.json beside small
+// weights. Whatever comes of it opens, loads and runs within a small budget,
+// or is refused; nothing is kept.
+func FuzzOpenModel(f *testing.F) {
+	f.Add(true, encodedGGUF(f, tinyGGUF()))
+	for _, arch := range []string{"gemma3", "phi3", "qwen2", "gptneox", "lfm2", "olmo2"} {
+		f.Add(true, encodedGGUF(f, tinyGGUF().as(arch)))
+	}
+	f.Add(false, tinyConfig(f, nil))
+	f.Add(false, tinyConfig(f, fields{"rope_scaling": fields{"type": "yarn", "factor": 2}, "sliding_window": 4, "layer_types": []string{fullAttention, slidingAttention}}))
+	f.Add(false, tinyConfig(f, fields{"model_type": "gemma3_text", "rope_parameters": fields{fullAttention: fields{"rope_theta": 100}}}))
+	f.Add(false, tinyConfig(f, fields{"model_type": "lfm2", "full_attn_idxs": []int{0}}))
+	f.Fuzz(func(t *testing.T, isGGUF bool, data []byte) {
+		if isGGUF {
+			fsys := vfs.NewMem()
+			writeFile(t, fsys, "m.gguf", data)
+			openAndRun(t, fsys, "m.gguf")
+		} else {
+			openAndRun(t, writeTinyHF(t, data), "m")
+		}
+	})
+}
+
+// encodedGGUF returns a file's bytes.
+func encodedGGUF(t testing.TB, g *ggufModel) []byte {
+	t.Helper()
+	f, err := g.write(t).Open("m.gguf")
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	data := make([]byte, size)
+	if _, err := f.ReadAt(data, 0); !errors.Is(err, io.EOF) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+	return data
+}
+
+// openAndRun reads two tokens with a model, if it is one.
+func openAndRun(t *testing.T, fsys vfs.FS, path string) {
+	files, err := Open(fsys, path)
+	if err != nil {
+		return
+	}
+	defer func() { require.NoError(t, files.Close()) }()
+	budget := tiering.New(4 << 20)
+	defer func() { require.NoError(t, budget.Check()) }()
+	m, err := Load(context.Background(), files, Options{Threads: 1, Chunk: 2, Budget: budget})
+	if err != nil {
+		return
+	}
+	defer m.Close()
+	s, err := m.NewSequence(2)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	_ = m.Extend(context.Background(), s, []int32{0, 1}, &Reader{Each: func(int, []float32) error { return nil }})
+}
