@@ -17,7 +17,8 @@ const (
 	// maxDepth bounds nested evaluations, macro calls included.
 	maxDepth = 4000
 	// maxSteps bounds the work of one rendering: nodes evaluated, loop turns,
-	// and a step for every bytesPerStep bytes that an operation scans.
+	// and a step for every bytesPerStep bytes that an operation scans. Each byte of
+	// input adds a step, so that long conversations may be gone through often.
 	maxSteps     = 3_000_000
 	bytesPerStep = 32
 	// maxOutput is the longest rendered prompt and the longest single string.
@@ -57,14 +58,15 @@ type meter struct {
 }
 
 func newMeter(inputBytes int) *meter {
-	return &meter{steps: maxSteps, allocMax: min(baseAlloc+allocPerInput*min(inputBytes, maxAlloc), maxAlloc)}
+	inputBytes = min(inputBytes, maxOutput)
+	return &meter{steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc)}
 }
 
 // step charges n units of work.
 func (m *meter) step(n int) error {
 	m.steps -= n
 	if m.steps < 0 {
-		return limitErrorf("more than %d steps; the template loops too much", maxSteps)
+		return limitErrorf("the template works too long")
 	}
 	return nil
 }
