@@ -1,0 +1,71 @@
+package llmrun_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// note is a note with what the demo model is expected to say about it.
+type note struct {
+	File      string
+	Tokens    int
+	Summary   string `json:"expected_summary"`
+	Questions []struct {
+		Question, Expected string
+		Exact              bool `json:"model_exact"` // the reference gives this answer
+	}
+	Reproduces bool `json:"model_reproduces_summary"` // the reference gives this summary
+}
+
+// TestDemoNotes asks for summaries and facts. All questions about one note
+// begin with the note, which therefore is read once.
+func TestDemoNotes(t *testing.T) {
+	dir := "testdata/demo/notes"
+	if path := filepath.Join(testutil.Root(t), "..", "shared", "demo", "notes"); exists(path) {
+		dir = path
+	}
+	var expected struct{ Notes []note }
+	testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &expected)
+	require.NotEmpty(t, expected.Notes)
+	for _, n := range expected.Notes {
+		t.Run(n.File, func(t *testing.T) {
+			if 2*n.Tokens > affordable() { // a note is not only read, many answers follow
+				t.Skip("a long note; LLMRUN_TEST_LONG=1 reads it")
+			}
+			text, err := os.ReadFile(filepath.Join(dir, n.File))
+			require.NoError(t, err)
+			n.check(t, strings.TrimSuffix(string(text), "\n"))
+		})
+	}
+}
+
+// check asks whatever the reference answers as expected.
+func (n *note) check(t *testing.T, text string) {
+	s := newSession(t, demo(t))
+	asked := 0
+	ask := func(question, want string) {
+		messages := []llmrun.Message{{Role: "user", Content: text + "\n\n" + question}}
+		a := complete(t, s.ChatMessages(context.Background(), messages, llmrun.GenerateOptions{MaxTokens: 400}))
+		require.Equal(t, want, strings.TrimSpace(a.Text), question)
+		if asked++; asked > 1 {
+			require.GreaterOrEqual(t, s.Stats().ReusedTokens, n.Tokens, "the note was read again")
+		}
+	}
+	if n.Reproduces {
+		ask("Summarize the note.", n.Summary)
+	}
+	for _, q := range n.Questions {
+		if q.Exact {
+			ask(q.Question, q.Expected)
+		}
+	}
+	require.NotZero(t, asked)
+}

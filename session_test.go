@@ -1,0 +1,238 @@
+package llmrun_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+func TestCloseInsideTheLoop(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{})
+	s := newSession(t, e)
+	count := 0
+	var failure error
+	for _, err := range s.Generate(context.Background(), foxPrompt, limit(20)) {
+		if failure = err; err != nil {
+			break
+		}
+		count++
+		require.NoError(t, s.Close())
+	}
+	require.ErrorIs(t, failure, llmrun.ErrClosed)
+	require.Equal(t, 1, count)
+	requireClosed(t, s)
+}
+
+// requireClosed calls everything that a closed session refuses.
+func requireClosed(t *testing.T, s *llmrun.Session) {
+	t.Helper()
+	ctx := context.Background()
+	require.ErrorIs(t, collect(s.Generate(ctx, "x", limit(1))).err, llmrun.ErrClosed)
+	require.ErrorIs(t, collect(s.GenerateIDs(ctx, []int32{1}, limit(1))).err, llmrun.ErrClosed)
+	require.ErrorIs(t, collect(s.Chat(ctx, "x", limit(1))).err, llmrun.ErrClosed)
+	require.ErrorIs(t, collect(s.ChatMessages(ctx, nil, limit(1))).err, llmrun.ErrClosed)
+	require.ErrorIs(t, s.Reset(), llmrun.ErrClosed)
+	require.ErrorIs(t, s.SetSystem("x"), llmrun.ErrClosed)
+	require.NoError(t, s.Close(), "closing twice")
+}
+
+// TestCloseFromAnotherGoroutine closes the engine under generations that would
+// never end.
+func TestCloseFromAnotherGoroutine(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{Threads: 2})
+	const count = 3
+	started, ended := make(chan bool, count), make(chan error, count)
+	for range count {
+		s := newSession(t, e)
+		go func() {
+			o := limit(0)
+			o.IgnoreEOS = true
+			first := true
+			for _, err := range s.Generate(context.Background(), foxPrompt, o) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				if first {
+					started <- true
+					first = false
+				}
+			}
+			ended <- nil
+		}()
+	}
+	for range count {
+		<-started
+	}
+	require.NoError(t, e.Close())
+	for range count {
+		require.ErrorIs(t, <-ended, llmrun.ErrClosed)
+	}
+	require.NoError(t, e.CheckMemory())
+	require.Zero(t, e.MemoryUsed())
+	require.NoError(t, e.Close(), "closing twice")
+}
+
+func TestClosedEngineRefuses(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{})
+	s := newSession(t, e)
+	require.NoError(t, e.Close())
+	requireClosed(t, s)
+	_, err := e.NewSession()
+	require.ErrorIs(t, err, llmrun.ErrClosed)
+	_, err = e.Logits(context.Background(), []int32{1}, nil)
+	require.ErrorIs(t, err, llmrun.ErrClosed)
+	_, err = e.Perplexity(context.Background(), []int32{1, 2}, llmrun.PerplexityOptions{})
+	require.ErrorIs(t, err, llmrun.ErrClosed)
+	require.Equal(t, "llama", e.Info().Family, "what was read stays known")
+}
+
+func TestOneGenerationAtATime(t *testing.T) {
+	e := demo(t)
+	want := fox(t, e, 5)
+	s := newSession(t, e)
+	var ids []int32
+	for p, err := range s.Generate(context.Background(), foxPrompt, limit(5)) {
+		require.NoError(t, err)
+		ids = append(ids, p.ID)
+		require.ErrorIs(t, collect(s.Generate(context.Background(), "x", limit(1))).err, llmrun.ErrBusy)
+		require.ErrorIs(t, s.Reset(), llmrun.ErrBusy)
+		require.ErrorIs(t, s.SetSystem("x"), llmrun.ErrBusy)
+		require.Equal(t, 21+len(ids), s.Len())
+		require.Zero(t, s.Stats(), "of the last generation that ended")
+	}
+	require.Equal(t, want.IDs, ids, "the refused calls changed nothing")
+}
+
+func TestConcurrentSessionsGiveTheSameTextAsAlone(t *testing.T) {
+	e := demo(t)
+	prompts := []string{"Once upon a time", foxPrompt, "The king said", "In the morning"}
+	want := make([]string, len(prompts))
+	for i, p := range prompts {
+		want[i] = complete(t, newSession(t, e).Generate(context.Background(), p, limit(25))).Text
+	}
+	other := open(t, demoModel, llmrun.Options{Threads: 1}) // a second engine, at the same time
+	var wg sync.WaitGroup
+	for i, p := range prompts {
+		for _, engine := range []*llmrun.Engine{e, other} {
+			s := newSession(t, engine)
+			wg.Go(func() {
+				a := collect(s.Generate(context.Background(), p, limit(25)))
+				if a.err != nil || a.Text != want[i] {
+					t.Errorf("%q: %q (%v), alone %q", p, a.Text, a.err, want[i])
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// TestNothingIsLeftBehind counts goroutines and open files around a whole life
+// of an engine, with everything that may be left early in it.
+func TestNothingIsLeftBehind(t *testing.T) {
+	demo(t) // the shared engine's threads are there before and after
+	settled := settle()
+	for range 2 {
+		e, err := llmrun.Open(demoModel, llmrun.Options{Threads: 3})
+		require.NoError(t, err)
+		require.Equal(t, settled.files, settle().files, "weights are in memory, the files are closed")
+		s, err := e.NewSession()
+		require.NoError(t, err)
+		for range s.Generate(context.Background(), foxPrompt, limit(20)) {
+			break
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		collect(s.Generate(ctx, "more", limit(1)))
+		_, err = e.NewSession() // never closed: the engine does it
+		require.NoError(t, err)
+		_, err = e.Logits(ctx, []int32{1, 2}, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, e.Close())
+		require.NoError(t, e.CheckMemory())
+
+		_, err = llmrun.OpenContext(ctx, demoModel, llmrun.Options{})
+		require.ErrorIs(t, err, context.Canceled)
+		i, err := llmrun.Inspect(demoModel, llmrun.Options{})
+		require.NoError(t, err)
+		require.NoError(t, i.Close())
+	}
+	require.Equal(t, settled, settle())
+}
+
+// resources is what a process may leak besides memory.
+type resources struct{ goroutines, files, mappings int }
+
+// settle counts until the numbers stay the same: goroutines take a moment to
+// end.
+func settle() (r resources) {
+	last := resources{-1, 0, 0}
+	for range 100 {
+		r = resources{goroutines: runtime.NumGoroutine()}
+		if names, err := os.ReadDir("/proc/self/fd"); err == nil {
+			r.files = len(names)
+		}
+		if maps, err := os.ReadFile("/proc/self/maps"); err == nil {
+			r.mappings = strings.Count(string(maps), "safetensors")
+		}
+		if r == last {
+			return r
+		}
+		last = r
+		time.Sleep(20 * time.Millisecond)
+	}
+	return r
+}
+
+func TestStats(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	require.Zero(t, s.Stats())
+	complete(t, s.Generate(context.Background(), foxPrompt, limit(10)))
+	first := s.Stats()
+	require.Equal(t, 21, first.PromptTokens)
+	require.Zero(t, first.ReusedTokens)
+	require.Equal(t, 10, first.GeneratedTokens)
+	require.Positive(t, first.PrefillTokPerS())
+	require.Positive(t, first.DecodeTokPerS())
+	require.LessOrEqual(t, first.Prefill, first.FirstToken)
+
+	complete(t, s.Generate(context.Background(), " And", limit(1)))
+	second := s.Stats()
+	require.Equal(t, 32, second.PromptTokens)
+	require.Equal(t, 30, second.ReusedTokens, "all but the last token, which nobody needed so far, and the new one")
+	require.Zero(t, second.DecodeTokPerS(), "the first token comes out of the prompt")
+}
+
+// TestMemoryGrowsWithTheSession holds the promise that keys and values are
+// taken page by page, and used again.
+func TestMemoryGrowsWithTheSession(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{Chunk: 64})
+	info := e.Info()
+	loaded := e.MemoryUsed()
+	require.Greater(t, loaded, info.WeightBytes)
+	whole := info.KVBytesPerToken * int64(info.MaxContext)
+	require.Less(t, loaded, info.WeightBytes+whole/4, "nothing is taken for a context that nobody uses")
+	use := func() int64 {
+		s := newSession(t, e)
+		complete(t, s.Generate(context.Background(), foxPrompt, limit(3)))
+		used := e.MemoryUsed()
+		require.NoError(t, s.Close())
+		return used
+	}
+	first := use()
+	require.Greater(t, first, loaded)
+	require.Less(t, first, loaded+whole/4)
+	for i := range 5 {
+		require.Equal(t, first, use(), fmt.Sprintf("session %d uses the pages of the one before", i))
+	}
+}
