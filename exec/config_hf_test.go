@@ -136,6 +136,12 @@ func TestRotationOfLayers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 64, outer.Ropes[0].Switch, "the field outside the scaling counts")
 
+	early, err := specOf(configOf(t, "phi3", fields{"rope_scaling": fields{
+		"type": "yarn", "short_factor": []int{1, 1, 1, 1, 1, 1, 1, 1}, "long_factor": []int{2, 2, 2, 2, 2, 2, 2, 2},
+	}}))
+	require.NoError(t, err)
+	require.NotNil(t, early.Ropes[0].LongFreq, "longrope by the name that it had at first")
+
 	stretched, err := specOf(configOf(t, "qwen2", fields{"rope_scaling": fields{
 		"type": "yarn", "factor": 4, "original_max_position_embeddings": 512}}))
 	require.NoError(t, err)

@@ -29,6 +29,11 @@ var phi2 = family{
 // switch rotary frequencies with the length of the sequence.
 var phi3 = family{
 	name: "phi3", hf: []string{"phi3"}, gguf: []string{"phi3"},
+	complete: func(h *Hyper) {
+		if h.Rope.Kind == "yarn" && h.Rope.Short != nil {
+			h.Rope.Kind = "longrope" // by the name that it had at first
+		}
+	},
 	describe: func(h *Hyper, s *Spec) error {
 		s.windowWhere(h, func(int) bool { return true })
 		return nil

@@ -150,6 +150,9 @@ func (f *Files) Spec() (*Spec, error) {
 			f.Hyper.Vocab = t.Rows()
 		}
 	}
+	if have := len(f.Source.Tensors()); f.Hyper.Layers > have {
+		return nil, f.Hyper.fieldError(keyLayers, "%d layers, and no more than %d tensors", f.Hyper.Layers, have)
+	}
 	return f.family.spec(f.Hyper)
 }
 

@@ -30,6 +30,7 @@ func (k keyName) in(h *Hyper) string {
 
 // The names of values that are checked in more than one place.
 var (
+	keyLayers     = keyName{"block_count", "num_hidden_layers"}
 	keyKVHeads    = keyName{"attention.head_count_kv", "num_key_value_heads"}
 	keyRopeDim    = keyName{"rope.dimension_count", "partial_rotary_factor"}
 	keyLayerTypes = keyName{"attention.sliding_window_pattern", "layer_types"}
@@ -50,7 +51,7 @@ func (h *Hyper) validate() error {
 		v        int
 		min, max int
 	}{
-		{keyName{"block_count", "num_hidden_layers"}, h.Layers, 1, maxLayers},
+		{keyLayers, h.Layers, 1, maxLayers},
 		{keyName{"embedding_length", "hidden_size"}, h.Dim, 1, maxDim},
 		{keyName{"attention.head_count", "num_attention_heads"}, h.Heads, 1, maxHeads},
 		{keyName{"attention.key_length", "head_dim"}, h.HeadDim, 1, maxDim},
