@@ -52,6 +52,11 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
+	for _, dir := range opts.Adapters {
+		if err := f.Merge(opts.fsys(), dir); err != nil {
+			return err
+		}
+	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}

@@ -33,6 +33,10 @@ type Options struct {
 	// engines do, which is several times faster. Weights that are stored as
 	// floats are always multiplied in float32.
 	Exact bool
+	// Adapters are LoRA adapters, directories as peft writes them, that are
+	// added to the weights as they are loaded. Weights that one changes take
+	// four bytes each from then on. The model must be a safetensors one.
+	Adapters []string
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.
 	Progress func(Progress)

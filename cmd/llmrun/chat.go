@@ -28,6 +28,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c.model.addModel(f)
 			c.model.addThreads(f)
 			c.model.addKV(f)
+			c.model.addLoRA(f)
 			c.model.addExact(f)
 			c.model.addContext(f)
 			f.group("Conversation")

@@ -33,6 +33,7 @@ func logitsCommand() *command {
 			l.model.addModel(f)
 			l.model.addThreads(f)
 			l.model.addKV(f)
+			l.model.addLoRA(f)
 			l.model.addRounded(f)
 			f.group("Positions")
 			f.text(&l.ids, "ids", "LIST", "token ids, such as 1,2,3; - reads them from standard input")

@@ -15,6 +15,7 @@ type modelFlags struct {
 	threads int
 	context int
 	kv      string
+	lora    []string
 	exact   bool // activations are not rounded, unless
 	rounded bool
 }
@@ -37,6 +38,11 @@ func (m *modelFlags) addExact(f *flagSet) {
 	f.toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
 }
 
+// addLoRA declares --lora, for commands that compute.
+func (m *modelFlags) addLoRA(f *flagSet) {
+	f.list(&m.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; may be given several times")
+}
+
 // addKV declares --kv, for commands that compute.
 func (m *modelFlags) addKV(f *flagSet) {
 	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32, or k8v8, which takes a quarter of the memory; without it, k8v8 with quantized weights unless they are computed exactly")
@@ -56,7 +62,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Exact: m.exact && !m.rounded}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Exact: m.exact && !m.rounded}
 	if m.path != "" {
 		return m.path, options
 	}

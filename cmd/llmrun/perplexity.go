@@ -26,6 +26,7 @@ func perplexityCommand() *command {
 			p.model.addModel(f)
 			p.model.addThreads(f)
 			p.model.addKV(f)
+			p.model.addLoRA(f)
 			p.model.addRounded(f)
 			f.group("Text")
 			f.text(&p.file, "f file", "FILE", "the text; - for standard input")

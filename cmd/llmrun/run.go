@@ -51,6 +51,7 @@ func (r *runFlags) add(f *flagSet) {
 	r.model.addModel(f)
 	r.model.addThreads(f)
 	r.model.addKV(f)
+	r.model.addLoRA(f)
 	r.model.addExact(f)
 	r.model.addContext(f)
 	f.group("Prompt")
