@@ -2,7 +2,6 @@ package tiled
 
 import (
 	"fmt"
-	"math"
 )
 
 // TileTokens is the most tokens that a kernel multiplies with a tile of
@@ -20,16 +19,32 @@ type Activations struct {
 	codes []int8    // [tile][group][token][GroupElems]
 	scale []float32 // [tile][group][token]
 	shift []float32 // [tile][group][token] -scale·Σ codes, what a min is multiplied with
-	// Sums of codes, negated: times the zero of a format, that is where a
-	// product of unsigned codes begins.
-	sums  []int32 // [tile][group][token]
-	halfs []int32 // [tile][group][half][token]
+	// Where integer sums begin: startBits less zero·Σ codes, which is what a sum
+	// of unsigned codes is too large by. It depends on the tokens alone.
+	start [len(wholeZeros)][]int32 // [zero][tile][group][token]
+	halfs []int32                  // [tile][group][half][token] for halfZero
 }
+
+// wholeZeros are the zeros of formats with one scale for a group, halfZero
+// that of the format with two. Formats with a min have no zero.
+var wholeZeros = [...]int32{8, 16, 128}
+
+const halfZero = 32
+
+// Integer sums begin with startBits, which are the bits of startFloat, the
+// float32 whose last bit stands for one. So a sum i, added to these bits, is
+// also added to the number, and needs no conversion: the product i·s is the
+// fused (startFloat+i)·s - startFloat·s, rounded once like i·s because the
+// second product is exact (scales of weights have at most 19 bits).
+const (
+	startBits  = 0x4B400000
+	startFloat = 0x1.8p23
+)
 
 // FloatsNeeded returns how many float32 Use wants for tokens of cols elements.
 func FloatsNeeded(cols, tokens int) int {
 	groups := paddedTokens(tokens) * (cols / GroupElems)
-	return groups * (GroupElems/4 + 1 + 1 + 1 + 2)
+	return groups * (GroupElems/4 + 1 + 1 + len(wholeZeros) + 2)
 }
 
 // paddedTokens returns how many tokens the tiles of n tokens have room for.
@@ -65,67 +80,55 @@ func (a *Activations) Use(memory []float32, cols, tokens int) {
 	a.cols, a.tokens = cols, tokens
 	a.codes = asInt8(take(groups * GroupElems / 4))
 	a.scale, a.shift = take(groups), take(groups)
-	a.sums, a.halfs = asInt32(take(groups)), asInt32(take(2*groups))
+	for i := range a.start {
+		a.start[i] = asInt32(take(groups))
+	}
+	a.halfs = asInt32(take(2 * groups))
 	for t := tokens; t < paddedTokens(tokens); t++ {
 		a.Set(t, nil)
 	}
 }
 
 // tile returns the width of a tile and the index of its first group's first
-// token in scale, shift and sums. In codes it is GroupElems times, in halfs
+// token in scale, shift and start. In codes it is GroupElems times, in halfs
 // twice as much.
 func (a *Activations) tile(i int) (width, base int) {
 	return tileWidth(min(TileTokens, a.tokens-i*TileTokens)), i * TileTokens * (a.cols / GroupElems)
 }
 
+// startAt returns where sums for a format begin, from the group on whose first
+// token has index at; nil for a format without a zero.
+func (a *Activations) startAt(f *format, at int) *int32 {
+	if f.halfGroups() {
+		return &a.halfs[2*at]
+	}
+	for i, zero := range wholeZeros {
+		if f.zero == int(zero) {
+			return &a.start[i][at]
+		}
+	}
+	return nil
+}
+
 // Set rounds the activations of one token; nil stands for zeros. Different
 // tokens may be set at the same time.
 func (a *Activations) Set(token int, x []float32 /* [cols] */) {
+	if a.cols == 0 {
+		return
+	}
 	width, base := a.tile(token / TileTokens)
 	in := token % TileTokens
-	for g := range a.cols / GroupElems {
-		at := base + g*width + in
-		dst := a.codes[at*GroupElems:][:GroupElems]
-		halfs := a.halfs[2*(base+g*width)+in:]
-		if x == nil {
-			clear(dst)
-			a.scale[at], a.shift[at], a.sums[at], halfs[0], halfs[width] = 0, 0, 0, 0, 0
-			continue
-		}
-		scale := roundGroup(dst, x[g*GroupElems:][:GroupElems])
-		first, second := sum(dst[:GroupElems/2]), sum(dst[GroupElems/2:])
-		halfs[0], halfs[width] = -first, -second
-		a.sums[at] = -first - second
-		a.scale[at] = scale
-		a.shift[at] = float32(-first-second) * scale
+	at := base + in
+	args := roundArgs{
+		codes: &a.codes[at*GroupElems], scale: &a.scale[at], shift: &a.shift[at],
+		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
+		halfs:  &a.halfs[2*base+in],
+		groups: a.cols / GroupElems, width: width,
 	}
-}
-
-// roundGroup rounds a group and returns the scale.
-func roundGroup(dst []int8, x []float32 /* [GroupElems] */) float32 {
-	var most float32
-	for _, v := range x {
-		if v < 0 {
-			v = -v
-		}
-		if v > most || v != v {
-			most = v
-		}
+	if x == nil {
+		args.clear()
+		return
 	}
-	if most == 0 {
-		clear(dst)
-		return 0
-	}
-	inverse := 127 / most
-	for i, v := range x {
-		dst[i] = int8(math.RoundToEven(float64(v * inverse)))
-	}
-	return most / 127
-}
-
-func sum(codes []int8) (n int32) {
-	for _, c := range codes {
-		n += int32(c)
-	}
-	return n
+	args.x = &x[:a.cols][0]
+	active.round(&args)
 }

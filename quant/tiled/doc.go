@@ -15,14 +15,18 @@
 // beginning at +0 and fma rounding once:
 //
 //	i   = Σ (code-zero)·q           over the group; exact
-//	acc = fma(float32(i)·d, scale, acc)
+//	acc = fma(float32(i)·scale, d, acc)
 //	acc = fma(-(float32(Σ q)·d), min, acc)   in formats with a min
 //
 // where q are the rounded activations and d is their scale. In a format with
 // half groups the first two lines are done for each half. The definition does
 // not mention other rows or other tokens: results do not depend on how work
-// is divided, and every instruction set gives the same bits.
+// is divided, and every instruction set gives the same bits. The promise is
+// for finite results. A scale beyond 2^103, which only MXFP4 can express, may
+// give a result that is finite on one instruction set and not on another.
 //
 // Activations are rounded as q = round(x·(127/a)), halves to even, and d = a/127,
-// where a is the largest magnitude of the group; all zeros give d = 0.
+// where a is the largest magnitude of the group; a group of nothing above 2^-100
+// is all zeros, d = 0. Where an element is infinite or a NaN so is d, and no
+// result is finite.
 package tiled

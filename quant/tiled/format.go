@@ -41,9 +41,9 @@ type format struct {
 	halves   int
 	exponent bool
 	scales   scaleKind
-	bits     int       // of a code as stored: 4, 5, 6 or 8
-	zero     int       // what a code is less before it is scaled
-	table    *[16]int8 // what a nibble stands for, less zero; nil = itself
+	bits     int        // of a code as stored: 4, 5, 6 or 8
+	zero     int        // what a code is less before it is scaled
+	table    *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
 	split    func(r *rowBlock, src []byte)
 	join     func(r *rowBlock, dst []byte)
 }
@@ -53,9 +53,9 @@ type scaleKind uint8
 
 const (
 	oneScale scaleKind = iota // the half is the scale
-	pairs6                    // 8 scales and 8 mins of 6 bits: [8][16] low nibbles of both, [4][16] high bits of two subs
+	pairs6                    // 8 scales and 8 mins of 6 bits: [8][16] low nibbles of both, [4][16] high bits of subs s (low half) and s+4
 	bytes16                   // 16 signed bytes: [16][16]
-	six8                      // 8 scales of 6 bits less 32: [4][16] two low nibbles, [2][16] four pairs of high bits
+	six8                      // 8 scales of 6 bits less 32: [4][16] low nibbles of subs s (low half) and s+4, [2][16] high bits of subs s, s+2, s+4, s+6
 )
 
 // bytesOf returns the size of the scales in a tile block.
@@ -81,6 +81,9 @@ func (f *format) headBytes() int {
 // groupBytes is the size of one group's codes in a tile.
 func (f *format) groupBytes() int { return f.bits * GroupElems * TileRows / 8 }
 
+// groups returns how many groups a tile block of that many bytes has.
+func (f *format) groups(blockBytes int) int { return (blockBytes - f.headBytes()) / f.groupBytes() }
+
 // rowBlock is a block of one row, taken apart. Every field holds bits as they
 // are stored: nothing is computed, so that joining gives the same bytes.
 type rowBlock struct {
@@ -93,12 +96,12 @@ type rowBlock struct {
 
 // formats lists the types that have a tiled form.
 var formats = map[quant.Type]*format{
-	quant.Q4_0:   {halves: 1, bits: 4, zero: 8, split: split4, join: join4},
-	quant.Q4_1:   {halves: 2, bits: 4, split: split4, join: join4},
+	quant.Q4_0:   {halves: 1, bits: 4, zero: 8, table: &evenly, split: split4, join: join4},
+	quant.Q4_1:   {halves: 2, bits: 4, table: &evenly, split: split4, join: join4},
 	quant.Q5_0:   {halves: 1, bits: 5, zero: 16, split: split5, join: join5},
 	quant.Q5_1:   {halves: 2, bits: 5, split: split5, join: join5},
 	quant.Q8_0:   {halves: 1, bits: 8, zero: 128, split: split8, join: join8},
-	quant.Q4_K:   {halves: 2, scales: pairs6, bits: 4, split: splitQ4K, join: joinQ4K},
+	quant.Q4_K:   {halves: 2, scales: pairs6, bits: 4, table: &evenly, split: splitQ4K, join: joinQ4K},
 	quant.Q5_K:   {halves: 2, scales: pairs6, bits: 5, split: splitQ5K, join: joinQ5K},
 	quant.Q6_K:   {halves: 1, scales: bytes16, bits: 6, zero: 32, split: splitQ6K, join: joinQ6K},
 	quant.IQ4_NL: {halves: 1, bits: 4, zero: 128, table: &nonlinear, split: split4, join: join4},
@@ -106,11 +109,20 @@ var formats = map[quant.Type]*format{
 	quant.MXFP4:  {exponent: true, bits: 4, zero: 16, table: &e2m1, split: splitMX, join: joinMX},
 }
 
-// The values of 4-bit codes in formats that are not evenly spaced.
+// What 4-bit codes stand for: themselves, or the values of formats that are not
+// evenly spaced, made unsigned by the format's zero.
 var (
-	nonlinear = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	e2m1      = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12} // twice the value
+	evenly    = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+	nonlinear = unsigned(128, -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+	e2m1      = unsigned(16, 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12) // twice the value
 )
+
+func unsigned(zero int, values ...int) (codes [16]uint8) {
+	for i, v := range values {
+		codes[i] = uint8(v + zero)
+	}
+	return codes
+}
 
 // Supported reports whether t has a tiled form.
 func Supported(t quant.Type) bool { return formats[t] != nil }

@@ -1,6 +1,7 @@
 package tiled
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/llmrun/llmrun/quant"
@@ -8,58 +9,120 @@ import (
 
 // kernels is one path: what has an implementation for each instruction set. A
 // path embeds the portable one and overrides what it does better; results are
-// the same to the last bit.
+// the same to the last bit. Kernels are stateless and trust the shapes that
+// their arguments state.
 type kernels interface {
+	// name is the path's name in quant.Features.
 	name() string
-	// decode fills a panel from a tile block, see panel.decode.
-	decode(p *panel, f *format, block []byte, at int)
+	// round rounds the activations of a token.
+	round(a *roundArgs)
+	// decode fills the panel with the groups of n blocks of a tile.
+	decode(p *panel, f *format, blocks []byte, n int)
 	// mulPanel multiplies a panel with a tile of tokens.
 	mulPanel(a *kernelArgs)
 	// mulVec computes the sums of one tile of rows for one token straight from
 	// the tile, or reports false where there is no such kernel for t.
-	mulVec(sums []float32 /* [TileRows] */, t quant.Type, tile []byte, a *Activations) bool
+	mulVec(t quant.Type, a *vecArgs) bool
+}
+
+// kernelArgs is what a panel kernel multiplies: some groups of a tile of
+// weights with a tile of tokens. Pointers are to the first group.
+type kernelArgs struct {
+	sums   *float32 // [width][TileRows], added to
+	codes  *uint8   // [groups][planes][TileRows][laneBytes]
+	scales *float32 // [groups][halves][TileRows]
+	mins   *float32 // [groups][TileRows], nil = none
+	x      *int8    // [groups][width][GroupElems]
+	dx     *float32 // [groups][width]
+	shift  *float32 // [groups][width]
+	start  *int32   // [groups][halves][width], nil with mins: startBits
+	groups int
+	width  int // 1, 2, 4, 8 or 16
+	halves int // 1, or 2 for formats without a min
+}
+
+// vecArgs is what a vector kernel multiplies: a tile of weights as it is
+// stored with one token.
+type vecArgs struct {
+	sums   *float32 // [TileRows], overwritten
+	tile   *byte
+	x      *int8      // [groups][GroupElems]
+	dx     *float32   // [groups]
+	shift  *float32   // [groups]
+	start  *int32     // [groups][halves], nil in formats with a min
+	table  *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
+	blocks int
 }
 
 // active is the path in use; tests switch it.
-var active = paths()[0]
+var active = choose(quant.Features())
+
+// choose returns the path of a name, or else plain Go.
+func choose(name string) kernels {
+	for _, path := range paths() {
+		if path.name() == name {
+			return path
+		}
+	}
+	return portable{}
+}
 
 // portable is the path of plain Go, which defines the others.
 type portable struct{}
 
 func (portable) name() string { return "portable" }
 
-func (portable) decode(p *panel, f *format, block []byte, at int) { p.decode(f, block, at) }
+func (portable) decode(p *panel, f *format, blocks []byte, n int) {
+	size := len(blocks) / n
+	for i := range n {
+		p.decode(f, blocks[i*size:][:size], i*f.groups(size))
+	}
+}
 
-func (portable) mulVec([]float32, quant.Type, []byte, *Activations) bool { return false }
+func (portable) mulVec(quant.Type, *vecArgs) bool { return false }
 
 func (portable) mulPanel(a *kernelArgs) {
 	sums := unsafe.Slice(a.sums, a.width*TileRows)
 	codes := unsafe.Slice(a.codes, a.groups*planes*planeBytes)
 	scales := unsafe.Slice(a.scales, a.groups*a.halves*TileRows)
 	x := unsafe.Slice(a.x, a.groups*a.width*GroupElems)
-	dx, shift := unsafe.Slice(a.dx, a.groups*a.width), unsafe.Slice(a.shift, a.groups*a.width)
-	less := unsafe.Slice(a.less, a.groups*a.halves*a.width)
+	dx := unsafe.Slice(a.dx, a.groups*a.width)
 	elems := GroupElems / a.halves
 	for g := range a.groups {
 		for t := range a.width {
 			token := x[(g*a.width+t)*GroupElems:][:GroupElems]
+			d := dx[g*a.width+t]
 			for row := range TileRows {
 				acc := &sums[t*TileRows+row]
 				for h := range a.halves {
-					i := less[(g*a.halves+h)*a.width+t] << a.zero
+					i := a.startOf(g, h, t)
 					for k := h * elems; k < (h+1)*elems; k++ {
 						at := (g*planes+k/laneBytes)*planeBytes + row*laneBytes + k%laneBytes
 						i += int32(codes[at]) * int32(token[k])
 					}
-					*acc = quant.FMA32(float32(i)*dx[g*a.width+t], scales[(g*a.halves+h)*TileRows+row], *acc)
+					*acc = quant.FMA32(scaled(i, scales[(g*a.halves+h)*TileRows+row]), d, *acc)
 				}
 				if a.mins != nil {
-					mins := unsafe.Slice(a.mins, a.groups*TileRows)
+					mins, shift := unsafe.Slice(a.mins, a.groups*TileRows), unsafe.Slice(a.shift, a.groups*a.width)
 					*acc = quant.FMA32(shift[g*a.width+t], mins[g*TileRows+row], *acc)
 				}
 			}
 		}
 	}
+}
+
+// startOf returns where the sum of a token's half group begins.
+func (a *kernelArgs) startOf(g, h, t int) int32 {
+	if a.start == nil {
+		return startBits
+	}
+	return unsafe.Slice(a.start, a.groups*a.halves*a.width)[(g*a.halves+h)*a.width+t]
+}
+
+// scaled returns i·scale for an integer sum that began at startBits. Adding
+// zero makes a product of zero +0, as the kernels' subtraction does.
+func scaled(i int32, scale float32) float32 {
+	return (math.Float32frombits(uint32(i))-startFloat)*scale + 0
 }
 
 // asInt8 and asInt32 view the memory of floats as integers.

@@ -1,6 +1,9 @@
 package tiled
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // KeyTile is how many keys are interleaved for Scores, as TileRows are in a
 // matrix.
@@ -8,9 +11,10 @@ const KeyTile = TileRows
 
 // Scores multiplies queries with 8-bit keys:
 //
-//	y[q][key] = fma over groups of float32(i)·d with the key's scale
+//	y[q][key] = fma over groups of float32(i)·scale with d
 //
-// as for weights with a zero of 128 (see the package's doc). keys are tiles of
+// as for weights with a zero of 128 (see the package's doc), where the scale is
+// the key's less its last two bits. keys are tiles of
 // KeyTile keys of cols elements, scales one for each key. It computes whole
 // tiles: y's rows must have room for the keys rounded up to tiles.
 func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scales []float32, cols, count int, a *Activations, s *Scratch) {
@@ -21,8 +25,12 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 		panic(fmt.Sprintf("tiled: scores of %d keys of %d elements for %d queries of %d", count, cols, a.tokens, a.cols))
 	}
 	for t := range tiles {
-		for g := range groups {
-			copy(s.panel.scales[g*TileRows:], scales[t*KeyTile:(t+1)*KeyTile])
+		first := s.panel.scales[:TileRows]
+		for i, scale := range scales[t*KeyTile : (t+1)*KeyTile] {
+			first[i] = shorten(scale)
+		}
+		for g := 1; g < groups; g++ {
+			copy(s.panel.scales[g*TileRows:], first)
 		}
 		s.clearSums(a.tokens)
 		s.multiplyCodes(&keyFormat, &keys[t*KeyTile*cols], a, 0, groups)
@@ -30,6 +38,13 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 			copy(y[q*stride+t*KeyTile:][:KeyTile], s.sums[q*TileRows:][:TileRows])
 		}
 	}
+}
+
+// shorten drops the last two bits of a scale, whose products with startFloat
+// are then exact. Scales of weights are shorter than that.
+func shorten(scale float32) float32 {
+	const last = 3
+	return math.Float32frombits(math.Float32bits(scale) &^ last)
 }
 
 // keyFormat is that of the codes: bytes with a zero of 128.

@@ -51,8 +51,8 @@ func decodeCodes(f *format, dst []uint8, group []byte) {
 		for i := range plane {
 			c := nib[i] >> shift & 15
 			switch {
-			case f.table != nil:
-				c = uint8(int(f.table[c]) + f.zero)
+			case f.bits == 4:
+				c = f.table[c]
 			case f.bits == 5:
 				c |= group[p*8+i/8] >> (i % 8) & 1 << 4
 			case f.bits == 6:
@@ -65,7 +65,7 @@ func decodeCodes(f *format, dst []uint8, group []byte) {
 
 // decodeScales computes the scale and min of every row and group of a block.
 func (p *panel) decodeScales(f *format, block []byte, at int) {
-	groups := (len(block) - f.headBytes()) / f.groupBytes()
+	groups := f.groups(len(block))
 	halves := 1
 	if f.halfGroups() {
 		halves = 2

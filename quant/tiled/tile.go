@@ -83,7 +83,7 @@ func (f *format) storeScales(head []byte, row int, r *rowBlock) {
 	case pairs6:
 		for s := range 8 {
 			head[s*TileRows+row] = r.scale[s]&15 | r.min[s]<<4
-			head[(8+s/2)*TileRows+row] |= (r.scale[s]>>4 | r.min[s]>>4<<2) << (4 * (s % 2))
+			head[(8+s%4)*TileRows+row] |= (r.scale[s]>>4 | r.min[s]>>4<<2) << (4 * (s / 4))
 		}
 	case bytes16:
 		for s := range 16 {
@@ -91,8 +91,8 @@ func (f *format) storeScales(head []byte, row int, r *rowBlock) {
 		}
 	case six8:
 		for s := range 8 {
-			head[s/2*TileRows+row] |= r.scale[s] & 15 << (4 * (s % 2))
-			head[(4+s/4)*TileRows+row] |= r.scale[s] >> 4 << (2 * (s % 4))
+			head[s%4*TileRows+row] |= r.scale[s] & 15 << (4 * (s / 4))
+			head[(4+s%2)*TileRows+row] |= r.scale[s] >> 4 << (2 * (s / 2))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (f *format) loadScales(r *rowBlock, head []byte, row int) {
 	case pairs6:
 		for s := range 8 {
 			low := head[s*TileRows+row]
-			high := head[(8+s/2)*TileRows+row] >> (4 * (s % 2))
+			high := head[(8+s%4)*TileRows+row] >> (4 * (s / 4))
 			r.scale[s], r.min[s] = low&15|high&3<<4, low>>4|high>>2&3<<4
 		}
 	case bytes16:
@@ -111,8 +111,8 @@ func (f *format) loadScales(r *rowBlock, head []byte, row int) {
 		}
 	case six8:
 		for s := range 8 {
-			low := head[s/2*TileRows+row] >> (4 * (s % 2)) & 15
-			r.scale[s] = low | head[(4+s/4)*TileRows+row]>>(2*(s%4))&3<<4
+			low := head[s%4*TileRows+row] >> (4 * (s / 4)) & 15
+			r.scale[s] = low | head[(4+s%2)*TileRows+row]>>(2*(s/2))&3<<4
 		}
 	}
 }

@@ -49,7 +49,7 @@ func activationsOf(x []float32, cols, tokens int) *Activations {
 	return a
 }
 
-func packed(t *testing.T, typ quant.Type, src []byte, rows, cols int) *Matrix {
+func packed(t testing.TB, typ quant.Type, src []byte, rows, cols int) *Matrix {
 	n, err := Bytes(typ, rows, cols)
 	require.NoError(t, err)
 	m := &Matrix{typ, rows, cols, make([]byte, n)}
@@ -97,7 +97,7 @@ func TestMultiplyMatchesFloats(t *testing.T) {
 					var want, size float64
 					for k := range cols {
 						var q [GroupElems]int8
-						d := roundGroup(q[:], x[tok*cols+k/GroupElems*GroupElems:][:GroupElems])
+						d := roundGroup(&q, x[tok*cols+k/GroupElems*GroupElems:][:GroupElems])
 						v := float64(w[k]) * float64(d) * float64(q[k%GroupElems])
 						want += v
 						size += math.Abs(v)

@@ -1,0 +1,104 @@
+// Package limits measures what a machine can do at most: how fast it reads
+// memory and how fast it multiplies small integers. Speeds of an engine mean
+// something as fractions of these, measured in the same minutes, because
+// both drift with what else runs on the machine.
+package limits
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// SweepBytes is a size of memory that is larger than the caches of current
+// machines, so that a sweep over it measures memory.
+const SweepBytes = 1 << 30
+
+// A limit is measured that often and the best counts, as everything that
+// disturbs a measurement makes it worse. A peak is measured in about a
+// millisecond, which is less than a scheduler's turn.
+const (
+	sweeps     = 5
+	peakRuns   = 30
+	peakRounds = 1 << 18
+)
+
+// ReadBandwidth returns the bytes a second at which so many threads together
+// read memory, each a part of it, best of some sweeps. Memory of SweepBytes in
+// large pages gives the machine's limit; it must have been written once, or
+// the system backs it with a single page of zeros.
+func ReadBandwidth(memory []byte, threads int) (float64, error) {
+	const chunk = 1 << 20 // small beside the memory: threads end together
+	if threads < 1 || len(memory) < chunk*threads {
+		return 0, fmt.Errorf("limits: %d threads cannot share %d bytes, they need %d each", threads, len(memory), chunk)
+	}
+	chunks := len(memory) / chunk
+	best := fastest(sweeps, threads, func() func(int) {
+		var next atomic.Int64
+		return func(int) {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= chunks {
+					return
+				}
+				readMemory(memory[i*chunk : (i+1)*chunk])
+			}
+		}
+	})
+	return float64(chunks*chunk) / best.Seconds(), nil
+}
+
+// Int8Peak returns how many products and sums of 8-bit integers so many
+// threads together compute a second, counting two operations for a product
+// that is added. instruction names what does it: the best that the path in use
+// (quant.Features) has for it.
+func Int8Peak(threads int) (perSecond float64, instruction string, err error) {
+	if threads < 1 {
+		return 0, "", fmt.Errorf("limits: %d threads", threads)
+	}
+	p := peakOf(quant.Features())
+	best := fastest(peakRuns, threads, func() func(int) {
+		return func(int) { p.run(peakRounds) }
+	})
+	return float64(threads) * peakRounds * p.perRound / best.Seconds(), p.instruction, nil
+}
+
+// peak is a loop of integer products.
+type peak struct {
+	instruction string
+	perRound    float64 // operations in a round of the loop
+	run         func(rounds int)
+}
+
+// fastest returns the shortest time in which threads end the work, which is
+// made anew for each of the runs.
+func fastest(runs, threads int, work func() func(thread int)) time.Duration {
+	var best time.Duration
+	for range runs {
+		run := work()
+		var ready, done sync.WaitGroup
+		begin := make(chan struct{})
+		for t := range threads {
+			ready.Add(1)
+			done.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				ready.Done()
+				<-begin
+				run(t)
+			})
+		}
+		ready.Wait()
+		start := time.Now()
+		close(begin)
+		done.Wait()
+		if took := time.Since(start); best == 0 || took < best {
+			best = took
+		}
+	}
+	return best
+}

@@ -1,0 +1,42 @@
+//go:build !noasm
+
+package limits
+
+import "golang.org/x/sys/cpu"
+
+//go:noescape
+func readAVX512(memory *byte, n int)
+
+//go:noescape
+func readAVX2(memory *byte, n int)
+
+// The loops of products: rounds of accumulators that do not wait for each
+// other.
+func peakVNNI512(rounds int)
+func peakAVX2(rounds int)
+
+// peakOf returns the loop for a path of the kernels.
+func peakOf(path string) peak {
+	switch {
+	case path == "avx512" && cpu.X86.HasAVX512VNNI:
+		return peak{"VPDPBUSD zmm", 16 * 64 * 2, peakVNNI512}
+	case path == "avx512" || path == "avx2":
+		// Products of bytes, sums of pairs, and their sum in 16 bits.
+		return peak{"VPMADDUBSW+VPADDW ymm", 12 * 32 * 2, peakAVX2}
+	}
+	return plainPeak
+}
+
+// readMemory reads all whole 512 bytes.
+func readMemory(memory []byte) {
+	n := len(memory) &^ 511
+	switch {
+	case n == 0:
+	case cpu.X86.HasAVX512F:
+		readAVX512(&memory[0], n)
+	case cpu.X86.HasAVX2:
+		readAVX2(&memory[0], n)
+	default:
+		readPlain(memory)
+	}
+}

@@ -1,0 +1,53 @@
+package limits
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadBandwidth(t *testing.T) {
+	memory := make([]byte, 8<<20)
+	for i := range memory {
+		memory[i] = byte(i)
+	}
+	for _, threads := range []int{1, 2} {
+		got, err := ReadBandwidth(memory, threads)
+		require.NoError(t, err)
+		require.Greater(t, got, 1e8, "bytes a second by %d threads", threads)
+		require.Less(t, got, 1e13, "bytes a second by %d threads", threads)
+	}
+	for _, bad := range []struct{ bytes, threads int }{{0, 1}, {8 << 20, 0}, {1 << 20, 2}} {
+		_, err := ReadBandwidth(memory[:bad.bytes], bad.threads)
+		require.Error(t, err)
+	}
+}
+
+// TestReadMemory proves that a read stays inside: the memory ends where the
+// slice does.
+func TestReadMemory(t *testing.T) {
+	for _, n := range []int{0, 1, 511, 512, 1000, 4096} {
+		readMemory(make([]byte, n))
+	}
+}
+
+func TestInt8Peak(t *testing.T) {
+	got, instruction, err := Int8Peak(1)
+	require.NoError(t, err)
+	require.NotEmpty(t, instruction)
+	require.Greater(t, got, 1e7)
+	require.Less(t, got, 1e14)
+	_, _, err = Int8Peak(0)
+	require.Error(t, err)
+}
+
+// TestPeakLoops runs the loops of lesser paths too.
+func TestPeakLoops(t *testing.T) {
+	for _, path := range []string{"portable", "avx2", "avx512"} {
+		p := peakOf(path)
+		require.NotEmpty(t, p.instruction)
+		if p.instruction == plainPeak.instruction {
+			p.run(100)
+		}
+	}
+}

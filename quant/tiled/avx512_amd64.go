@@ -1,0 +1,170 @@
+//go:build !noasm
+
+package tiled
+
+import "github.com/llmrun/llmrun/quant"
+
+// avx512 is the path of processors with AVX-512 VNNI, whose VPDPBUSD adds four
+// products of bytes to each of sixteen 32-bit lanes: one row of a tile a lane.
+type avx512 struct{ portable }
+
+func (avx512) name() string { return "avx512" }
+
+//go:noescape
+func mulPlainAVX512(a *kernelArgs)
+
+//go:noescape
+func mulMinsAVX512(a *kernelArgs)
+
+//go:noescape
+func mulHalvesAVX512(a *kernelArgs)
+
+func (avx512) mulPanel(a *kernelArgs) {
+	switch {
+	case a.mins != nil:
+		mulMinsAVX512(a)
+	case a.halves == 2:
+		mulHalvesAVX512(a)
+	default:
+		mulPlainAVX512(a)
+	}
+}
+
+//go:noescape
+func decode4AVX512(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+
+//go:noescape
+func decode5AVX512(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func decode6AVX512(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func decode8AVX512(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func scalesF16AVX512(dst *float32, src *byte, stride, n int, flip uint32)
+
+//go:noescape
+func scalesExponentAVX512(dst *float32, src *byte, stride, n int)
+
+//go:noescape
+func scalesPairsAVX512(scales, mins *float32, block *byte)
+
+//go:noescape
+func scalesBytesAVX512(scales *float32, block *byte)
+
+//go:noescape
+func scalesSixAVX512(scales *float32, block *byte)
+
+func (k avx512) decode(p *panel, f *format, blocks []byte, n int) {
+	size := len(blocks) / n
+	if f.scales == oneScale {
+		k.decodeCodes(f, &p.codes[0], &blocks[f.headBytes()], size, n)
+		k.decodeHalves(p, f, blocks, n)
+		return
+	}
+	groups := f.groups(size)
+	for b := range n {
+		block, at := blocks[b*size:][:size], b*groups
+		k.decodeCodes(f, &p.codes[at*planes*planeBytes], &block[f.headBytes()], f.groupBytes(), groups)
+		switch f.scales {
+		case pairs6:
+			scalesPairsAVX512(&p.scales[at*TileRows], &p.mins[at*TileRows], &block[0])
+		case bytes16:
+			scalesBytesAVX512(&p.scales[2*at*TileRows], &block[0])
+		case six8:
+			scalesSixAVX512(&p.scales[at*TileRows], &block[0])
+		}
+	}
+}
+
+// decodeCodes decodes n groups that are stride bytes apart.
+func (avx512) decodeCodes(f *format, dst *uint8, src *byte, stride, n int) {
+	switch f.bits {
+	case 4:
+		decode4AVX512(dst, src, stride, n, f.table)
+	case 5:
+		decode5AVX512(dst, src, stride, n)
+	case 6:
+		decode6AVX512(dst, src, stride, n)
+	case 8:
+		decode8AVX512(dst, src, stride, n)
+	}
+}
+
+// decodeHalves decodes the scales, and mins, of blocks with one of each.
+func (avx512) decodeHalves(p *panel, f *format, blocks []byte, n int) {
+	size := len(blocks) / n
+	if f.exponent {
+		scalesExponentAVX512(&p.scales[0], &blocks[0], size, n)
+		return
+	}
+	scalesF16AVX512(&p.scales[0], &blocks[0], size, n, 0)
+	if f.hasMin() { // these formats add it
+		scalesF16AVX512(&p.mins[0], &blocks[2*TileRows], size, n, signMask)
+	}
+}
+
+//go:noescape
+func vecQ4AVX512(a *vecArgs)
+
+//go:noescape
+func vecQ4TableAVX512(a *vecArgs)
+
+//go:noescape
+func vecExponentAVX512(a *vecArgs)
+
+//go:noescape
+func vecQ4MinAVX512(a *vecArgs)
+
+//go:noescape
+func vecQ5AVX512(a *vecArgs)
+
+//go:noescape
+func vecQ5MinAVX512(a *vecArgs)
+
+//go:noescape
+func vecQ8AVX512(a *vecArgs)
+
+//go:noescape
+func vecPairs4AVX512(a *vecArgs)
+
+//go:noescape
+func vecPairs5AVX512(a *vecArgs)
+
+//go:noescape
+func vecSixAVX512(a *vecArgs)
+
+//go:noescape
+func vecBytes6AVX512(a *vecArgs)
+
+func (avx512) mulVec(t quant.Type, a *vecArgs) bool {
+	switch t {
+	case quant.Q4_0:
+		vecQ4AVX512(a)
+	case quant.Q4_1:
+		vecQ4MinAVX512(a)
+	case quant.Q5_0:
+		vecQ5AVX512(a)
+	case quant.Q5_1:
+		vecQ5MinAVX512(a)
+	case quant.Q8_0:
+		vecQ8AVX512(a)
+	case quant.Q4_K:
+		vecPairs4AVX512(a)
+	case quant.Q5_K:
+		vecPairs5AVX512(a)
+	case quant.Q6_K:
+		vecBytes6AVX512(a)
+	case quant.IQ4_NL:
+		vecQ4TableAVX512(a)
+	case quant.IQ4_XS:
+		vecSixAVX512(a)
+	case quant.MXFP4:
+		vecExponentAVX512(a)
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,105 @@
+// How the AVX-512 kernels take codes out of a group of a tile, and scales out of
+// its block's head. All of them keep
+//
+//	Z27  the high bits' mask: 0x3F in formats of 6 bits, or bytes of 0x10
+//	Z29  the table of formats that have one, in every 128-bit lane
+//	Z30  bytes of 0x0F
+//	Z31  startValue
+
+#define CONSTANTS \
+	VPBROADCASTD ·startValue(SB), Z31  \
+	VPBROADCASTD ·nibbleMask(SB), Z30
+
+// NIBBLES splits a vector of nibbles; UNPACK does so from memory.
+#define NIBBLES(low, high) \
+	VPANDD Z30, high, low  \
+	VPSRLW $4, high, high  \
+	VPANDD Z30, high, high
+
+#define UNPACK(mem, low, high) \
+	VMOVDQU32 mem, high \
+	NIBBLES(low, high)
+
+// LOOKUP replaces nibbles by what a table has for them.
+#define LOOKUP(low, high) \
+	VPSHUFB low, Z29, low   \
+	VPSHUFB high, Z29, high
+
+// FIFTH adds the fifth bit of codes, of which mem has one a byte.
+#define FIFTH(mem, codes) \
+	KMOVQ  mem, K1              \
+	VPADDB Z27, codes, K1, codes
+
+// UNPACK6 splits a vector of nibbles of 6-bit codes. highA and highB hold the
+// two high bits of low and of high at bits 4 and 5, among others.
+#define UNPACK6(mem, low, high, highA, highB) \
+	VMOVDQU32  mem, low              \
+	VPSRLW     $4, low, high         \
+	VPTERNLOGD $0xE4, Z30, highA, low  \
+	VPTERNLOGD $0xE4, Z30, highB, high \
+	VPANDD     Z27, low, low         \
+	VPANDD     Z27, high, high
+
+// EXPONENT makes half of 2^(e-127) of sixteen exponents e. Those below 2 are
+// powers below the normal range: a bit of the fraction, moved e places.
+#define EXPONENT(mem, scale, temp) \
+	VPMOVZXBD   mem, scale                    \
+	VPBROADCASTD ·subnormalHalf(SB), temp     \
+	VPSLLVD     scale, temp, temp             \
+	VPCMPUD.BCST $5, ·two(SB), scale, K1      \
+	VPSUBD.BCST ·one(SB), scale, scale        \
+	VPSLLD      $23, scale, scale             \
+	VMOVDQA32   scale, K1, temp               \
+	VMOVDQA32   temp, scale
+
+// PAIRS spreads the 6-bit scales and mins of a block's eight groups, which
+// begin at block, to a byte each: [8][16] scales, then [8][16] mins at R12.
+// Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
+#define PAIRS(block) \
+	VMOVDQU32  block+64(SI), Z3     \
+	VMOVDQU32  block+128(SI), Z4    \
+	VMOVDQU32  block+192(SI), Z5    \
+	NIBBLES(Z6, Z3)                 \
+	NIBBLES(Z7, Z4)                 \
+	VPSLLW     $4, Z5, Z8           \
+	VPTERNLOGD $0xF8, Z28, Z8, Z6   \
+	VPTERNLOGD $0xF8, Z28, Z5, Z7   \
+	VMOVDQU32  Z6, (R12)            \
+	VMOVDQU32  Z7, 64(R12)          \
+	VPSLLW     $2, Z5, Z8           \
+	VPTERNLOGD $0xF8, Z28, Z8, Z3   \
+	VPSRLW     $2, Z5, Z8           \
+	VPTERNLOGD $0xF8, Z28, Z8, Z4   \
+	VMOVDQU32  Z3, 128(R12)         \
+	VMOVDQU32  Z4, 192(R12)
+
+// HIGH6 aligns the four fields of a vector of high bits with bits 4 and 5. The
+// third is there already.
+#define HIGH6(fields, first, second, fourth) \
+	VPSLLW $4, fields, first  \
+	VPSLLW $2, fields, second \
+	VPSRLW $2, fields, fourth
+
+// SIX spreads the 6-bit scales of the eight groups of a block at SI to a byte
+// each, [8][16] at R12. Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
+#define SIX \
+	VMOVDQU32    32(SI), Z3        \
+	NIBBLES(Z6, Z3)                \
+	VMOVDQU      96(SI), Y5        \
+	VPSLLW       $4, Y5, Y7        \
+	VPSLLW       $2, Y5, Y8        \
+	VINSERTI64X4 $1, Y8, Z7, Z7    \
+	VPTERNLOGD   $0xF8, Z28, Z7, Z6 \
+	VPSRLW       $2, Y5, Y8        \
+	VINSERTI64X4 $1, Y8, Z5, Z5    \
+	VPTERNLOGD   $0xF8, Z28, Z5, Z3 \
+	VMOVDQU32    Z6, (R12)         \
+	VMOVDQU32    Z3, 64(R12)
+
+// SIX_SCALE takes the next of these, of which base has the block's scale.
+#define SIX_SCALE(base, scale) \
+	VPMOVZXBD    (R12), scale                 \
+	VPSUBD.BCST  ·thirtyTwo(SB), scale, scale \
+	VCVTDQ2PS    scale, scale                 \
+	VMULPS       base, scale, scale           \
+	ADDQ         $16, R12

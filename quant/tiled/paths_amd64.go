@@ -1,0 +1,14 @@
+//go:build !noasm
+
+package tiled
+
+import "golang.org/x/sys/cpu"
+
+// paths returns the paths that this machine has, best first.
+func paths() []kernels {
+	all := []kernels{portable{}}
+	if x86 := &cpu.X86; x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
+		all = append([]kernels{avx512{}}, all...)
+	}
+	return all
+}

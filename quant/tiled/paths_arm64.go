@@ -1,0 +1,6 @@
+//go:build !noasm
+
+package tiled
+
+// paths returns the paths that this machine has, best first.
+func paths() []kernels { return []kernels{portable{}} }

@@ -1,0 +1,215 @@
+package tiled
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// usePath makes path the active one until the test ends.
+func usePath(t testing.TB, path kernels) {
+	previous := active
+	active = path
+	t.Cleanup(func() { active = previous })
+}
+
+// forEachPath runs check on the paths that this machine has besides plain Go.
+func forEachPath(t *testing.T, check func(t *testing.T, path kernels)) {
+	for _, path := range paths() {
+		if path != (portable{}) {
+			t.Run(path.name(), func(t *testing.T) { check(t, path) })
+		}
+	}
+}
+
+// products computes a product on a path, rounding included.
+func products(path kernels, m *Matrix, x []float32, tokens int) []float32 {
+	previous := active
+	active = path
+	defer func() { active = previous }()
+	y := make([]float32, tokens*m.Rows)
+	Multiply(y, m, 0, m.Tiles(), activationsOf(x, m.Cols, tokens), NewScratch(tokens))
+	return y
+}
+
+// requireSame requires the same bits; results that are not finite need only not
+// be finite both.
+func requireSame(t *testing.T, want, got []float32, format string, args ...any) {
+	t.Helper()
+	for i := range want {
+		w, g := math.Float32bits(want[i]), math.Float32bits(got[i])
+		finite := w&^signMask < infBits
+		if w != g && (finite || g&^signMask < infBits) {
+			require.Failf(t, "results differ", "element %d: %v, portable %v; %s", i, got[i], want[i], fmt.Sprintf(format, args...))
+		}
+	}
+}
+
+// TestPathsAgree is the table of cases that runs through every path.
+func TestPathsAgree(t *testing.T) {
+	ramp := func(n int, f func(i int) float32) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = f(i)
+		}
+		return x
+	}
+	cases := []struct {
+		name               string
+		rows, cols, tokens int
+		x                  func(n int) []float32 // nil = random
+	}{
+		{name: "one block, one row", rows: 1, cols: 32, tokens: 1},
+		{name: "vector", rows: 48, cols: 2048, tokens: 1},
+		{name: "odd rows", rows: 33, cols: 768, tokens: 3},
+		{name: "longer than a panel", rows: 17, cols: 1024 + 256, tokens: 5},
+		{name: "zeros", rows: 16, cols: 256, tokens: 4, x: func(n int) []float32 { return make([]float32, n) }},
+		{name: "some groups zero", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {
+			return ramp(n, func(i int) float32 { return float32(i / 32 % 2 * (i%7 - 3)) })
+		}},
+		{name: "largest codes", rows: 16, cols: 512, tokens: 3, x: func(n int) []float32 {
+			return ramp(n, func(i int) float32 { return float32(1 - i%2*2) })
+		}},
+		{name: "all equal", rows: 16, cols: 512, tokens: 1, x: func(n int) []float32 {
+			return ramp(n, func(int) float32 { return -3 })
+		}},
+		{name: "tiny", rows: 16, cols: 256, tokens: 2, x: func(n int) []float32 {
+			return ramp(n, func(i int) float32 { return float32(math.Ldexp(float64(i%5-2), -60-i/4)) })
+		}},
+		{name: "infinite", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {
+			return ramp(n, func(i int) float32 { return float32(i%9) / float32((i+1)%512) })
+		}},
+		{name: "not a number", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {
+			return ramp(n, func(i int) float32 { return float32(math.Sqrt(float64(500 - i%512))) })
+		}},
+	}
+	for tokens := 1; tokens <= 40; tokens += 1 + tokens/8 {
+		cases = append(cases, struct {
+			name               string
+			rows, cols, tokens int
+			x                  func(n int) []float32
+		}{name: fmt.Sprintf("%d tokens", tokens), rows: 32, cols: 256, tokens: tokens})
+	}
+	forEachPath(t, func(t *testing.T, path kernels) {
+		for typ := range formats {
+			for _, c := range cases {
+				cols := max(c.cols, typ.BlockElems())
+				m := packed(t, typ, randomRows(typ, c.rows, cols, 7), c.rows, cols)
+				x := randomVector(c.tokens*cols, 8)
+				if c.x != nil {
+					x = c.x(c.tokens * cols)
+				}
+				want := products(portable{}, m, x, c.tokens)
+				requireSame(t, want, products(path, m, x, c.tokens), "%s, %s", typ, c.name)
+			}
+		}
+	})
+}
+
+// TestPathsAgreeOnExtremeWeights has blocks of nothing but the smallest and the
+// largest bytes, with every kind of finite scale.
+func TestPathsAgreeOnExtremeWeights(t *testing.T) {
+	halves := []uint16{0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF}
+	const rows, cols = 16, 512
+	x := randomVector(3*cols, 9)
+	forEachPath(t, func(t *testing.T, path kernels) {
+		for typ, f := range formats {
+			for _, fill := range []byte{0, 0x0F, 0x70, 0x80, 0xF0, 0xFF} {
+				n, _ := typ.RowBytes(cols)
+				src := make([]byte, rows*n)
+				for b := 0; b < len(src); b += typ.BlockBytes() {
+					block := src[b:][:typ.BlockBytes()]
+					for i := range block {
+						block[i] = fill
+					}
+					var r rowBlock
+					f.split(&r, block)
+					r.half[0], r.half[1] = halves[b%len(halves)], halves[b/3%len(halves)]
+					r.exponent = byte(b)%200 + byte(b%3) // 0 and 1 are below the normal range
+					f.join(&r, block)
+				}
+				m := packed(t, typ, src, rows, cols)
+				for _, tokens := range []int{1, 3} {
+					want := products(portable{}, m, x[:tokens*cols], tokens)
+					requireSame(t, want, products(path, m, x[:tokens*cols], tokens), "%s of %#x", typ, fill)
+				}
+			}
+		}
+	})
+}
+
+// TestActivationsAreNotFinite proves that no rounding hides an infinity or NaN.
+func TestActivationsAreNotFinite(t *testing.T) {
+	const cols = 256
+	for _, path := range paths() {
+		for _, bad := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())} {
+			for typ := range formats {
+				m := packed(t, typ, randomRows(typ, 16, cols, 11), 16, cols)
+				x := randomVector(cols, 12)
+				x[77] = bad
+				for row, y := range products(path, m, x, 1) {
+					require.True(t, math.IsNaN(float64(y)) || math.IsInf(float64(y), 0), "%s: row %d of %s is %v", path.name(), row, typ, y)
+				}
+			}
+		}
+	}
+}
+
+// TestZerosHaveAStart proves that every format finds where its sums begin: a
+// format has a min or a zero that Activations know, never both.
+func TestZerosHaveAStart(t *testing.T) {
+	a := activationsOf(randomVector(256, 1), 256, 1)
+	for typ, f := range formats {
+		require.Equal(t, f.hasMin(), f.zero == 0, "%s", typ)
+		require.Equal(t, f.hasMin(), a.startAt(f, 0) == nil, "%s", typ)
+		require.Equal(t, f.halfGroups(), f.zero == halfZero, "%s", typ)
+		require.Equal(t, f.bits == 4, f.table != nil, "%s", typ)
+	}
+}
+
+// FuzzMultiply compares the paths on bytes that may be anything.
+func FuzzMultiply(f *testing.F) {
+	f.Add(uint8(2), uint8(3), uint8(1), []byte{1, 2, 3, 255, 128, 0, 7})
+	f.Add(uint8(12), uint8(17), uint8(8), []byte{0x3C, 0x80, 0x7F})
+	f.Fuzz(func(t *testing.T, typ, rows, tokens uint8, data []byte) {
+		if !Supported(quant.Type(typ)) || rows == 0 || tokens == 0 || len(data) == 0 {
+			t.Skip()
+		}
+		const cols = 512
+		typed, nRows, nTokens := quant.Type(typ), int(rows%40+1), int(tokens%20+1)
+		n, err := typed.RowBytes(cols)
+		require.NoError(t, err)
+		src, x := make([]byte, nRows*n), make([]float32, nTokens*cols)
+		for i := range src {
+			src[i] = data[i%len(data)] + byte(i/len(data))
+		}
+		for i := range x {
+			x[i] = float32(int8(data[(i+i/len(data))%len(data)])) / 16
+		}
+		finiteScales(typed, src)
+		m := packed(t, typed, src, nRows, cols)
+		want := products(portable{}, m, x, nTokens)
+		for _, path := range paths() {
+			requireSame(t, want, products(path, m, x, nTokens), "%s, %d rows, %d tokens", path.name(), nRows, nTokens)
+		}
+	})
+}
+
+// finiteScales replaces scales of rows that are not finite or so large that a
+// result might not be.
+func finiteScales(t quant.Type, rows []byte) {
+	f := formats[t]
+	for b := 0; b < len(rows); b += t.BlockBytes() {
+		var r rowBlock
+		f.split(&r, rows[b:][:t.BlockBytes()])
+		for i := range r.half {
+			r.half[i] &^= 0x4000 // below 2
+		}
+		r.exponent %= 200
+		f.join(&r, rows[b:][:t.BlockBytes()])
+	}
+}

@@ -1,0 +1,94 @@
+package tiled
+
+import (
+	"math"
+	"unsafe"
+)
+
+// roundArgs is what the rounding kernels read and write: one token's groups.
+// Pointers are to the first group. Between a group and the next lie the other
+// tokens of the tile, so that numbers are width apart, codes width·GroupElems
+// and halfs 2·width, with the second half width after the first.
+type roundArgs struct {
+	x        *float32 // [groups][GroupElems]
+	codes    *int8
+	scale    *float32
+	shift    *float32
+	start8   *int32 // startBits - 8·Σ codes, and so on
+	start16  *int32
+	start128 *int32
+	halfs    *int32
+	groups   int
+	width    int
+}
+
+// minMagnitude is the largest magnitude of a group that still counts: dividing
+// by less would overflow, and products with less would be lost anyhow.
+const minMagnitude = 0x1p-100
+
+const (
+	infBits  = 0x7F800000
+	signMask = 1 << 31
+)
+
+// round is the portable rounding kernel.
+func (portable) round(a *roundArgs) {
+	x := unsafe.Slice(a.x, a.groups*GroupElems)
+	for g := range a.groups {
+		var codes [GroupElems]int8
+		scale := roundGroup(&codes, x[g*GroupElems:][:GroupElems])
+		a.put(g, &codes, scale)
+	}
+}
+
+// clear sets a token to zeros.
+func (a *roundArgs) clear() {
+	var codes [GroupElems]int8
+	for g := range a.groups {
+		a.put(g, &codes, 0)
+	}
+}
+
+// put writes a group with all that follows from its codes.
+func (a *roundArgs) put(g int, codes *[GroupElems]int8, scale float32) {
+	at, end := g*a.width, (a.groups-1)*a.width+1 // the last group's number ends the slices
+	copy(unsafe.Slice(a.codes, end*GroupElems)[at*GroupElems:], codes[:])
+	first, second := sum(codes[:GroupElems/2]), sum(codes[GroupElems/2:])
+	unsafe.Slice(a.scale, end)[at] = scale
+	unsafe.Slice(a.shift, end)[at] = float32(-first-second) * scale
+	unsafe.Slice(a.start8, end)[at] = startBits - 8*(first+second)
+	unsafe.Slice(a.start16, end)[at] = startBits - 16*(first+second)
+	unsafe.Slice(a.start128, end)[at] = startBits - 128*(first+second)
+	halfs := unsafe.Slice(a.halfs, 2*end+a.width-1)
+	halfs[2*at], halfs[2*at+a.width] = startBits-halfZero*first, startBits-halfZero*second
+}
+
+// roundGroup rounds a group and returns the scale, which is infinite or a NaN
+// where an element is.
+func roundGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float32 {
+	// Without their signs, the bits of floats are in the order of the values,
+	// infinity and then the NaNs last.
+	var bits uint32
+	for _, v := range x {
+		bits = max(bits, math.Float32bits(v)&^signMask)
+	}
+	most := math.Float32frombits(bits)
+	if most < minMagnitude {
+		return 0
+	}
+	if bits >= infBits {
+		return most / 127
+	}
+	inverse := 127 / most
+	for i, v := range x {
+		dst[i] = int8(math.RoundToEven(float64(v * inverse)))
+	}
+	return most / 127
+}
+
+func sum(codes []int8) (n int32) {
+	for _, c := range codes {
+		n += int32(c)
+	}
+	return n
+}

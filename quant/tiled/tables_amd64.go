@@ -1,0 +1,21 @@
+//go:build !noasm
+
+package tiled
+
+// What the assembly kernels load and broadcast.
+var (
+	// startValue is startFloat, or startBits read as an integer.
+	startValue float32 = startFloat
+
+	nibbleMask uint32 = 0x0F0F0F0F
+	sixMask    uint32 = 0x3F3F3F3F
+	highMask   uint32 = 0x30303030
+	fifthBit   uint32 = 0x10101010
+	signBit    uint32 = signMask
+	one        uint32 = 1
+	two        uint32 = 2
+	thirtyTwo  uint32 = 32
+
+	// subnormalHalf is 2^-128, half of the smallest power of MXFP4.
+	subnormalHalf uint32 = 0x00200000
+)
