@@ -18,6 +18,9 @@ BASE     ?= HEAD
 # whole models shorten themselves under -short; the goroutines are the same.
 RACE_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
 
+# Who computes, directly or through others. The tag changes nothing elsewhere.
+NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
+
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?
 
@@ -44,8 +47,8 @@ test: ## run all tests
 	$(GO) test ./...
 
 .PHONY: testnoasm
-testnoasm: ## run all tests on the portable kernels
-	$(GO) test -tags noasm ./...
+testnoasm: ## run the tests of all that computes on the portable kernels
+	$(GO) test -tags noasm $(NOASM_PACKAGES)
 
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
