@@ -68,7 +68,7 @@ func (r *run) ownAttribute(v value, name string) (value, bool, error) {
 			quote(typeName(v)) + " object is unsafe."}, true, nil
 	}
 	if m := findMethod(v, name); m != nil {
-		return &function{name, func(c *call) (value, error) { return m(c, v) }}, true, nil
+		return &function{name, m}, true, nil
 	}
 	return nil, false, nil
 }

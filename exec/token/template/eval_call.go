@@ -1,5 +1,7 @@
 package template
 
+import "strings"
+
 // call carries the arguments of a filter, test, method or function.
 type call struct {
 	r        *run
@@ -18,9 +20,48 @@ type absent struct{}
 
 // params are a call's arguments in the order of the parameters' names.
 type params struct {
-	call   *call
+	*call
 	names  []string
 	values []value
+}
+
+// builtin is a filter, test or method: what it takes and what it does with v.
+type builtin[T, R any] struct {
+	names    []string
+	required int  // the first names are required
+	open     bool // takes whatever it is given, in call's own fields
+	run      func(p *params, v T) (R, error)
+}
+
+// takes declares a builtin; a parameter whose name ends with ? is optional.
+func takes[T, R any](run func(*params, T) (R, error), parameters ...string) builtin[T, R] {
+	b := builtin[T, R]{run: run, names: parameters}
+	for i, name := range parameters {
+		optional := strings.TrimSuffix(name, "?")
+		if optional == name {
+			b.required++
+		}
+		b.names[i] = optional
+	}
+	return b
+}
+
+// takesAny declares a builtin that reads its arguments itself.
+func takesAny[T, R any](run func(*params, T) (R, error)) builtin[T, R] {
+	return builtin[T, R]{run: run, open: true}
+}
+
+// apply binds the arguments and runs b on v.
+func (b *builtin[T, R]) apply(c *call, v T) (R, error) {
+	if b.open {
+		return b.run(&params{call: c}, v)
+	}
+	p, err := c.bind(b.required, b.names...)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return b.run(p, v)
 }
 
 // bind matches the arguments with the parameters' names as Python does; the first
@@ -72,7 +113,7 @@ func (p *params) int(i, fallback int) (int, error) {
 	}
 	n, _, isInt, ok := number(p.values[i])
 	if !ok || !isInt {
-		return 0, runtimeErrorf("%s(): argument '%s' must be an integer, not %s", p.call.name, p.names[i], typeName(p.values[i]))
+		return 0, runtimeErrorf("%s(): argument '%s' must be an integer, not %s", p.name, p.names[i], typeName(p.values[i]))
 	}
 	return int(n), nil
 }
@@ -84,7 +125,7 @@ func (p *params) text(i int, fallback string) (string, error) {
 	}
 	s, ok := plain(p.values[i]).(string)
 	if !ok {
-		return "", runtimeErrorf("%s(): argument '%s' must be str, not %s", p.call.name, p.names[i], typeName(p.values[i]))
+		return "", runtimeErrorf("%s(): argument '%s' must be str, not %s", p.name, p.names[i], typeName(p.values[i]))
 	}
 	return s, nil
 }

@@ -8,8 +8,8 @@ type run struct {
 	root *scope
 	// out receives text; captures (macros, set blocks) put their own in its place.
 	out     *strings.Builder
-	filters map[string]filterFunc
-	tests   map[string]testFunc
+	filters map[string]filter
+	tests   map[string]test
 }
 
 // eval computes an expression; errors get the line of the innermost node.

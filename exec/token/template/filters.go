@@ -2,62 +2,62 @@ package template
 
 import "math"
 
-// filterFunc computes v|name(args).
-type filterFunc func(c *call, v value) (value, error)
+// filter computes v|name(args).
+type filter = builtin[value, value]
 
 // filters are the built-in filters. Missing from Jinja's set are those that make
 // HTML or are random.
-var filters = map[string]filterFunc{
-	"abs":         filterAbs,
-	"attr":        filterAttr,
-	"batch":       filterBatch,
-	"capitalize":  filterCapitalize,
-	"center":      filterCenter,
-	"count":       filterLength,
-	"d":           filterDefault,
-	"default":     filterDefault,
-	"dictsort":    filterDictSort,
-	"e":           filterEscape,
-	"escape":      filterEscape,
-	"first":       filterFirst,
-	"float":       filterFloat,
-	"forceescape": filterEscape,
-	"format":      filterFormat,
-	"groupby":     filterGroupBy,
-	"indent":      filterIndent,
-	"int":         filterInt,
-	"items":       filterItems,
-	"join":        filterJoin,
-	"last":        filterLast,
-	"length":      filterLength,
-	"list":        filterList,
-	"lower":       filterLower,
-	"map":         filterMap,
-	"max":         filterMax,
-	"min":         filterMin,
-	"reject":      filterReject,
-	"rejectattr":  filterRejectAttr,
-	"replace":     filterReplace,
-	"reverse":     filterReverse,
-	"round":       filterRound,
-	"safe":        filterSafe,
-	"select":      filterSelect,
-	"selectattr":  filterSelectAttr,
-	"slice":       filterSlice,
-	"sort":        filterSort,
-	"string":      filterString,
-	"sum":         filterSum,
-	"title":       filterTitle,
-	"tojson":      filterToJSON,
-	"trim":        filterTrim,
-	"truncate":    filterTruncate,
-	"unique":      filterUnique,
-	"upper":       filterUpper,
-	"urlencode":   filterURLEncode,
-	"wordcount":   filterWordCount,
+var filters = map[string]filter{
+	"abs":         takes(filterAbs),
+	"attr":        takes(filterAttr, "name"),
+	"batch":       takes(filterBatch, "linecount", "fill_with?"),
+	"capitalize":  takes(filterCapitalize),
+	"center":      takes(filterCenter, "width?"),
+	"count":       takes(filterLength),
+	"d":           takes(filterDefault, "default_value?", "boolean?"),
+	"default":     takes(filterDefault, "default_value?", "boolean?"),
+	"dictsort":    takes(filterDictSort, "case_sensitive?", "by?", "reverse?"),
+	"e":           takes(filterEscape),
+	"escape":      takes(filterEscape),
+	"first":       takes(filterFirst),
+	"float":       takes(filterFloat, "default?"),
+	"forceescape": takes(filterEscape),
+	"format":      takesAny(filterFormat),
+	"groupby":     takes(filterGroupBy, "attribute", "default?", "case_sensitive?"),
+	"indent":      takes(filterIndent, "width?", "first?", "blank?"),
+	"int":         takes(filterInt, "default?", "base?"),
+	"items":       takes(filterItems),
+	"join":        takes(filterJoin, "d?", "attribute?"),
+	"last":        takes(filterLast),
+	"length":      takes(filterLength),
+	"list":        takes(filterList),
+	"lower":       takes(filterLower),
+	"map":         takesAny(filterMap),
+	"max":         takes(filterMax, "case_sensitive?", "attribute?"),
+	"min":         takes(filterMin, "case_sensitive?", "attribute?"),
+	"reject":      takesAny(filterReject),
+	"rejectattr":  takesAny(filterRejectAttr),
+	"replace":     takes(filterReplace, "old", "new", "count?"),
+	"reverse":     takes(filterReverse),
+	"round":       takes(filterRound, "precision?", "method?"),
+	"safe":        takes(filterSafe),
+	"select":      takesAny(filterSelect),
+	"selectattr":  takesAny(filterSelectAttr),
+	"slice":       takes(filterSlice, "slices", "fill_with?"),
+	"sort":        takes(filterSort, "reverse?", "case_sensitive?", "attribute?"),
+	"string":      takes(filterString),
+	"sum":         takes(filterSum, "attribute?", "start?"),
+	"title":       takes(filterTitle),
+	"tojson":      takes(filterToJSON, "ensure_ascii?", "indent?", "separators?", "sort_keys?"),
+	"trim":        takes(filterTrim, "chars?"),
+	"truncate":    takes(filterTruncate, "length?", "killwords?", "end?", "leeway?"),
+	"unique":      takes(filterUnique, "case_sensitive?", "attribute?"),
+	"upper":       takes(filterUpper),
+	"urlencode":   takes(filterURLEncode),
+	"wordcount":   takes(filterWordCount),
 }
 
-func hasFilter(name string) bool { return filters[name] != nil }
+func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
 func unknownFilter(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter of this name is available"}
@@ -65,28 +65,21 @@ func unknownFilter(name string) error {
 
 // applyFilter runs a filter by name.
 func (r *run) applyFilter(name string, v value, args []value, keywords []keyword) (value, error) {
-	f := r.filters[name]
-	if f == nil {
+	f, ok := r.filters[name]
+	if !ok {
 		return nil, unknownFilter(name)
 	}
-	return f(&call{r, name, args, keywords}, v)
+	return f.apply(&call{r, name, args, keywords}, v)
 }
 
-func filterDefault(c *call, v value) (value, error) {
-	p, err := c.bind(0, "default_value", "boolean")
-	if err != nil {
-		return nil, err
-	}
+func filterDefault(p *params, v value) (value, error) {
 	if _, undef := v.(*undefined); undef || p.flag(1) && !truthy(v) {
 		return p.or(0, ""), nil
 	}
 	return v, nil
 }
 
-func filterLength(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterLength(p *params, v value) (value, error) {
 	if l, ok := v.(*loop); ok {
 		n, err := l.length()
 		return int64(n), err
@@ -95,29 +88,22 @@ func filterLength(c *call, v value) (value, error) {
 	if !ok {
 		return nil, runtimeErrorf("object of type '%s' has no len()", typeName(v))
 	}
-	return int64(n), c.r.scan(n)
+	return int64(n), p.r.scan(n)
 }
 
-func filterAttr(c *call, v value) (value, error) {
-	p, err := c.bind(1, "name")
-	if err != nil {
-		return nil, err
-	}
+func filterAttr(p *params, v value) (value, error) {
 	name, err := p.text(0, "")
 	if err != nil {
 		return nil, err
 	}
-	found, ok, err := c.r.ownAttribute(v, name)
+	found, ok, err := p.r.ownAttribute(v, name)
 	if !ok && err == nil {
 		found = missing(v, name)
 	}
 	return found, err
 }
 
-func filterAbs(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterAbs(p *params, v value) (value, error) {
 	i, f, isInt, ok := number(v)
 	switch {
 	case !ok:
@@ -131,11 +117,7 @@ func filterAbs(c *call, v value) (value, error) {
 }
 
 // filterInt converts to an integer, or to its default where that is impossible.
-func filterInt(c *call, v value) (value, error) {
-	p, err := c.bind(0, "default", "base")
-	if err != nil {
-		return nil, err
-	}
+func filterInt(p *params, v value) (value, error) {
 	base, err := p.int(1, 10)
 	if err != nil {
 		return nil, err
@@ -145,7 +127,7 @@ func filterInt(c *call, v value) (value, error) {
 	}
 	v = plain(v)
 	if s, ok := v.(string); ok {
-		c.r.charge(len(s))
+		p.r.charge(len(s))
 		if i, ok := parsePythonInt(s, base); ok {
 			return i, nil
 		}
@@ -162,16 +144,12 @@ func filterInt(c *call, v value) (value, error) {
 	return p.or(0, int64(0)), nil
 }
 
-func filterFloat(c *call, v value) (value, error) {
-	p, err := c.bind(0, "default")
-	if err != nil {
-		return nil, err
-	}
+func filterFloat(p *params, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
 	if s, ok := plain(v).(string); ok {
-		c.r.charge(len(s))
+		p.r.charge(len(s))
 	}
 	if f, ok := toFloat(plain(v)); ok {
 		return f, nil
@@ -181,11 +159,7 @@ func filterFloat(c *call, v value) (value, error) {
 
 // filterRound rounds half to even for integers of digits, as Python's round does
 // on the exact binary value; it yields an integer only for integers.
-func filterRound(c *call, v value) (value, error) {
-	p, err := c.bind(0, "precision", "method")
-	if err != nil {
-		return nil, err
-	}
+func filterRound(p *params, v value) (value, error) {
 	digits, err := p.int(0, 0)
 	if err != nil {
 		return nil, err
@@ -194,7 +168,7 @@ func filterRound(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.step(1 + min(max(digits, 0), maxPadding)); err != nil {
+	if err := p.r.step(1 + min(max(digits, 0), maxPadding)); err != nil {
 		return nil, err
 	}
 	i, f, isInt, ok := number(v)
@@ -218,46 +192,38 @@ func filterRound(c *call, v value) (value, error) {
 	return nil, runtimeErrorf("method must be common, ceil or floor")
 }
 
-func filterSum(c *call, v value) (value, error) {
-	p, err := c.bind(0, "attribute", "start")
-	if err != nil {
-		return nil, err
-	}
-	get := c.r.attributeGetter(p.or(0, nil))
+func filterSum(p *params, v value) (value, error) {
+	get := p.r.attributeGetter(p.or(0, nil))
 	total := p.or(1, int64(0))
-	return total, c.r.each(v, func(item value) error {
+	return total, p.r.each(v, func(item value) error {
 		item, err := get(item)
 		if err == nil {
-			total, err = c.r.binary("+", total, item)
+			total, err = p.r.binary("+", total, item)
 		}
 		return err
 	})
 }
 
-func filterMin(c *call, v value) (value, error) { return extreme(c, v, less) }
-func filterMax(c *call, v value) (value, error) { return extreme(c, v, greater) }
+func filterMin(p *params, v value) (value, error) { return extreme(p, v, less) }
+func filterMax(p *params, v value) (value, error) { return extreme(p, v, greater) }
 
 // extreme returns the first item that comes out as want against all before it.
-func extreme(c *call, v value, want ordering) (value, error) {
-	p, err := c.bind(0, "case_sensitive", "attribute")
-	if err != nil {
-		return nil, err
-	}
-	get := c.r.foldedGetter(p.or(1, nil), p.flag(0))
+func extreme(p *params, v value, want ordering) (value, error) {
+	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
 	op := "<"
 	if want == greater {
 		op = ">"
 	}
 	var best, bestKey value = &undefined{reason: "No aggregated item, sequence was empty."}, nil
 	first := true
-	err = c.r.each(v, func(item value) error {
+	err := p.r.each(v, func(item value) error {
 		key, err := get(item)
 		if err != nil {
 			return err
 		}
 		order := want
 		if !first {
-			if order, err = c.r.order(op, key, bestKey, 0); err != nil {
+			if order, err = p.r.order(op, key, bestKey, 0); err != nil {
 				return err
 			}
 		}

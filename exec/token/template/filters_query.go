@@ -119,11 +119,7 @@ func (r *run) sorted(v value, get getter, reverse bool) ([]value, error) {
 }
 
 // filterSort sorts by one or, with commas between, several attributes.
-func filterSort(c *call, v value) (value, error) {
-	p, err := c.bind(0, "reverse", "case_sensitive", "attribute")
-	if err != nil {
-		return nil, err
-	}
+func filterSort(p *params, v value) (value, error) {
 	attributes := []value{p.or(2, nil)}
 	if s, ok := plain(attributes[0]).(string); ok {
 		attributes = attributes[:0]
@@ -135,26 +131,24 @@ func filterSort(c *call, v value) (value, error) {
 	}
 	var getters []getter
 	for _, attribute := range attributes {
-		getters = append(getters, c.r.foldedGetter(attribute, p.flag(1)))
+		getters = append(getters, p.r.foldedGetter(attribute, p.flag(1)))
 	}
 	// The keys form a list even if there is one, whose equal items need no order.
-	items, err := c.r.sorted(v, func(item value) (value, error) {
+	items, err := p.r.sorted(v, func(item value) (value, error) {
 		keys := make([]value, len(getters))
 		for k, get := range getters {
-			if keys[k], err = get(item); err != nil {
+			key, err := get(item)
+			if err != nil {
 				return nil, err
 			}
+			keys[k] = key
 		}
-		return &list{keys}, c.r.slots(len(keys) + 1)
+		return &list{keys}, p.r.slots(len(keys) + 1)
 	}, p.flag(0))
 	return &list{items}, err
 }
 
-func filterDictSort(c *call, v value) (value, error) {
-	p, err := c.bind(0, "case_sensitive", "by", "reverse")
-	if err != nil {
-		return nil, err
-	}
+func filterDictSort(p *params, v value) (value, error) {
 	by, err := p.text(1, "key")
 	if err != nil {
 		return nil, err
@@ -165,24 +159,20 @@ func filterDictSort(c *call, v value) (value, error) {
 	}
 	d, ok := v.(*dict)
 	if !ok {
-		_, err := c.r.attribute(v, "items")
+		_, err := p.r.attribute(v, "items")
 		if err == nil {
 			err = runtimeErrorf("'%s' object has no attribute 'items'", typeName(v))
 		}
 		return nil, err
 	}
-	get := c.r.foldedGetter(int64(position), p.flag(0))
-	items, err := c.r.sorted(&dictView{d, "items"}, get, p.flag(2))
+	get := p.r.foldedGetter(int64(position), p.flag(0))
+	items, err := p.r.sorted(&dictView{d, "items"}, get, p.flag(2))
 	return &list{items}, err
 }
 
 // filterGroupBy sorts by an attribute and returns (grouper, list) pairs.
-func filterGroupBy(c *call, v value) (value, error) {
-	p, err := c.bind(1, "attribute", "default", "case_sensitive")
-	if err != nil {
-		return nil, err
-	}
-	read := c.r.attributeGetter(p.values[0])
+func filterGroupBy(p *params, v value) (value, error) {
+	read := p.r.attributeGetter(p.values[0])
 	get := func(item value) (value, error) {
 		key, err := read(item)
 		if _, undef := key.(*undefined); undef && p.or(1, nil) != nil {
@@ -195,15 +185,15 @@ func filterGroupBy(c *call, v value) (value, error) {
 		if err != nil || p.flag(2) {
 			return key, err
 		}
-		return c.r.fold(key)
+		return p.r.fold(key)
 	}
-	items, err := c.r.sorted(v, compared, false)
+	items, err := p.r.sorted(v, compared, false)
 	if err != nil {
 		return nil, err
 	}
 	var groups []value
 	for from := 0; from < len(items); {
-		to, err := c.r.groupEnd(items, from, compared)
+		to, err := p.r.groupEnd(items, from, compared)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +201,7 @@ func filterGroupBy(c *call, v value) (value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := c.r.slots(8); err != nil {
+		if err := p.r.slots(8); err != nil {
 			return nil, err
 		}
 		members := &list{items[from:to:to]}
@@ -241,8 +231,8 @@ func (r *run) groupEnd(items []value, from int, get getter) (int, error) {
 }
 
 // filterMap applies a filter, or reads an attribute, of every item.
-func filterMap(c *call, v value) (value, error) {
-	convert, err := mapper(c)
+func filterMap(p *params, v value) (value, error) {
+	convert, err := mapper(p.call)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +243,7 @@ func filterMap(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.lazy(func() (value, bool, error) {
+	return p.r.lazy(func() (value, bool, error) {
 		item, ok, err := src.next()
 		if err != nil || !ok {
 			return nil, false, err
@@ -299,29 +289,29 @@ func (r *run) lazy(next func() (value, bool, error)) *iterator {
 	}}
 }
 
-func filterSelect(c *call, v value) (value, error)     { return selectItems(c, v, false, true) }
-func filterReject(c *call, v value) (value, error)     { return selectItems(c, v, false, false) }
-func filterSelectAttr(c *call, v value) (value, error) { return selectItems(c, v, true, true) }
-func filterRejectAttr(c *call, v value) (value, error) { return selectItems(c, v, true, false) }
+func filterSelect(p *params, v value) (value, error)     { return selectItems(p, v, false, true) }
+func filterReject(p *params, v value) (value, error)     { return selectItems(p, v, false, false) }
+func filterSelectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, true) }
+func filterRejectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, false) }
 
 // selectItems keeps the items, or with byAttribute those whose attribute, for which
 // a test comes out as want; without a test it is the truth that counts.
-func selectItems(c *call, v value, byAttribute, want bool) (value, error) {
-	args := c.args
-	get := c.r.attributeGetter(nil)
+func selectItems(p *params, v value, byAttribute, want bool) (value, error) {
+	args := p.args
+	get := p.r.attributeGetter(nil)
 	if byAttribute {
 		if len(args) == 0 {
 			return nil, runtimeErrorf("Missing parameter for attribute name")
 		}
-		get, args = c.r.attributeGetter(args[0]), args[1:]
+		get, args = p.r.attributeGetter(args[0]), args[1:]
 	}
 	test := func(item value) (bool, error) { return truthy(item), nil }
 	if len(args) > 0 {
 		name, ok := plain(args[0]).(string)
 		if !ok {
-			return nil, runtimeErrorf("%s requires the name of a test, not %s", c.name, typeName(args[0]))
+			return nil, runtimeErrorf("%s requires the name of a test, not %s", p.name, typeName(args[0]))
 		}
-		test = func(item value) (bool, error) { return c.r.applyTest(name, item, args[1:], c.keywords) }
+		test = func(item value) (bool, error) { return p.r.applyTest(name, item, args[1:], p.keywords) }
 	}
 	if !truthy(v) {
 		return sliceIterator(nil), nil
@@ -330,7 +320,7 @@ func selectItems(c *call, v value, byAttribute, want bool) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.lazy(func() (value, bool, error) {
+	return p.r.lazy(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {

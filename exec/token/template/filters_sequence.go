@@ -22,18 +22,12 @@ func (r *run) each(v value, do func(value) error) error {
 	}
 }
 
-func filterList(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	items, err := c.r.collect(v)
+func filterList(p *params, v value) (value, error) {
+	items, err := p.r.collect(v)
 	return &list{items}, err
 }
 
-func filterFirst(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterFirst(p *params, v value) (value, error) {
 	it, err := iterate(v)
 	if err != nil {
 		return nil, err
@@ -45,14 +39,11 @@ func filterFirst(c *call, v value) (value, error) {
 	return item, err
 }
 
-func filterLast(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterLast(p *params, v value) (value, error) {
 	if _, lazy := v.(*iterator); lazy {
 		return nil, runtimeErrorf("'generator' object is not reversible")
 	}
-	items, err := c.r.sequence(v)
+	items, err := p.r.sequence(v)
 	if err == nil && len(items) == 0 {
 		return &undefined{reason: "No last item, sequence was empty."}, nil
 	}
@@ -62,11 +53,8 @@ func filterLast(c *call, v value) (value, error) {
 	return items[len(items)-1], nil
 }
 
-func filterReverse(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	items, err := c.r.collect(v)
+func filterReverse(p *params, v value) (value, error) {
+	items, err := p.r.collect(v)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +62,7 @@ func filterReverse(c *call, v value) (value, error) {
 		items[i], items[j] = items[j], items[i]
 	}
 	if _, isText := plain(v).(string); isText {
-		return c.r.joinText(items, "")
+		return p.r.joinText(items, "")
 	}
 	return sliceIterator(items), nil
 }
@@ -101,34 +89,27 @@ func (r *run) joinText(items []value, separator string) (string, error) {
 	return b.String(), nil
 }
 
-func filterJoin(c *call, v value) (value, error) {
-	p, err := c.bind(0, "d", "attribute")
+func filterJoin(p *params, v value) (value, error) {
+	separator, err := p.r.str(p.or(0, ""))
 	if err != nil {
 		return nil, err
 	}
-	separator, err := c.r.str(p.or(0, ""))
-	if err != nil {
-		return nil, err
-	}
-	items, err := c.r.collect(v)
+	items, err := p.r.collect(v)
 	if err != nil {
 		return nil, err
 	}
 	if attribute := p.or(1, nil); attribute != nil {
-		get := c.r.attributeGetter(attribute)
+		get := p.r.attributeGetter(attribute)
 		for i := range items {
 			if items[i], err = get(items[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return c.r.joinText(items, separator)
+	return p.r.joinText(items, separator)
 }
 
-func filterItems(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterItems(p *params, v value) (value, error) {
 	switch v := v.(type) {
 	case *undefined:
 		return sliceIterator(nil), nil
@@ -139,20 +120,16 @@ func filterItems(c *call, v value) (value, error) {
 }
 
 // filterBatch cuts a sequence into lists of a given length.
-func filterBatch(c *call, v value) (value, error) {
-	p, err := c.bind(1, "linecount", "fill_with")
-	if err != nil {
-		return nil, err
-	}
+func filterBatch(p *params, v value) (value, error) {
 	size, err := p.int(0, 0)
 	if err != nil {
 		return nil, err
 	}
-	items, err := c.r.collect(v)
+	items, err := p.r.collect(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.slots(2 * len(items)); err != nil {
+	if err := p.r.slots(2 * len(items)); err != nil {
 		return nil, err
 	}
 	var batches []value
@@ -164,7 +141,7 @@ func filterBatch(c *call, v value) (value, error) {
 		part := items[:n:n]
 		items = items[n:]
 		for fill := p.or(1, nil); fill != nil && len(part) < size; {
-			if err := c.r.slots(1); err != nil {
+			if err := p.r.slots(1); err != nil {
 				return nil, err
 			}
 			part = append(part, fill)
@@ -175,11 +152,7 @@ func filterBatch(c *call, v value) (value, error) {
 }
 
 // filterSlice cuts a sequence into a given number of lists, the longer ones first.
-func filterSlice(c *call, v value) (value, error) {
-	p, err := c.bind(1, "slices", "fill_with")
-	if err != nil {
-		return nil, err
-	}
+func filterSlice(p *params, v value) (value, error) {
 	n, err := p.int(0, 0)
 	if err != nil {
 		return nil, err
@@ -187,11 +160,11 @@ func filterSlice(c *call, v value) (value, error) {
 	if n <= 0 {
 		return nil, runtimeErrorf("slice: the number of slices must be positive")
 	}
-	items, err := c.r.collect(v)
+	items, err := p.r.collect(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.slots(4 * min(n, maxAlloc)); err != nil {
+	if err := p.r.slots(4 * min(n, maxAlloc)); err != nil {
 		return nil, err
 	}
 	parts := make([]value, n)
@@ -211,18 +184,14 @@ func filterSlice(c *call, v value) (value, error) {
 }
 
 // filterUnique drops items whose key came before.
-func filterUnique(c *call, v value) (value, error) {
-	p, err := c.bind(0, "case_sensitive", "attribute")
-	if err != nil {
-		return nil, err
-	}
-	get := c.r.foldedGetter(p.or(1, nil), p.flag(0))
+func filterUnique(p *params, v value) (value, error) {
+	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
 	src, err := iterate(v)
 	if err != nil {
 		return nil, err
 	}
 	seen := map[any]bool{}
-	return c.r.lazy(func() (value, bool, error) {
+	return p.r.lazy(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
@@ -236,7 +205,7 @@ func filterUnique(c *call, v value) (value, error) {
 			if err != nil {
 				return nil, false, err
 			}
-			if err := c.r.slots(4); err != nil {
+			if err := p.r.slots(4); err != nil {
 				return nil, false, err
 			}
 			if !seen[hash] {

@@ -7,33 +7,30 @@ import (
 )
 
 // textOperand returns v as text: filters on strings accept any value and print it.
-func textOperand(c *call, v value) (string, error) {
-	s, err := c.r.str(v)
+func textOperand(p *params, v value) (string, error) {
+	s, err := p.r.str(v)
 	if err != nil {
 		return "", err
 	}
-	return s, c.r.scan(len(s))
+	return s, p.r.scan(len(s))
 }
 
 // mapped is a filter without parameters that turns text into text.
-func mapped(c *call, v value, convert func(string) string) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	s, err := textOperand(c, v)
+func mapped(p *params, v value, convert func(string) string) (value, error) {
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.text(2 * len(s)); err != nil { // case may lengthen a character
+	if err := p.r.text(2 * len(s)); err != nil { // case may lengthen a character
 		return nil, err
 	}
 	return convert(s), nil
 }
 
-func filterUpper(c *call, v value) (value, error)      { return mapped(c, v, upper) }
-func filterLower(c *call, v value) (value, error)      { return mapped(c, v, strings.ToLower) }
-func filterCapitalize(c *call, v value) (value, error) { return mapped(c, v, capitalize) }
-func filterTitle(c *call, v value) (value, error)      { return mapped(c, v, titleWords) }
+func filterUpper(p *params, v value) (value, error)      { return mapped(p, v, upper) }
+func filterLower(p *params, v value) (value, error)      { return mapped(p, v, strings.ToLower) }
+func filterCapitalize(p *params, v value) (value, error) { return mapped(p, v, capitalize) }
+func filterTitle(p *params, v value) (value, error)      { return mapped(p, v, titleWords) }
 
 // upper is Python's str.upper for what occurs in prompts: the sharp s is the one
 // common letter whose capital is two letters.
@@ -70,47 +67,34 @@ func titleWords(s string) string {
 	return b.String()
 }
 
-func filterString(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
+func filterString(p *params, v value) (value, error) {
 	if m, ok := v.(markup); ok {
 		return m, nil
 	}
-	return c.r.str(v)
+	return p.r.str(v)
 }
 
-func filterSafe(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	s, err := c.r.str(v)
+func filterSafe(p *params, v value) (value, error) {
+	s, err := p.r.str(v)
 	return markup(s), err
 }
 
-func filterEscape(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	if m, ok := v.(markup); ok && c.name != "forceescape" {
+func filterEscape(p *params, v value) (value, error) {
+	if m, ok := v.(markup); ok && p.name != "forceescape" {
 		return m, nil
 	}
-	s, err := textOperand(c, v)
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.text(5 * len(s)); err != nil {
+	if err := p.r.text(5 * len(s)); err != nil {
 		return nil, err
 	}
 	return escapeHTML(s), nil
 }
 
-func filterTrim(c *call, v value) (value, error) {
-	p, err := c.bind(0, "chars")
-	if err != nil {
-		return nil, err
-	}
-	s, err := textOperand(c, v)
+func filterTrim(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +105,7 @@ func filterTrim(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.trim(s, chars, true, true)
+	return p.r.trim(s, chars, true, true)
 }
 
 // trim removes characters of the set chars from the ends of s.
@@ -142,20 +126,16 @@ func (r *run) trim(s, chars string, left, right bool) (string, error) {
 	return s, nil
 }
 
-func filterReplace(c *call, v value) (value, error) {
-	p, err := c.bind(2, "old", "new", "count")
+func filterReplace(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	s, err := textOperand(c, v)
+	old, err := p.r.str(p.values[0])
 	if err != nil {
 		return nil, err
 	}
-	old, err := c.r.str(p.values[0])
-	if err != nil {
-		return nil, err
-	}
-	replacement, err := c.r.str(p.values[1])
+	replacement, err := p.r.str(p.values[1])
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +145,7 @@ func filterReplace(c *call, v value) (value, error) {
 			return nil, err
 		}
 	}
-	return c.r.replace(s, old, replacement, count)
+	return p.r.replace(s, old, replacement, count)
 }
 
 // replace is str.replace: at most count times, all where count is negative.
@@ -187,11 +167,7 @@ func (r *run) replace(s, old, replacement string, count int) (string, error) {
 }
 
 // filterIndent indents the lines after the first; blank lines only on request.
-func filterIndent(c *call, v value) (value, error) {
-	p, err := c.bind(0, "width", "first", "blank")
-	if err != nil {
-		return nil, err
-	}
+func filterIndent(p *params, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
@@ -203,11 +179,11 @@ func filterIndent(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, err := c.r.splitLines(s+"\n", false)
+	lines, err := p.r.splitLines(s+"\n", false)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
+	if err := p.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
 		return nil, err
 	}
 	for i, line := range lines {
@@ -230,12 +206,8 @@ func indentText(width value) (string, error) {
 	return strings.Repeat(" ", int(max(n, 0))), nil
 }
 
-func filterCenter(c *call, v value) (value, error) {
-	p, err := c.bind(0, "width")
-	if err != nil {
-		return nil, err
-	}
-	s, err := textOperand(c, v)
+func filterCenter(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
@@ -243,14 +215,10 @@ func filterCenter(c *call, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.pad(s, width, ' ', '^')
+	return p.r.pad(s, width, ' ', '^')
 }
 
-func filterTruncate(c *call, v value) (value, error) {
-	p, err := c.bind(0, "length", "killwords", "end", "leeway")
-	if err != nil {
-		return nil, err
-	}
+func filterTruncate(p *params, v value) (value, error) {
 	limit, err := p.int(0, 255)
 	if err != nil {
 		return nil, err
@@ -269,7 +237,7 @@ func filterTruncate(c *call, v value) (value, error) {
 	if !ok {
 		return nil, runtimeErrorf("truncate: the value must be str, not %s", typeName(v))
 	}
-	if err := c.r.scan(len(s)); err != nil {
+	if err := p.r.scan(len(s)); err != nil {
 		return nil, err
 	}
 	if limit < runeCount(end) || leeway < 0 {
@@ -282,14 +250,11 @@ func filterTruncate(c *call, v value) (value, error) {
 	if i := strings.LastIndexByte(s, ' '); i >= 0 && !p.flag(1) {
 		s = s[:i]
 	}
-	return s + end, c.r.text(len(s) + len(end))
+	return s + end, p.r.text(len(s) + len(end))
 }
 
-func filterWordCount(c *call, v value) (value, error) {
-	if _, err := c.bind(0); err != nil {
-		return nil, err
-	}
-	s, err := textOperand(c, v)
+func filterWordCount(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
 	words, inside := int64(0), false
 	for _, r := range s {
 		letter := r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r)
@@ -301,32 +266,32 @@ func filterWordCount(c *call, v value) (value, error) {
 	return words, err
 }
 
-func filterURLEncode(c *call, v value) (value, error) {
+func filterURLEncode(p *params, v value) (value, error) {
 	if _, isText := plain(v).(string); !isText && isIterable(v) {
 		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
 	}
-	return mapped(c, v, func(s string) string {
+	return mapped(p, v, func(s string) string {
 		// url.QueryEscape differs from Python's quote in blanks and slashes.
 		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))
 	})
 }
 
-func filterFormat(c *call, v value) (value, error) {
-	s, err := textOperand(c, v)
+func filterFormat(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.keywords) == 0 {
-		return c.r.formatPercent(s, &tuple{items: c.args})
+	if len(p.keywords) == 0 {
+		return p.r.formatPercent(s, &tuple{items: p.args})
 	}
-	if len(c.args) > 0 {
+	if len(p.args) > 0 {
 		return nil, runtimeErrorf("can't handle positional and keyword arguments at the same time")
 	}
 	named := newDict()
-	for _, kw := range c.keywords {
+	for _, kw := range p.keywords {
 		if err := named.set(kw.name, kw.value); err != nil {
 			return nil, err
 		}
 	}
-	return c.r.formatPercent(s, named)
+	return p.r.formatPercent(s, named)
 }

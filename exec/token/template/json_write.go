@@ -10,24 +10,21 @@ import (
 // filterToJSON writes JSON as Python's json.dumps does with ensure_ascii off, which
 // is what chat templates are written for: ", " and ": " between items, keys in
 // their order, nothing escaped for HTML.
-func filterToJSON(c *call, v value) (value, error) {
-	p, err := c.bind(0, "ensure_ascii", "indent", "separators", "sort_keys")
-	if err != nil {
-		return nil, err
-	}
+func filterToJSON(p *params, v value) (value, error) {
 	// Jinja's own filter takes the indentation first, so a number there means that.
 	if _, isFlag := p.or(0, false).(bool); !isFlag && p.isAbsent(1) {
 		p.values[0], p.values[1] = absent{}, p.values[0]
 	}
-	w := &jsonWriter{m: c.r.meter, itemEnd: ", ", keyEnd: ": ", ascii: p.flag(0), sortKeys: p.flag(3)}
+	w := &jsonWriter{m: p.r.meter, itemEnd: ", ", keyEnd: ": ", ascii: p.flag(0), sortKeys: p.flag(3)}
 	if indent := p.or(1, nil); indent != nil {
-		if w.indent, err = indentText(indent); err != nil {
+		text, err := indentText(indent)
+		if err != nil {
 			return nil, err
 		}
-		w.pretty, w.itemEnd = true, ","
+		w.pretty, w.indent, w.itemEnd = true, text, ","
 	}
 	if separators := p.or(2, nil); separators != nil {
-		if err := w.setSeparators(c.r, separators); err != nil {
+		if err := w.setSeparators(p.r, separators); err != nil {
 			return nil, err
 		}
 	}

@@ -5,8 +5,11 @@ import (
 	"slices"
 )
 
-// method implements v.name(args) for a Python type.
-type method func(c *call, v value) (value, error)
+// method is a method of a Python type other than str.
+type method = builtin[value, value]
+
+// boundMethod is a method looked up on a value.
+type boundMethod func(c *call) (value, error)
 
 // refusedMethods change a value or reach outside the sandbox; as in Jinja's
 // immutable sandbox they exist only as undefined values that fail when called.
@@ -20,60 +23,68 @@ func refused(v value, name string) bool {
 }
 
 // findMethod returns a method of v's type, or nil.
-func findMethod(v value, name string) method {
-	switch v.(type) {
-	case string, markup:
-		// format reads attributes itself, so it cannot stand in the table that
-		// reading attributes consults.
-		if name == "format" {
-			return func(c *call, v value) (value, error) { return c.r.formatBraces(plain(v).(string), c.args, c.keywords) }
-		}
-		if m, ok := stringMethods[name]; ok {
-			return func(c *call, v value) (value, error) { return m(c, plain(v).(string)) }
-		}
+func findMethod(v value, name string) boundMethod {
+	switch v := v.(type) {
+	case string:
+		return findStringMethod(v, name)
+	case markup:
+		return findStringMethod(string(v), name)
 	case *dict:
-		return dictMethods[name]
+		return bindMethod(dictMethods, v, name)
 	case *list, *tuple, *span:
-		return sequenceMethods[name]
+		return bindMethod(sequenceMethods, v, name)
 	case float64:
-		return floatMethods[name]
+		return bindMethod(floatMethods, v, name)
 	}
 	return nil
 }
 
+func findStringMethod(s, name string) boundMethod {
+	// format reads attributes itself, so it cannot stand in the table that
+	// reading attributes consults.
+	if name == "format" {
+		return func(c *call) (value, error) { return c.r.formatBraces(s, c.args, c.keywords) }
+	}
+	m, ok := stringMethods[name]
+	if !ok {
+		return nil
+	}
+	return func(c *call) (value, error) { return m.apply(c, s) }
+}
+
+func bindMethod(methods map[string]method, v value, name string) boundMethod {
+	m, ok := methods[name]
+	if !ok {
+		return nil
+	}
+	return func(c *call) (value, error) { return m.apply(c, v) }
+}
+
 var dictMethods = map[string]method{
-	"get":    dictGet,
-	"items":  dictItems,
-	"keys":   dictItems,
-	"values": dictItems,
-	"copy":   unchanged,
+	"get":    takes(dictGet, "key", "default?"),
+	"items":  takes(dictItems),
+	"keys":   takes(dictItems),
+	"values": takes(dictItems),
+	"copy":   takes(unchanged),
 }
 
 var sequenceMethods = map[string]method{
-	"count": sequenceCount,
-	"index": sequenceIndex,
-	"copy":  unchanged,
+	"count": takes(sequenceCount, "value"),
+	"index": takes(sequenceIndex, "value"),
+	"copy":  takes(unchanged),
 }
 
 var floatMethods = map[string]method{
-	"is_integer": func(c *call, v value) (value, error) {
+	"is_integer": takes(func(_ *params, v value) (value, error) {
 		f := v.(float64)
-		_, err := c.bind(0)
-		return f == math.Trunc(f), err
-	},
+		return f == math.Trunc(f), nil
+	}),
 }
 
 // unchanged is copy(): values never change, so the copy is the value itself.
-func unchanged(c *call, v value) (value, error) {
-	_, err := c.bind(0)
-	return v, err
-}
+func unchanged(_ *params, v value) (value, error) { return v, nil }
 
-func dictGet(c *call, v value) (value, error) {
-	p, err := c.bind(1, "key", "default")
-	if err != nil {
-		return nil, err
-	}
+func dictGet(p *params, v value) (value, error) {
 	d := v.(*dict)
 	i, err := d.find(plain(p.values[0]))
 	if err != nil || i < 0 {
@@ -83,19 +94,14 @@ func dictGet(c *call, v value) (value, error) {
 }
 
 // dictItems is items(), keys() or values(), by the name it was called by.
-func dictItems(c *call, v value) (value, error) {
-	_, err := c.bind(0)
-	return &dictView{v.(*dict), c.name}, err
+func dictItems(p *params, v value) (value, error) {
+	return &dictView{v.(*dict), p.name}, nil
 }
 
-func sequenceCount(c *call, v value) (value, error) {
-	p, err := c.bind(1, "value")
-	if err != nil {
-		return nil, err
-	}
+func sequenceCount(p *params, v value) (value, error) {
 	n := int64(0)
-	return n, c.r.each(v, func(item value) error {
-		equal, err := c.r.equal(item, p.values[0])
+	return n, p.r.each(v, func(item value) error {
+		equal, err := p.r.equal(item, p.values[0])
 		if equal {
 			n++
 		}
@@ -103,17 +109,13 @@ func sequenceCount(c *call, v value) (value, error) {
 	})
 }
 
-func sequenceIndex(c *call, v value) (value, error) {
-	p, err := c.bind(1, "value")
-	if err != nil {
-		return nil, err
-	}
-	items, err := c.r.sequence(v)
+func sequenceIndex(p *params, v value) (value, error) {
+	items, err := p.r.sequence(v)
 	if err != nil {
 		return nil, err
 	}
 	for i, item := range items {
-		if equal, err := c.r.equal(item, p.values[0]); err != nil || equal {
+		if equal, err := p.r.equal(item, p.values[0]); err != nil || equal {
 			return int64(i), err
 		}
 	}

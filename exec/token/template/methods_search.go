@@ -6,15 +6,11 @@ import (
 )
 
 // stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
-func stringStartsWith(c *call, s string) (value, error) { return hasEnd(c, s, strings.HasPrefix) }
-func stringEndsWith(c *call, s string) (value, error)   { return hasEnd(c, s, strings.HasSuffix) }
+func stringStartsWith(p *params, s string) (value, error) { return hasEnd(p, s, strings.HasPrefix) }
+func stringEndsWith(p *params, s string) (value, error)   { return hasEnd(p, s, strings.HasSuffix) }
 
-func hasEnd(c *call, s string, has func(s, end string) bool) (value, error) {
-	p, err := c.bind(1, "affix", "start", "end")
-	if err != nil {
-		return nil, err
-	}
-	s, _, err = c.r.within(s, p)
+func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
+	s, _, err := p.r.within(s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -25,9 +21,9 @@ func hasEnd(c *call, s string, has func(s, end string) bool) (value, error) {
 	for _, option := range options {
 		affix, ok := plain(option).(string)
 		if !ok {
-			return nil, runtimeErrorf("%s first arg must be str or a tuple of str, not %s", c.name, typeName(option))
+			return nil, runtimeErrorf("%s first arg must be str or a tuple of str, not %s", p.name, typeName(option))
 		}
-		if err := c.r.scan(len(affix)); err != nil {
+		if err := p.r.scan(len(affix)); err != nil {
 			return nil, err
 		}
 		if has(s, affix) {
@@ -57,28 +53,24 @@ func (r *run) within(s string, p *params) (part string, skipped int, err error) 
 }
 
 // stringFind is find, rfind, index or rindex, by the name it was called by.
-func stringFind(c *call, s string) (value, error) {
-	p, err := c.bind(1, "sub", "start", "end")
-	if err != nil {
-		return nil, err
-	}
+func stringFind(p *params, s string) (value, error) {
 	sub, err := p.text(0, "")
 	if err != nil {
 		return nil, err
 	}
-	s, skipped, err := c.r.within(s, p)
+	s, skipped, err := p.r.within(s, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.r.scan(2 * (len(s) + len(sub))); err != nil {
+	if err := p.r.scan(2 * (len(s) + len(sub))); err != nil {
 		return nil, err
 	}
 	i := strings.Index(s, sub)
-	if strings.HasPrefix(c.name, "r") {
+	if strings.HasPrefix(p.name, "r") {
 		i = strings.LastIndex(s, sub)
 	}
 	if i < 0 {
-		if strings.HasSuffix(c.name, "index") {
+		if strings.HasSuffix(p.name, "index") {
 			return nil, runtimeErrorf("substring not found")
 		}
 		return int64(-1), nil
@@ -86,27 +78,19 @@ func stringFind(c *call, s string) (value, error) {
 	return int64(skipped + runeCount(s[:i])), nil
 }
 
-func stringCount(c *call, s string) (value, error) {
-	p, err := c.bind(1, "sub", "start", "end")
-	if err != nil {
-		return nil, err
-	}
+func stringCount(p *params, s string) (value, error) {
 	sub, err := p.text(0, "")
 	if err != nil {
 		return nil, err
 	}
-	if s, _, err = c.r.within(s, p); err != nil {
+	if s, _, err = p.r.within(s, p); err != nil {
 		return nil, err
 	}
-	return int64(strings.Count(s, sub)), c.r.scan(len(s) + len(sub))
+	return int64(strings.Count(s, sub)), p.r.scan(len(s) + len(sub))
 }
 
-func stringJoin(c *call, s string) (value, error) {
-	p, err := c.bind(1, "iterable")
-	if err != nil {
-		return nil, err
-	}
-	items, err := c.r.sequence(p.values[0])
+func stringJoin(p *params, s string) (value, error) {
+	items, err := p.r.sequence(p.values[0])
 	if err != nil {
 		return nil, err
 	}
@@ -115,25 +99,21 @@ func stringJoin(c *call, s string) (value, error) {
 			return nil, runtimeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
 		}
 	}
-	return c.r.joinText(items, s)
+	return p.r.joinText(items, s)
 }
 
 // stringSplit is split or rsplit, by the name it was called by.
-func stringSplit(c *call, s string) (value, error) {
-	p, err := c.bind(0, "sep", "maxsplit")
-	if err != nil {
-		return nil, err
-	}
+func stringSplit(p *params, s string) (value, error) {
 	limit, err := p.int(1, -1)
 	if err != nil {
 		return nil, err
 	}
-	fromEnd := c.name == "rsplit"
+	fromEnd := p.name == "rsplit"
 	if p.or(0, nil) == nil {
-		if err := c.r.slots(2 * countWords(s)); err != nil {
+		if err := p.r.slots(2 * countWords(s)); err != nil {
 			return nil, err
 		}
-		return c.r.textList(splitSpace(s, limit, fromEnd), len(s))
+		return p.r.textList(splitSpace(s, limit, fromEnd), len(s))
 	}
 	separator, err := p.text(0, "")
 	if err != nil {
@@ -142,10 +122,10 @@ func stringSplit(c *call, s string) (value, error) {
 	if separator == "" {
 		return nil, runtimeErrorf("empty separator")
 	}
-	if err := c.r.slots(strings.Count(s, separator) + 1); err != nil {
+	if err := p.r.slots(strings.Count(s, separator) + 1); err != nil {
 		return nil, err
 	}
-	return c.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
+	return p.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
 }
 
 // textList makes a list of parts cut from a string of n bytes.
@@ -226,16 +206,12 @@ func splitSpace(s string, limit int, fromEnd bool) []string {
 	return parts
 }
 
-func stringSplitLines(c *call, s string) (value, error) {
-	p, err := c.bind(0, "keepends")
+func stringSplitLines(p *params, s string) (value, error) {
+	lines, err := p.r.splitLines(s, p.flag(0))
 	if err != nil {
 		return nil, err
 	}
-	lines, err := c.r.splitLines(s, p.flag(0))
-	if err != nil {
-		return nil, err
-	}
-	return c.r.textList(lines, len(s))
+	return p.r.textList(lines, len(s))
 }
 
 // splitLines is str.splitlines: it knows all of Unicode's line ends.
@@ -278,11 +254,7 @@ func isLineEnd(c rune) bool {
 }
 
 // stringPartition is partition or rpartition, by the name it was called by.
-func stringPartition(c *call, s string) (value, error) {
-	p, err := c.bind(1, "sep")
-	if err != nil {
-		return nil, err
-	}
+func stringPartition(p *params, s string) (value, error) {
 	separator, err := p.text(0, "")
 	if err != nil {
 		return nil, err
@@ -291,15 +263,15 @@ func stringPartition(c *call, s string) (value, error) {
 		return nil, runtimeErrorf("empty separator")
 	}
 	i := strings.Index(s, separator)
-	if c.name == "rpartition" {
+	if p.name == "rpartition" {
 		i = strings.LastIndex(s, separator)
 	}
 	items := []value{s, "", ""}
 	switch {
 	case i >= 0:
 		items = []value{s[:i], separator, s[i+len(separator):]}
-	case c.name == "rpartition":
+	case p.name == "rpartition":
 		items = []value{"", "", s}
 	}
-	return &tuple{items: items}, c.r.scan(len(s))
+	return &tuple{items: items}, p.r.scan(len(s))
 }

@@ -5,18 +5,18 @@ import (
 	"unicode"
 )
 
-// stringMethod implements s.name(args).
-type stringMethod func(c *call, s string) (value, error)
+// stringMethod is a method of str.
+type stringMethod = builtin[string, value]
 
 var stringMethods = map[string]stringMethod{
 	"capitalize":   mapText(capitalize),
 	"casefold":     mapText(strings.ToLower),
 	"center":       justify('^'),
-	"count":        stringCount,
-	"encode":       refuseEncode,
-	"endswith":     stringEndsWith,
-	"find":         stringFind,
-	"index":        stringFind,
+	"count":        takes(stringCount, "sub", "start?", "end?"),
+	"encode":       takesAny(refuseEncode),
+	"endswith":     takes(stringEndsWith, "affix", "start?", "end?"),
+	"find":         takes(stringFind, "sub", "start?", "end?"),
+	"index":        takes(stringFind, "sub", "start?", "end?"),
 	"isalnum":      allRunes(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }),
 	"isalpha":      allRunes(unicode.IsLetter),
 	"isdecimal":    allRunes(unicode.IsDigit),
@@ -25,32 +25,32 @@ var stringMethods = map[string]stringMethod{
 	"isnumeric":    allRunes(unicode.IsNumber),
 	"isspace":      allRunes(isSpace),
 	"isupper":      caseMethod(unicode.IsUpper, unicode.IsLower),
-	"join":         stringJoin,
+	"join":         takes(stringJoin, "iterable"),
 	"ljust":        justify('<'),
 	"lower":        mapText(strings.ToLower),
 	"lstrip":       strip(true, false),
-	"partition":    stringPartition,
-	"removeprefix": stringRemovePrefix,
-	"removesuffix": stringRemoveSuffix,
-	"replace":      stringReplace,
-	"rfind":        stringFind,
-	"rindex":       stringFind,
+	"partition":    takes(stringPartition, "sep"),
+	"removeprefix": takes(stringRemovePrefix, "affix"),
+	"removesuffix": takes(stringRemoveSuffix, "affix"),
+	"replace":      takes(stringReplace, "old", "new", "count?"),
+	"rfind":        takes(stringFind, "sub", "start?", "end?"),
+	"rindex":       takes(stringFind, "sub", "start?", "end?"),
 	"rjust":        justify('>'),
-	"rpartition":   stringPartition,
-	"rsplit":       stringSplit,
+	"rpartition":   takes(stringPartition, "sep"),
+	"rsplit":       takes(stringSplit, "sep?", "maxsplit?"),
 	"rstrip":       strip(false, true),
-	"split":        stringSplit,
-	"splitlines":   stringSplitLines,
-	"startswith":   stringStartsWith,
+	"split":        takes(stringSplit, "sep?", "maxsplit?"),
+	"splitlines":   takes(stringSplitLines, "keepends?"),
+	"startswith":   takes(stringStartsWith, "affix", "start?", "end?"),
 	"strip":        strip(true, true),
 	"swapcase":     mapText(swapCase),
 	"title":        mapText(titleLetters),
 	"upper":        mapText(upper),
-	"zfill":        stringZeroFill,
+	"zfill":        takes(stringZeroFill, "width"),
 }
 
 func mapText(convert func(string) string) stringMethod {
-	return func(c *call, s string) (value, error) { return mapped(c, s, convert) }
+	return takes(func(p *params, s string) (value, error) { return mapped(p, s, convert) })
 }
 
 // titleLetters is str.title: every letter after a non-letter is a capital.
@@ -79,34 +79,27 @@ func swapCase(s string) string {
 
 // allRunes makes a method that holds when s is not empty and each character passes.
 func allRunes(holds func(rune) bool) stringMethod {
-	return func(c *call, s string) (value, error) {
-		if _, err := c.bind(0); err != nil {
-			return nil, err
-		}
+	return takes(func(p *params, s string) (value, error) {
 		other := strings.ContainsFunc(s, func(r rune) bool { return !holds(r) })
-		return s != "" && !other, c.r.scan(len(s))
-	}
+		return s != "" && !other, p.r.scan(len(s))
+	})
 }
 
 func caseMethod(want, other func(rune) bool) stringMethod {
 	test := testCase(want, other)
-	return func(c *call, s string) (value, error) { return test(c, s) }
+	return takes(func(p *params, s string) (value, error) { return test.run(p, s) })
 }
 
 func strip(left, right bool) stringMethod {
-	return func(c *call, s string) (value, error) {
-		p, err := c.bind(0, "chars")
-		if err != nil {
-			return nil, err
-		}
+	return takes(func(p *params, s string) (value, error) {
 		if p.or(0, nil) != nil {
 			chars, err := p.text(0, "")
 			if err != nil {
 				return nil, err
 			}
-			return c.r.trim(s, chars, left, right)
+			return p.r.trim(s, chars, left, right)
 		}
-		if err := c.r.scan(len(s)); err != nil {
+		if err := p.r.scan(len(s)); err != nil {
 			return nil, err
 		}
 		if left {
@@ -116,16 +109,12 @@ func strip(left, right bool) stringMethod {
 			s = strings.TrimRightFunc(s, isSpace)
 		}
 		return s, nil
-	}
+	}, "chars?")
 }
 
 // justify makes ljust, rjust or center.
 func justify(align byte) stringMethod {
-	return func(c *call, s string) (value, error) {
-		p, err := c.bind(1, "width", "fillchar")
-		if err != nil {
-			return nil, err
-		}
+	return takes(func(p *params, s string) (value, error) {
 		width, err := p.int(0, 0)
 		if err != nil {
 			return nil, err
@@ -137,8 +126,8 @@ func justify(align byte) stringMethod {
 		if runeCount(fill) != 1 {
 			return nil, runtimeErrorf("The fill character must be exactly one character long")
 		}
-		return c.r.pad(s, width, []rune(fill)[0], align)
-	}
+		return p.r.pad(s, width, []rune(fill)[0], align)
+	}, "width", "fillchar?")
 }
 
 // pad fills s up to width characters; align is <, > or ^ as in format directives.
@@ -164,11 +153,7 @@ func (r *run) pad(s string, width int, fill rune, align byte) (string, error) {
 	return strings.Repeat(filler, left) + s + strings.Repeat(filler, missing-left), nil
 }
 
-func stringZeroFill(c *call, s string) (value, error) {
-	p, err := c.bind(1, "width")
-	if err != nil {
-		return nil, err
-	}
+func stringZeroFill(p *params, s string) (value, error) {
 	width, err := p.int(0, 0)
 	if err != nil {
 		return nil, err
@@ -177,15 +162,11 @@ func stringZeroFill(c *call, s string) (value, error) {
 	if signAt(s, 0) != 0 {
 		sign, s = s[:1], s[1:]
 	}
-	s, err = c.r.pad(s, width-len(sign), '0', '>')
+	s, err = p.r.pad(s, width-len(sign), '0', '>')
 	return sign + s, err
 }
 
-func stringReplace(c *call, s string) (value, error) {
-	p, err := c.bind(2, "old", "new", "count")
-	if err != nil {
-		return nil, err
-	}
+func stringReplace(p *params, s string) (value, error) {
 	old, err := p.text(0, "")
 	if err != nil {
 		return nil, err
@@ -198,26 +179,19 @@ func stringReplace(c *call, s string) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.r.replace(s, old, replacement, count)
+	return p.r.replace(s, old, replacement, count)
 }
 
-func stringRemovePrefix(c *call, s string) (value, error) {
-	return cutEnd(c, s, strings.TrimPrefix)
-}
-
-func stringRemoveSuffix(c *call, s string) (value, error) {
-	return cutEnd(c, s, strings.TrimSuffix)
-}
-
-func cutEnd(c *call, s string, cut func(s, end string) string) (value, error) {
-	p, err := c.bind(1, "affix")
-	if err != nil {
-		return nil, err
-	}
+func stringRemovePrefix(p *params, s string) (value, error) {
 	affix, err := p.text(0, "")
-	return cut(s, affix), err
+	return strings.TrimPrefix(s, affix), err
 }
 
-func refuseEncode(*call, string) (value, error) {
+func stringRemoveSuffix(p *params, s string) (value, error) {
+	affix, err := p.text(0, "")
+	return strings.TrimSuffix(s, affix), err
+}
+
+func refuseEncode(*params, string) (value, error) {
 	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates handle text only"}
 }

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// testFunc computes "v is name(args)".
-type testFunc func(c *call, v value) (bool, error)
+// test computes "v is name(args)".
+type test = builtin[value, bool]
 
 // tests are Jinja's built-in tests.
-var tests = map[string]testFunc{
+var tests = map[string]test{
 	"boolean":     ofType(func(v value) bool { _, ok := v.(bool); return ok }),
 	"callable":    ofType(isCallable),
 	"defined":     ofType(func(v value) bool { return !isUndefined(v) }),
@@ -29,7 +29,7 @@ var tests = map[string]testFunc{
 	"upper":       testCase(unicode.IsUpper, unicode.IsLower),
 	"odd":         testRemainder(2, 1),
 	"even":        testRemainder(2, 0),
-	"divisibleby": testDivisible,
+	"divisibleby": takes(testDivisible, "num"),
 	"in":          comparing("in"),
 	"==":          comparing("=="),
 	"eq":          comparing("=="),
@@ -46,20 +46,12 @@ var tests = map[string]testFunc{
 	"greaterthan": comparing(">"),
 	">=":          comparing(">="),
 	"ge":          comparing(">="),
-	"sameas":      testSame,
-	"filter":      func(c *call, v value) (bool, error) { return named(c, v, hasFilterIn(c.r)) },
-	"test":        func(c *call, v value) (bool, error) { return named(c, v, hasTestIn(c.r)) },
+	"sameas":      takes(testSame, "other"),
+	"filter":      takes(testIsFilter),
+	"test":        takes(testIsTest),
 }
 
-func hasTest(name string) bool { return tests[name] != nil }
-
-func hasFilterIn(r *run) func(string) bool {
-	return func(name string) bool { return r.filters[name] != nil }
-}
-
-func hasTestIn(r *run) func(string) bool {
-	return func(name string) bool { return r.tests[name] != nil }
-}
+func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
 func unknownTest(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "test '" + name + "'", Reason: "no test of this name is available"}
@@ -67,19 +59,16 @@ func unknownTest(name string) error {
 
 // applyTest runs a test by name.
 func (r *run) applyTest(name string, v value, args []value, keywords []keyword) (bool, error) {
-	t := r.tests[name]
-	if t == nil {
+	t, ok := r.tests[name]
+	if !ok {
 		return false, unknownTest(name)
 	}
-	return t(&call{r, name, args, keywords}, v)
+	return t.apply(&call{r, name, args, keywords}, v)
 }
 
 // ofType makes a test without arguments.
-func ofType(holds func(value) bool) testFunc {
-	return func(c *call, v value) (bool, error) {
-		_, err := c.bind(0)
-		return err == nil && holds(v), err
-	}
+func ofType(holds func(value) bool) test {
+	return takes(func(_ *params, v value) (bool, error) { return holds(v), nil })
 }
 
 func isUndefined(v value) bool { _, ok := v.(*undefined); return ok }
@@ -111,69 +100,53 @@ func isSequence(v value) bool {
 }
 
 // comparing makes a test that compares with its argument.
-func comparing(op string) testFunc {
-	return func(c *call, v value) (bool, error) {
-		p, err := c.bind(1, "other")
-		if err != nil {
-			return false, err
-		}
-		return c.r.compare(op, v, p.values[0])
-	}
+func comparing(op string) test {
+	return takes(func(p *params, v value) (bool, error) { return p.r.compare(op, v, p.values[0]) }, "other")
 }
 
 // testCase holds when s has letters of the wanted case and none of the other.
-func testCase(want, other func(rune) bool) testFunc {
-	return func(c *call, v value) (bool, error) {
-		if _, err := c.bind(0); err != nil {
-			return false, err
-		}
-		s, err := textOperand(c, v)
+func testCase(want, other func(rune) bool) test {
+	return takes(func(p *params, v value) (bool, error) {
+		s, err := textOperand(p, v)
 		return strings.ContainsFunc(s, want) && !strings.ContainsFunc(s, other), err
-	}
+	})
 }
 
-func testRemainder(divisor, want int64) testFunc {
-	return func(c *call, v value) (bool, error) {
-		if _, err := c.bind(0); err != nil {
-			return false, err
-		}
-		return hasRemainder(c, v, divisor, want)
-	}
+func testRemainder(divisor, want int64) test {
+	return takes(func(p *params, v value) (bool, error) { return hasRemainder(p.r, v, divisor, want) })
 }
 
-func testDivisible(c *call, v value) (bool, error) {
-	p, err := c.bind(1, "num")
+func testDivisible(p *params, v value) (bool, error) {
+	return hasRemainder(p.r, v, p.values[0], 0)
+}
+
+func hasRemainder(r *run, v, divisor value, want int64) (bool, error) {
+	rest, err := r.binary("%", v, divisor)
 	if err != nil {
 		return false, err
 	}
-	return hasRemainder(c, v, p.values[0], 0)
-}
-
-func hasRemainder(c *call, v, divisor value, want int64) (bool, error) {
-	rest, err := c.r.binary("%", v, divisor)
-	if err != nil {
-		return false, err
-	}
-	return c.r.equal(rest, want)
+	return r.equal(rest, want)
 }
 
 // testSame is Python's "is": identity for containers, equality for the rest.
-func testSame(c *call, v value) (bool, error) {
-	p, err := c.bind(1, "other")
-	if err != nil {
-		return false, err
-	}
+func testSame(p *params, v value) (bool, error) {
 	if s, ok := plain(v).(string); ok {
 		other, isText := plain(p.values[0]).(string)
-		return isText && s == other, c.r.scan(len(s))
+		return isText && s == other, p.r.scan(len(s))
 	}
 	return v == p.values[0], nil
 }
 
-func named(c *call, v value, exists func(string) bool) (bool, error) {
-	if _, err := c.bind(0); err != nil {
-		return false, err
-	}
-	name, ok := plain(v).(string)
-	return ok && exists(name), nil
+// testIsFilter holds when v names a filter, so that a template can ask before use.
+func testIsFilter(p *params, v value) (bool, error) {
+	name, _ := plain(v).(string)
+	_, ok := p.r.filters[name]
+	return ok, nil
+}
+
+// testIsTest holds when v names a test.
+func testIsTest(p *params, v value) (bool, error) {
+	name, _ := plain(v).(string)
+	_, ok := p.r.tests[name]
+	return ok, nil
 }
