@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -193,3 +194,20 @@ func affordable() int {
 // portable reports whether the arithmetic runs without SIMD kernels, about ten
 // times slower.
 func portable() bool { return strings.HasPrefix(quant.Features(), "portable") }
+
+// overlay returns a model's directory with some files added or replaced.
+func overlay(t testing.TB, dir string, files map[string]string) fstest.MapFS {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	out := fstest.MapFS{}
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		require.NoError(t, err)
+		out[entry.Name()] = &fstest.MapFile{Data: data}
+	}
+	for name, text := range files {
+		out[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return out
+}
