@@ -327,15 +327,25 @@ func (p *pass) weigh(scores, state []float32, pos, start int) {
 		return // nothing of this block is inside the window
 	}
 	newTop := max(state[d], top)
-	if f := quant.Exp32(state[d] - newTop); f != 1 {
+	if f := decay(state[d], newTop); f != 1 {
 		quant.Scale(state[:d], f)
 		state[d+1] *= f
 	}
-	if f := quant.Exp32(top - newTop); f != 1 {
+	if f := decay(top, newTop); f != 1 {
 		quant.Scale(scores[:seen], f)
 		sum *= f
 	}
 	state[d], state[d+1] = newTop, state[d+1]+sum
+}
+
+// decay returns e^(from-to): what weights relative to one maximum are worth
+// relative to a greater one. Mostly the maximum stays, and the exponential of 0
+// is exactly 1.
+func decay(from, to float32) float32 {
+	if from == to {
+		return 1
+	}
+	return quant.Exp32(from - to)
 }
 
 // mergeState adds the state of a later span to that of all before.
@@ -348,7 +358,7 @@ func (p *pass) mergeState(acc, state []float32) {
 			continue
 		}
 		top := max(a[d], s[d])
-		fa, fs := quant.Exp32(a[d]-top), quant.Exp32(s[d]-top)
+		fa, fs := decay(a[d], top), decay(s[d], top)
 		quant.Scale(a[:d], fa)
 		quant.AddScaled(a[:d], s[:d], fs)
 		a[d], a[d+1] = top, float32(a[d+1]*fa)+float32(s[d+1]*fs)
