@@ -38,6 +38,8 @@ func (r *run) compare(op string, l, rv value) (bool, error) {
 // equal is Python's ==.
 func (r *run) equal(a, b value) (bool, error) { return r.equalDepth(a, b, 0) }
 
+// equalDepth compares structures item by item; depth ends the comparison of cycles,
+// and each item costs a step, since shared parts are compared again and again.
 func (r *run) equalDepth(a, b value, depth int) (bool, error) {
 	if depth > maxValueDepth {
 		return false, limitErrorf("compared values nest deeper than %d", maxValueDepth)
@@ -83,6 +85,7 @@ func (r *run) equalDepth(a, b value, depth int) (bool, error) {
 	return a == b, nil // pointers: identity
 }
 
+// equalItems compares sequences of the same type; other is asked only then.
 func (r *run) equalItems(sameType bool, xs []value, other func() []value, depth int) (bool, error) {
 	if !sameType || len(xs) != len(other()) {
 		return false, nil
@@ -95,6 +98,7 @@ func (r *run) equalItems(sameType bool, xs []value, other func() []value, depth 
 	return true, nil
 }
 
+// equalDicts compares without regard to order, as Python does.
 func (r *run) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
 	if !sameType || len(x.keys) != len(y.keys) {
 		return false, nil
@@ -111,6 +115,7 @@ func (r *run) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
 	return true, nil
 }
 
+// equalSpans: ranges are equal when they yield the same numbers.
 func equalSpans(x, y *span) bool {
 	n := x.len()
 	return n == y.len() && (n == 0 || x.start == y.start && (n == 1 || x.stride == y.stride))
@@ -176,6 +181,7 @@ func (r *run) orderItems(op string, xs, ys []value, depth int) (ordering, error)
 	return compareNumbers(int64(len(xs)), int64(len(ys))), nil
 }
 
+// isNumber holds for booleans too: Python counts them as integers.
 func isNumber(v value) bool {
 	if _, ok := v.(bigInt); ok {
 		return true
@@ -201,6 +207,7 @@ func compareNumbers(a, b value) ordering {
 	return ordering(x.Cmp(y))
 }
 
+// orderOf turns the answers of two comparisons into an ordering.
 func orderOf(isLess, isGreater bool) ordering {
 	switch {
 	case isLess:

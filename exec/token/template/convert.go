@@ -57,6 +57,7 @@ func (cv *converter) convert(v any, field string, depth int) (value, error) {
 	return nil, inputErrorf(field, "values of Go type %T are not supported", v)
 }
 
+// convertSlice converts a slice of any type that convert knows.
 func convertSlice[T any](cv *converter, items []T, field string, depth int) (value, error) {
 	out := make([]value, len(items))
 	for i, item := range items {
@@ -68,6 +69,7 @@ func convertSlice[T any](cv *converter, items []T, field string, depth int) (val
 	return &list{out}, nil
 }
 
+// object keeps the order of keys, which tojson and loops show.
 func (cv *converter) object(keys []string, values map[string]any, field string, depth int) (value, error) {
 	d := newDict()
 	for _, key := range keys {
@@ -83,6 +85,7 @@ func (cv *converter) object(keys []string, values map[string]any, field string, 
 	return d, nil
 }
 
+// message gives a plain message the keys that templates read.
 func (cv *converter) message(m Message) (value, error) {
 	cv.size += len(m.Role) + len(m.Content)
 	d := newDict()

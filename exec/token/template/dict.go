@@ -78,6 +78,7 @@ func hashTuple(t *tuple, depth int) (any, error) {
 	return tupleKey(b.String()), nil
 }
 
+// hashText writes a key so that no two different keys read alike: kind, length, text.
 func hashText(key any) string {
 	switch k := key.(type) {
 	case string:
@@ -119,6 +120,7 @@ func (d *dict) find(key value) (int, error) {
 	return -1, nil
 }
 
+// makeIndex switches from searching to an index, when the dict grows or gets a key that is no string.
 func (d *dict) makeIndex() {
 	d.index = make(map[any]int, len(d.keys))
 	for i, k := range d.keys {

@@ -54,10 +54,12 @@ func runtimeErrorf(format string, args ...any) error {
 	return &Error{Kind: ErrRuntime, Reason: fmt.Sprintf(format, args...)}
 }
 
+// limitErrorf describes a bound that was exceeded.
 func limitErrorf(format string, args ...any) error {
 	return &Error{Kind: ErrLimit, Reason: fmt.Sprintf(format, args...)}
 }
 
+// inputErrorf describes a defect of the input at a field such as messages[2].role.
 func inputErrorf(field, format string, args ...any) error {
 	return &Error{Kind: ErrInput, Construct: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -237,6 +237,7 @@ func sliceRange(low, high, stride value, n int) (span, error) {
 	return span{first, last, step}, err
 }
 
+// sliceBound reads one bound; nil is one that was left out.
 func sliceBound(v value, fallback int64) (int64, error) {
 	if v == nil {
 		return fallback, nil
@@ -248,6 +249,7 @@ func sliceBound(v value, fallback int64) (int64, error) {
 	return i, nil
 }
 
+// sliceItems shares the items where they are contiguous, since lists never change.
 func (r *run) sliceItems(items []value, part span) ([]value, error) {
 	n := part.len()
 	if part.stride == 1 { // shares the items, which never change
@@ -263,6 +265,7 @@ func (r *run) sliceItems(items []value, part span) ([]value, error) {
 	return out, nil
 }
 
+// sliceText cuts by characters; where they are contiguous the text is shared, not copied.
 func (r *run) sliceText(s string, part span) (value, error) {
 	if err := r.scan(len(s)); err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package template
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // call carries the arguments of a filter, test, method or function.
 type call struct {
@@ -96,6 +99,7 @@ func (c *call) bind(required int, names ...string) (*params, error) {
 	return p, nil
 }
 
+// isAbsent tells that parameter i was not given (none is a value).
 func (p *params) isAbsent(i int) bool { return p.values[i] == absent{} }
 
 // or returns parameter i, or fallback where it was not given.
@@ -115,7 +119,7 @@ func (p *params) int(i, fallback int) (int, error) {
 	if !ok || !isInt {
 		return 0, runtimeErrorf("%s(): argument '%s' must be an integer, not %s", p.name, p.names[i], typeName(p.values[i]))
 	}
-	return int(n), nil
+	return int(min(max(n, math.MinInt), math.MaxInt)), nil // for platforms with a smaller int
 }
 
 // text returns parameter i, which must be a string.
@@ -171,6 +175,7 @@ func (r *run) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) 
 	return args, keywords, nil
 }
 
+// spreadKeywords evaluates **x.
 func (r *run) spreadKeywords(x expr, s *scope) ([]keyword, error) {
 	v, err := r.eval(x, s)
 	if err != nil {
@@ -271,6 +276,8 @@ func (r *run) bindMacro(def *macroDef, s *scope, args []value, keywords []keywor
 	return r.bindExtras(def, s, args, keywords, used, explicitCaller)
 }
 
+// macroDefault is the value of a parameter that a call leaves out; without a default
+// it is undefined, which fails only when used.
 func (r *run) macroDefault(prm param, s *scope) (value, error) {
 	if prm.fallback != nil {
 		return r.eval(prm.fallback, s)

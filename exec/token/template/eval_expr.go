@@ -25,6 +25,7 @@ func (r *run) eval(x expr, s *scope) (value, error) {
 	return v, nil
 }
 
+// evalNode is the walk itself; eval around it counts and locates.
 func (r *run) evalNode(x expr, s *scope) (value, error) {
 	switch x := x.(type) {
 	case *constant:
@@ -99,6 +100,7 @@ func (r *run) variable(name string, s *scope) (value, error) {
 	return v, r.step(searched / 4)
 }
 
+// evalPair evaluates two operands from left to right.
 func (r *run) evalPair(a, b expr, s *scope) (x, y value, err error) {
 	if x, err = r.eval(a, s); err != nil {
 		return nil, nil, err
@@ -107,6 +109,7 @@ func (r *run) evalPair(a, b expr, s *scope) (x, y value, err error) {
 	return x, y, err
 }
 
+// evalAll evaluates items in order.
 func (r *run) evalAll(items []expr, s *scope) ([]value, error) {
 	if err := r.slots(len(items) + 1); err != nil {
 		return nil, err
@@ -122,6 +125,7 @@ func (r *run) evalAll(items []expr, s *scope) ([]value, error) {
 	return values, nil
 }
 
+// evalDict: of equal keys the last value counts, in the first one's place.
 func (r *run) evalDict(x *dictExpr, s *scope) (value, error) {
 	if err := r.slots(4 * (len(x.keys) + 1)); err != nil {
 		return nil, err
@@ -182,6 +186,7 @@ func (r *run) evalConcat(x *concatExpr, s *scope) (value, error) {
 	return b.String(), nil
 }
 
+// evalConditional evaluates only the branch taken; without an else the result is undefined.
 func (r *run) evalConditional(x *conditionalExpr, s *scope) (value, error) {
 	test, err := r.eval(x.test, s)
 	switch {
@@ -196,6 +201,7 @@ func (r *run) evalConditional(x *conditionalExpr, s *scope) (value, error) {
 		" evaluated to false and no else section was defined."}, nil
 }
 
+// evalSlice evaluates the bounds that are written.
 func (r *run) evalSlice(x *sliceExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {
@@ -239,6 +245,7 @@ func (r *run) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
 	return v, locate(err, x.line())
 }
 
+// evalTest computes "x is name(args)".
 func (r *run) evalTest(x *testExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {

@@ -16,6 +16,7 @@ type loop struct {
 	lastChanged      *tuple
 }
 
+// execFor evaluates the iterable where the loop stands, before its names exist.
 func (r *run) execFor(st *forStmt, s *scope) (signal, error) {
 	iter, err := r.eval(st.iter, s)
 	if err != nil {
@@ -188,6 +189,7 @@ func (l *loop) attribute(name string) (value, bool, error) {
 	return nil, false, nil
 }
 
+// cycle returns the argument whose turn it is.
 func (l *loop) cycle(c *call) (value, error) {
 	if len(c.args) == 0 {
 		return nil, runtimeErrorf("no items for cycling given")

@@ -32,6 +32,7 @@ func (r *run) exec(body []stmt, s *scope) (signal, error) {
 	return signalNone, nil
 }
 
+// execStmt runs one statement; only break and continue yield a signal.
 func (r *run) execStmt(st stmt, s *scope) (signal, error) {
 	switch st := st.(type) {
 	case *textStmt:
@@ -138,6 +139,7 @@ func (r *run) captureFiltered(body []stmt, filter expr, s *scope) (value, error)
 	return r.eval(filter, s)
 }
 
+// execIf runs the first branch that holds in the scope around: if has no scope of its own.
 func (r *run) execIf(st *ifStmt, s *scope) (signal, error) {
 	for _, b := range st.branches {
 		test, err := r.eval(b.test, s)
@@ -191,6 +193,7 @@ func (r *run) assign(t target, v value, s *scope) error {
 	return runtimeErrorf("cannot assign to %T", t)
 }
 
+// unpack binds several targets to as many items.
 func (r *run) unpack(t *tupleTarget, v value, s *scope) error {
 	if !isIterable(v) {
 		return runtimeErrorf("cannot unpack non-iterable %s object", typeName(v))

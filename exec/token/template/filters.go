@@ -57,6 +57,7 @@ var filters = map[string]filter{
 	"wordcount":   takes(filterWordCount),
 }
 
+// hasFilter lets the parser refuse unknown filters before anything runs.
 func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
 func unknownFilter(name string) error {
@@ -72,6 +73,7 @@ func (r *run) applyFilter(name string, v value, args []value, keywords []keyword
 	return f.apply(&call{r, name, args, keywords}, v)
 }
 
+// filterDefault replaces what is undefined, or with its flag whatever is false.
 func filterDefault(p *params, v value) (value, error) {
 	if _, undef := v.(*undefined); undef || p.flag(1) && !truthy(v) {
 		return p.or(0, ""), nil
@@ -79,6 +81,7 @@ func filterDefault(p *params, v value) (value, error) {
 	return v, nil
 }
 
+// filterLength fails for lazy sequences, as in Python: their length is not known.
 func filterLength(p *params, v value) (value, error) {
 	if l, ok := v.(*loop); ok {
 		n, err := l.length()
@@ -91,6 +94,7 @@ func filterLength(p *params, v value) (value, error) {
 	return int64(n), p.r.scan(n)
 }
 
+// filterAttr reads an attribute but never an item of the same name.
 func filterAttr(p *params, v value) (value, error) {
 	name, err := p.text(0, "")
 	if err != nil {
@@ -103,6 +107,7 @@ func filterAttr(p *params, v value) (value, error) {
 	return found, err
 }
 
+// filterAbs keeps integers integers.
 func filterAbs(p *params, v value) (value, error) {
 	i, f, isInt, ok := number(v)
 	switch {
@@ -144,6 +149,7 @@ func filterInt(p *params, v value) (value, error) {
 	return p.or(0, int64(0)), nil
 }
 
+// filterFloat converts to a float, or to its default where that is impossible.
 func filterFloat(p *params, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -192,6 +198,7 @@ func filterRound(p *params, v value) (value, error) {
 	return nil, runtimeErrorf("method must be common, ceil or floor")
 }
 
+// filterSum adds with +, so lists can be joined given a list to start from.
 func filterSum(p *params, v value) (value, error) {
 	get := p.r.attributeGetter(p.or(0, nil))
 	total := p.or(1, int64(0))

@@ -148,6 +148,7 @@ func filterSort(p *params, v value) (value, error) {
 	return &list{items}, err
 }
 
+// filterDictSort returns (key, value) pairs sorted by either.
 func filterDictSort(p *params, v value) (value, error) {
 	by, err := p.text(1, "key")
 	if err != nil {
@@ -253,6 +254,7 @@ func filterMap(p *params, v value) (value, error) {
 	}), nil
 }
 
+// mapper returns what map does to an item: apply the filter it names, or read an attribute.
 func mapper(c *call) (getter, error) {
 	if len(c.args) > 0 {
 		name, ok := plain(c.args[0]).(string)

@@ -22,11 +22,13 @@ func (r *run) each(v value, do func(value) error) error {
 	}
 }
 
+// filterList collects; of a text it makes a list of characters.
 func filterList(p *params, v value) (value, error) {
 	items, err := p.r.collect(v)
 	return &list{items}, err
 }
 
+// filterFirst reads no more than one item of a lazy sequence.
 func filterFirst(p *params, v value) (value, error) {
 	it, err := iterate(v)
 	if err != nil {
@@ -39,6 +41,7 @@ func filterFirst(p *params, v value) (value, error) {
 	return item, err
 }
 
+// filterLast needs a sequence that can be read backwards.
 func filterLast(p *params, v value) (value, error) {
 	if _, lazy := v.(*iterator); lazy {
 		return nil, runtimeErrorf("'generator' object is not reversible")
@@ -53,6 +56,7 @@ func filterLast(p *params, v value) (value, error) {
 	return items[len(items)-1], nil
 }
 
+// filterReverse returns a text reversed, of other sequences an iterator as Python does.
 func filterReverse(p *params, v value) (value, error) {
 	items, err := p.r.collect(v)
 	if err != nil {
@@ -89,6 +93,7 @@ func (r *run) joinText(items []value, separator string) (string, error) {
 	return b.String(), nil
 }
 
+// filterJoin prints the items, unlike str.join, which wants texts.
 func filterJoin(p *params, v value) (value, error) {
 	separator, err := p.r.str(p.or(0, ""))
 	if err != nil {
@@ -109,6 +114,7 @@ func filterJoin(p *params, v value) (value, error) {
 	return p.r.joinText(items, separator)
 }
 
+// filterItems is dict.items() that takes undefined for an empty mapping.
 func filterItems(p *params, v value) (value, error) {
 	switch v := v.(type) {
 	case *undefined:

@@ -38,6 +38,7 @@ func upper(s string) string {
 	return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS")
 }
 
+// capitalize raises the first character and lowers the others.
 func capitalize(s string) string {
 	for i := range s {
 		if i > 0 {
@@ -67,6 +68,7 @@ func titleWords(s string) string {
 	return b.String()
 }
 
+// filterString prints v; what is marked safe stays marked.
 func filterString(p *params, v value) (value, error) {
 	if m, ok := v.(markup); ok {
 		return m, nil
@@ -74,11 +76,13 @@ func filterString(p *params, v value) (value, error) {
 	return p.r.str(v)
 }
 
+// filterSafe marks text, which matters only where it is added to plain text.
 func filterSafe(p *params, v value) (value, error) {
 	s, err := p.r.str(v)
 	return markup(s), err
 }
 
+// filterEscape escapes for HTML once: what is marked safe stays.
 func filterEscape(p *params, v value) (value, error) {
 	if m, ok := v.(markup); ok && p.name != "forceescape" {
 		return m, nil
@@ -93,6 +97,7 @@ func filterEscape(p *params, v value) (value, error) {
 	return escapeHTML(s), nil
 }
 
+// filterTrim strips white space, or a set of characters, from both ends.
 func filterTrim(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -126,6 +131,7 @@ func (r *run) trim(s, chars string, left, right bool) (string, error) {
 	return s, nil
 }
 
+// filterReplace prints its operands first, unlike str.replace.
 func filterReplace(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -206,6 +212,7 @@ func indentText(width value) (string, error) {
 	return strings.Repeat(" ", int(max(n, 0))), nil
 }
 
+// filterCenter pads with blanks on both sides.
 func filterCenter(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -218,6 +225,7 @@ func filterCenter(p *params, v value) (value, error) {
 	return p.r.pad(s, width, ' ', '^')
 }
 
+// filterTruncate cuts at a blank, and only texts that exceed the length by a leeway.
 func filterTruncate(p *params, v value) (value, error) {
 	limit, err := p.int(0, 255)
 	if err != nil {
@@ -253,6 +261,7 @@ func filterTruncate(p *params, v value) (value, error) {
 	return s + end, p.r.text(len(s) + len(end))
 }
 
+// filterWordCount counts runs of letters, digits and underscores.
 func filterWordCount(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	words, inside := int64(0), false
@@ -266,6 +275,7 @@ func filterWordCount(p *params, v value) (value, error) {
 	return words, err
 }
 
+// filterURLEncode quotes a text for a path of a URL.
 func filterURLEncode(p *params, v value) (value, error) {
 	if _, isText := plain(v).(string); !isText && isIterable(v) {
 		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
@@ -276,6 +286,7 @@ func filterURLEncode(p *params, v value) (value, error) {
 	})
 }
 
+// filterFormat applies the % operator with its arguments.
 func filterFormat(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {

@@ -100,6 +100,7 @@ func (f *braceFormatter) field(text string, depth int) (string, error) {
 	return f.r.formatSpec(v, directive)
 }
 
+// convert applies !s or !r.
 func (f *braceFormatter) convert(v value, conversion string) (value, error) {
 	switch conversion {
 	case "s":
@@ -143,6 +144,7 @@ func (f *braceFormatter) lookup(name string) (value, error) {
 	return v, err
 }
 
+// first resolves the head of a field: a number, a keyword or the next argument.
 func (f *braceFormatter) first(name string) (value, error) {
 	index, err := strconv.ParseUint(name, 10, 31)
 	if name == "" {

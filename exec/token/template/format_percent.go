@@ -39,6 +39,7 @@ type percentFormatter struct {
 	out  strings.Builder
 }
 
+// run copies text and expands directives; arguments left over are an error, as in Python.
 func (f *percentFormatter) run() (value, error) {
 	for f.pos < len(f.s) {
 		i := strings.IndexByte(f.s[f.pos:], '%')
@@ -197,6 +198,7 @@ func (f *percentFormatter) count(fallback int) (int, error) {
 	return checkWidth(width)
 }
 
+// checkWidth refuses paddings that only serve to fill memory.
 func checkWidth(n int) (int, error) {
 	if n > maxPadding || n < -maxPadding {
 		return 0, limitErrorf("a width or precision of more than %d", maxPadding)
@@ -204,6 +206,7 @@ func checkWidth(n int) (int, error) {
 	return n, nil
 }
 
+// argument returns the next positional argument.
 func (f *percentFormatter) argument() (value, error) {
 	if f.next >= len(f.list) {
 		return nil, runtimeErrorf("not enough arguments for format string")
@@ -243,6 +246,7 @@ func (r *run) formatVerb(sp spec, v value) (string, error) {
 	return "", runtimeErrorf("unsupported format character '%c'", sp.verb)
 }
 
+// formatPercentNumber formats for the numeric directives; %d truncates a float.
 func (r *run) formatPercentNumber(sp spec, v value) (string, error) {
 	i, f, isInt, ok := number(v)
 	if !ok {

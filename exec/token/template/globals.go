@@ -18,6 +18,7 @@ func globalFunctions(now func() time.Time) []*function {
 	}
 }
 
+// globalRange refuses long ranges, as the sandbox of Jinja does.
 func globalRange(c *call) (value, error) {
 	p, err := c.bind(1, "start", "stop", "step")
 	if err != nil {
@@ -87,6 +88,7 @@ func (r *run) addPairs(d *dict, v value) error {
 	})
 }
 
+// globalNamespace takes what dict takes.
 func globalNamespace(c *call) (value, error) {
 	attrs, err := globalDict(c)
 	if err != nil {
@@ -101,6 +103,7 @@ type cycler struct {
 	next  int
 }
 
+// globalCycler makes a cycler over its arguments.
 func globalCycler(c *call) (value, error) {
 	if len(c.args) == 0 {
 		return nil, runtimeErrorf("at least one item has to be provided")
@@ -143,6 +146,8 @@ func globalJoiner(c *call) (value, error) {
 	}}, nil
 }
 
+// globalRaise ends the rendering with a message for the user: the conversation does not
+// suit the model.
 func globalRaise(c *call) (value, error) {
 	p, err := c.bind(1, "message")
 	if err != nil {
@@ -155,6 +160,7 @@ func globalRaise(c *call) (value, error) {
 	return nil, &Error{Kind: ErrRaised, Construct: "raise_exception", Reason: text}
 }
 
+// globalStrftime shows the time; it is the only thing a template can learn besides its input.
 func globalStrftime(c *call, now func() time.Time) (value, error) {
 	p, err := c.bind(1, "format")
 	if err != nil {

@@ -59,6 +59,7 @@ func iterate(v value) (*iterator, error) {
 	return nil, runtimeErrorf("'%s' object is not iterable", typeName(v))
 }
 
+// stringIterator yields characters.
 func stringIterator(s string) *iterator {
 	return &iterator{func() (value, bool, error) {
 		if s == "" {

@@ -72,6 +72,7 @@ func decodeValue(d *json.Decoder, field string, depth int) (any, error) {
 	return nil, inputErrorf(field, "unexpected %q at byte %d", delim.String(), d.InputOffset())
 }
 
+// decodeArray reads the items after the opening bracket.
 func decodeArray(d *json.Decoder, field string, depth int) (any, error) {
 	items := []any{}
 	for d.More() {
@@ -87,6 +88,8 @@ func decodeArray(d *json.Decoder, field string, depth int) (any, error) {
 	return items, nil
 }
 
+// decodeObject reads the pairs after the opening brace. A key that occurs twice is
+// refused: readers disagree on which one counts.
 func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 	o := &Object{}
 	for d.More() {
@@ -113,6 +116,7 @@ func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 	return o, nil
 }
 
+// jsonError locates a syntax error and tells a cut input from a malformed one.
 func jsonError(d *json.Decoder, field string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return inputErrorf(field, "the JSON ends too early")
@@ -195,6 +199,7 @@ func (in *Input) setField(key string, v any) (err error) {
 	return nil
 }
 
+// checkMessages checks what every template relies on.
 func checkMessages(field string, v any) ([]any, error) {
 	items, ok := v.([]any)
 	if !ok {
@@ -208,6 +213,7 @@ func checkMessages(field string, v any) ([]any, error) {
 	return items, nil
 }
 
+// checkMessage names the field that is missing or has a wrong type.
 func checkMessage(field string, v any) error {
 	o, ok := v.(*Object)
 	if !ok {

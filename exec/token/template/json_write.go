@@ -43,6 +43,7 @@ type jsonWriter struct {
 	ascii, sortKeys bool
 }
 
+// setSeparators takes Python's (item, key) pair.
 func (w *jsonWriter) setSeparators(r *run, v value) error {
 	pair, err := r.sequence(v)
 	if err != nil {
@@ -59,6 +60,7 @@ func (w *jsonWriter) setSeparators(r *run, v value) error {
 	return runtimeErrorf("tojson: separators must be two strings")
 }
 
+// write charges for text before it is kept.
 func (w *jsonWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
 		return limitErrorf("JSON of more than %d MiB", maxOutput>>20)
@@ -81,6 +83,7 @@ func (w *jsonWriter) newline(depth int) error {
 	return w.write("\n" + strings.Repeat(w.indent, depth))
 }
 
+// value writes any value; depth ends the writing of cycles.
 func (w *jsonWriter) value(v value, depth int) error {
 	if depth > maxValueDepth {
 		return limitErrorf("JSON nests deeper than %d", maxValueDepth)
@@ -135,6 +138,7 @@ func jsonScalar(v value) (string, bool) {
 	return "", false
 }
 
+// array writes lists and tuples alike.
 func (w *jsonWriter) array(items []value, depth int) error {
 	if len(items) == 0 {
 		return w.write("[]")
@@ -158,6 +162,7 @@ func (w *jsonWriter) array(items []value, depth int) error {
 	return w.write("]")
 }
 
+// object writes the pairs in their order, or sorted.
 func (w *jsonWriter) object(d *dict, depth int) error {
 	if len(d.keys) == 0 {
 		return w.write("{}")
@@ -211,6 +216,7 @@ func (w *jsonWriter) keyOrder(d *dict) ([]int, error) {
 	return order, nil
 }
 
+// key writes a key; as in Python numbers and constants become texts.
 func (w *jsonWriter) key(key value) error {
 	s, ok := key.(string)
 	if !ok {
@@ -251,6 +257,7 @@ func (w *jsonWriter) text(s string) error {
 	return w.write(`"`)
 }
 
+// jsonEscape writes a character with the short escape where JSON has one.
 func jsonEscape(r rune) string {
 	switch r {
 	case '"':

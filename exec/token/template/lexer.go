@@ -63,12 +63,14 @@ func lex(source string) ([]token, error) {
 	return append(l.tokens, token{kind: tokEOF, line: l.line}), nil
 }
 
+// fail reports a syntax error at the current line.
 func (l *lexer) fail(format string, args ...any) error {
 	e := runtimeErrorf(format, args...).(*Error)
 	e.Kind, e.Line = ErrSyntax, l.line
 	return e
 }
 
+// emit appends a token; their number is bounded, since the tree takes far more than the source.
 func (l *lexer) emit(kind tokenKind, text string) error {
 	if len(l.tokens) >= maxTokens {
 		return locate(limitErrorf("more than %d tokens", maxTokens), l.line)

@@ -68,6 +68,7 @@ func endMarker(s string, end tokenKind) (length int, sign byte) {
 	return 3, sign
 }
 
+// lexToken emits one name, literal or operator.
 func (l *lexer) lexToken() error {
 	c, size := utf8.DecodeRuneInString(l.rest())
 	switch {
@@ -94,6 +95,7 @@ func (l *lexer) lexToken() error {
 	return l.fail("unexpected character %s", strconv.QuoteRune(c))
 }
 
+// lexOperator keeps track of brackets, inside which end markers are operators.
 func (l *lexer) lexOperator(op string) error {
 	switch op {
 	case "(":
@@ -149,6 +151,7 @@ func (l *lexer) lexNumber() error {
 	return l.emitNumber(kind, n)
 }
 
+// emitNumber emits the first n bytes as a number.
 func (l *lexer) emitNumber(kind tokenKind, n int) error {
 	err := l.emit(kind, strings.ReplaceAll(l.rest()[:n], "_", ""))
 	l.advance(n)

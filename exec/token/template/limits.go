@@ -57,6 +57,7 @@ type meter struct {
 	depth     int // evaluations in progress
 }
 
+// newMeter sets the bounds for an input of a size.
 func newMeter(inputBytes int) *meter {
 	inputBytes = min(inputBytes, maxOutput)
 	return &meter{steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc)}

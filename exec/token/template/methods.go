@@ -18,6 +18,7 @@ var refusedMethods = map[string][]string{
 	"list": {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"},
 }
 
+// refused tells whether name is a method that the sandbox withholds.
 func refused(v value, name string) bool {
 	return slices.Contains(refusedMethods[typeName(v)], name)
 }
@@ -52,6 +53,7 @@ func findStringMethod(s, name string) boundMethod {
 	return func(c *call) (value, error) { return m.apply(c, s) }
 }
 
+// bindMethod looks a method up and ties it to v.
 func bindMethod(methods map[string]method, v value, name string) boundMethod {
 	m, ok := methods[name]
 	if !ok {
@@ -84,6 +86,7 @@ var floatMethods = map[string]method{
 // unchanged is copy(): values never change, so the copy is the value itself.
 func unchanged(_ *params, v value) (value, error) { return v, nil }
 
+// dictGet fails for keys that cannot be hashed, where indexing finds nothing.
 func dictGet(p *params, v value) (value, error) {
 	d := v.(*dict)
 	i, err := d.find(plain(p.values[0]))
@@ -98,6 +101,7 @@ func dictItems(p *params, v value) (value, error) {
 	return &dictView{v.(*dict), p.name}, nil
 }
 
+// sequenceCount counts the items that equal its argument.
 func sequenceCount(p *params, v value) (value, error) {
 	n := int64(0)
 	return n, p.r.each(v, func(item value) error {
@@ -109,6 +113,7 @@ func sequenceCount(p *params, v value) (value, error) {
 	})
 }
 
+// sequenceIndex returns the position of the first equal item.
 func sequenceIndex(p *params, v value) (value, error) {
 	items, err := p.r.sequence(v)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 func stringStartsWith(p *params, s string) (value, error) { return hasEnd(p, s, strings.HasPrefix) }
 func stringEndsWith(p *params, s string) (value, error)   { return hasEnd(p, s, strings.HasSuffix) }
 
+// hasEnd compares the ends of s, or of the part that the bounds leave.
 func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
 	s, _, err := p.r.within(s, p)
 	if err != nil {
@@ -78,6 +79,7 @@ func stringFind(p *params, s string) (value, error) {
 	return int64(skipped + runeCount(s[:i])), nil
 }
 
+// stringCount counts without overlaps.
 func stringCount(p *params, s string) (value, error) {
 	sub, err := p.text(0, "")
 	if err != nil {
@@ -89,6 +91,7 @@ func stringCount(p *params, s string) (value, error) {
 	return int64(strings.Count(s, sub)), p.r.scan(len(s) + len(sub))
 }
 
+// stringJoin wants texts, as in Python; the filter prints its items instead.
 func stringJoin(p *params, s string) (value, error) {
 	items, err := p.r.sequence(p.values[0])
 	if err != nil {
@@ -206,6 +209,7 @@ func splitSpace(s string, limit int, fromEnd bool) []string {
 	return parts
 }
 
+// stringSplitLines drops the line ends unless asked to keep them.
 func stringSplitLines(p *params, s string) (value, error) {
 	lines, err := p.r.splitLines(s, p.flag(0))
 	if err != nil {

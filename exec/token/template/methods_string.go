@@ -49,6 +49,7 @@ var stringMethods = map[string]stringMethod{
 	"zfill":        takes(stringZeroFill, "width"),
 }
 
+// mapText makes a method without parameters out of a conversion.
 func mapText(convert func(string) string) stringMethod {
 	return takes(func(p *params, s string) (value, error) { return mapped(p, s, convert) })
 }
@@ -68,6 +69,7 @@ func titleLetters(s string) string {
 	return b.String()
 }
 
+// swapCase turns capitals into small letters and the reverse.
 func swapCase(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsUpper(r) {
@@ -90,6 +92,7 @@ func caseMethod(want, other func(rune) bool) stringMethod {
 	return takes(func(p *params, s string) (value, error) { return test.run(p, s) })
 }
 
+// strip makes strip, lstrip or rstrip: white space, or a set of characters.
 func strip(left, right bool) stringMethod {
 	return takes(func(p *params, s string) (value, error) {
 		if p.or(0, nil) != nil {
@@ -153,6 +156,7 @@ func (r *run) pad(s string, width int, fill rune, align byte) (string, error) {
 	return strings.Repeat(filler, left) + s + strings.Repeat(filler, missing-left), nil
 }
 
+// stringZeroFill puts zeros between the sign and the digits.
 func stringZeroFill(p *params, s string) (value, error) {
 	width, err := p.int(0, 0)
 	if err != nil {
@@ -166,6 +170,7 @@ func stringZeroFill(p *params, s string) (value, error) {
 	return sign + s, err
 }
 
+// stringReplace is str.replace, which wants texts.
 func stringReplace(p *params, s string) (value, error) {
 	old, err := p.text(0, "")
 	if err != nil {

@@ -58,8 +58,10 @@ func (r *run) addMarkup(l, rv value) (value, bool, error) {
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
+// escapeHTML escapes as MarkupSafe does.
 func escapeHTML(s string) markup { return markup(htmlEscaper.Replace(s)) }
 
+// operandError words a failed operation as Python does.
 func operandError(op string, l, rv value) error {
 	if op == "+" {
 		switch l.(type) {
@@ -85,6 +87,7 @@ func operandError(op string, l, rv value) error {
 	return runtimeErrorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(l), typeName(rv))
 }
 
+// isRepeatable tells whether * can repeat v.
 func isRepeatable(v value) bool {
 	switch v.(type) {
 	case string, *list, *tuple:
@@ -110,6 +113,7 @@ func (r *run) sequenceOp(op string, l, rv value) (value, bool, error) {
 	return nil, false, nil
 }
 
+// concatenate adds two values of one sequence type.
 func (r *run) concatenate(l, rv value) (value, bool, error) {
 	switch a := l.(type) {
 	case string:
@@ -133,6 +137,7 @@ func (r *run) concatenate(l, rv value) (value, bool, error) {
 	return nil, false, nil
 }
 
+// join copies: lists never change, so neither operand can be extended.
 func (r *run) join(a, b []value) ([]value, error) {
 	if err := r.slots(len(a) + len(b) + 1); err != nil {
 		return nil, err
@@ -164,6 +169,7 @@ func (r *run) repeat(v value, n int64) (value, bool, error) {
 	return nil, false, nil
 }
 
+// repeatItems charges before it allocates, as every operation that can grow.
 func (r *run) repeatItems(items []value, n int64) ([]value, error) {
 	if n <= 0 || len(items) == 0 {
 		return nil, nil
@@ -181,6 +187,7 @@ func (r *run) repeatItems(items []value, n int64) ([]value, error) {
 	return out, nil
 }
 
+// unary applies a sign.
 func unary(op string, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -242,6 +249,7 @@ func intOp(op string, a, b int64) (value, error) {
 
 func overflow() error { return limitErrorf("an integer beyond 64 bits") }
 
+// multiply checks by dividing back.
 func multiply(a, b int64) (value, error) {
 	if a == 0 || b == 0 {
 		return int64(0), nil
@@ -253,6 +261,7 @@ func multiply(a, b int64) (value, error) {
 	return c, nil
 }
 
+// power squares and multiplies, so that overflow shows after 63 steps at most.
 func power(a, b int64) (value, error) {
 	if b < 0 {
 		return floatOp("**", float64(a), float64(b))
@@ -274,6 +283,8 @@ func power(a, b int64) (value, error) {
 	}
 }
 
+// floatOp computes with floats; division by zero is an error, and // and % round down,
+// as in Python.
 func floatOp(op string, a, b float64) (value, error) {
 	switch op {
 	case "+":

@@ -9,6 +9,7 @@ import (
 // The functions of this file follow the precedence of Jinja's operators, loosest
 // first: conditional, or, and, not, comparison, + and -, ~, * / // %, **, sign.
 
+// parseExpr parses any expression without top-level commas.
 func (p *parser) parseExpr() (expr, error) {
 	if err := p.open(); err != nil {
 		return nil, err
@@ -47,6 +48,8 @@ func (p *parser) parseTuple(conditional bool, stop ...string) (expr, error) {
 	return items[0], nil
 }
 
+// atTupleEnd tells whether a list of expressions without brackets ends here, as after
+// a trailing comma.
 func (p *parser) atTupleEnd(stop []string) bool {
 	t := p.peek()
 	switch t.kind {
@@ -58,6 +61,8 @@ func (p *parser) atTupleEnd(stop []string) bool {
 	return p.isOperator(")")
 }
 
+// parseConditional parses "a if test else b". Unknown filters in either value are
+// forgotten: it may never be computed.
 func (p *parser) parseConditional() (expr, error) {
 	line, unknown := p.here(), p.unknown
 	x, err := p.parseOr()
@@ -87,6 +92,7 @@ func (p *parser) parseConditional() (expr, error) {
 func (p *parser) parseOr() (expr, error)  { return p.parseLogical("or", p.parseAnd) }
 func (p *parser) parseAnd() (expr, error) { return p.parseLogical("and", p.parseNot) }
 
+// parseLogical parses a chain of and, or of or.
 func (p *parser) parseLogical(word string, operand func() (expr, error)) (expr, error) {
 	line := p.here()
 	x, err := operand()
@@ -101,6 +107,7 @@ func (p *parser) parseLogical(word string, operand func() (expr, error)) (expr, 
 	return x, err
 }
 
+// parseNot binds looser than comparison: not a == b negates the whole.
 func (p *parser) parseNot() (expr, error) {
 	line := p.here()
 	if !p.skipName("not") {
@@ -129,6 +136,7 @@ func (p *parser) comparisonOperator() string {
 	return ""
 }
 
+// parseCompare parses a chain of comparisons.
 func (p *parser) parseCompare() (expr, error) {
 	line := p.here()
 	first, err := p.parseSum()
@@ -171,6 +179,7 @@ func (p *parser) parseBinary(operand func() (expr, error), ops ...string) (expr,
 
 func (p *parser) parseSum() (expr, error) { return p.parseBinary(p.parseConcat, "+", "-") }
 
+// parseConcat binds tighter than + and looser than *.
 func (p *parser) parseConcat() (expr, error) {
 	line := p.here()
 	x, err := p.parseProduct()
@@ -257,6 +266,7 @@ func (p *parser) parsePrimary() (expr, error) {
 	return nil, p.fail("unexpected %s", t)
 }
 
+// nameOrConstant accepts the constants in Jinja's and in Python's spelling.
 func (p *parser) nameOrConstant(t token) expr {
 	line := at(t.line)
 	switch t.text {
@@ -271,6 +281,7 @@ func (p *parser) nameOrConstant(t token) expr {
 	return &nameExpr{line, t.text}
 }
 
+// parseParenthesized parses a tuple or an expression in parentheses.
 func (p *parser) parseParenthesized(line at) (expr, error) {
 	if p.skipOperator(")") {
 		return &tupleExpr{at: line}, nil
@@ -303,6 +314,7 @@ func (p *parser) parseItems(end string) ([]expr, error) {
 	return items, nil
 }
 
+// parseDict parses the pairs after the opening brace.
 func (p *parser) parseDict(line at) (expr, error) {
 	d := &dictExpr{at: line}
 	for !p.skipOperator("}") {

@@ -117,6 +117,7 @@ func (p *parser) parseTarget(attributes bool, stop ...string) (target, error) {
 	return &tupleTarget{line, items}, nil
 }
 
+// parseTargetItem parses a name, an attribute of a namespace, or targets in parentheses.
 func (p *parser) parseTargetItem(attributes bool) (target, error) {
 	line := p.here()
 	if p.skipOperator("(") {

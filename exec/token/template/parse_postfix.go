@@ -68,6 +68,7 @@ func (p *parser) parseSubscript(line at, x expr) (expr, error) {
 	return &subscriptExpr{line, x, bounds[0]}, nil
 }
 
+// parseCall parses the arguments of a call of x.
 func (p *parser) parseCall(line at, x expr) (expr, error) {
 	args, err := p.parseArguments()
 	return &callExpr{line, x, args}, err
@@ -96,6 +97,7 @@ func (p *parser) parseArguments() (arguments, error) {
 	return args, nil
 }
 
+// parseArgument parses one argument and refuses an order that Python refuses.
 func (p *parser) parseArgument(args *arguments) error {
 	var err error
 	misplaced := args.doubleStar != nil
@@ -213,6 +215,7 @@ func (p *parser) parseTest(line at, x expr) (expr, error) {
 	return t, nil
 }
 
+// startsTestArgument tells whether an argument without parentheses follows a test.
 func (p *parser) startsTestArgument() bool {
 	t := p.peek()
 	switch t.kind {

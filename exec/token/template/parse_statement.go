@@ -132,6 +132,8 @@ func (p *parser) parsePrint(line at) (stmt, error) {
 	return &outputStmt{line, &concatExpr{line, parts}}, nil
 }
 
+// parseIf parses all branches. Whether one runs is not known, so unknown filters in
+// them are forgotten.
 func (p *parser) parseIf(line at) (stmt, error) {
 	unknown := p.unknown
 	defer func() { p.unknown = unknown }()
@@ -157,6 +159,7 @@ func (p *parser) parseIf(line at) (stmt, error) {
 	return s, nil
 }
 
+// parseFor parses {% for target in iter [if test] [recursive] %}…[{% else %}…]{% endfor %}.
 func (p *parser) parseFor(line at) (stmt, error) {
 	s := &forStmt{at: line}
 	var err error
@@ -191,6 +194,7 @@ func (p *parser) parseFor(line at) (stmt, error) {
 	return s, err
 }
 
+// parseSet parses {% set x = value %} and {% set x | filters %}…{% endset %}.
 func (p *parser) parseSet(line at) (stmt, error) {
 	t, err := p.parseTarget(true)
 	if err != nil {
@@ -210,6 +214,7 @@ func (p *parser) parseSet(line at) (stmt, error) {
 	return &setBlockStmt{line, t, filter, body}, err
 }
 
+// parseFilterBlock parses {% filter a|b %}…{% endfilter %}.
 func (p *parser) parseFilterBlock(line at) (stmt, error) {
 	head, err := p.parseFilter(nil)
 	if err != nil {
@@ -223,6 +228,7 @@ func (p *parser) parseFilterBlock(line at) (stmt, error) {
 	return &filterBlockStmt{line, filter, body}, err
 }
 
+// parseWith parses {% with a = 1, b = 2 %}…{% endwith %}.
 func (p *parser) parseWith(line at) (stmt, error) {
 	s := &withStmt{at: line}
 	for p.peek().kind != tokTagEnd {

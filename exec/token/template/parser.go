@@ -68,6 +68,7 @@ func (p *parser) skipOperator(op string) bool {
 	return false
 }
 
+// skipName consumes a keyword if it is next.
 func (p *parser) skipName(name string) bool {
 	if p.isName(name) {
 		p.pos++
@@ -76,6 +77,7 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
+// expectOperator consumes op or fails.
 func (p *parser) expectOperator(op string) error {
 	if !p.skipOperator(op) {
 		return p.fail("expected '%s', got %s", op, p.peek())
@@ -83,6 +85,7 @@ func (p *parser) expectOperator(op string) error {
 	return nil
 }
 
+// expectName consumes an identifier or fails.
 func (p *parser) expectName() (string, error) {
 	if p.peek().kind != tokName {
 		return "", p.fail("expected a name, got %s", p.peek())
@@ -90,6 +93,7 @@ func (p *parser) expectName() (string, error) {
 	return p.next().text, nil
 }
 
+// expectKind consumes a token of a kind or fails.
 func (p *parser) expectKind(kind tokenKind) error {
 	if p.peek().kind != kind {
 		return p.fail("expected %s, got %s", token{kind: kind}, p.peek())
@@ -103,10 +107,12 @@ func (p *parser) fail(format string, args ...any) error {
 	return &Error{Kind: ErrSyntax, Line: p.peek().line, Reason: fmt.Sprintf(format, args...)}
 }
 
+// unsupported names a construct outside the subset and what to do instead.
 func (p *parser) unsupported(line int, construct, advice string) error {
 	return &Error{Kind: ErrUnsupported, Line: line, Construct: construct, Reason: advice}
 }
 
+// noteUnknown remembers the first unknown filter or test.
 func (p *parser) noteUnknown(err error, line at) {
 	if p.unknown == nil {
 		p.unknown = locate(err, int(line))

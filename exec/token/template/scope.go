@@ -17,12 +17,14 @@ type scope struct {
 // indexedScope is the number of names from which a scope is searched by index.
 const indexedScope = 12
 
+// newScope returns an empty scope inside parent.
 func newScope(parent *scope) *scope {
 	s := &scope{parent: parent}
 	s.names, s.values = s.nameSpace[:0], s.valueSpace[:0]
 	return s
 }
 
+// find returns the position of name in s itself, or -1.
 func (s *scope) find(name string) int {
 	if s.index != nil {
 		if i, ok := s.index[name]; ok {

@@ -42,6 +42,7 @@ func strftime(t time.Time, format string) string {
 	return b.String()
 }
 
+// directive formats one directive; ok is false for an unknown one.
 func directive(t time.Time, code byte) (string, bool) {
 	if layout, ok := layouts[code]; ok {
 		return t.Format(layout), true

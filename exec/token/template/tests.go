@@ -51,6 +51,7 @@ var tests = map[string]test{
 	"test":        takes(testIsTest),
 }
 
+// hasTest lets the parser refuse unknown tests before anything runs.
 func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
 func unknownTest(name string) error {
@@ -73,6 +74,7 @@ func ofType(holds func(value) bool) test {
 
 func isUndefined(v value) bool { _, ok := v.(*undefined); return ok }
 
+// isInteger does not hold for booleans, though number does.
 func isInteger(v value) bool {
 	switch v.(type) {
 	case int64, bigInt:
@@ -81,6 +83,7 @@ func isInteger(v value) bool {
 	return false
 }
 
+// isCallable holds for what can be called, if only to fail.
 func isCallable(v value) bool {
 	switch v.(type) {
 	case *function, *macro, *loop, *undefined: // Jinja's undefined has a __call__
@@ -112,14 +115,17 @@ func testCase(want, other func(rune) bool) test {
 	})
 }
 
+// testRemainder makes odd and even.
 func testRemainder(divisor, want int64) test {
 	return takes(func(p *params, v value) (bool, error) { return hasRemainder(p.r, v, divisor, want) })
 }
 
+// testDivisible holds when num divides v.
 func testDivisible(p *params, v value) (bool, error) {
 	return hasRemainder(p.r, v, p.values[0], 0)
 }
 
+// hasRemainder computes with %, which fails for what is no number.
 func hasRemainder(r *run, v, divisor value, want int64) (bool, error) {
 	rest, err := r.binary("%", v, divisor)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 // runeCount counts characters; invalid bytes count as one each.
 func runeCount(s string) int { return utf8.RuneCountInString(s) }
 
+// isASCII tells that bytes are characters, the common case that needs no decoding.
 func isASCII(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= utf8.RuneSelf {
@@ -71,6 +72,7 @@ type reprWriter struct {
 	b strings.Builder
 }
 
+// write charges for text before it is kept.
 func (w *reprWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
 		return limitErrorf("a printed value of more than %d MiB", maxOutput>>20)
@@ -79,6 +81,7 @@ func (w *reprWriter) write(s string) error {
 	return w.m.grow(len(s))
 }
 
+// repr writes any value; depth ends the writing of cycles.
 func (w *reprWriter) repr(v value, depth int) error {
 	if depth > maxValueDepth {
 		return limitErrorf("a printed value nests deeper than %d", maxValueDepth)
@@ -114,6 +117,7 @@ func (w *reprWriter) repr(v value, depth int) error {
 	return w.write(reprScalar(v))
 }
 
+// sequence writes items between brackets.
 func (w *reprWriter) sequence(open string, items []value, end string, depth int) error {
 	if err := w.write(open); err != nil {
 		return err
@@ -131,6 +135,7 @@ func (w *reprWriter) sequence(open string, items []value, end string, depth int)
 	return w.write(end)
 }
 
+// dict writes the pairs in their order.
 func (w *reprWriter) dict(d *dict, depth int) error {
 	separator := "{"
 	for i, key := range d.keys {

@@ -41,6 +41,7 @@ type namespace struct{ attrs *dict }
 // span is Python's range object.
 type span struct{ start, stop, stride int64 }
 
+// len counts without running through the range.
 func (s *span) len() int {
 	switch {
 	case s.stride > 0 && s.start < s.stop:
