@@ -18,6 +18,8 @@ type Mem struct {
 	live    map[string]*memNode // what programs see, by clean path
 	durable map[string]*memNode // entries that have been synced
 	journal []entryChange       // entries changed since, in order
+
+	locks memLocks
 }
 
 // memNode is a file or directory; its fields are guarded by Mem.mu.
