@@ -11,7 +11,7 @@ found=0
 while IFS=: read -r file target; do
   found=$((found + 1))
   echo "== $target in $(dirname "$file") for $each"
-  go test "$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "$each"
+  go test "$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "$each" -fuzzminimizetime 10x
 done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort)
 
 if [[ $found == 0 ]]; then

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/bound"
 	"github.com/llmrun/llmrun/store"
-	"github.com/llmrun/llmrun/store/internal/bound"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
