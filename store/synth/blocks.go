@@ -1,0 +1,122 @@
+package synth
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// filler turns random bits into blocks of one type.
+type filler func(src *source, p []byte) // p: whole blocks
+
+// recipe describes a quantized type whose codes may be any bits. std is the
+// standard deviation of its elements at the scale 1, over all codes (and
+// sub-scales, which are random bits too).
+type recipe struct {
+	std     float64
+	scaleAt int // offset of the scale, a binary16, in a block
+	// Behind the scale stands a minimum, or a scale of minima, that is the
+	// scale times this; it centres the elements. 0 = there is none.
+	minimum float64
+	signed  bool // scales of either sign occur, which centres codes from -8 to 7
+}
+
+// recipes holds the deviations as they follow from the types' definitions. For
+// Q4_K an element is d·s·q - dmin·m, with s and m from 0 to 63 and q from 0 to
+// 15: with dmin = 7.5·d the mean is 0, and the variance
+// E[s²]E[q²] - E[s]²E[q]² + 7.5²·Var[m] = 258.3².
+var recipes = map[quant.Type]recipe{
+	quant.Q4_0: {std: 4.637, signed: true},
+	quant.Q5_0: {std: 9.247, signed: true},
+	quant.Q5_1: {std: 9.233, minimum: -15.5, signed: true},
+	quant.Q8_0: {std: 73.9, signed: true},
+	quant.Q4_K: {std: 258.3, minimum: 7.5},
+	quant.Q5_K: {std: 526.9, minimum: 15.5},
+	quant.Q6_K: {std: 1365.7, scaleAt: 208, signed: true},
+}
+
+// newFiller returns what fills a tensor with elements of a standard deviation.
+func newFiller(t quant.Type, std float64) (filler, error) {
+	switch t {
+	case quant.F16:
+		return floatFiller(std, 10, 15), nil
+	case quant.BF16:
+		return floatFiller(std, 7, 127), nil
+	}
+	r, ok := recipes[t]
+	if !ok {
+		return nil, fmt.Errorf("synth: no recipe for random %v", t)
+	}
+	codes := (*source).bytes
+	if t == quant.Q8_0 {
+		codes = symmetricBytes
+	}
+	return r.filler(t.BlockBytes(), std, codes), nil
+}
+
+// scaleSteps is how many scales there are, within a quarter of the mean.
+const scaleSteps = 16
+
+func (r recipe) filler(blockBytes int, std float64, codes filler) filler {
+	var scales, minima [scaleSteps]uint16
+	for i := range scales {
+		scale := std / r.std * (0.75 + 0.5*float64(i)/(scaleSteps-1))
+		scales[i] = quant.F32ToF16(float32(scale))
+		minima[i] = quant.F32ToF16(float32(scale * r.minimum))
+	}
+	return func(src *source, p []byte) {
+		codes(src, p)
+		for ; len(p) > 0; p = p[blockBytes:] {
+			// The random bits that stand where the scale goes choose it.
+			at := p[r.scaleAt:]
+			bits := binary.LittleEndian.Uint16(at)
+			sign := uint16(0)
+			if r.signed {
+				sign = bits & 0x8000
+			}
+			binary.LittleEndian.PutUint16(at, scales[bits%scaleSteps]^sign)
+			if r.minimum != 0 {
+				binary.LittleEndian.PutUint16(at[2:], minima[bits%scaleSteps]^sign)
+			}
+		}
+	}
+}
+
+// symmetricBytes are random but never -128, which no quantizer writes and some
+// kernels cannot negate.
+func symmetricBytes(src *source, p []byte) {
+	const high, low = 0x8080808080808080, 0x7f7f7f7f7f7f7f7f
+	src.bytes(p)
+	for i := 0; i+8 <= len(p); i += 8 {
+		v := binary.LittleEndian.Uint64(p[i:])
+		x := v ^ high // 0 in each byte that is -128
+		isZero := ^((x&low + low) | x | low)
+		binary.LittleEndian.PutUint64(p[i:], v|isZero>>7)
+	}
+	for i := len(p) &^ 7; i < len(p); i++ {
+		if p[i] == 0x80 {
+			p[i] = 0x81
+		}
+	}
+}
+
+// floatFiller makes 16-bit floats: a random sign and fraction, with the one
+// exponent that comes closest to the standard deviation.
+func floatFiller(std float64, fractionBits, bias int) filler {
+	const everyWord = 0x0001000100010001
+	const fractionStd = 1.5275 // of ±[1, 2)
+	exponent := uint64(math.Round(math.Log2(std/fractionStd))) + uint64(bias)
+	keep := (1<<15 | (uint64(1)<<fractionBits - 1)) * everyWord
+	set := exponent << fractionBits * everyWord
+	return func(src *source, p []byte) {
+		for len(p) >= 8 {
+			binary.LittleEndian.PutUint64(p, src.next()&keep|set)
+			p = p[8:]
+		}
+		for ; len(p) >= 2; p = p[2:] {
+			binary.LittleEndian.PutUint16(p, uint16(src.next()&keep|set))
+		}
+	}
+}

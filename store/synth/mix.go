@@ -1,0 +1,84 @@
+package synth
+
+import "github.com/llmrun/llmrun/quant"
+
+// mix is one way to quantize a model: a main type, and more bits where the
+// usual quantizer spends them.
+type mix struct {
+	name     string
+	fileType uint32 // general.file_type
+	main     quant.Type
+	medium   bool       // some values and down projections get Q6_K
+	qkv      quant.Type // of fused projections
+}
+
+var mixes = []mix{
+	{name: "q4_0", fileType: 2, main: quant.Q4_0, qkv: quant.Q4_0},
+	{name: "q8_0", fileType: 7, main: quant.Q8_0, qkv: quant.Q8_0},
+	{name: "q4_k_m", fileType: 15, main: quant.Q4_K, medium: true, qkv: quant.Q5_K},
+	{name: "q5_k_m", fileType: 17, main: quant.Q5_K, medium: true, qkv: quant.Q6_K},
+	{name: "q6_k", fileType: 18, main: quant.Q6_K, qkv: quant.Q6_K},
+	{name: "f16", fileType: 1, main: quant.F16, qkv: quant.F16},
+	{name: "bf16", fileType: 32, main: quant.BF16, qkv: quant.BF16},
+}
+
+// Mixes lists the names of the mixes.
+func Mixes() []string {
+	var names []string
+	for _, m := range mixes {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func findMix(name string) (mix, bool) {
+	for _, m := range mixes {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return mix{}, false
+}
+
+// typeOf returns the type of a tensor in a model of so many layers.
+func (m mix) typeOf(t *tensor, layers int) quant.Type {
+	if t.role == roleNone {
+		return quant.F32
+	}
+	return fitting(m.wish(t, layers), t.cols())
+}
+
+// wish is the type of a matrix whose rows are long enough for any.
+func (m mix) wish(t *tensor, layers int) quant.Type {
+	switch {
+	case m.main.IsFloat():
+		return m.main
+	case t.role == roleOutput && m.main != quant.Q8_0:
+		return quant.Q6_K
+	case t.role == roleQKV:
+		return m.qkv
+	case m.medium && (t.role == roleValue || t.role == roleDown) && moreBits(t.layer, layers):
+		return quant.Q6_K
+	}
+	return m.main
+}
+
+// moreBits reports whether a layer is one of those that the medium mixes spend
+// more on: the first and last eighth, and every third between.
+func moreBits(layer, layers int) bool {
+	eighth := layers / 8
+	return layer < eighth || layer >= 7*layers/8 || (layer-eighth)%3 == 2
+}
+
+// fitting returns the type, or the one with smaller blocks that takes its place
+// in rows that are no whole number of blocks.
+func fitting(t quant.Type, cols int) quant.Type {
+	substitutes := map[quant.Type]quant.Type{quant.Q4_K: quant.Q5_0, quant.Q5_K: quant.Q5_1, quant.Q6_K: quant.Q8_0}
+	if s, ok := substitutes[t]; ok && cols%t.BlockElems() != 0 {
+		t = s
+	}
+	if cols%t.BlockElems() != 0 {
+		return quant.F16
+	}
+	return t
+}

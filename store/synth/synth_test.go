@@ -1,0 +1,241 @@
+package synth
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// shrunk returns a shape with all that its family has, small enough for a
+// test. Rows of 96 are no whole block of the K types, those of 256 are.
+func shrunk(s Shape) Shape {
+	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.Vocab, s.Context = 4, 96, 256, 0, 300, 64
+	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
+	if s.Experts > 0 {
+		s.Experts, s.Used = 6, 2
+	}
+	return s
+}
+
+func write(t *testing.T, o Options) vfs.FS {
+	t.Helper()
+	fsys := vfs.NewMem()
+	require.NoError(t, Write(t.Context(), fsys, "m.gguf", o))
+	return fsys
+}
+
+// TestModelsCompute loads a small model of every family and mix and looks at
+// what it predicts: finite scores that differ by token and by context.
+func TestModelsCompute(t *testing.T) {
+	families := map[string]bool{}
+	for i, s := range Shapes() {
+		if families[s.Arch] {
+			continue
+		}
+		families[s.Arch] = true
+		for j, mix := range Mixes() {
+			if (i+j)%3 != 0 && s.Arch != "llama" { // all pairs would say little more
+				continue
+			}
+			t.Run(s.Arch+" "+mix, func(t *testing.T) {
+				fsys := write(t, Options{Shape: shrunk(s), Quant: mix})
+				first, second := predict(t, fsys, []int32{1, 2, 3}), predict(t, fsys, []int32{3, 2, 1})
+				require.NotEqual(t, first, second)
+				for _, logits := range [][]float32{first, second} {
+					std := deviation(logits)
+					require.False(t, math.IsNaN(std) || std < 0.1 || std > 30, "logits spread by %v", std)
+				}
+			})
+		}
+	}
+	require.Len(t, families, 8)
+}
+
+// predict returns the logits behind ids.
+func predict(t *testing.T, fsys vfs.FS, ids []int32) (logits []float32) {
+	t.Helper()
+	files, err := exec.Open(fsys, "m.gguf")
+	require.NoError(t, err)
+	defer files.Close()
+	model, err := exec.Load(t.Context(), files, exec.Options{Threads: 1, KV: kv.F32})
+	require.NoError(t, err)
+	defer model.Close()
+	seq, err := model.NewSequence(0)
+	require.NoError(t, err)
+	defer seq.Close()
+	require.NoError(t, model.Extend(t.Context(), seq, ids, &exec.Reader{Each: func(_ int, row []float32) error {
+		logits = slices.Clone(row)
+		return nil
+	}}))
+	return logits
+}
+
+func deviation(values []float32) float64 {
+	var sum, squares float64
+	for _, v := range values {
+		sum += float64(v)
+		squares += float64(v) * float64(v)
+	}
+	n := float64(len(values))
+	return math.Sqrt(squares/n - sum/n*(sum/n))
+}
+
+func TestTokenizer(t *testing.T) {
+	for _, s := range Shapes() {
+		fsys := write(t, Options{Shape: shrunk(s), Quant: "q8_0"})
+		tokenizer, err := exec.OpenTokenizer(fsys, "m.gguf")
+		require.NoError(t, err, s.Name)
+		const text = "the cat, the tree\n\x00 w270 ÿ"
+		ids := tokenizer.Encode(text, token.EncodeOptions{})
+		require.Less(t, len(ids), len(text), "%s: nothing was merged", s.Name)
+		for _, id := range ids {
+			require.Less(t, int(id), 256+len(merged), "%s: a filler in a text", s.Name)
+		}
+		back, err := tokenizer.Decode(ids)
+		require.NoError(t, err)
+		require.Equal(t, text, back, s.Name)
+		require.Equal(t, []int32{299}, tokenizer.EOS(), s.Name)
+	}
+}
+
+func TestSameOptionsSameBytes(t *testing.T) {
+	bytesOf := func(seed uint64) []byte {
+		o := Options{Shape: shrunk(shapes[0]), Quant: "q4_k_m", Seed: seed}
+		data, err := vfs.ReadFile(write(t, o), "m.gguf", 1<<30)
+		require.NoError(t, err)
+		return data
+	}
+	require.Equal(t, bytesOf(1), bytesOf(1))
+	require.NotEqual(t, bytesOf(1), bytesOf(2))
+}
+
+func TestContextReplacesTheShapes(t *testing.T) {
+	files, err := exec.Open(write(t, Options{Shape: shrunk(shapes[0]), Quant: "q4_0", Context: 777}), "m.gguf")
+	require.NoError(t, err)
+	defer files.Close()
+	require.Equal(t, 777, files.Hyper.Context)
+}
+
+func TestProgress(t *testing.T) {
+	o := Options{Shape: shrunk(shapes[0]), Quant: "q4_0"}
+	var done, total int64
+	o.Progress = func(d, n int64) { require.GreaterOrEqual(t, d, done); done, total = d, n }
+	write(t, o)
+	require.Equal(t, total, done)
+	size, err := o.Shape.Bytes("q4_0")
+	require.NoError(t, err)
+	require.Equal(t, size, total)
+}
+
+func TestFailuresLeaveNoFile(t *testing.T) {
+	o := Options{Shape: shrunk(shapes[0]), Quant: "q4_0"}
+	t.Run("full disk", func(t *testing.T) {
+		disk := vfs.NewMem()
+		full := vfs.NewFaulty(disk, func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		err := Write(t.Context(), full, "m.gguf", o)
+		require.ErrorIs(t, err, ErrDiskFull)
+		require.ErrorContains(t, err, "m.gguf")
+		requireEmpty(t, disk)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		disk := vfs.NewMem()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, Write(ctx, disk, "m.gguf", o), context.Canceled)
+		requireEmpty(t, disk)
+	})
+	for _, bad := range []struct {
+		reason string
+		spoil  func(o *Options)
+	}{
+		{"Quant", func(o *Options) { o.Quant = "q9" }},
+		{"Shape", func(o *Options) { o.Shape.Arch = "gpt5" }},
+		{"Shape", func(o *Options) { o.Shape.Vocab = 10 }},
+		{"Context", func(o *Options) { o.Context = -1 }},
+		{"RouterSkew", func(o *Options) { o.RouterSkew = math.NaN() }},
+	} {
+		disk, spoiled := vfs.NewMem(), o
+		bad.spoil(&spoiled)
+		err := Write(t.Context(), disk, "m.gguf", spoiled)
+		require.ErrorIs(t, err, ErrOptions)
+		require.ErrorContains(t, err, bad.reason)
+		requireEmpty(t, disk)
+	}
+}
+
+func requireEmpty(t *testing.T, fsys vfs.FS) {
+	t.Helper()
+	entries, err := fsys.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+// TestRouterSkew counts which experts random vectors choose.
+func TestRouterSkew(t *testing.T) {
+	const experts, used, cols, tokens = 64, 8, 128, 500
+	busiest := func(skew float64) float64 { // share of the busiest eighth
+		rows := router(newSource(1, "router"), experts, cols, skew)
+		counts := make([]int, experts)
+		src := newSource(2, "vectors")
+		for range tokens {
+			x := gains(src, cols)
+			src.next()
+			for i := range x {
+				x[i] = float32(src.uniform())
+			}
+			for _, e := range highest(rows, x, used) {
+				counts[e]++
+			}
+		}
+		slices.Sort(counts)
+		sum := 0
+		for _, n := range counts[experts-experts/8:] {
+			sum += n
+		}
+		return float64(sum) / (tokens * used)
+	}
+	even, uneven := busiest(0), busiest(1)
+	require.Less(t, even, 0.25, "an eighth of the experts does about an eighth of the work")
+	require.Greater(t, uneven, 0.4, "an eighth of the experts does nearly half of the work")
+}
+
+// highest returns the rows with the highest products with x.
+func highest(rows, x []float32, n int) []int {
+	scores := make([]float32, len(rows)/len(x))
+	order := make([]int, len(scores))
+	for i := range scores {
+		order[i] = i
+		for j, v := range x {
+			scores[i] += rows[i*len(x)+j] * v
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return int(math.Copysign(1, float64(scores[b]-scores[a])))
+	})
+	return order[:n]
+}
+
+func TestNamesAreFound(t *testing.T) {
+	for _, s := range Shapes() {
+		found, ok := FindShape(strings.ToUpper(s.Name))
+		require.True(t, ok)
+		require.Equal(t, s, found)
+	}
+	_, ok := FindShape("nothing")
+	require.False(t, ok)
+}

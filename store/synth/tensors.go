@@ -1,0 +1,162 @@
+package synth
+
+import "fmt"
+
+// tensor is one tensor of a model, before its type is chosen.
+type tensor struct {
+	name  string
+	shape []int // outermost dimension first
+	role  role  // of a matrix, for the mix
+	layer int   // -1 outside of layers
+	fill  filling
+}
+
+// role is what the quantizer distinguishes matrices by.
+type role uint8
+
+const (
+	roleNone   role = iota // never quantized
+	roleEmbed              // the embedding
+	roleOutput             // the output head, or an embedding that is it too
+	roleMatrix             // a matrix that gets the file's main type
+	roleQKV                // queries, keys and values in one
+	roleValue              // values
+	roleDown               // the MLP's second half
+)
+
+// filling is what a tensor's elements are.
+type filling uint8
+
+const (
+	fillMatrix filling = iota // random, for outputs of variance 1
+	fillGain                  // around 1
+	fillBias                  // around 0
+	fillRouter                // as a matrix, with rows of different lengths
+	fillRopeFactors
+)
+
+// family is what models of one architecture have besides, or in place of, what
+// a Llama has.
+type family struct {
+	qkvBias  bool
+	fused    bool // attn_qkv in place of three; gate and up in one ffn_up
+	qkNorm   int  // norm of queries and keys: none, of each head, of all together
+	postNorm bool // norms behind attention and MLP too
+	pre      string
+}
+
+const (
+	normHead = iota + 1
+	normWhole
+)
+
+// families are those that tensors can be listed for.
+var families = map[string]family{
+	"llama":    {pre: "llama-bpe"},
+	"smollm3":  {pre: "llama-bpe"},
+	"qwen2":    {pre: "qwen2", qkvBias: true},
+	"qwen3":    {pre: "qwen2", qkNorm: normHead},
+	"qwen3moe": {pre: "qwen2", qkNorm: normHead},
+	"olmoe":    {pre: "olmo", qkNorm: normWhole},
+	"gemma3":   {pre: "gpt-2", qkNorm: normHead, postNorm: true},
+	"phi3":     {pre: "gpt-2", fused: true},
+}
+
+// tensors lists all tensors in the order of the file.
+func (s Shape) tensors() []tensor {
+	var out []tensor
+	embed := roleEmbed
+	if s.Tied {
+		embed = roleOutput
+	}
+	if s.Rope.Factor != 0 {
+		out = append(out, tensor{name: "rope_freqs.weight", shape: []int{s.HeadDim / 2}, layer: -1, fill: fillRopeFactors})
+	}
+	out = append(out, tensor{name: "token_embd.weight", shape: []int{s.Vocab, s.Dim}, role: embed, layer: -1})
+	for l := range s.Layers {
+		out = append(out, s.layer(l)...)
+	}
+	out = append(out, tensor{name: "output_norm.weight", shape: []int{s.Dim}, layer: -1, fill: fillGain})
+	if !s.Tied {
+		out = append(out, tensor{name: "output.weight", shape: []int{s.Vocab, s.Dim}, role: roleOutput, layer: -1})
+	}
+	return out
+}
+
+// layerTensors collects the tensors of one layer.
+type layerTensors struct {
+	layer int
+	list  []tensor
+}
+
+func (l *layerTensors) add(name string, role role, fill filling, shape ...int) {
+	l.list = append(l.list, tensor{fmt.Sprintf("blk.%d.%s", l.layer, name), shape, role, l.layer, fill})
+}
+
+// layer lists the tensors of layer i.
+func (s Shape) layer(i int) []tensor {
+	f := families[s.Arch]
+	l := &layerTensors{layer: i}
+	l.add("attn_norm.weight", roleNone, fillGain, s.Dim)
+	s.attention(l, f)
+	if f.postNorm {
+		l.add("post_attention_norm.weight", roleNone, fillGain, s.Dim)
+	}
+	l.add("ffn_norm.weight", roleNone, fillGain, s.Dim)
+	switch {
+	case s.Experts > 0:
+		l.add("ffn_gate_inp.weight", roleNone, fillRouter, s.Experts, s.Dim)
+		l.add("ffn_gate_exps.weight", roleMatrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+		l.add("ffn_down_exps.weight", roleDown, fillMatrix, s.Experts, s.Dim, s.FFN)
+		l.add("ffn_up_exps.weight", roleMatrix, fillMatrix, s.Experts, s.FFN, s.Dim)
+	case f.fused:
+		l.add("ffn_up.weight", roleMatrix, fillMatrix, 2*s.FFN, s.Dim)
+		l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, s.FFN)
+	default:
+		l.add("ffn_gate.weight", roleMatrix, fillMatrix, s.FFN, s.Dim)
+		l.add("ffn_up.weight", roleMatrix, fillMatrix, s.FFN, s.Dim)
+		l.add("ffn_down.weight", roleDown, fillMatrix, s.Dim, s.FFN)
+	}
+	if f.postNorm {
+		l.add("post_ffw_norm.weight", roleNone, fillGain, s.Dim)
+	}
+	return l.list
+}
+
+// attention lists what stands between a layer's first norm and its residual.
+func (s Shape) attention(l *layerTensors, f family) {
+	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	if f.fused {
+		l.add("attn_qkv.weight", roleQKV, fillMatrix, q+2*kv, s.Dim)
+	} else {
+		l.add("attn_q.weight", roleMatrix, fillMatrix, q, s.Dim)
+		l.add("attn_k.weight", roleMatrix, fillMatrix, kv, s.Dim)
+		l.add("attn_v.weight", roleValue, fillMatrix, kv, s.Dim)
+	}
+	if f.qkvBias {
+		l.add("attn_q.bias", roleNone, fillBias, q)
+		l.add("attn_k.bias", roleNone, fillBias, kv)
+		l.add("attn_v.bias", roleNone, fillBias, kv)
+	}
+	switch f.qkNorm {
+	case normHead:
+		l.add("attn_q_norm.weight", roleNone, fillGain, s.HeadDim)
+		l.add("attn_k_norm.weight", roleNone, fillGain, s.HeadDim)
+	case normWhole:
+		l.add("attn_q_norm.weight", roleNone, fillGain, q)
+		l.add("attn_k_norm.weight", roleNone, fillGain, kv)
+	}
+	l.add("attn_output.weight", roleMatrix, fillMatrix, s.Dim, q)
+}
+
+// elems returns the number of elements.
+func (t *tensor) elems() int64 {
+	n := int64(1)
+	for _, d := range t.shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// cols returns the length of a row.
+func (t *tensor) cols() int { return t.shape[len(t.shape)-1] }

@@ -1,0 +1,192 @@
+package synth
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// The tensors of one layer as files of published models have them, by
+// architecture: names less "blk.N." and, but for biases, ".weight".
+var published = map[string]string{
+	"llama":    "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"smollm3":  "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"qwen2":    "attn_norm attn_q attn_k attn_v attn_q.bias attn_k.bias attn_v.bias attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"qwen3":    "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate ffn_up ffn_down",
+	"qwen3moe": "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps",
+	"olmoe":    "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output ffn_norm ffn_gate_inp ffn_gate_exps ffn_down_exps ffn_up_exps",
+	"gemma3":   "attn_norm attn_q attn_k attn_v attn_q_norm attn_k_norm attn_output post_attention_norm ffn_norm ffn_gate ffn_up ffn_down post_ffw_norm",
+	"phi3":     "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down",
+}
+
+func TestTensorsAreThoseOfPublishedFiles(t *testing.T) {
+	for _, s := range Shapes() {
+		var want []string
+		if s.Rope.Factor != 0 {
+			want = append(want, "rope_freqs.weight")
+		}
+		want = append(want, "token_embd.weight", "output_norm.weight")
+		if !s.Tied {
+			want = append(want, "output.weight")
+		}
+		for l := range s.Layers {
+			for _, name := range strings.Fields(published[s.Arch]) {
+				if !strings.HasSuffix(name, ".bias") {
+					name += ".weight"
+				}
+				want = append(want, fmt.Sprintf("blk.%d.%s", l, name))
+			}
+		}
+		var got []string
+		for _, tensor := range s.tensors() {
+			got = append(got, tensor.name)
+		}
+		require.ElementsMatch(t, want, got, s.Name)
+	}
+}
+
+// TestParameters compares the number of weights with what the models' authors
+// say, in millions.
+func TestParameters(t *testing.T) {
+	for name, millions := range map[string]float64{
+		"qwen2.5-0.5b": 494, "qwen2.5-1.5b": 1544, "qwen2.5-3b": 3086, "qwen2.5-7b": 7616,
+		"llama-3.2-1b": 1236, "llama-3.2-3b": 3213, "llama-3.1-8b": 8030, "mistral-7b-v0.3": 7248,
+		"qwen3-0.6b": 596, "qwen3-4b": 4022, "qwen3-30b-a3b": 30532, "gemma-3-1b": 1000, "phi-3-mini-4k": 3821,
+		"smollm3-3b": 3075, "olmoe-1b-7b": 6919,
+	} {
+		s, ok := FindShape(name)
+		require.True(t, ok)
+		require.InDelta(t, millions, float64(s.Parameters())/1e6, 1, name)
+	}
+}
+
+// TestBytesPerToken checks the mixes by what decoding one token reads of
+// published Q4_0 files, in 10^6 bytes.
+func TestBytesPerToken(t *testing.T) {
+	for name, megabytes := range map[string]float64{
+		"qwen2.5-0.5b": 346, "llama-3.2-1b": 763, "qwen2.5-1.5b": 929, "llama-3.1-8b": 4358,
+	} {
+		s, ok := FindShape(name)
+		require.True(t, ok)
+		total, err := s.Bytes("q4_0")
+		require.NoError(t, err)
+		if !s.Tied { // one row of the embedding is read
+			embedding, _, err := store.Bytes(quant.Q4_0, []int{s.Vocab, s.Dim})
+			require.NoError(t, err)
+			total -= embedding
+		}
+		require.InDelta(t, megabytes, float64(total)/1e6, 1, name)
+	}
+}
+
+func TestMixes(t *testing.T) {
+	for _, test := range []struct{ shape, mix, tensor, want string }{
+		{"llama-3.1-8b", "q4_0", "token_embd", "Q4_0"},
+		{"llama-3.1-8b", "q4_0", "output", "Q6_K"},
+		{"llama-3.2-1b", "q4_0", "token_embd", "Q6_K"},
+		{"llama-3.2-1b", "q8_0", "token_embd", "Q8_0"},
+		{"llama-3.2-1b", "f16", "token_embd", "F16"},
+		{"llama-3.1-8b", "q4_k_m", "blk.3.attn_v", "Q6_K"},   // the first eighth
+		{"llama-3.1-8b", "q4_k_m", "blk.4.attn_v", "Q4_K"},   // of four layers
+		{"llama-3.1-8b", "q4_k_m", "blk.6.ffn_down", "Q6_K"}, // every third
+		{"llama-3.1-8b", "q4_k_m", "blk.27.ffn_down", "Q6_K"},
+		{"llama-3.1-8b", "q4_k_m", "blk.26.ffn_down", "Q4_K"},
+		{"llama-3.1-8b", "q4_k_m", "blk.28.ffn_down", "Q6_K"}, // the last eighth
+		{"llama-3.1-8b", "q4_k_m", "blk.28.ffn_up", "Q4_K"},
+		{"llama-3.1-8b", "q5_k_m", "blk.0.attn_v", "Q6_K"},
+		{"llama-3.1-8b", "q5_k_m", "blk.0.attn_q", "Q5_K"},
+		{"llama-3.1-8b", "q6_k", "blk.0.attn_q", "Q6_K"},
+		{"phi-3-mini-4k", "q4_k_m", "blk.0.attn_qkv", "Q5_K"},
+		{"phi-3-mini-4k", "q5_k_m", "blk.0.attn_qkv", "Q6_K"},
+		{"qwen2.5-0.5b", "q4_0", "token_embd", "Q8_0"}, // 896 is no multiple of 256
+		{"qwen2.5-0.5b", "q4_k_m", "blk.0.attn_q", "Q5_0"},
+		{"qwen2.5-0.5b", "q5_k_m", "blk.0.attn_q", "Q5_1"},
+		{"qwen2.5-0.5b", "q4_k_m", "blk.0.ffn_down", "Q6_K"},
+		{"qwen3-30b-a3b", "q4_k_m", "blk.0.ffn_down_exps", "Q6_K"},
+		{"qwen3-30b-a3b", "q4_k_m", "blk.0.ffn_gate_inp", "F32"},
+		{"qwen3-30b-a3b", "q4_k_m", "blk.0.attn_norm", "F32"},
+	} {
+		s, ok := FindShape(test.shape)
+		require.True(t, ok)
+		m, ok := findMix(test.mix)
+		require.True(t, ok)
+		got := "missing"
+		for _, tensor := range s.tensors() {
+			if tensor.name == test.tensor+".weight" {
+				got = m.typeOf(&tensor, s.Layers).String()
+			}
+		}
+		require.Equal(t, test.want, got, "%s of %s as %s", test.tensor, test.shape, test.mix)
+	}
+}
+
+// TestFillersHaveTheDeviationAskedFor decodes what they make.
+func TestFillersHaveTheDeviationAskedFor(t *testing.T) {
+	const elems = 1 << 18
+	for _, typ := range []quant.Type{
+		quant.Q4_0, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.F16, quant.BF16,
+	} {
+		const want = 0x1p-6 * 1.5275 // one that 16-bit floats can have, too
+		fill, err := newFiller(typ, want)
+		require.NoError(t, err)
+		src := newSource(1, "x")
+		raw := make([]byte, elems/typ.BlockElems()*typ.BlockBytes())
+		fill(&src, raw)
+		values := make([]float32, elems)
+		quant.DequantRow(typ, values, raw)
+		var sum float64
+		for _, v := range values {
+			sum += float64(v)
+		}
+		require.InEpsilon(t, want, deviation(values), 0.05, typ)
+		require.Less(t, math.Abs(sum/elems), want/20, typ)
+	}
+	_, err := newFiller(quant.IQ4_XS, 1)
+	require.ErrorContains(t, err, "IQ4_XS")
+}
+
+func TestSymmetricBytes(t *testing.T) {
+	src := newSource(1, "x")
+	seen := map[byte]bool{}
+	for n := range 300 {
+		p := make([]byte, n)
+		symmetricBytes(&src, p)
+		for _, b := range p {
+			seen[b] = true
+		}
+	}
+	require.Len(t, seen, 255)
+	require.NotContains(t, seen, byte(0x80))
+}
+
+// TestRopeFactors compares with published values of Llama 3.1.
+func TestRopeFactors(t *testing.T) {
+	s, _ := FindShape("llama-3.1-8b")
+	factors := s.ropeFactors()
+	require.Len(t, factors, 64)
+	require.Equal(t, float32(1), factors[0])
+	require.Equal(t, float32(1), factors[28])
+	require.Equal(t, float32(8), factors[63])
+	require.Greater(t, factors[33], factors[30])
+}
+
+func BenchmarkFillers(b *testing.B) {
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.F16} {
+		b.Run(typ.String(), func(b *testing.B) {
+			fill, err := newFiller(typ, 0.02)
+			require.NoError(b, err)
+			src := newSource(1, "x")
+			p := make([]byte, chunkBytes/typ.BlockBytes()*typ.BlockBytes())
+			b.SetBytes(int64(len(p)))
+			for b.Loop() {
+				fill(&src, p)
+			}
+		})
+	}
+}
