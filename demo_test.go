@@ -48,7 +48,7 @@ type longContext struct {
 	Exact  bool    `json:"model_exact"` // the reference gives the expected answer
 }
 
-func demoReference(t *testing.T) (r reference) {
+func demoReference(t testing.TB) (r reference) {
 	testutil.ReadJSON(t, "testdata/demo/reference.json", &r)
 	return r
 }

@@ -3,6 +3,7 @@ package llmrun_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
 	"strings"
@@ -235,4 +236,24 @@ func TestMemoryGrowsWithTheSession(t *testing.T) {
 	for i := range 5 {
 		require.Equal(t, first, use(), fmt.Sprintf("session %d uses the pages of the one before", i))
 	}
+}
+
+// TestGeneratingAllocatesLittle lets a token cost its text, and the growth of
+// what the session remembers, on Go's heap.
+func TestGeneratingAllocatesLittle(t *testing.T) {
+	s := newSession(t, demo(t))
+	o := limit(200)
+	o.IgnoreEOS = true
+	o.Sampling = llmrun.Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, RepeatPenalty: 1.1, Seed: seed(1)}
+	next, stop := iter.Pull2(s.Generate(context.Background(), foxPrompt, o))
+	defer stop()
+	step := func() {
+		_, err, ok := next()
+		require.True(t, ok)
+		require.NoError(t, err)
+	}
+	for range 20 {
+		step()
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(50, step), 2.0)
 }
