@@ -1,0 +1,98 @@
+package llmrun_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// The tiny GGUF models have a SentencePiece vocabulary, whose texts begin with
+// <s>, and no chat template.
+const (
+	tinyBegin = 1
+	tinyEnd   = 2
+)
+
+func TestBeginOfTextIsReadOnce(t *testing.T) {
+	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
+	ctx := context.Background()
+	words := len(e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{}))
+	marked := e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{Special: true})
+	require.Equal(t, int32(tinyBegin), marked[0])
+	require.Len(t, marked, words+1)
+
+	s := newSession(t, e)
+	o := limit(3)
+	o.IgnoreEOS = true
+	a := complete(t, s.Generate(ctx, "Hello world", o))
+	require.Equal(t, words+1, s.Stats().PromptTokens)
+	require.Equal(t, a.IDs, complete(t, newSession(t, e).GenerateIDs(ctx, marked, o)).IDs)
+	complete(t, s.Generate(ctx, "Hello world", o))
+	require.Equal(t, words+1+3+words, s.Stats().PromptTokens, "only at the beginning")
+
+	empty := newSession(t, e)
+	complete(t, empty.Generate(ctx, "", o)) // the begin of a text is a prompt
+	require.Equal(t, 1, empty.Stats().PromptTokens)
+}
+
+// TestConversationWithoutATemplate uses the built-in one, which leaves the
+// begin of text to the tokenizer.
+func TestConversationWithoutATemplate(t *testing.T) {
+	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
+	require.False(t, e.Info().HasChatTemplate)
+	for _, content := range []string{"Hello", "</s><s>", "Hello</s>\n<s> there"} {
+		ids, err := e.EncodeChat([]llmrun.Message{{Role: "user", Content: content}}, llmrun.ChatOptions{})
+		require.NoError(t, err)
+		require.Equal(t, int32(tinyBegin), ids[0])
+		require.NotContains(t, ids[1:], int32(tinyBegin), "%q", content)
+		require.NotContains(t, ids[1:], int32(tinyEnd), "%q", content)
+		text, err := e.Tokenizer().Decode(ids)
+		require.NoError(t, err)
+		require.Contains(t, text, content)
+	}
+	s := newSession(t, e)
+	complete(t, s.Chat(context.Background(), "Hello", limit(4)))
+	complete(t, s.Chat(context.Background(), "Hello", limit(4)))
+	require.Positive(t, s.Stats().ReusedTokens)
+	require.Len(t, s.Messages(), 4)
+}
+
+// TestChoicesForQuantizedWeights compares the ways to compute with one file:
+// they differ, but not by much.
+func TestChoicesForQuantizedWeights(t *testing.T) {
+	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
+	ids := []int32{1, 485, 75, 297, 496, 489, 275, 376, 496, 495}
+	perplexity := func(o llmrun.Options) llmrun.Perplexity {
+		p, err := open(t, path, o).Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
+		require.NoError(t, err)
+		return p
+	}
+	exact := perplexity(llmrun.Options{Exact: true})
+	require.Equal(t, exact, perplexity(llmrun.Options{Exact: true, KV: "f32"}), "what Exact means for keys and values")
+	quick := perplexity(llmrun.Options{})
+	require.Equal(t, quick, perplexity(llmrun.Options{KV: "k8v8"}), "what quantized weights mean for keys and values")
+	require.NotEqual(t, exact.MeanNLL, quick.MeanNLL)
+	require.InEpsilon(t, exact.MeanNLL, quick.MeanNLL, 0.03)
+
+	full, err := llmrun.Inspect(path, llmrun.Options{KV: "f32"})
+	require.NoError(t, err)
+	defer full.Close()
+	small, err := llmrun.Inspect(path, llmrun.Options{})
+	require.NoError(t, err)
+	defer small.Close()
+	require.Less(t, small.KVBytes(1000), full.KVBytes(1000)/3, "8 bits and their scales for 32")
+	require.Equal(t, []string{"F32", "Q4_K", "Q6_K"}, keys(full.Info().TensorTypes))
+}
+
+func keys[V any](m map[string]V) (out []string) {
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
