@@ -106,15 +106,20 @@ func TestDemoGreedy(t *testing.T) {
 	}
 }
 
+// validationIDs are the tokens of the beginning of the validation text.
+func validationIDs(t *testing.T) []int32 {
+	text, err := os.ReadFile("testdata/demo/val_text.txt")
+	require.NoError(t, err)
+	return demo(t).Tokenizer().Encode(string(text), llmrun.EncodeOptions{})
+}
+
 // TestDemoPerplexity reads the beginning of the validation text as one window.
 func TestDemoPerplexity(t *testing.T) {
 	if portable() && testing.Short() {
 		t.Skip("2049 tokens take long without SIMD")
 	}
 	want := demoReference(t)
-	text, err := os.ReadFile("testdata/demo/val_text.txt")
-	require.NoError(t, err)
-	ids := demo(t).Tokenizer().Encode(string(text), llmrun.EncodeOptions{})
+	ids := validationIDs(t)
 	require.Greater(t, len(ids), want.ValTokens)
 	got, err := demo(t).Perplexity(context.Background(), ids[:want.ValTokens], llmrun.PerplexityOptions{Context: want.ValTokens})
 	require.NoError(t, err)

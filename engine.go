@@ -57,6 +57,11 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 			return err
 		}
 	}
+	if opts.Quantize != "" {
+		if err := f.Quantize(opts.Quantize); err != nil {
+			return err
+		}
+	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}

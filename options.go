@@ -37,6 +37,11 @@ type Options struct {
 	// added to the weights as they are loaded. Weights that one changes take
 	// four bytes each from then on. The model must be a safetensors one.
 	Adapters []string
+	// Quantize rounds weights that are stored as floats while they are loaded:
+	// "q8" to 8 bits, which takes half the memory of 16-bit floats and loses
+	// next to nothing, or "q4" to 4 bits with 8 where it matters most. "" keeps
+	// them as they are.
+	Quantize string
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.
 	Progress func(Progress)

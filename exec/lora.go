@@ -220,26 +220,19 @@ func (m *merged) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if deltas == nil {
 		return m.Source.ReadAt(t, p, off)
 	}
-	if off < 0 || off+int64(len(p)) > t.Size {
-		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d of %d", ErrModel, t.Name, off, off+int64(len(p)), t.Size)
-	}
 	base, _ := m.Source.Tensor(t.Name)
-	rowBytes := int64(t.Cols()) * 4
 	row := make([]float32, t.Cols())
-	raw := make([]byte, base.Size/int64(base.Rows()))
-	for n := 0; n < len(p); {
-		at := off + int64(n)
-		i := int(at / rowBytes)
-		if _, err := m.Source.ReadAt(base, raw, int64(i)*int64(len(raw))); err != nil {
-			return n, err
+	var out []byte
+	return readComputed(t, p, off, func(i int) ([]byte, error) {
+		if err := readRow(m.Source, base, row, i); err != nil {
+			return nil, err
 		}
-		quant.DequantRow(base.Type, row, raw)
 		for _, d := range deltas {
 			d.addTo(row, i)
 		}
-		n += copyFloats(p[n:], row, int(at%rowBytes))
-	}
-	return len(p), nil
+		out = appendFloats(out[:0], row)
+		return out, nil
+	})
 }
 
 // addTo adds the product's row i to a row of weights.
@@ -247,14 +240,4 @@ func (d *delta) addTo(row []float32 /* [cols] */, i int) {
 	for r := range d.rank {
 		quant.AddScaled(row, d.a[r*len(row):(r+1)*len(row)], float32(d.scale*d.b[i*d.rank+r]))
 	}
-}
-
-// copyFloats copies a row as bytes, from byte skip on, as far as dst has room.
-func copyFloats(dst []byte, row []float32, skip int) int {
-	n := 0
-	for i := skip; i < 4*len(row) && n < len(dst); i++ {
-		dst[n] = byte(math.Float32bits(row[i/4]) >> (8 * (i % 4)))
-		n++
-	}
-	return n
 }

@@ -27,6 +27,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c := &chatFlags{}
 			c.model.addModel(f)
 			c.model.addThreads(f)
+			c.model.addQuant(f)
 			c.model.addKV(f)
 			c.model.addLoRA(f)
 			c.model.addExact(f)

@@ -32,6 +32,7 @@ func logitsCommand() *command {
 			l := &logitsFlags{at: "last"}
 			l.model.addModel(f)
 			l.model.addThreads(f)
+			l.model.addQuant(f)
 			l.model.addKV(f)
 			l.model.addLoRA(f)
 			l.model.addRounded(f)

@@ -16,6 +16,7 @@ type modelFlags struct {
 	context int
 	kv      string
 	lora    []string
+	quant   string
 	exact   bool // activations are not rounded, unless
 	rounded bool
 }
@@ -43,6 +44,11 @@ func (m *modelFlags) addLoRA(f *flagSet) {
 	f.list(&m.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; may be given several times")
 }
 
+// addQuant declares --quant, for commands that compute.
+func (m *modelFlags) addQuant(f *flagSet) {
+	f.text(&m.quant, "quant", "MIX", "round weights that are floats while loading: q8 (8 bits), or q4 (4 bits, and 8 for the output head and the way out of each MLP)")
+}
+
 // addKV declares --kv, for commands that compute.
 func (m *modelFlags) addKV(f *flagSet) {
 	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32, or k8v8, which takes a quarter of the memory; without it, k8v8 with quantized weights unless they are computed exactly")
@@ -62,7 +68,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Exact: m.exact && !m.rounded}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded}
 	if m.path != "" {
 		return m.path, options
 	}

@@ -25,6 +25,7 @@ func perplexityCommand() *command {
 			p := &perplexityFlags{}
 			p.model.addModel(f)
 			p.model.addThreads(f)
+			p.model.addQuant(f)
 			p.model.addKV(f)
 			p.model.addLoRA(f)
 			p.model.addRounded(f)

@@ -50,6 +50,7 @@ type runFlags struct {
 func (r *runFlags) add(f *flagSet) {
 	r.model.addModel(f)
 	r.model.addThreads(f)
+	r.model.addQuant(f)
 	r.model.addKV(f)
 	r.model.addLoRA(f)
 	r.model.addExact(f)

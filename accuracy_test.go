@@ -1,0 +1,42 @@
+package llmrun_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestRoundingCostsLittle holds quantized weights, rounded activations and
+// 8-bit keys and values to what docs/results/accuracy.md promises, on a part
+// of the text.
+func TestRoundingCostsLittle(t *testing.T) {
+	tokens := 768
+	if portable() {
+		tokens = 256
+	}
+	ids := validationIDs(t)[:tokens]
+	ppl := func(o llmrun.Options) float64 {
+		p, err := open(t, demoModel, o).Perplexity(context.Background(), ids, llmrun.PerplexityOptions{Context: tokens})
+		require.NoError(t, err)
+		return p.PPL
+	}
+	exact := ppl(llmrun.Options{})
+	for _, c := range []struct {
+		name    string
+		options llmrun.Options
+		most    float64 // allowed increase
+	}{
+		{"k8v8", llmrun.Options{KV: "k8v8"}, 0.005},
+		{"q8", llmrun.Options{Quantize: "q8", KV: "f32"}, 0.005},
+		{"q4", llmrun.Options{Quantize: "q4", KV: "f32"}, 0.05},
+		{"q4 and k8v8", llmrun.Options{Quantize: "q4"}, 0.05},
+	} {
+		require.Less(t, ppl(c.options)/exact-1, c.most, c.name)
+	}
+	_, err := llmrun.Open(demoModel, llmrun.Options{Quantize: "q3"})
+	require.True(t, llmrun.IsUnsupported(err))
+	require.ErrorContains(t, err, "q4, q8")
+}

@@ -1,0 +1,46 @@
+package exec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// readComputed reads bytes of a tensor whose rows are computed: row returns one
+// as bytes, which are used before the next call.
+func readComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, error)) (int, error) {
+	if off < 0 || off+int64(len(p)) > t.Size {
+		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d of %d", ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+	}
+	rowBytes := t.Size / int64(max(t.Rows(), 1))
+	for n := 0; n < len(p); {
+		at := off + int64(n)
+		data, err := row(int(at / rowBytes))
+		if err != nil {
+			return n, err
+		}
+		n += copy(p[n:], data[at%rowBytes:])
+	}
+	return len(p), nil
+}
+
+// readRow reads and decodes one row of a tensor.
+func readRow(src store.Source, t store.Tensor, row []float32 /* [cols] */, i int) error {
+	raw := make([]byte, t.Size/int64(t.Rows()))
+	if _, err := src.ReadAt(t, raw, int64(i)*int64(len(raw))); err != nil {
+		return err
+	}
+	quant.DequantRow(t.Type, row, raw)
+	return nil
+}
+
+// appendFloats appends the bytes of floats as files hold them.
+func appendFloats(dst []byte, x []float32) []byte {
+	for _, v := range x {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
+	}
+	return dst
+}
