@@ -13,10 +13,10 @@ FUZZTIME ?= 60s
 BENCH    ?= .
 BASE     ?= HEAD
 
-# Where goroutines meet. Parsers and kernels are called by one goroutine at a time
-# or share nothing, and the race detector makes them many times slower. Tests of
-# whole models shorten themselves under -short; the goroutines are the same.
-RACE_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+# Where goroutines meet. The race detector makes arithmetic many times slower, so
+# of the forward pass it sees the tests that are about threads and cancelling.
+RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel
 
 # Who computes, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
@@ -53,6 +53,7 @@ testnoasm: ## run the tests of all that computes on the portable kernels
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_EXEC)' ./exec
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
@@ -79,6 +80,10 @@ fuzz: ## run every fuzz target for FUZZTIME each
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: accuracy
+accuracy: build ## print what quantization costs in perplexity on the bundled model
+	@scripts/accuracy.sh bin/llmrun
 
 .PHONY: bench-compare
 bench-compare: tools ## compare the benchmarks that match BENCH with those of commit BASE

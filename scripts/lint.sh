@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tools=${1:?usage: scripts/lint.sh TOOLS_DIR}
 
 echo "== format"
-unformatted=$("$tools/gofumpt" -l .)
+unformatted=$(find . -path './.?*' -prune -o -name '*.go' -print0 | xargs -0 "$tools/gofumpt" -l)
 if [[ -n $unformatted ]]; then
   printf 'not formatted (make fmt repairs it):\n%s\n' "$unformatted" >&2
   exit 1
