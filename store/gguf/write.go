@@ -48,19 +48,26 @@ func Write(fsys vfs.FS, path string, keys []KV, tensors []TensorData) error {
 // encode writes the whole file to w.
 func encode(w io.Writer, keys []KV, tensors []TensorData) error {
 	alignment := int64(defaultAlignment)
-	head := append([]byte{}, magic...)
-	head = binary.LittleEndian.AppendUint32(head, writeVersion)
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(keys)))
+	var encoded []byte
 	var err error
 	for _, kv := range keys {
-		if head, err = appendKV(head, kv); err != nil {
+		if encoded, err = appendKV(encoded, kv); err != nil {
 			return err
 		}
 		if n, ok := kv.Value.(uint32); ok && kv.Key == alignmentKey && n > 0 {
 			alignment = int64(n)
 		}
 	}
+	return encodeFile(w, len(keys), encoded, alignment, tensors)
+}
+
+// encodeFile writes a file whose keys are encoded already.
+func encodeFile(w io.Writer, keyCount int, keys []byte, alignment int64, tensors []TensorData) error {
+	head := append([]byte{}, magic...)
+	head = binary.LittleEndian.AppendUint32(head, writeVersion)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
+	head = binary.LittleEndian.AppendUint64(head, uint64(keyCount))
+	head = append(head, keys...)
 	offset := int64(0)
 	for _, t := range tensors {
 		size, err := t.size()
