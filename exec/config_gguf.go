@@ -20,8 +20,8 @@ type ggufConfig struct {
 }
 
 // hyperFromGGUF turns metadata into the neutral description and finds its
-// family.
-func hyperFromGGUF(f *gguf.File, path string) (*Hyper, *family, error) {
+// family. weights is where the layers' tensors are, as a rule f itself.
+func hyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *family, error) {
 	arch, ok, err := f.Meta().String("general.architecture")
 	if err != nil {
 		return nil, nil, err
@@ -40,7 +40,7 @@ func hyperFromGGUF(f *gguf.File, path string) (*Hyper, *family, error) {
 	c.attention(h)
 	c.experts(h)
 	c.rope(h)
-	denseLayers(f, h)
+	denseLayers(weights, h)
 	if c.err == nil {
 		c.err = ropeTensors(f, h)
 	}
@@ -194,18 +194,22 @@ func (c *ggufConfig) yarn(h *Hyper) {
 	}
 }
 
+// ropePrefix begins the names of the tensors that are part of a GGUF file's
+// description and not of its weights.
+const ropePrefix = "rope_"
+
 // ropeTensors reads the frequency factors that converters store as tensors.
 func ropeTensors(src store.Source, h *Hyper) error {
 	for name, dst := range map[string]*[]float64{
-		"rope_freqs.weight":         &h.Rope.Divisors,
-		"rope_factors_short.weight": &h.Rope.Short,
-		"rope_factors_long.weight":  &h.Rope.Long,
+		ropePrefix + "freqs.weight":         &h.Rope.Divisors,
+		ropePrefix + "factors_short.weight": &h.Rope.Short,
+		ropePrefix + "factors_long.weight":  &h.Rope.Long,
 	} {
 		t, ok := src.Tensor(name)
 		if !ok {
 			continue
 		}
-		if t.Type != quant.F32 || t.Size > 4*maxDim {
+		if t.Type != quant.F32 || t.Size > maxTableBytes {
 			return fmt.Errorf("%w: %s: tensor %s: %s of %d bytes instead of a few F32", ErrModel, h.path, name, t.Type, t.Size)
 		}
 		raw := make([]byte, t.Size)

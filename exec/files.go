@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/gguf"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/safetensors"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -26,23 +27,27 @@ type Files struct {
 	Hyper  *Hyper
 
 	fsys   vfs.FS
-	dir    string         // of the files beside the weights; safetensors only
-	meta   *gguf.Metadata // GGUF only
+	dir    string         // of the files beside the weights; not of GGUF
+	meta   *gguf.Metadata // GGUF only, or a pack of one
+	packed *pack.File     // packs only
 	family *family
 }
 
 // Open finds a model: a GGUF file (any part of a split one), a safetensors
-// file, or a directory that holds either.
+// file, a directory that holds either, or a pack.
 func Open(fsys vfs.FS, path string) (*Files, error) {
 	f := &Files{Path: path, fsys: fsys}
-	file, isGGUF, err := f.locate()
+	file, kind, err := f.locate()
 	if err != nil {
 		return nil, err
 	}
-	if isGGUF {
+	switch kind {
+	case kindGGUF:
 		err = f.openGGUF(file)
-	} else {
+	case kindSafetensors:
 		err = f.openSafetensors(file)
+	case kindPack:
+		err = f.openPack(file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -50,33 +55,45 @@ func Open(fsys vfs.FS, path string) (*Files, error) {
 	return f, nil
 }
 
-// locate returns the path to open and whether it is a GGUF file.
-func (f *Files) locate() (path string, isGGUF bool, err error) {
+// fileKind is which reader a model needs.
+type fileKind int
+
+const (
+	kindGGUF fileKind = iota
+	kindSafetensors
+	kindPack
+)
+
+// locate returns the path to open and what is there.
+func (f *Files) locate() (path string, kind fileKind, err error) {
 	info, err := f.fsys.Stat(f.Path)
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	if !info.IsDir {
-		if strings.HasSuffix(f.Path, ".safetensors") || strings.HasSuffix(f.Path, ".safetensors.index.json") {
+		switch {
+		case strings.HasSuffix(f.Path, ".safetensors") || strings.HasSuffix(f.Path, ".safetensors.index.json"):
 			f.dir, _ = vfs.Split(f.Path)
-			return f.Path, false, nil
+			return f.Path, kindSafetensors, nil
+		case strings.HasSuffix(f.Path, pack.Suffix) || pack.Is(f.fsys, f.Path):
+			return f.Path, kindPack, nil
 		}
-		return f.Path, true, nil // its reader says what else a file is
+		return f.Path, kindGGUF, nil // its reader says what else a file is
 	}
 	f.dir = f.Path
 	if _, err := f.fsys.Stat(vfs.Join(f.Path, "config.json")); err == nil {
-		return f.Path, false, nil
+		return f.Path, kindSafetensors, nil
 	}
 	entries, err := f.fsys.ReadDir(f.Path)
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	for _, e := range entries { // sorted, so that the first part of a split model comes first
 		if !e.IsDir && strings.HasSuffix(e.Name, ".gguf") {
-			return vfs.Join(f.Path, e.Name), true, nil
+			return vfs.Join(f.Path, e.Name), kindGGUF, nil
 		}
 	}
-	return "", false, fmt.Errorf("%w: %s holds neither config.json nor a .gguf file", ErrModel, f.Path)
+	return "", 0, fmt.Errorf("%w: %s holds neither config.json nor a .gguf file", ErrModel, f.Path)
 }
 
 func (f *Files) openGGUF(path string) error {
@@ -88,16 +105,22 @@ func (f *Files) openGGUF(path string) error {
 	if len(g.Tensors()) == 0 {
 		return nil // a vocabulary
 	}
-	f.Hyper, f.family, err = hyperFromGGUF(g, path)
+	f.Hyper, f.family, err = hyperFromGGUF(g, g, path)
 	return err
 }
 
-func (f *Files) openSafetensors(path string) error {
+// readConfig reads config.json, which says everything about the network.
+func (f *Files) readConfig() error {
 	data, err := f.read("config.json")
 	if err != nil {
 		return err
 	}
-	if f.Hyper, f.family, err = hyperFromHF(vfs.Join(f.dir, "config.json"), data); err != nil {
+	f.Hyper, f.family, err = hyperFromHF(vfs.Join(f.dir, "config.json"), data)
+	return err
+}
+
+func (f *Files) openSafetensors(path string) error {
+	if err := f.readConfig(); err != nil {
 		return err
 	}
 	src, err := safetensors.Open(f.fsys, path)
@@ -124,6 +147,9 @@ func (f *Files) readIfThere(name string) ([]byte, error) {
 
 // Format names the kind of file.
 func (f *Files) Format() string {
+	if f.packed != nil {
+		return "pack"
+	}
 	if f.meta != nil {
 		return "gguf"
 	}
@@ -156,7 +182,9 @@ func (f *Files) Spec() (*Spec, error) {
 	return f.family.spec(f.Hyper)
 }
 
-func (f *Files) tensors() *tensorSet { return newTensorSet(f.Source, f.family, f.Hyper) }
+func (f *Files) tensors() *tensorSet {
+	return newTensorSet(f.Source, f.family, f.Hyper, f.packed != nil)
+}
 
 // Quantized reports whether any of the weights can be multiplied in integers.
 func (f *Files) Quantized() bool {

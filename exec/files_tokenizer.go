@@ -67,12 +67,19 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 			return tokenizerBeside(fsys, path, "tokenizer.json")
 		}
 	}
-	file, isGGUF, err := f.locate()
-	if err != nil {
+	file, kind, err := f.locate()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !isGGUF {
+	case kind == kindSafetensors:
 		return tokenizerBeside(fsys, f.dir, "tokenizer.json")
+	case kind == kindPack:
+		opened, err := Open(fsys, path)
+		if err != nil {
+			return nil, err
+		}
+		t, err := opened.Tokenizer()
+		return t, errors.Join(err, opened.Close())
 	}
 	// Opened as a tokenizer, the file's network may be of any family.
 	g, err := gguf.Open(fsys, file)

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/llmrun/llmrun/prefetch"
@@ -28,15 +29,25 @@ type loader struct {
 	budget *tiering.Budget
 	exact  bool // keep rows as they are, for products in float32
 	frames []*tiering.Frame
-	plan   []placement // of the frame that is being planned
+	plan   []placement // of the layer that is being planned
 
 	progress    func(done, total int64)
 	mu          sync.Mutex // guards done, which readers count up
 	done, total int64
 }
 
+// layout is what goes into one frame, and what a pack keeps as one section.
+type layout struct {
+	name   string // "embedding", "ends" or "blk.N"
+	places []placement
+	// section is set where a pack holds all of this as it is.
+	section io.ReaderAt
+	size    int // of the frame
+}
+
 // placement is one tensor's place in a frame.
 type placement struct {
+	name   string // as GGUF files name it, with fused tensors cut
 	slot   slot
 	off    int
 	tile   bool       // rows are put in tiles
@@ -53,13 +64,16 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	if err != nil {
 		return nil, nil, err
 	}
+	for i := range plans {
+		ld.findSection(&plans[i])
+		ld.total += plans[i].readBytes()
+	}
 	queue := prefetch.New(loadReaders)
-	defer queue.Close()
-	for _, plan := range plans {
-		if err := ld.read(ctx, queue, plan); err != nil {
-			ld.free()
-			return nil, nil, err
-		}
+	err = ld.readAll(ctx, queue, plans)
+	queue.Close() // nothing is written to frames from here on
+	if err != nil {
+		ld.free()
+		return nil, nil, err
 	}
 	if !w.head.present() {
 		w.head.Matrix = w.embed
@@ -67,23 +81,18 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	return w, ld.frames, nil
 }
 
-// planAll checks every tensor and returns what goes into each frame: one for
-// the ends of the network and one for each layer.
-func (ld *loader) planAll(w *weights) (plans [][]placement, err error) {
-	for l := -1; l < len(w.layers); l++ {
+// planAll checks every tensor and returns what goes into each frame: one or two
+// for the ends of the network and one for each layer.
+func (ld *loader) planAll(w *weights) (plans []layout, err error) {
+	if plans, err = ld.planEnds(w); err != nil {
+		return nil, err
+	}
+	for l := range w.layers {
 		ld.plan = nil
-		if l < 0 {
-			err = ld.planEnds(w)
-		} else {
-			err = ld.planLayer(l, &w.layers[l])
-		}
-		if err != nil {
+		if err := ld.planLayer(l, &w.layers[l]); err != nil {
 			return nil, err
 		}
-		plans = append(plans, ld.plan)
-		for _, p := range ld.plan {
-			ld.total += p.slot.bytes()
-		}
+		plans = append(plans, layout{name: fmt.Sprintf("blk.%d", l), places: ld.plan})
 	}
 	return plans, nil
 }
@@ -105,20 +114,59 @@ func (ld *loader) free() {
 	ld.frames = nil
 }
 
-// read fills one frame.
-func (ld *loader) read(ctx context.Context, queue *prefetch.Queue, plan []placement) error {
-	size := 0
-	for i := range plan {
-		p := &plan[i]
-		p.off = size
-		size += (p.bytes() + loadAlign - 1) &^ (loadAlign - 1)
+// readAll fills a frame for each plan. Sections of packs are all asked for at
+// once, so that the disk never waits, and then taken in turn.
+func (ld *loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []layout) error {
+	tickets := make([]*prefetch.Ticket, len(plans))
+	for i := range plans {
+		plan := &plans[i]
+		if plan.section == nil {
+			plan.place()
+		}
+		frame, err := tiering.Alloc(ld.budget, tiering.Pinned, plan.size)
+		if err != nil {
+			return fmt.Errorf("loading %s: %w", ld.ts.path, err)
+		}
+		ld.frames = append(ld.frames, frame)
+		if plan.section != nil {
+			tickets[i] = ld.askForSection(ctx, queue, plan, frame.Bytes())
+		} else if err := ld.fill(ctx, queue, plan.places, frame.Bytes()); err != nil {
+			return err
+		}
 	}
-	frame, err := tiering.Alloc(ld.budget, tiering.Pinned, size)
-	if err != nil {
-		return fmt.Errorf("loading %s: %w", ld.ts.path, err)
+	for i, t := range tickets {
+		if t == nil {
+			continue
+		}
+		if err := t.Wait(ctx); err != nil {
+			return err
+		}
+		if err := plans[i].attach(ld.frames[i].Bytes()); err != nil {
+			return err
+		}
 	}
-	ld.frames = append(ld.frames, frame)
-	return ld.fill(ctx, queue, plan, frame.Bytes())
+	return nil
+}
+
+// place lays the placements out in a frame of their own.
+func (l *layout) place() {
+	l.size = 0
+	for i := range l.places {
+		p := &l.places[i]
+		p.off = l.size
+		l.size += (p.bytes() + loadAlign - 1) &^ (loadAlign - 1)
+	}
+}
+
+// readBytes returns how much is read to fill the frame.
+func (l *layout) readBytes() (n int64) {
+	if l.section != nil {
+		return int64(l.size)
+	}
+	for i := range l.places {
+		n += l.places[i].slot.bytes()
+	}
+	return n
 }
 
 // bytes returns the size of the placement in its frame.

@@ -1,9 +1,22 @@
 package exec
 
+import "fmt"
+
+// tensorName returns what GGUF files call a tensor; layer -1 stands for the
+// ends of the network.
+func tensorName(role string, layer int, suffix string) string {
+	if layer < 0 {
+		return role + suffix
+	}
+	return fmt.Sprintf("blk.%d.%s%s", layer, role, suffix)
+}
+
 // put plans a matrix that must be there.
-func (ld *loader) put(m *Matrix, s slot, err error) error {
+func (ld *loader) put(m *Matrix, role string, layer int, s slot, err error) error {
 	if err == nil {
-		ld.plan = append(ld.plan, placement{slot: s, matrix: m, tile: ld.tiles(&s)})
+		ld.plan = append(ld.plan, placement{
+			name: tensorName(role, layer, ".weight"), slot: s, matrix: m, tile: ld.tiles(&s),
+		})
 	}
 	return err
 }
@@ -12,7 +25,7 @@ func (ld *loader) put(m *Matrix, s slot, err error) error {
 func (ld *loader) putVector(v *[]float32, role string, layer int, suffix string, n int) error {
 	s, ok, err := ld.ts.vector(role, layer, suffix, n)
 	if ok && err == nil {
-		ld.plan = append(ld.plan, placement{slot: s, vector: v})
+		ld.plan = append(ld.plan, placement{name: tensorName(role, layer, suffix), slot: s, vector: v})
 	}
 	return err
 }
@@ -34,18 +47,27 @@ func (ld *loader) gain(g *gain, role string, layer, n int) error {
 // linear plans a matrix that must be there and the bias that may be.
 func (ld *loader) linear(m *linear, role string, layer, rows, cols int) error {
 	s, err := ld.ts.matrix(role, layer, rows, cols)
-	if err := ld.put(&m.Matrix, s, err); err != nil {
+	if err := ld.put(&m.Matrix, role, layer, s, err); err != nil {
 		return err
 	}
 	return ld.putVector(&m.bias, role, layer, ".bias", s.rows)
 }
 
-// planEnds plans what stands before and after the layers.
-func (ld *loader) planEnds(w *weights) error {
+// planEnds plans what stands before and after the layers: the embedding apart,
+// if its rows are only looked up and never multiplied.
+func (ld *loader) planEnds(w *weights) (plans []layout, err error) {
 	s := ld.spec
+	ld.plan = nil
 	embed, err := ld.ts.matrix("token_embd", -1, s.Vocab, s.Dim)
-	if err := ld.put(&w.embed, embed, err); err != nil {
-		return err
+	if err := ld.put(&w.embed, "token_embd", -1, embed, err); err != nil {
+		return nil, err
+	}
+	_, hasHead := ld.ts.find("output", -1, ".weight")
+	tied := s.Tied || (!hasHead && (ld.ts.h.GGUF || ld.ts.h.Tied == nil))
+	if !tied {
+		ld.plan[0].tile = false
+		plans = append(plans, layout{name: "embedding", places: ld.plan})
+		ld.plan = nil
 	}
 	normRole := "output_norm"
 	if _, ok := ld.ts.find(normRole, -1, ".weight"); !ok && ld.ts.h.GGUF {
@@ -54,14 +76,14 @@ func (ld *loader) planEnds(w *weights) error {
 		}
 	}
 	if err := ld.gain(&w.norm, normRole, -1, s.Dim); err != nil {
-		return err
+		return nil, err
 	}
-	_, hasHead := ld.ts.find("output", -1, ".weight")
-	if s.Tied || (!hasHead && (ld.ts.h.GGUF || ld.ts.h.Tied == nil)) {
-		return nil
+	if !tied {
+		if err := ld.linear(&w.head, "output", -1, s.Vocab, s.Dim); err != nil {
+			return nil, err
+		}
 	}
-	ld.plan[0].tile = false // rows are looked up and never multiplied
-	return ld.linear(&w.head, "output", -1, s.Vocab, s.Dim)
+	return append(plans, layout{name: "ends", places: ld.plan}), nil
 }
 
 // planLayer plans one layer in the order in which the forward pass uses it.
@@ -107,11 +129,11 @@ func (ld *loader) planAttention(l int, w *layerWeights) error {
 	kv := s.Layers[l].KVHeads
 	for p, m := range []*linear{&w.q, &w.k, &w.v} {
 		matrix, bias, hasBias, err := ld.ts.qkv(part(p), l, kv)
-		if err := ld.put(&m.Matrix, matrix, err); err != nil {
+		if err := ld.put(&m.Matrix, partRoles[p], l, matrix, err); err != nil {
 			return err
 		}
 		if hasBias {
-			ld.plan = append(ld.plan, placement{slot: bias, vector: &m.bias})
+			ld.plan = append(ld.plan, placement{name: tensorName(partRoles[p], l, ".bias"), slot: bias, vector: &m.bias})
 		}
 	}
 	if s.QKNorm != NoQKNorm {
@@ -154,10 +176,10 @@ func (ld *loader) planMLP(l int, w *layerWeights) error {
 		}
 	} else {
 		gate, up, err := ld.ts.gateUp(l)
-		if err := ld.put(&w.mlp.gate.Matrix, gate, err); err != nil {
+		if err := ld.put(&w.mlp.gate.Matrix, "ffn_gate", l, gate, err); err != nil {
 			return err
 		}
-		if err := ld.put(&w.mlp.up.Matrix, up, nil); err != nil {
+		if err := ld.put(&w.mlp.up.Matrix, "ffn_up", l, up, nil); err != nil {
 			return err
 		}
 		for _, b := range []struct {
@@ -193,16 +215,16 @@ func (ld *loader) planExperts(l int, w *layerWeights) error {
 	for i := range w.experts {
 		e := &w.experts[i]
 		up, err := ld.ts.expert("ffn_up_exps", l, i, s.Experts, inner, s.Dim)
-		if err := ld.put(&e.up.Matrix, up, err); err != nil {
+		if err := ld.put(&e.up.Matrix, expertRole("ffn_up", i), l, up, err); err != nil {
 			return err
 		}
 		inner = up.rows
 		gate, err := ld.ts.expert("ffn_gate_exps", l, i, s.Experts, up.rows, s.Dim)
-		if err := ld.put(&e.gate.Matrix, gate, err); err != nil {
+		if err := ld.put(&e.gate.Matrix, expertRole("ffn_gate", i), l, gate, err); err != nil {
 			return err
 		}
 		down, err := ld.ts.expert("ffn_down_exps", l, i, s.Experts, s.Dim, up.rows)
-		if err := ld.put(&e.down.Matrix, down, err); err != nil {
+		if err := ld.put(&e.down.Matrix, expertRole("ffn_down", i), l, down, err); err != nil {
 			return err
 		}
 	}

@@ -17,15 +17,18 @@ type tensorSet struct {
 	h    *Hyper
 	pre  string // before every safetensors name, for models with several parts
 	path string
+	// packed: the source is a pack, whose names are those of GGUF files and in
+	// which nothing is fused or stacked.
+	packed bool
 }
 
 // prefixes that models with several parts put before the language model's
 // tensors, the usual one (none) first.
 var namePrefixes = []string{"", "language_model.", "model.language_model."}
 
-func newTensorSet(src store.Source, fam *family, h *Hyper) *tensorSet {
-	ts := &tensorSet{src: src, fam: fam, h: h, path: h.path}
-	if h.GGUF {
+func newTensorSet(src store.Source, fam *family, h *Hyper, packed bool) *tensorSet {
+	ts := &tensorSet{src: src, fam: fam, h: h, path: h.path, packed: packed}
+	if h.GGUF || packed {
 		return ts
 	}
 	for _, p := range namePrefixes {
@@ -40,11 +43,8 @@ func newTensorSet(src store.Source, fam *family, h *Hyper) *tensorSet {
 
 // name returns the file's name of a role without ".weight" or ".bias".
 func (ts *tensorSet) name(role string, layer int) string {
-	switch {
-	case ts.h.GGUF && layer < 0:
-		return role
-	case ts.h.GGUF:
-		return fmt.Sprintf("blk.%d.%s", layer, role)
+	if ts.h.GGUF || ts.packed {
+		return tensorName(role, layer, "")
 	}
 	name := ts.fam.hfName(role, layer)
 	if ts.pre == "model.language_model." { // this one takes the place of "model."
@@ -251,6 +251,10 @@ func (ts *tensorSet) gateUp(layer int) (gate, up slot, err error) {
 // expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
 // of its own.
 func (ts *tensorSet) expert(role string, layer, i, experts, rows, cols int) (slot, error) {
+	apart := expertRole(strings.TrimSuffix(role, "_exps"), i)
+	if ts.packed {
+		return ts.matrix(apart, layer, rows, cols)
+	}
 	if !ts.h.GGUF {
 		name := fmt.Sprintf(ts.name(role, layer), i) + ".weight"
 		t, ok := ts.src.Tensor(name)
@@ -283,9 +287,12 @@ func (ts *tensorSet) expert(role string, layer, i, experts, rows, cols int) (slo
 		return all.cut([2]int{first, n}), nil
 	}
 	// Files of the format's first year keep experts apart.
-	one := strings.TrimSuffix(role, "_exps")
-	return ts.matrix(fmt.Sprintf("%s.%d", one, i), layer, rows, cols)
+	return ts.matrix(apart, layer, rows, cols)
 }
+
+// expertRole returns the role of one expert's matrix where it is a tensor of
+// its own.
+func expertRole(role string, i int) string { return fmt.Sprintf("%s.%d", role, i) }
 
 // stack returns the matrices of all experts, one below the other. rows, of one
 // expert, may be 0 for any number.

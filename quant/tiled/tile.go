@@ -6,6 +6,10 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
+// LayoutVersion numbers the order of bytes that Pack writes. Files that hold
+// tiles carry it: whoever changes the order raises it.
+const LayoutVersion = 1
+
 // Pack writes rows of a model file, all of one matrix, in tiles. dst has the
 // size that Bytes gives; rows that fill up the last tile are zero bytes. src
 // holds rows of type t, which must be Supported.

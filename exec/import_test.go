@@ -1,0 +1,280 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// importModel writes a pack of a model into a file system in memory.
+func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
+	t.Helper()
+	f, err := Open(fsys, path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	to := vfs.NewMem()
+	var last, total int64
+	require.NoError(t, Import(context.Background(), f, to, "m.pack", ImportOptions{
+		Made: "test", Progress: func(done, all int64) { last, total = done, all },
+	}))
+	require.Equal(t, total, last, "progress reaches its end")
+	return to
+}
+
+// sameWeights loads a model from its files and from its pack, and compares
+// everything that is in memory.
+func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
+	t.Helper()
+	packed := importModel(t, fsys, path)
+	load := func(fsys vfs.FS, path string) (*weights, []*tiering.Frame) {
+		f, err := Open(fsys, path)
+		require.NoError(t, err)
+		defer f.Close()
+		spec, err := f.Spec()
+		require.NoError(t, err)
+		w, frames, err := loadWeights(context.Background(), f.tensors(), spec, Options{Budget: tiering.New(0), Exact: exact})
+		require.NoError(t, err)
+		return w, frames
+	}
+	want, frames := load(fsys, path)
+	got, more := load(packed, "m.pack")
+	require.Equal(t, want, got)
+	for _, f := range append(frames, more...) {
+		f.Free()
+	}
+}
+
+// TestImportedWeightsAreThoseOfTheModel covers every family, from checkpoints
+// and from GGUF files: fused and stacked tensors, tied heads, biases, experts.
+func TestImportedWeightsAreThoseOfTheModel(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			sameWeights(t, vfs.OS(), dir, false)
+			sameWeights(t, exportFixture(t, dir).write(t), "m.gguf", false)
+		})
+	}
+}
+
+// randomTensors returns the small model made wide enough for blocks of every
+// type, with random bytes in all matrices whose rows are that wide. Heads stay
+// narrow, so one matrix keeps its type.
+func randomTensors(t *testing.T, typ quant.Type) *ggufModel {
+	const wide = 256
+	g := tinyGGUF()
+	g.set("llama.embedding_length", uint32(wide))
+	g.set("llama.feed_forward_length", uint32(wide))
+	for _, key := range []string{"llama.attention.key_length", "llama.attention.value_length"} {
+		g.set(key, uint32(tinyHead))
+	}
+	random := rand.New(rand.NewPCG(1, uint64(typ)))
+	for i := range g.tensors {
+		d := &g.tensors[i]
+		for j, n := range d.Shape {
+			if n == tinyDim && !strings.Contains(d.Name, "attn_q.") || n == tinyFFN || j == len(d.Shape)-1 {
+				d.Shape[j] = wide
+			}
+		}
+		if strings.Contains(d.Name, "attn_output") {
+			d.Shape = []int{wide, tinyHeads * tinyHead}
+		}
+		if d.Type = quant.F32; len(d.Shape) == 2 && d.Shape[1] == wide {
+			d.Type = typ
+		}
+		n, fits, err := store.Bytes(d.Type, d.Shape)
+		require.NoError(t, err)
+		require.True(t, fits)
+		d.Data = make([]byte, n)
+		for j := range d.Data {
+			d.Data[j] = byte(random.Uint32())
+			if d.Type == quant.F32 && j%4 == 3 {
+				d.Data[j] &^= 0x40 // no NaN, which compares unequal to itself
+			}
+		}
+	}
+	return g
+}
+
+// TestImportLosesNothing packs matrices of every type with random bytes: what
+// is loaded is the same, tiled or in rows, and so is every byte that the pack
+// gives as a source.
+func TestImportLosesNothing(t *testing.T) {
+	for typ := quant.F32; typ.Valid(); typ++ {
+		t.Run(typ.String(), func(t *testing.T) {
+			fsys := randomTensors(t, typ).write(t)
+			sameWeights(t, fsys, "m.gguf", false)
+			sameWeights(t, fsys, "m.gguf", true)
+			source, err := Open(fsys, "m.gguf")
+			require.NoError(t, err)
+			defer source.Close()
+			packed, err := Open(importModel(t, fsys, "m.gguf"), "m.pack")
+			require.NoError(t, err)
+			defer packed.Close()
+			require.Equal(t, "pack", packed.Format())
+			for _, want := range source.Source.Tensors() {
+				got, ok := packed.Source.Tensor(want.Name)
+				require.True(t, ok, want.Name)
+				require.Equal(t, want.Shape, got.Shape)
+				require.Equal(t, want.Size, got.Size)
+				require.Equal(t, readPieces(t, source, want.Name), readPieces(t, packed, want.Name), want.Name)
+			}
+		})
+	}
+}
+
+// readPieces reads a tensor in pieces of an odd size.
+func readPieces(t *testing.T, f *Files, name string) (all []byte) {
+	tensor, ok := f.Source.Tensor(name)
+	require.True(t, ok)
+	for off := int64(0); off < tensor.Size; off += 1001 {
+		piece := make([]byte, min(1001, tensor.Size-off))
+		_, err := f.Source.ReadAt(tensor, piece, off)
+		require.NoError(t, err)
+		all = append(all, piece...)
+	}
+	return all
+}
+
+// TestPacksGiveTheSameLogits compares real quantized files, whole.
+func TestPacksGiveTheSameLogits(t *testing.T) {
+	dir := testutil.Shared(t, "gguf")
+	for _, name := range []string{"tiny-llama-q4_0.gguf", "tiny-llama-q4_k_m.gguf", "tiny-llama-q6_k.gguf", "tiny-qwen2-q8_0.gguf", "tiny-llama-q2_k.gguf"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, name)
+			packed := importModel(t, vfs.OS(), path)
+			for _, exact := range []bool{false, true} {
+				o := Options{Threads: 2, Exact: exact}
+				direct := loadModel(t, vfs.OS(), path, o)
+				ids := longPrompt(direct.Spec.Vocab, 40, 3)
+				require.Equal(t, allLogits(t, direct, ids), allLogits(t, loadModel(t, packed, "m.pack", o), ids), "exact: %v", exact)
+			}
+		})
+	}
+}
+
+// TestPacksSpeakForTheirSource compares what is said beside the weights.
+func TestPacksSpeakForTheirSource(t *testing.T) {
+	for _, path := range []string{
+		filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"),
+		testutil.Shared(t, "gguf", "tiny-qwen2-q4_k_m.gguf"),
+	} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			source, err := Open(vfs.OS(), path)
+			require.NoError(t, err)
+			defer source.Close()
+			packed, err := Open(importModel(t, vfs.OS(), path), "m.pack")
+			require.NoError(t, err)
+			defer packed.Close()
+			about := packed.Packed().About()
+			require.Equal(t, filepath.Base(path), about.Source)
+			require.Equal(t, "test", about.Made)
+			wantTemplate, err := source.ChatTemplate()
+			require.NoError(t, err)
+			gotTemplate, err := packed.ChatTemplate()
+			require.NoError(t, err)
+			require.Equal(t, wantTemplate, gotTemplate)
+			wantSampling, wantSaid, err := source.Sampling()
+			require.NoError(t, err)
+			gotSampling, gotSaid, err := packed.Sampling()
+			require.NoError(t, err)
+			require.Equal(t, wantSampling, gotSampling)
+			require.Equal(t, wantSaid, gotSaid)
+			require.Equal(t, source.Name(), packed.Name())
+			require.Equal(t, source.Quantized(), packed.Quantized())
+			want, wantErr := source.Tokenizer()
+			got, gotErr := packed.Tokenizer()
+			require.Equal(t, wantErr == nil, gotErr == nil)
+			if wantErr == nil {
+				const text = "Once upon a time, 1234 <|im_end|> äöü 🦊"
+				o := token.EncodeOptions{AddSpecial: true, AllowSpecial: true}
+				require.Equal(t, want.Encode(text, o), got.Encode(text, o))
+				require.Equal(t, want.EOS(), got.EOS())
+			}
+		})
+	}
+}
+
+// TestPackOfAPackIsTheSame imports a pack.
+func TestPackOfAPackIsTheSame(t *testing.T) {
+	once := importModel(t, tinyGGUF().write(t), "m.gguf")
+	twice := importModel(t, once, "m.pack")
+	want, err := vfs.ReadFile(once, "m.pack", 1<<30)
+	require.NoError(t, err)
+	got, err := vfs.ReadFile(twice, "m.pack", 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// TestCancelledImportLeavesNothing cancels from within the progress report.
+func TestCancelledImportLeavesNothing(t *testing.T) {
+	f, err := Open(tinyGGUF().write(t), "m.gguf")
+	require.NoError(t, err)
+	defer f.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	to := vfs.NewMem()
+	err = Import(ctx, f, to, "m.pack", ImportOptions{Progress: func(int64, int64) { cancel() }})
+	require.ErrorIs(t, err, context.Canceled)
+	left, err := to.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestImportReportsEveryFault fails each operation of the target in turn, until
+// an import has none left to fail.
+func TestImportReportsEveryFault(t *testing.T) {
+	source := tinyGGUF().write(t)
+	injected := errors.New("injected")
+	for k := int64(0); ; k++ {
+		mem := vfs.NewMem()
+		failed := false
+		target := vfs.NewFaulty(mem, func(op vfs.Op) error {
+			if op.Index == k {
+				failed = true
+				return injected
+			}
+			return nil
+		})
+		f, err := Open(source, "m.gguf")
+		require.NoError(t, err)
+		err = Import(context.Background(), f, target, "m.pack", ImportOptions{})
+		require.NoError(t, f.Close())
+		if !failed {
+			require.NoError(t, err)
+			require.Greater(t, k, int64(3))
+			return
+		}
+		require.ErrorIs(t, err, injected, "operation %d", k)
+		if p, err := pack.Open(mem, "m.pack"); err == nil { // only the last operations are that late
+			require.NoError(t, p.Verify(context.Background(), nil))
+			require.NoError(t, p.Close())
+		}
+	}
+}
+
+// TestDamagedPackIsNotLoaded changes a byte of the weights.
+func TestDamagedPackIsNotLoaded(t *testing.T) {
+	packed := importModel(t, tinyGGUF().write(t), "m.gguf")
+	data, err := vfs.ReadFile(packed, "m.pack", 1<<30)
+	require.NoError(t, err)
+	f, err := Open(packed, "m.pack")
+	require.NoError(t, err)
+	at, ok := f.Packed().Find("blk.0.ffn_down.weight")
+	require.True(t, ok)
+	tensor, _ := f.Source.Tensor(at.Name)
+	require.NoError(t, f.Close())
+	data[tensor.Offset+5] ^= 4
+	require.NoError(t, vfs.WriteFile(packed, "m.pack", data))
+	require.ErrorContains(t, openAndLoad(packed, "m.pack"), `section "blk.0": the bytes do not have their checksum`)
+}

@@ -1,0 +1,102 @@
+package pack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/store"
+)
+
+// cursor walks through the bytes of an index. The first failure sticks: later
+// calls return zeros, so that a caller may read a record and check err once,
+// as long as it does so before it loops or allocates by what was read.
+type cursor struct {
+	path  string
+	start int64 // offset of the index in the file
+	size  int   // of the index
+	rest  []byte
+	err   error
+}
+
+// fail records a contradiction at the present place.
+func (c *cursor) fail(field, reason string, args ...any) {
+	c.refuse(field, fmt.Sprintf(reason, args...), store.ErrFormat)
+}
+
+func (c *cursor) refuse(field, reason string, kind error) {
+	if c.err == nil {
+		c.err = &store.FormatError{
+			Path: c.path, Off: c.start + int64(c.size-len(c.rest)), Field: field, Reason: reason,
+			Hint: "import the model again", Kind: kind,
+		}
+	}
+}
+
+// truncated records that n bytes of field are missing.
+func (c *cursor) truncated(field string, n int64) {
+	c.refuse(field, fmt.Sprintf("needs %d bytes, the index has %d left", n, len(c.rest)), store.ErrTruncated)
+}
+
+// take returns the next n bytes, or nil.
+func (c *cursor) take(field string, n int) []byte {
+	if c.err != nil {
+		return nil
+	}
+	if n > len(c.rest) {
+		c.truncated(field, int64(n))
+		return nil
+	}
+	b := c.rest[:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *cursor) byte(field string) byte {
+	if b := c.take(field, 1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (c *cursor) uint32(field string) uint32 {
+	if b := c.take(field, 4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (c *cursor) uint64(field string) uint64 {
+	if b := c.take(field, 8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+// int64 reads a length or offset, which must leave room for sums of two.
+func (c *cursor) int64(field string) int64 {
+	v := c.uint64(field)
+	if v > math.MaxInt64/2 {
+		c.fail(field, "%d is out of range", v)
+		return 0
+	}
+	return int64(v)
+}
+
+// count reads how many entries follow, each of at least least bytes.
+func (c *cursor) count(field string, least int) int {
+	n := c.uint32(field)
+	if int64(n)*int64(least) > int64(len(c.rest)) {
+		c.truncated(field, int64(n)*int64(least))
+		return 0
+	}
+	return int(n)
+}
+
+func (c *cursor) text(field string) string {
+	b := c.take(field, 2)
+	if b == nil {
+		return ""
+	}
+	return string(c.take(field, int(binary.LittleEndian.Uint16(b))))
+}

@@ -1,0 +1,189 @@
+package pack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// File is an open pack. It is safe for concurrent use until Close.
+//
+// As a store.Source it gives every tensor as the source had it: rows one behind
+// the other, whatever their layout here. Offsets of its tensors are those of
+// what is stored.
+type File struct {
+	*store.Index
+	path   string
+	file   vfs.File
+	footer footer
+	index  *index
+	byName map[string]int32 // index into index.tensors
+}
+
+var _ store.Source = (*File)(nil)
+
+// Is reports whether the file begins as packs do.
+func Is(fsys vfs.FS, path string) bool {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(headerMagic))
+	_, err = f.ReadAt(head, 0)
+	return err == nil && string(head) == headerMagic
+}
+
+// Open opens a pack. It reads the index and none of the weights.
+func Open(fsys vfs.FS, path string) (*File, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, file: file}
+	if err := f.open(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
+func (f *File) open() error {
+	size, err := f.file.Size()
+	if err != nil {
+		return err
+	}
+	if size < headerBytes+footerBytes {
+		return &store.FormatError{
+			Path: f.path, Off: size, Field: "header", Reason: fmt.Sprintf("the file has %d bytes, no pack has less than %d", size, headerBytes+footerBytes),
+			Kind: store.ErrTruncated,
+		}
+	}
+	header, tail := make([]byte, headerBytes), make([]byte, footerBytes)
+	if _, err := f.file.ReadAt(header, 0); err != nil {
+		return err
+	}
+	if err := checkHeader(f.path, header); err != nil {
+		return err
+	}
+	if _, err := f.file.ReadAt(tail, size-footerBytes); err != nil {
+		return err
+	}
+	if f.footer, err = decodeFooter(f.path, tail, size); err != nil {
+		return err
+	}
+	encoded := make([]byte, f.footer.length) // no longer than the file
+	if _, err := f.file.ReadAt(encoded, f.footer.index); err != nil {
+		return err
+	}
+	if checksum(encoded) != f.footer.sum {
+		return f.damaged(f.footer.index, "index")
+	}
+	if f.index, err = decodeIndex(f.path, encoded, f.footer); err != nil {
+		return err
+	}
+	if tiling := f.index.about.Tiling; tiling != tiled.LayoutVersion {
+		return &store.FormatError{
+			Path: f.path, Off: f.footer.index, Field: "tiling", Reason: fmt.Sprintf("version %d is unknown, %d is read", tiling, tiled.LayoutVersion),
+			Hint: "import the model again with this program", Kind: store.ErrUnsupported,
+		}
+	}
+	return f.list()
+}
+
+// list makes the tensors known by name.
+func (f *File) list() error {
+	tensors := make([]store.Tensor, len(f.index.tensors))
+	f.byName = make(map[string]int32, len(tensors))
+	for i := range f.index.tensors {
+		t := &f.index.tensors[i]
+		_, plain, err := t.sizes()
+		if err != nil {
+			return err // decodeIndex has seen that there is none
+		}
+		tensors[i] = store.Tensor{
+			Name: t.Name, Type: t.Type, Shape: t.Shape, Size: plain,
+			Offset: f.index.extents[f.index.section[i]].off + t.Off,
+		}
+		f.byName[t.Name] = int32(i)
+	}
+	var err error
+	f.Index, err = store.NewIndex([]vfs.File{f.file}, tensors)
+	return err
+}
+
+// damaged is the error for bytes at off that do not have their sum.
+func (f *File) damaged(off int64, field string) error {
+	return &store.FormatError{
+		Path: f.path, Off: off, Field: field, Reason: "the bytes do not have their checksum: the file is damaged",
+		Hint: "import the model again", Kind: store.ErrFormat,
+	}
+}
+
+// About says what the pack was made from.
+func (f *File) About() About { return f.index.about }
+
+// Size returns the length of the file.
+func (f *File) Size() int64 { return f.footer.file }
+
+// Place is where a tensor lies in a pack.
+type Place struct {
+	Tensor
+	Section int   // for Section and SectionSize
+	Bytes   int64 // in the section
+}
+
+// Find returns the place of a tensor.
+func (f *File) Find(name string) (p Place, ok bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Place{}, false
+	}
+	p = Place{Tensor: f.index.tensors[i], Section: int(f.index.section[i])}
+	p.Bytes, _ = p.Tensor.Bytes() // decodeIndex has seen that it is sound
+	return p, true
+}
+
+// SectionSize returns the length of a section.
+func (f *File) SectionSize(i int) int64 { return f.index.extents[i].size }
+
+// Section returns a section's bytes as they lie in the file, checked as they
+// are read. Reads that begin and end at whole blocks are the fastest.
+func (f *File) Section(i int) io.ReaderAt { return extentReader{f, &f.index.extents[i]} }
+
+// Attachment returns a file that the pack carries; ok is false if it has none
+// of that name.
+func (f *File) Attachment(name string) (data []byte, ok bool, err error) {
+	for i := range f.index.extents {
+		x := &f.index.extents[i]
+		if x.kind == attachment && x.name == name {
+			data = make([]byte, x.size) // no longer than the file
+			_, err = f.readExtent(x, data, 0)
+			return data, true, err
+		}
+	}
+	return nil, false, nil
+}
+
+// ReadAt implements store.Source.
+func (f *File) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	i, ok := f.byName[t.Name]
+	if !ok {
+		return 0, fmt.Errorf("store: tensor %q belongs to another source", t.Name)
+	}
+	packed, x := &f.index.tensors[i], &f.index.extents[f.index.section[i]]
+	_, size, err := packed.sizes()
+	if err != nil {
+		return 0, err
+	}
+	if off < 0 || off > size || int64(len(p)) > size-off {
+		return 0, fmt.Errorf("store: %s: read of %d bytes at %d lies outside tensor %q of %d bytes", f.path, len(p), off, t.Name, size)
+	}
+	if packed.Layout == Rows {
+		return f.readExtent(x, p, packed.Off+off)
+	}
+	return f.readTiles(x, packed, p, off)
+}

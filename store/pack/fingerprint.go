@@ -1,0 +1,90 @@
+package pack
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Fingerprint tells the sources of packs apart. It is found with a few reads,
+// without reading gigabytes, and so it is no proof: see FORMAT.md.
+type Fingerprint [sha256.Size]byte
+
+// String returns the first half of the fingerprint's digits, enough for names.
+func (f Fingerprint) String() string { return hex.EncodeToString(f[:8]) }
+
+const (
+	headBytes   = 1 << 20 // of each file, metadata for the most part
+	tailBytes   = 64 << 10
+	sampleCount = 32
+	sampleBytes = 4096
+	// maxWholeBytes is the longest .json file that is hashed as a whole.
+	maxWholeBytes = 256 << 20
+)
+
+// FingerprintOf returns the fingerprint of a model's files, in whichever order
+// they are named, and their length together.
+func FingerprintOf(fsys vfs.FS, paths []string) (f Fingerprint, total int64, err error) {
+	h := sha256.New()
+	h.Write(binary.LittleEndian.AppendUint32(nil, tiled.LayoutVersion))
+	paths = slices.Clone(paths)
+	slices.SortFunc(paths, func(a, b string) int { return strings.Compare(baseName(a), baseName(b)) })
+	for _, path := range paths {
+		size, err := hashFile(h, fsys, path)
+		if err != nil {
+			return f, 0, err
+		}
+		total += size
+	}
+	h.Sum(f[:0])
+	return f, total, nil
+}
+
+func baseName(path string) string {
+	_, base := vfs.Split(path)
+	return base
+}
+
+// hashFile adds a file's name, length and samples to h.
+func hashFile(h hash.Hash, fsys vfs.FS, path string) (size int64, err error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if size, err = file.Size(); err != nil {
+		return 0, err
+	}
+	name := baseName(path)
+	h.Write(binary.LittleEndian.AppendUint64([]byte(name+"\x00"), uint64(size)))
+	var buffer []byte
+	add := func(off, n int64) error {
+		n = min(n, size-off)
+		buffer = slices.Grow(buffer[:0], int(n))[:n]
+		if _, err := file.ReadAt(buffer, off); err != nil {
+			return err
+		}
+		h.Write(buffer)
+		return nil
+	}
+	if size <= headBytes+tailBytes || strings.HasSuffix(name, ".json") && size <= maxWholeBytes {
+		return size, add(0, size)
+	}
+	if err := add(0, headBytes); err != nil {
+		return 0, err
+	}
+	between := size - headBytes - tailBytes
+	for i := range int64(sampleCount) {
+		if err := add(headBytes+between/sampleCount*i, sampleBytes); err != nil {
+			return 0, err
+		}
+	}
+	return size, add(size-tailBytes, tailBytes)
+}

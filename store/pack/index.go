@@ -1,0 +1,268 @@
+package pack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store"
+)
+
+// About says what a pack was made from and with.
+type About struct {
+	Made        string // program and version that wrote the file
+	Source      string // name of the model that was imported, for people
+	SourceBytes int64  // length of the source's files together
+	Fingerprint Fingerprint
+	Tiling      uint32 // tiled.LayoutVersion when it was written; set by Write
+}
+
+// Layout says how a tensor's rows lie in a pack.
+type Layout uint8
+
+// The layouts.
+const (
+	Rows  Layout = iota // one behind the other, as in the source
+	Tiles               // interleaved, see package tiled
+	numLayouts
+)
+
+// Tensor is one tensor of a section.
+type Tensor struct {
+	Name   string
+	Type   quant.Type
+	Shape  []int // outermost dimension first
+	Layout Layout
+	Off    int64 // in the section, a multiple of Align; set by Write
+}
+
+// Bytes returns how many bytes the tensor takes in the section.
+func (t *Tensor) Bytes() (int64, error) {
+	size, _, err := t.sizes()
+	return size, err
+}
+
+// sizes returns the bytes that the tensor takes in its section, and those that
+// it had in the source.
+func (t *Tensor) sizes() (packed, plain int64, err error) {
+	plain, fits, err := store.Bytes(t.Type, t.Shape)
+	if err != nil {
+		return 0, 0, err
+	}
+	if !fits || plain > math.MaxInt64/2 {
+		return 0, 0, fmt.Errorf("shape %v is out of range", t.Shape)
+	}
+	if t.Layout == Rows {
+		return plain, plain, nil
+	}
+	of := store.Tensor{Shape: t.Shape}
+	if !tiled.Supported(t.Type) || of.Cols()%tiled.GroupElems != 0 || of.Rows() == 0 {
+		return 0, 0, fmt.Errorf("%v of shape %v has no tiles", t.Type, t.Shape)
+	}
+	rows := alignUp(int64(of.Rows()), tiled.TileRows)
+	perRow := plain / int64(of.Rows())
+	if perRow > 0 && rows > math.MaxInt64/2/perRow {
+		return 0, 0, fmt.Errorf("shape %v is out of range", t.Shape)
+	}
+	return rows * perRow, plain, nil
+}
+
+// extent is a piece of the file with checksums: a section or an attachment.
+type extent struct {
+	kind      extentKind
+	name      string
+	off, size int64
+	sums      []uint64 // [blocksIn(size)]
+}
+
+type extentKind uint8
+
+const (
+	attachment extentKind = iota
+	section
+	numKinds
+)
+
+// index is what a reader has to know of a pack.
+type index struct {
+	about   About
+	extents []extent
+	tensors []Tensor // by section and offset
+	section []int32  // [tensors] the extent each lies in
+}
+
+// Least bytes of an entry, to check counts before anything is allocated.
+const (
+	minStringBytes = 2
+	minExtentBytes = 1 + minStringBytes + 8 + 8
+	minTensorBytes = 4 + minStringBytes + 1 + 4 + 1 + 8 + 1 + 8
+	maxRank        = 4
+)
+
+// encode writes the index as FORMAT.md says.
+func (x *index) encode() []byte {
+	le := binary.LittleEndian
+	text := func(b []byte, s string) []byte {
+		s = s[:min(len(s), math.MaxUint16)]
+		return append(le.AppendUint16(b, uint16(len(s))), s...)
+	}
+	b := text(nil, x.about.Made)
+	b = text(b, x.about.Source)
+	b = le.AppendUint64(b, uint64(x.about.SourceBytes))
+	b = append(b, x.about.Fingerprint[:]...)
+	b = le.AppendUint32(b, x.about.Tiling)
+	b = le.AppendUint32(b, uint32(len(x.extents)))
+	for _, e := range x.extents {
+		b = text(append(b, byte(e.kind)), e.name)
+		b = le.AppendUint64(le.AppendUint64(b, uint64(e.off)), uint64(e.size))
+		for _, sum := range e.sums {
+			b = le.AppendUint64(b, sum)
+		}
+	}
+	b = le.AppendUint32(b, uint32(len(x.tensors)))
+	for i, t := range x.tensors {
+		b = text(le.AppendUint32(b, uint32(x.section[i])), t.Name)
+		b = append(le.AppendUint32(b, t.Type.GGUFID()), byte(t.Layout))
+		b = append(le.AppendUint64(b, uint64(t.Off)), byte(len(t.Shape)))
+		for _, d := range t.Shape {
+			b = le.AppendUint64(b, uint64(d))
+		}
+	}
+	return b
+}
+
+// decodeIndex reads and checks an index whose sum is right: it may still come
+// from somebody who computes sums.
+func decodeIndex(path string, b []byte, f footer) (*index, error) {
+	c := &cursor{path: path, start: f.index, rest: b, size: len(b)}
+	x := &index{}
+	x.about.Made = c.text("made")
+	x.about.Source = c.text("source")
+	x.about.SourceBytes = c.int64("source length")
+	copy(x.about.Fingerprint[:], c.take("fingerprint", len(x.about.Fingerprint)))
+	x.about.Tiling = c.uint32("tiling")
+	x.extents = c.extents(f.index)
+	c.tensors(x)
+	if c.err == nil && len(c.rest) > 0 {
+		c.fail("index", "%d bytes follow the last tensor", len(c.rest))
+	}
+	return x, c.err
+}
+
+// extents reads the table of extents, which fill the file up to end.
+func (c *cursor) extents(end int64) []extent {
+	n := c.count("count of extents", minExtentBytes)
+	list := make([]extent, 0, n)
+	at := int64(headerBytes) // where the next extent begins
+	for range n {
+		e := extent{kind: extentKind(c.byte("kind of an extent")), name: c.text("name of an extent")}
+		e.off, e.size = c.int64("offset"), c.int64("length")
+		switch {
+		case c.err != nil:
+			return nil
+		case e.kind >= numKinds:
+			c.fail(e.field(), "kind %d is unknown", e.kind)
+		case e.off != at:
+			c.fail(e.field(), "begins at %d and not at %d, behind the one before", e.off, at)
+		case e.size > end-e.off:
+			c.fail(e.field(), "%d bytes at %d reach into the index at %d", e.size, e.off, end)
+		}
+		e.sums = c.sums(e.size)
+		if c.err != nil {
+			return nil
+		}
+		at = alignUp(e.off+e.size, pageBytes)
+		list = append(list, e)
+	}
+	if c.err == nil && at != end {
+		c.fail("index", "begins at %d and not at %d, behind the last extent", end, at)
+	}
+	return list
+}
+
+// field names an extent in messages.
+func (e *extent) field() string {
+	if e.kind == section {
+		return fmt.Sprintf("section %q", e.name)
+	}
+	return fmt.Sprintf("attachment %q", e.name)
+}
+
+// sums reads the checksums of an extent.
+func (c *cursor) sums(size int64) []uint64 {
+	n := blocksIn(size)
+	if c.err != nil || n > int64(len(c.rest)/8) {
+		c.truncated("checksums", n*8)
+		return nil
+	}
+	sums := make([]uint64, n)
+	for i := range sums {
+		sums[i] = c.uint64("checksum")
+	}
+	return sums
+}
+
+// tensors reads the table of tensors into x.
+func (c *cursor) tensors(x *index) {
+	n := c.count("count of tensors", minTensorBytes)
+	x.tensors, x.section = make([]Tensor, 0, n), make([]int32, 0, n)
+	dims := make([]int, 0, 2*n) // of all shapes, in one piece of memory
+	last, end := int32(-1), int64(0)
+	for range n {
+		in := c.uint32("section of a tensor")
+		t := Tensor{Name: c.text("name of a tensor")}
+		field := "tensor"
+		typ, err := quant.FromGGUF(c.uint32(field))
+		t.Type, t.Layout, t.Off = typ, Layout(c.byte(field)), c.int64(field)
+		first := len(dims)
+		for range c.rank() {
+			dims = append(dims, int(c.int64("dimension")))
+		}
+		t.Shape = dims[first:len(dims):len(dims)]
+		if c.err != nil {
+			return
+		}
+		field = fmt.Sprintf("tensor %q", t.Name)
+		if int32(in) != last {
+			end = 0
+		}
+		switch {
+		case err != nil:
+			c.fail(field, "%v", err)
+		case t.Layout >= numLayouts:
+			c.fail(field, "layout %d is unknown", t.Layout)
+		case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
+			c.fail(field, "lies in extent %d, which is no section", in)
+		case int32(in) < last || t.Off < end || t.Off%Align != 0:
+			c.fail(field, "its place at %d of section %d is out of order, unaligned or shared with another tensor", t.Off, in)
+		}
+		if c.err != nil {
+			return
+		}
+		size, err := t.Bytes()
+		if err != nil {
+			c.fail(field, "%v", err)
+			return
+		}
+		if room := x.extents[in].size; size == 0 || t.Off > room || size > room-t.Off {
+			c.fail(field, "%d bytes at %d do not lie in the section of %d", size, t.Off, room)
+			return
+		}
+		last, end = int32(in), t.Off+size
+		x.tensors, x.section = append(x.tensors, t), append(x.section, int32(in))
+	}
+}
+
+// rank reads the number of dimensions.
+func (c *cursor) rank() int {
+	n := int(c.byte("number of dimensions"))
+	if c.err == nil && (n < 1 || n > maxRank) {
+		c.fail("number of dimensions", "%d is not from 1 to %d", n, maxRank)
+	}
+	if c.err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,114 @@
+package pack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store"
+)
+
+// extentReader reads one extent.
+type extentReader struct {
+	f *File
+	x *extent
+}
+
+// ReadAt implements io.ReaderAt within the extent.
+func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off > r.x.size || int64(len(p)) > r.x.size-off {
+		return 0, fmt.Errorf("pack: %s: read of %d bytes at %d lies outside %s of %d bytes", r.f.path, len(p), off, r.x.field(), r.x.size)
+	}
+	return r.f.readExtent(r.x, p, off)
+}
+
+// readExtent fills p, which lies in the extent, from the offset in it. Blocks
+// are read and summed as wholes: those that p does not hold completely pass
+// through memory of their own.
+func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
+	var edge []byte // a block of which only a part is wanted
+	for n < len(p) {
+		at := off + int64(n)
+		first, skip := at/BlockBytes, int(at%BlockBytes)
+		rest := p[n:]
+		if skip == 0 {
+			whole := len(rest) / BlockBytes * BlockBytes
+			if at+int64(len(rest)) == x.size {
+				whole = len(rest) // the last block is a short one
+			}
+			if whole > 0 {
+				if err := f.readBlocks(x, first, rest[:whole]); err != nil {
+					return n, err
+				}
+				n += whole
+				continue
+			}
+		}
+		if edge == nil {
+			edge = make([]byte, min(BlockBytes, x.size))
+		}
+		block := edge[:min(BlockBytes, x.size-first*BlockBytes)]
+		if err := f.readBlocks(x, first, block); err != nil {
+			return n, err
+		}
+		n += copy(rest, block[skip:])
+	}
+	return n, nil
+}
+
+// readBlocks fills p with blocks from the first on, and compares their sums.
+func (f *File) readBlocks(x *extent, first int64, p []byte) error {
+	off := x.off + first*BlockBytes
+	if n, err := f.file.ReadAt(p, off); err != nil {
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+		return &store.FormatError{
+			Path: f.path, Off: off + int64(n), Field: x.field(), Reason: "the file has become shorter while in use",
+			Hint: "open the model again", Kind: store.ErrTruncated,
+		}
+	}
+	for i := first; len(p) > 0; i++ {
+		block := p[:min(BlockBytes, len(p))]
+		if checksum(block) != x.sums[i] {
+			return f.damaged(x.off+i*BlockBytes, x.field())
+		}
+		p = p[len(block):]
+	}
+	return nil
+}
+
+// untileBytes is about how much of a tiled tensor is read to put its rows in
+// order; more than a block, so that few blocks are read twice.
+const untileBytes = 4 << 20
+
+// readTiles fills p with rows of a tiled tensor as the source had them, from
+// the offset among these rows on.
+func (f *File) readTiles(x *extent, t *Tensor, p []byte, off int64) (n int, err error) {
+	packed, _, err := t.sizes()
+	if err != nil {
+		return 0, err
+	}
+	of := store.Tensor{Shape: t.Shape}
+	cols, rows := of.Cols(), of.Rows()
+	rowBytes := packed / alignUp(int64(rows), tiled.TileRows)
+	tileBytes := rowBytes * tiled.TileRows
+	step := max(1, untileBytes/tileBytes)
+	row := make([]byte, rowBytes)
+	for n < len(p) {
+		at := off + int64(n)
+		tile := at / tileBytes
+		last := (off + int64(len(p)) - 1) / tileBytes // that is wanted
+		tiles := make([]byte, min(step, last-tile+1)*tileBytes)
+		if _, err := f.readExtent(x, tiles, t.Off+tile*tileBytes); err != nil {
+			return n, err
+		}
+		for n < len(p) && off+int64(n) < tile*tileBytes+int64(len(tiles)) {
+			at := off + int64(n)
+			tiled.UnpackRow(row, t.Type, tiles, cols, int(at/rowBytes-tile*tiled.TileRows))
+			n += copy(p[n:], row[at%rowBytes:])
+		}
+	}
+	return n, nil
+}
