@@ -20,7 +20,7 @@ func TestInspect(t *testing.T) {
 	want := llmrun.Info{
 		Path: demoModel, Format: "safetensors", Family: "llama", Parameters: 14_948_736,
 		Layers: 8, Dim: 384, Heads: 6, KVHeads: 2, HeadDim: 64, FFN: 1024, Vocab: 6144, MaxContext: 32768,
-		TensorTypes: map[string]int{"BF16": 74}, WeightBytes: 2 * 14_948_736, KVBytesPerToken: 8 * 2 * 2 * 64 * 4,
+		TensorTypes: map[string]int{"BF16": 74}, WeightBytes: 2 * 14_948_736, KV: "f32", KVBytesPerToken: 8 * 2 * 2 * 64 * 4,
 		Tokenizer: "BPE", HasChatTemplate: true,
 	}
 	require.Equal(t, want, info)

@@ -58,17 +58,15 @@ func TestCloseFromAnotherGoroutine(t *testing.T) {
 			o := limit(0)
 			o.IgnoreEOS = true
 			first := true
+			var failure error
 			for _, err := range s.Generate(context.Background(), foxPrompt, o) {
-				if err != nil {
-					ended <- err
-					return
-				}
+				failure = err
 				if first {
 					started <- true
 					first = false
 				}
 			}
-			ended <- nil
+			ended <- failure // only behind the loop is the memory given back
 		}()
 	}
 	for range count {
