@@ -37,7 +37,7 @@ func commandGroups() []commandGroup {
 		{"Look inside a model", []*command{
 			inspectCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}
 }

@@ -107,6 +107,22 @@ func (f *flagSet) count(target *int, names, placeholder, usage string, low, high
 	})
 }
 
+// counts declares a flag for a list of whole numbers, separated by commas.
+func (f *flagSet) counts(target *[]int, names, usage string, low, high int) {
+	f.value(names, "LIST", usage, func(s string) error {
+		var list []int
+		for field := range strings.SplitSeq(s, ",") {
+			n, err := parseCount(strings.TrimSpace(field), low, high)
+			if err != nil {
+				return err
+			}
+			list = append(list, n)
+		}
+		*target = list
+		return nil
+	})
+}
+
 // optionalCount is count for a flag whose default comes from the model.
 func (f *flagSet) optionalCount(target **int, names, usage string, low, high int) {
 	f.value(names, "N", usage, func(s string) error {

@@ -36,6 +36,8 @@ var rules = []rule{
 	// The command uses nothing but the library: that proves the library enough.
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},
+	// Measuring asks for what no user of the library needs.
+	{dir: "cmd/llmrun/measure", rooms: []string{"quant", "store", "tiering", "hetero", "kv", "exec"}},
 	{dir: "internal"},
 }
 
@@ -108,6 +110,8 @@ func TestRules(t *testing.T) {
 		{"cmd/llmrun", modulePath + "/exec", false},
 		{"cmd/llmrun", modulePath + "/cmd/llmrun/bundled", true},
 		{"cmd/llmrun/bundled", modulePath, false},
+		{"cmd/llmrun", modulePath + "/cmd/llmrun/measure", true},
+		{"cmd/llmrun/measure", modulePath + "/exec", true},
 	} {
 		r, ok := ruleFor(test.pkg)
 		if got := ok && r.allows(test.imported); got != test.want {

@@ -1,0 +1,131 @@
+package measure
+
+import (
+	"context"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+)
+
+// bench is a model at work. Contexts of different depths are read once and kept
+// for all runs.
+type bench struct {
+	model     *exec.Model
+	sequences map[int]*exec.Sequence // by depth
+	next      int32                  // the likeliest token after the last one read
+	reader    exec.Reader
+}
+
+func newBench(model *exec.Model) *bench {
+	b := &bench{model: model, sequences: map[int]*exec.Sequence{}}
+	b.reader.Each = b.pick
+	return b
+}
+
+// How much of a test is run to warm up.
+const (
+	warmUpPrompt = 64
+	warmUpTokens = 2
+)
+
+// time runs a test once and notes its speed, unless it is to warm up.
+func (b *bench) time(ctx context.Context, t *Test, warmUp bool) error {
+	if b.model.Threads() != t.Threads {
+		if err := b.model.SetThreads(t.Threads); err != nil {
+			return err
+		}
+		// The new threads' memory has to come from the system first.
+		if _, err := b.run(ctx, t, true); err != nil {
+			return err
+		}
+	}
+	took, err := b.run(ctx, t, warmUp)
+	if err == nil && !warmUp {
+		t.samples = append(t.samples, float64(t.length)/took.Seconds())
+	}
+	return err
+}
+
+// run reads a prompt or generates, behind as many tokens as the test has for
+// its depth, and returns how long that took. To warm up, a part of it will do.
+func (b *bench) run(ctx context.Context, t *Test, warmUp bool) (time.Duration, error) {
+	s, err := b.sequence(ctx, t.Depth)
+	if err != nil {
+		return 0, err
+	}
+	n := t.length
+	switch {
+	case warmUp && t.decode:
+		n = min(n, warmUpTokens)
+	case warmUp:
+		n = min(n, warmUpPrompt)
+	}
+	start := time.Now()
+	if t.decode {
+		err = b.generate(ctx, s, n)
+	} else {
+		err = b.read(ctx, s, b.ids(t.Depth, n))
+	}
+	return time.Since(start), err
+}
+
+// generate decodes n tokens, each time the likeliest.
+func (b *bench) generate(ctx context.Context, s *exec.Sequence, n int) error {
+	var id [1]int32
+	for range n {
+		id[0] = b.next
+		if err := b.read(ctx, s, id[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sequence returns a sequence that holds exactly depth tokens.
+func (b *bench) sequence(ctx context.Context, depth int) (*exec.Sequence, error) {
+	s, ok := b.sequences[depth]
+	if !ok {
+		var err error
+		if s, err = b.model.NewSequence(0); err != nil {
+			return nil, err
+		}
+		b.sequences[depth] = s
+	}
+	s.Truncate(depth)
+	if s.Len() < depth { // it is new, or cannot go back by part
+		return s, b.read(ctx, s, b.ids(s.Len(), depth-s.Len()))
+	}
+	return s, nil
+}
+
+// ids returns n tokens for the positions from first on: any, but always the
+// same, and not one alone, so that all experts are asked.
+func (b *bench) ids(first, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32((first + i) * 7919 % b.model.Spec.Vocab)
+	}
+	return out
+}
+
+// read extends the sequence and picks the likeliest next token.
+func (b *bench) read(ctx context.Context, s *exec.Sequence, ids []int32) error {
+	return b.model.Extend(ctx, s, ids, &b.reader)
+}
+
+func (b *bench) pick(_ int, logits []float32) error {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	b.next = int32(best)
+	return nil
+}
+
+func (b *bench) close() {
+	for _, s := range b.sequences {
+		s.Close()
+	}
+}

@@ -1,0 +1,32 @@
+package exec
+
+import "github.com/llmrun/llmrun/hetero"
+
+// SetThreads changes how many threads share the arithmetic; 0 means the fast
+// cores. Results do not depend on it. It waits for a pass that is under way,
+// and no Extend may begin before it returns. On an error nothing has changed.
+func (m *Model) SetThreads(n int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if n <= 0 {
+		n = hetero.DefaultThreads()
+	}
+	if n == m.workers.Count() {
+		return nil
+	}
+	oldWorkers, oldPass := m.workers, m.pass
+	m.workers = hetero.NewWorkers(n) // a pass has working memory for each thread
+	pass, err := newPass(m, oldPass.chunk)
+	if err != nil {
+		m.workers.Close()
+		m.workers = oldWorkers
+		return err
+	}
+	m.pass = pass
+	oldWorkers.Close()
+	oldPass.free()
+	return nil
+}
