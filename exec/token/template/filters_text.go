@@ -242,7 +242,9 @@ func filterTruncate(p *params, v value) (value, error) {
 		}
 	}
 	s, ok := plain(v).(string)
-	if !ok {
+	if n, hasLength := length(v); !ok && hasLength && n <= limit+leeway {
+		return v, nil
+	} else if !ok {
 		return nil, runtimeErrorf("truncate: the value must be str, not %s", typeName(v))
 	}
 	if err := p.r.scan(len(s)); err != nil {

@@ -42,6 +42,9 @@ func (p *parser) parseSubscript(line at, x expr) (expr, error) {
 	var bounds [3]expr
 	part, isSlice := 0, false
 	for !p.isOperator("]") {
+		if p.isOperator(",") && !isSlice && bounds[0] != nil {
+			return p.parseTupleIndex(line, x, bounds[0])
+		}
 		if p.skipOperator(":") {
 			isSlice = true
 			if part++; part > 2 {
@@ -66,6 +69,13 @@ func (p *parser) parseSubscript(line at, x expr) (expr, error) {
 		return nil, p.fail("an index is missing between '[' and ']'")
 	}
 	return &subscriptExpr{line, x, bounds[0]}, nil
+}
+
+// parseTupleIndex parses the rest of x[first, …], which looks a tuple up.
+func (p *parser) parseTupleIndex(line at, x, first expr) (expr, error) {
+	p.next()
+	items, err := p.parseItems("]")
+	return &subscriptExpr{line, x, &tupleExpr{line, append([]expr{first}, items...)}}, err
 }
 
 // parseCall parses the arguments of a call of x.
