@@ -205,6 +205,18 @@ func TestRenderTemplate(t *testing.T) {
 	require.ErrorContains(t, err, "import")
 }
 
+// TestTemplateVariables gives a variable of its own to a model's template.
+func TestTemplateVariables(t *testing.T) {
+	fsys := overlay(t, demoModel, map[string]string{"chat_template.jinja": `{{ mood }} {{ messages[-1].content }}`})
+	e := open(t, ".", llmrun.Options{FS: fsys})
+	s := newSession(t, e)
+	o := limit(1)
+	o.Chat.Extra = map[string]any{"mood": "A happy"}
+	got := complete(t, s.Chat(context.Background(), "king", o))
+	want := complete(t, newSession(t, e).Generate(context.Background(), "A happy king", limit(1)))
+	require.Equal(t, want, got)
+}
+
 // TestBrokenTemplateWaitsForTheFirstConversation opens a model whose template
 // is outside the subset: plain text still works.
 func TestBrokenTemplateWaitsForTheFirstConversation(t *testing.T) {

@@ -100,7 +100,7 @@ func TestIDsOutsideTheVocabulary(t *testing.T) {
 		_, err = e.Perplexity(ctx, ids, llmrun.PerplexityOptions{})
 		require.ErrorIs(t, err, llmrun.ErrToken)
 		_, err = e.Tokenizer().Decode(ids)
-		require.Error(t, err)
+		require.ErrorIs(t, err, llmrun.ErrToken)
 		_, ok := e.Tokenizer().Piece(id)
 		require.False(t, ok)
 	}
