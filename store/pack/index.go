@@ -213,46 +213,53 @@ func (c *cursor) tensors(x *index) {
 	for range n {
 		in := c.uint32("section of a tensor")
 		t := Tensor{Name: c.text("name of a tensor")}
-		field := "tensor"
-		typ, err := quant.FromGGUF(c.uint32(field))
-		t.Type, t.Layout, t.Off = typ, Layout(c.byte(field)), c.int64(field)
+		typ, err := quant.FromGGUF(c.uint32("tensor"))
+		t.Type, t.Layout, t.Off = typ, Layout(c.byte("tensor")), c.int64("tensor")
 		first := len(dims)
 		for range c.rank() {
 			dims = append(dims, int(c.int64("dimension")))
 		}
 		t.Shape = dims[first:len(dims):len(dims)]
-		if c.err != nil {
-			return
-		}
-		field = fmt.Sprintf("tensor %q", t.Name)
 		if int32(in) != last {
 			end = 0
 		}
-		switch {
-		case err != nil:
-			c.fail(field, "%v", err)
-		case t.Layout >= numLayouts:
-			c.fail(field, "layout %d is unknown", t.Layout)
-		case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
-			c.fail(field, "lies in extent %d, which is no section", in)
-		case int32(in) < last || t.Off < end || t.Off%Align != 0:
-			c.fail(field, "its place at %d of section %d is out of order, unaligned or shared with another tensor", t.Off, in)
+		if c.err == nil {
+			c.err = c.place(x, &t, err, in, last, end)
 		}
 		if c.err != nil {
 			return
 		}
-		size, err := t.Bytes()
-		if err != nil {
-			c.fail(field, "%v", err)
-			return
-		}
-		if room := x.extents[in].size; size == 0 || t.Off > room || size > room-t.Off {
-			c.fail(field, "%d bytes at %d do not lie in the section of %d", size, t.Off, room)
-			return
-		}
+		size, _ := t.Bytes() // place has seen that it is sound
 		last, end = int32(in), t.Off+size
 		x.tensors, x.section = append(x.tensors, t), append(x.section, int32(in))
 	}
+}
+
+// place checks a tensor, with what is wrong with its type, that lies in the
+// extent in, behind one that ends at end of the section last.
+func (c *cursor) place(x *index, t *Tensor, wrong error, in uint32, last int32, end int64) error {
+	refuse := func(reason string, args ...any) error {
+		c.fail(fmt.Sprintf("tensor %q", t.Name), reason, args...)
+		return c.err
+	}
+	switch {
+	case wrong != nil:
+		return refuse("%v", wrong)
+	case t.Layout >= numLayouts:
+		return refuse("layout %d is unknown", t.Layout)
+	case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
+		return refuse("lies in extent %d, which is no section", in)
+	case int32(in) < last || t.Off < end || t.Off%Align != 0:
+		return refuse("its place at %d of section %d is out of order, unaligned or shared with another tensor", t.Off, in)
+	}
+	size, err := t.Bytes()
+	if err != nil {
+		return refuse("%v", err)
+	}
+	if room := x.extents[in].size; size == 0 || t.Off > room || size > room-t.Off {
+		return refuse("%d bytes at %d do not lie in the section of %d", size, t.Off, room)
+	}
+	return nil
 }
 
 // rank reads the number of dimensions.

@@ -1,0 +1,414 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// A sample is what a test packs: the contents, and the rows of every tensor as
+// a source has them.
+type sample struct {
+	Contents
+	plain map[string][]byte
+}
+
+// add appends a tensor with random bytes to the last section.
+func (s *sample) add(name string, typ quant.Type, layout Layout, shape ...int) {
+	if s.plain == nil {
+		s.plain = map[string][]byte{}
+	}
+	size, _, err := store.Bytes(typ, shape)
+	if err != nil {
+		panic(err)
+	}
+	data := make([]byte, size)
+	random := rand.New(rand.NewPCG(uint64(len(s.plain)), 5))
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	last := &s.Sections[len(s.Sections)-1]
+	last.Tensors = append(last.Tensors, Tensor{Name: name, Type: typ, Shape: shape, Layout: layout})
+	s.plain[name] = data
+}
+
+func (s *sample) section(name string) { s.Sections = append(s.Sections, Section{Name: name}) }
+
+// body writes the tensors' bytes in pieces that do not end where tensors do.
+func (s *sample) body(w io.Writer) error {
+	var all []byte
+	for _, sec := range s.Sections {
+		for _, t := range sec.Tensors {
+			data := s.plain[t.Name]
+			if t.Layout == Tiles {
+				n, err := tiled.Bytes(t.Type, t.Shape[0], t.Shape[1])
+				if err != nil {
+					return err
+				}
+				data = make([]byte, n)
+				tiled.Pack(data, t.Type, s.plain[t.Name], t.Shape[0], t.Shape[1])
+			}
+			all = append(all, data...)
+		}
+	}
+	for len(all) > 0 {
+		n := min(len(all), 4999)
+		if _, err := w.Write(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// small is the sample that is kept as a golden file: every layout, a vector,
+// a tile that is not full, an attachment and an empty one.
+func small() *sample {
+	s := &sample{Contents: Contents{
+		About:       About{Made: "llmrun test", Source: "small.gguf", SourceBytes: 12345, Fingerprint: Fingerprint{1, 2, 3}},
+		Attachments: []Attachment{{"config.json", []byte(`{"a": 1}`)}, {"empty", nil}},
+	}}
+	s.section("embedding")
+	s.add("token_embd.weight", quant.Q8_0, Rows, 5, 64)
+	s.section("ends")
+	s.add("output_norm.weight", quant.F32, Rows, 65)
+	s.add("output.weight", quant.Q4_0, Tiles, 19, 64)
+	s.section("blk.0")
+	s.add("blk.0.attn_q.weight", quant.Q6_K, Tiles, 16, 256)
+	s.add("blk.0.ffn_up.3.weight", quant.F16, Rows, 3, 7)
+	return s
+}
+
+// large has sections of several blocks, that end within one.
+func large() *sample {
+	s := &sample{Contents: Contents{About: About{Source: "large"}}}
+	for l := range 2 {
+		s.section(fmt.Sprintf("blk.%d", l))
+		s.add(fmt.Sprintf("blk.%d.a", l), quant.Q8_0, Tiles, 1000, 1024)
+		s.add(fmt.Sprintf("blk.%d.b", l), quant.F32, Rows, 300, 1001)
+	}
+	return s
+}
+
+// write packs a sample as m.pack of a file system in memory.
+func (s *sample) write(t testing.TB) vfs.FS {
+	t.Helper()
+	fsys := vfs.NewMem()
+	require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
+	return fsys
+}
+
+func open(t testing.TB, fsys vfs.FS) *File {
+	t.Helper()
+	f, err := Open(fsys, "m.pack")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// check compares all that a pack gives with the sample.
+func (s *sample) check(t *testing.T, f *File) {
+	t.Helper()
+	require.NoError(t, f.Verify(context.Background(), nil))
+	want := s.About
+	want.Tiling = tiled.LayoutVersion
+	require.Equal(t, want, f.About())
+	require.Len(t, f.Tensors(), len(s.plain))
+	for _, sec := range s.Sections {
+		for _, packed := range sec.Tensors {
+			tensor, ok := f.Tensor(packed.Name)
+			require.True(t, ok)
+			require.Equal(t, packed.Type, tensor.Type)
+			require.Equal(t, packed.Shape, tensor.Shape)
+			got := make([]byte, tensor.Size)
+			n, err := f.ReadAt(tensor, got, 0)
+			require.NoError(t, err)
+			require.Equal(t, len(got), n)
+			require.True(t, bytes.Equal(s.plain[packed.Name], got), packed.Name)
+		}
+	}
+	for _, a := range s.Attachments {
+		got, err := vfs.ReadFile(f.Attachments(), a.Name, 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, string(a.Data), string(got))
+	}
+}
+
+func TestWriteThenRead(t *testing.T) {
+	for name, s := range map[string]*sample{"small": small(), "large": large()} {
+		t.Run(name, func(t *testing.T) {
+			fsys := s.write(t)
+			f := open(t, fsys)
+			s.check(t, f)
+			want, err := s.Bytes()
+			require.NoError(t, err)
+			require.InDelta(t, want, f.Size(), 4096+100*float64(len(s.plain)), "the length is known beforehand")
+			left, err := fsys.ReadDir(".")
+			require.NoError(t, err)
+			require.Len(t, left, 1, "no temporary file and no lock stay")
+		})
+	}
+}
+
+// TestReadAnywhere reads parts of tensors, some of them across blocks and tiles.
+func TestReadAnywhere(t *testing.T) {
+	s := large()
+	f := open(t, s.write(t))
+	random := rand.New(rand.NewPCG(1, 1))
+	for name, want := range s.plain {
+		tensor, _ := f.Tensor(name)
+		for range 20 {
+			off := random.Int64N(tensor.Size)
+			p := make([]byte, min(tensor.Size-off, random.Int64N(1<<(8+random.IntN(14)))))
+			_, err := f.ReadAt(tensor, p, off)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want[off:][:len(p)], p), "%d bytes of %s at %d", len(p), name, off)
+		}
+		_, err := f.ReadAt(tensor, make([]byte, 2), tensor.Size-1)
+		require.ErrorContains(t, err, "outside tensor")
+		_, err = f.ReadAt(tensor, make([]byte, 2), -1)
+		require.ErrorContains(t, err, "outside tensor")
+	}
+	_, err := f.ReadAt(store.Tensor{Name: "stranger", Size: 8}, make([]byte, 2), 0)
+	require.ErrorContains(t, err, "another source")
+}
+
+// TestSectionsAreFrames reads sections as the engine does: tensors lie where
+// Find says, aligned, in their layout.
+func TestSectionsAreFrames(t *testing.T) {
+	s := small()
+	f := open(t, s.write(t))
+	for _, sec := range s.Sections {
+		for _, packed := range sec.Tensors {
+			place, ok := f.Find(packed.Name)
+			require.True(t, ok)
+			require.Zero(t, place.Off%Align)
+			frame := make([]byte, f.SectionSize(place.Section))
+			_, err := f.Section(place.Section).ReadAt(frame, 0)
+			require.NoError(t, err)
+			got := frame[place.Off:][:place.Bytes]
+			if packed.Layout == Rows {
+				require.Equal(t, s.plain[packed.Name], got)
+				continue
+			}
+			want := make([]byte, place.Bytes)
+			tiled.Pack(want, packed.Type, s.plain[packed.Name], packed.Shape[0], packed.Shape[1])
+			require.Equal(t, want, got)
+		}
+	}
+	_, ok := f.Find("stranger")
+	require.False(t, ok)
+	_, err := f.Section(2).ReadAt(make([]byte, 1), f.SectionSize(2))
+	require.ErrorContains(t, err, "outside section")
+}
+
+func TestAttachments(t *testing.T) {
+	fsys := open(t, small().write(t)).Attachments()
+	_, err := fsys.Stat("config.json")
+	require.NoError(t, err)
+	_, err = fsys.Open("missing.json")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	info, err := fsys.Stat(".")
+	require.NoError(t, err)
+	require.True(t, info.IsDir)
+	_, err = fsys.Create("new")
+	require.ErrorIs(t, err, vfs.ErrReadOnly)
+}
+
+func TestIs(t *testing.T) {
+	fsys := small().write(t)
+	require.True(t, Is(fsys, "m.pack"))
+	require.False(t, Is(fsys, "missing"))
+	for name, data := range map[string]string{"empty": "", "short": "LLMR", "other": "GGUF\x03\x00\x00\x00more"} {
+		require.NoError(t, vfs.WriteFile(fsys, name, []byte(data)))
+		require.False(t, Is(fsys, name), name)
+	}
+}
+
+// TestWriteRefuses gives bodies and contents that do not fit together.
+func TestWriteRefuses(t *testing.T) {
+	body := func(n int) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := w.Write(make([]byte, n)); return err }
+	}
+	own := errors.New("own")
+	one := func(tensor Tensor) Contents {
+		return Contents{Sections: []Section{{Name: "s", Tensors: []Tensor{tensor}}}}
+	}
+	vector := Tensor{Name: "v", Type: quant.F32, Shape: []int{4}}
+	for _, c := range []struct {
+		name     string
+		contents Contents
+		body     func(io.Writer) error
+		want     string
+	}{
+		{"too little", one(vector), body(15), `tensor "v" lacks 1 bytes`},
+		{"too much", one(vector), body(17), "1 bytes more than the tensors have"},
+		{"the body's own error", one(vector), func(io.Writer) error { return own }, "own"},
+		{"an empty section", Contents{Sections: []Section{{Name: "s"}}}, body(0), `section "s" is empty`},
+		{"an empty tensor", one(Tensor{Name: "v", Type: quant.F32, Shape: []int{0}}), body(0), "no elements"},
+		{"rows of part of a block", one(Tensor{Name: "v", Type: quant.Q4_0, Shape: []int{2, 33}}), body(0), "whole number of Q4_0 blocks"},
+		{"tiles of floats", one(Tensor{Name: "v", Type: quant.F16, Shape: []int{2, 32}, Layout: Tiles}), body(0), "has no tiles"},
+		{"a shape out of range", one(Tensor{Name: "v", Type: quant.F32, Shape: []int{1 << 40, 1 << 40}}), body(0), "out of range"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			require.ErrorContains(t, Write(fsys, "m.pack", c.contents, c.body), c.want)
+			left, err := fsys.ReadDir(".")
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// TestTwoWriters lets many write the same pack at once: each wins or is told
+// that another one is at it, and what stays is whole.
+func TestTwoWriters(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"mem": vfs.NewMem(), "os": vfs.Sub(vfs.OS(), t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			s := small()
+			var wg sync.WaitGroup
+			errs := make([]error, 8)
+			for i := range errs {
+				c := s.Contents
+				c.Sections = nil // Write places tensors in the slices that it gets
+				for _, sec := range s.Sections {
+					c.Sections = append(c.Sections, Section{sec.Name, append([]Tensor(nil), sec.Tensors...)})
+				}
+				wg.Go(func() { errs[i] = Write(fsys, "m.pack", c, s.body) })
+			}
+			wg.Wait()
+			won := 0
+			for _, err := range errs {
+				if err == nil {
+					won++
+					continue
+				}
+				require.ErrorIs(t, err, vfs.ErrLocked)
+			}
+			require.Positive(t, won)
+			s.check(t, open(t, fsys))
+			left, err := fsys.ReadDir(".")
+			require.NoError(t, err)
+			require.Len(t, left, 1)
+		})
+	}
+}
+
+// TestStaleTemporariesGo finds what a killed writer left, and another file that
+// only looks similar.
+func TestStaleTemporariesGo(t *testing.T) {
+	fsys := vfs.NewMem()
+	for _, name := range []string{"m.pack" + vfs.TempMark + "1234", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"} {
+		require.NoError(t, vfs.WriteFile(fsys, name, []byte("x")))
+	}
+	s := small()
+	require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
+	left, err := fsys.ReadDir(".")
+	require.NoError(t, err)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name)
+	}
+	require.Equal(t, []string{"m.pack", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"}, names)
+}
+
+// TestPowerLoss stops a writer at each operation and looks at what a machine
+// that lost power would find: no pack, or the old one, or a whole new one.
+func TestPowerLoss(t *testing.T) {
+	old, s := small(), small()
+	s.About.Source = "new"
+	cut := errors.New("cut")
+	for k := int64(0); ; k++ {
+		mem := vfs.NewMem()
+		require.NoError(t, Write(mem, "m.pack", old.Contents, old.body))
+		reached := false
+		fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
+			if op.Index < k {
+				return nil
+			}
+			reached = true
+			return cut
+		})
+		err := Write(fsys, "m.pack", s.Contents, s.body)
+		for _, keep := range []float64{0, 0.5, 1} {
+			f := open(t, mem.CrashClone(keep, uint64(k)))
+			if f.About().Source == "new" {
+				s.check(t, f)
+				continue
+			}
+			require.Error(t, err, "Write promised that the new one is there")
+			old.check(t, f)
+		}
+		if !reached {
+			require.NoError(t, err)
+			return
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestGolden opens a file that an earlier version wrote, and writes it again:
+// the format stays what it is.
+func TestGolden(t *testing.T) {
+	path := filepath.Join("testdata", "version1.pack")
+	s := small()
+	fsys := s.write(t)
+	if *update {
+		data, err := vfs.ReadFile(fsys, "m.pack", 1<<20)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	f, err := Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer f.Close()
+	s.check(t, f)
+	want, err := vfs.ReadFile(vfs.OS(), path, 1<<20)
+	require.NoError(t, err)
+	got, err := vfs.ReadFile(fsys, "m.pack", 1<<20)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got), "a pack of the same contents is the same file")
+}
+
+func TestFingerprint(t *testing.T) {
+	fsys := vfs.NewMem()
+	big := make([]byte, 3<<20)
+	require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big))
+	require.NoError(t, vfs.WriteFile(fsys, "b.json", []byte("{}")))
+	of := func(paths ...string) Fingerprint {
+		f, size, err := FingerprintOf(fsys, paths)
+		require.NoError(t, err)
+		require.Positive(t, size)
+		return f
+	}
+	first := of("a.gguf", "b.json")
+	require.Equal(t, first, of("b.json", "a.gguf"), "order does not matter")
+	require.Len(t, first.String(), 16)
+	require.NotEqual(t, first, of("a.gguf"))
+	for _, at := range []int{0, headBytes - 1, headBytes + 5, len(big) - 1, len(big) - tailBytes} {
+		big[at] ^= 1
+		require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big))
+		require.NotEqual(t, first, of("a.gguf", "b.json"), "byte %d", at)
+		big[at] ^= 1
+	}
+	require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big[:len(big)-1]))
+	require.NotEqual(t, first, of("a.gguf", "b.json"), "another length")
+	_, _, err := FingerprintOf(fsys, []string{"missing"})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
