@@ -89,6 +89,10 @@ accuracy: build ## print what quantization costs in perplexity on the bundled mo
 bench-compare: tools ## compare the benchmarks that match BENCH with those of commit BASE
 	scripts/bench-compare.sh $(TOOLS)/benchstat $(BASE) '$(BENCH)'
 
+.PHONY: bench-peers
+bench-peers: build ## compare with llama.cpp on models of random weights (needs node)
+	@scripts/bench-peers.sh bin/llmrun
+
 .PHONY: cross
 cross: ## build for every supported system into dist/
 	scripts/cross.sh dist
