@@ -13,7 +13,8 @@ import (
 
 // TestModelWithoutTokenizer takes and gives token ids.
 func TestModelWithoutTokenizer(t *testing.T) {
-	e := open(t, tinyModel(t, nil), llmrun.Options{})
+	dir := tinyModel(t, nil)
+	e := open(t, dir, llmrun.Options{})
 	ctx := context.Background()
 	require.Nil(t, e.Tokenizer())
 	require.Empty(t, e.Info().Tokenizer)
@@ -36,10 +37,10 @@ func TestModelWithoutTokenizer(t *testing.T) {
 		collect(s.Chat(ctx, "x", o)).err,
 		second(e.RenderChat(nil, llmrun.ChatOptions{})),
 		second(e.EncodeChat(nil, llmrun.ChatOptions{})),
-		second(llmrun.OpenTokenizer(tinyModel(t, nil), llmrun.Options{})),
+		second(llmrun.OpenTokenizer(dir, llmrun.Options{})),
 	} {
 		require.ErrorIs(t, err, llmrun.ErrNoTokenizer)
-		require.ErrorContains(t, err, t.TempDir()[:8], "the path of the model")
+		require.ErrorContains(t, err, dir)
 	}
 }
 
