@@ -30,6 +30,7 @@ type Files struct {
 	dir    string         // of the files beside the weights; not of GGUF
 	meta   *gguf.Metadata // GGUF only, or a pack of one
 	packed *pack.File     // packs only
+	cached *cacheUse      // packs that a cache holds of the model at Path
 	family *family
 }
 
@@ -75,7 +76,7 @@ func (f *Files) locate() (path string, kind fileKind, err error) {
 		case strings.HasSuffix(f.Path, ".safetensors") || strings.HasSuffix(f.Path, ".safetensors.index.json"):
 			f.dir, _ = vfs.Split(f.Path)
 			return f.Path, kindSafetensors, nil
-		case strings.HasSuffix(f.Path, pack.Suffix) || pack.Is(f.fsys, f.Path):
+		case IsPack(f.fsys, f.Path):
 			return f.Path, kindPack, nil
 		}
 		return f.Path, kindGGUF, nil // its reader says what else a file is
@@ -147,7 +148,7 @@ func (f *Files) readIfThere(name string) ([]byte, error) {
 
 // Format names the kind of file.
 func (f *Files) Format() string {
-	if f.packed != nil {
+	if f.packed != nil && f.cached == nil {
 		return "pack"
 	}
 	if f.meta != nil {

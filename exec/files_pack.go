@@ -46,6 +46,11 @@ func (f *Files) openPack(path string) error {
 	return errors.Join(err, g.Close())
 }
 
+// IsPack reports whether path is a pack, or called one.
+func IsPack(fsys vfs.FS, path string) bool {
+	return strings.HasSuffix(path, pack.Suffix) || pack.Is(fsys, path)
+}
+
 // Packed returns the pack that f was opened from, or nil.
 func (f *Files) Packed() *pack.File { return f.packed }
 

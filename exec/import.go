@@ -27,6 +27,14 @@ func Import(ctx context.Context, f *Files, fsys vfs.FS, path string, o ImportOpt
 	if err != nil {
 		return err
 	}
+	need, err := im.contents.Bytes()
+	if err != nil {
+		return err
+	}
+	dir, _ := vfs.Split(path)
+	if err := pack.CheckRoom(fsys, dir, need); err != nil {
+		return err
+	}
 	return im.write(ctx, fsys, path)
 }
 

@@ -50,8 +50,8 @@ type merged struct {
 // Merge adds a LoRA adapter, a directory as peft writes it, to the weights as
 // they will be loaded. It may be called several times.
 func (f *Files) Merge(fsys vfs.FS, dir string) error {
-	if f.meta != nil {
-		return fmt.Errorf("%w: %s: an adapter in peft's format goes with a safetensors model, not with GGUF", ErrUnsupported, dir)
+	if f.meta != nil || f.packed != nil {
+		return fmt.Errorf("%w: %s: an adapter in peft's format goes with a safetensors model, not with GGUF or a pack", ErrUnsupported, dir)
 	}
 	path := vfs.Join(dir, "adapter_config.json")
 	data, err := vfs.ReadFile(fsys, path, maxJSON)

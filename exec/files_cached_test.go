@@ -1,0 +1,210 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// cachedOpen opens m.gguf through a cache, and returns what was noticed.
+func cachedOpen(t *testing.T, fsys, cache vfs.FS) (*Files, []string) {
+	t.Helper()
+	var notices []string
+	f, err := OpenCached(context.Background(), fsys, "m.gguf", CacheOptions{
+		FS: cache, Dir: "cache", Notice: func(err error) { notices = append(notices, err.Error()) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f, notices
+}
+
+func cachedNames(t *testing.T, fsys vfs.FS) (names []string) {
+	c, err := pack.OpenCache(fsys, "cache", 0)
+	require.NoError(t, err)
+	list, err := c.List()
+	require.NoError(t, err)
+	for _, p := range list {
+		names = append(names, p.Name)
+		require.Equal(t, "m.gguf", p.Source)
+	}
+	return names
+}
+
+// TestCachedModels imports on first use and uses the pack from then on, until the
+// model changes.
+func TestCachedModels(t *testing.T) {
+	cache := vfs.NewMem()
+	model := randomTensors(t, quant.Q4_0)
+	fsys := model.write(t)
+	for range 2 {
+		f, notices := cachedOpen(t, fsys, cache)
+		require.Empty(t, notices)
+		require.NotNil(t, f.Packed())
+		require.Equal(t, "gguf", f.Format(), "the model is what the user named")
+		require.Equal(t, "m.gguf", f.Path)
+		require.Len(t, cachedNames(t, cache), 1)
+	}
+	model.tensor(t, "blk.1.ffn_up.weight").Data[7] ^= 1
+	f, notices := cachedOpen(t, model.write(t), cache)
+	require.Empty(t, notices)
+	tensor, _ := f.Source.Tensor("blk.1.ffn_up.weight")
+	raw := make([]byte, 8)
+	_, err := f.Source.ReadAt(tensor, raw, 0)
+	require.NoError(t, err)
+	require.Equal(t, model.tensor(t, "blk.1.ffn_up.weight").Data[:8], raw)
+	require.Len(t, cachedNames(t, cache), 2)
+}
+
+// TestFloatModelsAreNotCached leaves the cache as it is.
+func TestFloatModelsAreNotCached(t *testing.T) {
+	cache := vfs.NewMem()
+	f, notices := cachedOpen(t, tinyGGUF().write(t), cache)
+	require.Empty(t, notices)
+	require.Nil(t, f.Packed())
+	require.Empty(t, cachedNames(t, cache))
+}
+
+// TestDamagedCache breaks the cached pack: in its index, which shows when it is
+// opened, and in its weights, which shows when they are read.
+func TestDamagedCache(t *testing.T) {
+	fsys := randomTensors(t, quant.Q8_0).write(t)
+	cache := vfs.NewMem()
+	cachedOpen(t, fsys, cache)
+	path := vfs.Join("cache", cachedNames(t, cache)[0])
+	whole, err := vfs.ReadFile(cache, path, 1<<30)
+	require.NoError(t, err)
+	for _, at := range []int{len(whole) - 100, 0} {
+		data := append([]byte(nil), whole...)
+		data[at] ^= 1
+		require.NoError(t, vfs.WriteFile(cache, path, data))
+		f, notices := cachedOpen(t, fsys, cache)
+		require.Empty(t, notices)
+		require.NotNil(t, f.Packed(), "it was made again")
+	}
+	data := append([]byte(nil), whole...)
+	for i := 8192; i < len(data)/2; i += 4096 {
+		data[i] ^= 1
+	}
+	require.NoError(t, vfs.WriteFile(cache, path, data))
+	f, _ := cachedOpen(t, fsys, cache)
+	require.ErrorContains(t, f.Packed().Verify(context.Background(), nil), "checksum")
+	ok, err := f.DiscardCached()
+	require.True(t, ok)
+	require.NoError(t, err)
+	require.Empty(t, cachedNames(t, cache))
+	direct, err := Open(fsys, "m.gguf")
+	require.NoError(t, err)
+	defer direct.Close()
+	ok, err = direct.DiscardCached()
+	require.False(t, ok)
+	require.NoError(t, err)
+}
+
+// TestCachesThatCannotBeUsed opens the model itself and says why.
+func TestCachesThatCannotBeUsed(t *testing.T) {
+	fsys := randomTensors(t, quant.Q4_K).write(t)
+	full := errors.New("no space left")
+	for _, c := range []struct {
+		name   string
+		cache  func() vfs.FS
+		limit  int64
+		notice string
+	}{
+		{"read-only", func() vfs.FS { return vfs.FromIOFS(fstest.MapFS{}) }, 0, "read-only"},
+		{"too small", func() vfs.FS { return vfs.NewMem() }, 100, "may hold 100"},
+		{"disk full", func() vfs.FS {
+			return vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+				if op.Kind == vfs.OpWrite {
+					return full
+				}
+				return nil
+			})
+		}, 0, "no space left"},
+		{"an import is under way", func() vfs.FS {
+			mem := vfs.NewMem()
+			source := &Files{Path: "m.gguf", fsys: fsys}
+			about, err := source.about("")
+			require.NoError(t, err)
+			packs, err := pack.OpenCache(mem, "cache", 0)
+			require.NoError(t, err)
+			_, err = vfs.Lock(mem, packs.Path(about.Source, about.Fingerprint)+".lock")
+			require.NoError(t, err)
+			return mem
+		}, 0, "in use by somebody else"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var notices []string
+			f, err := OpenCached(context.Background(), fsys, "m.gguf", CacheOptions{
+				FS: c.cache(), Dir: "cache", Limit: c.limit, Notice: func(err error) { notices = append(notices, err.Error()) },
+			})
+			require.NoError(t, err)
+			defer f.Close()
+			require.Nil(t, f.Packed())
+			require.Len(t, notices, 1)
+			require.Contains(t, notices[0], c.notice)
+		})
+	}
+}
+
+// TestCancelledFirstUse ends with the context, not with the model itself.
+func TestCancelledFirstUse(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := OpenCached(ctx, randomTensors(t, quant.Q4_0).write(t), "m.gguf", CacheOptions{FS: vfs.NewMem(), Dir: "cache"})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestWrongModelsAreErrors does not blame the cache.
+func TestWrongModelsAreErrors(t *testing.T) {
+	fsys := vfs.NewMem()
+	require.NoError(t, vfs.WriteFile(fsys, "m.gguf", []byte("GGUF")))
+	for _, path := range []string{"m.gguf", "missing.gguf"} {
+		_, want := Open(fsys, path)
+		_, err := OpenCached(context.Background(), fsys, path, CacheOptions{FS: vfs.NewMem(), Dir: "cache"})
+		require.Equal(t, want, err)
+	}
+}
+
+// TestSourceFiles lists what a fingerprint is taken of.
+func TestSourceFiles(t *testing.T) {
+	fsys := vfs.NewMem()
+	for _, name := range []string{
+		"a.gguf", "s-00001-of-00002.gguf", "s-00002-of-00002.gguf", "s-00001-of-00003.gguf", "hub/config.json", "hub/model.safetensors",
+		"hub/README.md", "hub/chat_template.jinja",
+	} {
+		dir, _ := vfs.Split(name)
+		require.NoError(t, fsys.MkdirAll(dir))
+		require.NoError(t, vfs.WriteFile(fsys, name, nil))
+	}
+	for path, want := range map[string]string{
+		"a.gguf":                "a.gguf",
+		"s-00002-of-00002.gguf": "s-00001-of-00002.gguf s-00002-of-00002.gguf",
+		"hub":                   "hub/chat_template.jinja hub/config.json hub/model.safetensors",
+		"hub/model.safetensors": "hub/chat_template.jinja hub/config.json hub/model.safetensors",
+	} {
+		got, err := (&Files{Path: path, fsys: fsys}).sourceFiles()
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Join(got, " "), path)
+	}
+}
+
+// TestPackedTokenizer opens the tokenizer of a pack without its weights.
+func TestPackedTokenizer(t *testing.T) {
+	path := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model")
+	packed := importModel(t, vfs.OS(), path)
+	tok, err := OpenTokenizer(packed, "m.pack")
+	require.NoError(t, err)
+	want, err := OpenTokenizer(vfs.OS(), path)
+	require.NoError(t, err)
+	require.Equal(t, want.VocabSize(), tok.VocabSize())
+}

@@ -1,0 +1,214 @@
+package pack
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// ErrNoRoom says that a pack does not fit: into its cache or on the disk.
+var ErrNoRoom = errors.New("not enough room")
+
+const (
+	// defaultCacheBytes and defaultCachePart bound a cache for which nothing
+	// else is asked: this much, and no more than this part of the disk's space
+	// that is free or the cache's.
+	defaultCacheBytes = 32 << 30
+	defaultCachePart  = 3
+	// spareBytes stay free on the disk in any case.
+	spareBytes = 256 << 20
+	// useSuffix makes the name of the file that says when a pack was last used.
+	useSuffix   = ".use"
+	maxUseBytes = 64 << 10
+)
+
+// CheckRoom refuses a file of need bytes in a directory whose disk lacks them.
+func CheckRoom(fsys vfs.FS, dir string, need int64) error {
+	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-spareBytes {
+		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, dir, free)
+	}
+	return nil
+}
+
+// Cache is a directory of packs that were imported on first use. Any number of
+// processes may share it.
+type Cache struct {
+	fsys  vfs.FS
+	dir   string
+	limit int64
+	now   func() time.Time
+}
+
+// Cached is a pack in a cache.
+type Cached struct {
+	Name   string
+	Bytes  int64
+	Source string    // path of the model when it was last used
+	Used   time.Time // zero when nobody knows
+}
+
+// OpenCache opens a directory, which is made if it is not there. It holds up to
+// limit bytes of packs; 0 stands for 32 GiB, or a third of the disk's free space
+// where that is less. What killed imports have left there is removed.
+func OpenCache(fsys vfs.FS, dir string, limit int64) (*Cache, error) {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	c := &Cache{fsys: fsys, dir: dir, limit: limit, now: time.Now}
+	return c, c.sweep()
+}
+
+// sweep removes temporary files and locks whose owners are dead, and notes on
+// packs that are gone.
+func (c *Cache) sweep() error {
+	files, err := c.fsys.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		name, _, temporary := strings.Cut(f.Name, vfs.TempMark)
+		name, locked := strings.CutSuffix(name, lockSuffix)
+		if pack, use := strings.CutSuffix(f.Name, useSuffix); use {
+			if _, err := c.fsys.Stat(c.path(pack)); errors.Is(err, fs.ErrNotExist) {
+				c.forget(f.Name)
+			}
+		}
+		if !temporary && !locked || !strings.HasSuffix(name, Suffix) {
+			continue
+		}
+		lock, err := vfs.Lock(c.fsys, c.path(name+lockSuffix))
+		if err != nil {
+			continue // its writer lives
+		}
+		if temporary {
+			c.forget(f.Name)
+		}
+		if err := lock.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget removes a file that is in nobody's way if it stays.
+func (c *Cache) forget(name string) { _ = c.fsys.Remove(c.path(name)) }
+
+func (c *Cache) path(name string) string { return vfs.Join(c.dir, name) }
+
+// Path returns where the pack of a source belongs.
+func (c *Cache) Path(source string, f Fingerprint) string {
+	clean := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' {
+			return '_'
+		}
+		return r
+	}, strings.TrimSuffix(source, ".gguf"))
+	return c.path(fmt.Sprintf("%.100s-%s%s", clean, f, Suffix))
+}
+
+// use is what is noted beside a pack when it is used.
+type use struct {
+	Source string    `json:"source"`
+	Used   time.Time `json:"used"`
+}
+
+// Use notes that the pack at path was used for a model. The note needs to
+// survive nothing: without it, the pack counts as unused.
+func (c *Cache) Use(path, source string) error {
+	data, err := json.Marshal(use{source, c.now().UTC().Truncate(time.Millisecond)})
+	if err != nil {
+		return err
+	}
+	f, err := c.fsys.Create(path + useSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
+}
+
+// List returns the packs, those first that were used last.
+func (c *Cache) List() ([]Cached, error) {
+	files, err := c.fsys.ReadDir(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []Cached
+	for _, f := range files {
+		if f.IsDir || !strings.HasSuffix(f.Name, Suffix) {
+			continue
+		}
+		entry := Cached{Name: f.Name, Bytes: f.Size}
+		var u use
+		// A note that is missing or damaged is no note.
+		if data, err := vfs.ReadFile(c.fsys, c.path(f.Name+useSuffix), maxUseBytes); err == nil && json.Unmarshal(data, &u) == nil {
+			entry.Source, entry.Used = u.Source, u.Used
+		}
+		list = append(list, entry)
+	}
+	slices.SortFunc(list, func(a, b Cached) int {
+		return cmp.Or(b.Used.Compare(a.Used), cmp.Compare(a.Name, b.Name))
+	})
+	return list, nil
+}
+
+// Remove deletes a pack by the name that List gives.
+func (c *Cache) Remove(name string) error {
+	if name != baseName(name) || !strings.HasSuffix(name, Suffix) {
+		return fmt.Errorf("%q is no name of a pack in a cache", name)
+	}
+	err := c.fsys.Remove(c.path(name))
+	if err == nil {
+		c.forget(name + useSuffix)
+	}
+	return err
+}
+
+// MakeRoom removes packs, those first that were not used for longest, until one
+// of need bytes fits. If it cannot fit at all, nothing is removed and the error
+// wraps ErrNoRoom.
+func (c *Cache) MakeRoom(need int64) error {
+	list, err := c.List()
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, p := range list {
+		total += p.Bytes
+	}
+	free, known := vfs.FreeSpace(c.fsys, c.dir)
+	limit := c.limit
+	if limit == 0 {
+		limit = defaultCacheBytes
+		if known {
+			limit = min(limit, (free+total)/defaultCachePart)
+		}
+	}
+	if need > limit {
+		return fmt.Errorf("%w: the pack takes %d bytes, the cache %s may hold %d", ErrNoRoom, need, c.dir, limit)
+	}
+	if known && need > free+total-spareBytes {
+		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, c.dir, free)
+	}
+	fits := func() bool { return total+need <= limit && (!known || need <= free-spareBytes) }
+	for _, p := range slices.Backward(list) {
+		if fits() {
+			return nil
+		}
+		if err := c.Remove(p.Name); err != nil {
+			continue // in use, on systems that do not let go of open files
+		}
+		total, free = total-p.Bytes, free+p.Bytes
+	}
+	if !fits() {
+		return fmt.Errorf("%w: packs in %s could not be removed", ErrNoRoom, c.dir)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package pack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// openCache returns a cache of packs of 100 bytes each, a used first and then b
+// and c, whose clock stands still.
+func openCache(t *testing.T, limit int64) (*Cache, *vfs.Mem) {
+	fsys := vfs.NewMem()
+	c, err := OpenCache(fsys, "cache/packs", limit)
+	require.NoError(t, err)
+	clock := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	c.now = func() time.Time { return clock }
+	for _, name := range []string{"a", "b", "c"} {
+		clock = clock.Add(time.Hour)
+		path := c.path(name + Suffix)
+		require.NoError(t, vfs.WriteFile(fsys, path, make([]byte, 100)))
+		require.NoError(t, c.Use(path, "/models/"+name+".gguf"))
+	}
+	return c, fsys
+}
+
+func names(t *testing.T, c *Cache) (names []string) {
+	list, err := c.List()
+	require.NoError(t, err)
+	for _, p := range list {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func TestCacheList(t *testing.T) {
+	c, fsys := openCache(t, 1000)
+	list, err := c.List()
+	require.NoError(t, err)
+	require.Equal(t, []string{"c.pack", "b.pack", "a.pack"}, names(t, c))
+	require.Equal(t, Cached{"c.pack", 100, "/models/c.gguf", time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)}, list[0])
+	require.NoError(t, vfs.WriteFile(fsys, "cache/packs/c.pack.use", []byte("{")))
+	require.NoError(t, vfs.WriteFile(fsys, "cache/packs/notes.txt", []byte("mine")))
+	require.Equal(t, []string{"b.pack", "a.pack", "c.pack"}, names(t, c), "without a note a pack counts as unused")
+	require.NoError(t, c.Remove("b.pack"))
+	require.Equal(t, []string{"a.pack", "c.pack"}, names(t, c))
+	_, err = fsys.Stat("cache/packs/b.pack.use")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, c.Remove("b.pack"), fs.ErrNotExist)
+	for _, name := range []string{"../x.pack", "notes.txt", "a/b.pack"} {
+		require.ErrorContains(t, c.Remove(name), "no name of a pack")
+	}
+}
+
+func TestMakeRoom(t *testing.T) {
+	for _, c := range []struct {
+		need int64
+		want []string
+	}{
+		{200, []string{"c.pack", "b.pack", "a.pack"}},
+		{201, []string{"c.pack", "b.pack"}},
+		{301, []string{"c.pack"}},
+		{500, nil},
+	} {
+		t.Run(fmt.Sprint(c.need), func(t *testing.T) {
+			cache, _ := openCache(t, 500)
+			require.NoError(t, cache.MakeRoom(c.need))
+			require.Equal(t, c.want, names(t, cache))
+		})
+	}
+	cache, _ := openCache(t, 500)
+	err := cache.MakeRoom(501)
+	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorContains(t, err, "takes 501 bytes, the cache cache/packs may hold 500")
+	require.Len(t, names(t, cache), 3, "nothing was removed in vain")
+	cache.limit = 0
+	require.NoError(t, cache.MakeRoom(1<<30), "the default has room")
+	require.ErrorIs(t, cache.MakeRoom(defaultCacheBytes+1), ErrNoRoom)
+}
+
+// TestMakeRoomOnDisk asks for more than any disk has.
+func TestMakeRoomOnDisk(t *testing.T) {
+	c, err := OpenCache(vfs.OS(), t.TempDir(), 1<<60)
+	require.NoError(t, err)
+	err = c.MakeRoom(1 << 59)
+	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorContains(t, err, "bytes free")
+	c.limit = 0
+	require.ErrorIs(t, c.MakeRoom(1<<59), ErrNoRoom)
+}
+
+// TestMakeRoomWithoutRemoving keeps packs that cannot be removed.
+func TestMakeRoomWithoutRemoving(t *testing.T) {
+	c, fsys := openCache(t, 300)
+	c.fsys = vfs.NewFaulty(fsys, func(op vfs.Op) error {
+		if op.Kind == vfs.OpRemove {
+			return errors.New("in use")
+		}
+		return nil
+	})
+	require.ErrorIs(t, c.MakeRoom(1), ErrNoRoom)
+	require.Len(t, names(t, c), 3)
+}
+
+// TestCacheSweep finds what killed imports left, and leaves alone what belongs
+// to one that is alive.
+func TestCacheSweep(t *testing.T) {
+	_, fsys := openCache(t, 0)
+	for _, name := range []string{
+		"dead.pack" + vfs.TempMark + "01", "alive.pack" + vfs.TempMark + "02", "gone.pack.use", "mine" + vfs.TempMark + "03", "dead.pack.lock",
+	} {
+		require.NoError(t, vfs.WriteFile(fsys, "cache/packs/"+name, []byte("x")))
+	}
+	lock, err := vfs.Lock(fsys, "cache/packs/alive.pack.lock")
+	require.NoError(t, err)
+	defer lock.Close()
+	_, err = OpenCache(fsys, "cache/packs", 0)
+	require.NoError(t, err)
+	left, err := fsys.ReadDir("cache/packs")
+	require.NoError(t, err)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name)
+	}
+	require.Subset(t, names, []string{"a.pack", "a.pack.use", "alive.pack" + vfs.TempMark + "02", "mine" + vfs.TempMark + "03"})
+	require.NotContains(t, names, "dead.pack"+vfs.TempMark+"01")
+	require.NotContains(t, names, "gone.pack.use")
+}
+
+func TestCachePath(t *testing.T) {
+	c, _ := openCache(t, 0)
+	f := Fingerprint{0xab}
+	require.Equal(t, "cache/packs/qwen-q4_0-ab00000000000000.pack", c.Path("qwen-q4_0.gguf", f))
+	require.Equal(t, "cache/packs/a_b_c-ab00000000000000.pack", c.Path("a/b\x01c", f))
+	require.Equal(t, c.dir+"/", c.Path("..", f)[:len(c.dir)+1])
+	long := c.Path(string(make([]byte, 5000)), f)
+	require.Less(t, len(long), 200)
+}
