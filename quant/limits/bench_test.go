@@ -6,10 +6,7 @@ import (
 )
 
 func BenchmarkLimits(b *testing.B) {
-	memory := make([]byte, SweepBytes/2)
-	for i := 0; i < len(memory); i += 64 {
-		memory[i] = 1
-	}
+	memory := NewMemory(SweepBytes)
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
 			var read, peak float64

@@ -7,10 +7,7 @@ import (
 )
 
 func TestReadBandwidth(t *testing.T) {
-	memory := make([]byte, 8<<20)
-	for i := range memory {
-		memory[i] = byte(i)
-	}
+	memory := NewMemory(8 << 20)
 	for _, threads := range []int{1, 2} {
 		got, err := ReadBandwidth(memory, threads)
 		require.NoError(t, err)

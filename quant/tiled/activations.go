@@ -130,5 +130,5 @@ func (a *Activations) Set(token int, x []float32 /* [cols] */) {
 		return
 	}
 	args.x = &x[:a.cols][0]
-	active.round(&args)
+	active.round(args)
 }

@@ -11,6 +11,11 @@ type avx512 struct{ portable }
 func (avx512) name() string { return "avx512" }
 
 //go:noescape
+func roundAVX512(a *roundArgs)
+
+func (avx512) round(a roundArgs) { roundAVX512(&a) }
+
+//go:noescape
 func mulPlainAVX512(a *kernelArgs)
 
 //go:noescape

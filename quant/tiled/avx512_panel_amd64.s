@@ -3,32 +3,37 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Panel kernels: the codes of a group lie in Z16-Z23 while the tokens pass.
-// Accumulators of up to sixteen tokens, Z0-Z15, stay in registers over all
-// groups of the panel. Integer sums begin as the bits of 1.5·2²³ (startBits) and
-// are then read as floats, which costs one subtraction fused with the scale
-// instead of a conversion and a product.
+// Panel kernels: a tile of rows times a tile of tokens. The codes of a group lie
+// in Z16-Z23 while the tokens pass, and the sums of up to sixteen tokens, Z0-Z15,
+// stay in registers over all groups of the panel: 512-bit stores are what a core
+// does worst. Four tokens are computed at a time, because a sum takes a product
+// only every fifth cycle and two are done in one.
 //
-//	DI sums   SI codes   BX scales   DX mins
-//	R8 x      R9 dx      R10 shift   R11 start   CX groups
+// Integer sums begin as the bits of 1.5·2²³ (startBits) and are then read as
+// floats, which costs one subtraction fused with the scale instead of a
+// conversion and a product.
 //
-// A group's offsets from these are constants; a group's end moves them on.
+//	DI sums   SI codes   R12 scales   R13 mins     CX groups   DX 4·width
+//	R8 x      R9 dx      R10 shift    R11 start
+//	Z24 scale            Z25 startFloat times it   Z26 min     Z31 startFloat
+//
+// Each width has its loop, because registers have to be named.
 
 #define LOAD_ARGS \
-	MOVQ a+0(FP), AX                \
-	MOVQ kernelArgs_sums(AX), DI    \
-	MOVQ kernelArgs_codes(AX), SI   \
-	MOVQ kernelArgs_scales(AX), BX  \
-	MOVQ kernelArgs_mins(AX), DX    \
-	MOVQ kernelArgs_x(AX), R8       \
-	MOVQ kernelArgs_dx(AX), R9      \
-	MOVQ kernelArgs_shift(AX), R10  \
-	MOVQ kernelArgs_start(AX), R11  \
-	MOVQ kernelArgs_groups(AX), CX  \
-	MOVQ kernelArgs_width(AX), AX   \
+	MOVQ a+0(FP), AX               \
+	MOVQ kernelArgs_sums(AX), DI   \
+	MOVQ kernelArgs_codes(AX), SI  \
+	MOVQ kernelArgs_scales(AX), R12 \
+	MOVQ kernelArgs_mins(AX), R13  \
+	MOVQ kernelArgs_x(AX), R8      \
+	MOVQ kernelArgs_dx(AX), R9     \
+	MOVQ kernelArgs_shift(AX), R10 \
+	MOVQ kernelArgs_start(AX), R11 \
+	MOVQ kernelArgs_groups(AX), CX \
+	MOVQ kernelArgs_width(AX), DX  \
+	SHLQ $2, DX                    \
 	VPBROADCASTD ·startValue(SB), Z31
 
-// LOAD_CODES loads a group's codes.
 #define LOAD_CODES \
 	VMOVDQU32 (SI), Z16    \
 	VMOVDQU32 64(SI), Z17  \
@@ -39,485 +44,293 @@
 	VMOVDQU32 384(SI), Z22 \
 	VMOVDQU32 448(SI), Z23
 
-// LOAD_SCALE loads a scale and startFloat times it, which is exact.
-#define LOAD_SCALE(offset, scale, product) \
-	VMOVUPS offset(BX), scale \
-	VMULPS  Z31, scale, product
+// DOTn adds the products of a vector of codes and four bytes of n tokens.
+#define DOT1(at, codes, a) VPDPBUSD.BCST at(R8), codes, a
 
-// DOT4 adds the products of one instruction's codes with four tokens, of which
-// the first's bytes are at x.
-#define DOT4(x, codes, a, b, c, d) \
-	VPDPBUSD.BCST x+0(R8), codes, a  \
-	VPDPBUSD.BCST x+32(R8), codes, b \
-	VPDPBUSD.BCST x+64(R8), codes, c \
-	VPDPBUSD.BCST x+96(R8), codes, d
+#define DOT2(at, codes, a, b) \
+	DOT1(at, codes, a)    \
+	DOT1(at+32, codes, b)
 
-#define DOT2(x, codes, a, b) \
-	VPDPBUSD.BCST x+0(R8), codes, a  \
-	VPDPBUSD.BCST x+32(R8), codes, b
+#define DOT4(at, codes, a, b, c, d) \
+	DOT2(at, codes, a, b)       \
+	DOT2(at+64, codes, c, d)
 
-#define DOT1(x, codes, a) \
-	VPDPBUSD.BCST x(R8), codes, a
-
-// START begins sums where the tokens say, BEGIN where nothing is subtracted.
-#define START(t, a) VPBROADCASTD 4*(t)(R11), a
-#define BEGIN(a) VMOVDQA32 Z31, a
-
-// SCALED makes an integer sum a float times the scale.
-#define SCALED(scale, product, a) VFMSUB213PS product, scale, a
-
-#define ADD(t, a, sum) VFMADD231PS.BCST 4*(t)(R9), a, sum
-#define ADD_MIN(t, sum) VFMADD231PS.BCST 4*(t)(R10), Z26, sum
-
-// Whole groups: four, two and one token, the first of them t.
-#define GROUP4(t, a, b, c, d) \
-	DOT4(32*(t)+0, Z16, Z27, Z28, Z29, Z30)  \
+// PRODUCTSn computes the integer sums of n tokens, t the first.
+#define PRODUCTS4(t) \
+	DOT4(32*(t), Z16, Z27, Z28, Z29, Z30)    \
 	DOT4(32*(t)+4, Z17, Z27, Z28, Z29, Z30)  \
 	DOT4(32*(t)+8, Z18, Z27, Z28, Z29, Z30)  \
 	DOT4(32*(t)+12, Z19, Z27, Z28, Z29, Z30) \
 	DOT4(32*(t)+16, Z20, Z27, Z28, Z29, Z30) \
 	DOT4(32*(t)+20, Z21, Z27, Z28, Z29, Z30) \
 	DOT4(32*(t)+24, Z22, Z27, Z28, Z29, Z30) \
-	DOT4(32*(t)+28, Z23, Z27, Z28, Z29, Z30) \
-	SCALED(Z24, Z25, Z27) \
-	SCALED(Z24, Z25, Z28) \
-	SCALED(Z24, Z25, Z29) \
-	SCALED(Z24, Z25, Z30) \
-	ADD(t+0, Z27, a) \
+	DOT4(32*(t)+28, Z23, Z27, Z28, Z29, Z30)
+
+#define PRODUCTS2 \
+	DOT2(0, Z16, Z27, Z28)  \
+	DOT2(4, Z17, Z27, Z28)  \
+	DOT2(8, Z18, Z27, Z28)  \
+	DOT2(12, Z19, Z27, Z28) \
+	DOT2(16, Z20, Z27, Z28) \
+	DOT2(20, Z21, Z27, Z28) \
+	DOT2(24, Z22, Z27, Z28) \
+	DOT2(28, Z23, Z27, Z28)
+
+#define PRODUCTS1 \
+	DOT1(0, Z16, Z27)  \
+	DOT1(4, Z17, Z27)  \
+	DOT1(8, Z18, Z27)  \
+	DOT1(12, Z19, Z27) \
+	DOT1(16, Z20, Z27) \
+	DOT1(20, Z21, Z27) \
+	DOT1(24, Z22, Z27) \
+	DOT1(28, Z23, Z27)
+
+// START begins a sum where the token says, BEGIN where nothing is subtracted.
+#define START(t, a) VPBROADCASTD 4*(t)(R11), a
+#define BEGIN(a) VMOVDQA32 Z31, a
+
+// ADD adds an integer sum, times the scale and times the token's, to its sum of
+// floats, ADD_MIN adds the token's shift times the min.
+#define ADD(t, a, sum) \
+	VFMSUB213PS      Z25, Z24, a       \
+	VFMADD231PS.BCST 4*(t)(R9), a, sum
+
+#define ADD_MIN(t, sum) VFMADD231PS.BCST 4*(t)(R10), Z26, sum
+
+#define PLAIN4(t, a, b, c, d) \
+	START(t, Z27)   \
+	START(t+1, Z28) \
+	START(t+2, Z29) \
+	START(t+3, Z30) \
+	PRODUCTS4(t)    \
+	ADD(t, Z27, a)   \
 	ADD(t+1, Z28, b) \
 	ADD(t+2, Z29, c) \
 	ADD(t+3, Z30, d)
 
-#define GROUP2(t, a, b) \
-	DOT2(32*(t)+0, Z16, Z27, Z28)  \
-	DOT2(32*(t)+4, Z17, Z27, Z28)  \
-	DOT2(32*(t)+8, Z18, Z27, Z28)  \
-	DOT2(32*(t)+12, Z19, Z27, Z28) \
-	DOT2(32*(t)+16, Z20, Z27, Z28) \
-	DOT2(32*(t)+20, Z21, Z27, Z28) \
-	DOT2(32*(t)+24, Z22, Z27, Z28) \
-	DOT2(32*(t)+28, Z23, Z27, Z28) \
-	SCALED(Z24, Z25, Z27) \
-	SCALED(Z24, Z25, Z28) \
-	ADD(t+0, Z27, a) \
+#define PLAIN2(t, a, b) \
+	START(t, Z27)   \
+	START(t+1, Z28) \
+	PRODUCTS2       \
+	ADD(t, Z27, a)   \
 	ADD(t+1, Z28, b)
 
-#define GROUP1(t, a) \
-	DOT1(32*(t)+0, Z16, Z27)  \
-	DOT1(32*(t)+4, Z17, Z27)  \
-	DOT1(32*(t)+8, Z18, Z27)  \
-	DOT1(32*(t)+12, Z19, Z27) \
-	DOT1(32*(t)+16, Z20, Z27) \
-	DOT1(32*(t)+20, Z21, Z27) \
-	DOT1(32*(t)+24, Z22, Z27) \
-	DOT1(32*(t)+28, Z23, Z27) \
-	SCALED(Z24, Z25, Z27) \
+#define PLAIN1(t, a) \
+	START(t, Z27)  \
+	PRODUCTS1      \
 	ADD(t, Z27, a)
 
-#define PLAIN4(t, a, b, c, d) \
-	START(t+0, Z27) \
-	START(t+1, Z28) \
-	START(t+2, Z29) \
-	START(t+3, Z30) \
-	GROUP4(t, a, b, c, d)
-
-#define PLAIN2(t, a, b) \
-	START(t+0, Z27) \
-	START(t+1, Z28) \
-	GROUP2(t, a, b)
-
-#define PLAIN1(t, a) \
-	START(t, Z27) \
-	GROUP1(t, a)
-
-#define MINS4(t, a, b, c, d) \
-	BEGIN(Z27) \
-	BEGIN(Z28) \
-	BEGIN(Z29) \
-	BEGIN(Z30) \
-	GROUP4(t, a, b, c, d) \
-	ADD_MIN(t+0, a) \
-	ADD_MIN(t+1, b) \
-	ADD_MIN(t+2, c) \
+#define MIN4(t, a, b, c, d) \
+	BEGIN(Z27)   \
+	BEGIN(Z28)   \
+	BEGIN(Z29)   \
+	BEGIN(Z30)   \
+	PRODUCTS4(t) \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b) \
+	ADD(t+2, Z29, c) \
+	ADD(t+3, Z30, d) \
+	ADD_MIN(t, a)    \
+	ADD_MIN(t+1, b)  \
+	ADD_MIN(t+2, c)  \
 	ADD_MIN(t+3, d)
 
-#define MINS2(t, a, b) \
+#define MIN2(t, a, b) \
 	BEGIN(Z27) \
 	BEGIN(Z28) \
-	GROUP2(t, a, b) \
-	ADD_MIN(t+0, a) \
+	PRODUCTS2  \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b) \
+	ADD_MIN(t, a)    \
 	ADD_MIN(t+1, b)
 
-#define MINS1(t, a) \
-	BEGIN(Z27) \
-	GROUP1(t, a) \
+#define MIN1(t, a) \
+	BEGIN(Z27)     \
+	PRODUCTS1      \
+	ADD(t, Z27, a) \
 	ADD_MIN(t, a)
 
-// Half groups: the first half's sums in Z28 (and Z30), the second's in Z29 (and
-// Z27). Their starts are width apart; Z24, Z25 belong to the first half's
-// scale, Z26, Z31 to the second's.
-#define HALVES2(width, t, a, b) \
-	START(t+0, Z28)          \
-	START(t+1, Z30)          \
-	START(width+t+0, Z29)    \
-	START(width+t+1, Z27)    \
-	DOT2(32*(t)+0, Z16, Z28, Z30)  \
-	DOT2(32*(t)+16, Z20, Z29, Z27) \
-	DOT2(32*(t)+4, Z17, Z28, Z30)  \
-	DOT2(32*(t)+20, Z21, Z29, Z27) \
-	DOT2(32*(t)+8, Z18, Z28, Z30)  \
-	DOT2(32*(t)+24, Z22, Z29, Z27) \
-	DOT2(32*(t)+12, Z19, Z28, Z30) \
-	DOT2(32*(t)+28, Z23, Z29, Z27) \
-	SCALED(Z24, Z25, Z28) \
-	SCALED(Z24, Z25, Z30) \
-	SCALED(Z26, Z31, Z29) \
-	SCALED(Z26, Z31, Z27) \
-	ADD(t+0, Z28, a) \
-	ADD(t+1, Z30, b) \
-	ADD(t+0, Z29, a) \
-	ADD(t+1, Z27, b)
+// With two scales in a group a token has two integer sums, and two tokens are
+// computed at a time. Starts of second halves lie 4·width after the first's;
+// the second scale and its product are in Z26 and Z31.
+#define START_HALF(t, a) VPBROADCASTD 4*(t)(R11)(DX*1), a
 
-#define HALVES1(width, t, a) \
-	START(t, Z28)        \
-	START(width+t, Z29)  \
-	DOT1(32*(t)+0, Z16, Z28)  \
-	DOT1(32*(t)+16, Z20, Z29) \
-	DOT1(32*(t)+4, Z17, Z28)  \
-	DOT1(32*(t)+20, Z21, Z29) \
-	DOT1(32*(t)+8, Z18, Z28)  \
-	DOT1(32*(t)+24, Z22, Z29) \
-	DOT1(32*(t)+12, Z19, Z28) \
-	DOT1(32*(t)+28, Z23, Z29) \
-	SCALED(Z24, Z25, Z28) \
-	SCALED(Z26, Z31, Z29) \
-	ADD(t, Z28, a) \
-	ADD(t, Z29, a)
+#define ADD_HALF(t, a, sum) \
+	VFMSUB213PS      Z31, Z26, a       \
+	VFMADD231PS.BCST 4*(t)(R9), a, sum
 
-// Loads and stores of accumulators; the pairs and quads nest.
-#define LOAD2(n, a, b) \
-	VMOVUPS 64*(n)(DI), a    \
-	VMOVUPS 64*(n)+64(DI), b
+#define HALVES2(t, a, b) \
+	START(t, Z27)        \
+	START(t+1, Z28)      \
+	START_HALF(t, Z29)   \
+	START_HALF(t+1, Z30) \
+	DOT2(32*(t), Z16, Z27, Z28)    \
+	DOT2(32*(t)+16, Z20, Z29, Z30) \
+	DOT2(32*(t)+4, Z17, Z27, Z28)  \
+	DOT2(32*(t)+20, Z21, Z29, Z30) \
+	DOT2(32*(t)+8, Z18, Z27, Z28)  \
+	DOT2(32*(t)+24, Z22, Z29, Z30) \
+	DOT2(32*(t)+12, Z19, Z27, Z28) \
+	DOT2(32*(t)+28, Z23, Z29, Z30) \
+	ADD(t, Z27, a)        \
+	ADD(t+1, Z28, b)      \
+	ADD_HALF(t, Z29, a)   \
+	ADD_HALF(t+1, Z30, b)
 
-#define LOAD4(n, a, b, c, d) \
-	LOAD2(n, a, b)   \
-	LOAD2(n+2, c, d)
+#define HALVES4(t, a, b, c, d) \
+	HALVES2(t, a, b)   \
+	HALVES2(t+2, c, d)
 
-#define LOAD8 \
-	LOAD4(0, Z0, Z1, Z2, Z3) \
-	LOAD4(4, Z4, Z5, Z6, Z7)
+#define HALVES1(t, a) \
+	START(t, Z27)      \
+	START_HALF(t, Z29) \
+	DOT1(0, Z16, Z27)  \
+	DOT1(16, Z20, Z29) \
+	DOT1(4, Z17, Z27)  \
+	DOT1(20, Z21, Z29) \
+	DOT1(8, Z18, Z27)  \
+	DOT1(24, Z22, Z29) \
+	DOT1(12, Z19, Z27) \
+	DOT1(28, Z23, Z29) \
+	ADD(t, Z27, a)     \
+	ADD_HALF(t, Z29, a)
 
-#define LOAD16 \
-	LOAD8                      \
-	LOAD4(8, Z8, Z9, Z10, Z11) \
-	LOAD4(12, Z12, Z13, Z14, Z15)
+// The scales of a group, and the steps to the next.
+#define SCALE(mem, scale, product) \
+	VMOVUPS     mem, scale                  \
+	VMULPS.BCST ·startValue(SB), scale, product
 
-#define STORE2(n, a, b) \
-	VMOVUPS a, 64*(n)(DI)    \
-	VMOVUPS b, 64*(n)+64(DI)
+#define PLAIN_SCALES SCALE((R12), Z24, Z25)
 
-#define STORE4(n, a, b, c, d) \
-	STORE2(n, a, b)   \
-	STORE2(n+2, c, d)
+#define MIN_SCALES \
+	SCALE((R12), Z24, Z25) \
+	VMOVUPS (R13), Z26
 
-#define STORE8 \
-	STORE4(0, Z0, Z1, Z2, Z3) \
-	STORE4(4, Z4, Z5, Z6, Z7)
+#define HALF_SCALES \
+	SCALE((R12), Z24, Z25)   \
+	SCALE(64(R12), Z26, Z31)
 
-#define STORE16 \
-	STORE8                      \
-	STORE4(8, Z8, Z9, Z10, Z11) \
-	STORE4(12, Z12, Z13, Z14, Z15)
+#define PLAIN_NEXT \
+	ADDQ $64, R12 \
+	ADDQ DX, R11
 
-// NEXT moves to the next group of so many tokens; STARTS is how many starts a
-// token has in a group.
-#define NEXT(width, halves) \
-	ADDQ $512, SI            \
-	ADDQ $(64*halves), BX    \
-	ADDQ $(32*width), R8     \
-	ADDQ $(4*width), R9      \
-	ADDQ $(4*width*halves), R11
+#define MIN_NEXT \
+	ADDQ $64, R12 \
+	ADDQ $64, R13 \
+	ADDQ DX, R10
 
-#define NEXT_MIN(width) \
-	ADDQ $64, DX         \
-	ADDQ $(4*width), R10
+#define HALF_NEXT \
+	ADDQ $128, R12         \
+	LEAQ (R11)(DX*2), R11
+
+// Sums from memory and back, the first of four t.
+#define LOAD4(t, a, b, c, d) \
+	VMOVUPS 64*t(DI), a     \
+	VMOVUPS 64*t+64(DI), b  \
+	VMOVUPS 64*t+128(DI), c \
+	VMOVUPS 64*t+192(DI), d
+
+#define LOAD2(t, a, b) \
+	VMOVUPS 64*t(DI), a    \
+	VMOVUPS 64*t+64(DI), b
+
+#define LOAD1(t, a) VMOVUPS 64*t(DI), a
+
+#define STORE4(t, a, b, c, d) \
+	VMOVUPS a, 64*t(DI)     \
+	VMOVUPS b, 64*t+64(DI)  \
+	VMOVUPS c, 64*t+128(DI) \
+	VMOVUPS d, 64*t+192(DI)
+
+#define STORE2(t, a, b) \
+	VMOVUPS a, 64*t(DI)    \
+	VMOVUPS b, 64*t+64(DI)
+
+#define STORE1(t, a) VMOVUPS a, 64*t(DI)
+
+// WIDTHn does something for all n tokens of a tile.
+#define WIDTH1(DO) DO(0, Z0)
+#define WIDTH2(DO) DO(0, Z0, Z1)
+#define WIDTH4(DO) DO(0, Z0, Z1, Z2, Z3)
+#define WIDTH8(DO) WIDTH4(DO) DO(4, Z4, Z5, Z6, Z7)
+#define WIDTH16(DO) WIDTH8(DO) DO(8, Z8, Z9, Z10, Z11) DO(12, Z12, Z13, Z14, Z15)
+
+// PANEL is the loop over groups for one width.
+#define PANEL(loop, WIDTH, LOAD, SCALES, PRODUCTS, NEXT, STORE) \
+	WIDTH(LOAD)            \
+loop:                          \
+	LOAD_CODES             \
+	SCALES                 \
+	WIDTH(PRODUCTS)        \
+	ADDQ $512, SI          \
+	LEAQ (R8)(DX*8), R8    \
+	ADDQ DX, R9            \
+	NEXT                   \
+	DECQ CX                \
+	JNZ  loop              \
+	WIDTH(STORE)           \
+	VZEROUPPER             \
+	RET
+
+#define CHOOSE_WIDTH \
+	CMPQ DX, $32 \
+	JEQ  width8  \
+	JGT  width16 \
+	CMPQ DX, $8  \
+	JEQ  width2  \
+	JGT  width4
 
 // func mulPlainAVX512(a *kernelArgs)
 TEXT ·mulPlainAVX512(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	CMPQ AX, $16
-	JEQ  enter16
-	CMPQ AX, $8
-	JEQ  enter8
-	CMPQ AX, $4
-	JEQ  enter4
-	CMPQ AX, $2
-	JEQ  enter2
+	CHOOSE_WIDTH
+	PANEL(loop1, WIDTH1, LOAD1, PLAIN_SCALES, PLAIN1, PLAIN_NEXT, STORE1)
 
-	VMOVUPS (DI), Z0
+width2:
+	PANEL(loop2, WIDTH2, LOAD2, PLAIN_SCALES, PLAIN2, PLAIN_NEXT, STORE2)
 
-loop1:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	PLAIN1(0, Z0)
-	NEXT(1, 1)
-	DECQ CX
-	JNZ  loop1
-	VMOVUPS Z0, (DI)
-	VZEROUPPER
-	RET
+width4:
+	PANEL(loop4, WIDTH4, LOAD4, PLAIN_SCALES, PLAIN4, PLAIN_NEXT, STORE4)
 
-enter2:
-	LOAD2(0, Z0, Z1)
+width8:
+	PANEL(loop8, WIDTH8, LOAD4, PLAIN_SCALES, PLAIN4, PLAIN_NEXT, STORE4)
 
-loop2:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	PLAIN2(0, Z0, Z1)
-	NEXT(2, 1)
-	DECQ CX
-	JNZ  loop2
-	STORE2(0, Z0, Z1)
-	VZEROUPPER
-	RET
-
-enter4:
-	LOAD4(0, Z0, Z1, Z2, Z3)
-
-loop4:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	PLAIN4(0, Z0, Z1, Z2, Z3)
-	NEXT(4, 1)
-	DECQ CX
-	JNZ  loop4
-	STORE4(0, Z0, Z1, Z2, Z3)
-	VZEROUPPER
-	RET
-
-enter8:
-	LOAD8
-
-loop8:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	PLAIN4(0, Z0, Z1, Z2, Z3)
-	PLAIN4(4, Z4, Z5, Z6, Z7)
-	NEXT(8, 1)
-	DECQ CX
-	JNZ  loop8
-	STORE8
-	VZEROUPPER
-	RET
-
-enter16:
-	LOAD16
-
-loop16:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	PLAIN4(0, Z0, Z1, Z2, Z3)
-	PLAIN4(4, Z4, Z5, Z6, Z7)
-	PLAIN4(8, Z8, Z9, Z10, Z11)
-	PLAIN4(12, Z12, Z13, Z14, Z15)
-	NEXT(16, 1)
-	DECQ CX
-	JNZ  loop16
-	STORE16
-	VZEROUPPER
-	RET
+width16:
+	PANEL(loop16, WIDTH16, LOAD4, PLAIN_SCALES, PLAIN4, PLAIN_NEXT, STORE4)
 
 // func mulMinsAVX512(a *kernelArgs)
 TEXT ·mulMinsAVX512(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	CMPQ AX, $16
-	JEQ  enter16
-	CMPQ AX, $8
-	JEQ  enter8
-	CMPQ AX, $4
-	JEQ  enter4
-	CMPQ AX, $2
-	JEQ  enter2
+	CHOOSE_WIDTH
+	PANEL(loop1, WIDTH1, LOAD1, MIN_SCALES, MIN1, MIN_NEXT, STORE1)
 
-	VMOVUPS (DI), Z0
+width2:
+	PANEL(loop2, WIDTH2, LOAD2, MIN_SCALES, MIN2, MIN_NEXT, STORE2)
 
-loop1:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	VMOVUPS (DX), Z26
-	MINS1(0, Z0)
-	NEXT(1, 1)
-	NEXT_MIN(1)
-	DECQ CX
-	JNZ  loop1
-	VMOVUPS Z0, (DI)
-	VZEROUPPER
-	RET
+width4:
+	PANEL(loop4, WIDTH4, LOAD4, MIN_SCALES, MIN4, MIN_NEXT, STORE4)
 
-enter2:
-	LOAD2(0, Z0, Z1)
+width8:
+	PANEL(loop8, WIDTH8, LOAD4, MIN_SCALES, MIN4, MIN_NEXT, STORE4)
 
-loop2:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	VMOVUPS (DX), Z26
-	MINS2(0, Z0, Z1)
-	NEXT(2, 1)
-	NEXT_MIN(2)
-	DECQ CX
-	JNZ  loop2
-	STORE2(0, Z0, Z1)
-	VZEROUPPER
-	RET
-
-enter4:
-	LOAD4(0, Z0, Z1, Z2, Z3)
-
-loop4:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	VMOVUPS (DX), Z26
-	MINS4(0, Z0, Z1, Z2, Z3)
-	NEXT(4, 1)
-	NEXT_MIN(4)
-	DECQ CX
-	JNZ  loop4
-	STORE4(0, Z0, Z1, Z2, Z3)
-	VZEROUPPER
-	RET
-
-enter8:
-	LOAD8
-
-loop8:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	VMOVUPS (DX), Z26
-	MINS4(0, Z0, Z1, Z2, Z3)
-	MINS4(4, Z4, Z5, Z6, Z7)
-	NEXT(8, 1)
-	NEXT_MIN(8)
-	DECQ CX
-	JNZ  loop8
-	STORE8
-	VZEROUPPER
-	RET
-
-enter16:
-	LOAD16
-
-loop16:
-	LOAD_CODES
-	LOAD_SCALE(0, Z24, Z25)
-	VMOVUPS (DX), Z26
-	MINS4(0, Z0, Z1, Z2, Z3)
-	MINS4(4, Z4, Z5, Z6, Z7)
-	MINS4(8, Z8, Z9, Z10, Z11)
-	MINS4(12, Z12, Z13, Z14, Z15)
-	NEXT(16, 1)
-	NEXT_MIN(16)
-	DECQ CX
-	JNZ  loop16
-	STORE16
-	VZEROUPPER
-	RET
-
-// LOAD_HALVES loads a group's two scales. All registers are taken, so
-// startFloat comes from memory.
-#define LOAD_HALVES \
-	VMOVUPS (BX), Z24                       \
-	VMOVUPS 64(BX), Z26                     \
-	VMULPS.BCST ·startValue(SB), Z24, Z25   \
-	VMULPS.BCST ·startValue(SB), Z26, Z31
+width16:
+	PANEL(loop16, WIDTH16, LOAD4, MIN_SCALES, MIN4, MIN_NEXT, STORE4)
 
 // func mulHalvesAVX512(a *kernelArgs)
 TEXT ·mulHalvesAVX512(SB), NOSPLIT, $0-8
 	LOAD_ARGS
-	CMPQ AX, $16
-	JEQ  enter16
-	CMPQ AX, $8
-	JEQ  enter8
-	CMPQ AX, $4
-	JEQ  enter4
-	CMPQ AX, $2
-	JEQ  enter2
+	CHOOSE_WIDTH
+	PANEL(loop1, WIDTH1, LOAD1, HALF_SCALES, HALVES1, HALF_NEXT, STORE1)
 
-	VMOVUPS (DI), Z0
+width2:
+	PANEL(loop2, WIDTH2, LOAD2, HALF_SCALES, HALVES2, HALF_NEXT, STORE2)
 
-loop1:
-	LOAD_CODES
-	LOAD_HALVES
-	HALVES1(1, 0, Z0)
-	NEXT(1, 2)
-	DECQ CX
-	JNZ  loop1
-	VMOVUPS Z0, (DI)
-	VZEROUPPER
-	RET
+width4:
+	PANEL(loop4, WIDTH4, LOAD4, HALF_SCALES, HALVES4, HALF_NEXT, STORE4)
 
-enter2:
-	LOAD2(0, Z0, Z1)
+width8:
+	PANEL(loop8, WIDTH8, LOAD4, HALF_SCALES, HALVES4, HALF_NEXT, STORE4)
 
-loop2:
-	LOAD_CODES
-	LOAD_HALVES
-	HALVES2(2, 0, Z0, Z1)
-	NEXT(2, 2)
-	DECQ CX
-	JNZ  loop2
-	STORE2(0, Z0, Z1)
-	VZEROUPPER
-	RET
-
-enter4:
-	LOAD4(0, Z0, Z1, Z2, Z3)
-
-loop4:
-	LOAD_CODES
-	LOAD_HALVES
-	HALVES2(4, 0, Z0, Z1)
-	HALVES2(4, 2, Z2, Z3)
-	NEXT(4, 2)
-	DECQ CX
-	JNZ  loop4
-	STORE4(0, Z0, Z1, Z2, Z3)
-	VZEROUPPER
-	RET
-
-enter8:
-	LOAD8
-
-loop8:
-	LOAD_CODES
-	LOAD_HALVES
-	HALVES2(8, 0, Z0, Z1)
-	HALVES2(8, 2, Z2, Z3)
-	HALVES2(8, 4, Z4, Z5)
-	HALVES2(8, 6, Z6, Z7)
-	NEXT(8, 2)
-	DECQ CX
-	JNZ  loop8
-	STORE8
-	VZEROUPPER
-	RET
-
-enter16:
-	LOAD16
-
-loop16:
-	LOAD_CODES
-	LOAD_HALVES
-	HALVES2(16, 0, Z0, Z1)
-	HALVES2(16, 2, Z2, Z3)
-	HALVES2(16, 4, Z4, Z5)
-	HALVES2(16, 6, Z6, Z7)
-	HALVES2(16, 8, Z8, Z9)
-	HALVES2(16, 10, Z10, Z11)
-	HALVES2(16, 12, Z12, Z13)
-	HALVES2(16, 14, Z14, Z15)
-	NEXT(16, 2)
-	DECQ CX
-	JNZ  loop16
-	STORE16
-	VZEROUPPER
-	RET
+width16:
+	PANEL(loop16, WIDTH16, LOAD4, HALF_SCALES, HALVES4, HALF_NEXT, STORE4)

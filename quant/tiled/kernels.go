@@ -15,7 +15,7 @@ type kernels interface {
 	// name is the path's name in quant.Features.
 	name() string
 	// round rounds the activations of a token.
-	round(a *roundArgs)
+	round(a roundArgs)
 	// decode fills the panel with the groups of n blocks of a tile.
 	decode(p *panel, f *format, blocks []byte, n int)
 	// mulPanel multiplies a panel with a tile of tokens.

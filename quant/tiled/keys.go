@@ -25,13 +25,7 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 		panic(fmt.Sprintf("tiled: scores of %d keys of %d elements for %d queries of %d", count, cols, a.tokens, a.cols))
 	}
 	for t := range tiles {
-		first := s.panel.scales[:TileRows]
-		for i, scale := range scales[t*KeyTile : (t+1)*KeyTile] {
-			first[i] = shorten(scale)
-		}
-		for g := 1; g < groups; g++ {
-			copy(s.panel.scales[g*TileRows:], first)
-		}
+		s.panel.repeat(scales[t*KeyTile:][:KeyTile], groups)
 		s.clearSums(a.tokens)
 		s.multiplyCodes(&keyFormat, &keys[t*KeyTile*cols], a, 0, groups)
 		for q := range a.tokens {
@@ -40,11 +34,18 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 	}
 }
 
-// shorten drops the last two bits of a scale, whose products with startFloat
-// are then exact. Scales of weights are shorter than that.
-func shorten(scale float32) float32 {
+// repeat makes keys' scales those of that many groups, less their last two
+// bits: so products with startFloat are exact. Scales of weights are shorter
+// than that.
+func (p *panel) repeat(scales []float32 /* [KeyTile] */, groups int) {
 	const last = 3
-	return math.Float32frombits(math.Float32bits(scale) &^ last)
+	first := p.scales[:KeyTile]
+	for i, scale := range scales {
+		first[i] = math.Float32frombits(math.Float32bits(scale) &^ last)
+	}
+	for g := 1; g < groups; g++ {
+		copy(p.scales[g*KeyTile:], first)
+	}
 }
 
 // keyFormat is that of the codes: bytes with a zero of 128.

@@ -18,11 +18,14 @@ type Matrix struct {
 type Scratch struct {
 	panel panel
 	sums  []float32 // [tokens][TileRows] results of a tile of rows
+	// What kernels are called with; here because it would escape to the heap.
+	args kernelArgs
+	vec  vecArgs
 }
 
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
-	return &Scratch{panel: newPanel(), sums: make([]float32, paddedTokens(tokens)*TileRows)}
+	return &Scratch{panel: newPanel(), sums: make([]float32, paddedTokens(max(1, tokens))*TileRows)}
 }
 
 // Multiply computes y[t][row] for all tokens of a and the rows of tiles t0 to
@@ -32,10 +35,10 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 	if f == nil || a.cols != w.Cols || len(y) < a.tokens*w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
-	tileBytes := len(w.Data) / w.Tiles()
+	tileBytes := len(w.Data) / max(1, w.Tiles())
 	for t := t0; t < t1; t++ {
 		tile := w.Data[t*tileBytes : (t+1)*tileBytes]
-		if a.tokens > 1 || !s.multiplyVec(f, w.Type, tile, a) {
+		if a.tokens != 1 || !s.multiplyVec(f, w.Type, tile, a) {
 			s.multiplyTile(f, w.Type, tile, a)
 		}
 		s.copyOut(y, w.Rows, t*TileRows, a.tokens)
@@ -51,12 +54,12 @@ func (s *Scratch) multiplyVec(f *format, t quant.Type, tile []byte, a *Activatio
 	if len(tile) == 0 {
 		return false
 	}
-	s.clearSums(1)
-	return active.mulVec(t, &vecArgs{
+	s.vec = vecArgs{
 		sums: &s.sums[0], tile: &tile[0],
 		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
 		table: f.table, blocks: a.cols / t.BlockElems(),
-	})
+	}
+	return active.mulVec(t, &s.vec)
 }
 
 // multiplyTile computes the sums of one tile of rows for all tokens, a panel at
@@ -86,7 +89,8 @@ func (s *Scratch) clearSums(tokens int) {
 // multiplyCodes adds the products of n groups of codes, which begin at group g
 // of the row, to the sums of all tokens. Their scales and mins are the panel's.
 func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows][laneBytes] */, a *Activations, g, n int) {
-	args := kernelArgs{codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1}
+	args := &s.args
+	*args = kernelArgs{codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1}
 	if f.hasMin() {
 		args.mins = &s.panel.mins[0]
 	}
@@ -100,7 +104,7 @@ func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows]
 		args.sums = &s.sums[i*TileTokens*TileRows]
 		args.x, args.dx, args.shift = &a.codes[at*GroupElems], &a.scale[at], &a.shift[at]
 		args.start = a.startAt(f, at)
-		active.mulPanel(&args)
+		active.mulPanel(args)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // panelGroups is how many groups of a tile are decoded at a time. The codes of
-// a panel, 16 KiB, and as many activations stay in a first-level cache.
+// a panel, 16 KiB, stay in a first-level cache while activations pass.
 const panelGroups = 32
 
 // panel is some groups of a tile of weights, decoded to one form for all

@@ -213,3 +213,24 @@ func finiteScales(t quant.Type, rows []byte) {
 		f.join(&r, rows[b:][:t.BlockBytes()])
 	}
 }
+
+// TestNothingIsAllocated holds for the token path: rounding and products.
+func TestNothingIsAllocated(t *testing.T) {
+	const rows, cols = 32, 512
+	x := randomVector(2*cols, 1)
+	for _, path := range paths() {
+		usePath(t, path)
+		for typ := range formats {
+			m := packed(t, typ, randomRows(typ, rows, cols, 1), rows, cols)
+			for _, tokens := range []int{1, 2} {
+				a, s := activationsOf(x, cols, tokens), NewScratch(tokens)
+				y := make([]float32, tokens*rows)
+				allocs := testing.AllocsPerRun(2, func() {
+					a.Set(0, x[:cols])
+					Multiply(y, m, 0, m.Tiles(), a, s)
+				})
+				require.Zero(t, allocs, "%s, %s, %d tokens", path.name(), typ, tokens)
+			}
+		}
+	}
+}

@@ -22,17 +22,18 @@ type roundArgs struct {
 	width    int
 }
 
-// minMagnitude is the largest magnitude of a group that still counts: dividing
-// by less would overflow, and products with less would be lost anyhow.
-const minMagnitude = 0x1p-100
-
+// Bits of float32 numbers; without the sign they are in the order of the values,
+// with infinity and then the NaNs last. minMagnitudeBits are those of 2^-100, the
+// smallest magnitude of a group that counts: dividing by much less would
+// overflow, and products with less would be lost anyhow.
 const (
-	infBits  = 0x7F800000
-	signMask = 1 << 31
+	signMask         = 1 << 31
+	infBits          = 0x7F800000
+	minMagnitudeBits = (127 - 100) << 23
 )
 
 // round is the portable rounding kernel.
-func (portable) round(a *roundArgs) {
+func (portable) round(a roundArgs) {
 	x := unsafe.Slice(a.x, a.groups*GroupElems)
 	for g := range a.groups {
 		var codes [GroupElems]int8
@@ -66,16 +67,14 @@ func (a *roundArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 // roundGroup rounds a group and returns the scale, which is infinite or a NaN
 // where an element is.
 func roundGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float32 {
-	// Without their signs, the bits of floats are in the order of the values,
-	// infinity and then the NaNs last.
 	var bits uint32
 	for _, v := range x {
 		bits = max(bits, math.Float32bits(v)&^signMask)
 	}
-	most := math.Float32frombits(bits)
-	if most < minMagnitude {
+	if bits < minMagnitudeBits {
 		return 0
 	}
+	most := math.Float32frombits(bits)
 	if bits >= infBits {
 		return most / 127
 	}

@@ -7,6 +7,12 @@ var (
 	// startValue is startFloat, or startBits read as an integer.
 	startValue float32 = startFloat
 
+	// What rounding needs: a float's bits without the sign, the largest code, and
+	// bytes of 1, whose products with codes are the codes.
+	magnitudeMask uint32  = ^uint32(signMask)
+	largestCode   float32 = 127
+	byteOnes      uint32  = 0x01010101
+
 	nibbleMask uint32 = 0x0F0F0F0F
 	sixMask    uint32 = 0x3F3F3F3F
 	highMask   uint32 = 0x30303030

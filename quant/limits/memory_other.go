@@ -1,0 +1,5 @@
+//go:build !linux
+
+package limits
+
+func adviseHuge([]byte) {}
