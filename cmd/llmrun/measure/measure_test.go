@@ -25,7 +25,7 @@ func tinyModel(t *testing.T) string {
 func tinyBench(path string) BenchOptions {
 	return BenchOptions{
 		Path: path, Prefill: []int{16, 100}, Decode: []int{3}, Depths: []int{0, 32}, Threads: []int{2, 1, 2},
-		Repeats: 3, SweepBytes: 8 << 20,
+		Repeats: 2, SweepBytes: 8 << 20,
 	}
 }
 
