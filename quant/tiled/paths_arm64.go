@@ -2,5 +2,17 @@
 
 package tiled
 
-// paths returns the paths that this machine has, best first.
-func paths() []kernels { return []kernels{portable{}} }
+import "golang.org/x/sys/cpu"
+
+// paths returns the paths that this machine has, best first. Features that an
+// operating system does not report are taken to be missing: on Windows, I8MM.
+func paths() []kernels {
+	all := []kernels{neon{}, portable{}}
+	if cpu.ARM64.HasASIMDDP {
+		all = append([]kernels{neonDot{}}, all...)
+		if cpu.ARM64.HasI8MM {
+			all = append([]kernels{neonMatrix{}}, all...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,31 @@
+//go:build !noasm
+
+package tiled
+
+// neon is the path of every arm64 processor. Its panels differ from those of
+// plain Go: codes are less the format's zero, plus 128. So every format has the
+// zero of keys and of Q8_0, a panel's codes become signed by turning their
+// highest bit over, and sums of integers begin with nothing: start is not read.
+//
+// Products are float32(i)·scale where plain Go adds a zero to that, which makes
+// -0 a +0. It takes an underflow to -0 to see the difference.
+//
+// That the kernels are right was proven under emulation, with and without the
+// features of the other paths; how fast they are was never measured.
+type neon struct{ portable }
+
+// neonDot is the path of processors with dot products of bytes (DotProd, most
+// since 2018). Only it and the next have vector kernels; without them a single
+// token is multiplied with panels as many are.
+type neonDot struct{ neon }
+
+// neonMatrix is the path of processors with products of small matrices of bytes
+// (I8MM, most since 2021).
+type neonMatrix struct{ neonDot }
+
+func (neon) name() string { return "neon" }
+
+//go:noescape
+func roundNEON(a *roundArgs)
+
+func (neon) round(a roundArgs) { roundNEON(&a) }

@@ -1,0 +1,101 @@
+//go:build !noasm
+
+package tiled
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNEONPanels compares panels with those of plain Go, which have codes with
+// the format's zero.
+func TestNEONPanels(t *testing.T) {
+	for typ, f := range formats {
+		blocks := max(1, panelGroups*GroupElems/typ.BlockElems())
+		cols := blocks * typ.BlockElems()
+		m := packed(t, typ, randomRows(typ, TileRows, cols, 21), TileRows, cols)
+		want, got := newPanel(), newPanel()
+		portable{}.decode(&want, f, m.Data, blocks)
+		neon{}.decode(&got, f, m.Data, blocks)
+		for i := range want.codes {
+			want.codes[i] += uint8(panelBias - f.zero)
+		}
+		require.Equal(t, want.codes, got.codes, "%s", typ)
+		require.Equal(t, want.scales, got.scales, "%s", typ)
+		if f.hasMin() {
+			require.Equal(t, want.mins, got.mins, "%s", typ)
+		}
+	}
+}
+
+// TestNEONRounding compares all that follows from rounding, also what only other
+// paths read.
+func TestNEONRounding(t *testing.T) {
+	const groups = 9
+	nan, inf, least := float32(math.NaN()), float32(math.Inf(1)), math.Float32frombits(minMagnitudeBits)
+	x := make([]float32, 0, groups*GroupElems)
+	for _, most := range []float32{0, least, math.Nextafter32(least, 0), 1, -127, math.MaxFloat32, inf, nan} {
+		group := randomVector(GroupElems, 24)
+		for i := range group {
+			group[i] *= most / 8
+		}
+		group[19] = most
+		x = append(x, group...)
+	}
+	for i := range GroupElems { // halves, which go to the even neighbour
+		x = append(x, float32(i)+0.5)
+	}
+	x[len(x)-1] = 127
+
+	for _, tokens := range []int{1, 4} {
+		rounded := func(path kernels) *Activations {
+			usePath(t, path)
+			all := make([]float32, 0, tokens*len(x))
+			for range tokens {
+				all = append(all, x...)
+			}
+			return activationsOf(all, len(x), tokens)
+		}
+		want, got := rounded(portable{}), rounded(neon{})
+		require.Equal(t, want.codes, got.codes)
+		requireSame(t, want.scale, got.scale, "scale")
+		requireSame(t, want.shift, got.shift, "shift")
+		require.Equal(t, want.start, got.start)
+		require.Equal(t, want.halfs, got.halfs)
+	}
+}
+
+// TestNEONExponents covers all of them, and the powers below the normal range.
+func TestNEONExponents(t *testing.T) {
+	var exponents [256]byte
+	for i := range exponents {
+		exponents[i] = byte(i)
+	}
+	var got [256]float32
+	scalesExponentNEON(&got[0], &exponents[0], TileRows, len(exponents)/TileRows)
+	f := format{exponent: true}
+	for i, e := range exponents {
+		require.Equal(t, f.base(&rowBlock{exponent: e}), got[i], "exponent %d", e)
+	}
+}
+
+// TestNEONAllocatesNothing covers the kernels and what calls them.
+func TestNEONAllocatesNothing(t *testing.T) {
+	const cols = 512
+	forEachPath(t, func(t *testing.T, path kernels) {
+		usePath(t, path)
+		for typ := range formats {
+			m := packed(t, typ, randomRows(typ, TileRows, cols, 22), TileRows, cols)
+			for _, tokens := range []int{1, 2, 4} {
+				x := randomVector(tokens*cols, 23)
+				a, s, y := activationsOf(x, cols, tokens), NewScratch(tokens), make([]float32, tokens*TileRows)
+				require.Zero(t, testing.AllocsPerRun(2, func() {
+					a.Set(0, x[:cols])
+					Multiply(y, m, 0, 1, a, s)
+				}), "%s, %d tokens", typ, tokens)
+			}
+		}
+	})
+}

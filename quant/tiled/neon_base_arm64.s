@@ -1,0 +1,115 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "neon_arm64.h"
+#include "neon_panel_arm64.h"
+
+// The panel kernel for processors without dot products computes 16 rows of one
+// token. Two steps of products fit in 16 bits (2·128·127 < 2¹⁵), then
+// neighbours are added to 32 bits. V0-V3 are the sums of floats; V4-V11 those
+// of integers, where rows 4c to 4c+3 have two registers and each of them two
+// lanes; V16-V23 the token's elements, four of them in every lane of a register.
+
+// ROWS4 multiplies two steps of four rows, the codes p and q, with x and y.
+#define ROWS4(p, q, x, y, lo, hi) \
+	SMULL8(x, p, 28)  \
+	SMLAL8(y, q, 28)  \
+	SMULL28(x, p, 29) \
+	SMLAL28(y, q, 29) \
+	SADALP8(28, lo)   \
+	SADALP8(29, hi)
+
+#define STEPS2(x, y) \
+	VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16] \
+	VLD1.P 64(R1), [V24.B16, V25.B16, V26.B16, V27.B16] \
+	ROWS4(12, 24, x, y, 4, 5)                           \
+	ROWS4(13, 25, x, y, 6, 7)                           \
+	ROWS4(14, 26, x, y, 8, 9)                           \
+	ROWS4(15, 27, x, y, 10, 11)
+
+#define ZERO_LANES \
+	ZERO4(V4, V5, V6, V7) \
+	ZERO4(V8, V9, V10, V11)
+
+#define FINISH \
+	VADDP  V5.S4, V4.S4, V4.S4                      \
+	VADDP  V7.S4, V6.S4, V5.S4                      \
+	VADDP  V9.S4, V8.S4, V6.S4                      \
+	VADDP  V11.S4, V10.S4, V7.S4                    \
+	VLD1.P 64(R3), [V12.S4, V13.S4, V14.S4, V15.S4] \
+	VLD1R  (R6), [V24.S4]                           \
+	SCALED(12, 4)                                   \
+	SCALED(13, 5)                                   \
+	SCALED(14, 6)                                   \
+	SCALED(15, 7)                                   \
+	VFMLA  V24.S4, V4.S4, V0.S4                     \
+	VFMLA  V24.S4, V5.S4, V1.S4                     \
+	VFMLA  V24.S4, V6.S4, V2.S4                     \
+	VFMLA  V24.S4, V7.S4, V3.S4
+
+// func mulBaseNEON(a *kernelArgs, row, token int)
+// All rows of one token; row is 0. Codes are signed.
+TEXT ·mulBaseNEON(SB), NOSPLIT, $0-24
+	PANEL_ARGS(2)
+	VLD1 (R2), [V0.S4, V1.S4, V2.S4, V3.S4]
+	MOVD kernelArgs_halves(R0), R11
+
+loop:
+	VLD1 (R5), [V30.B16, V31.B16]
+	ADD  R10, R5
+	VDUP V30.S[0], V16.S4
+	VDUP V30.S[1], V17.S4
+	VDUP V30.S[2], V18.S4
+	VDUP V30.S[3], V19.S4
+	VDUP V31.S[0], V20.S4
+	VDUP V31.S[1], V21.S4
+	VDUP V31.S[2], V22.S4
+	VDUP V31.S[3], V23.S4
+	ZERO_LANES
+	STEPS2(16, 17)
+	STEPS2(18, 19)
+	CMP  $2, R11
+	BNE  whole
+	FINISH
+	ZERO_LANES
+
+whole:
+	STEPS2(20, 21)
+	STEPS2(22, 23)
+	FINISH
+	ADD    R9, R6
+	CBZ    R4, next
+	VLD1.P 64(R4), [V12.S4, V13.S4, V14.S4, V15.S4]
+	VLD1R  (R7), [V24.S4]
+	ADD    R9, R7
+	VFMLA  V24.S4, V12.S4, V0.S4
+	VFMLA  V24.S4, V13.S4, V1.S4
+	VFMLA  V24.S4, V14.S4, V2.S4
+	VFMLA  V24.S4, V15.S4, V3.S4
+
+next:
+	SUB  $1, R8
+	CBNZ R8, loop
+	VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R2)
+	RET
+
+// func signCodesNEON(dst, src *uint8, groups int)
+// It makes codes signed, less 128.
+TEXT ·signCodesNEON(SB), NOSPLIT, $0-24
+	MOVD  dst+0(FP), R0
+	MOVD  src+8(FP), R1
+	MOVD  groups+16(FP), R2
+	LSL   $3, R2
+	VMOVI $128, V31.B16
+
+loop:
+	VLD1.P 64(R1), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VEOR   V31.B16, V0.B16, V0.B16
+	VEOR   V31.B16, V1.B16, V1.B16
+	VEOR   V31.B16, V2.B16, V2.B16
+	VEOR   V31.B16, V3.B16, V3.B16
+	VST1.P [V0.B16, V1.B16, V2.B16, V3.B16], 64(R0)
+	SUB    $1, R2
+	CBNZ   R2, loop
+	RET

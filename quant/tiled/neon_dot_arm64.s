@@ -1,0 +1,113 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "neon_arm64.h"
+#include "neon_panel_arm64.h"
+
+// The panel kernel with SDOT computes 8 rows of 4 tokens and takes every
+// register: V0-V7 the sums of floats and V8-V15 those of integers, two
+// registers a token; V16-V23 the activations of a group, two registers a token;
+// V24-V31 codes.
+
+// LOAD_PLANES loads the codes of 8 rows, four steps of them.
+#define LOAD_PLANES(offset) \
+	FLDPQ offset+0(R1), (F24, F25)   \
+	FLDPQ offset+64(R1), (F26, F27)  \
+	FLDPQ offset+128(R1), (F28, F29) \
+	FLDPQ offset+192(R1), (F30, F31)
+
+// DOT adds the products of two registers of codes with lane i of the tokens.
+#define DOT(lo, hi, i, x0, x1, x2, x3) \
+	SDOT(x0, i, lo, 8)  \
+	SDOT(x0, i, hi, 9)  \
+	SDOT(x1, i, lo, 10) \
+	SDOT(x1, i, hi, 11) \
+	SDOT(x2, i, lo, 12) \
+	SDOT(x2, i, hi, 13) \
+	SDOT(x3, i, lo, 14) \
+	SDOT(x3, i, hi, 15)
+
+#define DOT_PLANES(x0, x1, x2, x3) \
+	DOT(24, 25, 0, x0, x1, x2, x3) \
+	DOT(26, 27, 1, x0, x1, x2, x3) \
+	DOT(28, 29, 2, x0, x1, x2, x3) \
+	DOT(30, 31, 3, x0, x1, x2, x3)
+
+// ADD_TOKENS adds four tokens' numbers, the lanes of V26, times those of their
+// rows, two registers each.
+#define ADD_TOKENS(a, b, c, d, e, f, g, h) \
+	FMLA4(26, 0, a, 0) \
+	FMLA4(26, 0, b, 1) \
+	FMLA4(26, 1, c, 2) \
+	FMLA4(26, 1, d, 3) \
+	FMLA4(26, 2, e, 4) \
+	FMLA4(26, 2, f, 5) \
+	FMLA4(26, 3, g, 6) \
+	FMLA4(26, 3, h, 7)
+
+// FINISH adds the sums of integers, times the scales at offset and dx.
+#define FINISH(offset) \
+	FLDPQ offset(R3), (F24, F25) \
+	FMOVQ (R6), F26              \
+	SCALED(24, 8)                \
+	SCALED(25, 9)                \
+	SCALED(24, 10)               \
+	SCALED(25, 11)               \
+	SCALED(24, 12)               \
+	SCALED(25, 13)               \
+	SCALED(24, 14)               \
+	SCALED(25, 15)               \
+	ADD_TOKENS(8, 9, 10, 11, 12, 13, 14, 15)
+
+// func mulDotNEON(a *kernelArgs, row, token int)
+// Rows row to row+7 of tokens token to token+3. Codes are signed.
+TEXT ·mulDotNEON(SB), NOSPLIT, $0-24
+	PANEL_ARGS(2)
+	LOAD_SUMS(F0, F1, F2, F3, F4, F5, F6, F7)
+	MOVD kernelArgs_halves(R0), R11
+	CMP  $2, R11
+	BEQ  halves
+
+loop:
+	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23)
+	ZERO_SUMS
+	LOAD_PLANES(0)
+	DOT_PLANES(16, 18, 20, 22)
+	LOAD_PLANES(256)
+	DOT_PLANES(17, 19, 21, 23)
+	FINISH(0)
+	CBZ   R4, next
+	FLDPQ (R4), (F24, F25)
+	FMOVQ (R7), F26
+	ADD_TOKENS(24, 25, 24, 25, 24, 25, 24, 25)
+	ADD   $64, R4
+	ADD   R9, R7
+
+next:
+	ADD  $512, R1
+	ADD  $64, R3
+	ADD  R9, R6
+	SUB  $1, R8
+	CBNZ R8, loop
+	B    store
+
+halves:
+	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23)
+	ZERO_SUMS
+	LOAD_PLANES(0)
+	DOT_PLANES(16, 18, 20, 22)
+	FINISH(0)
+	ZERO_SUMS
+	LOAD_PLANES(256)
+	DOT_PLANES(17, 19, 21, 23)
+	FINISH(64)
+	ADD  $512, R1
+	ADD  $128, R3
+	ADD  R9, R6
+	SUB  $1, R8
+	CBNZ R8, halves
+
+store:
+	STORE_SUMS(F0, F1, F2, F3, F4, F5, F6, F7)
+	RET

@@ -1,0 +1,170 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "neon_arm64.h"
+#include "neon_panel_arm64.h"
+
+// The panel kernel with SMMLA computes 8 rows of 4 tokens, two rows of two
+// tokens in a register: rows 2j and 2j+1 of one token, then of the next. V0-V3
+// (floats) and V8-V11 (integers) are the rows of the first two tokens, V4-V7
+// and V12-V15 those of the others. V16-V19 are a group of the first two tokens,
+// eight elements each in a register, V20-V23 of the others.
+
+// PAIR brings halves of two tokens together. From rows or elements of one
+// token in a, b and of another in c, d it makes the four registers of both.
+#define PAIR(a, b, c, d, e, f, g, h) \
+	VZIP1 c.D2, a.D2, e.D2 \
+	VZIP2 c.D2, a.D2, f.D2 \
+	VZIP1 d.D2, b.D2, g.D2 \
+	VZIP2 d.D2, b.D2, h.D2
+
+// STEP multiplies the next eight elements of 8 rows with those of the tokens.
+#define STEP(x0, x1) \
+	VLD1.P (R1)(R11), [V24.B16, V25.B16, V26.B16, V27.B16] \
+	SMMLA(24, x0, 8)                                       \
+	SMMLA(25, x0, 9)                                       \
+	SMMLA(26, x0, 10)                                      \
+	SMMLA(27, x0, 11)                                      \
+	SMMLA(24, x1, 12)                                      \
+	SMMLA(25, x1, 13)                                      \
+	SMMLA(26, x1, 14)                                      \
+	SMMLA(27, x1, 15)
+
+// LOAD_ROWS loads numbers of 8 rows, each pair twice.
+#define LOAD_ROWS(from) \
+	ADD   $8, from, R12    \
+	ADD   $16, from, R13   \
+	ADD   $24, from, R14   \
+	VLD1R (from), [V24.D2] \
+	VLD1R (R12), [V25.D2]  \
+	VLD1R (R13), [V26.D2]  \
+	VLD1R (R14), [V27.D2]  \
+	ADD   $64, from
+
+// LOAD_PAIRS loads a number of each token, twice: V28 and V29.
+#define LOAD_PAIRS(from) \
+	FMOVQ (from), F30            \
+	VZIP1 V30.S4, V30.S4, V28.S4 \
+	VZIP2 V30.S4, V30.S4, V29.S4
+
+#define FINISH \
+	LOAD_ROWS(R3)               \
+	LOAD_PAIRS(R6)              \
+	SCALED(24, 8)               \
+	SCALED(25, 9)               \
+	SCALED(26, 10)              \
+	SCALED(27, 11)              \
+	SCALED(24, 12)              \
+	SCALED(25, 13)              \
+	SCALED(26, 14)              \
+	SCALED(27, 15)              \
+	VFMLA V28.S4, V8.S4, V0.S4  \
+	VFMLA V28.S4, V9.S4, V1.S4  \
+	VFMLA V28.S4, V10.S4, V2.S4 \
+	VFMLA V28.S4, V11.S4, V3.S4 \
+	VFMLA V29.S4, V12.S4, V4.S4 \
+	VFMLA V29.S4, V13.S4, V5.S4 \
+	VFMLA V29.S4, V14.S4, V6.S4 \
+	VFMLA V29.S4, V15.S4, V7.S4
+
+// BEGIN loads a group of the tokens and clears the sums of integers.
+#define BEGIN \
+	LOAD_TOKENS(V24, V25, V26, V27, V28, V29, V30, V31) \
+	PAIR(V24, V25, V26, V27, V16, V17, V18, V19)        \
+	PAIR(V28, V29, V30, V31, V20, V21, V22, V23)        \
+	ZERO_SUMS
+
+// func mulMatrixNEON(a *kernelArgs, row, token int)
+// Rows row to row+7 of tokens token to token+3. Codes are as pairCodesNEON
+// leaves them.
+TEXT ·mulMatrixNEON(SB), NOSPLIT, $0-24
+	PANEL_ARGS(3)
+	LOAD_SUMS(F24, F25, F26, F27, F28, F29, F30, F31)
+	PAIR(V24, V25, V26, V27, V0, V1, V2, V3)
+	PAIR(V28, V29, V30, V31, V4, V5, V6, V7)
+	MOVD $128, R11
+	MOVD kernelArgs_halves(R0), R12
+	CMP  $2, R12
+	BEQ  halves
+
+loop:
+	BEGIN
+	STEP(16, 20)
+	STEP(17, 21)
+	STEP(18, 22)
+	STEP(19, 23)
+	FINISH
+	CBZ   R4, next
+	LOAD_ROWS(R4)
+	LOAD_PAIRS(R7)
+	ADD   R9, R7
+	VFMLA V28.S4, V24.S4, V0.S4
+	VFMLA V28.S4, V25.S4, V1.S4
+	VFMLA V28.S4, V26.S4, V2.S4
+	VFMLA V28.S4, V27.S4, V3.S4
+	VFMLA V29.S4, V24.S4, V4.S4
+	VFMLA V29.S4, V25.S4, V5.S4
+	VFMLA V29.S4, V26.S4, V6.S4
+	VFMLA V29.S4, V27.S4, V7.S4
+
+next:
+	ADD  R9, R6
+	SUB  $1, R8
+	CBNZ R8, loop
+	B    store
+
+halves:
+	BEGIN
+	STEP(16, 20)
+	STEP(17, 21)
+	FINISH
+	ZERO_SUMS
+	STEP(18, 22)
+	STEP(19, 23)
+	FINISH
+	ADD  R9, R6
+	SUB  $1, R8
+	CBNZ R8, halves
+
+store:
+	PAIR(V0, V2, V1, V3, V24, V26, V25, V27)
+	PAIR(V4, V6, V5, V7, V28, V30, V29, V31)
+	STORE_SUMS(F24, F25, F26, F27, F28, F29, F30, F31)
+	RET
+
+// func pairCodesNEON(dst, src *uint8, groups int)
+// It makes codes signed, less 128, and brings steps of four elements of a row
+// together to steps of eight: from [planes][TileRows][4] to
+// [planes/2][TileRows][8].
+TEXT ·pairCodesNEON(SB), NOSPLIT, $0-24
+	MOVD  dst+0(FP), R0
+	MOVD  src+8(FP), R1
+	MOVD  groups+16(FP), R2
+	LSL   $2, R2
+	VMOVI $128, V31.B16
+
+loop:
+	VLD1.P 64(R1), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VLD1.P 64(R1), [V4.B16, V5.B16, V6.B16, V7.B16]
+	VEOR   V31.B16, V0.B16, V0.B16
+	VEOR   V31.B16, V1.B16, V1.B16
+	VEOR   V31.B16, V2.B16, V2.B16
+	VEOR   V31.B16, V3.B16, V3.B16
+	VEOR   V31.B16, V4.B16, V4.B16
+	VEOR   V31.B16, V5.B16, V5.B16
+	VEOR   V31.B16, V6.B16, V6.B16
+	VEOR   V31.B16, V7.B16, V7.B16
+	VZIP1  V4.S4, V0.S4, V16.S4
+	VZIP2  V4.S4, V0.S4, V17.S4
+	VZIP1  V5.S4, V1.S4, V18.S4
+	VZIP2  V5.S4, V1.S4, V19.S4
+	VZIP1  V6.S4, V2.S4, V20.S4
+	VZIP2  V6.S4, V2.S4, V21.S4
+	VZIP1  V7.S4, V3.S4, V22.S4
+	VZIP2  V7.S4, V3.S4, V23.S4
+	VST1.P [V16.B16, V17.B16, V18.B16, V19.B16], 64(R0)
+	VST1.P [V20.B16, V21.B16, V22.B16, V23.B16], 64(R0)
+	SUB    $1, R2
+	CBNZ   R2, loop
+	RET

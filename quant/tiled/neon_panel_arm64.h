@@ -1,0 +1,56 @@
+// What the panel kernels have in common. Registers:
+//
+//	R1 codes  R2 sums  R3 scales  R4 mins or nil  R5 x  R6 dx  R7 shift
+//	R8 groups  R9 bytes of dx in a group  R10 bytes of x in a group
+
+// PANEL_ARGS loads them from (a *kernelArgs, row, token int); a row takes
+// 1<<rowShift bytes in a step of the codes.
+#define PANEL_ARGS(rowShift) \
+	MOVD a+0(FP), R0               \
+	MOVD row+8(FP), R11            \
+	MOVD token+16(FP), R12         \
+	MOVD kernelArgs_codes(R0), R1  \
+	MOVD kernelArgs_sums(R0), R2   \
+	MOVD kernelArgs_scales(R0), R3 \
+	MOVD kernelArgs_mins(R0), R4   \
+	MOVD kernelArgs_x(R0), R5      \
+	MOVD kernelArgs_dx(R0), R6     \
+	MOVD kernelArgs_shift(R0), R7  \
+	MOVD kernelArgs_groups(R0), R8 \
+	MOVD kernelArgs_width(R0), R9  \
+	ADD  R11<<rowShift, R1         \
+	ADD  R11<<2, R2                \
+	ADD  R12<<6, R2                \
+	ADD  R11<<2, R3                \
+	ADD  R11<<2, R4, R13           \
+	CMP  $0, R4                    \
+	CSEL NE, R13, R4, R4           \
+	ADD  R12<<5, R5                \
+	ADD  R12<<2, R6                \
+	ADD  R12<<2, R7                \
+	LSL  $5, R9, R10               \
+	LSL  $2, R9
+
+// LOAD_TOKENS loads a group of four tokens: two registers each.
+#define LOAD_TOKENS(a, b, c, d, e, f, g, h) \
+	ADD  $64, R5, R13                        \
+	VLD1 (R5), [a.B16, b.B16, c.B16, d.B16]  \
+	VLD1 (R13), [e.B16, f.B16, g.B16, h.B16] \
+	ADD  R10, R5
+
+// LOAD_SUMS loads 8 rows of four tokens, STORE_SUMS stores them.
+#define LOAD_SUMS(a, b, c, d, e, f, g, h) \
+	FLDPQ (R2), (a, b)    \
+	FLDPQ 64(R2), (c, d)  \
+	FLDPQ 128(R2), (e, f) \
+	FLDPQ 192(R2), (g, h)
+
+#define STORE_SUMS(a, b, c, d, e, f, g, h) \
+	FSTPQ (a, b), (R2)    \
+	FSTPQ (c, d), 64(R2)  \
+	FSTPQ (e, f), 128(R2) \
+	FSTPQ (g, h), 192(R2)
+
+#define ZERO_SUMS \
+	ZERO4(V8, V9, V10, V11) \
+	ZERO4(V12, V13, V14, V15)

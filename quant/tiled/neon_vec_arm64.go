@@ -1,0 +1,105 @@
+//go:build !noasm
+
+package tiled
+
+import (
+	"unsafe"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// vecGroups is how many groups a vector kernel is given at a time, or half of
+// them where a group has two scales. Their scales take 1 KiB of the stack.
+const vecGroups = 16
+
+// neonVec is what a vector kernel multiplies: groups of a tile as they are
+// stored with one token. Pointers are to the first group.
+type neonVec struct {
+	sums   *float32 // [TileRows], added to
+	codes  *byte    // groups are stride bytes apart
+	stride int
+	scales *float32 // [groups][halves][TileRows]
+	mins   *float32 // [groups][TileRows], nil = none
+	x      *int8    // [groups][GroupElems]
+	dx     *float32 // [groups]
+	shift  *float32 // [groups]
+	start  *int32   // [groups][halves], startStep bytes apart
+	groups int
+	table  [16]uint8 // what nibbles stand for, signed
+
+	startStep int // 0 where all begin alike
+}
+
+// noStart is where sums begin that no zero is taken from.
+var noStart int32 = startBits
+
+//go:noescape
+func vec4NEON(a *neonVec)
+
+//go:noescape
+func vecTableNEON(a *neonVec)
+
+//go:noescape
+func vec5NEON(a *neonVec)
+
+//go:noescape
+func vec6NEON(a *neonVec)
+
+//go:noescape
+func vec8NEON(a *neonVec)
+
+func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
+	f, size := formats[t], t.BlockBytes()*TileRows
+	var scales, mins [vecGroups * TileRows]float32
+	v := neonVec{sums: a.sums, scales: &scales[0], stride: f.groupBytes(), start: &noStart}
+	perBlock, run := f.groups(size), 1
+	if perBlock == 1 {
+		run, v.stride = vecGroups, size
+	}
+	if f.hasMin() {
+		v.mins = &mins[0]
+	}
+	if f.table != nil {
+		v.table = f.tableLess(f.zero)
+	}
+	tile := unsafe.Slice(a.tile, a.blocks*size)
+	clear(unsafe.Slice(a.sums, TileRows))
+	for b := 0; b < a.blocks; b += run {
+		n := min(run, a.blocks-b)
+		blocks := tile[b*size : (b+n)*size]
+		f.decodeScalesNEON(scales[:], mins[:], blocks, n)
+		v.codes, v.groups = &blocks[f.headBytes()], n*perBlock
+		v.take(f, a, b*perBlock)
+		f.mulGroupsNEON(&v)
+	}
+	return true
+}
+
+// take points to the token's numbers from group g on.
+func (v *neonVec) take(f *format, a *vecArgs, g int) {
+	v.x = step(a.x, g*GroupElems)
+	v.dx, v.shift = step(a.dx, g), step(a.shift, g)
+	if a.start == nil {
+		return
+	}
+	if f.halfGroups() {
+		g *= 2
+	}
+	v.start, v.startStep = step(a.start, g), int(unsafe.Sizeof(*a.start))
+}
+
+// mulGroupsNEON calls the kernel of the format.
+func (f *format) mulGroupsNEON(v *neonVec) {
+	switch {
+	case f.bits == 4 && f.table == &evenly:
+		vec4NEON(v)
+	case f.bits == 4:
+		vecTableNEON(v)
+	case f.bits == 5:
+		vec5NEON(v)
+	case f.bits == 6:
+		vec6NEON(v)
+	case f.bits == 8:
+		vec8NEON(v)
+	}
+}

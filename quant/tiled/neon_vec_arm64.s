@@ -1,0 +1,296 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "neon_arm64.h"
+#include "neon_codes_arm64.h"
+
+// The vector kernels with SDOT: sixteen rows of groups, as they are stored,
+// times one token. Codes never leave the registers; scales were decoded before.
+//
+//	R0 sums    R1 codes  R2 from the end of a group to the next  R3 scales
+//	R4 mins    R5 x      R6 dx   R7 shift   R8 start  R9 its step  R10 groups
+//
+//	V0-V3 sums of floats   V4-V7 and V8-V11 sums of integers of a group's
+//	first and second half  V12-V15 codes  V16, V17 x  V19 startBits
+
+#define VEC_ARGS(size) \
+	MOVD  a+0(FP), R11                       \
+	MOVD  neonVec_sums(R11), R0              \
+	MOVD  neonVec_codes(R11), R1             \
+	MOVD  neonVec_stride(R11), R2            \
+	SUB   $size, R2                          \
+	MOVD  neonVec_scales(R11), R3            \
+	MOVD  neonVec_mins(R11), R4              \
+	MOVD  neonVec_x(R11), R5                 \
+	MOVD  neonVec_dx(R11), R6                \
+	MOVD  neonVec_shift(R11), R7             \
+	MOVD  neonVec_start(R11), R8             \
+	MOVD  neonVec_startStep(R11), R9         \
+	MOVD  neonVec_groups(R11), R10           \
+	VLD1  (R0), [V0.S4, V1.S4, V2.S4, V3.S4] \
+	VMOVI $15, V18.B16                       \
+	MOVD  $const_startBits, R12              \
+	VDUP  R12, V19.S4
+
+#define LOAD_X VLD1.P 32(R5), [V16.B16, V17.B16]
+
+// START begins the sums of a half where the token says, the next two with nothing.
+#define START(a, b, c, d) \
+	VLD1R (R8), [a.S4]       \
+	ADD   R9, R8             \
+	VSUB  V19.S4, a.S4, a.S4 \
+	VMOV  a.B16, b.B16       \
+	VMOV  a.B16, c.B16       \
+	VMOV  a.B16, d.B16
+
+#define ZERO_FIRST ZERO4(V4, V5, V6, V7)
+#define ZERO_SECOND ZERO4(V8, V9, V10, V11)
+
+// LOW and HIGH add products with step p of the first and of the second half.
+#define LOW(p, a, b, c, d) \
+	SDOT(16, p, a, 4) \
+	SDOT(16, p, b, 5) \
+	SDOT(16, p, c, 6) \
+	SDOT(16, p, d, 7)
+
+#define HIGH(p, a, b, c, d) \
+	SDOT(17, p, a, 8)  \
+	SDOT(17, p, b, 9)  \
+	SDOT(17, p, c, 10) \
+	SDOT(17, p, d, 11)
+
+#define JOIN_HALVES \
+	VADD V8.S4, V4.S4, V4.S4  \
+	VADD V9.S4, V5.S4, V5.S4  \
+	VADD V10.S4, V6.S4, V6.S4 \
+	VADD V11.S4, V7.S4, V7.S4
+
+// FINISH adds the sums of integers in a to d, times the scales and dx in V20.
+#define FINISH(a, b, c, d) \
+	VLD1.P 64(R3), [V12.S4, V13.S4, V14.S4, V15.S4] \
+	SCALED(12, a)                                   \
+	SCALED(13, b)                                   \
+	SCALED(14, c)                                   \
+	SCALED(15, d)                                   \
+	FMLA4(20, 0, a, 0)                              \
+	FMLA4(20, 0, b, 1)                              \
+	FMLA4(20, 0, c, 2)                              \
+	FMLA4(20, 0, d, 3)
+
+// FINISH_GROUP adds a group with one scale, and then its min.
+#define FINISH_GROUP \
+	JOIN_HALVES                                      \
+	VLD1R.P 4(R6), [V20.S4]                          \
+	FINISH(4, 5, 6, 7)                               \
+	CBZ     R4, next                                 \
+	VLD1R.P 4(R7), [V20.S4]                          \
+	VLD1.P  64(R4), [V12.S4, V13.S4, V14.S4, V15.S4] \
+	FMLA4(20, 0, 12, 0)                              \
+	FMLA4(20, 0, 13, 1)                              \
+	FMLA4(20, 0, 14, 2)                              \
+	FMLA4(20, 0, 15, 3)
+
+#define NEXT_GROUP \
+	ADD R2, R1 \
+	SUB $1, R10
+
+#define STORE_SUMS \
+	VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R0)
+
+#define SPLIT4 \
+	LOAD_NIBBLES    \
+	SPLIT(V12, V20) \
+	SPLIT(V13, V21) \
+	SPLIT(V14, V22) \
+	SPLIT(V15, V23)
+
+#define VEC4(p) \
+	SPLIT4                 \
+	LOW(p, 20, 21, 22, 23) \
+	HIGH(p, 12, 13, 14, 15)
+
+// func vec4NEON(a *neonVec)
+// Nibbles that stand for themselves.
+TEXT ·vec4NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(256)
+
+loop:
+	LOAD_X
+	START(V4, V5, V6, V7)
+	ZERO_SECOND
+	VEC4(0)
+	VEC4(1)
+	VEC4(2)
+	VEC4(3)
+	FINISH_GROUP
+
+next:
+	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
+
+#define LOOK_UP(codes) VTBL codes.B16, [V31.B16], codes.B16
+
+#define VEC_TABLE(p) \
+	SPLIT4                 \
+	LOOK_UP(V20)           \
+	LOOK_UP(V21)           \
+	LOOK_UP(V22)           \
+	LOOK_UP(V23)           \
+	LOOK_UP(V12)           \
+	LOOK_UP(V13)           \
+	LOOK_UP(V14)           \
+	LOOK_UP(V15)           \
+	LOW(p, 20, 21, 22, 23) \
+	HIGH(p, 12, 13, 14, 15)
+
+// func vecTableNEON(a *neonVec)
+// Nibbles that stand for the signed numbers of a table: start is not read.
+TEXT ·vecTableNEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(256)
+	ADD  $neonVec_table, R11
+	VLD1 (R11), [V31.B16]
+
+loop:
+	LOAD_X
+	ZERO_FIRST
+	ZERO_SECOND
+	VEC_TABLE(0)
+	VEC_TABLE(1)
+	VEC_TABLE(2)
+	VEC_TABLE(3)
+	FINISH_GROUP
+
+next:
+	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
+
+#define VEC5(p) \
+	SPLIT4                   \
+	VLD1R.P 8(R12), [V31.D2] \
+	FIFTH(V31, V24, V20)     \
+	FIFTH(V31, V25, V21)     \
+	FIFTH(V31, V26, V22)     \
+	FIFTH(V31, V27, V23)     \
+	LOW(p, 20, 21, 22, 23)   \
+	VLD1R.P 8(R13), [V31.D2] \
+	FIFTH(V31, V24, V12)     \
+	FIFTH(V31, V25, V13)     \
+	FIFTH(V31, V26, V14)     \
+	FIFTH(V31, V27, V15)     \
+	HIGH(p, 12, 13, 14, 15)
+
+// func vec5NEON(a *neonVec)
+// Codes of 5 bits.
+TEXT ·vec5NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(320)
+	FIVE_CONSTANTS
+
+loop:
+	LOAD_X
+	START(V4, V5, V6, V7)
+	ZERO_SECOND
+	MOVD R1, R12
+	ADD  $32, R1, R13
+	ADD  $64, R1
+	VEC5(0)
+	VEC5(1)
+	VEC5(2)
+	VEC5(3)
+	FINISH_GROUP
+
+next:
+	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
+
+// SIX adds high bits, shifted into place by op, to the low nibbles in V20 and to
+// the high nibbles in codes, and then the products of both.
+#define SIX(p, op, places, codes, first, second, sum) \
+	SPLIT(codes, V20)              \
+	op places, first.B16, V30.B16  \
+	HIGH2(V20)                     \
+	SDOT(16, p, 20, sum)           \
+	op places, second.B16, V30.B16 \
+	HIGH2(codes)
+
+#define VEC6(p, op, places) \
+	LOAD_NIBBLES                         \
+	SIX(p, op, places, V12, V24, V31, 4) \
+	SIX(p, op, places, V13, V25, V21, 5) \
+	SIX(p, op, places, V14, V26, V22, 6) \
+	SIX(p, op, places, V15, V27, V23, 7) \
+	HIGH(p, 12, 13, 14, 15)
+
+// func vec6NEON(a *neonVec)
+// Codes of 6 bits and a scale for each half of a group.
+TEXT ·vec6NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(384)
+	VMOVI $0x30, V29.B16
+
+loop:
+	LOAD_X
+	START(V4, V5, V6, V7)
+	START(V8, V9, V10, V11)
+	VLD1.P 64(R1), [V24.B16, V25.B16, V26.B16, V27.B16]
+	VLD1   (R1), [V20.B16, V21.B16, V22.B16, V23.B16]
+	ADD    $64, R1
+	VMOV   V20.B16, V31.B16
+	VEC6(0, VSHL, $4)
+	VEC6(1, VSHL, $2)
+	VEC6(2, VSHL, $0)
+	VEC6(3, VUSHR, $2)
+	VLD1R.P 4(R6), [V20.S4]
+	FINISH(4, 5, 6, 7)
+	FINISH(8, 9, 10, 11)
+	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
+
+// SIGNED4 loads the codes of a step, less 128.
+#define SIGNED4 \
+	VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16] \
+	VEOR   V31.B16, V12.B16, V12.B16                    \
+	VEOR   V31.B16, V13.B16, V13.B16                    \
+	VEOR   V31.B16, V14.B16, V14.B16                    \
+	VEOR   V31.B16, V15.B16, V15.B16
+
+#define VEC8_LOW(p) \
+	SIGNED4 \
+	LOW(p, 12, 13, 14, 15)
+
+#define VEC8_HIGH(p) \
+	SIGNED4 \
+	HIGH(p, 12, 13, 14, 15)
+
+// func vec8NEON(a *neonVec)
+// Codes of 8 bits with a zero of 128: start is not read.
+TEXT ·vec8NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(512)
+	VMOVI $128, V31.B16
+
+loop:
+	LOAD_X
+	ZERO_FIRST
+	ZERO_SECOND
+	VEC8_LOW(0)
+	VEC8_LOW(1)
+	VEC8_LOW(2)
+	VEC8_LOW(3)
+	VEC8_HIGH(0)
+	VEC8_HIGH(1)
+	VEC8_HIGH(2)
+	VEC8_HIGH(3)
+	FINISH_GROUP
+
+next:
+	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
