@@ -35,10 +35,19 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	f, err := exec.Open(opts.fsys(), path)
+	f, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
+	e, err := openFiles(ctx, f, opts)
+	if direct, ok := opts.openWithout(f, err); ok {
+		return openFiles(ctx, direct, opts)
+	}
+	return e, err
+}
+
+// openFiles loads a model whose files are open, and closes them.
+func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context}
 	if err := errors.Join(e.load(ctx, f, opts), f.Close()); err != nil {
 		if e.model != nil {
@@ -52,15 +61,8 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
-	for _, dir := range opts.Adapters {
-		if err := f.Merge(opts.fsys(), dir); err != nil {
-			return err
-		}
-	}
-	if opts.Quantize != "" {
-		if err := f.Quantize(opts.Quantize); err != nil {
-			return err
-		}
+	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
+		return err
 	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
@@ -69,9 +71,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 		e.limit = e.info.MaxContext
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0), Exact: opts.Exact, KV: opts.kvFormat(f)}
-	if opts.Progress != nil {
-		o.Progress = func(done, total int64) { opts.Progress(Progress{done, total}) }
-	}
+	o.Progress = progressFunc(opts.Progress)
 	e.model, err = exec.Load(ctx, f, o)
 	return err
 }

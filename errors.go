@@ -7,6 +7,8 @@ import (
 	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/exec/token/template"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -31,6 +33,10 @@ var (
 	ErrContextFull = exec.ErrContextFull
 	// ErrToken: a token id is outside the vocabulary.
 	ErrToken = exec.ErrToken
+	// ErrNoRoom: a pack does not fit on the disk or into its directory.
+	ErrNoRoom = pack.ErrNoRoom
+	// ErrLocked: another process is writing the same pack.
+	ErrLocked = vfs.ErrLocked
 	// ErrBudget: memory that may be used is spent.
 	ErrBudget = tiering.ErrBudget
 	// ErrTemplate: the model's chat template refuses the conversation, for

@@ -12,7 +12,7 @@ import (
 // Info describes a model.
 type Info struct {
 	Path            string         `json:"path"`
-	Format          string         `json:"format"` // "gguf" or "safetensors"
+	Format          string         `json:"format"` // "gguf", "safetensors" or "pack"
 	Family          string         `json:"family"`
 	Name            string         `json:"name,omitempty"` // as the model calls itself
 	Parameters      int64          `json:"parameters"`

@@ -42,6 +42,20 @@ type Options struct {
 	// next to nothing, or "q4" to 4 bits with 8 where it matters most. "" keeps
 	// them as they are.
 	Quantize string
+	// CacheDir, if set, is a directory where a model with quantized weights is
+	// imported to when it is first used, in the form in which it loads fastest;
+	// see Import. "" writes nothing to the disk. Models whose weights are changed
+	// while loading, or used exactly, are read as they are.
+	CacheDir string
+	// CacheSize bounds the bytes in CacheDir; 0 means 32 GiB, or a third of what
+	// is free on the disk where that is less. What was not used for longest goes
+	// first.
+	CacheSize int64
+	// ImportProgress, if set, is called while a model is imported.
+	ImportProgress func(Progress)
+	// Notice, if set, is told in a sentence why a model was not imported although
+	// CacheDir is set.
+	Notice func(string)
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.
 	Progress func(Progress)
@@ -63,6 +77,9 @@ func (o *Options) validate() error {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d; it must lie between %d and %d", ErrOptions, f.name, f.value, f.min, f.max)
 		}
+	}
+	if o.CacheSize < 0 {
+		return fmt.Errorf("%w: CacheSize is %d", ErrOptions, o.CacheSize)
 	}
 	if o.KV == "" {
 		return nil

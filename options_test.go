@@ -2,6 +2,7 @@ package llmrun_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"math"
 	"os"
@@ -107,7 +108,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		_, err := llmrun.Open(test.path, llmrun.Options{})
 		require.ErrorIs(t, err, test.want, test.path)
 		name := test.path
-		if test.want == fs.ErrNotExist && strings.HasSuffix(name, ".safetensors") {
+		if errors.Is(test.want, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
 			name = "config.json"
 		}
 		require.ErrorContains(t, err, name)

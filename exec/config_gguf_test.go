@@ -151,7 +151,8 @@ func TestDenseLayersOfExpertModels(t *testing.T) {
 func TestKeysOfGGUF(t *testing.T) {
 	yarn := func(more ...gguf.KV) []gguf.KV {
 		return append([]gguf.KV{
-			{Key: "rope.scaling.type", Value: "yarn"}, {Key: "rope.scaling.factor", Value: float32(4)},
+			{Key: "rope.scaling.type", Value: "yarn"},
+			{Key: "rope.scaling.factor", Value: float32(4)},
 			{Key: "rope.scaling.original_context_length", Value: uint32(16)},
 		}, more...)
 	}
@@ -182,24 +183,41 @@ func TestKeysOfGGUF(t *testing.T) {
 		{"gemma3 scales full layers only", "gemma3", []gguf.KV{
 			{Key: "rope.scaling.type", Value: "linear"}, {Key: "rope.scaling.factor", Value: float32(8)},
 		}, firstFreq(0.125, 1)},
-		{"olmo3 scales full layers only", "olmo2", yarn(
-			gguf.KV{Key: "attention.sliding_window", Value: uint32(8)},
-			gguf.KV{Key: "attention.sliding_window_pattern", Value: []bool{true, false}}),
+		{
+			"olmo3 scales full layers only", "olmo2", yarn(
+				gguf.KV{Key: "attention.sliding_window", Value: uint32(8)},
+				gguf.KV{Key: "attention.sliding_window_pattern", Value: []bool{true, false}}),
 			func(t *testing.T, s *Spec) {
 				require.Equal(t, []int{8, 0}, windows(s))
 				require.Equal(t, []int{1, 0}, ropes(s))
 				require.Equal(t, float32(1), s.Ropes[1].Gain)
-			}},
-		{"granite without rotation", "granite", []gguf.KV{{Key: "rope.scaling.finetuned", Value: false}},
-			func(t *testing.T, s *Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) }},
-		{"gemma2, every other layer", "gemma2", []gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
-			func(t *testing.T, s *Spec) { require.Equal(t, []int{8, 0}, windows(s)) }},
-		{"granite divides logits", "granite", []gguf.KV{{Key: "logit_scale", Value: float32(8)}},
-			func(t *testing.T, s *Spec) { require.Equal(t, float32(0.125), s.LogitScale) }},
-		{"qwen3moe scales weights", "qwen3moe", []gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
-			func(t *testing.T, s *Spec) { require.True(t, s.NormTopK) }},
-		{"qwen2moe does not", "qwen2moe", []gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
-			func(t *testing.T, s *Spec) { require.False(t, s.NormTopK) }},
+			},
+		},
+		{
+			"granite without rotation", "granite",
+			[]gguf.KV{{Key: "rope.scaling.finetuned", Value: false}},
+			func(t *testing.T, s *Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) },
+		},
+		{
+			"gemma2, every other layer", "gemma2",
+			[]gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
+			func(t *testing.T, s *Spec) { require.Equal(t, []int{8, 0}, windows(s)) },
+		},
+		{
+			"granite divides logits", "granite",
+			[]gguf.KV{{Key: "logit_scale", Value: float32(8)}},
+			func(t *testing.T, s *Spec) { require.Equal(t, float32(0.125), s.LogitScale) },
+		},
+		{
+			"qwen3moe scales weights", "qwen3moe",
+			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
+			func(t *testing.T, s *Spec) { require.True(t, s.NormTopK) },
+		},
+		{
+			"qwen2moe does not", "qwen2moe",
+			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
+			func(t *testing.T, s *Spec) { require.False(t, s.NormTopK) },
+		},
 		{"unless the file says so", "qwen2moe", []gguf.KV{
 			{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}, {Key: "expert_weights_norm", Value: true},
 		}, func(t *testing.T, s *Spec) { require.True(t, s.NormTopK) }},

@@ -120,8 +120,10 @@ func TestRotationOfLayers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{0, -1, 0, -1}, ropes(smollm3))
 
-	nested, err := specOf(configOf(t, "llama", fields{"rope_theta": absent,
-		"rope_parameters": fields{"rope_type": "linear", "factor": 2, "rope_theta": 100, "partial_rotary_factor": 0.5}}))
+	nested, err := specOf(configOf(t, "llama", fields{
+		"rope_theta":      absent,
+		"rope_parameters": fields{"rope_type": "linear", "factor": 2, "rope_theta": 100, "partial_rotary_factor": 0.5},
+	}))
 	require.NoError(t, err)
 	require.InEpsilonSlice(t, []float32{0.5, 0.1581139, 0.05, 0.01581139}, nested.Ropes[0].Freq, 1e-6)
 
@@ -143,7 +145,8 @@ func TestRotationOfLayers(t *testing.T) {
 	require.NotNil(t, early.Ropes[0].LongFreq, "longrope by the name that it had at first")
 
 	stretched, err := specOf(configOf(t, "qwen2", fields{"rope_scaling": fields{
-		"type": "yarn", "factor": 4, "original_max_position_embeddings": 512}}))
+		"type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
+	}}))
 	require.NoError(t, err)
 	require.Equal(t, 2048, stretched.Context)
 }
@@ -219,8 +222,11 @@ func TestSettingsOfFamilies(t *testing.T) {
 				[]Mixer{s.Layers[0].Mixer, s.Layers[1].Mixer, s.Layers[2].Mixer, s.Layers[3].Mixer})
 			require.Equal(t, 3, s.ConvTaps)
 		}},
-		{"lfm2, tied by its early name", "lfm2", fields{"full_attn_idxs": []int{}, "tie_embedding": true, "tie_word_embeddings": false},
-			func(t *testing.T, s *Spec) { require.True(t, s.Tied) }},
+		{
+			"lfm2, tied by its early name", "lfm2",
+			fields{"full_attn_idxs": []int{}, "tie_embedding": true, "tie_word_embeddings": false},
+			func(t *testing.T, s *Spec) { require.True(t, s.Tied) },
+		},
 		{"key heads, null", "llama", fields{"num_key_value_heads": nil}, func(t *testing.T, s *Spec) { require.Equal(t, 4, s.Layers[0].KVHeads) }},
 		{"head size, null", "mixtral", fields{"head_dim": nil, "hidden_size": 128}, func(t *testing.T, s *Spec) { require.Equal(t, 32, s.HeadDim) }},
 	} {

@@ -49,9 +49,11 @@ func TestCoresFromSysfs(t *testing.T) {
 		"small VM keeps siblings": {machine{allowed: "0-1", siblings: []string{"0-1", "0-1"}}, 2},
 		"phone 1+3+4":             {machine{allowed: "0-7", capacity: []int{250, 250, 250, 250, 800, 800, 800, 1024}}, 4},
 		"phone, little cores only": {
-			machine{allowed: "0-3", capacity: []int{250, 250, 250, 250, 800, 800, 800, 1024}}, 4},
+			machine{allowed: "0-3", capacity: []int{250, 250, 250, 250, 800, 800, 800, 1024}}, 4,
+		},
 		"hybrid laptop 2P+8E": {
-			machine{allowed: "0-11", hybrid: "0-3", siblings: []string{"0-1", "0-1", "2-3", "2-3"}}, 4},
+			machine{allowed: "0-11", hybrid: "0-3", siblings: []string{"0-1", "0-1", "2-3", "2-3"}}, 4,
+		},
 		"hybrid, efficiency only": {machine{allowed: "4-11", hybrid: "0-3"}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,9 +28,13 @@ func TestFMA32(t *testing.T) {
 		}
 	}
 	for _, special := range [][4]float32{
-		{1, 1, -1, 0}, {minusZero, 1, minusZero, minusZero}, {minusZero, 1, 0, 0},
-		{1e30, 1e30, 1, inf32}, {inf32, -1, 5, -inf32},
-		{0x1p-75, -0x1p-75, 0, minusZero}, {0x1p-75, 0x1p-75, 0x1p-149, 0x1p-148},
+		{1, 1, -1, 0},
+		{minusZero, 1, minusZero, minusZero},
+		{minusZero, 1, 0, 0},
+		{1e30, 1e30, 1, inf32},
+		{inf32, -1, 5, -inf32},
+		{0x1p-75, -0x1p-75, 0, minusZero},
+		{0x1p-75, 0x1p-75, 0x1p-149, 0x1p-148},
 	} {
 		requireBits(t, special[3:], []float32{fma32(special[0], special[1], special[2])}, "%v", special)
 	}

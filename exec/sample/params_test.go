@@ -20,8 +20,10 @@ func TestParamsAreRefusedByName(t *testing.T) {
 		"frequency_penalty": {{FrequencyPenalty: nan}, {FrequencyPenalty: inf}},
 		"repeat_last_n":     {{RepeatLastN: -2}},
 		"logit_bias": {
-			{LogitBias: map[int32]float32{1: nan}}, {LogitBias: map[int32]float32{1: inf}},
-			{LogitBias: map[int32]float32{-1: 1}}, {LogitBias: map[int32]float32{10: 1}},
+			{LogitBias: map[int32]float32{1: nan}},
+			{LogitBias: map[int32]float32{1: inf}},
+			{LogitBias: map[int32]float32{-1: 1}},
+			{LogitBias: map[int32]float32{10: 1}},
 		},
 	} {
 		for i, p := range bad {
@@ -38,9 +40,11 @@ func TestParamsAreRefusedByName(t *testing.T) {
 func TestParamsAreAccepted(t *testing.T) {
 	for _, p := range []Params{
 		{},
-		{Temperature: 1e-40, TopK: math.MaxInt, TopP: 1, MinP: 1, TypicalP: 1, RepeatPenalty: math.MaxFloat32,
+		{
+			Temperature: 1e-40, TopK: math.MaxInt, TopP: 1, MinP: 1, TypicalP: 1, RepeatPenalty: math.MaxFloat32,
 			PresencePenalty: -math.MaxFloat32, FrequencyPenalty: math.MaxFloat32, RepeatLastN: -1,
-			LogitBias: map[int32]float32{9: minusInf, 0: math.MaxFloat32}},
+			LogitBias: map[int32]float32{9: minusInf, 0: math.MaxFloat32},
+		},
 	} {
 		s := newSampler(t, p, 10)
 		for range 3 {

@@ -144,8 +144,10 @@ func TestFilterEqualsReference(t *testing.T) {
 		"last 3":            {PresencePenalty: 9, RepeatLastN: 3, TopK: 30},
 		"whole history":     {FrequencyPenalty: 3, RepeatLastN: -1, TopK: 30},
 		"bias":              {LogitBias: map[int32]float32{0: 20, 499: 15, 7: minusInf, 8: -100}, TopK: 20},
-		"all": {TopK: 100, TypicalP: 0.95, TopP: 0.9, MinP: 0.01, RepeatPenalty: 1.1, PresencePenalty: 0.5,
-			FrequencyPenalty: 0.1, LogitBias: map[int32]float32{3: 5}},
+		"all": {
+			TopK: 100, TypicalP: 0.95, TopP: 0.9, MinP: 0.01, RepeatPenalty: 1.1, PresencePenalty: 0.5,
+			FrequencyPenalty: 0.1, LogitBias: map[int32]float32{3: 5},
+		},
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range 60 {

@@ -161,8 +161,10 @@ func TestSampleAllocatesNothing(t *testing.T) {
 	for name, p := range map[string]Params{
 		"greedy":  {},
 		"default": {Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05},
-		"all": {Temperature: 1, TopP: 0.9, TypicalP: 0.9, MinP: 0.01, RepeatPenalty: 1.1, RepeatLastN: 32,
-			LogitBias: map[int32]float32{5: 1}},
+		"all": {
+			Temperature: 1, TopP: 0.9, TypicalP: 0.9, MinP: 0.01, RepeatPenalty: 1.1, RepeatLastN: 32,
+			LogitBias: map[int32]float32{5: 1},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSampler(t, p, len(logits))

@@ -15,12 +15,29 @@ import (
 // second copy must be the first one byte for byte, and getters must agree.
 func TestCopyKeepsEveryKey(t *testing.T) {
 	keys := []KV{
-		{"u8", uint8(200)}, {"i8", int8(-2)}, {"u16", uint16(60000)}, {"i16", int16(-300)}, {"u32", uint32(1 << 31)},
-		{"i32", int32(math.MinInt32)}, {"f32", float32(1.5)}, {"yes", true}, {"no", false}, {"text", "a\x00b"}, {"none", ""},
-		{"u64", uint64(math.MaxUint64)}, {"i64", int64(math.MinInt64)}, {"f64", math.Pi},
-		{"list", []string{"x", "", "yz"}}, {"empty list", []string{}}, {"numbers", []int32{1, -1}}, {"no numbers", []float64{}},
-		{"bools", []bool{true, false}}, {alignmentKey, uint32(64)},
-		{splitNoKey, uint16(0)}, {splitCountKey, uint16(1)}, {splitTensorsKey, int32(2)},
+		{"u8", uint8(200)},
+		{"i8", int8(-2)},
+		{"u16", uint16(60000)},
+		{"i16", int16(-300)},
+		{"u32", uint32(1 << 31)},
+		{"i32", int32(math.MinInt32)},
+		{"f32", float32(1.5)},
+		{"yes", true},
+		{"no", false},
+		{"text", "a\x00b"},
+		{"none", ""},
+		{"u64", uint64(math.MaxUint64)},
+		{"i64", int64(math.MinInt64)},
+		{"f64", math.Pi},
+		{"list", []string{"x", "", "yz"}},
+		{"empty list", []string{}},
+		{"numbers", []int32{1, -1}},
+		{"no numbers", []float64{}},
+		{"bools", []bool{true, false}},
+		{alignmentKey, uint32(64)},
+		{splitNoKey, uint16(0)},
+		{splitCountKey, uint16(1)},
+		{splitTensorsKey, int32(2)},
 	}
 	fsys := vfs.NewMem()
 	require.NoError(t, Write(fsys, "a.gguf", keys, []TensorData{{Name: "big", Type: quant.F32, Shape: []int{4}, Data: make([]byte, 16)}}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 )
 
@@ -57,8 +58,8 @@ func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err erro
 
 // removeIfThere clears a temporary that may never have come into being.
 func removeIfThere(fsys FS, name string) error {
-	if _, err := fsys.Stat(name); err != nil {
-		return nil
+	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return fsys.Remove(name)
+	return nil
 }

@@ -77,7 +77,12 @@ func TestFaultySeesOperations(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, fsys.Rename("f", "g"))
 	require.Equal(t, []Op{
-		{OpCreate, "f", -1, 0, 0}, {OpWrite, "f", 0, 4, 1}, {OpRead, "f", 1, 2, 2}, {OpTruncate, "f", 1, 0, 3},
-		{OpSync, "f", -1, 0, 4}, {OpClose, "f", -1, 0, 5}, {OpRename, "g", -1, 0, 6},
+		{OpCreate, "f", -1, 0, 0},
+		{OpWrite, "f", 0, 4, 1},
+		{OpRead, "f", 1, 2, 2},
+		{OpTruncate, "f", 1, 0, 3},
+		{OpSync, "f", -1, 0, 4},
+		{OpClose, "f", -1, 0, 5},
+		{OpRename, "g", -1, 0, 6},
 	}, ops)
 }

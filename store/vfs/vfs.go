@@ -159,7 +159,7 @@ func Join(dir, name string) string {
 func Split(name string) (dir, base string) {
 	dir, base = filepath.Split(name)
 	if len(dir) > len(filepath.VolumeName(dir))+1 {
-		dir = strings.TrimRight(dir, string(filepath.Separator)+"/")
+		dir = strings.TrimRightFunc(dir, func(r rune) bool { return r == '/' || r == filepath.Separator })
 	}
 	if dir == "" {
 		dir = "."

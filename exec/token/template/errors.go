@@ -33,7 +33,7 @@ type Error struct {
 // Error returns the template's own message for raise_exception, since that text
 // is addressed to the user, and a located description otherwise.
 func (e *Error) Error() string {
-	if e.Kind == ErrRaised {
+	if errors.Is(e.Kind, ErrRaised) {
 		return e.Reason
 	}
 	text := e.Reason
@@ -67,7 +67,8 @@ func inputErrorf(field, format string, args ...any) error {
 // locate gives err the line of the node that was being evaluated. The innermost
 // node reports first, so a line already present stays.
 func locate(err error, line int) error {
-	if e, ok := err.(*Error); ok && e.Line == 0 && e.Kind != ErrInput {
+	var e *Error
+	if errors.As(err, &e) && e.Line == 0 && !errors.Is(e.Kind, ErrInput) {
 		e.Line = line
 	}
 	return err

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,9 +66,7 @@ func lex(source string) ([]token, error) {
 
 // fail reports a syntax error at the current line.
 func (l *lexer) fail(format string, args ...any) error {
-	e := runtimeErrorf(format, args...).(*Error)
-	e.Kind, e.Line = ErrSyntax, l.line
-	return e
+	return &Error{Kind: ErrSyntax, Line: l.line, Reason: fmt.Sprintf(format, args...)}
 }
 
 // emit appends a token; their number is bounded, since the tree takes far more than the source.
