@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // longPrompt returns ids that no fixture lists, long enough to cross several
@@ -133,21 +137,32 @@ func (c *cancelAfter) Err() error {
 func TestDecodeAllocatesNothing(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			m := openFixture(t, dir, "config.json", Options{Threads: 2})
-			s, err := m.NewSequence(0)
-			require.NoError(t, err)
-			defer s.Close()
-			require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 130, 1), &Reader{}))
-			s.ids = append(make([]int32, 0, 512), s.ids...)
-			next := []int32{1}
-			reader := &Reader{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
-			ctx := context.Background()
-			allocs := testing.AllocsPerRun(20, func() {
-				if err := m.Extend(ctx, s, next, reader); err != nil {
-					t.Fatal(err)
-				}
-			})
-			require.Zero(t, allocs)
+			requireNoAllocs(t, openFixture(t, dir, "config.json", Options{Threads: 2}))
 		})
 	}
+	for _, name := range []string{"q4_k_m", "q8_0", "q4_0"} {
+		t.Run(name, func(t *testing.T) {
+			path := testutil.Shared(t, "gguf", "tiny-llama-"+name+".gguf")
+			requireNoAllocs(t, loadModel(t, vfs.OS(), path, Options{Threads: 2, KV: kv.K8V8}))
+		})
+	}
+}
+
+// requireNoAllocs decodes behind a context of some blocks.
+func requireNoAllocs(t *testing.T, m *Model) {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 130, 1), &Reader{}))
+	s.ids = append(make([]int32, 0, 512), s.ids...)
+	next := []int32{1}
+	reader := &Reader{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
+	ctx := context.Background()
+	allocs := testing.AllocsPerRun(20, func() {
+		if err := m.Extend(ctx, s, next, reader); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.Zero(t, allocs)
 }
