@@ -1,0 +1,267 @@
+package llmrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// PackSuffix is how names of packs end: models in the form in which they load
+// fastest, see [Import].
+const PackSuffix = pack.Suffix
+
+// ImportOptions are the choices for one import.
+type ImportOptions struct {
+	// Replace deletes the files of the source that hold weights, once the pack
+	// has been written and read back.
+	Replace bool
+	// Quantize and Adapters change the weights, as in [Options]. Without them
+	// an import loses nothing.
+	Quantize string
+	Adapters []string
+	// Progress, if set, is called while the pack is written and, with Replace,
+	// again while it is read back. Calls do not overlap.
+	Progress func(Progress)
+}
+
+// Imported says what an import did.
+type Imported struct {
+	Path        string   // of the pack
+	Bytes       int64    // of the pack
+	SourceBytes int64    // of the model's files
+	Removed     []string // files of the source that are gone
+	Freed       int64    // their bytes
+}
+
+// Import writes the model at path as a pack: one file in which the weights lie
+// as they will in memory, with checksums, the tokenizer and all that describes
+// the model. It opens like any model. to has to end in [PackSuffix]; a file that
+// is there is replaced. The pack is there completely or not at all, also when
+// ctx is cancelled.
+func Import(ctx context.Context, path, to string, opts ImportOptions) (done Imported, err error) {
+	f, err := exec.Open(vfs.OS(), path)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := checkImport(f, to, opts); err != nil {
+		return done, err
+	}
+	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, opts.Quantize); err != nil {
+		return done, err
+	}
+	if err := exec.Import(ctx, f, vfs.OS(), to, exec.ImportOptions{Made: madeBy(), Progress: progressFunc(opts.Progress)}); err != nil {
+		return done, err
+	}
+	p, err := pack.Open(vfs.OS(), to)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	done = Imported{Path: to, Bytes: p.Size(), SourceBytes: p.About().SourceBytes}
+	if !opts.Replace {
+		return done, nil
+	}
+	if err := p.Verify(ctx, progressFunc(opts.Progress)); err != nil {
+		return done, err
+	}
+	return done, done.remove(f.Source.Files())
+}
+
+// checkImport refuses imports that would do harm.
+func checkImport(f *exec.Files, to string, opts ImportOptions) error {
+	switch {
+	case !strings.HasSuffix(to, PackSuffix):
+		return fmt.Errorf("%w: the name of a pack ends in %s, not as that of %s", ErrOptions, PackSuffix, to)
+	case !opts.Replace:
+		return nil
+	case f.Packed() != nil:
+		return fmt.Errorf("%w: Replace: %s is a pack already", ErrOptions, f.Path)
+	}
+	for _, name := range f.Source.Files() {
+		dir, _ := vfs.Split(name)
+		above, _ := vfs.Split(dir)
+		if _, base := vfs.Split(above); base != "snapshots" {
+			continue
+		}
+		repo, _ := vfs.Split(above)
+		if info, err := vfs.OS().Stat(vfs.Join(repo, "blobs")); err == nil && info.IsDir {
+			return fmt.Errorf("%w: Replace: %s belongs to the cache of another program, which has to delete it", ErrOptions, name)
+		}
+	}
+	return nil
+}
+
+// ImportCached imports the model at path into a directory, as an engine does on
+// first use; see [Options.CacheDir]. A pack that is there already is kept. size
+// bounds the directory as [Options.CacheSize] does.
+func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
+	var refused error
+	f, err := exec.OpenCached(ctx, vfs.OS(), path, exec.CacheOptions{
+		FS: vfs.OS(), Dir: dir, Limit: size,
+		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(progress)},
+		Notice: func(err error) { refused = errors.Join(refused, err) },
+	})
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	p := f.Packed()
+	switch {
+	case p != nil:
+		return Imported{Path: p.Files()[0], Bytes: p.Size(), SourceBytes: p.About().SourceBytes}, nil
+	case refused != nil:
+		return done, refused
+	}
+	return done, fmt.Errorf("%w: %s has no quantized weights, which load no faster from a pack; name a file to import it all the same", ErrOptions, path)
+}
+
+// remove deletes the files that a pack has taken the place of.
+func (d *Imported) remove(files []string) error {
+	for _, name := range files {
+		info, err := vfs.OS().Stat(name)
+		if err != nil {
+			return err
+		}
+		if err := vfs.OS().Remove(name); err != nil {
+			return fmt.Errorf("the pack is complete, but its source stays: %w", err)
+		}
+		d.Removed, d.Freed = append(d.Removed, name), d.Freed+info.Size
+	}
+	return nil
+}
+
+// Verify reads a whole pack and compares every byte with its checksum. The error
+// names the first place that is damaged.
+func Verify(ctx context.Context, path string, progress func(Progress)) (err error) {
+	p, err := pack.Open(vfs.OS(), path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return p.Verify(ctx, progressFunc(progress))
+}
+
+// CachedPack is a pack that was imported into a directory on first use.
+type CachedPack struct {
+	Name   string    `json:"name"`
+	Bytes  int64     `json:"bytes"`
+	Source string    `json:"source,omitempty"` // path of the model when it was last used
+	Used   time.Time `json:"used,omitzero"`
+}
+
+// CachedPacks lists the packs in a directory that was given as
+// [Options.CacheDir], those first that were used last.
+func CachedPacks(dir string) ([]CachedPack, error) {
+	c, err := existingCache(dir)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	list, err := c.List()
+	out := make([]CachedPack, len(list))
+	for i, p := range list {
+		out[i] = CachedPack(p)
+	}
+	return out, err
+}
+
+// RemoveCachedPack deletes a pack by the name that CachedPacks gives. The model
+// itself stays, and is imported again when it is used.
+func RemoveCachedPack(dir, name string) error {
+	c, err := existingCache(dir)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return fmt.Errorf("%w: %s has no pack %q", fs.ErrNotExist, dir, name)
+	}
+	return c.Remove(name)
+}
+
+// existingCache opens a cache, or returns nil where there is none yet.
+func existingCache(dir string) (*pack.Cache, error) {
+	if _, err := vfs.OS().Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return pack.OpenCache(vfs.OS(), dir, 0)
+}
+
+// open finds the model, in the cache if there is one that suits.
+func (o *Options) open(ctx context.Context, path string) (*exec.Files, error) {
+	if o.CacheDir == "" || o.Exact || len(o.Adapters) > 0 || o.Quantize != "" {
+		return exec.Open(o.fsys(), path)
+	}
+	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
+		FS: vfs.OS(), Dir: o.CacheDir, Limit: o.CacheSize,
+		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(o.ImportProgress)},
+		Notice: func(err error) {
+			if o.Notice != nil {
+				o.Notice(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
+			}
+		},
+	})
+}
+
+// openWithout opens the model itself, after what a cache held of it turned out
+// to be damaged while it was read.
+func (o *Options) openWithout(f *exec.Files, damage error) (*exec.Files, bool) {
+	if !errors.Is(damage, store.ErrFormat) {
+		return nil, false
+	}
+	if discarded, _ := f.DiscardCached(); !discarded {
+		return nil, false
+	}
+	direct, err := exec.Open(o.fsys(), f.Path)
+	if err != nil {
+		return nil, false
+	}
+	if o.Notice != nil {
+		o.Notice(fmt.Sprintf("a pack was damaged and has been removed: %v", damage))
+	}
+	return direct, true
+}
+
+// mergeAndQuantize changes weights as they will be read.
+func mergeAndQuantize(f *exec.Files, fsys vfs.FS, adapters []string, mix string) error {
+	for _, dir := range adapters {
+		if err := f.Merge(fsys, dir); err != nil {
+			return err
+		}
+	}
+	if mix == "" {
+		return nil
+	}
+	return f.Quantize(mix)
+}
+
+// progressFunc turns a reporter of this package into one of those below.
+func progressFunc(report func(Progress)) func(done, total int64) {
+	if report == nil {
+		return nil
+	}
+	return func(done, total int64) { report(Progress{done, total}) }
+}
+
+// madeBy names this build, for files to say what wrote them.
+func madeBy() string {
+	version := "(unknown)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+		for _, dep := range info.Deps {
+			if strings.HasSuffix(dep.Path, "llmrun/llmrun") {
+				version = dep.Version // a program that uses the library
+			}
+		}
+	}
+	return fmt.Sprintf("llmrun %s %s/%s", version, runtime.GOOS, runtime.GOARCH)
+}
