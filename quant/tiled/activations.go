@@ -27,9 +27,12 @@ type Activations struct {
 
 // wholeZeros are the zeros of formats with one scale for a group, halfZero
 // that of the format with two. Formats with a min have no zero.
-var wholeZeros = [...]int32{8, 16, 128}
+var wholeZeros = [...]int32{8, 16, signedZero}
 
-const halfZero = 32
+const (
+	halfZero   = 32
+	signedZero = 128 // codes less this are signed bytes
+)
 
 // Integer sums begin with startBits, which are the bits of startFloat, the
 // float32 whose last bit stands for one. So a sum i, added to these bits, is

@@ -62,53 +62,14 @@ func scalesBytesAVX512(scales *float32, block *byte)
 //go:noescape
 func scalesSixAVX512(scales *float32, block *byte)
 
-func (k avx512) decode(p *panel, f *format, blocks []byte, n int) {
-	size := len(blocks) / n
-	if f.scales == oneScale {
-		k.decodeCodes(f, &p.codes[0], &blocks[f.headBytes()], size, n)
-		k.decodeHalves(p, f, blocks, n)
-		return
-	}
-	groups := f.groups(size)
-	for b := range n {
-		block, at := blocks[b*size:][:size], b*groups
-		k.decodeCodes(f, &p.codes[at*planes*planeBytes], &block[f.headBytes()], f.groupBytes(), groups)
-		switch f.scales {
-		case pairs6:
-			scalesPairsAVX512(&p.scales[at*TileRows], &p.mins[at*TileRows], &block[0])
-		case bytes16:
-			scalesBytesAVX512(&p.scales[2*at*TileRows], &block[0])
-		case six8:
-			scalesSixAVX512(&p.scales[at*TileRows], &block[0])
-		}
-	}
+var avx512Decoders = decoders{
+	codes4: decode4AVX512, codes5: decode5AVX512, codes6: decode6AVX512, codes8: decode8AVX512,
+	f16: scalesF16AVX512, exponents: scalesExponentAVX512,
+	pairs: scalesPairsAVX512, bytes: scalesBytesAVX512, six: scalesSixAVX512,
 }
 
-// decodeCodes decodes n groups that are stride bytes apart.
-func (avx512) decodeCodes(f *format, dst *uint8, src *byte, stride, n int) {
-	switch f.bits {
-	case 4:
-		decode4AVX512(dst, src, stride, n, f.table)
-	case 5:
-		decode5AVX512(dst, src, stride, n)
-	case 6:
-		decode6AVX512(dst, src, stride, n)
-	case 8:
-		decode8AVX512(dst, src, stride, n)
-	}
-}
-
-// decodeHalves decodes the scales, and mins, of blocks with one of each.
-func (avx512) decodeHalves(p *panel, f *format, blocks []byte, n int) {
-	size := len(blocks) / n
-	if f.exponent {
-		scalesExponentAVX512(&p.scales[0], &blocks[0], size, n)
-		return
-	}
-	scalesF16AVX512(&p.scales[0], &blocks[0], size, n, 0)
-	if f.hasMin() { // these formats add it
-		scalesF16AVX512(&p.mins[0], &blocks[2*TileRows], size, n, signMask)
-	}
+func (avx512) decode(p *panel, f *format, blocks []byte, n int) {
+	avx512Decoders.decode(p, f, blocks, n)
 }
 
 //go:noescape

@@ -39,6 +39,7 @@ type kernelArgs struct {
 	groups int
 	width  int // 1, 2, 4, 8 or 16
 	halves int // 1, or 2 for formats without a min
+	zero   int // of the format; start has it already
 }
 
 // vecArgs is what a vector kernel multiplies: a tile of weights as it is
@@ -57,14 +58,16 @@ type vecArgs struct {
 // active is the path in use; tests switch it.
 var active = choose(quant.Features())
 
-// choose returns the path of a name, or else plain Go.
+// choose returns the path for what quant.Features names. Where quant has a path
+// that needs less than ours of that name, it is the best one here.
 func choose(name string) kernels {
-	for _, path := range paths() {
+	all := paths()
+	for _, path := range all {
 		if path.name() == name {
 			return path
 		}
 	}
-	return portable{}
+	return all[0]
 }
 
 // portable is the path of plain Go, which defines the others.

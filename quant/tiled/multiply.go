@@ -90,7 +90,7 @@ func (s *Scratch) clearSums(tokens int) {
 // of the row, to the sums of all tokens. Their scales and mins are the panel's.
 func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows][laneBytes] */, a *Activations, g, n int) {
 	args := &s.args
-	*args = kernelArgs{codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1}
+	*args = kernelArgs{codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1, zero: f.zero}
 	if f.hasMin() {
 		args.mins = &s.panel.mins[0]
 	}

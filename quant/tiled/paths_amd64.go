@@ -7,7 +7,12 @@ import "golang.org/x/sys/cpu"
 // paths returns the paths that this machine has, best first.
 func paths() []kernels {
 	all := []kernels{portable{}}
-	if x86 := &cpu.X86; x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
+	x86 := &cpu.X86
+	if !x86.HasAVX2 || !x86.HasFMA || !x86.HasF16C {
+		return all
+	}
+	all = append([]kernels{avx2{}}, all...)
+	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
 		all = append([]kernels{avx512{}}, all...)
 	}
 	return all

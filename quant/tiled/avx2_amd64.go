@@ -1,0 +1,78 @@
+//go:build !noasm
+
+package tiled
+
+// avx2 is the path of processors with AVX2, FMA and F16C. Vectors take half a
+// tile of rows; tokens are computed one by one. There are no vector kernels:
+// a panel kernel of one token is fast enough for memory.
+type avx2 struct{ portable }
+
+func (avx2) name() string { return "avx2" }
+
+//go:noescape
+func roundAVX2(a *roundArgs)
+
+func (avx2) round(a roundArgs) { roundAVX2(&a) }
+
+// The panel kernels add pairs of products in 16 bits, which limits codes: to 5
+// bits, to 6 bits, or to magnitudes of at most 128 where codes are made signed.
+
+//go:noescape
+func mulPlainAVX2(a *kernelArgs)
+
+//go:noescape
+func mulMinsAVX2(a *kernelArgs)
+
+//go:noescape
+func mulHalvesAVX2(a *kernelArgs)
+
+//go:noescape
+func mulSignedAVX2(a *kernelArgs)
+
+func (avx2) mulPanel(a *kernelArgs) {
+	switch {
+	case a.mins != nil:
+		mulMinsAVX2(a)
+	case a.halves == 2:
+		mulHalvesAVX2(a)
+	case a.zero == signedZero:
+		mulSignedAVX2(a)
+	default:
+		mulPlainAVX2(a)
+	}
+}
+
+//go:noescape
+func decode4AVX2(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+
+//go:noescape
+func decode5AVX2(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func decode6AVX2(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func decode8AVX2(dst *uint8, src *byte, stride, groups int)
+
+//go:noescape
+func scalesF16AVX2(dst *float32, src *byte, stride, n int, flip uint32)
+
+//go:noescape
+func scalesExponentAVX2(dst *float32, src *byte, stride, n int)
+
+//go:noescape
+func scalesPairsAVX2(scales, mins *float32, block *byte)
+
+//go:noescape
+func scalesBytesAVX2(scales *float32, block *byte)
+
+//go:noescape
+func scalesSixAVX2(scales *float32, block *byte)
+
+var avx2Decoders = decoders{
+	codes4: decode4AVX2, codes5: decode5AVX2, codes6: decode6AVX2, codes8: decode8AVX2,
+	f16: scalesF16AVX2, exponents: scalesExponentAVX2,
+	pairs: scalesPairsAVX2, bytes: scalesBytesAVX2, six: scalesSixAVX2,
+}
+
+func (avx2) decode(p *panel, f *format, blocks []byte, n int) { avx2Decoders.decode(p, f, blocks, n) }

@@ -1,0 +1,161 @@
+//go:build !noasm
+
+#include "textflag.h"
+
+// Decoders of a panel's codes: groups of them, stride bytes apart, become one
+// byte each, [groups][planes][TileRows][laneBytes]. A plane is two vectors.
+//
+//	DI dst   SI src   DX stride   CX groups
+//	Y15 bytes of 0x0F   Y14 the table, or high bits' mask
+
+#define CODE_ARGS \
+	MOVQ dst+0(FP), DI     \
+	MOVQ src+8(FP), SI     \
+	MOVQ stride+16(FP), DX \
+	MOVQ groups+24(FP), CX \
+	VPBROADCASTD ·nibbleMask(SB), Y15
+
+#define NEXT_GROUP \
+	ADDQ DX, SI   \
+	ADDQ $512, DI \
+	DECQ CX
+
+// NIBBLES splits a vector of memory.
+#define NIBBLES(mem, low, high) \
+	VMOVDQU mem, high       \
+	VPAND   Y15, high, low  \
+	VPSRLW  $4, high, high  \
+	VPAND   Y15, high, high
+
+// LOOKUP decodes a vector of nibbles, half a plane and half of the fourth after.
+#define LOOKUP(at) \
+	NIBBLES(at(SI), Y0, Y1) \
+	VPSHUFB Y0, Y14, Y0     \
+	VPSHUFB Y1, Y14, Y1     \
+	VMOVDQU Y0, at(DI)      \
+	VMOVDQU Y1, at+256(DI)
+
+// func decode4AVX2(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+TEXT ·decode4AVX2(SB), NOSPLIT, $0-40
+	CODE_ARGS
+	MOVQ           table+32(FP), AX
+	VBROADCASTI128 (AX), Y14
+
+loop:
+	LOOKUP(0)
+	LOOKUP(32)
+	LOOKUP(64)
+	LOOKUP(96)
+	LOOKUP(128)
+	LOOKUP(160)
+	LOOKUP(192)
+	LOOKUP(224)
+	NEXT_GROUP
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// SPREAD makes bytes of 0x10 of the 32 bits at mem that are set: each byte gets
+// the one of the four with its bit, tests it, and keeps 0x10 of the answer.
+#define SPREAD(mem, bits) \
+	VPBROADCASTD mem, bits        \
+	VPSHUFB      Y13, bits, bits  \
+	VPAND        Y12, bits, bits  \
+	VPCMPEQB     Y12, bits, bits  \
+	VPAND        Y14, bits, bits
+
+// FIVE decodes like LOOKUP; bits are the fifth bits of the first.
+#define FIVE(at, bits) \
+	NIBBLES(at+64(SI), Y0, Y1) \
+	SPREAD(bits(SI), Y2)       \
+	SPREAD(bits+32(SI), Y3)    \
+	VPOR    Y2, Y0, Y0         \
+	VPOR    Y3, Y1, Y1         \
+	VMOVDQU Y0, at(DI)         \
+	VMOVDQU Y1, at+256(DI)
+
+// func decode5AVX2(dst *uint8, src *byte, stride, groups int)
+TEXT ·decode5AVX2(SB), NOSPLIT, $0-32
+	CODE_ARGS
+	VPBROADCASTD ·fifthBit(SB), Y14
+	VMOVDQU      ·bitBytes(SB), Y13
+	VPBROADCASTQ ·bitTests(SB), Y12
+
+loop:
+	FIVE(0, 0)
+	FIVE(32, 4)
+	FIVE(64, 8)
+	FIVE(96, 12)
+	FIVE(128, 16)
+	FIVE(160, 20)
+	FIVE(192, 24)
+	FIVE(224, 28)
+	NEXT_GROUP
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// SIX decodes like LOOKUP; SHIFT aligns the two high bits, of the first in Y4
+// and of the second in Y5, with bits 4 and 5.
+#define SIX(at, SHIFT) \
+	NIBBLES(at+128(SI), Y0, Y1) \
+	SHIFT(Y4, Y2)           \
+	SHIFT(Y5, Y3)           \
+	VPAND   Y14, Y2, Y2     \
+	VPAND   Y14, Y3, Y3     \
+	VPOR    Y2, Y0, Y0      \
+	VPOR    Y3, Y1, Y1      \
+	VMOVDQU Y0, at(DI)      \
+	VMOVDQU Y1, at+256(DI)
+
+#define LEFT4(bits, dst) VPSLLW $4, bits, dst
+#define LEFT2(bits, dst) VPSLLW $2, bits, dst
+#define THERE(bits, dst) VMOVDQA bits, dst
+#define RIGHT2(bits, dst) VPSRLW $2, bits, dst
+
+// func decode6AVX2(dst *uint8, src *byte, stride, groups int)
+TEXT ·decode6AVX2(SB), NOSPLIT, $0-32
+	CODE_ARGS
+	VPBROADCASTD ·highMask(SB), Y14
+
+loop:
+	VMOVDQU (SI), Y4
+	VMOVDQU 64(SI), Y5
+	SIX(0, LEFT4)
+	SIX(64, LEFT2)
+	SIX(128, THERE)
+	SIX(192, RIGHT2)
+	VMOVDQU 32(SI), Y4
+	VMOVDQU 96(SI), Y5
+	SIX(32, LEFT4)
+	SIX(96, LEFT2)
+	SIX(160, THERE)
+	SIX(224, RIGHT2)
+	NEXT_GROUP
+	JNZ loop
+	VZEROUPPER
+	RET
+
+#define COPY4(at) \
+	VMOVDQU at(SI), Y0    \
+	VMOVDQU at+32(SI), Y1 \
+	VMOVDQU at+64(SI), Y2 \
+	VMOVDQU at+96(SI), Y3 \
+	VMOVDQU Y0, at(DI)    \
+	VMOVDQU Y1, at+32(DI) \
+	VMOVDQU Y2, at+64(DI) \
+	VMOVDQU Y3, at+96(DI)
+
+// func decode8AVX2(dst *uint8, src *byte, stride, groups int)
+TEXT ·decode8AVX2(SB), NOSPLIT, $0-32
+	CODE_ARGS
+
+loop:
+	COPY4(0)
+	COPY4(128)
+	COPY4(256)
+	COPY4(384)
+	NEXT_GROUP
+	JNZ loop
+	VZEROUPPER
+	RET

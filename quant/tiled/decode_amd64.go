@@ -1,0 +1,73 @@
+//go:build !noasm
+
+package tiled
+
+// decoders are the assembly functions of a path that fill a panel.
+type decoders struct {
+	// Codes of groups that are stride bytes apart become bytes, as many as a
+	// panel has for them.
+	codes4 func(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
+	codes5 func(dst *uint8, src *byte, stride, groups int)
+	codes6 func(dst *uint8, src *byte, stride, groups int)
+	codes8 func(dst *uint8, src *byte, stride, groups int)
+
+	// Scales of n blocks that are stride bytes apart, one for each row; flip is
+	// XORed to the bits of the results.
+	f16       func(dst *float32, src *byte, stride, n int, flip uint32)
+	exponents func(dst *float32, src *byte, stride, n int)
+
+	// Scales of all groups of a block.
+	pairs func(scales, mins *float32, block *byte)
+	bytes func(scales *float32, block *byte)
+	six   func(scales *float32, block *byte)
+}
+
+// decode fills a panel with the groups of n blocks.
+func (d *decoders) decode(p *panel, f *format, blocks []byte, n int) {
+	size := len(blocks) / n
+	if f.scales == oneScale {
+		d.decodeCodes(f, &p.codes[0], &blocks[f.headBytes()], size, n)
+		d.decodeHalves(p, f, blocks, n)
+		return
+	}
+	groups := f.groups(size)
+	for b := range n {
+		block, at := blocks[b*size:][:size], b*groups
+		d.decodeCodes(f, &p.codes[at*planes*planeBytes], &block[f.headBytes()], f.groupBytes(), groups)
+		switch f.scales {
+		case pairs6:
+			d.pairs(&p.scales[at*TileRows], &p.mins[at*TileRows], &block[0])
+		case bytes16:
+			d.bytes(&p.scales[2*at*TileRows], &block[0])
+		case six8:
+			d.six(&p.scales[at*TileRows], &block[0])
+		}
+	}
+}
+
+// decodeCodes decodes n groups that are stride bytes apart.
+func (d *decoders) decodeCodes(f *format, dst *uint8, src *byte, stride, n int) {
+	switch f.bits {
+	case 4:
+		d.codes4(dst, src, stride, n, f.table)
+	case 5:
+		d.codes5(dst, src, stride, n)
+	case 6:
+		d.codes6(dst, src, stride, n)
+	case 8:
+		d.codes8(dst, src, stride, n)
+	}
+}
+
+// decodeHalves decodes the scales, and mins, of blocks with one of each.
+func (d *decoders) decodeHalves(p *panel, f *format, blocks []byte, n int) {
+	size := len(blocks) / n
+	if f.exponent {
+		d.exponents(&p.scales[0], &blocks[0], size, n)
+		return
+	}
+	d.f16(&p.scales[0], &blocks[0], size, n, 0)
+	if f.hasMin() { // these formats add it
+		d.f16(&p.mins[0], &blocks[2*TileRows], size, n, signMask)
+	}
+}
