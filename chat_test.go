@@ -38,6 +38,24 @@ func TestSecondTurnReusesTheFirst(t *testing.T) {
 	require.Equal(t, conversation, fresh.Messages())
 }
 
+// TestConversationThatChangedIsReadAgain changes what stands before and in the
+// middle of what the session has read.
+func TestConversationThatChangedIsReadAgain(t *testing.T) {
+	e := demo(t)
+	s := newSession(t, e)
+	ctx := context.Background()
+	complete(t, s.Chat(ctx, "Tell me a story about a brave fox named Ruby.", limit(20)))
+
+	other := []llmrun.Message{{Role: "user", Content: "Tell me a story about a brave bear named Max."}}
+	want := complete(t, newSession(t, e).ChatMessages(ctx, other, limit(20)))
+	require.Equal(t, want, complete(t, s.ChatMessages(ctx, other, limit(20))))
+	require.Positive(t, s.Stats().ReusedTokens)
+
+	require.NoError(t, s.SetSystem("You tell stories."))
+	got := complete(t, s.Chat(ctx, "Go on.", limit(20)))
+	require.Equal(t, got, complete(t, newSession(t, e).ChatMessages(ctx, s.Messages()[:4], limit(20))))
+}
+
 func TestSetSystem(t *testing.T) {
 	s := newSession(t, demo(t))
 	system := func() (texts []string) {

@@ -105,13 +105,19 @@ func TestEndOfText(t *testing.T) {
 	require.NotContains(t, a.Text, "<|im_end|>")
 	require.Equal(t, stats.PromptTokens+len(a.IDs), s.Len())
 
-	s = newSession(t, e)
+	whole := newSession(t, e)
 	o := limit(len(a.IDs) + 5)
 	o.IgnoreEOS = true
-	b := complete(t, s.Generate(context.Background(), prompt, o))
-	require.Equal(t, llmrun.StopLength, s.Stats().StopReason)
+	b := complete(t, whole.Generate(context.Background(), prompt, o))
+	require.Equal(t, llmrun.StopLength, whole.Stats().StopReason)
 	require.Len(t, b.IDs, len(a.IDs)+5)
 	require.Equal(t, a.IDs, b.IDs[:len(a.IDs)])
+
+	// Going on behind the end needs the last token's scores once more.
+	o.MaxTokens = 5
+	rest := complete(t, s.Generate(context.Background(), "", o))
+	require.Equal(t, b.IDs, append(a.IDs, rest.IDs...))
+	require.Equal(t, s.Stats().PromptTokens-1, s.Stats().ReusedTokens)
 	require.Equal(t, e.Tokenizer().Encode("<|im_end|>", llmrun.EncodeOptions{ParseSpecial: true})[0], b.IDs[len(a.IDs)])
 }
 
