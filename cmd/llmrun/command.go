@@ -37,6 +37,7 @@ func commandGroups() []commandGroup {
 		{"Look inside a model", []*command{
 			inspectCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
+		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
 		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			"status":    scriptStatus,
 			"interrupt": scriptInterrupt,
 			"chomp":     scriptChomp,
+			"damage":    scriptDamage,
 		},
 	})
 }
@@ -54,6 +55,24 @@ func scriptStatus(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	checkExit(ts, ts.Exec(args[1], args[2:]...), want)
+}
+
+// scriptDamage is "damage FILE OFFSET": it changes a byte.
+func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: damage FILE OFFSET")
+	}
+	matches, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(matches) != 1 {
+		ts.Fatalf("%s stands for %d files", args[0], len(matches))
+	}
+	data, err := os.ReadFile(matches[0])
+	ts.Check(err)
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	data[at] ^= 1
+	ts.Check(os.WriteFile(matches[0], data, 0o600))
 }
 
 // scriptInterrupt is "interrupt FILE ARGS...": it starts llmrun, presses Ctrl-C

@@ -19,9 +19,10 @@ type modelFlags struct {
 	quant   string
 	exact   bool // activations are not rounded, unless
 	rounded bool
+	cache   *cacheFlags // nil: the command imports nothing
 }
 
-const modelUsage = "GGUF file (any part of a split one), or Hugging Face directory; without it, the bundled model"
+const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
 
 // addModel declares -m.
 func (m *modelFlags) addModel(f *flagSet) {
@@ -37,6 +38,13 @@ func (m *modelFlags) addThreads(f *flagSet) {
 // addExact declares --exact, for commands that generate.
 func (m *modelFlags) addExact(f *flagSet) {
 	f.toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
+}
+
+// addCache declares the flags of importing on first use, for commands that
+// generate.
+func (m *modelFlags) addCache(f *flagSet) {
+	m.cache = &cacheFlags{}
+	m.cache.add(f)
 }
 
 // addLoRA declares --lora, for commands that compute.
@@ -79,9 +87,16 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
 	path, options := m.source()
-	bar := newMeter(s, "loading", formatBytes)
+	bar := &phases{s: s, labels: []string{"loading"}}
 	defer bar.finish()
-	options.Progress = func(p llmrun.Progress) { bar.update(p.Done, p.Total) }
+	if m.cache != nil && m.path != "" {
+		m.cache.apply(&options)
+		importing := &phases{s: s, labels: []string{"importing"}}
+		defer importing.finish()
+		options.ImportProgress = importing.report
+		options.Notice = func(text string) { importing.finish(); s.note(text) }
+	}
+	options.Progress = bar.report
 	engine, err := llmrun.OpenContext(ctx, path, options)
 	if err != nil {
 		return nil, interruption(ctx, err)

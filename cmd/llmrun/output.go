@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -20,6 +21,7 @@ type streams struct {
 	err         io.Writer
 	inTerminal  bool // somebody types
 	errTerminal bool // somebody watches
+	quiet       bool // and does not want to know more than the result
 }
 
 func systemStreams() *streams {
@@ -141,6 +143,14 @@ func appendJSONFloat(text []byte, x float32) []byte {
 		return append(text, "null"...)
 	}
 	return strconv.AppendFloat(text, float64(x), 'g', -1, 32)
+}
+
+// note tells the person who watches something that went otherwise than wished
+// and does not change the result.
+func (s *streams) note(text string) {
+	if !s.quiet {
+		fmt.Fprintf(s.err, "llmrun: %s\n", oneLine(errors.New(text)))
+	}
 }
 
 // oneLine returns err as a single line without control characters: names in it

@@ -55,6 +55,7 @@ func (r *runFlags) add(f *flagSet) {
 	r.model.addLoRA(f)
 	r.model.addExact(f)
 	r.model.addContext(f)
+	r.model.addCache(f)
 	f.group("Prompt")
 	r.prompt.add(f)
 	f.optionalText(&r.system, "system", "TEXT", "the system message before the prompt")
@@ -94,7 +95,7 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	if r.quiet {
-		s.errTerminal = false // nobody watches: no progress either
+		s.errTerminal, s.quiet = false, true // nobody watches: no progress either
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()

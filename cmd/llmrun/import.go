@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+func importCommand() *command {
+	return &command{
+		name:     "import",
+		synopsis: "MODEL [-o FILE.pack] [--replace] [flags]",
+		summary:  "write a model in the form that loads fastest",
+		about: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
+
+Without -o the pack goes into the cache, where run and chat look for it; they import a model there themselves when it is first used. --replace writes it beside the model and then deletes the files with the weights, for devices that cannot hold both for long.
+
+Ctrl-C, or a disk that gets full, leaves no file behind.`,
+		examples: []example{
+			{"llmrun import model.gguf", "so that the first run need not do it"},
+			{"llmrun import model.gguf --replace && llmrun run -m model.pack", "keep the pack alone"},
+			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", "round a checkpoint of floats to 4 bits"},
+		},
+		prepare: func(f *flagSet) action {
+			i := &importFlags{}
+			f.group("Output")
+			f.text(&i.to, "o output", "FILE.pack", "where to write it; without it, into the cache, or with --replace beside the model")
+			f.toggle(&i.replace, "replace", "delete the model's files with weights once the pack has been written and read back")
+			f.toggle(&i.force, "force", "replace a pack that is there")
+			i.cache.addDir(f)
+			f.group("Weights")
+			f.text(&i.quant, "quant", "MIX", "round weights that are floats: q8 (8 bits), or q4 (4 bits, and 8 for the output head and the way out of each MLP); needs -o")
+			f.list(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
+			return i.run
+		},
+	}
+}
+
+// importFlags are the flags of import.
+type importFlags struct {
+	cache   cacheFlags
+	to      string // "" for the cache, or beside the model
+	replace bool
+	force   bool
+	quant   string
+	lora    []string
+}
+
+func (i *importFlags) run(ctx context.Context, s *streams, args []string) error {
+	if len(args) != 1 {
+		return usagef("give one model to import")
+	}
+	model := args[0]
+	if err := i.check(model); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	bar := &phases{s: s, labels: []string{"importing", "checking"}}
+	done, err := i.write(ctx, model, bar.report)
+	bar.finish()
+	if err != nil {
+		return interruption(ctx, err)
+	}
+	fmt.Fprintf(s.out, "%s: %s from %s of %s\n", done.Path, formatBytes(done.Bytes), formatBytes(done.SourceBytes), filepath.Base(model))
+	if i.replace {
+		fmt.Fprintf(s.out, "deleted %s: %s freed\n", strings.Join(done.Removed, ", "), formatBytes(done.Freed))
+	}
+	return nil
+}
+
+// check refuses flags that contradict each other, and chooses a name.
+func (i *importFlags) check(model string) error {
+	if i.replace && i.to == "" {
+		i.to = strings.TrimSuffix(strings.TrimRight(model, `/\`), ".gguf") + llmrun.PackSuffix
+	}
+	switch {
+	case i.to == "" && (i.quant != "" || len(i.lora) > 0):
+		return usagef("--quant and --lora make another model, which the cache has no place for: name the file with -o")
+	case i.to == "":
+		return nil
+	case !strings.HasSuffix(i.to, llmrun.PackSuffix):
+		return usagef("-o: the name must end in %s", llmrun.PackSuffix)
+	}
+	if _, err := os.Lstat(i.to); err == nil && !i.force {
+		return usagef("%s is there already; --force replaces it", i.to)
+	}
+	return nil
+}
+
+// write imports the model to where the flags say.
+func (i *importFlags) write(ctx context.Context, model string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
+	if i.to != "" {
+		return llmrun.Import(ctx, model, i.to, llmrun.ImportOptions{
+			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Progress: progress,
+		})
+	}
+	dir, err := i.cache.directory()
+	if err != nil {
+		return llmrun.Imported{}, err
+	}
+	return llmrun.ImportCached(ctx, model, dir, i.cache.size, progress)
+}
+
+// phases shows several meters, one after the other: the next one begins when
+// the reports start again from the beginning.
+type phases struct {
+	s      *streams
+	labels []string
+	bar    *meter
+	last   int64
+}
+
+func (p *phases) report(now llmrun.Progress) {
+	if (p.bar == nil || now.Done < p.last) && len(p.labels) > 0 {
+		p.finish()
+		p.bar, p.labels = newMeter(p.s, p.labels[0], formatBytes), p.labels[1:]
+	}
+	p.last = now.Done
+	p.bar.update(now.Done, now.Total)
+}
+
+func (p *phases) finish() { p.bar.finish() }
+
+func verifyCommand() *command {
+	return &command{
+		name:     "verify",
+		synopsis: "FILE.pack...",
+		summary:  "read whole packs and compare their checksums",
+		about:    "Reads every byte of packs and compares it with its checksum. A pack that is damaged is named, with the offset of the first fault, and the exit code is 1.",
+		examples: []example{
+			{"llmrun verify model.pack", "after copying it to another disk"},
+			{"llmrun verify *.pack", "all packs of a directory"},
+			{"llmrun verify model.pack && rm model.gguf", "before deleting what it was made from"},
+		},
+		prepare: func(*flagSet) action { return verify },
+	}
+}
+
+// verify checks each of the files, also after one that is damaged.
+func verify(ctx context.Context, s *streams, files []string) error {
+	if len(files) == 0 {
+		return usagef("give the packs to verify")
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	var failed error
+	for _, name := range files {
+		bar := newMeter(s, "checking", formatBytes)
+		err := llmrun.Verify(ctx, name, func(p llmrun.Progress) { bar.update(p.Done, p.Total) })
+		bar.finish()
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		if err == nil {
+			fmt.Fprintf(s.out, "%s: sound\n", name)
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
