@@ -6,28 +6,6 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// LayoutVersion numbers the order of bytes that Pack writes. Files that hold
-// tiles carry it: whoever changes the order raises it.
-const LayoutVersion = 1
-
-// Pack writes rows of a model file, all of one matrix, in tiles. dst has the
-// size that Bytes gives; rows that fill up the last tile are zero bytes. src
-// holds rows of type t, which must be Supported.
-func Pack(dst []byte, t quant.Type, src []byte /* [rows, cols] */, rows, cols int) {
-	f, blockBytes := formats[t], t.BlockBytes()
-	rowBytes := cols / t.BlockElems() * blockBytes
-	tileBlock := blockBytes * TileRows
-	clear(dst)
-	var r rowBlock
-	for row := range rows {
-		tile := dst[row/TileRows*TileRows*rowBytes:]
-		for b := range cols / t.BlockElems() {
-			f.split(&r, src[row*rowBytes+b*blockBytes:][:blockBytes])
-			f.store(tile[b*tileBlock:][:tileBlock], row%TileRows, &r)
-		}
-	}
-}
-
 // UnpackRow writes one row of a tiled matrix as the model file had it.
 func UnpackRow(dst []byte, t quant.Type, tiles []byte, cols, row int) {
 	f, blockBytes := formats[t], t.BlockBytes()
