@@ -57,7 +57,7 @@ func ReadBandwidth(memory []byte, threads int) (float64, error) {
 				if i >= chunks {
 					return
 				}
-				readMemory(memory[i*chunk : (i+1)*chunk])
+				Read(memory[i*chunk : (i+1)*chunk])
 			}
 		}
 	})

@@ -27,9 +27,10 @@ func peakOf(path string) peak {
 	return plainPeak
 }
 
-// readMemory reads all whole 512 bytes.
-func readMemory(memory []byte) {
-	n := len(memory) &^ 511
+// Read reads memory as fast as one thread can, but for what is left of it after
+// a multiple of 1024 bytes.
+func Read(memory []byte) {
+	n := len(memory) &^ 1023
 	switch {
 	case n == 0:
 	case cpu.X86.HasAVX512F:

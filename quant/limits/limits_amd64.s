@@ -2,60 +2,79 @@
 
 #include "textflag.h"
 
-// How far ahead memory is asked for: what hides a miss at full speed.
-#define AHEAD 4096
+// Four places of the memory are read in turn, a quarter of it apart: this was
+// faster than one place, and both were faster without prefetching than with it.
+
+#define QUARTERS(n) \
+	SHRQ $2, n             \
+	MOVQ SI, R8            \
+	LEAQ (SI)(n*1), R9     \
+	LEAQ (SI)(n*2), R10    \
+	LEAQ (R9)(n*2), R11
 
 // func readAVX512(memory *byte, n int)
-// n is a multiple of 512, not 0.
+// n is a multiple of 1024, not 0.
 TEXT ·readAVX512(SB), NOSPLIT, $0-16
 	MOVQ memory+0(FP), SI
 	MOVQ n+8(FP), CX
+	QUARTERS(CX)
 
 loop:
-	PREFETCHT0 AHEAD(SI)
-	PREFETCHT0 AHEAD+64(SI)
-	PREFETCHT0 AHEAD+128(SI)
-	PREFETCHT0 AHEAD+192(SI)
-	PREFETCHT0 AHEAD+256(SI)
-	PREFETCHT0 AHEAD+320(SI)
-	PREFETCHT0 AHEAD+384(SI)
-	PREFETCHT0 AHEAD+448(SI)
-	VPORD (SI), Z0, Z0
-	VPORD 64(SI), Z1, Z1
-	VPORD 128(SI), Z2, Z2
-	VPORD 192(SI), Z3, Z3
-	VPORD 256(SI), Z4, Z4
-	VPORD 320(SI), Z5, Z5
-	VPORD 384(SI), Z6, Z6
-	VPORD 448(SI), Z7, Z7
-	ADDQ  $512, SI
-	SUBQ  $512, CX
-	JNZ   loop
+	VMOVDQU32 (R8), Z0
+	VMOVDQU32 (R9), Z1
+	VMOVDQU32 (R10), Z2
+	VMOVDQU32 (R11), Z3
+	VMOVDQU32 64(R8), Z4
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R10), Z6
+	VMOVDQU32 64(R11), Z7
+	VMOVDQU32 128(R8), Z8
+	VMOVDQU32 128(R9), Z9
+	VMOVDQU32 128(R10), Z10
+	VMOVDQU32 128(R11), Z11
+	VMOVDQU32 192(R8), Z12
+	VMOVDQU32 192(R9), Z13
+	VMOVDQU32 192(R10), Z14
+	VMOVDQU32 192(R11), Z15
+	ADDQ      $256, R8
+	ADDQ      $256, R9
+	ADDQ      $256, R10
+	ADDQ      $256, R11
+	SUBQ      $256, CX
+	JNZ       loop
 	VZEROUPPER
 	RET
 
 // func readAVX2(memory *byte, n int)
-// n is a multiple of 512, not 0.
+// n is a multiple of 1024, not 0.
 TEXT ·readAVX2(SB), NOSPLIT, $0-16
 	MOVQ memory+0(FP), SI
 	MOVQ n+8(FP), CX
+	QUARTERS(CX)
 
 loop:
-	PREFETCHT0 AHEAD(SI)
-	PREFETCHT0 AHEAD+64(SI)
-	PREFETCHT0 AHEAD+128(SI)
-	PREFETCHT0 AHEAD+192(SI)
-	VPOR (SI), Y0, Y0
-	VPOR 32(SI), Y1, Y1
-	VPOR 64(SI), Y2, Y2
-	VPOR 96(SI), Y3, Y3
-	VPOR 128(SI), Y4, Y4
-	VPOR 160(SI), Y5, Y5
-	VPOR 192(SI), Y6, Y6
-	VPOR 224(SI), Y7, Y7
-	ADDQ $256, SI
-	SUBQ $256, CX
-	JNZ  loop
+	VMOVDQU (R8), Y0
+	VMOVDQU (R9), Y1
+	VMOVDQU (R10), Y2
+	VMOVDQU (R11), Y3
+	VMOVDQU 32(R8), Y4
+	VMOVDQU 32(R9), Y5
+	VMOVDQU 32(R10), Y6
+	VMOVDQU 32(R11), Y7
+	VMOVDQU 64(R8), Y8
+	VMOVDQU 64(R9), Y9
+	VMOVDQU 64(R10), Y10
+	VMOVDQU 64(R11), Y11
+	VMOVDQU 96(R8), Y12
+	VMOVDQU 96(R9), Y13
+	VMOVDQU 96(R10), Y14
+	VMOVDQU 96(R11), Y15
+	ADDQ    $128, R8
+	ADDQ    $128, R9
+	ADDQ    $128, R10
+	ADDQ    $128, R11
+	SUBQ    $128, CX
+	JNZ     loop
 	VZEROUPPER
 	RET
 

@@ -20,11 +20,11 @@ func TestReadBandwidth(t *testing.T) {
 	}
 }
 
-// TestReadMemory proves that a read stays inside: the memory ends where the
+// TestRead proves that a read stays inside: the memory ends where the
 // slice does.
-func TestReadMemory(t *testing.T) {
-	for _, n := range []int{0, 1, 511, 512, 1000, 4096} {
-		readMemory(make([]byte, n))
+func TestRead(t *testing.T) {
+	for _, n := range []int{0, 1, 1023, 1024, 1500, 5000} {
+		Read(make([]byte, n))
 	}
 }
 
