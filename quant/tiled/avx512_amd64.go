@@ -6,7 +6,7 @@ import "github.com/llmrun/llmrun/quant"
 
 // avx512 is the path of processors with AVX-512 VNNI, whose VPDPBUSD adds four
 // products of bytes to each of sixteen 32-bit lanes: one row of a tile a lane.
-type avx512 struct{ portable }
+type avx512 struct{}
 
 func (avx512) name() string { return "avx512" }
 
