@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun/quant"
@@ -117,6 +118,7 @@ func (im *importer) write(ctx context.Context, fsys vfs.FS, path string) error {
 	workers := max(loadReaders, runtime.GOMAXPROCS(0))
 	work := make(chan *chunk)
 	ordered := make(chan *chunk, 2*workers) // bounds how far reading is ahead
+	spare := make(chan []byte, 2*workers)   // memory of chunks that were written
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(ordered)
@@ -125,8 +127,13 @@ func (im *importer) write(ctx context.Context, fsys vfs.FS, path string) error {
 	})
 	for range workers {
 		wg.Go(func() {
+			var raw []byte
 			for c := range work {
-				c.err = im.ld.arrange(c)
+				select {
+				case c.out = <-spare:
+				default:
+				}
+				raw, c.err = im.ld.arrange(c, raw)
 				close(c.done)
 			}
 		})
@@ -141,6 +148,10 @@ func (im *importer) write(ctx context.Context, fsys vfs.FS, path string) error {
 				return err
 			}
 			im.ld.arrived(len(c.out))
+			select {
+			case spare <- c.out:
+			default:
+			}
 		}
 		return ctx.Err()
 	})
@@ -173,27 +184,30 @@ func (im *importer) feed(ctx context.Context, work, ordered chan<- *chunk) {
 // rowBytes returns the size of a row as the source has it.
 func (p *placement) rowBytes() int { return int(p.slot.bytes()) / p.slot.rows }
 
-// arrange reads a chunk's rows and puts them in the order of the pack.
-func (ld *loader) arrange(c *chunk) error {
+// arrange reads a chunk's rows and puts them in the order of the pack. It uses
+// the memory of raw, which it returns, and of the chunk's out, and grows both as
+// is needed.
+func (ld *loader) arrange(c *chunk, raw []byte) ([]byte, error) {
 	s := &c.p.slot
-	raw := make([]byte, c.rows*c.p.rowBytes())
+	n := c.rows * c.p.rowBytes()
+	raw = slices.Grow(raw[:0], n)[:n]
 	if err := ld.readRows(s, c.first, raw); err != nil {
-		return err
+		return raw, err
 	}
 	switch {
 	case c.p.vector != nil:
 		floats := make([]float32, s.rows*s.cols)
 		quant.DequantRow(s.typ, floats, raw)
-		c.out = appendFloats(nil, floats)
+		c.out = appendFloats(c.out[:0], floats)
 	case c.p.tile:
 		size, err := tiled.Bytes(s.typ, c.rows, s.cols)
 		if err != nil {
-			return err
+			return raw, err
 		}
-		c.out = make([]byte, size)
+		c.out = slices.Grow(c.out[:0], size)[:size]
 		tiled.Pack(c.out, s.typ, raw, c.rows, s.cols)
 	default:
-		c.out = raw
+		c.out, raw = raw, c.out
 	}
-	return nil
+	return raw, nil
 }
