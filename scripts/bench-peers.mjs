@@ -6,8 +6,8 @@
 // them. Medians over the rounds are compared.
 //
 // usage: node bench-peers.mjs JSON_OPTIONS
-// The options: {llmrun, home, peer, models, threads, rounds, prefill, decode,
-// depth}; see bench-peers.sh, which makes them.
+// The options: {llmrun, home, cache, peer, models, threads, rounds, prefill,
+// decode, depth, command}; see bench-peers.sh, which makes them.
 import {execFileSync, spawn} from "node:child_process";
 import {existsSync, readFileSync} from "node:fs";
 import {fileURLToPath} from "node:url";
@@ -48,16 +48,22 @@ function peakMemory(pid) {
     }
 }
 
-// An engine measures one job: {prefill, decode} in tokens a second,
-// firstToken in seconds, peak in bytes; NaN for what it cannot tell.
+// firstToken is how llmrun answers a prompt of five tokens with one.
+const firstToken = (model) => run(options.llmrun, ["run", "-q", "-m", model, "--threads", String(options.threads),
+    "--cache-dir", options.cache, "--ids", "0,239,222,205,188", "-n", "1", "--temp", "0"]);
+
+// An engine prepares a model, once, and measures one job: {prefill, decode} in
+// tokens a second, firstToken in seconds, peak in bytes; NaN for what it cannot
+// tell.
 const llmrun = {
     name: "llmrun",
+    // The first use imports the model, the others find it imported.
+    prepare: firstToken,
     async measure(model) {
         const {output} = await run(options.llmrun, ["bench", "-m", model, "--json", "-r", "1",
             "--pp", options.prefill, "--tg", options.decode, "--depth", options.depth, "--threads", options.threads].map(String));
         const report = JSON.parse(output);
-        const start = await run(options.llmrun, ["run", "-q", "-m", model, "--threads", String(options.threads),
-            "--ids", "0,239,222,205,188", "-n", "1", "--temp", "0"]);
+        const start = await firstToken(model);
         return {...speeds(report.tests), firstToken: start.first, peak: report.peak_rss_bytes, limits: report.limits, tests: report.tests};
     },
 };
@@ -119,6 +125,7 @@ const median = (values) => {
 // measureModel returns each engine's medians on one model.
 async function measureModel(model, list) {
     const samples = new Map(list.map((engine) => [engine.name, []]));
+    for (const engine of list) await engine.prepare?.(model);
     for (let round = 0; round < options.rounds; round++) {
         for (let i = 0; i < list.length; i++) {
             const engine = list[(round + i) % list.length];
@@ -151,7 +158,6 @@ function table(model, rows) {
     const faster = (key) => own[key] / Math.max(...known(key));
     const smaller = (key) => own[key] / Math.min(...known(key));
     lines.push(`| llmrun ÷ best peer | ${shown(faster("prefill"), 2)} | ${shown(faster("decode"), 2)} | ${shown(smaller("firstToken"), 2)} | ${shown(smaller("peak"), 2)} |`);
-    if (!options.peer) lines.push("", "Fork not measured (no PEER was given).");
     return lines.join("\n");
 }
 
@@ -180,4 +186,5 @@ console.log([
     `### ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC: ${cpu.model.trim()}, ${os.cpus().length} processors, ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${os.type()} ${os.release()}`,
     `Medians of ${options.rounds} rounds in turns; load before: ${load.toFixed(2)}. Command: \`${options.command}\``,
     ...tables,
+    ...options.peer ? [] : ["Fork not measured: no PEER was given."],
 ].join("\n\n"));

@@ -45,15 +45,21 @@ else
   done
 fi
 
+# What to type to repeat it, without paths of this machine.
 command="make bench-peers"
-for name in SHAPE MODEL QUANT THREADS ROUNDS PP TG DEPTH; do
-  [[ -n ${!name} ]] && command+=" $name='${!name}'"
+for name in SHAPE MODEL QUANT THREADS ROUNDS PP TG DEPTH PEER; do
+  case $name in
+    SHAPE | QUANT) [[ -n $MODEL ]] && continue ;;
+  esac
+  words=()
+  for word in ${!name}; do words+=("${word##*/}"); done
+  [[ ${#words[@]} == 0 ]] || command+=" $name='${words[*]}'"
 done
 options=$(node -e '
-  const [llmrun, home, peer, threads, rounds, prefill, decode, depth, command, ...models] = process.argv.slice(1);
-  console.log(JSON.stringify({llmrun, home, peer, threads: +threads, rounds: +rounds, prefill: +prefill,
+  const [llmrun, home, cache, peer, threads, rounds, prefill, decode, depth, command, ...models] = process.argv.slice(1);
+  console.log(JSON.stringify({llmrun, home, cache, peer, threads: +threads, rounds: +rounds, prefill: +prefill,
     decode: +decode, depth: +depth, command, models}));
-' "$(realpath "$llmrun")" "$home" "$PEER" "$THREADS" "$ROUNDS" "$PP" "$TG" "$DEPTH" "$command" "${models[@]}")
+' "$(realpath "$llmrun")" "$home" "$home/cache" "$PEER" "$THREADS" "$ROUNDS" "$PP" "$TG" "$DEPTH" "$command" "${models[@]}")
 
 if [[ -n $RESULTS ]]; then
   report=$(node scripts/bench-peers.mjs "$options")

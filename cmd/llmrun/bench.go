@@ -125,7 +125,7 @@ func (b *benchFlags) synthesize(ctx context.Context, s *streams) (remove func(),
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(cache, "llmrun")
+	dir := filepath.Join(cache, "llmrun", "synth") // apart from imported models
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
