@@ -1,0 +1,125 @@
+package llmrun_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// quantizedModel writes a small model of random weights.
+func quantizedModel(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "m.gguf")
+	shape, ok := synth.FindShape("tiny-moe")
+	require.True(t, ok)
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q4_k_m"}))
+	return path
+}
+
+// logitsOf opens a model, and returns what it computes for a few tokens and what
+// was noticed.
+func logitsOf(t *testing.T, path string, opts llmrun.Options) (logits [][]float32, notices []string) {
+	t.Helper()
+	opts.Notice = func(text string) { notices = append(notices, text) }
+	engine, err := llmrun.Open(path, opts)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, engine.Close()) }()
+	require.Equal(t, path, engine.Info().Path)
+	logits, err = engine.Logits(context.Background(), []int32{1, 2, 3, 4}, []int{0, 3})
+	require.NoError(t, err)
+	return logits, notices
+}
+
+func TestImportThenReplace(t *testing.T) {
+	path := quantizedModel(t)
+	want, _ := logitsOf(t, path, llmrun.Options{})
+	to := filepath.Join(filepath.Dir(path), "m.pack")
+	var last llmrun.Progress
+	done, err := llmrun.Import(context.Background(), path, to, llmrun.ImportOptions{
+		Replace: true, Progress: func(p llmrun.Progress) { last = p },
+	})
+	require.NoError(t, err)
+	require.Positive(t, last.Done)
+	require.Equal(t, []string{path}, done.Removed)
+	require.Equal(t, done.SourceBytes, done.Freed)
+	require.NoFileExists(t, path)
+	info, err := os.Stat(to)
+	require.NoError(t, err)
+	require.Equal(t, info.Size(), done.Bytes)
+	require.NoError(t, llmrun.Verify(context.Background(), to, nil))
+	got, _ := logitsOf(t, to, llmrun.Options{})
+	require.Equal(t, want, got)
+
+	_, err = llmrun.Import(context.Background(), to, filepath.Join(t.TempDir(), "x.gguf"), llmrun.ImportOptions{})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	_, err = llmrun.Import(context.Background(), to, filepath.Join(t.TempDir(), "x.pack"), llmrun.ImportOptions{Replace: true})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	require.FileExists(t, to)
+}
+
+func TestCacheDir(t *testing.T) {
+	path, dir := quantizedModel(t), filepath.Join(t.TempDir(), "cache")
+	want, _ := logitsOf(t, path, llmrun.Options{})
+	require.NoDirExists(t, dir, "nothing is written unless asked")
+	none, err := llmrun.CachedPacks(dir)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.Error(t, llmrun.RemoveCachedPack(dir, "x.pack"))
+
+	imports := 0
+	for range 2 {
+		got, notices := logitsOf(t, path, llmrun.Options{CacheDir: dir, ImportProgress: func(p llmrun.Progress) {
+			if p.Done == p.Total {
+				imports++
+			}
+		}})
+		require.Equal(t, want, got)
+		require.Empty(t, notices)
+	}
+	require.Equal(t, 1, imports)
+	packs, err := llmrun.CachedPacks(dir)
+	require.NoError(t, err)
+	require.Len(t, packs, 1)
+	require.Equal(t, path, packs[0].Source)
+	require.False(t, packs[0].Used.IsZero())
+	done, err := llmrun.ImportCached(context.Background(), path, dir, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, packs[0].Bytes, done.Bytes)
+
+	// A pack that is damaged in its weights is noticed while they are read.
+	name := filepath.Join(dir, packs[0].Name)
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.WriteFile(name, data, 0o600))
+	got, notices := logitsOf(t, path, llmrun.Options{CacheDir: dir})
+	require.Equal(t, want, got)
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], "damaged")
+	require.NoFileExists(t, name)
+
+	_, err = llmrun.ImportCached(context.Background(), path, dir, 1000, nil)
+	require.ErrorIs(t, err, llmrun.ErrNoRoom)
+	_, err = llmrun.Open(path, llmrun.Options{CacheDir: dir, CacheSize: -1})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+}
+
+// TestImportIsCancelled leaves the model and nothing else.
+func TestImportIsCancelled(t *testing.T) {
+	path := quantizedModel(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	to := filepath.Join(filepath.Dir(path), "m.pack")
+	_, err := llmrun.Import(ctx, path, to, llmrun.ImportOptions{Replace: true, Progress: func(llmrun.Progress) { cancel() }})
+	require.ErrorIs(t, err, context.Canceled)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	require.FileExists(t, path)
+}
