@@ -48,7 +48,8 @@ function peakMemory(pid) {
     }
 }
 
-// firstToken is how llmrun answers a prompt of five tokens with one.
+// firstToken is how llmrun answers a prompt of five tokens with one, from the
+// start of its process on. (llama.cpp's time begins when it loads the model.)
 const firstToken = (model) => run(options.llmrun, ["run", "-q", "-m", model, "--threads", String(options.threads),
     "--cache-dir", options.cache, "--ids", "0,239,222,205,188", "-n", "1", "--temp", "0"]);
 
