@@ -15,6 +15,10 @@ func readAVX2(memory *byte, n int)
 func peakVNNI512(rounds int)
 func peakAVX2(rounds int)
 
+// factors are what the loops multiply. Zeros would take less power than numbers
+// do, and some processors run faster then.
+var factors uint32 = 0x5A3C7E19
+
 // peakOf returns the loop for a path of the kernels.
 func peakOf(path string) peak {
 	switch {

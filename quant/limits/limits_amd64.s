@@ -80,9 +80,9 @@ loop:
 
 // func peakVNNI512(rounds int)
 TEXT ·peakVNNI512(SB), NOSPLIT, $0-8
-	MOVQ   rounds+0(FP), CX
-	VPXORD Z30, Z30, Z30
-	VPXORD Z31, Z31, Z31
+	MOVQ         rounds+0(FP), CX
+	VPBROADCASTD ·factors(SB), Z30
+	VPBROADCASTD ·factors(SB), Z31
 
 loop:
 	VPDPBUSD Z30, Z31, Z0
@@ -112,9 +112,9 @@ loop:
 
 // func peakAVX2(rounds int)
 TEXT ·peakAVX2(SB), NOSPLIT, $0-8
-	MOVQ  rounds+0(FP), CX
-	VPXOR Y14, Y14, Y14
-	VPXOR Y15, Y15, Y15
+	MOVQ         rounds+0(FP), CX
+	VPBROADCASTD ·factors(SB), Y14
+	VPBROADCASTD ·factors(SB), Y15
 
 loop:
 	PRODUCT_SUM(Y12, Y0)

@@ -76,3 +76,27 @@ var avx2Decoders = decoders{
 }
 
 func (avx2) decode(p *panel, f *format, blocks []byte, n int) { avx2Decoders.decode(p, f, blocks, n) }
+
+// avxVNNI is the avx2 path with 256-bit VPDPBUSD, whose sums have room for all
+// codes.
+type avxVNNI struct{ avx2 }
+
+//go:noescape
+func mulPlainVNNI(a *kernelArgs)
+
+//go:noescape
+func mulMinsVNNI(a *kernelArgs)
+
+//go:noescape
+func mulHalvesVNNI(a *kernelArgs)
+
+func (avxVNNI) mulPanel(a *kernelArgs) {
+	switch {
+	case a.mins != nil:
+		mulMinsVNNI(a)
+	case a.halves == 2:
+		mulHalvesVNNI(a)
+	default:
+		mulPlainVNNI(a)
+	}
+}

@@ -3,74 +3,11 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// Panel kernels: half a tile of rows, whose codes of a group lie in Y0-Y7, times
-// all tokens of a tile, then the other half. VPMADDUBSW adds pairs of products in
-// 16 bits; how many such sums fit there before they must be widened depends on
-// the codes. Sums of floats lie in memory.
-//
-//	AX args   BX offset of the half in a plane and of its rows' numbers
-//	SI codes  R12 scales   R13 mins    CX groups   R15 what is left of the half's tokens
-//	R8 x      R9 dx        R10 shift   R11 start   DI sums   DX 4·width
-//	Y8 scale  Y9 startFloat times it   Y10 sum     Y11, Y12 scratch
-//	Y13 min or the second scale        Y14 16-bit ones, or the second's product
+#include "avx2_panel_amd64.h"
 
-#define LOAD_ARGS \
-	MOVQ a+0(FP), AX                \
-	MOVQ kernelArgs_codes(AX), SI   \
-	MOVQ kernelArgs_scales(AX), R12 \
-	MOVQ kernelArgs_mins(AX), R13   \
-	MOVQ kernelArgs_x(AX), R8       \
-	MOVQ kernelArgs_dx(AX), R9      \
-	MOVQ kernelArgs_shift(AX), R10  \
-	MOVQ kernelArgs_start(AX), R11  \
-	MOVQ kernelArgs_groups(AX), CX  \
-	MOVQ kernelArgs_width(AX), DX   \
-	SHLQ $2, DX
-
-// FIRST_TOKEN begins a half with its codes.
-#define FIRST_TOKEN \
-	VMOVDQU (SI)(BX*1), Y0         \
-	VMOVDQU 64(SI)(BX*1), Y1       \
-	VMOVDQU 128(SI)(BX*1), Y2      \
-	VMOVDQU 192(SI)(BX*1), Y3      \
-	VMOVDQU 256(SI)(BX*1), Y4      \
-	VMOVDQU 320(SI)(BX*1), Y5      \
-	VMOVDQU 384(SI)(BX*1), Y6      \
-	VMOVDQU 448(SI)(BX*1), Y7      \
-	MOVQ    kernelArgs_sums(AX), DI \
-	ADDQ    BX, DI                 \
-	MOVQ    DX, R15
-
-#define NEXT_TOKEN \
-	ADDQ $32, R8  \
-	ADDQ $4, R9   \
-	ADDQ $4, R10  \
-	ADDQ $4, R11  \
-	ADDQ $64, DI  \
-	SUBQ $4, R15
-
-// NEXT_HALF goes back to the first token for the second half, NEXT_GROUP on to
-// the next group.
-#define NEXT_HALF(half) \
-	XORQ $32, BX           \
-	JZ   next              \
-	MOVQ DX, R15           \
-	SHLQ $3, R15           \
-	SUBQ R15, R8           \
-	SUBQ DX, R9            \
-	SUBQ DX, R10           \
-	SUBQ DX, R11           \
-	JMP  half
-
-#define NEXT_GROUP(scaleBytes) \
-	ADDQ $512, SI         \
-	ADDQ $scaleBytes, R12 \
-	ADDQ $64, R13
-
-#define SCALE(mem, scale, product) \
-	VMOVUPS      mem, scale                 \
-	VBROADCASTSS ·startValue(SB), product   \
-	VMULPS       product, scale, product
+// Panel kernels with VPMADDUBSW, which adds pairs of products in 16 bits. How
+// many such sums fit there before they are widened depends on the codes. Y14 has
+// 16-bit ones, with which VPMADDWD widens and adds pairs again.
 
 #define ONES \
 	VPCMPEQW Y14, Y14, Y14 \
@@ -108,14 +45,6 @@
 	VPMADDWD     Y14, Y12, Y12   \
 	VPADDD       Y12, sum, sum
 
-// ADD adds an integer sum, times the scale and times the token's.
-#define FLOAT(scale, product, sum) \
-	VFMSUB213PS  product, scale, sum
-
-#define ADD \
-	VBROADCASTSS (R9), Y12        \
-	VFMADD213PS  (DI), Y12, Y10
-
 #define PRODUCTS(start) \
 	FOUR(0, Y0, Y1, Y2, Y3, Y10)   \
 	FOUR(16, Y4, Y5, Y6, Y7, Y11)  \
@@ -127,7 +56,6 @@
 TEXT ·mulPlainAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
-	XORL BX, BX
 
 half:
 	SCALE((R12)(BX*1), Y8, Y9)
@@ -135,9 +63,8 @@ half:
 
 token:
 	PRODUCTS((R11))
-	FLOAT(Y8, Y9, Y10)
+	FLOAT(Y8, Y9)
 	ADD
-	VMOVUPS Y10, (DI)
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)
@@ -153,7 +80,6 @@ next:
 TEXT ·mulMinsAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
-	XORL BX, BX
 
 half:
 	SCALE((R12)(BX*1), Y8, Y9)
@@ -162,11 +88,9 @@ half:
 
 token:
 	PRODUCTS(·startValue(SB))
-	FLOAT(Y8, Y9, Y10)
+	FLOAT(Y8, Y9)
 	ADD
-	VBROADCASTSS (R10), Y12
-	VFMADD231PS  Y13, Y12, Y10
-	VMOVUPS Y10, (DI)
+	ADD_MIN
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)
@@ -184,7 +108,6 @@ TEXT ·mulSignedAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
 	VPBROADCASTD ·topBits(SB), Y13
-	XORL BX, BX
 
 half:
 	SCALE((R12)(BX*1), Y8, Y9)
@@ -208,9 +131,8 @@ token:
 	ONE(20, Y5, Y10)
 	ONE(24, Y6, Y10)
 	ONE(28, Y7, Y10)
-	FLOAT(Y8, Y9, Y10)
+	FLOAT(Y8, Y9)
 	ADD
-	VMOVUPS Y10, (DI)
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)
@@ -223,11 +145,9 @@ next:
 	RET
 
 // func mulHalvesAVX2(a *kernelArgs)
-// Y15 is the second half's product: ones are needed too.
 TEXT ·mulHalvesAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
 	ONES
-	XORL BX, BX
 
 half:
 	SCALE((R12)(BX*1), Y8, Y9)
@@ -240,7 +160,7 @@ token:
 	VPBROADCASTD (R11), Y12
 	VPADDD Y11, Y10, Y10
 	VPADDD Y12, Y10, Y10
-	FLOAT(Y8, Y9, Y10)
+	FLOAT(Y8, Y9)
 	ADD
 	TWO(16, Y4, Y5, Y11)
 	VMOVUPS Y10, (DI)
@@ -248,9 +168,8 @@ token:
 	VPBROADCASTD (R11)(DX*1), Y12
 	VPADDD Y11, Y10, Y10
 	VPADDD Y12, Y10, Y10
-	FLOAT(Y13, Y15, Y10)
+	FLOAT(Y13, Y15)
 	ADD
-	VMOVUPS Y10, (DI)
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)

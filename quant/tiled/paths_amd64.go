@@ -12,6 +12,9 @@ func paths() []kernels {
 		return all
 	}
 	all = append([]kernels{avx2{}}, all...)
+	if x86.HasAVXVNNI {
+		all = append([]kernels{avxVNNI{}}, all...)
+	}
 	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
 		all = append([]kernels{avx512{}}, all...)
 	}
