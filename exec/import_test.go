@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -204,6 +206,28 @@ func TestPacksSpeakForTheirSource(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSplitModelsArePacked imports a model of two files, named by the second:
+// the pack must not look for the other part.
+func TestSplitModelsArePacked(t *testing.T) {
+	g := tinyGGUF()
+	fsys := g.write(t)
+	half := len(g.tensors) / 2
+	for i, tensors := range [][]gguf.TensorData{g.tensors[:half], g.tensors[half:]} {
+		keys := append([]gguf.KV{{Key: "split.no", Value: uint16(i)}, {Key: "split.count", Value: uint16(2)}}, g.keys...)
+		require.NoError(t, gguf.Write(fsys, fmt.Sprintf("s-0000%d-of-00002.gguf", i+1), keys, tensors))
+	}
+	whole, err := Open(importModel(t, fsys, "m.gguf"), "m.pack")
+	require.NoError(t, err)
+	defer whole.Close()
+	parts, err := Open(importModel(t, fsys, "s-00002-of-00002.gguf"), "m.pack")
+	require.NoError(t, err)
+	defer parts.Close()
+	for _, want := range whole.Source.Tensors() {
+		require.Equal(t, readPieces(t, whole, want.Name), readPieces(t, parts, want.Name), want.Name)
+	}
+	require.Greater(t, parts.Packed().About().SourceBytes, whole.Packed().About().SourceBytes, "both parts count")
 }
 
 // TestPackOfAPackIsTheSame imports a pack.
