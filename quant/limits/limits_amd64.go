@@ -13,18 +13,18 @@ func readAVX2(memory *byte, n int)
 // The loops of products: rounds of accumulators that do not wait for each
 // other.
 func peakVNNI512(rounds int)
+func peakVNNI256(rounds int)
 func peakAVX2(rounds int)
-
-// factors are what the loops multiply. Zeros would take less power than numbers
-// do, and some processors run faster then.
-var factors uint32 = 0x5A3C7E19
 
 // peakOf returns the loop for a path of the kernels.
 func peakOf(path string) peak {
+	simd := path == "avx512" || path == "avx2"
 	switch {
 	case path == "avx512" && cpu.X86.HasAVX512VNNI:
 		return peak{"VPDPBUSD zmm", 16 * 64 * 2, peakVNNI512}
-	case path == "avx512" || path == "avx2":
+	case simd && cpu.X86.HasAVXVNNI:
+		return peak{"VPDPBUSD ymm", 12 * 32 * 2, peakVNNI256}
+	case simd:
 		// Products of bytes, sums of pairs, and their sum in 16 bits.
 		return peak{"VPMADDUBSW+VPADDW ymm", 12 * 32 * 2, peakAVX2}
 	}

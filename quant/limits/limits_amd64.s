@@ -133,3 +133,35 @@ loop:
 	JNZ  loop
 	VZEROUPPER
 	RET
+
+// DOT is VPDPBUSD Y14, Y15, Y<sum> of AVX-VNNI, which the assembler does not
+// know, for sums below 8 and from 8 on.
+#define DOT(sum) \
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x05; BYTE $0x50; BYTE $(0xC6+8*sum)
+
+#define DOT_FROM8(sum) \
+	BYTE $0xC4; BYTE $0x42; BYTE $0x05; BYTE $0x50; BYTE $(0xC6+8*(sum-8))
+
+// func peakVNNI256(rounds int)
+TEXT ·peakVNNI256(SB), NOSPLIT, $0-8
+	MOVQ         rounds+0(FP), CX
+	VPBROADCASTD ·factors(SB), Y14
+	VPBROADCASTD ·factors(SB), Y15
+
+loop:
+	DOT(0)
+	DOT(1)
+	DOT(2)
+	DOT(3)
+	DOT(4)
+	DOT(5)
+	DOT(6)
+	DOT(7)
+	DOT_FROM8(8)
+	DOT_FROM8(9)
+	DOT_FROM8(10)
+	DOT_FROM8(11)
+	DECQ CX
+	JNZ  loop
+	VZEROUPPER
+	RET
