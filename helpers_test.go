@@ -188,7 +188,7 @@ func affordable() int {
 	case testing.Short():
 		return 2048
 	}
-	return 4096
+	return 8192
 }
 
 // portable reports whether the arithmetic runs without SIMD kernels, about ten

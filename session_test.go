@@ -117,7 +117,7 @@ func TestConcurrentSessionsGiveTheSameTextAsAlone(t *testing.T) {
 	prompts := []string{"Once upon a time", foxPrompt, "The king said", "In the morning"}
 	want := make([]string, len(prompts))
 	for i, p := range prompts {
-		want[i] = complete(t, newSession(t, e).Generate(context.Background(), p, limit(25))).Text
+		want[i] = complete(t, newSession(t, e).Generate(context.Background(), p, limit(12))).Text
 	}
 	other := open(t, demoModel, llmrun.Options{Threads: 1}) // a second engine, at the same time
 	var wg sync.WaitGroup
@@ -125,7 +125,7 @@ func TestConcurrentSessionsGiveTheSameTextAsAlone(t *testing.T) {
 		for _, engine := range []*llmrun.Engine{e, other} {
 			s := newSession(t, engine)
 			wg.Go(func() {
-				a := collect(s.Generate(context.Background(), p, limit(25)))
+				a := collect(s.Generate(context.Background(), p, limit(12)))
 				if a.err != nil || a.Text != want[i] {
 					t.Errorf("%q: %q (%v), alone %q", p, a.Text, a.err, want[i])
 				}
