@@ -37,6 +37,12 @@
 // [Engine.Logits] and [Engine.Perplexity] measure, [Inspect] looks into a file
 // without loading it, [OpenTokenizer] needs no weights at all.
 //
+// [Options] says what is traded for what. Quantized weights are multiplied with
+// activations of 8 bits, and their keys and values kept in 8 bits, unless Exact
+// asks for float32. Quantize rounds weights of full precision while they are
+// loaded. [Import], or a CacheDir, keeps a model in the form in which it loads
+// fastest; without them nothing is written to the disk.
+//
 // # Stopping
 //
 // Leave the loop, or end the context: within one layer of the network for one
@@ -55,9 +61,10 @@
 //
 // # The same again
 //
-// For one file, one choice of Exact and KV, and one processor, the scores of a
-// token are the same bits for any number of threads, any chunk size, whatever
-// other sessions do, and whether a text was read at once or in parts. Random
+// For one file, one choice of Exact, KV, Quantize and Adapters, and one
+// processor, the scores of a token are the same bits for any number of threads,
+// any chunk size, whatever other sessions do, and whether a text was read at
+// once or in parts. Random
 // numbers are the library's own. So the same seed gives the same text;
 // [Stats].Seed tells the one that was used. Between kinds of processors the last
 // bits may differ, and a text can part ways where two tokens were equally
