@@ -78,11 +78,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// func peakVNNI512(rounds int)
-TEXT ·peakVNNI512(SB), NOSPLIT, $0-8
+// func peakVNNI512(rounds int, factors uint32)
+TEXT ·peakVNNI512(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
-	VPBROADCASTD ·factors(SB), Z30
-	VPBROADCASTD ·factors(SB), Z31
+	MOVL         factors+8(FP), AX
+	VPBROADCASTD AX, Z30
+	VMOVDQA32    Z30, Z31
 
 loop:
 	VPDPBUSD Z30, Z31, Z0
@@ -110,11 +111,13 @@ loop:
 	VPMADDUBSW Y14, Y15, product \
 	VPADDW     product, sum, sum
 
-// func peakAVX2(rounds int)
-TEXT ·peakAVX2(SB), NOSPLIT, $0-8
+// func peakAVX2(rounds int, factors uint32)
+TEXT ·peakAVX2(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
-	VPBROADCASTD ·factors(SB), Y14
-	VPBROADCASTD ·factors(SB), Y15
+	MOVL         factors+8(FP), AX
+	VMOVD        AX, X14
+	VPBROADCASTD X14, Y14
+	VMOVDQA      Y14, Y15
 
 loop:
 	PRODUCT_SUM(Y12, Y0)
@@ -142,11 +145,13 @@ loop:
 #define DOT_FROM8(sum) \
 	BYTE $0xC4; BYTE $0x42; BYTE $0x05; BYTE $0x50; BYTE $(0xC6+8*(sum-8))
 
-// func peakVNNI256(rounds int)
-TEXT ·peakVNNI256(SB), NOSPLIT, $0-8
+// func peakVNNI256(rounds int, factors uint32)
+TEXT ·peakVNNI256(SB), NOSPLIT, $0-12
 	MOVQ         rounds+0(FP), CX
-	VPBROADCASTD ·factors(SB), Y14
-	VPBROADCASTD ·factors(SB), Y15
+	MOVL         factors+8(FP), AX
+	VMOVD        AX, X14
+	VPBROADCASTD X14, Y14
+	VMOVDQA      Y14, Y15
 
 loop:
 	DOT(0)
