@@ -1,0 +1,71 @@
+package tiled
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRoundGroup(t *testing.T) {
+	x := make([]float32, GroupElems)
+	x[0], x[1], x[2], x[3], x[4], x[5] = 127, 0.5, 1.5, 2.5, -0.5, -1.5 // an inverse scale of 1: ties show
+	var codes [GroupElems]int8
+	require.EqualValues(t, 1, roundGroup(&codes, x))
+	require.Equal(t, []int8{127, 0, 2, 2, 0, -2}, codes[:6])
+
+	x = make([]float32, GroupElems)
+	x[31] = -2
+	require.EqualValues(t, float32(2)/127, roundGroup(&codes, x))
+	require.EqualValues(t, -127, codes[31])
+
+	for _, small := range []float32{0, 0x1p-149, 0x1p-101, -0x1p-101} {
+		x = make([]float32, GroupElems)
+		x[7] = small
+		codes = [GroupElems]int8{}
+		require.Zero(t, roundGroup(&codes, x), "%g", small)
+		require.Equal(t, [GroupElems]int8{}, codes)
+	}
+}
+
+// TestRoundingAgrees compares all that kernels read of activations, bit for bit.
+func TestRoundingAgrees(t *testing.T) {
+	const groups = 12
+	x := randomVector(groups*GroupElems, 5)
+	group := func(g int, f func(i int) float32) {
+		for i := range GroupElems {
+			x[g*GroupElems+i] = f(i)
+		}
+	}
+	group(1, func(int) float32 { return 0 })
+	group(2, func(i int) float32 { return 127 - float32(i)*3.5 }) // ties
+	group(3, func(i int) float32 { return float32(math.Copysign(0, float64(i%2)-1)) })
+	group(4, func(i int) float32 { return float32(i) * 0x1p-104 }) // around the smallest that counts
+	group(5, func(i int) float32 { return float32(i-16) * 0x1p122 })
+	group(6, func(i int) float32 { return float32(1 - i%2*2) })
+	x[7*GroupElems+3] = float32(math.Inf(-1))
+	x[8*GroupElems+30] = float32(math.NaN())
+	bits := func(f []float32) []int32 {
+		out := make([]int32, len(f))
+		for i, v := range f {
+			if v == v { // NaNs may have any payload
+				out[i] = int32(math.Float32bits(v))
+			}
+		}
+		return out
+	}
+	forEachPath(t, func(t *testing.T, path kernels) {
+		for tokens := 1; tokens <= 3; tokens++ {
+			cols := len(x) / tokens / GroupElems * GroupElems
+			usePath(t, portable{})
+			want := activationsOf(x, cols, tokens)
+			usePath(t, path)
+			got := activationsOf(x, cols, tokens)
+			require.Equal(t, want.codes, got.codes)
+			require.Equal(t, bits(want.scale), bits(got.scale))
+			require.Equal(t, bits(want.shift), bits(got.shift))
+			require.Equal(t, want.start, got.start)
+			require.Equal(t, want.halfs, got.halfs)
+		}
+	})
+}
