@@ -27,8 +27,10 @@ func (s Shape) metadata(m mix) []gguf.KV {
 	k := &keys{arch: s.Arch}
 	k.put("general.architecture", s.Arch)
 	k.put("general.type", "model")
-	k.put("general.name", s.Name+" shape, random weights")
-	k.put("general.description", "Random weights in the shape of a published model, for measuring speed and memory.")
+	// Engines look for model families in the name, and then for tokens that
+	// these have: it must not be the shape's.
+	k.put("general.name", "Random weights")
+	k.put("general.description", "Random weights in the shape of "+s.Name+", for measuring speed and memory.")
 	k.put("general.file_type", m.fileType)
 	k.put("general.quantization_version", uint32(quantizationVersion))
 	s.sizes(k)
