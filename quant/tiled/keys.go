@@ -26,7 +26,7 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 	}
 	for t := range tiles {
 		s.panel.repeat(scales[t*KeyTile:][:KeyTile], groups)
-		s.clearSums(a.tokens)
+		s.use(0, a.tokens)
 		s.multiplyCodes(&keyFormat, &keys[t*KeyTile*cols], a, 0, groups)
 		for q := range a.tokens {
 			copy(y[q*stride+t*KeyTile:][:KeyTile], s.sums[q*TileRows:][:TileRows])

@@ -17,15 +17,35 @@ type Matrix struct {
 // goroutines at a time.
 type Scratch struct {
 	panel panel
-	sums  []float32 // [tokens][TileRows] results of a tile of rows
+	// Results of some tiles of rows, which are written out together: a token's
+	// results lie far apart from the next token's, and the same distance apart,
+	// so that writing one cache line at a time drives the others out.
+	results []float32 // [resultTiles][tokens][TileRows]
+	sums    []float32 // [tokens][TileRows] those of the present tile
 	// What kernels are called with; here because it would escape to the heap.
 	args kernelArgs
 	vec  vecArgs
 }
 
+// resultTiles is how many tiles' results are written out together.
+const resultTiles = 8
+
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
-	return &Scratch{panel: newPanel(), sums: make([]float32, paddedTokens(max(1, tokens))*TileRows)}
+	s := &Scratch{panel: newPanel()}
+	s.use(0, max(1, tokens))
+	return s
+}
+
+// use makes sums the place for the results of tile i of those that are written
+// out together. It is cleared.
+func (s *Scratch) use(i, tokens int) {
+	n := paddedTokens(tokens) * TileRows
+	if len(s.results) < resultTiles*n {
+		s.results = make([]float32, resultTiles*n)
+	}
+	s.sums = s.results[i*n : (i+1)*n]
+	clear(s.sums)
 }
 
 // Multiply computes y[t][row] for all tokens of a and the rows of tiles t0 to
@@ -36,12 +56,16 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
 	tileBytes := len(w.Data) / max(1, w.Tiles())
-	for t := t0; t < t1; t++ {
-		tile := w.Data[t*tileBytes : (t+1)*tileBytes]
-		if a.tokens != 1 || !s.multiplyVec(f, w.Type, tile, a) {
-			s.multiplyTile(f, w.Type, tile, a)
+	for t := t0; t < t1; t += resultTiles {
+		n := min(resultTiles, t1-t)
+		for i := range n {
+			tile := w.Data[(t+i)*tileBytes : (t+i+1)*tileBytes]
+			s.use(i, a.tokens)
+			if a.tokens != 1 || !s.multiplyVec(f, w.Type, tile, a) {
+				s.multiplyTile(f, w.Type, tile, a)
+			}
 		}
-		s.copyOut(y, w.Rows, t*TileRows, a.tokens)
+		s.copyOut(y, w.Rows, t*TileRows, n, a.tokens)
 	}
 }
 
@@ -65,7 +89,6 @@ func (s *Scratch) multiplyVec(f *format, t quant.Type, tile []byte, a *Activatio
 // multiplyTile computes the sums of one tile of rows for all tokens, a panel at
 // a time.
 func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activations) {
-	s.clearSums(a.tokens)
 	blockBytes := t.BlockBytes() * TileRows
 	blockGroups := t.BlockElems() / GroupElems
 	panelBlocks := panelGroups / blockGroups
@@ -75,15 +98,6 @@ func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activati
 		active.decode(&s.panel, f, tile[b*blockBytes:(b+n)*blockBytes], n)
 		s.multiplyCodes(f, &s.panel.codes[0], a, b*blockGroups, n*blockGroups)
 	}
-}
-
-// clearSums makes room for the sums of that many tokens.
-func (s *Scratch) clearSums(tokens int) {
-	n := paddedTokens(tokens) * TileRows
-	if len(s.sums) < n {
-		s.sums = make([]float32, n)
-	}
-	clear(s.sums[:n])
 }
 
 // multiplyCodes adds the products of n groups of codes, which begin at group g
@@ -108,10 +122,19 @@ func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows]
 	}
 }
 
-// copyOut writes the sums of a tile to the rows of the result that they are.
-func (s *Scratch) copyOut(y []float32, rows, row, tokens int) {
-	n := min(TileRows, rows-row)
+// copyOut writes the results of some tiles, the first of which begins at a
+// row, to where they belong.
+func (s *Scratch) copyOut(y []float32, rows, row, tiles, tokens int) {
+	size := paddedTokens(tokens) * TileRows
 	for t := range tokens {
-		copy(y[t*rows+row:][:n], s.sums[t*TileRows:][:n])
+		out := y[t*rows+row : min((t+1)*rows, t*rows+row+tiles*TileRows)]
+		from := s.results[t*TileRows:]
+		for i := 0; len(out) >= TileRows; i++ {
+			*(*[TileRows]float32)(out) = *(*[TileRows]float32)(from[i*size:])
+			out = out[TileRows:]
+		}
+		if len(out) > 0 { // the matrix ends within a tile
+			copy(out, from[(tiles-1)*size:])
+		}
 	}
 }
