@@ -130,8 +130,10 @@ async function measureModel(model, list) {
     for (let round = 0; round < options.rounds; round++) {
         for (let i = 0; i < list.length; i++) {
             const engine = list[(round + i) % list.length];
-            process.stderr.write(`${path.basename(model)}: round ${round + 1} of ${options.rounds}, ${engine.name}\n`);
-            samples.get(engine.name).push(await engine.measure(model));
+            process.stderr.write(`${path.basename(model)}: round ${round + 1} of ${options.rounds}, ${engine.name}: `);
+            const sample = await engine.measure(model);
+            process.stderr.write(`${shown(sample.prefill, 1)} and ${shown(sample.decode, 1)} tok/s\n`);
+            samples.get(engine.name).push(sample);
         }
     }
     return list.map(({name}) => {
