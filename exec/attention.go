@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"math"
-
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -232,17 +230,6 @@ func (p *pass) merge(kvHead, worker int) {
 	p.finish(p.tiles[0], kvHead, acc)
 }
 
-var negInf = float32(math.Inf(-1))
-
-// clearState makes every query's state that of having seen nothing.
-func (p *pass) clearState(state []float32) {
-	clear(state)
-	width := p.stateWidth()
-	for i := width - 2; i < len(state); i += width {
-		state[i] = negInf
-	}
-}
-
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	p.clearState(state)
@@ -303,77 +290,3 @@ func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block i
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }
 
-// weigh turns one query's scores of a block into weights relative to its
-// running maximum, and scales its state where the maximum rose. Tokens that
-// the query must not see get the weight 0.
-func (p *pass) weigh(scores, state []float32, pos, start int) {
-	seen := min(len(scores), pos-start+1)
-	if seen <= 0 {
-		clear(scores)
-		return
-	}
-	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
-		quant.SoftCap(scores[:seen], limit)
-	}
-	if win := p.layer.Window; win > 0 {
-		for j := range min(seen, max(0, pos-win+1-start)) {
-			scores[j] = negInf
-		}
-	}
-	top, sum := quant.SoftmaxBlock(scores, seen)
-	clear(scores[seen:])
-	d := len(state) - 2
-	if top == negInf {
-		return // nothing of this block is inside the window
-	}
-	newTop := max(state[d], top)
-	if f := decay(state[d], newTop); f != 1 {
-		quant.Scale(state[:d], f)
-		state[d+1] *= f
-	}
-	if f := decay(top, newTop); f != 1 {
-		quant.Scale(scores[:seen], f)
-		sum *= f
-	}
-	state[d], state[d+1] = newTop, state[d+1]+sum
-}
-
-// decay returns e^(from-to): what weights relative to one maximum are worth
-// relative to a greater one. Mostly the maximum stays, and the exponential of 0
-// is exactly 1.
-func decay(from, to float32) float32 {
-	if from == to {
-		return 1
-	}
-	return quant.Exp32(from - to)
-}
-
-// mergeState adds the state of a later span to that of all before.
-func (p *pass) mergeState(acc, state []float32) {
-	width := p.stateWidth()
-	d := width - 2
-	for i := 0; i < len(acc); i += width {
-		a, s := acc[i:i+width], state[i:i+width]
-		if s[d] == negInf {
-			continue
-		}
-		top := max(a[d], s[d])
-		fa, fs := decay(a[d], top), decay(s[d], top)
-		quant.Scale(a[:d], fa)
-		quant.AddScaled(a[:d], s[:d], fs)
-		a[d], a[d+1] = top, float32(a[d+1]*fa)+float32(s[d+1]*fs)
-	}
-}
-
-// finish divides by the sum of weights and writes a tile's result in the order
-// that the output projection reads.
-func (p *pass) finish(t tile, kvHead int, acc []float32) {
-	d, width, heads := p.m.Spec.HeadDim, p.stateWidth(), p.m.Spec.Heads
-	group := heads / p.layer.KVHeads
-	for i := range t.count * group {
-		row, head := t.row+i/group, kvHead*group+i%group
-		out := p.att[(row*heads+head)*d:][:d]
-		copy(out, acc[i*width:i*width+d])
-		quant.Scale(out, 1/acc[i*width+d+1])
-	}
-}
