@@ -289,4 +289,3 @@ func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block i
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }
-

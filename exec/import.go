@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -140,9 +139,13 @@ func (im *importer) write(ctx context.Context, fsys vfs.FS, path string) error {
 	}
 	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error {
 		for c := range ordered {
-			<-c.done
-			if err := errors.Join(ctx.Err(), c.err); err != nil {
-				return err
+			select {
+			case <-c.done:
+			case <-ctx.Done(): // feed may have stopped before a worker got the chunk
+				return ctx.Err()
+			}
+			if c.err != nil {
+				return c.err
 			}
 			if _, err := w.Write(c.out); err != nil {
 				return err
