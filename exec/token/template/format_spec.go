@@ -72,8 +72,14 @@ func (r *run) formatReal(sp spec, f float64) (string, error) {
 // formatShort formats f for a str.format directive with a precision but no type:
 // as g does, with a digit behind the point.
 func (r *run) formatShort(sp spec, f float64) (string, error) {
+	switch {
+	case math.IsNaN(f):
+		return r.padNumber(sp, false, "", "nan")
+	case math.IsInf(f, 0):
+		return r.padNumber(sp, math.Signbit(f), "", "inf")
+	}
 	digits := formatGeneral(math.Abs(f), max(sp.precision, 1), sp.alternate)
-	if !strings.ContainsAny(digits, ".en") {
+	if !strings.ContainsAny(digits, ".e") {
 		digits += ".0"
 	}
 	return r.padNumber(sp, math.Signbit(f), "", groupThousands(digits, sp.comma))
