@@ -9,6 +9,35 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
+// overlay is a Source some of whose tensors have another type than on flash;
+// who embeds it computes their rows in ReadAt.
+type overlay struct {
+	store.Source
+	tensors []store.Tensor // as they appear
+	index   map[string]int
+}
+
+func newOverlay(src store.Source) overlay {
+	o := overlay{Source: src, index: map[string]int{}}
+	o.tensors = append(o.tensors, src.Tensors()...)
+	for i, t := range o.tensors {
+		o.index[t.Name] = i
+	}
+	return o
+}
+
+// Tensors lists the tensors as they appear.
+func (o *overlay) Tensors() []store.Tensor { return o.tensors }
+
+// Tensor finds a tensor, as it appears, by name.
+func (o *overlay) Tensor(name string) (store.Tensor, bool) {
+	i, ok := o.index[name]
+	if !ok {
+		return store.Tensor{}, false
+	}
+	return o.tensors[i], true
+}
+
 // readComputed reads bytes of a tensor whose rows are computed: row returns one
 // as bytes, which are used before the next call.
 func readComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, error)) (int, error) {

@@ -41,10 +41,8 @@ type delta struct {
 // merged is a model whose tensors have adapters added to them as they are
 // read. A changed tensor has the type F32, whatever it is on flash.
 type merged struct {
-	store.Source
-	tensors []store.Tensor
-	index   map[string]int
-	deltas  map[string][]delta // by tensor
+	overlay
+	deltas map[string][]delta // by tensor
 }
 
 // Merge adds a LoRA adapter, a directory as peft writes it, to the weights as
@@ -127,12 +125,7 @@ func moduleMatches(pattern, module string) bool {
 }
 
 func newMerged(src store.Source) *merged {
-	m := &merged{Source: src, index: map[string]int{}, deltas: map[string][]delta{}}
-	m.tensors = append(m.tensors, src.Tensors()...)
-	for i, t := range m.tensors {
-		m.index[t.Name] = i
-	}
-	return m
+	return &merged{overlay: newOverlay(src), deltas: map[string][]delta{}}
 }
 
 // add reads an adapter's matrices and assigns them to tensors. prefix stands
@@ -200,18 +193,6 @@ func readFloats(src store.Source, t store.Tensor) ([]float32, error) {
 	out := make([]float32, elems(t.Shape))
 	quant.DequantRow(t.Type, out, raw)
 	return out, nil
-}
-
-// Tensors lists the tensors as they are after merging.
-func (m *merged) Tensors() []store.Tensor { return m.tensors }
-
-// Tensor finds a tensor by name.
-func (m *merged) Tensor(name string) (store.Tensor, bool) {
-	i, ok := m.index[name]
-	if !ok {
-		return store.Tensor{}, false
-	}
-	return m.tensors[i], true
 }
 
 // ReadAt reads a tensor; the rows of a changed one are computed.

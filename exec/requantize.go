@@ -49,11 +49,7 @@ func (f *Files) Quantize(mix string) error {
 		return err
 	}
 	ts := f.tensors()
-	q := &requantized{Source: f.Source, index: map[string]int{}}
-	q.tensors = append(q.tensors, f.Source.Tensors()...)
-	for i, t := range q.tensors {
-		q.index[t.Name] = i
-	}
+	q := &requantized{newOverlay(f.Source)}
 	_, hasHead := ts.find("output", -1, ".weight")
 	if hasHead && !spec.Tied {
 		q.change(ts.name("output", -1)+".weight", m.careful)
@@ -72,11 +68,7 @@ func (f *Files) Quantize(mix string) error {
 }
 
 // requantized is a model whose float matrices are rounded as they are read.
-type requantized struct {
-	store.Source
-	tensors []store.Tensor
-	index   map[string]int
-}
+type requantized struct{ overlay }
 
 // changeRole changes a layer's tensor, or that of each expert.
 func (q *requantized) changeRole(name string, experts int, typ quant.Type) {
@@ -102,18 +94,6 @@ func (q *requantized) change(name string, typ quant.Type) {
 		return
 	}
 	t.Type, t.Size = typ, int64(t.Rows())*int64(rowBytes)
-}
-
-// Tensors lists the tensors as they are after rounding.
-func (q *requantized) Tensors() []store.Tensor { return q.tensors }
-
-// Tensor finds a tensor by name.
-func (q *requantized) Tensor(name string) (store.Tensor, bool) {
-	i, ok := q.index[name]
-	if !ok {
-		return store.Tensor{}, false
-	}
-	return q.tensors[i], true
 }
 
 // ReadAt reads a tensor; the rows of a changed one are computed.
