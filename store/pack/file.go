@@ -17,8 +17,10 @@ import (
 // what is stored.
 type File struct {
 	*store.Index
+	fsys   vfs.FS
 	path   string
 	file   vfs.File
+	direct vfs.File // reads past the page cache; nil until asked for
 	footer footer
 	index  *index
 	byName map[string]int32 // index into index.tensors
@@ -44,7 +46,7 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, file: file}
+	f := &File{fsys: fsys, path: path, file: file}
 	if err := f.open(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -112,6 +114,25 @@ func (f *File) list() error {
 	}
 	var err error
 	f.Index, err = store.NewIndex([]vfs.File{f.file}, tensors)
+	return err
+}
+
+// BypassCache makes reads of whole blocks go past the operating system's page
+// cache from now on, where the file system can do that. It must not be called
+// while there are reads.
+func (f *File) BypassCache() (err error) {
+	if f.direct == nil {
+		f.direct, err = vfs.OpenDirect(f.fsys, f.path)
+	}
+	return err
+}
+
+// Close closes the file. There must be no reads any more.
+func (f *File) Close() error {
+	err := f.Index.Close()
+	if f.direct != nil {
+		err = errors.Join(err, f.direct.Close())
+	}
 	return err
 }
 

@@ -60,7 +60,11 @@ func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
 // readBlocks fills p with blocks from the first on, and compares their sums.
 func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 	off := x.off + first*BlockBytes
-	if n, err := f.file.ReadAt(p, off); err != nil {
+	file := f.file
+	if f.direct != nil {
+		file = f.direct
+	}
+	if n, err := file.ReadAt(p, off); err != nil {
 		if !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -46,6 +46,10 @@ func (t *throttledFS) Open(name string) (File, error) {
 	return t.slow(t.FS.Open(name))
 }
 
+func (t *throttledFS) openDirect(name string) (File, error) {
+	return t.slow(OpenDirect(t.FS, name))
+}
+
 func (t *throttledFS) Create(name string) (File, error) {
 	return t.slow(t.FS.Create(name))
 }

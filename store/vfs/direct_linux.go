@@ -1,0 +1,31 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func (fsys osFS) openDirect(name string) (File, error) {
+	cached, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil { // tmpfs, and some network and stacked file systems
+		return &directFile{File: cached, close: func() error { return nil }}, nil
+	}
+	return &directFile{File: cached, direct: f, close: f.Close}, nil
+}
+
+// directRefused reports whether a read failed because it was a direct one.
+func directRefused(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// dropBehind tells the page cache that bytes which were just read are not wanted
+// again soon. It is advice: nothing depends on it.
+func dropBehind(f *os.File, off, n int64) {
+	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
+}
