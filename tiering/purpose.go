@@ -10,6 +10,7 @@ type Purpose uint8
 const (
 	Pinned   Purpose = iota // weights that stay in memory
 	Ring                    // weights passing through on their way from flash
+	Cached                  // rows of an embedding and experts that were read lately
 	Mapped                  // file mappings: their resident pages count as ours
 	KVHot                   // keys and values held in memory
 	KVFrames                // keys and values fetched back from flash
@@ -22,7 +23,7 @@ const (
 )
 
 var purposeNames = [purposes]string{
-	"pinned weights", "weight ring", "mapped files", "kv hot", "kv frames", "scratch", "shared buffers", "heap", "code",
+	"pinned weights", "weight ring", "weight cache", "mapped files", "kv hot", "kv frames", "scratch", "shared buffers", "heap", "code",
 }
 
 // String returns the name that reports and errors use.

@@ -1,0 +1,34 @@
+package tiering
+
+import "encoding/json"
+
+// Ledger is an amount of memory for each Purpose.
+type Ledger [purposes]int64
+
+// Total returns the sum.
+func (l *Ledger) Total() (n int64) {
+	for _, v := range l {
+		n += v
+	}
+	return n
+}
+
+// MarshalJSON writes an object with the purposes that have any memory.
+func (l Ledger) MarshalJSON() ([]byte, error) {
+	named := map[string]int64{}
+	for p, v := range l {
+		if v != 0 {
+			named[Purpose(p).String()] = v
+		}
+	}
+	return json.Marshal(named)
+}
+
+// Purposes returns all purposes in the order in which reports list them.
+func Purposes() []Purpose {
+	all := make([]Purpose, purposes)
+	for p := range all {
+		all[p] = Purpose(p)
+	}
+	return all
+}

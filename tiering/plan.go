@@ -1,0 +1,107 @@
+package tiering
+
+// Shape is what a plan needs to know of a model: how many bytes it has, and in
+// which order they are used.
+type Shape struct {
+	// Layers are the parts of the network in the order in which a pass reads
+	// them, without experts. A pass reads all of each.
+	Layers []Section
+	// Head is the final norm and the output matrix, which is the embedding in a
+	// tied model. Decoding reads it for each token.
+	Head Section
+	// Embedding is the size of an embedding that is not the output matrix too, 0
+	// in a tied model. It stays on flash and its rows, of RowBytes each, are looked
+	// up.
+	Embedding, RowBytes int64
+
+	// Of ExpertLayers layers each has Experts experts, of which ExpertsUsed
+	// work on a token. ExpertBytes is the size of the largest.
+	ExpertLayers, Experts, ExpertsUsed int
+	ExpertBytes                        int64
+
+	// Keys and values of some tokens take KVFixed + tokens·KVBytesPerToken in all
+	// layers, in the chosen format, tokens being rounded up to KVPageTokens.
+	KVFixed, KVBytesPerToken int64
+	KVPageTokens             int
+	// Activations of a chunk of tokens take ScratchFixed + tokens·ScratchPerToken.
+	ScratchFixed, ScratchPerToken int64
+	// OpsPerToken is how many products and sums (two operations for a product
+	// that is added) the layers ask for a token of a prompt.
+	OpsPerToken int64
+}
+
+// Section is a run of bytes that are used together and lie together on flash.
+type Section struct {
+	Name  string
+	Bytes int64
+	// Granule is what the part that stays in memory is a multiple of, if it is
+	// not all of the section.
+	Granule int64
+}
+
+// Rates are what a machine reaches, measured. A rate of 0 is unknown; what
+// depends on it is then not predicted.
+type Rates struct {
+	ReadGBs     float64 `json:"read_gbs"`     // flash, with the planned reads
+	MemGBs      float64 `json:"mem_gbs"`      // weights in memory, while decoding
+	PrefillGops float64 `json:"prefill_gops"` // integer products while a prompt is read
+}
+
+// Need is what is asked of a plan, and what the program takes besides the model.
+type Need struct {
+	// Budget is the limit of all memory; 0 means none.
+	Budget int64
+	// Context is how many tokens the conversation may have. Where it is 0, the
+	// plan chooses at most ContextMax.
+	Context, ContextMax int
+	// Chunk is the most tokens of a prompt that are computed together; 0 means
+	// DefaultChunk. The plan takes fewer where memory is scarce.
+	Chunk int
+	// Code and Heap are the memory of the program itself.
+	Code, Heap int64
+	// Piece is the size of one read; 0 means DefaultPiece.
+	Piece int64
+	// KVBytesLow is what keys and values of a token would take in the most compact
+	// format, for a refusal to say whether that would fit; 0 means that it is the
+	// one chosen.
+	KVBytesLow int64
+}
+
+// Plan says where the bytes of a model are while it runs.
+type Plan struct {
+	Budget  int64  `json:"budget_bytes"` // 0 = unlimited
+	By      Ledger `json:"by_purpose"`   // what will be held at most
+	Context int    `json:"context"`
+	Chunk   int    `json:"chunk"`
+
+	// Pinned is how many bytes of each layer stay in memory, from its start; the
+	// rest is streamed through the ring in every pass. HeadPinned is the same of
+	// the head.
+	Pinned     []int64 `json:"pinned_bytes"`
+	HeadPinned int64   `json:"head_pinned_bytes"`
+	// Ring is the memory that streamed bytes pass through, a multiple of Piece,
+	// the size of a read; 0 if nothing is streamed.
+	Ring  int64 `json:"ring_bytes"`
+	Piece int64 `json:"piece_bytes"`
+	// ExpertSlots is how many experts, of all layers together, memory holds.
+	ExpertSlots int `json:"expert_slots,omitempty"`
+
+	// StreamedPerToken is what is read from flash for each token that is decoded,
+	// StreamedPerChunk for each chunk of a prompt. Of experts they count those
+	// that would be missing if the router chose evenly.
+	StreamedPerToken int64 `json:"streamed_per_token_bytes"`
+	StreamedPerChunk int64 `json:"streamed_per_chunk_bytes"`
+
+	Rates Rates `json:"rates"` // that the predictions start from
+	// Predicted tokens a second, of a long prompt and while decoding at the
+	// start of a conversation; 0 where a rate is unknown.
+	PredictedPrefill float64 `json:"predicted_prefill_tok_s"`
+	PredictedDecode  float64 `json:"predicted_decode_tok_s"`
+}
+
+// Resident reports whether nothing but rows of an embedding is read from flash
+// while the model runs.
+func (p *Plan) Resident() bool { return p.Ring == 0 && p.StreamedPerToken == 0 }
+
+// Total returns what will be held at most.
+func (p *Plan) Total() int64 { return p.By.Total() }

@@ -1,0 +1,267 @@
+package tiering
+
+import (
+	"cmp"
+	"math"
+	"os"
+	"slices"
+)
+
+// What a plan takes where it is not told otherwise.
+const (
+	DefaultChunk = 512     // tokens of a prompt that are computed together
+	DefaultPiece = 1 << 20 // bytes of a read
+
+	// chunkStep is what chunks are a multiple of, and the smallest chunk.
+	chunkStep = 16
+	// minPieces is the smallest ring: a piece that is in use, one that is being
+	// read, and one because a product may begin in one piece and end in the next.
+	minPieces = 3
+	// lowPieces keeps a disk busy, four reads at a time, while as much is in use;
+	// maxPieces rides out its longest pauses.
+	lowPieces = 8
+	maxPieces = 64
+	// Of the memory above the minimum, activations and the ring get at most one
+	// part in so many. Weights get the rest.
+	chunkShare = 16
+	ringShare  = 16
+	// rowCache bounds the memory for rows of an embedding on flash.
+	rowCache = 1 << 20
+	// A context that was not asked for takes at most one part in so many of what
+	// the program leaves, but never less than lowContext.
+	contextShare = 8
+	lowContext   = 2048
+)
+
+// MakePlan divides a budget. The error is a *MinimumError if the budget cannot
+// hold what has to be in memory at any time.
+//
+// If everything fits, everything stays. Otherwise a pass is a cyclic scan, of
+// which a cache would keep nothing: so a fixed part is pinned and the rest
+// streamed. The parts that are pinned are spread evenly over the layers, which
+// makes the reads flow evenly while a pass goes on. Experts are not scanned:
+// they get as a cache what the rest of the model leaves.
+func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
+	m := planner{Shape: s, Need: n}
+	if m.Piece <= 0 {
+		m.Piece = DefaultPiece
+	}
+	if m.Chunk <= 0 {
+		m.Chunk = DefaultChunk
+	}
+	m.chooseContext()
+	m.Chunk = min(m.Chunk, roundUp(m.Context, chunkStep))
+	p := &Plan{Budget: m.Budget, Context: m.Context, Rates: r, By: m.fixed()}
+	if err := m.divide(p); err != nil {
+		return nil, err
+	}
+	m.count(p)
+	m.predict(p)
+	return p, nil
+}
+
+// planner is what a plan is made from.
+type planner struct {
+	Shape
+	Need
+}
+
+// limit returns the budget as a number to compare with.
+func (m *planner) limit() int64 {
+	if m.Budget <= 0 {
+		return math.MaxInt64
+	}
+	return m.Budget
+}
+
+// chooseContext sets the context where none was asked for: the largest that
+// halving ContextMax gives and that leaves the weights most of the memory.
+func (m *planner) chooseContext() {
+	if m.Context > 0 {
+		return
+	}
+	m.Context = m.ContextMax
+	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
+		m.Context = max(lowContext, m.Context/2)
+	}
+}
+
+// kv returns what keys and values of so many tokens take.
+func (m *planner) kv(tokens int) int64 { return m.KVFixed + m.kvOf(tokens, m.KVBytesPerToken) }
+
+func (m *planner) kvOf(tokens int, perToken int64) int64 {
+	return int64(roundUp(tokens, max(1, m.KVPageTokens))) * perToken
+}
+
+// scratch returns what activations of a chunk take.
+func (m *planner) scratch(chunk int) int64 { return pageUp(m.ScratchFixed + int64(chunk)*m.ScratchPerToken) }
+
+// fixed returns the memory that no plan does without and that has one size.
+func (m *planner) fixed() (by Ledger) {
+	by[Code], by[Heap] = m.Code, m.Heap
+	by[KVHot] = m.kv(m.Context)
+	if m.Embedding > 0 {
+		by[Cached] = min(m.Embedding, max(rowCache, 2*m.RowBytes))
+	}
+	for p := range by {
+		by[p] = pageUp(by[p])
+	}
+	return by
+}
+
+// lowChunk is the smallest chunk that a plan takes.
+func (m *planner) lowChunk() int { return min(m.Chunk, chunkStep) }
+
+// dense returns what all sections take in memory.
+func (m *planner) dense() int64 {
+	n := pageUp(m.Head.Bytes)
+	for i := range m.Layers {
+		n += pageUp(m.Layers[i].Bytes)
+	}
+	return n
+}
+
+// experts returns how many there are in all layers.
+func (m *planner) experts() int { return m.ExpertLayers * m.Experts }
+
+// minSlots is how many experts have to be in memory at once: those of a layer
+// that work on one token.
+func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
+
+// slots returns what so many experts take.
+func (m *planner) slots(n int) int64 { return int64(n) * m.ExpertBytes }
+
+// minimumRing is the smallest ring.
+func (m *planner) minimumRing() int64 { return minPieces * m.Piece }
+
+// minimumWeights is the least that weights take: all of them where that is no
+// more than the memory for them to pass through.
+func (m *planner) minimumWeights() int64 {
+	return min(m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
+}
+
+// divide fills in what is where.
+func (m *planner) divide(p *Plan) error {
+	rest := m.limit() - p.By.Total() - m.scratch(m.lowChunk()) // for weights and a larger chunk
+	free := rest - m.minimumWeights()
+	if free < 0 {
+		return m.refuse(p.By)
+	}
+	extra := m.extra(free)
+	p.ExpertSlots = m.minSlots()
+	if left := rest - extra - m.dense() - m.slots(p.ExpertSlots); left >= 0 {
+		extra = m.keep(p, left, extra)
+	} else {
+		m.stream(p, free-extra)
+	}
+	p.Chunk = m.chunk(extra)
+	p.By[Scratch] = m.scratch(p.Chunk)
+	p.By[Cached] += m.slots(p.ExpertSlots)
+	return nil
+}
+
+// extra returns what activations get above those of the smallest chunk, out of
+// memory above the minimum.
+func (m *planner) extra(free int64) int64 { return min(free/chunkShare, m.mostExtra()) }
+
+// mostExtra is what the largest chunk takes more than the smallest.
+func (m *planner) mostExtra() int64 {
+	return pageUp(int64(m.Chunk-m.lowChunk()) * m.ScratchPerToken)
+}
+
+// chunk returns the largest chunk whose activations take at most so much more
+// than those of the smallest.
+func (m *planner) chunk(extra int64) int {
+	if extra == m.mostExtra() {
+		return m.Chunk
+	}
+	// A page is left for rounding up.
+	steps := max(0, extra-pageUp(1)) / (m.ScratchPerToken * chunkStep)
+	return m.lowChunk() + int(steps)*chunkStep
+}
+
+// keep plans to have all sections in memory, and as many experts as what is left
+// then holds. Where it holds all of them, the chunk may take the rest; keep
+// returns what it gets.
+func (m *planner) keep(p *Plan, left, extra int64) int64 {
+	p.By[Pinned] = m.dense()
+	p.HeadPinned = m.Head.Bytes
+	for i := range m.Layers {
+		p.Pinned = append(p.Pinned, m.Layers[i].Bytes)
+	}
+	missing := m.experts() - p.ExpertSlots
+	if m.slots(missing) > left {
+		p.ExpertSlots += int(left / m.ExpertBytes)
+		return extra
+	}
+	p.ExpertSlots = m.experts()
+	return min(m.mostExtra(), extra+left-m.slots(missing))
+}
+
+// stream plans to keep a part of the sections and read the rest in every pass.
+// memory is what is left above the smallest ring.
+func (m *planner) stream(p *Plan, memory int64) {
+	// A ring that is larger than what has to be streamed anyway costs more reads
+	// than it hides.
+	wanted := max(m.moreRing(lowPieces), min(m.moreRing(maxPieces), m.dense()-memory))
+	ring := min(memory/ringShare, wanted)
+	p.Piece, p.Ring = m.Piece, m.minimumRing()+ring/m.Piece*m.Piece
+	p.By[Ring] = p.Ring
+	// The share and not the ring that is made of it is taken off, so that a little
+	// more budget never means a little less that is pinned.
+	m.pin(p, memory-ring)
+}
+
+// moreRing is by how much a ring of so many pieces is larger than the smallest.
+func (m *planner) moreRing(pieces int64) int64 { return (pieces - minPieces) * m.Piece }
+
+// block is a part of a section that is pinned as a whole.
+type block struct {
+	section int     // index of the layer; the head comes last
+	bytes   int64
+	rank    float64 // how far in the section its middle is, 0 to 1
+}
+
+// pin keeps as many blocks as memory holds, always the first ones of a
+// section, and of all sections the same share. It takes them off one list whose
+// order does not depend on the memory, so that more memory pins more.
+func (m *planner) pin(p *Plan, memory int64) {
+	p.Pinned = make([]int64, len(m.Layers))
+	for _, b := range m.blocks() {
+		if memory -= pageUp(b.bytes); memory < 0 {
+			return
+		}
+		p.By[Pinned] += pageUp(b.bytes)
+		if b.section < len(m.Layers) {
+			p.Pinned[b.section] += b.bytes
+		} else {
+			p.HeadPinned += b.bytes
+		}
+	}
+}
+
+// blocks returns the blocks of all sections in the order in which they are pinned.
+func (m *planner) blocks() []block {
+	var list []block
+	for i, s := range append(slices.Clone(m.Layers), m.Head) {
+		granule := s.Granule
+		if granule <= 0 {
+			granule = max(1, s.Bytes)
+		}
+		for off := int64(0); off < s.Bytes; off += granule {
+			size := min(granule, s.Bytes-off)
+			list = append(list, block{i, size, (float64(off) + float64(size)/2) / float64(s.Bytes)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b block) int { return cmp.Compare(a.rank, b.rank) })
+	return list
+}
+
+// pageUp rounds an amount of memory up to whole pages, as it is given out.
+func pageUp(n int64) int64 {
+	page := int64(os.Getpagesize())
+	return (n + page - 1) / page * page
+}
+
+// roundUp returns n rounded up to a multiple of step.
+func roundUp(n, step int) int { return (n + step - 1) / step * step }

@@ -1,0 +1,52 @@
+package tiering
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// sizeUnits are the units of sizes. The one with an i is what memory is
+// counted in; K, M and G alone mean it too.
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{
+	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"tib", 1 << 40},
+	{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12},
+	{"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}, {"t", 1 << 40}, {"b", 1},
+}
+
+// ParseSize reads an amount of memory: "1.5GiB", "800MB", "2G", a number of
+// bytes, or "50%" of what is available.
+func ParseSize(text string, available int64) (int64, error) {
+	s := strings.ToLower(strings.TrimSpace(text))
+	unit := 1.0
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		s, unit = number, float64(available)/100
+	} else {
+		for _, u := range sizeUnits {
+			if number, ok := strings.CutSuffix(s, u.name); ok {
+				s, unit = number, u.bytes
+				break
+			}
+		}
+	}
+	x, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	// The comparisons are written so that NaN fails them.
+	if n := x * unit; err == nil && n >= 1 && n < math.MaxInt64 && !strings.ContainsAny(s, "xpin_") {
+		return int64(n), nil
+	}
+	return 0, fmt.Errorf("%q is no size: it must be such as 1.5GiB, 800MB or 50%%", text)
+}
+
+// sizeText spells an amount of memory for a person.
+func sizeText(n int64) string {
+	unit := 0
+	for unit < 2 && float64(n) >= 1000*sizeUnits[unit].bytes {
+		unit++
+	}
+	name := sizeUnits[unit].name
+	return fmt.Sprintf("%.4g %siB", float64(n)/sizeUnits[unit].bytes, strings.ToUpper(name[:1]))
+}
