@@ -31,7 +31,7 @@ func OpenDirect(fsys FS, name string) (File, error) {
 // directFile reads aligned pieces through one file handle and the rest through
 // another.
 type directFile struct {
-	File               // through the page cache
+	File                // through the page cache
 	direct  io.ReaderAt // past it; nil where that cannot be done
 	close   func() error
 	refused atomic.Bool // the system refused a direct read: there is no use in trying again

@@ -12,11 +12,11 @@ func (fsys osFS) openDirect(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil { // tmpfs, and some network and stacked file systems
-		return &directFile{File: cached, close: func() error { return nil }}, nil
+	if f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
+		return &directFile{File: cached, direct: f, close: f.Close}, nil
 	}
-	return &directFile{File: cached, direct: f, close: f.Close}, nil
+	// tmpfs, and some network and stacked file systems
+	return &directFile{File: cached, close: func() error { return nil }}, nil
 }
 
 // directRefused reports whether a read failed because it was a direct one.

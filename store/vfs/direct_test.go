@@ -42,8 +42,15 @@ func TestDirectReadsTheSame(t *testing.T) {
 			f, err := OpenDirect(fsys, name)
 			require.NoError(t, err)
 			for _, c := range []struct{ off, n, shift int }{
-				{0, 4 * DirectAlign, 0}, {DirectAlign, DirectAlign, 0}, {0, len(content), 0}, {DirectAlign, len(content) - DirectAlign, 0},
-				{5 * DirectAlign, 777, 0}, {1, DirectAlign, 0}, {0, DirectAlign, 1}, {3, 5, 7}, {0, 0, 0},
+				{0, 4 * DirectAlign, 0},
+				{DirectAlign, DirectAlign, 0},
+				{0, len(content), 0},
+				{DirectAlign, len(content) - DirectAlign, 0},
+				{5 * DirectAlign, 777, 0},
+				{1, DirectAlign, 0},
+				{0, DirectAlign, 1},
+				{3, 5, 7},
+				{0, 0, 0},
 			} {
 				p := memory[c.shift : c.shift+c.n]
 				clear(p)

@@ -1,0 +1,396 @@
+package prefetch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Run is a range of bytes that a [Stream] reads in order.
+type Run struct {
+	From io.ReaderAt // safe for concurrent use; its errors are returned as they are
+	Off  int64
+	Size int64
+}
+
+// Sequence is what one pass over a stream consists of: the body, once, and the
+// tail as many times as the pass asks for. A model's layers are the body, its
+// output matrix, which not every pass needs, the tail.
+type Sequence struct {
+	Body, Tail []Run
+}
+
+// run returns the i-th run of a pass.
+func (s *Sequence) run(i int) *Run {
+	if i < len(s.Body) {
+		return &s.Body[i]
+	}
+	return &s.Tail[(i-len(s.Body))%len(s.Tail)]
+}
+
+// Ring is the memory that a stream passes through: Slots pieces and behind them
+// a slack of at least the largest unit that is ever taken.
+type Ring struct {
+	Memory []byte
+	Piece  int // bytes of one read; runs are cut into pieces from their start
+	Slots  int
+}
+
+// Stream reads the same sequence of runs over and over, ahead of who uses them:
+// while a layer is computed, the next ones are on their way, over the end of a
+// pass into the beginning of the next. Readers, several at a time, fill the
+// slots of a ring; the user takes bytes in order, and what lies before the place
+// where it takes is free for the next pieces. Nothing is allocated on the way.
+//
+// Begin, Take, Finish and Reconfigure belong to one goroutine.
+type Stream struct {
+	mu       sync.Mutex
+	work     sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
+	landed   chan struct{} // capacity 1: a piece has landed
+	seq      Sequence
+	ring     Ring
+	slots    []slot
+	closed   bool
+	paused   bool // readers begin no piece
+	inFlight int
+
+	// What is read next: a piece by its number since the last reset, and where
+	// it lies.
+	next     int64
+	pass     int64
+	run      int
+	off      int64
+	passNow  int64 // of the user
+	tails    int   // how often the user's pass takes the tail
+	open     bool  // the user is within a pass
+	released int64 // pieces below this number are free
+
+	// Where the user is; only the user looks at it.
+	at struct {
+		run   int
+		piece int64 // number of the run's first piece
+	}
+
+	exited sync.WaitGroup
+	stats  StreamStats
+}
+
+// StreamStats says what a stream has done since it was made.
+type StreamStats struct {
+	Bytes   int64         // read
+	Stalled time.Duration // that the user waited for bytes
+	Stalls  int           // how many times it did
+}
+
+// slot is the state of one piece's place in the ring.
+type slot struct {
+	number  int64 // of the piece
+	reading bool
+	landed  bool
+	err     error
+}
+
+// NewStream starts readers goroutines, which begin to read at once. The memory
+// of the ring is theirs until Close has returned.
+func NewStream(readers int, ring Ring, seq Sequence) *Stream {
+	s := &Stream{landed: make(chan struct{}, 1)}
+	s.work.L = &s.mu
+	s.configure(ring, seq)
+	readers = max(1, readers)
+	s.exited.Add(readers)
+	for range readers {
+		go s.read()
+	}
+	return s
+}
+
+// configure sets a stream up to read a sequence from its start. The lock is
+// held, or nobody else knows the stream yet, and nothing is in flight.
+func (s *Stream) configure(ring Ring, seq Sequence) {
+	ring.Piece = max(1, ring.Piece)
+	s.ring, s.seq = ring, seq
+	s.slots = slices.Grow(s.slots[:0], ring.Slots)[:ring.Slots]
+	for i := range s.slots {
+		s.slots[i] = slot{number: -1}
+	}
+	s.next, s.pass, s.run, s.off = 0, 0, 0, 0
+	s.passNow, s.tails, s.released = -1, 0, 0 // a pass has not begun
+	s.at.run, s.at.piece = 0, 0
+	s.open = false
+}
+
+// Reconfigure stops reading, waits for what is in flight and goes on with
+// another ring and sequence. The old ring is free once it has returned.
+func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet()
+	s.configure(ring, seq)
+	s.paused = false
+	s.work.Broadcast()
+}
+
+// quiet lets no reader begin a piece and waits for those in flight. The lock is
+// held.
+func (s *Stream) quiet() {
+	s.paused = true
+	for s.inFlight > 0 {
+		s.work.Wait()
+	}
+}
+
+// Begin starts a pass that takes the tail a number of times. If the pass before
+// did not Finish, reading starts again from the first run.
+func (s *Stream) Begin(tails int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open {
+		s.quiet()
+		s.configure(s.ring, s.seq)
+		s.paused = false
+	}
+	s.passNow++
+	s.at.run = 0
+	s.tails, s.open = tails, true
+	s.work.Broadcast()
+}
+
+// Finish ends a pass: what was not taken of it is skipped.
+func (s *Stream) Finish() {
+	s.advance(len(s.seq.Body)+s.tails*len(s.seq.Tail), 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = false
+	if s.pass <= s.passNow { // readers are still at what was skipped
+		s.pass, s.run, s.off, s.next = s.passNow+1, 0, 0, s.at.piece
+		s.work.Broadcast()
+	}
+}
+
+// Take returns bytes of run i of the pass from off on: whole units, at least one
+// and no more than most bytes. It waits until the bytes it was asked for at
+// least have landed and returns more if more have. They are valid until the next
+// call of any method. Places only ever go forward within a pass.
+func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {
+	s.advance(i, off)
+	if s.at.run != i {
+		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.at.run)
+	}
+	rest := s.seq.run(i).Size - off
+	// A slot may be taken up by the bytes before off.
+	roomy := (s.ring.Slots - 1) * s.ring.Piece
+	if int64(unit) > rest || unit > min(roomy, len(s.ring.Memory)-s.ring.Slots*s.ring.Piece) {
+		return nil, fmt.Errorf("prefetch: a unit of %d bytes at offset %d does not fit the run of %d bytes or the ring", unit, off, s.seq.run(i).Size)
+	}
+	least = max(unit, min(least, int(min(rest, int64(most), int64(roomy)))))
+	have, err := s.await(ctx, off, least)
+	if err != nil {
+		return nil, err
+	}
+	have = min(have, int64(most), rest)
+	return s.contiguous(off, unit, int(have)), nil
+}
+
+// contiguous returns whole units of the n bytes that have landed at off. The
+// unit that the end of the ring would cut is put together in the slack.
+func (s *Stream) contiguous(off int64, unit, n int) []byte {
+	size := s.ring.Slots * s.ring.Piece
+	from := s.place(off)
+	if toEnd := size - from; n > toEnd {
+		n = toEnd
+		if n < unit {
+			copy(s.ring.Memory[size:], s.ring.Memory[:unit-toEnd])
+			n = unit
+		}
+	}
+	n -= n % unit
+	return s.ring.Memory[from : from+n]
+}
+
+// place returns where in the ring the bytes at an offset of the present run
+// are.
+func (s *Stream) place(off int64) int {
+	piece := int64(s.ring.Piece)
+	number := s.at.piece + off/piece
+	return int(number%int64(s.ring.Slots)*piece + off%piece)
+}
+
+// await waits until n bytes at an offset of the present run have landed, and
+// returns how many have.
+func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
+	var began time.Time
+	for {
+		have, err := s.available(off, n)
+		if err != nil || have >= int64(n) {
+			if !began.IsZero() {
+				s.mu.Lock()
+				s.stats.Stalled += time.Since(began)
+				s.stats.Stalls++
+				s.mu.Unlock()
+			}
+			return have, err
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		select {
+		case <-s.landed:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// available returns how many bytes at an offset of the present run have landed
+// without a gap, and the error of the first piece that failed among the first n.
+func (s *Stream) available(off int64, n int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, ErrClosed
+	}
+	piece := int64(s.ring.Piece)
+	size := s.seq.run(s.at.run).Size
+	var have int64
+	for at := off / piece; at*piece < size && at-off/piece < int64(s.ring.Slots); at++ {
+		number := s.at.piece + at
+		p := &s.slots[number%int64(s.ring.Slots)]
+		if p.number != number || !p.landed {
+			break
+		}
+		if p.err != nil {
+			if have < int64(n) {
+				return have, p.err
+			}
+			break
+		}
+		have = min((at+1)*piece, size) - off
+	}
+	return have, nil
+}
+
+// advance moves the user's place forward to an offset of run i and frees what
+// lies before it.
+func (s *Stream) advance(i int, off int64) {
+	for s.at.run < i {
+		s.at.piece += s.pieces(s.seq.run(s.at.run))
+		s.at.run++
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if free := s.at.piece + off/int64(s.ring.Piece); free > s.released {
+		s.released = free
+		s.work.Broadcast()
+	}
+}
+
+// pieces returns into how many pieces a run is cut.
+func (s *Stream) pieces(r *Run) int64 {
+	return (r.Size + int64(s.ring.Piece) - 1) / int64(s.ring.Piece)
+}
+
+// Stats returns what the stream has done so far.
+func (s *Stream) Stats() StreamStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// Close stops the readers and waits for them. A Take that is under way, or
+// comes later, ends with ErrClosed.
+func (s *Stream) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.work.Broadcast()
+	s.mu.Unlock()
+	select {
+	case s.landed <- struct{}{}:
+	default:
+	}
+	s.exited.Wait()
+}
+
+// read is the life of one reader.
+func (s *Stream) read() {
+	defer s.exited.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return
+		}
+		if s.paused || !s.free() || !s.find() {
+			s.work.Wait()
+			continue
+		}
+		s.readPiece()
+	}
+}
+
+// free reports whether the next piece's slot may be overwritten: nobody needs
+// what is in it, and no piece that was skipped is still being read into it. The
+// lock is held.
+func (s *Stream) free() bool {
+	slots := int64(len(s.slots))
+	return s.next-s.released < slots && !s.slots[s.next%slots].reading
+}
+
+// find sees to it that the next piece is one of a run, and reports whether there
+// is one: not before it is known whether the pass takes the tail. The lock is
+// held.
+func (s *Stream) find() bool {
+	if len(s.seq.Body)+len(s.seq.Tail) == 0 {
+		return false
+	}
+	for {
+		if s.run >= len(s.seq.Body) && s.pass > s.passNow {
+			return false
+		}
+		if s.run >= len(s.seq.Body)+s.tails*len(s.seq.Tail) {
+			s.pass++
+			s.run, s.off = 0, 0
+			continue
+		}
+		if s.off < s.seq.run(s.run).Size {
+			return true
+		}
+		s.run++
+		s.off = 0
+	}
+}
+
+// readPiece reads the next piece. The lock is held, but not while it reads.
+func (s *Stream) readPiece() {
+	r := s.seq.run(s.run)
+	n := min(int64(s.ring.Piece), r.Size-s.off)
+	off, number := r.Off+s.off, s.next
+	at := int(number % int64(s.ring.Slots))
+	s.slots[at] = slot{number: number, reading: true}
+	s.off += n
+	s.next++
+	s.inFlight++
+	dst := s.ring.Memory[at*s.ring.Piece:][:n]
+	from := r.From
+	s.mu.Unlock()
+	got, err := from.ReadAt(dst, off)
+	if int64(got) == n {
+		err = nil // a full read may carry io.EOF
+	} else if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	s.mu.Lock()
+	s.inFlight--
+	s.stats.Bytes += int64(got)
+	p := &s.slots[at]
+	p.reading, p.landed, p.err = false, true, err
+	if s.paused && s.inFlight == 0 || number < s.released {
+		s.work.Broadcast()
+	}
+	select {
+	case s.landed <- struct{}{}:
+	default:
+	}
+}
