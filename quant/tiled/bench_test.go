@@ -68,7 +68,7 @@ func benchMatrix(typ quant.Type, rows, cols int) *Matrix {
 	if err != nil {
 		panic(err)
 	}
-	m := &Matrix{typ, rows, cols, make([]byte, n)}
+	m := &Matrix{Type: typ, Rows: rows, Cols: cols, Data: make([]byte, n)}
 	Pack(m.Data, typ, randomRows(typ, rows, cols, 1), rows, cols)
 	return m
 }
@@ -105,7 +105,7 @@ func fillMatrix(memory []byte, typ quant.Type, cols int) *Matrix {
 	for i := range count {
 		copy(memory[i*len(some.Data):], some.Data)
 	}
-	return &Matrix{typ, count * some.Rows, cols, memory[:count*len(some.Data)]}
+	return &Matrix{Type: typ, Rows: count * some.Rows, Cols: cols, Data: memory[:count*len(some.Data)]}
 }
 
 // readAndMultiply divides parts of m over threads, which read one and multiply

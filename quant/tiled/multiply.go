@@ -11,6 +11,9 @@ type Matrix struct {
 	Type       quant.Type
 	Rows, Cols int
 	Data       []byte // as Pack writes it
+	// First is the tile that Data begins with. Data may hold a part of the tiles
+	// only, while a large matrix passes through memory; no others are asked for.
+	First int
 }
 
 // Scratch is the working memory of one worker. It must not be used by two
@@ -55,11 +58,11 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 	if f == nil || a.cols != w.Cols || len(y) < a.tokens*w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
-	tileBytes := len(w.Data) / max(1, w.Tiles())
+	tileBytes := w.tileBytes()
 	for t := t0; t < t1; t += resultTiles {
 		n := min(resultTiles, t1-t)
 		for i := range n {
-			tile := w.Data[(t+i)*tileBytes : (t+i+1)*tileBytes]
+			tile := w.Data[(t-w.First+i)*tileBytes : (t-w.First+i+1)*tileBytes]
 			s.use(i, a.tokens)
 			if a.tokens != 1 || !s.multiplyVec(f, w.Type, tile, a) {
 				s.multiplyTile(f, w.Type, tile, a)
@@ -71,6 +74,11 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 
 // Tiles returns how many tiles of rows a matrix has.
 func (w *Matrix) Tiles() int { return (w.Rows + TileRows - 1) / TileRows }
+
+// tileBytes returns the size of a tile of rows.
+func (w *Matrix) tileBytes() int {
+	return w.Cols / w.Type.BlockElems() * w.Type.BlockBytes() * TileRows
+}
 
 // multiplyVec computes the sums of one tile of rows for a single token, or
 // reports false where the path has no kernel for it.

@@ -26,6 +26,7 @@ func randomRows(t quant.Type, rows, cols int, seed uint64) []byte {
 			r.half[i] = quant.F32ToF16(float32(random.NormFloat64()) / 64)
 		}
 		r.exponent = byte(110 + random.IntN(10))
+		r.zero = byte(random.IntN(17))
 		f.join(&r, data[b:][:t.BlockBytes()])
 	}
 	return data
@@ -52,7 +53,7 @@ func activationsOf(x []float32, cols, tokens int) *Activations {
 func packed(t testing.TB, typ quant.Type, src []byte, rows, cols int) *Matrix {
 	n, err := Bytes(typ, rows, cols)
 	require.NoError(t, err)
-	m := &Matrix{typ, rows, cols, make([]byte, n)}
+	m := &Matrix{Type: typ, Rows: rows, Cols: cols, Data: make([]byte, n)}
 	Pack(m.Data, typ, src, rows, cols)
 	return m
 }
