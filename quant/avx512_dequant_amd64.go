@@ -45,6 +45,8 @@ func (k avx512) dequant(t Type, dst []float32 /* [cols] */, src []byte) {
 		dequantNibblesAVX512(out, in, blocks, &q4Values)
 	case IQ4_NL:
 		dequantNibblesAVX512(out, in, blocks, &iq4Values)
+	case NF4:
+		dequantNibblesAVX512(out, in, blocks, &nf4Values)
 	case Q4_K:
 		dequantQ4KAVX512(out, in, blocks)
 	case Q5_K:

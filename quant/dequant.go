@@ -59,6 +59,8 @@ var blockDecoders = [numTypes]func(dst []float32, src []byte){
 	IQ4_NL: blockIQ4_NL,
 	IQ4_XS: blockIQ4_XS,
 	MXFP4:  blockMXFP4,
+	I4Z:    blockI4Z,
+	NF4:    blockNF4,
 }
 
 // f16At returns the little-endian binary16 value at the start of src.

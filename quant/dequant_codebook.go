@@ -15,6 +15,11 @@ var iq4Values = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25,
 // plain zero in the reference implementation, hence here.
 var mxfp4Values = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
+// nf4Values are the levels of NF4, those that are equally likely in a normal
+// distribution, in steps of 1/127: as integers they take the place of IQ4_NL's in
+// every kernel. Rounding moves a level by at most 0.4 % of the largest.
+var nf4Values = [16]float32{-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127}
+
 // lookupNibbles writes scale times the table's values: element i from the low
 // nibble of byte i, element i+16 from the high one.
 func lookupNibbles(dst []float32 /* [32] */, packed []byte /* [16] */, scale float32, table *[16]float32) {
@@ -28,6 +33,11 @@ func lookupNibbles(dst []float32 /* [32] */, packed []byte /* [16] */, scale flo
 // blockIQ4_NL: scale f16, 16 bytes of indices; x = scale * table[q].
 func blockIQ4_NL(dst []float32 /* [32] */, src []byte /* [18] */) {
 	lookupNibbles(dst, src[2:18], f16At(src), &iq4Values)
+}
+
+// blockNF4: scale f16, 16 bytes of indices; x = scale * table[q].
+func blockNF4(dst []float32 /* [32] */, src []byte /* [18] */) {
+	lookupNibbles(dst, src[2:18], f16At(src), &nf4Values)
 }
 
 // blockIQ4_XS: f16 scale, 8 upper bit pairs and 8 low nibbles of eight 6-bit

@@ -26,6 +26,17 @@ func blockQ4_1(dst []float32 /* [32] */, src []byte /* [20] */) {
 	}
 }
 
+// blockI4Z: scale f16, zero u8, 16 bytes of nibbles; x = scale * (q-zero), which
+// is exact.
+func blockI4Z(dst []float32 /* [32] */, src []byte /* [19] */) {
+	scale, zero := f16At(src), int(src[2])
+	low, high := dst[:16], dst[16:32]
+	for i, b := range src[3:19] {
+		low[i] = scale * float32(int(b&0xf)-zero)
+		high[i] = scale * float32(int(b>>4)-zero)
+	}
+}
+
 // blockQ5_0: scale f16, 32 fifth bits, 16 bytes of nibbles; x = scale * (q-16).
 func blockQ5_0(dst []float32 /* [32] */, src []byte /* [22] */) {
 	scale, fifth := f16At(src), binary.LittleEndian.Uint32(src[2:])

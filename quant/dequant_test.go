@@ -62,7 +62,7 @@ func TestDequantRowReference(t *testing.T) {
 		requireBits(t, want, got, "%s", row.Source)
 	}
 	for format := F32; format < numTypes; format++ {
-		if format != F32 && format != MXFP4 { // no samples: see their own tests
+		if format != F32 && format != MXFP4 && format.InGGUF() { // no samples: see their own tests
 			require.True(t, seen[format], "no reference row of %s", format)
 		}
 	}
@@ -104,6 +104,49 @@ func TestDequantMXFP4(t *testing.T) {
 			require.Equal(t, v*scale, got[i])
 			require.Equal(t, v*scale, got[31-i])
 		}
+	}
+}
+
+// TestDequantI4Z computes scale·(code-zero) in exact arithmetic.
+func TestDequantI4Z(t *testing.T) {
+	block, got := make([]byte, 19), make([]float32, 32)
+	for i := range 16 {
+		block[3+i] = byte(i | (15-i)<<4)
+	}
+	for _, half := range []uint16{0x3c00, 0xb555, 0x0001, 0x2e67, 0x7bff} {
+		for _, zero := range []byte{0, 1, 7, 8, 15, 16, 255} {
+			block[0], block[1], block[2] = byte(half), byte(half>>8), zero
+			DequantRow(I4Z, got, block)
+			for i := range 16 {
+				for at, code := range map[int]int{i: i, 16 + i: 15 - i} {
+					want := float64(F16ToF32(half)) * float64(code-int(zero))
+					require.Equal(t, want, float64(got[at]), "scale %#x, zero %d, element %d", half, zero, at)
+				}
+			}
+		}
+	}
+}
+
+// TestDequantNF4 compares with the levels as they are published, which are
+// rounded to a 127th here.
+func TestDequantNF4(t *testing.T) {
+	published := [16]float64{
+		-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+		-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+		0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+	}
+	block, got := make([]byte, 18), make([]float32, 32)
+	scale := F32ToF16(2.0 / 127)
+	block[0], block[1] = byte(scale), byte(scale>>8)
+	for i := range 16 {
+		block[2+i] = byte(i | (15-i)<<4)
+	}
+	DequantRow(NF4, got, block)
+	for i, level := range published {
+		want := F16ToF32(scale) * float32(math.Round(127*level))
+		require.Equal(t, want, got[i])
+		require.Equal(t, want, got[31-i])
+		require.InDelta(t, 2*level, got[i], 2*0.0045)
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 // a row into blocks of a fixed number of elements and bytes.
 type Type uint8
 
-// The formats that model files use today. Names are those of the GGUF world.
+// The formats that model files use today, with the names of the GGUF world, and
+// two of this project: I4Z keeps what GPTQ and AWQ checkpoints hold, bit for bit,
+// and NF4 has levels that suit normally distributed weights. Packs hold them,
+// GGUF files do not.
 const (
 	Invalid Type = iota
 	F32
@@ -28,16 +31,22 @@ const (
 	IQ4_NL
 	IQ4_XS
 	MXFP4
+	I4Z
+	NF4
 	numTypes
 )
 
 // typeInfo is one row of the table of formats.
 type typeInfo struct {
 	name       string
-	ggufID     uint32 // the number that stands for it in a GGUF tensor table
+	id         uint32 // the number that stands for it in files: that of GGUF, or one from firstOwnID on
 	blockElems int
 	blockBytes int
 }
+
+// firstOwnID begins the numbers of formats that GGUF does not have, far beyond
+// those that it may give out.
+const firstOwnID = 1 << 16
 
 var types = [numTypes]typeInfo{
 	F32:    {"F32", 0, 1, 4},
@@ -56,6 +65,8 @@ var types = [numTypes]typeInfo{
 	IQ4_NL: {"IQ4_NL", 20, 32, 18},
 	IQ4_XS: {"IQ4_XS", 23, 256, 136},
 	MXFP4:  {"MXFP4", 39, 32, 17},
+	I4Z:    {"I4Z", firstOwnID, 32, 19},
+	NF4:    {"NF4", firstOwnID + 1, 32, 18},
 }
 
 // refusedGGUF names the GGUF types that exist but are not read here, so that
@@ -118,16 +129,31 @@ func ParseType(name string) (Type, bool) {
 // FromGGUF returns the format that a GGUF tensor table calls id. For a format
 // that exists but is not read here, the error gives its name.
 func FromGGUF(id uint32) (Type, error) {
+	if t, err := FromID(id); err != nil || t.InGGUF() {
+		return t, err
+	}
+	return Invalid, unknownID(id)
+}
+
+// FromID is FromGGUF for files of this project, which may hold its own formats
+// too; see [Type.ID].
+func FromID(id uint32) (Type, error) {
 	for t := F32; t < numTypes; t++ {
-		if types[t].ggufID == id {
+		if types[t].id == id {
 			return t, nil
 		}
 	}
 	if name, ok := refusedGGUF[id]; ok {
 		return Invalid, fmt.Errorf("quant: tensor type %s (%d) is not supported", name, id)
 	}
-	return Invalid, fmt.Errorf("quant: unknown tensor type %d", id)
+	return Invalid, unknownID(id)
 }
 
-// GGUFID returns the number that stands for t in a GGUF tensor table.
-func (t Type) GGUFID() uint32 { return types[t].ggufID }
+func unknownID(id uint32) error { return fmt.Errorf("quant: unknown tensor type %d", id) }
+
+// ID returns the number that stands for t in files: the one of GGUF tensor
+// tables where these have t.
+func (t Type) ID() uint32 { return types[t].id }
+
+// InGGUF reports whether GGUF files can hold t.
+func (t Type) InGGUF() bool { return t.Valid() && types[t].id < firstOwnID }

@@ -12,9 +12,11 @@ func TestTypeNamesAndNumbers(t *testing.T) {
 		byName, ok := ParseType(format.String())
 		require.True(t, ok)
 		require.Equal(t, format, byName)
-		byNumber, err := FromGGUF(format.GGUFID())
+		byNumber, err := FromID(format.ID())
 		require.NoError(t, err)
 		require.Equal(t, format, byNumber)
+		_, err = FromGGUF(format.ID())
+		require.Equal(t, format.InGGUF(), err == nil, format.String())
 	}
 	_, ok := ParseType("Q9_9")
 	require.False(t, ok)

@@ -61,6 +61,9 @@ func scalesF16AVX2(dst *float32, src *byte, stride, n int, flip uint32)
 func scalesExponentAVX2(dst *float32, src *byte, stride, n int)
 
 //go:noescape
+func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
+
+//go:noescape
 func scalesPairsAVX2(scales, mins *float32, block *byte)
 
 //go:noescape
@@ -71,7 +74,7 @@ func scalesSixAVX2(scales *float32, block *byte)
 
 var avx2Decoders = decoders{
 	codes4: decode4AVX2, codes5: decode5AVX2, codes6: decode6AVX2, codes8: decode8AVX2,
-	f16: scalesF16AVX2, exponents: scalesExponentAVX2,
+	f16: scalesF16AVX2, exponents: scalesExponentAVX2, zeros: scalesZeroAVX2,
 	pairs: scalesPairsAVX2, bytes: scalesBytesAVX2, six: scalesSixAVX2,
 }
 

@@ -66,6 +66,27 @@ loop:
 	VMULPS    scale, values, values \
 	VMOVUPS   values, mem
 
+// func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
+TEXT ·scalesZeroAVX2(SB), NOSPLIT, $0-40
+	MOVQ mins+0(FP), DI
+	MOVQ scales+8(FP), R8
+	MOVQ src+16(FP), SI
+	MOVQ stride+24(FP), DX
+	MOVQ n+32(FP), CX
+
+loop:
+	VPMOVZXBD (SI), Y0
+	VPMOVZXBD 8(SI), Y1
+	TIMES(Y0, (R8), (DI))
+	TIMES(Y1, 32(R8), 32(DI))
+	ADDQ      DX, SI
+	ADDQ      $64, R8
+	ADDQ      $64, DI
+	DECQ      CX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
 // PAIR decodes scale and min of one group: the low nibbles of both are at low,
 // their high bits in Y2 and Y3 at bits 4 and 5.
 #define PAIR(low, scale, min, scales, mins) \

@@ -54,6 +54,9 @@ func scalesF16AVX512(dst *float32, src *byte, stride, n int, flip uint32)
 func scalesExponentAVX512(dst *float32, src *byte, stride, n int)
 
 //go:noescape
+func scalesZeroAVX512(mins, scales *float32, src *byte, stride, n int)
+
+//go:noescape
 func scalesPairsAVX512(scales, mins *float32, block *byte)
 
 //go:noescape
@@ -64,7 +67,7 @@ func scalesSixAVX512(scales *float32, block *byte)
 
 var avx512Decoders = decoders{
 	codes4: decode4AVX512, codes5: decode5AVX512, codes6: decode6AVX512, codes8: decode8AVX512,
-	f16: scalesF16AVX512, exponents: scalesExponentAVX512,
+	f16: scalesF16AVX512, exponents: scalesExponentAVX512, zeros: scalesZeroAVX512,
 	pairs: scalesPairsAVX512, bytes: scalesBytesAVX512, six: scalesSixAVX512,
 }
 
@@ -83,6 +86,9 @@ func vecExponentAVX512(a *vecArgs)
 
 //go:noescape
 func vecQ4MinAVX512(a *vecArgs)
+
+//go:noescape
+func vecQ4ZeroAVX512(a *vecArgs)
 
 //go:noescape
 func vecQ5AVX512(a *vecArgs)
@@ -123,7 +129,9 @@ func (avx512) mulVec(t quant.Type, a *vecArgs) bool {
 		vecPairs5AVX512(a)
 	case quant.Q6_K:
 		vecBytes6AVX512(a)
-	case quant.IQ4_NL:
+	case quant.I4Z:
+		vecQ4ZeroAVX512(a)
+	case quant.IQ4_NL, quant.NF4:
 		vecQ4TableAVX512(a)
 	case quant.IQ4_XS:
 		vecSixAVX512(a)

@@ -176,6 +176,27 @@ loop:
 	VZEROUPPER
 	RET
 
+// func scalesZeroAVX512(mins, scales *float32, src *byte, stride, n int)
+TEXT ·scalesZeroAVX512(SB), NOSPLIT, $0-40
+	MOVQ mins+0(FP), DI
+	MOVQ scales+8(FP), R8
+	MOVQ src+16(FP), SI
+	MOVQ stride+24(FP), DX
+	MOVQ n+32(FP), CX
+
+loop:
+	VPMOVZXBD (SI), Z0
+	VCVTDQ2PS Z0, Z0
+	VMULPS    (R8), Z0, Z0
+	VMOVUPS   Z0, (DI)
+	ADDQ      DX, SI
+	ADDQ      $64, R8
+	ADDQ      $64, DI
+	DECQ      CX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
 // func scalesPairsAVX512(scales, mins *float32, block *byte)
 TEXT ·scalesPairsAVX512(SB), NOSPLIT, $256-24
 	MOVQ         scales+0(FP), DI

@@ -129,6 +129,12 @@
 
 #define F16_SCALE VCVTPH2PS (SI), Z24
 
+// In this format the min is a zero times the scale.
+#define ZERO_MIN \
+	VPMOVZXBD 32(SI), Z26   \
+	VCVTDQ2PS Z26, Z26      \
+	VMULPS    Z24, Z26, Z26
+
 // In these formats the offset is added: the min is minus it.
 #define F16_OFFSET \
 	VCVTPH2PS   32(SI), Z26 \

@@ -23,7 +23,7 @@ loop:
 	JNZ  loop
 	VEC_RETURN
 
-// func vecQ4TableAVX512(a *vecArgs): IQ4_NL
+// func vecQ4TableAVX512(a *vecArgs): IQ4_NL, NF4
 TEXT ·vecQ4TableAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
@@ -70,6 +70,23 @@ loop:
 	END
 	END_MIN
 	ADDQ $320, SI
+	DECQ CX
+	JNZ  loop
+	VEC_RETURN
+
+// func vecQ4ZeroAVX512(a *vecArgs): I4Z
+TEXT ·vecQ4ZeroAVX512(SB), NOSPLIT, $0-8
+	VEC_ARGS
+
+loop:
+	PREFETCH5
+	F16_SCALE
+	ZERO_MIN
+	BEGIN
+	GROUP4(48)
+	END
+	END_MIN
+	ADDQ $304, SI
 	DECQ CX
 	JNZ  loop
 	VEC_RETURN

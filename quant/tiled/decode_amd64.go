@@ -15,6 +15,9 @@ type decoders struct {
 	// XORed to the bits of the results.
 	f16       func(dst *float32, src *byte, stride, n int, flip uint32)
 	exponents func(dst *float32, src *byte, stride, n int)
+	// zeros multiplies the zeros of n blocks that are stride bytes apart, one for
+	// each row, by their scales.
+	zeros func(mins, scales *float32, src *byte, stride, n int)
 
 	// Scales of all groups of a block.
 	pairs func(scales, mins *float32, block *byte)
@@ -67,7 +70,9 @@ func (d *decoders) decodeHalves(p *panel, f *format, blocks []byte, n int) {
 		return
 	}
 	d.f16(&p.scales[0], &blocks[0], size, n, 0)
-	if f.hasMin() { // these formats add it
+	if f.zeros {
+		d.zeros(&p.mins[0], &p.scales[0], &blocks[2*TileRows], size, n)
+	} else if f.hasMin() { // these formats add it
 		d.f16(&p.mins[0], &blocks[2*TileRows], size, n, signMask)
 	}
 }

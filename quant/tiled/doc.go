@@ -10,7 +10,9 @@
 // # Arithmetic
 //
 // Weights of a group stand for scale·(code-zero) - min, where scale and min
-// belong to a row and group (a half group in Q6_K) and zero to the format. An
+// belong to a row and group (a half group in Q6_K) and zero to the format. In I4Z,
+// where rows and groups have zeros of their own, min is scale·zero, which is
+// exact, and the format's zero is 0. An
 // element of the result is, with g over the groups in ascending order, acc
 // beginning at +0 and fma rounding once:
 //

@@ -28,6 +28,7 @@ const planes = GroupElems / laneBytes
 //
 //	halves   numbers of 16 bits, each for all rows (scale, then offset)
 //	exponent one byte of each row, in formats whose scale is a power of two
+//	zeros    one byte of each row, in formats whose rows have a zero of their own
 //	scales   of the block's sub-blocks, see scaleKind
 //	groups   for each group of 32 elements, its codes:
 //	  high bits (formats of 5 and 6 bits), then
@@ -40,6 +41,7 @@ const planes = GroupElems / laneBytes
 type format struct {
 	halves   int
 	exponent bool
+	zeros    bool // the code that stands for nothing belongs to row and group
 	scales   scaleKind
 	bits     int        // of a code as stored: 4, 5, 6 or 8
 	zero     int        // what a code is less before it is scaled
@@ -67,12 +69,12 @@ func (k scaleKind) bytes() int {
 func (f *format) halfGroups() bool { return f.scales == bytes16 }
 
 // hasMin reports whether weights have an offset that is not the format's zero.
-func (f *format) hasMin() bool { return f.halves == 2 }
+func (f *format) hasMin() bool { return f.halves == 2 || f.zeros }
 
 // headBytes is what stands before the groups of a tile block.
 func (f *format) headBytes() int {
 	n := f.halves*2*TileRows + f.scales.bytes()
-	if f.exponent {
+	if f.exponent || f.zeros {
 		n += TileRows
 	}
 	return n
@@ -89,6 +91,7 @@ func (f *format) groups(blockBytes int) int { return (blockBytes - f.headBytes()
 type rowBlock struct {
 	half     [2]uint16
 	exponent byte
+	zero     byte
 	scale    [16]uint8
 	min      [16]uint8
 	code     [256]uint8
@@ -107,6 +110,8 @@ var formats = map[quant.Type]*format{
 	quant.IQ4_NL: {halves: 1, bits: 4, zero: 128, table: &nonlinear, split: split4, join: join4},
 	quant.IQ4_XS: {halves: 1, scales: six8, bits: 4, zero: 128, table: &nonlinear, split: splitXS, join: joinXS},
 	quant.MXFP4:  {exponent: true, bits: 4, zero: 16, table: &e2m1, split: splitMX, join: joinMX},
+	quant.I4Z:    {halves: 1, zeros: true, bits: 4, table: &evenly, split: splitZero, join: joinZero},
+	quant.NF4:    {halves: 1, bits: 4, zero: 128, table: &normal, split: split4, join: join4},
 }
 
 // What 4-bit codes stand for: themselves, or the values of formats that are not
@@ -114,6 +119,7 @@ var formats = map[quant.Type]*format{
 var (
 	evenly    = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	nonlinear = unsigned(128, -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+	normal    = unsigned(128, -127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127)
 	e2m1      = unsigned(16, 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12) // twice the value
 )
 

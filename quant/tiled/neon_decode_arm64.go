@@ -37,6 +37,9 @@ func scalesF16NEON(dst *float32, src *byte, stride, n int, flip uint32)
 func scalesExponentNEON(dst *float32, src *byte, stride, n int)
 
 //go:noescape
+func scalesZeroNEON(mins, scales *float32, src *byte, stride, n int)
+
+//go:noescape
 func scalesPairsNEON(scales, mins *float32, block *byte)
 
 //go:noescape
@@ -104,7 +107,9 @@ func (f *format) decodeScalesNEON(scales []float32 /* [groups][halves][TileRows]
 		scalesExponentNEON(&scales[0], &blocks[0], size, n)
 	default:
 		scalesF16NEON(&scales[0], &blocks[0], size, n, 0)
-		if f.hasMin() { // these formats add it
+		if f.zeros {
+			scalesZeroNEON(&mins[0], &scales[0], &blocks[2*TileRows], size, n)
+		} else if f.hasMin() { // these formats add it
 			scalesF16NEON(&mins[0], &blocks[2*TileRows], size, n, signMask)
 		}
 	}

@@ -90,6 +90,25 @@ loop:
 	FMUL4(c, g, g) \
 	FMUL4(d, h, h)
 
+// func scalesZeroNEON(mins, scales *float32, src *byte, stride, n int)
+// n times the zeros of sixteen rows, stride bytes apart, times their scales.
+TEXT ·scalesZeroNEON(SB), NOSPLIT, $0-40
+	MOVD mins+0(FP), R0
+	MOVD scales+8(FP), R5
+	MOVD src+16(FP), R1
+	MOVD stride+24(FP), R2
+	MOVD n+32(FP), R3
+
+loop:
+	VLD1.P (R1)(R2), [V16.B16]
+	VLD1.P 64(R5), [V4.S4, V5.S4, V6.S4, V7.S4]
+	UNSIGNED4(V16, V18, V0, V1, V2, V3)
+	TIMES(4, 5, 6, 7, 0, 1, 2, 3)
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	SUB    $1, R3
+	CBNZ   R3, loop
+	RET
+
 // LOAD_BASE loads the sixteen binary16 numbers of a block's rows.
 #define LOAD_BASE(a, b, c, d) \
 	VLD1.P 32(R2), [V16.H8, V17.H8] \

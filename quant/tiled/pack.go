@@ -60,6 +60,8 @@ var packers = map[quant.Type]func(tile []byte, row int, src []byte){
 	quant.Q5_K:   packQ5K,
 	quant.Q6_K:   packQ6K,
 	quant.MXFP4:  packMXFP4,
+	quant.I4Z:    packI4Z,
+	quant.NF4:    packNibbles,
 }
 
 const (
@@ -100,6 +102,12 @@ func packNibbles(tile []byte, row int, src []byte) {
 func packMXFP4(tile []byte, row int, src []byte) {
 	tile[row] = src[0]
 	packNibbles(tile[TileRows:], row, src[1:])
+}
+
+// packI4Z is packNibbles with a byte between the scale and the nibbles.
+func packI4Z(tile []byte, row int, src []byte) {
+	tile, src = packHalves(tile, row, src, 17)
+	packMXFP4(tile, row, src)
 }
 
 // packFiveBits is packNibbles with a word of fifth bits before the nibbles.

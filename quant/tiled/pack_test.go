@@ -59,6 +59,8 @@ var layouts = map[quant.Type]string{
 	quant.IQ4_NL: "a0c4e8e9973f",
 	quant.IQ4_XS: "bca8f7f31e36",
 	quant.MXFP4:  "13f50a4cce33",
+	quant.I4Z:    "e661a15c8d13",
+	quant.NF4:    "df2a8582ff94",
 }
 
 func TestLayoutBelongsToItsVersion(t *testing.T) {

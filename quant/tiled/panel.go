@@ -80,6 +80,9 @@ func (p *panel) decodeScales(f *format, block []byte, at int) {
 			case oneScale:
 				scales[g*TileRows+row] = base
 				mins[g*TileRows+row] = -offset // these formats add it
+				if f.zeros {
+					mins[g*TileRows+row] = base * float32(r.zero)
+				}
 			case pairs6:
 				scales[g*TileRows+row] = base * float32(r.scale[g])
 				mins[g*TileRows+row] = offset * float32(r.min[g])

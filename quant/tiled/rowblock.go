@@ -187,6 +187,19 @@ func joinXS(r *rowBlock, dst []byte) {
 	binary.LittleEndian.PutUint16(dst[2:], high)
 }
 
+// I4Z has a byte, the row's zero, between its scale and its nibbles.
+func splitZero(r *rowBlock, src []byte) {
+	src = r.readHalves(src, 17)
+	r.zero = src[0]
+	nibbles(r.code[:], src[1:])
+}
+
+func joinZero(r *rowBlock, dst []byte) {
+	dst = r.writeHalves(dst, 17)
+	dst[0] = r.zero
+	joinNibbles(dst[1:], r.code[:])
+}
+
 func splitMX(r *rowBlock, src []byte) {
 	r.exponent = src[0]
 	nibbles(r.code[:], src[1:])

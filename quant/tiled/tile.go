@@ -29,6 +29,9 @@ func (f *format) store(tile []byte, row int, r *rowBlock) {
 	if f.exponent {
 		head[row] = r.exponent
 	}
+	if f.zeros {
+		head[row] = r.zero
+	}
 	f.storeScales(head, row, r)
 	groups := tile[f.headBytes():]
 	size := f.groupBytes()
@@ -56,6 +59,9 @@ func (f *format) loadHead(r *rowBlock, tile []byte, row int) {
 	}
 	if f.exponent {
 		r.exponent = head[row]
+	}
+	if f.zeros {
+		r.zero = head[row]
 	}
 	f.loadScales(r, head, row)
 }

@@ -97,6 +97,8 @@ func (t TensorData) size() (int64, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+	case !t.Type.InGGUF():
+		return 0, fmt.Errorf("tensor %q: the format has no %v", t.Name, t.Type)
 	case !fits:
 		return 0, fmt.Errorf("tensor %q: shape %v is out of range", t.Name, t.Shape)
 	case t.Data != nil && int64(len(t.Data)) != size:
@@ -135,7 +137,7 @@ func appendTensor(b []byte, t TensorData, offset int64) []byte {
 	for i := len(t.Shape) - 1; i >= 0; i-- {
 		b = binary.LittleEndian.AppendUint64(b, uint64(t.Shape[i]))
 	}
-	b = binary.LittleEndian.AppendUint32(b, t.Type.GGUFID())
+	b = binary.LittleEndian.AppendUint32(b, t.Type.ID())
 	return binary.LittleEndian.AppendUint64(b, uint64(offset))
 }
 

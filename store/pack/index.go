@@ -124,7 +124,7 @@ func (x *index) encode() []byte {
 	b = le.AppendUint32(b, uint32(len(x.tensors)))
 	for i, t := range x.tensors {
 		b = text(le.AppendUint32(b, uint32(x.section[i])), t.Name)
-		b = append(le.AppendUint32(b, t.Type.GGUFID()), byte(t.Layout))
+		b = append(le.AppendUint32(b, t.Type.ID()), byte(t.Layout))
 		b = append(le.AppendUint64(b, uint64(t.Off)), byte(len(t.Shape)))
 		for _, d := range t.Shape {
 			b = le.AppendUint64(b, uint64(d))
@@ -213,7 +213,7 @@ func (c *cursor) tensors(x *index) {
 	for range n {
 		in := c.uint32("section of a tensor")
 		t := Tensor{Name: c.text("name of a tensor")}
-		typ, err := quant.FromGGUF(c.uint32("tensor"))
+		typ, err := quant.FromID(c.uint32("tensor"))
 		t.Type, t.Layout, t.Off = typ, Layout(c.byte("tensor")), c.int64("tensor")
 		first := len(dims)
 		for range c.rank() {
