@@ -11,7 +11,7 @@ import (
 
 // sectionPiece is how much of a section one read asks for: whole blocks of the
 // pack, which need no copy, and enough for a disk to reach its bandwidth.
-const sectionPiece = 4 * pack.BlockBytes
+const sectionPiece = 16 * pack.BlockBytes
 
 // findSection looks for the section of a pack that holds all tensors of a plan
 // as they will lie in memory. There is none where rows are wanted and the pack

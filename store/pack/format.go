@@ -17,7 +17,7 @@ const (
 	Suffix = ".pack"
 	// BlockBytes is the unit of checksums. Reads that begin and end at whole
 	// blocks of a section need no copy.
-	BlockBytes = 1 << 20
+	BlockBytes = 64 << 10
 	// Align is the alignment of tensors in a section: a cache line.
 	Align = 64
 
@@ -36,7 +36,8 @@ const (
 const checksumSeed = 0x6c6c6d72756e5043
 
 func checksum(p []byte) uint64 {
-	d := xxhash.NewWithSeed(checksumSeed)
+	var d xxhash.Digest // on the stack
+	d.ResetWithSeed(checksumSeed)
 	_, _ = d.Write(p) // never fails
 	return d.Sum64()
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // verifyBytes is how much is read at a time: whole blocks.
-const verifyBytes = 4 * BlockBytes
+const verifyBytes = 64 * BlockBytes
 
 // Verify reads the whole file and compares every byte with its checksum, or
 // with zero where the format leaves room. It returns the first fault, with its
