@@ -94,7 +94,9 @@ func (m *planner) kvOf(tokens int, perToken int64) int64 {
 }
 
 // scratch returns what activations of a chunk take.
-func (m *planner) scratch(chunk int) int64 { return pageUp(m.ScratchFixed + int64(chunk)*m.ScratchPerToken) }
+func (m *planner) scratch(chunk int) int64 {
+	return pageUp(m.ScratchFixed + int64(chunk)*m.ScratchPerToken)
+}
 
 // fixed returns the memory that no plan does without and that has one size.
 func (m *planner) fixed() (by Ledger) {
@@ -217,7 +219,7 @@ func (m *planner) moreRing(pieces int64) int64 { return (pieces - minPieces) * m
 
 // block is a part of a section that is pinned as a whole.
 type block struct {
-	section int     // index of the layer; the head comes last
+	section int // index of the layer; the head comes last
 	bytes   int64
 	rank    float64 // how far in the section its middle is, 0 to 1
 }

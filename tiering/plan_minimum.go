@@ -60,8 +60,11 @@ func (e *MinimumError) Unwrap() error { return ErrBudget }
 // refuse explains why nothing fits. by holds what is fixed.
 func (m *planner) refuse(by Ledger) error {
 	by[Scratch] = m.scratch(m.lowChunk())
-	by[Ring] = m.minimumWeights() - m.slots(m.minSlots())
-	by[Cached] += m.slots(m.minSlots())
+	if least := m.slots(m.minSlots()); m.minimumWeights() == m.minimumRing()+least {
+		by[Ring], by[Cached] = m.minimumRing(), by[Cached]+least
+	} else {
+		by[Pinned], by[Cached] = m.dense(), by[Cached]+m.slots(m.experts())
+	}
 	e := &MinimumError{Budget: m.Budget, Minimum: by.Total(), By: by, Context: m.Context}
 	spare := m.Budget - (e.Minimum - by[KVHot] + pageUp(m.KVFixed))
 	page := max(1, m.KVPageTokens)

@@ -1,0 +1,239 @@
+package tiering
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const mib = 1 << 20
+
+// denseShape is about a Llama of 8B parameters in 4 bits: 32 layers of 123 MB,
+// a head of 431 MB in 6 bits and an embedding of its own.
+func denseShape() Shape {
+	s := Shape{
+		Head: Section{"ends", 430_940_160, mib}, Embedding: 295 << 20, RowBytes: 2304,
+		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
+		ScratchFixed: 6 << 20, ScratchPerToken: 270_000, OpsPerToken: 2 * 6_979_321_856,
+	}
+	for l := range 32 {
+		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib})
+	}
+	return s
+}
+
+// expertShape is about a Qwen3-30B-A3B in 4 bits.
+func expertShape() Shape {
+	s := denseShape()
+	for l := range s.Layers {
+		s.Layers[l].Bytes = 21 << 20
+	}
+	s.ExpertLayers, s.Experts, s.ExpertsUsed, s.ExpertBytes = 32, 128, 8, 2_654_208
+	return s
+}
+
+var rates = Rates{ReadGBs: 1.5, MemGBs: 33, PrefillGops: 800}
+
+func makePlan(t *testing.T, s Shape, n Need) *Plan {
+	p, err := MakePlan(s, n, rates)
+	require.NoError(t, err)
+	return p
+}
+
+func TestPlanKeepsEverythingThatFits(t *testing.T) {
+	s := denseShape()
+	for _, budget := range []int64{0, 64 << 30, 6 << 30} {
+		p := makePlan(t, s, Need{Budget: budget, Context: 4096, Code: 12 * mib, Heap: 40 * mib})
+		require.True(t, p.Resident())
+		require.Zero(t, p.Ring)
+		require.Zero(t, p.StreamedPerToken)
+		require.Equal(t, DefaultChunk, p.Chunk)
+		require.Equal(t, s.Head.Bytes, p.HeadPinned)
+		for l := range s.Layers {
+			require.Equal(t, s.Layers[l].Bytes, p.Pinned[l])
+		}
+		require.EqualValues(t, 12*mib, p.By[Code])
+		require.EqualValues(t, rowCache, p.By[Cached], "the embedding stays on flash")
+		require.InDelta(t, 33e9/(32*122_720_256+430_940_160), p.PredictedDecode, 0.01)
+		require.InDelta(t, 800e9/(2*6_979_321_856), p.PredictedPrefill, 0.01)
+	}
+}
+
+func TestPlanSpreadsWhatItPins(t *testing.T) {
+	s := denseShape()
+	p := makePlan(t, s, Need{Budget: 3 << 30, Context: 4096})
+	require.False(t, p.Resident())
+	low, high := p.Pinned[0], p.Pinned[0]
+	var streamed int64
+	for l, n := range p.Pinned {
+		require.Zero(t, n%mib, "a prefix is whole blocks")
+		low, high = min(low, n), max(high, n)
+		streamed += s.Layers[l].Bytes - n
+	}
+	require.LessOrEqual(t, high-low, int64(mib))
+	share := float64(low) / float64(s.Layers[0].Bytes)
+	require.InDelta(t, share, float64(p.HeadPinned)/float64(s.Head.Bytes), 0.02, "the head like the layers")
+	require.Equal(t, streamed, p.StreamedPerChunk)
+	require.Equal(t, streamed+s.Head.Bytes-p.HeadPinned, p.StreamedPerToken)
+	require.InDelta(t, 1.5e9/float64(p.StreamedPerToken), p.PredictedDecode, 1e-6, "flash is the limit")
+	// Little is left over: a block, a piece and a step of the chunk.
+	require.Greater(t, p.Total(), p.Budget-mib-p.Piece-2*chunkStep*s.ScratchPerToken)
+}
+
+// A plan for a model smaller than the ring would be keeps it.
+func TestPlanOfASmallModel(t *testing.T) {
+	s := Shape{Layers: []Section{{"blk.0", 300_000, mib}, {"blk.1", 300_000, mib}}, Head: Section{"ends", 200_000, mib}, ScratchFixed: 1000}
+	p := makePlan(t, s, Need{Budget: mib, Context: 10})
+	require.True(t, p.Resident())
+	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10}, rates)
+	var refused *MinimumError
+	require.ErrorAs(t, err, &refused)
+	require.Greater(t, refused.By[Pinned], int64(800_000))
+	require.Zero(t, refused.By[Ring])
+}
+
+func TestPlanOfExperts(t *testing.T) {
+	s := expertShape()
+	p := makePlan(t, s, Need{Budget: 4 << 30, Context: 4096})
+	require.Zero(t, p.Ring, "the dense parts fit")
+	require.False(t, p.Resident())
+	all := s.ExpertLayers * s.Experts
+	require.Greater(t, p.ExpertSlots, all/5)
+	require.Less(t, p.ExpertSlots, all/3)
+	missing := 1 - float64(p.ExpertSlots)/float64(all)
+	require.InEpsilon(t, missing*32*8*2_654_208, p.StreamedPerToken, 1e-6)
+	require.Greater(t, p.StreamedPerChunk, 10*p.StreamedPerToken, "a chunk uses most experts")
+
+	tight := makePlan(t, s, Need{Budget: 900 << 20, Context: 1024})
+	require.Equal(t, s.ExpertsUsed, tight.ExpertSlots)
+	require.NotZero(t, tight.Ring)
+
+	whole := makePlan(t, s, Need{Context: 4096})
+	require.True(t, whole.Resident())
+	require.Equal(t, all, whole.ExpertSlots)
+}
+
+func TestPlanRefuses(t *testing.T) {
+	s := denseShape()
+	n := Need{Budget: 120 * mib, Context: 4096, Code: 12 * mib, Heap: 40 * mib, KVBytesLow: s.KVBytesPerToken / 8}
+	_, err := MakePlan(s, n, rates)
+	require.ErrorIs(t, err, ErrBudget)
+	var e *MinimumError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, e.By.Total(), e.Minimum)
+	require.EqualValues(t, 3*mib, e.By[Ring])
+	require.True(t, e.KVFits)
+	require.ErrorContains(t, err, "code 12 MiB)")
+	require.ErrorContains(t, err, fmt.Sprintf("a context of at most %d tokens, or keep keys and values in a lower precision", e.ContextFits))
+	require.Positive(t, e.ContextFits)
+
+	n.Context = e.ContextFits
+	makePlan(t, s, n)
+	n.Context += s.KVPageTokens
+	_, err = MakePlan(s, n, rates)
+	require.Error(t, err, "no longer context fits")
+
+	n.Budget = 30 * mib
+	_, err = MakePlan(s, n, rates)
+	require.ErrorContains(t, err, "use a smaller model")
+}
+
+func TestPlanChoosesAContext(t *testing.T) {
+	for budget, want := range map[int64]int{0: 131072, 16 << 30: 16384, 2 << 30: 2048} {
+		p := makePlan(t, denseShape(), Need{Budget: budget, ContextMax: 131072})
+		require.Equal(t, want, p.Context, "budget %d", budget)
+	}
+	require.Equal(t, 512, makePlan(t, denseShape(), Need{Budget: 2 << 30, ContextMax: 512}).Context)
+}
+
+func TestPlanWithoutRatesPredictsNothing(t *testing.T) {
+	for _, budget := range []int64{0, 2 << 30} {
+		p, err := MakePlan(denseShape(), Need{Budget: budget, Context: 100}, Rates{})
+		require.NoError(t, err)
+		require.Zero(t, p.PredictedDecode+p.PredictedPrefill)
+	}
+}
+
+func TestPlanAsJSON(t *testing.T) {
+	data, err := json.Marshal(makePlan(t, denseShape(), Need{Budget: 2 << 30, Context: 100}))
+	require.NoError(t, err)
+	var got struct {
+		By     map[string]int64 `json:"by_purpose"`
+		Pinned []int64          `json:"pinned_bytes"`
+	}
+	require.NoError(t, json.Unmarshal(data, &got))
+	require.Len(t, got.Pinned, 32)
+	require.Positive(t, got.By["weight ring"])
+	require.NotContains(t, got.By, "heap")
+}
+
+// randomShape is any shape, most of them unlike a real model.
+func randomShape(rng *rand.Rand) Shape {
+	size := func(limit int64) int64 { return rng.Int64N(limit) }
+	section := func() Section {
+		return Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)]}
+	}
+	s := Shape{
+		Head: section(), Embedding: size(2) * size(8*mib), RowBytes: size(10_000),
+		KVFixed: size(mib), KVBytesPerToken: size(10_000), KVPageTokens: rng.IntN(100),
+		ScratchFixed: size(mib), ScratchPerToken: size(300_000), OpsPerToken: size(1e9),
+	}
+	for range 1 + rng.IntN(12) {
+		s.Layers = append(s.Layers, section())
+	}
+	if rng.IntN(2) == 0 {
+		s.ExpertLayers, s.Experts, s.ExpertBytes = len(s.Layers), 1+rng.IntN(16), size(mib)+1
+		s.ExpertsUsed = 1 + rng.IntN(s.Experts)
+	}
+	return s
+}
+
+// Properties: a plan never holds more than its budget; more budget never pins
+// less, caches less, computes smaller chunks or predicts less speed; and a plan
+// is refused exactly below the minimum that the refusal states.
+func TestPlanProperties(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(2, seed))
+		s := randomShape(rng)
+		n := Need{
+			Context: 1 + rng.IntN(3000), Chunk: rng.IntN(600), Piece: rng.Int64N(2) * 256 << 10,
+			Code: rng.Int64N(mib), Heap: rng.Int64N(mib), Budget: 1,
+		}
+		_, err := MakePlan(s, n, rates)
+		var refused *MinimumError
+		require.ErrorAs(t, err, &refused, "seed %d", seed)
+		n.Budget = refused.Minimum - 1
+		_, err = MakePlan(s, n, rates)
+		require.Error(t, err, "seed %d: below the minimum", seed)
+
+		n.Budget = refused.Minimum
+		last := makePlan(t, s, n)
+		for !last.Resident() {
+			// Small steps find where a share is rounded, large ones get there.
+			n.Budget += rng.Int64N(4096 << rng.IntN(13))
+			p := makePlan(t, s, n)
+			require.LessOrEqual(t, p.Total(), n.Budget, "seed %d", seed)
+			checkMore(t, seed, last, p)
+			last = p
+		}
+		n.Budget = 0
+		checkMore(t, seed, last, makePlan(t, s, n))
+	}
+}
+
+// checkMore compares the plans for two budgets.
+func checkMore(t *testing.T, seed uint64, less, more *Plan) {
+	context := fmt.Sprintf("seed %d: from %d to %d bytes", seed, less.Budget, more.Budget)
+	for l := range less.Pinned {
+		require.GreaterOrEqual(t, more.Pinned[l], less.Pinned[l], context)
+	}
+	require.GreaterOrEqual(t, more.HeadPinned, less.HeadPinned, context)
+	require.GreaterOrEqual(t, more.ExpertSlots, less.ExpertSlots, context)
+	require.GreaterOrEqual(t, more.Chunk, less.Chunk, context)
+	require.LessOrEqual(t, more.StreamedPerToken, less.StreamedPerToken, context)
+	require.GreaterOrEqual(t, more.PredictedDecode, less.PredictedDecode, context)
+	require.GreaterOrEqual(t, more.PredictedPrefill, less.PredictedPrefill*(1-1e-9), context)
+}
