@@ -18,25 +18,44 @@ func (m *Model) forward(ctx context.Context, b *Batch) error {
 		return err
 	}
 	p := m.pass
-	p.begin(b)
+	p.begin(ctx, b)
 	p.embed()
 	for l := range m.weights.layers {
-		if err := ctx.Err(); err != nil {
-			return err
+		if p.failed() {
+			return p.err
 		}
 		p.runLayer(l)
 	}
+	if p.failed() {
+		return p.err
+	}
 	if err := p.output(); err != nil {
 		return err
+	}
+	if m.stream != nil {
+		m.stream.Finish()
 	}
 	b.commit()
 	return nil
 }
 
+// failed reports whether the pass cannot go on, or need not.
+func (p *pass) failed() bool {
+	if p.err == nil {
+		p.err = p.ctx.Err()
+	}
+	return p.err != nil
+}
+
 // begin sets the pass up for a batch: its rows and the angles of their
 // positions.
-func (p *pass) begin(b *Batch) {
+func (p *pass) begin(ctx context.Context, b *Batch) {
+	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
+	if p.m.stream != nil {
+		p.m.stream.Begin((len(b.want) + headRows - 1) / headRows)
+	}
+	p.headRun = 0
 	for i := range p.m.Spec.Ropes {
 		t := &p.m.Spec.Ropes[i]
 		half := t.Dim / 2
@@ -54,7 +73,9 @@ func (p *pass) embed() {
 	dim := p.m.Spec.Dim
 	for i, id := range p.batch.ids {
 		row := p.x[i*dim : (i+1)*dim]
-		p.m.weights.embed.row(row, int(id), p.raw)
+		if p.err = p.m.weights.embed.lookup(row, int(id), p.raw); p.err != nil {
+			return
+		}
 		if p.m.Spec.EmbedScale != 1 {
 			quant.Scale(row, p.m.Spec.EmbedScale)
 		}
@@ -181,6 +202,10 @@ func (p *pass) output() error {
 		}
 		p.add(&w.head, p.h, n, p.logits)
 		p.multiply()
+		if p.err != nil {
+			return p.err
+		}
+		p.headRun++
 		for i, row := range want[:n] {
 			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
 			s.finishLogits(logits)

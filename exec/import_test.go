@@ -47,9 +47,9 @@ func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 		defer f.Close()
 		spec, err := f.Spec()
 		require.NoError(t, err)
-		w, frames, err := loadWeights(context.Background(), f.tensors(), spec, Options{Budget: tiering.New(0), Exact: exact})
+		w, ld, err := loadWeights(context.Background(), f.tensors(), spec, Options{Budget: tiering.New(0), Exact: exact})
 		require.NoError(t, err)
-		return w, frames
+		return w, ld.frames
 	}
 	want, frames := load(fsys, path)
 	got, more := load(packed, "m.pack")

@@ -24,12 +24,15 @@ const loadAlign = 64
 // A layer is first planned, which checks every tensor against the Spec, and
 // only then read, so that a malformed file costs no memory.
 type loader struct {
-	ts     *tensorSet
-	spec   *Spec
-	budget *tiering.Budget
-	exact  bool // keep rows as they are, for products in float32
-	frames []*tiering.Frame
-	plan   []placement // of the layer that is being planned
+	ts      *tensorSet
+	spec    *Spec
+	budget  *tiering.Budget
+	exact   bool // keep rows as they are, for products in float32
+	frames  []*tiering.Frame
+	plan    []placement       // of the layer that is being planned
+	experts []layout          // of the same layer
+	seq     prefetch.Sequence // what is streamed
+	unit    int               // the largest unit of it
 
 	progress    func(done, total int64)
 	mu          sync.Mutex // guards done, which readers count up
@@ -38,12 +41,27 @@ type loader struct {
 
 // layout is what goes into one frame, and what a pack keeps as one section.
 type layout struct {
-	name   string // "embedding", "ends" or "blk.N"
+	name   string // "embedding", "ends", "blk.N" or "blk.N.expert.E"
+	kind   layoutKind
+	layer  int // of a layer or expert
 	places []placement
 	// section is set where a pack holds all of this as it is.
 	section io.ReaderAt
-	size    int // of the frame
+	// sectionSize is the length of the section, of which size bytes from its start
+	// are kept.
+	sectionSize int
+	size        int // of the frame
 }
+
+// layoutKind says which part of a model a layout holds.
+type layoutKind int
+
+const (
+	layerLayout     layoutKind = iota
+	embeddingLayout            // rows that are only looked up
+	endsLayout                 // final norm and output matrix
+	expertLayout               // one expert of a layer
+)
 
 // placement is one tensor's place in a frame.
 type placement struct {
@@ -57,7 +75,7 @@ type placement struct {
 
 // loadWeights reads all weights of a model. progress, which may be nil, is
 // called with the bytes read so far.
-func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, []*tiering.Frame, error) {
+func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, *loader, error) {
 	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: o.Exact, progress: o.Progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
 	plans, err := ld.planAll(w)
@@ -66,6 +84,13 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	}
 	for i := range plans {
 		ld.findSection(&plans[i])
+	}
+	if o.Plan != nil {
+		if plans, err = ld.divide(w, plans, o.Plan); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range plans {
 		ld.total += plans[i].readBytes()
 	}
 	queue := prefetch.New(loadReaders)
@@ -76,9 +101,9 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 		return nil, nil, err
 	}
 	if !w.head.present() {
-		w.head.Matrix = w.embed
+		w.head.Matrix, w.tied = w.embed.Matrix, true
 	}
-	return w, ld.frames, nil
+	return w, ld, nil
 }
 
 // planAll checks every tensor and returns what goes into each frame: one or two
@@ -92,7 +117,9 @@ func (ld *loader) planAll(w *weights) (plans []layout, err error) {
 		if err := ld.planLayer(l, &w.layers[l]); err != nil {
 			return nil, err
 		}
-		plans = append(plans, layout{name: fmt.Sprintf("blk.%d", l), places: ld.plan})
+		plans = append(plans, layout{name: fmt.Sprintf("blk.%d", l), layer: l, places: ld.plan})
+		plans = append(plans, ld.experts...)
+		ld.experts = nil
 	}
 	return plans, nil
 }
@@ -181,6 +208,15 @@ func (p *placement) bytes() int {
 	return int(p.slot.bytes())
 }
 
+// matrixOver returns the placement's matrix, whose first rows, or all, are in
+// memory.
+func (p *placement) matrixOver(data []byte) Matrix {
+	m := Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Data: data, Tiled: p.tile}
+	rows, bytes := m.unit()
+	m.rest.count = m.Rows - min(m.Rows, len(data)/bytes*rows)
+	return m
+}
+
 func (ld *loader) fill(ctx context.Context, queue *prefetch.Queue, plan []placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
 	var failed error
@@ -193,7 +229,7 @@ func (ld *loader) fill(ctx context.Context, queue *prefetch.Queue, plan []placem
 			continue
 		}
 		dst := mem[p.off : p.off+p.bytes()]
-		*p.matrix = Matrix{p.slot.typ, p.slot.rows, p.slot.cols, dst, p.tile}
+		*p.matrix = p.matrixOver(dst)
 		if p.tile {
 			if err := ld.fillTiles(ctx, &p.slot, dst); err != nil && failed == nil {
 				failed = err

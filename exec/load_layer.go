@@ -59,14 +59,14 @@ func (ld *loader) planEnds(w *weights) (plans []layout, err error) {
 	s := ld.spec
 	ld.plan = nil
 	embed, err := ld.ts.matrix("token_embd", -1, s.Vocab, s.Dim)
-	if err := ld.put(&w.embed, "token_embd", -1, embed, err); err != nil {
+	if err := ld.put(&w.embed.Matrix, "token_embd", -1, embed, err); err != nil {
 		return nil, err
 	}
 	_, hasHead := ld.ts.find("output", -1, ".weight")
 	tied := s.Tied || (!hasHead && (ld.ts.h.GGUF || ld.ts.h.Tied == nil))
 	if !tied {
 		ld.plan[0].tile = false
-		plans = append(plans, layout{name: "embedding", places: ld.plan})
+		plans = append(plans, layout{name: "embedding", kind: embeddingLayout, places: ld.plan})
 		ld.plan = nil
 	}
 	normRole := "output_norm"
@@ -83,7 +83,7 @@ func (ld *loader) planEnds(w *weights) (plans []layout, err error) {
 			return nil, err
 		}
 	}
-	return append(plans, layout{name: "ends", places: ld.plan}), nil
+	return append(plans, layout{name: "ends", kind: endsLayout, places: ld.plan}), nil
 }
 
 // planLayer plans one layer in the order in which the forward pass uses it.
@@ -212,7 +212,9 @@ func (ld *loader) planExperts(l int, w *layerWeights) error {
 	}
 	w.experts = make([]mlp, s.Experts)
 	inner := 0 // the first expert's size; the others must have it too
+	layer := ld.plan
 	for i := range w.experts {
+		ld.plan = nil
 		e := &w.experts[i]
 		up, err := ld.ts.expert("ffn_up_exps", l, i, s.Experts, inner, s.Dim)
 		if err := ld.put(&e.up.Matrix, expertRole("ffn_up", i), l, up, err); err != nil {
@@ -227,7 +229,11 @@ func (ld *loader) planExperts(l int, w *layerWeights) error {
 		if err := ld.put(&e.down.Matrix, expertRole("ffn_down", i), l, down, err); err != nil {
 			return err
 		}
+		ld.experts = append(ld.experts, layout{
+			name: fmt.Sprintf("blk.%d.expert.%d", l, i), kind: expertLayout, layer: l, places: ld.plan,
+		})
 	}
+	ld.plan = layer
 	return ld.planShared(l, w)
 }
 
@@ -241,10 +247,10 @@ func (ld *loader) planShared(l int, w *layerWeights) error {
 	if err != nil {
 		return err
 	}
-	if err := ld.linear(&w.shared.up, "ffn_up_shexp", l, rows, ld.spec.Dim); err != nil {
+	if err := ld.linear(&w.shared.gate, "ffn_gate_shexp", l, rows, ld.spec.Dim); err != nil {
 		return err
 	}
-	if err := ld.linear(&w.shared.gate, "ffn_gate_shexp", l, rows, ld.spec.Dim); err != nil {
+	if err := ld.linear(&w.shared.up, "ffn_up_shexp", l, rows, ld.spec.Dim); err != nil {
 		return err
 	}
 	if err := ld.linear(&w.shared.down, "ffn_down_shexp", l, ld.spec.Dim, rows); err != nil {

@@ -34,6 +34,7 @@ func (ld *loader) findSection(plan *layout) {
 		p.off = int(at.Off)
 	}
 	plan.section, plan.size = file.Section(section), int(file.SectionSize(section))
+	plan.sectionSize = plan.size
 }
 
 // layout returns how a pack keeps the placement's rows.
@@ -61,11 +62,13 @@ func (ld *loader) askForSection(ctx context.Context, queue *prefetch.Queue, plan
 func (l *layout) attach(mem []byte) error {
 	for i := range l.places {
 		p := &l.places[i]
-		at := mem[p.off : p.off+p.bytes()]
 		if p.matrix != nil {
-			*p.matrix = Matrix{p.slot.typ, p.slot.rows, p.slot.cols, at, p.tile}
+			rest := p.matrix.rest
+			*p.matrix = p.matrixOver(mem[min(p.off, len(mem)):min(p.off+p.bytes(), len(mem))])
+			p.matrix.rest.run, p.matrix.rest.off = rest.run, rest.off
 			continue
 		}
+		at := mem[p.off : p.off+p.bytes()]
 		out, err := tiering.View[float32](at, p.slot.rows*p.slot.cols)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -25,6 +26,9 @@ type Options struct {
 	// Exact multiplies quantized weights in float32. Otherwise activations are
 	// rounded to 8 bits first, which is several times faster.
 	Exact bool
+	// Plan says what of a pack is kept in memory; nil keeps all. The files must
+	// stay open as long as the model. The rest of the pack is read when it is used.
+	Plan *tiering.Plan
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -34,6 +38,7 @@ type Model struct {
 
 	weights *weights
 	frames  []*tiering.Frame
+	stream  *prefetch.Stream // of the weights that are not in memory; nil: all are
 	cache   *kv.Cache
 	workers *hetero.Workers
 	budget  *tiering.Budget
@@ -59,8 +64,13 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		o.Threads = hetero.DefaultThreads()
 	}
 	m := &Model{Spec: spec, budget: o.Budget}
-	m.weights, m.frames, err = loadWeights(ctx, f.tensors(), spec, o)
-	if err != nil {
+	var ld *loader
+	if m.weights, ld, err = loadWeights(ctx, f.tensors(), spec, o); err != nil {
+		return nil, err
+	}
+	m.frames = ld.frames
+	if err := m.openStream(ld, o.Plan); err != nil {
+		m.Close()
 		return nil, err
 	}
 	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: o.KV}
@@ -99,6 +109,9 @@ func (m *Model) Close() {
 	m.closed = true
 	if m.workers != nil {
 		m.workers.Close()
+	}
+	if m.stream != nil {
+		m.stream.Close()
 	}
 	if m.pass != nil {
 		m.pass.free()

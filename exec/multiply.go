@@ -12,6 +12,10 @@ type job struct {
 	n     int
 	y     []float32 // [n, Rows]
 	input int       // index into pass.inputs, for tiled weights
+
+	// What is done of it next: rows lo to hi, which are in data.
+	lo, hi int
+	data   []byte
 }
 
 // input is what tiled weights are multiplied with: rounded once, used by all
@@ -38,9 +42,9 @@ func (p *pass) add(w *linear, x []float32, n int, y []float32) {
 	}
 }
 
-// partRows returns how many rows of w make a part.
-func (p *pass) partRows(w *linear) int {
-	rows := w.Rows / (partsPerThread * len(p.workers))
+// partRows returns how many rows of a job make a part.
+func (p *pass) partRows(j *job) int {
+	rows := (j.hi - j.lo) / (partsPerThread * len(p.workers))
 	return max(1, (rows+partRowMultiple-1)/partRowMultiple) * partRowMultiple
 }
 
@@ -48,16 +52,35 @@ func (p *pass) partRows(w *linear) int {
 // the weights, and empties the list.
 func (p *pass) multiply() {
 	p.roundInputs()
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		j.lo, j.hi, j.data = 0, j.w.held(), j.w.Data
+	}
+	p.runJobs()
+	for i := range p.jobs {
+		p.jobs[i].lo, p.jobs[i].hi = 0, 0
+	}
+	for i := range p.jobs {
+		if p.jobs[i].w.rest.count > 0 {
+			p.multiplyStreamed(&p.jobs[i])
+		}
+	}
+	p.jobs = p.jobs[:0]
+}
+
+// runJobs does what is next of all jobs.
+func (p *pass) runJobs() {
 	total := 0
 	p.parts = append(p.parts[:0], 0)
 	for i := range p.jobs {
-		w := p.jobs[i].w
-		size := p.partRows(w)
-		total += (w.Rows + size - 1) / size
+		j := &p.jobs[i]
+		size := p.partRows(j)
+		total += (j.hi - j.lo + size - 1) / size
 		p.parts = append(p.parts, total)
 	}
-	p.m.workers.Run(total, p.mulPart)
-	p.jobs = p.jobs[:0]
+	if total > 0 {
+		p.m.workers.Run(total, p.mulPart)
+	}
 }
 
 // roundInputs rounds what the list's tiled weights are multiplied with.
@@ -112,16 +135,17 @@ func (p *pass) mul(part, worker int) {
 		i++
 	}
 	j := &p.jobs[i]
-	size := p.partRows(j.w)
-	lo := (part - p.parts[i]) * size
-	hi := min(lo+size, j.w.Rows)
+	size := p.partRows(j)
+	lo := j.lo + (part-p.parts[i])*size
+	hi := min(lo+size, j.hi)
 	ws := &p.workers[worker]
 	if j.w.Tiled {
-		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.w.Data}
+		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.data, First: j.lo / tiled.TileRows}
 		tiles := (hi + tiled.TileRows - 1) / tiled.TileRows
 		tiled.Multiply(j.y, &m, lo/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
 	} else {
-		quant.MulRows(j.y, j.w.Rows, j.w.Type, j.w.Data, j.w.Cols, lo, hi, j.x, j.n, ws.scratch)
+		// data begins with row lo of the job.
+		quant.MulRows(j.y[j.lo:], j.w.Rows, j.w.Type, j.data, j.w.Cols, lo-j.lo, hi-j.lo, j.x, j.n, ws.scratch)
 	}
 	if j.w.bias == nil {
 		return

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"context"
+
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
@@ -37,18 +39,22 @@ type pass struct {
 	inputs  []input   // what the jobs multiply, rounded
 
 	// The current step.
+	ctx   context.Context // of the pass that is under way
+	err   error           // why the pass cannot go on
 	batch *Batch
 	n     int // rows in the batch
-	layer *LayerSpec
-	index int
-	w     *layerWeights
-	src   []float32
-	dst   []float32
-	norm  *gain
-	width int
-	tiles []tile
-	split bool
-	act   func(dst, gate, up []float32)
+	// headRun is how many times the stream has brought the output matrix.
+	headRun int
+	layer   *LayerSpec
+	index   int
+	w       *layerWeights
+	src     []float32
+	dst     []float32
+	norm    *gain
+	width   int
+	tiles   []tile
+	split   bool
+	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
 	mulPart, normPart, attnPart, mergePart, rowPart, actPart, convPart, roundPart func(part, worker int)
@@ -114,7 +120,7 @@ func (p *pass) carve(a *tiering.Arena) {
 		p.conv = a.Floats(p.chunk * 3 * s.Dim)
 	}
 	p.logits = a.Floats(headRows * s.Vocab)
-	p.raw = a.Bytes(p.m.weights.embed.rowBytes())
+	p.raw = a.Bytes(p.m.weights.embed.lookupBytes())
 	p.rounded = a.Floats(p.roundedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {

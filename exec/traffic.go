@@ -20,7 +20,7 @@ func (m *Model) Traffic() Traffic {
 	t.add(&w.head, 1)
 	t.HeadMulAdds, t.LayerMulAdds = t.LayerMulAdds, 0
 	t.addGains(&w.norm)
-	if &w.head.Data[0] != &w.embed.Data[0] {
+	if !w.tied {
 		t.WeightBytes += int64(w.embed.rowBytes())
 	}
 	for l := range w.layers {

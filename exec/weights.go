@@ -5,27 +5,50 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// Matrix is a weight matrix that is at hand: rows of Cols elements in a
-// storage format. The zero Matrix stands for one that the model does not have.
+// Matrix is a weight matrix: rows of Cols elements in a storage format. The zero
+// Matrix stands for one that the model does not have.
 type Matrix struct {
 	Type       quant.Type
 	Rows, Cols int
-	Data       []byte // [Rows, RowBytes], or the same in tiles
+	Data       []byte // [held, RowBytes], or the same in tiles
 	// Tiled matrices are multiplied in integers, with rounded activations; the
 	// others in float32.
 	Tiled bool
+	// rest is where the rows come from that are not in memory.
+	rest streamedRows
+}
+
+// streamedRows are the last rows of a matrix, which pass through memory when they
+// are used. The zero value stands for none.
+type streamedRows struct {
+	count int
+	run   int   // of the model's stream
+	off   int64 // of the first of them in the run
+}
+
+// held returns how many rows are in memory: the first ones.
+func (m *Matrix) held() int { return m.Rows - m.rest.count }
+
+// unit returns what a matrix can be cut into: tiles, or single rows.
+func (m *Matrix) unit() (rows, bytes int) {
+	rows = 1
+	if m.Tiled {
+		rows = tiled.TileRows
+	}
+	return rows, rows * m.rowBytes()
 }
 
 func (m *Matrix) present() bool { return m.Rows > 0 }
 
-// row decodes one row into dst. raw is working memory for the bytes of a row.
-func (m *Matrix) row(dst []float32 /* [Cols] */, i int, raw []byte) {
+// row decodes one row into dst, row i of those that data holds. raw is working
+// memory for the bytes of a row.
+func (m *Matrix) row(dst []float32 /* [Cols] */, data []byte, i int, raw []byte) {
 	n := m.rowBytes()
 	stored := raw[:n]
 	if m.Tiled {
-		tiled.UnpackRow(stored, m.Type, m.Data, m.Cols, i)
+		tiled.UnpackRow(stored, m.Type, data, m.Cols, i)
 	} else {
-		stored = m.Data[i*n : (i+1)*n]
+		stored = data[i*n : (i+1)*n]
 	}
 	quant.DequantRow(m.Type, dst[:m.Cols], stored)
 }
@@ -74,8 +97,9 @@ type layerWeights struct {
 
 // weights are those of a whole model.
 type weights struct {
-	embed  Matrix // [Vocab, Dim]
+	embed  embedding // [Vocab, Dim]
 	norm   gain
 	head   linear // [Vocab, Dim]; shares embed's bytes in a tied model
+	tied   bool
 	layers []layerWeights
 }

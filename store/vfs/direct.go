@@ -73,6 +73,12 @@ func (f *directFile) Close() error {
 	return err
 }
 
+// AlignDirect returns the part of p that begins where a direct read may write.
+func AlignDirect(p []byte) []byte {
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) & (DirectAlign - 1)
+	return p[min(skip, len(p)):]
+}
+
 // aligned reports whether memory begins where a direct read may write.
 func aligned(p []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))%DirectAlign == 0

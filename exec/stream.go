@@ -1,0 +1,68 @@
+package exec
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// streamReaders is how many reads of weights are in flight.
+	streamReaders = 4
+	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
+	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
+	// meetings of the threads.
+	sliceLeast = 1 << 20
+	sliceMost  = 4 << 20
+)
+
+// openStream begins to read what the plan does not keep in memory.
+func (m *Model) openStream(ld *loader, plan *tiering.Plan) error {
+	if ld.unit == 0 {
+		return nil // all is in memory
+	}
+	piece := int(plan.Piece)
+	slots := int(plan.Ring) / max(1, piece)
+	if piece <= 0 || (slots-1)*piece < ld.unit {
+		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, ld.unit)
+	}
+	frame, err := tiering.Alloc(ld.budget, tiering.Ring, slots*piece+ld.unit)
+	if err != nil {
+		return err
+	}
+	m.frames = append(m.frames, frame)
+	m.stream = prefetch.NewStream(streamReaders, prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}, ld.seq)
+	return nil
+}
+
+// StreamStats returns what was read of the weights that are not in memory, and
+// how long the arithmetic waited for them.
+func (m *Model) StreamStats() prefetch.StreamStats {
+	if m.stream == nil {
+		return prefetch.StreamStats{}
+	}
+	return m.stream.Stats()
+}
+
+// multiplyStreamed does a product with the rows that are not in memory, as they
+// arrive.
+func (p *pass) multiplyStreamed(j *job) {
+	rest := &j.w.rest
+	run := rest.run
+	if run == len(p.m.Spec.Layers) {
+		run += p.headRun
+	}
+	unitRows, unit := j.w.unit()
+	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
+		off := rest.off + int64((row-j.w.held())/unitRows)*int64(unit)
+		left := (j.w.Rows - row + unitRows - 1) / unitRows * unit
+		j.data, p.err = p.m.stream.Take(p.ctx, run, off, unit, min(sliceLeast, left), min(sliceMost, left))
+		if p.err != nil {
+			break
+		}
+		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
+		p.runJobs()
+	}
+	j.lo, j.hi = 0, 0
+}
