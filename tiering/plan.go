@@ -9,6 +9,11 @@ type Shape struct {
 	// Head is the final norm and the output matrix, which is the embedding in a
 	// tied model. Decoding reads it for each token.
 	Head Section
+	// Unit is the largest part of a matrix that is used as a whole. A pinned part
+	// ends with one, so that it may be that much larger than the plan says, and a
+	// ring has room for one behind its pieces. Vectors are the bytes of norms and
+	// biases, which stay in memory wherever they lie.
+	Unit, Vectors int64
 	// Embedding is the size of an embedding that is not the output matrix too, 0
 	// in a tied model. It stays on flash and its rows, of RowBytes each, are looked
 	// up.
@@ -79,8 +84,8 @@ type Plan struct {
 	// the head.
 	Pinned     []int64 `json:"pinned_bytes"`
 	HeadPinned int64   `json:"head_pinned_bytes"`
-	// Ring is the memory that streamed bytes pass through, a multiple of Piece,
-	// the size of a read; 0 if nothing is streamed.
+	// Ring is the memory for pieces that streamed bytes pass through, a multiple of
+	// Piece, the size of a read; 0 if nothing is streamed. A unit comes on top.
 	Ring  int64 `json:"ring_bytes"`
 	Piece int64 `json:"piece_bytes"`
 	// ExpertSlots is how many experts, of all layers together, memory holds.

@@ -14,9 +14,9 @@ const (
 
 	// chunkStep is what chunks are a multiple of, and the smallest chunk.
 	chunkStep = 16
-	// minPieces is the smallest ring: a piece that is in use, one that is being
-	// read, and one because a product may begin in one piece and end in the next.
-	minPieces = 3
+	// minPieces is the smallest ring: a piece that is in use and one that is being
+	// read.
+	minPieces = 2
 	// lowPieces keeps a disk busy, four reads at a time, while as much is in use;
 	// maxPieces rides out its longest pauses.
 	lowPieces = 8
@@ -133,13 +133,23 @@ func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
 // slots returns what so many experts take.
 func (m *planner) slots(n int) int64 { return int64(n) * m.ExpertBytes }
 
-// minimumRing is the smallest ring.
-func (m *planner) minimumRing() int64 { return minPieces * m.Piece }
+// minimumPieces is the smallest number of pieces in a ring: besides the one that
+// is being read, a unit has to fit.
+func (m *planner) minimumPieces() int64 { return max(minPieces, 1+(m.Unit+m.Piece-1)/m.Piece) }
+
+// minimumRing is the memory of the smallest ring.
+func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.Unit) }
+
+// held is what stays in memory although nothing is pinned: vectors, and the unit
+// with which the pinned part of each section ends.
+func (m *planner) held() int64 {
+	return pageUp(m.Vectors) + int64(len(m.Layers)+1)*pageUp(m.Unit)
+}
 
 // minimumWeights is the least that weights take: all of them where that is no
-// more than the memory for them to pass through.
+// more than what they pass through.
 func (m *planner) minimumWeights() int64 {
-	return min(m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
+	return min(m.held()+m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
 }
 
 // divide fills in what is where.
@@ -207,15 +217,18 @@ func (m *planner) stream(p *Plan, memory int64) {
 	// than it hides.
 	wanted := max(m.moreRing(lowPieces), min(m.moreRing(maxPieces), m.dense()-memory))
 	ring := min(memory/ringShare, wanted)
-	p.Piece, p.Ring = m.Piece, m.minimumRing()+ring/m.Piece*m.Piece
-	p.By[Ring] = p.Ring
+	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
+	p.By[Ring] = p.Ring + pageUp(m.Unit)
+	p.By[Pinned] = m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
 	m.pin(p, memory-ring)
 }
 
 // moreRing is by how much a ring of so many pieces is larger than the smallest.
-func (m *planner) moreRing(pieces int64) int64 { return (pieces - minPieces) * m.Piece }
+func (m *planner) moreRing(pieces int64) int64 {
+	return max(0, pieces-m.minimumPieces()) * m.Piece
+}
 
 // block is a part of a section that is pinned as a whole.
 type block struct {

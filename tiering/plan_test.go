@@ -15,6 +15,7 @@ const mib = 1 << 20
 // a head of 431 MB in 6 bits and an embedding of its own.
 func denseShape() Shape {
 	s := Shape{
+		Unit: 128 << 10, Vectors: mib,
 		Head: Section{"ends", 430_940_160, mib}, Embedding: 295 << 20, RowBytes: 2304,
 		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
 		ScratchFixed: 6 << 20, ScratchPerToken: 270_000, OpsPerToken: 2 * 6_979_321_856,
@@ -124,7 +125,8 @@ func TestPlanRefuses(t *testing.T) {
 	var e *MinimumError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, e.By.Total(), e.Minimum)
-	require.EqualValues(t, 3*mib, e.By[Ring])
+	require.EqualValues(t, 2*mib+s.Unit, e.By[Ring])
+	require.EqualValues(t, 33*s.Unit+s.Vectors, e.By[Pinned])
 	require.True(t, e.KVFits)
 	require.ErrorContains(t, err, "code 12 MiB)")
 	require.ErrorContains(t, err, fmt.Sprintf("a context of at most %d tokens, or keep keys and values in a lower precision", e.ContextFits))
@@ -177,6 +179,7 @@ func randomShape(rng *rand.Rand) Shape {
 		return Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)]}
 	}
 	s := Shape{
+		Unit: size(3 * mib), Vectors: size(mib),
 		Head: section(), Embedding: size(2) * size(8*mib), RowBytes: size(10_000),
 		KVFixed: size(mib), KVBytesPerToken: size(10_000), KVPageTokens: rng.IntN(100),
 		ScratchFixed: size(mib), ScratchPerToken: size(300_000), OpsPerToken: size(1e9),
