@@ -33,7 +33,7 @@ func hyperFromHF(path string, data []byte) (*Hyper, *family, error) {
 		}
 	}
 	h := &Hyper{Family: f.name, path: path}
-	c.refuseQuantized()
+	h.Integers = c.intPacking()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
@@ -115,15 +115,6 @@ func (c *hfConfig) layerTypes(h *Hyper) {
 			return
 		}
 		h.LayerTypes[l] = fullAttention
-	}
-}
-
-// refuseQuantized refuses checkpoints whose weights are packed in a way that
-// only their own library reads.
-func (c *hfConfig) refuseQuantized() {
-	if q := c.object("quantization_config"); q != nil {
-		c.keep(fmt.Errorf("%w: %s: quantization_config: weights quantized by %q; use the original checkpoint or a GGUF file",
-			ErrUnsupported, c.path, q.str("quant_method")))
 	}
 }
 

@@ -32,6 +32,8 @@ type Files struct {
 	packed *pack.File     // packs only
 	cached *cacheUse      // packs that a cache holds of the model at Path
 	family *family
+
+	notices []string
 }
 
 // Open finds a model: a GGUF file (any part of a split one), a safetensors
@@ -129,8 +131,15 @@ func (f *Files) openSafetensors(path string) error {
 		return err
 	}
 	f.Source = src
-	return nil
+	if f.Hyper.Integers != nil {
+		f.Source, f.notices, err = unpackIntegers(src, f.Hyper.Integers, f.Path)
+	}
+	return err
 }
+
+// Notices returns what the owner of the model should know: sentences, in the
+// order in which they came up.
+func (f *Files) Notices() []string { return f.notices }
 
 // read returns a file beside the weights.
 func (f *Files) read(name string) ([]byte, error) {

@@ -48,6 +48,8 @@ type Hyper struct {
 	ExpertInterval int   // every n-th layer has experts
 	ConvTaps       int   // taps of a short convolution
 
+	Integers *intPacking // how weights were rounded and packed; nil = they were not
+
 	path string // of the file these came from, for messages
 	arch string // prefix of GGUF keys, for messages
 }

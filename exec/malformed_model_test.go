@@ -206,7 +206,7 @@ func TestMalformedConfigs(t *testing.T) {
 		{"types as numbers", "layer_types", []int{1, 2}, "number"},
 		{"attending layer out of range", "full_attn_idxs", []int{2}, "no layer 2"},
 		{"activation unknown", "hidden_act", "relu6", `"relu6"`},
-		{"packed weights", "quantization_config", fields{"quant_method": "gptq"}, `"gptq"`},
+		{"packed weights", "quantization_config", fields{"quant_method": "bitsandbytes"}, `"bitsandbytes"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := openAndLoad(writeTinyHF(t, tinyConfig(t, fields{c.field: c.value})), "m")

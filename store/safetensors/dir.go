@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,17 +22,26 @@ const (
 // Dir is an open model. Reading tensors is safe for concurrent use until Close.
 type Dir struct {
 	*store.Index
-	auxiliary map[string]string // dtype by name of the tensors that are not read
+	auxiliary map[string]Auxiliary // by name
 }
 
 var _ store.Source = (*Dir)(nil)
 
-// Auxiliary returns the dtype of a tensor that the files hold in a format for
-// masks, positions or packed integers. Such tensors are not among Tensors.
-func (d *Dir) Auxiliary(name string) (dtype string, ok bool) {
-	dtype, ok = d.auxiliary[name]
-	return dtype, ok
+// Auxiliary is a tensor in a format for masks, positions or packed integers. Its
+// Type is Invalid; ReadAt reads it as any other.
+type Auxiliary struct {
+	store.Tensor
+	Dtype string // as the file names it, such as I32
 }
+
+// Auxiliary returns an auxiliary tensor. These are not among Tensors.
+func (d *Dir) Auxiliary(name string) (Auxiliary, bool) {
+	a, ok := d.auxiliary[name]
+	return a, ok
+}
+
+// Auxiliaries returns the names of all auxiliary tensors, sorted.
+func (d *Dir) Auxiliaries() []string { return slices.Sorted(maps.Keys(d.auxiliary)) }
 
 // Open opens a model directory, a single file or an index file. A path that
 // the caller names is opened as it is; files named by an index must lie in its
@@ -83,7 +93,7 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 		}
 	}()
 	var tensors []store.Tensor
-	auxiliary := make(map[string]string)
+	auxiliary := make(map[string]Auxiliary)
 	for i, name := range names {
 		file, err := fsys.Open(name)
 		if err != nil {
@@ -96,13 +106,14 @@ func openFiles(fsys vfs.FS, names []string) (_ *Dir, err error) {
 		}
 		tensors = slices.Grow(tensors, len(h.entries))
 		for _, e := range h.entries {
+			t := store.Tensor{
+				Name: e.name, Type: e.dtype.typ, Shape: e.shape, File: i, Offset: h.data + e.begin, Size: e.end - e.begin,
+			}
 			if e.dtype.auxiliary {
-				auxiliary[e.name] = e.dtypeName
+				auxiliary[e.name] = Auxiliary{t, e.dtypeName}
 				continue
 			}
-			tensors = append(tensors, store.Tensor{
-				Name: e.name, Type: e.dtype.typ, Shape: e.shape, File: i, Offset: h.data + e.begin, Size: e.end - e.begin,
-			})
+			tensors = append(tensors, t)
 		}
 	}
 	index, err := store.NewIndex(files, tensors)

@@ -95,10 +95,15 @@ func TestAuxiliaryTensors(t *testing.T) {
 	_, ok := d.Tensor("ids")
 	require.False(t, ok)
 	for name, want := range map[string]string{"ids": "I64", "mask": "BOOL"} {
-		dtype, ok := d.Auxiliary(name)
+		a, ok := d.Auxiliary(name)
 		require.True(t, ok)
-		require.Equal(t, want, dtype)
+		require.Equal(t, want, a.Dtype)
+		require.Equal(t, name, a.Name)
+		data := make([]byte, a.Size)
+		_, err := d.ReadAt(a.Tensor, data, 0)
+		require.NoError(t, err)
 	}
+	require.Equal(t, []string{"ids", "mask"}, d.Auxiliaries())
 	_, ok = d.Auxiliary("w")
 	require.False(t, ok)
 }

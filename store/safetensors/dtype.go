@@ -12,7 +12,7 @@ type dtype struct {
 	bits int
 	typ  quant.Type // Invalid when it is not read here
 	// auxiliary formats hold masks, positions and packed integers. Such tensors
-	// are listed apart and do no harm; a weight in a float format that is not
+	// are listed apart and read by who knows what they mean; a weight in a float format that is not
 	// read here refuses the file.
 	auxiliary bool
 }

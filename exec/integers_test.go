@@ -1,0 +1,229 @@
+package exec
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// waysToPack are the kinds of checkpoints that there are.
+var waysToPack = []packedAs{
+	{name: "gptq", bits: 4, group: 32},
+	{name: "gptq symmetric", bits: 4, group: 64, symmetric: true},
+	{name: "gptq whole rows", bits: 4, group: -1},
+	{name: "gptq ordered by activation", bits: 4, group: 32, order: true},
+	{name: "gptq v2", bits: 4, group: 32, v2: true},
+	{name: "gptq odd groups", bits: 4, group: 24},
+	{name: "gptq 8 bits", bits: 8, group: 32},
+	{name: "gptq 8 bits symmetric", bits: 8, group: 128, symmetric: true},
+	{name: "gptq v2 8 bits symmetric", bits: 8, group: 32, symmetric: true, v2: true},
+	{name: "awq", bits: 4, group: 32, awq: true},
+	{name: "awq whole rows", bits: 4, group: -1, awq: true},
+}
+
+// wholeTensor returns all values of a tensor.
+func wholeTensor(t *testing.T, src store.Source, name string) []float32 {
+	t.Helper()
+	tensor, ok := src.Tensor(name)
+	require.True(t, ok, name)
+	values, err := readFloats(src, tensor)
+	require.NoError(t, err)
+	return values
+}
+
+// TestM12_PackedWeightsAreExact writes the networks of all families with packed
+// weights and compares values and logits with the same weights as floats: of the
+// checkpoint, and of a pack made from it.
+func TestM12_PackedWeightsAreExact(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		for _, p := range waysToPack {
+			if p.name != "gptq" && p.name != "awq" && filepath.Base(dir) != "llama3" {
+				continue // the format of a word does not depend on the family
+			}
+			t.Run(filepath.Base(dir)+"/"+p.name, func(t *testing.T) {
+				packed, plain, values := packFixture(t, dir, p)
+				f, err := Open(packed, "m")
+				require.NoError(t, err)
+				defer func() { require.NoError(t, f.Close()) }()
+				for name, want := range values {
+					require.Equal(t, want, wholeTensor(t, f.Source, name), name)
+				}
+				ids := []int32{1, 5, 3, 9, 2, 7}
+				o := Options{Threads: 2, Exact: true}
+				want := allLogits(t, loadModel(t, plain, "m", o), ids)
+				require.Equal(t, want, allLogits(t, loadModel(t, packed, "m", o), ids))
+				imported := importModel(t, packed, "m")
+				require.Equal(t, want, allLogits(t, loadModel(t, imported, "m.pack", o), ids))
+				o.Exact = false
+				rounded := allLogits(t, loadModel(t, packed, "m", o), ids)
+				require.Equal(t, rounded, allLogits(t, loadModel(t, imported, "m.pack", o), ids))
+				require.InDeltaSlice(t, want[0], rounded[0], 0.5, "rounded activations")
+			})
+		}
+	}
+}
+
+// TestPackedWeightsHaveTheSmallestType checks what weights become, and that
+// nobody is surprised by larger ones.
+func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
+	types := map[string]quant.Type{
+		"gptq": quant.I4Z, "gptq symmetric": quant.Q4_0, "gptq whole rows": quant.I4Z, "gptq v2": quant.I4Z,
+		"gptq 8 bits symmetric": quant.Q8_0, "gptq v2 8 bits symmetric": quant.Q8_0, "awq": quant.I4Z, "awq whole rows": quant.I4Z,
+	}
+	for _, p := range waysToPack {
+		want, known := types[p.name]
+		if !known {
+			want = quant.F32
+		}
+		packed, _, values := packFixture(t, fixtureNamed(t, "llama3"), p)
+		f, err := Open(packed, "m")
+		require.NoError(t, err)
+		for name := range values {
+			tensor, _ := f.Source.Tensor(name)
+			require.Equal(t, want, tensor.Type, "%s: %s", p.name, name)
+		}
+		require.Equal(t, want == quant.F32, len(f.Notices()) == 1, p.name)
+		_, ok := f.Source.Tensor("model.layers.0.mlp.down_proj.scales")
+		require.False(t, ok, "scales are no weights")
+		require.NoError(t, f.Close())
+	}
+}
+
+func fixtureNamed(t *testing.T, name string) string {
+	t.Helper()
+	for _, dir := range fixtureDirs(t) {
+		if filepath.Base(dir) == name {
+			return dir
+		}
+	}
+	t.Fatalf("no fixture %q", name)
+	return ""
+}
+
+// TestPackedWeightsAreReadFromAnywhere compares reads of odd ranges with the
+// whole: threads read in pieces.
+func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
+	for _, p := range []packedAs{{bits: 4, group: 32}, {bits: 4, group: 32, awq: true}} {
+		packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), p)
+		f, err := Open(packed, "m")
+		require.NoError(t, err)
+		tensor, ok := f.Source.Tensor("model.layers.0.mlp.up_proj.weight")
+		require.True(t, ok)
+		whole := make([]byte, tensor.Size)
+		_, err = f.Source.ReadAt(tensor, whole, 0)
+		require.NoError(t, err)
+		for off := int64(0); off < tensor.Size; off += 1009 {
+			for _, n := range []int64{1, 57, 400} {
+				part := make([]byte, min(n, tensor.Size-off))
+				_, err = f.Source.ReadAt(tensor, part, off)
+				require.NoError(t, err)
+				require.Equal(t, whole[off:off+int64(len(part))], part, "%d bytes at %d", n, off)
+			}
+		}
+		_, err = f.Source.ReadAt(tensor, make([]byte, 2), tensor.Size-1)
+		require.ErrorIs(t, err, ErrModel)
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestScalesInOtherFormats: binary16 numbers stay what they are in any format;
+// others keep their weights as floats.
+func TestScalesInOtherFormats(t *testing.T) {
+	for scale, want := range map[float32]quant.Type{0.25: quant.Q4_0, 1.0 / 3: quant.F32} {
+		tensors, p := map[string]rawTensor{}, packedAs{bits: 4, group: -1, symmetric: true}
+		p.pack(tensors, "a", 8, 32, newRandom())
+		scales := make([]float32, 8)
+		for i := range scales {
+			scales[i] = scale
+		}
+		tensors["a.scales"] = rawTensor{"F32", []int{1, 8}, appendFloats(nil, scales)}
+		src, _, err := unpackRaw(t, tensors, p)
+		require.NoError(t, err)
+		tensor, _ := src.Tensor("a.weight")
+		require.Equal(t, want, tensor.Type)
+		for i, v := range wholeTensor(t, src, "a.weight") {
+			code := tensors["a.qweight"].data[i%32/8*32+i/32*4+i%8/2] >> (i % 2 * 4) & 15
+			require.Equal(t, scale*float32(int(code)-8), v)
+		}
+	}
+}
+
+// TestPackedWeightsThatAreMalformed changes one part after the other.
+func TestPackedWeightsThatAreMalformed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		awq    bool
+		change func(tensors map[string]rawTensor)
+		want   string
+	}{
+		{"no scales", false, func(m map[string]rawTensor) { delete(m, "a.scales") }, "tensor a.scales is missing"},
+		{"no zeros", false, func(m map[string]rawTensor) { delete(m, "a.qzeros") }, "tensor a.qzeros is missing"},
+		{"no zeros in awq", true, func(m map[string]rawTensor) { delete(m, "a.qzeros") }, "tensor a.qzeros is missing"},
+		{"codes of 64 bits", false, func(m map[string]rawTensor) {
+			m["a.qweight"] = rawTensor{"I64", []int{4, 8}, make([]byte, 256)}
+		}, "tensor a.qweight is of I64"},
+		{"codes without inputs", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{0, 8}, nil) }, "tensor a.qweight has the shape [0 8]"},
+		{"codes in a row", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{32}, make([]uint32, 32)) }, "tensor a.qweight has the shape [32]"},
+		{"outputs in parts of words", false, func(m map[string]rawTensor) { m["a.qweight"] = words([]int{4, 6}, make([]uint32, 24)) }, "6 outputs"},
+		{"scales of other groups", false, func(m map[string]rawTensor) { m["a.scales"] = rawTensor{"F16", []int{1, 8}, make([]byte, 16)} }, "tensor a.scales has the shape [1 8], not [2 8]"},
+		{"zeros of other outputs", true, func(m map[string]rawTensor) { m["a.qzeros"] = words([]int{2, 2}, make([]uint32, 4)) }, "tensor a.qzeros has the shape [2 2], not [2 1]"},
+		{"too few inputs in g_idx", false, func(m map[string]rawTensor) { m["a.g_idx"] = words([]int{16}, make([]uint32, 16)) }, "tensor a.g_idx has the shape [16], not [32]"},
+		{"group beyond the last", false, func(m map[string]rawTensor) {
+			groups := make([]uint32, 32)
+			groups[7] = 2
+			m["a.g_idx"] = words([]int{32}, groups)
+		}, "tensor a.g_idx puts input 7 into group 2 of 2"},
+		{"negative group", false, func(m map[string]rawTensor) {
+			groups := make([]uint32, 32)
+			groups[31] = 1<<32 - 1
+			m["a.g_idx"] = words([]int{32}, groups)
+		}, "puts input 31 into group -1 of 2"},
+		{"both packed and not", false, func(m map[string]rawTensor) { m["a.weight"] = rawTensor{"F32", []int{1}, make([]byte, 4)} }, "tensor a.weight is there beside a.qweight"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tensors, p := map[string]rawTensor{}, packedAs{bits: 4, group: 16, awq: c.awq}
+			p.pack(tensors, "a", 8, 32, newRandom())
+			c.change(tensors)
+			_, _, err := unpackRaw(t, tensors, p)
+			require.ErrorIs(t, err, ErrModel)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// TestPackingsThatAreRefused changes one field of quantization_config.
+func TestPackingsThatAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		value any
+		want  string
+	}{
+		{"quant_method", "fp8", `"fp8"`},
+		{"bits", 3, "3, and only [4 8]"},
+		{"bits", 2, "2, and only [4 8]"},
+		{"bits", absent, "is missing"},
+		{"bits", "four", "string"},
+		{"group_size", -2, "-2 is neither"},
+		{"group_size", 0, "0 is neither"},
+		{"group_size", 1.5, "not a whole number"},
+		{"checkpoint_format", "marlin", `"marlin"`},
+		{"dynamic", fields{"+:.*down.*": fields{"bits": 8}}, "differ between layers"},
+	} {
+		q := packedAs{bits: 4, group: 128}.config()
+		q[c.field] = c.value
+		if c.value == absent {
+			delete(q, c.field)
+		}
+		err := openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"quantization_config": q})), "m")
+		require.ErrorContains(t, err, "config.json: quantization_config")
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, map[bool]string{true: "gptq and awq", false: c.field}[c.field == "quant_method"])
+	}
+	q := packedAs{bits: 4, group: 128, awq: true}.config()
+	q["version"] = "gemv"
+	require.ErrorContains(t, openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"quantization_config": q})), "m"), `field version: "gemv"`)
+}
