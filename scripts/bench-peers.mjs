@@ -6,188 +6,93 @@
 // them. Medians over the rounds are compared.
 //
 // usage: node bench-peers.mjs JSON_OPTIONS
-// The options: {llmrun, home, cache, peer, models, threads, rounds, prefill,
-// decode, depth, command}; see bench-peers.sh, which makes them.
+// The options: {llmrun, home, peer, peerName, kv, models, threads, depths,
+// rounds, prefill, decode, busy, json, command}; see bench-peers.sh, which makes
+// them.
 import {execFileSync, spawn} from "node:child_process";
-import {existsSync, readFileSync} from "node:fs";
-import {fileURLToPath} from "node:url";
+import {existsSync, rmSync, writeFileSync} from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import {builds, llmrun, mainline} from "./bench-peers-engines.mjs";
+import {table} from "./bench-peers-table.mjs";
 
 const options = JSON.parse(process.argv[2]);
-const here = path.dirname(fileURLToPath(import.meta.url));
 
-// run starts a program and returns what it prints, the seconds until it prints
-// anything, and the peak of its memory in bytes (0 where the system hides it).
-function run(program, args) {
-    return new Promise((resolve, reject) => {
-        const started = performance.now();
-        const child = spawn(program, args, {stdio: ["ignore", "pipe", "pipe"]});
-        let output = "", errors = "", first = 0, peak = 0;
-        // The peak only grows until the process ends: the last look counts.
-        const watch = setInterval(() => { peak = peakMemory(child.pid) || peak; }, 20);
-        child.stdout.on("data", (data) => {
-            first ||= (performance.now() - started) / 1000;
-            output += data;
-        });
-        child.stderr.on("data", (data) => { errors += data; });
-        child.on("error", (error) => { clearInterval(watch); reject(error); });
-        child.on("close", (code) => {
-            clearInterval(watch);
-            if (code === 0) resolve({output, first, peak});
-            else reject(new Error(`${program} ${args.join(" ")}: exit code ${code}\n${errors}`));
-        });
-    });
-}
+// Busy processes end with this one, even if it is killed.
+const busyLoop = "const parent = process.ppid; while (process.ppid === parent) for (let i = 0; i < 1e8; i++);";
 
-function peakMemory(pid) {
+// beside runs work while n other processes want the processors too.
+async function beside(n, work) {
+    const busy = Array.from({length: n}, () => spawn(process.execPath, ["-e", busyLoop], {stdio: "ignore"}));
     try {
-        return 1024 * Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
-    } catch {
-        return 0; // it has ended, or this is no Linux
+        return await work();
+    } finally {
+        for (const child of busy) child.kill();
     }
 }
 
-// firstToken is how llmrun answers a prompt of five tokens with one, from the
-// start of its process on. (llama.cpp's time begins when it loads the model.)
-const firstToken = (model) => run(options.llmrun, ["run", "-q", "-m", model, "--threads", String(options.threads),
-    "--cache-dir", options.cache, "--ids", "0,239,222,205,188", "-n", "1", "--temp", "0"]);
-
-// An engine prepares a model, once, and measures one job: {prefill, decode} in
-// tokens a second, firstToken in seconds, peak in bytes; NaN for what it cannot
-// tell.
-const llmrun = {
-    name: "llmrun",
-    // The first use imports the model, the others find it imported.
-    prepare: firstToken,
-    async measure(model) {
-        const {output} = await run(options.llmrun, ["bench", "-m", model, "--json", "-r", "1",
-            "--pp", options.prefill, "--tg", options.decode, "--depth", options.depth, "--threads", options.threads].map(String));
-        const report = JSON.parse(output);
-        const start = await firstToken(model);
-        return {...speeds(report.tests), firstToken: start.first, peak: report.peak_rss_bytes, limits: report.limits, tests: report.tests};
-    },
-};
-
-const mainline = {
-    name: "llama.cpp",
-    async measure(model) {
-        const job = {
-            model, threads: options.threads, prefill: options.prefill, decode: options.decode, depth: options.depth,
-            context: options.depth + Math.max(options.prefill, options.decode + 2) + 64,
-        };
-        const {output, peak} = await run(process.execPath, [path.join(here, "peer-bench.mjs"), options.home, JSON.stringify(job)]);
-        const report = JSON.parse(output);
-        return {...speeds(report.tests), firstToken: report.first_token_seconds, peak: peak || report.peak_rss_bytes};
-    },
-};
-
-// llamaBench is any build of llama.cpp, or of a fork, that has this program.
-const llamaBench = (name, extra) => ({
-    name,
-    async measure(model) {
-        const args = ["-m", model, "-p", options.prefill, "-n", options.decode, "-t", options.threads, "-r", 1, "-o", "json", ...extra];
-        if (options.depth > 0) args.push("-d", options.depth);
-        const {output, peak} = await run(options.peer, args.map(String));
-        const tests = JSON.parse(output);
-        const speed = (key) => tests.find((t) => t[key] > 0 && (key === "n_gen") === (t.n_gen > 0))?.avg_ts ?? NaN;
-        return {prefill: speed("n_prompt"), decode: speed("n_gen"), firstToken: NaN, peak};
-    },
-});
-
-function speeds(tests) {
-    const speed = (prefix) => tests.find((t) => t.name.startsWith(prefix))?.tok_per_s.median ?? NaN;
-    return {prefill: speed("pp"), decode: speed("tg")};
-}
-
-function engines() {
-    const list = [llmrun, mainline];
-    if (!options.peer) return list;
-    list.push(llamaBench("peer", []));
-    const {stdout = "", stderr = ""} = helpOf(options.peer);
-    if (/-rtr\b/.test(stdout + stderr)) list.push(llamaBench("peer -rtr", ["-rtr", 1]));
-    return list;
-}
-
-function helpOf(program) {
+// measure returns a sample of an engine, with the tests beside busy processes
+// added to it. An engine that fails has measured nothing.
+async function measure(engine, job) {
     try {
-        return {stdout: execFileSync(program, ["--help"], {encoding: "utf8", stdio: ["ignore", "pipe", "pipe"]})};
+        const sample = await engine.measure(job);
+        for (const test of sample.tests) test.busy = 0;
+        if (options.busy > 0) {
+            const {tests} = await beside(options.busy, () => engine.measure(job));
+            // What the machine can do alone is no limit here.
+            sample.tests.push(...tests.map((test) => ({...test, ofLimit: NaN, busy: options.busy})));
+        }
+        return sample;
     } catch (error) {
-        return error; // some exit with an error after their help
+        process.stderr.write(`\n${engine.name} failed: ${error.message}\n`);
+        process.exitCode = 1;
+        return {tests: [], firstToken: NaN, peak: NaN};
     }
 }
 
-const median = (values) => {
-    const sorted = values.toSorted((a, b) => a - b);
-    const n = sorted.length;
-    return (sorted[(n - 1) >> 1] + sorted[n >> 1]) / 2;
-};
-
-// measureModel returns each engine's medians on one model.
-async function measureModel(model, list) {
-    const samples = new Map(list.map((engine) => [engine.name, []]));
-    for (const engine of list) await engine.prepare?.(model);
+async function measureModel(model, engines) {
+    const name = path.basename(model);
+    const pack = path.join(options.home, `${name}.pack`);
+    execFileSync(options.llmrun, ["import", model, "-o", pack, "--force"], {stdio: ["ignore", "ignore", "inherit"]});
+    const {threads, depths, prefill, decode} = options;
+    const job = {model, pack, threads, depths, prefill, decode};
+    const result = {model: name, engines: engines.map((e) => ({name: e.name, samples: []}))};
     for (let round = 0; round < options.rounds; round++) {
-        for (let i = 0; i < list.length; i++) {
-            const engine = list[(round + i) % list.length];
-            process.stderr.write(`${path.basename(model)}: round ${round + 1} of ${options.rounds}, ${engine.name}: `);
-            const sample = await engine.measure(model);
-            process.stderr.write(`${shown(sample.prefill, 1)} and ${shown(sample.decode, 1)} tok/s\n`);
-            samples.get(engine.name).push(sample);
+        for (let i = 0; i < engines.length; i++) {
+            const at = (round + i) % engines.length;
+            process.stderr.write(`${name}: round ${round + 1} of ${options.rounds}, ${engines[at].name}:`);
+            const sample = await measure(engines[at], job);
+            process.stderr.write(`${sample.tests.map((t) => ` ${t.speed.toFixed(1)}`).join("")} tok/s\n`);
+            result.engines[at].samples.push(sample);
         }
     }
-    return list.map(({name}) => {
-        const all = samples.get(name);
-        const of = (key) => median(all.map((s) => s[key]));
-        return {name, prefill: of("prefill"), decode: of("decode"), firstToken: of("firstToken"), peak: of("peak"), all};
-    });
-}
-
-const shown = (x, digits) => Number.isFinite(x) && x !== 0 ? x.toFixed(digits) : "–";
-
-// table prints a model's rows and, below, llmrun against the best of the others.
-function table(model, rows) {
-    const depth = options.depth > 0 ? ` at depth ${options.depth}` : "";
-    const lines = [
-        `**${path.basename(model)}**, ${options.threads} threads${depth}; ${limitsOf(rows[0])}`, "",
-        `| engine | pp${options.prefill} tok/s | tg${options.decode} tok/s | first token s | peak MB |`,
-        "|---|---|---|---|---|",
-    ];
-    for (const r of rows) {
-        lines.push(`| ${r.name} | ${shown(r.prefill, 1)} | ${shown(r.decode, 1)} | ${shown(r.firstToken, 2)} | ${shown(r.peak / 1e6, 0)} |`);
-    }
-    const [own, ...others] = rows;
-    const known = (key) => others.map((r) => r[key]).filter((x) => Number.isFinite(x) && x > 0);
-    const faster = (key) => own[key] / Math.max(...known(key));
-    const smaller = (key) => own[key] / Math.min(...known(key));
-    lines.push(`| llmrun ÷ best peer | ${shown(faster("prefill"), 2)} | ${shown(faster("decode"), 2)} | ${shown(smaller("firstToken"), 2)} | ${shown(smaller("peak"), 2)} |`);
-    return lines.join("\n");
-}
-
-// limitsOf says what the machine could do at best during the rounds, and which
-// part of it llmrun reached at the median.
-function limitsOf(own) {
-    const best = (key) => Math.max(...own.all.map((s) => s.limits[key]));
-    const share = (prefix) => {
-        const parts = own.all.map((s) => s.tests.find((t) => t.name.startsWith(prefix))?.of_limit ?? NaN);
-        return shown(100 * median(parts), 0);
-    };
-    return `memory read ${best("read_gb_s").toFixed(1)} GB/s (llmrun decodes at ${share("tg")} % of it), ` +
-        `int8 ${best("int8_gop_s").toFixed(0)} Gop/s (llmrun prefills at ${share("pp")} % of it)`;
+    rmSync(pack);
+    return result;
 }
 
 for (const model of options.models) {
     if (!existsSync(model)) throw new Error(`${model} does not exist`);
 }
-const list = engines();
+const engines = [llmrun(options.llmrun), mainline(options.home, options.kv)];
+if (options.peer) engines.push(...builds(options.peer, options.peerName, options.kv));
+
 const load = os.loadavg()[0];
 if (load > 0.5) process.stderr.write(`warning: other programs keep the machine busy (load ${load.toFixed(1)})\n`);
-const tables = [];
-for (const model of options.models) tables.push(table(model, await measureModel(model, list)));
 const [cpu] = os.cpus();
-console.log([
-    `### ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC: ${cpu.model.trim()}, ${os.cpus().length} processors, ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${os.type()} ${os.release()}`,
-    `Medians of ${options.rounds} rounds in turns; load before: ${load.toFixed(2)}. Command: \`${options.command}\``,
-    ...tables,
-    ...options.peer ? [] : ["Fork not measured: no PEER was given."],
-].join("\n\n"));
+const report = {
+    date: new Date().toISOString(), command: options.command, load_before: load, rounds: options.rounds, kv_of_peers: options.kv,
+    machine: {cpu: cpu.model.trim(), processors: os.cpus().length, memory_bytes: os.totalmem(), system: `${os.type()} ${os.release()}`},
+    results: [],
+};
+console.log(`### ${report.date.slice(0, 16).replace("T", " ")} UTC: ${report.machine.cpu}, ${report.machine.processors} processors, ` +
+    `${Math.round(report.machine.memory_bytes / 2 ** 30)} GiB, ${report.machine.system}\n`);
+console.log(`Medians of ${options.rounds} rounds in turns; load before: ${load.toFixed(2)}; keys and values of peers in ${options.kv}. ` +
+    `Command: \`${options.command}\``);
+for (const model of options.models) {
+    const result = await measureModel(model, engines);
+    report.results.push(result);
+    console.log(`\n${table(result)}`);
+    // After each model: what has been measured is kept.
+    if (options.json) writeFileSync(options.json, JSON.stringify(report, null, 1) + "\n");
+}
+if (!options.peer) console.log("\nFork not measured: no PEER was given.");

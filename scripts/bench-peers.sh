@@ -7,18 +7,24 @@
 # Node.js and, the first time, the network.
 #
 # usage: scripts/bench-peers.sh PATH_TO_LLMRUN
-# Environment, with defaults:
-#   SHAPE=…     shapes, separated by spaces (qwen2.5-0.5b llama-3.2-1b)
-#   MODEL=…     GGUF files to compare on instead of shapes
-#   QUANT=q4_0  mix of the models that are written
-#   PEER=…      another build's llama-bench, measured besides
-#   THREADS=2 ROUNDS=5 PP=512 TG=64 DEPTH=0
-#   RESULTS=…   append what is printed to this file as well
+# Environment, with defaults; lists are separated by spaces:
+#   SHAPE='qwen2.5-0.5b llama-3.2-1b'  shapes of models, see llmrun synth --list
+#   QUANT=q4_0     mixes that they are written in
+#   MODEL=         GGUF files to compare on instead
+#   PEER=          another build's llama-bench, measured besides
+#   PEER_NAME=peer what to call it
+#   THREADS=2 DEPTH=0 PP=512 TG=64 ROUNDS=5  THREADS and DEPTH may be lists
+#   KV=q8_0        how peers keep keys and values: q8_0, as llmrun does, or f16
+#   BUSY=0         measure again beside so many processes that only compute
+#   JSON=          write all samples to this file
+#   RESULTS=       append what is printed to this file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 llmrun=${1:?usage: scripts/bench-peers.sh PATH_TO_LLMRUN}
-SHAPE=${SHAPE:-qwen2.5-0.5b llama-3.2-1b} MODEL=${MODEL:-} QUANT=${QUANT:-q4_0} PEER=${PEER:-}
-THREADS=${THREADS:-2} ROUNDS=${ROUNDS:-5} PP=${PP:-512} TG=${TG:-64} DEPTH=${DEPTH:-0} RESULTS=${RESULTS:-}
+SHAPE=${SHAPE:-qwen2.5-0.5b llama-3.2-1b} QUANT=${QUANT:-q4_0} MODEL=${MODEL:-}
+PEER=${PEER:-} PEER_NAME=${PEER_NAME:-peer} KV=${KV:-q8_0} BUSY=${BUSY:-0}
+THREADS=${THREADS:-2} DEPTH=${DEPTH:-0} PP=${PP:-512} TG=${TG:-64} ROUNDS=${ROUNDS:-5}
+JSON=${JSON:-} RESULTS=${RESULTS:-/dev/null}
 
 readonly package=node-llama-cpp@3.22.1
 home=$PWD/.scratch/peers
@@ -39,32 +45,31 @@ if [[ -n $MODEL ]]; then
   for model in $MODEL; do models+=("$(realpath "$model")"); done
 else
   for shape in $SHAPE; do
-    model=$PWD/.scratch/$shape-$QUANT.gguf
-    [[ -e $model ]] || "$llmrun" synth --shape "$shape" --quant "$QUANT" -o "$model" >&2
-    models+=("$model")
+    for quant in $QUANT; do
+      model=$PWD/.scratch/$shape-$quant.gguf
+      [[ -e $model ]] || "$llmrun" synth --shape "$shape" --quant "$quant" -o "$model" >&2
+      models+=("$model")
+    done
   done
 fi
 
 # What to type to repeat it, without paths of this machine.
 command="make bench-peers"
-for name in SHAPE MODEL QUANT THREADS ROUNDS PP TG DEPTH PEER; do
+for name in SHAPE QUANT MODEL PEER PEER_NAME THREADS DEPTH PP TG ROUNDS KV BUSY; do
   case $name in
     SHAPE | QUANT) [[ -n $MODEL ]] && continue ;;
+    PEER_NAME) [[ -z $PEER ]] && continue ;;
   esac
   words=()
   for word in ${!name}; do words+=("${word##*/}"); done
   [[ ${#words[@]} == 0 ]] || command+=" $name='${words[*]}'"
 done
 options=$(node -e '
-  const [llmrun, home, cache, peer, threads, rounds, prefill, decode, depth, command, ...models] = process.argv.slice(1);
-  console.log(JSON.stringify({llmrun, home, cache, peer, threads: +threads, rounds: +rounds, prefill: +prefill,
-    decode: +decode, depth: +depth, command, models}));
-' "$(realpath "$llmrun")" "$home" "$home/cache" "$PEER" "$THREADS" "$ROUNDS" "$PP" "$TG" "$DEPTH" "$command" "${models[@]}")
+  const [llmrun, home, peer, peerName, kv, threads, depths, prefill, decode, rounds, busy, json, command, ...models] = process.argv.slice(1);
+  const list = (text) => text.split(/\s+/).filter(Boolean).map(Number);
+  console.log(JSON.stringify({llmrun, home, peer, peerName, kv, threads: list(threads), depths: list(depths), prefill: +prefill,
+    decode: +decode, rounds: +rounds, busy: +busy, json, command, models}));
+' "$(realpath "$llmrun")" "$home" "$PEER" "$PEER_NAME" "$KV" "$THREADS" "$DEPTH" "$PP" "$TG" "$ROUNDS" "$BUSY" "$JSON" "$command" "${models[@]}")
 
-if [[ -n $RESULTS ]]; then
-  report=$(node scripts/bench-peers.mjs "$options")
-  printf '%s\n' "$report"
-  printf '\n%s\n' "$report" >>"$RESULTS"
-else
-  node scripts/bench-peers.mjs "$options"
-fi
+[[ $RESULTS == /dev/null ]] || echo >>"$RESULTS"
+node scripts/bench-peers.mjs "$options" | tee -a "$RESULTS"

@@ -1,11 +1,12 @@
 // Times llama.cpp, through node-llama-cpp, on one job and prints one JSON
 // object: what `llmrun bench` prints of llmrun, as far as this script knows it.
-// It is started by bench-peers.mjs, in a process of its own for each job, so
-// that memory and the time to the first token are those of one job.
+// bench-peers.mjs starts it in a process of its own for each job, so that
+// memory and the time to the first token are those of one job.
 //
 // usage: node peer-bench.mjs DIR_WITH_NODE_MODULES JSON_JOB
-// The job: {model, threads, context, prefill, decode, depth}. Lengths of 0 are
-// not measured. Tokens to read are any, but always the same.
+// The job: {model, threads, depths, prefill, decode, kv}, threads and depths
+// being lists. Lengths of 0 are not measured. Tokens to read are any, but always
+// the same.
 import {createRequire} from "node:module";
 import {pathToFileURL} from "node:url";
 import path from "node:path";
@@ -17,18 +18,14 @@ const {getLlama, LlamaLogLevel} = await import(pathToFileURL(resolve("node-llama
 
 const seconds = (since) => (performance.now() - since) / 1000;
 
-const llama = await getLlama({
-    gpu: false, build: "never", maxThreads: job.threads, logLevel: LlamaLogLevel.error,
-});
+const mostThreads = Math.max(...job.threads);
+const llama = await getLlama({gpu: false, build: "never", maxThreads: mostThreads, logLevel: LlamaLogLevel.error});
 // Starting Node.js and its trial of the library in another process are not
-// llama.cpp's: its time begins here.
+// llama.cpp's: its time and its memory begin here.
+const before = process.memoryUsage.rss();
 const started = performance.now();
 const model = await llama.loadModel({modelPath: job.model});
-const context = await model.createContext({
-    contextSize: job.context, threads: {ideal: job.threads, min: job.threads},
-});
 const loadSeconds = seconds(started);
-const sequence = context.getSequence();
 
 // The vocabularies of synthetic models begin with single bytes, and no model in
 // use has fewer than these.
@@ -38,7 +35,7 @@ const greedy = {temperature: 0, yieldEogToken: true};
 
 // generate returns how long it takes to read the prompt and decode n tokens,
 // and how much of that passes until the first of them.
-async function generate(prompt, n) {
+async function generate(sequence, prompt, n) {
     const since = performance.now();
     let first = 0, count = 0;
     for await (const _ of sequence.evaluate(prompt, greedy)) {
@@ -48,35 +45,45 @@ async function generate(prompt, n) {
     return {first, total: seconds(since)};
 }
 
-await generate(ids(0, 5), 1);
-const firstTokenSeconds = seconds(started); // of a short prompt, loading included
+// extendTo leaves exactly as many tokens in the context as asked for.
+async function extendTo(sequence, depth) {
+    const length = sequence.nextTokenIndex;
+    if (length > depth) await sequence.eraseContextTokenRanges([{start: depth, end: length}]);
+    else if (length < depth) await sequence.evaluateWithoutGeneratingNewTokens(ids(length, depth - length));
+    if (sequence.nextTokenIndex !== depth) throw new Error(`the context has ${sequence.nextTokenIndex} tokens, not ${depth}`);
+}
 
-const result = {load_seconds: loadSeconds, first_token_seconds: firstTokenSeconds, tests: []};
-const note = (name, count, took) => result.tests.push({
-    name, threads: job.threads, depth: job.depth, tok_per_s: {median: count / took},
-});
-
-// rewind leaves exactly as many tokens in the context as the job has for its
-// depth.
-async function rewind() {
+const result = {rss_bytes_before: before, load_seconds: loadSeconds, tests: []};
+// The first context is the one with the most threads: the first token is its.
+for (const threads of job.threads.toSorted((a, b) => b - a)) {
+    const context = await model.createContext({
+        contextSize: Math.max(...job.depths) + Math.max(job.prefill, job.decode + 2) + 64,
+        threads: {ideal: threads, min: threads}, flashAttention: true,
+        experimentalKvCacheKeyType: job.kv.toUpperCase(), experimentalKvCacheValueType: job.kv.toUpperCase(),
+    });
+    const sequence = context.getSequence();
+    await generate(sequence, ids(0, 5), 1);
+    result.first_token_seconds ??= seconds(started); // of a short prompt, loading included
     await sequence.clearHistory();
-    if (job.depth > 0) await sequence.evaluateWithoutGeneratingNewTokens(ids(0, job.depth));
-}
+    await sequence.evaluateWithoutGeneratingNewTokens(ids(1, 64)); // warm up
+    await sequence.clearHistory();
 
-if (job.prefill > 0) {
-    await sequence.clearHistory(); // and warm up
-    await sequence.evaluateWithoutGeneratingNewTokens(ids(1, Math.min(job.prefill, 64)));
-    await rewind();
-    const since = performance.now();
-    await sequence.evaluateWithoutGeneratingNewTokens(ids(job.depth, job.prefill));
-    note(`pp${job.prefill}`, job.prefill, seconds(since));
+    for (const depth of job.depths.toSorted((a, b) => a - b)) {
+        const note = (name, count, took) => result.tests.push({name, threads, depth, tok_per_s: {median: count / took}});
+        await extendTo(sequence, depth);
+        if (job.prefill > 0) {
+            const since = performance.now();
+            await sequence.evaluateWithoutGeneratingNewTokens(ids(depth, job.prefill));
+            note(`pp${job.prefill}`, job.prefill, seconds(since));
+            await extendTo(sequence, depth);
+        }
+        if (job.decode > 0) {
+            // The first token waits for the prompt of one token; the rest are decoded.
+            const {first, total} = await generate(sequence, ids(depth, 1), job.decode + 1);
+            note(`tg${job.decode}`, job.decode, total - first);
+        }
+    }
+    await context.dispose();
 }
-if (job.decode > 0) {
-    await rewind();
-    // The first token waits for the prompt of one token; the rest are decoded.
-    const {first, total} = await generate(ids(job.depth, 1), job.decode + 1);
-    note(`tg${job.decode}`, job.decode, total - first);
-}
-result.peak_rss_bytes = process.resourceUsage().maxRSS * 1024;
 console.log(JSON.stringify(result));
 process.exit(0); // what is left to free would only take time
