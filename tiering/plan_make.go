@@ -131,7 +131,7 @@ func (m *planner) experts() int { return m.ExpertLayers * m.Experts }
 func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
 
 // slots returns what so many experts take.
-func (m *planner) slots(n int) int64 { return int64(n) * m.ExpertBytes }
+func (m *planner) slots(n int) int64 { return int64(n) * pageUp(m.ExpertBytes) }
 
 // minimumPieces is the smallest number of pieces in a ring: besides the one that
 // is being read, a unit has to fit.
@@ -203,7 +203,7 @@ func (m *planner) keep(p *Plan, left, extra int64) int64 {
 	}
 	missing := m.experts() - p.ExpertSlots
 	if m.slots(missing) > left {
-		p.ExpertSlots += int(left / m.ExpertBytes)
+		p.ExpertSlots += int(left / m.slots(1))
 		return extra
 	}
 	p.ExpertSlots = m.experts()

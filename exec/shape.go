@@ -1,0 +1,174 @@
+package exec
+
+import (
+	"strings"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// PinGranule is what the part of a section that stays in memory is a multiple
+// of: whole blocks of a pack, and as much as one read asks for.
+const PinGranule = 16 * pack.BlockBytes
+
+// kvSlack is what pages of keys and values take more than is in them: they are
+// cut from slabs, the last of which is not full.
+const kvSlack = 2 << 20
+
+// ShapeOptions are the choices that a model's size in memory depends on.
+type ShapeOptions struct {
+	Threads int // that compute
+	KV      kv.Format
+	Exact   bool
+}
+
+// Shape returns what a plan for the model's memory starts from. It reads no
+// weights, only checks that they are there.
+func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return tiering.Shape{}, err
+	}
+	ld := &loader{ts: f.tensors(), spec: spec, exact: o.Exact}
+	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
+	plans, err := ld.planAll(w)
+	if err != nil {
+		return tiering.Shape{}, err
+	}
+	for i := range plans {
+		plans[i].describe()
+	}
+	if !w.head.present() {
+		w.head.Matrix = w.embed.Matrix
+	}
+	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	for i := range plans {
+		plans[i].addTo(&s)
+	}
+	if err := addKV(&s, spec, o.KV); err != nil {
+		return s, err
+	}
+	return s, addScratch(&s, spec, w, o)
+}
+
+// describe sets the sizes of the layout's matrices, but not their bytes.
+func (l *layout) describe() {
+	l.place()
+	for i := range l.places {
+		p := &l.places[i]
+		if p.matrix != nil {
+			*p.matrix = Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Tiled: p.tile}
+		}
+	}
+}
+
+// addTo adds the layout to the shape of its model.
+func (l *layout) addTo(s *tiering.Shape) {
+	bytes := int64(l.size)
+	switch l.kind {
+	case embeddingLayout:
+		s.Embedding = bytes
+		return
+	case expertLayout:
+		if strings.HasSuffix(l.name, ".0") { // the others of the layer have its sizes
+			s.ExpertLayers++
+			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
+		}
+		s.ExpertBytes = max(s.ExpertBytes, bytes)
+		return
+	case endsLayout:
+		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule}
+	default:
+		s.Layers = append(s.Layers, tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule})
+		s.OpsPerToken += l.ops()
+	}
+	l.addUnits(s)
+}
+
+// addUnits adds what of a layout's tensors cannot be cut as one likes: vectors,
+// and the tiles or rows of matrices.
+func (l *layout) addUnits(s *tiering.Shape) {
+	for i := range l.places {
+		p := &l.places[i]
+		switch {
+		case p.vector != nil:
+			s.Vectors += int64(p.bytes()+loadAlign-1) &^ (loadAlign - 1)
+		case p.tile:
+			s.Unit = max(s.Unit, tiled.TileRows*int64(p.matrix.rowBytes()))
+		default:
+			s.Unit = max(s.Unit, int64(p.matrix.rowBytes()))
+		}
+	}
+}
+
+// ops returns how many products and sums the layout's matrices ask for, if all
+// of them are multiplied with one token.
+func (l *layout) ops() (n int64) {
+	for i := range l.places {
+		if m := l.places[i].matrix; m != nil {
+			n += 2 * int64(m.Rows) * int64(m.Cols)
+		}
+	}
+	return n
+}
+
+// addKV adds what keys and values take.
+func addKV(s *tiering.Shape, spec *Spec, format kv.Format) error {
+	cache, err := kv.NewCache(kvShape(spec, format), tiering.New(0))
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), kv.PageTokens
+	return nil
+}
+
+// kvShape returns the sizes of the model's keys and values.
+func kvShape(spec *Spec, format kv.Format) kv.Shape {
+	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: format}
+	for l, s := range spec.Layers {
+		shape.KVHeads[l] = s.KVHeads
+	}
+	return shape
+}
+
+// shapeChunks are the chunks whose scratch memory is measured; between them it
+// grows evenly.
+var shapeChunks = [2]int{16, 1024}
+
+// addScratch measures what a pass's buffers take, by carving them out of nothing.
+func addScratch(s *tiering.Shape, spec *Spec, w *weights, o ShapeOptions) error {
+	cache, err := kv.NewCache(kvShape(spec, o.KV), tiering.New(0))
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+	m := &Model{Spec: spec, weights: w, cache: cache}
+	var need [2]int64
+	for i, chunk := range shapeChunks {
+		need[i] = scratchBytes(m, chunk, o.Threads)
+	}
+	step := int64(shapeChunks[1] - shapeChunks[0])
+	s.ScratchPerToken = (need[1] - need[0] + step - 1) / step
+	s.ScratchFixed = max(0, need[0]-int64(shapeChunks[0])*s.ScratchPerToken) + scratchSlack + lookupSlack + s.Unit
+	return nil
+}
+
+const (
+	// scratchSlack is by how much buffers may grow unevenly: each is rounded up.
+	scratchSlack = 256 << 10
+	// lookupSlack is what looking up a row of an embedding on flash takes, besides
+	// the unit that holds it: the pack's blocks around it.
+	lookupSlack = 2*pack.BlockBytes + vfs.DirectAlign
+)
+
+// scratchBytes returns the size of the frame of a pass.
+func scratchBytes(m *Model, chunk, threads int) int64 {
+	p := &pass{m: m, chunk: chunk, workers: make([]workspace, threads)}
+	var probe tiering.Arena
+	p.carve(&probe)
+	return int64(probe.Need())
+}
