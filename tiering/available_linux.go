@@ -1,0 +1,5 @@
+package tiering
+
+import "os"
+
+func systemAvailable() int64 { return availableFromProc(os.DirFS("/")) }

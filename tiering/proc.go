@@ -1,0 +1,104 @@
+package tiering
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// availableFromProc returns the memory that Linux, given as root, would give
+// this process: what the machine has available or, where that is less, what the
+// limits of its control groups leave. math.MaxInt64 means that nothing is known.
+func availableFromProc(root fs.FS) int64 {
+	free := int64(math.MaxInt64)
+	for line := range strings.Lines(readText(root, "proc/meminfo")) {
+		if text, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			if kb, ok := parseAmount(strings.TrimSuffix(strings.TrimSpace(text), " kB")); ok {
+				free = kb * 1024
+			}
+		}
+	}
+	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
+		// "0::/user.slice" in version 2, "9:memory:/docker/…" in version 1.
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch {
+		case fields[0] == "0" && fields[1] == "":
+			free = min(free, groupsLeave(root, "sys/fs/cgroup", fields[2], groupV2))
+		case hasWord(fields[1], "memory"):
+			free = min(free, groupsLeave(root, "sys/fs/cgroup/memory", fields[2], groupV1))
+		}
+	}
+	return free
+}
+
+// groupFiles are the names of a control group's files. reclaimable names the
+// lines of stat that count file pages, which the kernel drops when asked for more.
+type groupFiles struct {
+	limits, reclaimable []string
+	usage               string
+}
+
+var (
+	groupV2 = groupFiles{[]string{"memory.max", "memory.high"}, []string{"inactive_file", "active_file"}, "memory.current"}
+	groupV1 = groupFiles{[]string{"memory.limit_in_bytes"}, []string{"total_inactive_file", "total_active_file"}, "memory.usage_in_bytes"}
+)
+
+// groupsLeave returns the least that a control group and all above it leave. A
+// container may see its own group at the root of the hierarchy instead of at the
+// path that the kernel names: both are looked at.
+func groupsLeave(root fs.FS, mount, group string, files groupFiles) int64 {
+	free := int64(math.MaxInt64)
+	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
+		free = min(free, groupLeaves(root, path.Join(mount, dir), files))
+		if dir == "/" {
+			return free
+		}
+	}
+}
+
+// groupLeaves returns what one control group leaves.
+func groupLeaves(root fs.FS, dir string, files groupFiles) int64 {
+	limit := int64(math.MaxInt64)
+	for _, name := range files.limits {
+		if n, ok := parseAmount(readText(root, path.Join(dir, name))); ok { // not "max"
+			limit = min(limit, n)
+		}
+	}
+	used, ok := parseAmount(readText(root, path.Join(dir, files.usage)))
+	if limit == math.MaxInt64 || !ok {
+		return limit
+	}
+	for line := range strings.Lines(readText(root, path.Join(dir, "memory.stat"))) {
+		name, value, _ := strings.Cut(line, " ")
+		if n, ok := parseAmount(value); ok && hasWord(strings.Join(files.reclaimable, ","), name) {
+			used -= n
+		}
+	}
+	return max(0, limit-max(0, used))
+}
+
+// hasWord reports whether a list that commas separate has a word.
+func hasWord(list, word string) bool {
+	return strings.Contains(","+list+",", ","+word+",")
+}
+
+// readText returns a small file's text, "" when it cannot be read.
+func readText(root fs.FS, name string) string {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// parseAmount reads a number of bytes. Version 1 writes one near the greatest
+// for "no limit", which serves as it is.
+func parseAmount(text string) (int64, bool) {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return n, err == nil && n >= 0
+}
