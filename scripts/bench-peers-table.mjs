@@ -71,5 +71,6 @@ function comparisons(tests) {
 // limitsOf says what the machine could do at best during the rounds.
 function limitsOf(own) {
     const best = (key) => shown(Math.max(...own.samples.flatMap((s) => s.limits ? [s.limits[key]] : [])), 1);
-    return `memory read ${best("read_gb_s")} GB/s, int8 ${best("int8_gop_s")} Gop/s`;
+    const instruction = own.samples.find((s) => s.limits)?.limits.int8_instruction ?? "unknown";
+    return `memory read ${best("read_gb_s")} GB/s, int8 ${best("int8_gop_s")} Gop/s (${instruction})`;
 }
