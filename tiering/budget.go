@@ -54,9 +54,8 @@ func (u Usage) String() string {
 
 // Budget is the ledger. Its methods may be called from any goroutine.
 type Budget struct {
-	limit int64 // bytes; math.MaxInt64 when unlimited
-
 	mu     sync.Mutex
+	limit  int64 // bytes; math.MaxInt64 when unlimited
 	usage  Usage
 	leases int // not yet released; counts those of zero bytes too
 }
@@ -70,8 +69,21 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit}
 }
 
+// SetLimit changes the limit; 0 means none. What is held already stays, even if
+// it is more: nothing further is lent then until enough has come back.
+func (b *Budget) SetLimit(limit int64) {
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = limit
+}
+
 // Limit returns the most bytes that the ledger lends, 0 when that is unlimited.
 func (b *Budget) Limit() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.limit == math.MaxInt64 {
 		return 0
 	}
@@ -128,6 +140,25 @@ type Lease struct {
 
 // Bytes returns the size of the lease, also after its release.
 func (l *Lease) Bytes() int64 { return l.bytes }
+
+// resize changes the size of the lease. A larger one may be refused, as by
+// Reserve, and then nothing has changed.
+func (l *Lease) resize(n int64) error {
+	b := l.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	more := n - l.bytes
+	u := &b.usage
+	if more > 0 && more > b.limit-u.Total {
+		return &BudgetError{Purpose: l.purpose, Asked: more, Used: *u, Limit: b.limit}
+	}
+	l.bytes = n
+	u.Total += more
+	u.By[l.purpose] += more
+	u.TotalPeak = max(u.TotalPeak, u.Total)
+	u.Peak[l.purpose] = max(u.Peak[l.purpose], u.By[l.purpose])
+	return nil
+}
 
 // Release gives the bytes back. A second call panics: it would hand somebody
 // else's memory back, and the ledger would be wrong from then on.

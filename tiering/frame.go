@@ -22,6 +22,63 @@ type Frame struct {
 	freed atomic.Bool
 }
 
+// AllocRoom is Alloc for a frame that may grow up to room bytes with
+// [Frame.Resize], in its place. Only what is used is memory and counts; the rest
+// is addresses.
+func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
+	f, err := Alloc(b, p, 0)
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageRound(max(n, room))
+	if err == nil && size > 0 {
+		f.pages, err = mapPages(size)
+	}
+	if err == nil {
+		err = f.Resize(n)
+	}
+	if err != nil {
+		f.Free()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Resize makes a frame of AllocRoom n bytes long. What is cut off goes back to the
+// operating system and the budget at once; what is added is zero, or what the
+// system left there. On an error, which is a *BudgetError when the budget
+// refuses, nothing has changed.
+func (f *Frame) Resize(n int) error {
+	size, err := pageRound(n)
+	if err != nil {
+		return fmt.Errorf("tiering: %s: %w", f.lease.purpose, err)
+	}
+	if size > len(f.pages) {
+		return fmt.Errorf("tiering: %s: a frame of %d bytes has room for %d", f.lease.purpose, n, len(f.pages))
+	}
+	before := int(f.lease.Bytes())
+	if size > before {
+		if err := f.lease.resize(int64(size)); err != nil {
+			return err
+		}
+		if err := recommit(f.pages[before:size]); err != nil {
+			_ = f.lease.resize(int64(before)) // giving back is never refused
+			return fmt.Errorf("tiering: %d more bytes for %s: %w", size-before, f.lease.purpose, err)
+		}
+		if size >= hugePage {
+			adviseHuge(f.pages[:size])
+		}
+	} else if size < before {
+		poison(f.pages[size:before])
+		discard(f.pages[size:before])
+		if err := f.lease.resize(int64(size)); err != nil {
+			return err
+		}
+	}
+	f.bytes = f.pages[:n:n]
+	return nil
+}
+
 // Alloc reserves n bytes (rounded up to whole pages) and maps them. The error is
 // a *BudgetError when the budget refuses, else what the operating system said.
 func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
@@ -73,7 +130,7 @@ func (f *Frame) Free() {
 	if f.freed.Swap(true) {
 		panic(fmt.Sprintf("tiering: a frame of %d bytes (%s) was freed twice", f.lease.bytes, f.lease.purpose))
 	}
-	poison(f.pages)
+	poison(f.bytes)
 	if len(f.pages) > 0 {
 		unmapPages(f.pages)
 	}

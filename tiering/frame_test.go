@@ -131,3 +131,55 @@ func TestArenaRefusesImpossibleSizes(t *testing.T) {
 	require.Nil(t, a.Floats(1))
 	require.ErrorContains(t, a.Err(), "too small", "an empty frame is not a probe")
 }
+
+func TestFrameGrowsAndShrinksInItsPlace(t *testing.T) {
+	page := os.Getpagesize()
+	b := newBudget(t, int64(6*page))
+	f, err := AllocRoom(b, Pinned, 2*page, 10*page)
+	require.NoError(t, err)
+	defer f.Free()
+	require.EqualValues(t, 2*page, b.Usage().By[Pinned], "only what is used counts")
+	first := &f.Bytes()[0]
+	f.Bytes()[2*page-1] = 7
+
+	require.NoError(t, f.Resize(5*page+1))
+	require.Len(t, f.Bytes(), 5*page+1)
+	require.Same(t, first, &f.Bytes()[0])
+	require.EqualValues(t, 7, f.Bytes()[2*page-1])
+	f.Bytes()[5*page] = 8
+	require.EqualValues(t, 6*page, b.Usage().By[Pinned])
+
+	require.ErrorIs(t, f.Resize(7*page), ErrBudget)
+	require.ErrorContains(t, f.Resize(11*page), "room")
+	require.ErrorContains(t, f.Resize(-1), "impossible")
+	require.Len(t, f.Bytes(), 5*page+1, "a refusal changes nothing")
+
+	require.NoError(t, f.Resize(page))
+	require.EqualValues(t, page, b.Usage().Total)
+	require.EqualValues(t, 6*page, b.Usage().Peak[Pinned])
+	require.NoError(t, f.Resize(0))
+	require.NoError(t, f.Resize(3*page))
+	require.Len(t, f.Bytes(), 3*page)
+
+	_, err = AllocRoom(b, Pinned, 7*page, 7*page)
+	require.ErrorIs(t, err, ErrBudget)
+	none, err := AllocRoom(b, Pinned, 0, 0)
+	require.NoError(t, err)
+	none.Free()
+}
+
+func TestLimitChanges(t *testing.T) {
+	b := newBudget(t, 100)
+	held, err := b.Reserve(Ring, 80)
+	require.NoError(t, err)
+	b.SetLimit(50)
+	require.EqualValues(t, 50, b.Limit())
+	_, err = b.Reserve(Ring, 1)
+	require.ErrorIs(t, err, ErrBudget)
+	held.Release()
+	held, err = b.Reserve(Ring, 50)
+	require.NoError(t, err)
+	held.Release()
+	b.SetLimit(0)
+	require.Zero(t, b.Limit())
+}

@@ -17,3 +17,10 @@ func unmapPages(pages []byte) {
 		panic("tiering: munmap: " + err.Error())
 	}
 }
+
+// discard gives the memory of pages back; the addresses stay ours. Linux does it
+// at once, other systems when they need it.
+func discard(pages []byte) { _ = unix.Madvise(pages, unix.MADV_DONTNEED) }
+
+// recommit makes discarded pages usable again, which they are.
+func recommit([]byte) error { return nil }

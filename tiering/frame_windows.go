@@ -25,3 +25,14 @@ func unmapPages(pages []byte) {
 		panic("tiering: VirtualFree: " + err.Error())
 	}
 }
+
+// discard gives the memory of pages back; the addresses stay ours.
+func discard(pages []byte) {
+	_ = windows.VirtualFree(uintptr(unsafe.Pointer(unsafe.SliceData(pages))), uintptr(len(pages)), windows.MEM_DECOMMIT)
+}
+
+// recommit makes discarded pages usable again.
+func recommit(pages []byte) error {
+	_, err := windows.VirtualAlloc(uintptr(unsafe.Pointer(unsafe.SliceData(pages))), uintptr(len(pages)), windows.MEM_COMMIT, windows.PAGE_READWRITE)
+	return err
+}
