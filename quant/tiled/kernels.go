@@ -16,7 +16,8 @@ type kernels interface {
 	name() string
 	// round rounds the activations of a token.
 	round(a roundArgs)
-	// decode fills the panel with the groups of n blocks of a tile.
+	// decode fills the panel with the groups of n blocks of a tile. It may centre
+	// codes, and says so in the panel.
 	decode(p *panel, f *format, blocks []byte, n int)
 	// mulPanel multiplies a panel with a tile of tokens.
 	mulPanel(a *kernelArgs)
@@ -40,6 +41,23 @@ type kernelArgs struct {
 	width  int // 1, 2, 4, 8 or 16
 	halves int // 1, or 2 for formats without a min
 	zero   int // of the format; start has it already
+
+	// Codes of a centred panel are signed: less the format's zero already.
+	centred bool
+	// tiles of tokens follow one another; skip groups lie between the last group
+	// of a tile and the first of the next. 1 where codes are not centred.
+	tiles, skip int
+	products    *int32      // memory for integer sums [2][width][TileRows]
+	config      *tileConfig // set by the path that has tiles
+}
+
+// tileConfig is what the tile registers of AMX are configured with: the number of rows
+// and the bytes of a row for each.
+type tileConfig struct {
+	palette  uint8
+	_        [15]uint8
+	rowBytes [16]uint16
+	rows     [16]uint8
 }
 
 // vecArgs is what a vector kernel multiplies: a tile of weights as it is

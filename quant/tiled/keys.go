@@ -39,6 +39,7 @@ func Scores(y []float32 /* [queries, stride] */, stride int, keys []uint8, scale
 // than that.
 func (p *panel) repeat(scales []float32 /* [KeyTile] */, groups int) {
 	const last = 3
+	p.centred = false
 	first := p.scales[:KeyTile]
 	for i, scale := range scales {
 		first[i] = math.Float32frombits(math.Float32bits(scale) &^ last)

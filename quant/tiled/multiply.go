@@ -26,8 +26,9 @@ type Scratch struct {
 	results []float32 // [resultTiles][tokens][TileRows]
 	sums    []float32 // [tokens][TileRows] those of the present tile
 	// What kernels are called with; here because it would escape to the heap.
-	args kernelArgs
-	vec  vecArgs
+	args     kernelArgs
+	vec      vecArgs
+	products []int32 // of the kernels that keep integer sums in memory
 }
 
 // resultTiles is how many tiles' results are written out together.
@@ -35,7 +36,7 @@ const resultTiles = 8
 
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
-	s := &Scratch{panel: newPanel()}
+	s := &Scratch{panel: newPanel(), products: make([]int32, 2*TileTokens*TileRows)}
 	s.use(0, max(1, tokens))
 	return s
 }
@@ -100,6 +101,7 @@ func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activati
 	blockBytes := t.BlockBytes() * TileRows
 	blockGroups := t.BlockElems() / GroupElems
 	panelBlocks := panelGroups / blockGroups
+	s.panel.tokens, s.panel.centred = a.tokens, false
 	blocks := a.cols / t.BlockElems()
 	for b := 0; b < blocks; b += panelBlocks {
 		n := min(panelBlocks, blocks-b)
@@ -112,17 +114,23 @@ func (s *Scratch) multiplyTile(f *format, t quant.Type, tile []byte, a *Activati
 // of the row, to the sums of all tokens. Their scales and mins are the panel's.
 func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows][laneBytes] */, a *Activations, g, n int) {
 	args := &s.args
-	*args = kernelArgs{codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1, zero: f.zero}
+	*args = kernelArgs{
+		codes: codes, scales: &s.panel.scales[0], groups: n, halves: 1, zero: f.zero,
+		centred: s.panel.centred, skip: a.cols/GroupElems - n, products: &s.products[0],
+	}
 	if f.hasMin() {
 		args.mins = &s.panel.mins[0]
 	}
 	if f.halfGroups() {
 		args.halves = 2
 	}
-	for i := 0; i*TileTokens < a.tokens; i++ {
+	for i := 0; i*TileTokens < a.tokens; i += args.tiles {
 		width, base := a.tile(i)
 		at := base + g*width
-		args.width = width
+		args.width, args.tiles = width, 1
+		if args.centred && width == TileTokens {
+			args.tiles = paddedTokens(a.tokens)/TileTokens - i
+		}
 		args.sums = &s.sums[i*TileTokens*TileRows]
 		args.x, args.dx, args.shift = &a.codes[at*GroupElems], &a.scale[at], &a.shift[at]
 		args.start = a.startAt(f, at)

@@ -16,6 +16,10 @@ type panel struct {
 	codes  []uint8   // [groups][planes][TileRows][laneBytes]
 	scales []float32 // [groups][halves][TileRows]; one half for most formats
 	mins   []float32 // [groups][TileRows]
+
+	tokens  int       // that it will be multiplied with
+	centred bool      // codes are less the format's zero
+	table   [16]uint8 // of a format of 4 bits, centred
 }
 
 func newPanel() panel {

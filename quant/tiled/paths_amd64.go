@@ -17,6 +17,9 @@ func paths() []kernels {
 	}
 	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
 		all = append([]kernels{avx512{}}, all...)
+		if tilesAllowed() {
+			all = append([]kernels{amx{}}, all...)
+		}
 	}
 	return all
 }

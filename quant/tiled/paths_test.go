@@ -89,6 +89,15 @@ func TestPathsAgree(t *testing.T) {
 			return ramp(n, func(i int) float32 { return float32(math.Sqrt(float64(500 - i%512))) })
 		}},
 	}
+	for _, groups := range []int{1, 3, 8, 32 + 5, 64 + 8} { // whole K blocks besides
+		for _, tokens := range []int{32, 48 + 1, 48 + 2, 48 + 4, 48 + 7, 48 + 15} {
+			cases = append(cases, struct {
+				name               string
+				rows, cols, tokens int
+				x                  func(n int) []float32
+			}{name: fmt.Sprintf("%d groups, %d tokens", groups, tokens), rows: 17, cols: groups * GroupElems, tokens: tokens})
+		}
+	}
 	for tokens := 1; tokens <= 40; tokens += 1 + tokens/8 {
 		cases = append(cases, struct {
 			name               string
@@ -99,7 +108,7 @@ func TestPathsAgree(t *testing.T) {
 	forEachPath(t, func(t *testing.T, path kernels) {
 		for typ := range formats {
 			for _, c := range cases {
-				cols := max(c.cols, typ.BlockElems())
+				cols := max(c.cols, typ.BlockElems()) / typ.BlockElems() * typ.BlockElems()
 				m := packed(t, typ, randomRows(typ, c.rows, cols, 7), c.rows, cols)
 				x := randomVector(c.tokens*cols, 8)
 				if c.x != nil {

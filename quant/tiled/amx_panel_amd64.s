@@ -1,0 +1,208 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "amx_amd64.h"
+
+// Panel kernels with tile registers. The codes of a group are one tile as they
+// lie in a panel, 8 rows of four bytes of every row of weights, and a tile of
+// tokens is another one as it lies in Activations: a row of it is a token. One
+// instruction makes the integer sums of 16 tokens and 16 rows, a row of sums
+// for each token. There is no way from there to vector registers but memory:
+// sums of a group are stored while those of the group before are loaded, scaled
+// and added to floats, so that nothing waits for a store.
+//
+// Configuration, products and the end of use are in one function: goroutines
+// change threads between functions, and tiles belong to a thread.
+//
+//	SI x   AX codes   DI products   R10 scales   R11 dx   R12 mins   R13 shift
+//	R8 sums   R9 bytes of x in a group   BX 64   DX GroupElems   R15 groups left
+//	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z31 zero
+
+#define ARGS \
+	MOVQ   a+0(FP), R15               \
+	MOVQ   kernelArgs_config(R15), AX  \
+	LDTILECFG                         \
+	MOVQ   kernelArgs_sums(R15), R8   \
+	MOVQ   kernelArgs_x(R15), SI      \
+	MOVQ   kernelArgs_dx(R15), R11    \
+	MOVQ   kernelArgs_shift(R15), R13 \
+	MOVQ   kernelArgs_products(R15), DI \
+	MOVQ   kernelArgs_width(R15), R9  \
+	SHLQ   $5, R9                     \
+	MOVQ   $64, BX                    \
+	MOVQ   $const_GroupElems, DX      \
+	VPXORD Z31, Z31, Z31
+
+#define WEIGHTS \
+	MOVQ a+0(FP), R15               \
+	MOVQ kernelArgs_codes(R15), AX   \
+	MOVQ kernelArgs_scales(R15), R10 \
+	MOVQ kernelArgs_mins(R15), R12   \
+	MOVQ kernelArgs_groups(R15), R15
+
+// PRODUCT stores the sums of a group at a place of the products.
+#define PRODUCT(at) \
+	TILEZERO(const_tileOfSums)                            \
+	TILELOADD(const_tileOfTokens, 0, rSI, rDX)            \
+	TILELOADD(const_tileOfCodes, 0, rAX, rBX)             \
+	TDPBSSD(const_tileOfSums, const_tileOfTokens, const_tileOfCodes) \
+	TILESTORED(const_tileOfSums, at, rDI, rBX)            \
+	ADDQ R9, SI                                           \
+	ADDQ $512, AX
+
+// ADD adds the sums at mem, times the scale and times the token's, to floats.
+// Adding zero makes a product of zero +0.
+#define ADD(mem, scale, dx, sum, temp) \
+	VCVTDQ2PS        mem, temp        \
+	VFMADD213PS      Z31, scale, temp \
+	VFMADD231PS.BCST dx, temp, sum
+
+#define PLAIN_ROW(at, t, sum, temp) \
+	ADD(at+64*t(DI), Z30, 4*t(R11), sum, temp)
+
+#define MIN_ROW(at, t, sum, temp) \
+	ADD(at+64*t(DI), Z30, 4*t(R11), sum, temp) \
+	VFMADD231PS.BCST 4*t(R13), Z29, sum
+
+#define PLAIN_SCALES \
+	VMOVUPS (R10), Z30 \
+	ADDQ    $64, R10
+
+#define MIN_SCALES \
+	VMOVUPS (R10), Z30 \
+	ADDQ    $64, R10   \
+	VMOVUPS (R12), Z29 \
+	ADDQ    $64, R12
+
+#define FLOATS(at, SCALES, ROW) \
+	SCALES               \
+	ROW(at, 0, Z0, Z16)  \
+	ROW(at, 1, Z1, Z17)  \
+	ROW(at, 2, Z2, Z18)  \
+	ROW(at, 3, Z3, Z19)  \
+	ROW(at, 4, Z4, Z20)  \
+	ROW(at, 5, Z5, Z21)  \
+	ROW(at, 6, Z6, Z22)  \
+	ROW(at, 7, Z7, Z23)  \
+	ROW(at, 8, Z8, Z16)  \
+	ROW(at, 9, Z9, Z17)  \
+	ROW(at, 10, Z10, Z18) \
+	ROW(at, 11, Z11, Z19) \
+	ROW(at, 12, Z12, Z20) \
+	ROW(at, 13, Z13, Z21) \
+	ROW(at, 14, Z14, Z22) \
+	ROW(at, 15, Z15, Z23) \
+	ADDQ $64, R11        \
+	ADDQ $64, R13
+
+// SUMS does something for all sums of a tile of tokens.
+#define SUMS(DO) \
+	DO(0, Z0) DO(1, Z1) DO(2, Z2) DO(3, Z3) DO(4, Z4) DO(5, Z5) DO(6, Z6) DO(7, Z7) \
+	DO(8, Z8) DO(9, Z9) DO(10, Z10) DO(11, Z11) DO(12, Z12) DO(13, Z13) DO(14, Z14) DO(15, Z15)
+
+#define LOAD(t, sum) VMOVUPS 64*t(R8), sum;
+#define STORE(t, sum) VMOVUPS sum, 64*t(R8);
+
+// TILES is the loop over full tiles of tokens, and in it over the groups.
+// The products of even groups lie at 0, those of odd groups behind them.
+#define TILES(SCALES, ROW) \
+	ARGS                     \
+	MOVQ kernelArgs_tiles(R15), CX \
+tile:                            \
+	WEIGHTS                  \
+	PRODUCT(0)               \
+	SUMS(LOAD)               \
+group:                           \
+	DECQ R15                 \
+	JZ   lastEven            \
+	PRODUCT(1024)          \
+	FLOATS(0, SCALES, ROW)   \
+	DECQ R15                 \
+	JZ   lastOdd             \
+	PRODUCT(0)               \
+	FLOATS(1024, SCALES, ROW) \
+	JMP  group               \
+lastOdd:                         \
+	FLOATS(1024, SCALES, ROW) \
+	JMP  next                \
+lastEven:                        \
+	FLOATS(0, SCALES, ROW)   \
+next:                            \
+	SUMS(STORE)              \
+	ADDQ $1024, R8           \
+	MOVQ a+0(FP), R15        \
+	MOVQ kernelArgs_skip(R15), R15 \
+	SHLQ $6, R15             \
+	ADDQ R15, R11            \
+	ADDQ R15, R13            \
+	LEAQ (SI)(R15*8), SI     \
+	DECQ CX                  \
+	JNZ  tile                \
+	TILERELEASE              \
+	VZEROUPPER               \
+	RET
+
+// func mulPlainAMX(a *kernelArgs)
+TEXT ·mulPlainAMX(SB), NOSPLIT, $0-8
+	TILES(PLAIN_SCALES, PLAIN_ROW)
+
+// func mulMinsAMX(a *kernelArgs)
+TEXT ·mulMinsAMX(SB), NOSPLIT, $0-8
+	TILES(MIN_SCALES, MIN_ROW)
+
+// NARROW does the groups of a tile of fewer tokens, one token at a time.
+#define NARROW(SCALES, ROW) \
+	ARGS                 \
+	SHRQ $5, R9          \
+	MOVQ R9, CX          \
+	SHLQ $5, R9          \
+	WEIGHTS              \
+group:                       \
+	PRODUCT(0)           \
+	SCALES               \
+	MOVQ CX, R14         \
+token:                       \
+	VMOVUPS (R8), Z0     \
+	ROW(0, 0, Z0, Z16)   \
+	VMOVUPS Z0, (R8)     \
+	ADDQ $64, R8         \
+	ADDQ $64, DI         \
+	ADDQ $4, R11         \
+	ADDQ $4, R13         \
+	DECQ R14             \
+	JNZ  token           \
+	MOVQ CX, R14         \
+	SHLQ $6, R14         \
+	SUBQ R14, R8         \
+	SUBQ R14, DI         \
+	DECQ R15             \
+	JNZ  group           \
+	TILERELEASE          \
+	VZEROUPPER           \
+	RET
+
+// func narrowPlainAMX(a *kernelArgs)
+TEXT ·narrowPlainAMX(SB), NOSPLIT, $0-8
+	NARROW(PLAIN_SCALES, PLAIN_ROW)
+
+// func narrowMinsAMX(a *kernelArgs)
+TEXT ·narrowMinsAMX(SB), NOSPLIT, $0-8
+	NARROW(MIN_SCALES, MIN_ROW)
+
+// func centreAVX512(codes *uint8, groups int, zero uint8)
+TEXT ·centreAVX512(SB), NOSPLIT, $0-17
+	MOVQ         codes+0(FP), SI
+	MOVQ         groups+8(FP), CX
+	VPBROADCASTB zero+16(FP), Z0
+	SHLQ         $3, CX
+
+plane:
+	VMOVDQU32 (SI), Z1
+	VPSUBB    Z0, Z1, Z1
+	VMOVDQU32 Z1, (SI)
+	ADDQ      $64, SI
+	DECQ      CX
+	JNZ       plane
+	VZEROUPPER
+	RET
