@@ -1,0 +1,95 @@
+package rates
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// The products are computed, and of sound numbers: the time of anything else
+// would say little.
+func TestProductsAreComputed(t *testing.T) {
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
+		t.Run(typ.String(), func(t *testing.T) {
+			p, err := newProducts(typ, 2, 0)
+			require.NoError(t, err)
+			defer p.close()
+			for _, c := range []struct{ rows, tokens int }{{p.rows, 1}, {promptRows, 3}} {
+				clear(p.y)
+				require.Positive(t, p.time(c.rows, c.tokens))
+				for i, y := range p.y[:c.rows*c.tokens] {
+					require.False(t, math.IsNaN(float64(y)) || math.IsInf(float64(y), 0) || y == 0, "result %d is %v", i, y)
+				}
+			}
+		})
+	}
+}
+
+func TestComputeRefuses(t *testing.T) {
+	_, _, err := Compute(quant.Q4_0, 0)
+	require.Error(t, err)
+	_, _, err = Compute(quant.Invalid, 1)
+	require.Error(t, err)
+}
+
+// slow takes the same time for each read and remembers how many overlapped.
+type slow struct {
+	each         time.Duration
+	in, most     atomic.Int64
+	fail, beyond int64
+}
+
+func (s *slow) ReadAt(p []byte, off int64) (int, error) {
+	defer s.in.Add(-1)
+	if n := s.in.Add(1); n > s.most.Load() {
+		s.most.Store(n)
+	}
+	time.Sleep(s.each)
+	if s.fail > 0 && off >= s.fail {
+		return 0, errors.New("worn out")
+	}
+	if off+int64(len(p)) > s.beyond {
+		return 0, io.EOF
+	}
+	return len(p), nil
+}
+
+func TestFlash(t *testing.T) {
+	const piece = 64 << 10
+	s := &slow{each: 2 * time.Millisecond, beyond: 10 * piece}
+	gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
+	require.NoError(t, err)
+	require.LessOrEqual(t, gbs, readers*piece/0.002/1e9, "no read is faster than it can be")
+	require.Positive(t, gbs)
+	require.EqualValues(t, readers, s.most.Load(), "reads overlap")
+
+	_, err = Flash(&slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
+	require.ErrorContains(t, err, "worn out")
+	_, err = Flash(bytes.NewReader(nil), 0, piece, time.Second)
+	require.ErrorContains(t, err, "too few")
+	_, err = Flash(bytes.NewReader(nil), 10, 0, time.Second)
+	require.Error(t, err)
+}
+
+func BenchmarkCompute(b *testing.B) {
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
+		b.Run(typ.String(), func(b *testing.B) {
+			for b.Loop() {
+				decode, prefill, err := Compute(typ, 2)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(decode, "GB/s")
+				b.ReportMetric(prefill, "Gop/s")
+			}
+		})
+	}
+}
