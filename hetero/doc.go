@@ -4,9 +4,9 @@
 // into parts and does them on all cores. The forward pass calls [Workers.Run]
 // several times for every layer, thousands of times a second, with a few
 // microseconds of other work in between. So a run allocates nothing, waiters
-// watch for a few microseconds before they sleep, and nothing ever spins
-// without end: on a machine that is busy with other things the workers sleep
-// like everybody else.
+// watch for some time before they sleep, and nothing ever spins without end: on
+// a machine that is busy with other things waiters lose patience and sleep like
+// everybody else.
 //
 // Which worker computes which part is left to chance, and the results must not
 // depend on it: a part writes only its own outputs and sums in an order that

@@ -5,42 +5,55 @@ import (
 	"time"
 )
 
-// spinFor is how long a waiter keeps its core before it sleeps. Falling asleep
-// and being woken costs some 5–50 µs; watching for about as long costs at most
-// twice the best choice made in hindsight. It bridges the gaps between the
-// steps of a layer, while between tokens and on a crowded machine the waiters
-// sleep. In BenchmarkRun on 16 cores steps take a quarter of the time that they
-// take without spinning, and five times this figure gains nothing more.
-const spinFor = 20 * time.Microsecond
+// spinFor is the longest that a waiter keeps its core before it sleeps. Falling
+// asleep and being woken costs some 5–50 µs, and the memory that the sleeper
+// would have read is idle for as long. In decoding a token the gaps between
+// steps, and the ends of steps where one thread waits for the last part of
+// another, are shorter than this; between tokens the waiters sleep.
+const spinFor = 200 * time.Microsecond
+
+// spinAtLeast is what is left of spinFor where waiting was in vain again and
+// again: on a crowded machine the awaited thread has no core, and spinning only
+// keeps it from getting one.
+const spinAtLeast = 5 * time.Microsecond
 
 // pausesPerLook is the number of pause instructions between two looks at the
 // awaited variable: well under a microsecond.
 const pausesPerLook = 8
 
-// watch spins until the condition holds or the time is over, and reports
-// whether it holds.
-func (w *Workers) watch(holds func() bool) bool {
+// watch spins until the condition holds or the waiter's patience is over, and
+// reports whether it holds. Patience is a quarter after it was in vain and comes
+// back twice as slowly, so that it stays small where it is in vain more often
+// than in one of three waits.
+func (w *Workers) watch(p *parking, holds func() bool) bool {
 	if w.spin == 0 {
 		return holds()
 	}
+	patience := max(w.spin>>p.vain, min(spinAtLeast, w.spin))
 	for start := time.Now(); ; {
 		for range 8 { // reading the clock costs more than a look
 			if holds() {
+				p.vain = max(p.vain, 1) - 1
 				return true
 			}
 			pause(pausesPerLook)
 		}
-		if time.Since(start) > w.spin {
+		if time.Since(start) > patience {
+			p.vain = min(p.vain+2, mostVain)
 			return false
 		}
 	}
 }
+
+// mostVain bounds how many successes bring the patience back.
+const mostVain = 8
 
 // parking is where one goroutine sleeps until another wakes it. A wake-up may
 // come without need; the sleeper looks at its condition again.
 type parking struct {
 	asleep atomic.Bool
 	signal chan struct{} // capacity 1; filled only by whoever turns asleep off
+	vain   uint          // halvings of its patience; the sleeper's own
 	_      [cacheLine]byte
 }
 

@@ -108,7 +108,7 @@ func (w *Workers) RunTask(parts int, task Task) {
 
 // finish waits until no part is in flight, ends the run and passes a panic on.
 func (w *Workers) finish() {
-	for w.undone.Load() != 0 && !w.watch(w.runOver) {
+	for w.undone.Load() != 0 && !w.watch(&w.caller, w.runOver) {
 		// A wake-up may stem from the end of an earlier run: look again.
 		w.caller.sleep(w.runOver)
 	}
@@ -168,7 +168,7 @@ func (w *Workers) help(i int) {
 	defer w.exited.Done()
 	for !w.closed.Load() {
 		w.work(i + 1)
-		if !w.watch(w.workOrClose) {
+		if !w.watch(&w.helpers[i], w.workOrClose) {
 			w.helpers[i].sleep(w.workOrClose)
 		}
 	}

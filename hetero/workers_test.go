@@ -178,6 +178,36 @@ func TestOversubscribedMachine(t *testing.T) {
 	require.Less(t, time.Since(start), 10*time.Second)
 }
 
+// Between runs nobody keeps a core: helpers fall asleep, and a run wakes them.
+func TestWaitersFallAsleep(t *testing.T) {
+	w := newWorkers(t, 3)
+	for range 3 {
+		for i := range w.helpers {
+			require.Eventually(t, w.helpers[i].asleep.Load, 10*time.Second, time.Millisecond, "helper %d", i)
+		}
+		var meet sync.WaitGroup // all workers at once, so that none sleeps through the run
+		meet.Add(3)
+		w.Run(3, func(int, int) { meet.Done(); meet.Wait() })
+	}
+}
+
+// Waiting in vain costs patience, waiting with success brings it back.
+func TestPatience(t *testing.T) {
+	w := &Workers{spin: 8 * spinAtLeast}
+	var p parking
+	never, at := func() bool { return false }, func() bool { return true }
+	var seen []uint
+	for range 5 {
+		require.False(t, w.watch(&p, never))
+		seen = append(seen, p.vain)
+	}
+	require.Equal(t, []uint{2, 4, 6, 8, 8}, seen)
+	for range 10 {
+		require.True(t, w.watch(&p, at))
+	}
+	require.Zero(t, p.vain)
+}
+
 func TestSpanCoversEverythingInOrder(t *testing.T) {
 	for n := range 40 {
 		for parts := 1; parts < 9; parts++ {
@@ -215,7 +245,7 @@ func BenchmarkRun(b *testing.B) {
 	const parts = 64
 	task := &rowsTask{weights: make([]float32, parts*partSize), sums: make([]float32, parts)}
 	for threads := 1; threads <= runtime.GOMAXPROCS(0); threads *= 2 {
-		for _, spin := range []time.Duration{0, spinFor / 4, spinFor, spinFor * 5} {
+		for _, spin := range []time.Duration{0, spinFor / 40, spinFor / 10, spinFor, spinFor * 5} {
 			b.Run(fmt.Sprintf("threads=%d/spin=%v", threads, spin), func(b *testing.B) {
 				w := newWorkers(b, threads)
 				w.Run(threads, func(int, int) {}) // all have begun; none reads spin while it sleeps
