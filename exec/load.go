@@ -29,10 +29,9 @@ type loader struct {
 	budget  *tiering.Budget
 	exact   bool // keep rows as they are, for products in float32
 	frames  []*tiering.Frame
-	plan    []placement       // of the layer that is being planned
-	experts []layout          // of the same layer
-	seq     prefetch.Sequence // what is streamed
-	unit    int               // the largest unit of it
+	plan    []placement // of the layer that is being planned
+	experts []layout    // of the same layer
+	parts   *residency  // of a pack of which a plan says what is kept; else nil
 
 	progress    func(done, total int64)
 	mu          sync.Mutex // guards done, which readers count up
@@ -51,6 +50,10 @@ type layout struct {
 	// are kept.
 	sectionSize int
 	size        int // of the frame
+	frame       *tiering.Frame
+	// from is where the part of the section begins that is streamed, and endsRun,
+	// of the ends, the index of its run.
+	from, endsRun int
 }
 
 // layoutKind says which part of a model a layout holds.
@@ -68,9 +71,10 @@ type placement struct {
 	name   string // as GGUF files name it, with fused tensors cut
 	slot   slot
 	off    int
-	tile   bool       // rows are put in tiles
-	matrix *Matrix    // where to put it, or
-	vector *[]float32 // where to put its elements as float32
+	tile   bool         // rows are put in tiles
+	matrix *Matrix      // where to put it, or
+	rest   streamedRows // of the matrix, where the rows are that are not kept
+	vector *[]float32   // where to put its elements as float32
 }
 
 // loadWeights reads all weights of a model. progress, which may be nil, is
@@ -102,6 +106,9 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	}
 	if !w.head.present() {
 		w.head.Matrix, w.tied = w.embed.Matrix, true
+	}
+	if ld.parts != nil {
+		ld.parts.keep(plans)
 	}
 	return w, ld, nil
 }
@@ -150,10 +157,12 @@ func (ld *loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []la
 		if plan.section == nil {
 			plan.place()
 		}
-		frame, err := tiering.Alloc(ld.budget, tiering.Pinned, plan.size)
+		// What a plan cuts short may grow again later.
+		frame, err := tiering.AllocRoom(ld.budget, tiering.Pinned, plan.size, plan.sectionSize)
 		if err != nil {
 			return fmt.Errorf("loading %s: %w", ld.ts.path, err)
 		}
+		plan.frame = frame
 		ld.frames = append(ld.frames, frame)
 		if plan.section != nil {
 			tickets[i] = ld.askForSection(ctx, queue, plan, frame.Bytes())

@@ -63,9 +63,8 @@ func (l *layout) attach(mem []byte) error {
 	for i := range l.places {
 		p := &l.places[i]
 		if p.matrix != nil {
-			rest := p.matrix.rest
 			*p.matrix = p.matrixOver(mem[min(p.off, len(mem)):min(p.off+p.bytes(), len(mem))])
-			p.matrix.rest.run, p.matrix.rest.off = rest.run, rest.off
+			p.matrix.rest.run, p.matrix.rest.off = p.rest.run, p.rest.off
 			continue
 		}
 		at := mem[p.off : p.off+p.bytes()]

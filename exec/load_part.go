@@ -3,14 +3,14 @@ package exec
 import (
 	"fmt"
 
-	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // divide changes what is loaded so that it follows a plan: of each section its
-// first part stays in memory, and the rest becomes a run of the stream. Norms and
-// biases always stay. An embedding whose rows are only looked up is not loaded.
+// first part stays in memory, and the rest will pass through it. Norms and biases
+// lie apart and always stay. An embedding whose rows are only looked up is not
+// loaded.
 func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layout, error) {
 	file, ok := ld.ts.src.(*pack.File)
 	if !ok {
@@ -19,13 +19,14 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 		}
 		return nil, fmt.Errorf("%w: %s does not fit into the budget as it is: only a pack can be read piece by piece; import it first", tiering.ErrBudget, ld.ts.path)
 	}
-	if len(plan.Pinned) != len(ld.spec.Layers) {
-		return nil, fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), len(ld.spec.Layers))
-	}
 	if err := file.BypassCache(); err != nil {
 		return nil, err
 	}
-	var vectors layout
+	ld.parts = &residency{w: w, budget: ld.budget, layers: len(ld.spec.Layers)}
+	if err := ld.parts.check(plan); err != nil {
+		return nil, err
+	}
+	vectors := layout{name: "norms and biases"}
 	kept := plans[:0]
 	for _, l := range plans {
 		switch {
@@ -39,50 +40,60 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 			w.embed.leave(&l)
 			continue
 		case l.kind == endsLayout:
-			if run := ld.cut(&l, plan.HeadPinned, len(ld.spec.Layers), &vectors); run.Size > 0 {
-				ld.seq.Tail = []prefetch.Run{run}
-			}
 			w.embed.remember(&l)
+			l.endsRun = len(ld.spec.Layers)
+			l.setApart(&vectors)
+			l.cut(plan.HeadPinned)
 		default:
-			ld.seq.Body = append(ld.seq.Body, ld.cut(&l, plan.Pinned[l.layer], l.layer, &vectors))
+			l.setApart(&vectors)
+			l.cut(plan.Pinned[l.layer])
 		}
 		kept = append(kept, l)
 	}
-	if len(vectors.places) > 0 {
-		vectors.name = "norms and biases"
-		kept = append(kept, vectors)
-	}
-	return kept, nil
+	return append(kept, vectors), nil
 }
 
-// cut keeps the first part of a section and returns the run of the rest. What is
-// kept ends with a unit of a matrix, as long as that is a block at most beyond
-// what the plan says; the run begins with a whole block.
-func (ld *loader) cut(l *layout, pinned int64, run int, vectors *layout) prefetch.Run {
-	pinned = pinned / pack.BlockBytes * pack.BlockBytes
-	if pinned >= int64(l.sectionSize) {
-		return prefetch.Run{From: l.section, Off: int64(l.sectionSize)}
-	}
-	from := int(pinned)
-	l.size = from
+// setApart moves the layout's vectors to another one: they stay in memory
+// whatever becomes of the matrices between them.
+func (l *layout) setApart(vectors *layout) {
 	places := l.places[:0:0]
 	for _, p := range l.places {
-		if p.off+p.bytes() <= from {
-			places = append(places, p)
-			continue
-		}
 		if p.vector != nil {
 			vectors.places = append(vectors.places, p)
-			continue
+		} else {
+			places = append(places, p)
 		}
-		m := p.matrixOver(nil)
-		_, unit := m.unit()
-		ld.unit = max(ld.unit, unit)
-		held := (max(0, from-p.off) + unit - 1) / unit * unit
-		l.size = max(l.size, p.off+held)
-		p.matrix.rest = streamedRows{run: run, off: int64(p.off + held - from)}
-		places = append(places, p)
 	}
 	l.places = places
-	return prefetch.Run{From: l.section, Off: pinned, Size: int64(l.sectionSize) - pinned}
+}
+
+// cut makes the layout keep so many bytes of its section, a whole number of
+// blocks; and a little more where that would end within a unit of a matrix. It
+// says of each matrix which rows are not kept.
+func (l *layout) cut(pinned int64) {
+	l.from = int(min(pinned/pack.BlockBytes*pack.BlockBytes, int64(l.sectionSize)))
+	if pinned >= int64(l.sectionSize) {
+		l.from = l.sectionSize
+	}
+	l.size = l.from
+	for i := range l.places {
+		p := &l.places[i]
+		if p.off+p.bytes() <= l.from {
+			p.rest = streamedRows{}
+			continue
+		}
+		_, unit := p.unit()
+		held := min((max(0, l.from-p.off)+unit-1)/unit*unit, p.bytes())
+		l.size = max(l.size, min(p.off+held, l.sectionSize))
+		if held == 0 {
+			l.size = max(l.size, l.from)
+		}
+		p.rest = streamedRows{run: l.run(), off: int64(p.off + held - l.from)}
+	}
+}
+
+// unit returns what the placement's matrix can be cut into.
+func (p *placement) unit() (rows, bytes int) {
+	m := Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Tiled: p.tile}
+	return m.unit()
 }

@@ -38,7 +38,8 @@ type Model struct {
 
 	weights *weights
 	frames  []*tiering.Frame
-	stream  *prefetch.Stream // of the weights that are not in memory; nil: all are
+	parts   *residency       // nil: all of the weights are in memory for good
+	stream  *prefetch.Stream // of the weights that are not; nil: all are
 	cache   *kv.Cache
 	workers *hetero.Workers
 	budget  *tiering.Budget
@@ -69,9 +70,13 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		return nil, err
 	}
 	m.frames = ld.frames
-	if err := m.openStream(ld, o.Plan); err != nil {
-		m.Close()
-		return nil, err
+	if m.parts = ld.parts; m.parts != nil {
+		err := m.parts.start(o.Plan)
+		m.stream = m.parts.stream
+		if err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: o.KV}
 	for l, s := range spec.Layers {
@@ -110,8 +115,8 @@ func (m *Model) Close() {
 	if m.workers != nil {
 		m.workers.Close()
 	}
-	if m.stream != nil {
-		m.stream.Close()
+	if m.parts != nil {
+		m.parts.close()
 	}
 	if m.pass != nil {
 		m.pass.free()

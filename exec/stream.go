@@ -1,11 +1,6 @@
 package exec
 
-import (
-	"fmt"
-
-	"github.com/llmrun/llmrun/prefetch"
-	"github.com/llmrun/llmrun/tiering"
-)
+import "github.com/llmrun/llmrun/prefetch"
 
 const (
 	// streamReaders is how many reads of weights are in flight.
@@ -17,28 +12,11 @@ const (
 	sliceMost  = 4 << 20
 )
 
-// openStream begins to read what the plan does not keep in memory.
-func (m *Model) openStream(ld *loader, plan *tiering.Plan) error {
-	if ld.unit == 0 {
-		return nil // all is in memory
-	}
-	piece := int(plan.Piece)
-	slots := int(plan.Ring) / max(1, piece)
-	if piece <= 0 || (slots-1)*piece < ld.unit {
-		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, ld.unit)
-	}
-	frame, err := tiering.Alloc(ld.budget, tiering.Ring, slots*piece+ld.unit)
-	if err != nil {
-		return err
-	}
-	m.frames = append(m.frames, frame)
-	m.stream = prefetch.NewStream(streamReaders, prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}, ld.seq)
-	return nil
-}
-
 // StreamStats returns what was read of the weights that are not in memory, and
 // how long the arithmetic waited for them.
 func (m *Model) StreamStats() prefetch.StreamStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.stream == nil {
 		return prefetch.StreamStats{}
 	}

@@ -35,35 +35,95 @@ func partPlan(rng *rand.Rand, layers int) *tiering.Plan {
 	return plan
 }
 
+// loadPart loads from a pack and checks at the end that everything came back.
+func loadPart(t *testing.T, f *Files, o Options) *Model {
+	o.Budget = tiering.New(0)
+	m, err := Load(context.Background(), f, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		m.Close()
+		require.NoError(t, o.Budget.Check())
+	})
+	return m
+}
+
+func layersOf(t *testing.T, f *Files) int {
+	spec, err := f.Spec()
+	require.NoError(t, err)
+	return len(spec.Layers)
+}
+
+func openPack(t *testing.T, fsys vfs.FS) *Files {
+	f, err := Open(fsys, "m.pack")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
 // TestStreamedWeightsGiveTheSameLogits: whatever part of a pack is in memory, the
 // logits are those of having all of it there, to the last bit.
 func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			packed := importModel(t, vfs.OS(), dir)
-			f, err := Open(packed, "m.pack")
-			require.NoError(t, err)
-			defer f.Close()
-			load := func(o Options) *Model {
-				o.Budget = tiering.New(0)
-				m, err := Load(context.Background(), f, o)
-				require.NoError(t, err)
-				t.Cleanup(func() {
-					m.Close()
-					require.NoError(t, o.Budget.Check())
-				})
-				return m
-			}
-			whole := load(Options{Threads: 2, Chunk: 64})
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
 			ids := longPrompt(whole.Spec.Vocab, 70, 7)
 			want := allLogits(t, whole, ids)
 			for seed := range uint64(4) {
 				rng := rand.New(rand.NewPCG(seed, 3))
 				plan := partPlan(rng, len(whole.Spec.Layers))
-				m := load(Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
+				m := loadPart(t, f, Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
 				require.Equal(t, want, allLogits(t, m, ids), "seed %d: %+v", seed, plan)
 				require.Equal(t, want, inSteps(t, m, ids), "seed %d: %+v", seed, plan)
 			}
+		})
+	}
+}
+
+// TestReplanWhileGenerating changes what is in memory again and again while
+// another goroutine reads tokens: the logits stay the same, and the memory is
+// what the plan says.
+func TestReplanWhileGenerating(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			m := loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: partPlan(rand.New(rand.NewPCG(1, 1)), layersOf(t, f))})
+			ids := longPrompt(m.Spec.Vocab, 60, 7)
+			want := allLogits(t, m, ids)
+			stop, done := make(chan struct{}), make(chan error)
+			go func() {
+				rng := rand.New(rand.NewPCG(2, 2))
+				for {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+					}
+					plan := partPlan(rng, len(m.Spec.Layers))
+					if err := m.Replan(context.Background(), plan); err != nil {
+						done <- err
+						return
+					}
+				}
+			}()
+			for range 5 {
+				require.Equal(t, want, inSteps(t, m, ids))
+			}
+			close(stop)
+			require.NoError(t, <-done)
+
+			all := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), HeadPinned: 1 << 40}
+			for i := range all.Pinned {
+				all.Pinned[i] = 1 << 40
+			}
+			require.NoError(t, m.Replan(context.Background(), all))
+			require.Zero(t, m.Budget().Usage().By[tiering.Ring])
+			most := m.Budget().Usage().By[tiering.Pinned]
+			none := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), Piece: 1 << 16, Ring: 8 << 16}
+			require.NoError(t, m.Replan(context.Background(), none))
+			require.Less(t, m.Budget().Usage().By[tiering.Pinned], most)
+			require.Equal(t, want, allLogits(t, m, ids))
 		})
 	}
 }

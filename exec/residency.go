@@ -1,0 +1,225 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// residency is what of a pack is in memory, and how the rest passes through it. A
+// plan decides, and another plan may take its place while the model is in use.
+type residency struct {
+	w      *weights
+	budget *tiering.Budget
+	layers int
+
+	sections []layout // the layers in order, and the ends
+	unit     int      // the largest that a matrix can be cut into
+	ring     *tiering.Frame
+	stream   *prefetch.Stream // nil until something is streamed
+}
+
+// run returns the index of the layout's run in the stream.
+func (l *layout) run() int {
+	if l.kind == endsLayout {
+		return l.endsRun
+	}
+	return l.layer
+}
+
+// check refuses a plan that was made for another model.
+func (r *residency) check(plan *tiering.Plan) error {
+	if len(plan.Pinned) != r.layers {
+		return fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), r.layers)
+	}
+	return nil
+}
+
+// keep takes over the sections that were loaded.
+func (r *residency) keep(loaded []layout) {
+	r.sections = make([]layout, r.layers+1)
+	for _, l := range loaded {
+		switch {
+		case l.sectionSize == 0 || l.kind == expertLayout:
+			continue
+		case l.kind == endsLayout:
+			r.sections[r.layers] = l
+		default:
+			r.sections[l.layer] = l
+		}
+		for i := range l.places {
+			_, unit := l.places[i].unit()
+			r.unit = max(r.unit, unit)
+		}
+	}
+}
+
+// sequence returns what has to be streamed; ok is false if nothing has.
+func (r *residency) sequence() (seq prefetch.Sequence, ok bool) {
+	for i := range r.sections {
+		l := &r.sections[i]
+		run := prefetch.Run{From: l.section, Off: int64(l.from), Size: int64(l.sectionSize - l.from)}
+		ok = ok || run.Size > 0
+		if l.kind == endsLayout {
+			seq.Tail = []prefetch.Run{run}
+		} else {
+			seq.Body = append(seq.Body, run)
+		}
+	}
+	return seq, ok
+}
+
+// start begins to read what is not in memory, through a ring as the plan says.
+func (r *residency) start(plan *tiering.Plan) error {
+	seq, ok := r.sequence()
+	if !ok {
+		return nil
+	}
+	piece, size := int(plan.Piece), int(plan.Ring)
+	if size == 0 { // all will be in memory, but is not yet
+		piece = tiering.DefaultPiece
+		size = 4*piece + r.unit
+	}
+	slots := size / max(1, piece)
+	if piece <= 0 || (slots-1)*piece < r.unit {
+		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.unit)
+	}
+	frame, err := tiering.Alloc(r.budget, tiering.Ring, slots*piece+r.unit)
+	if err != nil {
+		return err
+	}
+	r.ring = frame
+	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
+	if r.stream == nil {
+		r.stream = prefetch.NewStream(streamReaders, ring, seq)
+	} else {
+		r.stream.Reconfigure(ring, seq)
+	}
+	return nil
+}
+
+// stop ends all reading and frees the ring.
+func (r *residency) stop() {
+	if r.stream != nil {
+		r.stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
+	}
+	if r.ring != nil {
+		r.ring.Free()
+		r.ring = nil
+	}
+}
+
+// close gives the ring back and ends the readers.
+func (r *residency) close() {
+	if r.stream != nil {
+		r.stream.Close()
+	}
+	if r.ring != nil {
+		r.ring.Free()
+	}
+}
+
+// shrink gives back what a plan does not keep of any section.
+func (r *residency) shrink(plan *tiering.Plan) error {
+	for i := range r.sections {
+		l := &r.sections[i]
+		if pinned := r.pinned(plan, l); pinned < int64(l.from) {
+			if err := r.resize(l, pinned); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pinned returns how much a plan keeps of a section.
+func (r *residency) pinned(plan *tiering.Plan, l *layout) int64 {
+	if l.kind == endsLayout {
+		return plan.HeadPinned
+	}
+	return plan.Pinned[l.layer]
+}
+
+// resize keeps more or less of a section. What is added is not read yet.
+func (r *residency) resize(l *layout, pinned int64) error {
+	l.cut(pinned)
+	if err := l.frame.Resize(l.size); err != nil {
+		return err
+	}
+	if err := l.attach(l.frame.Bytes()); err != nil {
+		return err
+	}
+	if r.w.tied && l.kind == endsLayout {
+		r.w.head.Matrix = r.w.embed.Matrix
+	}
+	return nil
+}
+
+// grow reads what a plan keeps more of a section.
+func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
+	before := l.from
+	if pinned <= int64(before) {
+		return nil
+	}
+	if err := r.resize(l, pinned); err != nil {
+		_ = r.resize(l, int64(before)) // as it was: giving back is never refused
+		return err
+	}
+	queue := prefetch.New(loadReaders)
+	defer queue.Close()
+	err := queue.Submit(ctx, prefetch.Request{
+		From: l.section, Off: int64(before), Dst: l.frame.Bytes()[before:], Piece: sectionPiece,
+	}).Wait(ctx)
+	if err != nil {
+		if back := r.resize(l, int64(before)); back != nil {
+			return back
+		}
+	}
+	return err
+}
+
+// Replan makes the model follow another plan for the same pack, between two
+// passes. What the plan keeps less is given back before anything else; what it
+// keeps more is read layer by layer, while passes may run in between. Logits stay
+// what they are. On an error, memory is as the error left it and the model goes
+// on working.
+func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
+	r := m.parts
+	if r == nil {
+		return fmt.Errorf("exec: the model was not loaded by a plan")
+	}
+	if err := r.check(plan); err != nil {
+		return err
+	}
+	if err := m.between(plan, func() error { return r.shrink(plan) }); err != nil {
+		return err
+	}
+	for i := range r.sections {
+		l := &r.sections[i]
+		if r.pinned(plan, l) <= int64(l.from) {
+			continue
+		}
+		if err := m.between(plan, func() error { return r.grow(ctx, l, r.pinned(plan, l)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between changes the residency while no pass runs and nothing is read.
+func (m *Model) between(plan *tiering.Plan, change func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.parts.stop()
+	err := change()
+	if started := m.parts.start(plan); err == nil {
+		err = started
+	}
+	m.stream = m.parts.stream
+	return err
+}
