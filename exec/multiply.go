@@ -28,24 +28,11 @@ type input struct {
 	row  int // index of its first row among all inputs' rows
 }
 
-// Rows of a matrix are handed out in parts that are large enough to be worth
-// a hand-over and small enough that threads finish together.
-const (
-	partsPerThread  = 8
-	partRowMultiple = tiled.TileRows
-)
-
 // add puts a product on the list of the current step.
 func (p *pass) add(w *linear, x []float32, n int, y []float32) {
 	if n > 0 {
 		p.jobs = append(p.jobs, job{w: w, x: x, n: n, y: y})
 	}
-}
-
-// partRows returns how many rows of a job make a part.
-func (p *pass) partRows(j *job) int {
-	rows := (j.hi - j.lo) / (partsPerThread * len(p.workers))
-	return max(1, (rows+partRowMultiple-1)/partRowMultiple) * partRowMultiple
 }
 
 // multiply does all products of the list, divided over the threads by rows of
@@ -70,17 +57,8 @@ func (p *pass) multiply() {
 
 // runJobs does what is next of all jobs.
 func (p *pass) runJobs() {
-	total := 0
-	p.parts = append(p.parts[:0], 0)
-	for i := range p.jobs {
-		j := &p.jobs[i]
-		size := p.partRows(j)
-		total += (j.hi - j.lo + size - 1) / size
-		p.parts = append(p.parts, total)
-	}
-	if total > 0 {
-		p.m.workers.Run(total, p.mulPart)
-	}
+	p.cutJobs()
+	p.m.workers.Run(len(p.parts), p.mulPart)
 }
 
 // roundInputs rounds what the list's tiled weights are multiplied with.
@@ -130,14 +108,8 @@ func (p *pass) roundedFloats() int {
 
 // mul does one part of the list.
 func (p *pass) mul(part, worker int) {
-	i := 0
-	for part >= p.parts[i+1] {
-		i++
-	}
-	j := &p.jobs[i]
-	size := p.partRows(j)
-	lo := j.lo + (part-p.parts[i])*size
-	hi := min(lo+size, j.hi)
+	lo, hi := p.parts[part].lo, p.parts[part].hi
+	j := &p.jobs[p.parts[part].job]
 	ws := &p.workers[worker]
 	if j.w.Tiled {
 		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.data, First: j.lo / tiled.TileRows}

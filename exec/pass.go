@@ -35,7 +35,7 @@ type pass struct {
 	workers []workspace
 	spans   []float32 // partial results of attention over a long context, see attention.go
 	jobs    []job     // matrix products of the current step
-	parts   []int     // running total of parts, see multiply
+	parts   []share   // what they are divided into
 	inputs  []input   // what the jobs multiply, rounded
 
 	// The current step.
@@ -97,7 +97,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		p.workers[i].tiles = tiled.NewScratch(chunk)
 	}
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
-	p.parts = make([]int, 0, cap(p.jobs)+1)
+	p.parts = make([]share, 0, mostParts(cap(p.jobs), len(p.workers)))
 	p.inputs = make([]input, 0, cap(p.jobs))
 	p.act = activation(m.Spec)
 	p.mulPart, p.normPart, p.attnPart, p.mergePart = p.mul, p.normalize, p.attend, p.merge
