@@ -15,16 +15,15 @@ const spinFor = 200 * time.Microsecond
 // spinAtLeast is what is left of spinFor where waiting was in vain again and
 // again: on a crowded machine the awaited thread has no core, and spinning only
 // keeps it from getting one.
-const spinAtLeast = 5 * time.Microsecond
+const spinAtLeast = 20 * time.Microsecond
 
 // pausesPerLook is the number of pause instructions between two looks at the
 // awaited variable: well under a microsecond.
 const pausesPerLook = 8
 
 // watch spins until the condition holds or the waiter's patience is over, and
-// reports whether it holds. Patience is a quarter after it was in vain and comes
-// back twice as slowly, so that it stays small where it is in vain more often
-// than in one of three waits.
+// reports whether it holds. Patience halves when it was in vain and doubles with
+// success, so that it stays small where it is in vain more often than not.
 func (w *Workers) watch(p *parking, holds func() bool) bool {
 	if w.spin == 0 {
 		return holds()
@@ -39,14 +38,14 @@ func (w *Workers) watch(p *parking, holds func() bool) bool {
 			pause(pausesPerLook)
 		}
 		if time.Since(start) > patience {
-			p.vain = min(p.vain+2, mostVain)
+			p.vain = min(p.vain+1, mostVain)
 			return false
 		}
 	}
 }
 
 // mostVain bounds how many successes bring the patience back.
-const mostVain = 8
+const mostVain = 4
 
 // parking is where one goroutine sleeps until another wakes it. A wake-up may
 // come without need; the sleeper looks at its condition again.

@@ -193,7 +193,7 @@ func TestWaitersFallAsleep(t *testing.T) {
 
 // Waiting in vain costs patience, waiting with success brings it back.
 func TestPatience(t *testing.T) {
-	w := &Workers{spin: 8 * spinAtLeast}
+	w := &Workers{spin: 2 * spinAtLeast}
 	var p parking
 	never, at := func() bool { return false }, func() bool { return true }
 	var seen []uint
@@ -201,7 +201,7 @@ func TestPatience(t *testing.T) {
 		require.False(t, w.watch(&p, never))
 		seen = append(seen, p.vain)
 	}
-	require.Equal(t, []uint{2, 4, 6, 8, 8}, seen)
+	require.Equal(t, []uint{1, 2, 3, 4, 4}, seen)
 	for range 10 {
 		require.True(t, w.watch(&p, at))
 	}
