@@ -16,7 +16,9 @@ import (
 type Engine struct {
 	description
 	model *exec.Model
-	limit int // tokens that a session reads at most
+	files *exec.Files // that the model reads while it is in use, or nil
+	limit int         // tokens that a session reads at most
+	mem   memory
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -40,20 +42,29 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 		return nil, err
 	}
 	e, err := openFiles(ctx, f, opts)
+	if errors.Is(err, errNeedsPack) && opts.mayCache() {
+		if f, err = opts.openPacked(ctx, path); err != nil {
+			return nil, err
+		}
+		return openFiles(ctx, f, opts)
+	}
 	if direct, ok := opts.openWithout(f, err); ok {
 		return openFiles(ctx, direct, opts)
 	}
 	return e, err
 }
 
-// openFiles loads a model whose files are open, and closes them.
+// openFiles loads a model whose files are open, and closes them as soon as they
+// are not needed any more.
 func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error) {
-	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context}
-	if err := errors.Join(e.load(ctx, f, opts), f.Close()); err != nil {
-		if e.model != nil {
-			e.model.Close()
-		}
-		return nil, err
+	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
+	err := e.load(ctx, f, opts)
+	if err == nil && !e.model.KeepsFiles() {
+		e.files = nil
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.free())
 	}
 	return e, nil
 }
@@ -67,12 +78,31 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
+	if err := e.mem.plan(ctx, f, &opts); err != nil {
+		return err
+	}
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: opts.Chunk, Budget: tiering.New(0), Exact: opts.Exact, KV: opts.kvFormat(f)}
+	if opts.RAM > 0 || !e.mem.now.Resident() {
+		e.limit = e.mem.now.Context // more would not fit
+	}
+	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Plan: e.mem.now}
 	o.Progress = progressFunc(opts.Progress)
 	e.model, err = exec.Load(ctx, f, o)
+	return err
+}
+
+// free gives everything back.
+func (e *Engine) free() (err error) {
+	if e.model != nil {
+		e.model.Close()
+	}
+	e.mem.free()
+	if e.files != nil {
+		err = e.files.Close()
+		e.files = nil
+	}
 	return err
 }
 
@@ -101,7 +131,8 @@ func (e *Engine) DefaultSampling() Sampling { return e.sampling }
 // weights, keys and values of its sessions, and scratch. Pages of sessions that
 // were closed are kept for the next ones and count too; after Close it is 0.
 func (e *Engine) MemoryUsed() int64 {
-	return e.model.Budget().Usage().Total
+	u := e.model.Budget().Usage()
+	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap]
 }
 
 // Close closes all sessions and gives memory and threads back. A generation
@@ -119,8 +150,7 @@ func (e *Engine) Close() error {
 	for _, s := range sessions {
 		err = errors.Join(err, s.Close())
 	}
-	e.freeIfUnused()
-	return err
+	return errors.Join(err, e.freeIfUnused())
 }
 
 // drop removes a session that has given its memory back.
@@ -128,16 +158,16 @@ func (e *Engine) drop(s *Session) {
 	e.mu.Lock()
 	delete(e.sessions, s)
 	e.mu.Unlock()
-	e.freeIfUnused()
+	_ = e.freeIfUnused() // closing files that were only read loses nothing
 }
 
 // freeIfUnused gives the model's memory back once the engine is closed and no
 // session holds any.
-func (e *Engine) freeIfUnused() {
+func (e *Engine) freeIfUnused() error {
 	e.mu.Lock()
-	free := e.closed && len(e.sessions) == 0
-	e.mu.Unlock()
-	if free {
-		e.model.Close()
+	defer e.mu.Unlock()
+	if !e.closed || len(e.sessions) > 0 {
+		return nil
 	}
+	return e.free()
 }

@@ -59,7 +59,21 @@ type Options struct {
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.
 	Progress func(Progress)
+	// RAM is the most memory, in bytes, that the engine and the program around it
+	// may take, code included; see [ParseMemory]. 0 means what the system has to
+	// give, [AvailableMemory], and NoLimit whatever is needed. A model that does
+	// not fit is read from flash while it is used: that needs a pack, so CacheDir
+	// or a path to one. The answer is the same. What cannot fit at all is refused
+	// with a [*MinimumError] before anything is loaded. With a limit given here,
+	// Go's own memory limit is set as well while the engine is open.
+	RAM int64
+	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
+	// when nothing is known about the machine yet.
+	Measure bool
 }
+
+// NoLimit as Options.RAM takes as much memory as is needed.
+const NoLimit = -1
 
 // Progress says how far loading has come, in bytes.
 type Progress struct{ Done, Total int64 }
@@ -77,6 +91,9 @@ func (o *Options) validate() error {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d; it must lie between %d and %d", ErrOptions, f.name, f.value, f.min, f.max)
 		}
+	}
+	if o.RAM < NoLimit {
+		return fmt.Errorf("%w: RAM is %d", ErrOptions, o.RAM)
 	}
 	if o.CacheSize < 0 {
 		return fmt.Errorf("%w: CacheSize is %d", ErrOptions, o.CacheSize)

@@ -198,11 +198,30 @@ func existingCache(dir string) (*pack.Cache, error) {
 
 // open finds the model, in the cache if there is one that suits.
 func (o *Options) open(ctx context.Context, path string) (*exec.Files, error) {
-	if o.CacheDir == "" || o.Exact || len(o.Adapters) > 0 || o.Quantize != "" {
+	if !o.mayCache() {
 		return exec.Open(o.fsys(), path)
 	}
+	return o.openCached(ctx, path, false)
+}
+
+// mayCache reports whether the model may be used from a pack in the cache.
+func (o *Options) mayCache() bool {
+	return o.CacheDir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == ""
+}
+
+// openPacked opens the model's pack in the cache, also of models that are not
+// faster for it.
+func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, error) {
+	f, err := o.openCached(ctx, path, true)
+	if err == nil && f.Packed() == nil {
+		err = errors.Join(fmt.Errorf("%w: %s", errNeedsPack, path), f.Close())
+	}
+	return f, err
+}
+
+func (o *Options) openCached(ctx context.Context, path string, always bool) (*exec.Files, error) {
 	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
-		FS: vfs.OS(), Dir: o.CacheDir, Limit: o.CacheSize,
+		FS: vfs.OS(), Dir: o.CacheDir, Limit: o.CacheSize, Always: always,
 		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(o.ImportProgress)},
 		Notice: func(err error) {
 			if o.Notice != nil {

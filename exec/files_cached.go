@@ -15,6 +15,9 @@ type CacheOptions struct {
 	Dir    string
 	Limit  int64 // bytes of packs in the cache; 0 = the default of package pack
 	Import ImportOptions
+	// Always imports models that load no faster from a pack, too: only a pack can
+	// be read piece by piece.
+	Always bool
 	// Notice, which may be nil, is told why a model is used as it is.
 	Notice func(error)
 }
@@ -32,7 +35,7 @@ func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (
 	if err == nil {
 		return f, nil
 	}
-	if f, err = Open(fsys, path); err != nil || f.packed != nil || !f.Quantized() {
+	if f, err = Open(fsys, path); err != nil || f.packed != nil || !f.Quantized() && !o.Always {
 		return f, err
 	}
 	if c.cache == nil {

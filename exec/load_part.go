@@ -19,8 +19,10 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 		}
 		return nil, fmt.Errorf("%w: %s does not fit into the budget as it is: only a pack can be read piece by piece; import it first", tiering.ErrBudget, ld.ts.path)
 	}
-	if err := file.BypassCache(); err != nil {
-		return nil, err
+	if !plan.Resident() {
+		if err := file.BypassCache(); err != nil {
+			return nil, err
+		}
 	}
 	ld.parts = &residency{w: w, budget: ld.budget, layers: len(ld.spec.Layers)}
 	if err := ld.parts.check(plan); err != nil {

@@ -71,6 +71,10 @@ func (r *residency) sequence() (seq prefetch.Sequence, ok bool) {
 	return seq, ok
 }
 
+// KeepsFiles reports whether the files that the model was loaded from are read
+// while it is in use, and have to stay open as long.
+func (m *Model) KeepsFiles() bool { return m.parts != nil }
+
 // start begins to read what is not in memory, through a ring as the plan says.
 func (r *residency) start(plan *tiering.Plan) error {
 	seq, ok := r.sequence()

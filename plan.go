@@ -1,0 +1,169 @@
+package llmrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// MinimumError is the refusal of a memory budget that cannot hold what has to be
+// in memory at any time. It says item by item what that is, and what would fit.
+type MinimumError = tiering.MinimumError
+
+// MemoryPlan says where the bytes of a model will be while it runs, and how fast
+// that will be.
+type MemoryPlan struct {
+	Model       string `json:"model"`
+	WeightBytes int64  `json:"weight_bytes"` // in memory, if all were there
+	KV          string `json:"kv"`           // precision of keys and values
+	Threads     int    `json:"threads"`
+	tiering.Plan
+	// Sections are the parts of the model in the order in which a pass uses them.
+	Sections []PlannedSection `json:"sections"`
+	Experts  int              `json:"experts,omitempty"` // of all layers
+	Measured Rates            `json:"measured"`
+}
+
+// PlannedSection is a part of a model, some of which stays in memory.
+type PlannedSection struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Pinned int64  `json:"pinned_bytes"`
+}
+
+// MemoryItem is an amount of memory and what it is for.
+type MemoryItem struct {
+	Purpose string
+	Bytes   int64
+}
+
+// Memory lists what the plan gives to whom.
+func (p *MemoryPlan) Memory() []MemoryItem {
+	var items []MemoryItem
+	for _, purpose := range tiering.Purposes() {
+		if n := p.By[purpose]; n != 0 {
+			items = append(items, MemoryItem{purpose.String(), n})
+		}
+	}
+	return items
+}
+
+// AvailableMemory returns how many bytes this process may sensibly take: what the
+// system, and the container that it runs in, have to give, less a margin. It is 0
+// where the system does not tell.
+func AvailableMemory() int64 { return tiering.Available() }
+
+// ParseMemory reads an amount of memory: "1.5GiB", "800MB", a number of bytes, or
+// "50%" of AvailableMemory.
+func ParseMemory(text string) (int64, error) {
+	n, err := tiering.ParseSize(text, tiering.Available())
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return n, nil
+}
+
+// PlanMemory divides a budget of memory, in bytes, for the model at path, without
+// loading it; 0 means no limit. The error is a [*MinimumError] where the model
+// cannot run in it. Speeds are predicted from what this machine reaches, which
+// takes a second to measure; opts.CacheDir, if set, keeps what was measured.
+// measure says to do it again.
+func PlanMemory(ctx context.Context, path string, opts Options, budget int64, measure bool) (_ *MemoryPlan, err error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	f, err := exec.Open(opts.fsys(), path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
+		return nil, err
+	}
+	// A refusal comes at once, without measuring anything.
+	shape, plan, err := opts.plan(f, budget, tiering.Rates{})
+	if err != nil {
+		return nil, err
+	}
+	m := rateMeasurer{fsys: opts.fsys(), dir: opts.CacheDir, threads: opts.threads(), again: measure}
+	measured, err := m.rates(ctx, f, plan.Piece)
+	if err != nil {
+		return nil, err
+	}
+	if _, plan, err = opts.plan(f, budget, measured.forPlan()); err != nil {
+		return nil, err
+	}
+	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Plan: *plan, Measured: measured}
+	p.describe(&shape)
+	return p, nil
+}
+
+// describe lists the model's parts.
+func (p *MemoryPlan) describe(s *tiering.Shape) {
+	for l, section := range s.Layers {
+		p.Sections = append(p.Sections, PlannedSection{section.Name, section.Bytes, p.Pinned[l]})
+	}
+	p.Sections = append(p.Sections, PlannedSection{s.Head.Name, s.Head.Bytes, p.HeadPinned})
+	if s.Embedding > 0 {
+		p.Sections = append(p.Sections, PlannedSection{Name: "embedding", Bytes: s.Embedding})
+	}
+	p.Experts = s.ExpertLayers * s.Experts
+	p.WeightBytes = int64(p.Experts) * s.ExpertBytes
+	for _, section := range p.Sections {
+		p.WeightBytes += section.Bytes
+	}
+}
+
+// threads returns how many threads will compute.
+func (o *Options) threads() int { return cmp.Or(o.Threads, hetero.DefaultThreads()) }
+
+// Of the program's own memory, measured with vocabularies of 6 000 to 130 000
+// tokens: a vocabulary takes 64 to 85 bytes a token, twice that between two
+// collections of garbage.
+const (
+	codeBytes      = 8 << 20  // pages of the program that are in use
+	heapBytes      = 12 << 20 // Go's runtime and all that does not depend on the model
+	heapPerThread  = 1 << 20
+	heapPerVocable = 200
+)
+
+// plan divides a budget for a model.
+func (o *Options) plan(f *exec.Files, budget int64, rates tiering.Rates) (tiering.Shape, *tiering.Plan, error) {
+	shape, need, err := o.planInputs(f, budget)
+	if err != nil {
+		return shape, nil, err
+	}
+	p, err := tiering.MakePlan(shape, need, rates)
+	return shape, p, err
+}
+
+// planInputs returns what a plan for a model is made from.
+func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return tiering.Shape{}, tiering.Need{}, err
+	}
+	format := o.kvFormat(f)
+	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Exact: o.Exact})
+	if err != nil {
+		return shape, tiering.Need{}, err
+	}
+	need := tiering.Need{
+		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Chunk,
+		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab),
+	}
+	if format != kv.K8V8 {
+		low, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: kv.K8V8, Exact: o.Exact})
+		if err != nil {
+			return shape, need, err
+		}
+		need.KVBytesLow = low.KVBytesPerToken
+	}
+	return shape, need, nil
+}
