@@ -6,41 +6,74 @@ import (
 	"math"
 )
 
-// groupElems is the elements of a block in the formats that QuantizeRow writes.
+// groupElems is the elements of a block in the quantized formats that
+// QuantizeRow writes.
 const groupElems = 32
 
-// QuantizeRow rounds a row of floats to a quantized format: Q8_0, which keeps
-// 8 bits of each element, or Q4_1, which keeps 4 and has an offset as well as
-// a scale for each 32 elements.
-func QuantizeRow(t Type, dst []byte, src []float32 /* [cols] */) error {
-	if t != Q8_0 && t != Q4_1 {
+// blockWriters round one block of the quantized formats that QuantizeRow writes.
+// weight says how much the error of each element counts.
+var blockWriters = [numTypes]func(dst []byte, x, weight *block){
+	Q8_0:   func(dst []byte, x, _ *block) { quantizeQ8_0(dst, x) },
+	Q4_1:   quantizeQ4_1,
+	Q4_0:   func(dst []byte, x, weight *block) { evenCodes.quantize(dst, x, weight) },
+	IQ4_NL: func(dst []byte, x, weight *block) { iq4Codes.quantize(dst, x, weight) },
+	NF4:    func(dst []byte, x, weight *block) { nf4Codes.quantize(dst, x, weight) },
+}
+
+// block is what a block's elements are, or a number for each.
+type block [groupElems]float32
+
+// allEqual are the weights of elements that all count the same.
+var allEqual = func() (b block) {
+	for i := range b {
+		b[i] = 1
+	}
+	return b
+}()
+
+// QuantizeRow rounds a row of floats to another format: BF16, Q8_0, which keeps
+// 8 bits of each element, or one with 4 bits: Q4_1, which has an offset as well
+// as a scale for each 32 elements, Q4_0, IQ4_NL and NF4, which have a scale.
+//
+// importance, which may be nil, has a weight for each element: what its squared
+// error counts when the scale of its block of 4-bit codes is chosen. It is at
+// least 0 and finite.
+func QuantizeRow(t Type, dst []byte, src, importance []float32 /* [cols] */) error {
+	size, err := t.RowBytes(len(src))
+	switch {
+	case err != nil:
+		return err
+	case len(dst) < size:
+		return fmt.Errorf("quant: %d bytes for a %s row of %d elements", len(dst), t, len(src))
+	case importance != nil && len(importance) != len(src):
+		return fmt.Errorf("quant: %d weights for a row of %d elements", len(importance), len(src))
+	case t == BF16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))
+		}
+		return nil
+	}
+	write := blockWriters[t]
+	if write == nil {
 		return fmt.Errorf("quant: rows cannot be quantized to %s", t)
 	}
-	size, err := t.RowBytes(len(src))
-	if err != nil {
-		return err
-	}
-	if len(dst) < size {
-		return fmt.Errorf("quant: %d bytes for a %s row of %d elements", len(dst), t, len(src))
-	}
-	block := quantizeQ8_0
-	if t == Q4_1 {
-		block = quantizeQ4_1
-	}
 	n := t.BlockBytes()
+	weight := &allEqual
 	for b := range len(src) / groupElems {
-		block(dst[b*n:(b+1)*n], src[b*groupElems:(b+1)*groupElems])
+		if importance != nil {
+			weight = (*block)(importance[b*groupElems:])
+		}
+		write(dst[b*n:(b+1)*n], (*block)(src[b*groupElems:]), weight)
 	}
 	return nil
 }
 
+// CanQuantize reports whether QuantizeRow writes t.
+func CanQuantize(t Type) bool { return t == BF16 || (t.Valid() && blockWriters[t] != nil) }
+
 // quantizeQ8_0 maps the largest magnitude to 127.
-func quantizeQ8_0(dst []byte /* [34] */, x []float32 /* [32] */) {
-	var most float32
-	for _, v := range x {
-		most = max(most, float32(math.Abs(float64(v))))
-	}
-	half := F32ToF16(most / 127)
+func quantizeQ8_0(dst []byte /* [34] */, x *block) {
+	half := F32ToF16(largest(x) / 127)
 	binary.LittleEndian.PutUint16(dst, half)
 	inverse := inverseOf(F16ToF32(half))
 	for i, v := range x {
@@ -48,65 +81,12 @@ func quantizeQ8_0(dst []byte /* [34] */, x []float32 /* [32] */) {
 	}
 }
 
-// fitRounds is how often scale and offset of a 4-bit block are fitted to the
-// codes that the last ones gave. The error hardly falls after that.
-const fitRounds = 4
-
-// quantizeQ4_1 begins with the scale that spans the block, then in turn fits
-// scale and offset to the codes by least squares and rounds again, and keeps
-// the best.
-func quantizeQ4_1(dst []byte /* [20] */, x []float32 /* [32] */) {
-	low, high := x[0], x[0]
+// largest returns the largest magnitude.
+func largest(x *block) (most float32) {
 	for _, v := range x {
-		low, high = min(low, v), max(high, v)
+		most = max(most, float32(math.Abs(float64(v))))
 	}
-	scale, offset := (high-low)/15, low
-	best := math.Inf(1)
-	var codes [groupElems]uint8
-	for range fitRounds {
-		halfScale, halfOffset := F32ToF16(scale), F32ToF16(offset)
-		err := codesQ4(&codes, x, F16ToF32(halfScale), F16ToF32(halfOffset))
-		if err < best || math.IsInf(best, 1) {
-			best = err
-			binary.LittleEndian.PutUint16(dst, halfScale)
-			binary.LittleEndian.PutUint16(dst[2:], halfOffset)
-			for i := range 16 {
-				dst[4+i] = codes[i] | codes[16+i]<<4
-			}
-		}
-		scale, offset = fitLine(&codes, x, scale, offset)
-	}
-}
-
-// codesQ4 rounds a block and returns the squared error.
-func codesQ4(codes *[groupElems]uint8, x []float32, scale, offset float32) (err float64) {
-	inverse := inverseOf(scale)
-	for i, v := range x {
-		c := clampRound((v-offset)*inverse, 0, 15)
-		codes[i] = uint8(c)
-		d := float64(v - offset - scale*c)
-		err += d * d
-	}
-	return err
-}
-
-// fitLine returns the scale and offset with which the codes come closest to x,
-// or those given when all codes are the same.
-func fitLine(codes *[groupElems]uint8, x []float32, scale, offset float32) (float32, float32) {
-	var sumC, sumCC, sumX, sumCX float64
-	for i, v := range x {
-		c := float64(codes[i])
-		sumC += c
-		sumCC += c * c
-		sumX += float64(v)
-		sumCX += c * float64(v)
-	}
-	det := groupElems*sumCC - sumC*sumC
-	if det == 0 {
-		return scale, offset
-	}
-	s := (groupElems*sumCX - sumC*sumX) / det
-	return float32(s), float32((sumX - s*sumC) / groupElems)
+	return most
 }
 
 // inverseOf is 1/v, and 0 for 0, so that a block of equal elements gives codes
@@ -120,10 +100,14 @@ func inverseOf(v float32) float32 {
 
 // clampRound rounds to the nearest integer, halves to even, within bounds; a
 // NaN gives the lower bound.
-func clampRound(v, low, high float32) float32 {
-	r := float32(math.RoundToEven(float64(v)))
-	if !(r > low) {
-		return low
+func clampRound(v, low, high float32) int32 {
+	if !(v > low) {
+		v = low
 	}
-	return min(r, high)
+	if v > high {
+		v = high
+	}
+	// The sum has its last bit at the ones, and rounds as float32 does.
+	const magic = 0x1.8p23
+	return int32(math.Float32bits(v+magic)) - int32(math.Float32bits(magic))
 }
