@@ -20,6 +20,12 @@ const spanBlocks = 16
 
 const spanTokens = spanBlocks * kv.BlockTokens
 
+// All that work on blocks mean the same.
+var (
+	_ [kv.BlockTokens]struct{} = [quant.BlockTokens]struct{}{}
+	_ [kv.BlockTokens]struct{} = [tiled.KeyBlock]struct{}{}
+)
+
 // tileQueries is about how many queries a tile has: enough that a block of
 // keys is read from cache once for many.
 const tileQueries = 32
@@ -56,14 +62,13 @@ func (p *pass) carveAttention(a *tiering.Arena) {
 	queries := p.maxTileQueries()
 	for i := range p.workers {
 		w := &p.workers[i]
-		w.scores = a.Floats(queries * kv.BlockTokens)
+		w.scores = a.Floats(tiled.PaddedTokens(queries) * kv.BlockTokens)
 		w.acc = a.Floats(queries * p.stateWidth())
 		w.span = a.Floats(queries * p.stateWidth())
 		if p.m.cache.Shape().Format == kv.K8V8 {
 			cols := kv.KeyCols(p.m.Spec.HeadDim)
 			w.padded = a.Floats(cols)
 			w.rounded = a.Floats(tiled.FloatsNeeded(cols, queries))
-			w.values = a.Floats(kv.BlockTokens * p.m.Spec.HeadDim)
 		}
 	}
 	// Shared spans: a state for every head and span of a few short tiles.
@@ -195,6 +200,7 @@ func (p *pass) attend(part, worker int) {
 	if p.split {
 		first, last := p.spanRange(p.tiles[0])
 		spans := last - first
+		p.roundQueries(w, p.tiles[0], part/spans)
 		p.spanState(w, p.sharedState(part), p.tiles[0], part/spans, first+part%spans)
 		return
 	}
@@ -202,6 +208,7 @@ func (p *pass) attend(part, worker int) {
 	queries := t.count * p.m.Spec.Heads / p.layer.KVHeads
 	acc := w.acc[:queries*p.stateWidth()]
 	p.clearState(acc)
+	p.roundQueries(w, t, kvHead)
 	first, last := p.spanRange(t)
 	for span := first; span < last; span++ {
 		state := w.span[:len(acc)]
@@ -233,23 +240,21 @@ func (p *pass) merge(kvHead, worker int) {
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	p.clearState(state)
-	if p.m.cache.Shape().Format == kv.K8V8 {
-		p.roundQueries(w, t, kvHead)
-	}
 	firstBlock := span * spanBlocks
 	if win := p.layer.Window; win > 0 {
 		firstBlock = max(firstBlock, max(0, t.pos-win+1)/kv.BlockTokens)
 	}
-	lastPos := t.pos + t.count - 1
-	lastBlock := min((span+1)*spanBlocks-1, lastPos/kv.BlockTokens)
-	for block := firstBlock; block <= lastBlock; block++ {
-		p.blockState(w, state, t, kvHead, block)
+	final := (t.pos + t.count - 1) / kv.BlockTokens
+	for block := firstBlock; block <= min((span+1)*spanBlocks-1, final); block++ {
+		p.blockState(w, state, t, kvHead, block, min(block+1, final))
 	}
 }
 
-// roundQueries rounds a tile's queries to 8 bits, for integer products with
-// keys.
+// roundQueries rounds a tile's queries to 8 bits where keys have 8 bits.
 func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
+	if p.m.cache.Shape().Format != kv.K8V8 {
+		return
+	}
 	d := p.m.Spec.HeadDim
 	q := p.queries(kvHead, t.row, t.count)
 	cols := kv.KeyCols(d)
@@ -265,27 +270,56 @@ func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
 }
 
 // blockState merges one block of tokens into the states of a tile's queries.
-func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block int) {
+// The block next will follow.
+func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	if p.m.cache.Shape().Format == kv.K8V8 {
+		p.block8State(w, state, t, kvHead, block, next)
+		return
+	}
 	d, width := p.m.Spec.HeadDim, p.stateWidth()
 	group := p.m.Spec.Heads / p.layer.KVHeads
 	queries := t.count * group
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
 	scores := w.scores[:queries*kv.BlockTokens]
-	var values []float32
-	if p.m.cache.Shape().Format == kv.K8V8 {
-		b := t.seq.kv.Block8(p.index, kvHead, block)
-		tiled.Scores(scores, kv.BlockTokens, b.Keys, b.KeyScales, kv.KeyCols(d), tokens, &w.queries, w.tiles)
-		quant.WidenRows(w.values, b.Values, b.Scales[:tokens], d)
-		values = w.values
-	} else {
-		var keys []float32
-		keys, values = t.seq.kv.Block(p.index, kvHead, block)
-		q := p.queries(kvHead, t.row, t.count)
-		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
-	}
+	keys, values := t.seq.kv.Block(p.index, kvHead, block)
+	q := p.queries(kvHead, t.row, t.count)
+	quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	for i := range queries {
 		p.weigh(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
+}
+
+// block8State is blockState for keys and values in 8 bits, which are read where
+// they lie.
+func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	d, width := p.m.Spec.HeadDim, p.stateWidth()
+	group := p.m.Spec.Heads / p.layer.KVHeads
+	start := block * kv.BlockTokens
+	b, after := t.seq.kv.Block8(p.index, kvHead, block), t.seq.kv.Block8(p.index, kvHead, next)
+	tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
+	weights := w.weights[:t.count*group]
+	for i := range weights {
+		weights[i].Seen = p.visible(t.pos+i/group, start)
+	}
+	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
+		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
+	}
+	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width)
+	quant.WeighBlock(state, width, d, weights, b.Values, after.Values, min(kv.BlockTokens, t.pos+t.count-start))
+}
+
+// visible has a bit for each token of the block from start on that the token at
+// pos sees.
+func (p *pass) visible(pos, start int) uint64 {
+	all := ^uint64(0) // of a word with a bit for each token of a block
+	if pos < start {
+		return 0
+	}
+	seen := all >> max(0, kv.BlockTokens-1-(pos-start))
+	if win := p.layer.Window; win > 0 {
+		seen &= all << max(0, pos-win+1-start)
+	}
+	return seen
 }

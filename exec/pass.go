@@ -68,12 +68,12 @@ type workspace struct {
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
 
-	// For a cache in 8 bits: a tile's queries, rounded, and the values of a
-	// block as floats.
+	// For a cache in 8 bits: a tile's queries, rounded, and their weights of a
+	// block.
 	queries tiled.Activations
 	padded  []float32 // [keyCols] a query filled up with zeros
 	rounded []float32 // memory of queries
-	values  []float32 // [kv.BlockTokens, HeadDim]
+	weights []quant.BlockWeights
 }
 
 func newPass(m *Model, chunk int) (*pass, error) {
@@ -95,6 +95,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	for i := range p.workers {
 		p.workers[i].scratch = quant.NewScratch(cols)
 		p.workers[i].tiles = tiled.NewScratch(chunk)
+		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
 	p.parts = make([]share, 0, mostParts(cap(p.jobs), len(p.workers)))

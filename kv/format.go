@@ -56,8 +56,9 @@ type Block8 struct {
 	// value plus 128.
 	Keys      []uint8   // [BlockTokens/16][KeyCols/4][16][4]
 	KeyScales []float32 // [BlockTokens]
-	Values    []int8    // [BlockTokens, headDim]
-	Scales    []float32 // [BlockTokens] of the values
+	// Values are interleaved in pairs of tokens.
+	Values []int8    // [BlockTokens/2][headDim][2]
+	Scales []float32 // [BlockTokens] of the values
 }
 
 // block32 divides a head's share of a page in F32: keys and values, both
@@ -101,9 +102,9 @@ func (b *Block8) put(row int, k, v []float32 /* [headDim] */) {
 	}
 	scale, inverse = roundingScale(v)
 	b.Scales[row] = scale
-	out := b.Values[row*len(v) : (row+1)*len(v)]
+	out := b.Values[row/2*2*len(v)+row%2:]
 	for i, x := range v {
-		out[i] = round8(x * inverse)
+		out[2*i] = round8(x * inverse)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestK8V8IsCloseAndPutOnce(t *testing.T) {
 					tile := b.Keys[pos/16*16*len(b.Keys)/BlockTokens:]
 					key := float32(int8(tile[i/4*64+pos%16*4+i%4]^0x80)) * b.KeyScales[pos]
 					require.InDelta(t, keys[pos][h*d+i], key, float64(b.KeyScales[pos])*0.501)
-					value := float32(b.Values[pos*d+i]) * b.Scales[pos]
+					value := float32(b.Values[pos/2*2*d+2*i+pos%2]) * b.Scales[pos]
 					require.InDelta(t, values[pos][h*d+i], value, float64(b.Scales[pos])*0.501)
 				}
 			}

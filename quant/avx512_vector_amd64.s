@@ -1,56 +1,9 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "avx512_exp_amd64.h"
 
-// Functions built on the exponential. The steps are those of arith.exp in
-// exp.go, and the constants are read from its table.
-
-// EXP_CONSTANTS loads what EXP needs: Z16 the least and Z17 the largest
-// argument, Z18 1/ln 2, Z19 the rounding constant, Z20 and Z21 the two parts of
-// -ln 2, Z22-Z26 the coefficients of r^6 to r^2, Z27 one, Z28 +Inf, Z29 zero.
-#define EXP_CONSTANTS \
-	VBROADCASTSS ·expTable+0(SB), Z16 \
-	VBROADCASTSS ·expTable+32(SB), Z17 \
-	VBROADCASTSS ·expTable+64(SB), Z18 \
-	VBROADCASTSS ·expTable+96(SB), Z19 \
-	VBROADCASTSS ·expTable+128(SB), Z20 \
-	VBROADCASTSS ·expTable+160(SB), Z21 \
-	VBROADCASTSS ·expTable+192(SB), Z22 \
-	VBROADCASTSS ·expTable+224(SB), Z23 \
-	VBROADCASTSS ·expTable+256(SB), Z24 \
-	VBROADCASTSS ·expTable+288(SB), Z25 \
-	VBROADCASTSS ·expTable+320(SB), Z26 \
-	VBROADCASTSS ·expTable+352(SB), Z27 \
-	MOVL         $0x7f800000, AX       \
-	VPBROADCASTD AX, Z28 \
-	VPXORD       Z29, Z29, Z29
-
-// EXP replaces x by e^x. K2, K3 and K4 mark elements that are too small, too
-// large and NaNs. Z2 becomes the rounded x/ln 2, whose low bits are the integer
-// k, Z4 the remainder r, and Z3 the polynomial, then the result.
-#define EXP(x) \
-	VCMPPS      $1, Z16, x, K2 \
-	VCMPPS      $14, Z17, x, K3 \
-	VCMPPS      $3, x, x, K4 \
-	VMOVAPS     x, Z2              \
-	VFMADD213PS Z19, Z18, Z2 \
-	VSUBPS      Z19, Z2, Z3 \
-	VMOVAPS     x, Z4              \
-	VFMADD231PS Z20, Z3, Z4        \
-	VFMADD231PS Z21, Z3, Z4 \
-	VMOVAPS     Z22, Z3            \
-	VFMADD213PS Z23, Z4, Z3        \
-	VFMADD213PS Z24, Z4, Z3        \
-	VFMADD213PS Z25, Z4, Z3        \
-	VFMADD213PS Z26, Z4, Z3        \
-	VFMADD213PS Z27, Z4, Z3        \
-	VFMADD213PS Z27, Z4, Z3        \
-	VPSLLD      $23, Z2, Z2        \
-	VPADDD      Z2, Z3, Z3         \
-	VMOVAPS     x, K4, Z3          \
-	VMOVAPS     Z29, K2, Z3        \
-	VMOVAPS     Z28, K3, Z3        \
-	VMOVAPS     Z3, x
+// Functions built on the exponential.
 
 // TAIL sets K1 to the low count bits, count in 1..15.
 #define TAIL(count) \

@@ -20,6 +20,9 @@
 //     DequantRow); activations are never quantized.
 //   - WeightedSum adds tokens in ascending order, every element for itself:
 //     o[d] = mulAdd(p[j], v[j][d], o[d]).
+//   - SoftmaxBlocks and WeighBlock, attention over values in 8 bits, round
+//     softmax weights to 16 bits for each block of 64 tokens; their sums are
+//     of integers and exact (see attend.go).
 //   - Exponentials come from Exp32, a polynomial whose steps are fixed; sums
 //     of them use the 16 lanes and the tree of Dot.
 //   - Everything else is elementwise, in the order that each function states,

@@ -27,8 +27,9 @@ type kernels interface {
 	maxOf(p []float32 /* [n] */) float32
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
-	// widen is one row of WidenRows.
-	widen(dst []float32 /* [n] */, src []int8 /* [n] */, scale float32)
+	// softmaxBlocks is SoftmaxBlocks, weighBlock WeighBlock for pairs of tokens.
+	softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int)
+	weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int)
 	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)

@@ -25,6 +25,15 @@ var (
 		return table
 	}()
 
+	// weightLimits are the bits of the least weight that counts and of the first
+	// number that is none, the greatest code and what it is divided by.
+	weightLimits = [...]uint32{
+		minWeightBits, 0x7F800000,
+		math.Float32bits(maxWeight), math.Float32bits(1.0 / maxWeight),
+	}
+
+	minusInf = float32(math.Inf(-1))
+
 	// q4Values are the values of Q4_0's nibbles and nibbleValues those of plain
 	// ones, for kernels that look quants up instead of converting them.
 	q4Values     = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}

@@ -24,6 +24,8 @@ type kernels interface {
 	// mulVec computes the sums of one tile of rows for one token straight from
 	// the tile, or reports false where there is no such kernel for t.
 	mulVec(t quant.Type, a *vecArgs) bool
+	// scores multiplies a block of keys with a tile of queries.
+	scores(a *scoreArgs, s *Scratch)
 }
 
 // kernelArgs is what a panel kernel multiplies: some groups of a tile of

@@ -1,40 +1,84 @@
 package tiled
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// randomKeys draws a block of keys, whose codes are those of signed bytes
+// without the least, as rounding makes them.
+func randomKeys(cols int) Keys {
+	random := rand.New(rand.NewPCG(uint64(cols), 1))
+	k := Keys{Codes: make([]uint8, KeyBlock*cols), Scales: make([]float32, KeyBlock)}
+	for i := range k.Codes {
+		k.Codes[i] = uint8(1 + random.IntN(255))
+	}
+	for i := range k.Scales {
+		k.Scales[i] = random.Float32()
+	}
+	return k
+}
+
+// scoresOf computes scores on a path; rows of queries that fill up a tile are
+// left out.
+func scoresOf(path kernels, k Keys, x []float32, cols, queries int) []float32 {
+	previous := active
+	active = path
+	defer func() { active = previous }()
+	y := make([]float32, PaddedTokens(queries)*KeyBlock)
+	Scores(y, k, k.Codes, activationsOf(x, cols, queries), NewScratch(1))
+	return y[:queries*KeyBlock]
+}
+
 func TestScoresMatchFloats(t *testing.T) {
 	for _, cols := range []int{32, 64, 128, 256} {
-		const keys, queries, stride = 40, 19, 64
-		random := rand.New(rand.NewPCG(uint64(cols), 1))
-		codes, scales := make([]uint8, 48*cols), make([]float32, 48)
-		for i := range codes {
-			codes[i] = uint8(random.Uint32())
-		}
-		for i := range scales {
-			scales[i] = random.Float32()
-		}
-		x := randomVector(queries*cols, 7)
-		a := activationsOf(x, cols, queries)
-		y := make([]float32, queries*stride)
-		Scores(y, stride, codes, scales, cols, keys, a, NewScratch(1))
+		const queries = 19
+		k, x := randomKeys(cols), randomVector(queries*cols, 7)
+		y := scoresOf(active, k, x, cols, queries)
 		for q := range queries {
-			for k := range keys {
+			for key := range KeyBlock {
 				var want, size float64
 				for i := range cols {
-					code := int(codes[k/16*16*cols+i/4*64+k%16*4+i%4]) - 128
+					code := int(k.Codes[key/16*16*cols+i/4*64+key%16*4+i%4]) - 128
 					var r [GroupElems]int8
 					d := roundGroup(&r, x[q*cols+i/GroupElems*GroupElems:][:GroupElems])
-					v := float64(code) * float64(scales[k]) * float64(d) * float64(r[i%GroupElems])
+					v := float64(code) * float64(k.Scales[key]) * float64(d) * float64(r[i%GroupElems])
 					want += v
 					size += max(v, -v)
 				}
-				require.InDelta(t, want, y[q*stride+k], size*3e-5, "query %d key %d", q, k)
+				require.InDelta(t, want, y[q*KeyBlock+key], size*1e-6, "query %d key %d", q, key)
 			}
+		}
+	}
+}
+
+func TestScoresAgreeOnEveryPath(t *testing.T) {
+	forEachPath(t, func(t *testing.T, path kernels) {
+		for _, cols := range []int{32, 96, 128, 1056} {
+			for _, queries := range []int{1, 2, 5, 19} {
+				k, x := randomKeys(cols), randomVector(queries*cols, 7)
+				clear(x[:cols/2])
+				requireSame(t, scoresOf(portable{}, k, x, cols, queries), scoresOf(path, k, x, cols, queries),
+					"%d queries of %d", queries, cols)
+			}
+		}
+	})
+}
+
+func BenchmarkScores(b *testing.B) {
+	for _, cols := range []int{64, 128} {
+		for _, queries := range []int{1, 4, 32} {
+			b.Run(fmt.Sprintf("d=%d/n=%d", cols, queries), func(b *testing.B) {
+				k, x := randomKeys(cols), randomVector(queries*cols, 7)
+				a, s := activationsOf(x, cols, queries), NewScratch(1)
+				y := make([]float32, PaddedTokens(queries)*KeyBlock)
+				for b.Loop() {
+					Scores(y, k, k.Codes, a, s)
+				}
+			})
 		}
 	}
 }

@@ -20,6 +20,7 @@ type Matrix struct {
 // goroutines at a time.
 type Scratch struct {
 	panel panel
+	score scoreArgs // here because it would escape to the heap
 	// Results of some tiles of rows, which are written out together: a token's
 	// results lie far apart from the next token's, and the same distance apart,
 	// so that writing one cache line at a time drives the others out.

@@ -1,0 +1,186 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+)
+
+// Attention over values in 8 bits works on blocks of BlockTokens tokens. What a
+// query makes of a block are weights that are rounded to 16 bits, relative to
+// the greatest of them, and sums of products of integers:
+//
+//	m    = the greatest of the scores that count and of those before
+//	p[j] = Exp32(score[j] - m), 0 where a token does not count
+//	sum  = sum·decay + Σ p[j]                 (16 lanes by index, then the tree)
+//	w[j] = p[j]·scale of value j              (a value is scale·code)
+//	c[j] = round(w[j]·(32767/a))              halves to even; a is the greatest w
+//	o[d] = mulAdd(Σ c[j]·code[j][d], a/32767, o[d]·decay)
+//
+// where decay = Exp32(m before - m). Values have an error of up to a 254th of
+// the largest element; rounding the weights adds less than a 32767th of what the
+// token with the greatest weight contributes, for each token, and makes the
+// inner loop one of integers: exact in any order, and on AVX-512 two tokens in
+// one instruction without a conversion to floats. Sums have room: 64 products of
+// 32767 and 128 make less than 2^29.
+
+// BlockTokens is the number of tokens in a block.
+const BlockTokens = 64
+
+// maxWeight is the code of the greatest weight in a block.
+const maxWeight = 32767
+
+// minWeightBits are the bits of 2^-100: if no weight of a block is greater, all
+// count as zero. Dividing by less would overflow.
+const minWeightBits = (127 - 100) << 23
+
+// BlockWeights is what one query makes of a block of scores.
+type BlockWeights struct {
+	Codes [BlockTokens]int16
+	// Seen has a bit for each token that counts, the first token's the lowest.
+	Seen  uint64
+	Scale float32 // what a code of one stands for
+	Decay float32 // what is left of the sums before
+	// masked is where paths without masks leave out tokens that do not count.
+	masked [BlockTokens]float32
+}
+
+// SoftmaxBlocks turns queries' scores of a block into weights of its values,
+// for the tokens that each query's Seen tells. Scores of other tokens, and
+// scales, may be anything. The states are pairs of the greatest score and the
+// sum so far, stride apart.
+func SoftmaxBlocks(w []BlockWeights, scores []float32 /* [len(w), BlockTokens] */, scales []float32 /* [BlockTokens] */, state []float32 /* [len(w), stride] */, stride int) {
+	if len(w) == 0 {
+		return
+	}
+	if len(scores) < len(w)*BlockTokens || len(scales) < BlockTokens || len(state) < (len(w)-1)*stride+2 || stride < 2 {
+		panic(fmt.Sprintf("quant: softmax of %d queries exceeds its slices", len(w)))
+	}
+	active.softmaxBlocks(w, scores, (*[BlockTokens]float32)(scales), state, stride)
+}
+
+// WeighBlock adds a block's values to the outputs of some queries, after what
+// was there has decayed. Values are interleaved in pairs of tokens; those of
+// tokens from count on may be anything, they must have no weight. Reading next,
+// the block that will follow, is begun on the way.
+func WeighBlock(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []int8 /* [BlockTokens/2, d, 2] */, count int) {
+	if len(w) == 0 || d <= 0 {
+		return
+	}
+	if len(o) < (len(w)-1)*stride+d || min(len(values), len(next)) < BlockTokens*d || count < 1 || count > BlockTokens {
+		panic(fmt.Sprintf("quant: weighing %d values of %d elements for %d queries exceeds its slices", count, d, len(w)))
+	}
+	active.weighBlock(o, stride, d, w, values, next, (count+1)/2)
+}
+
+func (k portable) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+	softmaxEach(k, k.ar, w, scores, scales, state, stride)
+}
+
+// softener is what a path without a kernel for all of softmax does fast.
+type softener interface {
+	maxOf(p []float32) float32
+	expSum(p []float32, shift float32) float32
+	roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32)
+}
+
+// softmaxEach is SoftmaxBlocks, a query after the other.
+func softmaxEach(k softener, ar arith, w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+	for i := range w {
+		p := (*[BlockTokens]float32)(scores[i*BlockTokens:])
+		w[i].softmax(k, ar, p, w[i].mask(p, scales), (*[2]float32)(state[i*stride:]))
+	}
+}
+
+// mask makes the scores of tokens that do not count -Inf and returns the scales
+// with those of such tokens zero.
+func (w *BlockWeights) mask(p, scales *[BlockTokens]float32) *[BlockTokens]float32 {
+	if w.Seen == math.MaxUint64 {
+		return scales
+	}
+	for j := range p {
+		w.masked[j] = scales[j]
+		if w.Seen>>j&1 == 0 {
+			p[j], w.masked[j] = float32(math.Inf(-1)), 0
+		}
+	}
+	return &w.masked
+}
+
+// softmax is SoftmaxBlocks for one query, without tokens that do not count.
+func (w *BlockWeights) softmax(k softener, ar arith, p, scales *[BlockTokens]float32, state *[2]float32) {
+	top := state[0]
+	if m := k.maxOf(p[:]); m > top {
+		top = m
+	}
+	shift := top
+	if math.IsInf(float64(top), -1) {
+		shift = 0 // nothing counts, or NaNs
+	}
+	sum := k.expSum(p[:], shift)
+	w.Decay = 1 // mostly the maximum stays
+	if state[0] != top {
+		w.Decay = ar.exp(state[0] - shift)
+	}
+	state[0], state[1] = top, ar.mulAdd(state[1], w.Decay, sum)
+	k.roundWeights(w, p, scales)
+}
+
+// roundWeights weighs the scales and rounds the products.
+func (portable) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
+	var bits uint32
+	for j := range p {
+		p[j] *= scales[j]
+		bits = max(bits, math.Float32bits(p[j])&^(1<<31))
+	}
+	most := math.Float32frombits(bits)
+	w.Scale = most * (1.0 / maxWeight)
+	if bits < minWeightBits {
+		w.Scale = 0
+	}
+	if bits < minWeightBits || bits >= 0x7F800000 { // no result will be finite
+		clear(w.Codes[:])
+		return
+	}
+	inverse := maxWeight / most
+	for j, v := range p {
+		w.Codes[j] = int16(roundEven(v * inverse))
+	}
+}
+
+// roundEven rounds a number of less than 2^22 to the nearest integer, halves to
+// even: adding roundMagic leaves no room for a fraction.
+func roundEven(x float32) int32 { return int32(float32(x+roundMagic) - roundMagic) }
+
+func (k portable) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
+	k.weighRest(0, o, stride, d, w, values, pairs)
+}
+
+// weighRest is weighBlock for the elements from c on.
+func (k portable) weighRest(c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
+	for i := range w {
+		k.weighPart(o[i*stride+c:i*stride+d], &w[i], values[2*c:], 2*d, pairs)
+	}
+}
+
+// weighPart is weighBlock for one query and some neighbouring elements. The
+// elements of a pair begin step bytes behind those of the pair before.
+func (k portable) weighPart(o []float32, w *BlockWeights, values []int8, step, pairs int) {
+	var sums [64]int32
+	for from := 0; from < len(o); from += len(sums) {
+		out := o[from:min(from+len(sums), len(o))]
+		clear(sums[:])
+		for j := range pairs {
+			a, b := int32(w.Codes[2*j]), int32(w.Codes[2*j+1])
+			if a|b == 0 {
+				continue
+			}
+			pair := values[j*step+2*from:][:2*len(out)]
+			for c := range out {
+				sums[c] += a*int32(pair[2*c]) + b*int32(pair[2*c+1])
+			}
+		}
+		for c, v := range out {
+			out[c] = k.ar.mulAdd(float32(sums[c]), w.Scale, float32(v*w.Decay))
+		}
+	}
+}

@@ -1,0 +1,76 @@
+//go:build !noasm
+
+package quant
+
+import "golang.org/x/sys/cpu"
+
+//go:noescape
+func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int)
+
+//go:noescape
+func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
+
+// The weighing kernels take pairs of tokens, step bytes apart, and of the
+// outputs, stride elements apart, as many elements as their names tell.
+
+//go:noescape
+func weigh4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
+
+//go:noescape
+func weigh1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
+
+//go:noescape
+func weigh4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+
+//go:noescape
+func weigh1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+
+// hasVNNI tells whether there are integer multiply-adds of 512 bits, without
+// which AVX-512 gains nothing here.
+var hasVNNI = cpu.X86.HasAVX512VNNI
+
+func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride)
+}
+
+func (k avx512) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	c := 0
+	for ; hasVNNI && c+64 <= d; c += 64 {
+		i := 0
+		for ; i+4 <= len(w); i += 4 {
+			weigh4x64AVX512(&o[i*stride+c], stride, &w[i], &values[2*c], &next[2*c], 2*d, pairs)
+		}
+		for ; i < len(w); i++ {
+			weigh1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], &next[2*c], 2*d, pairs)
+		}
+	}
+	weighFrom(k.portable, c, o, stride, d, w, values, pairs)
+}
+
+func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+	for i := range w {
+		p := (*[BlockTokens]float32)(scores[i*BlockTokens:])
+		softmaxBlockAVX2(&w[i], &p[0], &w[i].mask(p, scales)[0], &state[i*stride])
+	}
+}
+
+func (k avx2) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
+	weighFrom(k.portable, 0, o, stride, d, w, values, pairs)
+}
+
+// weighFrom weighs the elements from c on with AVX2, and portably what is less
+// than a step of it.
+func weighFrom(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
+	for ; c+16 <= d; c += 16 {
+		i := 0
+		for ; i+4 <= len(w); i += 4 {
+			weigh4x16AVX2(&o[i*stride+c], stride, &w[i], &values[2*c], 2*d, pairs)
+		}
+		for ; i < len(w); i++ {
+			weigh1x16AVX2(&o[i*stride+c], &w[i], &values[2*c], 2*d, pairs)
+		}
+	}
+	if c < d {
+		twin.weighRest(c, o, stride, d, w, values, pairs)
+	}
+}

@@ -1,0 +1,37 @@
+//go:build !noasm
+
+package quant
+
+//go:noescape
+func roundWeightsNEON(w *BlockWeights, p, scales *float32)
+
+//go:noescape
+func weigh4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+
+//go:noescape
+func weigh1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
+
+func (k neon) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+	softmaxEach(k, k.ar, w, scores, scales, state, stride)
+}
+
+func (k neon) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
+	roundWeightsNEON(w, &p[0], &scales[0])
+}
+
+func (k neon) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
+	const width = 16 // elements in the kernels' registers
+	c := 0
+	for ; c+width <= d; c += width {
+		i := 0
+		for ; i+4 <= len(w); i += 4 {
+			weigh4x16NEON(&o[i*stride+c], stride, &w[i], &values[2*c], 2*d, pairs)
+		}
+		for ; i < len(w); i++ {
+			weigh1x16NEON(&o[i*stride+c], &w[i], &values[2*c], 2*d, pairs)
+		}
+	}
+	if c < d {
+		k.weighRest(c, o, stride, d, w, values, pairs)
+	}
+}

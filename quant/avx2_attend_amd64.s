@@ -1,0 +1,221 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "avx2_exp_amd64.h"
+
+// Softmax of a block of scores, and values weighed with it. See attend.go.
+
+// TREE combines eight lanes in the order of the contract's tree: the first lane
+// of Y0 becomes the result. Destroys X1.
+#define TREE(op) \
+	VEXTRACTF128 $1, Y0, X1         \
+	op           X1, X0, X0         \
+	VSHUFPS      $0x0E, X0, X0, X1  \
+	op           X1, X0, X0         \
+	VSHUFPS      $0x01, X0, X0, X1  \
+	op           X1, X0, X0
+
+// func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
+// The scores become weights in their place. X14 is the greatest score before,
+// X15 the new one and Y8 what is taken from the scores.
+TEXT ·softmaxBlockAVX2(SB), NOSPLIT, $0-32
+	MOVQ w+0(FP), DI
+	MOVQ scores+8(FP), SI
+	MOVQ scales+16(FP), R8
+	MOVQ state+24(FP), R9
+	VBROADCASTSS ·minusInf(SB), Y2
+
+	// VMAXPS returns its second source when an element is a NaN: the maximum so
+	// far, which is none.
+	VMOVAPS Y2, Y0
+	VMOVAPS Y2, Y1
+	MOVQ    $-256, CX
+
+largest:
+	VMOVUPS 256(SI)(CX*1), Y3
+	VMOVUPS 288(SI)(CX*1), Y4
+	VMAXPS  Y0, Y3, Y0
+	VMAXPS  Y1, Y4, Y1
+	ADDQ    $64, CX
+	JNE     largest
+	VMAXPS  Y1, Y0, Y0
+	TREE(VMAXPS)
+	VMOVSS   (R9), X14
+	VMAXSS   X14, X0, X15
+	VMOVAPS  X15, X8
+	VUCOMISS X2, X15
+	JNE      shifted
+	VXORPS   X8, X8, X8          // nothing counts, or NaNs
+
+shifted:
+	VBROADCASTSS X8, Y8
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    $-256, CX
+
+exponentials:
+	VMOVUPS 256(SI)(CX*1), Y3
+	VMOVUPS 288(SI)(CX*1), Y4
+	VSUBPS  Y8, Y3, Y3
+	VSUBPS  Y8, Y4, Y4
+	EXP(Y3)
+	EXP(Y4)
+	VADDPS  Y3, Y6, Y6
+	VADDPS  Y4, Y7, Y7
+	VMOVUPS Y3, 256(SI)(CX*1)
+	VMOVUPS Y4, 288(SI)(CX*1)
+	ADDQ    $64, CX
+	JNE     exponentials
+	VADDPS  Y7, Y6, Y0
+	TREE(VADDPS)
+	VMOVSS   ·expTable+352(SB), X5 // decay 1
+	VUCOMISS X14, X15
+	JE       decayed
+	VSUBSS   X8, X14, X5
+	EXP(Y5)
+
+decayed:
+	VMOVSS      X15, (R9)
+	VFMADD231SS 4(R9), X5, X0
+	VMOVSS      X0, 4(R9)
+	VMOVSS      X5, BlockWeights_Decay(DI)
+
+	// The weights with their scales; the greatest by its bits.
+	VPXOR Y0, Y0, Y0
+	MOVQ  $-256, CX
+
+weights:
+	VMOVUPS 256(SI)(CX*1), Y3
+	VMULPS  256(R8)(CX*1), Y3, Y3
+	VMOVUPS Y3, 256(SI)(CX*1)
+	VPSLLD  $1, Y3, Y3           // without the sign that a NaN may have
+	VPSRLD  $1, Y3, Y3
+	VPMAXUD Y3, Y0, Y0
+	ADDQ    $32, CX
+	JNE     weights
+	TREE(VPMAXUD)
+	VMOVD  X0, AX
+	XORL   DX, DX
+	VXORPS X4, X4, X4
+	CMPL   AX, ·weightLimits+0(SB)
+	JB     small                 // too small
+	CMPL   AX, ·weightLimits+4(SB)
+	JAE    broken                // infinite or a NaN
+	VMOVSS ·weightLimits+8(SB), X4
+	VDIVSS X0, X4, X4
+
+broken:
+	VMULSS ·weightLimits+12(SB), X0, X1
+	VMOVD  X1, DX
+
+small:
+	MOVL         DX, BlockWeights_Scale(DI)
+	VBROADCASTSS X4, Y4
+	MOVQ         $-256, CX
+
+	// Packing interleaves the halves of two registers, VPERMQ mends it.
+codes:
+	VMULPS     256(SI)(CX*1), Y4, Y0
+	VMULPS     288(SI)(CX*1), Y4, Y1
+	VCVTPS2DQ  Y0, Y0
+	VCVTPS2DQ  Y1, Y1
+	VPACKSSDW  Y1, Y0, Y0
+	VPERMQ     $0xD8, Y0, Y0
+	VMOVDQU    Y0, BlockWeights_Codes(DI)
+	ADDQ       $32, DI
+	ADDQ       $64, CX
+	JNE        codes
+	VZEROUPPER
+	RET
+
+// LOAD_PAIR loads a pair of tokens' values, WEIGH adds them to the integer sums
+// of one query; w has the pair's weights.
+#define LOAD_PAIR(base) \
+	VPMOVSXBW (base), Y8   \
+	VPMOVSXBW 16(base), Y9
+
+#define WEIGH(w, a, b) \
+	VPBROADCASTD w, Y10         \
+	VPMADDWD     Y8, Y10, Y11   \
+	VPADDD       Y11, a, a      \
+	VPMADDWD     Y9, Y10, Y12   \
+	VPADDD       Y12, b, b
+
+// OUTPUT adds integer sums to what is left of an output.
+#define OUTPUT(o, sum) \
+	VCVTDQ2PS   sum, sum     \
+	VMULPS      o, Y13, Y14  \
+	VFMADD231PS Y12, sum, Y14 \
+	VMOVUPS     Y14, o
+
+#define OUTPUT16(w, o, a, b) \
+	VBROADCASTSS BlockWeights_Scale(w), Y12 \
+	VBROADCASTSS BlockWeights_Decay(w), Y13 \
+	OUTPUT((o), a)    \
+	OUTPUT(32(o), b)
+
+// func weigh4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weigh4x16AVX2(SB), NOSPLIT, $0-48
+	MOVQ o+0(FP), DI
+	MOVQ stride+8(FP), R10
+	MOVQ w+16(FP), R8
+	MOVQ values+24(FP), SI
+	MOVQ step+32(FP), DX
+	MOVQ pairs+40(FP), CX
+	SHLQ $2, R10
+	MOVQ R8, R9
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+
+loop:
+	LOAD_PAIR(SI)
+	WEIGH((R9), Y0, Y1)
+	WEIGH(BlockWeights__size(R9), Y2, Y3)
+	WEIGH((2*BlockWeights__size)(R9), Y4, Y5)
+	WEIGH((3*BlockWeights__size)(R9), Y6, Y7)
+	ADDQ $4, R9
+	ADDQ DX, SI
+	DECQ CX
+	JNZ  loop
+
+	OUTPUT16(R8, DI, Y0, Y1)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT16(R8, DI, Y2, Y3)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT16(R8, DI, Y4, Y5)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT16(R8, DI, Y6, Y7)
+	VZEROUPPER
+	RET
+
+// func weigh1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weigh1x16AVX2(SB), NOSPLIT, $0-40
+	MOVQ o+0(FP), DI
+	MOVQ w+8(FP), R8
+	MOVQ values+16(FP), SI
+	MOVQ step+24(FP), DX
+	MOVQ pairs+32(FP), CX
+	MOVQ R8, R9
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+
+loop:
+	LOAD_PAIR(SI)
+	WEIGH((R9), Y0, Y1)
+	ADDQ $4, R9
+	ADDQ DX, SI
+	DECQ CX
+	JNZ  loop
+	OUTPUT16(R8, DI, Y0, Y1)
+	VZEROUPPER
+	RET

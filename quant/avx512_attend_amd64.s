@@ -1,0 +1,255 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "avx512_exp_amd64.h"
+
+// Softmax of blocks of scores, and values weighed with it. See attend.go.
+
+// TREE combines sixteen lanes in the order of the contract's tree, by a
+// vector operation: the first lane of Z0 becomes the result. Destroys X1.
+#define TREE(op) \
+	VEXTRACTF64X4 $1, Z0, Y1      \
+	op            Y1, Y0, Y0      \
+	VEXTRACTF128  $1, Y0, X1      \
+	op            X1, X0, X0      \
+	VSHUFPS       $0x0E, X0, X0, X1 \
+	op            X1, X0, X0      \
+	VSHUFPS       $0x01, X0, X0, X1 \
+	op            X1, X0, X0
+
+// func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int)
+//
+// The scores lie in Z6-Z9 and become weights, Z10-Z13 are the scales. K1, K5-K7
+// say which tokens count. X14 is the greatest score before, X15 the new one and
+// Z30 what is taken from the scores.
+TEXT ·softmaxBlocksAVX512(SB), NOSPLIT, $0-48
+	MOVQ w+0(FP), DI
+	MOVQ n+8(FP), BX
+	MOVQ scores+16(FP), SI
+	MOVQ scales+24(FP), R8
+	MOVQ state+32(FP), R9
+	MOVQ stride+40(FP), R10
+	SHLQ $2, R10
+	EXP_CONSTANTS
+	MOVL         $0xff800000, DX
+	VPBROADCASTD DX, Z31
+
+query:
+	MOVQ   BlockWeights_Seen(DI), AX
+	KMOVW  AX, K1
+	SHRQ   $16, AX
+	KMOVW  AX, K5
+	SHRQ   $16, AX
+	KMOVW  AX, K6
+	SHRQ   $16, AX
+	KMOVW  AX, K7
+	VMOVAPS   Z31, Z6
+	VMOVAPS   Z31, Z7
+	VMOVAPS   Z31, Z8
+	VMOVAPS   Z31, Z9
+	VMOVUPS   (SI), K1, Z6
+	VMOVUPS   64(SI), K5, Z7
+	VMOVUPS   128(SI), K6, Z8
+	VMOVUPS   192(SI), K7, Z9
+	VMOVUPS.Z (R8), K1, Z10
+	VMOVUPS.Z 64(R8), K5, Z11
+	VMOVUPS.Z 128(R8), K6, Z12
+	VMOVUPS.Z 192(R8), K7, Z13
+
+	// VMAXPS returns its second source when either is a NaN: the maximum so
+	// far, which is none. Comparing with -Inf first makes sure of that.
+	VMAXPS Z31, Z6, Z0
+	VMAXPS Z31, Z7, Z1
+	VMAXPS Z31, Z8, Z2
+	VMAXPS Z31, Z9, Z3
+	VMAXPS Z1, Z0, Z0
+	VMAXPS Z3, Z2, Z2
+	VMAXPS Z2, Z0, Z0
+	TREE(VMAXPS)
+	VMOVSS (R9), X14
+	VMAXSS X14, X0, X15
+	VUCOMISS X31, X15
+	VMOVAPS X15, X2
+	JNE    shifted
+	VXORPS X2, X2, X2            // nothing counts, or NaNs
+
+shifted:
+	VBROADCASTSS X2, Z30
+	VSUBPS Z30, Z6, Z6
+	VSUBPS Z30, Z7, Z7
+	VSUBPS Z30, Z8, Z8
+	VSUBPS Z30, Z9, Z9
+	EXP(Z6)
+	EXP(Z7)
+	EXP(Z8)
+	EXP(Z9)
+	VADDPS Z7, Z6, Z0
+	VADDPS Z8, Z0, Z0
+	VADDPS Z9, Z0, Z0
+	TREE(VADDPS)
+	VMOVAPS X27, X5              // decay 1
+	VUCOMISS X14, X15
+	JE     decayed
+	VSUBSS X30, X14, X5
+	EXP(Z5)
+
+decayed:
+	VMOVSS X15, (R9)
+	VFMADD231SS 4(R9), X5, X0
+	VMOVSS X0, 4(R9)
+	VMOVSS X5, BlockWeights_Decay(DI)
+
+	// The weights with their scales; the greatest by its bits.
+	VMULPS Z10, Z6, Z6
+	VMULPS Z11, Z7, Z7
+	VMULPS Z12, Z8, Z8
+	VMULPS Z13, Z9, Z9
+	VPMAXUD Z7, Z6, Z0
+	VPMAXUD Z9, Z8, Z1
+	VPMAXUD Z1, Z0, Z0
+	TREE(VPMAXUD)
+	VMOVD  X0, AX
+	ANDL   $0x7fffffff, AX       // a NaN may have a sign
+	XORL   DX, DX
+	VXORPS X4, X4, X4
+	CMPL   AX, ·weightLimits+0(SB)
+	JB     small                 // too small
+	CMPL   AX, ·weightLimits+4(SB)
+	JAE    broken                // infinite or a NaN
+	VMOVSS ·weightLimits+8(SB), X4
+	VDIVSS X0, X4, X4
+
+broken:
+	VMULSS ·weightLimits+12(SB), X0, X1
+	VMOVD  X1, DX
+
+small:
+	MOVL   DX, BlockWeights_Scale(DI)
+	VBROADCASTSS X4, Z4
+	VMULPS Z4, Z6, Z6
+	VMULPS Z4, Z7, Z7
+	VMULPS Z4, Z8, Z8
+	VMULPS Z4, Z9, Z9
+	VCVTPS2DQ Z6, Z6
+	VCVTPS2DQ Z7, Z7
+	VCVTPS2DQ Z8, Z8
+	VCVTPS2DQ Z9, Z9
+	VPMOVDW Z6, BlockWeights_Codes+0(DI)
+	VPMOVDW Z7, BlockWeights_Codes+32(DI)
+	VPMOVDW Z8, BlockWeights_Codes+64(DI)
+	VPMOVDW Z9, BlockWeights_Codes+96(DI)
+	ADDQ   $256, SI
+	ADDQ   R10, R9
+	ADDQ   $BlockWeights__size, DI
+	DECQ   BX
+	JNZ    query
+	VZEROUPPER
+	RET
+
+// WEIGH64 adds a pair of tokens' values to the integer sums of one query; w has
+// the pair's weights.
+#define WEIGH64(w, a, b, c, d) \
+	VPDPWSSD Z16, w, a \
+	VPDPWSSD Z17, w, b \
+	VPDPWSSD Z18, w, c \
+	VPDPWSSD Z19, w, d
+
+// LOAD_PAIR loads a pair and asks for that of the next block, which lies R13 on.
+#define LOAD_PAIR(base) \
+	VPMOVSXBW  (base), Z16          \
+	VPMOVSXBW  32(base), Z17        \
+	VPMOVSXBW  64(base), Z18        \
+	VPMOVSXBW  96(base), Z19        \
+	PREFETCHT0 (base)(R13*1)        \
+	PREFETCHT0 64(base)(R13*1)
+
+#define CLEAR4(a, b, c, d) \
+	VPXORD a, a, a \
+	VPXORD b, b, b \
+	VPXORD c, c, c \
+	VPXORD d, d, d
+
+// OUTPUT adds integer sums to what is left of an output.
+#define OUTPUT(o, sum) \
+	VCVTDQ2PS   sum, sum      \
+	VMULPS      o, Z21, Z22   \
+	VFMADD231PS Z20, sum, Z22 \
+	VMOVUPS     Z22, o
+
+#define OUTPUT64(w, o, a, b, c, d) \
+	VBROADCASTSS BlockWeights_Scale(w), Z20 \
+	VBROADCASTSS BlockWeights_Decay(w), Z21 \
+	OUTPUT((o), a)    \
+	OUTPUT(64(o), b)  \
+	OUTPUT(128(o), c) \
+	OUTPUT(192(o), d)
+
+// func weigh4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
+TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
+	MOVQ o+0(FP), DI
+	MOVQ stride+8(FP), R10
+	MOVQ w+16(FP), R8
+	MOVQ values+24(FP), SI
+	MOVQ next+32(FP), R13
+	MOVQ step+40(FP), DX
+	MOVQ pairs+48(FP), CX
+	SUBQ SI, R13
+	SHLQ $2, R10
+	MOVQ R8, R9
+	CLEAR4(Z0, Z1, Z2, Z3)
+	CLEAR4(Z4, Z5, Z6, Z7)
+	CLEAR4(Z8, Z9, Z10, Z11)
+	CLEAR4(Z12, Z13, Z14, Z15)
+
+loop:
+	LOAD_PAIR(SI)
+	VPBROADCASTD (R9), Z20
+	VPBROADCASTD BlockWeights__size(R9), Z21
+	VPBROADCASTD (2*BlockWeights__size)(R9), Z22
+	VPBROADCASTD (3*BlockWeights__size)(R9), Z23
+	WEIGH64(Z20, Z0, Z1, Z2, Z3)
+	WEIGH64(Z21, Z4, Z5, Z6, Z7)
+	WEIGH64(Z22, Z8, Z9, Z10, Z11)
+	WEIGH64(Z23, Z12, Z13, Z14, Z15)
+	ADDQ $4, R9
+	ADDQ DX, SI
+	DECQ CX
+	JNZ  loop
+
+	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT64(R8, DI, Z4, Z5, Z6, Z7)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT64(R8, DI, Z8, Z9, Z10, Z11)
+	ADDQ $BlockWeights__size, R8
+	ADDQ R10, DI
+	OUTPUT64(R8, DI, Z12, Z13, Z14, Z15)
+	VZEROUPPER
+	RET
+
+// func weigh1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
+TEXT ·weigh1x64AVX512(SB), NOSPLIT, $0-48
+	MOVQ o+0(FP), DI
+	MOVQ w+8(FP), R8
+	MOVQ values+16(FP), SI
+	MOVQ next+24(FP), R13
+	MOVQ step+32(FP), DX
+	MOVQ pairs+40(FP), CX
+	SUBQ SI, R13
+	MOVQ R8, R9
+	CLEAR4(Z0, Z1, Z2, Z3)
+
+loop:
+	LOAD_PAIR(SI)
+	VPBROADCASTD (R9), Z20
+	WEIGH64(Z20, Z0, Z1, Z2, Z3)
+	ADDQ $4, R9
+	ADDQ DX, SI
+	DECQ CX
+	JNZ  loop
+	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
+	VZEROUPPER
+	RET

@@ -1,0 +1,24 @@
+//go:build !noasm
+
+package tiled
+
+//go:noescape
+func scores4AVX512(a *scoreArgs, first int)
+
+//go:noescape
+func scores1AVX512(a *scoreArgs, first int)
+
+func (avx512) scores(a *scoreArgs, _ *Scratch) {
+	if a.width < 4 {
+		for t := range a.width {
+			scores1AVX512(a, t)
+		}
+		return
+	}
+	for t := 0; t < a.width; t += 4 {
+		scores4AVX512(a, t)
+	}
+}
+
+func (k avx2) scores(a *scoreArgs, s *Scratch)    { panelScores(k, a, s) }
+func (k avxVNNI) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
