@@ -14,6 +14,11 @@ func roundAVX2(a *roundArgs)
 
 func (avx2) round(a roundArgs) { roundAVX2(&a) }
 
+//go:noescape
+func copyAVX2(a *copyArgs)
+
+func (avx2) copyResults(a *copyArgs) { copyAVX2(a) }
+
 // The panel kernels add pairs of products in 16 bits, which limits codes: to 5
 // bits, to 6 bits, or to magnitudes of at most 128 where codes are made signed.
 

@@ -36,6 +36,11 @@ func (avx512) mulPanel(a *kernelArgs) {
 }
 
 //go:noescape
+func copyAVX512(a *copyArgs)
+
+func (avx512) copyResults(a *copyArgs) { copyAVX512(a) }
+
+//go:noescape
 func decode4AVX512(dst *uint8, src *byte, stride, groups int, table *[16]uint8)
 
 //go:noescape

@@ -21,6 +21,8 @@ type kernels interface {
 	decode(p *panel, f *format, blocks []byte, n int)
 	// mulPanel multiplies a panel with a tile of tokens.
 	mulPanel(a *kernelArgs)
+	// copyResults copies the results of some tiles.
+	copyResults(a *copyArgs)
 	// mulVec computes the sums of one tile of rows for one token straight from
 	// the tile, or reports false where there is no such kernel for t.
 	mulVec(t quant.Type, a *vecArgs) bool

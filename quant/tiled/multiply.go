@@ -29,6 +29,7 @@ type Scratch struct {
 	// What kernels are called with; here because it would escape to the heap.
 	args     kernelArgs
 	vec      vecArgs
+	copy     copyArgs
 	products []int32 // of the kernels that keep integer sums in memory
 }
 
@@ -136,22 +137,5 @@ func (s *Scratch) multiplyCodes(f *format, codes *uint8 /* [n][planes][TileRows]
 		args.x, args.dx, args.shift = &a.codes[at*GroupElems], &a.scale[at], &a.shift[at]
 		args.start = a.startAt(f, at)
 		active.mulPanel(args)
-	}
-}
-
-// copyOut writes the results of some tiles, the first of which begins at a
-// row, to where they belong.
-func (s *Scratch) copyOut(y []float32, rows, row, tiles, tokens int) {
-	size := paddedTokens(tokens) * TileRows
-	for t := range tokens {
-		out := y[t*rows+row : min((t+1)*rows, t*rows+row+tiles*TileRows)]
-		from := s.results[t*TileRows:]
-		for i := 0; len(out) >= TileRows; i++ {
-			*(*[TileRows]float32)(out) = *(*[TileRows]float32)(from[i*size:])
-			out = out[TileRows:]
-		}
-		if len(out) > 0 { // the matrix ends within a tile
-			copy(out, from[(tiles-1)*size:])
-		}
 	}
 }

@@ -68,6 +68,7 @@ func TestPathsAgree(t *testing.T) {
 		{name: "one block, one row", rows: 1, cols: 32, tokens: 1},
 		{name: "vector", rows: 48, cols: 2048, tokens: 1},
 		{name: "odd rows", rows: 33, cols: 768, tokens: 3},
+		{name: "more tiles than are written at once", rows: (resultTiles+2)*TileRows + 5, cols: 256, tokens: 3},
 		{name: "longer than a panel", rows: 17, cols: 1024 + 256, tokens: 5},
 		{name: "zeros", rows: 16, cols: 256, tokens: 4, x: func(n int) []float32 { return make([]float32, n) }},
 		{name: "some groups zero", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {
