@@ -33,10 +33,13 @@ func TestRoundingCostsLittle(t *testing.T) {
 		{"q8", llmrun.Options{Quantize: "q8", KV: "f32"}, 0.005},
 		{"q4", llmrun.Options{Quantize: "q4", KV: "f32"}, 0.05},
 		{"q4 and k8v8", llmrun.Options{Quantize: "q4"}, 0.05},
+		{"nf4", llmrun.Options{Quantize: "nf4", KV: "f32"}, 0.05},
+		{"q4s", llmrun.Options{Quantize: "q4s", KV: "f32"}, 0.05},
+		{"q4all", llmrun.Options{Quantize: "q4all", KV: "f32"}, 0.07},
 	} {
 		require.Less(t, ppl(c.options)/exact-1, c.most, c.name)
 	}
 	_, err := llmrun.Open(demoModel, llmrun.Options{Quantize: "q3"})
 	require.True(t, llmrun.IsUnsupported(err))
-	require.ErrorContains(t, err, "q4, q8")
+	require.ErrorContains(t, err, "q8, q4, nf4, q4s, q4all")
 }

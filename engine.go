@@ -72,6 +72,7 @@ func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
+	tell(f, opts.Notice)
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ type Options struct {
 	Adapters []string
 	// Quantize rounds weights that are stored as floats while they are loaded:
 	// "q8" to 8 bits, which takes half the memory of 16-bit floats and loses
-	// next to nothing, or "q4" to 4 bits with 8 where it matters most. "" keeps
-	// them as they are.
+	// next to nothing, "q4" to 4 bits with 8 where it matters most, or another of
+	// [Mixes]. "" keeps them as they are.
 	Quantize string
 	// CacheDir, if set, is a directory where a model with quantized weights is
 	// imported to when it is first used, in the form in which it loads fastest;
@@ -54,7 +54,7 @@ type Options struct {
 	// ImportProgress, if set, is called while a model is imported.
 	ImportProgress func(Progress)
 	// Notice, if set, is told in a sentence why a model was not imported although
-	// CacheDir is set.
+	// CacheDir is set, and what else is not as the owner may expect.
 	Notice func(string)
 	// Progress, if set, is called while weights are loaded. Calls do not
 	// overlap.

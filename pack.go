@@ -29,6 +29,14 @@ type ImportOptions struct {
 	// an import loses nothing.
 	Quantize string
 	Adapters []string
+	// Calibrate is a text of the kind that the model will be used for. It is read
+	// once with the model as it is, and where Quantize rounds to 4 bits, errors in
+	// weights of large inputs then count more. "" counts all errors alike.
+	Calibrate string
+	// CalibrateProgress, if set, is called with the tokens that were read of it.
+	CalibrateProgress func(Progress)
+	// Notice, if set, is told in a sentence what is not as the owner may expect.
+	Notice func(string)
 	// Progress, if set, is called while the pack is written and, with Replace,
 	// again while it is read back. Calls do not overlap.
 	Progress func(Progress)
@@ -57,7 +65,11 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	if err := checkImport(f, to, opts); err != nil {
 		return done, err
 	}
-	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, opts.Quantize); err != nil {
+	tell(f, opts.Notice)
+	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, ""); err != nil {
+		return done, err
+	}
+	if err := opts.quantize(ctx, f); err != nil {
 		return done, err
 	}
 	if err := exec.Import(ctx, f, vfs.OS(), to, exec.ImportOptions{Made: madeBy(), Progress: progressFunc(opts.Progress)}); err != nil {
@@ -250,6 +262,16 @@ func (o *Options) openWithout(f *exec.Files, damage error) (*exec.Files, bool) {
 	return direct, true
 }
 
+// tell passes on what the files have to say.
+func tell(f *exec.Files, notice func(string)) {
+	if notice == nil {
+		return
+	}
+	for _, text := range f.Notices() {
+		notice(text)
+	}
+}
+
 // mergeAndQuantize changes weights as they will be read.
 func mergeAndQuantize(f *exec.Files, fsys vfs.FS, adapters []string, mix string) error {
 	for _, dir := range adapters {
@@ -260,7 +282,7 @@ func mergeAndQuantize(f *exec.Files, fsys vfs.FS, adapters []string, mix string)
 	if mix == "" {
 		return nil
 	}
-	return f.Quantize(mix)
+	return f.Quantize(mix, nil)
 }
 
 // progressFunc turns a reporter of this package into one of those below.

@@ -54,6 +54,7 @@ func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (
 		c.notify(err)
 		return f, nil
 	}
+	packed.notices = f.notices
 	return packed, f.Close()
 }
 

@@ -38,6 +38,11 @@ func (p *pass) add(w *linear, x []float32, n int, y []float32) {
 // multiply does all products of the list, divided over the threads by rows of
 // the weights, and empties the list.
 func (p *pass) multiply() {
+	if p.observe != nil {
+		for i := range p.jobs {
+			p.observe(&p.jobs[i])
+		}
+	}
 	p.roundInputs()
 	for i := range p.jobs {
 		j := &p.jobs[i]

@@ -33,10 +33,11 @@ type pass struct {
 	route    router
 
 	workers []workspace
-	spans   []float32 // partial results of attention over a long context, see attention.go
-	jobs    []job     // matrix products of the current step
-	parts   []share   // what they are divided into
-	inputs  []input   // what the jobs multiply, rounded
+	spans   []float32  // partial results of attention over a long context, see attention.go
+	jobs    []job      // matrix products of the current step
+	observe func(*job) // told about each before it is computed; nil: nobody wants to know
+	parts   []share    // what they are divided into
+	inputs  []input    // what the jobs multiply, rounded
 
 	// The current step.
 	ctx   context.Context // of the pass that is under way

@@ -16,15 +16,18 @@ func importCommand() *command {
 		name:     "import",
 		synopsis: "MODEL [-o FILE.pack] [--replace] [flags]",
 		summary:  "write a model in the form that loads fastest",
-		about: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
+		about: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Weights that GPTQ or AWQ rounded stay exactly what they are. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
 
 Without -o the pack goes into the cache, where run and chat look for it; they import a model there themselves when it is first used. --replace writes it beside the model and then deletes the files with the weights, for devices that cannot hold both for long.
+
+` + aboutMixes() + `
 
 Ctrl-C, or a disk that gets full, leaves no file behind.`,
 		examples: []example{
 			{"llmrun import model.gguf", "so that the first run need not do it"},
 			{"llmrun import model.gguf --replace && llmrun run -m model.pack", "keep the pack alone"},
 			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", "round a checkpoint of floats to 4 bits"},
+			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", "the same, with an eye on what notes are made of"},
 		},
 		prepare: func(f *flagSet) action {
 			i := &importFlags{}
@@ -34,7 +37,8 @@ Ctrl-C, or a disk that gets full, leaves no file behind.`,
 			f.toggle(&i.force, "force", "replace a pack that is there")
 			i.cache.addDir(f)
 			f.group("Weights")
-			f.text(&i.quant, "quant", "MIX", "round weights that are floats: q8 (8 bits), or q4 (4 bits, and 8 for the output head and the way out of each MLP); needs -o")
+			f.text(&i.quant, "quant", "MIX", "round weights that are floats: "+mixNames()+", as described above; needs -o")
+			f.text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
 			f.list(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
 			return i.run
 		},
@@ -49,6 +53,8 @@ type importFlags struct {
 	force   bool
 	quant   string
 	lora    []string
+
+	calibrate string // file with a text
 }
 
 func (i *importFlags) run(ctx context.Context, s *streams, args []string) error {
@@ -61,8 +67,15 @@ func (i *importFlags) run(ctx context.Context, s *streams, args []string) error 
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
+	text := ""
+	if i.calibrate != "" {
+		var err error
+		if text, err = readAll(s, "--calibrate", i.calibrate); err != nil {
+			return err
+		}
+	}
 	bar := &phases{s: s, labels: []string{"importing", "checking"}}
-	done, err := i.write(ctx, model, bar.report)
+	done, err := i.write(ctx, s, model, text, bar.report)
 	bar.finish()
 	if err != nil {
 		return interruption(ctx, err)
@@ -80,6 +93,8 @@ func (i *importFlags) check(model string) error {
 		i.to = strings.TrimSuffix(strings.TrimRight(model, `/\`), ".gguf") + llmrun.PackSuffix
 	}
 	switch {
+	case i.calibrate != "" && i.quant == "":
+		return usagef("--calibrate chooses how --quant rounds: give both")
 	case i.to == "" && (i.quant != "" || len(i.lora) > 0):
 		return usagef("--quant and --lora make another model, which the cache has no place for: name the file with -o")
 	case i.to == "":
@@ -94,10 +109,19 @@ func (i *importFlags) check(model string) error {
 }
 
 // write imports the model to where the flags say.
-func (i *importFlags) write(ctx context.Context, model string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
+func (i *importFlags) write(ctx context.Context, s *streams, model, text string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
 	if i.to != "" {
+		bar := newMeter(s, "calibrating", formatTokens)
+		defer bar.finish()
 		return llmrun.Import(ctx, model, i.to, llmrun.ImportOptions{
-			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Progress: progress,
+			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notice: s.note,
+			CalibrateProgress: func(p llmrun.Progress) {
+				bar.update(p.Done, p.Total)
+				if p.Done == p.Total {
+					bar.finish()
+				}
+			},
+			Progress: progress,
 		})
 	}
 	dir, err := i.cache.directory()
@@ -105,6 +129,24 @@ func (i *importFlags) write(ctx context.Context, model string, progress func(llm
 		return llmrun.Imported{}, err
 	}
 	return llmrun.ImportCached(ctx, model, dir, i.cache.size, progress)
+}
+
+// mixNames lists the names that --quant knows.
+func mixNames() string {
+	var names []string
+	for _, m := range llmrun.Mixes() {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// aboutMixes describes what --quant knows.
+func aboutMixes() string {
+	lines := []string{"What --quant makes of weights that are floats (norms, biases and routers stay, an embedding that is only looked up takes 16 bits):"}
+	for _, m := range llmrun.Mixes() {
+		lines = append(lines, m.Name+": "+m.About+".")
+	}
+	return strings.Join(lines, "\n\n")
 }
 
 // phases shows several meters, one after the other: the next one begins when

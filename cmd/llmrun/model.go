@@ -54,7 +54,7 @@ func (m *modelFlags) addLoRA(f *flagSet) {
 
 // addQuant declares --quant, for commands that compute.
 func (m *modelFlags) addQuant(f *flagSet) {
-	f.text(&m.quant, "quant", "MIX", "round weights that are floats while loading: q8 (8 bits), or q4 (4 bits, and 8 for the output head and the way out of each MLP)")
+	f.text(&m.quant, "quant", "MIX", "round weights that are floats while loading: "+mixNames()+"; llmrun import --help describes them")
 }
 
 // addKV declares --kv, for commands that compute.

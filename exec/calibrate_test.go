@@ -1,0 +1,136 @@
+package exec
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestCalibrationMeasuresInputs computes what the first layer's projections are
+// given, normalized rows of the embedding, in another way.
+func TestCalibrationMeasuresInputs(t *testing.T) {
+	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	require.NoError(t, err)
+	defer f.Close()
+	ids := make([]int32, calibrationWindow+37) // the last window is shorter
+	for i := range ids {
+		ids[i] = int32(i*i) % 500
+	}
+	budget := tiering.New(0)
+	var last, total int64
+	got, err := Calibrate(context.Background(), f, ids, Options{Exact: true, Threads: 2, Budget: budget}, func(done, all int64) { last, total = done, all })
+	require.NoError(t, err)
+	require.Zero(t, budget.Usage().Total, "the model is not kept")
+	require.Equal(t, [2]int64{int64(len(ids)), int64(len(ids))}, [2]int64{last, total})
+
+	spec, err := f.Spec()
+	require.NoError(t, err)
+	embed, _ := f.Source.Tensor("model.embed_tokens.weight")
+	gain := wholeTensor(t, f.Source, "model.layers.0.input_layernorm.weight")
+	want := make([]float64, spec.Dim)
+	row := make([]float32, spec.Dim)
+	for _, id := range ids {
+		require.NoError(t, readRow(f.Source, embed, row, int(id)))
+		var power float64
+		for _, v := range row {
+			power += float64(v) * float64(v)
+		}
+		inverse := 1 / math.Sqrt(power/float64(spec.Dim)+float64(spec.Norm.Eps))
+		for i, v := range row {
+			x := float64(v) * inverse * float64(gain[i])
+			want[i] += x * x / float64(len(ids))
+		}
+	}
+	for _, name := range []string{"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"} {
+		require.InDeltaSlice(t, want, got[name], 1e-4, name)
+	}
+	for _, name := range []string{"blk.1.attn_output.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight"} {
+		require.NotEmpty(t, got[name], name)
+	}
+	_, err = Calibrate(context.Background(), f, nil, Options{}, nil)
+	require.Error(t, err)
+	_, err = Calibrate(context.Background(), f, []int32{-1}, Options{}, nil)
+	require.ErrorIs(t, err, ErrToken)
+}
+
+// TestImportanceReachesEveryMatrix gives every matrix that can be rounded to 4
+// bits an importance, in all families, and looks for those that it has missed.
+func TestImportanceReachesEveryMatrix(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		f, err := Open(vfs.OS(), dir)
+		require.NoError(t, err)
+		ids := make([]int32, 300)
+		for i := range ids {
+			ids[i] = int32(i*7) % 500
+		}
+		importance, err := Calibrate(context.Background(), f, ids, Options{Exact: true, Threads: 2}, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Quantize("q4all", importance))
+		q := f.Source.(*requantized)
+		four := 0
+		for _, tensor := range q.Tensors() {
+			if tensor.Type == quant.Q4_1 {
+				four++
+				require.Len(t, q.importance[tensor.Name], tensor.Cols(), "%s: %s", dir, tensor.Name)
+			}
+		}
+		require.NotZero(t, four, dir)
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestMixesAreWhatTheyPromise looks at the types that they give.
+func TestMixesAreWhatTheyPromise(t *testing.T) {
+	for name, want := range map[string][3]quant.Type{ // head, down, most
+		"q8": {quant.Q8_0, quant.Q8_0, quant.Q8_0}, "q4": {quant.Q8_0, quant.Q8_0, quant.Q4_1},
+		"q4s": {quant.Q8_0, quant.Q8_0, quant.Q4_0}, "nf4": {quant.Q8_0, quant.Q8_0, quant.NF4},
+		"q4all": {quant.Q8_0, quant.Q4_1, quant.Q4_1},
+	} {
+		f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+		require.NoError(t, err)
+		require.NoError(t, f.Quantize(name, nil))
+		got := [3]quant.Type{}
+		for i, tensor := range []string{"lm_head.weight", "model.layers.1.mlp.down_proj.weight", "model.layers.0.self_attn.v_proj.weight"} {
+			found, ok := f.Source.Tensor(tensor)
+			require.True(t, ok)
+			got[i] = found.Type
+		}
+		require.Equal(t, want, got, name)
+		embed, _ := f.Source.Tensor("model.embed_tokens.weight")
+		require.Equal(t, quant.BF16, embed.Type, "the embedding is only looked up")
+		norm, _ := f.Source.Tensor("model.norm.weight")
+		require.True(t, norm.Type.IsFloat())
+		require.NoError(t, f.Close())
+	}
+	require.Len(t, Mixes(), 5, "a new mix belongs in the table above")
+}
+
+// TestImportedMixesAreThoseThatAreLoaded compares logits of a model that is
+// rounded while it is loaded with those of a pack that was rounded before.
+func TestImportedMixesAreThoseThatAreLoaded(t *testing.T) {
+	open := func(mix string) *Files {
+		f, err := Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		require.NoError(t, f.Quantize(mix, nil))
+		return f
+	}
+	for _, mix := range Mixes() {
+		for _, exact := range []bool{true, false} {
+			o := Options{Threads: 2, Exact: exact}
+			loaded, err := Load(context.Background(), open(mix.Name), o)
+			require.NoError(t, err)
+			to := vfs.NewMem()
+			require.NoError(t, Import(context.Background(), open(mix.Name), to, "m.pack", ImportOptions{}))
+			ids := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+			require.Equal(t, allLogits(t, loaded, ids), allLogits(t, loadModel(t, to, "m.pack", o), ids), mix.Name)
+			loaded.Close()
+		}
+	}
+}
