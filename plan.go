@@ -69,12 +69,12 @@ func ParseMemory(text string) (int64, error) {
 	return n, nil
 }
 
-// PlanMemory divides a budget of memory, in bytes, for the model at path, without
-// loading it; 0 means no limit. The error is a [*MinimumError] where the model
+// PlanMemory divides the memory that opts.RAM stands for among the parts of a
+// model, without loading it. The error is a [*MinimumError] where the model
 // cannot run in it. Speeds are predicted from what this machine reaches, which
 // takes a second to measure; opts.CacheDir, if set, keeps what was measured.
 // measure says to do it again.
-func PlanMemory(ctx context.Context, path string, opts Options, budget int64, measure bool) (_ *MemoryPlan, err error) {
+func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_ *MemoryPlan, err error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -87,16 +87,21 @@ func PlanMemory(ctx context.Context, path string, opts Options, budget int64, me
 		return nil, err
 	}
 	// A refusal comes at once, without measuring anything.
-	shape, plan, err := opts.plan(f, budget, tiering.Rates{})
+	shape, need, err := opts.planInputs(f, opts.limit())
 	if err != nil {
 		return nil, err
 	}
-	m := rateMeasurer{fsys: opts.fsys(), dir: opts.CacheDir, threads: opts.threads(), again: measure}
+	plan, err := tiering.MakePlan(shape, need, tiering.Rates{})
+	if err != nil {
+		return nil, err
+	}
+	m := opts.rateMeasurer()
+	m.again = measure
 	measured, err := m.rates(ctx, f, plan.Piece)
 	if err != nil {
 		return nil, err
 	}
-	if _, plan, err = opts.plan(f, budget, measured.forPlan()); err != nil {
+	if plan, err = tiering.MakePlan(shape, need, measured.forPlan()); err != nil {
 		return nil, err
 	}
 	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Plan: *plan, Measured: measured}
@@ -123,7 +128,7 @@ func (p *MemoryPlan) describe(s *tiering.Shape) {
 // threads returns how many threads will compute.
 func (o *Options) threads() int { return cmp.Or(o.Threads, hetero.DefaultThreads()) }
 
-// Of the program's own memory, measured with vocabularies of 6 000 to 130 000
+// Of the program's own memory, measured with vocabularies of 6 000 to 100 000
 // tokens: a vocabulary takes 64 to 85 bytes a token, twice that between two
 // collections of garbage.
 const (
@@ -133,14 +138,9 @@ const (
 	heapPerVocable = 200
 )
 
-// plan divides a budget for a model.
-func (o *Options) plan(f *exec.Files, budget int64, rates tiering.Rates) (tiering.Shape, *tiering.Plan, error) {
-	shape, need, err := o.planInputs(f, budget)
-	if err != nil {
-		return shape, nil, err
-	}
-	p, err := tiering.MakePlan(shape, need, rates)
-	return shape, p, err
+// rateMeasurer returns who measures the machine.
+func (o *Options) rateMeasurer() rateMeasurer {
+	return rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: o.limit()}
 }
 
 // planInputs returns what a plan for a model is made from.

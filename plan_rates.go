@@ -51,7 +51,11 @@ type rateMeasurer struct {
 	fsys    vfs.FS // of the model
 	dir     string // of the file; "" = there is none
 	threads int
-	again   bool // measure even what the file has
+	memory  int64 // that measuring may take; 0 = any
+	again   bool  // measure even what the file has
+
+	// compute measures products of one type of weights; nil = rates.Compute.
+	compute func(t quant.Type, threads int, memory int64) (decodeGBs, prefillGops float64, err error)
 }
 
 // rates returns the rates for a model.
@@ -67,7 +71,11 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 	}
 	r := Rates{Measured: time.Now().UTC().Truncate(time.Second), Weights: typ.String(), Threads: m.threads}
 	var err error
-	if r.DecodeGBs, r.PrefillGops, err = rates.Compute(typ, m.threads); err != nil {
+	compute := m.compute
+	if compute == nil {
+		compute = rates.Compute
+	}
+	if r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, m.memory); err != nil {
 		return r, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -75,6 +83,9 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 	}
 	if r.FlashGBs, err = measureFlash(m.fsys, source, piece); err != nil {
 		return r, err
+	}
+	if m.memory > 0 && m.memory < rates.Enough {
+		return r, nil // a measurement in so little memory is no measure for others
 	}
 	known[key] = r
 	return r, m.save(known)

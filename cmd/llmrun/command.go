@@ -35,7 +35,7 @@ func commandGroups() []commandGroup {
 	return []commandGroup{
 		{"Generate text", []*command{runCommand(), chatCommand()}},
 		{"Look inside a model", []*command{
-			inspectCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
+			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
 		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},

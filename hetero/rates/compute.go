@@ -18,9 +18,10 @@ const (
 	cols = 4096
 	// promptTokens is how many tokens of a prompt are multiplied together, with
 	// promptRows rows of weights.
-	promptTokens, promptRows = 256, 2048
-	// passes is how many times a product is timed; the one in the middle counts.
-	passes = 9
+	promptTokens, promptRows = 128, 1024
+	// A product is timed so often, or until so much time has gone by if that is
+	// sooner, but three times at least. The time in the middle counts.
+	passes, enough = 9, 200 * time.Millisecond
 	// rowsPerPart is the unit that threads hand out among themselves.
 	rowsPerPart = 8 * tiled.TileRows
 	// filler is the value of all bytes: scales made of it are sound numbers in
@@ -28,11 +29,20 @@ const (
 	filler = 0x3C
 )
 
+// Enough is the memory with which Compute measures memory and not caches.
+const Enough = 2 * weightBytes
+
 // Compute returns how many bytes of weights a second are multiplied with one
 // token, and how many operations a second are done where many tokens are
 // multiplied together: integer ones, if that is how the engine uses the type.
-func Compute(t quant.Type, threads int) (decodeGBs, prefillGops float64, err error) {
-	p, err := newProducts(t, threads, weightBytes)
+// It takes at most half of the memory that is given, if that is not 0, but what
+// fits in caches says little about memory.
+func Compute(t quant.Type, threads int, memory int64) (decodeGBs, prefillGops float64, err error) {
+	bytes := int64(weightBytes)
+	if memory > 0 {
+		bytes = min(bytes, memory/2)
+	}
+	p, err := newProducts(t, threads, int(bytes))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -122,12 +132,12 @@ func (p *products) time(rows, tokens int) time.Duration {
 			quant.MulRows(p.y, rows, p.typ, p.weights, cols, lo, hi, p.x, tokens, p.floats[worker])
 		}
 	}
-	took := make([]time.Duration, passes)
-	for i := range took {
+	var took []time.Duration
+	for begin := time.Now(); len(took) < 3 || len(took) < passes && time.Since(begin) < enough; {
 		start := time.Now()
 		p.workers.Run((rows+rowsPerPart-1)/rowsPerPart, part)
-		took[i] = time.Since(start)
+		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
-	return max(took[passes/2], 1)
+	return max(took[len(took)/2], 1)
 }

@@ -34,9 +34,9 @@ func TestProductsAreComputed(t *testing.T) {
 }
 
 func TestComputeRefuses(t *testing.T) {
-	_, _, err := Compute(quant.Q4_0, 0)
+	_, _, err := Compute(quant.Q4_0, 0, 0)
 	require.Error(t, err)
-	_, _, err = Compute(quant.Invalid, 1)
+	_, _, err = Compute(quant.Invalid, 1, 0)
 	require.Error(t, err)
 }
 
@@ -83,7 +83,7 @@ func BenchmarkCompute(b *testing.B) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		b.Run(typ.String(), func(b *testing.B) {
 			for b.Loop() {
-				decode, prefill, err := Compute(typ, 2)
+				decode, prefill, err := Compute(typ, 2, 0)
 				if err != nil {
 					b.Fatal(err)
 				}

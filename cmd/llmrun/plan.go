@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun"
+)
+
+func planCommand() *command {
+	return &command{
+		name:     "plan",
+		synopsis: "[-m MODEL] [--ram SIZE] [--ctx N] [--kv FORMAT] [--json]",
+		summary:  "show what of a model stays in memory, and how fast it will be",
+		about: `Divides a budget of memory for a model without loading it: what stays, what is read from flash while the model runs, and how fast that will be. A model that does not fit is not refused: its weights pass through memory, and the more of them stays the faster it is. Only a budget below the least that any plan needs is refused, with the items of which that consists.
+
+Speeds are predicted from what this machine reaches, measured once with its own files and kept with the imported models.`,
+		examples: []example{
+			{"llmrun plan -m model.gguf", "in all the memory that is available"},
+			{"llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", "in so much of it"},
+			{"llmrun plan -m model.gguf --ram 50% --json", "in half of it, for a script"},
+			{"llmrun plan -m model.gguf --measure", "measure the machine again"},
+		},
+		prepare: func(f *flagSet) action {
+			p := &planFlags{}
+			p.model.addModel(f)
+			p.model.addThreads(f)
+			p.model.addKV(f)
+			p.model.addContext(f)
+			f.group("Plan")
+			addRAM(f, &p.ram)
+			f.toggle(&p.measure, "measure", "measure the machine again")
+			p.cache.addDir(f)
+			f.group("Output")
+			f.toggle(&p.json, "json", "print one JSON object")
+			return p.run
+		},
+	}
+}
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	model   modelFlags
+	cache   cacheFlags
+	ram     int64 // as llmrun.Options has it
+	measure bool
+	json    bool
+}
+
+func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	path, options := p.model.source()
+	p.cache.apply(&options)
+	options.RAM = p.ram
+	plan, err := llmrun.PlanMemory(ctx, path, options, p.measure)
+	if err != nil {
+		return interruption(ctx, err)
+	}
+	if p.json {
+		return s.out.json(plan)
+	}
+	showPlan(s, plan)
+	return nil
+}
+
+// addRAM declares --ram, for commands that divide memory.
+func addRAM(f *flagSet, ram *int64) {
+	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% of what is available, or all for no limit; without it, what is available", func(text string) (err error) {
+		if text == "all" {
+			*ram = llmrun.NoLimit
+		} else if *ram, err = llmrun.ParseMemory(text); err != nil {
+			return fmt.Errorf("must be a size such as 1.5GiB, 800MB or 50%%, not %q", text)
+		}
+		return nil
+	})
+}

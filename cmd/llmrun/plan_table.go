@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+)
+
+// barWidth is the length of a bar that stands for the whole budget.
+const barWidth = 40
+
+// showPlan prints a plan for a person.
+func showPlan(s *streams, p *llmrun.MemoryPlan) {
+	fmt.Fprintf(s.out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
+		strings.Map(visibleRune, p.Model), formatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
+	showMemory(s, p)
+	fmt.Fprintln(s.out)
+	showSections(s, p)
+	fmt.Fprintln(s.out)
+	showSpeed(s, p)
+}
+
+// showMemory prints what memory is for, with a bar for each purpose.
+func showMemory(s *streams, p *llmrun.MemoryPlan) {
+	whole := p.Budget
+	if whole == 0 {
+		whole = p.Total()
+	}
+	line := func(label string, bytes int64, mark string) {
+		length := int((bytes*barWidth + whole/2) / whole)
+		fmt.Fprintln(s.out, strings.TrimRight(fmt.Sprintf("%-15s %10s  %s", label, formatBytes(bytes), strings.Repeat(mark, length)), " "))
+	}
+	for _, item := range p.Memory() {
+		line(item.Purpose, item.Bytes, "█")
+	}
+	if p.Budget == 0 {
+		line("no limit", p.Total(), "░")
+		return
+	}
+	line("unused", p.Budget-p.Total(), "░")
+	line("budget", p.Budget, "░")
+}
+
+// showSections prints what of the model stays in memory.
+func showSections(s *streams, p *llmrun.MemoryPlan) {
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(s.out, "%-15s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	layers := len(p.Pinned)
+	var all, pinned int64
+	for _, section := range p.Sections[:layers] {
+		all, pinned = all+section.Bytes, pinned+section.Pinned
+	}
+	line(fmt.Sprintf("%d layers", layers), "%s", keptOf(pinned, all))
+	head := p.Sections[layers]
+	line("output", "%s", keptOf(head.Pinned, head.Bytes))
+	if p.Experts > 0 {
+		line("experts", "%d of %d in memory, those that were used lately", p.ExpertSlots, p.Experts)
+	}
+	for _, section := range p.Sections[layers+1:] {
+		line(section.Name, "%s on flash, rows are looked up", formatBytes(section.Bytes))
+	}
+}
+
+// keptOf says how much of some bytes stays in memory.
+func keptOf(pinned, all int64) string {
+	switch pinned {
+	case all:
+		return fmt.Sprintf("%s, all in memory", formatBytes(all))
+	case 0:
+		return fmt.Sprintf("%s, all streamed from flash", formatBytes(all))
+	}
+	return fmt.Sprintf("%s, of which %s in memory and %s streamed from flash", formatBytes(all), formatBytes(pinned), formatBytes(all-pinned))
+}
+
+// showSpeed prints the prediction and what it starts from.
+func showSpeed(s *streams, p *llmrun.MemoryPlan) {
+	fmt.Fprintf(s.out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens", p.Chunk), p.StreamedPerChunk, "chunk"))
+	fmt.Fprintf(s.out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
+	m := p.Measured
+	fmt.Fprintf(s.out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
+		"measured", m.FlashGBs, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
+}
+
+// predicted spells a predicted speed and what is read for it.
+func predicted(speed float64, how string, streamed int64, unit string) string {
+	text := fmt.Sprintf("about %.3g tok/s %s", speed, how)
+	if streamed == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s, reading %s for each %s", text, formatBytes(streamed), unit)
+}
