@@ -57,6 +57,12 @@ func choose(name string) kernels {
 // Features names the path in use: "avx512", "avx2", "neon" or "portable".
 func Features() string { return active.name() }
 
+// Tiles reports whether the path in use may multiply with the tile registers of
+// AMX too. It may not where LLMRUN_CPU asks for a path by name.
+func Tiles() bool {
+	return os.Getenv("LLMRUN_CPU") == "" && Features() == "avx512" && tilesAllowed()
+}
+
 // portable is the path of plain Go in one of the two flavours. The unfused one
 // runs where there is no SIMD path; the fused one defines the SIMD paths.
 type portable struct{ ar arith }

@@ -167,8 +167,12 @@ func formatRuns(n int64) string { return fmt.Sprintf("%d runs", n) }
 func showReport(s *streams, r *measure.Report) {
 	fmt.Fprintf(s.out, "%s on %s/%s, %s kernels, KV in %s\n", filepath.Base(r.Model), r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.KV)
 	for _, at := range r.Limits.ByThreads {
-		fmt.Fprintf(s.out, "limits, threads %d: memory read %.1f GB/s, int8 %.0f Gop/s (%s)\n",
+		fmt.Fprintf(s.out, "limits, threads %d: memory read %.1f GB/s, int8 %.0f Gop/s (%s)",
 			at.Threads, at.ReadGBs, at.Int8Gops, r.Limits.Instruction)
+		if at.Matrix > 0 {
+			fmt.Fprintf(s.out, ", in tiles %.0f Gop/s (%s)", at.Matrix, r.Limits.MatrixInstruction)
+		}
+		fmt.Fprintln(s.out)
 	}
 	fmt.Fprintf(s.out, "\n%-8s %7s %7s %9s  %-17s %11s %9s\n", "test", "threads", "depth", "tok/s", "lowest–highest", "a token", "of limit")
 	for _, t := range r.Tests {

@@ -73,10 +73,19 @@ func Int8Peak(threads int) (perSecond float64, instruction string, err error) {
 		return 0, "", fmt.Errorf("limits: %d threads", threads)
 	}
 	p := peakOf(quant.Features())
-	best := fastest(peakRuns, threads, func() func(int) {
-		return func(int) { p.run(peakRounds) }
-	})
-	return float64(threads) * peakRounds * p.perRound / best.Seconds(), p.instruction, nil
+	return p.measure(threads), p.instruction, nil
+}
+
+// MatrixPeak is Int8Peak for the processor's matrix unit, which multiplies
+// whole tiles: 0 and no name where the path in use has none.
+func MatrixPeak(threads int) (perSecond float64, instruction string, err error) {
+	if threads < 1 {
+		return 0, "", fmt.Errorf("limits: %d threads", threads)
+	}
+	if !quant.Tiles() {
+		return 0, "", nil
+	}
+	return tilePeak.measure(threads), tilePeak.instruction, nil
 }
 
 // peak is a loop of integer products.
@@ -84,6 +93,19 @@ type peak struct {
 	instruction string
 	perRound    float64 // operations in a round of the loop
 	run         func(rounds int)
+	rounds      int // of a measurement, if not peakRounds
+}
+
+// measure returns the most operations a second that threads together do.
+func (p *peak) measure(threads int) float64 {
+	rounds := peakRounds
+	if p.rounds > 0 {
+		rounds = p.rounds
+	}
+	best := fastest(peakRuns, threads, func() func(int) {
+		return func(int) { p.run(rounds) }
+	})
+	return float64(threads) * float64(rounds) * p.perRound / best.Seconds()
 }
 
 // fastest returns the shortest time in which threads end the work, which is

@@ -27,15 +27,42 @@ func peakOf(path string) peak {
 	simd := path == "avx512" || path == "avx2"
 	switch {
 	case path == "avx512" && cpu.X86.HasAVX512VNNI:
-		return peak{"VPDPBUSD zmm", 16 * 64 * 2, loop(peakVNNI512)}
+		return peak{instruction: "VPDPBUSD zmm", perRound: 16 * 64 * 2, run: loop(peakVNNI512)}
 	case simd && cpu.X86.HasAVXVNNI:
-		return peak{"VPDPBUSD ymm", 12 * 32 * 2, loop(peakVNNI256)}
+		return peak{instruction: "VPDPBUSD ymm", perRound: 12 * 32 * 2, run: loop(peakVNNI256)}
 	case simd:
 		// Products of bytes, sums of pairs, and their sum in 16 bits.
-		return peak{"VPMADDUBSW+VPADDW ymm", 12 * 32 * 2, loop(peakAVX2)}
+		return peak{instruction: "VPMADDUBSW+VPADDW ymm", perRound: 12 * 32 * 2, run: loop(peakAVX2)}
 	}
 	return plainPeak
 }
+
+// tileConfig is what the tile registers of AMX are configured with.
+type tileConfig struct {
+	palette  uint8
+	_        [15]uint8
+	rowBytes [16]uint16
+	rows     [16]uint8
+}
+
+// peakAMX does rounds of products of full tiles whose rows are all the same.
+//
+//go:noescape
+func peakAMX(rounds int, config *tileConfig, row *[64]byte)
+
+// tilePeak is the loop of the matrix unit: in a round four products of 16 by 64
+// with 64 by 16 bytes.
+var tilePeak = peak{instruction: "TDPBSSD", perRound: 4 * 16 * 16 * 64 * 2, rounds: 1 << 11, run: func(rounds int) {
+	config := tileConfig{palette: 1}
+	for tile := range 8 {
+		config.rows[tile], config.rowBytes[tile] = 16, 64
+	}
+	var row [64]byte
+	for i := range row {
+		row[i] = byte(37*i + 25)
+	}
+	peakAMX(rounds, &config, &row)
+}}
 
 // Read reads memory as fast as one thread can, but for what is left of it after
 // a multiple of 1024 bytes.

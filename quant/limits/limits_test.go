@@ -52,3 +52,17 @@ func TestPeakLoops(t *testing.T) {
 		p.run(100)
 	}
 }
+
+func TestMatrixPeak(t *testing.T) {
+	got, instruction, err := MatrixPeak(1)
+	require.NoError(t, err)
+	_, _, wrong := MatrixPeak(0)
+	require.Error(t, wrong)
+	require.Equal(t, quant.Tiles(), got > 0)
+	require.Equal(t, quant.Tiles(), instruction != "")
+	if !quant.Tiles() {
+		t.Skip("no tiles to measure: the processor has no AMX, or it may not be used")
+	}
+	require.Greater(t, got, 1e9)
+	require.Less(t, got, 1e15)
+}

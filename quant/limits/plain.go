@@ -24,7 +24,7 @@ func readPlain(memory []byte) {
 
 // plainPeak is the loop where no instruction for small integers is used: one
 // product at a time.
-var plainPeak = peak{"scalar", 4 * 2, func(rounds int) {
+var plainPeak = peak{instruction: "scalar", perRound: 4 * 2, run: func(rounds int) {
 	var a, b, c, d int32
 	for i := range int32(rounds) {
 		x := i & 127

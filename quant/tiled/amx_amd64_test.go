@@ -20,8 +20,8 @@ func needTiles(t *testing.T) {
 	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXInt8 {
 		t.Skip("this processor has no AMX")
 	}
-	if !tilesAllowed() {
-		t.Skip("the system does not let this process use AMX, or LLMRUN_CPU asks for avx512")
+	if !quant.Tiles() {
+		t.Skip("the system does not let this process use AMX, or LLMRUN_CPU asks for a path by name")
 	}
 }
 

@@ -2,7 +2,11 @@
 
 package tiled
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
+
+	"github.com/llmrun/llmrun/quant"
+)
 
 // paths returns the paths that this machine has, best first.
 func paths() []kernels {
@@ -17,7 +21,7 @@ func paths() []kernels {
 	}
 	if x86.HasAVX512F && x86.HasAVX512BW && x86.HasAVX512VL && x86.HasAVX512DQ && x86.HasAVX512VNNI {
 		all = append([]kernels{avx512{}}, all...)
-		if tilesAllowed() {
+		if quant.Tiles() {
 			all = append([]kernels{amx{}}, all...)
 		}
 	}

@@ -63,7 +63,7 @@ type Test struct {
 	Depth     int    `json:"depth"`
 	TokPerSec Spread `json:"tok_per_s"`
 	// OfLimit is which part of its limit the median reaches: of the read
-	// bandwidth for tg, of the integer peak for pp.
+	// bandwidth for tg, of the integer peak of vector registers for pp.
 	OfLimit float64 `json:"of_limit"`
 	// What a token asks for: bytes of weights, keys and values for tg,
 	// operations (two for each weight multiplied) for pp. The other is 0.

@@ -10,11 +10,15 @@ import (
 // Limits is what the machine does at most, with as many threads as the tests
 // use at most.
 type Limits struct {
-	ReadGBs     float64    `json:"read_gb_s"`  // 10^9 bytes read from memory a second
-	Int8Gops    float64    `json:"int8_gop_s"` // 10^9 products and sums of 8-bit integers a second
-	Instruction string     `json:"int8_instruction"`
-	SweepBytes  int        `json:"sweep_bytes"` // memory that was read for it
-	ByThreads   []LimitsAt `json:"by_threads"`
+	ReadGBs     float64 `json:"read_gb_s"`  // 10^9 bytes read from memory a second
+	Int8Gops    float64 `json:"int8_gop_s"` // 10^9 products and sums of 8-bit integers a second
+	Instruction string  `json:"int8_instruction"`
+	// The same of the processor's matrix unit; without one 0 and nothing.
+	MatrixGops        float64 `json:"matrix_gop_s,omitempty"`
+	MatrixInstruction string  `json:"matrix_instruction,omitempty"`
+
+	SweepBytes int        `json:"sweep_bytes"` // memory that was read for it
+	ByThreads  []LimitsAt `json:"by_threads"`
 }
 
 // LimitsAt is what the machine does at most with some number of threads.
@@ -22,6 +26,7 @@ type LimitsAt struct {
 	Threads  int     `json:"threads"`
 	ReadGBs  float64 `json:"read_gb_s"`
 	Int8Gops float64 `json:"int8_gop_s"`
+	Matrix   float64 `json:"matrix_gop_s,omitempty"`
 }
 
 // minSweepBytes is the smallest memory that is read on a machine that is short
@@ -66,10 +71,15 @@ func (l *Limits) measure(threads []int) error {
 		if err != nil {
 			return err
 		}
+		matrix, unit, err := limits.MatrixPeak(n)
+		if err != nil {
+			return err
+		}
 		at := &l.ByThreads[i]
 		at.Threads, l.Instruction = n, instruction
 		at.ReadGBs, at.Int8Gops = max(at.ReadGBs, read/1e9), max(at.Int8Gops, peak/1e9)
-		l.ReadGBs, l.Int8Gops = at.ReadGBs, at.Int8Gops
+		at.Matrix, l.MatrixInstruction = max(at.Matrix, matrix/1e9), unit
+		l.ReadGBs, l.Int8Gops, l.MatrixGops = at.ReadGBs, at.Int8Gops, at.Matrix
 	}
 	return nil
 }
