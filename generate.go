@@ -110,6 +110,7 @@ type generation struct {
 	text    []byte
 
 	start, firstAt time.Time
+	firstFlash     FlashUse // of the engine when the first token came
 	stats          Stats
 }
 
@@ -154,7 +155,7 @@ func (g *generation) generate(ctx context.Context) error {
 		},
 		Progress: g.options.OnPrefill,
 	}
-	readAt := time.Now()
+	readAt, flash := time.Now(), g.session.engine.flashUse()
 	if err := g.session.read(ctx, fresh, reader); err != nil {
 		return err
 	}
@@ -162,6 +163,8 @@ func (g *generation) generate(ctx context.Context) error {
 	g.firstAt = time.Now()
 	g.stats.Prefill = g.firstAt.Sub(readAt)
 	g.stats.FirstToken = g.firstAt.Sub(g.start)
+	g.firstFlash = g.session.engine.flashUse()
+	g.stats.PrefillFlash = g.firstFlash.since(flash)
 	reader.Progress = nil
 	for {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
@@ -231,6 +234,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 	}
 	if !g.firstAt.IsZero() {
 		g.stats.Decode = time.Since(g.firstAt)
+		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
 	}
 	s := g.session
 	s.mu.Lock()

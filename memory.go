@@ -87,3 +87,85 @@ func (m *memory) free() {
 		m.limited = false
 	}
 }
+
+// SetBudget changes Options.RAM while the engine is in use, for programs that are
+// told to give memory back, or may have more. What is too much goes back to the
+// system before SetBudget returns, weights first of all: they are read from flash
+// from then on. A larger budget is filled from flash, while generations go on.
+// Tokens stay what they are. A budget that cannot hold what has to be in memory,
+// conversations included, is refused with a [*MinimumError], and nothing changes.
+func (e *Engine) SetBudget(ram int64) error {
+	opts := Options{RAM: ram}
+	if err := opts.validate(); err != nil {
+		return err
+	}
+	m := &e.mem
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.model.TrimCache()
+	need := m.need
+	need.Budget = opts.limit()
+	plan, err := e.replan(need)
+	if err != nil {
+		return err
+	}
+	larger := need.Budget == 0 || m.need.Budget != 0 && need.Budget > m.need.Budget
+	if larger {
+		m.budget.SetLimit(need.Budget)
+	}
+	if e.model.KeepsFiles() {
+		if err := e.model.Replan(context.Background(), plan); err != nil {
+			return err
+		}
+	} else if !plan.Resident() {
+		return fmt.Errorf("%w (%s)", errNeedsPack, e.info.Path)
+	}
+	m.budget.SetLimit(need.Budget)
+	m.need, m.now = need, plan
+	return nil
+}
+
+// replan makes a plan in which the conversations that there are have room.
+func (e *Engine) replan(need tiering.Need) (*tiering.Plan, error) {
+	m := &e.mem
+	plan, err := tiering.MakePlan(m.from, need, m.now.Rates)
+	used := m.budget.Usage().By[tiering.KVHot]
+	if err != nil || plan.By[tiering.KVHot] >= used {
+		return plan, err
+	}
+	perToken := max(1, m.from.KVBytesPerToken)
+	need.Context = int((used + perToken - 1) / perToken)
+	return tiering.MakePlan(m.from, need, m.now.Rates)
+}
+
+// flashUse returns what the engine has read of its weights so far.
+func (e *Engine) flashUse() FlashUse {
+	s := e.model.StreamStats()
+	return FlashUse{Bytes: s.Bytes, Stalled: s.Stalled, Stalls: s.Stalls}
+}
+
+func (u FlashUse) since(before FlashUse) FlashUse {
+	return FlashUse{u.Bytes - before.Bytes, u.Stalled - before.Stalled, u.Stalls - before.Stalls}
+}
+
+// MemoryReport says who holds how much memory of an engine.
+type MemoryReport struct {
+	Budget int64            `json:"budget_bytes"` // 0 = unlimited
+	Held   map[string]int64 `json:"held_bytes"`   // by purpose, now
+	Peak   map[string]int64 `json:"peak_bytes"`   // by purpose, at most so far
+	Plan   tiering.Plan     `json:"plan"`         // that the engine follows
+}
+
+// Memory returns who holds how much.
+func (e *Engine) Memory() MemoryReport {
+	e.mem.mu.Lock()
+	defer e.mem.mu.Unlock()
+	u := e.mem.budget.Usage()
+	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: *e.mem.now}
+	for _, p := range tiering.Purposes() {
+		if u.Peak[p] > 0 {
+			r.Held[p.String()], r.Peak[p.String()] = u.By[p], u.Peak[p]
+		}
+	}
+	return r
+}

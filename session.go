@@ -48,8 +48,18 @@ type Stats struct {
 	Prefill         time.Duration // reading the rest of the prompt
 	Decode          time.Duration // all tokens but the first, with what the caller's loop does
 	FirstToken      time.Duration // from the call to the first token
+	PrefillFlash    FlashUse      // what was read from flash for the prompt
+	DecodeFlash     FlashUse      // and for the tokens after the first
 	StopReason      string        // one of the Stop constants
 	Seed            uint64        // of the random numbers; gives the same text again
+}
+
+// FlashUse is what was read of weights that are not in memory, and how long the
+// arithmetic waited for them. It counts all sessions of the engine.
+type FlashUse struct {
+	Bytes   int64
+	Stalled time.Duration
+	Stalls  int // times that it waited
 }
 
 // PrefillTokPerS returns how many prompt tokens were read in a second.

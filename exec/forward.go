@@ -2,9 +2,14 @@ package exec
 
 import (
 	"context"
+	"errors"
 
 	"github.com/llmrun/llmrun/quant"
 )
+
+// errChunk is the refusal of a batch that has become too large since it was put
+// together: another plan was followed meanwhile.
+var errChunk = errors.New("exec: the batch is larger than a chunk")
 
 // forward reads one batch of tokens. It allocates nothing. When it fails or is
 // cancelled the sequences are as before.
@@ -13,6 +18,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) error {
 	defer m.mu.Unlock()
 	if m.closed {
 		return ErrClosed
+	}
+	if len(b.ids) > m.pass.chunk {
+		return errChunk
 	}
 	if err := b.grow(); err != nil {
 		return err

@@ -86,9 +86,8 @@ func (l *layout) cut(pinned int64) {
 		}
 		_, unit := p.unit()
 		held := min((max(0, l.from-p.off)+unit-1)/unit*unit, p.bytes())
-		l.size = max(l.size, min(p.off+held, l.sectionSize))
-		if held == 0 {
-			l.size = max(l.size, l.from)
+		if held > 0 {
+			l.size = max(l.size, p.off+held)
 		}
 		p.rest = streamedRows{run: l.run(), off: int64(p.off + held - l.from)}
 	}

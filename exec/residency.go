@@ -197,7 +197,13 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	if err := r.check(plan); err != nil {
 		return err
 	}
-	if err := m.between(plan, func() error { return r.shrink(plan) }); err != nil {
+	err := m.between(plan, func() error {
+		if err := r.shrink(plan); err != nil {
+			return err
+		}
+		return m.setChunk(plan.Chunk)
+	})
+	if err != nil {
 		return err
 	}
 	for i := range r.sections {
@@ -209,6 +215,21 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// setChunk changes how many tokens of a prompt are computed together; 0 leaves it.
+// The model is locked.
+func (m *Model) setChunk(n int) error {
+	if n <= 0 || n == m.pass.chunk {
+		return nil
+	}
+	pass, err := newPass(m, n)
+	if err != nil {
+		return err
+	}
+	m.pass.free()
+	m.pass = pass
 	return nil
 }
 
@@ -227,3 +248,6 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	m.stream = m.parts.stream
 	return err
 }
+
+// TrimCache gives memory for keys and values back that no sequence uses.
+func (m *Model) TrimCache() { m.cache.Trim() }

@@ -145,7 +145,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	b := &s.batch
 	b.each = r.Each
 	for len(ids) > 0 {
-		n := min(len(ids), m.pass.chunk)
+		n := min(len(ids), m.chunk())
 		b.reset(s, ids[:n])
 		for i := range n {
 			pos := len(s.ids) + i
@@ -153,7 +153,9 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 				b.want = append(b.want, i)
 			}
 		}
-		if err := m.forward(ctx, b); err != nil {
+		if err := m.forward(ctx, b); errors.Is(err, errChunk) {
+			continue
+		} else if err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -162,6 +164,16 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 		}
 	}
 	return nil
+}
+
+// chunk returns how many tokens are computed together at most.
+func (m *Model) chunk() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 1
+	}
+	return m.pass.chunk
 }
 
 // mustRestart decides which rotary frequencies a sequence of n tokens needs,

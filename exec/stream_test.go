@@ -74,6 +74,10 @@ func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 				plan := partPlan(rng, len(whole.Spec.Layers))
 				m := loadPart(t, f, Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
 				require.Equal(t, want, allLogits(t, m, ids), "seed %d: %+v", seed, plan)
+				for i, l := range m.parts.sections {
+					pinned := append(plan.Pinned, plan.HeadPinned)[i]
+					require.LessOrEqual(t, int64(l.size), min(pinned, int64(l.sectionSize))+int64(m.parts.unit), "section %s", l.name)
+				}
 				require.Equal(t, want, inSteps(t, m, ids), "seed %d: %+v", seed, plan)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -53,10 +54,17 @@ type Cache struct {
 	budget *tiering.Budget
 
 	mu     sync.Mutex
-	frames []*tiering.Frame
+	slabs  map[*byte]*slab  // by the first byte of each of their pages
 	free   map[int][][]byte // unused pages by their size
 	live   int              // pages held by sequences
 	closed bool
+}
+
+// slab is memory that pages are cut from.
+type slab struct {
+	frame *tiering.Frame
+	pages int // that it has
+	free  int // of them that are counted as unused, while Trim counts
 }
 
 // NewCache returns an empty cache. Its pages are charged to budget as hot KV.
@@ -66,7 +74,7 @@ func NewCache(shape Shape, budget *tiering.Budget) (*Cache, error) {
 			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
 		}
 	}
-	return &Cache{shape: shape, budget: budget, free: map[int][][]byte{}}, nil
+	return &Cache{shape: shape, budget: budget, slabs: map[*byte]*slab{}, free: map[int][][]byte{}}, nil
 }
 
 // Shape returns the sizes that the cache was made for.
@@ -103,12 +111,42 @@ func (c *Cache) addSlab(n int) error {
 	if err != nil {
 		return fmt.Errorf("kv: no room for %d more tokens: %w", PageTokens, err)
 	}
-	c.frames = append(c.frames, frame)
+	s := &slab{frame: frame, pages: count}
 	all := frame.Bytes()
 	for i := range count {
-		c.free[n] = append(c.free[n], all[i*n:(i+1)*n:(i+1)*n])
+		page := all[i*n : (i+1)*n : (i+1)*n]
+		c.slabs[&page[0]] = s
+		c.free[n] = append(c.free[n], page)
 	}
 	return nil
+}
+
+// Trim gives memory back to the system that no sequence uses.
+func (c *Cache) Trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.slabs {
+		s.free = 0
+	}
+	for _, pages := range c.free {
+		for _, page := range pages {
+			c.slabs[&page[0]].free++
+		}
+	}
+	for size, pages := range c.free {
+		c.free[size] = slices.DeleteFunc(pages, func(page []byte) bool {
+			s := c.slabs[&page[0]]
+			if s.free < s.pages {
+				return false
+			}
+			delete(c.slabs, &page[0])
+			if s.pages--; s.pages == 0 {
+				s.frame.Free()
+			}
+			s.free = s.pages // its other pages go as well
+			return true
+		})
+	}
 }
 
 // put takes a page back.
@@ -127,8 +165,11 @@ func (c *Cache) put(page []byte) {
 func (c *Cache) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range c.frames {
-		f.Free()
+	for _, s := range c.slabs {
+		if s.pages > 0 {
+			s.frame.Free()
+			s.pages = 0 // the slab is there once for each of its pages
+		}
 	}
-	c.frames, c.free, c.closed = nil, nil, true
+	c.slabs, c.free, c.closed = nil, nil, true
 }

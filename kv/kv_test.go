@@ -145,3 +145,29 @@ func TestABrokenTokenStaysBroken(t *testing.T) {
 		require.True(t, math.IsNaN(float64(scale)) || math.IsInf(float64(scale), 0))
 	}
 }
+
+// TestTrimGivesBackWhatNobodyUses: after a conversation was closed its memory
+// goes back to the system, and that of others stays.
+func TestTrimGivesBackWhatNobodyUses(t *testing.T) {
+	budget := tiering.New(0)
+	c, err := NewCache(Shape{HeadDim: 64, KVHeads: []int{2, 8}, Format: K8V8}, budget)
+	require.NoError(t, err)
+	held := func() int64 { return budget.Usage().By[tiering.KVHot] }
+	keep := c.NewSeq()
+	require.NoError(t, keep.Grow(100))
+	one := held()
+	other := c.NewSeq()
+	require.NoError(t, other.Grow(20_000))
+	require.Greater(t, held(), 2*one)
+	c.Trim()
+	require.Greater(t, held(), 2*one, "it is in use")
+	other.Close()
+	c.Trim()
+	require.LessOrEqual(t, held(), 2*one)
+	require.NoError(t, keep.Grow(20_000), "memory is taken again")
+	keep.Close()
+	c.Trim()
+	require.Zero(t, held())
+	c.Close()
+	require.NoError(t, budget.Check())
+}

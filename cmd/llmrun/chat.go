@@ -32,6 +32,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c.model.addLoRA(f)
 			c.model.addExact(f)
 			c.model.addContext(f)
+			c.model.addRAM(f)
 			c.model.addCache(f)
 			f.group("Conversation")
 			f.optionalText(&c.system, "system", "TEXT", "the system message at the beginning")

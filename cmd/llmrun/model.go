@@ -20,6 +20,8 @@ type modelFlags struct {
 	exact   bool // activations are not rounded, unless
 	rounded bool
 	cache   *cacheFlags // nil: the command imports nothing
+	ram     int64       // 0 = what is available
+	measure bool        // predict speeds
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -76,7 +78,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, Measure: m.measure}
 	if m.path != "" {
 		return m.path, options
 	}

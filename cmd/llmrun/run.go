@@ -55,6 +55,7 @@ func (r *runFlags) add(f *flagSet) {
 	r.model.addLoRA(f)
 	r.model.addExact(f)
 	r.model.addContext(f)
+	r.model.addRAM(f)
 	r.model.addCache(f)
 	f.group("Prompt")
 	r.prompt.add(f)
@@ -65,6 +66,7 @@ func (r *runFlags) add(f *flagSet) {
 	r.generation.add(f)
 	f.group("Output")
 	f.toggle(&r.json, "json", "print one JSON object when done")
+	f.toggle(&r.model.measure, "stats", "also tell how memory and flash were used, and the speed that was predicted against the one measured; with --json under stats")
 	f.toggle(&r.quiet, "q quiet", "no timings and no progress on standard error")
 }
 
@@ -157,20 +159,29 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 	}
 	s.out.endLine()
 	if err == nil || errors.Is(err, errInterrupted) {
-		err = errors.Join(err, r.report(s, &got, session.Stats(), options.Sampling.Seed))
+		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
 	}
 	return err
 }
 
 // report tells how the generation went. seed is nil when nothing was drawn.
-func (r *runFlags) report(s *streams, got *answer, stats llmrun.Stats, seed *uint64) error {
+func (r *runFlags) report(s *streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
+	var memory *memoryStats
+	if r.model.measure {
+		memory = newMemoryStats(engine.Memory(), stats)
+	}
 	if !r.quiet {
 		fmt.Fprintln(s.err, statsLine(stats, seed))
+		if memory != nil {
+			memory.print(s.err)
+		}
 	}
 	if !r.json {
 		return nil
 	}
-	return s.out.json(newRunReport(got, stats, seed))
+	report := newRunReport(got, stats, seed)
+	report.Stats = memory
+	return s.out.json(report)
 }
 
 // pieces starts the generation that the flags ask for. Without a chat template
@@ -210,6 +221,8 @@ type runReport struct {
 	DecodeSeconds   float64 `json:"decode_seconds"`
 	FirstTokenAfter float64 `json:"first_token_seconds"`
 	Seed            *uint64 `json:"seed,omitempty"` // none when greedy
+
+	Stats *memoryStats `json:"stats,omitempty"` // with --stats
 }
 
 func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {

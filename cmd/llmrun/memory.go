@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// addRAM declares --ram, for commands that load a model.
+func (m *modelFlags) addRAM(f *flagSet) {
+	f.value("ram", "SIZE", "most memory to use, such as 1.5GiB, 800MB, or 50% of what is available; without it, what is available. What does not fit is read from flash while it is used; the answer is the same", func(s string) (err error) {
+		m.ram, err = llmrun.ParseMemory(s)
+		return err
+	})
+}
+
+// A memoryStats is what --stats shows of memory and flash. Scripts depend on its
+// names.
+type memoryStats struct {
+	BudgetBytes int64            `json:"budget_bytes"` // 0 = unlimited
+	PeakBytes   map[string]int64 `json:"peak_bytes"`   // by purpose
+	// Of a token that was decoded.
+	ReadBytesPerToken int64   `json:"read_bytes_per_token"`
+	StallMS           float64 `json:"stall_ms"` // of the whole generation
+	Stalls            int     `json:"stalls"`
+	ReadGBs           float64 `json:"read_gb_s"` // reached while decoding
+	Predicted         speeds  `json:"predicted"`
+	Measured          speeds  `json:"measured"`
+}
+
+// speeds are tokens a second.
+type speeds struct {
+	Prefill float64 `json:"prefill_tok_per_s"`
+	Decode  float64 `json:"decode_tok_per_s"`
+}
+
+func newMemoryStats(report llmrun.MemoryReport, stats llmrun.Stats) *memoryStats {
+	m := &memoryStats{
+		BudgetBytes: report.Budget, PeakBytes: report.Peak,
+		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
+		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
+		Predicted: speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
+		Measured:  speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
+	}
+	if n := stats.GeneratedTokens - 1; n > 0 {
+		m.ReadBytesPerToken = stats.DecodeFlash.Bytes / int64(n)
+		m.ReadGBs = finite(float64(stats.DecodeFlash.Bytes) / 1e9 / stats.Decode.Seconds())
+	}
+	return m
+}
+
+// print shows the statistics to people.
+func (m *memoryStats) print(w io.Writer) {
+	budget := "no limit"
+	if m.BudgetBytes > 0 {
+		budget = formatBytes(m.BudgetBytes)
+	}
+	var parts []string
+	for purpose, n := range m.PeakBytes {
+		parts = append(parts, fmt.Sprintf("%s %s", purpose, formatBytes(n)))
+	}
+	slices.Sort(parts)
+	fmt.Fprintf(w, "memory: %s; at most %s\n", budget, strings.Join(parts, ", "))
+	if m.ReadBytesPerToken > 0 || m.Stalls > 0 {
+		fmt.Fprintf(w, "flash: %s a token, %.2f GB/s; waited %.0f ms in %d stalls\n", formatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
+	}
+	if m.Predicted.Decode > 0 {
+		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
+			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
+	}
+}
