@@ -116,7 +116,34 @@ func vecSixAVX512(a *vecArgs)
 //go:noescape
 func vecBytes6AVX512(a *vecArgs)
 
-func (avx512) mulVec(t quant.Type, a *vecArgs) bool {
+//go:noescape
+func fewQ4AVX512(a *vecArgs)
+
+//go:noescape
+func fewQ8AVX512(a *vecArgs)
+
+//go:noescape
+func fewQ6AVX512(a *vecArgs)
+
+// mulFew is mulVec for more than one token.
+func (avx512) mulFew(t quant.Type, a *vecArgs) bool {
+	switch t {
+	case quant.Q4_0:
+		fewQ4AVX512(a)
+	case quant.Q8_0:
+		fewQ8AVX512(a)
+	case quant.Q6_K:
+		fewQ6AVX512(a)
+	default:
+		return false
+	}
+	return true
+}
+
+func (p avx512) mulVec(t quant.Type, a *vecArgs) bool {
+	if a.width > 1 {
+		return p.mulFew(t, a)
+	}
 	switch t {
 	case quant.Q4_0:
 		vecQ4AVX512(a)

@@ -23,8 +23,8 @@ type kernels interface {
 	mulPanel(a *kernelArgs)
 	// copyResults copies the results of some tiles.
 	copyResults(a *copyArgs)
-	// mulVec computes the sums of one tile of rows for one token straight from
-	// the tile, or reports false where there is no such kernel for t.
+	// mulVec computes the sums of one tile of rows for one token, or a few,
+	// straight from the tile, or reports false where there is no such kernel.
 	mulVec(t quant.Type, a *vecArgs) bool
 	// scores multiplies a block of keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
@@ -65,16 +65,17 @@ type tileConfig struct {
 }
 
 // vecArgs is what a vector kernel multiplies: a tile of weights as it is
-// stored with one token.
+// stored with one token or the few of a narrow tile.
 type vecArgs struct {
-	sums   *float32 // [TileRows], overwritten
+	sums   *float32 // [width][TileRows], overwritten
 	tile   *byte
-	x      *int8      // [groups][GroupElems]
-	dx     *float32   // [groups]
-	shift  *float32   // [groups]
-	start  *int32     // [groups][halves], nil in formats with a min
+	x      *int8      // [groups][width][GroupElems]
+	dx     *float32   // [groups][width]
+	shift  *float32   // [groups][width]
+	start  *int32     // [groups][halves][width], nil in formats with a min
 	table  *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
 	blocks int
+	width  int // 1, 2, 4 or 8
 }
 
 // active is the path in use; tests switch it.

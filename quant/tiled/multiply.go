@@ -67,7 +67,7 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 		for i := range n {
 			tile := w.Data[(t-w.First+i)*tileBytes : (t-w.First+i+1)*tileBytes]
 			s.use(i, a.tokens)
-			if a.tokens != 1 || !s.multiplyVec(f, w.Type, tile, a) {
+			if a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tile, a) {
 				s.multiplyTile(f, w.Type, tile, a)
 			}
 		}
@@ -83,8 +83,12 @@ func (w *Matrix) tileBytes() int {
 	return w.Cols / w.Type.BlockElems() * w.Type.BlockBytes() * TileRows
 }
 
-// multiplyVec computes the sums of one tile of rows for a single token, or
-// reports false where the path has no kernel for it.
+// fewTokens is how many tokens are multiplied straight from tiles where a path
+// can: so few that this takes hardly longer than reading the tiles.
+const fewTokens = 8
+
+// multiplyVec computes the sums of one tile of rows for a few tokens, or
+// reports false where the path has no kernel for them.
 func (s *Scratch) multiplyVec(f *format, t quant.Type, tile []byte, a *Activations) bool {
 	if len(tile) == 0 {
 		return false
@@ -92,7 +96,7 @@ func (s *Scratch) multiplyVec(f *format, t quant.Type, tile []byte, a *Activatio
 	s.vec = vecArgs{
 		sums: &s.sums[0], tile: &tile[0],
 		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
-		table: f.table, blocks: a.cols / t.BlockElems(),
+		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens),
 	}
 	return active.mulVec(t, &s.vec)
 }

@@ -49,6 +49,9 @@ func vec6NEON(a *neonVec)
 func vec8NEON(a *neonVec)
 
 func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
+	if a.width != 1 {
+		return false
+	}
 	f, size := formats[t], t.BlockBytes()*TileRows
 	var scales, mins [vecGroups * TileRows]float32
 	v := neonVec{sums: a.sums, scales: &scales[0], stride: f.groupBytes(), start: &noStart}

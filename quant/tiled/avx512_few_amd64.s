@@ -1,0 +1,203 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "avx512_panel_amd64.h"
+
+// A tile of rows times two to eight tokens, straight from memory, which is what
+// bounds them like a vector kernel. Registers are those of the panel kernels, of
+// which the sums of tokens beyond the eighth are free for
+//
+//	Z12 the block's scale   Z13 high bits' mask   Z14 low bits' mask
+
+#define FEW_ARGS \
+	MOVQ a+0(FP), AX             \
+	MOVQ vecArgs_sums(AX), DI    \
+	MOVQ vecArgs_tile(AX), SI    \
+	MOVQ vecArgs_x(AX), R8       \
+	MOVQ vecArgs_dx(AX), R9      \
+	MOVQ vecArgs_start(AX), R11  \
+	MOVQ vecArgs_blocks(AX), CX  \
+	MOVQ vecArgs_width(AX), DX   \
+	SHLQ $2, DX                  \
+	VPBROADCASTD ·startValue(SB), Z31 \
+	VPBROADCASTD ·nibbleMask(SB), Z14 \
+	VPXORD Z0, Z0, Z0            \
+	VPXORD Z1, Z1, Z1            \
+	VPXORD Z2, Z2, Z2            \
+	VPXORD Z3, Z3, Z3            \
+	VPXORD Z4, Z4, Z4            \
+	VPXORD Z5, Z5, Z5            \
+	VPXORD Z6, Z6, Z6            \
+	VPXORD Z7, Z7, Z7
+
+#define FEW_WIDTH \
+	CMPQ DX, $16 \
+	JEQ  width4  \
+	JGT  width8
+
+// How far ahead of their use tiles are asked for: vector kernels say why.
+#define AHEAD 2816
+
+#define FETCH(at) PREFETCHT1 AHEAD+at(SI)
+
+#define FETCH5 \
+	FETCH(0)   \
+	FETCH(64)  \
+	FETCH(128) \
+	FETCH(192) \
+	FETCH(256)
+
+#define FETCH6 \
+	FETCH5     \
+	FETCH(320)
+
+#define FETCH9 \
+	FETCH6     \
+	FETCH(384) \
+	FETCH(448) \
+	FETCH(512)
+
+// The codes of a group at offset, as LOAD_CODES has them.
+#define CODES4(offset) \
+	PLANES4(offset, Z16, Z20)     \
+	PLANES4(offset+64, Z17, Z21)  \
+	PLANES4(offset+128, Z18, Z22) \
+	PLANES4(offset+192, Z19, Z23)
+
+#define PLANES4(offset, low, high) \
+	VMOVDQU32 offset(SI), high \
+	VPANDD    Z14, high, low   \
+	VPSRLW    $4, high, high   \
+	VPANDD    Z14, high, high
+
+// SHIFTED has the bits of both vectors of high bits where they belong.
+#define SHIFTED(OP, n) \
+	OP n, Z8, Z10 \
+	OP n, Z9, Z11
+
+#define PLANES6(offset, low, high, bitsA, bitsB) \
+	VMOVDQU32  offset(SI), low         \
+	VPSRLW     $4, low, high           \
+	VPTERNLOGD $0xE4, Z14, bitsA, low  \
+	VPTERNLOGD $0xE4, Z14, bitsB, high \
+	VPANDD     Z13, low, low           \
+	VPANDD     Z13, high, high
+
+#define CODES6 \
+	VMOVDQU32 (SI), Z8   \
+	VMOVDQU32 64(SI), Z9 \
+	SHIFTED(VPSLLW, $4)                 \
+	PLANES6(128, Z16, Z20, Z10, Z11)    \
+	SHIFTED(VPSLLW, $2)                 \
+	PLANES6(192, Z17, Z21, Z10, Z11)    \
+	PLANES6(256, Z18, Z22, Z8, Z9)      \
+	SHIFTED(VPSRLW, $2)                 \
+	PLANES6(320, Z19, Z23, Z10, Z11)
+
+#define NEXT_GROUP(bytes) \
+	ADDQ $bytes, SI     \
+	LEAQ (R8)(DX*8), R8 \
+	ADDQ DX, R9
+
+#define FEW_RETURN \
+	VZEROUPPER \
+	RET
+
+#define F16_SCALE \
+	VCVTPH2PS (SI), Z24     \
+	VMULPS    Z31, Z24, Z25
+
+// FEW4 and the like are the loop over blocks for one width.
+#define FEW4(loop, WIDTH, PRODUCTS, STORE) \
+loop:                     \
+	FETCH5            \
+	F16_SCALE         \
+	CODES4(32)        \
+	WIDTH(PRODUCTS)   \
+	NEXT_GROUP(288)   \
+	ADDQ DX, R11      \
+	DECQ CX           \
+	JNZ  loop         \
+	WIDTH(STORE)      \
+	FEW_RETURN
+
+// func fewQ4AVX512(a *vecArgs): Q4_0
+TEXT ·fewQ4AVX512(SB), NOSPLIT, $0-8
+	FEW_ARGS
+	FEW_WIDTH
+	FEW4(loop2, WIDTH2, PLAIN2, STORE2)
+
+width4:
+	FEW4(loop4, WIDTH4, PLAIN4, STORE4)
+
+width8:
+	FEW4(loop8, WIDTH8, PLAIN4, STORE4)
+
+#define FEW8(loop, WIDTH, PRODUCTS, STORE) \
+loop:                                       \
+	FETCH9                              \
+	F16_SCALE                           \
+	ADDQ $32, SI                        \
+	LOAD_CODES                          \
+	WIDTH(PRODUCTS)                     \
+	NEXT_GROUP(512)                     \
+	ADDQ DX, R11                        \
+	DECQ CX                             \
+	JNZ  loop                           \
+	WIDTH(STORE)                        \
+	FEW_RETURN
+
+// func fewQ8AVX512(a *vecArgs): Q8_0
+TEXT ·fewQ8AVX512(SB), NOSPLIT, $0-8
+	FEW_ARGS
+	FEW_WIDTH
+	FEW8(loop2, WIDTH2, PLAIN2, STORE2)
+
+width4:
+	FEW8(loop4, WIDTH4, PLAIN4, STORE4)
+
+width8:
+	FEW8(loop8, WIDTH8, PLAIN4, STORE4)
+
+#define BYTE_SCALE(mem, scale, product) \
+	VPMOVSXBD   mem, scale                      \
+	VCVTDQ2PS   scale, scale                    \
+	VMULPS      Z12, scale, scale               \
+	VMULPS.BCST ·startValue(SB), scale, product
+
+#define FEW6(loop, group, WIDTH, PRODUCTS, STORE) \
+loop:                                   \
+	FETCH5                          \
+	VCVTPH2PS (SI), Z12             \
+	LEAQ 32(SI), R12                \
+	ADDQ $288, SI                   \
+	MOVQ $8, BX                     \
+group:                                  \
+	FETCH6                          \
+	BYTE_SCALE((R12), Z24, Z25)     \
+	BYTE_SCALE(16(R12), Z26, Z31)   \
+	CODES6                          \
+	WIDTH(PRODUCTS)                 \
+	NEXT_GROUP(384)                 \
+	LEAQ (R11)(DX*2), R11           \
+	ADDQ $32, R12                   \
+	DECQ BX                         \
+	JNZ  group                      \
+	DECQ CX                         \
+	JNZ  loop                       \
+	WIDTH(STORE)                    \
+	FEW_RETURN
+
+// func fewQ6AVX512(a *vecArgs): Q6_K
+TEXT ·fewQ6AVX512(SB), NOSPLIT, $0-8
+	FEW_ARGS
+	VPBROADCASTD ·sixMask(SB), Z13
+	FEW_WIDTH
+	FEW6(loop2, group2, WIDTH2, HALVES2, STORE2)
+
+width4:
+	FEW6(loop4, group4, WIDTH4, HALVES4, STORE4)
+
+width8:
+	FEW6(loop8, group8, WIDTH8, HALVES4, STORE4)

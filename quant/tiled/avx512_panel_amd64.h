@@ -1,0 +1,277 @@
+// Panel kernels: a tile of rows times a tile of tokens. The codes of a group lie
+// in Z16-Z23 while the tokens pass, and the sums of up to sixteen tokens, Z0-Z15,
+// stay in registers over all groups of the panel: 512-bit stores are what a core
+// does worst. Four tokens are computed at a time, because a sum takes a product
+// only every fifth cycle and two are done in one.
+//
+// Integer sums begin as the bits of 1.5·2²³ (startBits) and are then read as
+// floats, which costs one subtraction fused with the scale instead of a
+// conversion and a product.
+//
+//	DI sums   SI codes   R12 scales   R13 mins     CX groups   DX 4·width
+//	R8 x      R9 dx      R10 shift    R11 start
+//	Z24 scale            Z25 startFloat times it   Z26 min     Z31 startFloat
+//
+// Each width has its loop, because registers have to be named.
+
+#define LOAD_ARGS \
+	MOVQ a+0(FP), AX               \
+	MOVQ kernelArgs_sums(AX), DI   \
+	MOVQ kernelArgs_codes(AX), SI  \
+	MOVQ kernelArgs_scales(AX), R12 \
+	MOVQ kernelArgs_mins(AX), R13  \
+	MOVQ kernelArgs_x(AX), R8      \
+	MOVQ kernelArgs_dx(AX), R9     \
+	MOVQ kernelArgs_shift(AX), R10 \
+	MOVQ kernelArgs_start(AX), R11 \
+	MOVQ kernelArgs_groups(AX), CX \
+	MOVQ kernelArgs_width(AX), DX  \
+	SHLQ $2, DX                    \
+	VPBROADCASTD ·startValue(SB), Z31
+
+#define LOAD_CODES \
+	VMOVDQU32 (SI), Z16    \
+	VMOVDQU32 64(SI), Z17  \
+	VMOVDQU32 128(SI), Z18 \
+	VMOVDQU32 192(SI), Z19 \
+	VMOVDQU32 256(SI), Z20 \
+	VMOVDQU32 320(SI), Z21 \
+	VMOVDQU32 384(SI), Z22 \
+	VMOVDQU32 448(SI), Z23
+
+// DOTn adds the products of a vector of codes and four bytes of n tokens.
+#define DOT1(at, codes, a) VPDPBUSD.BCST at(R8), codes, a
+
+#define DOT2(at, codes, a, b) \
+	DOT1(at, codes, a)    \
+	DOT1(at+32, codes, b)
+
+#define DOT4(at, codes, a, b, c, d) \
+	DOT2(at, codes, a, b)       \
+	DOT2(at+64, codes, c, d)
+
+// PRODUCTSn computes the integer sums of n tokens, t the first.
+#define PRODUCTS4(t) \
+	DOT4(32*(t), Z16, Z27, Z28, Z29, Z30)    \
+	DOT4(32*(t)+4, Z17, Z27, Z28, Z29, Z30)  \
+	DOT4(32*(t)+8, Z18, Z27, Z28, Z29, Z30)  \
+	DOT4(32*(t)+12, Z19, Z27, Z28, Z29, Z30) \
+	DOT4(32*(t)+16, Z20, Z27, Z28, Z29, Z30) \
+	DOT4(32*(t)+20, Z21, Z27, Z28, Z29, Z30) \
+	DOT4(32*(t)+24, Z22, Z27, Z28, Z29, Z30) \
+	DOT4(32*(t)+28, Z23, Z27, Z28, Z29, Z30)
+
+#define PRODUCTS2 \
+	DOT2(0, Z16, Z27, Z28)  \
+	DOT2(4, Z17, Z27, Z28)  \
+	DOT2(8, Z18, Z27, Z28)  \
+	DOT2(12, Z19, Z27, Z28) \
+	DOT2(16, Z20, Z27, Z28) \
+	DOT2(20, Z21, Z27, Z28) \
+	DOT2(24, Z22, Z27, Z28) \
+	DOT2(28, Z23, Z27, Z28)
+
+#define PRODUCTS1 \
+	DOT1(0, Z16, Z27)  \
+	DOT1(4, Z17, Z27)  \
+	DOT1(8, Z18, Z27)  \
+	DOT1(12, Z19, Z27) \
+	DOT1(16, Z20, Z27) \
+	DOT1(20, Z21, Z27) \
+	DOT1(24, Z22, Z27) \
+	DOT1(28, Z23, Z27)
+
+// START begins a sum where the token says, BEGIN where nothing is subtracted.
+#define START(t, a) VPBROADCASTD 4*(t)(R11), a
+#define BEGIN(a) VMOVDQA32 Z31, a
+
+// ADD adds an integer sum, times the scale and times the token's, to its sum of
+// floats, ADD_MIN adds the token's shift times the min.
+#define ADD(t, a, sum) \
+	VFMSUB213PS      Z25, Z24, a       \
+	VFMADD231PS.BCST 4*(t)(R9), a, sum
+
+#define ADD_MIN(t, sum) VFMADD231PS.BCST 4*(t)(R10), Z26, sum
+
+#define PLAIN4(t, a, b, c, d) \
+	START(t, Z27)   \
+	START(t+1, Z28) \
+	START(t+2, Z29) \
+	START(t+3, Z30) \
+	PRODUCTS4(t)    \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b) \
+	ADD(t+2, Z29, c) \
+	ADD(t+3, Z30, d)
+
+#define PLAIN2(t, a, b) \
+	START(t, Z27)   \
+	START(t+1, Z28) \
+	PRODUCTS2       \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b)
+
+#define PLAIN1(t, a) \
+	START(t, Z27)  \
+	PRODUCTS1      \
+	ADD(t, Z27, a)
+
+#define MIN4(t, a, b, c, d) \
+	BEGIN(Z27)   \
+	BEGIN(Z28)   \
+	BEGIN(Z29)   \
+	BEGIN(Z30)   \
+	PRODUCTS4(t) \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b) \
+	ADD(t+2, Z29, c) \
+	ADD(t+3, Z30, d) \
+	ADD_MIN(t, a)    \
+	ADD_MIN(t+1, b)  \
+	ADD_MIN(t+2, c)  \
+	ADD_MIN(t+3, d)
+
+#define MIN2(t, a, b) \
+	BEGIN(Z27) \
+	BEGIN(Z28) \
+	PRODUCTS2  \
+	ADD(t, Z27, a)   \
+	ADD(t+1, Z28, b) \
+	ADD_MIN(t, a)    \
+	ADD_MIN(t+1, b)
+
+#define MIN1(t, a) \
+	BEGIN(Z27)     \
+	PRODUCTS1      \
+	ADD(t, Z27, a) \
+	ADD_MIN(t, a)
+
+// With two scales in a group a token has two integer sums, and two tokens are
+// computed at a time. Starts of second halves lie 4·width after the first's;
+// the second scale and its product are in Z26 and Z31.
+#define START_HALF(t, a) VPBROADCASTD 4*(t)(R11)(DX*1), a
+
+#define ADD_HALF(t, a, sum) \
+	VFMSUB213PS      Z31, Z26, a       \
+	VFMADD231PS.BCST 4*(t)(R9), a, sum
+
+#define HALVES2(t, a, b) \
+	START(t, Z27)        \
+	START(t+1, Z28)      \
+	START_HALF(t, Z29)   \
+	START_HALF(t+1, Z30) \
+	DOT2(32*(t), Z16, Z27, Z28)    \
+	DOT2(32*(t)+16, Z20, Z29, Z30) \
+	DOT2(32*(t)+4, Z17, Z27, Z28)  \
+	DOT2(32*(t)+20, Z21, Z29, Z30) \
+	DOT2(32*(t)+8, Z18, Z27, Z28)  \
+	DOT2(32*(t)+24, Z22, Z29, Z30) \
+	DOT2(32*(t)+12, Z19, Z27, Z28) \
+	DOT2(32*(t)+28, Z23, Z29, Z30) \
+	ADD(t, Z27, a)        \
+	ADD(t+1, Z28, b)      \
+	ADD_HALF(t, Z29, a)   \
+	ADD_HALF(t+1, Z30, b)
+
+#define HALVES4(t, a, b, c, d) \
+	HALVES2(t, a, b)   \
+	HALVES2(t+2, c, d)
+
+#define HALVES1(t, a) \
+	START(t, Z27)      \
+	START_HALF(t, Z29) \
+	DOT1(0, Z16, Z27)  \
+	DOT1(16, Z20, Z29) \
+	DOT1(4, Z17, Z27)  \
+	DOT1(20, Z21, Z29) \
+	DOT1(8, Z18, Z27)  \
+	DOT1(24, Z22, Z29) \
+	DOT1(12, Z19, Z27) \
+	DOT1(28, Z23, Z29) \
+	ADD(t, Z27, a)     \
+	ADD_HALF(t, Z29, a)
+
+// The scales of a group, and the steps to the next.
+#define SCALE(mem, scale, product) \
+	VMOVUPS     mem, scale                  \
+	VMULPS.BCST ·startValue(SB), scale, product
+
+#define PLAIN_SCALES SCALE((R12), Z24, Z25)
+
+#define MIN_SCALES \
+	SCALE((R12), Z24, Z25) \
+	VMOVUPS (R13), Z26
+
+#define HALF_SCALES \
+	SCALE((R12), Z24, Z25)   \
+	SCALE(64(R12), Z26, Z31)
+
+#define PLAIN_NEXT \
+	ADDQ $64, R12 \
+	ADDQ DX, R11
+
+#define MIN_NEXT \
+	ADDQ $64, R12 \
+	ADDQ $64, R13 \
+	ADDQ DX, R10
+
+#define HALF_NEXT \
+	ADDQ $128, R12         \
+	LEAQ (R11)(DX*2), R11
+
+// Sums from memory and back, the first of four t.
+#define LOAD4(t, a, b, c, d) \
+	VMOVUPS 64*t(DI), a     \
+	VMOVUPS 64*t+64(DI), b  \
+	VMOVUPS 64*t+128(DI), c \
+	VMOVUPS 64*t+192(DI), d
+
+#define LOAD2(t, a, b) \
+	VMOVUPS 64*t(DI), a    \
+	VMOVUPS 64*t+64(DI), b
+
+#define LOAD1(t, a) VMOVUPS 64*t(DI), a
+
+#define STORE4(t, a, b, c, d) \
+	VMOVUPS a, 64*t(DI)     \
+	VMOVUPS b, 64*t+64(DI)  \
+	VMOVUPS c, 64*t+128(DI) \
+	VMOVUPS d, 64*t+192(DI)
+
+#define STORE2(t, a, b) \
+	VMOVUPS a, 64*t(DI)    \
+	VMOVUPS b, 64*t+64(DI)
+
+#define STORE1(t, a) VMOVUPS a, 64*t(DI)
+
+// WIDTHn does something for all n tokens of a tile.
+#define WIDTH1(DO) DO(0, Z0)
+#define WIDTH2(DO) DO(0, Z0, Z1)
+#define WIDTH4(DO) DO(0, Z0, Z1, Z2, Z3)
+#define WIDTH8(DO) WIDTH4(DO) DO(4, Z4, Z5, Z6, Z7)
+#define WIDTH16(DO) WIDTH8(DO) DO(8, Z8, Z9, Z10, Z11) DO(12, Z12, Z13, Z14, Z15)
+
+// PANEL is the loop over groups for one width.
+#define PANEL(loop, WIDTH, LOAD, SCALES, PRODUCTS, NEXT, STORE) \
+	WIDTH(LOAD)            \
+loop:                          \
+	LOAD_CODES             \
+	SCALES                 \
+	WIDTH(PRODUCTS)        \
+	ADDQ $512, SI          \
+	LEAQ (R8)(DX*8), R8    \
+	ADDQ DX, R9            \
+	NEXT                   \
+	DECQ CX                \
+	JNZ  loop              \
+	WIDTH(STORE)           \
+	VZEROUPPER             \
+	RET
+
+#define CHOOSE_WIDTH \
+	CMPQ DX, $32 \
+	JEQ  width8  \
+	JGT  width16 \
+	CMPQ DX, $8  \
+	JEQ  width2  \
+	JGT  width4
