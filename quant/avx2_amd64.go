@@ -6,9 +6,9 @@ import "unsafe"
 
 // avx2 is the path of processors with AVX2, FMA and F16C. What it has no
 // kernel for comes from the fused portable twin.
-type avx2 struct{ portable }
+type avx2 struct{ elementwise }
 
-func newAVX2() kernels { return avx2{portable{fused}} }
+func newAVX2() kernels { return avx2{elementwise{portable{fused}}} }
 
 func (avx2) name() string { return "avx2" }
 

@@ -6,9 +6,9 @@ import "unsafe"
 
 // avx512 is the path of processors with AVX-512 F, BW, VL and DQ. What it has
 // no kernel for comes from the fused portable twin.
-type avx512 struct{ portable }
+type avx512 struct{ elementwise }
 
-func newAVX512() kernels { return avx512{portable{fused}} }
+func newAVX512() kernels { return avx512{elementwise{portable{fused}}} }
 
 func (avx512) name() string { return "avx512" }
 

@@ -34,6 +34,12 @@ type kernels interface {
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)
 	geluErf(dst, x []float32 /* [n] */)
+	// add, mulBy and scale are Add, dst[i] *= a[i] and Scale.
+	add(dst, a []float32 /* [n] */)
+	mulBy(dst, a []float32 /* [n] */)
+	scale(dst []float32 /* [n] */, s float32)
+	// norm computes dst[i] = float32(x[i]*scale) * (offset + weight[i]).
+	norm(dst, x, weight []float32 /* [n] */, scale, offset float32)
 	// softCap is SoftCap.
 	softCap(x []float32 /* [n] */, limit float32)
 }

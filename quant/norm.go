@@ -12,8 +12,12 @@ func SumSquares(x []float32 /* [n] */) float32 { return Dot(x, x) }
 func RMSNorm(dst, x, weight []float32 /* [n] */, eps, weightOffset float32) {
 	x, weight = x[:len(dst)], weight[:len(dst)]
 	inv := inverseRoot(SumSquares(x)/float32(len(x)) + eps)
+	active.norm(dst, x, weight, inv, weightOffset)
+}
+
+func (portable) norm(dst, x, weight []float32 /* [n] */, scale, offset float32) {
 	for i, v := range x {
-		dst[i] = float32(v*inv) * (weightOffset + weight[i])
+		dst[i] = float32(v*scale) * (offset + weight[i])
 	}
 }
 

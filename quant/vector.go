@@ -12,7 +12,7 @@ func Silu(dst, x []float32 /* [n] */) { active.silu(dst, x[:len(dst)]) }
 // SiluMul computes dst[i] = Silu(gate[i]) * up[i]. dst may be gate, not up.
 func SiluMul(dst, gate, up []float32 /* [n] */) {
 	Silu(dst, gate)
-	mulBy(dst, up)
+	active.mulBy(dst, up[:len(dst)])
 }
 
 // GeluTanh computes the tanh approximation of GELU,
@@ -25,7 +25,7 @@ func GeluTanh(dst, x []float32 /* [n] */) { active.geluTanh(dst, x[:len(dst)]) }
 // not up.
 func GeluTanhMul(dst, gate, up []float32 /* [n] */) {
 	GeluTanh(dst, gate)
-	mulBy(dst, up)
+	active.mulBy(dst, up[:len(dst)])
 }
 
 // GeluErf computes the exact GELU x*Φ(x) = max(x, 0) - |x| * erfc(|x|/√2)/2, in
@@ -40,33 +40,18 @@ func GeluErf(dst, x []float32 /* [n] */) { active.geluErf(dst, x[:len(dst)]) }
 // up.
 func GeluErfMul(dst, gate, up []float32 /* [n] */) {
 	GeluErf(dst, gate)
-	mulBy(dst, up)
+	active.mulBy(dst, up[:len(dst)])
 }
 
 // SoftCap computes x[i] = limit * Tanh32(x[i]/limit), which keeps scores within
 // the limit.
 func SoftCap(x []float32 /* [n] */, limit float32) { active.softCap(x, limit) }
 
-// mulBy computes dst[i] *= a[i].
-func mulBy(dst, a []float32 /* [n] */) {
-	for i, v := range a[:len(dst)] {
-		dst[i] *= v
-	}
-}
-
 // Scale computes dst[i] *= s.
-func Scale(dst []float32 /* [n] */, s float32) {
-	for i := range dst {
-		dst[i] *= s
-	}
-}
+func Scale(dst []float32 /* [n] */, s float32) { active.scale(dst, s) }
 
 // Add computes dst[i] += a[i].
-func Add(dst, a []float32 /* [n] */) {
-	for i, v := range a[:len(dst)] {
-		dst[i] += v
-	}
-}
+func Add(dst, a []float32 /* [n] */) { active.add(dst, a[:len(dst)]) }
 
 // AddScaled computes dst[i] = float32(a[i]*s) + dst[i], unfused on every path.
 func AddScaled(dst, a []float32 /* [n] */, s float32) {
@@ -96,6 +81,24 @@ const (
 	erf7 = 0.14606903493404388
 	erf8 = -0.02957654371857643
 )
+
+func (portable) add(dst, a []float32 /* [n] */) {
+	for i, v := range a {
+		dst[i] += v
+	}
+}
+
+func (portable) mulBy(dst, a []float32 /* [n] */) {
+	for i, v := range a {
+		dst[i] *= v
+	}
+}
+
+func (portable) scale(dst []float32 /* [n] */, s float32) {
+	for i := range dst {
+		dst[i] *= s
+	}
+}
 
 func (k portable) silu(dst, x []float32 /* [n] */) {
 	for i, v := range x {

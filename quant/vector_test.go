@@ -125,11 +125,19 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 		rng := rand.New(rand.NewPCG(8, 1))
 		twin := twinOf(active)
 		for _, n := range sizes {
-			x := elementwiseInputs(rng, n)
+			x, other := elementwiseInputs(rng, n), elementwiseInputs(rng, n)
+			norm := func(by func(dst, x, weight []float32, scale, offset float32), offset float32) func(dst, x []float32) {
+				return func(dst, x []float32) { by(dst, x, other, 1.7, offset) }
+			}
 			for name, pair := range map[string][2]func(dst, x []float32){
 				"silu": {twin.silu, Silu}, "gelu": {twin.geluTanh, GeluTanh}, "erf": {twin.geluErf, GeluErf},
 				"cap 0.3": {capped(twin.softCap, 0.3), capped(SoftCap, 0.3)},
 				"cap 50":  {capped(twin.softCap, 50), capped(SoftCap, 50)},
+				"scale":   {capped(twin.scale, -0.7), capped(Scale, -0.7)},
+				"add":     {combined(twin.add, other), combined(Add, other)},
+				"mul":     {combined(twin.mulBy, other), combined(active.mulBy, other)},
+				"norm 0":  {norm(twin.norm, 0), norm(active.norm, 0)},
+				"norm 1":  {norm(twin.norm, 1), norm(active.norm, 1)},
 			} {
 				want, got := filled(n+1), append(append([]float32(nil), x...), -12345)
 				pair[0](want[:n], x)
@@ -140,7 +148,15 @@ func TestElementwiseMatchesTwin(t *testing.T) {
 	})
 }
 
-// capped gives SoftCap the shape of the other elementwise functions.
+// combined gives a function that changes dst the shape of the other ones.
+func combined(change func(dst, a []float32), a []float32) func(dst, x []float32) {
+	return func(dst, x []float32) {
+		copy(dst, x)
+		change(dst, a)
+	}
+}
+
+// capped gives SoftCap and Scale the shape of the other elementwise functions.
 func capped(softCap func(x []float32, limit float32), limit float32) func(dst, x []float32) {
 	return func(dst, x []float32) {
 		copy(dst, x)

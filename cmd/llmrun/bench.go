@@ -18,7 +18,7 @@ func benchCommand() *command {
 		name:     "bench",
 		synopsis: "[-m MODEL | --shape NAME] [--pp LIST] [--tg LIST] [flags]",
 		summary:  "time a model, beside what the machine could do at most",
-		about: `Times reading prompts (pp) and generating (tg), each test several times, in turns, so that a machine that gets busy slows all of them. Before and after, it measures how fast the machine reads memory and multiplies 8-bit integers: generating cannot be faster than the first allows, reading prompts not faster than the second. "of limit" is how close the median comes.
+		about: `Times reading prompts (pp) and generating (tg), each test several times, in turns, so that a machine that gets busy slows all of them. Before and after, it measures how fast the machine reads memory and multiplies 8-bit integers in vector registers: generating cannot be faster than the first allows, reading prompts not faster than the second, unless the processor has a matrix unit, whose own limit is printed too. "of limit" is how close the median comes.
 
 --shape writes a model of random weights first (see llmrun synth), which is removed afterwards.
 
