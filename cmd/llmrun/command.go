@@ -38,7 +38,7 @@ func commandGroups() []commandGroup {
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}
 }
@@ -79,6 +79,11 @@ func dispatch(ctx context.Context, s *streams, args []string) error {
 	case "-version", "--version":
 		fmt.Fprintln(s.out, versionLine())
 		return nil
+	}
+	if len(args) > 1 { // a few names are of two words
+		if c := findCommand(args[0] + " " + args[1]); c != nil {
+			return c.run(ctx, s, args[2:])
+		}
 	}
 	c := findCommand(args[0])
 	if c == nil {

@@ -119,7 +119,7 @@ func helpCommand() *command {
 					writeOverview(s.out)
 					return nil
 				}
-				c := findCommand(args[0])
+				c := findCommand(strings.Join(args, " "))
 				if c == nil {
 					return unknownCommand(args[0])
 				}

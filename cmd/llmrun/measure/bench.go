@@ -56,6 +56,10 @@ type Machine struct {
 	Kernels    string `json:"kernels"` // the instruction set that the kernels use
 }
 
+func thisMachine() Machine {
+	return Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), quant.Features()}
+}
+
 // Test is one thing that was timed.
 type Test struct {
 	Name      string `json:"name"` // pp and the length of a prompt, or tg and how much was generated
@@ -91,7 +95,7 @@ func Bench(ctx context.Context, o BenchOptions) (*Report, error) {
 	o.useDefaults()
 	r := &Report{
 		Model:   o.Path,
-		Machine: Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), quant.Features()},
+		Machine: thisMachine(),
 		Tests:   o.tests(),
 	}
 	r.Limits.setSweep(o.SweepBytes)

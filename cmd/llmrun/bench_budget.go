@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+)
+
+func benchBudgetCommand() *command {
+	return &command{
+		name:     "bench budget",
+		synopsis: "PACK… [--shares LIST] [--ctx LIST] [flags]",
+		summary:  "time models under budgets of memory, against what was predicted",
+		about: `Runs each pack without a limit and then under budgets that are shares of its tensors' bytes: how fast it decodes, how fast the plan said that it would, and how near that is to the bound that flash sets, which is measured with the same reads just before each run. The tokens have to be the same everywhere.
+
+Prints a table in Markdown; --svg draws it as well.`,
+		examples: []example{
+			{"llmrun bench budget model.pack", "one model under five budgets"},
+			{"llmrun bench budget small.pack large.pack --shares 15,25,50,75,120 --ctx 512,4096", "two models, at two contexts"},
+			{"llmrun bench budget model.pack --svg budget.svg > budget.md", "a table and a picture"},
+		},
+		prepare: func(f *flagSet) action {
+			b := &benchBudgetFlags{shares: "15,25,50,75,120"}
+			b.o.Contexts, b.o.Prompt, b.o.Decode = []int{2048}, 64, 8
+			f.group("Configurations")
+			f.text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of a model's tensors; without it, 15,25,50,75,120")
+			f.counts(&b.o.Contexts, "ctx", "tokens that there is room for; without it, 2048", 1, math.MaxInt32)
+			f.count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
+			f.count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)
+			f.count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.group("Output")
+			f.toggle(&b.json, "json", "print one JSON object instead of the table")
+			f.text(&b.svg, "svg", "FILE", "draw the speeds as well")
+			return b.run
+		},
+	}
+}
+
+// benchBudgetFlags are the flags of bench budget.
+type benchBudgetFlags struct {
+	shares string
+	json   bool
+	svg    string
+	o      measure.BudgetOptions
+}
+
+func (b *benchBudgetFlags) run(ctx context.Context, s *streams, args []string) error {
+	if len(args) == 0 {
+		return usagef("name at least one pack")
+	}
+	b.o.Paths = args
+	for field := range strings.SplitSeq(b.shares, ",") {
+		share, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
+		if err != nil || !(share > 0 && share <= 1000) {
+			return usagef("--shares: %q is no percentage", field)
+		}
+		b.o.Shares = append(b.o.Shares, share/100)
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	bar := newMeter(s, "measuring", formatRuns)
+	defer bar.finish()
+	b.o.Running = bar.update
+	report, err := measure.Budgets(ctx, b.o)
+	if err != nil {
+		return interruption(ctx, err)
+	}
+	bar.finish()
+	if b.svg != "" {
+		if err := b.draw(report); err != nil {
+			return err
+		}
+	}
+	if b.json {
+		return s.out.json(report)
+	}
+	report.WriteTable(s.out)
+	return nil
+}
+
+func (b *benchBudgetFlags) draw(report *measure.BudgetReport) error {
+	file, err := os.Create(b.svg)
+	if err != nil {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	if err := report.WritePlot(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,233 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/rates"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// BudgetOptions say which budgets to try. Each combination of a model, a share
+// and a context is a configuration.
+type BudgetOptions struct {
+	Paths    []string  // packs
+	Shares   []float64 // of the bytes of a model's tensors, 1 for all of them
+	Contexts []int
+	Prompt   int // tokens
+	Decode   int // tokens after the first
+	Threads  int
+	Running  func(done, total int64) // may be nil
+}
+
+// BudgetReport is how fast models were under budgets, and how fast they were
+// predicted to be.
+type BudgetReport struct {
+	Machine Machine     `json:"machine"`
+	Rows    []BudgetRow `json:"rows"`
+	// Within is the share of the configurations whose decoding was predicted
+	// within a fifth.
+	Within float64 `json:"predicted_within_20_percent"`
+}
+
+// BudgetRow is one configuration.
+type BudgetRow struct {
+	Model   string  `json:"model"`
+	Share   float64 `json:"share"` // of the tensors' bytes; 0 stands for no limit
+	RAM     int64   `json:"ram_bytes"`
+	Context int     `json:"context"`
+	Refused string  `json:"refused,omitempty"`
+
+	Streamed  int64   `json:"read_bytes_per_token"`
+	FlashGBs  float64 `json:"flash_gb_s"` // measured just before, with the same reads
+	Prefill   float64 `json:"prefill_tok_per_s"`
+	Decode    float64 `json:"decode_tok_per_s"`
+	Predicted struct {
+		Prefill float64 `json:"prefill_tok_per_s"`
+		Decode  float64 `json:"decode_tok_per_s"`
+	} `json:"predicted"`
+	// Bound is how fast decoding could be at most: as fast as flash brings what is
+	// not in memory, or as with everything in memory where that is slower.
+	Bound   float64 `json:"bound_tok_per_s"`
+	OfBound float64 `json:"of_bound"`
+	Stalled float64 `json:"stalled"` // share of the time while decoding
+	// Same says that the tokens are those of the model without a limit.
+	Same bool `json:"same_tokens"`
+}
+
+// ErrPack says that a model is no pack.
+var ErrPack = errors.New("is no pack: import it first")
+
+// Budgets runs every model under every budget, first without any.
+func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
+	r := &BudgetReport{Machine: thisMachine()}
+	total := int64(len(o.Paths) * len(o.Contexts) * (1 + len(o.Shares)))
+	for _, path := range o.Paths {
+		model, err := describePack(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, context := range o.Contexts {
+			var whole *budgetRun
+			for _, share := range append([]float64{0}, o.Shares...) {
+				run := &budgetRun{o: &o, model: model, whole: whole}
+				run.row = BudgetRow{Model: filepath.Base(path), Share: share, Context: context, RAM: int64(share * float64(model.bytes))}
+				if err := run.do(ctx); err != nil {
+					return nil, err
+				}
+				if share == 0 {
+					whole = run
+				}
+				r.Rows = append(r.Rows, run.row)
+				if o.Running != nil {
+					o.Running(int64(len(r.Rows)), total)
+				}
+			}
+		}
+	}
+	r.Within = r.within()
+	return r, nil
+}
+
+// within returns the share of the rows that were predicted within a fifth.
+func (r *BudgetReport) within() float64 {
+	good, all := 0, 0
+	for _, row := range r.Rows {
+		if row.Refused != "" {
+			continue
+		}
+		all++
+		if math.Abs(row.Predicted.Decode/row.Decode-1) <= 0.2 {
+			good++
+		}
+	}
+	return float64(good) / float64(max(1, all))
+}
+
+// packModel is a model that is run under budgets.
+type packModel struct {
+	path  string
+	bytes int64 // of its tensors
+	vocab int
+}
+
+func describePack(path string) (m packModel, err error) {
+	f, err := exec.Open(vfs.OS(), path)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if f.Packed() == nil {
+		return m, fmt.Errorf("%s %w", path, ErrPack)
+	}
+	spec, err := f.Spec()
+	if err != nil {
+		return m, err
+	}
+	m = packModel{path: path, vocab: spec.Vocab}
+	for _, t := range f.Source.Tensors() {
+		m.bytes += t.Size
+	}
+	return m, nil
+}
+
+// budgetRun is one configuration while it is measured.
+type budgetRun struct {
+	o     *BudgetOptions
+	model packModel
+	whole *budgetRun // without a limit; nil if this is it
+	row   BudgetRow
+	ids   []int32 // that were generated
+}
+
+// do measures the configuration.
+func (b *budgetRun) do(ctx context.Context) error {
+	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Measure: true}
+	if b.row.RAM == 0 {
+		opts.RAM = llmrun.NoLimit
+	}
+	engine, err := llmrun.OpenContext(ctx, b.model.path, opts)
+	var refused *llmrun.MinimumError
+	if errors.As(err, &refused) {
+		b.row.Refused = refused.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = b.generate(ctx, engine)
+	return errors.Join(err, engine.Close())
+}
+
+// generate reads a prompt of random tokens and goes on from there.
+func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err error) {
+	plan := engine.Memory().Plan
+	if b.row.FlashGBs, err = flashRate(b.model.path, plan.Piece); err != nil {
+		return err
+	}
+	session, err := engine.NewSession()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	random := rand.New(rand.NewPCG(1, 2))
+	prompt := make([]int32, b.o.Prompt)
+	for i := range prompt {
+		prompt[i] = int32(random.IntN(b.model.vocab))
+	}
+	for piece, err := range session.GenerateIDs(ctx, prompt, llmrun.GenerateOptions{MaxTokens: b.o.Decode + 1, IgnoreEOS: true}) {
+		if err != nil {
+			return err
+		}
+		b.ids = append(b.ids, piece.ID)
+	}
+	b.sumUp(plan, session.Stats())
+	return nil
+}
+
+// sumUp fills in the row.
+func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
+	row := &b.row
+	row.Predicted.Prefill, row.Predicted.Decode = plan.PredictedPrefill, plan.PredictedDecode
+	row.Prefill, row.Decode = stats.PrefillTokPerS(), stats.DecodeTokPerS()
+	row.Streamed = stats.DecodeFlash.Bytes / int64(max(1, stats.GeneratedTokens-1))
+	row.Stalled = stats.DecodeFlash.Stalled.Seconds() / max(stats.Decode, 1).Seconds()
+	row.Same, row.Bound = true, row.Decode
+	if b.whole != nil {
+		row.Same = slices.Equal(b.ids, b.whole.ids)
+		row.Bound = b.whole.row.Decode
+		if row.Streamed > 0 {
+			row.Bound = min(row.Bound, row.FlashGBs*1e9/float64(row.Streamed))
+		}
+	}
+	row.OfBound = row.Decode / row.Bound
+}
+
+// flashTime is how long reading is measured before each configuration.
+const flashTime = 400 * time.Millisecond
+
+// flashRate measures how fast a pack is read, with the reads that a plan makes.
+func flashRate(path string, piece int64) (gbs float64, err error) {
+	if piece == 0 {
+		piece = tiering.DefaultPiece
+	}
+	file, err := vfs.OpenDirect(vfs.OS(), path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	size, err := file.Size()
+	if err != nil {
+		return 0, err
+	}
+	return rates.Flash(file, size, int(min(piece, size)), flashTime)
+}

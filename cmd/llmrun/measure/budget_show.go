@@ -1,0 +1,61 @@
+package measure
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/llmrun/llmrun/internal/plot"
+)
+
+// WriteTable writes the report as a table in Markdown.
+func (r *BudgetReport) WriteTable(w io.Writer) {
+	fmt.Fprintf(w, "| model | RAM | context | read a token | flash GB/s | decode | predicted | off | bound | of bound | prefill | predicted | same |\n")
+	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		ram := "no limit"
+		if row.Share > 0 {
+			ram = fmt.Sprintf("%.0f %%", 100*row.Share)
+		}
+		if row.Refused != "" {
+			fmt.Fprintf(w, "| %s | %s | %d | refused | | | | | | | | | |\n", row.Model, ram, row.Context)
+			continue
+		}
+		fmt.Fprintf(w, "| %s | %s | %d | %.0f MB | %.2f | %.2f | %.2f | %+.0f %% | %.2f | %.0f %% | %.1f | %.1f | %s |\n",
+			row.Model, ram, row.Context, float64(row.Streamed)/1e6, row.FlashGBs, row.Decode, row.Predicted.Decode,
+			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill, yesNo(row.Same))
+	}
+	fmt.Fprintf(w, "\nSpeeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// WritePlot draws how fast each model decodes against its share of memory.
+func (r *BudgetReport) WritePlot(w io.Writer) error {
+	c := plot.Chart{Title: "Decoding under a budget of memory", X: "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true}
+	type key struct {
+		model   string
+		context int
+	}
+	lines := map[key]int{}
+	for _, row := range r.Rows {
+		if row.Share == 0 || row.Refused != "" {
+			continue
+		}
+		k := key{row.Model, row.Context}
+		at, ok := lines[k]
+		if !ok {
+			at = len(c.Lines)
+			lines[k] = at
+			c.Lines = append(c.Lines, plot.Line{Name: fmt.Sprintf("%s, %d", row.Model, row.Context)},
+				plot.Line{Name: "predicted", Dots: true})
+		}
+		c.Lines[at].Points = append(c.Lines[at].Points, plot.Point{X: 100 * row.Share, Y: row.Decode})
+		c.Lines[at+1].Points = append(c.Lines[at+1].Points, plot.Point{X: 100 * row.Share, Y: row.Predicted.Decode})
+	}
+	return c.Write(w)
+}

@@ -1,0 +1,49 @@
+package plot
+
+import (
+	"encoding/xml"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
+	for name, c := range map[string]Chart{
+		"nothing":   {Title: "a < b & c"},
+		"one point": {Lines: []Line{{Name: "x", Points: []Point{{3, 4}}, Dots: true}}},
+		"log": {LogY: true, X: "share", Y: "tok/s", Lines: []Line{
+			{Name: "measured", Points: []Point{{15, 0.3}, {50, 1}, {100, 70}, {30, 0}, {40, math.NaN()}}},
+			{Name: "bound", Dashed: true, Points: []Point{{15, 0.4}, {100, math.Inf(1)}}},
+		}},
+		"linear": {Lines: []Line{{Name: "a", Points: []Point{{0, -1}, {10, 99}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			require.NoError(t, c.Write(&b))
+			d := xml.NewDecoder(strings.NewReader(b.String()))
+			for {
+				if _, err := d.Token(); err == io.EOF {
+					break
+				} else {
+					require.NoError(t, err)
+				}
+			}
+			require.NotContains(t, b.String(), "NaN")
+			require.NotContains(t, b.String(), "Inf")
+			x, y := c.axes()
+			for _, l := range c.Lines {
+				for _, p := range l.Points {
+					if finite(p, c.LogY) {
+						require.True(t, x.at(p.X) >= left && x.at(p.X) <= width-right, "%v", p)
+						require.True(t, y.at(p.Y) >= top && y.at(p.Y) <= height-bottom, "%v", p)
+					}
+				}
+			}
+			require.NotEmpty(t, x.ticks())
+			require.Less(t, len(y.ticks()), 25)
+		})
+	}
+}
