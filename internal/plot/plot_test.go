@@ -24,13 +24,11 @@ func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
 			var b strings.Builder
 			require.NoError(t, c.Write(&b))
 			d := xml.NewDecoder(strings.NewReader(b.String()))
-			for {
-				if _, err := d.Token(); err == io.EOF {
-					break
-				} else {
-					require.NoError(t, err)
-				}
+			var err error
+			for err == nil {
+				_, err = d.Token()
 			}
+			require.ErrorIs(t, err, io.EOF)
 			require.NotContains(t, b.String(), "NaN")
 			require.NotContains(t, b.String(), "Inf")
 			x, y := c.axes()
