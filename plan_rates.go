@@ -27,8 +27,9 @@ type Rates struct {
 	PrefillGops float64   `json:"prefill_gops"` // operations, with many tokens
 }
 
-// What a whole model reaches of the rates of its matrix products alone. The rest
-// goes to attention, norms and the meetings of threads.
+// What a whole model is taken to reach of the rates of its matrix products alone;
+// the rest goes to attention, norms and the meetings of threads. These two are
+// estimates that no measurement on a quiet machine has confirmed yet.
 const (
 	decodeShare  = 0.9
 	prefillShare = 0.85
