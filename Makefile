@@ -95,6 +95,10 @@ bench-compare: tools ## compare the benchmarks that match BENCH with those of co
 bench-peers: build ## compare with llama.cpp on models of random weights (needs node)
 	@scripts/bench-peers.sh bin/llmrun
 
+.PHONY: bench-budget
+bench-budget: build ## compare with llama.cpp in memory that is smaller than the model (needs root)
+	@scripts/bench-budget.sh bin/llmrun
+
 .PHONY: cross
 cross: ## build for every supported system into dist/
 	scripts/cross.sh dist
