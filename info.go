@@ -97,7 +97,7 @@ func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template stri
 	for _, t := range f.Source.Tensors() {
 		info.TensorTypes[t.Type.String()]++
 		info.WeightBytes += t.Size
-		if !strings.HasPrefix(t.Name, "rope_") { // tables, not parameters
+		if !strings.HasPrefix(t.Name, "rope_") && !exec.IsOrder(f.Source, t.Name) { // tables, not parameters
 			info.Parameters += elements(t.Shape)
 		}
 	}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
 )
 
 // Inspection is a model whose files are open and whose weights are not in
 // memory. Its methods may be called from many goroutines at once.
 type Inspection struct {
-	files *exec.Files
-	info  Info
+	files   *exec.Files
+	natural store.Source // its tensors, with the elements of rows in order
+	info    Info
 }
 
 // TensorInfo describes one tensor.
@@ -42,7 +44,11 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Inspection{f, d.info}, nil
+	natural, err := f.InOrder()
+	if err != nil {
+		return nil, err
+	}
+	return &Inspection{f, natural, d.info}, nil
 }
 
 // Info describes the model.
@@ -60,7 +66,7 @@ func (i *Inspection) Tensors() []TensorInfo {
 // Rows returns rows of a tensor as the numbers that they stand for. Of a tensor
 // with more than two dimensions, the outer ones are counted as one.
 func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
-	t, ok := i.files.Source.Tensor(name)
+	t, ok := i.natural.Tensor(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s has no tensor %q", ErrOptions, i.info.Path, name)
 	}
@@ -71,7 +77,7 @@ func (i *Inspection) Rows(name string, rows []int) ([][]float32, error) {
 		if row < 0 || row >= t.Rows() {
 			return nil, fmt.Errorf("%w: row %d; tensor %q has rows 0 to %d", ErrOptions, row, name, t.Rows()-1)
 		}
-		if _, err := i.files.Source.ReadAt(t, raw, int64(row)*rowBytes); err != nil {
+		if _, err := i.natural.ReadAt(t, raw, int64(row)*rowBytes); err != nil {
 			return nil, err
 		}
 		out[j] = make([]float32, t.Cols())

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -30,8 +31,9 @@ type intMatrix struct {
 	codes, zeros, scales store.Tensor
 	rows, cols, groups   int
 	groupOf              []int32 // [cols] the group of each input
+	order                []int32 // [cols] the input of each column; nil = that of the inputs
 	// typ is Q4_0 or Q8_0 where all zeros are in the middle, I4Z where each
-	// block of inputs lies in one group, otherwise F32. All hold the same values.
+	// block of columns lies in one group, otherwise F32. All hold the same values.
 	typ quant.Type
 }
 
@@ -40,12 +42,13 @@ type intMatrix struct {
 type unpacked struct {
 	overlay
 	matrices map[string]*intMatrix // by the name of the weight
+	orders   map[string][]int32    // [cols] by the name of the tensor
 }
 
 // unpackIntegers makes the packed weights of a checkpoint appear like others.
 // The notices say what the owner may not expect.
 func unpackIntegers(src *safetensors.Dir, p *intPacking, path string) (store.Source, []string, error) {
-	u := &unpacked{overlay{Source: src, index: map[string]int{}}, map[string]*intMatrix{}}
+	u := &unpacked{overlay{Source: src, index: map[string]int{}}, map[string]*intMatrix{}, map[string][]int32{}}
 	used := map[string]bool{}
 	var wide wideNotice
 	for _, name := range src.Auxiliaries() {
@@ -67,6 +70,11 @@ func unpackIntegers(src *safetensors.Dir, p *intPacking, path string) (store.Sou
 		used[m.scales.Name] = true
 		u.matrices[t.Name] = m
 		u.add(t)
+		if m.order != nil {
+			o := store.Tensor{Name: orderOf(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
+			u.orders[o.Name] = m.order
+			u.add(o)
+		}
 	}
 	for _, t := range src.Tensors() {
 		if _, twice := u.index[t.Name]; twice {
@@ -177,7 +185,9 @@ func newIntMatrix(src *safetensors.Dir, p *intPacking, path, module string) (*in
 	if err := m.readGroups(r); err != nil {
 		return nil, err
 	}
-	m.typ, err = m.chooseType(src)
+	if m.typ, err = m.chooseType(src); m.typ == quant.F32 {
+		m.order = nil // each element has its own scale
+	}
 	return m, err
 }
 
@@ -220,7 +230,7 @@ func (m *intMatrix) readGroups(r *intReader) error {
 
 // chooseType returns the smallest type that holds the weight exactly.
 func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
-	if !m.inBlocks() {
+	if !m.inBlocks() && !m.sortInputs() {
 		return quant.F32, nil
 	}
 	if exact, err := m.halfScales(src); err != nil || !exact {
@@ -245,12 +255,35 @@ func (m *intMatrix) inBlocks() bool {
 	if m.cols%intBlock != 0 {
 		return false
 	}
-	for i, g := range m.groupOf {
-		if g != m.groupOf[i/intBlock*intBlock] {
+	for i := range m.cols {
+		if m.groupOf[m.input(i)] != m.groupOf[m.input(i/intBlock*intBlock)] {
 			return false
 		}
 	}
 	return true
+}
+
+// input returns the input of a column.
+func (m *intMatrix) input(column int) int {
+	if m.order == nil {
+		return column
+	}
+	return int(m.order[column])
+}
+
+// sortInputs brings the inputs of each group together, and reports whether
+// blocks then lie in one group each. Matrices of experts stay as they are: they
+// come and go without what stands beside them.
+func (m *intMatrix) sortInputs() bool {
+	if strings.Contains(m.codes.Name, ".experts.") {
+		return false
+	}
+	m.order = make([]int32, m.cols)
+	for i := range m.order {
+		m.order[i] = int32(i)
+	}
+	slices.SortStableFunc(m.order, func(a, b int32) int { return cmp.Compare(m.groupOf[a], m.groupOf[b]) })
+	return m.inBlocks()
 }
 
 // halfScales reports whether all scales are binary16 numbers, whatever the

@@ -14,6 +14,9 @@ const panelCodes = 1 << 22
 
 // ReadAt reads a tensor; rows of unpacked weights are put together.
 func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	if order := u.orders[t.Name]; order != nil {
+		return readOrder(t, order, p, off)
+	}
 	m := u.matrices[t.Name]
 	if m == nil {
 		return u.Source.ReadAt(t, p, off)
@@ -41,6 +44,17 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
+// readOrder reads bytes of an order as floats, which is what vectors are in packs.
+func readOrder(t store.Tensor, order []int32, p []byte, off int64) (int, error) {
+	return readComputed(t, p, off, func(int) ([]byte, error) {
+		values := make([]float32, len(order))
+		for i, input := range order {
+			values[i] = float32(input)
+		}
+		return appendFloats(nil, values), nil
+	})
+}
+
 // intPanel is some rows of a weight, unpacked.
 type intPanel struct {
 	*intMatrix
@@ -50,6 +64,7 @@ type intPanel struct {
 	codes   []uint8   // [n, cols]
 	zeros   []uint8   // [n, groups]
 	scales  []float32 // [n, groups]
+	sorted  [intBlock]uint8
 	scratch []byte
 }
 
@@ -163,7 +178,13 @@ func (p *intPanel) appendRow(dst []byte, row int) []byte {
 		return dst
 	}
 	for b := 0; b < len(codes); b += intBlock {
-		g, block := p.groupOf[b], codes[b:b+intBlock]
+		g, block := p.groupOf[p.input(b)], codes[b:b+intBlock]
+		if p.order != nil {
+			for i, input := range p.order[b : b+intBlock] {
+				p.sorted[i] = codes[input]
+			}
+			block = p.sorted[:]
+		}
 		dst = binary.LittleEndian.AppendUint16(dst, quant.F32ToF16(scales[g]))
 		switch p.typ {
 		case quant.Q8_0:

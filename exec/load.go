@@ -31,6 +31,7 @@ type loader struct {
 	frames  []*tiering.Frame
 	plan    []placement // of the layer that is being planned
 	experts []layout    // of the same layer
+	orders  []*ordered  // of the columns of all matrices that have one
 	parts   *residency  // of a pack of which a plan says what is kept; else nil
 
 	progress    func(done, total int64)
@@ -101,6 +102,10 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	err = ld.readAll(ctx, queue, plans)
 	queue.Close() // nothing is written to frames from here on
 	if err != nil {
+		ld.free()
+		return nil, nil, err
+	}
+	if err := ld.giveOrders(); err != nil {
 		ld.free()
 		return nil, nil, err
 	}

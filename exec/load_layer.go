@@ -13,12 +13,13 @@ func tensorName(role string, layer int, suffix string) string {
 
 // put plans a matrix that must be there.
 func (ld *loader) put(m *Matrix, role string, layer int, s slot, err error) error {
-	if err == nil {
-		ld.plan = append(ld.plan, placement{
-			name: tensorName(role, layer, ".weight"), slot: s, matrix: m, tile: ld.tiles(&s),
-		})
+	if err != nil {
+		return err
 	}
-	return err
+	ld.plan = append(ld.plan, placement{
+		name: tensorName(role, layer, ".weight"), slot: s, matrix: m, tile: ld.tiles(&s),
+	})
+	return ld.putOrder(m, role, layer, &s)
 }
 
 // putVector plans elements that may be there.

@@ -70,7 +70,11 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	defer src.Close()
 	m, ok := f.Source.(*merged)
 	if !ok {
-		m = newMerged(f.Source)
+		base, err := f.InOrder()
+		if err != nil {
+			return err
+		}
+		m = newMerged(base)
 	}
 	if err := m.add(src, &c, dir, f.tensors().pre); err != nil {
 		return err

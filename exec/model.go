@@ -66,7 +66,11 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	m := &Model{Spec: spec, budget: o.Budget}
 	var ld *loader
-	if m.weights, ld, err = loadWeights(ctx, f.tensors(), spec, o); err != nil {
+	ts, err := f.tensorsFor(o.Exact)
+	if err != nil {
+		return nil, err
+	}
+	if m.weights, ld, err = loadWeights(ctx, ts, spec, o); err != nil {
 		return nil, err
 	}
 	m.frames = ld.frames

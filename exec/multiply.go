@@ -24,8 +24,10 @@ type input struct {
 	x    []float32 // [n, cols]
 	cols int
 	n    int
-	acts tiled.Activations
-	row  int // index of its first row among all inputs' rows
+	// order of the elements, nil for their own
+	order []float32 // [cols]
+	acts  tiled.Activations
+	row   int // index of its first row among all inputs' rows
 }
 
 // add puts a product on the list of the current step.
@@ -75,12 +77,12 @@ func (p *pass) roundInputs() {
 		if !j.w.Tiled {
 			continue
 		}
-		if last := len(p.inputs) - 1; last >= 0 && &p.inputs[last].x[0] == &j.x[0] {
+		if last := len(p.inputs) - 1; last >= 0 && &p.inputs[last].x[0] == &j.x[0] && sameOrder(p.inputs[last].order, j.w.Order) {
 			j.input = last
 			continue
 		}
 		j.input = len(p.inputs)
-		p.inputs = append(p.inputs, input{x: j.x, cols: j.w.Cols, n: j.n, row: rows})
+		p.inputs = append(p.inputs, input{x: j.x, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order})
 		in := &p.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
@@ -89,15 +91,46 @@ func (p *pass) roundInputs() {
 	p.overRows(rows, p.roundPart)
 }
 
+// sameOrder reports whether two orders are one: matrices share theirs.
+func sameOrder(a, b []float32) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
 // round rounds one row of the inputs.
-func (p *pass) round(row, _ int) {
+func (p *pass) round(row, worker int) {
 	i := 0
 	for row >= p.inputs[i].row+p.inputs[i].n {
 		i++
 	}
 	in := &p.inputs[i]
 	row -= in.row
-	in.acts.Set(row, in.x[row*in.cols:(row+1)*in.cols])
+	x := in.x[row*in.cols : (row+1)*in.cols]
+	if in.order != nil {
+		ordered := p.workers[worker].ordered[:in.cols]
+		for i, at := range in.order {
+			ordered[i] = x[int(at)]
+		}
+		x = ordered
+	}
+	in.acts.Set(row, x)
+}
+
+// ordersPerStep returns in how many orders a step may round the same vectors.
+func (p *pass) ordersPerStep() int {
+	most := 1
+	for l := range p.m.weights.layers {
+		w := &p.m.weights.layers[l]
+		for _, step := range [][]*linear{{&w.q, &w.k, &w.v}, {&w.mlp.gate, &w.mlp.up}, {&w.shared.gate, &w.shared.up}} {
+			n := 1
+			for i, m := range step[1:] {
+				if !sameOrder(step[i].Order, m.Order) {
+					n++
+				}
+			}
+			most = max(most, n)
+		}
+	}
+	return most
 }
 
 // roundedFloats returns the memory that the inputs of any step take.
@@ -108,6 +141,7 @@ func (p *pass) roundedFloats() int {
 	// Experts share out the rows of a batch; each has its own tiles, which are
 	// at most twice as wide as they need to be.
 	cols := max(s.Dim, expertInner) / tiled.GroupElems * tiled.GroupElems
+	most *= p.ordersPerStep()
 	return max(most, 2*s.ExpertsUsed*p.chunk*tiled.FloatsNeeded(cols, 1))
 }
 

@@ -65,6 +65,7 @@ type pass struct {
 type workspace struct {
 	scratch *quant.Scratch
 	tiles   *tiled.Scratch
+	ordered []float32 // [maxCols] a row that is being rounded, in another order
 	scores  []float32 // [tileQueries, kv.BlockTokens]
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
@@ -96,6 +97,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	for i := range p.workers {
 		p.workers[i].scratch = quant.NewScratch(cols)
 		p.workers[i].tiles = tiled.NewScratch(chunk)
+		p.workers[i].ordered = make([]float32, cols)
 		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)

@@ -14,6 +14,9 @@ type Matrix struct {
 	// Tiled matrices are multiplied in integers, with rounded activations; the
 	// others in float32.
 	Tiled bool
+	// Order has the input of each column, in matrices whose columns are not in the
+	// order of the inputs; nil = they are.
+	Order []float32 // [Cols]
 	// rest is where the rows come from that are not in memory.
 	rest streamedRows
 }

@@ -27,6 +27,25 @@
 // for finite results. A scale beyond 2^103, which only MXFP4 can express, may
 // give a result that is finite on one instruction set and not on another.
 //
+// # Whole registers
+//
+// A group of 32 codes of 4 bits has 16 bytes and one scale, which fills no vector
+// register. A tile therefore keeps the same group of 16 rows together: their
+// codes are 256 bytes, or four AVX-512 registers (eight of AVX2, sixteen of NEON),
+// and their scales 32 bytes, which widen to one AVX-512 register of float32 with
+// one row a lane. Codes are loaded by whole registers, and a scale needs no
+// broadcast: it already is in the lane of its row's sum.
+//
+// Super-groups, in mobile inference with matrix units, fill registers with eight
+// neighbouring groups of one row instead (8·16 bytes of codes and 8 scales).
+// What is coalesced is the same; the axis differs. Along a row, a register would
+// hold the scales of groups that are used one after the other, and each would
+// have to be spread over the lanes. Only formats whose files have blocks of 256
+// elements keep eight groups of a row together here as well: their 6-bit scales
+// are packed across them.
+//
+// # Rounding of activations
+//
 // Activations are rounded as q = round(x·(127/a)), halves to even, and d = a/127,
 // where a is the largest magnitude of the group; a group of nothing above 2^-100
 // is all zeros, d = 0. Where an element is infinite or a NaN so is d, and no
