@@ -15,6 +15,9 @@ type router struct {
 	weights []float32 // [chunk, Experts] weight of each used expert
 	first   []int32   // [Experts+1] first gathered row of each expert
 	in, out []float32 // [chunk*ExpertsUsed, Dim] rows gathered by expert; their results
+
+	ready []int32 // [Experts] which experts are computed now, of those that have rows,
+	rows  []int32 // [chunk*ExpertsUsed] and their gathered rows
 }
 
 func (r *router) carve(a *tiering.Arena, s *Spec, chunk int) {
@@ -24,6 +27,7 @@ func (r *router) carve(a *tiering.Arena, s *Spec, chunk int) {
 	r.logits, r.weights = a.Floats(chunk*s.Experts), a.Floats(chunk*s.Experts)
 	r.gates = a.Floats(chunk)
 	r.chosen, r.first = a.Int32s(chunk*s.Experts), a.Int32s(s.Experts+1)
+	r.ready, r.rows = a.Int32s(s.Experts), a.Int32s(chunk*s.ExpertsUsed)
 	r.in, r.out = a.Floats(chunk*s.ExpertsUsed*s.Dim), a.Floats(chunk*s.ExpertsUsed*s.Dim)
 }
 
@@ -38,6 +42,9 @@ func (p *pass) routed(in []float32 /* [n, Dim] */) {
 	}
 	p.gather(in)
 	p.runExperts()
+	if p.failed() {
+		return
+	}
 	p.combine()
 	if p.w.shared.up.present() {
 		p.addShared(in)
@@ -95,26 +102,61 @@ func (p *pass) gather(in []float32) {
 	r.first[s.Experts] = next
 }
 
-// runExperts computes the MLPs of all experts that were chosen by any row.
+// runExperts computes the MLPs of all experts that were chosen by any row: those
+// in memory first, the others as they arrive. No result depends on the order.
 func (p *pass) runExperts() {
+	r, cache := &p.route, p.m.experts
+	r.ready = r.ready[:0]
+	if cache == nil {
+		for e := range p.w.experts {
+			if r.first[e+1] > r.first[e] {
+				r.ready = append(r.ready, int32(e))
+			}
+		}
+		p.runReady()
+		return
+	}
+	cache.ask(p.index, r.first)
+	for {
+		if r.ready, p.err = cache.landed(p.ctx, r.ready[:0]); p.err != nil || len(r.ready) == 0 {
+			return
+		}
+		p.runReady()
+		cache.computed(r.ready)
+	}
+}
+
+// runReady computes the MLPs of the experts in ready.
+func (p *pass) runReady() {
 	s, r := p.m.Spec, &p.route
 	inner := p.w.experts[0].up.Rows
-	rows := func(e int) (lo, n int) { return int(r.first[e]), int(r.first[e+1] - r.first[e]) }
-	for e := range p.w.experts {
-		lo, n := rows(e)
+	r.rows = r.rows[:0]
+	for _, e := range r.ready {
+		lo, n := r.rowsOf(e)
 		x := r.in[lo*s.Dim:]
 		p.add(&p.w.experts[e].gate, x, n, p.gate[lo*inner:])
 		p.add(&p.w.experts[e].up, x, n, p.up[lo*inner:])
+		for row := range n {
+			r.rows = append(r.rows, int32(lo+row))
+		}
 	}
 	p.multiply()
 	p.width = inner
-	p.overRows(int(r.first[s.Experts]), p.actPart)
-	for e := range p.w.experts {
-		lo, n := rows(e)
+	p.overRows(len(r.rows), p.expertActPart)
+	for _, e := range r.ready {
+		lo, n := r.rowsOf(e)
 		p.add(&p.w.experts[e].down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
 	}
 	p.multiply()
 }
+
+// rowsOf returns which gathered rows an expert works on.
+func (r *router) rowsOf(e int32) (first, count int) {
+	return int(r.first[e]), int(r.first[e+1] - r.first[e])
+}
+
+// activateRouted is activate for a row of an expert in ready.
+func (p *pass) activateRouted(i, worker int) { p.activate(int(p.route.rows[i]), worker) }
 
 // combine adds up each row's experts in the order of their index.
 func (p *pass) combine() {

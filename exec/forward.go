@@ -63,6 +63,9 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 	if p.m.stream != nil {
 		p.m.stream.Begin((len(b.want) + headRows - 1) / headRows)
 	}
+	if p.m.experts != nil {
+		p.m.experts.begin(p.n)
+	}
 	p.headRun = 0
 	for i := range p.m.Spec.Ropes {
 		t := &p.m.Spec.Ropes[i]
@@ -95,6 +98,9 @@ func (p *pass) runLayer(l int) {
 	s := p.m.Spec
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.layers[l]
 
+	if p.layer.Experts {
+		p.guessExperts()
+	}
 	in := p.x
 	if s.PreNorm {
 		in = p.normed(&p.w.attnNorm)

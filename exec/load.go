@@ -33,6 +33,7 @@ type loader struct {
 	experts []layout    // of the same layer
 	orders  []*ordered  // of the columns of all matrices that have one
 	parts   *residency  // of a pack of which a plan says what is kept; else nil
+	cold    []layout    // experts that the plan's memory for experts takes in turn
 
 	progress    func(done, total int64)
 	mu          sync.Mutex // guards done, which readers count up

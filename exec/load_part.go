@@ -28,6 +28,7 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 	if err := ld.parts.check(plan); err != nil {
 		return nil, err
 	}
+	cacheExperts := coldExperts(plans)
 	vectors := layout{name: "norms and biases"}
 	kept := plans[:0]
 	for _, l := range plans {
@@ -37,7 +38,10 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 				return nil, fmt.Errorf("%w: %s: %s does not lie in the pack as it is used; import the model again", tiering.ErrBudget, ld.ts.path, l.name)
 			}
 		case l.kind == expertLayout:
-			// Experts are all in memory.
+			if cacheExperts {
+				ld.cold = append(ld.cold, l)
+				continue
+			}
 		case l.kind == embeddingLayout:
 			w.embed.leave(&l)
 			continue

@@ -29,6 +29,8 @@ type Options struct {
 	// Plan says what of a pack is kept in memory; nil keeps all. The files must
 	// stay open as long as the model. The rest of the pack is read when it is used.
 	Plan *tiering.Plan
+	// Experts says which of them stay in memory, if the plan does not keep all.
+	Experts ExpertPolicy
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -40,6 +42,7 @@ type Model struct {
 	frames  []*tiering.Frame
 	parts   *residency       // nil: all of the weights are in memory for good
 	stream  *prefetch.Stream // of the weights that are not; nil: all are
+	experts *expertCache     // nil: all are in memory for good
 	cache   *kv.Cache
 	workers *hetero.Workers
 	budget  *tiering.Budget
@@ -82,6 +85,10 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
+	if err := m.openExperts(ctx, ld, &o); err != nil {
+		m.Close()
+		return nil, err
+	}
 	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: o.KV}
 	for l, s := range spec.Layers {
 		shape.KVHeads[l] = s.KVHeads
@@ -121,6 +128,9 @@ func (m *Model) Close() {
 	}
 	if m.parts != nil {
 		m.parts.close()
+	}
+	if m.experts != nil {
+		m.experts.close()
 	}
 	if m.pass != nil {
 		m.pass.free()

@@ -58,7 +58,7 @@ type pass struct {
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	mulPart, normPart, attnPart, mergePart, rowPart, actPart, convPart, roundPart func(part, worker int)
+	mulPart, normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -106,6 +106,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.act = activation(m.Spec)
 	p.mulPart, p.normPart, p.attnPart, p.mergePart = p.mul, p.normalize, p.attend, p.merge
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
+	p.expertActPart = p.activateRouted
 	return p, nil
 }
 

@@ -15,8 +15,9 @@ type residency struct {
 	budget *tiering.Budget
 	layers int
 
-	sections []layout // the layers in order, and the ends
-	unit     int      // the largest that a matrix can be cut into
+	sections []layout     // the layers in order, and the ends
+	unit     int          // the largest that a matrix can be cut into
+	experts  *expertCache // nil: the model has none
 	ring     *tiering.Frame
 	stream   *prefetch.Stream // nil until something is streamed
 }
@@ -33,6 +34,11 @@ func (l *layout) run() int {
 func (r *residency) check(plan *tiering.Plan) error {
 	if len(plan.Pinned) != r.layers {
 		return fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), r.layers)
+	}
+	for i := range r.w.layers {
+		if len(r.w.layers[i].experts) > 0 && plan.ExpertSlots < 1 {
+			return fmt.Errorf("%w: the plan has no memory for any expert", tiering.ErrBudget)
+		}
 	}
 	return nil
 }
@@ -106,6 +112,9 @@ func (r *residency) start(plan *tiering.Plan) error {
 
 // stop ends all reading and frees the ring.
 func (r *residency) stop() {
+	if r.experts != nil {
+		r.experts.quiet()
+	}
 	if r.stream != nil {
 		r.stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
 	}
@@ -125,8 +134,14 @@ func (r *residency) close() {
 	}
 }
 
-// shrink gives back what a plan does not keep of any section.
+// shrink gives back what a plan does not keep of any section, and makes the
+// memory for experts what it says.
 func (r *residency) shrink(plan *tiering.Plan) error {
+	if r.experts != nil {
+		if err := r.experts.resize(plan.ExpertSlots); err != nil {
+			return err
+		}
+	}
 	for i := range r.sections {
 		l := &r.sections[i]
 		if pinned := r.pinned(plan, l); pinned < int64(l.from) {

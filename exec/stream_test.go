@@ -14,9 +14,10 @@ import (
 )
 
 // partPlan keeps a random part of each section in memory and streams the rest
-// through a small ring.
-func partPlan(rng *rand.Rand, layers int) *tiering.Plan {
-	plan := &tiering.Plan{Piece: pack.BlockBytes << rng.IntN(2), Pinned: make([]int64, layers)}
+// through a small ring. There is memory for some experts, at times for one alone.
+func partPlan(rng *rand.Rand, spec *Spec) *tiering.Plan {
+	plan := &tiering.Plan{Piece: pack.BlockBytes << rng.IntN(2), Pinned: make([]int64, len(spec.Layers))}
+	plan.ExpertSlots = 1 + rng.IntN(len(spec.Layers)*spec.Experts+1)>>rng.IntN(3)
 	plan.Ring = plan.Piece * int64(4+rng.IntN(5))
 	some := func() int64 {
 		switch rng.IntN(4) {
@@ -47,10 +48,10 @@ func loadPart(t *testing.T, f *Files, o Options) *Model {
 	return m
 }
 
-func layersOf(t *testing.T, f *Files) int {
+func packSpec(t *testing.T, f *Files) *Spec {
 	spec, err := f.Spec()
 	require.NoError(t, err)
-	return len(spec.Layers)
+	return spec
 }
 
 func openPack(t *testing.T, fsys vfs.FS) *Files {
@@ -71,7 +72,7 @@ func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 			want := allLogits(t, whole, ids)
 			for seed := range uint64(4) {
 				rng := rand.New(rand.NewPCG(seed, 3))
-				plan := partPlan(rng, len(whole.Spec.Layers))
+				plan := partPlan(rng, whole.Spec)
 				m := loadPart(t, f, Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
 				require.Equal(t, want, allLogits(t, m, ids), "seed %d: %+v", seed, plan)
 				for i, l := range m.parts.sections {
@@ -91,7 +92,7 @@ func TestReplanWhileGenerating(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			f := openPack(t, importModel(t, vfs.OS(), dir))
-			m := loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: partPlan(rand.New(rand.NewPCG(1, 1)), layersOf(t, f))})
+			m := loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: partPlan(rand.New(rand.NewPCG(1, 1)), packSpec(t, f))})
 			ids := longPrompt(m.Spec.Vocab, 60, 7)
 			want := allLogits(t, m, ids)
 			stop, done := make(chan struct{}), make(chan error)
@@ -104,7 +105,7 @@ func TestReplanWhileGenerating(t *testing.T) {
 						return
 					default:
 					}
-					plan := partPlan(rng, len(m.Spec.Layers))
+					plan := partPlan(rng, m.Spec)
 					if err := m.Replan(context.Background(), plan); err != nil {
 						done <- err
 						return
@@ -117,14 +118,14 @@ func TestReplanWhileGenerating(t *testing.T) {
 			close(stop)
 			require.NoError(t, <-done)
 
-			all := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), HeadPinned: 1 << 40}
+			all := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: 1 << 30}
 			for i := range all.Pinned {
 				all.Pinned[i] = 1 << 40
 			}
 			require.NoError(t, m.Replan(context.Background(), all))
 			require.Zero(t, m.Budget().Usage().By[tiering.Ring])
 			most := m.Budget().Usage().By[tiering.Pinned]
-			none := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), Piece: 1 << 16, Ring: 8 << 16}
+			none := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), Piece: 1 << 16, Ring: 8 << 16, ExpertSlots: 1}
 			require.NoError(t, m.Replan(context.Background(), none))
 			require.Less(t, m.Budget().Usage().By[tiering.Pinned], most)
 			require.Equal(t, want, allLogits(t, m, ids))

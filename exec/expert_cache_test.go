@@ -1,0 +1,222 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// expertDirs returns the checkpoints that have experts.
+func expertDirs(t *testing.T) (dirs []string) {
+	for _, dir := range fixtureDirs(t) {
+		f, err := Open(vfs.OS(), dir)
+		require.NoError(t, err)
+		spec, err := f.Spec()
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		if spec.Experts > 0 {
+			dirs = append(dirs, dir)
+		}
+	}
+	require.GreaterOrEqual(t, len(dirs), 4)
+	return dirs
+}
+
+// expertPlan keeps everything in memory but experts.
+func expertPlan(spec *Spec, slots int) *tiering.Plan {
+	plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: slots, StreamedPerToken: 1}
+	for i := range plan.Pinned {
+		plan.Pinned[i] = 1 << 40
+	}
+	return plan
+}
+
+// TestExpertsOnFlashGiveTheSameLogits: with memory for one expert, for all of
+// them, or for any number between, whatever stays and whatever is guessed.
+func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
+	for _, dir := range expertDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
+			ids := longPrompt(whole.Spec.Vocab, 70, 7)
+			want := allLogits(t, whole, ids)
+			all := len(whole.Spec.Layers) * whole.Spec.Experts
+			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + rand.IntN(all-2), 2 + rand.IntN(all-2)} {
+				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: ExpertPolicy(rand.IntN(2))}
+				m := loadPart(t, f, o)
+				m.experts.trust = float64(rand.IntN(2)) // whether guesses are read
+				require.Equal(t, want, allLogits(t, m, ids), "%d slots, %+v", slots, o)
+				require.Equal(t, want, inSteps(t, m, ids), "%d slots, %+v", slots, o)
+				stats := m.ExpertStats()
+				require.Equal(t, slots, stats.Slots)
+				require.LessOrEqual(t, stats.Hits+stats.Early, stats.Used)
+				if slots == all {
+					require.Equal(t, stats.Used, stats.Hits, "all had been read beforehand")
+				} else {
+					require.Less(t, stats.Hits, stats.Used)
+				}
+				require.Equal(t, int64(slots*m.experts.slotBytes), m.Budget().Usage().By[tiering.Cached])
+			}
+		})
+	}
+}
+
+// TestExpertsAllocateNothing decodes with memory for half of the experts.
+func TestExpertsAllocateNothing(t *testing.T) {
+	for _, dir := range expertDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			spec := packSpec(t, f)
+			m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts/2)})
+			m.experts.trust = 1
+			requireNoAllocs(t, m)
+		})
+	}
+}
+
+// somePack returns a pack with experts on a file system that can fail, and what
+// makes it fail.
+func somePack(t *testing.T) (f *Files, fault *atomic.Pointer[func(vfs.Op) error]) {
+	fault = new(atomic.Pointer[func(vfs.Op) error])
+	f = openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
+		if decide := fault.Load(); decide != nil && op.Kind == vfs.OpRead {
+			return (*decide)(op)
+		}
+		return nil
+	}))
+	return f, fault
+}
+
+// TestFailedExpertReads lets read k fail, for every k: the error ends the request
+// and names file and offset, and the next request is as ever.
+func TestFailedExpertReads(t *testing.T) {
+	f, fault := somePack(t)
+	spec := packSpec(t, f)
+	ids := longPrompt(spec.Vocab, 12, 7)
+	want := allLogits(t, loadPart(t, f, Options{Threads: 2}), ids)
+	broken := errors.New("a bad sector")
+	m := loadPart(t, f, Options{Threads: 2, Chunk: 5, Plan: expertPlan(spec, 5)})
+	failures := 0
+	for k := int64(0); ; k += 1 + k/8 {
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		m.experts.trust = float64(k % 2)
+		var reads atomic.Int64
+		decide := func(vfs.Op) error {
+			if reads.Add(1)-1 == k {
+				return broken
+			}
+			return nil
+		}
+		fault.Store(&decide)
+		err = m.Extend(context.Background(), s, ids, &Reader{})
+		fault.Store(nil)
+		s.Close()
+		if err != nil {
+			failures++
+			require.ErrorIs(t, err, broken)
+			require.ErrorContains(t, err, "m.pack")
+			require.ErrorContains(t, err, "at offset")
+		}
+		require.Equal(t, want, allLogits(t, m, ids), "after read %d failed", k)
+		if reads.Load() < k {
+			break
+		}
+	}
+	require.Greater(t, failures, 5)
+}
+
+// TestCancelledExpertReads cancels a request while the disk does not answer. It
+// ends at once; what was being read is nobody's.
+func TestCancelledExpertReads(t *testing.T) {
+	f, fault := somePack(t)
+	spec := packSpec(t, f)
+	ids := longPrompt(spec.Vocab, 12, 7)
+	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, 7)})
+	want := allLogits(t, m, ids)
+	rows, ok := f.Packed().Tensor("token_embd.weight")
+	require.True(t, ok)
+	for range 5 {
+		ctx, cancel := context.WithCancel(context.Background())
+		answer := make(chan struct{})
+		hang := func(op vfs.Op) error {
+			if op.Offset < rows.Offset+rows.Size {
+				return nil // of the embedding, which comes first in the file
+			}
+			cancel()
+			<-answer
+			return nil
+		}
+		fault.Store(&hang)
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.ErrorIs(t, m.Extend(ctx, s, ids, &Reader{}), context.Canceled)
+		require.Zero(t, s.Len())
+		s.Close()
+		fault.Store(nil)
+		close(answer)
+		require.Equal(t, want, allLogits(t, m, ids))
+	}
+}
+
+// TestTruncatedExperts cuts the pack while the model is in use.
+func TestTruncatedExperts(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.pack")
+	from, err := Open(vfs.OS(), expertDirs(t)[0])
+	require.NoError(t, err)
+	require.NoError(t, Import(context.Background(), from, vfs.OS(), path, ImportOptions{Made: "test"}))
+	require.NoError(t, from.Close())
+	f, err := Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(packSpec(t, f), 4)})
+	defer m.Close()                                    // before the files
+	rows, ok := f.Packed().Tensor("token_embd.weight") // is still read
+	require.True(t, ok)
+	require.NoError(t, os.Truncate(path, rows.Offset+rows.Size))
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	err = m.Extend(context.Background(), s, []int32{1, 2, 3}, &Reader{})
+	require.ErrorIs(t, err, store.ErrTruncated)
+	require.ErrorContains(t, err, path)
+	require.ErrorContains(t, err, ".expert.")
+}
+
+// TestFewerSlotsKeepTheBestExperts takes memory away: what is used most stays.
+func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
+	f, _ := somePack(t)
+	spec := packSpec(t, f)
+	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts)})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 50, 7), &Reader{}))
+	kept := len(spec.Layers) * spec.Experts / 3
+	require.NoError(t, m.Replan(context.Background(), expertPlan(spec, kept)))
+	c := m.experts
+	least, most := 1e300, 0.0 // worth of what is kept, and of what is not
+	count := 0
+	for id, at := range c.where {
+		if at >= 0 {
+			least = min(least, c.policy.worth(id))
+			count++
+		} else {
+			most = max(most, c.policy.worth(id))
+		}
+	}
+	require.Equal(t, kept, count)
+	require.GreaterOrEqual(t, least, most)
+	require.Equal(t, int64(kept*c.slotBytes), m.Budget().Usage().By[tiering.Cached])
+}
