@@ -45,6 +45,10 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
 	if m.from, m.need, err = opts.planInputs(f, opts.limit()); err != nil {
 		return err
 	}
+	if f.Packed() == nil { // then an embedding is loaded as well
+		m.from.Vectors += m.from.Embedding
+		m.from.Embedding = 0
+	}
 	if m.now, err = tiering.MakePlan(m.from, m.need, tiering.Rates{}); err != nil {
 		return err
 	}
@@ -52,7 +56,7 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
 	if opts.Measure {
-		r := rateMeasurer{fsys: opts.fsys(), dir: opts.CacheDir, threads: opts.threads()}
+		r := opts.rateMeasurer()
 		measured, err := r.rates(ctx, f, m.now.Piece)
 		if err != nil {
 			return err

@@ -11,10 +11,17 @@ import (
 )
 
 // addRAM declares --ram, for commands that load a model.
-func (m *modelFlags) addRAM(f *flagSet) {
-	f.value("ram", "SIZE", "most memory to use, such as 1.5GiB, 800MB, or 50% of what is available; without it, what is available. What does not fit is read from flash while it is used; the answer is the same", func(s string) (err error) {
-		m.ram, err = llmrun.ParseMemory(s)
-		return err
+func (m *modelFlags) addRAM(f *flagSet) { addRAM(f, &m.ram) }
+
+// addRAM declares --ram, for commands that divide memory.
+func addRAM(f *flagSet, ram *int64) {
+	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% of what is available, or all for no limit; without it, what is available. What does not fit is read from flash while it is used, and the answer is the same", func(text string) (err error) {
+		if text == "all" {
+			*ram = llmrun.NoLimit
+		} else if *ram, err = llmrun.ParseMemory(text); err != nil {
+			return fmt.Errorf("must be a size such as 1.5GiB, 800MB or 50%%, not %q", text)
+		}
+		return nil
 	})
 }
 

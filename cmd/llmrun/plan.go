@@ -66,15 +66,3 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	showPlan(s, plan)
 	return nil
 }
-
-// addRAM declares --ram, for commands that divide memory.
-func addRAM(f *flagSet, ram *int64) {
-	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% of what is available, or all for no limit; without it, what is available", func(text string) (err error) {
-		if text == "all" {
-			*ram = llmrun.NoLimit
-		} else if *ram, err = llmrun.ParseMemory(text); err != nil {
-			return fmt.Errorf("must be a size such as 1.5GiB, 800MB or 50%%, not %q", text)
-		}
-		return nil
-	})
-}
