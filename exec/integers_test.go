@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"context"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -289,4 +291,22 @@ func TestAdaptersOfOrderedColumns(t *testing.T) {
 		return wholeTensor(t, f.Source, module+".weight")
 	}
 	require.Equal(t, merged(plain), merged(packed))
+}
+
+// TestOrderedColumnsAreStreamed keeps parts of a pack in memory: the order of
+// columns stays with all of a matrix.
+func TestOrderedColumnsAreStreamed(t *testing.T) {
+	packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), packedAs{bits: 4, group: 32, order: true})
+	f := openPack(t, importModel(t, packed, "m"))
+	ids := []int32{1, 5, 3, 9, 2, 7}
+	whole := loadPart(t, f, Options{Threads: 2})
+	want := allLogits(t, whole, ids)
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		m := loadPart(t, f, Options{Threads: 2, Plan: partPlan(rng, whole.Spec)})
+		require.Equal(t, want, allLogits(t, m, ids), "seed %d", seed)
+		require.NoError(t, m.Replan(context.Background(), partPlan(rng, whole.Spec)))
+		require.Equal(t, want, allLogits(t, m, ids), "seed %d, after another plan", seed)
+		require.NotNil(t, m.weights.layers[0].q.Order)
+	}
 }

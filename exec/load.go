@@ -226,7 +226,7 @@ func (p *placement) bytes() int {
 // matrixOver returns the placement's matrix, whose first rows, or all, are in
 // memory.
 func (p *placement) matrixOver(data []byte) Matrix {
-	m := Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Data: data, Tiled: p.tile}
+	m := Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Data: data, Tiled: p.tile, Order: p.matrix.Order}
 	rows, bytes := m.unit()
 	m.rest.count = m.Rows - min(m.Rows, len(data)/bytes*rows)
 	return m
