@@ -124,15 +124,24 @@ func (p *intPanel) readInputs(first int) error {
 // awqPlace is where in a word AWQ has the code of each of eight outputs.
 var awqPlace = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
+// inputsAtOnce is how many words of an output are unpacked at a time: those of a
+// panel's rows stay in a cache, and results are written side by side.
+const inputsAtOnce = 64
+
 // readOutputs unpacks numbers, of which a word holds some of one input or group,
 // of which there are count, and adds add to each.
 func (p *intPanel) readOutputs(dst []uint8 /* [n, count] */, t store.Tensor, count, first int, add uint32) error {
 	perWord, mask := 32/p.bits, uint32(1)<<p.bits-1
 	lo, hi := first/perWord, (first+p.n+perWord-1)/perWord
-	for i := range count {
-		raw, err := p.run(t, 4*p.rows/perWord, i, 4*lo, 4*hi)
-		if err != nil {
-			return err
+	size := 4 * (hi - lo)
+	p.scratch = grown(p.scratch, min(count, inputsAtOnce)*size)
+	for i := 0; i < count; i += inputsAtOnce {
+		n := min(inputsAtOnce, count-i)
+		for k := range n {
+			off := 4 * (int64(i+k)*int64(p.rows/perWord) + int64(lo))
+			if _, err := p.src.ReadAt(t, p.scratch[k*size:(k+1)*size], off); err != nil {
+				return err
+			}
 		}
 		for row := range p.n {
 			at := first + row
@@ -140,8 +149,11 @@ func (p *intPanel) readOutputs(dst []uint8 /* [n, count] */, t store.Tensor, cou
 			if p.awq {
 				place = awqPlace[place]
 			}
-			word := binary.LittleEndian.Uint32(raw[4*(at/perWord-lo):])
-			dst[row*count+i] = uint8((word>>(p.bits*place) + add) & mask)
+			raw := p.scratch[4*(at/perWord-lo):]
+			for k := range n {
+				word := binary.LittleEndian.Uint32(raw[k*size:])
+				dst[row*count+i+k] = uint8((word>>(p.bits*place) + add) & mask)
+			}
 		}
 	}
 	return nil

@@ -7,7 +7,8 @@ import (
 
 // Blocks of 4-bit codes are found by search: begin with a scale, round, fit the
 // scale to the codes by least squares, round again, and keep the best. Elements
-// count as much as their weights say.
+// count as much as their weights say. Products are converted where they are added
+// to something, so that every machine finds the same block.
 
 // fitRounds is how often scale and offset of a block are fitted to the codes
 // that the last ones gave. The error hardly falls after that.
@@ -64,7 +65,7 @@ func (b *block4) roundLine(x, weight *block, scale, offset uint16) {
 	for i, v := range x {
 		c := clampRound((v-o)*inverse, 0, 15)
 		b.codes[i] = uint8(c)
-		d := v - o - s*float32(c)
+		d := v - o - float32(s*float32(c))
 		b.err += float64(weight[i] * d * d)
 	}
 }
@@ -76,17 +77,17 @@ func (b *block4) fitLine(x, weight *block, scale, offset float32) (float32, floa
 	for i, v := range x {
 		w, c := float64(weight[i]), float64(b.codes[i])
 		sum += w
-		sumC += w * c
-		sumCC += w * c * c
-		sumX += w * float64(v)
-		sumCX += w * c * float64(v)
+		sumC += float64(w * c)
+		sumCC += float64(w * c * c)
+		sumX += float64(w * float64(v))
+		sumCX += float64(w * c * float64(v))
 	}
-	det := sum*sumCC - sumC*sumC
+	det := float64(sum*sumCC) - float64(sumC*sumC)
 	if !(det > 1e-9*sum*sumCC) {
 		return scale, offset
 	}
-	s := (sum*sumCX - sumC*sumX) / det
-	return float32(s), float32((sumX - s*sumC) / sum)
+	s := (float64(sum*sumCX) - float64(sumC*sumX)) / det
+	return float32(s), float32((sumX - float64(s*sumC)) / sum)
 }
 
 // codebook is what 4-bit codes stand for, times a scale.
@@ -150,7 +151,7 @@ func (c *codebook) round(b *block4, x, weight *block, scale uint16) {
 	for i, v := range x {
 		code := c.nearest[clampRound(v*inverse, c.values[0], c.values[15])-int32(c.values[0])]
 		b.codes[i] = code
-		d := v - s*c.values[code&15]
+		d := v - float32(s*c.values[code&15])
 		b.err += float64(weight[i] * d * d)
 	}
 }
@@ -161,8 +162,8 @@ func (c *codebook) fit(b *block4, x, weight *block, scale float32) float32 {
 	var sumCC, sumCX float64
 	for i, v := range x {
 		w, value := float64(weight[i]), float64(c.values[b.codes[i]&15])
-		sumCC += w * value * value
-		sumCX += w * value * float64(v)
+		sumCC += float64(w * value * value)
+		sumCX += float64(w * value * float64(v))
 	}
 	if sumCC == 0 {
 		return scale
