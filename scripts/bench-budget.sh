@@ -48,7 +48,7 @@ limited() {
 ids=1,2,3,4,5,6,7,8
 ours() { limited $(($1 * 105 / 100)) "$llmrun" run -m "$pack" --ram "$1" --threads "$THREADS" --ids $ids -n $((TG + 1)) --ignore-eos --temp 0 --json -q |
   python3 -c 'import json,sys; print(json.load(sys.stdin).get("decode_tok_per_s",0))'; }
-main_() { limited $(($1 * 105 / 100)) node scripts/peer-bench.mjs .scratch/peers \
+main_() { limited $(($1 * 105 / 100)) node scripts/peer-bench.mjs "$PWD/.scratch/peers" \
   "{\"model\":\"$model\",\"threads\":[$THREADS],\"depths\":[0],\"prefill\":0,\"decode\":$TG,\"kv\":\"q8_0\"}" 2>/dev/null |
   python3 -c 'import json,sys; t=json.load(sys.stdin).get("tests",[]); print(t[0]["tok_per_s"]["median"] if t else 0)'; }
 peer() { limited $(($1 * 105 / 100)) "$PEER" -m "$model" -t "$THREADS" -p 0 -n "$TG" -r 1 -o json 2>/dev/null |
