@@ -25,6 +25,15 @@ const (
 // Exp32 returns e^x within 2 ulp. It is zero below -87.3, where the result
 // would be subnormal, and +Inf above 88.72283. The sequence of operations is
 // fixed, and the vector functions of this package use the same.
+//
+// A table of the exponentials of all binary16 numbers that are not positive was
+// compared with it, on a Xeon with AVX-512 (family 6, model 167), the best of 60
+// runs for a block of 64 scores. Gathering from the table with AVX-512 took 35.2
+// ns for scores that differ from block to block, the polynomial 35.7. The table
+// is off by up to 1.8e-4, the polynomial by 1.2e-7, and takes 128 KiB of cache
+// that keys and values want: so the polynomial it is. In plain Go the table took
+// 150 ns and the polynomial 303 (BenchmarkExp, with LLMRUN_CPU=portable), where
+// the block's scores take 6 µs: too little to have tokens depend on the build.
 func Exp32(x float32) float32 { return active.flavour().exp(x) }
 
 func (ar arith) exp(x float32) float32 {

@@ -68,6 +68,24 @@ func TestScoresAgreeOnEveryPath(t *testing.T) {
 	})
 }
 
+// Large queries do not overflow before their scores do: a factor that is a power
+// of two comes out as it went in. Scores then lie in the range of float32 up to
+// where their own value leaves it.
+func TestScoresOfLargeQueries(t *testing.T) {
+	const cols, queries = 128, 5
+	k, x := randomKeys(cols), randomVector(queries*cols, 3)
+	want := scoresOf(active, k, x, cols, queries)
+	for _, factor := range []float32{0x1p-60, 0x1p20, 0x1p60, 0x1p100} {
+		large := make([]float32, len(x))
+		for i, v := range x {
+			large[i] = v * factor
+		}
+		for i, v := range scoresOf(active, k, large, cols, queries) {
+			require.Equal(t, want[i]*factor, v, "factor %g", factor)
+		}
+	}
+}
+
 func BenchmarkScores(b *testing.B) {
 	for _, cols := range []int{64, 128} {
 		for _, queries := range []int{1, 4, 32} {
