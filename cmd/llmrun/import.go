@@ -73,6 +73,9 @@ func (i *importFlags) run(ctx context.Context, s *streams, args []string) error 
 		if text, err = readAll(s, "--calibrate", i.calibrate); err != nil {
 			return err
 		}
+		if strings.TrimSpace(text) == "" {
+			return usagef("--calibrate: %s has no text", i.calibrate)
+		}
 	}
 	bar := &phases{s: s, labels: []string{"importing", "checking"}}
 	done, err := i.write(ctx, s, model, text, bar.report)
