@@ -20,6 +20,8 @@ type Engine struct {
 	limit int         // tokens that a session reads at most
 	mem   memory
 
+	watcher  *watcher // nil unless Options.WatchPressure
+	watching sync.Once
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
 	closed   bool
@@ -90,12 +92,23 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Plan: e.mem.now}
 	o.Progress = progressFunc(opts.Progress)
-	e.model, err = exec.Load(ctx, f, o)
-	return err
+	if e.model, err = exec.Load(ctx, f, o); err != nil {
+		return err
+	}
+	if opts.WatchPressure {
+		e.watchPressure()
+	}
+	return nil
+}
+
+// endWatch ends what watches the system's memory.
+func (e *Engine) endWatch() {
+	e.watching.Do(func() { e.watcher.end() })
 }
 
 // free gives everything back.
 func (e *Engine) free() (err error) {
+	e.endWatch()
 	if e.model != nil {
 		e.model.Close()
 	}
@@ -140,6 +153,7 @@ func (e *Engine) MemoryUsed() int64 {
 // that is under way ends with ErrClosed within one layer of the network; the
 // last one to end gives the memory back. Close may be called more than once.
 func (e *Engine) Close() error {
+	e.endWatch()
 	e.mu.Lock()
 	e.closed = true
 	sessions := make([]*Session, 0, len(e.sessions))

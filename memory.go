@@ -22,10 +22,14 @@ type memory struct {
 	limited bool
 	goLimit int64
 
-	mu   sync.Mutex
-	need tiering.Need // that the plan was made for
-	from tiering.Shape
-	now  *tiering.Plan
+	mu    sync.Mutex
+	owner int64 // budget that the owner gave; 0 = none
+	aim   int64 // budget that is aimed at, which all that has to stay may exceed
+	level TrimLevel
+	full  int64        // what was held before the first trim
+	need  tiering.Need // that the plan was made for
+	from  tiering.Shape
+	now   *tiering.Plan
 }
 
 // limit returns the budget that options ask for; 0 means none.
@@ -65,7 +69,8 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
 			return err
 		}
 	}
-	m.budget = tiering.New(m.need.Budget)
+	m.owner, m.aim = m.need.Budget, m.need.Budget
+	m.budget = tiering.New(m.owner)
 	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap} {
 		lease, err := m.budget.Reserve(p, m.now.By[p])
 		if err != nil {
@@ -74,72 +79,30 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
 		}
 		m.code = append(m.code, lease)
 	}
-	if m.limited = opts.RAM > 0; m.limited {
-		m.goLimit = debug.SetMemoryLimit(m.now.By[tiering.Heap])
-	}
+	m.limitHeap(opts.RAM > 0)
 	return nil
+}
+
+// limitHeap sets Go's own memory limit, or makes it what it was.
+func (m *memory) limitHeap(on bool) {
+	switch {
+	case on && !m.limited:
+		m.goLimit = debug.SetMemoryLimit(m.now.By[tiering.Heap])
+	case !on && m.limited:
+		debug.SetMemoryLimit(m.goLimit)
+	}
+	m.limited = on
 }
 
 // free gives back what the program's own memory was charged with.
 func (m *memory) free() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, lease := range m.code {
 		lease.Release()
 	}
 	m.code = nil
-	if m.limited {
-		debug.SetMemoryLimit(m.goLimit)
-		m.limited = false
-	}
-}
-
-// SetBudget changes Options.RAM while the engine is in use, for programs that are
-// told to give memory back, or may have more. What is too much goes back to the
-// system before SetBudget returns, weights first of all: they are read from flash
-// from then on. A larger budget is filled from flash, while generations go on.
-// Tokens stay what they are. A budget that cannot hold what has to be in memory,
-// conversations included, is refused with a [*MinimumError], and nothing changes.
-func (e *Engine) SetBudget(ram int64) error {
-	opts := Options{RAM: ram}
-	if err := opts.validate(); err != nil {
-		return err
-	}
-	m := &e.mem
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.model.TrimCache()
-	need := m.need
-	need.Budget = opts.limit()
-	plan, err := e.replan(need)
-	if err != nil {
-		return err
-	}
-	larger := need.Budget == 0 || m.need.Budget != 0 && need.Budget > m.need.Budget
-	if larger {
-		m.budget.SetLimit(need.Budget)
-	}
-	if e.model.KeepsFiles() {
-		if err := e.model.Replan(context.Background(), plan); err != nil {
-			return err
-		}
-	} else if !plan.Resident() {
-		return fmt.Errorf("%w (%s)", errNeedsPack, e.info.Path)
-	}
-	m.budget.SetLimit(need.Budget)
-	m.need, m.now = need, plan
-	return nil
-}
-
-// replan makes a plan in which the conversations that there are have room.
-func (e *Engine) replan(need tiering.Need) (*tiering.Plan, error) {
-	m := &e.mem
-	plan, err := tiering.MakePlan(m.from, need, m.now.Rates)
-	used := m.budget.Usage().By[tiering.KVHot]
-	if err != nil || plan.By[tiering.KVHot] >= used {
-		return plan, err
-	}
-	perToken := max(1, m.from.KVBytesPerToken)
-	need.Context = int((used + perToken - 1) / perToken)
-	return tiering.MakePlan(m.from, need, m.now.Rates)
+	m.limitHeap(false)
 }
 
 // flashUse returns what the engine has read of its weights so far.

@@ -67,6 +67,11 @@ type Options struct {
 	// with a [*MinimumError] before anything is loaded. With a limit given here,
 	// Go's own memory limit is set as well while the engine is open.
 	RAM int64
+	// WatchPressure makes the engine give memory back while the system is short of
+	// it, and take it again, never more than RAM, when that is over. On Linux and
+	// Android it looks at pressure stall information, at limits of control groups
+	// and at how much memory is available; elsewhere it does nothing.
+	WatchPressure bool
 	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
 	// when nothing is known about the machine yet.
 	Measure bool

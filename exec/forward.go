@@ -19,6 +19,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) error {
 	if m.closed {
 		return ErrClosed
 	}
+	if err := m.ready(); err != nil {
+		return err
+	}
 	if len(b.ids) > m.pass.chunk {
 		return errChunk
 	}

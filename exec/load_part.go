@@ -24,7 +24,7 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 			return nil, err
 		}
 	}
-	ld.parts = &residency{w: w, budget: ld.budget, layers: len(ld.spec.Layers)}
+	ld.parts = &residency{w: w, file: file, budget: ld.budget, layers: len(ld.spec.Layers)}
 	if err := ld.parts.check(plan); err != nil {
 		return nil, err
 	}
@@ -77,10 +77,7 @@ func (l *layout) setApart(vectors *layout) {
 // blocks; and a little more where that would end within a unit of a matrix. It
 // says of each matrix which rows are not kept.
 func (l *layout) cut(pinned int64) {
-	l.from = int(min(pinned/pack.BlockBytes*pack.BlockBytes, int64(l.sectionSize)))
-	if pinned >= int64(l.sectionSize) {
-		l.from = l.sectionSize
-	}
+	l.from = l.keeps(pinned)
 	l.size = l.from
 	for i := range l.places {
 		p := &l.places[i]
@@ -95,6 +92,15 @@ func (l *layout) cut(pinned int64) {
 		}
 		p.rest = streamedRows{run: l.run(), off: int64(p.off + held - l.from)}
 	}
+}
+
+// keeps returns how much of its section the layout keeps of so many bytes: whole
+// blocks, or all.
+func (l *layout) keeps(pinned int64) int {
+	if pinned >= int64(l.sectionSize) {
+		return l.sectionSize
+	}
+	return int(pinned / pack.BlockBytes * pack.BlockBytes)
 }
 
 // unit returns what the placement's matrix can be cut into.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -12,14 +13,17 @@ import (
 // plan decides, and another plan may take its place while the model is in use.
 type residency struct {
 	w      *weights
+	file   *pack.File
 	budget *tiering.Budget
 	layers int
+	plan   *tiering.Plan // that is followed
 
 	sections []layout     // the layers in order, and the ends
 	unit     int          // the largest that a matrix can be cut into
 	experts  *expertCache // nil: the model has none
 	ring     *tiering.Frame
 	stream   *prefetch.Stream // nil until something is streamed
+	idle     bool             // the stream has no ring: there was no memory for one
 }
 
 // run returns the index of the layout's run in the stream.
@@ -83,7 +87,9 @@ func (m *Model) KeepsFiles() bool { return m.parts != nil }
 
 // start begins to read what is not in memory, through a ring as the plan says.
 func (r *residency) start(plan *tiering.Plan) error {
+	r.plan = plan
 	seq, ok := r.sequence()
+	r.idle = ok // until there is a ring
 	if !ok {
 		return nil
 	}
@@ -100,7 +106,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	if err != nil {
 		return err
 	}
-	r.ring = frame
+	r.ring, r.idle = frame, false
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	if r.stream == nil {
 		r.stream = prefetch.NewStream(streamReaders, ring, seq)
@@ -179,7 +185,7 @@ func (r *residency) resize(l *layout, pinned int64) error {
 // grow reads what a plan keeps more of a section.
 func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
 	before := l.from
-	if pinned <= int64(before) {
+	if l.keeps(pinned) <= before {
 		return nil
 	}
 	if err := r.resize(l, pinned); err != nil {
@@ -198,71 +204,3 @@ func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
 	}
 	return err
 }
-
-// Replan makes the model follow another plan for the same pack, between two
-// passes. What the plan keeps less is given back before anything else; what it
-// keeps more is read layer by layer, while passes may run in between. Logits stay
-// what they are. On an error, memory is as the error left it and the model goes
-// on working.
-func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
-	r := m.parts
-	if r == nil {
-		return fmt.Errorf("exec: the model was not loaded by a plan")
-	}
-	if err := r.check(plan); err != nil {
-		return err
-	}
-	err := m.between(plan, func() error {
-		if err := r.shrink(plan); err != nil {
-			return err
-		}
-		return m.setChunk(plan.Chunk)
-	})
-	if err != nil {
-		return err
-	}
-	for i := range r.sections {
-		l := &r.sections[i]
-		if r.pinned(plan, l) <= int64(l.from) {
-			continue
-		}
-		if err := m.between(plan, func() error { return r.grow(ctx, l, r.pinned(plan, l)) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// setChunk changes how many tokens of a prompt are computed together; 0 leaves it.
-// The model is locked.
-func (m *Model) setChunk(n int) error {
-	if n <= 0 || n == m.pass.chunk {
-		return nil
-	}
-	pass, err := newPass(m, n)
-	if err != nil {
-		return err
-	}
-	m.pass.free()
-	m.pass = pass
-	return nil
-}
-
-// between changes the residency while no pass runs and nothing is read.
-func (m *Model) between(plan *tiering.Plan, change func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return ErrClosed
-	}
-	m.parts.stop()
-	err := change()
-	if started := m.parts.start(plan); err == nil {
-		err = started
-	}
-	m.stream = m.parts.stream
-	return err
-}
-
-// TrimCache gives memory for keys and values back that no sequence uses.
-func (m *Model) TrimCache() { m.cache.Trim() }

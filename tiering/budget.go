@@ -80,6 +80,21 @@ func (b *Budget) SetLimit(limit int64) {
 	b.limit = limit
 }
 
+// TrySetLimit is SetLimit if no more than the limit is held, and otherwise
+// changes nothing and returns false.
+func (b *Budget) TrySetLimit(limit int64) bool {
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.usage.Total > limit {
+		return false
+	}
+	b.limit = limit
+	return true
+}
+
 // Limit returns the most bytes that the ledger lends, 0 when that is unlimited.
 func (b *Budget) Limit() int64 {
 	b.mu.Lock()

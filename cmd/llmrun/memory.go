@@ -10,8 +10,11 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// addRAM declares --ram, for commands that load a model.
-func (m *modelFlags) addRAM(f *flagSet) { addRAM(f, &m.ram) }
+// addRAM declares --ram and --pressure, for commands that generate.
+func (m *modelFlags) addRAM(f *flagSet) {
+	addRAM(f, &m.ram)
+	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
+}
 
 // addRAM declares --ram, for commands that divide memory.
 func addRAM(f *flagSet, ram *int64) {

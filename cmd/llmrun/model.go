@@ -22,6 +22,8 @@ type modelFlags struct {
 	cache   *cacheFlags // nil: the command imports nothing
 	ram     int64       // 0 = what is available
 	measure bool        // predict speeds
+	// pressure: give memory back when the system is short of it
+	pressure bool
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -78,7 +80,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, Measure: m.measure}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, WatchPressure: m.pressure, Measure: m.measure}
 	if m.path != "" {
 		return m.path, options
 	}

@@ -1,0 +1,127 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// growStep is about how much is read at once when more is kept in memory. In
+// between passes may run, through a ring for which what is not read yet leaves
+// room.
+const growStep = 16 << 20
+
+// Replan makes the model follow another plan, between two passes. What the plan
+// keeps less is given back before anything else; what it keeps more is read a few
+// layers at a time, while passes may run in between. Logits stay what they are. A
+// model that was not loaded from a pack keeps all of its weights, and a plan that
+// asks for something else is refused. On an error, memory is as the error left it
+// and the model goes on working.
+func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
+	r := m.parts
+	if r == nil {
+		if !plan.Resident() {
+			return fmt.Errorf("%w: only weights in a pack can be read piece by piece", tiering.ErrBudget)
+		}
+		return m.between(nil, func() error { return m.setChunk(plan.Chunk) })
+	}
+	if err := r.check(plan); err != nil {
+		return err
+	}
+	err := m.between(plan, func() error {
+		if !plan.Resident() {
+			if err := r.file.BypassCache(); err != nil {
+				return err
+			}
+		}
+		if err := r.shrink(plan); err != nil {
+			return err
+		}
+		return m.setChunk(plan.Chunk)
+	})
+	for err == nil && r.toGrow(plan) > 0 {
+		err = m.between(plan, func() error { return r.growSome(ctx, plan) })
+	}
+	return err
+}
+
+// toGrow returns how many bytes a plan keeps that are not in memory yet.
+func (r *residency) toGrow(plan *tiering.Plan) (n int64) {
+	for i := range r.sections {
+		l := &r.sections[i]
+		n += max(0, int64(l.keeps(r.pinned(plan, l))-l.from))
+	}
+	return n
+}
+
+// growSome reads about a step of what a plan keeps more. A rest that would be
+// smaller than a step is read as well.
+func (r *residency) growSome(ctx context.Context, plan *tiering.Plan) error {
+	left := r.toGrow(plan)
+	for i, began := 0, left; i < len(r.sections) && (began-left < growStep || left < growStep); i++ {
+		l := &r.sections[i]
+		if err := r.grow(ctx, l, r.pinned(plan, l)); err != nil {
+			return err
+		}
+		left = r.toGrow(plan)
+	}
+	return nil
+}
+
+// setChunk changes how many tokens of a prompt are computed together; 0 leaves it.
+// The memory of the old buffers serves for the new ones. The model is locked.
+func (m *Model) setChunk(n int) error {
+	old := m.pass.chunk
+	if n <= 0 || n == old && m.pass.frame != nil {
+		return nil
+	}
+	m.pass.free()
+	pass, err := newPass(m, n)
+	if err != nil {
+		var again error
+		if pass, again = newPass(m, old); again != nil {
+			return err // without buffers: ready tries again
+		}
+	}
+	m.pass = pass
+	return err
+}
+
+// ready takes memory that a change of plan did not get. The model is locked.
+func (m *Model) ready() error {
+	if m.pass.frame == nil {
+		if err := m.setChunk(m.pass.chunk); err != nil {
+			return err
+		}
+	}
+	if m.parts != nil && m.parts.idle {
+		err := m.parts.start(m.parts.plan)
+		m.stream = m.parts.stream
+		return err
+	}
+	return nil
+}
+
+// between changes the residency while no pass runs and nothing is read. plan is
+// nil where weights are not streamed.
+func (m *Model) between(plan *tiering.Plan, change func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if m.parts == nil {
+		return change()
+	}
+	m.parts.stop()
+	err := change()
+	if started := m.parts.start(plan); err == nil {
+		err = started
+	}
+	m.stream = m.parts.stream
+	return err
+}
+
+// TrimCache gives memory for keys and values back that no sequence uses.
+func (m *Model) TrimCache() { m.cache.Trim() }

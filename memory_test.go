@@ -1,0 +1,326 @@
+package llmrun_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// packed imports a model into a directory of the test.
+func packed(t testing.TB, path string, o llmrun.ImportOptions) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "m.pack")
+	_, err := llmrun.Import(context.Background(), path, to, o)
+	require.NoError(t, err)
+	return to
+}
+
+// wide writes a pack of a few layers and some megabytes of random weights.
+func wide(t testing.TB) string {
+	t.Helper()
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
+	path := filepath.Join(t.TempDir(), "wide.gguf")
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q8_0"}))
+	return packed(t, path, llmrun.ImportOptions{Replace: true})
+}
+
+// minimum returns the least budget in which a model opens.
+func minimum(t testing.TB, path string, o llmrun.Options) int64 {
+	t.Helper()
+	o.RAM = 1
+	var refused *llmrun.MinimumError
+	_, err := llmrun.Open(path, o)
+	require.ErrorAs(t, err, &refused)
+	return refused.Minimum
+}
+
+// held returns the sum of what an engine's ledger holds.
+func held(e *llmrun.Engine) (n int64) {
+	for _, bytes := range e.Memory().Held {
+		n += bytes
+	}
+	return n
+}
+
+// someIDs is a prompt without meaning.
+func someIDs(e *llmrun.Engine, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i*37+5) % int32(e.Info().Vocab)
+	}
+	return ids
+}
+
+// TestSetBudgetWhileGenerating shrinks and grows the budget at random while
+// another goroutine generates: tokens stay the same, and the ledger holds no more
+// than the budget as soon as a call has returned.
+func TestSetBudgetWhileGenerating(t *testing.T) {
+	ctx := context.Background()
+	for name, path := range map[string]string{
+		"demo": packed(t, demoModel, llmrun.ImportOptions{}),
+		"wide": wide(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit}
+			whole := open(t, path, options)
+			ids := someIDs(whole, 100)
+			o := limit(60)
+			o.IgnoreEOS = true
+			want := complete(t, newSession(t, whole).GenerateIDs(ctx, ids, o)).IDs
+			all := held(whole)
+			least := minimum(t, path, options)
+			require.Greater(t, all, least)
+
+			options.RAM = least
+			e := open(t, path, options)
+			stop, done := make(chan struct{}), make(chan error, 1)
+			streamed, resident := 0, 0
+			go func() {
+				random := rand.New(rand.NewPCG(1, 2))
+				for {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+					}
+					ram := least + random.Int64N(all-least+all/4)
+					if random.IntN(8) == 0 {
+						ram = llmrun.NoLimit
+					}
+					if err := e.SetBudget(ram); err != nil {
+						done <- err
+						return
+					}
+					if n := held(e); ram > 0 && n > ram {
+						done <- fmt.Errorf("%d bytes are held of %d: %+v", n, ram, e.Memory())
+						return
+					}
+					if now := e.Memory().Plan; now.Resident() {
+						resident++
+					} else {
+						streamed++
+					}
+				}
+			}()
+			for range 3 {
+				s := newSession(t, e)
+				require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+				require.NoError(t, s.Close())
+			}
+			close(stop)
+			require.NoError(t, <-done)
+			require.Positive(t, streamed)
+			require.Positive(t, resident)
+			t.Logf("%d budgets with streaming, %d without", streamed, resident)
+		})
+	}
+}
+
+func TestSetBudgetRefuses(t *testing.T) {
+	ctx := context.Background()
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	least := minimum(t, path, options)
+	options.RAM = least + 4<<20
+	e := open(t, path, options)
+	s := newSession(t, e)
+	o := limit(10)
+	o.IgnoreEOS = true
+	want := complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs
+	require.NoError(t, s.Reset())
+	require.Error(t, e.SetBudget(1)) // pages that no conversation uses go back even so
+	before := e.Memory()
+	for _, ram := range []int64{1, least - 1, least / 2} {
+		var refused *llmrun.MinimumError
+		require.ErrorAs(t, e.SetBudget(ram), &refused)
+		require.Equal(t, least, refused.Minimum)
+		require.Equal(t, before, e.Memory())
+	}
+	require.ErrorIs(t, e.SetBudget(-2), llmrun.ErrOptions)
+	require.ErrorIs(t, e.Trim(-1), llmrun.ErrOptions)
+	require.ErrorIs(t, e.Trim(llmrun.TrimCritical+1), llmrun.ErrOptions)
+	require.Equal(t, before, e.Memory())
+	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
+
+	// Conversations keep what they hold.
+	options.Context = 0
+	options.RAM = llmrun.NoLimit
+	long := open(t, path, options)
+	one := newSession(t, long)
+	complete(t, one.GenerateIDs(ctx, someIDs(long, 2000), limit(1)))
+	two := newSession(t, long)
+	complete(t, two.GenerateIDs(ctx, someIDs(long, 2000), limit(1)))
+	options.RAM = 1
+	least = minimum(t, path, options)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, long.SetBudget(least), &refused)
+	require.Greater(t, refused.Minimum, least)
+	require.NoError(t, two.Close())
+	require.NoError(t, one.Close())
+	require.NoError(t, long.SetBudget(least))
+
+	require.NoError(t, e.Close())
+	require.ErrorIs(t, e.SetBudget(llmrun.NoLimit), llmrun.ErrClosed)
+	require.ErrorIs(t, e.Trim(llmrun.TrimLow), llmrun.ErrClosed)
+}
+
+// A model that is no pack stays in memory, so it takes budgets that hold it.
+func TestSetBudgetWithoutPack(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN = 6, 512, 1536
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q8_0"}))
+	e := open(t, path, llmrun.Options{Threads: 2, Context: 512, RAM: llmrun.NoLimit})
+	before := e.Memory()
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, e.SetBudget(1), &refused)
+	err := e.SetBudget(refused.Minimum)
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.ErrorContains(t, err, "import it")
+	require.ErrorContains(t, err, path)
+	require.Equal(t, before, e.Memory())
+	whole := held(e)
+	require.NoError(t, e.SetBudget(whole))
+	require.EqualValues(t, whole, e.Memory().Budget)
+	require.LessOrEqual(t, held(e), whole)
+	whole = held(e)
+	require.NoError(t, e.Trim(llmrun.TrimCritical))
+	require.Less(t, held(e), whole, "buffers for prompts are smaller")
+	require.NoError(t, e.Trim(llmrun.TrimNone))
+	require.Equal(t, whole, held(e))
+}
+
+func TestTrim(t *testing.T) {
+	ctx := context.Background()
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	least := minimum(t, path, options)
+	options.RAM = llmrun.NoLimit
+	whole := open(t, path, options)
+	s := newSession(t, whole)
+	o := limit(12)
+	o.IgnoreEOS = true
+	ids := someIDs(whole, 100)
+	want := complete(t, s.GenerateIDs(ctx, ids, o)).IDs
+	require.NoError(t, s.Reset())
+	full := held(whole)
+	for _, level := range []llmrun.TrimLevel{llmrun.TrimModerate, llmrun.TrimLow, llmrun.TrimCritical, llmrun.TrimLow, llmrun.TrimNone} {
+		for range 2 {
+			require.NoError(t, whole.Trim(level))
+			switch now := held(whole); level {
+			case llmrun.TrimModerate:
+				require.Less(t, now, full, "pages that no conversation uses go back")
+			case llmrun.TrimLow:
+				require.LessOrEqual(t, now, full*3/4)
+			case llmrun.TrimCritical:
+				require.LessOrEqual(t, now, least)
+			}
+			require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+			require.NoError(t, s.Reset())
+		}
+	}
+	require.Equal(t, full, held(whole), "all is back")
+
+	// A ring goes down to what it cannot work without.
+	options.RAM = least + (full-least)/2
+	part := open(t, path, options)
+	ring := part.Memory().Held["weight ring"]
+	require.Positive(t, ring)
+	require.NoError(t, part.Trim(llmrun.TrimModerate))
+	require.LessOrEqual(t, part.Memory().Held["weight ring"], ring)
+	require.NoError(t, part.Trim(llmrun.TrimCritical))
+	require.LessOrEqual(t, held(part), least)
+	require.NoError(t, part.SetBudget(options.RAM))
+	require.Equal(t, ring, part.Memory().Held["weight ring"])
+}
+
+// TestWatchPressure plays signs of pressure, and a clock, to an engine.
+func TestWatchPressure(t *testing.T) {
+	ctx := context.Background()
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	least := minimum(t, path, options)
+	options.RAM = math.MaxInt32
+	e := open(t, path, options)
+	s := newSession(t, e)
+	o := limit(8)
+	o.IgnoreEOS = true
+	ids := someIDs(e, 30)
+	want := complete(t, s.GenerateIDs(ctx, ids, o)).IDs
+	full := held(e)
+
+	root := &changingFS{files: fstest.MapFS{}}
+	now := time.Unix(0, 0)
+	ticks := make(chan time.Time)
+	stalled := 0
+	tick := func(after time.Duration, pressure bool) {
+		if now = now.Add(after); pressure {
+			stalled += 1e6
+		}
+		root.set("proc/pressure/memory", fmt.Sprintf("some avg10=0.00 total=%d\n", stalled))
+		ticks <- now
+		// The tick was taken; Memory waits for what is done about it, if that has
+		// begun, and another tick that says nothing new for it to have ended.
+		ticks <- now.Add(time.Nanosecond)
+	}
+	e.Watch(root, ticks)
+	tick(time.Second, false)
+	require.Equal(t, full, held(e))
+	last := full
+	for range 30 {
+		tick(time.Second, true)
+		require.LessOrEqual(t, held(e), last)
+		last = held(e)
+	}
+	require.LessOrEqual(t, last, least, "in the end only what is needed is left")
+	require.NoError(t, s.Reset())
+	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+	for range 30 {
+		tick(time.Minute, false)
+	}
+	require.NoError(t, s.Reset())
+	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+	require.Equal(t, full, held(e), "all is back")
+	require.EqualValues(t, math.MaxInt32, e.Memory().Budget, "and no more than the owner's budget")
+	require.NoError(t, e.Close())
+	select {
+	case ticks <- now:
+		t.Fatal("somebody still watches")
+	default:
+	}
+}
+
+// changingFS is files that change while they are read.
+type changingFS struct {
+	mu    sync.Mutex
+	files fstest.MapFS
+}
+
+func (c *changingFS) set(name, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.files[name] = &fstest.MapFile{Data: []byte(text)}
+}
+
+func (c *changingFS) Open(name string) (fs.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.files.Open(name)
+}

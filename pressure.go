@@ -1,0 +1,78 @@
+package llmrun
+
+import (
+	"io/fs"
+	"time"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// pressureInterval is how often signs of pressure are looked at.
+const pressureInterval = time.Second
+
+// watcher follows the pressure on the system's memory for an engine.
+type watcher struct {
+	stop, ended chan struct{}
+}
+
+// watchPressure begins to watch.
+func (e *Engine) watchPressure() {
+	ticker := time.NewTicker(pressureInterval)
+	e.watch(tiering.SystemRoot(), ticker.C, ticker.Stop)
+}
+
+// watch looks at the signs that root shows whenever a time comes in ticks, and
+// calls done at its end.
+func (e *Engine) watch(root fs.FS, ticks <-chan time.Time, done func()) {
+	w := &watcher{stop: make(chan struct{}), ended: make(chan struct{})}
+	e.watcher = w
+	go func() {
+		defer close(w.ended)
+		defer done()
+		var g tiering.Governor
+		for {
+			select {
+			case <-w.stop:
+				return
+			case now := <-ticks:
+				e.relieve(&g, now, tiering.ReadSigns(root))
+			}
+		}
+	}()
+}
+
+// end waits for the watcher's last step.
+func (w *watcher) end() {
+	if w == nil {
+		return
+	}
+	close(w.stop)
+	<-w.ended
+}
+
+// relieve holds less memory under pressure, and more again when it has gone. An
+// error, such as of a read, is left to the next step or to a generation, which
+// meets it as well.
+func (e *Engine) relieve(g *tiering.Governor, now time.Time, signs tiering.Signs) {
+	m := &e.mem
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held := m.budget.Usage().Total
+	if m.aim == m.owner && m.level == TrimNone {
+		m.full = held
+	}
+	// Without pressure the engine may hold all of its budget; how much of it that
+	// would be is seen when there is no pressure.
+	most := smaller(m.owner, max(m.full, held))
+	limit := smaller(m.aim, most)
+	next := g.Step(now, signs, held, limit, most)
+	switch {
+	case next == limit:
+	case next >= most:
+		if e.follow(m.owner, false) == nil {
+			m.level = TrimNone
+		}
+	default:
+		_ = e.holdAtMost(next, next < limit)
+	}
+}

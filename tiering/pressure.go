@@ -1,0 +1,60 @@
+package tiering
+
+import (
+	"math"
+	"time"
+)
+
+// What a Governor calls pressure, and how it answers.
+const (
+	// stallShare of the time is how long tasks wait for memory under pressure.
+	stallShare = 0.1
+	// lowShare of the machine's memory, but at least leastMargin, is too little to
+	// have left; growing needs twice as much.
+	lowShare = 32
+	// stepShare of what is held is given back, or taken again, at a time.
+	stepShare = 8
+	// patience is how long there has to be no pressure before more is taken.
+	patience = 10 * time.Second
+)
+
+// Governor decides, from signs that are read again and again, how much memory to
+// hold: less and less while there is pressure, and slowly more when it has gone. It
+// knows no clock but the times that it is told.
+type Governor struct {
+	last Signs
+	at   time.Time // of last
+	calm time.Time // since when there was no pressure, and nothing was taken
+}
+
+// Step takes new signs and returns the limit from now on. limit is the one until
+// now; held is what is held under it, and most what would be held without
+// pressure.
+func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
+	before, since := g.last, now.Sub(g.at)
+	first := g.at.IsZero()
+	g.last, g.at = s, now
+	if first {
+		g.calm = now
+		return limit
+	}
+	low := max(s.Total/lowShare, leastMargin)
+	missing := low - s.Available
+	waited := float64(s.Stalled-before.Stalled) > stallShare*float64(since)
+	if missing > 0 || waited || s.Limited > before.Limited {
+		g.calm = now
+		return min(limit, held) - min(max(held/stepShare, missing), held/2)
+	}
+	if limit >= most || now.Sub(g.calm) < patience {
+		return limit
+	}
+	more := most/stepShare + 1
+	if s.Available < math.MaxInt64 {
+		more = min(more, (s.Available-2*low)/2)
+	}
+	if more <= 0 {
+		return limit
+	}
+	g.calm = now
+	return min(most, limit+more)
+}

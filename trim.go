@@ -1,0 +1,181 @@
+package llmrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// SetBudget changes Options.RAM while the engine is in use, for programs that are
+// told to give memory back, or may have more. What is too much goes back to the
+// system before SetBudget returns, weights first of all: they are read from flash
+// from then on. A larger budget is filled from flash, while generations go on.
+// Tokens stay what they are. A budget that cannot hold what has to be in memory,
+// conversations included, is refused with a [*MinimumError], and nothing changes;
+// so is one in which only a pack could be used, for other models. A conversation
+// that later grows beyond what the budget leaves for it ends with ErrBudget.
+//
+// SetBudget undoes Trim.
+func (e *Engine) SetBudget(ram int64) error {
+	opts := Options{RAM: ram}
+	if err := opts.validate(); err != nil {
+		return err
+	}
+	m := &e.mem
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	budget := opts.limit()
+	if err := e.follow(budget, false); err != nil {
+		return err
+	}
+	m.owner, m.level = budget, TrimNone
+	m.limitHeap(ram > 0)
+	return nil
+}
+
+// TrimLevel says how urgently memory is wanted back; see [Engine.Trim].
+type TrimLevel int
+
+// The levels, as Android and others have them.
+const (
+	TrimNone     TrimLevel = iota // not at all: takes back what the budget allows
+	TrimModerate                  // what costs little to go without
+	TrimLow                       // a quarter of what the engine holds
+	TrimCritical                  // all but what it cannot work without
+)
+
+// Trim gives memory back without changing the budget, for programs that are asked
+// to do so: what nobody uses at the moment, and as much more as the level says, of
+// what was held before the first call. The same level twice changes nothing
+// further; TrimNone, or SetBudget, makes everything as it was before. What has to
+// be in memory stays, so that Trim never refuses, and so do all weights of a model
+// that is no pack. Tokens stay what they are.
+func (e *Engine) Trim(level TrimLevel) error {
+	if level < TrimNone || level > TrimCritical {
+		return fmt.Errorf("%w: trim level %d", ErrOptions, level)
+	}
+	m := &e.mem
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.level == TrimNone {
+		m.full = m.budget.Usage().Total
+	}
+	budget := m.owner
+	switch level {
+	case TrimLow:
+		budget = smaller(budget, m.full/4*3)
+	case TrimCritical:
+		budget = 1
+	}
+	if err := e.holdAtMost(budget, level > TrimNone); err != nil {
+		return err
+	}
+	m.level = level
+	return nil
+}
+
+// smaller returns the smaller of two budgets, of which 0 is none.
+func smaller(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// holdAtMost makes the engine follow a budget, or the least that it can work in
+// where that is more. e.mem.mu is held.
+func (e *Engine) holdAtMost(budget int64, lean bool) error {
+	err := e.follow(budget, lean)
+	// What conversations hold may change in between, so a second refusal is
+	// possible. Many are not.
+	var refused *MinimumError
+	for range 8 {
+		if !errors.As(err, &refused) || smaller(e.mem.owner, refused.Minimum) != refused.Minimum {
+			break
+		}
+		err = e.follow(refused.Minimum, lean)
+	}
+	if errors.Is(err, errNeedsPack) {
+		plan := *e.mem.now
+		plan.Chunk = min(plan.Chunk, leanChunk)
+		e.mem.aim = budget
+		return wrapClosed(e.model.Replan(context.Background(), &plan))
+	}
+	return err
+}
+
+// leanChunk is how many tokens of a prompt are computed together where memory is
+// wanted back and weights have to stay.
+const leanChunk = 16
+
+// follow makes the engine follow another budget, 0 for none. lean leaves out what
+// only makes streaming smooth. e.mem.mu is held.
+func (e *Engine) follow(budget int64, lean bool) error {
+	m := &e.mem
+	e.model.TrimCache()
+	before := m.budget.Limit()
+	for range 8 {
+		plan, err := e.replan(budget)
+		if err != nil {
+			return err
+		}
+		if lean {
+			plan = plan.Lean(m.from)
+		}
+		if !e.model.KeepsFiles() && !plan.Resident() {
+			return fmt.Errorf("%w (%s)", errNeedsPack, e.info.Path)
+		}
+		if before != 0 && smaller(before, budget) == before {
+			m.budget.SetLimit(budget)
+		}
+		if err := e.model.Replan(context.Background(), plan); err != nil {
+			if smaller(before, budget) != budget || !m.budget.TrySetLimit(budget) {
+				m.budget.SetLimit(before)
+			}
+			return wrapClosed(err)
+		}
+		// A conversation may have grown meanwhile: once more, then.
+		if m.budget.TrySetLimit(budget) {
+			m.need.Budget, m.aim, m.now = budget, budget, plan
+			return nil
+		}
+	}
+	m.budget.SetLimit(before)
+	return fmt.Errorf("%w: conversations grow faster than memory can be given back", ErrBudget)
+}
+
+// wrapClosed says ErrClosed where the model does.
+func wrapClosed(err error) error {
+	if errors.Is(err, exec.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
+
+// replan makes a plan in which the conversations that there are have room.
+func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
+	m := &e.mem
+	need := m.need
+	need.Budget = budget
+	plan, err := tiering.MakePlan(m.from, need, m.now.Rates)
+	var room int64
+	var refused *MinimumError
+	switch {
+	case err == nil:
+		room = plan.By[tiering.KVHot]
+	case errors.As(err, &refused):
+		room = refused.By[tiering.KVHot]
+	default:
+		return nil, err
+	}
+	used := m.budget.Usage().By[tiering.KVHot]
+	if room >= used {
+		return plan, err
+	}
+	perToken := max(1, m.from.KVBytesPerToken)
+	need.Context = int((used + perToken - 1) / perToken)
+	return tiering.MakePlan(m.from, need, m.now.Rates)
+}
