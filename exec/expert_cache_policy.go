@@ -12,13 +12,44 @@ type expertPolicy interface {
 	worth(id int) float64 // of experts that have slots, the one of the least worth loses its own
 }
 
-// keepFrequent values an expert by how often it was used, of which each use
-// counts half as much as one halfLife tokens later. It counts for every expert of
-// the model, also those that are not in memory: that is eight bytes for megabytes
-// of weights. So an expert that is seldom used does not stay for having just been
-// read, which is what an admission policy is for: it is worth the least, and the
-// next one gets its slot.
+// keepFrequent values an expert by how often it is likely to be used: by its
+// share of late, which a text that goes on suggests, and its share over a longer
+// time. It counts for every expert of the model, also those that are not in
+// memory: that is 16 bytes for megabytes of weights. So an expert that is seldom
+// used does not stay for having just been read, which is what an admission policy
+// is for: it is soon worth the least, and the next one gets its slot.
 type keepFrequent struct {
+	late, long useCounts
+}
+
+const (
+	// lateHalfLife and longHalfLife are the tokens after which a use counts half.
+	lateHalfLife = 1
+	longHalfLife = 64
+	// countLimit is where counts are scaled down, far below the largest float64.
+	countLimit = 1e200
+)
+
+func newKeepFrequent(layers, perLayer int) *keepFrequent {
+	return &keepFrequent{newUseCounts(layers, perLayer, lateHalfLife), newUseCounts(layers, perLayer, longHalfLife)}
+}
+
+func (k *keepFrequent) begin(tokens int) {
+	k.late.begin(tokens)
+	k.long.begin(tokens)
+}
+
+func (k *keepFrequent) used(id, rows int) {
+	k.late.add(id, rows)
+	k.long.add(id, rows)
+}
+
+func (k *keepFrequent) entered(int)          {}
+func (k *keepFrequent) left(int)             {}
+func (k *keepFrequent) worth(id int) float64 { return k.late.share(id) + k.long.share(id) }
+
+// useCounts counts uses, of which each counts half as much some tokens later.
+type useCounts struct {
 	perLayer int
 	halfLife float64   // tokens
 	use      float64   // what a use counts now; it grows instead of all counts shrinking
@@ -26,48 +57,44 @@ type keepFrequent struct {
 	scale    []float64 // [layers] 1/use when the layer was last passed
 }
 
-// frequentHalfLife is how many tokens it takes for a use to count half.
-const frequentHalfLife = 512
-
-// countLimit is where counts are scaled down, far below the largest float64.
-const countLimit = 1e200
-
-func newKeepFrequent(layers, perLayer int) *keepFrequent {
-	k := &keepFrequent{
-		perLayer: perLayer, halfLife: frequentHalfLife, use: 1,
+func newUseCounts(layers, perLayer int, halfLife float64) useCounts {
+	u := useCounts{
+		perLayer: perLayer, halfLife: halfLife, use: 1,
 		counts: make([]float64, layers*perLayer), scale: make([]float64, layers),
 	}
-	for i := range k.scale {
-		k.scale[i] = 1
+	for i := range u.scale {
+		u.scale[i] = 1
 	}
-	return k
+	return u
 }
 
-func (k *keepFrequent) begin(tokens int) {
-	k.use *= math.Exp2(float64(tokens) / k.halfLife)
-	if k.use < countLimit {
+// begin makes what was counted worth less by the time that so many tokens take.
+func (u *useCounts) begin(tokens int) {
+	// A chunk of a prompt may be many half-lives long.
+	u.use *= math.Exp2(min(float64(tokens)/u.halfLife, 256))
+	if u.use < countLimit {
 		return
 	}
-	for i := range k.counts {
-		k.counts[i] /= k.use
+	for i := range u.counts {
+		u.counts[i] /= u.use
 	}
-	for i := range k.scale {
-		k.scale[i] *= k.use
+	for i := range u.scale {
+		u.scale[i] *= u.use
 	}
-	k.use = 1
+	u.use = 1
 }
 
-func (k *keepFrequent) used(id, rows int) {
-	k.counts[id] += k.use * float64(rows)
-	k.scale[id/k.perLayer] = 1 / k.use
+func (u *useCounts) add(id, rows int) {
+	u.counts[id] += u.use * float64(rows)
+	u.scale[id/u.perLayer] = 1 / u.use
 }
 
-func (k *keepFrequent) entered(int) {}
-func (k *keepFrequent) left(int)    {}
-
-// worth is the count as it was when the layer was last passed. Otherwise the
-// layers that a pass has yet to come to would look less used than those behind it.
-func (k *keepFrequent) worth(id int) float64 { return k.counts[id] * k.scale[id/k.perLayer] }
+// share returns about how many of the layer's tokens used an expert. It is the
+// count as it was when the layer was last passed: otherwise the layers that a pass
+// has yet to come to would look less used than those behind it.
+func (u *useCounts) share(id int) float64 {
+	return u.counts[id] * u.scale[id/u.perLayer] / u.halfLife
+}
 
 // keepRecent evicts what was not used for longest. It is what others are measured
 // against: a pass goes through the layers in a cycle, of which it keeps little.

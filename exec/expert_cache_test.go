@@ -28,7 +28,7 @@ func expertDirs(t *testing.T) (dirs []string) {
 			dirs = append(dirs, dir)
 		}
 	}
-	require.GreaterOrEqual(t, len(dirs), 4)
+	require.NotEmpty(t, dirs)
 	return dirs
 }
 

@@ -77,7 +77,7 @@ func (l *layout) addTo(s *tiering.Shape) {
 			s.ExpertLayers++
 			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
 		}
-		s.ExpertBytes = max(s.ExpertBytes, bytes)
+		s.ExpertBytes = max(s.ExpertBytes, (bytes+vfs.DirectAlign-1)&^(vfs.DirectAlign-1))
 		return
 	case endsLayout:
 		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule}
