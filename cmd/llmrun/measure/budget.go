@@ -8,11 +8,9 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -151,6 +149,7 @@ type budgetRun struct {
 
 // do measures the configuration.
 func (b *budgetRun) do(ctx context.Context) error {
+	// Without a cache directory the machine is measured anew each time.
 	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Measure: true}
 	if b.row.RAM == 0 {
 		opts.RAM = llmrun.NoLimit
@@ -171,9 +170,6 @@ func (b *budgetRun) do(ctx context.Context) error {
 // generate reads a prompt of random tokens and goes on from there.
 func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err error) {
 	plan := engine.Memory().Plan
-	if b.row.FlashGBs, err = flashRate(b.model.path, plan.Piece); err != nil {
-		return err
-	}
 	session, err := engine.NewSession()
 	if err != nil {
 		return err
@@ -197,6 +193,7 @@ func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err er
 // sumUp fills in the row.
 func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
 	row := &b.row
+	row.FlashGBs = plan.Rates.ReadGBs
 	row.Predicted.Prefill, row.Predicted.Decode = plan.PredictedPrefill, plan.PredictedDecode
 	row.Prefill, row.Decode = stats.PrefillTokPerS(), stats.DecodeTokPerS()
 	row.Streamed = stats.DecodeFlash.Bytes / int64(max(1, stats.GeneratedTokens-1))
@@ -210,24 +207,4 @@ func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
 		}
 	}
 	row.OfBound = row.Decode / row.Bound
-}
-
-// flashTime is how long reading is measured before each configuration.
-const flashTime = 400 * time.Millisecond
-
-// flashRate measures how fast a pack is read, with the reads that a plan makes.
-func flashRate(path string, piece int64) (gbs float64, err error) {
-	if piece == 0 {
-		piece = tiering.DefaultPiece
-	}
-	file, err := vfs.OpenDirect(vfs.OS(), path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	size, err := file.Size()
-	if err != nil {
-		return 0, err
-	}
-	return rates.Flash(file, size, int(min(piece, size)), flashTime)
 }

@@ -1,0 +1,85 @@
+package prefetch
+
+import "io"
+
+// read is the life of one reader.
+func (s *Stream) read() {
+	defer s.exited.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return
+		}
+		if s.paused || !s.free() || !s.find() {
+			s.work.Wait()
+			continue
+		}
+		s.readPiece()
+	}
+}
+
+// free reports whether the next piece's slot may be overwritten: nobody needs
+// what is in it, and no piece that was skipped is still being read into it. The
+// lock is held.
+func (s *Stream) free() bool {
+	slots := int64(len(s.slots))
+	return s.next-s.released < slots && !s.slots[s.next%slots].reading
+}
+
+// find sees to it that the next piece is one of a run, and reports whether there
+// is one: not before it is known whether the pass takes the tail. The lock is
+// held.
+func (s *Stream) find() bool {
+	if len(s.seq.Body)+len(s.seq.Tail) == 0 {
+		return false
+	}
+	for {
+		if s.run >= len(s.seq.Body) && s.pass > s.passNow {
+			return false
+		}
+		if s.run >= len(s.seq.Body)+s.tails*len(s.seq.Tail) {
+			s.pass++
+			s.run, s.off = 0, 0
+			continue
+		}
+		if s.off < s.seq.run(s.run).Size {
+			return true
+		}
+		s.run++
+		s.off = 0
+	}
+}
+
+// readPiece reads the next piece. The lock is held, but not while it reads.
+func (s *Stream) readPiece() {
+	r := s.seq.run(s.run)
+	n := min(int64(s.ring.Piece), r.Size-s.off)
+	off, number := r.Off+s.off, s.next
+	at := int(number % int64(s.ring.Slots))
+	s.slots[at] = slot{number: number, reading: true}
+	s.off += n
+	s.next++
+	s.inFlight++
+	dst := s.ring.Memory[at*s.ring.Piece:][:n]
+	from := r.From
+	s.mu.Unlock()
+	got, err := from.ReadAt(dst, off)
+	if int64(got) == n {
+		err = nil // a full read may carry io.EOF
+	} else if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	s.mu.Lock()
+	s.inFlight--
+	s.stats.Bytes += int64(got)
+	p := &s.slots[at]
+	p.reading, p.landed, p.err = false, true, err
+	if s.paused && s.inFlight == 0 || number < s.released {
+		s.work.Broadcast()
+	}
+	select {
+	case s.landed <- struct{}{}:
+	default:
+	}
+}
