@@ -43,6 +43,9 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	for err == nil && r.toGrow(plan) > 0 {
 		err = m.between(plan, func() error { return r.growSome(ctx, plan) })
 	}
+	if err == nil && r.experts != nil {
+		err = m.between(plan, func() error { return r.experts.resize(plan.ExpertSlots) })
+	}
 	return err
 }
 

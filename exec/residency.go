@@ -140,10 +140,9 @@ func (r *residency) close() {
 	}
 }
 
-// shrink gives back what a plan does not keep of any section, and makes the
-// memory for experts what it says.
+// shrink gives back what a plan does not keep of any section, and of the experts.
 func (r *residency) shrink(plan *tiering.Plan) error {
-	if r.experts != nil {
+	if r.experts != nil && plan.ExpertSlots < r.experts.slots() {
 		if err := r.experts.resize(plan.ExpertSlots); err != nil {
 			return err
 		}
