@@ -116,6 +116,7 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	if ld.parts != nil {
 		ld.parts.keep(plans)
 	}
+	tiering.JoinPages(ld.frames)
 	return w, ld, nil
 }
 

@@ -7,3 +7,7 @@ import "golang.org/x/sys/unix"
 // kernel only ever uses a huge page inside the mapping, so the lease covers it.
 // Kernels without transparent huge pages refuse, which costs speed alone.
 func adviseHuge(pages []byte) { _ = unix.Madvise(pages, unix.MADV_HUGEPAGE) }
+
+// collapse makes the huge pages that lie in a range of populated memory, now
+// rather than when the kernel gets round to it. Linux 6.1 learned to.
+func collapse(pages []byte) { _ = unix.Madvise(pages, unix.MADV_COLLAPSE) }

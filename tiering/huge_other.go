@@ -5,3 +5,5 @@ package tiering
 // adviseHuge does nothing here: the system offers no advice for huge pages (or,
 // like macOS on arm64, uses large pages of its own accord).
 func adviseHuge([]byte) {}
+
+func collapse([]byte) {}
