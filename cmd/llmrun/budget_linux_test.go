@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestBudgetInControlGroup runs the command in control groups that are 5 % larger
+// than its budget, with a cold page cache. It is never killed, never holds more
+// than the budget, code included, and says the same tokens every time; only
+// budgets below the minimum that it names are refused. With LLMRUN_TEST_LONG=1
+// the model is a larger one, and there are more budgets and contexts.
+func TestBudgetInControlGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command and writes a model")
+	}
+	group := newMemoryGroup(t, 1<<40)
+	binary := filepath.Join(t.TempDir(), "llmrun")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 12, 1024, 4096, 4096
+	shares, contexts := []int{20, 40, 70, 110}, []int{256}
+	if os.Getenv("LLMRUN_TEST_LONG") != "" {
+		shape, ok = synth.FindShape("qwen2.5-0.5b")
+		require.True(t, ok)
+		shares, contexts = []int{15, 20, 25, 30, 40, 50, 60, 75, 90, 100, 120}, []int{64, 2048, 8192}
+	}
+	path, size := packedModel(t, shape)
+	for _, context := range contexts {
+		want := ""
+		refused := 0
+		for _, share := range shares {
+			budget := size * int64(share) / 100
+			what := fmt.Sprintf("%d %% of the pack, context %d", share, context)
+			if least := leastBudget(t, path, context); budget < least {
+				refused++
+				runRefused(t, group, binary, path, budget, context)
+				t.Logf("%s: refused, %d bytes are less than %d", what, budget, least)
+				continue
+			}
+			ids, peak := runInGroup(t, group, binary, path, budget, context)
+			t.Logf("%s: %d of %d bytes, %.1f %%", what, peak, budget, 100*float64(peak)/float64(budget))
+			require.Greater(t, peak, budget/8, "%s: the samples saw nothing", what)
+			require.LessOrEqual(t, peak, budget, what)
+			if want == "" {
+				want = ids
+			}
+			require.Equal(t, want, ids, what)
+		}
+		require.Less(t, refused, len(shares)-1)
+	}
+}
+
+// packedModel writes a model of random weights as a pack and returns the size of
+// the file.
+func packedModel(t *testing.T, shape synth.Shape) (path string, size int64) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "m.gguf")
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q4_0"}))
+	path = filepath.Join(dir, "m.pack")
+	_, err := llmrun.Import(context.Background(), source, path, llmrun.ImportOptions{Replace: true})
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return path, info.Size()
+}
+
+// leastBudget returns the minimum that a refusal names.
+func leastBudget(t *testing.T, path string, tokens int) int64 {
+	_, err := llmrun.PlanMemory(context.Background(), path, llmrun.Options{Threads: 2, Context: tokens, RAM: 1}, false)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, err, &refused)
+	return refused.Minimum
+}
+
+// arguments are those of a short answer.
+func arguments(path string, budget int64, context int) []string {
+	return []string{
+		"run", "-m", path, "--ram", strconv.FormatInt(budget, 10), "--ctx", strconv.Itoa(context), "--threads", "2",
+		"--ids", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", "-n", "12", "--ignore-eos", "--temp", "0", "--json", "-q", "--no-import",
+	}
+}
+
+// runInGroup runs the command in a group of its own and returns the ids that it
+// said and the most memory that it was seen to hold.
+func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int) (ids string, peak int64) {
+	t.Helper()
+	dropFromCache(t, path)
+	dropFromCache(t, binary)
+	group.remove(t)
+	require.NoError(t, group.make(budget+budget/20))
+	child := group.command(binary, arguments(path, budget, context)...)
+	var stdout, stderr bytes.Buffer
+	child.Stdout, child.Stderr = &stdout, &stderr
+	require.NoError(t, child.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	ticks := time.NewTicker(20 * time.Millisecond)
+	defer ticks.Stop()
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			require.NoError(t, err, "killed: %d; %s", group.killed(t), &stderr)
+			running = false
+		case <-ticks.C:
+			peak = max(peak, resident(child.Process.Pid))
+		}
+	}
+	require.Zero(t, group.killed(t))
+	var answer struct {
+		IDs []int32 `json:"ids"`
+	}
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &answer))
+	require.Len(t, answer.IDs, 12)
+	return fmt.Sprint(answer.IDs), peak
+}
+
+// runRefused runs the command with a budget that is too small.
+func runRefused(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int) {
+	t.Helper()
+	out, err := group.command(binary, arguments(path, budget, context)...).CombinedOutput()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	require.Equal(t, 1, exit.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "the least for a context of")
+	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
+}
+
+// dropFromCache removes a file from the page cache.
+func dropFromCache(t *testing.T, path string) {
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+}
