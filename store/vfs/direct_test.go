@@ -37,7 +37,7 @@ func TestDirectReadsTheSame(t *testing.T) {
 	defer frame.Free()
 	memory := frame.Bytes()
 
-	for what, fsys := range map[string]FS{"os": OS(), "mem": mem, "throttled": Throttled(OS(), 0, time.Nanosecond)} {
+	for what, fsys := range map[string]FS{"os": OS(), "mem": mem, "throttled": Throttled(OS(), 0, time.Nanosecond), "faulty": NewFaulty(OS(), func(Op) error { return nil })} {
 		t.Run(what, func(t *testing.T) {
 			f, err := OpenDirect(fsys, name)
 			require.NoError(t, err)

@@ -59,6 +59,10 @@ func (f *faultyFS) Open(name string) (File, error) {
 	return f.open(OpOpen, name, f.fsys.Open)
 }
 
+func (f *faultyFS) openDirect(name string) (File, error) {
+	return f.open(OpOpen, name, func(name string) (File, error) { return OpenDirect(f.fsys, name) })
+}
+
 func (f *faultyFS) Create(name string) (File, error) {
 	return f.open(OpCreate, name, f.fsys.Create)
 }
