@@ -90,7 +90,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if opts.RAM > 0 || !e.mem.now.Resident() {
 		e.limit = e.mem.now.Context // more would not fit
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Plan: e.mem.now}
+	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Plan: e.mem.now, PinFile: opts.pinFile()}
 	o.Progress = progressFunc(opts.Progress)
 	if e.model, err = exec.Load(ctx, f, o); err != nil {
 		return err

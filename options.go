@@ -3,6 +3,8 @@ package llmrun
 import (
 	"fmt"
 	"io/fs"
+	"runtime"
+	"slices"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/sample"
@@ -72,6 +74,12 @@ type Options struct {
 	// Android it looks at pressure stall information, at limits of control groups
 	// and at how much memory is available; elsewhere it does nothing.
 	WatchPressure bool
+	// Pin says how weights of a pack stay in memory: "anon" as a copy, the fastest,
+	// "file" as a mapping of the file, which opens faster when the system has it in
+	// its page cache and counts as memory that the system can take back, or
+	// "auto", which is "file" on Android, where copies get a program killed, and
+	// "anon" elsewhere. "" is "auto".
+	Pin string
 	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
 	// when nothing is known about the machine yet.
 	Measure bool
@@ -96,6 +104,9 @@ func (o *Options) validate() error {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d; it must lie between %d and %d", ErrOptions, f.name, f.value, f.min, f.max)
 		}
+	}
+	if !slices.Contains([]string{"", "auto", "anon", "file"}, o.Pin) {
+		return fmt.Errorf("%w: Pin is %q; it must be anon, file or auto", ErrOptions, o.Pin)
 	}
 	if o.RAM < NoLimit {
 		return fmt.Errorf("%w: RAM is %d", ErrOptions, o.RAM)
@@ -122,6 +133,11 @@ func (o *Options) kvFormat(f *exec.Files) kv.Format {
 		return kv.K8V8
 	}
 	return kv.F32
+}
+
+// pinFile reports whether weights that stay in memory are a mapping of the file.
+func (o *Options) pinFile() bool {
+	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android"
 }
 
 func (o *Options) fsys() vfs.FS {

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 
 	"github.com/llmrun/llmrun/quant"
 )
@@ -13,9 +14,17 @@ var errChunk = errors.New("exec: the batch is larger than a chunk")
 
 // forward reads one batch of tokens. It allocates nothing. When it fails or is
 // cancelled the sequences are as before.
-func (m *Model) forward(ctx context.Context, b *Batch) error {
+func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.parts != nil && m.parts.mapped {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if fault := faultOf(recover()); fault != nil {
+				err = fault
+			}
+		}()
+	}
 	if m.closed {
 		return ErrClosed
 	}

@@ -27,6 +27,7 @@ type loader struct {
 	ts      *tensorSet
 	spec    *Spec
 	budget  *tiering.Budget
+	pinFile bool // see Options
 	exact   bool // keep rows as they are, for products in float32
 	frames  []*tiering.Frame
 	plan    []placement // of the layer that is being planned
@@ -56,6 +57,11 @@ type layout struct {
 	// from is where the part of the section begins that is streamed, and endsRun,
 	// of the ends, the index of its run.
 	from, endsRun int
+	// A mapped section is used where it lies in the file: index is its number in
+	// the pack, and whole all of its bytes.
+	mapped bool
+	index  int
+	whole  []byte
 }
 
 // layoutKind says which part of a model a layout holds.
@@ -82,7 +88,7 @@ type placement struct {
 // loadWeights reads all weights of a model. progress, which may be nil, is
 // called with the bytes read so far.
 func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, *loader, error) {
-	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: o.Exact, progress: o.Progress}
+	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: o.Exact, pinFile: o.PinFile, progress: o.Progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
 	plans, err := ld.planAll(w)
 	if err != nil {
@@ -164,13 +170,18 @@ func (ld *loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []la
 		if plan.section == nil {
 			plan.place()
 		}
-		// What a plan cuts short may grow again later.
-		frame, err := tiering.AllocRoom(ld.budget, tiering.Pinned, plan.size, plan.sectionSize)
+		frame, err := ld.frameFor(plan)
 		if err != nil {
 			return fmt.Errorf("loading %s: %w", ld.ts.path, err)
 		}
 		plan.frame = frame
 		ld.frames = append(ld.frames, frame)
+		if plan.mapped {
+			if err := ld.useMapping(ctx, plan); err != nil {
+				return err
+			}
+			continue
+		}
 		if plan.section != nil {
 			tickets[i] = ld.askForSection(ctx, queue, plan, frame.Bytes())
 		} else if err := ld.fill(ctx, queue, plan.places, frame.Bytes()); err != nil {

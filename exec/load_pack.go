@@ -34,7 +34,7 @@ func (ld *loader) findSection(plan *layout) {
 		p.off = int(at.Off)
 	}
 	plan.section, plan.size = file.Section(section), int(file.SectionSize(section))
-	plan.sectionSize = plan.size
+	plan.sectionSize, plan.index = plan.size, section
 }
 
 // layout returns how a pack keeps the placement's rows.

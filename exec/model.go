@@ -29,6 +29,9 @@ type Options struct {
 	// Plan says what of a pack is kept in memory; nil keeps all. The files must
 	// stay open as long as the model. The rest of the pack is read when it is used.
 	Plan *tiering.Plan
+	// PinFile keeps what stays of a pack as a mapping of the file instead of a
+	// copy. It needs a Plan.
+	PinFile bool
 	// Experts says which of them stay in memory, if the plan does not keep all.
 	Experts ExpertPolicy
 }

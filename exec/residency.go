@@ -16,6 +16,7 @@ type residency struct {
 	file   *pack.File
 	budget *tiering.Budget
 	layers int
+	mapped bool          // some weights are used where they lie in the file
 	plan   *tiering.Plan // that is followed
 
 	sections []layout     // the layers in order, and the ends
@@ -51,6 +52,7 @@ func (r *residency) check(plan *tiering.Plan) error {
 func (r *residency) keep(loaded []layout) {
 	r.sections = make([]layout, r.layers+1)
 	for _, l := range loaded {
+		r.mapped = r.mapped || l.mapped
 		switch {
 		case l.sectionSize == 0 || l.kind == expertLayout:
 			continue
@@ -190,6 +192,9 @@ func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
 	if err := r.resize(l, pinned); err != nil {
 		_ = r.resize(l, int64(before)) // as it was: giving back is never refused
 		return err
+	}
+	if l.mapped {
+		return r.growMapping(ctx, l, before)
 	}
 	queue := prefetch.New(loadReaders)
 	defer queue.Close()

@@ -166,6 +166,9 @@ func (w *Workers) abandon(reason any) int64 {
 // help is the life of one helper: work, watch for more, sleep.
 func (w *Workers) help(i int) {
 	defer w.exited.Done()
+	// A task may touch a mapping of a file that has become shorter: that is to be a
+	// panic of the run and not the end of the process.
+	debug.SetPanicOnFault(true)
 	for !w.closed.Load() {
 		w.work(i + 1)
 		if !w.watch(&w.helpers[i], w.workOrClose) {

@@ -20,6 +20,24 @@ type Frame struct {
 	pages []byte // what the operating system gave, a whole number of pages
 	bytes []byte // the first n bytes of it
 	freed atomic.Bool
+	// release is set where the pages are not the frame's own: it gives them back.
+	release func()
+}
+
+// Adopt makes a frame of pages that somebody else mapped, of which the first n
+// bytes are in use. They are never written here; release is called when the frame
+// is freed. The frame can be resized within the pages.
+func Adopt(b *Budget, p Purpose, pages []byte, n int, release func()) (*Frame, error) {
+	lease, err := b.Reserve(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := &Frame{lease: lease, pages: pages, release: release}
+	if err := f.Resize(n); err != nil {
+		lease.Release()
+		return nil, err
+	}
+	return f, nil
 }
 
 // AllocRoom is Alloc for a frame that may grow up to room bytes with
@@ -53,6 +71,9 @@ func (f *Frame) Resize(n int) error {
 	if err != nil {
 		return fmt.Errorf("tiering: %s: %w", f.lease.purpose, err)
 	}
+	if f.release != nil {
+		size = min(size, max(n, len(f.pages))) // a mapping may end within a page
+	}
 	if size > len(f.pages) {
 		return fmt.Errorf("tiering: %s: a frame of %d bytes has room for %d", f.lease.purpose, n, len(f.pages))
 	}
@@ -65,11 +86,13 @@ func (f *Frame) Resize(n int) error {
 			_ = f.lease.resize(int64(before)) // giving back is never refused
 			return fmt.Errorf("tiering: %d more bytes for %s: %w", size-before, f.lease.purpose, err)
 		}
-		if size >= hugePage {
+		if size >= hugePage && f.release == nil {
 			adviseHuge(f.pages[:size])
 		}
 	} else if size < before {
-		poison(f.pages[size:before])
+		if f.release == nil {
+			poison(f.pages[size:before])
+		}
 		discard(f.pages[size:before])
 		if err := f.lease.resize(int64(size)); err != nil {
 			return err
@@ -130,8 +153,11 @@ func (f *Frame) Free() {
 	if f.freed.Swap(true) {
 		panic(fmt.Sprintf("tiering: a frame of %d bytes (%s) was freed twice", f.lease.bytes, f.lease.purpose))
 	}
-	poison(f.bytes)
-	if len(f.pages) > 0 {
+	switch {
+	case f.release != nil:
+		f.release()
+	case len(f.pages) > 0:
+		poison(f.bytes)
 		unmapPages(f.pages)
 	}
 	f.pages, f.bytes = nil, nil

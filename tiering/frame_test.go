@@ -187,3 +187,23 @@ func TestLimitChanges(t *testing.T) {
 	b.SetLimit(0)
 	require.Zero(t, b.Limit())
 }
+
+func TestAdoptedPagesAreNeverWritten(t *testing.T) {
+	page := os.Getpagesize()
+	b := newBudget(t, int64(3*page))
+	other := alloc(t, New(0), 4*page)
+	defer other.Free()
+	pages, released := other.Bytes()[:3*page+100], 0
+	pages[5], pages[2*page] = 1, 2
+	f, err := Adopt(b, Mapped, pages, page, func() { released++ })
+	require.NoError(t, err)
+	require.NoError(t, f.Resize(2*page+1))
+	require.EqualValues(t, []byte{1, 2}, []byte{f.Bytes()[5], f.Bytes()[2*page]})
+	require.EqualValues(t, 3*page, b.Usage().By[Mapped])
+	require.ErrorIs(t, f.Resize(3*page+100), ErrBudget)
+	f.Free()
+	require.Equal(t, 1, released)
+	require.EqualValues(t, 1, pages[5])
+	_, err = Adopt(b, Mapped, pages, 4*page, func() {})
+	require.ErrorContains(t, err, "room")
+}

@@ -13,6 +13,7 @@ import (
 // addRAM declares --ram and --pressure, for commands that generate.
 func (m *modelFlags) addRAM(f *flagSet) {
 	addRAM(f, &m.ram)
+	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere")
 	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
 }
 

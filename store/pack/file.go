@@ -127,6 +127,24 @@ func (f *File) BypassCache() (err error) {
 	return err
 }
 
+// MapSection maps a section into memory. Nothing is checked: see CheckSection.
+func (f *File) MapSection(i int) (*vfs.Mapping, error) {
+	x := &f.index.extents[i]
+	return vfs.Map(f.file, x.off, x.size)
+}
+
+// CheckSection compares the sums of all blocks of a section, the whole of which
+// is given, that hold bytes from one offset to another.
+func (f *File) CheckSection(i int, section []byte, from, to int64) error {
+	x := &f.index.extents[i]
+	for b := from / BlockBytes; b*BlockBytes < min(to, x.size); b++ {
+		if checksum(section[b*BlockBytes:min((b+1)*BlockBytes, x.size)]) != x.sums[b] {
+			return f.damaged(x.off+b*BlockBytes, x.field())
+		}
+	}
+	return nil
+}
+
 // Close closes the file. There must be no reads any more.
 func (f *File) Close() error {
 	err := f.Index.Close()

@@ -1,0 +1,109 @@
+package exec
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// packOnDisk imports a model into a real file, which mappings need.
+func packOnDisk(t *testing.T, dir string) (path string, f *Files) {
+	source, err := Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer source.Close()
+	path = filepath.Join(t.TempDir(), "m.pack")
+	require.NoError(t, Import(context.Background(), source, vfs.OS(), path, ImportOptions{}))
+	f, err = Open(vfs.OS(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return path, f
+}
+
+// keepAll is a plan by which all weights stay in memory.
+func keepAll(t *testing.T, f *Files) *tiering.Plan {
+	spec, err := f.Spec()
+	require.NoError(t, err)
+	plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: len(spec.Layers) * spec.Experts}
+	for i := range plan.Pinned {
+		plan.Pinned[i] = 1 << 40
+	}
+	return plan
+}
+
+// Weights that are used where they lie in the file give the logits of a copy,
+// however much of them a plan keeps.
+func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
+	for _, dir := range fixtureDirs(t)[:4] {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			_, f := packOnDisk(t, dir)
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
+			ids := longPrompt(whole.Spec.Vocab, 50, 7)
+			want := allLogits(t, whole, ids)
+			rng := rand.New(rand.NewPCG(4, 4))
+			m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: partPlan(rng, whole.Spec)})
+			for range 4 {
+				require.Equal(t, want, allLogits(t, m, ids))
+				require.Equal(t, m.Budget().Usage().By[tiering.Mapped] > 0, keepsAny(m))
+				require.NoError(t, m.Replan(context.Background(), partPlan(rng, whole.Spec)))
+			}
+		})
+	}
+}
+
+// keepsAny reports whether any bytes of sections are in memory.
+func keepsAny(m *Model) bool {
+	for _, l := range m.parts.sections {
+		if l.size > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// A file that gets shorter while it is mapped ends the request with an error, and
+// the process goes on.
+func TestTruncatedMappingIsAnError(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be truncated there")
+	}
+	path, f := packOnDisk(t, fixtureDirs(t)[0])
+	_, other := packOnDisk(t, fixtureDirs(t)[0])
+	plan := keepAll(t, f)
+	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: plan})
+	safe := loadPart(t, other, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: plan})
+	ids := longPrompt(m.Spec.Vocab, 30, 7)
+	want := allLogits(t, m, ids)
+	require.NoError(t, os.Truncate(path, 4096))
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	err = m.Extend(context.Background(), s, ids, &Reader{})
+	require.ErrorIs(t, err, store.ErrTruncated)
+	require.Equal(t, want, allLogits(t, safe, ids), "another model goes on")
+}
+
+// A damaged block is found before it is used.
+func TestDamagedMappingIsRefused(t *testing.T) {
+	path, f := packOnDisk(t, fixtureDirs(t)[0])
+	at, ok := f.Packed().Find("blk.0.attn_q.weight")
+	require.True(t, ok)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	tensor, _ := f.Packed().Tensor(at.Name)
+	_, err = file.WriteAt([]byte{0xAA, 0x55, 0xAA}, tensor.Offset+7)
+	require.NoError(t, err)
+	budget := tiering.New(0)
+	_, err = Load(context.Background(), f, Options{PinFile: true, Budget: budget, Plan: keepAll(t, f)})
+	require.ErrorIs(t, err, store.ErrFormat)
+	require.NoError(t, budget.Check())
+}
