@@ -16,6 +16,7 @@ type job struct {
 	// What is done of it next: rows lo to hi, which are in data.
 	lo, hi int
 	data   []byte
+	work   int // of what is next of the jobs before it, see measureJobs
 }
 
 // input is what tiled weights are multiplied with: rounded once, used by all
@@ -64,8 +65,8 @@ func (p *pass) multiply() {
 
 // runJobs does what is next of all jobs.
 func (p *pass) runJobs() {
-	p.cutJobs()
-	p.m.workers.Run(len(p.parts), p.mulPart)
+	units, least := p.measureJobs()
+	p.m.workers.RunRange(units, least, p)
 }
 
 // roundInputs rounds what the list's tiled weights are multiplied with.
@@ -145,10 +146,8 @@ func (p *pass) roundedFloats() int {
 	return max(most, 2*s.ExpertsUsed*p.chunk*tiled.FloatsNeeded(cols, 1))
 }
 
-// mul does one part of the list.
-func (p *pass) mul(part, worker int) {
-	lo, hi := p.parts[part].lo, p.parts[part].hi
-	j := &p.jobs[p.parts[part].job]
+// mul does the rows lo to hi of a job.
+func (p *pass) mul(j *job, lo, hi, worker int) {
 	ws := &p.workers[worker]
 	if j.w.Tiled {
 		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.data, First: j.lo / tiled.TileRows}

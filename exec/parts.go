@@ -1,47 +1,62 @@
 package exec
 
-import "github.com/llmrun/llmrun/quant/tiled"
+import (
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
 
-// share is some rows of a product, what a thread takes at a time.
-type share struct {
-	job    int
-	lo, hi int // rows of the job
-}
+// The products of a step are one range of work, counted in products of elements,
+// that threads cut anywhere: whoever has a range computes the tiles of rows that
+// begin in it.
 
-// Parts get smaller towards the end of a step: a thread that is free takes half
-// of what would be its share of the rest. So most of a matrix is read in long
-// runs, and threads finish together also where cores differ in speed. No part
-// is less than smallestShare of a thread's share of the step.
+// smallestShare bounds how short the parts of a step get: this fraction of a
+// thread's share of it.
 const smallestShare = 32
 
-// cutJobs divides what is next of all jobs into parts.
-func (p *pass) cutJobs() {
-	left := 0 // products of elements
-	for i := range p.jobs {
-		left += p.jobs[i].rowWork() * (p.jobs[i].hi - p.jobs[i].lo)
-	}
-	threads := len(p.workers)
-	least := left / (smallestShare * threads)
-	p.parts = p.parts[:0]
+// measureJobs adds up the work of what is next of all jobs. It returns it in
+// units of 1<<p.shift, and the fewest that a thread should take at a time.
+func (p *pass) measureJobs() (units, least int) {
+	work, tile := 0, 0
 	for i := range p.jobs {
 		j := &p.jobs[i]
-		for lo := j.lo; lo < j.hi; {
-			work := left
-			if threads > 1 {
-				work = max(least, left/(2*threads))
-			}
-			tiles := max(1, work/(j.rowWork()*tiled.TileRows))
-			hi := min(lo+tiles*tiled.TileRows, j.hi)
-			p.parts = append(p.parts, share{i, lo, hi})
-			left -= (hi - lo) * j.rowWork()
-			lo = hi
+		j.work = work
+		work += j.tiles() * j.tileWork()
+		if j.tiles() > 0 {
+			tile = max(tile, j.tileWork())
+		}
+	}
+	p.shift = 0
+	for work>>p.shift >= hetero.MaxUnits {
+		p.shift++
+	}
+	least = max(tile, work/(smallestShare*len(p.workers)))
+	unit := 1<<p.shift - 1
+	return (work + unit) >> p.shift, (least + unit) >> p.shift
+}
+
+// Range computes the tiles that begin in a range of the step's work.
+func (p *pass) Range(lo, hi, worker int) {
+	lo, hi = lo<<p.shift, hi<<p.shift
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		first, end := j.tileAt(lo), j.tileAt(hi)
+		if first < end {
+			p.mul(j, j.lo+first*tiled.TileRows, min(j.lo+end*tiled.TileRows, j.hi), worker)
 		}
 	}
 }
 
-// mostParts bounds how many parts so many jobs are cut into: those that end a
-// job, and others, which are no smaller than half the least share.
-func mostParts(jobs, threads int) int { return jobs + 2*smallestShare*threads }
+// tileAt returns the first tile of the job that begins at so much work or after it.
+func (j *job) tileAt(work int) int {
+	if work <= j.work || j.tiles() == 0 {
+		return 0
+	}
+	each := j.tileWork()
+	return min(j.tiles(), (work-j.work+each-1)/each)
+}
 
-// rowWork returns how many products of elements a row takes.
-func (j *job) rowWork() int { return j.w.Cols * j.n }
+// tiles returns how many tiles of rows are next.
+func (j *job) tiles() int { return (j.hi - j.lo + tiled.TileRows - 1) / tiled.TileRows }
+
+// tileWork returns how many products of elements a tile of rows takes.
+func (j *job) tileWork() int { return j.w.Cols * j.n * tiled.TileRows }

@@ -6,42 +6,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// Parts of random steps hold every row once, in order, begin with whole tiles,
-// and are few; the last of a step is a small part of it.
-func TestPartsCoverTheStep(t *testing.T) {
+// However random steps are cut, every tile of every job falls into one range.
+func TestRangesCoverTheStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
 		p := &pass{workers: make([]workspace, 1+rng.IntN(9))}
-		total := 0
+		tokens := []int{1, 40, 5000}[rng.IntN(3)] // many make work exceed what units count
 		for range 1 + rng.IntN(20) {
 			lo := rng.IntN(3) * tiled.TileRows
-			j := job{w: &linear{Matrix: Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(40), lo: lo, hi: lo + rng.IntN(5000)}
+			j := job{w: &linear{Matrix: Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(tokens), lo: lo, hi: lo + rng.IntN(5000)}
 			p.jobs = append(p.jobs, j)
-			total += (j.hi - j.lo) * j.rowWork()
 		}
-		p.cutJobs()
-		next := 0
-		for i, j := range p.jobs {
-			row := j.lo
-			for ; next < len(p.parts) && p.parts[next].job == i; next++ {
-				part := p.parts[next]
-				require.Equal(t, row, part.lo)
-				require.Greater(t, part.hi, part.lo)
-				require.Zero(t, (part.lo-j.lo)%tiled.TileRows)
-				row = part.hi
+		units, least := p.measureJobs()
+		require.LessOrEqual(t, units, hetero.MaxUnits)
+		next := make([]int, len(p.jobs)) // tile
+		for lo := 0; lo < units; {
+			hi := min(units, lo+1+rng.IntN(4*least))
+			for i := range p.jobs {
+				j := &p.jobs[i]
+				require.Equal(t, next[i], j.tileAt(lo<<p.shift))
+				next[i] = j.tileAt(hi << p.shift)
 			}
-			require.Equal(t, j.hi, row)
+			lo = hi
 		}
-		require.Len(t, p.parts, next)
-		require.LessOrEqual(t, len(p.parts), mostParts(len(p.jobs), len(p.workers)))
-		if threads := len(p.workers); threads > 1 && next > 0 {
-			last := p.parts[next-1]
-			j := &p.jobs[last.job]
-			tile := tiled.TileRows * j.rowWork()
-			require.LessOrEqual(t, (last.hi-last.lo)*j.rowWork(), max(tile, total/(smallestShare*threads)))
+		for i := range p.jobs {
+			require.Equal(t, p.jobs[i].tiles(), next[i])
 		}
 	}
 }

@@ -36,7 +36,7 @@ type pass struct {
 	spans   []float32  // partial results of attention over a long context, see attention.go
 	jobs    []job      // matrix products of the current step
 	observe func(*job) // told about each before it is computed; nil: nobody wants to know
-	parts   []share    // what they are divided into
+	shift   int        // of work, see measureJobs
 	inputs  []input    // what the jobs multiply, rounded
 
 	// The current step.
@@ -58,7 +58,7 @@ type pass struct {
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	mulPart, normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart func(part, worker int)
+	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -101,10 +101,9 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
-	p.parts = make([]share, 0, mostParts(cap(p.jobs), len(p.workers)))
 	p.inputs = make([]input, 0, cap(p.jobs))
 	p.act = activation(m.Spec)
-	p.mulPart, p.normPart, p.attnPart, p.mergePart = p.mul, p.normalize, p.attend, p.merge
+	p.normPart, p.attnPart, p.mergePart = p.normalize, p.attend, p.merge
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
 	p.expertActPart = p.activateRouted
 	return p, nil

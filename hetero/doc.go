@@ -8,6 +8,14 @@
 // a machine that is busy with other things waiters lose patience and sleep like
 // everybody else.
 //
+// Work that can be cut anywhere, such as the rows of matrices, is divided in
+// proportion to how fast the workers were: [Workers.RunRange]. With
+//
+//	go test ./hetero -run '^$' -bench SlowCore
+//
+// one sees what that gains over equal halves when one of two workers is slower:
+// about (s+1)/2 for one that takes s times as long.
+//
 // Which worker computes which part is left to chance, and the results must not
 // depend on it: a part writes only its own outputs and sums in an order that
 // its own index fixes. Then the same numbers come out at any thread count.

@@ -55,13 +55,20 @@ type Workers struct {
 	closed  atomic.Bool
 	exited  sync.WaitGroup
 	spin    time.Duration // how long a waiter watches before it sleeps
+
+	ranges    sync.Mutex // held for the whole of RunRange; guards ranger and least
+	ranger    Ranger
+	least     int
+	cores     []core
+	rangePart func(part, worker int) // workRange, made once because making it allocates
 }
 
 // NewWorkers starts n-1 goroutines; the goroutine that calls Run is the n-th
 // worker. An n below 1 counts as 1, which starts none. Close stops them.
 func NewWorkers(n int) *Workers {
 	n = max(n, 1)
-	w := &Workers{helpers: make([]parking, n-1), spin: spinTime(n)}
+	w := &Workers{helpers: make([]parking, n-1), cores: make([]core, n), spin: spinTime(n)}
+	w.rangePart = w.workRange
 	w.caller.init()
 	w.exited.Add(len(w.helpers))
 	for i := range w.helpers {
