@@ -128,6 +128,9 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		if !e.model.KeepsFiles() && !plan.Resident() {
 			return fmt.Errorf("%w (%s)", errNeedsPack, e.info.Path)
 		}
+		if lean {
+			e.model.KeepRows(false)
+		}
 		if before != 0 && smaller(before, budget) == before {
 			m.budget.SetLimit(budget)
 		}
@@ -140,6 +143,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		// A conversation may have grown meanwhile: once more, then.
 		if m.budget.TrySetLimit(budget) {
 			m.need.Budget, m.aim, m.now = budget, budget, plan
+			e.model.KeepRows(!lean)
 			return nil
 		}
 	}

@@ -1,11 +1,6 @@
 package exec
 
-import (
-	"io"
-
-	"github.com/llmrun/llmrun/store/pack"
-	"github.com/llmrun/llmrun/store/vfs"
-)
+import "io"
 
 // embedding is where the rows of tokens are looked up: in memory, or in a section
 // of a pack.
@@ -31,33 +26,4 @@ func (e *embedding) remember(l *layout) {
 			e.section, e.off, e.size = l.section, int64(p.off), int64(l.sectionSize)
 		}
 	}
-}
-
-// lookupBytes returns the working memory that lookup needs: a row, and the
-// blocks of the pack that hold the unit which the row is part of.
-func (e *embedding) lookupBytes() int {
-	n := e.rowBytes()
-	if e.section != nil {
-		_, unit := e.unit()
-		n += vfs.DirectAlign + unit + 2*pack.BlockBytes
-	}
-	return n
-}
-
-// lookup decodes a row into dst.
-func (e *embedding) lookup(dst []float32 /* [Cols] */, i int, raw []byte) error {
-	if i < e.held() {
-		e.row(dst, e.Data, i, raw)
-		return nil
-	}
-	rows, unit := e.unit()
-	from := e.off + int64(i/rows)*int64(unit)
-	first := from / pack.BlockBytes * pack.BlockBytes
-	last := min(e.size, (from+int64(unit)+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes)
-	blocks := vfs.AlignDirect(raw[e.rowBytes():])[:last-first]
-	if _, err := e.section.ReadAt(blocks, first); err != nil {
-		return err
-	}
-	e.row(dst, blocks[from-first:], i%rows, raw)
-	return nil
 }

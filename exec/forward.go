@@ -93,15 +93,10 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 
 // embed looks up the tokens' rows.
 func (p *pass) embed() {
-	dim := p.m.Spec.Dim
-	for i, id := range p.batch.ids {
-		row := p.x[i*dim : (i+1)*dim]
-		if p.err = p.m.weights.embed.lookup(row, int(id), p.raw); p.err != nil {
-			return
-		}
-		if p.m.Spec.EmbedScale != 1 {
-			quant.Scale(row, p.m.Spec.EmbedScale)
-		}
+	s := p.m.Spec
+	p.err = p.m.rows.lookup(p.ctx, p.x, p.batch.ids, p.raw)
+	if p.err == nil && s.EmbedScale != 1 {
+		quant.Scale(p.x[:p.n*s.Dim], s.EmbedScale)
 	}
 }
 

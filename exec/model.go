@@ -46,6 +46,7 @@ type Model struct {
 	parts   *residency       // nil: all of the weights are in memory for good
 	stream  *prefetch.Stream // of the weights that are not; nil: all are
 	experts *expertCache     // nil: all are in memory for good
+	rows    *rowLookup       // of the embedding
 	cache   *kv.Cache
 	workers *hetero.Workers
 	budget  *tiering.Budget
@@ -100,6 +101,10 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
+	if m.rows, err = newRows(&m.weights.embed, o.Budget, m.weights.keepRows()); err != nil {
+		m.Close()
+		return nil, err
+	}
 	m.workers = hetero.NewWorkers(o.Threads)
 	if m.pass, err = newPass(m, o.Chunk); err != nil {
 		m.Close()
@@ -137,6 +142,9 @@ func (m *Model) Close() {
 	}
 	if m.pass != nil {
 		m.pass.free()
+	}
+	if m.rows != nil {
+		m.rows.close()
 	}
 	if m.cache != nil {
 		m.cache.Close()

@@ -124,7 +124,7 @@ func (p *pass) carve(a *tiering.Arena) {
 		p.conv = a.Floats(p.chunk * 3 * s.Dim)
 	}
 	p.logits = a.Floats(headRows * s.Vocab)
-	p.raw = a.Bytes(p.m.weights.embed.lookupBytes())
+	p.raw = a.Bytes(p.m.weights.embed.rowBytes())
 	p.rounded = a.Floats(p.roundedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {

@@ -128,3 +128,13 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 
 // TrimCache gives memory for keys and values back that no sequence uses.
 func (m *Model) TrimCache() { m.cache.Trim() }
+
+// KeepRows says whether rows of an embedding on flash that are used often are kept
+// in memory. Without them each is read when it is used.
+func (m *Model) KeepRows(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.rows.kept.keep(on)
+	}
+}

@@ -1,0 +1,213 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// rowBytesCached returns what looking up rows holds of the weight cache.
+func rowBytesCached(m *Model) (n int64) {
+	page := int64(os.Getpagesize())
+	add := func(f *tiering.Frame) { n += (int64(len(f.Bytes())) + page - 1) / page * page }
+	if m.rows.extra != nil {
+		add(m.rows.extra)
+	}
+	if m.rows.kept != nil {
+		add(m.rows.kept.frame)
+	}
+	return n
+}
+
+const rowTestCols = 96
+
+// flashRows is an embedding on flash whose rows hold their number. before is
+// called before each read, and its error is the read's.
+func flashRows(count int, before func() error) *embedding {
+	const off = 3 * pack.BlockBytes / 2 // something else lies before it
+	section := make([]byte, off)
+	for i := range count * rowTestCols {
+		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
+	}
+	e := &embedding{Matrix: Matrix{Type: quant.F32, Rows: count, Cols: rowTestCols}, off: off, size: int64(len(section))}
+	e.rest.count = count
+	e.section = prefetch.ReaderFunc(func(p []byte, at int64) (int, error) {
+		if err := before(); err != nil {
+			return 0, err
+		}
+		return bytes.NewReader(section).ReadAt(p, at)
+	})
+	return e
+}
+
+// rowTest looks up rows and checks what comes.
+type rowTest struct {
+	*rowLookup
+	dst []float32
+	raw []byte
+}
+
+func newRowTest(t *testing.T, e *embedding, keep int) *rowTest {
+	budget := tiering.New(0)
+	r, err := newRows(e, budget, keep)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.close()
+		require.NoError(t, budget.Check())
+	})
+	return &rowTest{r, make([]float32, 64*rowTestCols), make([]byte, e.rowBytes())}
+}
+
+func (r *rowTest) check(t *testing.T, ids []int32) {
+	t.Helper()
+	require.NoError(t, r.lookup(context.Background(), r.dst, ids, r.raw))
+	for i, id := range ids {
+		row := r.dst[i*rowTestCols : (i+1)*rowTestCols]
+		require.Equal(t, [2]float32{float32(id), float32(id)}, [2]float32{row[0], row[rowTestCols-1]}, "row %d", id)
+	}
+}
+
+func none() error { return nil }
+
+// TestRowsOnFlash looks up rows at random, many of them again and again, with
+// memory for none to all of what may be kept.
+func TestRowsOnFlash(t *testing.T) {
+	const count = 5000
+	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, rowCacheBytes} {
+		random := rand.New(rand.NewPCG(1, uint64(keep)))
+		r := newRowTest(t, flashRows(count, none), keep)
+		for range 200 {
+			ids := make([]int32, 1+random.IntN(64))
+			for i := range ids {
+				if ids[i] = int32(random.IntN(40)); random.IntN(3) == 0 {
+					ids[i] = int32(random.IntN(count))
+				}
+			}
+			r.check(t, ids)
+			if random.IntN(20) == 0 {
+				r.kept.keep(random.IntN(2) == 0)
+			}
+		}
+		r.kept.keep(true)
+	}
+}
+
+// TestRowsOnFlashFail: an error of a read is the error of the lookup, and the next
+// one works.
+func TestRowsOnFlashFail(t *testing.T) {
+	broken := errors.New("broken")
+	for k := range 30 {
+		left := make(chan struct{}, 100)
+		for range k {
+			left <- struct{}{}
+		}
+		failed := make(chan struct{}, 1)
+		r := newRowTest(t, flashRows(20000, func() error {
+			select {
+			case <-left:
+			default:
+				select {
+				case failed <- struct{}{}:
+					return broken
+				default:
+				}
+			}
+			return nil
+		}), rowCacheBytes)
+		ids := make([]int32, 30)
+		for i := range ids {
+			ids[i] = int32(i * 600)
+		}
+		require.ErrorIs(t, r.lookup(context.Background(), r.dst, ids, r.raw), broken)
+		r.check(t, ids)
+	}
+}
+
+// TestRowsCancelledWhileTheyAreRead ends lookups whose reads do not.
+func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
+	gate := make(chan struct{})
+	reading := make(chan struct{}, 100)
+	r := newRowTest(t, flashRows(100000, func() error {
+		reading <- struct{}{}
+		<-gate
+		return nil
+	}), rowCacheBytes)
+	ids := []int32{1, 9000, 20000, 30000, 40000, 50000}
+	for i := range 3 { // no read ends in between
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- r.lookup(ctx, r.dst, ids, r.raw) }()
+		if i == 0 {
+			<-reading
+		}
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	}
+	close(gate)
+	r.check(t, ids)
+	r.check(t, []int32{7, 9000, 70000})
+}
+
+func TestRowLookupAllocatesNothing(t *testing.T) {
+	r := newRowTest(t, flashRows(5000, none), rowCacheBytes)
+	ids := make([]int32, 1)
+	random := rand.New(rand.NewPCG(1, 1))
+	require.Zero(t, testing.AllocsPerRun(500, func() {
+		ids[0] = int32(random.IntN(5000))
+		if err := r.lookup(context.Background(), r.dst, ids, r.raw); err != nil {
+			panic(err)
+		}
+	}))
+}
+
+// TestRowCacheKeepsFrequentRows compares the cache with one that keeps the rows
+// used last, on ids that occur as words do, between stretches of others that do
+// not come again.
+func TestRowCacheKeepsFrequentRows(t *testing.T) {
+	const row, slots = 8, 256
+	random := rand.New(rand.NewPCG(5, 6))
+	words := rand.NewZipf(random, 1.07, 2, 30000)
+	c, err := newRowCache(tiering.New(0), row, slots*row)
+	require.NoError(t, err)
+	defer c.free()
+	require.Len(t, c.ids, slots)
+	last := map[int32]int{} // when an id was used
+	hits, recent, total := 0, 0, 0
+	for at := range 60000 {
+		id := int32(words.Uint64())
+		if at%1000 < 300 {
+			id = int32(30000 + random.IntN(90000))
+		}
+		if total++; c.find(id) != nil {
+			hits++
+		} else {
+			c.offer(id, make([]byte, row))
+		}
+		if _, ok := last[id]; ok {
+			recent++
+		} else if len(last) == slots {
+			oldest := id
+			for other, used := range last {
+				if oldest == id || used < last[oldest] {
+					oldest = other
+				}
+			}
+			delete(last, oldest)
+		}
+		last[id] = at
+	}
+	t.Logf("of %d lookups %.1f %% hit; %.1f %% would if the rows used last were kept", total, 100*float64(hits)/float64(total), 100*float64(recent)/float64(total))
+	require.Greater(t, hits, recent)
+}
