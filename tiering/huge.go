@@ -11,7 +11,7 @@ import (
 // have the least of their matrices.
 //
 // Memory that was not written to yet would become memory here, so frames must be
-// filled. Those that have room for more are left as they are.
+// filled. Those that have room for more, and adopted ones, are left as they are.
 func JoinPages(frames []*Frame) {
 	for _, run := range adjacent(frames) {
 		inner := insideHuge(run)
@@ -27,7 +27,7 @@ func JoinPages(frames []*Frame) {
 func adjacent(frames []*Frame) [][]byte {
 	full := make([][]byte, 0, len(frames))
 	for _, f := range frames {
-		if len(f.pages) > 0 && int(f.lease.Bytes()) == len(f.pages) {
+		if len(f.pages) > 0 && f.release == nil && int(f.lease.Bytes()) == len(f.pages) {
 			full = append(full, f.pages)
 		}
 	}

@@ -44,9 +44,11 @@ func TestAdjacentFramesMakeOneRun(t *testing.T) {
 		return &Frame{pages: memory[lo<<12 : hi<<12], lease: &Lease{bytes: int64(used << 12)}}
 	}
 	runs := adjacent([]*Frame{
-		frame(5, 7, 2), frame(0, 1, 1), frame(3, 5, 2), frame(1, 2, 1), {lease: &Lease{}},
+		frame(5, 7, 2), frame(0, 1, 1), frame(3, 5, 2), frame(1, 2, 1),
+		{lease: &Lease{}},
 		frame(7, 9, 1), // has room for more
 		frame(9, 10, 1),
+		{pages: memory[2<<12 : 3<<12], lease: &Lease{bytes: 1 << 12}, release: func() {}},
 	})
 	require.Len(t, runs, 3)
 	for i, want := range [][2]int{{0, 2}, {3, 7}, {9, 10}} {
