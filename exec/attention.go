@@ -85,6 +85,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	p.add(&p.w.q, in, p.n, p.q)
 	p.add(&p.w.k, in, p.n, p.k)
 	p.add(&p.w.v, in, p.n, p.v)
+	p.foresee(&p.w.o)
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
 	p.planTiles()
@@ -97,6 +98,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 		p.m.workers.Run(len(p.tiles)*p.layer.KVHeads, p.attnPart)
 	}
 	p.add(&p.w.o, p.att, p.n, p.mix)
+	p.foreseeMLP()
 	p.multiply()
 }
 

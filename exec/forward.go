@@ -199,10 +199,12 @@ func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
 		p.add(&w.gate, in, p.n, p.gate)
 	}
 	p.add(&w.up, in, p.n, p.up)
+	p.foresee(&w.down)
 	p.multiply()
 	p.width = w.up.Rows
 	p.overRows(p.n, p.actPart)
 	p.add(&w.down, p.gate, p.n, out)
+	p.foreseeLayer(p.index + 1)
 	p.multiply()
 }
 

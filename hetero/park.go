@@ -35,7 +35,9 @@ func (w *Workers) watch(p *parking, holds func() bool) bool {
 				p.vain = max(p.vain, 1) - 1
 				return true
 			}
-			pause(pausesPerLook)
+			if !p.fetchAhead() {
+				pause(pausesPerLook)
+			}
 		}
 		if time.Since(start) > patience {
 			p.vain = min(p.vain+1, mostVain)
@@ -53,6 +55,7 @@ type parking struct {
 	asleep atomic.Bool
 	signal chan struct{} // capacity 1; filled only by whoever turns asleep off
 	vain   uint          // halvings of its patience; the sleeper's own
+	ahead  ahead
 	_      [cacheLine]byte
 }
 

@@ -17,9 +17,9 @@ type Ranger interface {
 const MaxUnits = math.MaxInt32
 
 const (
-	// A worker takes a quarter of what is left of its own home, or of somebody
+	// A worker takes half of what is left of its own home, or of somebody
 	// else's: long runs of memory first, and short ones towards the end.
-	takeShift = 2
+	takeShift = 1
 	// Rates are compared in steps of 1/rateSteps of the fastest worker's, so that
 	// noise moves no borders.
 	rateSteps = 8
@@ -60,27 +60,32 @@ func (w *Workers) RunRange(units, least int, task Ranger) {
 
 // settle divides the units among the workers' homes.
 func (w *Workers) settle(units int) {
+	fastest := w.fastest()
 	sum := 0
 	for i := range w.cores {
-		sum += w.weight(i)
+		sum += w.cores[i].weight(fastest)
 	}
 	lo, before := 0, 0
 	for i := range w.cores {
-		before += w.weight(i)
+		before += w.cores[i].weight(fastest)
 		hi := int(int64(units) * int64(before) / int64(sum))
 		w.cores[i].home.Store(homeOf(lo, hi))
 		lo = hi
 	}
 }
 
-// weight returns a worker's share, 1 to rateSteps.
-func (w *Workers) weight(worker int) int {
-	fastest := 0.0
+// fastest returns the highest rate, 0 if none is known.
+func (w *Workers) fastest() (rate float64) {
 	for i := range w.cores {
-		fastest = max(fastest, w.cores[i].speed())
+		rate = max(rate, w.cores[i].speed())
 	}
-	own := w.cores[worker].speed()
-	if own == 0 || fastest == 0 {
+	return rate
+}
+
+// weight returns a worker's share, 1 to rateSteps.
+func (c *core) weight(fastest float64) int {
+	own := c.speed()
+	if own == 0 {
 		return rateSteps // nothing is known against it
 	}
 	return max(1, int(own/fastest*rateSteps+0.5))

@@ -81,6 +81,39 @@ func TestHomesFollowRates(t *testing.T) {
 	require.Equal(t, []int{752, 753, 95}, homes(), "nobody is left out for good")
 }
 
+// A run begins where HomeStart says.
+func TestHomeStart(t *testing.T) {
+	w := NewWorkers(3)
+	defer w.Close()
+	w.cores[0].measured(100, 1000)
+	w.cores[1].measured(400, 1000)
+	for _, units := range []int{1, 5, 77, MaxUnits} {
+		w.settle(units)
+		for i := range w.cores {
+			lo, _ := bounds(w.cores[i].home.Load())
+			require.Equal(t, lo, w.HomeStart(i, units))
+		}
+	}
+}
+
+// A waiter asks for all of the memory it was told about, once, and then for the
+// next; what comes to an end below a step is rounded up.
+func TestWaitersFetchWhatIsForeseen(t *testing.T) {
+	w := NewWorkers(2)
+	defer w.Close()
+	memory := make([]byte, 10*aheadStep+1)
+	require.False(t, w.caller.fetchAhead(), "nothing was foreseen")
+	for _, n := range []int{len(memory), 3 * aheadStep, 0} {
+		w.Foresee(0, memory[len(memory)-n:])
+		for range (n + aheadStep - 1) / aheadStep {
+			require.True(t, w.caller.fetchAhead())
+		}
+		require.False(t, w.caller.fetchAhead())
+	}
+	w.Foresee(1, memory) // concurrently: the race detector watches
+	w.Run(2, func(int, int) {})
+}
+
 // A worker that does not come leaves its home to the others.
 func TestRunRangeStealsFromTheLate(t *testing.T) {
 	w := NewWorkers(2)
@@ -93,7 +126,7 @@ func TestRunRangeStealsFromTheLate(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if total += hi - lo; worker == 0 && total >= 800 {
+		if total += hi - lo; worker == 0 && total >= 700 {
 			select {
 			case <-first:
 			default:

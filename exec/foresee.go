@@ -1,0 +1,55 @@
+package exec
+
+const (
+	// aheadBytes is how much of the next step's weights a waiting thread asks for:
+	// what it could read while it waits, and less than small caches hold.
+	aheadBytes = 128 << 10
+	// aheadTokens is the most tokens with which products wait for memory.
+	aheadTokens = 8
+)
+
+// foresee says which matrices the step after the next one is going to read, so
+// that threads that wait at the end of the next one ask for them. It may be wrong.
+func (p *pass) foresee(next ...*linear) {
+	if p.n > aheadTokens || len(p.workers) == 1 {
+		return
+	}
+	units := 0
+	for _, w := range next {
+		units += len(w.Data)
+	}
+	for worker := range p.workers {
+		at := p.m.workers.HomeStart(worker, units)
+		for _, w := range next {
+			if at < len(w.Data) {
+				_, unit := w.unit()
+				at = min((at+unit-1)/unit*unit, len(w.Data))
+				p.m.workers.Foresee(worker, w.Data[at:min(at+aheadBytes, len(w.Data))])
+				break
+			}
+			at -= len(w.Data)
+		}
+	}
+}
+
+// foreseeLayer is foresee for the first step of a layer, or of the output.
+func (p *pass) foreseeLayer(l int) {
+	layers := p.m.weights.layers
+	switch {
+	case l >= len(layers):
+		p.foresee(&p.m.weights.head)
+	case p.m.Spec.Layers[l].Mixer != ShortConv:
+		p.foresee(&layers[l].q, &layers[l].k, &layers[l].v)
+	}
+}
+
+// foreseeMLP is foresee for the first step of the layer's MLP.
+func (p *pass) foreseeMLP() {
+	switch w := &p.w.mlp; {
+	case p.layer.Experts:
+	case p.m.Spec.Gated:
+		p.foresee(&w.gate, &w.up)
+	default:
+		p.foresee(&w.up)
+	}
+}
