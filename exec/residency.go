@@ -72,7 +72,7 @@ func (r *residency) keep(loaded []layout) {
 func (r *residency) sequence() (seq prefetch.Sequence, ok bool) {
 	for i := range r.sections {
 		l := &r.sections[i]
-		run := prefetch.Run{From: l.section, Off: int64(l.from), Size: int64(l.sectionSize - l.from)}
+		run := prefetch.Run{From: l.section, Off: int64(l.from), Size: int64(max(0, l.used()-l.from))}
 		ok = ok || run.Size > 0
 		if l.kind == endsLayout {
 			seq.Tail = []prefetch.Run{run}
@@ -81,6 +81,16 @@ func (r *residency) sequence() (seq prefetch.Sequence, ok bool) {
 		}
 	}
 	return seq, ok
+}
+
+// used returns where the last matrix of the section ends, with the block of the
+// pack that it ends in. Vectors that lie behind it are in memory for good.
+func (l *layout) used() int {
+	end := 0
+	for i := range l.places {
+		end = max(end, l.places[i].off+l.places[i].bytes())
+	}
+	return min((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.sectionSize)
 }
 
 // KeepsFiles reports whether the files that the model was loaded from are read

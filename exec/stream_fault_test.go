@@ -1,0 +1,251 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// streamed loads a pack of which nothing but vectors stays in memory.
+func streamed(t *testing.T, f *Files) *Model {
+	plan := &tiering.Plan{Pinned: make([]int64, len(packSpec(t, f).Layers)), Piece: 1 << 16, Ring: 8 << 16, StreamedPerToken: 1}
+	return loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: plan})
+}
+
+// faultDirs are checkpoints with an embedding of its own and with one that is the
+// output matrix too.
+func faultDirs(t *testing.T) map[string]string {
+	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures")
+	return map[string]string{"untied": filepath.Join(dir, "llama3"), "tied": filepath.Join(dir, "llama32")}
+}
+
+// TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k:
+// one step ends with the error, which names the file and the place, and the same
+// step, tried again, and all others give the logits that they should.
+func TestEveryReadErrorSurfacesOnce(t *testing.T) {
+	broken := errors.New("broken")
+	for name, dir := range faultDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			var reads, injected, failAt atomic.Int64
+			failAt.Store(-1)
+			f := openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), dir), func(op vfs.Op) error {
+				if op.Kind != vfs.OpRead || reads.Add(1)-1 != failAt.Load() {
+					return nil
+				}
+				injected.Add(1)
+				return broken
+			}))
+			m := streamed(t, f)
+			ids := longPrompt(m.Spec.Vocab, 40, 7)
+			want := allLogits(t, m, ids)
+			from := reads.Load()
+			untilDone(t, m, ids[:8], want, func(error) {})
+			count := reads.Load() - from
+			require.Greater(t, count, int64(10))
+			for k := range count {
+				injected.Store(0)
+				failAt.Store(reads.Load() + k)
+				surfaced := 0
+				untilDone(t, m, ids, want, func(err error) {
+					surfaced++
+					require.ErrorIs(t, err, broken)
+					var where *vfs.IOError
+					require.ErrorAs(t, err, &where)
+					require.Equal(t, "m.pack", where.Path)
+					require.Positive(t, where.Off)
+				})
+				failAt.Store(-1)
+				require.EqualValues(t, 1, injected.Load(), "read %d", k)
+				require.Equal(t, 1, surfaced, "read %d", k)
+			}
+		})
+	}
+}
+
+// untilDone reads ids, a few at first and then one by one, and compares the logits.
+// A step that fails is tried again.
+func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed func(error)) {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	for n := 5; s.Len() < len(ids); n = 1 {
+		at := s.Len()
+		err := m.Extend(context.Background(), s, ids[at:at+n], &Reader{Each: func(pos int, logits []float32) error {
+			require.Equal(t, want[pos], logits, "position %d", pos)
+			return nil
+		}})
+		if err != nil {
+			failed(err)
+			require.Equal(t, at, s.Len())
+			n = 5 - at
+			err = m.Extend(context.Background(), s, ids[at:at+max(1, n)], &Reader{})
+			require.NoError(t, err, "the same step, tried again")
+		}
+	}
+}
+
+// TestTruncatedPack makes a pack shorter while it is used: the request ends with
+// an error that names the file and the place, another model goes on meanwhile, and
+// once the file is whole again so does the first.
+func TestTruncatedPack(t *testing.T) {
+	for name, dir := range faultDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			mem := importModel(t, vfs.OS(), dir)
+			data, err := vfs.ReadFile(mem, "m.pack", 1<<30)
+			require.NoError(t, err)
+			var models [2]*Model
+			var paths [2]string
+			for i := range models {
+				paths[i] = filepath.Join(t.TempDir(), "m.pack")
+				require.NoError(t, os.WriteFile(paths[i], data, 0o600))
+				f, err := Open(vfs.OS(), paths[i])
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, f.Close()) })
+				models[i] = streamed(t, f)
+			}
+			ids := longPrompt(models[0].Spec.Vocab, 60, 7)
+			want := allLogits(t, models[1], ids)
+			s, err := models[0].NewSequence(0)
+			require.NoError(t, err)
+			defer s.Close()
+			require.Equal(t, want[:20], extendAll(t, models[0], s, ids[:20]))
+
+			require.NoError(t, os.Truncate(paths[0], int64(len(data)/3)))
+			// What has been read ahead may serve for a token.
+			for range 3 {
+				if err = models[0].Extend(context.Background(), s, ids[s.Len():s.Len()+1], &Reader{}); err != nil {
+					break
+				}
+			}
+			require.ErrorIs(t, err, store.ErrTruncated)
+			var where *store.FormatError
+			require.ErrorAs(t, err, &where)
+			require.Equal(t, paths[0], where.Path)
+			require.GreaterOrEqual(t, where.Off, int64(len(data)/3)/4096*4096)
+			require.Less(t, where.Off, int64(len(data)))
+			require.Equal(t, want, allLogits(t, models[1], ids), "another model goes on")
+
+			require.NoError(t, os.WriteFile(paths[0], data, 0o600))
+			at := s.Len()
+			require.Equal(t, want[at:], extendAll(t, models[0], s, ids[at:]))
+		})
+	}
+}
+
+// TestCancelInAStall ends requests while the flash answers nothing at all, at
+// every read of a step. None waits for it, and everything comes back in the end.
+func TestCancelInAStall(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	for name, dir := range faultDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			stall := newStall()
+			f := openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), dir), func(op vfs.Op) error {
+				if op.Kind == vfs.OpRead {
+					stall.pass()
+				}
+				return nil
+			}))
+			m := streamed(t, f)
+			ids := longPrompt(m.Spec.Vocab, 30, 7)
+			want := allLogits(t, m, ids)
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			defer s.Close()
+			require.Equal(t, want[:10], extendAll(t, m, s, ids[:10]))
+			stalled, cancelled := 0, 0
+			for k := range 12 {
+				stall.after(k)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- m.Extend(ctx, s, ids[10:20], &Reader{}) }()
+				var err error
+				select {
+				case <-stall.reached:
+					stalled++
+					cancel()
+					err = <-done
+				case err = <-done:
+				}
+				cancel()
+				// With what has been read ahead the step may have come to its end.
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+					cancelled++
+				}
+				s.Truncate(10)
+				require.Equal(t, 10, s.Len())
+				stall.end()
+				require.Equal(t, want[10:20], extendAll(t, m, s, ids[10:20]))
+				s.Truncate(10)
+			}
+			require.Positive(t, cancelled)
+			t.Logf("%d stalls, %d cancelled steps", stalled, cancelled)
+		})
+	}
+	// The models are closed by now. Goroutines that have nothing left to do are
+	// counted until they are gone.
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; {
+		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+		runtime.Gosched()
+	}
+}
+
+// stall lets nobody pass for a while.
+type stall struct {
+	mu      sync.Mutex
+	left    int           // that pass before; -1: all
+	gate    chan struct{} // closed at the end of the stall
+	reached chan struct{} // capacity 1: somebody is held up
+}
+
+func newStall() *stall { return &stall{left: -1, reached: make(chan struct{}, 1)} }
+
+func (s *stall) pass() {
+	s.mu.Lock()
+	held := s.left == 0
+	if s.left > 0 {
+		s.left--
+	}
+	gate := s.gate
+	s.mu.Unlock()
+	if !held {
+		return
+	}
+	select {
+	case s.reached <- struct{}{}:
+	default:
+	}
+	<-gate
+}
+
+// after begins a stall once some have passed.
+func (s *stall) after(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left, s.gate = n, make(chan struct{})
+	select {
+	case <-s.reached:
+	default:
+	}
+}
+
+func (s *stall) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = -1
+	close(s.gate)
+}
