@@ -1,5 +1,7 @@
 package exec
 
+import "github.com/llmrun/llmrun/tiering"
+
 const (
 	// aheadBytes is how much of the next step's weights a waiting thread asks for:
 	// what it could read while it waits, and less than small caches hold.
@@ -24,7 +26,7 @@ func (p *pass) foresee(next ...*linear) {
 			if at < len(w.Data) {
 				_, unit := w.unit()
 				at = min((at+unit-1)/unit*unit, len(w.Data))
-				p.m.workers.Foresee(worker, w.Data[at:min(at+aheadBytes, len(w.Data))])
+				p.m.workers.Foresee(worker, tiering.Address(w.Data[at:]), min(aheadBytes, len(w.Data)-at))
 				break
 			}
 			at -= len(w.Data)

@@ -1,9 +1,6 @@
 package hetero
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
+import "sync/atomic"
 
 // aheadStep is how much a waiter asks for between two looks at what it waits for.
 const aheadStep = 1 << 10
@@ -18,16 +15,15 @@ type ahead struct {
 }
 
 // Foresee tells a worker what it will read first in the run after the next one,
-// or when that has ended, in the next. Nothing is read: it is no harm if the
-// memory is given back meanwhile.
-func (w *Workers) Foresee(worker int, memory []byte) {
+// or when that has ended, in the next: n bytes from an address on. Nothing is
+// read: it is no harm if the memory is given back meanwhile.
+func (w *Workers) Foresee(worker int, address uintptr, n int) {
 	a := &w.caller.ahead
 	if worker > 0 {
 		a = &w.helpers[worker-1].ahead
 	}
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
-	a.to.Store(at + uintptr(len(memory)))
-	a.from.Store(at)
+	a.to.Store(address + uintptr(n))
+	a.from.Store(address)
 }
 
 // fetchAhead asks for a little of the memory, and reports false where all has

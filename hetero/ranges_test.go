@@ -101,16 +101,16 @@ func TestHomeStart(t *testing.T) {
 func TestWaitersFetchWhatIsForeseen(t *testing.T) {
 	w := NewWorkers(2)
 	defer w.Close()
-	memory := make([]byte, 10*aheadStep+1)
+	const memory, size = 1 << 30, 10*aheadStep + 1 // nothing need be there
 	require.False(t, w.caller.fetchAhead(), "nothing was foreseen")
-	for _, n := range []int{len(memory), 3 * aheadStep, 0} {
-		w.Foresee(0, memory[len(memory)-n:])
+	for _, n := range []int{size, 3 * aheadStep, 0} {
+		w.Foresee(0, memory+size-uintptr(n), n)
 		for range (n + aheadStep - 1) / aheadStep {
 			require.True(t, w.caller.fetchAhead())
 		}
 		require.False(t, w.caller.fetchAhead())
 	}
-	w.Foresee(1, memory) // concurrently: the race detector watches
+	w.Foresee(1, memory, size) // concurrently: the race detector watches
 	w.Run(2, func(int, int) {})
 }
 

@@ -58,4 +58,7 @@ func insideHuge(run []byte) []byte {
 	return run[before : before+(len(run)-before)/hugePage*hugePage]
 }
 
+// Address returns where memory is, for whoever prefetches it.
+func Address(b []byte) uintptr { return address(b) }
+
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
