@@ -80,6 +80,10 @@ type Options struct {
 	// "auto", which is "file" on Android, where copies get a program killed, and
 	// "anon" elsewhere. "" is "auto".
 	Pin string
+	// Disk makes the model's files as slow as on another device, for experiments:
+	// how fast a model would be on a phone's flash. Files that are slowed down
+	// cannot be mapped, see Pin. What an import writes is slowed down as well.
+	Disk DiskSpeed
 	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
 	// when nothing is known about the machine yet.
 	Measure bool
@@ -111,6 +115,9 @@ func (o *Options) validate() error {
 	if o.RAM < NoLimit {
 		return fmt.Errorf("%w: RAM is %d", ErrOptions, o.RAM)
 	}
+	if err := o.Disk.validate(); err != nil {
+		return err
+	}
 	if o.CacheSize < 0 {
 		return fmt.Errorf("%w: CacheSize is %d", ErrOptions, o.CacheSize)
 	}
@@ -137,14 +144,14 @@ func (o *Options) kvFormat(f *exec.Files) kv.Format {
 
 // pinFile reports whether weights that stay in memory are a mapping of the file.
 func (o *Options) pinFile() bool {
-	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android"
+	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android" && o.Disk == (DiskSpeed{})
 }
 
 func (o *Options) fsys() vfs.FS {
 	if o.FS == nil {
-		return vfs.OS()
+		return o.Disk.slow(vfs.OS())
 	}
-	return vfs.FromIOFS(o.FS)
+	return o.Disk.slow(vfs.FromIOFS(o.FS))
 }
 
 // Sampling says how the next token is chosen. The zero value is greedy: always

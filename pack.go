@@ -233,7 +233,7 @@ func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, err
 
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*exec.Files, error) {
 	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
-		FS: vfs.OS(), Dir: o.CacheDir, Limit: o.CacheSize, Always: always,
+		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: o.CacheSize, Always: always,
 		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(o.ImportProgress)},
 		Notice: func(err error) {
 			if o.Notice != nil {

@@ -140,7 +140,11 @@ const (
 
 // rateMeasurer returns who measures the machine.
 func (o *Options) rateMeasurer() rateMeasurer {
-	return rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: o.limit()}
+	m := rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: o.limit()}
+	if o.Disk != (DiskSpeed{}) {
+		m.dir = "" // what is measured so holds for nothing else
+	}
+	return m
 }
 
 // planInputs returns what a plan for a model is made from.

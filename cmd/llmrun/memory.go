@@ -14,7 +14,16 @@ import (
 func (m *modelFlags) addRAM(f *flagSet) {
 	addRAM(f, &m.ram)
 	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere")
+	m.addDisk(f)
 	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
+}
+
+// addDisk declares --disk, for commands that read models.
+func (m *modelFlags) addDisk(f *flagSet) {
+	f.value("disk", "SPEED", "for experiments: read the model as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
+		m.disk, err = llmrun.ParseDiskSpeed(text)
+		return err
+	})
 }
 
 // addRAM declares --ram, for commands that divide memory.

@@ -23,6 +23,7 @@ type modelFlags struct {
 	pin     string
 	ram     int64 // 0 = what is available
 	measure bool  // predict speeds
+	disk    llmrun.DiskSpeed
 	// pressure: give memory back when the system is short of it
 	pressure bool
 }
@@ -81,7 +82,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, Pin: m.pin, WatchPressure: m.pressure, Measure: m.measure}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
 	if m.path != "" {
 		return m.path, options
 	}

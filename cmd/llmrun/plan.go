@@ -28,6 +28,7 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 			p.model.addContext(f)
 			f.group("Plan")
 			addRAM(f, &p.ram)
+			p.model.addDisk(f)
 			f.toggle(&p.measure, "measure", "measure the machine again")
 			p.cache.addDir(f)
 			f.group("Output")

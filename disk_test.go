@@ -1,0 +1,113 @@
+package llmrun_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+func TestParseDiskSpeed(t *testing.T) {
+	for text, want := range map[string]llmrun.DiskSpeed{
+		"1GB/s":               {BytesPerSecond: 1e9},
+		"500MB/s,100us":       {BytesPerSecond: 5e8, Latency: 100 * time.Microsecond},
+		" 1.5GiB/s , 2ms":     {BytesPerSecond: 3 << 29, Latency: 2 * time.Millisecond},
+		"1GB":                 {},
+		"50%/s":               {},
+		"fast/s":              {},
+		"1GB/s,100":           {},
+		"1GB/s,-1us":          {},
+		"1GB/s,100us,another": {},
+		"":                    {},
+	} {
+		got, err := llmrun.ParseDiskSpeed(text)
+		require.Equal(t, want, got, text)
+		if want == (llmrun.DiskSpeed{}) {
+			require.ErrorIs(t, err, llmrun.ErrOptions, text)
+		} else {
+			require.NoError(t, err, text)
+		}
+	}
+	_, err := llmrun.Open("x", llmrun.Options{Disk: llmrun.DiskSpeed{Latency: -1}})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+}
+
+// TestSlowDisk streams a model from a slow disk: the answer is the same, and what
+// is streamed takes at least the time that it must.
+func TestSlowDisk(t *testing.T) {
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
+	options.RAM = minimum(t, path, options)
+	fast, slow := open(t, path, options), options
+	slow.Disk = llmrun.DiskSpeed{BytesPerSecond: 400e6, Latency: 50 * time.Microsecond}
+	e := open(t, path, slow)
+	ctx := context.Background()
+	o := limit(6)
+	o.IgnoreEOS = true
+	want := complete(t, newSession(t, fast).GenerateIDs(ctx, someIDs(fast, 20), o)).IDs
+	s := newSession(t, e)
+	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
+	got := s.Stats()
+	require.Positive(t, got.DecodeFlash.Bytes)
+	ahead := float64(e.Memory().Held["weight ring"]) // was read before
+	least := (float64(got.DecodeFlash.Bytes) - ahead) / 400e6
+	require.GreaterOrEqual(t, got.Decode.Seconds(), least)
+}
+
+// TestCloseWhileStreaming closes an engine in the middle of generations that wait
+// for a slow disk: everything comes back.
+func TestCloseWhileStreaming(t *testing.T) {
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16, WatchPressure: true}
+	options.RAM = minimum(t, path, options)
+	options.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6, Latency: time.Millisecond}
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	for range 3 {
+		e, err := llmrun.Open(path, options)
+		require.NoError(t, err)
+		reading := make(chan struct{}, 2)
+		ended := make(chan error, 2)
+		for range 2 {
+			s, err := e.NewSession()
+			require.NoError(t, err)
+			go func() {
+				o := limit(math.MaxInt32)
+				o.IgnoreEOS = true
+				o.OnPrefill = func(int, int) {
+					select {
+					case reading <- struct{}{}:
+					default:
+					}
+				}
+				ended <- collect(s.GenerateIDs(context.Background(), someIDs(e, 100), o)).err
+			}()
+		}
+		<-reading
+		require.NoError(t, e.Close())
+		require.ErrorIs(t, <-ended, llmrun.ErrClosed)
+		require.ErrorIs(t, <-ended, llmrun.ErrClosed)
+		require.NoError(t, e.CheckMemory())
+	}
+	require.Equal(t, files, openFiles(t))
+	// Goroutines that have nothing left to do are counted until they are gone.
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
+		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+	}
+}
+
+// openFiles returns how many files the process has open, 0 where the system does
+// not say.
+func openFiles(t *testing.T) int {
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
