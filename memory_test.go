@@ -34,7 +34,21 @@ func wide(t testing.TB) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
-	path := filepath.Join(t.TempDir(), "wide.gguf")
+	return packedShape(t, shape)
+}
+
+// experts writes a pack of a mixture of experts.
+func experts(t testing.TB) string {
+	t.Helper()
+	shape, ok := synth.FindShape("tiny-moe")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 4, 512, 512, 4096
+	return packedShape(t, shape)
+}
+
+func packedShape(t testing.TB, shape synth.Shape) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.gguf")
 	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q8_0"}))
 	return packed(t, path, llmrun.ImportOptions{Replace: true})
 }
@@ -71,12 +85,15 @@ func someIDs(e *llmrun.Engine, n int) []int32 {
 // than the budget as soon as a call has returned.
 func TestSetBudgetWhileGenerating(t *testing.T) {
 	ctx := context.Background()
-	for name, path := range map[string]string{
-		"demo": packed(t, demoModel, llmrun.ImportOptions{}),
-		"wide": wide(t),
+	for name, model := range map[string]struct{ path, pin string }{
+		"demo":    {packed(t, demoModel, llmrun.ImportOptions{}), ""},
+		"wide":    {wide(t), "anon"},
+		"mapped":  {wide(t), "file"},
+		"experts": {experts(t), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit}
+			path := model.path
+			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit, Pin: model.pin}
 			whole := open(t, path, options)
 			ids := someIDs(whole, 100)
 			o := limit(60)

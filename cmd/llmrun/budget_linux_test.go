@@ -68,6 +68,11 @@ func TestBudgetInControlGroup(t *testing.T) {
 				want = ids
 			}
 			require.Equal(t, want, ids, what)
+			ids, peak = runInGroup(t, group, binary, path, budget, context, "--pin", "file")
+			t.Logf("%s, mapped: %d of %d bytes, %.1f %%", what, peak, budget, 100*float64(peak)/float64(budget))
+			require.Greater(t, peak, budget/8, "%s: the samples saw nothing", what)
+			require.LessOrEqual(t, peak, budget, what)
+			require.Equal(t, want, ids, what)
 		}
 		require.Less(t, refused, len(shares)-1)
 	}
@@ -105,13 +110,13 @@ func arguments(path string, budget int64, context int) []string {
 
 // runInGroup runs the command in a group of its own and returns the ids that it
 // said and the most memory that it was seen to hold.
-func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int) (ids string, peak int64) {
+func runInGroup(t *testing.T, group *memoryGroup, binary, path string, budget int64, context int, more ...string) (ids string, peak int64) {
 	t.Helper()
 	dropFromCache(t, path)
 	dropFromCache(t, binary)
 	group.remove(t)
 	require.NoError(t, group.make(budget+budget/20))
-	child := group.command(binary, arguments(path, budget, context)...)
+	child := group.command(binary, append(arguments(path, budget, context), more...)...)
 	var stdout, stderr bytes.Buffer
 	child.Stdout, child.Stderr = &stdout, &stderr
 	require.NoError(t, child.Start())
