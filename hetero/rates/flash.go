@@ -13,6 +13,28 @@ import (
 // readers is how many reads are in flight, as when a model is streamed.
 const readers = 4
 
+// windowPieces is how many pieces in a row are read before the next place in the
+// file, as when the rest of a layer is read and then that of the next.
+const windowPieces int64 = 16
+
+// spread returns the places at which windows of a file are read: all of them, in
+// an order in which any number of them in a row lies all over the file. The start
+// of a file says little about it: what was read lately may be in some cache below.
+func spread(windows int64) func(i int64) int64 {
+	step := max(1, windows*5/8) // about the golden section, which spreads best
+	for gcd(step, windows) != 1 {
+		step++
+	}
+	return func(i int64) int64 { return i * step % windows }
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // Flash returns how fast a file of so many bytes is read in pieces, several at
 // a time, during about the given time. The file should read past the page
 // cache: what is measured is what from gives. Pieces are aligned to their size.
@@ -26,6 +48,8 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 		return 0, err
 	}
 	defer frame.Free()
+	window := min(windowPieces, pieces)
+	at := spread(pieces / window)
 	var next, read atomic.Int64
 	errs := make([]error, readers)
 	var all sync.WaitGroup
@@ -34,7 +58,8 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 		memory := frame.Bytes()[i*piece : (i+1)*piece]
 		all.Go(func() {
 			for time.Since(start) < during && errs[i] == nil {
-				off := (next.Add(1) - 1) % pieces * int64(piece)
+				k := next.Add(1) - 1
+				off := (at(k/window)*window + k%window) * int64(piece)
 				var n int
 				n, errs[i] = from.ReadAt(memory, off)
 				read.Add(int64(n))

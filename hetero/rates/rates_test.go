@@ -93,3 +93,14 @@ func BenchmarkCompute(b *testing.B) {
 		})
 	}
 }
+
+func TestSpreadVisitsAllOfAFile(t *testing.T) {
+	for _, windows := range []int64{1, 2, 3, 4, 8, 10, 16, 97, 256, 1000} {
+		at := spread(windows)
+		seen := map[int64]bool{}
+		for i := range windows {
+			seen[at(i)] = true
+		}
+		require.Len(t, seen, int(windows), "%d windows", windows)
+	}
+}
