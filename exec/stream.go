@@ -3,8 +3,9 @@ package exec
 import "github.com/llmrun/llmrun/prefetch"
 
 const (
-	// streamReaders is how many reads of weights are in flight.
-	streamReaders = 4
+	// streamReaders is how many reads of weights are in flight. Four are enough for
+	// a disk; while the cores compute, some of them wait for one to go on.
+	streamReaders = 8
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
 	// meetings of the threads.

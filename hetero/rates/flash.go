@@ -11,7 +11,11 @@ import (
 )
 
 // readers is how many reads are in flight, as when a model is streamed.
-const readers = 4
+const readers = 8
+
+// ringPieces is about how many pieces the ring has that weights stream through.
+// Reading into the same few again and again would be faster: they stay in caches.
+const ringPieces = 64
 
 // windowPieces is how many pieces in a row are read before the next place in the
 // file, as when the rest of a layer is read and then that of the next.
@@ -43,7 +47,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	if piece < 1 || pieces < 1 {
 		return 0, fmt.Errorf("rates: %d bytes are too few to measure reads of %d", size, piece)
 	}
-	frame, err := tiering.Alloc(tiering.New(0), tiering.Ring, readers*piece)
+	frame, err := tiering.Alloc(tiering.New(0), tiering.Ring, ringPieces*piece)
 	if err != nil {
 		return 0, err
 	}
@@ -55,13 +59,12 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	var all sync.WaitGroup
 	start := time.Now()
 	for i := range errs {
-		memory := frame.Bytes()[i*piece : (i+1)*piece]
 		all.Go(func() {
 			for time.Since(start) < during && errs[i] == nil {
 				k := next.Add(1) - 1
 				off := (at(k/window)*window + k%window) * int64(piece)
 				var n int
-				n, errs[i] = from.ReadAt(memory, off)
+				n, errs[i] = from.ReadAt(frame.Bytes()[int(k%ringPieces)*piece:][:piece], off)
 				read.Add(int64(n))
 			}
 		})
