@@ -64,7 +64,7 @@ type Need struct {
 	Chunk int
 	// Code and Heap are the memory of the program itself.
 	Code, Heap int64
-	// Piece is the size of one read; 0 means DefaultPiece.
+	// Piece is the size of one read; 0 means what suits the ring.
 	Piece int64
 	// KVBytesLow is what keys and values of a token would take in the most compact
 	// format, for a refusal to say whether that would fit; 0 means that it is the

@@ -17,14 +17,19 @@ const (
 	// minPieces is the smallest ring: a piece that is in use and one that is being
 	// read.
 	minPieces = 2
-	// lowPieces keeps a disk busy, four reads at a time, while as much is in use;
-	// maxPieces rides out its longest pauses.
-	lowPieces = 8
-	maxPieces = 64
+	// lowRing keeps a disk busy while as much is in use, and maxRing rides out its
+	// longest pauses. Where the ring is smaller than wideRing, reads are of
+	// smallPiece, so that several fit.
+	lowRing    = 8 << 20
+	maxRing    = 64 << 20
+	wideRing   = 16 << 20
+	smallPiece = 256 << 10
 	// Of the memory above the minimum, activations and the ring get at most one
-	// part in so many. Weights get the rest.
-	chunkShare = 16
-	ringShare  = 16
+	// part in so many. Weights get the rest. Up to lowRing the ring gets one part in
+	// lowRingShare.
+	chunkShare   = 16
+	ringShare    = 16
+	lowRingShare = 4
 	// rowCache bounds the memory for rows of an embedding on flash.
 	rowCache = 1 << 20
 	// A context that was not asked for takes at most one part in so many of what
@@ -44,7 +49,7 @@ const (
 func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	m := planner{Shape: s, Need: n}
 	if m.Piece <= 0 {
-		m.Piece = DefaultPiece
+		m.Piece = smallPiece
 	}
 	if m.Chunk <= 0 {
 		m.Chunk = DefaultChunk
@@ -215,9 +220,13 @@ func (m *planner) keep(p *Plan, left, extra int64) int64 {
 func (m *planner) stream(p *Plan, memory int64) {
 	// A ring that is larger than what has to be streamed anyway costs more reads
 	// than it hides.
-	wanted := max(m.moreRing(lowPieces), min(m.moreRing(maxPieces), m.dense()-memory))
-	ring := min(memory/ringShare, wanted)
+	wanted := min(m.moreRing(maxRing), max(0, m.dense()-memory))
+	ring := max(min(memory/lowRingShare, m.moreRing(lowRing)), min(memory/ringShare, wanted))
 	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
+	if m.Piece == smallPiece && p.Ring >= wideRing {
+		p.Piece = DefaultPiece
+		p.Ring = p.Ring / DefaultPiece * DefaultPiece
+	}
 	p.By[Ring] = p.Ring + pageUp(m.Unit)
 	p.By[Pinned] = m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
@@ -225,9 +234,9 @@ func (m *planner) stream(p *Plan, memory int64) {
 	m.pin(p, memory-ring)
 }
 
-// moreRing is by how much a ring of so many pieces is larger than the smallest.
-func (m *planner) moreRing(pieces int64) int64 {
-	return max(0, pieces-m.minimumPieces()) * m.Piece
+// moreRing is by how much a ring of so many bytes is larger than the smallest.
+func (m *planner) moreRing(bytes int64) int64 {
+	return max(0, bytes-m.minimumPieces()*m.Piece)
 }
 
 // block is a part of a section that is pinned as a whole.

@@ -89,7 +89,7 @@ func TestPlanOfASmallModel(t *testing.T) {
 	s := Shape{Layers: []Section{{"blk.0", 300_000, mib}, {"blk.1", 300_000, mib}}, Head: Section{"ends", 200_000, mib}, ScratchFixed: 1000}
 	p := makePlan(t, s, Need{Budget: mib, Context: 10})
 	require.True(t, p.Resident())
-	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10}, rates)
+	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10, Piece: mib}, rates)
 	var refused *MinimumError
 	require.ErrorAs(t, err, &refused)
 	require.Greater(t, refused.By[Pinned], int64(800_000))
@@ -125,7 +125,7 @@ func TestPlanRefuses(t *testing.T) {
 	var e *MinimumError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, e.By.Total(), e.Minimum)
-	require.EqualValues(t, 2*mib+s.Unit, e.By[Ring])
+	require.EqualValues(t, 2*smallPiece+s.Unit, e.By[Ring])
 	require.EqualValues(t, 33*s.Unit+s.Vectors, e.By[Pinned])
 	require.True(t, e.KVFits)
 	require.ErrorContains(t, err, "code 12 MiB)")
