@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/tiering"
@@ -121,6 +122,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	r.ring, r.idle = frame, false
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	if r.stream == nil {
+		hetero.RoomForReads(streamReaders)
 		r.stream = prefetch.NewStream(streamReaders, ring, seq)
 	} else {
 		r.stream.Reconfigure(ring, seq)

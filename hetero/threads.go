@@ -21,8 +21,23 @@ import (
 //
 // Where the system does not tell, GOMAXPROCS is the answer.
 func DefaultThreads() int {
-	limit := runtime.GOMAXPROCS(0)
+	limit := processors
 	return max(1, min(limit, fastCores(os.DirFS("/"), limit)))
+}
+
+// processors is what Go's runtime found at the start, before RoomForReads.
+var processors = runtime.GOMAXPROCS(0)
+
+// RoomForReads lets so many goroutines that read files run beside the workers. Go
+// runs no more goroutines at a time than GOMAXPROCS says, and a worker gives its
+// place up only when it waits: a reader whose read has ended would stand in line
+// behind a whole layer before it asked for the next piece, and the flash would be
+// idle as long. With places to spare the system's own scheduler lets it in at once,
+// for the few microseconds that it needs. GOMAXPROCS is raised and stays so.
+func RoomForReads(readers int) {
+	if want := processors + readers; runtime.GOMAXPROCS(0) < want {
+		runtime.GOMAXPROCS(want)
+	}
 }
 
 // smtMatters is the number of processors above which siblings of one core count

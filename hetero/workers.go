@@ -2,7 +2,6 @@ package hetero
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -229,7 +228,7 @@ func Span(n, parts, part int) (lo, hi int) {
 // spinTime returns how long a waiter of n workers may spin. With more workers
 // than processors somebody else needs the core: sleep at once.
 func spinTime(n int) time.Duration {
-	if n > runtime.GOMAXPROCS(0) {
+	if n > processors {
 		return 0
 	}
 	return spinFor

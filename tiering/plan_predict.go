@@ -32,6 +32,21 @@ func (m *planner) expertsSeen(tokens int) float64 {
 	return float64(m.Experts) * (1 - math.Pow(unused, float64(tokens)))
 }
 
+// What was fitted to three shapes on one machine, see docs/results/budget.md.
+const (
+	// seen is how much of the shorter of computing and reading shows in the time of
+	// both together: they share the cores and the memory.
+	seen = 0.75
+	// layerOps is what a token of a prompt costs in a layer besides products, such as
+	// attention, norms and rounding, counted in operations of products.
+	layerOps = 33e6
+)
+
+// together returns how long computing and reading take at the same time.
+func together(compute, read float64) float64 {
+	return max(compute, read) + seen*min(compute, read)
+}
+
 // predict fills in the speeds. Reads go on while the processor works, so that
 // the slower of the two decides.
 func (m *planner) predict(p *Plan) {
@@ -48,12 +63,11 @@ func (m *planner) predict(p *Plan) {
 	}
 	if r.MemGBs > 0 {
 		used := float64(m.dense()) + float64(m.ExpertLayers)*m.expertsSeen(1)*float64(m.ExpertBytes)
-		// What comes from flash is written to memory before it is read there.
-		memory := (used + float64(p.StreamedPerToken)) / (r.MemGBs * 1e9)
-		p.PredictedDecode = 1 / max(memory, flash(p.StreamedPerToken))
+		p.PredictedDecode = 1 / together(used/(r.MemGBs*1e9), flash(p.StreamedPerToken))
 	}
 	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
-		work := float64(p.Chunk) * float64(m.OpsPerToken) / (r.PrefillGops * 1e9)
-		p.PredictedPrefill = float64(p.Chunk) / max(work, flash(p.StreamedPerChunk))
+		ops := float64(m.OpsPerToken) + layerOps*float64(len(m.Layers))
+		work := float64(p.Chunk) * ops / (r.PrefillGops * 1e9)
+		p.PredictedPrefill = float64(p.Chunk) / together(work, flash(p.StreamedPerChunk))
 	}
 }
