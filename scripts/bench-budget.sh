@@ -24,7 +24,7 @@ model=${MODEL:-$PWD/.scratch/$SHAPE-$QUANT.gguf}
 [[ -e $model ]] || "$llmrun" synth --shape "$SHAPE" --quant "$QUANT" -o "$model" >&2
 pack=${model%.gguf}.pack
 [[ -e $pack ]] || "$llmrun" import "$model" -o "$pack" >&2
-bytes=$(stat -c %s "$model")
+bytes=$(stat -Lc %s "$model")
 
 # limited runs a command in a cgroup of so many bytes, of version 1 or 2.
 limited() {
@@ -59,7 +59,7 @@ engines=(ours)
 [[ -n $PEER ]] && engines+=(peer)
 {
   echo
-  echo "\`SHAPE=$SHAPE QUANT=$QUANT SHARES='$SHARES' TG=$TG ROUNDS=$ROUNDS THREADS=$THREADS make bench-budget\`, $(date -u +%F), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) processors: $(basename "$model"), decode in tok/s, medians of $ROUNDS"
+  echo "\`${MODEL:+MODEL=$(basename "$MODEL") }SHAPE=$SHAPE QUANT=$QUANT SHARES='$SHARES' TG=$TG ROUNDS=$ROUNDS THREADS=$THREADS make bench-budget\`, $(date -u +%F), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) processors: $(basename "$model"), decode in tok/s, medians of $ROUNDS"
   echo
   echo "| share of the file | budget MB | llmrun | mainline | ${PEER_NAME} | best peer |"
   echo "|---|---|---|---|---|---|"
