@@ -87,13 +87,11 @@ func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template stri
 		KV:              kvFormat.String(),
 		HasChatTemplate: template != "",
 	}
-	shape := kv.Shape{HeadDim: spec.HeadDim, Format: kvFormat}
 	for _, l := range spec.Layers {
 		info.KVHeads = max(info.KVHeads, l.KVHeads)
 		info.SlidingWindow = max(info.SlidingWindow, l.Window)
-		shape.KVHeads = append(shape.KVHeads, l.KVHeads)
 	}
-	info.KVBytesPerToken = shape.TokenBytes()
+	info.KVBytesPerToken = spec.KVShape(kvFormat).TokenBytes()
 	for _, t := range f.Source.Tensors() {
 		info.TensorTypes[t.Type.String()]++
 		info.WeightBytes += t.Size

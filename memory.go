@@ -60,12 +60,7 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
 	if opts.Measure {
-		r := opts.rateMeasurer()
-		measured, err := r.rates(ctx, f, m.now.Piece)
-		if err != nil {
-			return err
-		}
-		if m.now, err = tiering.MakePlan(m.from, m.need, measured.forPlan()); err != nil {
+		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
 			return err
 		}
 	}

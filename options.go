@@ -27,8 +27,9 @@ type Options struct {
 	// which takes a quarter of the memory. "" means k8v8 for a model with
 	// quantized weights, unless Exact is set, and f32 for others.
 	KV string
-	// Chunk is how many tokens of a prompt are computed together; 0 means 256.
-	// Larger chunks need more scratch memory. The answer is the same.
+	// Chunk is how many tokens of a prompt are computed together; 0 means 512,
+	// or fewer where memory is scarce. Larger chunks need more scratch memory. The
+	// answer is the same.
 	Chunk int
 	// Exact multiplies quantized weights with activations in float32, for
 	// measuring. Otherwise activations are rounded to 8 bits first, as most

@@ -95,18 +95,26 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err != nil {
 		return nil, err
 	}
-	m := opts.rateMeasurer()
-	m.again = measure
-	measured, err := m.rates(ctx, f, plan.Piece)
+	plan, measured, err := opts.predict(ctx, f, shape, need, plan, measure)
 	if err != nil {
-		return nil, err
-	}
-	if plan, err = tiering.MakePlan(shape, need, measured.forPlan()); err != nil {
 		return nil, err
 	}
 	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Plan: *plan, Measured: measured}
 	p.describe(&shape)
 	return p, nil
+}
+
+// predict makes a plan again with what the machine was measured to reach, for
+// reads as the plan has them. again measures what is known already.
+func (o *Options) predict(ctx context.Context, f *exec.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
+	m := o.rateMeasurer()
+	m.again = again
+	measured, err := m.rates(ctx, f, plan.Piece)
+	if err != nil {
+		return nil, measured, err
+	}
+	plan, err = tiering.MakePlan(s, n, measured.forPlan())
+	return plan, measured, err
 }
 
 // describe lists the model's parts.
@@ -163,11 +171,7 @@ func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ ti
 		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab),
 	}
 	if format != kv.K8V8 {
-		low, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: kv.K8V8, Exact: o.Exact})
-		if err != nil {
-			return shape, need, err
-		}
-		need.KVBytesLow = low.KVBytesPerToken
+		need.KVBytesLow = spec.KVShape(kv.K8V8).TokenBytes()
 	}
 	return shape, need, nil
 }

@@ -28,8 +28,8 @@ type Rates struct {
 }
 
 // What a whole model is taken to reach of the rates of its matrix products alone;
-// the rest goes to attention, norms and the meetings of threads. These two are
-// estimates that no measurement on a quiet machine has confirmed yet.
+// the rest goes to attention, norms and the meetings of threads. How far the
+// predictions are off is in docs/results/budget.md.
 const (
 	decodeShare  = 0.9
 	prefillShare = 0.85

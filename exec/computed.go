@@ -18,12 +18,20 @@ type overlay struct {
 }
 
 func newOverlay(src store.Source) overlay {
-	o := overlay{Source: src, index: map[string]int{}}
-	o.tensors = append(o.tensors, src.Tensors()...)
-	for i, t := range o.tensors {
-		o.index[t.Name] = i
+	o := emptyOverlay(src)
+	for _, t := range src.Tensors() {
+		o.add(t)
 	}
 	return o
+}
+
+// emptyOverlay returns one in which no tensor appears yet.
+func emptyOverlay(src store.Source) overlay { return overlay{Source: src, index: map[string]int{}} }
+
+// add makes a tensor appear.
+func (o *overlay) add(t store.Tensor) {
+	o.index[t.Name] = len(o.tensors)
+	o.tensors = append(o.tensors, t)
 }
 
 // Tensors lists the tensors as they appear.

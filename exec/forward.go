@@ -52,8 +52,8 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := p.output(); err != nil {
 		return err
 	}
-	if m.stream != nil {
-		m.stream.Finish()
+	if s := m.stream(); s != nil {
+		s.Finish()
 	}
 	b.commit()
 	return nil
@@ -72,8 +72,8 @@ func (p *pass) failed() bool {
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
-	if p.m.stream != nil {
-		p.m.stream.Begin((len(b.want) + headRows - 1) / headRows)
+	if s := p.m.stream(); s != nil {
+		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
 	if p.m.experts != nil {
 		p.m.experts.begin(p.n)

@@ -90,7 +90,7 @@ type inOrder struct {
 func (f *Files) InOrder() (store.Source, error) { return newInOrder(f.Source, f.Path) }
 
 func newInOrder(src store.Source, path string) (store.Source, error) {
-	v := &inOrder{overlay{Source: src, index: map[string]int{}}, map[string][]float32{}}
+	v := &inOrder{emptyOverlay(src), map[string][]float32{}}
 	for _, t := range src.Tensors() {
 		if IsOrder(src, t.Name) {
 			continue

@@ -48,7 +48,7 @@ type unpacked struct {
 // unpackIntegers makes the packed weights of a checkpoint appear like others.
 // The notices say what the owner may not expect.
 func unpackIntegers(src *safetensors.Dir, p *intPacking, path string) (store.Source, []string, error) {
-	u := &unpacked{overlay{Source: src, index: map[string]int{}}, map[string]*intMatrix{}, map[string][]int32{}}
+	u := &unpacked{emptyOverlay(src), map[string]*intMatrix{}, map[string][]int32{}}
 	used := map[string]bool{}
 	var wide wideNotice
 	for _, name := range src.Auxiliaries() {
@@ -85,12 +85,6 @@ func unpackIntegers(src *safetensors.Dir, p *intPacking, path string) (store.Sou
 		}
 	}
 	return u, wide.notices(), nil
-}
-
-// add makes a tensor appear.
-func (o *overlay) add(t store.Tensor) {
-	o.index[t.Name] = len(o.tensors)
-	o.tensors = append(o.tensors, t)
 }
 
 // wideNotice counts the weights that have to become F32.

@@ -20,6 +20,9 @@ const loadReaders = 4
 // loadAlign is the alignment of every matrix in its frame: a cache line.
 const loadAlign = 64
 
+// loadAligned returns what so many bytes take in a frame.
+func loadAligned(n int) int { return (n + loadAlign - 1) &^ (loadAlign - 1) }
+
 // loader lays weights out in frames, a layer's bytes together, and reads them.
 // A layer is first planned, which checks every tensor against the Spec, and
 // only then read, so that a malformed file costs no memory.
@@ -45,7 +48,7 @@ type loader struct {
 type layout struct {
 	name   string // "embedding", "ends", "blk.N" or "blk.N.expert.E"
 	kind   layoutKind
-	layer  int // of a layer or expert
+	layer  int // of a layer or expert; the ends come behind the last layer
 	places []placement
 	// section is set where a pack holds all of this as it is.
 	section io.ReaderAt
@@ -54,9 +57,8 @@ type layout struct {
 	sectionSize int
 	size        int // of the frame
 	frame       *tiering.Frame
-	// from is where the part of the section begins that is streamed, and endsRun,
-	// of the ends, the index of its run.
-	from, endsRun int
+	// from is where the part of the section begins that is streamed.
+	from int
 	// A mapped section is used where it lies in the file: index is its number in
 	// the pack, and whole all of its bytes.
 	mapped bool
@@ -208,7 +210,7 @@ func (l *layout) place() {
 	for i := range l.places {
 		p := &l.places[i]
 		p.off = l.size
-		l.size += (p.bytes() + loadAlign - 1) &^ (loadAlign - 1)
+		l.size += loadAligned(p.bytes())
 	}
 }
 

@@ -84,7 +84,7 @@ func (ld *loader) planEnds(w *weights) (plans []layout, err error) {
 			return nil, err
 		}
 	}
-	return append(plans, layout{name: "ends", kind: endsLayout, places: ld.plan}), nil
+	return append(plans, layout{name: "ends", kind: endsLayout, layer: len(s.Layers), places: ld.plan}), nil
 }
 
 // planLayer plans one layer in the order in which the forward pass uses it.

@@ -41,17 +41,6 @@ func (ld *loader) useMapping(ctx context.Context, l *layout) error {
 	return l.attach(l.frame.Bytes())
 }
 
-// growMapping checks what a mapped section keeps more than before.
-func (r *residency) growMapping(ctx context.Context, l *layout, before int) error {
-	err := l.check(ctx, r.file, before, l.size, func(int) {})
-	if err != nil {
-		if back := r.resize(l, int64(before)); back != nil {
-			return back
-		}
-	}
-	return err
-}
-
 // checkPiece is how much of a mapping one goroutine reads at a time.
 const checkPiece = 16 * pack.BlockBytes
 

@@ -47,7 +47,6 @@ func (ld *loader) divide(w *weights, plans []layout, plan *tiering.Plan) ([]layo
 			continue
 		case l.kind == endsLayout:
 			w.embed.remember(&l)
-			l.endsRun = len(ld.spec.Layers)
 			l.setApart(&vectors)
 			l.cut(plan.HeadPinned)
 		default:
@@ -90,7 +89,7 @@ func (l *layout) cut(pinned int64) {
 		if held > 0 {
 			l.size = max(l.size, p.off+held)
 		}
-		p.rest = streamedRows{run: l.run(), off: int64(p.off + held - l.from)}
+		p.rest = streamedRows{run: l.layer, off: int64(p.off + held - l.from)}
 	}
 }
 

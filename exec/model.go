@@ -6,7 +6,6 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -43,10 +42,9 @@ type Model struct {
 
 	weights *weights
 	frames  []*tiering.Frame
-	parts   *residency       // nil: all of the weights are in memory for good
-	stream  *prefetch.Stream // of the weights that are not; nil: all are
-	experts *expertCache     // nil: all are in memory for good
-	rows    *rowLookup       // of the embedding
+	parts   *residency   // nil: all of the weights are in memory for good
+	experts *expertCache // nil: all are in memory for good
+	rows    *rowLookup   // of the embedding
 	cache   *kv.Cache
 	workers *hetero.Workers
 	budget  *tiering.Budget
@@ -82,9 +80,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	m.frames = ld.frames
 	if m.parts = ld.parts; m.parts != nil {
-		err := m.parts.start(o.Plan)
-		m.stream = m.parts.stream
-		if err != nil {
+		if err := m.parts.start(o.Plan); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -93,11 +89,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: o.KV}
-	for l, s := range spec.Layers {
-		shape.KVHeads[l] = s.KVHeads
-	}
-	if m.cache, err = kv.NewCache(shape, o.Budget); err != nil {
+	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget); err != nil {
 		m.Close()
 		return nil, err
 	}

@@ -99,9 +99,7 @@ func (m *Model) ready() error {
 		}
 	}
 	if m.parts != nil && m.parts.idle {
-		err := m.parts.start(m.parts.plan)
-		m.stream = m.parts.stream
-		return err
+		return m.parts.start(m.parts.plan)
 	}
 	return nil
 }
@@ -122,7 +120,6 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	if started := m.parts.start(plan); err == nil {
 		err = started
 	}
-	m.stream = m.parts.stream
 	return err
 }
 

@@ -28,14 +28,6 @@ type residency struct {
 	idle     bool             // the stream has no ring: there was no memory for one
 }
 
-// run returns the index of the layout's run in the stream.
-func (l *layout) run() int {
-	if l.kind == endsLayout {
-		return l.endsRun
-	}
-	return l.layer
-}
-
 // check refuses a plan that was made for another model.
 func (r *residency) check(plan *tiering.Plan) error {
 	if len(plan.Pinned) != r.layers {
@@ -54,14 +46,10 @@ func (r *residency) keep(loaded []layout) {
 	r.sections = make([]layout, r.layers+1)
 	for _, l := range loaded {
 		r.mapped = r.mapped || l.mapped
-		switch {
-		case l.sectionSize == 0 || l.kind == expertLayout:
+		if l.sectionSize == 0 || l.kind == expertLayout {
 			continue
-		case l.kind == endsLayout:
-			r.sections[r.layers] = l
-		default:
-			r.sections[l.layer] = l
 		}
+		r.sections[l.layer] = l
 		for i := range l.places {
 			_, unit := l.places[i].unit()
 			r.unit = max(r.unit, unit)
@@ -122,8 +110,8 @@ func (r *residency) start(plan *tiering.Plan) error {
 	r.ring, r.idle = frame, false
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	if r.stream == nil {
-		hetero.RoomForReads(streamReaders)
-		r.stream = prefetch.NewStream(streamReaders, ring, seq)
+		hetero.RoomForReads(tiering.StreamReads)
+		r.stream = prefetch.NewStream(tiering.StreamReads, ring, seq)
 	} else {
 		r.stream.Reconfigure(ring, seq)
 	}
@@ -195,7 +183,7 @@ func (r *residency) resize(l *layout, pinned int64) error {
 	return nil
 }
 
-// grow reads what a plan keeps more of a section.
+// grow reads what a plan keeps more of a section, or checks it where it lies.
 func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
 	before := l.from
 	if l.keeps(pinned) <= before {
@@ -205,14 +193,16 @@ func (r *residency) grow(ctx context.Context, l *layout, pinned int64) error {
 		_ = r.resize(l, int64(before)) // as it was: giving back is never refused
 		return err
 	}
+	var err error
 	if l.mapped {
-		return r.growMapping(ctx, l, before)
+		err = l.check(ctx, r.file, before, l.size, func(int) {})
+	} else {
+		queue := prefetch.New(loadReaders)
+		defer queue.Close()
+		err = queue.Submit(ctx, prefetch.Request{
+			From: l.section, Off: int64(before), Dst: l.frame.Bytes()[before:], Piece: sectionPiece,
+		}).Wait(ctx)
 	}
-	queue := prefetch.New(loadReaders)
-	defer queue.Close()
-	err := queue.Submit(ctx, prefetch.Request{
-		From: l.section, Off: int64(before), Dst: l.frame.Bytes()[before:], Piece: sectionPiece,
-	}).Wait(ctx)
 	if err != nil {
 		if back := r.resize(l, int64(before)); back != nil {
 			return back

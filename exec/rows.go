@@ -12,13 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-const (
-	// rowReaders is how many rows of an embedding are read at once at most.
-	rowReaders = 4
-	// rowCacheBytes is the memory for rows that were read lately and for reading
-	// several at once, as plans have it.
-	rowCacheBytes = 1 << 20
-)
+// rowReaders is how many rows of an embedding are read at once at most.
+const rowReaders = 4
 
 // rowLookup looks up the rows of tokens in an embedding. Those that are not in memory
 // are read, several at a time where a prompt needs many, and the ones that are
@@ -91,7 +86,7 @@ func (w *weights) keepRows() int {
 	if w.tied {
 		return 0
 	}
-	return min(rowCacheBytes, w.embed.Rows*w.embed.rowBytes())
+	return min(tiering.RowCache, w.embed.Rows*w.embed.rowBytes())
 }
 
 // bufferBytes returns the memory that reading a row needs: blocks of the pack that

@@ -85,7 +85,7 @@ func none() error { return nil }
 // memory for none to all of what may be kept.
 func TestRowsOnFlash(t *testing.T) {
 	const count = 5000
-	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, rowCacheBytes} {
+	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.RowCache} {
 		random := rand.New(rand.NewPCG(1, uint64(keep)))
 		r := newRowTest(t, flashRows(count, none), keep)
 		for range 200 {
@@ -125,7 +125,7 @@ func TestRowsOnFlashFail(t *testing.T) {
 				}
 			}
 			return nil
-		}), rowCacheBytes)
+		}), tiering.RowCache)
 		ids := make([]int32, 30)
 		for i := range ids {
 			ids[i] = int32(i * 600)
@@ -143,7 +143,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 		reading <- struct{}{}
 		<-gate
 		return nil
-	}), rowCacheBytes)
+	}), tiering.RowCache)
 	ids := []int32{1, 9000, 20000, 30000, 40000, 50000}
 	for i := range 3 { // no read ends in between
 		ctx, cancel := context.WithCancel(context.Background())
@@ -161,7 +161,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 }
 
 func TestRowLookupAllocatesNothing(t *testing.T) {
-	r := newRowTest(t, flashRows(5000, none), rowCacheBytes)
+	r := newRowTest(t, flashRows(5000, none), tiering.RowCache)
 	ids := make([]int32, 1)
 	random := rand.New(rand.NewPCG(1, 1))
 	require.Zero(t, testing.AllocsPerRun(500, func() {

@@ -48,10 +48,14 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	for i := range plans {
 		plans[i].addTo(&s)
 	}
-	if err := addKV(&s, spec, o.KV); err != nil {
+	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0))
+	if err != nil {
 		return s, err
 	}
-	return s, addScratch(&s, spec, w, o)
+	defer cache.Close()
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), kv.PageTokens
+	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache}, o.Threads)
+	return s, nil
 }
 
 // describe sets the sizes of the layout's matrices, but not their bytes.
@@ -77,7 +81,7 @@ func (l *layout) addTo(s *tiering.Shape) {
 			s.ExpertLayers++
 			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
 		}
-		s.ExpertBytes = max(s.ExpertBytes, (bytes+vfs.DirectAlign-1)&^(vfs.DirectAlign-1))
+		s.ExpertBytes = max(s.ExpertBytes, int64(expertSlotBytes(l.size)))
 		return
 	case endsLayout:
 		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule}
@@ -95,7 +99,7 @@ func (l *layout) addUnits(s *tiering.Shape) {
 		p := &l.places[i]
 		switch {
 		case p.vector != nil:
-			s.Vectors += int64(p.bytes()+loadAlign-1) &^ (loadAlign - 1)
+			s.Vectors += int64(loadAligned(p.bytes()))
 		case p.tile:
 			s.Unit = max(s.Unit, tiled.TileRows*int64(p.matrix.rowBytes()))
 		default:
@@ -115,22 +119,11 @@ func (l *layout) ops() (n int64) {
 	return n
 }
 
-// addKV adds what keys and values take.
-func addKV(s *tiering.Shape, spec *Spec, format kv.Format) error {
-	cache, err := kv.NewCache(kvShape(spec, format), tiering.New(0))
-	if err != nil {
-		return err
-	}
-	defer cache.Close()
-	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), kv.PageTokens
-	return nil
-}
-
-// kvShape returns the sizes of the model's keys and values.
-func kvShape(spec *Spec, format kv.Format) kv.Shape {
-	shape := kv.Shape{HeadDim: spec.HeadDim, KVHeads: make([]int, len(spec.Layers)), Format: format}
-	for l, s := range spec.Layers {
-		shape.KVHeads[l] = s.KVHeads
+// KVShape returns the sizes of the model's keys and values in a format.
+func (s *Spec) KVShape(format kv.Format) kv.Shape {
+	shape := kv.Shape{HeadDim: s.HeadDim, KVHeads: make([]int, len(s.Layers)), Format: format}
+	for l := range s.Layers {
+		shape.KVHeads[l] = s.Layers[l].KVHeads
 	}
 	return shape
 }
@@ -140,21 +133,14 @@ func kvShape(spec *Spec, format kv.Format) kv.Shape {
 var shapeChunks = [2]int{16, 1024}
 
 // addScratch measures what a pass's buffers take, by carving them out of nothing.
-func addScratch(s *tiering.Shape, spec *Spec, w *weights, o ShapeOptions) error {
-	cache, err := kv.NewCache(kvShape(spec, o.KV), tiering.New(0))
-	if err != nil {
-		return err
-	}
-	defer cache.Close()
-	m := &Model{Spec: spec, weights: w, cache: cache}
+func addScratch(s *tiering.Shape, m *Model, threads int) {
 	var need [2]int64
 	for i, chunk := range shapeChunks {
-		need[i] = scratchBytes(m, chunk, o.Threads)
+		need[i] = scratchBytes(m, chunk, threads)
 	}
 	step := int64(shapeChunks[1] - shapeChunks[0])
 	s.ScratchPerToken = (need[1] - need[0] + step - 1) / step
 	s.ScratchFixed = max(0, need[0]-int64(shapeChunks[0])*s.ScratchPerToken) + scratchSlack + lookupSlack + s.Unit
-	return nil
 }
 
 const (

@@ -3,9 +3,6 @@ package exec
 import "github.com/llmrun/llmrun/prefetch"
 
 const (
-	// streamReaders is how many reads of weights are in flight. Four are enough for
-	// a disk; while the cores compute, some of them wait for one to go on.
-	streamReaders = 8
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
 	// meetings of the threads.
@@ -18,10 +15,19 @@ const (
 func (m *Model) StreamStats() prefetch.StreamStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stream == nil {
-		return prefetch.StreamStats{}
+	if s := m.stream(); s != nil {
+		return s.Stats()
 	}
-	return m.stream.Stats()
+	return prefetch.StreamStats{}
+}
+
+// stream returns what brings the weights that are not in memory, nil if all are.
+// The model is locked.
+func (m *Model) stream() *prefetch.Stream {
+	if m.parts == nil {
+		return nil
+	}
+	return m.parts.stream
 }
 
 // multiplyStreamed does a product with the rows that are not in memory, as they
@@ -36,7 +42,7 @@ func (p *pass) multiplyStreamed(j *job) {
 	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
 		off := rest.off + int64((row-j.w.held())/unitRows)*int64(unit)
 		left := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, p.err = p.m.stream.Take(p.ctx, run, off, unit, min(sliceLeast, left), min(sliceMost, left))
+		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(sliceLeast, left), min(sliceMost, left))
 		if p.err != nil {
 			break
 		}

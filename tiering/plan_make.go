@@ -11,6 +11,11 @@ import (
 const (
 	DefaultChunk = 512     // tokens of a prompt that are computed together
 	DefaultPiece = 1 << 20 // bytes of a read
+	// StreamReads is how many reads of weights are in flight. Four are enough for a
+	// disk; while the cores compute, some of them wait for one to go on.
+	StreamReads = 8
+	// RowCache bounds the memory for rows of an embedding on flash.
+	RowCache = 1 << 20
 
 	// chunkStep is what chunks are a multiple of, and the smallest chunk.
 	chunkStep = 16
@@ -30,8 +35,6 @@ const (
 	chunkShare   = 16
 	ringShare    = 16
 	lowRingShare = 4
-	// rowCache bounds the memory for rows of an embedding on flash.
-	rowCache = 1 << 20
 	// A context that was not asked for takes at most one part in so many of what
 	// the program leaves, but never less than lowContext.
 	contextShare = 8
@@ -108,7 +111,7 @@ func (m *planner) fixed() (by Ledger) {
 	by[Code], by[Heap] = m.Code, m.Heap
 	by[KVHot] = m.kv(m.Context)
 	if m.Embedding > 0 {
-		by[Cached] = min(m.Embedding, max(rowCache, 2*m.RowBytes))
+		by[Cached] = min(m.Embedding, max(RowCache, 2*m.RowBytes))
 	}
 	for p := range by {
 		by[p] = pageUp(by[p])

@@ -47,8 +47,7 @@ func together(compute, read float64) float64 {
 	return max(compute, read) + seen*min(compute, read)
 }
 
-// predict fills in the speeds. Reads go on while the processor works, so that
-// the slower of the two decides.
+// predict fills in the speeds.
 func (m *planner) predict(p *Plan) {
 	r := p.Rates
 	streams := p.StreamedPerToken > 0 || p.StreamedPerChunk > 0

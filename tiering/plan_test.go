@@ -57,7 +57,7 @@ func TestPlanKeepsEverythingThatFits(t *testing.T) {
 			require.Equal(t, s.Layers[l].Bytes, p.Pinned[l])
 		}
 		require.EqualValues(t, 12*mib, p.By[Code])
-		require.EqualValues(t, rowCache, p.By[Cached], "the embedding stays on flash")
+		require.EqualValues(t, RowCache, p.By[Cached], "the embedding stays on flash")
 		require.InDelta(t, 33e9/(32*122_720_256+430_940_160), p.PredictedDecode, 0.01)
 		require.InDelta(t, 800e9/(2*6_979_321_856+32*layerOps), p.PredictedPrefill, 0.01)
 	}

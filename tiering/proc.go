@@ -12,14 +12,7 @@ import (
 // this process: what the machine has available or, where that is less, what the
 // limits of its control groups leave. math.MaxInt64 means that nothing is known.
 func availableFromProc(root fs.FS) int64 {
-	free := int64(math.MaxInt64)
-	for line := range strings.Lines(readText(root, "proc/meminfo")) {
-		if text, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			if kb, ok := parseAmount(strings.TrimSuffix(strings.TrimSpace(text), " kB")); ok {
-				free = kb * 1024
-			}
-		}
-	}
+	free, _ := machineMemory(root)
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
 		// "0::/user.slice" in version 2, "9:memory:/docker/…" in version 1.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -34,6 +27,24 @@ func availableFromProc(root fs.FS) int64 {
 		}
 	}
 	return free
+}
+
+// machineMemory returns how much memory the machine has left, math.MaxInt64 where
+// it does not say, and how much it has, 0 where it does not say.
+func machineMemory(root fs.FS) (available, total int64) {
+	available = math.MaxInt64
+	for line := range strings.Lines(readText(root, "proc/meminfo")) {
+		name, value, _ := strings.Cut(line, ":")
+		kb, ok := parseAmount(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+		switch {
+		case !ok || kb > math.MaxInt64/1024:
+		case name == "MemAvailable":
+			available = kb * 1024
+		case name == "MemTotal":
+			total = kb * 1024
+		}
+	}
+	return available, total
 }
 
 // groupFiles are the names of a control group's files. reclaimable names the

@@ -35,18 +35,8 @@ func SystemRoot() fs.FS { return os.DirFS("/") }
 
 // ReadSigns reads the signs of Linux, given as root.
 func ReadSigns(root fs.FS) Signs {
-	s := Signs{Available: math.MaxInt64}
-	for line := range strings.Lines(readText(root, "proc/meminfo")) {
-		name, value, _ := strings.Cut(line, ":")
-		kb, ok := parseAmount(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-		switch {
-		case !ok || kb > math.MaxInt64/1024:
-		case name == "MemAvailable":
-			s.Available = kb * 1024
-		case name == "MemTotal":
-			s.Total = kb * 1024
-		}
-	}
+	var s Signs
+	s.Available, s.Total = machineMemory(root)
 	pressure := readText(root, "proc/pressure/memory")
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
 		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")

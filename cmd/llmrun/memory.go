@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// addRAM declares --ram and --pressure, for commands that generate.
+// addRAM declares --ram and what goes with it, for commands that generate.
 func (m *modelFlags) addRAM(f *flagSet) {
 	addRAM(f, &m.ram)
 	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere")

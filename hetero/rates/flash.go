@@ -10,9 +10,6 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// readers is how many reads are in flight, as when a model is streamed.
-const readers = 8
-
 // ringPieces is about how many pieces the ring has that weights stream through.
 // Reading into the same few again and again would be faster: they stay in caches.
 const ringPieces = 64
@@ -55,7 +52,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	window := min(windowPieces, pieces)
 	at := spread(pieces / window)
 	var next, read atomic.Int64
-	errs := make([]error, readers)
+	errs := make([]error, tiering.StreamReads)
 	var all sync.WaitGroup
 	start := time.Now()
 	for i := range errs {

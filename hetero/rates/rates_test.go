@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // The products are computed, and of sound numbers: the time of anything else
@@ -67,9 +68,9 @@ func TestFlash(t *testing.T) {
 	s := &slow{each: 2 * time.Millisecond, beyond: 10 * piece}
 	gbs, err := Flash(s, 10*piece+5, piece, 40*time.Millisecond)
 	require.NoError(t, err)
-	require.LessOrEqual(t, gbs, readers*piece/0.002/1e9, "no read is faster than it can be")
+	require.LessOrEqual(t, gbs, tiering.StreamReads*piece/0.002/1e9, "no read is faster than it can be")
 	require.Positive(t, gbs)
-	require.EqualValues(t, readers, s.most.Load(), "reads overlap")
+	require.EqualValues(t, tiering.StreamReads, s.most.Load(), "reads overlap")
 
 	_, err = Flash(&slow{fail: 3 * piece, beyond: 10 * piece}, 10*piece, piece, time.Second)
 	require.ErrorContains(t, err, "worn out")
