@@ -1,6 +1,7 @@
 //go:build !noasm
 
 #include "go_asm.h"
+#include "round_amd64.h"
 #include "textflag.h"
 
 // func roundAVX512(a *roundArgs)
@@ -64,53 +65,10 @@ store:
 	VMOVDQU Y0, (DI)
 	VMOVSS  X4, (R8)
 
-	// Sums of the halves, BX of the first and AX of the second.
 	VPXOR        Y1, Y1, Y1
 	VPDPBUSD     Y0, Y29, Y1
-	VPSHUFD      $0x4E, Y1, Y2
-	VPADDD       Y2, Y1, Y1
-	VPSHUFD      $0xB1, Y1, Y2
-	VPADDD       Y2, Y1, Y1
-	VEXTRACTI128 $1, Y1, X2
-	VMOVD        X1, BX
-	VMOVD        X2, AX
-
-	// startBits - 32·sum of each half
-	MOVL BX, R15
-	SHLL $5, R15
-	NEGL R15
-	ADDL $const_startBits, R15
-	MOVL R15, (R13)
-	MOVL AX, R15
-	SHLL $5, R15
-	NEGL R15
-	ADDL $const_startBits, R15
-	MOVL R15, (R13)(DX*1)
-
-	// The group's: -sum, times the scale and times the formats' zeros.
-	ADDL       BX, AX
-	NEGL       AX
-	VXORPS     X2, X2, X2
-	VCVTSI2SSL AX, X2, X2
-	VMULSS     X4, X2, X2
-	VMOVSS     X2, (R9)
-	LEAL       const_startBits(AX*8), R15
-	MOVL       R15, (R10)
-	SHLL       $4, AX
-	LEAL       const_startBits(AX), R15
-	MOVL       R15, (R11)
-	LEAL       const_startBits(AX*8), R15
-	MOVL       R15, (R12)
-
-	ADDQ $128, SI
-	LEAQ (DI)(DX*8), DI
-	ADDQ DX, R8
-	ADDQ DX, R9
-	ADDQ DX, R10
-	ADDQ DX, R11
-	ADDQ DX, R12
-	LEAQ (R13)(DX*2), R13
-	DECQ CX
+	GROUP_NUMBERS
+	NEXT_ROUNDED
 	JNZ  loop
 	VZEROUPPER
 	RET

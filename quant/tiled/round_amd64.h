@@ -1,0 +1,51 @@
+// What the rounding kernels have in common: what is written for a group once its
+// codes are in Y0, its scale is in X4, and the products of the codes with ones
+// are in Y1, four to a lane of 128 bits for each half of the group. The
+// registers are those that the kernels name.
+
+// GROUP_NUMBERS adds up the halves, BX of the first and AX of the second, and
+// writes startBits - 32·sum of each; then of the group -sum, times the scale and
+// times the formats' zeros.
+#define GROUP_NUMBERS \
+	VPSHUFD      $0x4E, Y1, Y2                  \
+	VPADDD       Y2, Y1, Y1                     \
+	VPSHUFD      $0xB1, Y1, Y2                  \
+	VPADDD       Y2, Y1, Y1                     \
+	VEXTRACTI128 $1, Y1, X2                     \
+	VMOVD        X1, BX                         \
+	VMOVD        X2, AX                         \
+	MOVL         BX, R15                        \
+	SHLL         $5, R15                        \
+	NEGL         R15                            \
+	ADDL         $const_startBits, R15          \
+	MOVL         R15, (R13)                     \
+	MOVL         AX, R15                        \
+	SHLL         $5, R15                        \
+	NEGL         R15                            \
+	ADDL         $const_startBits, R15          \
+	MOVL         R15, (R13)(DX*1)               \
+	ADDL         BX, AX                         \
+	NEGL         AX                             \
+	VXORPS       X2, X2, X2                     \
+	VCVTSI2SSL   AX, X2, X2                     \
+	VMULSS       X4, X2, X2                     \
+	VMOVSS       X2, (R9)                       \
+	LEAL         const_startBits(AX*8), R15     \
+	MOVL         R15, (R10)                     \
+	SHLL         $4, AX                         \
+	LEAL         const_startBits(AX), R15       \
+	MOVL         R15, (R11)                     \
+	LEAL         const_startBits(AX*8), R15     \
+	MOVL         R15, (R12)
+
+// NEXT_ROUNDED goes to the next group. It sets the zero flag after the last.
+#define NEXT_ROUNDED \
+	ADDQ $128, SI       \
+	LEAQ (DI)(DX*8), DI \
+	ADDQ DX, R8         \
+	ADDQ DX, R9         \
+	ADDQ DX, R10        \
+	ADDQ DX, R11        \
+	ADDQ DX, R12        \
+	LEAQ (R13)(DX*2), R13 \
+	DECQ CX
