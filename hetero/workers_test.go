@@ -11,20 +11,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // newWorkers closes the workers at the end and checks that no goroutine stays.
 func newWorkers(t testing.TB, n int) *Workers {
-	before := runtime.NumGoroutine()
+	noneLeft := testutil.NoGoroutinesLeft(t)
 	w := NewWorkers(n)
 	t.Cleanup(func() {
 		w.Close()
 		w.Close() // allowed
-		deadline := time.Now().Add(5 * time.Second)
-		for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		require.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines left after Close")
+		noneLeft()
 	})
 	return w
 }

@@ -16,21 +16,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // newQueue closes the queue at the end and checks that no goroutine stays.
 func newQueue(t testing.TB, readers int) *Queue {
-	before := runtime.NumGoroutine()
+	noneLeft := testutil.NoGoroutinesLeft(t)
 	q := New(readers)
 	t.Cleanup(func() {
 		q.Close()
 		q.Close() // allowed
-		deadline := time.Now().Add(5 * time.Second)
-		for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		require.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines left after Close")
+		noneLeft()
 	})
 	return q
 }

@@ -5,26 +5,23 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // newStream closes the stream at the end and checks that no goroutine stays.
 func newStream(t testing.TB, readers int, ring Ring, seq Sequence) *Stream {
-	before := runtime.NumGoroutine()
+	noneLeft := testutil.NoGoroutinesLeft(t)
 	s := NewStream(readers, ring, seq)
 	t.Cleanup(func() {
 		s.Close()
 		s.Close() // allowed
-		deadline := time.Now().Add(5 * time.Second)
-		for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		require.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines left after Close")
+		noneLeft()
 	})
 	return s
 }
