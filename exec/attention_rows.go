@@ -1,0 +1,65 @@
+package exec
+
+import "github.com/llmrun/llmrun/quant"
+
+// prepareRow makes one row's queries and keys ready and stores its keys and
+// values: norm, clip, rotation; queries get the attention scale and go to
+// attention's order.
+func (p *pass) prepareRow(row, _ int) {
+	s, d, kvHeads := p.m.Spec, p.m.Spec.HeadDim, p.layer.KVHeads
+	q := p.q[row*s.Heads*d : (row+1)*s.Heads*d]
+	k := p.k[row*kvHeads*d : (row+1)*kvHeads*d]
+	v := p.v[row*kvHeads*d : (row+1)*kvHeads*d]
+	p.qkNorm(q, &p.w.qNorm)
+	p.qkNorm(k, &p.w.kNorm)
+	if s.ClipQKV > 0 {
+		clip(q, s.ClipQKV)
+		clip(k, s.ClipQKV)
+		clip(v, s.ClipQKV)
+	}
+	if r := p.layer.Rope; r >= 0 {
+		half := s.Ropes[r].Dim / 2
+		cos, sin := p.cos[r][row*half:(row+1)*half], p.sin[r][row*half:(row+1)*half]
+		for h := range s.Heads {
+			rotate(q[h*d:(h+1)*d], cos, sin, s.Interleave)
+		}
+		for h := range kvHeads {
+			rotate(k[h*d:(h+1)*d], cos, sin, s.Interleave)
+		}
+	}
+	quant.Scale(q, s.AttnScale)
+	group := s.Heads / kvHeads
+	for h := range kvHeads {
+		copy(p.queries(h, row, 1), q[h*group*d:(h+1)*group*d])
+	}
+	for _, r := range p.batch.runs {
+		if row >= r.row && row < r.row+r.count {
+			r.seq.kv.Put(p.index, r.pos+row-r.row, k, v)
+		}
+	}
+}
+
+// queries returns rows of the queries that share a key head: [rows, group, HeadDim].
+func (p *pass) queries(kvHead, row, rows int) []float32 {
+	width := p.m.Spec.Heads / p.layer.KVHeads * p.m.Spec.HeadDim
+	at := (kvHead*p.n + row) * width
+	return p.heads[at : at+rows*width]
+}
+
+func (p *pass) qkNorm(x []float32, g *gain) {
+	switch p.m.Spec.QKNorm {
+	case QKNormWhole:
+		p.m.Spec.Norm.apply(x, x, g)
+	case QKNormHead:
+		d := p.m.Spec.HeadDim
+		for i := 0; i < len(x); i += d {
+			p.m.Spec.Norm.apply(x[i:i+d], x[i:i+d], g)
+		}
+	}
+}
+
+func clip(x []float32, limit float32) {
+	for i, v := range x {
+		x[i] = min(max(v, -limit), limit)
+	}
+}
