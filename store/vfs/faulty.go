@@ -20,6 +20,8 @@ const (
 	OpSize     OpKind = "size"
 	OpSync     OpKind = "sync"
 	OpTruncate OpKind = "truncate"
+	OpAllocate OpKind = "allocate"
+	OpTouch    OpKind = "touch"
 	OpClose    OpKind = "close"
 )
 

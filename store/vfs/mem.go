@@ -18,6 +18,7 @@ type Mem struct {
 	live    map[string]*memNode // what programs see, by clean path
 	durable map[string]*memNode // entries that have been synced
 	journal []entryChange       // entries changed since, in order
+	uses    int64               // how often files were created or touched
 
 	locks memLocks
 }
@@ -28,6 +29,7 @@ type memNode struct {
 	data    []byte      // what programs see
 	synced  []byte      // what power loss leaves for certain
 	pending []memChange // what lies between the two, in order
+	used    int64       // the last of the uses of the file system that was one of this file
 }
 
 // memChange is a write of data at off, or a truncation to off when data is nil.
@@ -117,6 +119,7 @@ func (m *Mem) Create(name string) (File, error) {
 		node = &memNode{}
 		m.change(entryChange{add: clean, node: node})
 	}
+	m.stamp(node)
 	return &memFile{fs: m, node: node, name: name, writable: true}, nil
 }
 

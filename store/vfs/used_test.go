@@ -1,0 +1,56 @@
+package vfs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTouchOrdersFilesByUse holds for every file system that can be written and
+// keeps times.
+func TestTouchOrdersFilesByUse(t *testing.T) {
+	for name, fsys := range writable(t) {
+		if name == "osroot" || name == "confined" {
+			_, known := Used(fsys, "a")
+			require.False(t, known)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, WriteFile(fsys, "a", nil))
+			time.Sleep(10 * time.Millisecond) // clocks of file systems are coarse
+			require.NoError(t, WriteFile(fsys, "b", nil))
+			at := func(name string) time.Time {
+				used, ok := Used(fsys, name)
+				require.True(t, ok)
+				return used
+			}
+			require.True(t, at("a").Before(at("b")))
+			time.Sleep(10 * time.Millisecond)
+			require.NoError(t, Touch(fsys, "a"))
+			require.True(t, at("b").Before(at("a")))
+			require.Error(t, Touch(fsys, "none"))
+			_, ok := Used(fsys, "none")
+			require.False(t, ok)
+		})
+	}
+}
+
+func TestAllocate(t *testing.T) {
+	for name, fsys := range writable(t) {
+		t.Run(name, func(t *testing.T) {
+			f, err := fsys.Create("f")
+			require.NoError(t, err)
+			require.NoError(t, Allocate(f, 10_000))
+			size, err := f.Size()
+			require.NoError(t, err)
+			require.EqualValues(t, 10_000, size)
+			data := make([]byte, 10_000)
+			_, err = f.ReadAt(data, 0)
+			require.NoError(t, err)
+			require.Equal(t, make([]byte, 10_000), data)
+			require.NoError(t, f.Close())
+			require.Error(t, Allocate(f, 20_000))
+		})
+	}
+}
