@@ -209,6 +209,11 @@ func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
 	}
 }
 
+// share returns where a head's keys and values of a block lie.
+func (p *pass) share(t tile, kvHead, block int) []byte {
+	return t.seq.kv.Share(p.index, kvHead, block)
+}
+
 // blockState merges one block of tokens into the states of a tile's queries.
 // The block next will follow.
 func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
@@ -222,7 +227,7 @@ func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, 
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
 	scores := w.scores[:queries*kv.BlockTokens]
-	keys, values := t.seq.kv.Block(p.index, kvHead, block)
+	keys, values := p.m.cache.Shape().Block(p.share(t, kvHead, block))
 	q := p.queries(kvHead, t.row, t.count)
 	quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	for i := range queries {
@@ -237,7 +242,8 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 	d, width := p.m.Spec.HeadDim, p.stateWidth()
 	group := p.m.Spec.Heads / p.layer.KVHeads
 	start := block * kv.BlockTokens
-	b, after := t.seq.kv.Block8(p.index, kvHead, block), t.seq.kv.Block8(p.index, kvHead, next)
+	shape := p.m.cache.Shape()
+	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(p.share(t, kvHead, next))
 	tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
 	weights := w.weights[:t.count*group]
 	for i := range weights {

@@ -41,12 +41,12 @@ const keyGroup = 32
 // to what the integer kernels take in one step.
 func KeyCols(headDim int) int { return (headDim + keyGroup - 1) / keyGroup * keyGroup }
 
-// headBytes returns the bytes that a head's keys and values take in a page.
+// headBytes returns the bytes that a head's keys and values of a block take.
 func (f Format) headBytes(headDim int) int {
 	if f == K8V8 {
-		return PageTokens * (KeyCols(headDim) + 4 + headDim + 4)
+		return BlockTokens * (KeyCols(headDim) + 4 + headDim + 4)
 	}
-	return PageTokens * 2 * 4 * headDim
+	return BlockTokens * 2 * 4 * headDim
 }
 
 // Block8 is one head's share of a block in 8 bits.
@@ -61,14 +61,14 @@ type Block8 struct {
 	Scales []float32 // [BlockTokens] of the values
 }
 
-// block32 divides a head's share of a page in F32: keys and values, both
+// block32 divides a head's share of a block in F32: keys and values, both
 // [BlockTokens, headDim].
 func block32(page []byte, headDim int) (k, v []float32) {
 	all := view[float32](page, 2*BlockTokens*headDim)
 	return all[:BlockTokens*headDim], all[BlockTokens*headDim:]
 }
 
-// block8 divides a head's share of a page in K8V8.
+// block8 divides a head's share of a block in K8V8.
 func block8(page []byte, headDim int) Block8 {
 	cut := func(n int) []byte {
 		part := page[:n:n]

@@ -72,7 +72,7 @@ func TestTruncateGivesPagesBackForReuse(t *testing.T) {
 
 func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 	shape := Shape{HeadDim: 64, KVHeads: []int{1, 1}}
-	pageBytes := int64(shape.pageBytes(0))
+	pageBytes := int64(shape.blockBytes(0))
 	budget := tiering.New(3 * pageBytes) // one token needs a page in each of two layers
 	c, err := NewCache(shape, budget)
 	require.NoError(t, err)

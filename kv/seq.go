@@ -41,7 +41,7 @@ func (s *Seq) Put(layer, pos int, k, v []float32) {
 	d, row := s.cache.shape.HeadDim, pos%PageTokens
 	for h := range s.cache.shape.KVHeads[layer] {
 		k, v := k[h*d:(h+1)*d], v[h*d:(h+1)*d]
-		share := s.share(layer, h, pos/PageTokens)
+		share := s.Share(layer, h, pos/PageTokens)
 		if s.cache.shape.Format == K8V8 {
 			b := block8(share, d)
 			b.put(row, k, v)
@@ -53,22 +53,21 @@ func (s *Seq) Put(layer, pos int, k, v []float32) {
 	}
 }
 
-// share returns a head's part of a page.
-func (s *Seq) share(layer, head, page int) []byte {
-	n := s.cache.shape.Format.headBytes(s.cache.shape.HeadDim)
-	return s.pages[layer][page][head*n : (head+1)*n]
+// Share returns the bytes of one head in block i.
+func (s *Seq) Share(layer, head, i int) []byte {
+	return s.cache.shape.Share(s.pages[layer][i], layer, head, 0)
 }
 
 // Block returns the keys and values of one head for the tokens of block i of a
 // cache in F32, both [BlockTokens, headDim]. Rows of tokens that were not put
 // hold anything.
 func (s *Seq) Block(layer, head, i int) (k, v []float32) {
-	return block32(s.share(layer, head, i), s.cache.shape.HeadDim)
+	return s.cache.shape.Block(s.Share(layer, head, i))
 }
 
 // Block8 is Block for a cache in K8V8.
 func (s *Seq) Block8(layer, head, i int) Block8 {
-	return block8(s.share(layer, head, i), s.cache.shape.HeadDim)
+	return s.cache.shape.Block8(s.Share(layer, head, i))
 }
 
 // Commit says that tokens up to length n were put in every layer.
