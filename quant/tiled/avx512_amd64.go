@@ -129,11 +129,11 @@ func fewQ6AVX512(a *vecArgs)
 func (avx512) mulFew(t quant.Type, a *vecArgs) bool {
 	switch t {
 	case quant.Q4_0:
-		fewQ4AVX512(a)
+		a.each(fewQ4AVX512)
 	case quant.Q8_0:
-		fewQ8AVX512(a)
+		a.each(fewQ8AVX512)
 	case quant.Q6_K:
-		fewQ6AVX512(a)
+		a.each(fewQ6AVX512)
 	default:
 		return false
 	}
@@ -146,29 +146,29 @@ func (p avx512) mulVec(t quant.Type, a *vecArgs) bool {
 	}
 	switch t {
 	case quant.Q4_0:
-		vecQ4AVX512(a)
+		a.inPairs(vecQ4AVX512)
 	case quant.Q4_1:
-		vecQ4MinAVX512(a)
+		a.inPairs(vecQ4MinAVX512)
 	case quant.Q5_0:
-		vecQ5AVX512(a)
+		a.inPairs(vecQ5AVX512)
 	case quant.Q5_1:
-		vecQ5MinAVX512(a)
+		a.inPairs(vecQ5MinAVX512)
 	case quant.Q8_0:
-		vecQ8AVX512(a)
+		a.inPairs(vecQ8AVX512)
 	case quant.Q4_K:
-		vecPairs4AVX512(a)
+		a.inPairs(vecPairs4AVX512)
 	case quant.Q5_K:
-		vecPairs5AVX512(a)
+		a.inPairs(vecPairs5AVX512)
 	case quant.Q6_K:
-		vecBytes6AVX512(a)
+		a.inPairs(vecBytes6AVX512)
 	case quant.I4Z:
-		vecQ4ZeroAVX512(a)
+		a.inPairs(vecQ4ZeroAVX512)
 	case quant.IQ4_NL, quant.NF4:
-		vecQ4TableAVX512(a)
+		a.inPairs(vecQ4TableAVX512)
 	case quant.IQ4_XS:
-		vecSixAVX512(a)
+		a.inPairs(vecSixAVX512)
 	case quant.MXFP4:
-		vecExponentAVX512(a)
+		a.inPairs(vecExponentAVX512)
 	default:
 		return false
 	}

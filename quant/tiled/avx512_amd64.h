@@ -53,25 +53,25 @@
 	VMOVDQA32   temp, scale
 
 // PAIRS spreads the 6-bit scales and mins of a block's eight groups, which
-// begin at block, to a byte each: [8][16] scales, then [8][16] mins at R12.
+// begin at src, to a byte each: [8][16] scales, then [8][16] mins at dst.
 // Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
-#define PAIRS(block) \
-	VMOVDQU32  block+64(SI), Z3     \
-	VMOVDQU32  block+128(SI), Z4    \
-	VMOVDQU32  block+192(SI), Z5    \
+#define PAIRS(src, dst) \
+	VMOVDQU32  64(src), Z3          \
+	VMOVDQU32  128(src), Z4         \
+	VMOVDQU32  192(src), Z5         \
 	NIBBLES(Z6, Z3)                 \
 	NIBBLES(Z7, Z4)                 \
 	VPSLLW     $4, Z5, Z8           \
 	VPTERNLOGD $0xF8, Z28, Z8, Z6   \
 	VPTERNLOGD $0xF8, Z28, Z5, Z7   \
-	VMOVDQU32  Z6, (R12)            \
-	VMOVDQU32  Z7, 64(R12)          \
+	VMOVDQU32  Z6, (dst)            \
+	VMOVDQU32  Z7, 64(dst)          \
 	VPSLLW     $2, Z5, Z8           \
 	VPTERNLOGD $0xF8, Z28, Z8, Z3   \
 	VPSRLW     $2, Z5, Z8           \
 	VPTERNLOGD $0xF8, Z28, Z8, Z4   \
-	VMOVDQU32  Z3, 128(R12)         \
-	VMOVDQU32  Z4, 192(R12)
+	VMOVDQU32  Z3, 128(dst)         \
+	VMOVDQU32  Z4, 192(dst)
 
 // HIGH6 aligns the four fields of a vector of high bits with bits 4 and 5. The
 // third is there already.
@@ -80,12 +80,12 @@
 	VPSLLW $2, fields, second \
 	VPSRLW $2, fields, fourth
 
-// SIX spreads the 6-bit scales of the eight groups of a block at SI to a byte
-// each, [8][16] at R12. Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
-#define SIX \
-	VMOVDQU32    32(SI), Z3        \
+// SIX spreads the 6-bit scales of the eight groups of a block at src to a byte
+// each, [8][16] at dst. Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
+#define SIX(src, dst) \
+	VMOVDQU32    32(src), Z3       \
 	NIBBLES(Z6, Z3)                \
-	VMOVDQU      96(SI), Y5        \
+	VMOVDQU      96(src), Y5       \
 	VPSLLW       $4, Y5, Y7        \
 	VPSLLW       $2, Y5, Y8        \
 	VINSERTI64X4 $1, Y8, Z7, Z7    \
@@ -93,13 +93,13 @@
 	VPSRLW       $2, Y5, Y8        \
 	VINSERTI64X4 $1, Y8, Z5, Z5    \
 	VPTERNLOGD   $0xF8, Z28, Z5, Z3 \
-	VMOVDQU32    Z6, (R12)         \
-	VMOVDQU32    Z3, 64(R12)
+	VMOVDQU32    Z6, (dst)         \
+	VMOVDQU32    Z3, 64(dst)
 
-// SIX_SCALE takes the next of these, of which base has the block's scale.
-#define SIX_SCALE(base, scale) \
-	VPMOVZXBD    (R12), scale                 \
+// SIX_SCALE takes the next of these factors of the block's scale.
+#define SIX_SCALE(factors, block, scale) \
+	VPMOVZXBD    (factors), scale             \
 	VPSUBD.BCST  ·thirtyTwo(SB), scale, scale \
 	VCVTDQ2PS    scale, scale                 \
-	VMULPS       base, scale, scale           \
-	ADDQ         $16, R12
+	VMULPS       block, scale, scale          \
+	ADDQ         $16, factors

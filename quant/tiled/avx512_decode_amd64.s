@@ -205,7 +205,7 @@ TEXT ·scalesPairsAVX512(SB), NOSPLIT, $256-24
 	LEAQ         bytes-256(SP), R12
 	CONSTANTS
 	VPBROADCASTD ·highMask(SB), Z28
-	PAIRS(0)
+	PAIRS(SI, R12)
 	VCVTPH2PS    (SI), Z1
 	VCVTPH2PS    32(SI), Z2
 	MOVQ         $8, CX
@@ -253,12 +253,12 @@ TEXT ·scalesSixAVX512(SB), NOSPLIT, $128-16
 	LEAQ         bytes-128(SP), R12
 	CONSTANTS
 	VPBROADCASTD ·highMask(SB), Z28
-	SIX
+	SIX(SI, R12)
 	VCVTPH2PS    (SI), Z1
 	MOVQ         $8, CX
 
 loop:
-	SIX_SCALE(Z1, Z3)
+	SIX_SCALE(R12, Z1, Z3)
 	VMOVUPS Z3, (DI)
 	ADDQ    $64, DI
 	DECQ    CX

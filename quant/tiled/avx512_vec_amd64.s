@@ -7,137 +7,196 @@
 
 // Formats with one scale, and one group, in a block.
 
+#define BLOCK4(src, sums) \
+	PREFETCH5(src) \
+	F16_SCALE(src) \
+	START \
+	GROUP4(src, 32) \
+	END(sums)
+
 // func vecQ4AVX512(a *vecArgs): Q4_0
 TEXT ·vecQ4AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
-	F16_SCALE
-	START
-	GROUP4(32)
-	END
+	BLOCK4(SI, Z0)
+	BLOCK4(BX, Z20)
 	NEXT_START
-	ADDQ $288, SI
+	NEXT(288)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK_TABLE(src, sums) \
+	PREFETCH5(src) \
+	F16_SCALE(src) \
+	START \
+	GROUP_TABLE(src, 32) \
+	END(sums)
 
 // func vecQ4TableAVX512(a *vecArgs): IQ4_NL, NF4
 TEXT ·vecQ4TableAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
-	F16_SCALE
-	START
-	GROUP_TABLE(32)
-	END
+	BLOCK_TABLE(SI, Z0)
+	BLOCK_TABLE(BX, Z20)
 	NEXT_START
-	ADDQ $288, SI
+	NEXT(288)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK_EXPONENT(src, sums) \
+	PREFETCH5(src) \
+	EXPONENT((src), Z24, Z3) \
+	START \
+	GROUP_TABLE(src, 16) \
+	END(sums)
 
 // func vecExponentAVX512(a *vecArgs): MXFP4
 TEXT ·vecExponentAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
-	EXPONENT((SI), Z24, Z3)
-	START
-	GROUP_TABLE(16)
-	END
+	BLOCK_EXPONENT(SI, Z0)
+	BLOCK_EXPONENT(BX, Z20)
 	NEXT_START
-	ADDQ $272, SI
+	NEXT(272)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK4_MIN(src, sums) \
+	PREFETCH5(src) \
+	F16_SCALE(src) \
+	F16_OFFSET(src) \
+	BEGIN \
+	GROUP4(src, 64) \
+	END(sums) \
+	END_MIN(sums)
 
 // func vecQ4MinAVX512(a *vecArgs): Q4_1
 TEXT ·vecQ4MinAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
-	F16_SCALE
-	F16_OFFSET
-	BEGIN
-	GROUP4(64)
-	END
-	END_MIN
-	ADDQ $320, SI
+	BLOCK4_MIN(SI, Z0)
+	BLOCK4_MIN(BX, Z20)
+	NEXT_MIN
+	NEXT(320)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK4_ZERO(src, sums) \
+	PREFETCH5(src) \
+	F16_SCALE(src) \
+	ZERO_MIN(src) \
+	BEGIN \
+	GROUP4(src, 48) \
+	END(sums) \
+	END_MIN(sums)
 
 // func vecQ4ZeroAVX512(a *vecArgs): I4Z
 TEXT ·vecQ4ZeroAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
-	F16_SCALE
-	ZERO_MIN
-	BEGIN
-	GROUP4(48)
-	END
-	END_MIN
-	ADDQ $304, SI
+	BLOCK4_ZERO(SI, Z0)
+	BLOCK4_ZERO(BX, Z20)
+	NEXT_MIN
+	NEXT(304)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK5(src, sums) \
+	PREFETCH6(src) \
+	F16_SCALE(src) \
+	START \
+	GROUP5(src, 32) \
+	END(sums)
 
 // func vecQ5AVX512(a *vecArgs): Q5_0
 TEXT ·vecQ5AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH6
-	F16_SCALE
-	START
-	GROUP5(32)
-	END
+	BLOCK5(SI, Z0)
+	BLOCK5(BX, Z20)
 	NEXT_START
-	ADDQ $352, SI
+	NEXT(352)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK5_MIN(src, sums) \
+	PREFETCH6(src) \
+	F16_SCALE(src) \
+	F16_OFFSET(src) \
+	BEGIN \
+	GROUP5(src, 64) \
+	END(sums) \
+	END_MIN(sums)
 
 // func vecQ5MinAVX512(a *vecArgs): Q5_1
 TEXT ·vecQ5MinAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH6
-	F16_SCALE
-	F16_OFFSET
-	BEGIN
-	GROUP5(64)
-	END
-	END_MIN
-	ADDQ $384, SI
+	BLOCK5_MIN(SI, Z0)
+	BLOCK5_MIN(BX, Z20)
+	NEXT_MIN
+	NEXT(384)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define BLOCK8(src, sums) \
+	PREFETCH9(src) \
+	F16_SCALE(src) \
+	START \
+	GROUP8(src, 32) \
+	END(sums)
 
 // func vecQ8AVX512(a *vecArgs): Q8_0
 TEXT ·vecQ8AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH9
-	F16_SCALE
-	START
-	GROUP8(32)
-	END
+	BLOCK8(SI, Z0)
+	BLOCK8(BX, Z20)
 	NEXT_START
-	ADDQ $544, SI
+	NEXT(544)
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT

@@ -8,149 +8,192 @@
 // Formats with blocks of 256 elements: the block has a scale, its groups have
 // factors of it.
 
-// PAIR_SCALE takes the next scale and min of a block with pairs, of which Z12
-// and Z13 have the block's.
-#define PAIR_SCALE \
-	VPMOVZXBD (R12), Z24     \
-	VPMOVZXBD 128(R12), Z26  \
-	VCVTDQ2PS Z24, Z24       \
-	VCVTDQ2PS Z26, Z26       \
-	VMULPS    Z12, Z24, Z24  \
-	VMULPS    Z13, Z26, Z26  \
-	ADDQ      $16, R12
+// NEXT_BLOCK goes to the groups of blocks with heads of so many bytes.
+#define NEXT_BLOCK(bytes) \
+	ADDQ $bytes, SI \
+	ADDQ $bytes, BX \
+	MOVQ $8, AX
 
-#define PAIR_HEAD \
-	LEAQ      bytes-256(SP), R12 \
-	PAIRS(0)                     \
-	VCVTPH2PS (SI), Z12          \
-	VCVTPH2PS 32(SI), Z13        \
-	ADDQ      $256, SI           \
-	MOVQ      $8, BX
+// PAIR_HEAD spreads the scales and mins of a block with pairs.
+#define PAIR_HEAD(src, factors, scale, min) \
+	PREFETCH4(src)           \
+	PAIRS(src, factors)      \
+	VCVTPH2PS (src), scale   \
+	VCVTPH2PS 32(src), min
+
+#define PAIR_HEADS \
+	LEAQ pairs-512(SP), R12          \
+	LEAQ pairs-256(SP), R13          \
+	PAIR_HEAD(SI, R12, Z12, Z13)     \
+	PAIR_HEAD(BX, R13, Z21, Z22)     \
+	NEXT_BLOCK(256)
+
+// PAIR_SCALE takes the next of them.
+#define PAIR_SCALE(factors, scale, min) \
+	VPMOVZXBD (factors), Z24     \
+	VPMOVZXBD 128(factors), Z26  \
+	VCVTDQ2PS Z24, Z24           \
+	VCVTDQ2PS Z26, Z26           \
+	VMULPS    scale, Z24, Z24    \
+	VMULPS    min, Z26, Z26      \
+	ADDQ      $16, factors
+
+#define PAIRS4(src, sums, factors, scale, min) \
+	PREFETCH4(src)                  \
+	PAIR_SCALE(factors, scale, min) \
+	BEGIN                           \
+	GROUP4(src, 0)                  \
+	END(sums)                       \
+	END_MIN(sums)
 
 // func vecPairs4AVX512(a *vecArgs): Q4_K
-TEXT ·vecPairs4AVX512(SB), NOSPLIT, $256-8
+TEXT ·vecPairs4AVX512(SB), NOSPLIT, $512-8
 	VEC_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH4
-	PAIR_HEAD
+	PAIR_HEADS
 
 group:
-	PREFETCH4
-	PAIR_SCALE
-	BEGIN
-	GROUP4(0)
-	END
-	END_MIN
-	ADDQ $256, SI
-	DECQ BX
+	PAIRS4(SI, Z0, R12, Z12, Z13)
+	PAIRS4(BX, Z20, R13, Z21, Z22)
+	NEXT_MIN
+	NEXT(256)
+	DECQ AX
 	JNZ  group
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define PAIRS5(src, sums, factors, scale, min) \
+	PREFETCH5(src)                  \
+	PAIR_SCALE(factors, scale, min) \
+	BEGIN                           \
+	GROUP5(src, 0)                  \
+	END(sums)                       \
+	END_MIN(sums)
 
 // func vecPairs5AVX512(a *vecArgs): Q5_K
-TEXT ·vecPairs5AVX512(SB), NOSPLIT, $256-8
+TEXT ·vecPairs5AVX512(SB), NOSPLIT, $512-8
 	VEC_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
 	VPBROADCASTD ·fifthBit(SB), Z27
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH4
-	PAIR_HEAD
+	PAIR_HEADS
 
 group:
-	PREFETCH5
-	PAIR_SCALE
-	BEGIN
-	GROUP5(0)
-	END
-	END_MIN
-	ADDQ $320, SI
-	DECQ BX
+	PAIRS5(SI, Z0, R12, Z12, Z13)
+	PAIRS5(BX, Z20, R13, Z21, Z22)
+	NEXT_MIN
+	NEXT(320)
+	DECQ AX
 	JNZ  group
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
+
+#define SIX_HEAD(src, factors, scale) \
+	PREFETCH4(src)     \
+	SIX(src, factors)  \
+	VCVTPH2PS (src), scale
+
+#define SIX4(src, sums, factors, scale) \
+	PREFETCH4(src)                  \
+	SIX_SCALE(factors, scale, Z24)  \
+	START                           \
+	GROUP_TABLE(src, 0)             \
+	END(sums)
 
 // func vecSixAVX512(a *vecArgs): IQ4_XS
-TEXT ·vecSixAVX512(SB), NOSPLIT, $128-8
+TEXT ·vecSixAVX512(SB), NOSPLIT, $256-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 	VPBROADCASTD    ·highMask(SB), Z28
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH4
-	LEAQ      bytes-128(SP), R12
-	SIX
-	VCVTPH2PS (SI), Z12
-	ADDQ      $128, SI
-	MOVQ      $8, BX
+	LEAQ factors-256(SP), R12
+	LEAQ factors-128(SP), R13
+	SIX_HEAD(SI, R12, Z12)
+	SIX_HEAD(BX, R13, Z21)
+	NEXT_BLOCK(128)
 
 group:
-	PREFETCH4
-	SIX_SCALE(Z12, Z24)
-	START
-	GROUP_TABLE(0)
-	END
+	SIX4(SI, Z0, R12, Z12)
+	SIX4(BX, Z20, R13, Z21)
 	NEXT_START
-	ADDQ $256, SI
-	DECQ BX
+	NEXT(256)
+	DECQ AX
 	JNZ  group
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT
 
-// BYTE_SCALE makes a scale of sixteen signed bytes; Z12 has the block's.
-#define BYTE_SCALE(mem, scale, product) \
+// BYTE_SCALE makes a scale of sixteen signed bytes and the block's.
+#define BYTE_SCALE(mem, block, scale, product) \
 	VPMOVSXBD mem, scale            \
 	VCVTDQ2PS scale, scale          \
-	VMULPS    Z12, scale, scale     \
+	VMULPS    block, scale, scale   \
 	VMULPS    Z31, scale, product
 
-#define PLANES6(p, highA, highB) \
-	UNPACK6(64*p+128(SI), Z4, Z5, highA, highB) \
+#define PLANES6(src, p, highA, highB) \
+	UNPACK6(64*p+128(src), Z4, Z5, highA, highB) \
 	DOT(p, Z4, Z5)
 
-// func vecBytes6AVX512(a *vecArgs): Q6_K
 // The halves of a group have scales of their own and end one by one.
+#define BYTES6(src, sums, factors, block) \
+	PREFETCH6(src)                            \
+	BYTE_SCALE((factors), block, Z24, Z25)    \
+	BYTE_SCALE(16(factors), block, Z26, Z13)  \
+	VPBROADCASTD (R11), Z1                    \
+	VPBROADCASTD 4(R11), Z2                   \
+	VMOVDQU32    (src), Z8                    \
+	VMOVDQU32    64(src), Z9                  \
+	HIGH6(Z8, Z14, Z15, Z16)                  \
+	HIGH6(Z9, Z17, Z18, Z19)                  \
+	PLANES6(src, 0, Z14, Z17)                 \
+	PLANES6(src, 1, Z15, Z18)                 \
+	PLANES6(src, 2, Z8, Z9)                   \
+	PLANES6(src, 3, Z16, Z19)                 \
+	VFMSUB213PS      Z25, Z24, Z1             \
+	VFMSUB213PS      Z13, Z26, Z2             \
+	VFMADD231PS.BCST (R9), Z1, sums           \
+	VFMADD231PS.BCST (R9), Z2, sums           \
+	ADDQ $32, factors
+
+// func vecBytes6AVX512(a *vecArgs): Q6_K
 TEXT ·vecBytes6AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·sixMask(SB), Z27
 
+tiles:
+	VEC_TILES
+
 loop:
-	PREFETCH5
+	PREFETCH5(SI)
+	PREFETCH5(BX)
 	VCVTPH2PS (SI), Z12
+	VCVTPH2PS (BX), Z21
 	LEAQ      32(SI), R12
-	ADDQ      $288, SI
-	MOVQ      $8, BX
+	LEAQ      32(BX), R13
+	NEXT_BLOCK(288)
 
 group:
-	PREFETCH6
-	BYTE_SCALE((R12), Z24, Z25)
-	BYTE_SCALE(16(R12), Z26, Z13)
-	VPBROADCASTD (R11), Z1
-	VPBROADCASTD 4(R11), Z2
-	VMOVDQU32    (SI), Z8
-	VMOVDQU32    64(SI), Z9
-	HIGH6(Z8, Z14, Z15, Z16)
-	HIGH6(Z9, Z17, Z18, Z19)
-	PLANES6(0, Z14, Z17)
-	PLANES6(1, Z15, Z18)
-	PLANES6(2, Z8, Z9)
-	PLANES6(3, Z16, Z19)
-	VFMSUB213PS      Z25, Z24, Z1
-	VFMSUB213PS      Z13, Z26, Z2
-	VFMADD231PS.BCST (R9), Z1, Z0
-	VFMADD231PS.BCST (R9), Z2, Z0
-	ADDQ $32, R8
-	ADDQ $4, R9
+	BYTES6(SI, Z0, R12, Z12)
+	BYTES6(BX, Z20, R13, Z21)
 	ADDQ $8, R11
-	ADDQ $32, R12
-	ADDQ $384, SI
-	DECQ BX
+	NEXT(384)
+	DECQ AX
 	JNZ  group
 	DECQ CX
 	JNZ  loop
-	VEC_RETURN
+	VEC_NEXT

@@ -23,8 +23,8 @@ type kernels interface {
 	mulPanel(a *kernelArgs)
 	// copyResults copies the results of some tiles.
 	copyResults(a *copyArgs)
-	// mulVec computes the sums of one tile of rows for one token, or a few,
-	// straight from the tile, or reports false where there is no such kernel.
+	// mulVec computes the sums of some tiles of rows for one token, or a few,
+	// straight from the tiles, or reports false where there is no such kernel.
 	mulVec(t quant.Type, a *vecArgs) bool
 	// scores multiplies a block of keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
@@ -64,11 +64,12 @@ type tileConfig struct {
 	rows     [16]uint8
 }
 
-// vecArgs is what a vector kernel multiplies: a tile of weights as it is
+// vecArgs is what a vector kernel multiplies: tiles of weights as they are
 // stored with one token or the few of a narrow tile.
 type vecArgs struct {
-	sums   *float32 // [width][TileRows], overwritten
-	tile   *byte
+	sums   *float32 // [tiles][width][TileRows], overwritten
+	tile   *byte    // the first; the others follow
+	tiles  int
 	x      *int8      // [groups][width][GroupElems]
 	dx     *float32   // [groups][width]
 	shift  *float32   // [groups][width]
@@ -76,6 +77,33 @@ type vecArgs struct {
 	table  *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
 	blocks int
 	width  int // 1, 2, 4 or 8
+	size   int // bytes of a tile
+
+	// Set by paths that go through two runs of tiles at a time: where the second
+	// run begins, how far its sums lie behind the first's, in bytes, and the tiles
+	// of each.
+	second *byte
+	apart  int
+	pairs  int
+}
+
+// each calls a kernel that knows one tile at a time for all of them.
+func (a *vecArgs) each(kernel func(*vecArgs)) {
+	for i := range a.tiles {
+		if i > 0 {
+			a.tile, a.sums = step(a.tile, a.size), step(a.sums, a.width*TileRows)
+		}
+		kernel(a)
+	}
+}
+
+// inPairs calls a kernel that goes through two runs of tiles at a time: the first
+// and the second half. Of an odd number the middle one is in both.
+func (a *vecArgs) inPairs(kernel func(*vecArgs)) {
+	a.pairs = (a.tiles + 1) / 2
+	skip := a.tiles - a.pairs
+	a.second, a.apart = step(a.tile, skip*a.size), skip*TileRows*4
+	kernel(a)
 }
 
 // active is the path in use; tests switch it.
@@ -158,4 +186,9 @@ func asInt8(f []float32) []int8 {
 
 func asInt32(f []float32) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
+}
+
+// step returns the pointer to the element n after p.
+func step[T any](p *T, n int) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }

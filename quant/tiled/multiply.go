@@ -33,13 +33,21 @@ type Scratch struct {
 	products []int32 // of the kernels that keep integer sums in memory
 }
 
-// resultTiles is how many tiles' results are written out together.
-const resultTiles = 8
+const (
+	// resultTiles is how many tiles' results are written out together.
+	resultTiles = 8
+	// vecTiles is that for the few tokens that are multiplied straight from tiles,
+	// and how many tiles a kernel is called for: more than a caller would notice
+	// the calls of, and fewer than keep the thread from the garbage collector.
+	vecTiles = 64
+)
 
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
 	s := &Scratch{panel: newPanel(), products: make([]int32, 2*TileTokens*TileRows)}
-	s.use(0, max(1, tokens))
+	for _, n := range []int{min(tokens, fewTokens), tokens} { // either may take more
+		s.use(0, max(1, n))
+	}
 	return s
 }
 
@@ -47,8 +55,8 @@ func NewScratch(tokens int) *Scratch {
 // out together. It is cleared.
 func (s *Scratch) use(i, tokens int) {
 	n := paddedTokens(tokens) * TileRows
-	if len(s.results) < resultTiles*n {
-		s.results = make([]float32, resultTiles*n)
+	if size := tilesTogether(tokens) * n; len(s.results) < size {
+		s.results = make([]float32, size)
 	}
 	s.sums = s.results[i*n : (i+1)*n]
 	clear(s.sums)
@@ -61,18 +69,26 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 	if f == nil || a.cols != w.Cols || len(y) < a.tokens*w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
-	tileBytes := w.tileBytes()
-	for t := t0; t < t1; t += resultTiles {
-		n := min(resultTiles, t1-t)
-		for i := range n {
-			tile := w.Data[(t-w.First+i)*tileBytes : (t-w.First+i+1)*tileBytes]
-			s.use(i, a.tokens)
-			if a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tile, a) {
-				s.multiplyTile(f, w.Type, tile, a)
+	tileBytes, together := w.tileBytes(), tilesTogether(a.tokens)
+	for t := t0; t < t1; t += together {
+		n := min(together, t1-t)
+		tiles := w.Data[(t-w.First)*tileBytes : (t-w.First+n)*tileBytes]
+		if a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tiles, n, a) {
+			for i := range n {
+				s.use(i, a.tokens)
+				s.multiplyTile(f, w.Type, tiles[i*tileBytes:(i+1)*tileBytes], a)
 			}
 		}
 		s.copyOut(y, w.Rows, t*TileRows, n, a.tokens)
 	}
+}
+
+// tilesTogether returns how many tiles' results are written out together.
+func tilesTogether(tokens int) int {
+	if tokens > fewTokens {
+		return resultTiles
+	}
+	return vecTiles
 }
 
 // Tiles returns how many tiles of rows a matrix has.
@@ -87,14 +103,15 @@ func (w *Matrix) tileBytes() int {
 // can: so few that this takes hardly longer than reading the tiles.
 const fewTokens = 8
 
-// multiplyVec computes the sums of one tile of rows for a few tokens, or
-// reports false where the path has no kernel for them.
-func (s *Scratch) multiplyVec(f *format, t quant.Type, tile []byte, a *Activations) bool {
-	if len(tile) == 0 {
+// multiplyVec computes the sums of n tiles of rows for a few tokens, or reports
+// false where the path has no kernel for them.
+func (s *Scratch) multiplyVec(f *format, t quant.Type, tiles []byte, n int, a *Activations) bool {
+	if len(tiles) == 0 || a.tokens == 0 {
 		return false
 	}
+	s.use(0, a.tokens)
 	s.vec = vecArgs{
-		sums: &s.sums[0], tile: &tile[0],
+		sums: &s.sums[0], tile: &tiles[0], tiles: n, size: len(tiles) / n,
 		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
 		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens),
 	}

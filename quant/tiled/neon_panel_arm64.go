@@ -116,8 +116,3 @@ func (a *kernelArgs) part(g, n int) kernelArgs {
 	part.start, part.groups = nil, n
 	return part
 }
-
-// step returns the pointer to the element n after p.
-func step[T any](p *T, n int) *T {
-	return (*T)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
-}

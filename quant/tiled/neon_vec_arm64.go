@@ -52,7 +52,13 @@ func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 	if a.width != 1 {
 		return false
 	}
-	f, size := formats[t], t.BlockBytes()*TileRows
+	f := formats[t]
+	a.each(func(a *vecArgs) { f.mulTileNEON(t.BlockBytes()*TileRows, a) })
+	return true
+}
+
+// mulTileNEON computes the sums of one tile, of which a block has so many bytes.
+func (f *format) mulTileNEON(size int, a *vecArgs) {
 	var scales, mins [vecGroups * TileRows]float32
 	v := neonVec{sums: a.sums, scales: &scales[0], stride: f.groupBytes(), start: &noStart}
 	perBlock, run := f.groups(size), 1
@@ -75,7 +81,6 @@ func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 		v.take(f, a, b*perBlock)
 		f.mulGroupsNEON(&v)
 	}
-	return true
 }
 
 // take points to the token's numbers from group g on.
