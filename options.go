@@ -23,8 +23,9 @@ type Options struct {
 	// the model was made for, means as many as it was made for. Memory is taken
 	// as a session grows, not beforehand.
 	Context int
-	// KV is the precision in which keys and values are kept: "f32", or "k8v8",
-	// which takes a quarter of the memory. "" means k8v8 for a model with
+	// KV is the precision in which keys and values are kept: "f32"; "f16", half of
+	// that; "k8v8", a quarter, with 8 bits an element; "k8f8", as much, with values
+	// in 8-bit floats; or "k4v8", a fifth, with 4 bits for keys. "" means k8v8 for a model with
 	// quantized weights, unless Exact is set, and f32 for others.
 	KV string
 	// Chunk is how many tokens of a prompt are computed together; 0 means 512,

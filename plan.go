@@ -170,8 +170,8 @@ func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ ti
 		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Chunk,
 		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab),
 	}
-	if format != kv.K8V8 {
-		need.KVBytesLow = spec.KVShape(kv.K8V8).TokenBytes()
+	if format != kv.Smallest {
+		need.KVBytesLow = spec.KVShape(kv.Smallest).TokenBytes()
 	}
 	return shape, need, nil
 }

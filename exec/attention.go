@@ -65,7 +65,10 @@ func (p *pass) carveAttention(a *tiering.Arena) {
 		w.scores = a.Floats(tiled.PaddedTokens(queries) * kv.BlockTokens)
 		w.acc = a.Floats(queries * p.stateWidth())
 		w.span = a.Floats(queries * p.stateWidth())
-		if p.m.cache.Shape().Format == kv.K8V8 {
+		switch format := p.m.cache.Shape().Format; {
+		case format == kv.F16:
+			w.values = a.Floats(kv.BlockTokens * p.m.Spec.HeadDim)
+		case format.Codes():
 			cols := kv.KeyCols(p.m.Spec.HeadDim)
 			w.padded = a.Floats(cols)
 			w.rounded = a.Floats(tiled.FloatsNeeded(cols, queries))
@@ -190,9 +193,9 @@ func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int
 	}
 }
 
-// roundQueries rounds a tile's queries to 8 bits where keys have 8 bits.
+// roundQueries rounds a tile's queries to 8 bits where keys are kept in codes.
 func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
-	if p.m.cache.Shape().Format != kv.K8V8 {
+	if !p.m.cache.Shape().Format.Codes() {
 		return
 	}
 	d := p.m.Spec.HeadDim
@@ -217,7 +220,8 @@ func (p *pass) share(t tile, kvHead, block int) []byte {
 // blockState merges one block of tokens into the states of a tile's queries.
 // The block next will follow.
 func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
-	if p.m.cache.Shape().Format == kv.K8V8 {
+	shape := p.m.cache.Shape()
+	if shape.Format.Codes() {
 		p.block8State(w, state, t, kvHead, block, next)
 		return
 	}
@@ -227,33 +231,19 @@ func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, 
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
 	scores := w.scores[:queries*kv.BlockTokens]
-	keys, values := p.m.cache.Shape().Block(p.share(t, kvHead, block))
-	q := p.queries(kvHead, t.row, t.count)
-	quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
+	q, share := p.queries(kvHead, t.row, t.count), p.share(t, kvHead, block)
+	var values []float32
+	if shape.Format == kv.F16 {
+		values = p.scores16(w, scores, q, share, tokens)
+	} else {
+		var keys []float32
+		keys, values = shape.Block(share)
+		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
+	}
 	for i := range queries {
 		p.weigh(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
-}
-
-// block8State is blockState for keys and values in 8 bits, which are read where
-// they lie.
-func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block, next int) {
-	d, width := p.m.Spec.HeadDim, p.stateWidth()
-	group := p.m.Spec.Heads / p.layer.KVHeads
-	start := block * kv.BlockTokens
-	shape := p.m.cache.Shape()
-	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(p.share(t, kvHead, next))
-	tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
-	weights := w.weights[:t.count*group]
-	for i := range weights {
-		weights[i].Seen = p.visible(t.pos+i/group, start)
-	}
-	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
-		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
-	}
-	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width)
-	quant.WeighBlock(state, width, d, weights, b.Values, after.Values, min(kv.BlockTokens, t.pos+t.count-start))
 }
 
 // visible has a bit for each token of the block from start on that the token at

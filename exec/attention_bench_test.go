@@ -63,7 +63,7 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 // thread, for one token and for a chunk. With 8 bits, a step of one token reads
 // 71 MB at a depth of 4096.
 func BenchmarkAttention(b *testing.B) {
-	for _, format := range []kv.Format{kv.K8V8, kv.F32} {
+	for _, format := range kv.Formats() {
 		m := attentionModel(b, 16, 32, 8, 64, format)
 		s, err := m.NewSequence(0)
 		require.NoError(b, err)

@@ -70,7 +70,9 @@ type workspace struct {
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
 
-	// For a cache in 8 bits: a tile's queries, rounded, and their weights of a
+	values []float32 // [kv.BlockTokens, HeadDim] of a cache in F16, as float32
+
+	// For a cache in codes: a tile's queries, rounded, and their weights of a
 	// block.
 	queries tiled.Activations
 	padded  []float32 // [keyCols] a query filled up with zeros

@@ -36,24 +36,17 @@ type Shape struct {
 // blockBytes returns the size of a block of a layer: keys and values of every
 // head in turn.
 func (s Shape) blockBytes(layer int) int {
-	return s.KVHeads[layer] * s.Format.headBytes(s.HeadDim)
+	return s.KVHeads[layer] * s.Format.BlockBytes(s.HeadDim)
 }
 
 // Share returns the bytes of one head in a block of a page of a layer: what
 // Block, or Block8, shows as numbers. The page may lie anywhere in memory that
 // is aligned to 64 bytes.
 func (s Shape) Share(page []byte, layer, head, block int) []byte {
-	n := s.Format.headBytes(s.HeadDim)
+	n := s.Format.BlockBytes(s.HeadDim)
 	at := block*s.blockBytes(layer) + head*n
 	return page[at : at+n : at+n]
 }
-
-// Block views a head's share of a block in F32: keys and values, both
-// [BlockTokens, headDim].
-func (s Shape) Block(share []byte) (k, v []float32) { return block32(share, s.HeadDim) }
-
-// Block8 views a head's share of a block in K8V8.
-func (s Shape) Block8(share []byte) Block8 { return block8(share, s.HeadDim) }
 
 // TokenBytes returns the bytes that one token takes over all layers.
 func (s Shape) TokenBytes() int64 {

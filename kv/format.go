@@ -2,11 +2,14 @@ package kv
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
-	"github.com/llmrun/llmrun/tiering"
+	"github.com/llmrun/llmrun/quant"
 )
 
-// Format is the precision in which keys and values are kept.
+// Format is the precision in which keys and values are kept. However they are
+// kept, a token is rounded once, when it is put; later tokens never touch it.
 type Format uint8
 
 // The formats.
@@ -14,132 +17,82 @@ const (
 	// F32 keeps them as they were computed.
 	F32 Format = iota
 	// K8V8 rounds each key head and value head of a token to 8 bits with a
-	// scale of its own. A token is rounded once, when it is put; later tokens
-	// never touch it.
+	// scale of its own.
 	K8V8
+	// K8F8 is K8V8 with values in floats of 8 bits (e4m3).
+	K8F8
+	// K4V8 is K8V8 with keys in 4 bits, with a scale and an offset for each 32
+	// elements.
+	K4V8
+	// F16 keeps them in floats of 16 bits. What exceeds their range, 65504,
+	// becomes infinite and shows in every result.
+	F16
 )
 
-// ParseFormat returns the format of a name: "f32" or "k8v8".
-func ParseFormat(name string) (Format, error) {
-	for f, n := range formatNames {
-		if n == name {
-			return Format(f), nil
-		}
-	}
-	return F32, fmt.Errorf("kv: there is no format %q; there are f32 and k8v8", name)
-}
+var formatNames = [...]string{F32: "f32", K8V8: "k8v8", K8F8: "k8f8", K4V8: "k4v8", F16: "f16"}
 
-var formatNames = [...]string{F32: "f32", K8V8: "k8v8"}
+// Formats lists all formats.
+func Formats() []Format { return []Format{F32, F16, K8V8, K8F8, K4V8} }
+
+// Smallest is the format that takes the least memory.
+const Smallest = K4V8
+
+// ParseFormat returns the format of a name, as String gives it.
+func ParseFormat(name string) (Format, error) {
+	if f := slices.Index(formatNames[:], name); f >= 0 {
+		return Format(f), nil
+	}
+	return F32, fmt.Errorf("kv: there is no format %q; there are %s", name, strings.Join(formatNames[:], ", "))
+}
 
 // String returns the format's name.
 func (f Format) String() string { return formatNames[f] }
 
-// keyGroup is the multiple to which 8-bit keys are filled up.
+// Codes reports whether keys and values are kept in codes of 8 bits or fewer,
+// which attention multiplies with rounded queries: they are read with Block8.
+func (f Format) Codes() bool { return f == K8V8 || f == K8F8 || f == K4V8 }
+
+// keyGroup is the multiple to which keys in codes are filled up.
 const keyGroup = 32
 
-// KeyCols returns the bytes of an 8-bit key: its elements, filled up with zeros
+// KeyCols returns the elements of a key in codes: its own, filled up with zeros
 // to what the integer kernels take in one step.
 func KeyCols(headDim int) int { return (headDim + keyGroup - 1) / keyGroup * keyGroup }
 
-// headBytes returns the bytes that a head's keys and values of a block take.
-func (f Format) headBytes(headDim int) int {
-	if f == K8V8 {
-		return BlockTokens * (KeyCols(headDim) + 4 + headDim + 4)
+// keyBytes returns what the keys of one head take in a block, with their
+// scales.
+func (f Format) keyBytes(headDim int) int {
+	switch f {
+	case K8V8, K8F8:
+		return BlockTokens * (KeyCols(headDim) + scaleBytes)
+	case K4V8:
+		return BlockTokens * KeyCols(headDim) / keyGroup * key4.BlockBytes()
+	case F16:
+		return BlockTokens * 2 * headDim
 	}
-	return BlockTokens * 2 * 4 * headDim
+	return BlockTokens * 4 * headDim
 }
 
-// Block8 is one head's share of a block in 8 bits.
-type Block8 struct {
-	// Keys are interleaved as weights are in quant/tiled: in tiles of 16
-	// tokens, 4 elements of each token side by side. A code is the rounded
-	// value plus 128.
-	Keys      []uint8   // [BlockTokens/16][KeyCols/4][16][4]
-	KeyScales []float32 // [BlockTokens]
-	// Values are interleaved in pairs of tokens.
-	Values []int8    // [BlockTokens/2][headDim][2]
-	Scales []float32 // [BlockTokens] of the values
+// scaleBytes is the size of a scale.
+const scaleBytes = 4
+
+// valueBytes returns what the values of one head take in a block, with their
+// scales. Those in codes are filled up, so that a token takes a multiple of 4
+// bytes in every format.
+func (f Format) valueBytes(headDim int) int {
+	switch f {
+	case K8V8, K8F8, K4V8:
+		return BlockTokens * ((headDim+3)/4*4 + scaleBytes)
+	case F16:
+		return BlockTokens * 2 * headDim
+	}
+	return BlockTokens * 4 * headDim
 }
 
-// block32 divides a head's share of a block in F32: keys and values, both
-// [BlockTokens, headDim].
-func block32(page []byte, headDim int) (k, v []float32) {
-	all := view[float32](page, 2*BlockTokens*headDim)
-	return all[:BlockTokens*headDim], all[BlockTokens*headDim:]
-}
+// BlockBytes returns the bytes that one head's keys and values of a block take.
+// It is a multiple of 256, so that 1024 tokens of a layer are whole pages of 4 KiB, as
+// reads past the page cache want them.
+func (f Format) BlockBytes(headDim int) int { return f.keyBytes(headDim) + f.valueBytes(headDim) }
 
-// block8 divides a head's share of a block in K8V8.
-func block8(page []byte, headDim int) Block8 {
-	cut := func(n int) []byte {
-		part := page[:n:n]
-		page = page[n:]
-		return part
-	}
-	return Block8{
-		Keys:      cut(BlockTokens * KeyCols(headDim)),
-		KeyScales: view[float32](cut(BlockTokens*4), BlockTokens),
-		Values:    view[int8](cut(BlockTokens*headDim), BlockTokens*headDim),
-		Scales:    view[float32](cut(BlockTokens*4), BlockTokens),
-	}
-}
-
-// keyTile is how many tokens' keys are interleaved.
-const keyTile = 16
-
-// put rounds and stores the key and value of the token in row.
-func (b *Block8) put(row int, k, v []float32 /* [headDim] */) {
-	scale, inverse := roundingScale(k)
-	b.KeyScales[row] = scale
-	cols := len(b.Keys) / BlockTokens
-	tile := b.Keys[row/keyTile*keyTile*cols:]
-	at := row % keyTile * 4
-	for i := range cols {
-		code := int8(0)
-		if i < len(k) {
-			code = round8(k[i] * inverse)
-		}
-		tile[i/4*keyTile*4+at+i%4] = uint8(code) ^ 0x80
-	}
-	scale, inverse = roundingScale(v)
-	b.Scales[row] = scale
-	out := b.Values[row/2*2*len(v)+row%2:]
-	for i, x := range v {
-		out[2*i] = round8(x * inverse)
-	}
-}
-
-// roundingScale returns the scale that maps the largest magnitude to 127, and
-// its inverse; both are 0 for all zeros. A NaN or infinity makes the scale so,
-// and with it every result: a broken token must not pass for a sound one.
-func roundingScale(x []float32) (scale, inverse float32) {
-	var most float32
-	for _, v := range x {
-		if v < 0 {
-			v = -v
-		}
-		if v > most || v != v {
-			most = v
-		}
-	}
-	if most == 0 {
-		return 0, 0
-	}
-	return most / 127, 127 / most
-}
-
-// round8 rounds to the nearest integer, halves to even. Adding and subtracting
-// 1.5·2^23 leaves no room for a fraction; x is at most 127 in magnitude.
-func round8(x float32) int8 {
-	const magic = 3 << 22
-	return int8(float32(x+magic) - magic)
-}
-
-// view looks at bytes of a page as numbers. Pages and the parts of a page are
-// aligned for it.
-func view[T tiering.Element](b []byte, n int) []T {
-	out, err := tiering.View[T](b, n)
-	if err != nil {
-		panic(err) // the layout above is at fault, not an input
-	}
-	return out
-}
+// key4 is the type of 4-bit keys.
+const key4 = quant.Q4_1

@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,57 +91,6 @@ func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 func TestShapeOutOfRangeIsRefused(t *testing.T) {
 	_, err := NewCache(Shape{HeadDim: 1 << 20, KVHeads: []int{1 << 20}}, tiering.New(0))
 	require.Error(t, err)
-}
-
-func TestK8V8IsCloseAndPutOnce(t *testing.T) {
-	for _, d := range []int{16, 64, 80, 128} {
-		c, err := NewCache(Shape{HeadDim: d, KVHeads: []int{2}, Format: K8V8}, tiering.New(0))
-		require.NoError(t, err)
-		s := c.NewSeq()
-		require.NoError(t, s.Grow(PageTokens))
-		random := rand.New(rand.NewPCG(uint64(d), 1))
-		var keys, values [][]float32
-		for pos := range PageTokens {
-			k, v := make([]float32, 2*d), make([]float32, 2*d)
-			for i := range k {
-				k[i], v[i] = float32(random.NormFloat64()), float32(random.NormFloat64())*100
-			}
-			if pos == 3 {
-				clear(k)
-			}
-			s.Put(0, pos, k, v)
-			keys, values = append(keys, k), append(values, v)
-		}
-		for pos := range PageTokens {
-			for h := range 2 {
-				b := s.Block8(0, h, 0)
-				for i := range d {
-					tile := b.Keys[pos/16*16*len(b.Keys)/BlockTokens:]
-					key := float32(int8(tile[i/4*64+pos%16*4+i%4]^0x80)) * b.KeyScales[pos]
-					require.InDelta(t, keys[pos][h*d+i], key, float64(b.KeyScales[pos])*0.501)
-					value := float32(b.Values[pos/2*2*d+2*i+pos%2]) * b.Scales[pos]
-					require.InDelta(t, values[pos][h*d+i], value, float64(b.Scales[pos])*0.501)
-				}
-			}
-		}
-		s.Close()
-		c.Close()
-	}
-}
-
-// The figure that the format promises: a little over a byte for an element.
-func TestK8V8TakesLittleMoreThanAByte(t *testing.T) {
-	for _, d := range []int{64, 96, 128, 256} {
-		bytes := K8V8.headBytes(d)
-		require.LessOrEqual(t, float64(bytes)/float64(2*d*PageTokens), 1.07)
-	}
-}
-
-func TestABrokenTokenStaysBroken(t *testing.T) {
-	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		scale, _ := roundingScale([]float32{1, float32(bad), 2})
-		require.True(t, math.IsNaN(float64(scale)) || math.IsInf(float64(scale), 0))
-	}
 }
 
 // TestTrimGivesBackWhatNobodyUses: after a conversation was closed its memory

@@ -40,16 +40,7 @@ func (s *Seq) Grow(n int) error {
 func (s *Seq) Put(layer, pos int, k, v []float32) {
 	d, row := s.cache.shape.HeadDim, pos%PageTokens
 	for h := range s.cache.shape.KVHeads[layer] {
-		k, v := k[h*d:(h+1)*d], v[h*d:(h+1)*d]
-		share := s.Share(layer, h, pos/PageTokens)
-		if s.cache.shape.Format == K8V8 {
-			b := block8(share, d)
-			b.put(row, k, v)
-			continue
-		}
-		keys, values := block32(share, d)
-		copy(keys[row*d:], k)
-		copy(values[row*d:], v)
+		s.cache.shape.Format.put(s.Share(layer, h, pos/PageTokens), row, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
 	}
 }
 

@@ -30,6 +30,16 @@ type kernels interface {
 	// softmaxBlocks is SoftmaxBlocks, weighBlock WeighBlock for pairs of tokens.
 	softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int)
 	weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int)
+	// weighF8 is WeighBlockF8.
+	weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int)
+	// largestBits returns the bits of the largest magnitude; NaNs are largest.
+	largestBits(x []float32 /* [n] */) uint32
+	// roundKey8, roundPairs8 and roundF8 round x times inverse as RoundKey8,
+	// RoundPairs8 and RoundF8 do; roundF16 is RoundF16.
+	roundKey8(dst []uint8, step int, x []float32 /* [n] */, inverse float32)
+	roundPairs8(dst []int8, x []float32 /* [n] */, inverse float32)
+	roundF8(dst []uint8, x []float32 /* [n] */, inverse float32)
+	roundF16(dst []byte, x []float32 /* [n] */)
 	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)
 	geluTanh(dst, x []float32 /* [n] */)

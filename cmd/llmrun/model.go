@@ -65,7 +65,7 @@ func (m *modelFlags) addQuant(f *flagSet) {
 
 // addKV declares --kv, for commands that compute.
 func (m *modelFlags) addKV(f *flagSet) {
-	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32, or k8v8, which takes a quarter of the memory; without it, k8v8 with quantized weights unless they are computed exactly")
+	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, as much, with values in floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly")
 }
 
 // addRounded declares --rounded, for commands that measure and are exact

@@ -1,0 +1,54 @@
+package exec
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestKVFormatsAreCloseAndInvariant keeps keys and values in every format:
+// logits stay near the reference, and chunks and threads still do not matter.
+func TestKVFormatsAreCloseAndInvariant(t *testing.T) {
+	// How far the mean may be from the reference. The fixtures are tiny models of
+	// random weights, which lose more than real ones to 4 bits.
+	bounds := map[kv.Format]float64{kv.F16: 0.005, kv.K8V8: 0.05, kv.K8F8: 0.05, kv.K4V8: 0.1}
+	for _, dir := range fixtureDirs(t) {
+		for format, bound := range bounds {
+			t.Run(filepath.Base(dir)+"/"+format.String(), func(t *testing.T) {
+				var ref reference
+				testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
+				m := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format})
+				logits := allLogits(t, m, ref.NLL.IDs)
+				var sum float64
+				for i := range ref.NLL.IDs[1:] {
+					sum += nll(logits[i], ref.NLL.IDs[i+1])
+				}
+				mean := sum / float64(len(ref.NLL.IDs)-1)
+				require.False(t, math.IsNaN(mean))
+				require.InDelta(t, ref.NLL.MeanNLL, mean, bound)
+				require.Equal(t, logits, inSteps(t, m, ref.NLL.IDs))
+			})
+		}
+	}
+}
+
+// TestDecodeAllocatesNothingInAnyKVFormat generates with heads of a real size.
+func TestDecodeAllocatesNothingInAnyKVFormat(t *testing.T) {
+	for _, format := range kv.Formats() {
+		t.Run(format.String(), func(t *testing.T) {
+			requireNoAllocs(t, attentionModel(t, 2, 8, 2, 64, format))
+		})
+	}
+	path := testutil.Shared(t, "gguf", "tiny-llama-q4_0.gguf")
+	for _, format := range kv.Formats() {
+		t.Run("tiny-llama-q4_0/"+format.String(), func(t *testing.T) {
+			requireNoAllocs(t, loadModel(t, vfs.OS(), path, Options{Threads: 2, KV: format}))
+		})
+	}
+}

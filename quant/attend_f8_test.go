@@ -1,0 +1,103 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runF8 computes a case on a path with its values as 8-bit floats.
+func (c *attendCase) runF8(path kernels) []float32 {
+	previous := active
+	active = path
+	defer func() { active = previous }()
+	w := append([]BlockWeights(nil), c.w...)
+	state := append([]float32(nil), c.state...)
+	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride)
+	WeighBlockF8(state, c.stride, c.d, w, c.floats(), c.floats(), c.count)
+	return state
+}
+
+// floats takes the case's values as codes of floats.
+func (c *attendCase) floats() []uint8 {
+	codes := make([]uint8, len(c.values))
+	for i, v := range c.values {
+		codes[i] = uint8(v)
+	}
+	return codes
+}
+
+func TestAttendingToFloatsMatchesTwin(t *testing.T) {
+	for _, path := range supportedPaths() {
+		t.Run(path.name(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(23, 1))
+			for _, d := range []int{1, 8, 16, 33, 64, 80, 96, 128, 256} {
+				for n := range 10 {
+					c := newAttendCase(rng, n+1, d)
+					requireBits(t, c.runF8(portable{path.flavour()}), c.runF8(path), "d=%d n=%d", d, n+1)
+				}
+			}
+		})
+	}
+}
+
+// TestAttendingToFloatsIsExact compares with sums in float64 of what the weights
+// were rounded to: that rounding is the only one that matters.
+func TestAttendingToFloatsIsExact(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(24, 1))
+		const d = 80
+		for range 20 {
+			c := newAttendCase(rng, 1, d)
+			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride)
+			before := append([]float32(nil), c.state...)
+			WeighBlockF8(c.state, c.stride, d, c.w, c.floats(), c.floats(), c.count)
+			for i := range d {
+				sum, size := 0.0, math.Abs(float64(before[i]))
+				for j := range c.count {
+					v := float64(c.w[0].Codes[j]) * float64(c.w[0].Scale) * float64(F8ToF32(c.floats()[j*d+i]))
+					sum += v
+					size += math.Abs(v)
+				}
+				require.InDelta(t, sum+float64(before[i])*float64(c.w[0].Decay), float64(c.state[i]), size*0x1p-19)
+			}
+		}
+	})
+}
+
+// TestF8IsE4M3 derives the codes from the definition of the format.
+func TestF8IsE4M3(t *testing.T) {
+	for code := range 128 {
+		exponent, mantissa := code>>3, float64(code&7)/8
+		want := math.Ldexp(1+mantissa, exponent-7)
+		if exponent == 0 {
+			want = math.Ldexp(mantissa, -6)
+		}
+		require.Equal(t, want/256, float64(F8ToF32(uint8(code))))
+		require.Equal(t, -want/256, float64(F8ToF32(uint8(code|0x80))))
+	}
+	require.Equal(t, float32(f8Largest), F8ToF32(0x7E))
+	require.True(t, math.Signbit(float64(F8ToF32(0x80))))
+}
+
+func BenchmarkAttendToFloats(b *testing.B) {
+	rng := rand.New(rand.NewPCG(22, 1))
+	for _, d := range []int{64, 128} {
+		for _, n := range []int{1, 4, 32} {
+			c := newAttendCase(rng, n, d)
+			for i := range c.w {
+				c.w[i].Seen = math.MaxUint64
+			}
+			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride)
+			values := c.floats()
+			b.Run(fmt.Sprintf("d=%d/n=%d", d, n), func(b *testing.B) {
+				for b.Loop() {
+					WeighBlockF8(c.state, c.stride, d, c.w, values, values, BlockTokens)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package tiled
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// Key4 is the type of 4-bit keys: a block of KeyBlock of them is a matrix of it,
+// with a row for each key. A scale and an offset for each 32 elements leave a
+// quarter of the error of one scale for all, because what is large in a key is
+// large in the same elements of every key, and because of the offset, which
+// takes up what all have in common.
+const Key4 = quant.Q4_1
+
+// Scores4 is Scores for keys of 4 bits, and follows the definition of products
+// of matrices:
+//
+//	i   = Σ code·q           over the group; exact
+//	acc = fma(float32(i)·scale, d, acc)
+//	acc = fma(d·Σ q, offset, acc)
+func Scores4(y []float32 /* [queries, KeyBlock] */, keys []byte, a *Activations, s *Scratch) {
+	if n, err := Bytes(Key4, KeyBlock, a.cols); err != nil || len(keys) < n || a.cols == 0 {
+		panic(fmt.Sprintf("tiled: %d bytes are no keys of %d elements", len(keys), a.cols))
+	}
+	s.keys = Matrix{Type: Key4, Rows: KeyBlock, Cols: a.cols, Data: keys}
+	Multiply(y, &s.keys, 0, KeyBlock/KeyTile, a, s)
+}
+
+// PutKey4 rounds a key to 4 bits and stores it in a row of a block of keys of
+// cols elements. Those that it lacks are zero. No bytes but the row's are
+// touched. Each group is rounded for itself:
+//
+//	scale  = F16((high-low)/15), offset = F16(low)
+//	code   = round((x-offset)·(1/scale)) within 0 and 15, halves to even
+//
+// A group with a NaN or an infinity, or of numbers that binary16 cannot scale,
+// makes every score of the key a NaN.
+func PutKey4(keys []byte, row, cols int, x []float32 /* [at most cols] */) {
+	block := keys[row/KeyTile*KeyTile*cols/GroupElems*Key4.BlockBytes():]
+	for at := 0; at < cols; at += GroupElems {
+		var g [GroupElems]float32
+		copy(g[:], x[min(at, len(x)):])
+		putGroup4(block[at/GroupElems*KeyTile*Key4.BlockBytes():][:KeyTile*Key4.BlockBytes()], row%KeyTile, &g)
+	}
+}
+
+// putGroup4 rounds a group into a row of a tile block.
+func putGroup4(block []byte, row int, x *[GroupElems]float32) {
+	low, high, largest := x[0], x[0], uint32(0)
+	for _, v := range x {
+		if v < low {
+			low = v
+		}
+		if v > high {
+			high = v
+		}
+		largest = max(largest, math.Float32bits(v)&^signMask)
+	}
+	scale, offset := quant.F32ToF16((high-low)/15), quant.F32ToF16(low)
+	var words [2]uint64
+	if s, o := quant.F16ToF32(scale), quant.F16ToF32(offset); largest >= infBits || s > maxHalf || o < -maxHalf || o > maxHalf {
+		scale, offset = halfNaN, halfNaN
+	} else if s > 0 {
+		words = codes4(x, 1/s, o)
+	}
+	binary.LittleEndian.PutUint16(block[2*row:], scale)
+	binary.LittleEndian.PutUint16(block[2*TileRows+2*row:], offset)
+	putWords(block[4*TileRows:], row, words[0])
+	putWords(block[4*TileRows+2*planeBytes:], row, words[1])
+}
+
+// codes4 returns a group's codes, element i beside element 16+i.
+func codes4(x *[GroupElems]float32, inverse, offset float32) (words [2]uint64) {
+	for i := range GroupElems / 2 {
+		a, b := code4((x[i]-offset)*inverse), code4((x[GroupElems/2+i]-offset)*inverse)
+		words[i/8] |= uint64(a|b<<4) << (i % 8 * 8)
+	}
+	return words
+}
+
+// code4 rounds to the nearest code: the sum has its last bit at the ones.
+func code4(v float32) uint32 {
+	if v < 0 {
+		v = 0
+	}
+	if v > 15 {
+		v = 15
+	}
+	return math.Float32bits(v+startFloat) & 15
+}
+
+// Of binary16: the largest number and the bits of a NaN.
+const (
+	maxHalf = 65504
+	halfNaN = 0x7E00
+)
