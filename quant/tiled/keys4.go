@@ -9,10 +9,9 @@ import (
 )
 
 // Key4 is the type of 4-bit keys: a block of KeyBlock of them is a matrix of it,
-// with a row for each key. A scale and an offset for each 32 elements leave a
-// quarter of the error of one scale for all, because what is large in a key is
-// large in the same elements of every key, and because of the offset, which
-// takes up what all have in common.
+// with a row for each key. It has a scale and an offset for each 32 elements,
+// because some elements of keys are much larger than others, and often all have
+// the same sign.
 const Key4 = quant.Q4_1
 
 // Scores4 is Scores for keys of 4 bits, and follows the definition of products
