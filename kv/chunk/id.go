@@ -1,0 +1,73 @@
+package chunk
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// ID names what a chunk holds: a hash of a model with its settings and of all
+// tokens up to the chunk's end.
+type ID [16]byte
+
+// String returns the ID's hexadecimal digits.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// The two halves of an ID have seeds of their own. No seed is zero, so that
+// zeros have no hash of zero.
+const (
+	idSeedLow  = 0x6c6c6d72756e4b56
+	idSeedHigh = 0x8f1bbcdc5be0cd19
+	sumSeed    = 0x6c6c6d72756e5047
+)
+
+// NewKey hashes what keys and values depend on besides the tokens: the layout of
+// the cache, and whatever identifies the model and how it computes. It is the ID
+// of an empty text.
+func NewKey(layout Layout, identity ...string) ID {
+	b := layout.encode(nil)
+	for _, text := range identity {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	return hashID(b)
+}
+
+// Next returns the ID of the chunk of these tokens behind another chunk, or
+// behind the key where there is none.
+func Next(parent ID, tokens []int32) ID {
+	b := make([]byte, 0, len(parent)+4*len(tokens))
+	return hashID(appendTokens(append(b, parent[:]...), tokens))
+}
+
+func hashID(b []byte) (id ID) {
+	binary.LittleEndian.PutUint64(id[:], seededSum(idSeedLow, b))
+	binary.LittleEndian.PutUint64(id[8:], seededSum(idSeedHigh, b))
+	return id
+}
+
+func seededSum(seed uint64, parts ...[]byte) uint64 {
+	var d xxhash.Digest // on the stack
+	d.ResetWithSeed(seed)
+	for _, b := range parts {
+		_, _ = d.Write(b) // never fails
+	}
+	return d.Sum64()
+}
+
+func appendTokens(b []byte, tokens []int32) []byte {
+	for _, id := range tokens {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	return b
+}
+
+// pageSum is the checksum of a page: of its bytes and of where they belong.
+func pageSum(id ID, layer, page int, payload []byte) uint64 {
+	var place [24]byte
+	copy(place[:], id[:])
+	binary.LittleEndian.PutUint32(place[16:], uint32(layer))
+	binary.LittleEndian.PutUint32(place[20:], uint32(page))
+	return seededSum(sumSeed, place[:], payload)
+}
