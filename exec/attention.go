@@ -92,6 +92,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
 	p.planTiles()
+	p.attendCold()
 	if spans := p.sharedSpans(); spans > 1 {
 		p.split = true
 		p.m.workers.Run(p.layer.KVHeads*spans, p.attnPart)
@@ -129,13 +130,22 @@ func (p *pass) sharedSpans() int {
 	return last - first
 }
 
-// spanRange returns the spans [first, last) that some row of a tile sees.
+// spanRange returns the spans [first, last) that some row of a tile sees and that
+// are not all on flash.
 func (p *pass) spanRange(t tile) (first, last int) {
-	if w := p.layer.Window; w > 0 {
-		first = max(0, t.pos-w+1) / spanTokens
-	}
-	return first, (t.pos+t.count-1)/spanTokens + 1
+	return p.firstHot(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
 }
+
+// firstBlock returns the first block that some row of a tile sees.
+func (p *pass) firstBlock(t tile) int {
+	if w := p.layer.Window; w > 0 {
+		return max(0, t.pos-w+1) / kv.BlockTokens
+	}
+	return 0
+}
+
+// firstHot returns the first block in memory that some row of a tile sees.
+func (p *pass) firstHot(t tile) int { return max(p.firstBlock(t), p.coldBlocks(t.seq)) }
 
 // attend does one part: a tile and key head, or one of the shared spans.
 func (p *pass) attend(part, worker int) {
@@ -150,7 +160,7 @@ func (p *pass) attend(part, worker int) {
 	t, kvHead := p.tiles[part/p.layer.KVHeads], part%p.layer.KVHeads
 	queries := t.count * p.m.Spec.Heads / p.layer.KVHeads
 	acc := w.acc[:queries*p.stateWidth()]
-	p.clearState(acc)
+	p.beginAcc(acc, t, kvHead)
 	p.roundQueries(w, t, kvHead)
 	first, last := p.spanRange(t)
 	for span := first; span < last; span++ {
@@ -173,20 +183,33 @@ func (p *pass) merge(kvHead, worker int) {
 	first, last := p.spanRange(p.tiles[0])
 	spans := last - first
 	acc := p.workers[worker].acc[:p.m.Spec.Heads/p.layer.KVHeads*p.stateWidth()]
-	p.clearState(acc)
+	p.beginAcc(acc, p.tiles[0], kvHead)
 	for i := range spans {
 		p.mergeState(acc, p.sharedState(kvHead*spans+i))
 	}
 	p.finish(p.tiles[0], kvHead, acc)
 }
 
+// beginAcc makes acc what a tile knows from spans that ended on flash.
+func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
+	if p.coldBlocks(t.seq) == 0 {
+		p.clearState(acc)
+		return
+	}
+	kept, _ := p.kept(t, kvHead)
+	copy(acc, kept)
+}
+
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
-	p.clearState(state)
 	firstBlock := span * spanBlocks
-	if win := p.layer.Window; win > 0 {
-		firstBlock = max(firstBlock, max(0, t.pos-win+1)/kv.BlockTokens)
+	if cold := p.coldBlocks(t.seq); cold > firstBlock {
+		_, kept := p.kept(t, kvHead)
+		copy(state, kept)
+	} else {
+		p.clearState(state)
 	}
+	firstBlock = max(firstBlock, p.firstHot(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
 	for block := firstBlock; block <= min((span+1)*spanBlocks-1, final); block++ {
 		p.blockState(w, state, t, kvHead, block, min(block+1, final))
@@ -214,6 +237,9 @@ func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
 
 // share returns where a head's keys and values of a block lie.
 func (p *pass) share(t tile, kvHead, block int) []byte {
+	if p.landed.data != nil {
+		return p.m.cache.Shape().Share(p.landed.data, p.index, kvHead, block-p.landed.block)
+	}
 	return t.seq.kv.Share(p.index, kvHead, block)
 }
 

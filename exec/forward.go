@@ -37,6 +37,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := b.grow(); err != nil {
 		return err
 	}
+	if err := m.cold.begin(b); err != nil {
+		return err
+	}
 	p := m.pass
 	p.begin(ctx, b)
 	p.embed()
@@ -55,6 +58,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if s := m.stream(); s != nil {
 		s.Finish()
 	}
+	m.cold.finish()
 	b.commit()
 	return nil
 }

@@ -22,6 +22,13 @@ type Options struct {
 	Progress func(done, total int64)
 	// KV is the precision in which keys and values are kept.
 	KV kv.Format
+	// KVPage is how many tokens a page of keys and values has, 0 for as few as
+	// possible. KVSpill is where pages go when they take more than KVHot bytes (0: no
+	// limit) or the budget has no room; nil: nowhere. The model closes it. They pass
+	// through KVRing bytes on their way back; 0 means 8 MiB.
+	KVPage        int
+	KVHot, KVRing int64
+	KVSpill       kv.Spiller
 	// Exact multiplies quantized weights in float32. Otherwise activations are
 	// rounded to 8 bits first, which is several times faster.
 	Exact bool
@@ -46,6 +53,7 @@ type Model struct {
 	experts *expertCache // nil: all are in memory for good
 	rows    *rowLookup   // of the embedding
 	cache   *kv.Cache
+	cold    *coldKV // what is on flash of it
 	workers *hetero.Workers
 	budget  *tiering.Budget
 
@@ -89,7 +97,12 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget); err != nil {
+	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill}); err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.cold = newColdKV(m, o.KVRing)
+	if err := m.cold.reserve(&o); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -138,8 +151,11 @@ func (m *Model) Close() {
 	if m.rows != nil {
 		m.rows.close()
 	}
+	if m.cold != nil {
+		m.cold.close()
+	}
 	if m.cache != nil {
-		m.cache.Close()
+		_ = m.cache.Close() // what is in the file that it closes is not needed
 	}
 	for _, f := range m.frames {
 		f.Free()

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"sync"
 
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -55,10 +56,12 @@ type pass struct {
 	width   int
 	tiles   []tile
 	split   bool
+	landed  landed     // pages from flash that attention looks at
+	damaged sync.Mutex // guards landed.err
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart func(part, worker int)
+	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart, verifyPart, coldPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -108,6 +111,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.normPart, p.attnPart, p.mergePart = p.normalize, p.attend, p.merge
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
 	p.expertActPart = p.activateRouted
+	p.verifyPart, p.coldPart = p.verify, p.attendLanded
 	return p, nil
 }
 
@@ -120,7 +124,7 @@ func (p *pass) carve(a *tiering.Arena) {
 	p.q, p.att = a.Floats(p.chunk*s.Heads*s.HeadDim), a.Floats(p.chunk*s.Heads*s.HeadDim)
 	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
 	p.k, p.v = a.Floats(p.chunk*maxKV*s.HeadDim), a.Floats(p.chunk*maxKV*s.HeadDim)
-	hidden := p.chunk * max(inner, s.ExpertsUsed*expertInner)
+	hidden := max(p.chunk*max(inner, s.ExpertsUsed*expertInner), p.coldFloats())
 	p.gate, p.up = a.Floats(hidden), a.Floats(hidden)
 	if convs {
 		p.conv = a.Floats(p.chunk * 3 * s.Dim)

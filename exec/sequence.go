@@ -101,6 +101,21 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
+// Fork returns a sequence that has read the same tokens, without reading them
+// again. What the layers remember is shared until one of the two goes on.
+func (s *Sequence) Fork() (*Sequence, error) {
+	f := &Sequence{model: s.model, limit: s.limit, expect: s.expect, long: s.long}
+	if err := f.allocConv(); err != nil {
+		return nil, err
+	}
+	for l := range s.conv {
+		copy(f.conv[l], s.conv[l])
+	}
+	f.kv = s.kv.Fork()
+	f.ids = append(f.ids, s.ids...)
+	return f, nil
+}
+
 // Close gives the sequence's memory back.
 func (s *Sequence) Close() {
 	s.kv.Close()

@@ -22,6 +22,8 @@ const kvSlack = 2 << 20
 type ShapeOptions struct {
 	Threads int // that compute
 	KV      kv.Format
+	KVPage  int  // see Options
+	KVCold  bool // keys and values may go to flash
 	Exact   bool
 }
 
@@ -48,12 +50,12 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	for i := range plans {
 		plans[i].addTo(&s)
 	}
-	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0))
+	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
 	if err != nil {
 		return s, err
 	}
-	defer cache.Close()
-	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), kv.PageTokens
+	defer func() { _ = cache.Close() }()
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
 	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache}, o.Threads)
 	return s, nil
 }

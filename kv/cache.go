@@ -15,12 +15,9 @@ import (
 // number gives other rounding.
 const BlockTokens = 64
 
-// PageTokens is how many tokens a page holds.
-const PageTokens = BlockTokens
-
 // slabBytes is how much memory the cache takes from the system at once. Small
-// models get many pages out of one slab; a page larger than a slab gets a
-// frame of its own.
+// models get many pages out of one slab; the pages of a large one get a frame of
+// their own.
 const slabBytes = 2 << 20
 
 // ErrClosed is returned by a sequence or cache that was closed.
@@ -57,128 +54,184 @@ func (s Shape) TokenBytes() int64 {
 	return n / BlockTokens
 }
 
-// Cache hands out pages to sequences and takes them back.
+// Options are what the owner of a cache decides.
+type Options struct {
+	// PageTokens is how many tokens a page holds, a multiple of BlockTokens; 0
+	// means BlockTokens.
+	PageTokens int
+	// Hot is the most memory that pages take as long as older ones can go to
+	// flash, 0 if only the budget limits it.
+	Hot int64
+	// Spill is where pages go for which there is no memory, nil if they cannot go
+	// anywhere. The cache closes it.
+	Spill Spiller
+	// MayBeCold says that pages may be on flash although Spill is not set.
+	MayBeCold bool
+}
+
+// Cache hands out pages to sequences and takes them back. Pages of one place in
+// all layers belong together, as a row: a token needs all of them or none.
 type Cache struct {
 	shape  Shape
 	budget *tiering.Budget
+	tokens int   // of a page
+	at     []int // [layer] where its page lies in a row
+	bytes  int   // of a row
 
-	mu     sync.Mutex
-	slabs  map[*byte]*slab  // by the first byte of each of their pages
-	free   map[int][][]byte // unused pages by their size
-	live   int              // pages held by sequences
-	closed bool
+	mu      sync.Mutex
+	spill   Spiller
+	cold    bool
+	hot     int64 // most bytes of rows in use; 0 = no limit
+	slabs   map[*slab]struct{}
+	free    []*row
+	live    int // rows held by sequences
+	seqs    map[*Seq]struct{}
+	clock   uint64 // counts calls of Grow
+	changes uint64 // counts changes of what is cold
+	written int64  // bytes that were spilled
+	failed  error  // of the last attempt that did not succeed
+	closed  bool
 }
 
-// slab is memory that pages are cut from.
+// row is the pages of one place in all layers.
+type row struct {
+	slab *slab
+	data []byte
+	refs int // sequences that hold it
+}
+
+// slab is memory that rows are cut from.
 type slab struct {
 	frame *tiering.Frame
-	pages int // that it has
+	rows  int // that it has
 	free  int // of them that are counted as unused, while Trim counts
 }
 
 // NewCache returns an empty cache. Its pages are charged to budget as hot KV.
-func NewCache(shape Shape, budget *tiering.Budget) (*Cache, error) {
+func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
+	if o.PageTokens == 0 {
+		o.PageTokens = BlockTokens
+	}
+	if o.PageTokens < 0 || o.PageTokens%BlockTokens != 0 || o.PageTokens > maxPageTokens {
+		return nil, fmt.Errorf("kv: a page of %d tokens: it must be a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
+	}
+	c := &Cache{shape: shape, budget: budget, tokens: o.PageTokens, spill: o.Spill, cold: o.MayBeCold || o.Spill != nil, hot: o.Hot, slabs: map[*slab]struct{}{}, seqs: map[*Seq]struct{}{}}
 	for l, heads := range shape.KVHeads {
-		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*PageTokens)/shape.HeadDim {
+		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/shape.HeadDim {
 			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
 		}
+		c.at = append(c.at, c.bytes)
+		c.bytes += c.PageBytes(l)
 	}
-	return &Cache{shape: shape, budget: budget, slabs: map[*byte]*slab{}, free: map[int][][]byte{}}, nil
+	return c, nil
 }
+
+// maxPageTokens bounds the size of a page.
+const maxPageTokens = 1 << 14
 
 // Shape returns the sizes that the cache was made for.
 func (c *Cache) Shape() Shape { return c.shape }
 
-// take returns an unused page of a layer, from a new slab if there is none.
-func (c *Cache) take(layer int) ([]byte, error) {
-	n := c.shape.blockBytes(layer)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// PageTokens returns how many tokens a page holds.
+func (c *Cache) PageTokens() int { return c.tokens }
+
+// PageBytes returns the size of a page of a layer.
+func (c *Cache) PageBytes(layer int) int { return c.tokens / BlockTokens * c.shape.blockBytes(layer) }
+
+// MayBeCold reports whether pages may be on flash.
+func (c *Cache) MayBeCold() bool { return c.cold }
+
+// page returns the page of a layer.
+func (c *Cache) page(r *row, layer int) []byte {
+	at, n := c.at[layer], c.PageBytes(layer)
+	return r.data[at : at+n : at+n]
+}
+
+// take returns an unused row, from a new slab if there is none. c.mu is held.
+func (c *Cache) take() (*row, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	if len(c.free[n]) == 0 {
-		if err := c.addSlab(n); err != nil {
+	if len(c.free) == 0 {
+		if err := c.addSlab(); err != nil {
 			return nil, err
 		}
 	}
-	pages := c.free[n]
-	page := pages[len(pages)-1]
-	c.free[n] = pages[:len(pages)-1]
+	last := len(c.free) - 1
+	r := c.free[last]
+	c.free = c.free[:last]
 	c.live++
-	return page, nil
+	r.refs = 1
+	return r, nil
 }
 
-// addSlab takes memory for pages of n bytes from the system.
-func (c *Cache) addSlab(n int) error {
-	count := max(1, slabBytes/n)
-	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*n)
-	if err != nil && count > 1 { // near the limit one page may still fit
+// addSlab takes memory for rows from the system. c.mu is held.
+func (c *Cache) addSlab() error {
+	count := max(1, slabBytes/max(1, c.bytes))
+	if c.hot > 0 { // no more than may be used
+		count = max(1, min(count, int(c.hot/int64(max(1, c.bytes)))-c.live))
+	}
+	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*c.bytes)
+	if err != nil && count > 1 { // near the limit one row may still fit
 		count = 1
-		frame, err = tiering.Alloc(c.budget, tiering.KVHot, n)
+		frame, err = tiering.Alloc(c.budget, tiering.KVHot, c.bytes)
 	}
 	if err != nil {
-		return fmt.Errorf("kv: no room for %d more tokens: %w", PageTokens, err)
+		return fmt.Errorf("kv: no room for %d more tokens: %w", c.tokens, err)
 	}
-	s := &slab{frame: frame, pages: count}
+	s := &slab{frame: frame, rows: count}
+	c.slabs[s] = struct{}{}
 	all := frame.Bytes()
 	for i := range count {
-		page := all[i*n : (i+1)*n : (i+1)*n]
-		c.slabs[&page[0]] = s
-		c.free[n] = append(c.free[n], page)
+		c.free = append(c.free, &row{slab: s, data: all[i*c.bytes : (i+1)*c.bytes : (i+1)*c.bytes]})
 	}
 	return nil
+}
+
+// drop takes back a sequence's hold on a row. c.mu is held.
+func (c *Cache) drop(r *row) {
+	if r.refs--; r.refs == 0 {
+		c.free = append(c.free, r)
+		c.live--
+	}
 }
 
 // Trim gives memory back to the system that no sequence uses.
 func (c *Cache) Trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.slabs {
-		s.free = 0
-	}
-	for _, pages := range c.free {
-		for _, page := range pages {
-			c.slabs[&page[0]].free++
-		}
-	}
-	for size, pages := range c.free {
-		c.free[size] = slices.DeleteFunc(pages, func(page []byte) bool {
-			s := c.slabs[&page[0]]
-			if s.free < s.pages {
-				return false
-			}
-			delete(c.slabs, &page[0])
-			if s.pages--; s.pages == 0 {
-				s.frame.Free()
-			}
-			s.free = s.pages // its other pages go as well
-			return true
-		})
-	}
+	c.trim()
 }
 
-// put takes a page back.
-func (c *Cache) put(page []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
+// trim is Trim with c.mu held.
+func (c *Cache) trim() {
+	for _, r := range c.free {
+		r.slab.free++
 	}
-	c.free[len(page)] = append(c.free[len(page)], page)
-	c.live--
+	c.free = slices.DeleteFunc(c.free, func(r *row) bool { return r.slab.free == r.slab.rows })
+	for s := range c.slabs {
+		if s.free == s.rows {
+			delete(c.slabs, s)
+			s.frame.Free()
+		}
+		s.free = 0
+	}
 }
 
 // Close gives all memory back to the system. Sequences of the cache must not
 // be used afterwards.
-func (c *Cache) Close() {
+func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.slabs {
-		if s.pages > 0 {
-			s.frame.Free()
-			s.pages = 0 // the slab is there once for each of its pages
-		}
+	if c.closed {
+		return nil
+	}
+	for s := range c.slabs {
+		s.frame.Free()
 	}
 	c.slabs, c.free, c.closed = nil, nil, true
+	if c.spill == nil {
+		return nil
+	}
+	return c.spill.Close()
 }

@@ -248,14 +248,14 @@ func TestABrokenTokenStaysBroken(t *testing.T) {
 // the same views.
 func TestPagesAreReadWhereverTheyLie(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
-		c, err := NewCache(Shape{HeadDim: d, KVHeads: []int{2}, Format: f}, tiering.New(0))
+		c, err := NewCache(Shape{HeadDim: d, KVHeads: []int{2}, Format: f}, tiering.New(0), Options{})
 		require.NoError(t, err)
 		defer c.Close()
 		s := c.NewSeq()
 		defer s.Close()
-		require.NoError(t, s.Grow(PageTokens))
+		require.NoError(t, s.Grow(BlockTokens))
 		random := rand.New(rand.NewPCG(uint64(d), 4))
-		for pos := range PageTokens {
+		for pos := range BlockTokens {
 			k, v := randomToken(random, 2*d)
 			s.Put(0, pos, k, v)
 		}

@@ -22,10 +22,10 @@ func fill(s *Seq, layer, pos int) (k, v []float32) {
 
 func TestPutThenBlockReturnsWhatWasStored(t *testing.T) {
 	budget := tiering.New(0)
-	c, err := NewCache(Shape{HeadDim: 3, KVHeads: []int{2, 0, 1}}, budget)
+	c, err := NewCache(Shape{HeadDim: 3, KVHeads: []int{2, 0, 1}}, budget, Options{})
 	require.NoError(t, err)
 	s := c.NewSeq()
-	const tokens = PageTokens*2 + 5
+	const tokens = BlockTokens*2 + 5
 	require.NoError(t, s.Grow(tokens))
 	for pos := range tokens {
 		for _, layer := range []int{0, 2} {
@@ -51,18 +51,18 @@ func TestPutThenBlockReturnsWhatWasStored(t *testing.T) {
 
 func TestTruncateGivesPagesBackForReuse(t *testing.T) {
 	budget := tiering.New(0)
-	c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{1, 1}}, budget)
+	c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{1, 1}}, budget, Options{})
 	require.NoError(t, err)
 	defer c.Close()
 	s := c.NewSeq()
-	require.NoError(t, s.Grow(10*PageTokens))
-	s.Commit(10 * PageTokens)
-	require.Equal(t, 20, c.live)
-	s.Truncate(PageTokens + 1)
-	require.Equal(t, 4, c.live)
-	require.Equal(t, PageTokens+1, s.Len())
+	require.NoError(t, s.Grow(10*BlockTokens))
+	s.Commit(10 * BlockTokens)
+	require.Equal(t, 10, c.live)
+	s.Truncate(BlockTokens + 1)
+	require.Equal(t, 2, c.live)
+	require.Equal(t, BlockTokens+1, s.Len())
 	used := budget.Usage()
-	require.NoError(t, s.Grow(10*PageTokens))
+	require.NoError(t, s.Grow(10*BlockTokens))
 	require.Equal(t, used, budget.Usage(), "pages that were given back are used again")
 	s.Close()
 	require.Zero(t, c.live)
@@ -70,9 +70,8 @@ func TestTruncateGivesPagesBackForReuse(t *testing.T) {
 
 func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 	shape := Shape{HeadDim: 64, KVHeads: []int{1, 1}}
-	pageBytes := int64(shape.blockBytes(0))
-	budget := tiering.New(3 * pageBytes) // one token needs a page in each of two layers
-	c, err := NewCache(shape, budget)
+	budget := tiering.New(3 * int64(shape.blockBytes(0))) // one token needs a page in each of two layers
+	c, err := NewCache(shape, budget, Options{})
 	require.NoError(t, err)
 	defer c.Close()
 	s := c.NewSeq()
@@ -80,16 +79,16 @@ func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 	fill(s, 0, 0)
 	fill(s, 1, 0)
 	s.Commit(1)
-	require.ErrorIs(t, s.Grow(PageTokens+1), tiering.ErrBudget)
+	require.ErrorIs(t, s.Grow(BlockTokens+1), tiering.ErrBudget)
 	k, _ := s.Block(1, 0, 0)
 	require.Equal(t, float32(1_000_000), k[0], "what was stored is still there")
-	require.ErrorIs(t, s.Grow(PageTokens+1), tiering.ErrBudget, "asking again must not corrupt the page tables")
+	require.ErrorIs(t, s.Grow(BlockTokens+1), tiering.ErrBudget, "asking again must not corrupt the page tables")
 	s.Close()
 	require.Zero(t, c.live)
 }
 
 func TestShapeOutOfRangeIsRefused(t *testing.T) {
-	_, err := NewCache(Shape{HeadDim: 1 << 20, KVHeads: []int{1 << 20}}, tiering.New(0))
+	_, err := NewCache(Shape{HeadDim: 1 << 20, KVHeads: []int{1 << 20}}, tiering.New(0), Options{})
 	require.Error(t, err)
 }
 
@@ -97,7 +96,7 @@ func TestShapeOutOfRangeIsRefused(t *testing.T) {
 // goes back to the system, and that of others stays.
 func TestTrimGivesBackWhatNobodyUses(t *testing.T) {
 	budget := tiering.New(0)
-	c, err := NewCache(Shape{HeadDim: 64, KVHeads: []int{2, 8}, Format: K8V8}, budget)
+	c, err := NewCache(Shape{HeadDim: 64, KVHeads: []int{2, 8}, Format: K8V8}, budget, Options{})
 	require.NoError(t, err)
 	held := func() int64 { return budget.Usage().By[tiering.KVHot] }
 	keep := c.NewSeq()

@@ -1,52 +1,117 @@
 package kv
 
-// Seq is the keys and values of one sequence of tokens.
+// Seq is the keys and values of one sequence of tokens: a prefix of pages on
+// flash, which may be empty, and behind it pages in memory. The page that new
+// tokens are put into is always in memory.
 type Seq struct {
 	cache *Cache
-	pages [][][]byte // [layer][page] -> page: the share of each head in turn
-	len   int        // tokens stored in every layer
-	cap   int        // tokens that the pages have room for
+	cold  []Part
+	rows  []*row // behind the cold pages
+	len   int    // tokens stored in every layer
+	used  uint64 // the cache's clock when it grew last
+
+	// All below follows from the above and is kept for those who read.
+	coldPages int
+	version   uint64
 }
 
 // NewSeq returns an empty sequence.
 func (c *Cache) NewSeq() *Seq {
-	return &Seq{cache: c, pages: make([][][]byte, len(c.shape.KVHeads))}
+	s := &Seq{cache: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seqs[s] = struct{}{}
+	return s
 }
 
 // Len returns the number of tokens that are stored.
 func (s *Seq) Len() int { return s.len }
 
-// Grow makes room for tokens up to length n. When memory runs out, the
-// sequence keeps what it had.
-func (s *Seq) Grow(n int) error {
-	for s.cap < n {
-		for l := range s.pages {
-			if s.cache.shape.KVHeads[l] == 0 || len(s.pages[l]) > s.cap/PageTokens {
-				continue // the layer got its page in an attempt that failed later
-			}
-			page, err := s.cache.take(l)
-			if err != nil {
-				return err
-			}
-			s.pages[l] = append(s.pages[l], page)
-		}
-		s.cap += PageTokens
+// Fork returns a sequence with the same tokens. It shares all pages; whoever
+// goes on writing into one that is not full gets a copy of it.
+func (s *Seq) Fork() *Seq {
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &Seq{cache: c, len: s.len, used: s.used, coldPages: s.coldPages, version: s.version}
+	f.cold = append(f.cold, s.cold...)
+	for _, p := range f.cold {
+		p.chunk.refs++
 	}
+	f.rows = append(f.rows, s.rows[:max(0, s.pages(s.len)-s.coldPages)]...)
+	for _, r := range f.rows {
+		r.refs++
+	}
+	c.seqs[f] = struct{}{}
+	return f
+}
+
+// pages returns how many pages so many tokens take.
+func (s *Seq) pages(tokens int) int { return (tokens + s.cache.tokens - 1) / s.cache.tokens }
+
+// Grow makes room for tokens up to length n. When memory runs out, the oldest
+// pages in memory go to flash, if they can; else the sequence keeps what it had.
+func (s *Seq) Grow(n int) error {
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	s.used = c.clock
+	if n > s.len {
+		if err := s.ownLast(); err != nil {
+			return err
+		}
+	}
+	for s.coldPages+len(s.rows) < s.pages(n) {
+		r, err := c.room()
+		if err != nil {
+			return err
+		}
+		s.rows = append(s.rows, r)
+	}
+	return nil
+}
+
+// ownLast makes the page that the next token goes into, if it has tokens
+// already, one that is in memory and that no other sequence sees.
+func (s *Seq) ownLast() error {
+	c := s.cache
+	if s.len%c.tokens == 0 {
+		return nil
+	}
+	if s.len < s.coldPages*c.tokens {
+		return s.thaw()
+	}
+	i := s.len/c.tokens - s.coldPages
+	if s.rows[i].refs == 1 {
+		return nil
+	}
+	r, err := c.room()
+	if err != nil {
+		return err
+	}
+	i = s.len/c.tokens - s.coldPages // pages before it may have been spilled
+	copy(r.data, s.rows[i].data)
+	c.drop(s.rows[i])
+	s.rows[i] = r
 	return nil
 }
 
 // Put stores the keys and values of the token at position pos in one layer;
 // k and v are [kvHeads, headDim]. Room must have been made by Grow.
 func (s *Seq) Put(layer, pos int, k, v []float32) {
-	d, row := s.cache.shape.HeadDim, pos%PageTokens
+	d, at := s.cache.shape.HeadDim, pos%BlockTokens
 	for h := range s.cache.shape.KVHeads[layer] {
-		s.cache.shape.Format.put(s.Share(layer, h, pos/PageTokens), row, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
+		s.cache.shape.Format.put(s.Share(layer, h, pos/BlockTokens), at, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
 	}
 }
 
-// Share returns the bytes of one head in block i.
+// Share returns the bytes of one head in block i, which is in memory.
 func (s *Seq) Share(layer, head, i int) []byte {
-	return s.cache.shape.Share(s.pages[layer][i], layer, head, 0)
+	c := s.cache
+	blocks := c.tokens / BlockTokens
+	page := c.page(s.rows[i/blocks-s.coldPages], layer)
+	return c.shape.Share(page, layer, head, i%blocks)
 }
 
 // Block returns the keys and values of one head for the tokens of block i of a
@@ -62,22 +127,32 @@ func (s *Seq) Block8(layer, head, i int) Block8 {
 }
 
 // Commit says that tokens up to length n were put in every layer.
-func (s *Seq) Commit(n int) { s.len = n }
+func (s *Seq) Commit(n int) {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	s.len = n
+}
 
 // Truncate forgets all tokens from position n on and gives back pages that
 // became empty.
 func (s *Seq) Truncate(n int) {
-	keep := (n + PageTokens - 1) / PageTokens
-	for l, pages := range s.pages {
-		for i := keep; i < len(pages); i++ {
-			s.cache.put(pages[i])
-			pages[i] = nil
-		}
-		s.pages[l] = pages[:min(keep, len(pages))]
-	}
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	s.len = min(s.len, n)
-	s.cap = min(s.cap, keep*PageTokens)
+	keep := max(0, s.pages(n)-s.coldPages)
+	for i := keep; i < len(s.rows); i++ {
+		c.drop(s.rows[i])
+		s.rows[i] = nil
+	}
+	s.rows = s.rows[:min(keep, len(s.rows))]
+	s.cutCold(s.pages(n))
 }
 
 // Close gives back all pages.
-func (s *Seq) Close() { s.Truncate(0) }
+func (s *Seq) Close() {
+	s.Truncate(0)
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	delete(s.cache.seqs, s)
+}

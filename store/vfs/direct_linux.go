@@ -19,6 +19,19 @@ func (fsys osFS) openDirect(name string) (File, error) {
 	return &directFile{File: cached, close: func() error { return nil }}, nil
 }
 
+func (fsys osFS) scratch(dir string) (File, error) {
+	name := scratchName(dir)
+	f, err := os.OpenFile(name, createFlags|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, wrap("create", name, noOffset, err)
+	}
+	s := &scratchFile{directFile: directFile{File: &osFile{f: f, name: name}, close: func() error { return nil }}}
+	if past, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err == nil {
+		s.direct, s.to, s.close = past, past, past.Close
+	}
+	return hide(fsys, s, name), nil
+}
+
 // directRefused reports whether a read failed because it was a direct one.
 func directRefused(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)

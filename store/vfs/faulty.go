@@ -69,6 +69,10 @@ func (f *faultyFS) Create(name string) (File, error) {
 	return f.open(OpCreate, name, f.fsys.Create)
 }
 
+func (f *faultyFS) scratch(dir string) (File, error) {
+	return f.open(OpCreate, dir, func(dir string) (File, error) { return Scratch(f.fsys, dir) })
+}
+
 func (f *faultyFS) open(kind OpKind, name string, open func(string) (File, error)) (File, error) {
 	if err := f.check(kind, name, noOffset, 0); err != nil {
 		return nil, err

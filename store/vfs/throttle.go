@@ -54,6 +54,10 @@ func (t *throttledFS) Create(name string) (File, error) {
 	return t.slow(t.FS.Create(name))
 }
 
+func (t *throttledFS) scratch(dir string) (File, error) {
+	return t.slow(Scratch(t.FS, dir))
+}
+
 func (t *throttledFS) slow(f File, err error) (File, error) {
 	if err != nil {
 		return nil, err

@@ -1,0 +1,133 @@
+package exec
+
+import "github.com/llmrun/llmrun/kv"
+
+// Keys and values on flash are looked at as they land: a group of pages by all
+// tiles that see them, then the next. What a tile knows so far - its result over
+// all whole spans, and the state of the present span - is kept between groups, and
+// the pages in memory go on from there. So every tile merges the same blocks in
+// the same order as with all of them in memory.
+
+// landed is the pages that attention looks at, in a ring; data is nil while it
+// looks at those in memory.
+type landed struct {
+	data  []byte
+	chunk kv.Chunk
+	page  int   // of the chunk: the first
+	block int   // of the sequence: the first
+	count int   // blocks
+	tile  int   // the first of the sequence's tiles
+	err   error // of a page that is damaged
+}
+
+// coldFloats returns how many floats what tiles know of cold pages takes, twice.
+// The memory is that of the MLP, which is not at work meanwhile.
+func (p *pass) coldFloats() int {
+	if p.m.cache.MayBeCold() {
+		return p.chunk * p.m.Spec.Heads * p.stateWidth()
+	}
+	return 0
+}
+
+// coldBlocks returns how many blocks of a sequence are on flash.
+func (p *pass) coldBlocks(s *Sequence) int {
+	return s.kv.ColdPages() * (p.m.cache.PageTokens() / kv.BlockTokens)
+}
+
+// kept returns what a tile knows of its sequence's cold blocks: the result over
+// all spans that have ended and the state of the present one.
+func (p *pass) kept(t tile, kvHead int) (acc, span []float32) {
+	heads, width := p.m.Spec.Heads, p.stateWidth()
+	n := t.count * heads / p.layer.KVHeads * width
+	at := t.row*heads*width + kvHead*n
+	return p.gate[at : at+n], p.up[at : at+n]
+}
+
+// attendCold looks at the pages on flash.
+func (p *pass) attendCold() {
+	c := p.m.cold
+	runs := c.runs[c.first[p.index]:c.first[p.index+1]]
+	if !p.batch.cold() {
+		return
+	}
+	for _, t := range p.tiles {
+		for h := range p.layer.KVHeads {
+			acc, span := p.kept(t, h)
+			p.clearState(acc)
+			p.clearState(span)
+		}
+	}
+	for i := range runs {
+		if p.attendRun(c, c.first[p.index]+i); p.failed() {
+			break
+		}
+	}
+	p.landed = landed{}
+}
+
+// attendRun looks at the pages of one run of the stream.
+func (p *pass) attendRun(c *coldKV, i int) {
+	r := &c.runs[i]
+	of := p.batch.runs[r.row]
+	first, tiles := p.tilesOf(of)
+	pages := p.m.cache.PageTokens() / kv.BlockTokens
+	size := p.m.cache.PageBytes(p.index)
+	for page := max(0, c.firstPage(p.index, of.pos)-r.page); page < r.pages; {
+		data, err := c.take(p.ctx, i, p.index, page)
+		if err != nil {
+			p.err = err
+			return
+		}
+		n := len(data) / size
+		p.landed = landed{data: data, chunk: r.chunk, page: page, block: (r.page + page) * pages, count: n * pages, tile: first}
+		p.m.workers.Run(n, p.verifyPart)
+		if p.landed.err != nil {
+			p.err = p.landed.err
+			return
+		}
+		p.m.workers.Run(tiles*p.layer.KVHeads, p.coldPart)
+		page += n
+	}
+}
+
+// tilesOf returns the tiles of a run of the batch: the first, and how many.
+func (p *pass) tilesOf(r run) (first, count int) {
+	for i := range p.tiles {
+		if p.tiles[i].row < r.row {
+			first++
+		} else if p.tiles[i].row < r.row+r.count {
+			count++
+		}
+	}
+	return first, count
+}
+
+// verify checks one of the pages that have landed.
+func (p *pass) verify(i, _ int) {
+	l, size := &p.landed, p.m.cache.PageBytes(p.index)
+	if err := l.chunk.Verify(p.index, l.page+i, l.data[i*size:(i+1)*size]); err != nil {
+		p.damaged.Lock()
+		l.err = err
+		p.damaged.Unlock()
+	}
+}
+
+// attendLanded merges the blocks that have landed into what one tile knows.
+func (p *pass) attendLanded(part, worker int) {
+	w, l := &p.workers[worker], &p.landed
+	t, kvHead := p.tiles[l.tile+part/p.layer.KVHeads], part%p.layer.KVHeads
+	end := l.block + l.count
+	block := max(l.block, p.firstBlock(t))
+	if block >= end {
+		return
+	}
+	acc, span := p.kept(t, kvHead)
+	p.roundQueries(w, t, kvHead)
+	for ; block < end; block++ {
+		p.blockState(w, span, t, kvHead, block, min(block+1, end-1))
+		if (block+1)%spanBlocks == 0 {
+			p.mergeState(acc, span)
+			p.clearState(span)
+		}
+	}
+}

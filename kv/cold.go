@@ -1,0 +1,274 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// ErrCorrupt is wrapped by every report of a page that is not what was written;
+// the error itself is a [*CorruptError].
+var ErrCorrupt = errors.New("a page of keys and values is damaged")
+
+// CorruptError says which page came back from flash other than it went there.
+type CorruptError struct {
+	Path        string
+	Off         int64 // of the page in the file
+	Layer, Page int
+}
+
+// Error names the file and the place.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s at offset %d: %v (layer %d, page %d of the chunk)", e.Path, e.Off, ErrCorrupt, e.Layer, e.Page)
+}
+
+// Unwrap makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
+// Spiller takes pages to flash. One goroutine at a time calls it.
+type Spiller interface {
+	// Spill writes some pages of every layer as one chunk. page returns their
+	// bytes, none for a layer that keeps no keys. An error leaves nothing behind.
+	Spill(layers, pages int, page func(layer, i int) []byte) (Chunk, error)
+	// Close is called when no chunk is used any more.
+	Close() error
+}
+
+// Chunk is consecutive pages of all layers on flash. It never changes.
+type Chunk interface {
+	// Pages returns how many pages of each layer it has.
+	Pages() int
+	// LayerRun says where the pages of a layer lie one after the other. The run
+	// begins at a multiple of 4096, and so much may be read behind its end that it
+	// ends at one.
+	LayerRun(layer int) (from io.ReaderAt, off, size int64)
+	// Verify compares the bytes of a page that were read with what was written. It
+	// is called from several goroutines.
+	Verify(layer, page int, data []byte) error
+	// Close says that nobody needs the chunk any more.
+	Close() error
+}
+
+// Part is what a sequence uses of a chunk: so many pages from its first.
+type Part struct {
+	Pages int
+	chunk *sharedChunk
+}
+
+// Chunk returns where the pages are.
+func (p *Part) Chunk() Chunk { return p.chunk.Chunk }
+
+// sharedChunk is a chunk that several sequences may use.
+type sharedChunk struct {
+	Chunk
+	refs int
+}
+
+// most pages of a chunk: enough that the pages of one layer make a large read.
+const mostChunkPages = 16
+
+// ChunkPages returns how many pages are spilled together: fewer where few may be
+// in memory.
+func (c *Cache) ChunkPages() int {
+	if c.hot <= 0 {
+		return mostChunkPages
+	}
+	return max(1, min(mostChunkPages, int(c.hot/int64(max(1, c.bytes)))/4))
+}
+
+// Cold returns the parts on flash, in order, that the sequence begins with. They
+// stay as they are until the sequence, or another one of the cache, grows or is
+// shortened.
+func (s *Seq) Cold() []Part { return s.cold }
+
+// ColdPages returns how many pages of each layer are on flash.
+func (s *Seq) ColdPages() int { return s.coldPages }
+
+// Version is another number after each change of what is on flash; two
+// sequences have the same number only if they have the same pages there.
+func (s *Seq) Version() uint64 { return s.version }
+
+// changed gives the sequence's cold pages another version.
+func (s *Seq) changed() {
+	s.cache.changes++
+	s.version = s.cache.changes
+}
+
+// errNothing says that all pages in memory are still being written to.
+var errNothing = errors.New("kv: there is nothing that can go to flash")
+
+// room returns an unused row. Where there is no memory for one it spills what
+// was not used for longest; what cannot be spilled stays in memory as far as the
+// budget allows. c.mu is held.
+func (c *Cache) room() (*row, error) {
+	var failed error // why nothing can be spilled
+	if c.spill == nil {
+		failed = errNothing
+	}
+	for {
+		if full := c.hot > 0 && int64(c.live+1)*int64(c.bytes) > c.hot; !full || failed != nil {
+			r, err := c.take()
+			switch {
+			case !errors.Is(err, tiering.ErrBudget):
+				return r, err
+			case errors.Is(failed, errNothing):
+				return nil, err
+			case failed != nil:
+				return nil, errors.Join(err, failed)
+			}
+		}
+		failed = c.spillOldest()
+	}
+}
+
+// spillOldest spills the oldest pages of the sequence that was not used for
+// longest. c.mu is held.
+func (c *Cache) spillOldest() error {
+	var oldest *Seq
+	for s := range c.seqs {
+		if s.sealed() > 0 && (oldest == nil || s.used < oldest.used) {
+			oldest = s
+		}
+	}
+	if c.spill == nil || oldest == nil {
+		return errNothing
+	}
+	err := oldest.spill(min(oldest.sealed(), c.ChunkPages()))
+	if err != nil {
+		c.failed = err
+	}
+	return err
+}
+
+// sealed returns how many of the pages in memory are full, and will not change.
+func (s *Seq) sealed() int { return max(0, min(len(s.rows), s.len/s.cache.tokens-s.coldPages)) }
+
+// spill takes the first n pages in memory to flash, for all sequences that share
+// them.
+func (s *Seq) spill(n int) error {
+	c := s.cache
+	rows := append([]*row(nil), s.rows[:n]...)
+	chunk, err := c.spill.Spill(len(c.at), n, func(layer, i int) []byte { return c.page(rows[i], layer) })
+	if err != nil {
+		return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
+	}
+	c.written += int64(n) * int64(c.bytes)
+	shared := &sharedChunk{Chunk: chunk}
+	first := s.coldPages
+	for other := range c.seqs {
+		if other.coldPages != first {
+			continue
+		}
+		k := 0
+		for k < min(n, other.sealed()) && other.rows[k] == rows[k] {
+			k++
+		}
+		if k > 0 {
+			other.freeze(shared, k)
+		}
+	}
+	return nil
+}
+
+// freeze makes the first k pages in memory a part of a chunk that holds them.
+func (s *Seq) freeze(chunk *sharedChunk, k int) {
+	for _, r := range s.rows[:k] {
+		s.cache.drop(r)
+	}
+	left := copy(s.rows, s.rows[k:])
+	clear(s.rows[left:])
+	s.rows = s.rows[:left]
+	chunk.refs++
+	s.cold = append(s.cold, Part{Pages: k, chunk: chunk})
+	s.coldPages += k
+	s.changed()
+}
+
+// cutCold forgets cold pages behind the first n.
+func (s *Seq) cutCold(n int) {
+	if s.coldPages <= n {
+		return
+	}
+	for s.coldPages > n {
+		last := &s.cold[len(s.cold)-1]
+		drop := min(last.Pages, s.coldPages-n)
+		s.coldPages -= drop
+		if last.Pages -= drop; last.Pages > 0 {
+			break
+		}
+		if last.chunk.refs--; last.chunk.refs == 0 {
+			_ = last.chunk.Close() // what was in it is not needed
+		}
+		*last = Part{}
+		s.cold = s.cold[:len(s.cold)-1]
+	}
+	s.changed()
+}
+
+// thaw brings the last cold page back, as a copy of the sequence's own.
+func (s *Seq) thaw() error {
+	c := s.cache
+	r, err := c.room()
+	if err != nil {
+		return err
+	}
+	last := &s.cold[len(s.cold)-1]
+	for l := range c.at {
+		data := c.page(r, l)
+		if len(data) == 0 {
+			continue
+		}
+		from, off, _ := last.chunk.LayerRun(l)
+		n, err := from.ReadAt(data, off+int64(last.Pages-1)*int64(len(data)))
+		if err == nil || n == len(data) {
+			err = last.chunk.Verify(l, last.Pages-1, data)
+		}
+		if err != nil {
+			c.drop(r)
+			return err
+		}
+	}
+	s.cutCold(s.coldPages - 1)
+	s.rows = append(s.rows, r)
+	return nil
+}
+
+// SetHot changes Options.Hot and takes what is too much to flash. Where that
+// fails, it stays in memory.
+func (c *Cache) SetHot(bytes int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hot = bytes
+	for c.hot > 0 && int64(c.live)*int64(c.bytes) > c.hot {
+		if err := c.spillOldest(); errors.Is(err, errNothing) {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	c.trim()
+	return nil
+}
+
+// Stats says where the pages of all sequences are. A page here is that of all
+// layers.
+type Stats struct {
+	HotPages, ColdPages int
+	PageTokens          int
+	PageBytes           int   // of all layers
+	Written             int64 // bytes of pages that went to flash
+	Failed              error // the last failure to write any, which kept them in memory
+}
+
+// Stats returns where pages are.
+func (c *Cache) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := Stats{HotPages: c.live, PageTokens: c.tokens, PageBytes: c.bytes, Written: c.written, Failed: c.failed}
+	for s := range c.seqs {
+		st.ColdPages += s.coldPages
+	}
+	return st
+}

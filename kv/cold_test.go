@@ -1,0 +1,198 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// coldCache returns a cache that keeps at most some pages in memory, and the rest
+// in a file of fsys. Its budget has to be even in the end.
+func coldCache(t *testing.T, fsys vfs.FS, pages int) *Cache {
+	budget := tiering.New(0)
+	shape := Shape{HeadDim: 8, KVHeads: []int{1, 0, 2}}
+	c, err := NewCache(shape, budget, Options{Hot: int64(pages) * BlockTokens * shape.TokenBytes(), Spill: NewScratch(fsys, "kv", budget)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.Zero(t, c.Stats().HotPages)
+		require.NoError(t, c.Close())
+		require.NoError(t, budget.Check())
+	})
+	return c
+}
+
+// add puts tokens up to length n. What they hold depends on who puts them.
+func add(s *Seq, n int, salt int) error {
+	if err := s.Grow(n); err != nil {
+		return err
+	}
+	for pos := s.len; pos < n; pos++ {
+		for _, l := range []int{0, 2} {
+			k := make([]float32, s.cache.shape.KVHeads[l]*8)
+			for i := range k {
+				k[i] = value(l, pos, i, salt)
+			}
+			s.Put(l, pos, k, k)
+		}
+	}
+	s.Commit(n)
+	return nil
+}
+
+func value(layer, pos, i, salt int) float32 { return float32(salt*1e6 + layer*1e5 + pos*16 + i) }
+
+// check compares all that a sequence holds; salts says who put each token.
+func check(t *testing.T, s *Seq, salts []int) {
+	t.Helper()
+	require.Equal(t, len(salts), s.Len())
+	page := 0
+	see := func(l int, data []byte, page int) {
+		for h := range s.cache.shape.KVHeads[l] {
+			k, v := s.cache.shape.Block(s.cache.shape.Share(data, l, h, 0))
+			for row := range BlockTokens {
+				if pos := page*BlockTokens + row; pos < len(salts) {
+					if k[row*8+3] != value(l, pos, h*8+3, salts[pos]) || v[row*8+7] != value(l, pos, h*8+7, salts[pos]) {
+						t.Fatalf("layer %d position %d holds something else", l, pos)
+					}
+				}
+			}
+		}
+	}
+	for _, part := range s.Cold() {
+		for _, l := range []int{0, 2} {
+			from, off, size := part.Chunk().LayerRun(l)
+			require.Zero(t, off%vfs.DirectAlign)
+			data := make([]byte, size)
+			_, err := from.ReadAt(data, off)
+			require.NoError(t, err)
+			n := s.cache.PageBytes(l)
+			for i := range part.Pages {
+				require.NoError(t, part.Chunk().Verify(l, i, data[i*n:(i+1)*n]))
+				see(l, data[i*n:(i+1)*n], page+i)
+			}
+		}
+		page += part.Pages
+	}
+	require.Equal(t, page, s.ColdPages())
+	for i := page; i*BlockTokens < len(salts); i++ {
+		for _, l := range []int{0, 2} {
+			see(l, s.cache.page(s.rows[i-page], l), i)
+		}
+	}
+}
+
+// TestForksAndStepsBackKeepEverySequence lets sequences grow, fork and go back at
+// random over a few pages of memory: each holds what was put into it.
+func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			fsys := vfs.FS(vfs.NewMem())
+			if seed == 0 {
+				fsys = vfs.OS()
+			}
+			c := coldCache(t, fsys, 1+rng.IntN(8))
+			c.spill.(*Scratch).dir = t.TempDir()
+			seqs, salts := []*Seq{c.NewSeq()}, [][]int{nil}
+			for step := range 60 {
+				i := rng.IntN(len(seqs))
+				s := seqs[i]
+				switch rng.IntN(6) {
+				case 0:
+					if len(seqs) < 5 {
+						seqs, salts = append(seqs, s.Fork()), append(salts, append([]int(nil), salts[i]...))
+					}
+				case 1:
+					n := rng.IntN(s.Len() + 1)
+					s.Truncate(n)
+					salts[i] = salts[i][:n:n]
+				case 2:
+					if len(seqs) > 1 {
+						s.Close()
+						seqs = append(seqs[:i], seqs[i+1:]...)
+						salts = append(salts[:i], salts[i+1:]...)
+					}
+				default:
+					n := s.Len() + rng.IntN(200)
+					require.NoError(t, add(s, n, step))
+					for len(salts[i]) < n {
+						salts[i] = append(salts[i], step)
+					}
+				}
+				for i, s := range seqs {
+					check(t, s, salts[i])
+				}
+			}
+			for _, s := range seqs {
+				s.Close()
+			}
+			s := c.spill.(*Scratch)
+			require.Zero(t, s.end, "all of the file is free again")
+			require.Empty(t, s.holes)
+		})
+	}
+}
+
+// TestDiskFullWhileSpilling makes write k fail, for every k: pages stay in memory
+// as long as there is some, nothing is lost, and the next attempt succeeds.
+func TestDiskFullWhileSpilling(t *testing.T) {
+	full := errors.New("no space left on device")
+	for k := 0; ; k++ {
+		count, failed := 0, false
+		c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+			switch op.Kind {
+			case vfs.OpMkdir, vfs.OpCreate, vfs.OpWrite, vfs.OpAllocate:
+				if count++; count-1 == k {
+					failed = true
+					return full
+				}
+			}
+			return nil
+		}), 2)
+		s := c.NewSeq()
+		for n := 30; n < 1000; n += 30 {
+			require.NoError(t, add(s, n, 1))
+		}
+		salts := make([]int, s.Len())
+		for i := range salts {
+			salts[i] = 1
+		}
+		check(t, s, salts)
+		require.LessOrEqual(t, c.Stats().HotPages, 3, "write %d: the next attempt made room", k)
+		s.Close()
+		if !failed {
+			require.Greater(t, k, 10)
+			break
+		}
+		require.ErrorIs(t, c.Stats().Failed, full)
+	}
+}
+
+// TestDiskAndMemoryFull: where neither has room the sequence keeps what it had.
+func TestDiskAndMemoryFull(t *testing.T) {
+	full := errors.New("no space left on device")
+	c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpAllocate {
+			return full
+		}
+		return nil
+	}), 2)
+	s := c.NewSeq()
+	require.NoError(t, add(s, 2*BlockTokens, 1))
+	c.budget.SetLimit(c.budget.Usage().Total + scratchBuffer)
+	err := add(s, 3*BlockTokens, 1)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+	require.ErrorIs(t, err, full)
+	salts := make([]int, 2*BlockTokens)
+	for i := range salts {
+		salts[i] = 1
+	}
+	check(t, s, salts)
+	s.Close()
+}

@@ -1,0 +1,219 @@
+package kv
+
+import (
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// scratchBuffer is how much is written at once.
+const scratchBuffer = 256 << 10
+
+// Scratch keeps pages in a file that nobody else sees and that is gone when the
+// program ends, however it ends.
+type Scratch struct {
+	fsys   vfs.FS
+	dir    string
+	budget *tiering.Budget
+	buffer *tiering.Frame
+
+	mu    sync.Mutex
+	file  vfs.File // nil until something is spilled
+	end   int64
+	holes []extent // before the end, in order, not touching
+	next  uint64   // number of the next chunk, from 1
+}
+
+type extent struct{ off, size int64 }
+
+// NewScratch returns a spiller to a file in dir, which is made when the first
+// pages arrive.
+func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
+	return &Scratch{fsys: fsys, dir: dir, budget: budget, next: 1}
+}
+
+// scratchChunk is some pages in the file.
+type scratchChunk struct {
+	s      *Scratch
+	pages  int
+	sums   []uint64 // [layer][page]
+	layers []extent
+	all    extent
+	seed   uint64
+}
+
+// open makes the file and the memory for what is written.
+func (s *Scratch) open() (err error) {
+	if s.buffer == nil {
+		if s.buffer, err = tiering.Alloc(s.budget, tiering.KVFrames, scratchBuffer); err != nil {
+			return err
+		}
+	}
+	if s.file == nil {
+		if err := s.fsys.MkdirAll(s.dir); err != nil {
+			return err
+		}
+		s.file, err = vfs.Scratch(s.fsys, s.dir)
+	}
+	return err
+}
+
+// Spill writes pages; see Spiller.
+func (s *Scratch) Spill(layers, pages int, page func(layer, i int) []byte) (Chunk, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	c := &scratchChunk{s: s, pages: pages, layers: make([]extent, layers), sums: make([]uint64, 0, layers*pages), seed: s.next}
+	s.next++
+	for l := range layers {
+		size := int64(pages) * int64(len(page(l, 0)))
+		c.layers[l] = extent{c.all.size, size}
+		c.all.size += (size + vfs.DirectAlign - 1) / vfs.DirectAlign * vfs.DirectAlign
+		for i := range pages {
+			c.sums = append(c.sums, c.sum(l, i, page(l, i)))
+		}
+	}
+	if err := s.allot(c); err != nil {
+		return nil, err
+	}
+	for l := range layers {
+		if err := s.write(c.layers[l].off, pages, func(i int) []byte { return page(l, i) }); err != nil {
+			s.giveBack(c.all)
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// sum is the checksum of a page, which is another one at every place.
+func (c *scratchChunk) sum(layer, page int, data []byte) uint64 {
+	var h xxhash.Digest
+	h.ResetWithSeed(c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page))
+	_, _ = h.Write(data)
+	return h.Sum64()
+}
+
+// allot finds a place for a chunk, for which the disk has room.
+func (s *Scratch) allot(c *scratchChunk) error {
+	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= c.all.size })
+	if at >= 0 {
+		h := &s.holes[at]
+		c.all.off = h.off
+		h.off += c.all.size
+		if h.size -= c.all.size; h.size == 0 {
+			s.holes = slices.Delete(s.holes, at, at+1)
+		}
+	} else {
+		if err := vfs.Allocate(s.file, s.end+c.all.size); err != nil {
+			return err
+		}
+		c.all.off = s.end
+		s.end += c.all.size
+	}
+	for l := range c.layers {
+		c.layers[l].off += c.all.off
+	}
+	return nil
+}
+
+// write puts pages one after the other at off, and zeros up to a multiple of
+// vfs.DirectAlign.
+func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
+	buffer, n := s.buffer.Bytes(), 0
+	flush := func() error {
+		if n == 0 {
+			return nil
+		}
+		_, err := s.file.WriteAt(buffer[:n], off)
+		off, n = off+int64(n), 0
+		return err
+	}
+	for i := range pages {
+		for data := page(i); len(data) > 0; {
+			k := copy(buffer[n:], data)
+			data = data[k:]
+			if n += k; n == len(buffer) {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	end := (n + vfs.DirectAlign - 1) / vfs.DirectAlign * vfs.DirectAlign
+	clear(buffer[n:end])
+	n = end
+	return flush()
+}
+
+// giveBack makes a place free for others. s.mu is held.
+func (s *Scratch) giveBack(e extent) {
+	if e.size == 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(s.holes, e, func(a, b extent) int { return int(a.off>>12) - int(b.off>>12) })
+	s.holes = slices.Insert(s.holes, at, e)
+	if at+1 < len(s.holes) && s.holes[at].off+s.holes[at].size == s.holes[at+1].off {
+		s.holes[at].size += s.holes[at+1].size
+		s.holes = slices.Delete(s.holes, at+1, at+2)
+	}
+	if at > 0 && s.holes[at-1].off+s.holes[at-1].size == s.holes[at].off {
+		s.holes[at-1].size += s.holes[at].size
+		s.holes = slices.Delete(s.holes, at, at+1)
+		at--
+	}
+	if last := s.holes[at]; last.off+last.size == s.end {
+		// The disk may have the room. A reader that is late finds the end of the
+		// file, and nobody wants what it reads.
+		s.end = last.off
+		s.holes = s.holes[:at]
+		_ = s.file.Truncate(s.end)
+	}
+}
+
+// Close removes the file.
+func (s *Scratch) Close() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		err = s.file.Close()
+		s.file = nil
+	}
+	if s.buffer != nil {
+		s.buffer.Free()
+		s.buffer = nil
+	}
+	return err
+}
+
+// Pages returns how many pages of each layer there are.
+func (c *scratchChunk) Pages() int { return c.pages }
+
+// LayerRun says where a layer's pages are.
+func (c *scratchChunk) LayerRun(layer int) (io.ReaderAt, int64, int64) {
+	return c.s.file, c.layers[layer].off, c.layers[layer].size
+}
+
+// Verify compares a page with its checksum.
+func (c *scratchChunk) Verify(layer, page int, data []byte) error {
+	if c.sum(layer, page, data) == c.sums[layer*c.pages+page] {
+		return nil
+	}
+	return &CorruptError{Path: c.s.file.Name(), Off: c.layers[layer].off + int64(page)*int64(len(data)), Layer: layer, Page: page}
+}
+
+// Close gives the place in the file back.
+func (c *scratchChunk) Close() error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.s.file != nil {
+		c.s.giveBack(c.all)
+	}
+	return nil
+}
