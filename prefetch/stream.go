@@ -49,7 +49,7 @@ type Ring struct {
 type Stream struct {
 	mu       sync.Mutex
 	work     sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
-	landed   chan struct{} // capacity 1: a piece has landed
+	landed   chan struct{} // capacity 1: what the user awaits has landed
 	seq      Sequence
 	ring     Ring
 	slots    []slot
@@ -67,6 +67,10 @@ type Stream struct {
 	tails    int   // how often the user's pass takes the tail
 	open     bool  // the user is within a pass
 	released int64 // pieces below this number are free
+
+	// What the user waits for: all pieces from one number up to another. There are
+	// none where it does not wait.
+	awaited struct{ from, to int64 }
 
 	// Where the user is; only the user looks at it.
 	at struct {
@@ -119,6 +123,7 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 	s.next, s.pass, s.run, s.off = 0, 0, 0, 0
 	s.passNow, s.tails, s.released = -1, 0, 0 // a pass has not begun
 	s.at.run, s.at.piece = 0, 0
+	s.awaited.from, s.awaited.to = 0, 0
 	s.open = false
 }
 
@@ -223,14 +228,8 @@ func (s *Stream) place(off int64) int {
 func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	var began time.Time
 	for {
-		have, err := s.available(off, n)
+		have, err := s.available(off, n, began)
 		if err != nil || have >= int64(n) {
-			if !began.IsZero() {
-				s.mu.Lock()
-				s.stats.Stalled += time.Since(began)
-				s.stats.Stalls++
-				s.mu.Unlock()
-			}
 			return have, err
 		}
 		if began.IsZero() {
@@ -246,12 +245,44 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 
 // available returns how many bytes at an offset of the present run have landed
 // without a gap, and the error of the first piece that failed among the first n.
-func (s *Stream) available(off int64, n int) (int64, error) {
+// If those have not landed, the user is told when they have. began is when it
+// began to wait for them, if it has.
+func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.awaited.from, s.awaited.to = 0, 0
 	if s.closed {
 		return 0, ErrClosed
 	}
+	have, err := s.landedAt(off, n)
+	if err == nil && have < int64(n) {
+		piece := int64(s.ring.Piece)
+		s.awaited.from, s.awaited.to = s.at.piece+off/piece, s.at.piece+(off+int64(n)-1)/piece+1
+	} else if !began.IsZero() {
+		s.stats.Stalled += time.Since(began)
+		s.stats.Stalls++
+	}
+	return have, err
+}
+
+// ready reports whether what the user waits for has landed, or will not. The lock
+// is held.
+func (s *Stream) ready() bool {
+	for number := s.awaited.from; number < s.awaited.to; number++ {
+		p := &s.slots[number%int64(len(s.slots))]
+		if p.number != number || !p.landed {
+			return false
+		}
+		if p.err != nil {
+			break
+		}
+	}
+	return s.awaited.to > s.awaited.from
+}
+
+// landedAt returns how many bytes at an offset of the present run have landed
+// without a gap, and the error of a piece among the first n. The lock is held.
+func (s *Stream) landedAt(off int64, n int) (int64, error) {
 	piece := int64(s.ring.Piece)
 	size := s.seq.run(s.at.run).Size
 	var have int64

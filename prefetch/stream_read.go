@@ -78,6 +78,9 @@ func (s *Stream) readPiece() {
 	if s.paused && s.inFlight == 0 || number < s.released {
 		s.work.Broadcast()
 	}
+	if !s.ready() {
+		return // to wake the user for nothing takes a core from who computes or reads
+	}
 	select {
 	case s.landed <- struct{}{}:
 	default:
