@@ -23,12 +23,14 @@ const (
 	// read.
 	minPieces = 2
 	// lowRing keeps a disk busy while as much is in use, and maxRing rides out its
-	// longest pauses. Where the ring is smaller than wideRing, reads are of
-	// smallPiece, so that several fit.
-	lowRing    = 8 << 20
-	maxRing    = 64 << 20
-	wideRing   = 16 << 20
+	// longest pauses.
+	lowRing = 8 << 20
+	maxRing = 64 << 20
+	// Each read costs the cores something beside its bytes, so reads are as large
+	// as they can be with ringPieces of them in the ring, from smallPiece to
+	// DefaultPiece.
 	smallPiece = 256 << 10
+	ringPieces = 12
 	// Of the memory above the minimum, activations and the ring get at most one
 	// part in so many. Weights get the rest. Up to lowRing the ring gets one part in
 	// lowRingShare.
@@ -226,15 +228,22 @@ func (m *planner) stream(p *Plan, memory int64) {
 	wanted := min(m.moreRing(maxRing), max(0, m.dense()-memory))
 	ring := max(min(memory/lowRingShare, m.moreRing(lowRing)), min(memory/ringShare, wanted))
 	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
-	if m.Piece == smallPiece && p.Ring >= wideRing {
-		p.Piece = DefaultPiece
-		p.Ring = p.Ring / DefaultPiece * DefaultPiece
+	for m.Piece == smallPiece && p.Piece < DefaultPiece && m.suits(2*p.Piece, p.Ring) {
+		p.Piece *= 2
+		p.Ring = p.Ring / p.Piece * p.Piece
 	}
 	p.By[Ring] = p.Ring + pageUp(m.Unit)
 	p.By[Pinned] = m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
 	m.pin(p, memory-ring)
+}
+
+// suits reports whether a ring may be cut into pieces of this size: enough of
+// them, and a unit fits beside the one that is being read.
+func (m *planner) suits(piece, ring int64) bool {
+	pieces := ring / piece
+	return pieces >= ringPieces && (pieces-1)*piece >= m.Unit
 }
 
 // moreRing is by how much a ring of so many bytes is larger than the smallest.
