@@ -17,7 +17,13 @@
 //
 //	SI x   AX codes   DI products   R10 scales   R11 dx   R12 mins   R13 shift
 //	R8 sums   R9 bytes of x in a group   BX 64   DX GroupElems   R15 groups left
-//	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z31 zero
+//	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z28 startFloat times it
+//	Z26, Z27 the same of a second half   Z31 startFloat
+//
+// Tiles are loaded through the port of half the units for floats, and what is
+// done there meanwhile is not moved elsewhere. So an integer sum becomes a float
+// without a conversion: startBits is added, and startFloat times the scale is
+// taken away again where it is scaled.
 
 #define ARGS \
 	MOVQ   a+0(FP), R15               \
@@ -32,7 +38,7 @@
 	SHLQ   $5, R9                     \
 	MOVQ   $64, BX                    \
 	MOVQ   $const_GroupElems, DX      \
-	VPXORD Z31, Z31, Z31
+	VPBROADCASTD ·startValue(SB), Z31
 
 #define WEIGHTS \
 	MOVQ a+0(FP), R15               \
@@ -51,29 +57,54 @@
 	ADDQ R9, SI                                           \
 	ADDQ $512, AX
 
+// PRODUCT_HALVES stores those of a group's halves at a place and behind it. The
+// codes of a half have a tile in which zeros are in the place of the other half:
+// between the halves lie as many zeros as a half has codes.
+#define PRODUCT_HALVES(at) \
+	TILEZERO(const_tileOfSums)                            \
+	TILEZERO(const_tileOfSecondSums)                      \
+	TILELOADD(const_tileOfTokens, 0, rSI, rDX)            \
+	TILELOADD(const_tileOfCodes, 0, rAX, rBX)             \
+	TDPBSSD(const_tileOfSums, const_tileOfTokens, const_tileOfCodes) \
+	TILELOADD(const_tileOfSecondCodes, 256, rAX, rBX)     \
+	TDPBSSD(const_tileOfSecondSums, const_tileOfTokens, const_tileOfSecondCodes) \
+	TILESTORED(const_tileOfSums, at, rDI, rBX)            \
+	TILESTORED(const_tileOfSecondSums, at+1024, rDI, rBX) \
+	ADDQ R9, SI                                           \
+	ADDQ $768, AX
+
 // ADD adds the sums at mem, times the scale and times the token's, to floats.
-// Adding zero makes a product of zero +0.
-#define ADD(mem, scale, dx, sum, temp) \
-	VCVTDQ2PS        mem, temp        \
-	VFMADD213PS      Z31, scale, temp \
+#define ADD(mem, scale, product, dx, sum, temp) \
+	VPADDD           mem, Z31, temp       \
+	VFMSUB213PS      product, scale, temp \
 	VFMADD231PS.BCST dx, temp, sum
 
 #define PLAIN_ROW(at, t, sum, temp) \
-	ADD(at+64*t(DI), Z30, 4*t(R11), sum, temp)
+	ADD(at+64*t(DI), Z30, Z28, 4*t(R11), sum, temp)
 
 #define MIN_ROW(at, t, sum, temp) \
-	ADD(at+64*t(DI), Z30, 4*t(R11), sum, temp) \
+	PLAIN_ROW(at, t, sum, temp) \
 	VFMADD231PS.BCST 4*t(R13), Z29, sum
 
+#define HALVES_ROW(at, t, sum, temp) \
+	PLAIN_ROW(at, t, sum, temp) \
+	ADD(at+64*t+1024(DI), Z26, Z27, 4*t(R11), sum, temp)
+
 #define PLAIN_SCALES \
-	VMOVUPS (R10), Z30 \
+	VMOVUPS (R10), Z30    \
+	VMULPS  Z31, Z30, Z28 \
 	ADDQ    $64, R10
 
 #define MIN_SCALES \
-	VMOVUPS (R10), Z30 \
-	ADDQ    $64, R10   \
+	PLAIN_SCALES       \
 	VMOVUPS (R12), Z29 \
 	ADDQ    $64, R12
+
+#define HALVES_SCALES \
+	PLAIN_SCALES          \
+	VMOVUPS (R10), Z26    \
+	VMULPS  Z31, Z26, Z27 \
+	ADDQ    $64, R10
 
 #define FLOATS(at, SCALES, ROW) \
 	SCALES               \
@@ -106,7 +137,7 @@
 
 // TILES is the loop over full tiles of tokens, and in it over the groups.
 // The products of even groups lie at 0, those of odd groups behind them.
-#define TILES(SCALES, ROW) \
+#define TILES(PRODUCT, SCALES, ROW) \
 	ARGS                     \
 	MOVQ kernelArgs_tiles(R15), CX \
 tile:                            \
@@ -116,15 +147,15 @@ tile:                            \
 group:                           \
 	DECQ R15                 \
 	JZ   lastEven            \
-	PRODUCT(1024)          \
+	PRODUCT(2048)            \
 	FLOATS(0, SCALES, ROW)   \
 	DECQ R15                 \
 	JZ   lastOdd             \
 	PRODUCT(0)               \
-	FLOATS(1024, SCALES, ROW) \
+	FLOATS(2048, SCALES, ROW) \
 	JMP  group               \
 lastOdd:                         \
-	FLOATS(1024, SCALES, ROW) \
+	FLOATS(2048, SCALES, ROW) \
 	JMP  next                \
 lastEven:                        \
 	FLOATS(0, SCALES, ROW)   \
@@ -145,14 +176,18 @@ next:                            \
 
 // func mulPlainAMX(a *kernelArgs)
 TEXT ·mulPlainAMX(SB), NOSPLIT, $0-8
-	TILES(PLAIN_SCALES, PLAIN_ROW)
+	TILES(PRODUCT, PLAIN_SCALES, PLAIN_ROW)
 
 // func mulMinsAMX(a *kernelArgs)
 TEXT ·mulMinsAMX(SB), NOSPLIT, $0-8
-	TILES(MIN_SCALES, MIN_ROW)
+	TILES(PRODUCT, MIN_SCALES, MIN_ROW)
+
+// func mulHalvesAMX(a *kernelArgs)
+TEXT ·mulHalvesAMX(SB), NOSPLIT, $0-8
+	TILES(PRODUCT_HALVES, HALVES_SCALES, HALVES_ROW)
 
 // NARROW does the groups of a tile of fewer tokens, one token at a time.
-#define NARROW(SCALES, ROW) \
+#define NARROW(PRODUCT, SCALES, ROW) \
 	ARGS                 \
 	SHRQ $5, R9          \
 	MOVQ R9, CX          \
@@ -184,11 +219,15 @@ token:                       \
 
 // func narrowPlainAMX(a *kernelArgs)
 TEXT ·narrowPlainAMX(SB), NOSPLIT, $0-8
-	NARROW(PLAIN_SCALES, PLAIN_ROW)
+	NARROW(PRODUCT, PLAIN_SCALES, PLAIN_ROW)
 
 // func narrowMinsAMX(a *kernelArgs)
 TEXT ·narrowMinsAMX(SB), NOSPLIT, $0-8
-	NARROW(MIN_SCALES, MIN_ROW)
+	NARROW(PRODUCT, MIN_SCALES, MIN_ROW)
+
+// func narrowHalvesAMX(a *kernelArgs)
+TEXT ·narrowHalvesAMX(SB), NOSPLIT, $0-8
+	NARROW(PRODUCT_HALVES, HALVES_SCALES, HALVES_ROW)
 
 // func centreAVX512(codes *uint8, groups int, zero uint8)
 TEXT ·centreAVX512(SB), NOSPLIT, $0-17
@@ -204,5 +243,53 @@ plane:
 	ADDQ      $64, SI
 	DECQ      CX
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func centreHalvesAVX512(codes *uint8, groups int, zero uint8)
+// The last group is moved first, to where nothing has yet to be moved from.
+TEXT ·centreHalvesAVX512(SB), NOSPLIT, $0-17
+	MOVQ         codes+0(FP), SI
+	MOVQ         groups+8(FP), CX
+	VPBROADCASTB zero+16(FP), Z0
+	VPXORD       Z9, Z9, Z9
+	IMUL3Q       $768, CX, DI
+	ADDQ         SI, DI
+	IMUL3Q       $512, CX, AX
+	ADDQ         AX, SI
+
+group:
+	SUBQ      $512, SI
+	SUBQ      $768, DI
+	VMOVDQU32 (SI), Z1
+	VMOVDQU32 64(SI), Z2
+	VMOVDQU32 128(SI), Z3
+	VMOVDQU32 192(SI), Z4
+	VMOVDQU32 256(SI), Z5
+	VMOVDQU32 320(SI), Z6
+	VMOVDQU32 384(SI), Z7
+	VMOVDQU32 448(SI), Z8
+	VPSUBB    Z0, Z1, Z1
+	VPSUBB    Z0, Z2, Z2
+	VPSUBB    Z0, Z3, Z3
+	VPSUBB    Z0, Z4, Z4
+	VPSUBB    Z0, Z5, Z5
+	VPSUBB    Z0, Z6, Z6
+	VPSUBB    Z0, Z7, Z7
+	VPSUBB    Z0, Z8, Z8
+	VMOVDQU32 Z1, (DI)
+	VMOVDQU32 Z2, 64(DI)
+	VMOVDQU32 Z3, 128(DI)
+	VMOVDQU32 Z4, 192(DI)
+	VMOVDQU32 Z9, 256(DI)
+	VMOVDQU32 Z9, 320(DI)
+	VMOVDQU32 Z9, 384(DI)
+	VMOVDQU32 Z9, 448(DI)
+	VMOVDQU32 Z5, 512(DI)
+	VMOVDQU32 Z6, 576(DI)
+	VMOVDQU32 Z7, 640(DI)
+	VMOVDQU32 Z8, 704(DI)
+	DECQ      CX
+	JNZ       group
 	VZEROUPPER
 	RET

@@ -51,7 +51,7 @@ type kernelArgs struct {
 	// tiles of tokens follow one another; skip groups lie between the last group
 	// of a tile and the first of the next. 1 where codes are not centred.
 	tiles, skip int
-	products    *int32      // memory for integer sums [2][width][TileRows]
+	products    *int32      // memory for integer sums [2][2 halves][width][TileRows]
 	config      *tileConfig // set by the path that has tiles
 }
 

@@ -45,7 +45,7 @@ const (
 
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
-	s := &Scratch{panel: newPanel(), products: make([]int32, 2*TileTokens*TileRows)}
+	s := &Scratch{panel: newPanel(), products: make([]int32, 2*2*TileTokens*TileRows)}
 	for _, n := range []int{min(tokens, fewTokens), tokens} { // either may take more
 		s.use(0, max(1, n))
 	}

@@ -13,7 +13,9 @@ const panelGroups = 32
 // panel is some groups of a tile of weights, decoded to one form for all
 // formats, which is what the matrix kernels read.
 type panel struct {
-	codes  []uint8   // [groups][planes][TileRows][laneBytes]
+	// [groups][planes][TileRows][laneBytes]. Where a path with tiles centred the
+	// codes of half groups, planes/2 of zeros lie between the halves.
+	codes  []uint8
 	scales []float32 // [groups][halves][TileRows]; one half for most formats
 	mins   []float32 // [groups][TileRows]
 
@@ -24,7 +26,7 @@ type panel struct {
 
 func newPanel() panel {
 	return panel{
-		codes:  make([]uint8, panelGroups*planes*planeBytes),
+		codes:  make([]uint8, panelGroups*(planes+planes/2)*planeBytes),
 		scales: make([]float32, panelGroups*2*TileRows),
 		mins:   make([]float32, panelGroups*TileRows),
 	}
