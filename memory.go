@@ -102,12 +102,15 @@ func (m *memory) free() {
 
 // flashUse returns what the engine has read of its weights so far.
 func (e *Engine) flashUse() FlashUse {
-	s := e.model.StreamStats()
-	return FlashUse{Bytes: s.Bytes, Stalled: s.Stalled, Stalls: s.Stalls}
+	s, x := e.model.StreamStats(), e.model.ExpertStats()
+	return FlashUse{
+		Bytes: s.Bytes + x.Bytes, Stalled: s.Stalled + x.Stalled, Stalls: s.Stalls,
+		Experts: ExpertUse{x.Slots, x.Used, x.Hits, x.Bytes},
+	}
 }
 
 func (u FlashUse) since(before FlashUse) FlashUse {
-	return FlashUse{u.Bytes - before.Bytes, u.Stalled - before.Stalled, u.Stalls - before.Stalls}
+	return FlashUse{u.Bytes - before.Bytes, u.Stalled - before.Stalled, u.Stalls - before.Stalls, u.Experts.since(before.Experts)}
 }
 
 // MemoryReport says who holds how much memory of an engine.

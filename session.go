@@ -57,9 +57,10 @@ type Stats struct {
 // FlashUse is what was read of weights that are not in memory, and how long the
 // arithmetic waited for them. It counts all sessions of the engine.
 type FlashUse struct {
-	Bytes   int64
+	Bytes   int64 // those of experts included
 	Stalled time.Duration
-	Stalls  int // times that it waited
+	Stalls  int // times that it waited for other weights than experts
+	Experts ExpertUse
 }
 
 // PrefillTokPerS returns how many prompt tokens were read in a second.

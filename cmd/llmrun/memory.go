@@ -44,18 +44,37 @@ type memoryStats struct {
 	BudgetBytes int64            `json:"budget_bytes"` // 0 = unlimited
 	PeakBytes   map[string]int64 `json:"peak_bytes"`   // by purpose
 	// Of a token that was decoded.
-	ReadBytesPerToken int64   `json:"read_bytes_per_token"`
-	StallMS           float64 `json:"stall_ms"` // of the whole generation
-	Stalls            int     `json:"stalls"`
-	ReadGBs           float64 `json:"read_gb_s"` // reached while decoding
-	Predicted         speeds  `json:"predicted"`
-	Measured          speeds  `json:"measured"`
+	ReadBytesPerToken int64        `json:"read_bytes_per_token"`
+	StallMS           float64      `json:"stall_ms"` // of the whole generation
+	Stalls            int          `json:"stalls"`
+	ReadGBs           float64      `json:"read_gb_s"` // reached while decoding
+	Experts           *expertStats `json:"experts,omitempty"`
+	Predicted         speeds       `json:"predicted"`
+	Measured          speeds       `json:"measured"`
 }
 
 // speeds are tokens a second.
 type speeds struct {
 	Prefill float64 `json:"prefill_tok_per_s"`
 	Decode  float64 `json:"decode_tok_per_s"`
+}
+
+// expertStats is how well the memory for experts served the tokens that were
+// decoded.
+type expertStats struct {
+	Slots   int     `json:"slots"` // experts that memory holds
+	Hits    int64   `json:"hits"`
+	Misses  int64   `json:"misses"`
+	HitRate float64 `json:"hit_rate"`
+	// Of a token that was decoded.
+	ReadBytesPerToken int64 `json:"read_bytes_per_token"`
+}
+
+func newExpertStats(u llmrun.ExpertUse, tokens int) *expertStats {
+	if u.Slots == 0 {
+		return nil
+	}
+	return &expertStats{u.Slots, u.Hits, u.Used - u.Hits, u.HitRate(), u.Bytes / int64(max(1, tokens))}
 }
 
 func newMemoryStats(report llmrun.MemoryReport, stats llmrun.Stats) *memoryStats {
@@ -68,6 +87,7 @@ func newMemoryStats(report llmrun.MemoryReport, stats llmrun.Stats) *memoryStats
 	}
 	if n := stats.GeneratedTokens - 1; n > 0 {
 		m.ReadBytesPerToken = stats.DecodeFlash.Bytes / int64(n)
+		m.Experts = newExpertStats(stats.DecodeFlash.Experts, n)
 		m.ReadGBs = finite(float64(stats.DecodeFlash.Bytes) / 1e9 / stats.Decode.Seconds())
 	}
 	return m
@@ -87,6 +107,10 @@ func (m *memoryStats) print(w io.Writer) {
 	fmt.Fprintf(w, "memory: %s; at most %s\n", budget, strings.Join(parts, ", "))
 	if m.ReadBytesPerToken > 0 || m.Stalls > 0 {
 		fmt.Fprintf(w, "flash: %s a token, %.2f GB/s; waited %.0f ms in %d stalls\n", formatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
+	}
+	if x := m.Experts; x != nil {
+		fmt.Fprintf(w, "experts: %d in memory; %d of %d that were used had been there, %.1f %%; %s a token were read\n",
+			x.Slots, x.Hits, x.Hits+x.Misses, 100*x.HitRate, formatBytes(x.ReadBytesPerToken))
 	}
 	if m.Predicted.Decode > 0 {
 		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
