@@ -125,6 +125,12 @@ func fewQ8AVX512(a *vecArgs)
 //go:noescape
 func fewQ6AVX512(a *vecArgs)
 
+//go:noescape
+func fewPairs4AVX512(a *vecArgs)
+
+//go:noescape
+func fewPairs5AVX512(a *vecArgs)
+
 // mulFew is mulVec for more than one token.
 func (avx512) mulFew(t quant.Type, a *vecArgs) bool {
 	switch t {
@@ -134,6 +140,10 @@ func (avx512) mulFew(t quant.Type, a *vecArgs) bool {
 		a.each(fewQ8AVX512)
 	case quant.Q6_K:
 		a.each(fewQ6AVX512)
+	case quant.Q4_K:
+		a.each(fewPairs4AVX512)
+	case quant.Q5_K:
+		a.each(fewPairs5AVX512)
 	default:
 		return false
 	}

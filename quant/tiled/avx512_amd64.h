@@ -54,24 +54,27 @@
 
 // PAIRS spreads the 6-bit scales and mins of a block's eight groups, which
 // begin at src, to a byte each: [8][16] scales, then [8][16] mins at dst.
-// Destroys Z3-Z8 and wants 0x30 in the bytes of Z28.
-#define PAIRS(src, dst) \
-	VMOVDQU32  64(src), Z3          \
-	VMOVDQU32  128(src), Z4         \
-	VMOVDQU32  192(src), Z5         \
-	NIBBLES(Z6, Z3)                 \
-	NIBBLES(Z7, Z4)                 \
-	VPSLLW     $4, Z5, Z8           \
-	VPTERNLOGD $0xF8, Z28, Z8, Z6   \
-	VPTERNLOGD $0xF8, Z28, Z5, Z7   \
-	VMOVDQU32  Z6, (dst)            \
-	VMOVDQU32  Z7, 64(dst)          \
-	VPSLLW     $2, Z5, Z8           \
-	VPTERNLOGD $0xF8, Z28, Z8, Z3   \
-	VPSRLW     $2, Z5, Z8           \
-	VPTERNLOGD $0xF8, Z28, Z8, Z4   \
-	VMOVDQU32  Z3, 128(dst)         \
-	VMOVDQU32  Z4, 192(dst)
+// Destroys Z3-Z8 and wants 0x30 in the bytes of Z28. PAIRS_BY destroys other
+// registers.
+#define PAIRS(src, dst) PAIRS_BY(src, dst, Z3, Z4, Z5, Z6, Z7, Z8)
+
+#define PAIRS_BY(src, dst, a, b, c, d, e, f) \
+	VMOVDQU32  64(src), a       \
+	VMOVDQU32  128(src), b      \
+	VMOVDQU32  192(src), c      \
+	NIBBLES(d, a)               \
+	NIBBLES(e, b)               \
+	VPSLLW     $4, c, f         \
+	VPTERNLOGD $0xF8, Z28, f, d \
+	VPTERNLOGD $0xF8, Z28, c, e \
+	VMOVDQU32  d, (dst)         \
+	VMOVDQU32  e, 64(dst)       \
+	VPSLLW     $2, c, f         \
+	VPTERNLOGD $0xF8, Z28, f, a \
+	VPSRLW     $2, c, f         \
+	VPTERNLOGD $0xF8, Z28, f, b \
+	VMOVDQU32  a, 128(dst)      \
+	VMOVDQU32  b, 192(dst)
 
 // HIGH6 aligns the four fields of a vector of high bits with bits 4 and 5. The
 // third is there already.

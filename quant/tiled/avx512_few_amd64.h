@@ -1,0 +1,80 @@
+// Few-token kernels: a tile of rows times two to eight tokens, straight from
+// memory, which is what bounds them like a vector kernel. Registers are those of
+// the panel kernels, of which the sums of tokens beyond the eighth are free for
+//
+//	Z12 the block's scale   Z13 high bits' mask   Z14 low bits' mask
+//	Z11 the block's min
+
+#define FEW_ARGS \
+	MOVQ a+0(FP), AX             \
+	MOVQ vecArgs_sums(AX), DI    \
+	MOVQ vecArgs_tile(AX), SI    \
+	MOVQ vecArgs_x(AX), R8       \
+	MOVQ vecArgs_dx(AX), R9      \
+	MOVQ vecArgs_shift(AX), R10  \
+	MOVQ vecArgs_start(AX), R11  \
+	MOVQ vecArgs_blocks(AX), CX  \
+	MOVQ vecArgs_width(AX), DX   \
+	SHLQ $2, DX                  \
+	VPBROADCASTD ·startValue(SB), Z31 \
+	VPBROADCASTD ·nibbleMask(SB), Z14 \
+	VPXORD Z0, Z0, Z0            \
+	VPXORD Z1, Z1, Z1            \
+	VPXORD Z2, Z2, Z2            \
+	VPXORD Z3, Z3, Z3            \
+	VPXORD Z4, Z4, Z4            \
+	VPXORD Z5, Z5, Z5            \
+	VPXORD Z6, Z6, Z6            \
+	VPXORD Z7, Z7, Z7
+
+#define FEW_WIDTH \
+	CMPQ DX, $16 \
+	JEQ  width4  \
+	JGT  width8
+
+// How far ahead of their use tiles are asked for: vector kernels say why.
+#define AHEAD 2816
+
+#define FETCH(at) PREFETCHT1 AHEAD+at(SI)
+
+#define FETCH4 \
+	FETCH(0)   \
+	FETCH(64)  \
+	FETCH(128) \
+	FETCH(192)
+
+#define FETCH5 \
+	FETCH4     \
+	FETCH(256)
+
+#define FETCH6 \
+	FETCH5     \
+	FETCH(320)
+
+#define FETCH9 \
+	FETCH6     \
+	FETCH(384) \
+	FETCH(448) \
+	FETCH(512)
+
+// The codes of a group at offset, as LOAD_CODES has them.
+#define CODES4(offset) \
+	PLANES4(offset, Z16, Z20)     \
+	PLANES4(offset+64, Z17, Z21)  \
+	PLANES4(offset+128, Z18, Z22) \
+	PLANES4(offset+192, Z19, Z23)
+
+#define PLANES4(offset, low, high) \
+	VMOVDQU32 offset(SI), high \
+	VPANDD    Z14, high, low   \
+	VPSRLW    $4, high, high   \
+	VPANDD    Z14, high, high
+
+#define NEXT_GROUP(bytes) \
+	ADDQ $bytes, SI     \
+	LEAQ (R8)(DX*8), R8 \
+	ADDQ DX, R9
+
+#define FEW_RETURN \
+	VZEROUPPER \
+	RET
