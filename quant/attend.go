@@ -40,8 +40,9 @@ type BlockWeights struct {
 	Seen  uint64
 	Scale float32 // what a code of one stands for
 	Decay float32 // what is left of the sums before
-	// masked is where paths without masks leave out tokens that do not count.
-	masked [BlockTokens]float32
+	// floats is where paths without masks leave out tokens that do not count, and
+	// then where kernels for 8-bit floats have the codes as numbers.
+	floats [BlockTokens]float32
 }
 
 // SoftmaxBlocks turns queries' scores of a block into weights of its values,
@@ -98,12 +99,12 @@ func (w *BlockWeights) mask(p, scales *[BlockTokens]float32) *[BlockTokens]float
 		return scales
 	}
 	for j := range p {
-		w.masked[j] = scales[j]
+		w.floats[j] = scales[j]
 		if w.Seen>>j&1 == 0 {
-			p[j], w.masked[j] = float32(math.Inf(-1)), 0
+			p[j], w.floats[j] = float32(math.Inf(-1)), 0
 		}
 	}
-	return &w.masked
+	return &w.floats
 }
 
 // softmax is SoftmaxBlocks for one query, without tokens that do not count.

@@ -87,7 +87,7 @@ func roundF8(x float32) uint8 {
 	if size < f8NormalBits {
 		// The sum's last bit stands for the smallest code.
 		aligned := math.Float32frombits(size) + f8Align
-		return sign | uint8(math.Float32bits(aligned)-math.Float32bits(f8Align))
+		return sign | uint8(math.Float32bits(aligned)-f8AlignBits)
 	}
 	return sign | uint8((size+0x7ffff+size>>20&1)>>20-f8Rebias)
 }
@@ -95,5 +95,6 @@ func roundF8(x float32) uint8 {
 const (
 	f8NormalBits = (127 - 14) << 23 // of 2^-14, below which codes are evenly spaced
 	f8Align      = 0x1p6            // its last bit is 2^-17, what the smallest code stands for
+	f8AlignBits  = (127 + 6) << 23  // of f8Align
 	f8Rebias     = (127 - 15) << 3
 )

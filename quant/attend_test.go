@@ -71,7 +71,7 @@ func (c *attendCase) run(path kernels) ([]BlockWeights, []float32) {
 	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride)
 	WeighBlock(state, c.stride, c.d, w, c.values, c.values, c.count)
 	for i := range w {
-		clear(w[i].masked[:])
+		clear(w[i].floats[:])
 	}
 	return w, state
 }

@@ -91,6 +91,10 @@ func rounding(x []float32, top float32) (scale, inverse float32) {
 	return most / top, top / most
 }
 
+// roundSteps returns how many of n elements rounding kernels take, in steps of
+// 16.
+func roundSteps(n int) int { return n &^ 15 }
+
 // largestBits returns the bits of the largest magnitude; NaNs are largest.
 func (portable) largestBits(x []float32) (bits uint32) {
 	for _, v := range x {

@@ -114,11 +114,10 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 					continue
 				}
 				require.InDelta(t, float64(v), float64(code)*float64(key), float64(key)*0.50001, "%s, element %d", name, i)
-				off := math.Abs(float64(v) - float64(F8ToF32(r.floats[i]))*float64(float))
+				off := func(code uint8) float64 { return math.Abs(float64(v) - float64(F8ToF32(code))*float64(float)) }
 				for other := range 256 {
-					if other&0x7f != 0x7f {
-						d := math.Abs(float64(v) - float64(F8ToF32(uint8(other)))*float64(float))
-						require.GreaterOrEqual(t, d, off*(1-1e-5), "%s, element %d: %g as %#x, not %#x", name, i, v, r.floats[i], other)
+					if other&0x7f != 0x7f && off(uint8(other)) < off(r.floats[i])*(1-1e-5) {
+						require.Failf(t, "another code is nearer", "%s, element %d: %g as %#x, not %#x", name, i, v, r.floats[i], other)
 					}
 				}
 			}
