@@ -144,7 +144,7 @@ func (portable) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
 	}
 	inverse := maxWeight / most
 	for j, v := range p {
-		w.Codes[j] = int16(roundEven(v * inverse))
+		w.Codes[j] = int16(roundEven(float32(v * inverse)))
 	}
 }
 

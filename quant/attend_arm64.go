@@ -35,3 +35,8 @@ func (k neon) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _
 		k.weighRest(c, o, stride, d, w, values, pairs)
 	}
 }
+
+func (k neon) weighF8(o []float32, stride, d int, w []BlockWeights, values, _ []uint8, count int) {
+	floatWeights(&w[0], len(w))
+	weighF8From(k.portable, 0, o, stride, d, w, values, count)
+}

@@ -2,14 +2,7 @@
 
 package quant
 
-// floatWeightsAVX2 converts the weights of n queries to the floats that the
-// kernels below read.
-//
-//go:noescape
-func floatWeightsAVX2(w *BlockWeights, n int)
-
-// The weighing kernels take tokens, step bytes apart, and of the outputs, stride
-// elements apart, 64 elements (AVX-512) or 16 (AVX2).
+// The kernels of AVX-512 are like those of 16 elements, for 64.
 
 //go:noescape
 func weighF8x4AVX512(o *float32, stride int, w *BlockWeights, values, next *uint8, step, count int)
@@ -17,14 +10,8 @@ func weighF8x4AVX512(o *float32, stride int, w *BlockWeights, values, next *uint
 //go:noescape
 func weighF8x1AVX512(o *float32, w *BlockWeights, values, next *uint8, step, count int)
 
-//go:noescape
-func weighF8x4AVX2(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
-
-//go:noescape
-func weighF8x1AVX2(o *float32, w *BlockWeights, values *uint8, step, count int)
-
 func (k avx512) weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int) {
-	floatWeightsAVX2(&w[0], len(w))
+	floatWeights(&w[0], len(w))
 	c := 0
 	for ; c+64 <= d; c += 64 {
 		i := 0
@@ -39,23 +26,6 @@ func (k avx512) weighF8(o []float32, stride, d int, w []BlockWeights, values, ne
 }
 
 func (k avx2) weighF8(o []float32, stride, d int, w []BlockWeights, values, _ []uint8, count int) {
-	floatWeightsAVX2(&w[0], len(w))
+	floatWeights(&w[0], len(w))
 	weighF8From(k.portable, 0, o, stride, d, w, values, count)
-}
-
-// weighF8From weighs the elements from c on with AVX2, and portably what is less
-// than a step of it.
-func weighF8From(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []uint8, count int) {
-	for ; c+16 <= d; c += 16 {
-		i := 0
-		for ; i+4 <= len(w); i += 4 {
-			weighF8x4AVX2(&o[i*stride+c], stride, &w[i], &values[c], d, count)
-		}
-		for ; i < len(w); i++ {
-			weighF8x1AVX2(&o[i*stride+c], &w[i], &values[c], d, count)
-		}
-	}
-	if c < d {
-		twin.weighF8From(c, o, stride, d, w, values, count)
-	}
 }

@@ -8,7 +8,7 @@ import "unsafe"
 // kernel for comes from the fused portable twin.
 type avx2 struct{ elementwise }
 
-func newAVX2() kernels { return avx2{elementwise{portable{fused}}} }
+func newAVX2() kernels { return avx2{elementwise{rounder{portable{fused}}}} }
 
 func (avx2) name() string { return "avx2" }
 

@@ -3,9 +3,9 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// func floatWeightsAVX2(w *BlockWeights, n int)
+// func floatWeights(w *BlockWeights, n int)
 // Converts the codes of n queries' weights to floats.
-TEXT ·floatWeightsAVX2(SB), NOSPLIT, $0-16
+TEXT ·floatWeights(SB), NOSPLIT, $0-16
 	MOVQ w+0(FP), DI
 	MOVQ n+8(FP), CX
 
@@ -62,9 +62,9 @@ codes:
 	OUTPUT((o), a)    \
 	OUTPUT(32(o), b)
 
-// func weighF8x4AVX2(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
+// func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 // Four queries, 16 elements.
-TEXT ·weighF8x4AVX2(SB), NOSPLIT, $0-48
+TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
@@ -107,8 +107,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighF8x1AVX2(o *float32, w *BlockWeights, values *uint8, step, count int)
-TEXT ·weighF8x1AVX2(SB), NOSPLIT, $0-40
+// func weighF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
+TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI

@@ -5,9 +5,9 @@
 // Rounding of keys and values. 256-bit registers are enough, for the avx512 path
 // too: a head is a few hundred bytes. Kernels take 16 elements in a step.
 
-// func largestBitsAVX2(x *float32, n int) uint32
+// func largestBits16(x *float32, n int) uint32
 // Of 16 elements or a multiple.
-TEXT ·largestBitsAVX2(SB), NOSPLIT, $0-20
+TEXT ·largestBits16(SB), NOSPLIT, $0-20
 	MOVQ     x+0(FP), SI
 	MOVQ     n+8(FP), CX
 	VPCMPEQD Y4, Y4, Y4
@@ -47,8 +47,8 @@ loop:
 	VEXTRACTI128 $1, Y0, X1     \
 	VPACKSSWB    X1, X0, X0
 
-// func roundKey8AVX2(dst *uint8, step int, x *float32, n int, inverse float32)
-TEXT ·roundKey8AVX2(SB), NOSPLIT, $0-36
+// func roundKey8x16(dst *uint8, step int, x *float32, n int, inverse float32)
+TEXT ·roundKey8x16(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), DI
 	MOVQ         step+8(FP), DX
 	MOVQ         x+16(FP), SI
@@ -73,8 +73,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func roundPairs8AVX2(dst *int8, x *float32, n int, inverse float32)
-TEXT ·roundPairs8AVX2(SB), NOSPLIT, $0-28
+// func roundPairs8x16(dst *int8, x *float32, n int, inverse float32)
+TEXT ·roundPairs8x16(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), CX
@@ -124,8 +124,8 @@ loop:
 	VPBLENDVB t, u, v, v           \
 	VPOR      v, out, out
 
-// func roundF8AVX2(dst *uint8, x *float32, n int, inverse float32)
-TEXT ·roundF8AVX2(SB), NOSPLIT, $0-28
+// func roundF8x16(dst *uint8, x *float32, n int, inverse float32)
+TEXT ·roundF8x16(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), CX
@@ -153,8 +153,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func roundF16AVX2(dst *byte, x *float32, n int)
-TEXT ·roundF16AVX2(SB), NOSPLIT, $0-24
+// func roundF16x16(dst *byte, x *float32, n int)
+TEXT ·roundF16x16(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ x+8(FP), SI
 	MOVQ n+16(FP), CX

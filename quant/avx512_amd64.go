@@ -8,7 +8,7 @@ import "unsafe"
 // no kernel for comes from the fused portable twin.
 type avx512 struct{ elementwise }
 
-func newAVX512() kernels { return avx512{elementwise{portable{fused}}} }
+func newAVX512() kernels { return avx512{elementwise{rounder{portable{fused}}}} }
 
 func (avx512) name() string { return "avx512" }
 

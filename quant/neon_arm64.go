@@ -9,13 +9,13 @@ import (
 
 // neon is the path of arm64, where the instructions it uses are always there.
 // What it has no kernel for comes from the fused portable twin.
-type neon struct{ portable }
+type neon struct{ rounder }
 
 func (neon) name() string { return "neon" }
 
 // supportedPaths returns the paths of this processor, best first.
 func supportedPaths() []kernels {
-	return []kernels{neon{portable{fused}}, portable{unfused}}
+	return []kernels{neon{rounder{portable{fused}}}, portable{unfused}}
 }
 
 // expTable has the constants of arith.exp, GeluTanh, arith.tanh and GeluErf in

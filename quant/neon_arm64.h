@@ -29,3 +29,16 @@
 #define SXTL16(n, d) WORD $(0x0F10A400 | (n)<<5 | (d))
 #define SXTL216(n, d) WORD $(0x4F10A400 | (n)<<5 | (d))
 #define SCVTF4(n, d) WORD $(0x4E21D800 | (n)<<5 | (d))
+
+// UMAX4 and UMAXV4 are maxima of unsigned lanes, FCVTNS4 rounds to integers,
+// halves to even.
+#define UMAX4(m, n, d) WORD $(0x6EA06400 | (m)<<16 | (n)<<5 | (d))
+#define UMAXV4(n, d) WORD $(0x6EB0A800 | (n)<<5 | (d))
+#define FCVTNS4(n, d) WORD $(0x4E21A800 | (n)<<5 | (d))
+
+// Narrowing with saturation from 32 and 16 bits, the ones with a 2 into the upper
+// half of d.
+#define SQXTN4(n, d) WORD $(0x0E614800 | (n)<<5 | (d))
+#define SQXTN24(n, d) WORD $(0x4E614800 | (n)<<5 | (d))
+#define SQXTN8(n, d) WORD $(0x0E214800 | (n)<<5 | (d))
+#define SQXTN28(n, d) WORD $(0x4E214800 | (n)<<5 | (d))

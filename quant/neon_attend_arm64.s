@@ -6,15 +6,6 @@
 
 // Weights of a block are rounded and values weighed with them. See attend.go.
 
-#define UMAX4(m, n, d) WORD $(0x6EA06400 | (m)<<16 | (n)<<5 | (d))
-#define UMAXV4(n, d) WORD $(0x6EB0A800 | (n)<<5 | (d))
-#define FCVTNS4(n, d) WORD $(0x4E21A800 | (n)<<5 | (d))
-
-// SQXTN4 narrows four integers to 16 bits, the lower half of d, SQXTN24 to the
-// upper half.
-#define SQXTN4(n, d) WORD $(0x0E614800 | (n)<<5 | (d))
-#define SQXTN24(n, d) WORD $(0x4E614800 | (n)<<5 | (d))
-
 // SMLAL adds the products of the lower four 16-bit numbers of n and the one at
 // index i of m, SMLAL2 those of the upper four; m < 16.
 #define SMLAL(m, i, n, d) WORD $(0x0F402000 | ((i)&3)<<20 | ((i)>>2)<<11 | (m)<<16 | (n)<<5 | (d))

@@ -110,13 +110,13 @@ func (k portable) roundKey8(dst []uint8, step int, x []float32, inverse float32)
 // roundKey8From is roundKey8 for the elements from i on.
 func (portable) roundKey8From(i int, dst []uint8, step int, x []float32, inverse float32) {
 	for ; i < len(x); i++ {
-		dst[i/4*step+i%4] = uint8(roundEven(x[i]*inverse)) ^ 0x80
+		dst[i/4*step+i%4] = uint8(roundEven(float32(x[i]*inverse))) ^ 0x80
 	}
 }
 
 func (portable) roundPairs8(dst []int8, x []float32, inverse float32) {
 	for i, v := range x {
-		dst[2*i] = int8(roundEven(v * inverse))
+		dst[2*i] = int8(roundEven(float32(v * inverse)))
 	}
 }
 

@@ -74,7 +74,7 @@ func putGroup4(block []byte, row int, x *[GroupElems]float32) {
 // codes4 returns a group's codes, element i beside element 16+i.
 func codes4(x *[GroupElems]float32, inverse, offset float32) (words [2]uint64) {
 	for i := range GroupElems / 2 {
-		a, b := code4((x[i]-offset)*inverse), code4((x[GroupElems/2+i]-offset)*inverse)
+		a, b := code4(float32((x[i]-offset)*inverse)), code4(float32((x[GroupElems/2+i]-offset)*inverse))
 		words[i/8] |= uint64(a|b<<4) << (i % 8 * 8)
 	}
 	return words
