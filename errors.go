@@ -6,6 +6,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/exec/token/template"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -27,6 +28,9 @@ var (
 	ErrNoTokenizer = exec.ErrNoTokenizer
 	// ErrSampling: a sampling parameter is out of range.
 	ErrSampling = sample.ErrParams
+	// ErrKernel: arithmetic does not work on this processor, as a test before
+	// loading found.
+	ErrKernel = quant.ErrKernel
 	// ErrNonFinite: the model computed NaN or infinity.
 	ErrNonFinite = sample.ErrNonFinite
 	// ErrContextFull: the session holds as many tokens as it may.

@@ -15,7 +15,7 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 	shape := p.m.cache.Shape()
 	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(p.share(t, kvHead, next))
 	if shape.Format == kv.K4V8 {
-		tiled.Scores4(w.scores, b.Keys, &w.queries, w.tiles)
+		tiled.Scores4(w.scores, b.Keys, after.Keys, &w.queries, w.tiles)
 	} else {
 		tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
 	}

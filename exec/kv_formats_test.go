@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"math"
 	"path/filepath"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // TestKVFormatsAreCloseAndInvariant keeps keys and values in every format:
@@ -50,5 +53,28 @@ func TestDecodeAllocatesNothingInAnyKVFormat(t *testing.T) {
 		t.Run("tiny-llama-q4_0/"+format.String(), func(t *testing.T) {
 			requireNoAllocs(t, loadModel(t, vfs.OS(), path, Options{Threads: 2, KV: format}))
 		})
+	}
+}
+
+// TestBrokenKernelsAreNotLoaded: nobody gets text from a kernel that computes
+// something else here.
+func TestBrokenKernelsAreNotLoaded(t *testing.T) {
+	defer func() { checkKernels = kv.Format.Check }()
+	var asked []string
+	checkKernels = func(f kv.Format, headDim int) error {
+		asked = append(asked, f.String())
+		return &quant.KernelError{Path: "avx512", Kernel: "scores"}
+	}
+	dir := fixtureDirs(t)[0]
+	f, err := Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, format := range kv.Formats() {
+		budget := tiering.New(0)
+		_, err := Load(context.Background(), f, Options{Threads: 1, KV: format, Budget: budget})
+		require.ErrorIs(t, err, quant.ErrKernel)
+		require.NoError(t, budget.Check())
+		require.Zero(t, budget.Usage().Total)
+		require.Equal(t, format.String(), asked[len(asked)-1])
 	}
 }

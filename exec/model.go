@@ -77,6 +77,9 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	if o.Threads <= 0 {
 		o.Threads = hetero.DefaultThreads()
 	}
+	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
+		return nil, err
+	}
 	m := &Model{Spec: spec, budget: o.Budget}
 	var ld *loader
 	ts, err := f.tensorsFor(o.Exact)
@@ -117,6 +120,9 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	return m, nil
 }
+
+// checkKernels proves that attention works on this processor. Tests replace it.
+var checkKernels = kv.Format.Check
 
 // Threads returns how many threads share the arithmetic.
 func (m *Model) Threads() int { return m.workers.Count() }

@@ -275,6 +275,11 @@ func TestPagesAreReadWhereverTheyLie(t *testing.T) {
 	})
 }
 
+// TestKernelsOfEveryFormatAreSound holds on any machine that runs the tests.
+func TestKernelsOfEveryFormatAreSound(t *testing.T) {
+	forEachFormat(t, func(t *testing.T, f Format, d int) { require.NoError(t, f.Check(d)) })
+}
+
 func TestFormatsHaveNames(t *testing.T) {
 	for _, f := range Formats() {
 		got, err := ParseFormat(f.String())

@@ -28,6 +28,8 @@ type kernels interface {
 	mulVec(t quant.Type, a *vecArgs) bool
 	// scores multiplies a block of keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
+	// scores4 is scores for keys of 4 bits.
+	scores4(a *scoreArgs, s *Scratch)
 }
 
 // kernelArgs is what a panel kernel multiplies: some groups of a tile of

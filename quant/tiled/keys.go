@@ -24,11 +24,11 @@ type scoreArgs struct {
 	y      *float32 // [width][KeyBlock], overwritten
 	codes  *uint8   // [KeyBlock/KeyTile][groups][planes][KeyTile][laneBytes]
 	next   *uint8   // codes that are wanted soon; may be codes
-	scales *float32 // [KeyBlock]
+	scales *float32 // [KeyBlock]; nil for keys of 4 bits, which have them inside
 	x      *int8    // [groups][width][GroupElems]
 	dx     *float32 // [groups][width]
 	shift  *float32 // [groups][width]
-	start  *int32   // [groups][width]
+	start  *int32   // [groups][width]; nil for keys of 4 bits
 	groups int
 	width  int // 1, 2, 4, 8 or 16
 }
@@ -54,13 +54,18 @@ func Scores(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys Keys, next
 		codes: &keys.Codes[0], next: &next[0], scales: &keys.Scales[0], groups: a.cols / GroupElems,
 	}
 	for i := 0; i*TileTokens < a.tokens; i++ {
-		width, base := a.tile(i)
-		args.width = width
-		args.y = &y[i*TileTokens*KeyBlock]
-		args.x, args.dx, args.shift = &a.codes[base*GroupElems], &a.scale[base], &a.shift[base]
-		args.start = a.startAt(&keyFormat, base)
+		args.useTile(a, i, y)
+		args.start = a.startAt(&keyFormat, i*TileTokens*args.groups)
 		active.scores(args, s)
 	}
+}
+
+// useTile sets what belongs to tile i of the queries.
+func (args *scoreArgs) useTile(a *Activations, i int, y []float32) {
+	width, base := a.tile(i)
+	args.width = width
+	args.y = &y[i*TileTokens*KeyBlock]
+	args.x, args.dx, args.shift = &a.codes[base*GroupElems], &a.scale[base], &a.shift[base]
 }
 
 // PaddedTokens returns how many rows results for n queries take.

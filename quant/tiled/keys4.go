@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/llmrun/llmrun/quant"
 )
@@ -20,13 +21,72 @@ const Key4 = quant.Q4_1
 //	i   = Σ code·q           over the group; exact
 //	acc = fma(float32(i)·scale, d, acc)
 //	acc = fma(d·Σ q, offset, acc)
-func Scores4(y []float32 /* [queries, KeyBlock] */, keys []byte, a *Activations, s *Scratch) {
-	if n, err := Bytes(Key4, KeyBlock, a.cols); err != nil || len(keys) < n || a.cols == 0 {
-		panic(fmt.Sprintf("tiled: %d bytes are no keys of %d elements", len(keys), a.cols))
+func Scores4(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys, next []byte, a *Activations, s *Scratch) {
+	size := key4Bytes(a.cols)
+	if len(y) < paddedTokens(a.tokens)*KeyBlock || min(len(keys), len(next)) < size || a.cols == 0 {
+		panic(fmt.Sprintf("tiled: scores of %d queries of %d elements exceed their slices", a.tokens, a.cols))
 	}
-	s.keys = Matrix{Type: Key4, Rows: KeyBlock, Cols: a.cols, Data: keys}
-	Multiply(y, &s.keys, 0, KeyBlock/KeyTile, a, s)
+	args := &s.score
+	*args = scoreArgs{codes: &keys[0], next: &next[0], groups: a.cols / GroupElems}
+	for i := 0; i*TileTokens < a.tokens; i++ {
+		args.useTile(a, i, y)
+		active.scores4(args, s)
+	}
 }
+
+// key4Bytes returns the size of a block of keys of cols elements.
+func key4Bytes(cols int) int { return KeyBlock * cols / GroupElems * Key4.BlockBytes() }
+
+// matrixScores4 computes scores of 4-bit keys with the kernels that a path has
+// for matrices.
+func matrixScores4(path kernels, a *scoreArgs, s *Scratch) {
+	f := formats[Key4]
+	tiles := unsafe.Slice(a.codes, key4Bytes(a.groups*GroupElems))
+	size := len(tiles) / (KeyBlock / KeyTile)
+	s.use(0, a.width)
+	if a.width <= fewTokens {
+		s.vec = vecArgs{
+			sums: &s.sums[0], tile: &tiles[0], tiles: KeyBlock / KeyTile, size: size,
+			x: a.x, dx: a.dx, shift: a.shift, table: f.table, blocks: a.groups, width: a.width,
+		}
+		if path.mulVec(Key4, &s.vec) {
+			s.copy = copyArgs{
+				y: a.y, rows: KeyBlock, from: &s.sums[0], size: a.width * TileRows, tiles: KeyBlock / KeyTile, tokens: a.width,
+			}
+			path.copyResults(&s.copy)
+			return
+		}
+	}
+	for t := range KeyBlock / KeyTile {
+		s.use(0, a.width)
+		s.panelScores4(path, f, a, tiles[t*size:][:size])
+		s.copy = copyArgs{
+			y: &unsafe.Slice(a.y, a.width*KeyBlock)[t*KeyTile], rows: KeyBlock, from: &s.sums[0], size: a.width * TileRows, tiles: 1, tokens: a.width,
+		}
+		path.copyResults(&s.copy)
+	}
+}
+
+// panelScores4 computes the sums of one tile, a panel at a time.
+func (s *Scratch) panelScores4(path kernels, f *format, a *scoreArgs, tile []byte) {
+	x, dx := unsafe.Slice(a.x, a.groups*a.width*GroupElems), unsafe.Slice(a.dx, a.groups*a.width)
+	shift := unsafe.Slice(a.shift, a.groups*a.width)
+	groupBytes := len(tile) / a.groups
+	s.panel.tokens, s.panel.centred = a.width, false
+	for g := 0; g < a.groups; g += panelGroups {
+		n := min(panelGroups, a.groups-g)
+		path.decode(&s.panel, f, tile[g*groupBytes:(g+n)*groupBytes], n)
+		s.args = kernelArgs{
+			sums: &s.sums[0], codes: &s.panel.codes[0], scales: &s.panel.scales[0], mins: &s.panel.mins[0],
+			x: &x[g*a.width*GroupElems], dx: &dx[g*a.width], shift: &shift[g*a.width],
+			groups: n, width: a.width, halves: 1, centred: s.panel.centred, tiles: 1,
+			skip: a.groups - n, products: &s.products[0],
+		}
+		path.mulPanel(&s.args)
+	}
+}
+
+func (k portable) scores4(a *scoreArgs, s *Scratch) { matrixScores4(k, a, s) }
 
 // PutKey4 rounds a key to 4 bits and stores it in a row of a block of keys of
 // cols elements. Those that it lacks are zero. No bytes but the row's are

@@ -38,9 +38,9 @@ func scores4Of(path kernels, keys []byte, x []float32, cols, queries int) []floa
 	previous := active
 	active = path
 	defer func() { active = previous }()
-	y := make([]float32, queries*KeyBlock)
-	Scores4(y, keys, activationsOf(x, cols, queries), NewScratch(1))
-	return y
+	y := make([]float32, PaddedTokens(queries)*KeyBlock)
+	Scores4(y, keys, keys, activationsOf(x, cols, queries), NewScratch(1))
+	return y[:queries*KeyBlock]
 }
 
 func TestScores4MatchFloats(t *testing.T) {
@@ -164,9 +164,9 @@ func BenchmarkScores4(b *testing.B) {
 			b.Run(fmt.Sprintf("d=%d/n=%d", cols, queries), func(b *testing.B) {
 				keys, _ := randomKeys4(b, cols)
 				a, s := activationsOf(randomVector(queries*cols, 7), cols, queries), NewScratch(queries)
-				y := make([]float32, queries*KeyBlock)
+				y := make([]float32, PaddedTokens(queries)*KeyBlock)
 				for b.Loop() {
-					Scores4(y, keys, a, s)
+					Scores4(y, keys, keys, a, s)
 				}
 			})
 		}

@@ -22,3 +22,24 @@ func (avx512) scores(a *scoreArgs, _ *Scratch) {
 
 func (k avx2) scores(a *scoreArgs, s *Scratch)    { panelScores(k, a, s) }
 func (k avxVNNI) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
+
+//go:noescape
+func keys4x4AVX512(a *scoreArgs, first int)
+
+//go:noescape
+func keys4x1AVX512(a *scoreArgs, first int)
+
+func (avx512) scores4(a *scoreArgs, _ *Scratch) {
+	if a.width < 4 {
+		for t := range a.width {
+			keys4x1AVX512(a, t)
+		}
+		return
+	}
+	for t := 0; t < a.width; t += 4 {
+		keys4x4AVX512(a, t)
+	}
+}
+
+func (k avx2) scores4(a *scoreArgs, s *Scratch)    { matrixScores4(k, a, s) }
+func (k avxVNNI) scores4(a *scoreArgs, s *Scratch) { matrixScores4(k, a, s) }

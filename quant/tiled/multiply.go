@@ -30,7 +30,6 @@ type Scratch struct {
 	args     kernelArgs
 	vec      vecArgs
 	copy     copyArgs
-	keys     Matrix
 	products []int32 // of the kernels that keep integer sums in memory
 }
 
