@@ -1,6 +1,6 @@
 // Package hetero is where arithmetic runs.
 //
-// Today that is one device, the CPU, and its threads: [Workers] divides a task
+// The engine runs on one device, the CPU, and its threads: [Workers] divides a task
 // into parts and does them on all cores. The forward pass calls [Workers.Run]
 // several times for every layer, thousands of times a second, with a few
 // microseconds of other work in between. So a run allocates nothing, waiters
@@ -21,4 +21,12 @@
 // its own index fixes. Then the same numbers come out at any thread count.
 //
 // [DefaultThreads] says how many workers suit this machine.
+//
+// [Device], [Kernel] and [Buffer] are what other processors of the same machine
+// have to offer for a product to be divided among them: kernels are prepared
+// ahead, submitted without waiting and watched by a flag; buffers are a few
+// pieces of memory that all devices see. So far only simulated phones
+// ([github.com/llmrun/llmrun/hetero/sim]) implement them; nothing of them takes
+// part in running a model yet. hetero/solve divides products, hetero/schedule
+// orders the pieces of prompts, hetero/papers compares with what was published.
 package hetero

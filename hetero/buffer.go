@@ -1,0 +1,97 @@
+package hetero
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Buffer is one piece of page-aligned memory that all devices see: the input or
+// output of an operation. It belongs to a Pool and lives as long as that.
+type Buffer struct {
+	frame *tiering.Frame
+	taken bool
+}
+
+// Bytes returns the buffer's memory.
+func (b *Buffer) Bytes() []byte { return b.frame.Bytes() }
+
+// Floats returns the buffer's memory as numbers.
+func (b *Buffer) Floats() []float32 { return b.frame.Floats() }
+
+// View is a matrix in a buffer: row r begins at number Offset + r × Stride.
+type View struct {
+	Buffer *Buffer
+	Offset int
+	Stride int
+}
+
+// Row returns n numbers of a row.
+func (v View) Row(r, n int) []float32 { return v.Buffer.Floats()[v.Offset+r*v.Stride:][:n] }
+
+// At returns the view that begins at a row and column of this one.
+func (v View) At(row, col int) View {
+	v.Offset += row*v.Stride + col
+	return v
+}
+
+// Pool is a few equal buffers that the operations of all layers take in turns.
+// They are attached to every device once and stay until the pool is closed, so
+// that drivers never map or unmap memory between two operations.
+//
+// A pool is used by one goroutine at a time.
+type Pool struct {
+	slots []Buffer
+}
+
+// NewPool allocates so many buffers of so many bytes and attaches them to the
+// devices.
+func NewPool(budget *tiering.Budget, slots, bytes int, devices ...Device) (*Pool, error) {
+	p := &Pool{slots: make([]Buffer, slots)}
+	for i := range p.slots {
+		frame, err := tiering.Alloc(budget, tiering.Shared, bytes)
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		p.slots[i].frame = frame
+		for _, d := range devices {
+			if err := d.Attach(&p.slots[i]); err != nil {
+				p.Close()
+				return nil, fmt.Errorf("%s: %w", d.Capabilities().Name, err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// Take returns a buffer that nobody uses, with whatever was last in it, or nil
+// if all are in use: then the plan asked for fewer slots than it needs.
+func (p *Pool) Take() *Buffer {
+	for i := range p.slots {
+		if b := &p.slots[i]; !b.taken {
+			b.taken = true
+			return b
+		}
+	}
+	return nil
+}
+
+// Put gives a buffer back for the next operation.
+func (p *Pool) Put(b *Buffer) {
+	if !b.taken {
+		panic("hetero: a buffer is given back twice")
+	}
+	b.taken = false
+}
+
+// Close frees the memory. The devices must have been closed, or must not be
+// used any more.
+func (p *Pool) Close() {
+	for i := range p.slots {
+		if p.slots[i].frame != nil {
+			p.slots[i].frame.Free()
+		}
+	}
+	p.slots = nil
+}

@@ -1,0 +1,116 @@
+package hetero
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// Kind says what a device is. It decides nothing by itself: what a device can
+// do is in its Capabilities.
+type Kind uint8
+
+// The kinds of devices of a machine.
+const (
+	CPU Kind = iota
+	GPU
+	NPU
+)
+
+// String returns the name that tables show.
+func (k Kind) String() string { return [...]string{"CPU", "GPU", "NPU"}[k] }
+
+// Capabilities are what a plan has to know of a device before it gives it work.
+type Capabilities struct {
+	Name      string // of the device, as its driver tells it
+	Kind      Kind
+	Simulated bool // time is virtual: no figure of it says anything of this machine
+	// Static says that a kernel runs for exactly the tokens that it was prepared
+	// for, and that preparing one takes long: it has to be done ahead.
+	Static bool
+	// Shares says that the device reads and writes the pages of a Buffer in place
+	// and sees what others wrote there, so that Flush and Fetch cost nothing.
+	// Where it is false, a plan charges both.
+	Shares bool
+	// Memory is how many bytes of kernels and attached buffers the device can
+	// address at once, 0 if there is no limit below the machine's memory.
+	Memory int64
+}
+
+// Op is a matrix product: y[tokens, rows] = x[tokens, cols] · weights[rows, cols]ᵀ.
+// All devices round differently; see Kernel.Tolerance.
+type Op struct {
+	Tokens, Rows, Cols int
+	Type               quant.Type
+	Weights            []byte // [Rows, Cols] in Type; the device may keep another layout
+	// Streamed asks a device that holds one operand still and streams the other
+	// past it to stream the weights: [[rows, cols]·[cols, tokens]]ᵀ. Results are
+	// those of the same product.
+	Streamed bool
+}
+
+// Device is one place where products can be computed. Prepare, Attach, Flush
+// and Fetch may take long and are called from one goroutine at a time; a
+// Kernel's Submit does not wait for its work.
+type Device interface {
+	Capabilities() Capabilities
+	// Prepare makes a product ready: it builds the graph or compiles the program
+	// and puts the weights into the device's own layout. What of op.Weights the
+	// device still needs afterwards must stay unchanged until the kernel is closed.
+	Prepare(op Op) (Kernel, error)
+	// Attach makes a buffer usable in Submit until the device is closed.
+	Attach(b *Buffer) error
+	// Flush makes what others wrote into a buffer visible to the device, and
+	// Fetch what the device wrote visible to others. Nobody else does it: there
+	// are no hidden copies.
+	Flush(b *Buffer) error
+	Fetch(b *Buffer) error
+	// Clock is the clock by which the device's work takes time.
+	Clock() Clock
+	// Close ends the device. Its kernels must have been closed.
+	Close() error
+}
+
+// Kernel is a prepared product. Kernels of one device run one after the other
+// in the order of their submission, and each sees what those before it wrote.
+type Kernel interface {
+	// Submit starts the product and returns. x and y must stay until the ticket
+	// is done; the buffers must be attached to the device.
+	Submit(x, y View) (Ticket, error)
+	// Bytes is what the kernel holds of the device's memory.
+	Bytes() int64
+	// Tolerance bounds the error of an element of y against exact arithmetic on
+	// the stored weights: it is at most Tolerance × max|x of its token| × Σ|w of
+	// its row|.
+	Tolerance() float64
+	// Close gives the kernel's memory back. Its tickets must be done.
+	Close() error
+}
+
+// Ticket is work that was submitted.
+type Ticket interface {
+	// Done looks whether the work is complete, at the price of one load: devices
+	// set a flag beside the output when all of it is written.
+	Done() bool
+	// Wait blocks until the work is complete by the means of the driver, which
+	// costs more than looking at the right moment: see Await.
+	Wait() error
+}
+
+// Clock tells the time and lets it pass. A simulated device has its own.
+type Clock interface {
+	Now() time.Duration // since some fixed moment
+	Sleep(d time.Duration)
+}
+
+// Await waits for work that was predicted to end at a moment of the clock: it
+// sleeps until just before, then looks again and again. grain is the shortest
+// sleep that the system keeps to: nearer than that nobody sleeps. A prediction
+// that is too early costs looks, one that is too late costs time.
+func Await(c Clock, t Ticket, at, grain time.Duration) {
+	if ahead := at - c.Now() - grain; ahead > grain {
+		c.Sleep(ahead)
+	}
+	for !t.Done() {
+	}
+}

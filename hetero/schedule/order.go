@@ -1,0 +1,221 @@
+package schedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stage is one step of all chunks of a prompt: a subgraph of a layer.
+type Stage struct {
+	Name string
+	NPU  bool // else the CPU or GPU does it
+	// Mixes says that it reads what earlier chunks wrote: attention.
+	Mixes bool
+	// Time is how long it takes for a chunk; for attention that grows with the
+	// chunks before it.
+	Time func(chunk int) time.Duration
+}
+
+// Slot is one subgraph at its place in time.
+type Slot struct {
+	Chunk, Stage int
+	Begin, End   time.Duration
+}
+
+// Order is how subgraphs are chosen.
+type Order uint8
+
+// The orders that are compared.
+const (
+	InOrder    Order = iota // chunk by chunk, stage by stage, on each processor
+	OutOfOrder              // whichever is ready and starves the NPU least
+)
+
+// Run schedules a prompt of so many chunks on two processors, each of which
+// does one subgraph at a time: the NPU, and one for everything else.
+//
+// A subgraph is ready when the one before it of its chunk is done, and for one
+// that mixes chunks, those of all earlier chunks too. Out of order a processor
+// that is free takes the ready subgraph with the largest C: the NPU time that it
+// unlocks if it runs elsewhere; minus the time of what it unlocks elsewhere, if
+// it runs on the NPU (mllm-NPU §3.4).
+func Run(stages []Stage, chunks int, order Order) []Slot {
+	s := &state{stages: stages, chunks: chunks, done: make([]int, chunks), running: make([]bool, chunks)}
+	for len(s.slots) < chunks*len(stages) || s.busy[0] != nil || s.busy[1] != nil {
+		for processor := range s.busy {
+			if s.busy[processor] == nil {
+				s.begin(processor, order)
+			}
+		}
+		s.finish()
+	}
+	return s.slots
+}
+
+// state is a schedule that is being made.
+type state struct {
+	stages  []Stage
+	chunks  int
+	now     time.Duration
+	done    []int  // [chunk] stages that are complete
+	running []bool // [chunk]
+	busy    [2]*Slot
+	slots   []Slot
+}
+
+func (s *state) processor(stage int) int {
+	if s.stages[stage].NPU {
+		return 1
+	}
+	return 0
+}
+
+// ready reports whether a stage of a chunk may begin, were all in extra done
+// beside what is done.
+func (s *state) ready(chunk, stage int, extra ...[2]int) bool {
+	complete := func(c, upto int) bool {
+		n := s.done[c]
+		for _, e := range extra {
+			if e[0] == c && e[1] == n {
+				n++
+			}
+		}
+		return n >= upto
+	}
+	if !complete(chunk, stage) {
+		return false
+	}
+	if s.stages[stage].Mixes {
+		for c := range chunk {
+			if !complete(c, stage) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *state) begin(processor int, order Order) {
+	best, value, found := 0, time.Duration(0), false
+	for c := range s.chunks {
+		stage := s.done[c]
+		if stage == len(s.stages) {
+			continue
+		}
+		ours := s.processor(stage) == processor
+		if ours && !s.running[c] && s.ready(c, stage) {
+			if v := s.contribution(c, stage); !found || order == OutOfOrder && v > value {
+				best, value, found = c, v, true
+			}
+		}
+		// In order nobody overtakes: the first chunk that still needs this
+		// processor is the only one that may use it.
+		if order == InOrder && s.needs(c, processor) {
+			break
+		}
+	}
+	if !found {
+		return
+	}
+	stage := s.done[best]
+	s.running[best] = true
+	s.busy[processor] = &Slot{best, stage, s.now, s.now + s.stages[stage].Time(best)}
+}
+
+// needs reports whether a chunk has work left for a processor.
+func (s *state) needs(chunk, processor int) bool {
+	for stage := s.done[chunk]; stage < len(s.stages); stage++ {
+		if s.processor(stage) == processor {
+			return true
+		}
+	}
+	return false
+}
+
+// contribution is C of a subgraph that is ready.
+func (s *state) contribution(chunk, stage int) time.Duration {
+	sum := time.Duration(0)
+	this := [2]int{chunk, stage}
+	for c := chunk; c < s.chunks; c++ {
+		next := s.done[c]
+		if c == chunk {
+			next++
+		}
+		if next < len(s.stages) && s.processor(next) != s.processor(stage) && !(c != chunk && s.ready(c, next)) && s.ready(c, next, this) {
+			sum += s.stages[next].Time(c)
+		}
+	}
+	if s.stages[stage].NPU {
+		return -sum
+	}
+	return sum
+}
+
+// finish lets time pass until a processor is free.
+func (s *state) finish() {
+	first := -1
+	for i, b := range s.busy {
+		if b != nil && (first < 0 || b.End < s.busy[first].End) {
+			first = i
+		}
+	}
+	if first < 0 {
+		return
+	}
+	b := s.busy[first]
+	s.now, s.busy[first] = b.End, nil
+	s.done[b.Chunk]++
+	s.running[b.Chunk] = false
+	s.slots = append(s.slots, *b)
+}
+
+// Length returns when the last subgraph ends.
+func Length(slots []Slot) (end time.Duration) {
+	for _, s := range slots {
+		end = max(end, s.End)
+	}
+	return end
+}
+
+// Bubbles returns the share of the time in which the NPU has nothing to do.
+func Bubbles(stages []Stage, slots []Slot) float64 {
+	busy := time.Duration(0)
+	for _, s := range slots {
+		if stages[s.Stage].NPU {
+			busy += s.End - s.Begin
+		}
+	}
+	return 1 - busy.Seconds()/Length(slots).Seconds()
+}
+
+// Check reports what is wrong with a schedule: something that began before what
+// it depends on, two things at once on a processor, or something left out.
+func Check(stages []Stage, chunks int, slots []Slot) error {
+	end := map[[2]int]time.Duration{}
+	for _, s := range slots {
+		if _, twice := end[[2]int{s.Chunk, s.Stage}]; twice {
+			return fmt.Errorf("schedule: stage %d of chunk %d runs twice", s.Stage, s.Chunk)
+		}
+		end[[2]int{s.Chunk, s.Stage}] = s.End
+	}
+	if len(end) != chunks*len(stages) {
+		return fmt.Errorf("schedule: %d of %d subgraphs", len(end), chunks*len(stages))
+	}
+	for i, s := range slots {
+		first := s.Chunk
+		if stages[s.Stage].Mixes {
+			first = 0
+		}
+		for c := first; s.Stage > 0 && c <= s.Chunk; c++ {
+			if end[[2]int{c, s.Stage - 1}] > s.Begin {
+				return fmt.Errorf("schedule: stage %d of chunk %d begins before stage %d of chunk %d ends", s.Stage, s.Chunk, s.Stage-1, c)
+			}
+		}
+		for _, o := range slots[:i] {
+			if stages[o.Stage].NPU == stages[s.Stage].NPU && o.Begin < s.End && s.Begin < o.End {
+				return fmt.Errorf("schedule: chunks %d and %d at once on a processor", o.Chunk, s.Chunk)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// weights are those of a product as the device multiplies them.
+type weights struct {
+	rows []float32 // [rows, cols]
+}
+
+func newWeights(op hetero.Op, kind hetero.Kind) (*weights, error) {
+	rowBytes, err := op.Type.RowBytes(op.Cols)
+	if err != nil {
+		return nil, err
+	}
+	if len(op.Weights) != op.Rows*rowBytes {
+		return nil, fmt.Errorf("sim: %d bytes of weights for %d rows of %d", len(op.Weights), op.Rows, rowBytes)
+	}
+	w := &weights{rows: make([]float32, op.Rows*op.Cols)}
+	for r := range op.Rows {
+		quant.DequantRow(op.Type, w.rows[r*op.Cols:][:op.Cols], op.Weights[r*rowBytes:][:rowBytes])
+	}
+	if kind == hetero.NPU && op.Tokens > 1 {
+		for i, v := range w.rows {
+			w.rows[i] = half(v)
+		}
+	}
+	return w, nil
+}
+
+// multiply computes the product in the device's own arithmetic and order: the
+// CPU in float32 from the first column to the last, the GPU in lanes, the NPU
+// with operands in half precision, tile by tile, or in integers for one token.
+func (w *weights) multiply(op hetero.Op, kind hetero.Kind, x, y hetero.View) {
+	in := make([]float32, op.Cols)
+	for t := range op.Tokens {
+		scale := float32(1)
+		copy(in, x.Row(t, op.Cols))
+		if kind == hetero.NPU {
+			scale = round(in, op.Tokens == 1)
+		}
+		out := y.Row(t, op.Rows)
+		for r := range out {
+			out[r] = scale * dot(w.rows[r*op.Cols:][:op.Cols], in, lanes[kind])
+		}
+	}
+}
+
+// lanes is how many sums the devices keep beside each other.
+var lanes = [...]int{hetero.CPU: 1, hetero.GPU: 16, hetero.NPU: 32}
+
+func dot(a, b []float32, lanes int) float32 {
+	var sums [32]float32
+	for i, v := range a {
+		sums[i%lanes] += v * b[i]
+	}
+	sum := float32(0)
+	for _, s := range sums[:lanes] {
+		sum += s
+	}
+	return sum
+}
+
+// round replaces numbers by what the NPU multiplies and returns their scale.
+func round(x []float32, integers bool) float32 {
+	if !integers {
+		for i, v := range x {
+			x[i] = half(v)
+		}
+		return 1
+	}
+	largest := float32(0)
+	for _, v := range x {
+		largest = max(largest, float32(math.Abs(float64(v))))
+	}
+	if largest == 0 {
+		return 1
+	}
+	scale := largest / 127
+	for i, v := range x {
+		x[i] = float32(math.RoundToEven(float64(v / scale)))
+	}
+	return scale
+}
+
+func half(v float32) float32 { return quant.F16ToF32(quant.F32ToF16(v)) }
+
+// tolerance bounds the rounding of a product, see hetero.Kernel.
+func tolerance(kind hetero.Kind, op hetero.Op) float64 {
+	sums := float64(op.Cols+2) * 0x1p-24
+	switch {
+	case kind != hetero.NPU:
+		return sums
+	case op.Tokens == 1:
+		return sums + 0.5/127
+	}
+	return sums + 0x1p-10 + 0x1p-22 // both operands rounded to 11 bits
+}

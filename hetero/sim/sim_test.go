@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// newChip simulates time only.
+func newChip(t *testing.T, o Options) *SoC {
+	o.TimeOnly = true
+	s, err := New("8-gen-3", o)
+	require.NoError(t, err)
+	return s
+}
+
+// took returns how long products take that are queued together, from the first
+// submit until the last is seen to be done.
+func took(t *testing.T, s *SoC, work map[*Device]hetero.Op, times int) time.Duration {
+	kernels := map[*Device]hetero.Kernel{}
+	for d, op := range work {
+		k, err := d.Prepare(op)
+		require.NoError(t, err)
+		kernels[d] = k
+		defer func() { require.NoError(t, k.Close()) }()
+	}
+	begin := s.Elapsed()
+	var last []hetero.Ticket
+	for range times {
+		last = last[:0]
+		for _, k := range kernels {
+			ticket, err := k.Submit(hetero.View{}, hetero.View{})
+			require.NoError(t, err)
+			last = append(last, ticket)
+		}
+	}
+	for _, ticket := range last {
+		for !ticket.Done() {
+		}
+	}
+	return s.Elapsed() - begin
+}
+
+func op(tokens, rows, cols int) hetero.Op {
+	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
+}
+
+// Every chip names the source of each of its numbers, and few are fitted.
+func TestConstantsHaveSources(t *testing.T) {
+	for _, soc := range SoCs() {
+		fitted := 0
+		for _, c := range Constants(soc) {
+			require.NotEmpty(t, c.Source, c.Name)
+			require.Positive(t, c.Value, c.Name)
+			if c.Fitted {
+				fitted++
+			}
+		}
+		require.LessOrEqual(t, fitted, 5)
+		_, err := New(soc, Options{})
+		require.NoError(t, err)
+	}
+	_, err := New("pentium", Options{})
+	require.ErrorContains(t, err, "pentium")
+}
+
+// Two processors together read more of a memory than one, but less than twice.
+func TestMemoryIsShared(t *testing.T) {
+	s := newChip(t, Options{})
+	large := op(1, 65536, 4096)
+	one := took(t, s, map[*Device]hetero.Op{s.GPU: large}, 4).Seconds()
+	two := took(t, s, map[*Device]hetero.Op{s.GPU: large, s.NPU: large}, 4).Seconds()
+	require.InEpsilon(t, 2*43.3/59.1, two/one, 0.02)
+}
+
+// Arithmetic of one device does not slow that of another.
+func TestArithmeticIsNotShared(t *testing.T) {
+	s := newChip(t, Options{})
+	one := took(t, s, map[*Device]hetero.Op{s.GPU: op(256, 4096, 4096)}, 4)
+	two := took(t, s, map[*Device]hetero.Op{s.GPU: op(256, 4096, 4096), s.NPU: op(256, 1024, 1024)}, 4)
+	require.InEpsilon(t, one.Seconds(), two.Seconds(), 0.02)
+}
+
+// The three effects of NPUs.
+func TestStageOrderAndShape(t *testing.T) {
+	s := newChip(t, Options{})
+	npu := func(o hetero.Op) float64 { return took(t, s, map[*Device]hetero.Op{s.NPU: o}, 4).Seconds() }
+	require.Equal(t, npu(op(33, 4096, 4096)), npu(op(64, 4096, 4096)), "stages of 32 tokens")
+	wrong := op(256, 14336, 4096)
+	wrong.Streamed = false
+	require.Greater(t, npu(wrong), 3*npu(op(256, 14336, 4096)), "order")
+	require.Greater(t, npu(op(256, 4096, 14336)), 2*npu(op(256, 14336, 4096)), "shape")
+}
+
+// Static graphs take time to prepare, more for more tokens; the published times
+// are those of the four products of Llama-8B.
+func TestPreparation(t *testing.T) {
+	s := newChip(t, Options{})
+	for tokens, want := range map[int]float64{135: 0.4084, 1000: 2.05} {
+		begin := s.Elapsed()
+		for _, shape := range [][2]int{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}} {
+			k, err := s.NPU.Prepare(op(tokens, shape[0], shape[1]))
+			require.NoError(t, err)
+			require.NoError(t, k.Close())
+		}
+		require.InEpsilon(t, want, (s.Elapsed() - begin).Seconds(), 1e-6)
+	}
+}
+
+func TestAddressSpace(t *testing.T) {
+	s, err := New("8-gen-2", Options{TimeOnly: true})
+	require.NoError(t, err)
+	k, err := s.NPU.Prepare(op(1, 1<<16, 1<<15)) // 1 GiB
+	require.NoError(t, err)
+	_, err = s.NPU.Prepare(op(1, 1<<16, 1<<15))
+	require.ErrorIs(t, err, ErrMemory)
+	require.ErrorContains(t, s.NPU.Close(), "1 kernels")
+	require.NoError(t, k.Close())
+	require.NoError(t, s.NPU.Close())
+	require.Error(t, k.Close())
+}
+
+// Copies cost only where memory is not shared.
+func TestCopies(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		s := newChip(t, Options{Apart: apart})
+		begin := s.Elapsed()
+		require.NoError(t, s.GPU.Flush(nil))
+		require.NoError(t, s.NPU.Fetch(nil))
+		require.Equal(t, apart, s.Elapsed()-begin == s.Copy())
+		require.Equal(t, !apart, s.GPU.Capabilities().Shares)
+	}
+}
+
+// Waiting by prediction and flags sees the end sooner than sleeping does.
+func TestAwaitBeatsSleeping(t *testing.T) {
+	times := map[bool]time.Duration{}
+	for _, fast := range []bool{false, true} {
+		s := newChip(t, Options{})
+		k, err := s.GPU.Prepare(op(1, 14336, 4096))
+		require.NoError(t, err)
+		for range 20 {
+			begin := s.Elapsed()
+			ticket, err := k.Submit(hetero.View{}, hetero.View{})
+			require.NoError(t, err)
+			if fast {
+				hetero.Await(s.GPU.Clock(), ticket, begin+700*time.Microsecond, s.Grain())
+			} else {
+				require.NoError(t, ticket.Wait())
+			}
+			times[fast] += s.Elapsed() - begin
+		}
+	}
+	require.Less(t, times[true], times[false])
+}
+
+// A result appears when the device is done with it, not before: who reads
+// without waiting gets what was there.
+func TestResultsTakeTime(t *testing.T) {
+	s, err := New("8-gen-3", Options{})
+	require.NoError(t, err)
+	weights := make([]byte, 4*32*32)
+	for i := range 32 {
+		one := weights[4*(32*i+i):]
+		one[2], one[3] = 0x80, 0x3f // 1.0
+	}
+	identity := hetero.Op{Tokens: 2, Rows: 32, Cols: 32, Type: quant.F32, Weights: weights}
+	budget := tiering.New(0)
+	pool, err := hetero.NewPool(budget, 2, 4096, s.CPU, s.GPU, s.NPU)
+	require.NoError(t, err)
+	defer func() { pool.Close(); require.NoError(t, budget.Check()) }()
+	for _, d := range []*Device{s.CPU, s.GPU, s.NPU} {
+		x, y := pool.Take(), pool.Take()
+		require.Nil(t, pool.Take())
+		for i := range 64 {
+			x.Floats()[i], y.Floats()[i] = float32(i), -1
+		}
+		k, err := d.Prepare(identity)
+		require.NoError(t, err)
+		ticket, err := k.Submit(hetero.View{Buffer: x, Stride: 32}, hetero.View{Buffer: y, Stride: 32})
+		require.NoError(t, err)
+		require.EqualValues(t, -1, y.Floats()[33])
+		require.NoError(t, ticket.Wait())
+		require.Equal(t, x.Floats()[:64], y.Floats()[:64])
+		_, err = k.Submit(hetero.View{Buffer: &hetero.Buffer{}}, hetero.View{})
+		require.ErrorContains(t, err, "not attached")
+		require.NoError(t, k.Close())
+		pool.Put(x)
+		pool.Put(y)
+		require.Panics(t, func() { pool.Put(y) })
+	}
+}

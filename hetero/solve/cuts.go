@@ -1,0 +1,176 @@
+package solve
+
+import (
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+// Cut is a way to divide a product.
+type Cut uint8
+
+// The cuts of HeteroLLM.
+const (
+	None          Cut = iota // one device does all
+	Row                      // rows of the weights are divided
+	Sequence                 // one standard length of tokens, and the rest
+	MultiSequence            // several standard lengths, and the rest
+	Hybrid                   // rows, with standard lengths, padding or a rest of tokens
+)
+
+// String returns the name that tables show.
+func (c Cut) String() string {
+	return [...]string{"none", "row", "sequence", "multi-sequence", "hybrid"}[c]
+}
+
+// Piece is what one device does of a product at once.
+type Piece struct {
+	Device        int
+	Token, Tokens int // first token, and how many
+	Padded        int // tokens that the kernel is prepared for, no fewer than Tokens
+	Row, Rows     int // first row of the weights, and how many
+}
+
+// Split is a product divided: its pieces do every token and row once.
+type Split struct {
+	Cut    Cut
+	Pieces []Piece
+	Time   time.Duration // predicted
+}
+
+// Room returns how many tokens the operands need memory for: the last ones may
+// be padded.
+func (s *Split) Room() int {
+	room := 0
+	for _, p := range s.Pieces {
+		room = max(room, p.Token+p.Padded)
+	}
+	return room
+}
+
+// Op returns the product that a piece is.
+func (p Piece) Op(op hetero.Op) hetero.Op {
+	op.Tokens, op.Rows = p.Padded, p.Rows
+	if op.Weights != nil {
+		bytes := len(op.Weights) / max(1, rowsOf(op))
+		op.Weights = op.Weights[p.Row*bytes:][:p.Rows*bytes]
+	}
+	return op
+}
+
+func rowsOf(op hetero.Op) int {
+	bytes, err := op.Type.RowBytes(op.Cols)
+	if err != nil || bytes == 0 {
+		return 1
+	}
+	return len(op.Weights) / bytes
+}
+
+// Steps prune the cuts: where a device's time goes in steps, cuts in between
+// gain nothing.
+type Steps struct {
+	Rows    int   // rows are cut at multiples of it, 256 in HeteroLLM
+	Tokens  int   // tokens of a dynamic device at multiples of it, 32 in HeteroLLM
+	Lengths []int // that static devices have kernels for, ascending
+}
+
+// DefaultSteps are those of HeteroLLM: powers of two from 32 to 1024, and one
+// token.
+var DefaultSteps = Steps{Rows: 256, Tokens: 32, Lengths: []int{32, 64, 128, 256, 512, 1024}}
+
+// lengths cuts tokens into standard lengths, the largest first; the last may be
+// padded. One token has a kernel of its own.
+func (s *Steps) lengths(tokens int) []int {
+	if tokens == 1 {
+		return []int{1}
+	}
+	var list []int
+	for tokens > 0 {
+		n := s.Lengths[0]
+		for _, l := range s.Lengths {
+			if l <= tokens {
+				n = l
+			}
+		}
+		list = append(list, n)
+		tokens -= n
+	}
+	return list
+}
+
+// padded returns the shortest standard length that holds the tokens, or 0.
+func (s *Steps) padded(tokens int) int {
+	if tokens == 1 {
+		return 1
+	}
+	if i := slices.IndexFunc(s.Lengths, func(l int) bool { return l >= tokens }); i >= 0 {
+		return s.Lengths[i]
+	}
+	return 0
+}
+
+// Cuts returns the ways to divide a product between device 0, which takes any
+// number of tokens, and device 1. Doing all of it on either device is among them.
+func (s *Steps) Cuts(op hetero.Op, static bool) []Split {
+	splits := []Split{{Pieces: []Piece{{0, 0, op.Tokens, op.Tokens, 0, op.Rows}}}}
+	for _, run := range s.runs(op.Tokens, static) {
+		splits = append(splits, s.withRows(op, run)...)
+	}
+	return splits
+}
+
+// runs returns the ways to take tokens from the first on in kernels of device 1.
+func (s *Steps) runs(tokens int, static bool) [][]int {
+	var list [][]int
+	if !static {
+		for n := s.Tokens; n < tokens; n += s.Tokens {
+			list = append(list, []int{n})
+		}
+		return append(list, []int{tokens})
+	}
+	all := s.lengths(tokens)
+	for n := 1; n <= len(all); n++ {
+		list = append(list, all[:n])
+	}
+	if p := s.padded(tokens); p > 0 && !slices.ContainsFunc(list, func(run []int) bool { return len(run) == 1 && run[0] == p }) {
+		list = append(list, []int{p})
+	}
+	return list
+}
+
+// withRows returns a run of tokens with each way to divide the rows of it.
+func (s *Steps) withRows(op hetero.Op, run []int) []Split {
+	var splits []Split
+	for rows := s.Rows; ; rows += s.Rows {
+		rows = min(rows, op.Rows)
+		var pieces []Piece
+		at := 0
+		for _, n := range run {
+			pieces = append(pieces, Piece{1, at, min(n, op.Tokens-at), n, 0, rows})
+			at += n
+		}
+		covered := min(at, op.Tokens)
+		if rows < op.Rows {
+			pieces = append(pieces, Piece{0, 0, covered, covered, rows, op.Rows - rows})
+		}
+		if covered < op.Tokens {
+			pieces = append(pieces, Piece{0, covered, op.Tokens - covered, op.Tokens - covered, 0, op.Rows})
+		}
+		cut := None
+		switch {
+		case rows < op.Rows && (covered < op.Tokens || at > op.Tokens || len(run) > 1):
+			cut = Hybrid
+		case rows < op.Rows:
+			cut = Row
+		case covered < op.Tokens && len(run) > 1:
+			cut = MultiSequence
+		case covered < op.Tokens:
+			cut = Sequence
+		}
+		splits = append(splits, Split{Cut: cut, Pieces: pieces})
+		if rows == op.Rows {
+			return splits
+		}
+	}
+}

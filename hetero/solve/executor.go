@@ -1,0 +1,151 @@
+package solve
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+// Executor runs products as they were split, on two devices of one machine.
+type Executor struct {
+	Devices [2]hetero.Device
+	// Costs say when work will be done. They must know every piece already, as a
+	// Profiler does that the plan was made with: this is no time to measure.
+	Costs Costs
+	// Grain is the shortest sleep of the system. Fast waits by prediction and
+	// flags; without it the driver's way of waiting is used.
+	Grain time.Duration
+	Fast  bool
+
+	kernels map[pieceKey]hetero.Kernel
+}
+
+// pieceKey names a kernel: products of the same name and piece are the same.
+type pieceKey struct {
+	name  string
+	piece Piece
+}
+
+// Pending is work that an operation has to wait for if it runs elsewhere.
+type Pending struct {
+	Device int
+	Ticket hetero.Ticket
+	Buffer *hetero.Buffer // that it writes
+	At     time.Duration  // when it is predicted to be done
+}
+
+// Prepare makes the kernels of a split ready.
+func (e *Executor) Prepare(name string, op hetero.Op, split *Split) error {
+	if e.kernels == nil {
+		e.kernels = map[pieceKey]hetero.Kernel{}
+	}
+	for _, p := range split.Pieces {
+		key := pieceKey{name, p}
+		if e.kernels[key] != nil {
+			continue
+		}
+		k, err := e.Devices[p.Device].Prepare(p.Op(op))
+		if err != nil {
+			return err
+		}
+		e.kernels[key] = k
+	}
+	return nil
+}
+
+// Tolerance returns the largest of the kernels of a prepared split.
+func (e *Executor) Tolerance(name string, split *Split) float64 {
+	largest := 0.0
+	for _, p := range split.Pieces {
+		largest = max(largest, e.kernels[pieceKey{name, p}].Tolerance())
+	}
+	return largest
+}
+
+// Close closes all kernels.
+func (e *Executor) Close() error {
+	for key, k := range e.kernels {
+		if err := k.Close(); err != nil {
+			return err
+		}
+		delete(e.kernels, key)
+	}
+	return nil
+}
+
+// Submit starts a prepared product after what it depends on and returns what
+// depends on it. A device waits for its own work by the order of its queue; the
+// host waits for other devices' work.
+//
+// For one token device 0 gets its part first, because its queue still holds the
+// work before; otherwise device 1 does, because it has most to do.
+func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.View, after []Pending) ([]Pending, error) {
+	order := [2]int{1, 0}
+	if op.Tokens == 1 {
+		order = [2]int{0, 1}
+	}
+	var begun []Pending
+	for _, device := range order {
+		if err := e.Before(device, split, after); err != nil {
+			return nil, err
+		}
+		for _, p := range split.Pieces {
+			if p.Device != device {
+				continue
+			}
+			t, err := e.kernels[pieceKey{name, p}].Submit(x.At(p.Token, 0), y.At(p.Token, p.Row))
+			if err != nil {
+				return nil, err
+			}
+			at := e.Devices[device].Clock().Now() + e.Costs.Start(device) + e.Costs.Time(device, p.Op(op))
+			begun = append(begun, Pending{device, t, y.Buffer, at})
+		}
+	}
+	return begun, nil
+}
+
+// Before waits until a device may begin what depends on earlier work, if the
+// split gives it a piece; a nil split stands for any work of the device.
+func (e *Executor) Before(device int, split *Split, after []Pending) error {
+	if split != nil && !uses(split, device) {
+		return nil
+	}
+	flushed := map[*hetero.Buffer]bool{}
+	for _, p := range after {
+		if p.Device == device {
+			continue
+		}
+		if err := e.Await(p); err != nil {
+			return err
+		}
+		if flushed[p.Buffer] {
+			continue // pieces of one result
+		}
+		flushed[p.Buffer] = true
+		if err := e.Devices[p.Device].Fetch(p.Buffer); err != nil {
+			return err
+		}
+		if err := e.Devices[device].Flush(p.Buffer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func uses(s *Split, device int) bool {
+	for _, p := range s.Pieces {
+		if p.Device == device {
+			return true
+		}
+	}
+	return false
+}
+
+// Await waits for work, in the executor's way.
+func (e *Executor) Await(p Pending) error {
+	if !e.Fast {
+		return p.Ticket.Wait()
+	}
+	hetero.Await(e.Devices[p.Device].Clock(), p.Ticket, p.At, e.Grain)
+	return nil
+}

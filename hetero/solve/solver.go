@@ -1,0 +1,90 @@
+package solve
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+// Solver takes the split that ends first.
+type Solver struct {
+	Costs  Costs
+	Steps  Steps
+	Static bool // device 1 runs prepared lengths only
+	// Sync is how long before the end of its work device 0 must be given more if
+	// its queue is not to run empty; Copy what one copy takes, 0 where memory is
+	// shared.
+	Sync, Copy time.Duration
+	// Allow leaves splits out, where it is set: to place whole operations only, or
+	// to leave a device alone.
+	Allow func(s *Split) bool
+	// Share is how much of an operation's time device 0 may be busy, for others
+	// who need it; 0 means all.
+	Share float64
+
+	solved map[question]Split
+}
+
+// Solve returns the best split of a product. Weights are not looked at.
+func (s *Solver) Solve(op hetero.Op) Split {
+	key := question{0, op.Tokens, op.Rows, op.Cols, op.Streamed}
+	if split, known := s.solved[key]; known {
+		return split
+	}
+	op.Weights = nil
+	best, first := Split{}, true
+	for _, split := range s.Steps.Cuts(op, s.Static) {
+		if s.Allow != nil && !s.Allow(&split) {
+			continue
+		}
+		busy := s.busy(op, &split)
+		split.Time = s.total(op, &split, busy)
+		if s.Share > 0 && len(split.Pieces) > 1 && busy[0].Seconds() > s.Share*split.Time.Seconds() {
+			continue
+		}
+		if first || split.Time < best.Time {
+			best, first = split, false
+		}
+	}
+	if s.solved == nil {
+		s.solved = map[question]Split{}
+	}
+	s.solved[key] = best
+	return best
+}
+
+// busy returns how long each device works for a split.
+func (s *Solver) busy(op hetero.Op, split *Split) (t [2]time.Duration) {
+	for _, p := range split.Pieces {
+		t[p.Device] += s.Costs.Time(p.Device, p.Op(op))
+	}
+	return t
+}
+
+// total predicts how long a split takes. The host is free, and the queue of
+// device 0 runs ahead where it does all; device 1 is always begun and awaited.
+//
+// In prefill device 1 works most of the time, and what device 0 does hides
+// behind it, but its queue has run empty. In decoding device 0 works most of
+// the time: it begins at once, device 1 later, and while both work memory slows
+// both. Device 1 has to end first, or the queue of device 0 runs empty too.
+func (s *Solver) total(op hetero.Op, split *Split, busy [2]time.Duration) time.Duration {
+	copies := 2 * s.Copy
+	switch {
+	case busy[1] == 0:
+		return busy[0]
+	case busy[0] == 0:
+		return busy[1] + s.Costs.Start(1) + s.Costs.Start(0) + copies
+	case op.Tokens > 1:
+		return max(busy[0]+s.Costs.Start(0), busy[1]+s.Costs.Start(1)) + s.Sync + copies
+	}
+	slow := s.Costs.Slowdown(op)
+	late := min(s.Costs.Start(1), busy[0])
+	rest := busy[0] - late
+	both := min(rest, busy[1])
+	together := late + time.Duration(float64(both)*slow)
+	if busy[1]+s.Sync > rest {
+		copies += s.Costs.Start(0)
+	}
+	return together + max(rest, busy[1]) - both + copies
+}

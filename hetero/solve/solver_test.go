@@ -1,0 +1,140 @@
+package solve_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/sim"
+	"github.com/llmrun/llmrun/hetero/solve"
+)
+
+func product(tokens, rows, cols int) hetero.Op {
+	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
+}
+
+func profiled(t *testing.T) *solve.Profiler {
+	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
+	require.NoError(t, err)
+	p := solve.NewProfiler([]hetero.Device{soc.GPU, soc.NPU}, nil)
+	t.Cleanup(func() { require.NoError(t, p.Err) })
+	return p
+}
+
+// A split is never predicted to be slower than the better device alone, and
+// is faster where the devices are near to each other.
+func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
+	p := profiled(t)
+	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
+	alone := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Allow: func(s *solve.Split) bool { return s.Cut == solve.None }}
+	for _, tokens := range []int{1, 20, 64, 300, 525, 600} {
+		for _, shape := range [][2]int{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}} {
+			op := product(tokens, shape[0], shape[1])
+			require.LessOrEqual(t, s.Solve(op).Time, alone.Solve(op).Time, "%d tokens, %v", tokens, shape)
+		}
+	}
+	down := product(256, 4096, 14336)
+	require.Less(t, s.Solve(down).Time.Seconds(), 0.75*alone.Solve(down).Time.Seconds())
+	runs := p.Runs
+	s.Solve(down)
+	require.Equal(t, runs, p.Runs, "what is known is not measured again")
+}
+
+// What cutting by length is for: 300 = 256 + 44, and 600 = 512 + 32 + 56.
+func TestLengthsAreCut(t *testing.T) {
+	steps := solve.DefaultSteps
+	op := product(600, 1024, 4096)
+	found := map[solve.Cut][]solve.Piece{}
+	for _, split := range steps.Cuts(op, true) {
+		if len(split.Pieces) == 3 && split.Cut == solve.MultiSequence {
+			found[split.Cut] = split.Pieces
+		}
+	}
+	require.Equal(t, []solve.Piece{{1, 0, 512, 512, 0, 1024}, {1, 512, 64, 64, 0, 1024}, {0, 576, 24, 24, 0, 1024}}, found[solve.MultiSequence])
+	for _, split := range steps.Cuts(product(300, 1024, 4096), true) {
+		if split.Cut == solve.Sequence {
+			require.Equal(t, []solve.Piece{{1, 0, 256, 256, 0, 1024}, {0, 256, 44, 44, 0, 1024}}, split.Pieces)
+		}
+	}
+}
+
+// The share of a device that others need is kept to, at some price.
+func TestShareIsKept(t *testing.T) {
+	p := profiled(t)
+	op := product(256, 4096, 14336)
+	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
+	for _, share := range []float64{0.2, 0.5} {
+		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Share: share}
+		split := s.Solve(op)
+		busy := time.Duration(0)
+		for _, piece := range split.Pieces {
+			if piece.Device == 0 {
+				busy += p.Time(0, piece.Op(op))
+			}
+		}
+		require.LessOrEqual(t, busy.Seconds(), share*split.Time.Seconds())
+		require.Greater(t, split.Time, free.Time)
+	}
+}
+
+// Copies, where memory is not shared, speak against splits.
+func TestCopiesSpeakAgainstSplits(t *testing.T) {
+	p := profiled(t)
+	op := product(1, 14336, 4096)
+	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
+	require.Equal(t, solve.Row, s.Solve(op).Cut)
+	s = solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Copy: 400 * time.Microsecond}
+	require.Equal(t, []solve.Piece{{0, 0, 1, 1, 0, 14336}}, s.Solve(op).Pieces)
+}
+
+func TestTreeFindsSteps(t *testing.T) {
+	var samples []solve.Sample
+	want := func(a, b float64) float64 {
+		if a < 10 {
+			return 1
+		}
+		if b < 5 {
+			return 2
+		}
+		return 7
+	}
+	for a := range 20 {
+		for b := range 10 {
+			samples = append(samples, solve.Sample{X: []float64{float64(a), float64(b)}, Y: want(float64(a), float64(b))})
+		}
+	}
+	tree := solve.GrowTree(samples, 2)
+	require.Equal(t, 3, tree.Leaves())
+	for a := 0.0; a < 20; a++ {
+		for b := 0.0; b < 10; b++ {
+			require.InDelta(t, want(a, b), tree.Predict([]float64{a, b}), 1e-9)
+		}
+	}
+	require.Equal(t, 1, solve.GrowTree([]solve.Sample{{X: []float64{1}, Y: 3}, {X: []float64{1}, Y: 5}}, 1).Leaves(), "equal features cannot be told apart")
+}
+
+// Predictions of shapes between those that were measured are near the truth,
+// and not by luck: those of a tree with one leaf are far off.
+func TestPredictions(t *testing.T) {
+	p := profiled(t)
+	var samples, between []hetero.Op
+	for _, tokens := range []int{32, 128, 512} {
+		for rows := 512; rows <= 8192; rows *= 2 {
+			for cols := 1024; cols <= 8192; cols *= 2 {
+				samples = append(samples, product(tokens, rows, cols))
+				between = append(between, product(tokens, rows+256, cols))
+			}
+		}
+	}
+	q := solve.NewPredictor(p, samples)
+	mean, largest := q.Error(1, between)
+	require.Less(t, mean, 0.25)
+	require.False(t, math.IsNaN(largest))
+	flat, _ := solve.NewPredictor(p, samples[:1]).Error(1, between)
+	require.Greater(t, flat, 2*mean)
+	gpu, _ := q.Error(0, between)
+	require.Less(t, gpu, 0.1)
+}

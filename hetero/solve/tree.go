@@ -1,0 +1,95 @@
+package solve
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Tree is a regression tree: it divides samples by one feature at a time, where
+// that lowers the sum of squared errors most, and answers with the mean of the
+// samples that a question ends up with.
+type Tree struct {
+	feature  int
+	limit    float64 // features up to it go left
+	mean     float64
+	low, top *Tree // nil in a leaf
+}
+
+// Sample is one observation.
+type Sample struct {
+	X []float64 // features, the same number in every sample
+	Y float64
+}
+
+// GrowTree fits a tree whose leaves hold at least so many samples. It reorders
+// the samples.
+func GrowTree(samples []Sample, leaf int) *Tree {
+	t := &Tree{}
+	for _, s := range samples {
+		t.mean += s.Y / float64(len(samples))
+	}
+	feature, at, limit := bestCut(samples, max(leaf, 1))
+	if at == 0 {
+		return t
+	}
+	sortBy(samples, feature)
+	t.feature, t.limit = feature, limit
+	t.low = GrowTree(samples[:at], leaf)
+	t.top = GrowTree(samples[at:], leaf)
+	return t
+}
+
+// Predict answers for one set of features.
+func (t *Tree) Predict(x []float64) float64 {
+	for t.low != nil {
+		if x[t.feature] <= t.limit {
+			t = t.low
+		} else {
+			t = t.top
+		}
+	}
+	return t.mean
+}
+
+// Leaves counts the answers that the tree can give.
+func (t *Tree) Leaves() int {
+	if t.low == nil {
+		return 1
+	}
+	return t.low.Leaves() + t.top.Leaves()
+}
+
+func sortBy(samples []Sample, feature int) {
+	slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.X[feature], b.X[feature]) })
+}
+
+// bestCut returns the feature, the number of samples below and the limit that
+// lower the squared error most; no sample below where nothing does.
+func bestCut(samples []Sample, leaf int) (feature, at int, limit float64) {
+	if len(samples) < 2*leaf {
+		return 0, 0, 0
+	}
+	total := 0.0
+	for _, s := range samples {
+		total += s.Y
+	}
+	n := float64(len(samples))
+	// The squared error falls as the sum of (sum of a side)²/(its size) grows.
+	best := total * total / n * (1 + 1e-9)
+	for f := range samples[0].X {
+		sortBy(samples, f)
+		left := 0.0
+		for i := 1; i <= len(samples)-leaf; i++ {
+			left += samples[i-1].Y
+			if i < leaf || samples[i-1].X[f] == samples[i].X[f] {
+				continue
+			}
+			gain := left*left/float64(i) + (total-left)*(total-left)/(n-float64(i))
+			if gain > best {
+				best, feature, at = gain, f, i
+				limit = (samples[i-1].X[f] + samples[i].X[f]) / 2
+			}
+		}
+	}
+	return feature, at, limit
+}
