@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/measure"
 )
 
@@ -16,7 +17,7 @@ func benchBudgetCommand() *command {
 		name:     "bench budget",
 		synopsis: "PACK… [--shares LIST] [--ctx LIST] [flags]",
 		summary:  "time models under budgets of memory, against what was predicted",
-		about: `Runs each pack without a limit and then under budgets that are shares of its tensors' bytes: how fast it decodes, how fast the plan said that it would, and how near that is to the bound that flash sets, which is measured with the same reads just before each run. The tokens have to be the same everywhere.
+		about: `Runs each pack without a limit and then under budgets that are shares of its tensors' bytes: how fast it decodes, how fast the plan said that it would, and how near that is to the bound that flash sets, which is measured with the same reads just before each run. It is measured after the run as well: if it has changed, the run counts for little and is repeated, up to twice. --disk sets a speed at which flash stays. The tokens have to be the same everywhere.
 
 Prints a table in Markdown; --svg draws it as well.`,
 		examples: []example{
@@ -33,6 +34,10 @@ Prints a table in Markdown; --svg draws it as well.`,
 			f.count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
 			f.count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)
 			f.count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.value("disk", "SPEED", "read packs as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
+				b.o.Disk, err = llmrun.ParseDiskSpeed(text)
+				return err
+			})
 			f.group("Output")
 			f.toggle(&b.json, "json", "print one JSON object instead of the table")
 			f.text(&b.svg, "svg", "FILE", "draw the speeds as well")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -24,6 +25,7 @@ type BudgetOptions struct {
 	Prompt   int // tokens
 	Decode   int // tokens after the first
 	Threads  int
+	Disk     llmrun.DiskSpeed // that packs are read with
 	Running  func(done, total int64) // may be nil
 }
 
@@ -46,7 +48,13 @@ type BudgetRow struct {
 	Refused string  `json:"refused,omitempty"`
 
 	Streamed  int64   `json:"read_bytes_per_token"`
-	FlashGBs  float64 `json:"flash_gb_s"` // measured just before, with the same reads
+	// Flash is measured just before and just after, with the same reads. A
+	// configuration during which it was not steady was run again.
+	FlashGBs   float64 `json:"flash_gb_s"`
+	FlashAfter float64 `json:"flash_after_gb_s"`
+	planned    float64 // as the prediction took it
+	Tries      int     `json:"tries"`
+
 	Prefill   float64 `json:"prefill_tok_per_s"`
 	Decode    float64 `json:"decode_tok_per_s"`
 	Predicted struct {
@@ -68,6 +76,9 @@ var ErrPack = errors.New("is no pack: import it first")
 // Budgets runs every model under every budget, first without any.
 func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 	r := &BudgetReport{Machine: thisMachine()}
+	if least := slices.Min(o.Contexts); o.Prompt+o.Decode > least {
+		return nil, fmt.Errorf("%w: a prompt of %d tokens and %d more do not fit a context of %d", ErrBench, o.Prompt, o.Decode, least)
+	}
 	total := int64(len(o.Paths) * len(o.Contexts) * (1 + len(o.Shares)))
 	for _, path := range o.Paths {
 		model, err := describePack(path)
@@ -77,9 +88,9 @@ func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 		for _, context := range o.Contexts {
 			var whole *budgetRun
 			for _, share := range append([]float64{0}, o.Shares...) {
-				run := &budgetRun{o: &o, model: model, whole: whole}
-				run.row = BudgetRow{Model: filepath.Base(path), Share: share, Context: context, RAM: int64(share * float64(model.bytes))}
-				if err := run.do(ctx); err != nil {
+				row := BudgetRow{Model: filepath.Base(path), Share: share, Context: context, RAM: int64(share * float64(model.bytes))}
+				run, err := steadiest(ctx, &budgetRun{o: &o, model: model, whole: whole, row: row})
+				if err != nil {
 					return nil, err
 				}
 				if share == 0 {
@@ -116,6 +127,7 @@ type packModel struct {
 	path  string
 	bytes int64 // of its tensors
 	vocab int
+	tied  bool // the embedding is the output matrix
 }
 
 func describePack(path string) (m packModel, err error) {
@@ -131,7 +143,11 @@ func describePack(path string) (m packModel, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = packModel{path: path, vocab: spec.Vocab}
+	shape, err := f.Shape(exec.ShapeOptions{Threads: 1, KV: kv.K8V8})
+	if err != nil {
+		return m, err
+	}
+	m = packModel{path: path, vocab: spec.Vocab, tied: shape.Embedding == 0}
 	for _, t := range f.Source.Tensors() {
 		m.bytes += t.Size
 	}
@@ -147,10 +163,29 @@ type budgetRun struct {
 	ids   []int32 // that were generated
 }
 
+// steadiest measures a configuration until flash was steady meanwhile, or often
+// enough, and returns the run during which it changed least.
+func steadiest(ctx context.Context, b *budgetRun) (best *budgetRun, err error) {
+	for try := 1; try <= steadyTries; try++ {
+		run := *b
+		if err := run.do(ctx); err != nil {
+			return nil, err
+		}
+		if best == nil || run.row.drift() < best.row.drift() {
+			best = &run
+		}
+		best.row.Tries = try
+		if best.row.drift() <= steadyFlash {
+			break
+		}
+	}
+	return best, nil
+}
+
 // do measures the configuration.
 func (b *budgetRun) do(ctx context.Context) error {
 	// Without a cache directory the machine is measured anew each time.
-	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Measure: true}
+	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Disk: b.o.Disk, Measure: true}
 	if b.row.RAM == 0 {
 		opts.RAM = llmrun.NoLimit
 	}
@@ -180,11 +215,17 @@ func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err er
 	for i := range prompt {
 		prompt[i] = int32(random.IntN(b.model.vocab))
 	}
+	if b.row.FlashGBs, err = flash(b.model.path, b.o.Disk, plan.Piece); err != nil {
+		return err
+	}
 	for piece, err := range session.GenerateIDs(ctx, prompt, llmrun.GenerateOptions{MaxTokens: b.o.Decode + 1, IgnoreEOS: true}) {
 		if err != nil {
 			return err
 		}
 		b.ids = append(b.ids, piece.ID)
+	}
+	if b.row.FlashAfter, err = flash(b.model.path, b.o.Disk, plan.Piece); err != nil {
+		return err
 	}
 	b.sumUp(plan, session.Stats())
 	return nil
@@ -193,7 +234,7 @@ func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err er
 // sumUp fills in the row.
 func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
 	row := &b.row
-	row.FlashGBs = plan.Rates.ReadGBs
+	row.planned = plan.Rates.ReadGBs
 	row.Predicted.Prefill, row.Predicted.Decode = plan.PredictedPrefill, plan.PredictedDecode
 	row.Prefill, row.Decode = stats.PrefillTokPerS(), stats.DecodeTokPerS()
 	row.Streamed = stats.DecodeFlash.Bytes / int64(max(1, stats.GeneratedTokens-1))

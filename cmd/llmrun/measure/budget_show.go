@@ -20,8 +20,8 @@ func (r *BudgetReport) WriteTable(w io.Writer) {
 			fmt.Fprintf(w, "| %s | %s | %d | refused | | | | | | | | | |\n", row.Model, ram, row.Context)
 			continue
 		}
-		fmt.Fprintf(w, "| %s | %s | %d | %.0f MB | %.2f | %.2f | %.2f | %+.0f %% | %.2f | %.0f %% | %.1f | %.1f | %s |\n",
-			row.Model, ram, row.Context, float64(row.Streamed)/1e6, row.FlashGBs, row.Decode, row.Predicted.Decode,
+		fmt.Fprintf(w, "| %s | %s | %d | %.0f MB | %.2f to %.2f | %.2f | %.2f | %+.0f %% | %.2f | %.0f %% | %.1f | %.1f | %s |\n",
+			row.Model, ram, row.Context, float64(row.Streamed)/1e6, row.FlashGBs, row.FlashAfter, row.Decode, row.Predicted.Decode,
 			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill, yesNo(row.Same))
 	}
 	fmt.Fprintf(w, "\nSpeeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)

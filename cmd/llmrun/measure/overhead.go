@@ -1,0 +1,218 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// OverheadOptions say what to compare.
+type OverheadOptions struct {
+	Paths   []string // packs
+	Rounds  int      // pairs of each comparison
+	Decode  int      // tokens of a measurement
+	Threads int
+	Running func(done, total int64) // may be nil
+}
+
+// OverheadReport is what two things cost that should cost next to nothing.
+type OverheadReport struct {
+	Machine Machine       `json:"machine"`
+	Rows    []OverheadRow `json:"rows"`
+}
+
+// OverheadRow is what they cost one model.
+type OverheadRow struct {
+	Model string `json:"model"`
+	// Budget compares a budget in which all weights fit with none.
+	Budget Paired `json:"resident_under_budget"`
+	// Embedding compares random tokens, whose rows are read from flash, with one
+	// token again and again, whose row is in memory. It is nil where the embedding
+	// is the output matrix too, which is in memory.
+	Embedding *Paired `json:"embedding_on_flash"`
+}
+
+// Paired is a comparison of two things that were measured in turns.
+type Paired struct {
+	Pairs   int     `json:"pairs"`
+	With    float64 `json:"with_ms"`    // for a token, in the middle
+	Without float64 `json:"without_ms"` // for a token, in the middle
+	// Cost is how much longer it takes with it: the ratio of two that were measured
+	// one after the other, in the middle, less 1.
+	Cost float64 `json:"cost"`
+
+	with, without, ratios []float64
+}
+
+// add notes how long a token took with and without.
+func (p *Paired) add(took [2]time.Duration) {
+	with, without := took[0].Seconds(), took[1].Seconds()
+	p.with, p.without = append(p.with, 1e3*with), append(p.without, 1e3*without)
+	p.ratios = append(p.ratios, with/without)
+}
+
+// median sorts values and returns the one in the middle, or the mean of two.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+func (p *Paired) sumUp() {
+	p.Pairs = len(p.ratios)
+	p.With, p.Without, p.Cost = median(p.with), median(p.without), median(p.ratios)-1
+}
+
+// ErrNotResident says that a model does not stay in memory as it should.
+var ErrNotResident = errors.New("does not fit in memory")
+
+const (
+	// roomy is a budget in which a model fits, as a share of its tensors' bytes and
+	// more bytes for all else.
+	roomy     = 1.25
+	roomyMore = 256 << 20
+	// overheadContext is how many tokens a session may hold.
+	overheadContext = 512
+)
+
+// Overheads measures what a budget costs that holds everything, and an embedding
+// on flash. Both sides of a comparison are open at once and take turns, so that
+// what else the machine does meets both.
+func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) {
+	r := &OverheadReport{Machine: thisMachine()}
+	for _, path := range o.Paths {
+		row, err := overhead(ctx, path, &o, int64(len(r.Rows)))
+		if err != nil {
+			return nil, err
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return r, nil
+}
+
+// overhead compares one model. models is how many were compared before.
+func overhead(ctx context.Context, path string, o *OverheadOptions, models int64) (row OverheadRow, err error) {
+	model, err := describePack(path)
+	if err != nil {
+		return row, err
+	}
+	row.Model = filepath.Base(path)
+	var sides [2]*overheadSide // under a budget, without
+	for i, ram := range []int64{int64(roomy*float64(model.bytes)) + roomyMore, llmrun.NoLimit} {
+		if sides[i], err = openSide(ctx, path, ram, o); err != nil {
+			return row, err
+		}
+		defer func() { err = errors.Join(err, sides[i].engine.Close()) }()
+	}
+	if !model.tied {
+		row.Embedding = &Paired{}
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range o.Rounds {
+		took, err := inTurns(round, func(i int) (time.Duration, error) { return sides[i].decode(ctx, o.Decode) })
+		if err != nil {
+			return row, err
+		}
+		row.Budget.add(took)
+		for i := 0; row.Embedding != nil && i < o.Decode; i++ {
+			ids := [2]int32{int32(random.IntN(model.vocab)), 0}
+			took, err := inTurns(i, func(i int) (time.Duration, error) { return sides[0].read(ctx, ids[i]) })
+			if err != nil {
+				return row, err
+			}
+			row.Embedding.add(took)
+		}
+		if o.Running != nil {
+			o.Running(models*int64(o.Rounds)+int64(round)+1, int64(len(o.Paths)*o.Rounds))
+		}
+	}
+	row.Budget.sumUp()
+	if row.Embedding != nil {
+		row.Embedding.sumUp()
+	}
+	return row, nil
+}
+
+// inTurns measures two things, another one first each time.
+func inTurns(round int, measure func(i int) (time.Duration, error)) (took [2]time.Duration, err error) {
+	for k := range took {
+		i := (round + k) % len(took)
+		if took[i], err = measure(i); err != nil {
+			return took, err
+		}
+	}
+	return took, nil
+}
+
+// overheadSide is a model that is open, with a text.
+type overheadSide struct {
+	engine  *llmrun.Engine
+	session *llmrun.Session
+	text    []int32 // that was read token by token
+}
+
+func openSide(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadSide, error) {
+	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, RAM: ram})
+	if err != nil {
+		return nil, err
+	}
+	session, err := engine.NewSession()
+	if plan := engine.Memory().Plan; err == nil && !plan.Resident() {
+		err = fmt.Errorf("%s %w of %d bytes", path, ErrNotResident, ram)
+	}
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return &overheadSide{engine: engine, session: session}, nil
+}
+
+// decode returns how long one of so many tokens takes to generate.
+func (s *overheadSide) decode(ctx context.Context, tokens int) (time.Duration, error) {
+	s.text = nil
+	if err := s.generate(ctx, []int32{1, 2, 3, 4}, tokens+1); err != nil {
+		return 0, err
+	}
+	return s.session.Stats().Decode / time.Duration(tokens), nil
+}
+
+// read returns how long it takes to read one more token of a text.
+func (s *overheadSide) read(ctx context.Context, id int32) (time.Duration, error) {
+	if len(s.text) == overheadContext {
+		s.text = nil
+	}
+	s.text = append(s.text, id)
+	if err := s.generate(ctx, s.text, 1); err != nil {
+		return 0, err
+	}
+	return s.session.Stats().Prefill, nil
+}
+
+func (s *overheadSide) generate(ctx context.Context, ids []int32, tokens int) error {
+	for _, err := range s.session.GenerateIDs(ctx, ids, llmrun.GenerateOptions{MaxTokens: tokens, IgnoreEOS: true}) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteTable writes the report as a table in Markdown.
+func (r *OverheadReport) WriteTable(w io.Writer) {
+	fmt.Fprintf(w, "| model | all in memory, no limit | under a budget | cost | a known token | random ids, embedding on flash | cost |\n|---|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "| %s | %.2f ms | %.2f ms | %+.2f %% |", row.Model, row.Budget.Without, row.Budget.With, 100*row.Budget.Cost)
+		if x := row.Embedding; x != nil {
+			fmt.Fprintf(w, " %.2f ms | %.2f ms | %+.2f %% |\n", x.Without, x.With, 100*x.Cost)
+		} else {
+			fmt.Fprintf(w, " in memory, it is the output matrix too | | |\n")
+		}
+	}
+	fmt.Fprintf(w, "\nMilliseconds a token, medians; costs are medians of the ratios of measurements in turns.\n")
+}
