@@ -10,7 +10,7 @@ import (
 )
 
 // TestRoundingCostsLittle holds quantized weights, rounded activations and
-// 8-bit keys and values to what docs/results/accuracy.md promises, on a part
+// keys and values in few bits to what docs/results/accuracy.md promises, on a part
 // of the text.
 func TestRoundingCostsLittle(t *testing.T) {
 	tokens := 768
@@ -30,6 +30,9 @@ func TestRoundingCostsLittle(t *testing.T) {
 		most    float64 // allowed increase
 	}{
 		{"k8v8", llmrun.Options{KV: "k8v8"}, 0.005},
+		{"f16", llmrun.Options{KV: "f16"}, 0.001},
+		{"k8f8", llmrun.Options{KV: "k8f8"}, 0.01},
+		{"k4v8", llmrun.Options{KV: "k4v8"}, 0.02},
 		{"q8", llmrun.Options{Quantize: "q8", KV: "f32"}, 0.005},
 		{"q4", llmrun.Options{Quantize: "q4", KV: "f32"}, 0.05},
 		{"q4 and k8v8", llmrun.Options{Quantize: "q4"}, 0.05},
@@ -40,7 +43,7 @@ func TestRoundingCostsLittle(t *testing.T) {
 	if portable() {
 		// The numbers are those of the other kernels, as other tests show, and so few
 		// tokens say little about the coarser mixes.
-		cases = cases[:4]
+		cases = cases[:7]
 	}
 	for _, c := range cases {
 		require.Less(t, ppl(c.options)/exact-1, c.most, c.name)

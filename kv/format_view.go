@@ -62,14 +62,13 @@ func (f Format) check(share []byte, headDim int, fits bool) {
 	}
 }
 
-// Block, Block16 and Block8 divide a share in the shape's format, as the
-// functions of Format do.
+// Block is Block32 of the shape's format.
 func (s Shape) Block(share []byte) (k, v []float32) { return s.Format.Block32(share, s.HeadDim) }
 
-// Block16 is Block for F16.
+// Block16 is Block16 of the shape's format.
 func (s Shape) Block16(share []byte) (k, v []byte) { return s.Format.Block16(share, s.HeadDim) }
 
-// Block8 is Block for formats of codes.
+// Block8 is Block8 of the shape's format.
 func (s Shape) Block8(share []byte) Block8 { return s.Format.Block8(share, s.HeadDim) }
 
 // view looks at bytes of a page as numbers. Pages and the parts of a page are

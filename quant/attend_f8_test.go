@@ -101,3 +101,34 @@ func BenchmarkAttendToFloats(b *testing.B) {
 		}
 	}
 }
+
+// TestHalfKeysWithLargeQueries: scores of keys in 16 bits are computed in float32,
+// and stay within its range and precision for queries far beyond that of 16 bits.
+func TestHalfKeysWithLargeQueries(t *testing.T) {
+	forEachPath(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(25, 1))
+		const keys, d, queries = 17, 80, 5
+		k, halves := randomFloats(rng, keys*d), make([]byte, 2*keys*d)
+		for i := range k {
+			k[i] *= 10_000
+		}
+		RoundF16(halves, k)
+		for _, size := range []float32{1, 1e6, 1e30} {
+			q, y := randomFloats(rng, queries*d), make([]float32, queries*keys)
+			for i := range q {
+				q[i] *= size
+			}
+			MulRows(y, keys, F16, halves, d, 0, keys, q, queries, NewScratch(d))
+			for i, got := range y {
+				var want, sum float64
+				for c := range d {
+					v := float64(k[i%keys*d+c]) * float64(q[i/keys*d+c])
+					want += v
+					sum += math.Abs(v)
+				}
+				// Eleven bits are kept of an element.
+				require.InDelta(t, want, float64(got), sum*0x1p-11)
+			}
+		}
+	})
+}

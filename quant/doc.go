@@ -22,7 +22,11 @@
 //     o[d] = mulAdd(p[j], v[j][d], o[d]).
 //   - SoftmaxBlocks and WeighBlock, attention over values in 8 bits, round
 //     softmax weights to 16 bits for each block of 64 tokens; their sums are
-//     of integers and exact (see attend.go).
+//     of integers and exact (see attend.go). WeighBlockF8 has the same weights
+//     for values in 8-bit floats; its products are exact, and added to a float32
+//     token after token (see attend_f8.go).
+//   - Keys and values are rounded to codes by functions of one token alone, with
+//     the same bits on every path (see round.go).
 //   - Exponentials come from Exp32, a polynomial whose steps are fixed; sums
 //     of them use the 16 lanes and the tree of Dot.
 //   - Everything else is elementwise, in the order that each function states,
@@ -46,4 +50,7 @@
 // names them. The environment variable LLMRUN_CPU, one of portable, avx2,
 // avx512 or neon, asks for a lesser path, for debugging and measurements; a
 // path that the processor does not support is ignored.
+//
+// CheckCodes and CheckFloats compare the kernels of attention with their twins
+// on the machine at hand; a model is not loaded where they differ.
 package quant

@@ -64,6 +64,3 @@ func (k rounder) roundF16(dst []byte, x []float32) {
 	}
 	k.portable.roundF16(dst[2*n:], x[n:])
 }
-
-// f8Rounding is what roundF8x16 loads, in that order.
-var f8Rounding = [...]uint32{1<<31 - 1, 0x80, f8AlignBits, 1, 0x7ffff, f8Rebias, f8NormalBits}

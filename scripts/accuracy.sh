@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what quantized weights, rounded activations and 8-bit keys and values
+# Prints what quantized weights, rounded activations and keys and values in codes
 # cost in perplexity: the bundled model on the first 2049 tokens of its
 # validation text, each way against float32. Every mix that import knows is there,
 # as it is and calibrated.
@@ -26,12 +26,14 @@ row() { # weights activations kv flags…
   p=$(ppl "$@")
   printf '| %s | %s | %s | %.3f | %+.2f %% |\n' "$weights" "$activations" "$kv" "$p" "$(awk "BEGIN { print 100 * ($p / $base - 1) }")"
 }
-row bf16 float32 k8v8 --kv k8v8
+for kv in f16 k8v8 k8f8 k4v8; do row bf16 float32 "$kv" --kv "$kv"; done
 mixes=(q8 q4 nf4 q4s q4all)
 for mix in "${mixes[@]}"; do
   row "$mix" float32 f32 --quant "$mix"
   row "$mix" int8 f32 --quant "$mix" --rounded --kv f32
   row "$mix" int8 k8v8 --quant "$mix" --rounded
+  [ "$mix" = q8 ] || continue
+  for kv in f16 k8f8 k4v8; do row q8 int8 "$kv" --quant q8 --rounded --kv "$kv"; done
 done
 
 # Calibrated with stories that the model makes up itself: it has not seen the
