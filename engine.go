@@ -8,6 +8,8 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -92,6 +94,10 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Plan: e.mem.now, PinFile: opts.pinFile()}
 	o.Progress = progressFunc(opts.Progress)
+	if dir := opts.kvDir(); dir != "" {
+		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
+		o.KVSpill = kv.NewScratch(opts.Disk.slow(vfs.OS()), dir, e.mem.budget)
+	}
 	if e.model, err = exec.Load(ctx, f, o); err != nil {
 		return err
 	}

@@ -111,6 +111,7 @@ type generation struct {
 
 	start, firstAt time.Time
 	firstFlash     FlashUse // of the engine when the first token came
+	firstKV        KVUse
 	stats          Stats
 }
 
@@ -155,7 +156,7 @@ func (g *generation) generate(ctx context.Context) error {
 		},
 		Progress: g.options.OnPrefill,
 	}
-	readAt, flash := time.Now(), g.session.engine.flashUse()
+	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
 	if err := g.session.read(ctx, fresh, reader); err != nil {
 		return err
 	}
@@ -165,6 +166,8 @@ func (g *generation) generate(ctx context.Context) error {
 	g.stats.FirstToken = g.firstAt.Sub(g.start)
 	g.firstFlash = g.session.engine.flashUse()
 	g.stats.PrefillFlash = g.firstFlash.since(flash)
+	g.firstKV = g.session.engine.KVUse()
+	g.stats.PrefillKV = g.firstKV.since(kv)
 	reader.Progress = nil
 	for {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
@@ -235,6 +238,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 	if !g.firstAt.IsZero() {
 		g.stats.Decode = time.Since(g.firstAt)
 		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
+		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
 	}
 	s := g.session
 	s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/tiering"
@@ -107,6 +108,41 @@ func (e *Engine) flashUse() FlashUse {
 		Bytes: s.Bytes + x.Bytes, Stalled: s.Stalled + x.Stalled, Stalls: s.Stalls,
 		Experts: ExpertUse{x.Slots, x.Used, x.Hits, x.Bytes},
 	}
+}
+
+// KVUse says where the keys and values of all sessions are, and what of them was
+// read from flash and written there.
+type KVUse struct {
+	PageTokens int           `json:"page_tokens"`
+	HotPages   int           `json:"hot_pages"`  // in memory
+	ColdPages  int           `json:"cold_pages"` // on flash
+	PageBytes  int           `json:"page_bytes"` // of a page, all layers together
+	Read       int64         `json:"read_bytes"`
+	Written    int64         `json:"written_bytes"`
+	Stalled    time.Duration `json:"stalled_ns"` // that attention waited for them
+	Stalls     int           `json:"stalls"`
+	// Failed says why pages stayed in memory that should have gone to flash.
+	Failed string `json:"failed,omitempty"`
+}
+
+// KVUse returns where keys and values are.
+func (e *Engine) KVUse() KVUse {
+	s := e.model.KVStats()
+	u := KVUse{
+		PageTokens: s.PageTokens, HotPages: s.HotPages, ColdPages: s.ColdPages, PageBytes: s.PageBytes,
+		Read: s.Read, Written: s.Written, Stalled: s.Stalled, Stalls: s.Stalls,
+	}
+	if s.Failed != nil {
+		u.Failed = s.Failed.Error()
+	}
+	return u
+}
+
+// since returns the use with what was counted less what had been before.
+func (u KVUse) since(before KVUse) KVUse {
+	u.Read, u.Written = u.Read-before.Read, u.Written-before.Written
+	u.Stalled, u.Stalls = u.Stalled-before.Stalled, u.Stalls-before.Stalls
+	return u
 }
 
 func (u FlashUse) since(before FlashUse) FlashUse {

@@ -85,16 +85,21 @@ func someIDs(e *llmrun.Engine, n int) []int32 {
 // than the budget as soon as a call has returned.
 func TestSetBudgetWhileGenerating(t *testing.T) {
 	ctx := context.Background()
-	for name, model := range map[string]struct{ path, pin string }{
-		"demo":    {packed(t, demoModel, llmrun.ImportOptions{}), ""},
-		"wide":    {wide(t), "anon"},
-		"mapped":  {wide(t), "file"},
-		"experts": {experts(t), ""},
+	for name, model := range map[string]struct {
+		path, pin string
+		kvDir     string
+	}{
+		"demo":    {path: packed(t, demoModel, llmrun.ImportOptions{})},
+		"wide":    {path: wide(t), pin: "anon"},
+		"mapped":  {path: wide(t), pin: "file"},
+		"experts": {path: experts(t)},
+		"cold":    {path: wide(t), kvDir: t.TempDir()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := model.path
 			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit, Pin: model.pin}
 			whole := open(t, path, options)
+			options.KVDir = model.kvDir
 			ids := someIDs(whole, 100)
 			o := limit(60)
 			o.IgnoreEOS = true

@@ -71,6 +71,16 @@ type Options struct {
 	// with a [*MinimumError] before anything is loaded. With a limit given here,
 	// Go's own memory limit is set as well while the engine is open.
 	RAM int64
+	// KVDir, if set, is a directory for keys and values for which there is no
+	// memory: older ones go to a file in it that nobody else sees and that is gone
+	// when the engine is closed. A conversation is then as long as the model and the
+	// disk allow, and the answer is the same. "" is a directory in CacheDir; with
+	// neither, a conversation is as long as memory allows.
+	KVDir string
+	// KVRAM is the most memory for keys and values while older ones can go to
+	// KVDir. 0 leaves it to the plan: all of them stay where there is room, and
+	// otherwise weights come first.
+	KVRAM int64
 	// WatchPressure makes the engine give memory back while the system is short of
 	// it, and take it again, never more than RAM, when that is over. On Linux and
 	// Android it looks at pressure stall information, at limits of control groups
@@ -117,6 +127,9 @@ func (o *Options) validate() error {
 	if o.RAM < NoLimit {
 		return fmt.Errorf("%w: RAM is %d", ErrOptions, o.RAM)
 	}
+	if o.KVRAM < 0 {
+		return fmt.Errorf("%w: KVRAM is %d", ErrOptions, o.KVRAM)
+	}
 	if err := o.Disk.validate(); err != nil {
 		return err
 	}
@@ -147,6 +160,15 @@ func (o *Options) kvFormat(f *exec.Files) kv.Format {
 // pinFile reports whether weights that stay in memory are a mapping of the file.
 func (o *Options) pinFile() bool {
 	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android" && o.Disk == (DiskSpeed{})
+}
+
+// kvDir returns where keys and values go for which there is no memory, "" if
+// nowhere.
+func (o *Options) kvDir() string {
+	if o.KVDir == "" && o.CacheDir != "" {
+		return vfs.Join(o.CacheDir, "kv")
+	}
+	return o.KVDir
 }
 
 func (o *Options) fsys() vfs.FS {

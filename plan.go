@@ -162,12 +162,13 @@ func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ ti
 		return tiering.Shape{}, tiering.Need{}, err
 	}
 	format := o.kvFormat(f)
-	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Exact: o.Exact})
+	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, KVCold: o.kvDir() != "", Exact: o.Exact})
 	if err != nil {
 		return shape, tiering.Need{}, err
 	}
 	need := tiering.Need{
 		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Chunk,
+		KVCold: o.kvDir() != "", KVHot: o.KVRAM,
 		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab),
 	}
 	if format != kv.Smallest {

@@ -50,6 +50,8 @@ type Stats struct {
 	FirstToken      time.Duration // from the call to the first token
 	PrefillFlash    FlashUse      // what was read from flash for the prompt
 	DecodeFlash     FlashUse      // and for the tokens after the first
+	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
+	DecodeKV        KVUse         // and after the last token
 	StopReason      string        // one of the Stop constants
 	Seed            uint64        // of the random numbers; gives the same text again
 }

@@ -131,6 +131,9 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		if lean {
 			e.model.KeepRows(false)
 		}
+		if err := e.model.SetHot(plan.KVHot); errors.Is(err, exec.ErrClosed) {
+			return ErrClosed
+		}
 		if before != 0 && smaller(before, budget) == before {
 			m.budget.SetLimit(budget)
 		}
@@ -179,7 +182,20 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	if room >= used {
 		return plan, err
 	}
+	if need.KVCold {
+		if err != nil {
+			return nil, err
+		}
+		// A disk that is full leaves them in memory.
+		if err := e.model.SetHot(max(1, room-m.from.KVFixed)); errors.Is(err, exec.ErrClosed) {
+			return nil, ErrClosed
+		}
+		if used = m.budget.Usage().By[tiering.KVHot]; room >= used {
+			return plan, nil
+		}
+		need.KVHot = used
+	}
 	perToken := max(1, m.from.KVBytesPerToken)
-	need.Context = int((used + perToken - 1) / perToken)
+	need.Context = max(need.Context, int((used+perToken-1)/perToken))
 	return tiering.MakePlan(m.from, need, m.now.Rates)
 }

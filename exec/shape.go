@@ -56,6 +56,9 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	}
 	defer func() { _ = cache.Close() }()
 	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
+	for l := range spec.Layers {
+		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
+	}
 	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache}, o.Threads)
 	return s, nil
 }

@@ -28,6 +28,8 @@ type Shape struct {
 	// layers, in the chosen format, tokens being rounded up to KVPageTokens.
 	KVFixed, KVBytesPerToken int64
 	KVPageTokens             int
+	// KVUnit is the size of the largest page of a layer.
+	KVUnit int64
 	// Activations of a chunk of tokens take ScratchFixed + tokens·ScratchPerToken.
 	ScratchFixed, ScratchPerToken int64
 	// OpsPerToken is how many products and sums (two operations for a product
@@ -70,6 +72,10 @@ type Need struct {
 	// format, for a refusal to say whether that would fit; 0 means that it is the
 	// one chosen.
 	KVBytesLow int64
+	// KVCold says that keys and values may go to flash. KVHot is then the most
+	// memory that they may take; 0 leaves it to the plan.
+	KVCold bool
+	KVHot  int64
 }
 
 // Plan says where the bytes of a model are while it runs.
@@ -88,6 +94,13 @@ type Plan struct {
 	// Piece, the size of a read; 0 if nothing is streamed. A unit comes on top.
 	Ring  int64 `json:"ring_bytes"`
 	Piece int64 `json:"piece_bytes"`
+	// KVHot is the memory for keys and values above which older ones go to flash,
+	// and KVRing that in which they pass on their way back; both are 0 where those
+	// of the whole context fit. KVCold is how many bytes of a full context are on
+	// flash, all of which each token and each chunk of a prompt then reads.
+	KVHot  int64 `json:"kv_hot_bytes,omitempty"`
+	KVRing int64 `json:"kv_ring_bytes,omitempty"`
+	KVCold int64 `json:"kv_cold_bytes,omitempty"`
 	// ExpertSlots is how many experts, of all layers together, memory holds.
 	ExpertSlots int `json:"expert_slots,omitempty"`
 

@@ -61,11 +61,21 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	}
 	m.chooseContext()
 	m.Chunk = min(m.Chunk, roundUp(m.Context, chunkStep))
+	if m.KVCold {
+		return m.makeKV(r)
+	}
+	m.hot = m.kv(m.Context)
+	return m.make(r)
+}
+
+// make divides the budget among all that is not keys and values.
+func (m *planner) make(r Rates) (*Plan, error) {
 	p := &Plan{Budget: m.Budget, Context: m.Context, Rates: r, By: m.fixed()}
 	if err := m.divide(p); err != nil {
 		return nil, err
 	}
 	m.count(p)
+	m.cold(p)
 	m.predict(p)
 	return p, nil
 }
@@ -74,6 +84,7 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 type planner struct {
 	Shape
 	Need
+	hot int64 // memory for keys and values
 }
 
 // limit returns the budget as a number to compare with.
@@ -91,6 +102,9 @@ func (m *planner) chooseContext() {
 		return
 	}
 	m.Context = m.ContextMax
+	if m.KVCold {
+		return // it costs nothing until the conversation is that long
+	}
 	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
 		m.Context = max(lowContext, m.Context/2)
 	}
@@ -111,7 +125,10 @@ func (m *planner) scratch(chunk int) int64 {
 // fixed returns the memory that no plan does without and that has one size.
 func (m *planner) fixed() (by Ledger) {
 	by[Code], by[Heap] = m.Code, m.Heap
-	by[KVHot] = m.kv(m.Context)
+	by[KVHot] = m.hot
+	if m.hot < m.kv(m.Context) {
+		by[KVFrames] = m.kvRing()
+	}
 	if m.Embedding > 0 {
 		by[Cached] = min(m.Embedding, max(RowCache, 2*m.RowBytes))
 	}

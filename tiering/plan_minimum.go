@@ -68,7 +68,7 @@ func (m *planner) refuse(by Ledger) error {
 	e := &MinimumError{Budget: m.Budget, Minimum: by.Total(), By: by, Context: m.Context}
 	spare := m.Budget - (e.Minimum - by[KVHot] + pageUp(m.KVFixed))
 	page := max(1, m.KVPageTokens)
-	if m.KVBytesPerToken > 0 && spare > 0 {
+	if m.KVBytesPerToken > 0 && spare > 0 && m.hot == m.kv(m.Context) {
 		pages := spare / (m.KVBytesPerToken * int64(page))
 		e.ContextFits = int(min(pages, int64(m.Context)/int64(page))) * page
 	}

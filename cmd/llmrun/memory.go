@@ -13,6 +13,7 @@ import (
 // addRAM declares --ram and what goes with it, for commands that generate.
 func (m *modelFlags) addRAM(f *flagSet) {
 	addRAM(f, &m.ram)
+	addKVRAM(f, &m.kvRAM)
 	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere")
 	m.addDisk(f)
 	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
@@ -38,6 +39,16 @@ func addRAM(f *flagSet, ram *int64) {
 	})
 }
 
+// addKVRAM declares --kv-ram, for commands that divide memory.
+func addKVRAM(f *flagSet, ram *int64) {
+	f.value("kv-ram", "SIZE", "of that, the most for keys and values of the conversation; older ones go to a file in the cache directory and come back when they are needed, and the answer is the same. Without it, what the weights leave", func(text string) (err error) {
+		if *ram, err = llmrun.ParseMemory(text); err != nil || *ram < 1 {
+			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %q", text)
+		}
+		return nil
+	})
+}
+
 // A memoryStats is what --stats shows of memory and flash. Scripts depend on its
 // names.
 type memoryStats struct {
@@ -49,6 +60,7 @@ type memoryStats struct {
 	Stalls            int          `json:"stalls"`
 	ReadGBs           float64      `json:"read_gb_s"` // reached while decoding
 	Experts           *expertStats `json:"experts,omitempty"`
+	KV                kvStats      `json:"kv"`
 	Predicted         speeds       `json:"predicted"`
 	Measured          speeds       `json:"measured"`
 }
@@ -82,6 +94,7 @@ func newMemoryStats(report llmrun.MemoryReport, stats llmrun.Stats) *memoryStats
 		BudgetBytes: report.Budget, PeakBytes: report.Peak,
 		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
 		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
+		KV:        newKVStats(stats),
 		Predicted: speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
 		Measured:  speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
 	}
@@ -112,6 +125,7 @@ func (m *memoryStats) print(w io.Writer) {
 		fmt.Fprintf(w, "experts: %d in memory; %d of %d that were used had been there, %.1f %%; %s a token were read\n",
 			x.Slots, x.Hits, x.Hits+x.Misses, 100*x.HitRate, formatBytes(x.ReadBytesPerToken))
 	}
+	m.KV.print(w)
 	if m.Predicted.Decode > 0 {
 		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)

@@ -20,6 +20,7 @@ type modelFlags struct {
 	exact   bool // activations are not rounded, unless
 	rounded bool
 	cache   *cacheFlags // nil: the command imports nothing
+	kvRAM   int64
 	pin     string
 	ram     int64 // 0 = what is available
 	measure bool  // predict speeds
@@ -82,7 +83,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
 	if m.path != "" {
 		return m.path, options
 	}

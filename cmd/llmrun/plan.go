@@ -9,7 +9,7 @@ import (
 func planCommand() *command {
 	return &command{
 		name:     "plan",
-		synopsis: "[-m MODEL] [--ram SIZE] [--ctx N] [--kv FORMAT] [--json]",
+		synopsis: "[-m MODEL] [--ram SIZE] [--kv-ram SIZE] [--ctx N] [--kv FORMAT] [--json]",
 		summary:  "show what of a model stays in memory, and how fast it will be",
 		about: `Divides a budget of memory for a model without loading it: what stays, what is read from flash while the model runs, and how fast that will be. A model that does not fit is not refused: its weights pass through memory, and the more of them stays the faster it is. Only a budget below the least that any plan needs is refused, with the items of which that consists.
 
@@ -28,6 +28,7 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 			p.model.addContext(f)
 			f.group("Plan")
 			addRAM(f, &p.ram)
+			addKVRAM(f, &p.kvRAM)
 			p.model.addDisk(f)
 			f.toggle(&p.measure, "measure", "measure the machine again")
 			p.cache.addDir(f)
@@ -43,6 +44,7 @@ type planFlags struct {
 	model   modelFlags
 	cache   cacheFlags
 	ram     int64 // as llmrun.Options has it
+	kvRAM   int64
 	measure bool
 	json    bool
 }
@@ -55,7 +57,7 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	defer stop()
 	path, options := p.model.source()
 	p.cache.apply(&options)
-	options.RAM = p.ram
+	options.RAM, options.KVRAM = p.ram, p.kvRAM
 	plan, err := llmrun.PlanMemory(ctx, path, options, p.measure)
 	if err != nil {
 		return interruption(ctx, err)

@@ -58,6 +58,9 @@ func showSections(s *streams, p *llmrun.MemoryPlan) {
 	if p.Experts > 0 {
 		line("experts", "%d of %d in memory, those that were used lately", p.ExpertSlots, p.Experts)
 	}
+	if p.KVCold > 0 {
+		line("conversation", "%s of keys and values in memory, and %s of %d tokens on flash", formatBytes(p.KVHot), formatBytes(p.KVCold), p.Context)
+	}
 	for _, section := range p.Sections[layers+1:] {
 		line(section.Name, "%s on flash, rows are looked up", formatBytes(section.Bytes))
 	}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+// kvStats is what --stats shows of keys and values.
+type kvStats struct {
+	HotTokens  int   `json:"hot_tokens"`  // in memory, of all that the pages hold
+	ColdTokens int   `json:"cold_tokens"` // on flash
+	HotPages   int   `json:"hot_pages"`
+	ColdPages  int   `json:"cold_pages"`
+	Read       int64 `json:"read_bytes"`
+	Written    int64 `json:"written_bytes"`
+	// Of a token that was decoded.
+	ReadPerToken    int64   `json:"read_bytes_per_token"`
+	WrittenPerToken int64   `json:"written_bytes_per_token"`
+	StallMS         float64 `json:"stall_ms"` // of the whole generation
+	Stalls          int     `json:"stalls"`
+	Failed          string  `json:"failed,omitempty"`
+}
+
+func newKVStats(stats llmrun.Stats) kvStats {
+	first, last := stats.PrefillKV, stats.DecodeKV
+	if stats.GeneratedTokens < 2 {
+		last = llmrun.KVUse{PageTokens: first.PageTokens, HotPages: first.HotPages, ColdPages: first.ColdPages, Failed: first.Failed}
+	}
+	k := kvStats{
+		HotTokens: last.HotPages * last.PageTokens, ColdTokens: last.ColdPages * last.PageTokens,
+		HotPages: last.HotPages, ColdPages: last.ColdPages,
+		Read: first.Read + last.Read, Written: first.Written + last.Written,
+		StallMS: float64(first.Stalled+last.Stalled) / float64(time.Millisecond), Stalls: first.Stalls + last.Stalls,
+		Failed: last.Failed,
+	}
+	if n := int64(stats.GeneratedTokens - 1); n > 0 {
+		k.ReadPerToken, k.WrittenPerToken = last.Read/n, last.Written/n
+	}
+	return k
+}
+
+// print shows where keys and values were, if any went to flash.
+func (k *kvStats) print(w io.Writer) {
+	if k.ColdPages > 0 || k.Written > 0 {
+		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s a token, wrote %s in all; waited %.0f ms in %d stalls\n",
+			k.HotPages, k.ColdPages, k.ColdTokens, formatBytes(k.ReadPerToken), formatBytes(k.WrittenPerToken), formatBytes(k.Written), k.StallMS, k.Stalls)
+	}
+	if k.Failed != "" {
+		fmt.Fprintf(w, "kv: kept in memory what should have gone to flash: %s\n", k.Failed)
+	}
+}

@@ -1,0 +1,85 @@
+package llmrun_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestDemoAnswersWithItsContextOnFlash asks for facts in long texts of which nine
+// tenths are on flash.
+func TestDemoAnswersWithItsContextOnFlash(t *testing.T) {
+	for i, c := range demoReference(t).LongContext {
+		t.Run(fmt.Sprintf("%d-%d", i, c.Tokens), func(t *testing.T) {
+			if c.Tokens > affordable() {
+				t.Skip("a long context; LLMRUN_TEST_LONG=1 reads it")
+			}
+			dir := t.TempDir()
+			e := open(t, demoModel, llmrun.Options{Threads: 2, Chunk: 16, KVDir: dir, KVRAM: 1})
+			s := newSession(t, e)
+			a := complete(t, s.GenerateIDs(context.Background(), c.Prompt, limit(len(c.Want))))
+			require.Equal(t, c.Want, a.IDs, "%q, not %q", a.Text, c.Text)
+			use := e.KVUse()
+			t.Logf("%+v", use)
+			require.GreaterOrEqual(t, use.ColdPages, 9*use.HotPages, "nine tenths")
+			require.Positive(t, s.Stats().DecodeKV.Read)
+			require.Equal(t, int64(use.ColdPages*use.PageBytes), use.Written, "each byte is written once")
+			names, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(names), 1)
+		})
+	}
+}
+
+// TestConversationLongerThanMemory holds a conversation for which there is no
+// memory, in a budget that streams the weights as well: the same tokens, never
+// more than the budget, and less of it when asked.
+func TestConversationLongerThanMemory(t *testing.T) {
+	ctx := context.Background()
+	path := wide(t)
+	options := llmrun.Options{Threads: 2, Context: 4096, Chunk: 64, RAM: llmrun.NoLimit}
+	whole := open(t, path, options)
+	ids := someIDs(whole, 1800)
+	o := limit(40)
+	o.IgnoreEOS = true
+	want := complete(t, newSession(t, whole).GenerateIDs(ctx, ids, o)).IDs
+
+	warm := minimum(t, path, options)
+	options.KVDir = t.TempDir()
+	least := minimum(t, path, options)
+	require.Less(t, least, warm)
+	for _, more := range []int64{0, 2 << 20, 12 << 20} {
+		options.RAM = least + more
+		e := open(t, path, options)
+		s := newSession(t, e)
+		require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+		var peak int64
+		for _, n := range e.Memory().Peak {
+			peak += n
+		}
+		require.LessOrEqual(t, peak, options.RAM)
+		before := e.KVUse()
+		if more == 0 {
+			require.Positive(t, before.ColdPages)
+		}
+		require.NoError(t, e.Trim(llmrun.TrimCritical))
+		require.LessOrEqual(t, e.KVUse().HotPages, before.HotPages)
+		o := limit(5)
+		o.IgnoreEOS = true
+		one := complete(t, s.GenerateIDs(ctx, ids[:100], o)).IDs
+		require.NoError(t, e.SetBudget(llmrun.NoLimit))
+		require.NoError(t, s.Reset())
+		all := append(append(append([]int32{}, ids...), want...), ids[:100]...)
+		require.Equal(t, one, complete(t, s.GenerateIDs(ctx, all, o)).IDs)
+	}
+}
+
+func TestKVOptionsAreChecked(t *testing.T) {
+	_, err := llmrun.Open(demoModel, llmrun.Options{KVRAM: -1})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+}

@@ -1,0 +1,92 @@
+package tiering
+
+// Keys and values that may go to flash need little memory: room for those that
+// are being written and for some on their way. What they get beyond that is a
+// matter of what pays most: a byte of weights is read for every token, and so is
+// a byte of keys and values, once the conversation is that long. So weights come
+// first, and of what is above the minimum keys and values get a share.
+
+const (
+	// kvShare is the part, one in so many, of the memory above the minimum that
+	// keys and values get where weights do not all fit.
+	kvShare = 8
+	// The ring for keys and values is one part in so many of the budget, between
+	// two bounds.
+	kvRingShare = 64
+	kvRingLow   = 1 << 20
+	kvRingHigh  = 8 << 20
+	// kvUnits is how many pages of a layer the ring holds at least.
+	kvUnits = 4
+	// kvBuffer is what is written at once.
+	kvBuffer = 256 << 10
+	// kvPages is how many pages a conversation has in memory besides those of a
+	// chunk of a prompt: one that is not full, and those that are on their way out.
+	kvPages = 2
+)
+
+// makeKV makes a plan in which keys and values may be on flash.
+func (m *planner) makeKV(r Rates) (*Plan, error) {
+	full := m.kv(m.Context)
+	if m.KVHot == 0 || m.KVHot >= full {
+		if p, err := m.attempt(full, r); err == nil && p.Resident() && p.ExpertSlots == m.experts() {
+			return p, nil
+		}
+	}
+	least := min(full, m.kv(m.leastHot()))
+	base, err := m.attempt(least, r)
+	if err != nil || least == full {
+		return base, err
+	}
+	if m.KVHot > 0 {
+		return m.attempt(min(full, max(least, m.KVHot)), r)
+	}
+	if m.Budget <= 0 {
+		return base, nil // only asked to be on flash is anything there
+	}
+	spare := m.Budget - base.Total()
+	share := m.Budget - least - m.kvRing()
+	if !base.Resident() || base.ExpertSlots < m.experts() {
+		spare = max(0, share-m.minimumOthers(base)) / kvShare
+	}
+	for ; spare > 0; spare = spare / 4 * 3 {
+		p, err := m.attempt(min(full, least+spare), r)
+		if err == nil && p.Resident() == base.Resident() {
+			return p, nil
+		}
+	}
+	return base, nil
+}
+
+// minimumOthers returns what a plan cannot do without besides keys and values.
+func (m *planner) minimumOthers(p *Plan) int64 {
+	return p.By[Code] + p.By[Heap] + m.scratch(m.lowChunk()) + m.minimumWeights()
+}
+
+// attempt makes a plan that gives keys and values so many bytes of memory.
+func (m *planner) attempt(hot int64, r Rates) (*Plan, error) {
+	try := *m
+	try.hot = hot
+	return try.make(r)
+}
+
+// leastHot returns how many tokens of a conversation are in memory at least.
+func (m *planner) leastHot() int { return m.Chunk + kvPages*max(1, m.KVPageTokens) }
+
+// kvRing is the memory in which keys and values come from flash and go there.
+func (m *planner) kvRing() int64 {
+	ring := int64(kvRingHigh)
+	if m.Budget > 0 {
+		ring = min(ring, max(kvRingLow, m.Budget/kvRingShare))
+	}
+	return pageUp(max(ring, kvUnits*m.KVUnit)+m.KVUnit) + kvBuffer
+}
+
+// cold says in a plan what of keys and values is on flash.
+func (m *planner) cold(p *Plan) {
+	if m.hot >= m.kv(m.Context) {
+		return
+	}
+	p.KVHot = m.hot - m.KVFixed
+	p.KVRing = m.kvRing() - kvBuffer - pageUp(m.KVUnit)
+	p.KVCold = m.kv(m.Context) - m.hot
+}
