@@ -33,7 +33,7 @@ func (o *inputPowers) observe(j *job) {
 		p.sum = make([]float32, j.w.Cols)
 	}
 	for row := range j.n {
-		for i, v := range j.x[row*j.w.Cols : (row+1)*j.w.Cols] {
+		for i, v := range j.row(row) {
 			p.sum[i] += float32(v * v)
 		}
 	}

@@ -14,21 +14,28 @@ type router struct {
 	chosen  []int32   // [chunk, Experts] rank of a used expert's row, -1 for others
 	weights []float32 // [chunk, Experts] weight of each used expert
 	first   []int32   // [Experts+1] first gathered row of each expert
-	in, out []float32 // [chunk*ExpertsUsed, Dim] rows gathered by expert; their results
+	of      []int32   // [chunk*ExpertsUsed] the batch's row that a gathered row is
+	x       []float32 // [n, Dim] the rows of the batch
+	copies  []float32 // [chunk*ExpertsUsed, Dim] gathered rows, see gather; none if no expert needs them
+	out     []float32 // [chunk*ExpertsUsed, Dim] results of gathered rows
 
 	ready []int32 // [Experts] which experts are computed now, of those that have rows,
 	rows  []int32 // [chunk*ExpertsUsed] and their gathered rows
 }
 
-func (r *router) carve(a *tiering.Arena, s *Spec, chunk int) {
+func (r *router) carve(a *tiering.Arena, s *Spec, chunk int, copies bool) {
 	if s.Experts == 0 {
 		return
 	}
+	gathered := chunk * s.ExpertsUsed
 	r.logits, r.weights = a.Floats(chunk*s.Experts), a.Floats(chunk*s.Experts)
 	r.gates = a.Floats(chunk)
 	r.chosen, r.first = a.Int32s(chunk*s.Experts), a.Int32s(s.Experts+1)
-	r.ready, r.rows = a.Int32s(s.Experts), a.Int32s(chunk*s.ExpertsUsed)
-	r.in, r.out = a.Floats(chunk*s.ExpertsUsed*s.Dim), a.Floats(chunk*s.ExpertsUsed*s.Dim)
+	r.ready, r.rows, r.of = a.Int32s(s.Experts), a.Int32s(gathered), a.Int32s(gathered)
+	r.out = a.Floats(gathered * s.Dim)
+	if copies {
+		r.copies = a.Floats(gathered * s.Dim)
+	}
 }
 
 // routed computes the feed-forward part of a layer with experts: every token
@@ -37,15 +44,13 @@ func (r *router) carve(a *tiering.Arena, s *Spec, chunk int) {
 func (p *pass) routed(in []float32 /* [n, Dim] */) {
 	p.add(&p.w.router, in, p.n, p.route.logits)
 	p.multiply()
-	for row := range p.n {
-		p.choose(row)
-	}
+	p.overRows(p.n, p.choosePart)
 	p.gather(in)
 	p.runExperts()
 	if p.failed() {
 		return
 	}
-	p.combine()
+	p.overRows(p.n, p.combinePart)
 	if p.w.shared.up.present() {
 		p.addShared(in)
 	}
@@ -54,7 +59,7 @@ func (p *pass) routed(in []float32 /* [n, Dim] */) {
 // choose picks the experts of one row: softmax over all, the best few (the
 // lower index wins a tie), their weights scaled to sum to 1 where the family
 // does so.
-func (p *pass) choose(row int) {
+func (p *pass) choose(row, _ int) {
 	s, r := p.m.Spec, &p.route
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
 	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
@@ -83,9 +88,13 @@ func (p *pass) choose(row int) {
 	}
 }
 
-// gather copies each row to the experts that it chose, expert after expert.
-func (p *pass) gather(in []float32) {
+// gather gives each row a place with the experts that it chose, expert after
+// expert. Rows themselves stay where they are: rounding, which reads them once
+// for every expert in any case, finds them by the index of their place. Only
+// weights that are not multiplied in integers need their rows side by side.
+func (p *pass) gather(in []float32 /* [n, Dim] */) {
 	s, r := p.m.Spec, &p.route
+	r.x = in
 	next := int32(0)
 	for e := range s.Experts {
 		r.first[e] = next
@@ -95,11 +104,30 @@ func (p *pass) gather(in []float32) {
 				continue
 			}
 			*c = next
-			copy(r.in[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
+			r.of[next] = int32(row)
+			if !p.w.experts[e].readsInPlace() {
+				copy(r.copies[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
+			}
 			next++
 		}
 	}
 	r.first[s.Experts] = next
+}
+
+// readsInPlace reports whether an expert's products find their rows by index.
+func (e *mlp) readsInPlace() bool { return e.gate.Tiled && e.up.Tiled }
+
+// copiesRows reports whether any expert needs gathered rows side by side.
+func (p *pass) copiesRows() bool {
+	for l := range p.m.weights.layers {
+		experts := p.m.weights.layers[l].experts
+		for e := range experts {
+			if !experts[e].readsInPlace() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // runExperts computes the MLPs of all experts that were chosen by any row: those
@@ -133,9 +161,12 @@ func (p *pass) runReady() {
 	r.rows = r.rows[:0]
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
-		x := r.in[lo*s.Dim:]
-		p.add(&p.w.experts[e].gate, x, n, p.gate[lo*inner:])
-		p.add(&p.w.experts[e].up, x, n, p.up[lo*inner:])
+		expert, x, of := &p.w.experts[e], r.x, r.of[lo:lo+n]
+		if !expert.readsInPlace() {
+			x, of = r.copies[lo*s.Dim:], nil
+		}
+		p.addRows(&expert.gate, x, of, n, p.gate[lo*inner:])
+		p.addRows(&expert.up, x, of, n, p.up[lo*inner:])
 		for row := range n {
 			r.rows = append(r.rows, int32(lo+row))
 		}
@@ -158,16 +189,15 @@ func (r *router) rowsOf(e int32) (first, count int) {
 // activateRouted is activate for a row of an expert in ready.
 func (p *pass) activateRouted(i, worker int) { p.activate(int(p.route.rows[i]), worker) }
 
-// combine adds up each row's experts in the order of their index.
-func (p *pass) combine() {
+// combine adds up a row's experts in the order of their index, whichever order
+// they were computed in.
+func (p *pass) combine(row, _ int) {
 	s, r := p.m.Spec, &p.route
-	for row := range p.n {
-		out := p.ffn[row*s.Dim : (row+1)*s.Dim]
-		clear(out)
-		for e := range s.Experts {
-			if c := int(r.chosen[row*s.Experts+e]); c >= 0 {
-				quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+e])
-			}
+	out := p.ffn[row*s.Dim : (row+1)*s.Dim]
+	clear(out)
+	for e := range s.Experts {
+		if c := int(r.chosen[row*s.Experts+e]); c >= 0 {
+			quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+e])
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 // job is one matrix product: y = x·wᵀ + bias for n rows of x.
 type job struct {
 	w     *linear
-	x     []float32 // [n, Cols]
+	x     []float32 // [n, Cols], or more rows of which of says which are multiplied
+	of    []int32   // [n] the row of x that each is; nil: they are as they lie. Tiled weights only
 	n     int
 	y     []float32 // [n, Rows]
 	input int       // index into pass.inputs, for tiled weights
@@ -22,7 +23,8 @@ type job struct {
 // input is what tiled weights are multiplied with: rounded once, used by all
 // products of a step that read the same vectors.
 type input struct {
-	x    []float32 // [n, cols]
+	x    []float32 // [n, cols], see job
+	of   []int32   // [n]
 	cols int
 	n    int
 	// order of the elements, nil for their own
@@ -33,9 +35,25 @@ type input struct {
 
 // add puts a product on the list of the current step.
 func (p *pass) add(w *linear, x []float32, n int, y []float32) {
+	p.addRows(w, x, nil, n, y)
+}
+
+// addRows is add for rows of x that lie anywhere: gathering is an index that
+// rounding follows.
+func (p *pass) addRows(w *linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
 	if n > 0 {
-		p.jobs = append(p.jobs, job{w: w, x: x, n: n, y: y})
+		p.jobs = append(p.jobs, job{w: w, x: x, of: of, n: n, y: y})
 	}
+}
+
+// row returns a row of what the job multiplies.
+func (j *job) row(i int) []float32 { return rowOf(j.x, j.of, j.w.Cols, i) }
+
+func rowOf(x []float32, of []int32, cols, i int) []float32 {
+	if of != nil {
+		i = int(of[i])
+	}
+	return x[i*cols : (i+1)*cols]
 }
 
 // multiply does all products of the list, divided over the threads by rows of
@@ -78,12 +96,12 @@ func (p *pass) roundInputs() {
 		if !j.w.Tiled {
 			continue
 		}
-		if last := len(p.inputs) - 1; last >= 0 && &p.inputs[last].x[0] == &j.x[0] && sameOrder(p.inputs[last].order, j.w.Order) {
+		if last := len(p.inputs) - 1; last >= 0 && p.inputs[last].rowsOf(j) {
 			j.input = last
 			continue
 		}
 		j.input = len(p.inputs)
-		p.inputs = append(p.inputs, input{x: j.x, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order})
+		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order})
 		in := &p.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
@@ -92,8 +110,13 @@ func (p *pass) roundInputs() {
 	p.overRows(rows, p.roundPart)
 }
 
-// sameOrder reports whether two orders are one: matrices share theirs.
-func sameOrder(a, b []float32) bool {
+// rowsOf reports whether a job multiplies the very rows of the input.
+func (in *input) rowsOf(j *job) bool {
+	return &in.x[0] == &j.x[0] && same(in.of, j.of) && same(in.order, j.w.Order)
+}
+
+// same reports whether two slices are one.
+func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -105,7 +128,7 @@ func (p *pass) round(row, worker int) {
 	}
 	in := &p.inputs[i]
 	row -= in.row
-	x := in.x[row*in.cols : (row+1)*in.cols]
+	x := rowOf(in.x, in.of, in.cols, row)
 	if in.order != nil {
 		ordered := p.workers[worker].ordered[:in.cols]
 		for i, at := range in.order {
@@ -124,7 +147,7 @@ func (p *pass) ordersPerStep() int {
 		for _, step := range [][]*linear{{&w.q, &w.k, &w.v}, {&w.mlp.gate, &w.mlp.up}, {&w.shared.gate, &w.shared.up}} {
 			n := 1
 			for i, m := range step[1:] {
-				if !sameOrder(step[i].Order, m.Order) {
+				if !same(step[i].Order, m.Order) {
 					n++
 				}
 			}

@@ -61,7 +61,7 @@ type pass struct {
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, convPart, roundPart, verifyPart, coldPart func(part, worker int)
+	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, choosePart, combinePart, convPart, roundPart, verifyPart, coldPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -110,7 +110,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.act = activation(m.Spec)
 	p.normPart, p.attnPart, p.mergePart = p.normalize, p.attend, p.merge
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
-	p.expertActPart = p.activateRouted
+	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
 	p.verifyPart, p.coldPart = p.verify, p.attendLanded
 	return p, nil
 }
@@ -136,7 +136,7 @@ func (p *pass) carve(a *tiering.Arena) {
 	for i, t := range s.Ropes {
 		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)
 	}
-	p.route.carve(a, s, p.chunk)
+	p.route.carve(a, s, p.chunk, p.copiesRows())
 	p.carveAttention(a)
 }
 

@@ -1,0 +1,53 @@
+package exec
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestRowsOfExpertsStayWhereTheyAre: with weights in tiles there is no memory
+// that rows of experts could be gathered in, and reading many rows at once gives
+// what reading each alone gives, where nothing is gathered. Weights of floats,
+// which need rows side by side, are the counterexample.
+func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
+	for _, dir := range expertDirs(t) {
+		for _, mix := range []string{"", "q4"} {
+			t.Run(filepath.Base(dir)+mix, func(t *testing.T) {
+				f, err := Open(vfs.OS(), dir)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, f.Close()) })
+				if mix != "" {
+					require.NoError(t, f.Quantize(mix, nil))
+				}
+				m, err := Load(context.Background(), f, Options{Threads: 2, Chunk: 64})
+				require.NoError(t, err)
+				t.Cleanup(m.Close)
+				require.Equal(t, mix != "", m.pass.route.copies == nil)
+				ids := longPrompt(m.Spec.Vocab, 70, 9)
+				require.Equal(t, inSteps(t, m, ids), allLogits(t, m, ids))
+			})
+		}
+	}
+}
+
+// TestJobsOfOneInput: products round their rows together only if these are the
+// same rows of the same vectors.
+func TestJobsOfOneInput(t *testing.T) {
+	x, other := make([]float32, 8), make([]float32, 8)
+	of := []int32{3, 1, 0}
+	w := &linear{Matrix: Matrix{Cols: 2}}
+	in := input{x: x, of: of[:2]}
+	require.True(t, in.rowsOf(&job{w: w, x: x, of: of[:2]}))
+	for _, j := range []job{{x: other, of: of[:2]}, {x: x, of: of[1:]}, {x: x, of: of}, {x: x}} {
+		j.w = w
+		require.False(t, in.rowsOf(&j))
+	}
+	x[6], x[7] = 5, 6
+	require.Equal(t, []float32{5, 6}, (&job{w: w, x: x, of: of}).row(0))
+	require.Equal(t, []float32{5, 6}, (&job{w: w, x: x}).row(3))
+}
