@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -76,26 +74,12 @@ func (b *benchBudgetFlags) run(ctx context.Context, s *streams, args []string) e
 		return interruption(ctx, err)
 	}
 	bar.finish()
-	if b.svg != "" {
-		if err := b.draw(report); err != nil {
-			return err
-		}
+	if err := drawTo(b.svg, report.WritePlot); err != nil {
+		return err
 	}
 	if b.json {
 		return s.out.json(report)
 	}
 	report.WriteTable(s.out)
 	return nil
-}
-
-func (b *benchBudgetFlags) draw(report *measure.BudgetReport) error {
-	file, err := os.Create(b.svg)
-	if err != nil {
-		return fmt.Errorf("drawing: %w", err)
-	}
-	if err := report.WritePlot(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }

@@ -38,7 +38,7 @@ func commandGroups() []commandGroup {
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchOverheadCommand(), synthCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchHeteroCommand(), benchOverheadCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}
 }

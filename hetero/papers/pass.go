@@ -156,6 +156,28 @@ func Samples() (list []hetero.Op) {
 	return list
 }
 
+// predictionErrors fills in how far predictions are off for the lengths and
+// halves of a model's products.
+func (l *Lab) predictionErrors(m Model, p *Prediction) error {
+	solver, err := l.solver(&Run{SoC: phone, Model: m, Method: Tensor, Predict: true})
+	if err != nil {
+		return err
+	}
+	var ops []hetero.Op
+	for _, product := range m.Products() {
+		for _, tokens := range solve.DefaultSteps.Lengths {
+			whole := product.Op(tokens)
+			half := whole
+			half.Rows = max(256, half.Rows/2/256*256)
+			ops = append(ops, whole, half)
+		}
+	}
+	q := solver.Costs.(*solve.Predictor)
+	p.GPU, p.GPUMax = q.Error(0, ops)
+	p.NPU, p.NPUMax = q.Error(1, ops)
+	return q.Measured.Err
+}
+
 // Do runs a model once.
 func (l *Lab) Do(r Run) (Result, error) {
 	soc, err := sim.New(r.SoC, sim.Options{TimeOnly: true, Apart: r.Slow, GPUShare: r.GPUShare})

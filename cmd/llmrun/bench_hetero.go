@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+)
+
+func benchHeteroCommand() *command {
+	return &command{
+		name:     "bench hetero",
+		synopsis: "[--svg FILE] [--ratios FILE] [--json]",
+		summary:  "simulate phones with a GPU and an NPU, beside what papers measured",
+		about: `Runs the solver and the scheduler for several processors on simulated phones and prints what HeteroLLM and mllm-NPU published beside it, with every number that the simulation is made of and its source. Nothing is measured on this machine, and no GPU or NPU is used.
+
+Prints tables in Markdown; --svg and --ratios draw.`,
+		examples: []example{
+			{"llmrun bench hetero", "paper against simulation"},
+			{"llmrun bench hetero --json", "the same for a script"},
+			{"llmrun bench hetero --svg hetero-lengths.svg --ratios hetero-ratios.svg > hetero.md", "the same with pictures"},
+		},
+		prepare: func(f *flagSet) action {
+			b := &benchHeteroFlags{}
+			f.group("Output")
+			f.toggle(&b.json, "json", "print one JSON object instead of the tables")
+			f.text(&b.svg, "svg", "FILE", "draw the time of prefill against its length")
+			f.text(&b.ratios, "ratios", "FILE", "draw published gains against simulated ones")
+			return b.run
+		},
+	}
+}
+
+// benchHeteroFlags are the flags of bench hetero.
+type benchHeteroFlags struct {
+	json        bool
+	svg, ratios string
+}
+
+func (b *benchHeteroFlags) run(ctx context.Context, s *streams, args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	report, err := measure.Hetero(ctx)
+	if err != nil {
+		return interruption(ctx, err)
+	}
+	if err := drawTo(b.svg, report.WriteLengths); err != nil {
+		return err
+	}
+	if err := drawTo(b.ratios, report.WriteRatios); err != nil {
+		return err
+	}
+	if b.json {
+		return s.out.json(report)
+	}
+	report.WriteTables(s.out)
+	return nil
+}
+
+// drawTo writes a picture into a file, if one is named.
+func drawTo(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	if err := write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
