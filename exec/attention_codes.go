@@ -13,7 +13,8 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 	group := p.m.Spec.Heads / p.layer.KVHeads
 	start := block * kv.BlockTokens
 	shape := p.m.cache.Shape()
-	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(p.share(t, kvHead, next))
+	coming := p.share(t, kvHead, next)
+	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(coming)
 	if shape.Format == kv.K4V8 {
 		tiled.Scores4(w.scores, b.Keys, after.Keys, &w.queries, w.tiles)
 	} else {
@@ -26,7 +27,8 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
 	}
-	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width)
+	// The kernels of scores and values ask for the first and the last quarter.
+	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
 	if shape.Format == kv.K8F8 {
 		quant.WeighBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)

@@ -48,21 +48,22 @@ type BlockWeights struct {
 // SoftmaxBlocks turns queries' scores of a block into weights of its values,
 // for the tokens that each query's Seen tells. Scores of other tokens, and
 // scales, may be anything. The states are pairs of the greatest score and the
-// sum so far, stride apart.
-func SoftmaxBlocks(w []BlockWeights, scores []float32 /* [len(w), BlockTokens] */, scales []float32 /* [BlockTokens] */, state []float32 /* [len(w), stride] */, stride int) {
+// sum so far, stride apart. Reading next, memory that is wanted soon, is begun on
+// the way; it may be empty.
+func SoftmaxBlocks(w []BlockWeights, scores []float32 /* [len(w), BlockTokens] */, scales []float32 /* [BlockTokens] */, state []float32 /* [len(w), stride] */, stride int, next []byte) {
 	if len(w) == 0 {
 		return
 	}
 	if len(scores) < len(w)*BlockTokens || len(scales) < BlockTokens || len(state) < (len(w)-1)*stride+2 || stride < 2 {
 		panic(fmt.Sprintf("quant: softmax of %d queries exceeds its slices", len(w)))
 	}
-	active.softmaxBlocks(w, scores, (*[BlockTokens]float32)(scales), state, stride)
+	active.softmaxBlocks(w, scores, (*[BlockTokens]float32)(scales), state, stride, next)
 }
 
 // WeighBlock adds a block's values to the outputs of some queries, after what
 // was there has decayed. Values are interleaved in pairs of tokens; those of
-// tokens from count on may be anything, they must have no weight. Reading next,
-// the block that will follow, is begun on the way.
+// tokens from count on may be anything, they must have no weight. Reading the
+// second half of next, the block that will follow, is begun on the way.
 func WeighBlock(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []int8 /* [BlockTokens/2, d, 2] */, count int) {
 	if len(w) == 0 || d <= 0 {
 		return
@@ -73,7 +74,7 @@ func WeighBlock(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeig
 	active.weighBlock(o, stride, d, w, values, next, (count+1)/2)
 }
 
-func (k portable) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+func (k portable) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
 	softmaxEach(k, k.ar, w, scores, scales, state, stride)
 }
 

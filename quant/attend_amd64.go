@@ -2,10 +2,14 @@
 
 package quant
 
-import "golang.org/x/sys/cpu"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 //go:noescape
-func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int)
+func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int, next *byte, lines int)
 
 //go:noescape
 func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
@@ -29,25 +33,28 @@ func weigh1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
 // which AVX-512 gains nothing here.
 var hasVNNI = cpu.X86.HasAVX512VNNI
 
-func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
-	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride)
+func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte) {
+	const line = 64 // bytes that memory brings at once
+	lines := (len(next)/line + len(w) - 1) / len(w)
+	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride, unsafe.SliceData(next), lines)
 }
 
 func (k avx512) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
 	c := 0
 	for ; hasVNNI && c+64 <= d; c += 64 {
+		ahead := &next[BlockTokens/2*(d+c)] // the second half's share of these elements
 		i := 0
 		for ; i+4 <= len(w); i += 4 {
-			weigh4x64AVX512(&o[i*stride+c], stride, &w[i], &values[2*c], &next[2*c], 2*d, pairs)
+			weigh4x64AVX512(&o[i*stride+c], stride, &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 		for ; i < len(w); i++ {
-			weigh1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], &next[2*c], 2*d, pairs)
+			weigh1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 	}
 	weighFrom(k.portable, c, o, stride, d, w, values, pairs)
 }
 
-func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
 	for i := range w {
 		p := (*[BlockTokens]float32)(scores[i*BlockTokens:])
 		softmaxBlockAVX2(&w[i], &p[0], &w[i].mask(p, scales)[0], &state[i*stride])

@@ -11,7 +11,7 @@ func weigh4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, 
 //go:noescape
 func weigh1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
 
-func (k neon) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+func (k neon) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
 	softmaxEach(k, k.ar, w, scores, scales, state, stride)
 }
 

@@ -16,7 +16,7 @@ func (c *attendCase) runF8(path kernels) []float32 {
 	defer func() { active = previous }()
 	w := append([]BlockWeights(nil), c.w...)
 	state := append([]float32(nil), c.state...)
-	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride)
+	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride, nil)
 	WeighBlockF8(state, c.stride, c.d, w, c.floats(), c.floats(), c.count)
 	return state
 }
@@ -52,7 +52,7 @@ func TestAttendingToFloatsIsExact(t *testing.T) {
 		const d = 80
 		for range 20 {
 			c := newAttendCase(rng, 1, d)
-			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride)
+			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride, nil)
 			before := append([]float32(nil), c.state...)
 			WeighBlockF8(c.state, c.stride, d, c.w, c.floats(), c.floats(), c.count)
 			for i := range d {
@@ -91,7 +91,7 @@ func BenchmarkAttendToFloats(b *testing.B) {
 			for i := range c.w {
 				c.w[i].Seen = math.MaxUint64
 			}
-			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride)
+			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride, nil)
 			values := c.floats()
 			b.Run(fmt.Sprintf("d=%d/n=%d", d, n), func(b *testing.B) {
 				for b.Loop() {

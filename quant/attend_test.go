@@ -68,7 +68,7 @@ func (c *attendCase) run(path kernels) ([]BlockWeights, []float32) {
 	defer func() { active = previous }()
 	w := append([]BlockWeights(nil), c.w...)
 	state := append([]float32(nil), c.state...)
-	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride)
+	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride, nil)
 	WeighBlock(state, c.stride, c.d, w, c.values, c.values, c.count)
 	for i := range w {
 		clear(w[i].floats[:])
@@ -118,7 +118,7 @@ func TestAttendingIsClose(t *testing.T) {
 					largest = max(largest, math.Abs(v))
 				}
 			}
-			SoftmaxBlocks(c.w, c.scores, c.scales, state[d:], d+2)
+			SoftmaxBlocks(c.w, c.scores, c.scales, state[d:], d+2, nil)
 			WeighBlock(state, d+2, d, c.w, c.values, c.values, BlockTokens)
 		}
 		for i := range d {
@@ -142,7 +142,7 @@ func TestLargeScoresDoNotOverflow(t *testing.T) {
 			}
 			scores[7], scores[8], values[7], values[8] = size, size, 100, 50
 			for range 2 {
-				SoftmaxBlocks(w, scores, scales, state[1:], 3)
+				SoftmaxBlocks(w, scores, scales, state[1:], 3, nil)
 				WeighBlock(state, 3, 1, w, values, values, BlockTokens)
 				for j := range scores { // the kernels may have used them up
 					scores[j] = -size
@@ -172,7 +172,7 @@ func TestBrokenScoresAndScalesStayBroken(t *testing.T) {
 				} else {
 					scales[40] = bad
 				}
-				SoftmaxBlocks(w, scores, scales, state[1:], 3)
+				SoftmaxBlocks(w, scores, scales, state[1:], 3, nil)
 				WeighBlock(state, 3, 1, w, values, values, BlockTokens)
 				result := float64(state[0] / state[2])
 				require.True(t, math.IsNaN(result) || math.IsInf(result, 0), "%s %g: %g", where, bad, result)
@@ -191,7 +191,7 @@ func BenchmarkAttend(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("softmax/d=%d/n=%d", d, n), func(b *testing.B) {
 				for b.Loop() {
-					SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride)
+					SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride, nil)
 				}
 			})
 			b.Run(fmt.Sprintf("weigh/d=%d/n=%d", d, n), func(b *testing.B) {

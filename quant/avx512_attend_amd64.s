@@ -18,24 +18,38 @@
 	VSHUFPS       $0x01, X0, X0, X1 \
 	op            X1, X0, X0
 
-// func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int)
+// func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int, next *byte, lines int)
 //
+// For every query, so many lines of next are asked for.
 // The scores lie in Z6-Z9 and become weights, Z10-Z13 are the scales. K1, K5-K7
 // say which tokens count. X14 is the greatest score before, X15 the new one and
 // Z30 what is taken from the scores.
-TEXT ·softmaxBlocksAVX512(SB), NOSPLIT, $0-48
+TEXT ·softmaxBlocksAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), DI
 	MOVQ n+8(FP), BX
 	MOVQ scores+16(FP), SI
 	MOVQ scales+24(FP), R8
 	MOVQ state+32(FP), R9
 	MOVQ stride+40(FP), R10
+	MOVQ next+48(FP), R13
+	MOVQ lines+56(FP), R12
 	SHLQ $2, R10
 	EXP_CONSTANTS
 	MOVL         $0xff800000, DX
 	VPBROADCASTD DX, Z31
 
 query:
+	MOVQ  R12, CX
+	TESTQ CX, CX
+	JZ    asked
+
+ask:
+	PREFETCHT1 (R13)
+	ADDQ  $64, R13
+	DECQ  CX
+	JNZ   ask
+
+asked:
 	MOVQ   BlockWeights_Seen(DI), AX
 	KMOVW  AX, K1
 	SHRQ   $16, AX
@@ -155,14 +169,14 @@ small:
 	VPDPWSSD Z18, w, c \
 	VPDPWSSD Z19, w, d
 
-// LOAD_PAIR loads a pair and asks for that of the next block, which lies R13 on.
+// LOAD_PAIR loads a pair and asks for half as much of what will follow, at R13.
 #define LOAD_PAIR(base) \
 	VPMOVSXBW  (base), Z16          \
 	VPMOVSXBW  32(base), Z17        \
 	VPMOVSXBW  64(base), Z18        \
 	VPMOVSXBW  96(base), Z19        \
-	PREFETCHT0 (base)(R13*1)        \
-	PREFETCHT0 64(base)(R13*1)
+	PREFETCHT1 (R13)                \
+	ADDQ       $64, R13
 
 #define CLEAR4(a, b, c, d) \
 	VPXORD a, a, a \
@@ -194,7 +208,6 @@ TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
 	MOVQ next+32(FP), R13
 	MOVQ step+40(FP), DX
 	MOVQ pairs+48(FP), CX
-	SUBQ SI, R13
 	SHLQ $2, R10
 	MOVQ R8, R9
 	CLEAR4(Z0, Z1, Z2, Z3)
@@ -238,7 +251,6 @@ TEXT ·weigh1x64AVX512(SB), NOSPLIT, $0-48
 	MOVQ next+24(FP), R13
 	MOVQ step+32(FP), DX
 	MOVQ pairs+40(FP), CX
-	SUBQ SI, R13
 	MOVQ R8, R9
 	CLEAR4(Z0, Z1, Z2, Z3)
 

@@ -109,7 +109,7 @@ func codesFor(k kernels, d int) (all []result) {
 	for i := range w {
 		w[i].Seen = math.MaxUint64 >> (7 * i)
 	}
-	k.softmaxBlocks(w, scores, &scales, state[d:], stride)
+	k.softmaxBlocks(w, scores, &scales, state[d:], stride, nil)
 	for i := range w {
 		all = append(all, resultOf("softmax", w[i].Codes[:]), resultOfFloats("softmax", w[i].Scale, w[i].Decay))
 	}

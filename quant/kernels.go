@@ -28,7 +28,7 @@ type kernels interface {
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
 	// softmaxBlocks is SoftmaxBlocks, weighBlock WeighBlock for pairs of tokens.
-	softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int)
+	softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte)
 	weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int)
 	// weighF8 is WeighBlockF8.
 	weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int)

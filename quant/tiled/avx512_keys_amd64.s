@@ -7,7 +7,7 @@
 // which are loaded to all lanes, serve four products. Integer sums begin as the
 // bits of 1.5·2²³ (startBits) less what the zero adds.
 //
-//	DI y         SI codes, four tiles R10 apart   R13 next - codes
+//	DI y         SI codes, four tiles R10 apart   R13 next
 //	R8 x         R9 dx        R11 start           DX 4·width
 //	CX groups left            R12 the groups
 //	Z24-Z27 scales of the keys      Z30 zero      Z31 startFloat
@@ -28,7 +28,6 @@
 	VMOVUPS 64(AX), Z25               \
 	VMOVUPS 128(AX), Z26              \
 	VMOVUPS 192(AX), Z27              \
-	SUBQ SI, R13                      \
 	SHLQ $2, BX                       \
 	ADDQ BX, R9                       \
 	ADDQ BX, R11                      \
@@ -44,18 +43,16 @@
 	VPXORD Z30, Z30, Z30              \
 	VPBROADCASTD ·startValue(SB), Z31
 
-// LOAD_KEYS loads a plane of four tiles and asks for that of the next block.
+// LOAD_KEYS loads a plane of four tiles and asks for half as much of the next
+// block. The kernels that follow ask for the rest: a thread that asks for more than
+// memory brings meanwhile waits, and memory waits when nobody asks.
 #define LOAD_KEYS(at) \
 	VMOVDQU32   at(SI), Z16          \
 	VMOVDQU32   at(SI)(R10*1), Z17   \
 	VMOVDQU32   at(R14), Z18         \
 	VMOVDQU32   at(R14)(R10*1), Z19  \
-	LEAQ        (SI)(R13*1), AX      \
-	LEAQ        (R14)(R13*1), BX     \
-	PREFETCHT0  at(AX)               \
-	PREFETCHT0  at(AX)(R10*1)        \
-	PREFETCHT0  at(BX)               \
-	PREFETCHT0  at(BX)(R10*1)
+	PREFETCHT1  2*(at)(R13)          \
+	PREFETCHT1  2*(at)+64(R13)
 
 #define DOT(x, a, b, c, d) \
 	VPDPBUSD x, Z16, a \
@@ -124,6 +121,7 @@
 #define NEXT \
 	ADDQ $512, SI          \
 	ADDQ $512, R14         \
+	ADDQ $1024, R13        \
 	LEAQ (R8)(DX*8), R8    \
 	ADDQ DX, R9            \
 	ADDQ DX, R11

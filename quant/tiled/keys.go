@@ -42,7 +42,8 @@ type scoreArgs struct {
 //
 // where the scale is the key's and d the query's for the group. All of a block
 // is computed, whatever lies there; y needs room for the queries rounded up to
-// PaddedTokens. Reading next, the codes of the block that will follow, is begun on
+// PaddedTokens. Reading the first half of next, the codes of the block that will
+// follow, is begun on
 // the way.
 func Scores(y []float32 /* [PaddedTokens(queries), KeyBlock] */, keys Keys, next []uint8, a *Activations, s *Scratch) {
 	if len(y) < paddedTokens(a.tokens)*KeyBlock || len(keys.Codes) < KeyBlock*a.cols || len(keys.Scales) < KeyBlock ||
