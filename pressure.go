@@ -7,8 +7,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// pressureInterval is how often signs of pressure are looked at.
-const pressureInterval = time.Second
+// pressureInterval is how often signs of pressure are looked at. They are some
+// small files; and in a second another program takes more than is kept free.
+const pressureInterval = 250 * time.Millisecond
 
 // watcher follows the pressure on the system's memory for an engine.
 type watcher struct {

@@ -12,6 +12,10 @@ const (
 	// lowShare of the machine's memory, but at least leastMargin, is too little to
 	// have left; growing needs twice as much.
 	lowShare = 32
+	// groupLowShare of the limit of a control group is too little to be left in it:
+	// who comes to the limit is killed. Groups are often made for one program, and
+	// just as large, so it is no more than that.
+	groupLowShare = 32
 	// stepShare of what is held is given back, or taken again, at a time.
 	stepShare = 8
 	// patience is how long there has to be no pressure before more is taken.
@@ -39,7 +43,7 @@ func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
 		return limit
 	}
 	low := max(s.Total/lowShare, leastMargin)
-	missing := low - s.Available
+	missing := max(low-s.Available, s.Limit/groupLowShare-s.Left)
 	waited := float64(s.Stalled-before.Stalled) > stallShare*float64(since)
 	if missing > 0 || waited || s.Limited > before.Limited {
 		g.calm = now
@@ -51,6 +55,9 @@ func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
 	more := most/stepShare + 1
 	if s.Available < math.MaxInt64 {
 		more = min(more, (s.Available-2*low)/2)
+	}
+	if s.Limit > 0 {
+		more = min(more, (s.Left-2*s.Limit/groupLowShare)/2)
 	}
 	if more <= 0 {
 		return limit

@@ -26,7 +26,7 @@ func TestReadSigns(t *testing.T) {
 		"sys/fs/cgroup/a/memory.current": "63000", "sys/fs/cgroup/a/memory.events": "low 1\nhigh 20\nmax 300\noom 4000\n",
 		"sys/fs/cgroup/a/memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.11 total=7\n",
 	}
-	require.Equal(t, Signs{7 * time.Microsecond, 300, 16000 << 10, 24000 << 10}, ReadSigns(files(group)))
+	require.Equal(t, Signs{7 * time.Microsecond, 300, 16000 << 10, 24000 << 10, 1000, 64000}, ReadSigns(files(group)))
 	group["sys/fs/cgroup/a/memory.high"] = "63500"
 	require.EqualValues(t, 320, ReadSigns(files(group)).Limited)
 	group["sys/fs/cgroup/a/memory.stat"] = "inactive_file 9000\n"
@@ -34,10 +34,46 @@ func TestReadSigns(t *testing.T) {
 
 	delete(group, "sys/fs/cgroup/a/memory.pressure")
 	require.Equal(t, 25348059*time.Microsecond, ReadSigns(files(group)).Stalled)
-	require.Equal(t, Signs{Available: math.MaxInt64}, ReadSigns(files(nil)))
-	require.Equal(t, Signs{Available: math.MaxInt64}, ReadSigns(files(map[string]string{
+	require.Equal(t, Signs{Available: math.MaxInt64, Left: math.MaxInt64}, ReadSigns(files(nil)))
+	require.Equal(t, Signs{Available: math.MaxInt64, Left: math.MaxInt64}, ReadSigns(files(map[string]string{
 		"proc/pressure/memory": "some total=x\nsome\n\n", "proc/meminfo": "MemAvailable: 99999999999999999 kB\nMemTotal\n",
 	})))
+}
+
+// What a control group of either version leaves, or one above it, is a sign.
+func TestSignsOfGroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		files       map[string]string
+		left, limit int64
+	}{
+		"version 1": {map[string]string{
+			"proc/self/cgroup": "12:cpu,cpuacct:/x\n9:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "8000000",
+			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": "7900000", "sys/fs/cgroup/memory/x/memory.stat": "total_inactive_file 50000\n",
+		}, 150000, 8000000},
+		"version 1 without a limit": {map[string]string{
+			"proc/self/cgroup": "9:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+			"sys/fs/cgroup/memory/memory.usage_in_bytes": "1",
+		}, math.MaxInt64, 0},
+		"version 2, high is lower": {map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "9000", "sys/fs/cgroup/a/b/memory.high": "8000",
+			"sys/fs/cgroup/a/b/memory.current": "7000",
+		}, 1000, 8000},
+		"the group above is tighter": {map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "9000", "sys/fs/cgroup/a/b/memory.current": "7000",
+			"sys/fs/cgroup/a/memory.max": "9500", "sys/fs/cgroup/a/memory.current": "9400",
+		}, 100, 9500},
+		"a container sees its group at the root": {map[string]string{
+			"proc/self/cgroup": "0::/docker/1\n", "sys/fs/cgroup/memory.max": "9000", "sys/fs/cgroup/memory.current": "8500",
+		}, 500, 9000},
+		"no limit": {map[string]string{
+			"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max", "sys/fs/cgroup/a/memory.current": "7000",
+		}, math.MaxInt64, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ReadSigns(files(c.files))
+			require.Equal(t, []int64{c.left, c.limit}, []int64{s.Left, s.Limit})
+		})
+	}
 }
 
 func TestGovernor(t *testing.T) {
@@ -50,9 +86,10 @@ func TestGovernor(t *testing.T) {
 		return g
 	}
 	for name, signs := range map[string]Signs{
-		"tasks waited":   {Available: 8 << 30, Total: 16 << 30, Stalled: 200 * time.Millisecond},
-		"limit reached":  {Available: 8 << 30, Total: 16 << 30, Limited: 1},
-		"little is left": {Available: 500 * mib, Total: 16 << 30},
+		"tasks waited":      {Available: 8 << 30, Total: 16 << 30, Stalled: 200 * time.Millisecond},
+		"limit reached":     {Available: 8 << 30, Total: 16 << 30, Limited: 1},
+		"little is left":    {Available: 500 * mib, Total: 16 << 30},
+		"its group is full": {Available: 8 << 30, Total: 16 << 30, Left: 20 * mib, Limit: 1 << 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start()
@@ -84,6 +121,15 @@ func TestGovernor(t *testing.T) {
 	require.Equal(t, []int64{525, 650, 775, 900, 1000}, grown)
 	require.GreaterOrEqual(t, at.Sub(now), 5*patience)
 	require.EqualValues(t, most, g.Step(at.Add(time.Hour), easy, most, most, most))
+
+	g = start()
+	full := easy
+	full.Left, full.Limit = 0, 4<<30
+	require.EqualValues(t, (800-128)*mib, g.Step(now.Add(time.Second), full, held, most, most), "as much as is missing in the group")
+	full.Left = 250 * mib
+	require.EqualValues(t, 400*mib, g.Step(now.Add(time.Minute), full, 400*mib, 400*mib, most), "not enough to take more")
+	full.Left = 276 * mib
+	require.EqualValues(t, 410*mib, g.Step(now.Add(2*time.Minute), full, 400*mib, 400*mib, most), "half of what can be spared")
 
 	g = start()
 	scarce := Signs{Available: 800 * mib, Total: 16 << 30}

@@ -72,14 +72,21 @@ func groupsLeave(root fs.FS, mount, group string, files groupFiles) int64 {
 	}
 }
 
-// groupLeaves returns what one control group leaves.
-func groupLeaves(root fs.FS, dir string, files groupFiles) int64 {
+// groupLimit returns the least limit of one control group, math.MaxInt64 where it
+// has none.
+func groupLimit(root fs.FS, dir string, files groupFiles) int64 {
 	limit := int64(math.MaxInt64)
 	for _, name := range files.limits {
 		if n, ok := parseAmount(readText(root, path.Join(dir, name))); ok { // not "max"
 			limit = min(limit, n)
 		}
 	}
+	return limit
+}
+
+// groupLeaves returns what one control group leaves.
+func groupLeaves(root fs.FS, dir string, files groupFiles) int64 {
+	limit := groupLimit(root, dir, files)
 	used, ok := parseAmount(readText(root, path.Join(dir, files.usage)))
 	if limit == math.MaxInt64 || !ok {
 		return limit

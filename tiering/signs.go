@@ -23,6 +23,9 @@ type Signs struct {
 	// Available is the memory that the machine has left, math.MaxInt64 where it
 	// does not say; Total is all of it, 0 where it does not say.
 	Available, Total int64
+	// Left is what the limit of a control group leaves to those in it, which is
+	// Limit; math.MaxInt64 and 0 where there is none.
+	Left, Limit int64
 }
 
 // tightShare is how little of its limit a control group has left, one part in so
@@ -38,12 +41,20 @@ func ReadSigns(root fs.FS) Signs {
 	var s Signs
 	s.Available, s.Total = machineMemory(root)
 	pressure := readText(root, "proc/pressure/memory")
+	s.Left = math.MaxInt64
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
-		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !ok {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
 			continue
 		}
-		dir := path.Join("sys/fs/cgroup", path.Join("/", group))
+		if hasWord(fields[1], "memory") { // version 1, which has no more signs
+			s.within(root, "sys/fs/cgroup/memory", fields[2], groupV1)
+		}
+		if fields[0] != "0" || fields[1] != "" {
+			continue
+		}
+		dir := path.Join("sys/fs/cgroup", path.Join("/", fields[2]))
+		s.within(root, "sys/fs/cgroup", fields[2], groupV2)
 		if own := readText(root, path.Join(dir, "memory.pressure")); own != "" {
 			pressure = own
 		}
@@ -51,6 +62,23 @@ func ReadSigns(root fs.FS) Signs {
 	}
 	s.Stalled = stalledFor(pressure)
 	return s
+}
+
+// noLimit is less than what version 1 writes where a group has no limit.
+const noLimit = math.MaxInt64 / 2
+
+// within notes what the limit of a group leaves, or that of one above it where that
+// is less. See groupsLeave for where they are.
+func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
+	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
+		at := path.Join(mount, dir)
+		if left := groupLeaves(root, at, files); left < min(s.Left, noLimit) {
+			s.Left, s.Limit = left, groupLimit(root, at, files)
+		}
+		if dir == "/" {
+			return
+		}
+	}
 }
 
 // groupLimited returns how often a group came to one of its limits, 0 while there
