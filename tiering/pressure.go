@@ -7,8 +7,10 @@ import (
 
 // What a Governor calls pressure, and how it answers.
 const (
-	// stallShare of the time is how long tasks wait for memory under pressure.
-	stallShare = 0.1
+	// stallShare of the time is how long tasks wait for memory under pressure, over
+	// stallWindow at least: a shorter wait is soon over.
+	stallShare  = 0.1
+	stallWindow = time.Second
 	// lowShare of the machine's memory, but at least leastMargin, is too little to
 	// have left; growing needs twice as much.
 	lowShare = 32
@@ -26,26 +28,29 @@ const (
 // hold: less and less while there is pressure, and slowly more when it has gone. It
 // knows no clock but the times that it is told.
 type Governor struct {
-	last Signs
-	at   time.Time // of last
-	calm time.Time // since when there was no pressure, and nothing was taken
+	limited int64         // the signs' Limited, when last looked at
+	stalled time.Duration // the signs' Stalled
+	at      time.Time     // when stalled was looked at
+	calm    time.Time     // since when there was no pressure, and nothing was taken
 }
 
 // Step takes new signs and returns the limit from now on. limit is the one until
 // now; held is what is held under it, and most what would be held without
 // pressure.
 func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
-	before, since := g.last, now.Sub(g.at)
-	first := g.at.IsZero()
-	g.last, g.at = s, now
-	if first {
-		g.calm = now
+	if g.at.IsZero() {
+		g.limited, g.stalled, g.at, g.calm = s.Limited, s.Stalled, now, now
 		return limit
+	}
+	limited, waited := s.Limited > g.limited, false
+	g.limited = s.Limited
+	if since := now.Sub(g.at); since >= stallWindow {
+		waited = float64(s.Stalled-g.stalled) > stallShare*float64(since)
+		g.stalled, g.at = s.Stalled, now
 	}
 	low := max(s.Total/lowShare, leastMargin)
 	missing := max(low-s.Available, s.Limit/groupLowShare-s.Left)
-	waited := float64(s.Stalled-before.Stalled) > stallShare*float64(since)
-	if missing > 0 || waited || s.Limited > before.Limited {
+	if missing > 0 || waited || limited {
 		g.calm = now
 		return min(limit, held) - min(max(held/stepShare, missing), held/2)
 	}

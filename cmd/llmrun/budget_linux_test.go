@@ -32,11 +32,7 @@ func TestBudgetInControlGroup(t *testing.T) {
 		t.Skip("builds the command and writes a model")
 	}
 	group := newMemoryGroup(t, 1<<40)
-	binary := filepath.Join(t.TempDir(), "llmrun")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	binary := builtCommand(t)
 
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
@@ -76,6 +72,16 @@ func TestBudgetInControlGroup(t *testing.T) {
 		}
 		require.Less(t, refused, len(shares)-1)
 	}
+}
+
+// builtCommand builds the command and returns where it is.
+func builtCommand(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "llmrun")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
 }
 
 // packedModel writes a model of random weights as a pack and returns the size of

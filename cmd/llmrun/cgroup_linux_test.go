@@ -53,6 +53,11 @@ func (g *memoryGroup) make(limit int64) error {
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return err
 	}
+	return g.write(limit)
+}
+
+// write sets the limit.
+func (g *memoryGroup) write(limit int64) error {
 	files := map[string]string{"memory.limit_in_bytes": strconv.FormatInt(limit, 10), "memory.swappiness": "0"}
 	if g.v2 {
 		files = map[string]string{"memory.max": strconv.FormatInt(limit, 10)}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// eatVariable makes TestEatMemory eat so many bytes.
+const eatVariable = "LLMRUN_TEST_EAT"
+
+// TestEatMemory is the other program of TestPressureInControlGroup, not a test: it
+// takes memory bit by bit, as programs do that load something, says so, and keeps
+// the memory until its input ends.
+func TestEatMemory(t *testing.T) {
+	most, err := strconv.Atoi(os.Getenv(eatVariable))
+	if err != nil {
+		t.Skip("the other program of TestPressureInControlGroup")
+	}
+	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, most)
+	require.NoError(t, err)
+	defer frame.Free()
+	for i := 0; i < most; i += 4096 {
+		frame.Bytes()[i] = 1
+		if i%(1<<20) == 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	_, err = os.Stdout.WriteString("full\n")
+	require.NoError(t, err)
+	_, err = io.ReadAll(os.Stdin)
+	require.NoError(t, err)
+}
+
+// TestPressureInControlGroup lets another program in the same control group take
+// more memory than is left there, while the command generates with --pressure: the
+// command holds less, nobody is killed, and the tokens are the same.
+func TestPressureInControlGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the command and writes a model")
+	}
+	group := newMemoryGroup(t, 1<<40)
+	binary := builtCommand(t)
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Context = 12, 1024, 4096, 4096, 1<<13
+	path, size := packedModel(t, shape)
+	args := func(tokens int) []string {
+		return []string{
+			"run", "-m", path, "--threads", "2", "--ctx", "8192", "--ram", strconv.FormatInt(size+size/2+256<<20, 10), "--ids", "1,2,3",
+			"-n", strconv.Itoa(tokens), "--ignore-eos", "--temp", "0", "--json", "-q", "--no-import", "--pressure",
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	child := group.command(binary, args(8000)...)
+	child.Stdout, child.Stderr = &stdout, &stderr
+	require.NoError(t, child.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	defer func() { _ = child.Process.Kill() }()
+	held := func() int64 {
+		select {
+		case err := <-ended:
+			t.Fatalf("the command has ended: %v, %d killed; %s", err, group.killed(t), &stderr)
+		default:
+		}
+		return resident(child.Process.Pid)
+	}
+
+	before := settled(held)
+	require.Greater(t, before, size, "all of the model is in memory")
+	const left, more = 32 << 20, 48 << 20
+	group.setLimit(t, before+left)
+	time.Sleep(time.Second) // for signs of the limit, which there should be none of
+	require.Greater(t, held(), before-before/16, "there is room, and no pressure")
+
+	eater := group.command(os.Args[0], "-test.run=^TestEatMemory$")
+	eater.Env = append(os.Environ(), eatVariable+"="+strconv.Itoa(left+more))
+	input, err := eater.StdinPipe()
+	require.NoError(t, err)
+	output, err := eater.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, eater.Start())
+	full := make([]byte, 5)
+	_, err = io.ReadFull(output, full)
+	require.NoError(t, err, "the other program has ended; %d killed", group.killed(t))
+	after := held()
+	t.Logf("the command held %d bytes before, %d with the other program", before, after)
+	require.LessOrEqual(t, after, before-more+leastShare(before))
+
+	require.NoError(t, child.Process.Signal(os.Interrupt))
+	err = <-ended
+	require.NoError(t, input.Close())
+	_, _ = io.Copy(io.Discard, output)
+	require.NoError(t, eater.Wait())
+	require.Zero(t, group.killed(t))
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "it was interrupted")
+	got := idsOf(t, stdout.Bytes())
+	t.Logf("%d tokens", len(got))
+
+	group.setLimit(t, 1<<40)
+	out, err := group.command(binary, args(len(got))...).Output()
+	require.NoError(t, err)
+	require.Equal(t, idsOf(t, out), got)
+}
+
+// leastShare is what of the memory that is missing in a group may be that of a
+// program's code, which counts for the group that read it first.
+func leastShare(bytes int64) int64 { return bytes / 16 }
+
+// settled waits until what is held does not grow any more, and returns it.
+func settled(held func() int64) int64 {
+	last := int64(math.MinInt64)
+	for {
+		now := held()
+		if now > 32<<20 && now <= last+1<<20 {
+			return now
+		}
+		last = now
+		time.Sleep(2 * time.Second)
+	}
+}
+
+// setLimit changes the group's limit.
+func (g *memoryGroup) setLimit(t *testing.T, limit int64) {
+	require.NoError(t, g.write(limit))
+}
+
+func idsOf(t *testing.T, output []byte) []int32 {
+	var answer struct {
+		IDs []int32 `json:"ids"`
+	}
+	require.NoError(t, json.Unmarshal(output, &answer), "%s", output)
+	require.NotEmpty(t, answer.IDs)
+	return answer.IDs
+}
