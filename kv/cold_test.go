@@ -196,3 +196,38 @@ func TestDiskAndMemoryFull(t *testing.T) {
 	check(t, s, salts)
 	s.Close()
 }
+
+// TestAttach: a sequence of another cache's chunks is that cache's sequence, of
+// which each chunk is closed once.
+func TestAttach(t *testing.T) {
+	c := coldCache(t, vfs.NewMem(), 1)
+	s := c.NewSeq()
+	for n := range 5 {
+		require.NoError(t, add(s, (n+1)*BlockTokens, 0))
+	}
+	require.Greater(t, s.ColdPages(), 2)
+	other := c.NewSeq()
+	closed := 0
+	for _, part := range s.Cold() {
+		require.ErrorIs(t, other.Attach(part.Chunk(), part.Pages+1), ErrNotCold)
+		require.NoError(t, other.Attach(countedChunk{part.Chunk(), &closed}, part.Pages))
+	}
+	parts := len(s.Cold())
+	check(t, other, make([]int, other.Len()))
+	third := other.Fork()
+	require.NoError(t, add(other, other.Len()+3, 0))
+	check(t, other, make([]int, other.Len()))
+	require.ErrorIs(t, other.Attach(s.Cold()[0].Chunk(), 1), ErrNotCold)
+	other.Close()
+	require.Zero(t, closed)
+	third.Close()
+	require.Equal(t, parts, closed)
+	s.Close()
+}
+
+type countedChunk struct {
+	Chunk
+	closed *int
+}
+
+func (c countedChunk) Close() error { *c.closed++; return nil }

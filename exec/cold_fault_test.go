@@ -1,0 +1,162 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// coldModel keeps two pages in memory and the rest in files of fsys.
+func coldModel(t *testing.T, fsys vfs.FS) *Model {
+	budget := tiering.New(0)
+	return openFixture(t, longFixture(t, "llama3", 4096, 0), "config.json", Options{
+		Threads: 2, Chunk: 32, KV: kv.K8V8, Budget: budget, KVHot: 1, KVRing: 1 << 14,
+		KVSpill: kv.NewScratch(fsys, "kv", budget),
+	})
+}
+
+// TestEveryColdReadErrorSurfacesOnce makes read k fail, for every k: one step ends
+// with the error, which names the file and the place, and the same step, tried
+// again, and all others give the logits that they should.
+func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
+	broken := errors.New("broken")
+	var reads, injected, failAt atomic.Int64
+	failAt.Store(-1)
+	m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind != vfs.OpRead || reads.Add(1)-1 != failAt.Load() {
+			return nil
+		}
+		injected.Add(1)
+		return broken
+	}))
+	ids := longPrompt(m.Spec.Vocab, 330, 7)
+	want := allLogits(t, m, ids)
+	for k := range int64(30) {
+		injected.Store(0)
+		failAt.Store(reads.Load() + k)
+		surfaced := 0
+		untilDone(t, m, ids, want, func(err error) {
+			surfaced++
+			require.ErrorIs(t, err, broken)
+			var where *vfs.IOError
+			require.ErrorAs(t, err, &where)
+			require.Contains(t, where.Path, "kv/scratch-")
+			require.GreaterOrEqual(t, where.Off, int64(0))
+		})
+		failAt.Store(-1)
+		require.EqualValues(t, 1, injected.Load(), "read %d", k)
+		// What was read ahead for a step that never came fails unseen.
+		require.LessOrEqual(t, surfaced, 1, "read %d", k)
+	}
+}
+
+// damagedFS flips a bit of what is read while told to.
+type damagedFS struct {
+	vfs.FS
+	on atomic.Bool
+}
+
+func (d *damagedFS) Create(name string) (vfs.File, error) {
+	f, err := d.FS.Create(name)
+	return &damagedFile{f, d}, err
+}
+
+type damagedFile struct {
+	vfs.File
+	fs *damagedFS
+}
+
+func (f *damagedFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	if f.fs.on.Load() && n > 100 {
+		p[100] ^= 4
+	}
+	return n, err
+}
+
+// TestDamagedPagesAreRefused: a page that is not what was written ends the step
+// with a typed error, and never becomes tokens.
+func TestDamagedPagesAreRefused(t *testing.T) {
+	fsys := &damagedFS{FS: vfs.NewMem()}
+	m := coldModel(t, fsys)
+	ids := longPrompt(m.Spec.Vocab, 330, 7)
+	want := allLogits(t, m, ids)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.Equal(t, want[:300], extendAll(t, m, s, ids[:300]))
+	fsys.on.Store(true)
+	for range 3 { // what was read ahead is sound
+		at := s.Len()
+		if err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{}); err != nil {
+			require.Equal(t, at, s.Len())
+			break
+		}
+	}
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	var where *kv.CorruptError
+	require.ErrorAs(t, err, &where)
+	require.Contains(t, where.Path, "kv/scratch-")
+	s.Truncate(70) // into a page on flash
+	require.ErrorIs(t, m.Extend(context.Background(), s, ids[70:71], &Reader{}), kv.ErrCorrupt)
+	fsys.on.Store(false)
+	require.Equal(t, want[70:], extendAll(t, m, s, ids[70:]))
+}
+
+// TestCancelInAColdStall ends requests while the flash answers nothing: none waits
+// for it, and everything comes back in the end.
+func TestCancelInAColdStall(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	t.Run("", func(t *testing.T) {
+		stall := newStall()
+		m := coldModel(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+			if op.Kind == vfs.OpRead {
+				stall.pass()
+			}
+			return nil
+		}))
+		ids := longPrompt(m.Spec.Vocab, 340, 7)
+		want := allLogits(t, m, ids)
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		defer s.Close()
+		extendAll(t, m, s, ids[:321])
+		cancelled := 0
+		for k := range 8 {
+			stall.after(k)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- m.Extend(ctx, s, ids[321:330], &Reader{}) }()
+			select {
+			case <-stall.reached:
+				cancel()
+				err = <-done
+			case err = <-done:
+			}
+			cancel()
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				cancelled++
+				require.Equal(t, 321, s.Len())
+			}
+			stall.end()
+			s.Truncate(321)
+			require.Equal(t, want[321:330], extendAll(t, m, s, ids[321:330]))
+			s.Truncate(321)
+		}
+		require.Positive(t, cancelled)
+	})
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; {
+		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
+		runtime.Gosched()
+	}
+}
