@@ -13,15 +13,18 @@ import (
 type Chart struct {
 	Title, X, Y string // texts of the chart and its axes
 	LogY        bool
+	XTicks      []float64 // where values are written below the x axis; nil = at round ones
 	Lines       []Line
 }
 
 // Line is one line of a chart, or its points alone.
 type Line struct {
-	Name   string
+	Name   string // "" = it is not in the legend
 	Points []Point
 	Dashed bool
 	Dots   bool // draw only the points
+	Hollow bool // the points as rings
+	Colour int  // lines of the same number have the same colour; 0 = that of its place in the chart, from 1 on
 }
 
 // Point is a place in the chart. Points that are not finite are left out.
@@ -83,7 +86,11 @@ func (c *Chart) Write(w io.Writer) error {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	fmt.Fprintf(&b, `<text x="%d" y="22" font-size="15">%s</text>`+"\n", left, html.EscapeString(c.Title))
-	for _, v := range x.ticks() {
+	ticks := c.XTicks
+	if ticks == nil {
+		ticks = x.ticks()
+	}
+	for _, v := range ticks {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n",
 			x.at(v), top, x.at(v), height-bottom, x.at(v), height-bottom+16, round(v))
 	}
@@ -93,42 +100,66 @@ func (c *Chart) Write(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-10, html.EscapeString(c.X))
 	fmt.Fprintf(&b, `<text x="16" y="%d" text-anchor="middle" transform="rotate(-90 16 %d)">%s</text>`+"\n", (top+height-bottom)/2, (top+height-bottom)/2, html.EscapeString(c.Y))
+	named := 0
 	for i := range c.Lines {
-		c.Lines[i].draw(&b, x, y, i)
+		l := &c.Lines[i]
+		if l.Colour == 0 {
+			l.Colour = i + 1
+		}
+		l.draw(&b, x, y)
+		if l.Name != "" {
+			l.explain(&b, top+8+18*named)
+			named++
+		}
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// draw draws a line and its entry in the legend, the i-th.
-func (l *Line) draw(b *strings.Builder, x, y axis, i int) {
-	colour := colours[i%len(colours)]
-	dash := ""
-	if l.Dashed {
-		dash = ` stroke-dasharray="6 4"`
-	}
-	legend := top + 8 + 18*i
-	if l.Dots {
-		fmt.Fprintf(b, `<circle cx="%d" cy="%d" r="4" fill="%s"/>`, width-right+24, legend, colour)
-	} else {
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="2"%s/>`, width-right+12, legend, width-right+36, legend, colour, dash)
-	}
-	fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", width-right+42, legend+4, html.EscapeString(l.Name))
+// draw draws a line.
+func (l *Line) draw(b *strings.Builder, x, y axis) {
 	var path []string
 	for _, p := range l.Points {
 		if !finite(p, y.log) {
 			continue
 		}
-		at := fmt.Sprintf("%.1f,%.1f", x.at(p.X), y.at(p.Y))
-		path = append(path, at)
+		path = append(path, fmt.Sprintf("%.1f,%.1f", x.at(p.X), y.at(p.Y)))
 		if l.Dots {
-			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", x.at(p.X), y.at(p.Y), colour)
+			l.dot(b, x.at(p.X), y.at(p.Y))
 		}
 	}
 	if !l.Dots {
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", strings.Join(path, " "), colour, dash)
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" %s/>`+"\n", strings.Join(path, " "), l.stroke())
 	}
+}
+
+// explain draws the line's entry in the legend.
+func (l *Line) explain(b *strings.Builder, at int) {
+	if l.Dots {
+		l.dot(b, width-right+24, float64(at))
+	} else {
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" %s/>`, width-right+12, at, width-right+36, at, l.stroke())
+	}
+	fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", width-right+42, at+4, html.EscapeString(l.Name))
+}
+
+func (l *Line) colour() string { return colours[(l.Colour-1)%len(colours)] }
+
+func (l *Line) stroke() string {
+	stroke := fmt.Sprintf(`stroke="%s" stroke-width="2"`, l.colour())
+	if l.Dashed {
+		stroke += ` stroke-dasharray="6 4"`
+	}
+	return stroke
+}
+
+func (l *Line) dot(b *strings.Builder, x, y float64) {
+	fill := l.colour()
+	if l.Hollow {
+		fill = "white"
+	}
+	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, fill, l.colour())
 }
 
 // axes returns axes that hold all points.

@@ -18,6 +18,10 @@ func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
 			{Name: "measured", Points: []Point{{15, 0.3}, {50, 1}, {100, 70}, {30, 0}, {40, math.NaN()}}},
 			{Name: "bound", Dashed: true, Points: []Point{{15, 0.4}, {100, math.Inf(1)}}},
 		}},
+		"rings": {XTicks: []float64{15, 100}, Lines: []Line{
+			{Name: "a", Colour: 2, Points: []Point{{15, 1}, {100, 2}}},
+			{Colour: 2, Dots: true, Hollow: true, Points: []Point{{15, 1.5}}},
+		}},
 		"linear": {Lines: []Line{{Name: "a", Points: []Point{{0, -1}, {10, 99}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,4 +48,20 @@ func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
 			require.Less(t, len(y.ticks()), 25)
 		})
 	}
+}
+
+// Lines without a name are not in the legend, and lines of one number have one
+// colour.
+func TestLegend(t *testing.T) {
+	c := Chart{Lines: []Line{
+		{Name: "measured", Colour: 5, Points: []Point{{1, 1}, {2, 2}}},
+		{Colour: 5, Dots: true, Hollow: true, Points: []Point{{1, 2}}},
+		{Name: "other", Points: []Point{{1, 3}, {2, 3}}},
+	}}
+	var b strings.Builder
+	require.NoError(t, c.Write(&b))
+	require.Equal(t, 1, strings.Count(b.String(), "<circle"), "the ring alone")
+	require.Equal(t, 3, strings.Count(b.String(), colours[4]), "a line, its entry, and a ring")
+	require.Equal(t, 2, strings.Count(b.String(), `x="612"`), "two entries")
+	require.Less(t, strings.Index(b.String(), ">measured<"), strings.Index(b.String(), ">other<"))
 }

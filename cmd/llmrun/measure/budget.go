@@ -25,7 +25,7 @@ type BudgetOptions struct {
 	Prompt   int // tokens
 	Decode   int // tokens after the first
 	Threads  int
-	Disk     llmrun.DiskSpeed // that packs are read with
+	Disk     llmrun.DiskSpeed        // that packs are read with
 	Running  func(done, total int64) // may be nil
 }
 
@@ -47,7 +47,7 @@ type BudgetRow struct {
 	Context int     `json:"context"`
 	Refused string  `json:"refused,omitempty"`
 
-	Streamed  int64   `json:"read_bytes_per_token"`
+	Streamed int64 `json:"read_bytes_per_token"`
 	// Flash is measured just before and just after, with the same reads. A
 	// configuration during which it was not steady was run again.
 	FlashGBs   float64 `json:"flash_gb_s"`

@@ -3,8 +3,11 @@ package measure
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/internal/plot"
+	"github.com/llmrun/llmrun/store/pack"
 )
 
 // WriteTable writes the report as a table in Markdown.
@@ -34,14 +37,18 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// WritePlot draws how fast each model decodes against its share of memory.
+// WritePlot draws how fast each model decodes against its share of memory: a
+// colour for each model, a line for each context, rings for what was predicted.
 func (r *BudgetReport) WritePlot(w io.Writer) error {
-	c := plot.Chart{Title: "Decoding under a budget of memory", X: "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true}
+	c := plot.Chart{
+		Title: "Decoding under a budget of memory: lines were measured, rings predicted",
+		X:     "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true, XTicks: r.shares(),
+	}
 	type key struct {
 		model   string
 		context int
 	}
-	lines := map[key]int{}
+	lines, models, contexts := map[key]int{}, map[string]int{}, map[int]int{}
 	for _, row := range r.Rows {
 		if row.Share == 0 || row.Refused != "" {
 			continue
@@ -51,11 +58,32 @@ func (r *BudgetReport) WritePlot(w io.Writer) error {
 		if !ok {
 			at = len(c.Lines)
 			lines[k] = at
-			c.Lines = append(c.Lines, plot.Line{Name: fmt.Sprintf("%s, %d", row.Model, row.Context)},
-				plot.Line{Name: "predicted", Dots: true})
+			line := plot.Line{
+				Name:   fmt.Sprintf("%s, %d", strings.TrimSuffix(row.Model, pack.Suffix), row.Context),
+				Dashed: ordinal(contexts, k.context) > 1, Colour: ordinal(models, k.model),
+			}
+			c.Lines = append(c.Lines, line, plot.Line{Dots: true, Hollow: true, Colour: line.Colour})
 		}
 		c.Lines[at].Points = append(c.Lines[at].Points, plot.Point{X: 100 * row.Share, Y: row.Decode})
 		c.Lines[at+1].Points = append(c.Lines[at+1].Points, plot.Point{X: 100 * row.Share, Y: row.Predicted.Decode})
 	}
 	return c.Write(w)
+}
+
+// ordinal returns the number of something, counted from 1 as they come.
+func ordinal[T comparable](numbers map[T]int, of T) int {
+	if numbers[of] == 0 {
+		numbers[of] = len(numbers) + 1
+	}
+	return numbers[of]
+}
+
+// shares returns the budgets, in percent.
+func (r *BudgetReport) shares() (list []float64) {
+	for _, row := range r.Rows {
+		if row.Share > 0 && !slices.Contains(list, 100*row.Share) {
+			list = append(list, 100*row.Share)
+		}
+	}
+	return list
 }
