@@ -144,12 +144,14 @@ func (l *Lab) solver(r *Run) (*solve.Solver, error) {
 }
 
 // Samples are the products that the prediction mode measures: lengths and sizes
-// in powers of two.
+// in powers of two, in both orders.
 func Samples() (list []hetero.Op) {
 	for _, tokens := range append([]int{1}, solve.DefaultSteps.Lengths...) {
 		for rows := 256; rows <= 16384; rows *= 2 {
 			for cols := 1024; cols <= 16384; cols *= 2 {
-				list = append(list, hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true})
+				list = append(list,
+					hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true},
+					hetero.Op{Tokens: tokens, Rows: rows, Cols: cols})
 			}
 		}
 	}

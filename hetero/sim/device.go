@@ -68,8 +68,11 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	if d.buffers[b] {
 		return nil
 	}
+	if err := d.hold(int64(len(b.Bytes()))); err != nil {
+		return err
+	}
 	d.buffers[b] = true
-	return d.hold(int64(len(b.Bytes())))
+	return nil
 }
 
 // Flush costs a copy where memory is not shared.

@@ -195,3 +195,14 @@ func TestResultsTakeTime(t *testing.T) {
 		require.Panics(t, func() { pool.Put(y) })
 	}
 }
+
+// After months of virtual time, such as preparing many graphs takes, the ends of
+// short products are still reached: a clock of that size moves in steps.
+func TestLateTimes(t *testing.T) {
+	s := newChip(t, Options{})
+	for range 20 {
+		s.machine.Sleep(12345 * time.Hour)
+		both := map[*Device]hetero.Op{s.GPU: op(1, 100, 300), s.NPU: op(3, 7, 11)}
+		require.Less(t, took(t, s, both, 3), time.Millisecond)
+	}
+}

@@ -34,9 +34,10 @@ type Piece struct {
 
 // Split is a product divided: its pieces do every token and row once.
 type Split struct {
-	Cut    Cut
-	Pieces []Piece
-	Time   time.Duration // predicted
+	Cut      Cut
+	Pieces   []Piece
+	Streamed bool          // the order of operands, see hetero.Op
+	Time     time.Duration // predicted
 }
 
 // Room returns how many tokens the operands need memory for: the last ones may

@@ -34,7 +34,8 @@ type Pending struct {
 	At     time.Duration  // when it is predicted to be done
 }
 
-// Prepare makes the kernels of a split ready.
+// Prepare makes the kernels of a split ready, with the order of operands that it
+// was made for.
 func (e *Executor) Prepare(name string, op hetero.Op, split *Split) error {
 	if e.kernels == nil {
 		e.kernels = map[pieceKey]hetero.Kernel{}
@@ -44,6 +45,7 @@ func (e *Executor) Prepare(name string, op hetero.Op, split *Split) error {
 		if e.kernels[key] != nil {
 			continue
 		}
+		op.Streamed = split.Streamed
 		k, err := e.Devices[p.Device].Prepare(p.Op(op))
 		if err != nil {
 			return err
@@ -80,6 +82,7 @@ func (e *Executor) Close() error {
 // For one token device 0 gets its part first, because its queue still holds the
 // work before; otherwise device 1 does, because it has most to do.
 func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.View, after []Pending) ([]Pending, error) {
+	op.Streamed = split.Streamed
 	order := [2]int{1, 0}
 	if op.Tokens == 1 {
 		order = [2]int{0, 1}

@@ -18,7 +18,11 @@ type Predictor struct {
 
 // features of a product: what a tree may divide by.
 func features(op hetero.Op) []float64 {
-	return []float64{float64(op.Tokens), float64(op.Rows), float64(op.Cols), float64(op.Rows) / float64(op.Cols)}
+	order := 0.0
+	if op.Streamed {
+		order = 1
+	}
+	return []float64{order, float64(op.Tokens), float64(op.Rows), float64(op.Cols), float64(op.Rows) / float64(op.Cols)}
 }
 
 // work is what a product's time is predicted in proportion to. A tree over

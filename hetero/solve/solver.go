@@ -25,18 +25,22 @@ type Solver struct {
 	solved map[question]Split
 }
 
-// Solve returns the best split of a product. Weights are not looked at.
+// Solve returns the best split of a product, and the order of its operands that
+// suits device 1 better. Weights are not looked at. Where Allow takes nothing,
+// the split has no pieces.
 func (s *Solver) Solve(op hetero.Op) Split {
-	key := question{0, op.Tokens, op.Rows, op.Cols, op.Streamed}
+	key := question{0, op.Tokens, op.Rows, op.Cols, false}
 	if split, known := s.solved[key]; known {
 		return split
 	}
 	op.Weights = nil
+	op.Streamed = s.order(op)
 	best, first := Split{}, true
 	for _, split := range s.Steps.Cuts(op, s.Static) {
 		if s.Allow != nil && !s.Allow(&split) {
 			continue
 		}
+		split.Streamed = op.Streamed
 		busy := s.busy(op, &split)
 		split.Time = s.total(op, &split, busy)
 		if s.Share > 0 && len(split.Pieces) > 1 && busy[0].Seconds() > s.Share*split.Time.Seconds() {
@@ -51,6 +55,18 @@ func (s *Solver) Solve(op hetero.Op) Split {
 	}
 	s.solved[key] = best
 	return best
+}
+
+// order reports whether device 1 does a product faster with its weights
+// streamed (H2), at the length that it would run most of it with.
+func (s *Solver) order(op hetero.Op) bool {
+	if s.Static {
+		op.Tokens = s.Steps.lengths(op.Tokens)[0]
+	}
+	op.Streamed = true
+	streamed := s.Costs.Time(1, op)
+	op.Streamed = false
+	return streamed <= s.Costs.Time(1, op)
 }
 
 // busy returns how long each device works for a split.

@@ -43,6 +43,14 @@ func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	require.Equal(t, runs, p.Runs, "what is known is not measured again")
 }
 
+// The operand that gains more by staying is the one that stays: weights are
+// streamed past few tokens, and few weights stay under many.
+func TestOrderIsChosen(t *testing.T) {
+	s := solve.Solver{Costs: profiled(t), Steps: solve.DefaultSteps, Static: true}
+	require.True(t, s.Solve(product(64, 14336, 4096)).Streamed)
+	require.False(t, s.Solve(product(1024, 256, 4096)).Streamed)
+}
+
 // What cutting by length is for: 300 = 256 + 44, and 600 = 512 + 32 + 56.
 func TestLengthsAreCut(t *testing.T) {
 	steps := solve.DefaultSteps

@@ -61,7 +61,7 @@ func everySplit(t *testing.T, pair [2]hetero.Kind, tokens, rows, cols int, seed 
 	defer func() { pool.Close(); require.NoError(t, budget.Check()) }()
 
 	rng := rand.New(rand.NewPCG(seed, 0))
-	op := hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Type: quant.Q8_0, Streamed: seed%2 == 0}
+	op := hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Type: quant.Q8_0}
 	sums := weigh(t, rng, &op)
 	x := hetero.View{Buffer: pool.Take(), Stride: cols}
 	want := hetero.View{Buffer: pool.Take(), Stride: rows}
@@ -77,6 +77,7 @@ func everySplit(t *testing.T, pair [2]hetero.Kind, tokens, rows, cols int, seed 
 	var single float64
 	for i, split := range small.Cuts(op, devices[1].Capabilities().Static) {
 		cuts[split.Cut]++
+		split.Streamed = seed%2 == 0
 		covers(t, &split, tokens, rows)
 		require.LessOrEqual(t, split.Room(), tokens+16)
 		out := y
