@@ -1,0 +1,48 @@
+package exec
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestLargeQueries multiplies what queries are made of by 2^40 and the factor
+// that they get before attention by 2^-40, which is exact: nothing on the way
+// overflows or loses a bit, in any format of keys. Then only the factor grows,
+// until scores are in the thousands: the logits stay finite.
+func TestLargeQueries(t *testing.T) {
+	for _, format := range kv.Formats() {
+		t.Run(format.String(), func(t *testing.T) {
+			m := loadModel(t, vfs.OS(), ownFixture(t, "lfm2"), Options{Threads: 2, Chunk: 64, KV: format})
+			require.Equal(t, QKNormHead, m.Spec.QKNorm)
+			require.Zero(t, m.Spec.Norm.Offset)
+			ids := longPrompt(m.Spec.Vocab, 70, 3)
+			want := allLogits(t, m, ids)
+			layers := 0
+			for l := range m.weights.layers {
+				g := m.weights.layers[l].qNorm.weight
+				for i := range g {
+					g[i] *= 0x1p40
+				}
+				layers += min(len(g), 1)
+			}
+			require.NotZero(t, layers, "layers with queries")
+			scale := m.Spec.AttnScale
+			m.Spec.AttnScale = scale * 0x1p-40
+			require.Equal(t, want, allLogits(t, m, ids))
+
+			m.Spec.AttnScale = scale * 0x1p-30 // queries that are 1024 times as large
+			large := allLogits(t, m, ids)
+			require.NotEqual(t, want, large)
+			for _, logits := range large {
+				for _, v := range logits {
+					require.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0))
+				}
+			}
+		})
+	}
+}
