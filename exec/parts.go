@@ -22,7 +22,7 @@ func (p *pass) measureJobs() (units, least int) {
 		j.work = work
 		work += j.tiles() * j.tileWork()
 		if j.tiles() > 0 {
-			tile = max(tile, j.tileWork())
+			tile = max(tile, j.cut()*j.tileWork())
 		}
 	}
 	p.shift = 0
@@ -51,8 +51,17 @@ func (j *job) tileAt(work int) int {
 	if work <= j.work || j.tiles() == 0 {
 		return 0
 	}
-	each := j.tileWork()
-	return min(j.tiles(), (work-j.work+each-1)/each)
+	each := j.cut() * j.tileWork()
+	return min(j.tiles(), (work-j.work+each-1)/each*j.cut())
+}
+
+// cut returns of how many tiles parts are a multiple: kernels for one token go
+// through two runs of tiles, and an odd one would be computed twice.
+func (j *job) cut() int {
+	if j.n == 1 {
+		return 2
+	}
+	return 1
 }
 
 // tiles returns how many tiles of rows are next.

@@ -17,8 +17,8 @@
 
 // How far ahead of their use tiles are asked for. Hardware looks ahead too, but
 // not across pages and not from a row's first bytes. Less comes too late and
-// much more drives away what the hardware fetched: BenchmarkVec was best with
-// 2560 to 2816, while 1024 and 8192 lost a tenth.
+// much more drives away what the hardware fetched: with one run of tiles
+// BenchmarkVec was best with 2560 to 2816, while 1024 and 8192 lost a tenth.
 #define AHEAD 2816
 
 #define VEC_ARGS \
