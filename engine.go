@@ -21,6 +21,8 @@ type Engine struct {
 	files *exec.Files // that the model reads while it is in use, or nil
 	limit int         // tokens that a session reads at most
 	mem   memory
+	// keeper is where sessions and prompts are kept on flash; nil: nowhere
+	keeper *keeper
 
 	watcher  *watcher // nil unless Options.WatchPressure
 	watching sync.Once
@@ -101,6 +103,9 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.model, err = exec.Load(ctx, f, o); err != nil {
 		return err
 	}
+	if err := e.openKeeper(f, &opts); err != nil {
+		return err
+	}
 	if opts.WatchPressure {
 		e.watchPressure()
 	}
@@ -123,6 +128,8 @@ func (e *Engine) free() (err error) {
 		err = e.files.Close()
 		e.files = nil
 	}
+	err = errors.Join(err, e.keeper.close())
+	e.keeper = nil
 	return err
 }
 

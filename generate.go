@@ -143,7 +143,7 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 
 // generate reads what is new of the prompt and then token after token.
 func (g *generation) generate(ctx context.Context) error {
-	fresh := g.session.rewind(g.ids)
+	fresh := g.recall(ctx, g.session.rewind(g.ids))
 	g.stats.PromptTokens = len(g.ids)
 	g.stats.ReusedTokens = len(g.ids) - len(fresh)
 	for _, id := range g.ids {
@@ -240,6 +240,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
 	}
+	g.keep()
 	s := g.session
 	s.mu.Lock()
 	s.stats = g.stats

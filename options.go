@@ -55,6 +55,9 @@ type Options struct {
 	// is free on the disk where that is less. What was not used for longest goes
 	// first.
 	CacheSize int64
+	// NoKVCache keeps nothing of prompts and looks for none. Sessions with a name
+	// are kept all the same.
+	NoKVCache bool
 	// ImportProgress, if set, is called while a model is imported.
 	ImportProgress func(Progress)
 	// Notice, if set, is told in a sentence why a model was not imported although
@@ -71,11 +74,18 @@ type Options struct {
 	// with a [*MinimumError] before anything is loaded. With a limit given here,
 	// Go's own memory limit is set as well while the engine is open.
 	RAM int64
-	// KVDir, if set, is a directory for keys and values for which there is no
-	// memory: older ones go to a file in it that nobody else sees and that is gone
-	// when the engine is closed. A conversation is then as long as the model and the
-	// disk allow, and the answer is the same. "" is a directory in CacheDir; with
-	// neither, a conversation is as long as memory allows.
+	// KVDir is a directory for keys and values. "" means CacheDir; with neither, a
+	// conversation is as long as memory allows and nothing of it is kept.
+	//
+	// Those for which there is no memory go to a file in it that nobody else sees and
+	// that is gone when the engine is closed. A conversation is then as long as the
+	// model and the disk allow, and the answer is the same.
+	//
+	// Sessions with a name are kept there, see [Session.Save], and what was read of
+	// prompts: one that begins like an earlier one, in any session or process, is read
+	// on from where they differ. What takes 512 tokens or more is kept at the end of a
+	// generation. A quarter of CacheSize bounds it; what was not used for longest goes
+	// first, but for what sessions with a name need.
 	KVDir string
 	// KVRAM is the most memory for keys and values while older ones can go to
 	// KVDir. 0 leaves it to the plan: all of them stay where there is room, and
@@ -162,13 +172,21 @@ func (o *Options) pinFile() bool {
 	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android" && o.Disk == (DiskSpeed{})
 }
 
+// keepDir returns where sessions and prompts are kept, "" if nowhere.
+func (o *Options) keepDir() string {
+	if o.KVDir != "" {
+		return o.KVDir
+	}
+	return o.CacheDir
+}
+
 // kvDir returns where keys and values go for which there is no memory, "" if
 // nowhere.
 func (o *Options) kvDir() string {
-	if o.KVDir == "" && o.CacheDir != "" {
-		return vfs.Join(o.CacheDir, "kv")
+	if o.keepDir() == "" {
+		return ""
 	}
-	return o.KVDir
+	return vfs.Join(o.keepDir(), "kv")
 }
 
 func (o *Options) fsys() vfs.FS {

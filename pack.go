@@ -120,7 +120,7 @@ func checkImport(f *exec.Files, to string, opts ImportOptions) error {
 func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
 	var refused error
 	f, err := exec.OpenCached(ctx, vfs.OS(), path, exec.CacheOptions{
-		FS: vfs.OS(), Dir: dir, Limit: size,
+		FS: vfs.OS(), Dir: dir, Limit: packLimit(dir, size),
 		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(progress)},
 		Notice: func(err error) { refused = errors.Join(refused, err) },
 	})
@@ -233,7 +233,7 @@ func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, err
 
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*exec.Files, error) {
 	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
-		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: o.CacheSize, Always: always,
+		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: packLimit(o.CacheDir, o.CacheSize), Always: always,
 		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(o.ImportProgress)},
 		Notice: func(err error) {
 			if o.Notice != nil {

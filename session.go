@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv/chunk"
 )
 
 // Session is one text that grows: a story, a document with questions, or a
@@ -20,6 +21,11 @@ type Session struct {
 	// less, or the beginning of a prompt whose reading broke off. It belongs to
 	// whoever set running.
 	seq *exec.Sequence
+
+	// lock is the session's name on flash, nil without one; created is when it was
+	// kept first. They belong to whoever set running, too.
+	lock    *chunk.SessionLock
+	created time.Time
 
 	mu       sync.Mutex // guards all below
 	running  bool
@@ -43,7 +49,8 @@ const (
 // Stats describes one generation.
 type Stats struct {
 	PromptTokens    int           // of the whole text before the answer
-	ReusedTokens    int           // of those, how many the session had read before
+	ReusedTokens    int           // of those, how many the session had read before, or another one
+	RecalledTokens  int           // of those, how many came from flash, see Options.CacheDir
 	GeneratedTokens int           // the end-of-text token not counted
 	Prefill         time.Duration // reading the rest of the prompt
 	Decode          time.Duration // all tokens but the first, with what the caller's loop does
@@ -52,6 +59,7 @@ type Stats struct {
 	DecodeFlash     FlashUse      // and for the tokens after the first
 	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
 	DecodeKV        KVUse         // and after the last token
+	KeptBytes       int64         // of keys and values that were written to flash in the end
 	StopReason      string        // one of the Stop constants
 	Seed            uint64        // of the random numbers; gives the same text again
 }
@@ -118,6 +126,9 @@ func (s *Session) Close() error {
 // release gives the memory back; nothing runs any more.
 func (s *Session) release() {
 	s.seq.Close()
+	if s.lock != nil {
+		_ = s.lock.Close() // what stays is a lock that nobody holds
+	}
 	s.engine.drop(s)
 }
 
@@ -132,6 +143,13 @@ func (s *Session) begin(ctx context.Context) (context.Context, error) {
 	s.running = true
 	ctx, s.cancel = context.WithCancelCause(ctx)
 	return ctx, nil
+}
+
+// isClosed reports whether somebody waits for the session to end.
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // idle returns nil if the session may be used for something else; s.mu is held.

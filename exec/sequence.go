@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
@@ -26,6 +27,9 @@ type Sequence struct {
 	// pass leaves no trace.
 	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
 	convFrame      *tiering.Frame
+
+	chain kv.Chain // kept on flash, of what the sequence begins with
+	kept  int      // tokens that are kept there, some perhaps in a part of a chunk
 
 	expect int  // announced final length
 	long   bool // longrope: the frequencies of long sequences are in use
@@ -98,6 +102,8 @@ func (s *Sequence) Truncate(n int) int {
 	}
 	s.kv.Truncate(n)
 	s.ids = s.ids[:n]
+	s.kept = min(s.kept, n)
+	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
 }
 
@@ -111,7 +117,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	for l := range s.conv {
 		copy(f.conv[l], s.conv[l])
 	}
-	f.kv = s.kv.Fork()
+	f.kv, f.chain, f.kept = s.kv.Fork(), slices.Clip(s.chain), s.kept
 	f.ids = append(f.ids, s.ids...)
 	return f, nil
 }

@@ -5,27 +5,16 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // ErrCorrupt is wrapped by every report of a page that is not what was written;
 // the error itself is a [*CorruptError].
-var ErrCorrupt = errors.New("a page of keys and values is damaged")
+var ErrCorrupt = chunk.ErrCorrupt
 
 // CorruptError says which page came back from flash other than it went there.
-type CorruptError struct {
-	Path        string
-	Off         int64 // of the page in the file
-	Layer, Page int
-}
-
-// Error names the file and the place.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s at offset %d: %v (layer %d, page %d of the chunk)", e.Path, e.Off, ErrCorrupt, e.Layer, e.Page)
-}
-
-// Unwrap makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+type CorruptError = chunk.CorruptError
 
 // Spiller takes pages to flash. One goroutine at a time calls it.
 type Spiller interface {
@@ -198,9 +187,7 @@ func (s *Seq) cutCold(n int) {
 		if last.Pages -= drop; last.Pages > 0 {
 			break
 		}
-		if last.chunk.refs--; last.chunk.refs == 0 {
-			_ = last.chunk.Close() // what was in it is not needed
-		}
+		last.chunk.drop()
 		*last = Part{}
 		s.cold = s.cold[:len(s.cold)-1]
 	}
@@ -220,12 +207,7 @@ func (s *Seq) thaw() error {
 		if len(data) == 0 {
 			continue
 		}
-		from, off, _ := last.chunk.LayerRun(l)
-		n, err := from.ReadAt(data, off+int64(last.Pages-1)*int64(len(data)))
-		if err == nil || n == len(data) {
-			err = last.chunk.Verify(l, last.Pages-1, data)
-		}
-		if err != nil {
+		if err := readPage(last.chunk, l, last.Pages-1, data); err != nil {
 			c.drop(r)
 			return err
 		}

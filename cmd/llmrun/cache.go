@@ -19,6 +19,7 @@ type cacheFlags struct {
 	dir  string // "" for the user's cache directory
 	size int64  // bytes; 0 for the library's choice
 	off  bool
+	noKV bool // keys and values of prompts are not kept
 }
 
 // addDir declares where the cache is and how large it may be.
@@ -34,6 +35,7 @@ func (c *cacheFlags) addDir(f *flagSet) {
 func (c *cacheFlags) add(f *flagSet) {
 	f.group("Import on first use")
 	f.toggle(&c.off, "no-import", "use the model as it is: nothing is written, and loading takes longer")
+	f.toggle(&c.noKV, "no-kv-cache", "do not keep what was read of long prompts for later ones that begin alike, and use none of it")
 	c.addDir(f)
 }
 
@@ -52,12 +54,22 @@ func (c *cacheFlags) directory() (string, error) {
 // apply sets the options for opening a model. Nobody needs a cache as badly as
 // an answer: without a place for it, models are used as they are.
 func (c *cacheFlags) apply(options *llmrun.Options) {
+	options.NoKVCache = c.noKV
 	if c.off {
 		return
 	}
 	if dir, err := c.directory(); err == nil {
 		options.CacheDir, options.CacheSize = dir, c.size
 	}
+}
+
+// keepSessions sets the options for keeping sessions, also those of models that
+// are not imported.
+func (c *cacheFlags) keepSessions(options *llmrun.Options) (err error) {
+	options.NoKVCache = c.noKV
+	options.CacheSize = c.size
+	options.KVDir, err = c.directory()
+	return err
 }
 
 // parseSize reads a number of bytes with a unit of 1024: 500M, 20G, 1.5T.
@@ -136,7 +148,14 @@ func (c *cacheCommandFlags) run(_ context.Context, s *streams, args []string) er
 		if err := removePacks(dir, names); err != nil {
 			return err
 		}
+		kept, err := llmrun.CleanCachedKV(dir)
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(s.out, "%s deleted, %s freed\n", countPacks(len(names)), formatBytes(total))
+		if kept.Files > 0 {
+			fmt.Fprintf(s.out, "keys and values deleted, %s freed\n", formatBytes(kept.Bytes))
+		}
 		return nil
 	}
 	return usagef("there is no %q: it is list, rm or clean", verb)
@@ -152,6 +171,10 @@ func removePacks(dir string, names []string) (err error) {
 
 // list prints the packs, those first that were used last.
 func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPack) error {
+	kept, err := llmrun.CachedKV(dir)
+	if err != nil {
+		return err
+	}
 	if c.json {
 		if packs == nil {
 			packs = []llmrun.CachedPack{} // an empty list rather than null
@@ -159,7 +182,8 @@ func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPa
 		return s.out.json(struct {
 			Dir   string              `json:"dir"`
 			Packs []llmrun.CachedPack `json:"packs"`
-		}{dir, packs})
+			KV    llmrun.KeptKV       `json:"kv"`
+		}{dir, packs, kept})
 	}
 	total := int64(0)
 	for _, p := range packs {
@@ -174,6 +198,9 @@ func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPa
 		}
 	}
 	fmt.Fprintf(s.out, "%s, %s in %s\n", countPacks(len(packs)), formatBytes(total), dir)
+	if kept.Files > 0 {
+		fmt.Fprintf(s.out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", formatBytes(kept.Bytes), formatBytes(kept.SessionBytes))
+	}
 	return nil
 }
 

@@ -36,6 +36,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c.model.addCache(f)
 			f.group("Conversation")
 			f.optionalText(&c.system, "system", "TEXT", "the system message at the beginning")
+			c.model.addSession(f)
 			c.generation.add(f)
 			return c.run
 		},
@@ -64,7 +65,7 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := needTokenizer(engine); err != nil {
 		return err
 	}
-	session, err := engine.NewSession()
+	session, err := c.model.openSession(s, engine)
 	if err != nil {
 		return err
 	}
@@ -73,13 +74,16 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	talk := &conversation{s: s, engine: engine, session: session, options: options}
+	talk := &conversation{s: s, engine: engine, session: session, options: options, messages: session.Messages(), kept: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
 	input := newInput(s)
 	if input.interactive() {
 		talk.greet()
+		if n := len(talk.messages); n > 0 {
+			talk.note("The session %s goes on: %d messages, %d tokens.", c.model.session, n, session.Len())
+		}
 	}
 	return talk.loop(ctx, input)
 }
@@ -95,6 +99,7 @@ type conversation struct {
 	messages []llmrun.Message
 	answers  uint64          // given so far; each has its own seed
 	saved    map[string]bool // files that this conversation wrote
+	kept     bool            // the session has a name, under which each answer is saved
 }
 
 // errExit ends the conversation.
@@ -201,21 +206,28 @@ func (c *conversation) answer(ctx context.Context) error {
 	if got.text.Len() > 0 {
 		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
 	}
+	if c.kept && c.session.Len() > 0 {
+		err = errors.Join(err, c.session.Save(""))
+	}
 	if errors.Is(err, llmrun.ErrContextFull) || err == nil && c.session.Stats().StopReason == "context" {
 		c.note("The context is full: /reset starts over, and a larger --ctx may hold more.")
 	}
 	return err
 }
 
-// setSystem puts text at the beginning of the conversation, in place of an
-// earlier system message; an empty text takes it away.
-func (c *conversation) setSystem(text string) {
-	if len(c.messages) > 0 && c.messages[0].Role == "system" {
-		c.messages = c.messages[1:]
+// setSystem puts text at the beginning of the conversation.
+func (c *conversation) setSystem(text string) { c.messages = withSystem(c.messages, text) }
+
+// withSystem puts text at the beginning of messages, in place of an earlier system
+// message; an empty text takes it away.
+func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
+	if len(messages) > 0 && messages[0].Role == "system" {
+		messages = messages[1:]
 	}
 	if text != "" {
-		c.messages = append([]llmrun.Message{{Role: "system", Content: text}}, c.messages...)
+		messages = append([]llmrun.Message{{Role: "system", Content: text}}, messages...)
 	}
+	return messages
 }
 
 // note tells the person something that is no part of an answer.

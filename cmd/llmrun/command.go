@@ -37,6 +37,7 @@ func commandGroups() []commandGroup {
 		{"Look inside a model", []*command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
+		{"Keep conversations", []*command{sessionsCommand()}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
 		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchHeteroCommand(), benchOverheadCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},

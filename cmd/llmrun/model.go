@@ -21,6 +21,7 @@ type modelFlags struct {
 	rounded bool
 	cache   *cacheFlags // nil: the command imports nothing
 	kvRAM   int64
+	session string // name under which the conversation is kept; "" = it is not
 	pin     string
 	ram     int64 // 0 = what is available
 	measure bool  // predict speeds
@@ -52,6 +53,19 @@ func (m *modelFlags) addExact(f *flagSet) {
 func (m *modelFlags) addCache(f *flagSet) {
 	m.cache = &cacheFlags{}
 	m.cache.add(f)
+}
+
+// addSession declares --session, for commands that generate.
+func (m *modelFlags) addSession(f *flagSet) {
+	f.text(&m.session, "session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them")
+}
+
+// openSession returns an empty session, or the one that was kept under the name.
+func (m *modelFlags) openSession(s *streams, engine *llmrun.Engine) (*llmrun.Session, error) {
+	if m.session == "" {
+		return engine.NewSession()
+	}
+	return engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.note})
 }
 
 // addLoRA declares --lora, for commands that compute.
@@ -102,6 +116,14 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		defer importing.finish()
 		options.ImportProgress = importing.report
 		options.Notice = func(text string) { importing.finish(); s.note(text) }
+	}
+	if m.cache != nil && (m.session != "" || m.path == "" && m.cache.dir != "") {
+		if err := m.cache.keepSessions(&options); err != nil {
+			return nil, err
+		}
+		if options.Notice == nil {
+			options.Notice = s.note
+		}
 	}
 	options.Progress = bar.report
 	engine, err := llmrun.OpenContext(ctx, path, options)

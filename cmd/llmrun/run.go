@@ -60,6 +60,7 @@ func (r *runFlags) add(f *flagSet) {
 	f.group("Prompt")
 	r.prompt.add(f)
 	f.optionalText(&r.system, "system", "TEXT", "the system message before the prompt")
+	r.model.addSession(f)
 	f.toggle(&r.raw, "raw", "no chat template: continue the text exactly as it is")
 	f.toggle(&r.specialText, "parse-special", "with --raw: special tokens that the text spells, such as <|im_end|>, become these tokens instead of plain text")
 	f.text(&r.ids, "ids", "LIST", "token ids, such as 1,2,3, to continue as they are; - reads them from standard input")
@@ -106,12 +107,16 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	defer engine.Close()
-	session, err := engine.NewSession()
+	session, err := r.model.openSession(s, engine)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	return r.generate(ctx, s, engine, session, prompt)
+	err = r.generate(ctx, s, engine, session, prompt)
+	if r.model.session != "" && session.Len() > 0 {
+		err = errors.Join(err, session.Save(""))
+	}
+	return err
 }
 
 // A runPrompt is what the model continues: token ids, or text.
@@ -200,9 +205,9 @@ func (r *runFlags) pieces(ctx context.Context, engine *llmrun.Engine, session *l
 	case r.raw || !info.HasChatTemplate && r.system == nil:
 		return session.Generate(ctx, prompt.text, options), nil
 	}
-	var messages []llmrun.Message
+	messages := session.Messages()
 	if r.system != nil {
-		messages = append(messages, llmrun.Message{Role: "system", Content: *r.system})
+		messages = withSystem(messages, *r.system)
 	}
 	messages = append(messages, llmrun.Message{Role: "user", Content: prompt.text})
 	return session.ChatMessages(ctx, messages, options), nil

@@ -88,24 +88,6 @@ func TestRunsSuitDirectReads(t *testing.T) {
 	require.Error(t, f.Close())
 }
 
-func TestAnonymousChunkHasNoName(t *testing.T) {
-	dir := t.TempDir()
-	s := openStore(t, vfs.Sub(vfs.OS(), dir), 0)
-	a := text(1, 16)
-	f, err := s.WriteAnonymous(a, pagesOf(ID{7}))
-	require.NoError(t, err)
-	if runtime.GOOS != "windows" {
-		require.Empty(t, filesIn(t, vfs.OS(), filepath.Join(dir, "cache/kv"), vfs.TempMark))
-	}
-	require.NoError(t, f.VerifyAll())
-	b := make([]byte, f.Pages()*600)
-	require.NoError(t, f.ReadLayer(0, 4, b))
-	require.Equal(t, pagesOf(ID{7})(0, 3), b[1800:])
-	require.NoError(t, f.Close())
-	require.Zero(t, found(t, s, a))
-	require.Empty(t, filesIn(t, vfs.OS(), filepath.Join(dir, "cache/kv"), vfs.TempMark))
-}
-
 // TestFilesArePrivate: nobody else reads what was said.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -175,7 +157,7 @@ func TestShortReadsShowNothingOfOthers(t *testing.T) {
 func TestWriterChecksItsPages(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	_, err := s.Write(testKey, 0, text(1, 16), func(int, int) []byte { return make([]byte, 10) }, false)
+	_, err := s.Write(testKey, 0, text(1, 16), func(int, int) ([]byte, error) { return make([]byte, 10), nil }, false)
 	require.ErrorContains(t, err, "a page of 10 bytes")
 	for _, n := range []int{0, 3, 17 * 4} {
 		_, err = s.Write(testKey, 0, text(1, n), nil, false)

@@ -70,7 +70,7 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 	other, err := s.Lookup(b)
 	require.NoError(t, err)
 	f := parts[0].File
-	page := func(f *File, layer, i int) []byte { return pagesOf(f.ID())(layer, i) }
+	page := func(f *File, layer, i int) []byte { return pageOf(f.ID(), layer, i) }
 	require.NoError(t, f.Verify(0, 1, page(f, 0, 1)))
 	var corrupt *CorruptError
 	for what, payload := range map[string][]byte{
@@ -161,7 +161,7 @@ func TestMalformedChunks(t *testing.T) {
 		{"no layers", "0 is not from 1 to 4096", number(92, 0)},
 		{"4096 layers", "do not hold", number(92, 4096)},
 		{"2^31 layers", "is not from 1 to 4096", number(92, 1<<31)},
-		{"pages of no tokens", "0 is not from 1 to 4096", number(96, 0)},
+		{"pages of no tokens", "0 is not from 1 to 16384", number(96, 0)},
 		{"pages of 4096 tokens", "do not hold", number(96, 4096)},
 		{"a page of 4 GiB", "out of range", number(fixedBytes, 1<<32-1)},
 		{"a page too large", "their pages end at", number(fixedBytes, 1<<29)},

@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // ErrNoRoom says that a chunk does not fit: into its directory or on the disk.
-var ErrNoRoom = errors.New("not enough room for keys and values")
+var ErrNoRoom = pack.ErrNoRoom
 
 var errFormat = store.ErrFormat
 
@@ -58,10 +59,10 @@ func (d *Dir) makeRoom(need int64) error {
 	}
 	limit, free, known := d.bounds(total)
 	if kept+need > limit {
-		return fmt.Errorf("%w: %d bytes more than the %d that are in use or belong to sessions, and %s may hold %d", ErrNoRoom, need, kept, d.chunks(), limit)
+		return fmt.Errorf("%w: keys and values of %d bytes, %d bytes in %s are in use or belong to sessions, and it may hold %d", ErrNoRoom, need, kept, d.chunks(), limit)
 	}
 	if known && need > free+total-kept {
-		return fmt.Errorf("%w: %d bytes, and the disk of %s has %d bytes to spare", ErrNoRoom, need, d.chunks(), free)
+		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare", ErrNoRoom, need, d.chunks(), free)
 	}
 	for _, c := range list {
 		if fits, err := d.room(need); fits || err != nil {

@@ -10,21 +10,27 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// CorruptError says that a page does not have its checksum. It is a
-// store.ErrFormat.
+// ErrCorrupt is wrapped by every report of a page that is not what was written;
+// the error itself is a [*CorruptError].
+var ErrCorrupt = errors.New("a page of keys and values is damaged")
+
+// CorruptError says which page does not have its checksum. It is an ErrCorrupt and
+// a store.ErrFormat.
 type CorruptError struct {
-	Path  string
-	Off   int64 // of the page in the file
-	Layer int
-	Page  int // in the chunk
+	Path        string
+	Off         int64 // of the page in the file
+	Layer, Page int   // in the chunk
 }
 
-// Error names the file, the offset and the page.
+// Error names the file and the place.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s at offset %d: layer %d, page %d: the bytes do not have their checksum: the file is damaged", e.Path, e.Off, e.Layer, e.Page)
+	return fmt.Sprintf("%s at offset %d: %v (layer %d, page %d of the chunk)", e.Path, e.Off, ErrCorrupt, e.Layer, e.Page)
 }
 
-// Is makes the error count as a malformed file.
+// Unwrap makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
+// Is makes the error count as a malformed file, too.
 func (e *CorruptError) Is(target error) bool { return target == store.ErrFormat }
 
 // File is an open chunk. It may be read and verified by many goroutines at once.
@@ -34,11 +40,13 @@ type File struct {
 	path string
 	file vfs.File
 	dir  *Dir // that counts it as in use; nil for one that is in no directory
-	temp bool // it has no other name than the path, and goes when it is closed
 
 	mu    sync.Mutex
 	users int
 }
+
+// Path returns where the chunk is, for messages.
+func (f *File) Path() string { return f.path }
 
 // ID returns the chunk's ID.
 func (f *File) ID() ID { return f.id }
@@ -161,9 +169,6 @@ func (f *File) Close() error {
 	err := f.file.Close()
 	if f.dir != nil && f.dir.open[f.id] == f {
 		delete(f.dir.open, f.id)
-	}
-	if f.temp {
-		err = errors.Join(err, f.dir.fsys.Remove(f.path))
 	}
 	return err
 }

@@ -24,7 +24,7 @@ const (
 
 	// What a layout may have at most; far beyond any model.
 	maxLayers     = 4096
-	maxPageTokens = 4096
+	maxPageTokens = 1 << 14
 	maxPageBytes  = 1 << 30
 )
 

@@ -50,14 +50,16 @@ func text(seed uint64, n int) []int32 {
 // pagesOf returns pages that depend, as keys and values do, on all tokens up to
 // the chunk's end.
 func pagesOf(id ID) Pages {
-	return func(layer, page int) []byte {
-		random := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(id[:]), uint64(layer*100+page)))
-		b := make([]byte, testLayout.PageBytes[layer])
-		for i := range b {
-			b[i] = byte(random.Uint32())
-		}
-		return b
+	return func(layer, page int) ([]byte, error) { return pageOf(id, layer, page), nil }
+}
+
+func pageOf(id ID, layer, page int) []byte {
+	random := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(id[:]), uint64(layer*100+page)))
+	b := make([]byte, testLayout.PageBytes[layer])
+	for i := range b {
+		b[i] = byte(random.Uint32())
 	}
+	return b
 }
 
 // keep writes whole pages of a text in chunks of at most pages each and returns
@@ -112,7 +114,7 @@ func requireParts(t testing.TB, parts []Part) {
 			b := make([]byte, p.Pages*n)
 			require.NoError(t, p.File.ReadLayer(l, p.Pages, b))
 			for i := range p.Pages {
-				require.Equal(t, pagesOf(p.File.ID())(l, i), b[i*n:(i+1)*n])
+				require.Equal(t, pageOf(p.File.ID(), l, i), b[i*n:(i+1)*n])
 			}
 		}
 	}

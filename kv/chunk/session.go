@@ -108,7 +108,8 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 	if err := d.checkChunks(m); err != nil {
 		return err
 	}
-	for _, dir := range []string{d.chunks(), d.base} {
+	above, _ := vfs.Split(d.base) // somebody else may have made the directory
+	for _, dir := range []string{d.chunks(), d.base, above} {
 		if err := d.fsys.SyncDir(dir); err != nil {
 			return err
 		}

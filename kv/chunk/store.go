@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -226,12 +225,4 @@ func (d *Dir) settle(f *File) error {
 	d.good[f.id], d.synced[f.id] = true, true
 	d.mu.Unlock()
 	return nil
-}
-
-// randomID returns a parent that no text has.
-func randomID() (id ID) {
-	for i := range id {
-		id[i] = byte(rand.Uint32())
-	}
-	return id
 }

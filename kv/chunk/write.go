@@ -12,26 +12,10 @@ import (
 // writeBufferBytes is large enough that flash sees long writes.
 const writeBufferBytes = 1 << 20
 
-// Pages gives the bytes of a page of a layer. Pages count from the chunk's first.
-type Pages func(layer, page int) []byte
-
-// sumPages fills in the checksums.
-func (h *header) sumPages(page Pages) error {
-	h.sums = make([]uint64, len(h.layout.PageBytes)*h.pages)
-	for l, n := range h.layout.PageBytes {
-		for i := range h.pages {
-			b := []byte(nil)
-			if n > 0 {
-				b = page(l, i)
-			}
-			if len(b) != n {
-				return fmt.Errorf("chunk: layer %d: a page of %d bytes where pages have %d", l, len(b), n)
-			}
-			h.sums[l*h.pages+i] = pageSum(h.id, l, i, b)
-		}
-	}
-	return nil
-}
+// Pages gives the bytes of a page of a layer, which stay as they are until the next
+// call. Pages count from the chunk's first. Each is asked for once, in the order of
+// layers and then of pages.
+type Pages func(layer, page int) ([]byte, error)
 
 // write fills a new file: room first, so that a full disk shows before anything is
 // written, and the header last, so that a file that lacks some of its bytes is
@@ -42,12 +26,21 @@ func (h *header) write(f vfs.File, page Pages) error {
 	}
 	w := bufio.NewWriterSize(io.NewOffsetWriter(f, h.bytes()), writeBufferBytes)
 	var zeros [pageAlign]byte
+	h.sums = make([]uint64, len(h.layout.PageBytes)*h.pages)
 	for l, n := range h.layout.PageBytes {
-		if n == 0 {
-			continue
-		}
 		for i := range h.pages {
-			if _, err := w.Write(page(l, i)); err != nil {
+			var b []byte
+			if n > 0 {
+				var err error
+				if b, err = page(l, i); err != nil {
+					return err
+				}
+			}
+			if len(b) != n {
+				return fmt.Errorf("chunk: layer %d: a page of %d bytes where pages have %d", l, len(b), n)
+			}
+			h.sums[l*h.pages+i] = pageSum(h.id, l, i, b)
+			if _, err := w.Write(b); err != nil {
 				return err
 			}
 		}
@@ -66,9 +59,6 @@ func (h *header) write(f vfs.File, page Pages) error {
 // create writes a chunk under a temporary name and returns that. A failure leaves
 // nothing.
 func (d *Dir) create(h *header, page Pages, durable bool) (temp string, err error) {
-	if err := h.sumPages(page); err != nil {
-		return "", err
-	}
 	temp = d.path(fmt.Sprintf("%v%s%s-%d", h.id, vfs.TempMark, d.writer, d.serial.Add(1)))
 	f, err := d.fsys.Create(temp)
 	if err != nil {
@@ -95,28 +85,4 @@ func (d *Dir) publish(h *header, page Pages, durable bool) error {
 		return errors.Join(err, d.fsys.Remove(temp))
 	}
 	return nil
-}
-
-// WriteAnonymous writes a chunk that nobody finds: for texts of which nothing is
-// to stay. Its file has no name any more when this returns, or, where open files
-// keep theirs, until it is closed.
-func (s *Store) WriteAnonymous(tokens []int32, page Pages) (*File, error) {
-	h, err := s.newHeader(randomID(), 0, tokens)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.dir.makeRoom(h.fileBytes()); err != nil {
-		return nil, err
-	}
-	temp, err := s.dir.create(h, page, false)
-	if err != nil {
-		return nil, err
-	}
-	file, err := vfs.OpenDirect(s.dir.fsys, temp)
-	if err != nil {
-		return nil, errors.Join(err, s.dir.fsys.Remove(temp))
-	}
-	f := &File{header: h, path: temp, file: file, dir: s.dir, users: 1}
-	f.temp = s.dir.fsys.Remove(temp) != nil // else it stays until it is closed
-	return f, nil
 }

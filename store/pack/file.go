@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -167,6 +168,9 @@ func (f *File) About() About { return f.index.about }
 
 // Size returns the length of the file.
 func (f *File) Size() int64 { return f.footer.file }
+
+// Identity is a hash of the index, which holds a sum of every block of the file.
+func (f *File) Identity() [sha256.Size]byte { return sha256.Sum256(f.index.encode()) }
 
 // Place is where a tensor lies in a pack.
 type Place struct {

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun"
+)
+
+func sessionsCommand() *command {
+	return &command{
+		name:     "sessions",
+		synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
+		summary:  "show, check or delete the conversations that were kept",
+		about: `Sessions are what run and chat keep with --session: their text, their messages, and the keys and values that the model has computed of them. list tells how long and how large each is, show prints one, rm deletes some with what no other session needs, and verify reads all that belongs to some, or to all, and compares every byte with its checksum.
+--json prints {"dir":"…","sessions":[{"name":"…","model":"…","tokens":…,"kept_tokens":…,"bytes":…,"saved":"…"}]} for list, one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify.`,
+		examples: []example{
+			{"llmrun sessions", "what is there"},
+			{"llmrun sessions show book", "the conversation of one"},
+			{"llmrun sessions verify", "check all of them"},
+			{"llmrun sessions rm book", "delete one"},
+		},
+		prepare: func(f *flagSet) action {
+			c := &sessionsFlags{}
+			f.group("Cache")
+			f.text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
+			f.group("Output")
+			f.toggle(&c.json, "json", "print one JSON object")
+			return c.run
+		},
+	}
+}
+
+// sessionsFlags are the flags of sessions.
+type sessionsFlags struct {
+	cache cacheFlags
+	json  bool
+}
+
+func (c *sessionsFlags) run(_ context.Context, s *streams, args []string) error {
+	dir, err := c.cache.directory()
+	if err != nil {
+		return err
+	}
+	verb := "list"
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	switch {
+	case verb == "list" && len(args) == 0:
+		return c.list(s, dir)
+	case verb == "show" && len(args) == 1:
+		return c.show(s, dir, args[0])
+	case verb == "rm" && len(args) > 0:
+		return c.remove(s, dir, args)
+	case verb == "verify":
+		return c.verify(s, dir, args)
+	case verb == "list":
+		return usagef("unexpected argument %q", args[0])
+	case verb == "show" || verb == "rm":
+		return usagef("%s needs the name of a session, as llmrun sessions shows it", verb)
+	}
+	return usagef("there is no %q: it is list, show, rm or verify", verb)
+}
+
+// list prints one line for each session.
+func (c *sessionsFlags) list(s *streams, dir string) error {
+	list, err := llmrun.Sessions(dir)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if list == nil {
+			list = []llmrun.KeptSession{} // an empty list rather than null
+		}
+		return s.out.json(struct {
+			Dir      string               `json:"dir"`
+			Sessions []llmrun.KeptSession `json:"sessions"`
+		}{dir, list})
+	}
+	for _, k := range list {
+		if k.Damage != "" {
+			fmt.Fprintf(s.out, "%-20s  cannot be opened: %s\n", k.Name, strings.Map(visibleRune, k.Damage))
+			continue
+		}
+		fmt.Fprintf(s.out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, formatBytes(k.Bytes), strings.Map(visibleRune, k.Model))
+	}
+	noun := "sessions"
+	if len(list) == 1 {
+		noun = "session"
+	}
+	fmt.Fprintf(s.out, "%d %s in %s\n", len(list), noun, dir)
+	return nil
+}
+
+// show prints a session: its messages, or how long its text is if it has none.
+func (c *sessionsFlags) show(s *streams, dir, name string) error {
+	k, err := llmrun.ShowSession(dir, name)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return s.out.json(k)
+	}
+	fmt.Fprintf(s.out, "model     %s (%s)\ntext      %d tokens, %d messages\nkept      keys and values of %d tokens, %s\nsaved     %s, begun %s\n",
+		strings.Map(visibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.Kept, formatBytes(k.Bytes),
+		k.Saved.Local().Format(time.DateTime), k.Created.Local().Format(time.DateTime))
+	for _, m := range k.Messages {
+		fmt.Fprintf(s.out, "\n%s:\n", m.Role)
+		s.out.modelText(m.Content)
+		s.out.endLine()
+	}
+	return nil
+}
+
+// remove deletes sessions by name, and goes on behind one that fails.
+func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err error) {
+	total := int64(0)
+	for _, name := range names {
+		freed, failed := llmrun.RemoveSession(dir, name)
+		total += freed
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return s.out.json(struct {
+			Freed int64 `json:"freed"`
+		}{total})
+	}
+	fmt.Fprintf(s.out, "%s freed\n", formatBytes(total))
+	return nil
+}
+
+// verified is the outcome of verifying a session.
+type verified struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Error string `json:"error,omitempty"`
+}
+
+// verify reads sessions by name, or all of them, and goes on behind one that is
+// damaged.
+func (c *sessionsFlags) verify(s *streams, dir string, names []string) (err error) {
+	if len(names) == 0 {
+		list, err := llmrun.Sessions(dir)
+		if err != nil {
+			return err
+		}
+		for _, k := range list {
+			names = append(names, k.Name)
+		}
+	}
+	all := []verified{}
+	for _, name := range names {
+		n, failed := llmrun.VerifySession(dir, name)
+		v := verified{Name: name, Bytes: n}
+		if failed != nil {
+			v.Error = failed.Error()
+			err = errors.Join(err, failed)
+		} else if !c.json {
+			fmt.Fprintf(s.out, "%s: %s, all as it was written\n", name, formatBytes(n))
+		}
+		all = append(all, v)
+	}
+	if c.json {
+		return errors.Join(err, s.out.json(struct {
+			Verified []verified `json:"verified"`
+		}{all}))
+	}
+	return err
+}

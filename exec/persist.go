@@ -1,0 +1,187 @@
+package exec
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/kv"
+	kvchunk "github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Identity tells models apart whose tokens, keys or values differ. Of a pack it
+// covers every byte, of other files what pack.FingerprintOf reads.
+func (f *Files) Identity() (id [sha256.Size]byte, err error) {
+	if f.packed != nil {
+		return f.packed.Identity(), nil
+	}
+	about, err := f.about("")
+	return about.Fingerprint, err
+}
+
+// AdapterIdentity is Identity for an adapter's directory.
+func AdapterIdentity(fsys vfs.FS, dir string) (id [sha256.Size]byte, err error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return id, err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir {
+			files = append(files, vfs.Join(dir, e.Name))
+		}
+	}
+	id, _, err = pack.FingerprintOf(fsys, files)
+	return id, err
+}
+
+// Stores are where a model keeps what it remembers of texts. A model that rotates
+// long texts by other frequencies remembers them otherwise, so it has two.
+type Stores struct{ short, long *kvchunk.Store }
+
+// KeepIn returns the model's stores in a directory. identity is all that keys and
+// values depend on besides their format, and the tokens.
+func (m *Model) KeepIn(dir *kvchunk.Dir, identity string) (s Stores, err error) {
+	layout := m.cache.ChunkLayout()
+	format := m.cache.Shape().Format.String()
+	if s.short, err = dir.Store(kvchunk.NewKey(layout, identity, format), layout); err != nil {
+		return s, err
+	}
+	s.long, err = dir.Store(kvchunk.NewKey(layout, identity, format, "long"), layout)
+	return s, err
+}
+
+// Key identifies the model with its settings.
+func (s Stores) Key() kvchunk.ID { return s.short.Key() }
+
+// of returns the store for a sequence as it is.
+func (s Stores) of(q *Sequence) *kvchunk.Store {
+	if q.long {
+		return s.long
+	}
+	return s.short
+}
+
+// keeps reports whether what the sequence remembers consists of pages alone.
+func (s *Sequence) keeps() bool { return s.convFrame == nil }
+
+// Recall looks for keys and values of a text on flash, and makes the sequence
+// hold its longest beginning that is there, if that is more than it holds already
+// of it. At least one token is left to read. It returns how many tokens came from
+// flash. An error says what could not be used; the sequence can be, as it is then.
+func (s *Sequence) Recall(ctx context.Context, stores Stores, ids []int32) (recalled int, err error) {
+	if !s.keeps() || len(ids) < 2 {
+		return 0, nil
+	}
+	if s.model.mustRestart(s, max(len(ids), s.expect)) { // what is there is of no use
+		expect := s.expect
+		s.Truncate(0)
+		s.expect, s.long = expect, true
+	}
+	store := stores.of(s)
+	parts, lookup := store.Lookup(ids[:len(ids)-1])
+	recalled, err = s.restore(ctx, store, parts, ids)
+	return recalled, errors.Join(lookup, err, kvchunk.Close(parts))
+}
+
+// restore makes the sequence hold what parts hold of ids.
+func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kvchunk.Part, ids []int32) (int, error) {
+	n := 0
+	for _, p := range parts {
+		n += p.Pages * store.PageTokens()
+	}
+	had := len(s.ids)
+	for i, id := range s.ids[:min(had, n)] {
+		if id != ids[i] {
+			had = i
+			break
+		}
+	}
+	if n <= had {
+		return 0, nil
+	}
+	expect, long := s.expect, s.long
+	s.Truncate(had)
+	s.expect, s.long = expect, long
+	chain, err := s.fill(ctx, parts)
+	if err != nil {
+		var corrupt *kvchunk.CorruptError
+		for _, p := range parts {
+			if errors.As(err, &corrupt) && corrupt.Path == p.File.Path() {
+				err = errors.Join(err, store.Discard(p.File))
+			}
+		}
+		return 0, err
+	}
+	s.chain, s.kept = chain, n
+	s.ids = append(s.ids[:had], ids[had:n]...)
+	return n - had, nil
+}
+
+// fill makes room for parts and reads them, between two passes: pages of others may
+// have to go to flash.
+func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part) (kv.Chain, error) {
+	m := s.model
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	return s.kv.Restore(ctx, parts)
+}
+
+// Keep writes to flash what the sequence remembers of ids, with which it begins,
+// in whole pages, and returns the chunks that hold them. Durable ones survive power
+// loss once a session was saved that names them; others are written only if least
+// tokens or more are not kept in any chunk.
+func (s *Sequence) Keep(stores Stores, ids []int32, least int, durable bool) ([]kvchunk.Ref, error) {
+	if !s.keeps() {
+		return nil, nil
+	}
+	n := 0
+	for n < len(ids) && n < len(s.ids) && ids[n] == s.ids[n] {
+		n++
+	}
+	if !durable && n-s.kept < least {
+		return s.chain, nil
+	}
+	chain, err := s.kv.Persist(stores.of(s), s.ids[:n], s.chain, durable)
+	if len(chain) >= len(s.chain) {
+		s.chain = chain
+		s.kept = max(s.kept, chain.Pages()*s.model.cache.PageTokens())
+	}
+	return chain, err
+}
+
+// RecallSession makes an empty sequence hold what a session's chunks hold of its
+// text.
+func (s *Sequence) RecallSession(ctx context.Context, stores Stores, m *kvchunk.Manifest) (err error) {
+	if len(m.Chunks) == 0 || !s.keeps() {
+		return nil
+	}
+	if len(m.Tokens) > s.limit+1 { // the last one may not have been read
+		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.limit)
+	}
+	store := stores.short
+	if m.Key == stores.long.Key() {
+		store, s.long = stores.long, true
+	}
+	parts, err := store.OpenChunks(m)
+	if err != nil {
+		return err
+	}
+	_, err = s.restore(ctx, store, parts, m.Tokens)
+	return errors.Join(err, kvchunk.Close(parts))
+}
+
+// KeptIn returns the key under which the sequence's chunks are kept.
+func (s *Sequence) KeptIn(stores Stores) kvchunk.ID { return stores.of(s).Key() }
+
+// Keeps reports whether key is one of the model's with its settings.
+func (s Stores) Keeps(key kvchunk.ID) bool { return key == s.short.Key() || key == s.long.Key() }
+
+// PageTokens returns how many tokens a page on flash holds.
+func (s Stores) PageTokens() int { return s.short.PageTokens() }

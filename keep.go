@@ -1,0 +1,285 @@
+package llmrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+const (
+	// keepLeast is how many tokens have to be new before keys and values are
+	// written without being asked for.
+	keepLeast = 512
+	// kvCachePart is the part of a cache that keys and values may take, as
+	// 1/kvCachePart.
+	kvCachePart = 4
+)
+
+// What may be wrong with a session that was kept, to be found with errors.Is. One
+// that is damaged is an ErrFormat.
+var (
+	// ErrOtherModel: the session was kept with another model.
+	ErrOtherModel = errors.New("the session belongs to another model")
+	// ErrOtherSettings: the session was kept with the same model, but with other
+	// settings or adapters, so that what it remembers cannot be used. Its text can,
+	// see [SessionOptions].
+	ErrOtherSettings = errors.New("the session was kept with other settings")
+	// ErrKVMissing: some of what the session remembers has been deleted. Its text
+	// can be read again, see [SessionOptions].
+	ErrKVMissing = chunk.ErrMissing
+)
+
+// keeper is where an engine keeps what its sessions remember; nil: nowhere.
+type keeper struct {
+	dir      *chunk.Dir
+	stores   exec.Stores
+	identity chunk.ID // of the model
+	auto     bool     // prompts are kept and found without being asked for
+	notice   func(string)
+
+	mu   sync.Mutex
+	told map[string]bool // notices that were given
+}
+
+// kvLimit returns how many bytes of keys and values a cache may hold.
+func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
+
+// openKeeper prepares for keeping what sessions remember. Nothing is written yet.
+func (e *Engine) openKeeper(f *exec.Files, opts *Options) error {
+	base := opts.keepDir()
+	if base == "" {
+		return nil
+	}
+	k := &keeper{auto: !opts.NoKVCache, notice: opts.Notice, told: map[string]bool{}}
+	model, err := f.Identity()
+	if err != nil {
+		return err
+	}
+	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact)
+	for _, dir := range opts.Adapters {
+		adapter, err := exec.AdapterIdentity(opts.fsys(), dir)
+		if err != nil {
+			return err
+		}
+		identity += string(adapter[:])
+	}
+	if k.dir, err = chunk.OpenDir(opts.Disk.slow(vfs.OS()), base, kvLimit(opts.CacheSize)); err != nil {
+		k.tell(err)
+		return nil // as for packs: nobody needs a cache as badly as an answer
+	}
+	copy(k.identity[:], model[:])
+	if k.stores, err = e.model.KeepIn(k.dir, identity); err != nil {
+		return err
+	}
+	e.keeper = k
+	return nil
+}
+
+// close gives the directory back.
+func (k *keeper) close() error {
+	if k == nil {
+		return nil
+	}
+	return k.dir.Close()
+}
+
+// tell passes on what went wrong with something that was not asked for, once.
+func (k *keeper) tell(err error) {
+	if err == nil || k.notice == nil {
+		return
+	}
+	text := fmt.Sprintf("keys and values are computed instead of read from flash, or not kept there: %v", err)
+	k.mu.Lock()
+	told := k.told[text]
+	k.told[text] = true
+	k.mu.Unlock()
+	if !told {
+		k.notice(text)
+	}
+}
+
+// recall looks for what was read of the prompt ids before, in any session, and
+// returns what is left to read of fresh.
+func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
+	s, k := g.session, g.session.engine.keeper
+	if k == nil || !k.auto || len(fresh) <= k.stores.PageTokens() {
+		return fresh
+	}
+	n, err := s.seq.Recall(ctx, k.stores, g.ids)
+	if ctx.Err() == nil {
+		k.tell(err)
+	}
+	g.stats.RecalledTokens = n
+	return g.ids[s.seq.Len():]
+}
+
+// keep writes what the session remembers to flash, if much of it is new.
+func (g *generation) keep() {
+	s, k := g.session, g.session.engine.keeper
+	if k == nil || !k.auto || g.firstAt.IsZero() || s.isClosed() {
+		return
+	}
+	before := k.dir.Written()
+	_, err := s.seq.Keep(k.stores, s.seq.IDs(), keepLeast, false)
+	k.tell(err)
+	g.stats.KeptBytes = k.dir.Written() - before
+}
+
+// SessionOptions say what to do with a session that was kept.
+type SessionOptions struct {
+	// Reread uses the text alone of a session whose keys and values cannot be used
+	// because they are missing, damaged, or were computed with other settings: it
+	// is read again with the next generation. Notice, if set, is told why.
+	Reread bool
+	Notice func(string)
+}
+
+// OpenSession opens the session that was kept under a name, as it was when it was
+// saved, or an empty one if there is none; see [Session.Save]. Names consist of
+// letters, digits, dots, dashes and underscores. A name that is in use, here or in
+// another process, is refused with ErrLocked at once. A session that does not
+// belong to this model, or is damaged, is refused and not used: the error wraps
+// ErrOtherModel, ErrOtherSettings, ErrKVMissing or ErrFormat. It needs
+// Options.CacheDir or KVDir.
+func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
+	if e.keeper == nil {
+		return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
+	}
+	lock, err := e.keeper.dir.LockSession(name)
+	if err != nil {
+		return nil, wrapName(err)
+	}
+	s, err := e.NewSession()
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock = lock // Close gives it back
+	m, err := lock.Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = s.restore(m, o)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("session %s: %w", name, err), s.Close())
+	}
+	return s, nil
+}
+
+// wrapName makes a name that is refused an invalid option.
+func wrapName(err error) error {
+	if errors.Is(err, chunk.ErrName) {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return err
+}
+
+// restore makes a new session what m says.
+func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
+	k := s.engine.keeper
+	if m.Identity != k.identity {
+		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
+	}
+	if len(m.Tokens) > s.engine.limit+1 { // the last one may not have been read
+		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.engine.limit)
+	}
+	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
+	if k.stores.Keeps(m.Key) {
+		err = s.seq.RecallSession(context.Background(), k.stores, m)
+	}
+	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
+	if refused && o.Reread {
+		if o.Notice != nil {
+			o.Notice(fmt.Sprintf("the session's text is read again: %v", err))
+		}
+		err = nil
+	}
+	s.text, s.created = m.Tokens, m.Created
+	for _, msg := range m.Messages {
+		s.messages = append(s.messages, Message(msg))
+	}
+	return err
+}
+
+// Save keeps the session under a name, for OpenSession: its text, its messages and
+// what the model remembers of them. When it has returned nil, they survive even a
+// loss of power; when it does not come to its end, what was kept under the name
+// before is still there, or all of the new. An empty name is that under which the
+// session was opened or saved. A session keeps its name until it is closed; a name
+// that another session has, in use or not, is refused with ErrLocked or an error
+// that wraps fs.ErrExist.
+func (s *Session) Save(name string) error {
+	k := s.engine.keeper
+	if k == nil {
+		return fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
+	}
+	if _, err := s.begin(context.Background()); err != nil {
+		return err
+	}
+	defer s.end()
+	if s.lock == nil || name != "" && name != s.lock.Name() {
+		if err := s.rename(name); err != nil {
+			return err
+		}
+	}
+	var err error
+	for range 3 { // somebody else may make room at the same moment
+		if err = s.save(k); !errors.Is(err, ErrKVMissing) {
+			break
+		}
+	}
+	return err
+}
+
+// rename takes a name that no session has.
+func (s *Session) rename(name string) error {
+	lock, err := s.engine.keeper.dir.LockSession(name)
+	if err != nil {
+		return wrapName(err)
+	}
+	_, err = lock.Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		if s.lock != nil {
+			err = s.lock.Close()
+		} else {
+			err = nil
+		}
+		s.lock, s.created = lock, time.Time{}
+		return err
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: there is a session %s already", fs.ErrExist, name)
+	}
+	return errors.Join(err, lock.Close())
+}
+
+func (s *Session) save(k *keeper) error {
+	s.mu.Lock()
+	text, messages := s.text, s.messages
+	s.mu.Unlock()
+	refs, err := s.seq.Keep(k.stores, text, 1, true)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if s.created.IsZero() {
+		s.created = now
+	}
+	info := &s.engine.info
+	m := &chunk.Manifest{
+		Model: info.Path, Settings: "kv " + info.KV, Identity: k.identity, Key: s.seq.KeptIn(k.stores),
+		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
+	}
+	for _, msg := range messages {
+		m.Messages = append(m.Messages, chunk.Message(msg))
+	}
+	return s.lock.Save(m)
+}

@@ -1,0 +1,294 @@
+package llmrun_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// document returns n token ids of text.
+func document(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(20 + (i*7919+i*i*31)%1000)
+	}
+	return ids
+}
+
+// drawn is a generation of n tokens that are drawn, whatever comes.
+func drawn(n int) llmrun.GenerateOptions {
+	return llmrun.GenerateOptions{MaxTokens: n, IgnoreEOS: true, Sampling: llmrun.Sampling{Temperature: 1, Seed: seed(11)}}
+}
+
+func ids(t testing.TB, s *llmrun.Session, prompt []int32, n int) []int32 {
+	t.Helper()
+	return complete(t, s.GenerateIDs(context.Background(), prompt, drawn(n))).IDs
+}
+
+func kvFiles(t testing.TB, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "kv", "*.kv"))
+	require.NoError(t, err)
+	return files
+}
+
+// TestPromptIsReadOnce: what one engine has read of a prompt, another one finds,
+// also for a prompt that goes on otherwise, and goes on as if it had read it.
+func TestPromptIsReadOnce(t *testing.T) {
+	for _, kv := range []string{"f32", "k8v8"} {
+		t.Run(kv, func(t *testing.T) {
+			dir := t.TempDir()
+			doc := document(700)
+			first := slices.Concat(doc, []int32{30, 31, 32})
+			second := slices.Concat(doc, []int32{40, 41})
+			alone := open(t, demoModel, llmrun.Options{KV: kv})
+			wantFirst, wantSecond := ids(t, newSession(t, alone), first, 8), ids(t, newSession(t, alone), second, 8)
+
+			o := llmrun.Options{KV: kv, KVDir: dir, Notice: func(text string) { t.Error(text) }}
+			e := open(t, demoModel, o)
+			s := newSession(t, e)
+			require.Equal(t, wantFirst, ids(t, s, first, 8))
+			require.Zero(t, s.Stats().RecalledTokens)
+			require.Positive(t, s.Stats().KeptBytes)
+			files := kvFiles(t, dir)
+			require.Len(t, files, 1, "ten pages and a bit")
+
+			e = open(t, demoModel, o) // as another process would
+			s = newSession(t, e)
+			require.Equal(t, wantSecond, ids(t, s, second, 8))
+			require.Equal(t, 640, s.Stats().RecalledTokens)
+			require.Equal(t, 640, s.Stats().ReusedTokens)
+			require.Zero(t, s.Stats().KeptBytes, "it is there")
+			s = newSession(t, e)
+			require.Equal(t, wantFirst[:2], ids(t, s, first[:703], 2))
+			require.Equal(t, 640, s.Stats().RecalledTokens)
+			ids(t, newSession(t, e), document(200), 1)
+			require.Equal(t, files, kvFiles(t, dir), "short prompts are not kept")
+
+			o.NoKVCache = true
+			s = newSession(t, open(t, demoModel, o))
+			require.Equal(t, wantSecond, ids(t, s, second, 8))
+			require.Zero(t, s.Stats().RecalledTokens)
+		})
+	}
+}
+
+// TestDamagedPromptIsReadAgain changes a byte: the answer is the same, somebody is
+// told, and the file is replaced.
+func TestDamagedPromptIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	var notices []string
+	o := llmrun.Options{KVDir: dir, Notice: func(text string) { notices = append(notices, text) }}
+	prompt := document(600)
+	want := ids(t, newSession(t, open(t, demoModel, o)), prompt, 4)
+	file := kvFiles(t, dir)[0]
+	damage(t, file, 100_000)
+	s := newSession(t, open(t, demoModel, o))
+	require.Equal(t, want, ids(t, s, prompt, 4))
+	require.Zero(t, s.Stats().RecalledTokens)
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], file+" at offset")
+	s = newSession(t, open(t, demoModel, o))
+	require.Equal(t, want, ids(t, s, prompt, 4))
+	require.Equal(t, 576, s.Stats().RecalledTokens, "it was written again")
+}
+
+func damage(t testing.TB, file string, at int) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	data[at%len(data)] ^= 4
+	require.NoError(t, os.WriteFile(file, data, 0o600))
+}
+
+func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOptions) *llmrun.Session {
+	t.Helper()
+	s, err := e.OpenSession(name, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// TestSessionGoesOnInAnotherProcess saves after each step and opens again: the
+// text is what it would have been without ever stopping.
+func TestSessionGoesOnInAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
+	steps := [][]int32{document(300), document(90), {25}, document(200)}
+	var want [][]int32
+	s := newSession(t, open(t, demoModel, llmrun.Options{KV: "k8v8"}))
+	for _, step := range steps {
+		want = append(want, ids(t, s, step, 10))
+	}
+	held := 0
+	for i, step := range steps {
+		e := open(t, demoModel, o)
+		s := openSession(t, e, "book", llmrun.SessionOptions{})
+		require.Equal(t, held, s.Len())
+		require.Equal(t, want[i], ids(t, s, step, 10))
+		require.GreaterOrEqual(t, s.Stats().ReusedTokens, held/64*64-1)
+		require.NoError(t, s.Save(""))
+		held = s.Len()
+		_, err := e.OpenSession("book", llmrun.SessionOptions{})
+		require.ErrorIs(t, err, llmrun.ErrLocked)
+		_, err = open(t, demoModel, o).OpenSession("book", llmrun.SessionOptions{})
+		require.ErrorIs(t, err, llmrun.ErrLocked)
+		require.NoError(t, e.Close())
+	}
+	list, err := llmrun.Sessions(dir)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, held, list[0].Tokens)
+	require.Equal(t, demoModel, list[0].Model)
+	_, err = llmrun.VerifySession(dir, "book")
+	require.NoError(t, err)
+	shown, err := llmrun.ShowSession(dir, "book")
+	require.NoError(t, err)
+	require.Len(t, shown.IDs, held)
+	kept, err := llmrun.CachedKV(dir)
+	require.NoError(t, err)
+	require.Equal(t, kept.Bytes, kept.SessionBytes)
+	require.Positive(t, kept.Bytes)
+	clean, err := llmrun.CleanCachedKV(dir)
+	require.NoError(t, err)
+	require.Zero(t, clean.Files, "a session needs all")
+	freed, err := llmrun.RemoveSession(dir, "book")
+	require.NoError(t, err)
+	require.Equal(t, kept.Bytes, freed)
+	require.Empty(t, kvFiles(t, dir))
+}
+
+// TestConversationGoesOn keeps the messages of a chat.
+func TestConversationGoesOn(t *testing.T) {
+	o := llmrun.Options{KVDir: t.TempDir()}
+	ask := func(s *llmrun.Session, text string) string {
+		return complete(t, s.Chat(context.Background(), text, llmrun.GenerateOptions{MaxTokens: 20})).Text
+	}
+	whole := newSession(t, demo(t))
+	first, second := ask(whole, "Tell me a story about a brave fox named Ruby."), ask(whole, "What is 3 + 4?")
+	e := open(t, demoModel, o)
+	s := newSession(t, e)
+	require.Equal(t, first, ask(s, "Tell me a story about a brave fox named Ruby."))
+	require.NoError(t, s.Save("talk"))
+	require.ErrorIs(t, newSession(t, e).Save("talk"), llmrun.ErrLocked)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, newSession(t, e).Save("talk"), fs.ErrExist)
+	s = openSession(t, e, "talk", llmrun.SessionOptions{})
+	require.Len(t, s.Messages(), 2)
+	require.Equal(t, second, ask(s, "What is 3 + 4?"))
+}
+
+// TestSessionIsRefused: whatever does not fit is refused by name, and not used.
+// Its text can be, where the model is the same.
+func TestSessionIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
+	prompt := document(150)
+	e := open(t, demoModel, o)
+	s := openSession(t, e, "a", llmrun.SessionOptions{})
+	ids(t, s, prompt, 5)
+	require.NoError(t, s.Save(""))
+	text := s.Len()
+	want := ids(t, s, []int32{50}, 5)
+	require.NoError(t, s.Close())
+	manifest := filepath.Join(dir, "sessions", "a.session")
+	file := kvFiles(t, dir)[0]
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	sound, err := os.ReadFile(manifest)
+	require.NoError(t, err)
+
+	refused := func(e *llmrun.Engine, kind error, text string) {
+		t.Helper()
+		_, err := e.OpenSession("a", llmrun.SessionOptions{})
+		require.ErrorIs(t, err, kind)
+		require.ErrorContains(t, err, text)
+		_, err = e.OpenSession("a", llmrun.SessionOptions{})
+		require.NotErrorIs(t, err, llmrun.ErrLocked, "the refusal gave the name back")
+	}
+	rereads := func(e *llmrun.Engine) *llmrun.Session {
+		t.Helper()
+		var notices []string
+		s := openSession(t, e, "a", llmrun.SessionOptions{Reread: true, Notice: func(text string) { notices = append(notices, text) }})
+		require.Len(t, notices, 1)
+		require.Contains(t, notices[0], "is read again")
+		require.Equal(t, text, s.Len())
+		return s
+	}
+
+	other := open(t, demoModel, llmrun.Options{KVDir: dir, KV: "f32"})
+	refused(other, llmrun.ErrOtherSettings, "kv k8v8")
+	require.NoError(t, rereads(other).Close())
+	refused(open(t, tinyModel(t, nil), llmrun.Options{KVDir: dir}), llmrun.ErrOtherModel, demoModel)
+	short := open(t, demoModel, llmrun.Options{KVDir: dir, KV: "k8v8", Context: 100})
+	refused(short, llmrun.ErrContextFull, "155 tokens")
+
+	damage(t, file, 70_000)
+	refused(open(t, demoModel, o), llmrun.ErrFormat, file+" at offset")
+	_, err = llmrun.VerifySession(dir, "a")
+	require.ErrorIs(t, err, llmrun.ErrFormat)
+	require.NoError(t, os.Remove(file))
+	refused(open(t, demoModel, o), llmrun.ErrKVMissing, file)
+	s = rereads(open(t, demoModel, o))
+	require.Equal(t, want, ids(t, s, []int32{50}, 5))
+	require.NoError(t, s.Close())
+
+	require.NoError(t, os.WriteFile(file, good, 0o600))
+	damage(t, manifest, 200)
+	refused(open(t, demoModel, o), llmrun.ErrFormat, manifest+" at offset")
+	list, err := llmrun.Sessions(dir)
+	require.NoError(t, err)
+	require.Contains(t, list[0].Damage, "checksum")
+	require.NoError(t, os.WriteFile(manifest, sound, 0o600))
+	s = openSession(t, open(t, demoModel, o), "a", llmrun.SessionOptions{})
+	require.Equal(t, want, ids(t, s, []int32{50}, 5))
+}
+
+func TestSessionNames(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{KVDir: t.TempDir()})
+	for _, name := range []string{"", ".", "../x", "a/b", "a b", ".hidden", strings.Repeat("x", 101)} {
+		_, err := e.OpenSession(name, llmrun.SessionOptions{})
+		require.ErrorIs(t, err, llmrun.ErrOptions, name)
+		if name != "" {
+			require.ErrorIs(t, newSession(t, e).Save(name), llmrun.ErrOptions, name)
+		}
+	}
+	s := newSession(t, demo(t))
+	require.ErrorIs(t, s.Save("x"), llmrun.ErrOptions, "there is no directory")
+	_, err := demo(t).OpenSession("x", llmrun.SessionOptions{})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	require.False(t, errors.Is(err, fs.ErrNotExist))
+}
+
+// TestRecalledStaysOnFlash opens a session that is larger than what may be in
+// memory, goes on, and saves it with what went to flash meanwhile: the text is what
+// it would have been in memory.
+func TestRecalledStaysOnFlash(t *testing.T) {
+	dir := t.TempDir()
+	little := llmrun.Options{KVDir: dir, KVRAM: 1, Chunk: 64, KV: "k8v8"}
+	steps := [][]int32{document(1500), document(300), document(20)}
+	var want [][]int32
+	s := newSession(t, open(t, demoModel, llmrun.Options{KV: "k8v8"}))
+	for _, step := range steps {
+		want = append(want, ids(t, s, step, 10))
+	}
+	for i, step := range steps {
+		e := open(t, demoModel, little)
+		s := openSession(t, e, "long", llmrun.SessionOptions{})
+		require.Equal(t, want[i], ids(t, s, step, 10), "step %d", i)
+		require.Positive(t, s.Stats().DecodeKV.ColdPages)
+		require.NoError(t, s.Save(""))
+		_, err := llmrun.VerifySession(dir, "long")
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+	}
+}
