@@ -24,7 +24,7 @@ var shapes = map[string][][2]int{
 }
 
 // small are the steps of HeteroLLM for such sizes.
-var small = solve.Steps{Rows: 8, Tokens: 4, Lengths: []int{4, 8, 16}}
+var small = solve.Steps{Rows: 16, Tokens: 4, Lengths: []int{4, 8, 16}}
 
 // TestEverySplitEqualsOneDevice is the metamorphic test of devices: whatever is
 // cut, and between whatever devices, the result is that of one device, within
