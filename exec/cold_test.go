@@ -163,3 +163,47 @@ func TestColdDecodeAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+// TestColdKVBesideStreamedWeights has both weights and keys and values on flash,
+// other parts of either while a text is read.
+func TestColdKVBesideStreamedWeights(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"lfm2", 0}, {"qwen2_moe", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), longFixture(t, c.name, 4096, c.window)))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: kv.K8V8})
+			ids := longPrompt(whole.Spec.Vocab, 1000, 7)
+			want := allLogits(t, whole, ids)
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			budget := tiering.New(0)
+			o := Options{
+				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: partPlan(rng, whole.Spec),
+				KVHot: 1, KVRing: 1 << 14, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
+			}
+			t.Logf("seed %d: %s %+v", seed, o.describe(), o.Plan)
+			m, err := Load(context.Background(), f, o)
+			require.NoError(t, err)
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			for s.Len() < len(ids) {
+				at := s.Len()
+				n := min(len(ids)-at, 1+rng.IntN(1<<rng.IntN(8)))
+				require.Equal(t, want[at:at+n], extendAll(t, m, s, ids[at:at+n]), "position %d", at)
+				switch rng.IntN(12) {
+				case 0:
+					require.NoError(t, m.Replan(context.Background(), partPlan(rng, m.Spec)))
+				case 1:
+					s.Truncate(s.Len() - rng.IntN(min(200, s.Len())))
+				}
+			}
+			require.Positive(t, m.KVStats().Read)
+			require.Positive(t, m.StreamStats().Bytes)
+			s.Close()
+			m.Close()
+			require.NoError(t, budget.Check())
+		})
+	}
+}
