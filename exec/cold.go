@@ -24,6 +24,8 @@ type coldKV struct {
 	runs   []coldRun        // of the stream, in order
 	first  []int            // [layer] its first run
 	made   []coldSeq        // what the runs were made for
+	at     []int            // [run] its number in the stream of weights; nil: stream brings it
+	starts int              // of the stream of weights, when the runs were made
 }
 
 // coldRun is what a layer reads of one chunk for one sequence.
@@ -73,7 +75,7 @@ func (c *coldKV) begin(b *Batch) error {
 			return err
 		}
 	}
-	if c.stream != nil {
+	if c.stream != nil && c.at == nil {
 		c.stream.Begin(0)
 	}
 	return nil
@@ -81,7 +83,7 @@ func (c *coldKV) begin(b *Batch) error {
 
 // finish ends a pass that succeeded.
 func (c *coldKV) finish() {
-	if c.stream != nil {
+	if c.stream != nil && c.at == nil {
 		c.stream.Finish()
 	}
 }
@@ -90,6 +92,9 @@ func (c *coldKV) finish() {
 func (c *coldKV) suits(b *Batch) bool {
 	if len(c.made) != len(b.runs) {
 		return !b.cold() && len(c.runs) == 0
+	}
+	if len(c.runs) > 0 && c.m.parts != nil && c.starts != c.m.parts.starts {
+		return false
 	}
 	for i, r := range b.runs {
 		if c.made[i].version != r.seq.kv.Version() || r.pos < c.made[i].pos {
@@ -118,7 +123,17 @@ func (c *coldKV) configure(b *Batch) error {
 		}
 	}
 	c.first[len(c.m.Spec.Layers)] = len(c.runs)
-	if len(c.runs) > 0 {
+	c.at = nil
+	if len(c.runs) > 0 && c.m.parts.joinable() {
+		c.at = c.m.parts.join(seq.Body, c.first)
+		seq.Body = nil
+	} else {
+		c.m.parts.part()
+	}
+	if c.m.parts != nil {
+		c.starts = c.m.parts.starts
+	}
+	if len(c.runs) > 0 && c.at == nil {
 		if err := c.allocate(); err != nil {
 			return err
 		}
@@ -129,7 +144,7 @@ func (c *coldKV) configure(b *Batch) error {
 	switch {
 	case c.stream != nil:
 		c.stream.Reconfigure(c.cut, seq)
-	case len(c.runs) > 0:
+	case len(c.runs) > 0 && c.at == nil:
 		hetero.RoomForReads(tiering.StreamReads)
 		c.stream = prefetch.NewStream(tiering.StreamReads, c.cut, seq)
 	}
@@ -145,7 +160,7 @@ func (c *coldKV) layerRuns(body []prefetch.Run, layer, row int, r *run) []prefet
 		if page+part.Pages > seen {
 			from, off, _ := part.Chunk().LayerRun(layer)
 			size := int64(part.Pages * c.m.cache.PageBytes(layer))
-			body = append(body, prefetch.Run{From: from, Off: off, Size: alignRead(size)})
+			body = append(body, prefetch.Run{From: from, Off: off, Size: alignRead(size), Kind: prefetch.KV})
 			c.runs = append(c.runs, coldRun{part.Chunk(), row, page, part.Pages})
 		}
 		page += part.Pages
@@ -187,15 +202,22 @@ func (c *coldKV) allocate() error {
 func (c *coldKV) take(ctx context.Context, i, layer, page int) ([]byte, error) {
 	unit := c.m.cache.PageBytes(layer)
 	left := (c.runs[i].pages - page) * unit
-	return c.stream.Take(ctx, i, int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
+	stream := c.stream
+	if c.at != nil {
+		stream, i = c.m.parts.stream, c.at[i]
+	}
+	return stream.Take(ctx, i, int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
 }
 
 // stats returns what was read.
-func (c *coldKV) stats() prefetch.StreamStats {
-	if c.stream == nil {
-		return prefetch.StreamStats{}
+func (c *coldKV) stats() (all prefetch.StreamStats) {
+	for _, stream := range []*prefetch.Stream{c.stream, c.m.stream()} {
+		if stream != nil {
+			s := stream.Stats(prefetch.KV)
+			all.Bytes, all.Stalled, all.Stalls = all.Bytes+s.Bytes, all.Stalled+s.Stalled, all.Stalls+s.Stalls
+		}
 	}
-	return c.stream.Stats()
+	return all
 }
 
 // close ends the readers and gives the ring back.

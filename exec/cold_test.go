@@ -188,10 +188,12 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 			require.NoError(t, err)
 			s, err := m.NewSequence(0)
 			require.NoError(t, err)
+			joined := 0
 			for s.Len() < len(ids) {
 				at := s.Len()
 				n := min(len(ids)-at, 1+rng.IntN(1<<rng.IntN(8)))
 				require.Equal(t, want[at:at+n], extendAll(t, m, s, ids[at:at+n]), "position %d", at)
+				joined += len(m.cold.at)
 				switch rng.IntN(12) {
 				case 0:
 					require.NoError(t, m.Replan(context.Background(), partPlan(rng, m.Spec)))
@@ -199,6 +201,7 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 					s.Truncate(s.Len() - rng.IntN(min(200, s.Len())))
 				}
 			}
+			require.Positive(t, joined, "one stream brings both")
 			require.Positive(t, m.KVStats().Read)
 			require.Positive(t, m.StreamStats().Bytes)
 			s.Close()

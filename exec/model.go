@@ -90,22 +90,25 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		return nil, err
 	}
 	m.frames = ld.frames
-	if m.parts = ld.parts; m.parts != nil {
+	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill}); err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.cold = newColdKV(m, o.KVRing)
+	if m.parts = ld.parts; m.parts != nil && o.KVSpill != nil {
+		m.parts.page = m.cold.unit
+	}
+	if err := m.cold.reserve(&o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if m.parts != nil {
 		if err := m.parts.start(o.Plan); err != nil {
 			m.Close()
 			return nil, err
 		}
 	}
 	if err := m.openExperts(ctx, ld, &o); err != nil {
-		m.Close()
-		return nil, err
-	}
-	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill}); err != nil {
-		m.Close()
-		return nil, err
-	}
-	m.cold = newColdKV(m, o.KVRing)
-	if err := m.cold.reserve(&o); err != nil {
 		m.Close()
 		return nil, err
 	}

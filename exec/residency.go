@@ -26,6 +26,7 @@ type residency struct {
 	ring     *tiering.Frame
 	stream   *prefetch.Stream // nil until something is streamed
 	idle     bool             // the stream has no ring: there was no memory for one
+	joint
 }
 
 // check refuses a plan that was made for another model.
@@ -103,12 +104,13 @@ func (r *residency) start(plan *tiering.Plan) error {
 	if piece <= 0 || (slots-1)*piece < r.unit {
 		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.unit)
 	}
-	frame, err := tiering.Alloc(r.budget, tiering.Ring, slots*piece+r.unit)
+	frame, err := tiering.Alloc(r.budget, tiering.Ring, slots*piece+max(r.unit, r.page))
 	if err != nil {
 		return err
 	}
 	r.ring, r.idle = frame, false
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
+	r.forget(ring)
 	if r.stream == nil {
 		hetero.RoomForReads(tiering.StreamReads)
 		r.stream = prefetch.NewStream(tiering.StreamReads, ring, seq)
@@ -126,6 +128,7 @@ func (r *residency) stop() {
 	if r.stream != nil {
 		r.stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
 	}
+	r.forget(prefetch.Ring{})
 	if r.ring != nil {
 		r.ring.Free()
 		r.ring = nil

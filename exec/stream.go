@@ -16,7 +16,7 @@ func (m *Model) StreamStats() prefetch.StreamStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.stream(); s != nil {
-		return s.Stats()
+		return s.Stats(prefetch.Weights)
 	}
 	return prefetch.StreamStats{}
 }
@@ -34,13 +34,13 @@ func (m *Model) stream() *prefetch.Stream {
 // arrive.
 func (p *pass) multiplyStreamed(j *job) {
 	rest := &j.w.rest
-	run := rest.run
-	if run == len(p.m.Spec.Layers) {
+	run, begin := p.m.parts.place(rest.run, rest.off)
+	if rest.run == len(p.m.Spec.Layers) {
 		run += p.headRun
 	}
 	unitRows, unit := j.w.unit()
 	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
-		off := rest.off + int64((row-j.w.held())/unitRows)*int64(unit)
+		off := begin + int64((row-j.w.held())/unitRows)*int64(unit)
 		left := (j.w.Rows - row + unitRows - 1) / unitRows * unit
 		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(sliceLeast, left), min(sliceMost, left))
 		if p.err != nil {

@@ -14,7 +14,18 @@ type Run struct {
 	From io.ReaderAt // safe for concurrent use; its errors are returned as they are
 	Off  int64
 	Size int64
+	Kind Kind // of bytes, for the statistics
 }
+
+// Kind tells apart what one stream brings.
+type Kind uint8
+
+// The kinds.
+const (
+	Weights Kind = iota
+	KV           // keys and values
+	kinds
+)
 
 // Sequence is what one pass over a stream consists of: the body, once, and the
 // tail as many times as the pass asks for. A model's layers are the body, its
@@ -79,7 +90,7 @@ type Stream struct {
 	}
 
 	exited sync.WaitGroup
-	stats  StreamStats
+	stats  [kinds]StreamStats
 }
 
 // StreamStats says what a stream has done since it was made.
@@ -259,8 +270,9 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 		piece := int64(s.ring.Piece)
 		s.awaited.from, s.awaited.to = s.at.piece+off/piece, s.at.piece+(off+int64(n)-1)/piece+1
 	} else if !began.IsZero() {
-		s.stats.Stalled += time.Since(began)
-		s.stats.Stalls++
+		st := &s.stats[s.seq.run(s.at.run).Kind]
+		st.Stalled += time.Since(began)
+		st.Stalls++
 	}
 	return have, err
 }
@@ -323,11 +335,11 @@ func (s *Stream) pieces(r *Run) int64 {
 	return (r.Size + int64(s.ring.Piece) - 1) / int64(s.ring.Piece)
 }
 
-// Stats returns what the stream has done so far.
-func (s *Stream) Stats() StreamStats {
+// Stats returns what the stream has done so far for bytes of a kind.
+func (s *Stream) Stats(of Kind) StreamStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats
+	return s.stats[of]
 }
 
 // Close stops the readers and waits for them. A Take that is under way, or

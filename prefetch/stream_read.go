@@ -62,7 +62,7 @@ func (s *Stream) readPiece() {
 	s.next++
 	s.inFlight++
 	dst := s.ring.Memory[at*s.ring.Piece:][:n]
-	from := r.From
+	from, kind := r.From, r.Kind
 	s.mu.Unlock()
 	got, err := from.ReadAt(dst, off)
 	if int64(got) == n {
@@ -72,7 +72,7 @@ func (s *Stream) readPiece() {
 	}
 	s.mu.Lock()
 	s.inFlight--
-	s.stats.Bytes += int64(got)
+	s.stats[kind].Bytes += int64(got)
 	p := &s.slots[at]
 	p.reading, p.landed, p.err = false, true, err
 	if s.paused && s.inFlight == 0 || number < s.released {

@@ -95,9 +95,9 @@ func TestStreamGivesTheBytesInOrder(t *testing.T) {
 func TestStreamReadsAheadOverTheEndOfAPass(t *testing.T) {
 	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30), Tail: runsOf(content(100), 20)})
 	read := func(n int64) {
-		require.Eventually(t, func() bool { return s.Stats().Bytes == n }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
 		time.Sleep(5 * time.Millisecond)
-		require.EqualValues(t, n, s.Stats().Bytes, "it is not known yet whether the tail is wanted")
+		require.EqualValues(t, n, s.Stats(Weights).Bytes, "it is not known yet whether the tail is wanted")
 	}
 	read(60)
 	s.Begin(1)
@@ -141,7 +141,7 @@ func (f *flaky) ReadAt(p []byte, off int64) (int, error) {
 func TestStreamErrorsEndThePassOnly(t *testing.T) {
 	from := &flaky{Reader: bytes.NewReader(content(100))}
 	from.failing.Store(true)
-	s := newStream(t, 2, newRing(10, 3, 10), Sequence{Body: []Run{{from, 0, 100}}})
+	s := newStream(t, 2, newRing(10, 3, 10), Sequence{Body: []Run{{from, 0, 100, Weights}}})
 	s.Begin(0)
 	_, err := s.Take(t.Context(), 0, 0, 10, 10, 10)
 	require.ErrorIs(t, err, errFlaky)
@@ -150,7 +150,7 @@ func TestStreamErrorsEndThePassOnly(t *testing.T) {
 	take(t, s, rand.New(rand.NewPCG(1, 1)), 0, 0, 10)
 	s.Finish()
 
-	short := newStream(t, 1, newRing(10, 3, 10), Sequence{Body: []Run{{bytes.NewReader(content(15)), 0, 20}}})
+	short := newStream(t, 1, newRing(10, 3, 10), Sequence{Body: []Run{{bytes.NewReader(content(15)), 0, 20, Weights}}})
 	short.Begin(0)
 	_, err = short.Take(t.Context(), 0, 10, 10, 10, 10)
 	require.ErrorContains(t, err, "EOF")
@@ -159,7 +159,7 @@ func TestStreamErrorsEndThePassOnly(t *testing.T) {
 func TestStreamCancelAndClose(t *testing.T) {
 	gate := make(chan struct{})
 	blocked := ReaderFunc(func(p []byte, _ int64) (int, error) { <-gate; return len(p), nil })
-	s := newStream(t, 1, newRing(10, 3, 10), Sequence{Body: []Run{{blocked, 0, 100}}})
+	s := newStream(t, 1, newRing(10, 3, 10), Sequence{Body: []Run{{blocked, 0, 100, Weights}}})
 	s.Begin(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)

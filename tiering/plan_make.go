@@ -162,10 +162,18 @@ func (m *planner) slots(n int) int64 { return int64(n) * pageUp(m.ExpertBytes) }
 
 // minimumPieces is the smallest number of pieces in a ring: besides the one that
 // is being read, a unit has to fit.
-func (m *planner) minimumPieces() int64 { return max(minPieces, 1+(m.Unit+m.Piece-1)/m.Piece) }
+func (m *planner) minimumPieces() int64 { return max(minPieces, 1+(m.ringUnit()+m.Piece-1)/m.Piece) }
+
+// ringUnit is the largest part that passes through the ring as a whole.
+func (m *planner) ringUnit() int64 {
+	if m.KVCold {
+		return max(m.Unit, m.KVUnit)
+	}
+	return m.Unit
+}
 
 // minimumRing is the memory of the smallest ring.
-func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.Unit) }
+func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.ringUnit()) }
 
 // held is what stays in memory although nothing is pinned: vectors, and the unit
 // with which the pinned part of each section ends.
@@ -249,7 +257,7 @@ func (m *planner) stream(p *Plan, memory int64) {
 		p.Piece *= 2
 		p.Ring = p.Ring / p.Piece * p.Piece
 	}
-	p.By[Ring] = p.Ring + pageUp(m.Unit)
+	p.By[Ring] = p.Ring + pageUp(m.ringUnit())
 	p.By[Pinned] = m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
