@@ -26,7 +26,7 @@ func TestPlanMemory(t *testing.T) {
 	require.Greater(t, whole.WeightBytes, int64(2*14_948_736))
 	require.Less(t, whole.WeightBytes, int64(2*14_948_736+100_000))
 
-	part := plan(whole.Total() - 10<<20)
+	part := plan(whole.Total() - 24<<20)
 	require.False(t, part.Resident())
 	require.LessOrEqual(t, part.Total(), part.Budget)
 	require.LessOrEqual(t, part.PredictedDecode, whole.PredictedDecode)
