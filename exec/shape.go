@@ -14,8 +14,8 @@ import (
 // of: whole blocks of a pack, and as much as one read asks for.
 const PinGranule = 16 * pack.BlockBytes
 
-// kvSlack is what pages of keys and values take more than is in them: they are
-// cut from slabs, the last of which is not full.
+// kvSlack is what pages of keys and values take more than is in them: their memory
+// grows in steps of huge pages.
 const kvSlack = 2 << 20
 
 // ShapeOptions are the choices that a model's size in memory depends on.

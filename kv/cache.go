@@ -15,10 +15,14 @@ import (
 // number gives other rounding.
 const BlockTokens = 64
 
-// slabBytes is how much memory the cache takes from the system at once. Small
-// models get many pages out of one slab; the pages of a large one get a frame of
-// their own.
-const slabBytes = 2 << 20
+// Memory is taken from the system in steps of slabStep, the size of a huge page:
+// attention walks all of it, and spends a seventh of its time on finding small
+// ones. Rows are not a divisor of it, so they follow each other in slabs, which
+// grow step by step up to slabRoom.
+const (
+	slabStep = 2 << 20
+	slabRoom = 16 << 20
+)
 
 // ErrClosed is returned by a sequence or cache that was closed.
 var ErrClosed = errors.New("kv: closed")
@@ -83,6 +87,7 @@ type Cache struct {
 	cold    bool
 	hot     int64 // most bytes of rows in use; 0 = no limit
 	slabs   map[*slab]struct{}
+	last    *slab // that grows
 	free    []*row
 	live    int // rows held by sequences
 	seqs    map[*Seq]struct{}
@@ -95,16 +100,18 @@ type Cache struct {
 
 // row is the pages of one place in all layers.
 type row struct {
-	slab *slab
-	data []byte
-	refs int // sequences that hold it
+	slab  *slab
+	index int // in the slab
+	data  []byte
+	refs  int // sequences that hold it
 }
 
-// slab is memory that rows are cut from.
+// slab is memory that rows are cut from, one after the other.
 type slab struct {
 	frame *tiering.Frame
-	rows  int // that it has
-	free  int // of them that are counted as unused, while Trim counts
+	room  int // rows that fit when it has grown as far as it can
+	rows  int // that were cut
+	used  int // of them: up to the last that is in use, while trim counts
 }
 
 // NewCache returns an empty cache. Its pages are charged to budget as hot KV.
@@ -153,7 +160,7 @@ func (c *Cache) take() (*row, error) {
 		return nil, ErrClosed
 	}
 	if len(c.free) == 0 {
-		if err := c.addSlab(); err != nil {
+		if err := c.addRows(); err != nil {
 			return nil, err
 		}
 	}
@@ -165,27 +172,48 @@ func (c *Cache) take() (*row, error) {
 	return r, nil
 }
 
-// addSlab takes memory for rows from the system. c.mu is held.
-func (c *Cache) addSlab() error {
-	count := max(1, slabBytes/max(1, c.bytes))
-	if c.hot > 0 { // no more than may be used
-		count = max(1, min(count, int(c.hot/int64(max(1, c.bytes)))-c.live))
+// addRows takes memory for one more row, or some, from the system. c.mu is held.
+func (c *Cache) addRows() error {
+	s := c.last
+	if s == nil || s.rows == s.room {
+		s = &slab{room: max(1, slabRoom/max(1, c.bytes))}
+		frame, err := tiering.AllocRoom(c.budget, tiering.KVHot, 0, s.room*c.bytes)
+		if err != nil {
+			return c.noRoom(err)
+		}
+		s.frame = frame
 	}
-	frame, err := tiering.Alloc(c.budget, tiering.KVHot, count*c.bytes)
-	if err != nil && count > 1 { // near the limit one row may still fit
-		count = 1
-		frame, err = tiering.Alloc(c.budget, tiering.KVHot, c.bytes)
+	least, most := (s.rows+1)*c.bytes, s.room*c.bytes
+	if c.hot > 0 { // no more than may be used
+		most = max(least, min(most, (s.rows+int(c.hot/int64(max(1, c.bytes)))-c.live)*c.bytes))
+	}
+	size := min((least+slabStep-1)/slabStep*slabStep, most)
+	err := s.frame.Resize(size)
+	if err != nil && size > least { // near the limit one row may still fit
+		err = s.frame.Resize(least)
 	}
 	if err != nil {
-		return fmt.Errorf("kv: no room for %d more tokens: %w", c.tokens, err)
+		if s.rows == 0 {
+			s.frame.Free()
+		}
+		return c.noRoom(err)
 	}
-	s := &slab{frame: frame, rows: count}
-	c.slabs[s] = struct{}{}
-	all := frame.Bytes()
-	for i := range count {
-		c.free = append(c.free, &row{slab: s, data: all[i*c.bytes : (i+1)*c.bytes : (i+1)*c.bytes]})
-	}
+	c.slabs[s], c.last = struct{}{}, s
+	c.cut(s)
 	return nil
+}
+
+func (c *Cache) noRoom(err error) error {
+	return fmt.Errorf("kv: no room for %d more tokens: %w", c.tokens, err)
+}
+
+// cut makes rows of what a slab has grown by.
+func (c *Cache) cut(s *slab) {
+	all := s.frame.Bytes()
+	for at := s.rows * c.bytes; at+c.bytes <= len(all) && s.rows < s.room; at += c.bytes {
+		c.free = append(c.free, &row{slab: s, index: s.rows, data: all[at : at+c.bytes : at+c.bytes]})
+		s.rows++
+	}
 }
 
 // drop takes back a sequence's hold on a row. c.mu is held.
@@ -203,18 +231,34 @@ func (c *Cache) Trim() {
 	c.trim()
 }
 
-// trim is Trim with c.mu held.
+// trim is Trim with c.mu held. Of a slab that some rows of are in use, those
+// behind the last of these go.
 func (c *Cache) trim() {
-	for _, r := range c.free {
-		r.slab.free++
-	}
-	c.free = slices.DeleteFunc(c.free, func(r *row) bool { return r.slab.free == r.slab.rows })
 	for s := range c.slabs {
-		if s.free == s.rows {
-			delete(c.slabs, s)
-			s.frame.Free()
+		s.used = s.rows
+	}
+	slices.SortFunc(c.free, func(a, b *row) int { return b.index - a.index })
+	c.free = slices.DeleteFunc(c.free, func(r *row) bool {
+		last := r.index == r.slab.used-1
+		if last {
+			r.slab.used--
 		}
-		s.free = 0
+		return last
+	})
+	for s := range c.slabs {
+		if s.used == s.rows {
+			continue
+		}
+		s.rows = s.used
+		if s.rows > 0 {
+			_ = s.frame.Resize(s.rows * c.bytes) // giving back is never refused
+			continue
+		}
+		delete(c.slabs, s)
+		s.frame.Free()
+		if c.last == s {
+			c.last = nil
+		}
 	}
 }
 
@@ -229,7 +273,7 @@ func (c *Cache) Close() error {
 	for s := range c.slabs {
 		s.frame.Free()
 	}
-	c.slabs, c.free, c.closed = nil, nil, true
+	c.slabs, c.last, c.free, c.closed = nil, nil, nil, true
 	if c.spill == nil {
 		return nil
 	}
