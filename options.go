@@ -28,6 +28,13 @@ type Options struct {
 	// in 8-bit floats; or "k4v8", a fifth, with 4 bits for keys. "" means k8v8 for a model with
 	// quantized weights, unless Exact is set, and f32 for others.
 	KV string
+	// KVSelect says how much of a long context a new token looks at. "" or "exact"
+	// is all of it. A fraction such as "0.1" is that share, in each layer, of all
+	// but its beginning and end: what summaries of the keys, which take a
+	// sixteenth of the memory of k8v8, show to matter most. "auto" chooses how much.
+	// Prompts of more than a few tokens are always read exactly. Answers are not
+	// quite those of "exact".
+	KVSelect string
 	// Chunk is how many tokens of a prompt are computed together; 0 means 512,
 	// or fewer where memory is scarce. Larger chunks need more scratch memory. The
 	// answer is the same.
@@ -146,6 +153,9 @@ func (o *Options) validate() error {
 	if o.CacheSize < 0 {
 		return fmt.Errorf("%w: CacheSize is %d", ErrOptions, o.CacheSize)
 	}
+	if _, err := exec.ParseSelection(o.KVSelect); err != nil {
+		return fmt.Errorf("%w: KVSelect: %w", ErrOptions, err)
+	}
 	if o.KV == "" {
 		return nil
 	}
@@ -165,6 +175,12 @@ func (o *Options) kvFormat(f *exec.Files) kv.Format {
 		return kv.K8V8
 	}
 	return kv.F32
+}
+
+// selection returns how much new tokens look at.
+func (o *Options) selection() exec.Selection {
+	s, _ := exec.ParseSelection(o.KVSelect) // validate has seen it
+	return s
 }
 
 // pinFile reports whether weights that stay in memory are a mapping of the file.

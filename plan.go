@@ -162,7 +162,7 @@ func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ ti
 		return tiering.Shape{}, tiering.Need{}, err
 	}
 	format := o.kvFormat(f)
-	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, KVCold: o.kvDir() != "", Exact: o.Exact})
+	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact})
 	if err != nil {
 		return shape, tiering.Need{}, err
 	}

@@ -91,6 +91,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	p.foresee(&p.w.o)
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
+	p.chooseBlocks()
 	p.planTiles()
 	p.attendCold()
 	if spans := p.sharedSpans(); spans > 1 {
@@ -110,6 +111,9 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 func (p *pass) planTiles() {
 	p.tiles = p.tiles[:0]
 	rows := p.tileRows(p.layer.KVHeads)
+	if p.chooser.on {
+		rows = 1 // each looks at other blocks
+	}
 	for _, r := range p.batch.runs {
 		for at := 0; at < r.count; at += rows {
 			p.tiles = append(p.tiles, tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)})
@@ -211,8 +215,10 @@ func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int
 	}
 	firstBlock = max(firstBlock, p.firstHot(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
-	for block := firstBlock; block <= min((span+1)*spanBlocks-1, final); block++ {
-		p.blockState(w, state, t, kvHead, block, min(block+1, final))
+	for block := p.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {
+		next := p.nextBlock(t, block+1)
+		p.blockState(w, state, t, kvHead, block, min(next, final))
+		block = next
 	}
 }
 

@@ -14,6 +14,7 @@ type landed struct {
 	data  []byte
 	chunk kv.Chunk
 	page  int   // of the chunk: the first
+	from  int   // of the sequence: the first block that tiles have not passed
 	block int   // of the sequence: the first
 	count int   // blocks
 	tile  int   // the first of the sequence's tiles
@@ -57,7 +58,17 @@ func (p *pass) attendCold() {
 			p.clearState(span)
 		}
 	}
+	if p.chooser.on {
+		for _, r := range p.batch.runs {
+			if p.attendPicked(r); p.failed() {
+				break
+			}
+		}
+	}
 	for i := range runs {
+		if p.failed() {
+			break
+		}
 		if p.attendRun(c, c.first[p.index]+i); p.failed() {
 			break
 		}
@@ -79,7 +90,7 @@ func (p *pass) attendRun(c *coldKV, i int) {
 			return
 		}
 		n := len(data) / size
-		p.landed = landed{data: data, chunk: r.chunk, page: page, block: (r.page + page) * pages, count: n * pages, tile: first}
+		p.landed = landed{data: data, chunk: r.chunk, page: page, from: (r.page + page) * pages, block: (r.page + page) * pages, count: n * pages, tile: first}
 		p.m.workers.Run(n, p.verifyPart)
 		if p.landed.err != nil {
 			p.err = p.landed.err
@@ -117,14 +128,16 @@ func (p *pass) attendLanded(part, worker int) {
 	w, l := &p.workers[worker], &p.landed
 	t, kvHead := p.tiles[l.tile+part/p.layer.KVHeads], part%p.layer.KVHeads
 	end := l.block + l.count
-	block := max(l.block, p.firstBlock(t))
+	block := max(l.from, p.firstBlock(t))
 	if block >= end {
 		return
 	}
 	acc, span := p.kept(t, kvHead)
 	p.roundQueries(w, t, kvHead)
 	for ; block < end; block++ {
-		p.blockState(w, span, t, kvHead, block, min(block+1, end-1))
+		if block >= l.block && p.looksAt(t, block) {
+			p.blockState(w, span, t, kvHead, block, min(block+1, end-1))
+		}
 		if (block+1)%spanBlocks == 0 {
 			p.mergeState(acc, span)
 			p.clearState(span)

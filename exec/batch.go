@@ -9,6 +9,8 @@ type Batch struct {
 	ids  []int32 // all runs' tokens, one after the other
 	want []int   // rows whose logits are asked for, ascending
 	each func(pos int, logits []float32) error
+	// selects: few tokens are new, and look only at what a selection takes.
+	selects bool
 }
 
 // run is consecutive tokens of one sequence in a batch.
@@ -30,6 +32,12 @@ func (b *Batch) reset(s *Sequence, ids []int32) {
 func (b *Batch) grow() error {
 	for _, r := range b.runs {
 		if err := r.seq.kv.Grow(r.pos + r.count); err != nil {
+			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
+		}
+		if r.seq.summaries == nil {
+			continue
+		}
+		if err := r.seq.summaries.Grow(r.pos + r.count); err != nil {
 			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
 		}
 	}

@@ -26,6 +26,8 @@ type coldKV struct {
 	made   []coldSeq        // what the runs were made for
 	at     []int            // [run] its number in the stream of weights; nil: stream brings it
 	starts int              // of the stream of weights, when the runs were made
+	picks  bool             // and whether layers that select pick their pages instead
+	picker picker
 }
 
 // coldRun is what a layer reads of one chunk for one sequence.
@@ -90,6 +92,9 @@ func (c *coldKV) finish() {
 
 // suits reports whether the runs are those that a batch needs.
 func (c *coldKV) suits(b *Batch) bool {
+	if c.picks != c.m.selects(b) {
+		return false
+	}
 	if len(c.made) != len(b.runs) {
 		return !b.cold() && len(c.runs) == 0
 	}
@@ -111,7 +116,7 @@ func (b *Batch) cold() bool {
 
 // configure makes the runs for a batch and begins to read them.
 func (c *coldKV) configure(b *Batch) error {
-	c.made, c.runs = c.made[:0], c.runs[:0]
+	c.made, c.runs, c.picks = c.made[:0], c.runs[:0], c.m.selects(b)
 	var seq prefetch.Sequence
 	for l := range c.m.Spec.Layers {
 		c.first[l] = len(c.runs)
@@ -154,6 +159,9 @@ func (c *coldKV) configure(b *Batch) error {
 // layerRuns appends what a layer reads of one sequence: chunks of which it sees
 // anything.
 func (c *coldKV) layerRuns(body []prefetch.Run, layer, row int, r *run) []prefetch.Run {
+	if c.picks && c.m.Spec.Layers[layer].Window == 0 {
+		return body
+	}
 	seen := c.firstPage(layer, r.pos)
 	page := 0
 	for _, part := range r.seq.kv.Cold() {
@@ -210,7 +218,8 @@ func (c *coldKV) take(ctx context.Context, i, layer, page int) ([]byte, error) {
 }
 
 // stats returns what was read.
-func (c *coldKV) stats() (all prefetch.StreamStats) {
+func (c *coldKV) stats() prefetch.StreamStats {
+	all := prefetch.StreamStats{Bytes: c.picker.bytes, Stalls: c.picker.stalls, Stalled: c.picker.stalled}
 	for _, stream := range []*prefetch.Stream{c.stream, c.m.stream()} {
 		if stream != nil {
 			s := stream.Stats(prefetch.KV)
@@ -228,4 +237,5 @@ func (c *coldKV) close() {
 	if c.ring != nil {
 		c.ring.Free()
 	}
+	c.picker.close()
 }

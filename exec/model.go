@@ -29,6 +29,8 @@ type Options struct {
 	KVPage        int
 	KVHot, KVRing int64
 	KVSpill       kv.Spiller
+	// Select says how much of a long context new tokens look at.
+	Select Selection
 	// Exact multiplies quantized weights in float32. Otherwise activations are
 	// rounded to 8 bits first, which is several times faster.
 	Exact bool
@@ -57,9 +59,13 @@ type Model struct {
 	workers *hetero.Workers
 	budget  *tiering.Budget
 
+	selection Selection
+
 	mu     sync.Mutex // held for the length of a pass
 	pass   *pass
 	closed bool
+	// selected counts what selection did.
+	selected SelectionStats
 }
 
 // Load reads the weights of a model that Open found and makes it ready to run.
@@ -80,7 +86,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
 		return nil, err
 	}
-	m := &Model{Spec: spec, budget: o.Budget}
+	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
 	var ld *loader
 	ts, err := f.tensorsFor(o.Exact)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
@@ -58,6 +59,7 @@ type pass struct {
 	split   bool
 	landed  landed     // pages from flash that attention looks at
 	damaged sync.Mutex // guards landed.err
+	chooser chooser    // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
@@ -81,6 +83,14 @@ type workspace struct {
 	padded  []float32 // [keyCols] a query filled up with zeros
 	rounded []float32 // memory of queries
 	weights []quant.BlockWeights
+
+	// For selection.
+	summarizer *kv.Summarizer
+	box        []float32         // [SummaryCols] a query as summaries are multiplied with it
+	corners    tiled.Activations // those queries, rounded
+	parts      []float32         // memory of corners
+	guess      []float32         // [group, kv.BlockTokens] scores of a group of summaries
+	blocks     []float32         // [group, blocks] scores of blocks
 }
 
 func newPass(m *Model, chunk int) (*pass, error) {
@@ -112,6 +122,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
 	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
 	p.verifyPart, p.coldPart = p.verify, p.attendLanded
+	p.startSelection()
 	return p, nil
 }
 
@@ -138,6 +149,7 @@ func (p *pass) carve(a *tiering.Arena) {
 	}
 	p.route.carve(a, s, p.chunk, p.copiesRows())
 	p.carveAttention(a)
+	p.carveSelection(a)
 }
 
 // widths returns the greatest number of key heads, the widest inner vector of

@@ -18,9 +18,11 @@ var ErrClosed = errors.New("model is closed")
 type Sequence struct {
 	model *Model
 	kv    *kv.Seq
-	ids   []int32
-	limit int
-	batch Batch // of the pass that is under way, kept to allocate nothing
+	// summaries of its keys, for selection; nil without.
+	summaries *kv.Summaries
+	ids       []int32
+	limit     int
+	batch     Batch // of the pass that is under way, kept to allocate nothing
 
 	// A layer of short convolutions remembers its last inputs. A pass writes
 	// the second copy and swaps when it has succeeded, so that a cancelled
@@ -42,6 +44,9 @@ func (m *Model) NewSequence(limit int) (*Sequence, error) {
 		limit = m.Spec.Context
 	}
 	s := &Sequence{model: m, kv: m.cache.NewSeq(), limit: limit}
+	if !m.selection.Exact() {
+		s.summaries = kv.NewSummaries(m.cache.Shape(), m.budget)
+	}
 	return s, s.allocConv()
 }
 
@@ -101,6 +106,9 @@ func (s *Sequence) Truncate(n int) int {
 		s.expect, s.long = 0, false
 	}
 	s.kv.Truncate(n)
+	if s.summaries != nil {
+		s.summaries.Truncate(n)
+	}
 	s.ids = s.ids[:n]
 	s.kept = min(s.kept, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
@@ -111,7 +119,16 @@ func (s *Sequence) Truncate(n int) int {
 // again. What the layers remember is shared until one of the two goes on.
 func (s *Sequence) Fork() (*Sequence, error) {
 	f := &Sequence{model: s.model, limit: s.limit, expect: s.expect, long: s.long}
+	if s.summaries != nil {
+		var err error
+		if f.summaries, err = s.summaries.Clone(); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.allocConv(); err != nil {
+		if f.summaries != nil {
+			f.summaries.Close()
+		}
 		return nil, err
 	}
 	for l := range s.conv {
@@ -125,6 +142,9 @@ func (s *Sequence) Fork() (*Sequence, error) {
 // Close gives the sequence's memory back.
 func (s *Sequence) Close() {
 	s.kv.Close()
+	if s.summaries != nil {
+		s.summaries.Close()
+	}
 	if s.convFrame != nil {
 		s.convFrame.Free()
 		s.convFrame = nil
@@ -165,6 +185,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	last := len(s.ids) + len(ids) - 1
 	b := &s.batch
 	b.each = r.Each
+	b.selects = len(ids) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
 		b.reset(s, ids[:n])

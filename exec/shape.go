@@ -24,6 +24,7 @@ type ShapeOptions struct {
 	KV      kv.Format
 	KVPage  int  // see Options
 	KVCold  bool // keys and values may go to flash
+	Select  Selection
 	Exact   bool
 }
 
@@ -56,10 +57,13 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	}
 	defer func() { _ = cache.Close() }()
 	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
+	if !o.Select.Exact() {
+		s.KVSummaryPerToken = cache.Shape().SummaryBytes()
+	}
 	for l := range spec.Layers {
 		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
 	}
-	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache}, o.Threads)
+	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, o.Threads)
 	return s, nil
 }
 

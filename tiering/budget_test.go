@@ -55,7 +55,7 @@ func TestReserveRefuses(t *testing.T) {
 	_, err = b.Reserve(Scratch, -1)
 	require.ErrorContains(t, err, "-1 bytes")
 	_, err = b.Reserve(purposes, 1)
-	require.ErrorContains(t, err, "purpose(10)")
+	require.ErrorContains(t, err, "purpose(11)")
 	require.EqualValues(t, 900, b.Usage().Total, "a refusal changes nothing")
 }
 

@@ -28,6 +28,9 @@ type Shape struct {
 	// layers, in the chosen format, tokens being rounded up to KVPageTokens.
 	KVFixed, KVBytesPerToken int64
 	KVPageTokens             int
+	// KVSummaryPerToken is what stays in memory of every token, wherever its keys and
+	// values are, for selecting what to look at.
+	KVSummaryPerToken int64
 	// KVUnit is the size of the largest page of a layer.
 	KVUnit int64
 	// Activations of a chunk of tokens take ScratchFixed + tokens·ScratchPerToken.

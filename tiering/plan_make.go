@@ -102,8 +102,11 @@ func (m *planner) chooseContext() {
 		return
 	}
 	m.Context = m.ContextMax
-	if m.KVCold {
-		return // it costs nothing until the conversation is that long
+	if m.KVCold { // it costs nothing but summaries until the conversation is that long
+		for m.Context > lowContext && m.summaries(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
+			m.Context = max(lowContext, m.Context/2)
+		}
+		return
 	}
 	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
 		m.Context = max(lowContext, m.Context/2)
@@ -112,6 +115,15 @@ func (m *planner) chooseContext() {
 
 // kv returns what keys and values of so many tokens take.
 func (m *planner) kv(tokens int) int64 { return m.KVFixed + m.kvOf(tokens, m.KVBytesPerToken) }
+
+// summaryTokens is how many tokens summaries are made room for at once.
+const summaryTokens = 1024
+
+// summaries returns what summaries of so many tokens take.
+func (m *planner) summaries(tokens int) int64 {
+	groups := int64(roundUp(tokens, summaryTokens) / summaryTokens)
+	return groups * pageUp(summaryTokens*m.KVSummaryPerToken)
+}
 
 func (m *planner) kvOf(tokens int, perToken int64) int64 {
 	return int64(roundUp(tokens, max(1, m.KVPageTokens))) * perToken
@@ -126,6 +138,7 @@ func (m *planner) scratch(chunk int) int64 {
 func (m *planner) fixed() (by Ledger) {
 	by[Code], by[Heap] = m.Code, m.Heap
 	by[KVHot] = m.hot
+	by[KVSummaries] = m.summaries(m.Context)
 	if m.hot < m.kv(m.Context) {
 		by[KVFrames] = m.kvRing()
 	}

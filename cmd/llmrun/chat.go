@@ -29,6 +29,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 			c.model.addThreads(f)
 			c.model.addQuant(f)
 			c.model.addKV(f)
+			c.model.addSelect(f)
 			c.model.addLoRA(f)
 			c.model.addExact(f)
 			c.model.addContext(f)

@@ -15,6 +15,7 @@ type modelFlags struct {
 	threads int
 	context int
 	kv      string
+	choose  string // how much of a long context new tokens look at
 	lora    []string
 	quant   string
 	exact   bool // activations are not rounded, unless
@@ -83,6 +84,11 @@ func (m *modelFlags) addKV(f *flagSet) {
 	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, as much, with values in floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly")
 }
 
+// addSelect declares --kv-select, for commands that generate.
+func (m *modelFlags) addSelect(f *flagSet) {
+	f.text(&m.choose, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
+}
+
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
 func (m *modelFlags) addRounded(f *flagSet) {
@@ -97,7 +103,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
 	if m.path != "" {
 		return m.path, options
 	}

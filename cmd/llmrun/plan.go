@@ -25,6 +25,7 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 			p.model.addModel(f)
 			p.model.addThreads(f)
 			p.model.addKV(f)
+			p.model.addSelect(f)
 			p.model.addContext(f)
 			f.group("Plan")
 			addRAM(f, &p.ram)

@@ -52,6 +52,7 @@ func (r *runFlags) add(f *flagSet) {
 	r.model.addThreads(f)
 	r.model.addQuant(f)
 	r.model.addKV(f)
+	r.model.addSelect(f)
 	r.model.addLoRA(f)
 	r.model.addExact(f)
 	r.model.addContext(f)

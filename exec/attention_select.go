@@ -1,0 +1,302 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// With a selection a new token looks, in each layer, only at the blocks that
+// seem to matter to it. Summaries of keys give an estimate of each query head's
+// attention to each block; the blocks that all heads together care for most are
+// taken, those with the same estimate by index. The first block and the last few
+// are always taken: texts lean on them whatever is asked.
+//
+// Blocks that are taken are merged as they always are, and the others are
+// skipped, so taking all gives what no selection gives, bit for bit. What is
+// taken depends on the query and the summaries alone, not on threads or on where
+// pages lie. Long inputs are read exactly: they would need everything anyway.
+const (
+	selectRows = 64 // the most new tokens of one call that select
+	keepFirst  = 1  // blocks that are always taken
+	keepLast   = 16 // before the block that is being filled
+)
+
+// chooser is what a pass knows about the blocks that its rows look at.
+type chooser struct {
+	on     bool      // in the current layer rows look at what they have chosen
+	taken  []byte    // [selectRows, stride] 1 for a block that a row looks at
+	stride int       // blocks of the longest sequence and two
+	shares []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
+	ranks  []uint32  // [stride] estimates as numbers whose order is theirs
+
+	row         int // that chooses
+	run         *run
+	first, last int // blocks that it can choose from
+	sealed      int // first block that becomes full in the run
+
+	sealPart, sharePart func(part, worker int)
+}
+
+// carveSelection takes what selection needs, which is nothing without one.
+func (p *pass) carveSelection(a *tiering.Arena) {
+	if p.m.selection.Exact() {
+		return
+	}
+	c, s := &p.chooser, p.m.Spec
+	maxKV, group := 0, 0
+	for _, l := range s.Layers {
+		if l.KVHeads > 0 {
+			maxKV, group = max(maxKV, l.KVHeads), max(group, s.Heads/l.KVHeads)
+		}
+	}
+	c.stride = s.Context/kv.BlockTokens + 2
+	c.taken = a.Bytes(selectRows * c.stride)
+	c.shares = a.Floats(maxKV * c.stride)
+	cols := kv.SummaryCols(s.HeadDim)
+	for i := range p.workers {
+		w := &p.workers[i]
+		w.box = a.Floats(cols)
+		w.parts = a.Floats(tiled.FloatsNeeded(cols, group))
+		w.guess = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
+		w.blocks = a.Floats(group * c.stride)
+	}
+}
+
+// startSelection makes what is not in the arena.
+func (p *pass) startSelection() {
+	if p.m.selection.Exact() {
+		return
+	}
+	for i := range p.workers {
+		p.workers[i].summarizer = kv.NewSummarizer(p.m.Spec.HeadDim)
+	}
+	p.chooser.ranks = make([]uint32, p.chooser.stride)
+	p.chooser.sealPart, p.chooser.sharePart = p.summarize, p.estimate
+}
+
+// selects reports whether a batch's tokens choose what they look at, in layers
+// that have no window.
+func (m *Model) selects(b *Batch) bool { return b.selects && !m.selection.Exact() }
+
+// chooseBlocks summarizes the blocks that this pass fills and, for a few new
+// tokens, decides what each of them looks at in the current layer.
+func (p *pass) chooseBlocks() {
+	c := &p.chooser
+	c.on = false
+	if p.m.selection.Exact() {
+		return
+	}
+	for i := range p.batch.runs {
+		c.run = &p.batch.runs[i]
+		c.sealed = c.run.pos / kv.BlockTokens
+		end := (c.run.pos + c.run.count) / kv.BlockTokens
+		if end > c.sealed {
+			p.m.workers.Run((end-c.sealed)*p.layer.KVHeads, c.sealPart)
+		}
+		c.run.seq.summaries.Summarized(p.index, c.sealed, end)
+	}
+	if !p.m.selects(p.batch) || p.layer.Window > 0 {
+		return
+	}
+	c.on = true
+	for i := range p.batch.runs {
+		c.run = &p.batch.runs[i]
+		for j := range c.run.count {
+			p.chooseRow(c.run.row+j, c.run.pos+j)
+		}
+	}
+}
+
+// summarize makes one head's summaries of a block that has become full.
+func (p *pass) summarize(part, worker int) {
+	c := &p.chooser
+	block, head := c.sealed+part/p.layer.KVHeads, part%p.layer.KVHeads
+	share := c.run.seq.kv.Share(p.index, head, block)
+	c.run.seq.summaries.Summarize(p.workers[worker].summarizer, p.index, head, block, share)
+}
+
+// chooseRow decides what the row at a position looks at.
+func (p *pass) chooseRow(row, pos int) {
+	c := &p.chooser
+	taken := c.taken[row*c.stride : (row+1)*c.stride]
+	for i := range taken {
+		taken[i] = 1
+	}
+	c.row, c.first = row, keepFirst
+	c.last = min(c.run.seq.summaries.Ready(p.index), pos/kv.BlockTokens-keepLast)
+	if c.last <= c.first {
+		return
+	}
+	p.m.workers.Run(p.layer.KVHeads, c.sharePart)
+	n := p.take(taken[c.first:c.last])
+	p.m.selected.Asked += int64(c.last - c.first)
+	p.m.selected.Taken += int64(n)
+}
+
+// estimate computes how the query heads that share a key head divide their
+// attention between the blocks, as far as summaries tell. A block is worth what
+// its best summary is.
+func (p *pass) estimate(kvHead, worker int) {
+	c, w, d := &p.chooser, &p.workers[worker], p.m.Spec.HeadDim
+	q := p.queries(kvHead, c.row, 1)
+	heads := len(q) / d
+	cols := kv.SummaryCols(d)
+	w.corners.Use(w.parts, cols, heads)
+	box := w.box[:cols]
+	clear(box)
+	for i := range heads {
+		splitSigns(box[:2*d], q[i*d:(i+1)*d])
+		w.corners.Set(i, box)
+	}
+	groups := (c.last + kv.SummaryBlocks - 1) / kv.SummaryBlocks
+	for g := range groups {
+		s := c.run.seq.summaries.Group(p.index, kvHead, g)
+		next := c.run.seq.summaries.Group(p.index, kvHead, min(g+1, groups-1))
+		tiled.Scores(w.guess, tiled.Keys(s), next.Codes, &w.corners, w.tiles)
+		from := g * kv.SummaryBlocks
+		for i := range heads {
+			bestOf(w.blocks[i*c.stride+from:][:min(kv.SummaryBlocks, c.last-from)], w.guess[i*kv.BlockTokens:])
+		}
+	}
+	sum := c.shares[kvHead*c.stride:][:c.last]
+	clear(sum)
+	for i := range heads {
+		addShares(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
+	}
+}
+
+// splitSigns writes the positive elements of a query, then the negative ones,
+// with zeros for the others: what the corners of a box are multiplied with.
+func splitSigns(out, q []float32) {
+	for i, v := range q {
+		out[i], out[len(q)+i] = max(v, 0), min(v, 0)
+	}
+}
+
+// bestOf reduces scores of summaries to the best of each block, or NaN where keys
+// are broken.
+func bestOf(out, scores []float32) {
+	const each = kv.BlockTokens / kv.SummaryTokens
+	for i := range out {
+		best := negInf
+		for _, v := range scores[i*each : (i+1)*each] {
+			if math.IsInf(float64(v), 0) {
+				v = float32(math.NaN())
+			}
+			best = max(best, v)
+		}
+		out[i] = best
+	}
+}
+
+// addShares adds to each block the share of attention that a query head with
+// these scores gives to it. Scores are lost. Broken blocks get NaN, and then
+// nothing can be said of the others.
+func addShares(sum, scores []float32) {
+	_, total := quant.SoftmaxBlock(scores, len(scores))
+	if total == total {
+		quant.AddScaled(sum, scores, 1/total)
+		return
+	}
+	for i, v := range scores {
+		if v != v {
+			sum[i] = v
+		}
+	}
+}
+
+// take marks the blocks that are looked at, of those that can be chosen, and
+// returns how many they are.
+func (p *pass) take(taken []byte) int {
+	c := &p.chooser
+	n := len(taken)
+	shares := c.shares[c.first:c.last]
+	for h := 1; h < p.layer.KVHeads; h++ {
+		quant.Add(shares, c.shares[h*c.stride:][c.first:c.last])
+	}
+	ranks := c.ranks[:n]
+	for i, v := range shares {
+		ranks[i] = rankOf(v)
+	}
+	if missing := p.m.selection.Missing; missing > 0 {
+		heads := float64(p.m.Spec.Heads)
+		return mark(taken, ranks, shares, (1-missing)*heads)
+	}
+	return mark(taken, ranks, nil, max(1, math.Floor(p.m.selection.Fraction*float64(n))))
+}
+
+// broken is the rank of a block with broken keys.
+const broken = math.MaxUint32
+
+// rankOf returns a number that grows with a share, which is not negative. What is
+// broken ranks first.
+func rankOf(share float32) uint32 {
+	if share != share {
+		return broken
+	}
+	return math.Float32bits(share)
+}
+
+// mark marks the blocks of the highest ranks whose worth reaches need, the lower
+// index first among equals, clears the others, and returns how many are marked.
+// Without a worth each block is worth 1. Broken blocks are marked in any case:
+// what comes of them must not pass for sound.
+func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
+	worthOf := func(i int) float64 {
+		switch {
+		case worth == nil:
+			return 1
+		case ranks[i] == broken:
+			return 0
+		}
+		return float64(worth[i])
+	}
+	// The greatest rank whose blocks, with all above, reach the need.
+	var least uint32
+	for bit := uint32(1) << 31; bit > 0; bit >>= 1 {
+		sum := 0.0
+		for i, r := range ranks {
+			if r >= least|bit {
+				sum += worthOf(i)
+			}
+		}
+		if sum >= need {
+			least |= bit
+		}
+	}
+	clear(taken)
+	add := func(i int) {
+		taken[i] = 1
+		need -= worthOf(i)
+		n++
+	}
+	for i, r := range ranks {
+		if r > least || r == broken {
+			add(i)
+		}
+	}
+	for i, r := range ranks {
+		if r == least && r != broken && need > 0 {
+			add(i)
+		}
+	}
+	return n
+}
+
+// looksAt reports whether a tile looks at a block.
+func (p *pass) looksAt(t tile, block int) bool {
+	return !p.chooser.on || p.chooser.taken[t.row*p.chooser.stride+block] != 0
+}
+
+// nextBlock returns the first block from block on that a tile looks at. The last
+// one that it sees is always such a block.
+func (p *pass) nextBlock(t tile, block int) int {
+	for !p.looksAt(t, block) {
+		block++
+	}
+	return block
+}

@@ -1,0 +1,243 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// selectTokens is a context with many more blocks than are always looked at.
+const selectTokens = 1500
+
+// answerAll reads a long text exactly and then some tokens a few at a time, as a
+// question and its answer are, and returns the logits of those. Steps back and
+// copies on the way must not matter.
+func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]float32) {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer func() { s.Close() }()
+	require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &Reader{}))
+	for at := selectTokens; at < len(ids); {
+		n := min(len(ids)-at, 1+rng.IntN(9))
+		got := extendAll(t, m, s, ids[at:at+n])
+		switch rng.IntN(4) {
+		case 0:
+			if s.Truncate(at) == at {
+				continue // and once more
+			}
+			require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &Reader{}))
+			at, out = selectTokens, nil // a model that cannot go back by part begins again
+			continue
+		case 1:
+			f, err := s.Fork()
+			require.NoError(t, err)
+			s.Close()
+			s = f
+		}
+		out = append(out, got...)
+		at += n
+	}
+	return out
+}
+
+// TestX3_SelectionOfAllIsExact takes every block: the logits are those of no
+// selection, to the last bit.
+func TestX3_SelectionOfAllIsExact(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"qwen3", 0}} {
+		for _, format := range []kv.Format{kv.F32, kv.K8V8} {
+			t.Run(c.name+"/"+format.String(), func(t *testing.T) {
+				dir := longFixture(t, c.name, 4096, c.window)
+				exact := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format})
+				ids := longPrompt(exact.Spec.Vocab, selectTokens+40, 7)
+				want := answerAll(t, exact, ids, rand.New(rand.NewPCG(1, 1)))
+				require.Zero(t, exact.SelectionStats())
+				all := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format, Select: Selection{Fraction: 1}})
+				require.Equal(t, want, answerAll(t, all, ids, rand.New(rand.NewPCG(2, 1))))
+				st := all.SelectionStats()
+				require.Positive(t, st.Asked)
+				require.Equal(t, st.Asked, st.Taken)
+				some := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format, Select: Selection{Fraction: 0.2}})
+				require.NotEqual(t, want, answerAll(t, some, ids, rand.New(rand.NewPCG(3, 1))), "nothing was left out")
+				st = some.SelectionStats()
+				require.Positive(t, st.Taken)
+				require.LessOrEqual(t, float64(st.Taken), 0.2*float64(st.Asked))
+			})
+		}
+	}
+}
+
+// TestX3_SelectionIsTheSameEverywhere is metamorphic: threads, chunks, steps, pages
+// and how many of them are on flash do not change what selection gives, to the
+// last bit.
+func TestX3_SelectionIsTheSameEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"lfm2", 0}} {
+		for _, format := range kv.Formats() {
+			for _, how := range []string{"0.2", "auto"} {
+				if format != kv.K8V8 && (how == "auto" || c.name != "llama3") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%s", c.name, format, how), func(t *testing.T) {
+					selection, err := ParseSelection(how)
+					require.NoError(t, err)
+					dir := longFixture(t, c.name, 4096, c.window)
+					whole := openFixture(t, dir, "config.json", Options{Threads: 1, KV: format, Select: selection})
+					ids := longPrompt(whole.Spec.Vocab, selectTokens+20, 8)
+					want := answerAll(t, whole, ids, rand.New(rand.NewPCG(1, 1)))
+					seed := rand.Uint64()
+					rng := rand.New(rand.NewPCG(seed, 1))
+					o := coldOptions(t, rng, vfs.OS(), format, whole.KVBytesPerToken()*kv.BlockTokens)
+					o.Select = selection
+					t.Logf("seed %d: %s", seed, o.describe())
+					m := openFixture(t, dir, "config.json", o)
+					require.Equal(t, want, answerAll(t, m, ids, rng))
+					st := m.KVStats()
+					require.Positive(t, st.Written)
+					require.Positive(t, st.Read)
+				})
+			}
+		}
+	}
+}
+
+// TestX3_SelectionReadsWhatItTakes counts the bytes that one token reads from
+// flash.
+func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
+	dir := longFixture(t, "llama3", 4096, 0)
+	budget := tiering.New(0)
+	const fraction = 0.1
+	m := openFixture(t, dir, "config.json", Options{
+		Threads: 2, KV: kv.K8V8, Budget: budget, KVHot: 1, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget), Select: Selection{Fraction: fraction},
+	})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	ids := longPrompt(m.Spec.Vocab, 4000, 7)
+	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{}))
+	extendAll(t, m, s, ids[:1]) // what the stream had on its way for a long input has landed
+	before := m.KVStats()
+	const tokens = 5
+	for i := range tokens {
+		extendAll(t, m, s, ids[i:i+1])
+	}
+	after := m.KVStats()
+	cold := int64(after.ColdPages) * int64(after.PageBytes)
+	page := int64(0) // of a layer, as it is read
+	for l := range m.Spec.Layers {
+		page = max(page, alignRead(int64(m.cache.PageBytes(l)))+readAlign)
+	}
+	picked := int64(fraction*float64(after.ColdPages)) + keepFirst + keepLast
+	require.LessOrEqual(t, after.Read-before.Read, tokens*picked*page*int64(len(m.Spec.Layers)))
+	require.Positive(t, after.Read-before.Read)
+	require.Less(t, picked*int64(after.PageBytes), cold/2)
+}
+
+// TestX3_SelectingAllocatesNothing generates with everything in memory.
+func TestX3_SelectingAllocatesNothing(t *testing.T) {
+	dir := longFixture(t, "llama3", 4096, 0)
+	m := openFixture(t, dir, "config.json", Options{Threads: 2, KV: kv.K8V8, Select: Selection{Fraction: 0.2}})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 1600, 1), &Reader{}))
+	s.ids = append(make([]int32, 0, 2048), s.ids...)
+	next, reader, ctx := []int32{1}, &Reader{Each: func(int, []float32) error { return nil }}, context.Background()
+	require.Zero(t, testing.AllocsPerRun(30, func() { // one of which fills a block
+		if err := m.Extend(ctx, s, next, reader); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	require.Positive(t, m.SelectionStats().Asked)
+}
+
+// TestX3_SelectionNeverHidesBrokenKeys breaks one key of a long text: a token that
+// selects must not pass for sound, as an exact one does not.
+func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
+	m := attentionModel(t, 1, 4, 2, 32, kv.F32)
+	m.selection = Selection{Fraction: 0.1}
+	require.NoError(t, m.newPassForTest())
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	ids := longPrompt(m.Spec.Vocab, 2000, 3)
+	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{}))
+	logits := extendAll(t, m, s, ids[:1])[0]
+	require.False(t, math.IsNaN(float64(logits[0])))
+	keys, _ := s.kv.Block(0, 1, 9)
+	keys[5] = float32(math.NaN())
+	s.summaries.Summarize(kv.NewSummarizer(32), 0, 1, 9, s.kv.Share(0, 1, 9))
+	logits = extendAll(t, m, s, ids[:1])[0]
+	require.True(t, math.IsNaN(float64(logits[0])))
+}
+
+// newPassForTest makes the pass again after the selection was changed.
+func (m *Model) newPassForTest() (err error) {
+	chunk := m.pass.chunk
+	m.pass.free()
+	m.pass, err = newPass(m, chunk)
+	return err
+}
+
+// TestMarkTakesTheBest compares with sorting.
+func TestMarkTakesTheBest(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	for range 300 {
+		n := 1 + random.IntN(40)
+		worth, ranks, order := make([]float32, n), make([]uint32, n), make([]int, n)
+		for i := range worth {
+			worth[i] = float32(random.IntN(8)) / 16 // many are equal
+			ranks[i], order[i] = rankOf(worth[i]), i
+		}
+		sort.SliceStable(order, func(i, j int) bool { return worth[order[i]] > worth[order[j]] })
+		taken := make([]byte, n)
+		k := 1 + random.IntN(n)
+		require.Equal(t, k, mark(taken, ranks, nil, float64(k)))
+		for i, at := range order {
+			require.Equal(t, i < k, taken[at] != 0, "%v: %d of %d", worth, k, n)
+		}
+		var total float64
+		for _, v := range worth {
+			total += float64(v)
+		}
+		need := total * random.Float64()
+		got := mark(taken, ranks, worth, need)
+		var sum float64
+		least := 0
+		for ; least < n && sum < need; least++ {
+			sum += float64(worth[order[least]])
+		}
+		require.Equal(t, least, got, "%v: worth %v", worth, need)
+	}
+	taken := make([]byte, 3)
+	require.Equal(t, 1, mark(taken, []uint32{7, broken, 9}, nil, 1))
+	require.Equal(t, []byte{0, 1, 0}, taken)
+}
+
+func TestParseSelection(t *testing.T) {
+	for name, want := range map[string]Selection{
+		"": {}, "exact": {}, "auto": {Missing: autoMissing}, "0.1": {Fraction: 0.1}, "1": {Fraction: 1},
+	} {
+		got, err := ParseSelection(name)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, name := range []string{"0", "-1", "1.5", "NaN", "all", "10%"} {
+		_, err := ParseSelection(name)
+		require.ErrorContains(t, err, name)
+	}
+}

@@ -1,0 +1,304 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// The tests of this file ask the demo model about long texts and print a table of
+// how often it is right, with everything looked at and with selections. They are
+// the gates of selection, and with LLMRUN_TEST_LONG=1 the measurement behind
+// docs/results/kv.md. LLMRUN_SELECTIONS lists other selections.
+
+// examiner asks the demo model about texts that it has read once.
+type examiner struct {
+	t          *testing.T
+	m          *Model
+	tok        *token.Tokenizer
+	seq        *Sequence
+	selections []string
+	scores     map[string]*score // by selection
+}
+
+// score is how many answers were right, and what was looked at.
+type score struct {
+	asked, right int
+	SelectionStats
+}
+
+// everything makes summaries and looks at all.
+var everything = Selection{Fraction: 1}
+
+func newExaminer(t *testing.T) *examiner {
+	f, err := Open(vfs.OS(), "../cmd/llmrun/bundled/model")
+	require.NoError(t, err)
+	m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Select: everything})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	tok, err := f.Tokenizer()
+	require.NoError(t, err)
+	seq, err := m.NewSequence(0)
+	require.NoError(t, err)
+	t.Cleanup(seq.Close)
+	r := &examiner{t: t, m: m, tok: tok, seq: seq, scores: map[string]*score{}}
+	r.selections = []string{"exact", "0.1"}
+	if v := os.Getenv("LLMRUN_SELECTIONS"); v != "" {
+		r.selections = strings.Split(v, ",")
+	}
+	for _, name := range r.selections {
+		r.scores[name] = &score{}
+	}
+	return r
+}
+
+func (r *examiner) encode(text string) []int32 {
+	return r.tok.Encode(text, token.EncodeOptions{AllowSpecial: true})
+}
+
+// read makes the sequence hold ids, which are read exactly.
+func (r *examiner) read(ids []int32) {
+	same := 0
+	for same < min(len(ids), r.seq.Len()) && ids[same] == r.seq.IDs()[same] {
+		same++
+	}
+	r.seq.Truncate(same)
+	r.m.selection = everything
+	if len(ids) > same {
+		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, ids[same:], &Reader{}))
+	}
+}
+
+// ask puts a question behind what was read, with each selection. An answer has at
+// most so many tokens.
+func (r *examiner) ask(question []int32, most int, right func(answer string) bool) {
+	held := r.seq.Len()
+	require.LessOrEqual(r.t, len(question), selectRows)
+	for _, name := range r.selections {
+		selection, err := ParseSelection(name)
+		require.NoError(r.t, err)
+		if r.m.selection = selection; selection.Exact() {
+			r.m.selection = everything
+		}
+		s, before := r.scores[name], r.m.selected
+		s.asked++
+		if right(r.answer(question, most)) {
+			s.right++
+		}
+		s.Asked += r.m.selected.Asked - before.Asked
+		s.Taken += r.m.selected.Taken - before.Taken
+		r.seq.Truncate(held)
+	}
+}
+
+// answer decodes greedily.
+func (r *examiner) answer(question []int32, most int) string {
+	var ids []int32
+	next := slices.Clone(question)
+	for range most {
+		var best int32
+		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, next, &Reader{Each: func(_ int, logits []float32) error {
+			best = argmax(logits)
+			return nil
+		}}))
+		if piece, _ := r.tok.Piece(best); piece == "<|im_end|>" {
+			break
+		}
+		ids = append(ids, best)
+		next = []int32{best}
+	}
+	text, err := r.tok.Decode(ids)
+	require.NoError(r.t, err)
+	return text
+}
+
+// report prints a row of the table for each selection, and checks the gate: a
+// selection that looks at a tenth is right as often as looking at everything, or
+// two in a hundred less.
+func (r *examiner) report(what string) {
+	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
+	for _, name := range r.selections {
+		s := r.scores[name]
+		require.NotZero(r.t, s.Asked)
+		r.t.Logf("| %s | %s | %d of %d | %.1f %% | %.1f %% |", what, name, s.right, s.asked, share(s), 100*float64(s.Taken)/float64(s.Asked))
+	}
+	exact, tenth := r.scores["exact"], r.scores["0.1"]
+	if exact == nil || tenth == nil {
+		return
+	}
+	require.Positive(r.t, exact.right)
+	require.GreaterOrEqual(r.t, share(tenth), share(exact)-2, what)
+	require.LessOrEqual(r.t, 10*tenth.Taken, tenth.Asked, what)
+}
+
+// needle is a fact that is hidden in a text.
+type needle struct{ question, start, value string }
+
+func (n *needle) String() string {
+	return n.start + n.value + "."
+}
+
+// needles returns different facts of the kinds that the demo model has learned to
+// find.
+func needles(random *rand.Rand, n int) (out []needle) {
+	names := strings.Fields("Amy Eli Ella Nick Clara Tom Lucy Grace Alice Jonas Daisy Albert Penny Nora Rosa Leo Martin Omar Tim Ruby Henry Wendy Carl Simon Felix Ben Sara Dan Anna Hugo Ivy Max")
+	favorites := []string{"shiny key", "glass bottle", "golden coin", "brown basket", "sweet cake", "paper map"}
+	manners := strings.Fields("young careful cheerful gentle small")
+	colors := strings.Fields("blue brown black golden orange")
+	animals := strings.Fields("otter pony bee fox")
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	pick := func(from []string) string { return from[random.IntN(len(from))] }
+	for i := range n {
+		who := names[i%len(names)]
+		switch i % 4 {
+		case 0, 1:
+			code := fmt.Sprint(10000 + random.IntN(90000))
+			out = append(out, needle{"What is the secret code of " + who + "?", "The secret code of " + who + " is ", code})
+		case 2:
+			out = append(out, needle{"What is the favorite thing of " + who + "?", "The favorite thing of " + who + " is ", "a " + pick(favorites)})
+		default:
+			out = append(out, needle{"What is the title of the note for " + who + "?", "The title of the note for " + who + " is ", `"` + pick(manners) + " " + pick(colors) + " " + pick(animals) + `"`})
+		}
+	}
+	return out
+}
+
+// haystack returns a text of about the given number of tokens with facts in it at
+// random places, as the beginning of a conversation.
+func (r *examiner) haystack(random *rand.Rand, text string, tokens int, facts []needle) []int32 {
+	lines := strings.SplitAfter(text, "\n")
+	start := random.IntN(len(lines))
+	per := len(r.encode(text)) / len(lines)
+	var picked []string
+	for i := range max(1, tokens/max(1, per)) {
+		picked = append(picked, lines[(start+i)%len(lines)])
+	}
+	for len(r.encode(strings.Join(picked, ""))) > tokens && len(picked) > len(facts) {
+		picked = picked[:len(picked)-1]
+	}
+	for i := range facts {
+		at := random.IntN(len(picked))
+		picked[at] += facts[i].String() + "\n"
+	}
+	return r.encode("<|im_start|>user\nRead the text and remember the important facts.\n" + strings.Join(picked, "") + "<|im_end|>\n")
+}
+
+// askFacts asks for all facts.
+func (r *examiner) askFacts(facts []needle) {
+	for i := range facts {
+		f := &facts[i]
+		trimmed := strings.TrimSuffix(f.start, " ")
+		question := r.encode("<|im_start|>user\n" + f.question + "<|im_end|>\n<|im_start|>assistant\n" + trimmed)
+		r.ask(question, 8, func(answer string) bool { return strings.HasPrefix(strings.TrimSpace(answer), f.value) })
+	}
+}
+
+// longTests reports whether everything is to be measured, which takes half an
+// hour.
+func longTests() bool { return os.Getenv("LLMRUN_TEST_LONG") != "" }
+
+// demoFile returns a file of the demo model, the longer one where it is at hand.
+func demoFile(t *testing.T, elem ...string) string {
+	path := filepath.Join(append([]string{testutil.Root(t), "..", "shared", "demo"}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		path = filepath.Join(append([]string{testutil.Root(t), "testdata", "demo"}, elem...)...)
+	}
+	return path
+}
+
+// TestX3_SelectionFindsNeedles hides facts in long texts. The text is read
+// exactly; the question and the answer look at what selection takes.
+func TestX3_SelectionFindsNeedles(t *testing.T) {
+	text, err := os.ReadFile(demoFile(t, "val_text.txt"))
+	require.NoError(t, err)
+	for _, size := range []struct{ tokens, texts int }{{2048, 24}, {4096, 12}, {8192, 8}, {16384, 5}} {
+		if !longTests() {
+			if size.texts = 4; size.tokens > 2048 || testing.Short() {
+				continue
+			}
+		}
+		t.Run(fmt.Sprint(size.tokens), func(t *testing.T) {
+			r := newExaminer(t)
+			random := rand.New(rand.NewPCG(uint64(size.tokens), 3))
+			for range size.texts {
+				facts := needles(random, 4)
+				r.read(r.haystack(random, string(text), size.tokens, facts))
+				r.askFacts(facts)
+			}
+			r.report(fmt.Sprintf("needles in %d tokens", size.tokens))
+		})
+	}
+}
+
+// TestX3_SelectionAnswersTheReference asks what the reference was asked.
+func TestX3_SelectionAnswersTheReference(t *testing.T) {
+	var reference struct {
+		Cases []struct {
+			Prompt []int32 `json:"prompt_ids"`
+			Text   string  `json:"expected_text"`
+			Want   []int32 `json:"expected_ids"`
+		} `json:"long_context"`
+	}
+	testutil.ReadJSON(t, demoFile(t, "reference.json"), &reference)
+	r := newExaminer(t)
+	for _, c := range reference.Cases {
+		if !longTests() && (len(c.Prompt) > 2048 || testing.Short()) {
+			continue
+		}
+		const question = 30 // tokens or a few more, which end the prompt
+		at := len(c.Prompt) - question
+		r.read(c.Prompt[:at])
+		r.ask(c.Prompt[at:], len(c.Want), func(answer string) bool { return answer == c.Text })
+	}
+	if r.scores["exact"].asked > 0 {
+		r.report("the reference's cases")
+	}
+}
+
+// TestX3_SelectionExtracts asks the notes' questions and for their summaries:
+// texts in which much matters, not one place.
+func TestX3_SelectionExtracts(t *testing.T) {
+	var notes struct {
+		Notes []struct {
+			File      string
+			Tokens    int
+			Summary   string `json:"expected_summary"`
+			Questions []struct{ Question, Expected string }
+		}
+	}
+	testutil.ReadJSON(t, demoFile(t, "notes", "expected.json"), &notes)
+	r := newExaminer(t)
+	for _, n := range notes.Notes {
+		if n.Tokens < 1200 || !longTests() && (n.Tokens > 2000 || testing.Short()) { // shorter ones are looked at as a whole
+			continue
+		}
+		text, err := os.ReadFile(demoFile(t, "notes", n.File))
+		require.NoError(t, err)
+		start := "<|im_start|>user\n" + strings.TrimSuffix(string(text), "\n") + "\n\n"
+		ask := func(question, expected string, most int) {
+			ids := r.encode(start + question + "<|im_end|>\n<|im_start|>assistant\n")
+			at := len(r.encode(start)) - 2 // a question may change how the end of the note is divided
+			r.read(ids[:at])
+			r.ask(ids[at:], most, func(answer string) bool { return strings.TrimSpace(answer) == expected })
+		}
+		for _, q := range n.Questions {
+			ask(q.Question, q.Expected, 100)
+		}
+		ask("Summarize the note.", n.Summary, 300)
+	}
+	if r.scores["exact"].asked > 0 {
+		r.report("notes")
+	}
+}
