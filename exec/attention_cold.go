@@ -91,12 +91,11 @@ func (p *pass) attendRun(c *coldKV, i int) {
 		}
 		n := len(data) / size
 		p.landed = landed{data: data, chunk: r.chunk, page: page, from: (r.page + page) * pages, block: (r.page + page) * pages, count: n * pages, tile: first}
-		p.m.workers.Run(n, p.verifyPart)
+		p.m.workers.Run(n+tiles*p.layer.KVHeads, p.landedPart)
 		if p.landed.err != nil {
 			p.err = p.landed.err
 			return
 		}
-		p.m.workers.Run(tiles*p.layer.KVHeads, p.coldPart)
 		page += n
 	}
 }
@@ -111,6 +110,17 @@ func (p *pass) tilesOf(r run) (first, count int) {
 		}
 	}
 	return first, count
+}
+
+// useLanded checks a page that has landed, or looks at all of them for one tile.
+// What tiles make of a damaged page goes no further: the pass ends behind it.
+func (p *pass) useLanded(part, worker int) {
+	pages := p.landed.count * kv.BlockTokens / p.m.cache.PageTokens()
+	if part < pages {
+		p.verify(part, worker)
+		return
+	}
+	p.attendLanded(part-pages, worker)
 }
 
 // verify checks one of the pages that have landed.

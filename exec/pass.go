@@ -63,7 +63,7 @@ type pass struct {
 	act     func(dst, gate, up []float32)
 
 	// Step functions as values, made once because making one allocates.
-	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, choosePart, combinePart, convPart, roundPart, verifyPart, coldPart func(part, worker int)
+	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, choosePart, combinePart, convPart, roundPart, verifyPart, coldPart, landedPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -121,7 +121,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.normPart, p.attnPart, p.mergePart = p.normalize, p.attend, p.merge
 	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
 	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
-	p.verifyPart, p.coldPart = p.verify, p.attendLanded
+	p.verifyPart, p.coldPart, p.landedPart = p.verify, p.attendLanded, p.useLanded
 	p.startSelection()
 	return p, nil
 }

@@ -64,7 +64,7 @@ func (c *Cache) ChunkPages() int {
 	if c.hot <= 0 {
 		return mostChunkPages
 	}
-	return max(1, min(mostChunkPages, int(c.hot/int64(max(1, c.bytes)))/4))
+	return max(1, min(mostChunkPages, int(c.hot/int64(max(1, c.bytes)))/2))
 }
 
 // Cold returns the parts on flash, in order, that the sequence begins with. They
