@@ -36,7 +36,7 @@ func (m *planner) expertsSeen(tokens int) float64 {
 const (
 	// seen is how much of the shorter of computing and reading shows in the time of
 	// both together: they share the cores and the memory.
-	seen = 0.75
+	seen = 0.15
 	// layerOps is what a token of a prompt costs in a layer besides products, such as
 	// attention, norms and rounding, counted in operations of products.
 	layerOps = 33e6

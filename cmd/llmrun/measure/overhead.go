@@ -155,7 +155,6 @@ func inTurns(round int, measure func(i int) (time.Duration, error)) (took [2]tim
 type overheadSide struct {
 	engine  *llmrun.Engine
 	session *llmrun.Session
-	text    []int32 // that was read token by token
 }
 
 func openSide(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadSide, error) {
@@ -175,26 +174,25 @@ func openSide(ctx context.Context, path string, ram int64, o *OverheadOptions) (
 
 // decode returns how long one of so many tokens takes to generate.
 func (s *overheadSide) decode(ctx context.Context, tokens int) (time.Duration, error) {
-	s.text = nil
 	if err := s.generate(ctx, []int32{1, 2, 3, 4}, tokens+1); err != nil {
 		return 0, err
 	}
 	return s.session.Stats().Decode / time.Duration(tokens), nil
 }
 
-// read returns how long it takes to read one more token of a text.
+// read returns how long it takes to read a text of one token.
 func (s *overheadSide) read(ctx context.Context, id int32) (time.Duration, error) {
-	if len(s.text) == overheadContext {
-		s.text = nil
-	}
-	s.text = append(s.text, id)
-	if err := s.generate(ctx, s.text, 1); err != nil {
+	if err := s.generate(ctx, []int32{id}, 1); err != nil {
 		return 0, err
 	}
 	return s.session.Stats().Prefill, nil
 }
 
+// generate begins a text anew.
 func (s *overheadSide) generate(ctx context.Context, ids []int32, tokens int) error {
+	if err := s.session.Reset(); err != nil {
+		return err
+	}
 	for _, err := range s.session.GenerateIDs(ctx, ids, llmrun.GenerateOptions{MaxTokens: tokens, IgnoreEOS: true}) {
 		if err != nil {
 			return err
