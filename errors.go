@@ -33,7 +33,8 @@ var (
 	ErrKernel = quant.ErrKernel
 	// ErrNonFinite: the model computed NaN or infinity.
 	ErrNonFinite = sample.ErrNonFinite
-	// ErrContextFull: the session holds as many tokens as it may.
+	// ErrContextFull: the session holds as many tokens as it may. With
+	// GenerateOptions.Overflow it goes on and forgets old text.
 	ErrContextFull = exec.ErrContextFull
 	// ErrToken: a token id is outside the vocabulary.
 	ErrToken = exec.ErrToken

@@ -112,6 +112,7 @@ type generation struct {
 	start, firstAt time.Time
 	firstFlash     FlashUse // of the engine when the first token came
 	firstKV        KVUse
+	selected       SelectionUse // before the prompt was read
 	stats          Stats
 }
 
@@ -121,6 +122,9 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	e := g.session.engine
 	if g.options.MaxTokens < 0 {
 		return fmt.Errorf("%w: MaxTokens is %d; it must not be negative (0 is no limit)", ErrOptions, g.options.MaxTokens)
+	}
+	if err := checkOverflow(g.options.Overflow); err != nil {
+		return err
 	}
 	if g.sampler, err = sample.New(g.options.Sampling, e.model.Spec.Vocab); err != nil {
 		return err
@@ -138,7 +142,7 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 		return fmt.Errorf("%w: the prompt is empty, and so is the session", ErrOptions)
 	}
 	g.stats.Seed = g.sampler.Seed()
-	return nil
+	return g.fit()
 }
 
 // generate reads what is new of the prompt and then token after token.
@@ -156,6 +160,7 @@ func (g *generation) generate(ctx context.Context) error {
 		},
 		Progress: g.options.OnPrefill,
 	}
+	g.selected = g.session.engine.selectionUse()
 	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
 	if err := g.session.read(ctx, fresh, reader); err != nil {
 		return err
@@ -173,7 +178,7 @@ func (g *generation) generate(ctx context.Context) error {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
 		}
-		if err := g.session.read(ctx, g.ids[len(g.ids)-1:], reader); err != nil {
+		if err := g.session.read(ctx, g.toRead(), reader); err != nil {
 			return err
 		}
 	}
@@ -199,7 +204,7 @@ func (g *generation) accept() (stop string) {
 		return StopString
 	case g.stats.GeneratedTokens == g.options.MaxTokens:
 		return StopLength
-	case len(g.ids) > s.seq.Limit():
+	case len(g.ids) > s.seq.Limit() && g.options.Overflow != OverflowSlide:
 		return StopContext // the token can be handed out, but not be read
 	}
 	return ""
@@ -239,6 +244,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.Decode = time.Since(g.firstAt)
 		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
+		g.stats.Selection = g.session.engine.selectionUse().since(g.selected)
 	}
 	g.keep()
 	s := g.session

@@ -265,7 +265,11 @@ func (s *Session) save(k *keeper) error {
 	s.mu.Lock()
 	text, messages := s.text, s.messages
 	s.mu.Unlock()
+	before := k.dir.Written()
 	refs, err := s.seq.Keep(k.stores, text, 1, true)
+	s.mu.Lock()
+	s.stats.KeptBytes += k.dir.Written() - before
+	s.mu.Unlock()
 	if err != nil {
 		return err
 	}

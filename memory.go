@@ -138,6 +138,25 @@ func (e *Engine) KVUse() KVUse {
 	return u
 }
 
+// SelectionUse says what Options.KVSelect has left out: of blocks of tokens that
+// could be, counted for each token and layer, how many were taken all the same. It
+// is all zeros with "exact" and for texts that are too short.
+type SelectionUse struct {
+	Blocks int64 `json:"blocks"`
+	Taken  int64 `json:"taken"`
+	Read   int64 `json:"read_bytes"` // from flash, of what was looked at
+}
+
+// selectionUse returns what all sessions have left out so far.
+func (e *Engine) selectionUse() SelectionUse {
+	s := e.model.SelectionStats()
+	return SelectionUse{s.Asked, s.Taken, s.Read}
+}
+
+func (u SelectionUse) since(before SelectionUse) SelectionUse {
+	return SelectionUse{u.Blocks - before.Blocks, u.Taken - before.Taken, u.Read - before.Read}
+}
+
 // since returns the use with what was counted less what had been before.
 func (u KVUse) since(before KVUse) KVUse {
 	u.Read, u.Written = u.Read-before.Read, u.Written-before.Written

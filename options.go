@@ -217,7 +217,7 @@ func (o *Options) fsys() vfs.FS {
 type Sampling = sample.Params
 
 // GenerateOptions are the choices for one generation. The zero value is greedy
-// and goes on until the model ends its text or the context is full.
+// and goes on until the model ends its text or the context is full, see Overflow.
 type GenerateOptions struct {
 	MaxTokens int      // most tokens to generate; 0 = no limit
 	Sampling  Sampling // how tokens are chosen
@@ -228,6 +228,12 @@ type GenerateOptions struct {
 	// that a document cannot pose as the conversation around it. The text of a
 	// chat's messages is always plain.
 	ParseSpecial bool
+	// Overflow says what happens when the session's text reaches its Limit:
+	// OverflowStop, which "" means, or OverflowSlide.
+	Overflow string
+	// OnSlide, if set, is told how many tokens stay and how many are forgotten
+	// whenever OverflowSlide forgets old text.
+	OnSlide func(kept, forgotten int)
 	// Chat is what Chat and ChatMessages give to the model's template besides
 	// the messages.
 	Chat ChatOptions

@@ -53,13 +53,16 @@ type Stats struct {
 	RecalledTokens  int           // of those, how many came from flash, see Options.CacheDir
 	GeneratedTokens int           // the end-of-text token not counted
 	Prefill         time.Duration // reading the rest of the prompt
-	Decode          time.Duration // all tokens but the first, with what the caller's loop does
+	Decode          time.Duration // all tokens but the first, with what the caller's loop does, and slides
 	FirstToken      time.Duration // from the call to the first token
 	PrefillFlash    FlashUse      // what was read from flash for the prompt
 	DecodeFlash     FlashUse      // and for the tokens after the first
 	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
 	DecodeKV        KVUse         // and after the last token
-	KeptBytes       int64         // of keys and values that were written to flash in the end
+	KeptBytes       int64         // of keys and values that were written to flash in the end, and by Save since
+	Slides          int           // times that old text was forgotten, see OverflowSlide
+	ForgottenTokens int           // of old text, in all
+	Selection       SelectionUse  // what of a long context was looked at
 	StopReason      string        // one of the Stop constants
 	Seed            uint64        // of the random numbers; gives the same text again
 }

@@ -39,12 +39,15 @@ func ParseSelection(name string) (Selection, error) {
 func (s Selection) Exact() bool { return s == Selection{} }
 
 // SelectionStats counts blocks of tokens that selection was asked about, for
-// each token and layer, and how many of them it took.
-type SelectionStats struct{ Asked, Taken int64 }
+// each token and layer, and how many of them it took. Read is how many bytes were
+// read from flash because of that.
+type SelectionStats struct{ Asked, Taken, Read int64 }
 
 // SelectionStats returns what selection has done since the model was loaded.
 func (m *Model) SelectionStats() SelectionStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.selected
+	s := m.selected
+	s.Read = m.cold.picker.bytes
+	return s
 }

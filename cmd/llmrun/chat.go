@@ -75,7 +75,8 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	talk := &conversation{s: s, engine: engine, session: session, options: options, messages: session.Messages(), kept: c.model.session != ""}
+	noteSlides(s, &options)
+	talk := &conversation{s: s, model: &c.model, engine: engine, session: session, options: options, messages: session.Messages(), kept: c.model.session != ""}
 	if c.system != nil {
 		talk.setSystem(*c.system)
 	}
@@ -94,6 +95,7 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 // session finds out by itself how much of them it has already read.
 type conversation struct {
 	s        *streams
+	model    *modelFlags
 	engine   *llmrun.Engine
 	session  *llmrun.Session
 	options  llmrun.GenerateOptions
@@ -210,8 +212,8 @@ func (c *conversation) answer(ctx context.Context) error {
 	if c.kept && c.session.Len() > 0 {
 		err = errors.Join(err, c.session.Save(""))
 	}
-	if errors.Is(err, llmrun.ErrContextFull) || err == nil && c.session.Stats().StopReason == "context" {
-		c.note("The context is full: /reset starts over, and a larger --ctx may hold more.")
+	if isFull(err, c.session) {
+		c.note("(%s; /reset starts over)", c.model.fullText(c.engine, c.session))
 	}
 	return err
 }

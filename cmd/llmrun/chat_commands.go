@@ -102,7 +102,7 @@ func (c *conversation) stats(context.Context, string) error {
 	if c.answers > 0 {
 		c.note("%s", statsLine(c.session.Stats(), nil))
 	}
-	c.note("The context holds %d of %d tokens.", c.session.Len(), c.engine.Info().MaxContext)
+	c.note("The context holds %d of %d tokens.", c.session.Len(), c.session.Limit())
 	return nil
 }
 

@@ -20,6 +20,7 @@ type generationFlags struct {
 	maxTokens int
 	stop      []string
 	ignoreEOS bool
+	overflow  string
 
 	temperature      *float32
 	topP             *float32
@@ -37,9 +38,11 @@ type generationFlags struct {
 // add declares the flags, in groups of their own.
 func (g *generationFlags) add(f *flagSet) {
 	f.group("Length")
-	f.count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full", 1, math.MaxInt32)
+	f.count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full, see --overflow", 1, math.MaxInt32)
 	f.list(&g.stop, "stop", "TEXT", "end before TEXT; may be given several times")
 	f.toggle(&g.ignoreEOS, "ignore-eos", "go on after the model's end-of-text token (give -n)")
+
+	g.addOverflow(f)
 
 	f.group("Sampling (without a flag: what the model asks for)")
 	f.optionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the likeliest token, and none of the model's own penalties", 0, 100)
@@ -94,6 +97,7 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 		Sampling:  sampling,
 		Stop:      g.stop,
 		IgnoreEOS: g.ignoreEOS,
+		Overflow:  g.overflow,
 	}, nil
 }
 

@@ -22,6 +22,10 @@ type kvStats struct {
 	StallMS         float64 `json:"stall_ms"` // of the whole generation
 	Stalls          int     `json:"stalls"`
 	Failed          string  `json:"failed,omitempty"`
+	Recalled        int     `json:"recalled_tokens"` // of the prompt, from flash
+	Kept            int64   `json:"kept_bytes"`      // that were written for later prompts and sessions
+	// Selection is what was left out of what could be; none when nothing could.
+	Selection *llmrun.SelectionUse `json:"selection,omitempty"`
 }
 
 func newKVStats(stats llmrun.Stats) kvStats {
@@ -34,7 +38,10 @@ func newKVStats(stats llmrun.Stats) kvStats {
 		HotPages: last.HotPages, ColdPages: last.ColdPages,
 		Read: first.Read + last.Read, Written: first.Written + last.Written,
 		StallMS: float64(first.Stalled+last.Stalled) / float64(time.Millisecond), Stalls: first.Stalls + last.Stalls,
-		Failed: last.Failed,
+		Failed: last.Failed, Recalled: stats.RecalledTokens, Kept: stats.KeptBytes,
+	}
+	if stats.Selection.Blocks > 0 {
+		k.Selection = &stats.Selection
 	}
 	if n := int64(stats.GeneratedTokens - 1); n > 0 {
 		k.ReadPerToken, k.WrittenPerToken = last.Read/n, last.Written/n
@@ -47,6 +54,13 @@ func (k *kvStats) print(w io.Writer) {
 	if k.ColdPages > 0 || k.Written > 0 {
 		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s a token, wrote %s in all; waited %.0f ms in %d stalls\n",
 			k.HotPages, k.ColdPages, k.ColdTokens, formatBytes(k.ReadPerToken), formatBytes(k.WrittenPerToken), formatBytes(k.Written), k.StallMS, k.Stalls)
+	}
+	if k.Recalled > 0 || k.Kept > 0 {
+		fmt.Fprintf(w, "kv: %d tokens of the prompt came from flash, %s were written for later\n", k.Recalled, formatBytes(k.Kept))
+	}
+	if x := k.Selection; x != nil {
+		fmt.Fprintf(w, "kv: looked at %d of %d blocks that could be left out, %.1f %%; read %s of them from flash\n",
+			x.Taken, x.Blocks, 100*float64(x.Taken)/float64(x.Blocks), formatBytes(x.Read))
 	}
 	if k.Failed != "" {
 		fmt.Fprintf(w, "kv: kept in memory what should have gone to flash: %s\n", k.Failed)

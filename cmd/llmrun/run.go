@@ -19,7 +19,7 @@ func runCommand() *command {
 		summary:  "answer one prompt",
 		about: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
 
-Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, prompt_tokens, prefill_tok_per_s, decode_tok_per_s, stop_reason and seed.`,
+Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, prompt_tokens, recalled_tokens (those that came from flash), kept_bytes (written there), prefill_tok_per_s, decode_tok_per_s, stop_reason, slides and forgotten_tokens (see --overflow), and seed.`,
 		examples: []example{
 			{`llmrun run -p "Tell me a story about a brave fox named Ruby."`, "a story from the bundled model"},
 			{`llmrun run -f note.md -p "Summarize the note." --temp 0`, "ask about a file; greedy is best for facts"},
@@ -113,11 +113,7 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	defer session.Close()
-	err = r.generate(ctx, s, engine, session, prompt)
-	if r.model.session != "" && session.Len() > 0 {
-		err = errors.Join(err, session.Save(""))
-	}
-	return err
+	return r.generate(ctx, s, engine, session, prompt)
 }
 
 // A runPrompt is what the model continues: token ids, or text.
@@ -135,7 +131,7 @@ func (r *runFlags) readPrompt(s *streams) (runPrompt, error) {
 	return runPrompt{ids: ids}, err
 }
 
-// generate answers the prompt and reports on it. An answer that Ctrl-C cut short
+// generate answers the prompt, keeps the session if it has a name and reports. An answer that Ctrl-C cut short
 // is printed as far as it goes.
 func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
 	options, err := r.generation.options(engine)
@@ -145,6 +141,7 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 	options.ParseSpecial = r.specialText
 	bar := newMeter(s, "reading the prompt", formatTokens)
 	defer bar.finish()
+	noteSlides(s, &options)
 	options.OnPrefill = func(done, total int) { bar.update(int64(done), int64(total)) }
 	pieces, err := r.pieces(ctx, engine, session, prompt, options)
 	if err != nil {
@@ -164,10 +161,20 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 		fmt.Fprint(s.out, formatIDs(got.ids)) // there is no text to show
 	}
 	s.out.endLine()
-	if err == nil || errors.Is(err, errInterrupted) {
-		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
+	var unsaved error
+	if r.model.session != "" && session.Len() > 0 {
+		unsaved = session.Save("") // before the report, which says how much that wrote
 	}
-	return err
+	switch {
+	case err == nil || errors.Is(err, errInterrupted):
+		if isFull(err, session) {
+			s.note(r.model.fullText(engine, session))
+		}
+		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
+	case isFull(err, session):
+		err = fmt.Errorf("%w; %s", err, r.model.fullText(engine, session))
+	}
+	return errors.Join(err, unsaved)
 }
 
 // report tells how the generation went. seed is nil when nothing was drawn.
@@ -226,7 +233,12 @@ type runReport struct {
 	PrefillSeconds  float64 `json:"prefill_seconds"`
 	DecodeSeconds   float64 `json:"decode_seconds"`
 	FirstTokenAfter float64 `json:"first_token_seconds"`
-	Seed            *uint64 `json:"seed,omitempty"` // none when greedy
+	ReusedTokens    int     `json:"reused_tokens"`    // of the prompt, that were not read again
+	RecalledTokens  int     `json:"recalled_tokens"`  // of those, that came from flash
+	KeptBytes       int64   `json:"kept_bytes"`       // that were written to the cache directory
+	Slides          int     `json:"slides"`           // times that the context was full
+	ForgottenTokens int     `json:"forgotten_tokens"` // because of that
+	Seed            *uint64 `json:"seed,omitempty"`   // none when greedy
 
 	Stats *memoryStats `json:"stats,omitempty"` // with --stats
 }
@@ -241,7 +253,12 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 		Text:            got.text.String(),
 		StopReason:      stats.StopReason,
 		PromptTokens:    stats.PromptTokens,
+		ReusedTokens:    stats.ReusedTokens,
+		RecalledTokens:  stats.RecalledTokens,
 		GeneratedTokens: stats.GeneratedTokens,
+		KeptBytes:       stats.KeptBytes,
+		Slides:          stats.Slides,
+		ForgottenTokens: stats.ForgottenTokens,
 		PrefillTokPerS:  finite(stats.PrefillTokPerS()),
 		DecodeTokPerS:   finite(stats.DecodeTokPerS()),
 		PrefillSeconds:  stats.Prefill.Seconds(),
@@ -264,7 +281,10 @@ func finite(x float64) float64 {
 func statsLine(stats llmrun.Stats, seed *uint64) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "prompt %d tokens", stats.PromptTokens)
-	if stats.ReusedTokens > 0 {
+	switch {
+	case stats.RecalledTokens > 0:
+		fmt.Fprintf(&line, " (%d reused, %d of them from flash)", stats.ReusedTokens, stats.RecalledTokens)
+	case stats.ReusedTokens > 0:
 		fmt.Fprintf(&line, " (%d reused)", stats.ReusedTokens)
 	}
 	if stats.GeneratedTokens == 0 {
@@ -273,6 +293,9 @@ func statsLine(stats llmrun.Stats, seed *uint64) string {
 	fmt.Fprintf(&line, ", %.0f tok/s; first token after %s; answer %d tokens, %.1f tok/s; %s",
 		finite(stats.PrefillTokPerS()), stats.FirstToken.Round(time.Millisecond),
 		stats.GeneratedTokens, finite(stats.DecodeTokPerS()), stopText(stats.StopReason))
+	if stats.Slides > 0 {
+		fmt.Fprintf(&line, "; %d tokens forgotten in %d slides", stats.ForgottenTokens, stats.Slides)
+	}
 	if seed != nil {
 		fmt.Fprintf(&line, "; seed %d", *seed)
 	}

@@ -1,0 +1,114 @@
+package llmrun_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// sliding is a greedy generation of n tokens that forgets old text, and notes how
+// much each time.
+func sliding(n int, forgotten *[]int) llmrun.GenerateOptions {
+	o := limit(n)
+	o.IgnoreEOS, o.Overflow = true, llmrun.OverflowSlide
+	o.OnSlide = func(_, n int) { *forgotten = append(*forgotten, n) }
+	return o
+}
+
+// TestSlideGoesOnAsAFreshSession generates beyond the limit several times, with all
+// keys and values in memory and with most of them on flash: after each slide the
+// tokens are those of a new session that was given the text that stays.
+func TestSlideGoesOnAsAFreshSession(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		path               string
+		limit, begin, step int
+		o                  llmrun.Options
+	}{
+		{"the model's own limit", tinyModel(t, nil), tinyContext, 16, 17, llmrun.Options{}},
+		{"a limit that was asked for", demoModel, 300, 64, 87, llmrun.Options{Context: 300, KV: "k8v8"}},
+		{"on flash", demoModel, 384, 64, 129, llmrun.Options{Context: 384, Chunk: 16, KV: "k8v8", KVDir: t.TempDir(), KVRAM: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := context.Background()
+			e := open(t, c.path, c.o)
+			s := newSession(t, e)
+			require.Equal(t, c.limit, s.Limit())
+			text := someIDs(e, c.limit-20)
+			var forgotten []int
+			n := 20 + 2*c.step
+			got := complete(t, s.GenerateIDs(ctx, text, sliding(n, &forgotten))).IDs
+			require.Len(t, got, n)
+			require.Equal(t, llmrun.StopLength, s.Stats().StopReason)
+			require.Equal(t, []int{c.step, c.step}, forgotten)
+			require.Equal(t, 2, s.Stats().Slides)
+			require.Equal(t, 2*c.step, s.Stats().ForgottenTokens)
+			if c.o.KVRAM > 0 {
+				require.Positive(t, e.KVUse().ColdPages)
+				require.Positive(t, s.Stats().DecodeKV.Read)
+			}
+
+			fresh := newSession(t, open(t, c.path, llmrun.Options{Context: c.limit, KV: c.o.KV}))
+			for len(got) > 0 {
+				next := complete(t, fresh.GenerateIDs(ctx, text, sliding(min(len(got), c.limit+1-len(text)), &forgotten))).IDs
+				require.Equal(t, got[:len(next)], next)
+				require.Zero(t, fresh.Stats().Slides)
+				text, got = slices.Concat(text, next), got[len(next):]
+				text = slices.Concat(text[:c.begin], text[c.begin+c.step:])
+				require.NoError(t, fresh.Reset())
+			}
+			require.Equal(t, c.limit, s.Len())
+		})
+	}
+}
+
+// TestSlideOfAPrompt reads what stays of a prompt that is too long. A longer one,
+// as the next turn of a conversation is, loses the same tokens, so that what was read
+// is of use.
+func TestSlideOfAPrompt(t *testing.T) {
+	ctx := context.Background()
+	e := open(t, tinyModel(t, nil), llmrun.Options{})
+	s := newSession(t, e)
+	text := someIDs(e, tinyContext+30)
+	var forgotten []int
+	first := text[:tinyContext+20]
+	got := complete(t, s.GenerateIDs(ctx, first, sliding(4, &forgotten))).IDs
+	require.Equal(t, []int{34}, forgotten)
+	require.Equal(t, len(first)-34, s.Stats().PromptTokens)
+	kept := slices.Concat(text[:16], first[16+34:])
+	fresh := newSession(t, e)
+	require.Equal(t, got, complete(t, fresh.GenerateIDs(ctx, kept, sliding(4, &forgotten))).IDs)
+	require.Len(t, forgotten, 1)
+
+	o := sliding(1, &forgotten)
+	require.NoError(t, s.Reset())
+	complete(t, s.GenerateIDs(ctx, text, o))
+	require.Equal(t, []int{34, 34}, forgotten)
+
+	o.Overflow = llmrun.OverflowStop
+	require.NoError(t, s.Reset())
+	err := collect(s.GenerateIDs(ctx, text, o)).err
+	require.ErrorIs(t, err, llmrun.ErrContextFull)
+	require.ErrorContains(t, err, "94 tokens with the prompt, and at most 64 are read")
+	require.Zero(t, s.Len())
+
+	o.Overflow = "wrap"
+	require.ErrorIs(t, collect(s.GenerateIDs(ctx, text, o)).err, llmrun.ErrOptions)
+}
+
+// TestSlideInTheSmallestSessions goes on where there is hardly any room.
+func TestSlideInTheSmallestSessions(t *testing.T) {
+	for n := 1; n < 6; n++ {
+		e := open(t, tinyModel(t, nil), llmrun.Options{Context: n})
+		var forgotten []int
+		s := newSession(t, e)
+		got := complete(t, s.GenerateIDs(context.Background(), someIDs(e, 9), sliding(20, &forgotten))).IDs
+		require.Len(t, got, 20)
+		require.Positive(t, s.Stats().Slides)
+		require.LessOrEqual(t, s.Len(), n+1)
+	}
+}
