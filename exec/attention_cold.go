@@ -65,6 +65,7 @@ func (p *pass) attendCold() {
 			}
 		}
 	}
+	c.ask(p.index)
 	for i := range runs {
 		if p.failed() {
 			break

@@ -27,6 +27,7 @@ type coldKV struct {
 	at     []int            // [run] its number in the stream of weights; nil: stream brings it
 	starts int              // of the stream of weights, when the runs were made
 	picks  bool             // and whether layers that select pick their pages instead
+	late   bool             // a layer's are read only when it looks at them
 	picker picker
 }
 
@@ -152,6 +153,7 @@ func (c *coldKV) configure(b *Batch) error {
 	case len(c.runs) > 0 && c.at == nil:
 		hetero.RoomForReads(tiering.StreamReads)
 		c.stream = prefetch.NewStream(tiering.StreamReads, c.cut, seq)
+		c.stream.Hold(c.late)
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ type Stream struct {
 	slots    []slot
 	closed   bool
 	paused   bool // readers begin no piece
+	held     bool // readers read no run of the user's pass from upTo on, and none of the next
+	upTo     int
 	inFlight int
 
 	// What is read next: a piece by its number since the last reset, and where
@@ -170,7 +172,25 @@ func (s *Stream) Begin(tails int) {
 	}
 	s.passNow++
 	s.at.run = 0
-	s.tails, s.open = tails, true
+	s.tails, s.open, s.upTo = tails, true, 0
+	s.work.Broadcast()
+}
+
+// Hold makes readers read nothing of a pass but what [Stream.Allow] has named, or
+// no longer. It shows what reading ahead is worth.
+func (s *Stream) Hold(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held, s.upTo = on, 0
+	s.work.Broadcast()
+}
+
+// Allow lets the readers of a stream that is held read the runs of this pass that
+// come before run i.
+func (s *Stream) Allow(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upTo = i
 	s.work.Broadcast()
 }
 

@@ -44,7 +44,7 @@ func (s *Stream) find() bool {
 			continue
 		}
 		if s.off < s.seq.run(s.run).Size {
-			return true
+			return !s.held || s.pass <= s.passNow && s.run < s.upTo
 		}
 		s.run++
 		s.off = 0

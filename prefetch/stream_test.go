@@ -107,6 +107,34 @@ func TestStreamReadsAheadOverTheEndOfAPass(t *testing.T) {
 	read(60 + 20 + 60 + 60)
 }
 
+func TestStreamThatIsHeldReadsWhatItMay(t *testing.T) {
+	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30)})
+	read := func(n int64) {
+		t.Helper()
+		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
+		require.EqualValues(t, n, s.Stats(Weights).Bytes)
+	}
+	rng := rand.New(rand.NewPCG(3, 1))
+	read(60)
+	s.Hold(true)
+	for pass := range int64(3) { // the first has landed
+		s.Begin(0)
+		read(60 + max(0, pass-1)*60)
+		for i := range 2 {
+			s.Allow(i + 1)
+			take(t, s, rng, i, 0, 10)
+		}
+		s.Finish()
+		read(60 + pass*60)
+	}
+	s.Hold(false)
+	read(60 + 2*60 + 60)
+	s.Begin(0)
+	take(t, s, rng, 0, 0, 10)
+	s.Finish()
+}
+
 func TestStreamRefusesWhatCannotBe(t *testing.T) {
 	s := newStream(t, 1, newRing(10, 3, 15), Sequence{Body: runsOf(content(100), 30, 30)})
 	s.Begin(0)

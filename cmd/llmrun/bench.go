@@ -57,8 +57,10 @@ type benchFlags struct {
 	shape string
 	mix   string
 	keep  bool
-	json  bool
-	o     measure.BenchOptions
+	// context is how many tokens a shape is made for, 0 for as many as it names.
+	context int
+	json    bool
+	o       measure.BenchOptions
 }
 
 func (b *benchFlags) run(ctx context.Context, s *streams, args []string) error {
@@ -130,7 +132,7 @@ func (b *benchFlags) synthesize(ctx context.Context, s *streams) (remove func(),
 		return nil, err
 	}
 	b.o.Path = filepath.Join(dir, strings.ToLower(b.shape)+"-"+b.mix+".gguf")
-	_, err = writeModel(ctx, s, measure.SynthOptions{Path: b.o.Path, Force: true, Shape: b.shape, Quant: b.mix})
+	_, err = writeModel(ctx, s, measure.SynthOptions{Path: b.o.Path, Force: true, Shape: b.shape, Quant: b.mix, Context: b.context})
 	if err != nil {
 		return nil, err
 	}

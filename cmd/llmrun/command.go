@@ -39,7 +39,7 @@ func commandGroups() []commandGroup {
 		}},
 		{"Keep conversations", []*command{sessionsCommand()}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchHeteroCommand(), benchOverheadCommand(), synthCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}
 }

@@ -1,0 +1,257 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/rates"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// kvBench is a model that is open twice, with all of its keys and values in
+// memory and with most of them on flash.
+type kvBench struct {
+	o      *KVOptions
+	r      *KVReport
+	disk   vfs.FS
+	memory *kvSide // nil with weights on flash
+	cold   *kvSide
+	spill  *spillWatch
+	piece  int64 // of a read of weights; 0 = none are read
+}
+
+// kvSide is one of them, with a context.
+type kvSide struct {
+	model *exec.Model
+	files *exec.Files // that stay open; or nil
+	bench *bench
+	text  *exec.Sequence
+}
+
+// kvRing is the memory that keys and values pass through where no plan says.
+const kvRing = 8 << 20
+
+// open loads the model.
+func (b *kvBench) open(ctx context.Context) (err error) {
+	b.disk = vfs.OS()
+	if b.o.Disk != (llmrun.DiskSpeed{}) {
+		b.disk = vfs.Throttled(b.disk, b.o.Disk.BytesPerSecond, b.o.Disk.Latency)
+	}
+	budget := tiering.New(0)
+	b.spill = &spillWatch{Spiller: kv.NewScratch(b.disk, vfs.Join(b.o.Dir, "kv"), budget)}
+	o := exec.Options{Threads: b.o.Threads, Budget: budget, KVSpill: b.spill, KVRing: kvRing}
+	if b.cold, err = b.load(ctx, o, b.o.RAM); err != nil {
+		return err
+	}
+	m := b.cold.model
+	b.r.Layers, b.r.TokenBytes = len(m.Spec.Layers), m.KVBytesPerToken()
+	traffic := m.Traffic()
+	b.r.HeadShare = float64(traffic.HeadMulAdds) / float64(traffic.HeadMulAdds+traffic.LayerMulAdds)
+	for _, layer := range m.Spec.Layers {
+		if layer.Window > 0 {
+			return fmt.Errorf("%w: some layers of this model look at a part of the context only", ErrBench)
+		}
+	}
+	if b.r.Streamed {
+		return nil // the plan says the rest
+	}
+	b.r.Ring = kvRing
+	b.r.KVRAM = cmp.Or(b.o.KVRAM, kvHotTokens*b.r.TokenBytes)
+	if err := m.SetHot(b.r.KVRAM); err != nil {
+		return err
+	}
+	b.memory, err = b.load(ctx, exec.Options{Threads: b.o.Threads}, "")
+	return err
+}
+
+// load opens the model within a budget, or without one.
+func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSide, err error) {
+	files, err := exec.Open(b.disk, b.o.Path)
+	if err != nil {
+		return nil, err
+	}
+	s = &kvSide{files: files}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	o.KV = kv.F32
+	if files.Quantized() {
+		o.KV = kv.K8V8
+	}
+	if b.o.KV != "" {
+		if o.KV, err = kv.ParseFormat(b.o.KV); err != nil {
+			return s, err
+		}
+	}
+	b.r.KV = o.KV.String()
+	if ram != "" {
+		if o.Plan, err = b.plan(files, o.KV); err != nil {
+			return s, err
+		}
+		o.KVHot, o.KVRing, o.Chunk = o.Plan.KVHot, o.Plan.KVRing, o.Plan.Chunk
+		b.r.RAM, b.r.KVRAM, b.r.Ring, b.piece = o.Plan.Budget, o.KVHot, o.KVRing, o.Plan.Piece
+	}
+	if s.model, err = exec.Load(ctx, files, o); err != nil {
+		return s, err
+	}
+	if !s.model.KeepsFiles() {
+		s.files = nil
+		if err := files.Close(); err != nil {
+			return s, err
+		}
+	}
+	s.bench = newBench(s.model)
+	s.text, err = s.model.NewSequence(0)
+	return s, err
+}
+
+// plan divides the memory that there is for weights, keys and values.
+func (b *kvBench) plan(files *exec.Files, format kv.Format) (*tiering.Plan, error) {
+	if files.Packed() == nil {
+		return nil, fmt.Errorf("%s %w", b.o.Path, ErrPack)
+	}
+	var size int64
+	for _, t := range files.Source.Tensors() {
+		size += t.Size
+	}
+	ram, err := tiering.ParseSize(b.o.RAM, size)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := files.Spec()
+	if err != nil {
+		return nil, err
+	}
+	shape, err := files.Shape(exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
+	if err != nil {
+		return nil, err
+	}
+	longest := 0
+	for _, n := range b.o.Contexts {
+		longest = max(longest, n+b.o.Decode+1)
+	}
+	longest = min(longest, spec.Context)
+	return tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: longest, ContextMax: longest, KVCold: true, KVHot: b.o.KVRAM}, tiering.Rates{})
+}
+
+// reach makes the context n tokens long, with room for more.
+func (s *kvSide) reach(ctx context.Context, n int) error {
+	s.text.Truncate(n)
+	if err := s.model.Fill(ctx, s.text, n); err != nil {
+		return err
+	}
+	return s.bench.generate(ctx, s.text, 1)
+}
+
+// kvUse is what a measurement read.
+type kvUse struct {
+	read, weights int64
+	stalled       time.Duration
+}
+
+func (u *kvUse) add(v kvUse) {
+	u.read, u.weights, u.stalled = u.read+v.read, u.weights+v.weights, u.stalled+v.stalled
+}
+
+func (s *kvSide) use() kvUse {
+	keys, weights := s.model.KVStats(), s.model.StreamStats()
+	return kvUse{keys.Read, weights.Bytes, keys.Stalled}
+}
+
+// decode returns how many milliseconds one of so many tokens takes behind n. One
+// goes before them: in the meantime more may have been read ahead than otherwise.
+func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kvUse, err error) {
+	s.text.Truncate(n)
+	if err := s.bench.generate(ctx, s.text, 1); err != nil {
+		return 0, used, err
+	}
+	before := s.use()
+	start := time.Now()
+	err = s.bench.generate(ctx, s.text, tokens)
+	took := time.Since(start)
+	after := s.use()
+	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled}
+	return 1e3 * took.Seconds() / float64(tokens), used, err
+}
+
+// flash measures how fast keys and values, and weights, are read: 0 for what is
+// not on flash.
+func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
+	b.settle(ctx)
+	if b.spill.from != nil {
+		piece := min(b.spill.piece, tiering.DefaultPiece)
+		if gbs[0], err = rates.Flash(b.spill.from, b.spill.end, int(piece), flashTime); err != nil {
+			return gbs, err
+		}
+	}
+	if b.piece > 0 {
+		gbs[1], err = flash(b.o.Path, b.o.Disk, b.piece)
+	}
+	return gbs, err
+}
+
+// settle waits until nothing is read ahead any more.
+func (b *kvBench) settle(ctx context.Context) {
+	for before := (kvUse{read: -1}); ctx.Err() == nil && b.cold.use() != before; {
+		before = b.cold.use()
+		time.Sleep(settleTime)
+	}
+}
+
+// settleTime is longer than any read takes.
+const settleTime = 50 * time.Millisecond
+
+// close gives everything back.
+func (b *kvBench) close() error {
+	return errors.Join(b.memory.close(), b.cold.close())
+}
+
+func (s *kvSide) close() (err error) {
+	if s == nil {
+		return nil
+	}
+	if s.text != nil {
+		s.text.Close()
+	}
+	if s.model != nil {
+		s.model.Close()
+	}
+	if s.files != nil {
+		err = s.files.Close()
+		s.files = nil
+	}
+	return err
+}
+
+// spillWatch sees where keys and values go.
+type spillWatch struct {
+	kv.Spiller
+	from       io.ReaderAt // nil: none went anywhere yet
+	end, piece int64       // of the file; the largest run of a layer
+}
+
+// Spill writes pages and notes where.
+func (w *spillWatch) Spill(layers, pages int, page func(layer, i int) []byte) (kv.Chunk, error) {
+	chunk, err := w.Spiller.Spill(layers, pages, page)
+	if err != nil {
+		return chunk, err
+	}
+	for l := range layers {
+		from, off, size := chunk.LayerRun(l)
+		const align = 4096
+		size = (size + align - 1) / align * align
+		w.from, w.end, w.piece = from, max(w.end, off+size), max(w.piece, size)
+	}
+	return chunk, nil
+}

@@ -1,0 +1,50 @@
+package exec
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestFilledContextsAreLikeOthers makes up a context, partly on flash, read ahead
+// and late: what is computed behind it is the same as with all of it in memory.
+func TestFilledContextsAreLikeOthers(t *testing.T) {
+	ctx := context.Background()
+	dir := longFixture(t, "gemma3", 2048, 200)
+	behind := func(late bool, hot int64) ([][]float32, KVStats) {
+		budget := tiering.New(0)
+		m := openFixture(t, dir, "config.json", Options{
+			Threads: 2, KV: kv.K8V8, Budget: budget, KVHot: hot, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
+		})
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		defer s.Close()
+		m.ReadKVLate(late)
+		require.NoError(t, m.Fill(ctx, s, 70))
+		require.NoError(t, m.Fill(ctx, s, 1000))
+		require.NoError(t, m.Fill(ctx, s, 10), "it is longer")
+		require.Equal(t, 1000, s.Len())
+		var all [][]float32
+		for _, id := range longPrompt(m.Spec.Vocab, 6, 1) {
+			all = append(all, extendAll(t, m, s, []int32{id})...)
+		}
+		require.ErrorIs(t, m.Fill(ctx, s, 2049), ErrContextFull)
+		stopped, cancel := context.WithCancel(ctx)
+		cancel()
+		require.ErrorIs(t, m.Fill(stopped, s, 1500), context.Canceled)
+		return all, m.KVStats()
+	}
+	want, stats := behind(false, 0)
+	require.Zero(t, stats.Read)
+	got, stats := behind(false, 1)
+	require.Equal(t, want, got)
+	require.Positive(t, stats.Read)
+	got, stats = behind(true, 1)
+	require.Equal(t, want, got)
+	require.Positive(t, stats.Stalls)
+}
