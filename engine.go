@@ -94,7 +94,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if opts.RAM > 0 || !e.mem.now.Resident() {
 		e.limit = e.mem.now.Context // more would not fit
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile()}
+	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst()}
 	o.Progress = progressFunc(opts.Progress)
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing

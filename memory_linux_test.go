@@ -20,12 +20,7 @@ import (
 // it falls with the budget before SetBudget returns, in the middle of a
 // generation.
 func TestSetBudgetGivesMemoryBack(t *testing.T) {
-	shape, ok := synth.FindShape("tiny")
-	require.True(t, ok)
-	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 10, 1024, 4096, 2048
-	source := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, synth.Write(context.Background(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q8_0"}))
-	path := packed(t, source, llmrun.ImportOptions{Replace: true})
+	path := mediumPack(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
 	least := minimum(t, path, options)
 	options.RAM = 1 << 30
@@ -47,6 +42,63 @@ func TestSetBudgetGivesMemoryBack(t *testing.T) {
 		require.GreaterOrEqual(t, system-resident(t), fell*9/10)
 	}
 	require.Equal(t, 6, step)
+}
+
+// mediumPack returns a pack of about 170 MB, which many passes move.
+func mediumPack(t *testing.T) string {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 10, 1024, 4096, 2048
+	source := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, synth.Write(context.Background(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q8_0"}))
+	return packed(t, source, llmrun.ImportOptions{Replace: true})
+}
+
+// Budgets change while weights move from the mapping that gave the first token to
+// memory in huge pages: tokens are those of a copy, no limit is passed, and in the
+// end nothing is mapped.
+func TestBudgetsChangeWhileWeightsMove(t *testing.T) {
+	path := mediumPack(t)
+	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
+	least := minimum(t, path, options)
+	options.RAM = 1 << 30
+	run := func(pin string, at func(e *llmrun.Engine, step int)) (ids []int32) {
+		options.Pin = pin
+		e := open(t, path, options)
+		s := newSession(t, e)
+		o := limit(24)
+		o.IgnoreEOS = true
+		for piece, err := range s.GenerateIDs(context.Background(), someIDs(e, 5), o) {
+			require.NoError(t, err)
+			ids = append(ids, piece.ID)
+			at(e, len(ids))
+		}
+		return ids
+	}
+	want := run("anon", func(e *llmrun.Engine, _ int) { require.Zero(t, e.Memory().Held["mapped files"]) })
+	whole := int64(0)
+	got := run("auto", func(e *llmrun.Engine, step int) {
+		mapped := e.Memory().Held["mapped files"]
+		switch step {
+		case 1:
+			if whole = mapped; whole == 0 {
+				t.Skip("the page cache does not hold the file, or the system does not tell")
+			}
+		case 3:
+			require.Less(t, mapped, whole)
+			require.Positive(t, mapped)
+			require.NoError(t, e.Trim(llmrun.TrimLow))
+		case 6:
+			require.NoError(t, e.SetBudget(least+8<<20))
+			require.LessOrEqual(t, held(e), least+8<<20)
+		case 9:
+			require.NoError(t, e.SetBudget(1<<30))
+		case 24:
+			require.Zero(t, mapped)
+		}
+		require.LessOrEqual(t, held(e), e.Memory().Budget)
+	})
+	require.Equal(t, want, got)
 }
 
 // resident returns what the process holds of memory.

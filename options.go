@@ -107,7 +107,9 @@ type Options struct {
 	// "file" as a mapping of the file, which opens faster when the system has it in
 	// its page cache and counts as memory that the system can take back, or
 	// "auto", which is "file" on Android, where copies get a program killed, and
-	// "anon" elsewhere. "" is "auto".
+	// elsewhere "anon"; but if the system has all of the file in its page cache and
+	// all weights stay in memory, the copy is made behind the first token, which comes
+	// from a mapping. "" is "auto".
 	Pin string
 	// Disk makes the model's files as slow as on another device, for experiments:
 	// how fast a model would be on a phone's flash. Files that are slowed down
@@ -187,6 +189,10 @@ func (o *Options) selection() exec.Selection {
 func (o *Options) pinFile() bool {
 	return o.Pin == "file" || o.Pin != "anon" && runtime.GOOS == "android" && o.Disk == (DiskSpeed{})
 }
+
+// mapFirst reports whether weights are a mapping of the file until a copy has been
+// made.
+func (o *Options) mapFirst() bool { return o.Pin != "anon" && !o.pinFile() }
 
 // keepDir returns where sessions and prompts are kept, "" if nowhere.
 func (o *Options) keepDir() string {

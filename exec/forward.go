@@ -31,6 +31,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := m.ready(); err != nil {
 		return err
 	}
+	m.settle()
 	if len(b.ids) > m.pass.chunk {
 		return errChunk
 	}

@@ -104,6 +104,9 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 			return nil, nil, err
 		}
 	}
+	if o.MapFirst && ld.mapFirst(plans, o.Plan) {
+		ld.pinFile, ld.parts.mapFirst, ld.parts.settling = true, true, true
+	}
 	for i := range plans {
 		ld.total += plans[i].readBytes()
 	}

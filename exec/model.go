@@ -40,6 +40,9 @@ type Options struct {
 	// PinFile keeps what stays of a pack as a mapping of the file instead of a
 	// copy. It needs a Plan.
 	PinFile bool
+	// MapFirst begins with a mapping where the system has the whole pack in its page
+	// cache, and makes the copy after the first pass. It needs a Plan.
+	MapFirst bool
 	// Experts says which of them stay in memory, if the plan does not keep all.
 	Experts ExpertPolicy
 }

@@ -117,6 +117,7 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	}
 	m.parts.stop()
 	err := change()
+	m.parts.settling = m.parts.mapFirst && m.parts.mapped // there may be room now
 	if started := m.parts.start(plan); err == nil {
 		err = started
 	}

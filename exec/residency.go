@@ -17,8 +17,11 @@ type residency struct {
 	file   *pack.File
 	budget *tiering.Budget
 	layers int
-	mapped bool          // some weights are used where they lie in the file
-	plan   *tiering.Plan // that is followed
+	mapped bool // some weights are used where they lie in the file
+	// mapFirst: those move to memory of their own once a pass has used them, and
+	// settling: that goes on.
+	mapFirst, settling, used bool
+	plan                     *tiering.Plan // that is followed
 
 	sections []layout     // the layers in order, and the ends
 	unit     int          // the largest that a matrix can be cut into
@@ -177,13 +180,7 @@ func (r *residency) resize(l *layout, pinned int64) error {
 	if err := l.frame.Resize(l.size); err != nil {
 		return err
 	}
-	if err := l.attach(l.frame.Bytes()); err != nil {
-		return err
-	}
-	if r.w.tied && l.kind == endsLayout {
-		r.w.head.Matrix = r.w.embed.Matrix
-	}
-	return nil
+	return r.attach(l)
 }
 
 // grow reads what a plan keeps more of a section, or checks it where it lies.

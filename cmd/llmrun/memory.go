@@ -14,7 +14,7 @@ import (
 func (m *modelFlags) addRAM(f *flagSet) {
 	addRAM(f, &m.ram)
 	addKVRAM(f, &m.kvRAM)
-	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere")
+	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere, there after a first token from the mapping if the file is in the page cache")
 	m.addDisk(f)
 	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
 }

@@ -134,6 +134,13 @@ func (f *File) MapSection(i int) (*vfs.Mapping, error) {
 	return vfs.Map(f.file, x.off, x.size)
 }
 
+// SectionCached reports whether a section is likely to be in the system's page
+// cache as a whole.
+func (f *File) SectionCached(i int) bool {
+	x := &f.index.extents[i]
+	return vfs.Cached(f.file, x.off, x.size)
+}
+
 // CheckSection compares the sums of all blocks of a section, the whole of which
 // is given, that hold bytes from one offset to another.
 func (f *File) CheckSection(i int, section []byte, from, to int64) error {

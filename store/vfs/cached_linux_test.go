@@ -1,0 +1,42 @@
+package vfs
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// What was just written is in the page cache; what the system was told to drop is
+// not, and neither is what lies behind the end or in no real file.
+func TestCachedFollowsThePageCache(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	const size = 9 << 20
+	require.NoError(t, WriteFile(OS(), name, make([]byte, size)))
+	f, err := OS().Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	if !Cached(f, 0, size) {
+		t.Skip("this file system does not tell")
+	}
+	require.True(t, Cached(f, 12345, 1))
+	require.False(t, Cached(f, 0, size+1), "behind the end")
+	require.False(t, Cached(f, 0, 0))
+
+	fd := int(f.(*osFile).f.Fd())
+	require.NoError(t, unix.Fsync(fd))
+	require.NoError(t, unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED))
+	var at [1]byte
+	if n, err := unix.Preadv2(fd, [][]byte{at[:]}, 0, unix.RWF_NOWAIT); n == 1 && err == nil {
+		t.Skip("this file system keeps what it was told to drop")
+	}
+	require.False(t, Cached(f, 0, size))
+
+	mem := NewMem()
+	require.NoError(t, WriteFile(mem, "m", make([]byte, 100)))
+	g, err := mem.Open("m")
+	require.NoError(t, err)
+	defer g.Close()
+	require.False(t, Cached(g, 0, 100))
+}
