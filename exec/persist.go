@@ -106,7 +106,7 @@ func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kv
 	expect, long := s.expect, s.long
 	s.Truncate(had)
 	s.expect, s.long = expect, long
-	chain, err := s.fill(ctx, parts)
+	chain, err := s.fill(ctx, parts, had, n)
 	if err != nil {
 		var corrupt *kvchunk.CorruptError
 		for _, p := range parts {
@@ -122,15 +122,24 @@ func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kv
 }
 
 // fill makes room for parts and reads them, between two passes: pages of others may
-// have to go to flash.
-func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part) (kv.Chain, error) {
+// have to go to flash. Of n tokens in all the sequence has those before had.
+func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part, had, n int) (kv.Chain, error) {
 	m := s.model
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, ErrClosed
 	}
-	return s.kv.Restore(ctx, parts)
+	chain, err := s.kv.Restore(ctx, parts)
+	if err != nil || s.summaries == nil {
+		return chain, err
+	}
+	if err := s.summarizeTo(ctx, n); err != nil {
+		s.kv.Truncate(had)
+		s.summaries.Truncate(had)
+		return nil, err
+	}
+	return chain, nil
 }
 
 // Keep writes to flash what the sequence remembers of ids, with which it begins,

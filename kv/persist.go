@@ -1,18 +1,12 @@
 package kv
 
 import (
-	"context"
 	"errors"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/llmrun/llmrun/kv/chunk"
-	"github.com/llmrun/llmrun/store/vfs"
 )
-
-// restoreReaders is how many layers are read from flash at a time.
-const restoreReaders = 4
 
 var _ Chunk = (*chunk.File)(nil)
 
@@ -139,121 +133,31 @@ func (h *held) pagesFrom(first int) chunk.Pages {
 
 // readPage reads one page of a chunk and verifies it.
 func readPage(c Chunk, layer, page int, data []byte) error {
+	return readPages(c, layer, page, len(data), data)
+}
+
+// readPages fills data with pages of so many bytes, from one on, and verifies them.
+func readPages(c Chunk, layer, page, size int, data []byte) error {
 	from, off, _ := c.LayerRun(layer)
-	n, err := from.ReadAt(data, off+int64(page)*int64(len(data)))
+	n, err := from.ReadAt(data, off+int64(page)*int64(size))
 	switch {
 	case n == len(data):
-		return c.Verify(layer, page, data)
 	case err == nil:
 		return io.ErrUnexpectedEOF
+	default:
+		return err
 	}
-	return err
-}
-
-// Restore makes a sequence hold what parts hold, which begin with its first token
-// and have more tokens than it. Tokens that it has already are the same. It
-// returns the chain of those chunks that it holds as wholes. Pages go into memory,
-// each of them verified, if there is room for them within what may be there;
-// otherwise they stay where they are and are verified when they are used. On an
-// error the sequence keeps what it had.
-func (s *Seq) Restore(ctx context.Context, parts []chunk.Part) (Chain, error) {
-	var chain Chain
-	total := 0
-	for _, p := range parts {
-		if p.Pages == p.File.Pages() {
-			chain = append(chain, chunk.Ref{ID: p.File.ID(), Pages: p.Pages})
+	for at := 0; at < n; at += size {
+		if err := c.Verify(layer, page, data[at:at+size]); err != nil {
+			return err
 		}
-		total += p.Pages
+		page++
 	}
-	if !s.cache.fits(total) {
-		s.attach(parts, total)
-		return chain, nil
-	}
-	kept, had := s.len, s.len/s.cache.tokens
-	err := s.Grow(total * s.cache.tokens)
-	if err == nil {
-		err = s.readParts(ctx, parts, had, total)
-	}
-	if err != nil {
-		s.Truncate(kept)
-		return nil, err
-	}
-	s.Commit(total * s.cache.tokens)
-	return chain, nil
+	return nil
 }
 
-// fits reports whether so many pages may be in memory, with as many beside them as
-// are spilled at a time.
-func (c *Cache) fits(pages int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.cold || c.hot <= 0 || int64(c.live+pages+c.ChunkPages())*int64(c.bytes) <= c.hot
-}
-
-// attach makes parts the pages of a sequence, as they lie on flash.
-func (s *Seq) attach(parts []chunk.Part, total int) {
-	s.Truncate(0)
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range parts {
-		s.cold = append(s.cold, Part{Pages: p.Pages, chunk: &sharedChunk{Chunk: p.File.Retain(), refs: 1}})
-	}
-	s.coldPages, s.len = total, total*c.tokens
-	s.changed()
-}
-
-// readParts reads the pages of parts from page had on, some layers at a time.
-func (s *Seq) readParts(ctx context.Context, parts []chunk.Part, had, total int) error {
-	s.cache.mu.Lock()
-	// What is not committed stays in memory. What is may go to flash meanwhile.
-	into := append(make([]*row, had), s.rows[len(s.rows)-(total-had):]...)
-	s.cache.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	type job struct {
-		part         chunk.Part
-		first, layer int // page of the sequence that the part begins with
-	}
-	jobs := make(chan job)
-	var readers sync.WaitGroup
-	for range restoreReaders {
-		readers.Go(func() {
-			var buffer []byte
-			for j := range jobs {
-				var err error
-				if buffer, err = s.cache.readLayer(j.part, into, j.first, had, j.layer, buffer); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	first := 0
-	for _, p := range parts {
-		for l := range s.cache.at {
-			if first+p.Pages > had && s.cache.PageBytes(l) > 0 && ctx.Err() == nil {
-				jobs <- job{p, first, l}
-			}
-		}
-		first += p.Pages
-	}
-	close(jobs)
-	readers.Wait()
-	return context.Cause(ctx)
-}
-
-// readLayer reads a layer of a part that begins with page first, and keeps the
-// pages from had on. The buffer is used again.
-func (c *Cache) readLayer(p chunk.Part, into []*row, first, had, layer int, buffer []byte) ([]byte, error) {
-	n := c.PageBytes(layer)
-	if need := n * p.Pages; len(buffer) < need {
-		buffer = vfs.AlignDirect(make([]byte, need+vfs.DirectAlign))
-	}
-	if err := p.File.ReadLayer(layer, p.Pages, buffer); err != nil {
-		return buffer, err
-	}
-	for i := max(0, had-first); i < p.Pages; i++ {
-		copy(c.page(into[first+i], layer), buffer[i*n:])
-	}
-	return buffer, nil
+// ReadPages fills data with pages of a layer, from one of the part on, and verifies
+// them.
+func (p *Part) ReadPages(layer, page, size int, data []byte) error {
+	return readPages(p.chunk.Chunk, layer, page, size, data)
 }

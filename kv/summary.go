@@ -120,7 +120,6 @@ func (s *Summaries) Group(layer, head, i int) SummaryGroup {
 func (s *Summaries) Ready(layer int) int { return s.ready[layer] }
 
 // Known reports whether all full blocks of a sequence of n tokens have summaries.
-// Those of pages that were found on flash have none.
 func (s *Summaries) Known(n int) bool {
 	for l, heads := range s.shape.KVHeads {
 		if heads > 0 && s.ready[l] < n/BlockTokens {

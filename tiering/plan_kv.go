@@ -17,6 +17,8 @@ const (
 	kvRingHigh  = 8 << 20
 	// kvUnits is how many pages of a layer the ring holds at least.
 	kvUnits = 4
+	// kvPicked is how many pages a selection has on its way at once.
+	kvPicked = 16
 	// kvBuffer is what is written at once.
 	kvBuffer = 256 << 10
 	// kvPages is how many pages a conversation has in memory besides those of a
@@ -78,7 +80,15 @@ func (m *planner) kvRing() int64 {
 	if m.Budget > 0 {
 		ring = min(ring, max(kvRingLow, m.Budget/kvRingShare))
 	}
-	return pageUp(max(ring, kvUnits*m.KVUnit)+m.KVUnit) + kvBuffer
+	return pageUp(max(ring, kvUnits*m.KVUnit)+m.KVUnit) + kvBuffer + m.kvPicks()
+}
+
+// kvPicks is the memory in which single pages come that a selection has taken.
+func (m *planner) kvPicks() int64 {
+	if m.KVSummaryPerToken == 0 {
+		return 0
+	}
+	return kvPicked * (pageUp(m.KVUnit) + pageUp(1))
 }
 
 // cold says in a plan what of keys and values is on flash.
@@ -87,6 +97,6 @@ func (m *planner) cold(p *Plan) {
 		return
 	}
 	p.KVHot = m.hot - m.KVFixed
-	p.KVRing = m.kvRing() - kvBuffer - pageUp(m.KVUnit)
+	p.KVRing = m.kvRing() - kvBuffer - m.kvPicks() - pageUp(m.KVUnit)
 	p.KVCold = m.kv(m.Context) - m.hot
 }

@@ -1,0 +1,43 @@
+package llmrun_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestKeptSessionSelects opens a long session again, once into memory and once
+// where it lies on flash: new tokens look at the same blocks as if it had never been
+// closed, and say the same.
+func TestKeptSessionSelects(t *testing.T) {
+	for _, kv := range []string{"f32", "k4v8", "k8v8"} {
+		// 24 whole pages and the last token, which is not read.
+		text, question := document(1533), document(1550)[1540:]
+		o := llmrun.Options{KV: kv, KVSelect: "0.1", KVDir: t.TempDir()}
+		e := open(t, demoModel, o)
+		s := openSession(t, e, "book", llmrun.SessionOptions{})
+		ids(t, s, text, 4)
+		require.NoError(t, s.Save(""))
+		require.Positive(t, s.Stats().KeptBytes)
+		want := ids(t, s, question, 8)
+		selected := s.Stats().Selection
+		require.Positive(t, selected.Blocks)
+		require.Less(t, selected.Taken, selected.Blocks/2)
+		require.NoError(t, s.Close())
+
+		for _, ram := range []int64{0, 1} {
+			o.KVRAM, o.NoKVCache, o.Threads = ram, true, int(1+ram)
+			e := open(t, demoModel, o)
+			s := openSession(t, e, "book", llmrun.SessionOptions{})
+			require.Equal(t, ram > 0, e.KVUse().ColdPages > 0)
+			require.Equal(t, want, ids(t, s, question, 8))
+			got := s.Stats().Selection
+			require.Equal(t, ram > 0, got.Read > 0)
+			got.Read = 0
+			require.Equal(t, selected, got)
+			require.NoError(t, s.Close())
+		}
+	}
+}

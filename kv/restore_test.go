@@ -1,0 +1,67 @@
+package kv
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestRestoreWithinTheBudget brings pages back through as much memory as there is:
+// for all readers, for one, and for none. The pages are the same, and nothing more
+// than the budget was taken.
+func TestRestoreWithinTheBudget(t *testing.T) {
+	const pages = 5
+	shape := Shape{HeadDim: 64, KVHeads: []int{2, 0, 1}, Format: K8V8}
+	cache := func(budget *tiering.Budget) *Cache {
+		c, err := NewCache(shape, budget, Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()); require.NoError(t, budget.Check()) })
+		return c
+	}
+	c := cache(tiering.New(0))
+	s := c.NewSeq()
+	defer s.Close()
+	require.NoError(t, s.Grow(pages*BlockTokens))
+	for pos := range pages * BlockTokens {
+		fill(s, 0, pos)
+		fill(s, 2, pos)
+	}
+	s.Commit(pages * BlockTokens)
+	dir, err := chunk.OpenDir(vfs.OS(), t.TempDir(), 1<<30)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dir.Close()) }()
+	store, err := dir.Store(chunk.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+	require.NoError(t, err)
+	tokens := make([]int32, pages*BlockTokens)
+	_, err = s.Persist(store, tokens, nil, false)
+	require.NoError(t, err)
+
+	rows := int64(pages * c.bytes)
+	buffer := int64(pages*c.PageBytes(0)+4095) / 4096 * 4096
+	for _, readers := range []int64{4, 2, 1, 0} {
+		budget := tiering.New((rows+4095)/4096*4096 + readers*buffer)
+		small := cache(budget)
+		parts, err := store.Lookup(tokens)
+		require.NoError(t, err)
+		back := small.NewSeq()
+		_, err = back.Restore(context.Background(), parts)
+		require.NoError(t, err)
+		require.NoError(t, chunk.Close(parts))
+		require.Equal(t, pages*BlockTokens, back.Len())
+		for layer, heads := range shape.KVHeads {
+			for head := range heads {
+				for i := range pages {
+					require.Equal(t, s.Share(layer, head, i), back.Share(layer, head, i))
+				}
+			}
+		}
+		require.Equal(t, readers*buffer, budget.Usage().Peak[tiering.KVFrames])
+		require.Zero(t, budget.Usage().By[tiering.KVFrames])
+		back.Close()
+	}
+}
