@@ -147,7 +147,10 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 
 // generate reads what is new of the prompt and then token after token.
 func (g *generation) generate(ctx context.Context) error {
-	fresh := g.recall(ctx, g.session.rewind(g.ids))
+	fresh := g.session.rewind(g.ids)
+	g.stats.RecalledTokens = min(g.session.restored, len(g.ids)-len(fresh))
+	g.session.restored = 0
+	fresh = g.recall(ctx, fresh)
 	g.stats.PromptTokens = len(g.ids)
 	g.stats.ReusedTokens = len(g.ids) - len(fresh)
 	for _, id := range g.ids {

@@ -116,7 +116,7 @@ func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 	if ctx.Err() == nil {
 		k.tell(err)
 	}
-	g.stats.RecalledTokens = n
+	g.stats.RecalledTokens += n
 	return g.ids[s.seq.Len():]
 }
 
@@ -202,7 +202,7 @@ func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 		}
 		err = nil
 	}
-	s.text, s.created = m.Tokens, m.Created
+	s.text, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
 	for _, msg := range m.Messages {
 		s.messages = append(s.messages, Message(msg))
 	}

@@ -136,6 +136,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 		require.Equal(t, held, s.Len())
 		require.Equal(t, want[i], ids(t, s, step, 10))
 		require.GreaterOrEqual(t, s.Stats().ReusedTokens, held/64*64-1)
+		require.Equal(t, s.Stats().ReusedTokens, s.Stats().RecalledTokens)
 		require.NoError(t, s.Save(""))
 		held = s.Len()
 		_, err := e.OpenSession("book", llmrun.SessionOptions{})

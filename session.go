@@ -21,6 +21,9 @@ type Session struct {
 	// less, or the beginning of a prompt whose reading broke off. It belongs to
 	// whoever set running.
 	seq *exec.Sequence
+	// restored is how many tokens of it came from flash when the session was opened,
+	// until a generation has reported them.
+	restored int
 
 	// lock is the session's name on flash, nil without one; created is when it was
 	// kept first. They belong to whoever set running, too.
