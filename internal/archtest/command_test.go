@@ -58,10 +58,11 @@ func TestDocumentsDescribeTheCommand(t *testing.T) {
 	})
 
 	t.Run("transcripts", func(t *testing.T) {
+		home := t.TempDir() // what they keep is theirs
 		for name, text := range docs {
 			for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
 				for _, entry := range transcript(block[1]) {
-					checkTranscript(t, binary, name, entry)
+					checkTranscript(t, binary, home, name, entry)
 				}
 			}
 		}
@@ -86,7 +87,7 @@ func transcript(block string) []command {
 
 // checkTranscript runs one line in the repository's root, as its reader would,
 // and compares standard output. Standard error holds timings.
-func checkTranscript(t *testing.T, binary, document string, entry command) {
+func checkTranscript(t *testing.T, binary, home, document string, entry command) {
 	t.Helper()
 	words := strings.Fields(entry.line)
 	if !slices.Contains(words, "llmrun") {
@@ -99,7 +100,7 @@ func checkTranscript(t *testing.T, binary, document string, entry command) {
 	shell := exec.Command(bash, "-c", entry.line)
 	shell.Dir = testutil.Root(t)
 	path := filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH")
-	shell.Env = append(os.Environ(), "PATH="+path)
+	shell.Env = append(os.Environ(), "PATH="+path, "HOME="+home, "XDG_CACHE_HOME="+home)
 	var stdout, stderr bytes.Buffer
 	shell.Stdout, shell.Stderr = &stdout, &stderr
 	if err := shell.Run(); err != nil {
