@@ -126,8 +126,8 @@ func (r *examiner) answer(question []int32, most int) string {
 
 // report prints a row of the table for each selection, and checks the gate: a
 // selection that looks at a tenth is right as often as looking at everything, or
-// two in a hundred less.
-func (r *examiner) report(what string) {
+// two in a hundred less, and takes no more than most in a hundred of the blocks.
+func (r *examiner) report(what string, most int64) {
 	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
 	for _, name := range r.selections {
 		s := r.scores[name]
@@ -140,7 +140,7 @@ func (r *examiner) report(what string) {
 	}
 	require.Positive(r.t, exact.right)
 	require.GreaterOrEqual(r.t, share(tenth), share(exact)-2, what)
-	require.LessOrEqual(r.t, 10*tenth.Taken, tenth.Asked, what)
+	require.LessOrEqual(r.t, 100*tenth.Taken, most*tenth.Asked, what)
 }
 
 // needle is a fact that is hidden in a text.
@@ -237,7 +237,7 @@ func TestX3_SelectionFindsNeedles(t *testing.T) {
 				r.read(r.haystack(random, string(text), size.tokens, facts))
 				r.askFacts(facts)
 			}
-			r.report(fmt.Sprintf("needles in %d tokens", size.tokens))
+			r.report(fmt.Sprintf("needles in %d tokens", size.tokens), 10)
 		})
 	}
 }
@@ -263,7 +263,7 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 		r.ask(c.Prompt[at:], len(c.Want), func(answer string) bool { return answer == c.Text })
 	}
 	if r.scores["exact"].asked > 0 {
-		r.report("the reference's cases")
+		r.report("the reference's cases", 10)
 	}
 }
 
@@ -299,6 +299,6 @@ func TestX3_SelectionExtracts(t *testing.T) {
 		ask("Summarize the note.", n.Summary, 300)
 	}
 	if r.scores["exact"].asked > 0 {
-		r.report("notes")
+		r.report("notes", 20) // they have few blocks to choose from, and one is the least
 	}
 }
