@@ -184,8 +184,9 @@ func steadiest(ctx context.Context, b *budgetRun) (best *budgetRun, err error) {
 
 // do measures the configuration.
 func (b *budgetRun) do(ctx context.Context) error {
-	// Without a cache directory the machine is measured anew each time.
-	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Disk: b.o.Disk, Measure: true}
+	// Without a cache directory the machine is measured anew each time. Weights that
+	// moved to memory during the first passes would slow those.
+	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Disk: b.o.Disk, Measure: true, Pin: "anon"}
 	if b.row.RAM == 0 {
 		opts.RAM = llmrun.NoLimit
 	}

@@ -158,7 +158,7 @@ type overheadSide struct {
 }
 
 func openSide(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadSide, error) {
-	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, RAM: ram})
+	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, RAM: ram, Pin: "anon"})
 	if err != nil {
 		return nil, err
 	}
