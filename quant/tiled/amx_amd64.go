@@ -12,8 +12,7 @@ const (
 	tileOfSums = iota
 	tileOfTokens
 	tileOfCodes
-	tileOfSecondSums // of the second half of groups with a scale for each
-	tileOfSecondCodes
+	tileOfSecondCodes // of wide codes
 )
 
 // tileConfigs has the configurations for tiles of width tokens, at width.
@@ -22,12 +21,8 @@ var tileConfigs = func() (all [TileTokens + 1]tileConfig) {
 		c := &all[width]
 		c.palette = 1
 		c.rows[tileOfTokens], c.rowBytes[tileOfTokens] = uint8(width), GroupElems
-		for _, sums := range []int{tileOfSums, tileOfSecondSums} {
-			c.rows[sums], c.rowBytes[sums] = uint8(width), 4*TileRows
-		}
-		for _, codes := range []int{tileOfCodes, tileOfSecondCodes} {
-			c.rows[codes], c.rowBytes[codes] = planes, planeBytes
-		}
+		c.rows[tileOfSums], c.rowBytes[tileOfSums] = uint8(width), 4*TileRows
+		c.rows[tileOfCodes], c.rowBytes[tileOfCodes] = planes, planeBytes
 	}
 	return all
 }()
@@ -36,30 +31,22 @@ var tileConfigs = func() (all [TileTokens + 1]tileConfig) {
 // tokens that do not fill a tile take longer than without.
 const minTileTokens = 2 * TileTokens
 
-// centreAVX512 subtracts zero from the codes of a panel. centreHalvesAVX512 also
-// puts as many zeros between the halves of a group as a half has codes.
+// centreAVX512 subtracts zero from the codes of a panel.
 //
 //go:noescape
 func centreAVX512(codes *uint8, groups int, zero uint8)
 
-//go:noescape
-func centreHalvesAVX512(codes *uint8, groups int, zero uint8)
-
 // decode leaves codes as they are where tiles would not be faster: with few
-// tokens.
+// tokens. Formats with half groups have panels of their own, see mulWide.
 func (p amx) decode(to *panel, f *format, blocks []byte, n int) {
-	to.centred = to.tokens >= minTileTokens
+	to.centred = to.tokens >= minTileTokens && !f.halfGroups()
 	if !to.centred || f.zero == 0 {
 		p.avx512.decode(to, f, blocks, n)
 		return
 	}
 	if f.bits != 4 {
 		p.avx512.decode(to, f, blocks, n)
-		centre := centreAVX512
-		if f.halfGroups() {
-			centre = centreHalvesAVX512
-		}
-		centre(&to.codes[0], n*f.groups(len(blocks)/n), uint8(f.zero))
+		centreAVX512(&to.codes[0], n*f.groups(len(blocks)/n), uint8(f.zero))
 		return
 	}
 	for i, code := range f.table {
@@ -77,16 +64,10 @@ func mulPlainAMX(a *kernelArgs)
 func mulMinsAMX(a *kernelArgs)
 
 //go:noescape
-func mulHalvesAMX(a *kernelArgs)
-
-//go:noescape
 func narrowPlainAMX(a *kernelArgs)
 
 //go:noescape
 func narrowMinsAMX(a *kernelArgs)
-
-//go:noescape
-func narrowHalvesAMX(a *kernelArgs)
 
 func (p amx) mulPanel(a *kernelArgs) {
 	if !a.centred {
@@ -98,14 +79,10 @@ func (p amx) mulPanel(a *kernelArgs) {
 	switch {
 	case full && a.mins != nil:
 		mulMinsAMX(a)
-	case full && a.halves == 2:
-		mulHalvesAMX(a)
 	case full:
 		mulPlainAMX(a)
 	case a.mins != nil:
 		narrowMinsAMX(a)
-	case a.halves == 2:
-		narrowHalvesAMX(a)
 	default:
 		narrowPlainAMX(a)
 	}

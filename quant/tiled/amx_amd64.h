@@ -30,3 +30,7 @@
 // TDPBSSD adds to sums, 32-bit numbers, the products of signed bytes: of row m
 // of a with column n of b, whose rows hold four bytes of every column.
 #define TDPBSSD(sums, a, b) VEX; BYTE $(0x03+8*(15-b)); BYTE $0x5E; BYTE $(0xC0+8*sums+a)
+
+// TDPBF16PS adds, in float32, the products of bfloat16 numbers: rows of b hold two
+// of every column.
+#define TDPBF16PS(sums, a, b) VEX; BYTE $(0x02+8*(15-b)); BYTE $0x5C; BYTE $(0xC0+8*sums+a)

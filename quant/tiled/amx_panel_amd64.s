@@ -18,7 +18,7 @@
 //	SI x   AX codes   DI products   R10 scales   R11 dx   R12 mins   R13 shift
 //	R8 sums   R9 bytes of x in a group   BX 64   DX GroupElems   R15 groups left
 //	Z0-Z15 sums of the tokens   Z29 min   Z30 scale   Z28 startFloat times it
-//	Z26, Z27 the same of a second half   Z31 startFloat
+//	Z31 startFloat
 //
 // Tiles are loaded through the port of half the units for floats, and what is
 // done there meanwhile is not moved elsewhere. So an integer sum becomes a float
@@ -57,21 +57,19 @@
 	ADDQ R9, SI                                           \
 	ADDQ $512, AX
 
-// PRODUCT_HALVES stores those of a group's halves at a place and behind it. The
-// codes of a half have a tile in which zeros are in the place of the other half:
-// between the halves lie as many zeros as a half has codes.
-#define PRODUCT_HALVES(at) \
+// PRODUCT_WIDE stores the sums of a group with tokens and codes as 16-bit floats.
+// Codes are two numbers each, which have a tile each: their products are added to
+// the same sums. All of them, and all sums on the way, are whole numbers below 2²⁴.
+#define PRODUCT_WIDE(at) \
 	TILEZERO(const_tileOfSums)                            \
-	TILEZERO(const_tileOfSecondSums)                      \
-	TILELOADD(const_tileOfTokens, 0, rSI, rDX)            \
+	TILELOADD(const_tileOfTokens, 0, rSI, rBX)            \
 	TILELOADD(const_tileOfCodes, 0, rAX, rBX)             \
-	TDPBSSD(const_tileOfSums, const_tileOfTokens, const_tileOfCodes) \
-	TILELOADD(const_tileOfSecondCodes, 256, rAX, rBX)     \
-	TDPBSSD(const_tileOfSecondSums, const_tileOfTokens, const_tileOfSecondCodes) \
+	TDPBF16PS(const_tileOfSums, const_tileOfTokens, const_tileOfCodes) \
+	TILELOADD(const_tileOfSecondCodes, 1024, rAX, rBX)    \
+	TDPBF16PS(const_tileOfSums, const_tileOfTokens, const_tileOfSecondCodes) \
 	TILESTORED(const_tileOfSums, at, rDI, rBX)            \
-	TILESTORED(const_tileOfSecondSums, at+1024, rDI, rBX) \
-	ADDQ R9, SI                                           \
-	ADDQ $768, AX
+	LEAQ (SI)(R9*2), SI                                   \
+	ADDQ $2048, AX
 
 // ADD adds the sums at mem, times the scale and times the token's, to floats.
 #define ADD(mem, scale, product, dx, sum, temp) \
@@ -86,9 +84,10 @@
 	PLAIN_ROW(at, t, sum, temp) \
 	VFMADD231PS.BCST 4*t(R13), Z29, sum
 
-#define HALVES_ROW(at, t, sum, temp) \
-	PLAIN_ROW(at, t, sum, temp) \
-	ADD(at+64*t+1024(DI), Z26, Z27, 4*t(R11), sum, temp)
+// WIDE_ROW has sums that are floats already.
+#define WIDE_ROW(at, t, sum, temp) \
+	VMULPS           at+64*t(DI), Z30, temp \
+	VFMADD231PS.BCST 4*t(R11), temp, sum
 
 #define PLAIN_SCALES \
 	VMOVUPS (R10), Z30    \
@@ -100,10 +99,8 @@
 	VMOVUPS (R12), Z29 \
 	ADDQ    $64, R12
 
-#define HALVES_SCALES \
-	PLAIN_SCALES          \
-	VMOVUPS (R10), Z26    \
-	VMULPS  Z31, Z26, Z27 \
+#define WIDE_SCALES \
+	VMOVUPS (R10), Z30 \
 	ADDQ    $64, R10
 
 #define FLOATS(at, SCALES, ROW) \
@@ -135,9 +132,14 @@
 #define LOAD(t, sum) VMOVUPS 64*t(R8), sum;
 #define STORE(t, sum) VMOVUPS sum, 64*t(R8);
 
+// SKIP_TOKENS goes over the groups between those of two tiles; wide tokens are
+// those of the panel's groups alone.
+#define SKIP_TOKENS LEAQ (SI)(R15*8), SI
+#define SKIP_NOTHING ADDQ $0, SI
+
 // TILES is the loop over full tiles of tokens, and in it over the groups.
 // The products of even groups lie at 0, those of odd groups behind them.
-#define TILES(PRODUCT, SCALES, ROW) \
+#define TILES(PRODUCT, SCALES, ROW, SKIP) \
 	ARGS                     \
 	MOVQ kernelArgs_tiles(R15), CX \
 tile:                            \
@@ -147,15 +149,15 @@ tile:                            \
 group:                           \
 	DECQ R15                 \
 	JZ   lastEven            \
-	PRODUCT(2048)            \
+	PRODUCT(1024)            \
 	FLOATS(0, SCALES, ROW)   \
 	DECQ R15                 \
 	JZ   lastOdd             \
 	PRODUCT(0)               \
-	FLOATS(2048, SCALES, ROW) \
+	FLOATS(1024, SCALES, ROW) \
 	JMP  group               \
 lastOdd:                         \
-	FLOATS(2048, SCALES, ROW) \
+	FLOATS(1024, SCALES, ROW) \
 	JMP  next                \
 lastEven:                        \
 	FLOATS(0, SCALES, ROW)   \
@@ -167,7 +169,7 @@ next:                            \
 	SHLQ $6, R15             \
 	ADDQ R15, R11            \
 	ADDQ R15, R13            \
-	LEAQ (SI)(R15*8), SI     \
+	SKIP                     \
 	DECQ CX                  \
 	JNZ  tile                \
 	TILERELEASE              \
@@ -176,15 +178,15 @@ next:                            \
 
 // func mulPlainAMX(a *kernelArgs)
 TEXT ·mulPlainAMX(SB), NOSPLIT, $0-8
-	TILES(PRODUCT, PLAIN_SCALES, PLAIN_ROW)
+	TILES(PRODUCT, PLAIN_SCALES, PLAIN_ROW, SKIP_TOKENS)
 
 // func mulMinsAMX(a *kernelArgs)
 TEXT ·mulMinsAMX(SB), NOSPLIT, $0-8
-	TILES(PRODUCT, MIN_SCALES, MIN_ROW)
+	TILES(PRODUCT, MIN_SCALES, MIN_ROW, SKIP_TOKENS)
 
-// func mulHalvesAMX(a *kernelArgs)
-TEXT ·mulHalvesAMX(SB), NOSPLIT, $0-8
-	TILES(PRODUCT_HALVES, HALVES_SCALES, HALVES_ROW)
+// func mulWideAMX(a *kernelArgs)
+TEXT ·mulWideAMX(SB), NOSPLIT, $0-8
+	TILES(PRODUCT_WIDE, WIDE_SCALES, WIDE_ROW, SKIP_NOTHING)
 
 // NARROW does the groups of a tile of fewer tokens, one token at a time.
 #define NARROW(PRODUCT, SCALES, ROW) \
@@ -225,9 +227,9 @@ TEXT ·narrowPlainAMX(SB), NOSPLIT, $0-8
 TEXT ·narrowMinsAMX(SB), NOSPLIT, $0-8
 	NARROW(PRODUCT, MIN_SCALES, MIN_ROW)
 
-// func narrowHalvesAMX(a *kernelArgs)
-TEXT ·narrowHalvesAMX(SB), NOSPLIT, $0-8
-	NARROW(PRODUCT_HALVES, HALVES_SCALES, HALVES_ROW)
+// func narrowWideAMX(a *kernelArgs)
+TEXT ·narrowWideAMX(SB), NOSPLIT, $0-8
+	NARROW(PRODUCT_WIDE, WIDE_SCALES, WIDE_ROW)
 
 // func centreAVX512(codes *uint8, groups int, zero uint8)
 TEXT ·centreAVX512(SB), NOSPLIT, $0-17
@@ -243,53 +245,5 @@ plane:
 	ADDQ      $64, SI
 	DECQ      CX
 	JNZ       plane
-	VZEROUPPER
-	RET
-
-// func centreHalvesAVX512(codes *uint8, groups int, zero uint8)
-// The last group is moved first, to where nothing has yet to be moved from.
-TEXT ·centreHalvesAVX512(SB), NOSPLIT, $0-17
-	MOVQ         codes+0(FP), SI
-	MOVQ         groups+8(FP), CX
-	VPBROADCASTB zero+16(FP), Z0
-	VPXORD       Z9, Z9, Z9
-	IMUL3Q       $768, CX, DI
-	ADDQ         SI, DI
-	IMUL3Q       $512, CX, AX
-	ADDQ         AX, SI
-
-group:
-	SUBQ      $512, SI
-	SUBQ      $768, DI
-	VMOVDQU32 (SI), Z1
-	VMOVDQU32 64(SI), Z2
-	VMOVDQU32 128(SI), Z3
-	VMOVDQU32 192(SI), Z4
-	VMOVDQU32 256(SI), Z5
-	VMOVDQU32 320(SI), Z6
-	VMOVDQU32 384(SI), Z7
-	VMOVDQU32 448(SI), Z8
-	VPSUBB    Z0, Z1, Z1
-	VPSUBB    Z0, Z2, Z2
-	VPSUBB    Z0, Z3, Z3
-	VPSUBB    Z0, Z4, Z4
-	VPSUBB    Z0, Z5, Z5
-	VPSUBB    Z0, Z6, Z6
-	VPSUBB    Z0, Z7, Z7
-	VPSUBB    Z0, Z8, Z8
-	VMOVDQU32 Z1, (DI)
-	VMOVDQU32 Z2, 64(DI)
-	VMOVDQU32 Z3, 128(DI)
-	VMOVDQU32 Z4, 192(DI)
-	VMOVDQU32 Z9, 256(DI)
-	VMOVDQU32 Z9, 320(DI)
-	VMOVDQU32 Z9, 384(DI)
-	VMOVDQU32 Z9, 448(DI)
-	VMOVDQU32 Z5, 512(DI)
-	VMOVDQU32 Z6, 576(DI)
-	VMOVDQU32 Z7, 640(DI)
-	VMOVDQU32 Z8, 704(DI)
-	DECQ      CX
-	JNZ       group
 	VZEROUPPER
 	RET

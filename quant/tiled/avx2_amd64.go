@@ -72,7 +72,7 @@ func scalesZeroAVX2(mins, scales *float32, src *byte, stride, n int)
 func scalesPairsAVX2(scales, mins *float32, block *byte)
 
 //go:noescape
-func scalesBytesAVX2(scales *float32, block *byte)
+func scalesBytesAVX2(scales, factors *float32, block *byte)
 
 //go:noescape
 func scalesSixAVX2(scales *float32, block *byte)

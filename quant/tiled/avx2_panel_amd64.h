@@ -6,7 +6,11 @@
 //	SI codes  R12 scales   R13 mins    CX groups   R15 what is left of the tokens
 //	R8 x      R9 dx        R10 shift   R11 start   DI sums   DX 4·width
 //	Y8 scale  Y9 startFloat times it   Y10 sum     Y11, Y12 scratch
-//	Y13 min or the second half group's scale, Y15 startFloat times that
+//	Y13 min
+//
+// With two factors in a group R13 points to them, Y8 is the first, Y9 zero and Y15
+// startFloat. Sums times factors are whole numbers below 2²⁴, so that floats
+// have them exactly. Adding zero makes a product of zero +0.
 
 #define LOAD_ARGS \
 	MOVQ a+0(FP), AX                \
@@ -59,9 +63,9 @@
 	SUBQ DX, R11   \
 	JMP  half
 
-#define NEXT_GROUP(scaleBytes) \
-	ADDQ $512, SI         \
-	ADDQ $scaleBytes, R12 \
+#define NEXT_GROUP \
+	ADDQ $512, SI \
+	ADDQ $64, R12 \
 	ADDQ $64, R13
 
 #define SCALE(mem, scale, product) \
@@ -77,6 +81,20 @@
 #define ADD \
 	VBROADCASTSS (R9), Y12       \
 	VFMADD213PS  (DI), Y12, Y10
+
+#define FACTORS \
+	VMOVUPS      (R13)(BX*1), Y8      \
+	VXORPS       Y9, Y9, Y9           \
+	VBROADCASTSS ·startValue(SB), Y15
+
+// ADD_HALVES adds the integer sums in Y10 and Y11.
+#define ADD_HALVES \
+	VSUBPS      Y15, Y10, Y10             \
+	VSUBPS      Y15, Y11, Y11             \
+	VFMADD213PS Y9, Y8, Y10               \
+	VFMADD231PS 64(R13)(BX*1), Y11, Y10   \
+	VMULPS      (R12)(BX*1), Y10, Y10     \
+	ADD
 
 #define ADD_MIN \
 	VBROADCASTSS (R10), Y12     \

@@ -70,7 +70,7 @@ token:
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(64)
+	NEXT_GROUP
 	DECQ CX
 	JNZ  half
 	VZEROUPPER
@@ -96,7 +96,7 @@ token:
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(64)
+	NEXT_GROUP
 	DECQ CX
 	JNZ  half
 	VZEROUPPER
@@ -138,7 +138,7 @@ token:
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(64)
+	NEXT_GROUP
 	DECQ CX
 	JNZ  half
 	VZEROUPPER
@@ -147,11 +147,11 @@ next:
 // func mulHalvesAVX2(a *kernelArgs)
 TEXT ·mulHalvesAVX2(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	MOVQ kernelArgs_factors(AX), R13
 	ONES
 
 half:
-	SCALE((R12)(BX*1), Y8, Y9)
-	SCALE(64(R12)(BX*1), Y13, Y15)
+	FACTORS
 	FIRST_TOKEN
 
 token:
@@ -160,22 +160,19 @@ token:
 	VPBROADCASTD (R11), Y12
 	VPADDD Y11, Y10, Y10
 	VPADDD Y12, Y10, Y10
-	FLOAT(Y8, Y9)
-	ADD
 	TWO(16, Y4, Y5, Y11)
-	VMOVUPS Y10, (DI)
-	TWO(24, Y6, Y7, Y10)
 	VPBROADCASTD (R11)(DX*1), Y12
-	VPADDD Y11, Y10, Y10
-	VPADDD Y12, Y10, Y10
-	FLOAT(Y13, Y15)
-	ADD
+	VPADDD Y12, Y11, Y11
+	TWO(24, Y6, Y7, Y13)
+	VPADDD Y13, Y11, Y11
+	ADD_HALVES
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(128)
+	NEXT_GROUP
+	ADDQ $64, R13 // over the second factors
 	ADDQ DX, R11 // over the second halves' starts
 	DECQ CX
 	JNZ  half

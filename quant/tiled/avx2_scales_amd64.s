@@ -135,21 +135,31 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scalesBytesAVX2(scales *float32, block *byte)
-TEXT ·scalesBytesAVX2(SB), NOSPLIT, $0-16
+// FACTOR stores eight signed bytes as floats.
+#define FACTOR(bytes, mem) \
+	VPMOVSXBD bytes, Y0 \
+	VCVTDQ2PS Y0, Y0    \
+	VMOVUPS   Y0, mem
+
+// func scalesBytesAVX2(scales, factors *float32, block *byte)
+TEXT ·scalesBytesAVX2(SB), NOSPLIT, $0-24
 	MOVQ      scales+0(FP), DI
-	MOVQ      block+8(FP), SI
+	MOVQ      factors+8(FP), DX
+	MOVQ      block+16(FP), SI
 	VCVTPH2PS (SI), Y4
 	VCVTPH2PS 16(SI), Y5
-	MOVQ      $16, CX
+	MOVQ      $8, CX
 
 loop:
-	VPMOVSXBD 32(SI), Y0
-	VPMOVSXBD 40(SI), Y1
-	TIMES(Y0, Y4, (DI))
-	TIMES(Y1, Y5, 32(DI))
-	ADDQ $16, SI
+	VMOVUPS Y4, (DI)
+	VMOVUPS Y5, 32(DI)
+	FACTOR(32(SI), (DX))
+	FACTOR(40(SI), 32(DX))
+	FACTOR(48(SI), 64(DX))
+	FACTOR(56(SI), 96(DX))
+	ADDQ $32, SI
 	ADDQ $64, DI
+	ADDQ $128, DX
 	DECQ CX
 	JNZ  loop
 	VZEROUPPER

@@ -65,7 +65,7 @@ func scalesZeroAVX512(mins, scales *float32, src *byte, stride, n int)
 func scalesPairsAVX512(scales, mins *float32, block *byte)
 
 //go:noescape
-func scalesBytesAVX512(scales *float32, block *byte)
+func scalesBytesAVX512(scales, factors *float32, block *byte)
 
 //go:noescape
 func scalesSixAVX512(scales *float32, block *byte)

@@ -227,20 +227,25 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scalesBytesAVX512(scales *float32, block *byte)
-TEXT ·scalesBytesAVX512(SB), NOSPLIT, $0-16
+// func scalesBytesAVX512(scales, factors *float32, block *byte)
+TEXT ·scalesBytesAVX512(SB), NOSPLIT, $0-24
 	MOVQ      scales+0(FP), DI
-	MOVQ      block+8(FP), SI
+	MOVQ      factors+8(FP), DX
+	MOVQ      block+16(FP), SI
 	VCVTPH2PS (SI), Z1
-	MOVQ      $16, CX
+	MOVQ      $8, CX
 
 loop:
 	VPMOVSXBD 32(SI), Z3
+	VPMOVSXBD 48(SI), Z4
 	VCVTDQ2PS Z3, Z3
-	VMULPS    Z1, Z3, Z3
-	VMOVUPS   Z3, (DI)
-	ADDQ      $16, SI
+	VCVTDQ2PS Z4, Z4
+	VMOVUPS   Z1, (DI)
+	VMOVUPS   Z3, (DX)
+	VMOVUPS   Z4, 64(DX)
+	ADDQ      $32, SI
 	ADDQ      $64, DI
+	ADDQ      $128, DX
 	DECQ      CX
 	JNZ       loop
 	VZEROUPPER

@@ -85,11 +85,12 @@ width4:
 width8:
 	FEW8(loop8, WIDTH8, PLAIN4, STORE4)
 
-#define BYTE_SCALE(mem, scale, product) \
-	VPMOVSXBD   mem, scale                      \
-	VCVTDQ2PS   scale, scale                    \
-	VMULPS      Z12, scale, scale               \
-	VMULPS.BCST ·startValue(SB), scale, product
+#define HALF_SCALE Z12
+
+#define FACTOR(mem, factor, product) \
+	VPMOVSXBD   mem, factor                      \
+	VCVTDQ2PS   factor, factor                   \
+	VMULPS.BCST ·startValue(SB), factor, product
 
 #define FEW6(loop, group, WIDTH, PRODUCTS, STORE) \
 loop:                                   \
@@ -100,8 +101,8 @@ loop:                                   \
 	MOVQ $8, BX                     \
 group:                                  \
 	FETCH6                          \
-	BYTE_SCALE((R12), Z24, Z25)     \
-	BYTE_SCALE(16(R12), Z26, Z31)   \
+	FACTOR((R12), Z24, Z25)         \
+	FACTOR(16(R12), Z26, Z31)       \
 	CODES6                          \
 	WIDTH(PRODUCTS)                 \
 	NEXT_GROUP(384)                 \

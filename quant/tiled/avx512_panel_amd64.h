@@ -9,6 +9,7 @@
 // conversion and a product.
 //
 //	DI sums   SI codes   R12 scales   R13 mins     CX groups   DX 4·width
+//	                                  or factors
 //	R8 x      R9 dx      R10 shift    R11 start
 //	Z24 scale            Z25 startFloat times it   Z26 min     Z31 startFloat
 //
@@ -146,13 +147,18 @@
 	ADD(t, Z27, a) \
 	ADD_MIN(t, a)
 
-// With two scales in a group a token has two integer sums, and two tokens are
-// computed at a time. Starts of second halves lie 4·width after the first's;
-// the second scale and its product are in Z26 and Z31.
+// With two factors in a group a token has two integer sums, and two tokens are
+// computed at a time. Starts of second halves lie 4·width after the first's. The
+// factors are in Z24 and Z26, startFloat times them in Z25 and Z31. Sums times
+// factors are whole numbers below 2²⁴, so that floats have them exactly, and their
+// sum is scaled with HALF_SCALE, which who includes this defines.
 #define START_HALF(t, a) VPBROADCASTD 4*(t)(R11)(DX*1), a
 
-#define ADD_HALF(t, a, sum) \
-	VFMSUB213PS      Z31, Z26, a       \
+#define ADD_HALVES(t, a, b, sum) \
+	VFMSUB213PS      Z25, Z24, a       \
+	VFMSUB213PS      Z31, Z26, b       \
+	VADDPS           b, a, a           \
+	VMULPS           HALF_SCALE, a, a  \
 	VFMADD231PS.BCST 4*(t)(R9), a, sum
 
 #define HALVES2(t, a, b) \
@@ -168,10 +174,8 @@
 	DOT2(32*(t)+24, Z22, Z29, Z30) \
 	DOT2(32*(t)+12, Z19, Z27, Z28) \
 	DOT2(32*(t)+28, Z23, Z29, Z30) \
-	ADD(t, Z27, a)        \
-	ADD(t+1, Z28, b)      \
-	ADD_HALF(t, Z29, a)   \
-	ADD_HALF(t+1, Z30, b)
+	ADD_HALVES(t, Z27, Z29, a)     \
+	ADD_HALVES(t+1, Z28, Z30, b)
 
 #define HALVES4(t, a, b, c, d) \
 	HALVES2(t, a, b)   \
@@ -188,8 +192,7 @@
 	DOT1(24, Z22, Z29) \
 	DOT1(12, Z19, Z27) \
 	DOT1(28, Z23, Z29) \
-	ADD(t, Z27, a)     \
-	ADD_HALF(t, Z29, a)
+	ADD_HALVES(t, Z27, Z29, a)
 
 // The scales of a group, and the steps to the next.
 #define SCALE(mem, scale, product) \
@@ -203,8 +206,8 @@
 	VMOVUPS (R13), Z26
 
 #define HALF_SCALES \
-	SCALE((R12), Z24, Z25)   \
-	SCALE(64(R12), Z26, Z31)
+	SCALE((R13), Z24, Z25)   \
+	SCALE(64(R13), Z26, Z31)
 
 #define PLAIN_NEXT \
 	ADDQ $64, R12 \
@@ -216,7 +219,8 @@
 	ADDQ DX, R10
 
 #define HALF_NEXT \
-	ADDQ $128, R12         \
+	ADDQ $64, R12          \
+	ADDQ $128, R13         \
 	LEAQ (R11)(DX*2), R11
 
 // Sums from memory and back, the first of four t.

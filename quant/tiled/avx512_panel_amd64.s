@@ -4,6 +4,8 @@
 #include "textflag.h"
 #include "avx512_panel_amd64.h"
 
+#define HALF_SCALE (R12)
+
 // func mulPlainAVX512(a *kernelArgs)
 TEXT ·mulPlainAVX512(SB), NOSPLIT, $0-8
 	LOAD_ARGS
@@ -43,6 +45,7 @@ width16:
 // func mulHalvesAVX512(a *kernelArgs)
 TEXT ·mulHalvesAVX512(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	MOVQ kernelArgs_factors(AX), R13
 	CHOOSE_WIDTH
 	PANEL(loop1, WIDTH1, LOAD1, HALF_SCALES, HALVES1, HALF_NEXT, STORE1)
 

@@ -138,22 +138,20 @@ group:
 	JNZ  loop
 	VEC_NEXT
 
-// BYTE_SCALE makes a scale of sixteen signed bytes and the block's.
-#define BYTE_SCALE(mem, block, scale, product) \
-	VPMOVSXBD mem, scale            \
-	VCVTDQ2PS scale, scale          \
-	VMULPS    block, scale, scale   \
-	VMULPS    Z31, scale, product
+#define FACTOR(mem, factor) \
+	VPMOVSXBD mem, factor    \
+	VCVTDQ2PS factor, factor
 
 #define PLANES6(src, p, highA, highB) \
 	UNPACK6(64*p+128(src), Z4, Z5, highA, highB) \
 	DOT(p, Z4, Z5)
 
-// The halves of a group have scales of their own and end one by one.
+// The sums of a group's halves are multiplied by factors of their own and added,
+// which floats do exactly. Z3 is zero: what is added to it is not -0.
 #define BYTES6(src, sums, factors, block) \
 	PREFETCH6(src)                            \
-	BYTE_SCALE((factors), block, Z24, Z25)    \
-	BYTE_SCALE(16(factors), block, Z26, Z13)  \
+	FACTOR((factors), Z24)                    \
+	FACTOR(16(factors), Z26)                  \
 	VPBROADCASTD (R11), Z1                    \
 	VPBROADCASTD 4(R11), Z2                   \
 	VMOVDQU32    (src), Z8                    \
@@ -164,16 +162,19 @@ group:
 	PLANES6(src, 1, Z15, Z18)                 \
 	PLANES6(src, 2, Z8, Z9)                   \
 	PLANES6(src, 3, Z16, Z19)                 \
-	VFMSUB213PS      Z25, Z24, Z1             \
-	VFMSUB213PS      Z13, Z26, Z2             \
+	VSUBPS           Z31, Z1, Z1              \
+	VSUBPS           Z31, Z2, Z2              \
+	VFMADD213PS      Z3, Z24, Z1              \
+	VFMADD231PS      Z26, Z2, Z1              \
+	VMULPS           block, Z1, Z1            \
 	VFMADD231PS.BCST (R9), Z1, sums           \
-	VFMADD231PS.BCST (R9), Z2, sums           \
 	ADDQ $32, factors
 
 // func vecBytes6AVX512(a *vecArgs): Q6_K
 TEXT ·vecBytes6AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·sixMask(SB), Z27
+	VPXORD       Z3, Z3, Z3
 
 tiles:
 	VEC_TILES

@@ -56,7 +56,7 @@ token:
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(64)
+	NEXT_GROUP
 	DECQ CX
 	JNZ  half
 	VZEROUPPER
@@ -81,7 +81,7 @@ token:
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(64)
+	NEXT_GROUP
 	DECQ CX
 	JNZ  half
 	VZEROUPPER
@@ -90,26 +90,24 @@ next:
 // func mulHalvesVNNI(a *kernelArgs)
 TEXT ·mulHalvesVNNI(SB), NOSPLIT, $0-8
 	LOAD_ARGS
+	MOVQ kernelArgs_factors(AX), R13
 
 half:
-	SCALE((R12)(BX*1), Y8, Y9)
-	SCALE(64(R12)(BX*1), Y13, Y15)
+	FACTORS
 	FIRST_TOKEN
 
 token:
 	VPBROADCASTD (R11), Y10
 	VPBROADCASTD (R11)(DX*1), Y11
 	PLANES
-	FLOAT(Y8, Y9)
-	VFMSUB213PS Y15, Y13, Y11
-	ADD
-	VFMADD231PS Y12, Y11, Y10
+	ADD_HALVES
 	NEXT_TOKEN
 	JNZ token
 	NEXT_HALF(half)
 
 next:
-	NEXT_GROUP(128)
+	NEXT_GROUP
+	ADDQ $64, R13 // over the second factors
 	ADDQ DX, R11 // over the second halves' starts
 	DECQ CX
 	JNZ  half

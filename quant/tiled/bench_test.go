@@ -43,10 +43,10 @@ func corePeak() float64 {
 	return peakSeen
 }
 
-// BenchmarkPanel multiplies some tiles of rows with a prompt and reports the
-// operations as a fraction of what one core can do.
+// BenchmarkPanel multiplies tiles of rows, as many as a worker is given at a time,
+// with a prompt and reports the operations as a fraction of what one core can do.
 func BenchmarkPanel(b *testing.B) {
-	const rows, cols = 64, 2048
+	const rows, cols = 512, 2048
 	for _, typ := range benchTypes {
 		m := benchMatrix(typ, rows, cols)
 		for _, tokens := range []int{4, 16, 64, 512} {

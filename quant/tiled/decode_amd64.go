@@ -21,7 +21,7 @@ type decoders struct {
 
 	// Scales of all groups of a block.
 	pairs func(scales, mins *float32, block *byte)
-	bytes func(scales *float32, block *byte)
+	bytes func(scales, factors *float32, block *byte)
 	six   func(scales *float32, block *byte)
 }
 
@@ -41,7 +41,7 @@ func (d *decoders) decode(p *panel, f *format, blocks []byte, n int) {
 		case pairs6:
 			d.pairs(&p.scales[at*TileRows], &p.mins[at*TileRows], &block[0])
 		case bytes16:
-			d.bytes(&p.scales[2*at*TileRows], &block[0])
+			d.bytes(&p.scales[at*TileRows], &p.factors[2*at*TileRows], &block[0])
 		case six8:
 			d.six(&p.scales[at*TileRows], &block[0])
 		}

@@ -10,7 +10,7 @@
 // # Arithmetic
 //
 // Weights of a group stand for scale·(code-zero) - min, where scale and min
-// belong to a row and group (a half group in Q6_K) and zero to the format. In I4Z,
+// belong to a row and group and zero to the format. In I4Z,
 // where rows and groups have zeros of their own, min is scale·zero, which is
 // exact, and the format's zero is 0. An
 // element of the result is, with g over the groups in ascending order, acc
@@ -20,12 +20,19 @@
 //	acc = fma(float32(i)·scale, d, acc)
 //	acc = fma(-(float32(Σ q)·d), min, acc)   in formats with a min
 //
-// where q are the rounded activations and d is their scale. In a format with
-// half groups the first two lines are done for each half. The definition does
-// not mention other rows or other tokens: results do not depend on how work
-// is divided, and every instruction set gives the same bits. The promise is
-// for finite results. A scale beyond 2^103, which only MXFP4 can express, may
-// give a result that is finite on one instruction set and not on another.
+// where q are the rounded activations and d is their scale. In Q6_K scale is the
+// block's, and each half of a group has a whole number of its own, a factor from
+// -128 to 127, that stands for a part of the scale:
+//
+//	i   = Σ factor·Σ (code-zero)·q  over the halves, over a half; exact
+//
+// Its magnitude is at most 2·128·16·32·127 = 16 646 144, which is below 2^24: a
+// float32 has i exactly, and also what of it a path may compute in floats. The
+// definition does not mention other rows or other tokens: results do not depend
+// on how work is divided, and every instruction set gives the same bits. The
+// promise is for finite results. A scale beyond 2^103, which only MXFP4 can
+// express, may give a result that is finite on one instruction set and not on
+// another.
 //
 // # Whole registers
 //

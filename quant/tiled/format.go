@@ -65,7 +65,7 @@ func (k scaleKind) bytes() int {
 	return [...]int{oneScale: 0, pairs6: 12 * TileRows, bytes16: 16 * TileRows, six8: 6 * TileRows}[k]
 }
 
-// halfGroups reports whether each half of a group has a scale of its own.
+// halfGroups reports whether the sum of each half of a group has a factor of its own.
 func (f *format) halfGroups() bool { return f.scales == bytes16 }
 
 // hasMin reports whether weights have an offset that is not the format's zero.

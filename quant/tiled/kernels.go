@@ -1,7 +1,6 @@
 package tiled
 
 import (
-	"math"
 	"unsafe"
 
 	"github.com/llmrun/llmrun/quant"
@@ -32,12 +31,21 @@ type kernels interface {
 	scores4(a *scoreArgs, s *Scratch)
 }
 
+// widePath is a path that multiplies some formats in a way of its own, for which it
+// brings the tokens to another form: for several tiles of rows at a time.
+type widePath interface {
+	// wide reports whether it does so.
+	wide(f *format, tokens int) bool
+	// mulWide computes the sums of n tiles of rows.
+	mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations)
+}
+
 // kernelArgs is what a panel kernel multiplies: some groups of a tile of
 // weights with a tile of tokens. Pointers are to the first group.
 type kernelArgs struct {
 	sums   *float32 // [width][TileRows], added to
 	codes  *uint8   // [groups][planes][TileRows][laneBytes]
-	scales *float32 // [groups][halves][TileRows]
+	scales *float32 // [groups][TileRows]
 	mins   *float32 // [groups][TileRows], nil = none
 	x      *int8    // [groups][width][GroupElems]
 	dx     *float32 // [groups][width]
@@ -48,12 +56,14 @@ type kernelArgs struct {
 	halves int // 1, or 2 for formats without a min
 	zero   int // of the format; start has it already
 
+	factors *float32 // [groups][halves][TileRows] of half sums, whole numbers; nil with one half
+
 	// Codes of a centred panel are signed: less the format's zero already.
 	centred bool
 	// tiles of tokens follow one another; skip groups lie between the last group
 	// of a tile and the first of the next. 1 where codes are not centred.
 	tiles, skip int
-	products    *int32      // memory for integer sums [2][2 halves][width][TileRows]
+	products    *int32      // memory for sums of groups [2][width][TileRows]
 	config      *tileConfig // set by the path that has tiles
 }
 
@@ -140,24 +150,24 @@ func (portable) mulVec(quant.Type, *vecArgs) bool { return false }
 func (portable) mulPanel(a *kernelArgs) {
 	sums := unsafe.Slice(a.sums, a.width*TileRows)
 	codes := unsafe.Slice(a.codes, a.groups*planes*planeBytes)
-	scales := unsafe.Slice(a.scales, a.groups*a.halves*TileRows)
+	scales := unsafe.Slice(a.scales, a.groups*TileRows)
 	x := unsafe.Slice(a.x, a.groups*a.width*GroupElems)
 	dx := unsafe.Slice(a.dx, a.groups*a.width)
-	elems := GroupElems / a.halves
 	for g := range a.groups {
 		for t := range a.width {
 			token := x[(g*a.width+t)*GroupElems:][:GroupElems]
 			d := dx[g*a.width+t]
 			for row := range TileRows {
 				acc := &sums[t*TileRows+row]
+				var i int32
 				for h := range a.halves {
-					i := a.startOf(g, h, t)
-					for k := h * elems; k < (h+1)*elems; k++ {
-						at := (g*planes+k/laneBytes)*planeBytes + row*laneBytes + k%laneBytes
-						i += int32(codes[at]) * int32(token[k])
-					}
-					*acc = quant.FMA32(scaled(i, scales[(g*a.halves+h)*TileRows+row]), d, *acc)
+					i += a.factor(g, h, row) * a.sum(codes[g*planes*planeBytes:], token, g, h, t, row)
 				}
+				product := float32(i) * scales[g*TileRows+row]
+				if a.factors == nil {
+					product += 0 // of zero it is +0, as the kernels' subtraction makes it
+				}
+				*acc = quant.FMA32(product, d, *acc)
 				if a.mins != nil {
 					mins, shift := unsafe.Slice(a.mins, a.groups*TileRows), unsafe.Slice(a.shift, a.groups*a.width)
 					*acc = quant.FMA32(shift[g*a.width+t], mins[g*TileRows+row], *acc)
@@ -167,18 +177,31 @@ func (portable) mulPanel(a *kernelArgs) {
 	}
 }
 
+// sum returns the integer sum of a half group of a row and a token.
+func (a *kernelArgs) sum(codes []uint8 /* of the group */, token []int8, g, h, t, row int) int32 {
+	elems := GroupElems / a.halves
+	i := a.startOf(g, h, t) - startBits
+	for k := h * elems; k < (h+1)*elems; k++ {
+		at := k/laneBytes*planeBytes + row*laneBytes + k%laneBytes
+		i += int32(codes[at]) * int32(token[k])
+	}
+	return i
+}
+
+// factor returns what the sum of a half group is multiplied with.
+func (a *kernelArgs) factor(g, h, row int) int32 {
+	if a.factors == nil {
+		return 1
+	}
+	return int32(unsafe.Slice(a.factors, a.groups*a.halves*TileRows)[(g*a.halves+h)*TileRows+row])
+}
+
 // startOf returns where the sum of a token's half group begins.
 func (a *kernelArgs) startOf(g, h, t int) int32 {
 	if a.start == nil {
 		return startBits
 	}
 	return unsafe.Slice(a.start, a.groups*a.halves*a.width)[(g*a.halves+h)*a.width+t]
-}
-
-// scaled returns i·scale for an integer sum that began at startBits. Adding
-// zero makes a product of zero +0, as the kernels' subtraction does.
-func scaled(i int32, scale float32) float32 {
-	return (math.Float32frombits(uint32(i))-startFloat)*scale + 0
 }
 
 // asInt8 and asInt32 view the memory of floats as integers.

@@ -8,7 +8,8 @@ package tiled
 // highest bit over, and sums of integers begin with nothing: start is not read.
 //
 // Products are float32(i)·scale where plain Go adds a zero to that, which makes
-// -0 a +0. It takes an underflow to -0 to see the difference.
+// -0 a +0, and with factors float32(i) itself may be -0. It takes an underflow to
+// -0 to see the difference.
 //
 // That the kernels are right was proven under emulation, with and without the
 // features of the other paths; how fast they are was never measured.

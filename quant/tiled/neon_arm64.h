@@ -25,6 +25,8 @@
 #define SCVTF4(n, d) WORD $(0x4E21D800 | (n)<<5 | (d))
 #define FCVTNS4(n, d) WORD $(0x4E21A800 | (n)<<5 | (d))
 
+#define FADD4(m, n, d) WORD $(0x4E20D400 | (m)<<16 | (n)<<5 | (d))
+
 // FCVTL4 widens the lower four binary16 numbers of n, FCVTL24 the upper four.
 #define FCVTL4(n, d) WORD $(0x0E217800 | (n)<<5 | (d))
 #define FCVTL24(n, d) WORD $(0x4E217800 | (n)<<5 | (d))
@@ -41,6 +43,14 @@
 // The largest of the four unsigned lanes of n, and the sum of its signed bytes.
 #define UMAXV4(n, d) WORD $(0x6EB0A800 | (n)<<5 | (d))
 #define SADDLV16(n, d) WORD $(0x4E303800 | (n)<<5 | (d))
+
+// FMLA44 adds the products of the lanes of n and m to d.
+#define FMLA44(m, n, d) WORD $(0x4E20CC00 | (m)<<16 | (n)<<5 | (d))
+
+// ADD_SCALED adds four sums of integers, times the factors, to floats.
+#define ADD_SCALED(factor, a, sum) \
+	SCVTF4(a, a) \
+	FMLA44(factor, a, sum)
 
 // SCALED makes four sums of integers floats, times the scales.
 #define SCALED(scale, a) \

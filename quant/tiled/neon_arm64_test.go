@@ -24,6 +24,7 @@ func TestNEONPanels(t *testing.T) {
 		}
 		require.Equal(t, want.codes, got.codes, "%s", typ)
 		require.Equal(t, want.scales, got.scales, "%s", typ)
+		require.Equal(t, want.factors, got.factors, "%s", typ)
 		if f.hasMin() {
 			require.Equal(t, want.mins, got.mins, "%s", typ)
 		}

@@ -32,17 +32,32 @@
 	ZERO4(V4, V5, V6, V7) \
 	ZERO4(V8, V9, V10, V11)
 
+#define FMUL2(scale, a) FMUL4(scale, a, a)
+#define FADD2(b, a) FADD4(b, a, a)
+
+#define ADD_LANES \
+	VADDP V5.S4, V4.S4, V4.S4   \
+	VADDP V7.S4, V6.S4, V5.S4   \
+	VADDP V9.S4, V8.S4, V6.S4   \
+	VADDP V11.S4, V10.S4, V7.S4
+
+#define TO_FLOATS \
+	SCVTF4(4, 4) \
+	SCVTF4(5, 5) \
+	SCVTF4(6, 6) \
+	SCVTF4(7, 7)
+
+// SCALE_SUMS does something with the next sixteen floats and the sums.
+#define SCALE_SUMS(OP, from) \
+	VLD1.P 64(from), [V12.S4, V13.S4, V14.S4, V15.S4] \
+	OP(12, 4)                                         \
+	OP(13, 5)                                         \
+	OP(14, 6)                                         \
+	OP(15, 7)
+
 #define FINISH \
-	VADDP  V5.S4, V4.S4, V4.S4                      \
-	VADDP  V7.S4, V6.S4, V5.S4                      \
-	VADDP  V9.S4, V8.S4, V6.S4                      \
-	VADDP  V11.S4, V10.S4, V7.S4                    \
-	VLD1.P 64(R3), [V12.S4, V13.S4, V14.S4, V15.S4] \
+	SCALE_SUMS(FMUL2, R3)                            \
 	VLD1R  (R6), [V24.S4]                           \
-	SCALED(12, 4)                                   \
-	SCALED(13, 5)                                   \
-	SCALED(14, 6)                                   \
-	SCALED(15, 7)                                   \
 	VFMLA  V24.S4, V4.S4, V0.S4                     \
 	VFMLA  V24.S4, V5.S4, V1.S4                     \
 	VFMLA  V24.S4, V6.S4, V2.S4                     \
@@ -70,13 +85,13 @@ loop:
 	STEPS2(16, 17)
 	STEPS2(18, 19)
 	CMP  $2, R11
-	BNE  whole
-	FINISH
-	ZERO_LANES
-
-whole:
+	BEQ  halves
 	STEPS2(20, 21)
 	STEPS2(22, 23)
+	ADD_LANES
+	TO_FLOATS
+
+finish:
 	FINISH
 	ADD    R9, R6
 	CBZ    R4, next
@@ -93,6 +108,24 @@ next:
 	CBNZ R8, loop
 	VST1 [V0.S4, V1.S4, V2.S4, V3.S4], (R2)
 	RET
+
+halves: // the first sums wait in the registers of the first elements
+	ADD_LANES
+	SCALE_SUMS(SCALED, R15)
+	VMOV V4.B16, V16.B16
+	VMOV V5.B16, V17.B16
+	VMOV V6.B16, V18.B16
+	VMOV V7.B16, V19.B16
+	ZERO_LANES
+	STEPS2(20, 21)
+	STEPS2(22, 23)
+	ADD_LANES
+	SCALE_SUMS(SCALED, R15)
+	FADD2(16, 4)
+	FADD2(17, 5)
+	FADD2(18, 6)
+	FADD2(19, 7)
+	B    finish
 
 // func signCodesNEON(dst, src *uint8, groups int)
 // It makes codes signed, less 128.

@@ -43,7 +43,7 @@ func scalesZeroNEON(mins, scales *float32, src *byte, stride, n int)
 func scalesPairsNEON(scales, mins *float32, block *byte)
 
 //go:noescape
-func scalesBytesNEON(scales *float32, block *byte)
+func scalesBytesNEON(scales, factors *float32, block *byte)
 
 //go:noescape
 func scalesSixNEON(scales *float32, block *byte)
@@ -52,17 +52,14 @@ func (neon) decode(p *panel, f *format, blocks []byte, n int) {
 	size, head := len(blocks)/n, f.headBytes()
 	if f.scales == oneScale {
 		f.decodeCodesNEON(p.codes, blocks[head:], size, n)
-		f.decodeScalesNEON(p.scales, p.mins, blocks, n)
+		f.decodeScalesNEON(p.scales, p.mins, nil, blocks, n)
 		return
 	}
-	groups, halves := f.groups(size), 1
-	if f.halfGroups() {
-		halves = 2
-	}
+	groups := f.groups(size)
 	for b := range n {
 		block, at := blocks[b*size:][:size], b*groups
 		f.decodeCodesNEON(p.codes[at*planes*planeBytes:], block[head:], f.groupBytes(), groups)
-		f.decodeScalesNEON(p.scales[at*halves*TileRows:], p.mins[at*TileRows:], block, 1)
+		f.decodeScalesNEON(p.scales[at*TileRows:], p.mins[at*TileRows:], p.factors[2*at*TileRows:], block, 1)
 	}
 }
 
@@ -92,15 +89,15 @@ func (f *format) tableLess(n int) (table [16]uint8) {
 	return table
 }
 
-// decodeScalesNEON decodes the scales, and mins, of n blocks; n is 1 where a
-// block has more than one of them.
-func (f *format) decodeScalesNEON(scales []float32 /* [groups][halves][TileRows] */, mins []float32 /* [groups][TileRows] */, blocks []byte, n int) {
+// decodeScalesNEON decodes the scales, and mins or factors, of n blocks; n is 1
+// where a block has more than one of them.
+func (f *format) decodeScalesNEON(scales, mins []float32 /* [groups][TileRows] */, factors []float32 /* [groups][halves][TileRows] */, blocks []byte, n int) {
 	size := len(blocks) / n
 	switch {
 	case f.scales == pairs6:
 		scalesPairsNEON(&scales[0], &mins[0], &blocks[0])
 	case f.scales == bytes16:
-		scalesBytesNEON(&scales[0], &blocks[0])
+		scalesBytesNEON(&scales[0], &factors[0], &blocks[0])
 	case f.scales == six8:
 		scalesSixNEON(&scales[0], &blocks[0])
 	case f.exponent:

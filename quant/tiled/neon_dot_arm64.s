@@ -47,18 +47,45 @@
 	FMLA4(26, 3, h, 7)
 
 // FINISH adds the sums of integers, times the scales at offset and dx.
-#define FINISH(offset) \
-	FLDPQ offset(R3), (F24, F25) \
-	FMOVQ (R6), F26              \
-	SCALED(24, 8)                \
-	SCALED(25, 9)                \
-	SCALED(24, 10)               \
-	SCALED(25, 11)               \
-	SCALED(24, 12)               \
-	SCALED(25, 13)               \
-	SCALED(24, 14)               \
-	SCALED(25, 15)               \
+#define ALL_SUMS(OP) \
+	OP(24, 8)  \
+	OP(25, 9)  \
+	OP(24, 10) \
+	OP(25, 11) \
+	OP(24, 12) \
+	OP(25, 13) \
+	OP(24, 14) \
+	OP(25, 15)
+
+#define TIMES(scale, a) FMUL4(scale, a, a)
+
+#define FINISH(OP) \
+	FLDPQ (R3), (F24, F25) \
+	FMOVQ (R6), F26        \
+	ALL_SUMS(OP)           \
 	ADD_TOKENS(8, 9, 10, 11, 12, 13, 14, 15)
+
+// SECOND_HALF computes the sums of two tokens' second half, whose elements are x
+// and y, in the registers of the first, and adds them, times the factors in V28
+// and V29, to the floats in a to d.
+#define SECOND_DOT(lo, hi, i, x, y) \
+	SDOT(x, i, lo, 16) \
+	SDOT(x, i, hi, 18) \
+	SDOT(y, i, lo, 20) \
+	SDOT(y, i, hi, 22)
+
+#define SECOND_HALF(x, y, a, b, c, d) \
+	ZERO4(V16, V18, V20, V22)         \
+	LOAD_PLANES(256)                  \
+	SECOND_DOT(24, 25, 0, x, y)       \
+	SECOND_DOT(26, 27, 1, x, y)       \
+	SECOND_DOT(28, 29, 2, x, y)       \
+	SECOND_DOT(30, 31, 3, x, y)       \
+	FLDPQ 64(R15), (F28, F29)         \
+	ADD_SCALED(28, 16, a)             \
+	ADD_SCALED(29, 18, b)             \
+	ADD_SCALED(28, 20, c)             \
+	ADD_SCALED(29, 22, d)
 
 // func mulDotNEON(a *kernelArgs, row, token int)
 // Rows row to row+7 of tokens token to token+3. Codes are signed.
@@ -76,7 +103,7 @@ loop:
 	DOT_PLANES(16, 18, 20, 22)
 	LOAD_PLANES(256)
 	DOT_PLANES(17, 19, 21, 23)
-	FINISH(0)
+	FINISH(SCALED)
 	CBZ   R4, next
 	FLDPQ (R4), (F24, F25)
 	FMOVQ (R7), F26
@@ -97,13 +124,14 @@ halves:
 	ZERO_SUMS
 	LOAD_PLANES(0)
 	DOT_PLANES(16, 18, 20, 22)
-	FINISH(0)
-	ZERO_SUMS
-	LOAD_PLANES(256)
-	DOT_PLANES(17, 19, 21, 23)
-	FINISH(64)
+	FLDPQ (R15), (F24, F25)
+	ALL_SUMS(SCALED)
+	SECOND_HALF(17, 19, 8, 9, 10, 11)
+	SECOND_HALF(21, 23, 12, 13, 14, 15)
+	FINISH(TIMES)
 	ADD  $512, R1
-	ADD  $128, R3
+	ADD  $64, R3
+	ADD  $128, R15
 	ADD  R9, R6
 	SUB  $1, R8
 	CBNZ R8, halves

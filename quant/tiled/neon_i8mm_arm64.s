@@ -20,16 +20,18 @@
 	VZIP2 d.D2, b.D2, h.D2
 
 // STEP multiplies the next eight elements of 8 rows with those of the tokens.
-#define STEP(x0, x1) \
+#define STEP(x0, x1) STEP_TO(x0, x1, 8, 9, 10, 11, 12, 13, 14, 15)
+
+#define STEP_TO(x0, x1, a, b, c, d, e, f, g, h) \
 	VLD1.P (R1)(R11), [V24.B16, V25.B16, V26.B16, V27.B16] \
-	SMMLA(24, x0, 8)                                       \
-	SMMLA(25, x0, 9)                                       \
-	SMMLA(26, x0, 10)                                      \
-	SMMLA(27, x0, 11)                                      \
-	SMMLA(24, x1, 12)                                      \
-	SMMLA(25, x1, 13)                                      \
-	SMMLA(26, x1, 14)                                      \
-	SMMLA(27, x1, 15)
+	SMMLA(24, x0, a)                                       \
+	SMMLA(25, x0, b)                                       \
+	SMMLA(26, x0, c)                                       \
+	SMMLA(27, x0, d)                                       \
+	SMMLA(24, x1, e)                                       \
+	SMMLA(25, x1, f)                                       \
+	SMMLA(26, x1, g)                                       \
+	SMMLA(27, x1, h)
 
 // LOAD_ROWS loads numbers of 8 rows, each pair twice.
 #define LOAD_ROWS(from) \
@@ -48,17 +50,22 @@
 	VZIP1 V30.S4, V30.S4, V28.S4 \
 	VZIP2 V30.S4, V30.S4, V29.S4
 
-#define FINISH \
+#define ALL_SUMS(OP) \
+	OP(24, 8)  \
+	OP(25, 9)  \
+	OP(26, 10) \
+	OP(27, 11) \
+	OP(24, 12) \
+	OP(25, 13) \
+	OP(26, 14) \
+	OP(27, 15)
+
+#define TIMES(scale, a) FMUL4(scale, a, a)
+
+#define FINISH(OP) \
 	LOAD_ROWS(R3)               \
 	LOAD_PAIRS(R6)              \
-	SCALED(24, 8)               \
-	SCALED(25, 9)               \
-	SCALED(26, 10)              \
-	SCALED(27, 11)              \
-	SCALED(24, 12)              \
-	SCALED(25, 13)              \
-	SCALED(26, 14)              \
-	SCALED(27, 15)              \
+	ALL_SUMS(OP)                \
 	VFMLA V28.S4, V8.S4, V0.S4  \
 	VFMLA V28.S4, V9.S4, V1.S4  \
 	VFMLA V28.S4, V10.S4, V2.S4 \
@@ -94,7 +101,7 @@ loop:
 	STEP(17, 21)
 	STEP(18, 22)
 	STEP(19, 23)
-	FINISH
+	FINISH(SCALED)
 	CBZ   R4, next
 	LOAD_ROWS(R4)
 	LOAD_PAIRS(R7)
@@ -118,11 +125,22 @@ halves:
 	BEGIN
 	STEP(16, 20)
 	STEP(17, 21)
-	FINISH
-	ZERO_SUMS
-	STEP(18, 22)
-	STEP(19, 23)
-	FINISH
+	LOAD_ROWS(R15)
+	ALL_SUMS(SCALED)
+	ZERO4(V16, V17, V20, V21) // the first half's elements, no longer wanted
+	ZERO4(V28, V29, V30, V31)
+	STEP_TO(18, 22, 16, 17, 20, 21, 28, 29, 30, 31)
+	STEP_TO(19, 23, 16, 17, 20, 21, 28, 29, 30, 31)
+	LOAD_ROWS(R15)
+	ADD_SCALED(24, 16, 8)
+	ADD_SCALED(25, 17, 9)
+	ADD_SCALED(26, 20, 10)
+	ADD_SCALED(27, 21, 11)
+	ADD_SCALED(24, 28, 12)
+	ADD_SCALED(25, 29, 13)
+	ADD_SCALED(26, 30, 14)
+	ADD_SCALED(27, 31, 15)
+	FINISH(TIMES)
 	ADD  R9, R6
 	SUB  $1, R8
 	CBNZ R8, halves

@@ -107,7 +107,10 @@ func mulFewTokens(a *kernelArgs, matrix bool) {
 func (a *kernelArgs) part(g, n int) kernelArgs {
 	part := *a
 	part.codes = step(a.codes, g*planes*planeBytes)
-	part.scales = step(a.scales, g*a.halves*TileRows)
+	part.scales = step(a.scales, g*TileRows)
+	if a.factors != nil {
+		part.factors = step(a.factors, g*a.halves*TileRows)
+	}
 	if a.mins != nil {
 		part.mins = step(a.mins, g*TileRows)
 	}

@@ -1,7 +1,11 @@
 // What the panel kernels have in common. Registers:
 //
 //	R1 codes  R2 sums  R3 scales  R4 mins or nil  R5 x  R6 dx  R7 shift
-//	R8 groups  R9 bytes of dx in a group  R10 bytes of x in a group
+//	R8 groups  R9 bytes of dx in a group  R10 bytes of x in a group  R15 factors
+//
+// With two factors in a group, the sums of its halves are made floats, times the
+// factors, and added. All these are whole numbers below 2²⁴, which floats have
+// exactly.
 
 // PANEL_ARGS loads them from (a *kernelArgs, row, token int); a row takes
 // 1<<rowShift bytes in a step of the codes.
@@ -22,6 +26,8 @@
 	ADD  R11<<2, R2                \
 	ADD  R12<<6, R2                \
 	ADD  R11<<2, R3                \
+	MOVD kernelArgs_factors(R0), R15 \
+	ADD  R11<<2, R15               \
 	ADD  R11<<2, R4, R13           \
 	CMP  $0, R4                    \
 	CSEL NE, R13, R4, R4           \

@@ -171,17 +171,30 @@ TEXT ·scalesPairsNEON(SB), NOSPLIT, $0-24
 	TIMES(0, 1, 2, 3, 20, 21, 22, 23) \
 	VST1.P [V20.S4, V21.S4, V22.S4, V23.S4], 64(R0)
 
-// func scalesBytesNEON(scales *float32, block *byte)
-// Sixteen scales of signed bytes times the number of the block.
-TEXT ·scalesBytesNEON(SB), NOSPLIT, $0-16
+// STORE_FACTORS stores the next sixteen signed bytes as floats.
+#define STORE_FACTORS \
+	VLD1.P 16(R2), [V16.B16]        \
+	SIGNED4(16, 18, 20, 21, 22, 23) \
+	SCVTF4(20, 20)                  \
+	SCVTF4(21, 21)                  \
+	SCVTF4(22, 22)                  \
+	SCVTF4(23, 23)                  \
+	VST1.P [V20.S4, V21.S4, V22.S4, V23.S4], 64(R1)
+
+// func scalesBytesNEON(scales, factors *float32, block *byte)
+// The number of the block for eight groups, and two factors of signed bytes for
+// each.
+TEXT ·scalesBytesNEON(SB), NOSPLIT, $0-24
 	MOVD scales+0(FP), R0
-	MOVD block+8(FP), R2
-	MOVD $16, R3
+	MOVD factors+8(FP), R1
+	MOVD block+16(FP), R2
+	MOVD $8, R3
 	LOAD_BASE(0, 1, 2, 3)
 
 loop:
-	VLD1.P 16(R2), [V16.B16]
-	STORE_SIGNED
+	VST1.P [V0.S4, V1.S4, V2.S4, V3.S4], 64(R0)
+	STORE_FACTORS
+	STORE_FACTORS
 	SUB  $1, R3
 	CBNZ R3, loop
 	RET

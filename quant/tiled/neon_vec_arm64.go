@@ -9,7 +9,7 @@ import (
 )
 
 // vecGroups is how many groups a vector kernel is given at a time, or half of
-// them where a group has two scales. Their scales take 1 KiB of the stack.
+// them where a group has factors. Their scales take 1 KiB of the stack.
 const vecGroups = 16
 
 // neonVec is what a vector kernel multiplies: groups of a tile as they are
@@ -18,7 +18,7 @@ type neonVec struct {
 	sums   *float32 // [TileRows], added to
 	codes  *byte    // groups are stride bytes apart
 	stride int
-	scales *float32 // [groups][halves][TileRows]
+	scales *float32 // [groups][TileRows]
 	mins   *float32 // [groups][TileRows], nil = none
 	x      *int8    // [groups][GroupElems]
 	dx     *float32 // [groups]
@@ -26,6 +26,8 @@ type neonVec struct {
 	start  *int32   // [groups][halves], startStep bytes apart
 	groups int
 	table  [16]uint8 // what nibbles stand for, signed
+
+	factors *float32 // [groups][halves][TileRows], where half groups have them
 
 	startStep int // 0 where all begin alike
 }
@@ -59,8 +61,8 @@ func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 
 // mulTileNEON computes the sums of one tile, of which a block has so many bytes.
 func (f *format) mulTileNEON(size int, a *vecArgs) {
-	var scales, mins [vecGroups * TileRows]float32
-	v := neonVec{sums: a.sums, scales: &scales[0], stride: f.groupBytes(), start: &noStart}
+	var scales, mins, factors [vecGroups * TileRows]float32
+	v := neonVec{sums: a.sums, scales: &scales[0], factors: &factors[0], stride: f.groupBytes(), start: &noStart}
 	perBlock, run := f.groups(size), 1
 	if perBlock == 1 {
 		run, v.stride = vecGroups, size
@@ -76,7 +78,7 @@ func (f *format) mulTileNEON(size int, a *vecArgs) {
 	for b := 0; b < a.blocks; b += run {
 		n := min(run, a.blocks-b)
 		blocks := tile[b*size : (b+n)*size]
-		f.decodeScalesNEON(scales[:], mins[:], blocks, n)
+		f.decodeScalesNEON(scales[:], mins[:], factors[:], blocks, n)
 		v.codes, v.groups = &blocks[f.headBytes()], n*perBlock
 		v.take(f, a, b*perBlock)
 		f.mulGroupsNEON(&v)

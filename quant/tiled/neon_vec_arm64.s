@@ -66,23 +66,28 @@
 	VADD V10.S4, V6.S4, V6.S4 \
 	VADD V11.S4, V7.S4, V7.S4
 
-// FINISH adds the sums of integers in a to d, times the scales and dx in V20.
-#define FINISH(a, b, c, d) \
-	VLD1.P 64(R3), [V12.S4, V13.S4, V14.S4, V15.S4] \
-	SCALED(12, a)                                   \
-	SCALED(13, b)                                   \
-	SCALED(14, c)                                   \
-	SCALED(15, d)                                   \
-	FMLA4(20, 0, a, 0)                              \
-	FMLA4(20, 0, b, 1)                              \
-	FMLA4(20, 0, c, 2)                              \
-	FMLA4(20, 0, d, 3)
+// LOAD16 loads the next sixteen scales or factors.
+#define LOAD16(from) VLD1.P 64(from), [V12.S4, V13.S4, V14.S4, V15.S4]
+
+// FINISH adds the sums in V4 to V7, times dx in V20, after OP scaled them.
+#define TIMES(scale, a) FMUL4(scale, a, a)
+
+#define FINISH(OP) \
+	LOAD16(R3)         \
+	OP(12, 4)          \
+	OP(13, 5)          \
+	OP(14, 6)          \
+	OP(15, 7)          \
+	FMLA4(20, 0, 4, 0) \
+	FMLA4(20, 0, 5, 1) \
+	FMLA4(20, 0, 6, 2) \
+	FMLA4(20, 0, 7, 3)
 
 // FINISH_GROUP adds a group with one scale, and then its min.
 #define FINISH_GROUP \
 	JOIN_HALVES                                      \
 	VLD1R.P 4(R6), [V20.S4]                          \
-	FINISH(4, 5, 6, 7)                               \
+	FINISH(SCALED)                                   \
 	CBZ     R4, next                                 \
 	VLD1R.P 4(R7), [V20.S4]                          \
 	VLD1.P  64(R4), [V12.S4, V13.S4, V14.S4, V15.S4] \
@@ -228,9 +233,10 @@ next:
 	HIGH(p, 12, 13, 14, 15)
 
 // func vec6NEON(a *neonVec)
-// Codes of 6 bits and a scale for each half of a group.
+// Codes of 6 bits and a factor for each half of a group, which R14 points to.
 TEXT ·vec6NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(384)
+	MOVD  neonVec_factors(R11), R14
 	VMOVI $0x30, V29.B16
 
 loop:
@@ -246,8 +252,17 @@ loop:
 	VEC6(2, VSHL, $0)
 	VEC6(3, VUSHR, $2)
 	VLD1R.P 4(R6), [V20.S4]
-	FINISH(4, 5, 6, 7)
-	FINISH(8, 9, 10, 11)
+	LOAD16(R14)
+	SCALED(12, 4)
+	SCALED(13, 5)
+	SCALED(14, 6)
+	SCALED(15, 7)
+	LOAD16(R14)
+	ADD_SCALED(12, 8, 4)
+	ADD_SCALED(13, 9, 5)
+	ADD_SCALED(14, 10, 6)
+	ADD_SCALED(15, 11, 7)
+	FINISH(TIMES)
 	NEXT_GROUP
 	CBNZ R10, loop
 	STORE_SUMS

@@ -13,11 +13,10 @@ const panelGroups = 32
 // panel is some groups of a tile of weights, decoded to one form for all
 // formats, which is what the matrix kernels read.
 type panel struct {
-	// [groups][planes][TileRows][laneBytes]. Where a path with tiles centred the
-	// codes of half groups, planes/2 of zeros lie between the halves.
-	codes  []uint8
-	scales []float32 // [groups][halves][TileRows]; one half for most formats
-	mins   []float32 // [groups][TileRows]
+	codes   []uint8   // [groups][planes][TileRows][laneBytes]
+	scales  []float32 // [groups][TileRows]
+	mins    []float32 // [groups][TileRows]
+	factors []float32 // [groups][halves][TileRows] of formats with half groups
 
 	tokens  int       // that it will be multiplied with
 	centred bool      // codes are less the format's zero
@@ -26,9 +25,10 @@ type panel struct {
 
 func newPanel() panel {
 	return panel{
-		codes:  make([]uint8, panelGroups*(planes+planes/2)*planeBytes),
-		scales: make([]float32, panelGroups*2*TileRows),
-		mins:   make([]float32, panelGroups*TileRows),
+		codes:   make([]uint8, panelGroups*planes*planeBytes),
+		scales:  make([]float32, panelGroups*TileRows),
+		mins:    make([]float32, panelGroups*TileRows),
+		factors: make([]float32, panelGroups*2*TileRows),
 	}
 }
 
@@ -69,14 +69,11 @@ func decodeCodes(f *format, dst []uint8, group []byte) {
 	}
 }
 
-// decodeScales computes the scale and min of every row and group of a block.
+// decodeScales computes the scale and min, or the scale and factors, of every row
+// and group of a block.
 func (p *panel) decodeScales(f *format, block []byte, at int) {
 	groups := f.groups(len(block))
-	halves := 1
-	if f.halfGroups() {
-		halves = 2
-	}
-	scales, mins := p.scales[at*halves*TileRows:], p.mins[at*TileRows:]
+	scales, mins, factors := p.scales[at*TileRows:], p.mins[at*TileRows:], p.factors[2*at*TileRows:]
 	var r rowBlock
 	for row := range TileRows {
 		f.loadHead(&r, block, row)
@@ -93,8 +90,9 @@ func (p *panel) decodeScales(f *format, block []byte, at int) {
 				scales[g*TileRows+row] = base * float32(r.scale[g])
 				mins[g*TileRows+row] = offset * float32(r.min[g])
 			case bytes16:
-				scales[2*g*TileRows+row] = base * float32(int8(r.scale[2*g]))
-				scales[(2*g+1)*TileRows+row] = base * float32(int8(r.scale[2*g+1]))
+				scales[g*TileRows+row] = base
+				factors[2*g*TileRows+row] = float32(int8(r.scale[2*g]))
+				factors[(2*g+1)*TileRows+row] = float32(int8(r.scale[2*g+1]))
 			case six8:
 				scales[g*TileRows+row] = base * float32(int(r.scale[g])-32)
 			}

@@ -129,7 +129,7 @@ func TestPathsAgree(t *testing.T) {
 func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 	halves := []uint16{0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF}
 	const rows, cols = 16, 512
-	x := randomVector(3*cols, 9)
+	x := randomVector(35*cols, 9)
 	forEachPath(t, func(t *testing.T, path kernels) {
 		for typ, f := range formats {
 			for _, fill := range []byte{0, 0x0F, 0x70, 0x80, 0xF0, 0xFF} {
@@ -147,7 +147,7 @@ func TestPathsAgreeOnExtremeWeights(t *testing.T) {
 					f.join(&r, block)
 				}
 				m := packed(t, typ, src, rows, cols)
-				for _, tokens := range []int{1, 3} {
+				for _, tokens := range []int{1, 3, 35} {
 					want := products(portable{}, m, x[:tokens*cols], tokens)
 					requireSame(t, want, products(path, m, x[:tokens*cols], tokens), "%s of %#x", typ, fill)
 				}

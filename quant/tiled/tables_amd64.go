@@ -19,6 +19,12 @@ var (
 	fifthBit   uint32 = 0x10101010
 	topBits    uint32 = 0x80808080
 	signBit    uint32 = signMask
+
+	// What tiles of 16-bit floats take.
+	upperHalf     uint32  = 0xFFFF0000
+	lowByte       uint32  = 0xFF
+	halfZeroFloat float32 = halfZero
+
 	// Masks of nibbles and high bits that were widened to 32 bits.
 	dwordNibble uint32 = 0x0F
 	dwordHigh   uint32 = 0x30

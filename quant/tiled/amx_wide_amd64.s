@@ -1,0 +1,110 @@
+//go:build !noasm
+
+#include "textflag.h"
+
+// What tiles of 16-bit floats want: bfloat16, the upper halves of float32. Lane i
+// of a vector of both operands has the elements i and 16+i of a group. Z31 masks
+// the upper halves.
+
+// JOIN makes the upper halves of two vectors one vector: those of low in the lower
+// halves of lanes.
+#define JOIN(high, low) \
+	VPSRLD     $16, low, low         \
+	VPTERNLOGD $0xF8, Z31, high, low
+
+// func widenAVX512(dst *uint16, src *int8, n int)
+// n times the rounded activations of a group.
+TEXT ·widenAVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         n+16(FP), CX
+	VPBROADCASTD ·upperHalf(SB), Z31
+
+loop:
+	VPMOVSXBD (SI), Z0
+	VPMOVSXBD 16(SI), Z1
+	VCVTDQ2PS Z0, Z0
+	VCVTDQ2PS Z1, Z1
+	JOIN(Z1, Z0)
+	VMOVDQU32 Z0, (DI)
+	ADDQ      $32, SI
+	ADDQ      $64, DI
+	DECQ      CX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
+// TIMES makes the codes in the lowest bytes of lanes floats, times their factors
+// less what the zero times these is.
+#define TIMES(codes, factors, less) \
+	VPANDD      Z30, codes, codes    \
+	VCVTDQ2PS   codes, codes         \
+	VFMSUB213PS less, factors, codes
+
+// WIDE stores the next 16 of both halves' codes, which are in the lowest bytes of a
+// and b: what their upper halves have, then the rest, which fits in an upper half
+// too because a product has 13 bits.
+#define WIDE(a, b, at) \
+	TIMES(a, Z26, Z27)       \
+	TIMES(b, Z28, Z29)       \
+	VPANDD    Z31, a, Z16    \
+	VPANDD    Z31, b, Z17    \
+	VSUBPS    Z16, a, a      \
+	VSUBPS    Z17, b, b      \
+	JOIN(Z17, Z16)           \
+	JOIN(b, a)               \
+	VMOVDQU32 Z16, at(DI)    \
+	VMOVDQU32 a, at+1024(DI)
+
+#define WIDE4(a, b, at) \
+	VPSRLD $8, a, Z18          \
+	VPSRLD $8, b, Z19          \
+	VPSRLD $16, a, Z20         \
+	VPSRLD $16, b, Z21         \
+	VPSRLD $24, a, Z22         \
+	VPSRLD $24, b, Z23         \
+	WIDE(a, b, at)             \
+	WIDE(Z18, Z19, at+64)      \
+	WIDE(Z20, Z21, at+128)     \
+	WIDE(Z22, Z23, at+192)
+
+// func wideCodesAVX512(codes *uint8, factors *float32, groups int)
+// The last group is first, and goes where nothing is yet to be read from.
+TEXT ·wideCodesAVX512(SB), NOSPLIT, $0-24
+	MOVQ         codes+0(FP), SI
+	MOVQ         factors+8(FP), DX
+	MOVQ         groups+16(FP), CX
+	VPBROADCASTD ·upperHalf(SB), Z31
+	VPBROADCASTD ·lowByte(SB), Z30
+	VPBROADCASTD ·halfZeroFloat(SB), Z25
+	MOVQ         CX, AX
+	SHLQ         $7, AX
+	ADDQ         AX, DX
+	LEAQ         (SI)(AX*8), DI
+	LEAQ         (DI)(AX*8), DI
+	LEAQ         (SI)(AX*4), SI
+
+group:
+	SUBQ      $512, SI
+	SUBQ      $2048, DI
+	SUBQ      $128, DX
+	VMOVDQU32 (SI), Z0
+	VMOVDQU32 64(SI), Z1
+	VMOVDQU32 128(SI), Z2
+	VMOVDQU32 192(SI), Z3
+	VMOVDQU32 256(SI), Z4
+	VMOVDQU32 320(SI), Z5
+	VMOVDQU32 384(SI), Z6
+	VMOVDQU32 448(SI), Z7
+	VMOVUPS   (DX), Z26
+	VMOVUPS   64(DX), Z28
+	VMULPS    Z25, Z26, Z27
+	VMULPS    Z25, Z28, Z29
+	WIDE4(Z0, Z4, 0)
+	WIDE4(Z1, Z5, 256)
+	WIDE4(Z2, Z6, 512)
+	WIDE4(Z3, Z7, 768)
+	DECQ      CX
+	JNZ       group
+	VZEROUPPER
+	RET
