@@ -102,6 +102,9 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 			options.KVDir = model.kvDir
 			ids := someIDs(whole, 100)
 			o := limit(60)
+			if portable() {
+				o = limit(20)
+			}
 			o.IgnoreEOS = true
 			want := complete(t, newSession(t, whole).GenerateIDs(ctx, ids, o)).IDs
 			all := held(whole)
