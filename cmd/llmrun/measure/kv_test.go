@@ -164,7 +164,7 @@ func TestKVCurvesOfATinyModel(t *testing.T) {
 		if i > 0 {
 			require.Greater(t, row.Cold, r.Rows[i-1].Cold)
 			require.Positive(t, row.FlashGBs)
-			require.GreaterOrEqual(t, row.Read, row.Cold*9/10)
+			require.GreaterOrEqual(t, row.Read, row.Cold/2, "some of the two tokens' bytes may have been read ahead of them")
 		}
 	}
 	require.InDelta(t, 4093, float64(r.Rows[2].Cold)/float64(r.TokenBytes), 200, "all but the last pages")
