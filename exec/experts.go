@@ -21,6 +21,7 @@ type router struct {
 
 	ready []int32 // [Experts] which experts are computed now, of those that have rows,
 	rows  []int32 // [chunk*ExpertsUsed] and their gathered rows
+	inner int     // width of their inner vectors
 }
 
 func (r *router) carve(a *tiering.Arena, s *Spec, chunk int, copies bool) {
@@ -172,7 +173,7 @@ func (p *pass) runReady() {
 		}
 	}
 	p.multiply()
-	p.width = inner
+	r.inner = inner
 	p.overRows(len(r.rows), p.expertActPart)
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
@@ -186,8 +187,12 @@ func (r *router) rowsOf(e int32) (first, count int) {
 	return int(r.first[e]), int(r.first[e+1] - r.first[e])
 }
 
-// activateRouted is activate for a row of an expert in ready.
-func (p *pass) activateRouted(i, worker int) { p.activate(int(p.route.rows[i]), worker) }
+// activateRouted combines a row of gate and up of an expert in ready into gate.
+func (p *pass) activateRouted(i, _ int) {
+	width := p.route.inner
+	lo := int(p.route.rows[i]) * width
+	p.act(p.gate[lo:lo+width], p.gate[lo:lo+width], p.up[lo:lo+width])
+}
 
 // combine adds up a row's experts in the order of their index, whichever order
 // they were computed in.

@@ -77,6 +77,7 @@ func (p *pass) failed() bool {
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
+	p.steps = p.steps[:0] // of a pass that failed
 	if s := p.m.stream(); s != nil {
 		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
@@ -123,7 +124,7 @@ func (p *pass) runLayer(l int) {
 		p.attention(in)
 	}
 	if s.PostNorm {
-		p.normRows(p.mix, p.mix, &p.w.postAttnNorm, s.Dim, p.n)
+		p.normRows(p.mix, p.mix, &p.w.postAttnNorm)
 	}
 	if s.Parallel == Serial {
 		p.residual(p.mix)
@@ -138,50 +139,12 @@ func (p *pass) runLayer(l int) {
 		p.mlp(in)
 	}
 	if s.PostNorm {
-		p.normRows(p.ffn, p.ffn, &p.w.postFFNNorm, s.Dim, p.n)
+		p.normRows(p.ffn, p.ffn, &p.w.postFFNNorm)
 	}
 	if s.Parallel != Serial {
 		p.residual(p.mix)
 	}
 	p.residual(p.ffn)
-}
-
-// residual adds what a branch of the layer gave to the residual stream.
-func (p *pass) residual(branch []float32 /* [n, Dim] */) {
-	n := p.n * p.m.Spec.Dim
-	if scale := p.m.Spec.ResidualScale; scale != 1 {
-		quant.AddScaled(p.x[:n], branch[:n], scale)
-		return
-	}
-	quant.Add(p.x[:n], branch[:n])
-}
-
-// normed returns the normalized residual stream.
-func (p *pass) normed(g *gain) []float32 {
-	p.normRows(p.h, p.x, g, p.m.Spec.Dim, p.n)
-	return p.h
-}
-
-// normRows normalizes n rows of the given width.
-func (p *pass) normRows(dst, src []float32 /* [n, width] */, g *gain, width, n int) {
-	p.dst, p.src, p.norm, p.width = dst, src, g, width
-	p.overRows(n, p.normPart)
-}
-
-// overRows runs a step for every row: on all threads when there are many.
-func (p *pass) overRows(n int, step func(part, worker int)) {
-	if n < 4 {
-		for i := range n {
-			step(i, 0)
-		}
-		return
-	}
-	p.m.workers.Run(n, step)
-}
-
-func (p *pass) normalize(row, _ int) {
-	lo, hi := row*p.width, (row+1)*p.width
-	p.m.Spec.Norm.apply(p.dst[lo:hi], p.src[lo:hi], p.norm)
 }
 
 // apply normalizes one vector.
@@ -206,22 +169,16 @@ func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
 	p.add(&w.up, in, p.n, p.up)
 	p.foresee(&w.down)
 	p.multiply()
-	p.width = w.up.Rows
-	p.overRows(p.n, p.actPart)
+	p.activated(w.up.Rows)
 	p.add(&w.down, p.gate, p.n, out)
 	p.foreseeLayer(p.index + 1)
 	p.multiply()
 }
 
-// activate combines a row of gate and up into gate.
-func (p *pass) activate(row, _ int) {
-	lo, hi := row*p.width, (row+1)*p.width
-	p.act(p.gate[lo:hi], p.gate[lo:hi], p.up[lo:hi])
-}
-
 // output computes the logits that were asked for and hands them over.
 func (p *pass) output() error {
 	s, w := p.m.Spec, p.m.weights
+	p.settleRows()
 	want := p.batch.want
 	for len(want) > 0 {
 		n := min(len(want), headRows)

@@ -30,7 +30,7 @@ type input struct {
 	// order of the elements, nil for their own
 	order []float32 // [cols]
 	acts  tiled.Activations
-	row   int // index of its first row among all inputs' rows
+	row   int // index of its first row among all inputs' rows, each input's filled up to whole tiles
 }
 
 // add puts a product on the list of the current step.
@@ -60,6 +60,7 @@ func rowOf(x []float32, of []int32, cols, i int) []float32 {
 // the weights, and empties the list.
 func (p *pass) multiply() {
 	if p.observe != nil {
+		p.settleRows()
 		for i := range p.jobs {
 			p.observe(&p.jobs[i])
 		}
@@ -87,7 +88,8 @@ func (p *pass) runJobs() {
 	p.m.workers.RunRange(units, least, p)
 }
 
-// roundInputs rounds what the list's tiled weights are multiplied with.
+// roundInputs rounds what the list's tiled weights are multiplied with, and does
+// what is on the list of steps for each row.
 func (p *pass) roundInputs() {
 	p.inputs = p.inputs[:0]
 	memory, rows := p.rounded, 0
@@ -105,9 +107,16 @@ func (p *pass) roundInputs() {
 		in := &p.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
-		rows += in.n
+		rows += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
+	}
+	if len(p.inputs) != 1 || p.inputs[0].of != nil || p.inputs[0].n != p.n {
+		p.settleRows()
+	}
+	if len(p.inputs) == 1 {
+		rows = p.inputs[0].n
 	}
 	p.overRows(rows, p.roundPart)
+	p.steps = p.steps[:0]
 }
 
 // rowsOf reports whether a job multiplies the very rows of the input.
@@ -120,14 +129,18 @@ func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// round rounds one row of the inputs.
+// round rounds one row of the inputs. Rows behind an input's last fill a tile up.
 func (p *pass) round(row, worker int) {
 	i := 0
-	for row >= p.inputs[i].row+p.inputs[i].n {
+	for i+1 < len(p.inputs) && row >= p.inputs[i+1].row {
 		i++
 	}
 	in := &p.inputs[i]
 	row -= in.row
+	if row >= in.n {
+		return
+	}
+	p.takeSteps(row, worker)
 	x := rowOf(in.x, in.of, in.cols, row)
 	if in.order != nil {
 		ordered := p.workers[worker].ordered[:in.cols]

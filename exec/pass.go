@@ -51,10 +51,7 @@ type pass struct {
 	layer   *LayerSpec
 	index   int
 	w       *layerWeights
-	src     []float32
-	dst     []float32
-	norm    *gain
-	width   int
+	steps   []rowStep // to be done with rows before they are used
 	tiles   []tile
 	split   bool
 	landed  landed     // pages from flash that attention looks at
@@ -62,8 +59,12 @@ type pass struct {
 	chooser chooser    // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
 
+	// What overRows is doing.
+	rows, rowsPerPart int
+	rowDo             func(row, worker int)
+
 	// Step functions as values, made once because making one allocates.
-	normPart, attnPart, mergePart, rowPart, actPart, expertActPart, choosePart, combinePart, convPart, roundPart, verifyPart, coldPart, landedPart func(part, worker int)
+	attnPart, mergePart, rowPart, expertActPart, choosePart, combinePart, convPart, roundPart, stepsPart, rowsPart, verifyPart, coldPart, landedPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -118,8 +119,10 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
 	p.inputs = make([]input, 0, cap(p.jobs))
 	p.act = activation(m.Spec)
-	p.normPart, p.attnPart, p.mergePart = p.normalize, p.attend, p.merge
-	p.rowPart, p.actPart, p.convPart, p.roundPart = p.prepareRow, p.activate, p.convolve, p.round
+	p.steps = make([]rowStep, 0, maxRowSteps)
+	p.attnPart, p.mergePart = p.attend, p.merge
+	p.rowPart, p.convPart, p.roundPart = p.prepareRow, p.convolve, p.round
+	p.stepsPart, p.rowsPart = p.takeSteps, p.doRows
 	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
 	p.verifyPart, p.coldPart, p.landedPart = p.verify, p.attendLanded, p.useLanded
 	p.startSelection()
