@@ -37,9 +37,12 @@ type Scratch struct {
 const (
 	// resultTiles is how many tiles' results are written out together.
 	resultTiles = 8
-	// wideTiles is that for a widePath. Bringing the tokens to another form is once
-	// for all of these tiles; for 8 it takes a tenth of the time.
-	wideTiles = 32
+	// wideFloats bounds that for a widePath. Bringing the tokens to another form is
+	// once for all of these tiles; for 8 it takes a tenth of the time. Their results
+	// should stay in a cache of the core.
+	wideFloats = 1 << 18
+	// leastWideTiles is how many there are with many tokens.
+	leastWideTiles = 32
 	// vecTiles is that for the few tokens that are multiplied straight from tiles,
 	// and how many tiles a kernel is called for: more than a caller would notice
 	// the calls of, and fewer than keep the thread from the garbage collector.
@@ -108,7 +111,7 @@ func (s *Scratch) multiplyTiles(f *format, t quant.Type, tiles []byte, n int, a 
 func tilesTogether(tokens int, wide bool) int {
 	switch {
 	case wide:
-		return wideTiles
+		return max(leastWideTiles, wideFloats/(paddedTokens(tokens)*TileRows))
 	case tokens > fewTokens:
 		return resultTiles
 	}
