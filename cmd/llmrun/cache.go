@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,9 +90,9 @@ func cacheCommand() *command {
 		name:     "cache",
 		synopsis: "[list | rm NAME... | clean] [--cache-dir DIR] [--json]",
 		summary:  "show or delete the models that were imported on first use",
-		about: `Lists the packs in the cache: their names, sizes, the models that they were made from and when they were last used. rm deletes some of them, clean all. The models themselves stay, and are imported again when they are used.
+		about: `Lists the packs in the cache: their names, sizes, the models that they were made from and when they were last used; and how much the keys and values take that were kept of prompts and sessions. rm deletes some packs, clean all of them, and the keys and values that no session needs. The models themselves stay, and are imported again when they are used.
 
---json prints {"dir":"…","packs":[{"name":"…","bytes":…,"source":"…","used":"…"}]}.`,
+--json prints {"dir":"…","packs":[{"name":"…","bytes":…,"source":"…","used":"…"}],"kv":{"files":…,"bytes":…,"session_bytes":…}} for list and {"freed":…} for rm and clean.`,
 		examples: []example{
 			{"llmrun cache", "what is there"},
 			{"llmrun cache rm qwen2.5-1.5b-q4_0-0123456789abcdef.pack", "delete one pack"},
@@ -100,77 +100,24 @@ func cacheCommand() *command {
 		},
 		prepare: func(f *flagSet) action {
 			c := &cacheCommandFlags{}
-			f.group("Cache")
-			f.text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
-			f.group("Output")
-			f.toggle(&c.json, "json", "print one JSON object")
-			return c.run
+			c.add(f)
+			return c.choose("a pack, as llmrun cache shows it",
+				verb{"list", 0, 0, c.list},
+				verb{"rm", 1, anyNumber, c.remove},
+				verb{"clean", 0, 0, c.clean})
 		},
 	}
 }
 
 // cacheCommandFlags are the flags of cache.
-type cacheCommandFlags struct {
-	cache cacheFlags
-	json  bool
-}
+type cacheCommandFlags struct{ shelfFlags }
 
-func (c *cacheCommandFlags) run(_ context.Context, s *streams, args []string) error {
-	dir, err := c.cache.directory()
-	if err != nil {
-		return err
-	}
-	verb := "list"
-	if len(args) > 0 {
-		verb, args = args[0], args[1:]
-	}
-	switch {
-	case verb == "rm" && len(args) == 0:
-		return usagef("rm needs the names of packs, as llmrun cache shows them")
-	case verb == "rm":
-		return removePacks(dir, args)
-	case len(args) > 0:
-		return usagef("unexpected argument %q", args[0])
-	}
+// list prints the packs, those first that were used last.
+func (c *cacheCommandFlags) list(s *streams, dir string, _ []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
 		return err
 	}
-	switch verb {
-	case "list":
-		return c.list(s, dir, packs)
-	case "clean":
-		var names []string
-		total := int64(0)
-		for _, p := range packs {
-			names, total = append(names, p.Name), total+p.Bytes
-		}
-		if err := removePacks(dir, names); err != nil {
-			return err
-		}
-		kept, err := llmrun.CleanCachedKV(dir)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "%s deleted, %s freed\n", countPacks(len(names)), formatBytes(total))
-		if kept.Files > 0 {
-			fmt.Fprintf(s.out, "keys and values deleted, %s freed\n", formatBytes(kept.Bytes))
-		}
-		return nil
-	}
-	return usagef("there is no %q: it is list, rm or clean", verb)
-}
-
-// removePacks deletes packs by name, and goes on behind one that fails.
-func removePacks(dir string, names []string) (err error) {
-	for _, name := range names {
-		err = errors.Join(err, llmrun.RemoveCachedPack(dir, name))
-	}
-	return err
-}
-
-// list prints the packs, those first that were used last.
-func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPack) error {
 	kept, err := llmrun.CachedKV(dir)
 	if err != nil {
 		return err
@@ -185,9 +132,7 @@ func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPa
 			KV    llmrun.KeptKV       `json:"kv"`
 		}{dir, packs, kept})
 	}
-	total := int64(0)
 	for _, p := range packs {
-		total += p.Bytes
 		used := "never"
 		if !p.Used.IsZero() {
 			used = p.Used.Local().Format(time.DateTime)
@@ -197,16 +142,70 @@ func (c *cacheCommandFlags) list(s *streams, dir string, packs []llmrun.CachedPa
 			fmt.Fprintf(s.out, "%33s%s\n", "from ", strings.Map(visibleRune, p.Source))
 		}
 	}
-	fmt.Fprintf(s.out, "%s, %s in %s\n", countPacks(len(packs)), formatBytes(total), dir)
+	fmt.Fprintf(s.out, "%s, %s in %s\n", countOf(len(packs), "pack"), formatBytes(packBytes(packs)), dir)
 	if kept.Files > 0 {
 		fmt.Fprintf(s.out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", formatBytes(kept.Bytes), formatBytes(kept.SessionBytes))
 	}
 	return nil
 }
 
-func countPacks(n int) string {
-	if n == 1 {
-		return "1 pack"
+// remove deletes packs by name, and goes on behind one that fails.
+func (c *cacheCommandFlags) remove(s *streams, dir string, names []string) error {
+	packs, err := llmrun.CachedPacks(dir)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("%d packs", n)
+	packs = slices.DeleteFunc(packs, func(p llmrun.CachedPack) bool { return !slices.Contains(names, p.Name) })
+	if err := removePacks(dir, names); err != nil {
+		return err
+	}
+	return c.deleted(s, packs, llmrun.KeptKV{})
+}
+
+// clean deletes all packs, and the keys and values that no session needs.
+func (c *cacheCommandFlags) clean(s *streams, dir string, _ []string) error {
+	packs, err := llmrun.CachedPacks(dir)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range packs {
+		names = append(names, p.Name)
+	}
+	if err := removePacks(dir, names); err != nil {
+		return err
+	}
+	kept, err := llmrun.CleanCachedKV(dir)
+	if err != nil {
+		return err
+	}
+	return c.deleted(s, packs, kept)
+}
+
+// removePacks deletes packs by name, and goes on behind one that fails.
+func removePacks(dir string, names []string) (err error) {
+	for _, name := range names {
+		err = errors.Join(err, llmrun.RemoveCachedPack(dir, name))
+	}
+	return err
+}
+
+// deleted says what is gone.
+func (c *cacheCommandFlags) deleted(s *streams, packs []llmrun.CachedPack, kept llmrun.KeptKV) error {
+	if c.json {
+		return s.out.json(freed{packBytes(packs) + kept.Bytes})
+	}
+	fmt.Fprintf(s.out, "%s deleted, %s freed\n", countOf(len(packs), "pack"), formatBytes(packBytes(packs)))
+	if kept.Files > 0 {
+		fmt.Fprintf(s.out, "keys and values deleted, %s freed\n", formatBytes(kept.Bytes))
+	}
+	return nil
+}
+
+// packBytes returns how large packs are together.
+func packBytes(packs []llmrun.CachedPack) (total int64) {
+	for _, p := range packs {
+		total += p.Bytes
+	}
+	return total
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,49 +24,21 @@ func sessionsCommand() *command {
 		},
 		prepare: func(f *flagSet) action {
 			c := &sessionsFlags{}
-			f.group("Cache")
-			f.text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
-			f.group("Output")
-			f.toggle(&c.json, "json", "print one JSON object")
-			return c.run
+			c.add(f)
+			return c.choose("a session, as llmrun sessions shows it",
+				verb{"list", 0, 0, c.list},
+				verb{"show", 1, 1, c.show},
+				verb{"rm", 1, anyNumber, c.remove},
+				verb{"verify", 0, anyNumber, c.verify})
 		},
 	}
 }
 
 // sessionsFlags are the flags of sessions.
-type sessionsFlags struct {
-	cache cacheFlags
-	json  bool
-}
-
-func (c *sessionsFlags) run(_ context.Context, s *streams, args []string) error {
-	dir, err := c.cache.directory()
-	if err != nil {
-		return err
-	}
-	verb := "list"
-	if len(args) > 0 {
-		verb, args = args[0], args[1:]
-	}
-	switch {
-	case verb == "list" && len(args) == 0:
-		return c.list(s, dir)
-	case verb == "show" && len(args) == 1:
-		return c.show(s, dir, args[0])
-	case verb == "rm" && len(args) > 0:
-		return c.remove(s, dir, args)
-	case verb == "verify":
-		return c.verify(s, dir, args)
-	case verb == "list":
-		return usagef("unexpected argument %q", args[0])
-	case verb == "show" || verb == "rm":
-		return usagef("%s needs the name of a session, as llmrun sessions shows it", verb)
-	}
-	return usagef("there is no %q: it is list, show, rm or verify", verb)
-}
+type sessionsFlags struct{ shelfFlags }
 
 // list prints one line for each session.
-func (c *sessionsFlags) list(s *streams, dir string) error {
+func (c *sessionsFlags) list(s *streams, dir string, _ []string) error {
 	list, err := llmrun.Sessions(dir)
 	if err != nil {
 		return err
@@ -88,17 +59,13 @@ func (c *sessionsFlags) list(s *streams, dir string) error {
 		}
 		fmt.Fprintf(s.out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, formatBytes(k.Bytes), strings.Map(visibleRune, k.Model))
 	}
-	noun := "sessions"
-	if len(list) == 1 {
-		noun = "session"
-	}
-	fmt.Fprintf(s.out, "%d %s in %s\n", len(list), noun, dir)
+	fmt.Fprintf(s.out, "%s in %s\n", countOf(len(list), "session"), dir)
 	return nil
 }
 
 // show prints a session: its messages, or how long its text is if it has none.
-func (c *sessionsFlags) show(s *streams, dir, name string) error {
-	k, err := llmrun.ShowSession(dir, name)
+func (c *sessionsFlags) show(s *streams, dir string, names []string) error {
+	k, err := llmrun.ShowSession(dir, names[0])
 	if err != nil {
 		return err
 	}
@@ -128,9 +95,7 @@ func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err erro
 		return err
 	}
 	if c.json {
-		return s.out.json(struct {
-			Freed int64 `json:"freed"`
-		}{total})
+		return s.out.json(freed{total})
 	}
 	fmt.Fprintf(s.out, "%s freed\n", formatBytes(total))
 	return nil
