@@ -74,12 +74,5 @@ func (b *benchBudgetFlags) run(ctx context.Context, s *streams, args []string) e
 		return interruption(ctx, err)
 	}
 	bar.finish()
-	if err := drawTo(b.svg, report.WritePlot); err != nil {
-		return err
-	}
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTable(s.out)
-	return nil
+	return present(s, b.json, report, report.WriteTable, drawing{b.svg, report.WritePlot})
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"os"
 
 	"github.com/llmrun/llmrun/cmd/llmrun/measure"
 )
@@ -49,31 +46,5 @@ func (b *benchHeteroFlags) run(ctx context.Context, s *streams, args []string) e
 	if err != nil {
 		return interruption(ctx, err)
 	}
-	if err := drawTo(b.svg, report.WriteLengths); err != nil {
-		return err
-	}
-	if err := drawTo(b.ratios, report.WriteRatios); err != nil {
-		return err
-	}
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTables(s.out)
-	return nil
-}
-
-// drawTo writes a picture into a file, if one is named.
-func drawTo(name string, write func(io.Writer) error) error {
-	if name == "" {
-		return nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("drawing: %w", err)
-	}
-	if err := write(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
+	return present(s, b.json, report, report.WriteTables, drawing{b.svg, report.WriteLengths}, drawing{b.ratios, report.WriteRatios})
 }

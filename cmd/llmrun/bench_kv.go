@@ -95,14 +95,7 @@ func (b *benchKVFlags) run(ctx context.Context, s *streams, args []string) (err 
 		return interruption(ctx, err)
 	}
 	bar.finish()
-	if err := drawTo(b.svg, report.WritePlot); err != nil {
-		return err
-	}
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTable(s.out)
-	return nil
+	return present(s, b.json, report, report.WriteTable, drawing{b.svg, report.WritePlot})
 }
 
 // check refuses flags that contradict each other.

@@ -53,9 +53,5 @@ func (b *benchOverheadFlags) run(ctx context.Context, s *streams, args []string)
 		return interruption(ctx, err)
 	}
 	bar.finish()
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTable(s.out)
-	return nil
+	return present(s, b.json, report, report.WriteTable)
 }
