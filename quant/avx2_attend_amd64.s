@@ -3,6 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx2_exp_amd64.h"
+#include "avx2_weigh_amd64.h"
 
 // Softmax of a block of scores, and values weighed with it. See attend.go.
 
@@ -142,18 +143,10 @@ codes:
 	VPMADDWD     Y9, Y10, Y12   \
 	VPADDD       Y12, b, b
 
-// OUTPUT adds integer sums to what is left of an output.
-#define OUTPUT(o, sum) \
-	VCVTDQ2PS   sum, sum     \
-	VMULPS      o, Y13, Y14  \
-	VFMADD231PS Y12, sum, Y14 \
-	VMOVUPS     Y14, o
-
-#define OUTPUT16(w, o, a, b) \
-	VBROADCASTSS BlockWeights_Scale(w), Y12 \
-	VBROADCASTSS BlockWeights_Decay(w), Y13 \
-	OUTPUT((o), a)    \
-	OUTPUT(32(o), b)
+// FLOATS2 makes floats of integer sums.
+#define FLOATS2(a, b) \
+	VCVTDQ2PS a, a \
+	VCVTDQ2PS b, b
 
 // func weigh4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
 TEXT ·weigh4x16AVX2(SB), NOSPLIT, $0-48
@@ -165,14 +158,7 @@ TEXT ·weigh4x16AVX2(SB), NOSPLIT, $0-48
 	MOVQ pairs+40(FP), CX
 	SHLQ $2, R10
 	MOVQ R8, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
+	CLEAR8
 
 loop:
 	LOAD_PAIR(SI)
@@ -185,16 +171,11 @@ loop:
 	DECQ CX
 	JNZ  loop
 
-	OUTPUT16(R8, DI, Y0, Y1)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y2, Y3)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y4, Y5)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y6, Y7)
+	FLOATS2(Y0, Y1)
+	FLOATS2(Y2, Y3)
+	FLOATS2(Y4, Y5)
+	FLOATS2(Y6, Y7)
+	OUTPUT4X16
 	VZEROUPPER
 	RET
 
@@ -206,8 +187,7 @@ TEXT ·weigh1x16AVX2(SB), NOSPLIT, $0-40
 	MOVQ step+24(FP), DX
 	MOVQ pairs+32(FP), CX
 	MOVQ R8, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
+	CLEAR2(Y0, Y1)
 
 loop:
 	LOAD_PAIR(SI)
@@ -216,6 +196,7 @@ loop:
 	ADDQ DX, SI
 	DECQ CX
 	JNZ  loop
-	OUTPUT16(R8, DI, Y0, Y1)
+	FLOATS2(Y0, Y1)
+	OUTPUT16(Y0, Y1)
 	VZEROUPPER
 	RET

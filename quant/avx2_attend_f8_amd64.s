@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx2_weigh_amd64.h"
 
 // func floatWeights(w *BlockWeights, n int)
 // Converts the codes of n queries' weights to floats.
@@ -50,18 +51,6 @@ codes:
 	VFMADD231PS  Y8, Y10, a \
 	VFMADD231PS  Y9, Y10, b
 
-// OUTPUT adds sums to what is left of an output.
-#define OUTPUT(o, sum) \
-	VMULPS      o, Y13, Y14   \
-	VFMADD231PS Y12, sum, Y14 \
-	VMOVUPS     Y14, o
-
-#define OUTPUT16(w, o, a, b) \
-	VBROADCASTSS BlockWeights_Scale(w), Y12 \
-	VBROADCASTSS BlockWeights_Decay(w), Y13 \
-	OUTPUT((o), a)    \
-	OUTPUT(32(o), b)
-
 // func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 // Four queries, 16 elements.
 TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
@@ -74,14 +63,7 @@ TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
 	SHLQ $2, R10
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
+	CLEAR8
 
 loop:
 	LOAD_FLOATS
@@ -94,16 +76,7 @@ loop:
 	DECQ CX
 	JNZ  loop
 
-	OUTPUT16(R8, DI, Y0, Y1)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y2, Y3)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y4, Y5)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT16(R8, DI, Y6, Y7)
+	OUTPUT4X16
 	VZEROUPPER
 	RET
 
@@ -116,8 +89,7 @@ TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
 	MOVQ count+32(FP), CX
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
+	CLEAR2(Y0, Y1)
 
 loop:
 	LOAD_FLOATS
@@ -126,6 +98,6 @@ loop:
 	ADDQ DX, SI
 	DECQ CX
 	JNZ  loop
-	OUTPUT16(R8, DI, Y0, Y1)
+	OUTPUT16(Y0, Y1)
 	VZEROUPPER
 	RET

@@ -3,6 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_exp_amd64.h"
+#include "avx512_weigh_amd64.h"
 
 // Softmax of blocks of scores, and values weighed with it. See attend.go.
 
@@ -178,26 +179,12 @@ small:
 	PREFETCHT1 (R13)                \
 	ADDQ       $64, R13
 
-#define CLEAR4(a, b, c, d) \
-	VPXORD a, a, a \
-	VPXORD b, b, b \
-	VPXORD c, c, c \
-	VPXORD d, d, d
-
-// OUTPUT adds integer sums to what is left of an output.
-#define OUTPUT(o, sum) \
-	VCVTDQ2PS   sum, sum      \
-	VMULPS      o, Z21, Z22   \
-	VFMADD231PS Z20, sum, Z22 \
-	VMOVUPS     Z22, o
-
-#define OUTPUT64(w, o, a, b, c, d) \
-	VBROADCASTSS BlockWeights_Scale(w), Z20 \
-	VBROADCASTSS BlockWeights_Decay(w), Z21 \
-	OUTPUT((o), a)    \
-	OUTPUT(64(o), b)  \
-	OUTPUT(128(o), c) \
-	OUTPUT(192(o), d)
+// FLOATS4 makes floats of integer sums.
+#define FLOATS4(a, b, c, d) \
+	VCVTDQ2PS a, a \
+	VCVTDQ2PS b, b \
+	VCVTDQ2PS c, c \
+	VCVTDQ2PS d, d
 
 // func weigh4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
 TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
@@ -210,10 +197,7 @@ TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
 	MOVQ pairs+48(FP), CX
 	SHLQ $2, R10
 	MOVQ R8, R9
-	CLEAR4(Z0, Z1, Z2, Z3)
-	CLEAR4(Z4, Z5, Z6, Z7)
-	CLEAR4(Z8, Z9, Z10, Z11)
-	CLEAR4(Z12, Z13, Z14, Z15)
+	CLEAR16
 
 loop:
 	LOAD_PAIR(SI)
@@ -230,16 +214,11 @@ loop:
 	DECQ CX
 	JNZ  loop
 
-	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z4, Z5, Z6, Z7)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z8, Z9, Z10, Z11)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z12, Z13, Z14, Z15)
+	FLOATS4(Z0, Z1, Z2, Z3)
+	FLOATS4(Z4, Z5, Z6, Z7)
+	FLOATS4(Z8, Z9, Z10, Z11)
+	FLOATS4(Z12, Z13, Z14, Z15)
+	OUTPUT4X64
 	VZEROUPPER
 	RET
 
@@ -262,6 +241,7 @@ loop:
 	ADDQ DX, SI
 	DECQ CX
 	JNZ  loop
-	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
+	FLOATS4(Z0, Z1, Z2, Z3)
+	OUTPUT64(Z0, Z1, Z2, Z3)
 	VZEROUPPER
 	RET

@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx512_weigh_amd64.h"
 
 // LOAD_FLOATS makes floats of a token's 64 codes: they are binary16 numbers
 // without their uppermost exponent bit, which the mask Z24 clears of copies of
@@ -32,26 +33,6 @@
 	VFMADD231PS Z18, w, c \
 	VFMADD231PS Z19, w, d
 
-#define CLEAR4(a, b, c, d) \
-	VPXORD a, a, a \
-	VPXORD b, b, b \
-	VPXORD c, c, c \
-	VPXORD d, d, d
-
-// OUTPUT adds sums to what is left of an output.
-#define OUTPUT(o, sum) \
-	VMULPS      o, Z21, Z22   \
-	VFMADD231PS Z20, sum, Z22 \
-	VMOVUPS     Z22, o
-
-#define OUTPUT64(w, o, a, b, c, d) \
-	VBROADCASTSS BlockWeights_Scale(w), Z20 \
-	VBROADCASTSS BlockWeights_Decay(w), Z21 \
-	OUTPUT((o), a)    \
-	OUTPUT(64(o), b)  \
-	OUTPUT(128(o), c) \
-	OUTPUT(192(o), d)
-
 // func weighF8x4AVX512(o *float32, stride int, w *BlockWeights, values, next *uint8, step, count int)
 // Four queries, 64 elements.
 TEXT ·weighF8x4AVX512(SB), NOSPLIT, $0-56
@@ -66,10 +47,7 @@ TEXT ·weighF8x4AVX512(SB), NOSPLIT, $0-56
 	SHLQ $2, R10
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	CLEAR4(Z0, Z1, Z2, Z3)
-	CLEAR4(Z4, Z5, Z6, Z7)
-	CLEAR4(Z8, Z9, Z10, Z11)
-	CLEAR4(Z12, Z13, Z14, Z15)
+	CLEAR16
 
 loop:
 	LOAD_FLOATS
@@ -86,16 +64,7 @@ loop:
 	DECQ CX
 	JNZ  loop
 
-	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z4, Z5, Z6, Z7)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z8, Z9, Z10, Z11)
-	ADDQ $BlockWeights__size, R8
-	ADDQ R10, DI
-	OUTPUT64(R8, DI, Z12, Z13, Z14, Z15)
+	OUTPUT4X64
 	VZEROUPPER
 	RET
 
@@ -120,6 +89,6 @@ loop:
 	ADDQ DX, SI
 	DECQ CX
 	JNZ  loop
-	OUTPUT64(R8, DI, Z0, Z1, Z2, Z3)
+	OUTPUT64(Z0, Z1, Z2, Z3)
 	VZEROUPPER
 	RET

@@ -3,6 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
+#include "neon_weigh_arm64.h"
 
 // Weights of a block are rounded and values weighed with them. See attend.go.
 
@@ -105,33 +106,12 @@ codes:
 	SMLAL(0, 2*q+1, 22, c)   \
 	SMLAL2(0, 2*q+1, 22, d)
 
-// OUTPUT16 adds a query's integer sums to what is left of its outputs at R0; R2
-// has its weights.
-#define OUTPUT16(a, b, c, d, A, B, C, D) \
-	ADD   $BlockWeights_Scale, R2, R7 \
-	VLD1R (R7), [V23.S4]              \
-	ADD   $BlockWeights_Decay, R2, R7 \
-	VLD1R (R7), [V24.S4]              \
-	VLD1  (R0), [V25.S4, V26.S4, V27.S4, V28.S4] \
-	SCVTF4(a, a)                      \
-	SCVTF4(b, b)                      \
-	SCVTF4(c, c)                      \
-	SCVTF4(d, d)                      \
-	FMUL4(24, 25, 25)                 \
-	FMUL4(24, 26, 26)                 \
-	FMUL4(24, 27, 27)                 \
-	FMUL4(24, 28, 28)                 \
-	VFMLA V23.S4, A.S4, V25.S4        \
-	VFMLA V23.S4, B.S4, V26.S4        \
-	VFMLA V23.S4, C.S4, V27.S4        \
-	VFMLA V23.S4, D.S4, V28.S4        \
-	VST1  [V25.S4, V26.S4, V27.S4, V28.S4], (R0)
-
-#define ZERO4(a, b, c, d) \
-	VEOR a.B16, a.B16, a.B16 \
-	VEOR b.B16, b.B16, b.B16 \
-	VEOR c.B16, c.B16, c.B16 \
-	VEOR d.B16, d.B16, d.B16
+// FLOATS4 makes floats of integer sums.
+#define FLOATS4(a, b, c, d) \
+	SCVTF4(a, a) \
+	SCVTF4(b, b) \
+	SCVTF4(c, c) \
+	SCVTF4(d, d)
 
 // func weigh4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
 TEXT ·weigh4x16NEON(SB), NOSPLIT, $0-48
@@ -146,10 +126,7 @@ TEXT ·weigh4x16NEON(SB), NOSPLIT, $0-48
 	ADD  $BlockWeights__size, R8, R9
 	ADD  $BlockWeights__size, R9, R10
 	ADD  $BlockWeights__size, R10, R11
-	ZERO4(V1, V2, V3, V4)
-	ZERO4(V5, V6, V7, V8)
-	ZERO4(V9, V10, V11, V12)
-	ZERO4(V13, V14, V15, V16)
+	CLEAR16
 
 loop:
 	LOAD_PAIR
@@ -164,16 +141,11 @@ loop:
 	SUBS $1, R3
 	BNE  loop
 
-	OUTPUT16(1, 2, 3, 4, V1, V2, V3, V4)
-	ADD  $BlockWeights__size, R2
-	ADD  R6, R0
-	OUTPUT16(5, 6, 7, 8, V5, V6, V7, V8)
-	ADD  $BlockWeights__size, R2
-	ADD  R6, R0
-	OUTPUT16(9, 10, 11, 12, V9, V10, V11, V12)
-	ADD  $BlockWeights__size, R2
-	ADD  R6, R0
-	OUTPUT16(13, 14, 15, 16, V13, V14, V15, V16)
+	FLOATS4(1, 2, 3, 4)
+	FLOATS4(5, 6, 7, 8)
+	FLOATS4(9, 10, 11, 12)
+	FLOATS4(13, 14, 15, 16)
+	OUTPUT4X16
 	RET
 
 // func weigh1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
@@ -184,7 +156,7 @@ TEXT ·weigh1x16NEON(SB), NOSPLIT, $0-40
 	MOVD step+24(FP), R4
 	MOVD pairs+32(FP), R3
 	MOVD R2, R8
-	ZERO4(V1, V2, V3, V4)
+	CLEAR4(V1, V2, V3, V4)
 
 loop:
 	LOAD_PAIR
@@ -192,5 +164,6 @@ loop:
 	WEIGH(0, 1, 2, 3, 4)
 	SUBS $1, R3
 	BNE  loop
-	OUTPUT16(1, 2, 3, 4, V1, V2, V3, V4)
+	FLOATS4(1, 2, 3, 4)
+	OUTPUT16(V1, V2, V3, V4)
 	RET

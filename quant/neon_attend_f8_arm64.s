@@ -3,6 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
+#include "neon_weigh_arm64.h"
 
 // func floatWeights(w *BlockWeights, n int)
 // Converts the codes of n queries' weights to floats.
@@ -62,30 +63,6 @@ codes:
 	VFMLA   V24.S4, V22.S4, c.S4 \
 	VFMLA   V24.S4, V23.S4, d.S4
 
-// OUTPUT16 adds a query's sums to what is left of its outputs at R0; R2 has its
-// weights.
-#define OUTPUT16(A, B, C, D) \
-	ADD   $BlockWeights_Scale, R2, R7 \
-	VLD1R (R7), [V24.S4]              \
-	ADD   $BlockWeights_Decay, R2, R7 \
-	VLD1R (R7), [V25.S4]              \
-	VLD1  (R0), [V26.S4, V27.S4, V28.S4, V29.S4] \
-	FMUL4(25, 26, 26)                 \
-	FMUL4(25, 27, 27)                 \
-	FMUL4(25, 28, 28)                 \
-	FMUL4(25, 29, 29)                 \
-	VFMLA V24.S4, A.S4, V26.S4        \
-	VFMLA V24.S4, B.S4, V27.S4        \
-	VFMLA V24.S4, C.S4, V28.S4        \
-	VFMLA V24.S4, D.S4, V29.S4        \
-	VST1  [V26.S4, V27.S4, V28.S4, V29.S4], (R0)
-
-#define ZERO4(a, b, c, d) \
-	VEOR a.B16, a.B16, a.B16 \
-	VEOR b.B16, b.B16, b.B16 \
-	VEOR c.B16, c.B16, c.B16 \
-	VEOR d.B16, d.B16, d.B16
-
 // func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 // Four queries, 16 elements.
 TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
@@ -101,30 +78,18 @@ TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
 	ADD  $BlockWeights__size, R8, R9
 	ADD  $BlockWeights__size, R9, R10
 	ADD  $BlockWeights__size, R10, R11
-	ZERO4(V0, V1, V2, V3)
-	ZERO4(V4, V5, V6, V7)
-	ZERO4(V8, V9, V10, V11)
-	ZERO4(V12, V13, V14, V15)
+	CLEAR16
 
 loop:
 	LOAD_FLOATS
-	WEIGH(R8, V0, V1, V2, V3)
-	WEIGH(R9, V4, V5, V6, V7)
-	WEIGH(R10, V8, V9, V10, V11)
-	WEIGH(R11, V12, V13, V14, V15)
+	WEIGH(R8, V1, V2, V3, V4)
+	WEIGH(R9, V5, V6, V7, V8)
+	WEIGH(R10, V9, V10, V11, V12)
+	WEIGH(R11, V13, V14, V15, V16)
 	SUBS $1, R3
 	BNE  loop
 
-	OUTPUT16(V0, V1, V2, V3)
-	ADD $BlockWeights__size, R2
-	ADD R6, R0
-	OUTPUT16(V4, V5, V6, V7)
-	ADD $BlockWeights__size, R2
-	ADD R6, R0
-	OUTPUT16(V8, V9, V10, V11)
-	ADD $BlockWeights__size, R2
-	ADD R6, R0
-	OUTPUT16(V12, V13, V14, V15)
+	OUTPUT4X16
 	RET
 
 // func weighF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
@@ -136,12 +101,12 @@ TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
 	MOVD count+32(FP), R3
 	BEGIN_FLOATS
 	ADD  $BlockWeights_floats, R2, R8
-	ZERO4(V0, V1, V2, V3)
+	CLEAR4(V1, V2, V3, V4)
 
 loop:
 	LOAD_FLOATS
-	WEIGH(R8, V0, V1, V2, V3)
+	WEIGH(R8, V1, V2, V3, V4)
 	SUBS $1, R3
 	BNE  loop
-	OUTPUT16(V0, V1, V2, V3)
+	OUTPUT16(V1, V2, V3, V4)
 	RET
