@@ -31,11 +31,15 @@ Ctrl-C. Results go to standard output; timings, progress and errors to standard 
 
 // writeOverview prints what `llmrun help` prints.
 func writeOverview(w io.Writer) {
+	width := 0
+	for _, name := range commandNames() {
+		width = max(width, len(name))
+	}
 	fmt.Fprintf(w, "%s\n\n", overviewIntro)
 	for _, group := range commandGroups() {
 		fmt.Fprintln(w, group.title)
 		for _, c := range group.commands {
-			fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+			fmt.Fprintf(w, "  %-*s  %s\n", width, c.name, c.summary)
 		}
 		fmt.Fprintln(w)
 	}

@@ -25,7 +25,7 @@ Without -o the pack goes into the cache, where run and chat look for it; they im
 Ctrl-C, or a disk that gets full, leaves no file behind.`,
 		examples: []example{
 			{"llmrun import model.gguf", "so that the first run need not do it"},
-			{"llmrun import model.gguf --replace && llmrun run -m model.pack", "keep the pack alone"},
+			{"llmrun import model.gguf --replace && llmrun chat -m model.pack", "keep the pack alone"},
 			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", "round a checkpoint of floats to 4 bits"},
 			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", "the same, with an eye on what notes are made of"},
 		},
