@@ -2,20 +2,11 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
 #include "avx2_weigh_amd64.h"
 
 // Softmax of a block of scores, and values weighed with it. See attend.go.
-
-// TREE combines eight lanes in the order of the contract's tree: the first lane
-// of Y0 becomes the result. Destroys X1.
-#define TREE(op) \
-	VEXTRACTF128 $1, Y0, X1         \
-	op           X1, X0, X0         \
-	VSHUFPS      $0x0E, X0, X0, X1  \
-	op           X1, X0, X0         \
-	VSHUFPS      $0x01, X0, X0, X1  \
-	op           X1, X0, X0
 
 // func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
 // The scores become weights in their place. X14 is the greatest score before,
@@ -158,7 +149,7 @@ TEXT ·weigh4x16AVX2(SB), NOSPLIT, $0-48
 	MOVQ pairs+40(FP), CX
 	SHLQ $2, R10
 	MOVQ R8, R9
-	CLEAR8
+	ZERO8
 
 loop:
 	LOAD_PAIR(SI)
@@ -187,7 +178,7 @@ TEXT ·weigh1x16AVX2(SB), NOSPLIT, $0-40
 	MOVQ step+24(FP), DX
 	MOVQ pairs+32(FP), CX
 	MOVQ R8, R9
-	CLEAR2(Y0, Y1)
+	ZERO2(Y0, Y1)
 
 loop:
 	LOAD_PAIR(SI)

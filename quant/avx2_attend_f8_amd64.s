@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx2_amd64.h"
 #include "avx2_weigh_amd64.h"
 
 // func floatWeights(w *BlockWeights, n int)
@@ -63,7 +64,7 @@ TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
 	SHLQ $2, R10
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	CLEAR8
+	ZERO8
 
 loop:
 	LOAD_FLOATS
@@ -89,7 +90,7 @@ TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
 	MOVQ count+32(FP), CX
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	CLEAR2(Y0, Y1)
+	ZERO2(Y0, Y1)
 
 loop:
 	LOAD_FLOATS

@@ -1,25 +1,12 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "dequant_amd64.h"
 
 // Decoders, each for a number of whole blocks. Products of scales and quants
 // are exact in these formats, so a fused multiply-subtract gives what the two
 // operations of the definition give. The K formats put a block's scales, as
 // float32, on the stack and broadcast them from there.
-
-// ENTER loads the arguments that all decoders have in common.
-#define ENTER(count) \
-	MOVQ dst+0(FP), DI  \
-	MOVQ src+8(FP), SI  \
-	MOVQ count+16(FP), BX
-
-// F16_SCALE broadcasts the binary16 number at mem to the register y, of which x
-// is the low part.
-#define F16_SCALE(mem, x, y) \
-	MOVWLZX      mem, AX \
-	VMOVD        AX, x   \
-	VCVTPH2PS    x, x    \
-	VBROADCASTSS x, y
 
 // INTEGER broadcasts a number to the register y, of which x is the low part.
 #define INTEGER(value, x, y) \
@@ -39,27 +26,7 @@
 // K_SCALES decodes the head of a Q4_K or Q5_K block at SI to the stack: eight
 // scales d*scale, then eight offsets dmin*min.
 #define K_SCALES \
-	MOVL         4(SI), R8         \
-	MOVL         8(SI), R9         \
-	MOVL         12(SI), R10       \
-	MOVL         R8, R11           \
-	MOVL         R9, R12           \
-	MOVL         R10, R13          \
-	ANDL         $0x3f3f3f3f, R8   \
-	ANDL         $0x3f3f3f3f, R9   \
-	SHRL         $2, R11           \
-	SHRL         $2, R12           \
-	ANDL         $0x30303030, R11  \
-	ANDL         $0x30303030, R12  \
-	SHRL         $4, R13           \
-	ANDL         $0x0f0f0f0f, R10  \
-	ANDL         $0x0f0f0f0f, R13  \
-	ORL          R11, R10          \
-	ORL          R12, R13          \
-	SHLQ         $32, R10          \
-	SHLQ         $32, R13          \
-	ORQ          R10, R8           \
-	ORQ          R13, R9           \
+	K_SCALE_BYTES                  \
 	VMOVQ        R8, X1            \
 	VMOVQ        R9, X2            \
 	VPMOVZXBD    X1, Y1            \

@@ -1,18 +1,12 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "avx2_amd64.h"
 
 // Matrix products. Two ymm accumulators hold the sixteen lanes of one Dot, the
 // even-numbered one the lower eight. The tail of a row is loaded with zeros
 // beyond its end; there the other factor is made -0, because adding a product
 // of -0 changes no lane, not even the sign of a zero.
-
-// TAIL_TABLE points DX at 32 lanes of masks, of which the first count are set;
-// count is at most 32 and destroyed.
-#define TAIL_TABLE(count) \
-	LEAQ ·maskTable+128(SB), DX \
-	SHLQ $2, count              \
-	SUBQ count, DX
 
 // HALF_MASK loads the mask for eight lanes to Y12 and sets Y13 to -0 where it
 // is unset.
@@ -43,16 +37,6 @@
 	VADDPS       Y9, Y8, Y0        \
 	VEXTRACTF128 $1, Y0, X1        \
 	VUNPCKLPS    X1, X0, X0
-
-#define ZERO8 \
-	VXORPS Y0, Y0, Y0 \
-	VXORPS Y1, Y1, Y1 \
-	VXORPS Y2, Y2, Y2 \
-	VXORPS Y3, Y3, Y3 \
-	VXORPS Y4, Y4, Y4 \
-	VXORPS Y5, Y5, Y5 \
-	VXORPS Y6, Y6, Y6 \
-	VXORPS Y7, Y7, Y7
 
 // TILE_FMA is one step of a tile: the rows' lower and upper halves in Y8, Y12
 // and Y9, Y13, the tokens' in Y10, Y14 and Y11, Y15.

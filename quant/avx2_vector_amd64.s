@@ -1,16 +1,35 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
 
 // Functions built on the exponential.
 
-// TAIL_TABLE points DX at 32 lanes of masks, of which the first count are set;
-// count is destroyed.
-#define TAIL_TABLE(count) \
-	LEAQ ·maskTable+128(SB), DX \
-	SHLQ $2, count              \
-	SUBQ count, DX
+// ELEMENTWISE gives the BX elements at SI to STEP, in Y6, and stores what it
+// makes of them, in Y1, at DI. Y0 is the mask of the last ones.
+#define ELEMENTWISE(STEP) \
+loop:                            \
+	CMPQ       BX, $8        \
+	JLT        tail          \
+	VMOVUPS    (SI), Y6      \
+	STEP                     \
+	VMOVUPS    Y1, (DI)      \
+	ADDQ       $32, SI       \
+	ADDQ       $32, DI       \
+	SUBQ       $8, BX        \
+	JMP        loop          \
+tail:                            \
+	TESTQ      BX, BX        \
+	JZ         done          \
+	TAIL_TABLE(BX)           \
+	VMOVUPS    (DX), Y0      \
+	VMASKMOVPS (SI), Y0, Y6  \
+	STEP                     \
+	VMASKMOVPS Y1, Y0, (DI)  \
+done:                            \
+	VZEROUPPER               \
+	RET
 
 // SILU computes Y6 / (1 + e^-Y6) in Y1.
 #define SILU \
@@ -51,13 +70,8 @@ loop:
 	JMP     loop
 
 reduce:
-	VEXTRACTF128 $1, Y0, X1
-	VMAXPS       X1, X0, X0
-	VSHUFPS      $0x0E, X0, X0, X1
-	VMAXPS       X1, X0, X0
-	VSHUFPS      $0x01, X0, X0, X1
-	VMAXPS       X1, X0, X0
-	VMOVSS       X0, ret+16(FP)
+	TREE(VMAXPS)
+	VMOVSS X0, ret+16(FP)
 	VZEROUPPER
 	RET
 
@@ -109,13 +123,8 @@ tail:
 	// The tree of the contract.
 reduce:
 	VADDPS       Y7, Y0, Y0
-	VEXTRACTF128 $1, Y0, X1
-	VADDPS       X1, X0, X0
-	VSHUFPS      $0x0E, X0, X0, X1
-	VADDPS       X1, X0, X0
-	VSHUFPS      $0x01, X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSS       X0, ret+24(FP)
+	TREE(VADDPS)
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
 	RET
 
@@ -125,29 +134,7 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+8(FP), SI
 	MOVQ n+16(FP), BX
 
-loop:
-	CMPQ    BX, $8
-	JLT     tail
-	VMOVUPS (SI), Y6
-	SILU
-	VMOVUPS Y1, (DI)
-	ADDQ    $32, SI
-	ADDQ    $32, DI
-	SUBQ    $8, BX
-	JMP     loop
-
-tail:
-	TESTQ      BX, BX
-	JZ         done
-	TAIL_TABLE(BX)
-	VMOVUPS    (DX), Y9
-	VMASKMOVPS (SI), Y9, Y6
-	SILU
-	VMASKMOVPS Y1, Y9, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(SILU)
 
 // func geluTanhAVX2(dst, x *float32, n int)
 TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
@@ -156,29 +143,7 @@ TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
 	MOVQ    n+16(FP), BX
 	VMOVUPS ·expTable+416(SB), Y8
 
-loop:
-	CMPQ    BX, $8
-	JLT     tail
-	VMOVUPS (SI), Y6
-	GELU
-	VMOVUPS Y1, (DI)
-	ADDQ    $32, SI
-	ADDQ    $32, DI
-	SUBQ    $8, BX
-	JMP     loop
-
-tail:
-	TESTQ      BX, BX
-	JZ         done
-	TAIL_TABLE(BX)
-	VMOVUPS    (DX), Y9
-	VMASKMOVPS (SI), Y9, Y6
-	GELU
-	VMASKMOVPS Y1, Y9, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(GELU)
 
 // GELU_ERF computes max(x, 0) - |x|*tail in Y1, x being Y6. Y5 becomes |x|, Y3
 // is t and Y2 the polynomial.
@@ -213,29 +178,7 @@ TEXT ·geluErfAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+8(FP), SI
 	MOVQ n+16(FP), BX
 
-loop:
-	CMPQ    BX, $8
-	JLT     tail
-	VMOVUPS (SI), Y6
-	GELU_ERF
-	VMOVUPS Y1, (DI)
-	ADDQ    $32, SI
-	ADDQ    $32, DI
-	SUBQ    $8, BX
-	JMP     loop
-
-tail:
-	TESTQ      BX, BX
-	JZ         done
-	TAIL_TABLE(BX)
-	VMOVUPS    (DX), Y9
-	VMASKMOVPS (SI), Y9, Y6
-	GELU_ERF
-	VMASKMOVPS Y1, Y9, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(GELU_ERF)
 
 // CAP replaces Y6 by limit*tanh(Y6/limit), in Y1: Y9 is the limit, Y8 masks the
 // sign. Y5 becomes the absolute value, Y7 the polynomial.
@@ -272,25 +215,5 @@ TEXT ·softCapAVX2(SB), NOSPLIT, $0-20
 	VPCMPEQD     Y8, Y8, Y8
 	VPSLLD       $31, Y8, Y8
 
-loop:
-	CMPQ    BX, $8
-	JLT     tail
-	VMOVUPS (SI), Y6
-	CAP
-	VMOVUPS Y1, (SI)
-	ADDQ    $32, SI
-	SUBQ    $8, BX
-	JMP     loop
-
-tail:
-	TESTQ      BX, BX
-	JZ         done
-	TAIL_TABLE(BX)
-	VMOVUPS    (DX), Y0
-	VMASKMOVPS (SI), Y0, Y6
-	CAP
-	VMASKMOVPS Y1, Y0, (SI)
-
-done:
-	VZEROUPPER
-	RET
+	MOVQ         SI, DI
+	ELEMENTWISE(CAP)

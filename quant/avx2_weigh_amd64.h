@@ -3,16 +3,6 @@
 // weights of the first, DI to its outputs, and R10 is the distance of outputs in
 // bytes.
 
-#define CLEAR2(a, b) \
-	VXORPS a, a, a \
-	VXORPS b, b, b
-
-#define CLEAR8 \
-	CLEAR2(Y0, Y1) \
-	CLEAR2(Y2, Y3) \
-	CLEAR2(Y4, Y5) \
-	CLEAR2(Y6, Y7)
-
 // OUTPUT adds sums to what is left of an output.
 #define OUTPUT(o, sum) \
 	VMULPS      o, Y13, Y14   \

@@ -2,22 +2,11 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
 #include "avx512_weigh_amd64.h"
 
 // Softmax of blocks of scores, and values weighed with it. See attend.go.
-
-// TREE combines sixteen lanes in the order of the contract's tree, by a
-// vector operation: the first lane of Z0 becomes the result. Destroys X1.
-#define TREE(op) \
-	VEXTRACTF64X4 $1, Z0, Y1      \
-	op            Y1, Y0, Y0      \
-	VEXTRACTF128  $1, Y0, X1      \
-	op            X1, X0, X0      \
-	VSHUFPS       $0x0E, X0, X0, X1 \
-	op            X1, X0, X0      \
-	VSHUFPS       $0x01, X0, X0, X1 \
-	op            X1, X0, X0
 
 // func softmaxBlocksAVX512(w *BlockWeights, n int, scores, scales, state *float32, stride int, next *byte, lines int)
 //
@@ -197,7 +186,7 @@ TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
 	MOVQ pairs+48(FP), CX
 	SHLQ $2, R10
 	MOVQ R8, R9
-	CLEAR16
+	ZERO16
 
 loop:
 	LOAD_PAIR(SI)
@@ -231,7 +220,7 @@ TEXT ·weigh1x64AVX512(SB), NOSPLIT, $0-48
 	MOVQ step+32(FP), DX
 	MOVQ pairs+40(FP), CX
 	MOVQ R8, R9
-	CLEAR4(Z0, Z1, Z2, Z3)
+	ZERO4(Z0, Z1, Z2, Z3)
 
 loop:
 	LOAD_PAIR(SI)

@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "avx512_amd64.h"
 #include "avx512_weigh_amd64.h"
 
 // LOAD_FLOATS makes floats of a token's 64 codes: they are binary16 numbers
@@ -47,7 +48,7 @@ TEXT ·weighF8x4AVX512(SB), NOSPLIT, $0-56
 	SHLQ $2, R10
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	CLEAR16
+	ZERO16
 
 loop:
 	LOAD_FLOATS
@@ -79,7 +80,7 @@ TEXT ·weighF8x1AVX512(SB), NOSPLIT, $0-48
 	SUBQ SI, R13
 	LEAQ BlockWeights_floats(R8), R9
 	BEGIN_FLOATS
-	CLEAR4(Z0, Z1, Z2, Z3)
+	ZERO4(Z0, Z1, Z2, Z3)
 
 loop:
 	LOAD_FLOATS

@@ -1,6 +1,7 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "dequant_amd64.h"
 
 // Decoders. Each takes a number of whole blocks; quants become float32 by
 // conversion or by a table of sixteen values in a register, of which VPERMPS
@@ -8,20 +9,10 @@
 // Products of scales and quants are exact in these formats, so a fused
 // multiply-subtract gives what the two operations of the definition give.
 
-// F16_SCALE broadcasts the binary16 number at mem to the register z, of which x
-// is the low part.
-#define F16_SCALE(mem, x, z) \
-	MOVWLZX      mem, AX \
-	VMOVD        AX, x   \
-	VCVTPH2PS    x, x    \
-	VBROADCASTSS x, z
-
 // func dequantBF16AVX512(dst *float32, src *byte, n int)
 // n is a multiple of 16.
 TEXT ·dequantBF16AVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), BX
+	ENTER(n)
 
 loop:
 	VPMOVZXWD (SI), Z0
@@ -37,9 +28,7 @@ loop:
 // func dequantF16AVX512(dst *float32, src *byte, n int)
 // n is a multiple of 16.
 TEXT ·dequantF16AVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), BX
+	ENTER(n)
 
 loop:
 	VCVTPH2PS (SI), Z0
@@ -54,9 +43,7 @@ loop:
 // func dequantQ8AVX512(dst *float32, src *byte, blocks int)
 // Q8_0: scale f16, 32 signed bytes.
 TEXT ·dequantQ8AVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ blocks+16(FP), BX
+	ENTER(blocks)
 
 loop:
 	F16_SCALE((SI), X0, Z0)
@@ -105,27 +92,7 @@ loop:
 // become the scales d*scale, lanes 8-15 the offsets dmin*min. Z30 selects d
 // for the lower and dmin for the upper lanes.
 #define K_SCALES \
-	MOVL      4(SI), R8         \
-	MOVL      8(SI), R9         \
-	MOVL      12(SI), R10       \
-	MOVL      R8, R11           \
-	MOVL      R9, R12           \
-	MOVL      R10, R13          \
-	ANDL      $0x3f3f3f3f, R8   \
-	ANDL      $0x3f3f3f3f, R9   \
-	SHRL      $2, R11           \
-	SHRL      $2, R12           \
-	ANDL      $0x30303030, R11  \
-	ANDL      $0x30303030, R12  \
-	SHRL      $4, R13           \
-	ANDL      $0x0f0f0f0f, R10  \
-	ANDL      $0x0f0f0f0f, R13  \
-	ORL       R11, R10          \
-	ORL       R12, R13          \
-	SHLQ      $32, R10          \
-	SHLQ      $32, R13          \
-	ORQ       R10, R8           \
-	ORQ       R13, R9           \
+	K_SCALE_BYTES               \
 	VMOVQ     R8, X0            \
 	VPINSRQ   $1, R9, X0, X0    \
 	VPMOVZXBD X0, Z0            \

@@ -1,6 +1,7 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "avx512_amd64.h"
 
 // Matrix products. A zmm accumulator holds the sixteen lanes of one Dot. The
 // tail of a row is loaded under the mask K1 and accumulated with merging, so
@@ -8,12 +9,8 @@
 
 // TAILMASK sets K1 to the low count%16 bits; count is destroyed, CX too.
 #define TAILMASK(count) \
-	ANDQ  $15, count \
-	MOVQ  count, CX  \
-	MOVL  $1, AX     \
-	SHLL  CX, AX     \
-	DECL  AX         \
-	KMOVW AX, K1
+	ANDQ $15, count \
+	TAIL(count)
 
 // FOLD8 computes into a the sum of the halves of a (lower half of the result)
 // and of the halves of b (upper half): lane[i] += lane[i+8] for both.
@@ -78,16 +75,6 @@
 	VFMADD231PS Z19, Z22, K1, Z14 \
 	VFMADD231PS Z19, Z23, K1, Z15
 
-#define ZERO8(a, b, c, d, e, f, g, h) \
-	VPXORD a, a, a \
-	VPXORD b, b, b \
-	VPXORD c, c, c \
-	VPXORD d, d, d \
-	VPXORD e, e, e \
-	VPXORD f, f, f \
-	VPXORD g, g, g \
-	VPXORD h, h, h
-
 // The matrix-vector kernels: eight rows at once against one token. They differ
 // in how sixteen weights are loaded. R8 is row 0, R9 row 4, R10 the stride in
 // bytes and R11 three times that, SI the token.
@@ -100,7 +87,8 @@
 	SHLQ $shift, R10            \
 	LEAQ (R10)(R10*2), R11      \
 	LEAQ (R8)(R10*4), R9        \
-	ZERO8(Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7) \
+	ZERO4(Z0, Z1, Z2, Z3)    \
+	ZERO4(Z4, Z5, Z6, Z7)    \
 	MOVQ BX, DX                 \
 	SHRQ $4, DX
 
@@ -135,8 +123,7 @@ TEXT ·tileAVX512(SB), NOSPLIT, $0-48
 	SHLQ $2, R12
 	LEAQ (R10)(R10*2), R11
 	LEAQ (R12)(R12*2), R13
-	ZERO8(Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7)
-	ZERO8(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	ZERO16
 	MOVQ BX, DX
 	SHRQ $4, DX
 	JZ   tail

@@ -1,17 +1,10 @@
 //go:build !noasm
 
 #include "textflag.h"
+#include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
 
 // Functions built on the exponential.
-
-// TAIL sets K1 to the low count bits, count in 1..15.
-#define TAIL(count) \
-	MOVQ  count, CX \
-	MOVL  $1, AX    \
-	SHLL  CX, AX    \
-	DECL  AX        \
-	KMOVW AX, K1
 
 // func maxAVX512(p *float32, n int) float32
 TEXT ·maxAVX512(SB), NOSPLIT, $0-20
@@ -39,15 +32,8 @@ tail:
 	VMAXPS    Z0, Z1, K1, Z0
 
 reduce:
-	VEXTRACTF64X4 $1, Z0, Y1
-	VMAXPS        Y1, Y0, Y0
-	VEXTRACTF128  $1, Y0, X1
-	VMAXPS        X1, X0, X0
-	VSHUFPS       $0x0E, X0, X0, X1
-	VMAXPS        X1, X0, X0
-	VSHUFPS       $0x01, X0, X0, X1
-	VMAXPS        X1, X0, X0
-	VMOVSS        X0, ret+16(FP)
+	TREE(VMAXPS)
+	VMOVSS X0, ret+16(FP)
 	VZEROUPPER
 	RET
 
@@ -83,16 +69,33 @@ tail:
 
 	// The tree of the contract.
 reduce:
-	VEXTRACTF64X4 $1, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $1, Y0, X1
-	VADDPS        X1, X0, X0
-	VSHUFPS       $0x0E, X0, X0, X1
-	VADDPS        X1, X0, X0
-	VSHUFPS       $0x01, X0, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSS        X0, ret+24(FP)
+	TREE(VADDPS)
+	VMOVSS X0, ret+24(FP)
 	VZEROUPPER
+	RET
+
+// ELEMENTWISE gives the BX elements at SI to STEP, in Z6, and stores what it
+// makes of them, in Z1, at DI.
+#define ELEMENTWISE(STEP) \
+loop:                           \
+	CMPQ      BX, $16       \
+	JLT       tail          \
+	VMOVUPS   (SI), Z6      \
+	STEP                    \
+	VMOVUPS   Z1, (DI)      \
+	ADDQ      $64, SI       \
+	ADDQ      $64, DI       \
+	SUBQ      $16, BX       \
+	JMP       loop          \
+tail:                           \
+	TESTQ     BX, BX        \
+	JZ        done          \
+	TAIL(BX)                \
+	VMOVUPS.Z (SI), K1, Z6  \
+	STEP                    \
+	VMOVUPS   Z1, K1, (DI)  \
+done:                           \
+	VZEROUPPER              \
 	RET
 
 // SILU computes Z6 / (1 + e^-Z6) in Z1.
@@ -120,28 +123,7 @@ TEXT ·siluAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), BX
 	EXP_CONSTANTS
 
-loop:
-	CMPQ    BX, $16
-	JLT     tail
-	VMOVUPS (SI), Z6
-	SILU
-	VMOVUPS Z1, (DI)
-	ADDQ    $64, SI
-	ADDQ    $64, DI
-	SUBQ    $16, BX
-	JMP     loop
-
-tail:
-	TESTQ     BX, BX
-	JZ        done
-	TAIL(BX)
-	VMOVUPS.Z (SI), K1, Z6
-	SILU
-	VMOVUPS   Z1, K1, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(SILU)
 
 // func geluTanhAVX512(dst, x *float32, n int)
 TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
@@ -152,28 +134,7 @@ TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
 	VBROADCASTSS ·expTable+384(SB), Z7
 	VBROADCASTSS ·expTable+416(SB), Z8
 
-loop:
-	CMPQ    BX, $16
-	JLT     tail
-	VMOVUPS (SI), Z6
-	GELU
-	VMOVUPS Z1, (DI)
-	ADDQ    $64, SI
-	ADDQ    $64, DI
-	SUBQ    $16, BX
-	JMP     loop
-
-tail:
-	TESTQ     BX, BX
-	JZ        done
-	TAIL(BX)
-	VMOVUPS.Z (SI), K1, Z6
-	GELU
-	VMOVUPS   Z1, K1, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(GELU)
 
 // GELU_ERF computes max(x, 0) - |x|*tail in Z1, x being Z6: Z7-Z15 are the
 // coefficients, Z30 is the slope, Z31 is -1/2. Z5 becomes |x|, Z3 is t and Z2 the
@@ -219,28 +180,7 @@ TEXT ·geluErfAVX512(SB), NOSPLIT, $0-24
 	VBROADCASTSS ·expTable+1024(SB), Z30
 	VBROADCASTSS ·expTable+1056(SB), Z31
 
-loop:
-	CMPQ    BX, $16
-	JLT     tail
-	VMOVUPS (SI), Z6
-	GELU_ERF
-	VMOVUPS Z1, (DI)
-	ADDQ    $64, SI
-	ADDQ    $64, DI
-	SUBQ    $16, BX
-	JMP     loop
-
-tail:
-	TESTQ     BX, BX
-	JZ        done
-	TAIL(BX)
-	VMOVUPS.Z (SI), K1, Z6
-	GELU_ERF
-	VMOVUPS   Z1, K1, (DI)
-
-done:
-	VZEROUPPER
-	RET
+	ELEMENTWISE(GELU_ERF)
 
 // CAP replaces Z6 by limit*tanh(Z6/limit), in Z1: Z30 is the limit, Z31 masks
 // the sign, Z8-Z13 are the coefficients, Z14 where the polynomial ends, Z15 two.
@@ -285,24 +225,5 @@ TEXT ·softCapAVX512(SB), NOSPLIT, $0-20
 	MOVL         $0x80000000, AX
 	VPBROADCASTD AX, Z31
 
-loop:
-	CMPQ    BX, $16
-	JLT     tail
-	VMOVUPS (SI), Z6
-	CAP
-	VMOVUPS Z1, (SI)
-	ADDQ    $64, SI
-	SUBQ    $16, BX
-	JMP     loop
-
-tail:
-	TESTQ     BX, BX
-	JZ        done
-	TAIL(BX)
-	VMOVUPS.Z (SI), K1, Z6
-	CAP
-	VMOVUPS   Z1, K1, (SI)
-
-done:
-	VZEROUPPER
-	RET
+	MOVQ         SI, DI
+	ELEMENTWISE(CAP)

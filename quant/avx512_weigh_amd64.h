@@ -2,18 +2,6 @@
 // queries are Z0-Z3, Z4-Z7, Z8-Z11 and Z12-Z15; R8 points to the weights of the
 // first, DI to its outputs, and R10 is the distance of outputs in bytes.
 
-#define CLEAR4(a, b, c, d) \
-	VPXORD a, a, a \
-	VPXORD b, b, b \
-	VPXORD c, c, c \
-	VPXORD d, d, d
-
-#define CLEAR16 \
-	CLEAR4(Z0, Z1, Z2, Z3)    \
-	CLEAR4(Z4, Z5, Z6, Z7)    \
-	CLEAR4(Z8, Z9, Z10, Z11)  \
-	CLEAR4(Z12, Z13, Z14, Z15)
-
 // OUTPUT adds sums to what is left of an output.
 #define OUTPUT(o, sum) \
 	VMULPS      o, Z21, Z22   \

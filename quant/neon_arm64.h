@@ -42,3 +42,9 @@
 #define SQXTN24(n, d) WORD $(0x4E614800 | (n)<<5 | (d))
 #define SQXTN8(n, d) WORD $(0x0E214800 | (n)<<5 | (d))
 #define SQXTN28(n, d) WORD $(0x4E214800 | (n)<<5 | (d))
+
+#define ZERO4(a, b, c, d) \
+	VEOR a.B16, a.B16, a.B16 \
+	VEOR b.B16, b.B16, b.B16 \
+	VEOR c.B16, c.B16, c.B16 \
+	VEOR d.B16, d.B16, d.B16

@@ -126,7 +126,7 @@ TEXT ·weigh4x16NEON(SB), NOSPLIT, $0-48
 	ADD  $BlockWeights__size, R8, R9
 	ADD  $BlockWeights__size, R9, R10
 	ADD  $BlockWeights__size, R10, R11
-	CLEAR16
+	ZERO_SUMS
 
 loop:
 	LOAD_PAIR
@@ -156,7 +156,7 @@ TEXT ·weigh1x16NEON(SB), NOSPLIT, $0-40
 	MOVD step+24(FP), R4
 	MOVD pairs+32(FP), R3
 	MOVD R2, R8
-	CLEAR4(V1, V2, V3, V4)
+	ZERO4(V1, V2, V3, V4)
 
 loop:
 	LOAD_PAIR

@@ -78,7 +78,7 @@ TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
 	ADD  $BlockWeights__size, R8, R9
 	ADD  $BlockWeights__size, R9, R10
 	ADD  $BlockWeights__size, R10, R11
-	CLEAR16
+	ZERO_SUMS
 
 loop:
 	LOAD_FLOATS
@@ -101,7 +101,7 @@ TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
 	MOVD count+32(FP), R3
 	BEGIN_FLOATS
 	ADD  $BlockWeights_floats, R2, R8
-	CLEAR4(V1, V2, V3, V4)
+	ZERO4(V1, V2, V3, V4)
 
 loop:
 	LOAD_FLOATS

@@ -7,12 +7,6 @@
 // takes whole steps of sixteen elements; the tail of its rows and tokens comes
 // as one more step from a padded copy, if the pointer to it is not nil.
 
-#define ZERO4(a, b, c, d) \
-	VEOR a.B16, a.B16, a.B16 \
-	VEOR b.B16, b.B16, b.B16 \
-	VEOR c.B16, c.B16, c.B16 \
-	VEOR d.B16, d.B16, d.B16
-
 #define ZERO16 \
 	ZERO4(V0, V1, V2, V3)    \
 	ZERO4(V4, V5, V6, V7)    \

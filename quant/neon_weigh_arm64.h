@@ -2,17 +2,11 @@
 // queries are V1-V4, V5-V8, V9-V12 and V13-V16; R2 points to the weights of the
 // first, R0 to its outputs, and R6 is the distance of outputs in bytes.
 
-#define CLEAR4(a, b, c, d) \
-	VEOR a.B16, a.B16, a.B16 \
-	VEOR b.B16, b.B16, b.B16 \
-	VEOR c.B16, c.B16, c.B16 \
-	VEOR d.B16, d.B16, d.B16
-
-#define CLEAR16 \
-	CLEAR4(V1, V2, V3, V4)    \
-	CLEAR4(V5, V6, V7, V8)    \
-	CLEAR4(V9, V10, V11, V12) \
-	CLEAR4(V13, V14, V15, V16)
+#define ZERO_SUMS \
+	ZERO4(V1, V2, V3, V4)    \
+	ZERO4(V5, V6, V7, V8)    \
+	ZERO4(V9, V10, V11, V12) \
+	ZERO4(V13, V14, V15, V16)
 
 // OUTPUT16 adds a query's sums to what is left of its outputs.
 #define OUTPUT16(a, b, c, d) \
