@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "attend_amd64.h"
 #include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
 #include "avx2_weigh_amd64.h"
@@ -88,21 +89,7 @@ weights:
 	JNE     weights
 	TREE(VPMAXUD)
 	VMOVD  X0, AX
-	XORL   DX, DX
-	VXORPS X4, X4, X4
-	CMPL   AX, ·weightLimits+0(SB)
-	JB     small                 // too small
-	CMPL   AX, ·weightLimits+4(SB)
-	JAE    broken                // infinite or a NaN
-	VMOVSS ·weightLimits+8(SB), X4
-	VDIVSS X0, X4, X4
-
-broken:
-	VMULSS ·weightLimits+12(SB), X0, X1
-	VMOVD  X1, DX
-
-small:
-	MOVL         DX, BlockWeights_Scale(DI)
+	WEIGHT_SCALE
 	VBROADCASTSS X4, Y4
 	MOVQ         $-256, CX
 

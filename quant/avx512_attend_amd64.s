@@ -2,6 +2,7 @@
 
 #include "go_asm.h"
 #include "textflag.h"
+#include "attend_amd64.h"
 #include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
 #include "avx512_weigh_amd64.h"
@@ -115,21 +116,7 @@ decayed:
 	TREE(VPMAXUD)
 	VMOVD  X0, AX
 	ANDL   $0x7fffffff, AX       // a NaN may have a sign
-	XORL   DX, DX
-	VXORPS X4, X4, X4
-	CMPL   AX, ·weightLimits+0(SB)
-	JB     small                 // too small
-	CMPL   AX, ·weightLimits+4(SB)
-	JAE    broken                // infinite or a NaN
-	VMOVSS ·weightLimits+8(SB), X4
-	VDIVSS X0, X4, X4
-
-broken:
-	VMULSS ·weightLimits+12(SB), X0, X1
-	VMOVD  X1, DX
-
-small:
-	MOVL   DX, BlockWeights_Scale(DI)
+	WEIGHT_SCALE
 	VBROADCASTSS X4, Z4
 	VMULPS Z4, Z6, Z6
 	VMULPS Z4, Z7, Z7

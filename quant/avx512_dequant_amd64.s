@@ -112,9 +112,7 @@ loop:
 
 // K_ENTER loads the constants of the K decoders.
 #define K_ENTER \
-	MOVQ         dst+0(FP), DI    \
-	MOVQ         src+8(FP), SI    \
-	MOVQ         blocks+16(FP), BX \
+	ENTER(blocks)                 \
 	VMOVUPS      ·nibbleValues(SB), Z31 \
 	VPTERNLOGD   $0xff, Z29, Z29, Z29 \
 	VPSRLD       $31, Z29, Z29    \
@@ -122,6 +120,39 @@ loop:
 	KMOVW        AX, K1           \
 	VMOVDQA32.Z  Z29, K1, Z30     \
 	VPSLLD       $3, Z29, Z28
+
+#define NO_FIFTH
+
+// WITH_FIFTH adds 16.0 to the values whose quants' fifth bit is set; Z10 and Z11
+// are the bytes of those bits and Z12 the group's bit, Z13 is 16.0.
+#define WITH_FIFTH \
+	VPTESTMD Z12, Z10, K2    \
+	VPTESTMD Z12, Z11, K3    \
+	VADDPS   Z13, Z8, K2, Z8 \
+	VADDPS   Z13, Z9, K3, Z9 \
+	VPSLLD   $1, Z12, Z12
+
+// K_LOW decodes a group from the low nibbles of Z2 and Z3.
+#define K_LOW(FIFTH, offset) \
+	K_GROUP                           \
+	VPERMPS     Z31, Z2, Z8           \
+	VPERMPS     Z31, Z3, Z9           \
+	FIFTH                             \
+	VFMSUB213PS Z5, Z4, Z8            \
+	VFMSUB213PS Z5, Z4, Z9            \
+	VMOVUPS     Z8, offset(DI)        \
+	VMOVUPS     Z9, (offset+64)(DI)
+
+// K_PAIR decodes two groups, which share 32 bytes: low nibbles, then high ones.
+#define K_PAIR(FIFTH) \
+	VPMOVZXBD (SI), Z2    \
+	VPMOVZXBD 16(SI), Z3  \
+	K_LOW(FIFTH, 0)       \
+	VPSRLD    $4, Z2, Z2  \
+	VPSRLD    $4, Z3, Z3  \
+	K_LOW(FIFTH, 128)     \
+	ADDQ      $32, SI     \
+	ADDQ      $256, DI
 
 // func dequantQ4KAVX512(dst *float32, src *byte, blocks int)
 TEXT ·dequantQ4KAVX512(SB), NOSPLIT, $0-24
@@ -134,43 +165,14 @@ loop:
 	VMOVDQA32 Z28, Z7
 	MOVL      $4, DX
 
-	// Two groups share 32 bytes: low nibbles, then high ones.
 pair:
-	VPMOVZXBD   (SI), Z2
-	VPMOVZXBD   16(SI), Z3
-	K_GROUP
-	VPERMPS     Z31, Z2, Z8
-	VPERMPS     Z31, Z3, Z9
-	VFMSUB213PS Z5, Z4, Z8
-	VFMSUB213PS Z5, Z4, Z9
-	VMOVUPS     Z8, (DI)
-	VMOVUPS     Z9, 64(DI)
-	K_GROUP
-	VPSRLD      $4, Z2, Z2
-	VPSRLD      $4, Z3, Z3
-	VPERMPS     Z31, Z2, Z8
-	VPERMPS     Z31, Z3, Z9
-	VFMSUB213PS Z5, Z4, Z8
-	VFMSUB213PS Z5, Z4, Z9
-	VMOVUPS     Z8, 128(DI)
-	VMOVUPS     Z9, 192(DI)
-	ADDQ        $32, SI
-	ADDQ        $256, DI
-	DECL        DX
-	JNZ         pair
-	DECQ        BX
-	JNZ         loop
+	K_PAIR(NO_FIFTH)
+	DECL DX
+	JNZ  pair
+	DECQ BX
+	JNZ  loop
 	VZEROUPPER
 	RET
-
-// FIFTH adds 16.0 to the values in a and b whose quants' fifth bit is set; Z10
-// and Z11 are the bytes of those bits and Z12 the group's bit, Z13 is 16.0.
-#define FIFTH(a, b) \
-	VPTESTMD Z12, Z10, K2  \
-	VPTESTMD Z12, Z11, K3  \
-	VADDPS   Z13, a, K2, a \
-	VADDPS   Z13, b, K3, b \
-	VPSLLD   $1, Z12, Z12
 
 // func dequantQ5KAVX512(dst *float32, src *byte, blocks int)
 TEXT ·dequantQ5KAVX512(SB), NOSPLIT, $0-24
@@ -189,32 +191,11 @@ loop:
 	MOVL      $4, DX
 
 pair:
-	VPMOVZXBD   (SI), Z2
-	VPMOVZXBD   16(SI), Z3
-	K_GROUP
-	VPERMPS     Z31, Z2, Z8
-	VPERMPS     Z31, Z3, Z9
-	FIFTH(Z8, Z9)
-	VFMSUB213PS Z5, Z4, Z8
-	VFMSUB213PS Z5, Z4, Z9
-	VMOVUPS     Z8, (DI)
-	VMOVUPS     Z9, 64(DI)
-	K_GROUP
-	VPSRLD      $4, Z2, Z2
-	VPSRLD      $4, Z3, Z3
-	VPERMPS     Z31, Z2, Z8
-	VPERMPS     Z31, Z3, Z9
-	FIFTH(Z8, Z9)
-	VFMSUB213PS Z5, Z4, Z8
-	VFMSUB213PS Z5, Z4, Z9
-	VMOVUPS     Z8, 128(DI)
-	VMOVUPS     Z9, 192(DI)
-	ADDQ        $32, SI
-	ADDQ        $256, DI
-	DECL        DX
-	JNZ         pair
-	DECQ        BX
-	JNZ         loop
+	K_PAIR(WITH_FIFTH)
+	DECL DX
+	JNZ  pair
+	DECQ BX
+	JNZ  loop
 	VZEROUPPER
 	RET
 
