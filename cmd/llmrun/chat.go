@@ -25,16 +25,7 @@ When the input is piped, each line is a message and only answers are printed.`,
 		},
 		prepare: func(f *flagSet) action {
 			c := &chatFlags{}
-			c.model.addModel(f)
-			c.model.addThreads(f)
-			c.model.addQuant(f)
-			c.model.addKV(f)
-			c.model.addSelect(f)
-			c.model.addLoRA(f)
-			c.model.addExact(f)
-			c.model.addContext(f)
-			c.model.addRAM(f)
-			c.model.addCache(f)
+			c.model.addAnswering(f)
 			f.group("Conversation")
 			f.optionalText(&c.system, "system", "TEXT", "the system message at the beginning")
 			c.model.addSession(f)

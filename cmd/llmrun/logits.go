@@ -30,12 +30,7 @@ func logitsCommand() *command {
 		},
 		prepare: func(f *flagSet) action {
 			l := &logitsFlags{at: "last"}
-			l.model.addModel(f)
-			l.model.addThreads(f)
-			l.model.addQuant(f)
-			l.model.addKV(f)
-			l.model.addLoRA(f)
-			l.model.addRounded(f)
+			l.model.addScoring(f)
 			f.group("Positions")
 			f.text(&l.ids, "ids", "LIST", "token ids, such as 1,2,3; - reads them from standard input")
 			f.text(&l.at, "at", "WHERE", "last (the default), all, or positions such as 0,4")

@@ -39,6 +39,31 @@ func (m *modelFlags) addModel(f *flagSet) {
 	f.text(&m.path, "m model", "PATH", modelUsage)
 }
 
+// addAnswering declares the flags that run and chat have in common, in the order
+// of their help.
+func (m *modelFlags) addAnswering(f *flagSet) {
+	m.addModel(f)
+	m.addThreads(f)
+	m.addQuant(f)
+	m.addKV(f)
+	m.addSelect(f)
+	m.addLoRA(f)
+	m.addExact(f)
+	m.addContext(f)
+	m.addRAM(f)
+	m.addCache(f)
+}
+
+// addScoring declares those of commands that compare a model with others.
+func (m *modelFlags) addScoring(f *flagSet) {
+	m.addModel(f)
+	m.addThreads(f)
+	m.addQuant(f)
+	m.addKV(f)
+	m.addLoRA(f)
+	m.addRounded(f)
+}
+
 // addThreads declares --threads, for commands that compute.
 func (m *modelFlags) addThreads(f *flagSet) {
 	f.count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)

@@ -23,12 +23,7 @@ func perplexityCommand() *command {
 		},
 		prepare: func(f *flagSet) action {
 			p := &perplexityFlags{}
-			p.model.addModel(f)
-			p.model.addThreads(f)
-			p.model.addQuant(f)
-			p.model.addKV(f)
-			p.model.addLoRA(f)
-			p.model.addRounded(f)
+			p.model.addScoring(f)
 			f.group("Text")
 			f.text(&p.file, "f file", "FILE", "the text; - for standard input")
 			f.text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")

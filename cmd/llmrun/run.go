@@ -48,16 +48,7 @@ type runFlags struct {
 }
 
 func (r *runFlags) add(f *flagSet) {
-	r.model.addModel(f)
-	r.model.addThreads(f)
-	r.model.addQuant(f)
-	r.model.addKV(f)
-	r.model.addSelect(f)
-	r.model.addLoRA(f)
-	r.model.addExact(f)
-	r.model.addContext(f)
-	r.model.addRAM(f)
-	r.model.addCache(f)
+	r.model.addAnswering(f)
 	f.group("Prompt")
 	r.prompt.add(f)
 	f.optionalText(&r.system, "system", "TEXT", "the system message before the prompt")
