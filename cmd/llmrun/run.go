@@ -19,7 +19,7 @@ func runCommand() *command {
 		summary:  "answer one prompt",
 		about: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
 
-Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, prompt_tokens, recalled_tokens (those that came from flash), kept_bytes (written there), prefill_tok_per_s, decode_tok_per_s, stop_reason, slides and forgotten_tokens (see --overflow), and seed.`,
+Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (of the prompt, that were not read again), recalled_tokens (of these, that came from flash), kept_bytes (written there), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), seed unless --temp is 0, and stats if they are asked for.`,
 		examples: []example{
 			{`llmrun run -p "Tell me a story about a brave fox named Ruby."`, "a story from the bundled model"},
 			{`llmrun run -f note.md -p "Summarize the note." --temp 0`, "ask about a file; greedy is best for facts"},

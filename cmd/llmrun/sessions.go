@@ -15,7 +15,8 @@ func sessionsCommand() *command {
 		synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
 		summary:  "show, check or delete the conversations that were kept",
 		about: `Sessions are what run and chat keep with --session: their text, their messages, and the keys and values that the model has computed of them. list tells how long and how large each is, show prints one, rm deletes some with what no other session needs, and verify reads all that belongs to some, or to all, and compares every byte with its checksum.
---json prints {"dir":"…","sessions":[{"name":"…","model":"…","tokens":…,"kept_tokens":…,"bytes":…,"saved":"…"}]} for list, one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify.`,
+
+--json prints {"dir":"…","sessions":[{"name":"…","model":"…","settings":"…","tokens":…,"kept_tokens":…,"bytes":…,"created":"…","saved":"…"}]} for list, in which a session that cannot be opened has a name and damage, which says why; one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify, with error where one is damaged.`,
 		examples: []example{
 			{"llmrun sessions", "what is there"},
 			{"llmrun sessions show book", "the conversation of one"},

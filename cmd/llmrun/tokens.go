@@ -82,7 +82,7 @@ func detokenizeCommand() *command {
 		name:     "detokenize",
 		synopsis: "[-m MODEL] --ids LIST [flags]",
 		summary:  "show the text of token ids",
-		about: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json. Special tokens that TEXT spells are recognised, as in the text that a chat template makes; --plain shows what a prompt or a message would become.
+		about: `Prints the text that token ids stand for, exactly, with no line break added. The model may be a vocabulary alone: a GGUF file without tensors, or a tokenizer.json.
 
 --json prints {"text":"..."}.`,
 		examples: []example{
