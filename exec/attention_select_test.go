@@ -139,7 +139,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	cold := int64(after.ColdPages) * int64(after.PageBytes)
 	page := int64(0) // of a layer, as it is read
 	for l := range m.Spec.Layers {
-		page = max(page, alignRead(int64(m.cache.PageBytes(l)))+readAlign)
+		page = max(page, int64(vfs.DirectSize(m.cache.PageBytes(l))+vfs.DirectAlign))
 	}
 	picked := int64(fraction*float64(after.ColdPages)) + keepFirst + keepLast
 	require.LessOrEqual(t, after.Read-before.Read, tokens*picked*page*int64(len(m.Spec.Layers)))

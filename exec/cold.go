@@ -7,6 +7,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -170,18 +171,13 @@ func (c *coldKV) layerRuns(body []prefetch.Run, layer, row int, r *run) []prefet
 		if page+part.Pages > seen {
 			from, off, _ := part.Chunk().LayerRun(layer)
 			size := int64(part.Pages * c.m.cache.PageBytes(layer))
-			body = append(body, prefetch.Run{From: from, Off: off, Size: alignRead(size), Kind: prefetch.KV})
+			body = append(body, prefetch.Run{From: from, Off: off, Size: vfs.DirectSize(size), Kind: prefetch.KV})
 			c.runs = append(c.runs, coldRun{part.Chunk(), row, page, part.Pages})
 		}
 		page += part.Pages
 	}
 	return body
 }
-
-// readAlign is what a read has to be a multiple of to go past the page cache.
-const readAlign = 4096
-
-func alignRead(n int64) int64 { return (n + readAlign - 1) / readAlign * readAlign }
 
 // firstPage returns the first page that a token at pos, or a later one, sees.
 func (c *coldKV) firstPage(layer, pos int) int {
@@ -199,7 +195,7 @@ func (c *coldKV) allocate() error {
 		return nil
 	}
 	typical := c.unit * c.m.cache.ChunkPages()
-	piece := int(alignRead(int64(min(typical, int(c.bytes/4), tiering.DefaultPiece))))
+	piece := vfs.DirectSize(min(typical, int(c.bytes/4), tiering.DefaultPiece))
 	slots := max(int(c.bytes)/piece, (c.unit+piece-1)/piece+1, 2)
 	ring, err := tiering.Alloc(c.m.budget, tiering.KVFrames, slots*piece+c.unit)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -46,7 +47,7 @@ func (k *picker) start(budget *tiering.Budget, unit int) (err error) {
 	if k.queue != nil {
 		return nil
 	}
-	k.slot = int(alignRead(int64(unit))) + readAlign // a page may begin between two multiples
+	k.slot = vfs.DirectSize(unit) + vfs.DirectAlign // a page may begin between two multiples
 	for n := pickSlots; n > 0; n /= 4 {
 		if k.frame, err = tiering.Alloc(budget, tiering.KVFrames, n*k.slot); err == nil {
 			k.picks = make([]pick, n)
@@ -70,8 +71,8 @@ func (k *picker) ask(p *pass, chunk kv.Chunk, page, index int) {
 	at, size := k.asked%len(k.picks), p.m.cache.PageBytes(p.index)
 	from, off, _ := chunk.LayerRun(p.index)
 	off += int64(page) * int64(size)
-	before := int(off % readAlign)
-	slot := k.frame.Bytes()[at*k.slot:][:alignRead(int64(before+size))]
+	before := int(off % vfs.DirectAlign)
+	slot := k.frame.Bytes()[at*k.slot:][:vfs.DirectSize(before+size)]
 	k.picks[at] = pick{
 		ticket: k.queue.Submit(p.ctx, prefetch.Request{From: from, Off: off - int64(before), Dst: slot}),
 		data:   slot[before : before+size], chunk: chunk, page: page, index: index,

@@ -40,7 +40,7 @@ func (m *Model) openExperts(ctx context.Context, ld *loader, o *Options) error {
 	for i := range ld.cold { // of each layer all, in their order
 		l := &ld.cold[i]
 		c.experts[l.layer*perLayer+i%perLayer] = l.expert()
-		c.slotBytes = max(c.slotBytes, expertSlotBytes(l.size))
+		c.slotBytes = max(c.slotBytes, vfs.DirectSize(l.size)) // direct reads fill it
 	}
 	slots := min(o.Plan.ExpertSlots, c.count)
 	var err error
@@ -55,10 +55,6 @@ func (m *Model) openExperts(ctx context.Context, ld *loader, o *Options) error {
 	}
 	return c.readAll(ctx, ld.arrived)
 }
-
-// expertSlotBytes returns the memory for an expert of so many bytes: direct reads
-// fill it.
-func expertSlotBytes(n int) int { return (n + vfs.DirectAlign - 1) &^ (vfs.DirectAlign - 1) }
 
 // expert gives the matrices of an expert, which is read when it is used, their
 // shape.

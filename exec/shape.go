@@ -90,7 +90,7 @@ func (l *layout) addTo(s *tiering.Shape) {
 			s.ExpertLayers++
 			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
 		}
-		s.ExpertBytes = max(s.ExpertBytes, int64(expertSlotBytes(l.size)))
+		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.size)))
 		return
 	case endsLayout:
 		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -270,7 +271,7 @@ func (s *Seq) Attach(chunk Chunk, pages int) error {
 		return ErrNotCold
 	}
 	for l := range c.at {
-		if _, off, size := chunk.LayerRun(l); off%readAlign != 0 || size != int64(chunk.Pages())*int64(c.PageBytes(l)) {
+		if _, off, size := chunk.LayerRun(l); off%vfs.DirectAlign != 0 || size != int64(chunk.Pages())*int64(c.PageBytes(l)) {
 			return fmt.Errorf("%w: layer %d has %d bytes at offset %d", ErrNotCold, l, size, off)
 		}
 	}
@@ -284,6 +285,3 @@ func (s *Seq) Attach(chunk Chunk, pages int) error {
 	s.changed()
 	return nil
 }
-
-// readAlign is what runs of layers begin at multiples of.
-const readAlign = 4096

@@ -116,7 +116,7 @@ func (c *Cache) restoreBuffers(parts []chunk.Part) (*tiering.Frame, [][]byte) {
 			size = max(size, p.Pages*c.PageBytes(l))
 		}
 	}
-	size = (size + vfs.DirectAlign - 1) / vfs.DirectAlign * vfs.DirectAlign
+	size = vfs.DirectSize(size)
 	for n := restoreReaders; n > 0; n /= 2 {
 		frame, err := tiering.Alloc(c.budget, tiering.KVFrames, n*size)
 		if err != nil {

@@ -75,7 +75,7 @@ func (s *Scratch) Spill(layers, pages int, page func(layer, i int) []byte) (Chun
 	for l := range layers {
 		size := int64(pages) * int64(len(page(l, 0)))
 		c.layers[l] = extent{c.all.size, size}
-		c.all.size += (size + vfs.DirectAlign - 1) / vfs.DirectAlign * vfs.DirectAlign
+		c.all.size += vfs.DirectSize(size)
 		for i := range pages {
 			c.sums = append(c.sums, c.sum(l, i, page(l, i)))
 		}
@@ -146,7 +146,7 @@ func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
 			}
 		}
 	}
-	end := (n + vfs.DirectAlign - 1) / vfs.DirectAlign * vfs.DirectAlign
+	end := vfs.DirectSize(n)
 	clear(buffer[n:end])
 	n = end
 	return flush()

@@ -10,6 +10,9 @@ import (
 // of to go past the operating system's page cache.
 const DirectAlign = 4096
 
+// DirectSize rounds a number of bytes up to what a direct read of them takes.
+func DirectSize[T int | int64](n T) T { return (n + DirectAlign - 1) &^ (DirectAlign - 1) }
+
 // directOpener is implemented by file systems that can read past the page cache.
 type directOpener interface {
 	openDirect(name string) (File, error)

@@ -249,8 +249,7 @@ func (w *spillWatch) Spill(layers, pages int, page func(layer, i int) []byte) (k
 	}
 	for l := range layers {
 		from, off, size := chunk.LayerRun(l)
-		const align = 4096
-		size = (size + align - 1) / align * align
+		size = vfs.DirectSize(size)
 		w.from, w.end, w.piece = from, max(w.end, off+size), max(w.piece, size)
 	}
 	return chunk, nil
