@@ -47,7 +47,6 @@ func (p *pass) kept(t tile, kvHead int) (acc, span []float32) {
 // attendCold looks at the pages on flash.
 func (p *pass) attendCold() {
 	c := p.m.cold
-	runs := c.runs[c.first[p.index]:c.first[p.index+1]]
 	if !p.batch.cold() {
 		return
 	}
@@ -60,19 +59,14 @@ func (p *pass) attendCold() {
 	}
 	if p.chooser.on {
 		for _, r := range p.batch.runs {
-			if p.attendPicked(r); p.failed() {
-				break
+			if !p.failed() {
+				p.attendPicked(r)
 			}
 		}
 	}
 	c.ask(p.index)
-	for i := range runs {
-		if p.failed() {
-			break
-		}
-		if p.attendRun(c, c.first[p.index]+i); p.failed() {
-			break
-		}
+	for i := c.first[p.index]; i < c.first[p.index+1] && !p.failed(); i++ {
+		p.attendRun(c, i)
 	}
 	p.landed = landed{}
 }
@@ -82,7 +76,7 @@ func (p *pass) attendRun(c *coldKV, i int) {
 	r := &c.runs[i]
 	of := p.batch.runs[r.row]
 	first, tiles := p.tilesOf(of)
-	pages := p.m.cache.PageTokens() / kv.BlockTokens
+	blocks := p.m.cache.PageTokens() / kv.BlockTokens
 	size := p.m.cache.PageBytes(p.index)
 	for page := max(0, c.firstPage(p.index, of.pos)-r.page); page < r.pages; {
 		data, err := c.take(p.ctx, i, p.index, page)
@@ -90,16 +84,25 @@ func (p *pass) attendRun(c *coldKV, i int) {
 			p.err = err
 			return
 		}
-		n := len(data) / size
-		p.landed = landed{data: data, chunk: r.chunk, page: page, from: (r.page + page) * pages, block: (r.page + page) * pages, count: n * pages, tile: first}
-		p.m.workers.Run(n+tiles*p.layer.KVHeads, p.landedPart)
-		if p.landed.err != nil {
-			p.err = p.landed.err
+		n, block := len(data)/size, (r.page+page)*blocks
+		if !p.attendGroup(tiles, landed{data: data, chunk: r.chunk, page: page, from: block, block: block, count: n * blocks, tile: first}) {
 			return
 		}
 		page += n
 	}
 }
+
+// attendGroup verifies pages that have landed and looks at them, at the same time.
+// It reports whether they are sound.
+func (p *pass) attendGroup(tiles int, group landed) bool {
+	p.landed = group
+	p.m.workers.Run(p.landedPages()+tiles*p.layer.KVHeads, p.landedPart)
+	p.err = p.landed.err
+	return p.err == nil
+}
+
+// landedPages returns how many pages have landed.
+func (p *pass) landedPages() int { return p.landed.count * kv.BlockTokens / p.m.cache.PageTokens() }
 
 // tilesOf returns the tiles of a run of the batch: the first, and how many.
 func (p *pass) tilesOf(r run) (first, count int) {
@@ -116,16 +119,16 @@ func (p *pass) tilesOf(r run) (first, count int) {
 // useLanded checks a page that has landed, or looks at all of them for one tile.
 // What tiles make of a damaged page goes no further: the pass ends behind it.
 func (p *pass) useLanded(part, worker int) {
-	pages := p.landed.count * kv.BlockTokens / p.m.cache.PageTokens()
+	pages := p.landedPages()
 	if part < pages {
-		p.verify(part, worker)
+		p.verify(part)
 		return
 	}
 	p.attendLanded(part-pages, worker)
 }
 
 // verify checks one of the pages that have landed.
-func (p *pass) verify(i, _ int) {
+func (p *pass) verify(i int) {
 	l, size := &p.landed, p.m.cache.PageBytes(p.index)
 	if err := l.chunk.Verify(p.index, l.page+i, l.data[i*size:(i+1)*size]); err != nil {
 		p.damaged.Lock()

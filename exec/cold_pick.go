@@ -113,17 +113,12 @@ func (p *pass) attendPicked(of run) {
 	done := 0 // blocks that were passed
 	attend := func() bool {
 		one, err := k.wait(p)
-		if err == nil {
-			p.landed = landed{data: one.data, chunk: one.chunk, page: one.page, from: done, block: one.index * blocks, count: blocks, tile: first}
-			p.m.workers.Run(1, p.verifyPart)
-			err = p.landed.err
-		}
 		if p.err = err; err != nil {
 			return false
 		}
-		p.m.workers.Run(tiles*p.layer.KVHeads, p.coldPart)
-		done = p.landed.block + blocks
-		return true
+		from, block := done, one.index*blocks
+		done = block + blocks
+		return p.attendGroup(tiles, landed{data: one.data, chunk: one.chunk, page: one.page, from: from, block: block, count: blocks, tile: first})
 	}
 	index := 0
 	for _, part := range of.seq.kv.Cold() {
@@ -142,8 +137,7 @@ func (p *pass) attendPicked(of run) {
 			return
 		}
 	}
-	p.landed = landed{from: done, block: index * blocks, tile: first} // spans may end behind the last page
-	p.m.workers.Run(tiles*p.layer.KVHeads, p.coldPart)
+	p.attendGroup(tiles, landed{from: done, block: index * blocks, tile: first}) // spans may end behind the last page
 }
 
 // anyLooksAt reports whether any of some tiles looks at any of some blocks.

@@ -64,7 +64,7 @@ type pass struct {
 	rowDo             func(row, worker int)
 
 	// Step functions as values, made once because making one allocates.
-	attnPart, mergePart, rowPart, expertActPart, choosePart, combinePart, convPart, roundPart, stepsPart, rowsPart, verifyPart, coldPart, landedPart func(part, worker int)
+	attnPart, mergePart, rowPart, expertActPart, choosePart, combinePart, convPart, roundPart, stepsPart, rowsPart, landedPart func(part, worker int)
 }
 
 // workspace is what one thread needs for itself.
@@ -124,7 +124,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.rowPart, p.convPart, p.roundPart = p.prepareRow, p.convolve, p.round
 	p.stepsPart, p.rowsPart = p.takeSteps, p.doRows
 	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
-	p.verifyPart, p.coldPart, p.landedPart = p.verify, p.attendLanded, p.useLanded
+	p.landedPart = p.useLanded
 	p.startSelection()
 	return p, nil
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/llmrun/llmrun/kv/chunk"
-	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -176,6 +175,16 @@ func (s *Seq) freeze(chunk *sharedChunk, k int) {
 	s.changed()
 }
 
+// attach makes the first pages of a chunk the next tokens of a sequence that has
+// nothing in memory. The chunk is closed when no sequence uses it any more. c.mu is
+// held.
+func (s *Seq) attach(chunk Chunk, pages int) {
+	s.cold = append(s.cold, Part{Pages: pages, chunk: &sharedChunk{Chunk: chunk, refs: 1}})
+	s.coldPages += pages
+	s.len += pages * s.cache.tokens
+	s.changed()
+}
+
 // cutCold forgets cold pages behind the first n.
 func (s *Seq) cutCold(n int) {
 	if s.coldPages <= n {
@@ -254,34 +263,4 @@ func (c *Cache) Stats() Stats {
 		st.ColdPages += s.coldPages
 	}
 	return st
-}
-
-// ErrNotCold says that a chunk cannot be attached: the sequence ends with pages
-// in memory, or the cache was not made for pages on flash.
-var ErrNotCold = errors.New("kv: the sequence cannot go on with pages on flash")
-
-// Attach makes the first pages of a chunk the next tokens of a sequence that has
-// nothing in memory. The chunk is closed when no sequence uses it any more; on an
-// error it stays the caller's.
-func (s *Seq) Attach(chunk Chunk, pages int) error {
-	c := s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.cold || c.closed || s.len != s.coldPages*c.tokens || pages < 1 || pages > chunk.Pages() {
-		return ErrNotCold
-	}
-	for l := range c.at {
-		if _, off, size := chunk.LayerRun(l); off%vfs.DirectAlign != 0 || size != int64(chunk.Pages())*int64(c.PageBytes(l)) {
-			return fmt.Errorf("%w: layer %d has %d bytes at offset %d", ErrNotCold, l, size, off)
-		}
-	}
-	for _, r := range s.rows { // room that was made and not used
-		c.drop(r)
-	}
-	s.rows = s.rows[:0]
-	s.cold = append(s.cold, Part{Pages: pages, chunk: &sharedChunk{Chunk: chunk, refs: 1}})
-	s.coldPages += pages
-	s.len += pages * c.tokens
-	s.changed()
-	return nil
 }

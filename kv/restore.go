@@ -28,7 +28,7 @@ func (s *Seq) Restore(ctx context.Context, parts []chunk.Part) (Chain, error) {
 		total += p.Pages
 	}
 	if !s.cache.fits(total) {
-		s.attach(parts, total)
+		s.attachParts(parts)
 		return chain, nil
 	}
 	kept, had := s.len, s.len/s.cache.tokens
@@ -52,17 +52,15 @@ func (c *Cache) fits(pages int) bool {
 	return !c.cold || c.hot <= 0 || int64(c.live+pages+c.ChunkPages())*int64(c.bytes) <= c.hot
 }
 
-// attach makes parts the pages of a sequence, as they lie on flash.
-func (s *Seq) attach(parts []chunk.Part, total int) {
+// attachParts makes parts the pages of a sequence, as they lie on flash.
+func (s *Seq) attachParts(parts []chunk.Part) {
 	s.Truncate(0)
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range parts {
-		s.cold = append(s.cold, Part{Pages: p.Pages, chunk: &sharedChunk{Chunk: p.File.Retain(), refs: 1}})
+		s.attach(p.File.Retain(), p.Pages)
 	}
-	s.coldPages, s.len = total, total*c.tokens
-	s.changed()
 }
 
 // readParts reads the pages of parts from page had on, some layers at a time.

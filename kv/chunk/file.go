@@ -51,9 +51,6 @@ func (f *File) Path() string { return f.path }
 // ID returns the chunk's ID.
 func (f *File) ID() ID { return f.id }
 
-// Parent returns the ID of the text before the chunk.
-func (f *File) Parent() ID { return f.parent }
-
 // Start returns how many tokens come before the chunk.
 func (f *File) Start() int { return f.start }
 

@@ -27,9 +27,6 @@ func (d *Dir) Store(key ID, layout Layout) (*Store, error) {
 	return &Store{dir: d, key: key, layout: layout}, nil
 }
 
-// Dir returns the directory.
-func (s *Store) Dir() *Dir { return s.dir }
-
 // Key returns the ID of an empty text, which the first chunk of a text has as its
 // parent.
 func (s *Store) Key() ID { return s.key }
