@@ -66,20 +66,19 @@ func (p *pass) attendCold() {
 	}
 	c.ask(p.index)
 	for i := c.first[p.index]; i < c.first[p.index+1] && !p.failed(); i++ {
-		p.attendRun(c, i)
+		p.attendChunk(c, &c.reads[i])
 	}
 	p.landed = landed{}
 }
 
-// attendRun looks at the pages of one run of the stream.
-func (p *pass) attendRun(c *coldKV, i int) {
-	r := &c.runs[i]
+// attendChunk looks at the pages of a chunk.
+func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 	of := p.batch.runs[r.row]
 	first, tiles := p.tilesOf(of)
 	blocks := p.m.cache.PageTokens() / kv.BlockTokens
 	size := p.m.cache.PageBytes(p.index)
 	for page := max(0, c.firstPage(p.index, of.pos)-r.page); page < r.pages; {
-		data, err := c.take(p.ctx, i, p.index, page)
+		data, err := c.take(p.ctx, r, p.index, page)
 		if err != nil {
 			p.err = err
 			return

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -18,26 +17,19 @@ type coldKV struct {
 	m     *Model
 	bytes int64 // of the ring
 	ring  *tiering.Frame
-	cut   prefetch.Ring // the same
-	unit  int           // the largest page
+	piece int // the largest read
+	unit  int // the largest page
 
 	stream *prefetch.Stream // nil until something is cold
-	runs   []coldRun        // of the stream, in order
-	first  []int            // [layer] its first run
-	made   []coldSeq        // what the runs were made for
+	reads  []chunkRead      // in the order in which they are needed
+	first  []int            // [layer] its first read
+	runs   []int            // [layer] its first run of the stream
+	made   []coldSeq        // what the reads were made for
 	at     []int            // [run] its number in the stream of weights; nil: stream brings it
-	starts int              // of the stream of weights, when the runs were made
+	starts int              // of the stream of weights, when the reads were made
 	picks  bool             // and whether layers that select pick their pages instead
 	late   bool             // a layer's are read only when it looks at them
 	picker picker
-}
-
-// coldRun is what a layer reads of one chunk for one sequence.
-type coldRun struct {
-	chunk kv.Chunk
-	row   int // of the batch: index of the sequence's run
-	page  int // of the sequence: the chunk's first
-	pages int
 }
 
 // coldSeq says which of a sequence's pages are cold, and from where on they are
@@ -51,7 +43,8 @@ type coldSeq struct {
 const defaultColdRing = 8 << 20
 
 func newColdKV(m *Model, ring int64) *coldKV {
-	c := &coldKV{m: m, bytes: ring, first: make([]int, len(m.Spec.Layers)+1)}
+	layers := len(m.Spec.Layers)
+	c := &coldKV{m: m, bytes: ring, first: make([]int, layers+1), runs: make([]int, layers+1)}
 	if c.bytes <= 0 {
 		c.bytes = defaultColdRing
 	}
@@ -92,15 +85,15 @@ func (c *coldKV) finish() {
 	}
 }
 
-// suits reports whether the runs are those that a batch needs.
+// suits reports whether the reads are those that a batch needs.
 func (c *coldKV) suits(b *Batch) bool {
 	if c.picks != c.m.selects(b) {
 		return false
 	}
 	if len(c.made) != len(b.runs) {
-		return !b.cold() && len(c.runs) == 0
+		return !b.cold() && len(c.reads) == 0
 	}
-	if len(c.runs) > 0 && c.m.parts != nil && c.starts != c.m.parts.starts {
+	if len(c.reads) > 0 && c.m.parts != nil && c.starts != c.m.parts.starts {
 		return false
 	}
 	for i, r := range b.runs {
@@ -116,23 +109,13 @@ func (b *Batch) cold() bool {
 	return slices.ContainsFunc(b.runs, func(r run) bool { return r.seq.kv.ColdPages() > 0 })
 }
 
-// configure makes the runs for a batch and begins to read them.
+// configure makes the reads for a batch and begins to read them.
 func (c *coldKV) configure(b *Batch) error {
-	c.made, c.runs, c.picks = c.made[:0], c.runs[:0], c.m.selects(b)
 	var seq prefetch.Sequence
-	for l := range c.m.Spec.Layers {
-		c.first[l] = len(c.runs)
-		if c.m.cache.PageBytes(l) == 0 {
-			continue
-		}
-		for i := range b.runs {
-			seq.Body = c.layerRuns(seq.Body, l, i, &b.runs[i])
-		}
-	}
-	c.first[len(c.m.Spec.Layers)] = len(c.runs)
+	seq.Body = c.plan(b)
 	c.at = nil
-	if len(c.runs) > 0 && c.m.parts.joinable() {
-		c.at = c.m.parts.join(seq.Body, c.first)
+	if len(c.reads) > 0 && c.m.parts.joinable() {
+		c.at = c.m.parts.join(seq.Body, c.runs)
 		seq.Body = nil
 	} else {
 		c.m.parts.part()
@@ -140,7 +123,7 @@ func (c *coldKV) configure(b *Batch) error {
 	if c.m.parts != nil {
 		c.starts = c.m.parts.starts
 	}
-	if len(c.runs) > 0 && c.at == nil {
+	if len(seq.Body) > 0 {
 		if err := c.allocate(); err != nil {
 			return err
 		}
@@ -150,69 +133,57 @@ func (c *coldKV) configure(b *Batch) error {
 	}
 	switch {
 	case c.stream != nil:
-		c.stream.Reconfigure(c.cut, seq)
-	case len(c.runs) > 0 && c.at == nil:
+		c.stream.Reconfigure(c.cut(seq.Body), seq)
+	case len(seq.Body) > 0:
 		hetero.RoomForReads(tiering.StreamReads)
-		c.stream = prefetch.NewStream(tiering.StreamReads, c.cut, seq)
+		c.stream = prefetch.NewStream(tiering.StreamReads, c.cut(seq.Body), seq)
 		c.stream.Hold(c.late)
 	}
 	return nil
 }
 
-// layerRuns appends what a layer reads of one sequence: chunks of which it sees
-// anything.
-func (c *coldKV) layerRuns(body []prefetch.Run, layer, row int, r *run) []prefetch.Run {
-	if c.picks && c.m.Spec.Layers[layer].Window == 0 {
-		return body
-	}
-	seen := c.firstPage(layer, r.pos)
-	page := 0
-	for _, part := range r.seq.kv.Cold() {
-		if page+part.Pages > seen {
-			from, off, _ := part.Chunk().LayerRun(layer)
-			size := int64(part.Pages * c.m.cache.PageBytes(layer))
-			body = append(body, prefetch.Run{From: from, Off: off, Size: vfs.DirectSize(size), Kind: prefetch.KV})
-			c.runs = append(c.runs, coldRun{part.Chunk(), row, page, part.Pages})
-		}
-		page += part.Pages
-	}
-	return body
-}
-
-// firstPage returns the first page that a token at pos, or a later one, sees.
-func (c *coldKV) firstPage(layer, pos int) int {
-	w := c.m.Spec.Layers[layer].Window
-	if w <= 0 {
-		return 0
-	}
-	return max(0, pos-w+1) / c.m.cache.PageTokens()
-}
-
-// allocate takes memory for the ring. A read is of about what a chunk has of a
-// layer.
+// allocate takes memory for the ring.
 func (c *coldKV) allocate() error {
 	if c.ring != nil {
 		return nil
 	}
-	typical := c.unit * c.m.cache.ChunkPages()
-	piece := vfs.DirectSize(min(typical, int(c.bytes/4), tiering.DefaultPiece))
+	piece := vfs.DirectSize(min(int(c.bytes/4), tiering.DefaultPiece))
 	slots := max(int(c.bytes)/piece, (c.unit+piece-1)/piece+1, 2)
 	ring, err := tiering.Alloc(c.m.budget, tiering.KVFrames, slots*piece+c.unit)
 	if err == nil {
-		c.ring, c.cut = ring, prefetch.Ring{Memory: ring.Bytes(), Piece: piece, Slots: slots}
+		c.ring, c.piece = ring, piece
 	}
 	return err
 }
 
-// take returns pages of run i from a page of it on: at least one.
-func (c *coldKV) take(ctx context.Context, i, layer, page int) ([]byte, error) {
-	unit := c.m.cache.PageBytes(layer)
-	left := (c.runs[i].pages - page) * unit
-	stream := c.stream
-	if c.at != nil {
-		stream, i = c.m.parts.stream, c.at[i]
+// cut divides the ring for some runs. A piece is as long as they are, if that is
+// less than may be read at once: a shorter one would take the memory of a whole
+// piece.
+func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
+	if len(runs) == 0 {
+		return prefetch.Ring{} // nothing passes through
 	}
-	return stream.Take(ctx, i, int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
+	var longest int64
+	for _, r := range runs {
+		longest = max(longest, r.Size)
+	}
+	room := len(c.ring.Bytes()) - c.unit
+	piece := max(vfs.DirectAlign, int(min(longest, int64(c.piece))))
+	if room-2*piece < c.unit { // so much may be cut off at the end, and taken by what was before
+		piece = c.piece
+	}
+	return prefetch.Ring{Memory: c.ring.Bytes(), Piece: piece, Slots: room / piece}
+}
+
+// take returns pages of a chunk from one of its own on: at least one.
+func (c *coldKV) take(ctx context.Context, r *chunkRead, layer, page int) ([]byte, error) {
+	unit := c.m.cache.PageBytes(layer)
+	left := (r.pages - page) * unit
+	stream, run := c.stream, r.run
+	if c.at != nil {
+		stream, run = c.m.parts.stream, c.at[run]
+	}
+	return stream.Take(ctx, run, r.off+int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
 }
 
 // stats returns what was read.

@@ -79,6 +79,6 @@ func (m *Model) ReadKVLate(late bool) {
 // ask lets what a layer reads be read, where that waits until the layer looks.
 func (c *coldKV) ask(layer int) {
 	if c.late && c.stream != nil && c.at == nil {
-		c.stream.Allow(c.first[layer+1])
+		c.stream.Allow(c.runs[layer+1])
 	}
 }

@@ -19,8 +19,10 @@ type CorruptError = chunk.CorruptError
 // Spiller takes pages to flash. One goroutine at a time calls it.
 type Spiller interface {
 	// Spill writes some pages of every layer as one chunk. page returns their
-	// bytes, none for a layer that keeps no keys. An error leaves nothing behind.
-	Spill(layers, pages int, page func(layer, i int) []byte) (Chunk, error)
+	// bytes, none for a layer that keeps no keys. The pages come after those of
+	// another chunk, or after none if that is nil: layers of the two that lie one
+	// behind the other can be read at once. An error leaves nothing behind.
+	Spill(after Chunk, layers, pages int, page func(layer, i int) []byte) (Chunk, error)
 	// Close is called when no chunk is used any more.
 	Close() error
 }
@@ -139,7 +141,7 @@ func (s *Seq) sealed() int { return max(0, min(len(s.rows), s.len/s.cache.tokens
 func (s *Seq) spill(n int) error {
 	c := s.cache
 	rows := append([]*row(nil), s.rows[:n]...)
-	chunk, err := c.spill.Spill(len(c.at), n, func(layer, i int) []byte { return c.page(rows[i], layer) })
+	chunk, err := c.spill.Spill(s.lastChunk(), len(c.at), n, func(layer, i int) []byte { return c.page(rows[i], layer) })
 	if err != nil {
 		return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
 	}
@@ -159,6 +161,19 @@ func (s *Seq) spill(n int) error {
 		}
 	}
 	return nil
+}
+
+// lastChunk returns the chunk whose end is that of the cold pages; nil if there is
+// none.
+func (s *Seq) lastChunk() Chunk {
+	if len(s.cold) == 0 {
+		return nil
+	}
+	last := &s.cold[len(s.cold)-1]
+	if last.Pages < last.chunk.Pages() {
+		return nil
+	}
+	return last.chunk.Chunk
 }
 
 // freeze makes the first k pages in memory a part of a chunk that holds them.

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -29,8 +28,6 @@ type Scratch struct {
 	next  uint64   // number of the next chunk, from 1
 }
 
-type extent struct{ off, size int64 }
-
 // NewScratch returns a spiller to a file in dir, which is made when the first
 // pages arrive.
 func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
@@ -43,8 +40,8 @@ type scratchChunk struct {
 	pages  int
 	sums   []uint64 // [layer][page]
 	layers []extent
-	all    extent
 	seed   uint64
+	place
 }
 
 // open makes the file and the memory for what is written.
@@ -64,7 +61,7 @@ func (s *Scratch) open() (err error) {
 }
 
 // Spill writes pages; see Spiller.
-func (s *Scratch) Spill(layers, pages int, page func(layer, i int) []byte) (Chunk, error) {
+func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) []byte) (Chunk, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -73,19 +70,17 @@ func (s *Scratch) Spill(layers, pages int, page func(layer, i int) []byte) (Chun
 	c := &scratchChunk{s: s, pages: pages, layers: make([]extent, layers), sums: make([]uint64, 0, layers*pages), seed: s.next}
 	s.next++
 	for l := range layers {
-		size := int64(pages) * int64(len(page(l, 0)))
-		c.layers[l] = extent{c.all.size, size}
-		c.all.size += vfs.DirectSize(size)
+		c.layers[l].size = int64(pages) * int64(len(page(l, 0)))
 		for i := range pages {
 			c.sums = append(c.sums, c.sum(l, i, page(l, i)))
 		}
 	}
-	if err := s.allot(c); err != nil {
+	if err := s.allot(c, after); err != nil {
 		return nil, err
 	}
 	for l := range layers {
 		if err := s.write(c.layers[l].off, pages, func(i int) []byte { return page(l, i) }); err != nil {
-			s.giveBack(c.all)
+			s.release(c)
 			return nil, err
 		}
 	}
@@ -98,29 +93,6 @@ func (c *scratchChunk) sum(layer, page int, data []byte) uint64 {
 	h.ResetWithSeed(c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page))
 	_, _ = h.Write(data)
 	return h.Sum64()
-}
-
-// allot finds a place for a chunk, for which the disk has room.
-func (s *Scratch) allot(c *scratchChunk) error {
-	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= c.all.size })
-	if at >= 0 {
-		h := &s.holes[at]
-		c.all.off = h.off
-		h.off += c.all.size
-		if h.size -= c.all.size; h.size == 0 {
-			s.holes = slices.Delete(s.holes, at, at+1)
-		}
-	} else {
-		if err := vfs.Allocate(s.file, s.end+c.all.size); err != nil {
-			return err
-		}
-		c.all.off = s.end
-		s.end += c.all.size
-	}
-	for l := range c.layers {
-		c.layers[l].off += c.all.off
-	}
-	return nil
 }
 
 // write puts pages one after the other at off, and zeros up to a multiple of
@@ -150,31 +122,6 @@ func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
 	clear(buffer[n:end])
 	n = end
 	return flush()
-}
-
-// giveBack makes a place free for others. s.mu is held.
-func (s *Scratch) giveBack(e extent) {
-	if e.size == 0 {
-		return
-	}
-	at, _ := slices.BinarySearchFunc(s.holes, e, func(a, b extent) int { return int(a.off>>12) - int(b.off>>12) })
-	s.holes = slices.Insert(s.holes, at, e)
-	if at+1 < len(s.holes) && s.holes[at].off+s.holes[at].size == s.holes[at+1].off {
-		s.holes[at].size += s.holes[at+1].size
-		s.holes = slices.Delete(s.holes, at+1, at+2)
-	}
-	if at > 0 && s.holes[at-1].off+s.holes[at-1].size == s.holes[at].off {
-		s.holes[at-1].size += s.holes[at].size
-		s.holes = slices.Delete(s.holes, at, at+1)
-		at--
-	}
-	if last := s.holes[at]; last.off+last.size == s.end {
-		// The disk may have the room. A reader that is late finds the end of the
-		// file, and nobody wants what it reads.
-		s.end = last.off
-		s.holes = s.holes[:at]
-		_ = s.file.Truncate(s.end)
-	}
 }
 
 // Close removes the file.
@@ -213,7 +160,7 @@ func (c *scratchChunk) Close() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.file != nil {
-		c.s.giveBack(c.all)
+		c.s.release(c)
 	}
 	return nil
 }

@@ -242,8 +242,8 @@ type spillWatch struct {
 }
 
 // Spill writes pages and notes where.
-func (w *spillWatch) Spill(layers, pages int, page func(layer, i int) []byte) (kv.Chunk, error) {
-	chunk, err := w.Spiller.Spill(layers, pages, page)
+func (w *spillWatch) Spill(after kv.Chunk, layers, pages int, page func(layer, i int) []byte) (kv.Chunk, error) {
+	chunk, err := w.Spiller.Spill(after, layers, pages, page)
 	if err != nil {
 		return chunk, err
 	}

@@ -1,0 +1,141 @@
+package kv
+
+import (
+	"slices"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Chunks of a sequence are small where little may be in memory, and a read costs
+// the processors much the same whatever it brings. So a chunk gets a region with
+// room for the ones that will come after it: of each layer, their pages lie one
+// behind the other, and one read brings those of many chunks.
+
+// regionRun is what a region has room for of the largest layer: as much as is read
+// at once.
+const regionRun = 1 << 20
+
+type extent struct{ off, size int64 }
+
+// region is a part of the file that chunks of a sequence share.
+type region struct {
+	extent
+	layers []int64       // where those of each layer end
+	last   *scratchChunk // behind which there may be room; nil once none is in use
+}
+
+// place is where a chunk is.
+type place struct {
+	in     *region
+	before *scratchChunk // in the same region
+	unused bool
+}
+
+// allot finds a place for a chunk, for which the disk has room: behind another one,
+// if that is the last of a region with room for it, or in a region of its own.
+func (s *Scratch) allot(c *scratchChunk, after Chunk) error {
+	if before, ok := after.(*scratchChunk); ok && before.in.last == before && c.follow(before) {
+		return nil
+	}
+	var largest int64
+	for _, l := range c.layers {
+		largest = max(largest, vfs.DirectSize(l.size))
+	}
+	err := s.found(c, max(1, regionRun/max(1, largest)))
+	if err != nil { // the disk may have room for the chunk alone
+		err = s.found(c, 1)
+	}
+	return err
+}
+
+// found makes a region for a chunk and others of the same size, so many in all.
+func (s *Scratch) found(c *scratchChunk, chunks int64) error {
+	r := &region{last: c}
+	for l := range c.layers {
+		r.size += chunks * vfs.DirectSize(c.layers[l].size)
+		r.layers = append(r.layers, r.size)
+	}
+	if err := s.find(&r.extent); err != nil {
+		return err
+	}
+	off := r.off
+	for l := range c.layers {
+		c.layers[l].off = off
+		r.layers[l] += r.off
+		off = r.layers[l]
+	}
+	c.in = r
+	return nil
+}
+
+// follow places the chunk behind another one, if there is room.
+func (c *scratchChunk) follow(before *scratchChunk) bool {
+	for l := range c.layers {
+		off := before.layers[l].off + vfs.DirectSize(before.layers[l].size)
+		if off+vfs.DirectSize(c.layers[l].size) > before.in.layers[l] {
+			return false
+		}
+		c.layers[l].off = off
+	}
+	c.in, c.before = before.in, before
+	c.in.last = c
+	return true
+}
+
+// find finds room for an extent.
+func (s *Scratch) find(e *extent) error {
+	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= e.size })
+	if at < 0 {
+		if err := vfs.Allocate(s.file, s.end+e.size); err != nil {
+			return err
+		}
+		e.off = s.end
+		s.end += e.size
+		return nil
+	}
+	h := &s.holes[at]
+	e.off = h.off
+	h.off += e.size
+	if h.size -= e.size; h.size == 0 {
+		s.holes = slices.Delete(s.holes, at, at+1)
+	}
+	return nil
+}
+
+// release makes a chunk's place free for one behind the same chunk, and its region
+// for anything once it was the last there. s.mu is held.
+func (s *Scratch) release(c *scratchChunk) {
+	c.unused = true
+	r := c.in
+	for r.last != nil && r.last.unused {
+		r.last = r.last.before
+	}
+	if r.last == nil {
+		s.giveBack(r.extent)
+	}
+}
+
+// giveBack makes a place free for others. s.mu is held.
+func (s *Scratch) giveBack(e extent) {
+	if e.size == 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(s.holes, e, func(a, b extent) int { return int(a.off>>12) - int(b.off>>12) })
+	s.holes = slices.Insert(s.holes, at, e)
+	if at+1 < len(s.holes) && s.holes[at].off+s.holes[at].size == s.holes[at+1].off {
+		s.holes[at].size += s.holes[at+1].size
+		s.holes = slices.Delete(s.holes, at+1, at+2)
+	}
+	if at > 0 && s.holes[at-1].off+s.holes[at-1].size == s.holes[at].off {
+		s.holes[at-1].size += s.holes[at].size
+		s.holes = slices.Delete(s.holes, at, at+1)
+		at--
+	}
+	if last := s.holes[at]; last.off+last.size == s.end {
+		// The disk may have the room. A reader that is late finds the end of the
+		// file, and nobody wants what it reads.
+		s.end = last.off
+		s.holes = s.holes[:at]
+		_ = s.file.Truncate(s.end)
+	}
+}
