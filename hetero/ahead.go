@@ -1,6 +1,10 @@
 package hetero
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/llmrun/llmrun/tiering"
+)
 
 // aheadStep is how much a waiter asks for between two looks at what it waits for.
 const aheadStep = 1 << 10
@@ -38,7 +42,7 @@ func (p *parking) fetchAhead() bool {
 	if a.at >= a.to.Load() {
 		return false
 	}
-	prefetch(a.at, aheadStep)
+	tiering.Prefetch(a.at, aheadStep)
 	a.at += aheadStep
 	return true
 }

@@ -11,16 +11,3 @@ again:
 	SUBL $1, AX
 	JNZ  again
 	RET
-
-// func prefetch(address uintptr, n int)
-// n is a multiple of 64, not 0.
-TEXT ·prefetch(SB), NOSPLIT, $0-16
-	MOVQ address+0(FP), SI
-	MOVQ n+8(FP), CX
-
-next:
-	PREFETCHT1 (SI)
-	ADDQ $64, SI
-	SUBQ $64, CX
-	JNZ  next
-	RET

@@ -7,9 +7,3 @@ package hetero
 //
 //go:noescape
 func pause(n uint32)
-
-// prefetch asks for n bytes of memory to be brought into the second-level
-// cache. The address need not be mapped. n must be a multiple of 64 above 0.
-//
-//go:noescape
-func prefetch(address uintptr, n int)

@@ -7,5 +7,3 @@ import "runtime"
 // pause stands in for the processor's spin-wait hint: it lets other goroutines
 // run, which also takes about as long.
 func pause(uint32) { runtime.Gosched() }
-
-func prefetch(uintptr, int) {}
