@@ -344,10 +344,11 @@ func (s *Stream) advance(i int, off int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if free := s.at.piece + off/int64(s.ring.Piece); free > s.released {
-		s.released = free
-		s.work.Broadcast()
+	free := s.at.piece + off/int64(s.ring.Piece)
+	for range min(free-s.released, int64(len(s.slots))) {
+		s.work.Signal() // a reader for each slot: to wake the others for nothing takes a core from who computes
 	}
+	s.released = max(s.released, free)
 }
 
 // pieces returns into how many pieces a run is cut.
