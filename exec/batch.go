@@ -1,6 +1,9 @@
 package exec
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // Batch is the tokens of one pass: a run of consecutive tokens for each of one
 // or more sequences. A single sequence is a batch of one.
@@ -29,9 +32,9 @@ func (b *Batch) reset(s *Sequence, ids []int32) {
 }
 
 // grow makes room in every sequence for its new tokens.
-func (b *Batch) grow() error {
+func (b *Batch) grow(ctx context.Context) error {
 	for _, r := range b.runs {
-		if err := r.seq.kv.Grow(r.pos + r.count); err != nil {
+		if err := r.seq.kv.Grow(ctx, r.pos+r.count); err != nil {
 			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
 		}
 		if r.seq.summaries == nil {

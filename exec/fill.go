@@ -32,7 +32,7 @@ func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 		}
 		from := len(s.ids)
 		to := min(n, (from/page+1)*page)
-		if err := s.kv.Grow(to); err != nil {
+		if err := s.kv.Grow(ctx, to); err != nil {
 			return err
 		}
 		for l, layer := range m.Spec.Layers {

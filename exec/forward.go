@@ -35,7 +35,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if len(b.ids) > m.pass.chunk {
 		return errChunk
 	}
-	if err := b.grow(); err != nil {
+	if err := b.grow(ctx); err != nil {
 		return err
 	}
 	if err := m.cold.begin(b); err != nil {

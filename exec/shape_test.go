@@ -53,7 +53,7 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 	defer seq.Close()
 	for _, tokens := range []int{1, 65, 1000} {
 		before := budget.Usage().By[tiering.KVHot]
-		require.NoError(t, seq.Grow(tokens))
+		require.NoError(t, seq.Grow(t.Context(), tokens))
 		pages := int64((tokens + s.KVPageTokens - 1) / s.KVPageTokens * s.KVPageTokens)
 		require.LessOrEqual(t, budget.Usage().By[tiering.KVHot], s.KVFixed+pages*s.KVBytesPerToken, "%d tokens, %d bytes before", tokens, before)
 	}
@@ -104,5 +104,5 @@ func TestPlanOfAModel(t *testing.T) {
 	m := loadModel(t, fsys, "m.gguf", Options{Threads: 2, KV: kv.K8V8, Chunk: p.Chunk, Budget: budget})
 	seq := m.cache.NewSeq()
 	defer seq.Close()
-	require.NoError(t, seq.Grow(p.Context))
+	require.NoError(t, seq.Grow(t.Context(), p.Context))
 }

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -220,7 +221,7 @@ func (s *Seq) cutCold(n int) {
 }
 
 // thaw brings the last cold page back, as a copy of the sequence's own.
-func (s *Seq) thaw() error {
+func (s *Seq) thaw(ctx context.Context) error {
 	c := s.cache
 	r, err := c.room()
 	if err != nil {
@@ -232,7 +233,11 @@ func (s *Seq) thaw() error {
 		if len(data) == 0 {
 			continue
 		}
-		if err := readPage(last.chunk, l, last.Pages-1, data); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			err = readPage(last.chunk, l, last.Pages-1, data)
+		}
+		if err != nil {
 			c.drop(r)
 			return err
 		}

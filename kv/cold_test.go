@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -29,7 +30,7 @@ func coldCache(t *testing.T, fsys vfs.FS, pages int) *Cache {
 
 // add puts tokens up to length n. What they hold depends on who puts them.
 func add(s *Seq, n int, salt int) error {
-	if err := s.Grow(n); err != nil {
+	if err := s.Grow(context.Background(), n); err != nil {
 		return err
 	}
 	for pos := s.len; pos < n; pos++ {
@@ -208,6 +209,39 @@ func TestChunksOfASequenceLieTogether(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// TestGrowEndsWithItsContext: bringing a page back ends after the read that is under
+// way, and making room before the next page goes to flash. Nothing is lost.
+func TestGrowEndsWithItsContext(t *testing.T) {
+	var cancel context.CancelFunc
+	reads := 0
+	c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead && cancel != nil {
+			reads++
+			cancel()
+		}
+		return nil
+	}), 2)
+	s := c.NewSeq()
+	defer s.Close()
+	for n := BlockTokens; n < 6*BlockTokens; n += BlockTokens {
+		require.NoError(t, add(s, n, 1))
+	}
+	s.Truncate(BlockTokens + 3)
+	require.Equal(t, 2, s.ColdPages())
+	ctx, end := context.WithCancel(t.Context())
+	cancel = end
+	require.ErrorIs(t, s.Grow(ctx, BlockTokens+4), context.Canceled)
+	require.Equal(t, 1, reads, "of two layers")
+	cancel = nil
+	require.ErrorIs(t, s.Grow(ctx, 3*BlockTokens), context.Canceled)
+	salts := make([]int, BlockTokens+3)
+	for i := range salts {
+		salts[i] = 1
+	}
+	check(t, s, salts)
+	require.NoError(t, add(s, 4*BlockTokens, 1))
 }
 
 // TestDiskAndMemoryFull: where neither has room the sequence keeps what it had.

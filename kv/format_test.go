@@ -253,7 +253,7 @@ func TestPagesAreReadWhereverTheyLie(t *testing.T) {
 		defer c.Close()
 		s := c.NewSeq()
 		defer s.Close()
-		require.NoError(t, s.Grow(BlockTokens))
+		require.NoError(t, s.Grow(t.Context(), BlockTokens))
 		random := rand.New(rand.NewPCG(uint64(d), 4))
 		for pos := range BlockTokens {
 			k, v := randomToken(random, 2*d)

@@ -32,7 +32,7 @@ func (s *Seq) Restore(ctx context.Context, parts []chunk.Part) (Chain, error) {
 		return chain, nil
 	}
 	kept, had := s.len, s.len/s.cache.tokens
-	err := s.Grow(total * s.cache.tokens)
+	err := s.Grow(ctx, total*s.cache.tokens)
 	if err == nil {
 		err = s.readParts(ctx, parts, had, total)
 	}

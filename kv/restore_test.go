@@ -26,7 +26,7 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 	c := cache(tiering.New(0))
 	s := c.NewSeq()
 	defer s.Close()
-	require.NoError(t, s.Grow(pages*BlockTokens))
+	require.NoError(t, s.Grow(t.Context(), pages*BlockTokens))
 	for pos := range pages * BlockTokens {
 		fill(s, 0, pos)
 		fill(s, 2, pos)

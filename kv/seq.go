@@ -1,5 +1,7 @@
 package kv
 
+import "context"
+
 // Seq is the keys and values of one sequence of tokens: a prefix of pages on
 // flash, which may be empty, and behind it pages in memory. The page that new
 // tokens are put into is always in memory.
@@ -50,19 +52,23 @@ func (s *Seq) Fork() *Seq {
 func (s *Seq) pages(tokens int) int { return (tokens + s.cache.tokens - 1) / s.cache.tokens }
 
 // Grow makes room for tokens up to length n. When memory runs out, the oldest
-// pages in memory go to flash, if they can; else the sequence keeps what it had.
-func (s *Seq) Grow(n int) error {
+// pages in memory go to flash, if they can; else, and when ctx ends meanwhile, the
+// sequence keeps what it had.
+func (s *Seq) Grow(ctx context.Context, n int) error {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
 	s.used = c.clock
 	if n > s.len {
-		if err := s.ownLast(); err != nil {
+		if err := s.ownLast(ctx); err != nil {
 			return err
 		}
 	}
 	for s.coldPages+len(s.rows) < s.pages(n) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		r, err := c.room()
 		if err != nil {
 			return err
@@ -74,13 +80,13 @@ func (s *Seq) Grow(n int) error {
 
 // ownLast makes the page that the next token goes into, if it has tokens
 // already, one that is in memory and that no other sequence sees.
-func (s *Seq) ownLast() error {
+func (s *Seq) ownLast(ctx context.Context) error {
 	c := s.cache
 	if s.len%c.tokens == 0 {
 		return nil
 	}
 	if s.len < s.coldPages*c.tokens {
-		return s.thaw()
+		return s.thaw(ctx)
 	}
 	i := s.len/c.tokens - s.coldPages
 	if s.rows[i].refs == 1 {
