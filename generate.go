@@ -113,6 +113,7 @@ type generation struct {
 	firstFlash     FlashUse // of the engine when the first token came
 	firstKV        KVUse
 	selected       SelectionUse // before the prompt was read
+	written        int64        // bytes that were kept before that
 	stats          Stats
 }
 

@@ -109,7 +109,12 @@ func (k *keeper) tell(err error) {
 // returns what is left to read of fresh.
 func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 	s, k := g.session, g.session.engine.keeper
-	if k == nil || !k.auto || len(fresh) <= k.stores.PageTokens() {
+	if k == nil || !k.auto {
+		return fresh
+	}
+	g.written = k.dir.Written()
+	s.seq.KeepEarly(k.stores, keepLeast, k.tell)
+	if len(fresh) <= k.stores.PageTokens() {
 		return fresh
 	}
 	n, err := s.seq.Recall(ctx, k.stores, g.ids)
@@ -126,10 +131,9 @@ func (g *generation) keep() {
 	if k == nil || !k.auto || g.firstAt.IsZero() || s.isClosed() {
 		return
 	}
-	before := k.dir.Written()
 	_, err := s.seq.Keep(k.stores, s.seq.IDs(), keepLeast, false)
 	k.tell(err)
-	g.stats.KeptBytes = k.dir.Written() - before
+	g.stats.KeptBytes = k.dir.Written() - g.written
 }
 
 // SessionOptions say what to do with a session that was kept.

@@ -293,3 +293,37 @@ func TestRecalledStaysOnFlash(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 }
+
+// TestWhatIsKeptIsNotSpilled reads and answers at a length that is a multiple of
+// what may be in memory. Its keys and values go to flash once, as what is kept: none
+// go to the file for those that are not, and the text is what it would have been in
+// memory.
+func TestWhatIsKeptIsNotSpilled(t *testing.T) {
+	dir := t.TempDir()
+	const memoryStep = 2 << 20 // that memory grows by is part of the limit
+	steps := [][]int32{document(1300), document(200)}
+	whole := open(t, demoModel, llmrun.Options{KV: "k8v8"})
+	page := int64(whole.KVUse().PageBytes)
+	e := open(t, demoModel, llmrun.Options{KVDir: dir, KVRAM: 10*page + memoryStep, Chunk: 100, KV: "k8v8"})
+	want, s := newSession(t, whole), newSession(t, e)
+	var written int64
+	for _, step := range steps {
+		require.Equal(t, ids(t, want, step, 20), ids(t, s, step, 20))
+		use := s.Stats().DecodeKV
+		require.LessOrEqual(t, use.HotPages, 10)
+		require.Greater(t, use.ColdPages, 10)
+		require.Zero(t, use.Written)
+		require.Empty(t, use.Failed)
+		written += s.Stats().KeptBytes
+	}
+	var size int64
+	files := kvFiles(t, dir)
+	for _, name := range files {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		size += info.Size()
+	}
+	require.Equal(t, size, written, "all that was written is there")
+	const around = 64 << 10 // header and gaps of a file
+	require.Less(t, size, int64(1540/64)*page+int64(len(files))*around, "each page is there once")
+}

@@ -62,7 +62,7 @@ type Stats struct {
 	DecodeFlash     FlashUse      // and for the tokens after the first
 	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
 	DecodeKV        KVUse         // and after the last token
-	KeptBytes       int64         // of keys and values that were written to flash in the end, and by Save since
+	KeptBytes       int64         // of keys and values that were written to flash to be kept, and by Save since
 	Slides          int           // times that old text was forgotten, see OverflowSlide
 	ForgottenTokens int           // of old text, in all
 	Selection       SelectionUse  // what of a long context was looked at

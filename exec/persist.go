@@ -165,6 +165,17 @@ func (s *Sequence) Keep(stores Stores, ids []int32, least int, durable bool) ([]
 	return chain, err
 }
 
+// KeepEarly makes the sequence keep what it remembers, as Keep does for something
+// that was not asked for, before it would go to flash in any case: what is kept is
+// not written a second time. failed is told what went wrong.
+func (s *Sequence) KeepEarly(stores Stores, least int, failed func(error)) {
+	s.early = func() {
+		if _, err := s.Keep(stores, s.ids, least, false); err != nil {
+			failed(err)
+		}
+	}
+}
+
 // RecallSession makes an empty sequence hold what a session's chunks hold of its
 // text.
 func (s *Sequence) RecallSession(ctx context.Context, stores Stores, m *kvchunk.Manifest) (err error) {

@@ -32,6 +32,7 @@ type Sequence struct {
 
 	chain kv.Chain // kept on flash, of what the sequence begins with
 	kept  int      // tokens that are kept there, some perhaps in a part of a chunk
+	early func()   // keeps what would go to flash anyway; nil if that is not wanted
 
 	expect int  // announced final length
 	long   bool // longrope: the frequencies of long sequences are in use
@@ -188,6 +189,9 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	b.selects = len(ids) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
+		if s.early != nil && m.cache.Spills(s.kv, len(s.ids)+n) {
+			s.early()
+		}
 		b.reset(s, ids[:n])
 		for i := range n {
 			pos := len(s.ids) + i

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/tiering"
@@ -115,6 +116,15 @@ func (c *Cache) room() (*row, error) {
 	}
 }
 
+// Spills reports whether pages would have to go to flash if a sequence grew to
+// length n.
+func (c *Cache) Spills(s *Seq, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := s.pages(n) - s.coldPages - len(s.rows)
+	return c.spill != nil && c.hot > 0 && int64(c.live+more)*int64(c.bytes) > c.hot
+}
+
 // spillOldest spills the oldest pages of the sequence that was not used for
 // longest. c.mu is held.
 func (c *Cache) spillOldest() error {
@@ -138,17 +148,22 @@ func (c *Cache) spillOldest() error {
 func (s *Seq) sealed() int { return max(0, min(len(s.rows), s.len/s.cache.tokens-s.coldPages)) }
 
 // spill takes the first n pages in memory to flash, for all sequences that share
-// them.
+// them. Where they are kept there already, it takes as many as are kept together.
 func (s *Seq) spill(n int) error {
 	c := s.cache
-	rows := append([]*row(nil), s.rows[:n]...)
-	chunk, err := c.spill.Spill(s.lastChunk(), len(c.at), n, func(layer, i int) []byte { return c.page(rows[i], layer) })
-	if err != nil {
-		return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
+	shared := s.takeKept()
+	if shared != nil {
+		n = shared.Pages()
+	} else {
+		chunk, err := c.spill.Spill(s.lastChunk(), len(c.at), n, func(layer, i int) []byte { return c.page(s.rows[i], layer) })
+		if err != nil {
+			return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
+		}
+		c.written += int64(n) * int64(c.bytes)
+		shared = &sharedChunk{Chunk: chunk, refs: 1}
 	}
-	c.written += int64(n) * int64(c.bytes)
-	shared := &sharedChunk{Chunk: chunk}
-	first := s.coldPages
+	defer shared.drop()
+	rows, first := slices.Clone(s.rows[:n]), s.coldPages
 	for other := range c.seqs {
 		if other.coldPages != first {
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -88,8 +89,8 @@ func check(t *testing.T, s *Seq, salts []int) {
 	}
 }
 
-// TestForksAndStepsBackKeepEverySequence lets sequences grow, fork and go back at
-// random over a few pages of memory: each holds what was put into it.
+// TestForksAndStepsBackKeepEverySequence lets sequences grow, fork, go back and be
+// kept at random over a few pages of memory: each holds what was put into it.
 func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -100,20 +101,31 @@ func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 			}
 			c := coldCache(t, fsys, 1+rng.IntN(8))
 			c.spill.(*Scratch).dir = t.TempDir()
+			dir, err := chunk.OpenDir(vfs.NewMem(), "kept", 1<<30)
+			require.NoError(t, err)
+			store, err := dir.Store(chunk.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+			require.NoError(t, err)
 			seqs, salts := []*Seq{c.NewSeq()}, [][]int{nil}
 			for step := range 60 {
 				i := rng.IntN(len(seqs))
 				s := seqs[i]
-				switch rng.IntN(6) {
+				switch rng.IntN(7) {
 				case 0:
+					tokens := make([]int32, len(salts[i])) // who put them says what they are
+					for pos, salt := range salts[i] {
+						tokens[pos] = int32(salt)
+					}
+					_, err := s.Persist(store, tokens, nil, false)
+					require.NoError(t, err)
+				case 1:
 					if len(seqs) < 5 {
 						seqs, salts = append(seqs, s.Fork()), append(salts, append([]int(nil), salts[i]...))
 					}
-				case 1:
+				case 2:
 					n := rng.IntN(s.Len() + 1)
 					s.Truncate(n)
 					salts[i] = salts[i][:n:n]
-				case 2:
+				case 3:
 					if len(seqs) > 1 {
 						s.Close()
 						seqs = append(seqs[:i], seqs[i+1:]...)
@@ -133,6 +145,10 @@ func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 			for _, s := range seqs {
 				s.Close()
 			}
+			for _, f := range seqs {
+				require.Empty(t, f.kept)
+			}
+			require.NoError(t, dir.Close())
 			s := c.spill.(*Scratch)
 			require.Zero(t, s.end, "all of the file is free again")
 			require.Empty(t, s.holes)

@@ -10,7 +10,8 @@
 // A sequence is a prefix on flash, which is empty as long as there is memory, and
 // behind it pages in memory. Where the next page finds no room, the oldest pages
 // in memory of the sequence that was not used for longest go to flash, some of all
-// layers at a time, as a [Chunk] of a [Spiller]; each byte is written once. Whoever
+// layers at a time, as a [Chunk] of a [Spiller]; each byte is written once, and none
+// where [Seq.Persist] has kept the pages before. Whoever
 // reads a page back verifies it. Going back into the middle of a cold page brings
 // that one into memory again when the sequence next grows.
 //

@@ -51,7 +51,10 @@ func (s *Seq) Persist(store *chunk.Store, tokens []int32, chain Chain, durable b
 	held := s.hold(pages)
 	defer held.release()
 	var written []chunk.Part // stay open: what is in use does not have to make room for the rest
-	defer func() { err = errors.Join(err, chunk.Close(written)) }()
+	defer func() {
+		s.remember(written)
+		err = errors.Join(err, chunk.Close(written))
+	}()
 	parent, at := store.Key(), 0
 	for i := 0; at < pages; i++ {
 		n := min(chunk.MaxPages, pages-at)
@@ -69,6 +72,55 @@ func (s *Seq) Persist(store *chunk.Store, tokens []int32, chain Chain, durable b
 		parent, at = f.ID(), at+n
 	}
 	return chain, nil
+}
+
+// kept is a chunk that holds pages of a sequence which are in memory, too. When they
+// have to go to flash, they are there.
+type kept struct {
+	first int // page of the sequence
+	chunk *sharedChunk
+}
+
+// remember makes those of some chunks, which hold the sequence from its first token
+// on, its kept ones that have pages in memory.
+func (s *Seq) remember(parts []chunk.Part) {
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spill == nil {
+		return
+	}
+	s.cutKept(0)
+	first := 0
+	for _, p := range parts {
+		if first >= s.coldPages {
+			s.kept = append(s.kept, kept{first, &sharedChunk{Chunk: p.File.Retain(), refs: 1}})
+		}
+		first += p.Pages
+	}
+	s.cutKept(s.len / c.tokens) // it may have become shorter meanwhile
+}
+
+// takeKept returns the chunk that holds the first pages in memory, if they are kept.
+// It is the caller's. c.mu is held.
+func (s *Seq) takeKept() *sharedChunk {
+	for len(s.kept) > 0 && s.kept[0].first <= s.coldPages {
+		k := s.kept[0]
+		s.kept = slices.Delete(s.kept, 0, 1)
+		if k.first == s.coldPages && k.chunk.Pages() <= s.sealed() {
+			return k.chunk
+		}
+		k.chunk.drop()
+	}
+	return nil
+}
+
+// cutKept forgets kept chunks with pages behind the first n. c.mu is held.
+func (s *Seq) cutKept(n int) {
+	for last := len(s.kept) - 1; last >= 0 && s.kept[last].first+s.kept[last].chunk.Pages() > n; last-- {
+		s.kept[last].chunk.drop()
+		s.kept = slices.Delete(s.kept, last, last+1)
+	}
 }
 
 // held is full pages of a sequence, which stay where they are as long as it lasts,

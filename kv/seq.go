@@ -11,6 +11,7 @@ type Seq struct {
 	rows  []*row // behind the cold pages
 	len   int    // tokens stored in every layer
 	used  uint64 // the cache's clock when it grew last
+	kept  []kept // chunks that hold pages in memory as well, in order
 
 	// All below follows from the above and is kept for those who read.
 	coldPages int
@@ -153,6 +154,7 @@ func (s *Seq) Truncate(n int) {
 	}
 	s.rows = s.rows[:min(keep, len(s.rows))]
 	s.cutCold(s.pages(n))
+	s.cutKept(s.len / c.tokens)
 }
 
 // Close gives back all pages.
