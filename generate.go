@@ -114,6 +114,7 @@ type generation struct {
 	firstKV        KVUse
 	selected       SelectionUse // before the prompt was read
 	written        int64        // bytes that were kept before that
+	kept           int          // tokens of the session that were kept or found before that
 	stats          Stats
 }
 

@@ -114,15 +114,16 @@ func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 	}
 	g.written = k.dir.Written()
 	s.seq.KeepEarly(k.stores, keepLeast, k.tell)
-	if len(fresh) <= k.stores.PageTokens() {
-		return fresh
+	if len(fresh) > k.stores.PageTokens() {
+		n, err := s.seq.Recall(ctx, k.stores, g.ids)
+		if ctx.Err() == nil {
+			k.tell(err)
+		}
+		g.stats.RecalledTokens += n
+		fresh = g.ids[s.seq.Len():]
 	}
-	n, err := s.seq.Recall(ctx, k.stores, g.ids)
-	if ctx.Err() == nil {
-		k.tell(err)
-	}
-	g.stats.RecalledTokens += n
-	return g.ids[s.seq.Len():]
+	g.kept = s.seq.Kept()
+	return fresh
 }
 
 // keep writes what the session remembers to flash, if much of it is new.
@@ -131,7 +132,8 @@ func (g *generation) keep() {
 	if k == nil || !k.auto || g.firstAt.IsZero() || s.isClosed() {
 		return
 	}
-	_, err := s.seq.Keep(k.stores, s.seq.IDs(), keepLeast, false)
+	early := s.seq.Kept() - g.kept // what is left counts together with it
+	_, err := s.seq.Keep(k.stores, s.seq.IDs(), max(1, keepLeast-early), false)
 	k.tell(err)
 	g.stats.KeptBytes = k.dir.Written() - g.written
 }

@@ -324,6 +324,10 @@ func TestWhatIsKeptIsNotSpilled(t *testing.T) {
 		size += info.Size()
 	}
 	require.Equal(t, size, written, "all that was written is there")
+	e = open(t, demoModel, llmrun.Options{KVDir: dir, KV: "k8v8"})
+	s = newSession(t, e)
+	ids(t, s, document(1300), 1)
+	require.Equal(t, 1280, s.Stats().RecalledTokens, "the end of the prompt is kept, too")
 	const around = 64 << 10 // header and gaps of a file
 	require.Less(t, size, int64(1540/64)*page+int64(len(files))*around, "each page is there once")
 }

@@ -176,6 +176,9 @@ func (s *Sequence) KeepEarly(stores Stores, least int, failed func(error)) {
 	}
 }
 
+// Kept returns how many of the sequence's first tokens are kept on flash.
+func (s *Sequence) Kept() int { return s.kept }
+
 // RecallSession makes an empty sequence hold what a session's chunks hold of its
 // text.
 func (s *Sequence) RecallSession(ctx context.Context, stores Stores, m *kvchunk.Manifest) (err error) {

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Asks two questions about a long text in two processes, and the second one also in
+# a process that reads everything itself: the answers have to be the same tokens.
+# Prints how long the first tokens take, with all keys and values in memory and with
+# most of them on flash. Fails if an answer differs. The text is made up.
+#
+# usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS OF RUN, such as -m MODEL]
+# Environment, with defaults:
+#   TOKENS=16384   of the text
+#   ANSWER=32      tokens of an answer
+#   KV_RAM=8MiB    memory for keys and values where most of them are on flash
+set -euo pipefail
+llmrun=$(realpath "${1:?usage: scripts/second-question.sh PATH-TO-LLMRUN [FLAGS]}")
+shift
+TOKENS=${TOKENS:-16384} ANSWER=${ANSWER:-32} KV_RAM=${KV_RAM:-8MiB}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+document=$(awk -v n="$TOKENS" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", 20 + (i * 7919 + i * i * 31) % 1000 }')
+
+# ask prints the answer to a question, token ids, as JSON.
+ask() { # ids flags…
+  local question=$1
+  shift
+  "$llmrun" run --ids - -n "$ANSWER" --ignore-eos --temp 0 --json -q --ctx $((TOKENS + 2 * ANSWER)) "$@" <<<"$document,$question"
+}
+# field prints a number, or a list of them, of such an answer.
+field() { sed 's/.*"'"$1"'":\(\[[^]]*\]\|[0-9.e-]*\).*/\1/' <<<"$2"; }
+
+printf '| keys and values | first question | read again | second question | of the first | answer |\n|---|---|---|---|---|---|\n'
+whole=$(ask 40,41,42 --no-kv-cache "$@")
+failed=0
+row() { # name flags…
+  local name=$1 first second same='the same'
+  shift
+  first=$(ask 30,31 --cache-dir "$work/$name" "$@")
+  second=$(ask 40,41,42 --cache-dir "$work/$name" "$@")
+  [[ $(field ids "$second") == "$(field ids "$whole")" ]] || same=different failed=1
+  awk -v name="$name" -v a="$(field first_token_seconds "$first")" -v b="$(field first_token_seconds "$second")" \
+    -v again=$(($(field prompt_tokens "$second") - $(field recalled_tokens "$second"))) -v same="$same" \
+    'BEGIN { printf "| %s | %.2f s | %d tokens | %.3f s | %.1f %% | %s |\n", name, a, again, b, 100 * b / a, same }'
+}
+row memory "$@"
+row flash --kv-ram "$KV_RAM" "$@"
+exit "$failed"
