@@ -126,8 +126,10 @@ func (r *examiner) answer(question []int32, most int) string {
 
 // report prints a row of the table for each selection, and checks the gate: a
 // selection that looks at a tenth is right as often as looking at everything, or
-// two in a hundred less, and takes no more than most in a hundred of the blocks.
-func (r *examiner) report(what string, most int64) {
+// two in a hundred less, and takes no more than most in a hundred of the blocks. Of
+// few questions it may miss some more: they tell whether selection is broken, not
+// what it costs.
+func (r *examiner) report(what string, most int64, misses int) {
 	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
 	for _, name := range r.selections {
 		s := r.scores[name]
@@ -139,7 +141,8 @@ func (r *examiner) report(what string, most int64) {
 		return
 	}
 	require.Positive(r.t, exact.right)
-	require.GreaterOrEqual(r.t, share(tenth), share(exact)-2, what)
+	allowed := max(float64(misses), 0.02*float64(exact.asked))
+	require.GreaterOrEqual(r.t, float64(tenth.right)+allowed, float64(exact.right), what)
 	require.LessOrEqual(r.t, 100*tenth.Taken, most*tenth.Asked, what)
 }
 
@@ -234,7 +237,9 @@ func TestX3_SelectionFindsNeedles(t *testing.T) {
 	text, err := os.ReadFile(demoFile(t, "val_text.txt"))
 	require.NoError(t, err)
 	for _, size := range []struct{ tokens, texts int }{{2048, 24}, {4096, 12}, {8192, 8}, {16384, 5}} {
+		misses := 0
 		if !longTests() {
+			misses = 2
 			if size.texts = 4; size.tokens > 2048 || testing.Short() {
 				continue
 			}
@@ -247,7 +252,7 @@ func TestX3_SelectionFindsNeedles(t *testing.T) {
 				r.read(r.haystack(random, string(text), size.tokens, facts))
 				r.askFacts(facts)
 			}
-			r.report(fmt.Sprintf("needles in %d tokens", size.tokens), 10)
+			r.report(fmt.Sprintf("needles in %d tokens", size.tokens), 10, misses)
 		})
 	}
 }
@@ -274,7 +279,7 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 		r.ask(c.Prompt[at:], len(c.Want), func(answer string) bool { return answer == c.Text })
 	}
 	if r.scores["exact"].asked > 0 {
-		r.report("the reference's cases", 10)
+		r.report("the reference's cases", 10, 0)
 	}
 }
 
@@ -311,6 +316,6 @@ func TestX3_SelectionExtracts(t *testing.T) {
 		ask("Summarize the note.", n.Summary, 300)
 	}
 	if r.scores["exact"].asked > 0 {
-		r.report("notes", 20) // they have few blocks to choose from, and one is the least
+		r.report("notes", 20, 0) // they have few blocks to choose from, and one is the least
 	}
 }
