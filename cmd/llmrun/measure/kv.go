@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/hetero"
@@ -72,6 +73,9 @@ type KVRow struct {
 	With    float64 `json:"with_prefetch_ms"`
 	Ratio   float64 `json:"with_prefetch_of_memory,omitempty"` // median of those measured in turns
 	Stalled float64 `json:"stalled_ms"`                        // of With, attention waited
+	// Of all processors together, for a token: with all in memory, and prefetched.
+	MemoryWork float64 `json:"memory_processor_ms,omitempty"`
+	WithWork   float64 `json:"with_prefetch_processor_ms,omitempty"`
 	// Predicted is With as the row's flash and its time in memory make it. With
 	// weights on flash it is the least that the bytes of both take.
 	Predicted float64 `json:"predicted_ms"`
@@ -153,7 +157,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	}
 	var times [kvModes][]float64
 	var ratios []float64
-	var use kvUse
+	var uses [kvModes]kvUse
 	for turn := range b.o.Repeats {
 		for k := range kvModes {
 			mode := (turn + k) % kvModes
@@ -167,9 +171,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 				return row, err
 			}
 			times[mode] = append(times[mode], took)
-			if mode == with {
-				use.add(used)
-			}
+			uses[mode].add(used)
 		}
 		if b.memory != nil {
 			ratios = append(ratios, times[with][turn]/times[inMemory][turn])
@@ -181,7 +183,10 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	}
 	row.FlashGBs, row.WeightsGBs = max(before[0], after[0]), max(before[1], after[1])
 	tokens := int64(b.o.Repeats * b.o.Decode)
-	row.Read, row.Weights, row.Stalled = use.read/tokens, use.weights/tokens, 1e3*use.stalled.Seconds()/float64(tokens)
+	perToken := func(d time.Duration) float64 { return 1e3 * d.Seconds() / float64(tokens) }
+	use := uses[with]
+	row.Read, row.Weights, row.Stalled = use.read/tokens, use.weights/tokens, perToken(use.stalled)
+	row.MemoryWork, row.WithWork = perToken(uses[inMemory].processors), perToken(use.processors)
 	row.With = median(times[with])
 	if b.memory != nil {
 		row.Memory, row.Without, row.Ratio = median(times[inMemory]), median(times[without]), median(ratios)

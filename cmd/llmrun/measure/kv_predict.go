@@ -27,6 +27,9 @@ type KVSummary struct {
 	// those where flash needs no longer than that: 1 is as fast.
 	Masked     float64 `json:"worst_ratio_before_crossing"`
 	MaskedRows int     `json:"rows_before_crossing"`
+	// Work is how long, in those rows, the processors computed more than with all in
+	// memory, in seconds for each gigabyte that was read; 0 where nobody knows.
+	Work float64 `json:"processor_s_per_gb,omitempty"`
 	// OfBound is, with weights on flash, the least share of the speed that the bytes
 	// of both allow.
 	OfBound float64 `json:"of_bound,omitempty"`
@@ -57,13 +60,20 @@ func (r *KVReport) sumUp() {
 	}
 	s.Fixed, s.Slope = kvLine(r.Rows, func(row *KVRow) float64 { return row.Memory })
 	s.Fixed, s.Slope = max(0, s.Fixed), 1024*s.Slope
+	var read int64   // for a token of each row
+	var more float64 // milliseconds of the processors
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		row.Predicted = max(row.Memory, r.flashTime(row))
 		if row.Cold > 0 && row.Predicted == row.Memory {
 			s.MaskedRows++
 			s.Masked = max(s.Masked, row.Ratio)
+			read += row.Read
+			more += row.WithWork - row.MemoryWork
 		}
+	}
+	if read > 0 {
+		s.Work = max(0, 1e6*more/float64(read))
 	}
 	r.predictCrossing()
 	r.findCrossing()

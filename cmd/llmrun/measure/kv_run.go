@@ -158,15 +158,16 @@ func (s *kvSide) reach(ctx context.Context, n int) error {
 type kvUse struct {
 	read, weights int64
 	stalled       time.Duration
+	processors    time.Duration // that they computed; 0 where nobody knows
 }
 
 func (u *kvUse) add(v kvUse) {
-	u.read, u.weights, u.stalled = u.read+v.read, u.weights+v.weights, u.stalled+v.stalled
+	u.read, u.weights, u.stalled, u.processors = u.read+v.read, u.weights+v.weights, u.stalled+v.stalled, u.processors+v.processors
 }
 
 func (s *kvSide) use() kvUse {
 	keys, weights := s.model.KVStats(), s.model.StreamStats()
-	return kvUse{keys.Read, weights.Bytes, keys.Stalled}
+	return kvUse{read: keys.Read, weights: weights.Bytes, stalled: keys.Stalled}
 }
 
 // decode returns how many milliseconds one of so many tokens takes behind n. One
@@ -176,12 +177,12 @@ func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kv
 	if err := s.bench.generate(ctx, s.text, 1); err != nil {
 		return 0, used, err
 	}
-	before := s.use()
+	before, computed := s.use(), processorTime()
 	start := time.Now()
 	err = s.bench.generate(ctx, s.text, tokens)
 	took := time.Since(start)
 	after := s.use()
-	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled}
+	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, processorTime() - computed}
 	return 1e3 * took.Seconds() / float64(tokens), used, err
 }
 

@@ -31,6 +31,9 @@ func (r *KVReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "- Where flash keeps up, prefetched took at most %+.1f %% of all in memory (%d contexts).\n", 100*(max(s.Masked, 1)-1), s.MaskedRows)
 	fmt.Fprintf(w, "- Crossing: predicted at %.0f tokens (%.0f if only the work besides attention hid the reads), measured %s.\n",
 		s.PredictedCrossing, s.NarrowCrossing, crossing(s.Crossing, s.PredictedCrossing))
+	if s.Work > 0 {
+		fmt.Fprintf(w, "- Reading and checking a gigabyte took the processors %.2f s.\n", s.Work)
+	}
 	if s.Beyond > 0 {
 		fmt.Fprintf(w, "- Beyond it 1024 tokens add %.2f ms; their bytes ÷ flash are %.2f ms (%+.0f %%).\n",
 			s.Beyond, s.PredictedBeyond, 100*(s.Beyond/s.PredictedBeyond-1))
