@@ -239,7 +239,8 @@ func (s *kvSide) close() (err error) {
 type spillWatch struct {
 	kv.Spiller
 	from       io.ReaderAt // nil: none went anywhere yet
-	end, piece int64       // of the file; the largest run of a layer
+	end, piece int64       // of the file; what is read at once of a layer
+	ends, runs []int64     // [layer] of what lies together there, and its length
 }
 
 // Spill writes pages and notes where.
@@ -248,10 +249,17 @@ func (w *spillWatch) Spill(after kv.Chunk, layers, pages int, page func(layer, i
 	if err != nil {
 		return chunk, err
 	}
+	if w.ends == nil {
+		w.ends, w.runs = make([]int64, layers), make([]int64, layers)
+	}
 	for l := range layers {
 		from, off, size := chunk.LayerRun(l)
 		size = vfs.DirectSize(size)
-		w.from, w.end, w.piece = from, max(w.end, off+size), max(w.piece, size)
+		if off != w.ends[l] {
+			w.runs[l] = 0
+		}
+		w.ends[l], w.runs[l] = off+size, w.runs[l]+size
+		w.from, w.end, w.piece = from, max(w.end, w.ends[l]), max(w.piece, w.runs[l])
 	}
 	return chunk, nil
 }
