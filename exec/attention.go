@@ -58,7 +58,9 @@ func (p *pass) maxTileQueries() int {
 // the maximum and the sum of weights.
 func (p *pass) stateWidth() int { return p.m.Spec.HeadDim + 2 }
 
-func (p *pass) carveAttention(a *tiering.Arena) {
+// carveWorkers takes what each thread needs. Some of it stays zero, so nothing else
+// may lie there.
+func (p *pass) carveWorkers(a *tiering.Arena) {
 	queries := p.maxTileQueries()
 	for i := range p.workers {
 		w := &p.workers[i]
@@ -73,6 +75,13 @@ func (p *pass) carveAttention(a *tiering.Arena) {
 			w.padded = a.Floats(cols)
 			w.rounded = a.Floats(tiled.FloatsNeeded(cols, queries))
 		}
+	}
+}
+
+// carveAttention takes what is handed on between steps of attention.
+func (p *pass) carveAttention(a *tiering.Arena) {
+	for i := range p.kept {
+		p.kept[i] = a.Floats(p.coldFloats())
 	}
 	// Shared spans: a state for every head and span of a few short tiles.
 	spans := p.m.Spec.Context/spanTokens + 1
@@ -200,16 +209,16 @@ func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
 		p.clearState(acc)
 		return
 	}
-	kept, _ := p.kept(t, kvHead)
-	copy(acc, kept)
+	known, _ := p.known(t, kvHead)
+	copy(acc, known)
 }
 
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
 	if cold := p.coldBlocks(t.seq); cold > firstBlock {
-		_, kept := p.kept(t, kvHead)
-		copy(state, kept)
+		_, known := p.known(t, kvHead)
+		copy(state, known)
 	} else {
 		p.clearState(state)
 	}

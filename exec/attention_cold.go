@@ -22,7 +22,6 @@ type landed struct {
 }
 
 // coldFloats returns how many floats what tiles know of cold pages takes, twice.
-// The memory is that of the MLP, which is not at work meanwhile.
 func (p *pass) coldFloats() int {
 	if p.m.cache.MayBeCold() {
 		return p.chunk * p.m.Spec.Heads * p.stateWidth()
@@ -35,13 +34,13 @@ func (p *pass) coldBlocks(s *Sequence) int {
 	return s.kv.ColdPages() * (p.m.cache.PageTokens() / kv.BlockTokens)
 }
 
-// kept returns what a tile knows of its sequence's cold blocks: the result over
+// known returns what a tile knows of its sequence's cold blocks: the result over
 // all spans that have ended and the state of the present one.
-func (p *pass) kept(t tile, kvHead int) (acc, span []float32) {
+func (p *pass) known(t tile, kvHead int) (acc, span []float32) {
 	heads, width := p.m.Spec.Heads, p.stateWidth()
 	n := t.count * heads / p.layer.KVHeads * width
 	at := t.row*heads*width + kvHead*n
-	return p.gate[at : at+n], p.up[at : at+n]
+	return p.kept[0][at : at+n], p.kept[1][at : at+n]
 }
 
 // attendCold looks at the pages on flash.
@@ -52,7 +51,7 @@ func (p *pass) attendCold() {
 	}
 	for _, t := range p.tiles {
 		for h := range p.layer.KVHeads {
-			acc, span := p.kept(t, h)
+			acc, span := p.known(t, h)
 			p.clearState(acc)
 			p.clearState(span)
 		}
@@ -145,7 +144,7 @@ func (p *pass) attendLanded(part, worker int) {
 	if block >= end {
 		return
 	}
-	acc, span := p.kept(t, kvHead)
+	acc, span := p.known(t, kvHead)
 	p.roundQueries(w, t, kvHead)
 	for ; block < end; block++ {
 		if block >= l.block && p.looksAt(t, block) {

@@ -166,15 +166,16 @@ func (p *pass) runReady() {
 		if !expert.readsInPlace() {
 			x, of = r.copies[lo*s.Dim:], nil
 		}
-		p.addRows(&expert.gate, x, of, n, p.gate[lo*inner:])
-		p.addRows(&expert.up, x, of, n, p.up[lo*inner:])
+		p.addInner(expert, x, of, n, lo)
 		for row := range n {
 			r.rows = append(r.rows, int32(lo+row))
 		}
 	}
 	p.multiply()
-	r.inner = inner
-	p.overRows(len(r.rows), p.expertActPart)
+	if p.n <= upRows {
+		r.inner = inner
+		p.overRows(len(r.rows), p.expertActPart)
+	}
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
 		p.add(&p.w.experts[e].down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])

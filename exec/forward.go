@@ -156,25 +156,6 @@ func (n *NormSpec) apply(dst, src []float32, g *gain) {
 	quant.RMSNorm(dst, src, g.weight, n.Eps, n.Offset)
 }
 
-// mlp computes the dense feed-forward part.
-func (p *pass) mlp(in []float32 /* [n, Dim] */) {
-	p.runMLP(&p.w.mlp, in, p.ffn)
-}
-
-// runMLP computes one MLP for all rows of the batch.
-func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
-	if p.m.Spec.Gated {
-		p.add(&w.gate, in, p.n, p.gate)
-	}
-	p.add(&w.up, in, p.n, p.up)
-	p.foresee(&w.down)
-	p.multiply()
-	p.activated(w.up.Rows)
-	p.add(&w.down, p.gate, p.n, out)
-	p.foreseeLayer(p.index + 1)
-	p.multiply()
-}
-
 // output computes the logits that were asked for and hands them over.
 func (p *pass) output() error {
 	s, w := p.m.Spec, p.m.weights

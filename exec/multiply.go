@@ -13,6 +13,8 @@ type job struct {
 	n     int
 	y     []float32 // [n, Rows]
 	input int       // index into pass.inputs, for tiled weights
+	// activates: y is the gate of an MLP, which the product is combined with.
+	activates bool
 
 	// What is done of it next: rows lo to hi, which are in data.
 	lo, hi int
@@ -66,20 +68,33 @@ func (p *pass) multiply() {
 		}
 	}
 	p.roundInputs()
+	p.products(false)
+	p.products(true)
+	p.jobs = p.jobs[:0]
+}
+
+// products does those products of the list that activate others, or those others:
+// first the rows that are in memory of all of them, then of each the rest.
+func (p *pass) products(activating bool) {
+	some := false
 	for i := range p.jobs {
-		j := &p.jobs[i]
-		j.lo, j.hi, j.data = 0, j.w.held(), j.w.Data
+		if j := &p.jobs[i]; j.activates == activating {
+			j.lo, j.hi, j.data = 0, j.w.held(), j.w.Data
+			some = true
+		}
+	}
+	if !some {
+		return
 	}
 	p.runJobs()
 	for i := range p.jobs {
 		p.jobs[i].lo, p.jobs[i].hi = 0, 0
 	}
 	for i := range p.jobs {
-		if p.jobs[i].w.rest.count > 0 {
-			p.multiplyStreamed(&p.jobs[i])
+		if j := &p.jobs[i]; j.activates == activating && j.w.rest.count > 0 {
+			p.multiplyStreamed(j)
 		}
 	}
-	p.jobs = p.jobs[:0]
 }
 
 // runJobs does what is next of all jobs.
@@ -173,30 +188,40 @@ func (p *pass) ordersPerStep() int {
 // roundedFloats returns the memory that the inputs of any step take.
 func (p *pass) roundedFloats() int {
 	s := p.m.Spec
-	_, inner, expertInner, _ := p.widths()
-	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, inner)/tiled.GroupElems*tiled.GroupElems, p.chunk)
+	w := p.widths()
+	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner)/tiled.GroupElems*tiled.GroupElems, p.chunk)
 	// Experts share out the rows of a batch; each has its own tiles, which are
 	// at most twice as wide as they need to be.
-	cols := max(s.Dim, expertInner) / tiled.GroupElems * tiled.GroupElems
+	cols := max(s.Dim, w.expertInner) / tiled.GroupElems * tiled.GroupElems
 	most *= p.ordersPerStep()
 	return max(most, 2*s.ExpertsUsed*p.chunk*tiled.FloatsNeeded(cols, 1))
 }
 
 // mul does the rows lo to hi of a job.
 func (p *pass) mul(j *job, lo, hi, worker int) {
+	if j.activates {
+		p.mulActivating(j, lo, hi, worker)
+		return
+	}
+	p.mulInto(j.y, j.w.Rows, 0, j, lo, hi, worker)
+}
+
+// mulInto does the rows lo to hi of a job, for a matrix of results whose first
+// column is that of row first.
+func (p *pass) mulInto(y []float32 /* [n, width] */, width, first int, j *job, lo, hi, worker int) {
 	ws := &p.workers[worker]
 	if j.w.Tiled {
-		m := tiled.Matrix{Type: j.w.Type, Rows: j.w.Rows, Cols: j.w.Cols, Data: j.data, First: j.lo / tiled.TileRows}
-		tiles := (hi + tiled.TileRows - 1) / tiled.TileRows
-		tiled.Multiply(j.y, &m, lo/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
+		m := tiled.Matrix{Type: j.w.Type, Rows: width, Cols: j.w.Cols, Data: j.data, First: (j.lo - first) / tiled.TileRows}
+		tiles := (hi - first + tiled.TileRows - 1) / tiled.TileRows
+		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
 	} else {
-		// data begins with row lo of the job.
-		quant.MulRows(j.y[j.lo:], j.w.Rows, j.w.Type, j.data, j.w.Cols, lo-j.lo, hi-j.lo, j.x, j.n, ws.scratch)
+		data := j.data[(lo-j.lo)*j.w.rowBytes():]
+		quant.MulRows(y[lo-first:], width, j.w.Type, data, j.w.Cols, 0, hi-lo, j.x, j.n, ws.scratch)
 	}
 	if j.w.bias == nil {
 		return
 	}
 	for row := range j.n {
-		quant.Add(j.y[row*j.w.Rows+lo:row*j.w.Rows+hi], j.w.bias[lo:hi])
+		quant.Add(y[row*width+lo-first:row*width+hi-first], j.w.bias[lo:hi])
 	}
 }

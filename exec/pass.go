@@ -21,12 +21,14 @@ type pass struct {
 	chunk int
 	frame *tiering.Frame
 
-	x, h     []float32 // [chunk, Dim] residual stream; its normalized copy
-	mix, ffn []float32 // [chunk, Dim] what attention and MLP give
-	q, att   []float32 // [chunk, Heads*HeadDim]
-	k, v     []float32 // [chunk, maxKV*HeadDim]
-	heads    []float32 // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
-	gate, up []float32 // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
+	x, h     []float32    // [chunk, Dim] residual stream; its normalized copy
+	mix, ffn []float32    // [chunk, Dim] what attention and MLP give
+	q, att   []float32    // [chunk, Heads*HeadDim] queries as they are computed; what attention gives
+	k, v     []float32    // [chunk, maxKV*HeadDim]
+	heads    []float32    // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
+	gate     []float32    // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
+	up       []float32    // the same for at most upRows tokens
+	kept     [2][]float32 // [chunk, Heads, HeadDim+2] what tiles know of pages on flash
 	cos, sin [][]float32
 	conv     []float32 // [chunk, 3*Dim]
 	logits   []float32 // [headRows, Vocab]
@@ -72,6 +74,7 @@ type workspace struct {
 	scratch *quant.Scratch
 	tiles   *tiled.Scratch
 	ordered []float32 // [maxCols] a row that is being rounded, in another order
+	up      []float32 // [chunk, upColumns] of an MLP, see activating
 	scores  []float32 // [tileQueries, kv.BlockTokens]
 	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span    []float32 // [tileQueries, HeadDim+2] result of the current span
@@ -127,54 +130,6 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.landedPart = p.useLanded
 	p.startSelection()
 	return p, nil
-}
-
-// carve takes all buffers from an arena, or measures them.
-func (p *pass) carve(a *tiering.Arena) {
-	s := p.m.Spec
-	maxKV, inner, expertInner, convs := p.widths()
-	p.x, p.h = a.Floats(p.chunk*s.Dim), a.Floats(p.chunk*s.Dim)
-	p.mix, p.ffn = a.Floats(p.chunk*s.Dim), a.Floats(p.chunk*s.Dim)
-	p.q, p.att = a.Floats(p.chunk*s.Heads*s.HeadDim), a.Floats(p.chunk*s.Heads*s.HeadDim)
-	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
-	p.k, p.v = a.Floats(p.chunk*maxKV*s.HeadDim), a.Floats(p.chunk*maxKV*s.HeadDim)
-	hidden := max(p.chunk*max(inner, s.ExpertsUsed*expertInner), p.coldFloats())
-	p.gate, p.up = a.Floats(hidden), a.Floats(hidden)
-	if convs {
-		p.conv = a.Floats(p.chunk * 3 * s.Dim)
-	}
-	p.logits = a.Floats(headRows * s.Vocab)
-	p.raw = a.Bytes(p.m.weights.embed.rowBytes())
-	p.rounded = a.Floats(p.roundedFloats())
-	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
-	for i, t := range s.Ropes {
-		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)
-	}
-	p.route.carve(a, s, p.chunk, p.copiesRows())
-	p.carveAttention(a)
-	p.carveSelection(a)
-}
-
-// widths returns the greatest number of key heads, the widest inner vector of
-// an MLP and of an expert, and whether any layer is a convolution.
-func (p *pass) widths() (maxKV, inner, expertInner int, convs bool) {
-	for l := range p.m.weights.layers {
-		w := &p.m.weights.layers[l]
-		maxKV = max(maxKV, p.m.Spec.Layers[l].KVHeads)
-		inner = max(inner, w.mlp.up.Rows, w.shared.up.Rows)
-		for i := range w.experts {
-			expertInner = max(expertInner, w.experts[i].up.Rows)
-		}
-		convs = convs || p.m.Spec.Layers[l].Mixer == ShortConv
-	}
-	return
-}
-
-// maxCols returns the longest row of any matrix.
-func (p *pass) maxCols() int {
-	s := p.m.Spec
-	_, inner, expertInner, _ := p.widths()
-	return max(s.Dim, s.Heads*s.HeadDim, inner, expertInner)
 }
 
 func (p *pass) free() {

@@ -53,16 +53,6 @@ func (p *pass) normRow(s *rowStep, row int) {
 	p.m.Spec.Norm.apply(s.dst[lo:hi], s.src[lo:hi], s.norm)
 }
 
-// activated combines gate and up into gate.
-func (p *pass) activated(width int) {
-	p.later(rowStep{do: (*pass).activateRow, dst: p.gate, src: p.up, width: width})
-}
-
-func (p *pass) activateRow(s *rowStep, row int) {
-	lo, hi := row*s.width, (row+1)*s.width
-	p.act(s.dst[lo:hi], s.dst[lo:hi], s.src[lo:hi])
-}
-
 // takeSteps does the steps on the list for one row.
 func (p *pass) takeSteps(row, _ int) {
 	for i := range p.steps {

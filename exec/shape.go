@@ -143,13 +143,25 @@ var shapeChunks = [2]int{16, 1024}
 
 // addScratch measures what a pass's buffers take, by carving them out of nothing.
 func addScratch(s *tiering.Shape, m *Model, threads int) {
+	slack := scratchSlack + lookupSlack + s.Unit
+	s.Scratch = scratchLine(m, threads, slack, (*pass).carveLayer)
+	s.Logits = scratchLine(m, threads, slack, (*pass).carveOutput)
+}
+
+// scratchLine measures buffers of which only one of the parts that lie over each
+// other is there.
+func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.Arena)) (l tiering.Line) {
 	var need [2]int64
 	for i, chunk := range shapeChunks {
-		need[i] = scratchBytes(m, chunk, threads)
+		need[i] = scratchBytes(m, chunk, threads, func(p *pass, a *tiering.Arena) {
+			p.carveRows(a)
+			part(p, a)
+		})
 	}
 	step := int64(shapeChunks[1] - shapeChunks[0])
-	s.ScratchPerToken = (need[1] - need[0] + step - 1) / step
-	s.ScratchFixed = max(0, need[0]-int64(shapeChunks[0])*s.ScratchPerToken) + scratchSlack + lookupSlack + s.Unit
+	l.PerToken = (need[1] - need[0] + step - 1) / step
+	l.Fixed = max(0, need[0]-int64(shapeChunks[0])*l.PerToken) + slack
+	return l
 }
 
 const (
@@ -160,10 +172,10 @@ const (
 	lookupSlack = 2*pack.BlockBytes + vfs.DirectAlign
 )
 
-// scratchBytes returns the size of the frame of a pass.
-func scratchBytes(m *Model, chunk, threads int) int64 {
+// scratchBytes returns the size of a pass's buffers.
+func scratchBytes(m *Model, chunk, threads int, carve func(*pass, *tiering.Arena)) int64 {
 	p := &pass{m: m, chunk: chunk, workers: make([]workspace, threads)}
 	var probe tiering.Arena
-	p.carve(&probe)
+	carve(p, &probe)
 	return int64(probe.Need())
 }

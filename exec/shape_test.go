@@ -43,10 +43,10 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 	require.Equal(t, m.KVBytesPerToken(), s.KVBytesPerToken)
 
 	for _, chunk := range []int{1, 15, 16, 48, 256, 512, 1000, 1024} {
-		need := scratchBytes(m, chunk, 2)
-		predicted := s.ScratchFixed + int64(chunk)*s.ScratchPerToken
+		need := scratchBytes(m, chunk, 2, (*pass).carve)
+		predicted := max(s.Scratch.At(chunk), s.Logits.At(chunk))
 		require.GreaterOrEqual(t, predicted, need, "chunk %d", chunk)
-		require.LessOrEqual(t, predicted-scratchSlack-lookupSlack-s.Unit, need+int64(shapeChunks[0])*s.ScratchPerToken, "chunk %d", chunk)
+		require.LessOrEqual(t, predicted-scratchSlack-lookupSlack-s.Unit, need+int64(shapeChunks[0])*s.Scratch.PerToken, "chunk %d", chunk)
 	}
 
 	seq := m.cache.NewSeq()

@@ -11,8 +11,9 @@ import (
 const arenaAlign = 64
 
 // Arena hands out consecutive, 64-byte aligned slices of one frame. There is no
-// way to return a single one: Reset takes all of them back at once. An arena
-// belongs to one goroutine.
+// way to return a single one: Reset takes all of them back at once, and what is not
+// used at the same time can lie in the same place, see Overlay. An arena belongs to
+// one goroutine.
 //
 // The zero Arena has no memory and only measures. So the function that takes a
 // forward pass's buffers runs twice, and no second list of sizes can drift away
@@ -51,6 +52,19 @@ func (a *Arena) Int32s(n int) []int32 { return take[int32](a, n) }
 
 // Bytes takes n bytes.
 func (a *Arena) Bytes(n int) []byte { return take[byte](a, n) }
+
+// Overlay calls functions that take slices, all of which begin at the same place:
+// those of one must not be used while those of another are. They take as much
+// together as the largest of them.
+func (a *Arena) Overlay(takes ...func()) {
+	from, end := a.need, a.need
+	for _, take := range takes {
+		a.need = from
+		take()
+		end = max(end, a.need)
+	}
+	a.need = end
+}
 
 // Err returns the first request that did not fit, or nil. A request that does
 // not fit returns nil, so Err is checked once, after the last of them and before

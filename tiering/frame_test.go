@@ -119,6 +119,26 @@ func TestArenaMeasuresThenHandsOut(t *testing.T) {
 	require.True(t, math.IsNaN(float64(a.Floats(5)[4])), "reset memory is poisoned in tests")
 }
 
+func TestArenaLaysOverEachOther(t *testing.T) {
+	var before, small, large, after []float32
+	carve := func(a *Arena) {
+		before = a.Floats(16)
+		a.Overlay(func() { small = a.Floats(16) }, func() { large = a.Floats(32) }, func() {})
+		after = a.Floats(16)
+	}
+	var probe Arena
+	carve(&probe)
+	require.Equal(t, 4*64, probe.Need())
+	f := alloc(t, newBudget(t, 0), probe.Need())
+	defer f.Free()
+	a := NewArena(f)
+	carve(a)
+	require.NoError(t, a.Err())
+	require.Same(t, &small[0], &large[0])
+	before[15], large[0], large[31], after[0] = 1, 2, 3, 4
+	require.Equal(t, []float32{1, 2, 3, 4}, []float32{before[15], small[0], large[31], after[0]})
+}
+
 func TestArenaRefusesImpossibleSizes(t *testing.T) {
 	for _, n := range []int{-1, math.MaxInt, math.MaxInt / 4} {
 		var a Arena

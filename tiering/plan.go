@@ -33,12 +33,19 @@ type Shape struct {
 	KVSummaryPerToken int64
 	// KVUnit is the size of the largest page of a layer.
 	KVUnit int64
-	// Activations of a chunk of tokens take ScratchFixed + tokens·ScratchPerToken.
-	ScratchFixed, ScratchPerToken int64
+	// Activations of a chunk of tokens take Scratch while they pass through the
+	// layers, and Logits behind the last; neither is in use while the other is.
+	Scratch, Logits Line
 	// OpsPerToken is how many products and sums (two operations for a product
 	// that is added) the layers ask for a token of a prompt.
 	OpsPerToken int64
 }
+
+// Line is the memory that some tokens take: Fixed + tokens·PerToken.
+type Line struct{ Fixed, PerToken int64 }
+
+// At returns what so many tokens take.
+func (l Line) At(tokens int) int64 { return l.Fixed + int64(tokens)*l.PerToken }
 
 // Section is a run of bytes that are used together and lie together on flash.
 type Section struct {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sort"
 )
 
 // What a plan takes where it is not told otherwise.
@@ -31,12 +32,18 @@ const (
 	// DefaultPiece.
 	smallPiece = 256 << 10
 	ringPieces = 12
+	// goodChunk is a chunk in which most prompts pass through the layers once, or
+	// a few times.
+	goodChunk = 256
 	// Of the memory above the minimum, activations and the ring get at most one
-	// part in so many. Weights get the rest. Up to lowRing the ring gets one part in
-	// lowRingShare.
-	chunkShare   = 16
-	ringShare    = 16
-	lowRingShare = 4
+	// part in so many. Weights get the rest. Up to goodChunk activations get one part
+	// in goodChunkShare: a byte of them costs each token a byte of weights that is
+	// read, but every chunk of a prompt has all that is not pinned read again. Up to
+	// lowRing the ring gets one part in lowRingShare.
+	chunkShare     = 16
+	goodChunkShare = 4
+	ringShare      = 16
+	lowRingShare   = 4
 	// A context that was not asked for takes at most one part in so many of what
 	// the program leaves, but never less than lowContext.
 	contextShare = 8
@@ -131,7 +138,7 @@ func (m *planner) kvOf(tokens int, perToken int64) int64 {
 
 // scratch returns what activations of a chunk take.
 func (m *planner) scratch(chunk int) int64 {
-	return pageUp(m.ScratchFixed + int64(chunk)*m.ScratchPerToken)
+	return pageUp(max(m.Scratch.At(chunk), m.Logits.At(chunk)))
 }
 
 // fixed returns the memory that no plan does without and that has one size.
@@ -222,22 +229,24 @@ func (m *planner) divide(p *Plan) error {
 
 // extra returns what activations get above those of the smallest chunk, out of
 // memory above the minimum.
-func (m *planner) extra(free int64) int64 { return min(free/chunkShare, m.mostExtra()) }
-
-// mostExtra is what the largest chunk takes more than the smallest.
-func (m *planner) mostExtra() int64 {
-	return pageUp(int64(m.Chunk-m.lowChunk()) * m.ScratchPerToken)
+func (m *planner) extra(free int64) int64 {
+	good := min(free/goodChunkShare, m.more(min(m.Chunk, goodChunk)))
+	return max(good, min(free/chunkShare, m.more(m.Chunk)))
 }
+
+// more is by how much activations of a chunk take more than those of the smallest.
+func (m *planner) more(chunk int) int64 { return m.scratch(chunk) - m.scratch(m.lowChunk()) }
 
 // chunk returns the largest chunk whose activations take at most so much more
 // than those of the smallest.
 func (m *planner) chunk(extra int64) int {
-	if extra == m.mostExtra() {
+	if extra >= m.more(m.Chunk) {
 		return m.Chunk
 	}
-	// A page is left for rounding up.
-	steps := max(0, extra-pageUp(1)) / (m.ScratchPerToken * chunkStep)
-	return m.lowChunk() + int(steps)*chunkStep
+	steps := sort.Search((m.Chunk-m.lowChunk())/chunkStep, func(i int) bool {
+		return m.more(m.lowChunk()+(i+1)*chunkStep) > extra
+	})
+	return m.lowChunk() + steps*chunkStep
 }
 
 // keep plans to have all sections in memory, and as many experts as what is left
@@ -255,7 +264,7 @@ func (m *planner) keep(p *Plan, left, extra int64) int64 {
 		return extra
 	}
 	p.ExpertSlots = m.experts()
-	return min(m.mostExtra(), extra+left-m.slots(missing))
+	return min(m.more(m.Chunk), extra+left-m.slots(missing))
 }
 
 // stream plans to keep a part of the sections and read the rest in every pass.

@@ -18,7 +18,7 @@ func denseShape() Shape {
 		Unit: 128 << 10, Vectors: mib,
 		Head: Section{"ends", 430_940_160, mib}, Embedding: 295 << 20, RowBytes: 2304,
 		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
-		ScratchFixed: 6 << 20, ScratchPerToken: 270_000, OpsPerToken: 2 * 6_979_321_856,
+		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856,
 	}
 	for l := range 32 {
 		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib})
@@ -83,12 +83,12 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 	require.Less(t, p.PredictedDecode, 1/flash, "flash is the limit")
 	require.Greater(t, p.PredictedDecode, 1/(1.2*flash))
 	// Little is left over: a block, a piece and a step of the chunk.
-	require.Greater(t, p.Total(), p.Budget-mib-p.Piece-2*chunkStep*s.ScratchPerToken)
+	require.Greater(t, p.Total(), p.Budget-mib-p.Piece-2*chunkStep*s.Scratch.PerToken)
 }
 
 // A plan for a model smaller than the ring would be keeps it.
 func TestPlanOfASmallModel(t *testing.T) {
-	s := Shape{Layers: []Section{{"blk.0", 300_000, mib}, {"blk.1", 300_000, mib}}, Head: Section{"ends", 200_000, mib}, ScratchFixed: 1000}
+	s := Shape{Layers: []Section{{"blk.0", 300_000, mib}, {"blk.1", 300_000, mib}}, Head: Section{"ends", 200_000, mib}, Scratch: Line{Fixed: 1000}}
 	p := makePlan(t, s, Need{Budget: mib, Context: 10})
 	require.True(t, p.Resident())
 	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10, Piece: mib}, rates)
@@ -153,6 +153,32 @@ func TestPlanChoosesAContext(t *testing.T) {
 	require.Equal(t, 512, makePlan(t, denseShape(), Need{Budget: 2 << 30, ContextMax: 512}).Context)
 }
 
+// smallShape is about a Qwen2.5-0.5B in 4 bits, of which the program and the
+// activations are a large part.
+func smallShape() Shape {
+	s := Shape{
+		Unit: 43 << 10, Vectors: mib, Head: Section{"ends", 144_649_728, mib},
+		KVFixed: 2 << 20, KVBytesPerToken: 6500, KVPageTokens: 64,
+		Scratch: Line{2 << 20, 37_000}, Logits: Line{7 << 20, 16_000},
+	}
+	for l := range 24 {
+		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 8_398_336, mib})
+	}
+	return s
+}
+
+// Reading a prompt in two chunks costs twice the bytes, so that a quarter of a
+// small model is enough to do it in one.
+func TestPlanReadsAPromptAtOnce(t *testing.T) {
+	s := smallShape()
+	whole := makePlan(t, s, Need{Context: 512}).By[Pinned]
+	for _, share := range []int64{2, 4} {
+		p := makePlan(t, s, Need{Budget: whole / share, Context: 512, Code: 8 * mib, Heap: 43 * mib})
+		require.GreaterOrEqual(t, p.Chunk, goodChunk)
+		require.Less(t, float64(p.StreamedPerToken), 1.02*float64(whole-p.By[Pinned]), "what it costs each token")
+	}
+}
+
 func TestPlanWithoutRatesPredictsNothing(t *testing.T) {
 	for _, budget := range []int64{0, 2 << 30} {
 		p, err := MakePlan(denseShape(), Need{Budget: budget, Context: 100}, Rates{})
@@ -184,7 +210,7 @@ func randomShape(rng *rand.Rand) Shape {
 		Unit: size(3 * mib), Vectors: size(mib),
 		Head: section(), Embedding: size(2) * size(8*mib), RowBytes: size(10_000),
 		KVFixed: size(mib), KVBytesPerToken: size(10_000), KVPageTokens: rng.IntN(100),
-		ScratchFixed: size(mib), ScratchPerToken: size(300_000), OpsPerToken: size(1e9),
+		Scratch: Line{size(mib), size(300_000)}, Logits: Line{size(6 * mib), size(50_000)}, OpsPerToken: size(1e9),
 	}
 	for range 1 + rng.IntN(12) {
 		s.Layers = append(s.Layers, section())

@@ -1,0 +1,88 @@
+package exec
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// synthFS returns a file system with a small model of random weights, m.gguf. inner
+// is the width of its MLP.
+func synthFS(t *testing.T, name, quant string, inner int) vfs.FS {
+	t.Helper()
+	shape, ok := synth.FindShape(name)
+	require.True(t, ok)
+	shape.FFN = inner
+	fsys := vfs.NewMem()
+	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: quant}))
+	return fsys
+}
+
+// Of many tokens the second product of an MLP is used up where it is computed, of
+// few it is kept: nobody can tell.
+func TestActivatingAsItIsComputed(t *testing.T) {
+	for _, c := range []struct {
+		shape, quant string
+		inner        int
+	}{
+		{"tiny", "q4_0", 3*upColumns + 96},
+		{"tiny", "q4_k_m", 2 * upColumns},
+		{"tiny", "f16", 2*upColumns + 41}, // ends within a tile
+		{"tiny-moe", "q4_0", upColumns + 32},
+	} {
+		t.Run(c.shape+" "+c.quant, func(t *testing.T) {
+			fsys := synthFS(t, c.shape, c.quant, c.inner)
+			few := loadModel(t, fsys, "m.gguf", Options{Threads: 2, KV: kv.K8V8, Chunk: upRows})
+			ids := longPrompt(few.Spec.Vocab, 3*upRows, 5)
+			want := allLogits(t, few, ids)
+			for _, chunk := range []int{upRows + 1, 2*upRows + 1, 3 * upRows} {
+				many := loadModel(t, fsys, "m.gguf", Options{Threads: 3, KV: kv.K8V8, Chunk: chunk})
+				require.Equal(t, want, allLogits(t, many, ids), "chunk %d", chunk)
+			}
+		})
+	}
+}
+
+// Buffers that are in use at different times lie over each other: a token takes
+// less than the buffers of a layer do one behind the other.
+func TestBuffersLieOverEachOther(t *testing.T) {
+	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", Options{Threads: 2, KV: kv.K8V8})
+	s, w := m.Spec, m.pass.widths()
+	const chunk = 512
+	rows := scratchBytes(m, chunk, 2, (*pass).carveRows)
+	attention := int64(4 * chunk * s.HeadDim * (2*s.Heads + 2*w.kvHeads))
+	mlp := int64(4 * chunk * w.inner)
+	all := scratchBytes(m, chunk, 2, (*pass).carve)
+	require.Less(t, all, rows+attention+mlp)
+	require.GreaterOrEqual(t, all, rows+max(attention, mlp))
+	require.GreaterOrEqual(t, scratchBytes(m, 1, 2, (*pass).carve), int64(4*headRows*s.Vocab))
+}
+
+// A prompt has what is not in memory read once for each chunk.
+func TestEachChunkReadsWhatIsNotInMemoryOnce(t *testing.T) {
+	fsys := synthFS(t, "tiny", "q4_0", 512)
+	f := openPack(t, importModel(t, fsys, "m.gguf"))
+	spec := packSpec(t, f)
+	plan := &tiering.Plan{Piece: 1 << 16, Ring: 8 << 16, Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, StreamedPerToken: 1}
+	ids := longPrompt(spec.Vocab, 64, 5)
+	for chunk, passes := range map[int]int64{64: 1, 32: 2, 16: 4} {
+		t.Run(fmt.Sprint(chunk), func(t *testing.T) {
+			m := loadPart(t, f, Options{Threads: 2, KV: kv.K8V8, Chunk: chunk, Plan: plan})
+			allLogits(t, m, ids)
+			seq, _ := m.parts.sequence()
+			var streamed int64
+			for _, run := range seq.Body {
+				streamed += run.Size
+			}
+			read := m.StreamStats().Bytes
+			require.GreaterOrEqual(t, read, passes*streamed)
+			require.LessOrEqual(t, read, passes*streamed+plan.Ring, "the ring is ahead")
+		})
+	}
+}
