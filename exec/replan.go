@@ -38,7 +38,13 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		if err := r.shrink(plan); err != nil {
 			return err
 		}
-		return m.setChunk(plan.Chunk)
+		if err := m.setChunk(plan.Chunk); err != nil {
+			return err
+		}
+		if r.toGrow(plan) < growStep { // too little to leave room for a ring until it is read
+			return r.growSome(ctx, plan)
+		}
+		return nil
 	})
 	for err == nil && r.toGrow(plan) > 0 {
 		err = m.between(plan, func() error { return r.growSome(ctx, plan) })
