@@ -5,9 +5,11 @@ import "github.com/llmrun/llmrun/prefetch"
 const (
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
-	// meetings of the threads.
+	// meetings of the threads. With many tokens a slice is at work for long, and one
+	// part in sliceShare of the ring is enough: the rest is filled meanwhile.
 	sliceLeast = 1 << 20
 	sliceMost  = 4 << 20
+	sliceShare = 8
 )
 
 // StreamStats returns what was read of the weights that are not in memory, and
@@ -39,10 +41,11 @@ func (p *pass) multiplyStreamed(j *job) {
 		run += p.headRun
 	}
 	unitRows, unit := j.w.unit()
+	least, most := p.slice()
 	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
 		off := begin + int64((row-j.w.held())/unitRows)*int64(unit)
 		left := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(sliceLeast, left), min(sliceMost, left))
+		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(least, left), min(most, left))
 		if p.err != nil {
 			break
 		}
@@ -50,4 +53,15 @@ func (p *pass) multiplyStreamed(j *job) {
 		p.runJobs()
 	}
 	j.lo, j.hi = 0, 0
+}
+
+// slice returns how many bytes of streamed rows are multiplied at once at least, if
+// so many are left, and at most.
+func (p *pass) slice() (least, most int) {
+	if p.n <= upRows {
+		return sliceLeast, sliceMost
+	}
+	ring := p.m.parts.cut
+	share := ring.Slots * ring.Piece / sliceShare
+	return min(sliceLeast, share), min(sliceMost, max(sliceLeast, share))
 }

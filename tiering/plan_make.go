@@ -55,9 +55,11 @@ const (
 //
 // If everything fits, everything stays. Otherwise a pass is a cyclic scan, of
 // which a cache would keep nothing: so a fixed part is pinned and the rest
-// streamed. The parts that are pinned are spread evenly over the layers, which
-// makes the reads flow evenly while a pass goes on. Experts are not scanned:
-// they get as a cache what the rest of the model leaves.
+// streamed. The head is pinned first: nothing is left to compute while it is read
+// for the token behind a prompt, and a text whose every token is judged reads it
+// again and again. What is left is spread evenly over the layers, which makes the
+// reads flow evenly while a pass goes on. Experts are not scanned: they get as a
+// cache what the rest of the model leaves.
 func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	m := planner{Shape: s, Need: n}
 	if m.Piece <= 0 {
@@ -302,11 +304,11 @@ func (m *planner) moreRing(bytes int64) int64 {
 type block struct {
 	section int // index of the layer; the head comes last
 	bytes   int64
-	rank    float64 // how far in the section its middle is, 0 to 1
+	rank    float64 // how far in the layer its middle is, 0 to 1; -1 in the head
 }
 
 // pin keeps as many blocks as memory holds, always the first ones of a
-// section, and of all sections the same share. It takes them off one list whose
+// section, and of all layers the same share. It takes them off one list whose
 // order does not depend on the memory, so that more memory pins more.
 func (m *planner) pin(p *Plan, memory int64) {
 	p.Pinned = make([]int64, len(m.Layers))
@@ -332,8 +334,11 @@ func (m *planner) blocks() []block {
 			granule = max(1, s.Bytes)
 		}
 		for off := int64(0); off < s.Bytes; off += granule {
-			size := min(granule, s.Bytes-off)
-			list = append(list, block{i, size, (float64(off) + float64(size)/2) / float64(s.Bytes)})
+			b := block{section: i, bytes: min(granule, s.Bytes-off), rank: -1}
+			if i < len(m.Layers) {
+				b.rank = (float64(off) + float64(b.bytes)/2) / float64(s.Bytes)
+			}
+			list = append(list, b)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b block) int { return cmp.Compare(a.rank, b.rank) })

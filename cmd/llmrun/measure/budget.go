@@ -55,9 +55,10 @@ type BudgetRow struct {
 	planned    float64 // as the prediction took it
 	Tries      int     `json:"tries"`
 
-	Prefill   float64 `json:"prefill_tok_per_s"`
-	Decode    float64 `json:"decode_tok_per_s"`
-	Predicted struct {
+	Prefill    float64 `json:"prefill_tok_per_s"`
+	PromptRead int64   `json:"read_bytes_for_prompt"`
+	Decode     float64 `json:"decode_tok_per_s"`
+	Predicted  struct {
 		Prefill float64 `json:"prefill_tok_per_s"`
 		Decode  float64 `json:"decode_tok_per_s"`
 	} `json:"predicted"`
@@ -65,7 +66,11 @@ type BudgetRow struct {
 	// not in memory, or as with everything in memory where that is slower.
 	Bound   float64 `json:"bound_tok_per_s"`
 	OfBound float64 `json:"of_bound"`
-	Stalled float64 `json:"stalled"` // share of the time while decoding
+	// PrefillBound is the same of the prompt: all that is not in memory has to come
+	// once.
+	PrefillBound   float64 `json:"prefill_bound_tok_per_s"`
+	OfPrefillBound float64 `json:"of_prefill_bound"`
+	Stalled        float64 `json:"stalled"` // share of the time while decoding
 	// Same says that the tokens are those of the model without a limit.
 	Same bool `json:"same_tokens"`
 }
@@ -240,13 +245,21 @@ func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
 	row.Prefill, row.Decode = stats.PrefillTokPerS(), stats.DecodeTokPerS()
 	row.Streamed = stats.DecodeFlash.Bytes / int64(max(1, stats.GeneratedTokens-1))
 	row.Stalled = stats.DecodeFlash.Stalled.Seconds() / max(stats.Decode, 1).Seconds()
-	row.Same, row.Bound = true, row.Decode
+	row.PromptRead = stats.PrefillFlash.Bytes
+	row.Same, row.Bound, row.PrefillBound = true, row.Decode, row.Prefill
 	if b.whole != nil {
 		row.Same = slices.Equal(b.ids, b.whole.ids)
-		row.Bound = b.whole.row.Decode
-		if row.Streamed > 0 {
-			row.Bound = min(row.Bound, row.FlashGBs*1e9/float64(row.Streamed))
-		}
+		row.Bound = row.bound(b.whole.row.Decode, 1, row.Streamed)
+		row.PrefillBound = row.bound(b.whole.row.Prefill, b.o.Prompt, max(plan.StreamedPerToken, plan.StreamedPerChunk))
 	}
-	row.OfBound = row.Decode / row.Bound
+	row.OfBound, row.OfPrefillBound = row.Decode/row.Bound, row.Prefill/row.PrefillBound
+}
+
+// bound returns how fast tokens could be at most for which so many bytes are read:
+// as flash brings those, or as with everything in memory where that is slower.
+func (r *BudgetRow) bound(whole float64, tokens int, bytes int64) float64 {
+	if bytes == 0 {
+		return whole
+	}
+	return min(whole, float64(tokens)*r.FlashGBs*1e9/float64(bytes))
 }

@@ -12,20 +12,21 @@ import (
 
 // WriteTable writes the report as a table in Markdown.
 func (r *BudgetReport) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "| model | RAM | context | read a token | flash GB/s | decode | predicted | off | bound | of bound | prefill | predicted | same |\n")
-	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| model | RAM | context | read a token | flash GB/s | decode | predicted | off | bound | of bound | prefill | predicted | bound | of bound | read | same |\n")
+	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", 16))
 	for _, row := range r.Rows {
 		ram := "no limit"
 		if row.Share > 0 {
 			ram = fmt.Sprintf("%.0f %%", 100*row.Share)
 		}
 		if row.Refused != "" {
-			fmt.Fprintf(w, "| %s | %s | %d | refused | | | | | | | | | |\n", row.Model, ram, row.Context)
+			fmt.Fprintf(w, "| %s | %s | %d | refused | | | | | | | | | | | | |\n", row.Model, ram, row.Context)
 			continue
 		}
-		fmt.Fprintf(w, "| %s | %s | %d | %.0f MB | %.2f to %.2f | %.2f | %.2f | %+.0f %% | %.2f | %.0f %% | %.1f | %.1f | %s |\n",
+		fmt.Fprintf(w, "| %s | %s | %d | %.0f MB | %.2f to %.2f | %.2f | %.2f | %+.0f %% | %.2f | %.0f %% | %.1f | %.1f | %.1f | %.0f %% | %.0f MB | %s |\n",
 			row.Model, ram, row.Context, float64(row.Streamed)/1e6, row.FlashGBs, row.FlashAfter, row.Decode, row.Predicted.Decode,
-			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill, yesNo(row.Same))
+			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill,
+			row.PrefillBound, 100*row.OfPrefillBound, float64(row.PromptRead)/1e6, yesNo(row.Same))
 	}
 	fmt.Fprintf(w, "\nSpeeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
 }
