@@ -11,7 +11,7 @@ func benchOverheadCommand() *command {
 		name:     "bench overhead",
 		synopsis: "PACK… [--rounds N] [flags]",
 		summary:  "time what a budget that holds everything costs, and an embedding on flash",
-		about: `Compares in turns, in one process: how fast a model decodes under a budget of memory in which all of its weights fit, with how fast it does without a limit; and how long a random token takes, whose row of the embedding is read from flash, with one whose row is in memory. Both models are in memory at once, so that twice their size is needed.
+		about: `Compares in turns, in one model: how fast it decodes under a budget of memory in which all of its weights fit, with how fast it does without a limit; and how long a random token takes, whose row of the embedding is read from flash, with one whose row is in memory. The budget is changed while the model is open, so that its weights lie at the same place in memory: another place makes a small model faster or slower by several percent.
 
 Prints a table in Markdown.`,
 		examples: []example{

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun"
@@ -45,8 +46,11 @@ type Paired struct {
 	With    float64 `json:"with_ms"`    // for a token, in the middle
 	Without float64 `json:"without_ms"` // for a token, in the middle
 	// Cost is how much longer it takes with it: the ratio of two that were measured
-	// one after the other, in the middle, less 1.
+	// one after the other, in the middle, less 1. Half of those ratios are between
+	// Low and High.
 	Cost float64 `json:"cost"`
+	Low  float64 `json:"cost_low"`
+	High float64 `json:"cost_high"`
 
 	with, without, ratios []float64
 }
@@ -68,6 +72,8 @@ func median(values []float64) float64 {
 func (p *Paired) sumUp() {
 	p.Pairs = len(p.ratios)
 	p.With, p.Without, p.Cost = median(p.with), median(p.without), median(p.ratios)-1
+	n := len(p.ratios) // sorted
+	p.Low, p.High = p.ratios[n/4]-1, p.ratios[n-1-n/4]-1
 }
 
 // ErrNotResident says that a model does not stay in memory as it should.
@@ -83,8 +89,9 @@ const (
 )
 
 // Overheads measures what a budget costs that holds everything, and an embedding
-// on flash. Both sides of a comparison are open at once and take turns, so that
-// what else the machine does meets both.
+// on flash. The things that are compared take turns, so that what else the machine
+// does meets both; and in one model, because where in memory a model lies makes it
+// faster or slower for good.
 func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) {
 	r := &OverheadReport{Machine: thisMachine()}
 	for _, path := range o.Paths {
@@ -104,26 +111,26 @@ func overhead(ctx context.Context, path string, o *OverheadOptions, models int64
 		return row, err
 	}
 	row.Model = filepath.Base(path)
-	var sides [2]*overheadSide // under a budget, without
-	for i, ram := range []int64{int64(roomy*float64(model.bytes)) + roomyMore, llmrun.NoLimit} {
-		if sides[i], err = openSide(ctx, path, ram, o); err != nil {
-			return row, err
-		}
-		defer func() { err = errors.Join(err, sides[i].engine.Close()) }()
+	budget := int64(roomy*float64(model.bytes)) + roomyMore
+	m, err := openOverhead(ctx, path, budget, o)
+	if err != nil {
+		return row, err
 	}
+	defer func() { err = errors.Join(err, m.engine.Close()) }()
 	if !model.tied {
 		row.Embedding = &Paired{}
 	}
 	random := rand.New(rand.NewPCG(3, 4))
+	budgets := [2]int64{budget, llmrun.NoLimit}
 	for round := range o.Rounds {
-		took, err := inTurns(round, func(i int) (time.Duration, error) { return sides[i].decode(ctx, o.Decode) })
+		took, err := inTurns(round, func(i int) (time.Duration, error) { return m.decodeUnder(ctx, budgets[i], o.Decode) })
 		if err != nil {
 			return row, err
 		}
 		row.Budget.add(took)
 		for i := 0; row.Embedding != nil && i < o.Decode; i++ {
 			ids := [2]int32{int32(random.IntN(model.vocab)), 0}
-			took, err := inTurns(i, func(i int) (time.Duration, error) { return sides[0].read(ctx, ids[i]) })
+			took, err := inTurns(i, func(i int) (time.Duration, error) { return m.read(ctx, ids[i]) })
 			if err != nil {
 				return row, err
 			}
@@ -151,49 +158,56 @@ func inTurns(round int, measure func(i int) (time.Duration, error)) (took [2]tim
 	return took, nil
 }
 
-// overheadSide is a model that is open, with a text.
-type overheadSide struct {
+// overheadModel is a model that is open, with a text.
+type overheadModel struct {
 	engine  *llmrun.Engine
 	session *llmrun.Session
 }
 
-func openSide(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadSide, error) {
+// openOverhead opens a model under a budget, and generates to warm up.
+func openOverhead(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadModel, error) {
 	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, RAM: ram, Pin: "anon"})
 	if err != nil {
 		return nil, err
 	}
-	session, err := engine.NewSession()
-	if plan := engine.Memory().Plan; err == nil && !plan.Resident() {
+	m := &overheadModel{engine: engine}
+	if plan := engine.Memory().Plan; !plan.Resident() {
 		err = fmt.Errorf("%s %w of %d bytes", path, ErrNotResident, ram)
+	} else if m.session, err = engine.NewSession(); err == nil {
+		_, err = m.decodeUnder(ctx, ram, o.Decode)
 	}
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
-	return &overheadSide{engine: engine, session: session}, nil
+	return m, nil
 }
 
-// decode returns how long one of so many tokens takes to generate.
-func (s *overheadSide) decode(ctx context.Context, tokens int) (time.Duration, error) {
-	if err := s.generate(ctx, []int32{1, 2, 3, 4}, tokens+1); err != nil {
+// decodeUnder returns how long one of so many tokens takes to generate under a
+// budget. All weights stay where they are when it is changed.
+func (m *overheadModel) decodeUnder(ctx context.Context, ram int64, tokens int) (time.Duration, error) {
+	if err := m.engine.SetBudget(ram); err != nil {
 		return 0, err
 	}
-	return s.session.Stats().Decode / time.Duration(tokens), nil
+	if err := m.generate(ctx, []int32{1, 2, 3, 4}, tokens+1); err != nil {
+		return 0, err
+	}
+	return m.session.Stats().Decode / time.Duration(tokens), nil
 }
 
 // read returns how long it takes to read a text of one token.
-func (s *overheadSide) read(ctx context.Context, id int32) (time.Duration, error) {
-	if err := s.generate(ctx, []int32{id}, 1); err != nil {
+func (m *overheadModel) read(ctx context.Context, id int32) (time.Duration, error) {
+	if err := m.generate(ctx, []int32{id}, 1); err != nil {
 		return 0, err
 	}
-	return s.session.Stats().Prefill, nil
+	return m.session.Stats().Prefill, nil
 }
 
 // generate begins a text anew.
-func (s *overheadSide) generate(ctx context.Context, ids []int32, tokens int) error {
-	if err := s.session.Reset(); err != nil {
+func (m *overheadModel) generate(ctx context.Context, ids []int32, tokens int) error {
+	if err := m.session.Reset(); err != nil {
 		return err
 	}
-	for _, err := range s.session.GenerateIDs(ctx, ids, llmrun.GenerateOptions{MaxTokens: tokens, IgnoreEOS: true}) {
+	for _, err := range m.session.GenerateIDs(ctx, ids, llmrun.GenerateOptions{MaxTokens: tokens, IgnoreEOS: true}) {
 		if err != nil {
 			return err
 		}
@@ -203,14 +217,21 @@ func (s *overheadSide) generate(ctx context.Context, ids []int32, tokens int) er
 
 // WriteTable writes the report as a table in Markdown.
 func (r *OverheadReport) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "| model | all in memory, no limit | under a budget | cost | a known token | random ids, embedding on flash | cost |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| model | all in memory, no limit | under a budget | cost | half between | a known token | random ids, embedding on flash | cost | half between |\n|%s\n", strings.Repeat("---|", 9))
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "| %s | %.2f ms | %.2f ms | %+.2f %% |", row.Model, row.Budget.Without, row.Budget.With, 100*row.Budget.Cost)
-		if x := row.Embedding; x != nil {
-			fmt.Fprintf(w, " %.2f ms | %.2f ms | %+.2f %% |\n", x.Without, x.With, 100*x.Cost)
+		fmt.Fprintf(w, "| %s | ", row.Model)
+		row.Budget.write(w)
+		if row.Embedding != nil {
+			row.Embedding.write(w)
 		} else {
-			fmt.Fprintf(w, " in memory, it is the output matrix too | | |\n")
+			fmt.Fprint(w, "in memory, it is the output matrix too | | | |")
 		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\nMilliseconds a token, medians; costs are medians of the ratios of measurements in turns.\n")
+	fmt.Fprintf(w, "\nMilliseconds a token, medians; costs are medians of the ratios of measurements in turns, with what half of these are between.\n")
+}
+
+// write writes the comparison as cells of a row.
+func (p *Paired) write(w io.Writer) {
+	fmt.Fprintf(w, "%.2f ms | %.2f ms | %+.2f %% | %+.2f to %+.2f %% | ", p.Without, p.With, 100*p.Cost, 100*p.Low, 100*p.High)
 }

@@ -56,6 +56,8 @@ func TestPairedTakesTheMiddle(t *testing.T) {
 	require.InDelta(t, 11, p.With, 1e-9)
 	require.InDelta(t, 10, p.Without, 1e-9)
 	require.InDelta(t, 0.1, p.Cost, 1e-9)
+	require.InDelta(t, 0, p.Low, 1e-9)
+	require.InDelta(t, 0.5, p.High, 1e-9)
 }
 
 // A configuration is judged by how much flash changed between the plan, the
