@@ -1,20 +1,13 @@
 package exec
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
-	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
 	"github.com/stretchr/testify/require"
-
-	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/store/vfs"
-	"github.com/llmrun/llmrun/tiering"
 )
 
 // routing is a made-up trace of what a router chooses: experts are unevenly
@@ -179,68 +172,6 @@ func TestUseCountsStayFinite(t *testing.T) {
 // and with subjects that change.
 var routings = []routing{
 	{16, 64, 8, 0, 0, 0}, {16, 64, 8, 0.6, 0.3, 0}, {16, 64, 8, 1, 0.3, 0}, {16, 64, 8, 1, 0.3, 100},
-}
-
-// BenchmarkExpertsOnFlash decodes with the pack that LLMRUN_EXPERTS_PACK names,
-// within LLMRUN_EXPERTS_RAM bytes. Routers are made to follow a made-up trace,
-// for those of random weights choose the same experts for all tokens.
-func BenchmarkExpertsOnFlash(b *testing.B) {
-	path := os.Getenv("LLMRUN_EXPERTS_PACK")
-	ram, err := tiering.ParseSize(os.Getenv("LLMRUN_EXPERTS_RAM"), 0)
-	if path == "" || err != nil {
-		b.Skip("no pack or no size of memory was named")
-	}
-	f, err := Open(vfs.OS(), path)
-	require.NoError(b, err)
-	defer f.Close()
-	shape, err := f.Shape(ShapeOptions{Threads: 2, KV: kv.K8V8})
-	require.NoError(b, err)
-	plan, err := tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: 512, Chunk: 64, Code: 16 << 20, Heap: 32 << 20}, tiering.Rates{})
-	require.NoError(b, err)
-	for _, r := range routings[1:] {
-		for i, name := range []string{"frequent", "recent", "frequent-late"} {
-			b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%v/%s", r.skew, r.stay, r.subject, name), func(b *testing.B) {
-				m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Plan: plan, Experts: []ExpertPolicy{KeepFrequent, KeepRecent, KeepFrequent}[i]})
-				require.NoError(b, err)
-				defer m.Close()
-				if name == "frequent-late" {
-					m.experts.trust = -math.MaxFloat64 // nothing is read before the choice
-				}
-				r.layers, r.experts, r.used = len(m.Spec.Layers), m.Spec.Experts, m.Spec.ExpertsUsed
-				decodeTrace(b, m, r.choose(48, 1), 24)
-			})
-		}
-	}
-}
-
-// decodeTrace decodes tokens whose experts a trace says, and measures those
-// behind a warm-up.
-func decodeTrace(b *testing.B, m *Model, trace [][][]int, warm int) {
-	s, err := m.NewSequence(0)
-	require.NoError(b, err)
-	defer s.Close()
-	var before ExpertStats
-	var began time.Time
-	for t, token := range trace {
-		if t == warm {
-			before, began = m.ExpertStats(), time.Now()
-		}
-		for l, chosen := range token {
-			bias := make([]float32, m.Spec.Experts)
-			for _, e := range chosen {
-				bias[e] = 1e6
-			}
-			m.weights.layers[l].router.bias = bias
-		}
-		require.NoError(b, m.Extend(context.Background(), s, []int32{int32(t)}, &Reader{}))
-	}
-	tokens, took, after := float64(len(trace)-warm), time.Since(began), m.ExpertStats()
-	b.ReportMetric(tokens/took.Seconds(), "tok/s")
-	b.ReportMetric(100*float64(after.Hits-before.Hits)/float64(after.Used-before.Used), "%hits")
-	b.ReportMetric(100*float64(after.Early-before.Early)/float64(after.Used-before.Used), "%early")
-	b.ReportMetric(float64(after.Bytes-before.Bytes)/1e6/tokens, "MB/tok")
-	b.ReportMetric(100*(after.Stalled-before.Stalled).Seconds()/took.Seconds(), "%stalled")
-	b.ReportMetric(float64(after.Slots), "slots")
 }
 
 // BenchmarkExpertPolicies replays traces without a model: how many of the experts

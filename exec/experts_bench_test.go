@@ -1,0 +1,135 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// What a replay of a trace decodes before it is measured, so that a policy has
+// filled memory with what it likes, and then.
+const (
+	warmTokens     = 48
+	measuredTokens = 48
+)
+
+// BenchmarkExpertsOnFlash decodes with the pack that LLMRUN_EXPERTS_PACK names,
+// within LLMRUN_EXPERTS_RAM bytes. Routers are made to follow a made-up trace,
+// for those of random weights choose the same experts for all tokens.
+//
+// Each of b.N rounds replays the trace with every policy, another one first each
+// time, in the same model: so what else the machine does, and where the model lies
+// in memory, meets all of them. Speeds are compared within a round.
+func BenchmarkExpertsOnFlash(b *testing.B) {
+	path := os.Getenv("LLMRUN_EXPERTS_PACK")
+	ram, err := tiering.ParseSize(os.Getenv("LLMRUN_EXPERTS_RAM"), 0)
+	if path == "" || err != nil {
+		b.Skip("no pack or no size of memory was named")
+	}
+	f, err := Open(vfs.OS(), path)
+	require.NoError(b, err)
+	defer f.Close()
+	shape, err := f.Shape(ShapeOptions{Threads: 2, KV: kv.K8V8})
+	require.NoError(b, err)
+	plan, err := tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: 512, Chunk: 64, Code: 16 << 20, Heap: 32 << 20}, tiering.Rates{})
+	require.NoError(b, err)
+	m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Plan: plan})
+	require.NoError(b, err)
+	defer m.Close()
+	if m.experts == nil {
+		b.Skip("the model has no experts")
+	}
+	for _, r := range routings[1:] {
+		b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%v", r.skew, r.stay, r.subject), func(b *testing.B) {
+			r.layers, r.experts, r.used = len(m.Spec.Layers), m.Spec.Experts, m.Spec.ExpertsUsed
+			comparePolicies(b, m, r.choose(warmTokens+measuredTokens, 1))
+		})
+	}
+}
+
+// comparePolicies replays a trace in turns and reports each policy's figures, and
+// those of the first two against each other.
+func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
+	modes := []struct {
+		name   string
+		policy ExpertPolicy
+		trust  float64
+	}{
+		{"frequent", KeepFrequent, 0},
+		{"recent", KeepRecent, 0},
+		{"frequent-late", KeepFrequent, -math.MaxFloat64}, // nothing is read before the choice
+	}
+	replays := make([][]replayed, len(modes))
+	for round := range b.N {
+		for i := range modes {
+			at := (round + i) % len(modes)
+			m.experts.policy = modes[at].policy.policy(len(m.Spec.Layers), m.Spec.Experts)
+			m.experts.trust = modes[at].trust
+			replays[at] = append(replays[at], decodeTrace(b, m, trace))
+		}
+	}
+	var ratios []float64
+	for round := range b.N {
+		ratios = append(ratios, replays[0][round].speed()/replays[1][round].speed())
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "frequent/recent")
+	b.ReportMetric(ratios[0], "frequent/recent-least")
+	b.ReportMetric(ratios[len(ratios)-1], "frequent/recent-most")
+	for i, mode := range modes {
+		slices.SortFunc(replays[i], func(x, y replayed) int { return int(x.took - y.took) })
+		replays[i][len(replays[i])/2].report(b, mode.name)
+	}
+}
+
+// replayed is what decoding the measured part of a trace took.
+type replayed struct {
+	took          time.Duration
+	before, after ExpertStats
+}
+
+func (r *replayed) speed() float64 { return measuredTokens / r.took.Seconds() }
+
+func (r *replayed) report(b *testing.B, name string) {
+	used := float64(r.after.Used - r.before.Used)
+	b.ReportMetric(r.speed(), name+"-tok/s")
+	b.ReportMetric(100*float64(r.after.Hits-r.before.Hits)/used, name+"-%hits")
+	b.ReportMetric(100*float64(r.after.Early-r.before.Early)/used, name+"-%early")
+	b.ReportMetric(float64(r.after.Bytes-r.before.Bytes)/1e6/measuredTokens, name+"-MB/tok")
+	b.ReportMetric(100*(r.after.Stalled-r.before.Stalled).Seconds()/r.took.Seconds(), name+"-%stalled")
+	b.ReportMetric(float64(r.after.Slots), "slots")
+}
+
+// decodeTrace decodes tokens whose experts a trace says, and measures those
+// behind a warm-up.
+func decodeTrace(b *testing.B, m *Model, trace [][][]int) (r replayed) {
+	s, err := m.NewSequence(0)
+	require.NoError(b, err)
+	defer s.Close()
+	var began time.Time
+	for t, token := range trace {
+		if t == warmTokens {
+			r.before, began = m.ExpertStats(), time.Now()
+		}
+		for l, chosen := range token {
+			bias := make([]float32, m.Spec.Experts)
+			for _, e := range chosen {
+				bias[e] = 1e6
+			}
+			m.weights.layers[l].router.bias = bias
+		}
+		require.NoError(b, m.Extend(context.Background(), s, []int32{int32(t)}, &Reader{}))
+	}
+	r.took, r.after = time.Since(began), m.ExpertStats()
+	return r
+}
