@@ -108,7 +108,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 // reads as the plan has them. again measures what is known already.
 func (o *Options) predict(ctx context.Context, f *exec.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
 	m := o.rateMeasurer()
-	m.again = again
+	m.again, m.weights = again, s.TokenBytes()
 	measured, err := m.rates(ctx, f, plan.Piece)
 	if err != nil {
 		return nil, measured, err
@@ -148,7 +148,7 @@ const (
 
 // rateMeasurer returns who measures the machine.
 func (o *Options) rateMeasurer() rateMeasurer {
-	m := rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: o.limit()}
+	m := rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: smaller(o.limit(), AvailableMemory())}
 	if o.Disk != (DiskSpeed{}) {
 		m.dir = "" // what is measured so holds for nothing else
 	}

@@ -52,11 +52,12 @@ type rateMeasurer struct {
 	fsys    vfs.FS // of the model
 	dir     string // of the file; "" = there is none
 	threads int
-	memory  int64 // that measuring may take; 0 = any
+	memory  int64 // that measuring may take half of; 0 = any
+	weights int64 // bytes that a token is multiplied with
 	again   bool  // measure even what the file has
 
-	// compute measures products of one type of weights; nil = rates.Compute.
-	compute func(t quant.Type, threads int, memory int64) (decodeGBs, prefillGops float64, err error)
+	// compute measures products with so many bytes of weights; nil = rates.Compute.
+	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
 }
 
 // rates returns the rates for a model.
@@ -65,8 +66,9 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 	typ := mainType(f)
 	source := f.Source.Files()[0]
 	folder, _ := vfs.Split(source)
-	key := fmt.Sprintf("%s/%s %s, %d processors, %d threads, %s, files in %s",
-		runtime.GOOS, runtime.GOARCH, quant.Features(), runtime.NumCPU(), m.threads, typ, folder)
+	bytes := rates.WeightBytes(m.weights)
+	key := fmt.Sprintf("%s/%s %s, %d processors, %d threads, %d MiB of %s, files in %s",
+		runtime.GOOS, runtime.GOARCH, quant.Features(), runtime.NumCPU(), m.threads, bytes>>20, typ, folder)
 	if r, ok := known[key]; ok && !m.again {
 		return r, nil
 	}
@@ -76,7 +78,11 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 	if compute == nil {
 		compute = rates.Compute
 	}
-	if r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, m.memory); err != nil {
+	limited := m.memory > 0 && m.memory/2 < bytes
+	if limited {
+		bytes = m.memory / 2
+	}
+	if r.DecodeGBs, r.PrefillGops, err = compute(typ, m.threads, bytes); err != nil {
 		return r, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -85,7 +91,7 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 	if r.FlashGBs, err = measureFlash(m.fsys, source, piece); err != nil {
 		return r, err
 	}
-	if m.memory > 0 && m.memory < rates.Enough {
+	if limited {
 		return r, nil // a measurement in so little memory is no measure for others
 	}
 	known[key] = r

@@ -21,9 +21,14 @@ func TestRatesAreKept(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	measured := 0
-	m := rateMeasurer{fsys: vfs.OS(), dir: dir, threads: 3}
-	m.compute = func(typ quant.Type, threads int, _ int64) (float64, float64, error) {
+	m := rateMeasurer{fsys: vfs.OS(), dir: dir, threads: 3, weights: 300 << 20}
+	m.compute = func(typ quant.Type, threads int, bytes int64) (float64, float64, error) {
 		require.Equal(t, quant.BF16, typ)
+		want := int64(320 << 20)
+		if m.memory > 0 {
+			want = m.memory / 2
+		}
+		require.Equal(t, want, bytes)
 		measured++
 		return float64(measured), float64(threads), nil
 	}

@@ -24,12 +24,21 @@ func (m *planner) expertReads(p *Plan, tokens int) int64 {
 }
 
 // expertsSeen returns how many experts of a layer some tokens use.
-func (m *planner) expertsSeen(tokens int) float64 {
-	if m.Experts == 0 {
+func (s *Shape) expertsSeen(tokens int) float64 {
+	if s.Experts == 0 {
 		return 0
 	}
-	unused := 1 - float64(m.ExpertsUsed)/float64(m.Experts)
-	return float64(m.Experts) * (1 - math.Pow(unused, float64(tokens)))
+	unused := 1 - float64(s.ExpertsUsed)/float64(s.Experts)
+	return float64(s.Experts) * (1 - math.Pow(unused, float64(tokens)))
+}
+
+// TokenBytes returns the bytes of weights that one token is multiplied with.
+func (s *Shape) TokenBytes() int64 {
+	n := s.Head.Bytes + int64(s.ExpertLayers)*int64(s.ExpertsUsed)*s.ExpertBytes
+	for i := range s.Layers {
+		n += s.Layers[i].Bytes
+	}
+	return n
 }
 
 // What was fitted to three shapes on one machine, see docs/results/budget.md.
@@ -61,8 +70,7 @@ func (m *planner) predict(p *Plan) {
 		return float64(bytes) / (r.ReadGBs * 1e9)
 	}
 	if r.MemGBs > 0 {
-		used := float64(m.dense()) + float64(m.ExpertLayers)*m.expertsSeen(1)*float64(m.ExpertBytes)
-		p.PredictedDecode = 1 / together(used/(r.MemGBs*1e9), flash(p.StreamedPerToken))
+		p.PredictedDecode = 1 / together(float64(m.TokenBytes())/(r.MemGBs*1e9), flash(p.StreamedPerToken))
 	}
 	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
 		ops := float64(m.OpsPerToken) + layerOps*float64(len(m.Layers))

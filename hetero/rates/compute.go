@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// weightBytes is more than the caches of current machines hold.
-	weightBytes = 256 << 20
+	// A product is measured with weights as large as the model's, between two bounds
+	// and in steps. Caches of servers hold hundreds of megabytes: a model that they
+	// hold in part is as much faster as the measurement then is.
+	leastWeights, mostWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
 	// cols is a length of rows that is common in models.
 	cols = 4096
 	// promptTokens is how many tokens of a prompt are multiplied together, with
@@ -29,19 +31,17 @@ const (
 	filler = 0x3C
 )
 
-// Enough is the memory with which Compute measures memory and not caches.
-const Enough = 2 * weightBytes
+// WeightBytes returns with how many bytes of weights Compute should measure for a
+// model of which a token is multiplied with so many.
+func WeightBytes(model int64) int64 {
+	return min(max(leastWeights, (model+weightStep-1)/weightStep*weightStep), mostWeights)
+}
 
 // Compute returns how many bytes of weights a second are multiplied with one
 // token, and how many operations a second are done where many tokens are
-// multiplied together: integer ones, if that is how the engine uses the type.
-// It takes at most half of the memory that is given, if that is not 0, but what
-// fits in caches says little about memory.
-func Compute(t quant.Type, threads int, memory int64) (decodeGBs, prefillGops float64, err error) {
-	bytes := int64(weightBytes)
-	if memory > 0 {
-		bytes = min(bytes, memory/2)
-	}
+// multiplied together: integer ones, if that is how the engine uses the type. It
+// takes memory for so many bytes of weights, and little more.
+func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
 	p, err := newProducts(t, threads, int(bytes))
 	if err != nil {
 		return 0, 0, err

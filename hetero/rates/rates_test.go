@@ -34,6 +34,12 @@ func TestProductsAreComputed(t *testing.T) {
 	}
 }
 
+func TestWeightBytes(t *testing.T) {
+	for model, want := range map[int64]int64{0: 64, 1 << 20: 64, 65 << 20: 128, 346 << 20: 384, 4 << 30: 1024} {
+		require.Equal(t, want<<20, WeightBytes(model))
+	}
+}
+
 func TestComputeRefuses(t *testing.T) {
 	_, _, err := Compute(quant.Q4_0, 0, 0)
 	require.Error(t, err)
@@ -84,7 +90,7 @@ func BenchmarkCompute(b *testing.B) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		b.Run(typ.String(), func(b *testing.B) {
 			for b.Loop() {
-				decode, prefill, err := Compute(typ, 2, 0)
+				decode, prefill, err := Compute(typ, 2, 1<<30)
 				if err != nil {
 					b.Fatal(err)
 				}
