@@ -10,9 +10,8 @@ import (
 )
 
 // DefaultChunk is how many tokens of a prompt pass through the layers
-// together, unless asked otherwise: enough to read each weight from memory
-// once for many tokens, few enough to keep scratch memory small.
-const DefaultChunk = 256
+// together, unless asked otherwise.
+const DefaultChunk = tiering.DefaultChunk
 
 // Options are what the owner of a model decides.
 type Options struct {

@@ -43,7 +43,7 @@ func benchCommand() *command {
 			f.counts(&b.o.Depths, "depth", "tokens that are in the context already; without it, 0", 0, math.MaxInt32)
 			f.counts(&b.o.Threads, "threads", "threads to compute with; without it, one for each fast core", 1, 1024)
 			f.count(&b.o.Repeats, "r repeats", "N", "runs of each test; without it, 5", 1, 1000)
-			f.count(&b.o.Chunk, "chunk", "N", "tokens of a prompt that are computed together; without it, 256", 1, 1<<16)
+			f.count(&b.o.Chunk, "chunk", "N", "tokens of a prompt that are computed together; without it, 512", 1, 1<<16)
 			f.group("Output")
 			f.toggle(&b.json, "json", "print one JSON object")
 			return b.run
