@@ -1,6 +1,7 @@
 package hetero
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/llmrun/llmrun/quant"
@@ -62,7 +63,8 @@ type Device interface {
 	Attach(b *Buffer) error
 	// Flush makes what others wrote into a buffer visible to the device, and
 	// Fetch what the device wrote visible to others. Nobody else does it: there
-	// are no hidden copies.
+	// are no hidden copies. Fetch changes only what the device wrote since the last
+	// Flush: others may have written beside it, as where rows are divided.
 	Flush(b *Buffer) error
 	Fetch(b *Buffer) error
 	// Clock is the clock by which the device's work takes time.
@@ -107,10 +109,20 @@ type Clock interface {
 // sleeps until just before, then looks again and again. grain is the shortest
 // sleep that the system keeps to: nearer than that nobody sleeps. A prediction
 // that is too early costs looks, one that is too late costs time.
+//
+// Who looks lets other goroutines run in between: those that do the work may be
+// among them.
 func Await(c Clock, t Ticket, at, grain time.Duration) {
 	if ahead := at - c.Now() - grain; ahead > grain {
 		c.Sleep(ahead)
 	}
-	for !t.Done() {
+	for looks := 1; !t.Done(); looks++ {
+		if looks%looksPerYield == 0 {
+			runtime.Gosched()
+		}
 	}
 }
+
+// looksPerYield is how many looks, a few nanoseconds each, cost about as much as
+// letting others run where there are none.
+const looksPerYield = 16

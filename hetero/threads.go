@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,6 +24,25 @@ import (
 func DefaultThreads() int {
 	limit := processors
 	return max(1, min(limit, fastCores(os.DirFS("/"), limit)))
+}
+
+// CoreGroups returns the processors that this process may use in two groups, the
+// fast and the slow ones of big.LITTLE and hybrid processors. There are no slow
+// ones where all are alike, and none at all where the system does not tell.
+func CoreGroups() (fast, slow []int) { return coreGroups(os.DirFS("/")) }
+
+func coreGroups(root fs.FS) (fast, slow []int) {
+	all := allowedCPUs(root)
+	if len(all) == 0 {
+		return nil, nil
+	}
+	fast = fastest(root, all)
+	for _, cpu := range all {
+		if !slices.Contains(fast, cpu) {
+			slow = append(slow, cpu)
+		}
+	}
+	return fast, slow
 }
 
 // processors is what Go's runtime found at the start, before RoomForReads.

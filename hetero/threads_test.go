@@ -62,6 +62,24 @@ func TestCoresFromSysfs(t *testing.T) {
 	}
 }
 
+func TestCoreGroups(t *testing.T) {
+	capacity := []int{250, 250, 250, 250, 800, 800, 800, 1024}
+	for name, c := range map[string]struct {
+		machine
+		fast, slow []int
+	}{
+		"nothing told":         {machine{}, nil, nil},
+		"all alike":            {machine{allowed: "0-2"}, []int{0, 1, 2}, nil},
+		"phone":                {machine{allowed: "0-7", capacity: capacity}, []int{4, 5, 6, 7}, []int{0, 1, 2, 3}},
+		"bound to little ones": {machine{allowed: "0-1", capacity: capacity}, []int{0, 1}, nil},
+		"hybrid laptop":        {machine{allowed: "0-5", hybrid: "0-3"}, []int{0, 1, 2, 3}, []int{4, 5}},
+	} {
+		fast, slow := coreGroups(c.fs())
+		require.Equal(t, c.fast, fast, name)
+		require.Equal(t, c.slow, slow, name)
+	}
+}
+
 func TestParseCPUList(t *testing.T) {
 	for list, want := range map[string][]int{
 		"0":            {0},

@@ -1,6 +1,7 @@
 package tiled
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/llmrun/llmrun/quant"
@@ -14,6 +15,9 @@ type Matrix struct {
 	// First is the tile that Data begins with. Data may hold a part of the tiles
 	// only, while a large matrix passes through memory; no others are asked for.
 	First int
+	// Stride is how far the results of two tokens lie apart, in floats, where the
+	// matrix is a part of a larger one; 0 = Rows.
+	Stride int
 }
 
 // Scratch is the working memory of one worker. It must not be used by two
@@ -76,9 +80,10 @@ func (s *Scratch) use(i, tokens int) {
 
 // Multiply computes y[t][row] for all tokens of a and the rows of tiles t0 to
 // t1-1 of w. Disjoint ranges of tiles may be computed at the same time.
-func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Activations, s *Scratch) {
+func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix, t0, t1 int, a *Activations, s *Scratch) {
 	f := formats[w.Type]
-	if f == nil || a.cols != w.Cols || len(y) < a.tokens*w.Rows || t1 > w.Tiles() {
+	stride := cmp.Or(w.Stride, w.Rows)
+	if f == nil || a.cols != w.Cols || stride < w.Rows || a.tokens > 0 && len(y) < (a.tokens-1)*stride+w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
 	path, wide := active.(widePath)
@@ -94,7 +99,7 @@ func Multiply(y []float32 /* [tokens, w.Rows] */, w *Matrix, t0, t1 int, a *Acti
 		case a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tiles, n, a):
 			s.multiplyTiles(f, w.Type, tiles, n, a)
 		}
-		s.copyOut(y, w.Rows, t*TileRows, n, a.tokens)
+		s.copyOut(y, stride, w.Rows, t*TileRows, n, a.tokens)
 	}
 }
 

@@ -15,22 +15,22 @@ type copyArgs struct {
 }
 
 // copyOut writes the results of some tiles, the first of which begins at a
-// row, to where they belong.
-func (s *Scratch) copyOut(y []float32, rows, row, tiles, tokens int) {
+// row, to where they belong: a token's rows lie stride floats from the next's.
+func (s *Scratch) copyOut(y []float32, stride, rows, row, tiles, tokens int) {
 	if tokens == 0 {
 		return
 	}
 	size := paddedTokens(tokens) * TileRows
 	whole := min(tiles, (rows-row)/TileRows)
 	if whole > 0 {
-		s.copy = copyArgs{y: &y[row], rows: rows, from: &s.results[0], size: size, tiles: whole, tokens: tokens}
+		s.copy = copyArgs{y: &y[row], rows: stride, from: &s.results[0], size: size, tiles: whole, tokens: tokens}
 		active.copyResults(&s.copy)
 	}
 	if whole == tiles {
 		return
 	}
 	for t := range tokens { // the matrix ends within a tile
-		copy(y[t*rows+row+whole*TileRows:(t+1)*rows], s.results[whole*size+t*TileRows:])
+		copy(y[t*stride+row+whole*TileRows:t*stride+rows], s.results[whole*size+t*TileRows:])
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
 )
 
 // A matrix whose tiles pass through memory a few at a time gives the same
@@ -25,5 +27,31 @@ func TestMultiplyByPartsOfTheTiles(t *testing.T) {
 			}
 			require.Equal(t, want, got)
 		})
+	}
+}
+
+// A matrix whose results are a part of longer rows leaves the rest as it was.
+func TestMultiplyIntoLongerRows(t *testing.T) {
+	const cols, before, after = 512, 3, 20
+	for _, rows := range []int{2 * TileRows, 3*TileRows - 5} {
+		for _, tokens := range []int{1, 5, 40} {
+			m := packed(t, quant.Q8_0, randomRows(quant.Q8_0, rows, cols, 5), rows, cols)
+			acts := activationsOf(randomVector(tokens*cols, 6), cols, tokens)
+			s := NewScratch(tokens)
+			results := make([]float32, tokens*rows)
+			Multiply(results, m, 0, m.Tiles(), acts, s)
+
+			m.Stride = before + rows + after
+			got := make([]float32, tokens*m.Stride)
+			want := make([]float32, len(got))
+			for i := range got {
+				got[i], want[i] = float32(i), float32(i)
+			}
+			for tok := range tokens {
+				copy(want[tok*m.Stride+before:], results[tok*rows:][:rows])
+			}
+			Multiply(got[before:before+(tokens-1)*m.Stride+rows], m, 0, m.Tiles(), acts, s)
+			require.Equal(t, want, got, "%d rows, %d tokens", rows, tokens)
+		}
 	}
 }

@@ -1,0 +1,245 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// bench is a device with buffers, that are all given back at the end.
+type bench struct {
+	*Device
+	x, y hetero.View
+	rng  *rand.Rand
+}
+
+func newBench(t *testing.T, o Options, floats int) *bench {
+	noneLeft := testutil.NoGoroutinesLeft(t)
+	o.Budget = tiering.New(0)
+	d, err := New(o)
+	require.NoError(t, err)
+	pool, err := hetero.NewPool(o.Budget, 2, 4*floats, d)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.Close())
+		require.NoError(t, d.Close(), "allowed")
+		pool.Close()
+		require.NoError(t, o.Budget.Check())
+		noneLeft()
+	})
+	return &bench{d, hetero.View{Buffer: pool.Take()}, hetero.View{Buffer: pool.Take()}, rand.New(rand.NewPCG(1, 2))}
+}
+
+// weigh gives a product weights and returns them as numbers.
+func (b *bench) weigh(t *testing.T, op *hetero.Op) []float32 {
+	rowBytes, err := op.Type.RowBytes(op.Cols)
+	require.NoError(t, err)
+	op.Weights = make([]byte, op.Rows*rowBytes)
+	numbers := make([]float32, op.Rows*op.Cols)
+	for i := range numbers {
+		numbers[i] = float32(b.rng.NormFloat64())
+	}
+	for r := range op.Rows {
+		row, to := numbers[r*op.Cols:][:op.Cols], op.Weights[r*rowBytes:][:rowBytes]
+		if quant.CanQuantize(op.Type) {
+			require.NoError(t, quant.QuantizeRow(op.Type, to, row, nil))
+		} else {
+			for i := range to { // scales of these bytes are neither tiny nor infinite
+				to[i] = byte(0x20 + b.rng.IntN(0x1b))
+			}
+		}
+		quant.DequantRow(op.Type, row, to)
+	}
+	return numbers
+}
+
+// do prepares, runs and closes a product.
+func (b *bench) do(t *testing.T, op hetero.Op) (tolerance float64) {
+	k, err := b.Prepare(op)
+	require.NoError(t, err)
+	ticket, err := k.Submit(b.x, b.y)
+	require.NoError(t, err)
+	require.NoError(t, ticket.Wait())
+	require.True(t, ticket.Done())
+	require.NoError(t, k.Close())
+	return k.Tolerance()
+}
+
+// check compares a product with one in float64, and what is beside it with what
+// was there.
+func (b *bench) check(t *testing.T, op hetero.Op, weights []float32, tolerance float64) {
+	for tok := range op.Tokens {
+		x := b.x.Row(tok, op.Cols)
+		largest := 0.0
+		for _, v := range x {
+			largest = max(largest, math.Abs(float64(v)))
+		}
+		for r := range op.Rows {
+			sum, sums := 0.0, 0.0
+			for i, w := range weights[r*op.Cols:][:op.Cols] {
+				sum += float64(w) * float64(x[i])
+				sums += math.Abs(float64(w))
+			}
+			require.InDelta(t, sum, b.y.Row(tok, op.Rows)[r], tolerance*largest*sums, "y[%d,%d]", tok, r)
+		}
+		for i := tok*b.y.Stride + op.Rows; i < (tok+1)*b.y.Stride; i++ {
+			require.True(t, math.IsNaN(float64(b.y.Buffer.Floats()[b.y.Offset+i])), "beside row %d", tok)
+		}
+	}
+}
+
+// Every type of weights, views that lie apart in their buffers, groups of threads
+// and slow ones: results are within the tolerance, and nothing else is written.
+func TestProducts(t *testing.T) {
+	for _, o := range []Options{{Threads: 1}, {Threads: 2}, {Threads: 1, Slow: 3}} {
+		b := newBench(t, o, 40*500)
+		for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+			for _, tokens := range []int{1, 3, 20} {
+				for _, gap := range []int{0, 5} {
+					op := hetero.Op{Tokens: tokens, Rows: 37, Cols: 256, Type: typ}
+					b.x.Stride, b.x.Offset = op.Cols+gap, gap
+					b.y.Stride, b.y.Offset = op.Rows+gap, 2*gap
+					for i := range b.x.Buffer.Floats() {
+						b.x.Buffer.Floats()[i] = float32(b.rng.NormFloat64())
+						b.y.Buffer.Floats()[i] = float32(math.NaN())
+					}
+					t.Run(fmt.Sprintf("%v/%v/%d/%d", o, typ, tokens, gap), func(t *testing.T) {
+						weights := b.weigh(t, &op)
+						b.check(t, op, weights, b.do(t, op))
+					})
+				}
+			}
+		}
+	}
+}
+
+// The stated tolerance is no wide guess: rounding uses a good part of it.
+func TestToleranceIsNear(t *testing.T) {
+	b := newBench(t, Options{Threads: 1}, 64)
+	op := hetero.Op{Tokens: 1, Rows: 1, Cols: 32, Type: quant.F32}
+	op.Type = quant.Q8_0
+	weights := b.weigh(t, &op)
+	b.x.Stride, b.y.Stride = op.Cols, op.Rows
+	x := b.x.Row(0, op.Cols)
+	sums, want := 0.0, 0.0
+	for i, w := range weights {
+		// Each is rounded away from the sum's sign as far as can be.
+		x[i] = float32(math.Copysign(100.499/127, float64(w)))
+		if i == 0 {
+			x[i] = float32(math.Copysign(1, float64(w)))
+		}
+		sums += math.Abs(float64(w))
+		want += float64(w) * float64(x[i])
+	}
+	tolerance := b.do(t, op)
+	require.Greater(t, math.Abs(float64(b.y.Row(0, 1)[0])-want), 0.8*tolerance*sums)
+}
+
+// Products run in the order of their submission: each multiplies the result of
+// the one before.
+func TestQueueIsInOrder(t *testing.T) {
+	const n = 3 * queueLength
+	b := newBench(t, Options{Threads: 2}, 64)
+	op := hetero.Op{Tokens: 1, Rows: 32, Cols: 32, Type: quant.F32, Weights: make([]byte, 4*32*32)}
+	for r := range 32 { // a rotation by one place
+		copy(op.Weights[4*(32*r+(r+1)%32):], []byte{0, 0, 0x80, 0x3f})
+	}
+	b.x.Stride, b.y.Stride = 32, 32
+	for i := range 32 {
+		b.x.Row(0, 32)[i] = float32(i)
+	}
+	k, err := b.Prepare(op)
+	require.NoError(t, err)
+	var last hetero.Ticket
+	from, to := b.x, b.y
+	for range n {
+		last, err = k.Submit(from, to)
+		require.NoError(t, err)
+		from, to = to, from
+	}
+	hetero.Await(b.Clock(), last, b.Clock().Now(), time.Millisecond)
+	require.EqualValues(t, n%32, from.Row(0, 1)[0])
+	require.NoError(t, k.Close())
+}
+
+// Kernels of the same weights share the tiles; the last one frees them.
+func TestWeightsAreArrangedOnce(t *testing.T) {
+	b := newBench(t, Options{Threads: 1}, 1<<14)
+	op := hetero.Op{Tokens: 1, Rows: 64, Cols: 256, Type: quant.Q4_0}
+	b.weigh(t, &op)
+	pinned := func() int64 { return b.budget.Usage().By[tiering.Pinned] }
+	one, err := b.Prepare(op)
+	require.NoError(t, err)
+	once := pinned()
+	require.Positive(t, once)
+	op.Tokens = 32
+	many, err := b.Prepare(op)
+	require.NoError(t, err)
+	require.Equal(t, once, pinned())
+	require.Equal(t, one.Bytes(), many.Bytes())
+	require.NoError(t, one.Close())
+	require.Equal(t, once, pinned())
+	require.ErrorContains(t, b.Device.Close(), "1 kernels")
+	require.NoError(t, many.Close())
+	require.ErrorIs(t, many.Close(), errKernelClosed)
+	require.Zero(t, pinned())
+}
+
+func TestRefusals(t *testing.T) {
+	_, err := New(Options{Threads: -1})
+	require.ErrorContains(t, err, "-1 threads")
+
+	b := newBench(t, Options{Threads: 1}, 64)
+	op := hetero.Op{Tokens: 1, Rows: 4, Cols: 32, Type: quant.Q8_0}
+	_, err = b.Prepare(op)
+	require.ErrorContains(t, err, "0 bytes of weights for 4 rows of 34")
+	op.Rows = 0
+	_, err = b.Prepare(op)
+	require.ErrorContains(t, err, "1 × 0 × 32")
+	op.Rows, op.Tokens = 4, 2
+	b.weigh(t, &op)
+	k, err := b.Prepare(op)
+	require.NoError(t, err)
+	b.x.Stride, b.y.Stride = 32, 4
+	_, err = k.Submit(hetero.View{Buffer: &hetero.Buffer{}, Stride: 32}, b.y)
+	require.ErrorContains(t, err, "not attached")
+	end := len(b.x.Buffer.Floats())
+	_, err = k.Submit(hetero.View{Buffer: b.x.Buffer, Offset: end - 63, Stride: 32}, b.y)
+	require.ErrorContains(t, err, "leaves its buffers")
+	_, err = k.Submit(b.x, hetero.View{Buffer: b.y.Buffer, Stride: 3})
+	require.ErrorContains(t, err, "leaves its buffers")
+	require.NoError(t, k.Close())
+	_, err = k.Submit(b.x, b.y)
+	require.ErrorIs(t, err, errKernelClosed)
+	require.NoError(t, b.Device.Close())
+	_, err = b.Prepare(op)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, b.Attach(b.x.Buffer), ErrClosed)
+}
+
+// Threads that are bound compute the same, and the names tell.
+func TestBoundThreads(t *testing.T) {
+	fast, _ := hetero.CoreGroups()
+	if len(fast) == 0 {
+		t.Skipf("%s does not tell which processors there are", runtime.GOOS)
+	}
+	b := newBench(t, Options{Cores: fast[:1], Slow: 2}, 1<<12)
+	require.Contains(t, b.Capabilities().Name, fmt.Sprintf("1 thread on processors [%d], made 2 times slower", fast[0]))
+	op := hetero.Op{Tokens: 2, Rows: 16, Cols: 64, Type: quant.Q8_0}
+	weights := b.weigh(t, &op)
+	b.x.Stride, b.y.Stride = op.Cols, op.Rows
+	for i := range b.x.Buffer.Floats() {
+		b.x.Buffer.Floats()[i] = float32(b.rng.NormFloat64())
+	}
+	b.check(t, op, weights, b.do(t, op))
+}

@@ -1,0 +1,131 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+const (
+	// queueLength is how many products may wait. Whoever submits more waits too.
+	queueLength = 64
+	// lookFor is how long the device looks for more work before it sleeps: being
+	// woken takes longer than a short product.
+	lookFor = 50 * time.Microsecond
+)
+
+// ticket is a product in the queue.
+type ticket struct {
+	kernel *kernel
+	x, y   hetero.View
+	done   atomic.Bool
+}
+
+// Done is one load.
+func (t *ticket) Done() bool { return t.done.Load() }
+
+// Wait sleeps until the device wakes those who wait.
+func (t *ticket) Wait() error {
+	d := t.kernel.device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !t.done.Load() {
+		d.ended.Wait()
+	}
+	return nil
+}
+
+// submit puts a product into the queue.
+func (d *Device) submit(k *kernel, x, y hetero.View) (hetero.Ticket, error) {
+	d.mu.Lock()
+	if err := d.admits(k, x, y); err != nil {
+		d.mu.Unlock()
+		return nil, err
+	}
+	d.pending++
+	d.mu.Unlock()
+	t := &ticket{kernel: k, x: x, y: y}
+	d.queue <- t
+	return t, nil
+}
+
+// admits refuses views that a product would leave.
+func (d *Device) admits(k *kernel, x, y hetero.View) error {
+	switch {
+	case k.closed:
+		return errKernelClosed
+	case !d.buffers[x.Buffer] || !d.buffers[y.Buffer]:
+		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+	case !fits(x, k.op.Tokens, k.op.Cols) || !fits(y, k.op.Tokens, k.op.Rows):
+		return fmt.Errorf("%s: a product of %d × %d × %d leaves its buffers", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols)
+	}
+	return nil
+}
+
+// fits reports whether a matrix lies in its buffer.
+func fits(v hetero.View, rows, cols int) bool {
+	return v.Offset >= 0 && v.Stride >= cols && v.Offset+(rows-1)*v.Stride+cols <= len(v.Buffer.Floats())
+}
+
+// serve does one product after the other until the device is closed.
+func (d *Device) serve(cores []int, bound chan<- error) {
+	defer close(d.exited)
+	bound <- d.bind(cores)
+	for t := d.next(); t != nil; t = d.next() {
+		for range d.slow {
+			d.product.run(t)
+		}
+		d.mu.Lock()
+		t.done.Store(true)
+		d.pending--
+		d.mu.Unlock()
+		d.ended.Broadcast()
+	}
+}
+
+// next returns the next product, nil when the device is closed.
+func (d *Device) next() *ticket {
+	for begin := time.Now(); time.Since(begin) < lookFor; runtime.Gosched() {
+		select {
+		case t := <-d.queue:
+			return t
+		default:
+		}
+	}
+	return <-d.queue
+}
+
+// idle waits until all work is done. The lock is held.
+func (d *Device) idle() {
+	for d.pending > 0 {
+		d.ended.Wait()
+	}
+}
+
+// bind binds every worker's thread to one of the processors. It is called by the
+// goroutine that starts the device's runs, which is a worker too.
+func (d *Device) bind(cores []int) error {
+	if len(cores) == 0 {
+		return nil
+	}
+	n := d.workers.Count()
+	errs := make([]error, n)
+	var all sync.WaitGroup // nobody gets two parts while others still have none
+	all.Add(n)
+	d.workers.Run(n, func(part, worker int) {
+		runtime.LockOSThread()
+		errs[part] = bindThread(cores[worker%len(cores)])
+		all.Done()
+		all.Wait()
+	})
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("cpu: a thread cannot be bound to one of the processors %v: %w", cores, err)
+		}
+	}
+	return nil
+}
