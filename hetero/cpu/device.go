@@ -57,9 +57,9 @@ func New(o Options) (*Device, error) {
 	if o.Threads < 0 || o.Slow < 0 {
 		return nil, fmt.Errorf("cpu: %d threads, %d times slower", o.Threads, o.Slow)
 	}
-	threads := cmp.Or(o.Threads, len(o.Cores), hetero.DefaultThreads())
+	threads := o.threads()
 	d := &Device{
-		slow: max(1, o.Slow), budget: o.Budget,
+		caps: o.Capabilities(), slow: max(1, o.Slow), budget: o.Budget,
 		workers: hetero.NewWorkers(threads),
 		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}),
 		held: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
@@ -68,7 +68,6 @@ func New(o Options) (*Device, error) {
 		d.budget = tiering.New(0)
 	}
 	d.ended.L = &d.mu
-	d.caps = hetero.Capabilities{Name: name(threads, o), Kind: hetero.CPU, Shares: true}
 	d.product.start(d, threads)
 	bound := make(chan error)
 	go d.serve(o.Cores, bound)
@@ -78,8 +77,18 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
+func (o Options) threads() int {
+	return cmp.Or(o.Threads, len(o.Cores), hetero.DefaultThreads())
+}
+
+// Capabilities are those of the device that New would start.
+func (o Options) Capabilities() hetero.Capabilities {
+	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, Shares: true}
+}
+
 // name tells devices apart whose products take different times.
-func name(threads int, o Options) string {
+func (o Options) name() string {
+	threads := o.threads()
 	text := fmt.Sprintf("CPU, %s kernels", quant.Features())
 	if quant.Tiles() {
 		text += " and tiles"

@@ -1,0 +1,43 @@
+package devices
+
+import (
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Provider is a driver, or the processor itself, and the devices that it offers.
+type Provider struct {
+	Name string // of the driver
+	Kind hetero.Kind
+	// Tag is the build tag that puts the driver into the program; "" = always there.
+	Tag string
+	// Clash names what the driver cannot share a process for; two providers with the
+	// same clash are never loaded together. "" = it gets along with all.
+	Clash string
+	// Find loads the driver and lists its devices, at least one; the error says why
+	// there are none, and what would help. nil: the program was built without it.
+	Find func() ([]Found, error)
+}
+
+// Found is a device that can be opened.
+type Found struct {
+	Name         string // on command lines, different for each device of the machine
+	Capabilities hetero.Capabilities
+	Open         func(o Options) (hetero.Device, error)
+}
+
+// Options say how a device is opened.
+type Options struct {
+	Budget *tiering.Budget // charged with what the device holds; nil = nobody counts
+	// Slow makes a processor so many times slower, for experiments; 0 = 1.
+	Slow int
+}
+
+// The drivers that a build may have. Files with their tags set Find.
+var (
+	openCL      = &Provider{Name: "opencl", Kind: hetero.GPU, Tag: "gpu", Clash: vendorLibraries()}
+	onnxRuntime = &Provider{Name: "onnxruntime", Kind: hetero.NPU, Tag: "npu", Clash: vendorLibraries()}
+)
+
+// All are the providers of this program, in the order in which lists show them.
+var All = New(processor(), openCL, onnxRuntime)

@@ -1,0 +1,149 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+// Errors of opening a device.
+var (
+	ErrUnknown = errors.New("there is no such device")
+	ErrClash   = errors.New("its driver clashes with one that is loaded already")
+	ErrSlow    = errors.New("only processors can be made slower")
+)
+
+// Registry is the providers of a program. Its methods may be called from any
+// goroutine.
+type Registry struct {
+	providers []*Provider
+
+	mu     sync.Mutex
+	loaded map[string]string // by clash, the provider that was loaded first
+	lists  map[string]Listing
+}
+
+// New returns a registry of providers.
+func New(providers ...*Provider) *Registry {
+	return &Registry{providers: providers, loaded: map[string]string{}, lists: map[string]Listing{}}
+}
+
+// Listing is what a provider has to offer.
+type Listing struct {
+	Provider string
+	Kind     hetero.Kind
+	Found    []Found
+	Missing  error // why there are no devices; nil where there are
+}
+
+// List asks all providers. Of those that clash the first that there is counts,
+// unless another has been loaded before.
+func (r *Registry) List() []Listing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]Listing, len(r.providers))
+	for i, p := range r.providers {
+		list[i] = r.ask(p)
+	}
+	return list
+}
+
+// ask asks a provider, once.
+func (r *Registry) ask(p *Provider) Listing {
+	if l, known := r.lists[p.Name]; known {
+		return l
+	}
+	l := Listing{Provider: p.Name, Kind: p.Kind}
+	if p.Find == nil {
+		l.Missing = fmt.Errorf("not in this program: build it with -tags %s", p.Tag)
+		return l
+	}
+	if first := r.loaded[p.Clash]; p.Clash != "" && first != "" {
+		l.Missing = fmt.Errorf("%w: %s and %s cannot share a process (%s); name its device alone", ErrClash, p.Name, first, p.Clash)
+		return l
+	}
+	l.Found, l.Missing = p.Find()
+	if len(l.Found) > 0 && p.Clash != "" {
+		r.loaded[p.Clash] = p.Name
+	}
+	r.lists[p.Name] = l
+	return l
+}
+
+// Open opens a device by its name. An ending such as /4 makes a processor four
+// times slower. The provider that the name begins with is asked before others, so
+// that no driver is loaded without need.
+func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
+	base, o, err := withSlow(name, o)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.find(base)
+	if err != nil {
+		return nil, err
+	}
+	if o.Slow > 1 && found.Capabilities.Kind != hetero.CPU {
+		return nil, fmt.Errorf("device %q: %w", name, ErrSlow)
+	}
+	device, err := found.Open(o)
+	if err != nil {
+		return nil, fmt.Errorf("device %q: %w", name, err)
+	}
+	return device, nil
+}
+
+// withSlow takes the ending off a name.
+func withSlow(name string, o Options) (string, Options, error) {
+	base, times, slower := strings.Cut(name, "/")
+	if !slower {
+		return name, o, nil
+	}
+	n, err := strconv.Atoi(times)
+	if err != nil || n < 1 || n > maxSlow {
+		return "", o, fmt.Errorf("device %q: after / comes how many times slower it is made, 1 to %d", name, maxSlow)
+	}
+	o.Slow = n
+	return base, o, nil
+}
+
+// maxSlow is more than a small core is slower than a large one.
+const maxSlow = 64
+
+// find returns the device of a name.
+func (r *Registry) find(name string) (Found, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	var missing error
+	for _, own := range []bool{true, false} { // the provider that is named, then others
+		for _, p := range r.providers {
+			if named(p, name) != own {
+				continue
+			}
+			l := r.ask(p)
+			for _, f := range l.Found {
+				if f.Name == name {
+					return f, nil
+				}
+				names = append(names, f.Name)
+			}
+			if own && l.Missing != nil {
+				missing = fmt.Errorf("device %q: %w", name, l.Missing)
+			}
+		}
+		if missing != nil {
+			return Found{}, missing
+		}
+	}
+	return Found{}, fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(names, ", "))
+}
+
+// named reports whether a device's name begins with its provider's.
+func named(p *Provider, device string) bool {
+	rest, ok := strings.CutPrefix(device, p.Name)
+	return ok && (rest == "" || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, ":"))
+}

@@ -1,0 +1,90 @@
+package devices
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// fake is a provider of one device, that counts how often it is asked.
+func fake(name, clash string, missing error, asked *int) *Provider {
+	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Clash: clash, Find: func() ([]Found, error) {
+		*asked++
+		if missing != nil {
+			return nil, missing
+		}
+		return []Found{{Name: name, Capabilities: hetero.Capabilities{Kind: hetero.GPU}}}, nil
+	}}
+}
+
+// The processor is there always, and every driver is or says why not.
+func TestAll(t *testing.T) {
+	list := All.List()
+	require.Equal(t, "cpu", list[0].Found[0].Name)
+	names := map[string]bool{}
+	for _, l := range list {
+		require.Equal(t, len(l.Found) == 0, l.Missing != nil, l.Provider)
+		for _, f := range l.Found {
+			require.False(t, names[f.Name], f.Name)
+			names[f.Name] = true
+			budget := tiering.New(0)
+			d, err := All.Open(f.Name, Options{Budget: budget})
+			require.NoError(t, err)
+			require.Equal(t, f.Capabilities, d.Capabilities())
+			require.NoError(t, d.Close())
+			require.NoError(t, budget.Check())
+		}
+	}
+}
+
+func TestSlowProcessors(t *testing.T) {
+	d, err := All.Open("cpu/4", Options{})
+	require.NoError(t, err)
+	require.Contains(t, d.Capabilities().Name, "made 4 times slower")
+	require.NoError(t, d.Close())
+	for _, name := range []string{"cpu/0", "cpu/x", "cpu/65", "cpu/"} {
+		_, err := All.Open(name, Options{})
+		require.ErrorContains(t, err, "times slower it is made, 1 to 64")
+	}
+	asked := 0
+	_, err = New(fake("gpu", "", nil, &asked)).Open("gpu/2", Options{})
+	require.ErrorIs(t, err, ErrSlow)
+}
+
+// Of two drivers that clash only one is loaded: the one that is asked for, or the
+// first. One that is not there is no reason to do without the other.
+func TestDriversThatClash(t *testing.T) {
+	var one, two, none int
+	absent := errors.New("no library")
+	r := New(fake("none", "phone", absent, &none), fake("one", "phone", nil, &one), fake("two", "phone", nil, &two))
+	for range 2 {
+		list := r.List()
+		require.ErrorIs(t, list[0].Missing, absent)
+		require.Len(t, list[1].Found, 1)
+		require.ErrorIs(t, list[2].Missing, ErrClash)
+		require.ErrorContains(t, list[2].Missing, "two and one cannot share a process (phone)")
+	}
+	require.Equal(t, []int{1, 1, 0}, []int{none, one, two}, "asked once, and never beside another")
+
+	r = New(fake("one", "phone", nil, &one), fake("two", "phone", nil, &two), fake("free", "", nil, &none))
+	_, err := r.find("two")
+	require.NoError(t, err)
+	_, err = r.find("one")
+	require.ErrorIs(t, err, ErrClash)
+	_, err = r.find("free")
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{one, two})
+}
+
+func TestUnknownDevices(t *testing.T) {
+	r := New(processor(), &Provider{Name: "opencl", Tag: "gpu"})
+	_, err := r.Open("opencl-2", Options{})
+	require.EqualError(t, err, `device "opencl-2": not in this program: build it with -tags gpu`)
+	_, err = r.Open("abacus", Options{})
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorContains(t, err, "there are cpu")
+}
