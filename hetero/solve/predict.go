@@ -5,16 +5,26 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // Predictor answers from few measurements: a tree for a device whose speed goes
-// in steps of the shape, a fixed rate and a fixed bandwidth for others.
+// in steps of the shape, as that of static ones does and that of real ones may,
+// and a fixed rate and a fixed bandwidth for others.
 type Predictor struct {
 	Measured *Profiler
-	trees    map[int]*Tree
-	flops    map[int]float64
-	bytes    map[int]float64
+	trees    map[learned]*Tree
+	rates    map[learned]rate
 }
+
+// learned is what a tree or a rate is for.
+type learned struct {
+	device int
+	typ    quant.Type
+}
+
+// rate is multiplications and weights a second.
+type rate struct{ flops, weights float64 }
 
 // features of a product: what a tree may divide by.
 func features(op hetero.Op) []float64 {
@@ -31,36 +41,54 @@ func work(op hetero.Op) float64 {
 	return float64(op.Tokens) * float64(op.Rows) * float64(op.Cols)
 }
 
-// NewPredictor measures the samples on the devices that are static, and two
-// products on each that is not.
+// NewPredictor measures the samples on the devices that have trees. On each that
+// has not, two products are measured when one of their type is first asked for.
 func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
-	q := &Predictor{Measured: p, trees: map[int]*Tree{}, flops: map[int]float64{}, bytes: map[int]float64{}}
+	q := &Predictor{Measured: p, trees: map[learned]*Tree{}, rates: map[learned]rate{}}
 	for d := range p.devices {
-		if !p.devices[d].Capabilities().Static {
-			large := hetero.Op{Tokens: 512, Rows: 4096, Cols: 4096, Streamed: true}
-			single := hetero.Op{Tokens: 1, Rows: 4096, Cols: 4096, Streamed: true}
-			q.flops[d] = work(large) / p.Time(d, large).Seconds()
-			q.bytes[d] = work(single) / p.Time(d, single).Seconds()
+		caps := p.devices[d].Capabilities()
+		leaf := 2
+		switch {
+		case !caps.Simulated:
+			leaf = 1 // samples are few, and of the model's own shapes
+		case !caps.Static:
 			continue
 		}
-		var list []Sample
+		lists := map[learned][]Sample{}
 		for _, op := range samples {
-			list = append(list, Sample{X: features(op), Y: math.Log(p.Time(d, op).Seconds() / work(op))})
+			key := learned{d, op.Type}
+			lists[key] = append(lists[key], Sample{X: features(op), Y: math.Log(p.Time(d, op).Seconds() / work(op))})
 		}
-		q.trees[d] = GrowTree(list, 2)
+		for key, list := range lists {
+			q.trees[key] = GrowTree(list, leaf)
+		}
 	}
 	return q
 }
 
 // Time predicts.
 func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
-	seconds := 0.0
-	if tree := q.trees[device]; tree != nil {
+	key, seconds := learned{device, op.Type}, 0.0
+	if tree := q.trees[key]; tree != nil {
 		seconds = work(op) * math.Exp(tree.Predict(features(op)))
 	} else {
-		seconds = max(work(op)/q.flops[device], float64(op.Rows)*float64(op.Cols)/q.bytes[device])
+		r := q.rate(key)
+		seconds = max(work(op)/r.flops, float64(op.Rows)*float64(op.Cols)/r.weights)
 	}
 	return time.Duration(seconds * 1e9)
+}
+
+// rate measures a large product, and one of a single token.
+func (q *Predictor) rate(key learned) rate {
+	r, known := q.rates[key]
+	if !known {
+		large := hetero.Op{Tokens: 512, Rows: 4096, Cols: 4096, Type: key.typ, Streamed: true}
+		single := hetero.Op{Tokens: 1, Rows: 4096, Cols: 4096, Type: key.typ, Streamed: true}
+		r.flops = work(large) / q.Measured.Time(key.device, large).Seconds()
+		r.weights = work(single) / q.Measured.Time(key.device, single).Seconds()
+		q.rates[key] = r
+	}
+	return r
 }
 
 // Start is measured.

@@ -1,9 +1,11 @@
 package solve
 
 import (
+	"errors"
 	"time"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // Costs says how long products take on the devices of a plan.
@@ -18,29 +20,48 @@ type Costs interface {
 	Slowdown(op hetero.Op) float64
 }
 
-// Inputs returns operands for a product that is to be measured, with weights.
-type Inputs func(op *hetero.Op) (x, y hetero.View, err error)
+// Inputs returns operands for a product that is to be measured on a device, and
+// gives it weights: others for each i below the number that it returns, so that
+// products in a row do not find them in a cache.
+type Inputs func(device int, op *hetero.Op, i int) (x, y hetero.View, others int)
 
 // Profiler measures products by running them, each the first time that it is
 // asked for. It must not be used from several goroutines.
 type Profiler struct {
+	// Repeats is how often each product is measured on devices whose time is real,
+	// after once for nothing; the shortest time counts. 0 = once, as suits
+	// simulators, which take the same time always.
+	Repeats int
+	// Weights is the type for what the profiler asks itself; the other questions
+	// name their own.
+	Weights quant.Type
+	Runs    int // products that were measured
+	Err     error
+
 	devices []hetero.Device
 	inputs  Inputs
 	times   map[question]answer
 	slow    map[question]float64
 	start   map[int]time.Duration
-	Runs    int // products that were measured
-	Err     error
 }
 
 // question is a product on a device; two of the same shape take the same time.
 type question struct {
-	device, tokens, rows, cols int
-	streamed                   bool
+	device             int
+	typ                quant.Type
+	tokens, rows, cols int
+	streamed           bool
+}
+
+func ask(device int, op hetero.Op) question {
+	return question{device, op.Type, op.Tokens, op.Rows, op.Cols, op.Streamed}
 }
 
 // answer is what one and many in a row took, for each.
 type answer struct{ alone, steady time.Duration }
+
+// unknown is the time of what could not be measured: nobody will choose it.
+const unknown = 24 * time.Hour
 
 // NewProfiler measures on these devices. inputs is nil for simulators that
 // charge time only.
@@ -48,8 +69,15 @@ func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 	return &Profiler{devices: devices, inputs: inputs, times: map[question]answer{}, slow: map[question]float64{}, start: map[int]time.Duration{}}
 }
 
-// inRow is how many products are queued to hide how long one takes to begin.
-const inRow = 4
+const (
+	// inRow is how many products are queued to hide how long one takes to begin.
+	inRow = 4
+	// enough is how long one product is measured at most, but once in any case.
+	enough = 400 * time.Millisecond
+	// mostOthers is how many kernels are prepared, so that each multiplies weights
+	// that were not used lately.
+	mostOthers = 16
+)
 
 // Time measures a product. After an error, which Err keeps, it is a day.
 func (p *Profiler) Time(device int, op hetero.Op) time.Duration {
@@ -57,17 +85,15 @@ func (p *Profiler) Time(device int, op hetero.Op) time.Duration {
 }
 
 func (p *Profiler) measure(device int, op hetero.Op) answer {
-	key := question{device, op.Tokens, op.Rows, op.Cols, op.Streamed}
+	key := ask(device, op)
 	if a, known := p.times[key]; known {
 		return a
 	}
-	a := answer{24 * time.Hour, 24 * time.Hour}
-	if one, err := p.run(op, 1, device); err != nil {
-		p.Err = err
-	} else if many, err := p.run(op, 1+inRow, device); err != nil {
+	a := answer{unknown, unknown}
+	if t, err := p.run(op, device); err != nil {
 		p.Err = err
 	} else {
-		a = answer{one, (many - one) / inRow}
+		a = answer{t.one, (t.many - t.one) / inRow}
 	}
 	p.times[key] = a
 	p.Runs++
@@ -75,14 +101,16 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 }
 
 // startOp is large enough for a device to be busy longer than a submit takes.
-var startOp = hetero.Op{Tokens: 32, Rows: 4096, Cols: 4096, Streamed: true}
+func (p *Profiler) startOp() hetero.Op {
+	return hetero.Op{Tokens: 32, Rows: 4096, Cols: 4096, Type: p.Weights, Streamed: true}
+}
 
 // Start measures what beginning costs.
 func (p *Profiler) Start(device int) time.Duration {
 	if s, known := p.start[device]; known {
 		return s
 	}
-	a := p.measure(device, startOp)
+	a := p.measure(device, p.startOp())
 	p.start[device] = max(0, a.alone-a.steady)
 	return p.start[device]
 }
@@ -90,71 +118,51 @@ func (p *Profiler) Start(device int) time.Duration {
 // Slowdown runs the product on both devices at once, over and over, and
 // compares with each alone.
 func (p *Profiler) Slowdown(op hetero.Op) float64 {
-	key := question{-1, op.Tokens, op.Rows, op.Cols, op.Streamed}
+	key := ask(-1, op)
 	if s, known := p.slow[key]; known {
 		return s
 	}
 	alone := time.Duration(0)
+	all := make([]int, len(p.devices))
 	for d := range p.devices {
-		t, err := p.run(op, 1+inRow, d)
+		all[d] = d
+		t, err := p.run(op, d)
 		if err != nil {
 			p.Err = err
 			return 1
 		}
-		alone = max(alone, t)
+		alone = max(alone, t.many)
 	}
-	all := make([]int, len(p.devices))
-	for d := range all {
-		all[d] = d
-	}
-	both, err := p.run(op, 1+inRow, all...)
+	both, err := p.run(op, all...)
 	if err != nil {
 		p.Err = err
 		return 1
 	}
-	p.slow[key] = max(1, both.Seconds()/alone.Seconds())
+	p.slow[key] = max(1, both.many.Seconds()/alone.Seconds())
 	return p.slow[key]
 }
 
-// run returns how long so many products take on each of some devices at once.
-func (p *Profiler) run(op hetero.Op, times int, devices ...int) (time.Duration, error) {
-	var kernels []hetero.Kernel
-	defer func() {
-		for _, k := range kernels {
-			_ = k.Close()
-		}
-	}()
-	var x, y hetero.View
-	if p.inputs != nil {
-		var err error
-		if x, y, err = p.inputs(&op); err != nil {
-			return 0, err
-		}
+// took is how long one product and 1+inRow in a row take.
+type took struct{ one, many time.Duration }
+
+// run returns how long products take on each of some devices at once.
+func (p *Profiler) run(op hetero.Op, devices ...int) (took, error) {
+	r := &measurement{clock: p.devices[devices[0]].Clock()}
+	defer r.close()
+	if err := r.prepare(p, op, devices); err != nil {
+		return took{}, err
 	}
-	for _, d := range devices {
-		k, err := p.devices[d].Prepare(op)
-		if err != nil {
-			return 0, err
-		}
-		kernels = append(kernels, k)
+	if p.Repeats == 0 {
+		return r.once()
 	}
-	clock := p.devices[devices[0]].Clock()
-	begin := clock.Now()
-	var last []hetero.Ticket
-	for i := range times {
-		for _, k := range kernels {
-			t, err := k.Submit(x, y)
-			if err != nil {
-				return 0, err
-			}
-			if i == times-1 {
-				last = append(last, t)
-			}
-		}
+	if _, err := r.time(1); err != nil {
+		return took{}, err
 	}
-	for _, t := range last {
-		for !t.Done() {
-		}
+	best, err := r.once()
+	for begin := r.clock.Now(); r.runs < p.Repeats && r.clock.Now()-begin < enough; {
+		t, again := r.once()
+		best, err = took{min(best.one, t.one), min(best.many, t.many)}, errors.Join(err, again)
 	}
-	return clock.Now() - begin, nil
+	best.many = max(best.many, best.one+1)
+	return best, err
 }

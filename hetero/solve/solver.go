@@ -29,7 +29,8 @@ type Solver struct {
 // suits device 1 better. Weights are not looked at. Where Allow takes nothing,
 // the split has no pieces.
 func (s *Solver) Solve(op hetero.Op) Split {
-	key := question{0, op.Tokens, op.Rows, op.Cols, false}
+	key := ask(0, op)
+	key.streamed = false
 	if split, known := s.solved[key]; known {
 		return split
 	}

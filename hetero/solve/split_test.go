@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
@@ -26,21 +27,73 @@ var shapes = map[string][][2]int{
 // small are the steps of HeteroLLM for such sizes.
 var small = solve.Steps{Rows: 16, Tokens: 4, Lengths: []int{4, 8, 16}}
 
+// place is a device that takes part in the test.
+type place struct {
+	name   string
+	device hetero.Device
+	grain  time.Duration
+}
+
+// places opens a device of each kind of a simulated phone, and all that this
+// machine has and this program was built with.
+func places(t *testing.T, budget *tiering.Budget) (list []place) {
+	soc, err := sim.New("8-gen-3", sim.Options{})
+	require.NoError(t, err)
+	list = []place{
+		{"simulated CPU", soc.CPU, soc.Grain()}, {"simulated GPU", soc.GPU, soc.Grain()}, {"simulated NPU", soc.NPU, soc.Grain()},
+	}
+	for _, l := range devices.All.List() {
+		if l.Missing != nil {
+			t.Logf("%s is left out: %v", l.Provider, l.Missing)
+		}
+		for _, f := range l.Found {
+			d, err := devices.All.Open(f.Name, devices.Options{Budget: budget})
+			require.NoError(t, err)
+			list = append(list, place{f.Name, d, time.Millisecond})
+		}
+	}
+	return list
+}
+
 // TestEverySplitEqualsOneDevice is the metamorphic test of devices: whatever is
 // cut, and between whatever devices, the result is that of one device, within
 // the tolerance that the kernels state.
 func TestEverySplitEqualsOneDevice(t *testing.T) {
+	budget := tiering.New(0)
+	all := places(t, budget)
+	var open []hetero.Device
+	for _, p := range all {
+		open = append(open, p.device)
+	}
+	const floats = (19 + 16) * 224 // the largest of tokens, padded, by the largest of shapes
+	pool, err := hetero.NewPool(budget, 3, 4*floats, open...)
+	require.NoError(t, err)
+	defer func() {
+		for _, d := range open {
+			require.NoError(t, d.Close())
+		}
+		pool.Close()
+		require.NoError(t, budget.Check())
+	}()
 	seed := uint64(1)
-	pairs := [][2]hetero.Kind{{hetero.CPU, hetero.GPU}, {hetero.CPU, hetero.NPU}, {hetero.GPU, hetero.NPU}}
 	cuts := map[solve.Cut]int{}
-	for _, pair := range pairs {
-		for family, list := range shapes {
-			for _, shape := range list {
-				for _, tokens := range []int{1, 3, 13, 19} {
-					t.Run(fmt.Sprintf("%v+%v/%s/%d×%d×%d", pair[0], pair[1], family, tokens, shape[0], shape[1]), func(t *testing.T) {
-						seed++
-						everySplit(t, pair, tokens, shape[0], shape[1], seed, cuts)
-					})
+	views := [3]*hetero.Buffer{pool.Take(), pool.Take(), pool.Take()}
+	for i, first := range all {
+		for j, second := range all {
+			// Device 0 takes any number of tokens; of two that do, one order is enough.
+			static := second.device.Capabilities().Static
+			if i == j || first.device.Capabilities().Static || !static && j < i {
+				continue
+			}
+			for family, list := range shapes {
+				for _, shape := range list {
+					for _, tokens := range []int{1, 3, 13, 19} {
+						t.Run(fmt.Sprintf("%s+%s/%s/%d×%d×%d", first.name, second.name, family, tokens, shape[0], shape[1]), func(t *testing.T) {
+							seed++
+							p := &pair{places: [2]place{first, second}, seed: seed, cuts: cuts}
+							p.everySplit(t, views, tokens, shape[0], shape[1])
+						})
+					}
 				}
 			}
 		}
@@ -50,65 +103,78 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 	}
 }
 
-func everySplit(t *testing.T, pair [2]hetero.Kind, tokens, rows, cols int, seed uint64, cuts map[solve.Cut]int) {
-	soc, err := sim.New("8-gen-3", sim.Options{})
-	require.NoError(t, err)
-	all := map[hetero.Kind]hetero.Device{hetero.CPU: soc.CPU, hetero.GPU: soc.GPU, hetero.NPU: soc.NPU}
-	devices := [2]hetero.Device{all[pair[0]], all[pair[1]]}
-	budget := tiering.New(0)
-	pool, err := hetero.NewPool(budget, 3, 4*(tokens+16)*max(rows, cols), devices[:]...)
-	require.NoError(t, err)
-	defer func() { pool.Close(); require.NoError(t, budget.Check()) }()
+// pair is two devices that products are divided between.
+type pair struct {
+	places [2]place
+	seed   uint64
+	cuts   map[solve.Cut]int // how often each was tried
 
-	rng := rand.New(rand.NewPCG(seed, 0))
-	op := hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Type: quant.Q8_0}
-	sums := weigh(t, rng, &op)
-	x := hetero.View{Buffer: pool.Take(), Stride: cols}
-	want := hetero.View{Buffer: pool.Take(), Stride: rows}
-	y := hetero.View{Buffer: pool.Take(), Stride: rows}
+	exec      solve.Executor
+	op        hetero.Op
+	x         hetero.View
+	single    float64   // tolerance of device 0
+	allowance []float64 // [tokens × rows] that one of tolerance stands for
+}
+
+// everySplit does a product in every way.
+func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, tokens, rows, cols int) {
+	rng := rand.New(rand.NewPCG(p.seed, 0))
+	p.op = hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Type: []quant.Type{quant.Q8_0, quant.Q4_0}[p.seed/2%2]}
+	sums := weigh(t, rng, &p.op)
+	p.x = hetero.View{Buffer: buffers[0], Stride: cols}
+	want := hetero.View{Buffer: buffers[1], Stride: rows}
+	y := hetero.View{Buffer: buffers[2], Stride: rows}
 	for tok := range tokens {
+		largest := 0.0
 		for i := range cols {
-			x.Row(tok, cols)[i] = float32(rng.NormFloat64())
+			p.x.Row(tok, cols)[i] = float32(rng.NormFloat64())
+			largest = max(largest, math.Abs(float64(p.x.Row(tok, cols)[i])))
+		}
+		for _, sum := range sums {
+			p.allowance = append(p.allowance, largest*sum)
 		}
 	}
-	exec := &solve.Executor{Devices: devices, Costs: instant{}, Grain: soc.Grain(), Fast: seed%3 != 0}
-	defer func() { require.NoError(t, exec.Close()) }()
-
-	var single float64
-	for i, split := range small.Cuts(op, devices[1].Capabilities().Static) {
-		cuts[split.Cut]++
-		split.Streamed = seed%2 == 0
+	p.exec = solve.Executor{Costs: instant{}, Grain: max(p.places[0].grain, p.places[1].grain), Fast: p.seed%3 != 0}
+	for i := range p.places {
+		p.exec.Devices[i] = p.places[i].device
+		require.NoError(t, p.places[i].device.Flush(p.x.Buffer))
+	}
+	defer func() { require.NoError(t, p.exec.Close()) }()
+	for i, split := range small.Cuts(p.op, p.exec.Devices[1].Capabilities().Static) {
+		p.cuts[split.Cut]++
+		split.Streamed = p.seed%2 == 0
 		covers(t, &split, tokens, rows)
 		require.LessOrEqual(t, split.Room(), tokens+16)
-		out := y
-		if i == 0 {
-			out = want // the first is device 0 alone
-		}
-		for j := range out.Buffer.Floats() {
-			out.Buffer.Floats()[j] = float32(math.NaN())
-		}
-		require.NoError(t, exec.Prepare("w", op, &split))
-		done, err := exec.Submit("w", op, &split, x, out, nil)
-		require.NoError(t, err)
-		for _, p := range done {
-			require.NoError(t, exec.Await(p))
-		}
-		tolerance := exec.Tolerance("w", &split)
-		if i == 0 {
-			single = tolerance
+		if i == 0 { // device 0 alone
+			p.single = p.do(t, &split, want)
 			continue
 		}
-		for tok := range tokens {
-			largest := 0.0
-			for _, v := range x.Row(tok, cols) {
-				largest = max(largest, math.Abs(float64(v)))
-			}
-			for r := range rows {
-				a, b := float64(out.Row(tok, rows)[r]), float64(want.Row(tok, rows)[r])
-				bound := (tolerance + single) * largest * sums[r]
-				if !(math.Abs(a-b) <= bound) {
-					t.Fatalf("seed %d: %v %v: y[%d,%d] is %g, alone %g, allowed ±%g", seed, split.Cut, split.Pieces, tok, r, a, b, bound)
-				}
+		p.compare(t, &split, y, want, p.do(t, &split, y)+p.single)
+	}
+}
+
+// do computes a product as it is split.
+func (p *pair) do(t *testing.T, split *solve.Split, out hetero.View) (tolerance float64) {
+	for j := range split.Room() * p.op.Rows {
+		out.Buffer.Floats()[j] = float32(math.NaN())
+	}
+	require.NoError(t, p.exec.Prepare("w", p.op, split))
+	done, err := p.exec.Submit("w", p.op, split, p.x, out, nil)
+	require.NoError(t, err)
+	for _, pending := range done {
+		require.NoError(t, p.exec.Await(pending))
+		require.NoError(t, p.exec.Devices[pending.Device].Fetch(out.Buffer))
+	}
+	return p.exec.Tolerance("w", split)
+}
+
+func (p *pair) compare(t *testing.T, split *solve.Split, got, want hetero.View, tolerance float64) {
+	for tok := range p.op.Tokens {
+		for r := range p.op.Rows {
+			a, b := float64(got.Row(tok, p.op.Rows)[r]), float64(want.Row(tok, p.op.Rows)[r])
+			bound := tolerance * p.allowance[tok*p.op.Rows+r]
+			if !(math.Abs(a-b) <= bound) {
+				t.Fatalf("seed %d: %v %v: y[%d,%d] is %g, alone %g, allowed ±%g", p.seed, split.Cut, split.Pieces, tok, r, a, b, bound)
 			}
 		}
 	}
@@ -154,6 +220,8 @@ func covers(t *testing.T, split *solve.Split, tokens, rows int) {
 		}
 	}
 	for _, c := range count {
-		require.Equal(t, 1, c, "%v %v", split.Cut, split.Pieces)
+		if c != 1 { // millions of times
+			t.Fatalf("something is done %d times: %v %v", c, split.Cut, split.Pieces)
+		}
 	}
 }

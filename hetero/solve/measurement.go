@@ -1,0 +1,77 @@
+package solve
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+)
+
+// measurement is a product that is being measured: its kernels on each device,
+// with different weights.
+type measurement struct {
+	clock   hetero.Clock
+	kernels [][]hetero.Kernel // [devices][others]
+	x, y    []hetero.View     // [devices]
+	next    int               // of the kernels
+	runs    int
+	last    []hetero.Ticket
+}
+
+func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
+	r.kernels = make([][]hetero.Kernel, len(devices))
+	r.x, r.y = make([]hetero.View, len(devices)), make([]hetero.View, len(devices))
+	for i, d := range devices {
+		others := 1
+		for n := 0; n < others; n++ {
+			if p.inputs != nil {
+				r.x[i], r.y[i], others = p.inputs(d, &op, n)
+			}
+			if others = min(others, mostOthers); p.devices[d].Capabilities().Static {
+				others = 1 // preparing takes long
+			}
+			k, err := p.devices[d].Prepare(op)
+			if err != nil {
+				return err
+			}
+			r.kernels[i] = append(r.kernels[i], k)
+		}
+	}
+	return nil
+}
+
+func (r *measurement) close() {
+	for _, list := range r.kernels {
+		for _, k := range list {
+			_ = k.Close()
+		}
+	}
+}
+
+// once measures one product and several.
+func (r *measurement) once() (t took, err error) {
+	r.runs++
+	if t.one, err = r.time(1); err == nil {
+		t.many, err = r.time(1 + inRow)
+	}
+	return t, err
+}
+
+// time returns how long so many products take on each device.
+func (r *measurement) time(n int) (time.Duration, error) {
+	begin := r.clock.Now()
+	for i := range n {
+		r.last = r.last[:0]
+		for d, list := range r.kernels {
+			t, err := list[(r.next+i)%len(list)].Submit(r.x[d], r.y[d])
+			if err != nil {
+				return 0, err
+			}
+			r.last = append(r.last, t)
+		}
+	}
+	r.next += n
+	for _, t := range r.last {
+		hetero.Await(r.clock, t, begin, 0)
+	}
+	return r.clock.Now() - begin, nil
+}

@@ -1,0 +1,90 @@
+package solve
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// spread is how much memory products in a row read their weights from: more
+	// than most caches hold, and room for what a Profiler asks itself in any type.
+	spread = 4 * 4096 * 4096
+	// weightAlign is where weights of different products may begin.
+	weightAlign = 64
+	// filler is the value of all bytes of weights: scales made of it are sound
+	// numbers in every format.
+	filler = 0x3c
+)
+
+// Operands are memory for products that are run to see how long they take: weights
+// that mean nothing, an input that all devices read, and an output for each.
+type Operands struct {
+	frame   *tiering.Frame // weights
+	pool    *hetero.Pool
+	x       *hetero.Buffer
+	outputs []*hetero.Buffer // [devices]
+}
+
+// NewOperands makes memory for products as large as the largest of some, and for
+// what a Profiler and a Predictor ask themselves.
+func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
+	weights, activations := spread, 0
+	for _, op := range ops {
+		rowBytes, err := op.Type.RowBytes(op.Cols)
+		if err != nil {
+			return nil, fmt.Errorf("solve: a product of %d × %d × %d: %w", op.Tokens, op.Rows, op.Cols, err)
+		}
+		weights = max(weights, op.Rows*rowBytes)
+		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), 512*4096)
+	}
+	frame, err := tiering.Alloc(budget, tiering.Scratch, weights)
+	if err != nil {
+		return nil, err
+	}
+	o := &Operands{frame: frame}
+	memory := frame.Bytes()
+	memory[0] = filler
+	for n := 1; n < len(memory); n *= 2 {
+		copy(memory[n:], memory[:n])
+	}
+	if o.pool, err = hetero.NewPool(budget, 1+len(devices), 4*activations, devices...); err != nil {
+		frame.Free()
+		return nil, err
+	}
+	o.x = o.pool.Take()
+	for i := range o.x.Floats() {
+		o.x.Floats()[i] = float32(i%17) - 8
+	}
+	for _, d := range devices {
+		o.outputs = append(o.outputs, o.pool.Take())
+		if err := d.Flush(o.x); err != nil {
+			o.Close()
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// For is the Inputs of a Profiler of the same devices.
+func (o *Operands) For(device int, op *hetero.Op, i int) (x, y hetero.View, others int) {
+	rowBytes, err := op.Type.RowBytes(op.Cols)
+	if err != nil {
+		return x, y, 1 // Prepare refuses it
+	}
+	size := op.Rows * rowBytes
+	step := (size + weightAlign - 1) / weightAlign * weightAlign
+	memory := o.frame.Bytes()
+	others = max(1, len(memory)/step)
+	if size <= len(memory) {
+		op.Weights = memory[i%others*step:][:size:size]
+	}
+	return hetero.View{Buffer: o.x, Stride: op.Cols}, hetero.View{Buffer: o.outputs[device], Stride: op.Rows}, others
+}
+
+// Close frees the memory. The devices must have been closed.
+func (o *Operands) Close() {
+	o.pool.Close()
+	o.frame.Free()
+}
