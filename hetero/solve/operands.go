@@ -10,7 +10,7 @@ import (
 const (
 	// spread is how much memory products in a row read their weights from: more
 	// than most caches hold, and room for what a Profiler asks itself in any type.
-	spread = 4 * 4096 * 4096
+	spread = 64 << 20
 	// weightAlign is where weights of different products may begin.
 	weightAlign = 64
 	// filler is the value of all bytes of weights: scales made of it are sound
@@ -37,7 +37,7 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 			return nil, fmt.Errorf("solve: a product of %d × %d × %d: %w", op.Tokens, op.Rows, op.Cols, err)
 		}
 		weights = max(weights, op.Rows*rowBytes)
-		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), 512*4096)
+		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), 512*2048)
 	}
 	frame, err := tiering.Alloc(budget, tiering.Scratch, weights)
 	if err != nil {

@@ -82,8 +82,9 @@ func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
 func (q *Predictor) rate(key learned) rate {
 	r, known := q.rates[key]
 	if !known {
-		large := hetero.Op{Tokens: 512, Rows: 4096, Cols: 4096, Type: key.typ, Streamed: true}
-		single := hetero.Op{Tokens: 1, Rows: 4096, Cols: 4096, Type: key.typ, Streamed: true}
+		side := q.Measured.probe()
+		large := hetero.Op{Tokens: 512, Rows: side, Cols: side, Type: key.typ, Streamed: true}
+		single := hetero.Op{Tokens: 1, Rows: side, Cols: side, Type: key.typ, Streamed: true}
 		r.flops = work(large) / q.Measured.Time(key.device, large).Seconds()
 		r.weights = work(single) / q.Measured.Time(key.device, single).Seconds()
 		q.rates[key] = r
@@ -96,7 +97,7 @@ func (q *Predictor) Start(device int) time.Duration { return q.Measured.Start(de
 
 // Slowdown is measured with one product of the same length.
 func (q *Predictor) Slowdown(op hetero.Op) float64 {
-	op.Rows, op.Cols = 4096, 4096
+	op.Rows, op.Cols = q.Measured.probe(), q.Measured.probe()
 	return q.Measured.Slowdown(op)
 }
 

@@ -32,6 +32,9 @@ type Profiler struct {
 	// after once for nothing; the shortest time counts. 0 = once, as suits
 	// simulators, which take the same time always.
 	Repeats int
+	// Before is asked before each product is measured; an error ends measuring, and
+	// Err keeps it. nil = nobody is.
+	Before func() error
 	// Weights is the type for what the profiler asks itself; the other questions
 	// name their own.
 	Weights quant.Type
@@ -42,7 +45,8 @@ type Profiler struct {
 	inputs  Inputs
 	times   map[question]answer
 	slow    map[question]float64
-	start   map[int]time.Duration
+	start   map[int]time.Duration // by device
+	copies  map[int]time.Duration
 }
 
 // question is a product on a device; two of the same shape take the same time.
@@ -66,14 +70,20 @@ const unknown = 24 * time.Hour
 // NewProfiler measures on these devices. inputs is nil for simulators that
 // charge time only.
 func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
-	return &Profiler{devices: devices, inputs: inputs, times: map[question]answer{}, slow: map[question]float64{}, start: map[int]time.Duration{}}
+	return &Profiler{
+		devices: devices, inputs: inputs,
+		times: map[question]answer{}, slow: map[question]float64{},
+		start: map[int]time.Duration{}, copies: map[int]time.Duration{},
+	}
 }
 
 const (
 	// inRow is how many products are queued to hide how long one takes to begin.
 	inRow = 4
 	// enough is how long one product is measured at most, but once in any case.
-	enough = 400 * time.Millisecond
+	enough = 200 * time.Millisecond
+	// startRepeats is how much more often the beginning is measured than products.
+	startRepeats = 6
 	// mostOthers is how many kernels are prepared, so that each multiplies weights
 	// that were not used lately.
 	mostOthers = 16
@@ -89,20 +99,29 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 	if a, known := p.times[key]; known {
 		return a
 	}
-	a := answer{unknown, unknown}
-	if t, err := p.run(op, device); err != nil {
+	t, err := p.run(op, p.Repeats, device)
+	if err != nil {
 		p.Err = err
-	} else {
-		a = answer{t.one, (t.many - t.one) / inRow}
+		return answer{unknown, unknown}
 	}
+	a := answer{t.one, (t.many - t.one) / inRow}
 	p.times[key] = a
 	p.Runs++
 	return a
 }
 
+// probe is the size of square matrices that a profiler asks itself about, on
+// simulated devices and on real ones, where less time is spent on it.
+func (p *Profiler) probe() int {
+	if p.Repeats > 0 {
+		return 2048
+	}
+	return 4096
+}
+
 // startOp is large enough for a device to be busy longer than a submit takes.
 func (p *Profiler) startOp() hetero.Op {
-	return hetero.Op{Tokens: 32, Rows: 4096, Cols: 4096, Type: p.Weights, Streamed: true}
+	return hetero.Op{Tokens: 32, Rows: p.probe(), Cols: p.probe(), Type: p.Weights, Streamed: true}
 }
 
 // Start measures what beginning costs.
@@ -110,9 +129,62 @@ func (p *Profiler) Start(device int) time.Duration {
 	if s, known := p.start[device]; known {
 		return s
 	}
-	a := p.measure(device, p.startOp())
-	p.start[device] = max(0, a.alone-a.steady)
+	op := p.startOp()
+	if p.Repeats == 0 {
+		a := p.measure(device, op)
+		p.start[device] = max(0, a.alone-a.steady)
+		return p.start[device]
+	}
+	// It is a small difference of two times: a shorter product, and more often.
+	op.Rows /= 4
+	t, err := p.run(op, startRepeats*p.Repeats, device)
+	if err != nil {
+		p.Err = err
+		return unknown
+	}
+	p.start[device] = max(0, t.one-(t.many-t.one)/inRow)
 	return p.start[device]
+}
+
+// Copy returns what one copy takes between devices that do not share memory, and
+// 0 where all do.
+func (p *Profiler) Copy() time.Duration {
+	most := time.Duration(0)
+	for d, device := range p.devices {
+		if device.Capabilities().Shares {
+			continue
+		}
+		took, known := p.copies[d]
+		if !known {
+			var err error
+			if took, err = p.measureCopy(d); err != nil {
+				p.Err = err
+				return unknown
+			}
+			p.copies[d] = took
+		}
+		most = max(most, took)
+	}
+	return most
+}
+
+// measureCopy flushes and fetches an output of the usual size.
+func (p *Profiler) measureCopy(device int) (time.Duration, error) {
+	if p.inputs == nil {
+		return 0, errors.New("solve: copies are measured with buffers only")
+	}
+	op := p.startOp()
+	_, y, _ := p.inputs(device, &op, 0)
+	clock := p.devices[device].Clock()
+	least := unknown
+	for range max(1, p.Repeats) {
+		begin := clock.Now()
+		if err := errors.Join(p.devices[device].Flush(y.Buffer), p.devices[device].Fetch(y.Buffer)); err != nil {
+			return 0, err
+		}
+		least = min(least, (clock.Now()-begin)/2)
+	}
+	return least, nil
 }
 
 // Slowdown runs the product on both devices at once, over and over, and
@@ -126,14 +198,14 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	all := make([]int, len(p.devices))
 	for d := range p.devices {
 		all[d] = d
-		t, err := p.run(op, d)
+		t, err := p.run(op, p.Repeats, d)
 		if err != nil {
 			p.Err = err
 			return 1
 		}
 		alone = max(alone, t.many)
 	}
-	both, err := p.run(op, all...)
+	both, err := p.run(op, p.Repeats, all...)
 	if err != nil {
 		p.Err = err
 		return 1
@@ -146,20 +218,28 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 type took struct{ one, many time.Duration }
 
 // run returns how long products take on each of some devices at once.
-func (p *Profiler) run(op hetero.Op, devices ...int) (took, error) {
+func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (took, error) {
+	if p.Err != nil {
+		return took{}, p.Err
+	}
+	if p.Before != nil {
+		if err := p.Before(); err != nil {
+			return took{}, err
+		}
+	}
 	r := &measurement{clock: p.devices[devices[0]].Clock()}
 	defer r.close()
 	if err := r.prepare(p, op, devices); err != nil {
 		return took{}, err
 	}
-	if p.Repeats == 0 {
+	if repeats == 0 {
 		return r.once()
 	}
 	if _, err := r.time(1); err != nil {
 		return took{}, err
 	}
 	best, err := r.once()
-	for begin := r.clock.Now(); r.runs < p.Repeats && r.clock.Now()-begin < enough; {
+	for begin := r.clock.Now(); r.runs < repeats && r.clock.Now()-begin < enough; {
 		t, again := r.once()
 		best, err = took{min(best.one, t.one), min(best.many, t.many)}, errors.Join(err, again)
 	}

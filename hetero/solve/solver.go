@@ -11,6 +11,7 @@ type Solver struct {
 	Costs  Costs
 	Steps  Steps
 	Static bool // device 1 runs prepared lengths only
+	Single bool // there is no device 1
 	// Sync is how long before the end of its work device 0 must be given more if
 	// its queue is not to run empty; Copy what one copy takes, 0 where memory is
 	// shared.
@@ -38,7 +39,7 @@ func (s *Solver) Solve(op hetero.Op) Split {
 	op.Streamed = s.order(op)
 	best, first := Split{}, true
 	for _, split := range s.Steps.Cuts(op, s.Static) {
-		if s.Allow != nil && !s.Allow(&split) {
+		if s.Single && uses(&split, 1) || s.Allow != nil && !s.Allow(&split) {
 			continue
 		}
 		split.Streamed = op.Streamed
@@ -61,6 +62,9 @@ func (s *Solver) Solve(op hetero.Op) Split {
 // order reports whether device 1 does a product faster with its weights
 // streamed (H2), at the length that it would run most of it with.
 func (s *Solver) order(op hetero.Op) bool {
+	if s.Single {
+		return op.Streamed
+	}
 	if s.Static {
 		op.Tokens = s.Steps.lengths(op.Tokens)[0]
 	}
@@ -76,6 +80,12 @@ func (s *Solver) busy(op hetero.Op, split *Split) (t [2]time.Duration) {
 		t[p.Device] += s.Costs.Time(p.Device, p.Op(op))
 	}
 	return t
+}
+
+// Total predicts how long a split takes, whether it is allowed or not.
+func (s *Solver) Total(op hetero.Op, split *Split) time.Duration {
+	op.Streamed = split.Streamed
+	return s.total(op, split, s.busy(op, split))
 }
 
 // total predicts how long a split takes. The host is free, and the queue of

@@ -1,0 +1,61 @@
+package solve_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/sim"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// What was measured once is known to a profiler that learns it, through a file's
+// text, and is not measured again.
+func TestRecordsAreKept(t *testing.T) {
+	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
+	require.NoError(t, err)
+	pair := []hetero.Device{soc.GPU, soc.NPU}
+	p := solve.NewProfiler(pair, nil)
+	p.Weights = quant.Q4_0
+	op := product(1, 4096, 1024)
+	op.Type = quant.Q8_0
+	ask := func(p *solve.Profiler) []any {
+		return []any{p.Time(0, op), p.Time(1, op), p.Start(0), p.Start(1), p.Slowdown(op)}
+	}
+	want := ask(p)
+	require.Positive(t, p.Runs)
+
+	text, err := json.Marshal([]solve.Record{p.Record(0), p.Record(1)})
+	require.NoError(t, err)
+	var kept []solve.Record
+	require.NoError(t, json.Unmarshal(text, &kept))
+	q := solve.NewProfiler(pair, nil)
+	for d := range kept {
+		require.NoError(t, q.Learn(d, kept[d]))
+	}
+	require.NoError(t, q.LearnSlowdowns(p.Slowdowns()))
+	before := soc.Elapsed()
+	require.Equal(t, want, ask(q))
+	require.Zero(t, q.Runs)
+	require.Equal(t, before, soc.Elapsed(), "nothing ran")
+}
+
+func TestRecordsThatCannotBe(t *testing.T) {
+	good := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 32, Cols: 32}
+	p := solve.NewProfiler(nil, nil)
+	negative := -time.Second
+	for _, r := range []solve.Record{
+		{Times: []solve.Timing{{good, 1, 0}}},
+		{Times: []solve.Timing{{good, -1, 1}}},
+		{Times: []solve.Timing{{solve.Shape{Type: "Q8_1", Tokens: 1, Rows: 1, Cols: 1}, 1, 1}}},
+		{Times: []solve.Timing{{solve.Shape{Type: "F32", Tokens: 1, Rows: 0, Cols: 1}, 1, 1}}},
+		{Start: &negative},
+	} {
+		require.ErrorIs(t, p.Learn(0, r), solve.ErrRecord)
+	}
+	require.ErrorIs(t, p.LearnSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
+}
