@@ -1,0 +1,41 @@
+package synth
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// Matrix is one matrix of a model that a pass multiplies with.
+type Matrix struct {
+	Name       string // of its role, such as "attn_q", without the layer
+	Type       quant.Type
+	Rows, Cols int
+	Experts    int // 0, or how many matrices these are
+}
+
+// Matrices lists the matrices of all layers, and the output head, in the order of
+// the file.
+func (s Shape) Matrices(mixName string) ([]Matrix, error) {
+	m, ok := findMix(mixName)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no mix %q", ErrOptions, mixName)
+	}
+	var list []Matrix
+	for _, t := range s.tensors() {
+		if len(t.shape) < 2 || t.role == roleEmbed {
+			continue
+		}
+		parts := strings.Split(t.name, ".")
+		matrix := Matrix{Name: parts[len(parts)-2], Type: m.typeOf(&t, s.Layers), Cols: t.shape[len(t.shape)-1], Rows: t.shape[len(t.shape)-2]}
+		if len(t.shape) == 3 {
+			matrix.Experts = t.shape[0]
+		}
+		if t.role == roleOutput {
+			matrix.Name = "output"
+		}
+		list = append(list, matrix)
+	}
+	return list, nil
+}
