@@ -25,8 +25,10 @@
 // [Device], [Kernel] and [Buffer] are what other processors of the same machine
 // have to offer for a product to be divided among them: kernels are prepared
 // ahead, submitted without waiting and watched by a flag; buffers are a few
-// pieces of memory that all devices see. So far only simulated phones
-// ([github.com/llmrun/llmrun/hetero/sim]) implement them; nothing of them takes
-// part in running a model yet. hetero/solve divides products, hetero/schedule
-// orders the pieces of prompts, hetero/papers compares with what was published.
+// pieces of memory that all devices see. hetero/cpu makes the processor, or a
+// group of its cores, such a device, hetero/sim simulates phones, and
+// hetero/devices knows what this machine has. hetero/solve measures devices,
+// divides products and runs them; hetero/schedule orders the pieces of prompts;
+// hetero/papers compares with what was published. Running a model takes no part
+// in this yet.
 package hetero

@@ -34,12 +34,13 @@ type commandGroup struct {
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{"Generate text", []*command{runCommand(), chatCommand()}},
+		{"Look at this machine", []*command{devicesCommand(), profileCommand()}},
 		{"Look inside a model", []*command{
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
 		{"Keep conversations", []*command{sessionsCommand()}},
 		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), synthCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchDevicesCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}
 }

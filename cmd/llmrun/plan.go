@@ -9,16 +9,19 @@ import (
 func planCommand() *command {
 	return &command{
 		name:     "plan",
-		synopsis: "[-m MODEL] [--ram SIZE] [--kv-ram SIZE] [--ctx N] [--kv FORMAT] [--json]",
+		synopsis: "[-m MODEL] [--ram SIZE] [--kv-ram SIZE] [--ctx N] [--kv FORMAT] [--devices LIST] [--json]",
 		summary:  "show what of a model stays in memory, and how fast it will be",
 		about: `Divides a budget of memory for a model without loading it: what stays, what is read from flash while the model runs, and how fast that will be. A model that does not fit is not refused: its weights pass through memory, and the more of them stays the faster it is. Only a budget below the least that any plan needs is refused, with the items of which that consists.
 
-Speeds are predicted from what this machine reaches, measured once with its own files and kept with the imported models.`,
+Speeds are predicted from what this machine reaches, measured once with its own files and kept with the imported models.
+
+--devices plans something else: how each matrix product of the model would be divided between two devices of llmrun devices, for several numbers of tokens, beside each device alone. It uses what llmrun profile measured, and measures what is missing. Running a model does not follow that plan yet.`,
 		examples: []example{
 			{"llmrun plan -m model.gguf", "in all the memory that is available"},
 			{"llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", "in so much of it"},
 			{"llmrun plan -m model.gguf --ram 50% --json", "in half of it, for a script"},
 			{"llmrun plan -m model.gguf --measure", "measure the machine again"},
+			{"llmrun plan -m model.gguf --devices cpu-a,cpu-b", "how two groups of cores would share its products"},
 		},
 		prepare: func(f *flagSet) action {
 			p := &planFlags{}
@@ -33,6 +36,8 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 			p.model.addDisk(f)
 			f.toggle(&p.measure, "measure", "measure the machine again")
 			p.cache.addDir(f)
+			f.group("Devices")
+			p.devices.add(f)
 			f.group("Output")
 			f.toggle(&p.json, "json", "print one JSON object")
 			return p.run
@@ -46,6 +51,7 @@ type planFlags struct {
 	cache   cacheFlags
 	ram     int64 // as llmrun.Options has it
 	kvRAM   int64
+	devices deviceFlags
 	measure bool
 	json    bool
 }
@@ -56,6 +62,9 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
+	if p.devices.names != nil {
+		return p.devices.plan(ctx, s, &p.model, &p.cache, p.measure, p.json)
+	}
 	path, options := p.model.source()
 	p.cache.apply(&options)
 	options.RAM, options.KVRAM = p.ram, p.kvRAM

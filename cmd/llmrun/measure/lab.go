@@ -1,0 +1,257 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// realRepeats is how often a profiler measures a product on a real device.
+	realRepeats = 5
+	// chain is how many products follow each other where splits are timed, each
+	// with weights of its own, as in a model.
+	chain = 8
+	// shortestSleep is what a sleep of this machine's system may take longer than it
+	// was asked for.
+	shortestSleep = 100 * time.Microsecond
+)
+
+// ErrDevices is the error of devices that cannot be measured as asked.
+var ErrDevices = errors.New("devices")
+
+// lab is one or two devices that are open, and what is known of them.
+type lab struct {
+	names    []string
+	devices  []hetero.Device
+	budget   *tiering.Budget
+	operands *solve.Operands
+	profiler *solve.Profiler
+}
+
+// openLab opens devices for products that are no larger than some.
+func openLab(names []string, ops []hetero.Op) (l *lab, err error) {
+	if len(names) < 1 || len(names) > 2 {
+		return nil, fmt.Errorf("%w: a plan is for one or two, not for %d", ErrDevices, len(names))
+	}
+	if len(names) == 2 && names[0] == names[1] {
+		return nil, fmt.Errorf("%w: %q is named twice", ErrDevices, names[0])
+	}
+	l = &lab{names: names, budget: tiering.New(0)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	for _, name := range names {
+		d, err := devices.All.Open(name, devices.Options{Budget: l.budget})
+		if err != nil {
+			return l, err
+		}
+		l.devices = append(l.devices, d)
+	}
+	if len(names) == 2 && l.devices[0].Capabilities().Static {
+		return l, fmt.Errorf("%w: %s runs prepared lengths only; name one before it that takes any number of tokens", ErrDevices, names[0])
+	}
+	if l.operands, err = solve.NewOperands(l.budget, l.devices, ops); err != nil {
+		return l, err
+	}
+	l.profiler = solve.NewProfiler(l.devices, l.operands.For)
+	l.profiler.Repeats, l.profiler.Weights = realRepeats, ops[0].Type
+	return l, nil
+}
+
+func (l *lab) close() (err error) {
+	for _, d := range l.devices {
+		err = errors.Join(err, d.Close())
+	}
+	if l.operands != nil {
+		l.operands.Close()
+	}
+	return err
+}
+
+// coarse prunes the cuts of a product so far that each piece can be measured:
+// to a few multiples of HeteroLLM's steps.
+func coarse(op hetero.Op) solve.Steps {
+	const mostRows, mostTokens = 12, 4
+	steps := solve.DefaultSteps
+	upTo := func(step, whole, most int) int { return step * max(1, (whole+step*most-1)/(step*most)) }
+	steps.Rows = upTo(steps.Rows, op.Rows, mostRows)
+	steps.Tokens = upTo(steps.Tokens, op.Tokens, mostTokens)
+	return steps
+}
+
+// samples are what predictions for products are learned from: all of the rows, and
+// some powers of two less.
+func samples(ops []hetero.Op) (list []hetero.Op) {
+	for _, op := range ops {
+		whole := op.Rows
+		for parts := 1; parts <= 8; parts *= 2 {
+			step := solve.DefaultSteps.Rows
+			op.Rows = min(whole, (whole/parts+step-1)/step*step)
+			if !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
+				list = append(list, op)
+			}
+		}
+	}
+	return list
+}
+
+// solver returns a solver for the lab's devices.
+func (l *lab) solver(costs solve.Costs, steps solve.Steps) *solve.Solver {
+	last := l.devices[len(l.devices)-1]
+	return &solve.Solver{
+		Costs: costs, Steps: steps, Copy: l.profiler.Copy(),
+		Static: last.Capabilities().Static, Single: len(l.devices) == 1,
+	}
+}
+
+// alone returns the split that gives all to one device.
+func alone(op hetero.Op, device int) solve.Split {
+	return solve.Split{Pieces: []solve.Piece{{Device: device, Tokens: op.Tokens, Padded: op.Tokens, Rows: op.Rows}}, Streamed: op.Streamed}
+}
+
+// time returns what a product takes in each of some ways to divide it: in the
+// middle of several chains of products, which are run in turns.
+func (l *lab) time(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
+	runs := make([]chainRun, len(splits))
+	for i := range splits {
+		runs[i] = chainRun{lab: l, op: op, split: &splits[i]}
+		defer func() { _ = runs[i].exec.Close() }()
+		if err := runs[i].prepare(true); err != nil {
+			return nil, err
+		}
+	}
+	measured := func(i int) (time.Duration, error) { return runs[i].run() }
+	return mediansInTurns(ctx, len(runs), repeats, measured)
+}
+
+// mediansInTurns measures some things in turns, once for nothing and then so many times,
+// and returns the medians.
+func mediansInTurns(ctx context.Context, things, repeats int, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
+	took := make([][]float64, things)
+	for n := range repeats + 1 {
+		for i := range things {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			t, err := measured(i)
+			if err != nil {
+				return nil, err
+			}
+			if n > 0 {
+				took[i] = append(took[i], t.Seconds())
+			}
+		}
+	}
+	result := make([]time.Duration, things)
+	for i := range took {
+		result[i] = time.Duration(1e9 * median(took[i]))
+	}
+	return result, nil
+}
+
+// The ways to go from one product of a device to the next.
+const (
+	queued = iota // without waiting
+	waited        // by the driver's means
+	polled        // sleeping until shortly before the predicted end, then looking
+	ways
+)
+
+// timeWaits returns what a product of device 0 takes in each way.
+func (l *lab) timeWaits(ctx context.Context, op hetero.Op, repeats int) ([]time.Duration, error) {
+	split := alone(op, 0)
+	r := chainRun{lab: l, op: op, split: &split}
+	defer func() { _ = r.exec.Close() }()
+	if err := r.prepare(false); err != nil {
+		return nil, err
+	}
+	clock := l.devices[0].Clock()
+	return mediansInTurns(ctx, ways, repeats, func(way int) (time.Duration, error) {
+		r.exec.Fast = way == polled
+		begin := clock.Now()
+		for i := range chain {
+			done, err := r.exec.Submit(r.names[i%len(r.names)], op, &split, r.x, r.y, nil)
+			if err != nil {
+				return 0, err
+			}
+			if way == queued && i < chain-1 {
+				continue
+			}
+			if err := r.exec.Await(done[0]); err != nil {
+				return 0, err
+			}
+		}
+		return (clock.Now() - begin) / chain, nil
+	})
+}
+
+// chainRun is products that follow each other, divided in one way.
+type chainRun struct {
+	lab   *lab
+	op    hetero.Op
+	split *solve.Split
+	exec  solve.Executor
+	x, y  hetero.View
+	names []string // of the products
+}
+
+func (r *chainRun) prepare(fast bool) error {
+	r.exec = solve.Executor{Costs: r.lab.profiler, Grain: shortestSleep, Fast: fast}
+	copy(r.exec.Devices[:], r.lab.devices)
+	others := 1
+	for i := 0; i < min(others, chain); i++ {
+		op := r.op
+		r.x, r.y, others = r.lab.operands.For(0, &op, i)
+		name := fmt.Sprint(i)
+		if err := r.exec.Prepare(name, op, r.split); err != nil {
+			return err
+		}
+		r.names = append(r.names, name)
+	}
+	for _, p := range r.split.Pieces { // later is no time to measure
+		op := r.op
+		op.Streamed = r.split.Streamed
+		r.exec.Costs.Time(p.Device, p.Op(op))
+		r.exec.Costs.Start(p.Device)
+	}
+	return r.lab.profiler.Err
+}
+
+// run returns what one of the products takes. As in a model, device 0 goes on
+// after each with what is no product.
+func (r *chainRun) run() (time.Duration, error) {
+	clock := r.lab.devices[0].Clock()
+	begin := clock.Now()
+	var pending []solve.Pending
+	for i := range chain {
+		done, err := r.exec.Submit(r.names[i%len(r.names)], r.op, r.split, r.x, r.y, pending)
+		if err != nil {
+			return 0, err
+		}
+		if err := r.exec.Before(0, nil, done); err != nil {
+			return 0, err
+		}
+		pending = pending[:0]
+		for _, p := range done {
+			if p.Device == 0 {
+				pending = append(pending, p)
+			}
+		}
+	}
+	for _, p := range pending {
+		if err := r.exec.Await(p); err != nil {
+			return 0, err
+		}
+	}
+	return (clock.Now() - begin) / chain, nil
+}

@@ -1,0 +1,173 @@
+package measure
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// pairHere is two devices that every machine has: with one core, one made slower.
+func pairHere() []string {
+	if pair := groups(Devices()); pair != nil {
+		return pair
+	}
+	return []string{"cpu", "cpu/2"}
+}
+
+func tinyPlan(t *testing.T) DevicePlanOptions {
+	return DevicePlanOptions{
+		Model: ModelSource{Shape: "tiny", Quant: "q4_0"}, Devices: pairHere(), Tokens: []int{1, 40}, Dir: t.TempDir(),
+		Notice: func(text string) { t.Error("unexpected:", text) },
+	}
+}
+
+// A plan has every matrix of the model for every number of tokens, its sums are
+// those of its rows, and it is made from what is kept the second time.
+func TestPlanDevices(t *testing.T) {
+	o := tinyPlan(t)
+	o.Check = true
+	plan, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, plan.Devices, 2)
+	require.Len(t, plan.Predictions, 2)
+	require.Positive(t, plan.Measured)
+	matrices := map[int]int{}
+	for _, row := range plan.Products {
+		matrices[row.Tokens] += row.Count
+		require.Positive(t, row.Predicted)
+		require.Len(t, row.Alone, 2)
+		require.LessOrEqual(t, row.Predicted, max(row.Alone[0], row.Alone[1]))
+	}
+	require.Equal(t, map[int]int{1: 2*7 + 1, 40: 2 * 7}, matrices, "the output has one token")
+	require.Len(t, plan.Passes, 2)
+	require.Greater(t, plan.Passes[1].Predicted, plan.Passes[0].Predicted)
+	var text strings.Builder
+	plan.WriteTables(&text)
+	require.Contains(t, text.String(), "| output | 512×256 Q6_K | 1 |")
+
+	o.Check = false
+	again, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, again.Measured)
+	require.Len(t, again.Products, len(plan.Products))
+}
+
+// What is kept by another version, or broken, is measured again.
+func TestKeptProfilesThatDoNotFit(t *testing.T) {
+	o := tinyPlan(t)
+	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
+	_, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	file := filepath.Join(o.Dir, profileFile)
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for notice, content := range map[string]string{
+		"has version 0 and not 1":  strings.Replace(string(kept), `"version": 1`, `"version": 0`, 1),
+		"cannot be used":           string(kept[:len(kept)/2]),
+		"no measurement gives":     strings.ReplaceAll(string(kept), `"rows": `, `"rows": -`),
+		"is measured again: solve": strings.ReplaceAll(string(kept), `"steady_ns": `, `"steady_ns": -`),
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		said := ""
+		o.Notice = func(text string) { said = text }
+		plan, err := PlanDevices(t.Context(), o)
+		require.NoError(t, err)
+		require.Contains(t, said, notice)
+		require.Positive(t, plan.Measured)
+	}
+}
+
+// Ctrl-C ends measuring; what is known by then is kept.
+func TestPlanDevicesIsInterrupted(t *testing.T) {
+	o := tinyPlan(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Running = func(done, _ int64) {
+		if done == 3 {
+			cancel()
+		}
+	}
+	_, err := PlanDevices(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	kept, notice := loadProfile(o.Dir)
+	require.Empty(t, notice)
+	times := 0
+	for _, r := range kept.Devices {
+		times += len(r.Times)
+	}
+	require.Equal(t, 2, times)
+}
+
+func TestPlanDevicesRefuses(t *testing.T) {
+	for want, change := range map[string]func(o *DevicePlanOptions){
+		"there is no such device":         func(o *DevicePlanOptions) { o.Devices = []string{"abacus"} },
+		"for one or two, not for 3":       func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
+		`"cpu" is named twice`:            func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu"} },
+		`there is no such shape: "giant"`: func(o *DevicePlanOptions) { o.Model.Shape = "giant" },
+	} {
+		o := tinyPlan(t)
+		change(&o)
+		_, err := PlanDevices(t.Context(), o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A split that was slower than one of its devices when it was run is given up.
+func TestSlowSplitsAreGivenUp(t *testing.T) {
+	op := hetero.Op{Tokens: 4, Rows: 512, Cols: 256, Type: quant.Q8_0}
+	l, err := openLab(pairHere(), []hetero.Op{op})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.close()) }()
+	split := solve.Split{Cut: solve.Row, Time: 5, Pieces: []solve.Piece{
+		{Device: 0, Tokens: 4, Padded: 4, Rows: 256}, {Device: 1, Tokens: 4, Padded: 4, Row: 256, Rows: 256},
+	}}
+	singles := []solve.Split{alone(op, 0), alone(op, 1)}
+	for _, c := range []struct {
+		split, first, second time.Duration
+		want                 solve.Split
+	}{
+		{10, 11, 12, split},
+		{10, 9, 12, singles[0]},
+		{10, 11, 9, singles[1]},
+	} {
+		p := &planner{o: &DevicePlanOptions{}, lab: l}
+		p.profile, _ = loadProfile("")
+		got, checked, err := p.check(t.Context(), op, split, singles)
+		require.NoError(t, err)
+		require.Nil(t, checked, "nothing is known")
+		require.Equal(t, split, got)
+
+		_, pair := l.keys()
+		p.profile.addCheck(pair, splitCheck{solve.ShapeOf(op), split.Pieces, c.split, []time.Duration{c.first, c.second}})
+		got, checked, err = p.check(t.Context(), op, split, singles)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+		require.Equal(t, len(c.want.Pieces) == 2, checked.Kept)
+	}
+}
+
+// Balanced and uniform divisions are compared, and waits on every device.
+func TestBenchDevices(t *testing.T) {
+	o := DevicesOptions{Pair: pairHere()[:1], Slow: []int{3}, Rows: 512, Cols: 64, Tokens: []int{1, 4}, Repeats: 1}
+	o.Pair = append(o.Pair, "cpu")
+	r, err := BenchDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, r.Balance, 2)
+	for _, b := range r.Balance {
+		require.InDelta(t, 2, b.Expected, 0)
+		require.InEpsilon(t, float64(b.Uniform/b.Balanced), b.Gain, 0.01)
+		require.NotEmpty(t, b.Pieces)
+	}
+	require.Len(t, r.Sync, 2*len(Devices().Devices))
+	var text strings.Builder
+	r.WriteTables(&text)
+	require.Contains(t, text.String(), "| 3× | 4 |")
+}

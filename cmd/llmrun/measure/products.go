@@ -1,0 +1,94 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// ModelSource names a model, or a shape that no file is needed of.
+type ModelSource struct {
+	FS    fs.FS // where Path is looked up; nil = the operating system
+	Path  string
+	Shape string // a name of Shapes; Path is not looked at then
+	Quant string // one of Mixes, for a shape
+}
+
+// Name is what reports call it.
+func (m *ModelSource) Name() string {
+	if m.Shape != "" {
+		return m.Shape + ", " + m.Quant
+	}
+	return m.Path
+}
+
+// products lists the matrices that a pass multiplies with.
+func (m *ModelSource) products() (list []exec.Product, err error) {
+	if m.Shape != "" {
+		return shapeProducts(m.Shape, m.Quant)
+	}
+	disk := vfs.OS()
+	if m.FS != nil {
+		disk = vfs.FromIOFS(m.FS)
+	}
+	f, err := exec.Open(disk, m.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.Products()
+}
+
+// shapeProducts lists those of a shape.
+func shapeProducts(name, mix string) (list []exec.Product, err error) {
+	shape, ok := synth.FindShape(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrShape, name)
+	}
+	matrices, err := shape.Matrices(mix)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range matrices {
+		p := exec.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
+		times := 1
+		if m.Experts > 0 {
+			times = shape.Used
+		}
+		i := slices.IndexFunc(list, func(q exec.Product) bool {
+			q.Count = 0
+			return q == p
+		})
+		if i < 0 {
+			i, list = len(list), append(list, p)
+		}
+		list[i].Count += times
+	}
+	return list, nil
+}
+
+// opsFor returns the products for numbers of tokens, each once.
+func opsFor(products []exec.Product, tokens []int) (list []hetero.Op) {
+	for _, p := range products {
+		for _, n := range tokens {
+			if op := opOf(p, n); (n == 1 || !p.OneToken) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
+				list = append(list, op)
+			}
+		}
+	}
+	return list
+}
+
+func opOf(p exec.Product, tokens int) hetero.Op {
+	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}
+}
+
+// sameShape compares products without their weights.
+func sameShape(a, b hetero.Op) bool { return solve.ShapeOf(a) == solve.ShapeOf(b) }
