@@ -37,7 +37,7 @@ type DevicesReport struct {
 }
 
 // BalanceRow compares ways to divide a product between two groups of cores.
-// Times are of one product, medians of chains that were run in turns.
+// Times are of one product, in the shortest of chains that were run in turns.
 type BalanceRow struct {
 	Slow      int      `json:"slow"` // times that the second group is made slower
 	Tokens    int      `json:"tokens"`
@@ -192,7 +192,7 @@ func (o *DevicesOptions) sync(ctx context.Context, name string, step func()) (ro
 
 // WriteTables writes the report in Markdown.
 func (r *DevicesReport) WriteTables(w io.Writer) {
-	fmt.Fprintf(w, "Microseconds of one product of %d rows and %d columns in %s, medians of chains of %d. %s/%s, %s kernels.\n",
+	fmt.Fprintf(w, "Microseconds of one product of %d rows and %d columns in %s, in the shortest of chains of %d. %s/%s, %s kernels.\n",
 		r.Rows, r.Cols, r.Weights, chain, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels)
 	if len(r.Balance) > 0 {
 		fmt.Fprintf(w, "\n| %s slower | tokens | %s alone | %s alone | halves | balanced | predicted | gain | of equal groups |\n|---|---|---|---|---|---|---|---|---|\n", r.Pair[1], r.Pair[0], r.Pair[1])

@@ -131,13 +131,14 @@ func (l *lab) time(ctx context.Context, op hetero.Op, repeats int, splits ...sol
 		}
 	}
 	measured := func(i int) (time.Duration, error) { return runs[i].run() }
-	return mediansInTurns(ctx, len(runs), repeats, measured)
+	return shortestInTurns(ctx, len(runs), repeats, measured)
 }
 
-// mediansInTurns measures some things in turns, once for nothing and then so many times,
-// and returns the medians.
-func mediansInTurns(ctx context.Context, things, repeats int, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
-	took := make([][]float64, things)
+// shortestInTurns measures some things in turns, once for nothing and then so many
+// times. The shortest times count, as with a Profiler: what else runs on the
+// machine makes times longer, never shorter.
+func shortestInTurns(ctx context.Context, things, repeats int, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
+	least := make([]time.Duration, things)
 	for n := range repeats + 1 {
 		for i := range things {
 			if err := ctx.Err(); err != nil {
@@ -147,16 +148,12 @@ func mediansInTurns(ctx context.Context, things, repeats int, measured func(thin
 			if err != nil {
 				return nil, err
 			}
-			if n > 0 {
-				took[i] = append(took[i], t.Seconds())
+			if n <= 1 || t < least[i] {
+				least[i] = t
 			}
 		}
 	}
-	result := make([]time.Duration, things)
-	for i := range took {
-		result[i] = time.Duration(1e9 * median(took[i]))
-	}
-	return result, nil
+	return least, nil
 }
 
 // The ways to go from one product of a device to the next.
@@ -176,7 +173,7 @@ func (l *lab) timeWaits(ctx context.Context, op hetero.Op, repeats int) ([]time.
 		return nil, err
 	}
 	clock := l.devices[0].Clock()
-	return mediansInTurns(ctx, ways, repeats, func(way int) (time.Duration, error) {
+	return shortestInTurns(ctx, ways, repeats, func(way int) (time.Duration, error) {
 		r.exec.Fast = way == polled
 		begin := clock.Now()
 		for i := range chain {

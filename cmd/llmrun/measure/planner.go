@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// checkRepeats is how many chains of products a check takes the median of.
+// checkRepeats is how many chains of products a check takes the shortest of.
 const checkRepeats = 7
 
 // planner makes a plan.
