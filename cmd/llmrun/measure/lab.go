@@ -19,9 +19,6 @@ const (
 	// chain is how many products follow each other where splits are timed, each
 	// with weights of its own, as in a model.
 	chain = 8
-	// shortestSleep is what a sleep of this machine's system may take longer than it
-	// was asked for.
-	shortestSleep = 100 * time.Microsecond
 )
 
 // ErrDevices is the error of devices that cannot be measured as asked.
@@ -34,6 +31,7 @@ type lab struct {
 	budget   *tiering.Budget
 	operands *solve.Operands
 	profiler *solve.Profiler
+	grain    time.Duration // see hetero.Grain
 }
 
 // openLab opens devices for products that are no larger than some.
@@ -44,7 +42,7 @@ func openLab(names []string, ops []hetero.Op) (l *lab, err error) {
 	if len(names) == 2 && names[0] == names[1] {
 		return nil, fmt.Errorf("%w: %q is named twice", ErrDevices, names[0])
 	}
-	l = &lab{names: names, budget: tiering.New(0)}
+	l = &lab{names: names, budget: tiering.New(0), grain: hetero.Grain(hetero.Wall())}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -203,7 +201,7 @@ type chainRun struct {
 }
 
 func (r *chainRun) prepare(fast bool) error {
-	r.exec = solve.Executor{Costs: r.lab.profiler, Grain: shortestSleep, Fast: fast}
+	r.exec = solve.Executor{Costs: r.lab.profiler, Grain: r.lab.grain, Fast: fast}
 	copy(r.exec.Devices[:], r.lab.devices)
 	others := 1
 	for i := 0; i < min(others, chain); i++ {

@@ -141,10 +141,9 @@ func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
 // divide plans one product.
 func (p *planner) divide(ctx context.Context, product exec.Product, tokens int) error {
 	op := opOf(product, tokens)
-	solver, costs := p.solver, solve.Costs(p.predictor)
+	solver := p.solver
 	if p.o.Real {
-		costs = p.lab.profiler
-		solver = p.newSolver(costs, coarse(op))
+		solver = p.newSolver(p.lab.profiler, coarse(op))
 	}
 	split := solver.Solve(op)
 	if err := p.lab.profiler.Err; err != nil {

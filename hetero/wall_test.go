@@ -1,0 +1,52 @@
+package hetero
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lateClock wakes sleepers late, by more and more.
+type lateClock struct{ now, late time.Duration }
+
+func (c *lateClock) Now() time.Duration { return c.now }
+
+func (c *lateClock) Sleep(d time.Duration) {
+	c.late += 10 * time.Microsecond
+	c.now += d + c.late
+}
+
+// endAt is work that ends at a moment of a clock.
+type endAt struct {
+	clock *lateClock
+	end   time.Duration
+}
+
+func (t endAt) Done() bool  { t.clock.now += time.Microsecond; return t.clock.now >= t.end }
+func (t endAt) Wait() error { return nil }
+
+func TestGrainIsTheLatest(t *testing.T) {
+	c := &lateClock{}
+	require.Equal(t, grainSleeps*10*time.Microsecond, Grain(c))
+	require.Positive(t, Grain(Wall()))
+}
+
+// Nobody sleeps nearer to the end than the grain, nor where no sleep is short
+// enough.
+func TestAwait(t *testing.T) {
+	for _, c := range []struct {
+		predicted, grain, want time.Duration
+	}{
+		{1000, 100, 1000},
+		{1000, 600, 1000},                // too coarse to sleep at all
+		{500, 100, 1000},                 // early: looks
+		{2000, 100, 2000 - 100 + 10 + 1}, // late: sleeps too long
+		{0, 100, 1000},                   // nothing was predicted
+		{1000, 5, 1000 - 5 + 10 + 1},     // overslept, as the grain was a lie
+	} {
+		clock := &lateClock{}
+		Await(clock, endAt{clock, 1000 * time.Microsecond}, c.predicted*time.Microsecond, c.grain*time.Microsecond)
+		require.Equal(t, c.want*time.Microsecond, clock.now, "%+v", c)
+	}
+}
