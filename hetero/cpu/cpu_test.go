@@ -126,8 +126,7 @@ func TestProducts(t *testing.T) {
 // The stated tolerance is no wide guess: rounding uses a good part of it.
 func TestToleranceIsNear(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 64)
-	op := hetero.Op{Tokens: 1, Rows: 1, Cols: 32, Type: quant.F32}
-	op.Type = quant.Q8_0
+	op := hetero.Op{Tokens: 1, Rows: 1, Cols: 32, Type: quant.Q8_0}
 	weights := b.weigh(t, &op)
 	b.x.Stride, b.y.Stride = op.Cols, op.Rows
 	x := b.x.Row(0, op.Cols)
