@@ -48,6 +48,11 @@ type Op struct {
 	// past it to stream the weights: [[rows, cols]·[cols, tokens]]ᵀ. Results are
 	// those of the same product.
 	Streamed bool
+	// Scale is a step of 8-bit activations, as a calibration found it, or 0. A
+	// device with integers of one scale rounds to it and clips what lies beyond
+	// ±127 steps; without it such a device looks for the largest number of each
+	// token. Others do not read it.
+	Scale float32
 }
 
 // Device is one place where products can be computed. Prepare, Attach, Flush
@@ -83,7 +88,8 @@ type Kernel interface {
 	Bytes() int64
 	// Tolerance bounds the error of an element of y against exact arithmetic on
 	// the stored weights: it is at most Tolerance × max|x of its token| × Σ|w of
-	// its row|.
+	// its row|. For a device that rounds to Op.Scale, 127 × Scale takes the place
+	// of a smaller maximum, and what is clipped is not in it.
 	Tolerance() float64
 	// Close gives the kernel's memory back. Its tickets must be done.
 	Close() error

@@ -19,9 +19,6 @@ type Device struct {
 	closed  bool
 }
 
-// ErrMemory is returned when a device cannot address what it is asked to hold.
-var ErrMemory = errors.New("sim: beyond the device's address space")
-
 // Capabilities says what the device can do.
 func (d *Device) Capabilities() hetero.Capabilities { return d.caps }
 
@@ -31,7 +28,7 @@ func (d *Device) Clock() hetero.Clock { return d.soc.machine }
 // hold counts memory of the device.
 func (d *Device) hold(bytes int64) error {
 	if d.caps.Memory > 0 && d.held+bytes > d.caps.Memory {
-		return fmt.Errorf("%s: %d bytes beside %d: %w", d.caps.Name, bytes, d.held, ErrMemory)
+		return &hetero.MemoryError{Device: d.caps.Name, Need: bytes, Held: d.held, Limit: d.caps.Memory}
 	}
 	d.held += bytes
 	return nil

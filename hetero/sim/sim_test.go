@@ -118,7 +118,9 @@ func TestAddressSpace(t *testing.T) {
 	k, err := s.NPU.Prepare(op(1, 1<<16, 1<<15)) // 1 GiB
 	require.NoError(t, err)
 	_, err = s.NPU.Prepare(op(1, 1<<16, 1<<15))
-	require.ErrorIs(t, err, ErrMemory)
+	var beyond *hetero.MemoryError
+	require.ErrorAs(t, err, &beyond)
+	require.Equal(t, s.NPU.Capabilities().Memory, beyond.Limit)
 	require.ErrorContains(t, s.NPU.Close(), "1 kernels")
 	require.NoError(t, k.Close())
 	require.NoError(t, s.NPU.Close())
