@@ -24,6 +24,10 @@ var rules = []rule{
 	}},
 	{dir: "prefetch", rooms: []string{"store", "tiering"}, external: []string{"golang.org/x/sys"}},
 	{dir: "hetero", rooms: []string{"quant", "tiering"}, external: []string{"golang.org/x/sys"}},
+	// A device of a library that is loaded at run time; prepared graphs are kept in files.
+	{dir: "hetero/onnx", rooms: []string{"quant", "tiering", "store", "hetero"}, external: []string{
+		"golang.org/x/sys", "github.com/ebitengine/purego",
+	}},
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},
