@@ -1,0 +1,165 @@
+//go:build npu
+
+package onnx
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/onnx/graph"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Device is a provider of the library.
+type Device struct {
+	library  *library
+	caps     hetero.Capabilities
+	provider string
+	settings map[string]string
+	budget   *tiering.Budget
+	cache    *cache // nil if graphs are not kept
+	queue    *queue
+
+	precision graph.Precision
+	inPlace   bool
+	wholeSums bool // the processor adds products of 8 bits in 32
+
+	graphs   map[graphKey]*prepared
+	weights  map[weightsKey]*packed
+	attached map[*hetero.Buffer]bool
+	kernels  int
+	held     int64
+	stats    Stats
+	gathered atomic.Int64
+	closed   bool
+}
+
+// Open starts a device. The error wraps [ErrMissing] where there is no library.
+func Open(o Options) (*Device, error) {
+	l, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{
+		library: l, provider: fullName(o.Provider), settings: o.Settings, budget: o.Budget,
+		precision: o.Precision, inPlace: o.InPlace, wholeSums: addsInWhole(),
+		graphs: map[graphKey]*prepared{}, weights: map[weightsKey]*packed{}, attached: map[*hetero.Buffer]bool{},
+	}
+	if d.budget == nil {
+		d.budget = tiering.New(0)
+	}
+	d.caps = o.capabilities(l.release)
+	// A provider that cannot be had shows here and not in the first product.
+	if err := l.try(d.provider, d.settings); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.caps.Name, err)
+	}
+	if o.CacheDir != "" {
+		if d.cache, err = newCache(o.CacheDir, d); err != nil {
+			return nil, err
+		}
+	}
+	d.queue = newQueue(d.do)
+	return d, nil
+}
+
+// addsInWhole reports whether this processor has instructions that add products
+// of 8 bits in 32. Older ones do it in 16, where two may be too much.
+func addsInWhole() bool {
+	return runtime.GOARCH != "amd64" || cpu.X86.HasAVX512VNNI || cpu.X86.HasAVXVNNI
+}
+
+// capabilities are those of the device that Open makes of the options.
+func (o *Options) capabilities(release string) hetero.Capabilities {
+	provider := fullName(o.Provider)
+	// The name tells devices apart whose products take different times.
+	name := fmt.Sprintf("ONNX Runtime %s, %s, %v", release, provider, o.Precision)
+	if threads := max(1, o.Threads); kindOf(provider) == hetero.CPU {
+		name += fmt.Sprintf(", threads: %d", threads)
+	}
+	if o.InPlace {
+		name += ", weights in place"
+	}
+	return hetero.Capabilities{Name: name, Kind: kindOf(provider), Static: true, Shares: true, Memory: o.Memory}
+}
+
+// Capabilities are those of the device that Open makes of the options, if the
+// library is the one that was found.
+func (r *Report) Capabilities(o Options) hetero.Capabilities { return o.capabilities(r.Version) }
+
+// Capabilities says what the device can do. That it shares memory means that it
+// reads and writes buffers where they are. A provider with memory of its own
+// copies within a product, which is part of the time that a product takes.
+func (d *Device) Capabilities() hetero.Capabilities { return d.caps }
+
+// Clock is the machine's.
+func (d *Device) Clock() hetero.Clock { return hetero.Wall() }
+
+// Attach counts the buffer as memory of the device.
+func (d *Device) Attach(b *hetero.Buffer) error {
+	if d.closed {
+		return errClosed
+	}
+	if d.attached[b] {
+		return nil
+	}
+	if err := d.hold(int64(len(b.Bytes()))); err != nil {
+		return err
+	}
+	d.attached[b] = true
+	return nil
+}
+
+// Flush has nothing to do: see Capabilities.
+func (d *Device) Flush(*hetero.Buffer) error { return nil }
+
+// Fetch has nothing to do either.
+func (d *Device) Fetch(*hetero.Buffer) error { return nil }
+
+// hold counts memory against the limit.
+func (d *Device) hold(bytes int64) error {
+	if limit := d.caps.Memory; limit > 0 && d.held+bytes > limit {
+		return &hetero.MemoryError{Device: d.caps.Name, Need: bytes, Held: d.held, Limit: limit}
+	}
+	d.held += bytes
+	return nil
+}
+
+func (d *Device) release(bytes int64) { d.held -= bytes }
+
+// check refuses a matrix that is not in a buffer of the device.
+func (d *Device) check(v hetero.View, rows, cols int) error {
+	if v.Buffer == nil || !d.attached[v.Buffer] {
+		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+	}
+	if v.Offset < 0 || v.Stride < cols && rows > 1 || v.Offset+(rows-1)*v.Stride+cols > len(v.Buffer.Floats()) {
+		return fmt.Errorf("%s: %d rows of %d from %d on, %d apart, leave their buffer of %d", d.caps.Name, rows, cols, v.Offset, v.Stride, len(v.Buffer.Floats()))
+	}
+	return nil
+}
+
+// Stats returns what was prepared so far.
+func (d *Device) Stats() Stats {
+	s := d.stats
+	s.Kernels, s.Graphs = d.kernels, len(d.graphs)
+	for _, w := range d.weights {
+		s.Weights += w.Bytes()
+	}
+	s.Held, s.Gathered = d.held, d.gathered.Load()
+	return s
+}
+
+// Close ends the device, and returns the first error of its work.
+func (d *Device) Close() error {
+	if d.kernels > 0 {
+		return fmt.Errorf("onnx: %s closed with %d kernels", d.caps.Name, d.kernels)
+	}
+	if d.closed {
+		return errClosed
+	}
+	d.closed = true
+	return d.queue.close()
+}

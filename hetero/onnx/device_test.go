@@ -1,0 +1,229 @@
+//go:build npu
+
+package onnx
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/onnx/graph"
+	"github.com/llmrun/llmrun/hetero/schedule"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// Every kind of graph gives results within the tolerance that it states, and not
+// within much less: a tolerance that allows anything would show nothing.
+func TestProductsAreWithinTheirTolerance(t *testing.T) {
+	for _, test := range []struct {
+		typ       quant.Type
+		precision graph.Precision
+		scale     float32
+		streamed  bool
+	}{
+		{quant.Q4_0, graph.WeightOnly, 0, false},
+		{quant.Q8_0, graph.WeightOnly, 0, true},
+		{quant.Q4_0, graph.Integer, 0, false},
+		{quant.Q8_0, graph.Integer, 0, true},
+		{quant.BF16, graph.Integer, 0, false},
+		{quant.Q8_0, graph.Integer, 0.2, false}, // ±25: nothing is clipped
+		{quant.Q8_0, graph.Integer, 0.2, true},
+	} {
+		t.Run(fmt.Sprintf("%v/%v/%v/%v", test.typ, test.precision, test.scale, test.streamed), func(t *testing.T) {
+			b := newBench(t, Options{Precision: test.precision})
+			x, y := b.pool.Take(), b.pool.Take()
+			for _, shape := range [][3]int{{1, 48, 64}, {3, 5, 32}, {32, 64, 96}} {
+				op := b.op(test.typ, shape[0], shape[1], shape[2])
+				op.Scale, op.Streamed = test.scale, test.streamed
+				in := hetero.View{Buffer: x, Stride: op.Cols}
+				out := hetero.View{Buffer: y, Stride: op.Rows}
+				b.fill(in, op.Tokens, op.Cols)
+				k := b.prepare(op)
+				b.run(k, in, out)
+				worst := b.compare(op, k, in, out)
+				require.Greater(t, worst, 0.001)
+			}
+		})
+	}
+}
+
+// Weights that are read where they are give the same results and take half.
+func TestWeightsInPlace(t *testing.T) {
+	for _, precision := range []graph.Precision{graph.WeightOnly, graph.Integer} {
+		held := map[bool]int64{}
+		for _, inPlace := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/%v", precision, inPlace), func(t *testing.T) {
+				b := newBench(t, Options{Precision: precision, InPlace: inPlace})
+				op := b.op(quant.Q4_0, 4, 64, 64)
+				x, y := hetero.View{Buffer: b.pool.Take(), Stride: 64}, hetero.View{Buffer: b.pool.Take(), Stride: 64}
+				b.fill(x, 4, 64)
+				k := b.prepare(op)
+				b.run(k, x, y)
+				b.compare(op, k, x, y)
+				held[inPlace] = k.Bytes()
+			})
+		}
+		require.Equal(t, held[false], 2*held[true])
+	}
+}
+
+// Numbers beyond 127 steps of a fixed scale count as 127 steps: what is missing
+// is for others to add.
+func TestFixedScaleClips(t *testing.T) {
+	b := newBench(t, Options{Precision: graph.Integer})
+	op := b.op(quant.Q8_0, 1, 8, 32)
+	op.Scale = 0.01
+	x, y := hetero.View{Buffer: b.pool.Take(), Stride: 32}, hetero.View{Buffer: b.pool.Take(), Stride: 8}
+	b.fill(x, 1, 32)
+	x.Row(0, 32)[7] = 1000
+	k := b.prepare(op)
+	b.run(k, x, y)
+	for i, v := range x.Row(0, 32) {
+		x.Row(0, 32)[i] = float32(math.Max(-1.28, math.Min(1.27, float64(v))))
+	}
+	b.compare(op, k, x, y)
+}
+
+// Views need not fill their rows, and kernels of one device run in order.
+func TestViewsWithGaps(t *testing.T) {
+	b := newBench(t, Options{})
+	op := b.op(quant.Q4_0, 4, 32, 64)
+	first := hetero.View{Buffer: b.pool.Take(), Offset: 16, Stride: 100}
+	between := hetero.View{Buffer: b.pool.Take(), Offset: 3, Stride: 64}
+	last := hetero.View{Buffer: b.pool.Take(), Offset: 5, Stride: 80}
+	b.fill(first, 4, 64)
+	wide := b.op(quant.Q4_0, 4, 64, 64)
+	k1, k2 := b.prepare(wide), b.prepare(op)
+	const untouched = 77
+	last.Row(0, 80)[70] = untouched
+	_, err := k1.Submit(first, between)
+	require.NoError(t, err)
+	ticket, err := k2.Submit(between, last)
+	require.NoError(t, err)
+	require.NoError(t, ticket.Wait())
+	b.compare(wide, k1, first, between)
+	b.compare(op, k2, between, last)
+	require.EqualValues(t, untouched, last.Row(0, 80)[70])
+	require.EqualValues(t, 4*(4*64+4*32), b.Stats().Gathered)
+
+	for want, v := range map[string]hetero.View{
+		"leave their buffer": {Buffer: last.Buffer, Offset: 1 << 14, Stride: 64},
+		"not attached":       {Buffer: &hetero.Buffer{}, Stride: 64},
+	} {
+		_, err := k2.Submit(v, last)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A prompt of any number of chunks needs the graphs of one chunk (N2), and graphs
+// of several lengths one copy of the weights.
+func TestChunksShareGraphs(t *testing.T) {
+	b := newBench(t, Options{})
+	up, down := b.op(quant.Q4_0, 8, 64, 32), b.op(quant.Q4_0, 8, 32, 64)
+	for chunk := range 10 {
+		b.prepare(up)
+		// The same weights at another place are the same weights.
+		again := down
+		again.Weights = append([]byte(nil), down.Weights...)
+		b.prepare(again)
+		stats := b.Stats()
+		require.Equal(t, 2*(chunk+1), stats.Kernels)
+		require.Equal(t, 2, stats.Graphs)
+		require.Equal(t, 2, stats.Built)
+	}
+	weights := b.Stats().Weights
+	size, err := graph.Size(up, graph.Auto)
+	require.NoError(t, err)
+	require.Equal(t, 2*size, weights, "as many weights in both")
+	up.Tokens = 1
+	b.prepare(up)
+	require.Equal(t, 3, b.Stats().Graphs)
+	require.Equal(t, weights, b.Stats().Weights)
+}
+
+// A limit of memory is kept: what does not fit is refused and said to be (N8), and
+// what is closed makes room.
+func TestMemoryLimit(t *testing.T) {
+	const limit = 3<<16 + 40_000 // the buffers, and some
+	b := newBench(t, Options{Memory: limit})
+	op := b.op(quant.Q4_0, 4, 128, 128) // 10 KiB of codes and scales, twice
+	k, err := b.Prepare(op)
+	require.NoError(t, err)
+	other := b.op(quant.Q4_0, 4, 128, 128)
+	_, err = b.Prepare(other)
+	var beyond *hetero.MemoryError
+	require.ErrorAs(t, err, &beyond)
+	require.EqualValues(t, limit, beyond.Limit)
+	require.ErrorContains(t, err, "CPUExecutionProvider")
+	require.LessOrEqual(t, b.Stats().Held, int64(limit))
+	require.Equal(t, 1, b.Stats().Graphs)
+
+	bytes := k.Bytes()
+	require.NoError(t, k.Close())
+	b.prepare(other)
+
+	// Which products a limit leaves room for: those with most work for their bytes.
+	layer := []schedule.Graph{
+		{Name: "attention output", Weights: bytes / 2, Work: 1, Buffers: func(int) int64 { return bytes / 2 }},
+		{Name: "feed-forward", Weights: bytes, Work: 2, Buffers: func(int) int64 { return 0 }},
+	}
+	require.Equal(t, []int{0, 1}, schedule.Place(layer, 4, beyond.Limit-3<<16))
+}
+
+// Submitting again takes no memory.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	b := newBench(t, Options{})
+	op := b.op(quant.Q4_0, 4, 64, 64)
+	k := b.prepare(op)
+	x, y := hetero.View{Buffer: b.pool.Take(), Stride: 64}, hetero.View{Buffer: b.pool.Take(), Stride: 64}
+	b.fill(x, 4, 64)
+	allocated := testing.AllocsPerRun(50, func() {
+		ticket, err := k.Submit(x, y)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ticket.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	require.Zero(t, allocated)
+}
+
+// A graph that the provider does not take leaves nothing behind, wherever it fails.
+func TestGraphsThatAreRefused(t *testing.T) {
+	b := newBench(t, Options{})
+	op := b.op(quant.Q4_0, 1, 32, 32)
+	b.provider = "Abacus" + suffix // which the library does not know
+	_, err := b.Prepare(op)
+	require.ErrorContains(t, err, "Abacus")
+	b.provider = cpuProvider
+	_, err = b.library.newSession([]byte("no graph"), nil, b.sessionOptions())
+	require.Error(t, err)
+	w, err := graph.Pack(b.budget, op, graph.WeightOnly)
+	require.NoError(t, err)
+	defer w.Free()
+	file := graph.Product(op, w)
+	w.Tensors[0].Name = "another"
+	_, err = b.library.newSession(file, w.Tensors, b.sessionOptions())
+	require.Error(t, err)
+	require.Zero(t, b.Stats().Graphs)
+	require.Zero(t, b.Stats().Weights)
+}
+
+func TestClosedIsClosed(t *testing.T) {
+	b := newBench(t, Options{})
+	op := b.op(quant.Q4_0, 1, 32, 32)
+	k, err := b.Prepare(op)
+	require.NoError(t, err)
+	require.ErrorContains(t, b.Device.Close(), "1 kernels")
+	require.NoError(t, k.Close())
+	require.Error(t, k.Close())
+	_, err = k.Submit(hetero.View{}, hetero.View{})
+	require.ErrorIs(t, err, errClosed)
+	op.Rows = 0
+	_, err = b.Prepare(op)
+	require.ErrorContains(t, err, "0")
+}

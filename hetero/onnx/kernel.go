@@ -1,0 +1,185 @@
+//go:build npu
+
+package onnx
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/onnx/graph"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// maxBindings is how many places of operands a kernel remembers. A pool has a few
+// buffers, and a split a few places in each.
+const maxBindings = 64
+
+// kernel is a product on a device. Kernels of the same product share a graph.
+type kernel struct {
+	device   *Device
+	op       hetero.Op // without weights
+	graph    *prepared
+	in, out  graph.Tensor
+	bindings []binding
+	// Where the rows of a view do not follow each other the graph reads and writes
+	// these instead.
+	gatherX, gatherY *tiering.Frame
+	closed           bool
+}
+
+// job is a product that was submitted.
+type job struct {
+	kernel  *kernel
+	binding uintptr // of the library
+	x, y    hetero.View
+	ticket  *ticket
+}
+
+var errClosed = errors.New("onnx: the kernel or its device is closed")
+
+func newKernel(d *Device, op hetero.Op, g *prepared) *kernel {
+	op.Weights = nil
+	matrix := func(name string, cols int) graph.Tensor {
+		return graph.Tensor{Name: name, Element: graph.Float, Dims: []int64{int64(op.Tokens), int64(cols)}}
+	}
+	return &kernel{
+		device: d, op: op, graph: g,
+		in: matrix(graph.InputName, op.Cols), out: matrix(graph.OutputName, op.Rows),
+	}
+}
+
+// Bytes is what the graph holds, whoever else uses it.
+func (k *kernel) Bytes() int64 { return k.graph.bytes + k.gathered() }
+
+func (k *kernel) gathered() int64 { return frameBytes(k.gatherX) + frameBytes(k.gatherY) }
+
+func frameBytes(f *tiering.Frame) int64 {
+	if f == nil {
+		return 0
+	}
+	return int64(len(f.Bytes()))
+}
+
+// Tolerance is that of the graph's arithmetic.
+func (k *kernel) Tolerance() float64 { return k.graph.tolerance }
+
+// Submit puts the product into the device's queue.
+func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
+	d := k.device
+	if k.closed || d.closed {
+		return nil, errClosed
+	}
+	if err := errors.Join(d.check(x, k.op.Tokens, k.op.Cols), d.check(y, k.op.Tokens, k.op.Rows)); err != nil {
+		return nil, err
+	}
+	from, err := k.place(&k.gatherX, x, k.op.Cols)
+	if err != nil {
+		return nil, err
+	}
+	to, err := k.place(&k.gatherY, y, k.op.Rows)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := k.bind(from, to)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.queue.submit(job{kernel: k, binding: bound, x: x, y: y})
+	if err != nil {
+		return nil, err // and no ticket that is nil and yet something
+	}
+	return t, nil
+}
+
+// follow reports whether the rows of a view lie one behind the other, as the
+// library's tensors do.
+func (k *kernel) follow(v hetero.View, cols int) bool { return v.Stride == cols || k.op.Tokens == 1 }
+
+// place returns where the graph reads or writes a matrix: where it is, or in a
+// frame of the kernel's.
+func (k *kernel) place(frame **tiering.Frame, v hetero.View, cols int) (uintptr, error) {
+	if k.follow(v, cols) {
+		return address(v.Buffer.Bytes()[4*v.Offset:]), nil
+	}
+	if *frame == nil {
+		size := 4 * k.op.Tokens * cols
+		if err := k.device.hold(int64(size)); err != nil {
+			return 0, err
+		}
+		f, err := tiering.Alloc(k.device.budget, tiering.Shared, size)
+		if err != nil {
+			k.device.release(int64(size))
+			return 0, err
+		}
+		*frame = f
+	}
+	return address((*frame).Bytes()), nil
+}
+
+// bind returns the binding of two places, which is made once.
+func (k *kernel) bind(x, y uintptr) (uintptr, error) {
+	for i := range k.bindings {
+		if b := &k.bindings[i]; b.xAt == x && b.yAt == y {
+			return b.handle, nil
+		}
+	}
+	if len(k.bindings) == maxBindings {
+		k.device.queue.drain()
+		k.unbind()
+	}
+	b, err := k.graph.session.bind(x, y, k.in, k.out)
+	if err != nil {
+		return 0, err
+	}
+	k.bindings = append(k.bindings, b)
+	return b.handle, nil
+}
+
+func (k *kernel) unbind() {
+	for _, b := range k.bindings {
+		k.device.library.unbind(b)
+	}
+	k.bindings = k.bindings[:0]
+}
+
+// do computes a product, on the thread of the queue.
+func (d *Device) do(j job) error {
+	k := j.kernel
+	copied := 0
+	if !k.follow(j.x, k.op.Cols) {
+		rows := k.gatherX.Floats()
+		for t := range k.op.Tokens {
+			copied += copy(rows[t*k.op.Cols:][:k.op.Cols], j.x.Row(t, k.op.Cols))
+		}
+	}
+	if err := k.graph.session.run(j.binding); err != nil {
+		return fmt.Errorf("%s: a product of %d × %d × %d: %w", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols, err)
+	}
+	if !k.follow(j.y, k.op.Rows) {
+		rows := k.gatherY.Floats()
+		for t := range k.op.Tokens {
+			copied += copy(j.y.Row(t, k.op.Rows), rows[t*k.op.Rows:][:k.op.Rows])
+		}
+	}
+	d.gathered.Add(4 * int64(copied))
+	return nil
+}
+
+// Close gives back what the kernel holds; the graph goes with its last kernel.
+func (k *kernel) Close() error {
+	if k.closed {
+		return errClosed
+	}
+	k.closed = true
+	k.unbind()
+	k.device.release(k.gathered())
+	for _, f := range []*tiering.Frame{k.gatherX, k.gatherY} {
+		if f != nil {
+			f.Free()
+		}
+	}
+	k.device.kernels--
+	k.device.drop(k.graph)
+	return nil
+}

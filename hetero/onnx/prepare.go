@@ -1,0 +1,230 @@
+//go:build npu
+
+package onnx
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/onnx/graph"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// weightsKey names packed weights by what is in them: two products with the same
+// weights share one copy, wherever those came from.
+type weightsKey struct {
+	sum       [sha256.Size]byte
+	precision graph.Precision
+	streamed  bool
+}
+
+// graphKey names a graph. All chunks of a prompt, and all layers that ask for the
+// same product, have one.
+type graphKey struct {
+	weights weightsKey
+	tokens  int
+	scale   float32
+}
+
+// packed are weights that graphs of several lengths read.
+type packed struct {
+	*graph.Weights
+	users int
+}
+
+// prepared is a graph that kernels use.
+type prepared struct {
+	key       graphKey
+	session   *session
+	packed    *packed        // read by the session where they are; nil if it holds all
+	copied    *tiering.Lease // for what the library holds itself
+	bytes     int64          // of both
+	tolerance float64
+	users     int
+}
+
+// keyOf names a product's graph. What does not matter to it is left out.
+func (d *Device) keyOf(op *hetero.Op) (graphKey, error) {
+	precision, err := d.precision.For(op.Type)
+	if err != nil {
+		return graphKey{}, err
+	}
+	if precision == graph.WeightOnly {
+		op.Streamed, op.Scale = false, 0
+	}
+	op.Streamed = op.Streamed && (d.wholeSums || d.provider != cpuProvider)
+	key := graphKey{weightsKey{precision: precision, streamed: op.Streamed}, op.Tokens, op.Scale}
+	h := sha256.New()
+	var shape []byte
+	for _, v := range []int{int(op.Type), op.Rows, op.Cols} {
+		shape = binary.LittleEndian.AppendUint64(shape, uint64(v))
+	}
+	h.Write(shape)
+	h.Write(op.Weights)
+	h.Sum(key.weights.sum[:0])
+	return key, nil
+}
+
+// Prepare makes the graph of a product, or finds that there is one already.
+func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
+	if d.closed {
+		return nil, errClosed
+	}
+	size, err := graph.Size(op, d.precision)
+	if err != nil {
+		return nil, err
+	}
+	key, err := d.keyOf(&op)
+	if err != nil {
+		return nil, err
+	}
+	g := d.graphs[key]
+	if g == nil {
+		if g, err = d.build(key, op, size); err != nil {
+			return nil, err
+		}
+		d.graphs[key] = g
+		d.stats.Built++
+	}
+	g.users++
+	d.kernels++
+	return newKernel(d, op, g), nil
+}
+
+// build prepares a graph: what was kept of it on disk, or a new one.
+func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err error) {
+	g = &prepared{key: key}
+	defer func() {
+		if err != nil {
+			d.discard(g)
+		}
+	}()
+	if copied := d.copies(key, size); copied > 0 {
+		if err := d.hold(copied); err != nil {
+			return g, err
+		}
+		g.bytes = copied
+		if g.copied, err = d.budget.Reserve(tiering.Pinned, copied); err != nil {
+			return g, err
+		}
+	}
+	if d.cache != nil && d.restore(g, op) {
+		d.stats.Cached++
+		return g, nil
+	}
+	if g.packed, err = d.pack(key.weights, op, size); err != nil {
+		return g, err
+	}
+	g.bytes += g.packed.Bytes()
+	g.tolerance = d.tolerance(op, key, g.packed.Rounding)
+	file := graph.Product(op, g.packed.Weights)
+	if d.cache == nil {
+		g.session, err = d.library.newSession(file, g.packed.Tensors, d.sessionOptions())
+		return g, err
+	}
+	kept, err := d.cache.keep(d.cache.name(key), g.packed.Rounding, func(path string) (err error) {
+		o := d.sessionOptions()
+		o.saveTo = path
+		g.session, err = d.library.newSession(file, g.packed.Tensors, o)
+		return err
+	})
+	if err == nil && !kept {
+		d.stats.Unkept++
+	}
+	return g, err
+}
+
+// copies returns the bytes of weights that the library holds beside ours: in the
+// order that its kernels read, as part of what a provider's compiler made, or in
+// a graph that is read back from disk. It tells nobody; this is what is known of
+// it. The CPU provider reads only left operands as they are.
+func (d *Device) copies(key graphKey, size int64) int64 {
+	if d.provider == cpuProvider && d.cache == nil && (d.inPlace || key.weights.streamed) {
+		return 0
+	}
+	return size
+}
+
+// restore makes the session from what is kept on disk, and reports whether there
+// was such a thing. What is damaged or refused is made anew.
+func (d *Device) restore(g *prepared, op hetero.Op) bool {
+	entry, err := d.cache.load(d.cache.name(g.key), d.budget)
+	if err != nil || entry == nil {
+		if err != nil {
+			d.stats.Damaged++
+		}
+		return false
+	}
+	defer entry.free()
+	o := d.sessionOptions()
+	o.prepared = true
+	if g.session, err = d.library.newSession(entry.file, nil, o); err != nil {
+		d.stats.Damaged++
+		return false
+	}
+	g.tolerance = d.tolerance(op, g.key, entry.rounding)
+	return true
+}
+
+func (d *Device) sessionOptions() sessionOptions {
+	return sessionOptions{provider: d.provider, settings: d.settings, inPlace: d.inPlace, narrowSums: !d.wholeSums}
+}
+
+// halfRounding is what providers other than the CPU's are taken to lose by floats
+// of 16 bits: one rounding of the activations, the scales and the result each.
+const halfRounding = 3 * 0x1p-11
+
+func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64 {
+	t := graph.Tolerance(op, key.weights.precision, rounding)
+	if d.provider != cpuProvider {
+		t += halfRounding
+	}
+	return t
+}
+
+// pack returns the weights of a product in the graph's layout.
+func (d *Device) pack(key weightsKey, op hetero.Op, size int64) (*packed, error) {
+	p := d.weights[key]
+	if p == nil {
+		if err := d.hold(size); err != nil {
+			return nil, err
+		}
+		w, err := graph.Pack(d.budget, op, key.precision)
+		if err != nil {
+			d.release(size)
+			return nil, err
+		}
+		p = &packed{Weights: w}
+		d.weights[key] = p
+	}
+	p.users++
+	return p, nil
+}
+
+// drop gives up one use of a graph.
+func (d *Device) drop(g *prepared) {
+	if g.users--; g.users == 0 {
+		delete(d.graphs, g.key)
+		d.discard(g)
+	}
+}
+
+// discard frees what a graph holds. It may be half made.
+func (d *Device) discard(g *prepared) {
+	if g.session != nil {
+		g.session.close()
+	}
+	if p := g.packed; p != nil {
+		g.bytes -= p.Bytes()
+		if p.users--; p.users == 0 {
+			delete(d.weights, g.key.weights)
+			d.release(p.Bytes())
+			p.Free()
+		}
+	}
+	if g.copied != nil {
+		g.copied.Release()
+	}
+	d.release(g.bytes)
+}
