@@ -1,8 +1,9 @@
 # Everything a contributor runs. `make` alone lists the targets.
 #
 # Only Go is needed for demo, build, test and bench. testrace also needs a C
-# compiler (the race detector is C), testarm64 needs qemu's user emulation, and
-# lint builds its tools from tools/go.mod the first time.
+# compiler (the race detector is C), testarm64 needs qemu's user emulation,
+# testnpu a library that npm fetches, and lint builds its tools from tools/go.mod
+# the first time.
 
 GO   ?= go
 QEMU ?= qemu-aarch64-static
@@ -20,6 +21,9 @@ RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel
 
 # Who computes, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
+
+# Who sees the NPU device, which is in the program with the tag npu only.
+NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/solve
 
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?
@@ -54,6 +58,11 @@ testnoasm: ## run the tests of all that computes on the portable kernels
 testrace: ## run the tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
 	CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_EXEC)' ./exec
+
+.PHONY: testnpu
+testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
+	library=$$(scripts/onnxruntime.sh) && \
+		LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 $(GO) test -tags npu $(NPU_PACKAGES)
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)

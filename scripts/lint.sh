@@ -21,6 +21,8 @@ vet() {
 }
 vet linux amd64
 vet linux amd64 noasm
+vet linux amd64 npu
+vet windows amd64 npu
 vet linux arm64
 vet linux arm64 noasm
 vet android arm64

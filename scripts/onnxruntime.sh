@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Prints the path of an ONNX Runtime library: the one that LLMRUN_ONNXRUNTIME
+# names, or that of the npm package onnxruntime-node, which is installed into
+# .scratch the first time. Without npm it prints nothing and says so: tests that
+# need the library skip then.
+#
+# usage: scripts/onnxruntime.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ -n ${LLMRUN_ONNXRUNTIME:-} ]]; then
+  echo "$LLMRUN_ONNXRUNTIME"
+  exit
+fi
+readonly package=onnxruntime-node@1.30.0
+home=$PWD/.scratch/onnxruntime
+case $(uname -s)/$(uname -m) in
+  Linux/x86_64) library=linux/x64/libonnxruntime.so.1 ;;
+  Linux/aarch64) library=linux/arm64/libonnxruntime.so.1 ;;
+  Darwin/arm64) library=darwin/arm64/libonnxruntime.1.dylib ;;
+  *) echo "$package has no library for $(uname -sm): LLMRUN_ONNXRUNTIME may name one" >&2; exit ;;
+esac
+library=$home/node_modules/${package%@*}/bin/napi-v6/$library
+if [[ ! -e $library ]]; then
+  if ! command -v npm >/dev/null; then
+    echo "npm is missing (Debian, Ubuntu: apt-get install npm): the tests of ONNX Runtime skip" >&2
+    exit
+  fi
+  echo "installing $package in .scratch/onnxruntime" >&2
+  mkdir -p "$home"
+  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home" "$package" >&2
+fi
+echo "$library"
