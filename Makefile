@@ -23,7 +23,7 @@ RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
 
 # Who sees the NPU device, which is in the program with the tag npu only.
-NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/solve
+NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve
 
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?

@@ -1,0 +1,44 @@
+//go:build npu
+
+package devices
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/onnx"
+)
+
+func init() { onnxRuntime.Find = findONNX }
+
+// findONNX offers all providers that the library accepts on this machine. The
+// CPU's is always among them: where there is no other, it shows what the graphs
+// compute.
+func findONNX() ([]Found, error) {
+	report, err := onnx.Probe(onnx.Options{})
+	if err != nil {
+		return nil, err
+	}
+	var found []Found
+	known := map[string]bool{}
+	for _, p := range report.Providers {
+		if p.Refused != "" || known[p.Name] {
+			continue // one device of a provider uses all its hardware
+		}
+		known[p.Name] = true
+		options := onnx.Options{Provider: p.Name}
+		found = append(found, Found{
+			Name:         onnxRuntime.Name + "-" + strings.ToLower(strings.TrimSuffix(p.Name, "ExecutionProvider")),
+			Capabilities: report.Capabilities(options),
+			Open: func(o Options) (hetero.Device, error) {
+				options.Budget = o.Budget
+				return onnx.Open(options)
+			},
+		})
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s accepts none of its providers", report.Path)
+	}
+	return found, nil
+}
