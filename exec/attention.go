@@ -61,9 +61,10 @@ func (p *pass) stateWidth() int { return p.m.Spec.HeadDim + 2 }
 // carveWorkers takes what each thread needs. Some of it stays zero, so nothing else
 // may lie there.
 func (p *pass) carveWorkers(a *tiering.Arena) {
-	queries := p.maxTileQueries()
+	queries, wide := p.maxTileQueries(), p.multipliesWide()
 	for i := range p.workers {
 		w := &p.workers[i]
+		w.tileMemory = a.Floats(tiled.ScratchFloats(p.chunk, wide))
 		w.scores = a.Floats(tiled.PaddedTokens(queries) * kv.BlockTokens)
 		w.acc = a.Floats(queries * p.stateWidth())
 		w.span = a.Floats(queries * p.stateWidth())

@@ -1,6 +1,9 @@
 package exec
 
-import "github.com/llmrun/llmrun/tiering"
+import (
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/tiering"
+)
 
 // Buffers of a pass lie over each other where they are never in use together:
 // attention's and those of the MLP, those of a layer and the logits behind the
@@ -102,4 +105,15 @@ func (p *pass) widths() (w widths) {
 func (p *pass) maxCols() int {
 	s, w := p.m.Spec, p.widths()
 	return max(s.Dim, s.Heads*s.HeadDim, w.inner, w.expertInner)
+}
+
+// multipliesWide reports whether any weights are of a type whose products take more
+// of a worker's memory.
+func (p *pass) multipliesWide() (wide bool) {
+	look := func(_ string, m *linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
+	for l := range p.m.weights.layers {
+		p.m.weights.layers[l].each(look)
+	}
+	look("output", &p.m.weights.head)
+	return wide
 }

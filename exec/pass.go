@@ -71,13 +71,14 @@ type pass struct {
 
 // workspace is what one thread needs for itself.
 type workspace struct {
-	scratch *quant.Scratch
-	tiles   *tiled.Scratch
-	ordered []float32 // [maxCols] a row that is being rounded, in another order
-	up      []float32 // [chunk, upColumns] of an MLP, see activating
-	scores  []float32 // [tileQueries, kv.BlockTokens]
-	acc     []float32 // [tileQueries, HeadDim+2] running result of a tile
-	span    []float32 // [tileQueries, HeadDim+2] result of the current span
+	scratch    *quant.Scratch
+	tiles      *tiled.Scratch
+	tileMemory []float32 // of tiles
+	ordered    []float32 // [maxCols] a row that is being rounded, in another order
+	up         []float32 // [chunk, upColumns] of an MLP, see activating
+	scores     []float32 // [tileQueries, kv.BlockTokens]
+	acc        []float32 // [tileQueries, HeadDim+2] running result of a tile
+	span       []float32 // [tileQueries, HeadDim+2] result of the current span
 
 	values []float32 // [kv.BlockTokens, HeadDim] of a cache in F16, as float32
 
@@ -115,7 +116,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	cols := p.maxCols()
 	for i := range p.workers {
 		p.workers[i].scratch = quant.NewScratch(cols)
-		p.workers[i].tiles = tiled.NewScratch(chunk)
+		p.workers[i].tiles = tiled.NewScratchIn(p.workers[i].tileMemory, chunk, p.multipliesWide())
 		p.workers[i].ordered = make([]float32, cols)
 		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}

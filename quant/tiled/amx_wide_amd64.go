@@ -17,11 +17,6 @@ import (
 // are whole numbers, and any sum of them is at most 32·127·2¹² < 2²⁴: exact in
 // whatever order.
 
-// wideGroups is how many groups a panel of bfloat16 numbers has. It takes 16 KiB of
-// a first-level cache, and a tile of tokens 8 KiB; with twice as many groups the
-// product is a sixth slower.
-const wideGroups = panelGroups / 4
-
 // wideConfigs has the configurations for tiles of width tokens, at width.
 var wideConfigs = func() (all [TileTokens + 1]tileConfig) {
 	for width := 1; width <= TileTokens; width *= 2 {
@@ -81,7 +76,7 @@ func (amx) mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations
 // widen makes n groups of all tokens, from g on, bfloat16 numbers:
 // [tile][n][token][GroupElems].
 func (s *Scratch) widen(a *Activations, g, n int) {
-	if size := paddedTokens(a.tokens) * wideGroups * GroupElems; len(s.wide) < size {
+	if size := wideElems(a.tokens); len(s.wide) < size {
 		s.wide = make([]uint16, size)
 	}
 	for i := 0; i*TileTokens < a.tokens; i++ {

@@ -204,13 +204,17 @@ func (a *kernelArgs) startOf(g, h, t int) int32 {
 	return unsafe.Slice(a.start, a.groups*a.halves*a.width)[(g*a.halves+h)*a.width+t]
 }
 
-// asInt8 and asInt32 view the memory of floats as integers.
+// asInt8, asInt32 and asUint16 view the memory of floats as integers.
 func asInt8(f []float32) []int8 {
 	return unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
 func asInt32(f []float32) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(f))), len(f))
+}
+
+func asUint16(f []float32) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(f))), 2*len(f))
 }
 
 // step returns the pointer to the element n after p.

@@ -3,6 +3,7 @@ package tiled
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/llmrun/llmrun/quant"
 )
@@ -41,12 +42,9 @@ type Scratch struct {
 const (
 	// resultTiles is how many tiles' results are written out together.
 	resultTiles = 8
-	// wideFloats bounds that for a widePath. Bringing the tokens to another form is
-	// once for all of these tiles; for 8 it takes a tenth of the time. Their results
-	// should stay in a cache of the core.
-	wideFloats = 1 << 18
-	// leastWideTiles is how many there are with many tokens.
-	leastWideTiles = 32
+	// wideTiles is that for a widePath. Bringing the tokens to another form is once
+	// for all of these tiles; for 8 it takes a tenth of the time.
+	wideTiles = 32
 	// vecTiles is that for the few tokens that are multiplied straight from tiles,
 	// and how many tiles a kernel is called for: more than a caller would notice
 	// the calls of, and fewer than keep the thread from the garbage collector.
@@ -55,12 +53,52 @@ const (
 
 // NewScratch returns scratch memory for batches of up to tokens.
 func NewScratch(tokens int) *Scratch {
-	s := &Scratch{panel: newPanel(), products: make([]int32, 2*TileTokens*TileRows)}
-	for _, n := range []int{min(tokens, fewTokens), tokens} { // either may take more
-		s.reserve(tilesTogether(n, false), max(1, n))
-	}
-	return s
+	return NewScratchIn(make([]float32, ScratchFloats(tokens, false)), tokens, false)
 }
+
+// NewScratchIn is NewScratch in memory that the caller lends, ScratchFloats for the
+// same tokens; wide says whether any weights will be that are Wide. What does not
+// depend on the tokens, some 50 KB, is not in it.
+func NewScratchIn(memory []float32, tokens int, wide bool) *Scratch {
+	n := resultFloats(tokens, wide)
+	return &Scratch{
+		panel: newPanel(), products: make([]int32, 2*TileTokens*TileRows),
+		results: memory[:n:n], wide: asUint16(memory[n:]),
+	}
+}
+
+// ScratchFloats returns how many float32 NewScratchIn wants.
+func ScratchFloats(tokens int, wide bool) int {
+	n := resultFloats(tokens, wide)
+	if wide {
+		n += wideElems(tokens) / 2
+	}
+	return n
+}
+
+// resultFloats is what results take that are written out together, for any number
+// of tokens up to the greatest.
+func resultFloats(tokens int, wide bool) int {
+	few := min(tokens, fewTokens) // either may take more
+	return max(tilesTogether(few, false)*paddedTokens(max(1, few)), tilesTogether(tokens, wide)*paddedTokens(tokens)) * TileRows
+}
+
+// Wide reports whether this processor brings tokens to another form where it
+// multiplies many of them with weights of a type, which takes memory.
+func Wide(t quant.Type) bool { return isWide(formats[t], math.MaxInt) }
+
+func isWide(f *format, tokens int) bool {
+	path, wide := active.(widePath)
+	return wide && f != nil && path.wide(f, tokens)
+}
+
+// wideGroups is how many groups a panel of bfloat16 numbers has. It takes 16 KiB of
+// a first-level cache, and a tile of tokens 8 KiB; with twice as many groups the
+// product is a sixth slower.
+const wideGroups = panelGroups / 4
+
+// wideElems is how many bfloat16 numbers the tokens of a panel are.
+func wideElems(tokens int) int { return paddedTokens(tokens) * wideGroups * GroupElems }
 
 // reserve has room for the results of so many tiles.
 func (s *Scratch) reserve(tiles, tokens int) {
@@ -86,8 +124,7 @@ func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix
 	if f == nil || a.cols != w.Cols || stride < w.Rows || a.tokens > 0 && len(y) < (a.tokens-1)*stride+w.Rows || t1 > w.Tiles() {
 		panic(fmt.Sprintf("tiled: product of %d rows of %d %s with %d tokens of %d", w.Rows, w.Cols, w.Type, a.tokens, a.cols))
 	}
-	path, wide := active.(widePath)
-	wide = wide && path.wide(f, a.tokens)
+	wide := isWide(f, a.tokens)
 	tileBytes, together := w.tileBytes(), tilesTogether(a.tokens, wide)
 	s.reserve(min(together, t1-t0), max(1, a.tokens))
 	for t := t0; t < t1; t += together {
@@ -95,7 +132,7 @@ func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix
 		tiles := w.Data[(t-w.First)*tileBytes : (t-w.First+n)*tileBytes]
 		switch {
 		case wide:
-			path.mulWide(s, w.Type, tiles, n, a)
+			active.(widePath).mulWide(s, w.Type, tiles, n, a)
 		case a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tiles, n, a):
 			s.multiplyTiles(f, w.Type, tiles, n, a)
 		}
@@ -116,7 +153,7 @@ func (s *Scratch) multiplyTiles(f *format, t quant.Type, tiles []byte, n int, a 
 func tilesTogether(tokens int, wide bool) int {
 	switch {
 	case wide:
-		return max(leastWideTiles, wideFloats/(paddedTokens(tokens)*TileRows))
+		return wideTiles
 	case tokens > fewTokens:
 		return resultTiles
 	}
