@@ -119,19 +119,24 @@ func (a *Activations) Set(token int, x []float32 /* [cols] */) {
 	if a.cols == 0 {
 		return
 	}
-	width, base := a.tile(token / TileTokens)
-	in := token % TileTokens
-	at := base + in
-	args := roundArgs{
-		codes: &a.codes[at*GroupElems], scale: &a.scale[at], shift: &a.shift[at],
-		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
-		halfs:  &a.halfs[2*base+in],
-		groups: a.cols / GroupElems, width: width,
-	}
+	args := a.roundArgs(token)
 	if x == nil {
 		args.clear()
 		return
 	}
 	args.x = &x[:a.cols][0]
 	active.round(args)
+}
+
+// roundArgs returns where a token's numbers go.
+func (a *Activations) roundArgs(token int) roundArgs {
+	width, base := a.tile(token / TileTokens)
+	in := token % TileTokens
+	at := base + in
+	return roundArgs{
+		codes: &a.codes[at*GroupElems], scale: &a.scale[at], shift: &a.shift[at],
+		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
+		halfs:  &a.halfs[2*base+in],
+		groups: a.cols / GroupElems, width: width,
+	}
 }
