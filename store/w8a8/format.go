@@ -1,0 +1,194 @@
+package w8a8
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+const (
+	// Version is that of the format, see FORMAT.md.
+	Version = 1
+	// Suffix is what a calibration beside a model is called behind its name.
+	Suffix = ".w8a8"
+
+	magic       = "LLMRW8A8"
+	headerBytes = 64
+	summedBytes = 40 // of the header
+	pageBytes   = 4096
+	// maxIndexBytes bounds the index. A channel takes 30 bytes, and an input has
+	// some thousands at most.
+	maxIndexBytes = 64 << 20
+	// maxElems bounds rows and columns of a matrix, so that products of both with a
+	// few bytes cannot overflow.
+	maxElems = 1 << 26
+)
+
+// Index is all of a calibration but the columns.
+type Index struct {
+	Model        string  `json:"model"`
+	Made         string  `json:"made"`
+	Tokens       int     `json:"tokens"`
+	OutlierShare float64 `json:"outlier_share"`
+	Inputs       []Input `json:"inputs"`
+}
+
+// Input is what one or more matrices are multiplied with.
+type Input struct {
+	Name     string    `json:"name"` // of the first matrix
+	Cols     int       `json:"cols"`
+	Scale    float32   `json:"scale"`
+	Alone    float32   `json:"alone"`
+	Loss     float32   `json:"loss"`
+	Max      float32   `json:"max"`
+	Elements int64     `json:"elements"`
+	Outliers int64     `json:"outliers"`
+	Channels []Channel `json:"channels"`
+	Hot      int       `json:"hot"`
+	Matrices []Matrix  `json:"matrices"`
+}
+
+// Channel is an element of an input that exceeded its scale.
+type Channel struct {
+	Channel int   `json:"channel"`
+	Count   int64 `json:"count"`
+}
+
+// Wanted as Matrix.At asks Write for the columns of a matrix.
+const Wanted = -1
+
+// Matrix is where the columns of a matrix are.
+type Matrix struct {
+	Name string `json:"name"`
+	Rows int    `json:"rows"`
+	Type string `json:"type"`
+	At   int64  `json:"at"`
+}
+
+// Importance is how far outliers go beyond what the scale can express: an input
+// of 1 has none.
+func (in *Input) Importance() float64 { return float64(in.Max) / (127 * float64(in.Scale)) }
+
+// HotShare is the part of the outliers that lies in hot channels.
+func (in *Input) HotShare() float64 {
+	var hot int64
+	for _, c := range in.Channels[:in.Hot] {
+		hot += c.Count
+	}
+	return float64(hot) / float64(max(in.Outliers, 1))
+}
+
+// ColumnBytes returns what a column takes in the file, with its sum.
+func (m *Matrix) ColumnBytes() int64 {
+	t, _ := quant.ParseType(m.Type) // check has seen it
+	return (int64(m.Rows)*int64(t.BlockBytes())+7)/8*8 + sumBytes
+}
+
+const sumBytes = 8
+
+// checksumSeed makes the sum of no bytes, or of zeros, differ from zero.
+const checksumSeed = 0x3861387763616c69
+
+func checksum(p []byte) uint64 {
+	var d xxhash.Digest // on the stack
+	d.ResetWithSeed(checksumSeed)
+	_, _ = d.Write(p) // never fails
+	return d.Sum64()
+}
+
+// place gives the columns of all matrices that have any their offsets, behind an
+// index of so many bytes, and returns where the file ends.
+func (x *Index) place(indexBytes int) int64 {
+	end := int64(headerBytes+indexBytes+pageBytes-1) / pageBytes * pageBytes
+	for i := range x.Inputs {
+		in := &x.Inputs[i]
+		for j := range in.Matrices {
+			if m := &in.Matrices[j]; m.At != 0 {
+				m.At = end
+				end += int64(in.Cols) * m.ColumnBytes()
+			}
+		}
+	}
+	return end
+}
+
+// encode returns the header and the index, once offsets are known.
+func (x *Index) encode() (head []byte, end int64, err error) {
+	// Offsets depend on the length of the index, and it on the digits of offsets: it
+	// is made longer until it suffices.
+	size := 0
+	for {
+		end = x.place(size)
+		index, err := json.Marshal(x)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(index) <= size {
+			padded := make([]byte, size)
+			for i := copy(padded, index); i < size; i++ {
+				padded[i] = ' '
+			}
+			return append(header(padded, end), padded...), end, nil
+		}
+		size = len(index)
+	}
+}
+
+func header(index []byte, fileBytes int64) []byte {
+	h := append(make([]byte, 0, headerBytes), magic...)
+	h = binary.LittleEndian.AppendUint32(h, Version)
+	h = binary.LittleEndian.AppendUint32(h, 0)
+	h = binary.LittleEndian.AppendUint64(h, uint64(len(index)))
+	h = binary.LittleEndian.AppendUint64(h, checksum(index))
+	h = binary.LittleEndian.AppendUint64(h, uint64(fileBytes))
+	h = binary.LittleEndian.AppendUint64(h, checksum(h))
+	return h[:headerBytes]
+}
+
+// check returns what is wrong with an index that comes from a file of so many
+// bytes: where, and why.
+func (x *Index) check(fileBytes int64) (field, reason string) {
+	seen := map[string]bool{}
+	for i := range x.Inputs {
+		in := &x.Inputs[i]
+		field = fmt.Sprintf("inputs[%d]", i)
+		switch {
+		case in.Cols < 1 || in.Cols > maxElems:
+			return field + ".cols", fmt.Sprintf("is %d", in.Cols)
+		case !usable(in.Scale) || !usable(in.Alone) || !(in.Max >= 0):
+			return field, fmt.Sprintf("has the scales %g and %g and the maximum %g", in.Scale, in.Alone, in.Max)
+		case in.Hot < 0 || in.Hot > len(in.Channels) || len(in.Channels) > in.Cols:
+			return field + ".hot", fmt.Sprintf("is %d of %d channels", in.Hot, len(in.Channels))
+		}
+		for _, c := range in.Channels {
+			if c.Channel < 0 || c.Channel >= in.Cols {
+				return field + ".channels", fmt.Sprintf("has channel %d of %d", c.Channel, in.Cols)
+			}
+		}
+		for j := range in.Matrices {
+			m := &in.Matrices[j]
+			field := fmt.Sprintf("%s.matrices[%d]", field, j)
+			t, ok := quant.ParseType(m.Type)
+			switch {
+			case !ok || !t.IsFloat():
+				return field + ".type", fmt.Sprintf("is %q, not F32, F16 or BF16", m.Type)
+			case m.Rows < 1 || m.Rows > maxElems:
+				return field + ".rows", fmt.Sprintf("is %d", m.Rows)
+			case m.At != 0 && (m.At < headerBytes || m.At > fileBytes-int64(in.Cols)*m.ColumnBytes()):
+				return field + ".at", fmt.Sprintf("is %d: %d columns do not fit into the file", m.At, in.Cols)
+			case seen[m.Name]:
+				return field + ".name", fmt.Sprintf("is %q for the second time", m.Name)
+			}
+			seen[m.Name] = true
+		}
+	}
+	return "", ""
+}
+
+// usable reports whether a scale can be divided by.
+func usable(scale float32) bool { return scale > 0x1p-100 && scale < math.MaxFloat32/256 }

@@ -1,0 +1,101 @@
+package w8a8
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// File is an open calibration. It is safe for concurrent use until Close.
+type File struct {
+	Index
+	path string
+	file vfs.File
+}
+
+const again = "calibrate the model again"
+
+// Open opens a calibration.
+func Open(fsys vfs.FS, path string) (*File, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, file: file}
+	if err := f.readIndex(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
+// readIndex reads everything but the columns.
+func (f *File) readIndex() error {
+	size, err := f.file.Size()
+	if err != nil {
+		return err
+	}
+	head := make([]byte, headerBytes)
+	if n, err := f.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	} else if n < headerBytes || string(head[:8]) != magic {
+		return f.wrong(0, "header", "is not that of a calibration", "give a file that llmrun calibrate has written", store.ErrFormat)
+	}
+	number := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
+	switch version := binary.LittleEndian.Uint32(head[8:]); {
+	case version != Version:
+		return f.wrong(8, "version", fmt.Sprintf("is %d; this program reads %d", version, Version), again, store.ErrUnsupported)
+	case checksum(head[:summedBytes]) != number(summedBytes):
+		return f.wrong(0, "header", "is damaged", again, store.ErrFormat)
+	case number(32) != uint64(size):
+		return f.wrong(32, "length", fmt.Sprintf("the file has %d bytes, not %d", size, number(32)), again, store.ErrTruncated)
+	case number(16) > maxIndexBytes || number(16) > uint64(size-headerBytes):
+		return f.wrong(16, "index", fmt.Sprintf("has %d bytes", number(16)), again, store.ErrFormat)
+	}
+	index := make([]byte, number(16))
+	if _, err := f.file.ReadAt(index, headerBytes); err != nil {
+		return err
+	}
+	if checksum(index) != number(24) {
+		return f.wrong(headerBytes, "index", "is damaged", again, store.ErrFormat)
+	}
+	if err := json.Unmarshal(index, &f.Index); err != nil {
+		return f.wrong(headerBytes, "index", err.Error(), again, store.ErrFormat)
+	}
+	if field, reason := f.check(size); field != "" {
+		return f.wrong(headerBytes, field, reason, again, store.ErrFormat)
+	}
+	return nil
+}
+
+func (f *File) wrong(off int64, field, reason, hint string, kind error) error {
+	return &store.FormatError{Path: f.path, Off: off, Field: field, Reason: reason, Hint: hint, Kind: kind}
+}
+
+// Path returns the name under which the calibration was opened.
+func (f *File) Path() string { return f.path }
+
+// Column reads a column of a matrix of an input. raw is memory for
+// Matrix.ColumnBytes. It allocates nothing.
+func (f *File) Column(m *Matrix, channel int, dst []float32 /* [rows] */, raw []byte) error {
+	raw = raw[:m.ColumnBytes()]
+	off := m.At + int64(channel)*int64(len(raw))
+	if _, err := f.file.ReadAt(raw, off); err != nil {
+		return err
+	}
+	data := raw[:len(raw)-sumBytes]
+	if checksum(data) != binary.LittleEndian.Uint64(raw[len(data):]) {
+		return f.wrong(off, fmt.Sprintf("column %d of %s", channel, m.Name), "is damaged", again, store.ErrFormat)
+	}
+	t, _ := quant.ParseType(m.Type) // check has seen it
+	quant.DequantRow(t, dst[:m.Rows], data[:m.Rows*t.BlockBytes()])
+	return nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.file.Close() }

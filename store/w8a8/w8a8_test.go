@@ -1,0 +1,192 @@
+package w8a8
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// sample is a calibration of two inputs, one of them without columns.
+func sample() *Index {
+	return &Index{
+		Model: "00ff", Made: "a test", Tokens: 7, OutlierShare: 0.01,
+		Inputs: []Input{
+			{
+				Name: "a", Cols: 5, Scale: 0.5, Alone: 1, Loss: 2, Max: 100, Elements: 35, Outliers: 4, Hot: 1,
+				Channels: []Channel{{3, 3}, {0, 1}},
+				Matrices: []Matrix{{"a", 3, "BF16", Wanted}, {"b", 2, "F32", Wanted}},
+			},
+			{Name: "c", Cols: 2, Scale: 1, Alone: 1, Loss: 1, Channels: []Channel{}, Matrices: []Matrix{{"c", 4, "F16", 0}}},
+		},
+	}
+}
+
+// element is one that all types of floats can hold.
+func element(m *Matrix, channel, row int) float32 { return float32(m.Rows*64 + channel*8 + row) }
+
+func write(t *testing.T, fsys vfs.FS, x *Index) {
+	t.Helper()
+	require.NoError(t, Write(fsys, "m.w8a8", x, func(_ *Input, m *Matrix, first, count int, dst []float32) error {
+		for c := range count {
+			for r := range m.Rows {
+				dst[c*m.Rows+r] = element(m, first+c, r)
+			}
+		}
+		return nil
+	}))
+}
+
+func TestRoundTrip(t *testing.T) {
+	fsys, want := vfs.NewMem(), sample()
+	write(t, fsys, want)
+	f, err := Open(fsys, "m.w8a8")
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, *want, f.Index)
+	require.InDelta(t, 100/(127*0.5), f.Inputs[0].Importance(), 1e-9)
+	require.Equal(t, 0.75, f.Inputs[0].HotShare())
+	require.Zero(t, f.Inputs[1].Matrices[0].At, "nobody wanted these columns")
+	for j := range f.Inputs[0].Matrices {
+		m := &f.Inputs[0].Matrices[j]
+		got, raw := make([]float32, m.Rows), make([]byte, m.ColumnBytes())
+		for channel := range 5 {
+			require.NoError(t, f.Column(m, channel, got, raw))
+			for r, v := range got {
+				require.Equal(t, element(m, channel, r), v)
+			}
+		}
+		require.Zero(t, testing.AllocsPerRun(10, func() {
+			if err := f.Column(m, 2, got, raw); err != nil {
+				t.Error(err)
+			}
+		}))
+	}
+}
+
+// TestWriteFails leaves nothing behind.
+func TestWriteFails(t *testing.T) {
+	fsys, broken := vfs.NewMem(), errors.New("no such row")
+	err := Write(fsys, "m.w8a8", sample(), func(*Input, *Matrix, int, int, []float32) error { return broken })
+	require.ErrorIs(t, err, broken)
+	list, err := fsys.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, list)
+	x := sample()
+	x.Inputs[0].Scale = 0
+	require.ErrorContains(t, Write(fsys, "m.w8a8", x, nil), "inputs[0]")
+}
+
+// TestDamage changes one thing of a sound file at a time.
+func TestDamage(t *testing.T) {
+	fsys := vfs.NewMem()
+	write(t, fsys, sample())
+	sound, err := vfs.ReadFile(fsys, "m.w8a8", 1<<20)
+	require.NoError(t, err)
+	resum := func(b []byte) { binary.LittleEndian.PutUint64(b[summedBytes:], checksum(b[:summedBytes])) }
+	for _, c := range []struct {
+		name, says string
+		kind       error
+		change     func(b []byte) []byte
+	}{
+		{"empty", "header: is not that of a calibration", store.ErrFormat, func([]byte) []byte { return nil }},
+		{"another file", "llmrun calibrate", store.ErrFormat, func(b []byte) []byte { b[0]++; return b }},
+		{"version", "version: is 9", store.ErrUnsupported, func(b []byte) []byte { b[8] = 9; resum(b); return b }},
+		{"header", "header: is damaged", store.ErrFormat, func(b []byte) []byte { b[33]++; return b }},
+		{"shorter", "length: the file has", store.ErrTruncated, func(b []byte) []byte { return b[:len(b)-1] }},
+		{"index length", "index: has", store.ErrFormat, func(b []byte) []byte {
+			binary.LittleEndian.PutUint64(b[16:], 1<<60)
+			resum(b)
+			return b
+		}},
+		{"index", "index: is damaged", store.ErrFormat, func(b []byte) []byte { b[headerBytes+20]++; return b }},
+		{"no JSON", "index", store.ErrFormat, func(b []byte) []byte {
+			index := b[headerBytes:][:binary.LittleEndian.Uint64(b[16:])]
+			index[0] = '['
+			binary.LittleEndian.PutUint64(b[24:], checksum(index))
+			resum(b)
+			return b
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, vfs.WriteFile(fsys, "bad", c.change(append([]byte(nil), sound...))))
+			_, err := Open(fsys, "bad")
+			require.ErrorIs(t, err, c.kind)
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, "bad")
+		})
+	}
+
+	sound[len(sound)-1]++
+	require.NoError(t, vfs.WriteFile(fsys, "bad", sound))
+	f, err := Open(fsys, "bad")
+	require.NoError(t, err, "columns are checked when they are read")
+	defer f.Close()
+	m := &f.Inputs[0].Matrices[1]
+	raw := make([]byte, m.ColumnBytes())
+	require.NoError(t, f.Column(m, 3, make([]float32, 2), raw))
+	err = f.Column(m, 4, make([]float32, 2), raw)
+	require.ErrorIs(t, err, store.ErrFormat)
+	require.ErrorContains(t, err, "column 4 of b: is damaged")
+}
+
+// TestIndexIsNotTrusted looks at what an index may claim.
+func TestIndexIsNotTrusted(t *testing.T) {
+	for says, change := range map[string]func(x *Index){
+		"cols":        func(x *Index) { x.Inputs[0].Cols = 0 },
+		"scales":      func(x *Index) { x.Inputs[0].Alone = -1 },
+		"hot":         func(x *Index) { x.Inputs[0].Hot = 3 },
+		"channels":    func(x *Index) { x.Inputs[0].Channels[1].Channel = 5 },
+		"type":        func(x *Index) { x.Inputs[0].Matrices[0].Type = "Q4_0" },
+		"rows":        func(x *Index) { x.Inputs[0].Matrices[0].Rows = 1 << 40 },
+		"at":          func(x *Index) { x.Inputs[0].Matrices[0].At = 1 << 20 },
+		"second time": func(x *Index) { x.Inputs[1].Matrices[0].Name = "a" },
+	} {
+		x := sample()
+		x.place(100)
+		field, _ := x.check(1 << 20)
+		require.Empty(t, field)
+		change(x)
+		field, reason := x.check(1 << 20)
+		require.Contains(t, field+" "+reason, says)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	fsys := vfs.NewMem()
+	x := sample()
+	if err := Write(fsys, "m.w8a8", x, func(*Input, *Matrix, int, int, []float32) error { return nil }); err != nil {
+		f.Fatal(err)
+	}
+	data, err := vfs.ReadFile(fsys, "m.w8a8", 1<<20)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data[headerBytes : headerBytes+600])
+	f.Fuzz(func(t *testing.T, index []byte) {
+		head := header(index, int64(headerBytes+len(index)+4096))
+		file := append(append(head, index...), make([]byte, 4096)...)
+		fsys := vfs.NewMem()
+		if err := vfs.WriteFile(fsys, "f", file); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(fsys, "f")
+		if err != nil {
+			return
+		}
+		for i := range c.Inputs {
+			for j := range c.Inputs[i].Matrices {
+				m := &c.Inputs[i].Matrices[j]
+				if m.At == 0 {
+					continue
+				}
+				_ = c.Column(m, c.Inputs[i].Cols-1, make([]float32, m.Rows), make([]byte, m.ColumnBytes()))
+			}
+		}
+		_ = c.Close()
+	})
+}

@@ -1,0 +1,83 @@
+package w8a8
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Write writes a calibration; it is there completely or not at all. Matrices whose
+// At is not 0 get their columns, from fill: it puts the count columns from first
+// on into dst, one behind the other. At is set to where they are.
+func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, first, count int, dst []float32 /* [count, rows] */) error) error {
+	head, end, err := x.encode()
+	if err != nil {
+		return err
+	}
+	if field, reason := x.check(end); field != "" {
+		return fmt.Errorf("w8a8: %s: %s %s", path, field, reason)
+	}
+	return vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		if _, err := w.Write(make([]byte, (pageBytes-len(head)%pageBytes)%pageBytes)); err != nil {
+			return err
+		}
+		for i := range x.Inputs {
+			in := &x.Inputs[i]
+			for j := range in.Matrices {
+				if m := &in.Matrices[j]; m.At != 0 {
+					if err := writeColumns(w, in, m, fill); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// columnsTogether bounds the memory for columns that are written: the more at a
+// time, the less often the matrix is read.
+const columnsTogether = 16 << 20
+
+func writeColumns(w io.Writer, in *Input, m *Matrix, fill func(in *Input, m *Matrix, first, count int, dst []float32) error) error {
+	t, _ := quant.ParseType(m.Type) // check has seen it
+	together := min(in.Cols, max(1, columnsTogether/4/m.Rows))
+	floats := make([]float32, together*m.Rows)
+	column := make([]byte, m.ColumnBytes())
+	for first := 0; first < in.Cols; first += together {
+		n := min(together, in.Cols-first)
+		if err := fill(in, m, first, n, floats[:n*m.Rows]); err != nil {
+			return err
+		}
+		for c := range n {
+			encode(column, t, floats[c*m.Rows:(c+1)*m.Rows])
+			if _, err := w.Write(column); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// encode writes a column with its sum.
+func encode(dst []byte, t quant.Type, x []float32 /* [rows] */) {
+	for i, v := range x {
+		switch t {
+		case quant.F32:
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		case quant.F16:
+			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(v))
+		case quant.BF16:
+			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToBF16(v))
+		}
+	}
+	data := dst[:len(dst)-sumBytes]
+	binary.LittleEndian.PutUint64(dst[len(data):], checksum(data))
+}
