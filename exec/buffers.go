@@ -29,6 +29,9 @@ func (p *pass) carveRows(a *tiering.Arena) {
 	}
 	p.carveWorkers(a)
 	p.carveSelection(a)
+	if p.shadow != nil {
+		p.shadow.carve(a)
+	}
 }
 
 // carveBranches takes what goes into the branches of a layer and what comes out.
@@ -61,7 +64,7 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 		},
 		func() {
 			p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
-			p.up = a.Floats(min(p.chunk, upRows) * max(w.inner, s.ExpertsUsed*w.expertInner))
+			p.up = a.Floats(min(p.chunk, p.mostUp()) * max(w.inner, s.ExpertsUsed*w.expertInner))
 			for i := range p.workers {
 				p.workers[i].up = a.Floats(p.chunk * upColumns)
 			}

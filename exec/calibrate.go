@@ -62,17 +62,12 @@ func Calibrate(ctx context.Context, f *Files, ids []int32, o Options, progress f
 		})
 	}
 	m.pass.observe = powers.observe
-	window := min(calibrationWindow, m.Spec.Context)
-	for done := 0; done < len(ids); done += window {
+	if err := m.readInWindows(ctx, ids, func(done int) {
 		if progress != nil {
 			progress(int64(done), int64(len(ids)))
 		}
-		if err := m.readAlone(ctx, ids[done:min(done+window, len(ids))]); err != nil {
-			return nil, err
-		}
-	}
-	if progress != nil {
-		progress(int64(len(ids)), int64(len(ids)))
+	}); err != nil {
+		return nil, err
 	}
 	importance := Importance{}
 	for _, p := range powers.sums {
@@ -82,6 +77,19 @@ func Calibrate(ctx context.Context, f *Files, ids []int32, o Options, progress f
 		}
 	}
 	return importance, nil
+}
+
+// readInWindows reads a text in windows that know nothing of each other.
+func (m *Model) readInWindows(ctx context.Context, ids []int32, progress func(done int)) error {
+	window := min(calibrationWindow, m.Spec.Context)
+	for done := 0; done < len(ids); done += window {
+		progress(done)
+		if err := m.readAlone(ctx, ids[done:min(done+window, len(ids))]); err != nil {
+			return err
+		}
+	}
+	progress(len(ids))
+	return nil
 }
 
 // readAlone reads tokens as a text of their own.

@@ -172,7 +172,7 @@ func (p *pass) runReady() {
 		}
 	}
 	p.multiply()
-	if p.n <= upRows {
+	if p.n <= p.mostUp() {
 		r.inner = inner
 		p.overRows(len(r.rows), p.expertActPart)
 	}

@@ -9,6 +9,15 @@ const (
 	upColumns = 128
 )
 
+// mostUp returns the most tokens of which an MLP has gate and up side by side: all
+// of them where shadows are to be added to up before it activates gate.
+func (p *pass) mostUp() int {
+	if p.shadow != nil {
+		return p.chunk
+	}
+	return upRows
+}
+
 // mlp computes the dense feed-forward part.
 func (p *pass) mlp(in []float32 /* [n, Dim] */) {
 	p.runMLP(&p.w.mlp, in, p.ffn)
@@ -19,7 +28,7 @@ func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
 	p.addInner(w, in, nil, p.n, 0)
 	p.foresee(&w.down)
 	p.multiply()
-	if p.n <= upRows {
+	if p.n <= p.mostUp() {
 		p.activated(w.up.Rows)
 	}
 	p.add(&w.down, p.gate, p.n, out)
@@ -28,14 +37,14 @@ func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
 }
 
 // addInner puts the products on the list that make an MLP's inner vectors of n rows,
-// which begin with row first of gate. Of a batch of more than upRows tokens they
+// which begin with row first of gate. Of a batch of more than mostUp tokens they
 // are activated too.
 func (p *pass) addInner(w *mlp, in []float32, of []int32 /* [n] */, n, first int) {
 	at := first * w.up.Rows
 	if p.m.Spec.Gated {
 		p.addRows(&w.gate, in, of, n, p.gate[at:])
 	}
-	if p.n <= upRows {
+	if p.n <= p.mostUp() {
 		p.addRows(&w.up, in, of, n, p.up[at:])
 		return
 	}

@@ -44,6 +44,10 @@ type Options struct {
 	MapFirst bool
 	// Experts says which of them stay in memory, if the plan does not keep all.
 	Experts ExpertPolicy
+	// W8A8 asks for products in 8-bit integers as neural processors have them; nil:
+	// for the usual ones. Files.UseWhole comes first, and the calibration must stay
+	// open as long as the model.
+	W8A8 *W8A8
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -58,6 +62,7 @@ type Model struct {
 	rows    *rowLookup   // of the embedding
 	cache   *kv.Cache
 	cold    *coldKV // what is on flash of it
+	shadow  *shadow // nil: without Options.W8A8
 	workers *hetero.Workers
 	budget  *tiering.Budget
 
@@ -125,6 +130,10 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		return nil, err
 	}
 	m.workers = hetero.NewWorkers(o.Threads)
+	if err := m.useWhole(o.W8A8); err != nil {
+		m.Close()
+		return nil, err
+	}
 	if m.pass, err = newPass(m, o.Chunk); err != nil {
 		m.Close()
 		return nil, err
@@ -167,6 +176,9 @@ func (m *Model) Close() {
 	}
 	if m.rows != nil {
 		m.rows.close()
+	}
+	if m.shadow != nil {
+		m.shadow.close()
 	}
 	if m.cold != nil {
 		m.cold.close()

@@ -30,7 +30,8 @@ type input struct {
 	cols int
 	n    int
 	// order of the elements, nil for their own
-	order []float32 // [cols]
+	order []float32   // [cols]
+	whole *wholeInput // how all of it is rounded with one scale, nil: group by group
 	acts  tiled.Activations
 	row   int // index of its first row among all inputs' rows, each input's filled up to whole tiles
 }
@@ -86,7 +87,11 @@ func (p *pass) products(activating bool) {
 	if !some {
 		return
 	}
-	p.runJobs()
+	if p.shadow.wanted() {
+		p.shadow.run()
+	} else {
+		p.runJobs()
+	}
 	for i := range p.jobs {
 		p.jobs[i].lo, p.jobs[i].hi = 0, 0
 	}
@@ -118,7 +123,7 @@ func (p *pass) roundInputs() {
 			continue
 		}
 		j.input = len(p.inputs)
-		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order})
+		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, whole: j.w.whole})
 		in := &p.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
@@ -164,7 +169,7 @@ func (p *pass) round(row, worker int) {
 		}
 		x = ordered
 	}
-	in.acts.Set(row, x)
+	p.setRow(i, row, x)
 }
 
 // ordersPerStep returns in how many orders a step may round the same vectors.

@@ -27,7 +27,7 @@ type pass struct {
 	k, v     []float32    // [chunk, maxKV*HeadDim]
 	heads    []float32    // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
 	gate     []float32    // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
-	up       []float32    // the same for at most upRows tokens
+	up       []float32    // the same for at most mostUp tokens
 	kept     [2][]float32 // [chunk, Heads, HeadDim+2] what tiles know of pages on flash
 	cos, sin [][]float32
 	conv     []float32 // [chunk, 3*Dim]
@@ -60,6 +60,7 @@ type pass struct {
 	damaged sync.Mutex // guards landed.err
 	chooser chooser    // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
+	shadow  *shadowPass // nil: without Options.W8A8
 
 	// What overRows is doing.
 	rows, rowsPerPart int
@@ -100,6 +101,11 @@ type workspace struct {
 
 func newPass(m *Model, chunk int) (*pass, error) {
 	p := &pass{m: m, chunk: chunk, workers: make([]workspace, m.workers.Count())}
+	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
+	p.inputs = make([]input, 0, cap(p.jobs))
+	if m.shadow != nil {
+		p.shadow = newShadowPass(m.shadow, p)
+	}
 	var probe tiering.Arena
 	p.carve(&probe)
 	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
@@ -120,8 +126,6 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		p.workers[i].ordered = make([]float32, cols)
 		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}
-	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
-	p.inputs = make([]input, 0, cap(p.jobs))
 	p.act = activation(m.Spec)
 	p.steps = make([]rowStep, 0, maxRowSteps)
 	p.attnPart, p.mergePart = p.attend, p.merge

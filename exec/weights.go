@@ -63,7 +63,8 @@ func (m *Matrix) rowBytes() int { return m.Cols / m.Type.BlockElems() * m.Type.B
 // where there is none.
 type linear struct {
 	Matrix
-	bias []float32 // [Rows]
+	bias  []float32   // [Rows]
+	whole *wholeInput // how its input is rounded with one scale; nil: it is not
 }
 
 // gain is the learned part of a norm; the zero gain stands for a norm that the

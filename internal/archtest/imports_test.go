@@ -31,12 +31,12 @@ var rules = []rule{
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},
-	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv"}, external: []string{
+	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/trace"}, external: []string{
 		"golang.org/x/text",
 	}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},
-	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec"}},
+	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/trace"}},
 	// The command uses nothing but the library: that proves the library enough.
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},

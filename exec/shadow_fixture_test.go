@@ -1,0 +1,147 @@
+package exec
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/safetensors"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// layerProduct is one matrix in 8 bits with a calibration, and a pass that can
+// multiply it.
+type layerProduct struct {
+	w      *linear
+	shadow *shadow
+	p      *pass
+}
+
+// newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
+func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
+	t.Helper()
+	sizes := &inputSizes{name: "m", beyond: make([]int64, cols), matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", At: w8a8.Wanted}}}
+	each := func(do func([]float32)) {
+		for at := 0; at < len(inputs); at += cols {
+			do(inputs[at : at+cols])
+		}
+	}
+	each(sizes.measure)
+	sizes.choose(defaultOutlierShare(cols))
+	each(sizes.count)
+	in, err := sizes.input()
+	require.NoError(t, err)
+	fsys := vfs.NewMem()
+	require.NoError(t, w8a8.Write(fsys, "c", &w8a8.Index{Inputs: []w8a8.Input{in}}, func(_ *w8a8.Input, _ *w8a8.Matrix, first, count int, dst []float32) error {
+		for c := range count {
+			for r := range rows {
+				dst[c*rows+r] = matrix[r*cols+first+c]
+			}
+		}
+		return nil
+	}))
+	file, err := w8a8.Open(fsys, "c")
+	require.NoError(t, err)
+
+	size, err := quant.Q8_0.RowBytes(cols)
+	require.NoError(t, err)
+	stored := make([]byte, rows*size)
+	for r := range rows {
+		require.NoError(t, quant.QuantizeRowWhole(stored[r*size:], matrix[r*cols:(r+1)*cols]))
+	}
+	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
+	require.NoError(t, err)
+	m := &Model{Spec: &Spec{Dim: 1}, weights: &weights{layers: make([]layerWeights, 1)}, workers: hetero.NewWorkers(2), budget: tiering.New(0)}
+	w := &m.weights.layers[0].o
+	*w = linear{Matrix: Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, bias: bias}
+	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)
+
+	l := &layerProduct{w: w, shadow: &shadow{m: m, file: file}}
+	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
+	require.NoError(t, err)
+	w.whole = &wholeInput{scale: file.Inputs[0].Scale, limit: magnitude(limitOf(file.Inputs[0].Scale)), columns: columns, spans: spanNames{"integers", "shadow"}}
+	p := &pass{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2), jobs: make([]job, 0, 4), inputs: make([]input, 0, 4)}
+	for i := range p.workers {
+		p.workers[i].tiles = tiled.NewScratch(chunk)
+	}
+	p.rounded = make([]float32, tiled.FloatsNeeded(cols, chunk))
+	p.roundPart, p.rowsPart = p.round, p.doRows
+	p.shadow = newShadowPass(l.shadow, p)
+	m.weights.layers[0].mlp.up.Rows = rows // as many sums as the matrix has rows
+	var probe tiering.Arena
+	p.shadow.carve(&probe)
+	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
+	require.NoError(t, err)
+	arena := tiering.NewArena(frame)
+	p.shadow.carve(arena)
+	require.NoError(t, arena.Err())
+	t.Cleanup(func() {
+		frame.Free()
+		l.shadow.close()
+		m.workers.Close()
+		require.NoError(t, file.Close())
+		require.NoError(t, m.budget.Check())
+	})
+	l.p = p
+	return l
+}
+
+// multiply returns the product with rows of inputs.
+func (l *layerProduct) multiply(x []float32) []float32 {
+	n := len(x) / l.w.Cols
+	y := make([]float32, n*l.w.Rows)
+	l.p.n = n
+	l.p.add(l.w, x, n, y)
+	l.p.multiply()
+	return y
+}
+
+// TestOutlierFixture compares with results and errors that another program
+// computed: a layer with three channels that are always large, and one that is once.
+func TestOutlierFixture(t *testing.T) {
+	dir := testutil.Shared(t, "fixtures", "w8a8_outlier")
+	var meta struct {
+		Out             int
+		OutlierChannels []int                      `json:"outlier_channels"`
+		ColdOutlier     struct{ Row, Channel int } `json:"cold_outlier"`
+		Error           map[string]float64         `json:"rel_l2_error"`
+	}
+	testutil.ReadJSON(t, dir+"/meta.json", &meta)
+	src, err := safetensors.Open(vfs.OS(), dir+"/tensors.safetensors")
+	require.NoError(t, err)
+	defer src.Close()
+	l := newLayerProduct(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), 1024, meta.Out, 16)
+	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
+
+	hot := map[int]bool{}
+	for _, c := range l.shadow.file.Inputs[0].Channels[:l.shadow.file.Inputs[0].Hot] {
+		hot[c.Channel] = true
+	}
+	for _, channel := range meta.OutlierChannels {
+		require.True(t, hot[channel], "channel %d", channel)
+	}
+	require.False(t, hot[meta.ColdOutlier.Channel])
+
+	shadowed := distance(want, l.multiply(x))
+	t.Logf("with a shadow %.5f, the fixture has %.5f", shadowed, meta.Error["clipped_plus_float_shadow"])
+	require.Less(t, shadowed, 1.2*meta.Error["clipped_plus_float_shadow"])
+	stats := l.shadow.stats
+	require.Positive(t, stats.Fetched, "the column of what is large once came from the file")
+	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
+
+	l.w.whole.columns = nil
+	clipped := distance(want, l.multiply(x))
+	t.Logf("clipped %.5f, the fixture has %.5f", clipped, meta.Error["clipped_without_shadow"])
+	require.InEpsilon(t, meta.Error["clipped_without_shadow"], clipped, 0.05)
+	l.w.whole.scale = l.shadow.file.Inputs[0].Max / 127
+	naive := distance(want, l.multiply(x))
+	t.Logf("without clipping %.5f, the fixture has %.5f", naive, meta.Error["naive_per_tensor_w8a8"])
+	require.InEpsilon(t, meta.Error["naive_per_tensor_w8a8"], naive, 0.2)
+}

@@ -1,0 +1,231 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// shadowPass computes both halves of products in integers at the same time: the
+// integers, and the shadow, which is what lies beyond their scales.
+type shadowPass struct {
+	*shadow
+	p     *pass
+	total int        // tiles of rows of all jobs of a step
+	step  int        // of those that a part of the integer half has
+	one   [1]float32 // what is beyond
+	err   error      // why columns could not be read
+
+	marks    []byte    // [inputs of a step, chunk] 1 for rows that have outliers
+	counts   []int32   // [maxCols] how many rows have one in each channel
+	channels []int32   // [maxCols] those that any row has one in, ascending
+	sums     []float32 // [chunk, rows of all matrices of a step]
+	column   []float32 // [maxRows] one that came from flash, and
+	raw      []byte    // its bytes there
+
+	lanes []*trace.Lane // [workers]
+	merge func(row, worker int)
+}
+
+func newShadowPass(s *shadow, p *pass) *shadowPass {
+	sp := &shadowPass{shadow: s, p: p}
+	sp.merge = sp.mergeRow
+	for i := range p.workers {
+		sp.lanes = append(sp.lanes, s.recorder.Lane("cpu", fmt.Sprintf("worker %d", i)))
+	}
+	return sp
+}
+
+// carve takes the memory of steps of so many rows.
+func (s *shadowPass) carve(a *tiering.Arena) {
+	cols, rows, step := 0, 0, s.m.Spec.Dim
+	for l := range s.m.weights.layers {
+		w := &s.m.weights.layers[l]
+		w.each(func(_ string, m *linear) { cols, rows = max(cols, m.Cols), max(rows, m.Rows) })
+		step = max(step, w.q.Rows+w.k.Rows+w.v.Rows, w.convIn.Rows, w.mlp.gate.Rows+w.mlp.up.Rows, w.shared.gate.Rows+w.shared.up.Rows)
+	}
+	chunk := s.p.chunk
+	s.marks = a.Bytes(chunk * cap(s.p.inputs))
+	s.counts, s.channels = a.Int32s(cols), a.Int32s(cols)
+	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*sumAlign)
+}
+
+// sumAlign is more than a column of a calibration has for its sum, and to fill it up.
+const sumAlign = 8
+
+// partsPerWorker is how many parts of the integer half there are for each worker:
+// enough for a slow one, or the one with the shadow, to have fewer.
+const partsPerWorker = 8
+
+// wanted reports whether some of the pass's products have a shadow.
+func (s *shadowPass) wanted() bool {
+	if s == nil {
+		return false
+	}
+	for i := range s.p.jobs {
+		if s.p.jobs[i].w.hasShadow() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *linear) hasShadow() bool { return w.whole != nil && w.whole.columns != nil }
+
+// run computes both halves of what is on the pass's list, and adds them up. The
+// first part is the whole of the shadow, so that a worker begins with it at once;
+// the others take the rows of the integer half meanwhile.
+func (s *shadowPass) run() {
+	p := s.p
+	s.total = 0
+	for i := range p.jobs {
+		s.total += tilesOf(p.jobs[i].w)
+	}
+	s.step = max(1, s.total/(partsPerWorker*p.m.workers.Count()))
+	p.m.workers.RunTask(1+(s.total+s.step-1)/s.step, s)
+	if s.err != nil {
+		p.err, s.err = errors.Join(p.err, s.err), nil
+		return
+	}
+	p.overRows(p.n, s.merge)
+}
+
+func tilesOf(w *linear) int { return (w.Rows + tiled.TileRows - 1) / tiled.TileRows }
+
+// Part computes the shadow, or a part of the integer half: hetero.Task has it.
+func (s *shadowPass) Part(part, worker int) {
+	lane := s.lanes[worker]
+	if part == 0 {
+		s.compute(lane)
+		return
+	}
+	lo, hi := (part-1)*s.step, min(part*s.step, s.total)
+	for i := range s.p.jobs {
+		j := &s.p.jobs[i]
+		tiles := tilesOf(j.w)
+		if from, to := max(0, lo), min(tiles, hi); from < to {
+			lane.Begin(j.w.spanNames().integers)
+			s.p.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.w.Rows), worker)
+			lane.End()
+		}
+		lo, hi = lo-tiles, hi-tiles
+	}
+}
+
+// compute makes the shadows of all jobs, one behind the other in sums.
+func (s *shadowPass) compute(lane *trace.Lane) {
+	sums, last := s.sums, -1
+	for i := range s.p.jobs {
+		j := &s.p.jobs[i]
+		if !j.w.hasShadow() {
+			continue
+		}
+		lane.Begin(j.w.spanNames().shadow)
+		in := &s.p.inputs[j.input]
+		marks := s.marksOf(j.input)
+		if j.input != last {
+			s.findChannels(in, marks)
+			last = j.input
+		}
+		s.computeOne(in, j.w, marks, sums)
+		sums = sums[j.n*j.w.Rows:]
+		lane.End()
+	}
+}
+
+// marksOf returns which rows of an input have outliers.
+func (s *shadowPass) marksOf(input int) []byte { return s.marks[input*s.p.chunk : (input+1)*s.p.chunk] }
+
+// findChannels lists the channels that have an outlier in any row.
+func (s *shadowPass) findChannels(in *input, marks []byte) {
+	limit := in.whole.limit
+	counts := s.counts[:in.cols]
+	clear(counts)
+	s.stats.Tokens += int64(in.n)
+	for row := range in.n {
+		if marks[row] == 0 {
+			continue
+		}
+		s.stats.Marked++
+		for c, v := range rowOf(in.x, in.of, in.cols, row) {
+			if magnitude(v) > limit {
+				counts[c]++
+			}
+		}
+	}
+	s.channels = s.channels[:0]
+	for c, n := range counts {
+		if n > 0 {
+			s.channels = append(s.channels, int32(c))
+			s.stats.Outliers += int64(n)
+		}
+	}
+}
+
+// computeOne multiplies what is beyond the scale with the columns of a matrix: those
+// in memory first, and then those on flash, so that the order for a token does not
+// depend on the others.
+func (s *shadowPass) computeOne(in *input, w *linear, marks []byte, sums []float32 /* [n, Rows] */) {
+	c := w.whole.columns
+	for row := range in.n {
+		if marks[row] != 0 {
+			clear(sums[row*w.Rows : (row+1)*w.Rows])
+		}
+	}
+	for _, channel := range s.channels {
+		if at := int(c.slots[channel]); at >= 0 {
+			s.stats.Hot++
+			s.addChannel(in, w, marks, sums, int(channel), c.hot[at*w.Rows:(at+1)*w.Rows])
+		}
+	}
+	for _, channel := range s.channels {
+		if c.slots[channel] >= 0 {
+			continue
+		}
+		if s.err = errors.Join(s.err, s.p.ctx.Err()); s.err != nil {
+			return
+		}
+		if s.err = s.file.Column(c.matrix, int(channel), s.column, s.raw); s.err != nil {
+			return
+		}
+		s.stats.Fetched++
+		s.stats.Read += c.matrix.ColumnBytes()
+		s.addChannel(in, w, marks, sums, int(channel), s.column[:w.Rows])
+	}
+}
+
+// addChannel adds the products of one channel's outliers with its column.
+func (s *shadowPass) addChannel(in *input, w *linear, marks []byte, sums []float32 /* [n, Rows] */, channel int, column []float32 /* [Rows] */) {
+	whole, most := in.whole, 127*in.whole.scale
+	for row := range in.n {
+		if marks[row] == 0 {
+			continue
+		}
+		v := rowOf(in.x, in.of, in.cols, row)[channel]
+		if magnitude(v) <= whole.limit {
+			continue
+		}
+		s.one[0] = v - float32(math.Copysign(float64(most), float64(v)))
+		quant.WeightedSum(sums[row*w.Rows:(row+1)*w.Rows], w.Rows, s.one[:], 1, column, w.Rows, 1, w.Rows, 1)
+	}
+}
+
+// mergeRow adds the shadow of a row to what the integers gave.
+func (s *shadowPass) mergeRow(row, _ int) {
+	sums := s.sums
+	for i := range s.p.jobs {
+		j := &s.p.jobs[i]
+		if !j.w.hasShadow() {
+			continue
+		}
+		if rows := j.w.Rows; s.marksOf(j.input)[row] != 0 {
+			quant.Add(j.y[row*rows:(row+1)*rows], sums[row*rows:(row+1)*rows])
+		}
+		sums = sums[j.n*j.w.Rows:]
+	}
+}

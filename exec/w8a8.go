@@ -1,0 +1,202 @@
+package exec
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/w8a8"
+)
+
+// W8A8 asks for products in 8-bit integers with one scale for all elements of an
+// input, which is what neural processors multiply. What lies beyond the scale is
+// multiplied in float32 beside them, with the columns of the calibration:
+//
+//	x·w = clamp(x/s)·s·w8 + (x - clamp(x/s)·s)·w
+//
+// The second sum has few terms, and is called the shadow of the first. Here both
+// halves are computed by the CPU, at the same time.
+type W8A8 struct {
+	Calibration *w8a8.File
+	// Shadows says which inputs have a shadow. The others have a scale that suits
+	// them without one.
+	Shadows ShadowChoice
+	Trace   *trace.Recorder // may be nil
+}
+
+// wholeInput is how the input of a matrix is rounded with one scale.
+type wholeInput struct {
+	scale float32
+	limit uint32 // bits of the largest magnitude that is no outlier
+	// columns of the matrix as floats; nil: it has no shadow
+	columns *columns
+	spans   spanNames
+}
+
+// spanNames are what the halves of a product are called in a trace.
+type spanNames struct{ integers, shadow string }
+
+func (w *linear) spanNames() *spanNames {
+	if w.whole == nil {
+		return &spanNames{integers: "another product"}
+	}
+	return &w.whole.spans
+}
+
+// UseWhole makes the matrices of a calibration appear in 8 bits with one scale for
+// each row. It refuses a calibration of another model.
+func (f *Files) UseWhole(c *w8a8.File) error {
+	identity, err := f.identity()
+	if err != nil {
+		return err
+	}
+	if identity != c.Model {
+		return &store.FormatError{
+			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model, or to this one with other weights",
+			Hint: "calibrate this one with llmrun calibrate", Kind: ErrModel,
+		}
+	}
+	ld, named, err := f.layerMatrices()
+	if err != nil {
+		return err
+	}
+	if len(ld.orders) > 0 {
+		return fmt.Errorf("%w: W8A8 of a model whose columns are not in the order of its inputs (%s)", ErrUnsupported, f.Path)
+	}
+	whole := &wholeRows{newOverlay(f.Source), map[string]bool{}}
+	for i := range c.Inputs {
+		in := &c.Inputs[i]
+		for j := range in.Matrices {
+			s := named[in.Matrices[j].Name]
+			if s == nil || s.cols != in.Cols || s.rows != in.Matrices[j].Rows {
+				return fmt.Errorf("%w: %s: inputs[%d]: the model has no matrix %s of %d rows and %d columns", ErrModel, c.Path(), i, in.Matrices[j].Name, in.Matrices[j].Rows, in.Cols)
+			}
+			for _, g := range s.segs {
+				whole.change(g.tensor.Name)
+			}
+		}
+	}
+	f.Source = whole
+	return nil
+}
+
+// wholeRows is a model some of whose matrices have 8 bits and one scale for each
+// row.
+type wholeRows struct {
+	overlay
+	changed map[string]bool // tensors
+}
+
+// change rounds a tensor, if rows of its length can be.
+func (w *wholeRows) change(name string) {
+	t := &w.tensors[w.index[name]]
+	rowBytes, err := quant.Q8_0.RowBytes(t.Cols())
+	if err == nil {
+		t.Type, t.Size = quant.Q8_0, int64(t.Rows())*int64(rowBytes)
+		w.changed[name] = true
+	}
+}
+
+// ReadAt reads a tensor; the rows of a changed one are computed.
+func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	base, ok := w.Source.Tensor(t.Name)
+	if !ok || !w.changed[t.Name] {
+		return w.Source.ReadAt(t, p, off)
+	}
+	row := make([]float32, t.Cols())
+	out := make([]byte, t.Size/int64(t.Rows()))
+	return readComputed(t, p, off, func(i int) ([]byte, error) {
+		if err := readRow(w.Source, base, row, i); err != nil {
+			return nil, err
+		}
+		return out, quant.QuantizeRowWhole(out, row)
+	})
+}
+
+// useWhole gives the matrices of a calibration their scales, and those that have a
+// shadow their hot columns.
+func (m *Model) useWhole(o *W8A8) error {
+	if o == nil {
+		return nil
+	}
+	named := m.matricesByName()
+	s := &shadow{m: m, file: o.Calibration, recorder: o.Trace}
+	m.shadow = s
+	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
+		for j := range in.Matrices {
+			w := named[in.Matrices[j].Name]
+			if w == nil || !w.Tiled {
+				continue // rows that are no whole number of blocks
+			}
+			name := in.Matrices[j].Name
+			w.whole = &wholeInput{scale: in.Alone, spans: spanNames{"integers of " + name, "shadow of " + name}}
+			if !kept {
+				continue
+			}
+			if in.Matrices[j].At == 0 {
+				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
+			}
+			w.whole.scale, w.whole.limit = in.Scale, magnitude(limitOf(in.Scale))
+			c, err := s.addColumns(in, &in.Matrices[j])
+			if err != nil {
+				return err
+			}
+			w.whole.columns = c
+		}
+	}
+	return nil
+}
+
+// ShadowChoice says which inputs have a shadow: a part of them, those whose outliers
+// matter most, and those whose error would otherwise grow more than so many times.
+type ShadowChoice struct {
+	Share    float64
+	MostLoss float64
+}
+
+// DefaultShadows are those that were published to suffice, 15 % of the inputs, and
+// whichever else would lose more than 3 of its 8 bits.
+var DefaultShadows = ShadowChoice{Share: 0.15, MostLoss: 8}
+
+// ShadowsOf chooses a part of the inputs.
+func ShadowsOf(share float64) ShadowChoice { return ShadowChoice{share, math.Inf(1)} }
+
+// Of goes through inputs, those first whose outliers matter most, and says which
+// have a shadow.
+func (c ShadowChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
+	sorted := make([]*w8a8.Input, len(inputs))
+	for i := range inputs {
+		sorted[i] = &inputs[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *w8a8.Input) int { return cmp.Compare(b.Importance(), a.Importance()) })
+	return func(yield func(*w8a8.Input, bool) bool) {
+		for i, in := range sorted {
+			if !yield(in, float64(i) < c.Share*float64(len(sorted)) || float64(in.Loss) > c.MostLoss) {
+				return
+			}
+		}
+	}
+}
+
+// setRow rounds a row of input i, and notes whether some of it lies beyond its
+// scale.
+func (p *pass) setRow(i, row int, x []float32 /* [cols] */) {
+	in := &p.inputs[i]
+	if in.whole == nil {
+		in.acts.Set(row, x)
+		return
+	}
+	most := in.acts.SetWhole(row, x, in.whole.scale)
+	if in.whole.columns != nil {
+		mark := byte(0)
+		if most > in.whole.limit {
+			mark = 1
+		}
+		p.shadow.marksOf(i)[row] = mark
+	}
+}

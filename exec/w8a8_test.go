@@ -1,0 +1,293 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// someIDs are token ids of every fixture's vocabulary.
+func someIDs(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i*i*7+i) % 200
+	}
+	return ids
+}
+
+// calibrated writes a calibration of a model to fsys, as "c", with columns of the
+// inputs that matter most.
+func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Index {
+	t.Helper()
+	f, err := Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer f.Close()
+	var last int64
+	index, err := MeasureOutliers(context.Background(), f, someIDs(160), Options{Exact: true, Threads: 2},
+		OutlierOptions{Made: "a test", Share: 0.02, Progress: func(done, total int64) {
+			require.LessOrEqual(t, last, done)
+			last = done
+			require.EqualValues(t, 320, total)
+		}})
+	require.NoError(t, err)
+	require.EqualValues(t, 320, last)
+	keep := map[string]bool{}
+	for in, kept := range ShadowsOf(stored).Of(index.Inputs) {
+		keep[in.Name] = kept
+	}
+	require.NoError(t, f.WriteCalibration(context.Background(), fsys, "c", index, func(in *w8a8.Input) bool { return keep[in.Name] }, nil))
+	return index
+}
+
+// loadWhole loads a model with its calibration.
+func loadWhole(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Model {
+	t.Helper()
+	c, err := w8a8.Open(fsys, "c")
+	require.NoError(t, err)
+	f, err := Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	require.NoError(t, f.UseWhole(c))
+	whole.Calibration = c
+	o.W8A8, o.Budget = &whole, tiering.New(0)
+	m, err := Load(context.Background(), f, o)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	t.Cleanup(func() {
+		m.Close()
+		require.NoError(t, c.Close())
+		require.NoError(t, o.Budget.Check())
+		require.Zero(t, o.Budget.Usage().Total)
+	})
+	return m
+}
+
+// TestCalibrationCounts compares what a calibration says with counts of its own
+// kind: shares, order and hot channels.
+func TestCalibrationCounts(t *testing.T) {
+	fsys := vfs.NewMem()
+	index := calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
+	spec := loadModel(t, vfs.OS(), fixtureNamed(t, "llama3"), Options{Threads: 1}).Spec
+	require.Len(t, index.Inputs, 4*len(spec.Layers), "queries to values, output, gate and up, down")
+	require.Equal(t, "blk.0.attn_q.weight", index.Inputs[0].Name)
+	require.Len(t, index.Inputs[0].Matrices, 3)
+	for _, in := range index.Inputs {
+		require.EqualValues(t, 160*in.Cols, in.Elements, in.Name)
+		require.LessOrEqual(t, float64(in.Outliers), 0.02*float64(in.Elements), in.Name)
+		require.GreaterOrEqual(t, in.Importance(), 1-1e-6, in.Name)
+		require.GreaterOrEqual(t, in.Loss, float32(0.99), in.Name)
+		var sum, hot int64
+		for i, c := range in.Channels {
+			sum += c.Count
+			if i < in.Hot {
+				hot += c.Count
+			}
+			if i > 0 {
+				require.LessOrEqual(t, c.Count, in.Channels[i-1].Count)
+			}
+		}
+		require.Equal(t, in.Outliers, sum)
+		require.Equal(t, float64(hot)/float64(max(1, sum)), in.HotShare())
+		require.LessOrEqual(t, in.Hot, max(1, in.Cols*3/100))
+	}
+	last := 1e30
+	for in := range DefaultShadows.Of(index.Inputs) {
+		require.LessOrEqual(t, in.Importance(), last)
+		last = in.Importance()
+	}
+}
+
+// TestWholeIntegersAreAsGoodAsGroups runs models of several families, one of which
+// has fused matrices, with all shadows: without outliers worth the name they have to
+// be about as near to floats as 8 bits with a scale for each group of 32.
+func TestWholeIntegersAreAsGoodAsGroups(t *testing.T) {
+	for _, family := range []string{"llama3", "phi3", "qwen2", "gpt_neox", "lfm2"} {
+		t.Run(family, func(t *testing.T) {
+			dir, fsys, ids := fixtureNamed(t, family), vfs.NewMem(), someIDs(40)
+			calibrated(t, fsys, dir, 1)
+			want := allLogits(t, loadModel(t, vfs.OS(), dir, Options{Threads: 2, Exact: true}), ids)
+			mean := func(m *Model) (sum float64) {
+				for i, got := range allLogits(t, m, ids) {
+					sum += distance(want[i], got) / float64(len(want))
+				}
+				return sum
+			}
+			f, err := Open(vfs.OS(), dir)
+			require.NoError(t, err)
+			defer f.Close()
+			require.NoError(t, f.Quantize("q8", nil))
+			groups, err := Load(context.Background(), f, Options{Threads: 2})
+			require.NoError(t, err)
+			defer groups.Close()
+			m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+			whole, grouped := mean(m), mean(groups)
+			t.Logf("logits differ by %.3f, and by %.3f with groups", whole, grouped)
+			require.Less(t, whole, 1.25*grouped)
+			require.Positive(t, whole)
+			require.Positive(t, m.ShadowStats().Outliers)
+		})
+	}
+}
+
+// TestWholeIntegersAreTheSame reads the same tokens in other chunks, with other
+// threads, and one after the other.
+func TestWholeIntegersAreTheSame(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	ids := someIDs(70)
+	all := W8A8{Shadows: ShadowsOf(1)}
+	want := allLogits(t, loadWhole(t, fsys, dir, Options{Threads: 1, KV: kv.K8V8}, all), ids)
+	for _, o := range []Options{{Threads: 3, KV: kv.K8V8}, {Threads: 2, Chunk: 17, KV: kv.K8V8}, {Threads: 2, Chunk: 1, KV: kv.K8V8}} {
+		m := loadWhole(t, fsys, dir, o, all)
+		require.Equal(t, want, allLogits(t, m, ids))
+		require.NoError(t, m.SetThreads(2))
+		require.Equal(t, want, allLogits(t, m, ids))
+		require.Positive(t, m.ShadowStats().Hot)
+		require.Positive(t, m.ShadowStats().Fetched)
+		require.Less(t, m.ShadowStats().Resident, m.ShadowStats().All/20)
+	}
+}
+
+// TestShadowAllocatesNothing reads tokens that fetch columns.
+func TestShadowAllocatesNothing(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+	requireNoAllocs(t, m)
+	before := m.ShadowStats().Fetched
+	requireNoAllocs(t, m)
+	require.Greater(t, m.ShadowStats().Fetched, before)
+}
+
+// TestCalibrationOfAnotherModel is refused, and so is a shadow without columns.
+func TestCalibrationOfAnotherModel(t *testing.T) {
+	fsys := vfs.NewMem()
+	calibrated(t, fsys, fixtureNamed(t, "llama3"), 0.25)
+	c, err := w8a8.Open(fsys, "c")
+	require.NoError(t, err)
+	defer c.Close()
+	for dir, says := range map[string]string{"qwen2": "belongs to another model", "llama2": "belongs to another model"} {
+		f, err := Open(vfs.OS(), fixtureNamed(t, dir))
+		require.NoError(t, err)
+		err = f.UseWhole(c)
+		require.ErrorIs(t, err, ErrModel)
+		require.ErrorContains(t, err, says)
+		require.NoError(t, f.Close())
+	}
+	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.UseWhole(c))
+	budget := tiering.New(0)
+	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Shadows: ShadowsOf(0.5)}})
+	require.ErrorIs(t, err, ErrModel)
+	require.ErrorContains(t, err, "has no columns of")
+	require.Zero(t, budget.Usage().Total)
+}
+
+// TestShadowColumnsThatCannotBeRead are an error of the pass, and the next one
+// goes well.
+func TestShadowColumnsThatCannotBeRead(t *testing.T) {
+	fsys := vfs.NewMem()
+	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
+	hooked := &hookedFS{FS: fsys}
+	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+	ids := someIDs(60)
+	want := allLogits(t, m, ids)
+	broken := &vfs.IOError{Op: "read", Path: "c", Err: context.DeadlineExceeded}
+	hooked.before = func() error { return broken }
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), broken)
+	s.Close()
+	hooked.before = nil
+	require.Equal(t, want, allLogits(t, m, ids))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	hooked.before = func() error { cancel(); return nil }
+	s, err = m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.ErrorIs(t, m.Extend(ctx, s, ids, &Reader{}), context.Canceled)
+}
+
+// hookedFS calls a function before each read of its files.
+type hookedFS struct {
+	vfs.FS
+	before func() error
+}
+
+func (h *hookedFS) Open(name string) (vfs.File, error) {
+	f, err := h.FS.Open(name)
+	return &hookedFile{f, h}, err
+}
+
+type hookedFile struct {
+	vfs.File
+	fs *hookedFS
+}
+
+func (h *hookedFile) ReadAt(p []byte, off int64) (int, error) {
+	if h.fs.before != nil {
+		if err := h.fs.before(); err != nil {
+			return 0, err
+		}
+	}
+	return h.File.ReadAt(p, off)
+}
+
+// TestHalvesOverlap makes the shadow wait for a column until the other worker has
+// done a part of the integers, and looks for both in the trace. One half after the
+// other would wait in vain.
+func TestHalvesOverlap(t *testing.T) {
+	fsys := vfs.NewMem()
+	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
+	hooked, recorder := &hookedFS{FS: fsys}, trace.New()
+	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1), Trace: recorder})
+	waited := false
+	hooked.before = func() error {
+		for began := time.Now(); !waited && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+			var out bytes.Buffer
+			if _, err := recorder.WriteTo(&out); err != nil {
+				return err
+			}
+			waited = strings.Contains(out.String(), `"integers of `)
+		}
+		return nil
+	}
+	allLogits(t, m, someIDs(60))
+	require.True(t, waited)
+
+	var out bytes.Buffer
+	_, err := recorder.WriteTo(&out)
+	require.NoError(t, err)
+	var file struct {
+		Events []struct {
+			Name   string  `json:"name"`
+			Phase  string  `json:"ph"`
+			Thread int     `json:"tid"`
+			At     float64 `json:"ts"`
+			Took   float64 `json:"dur"`
+		} `json:"traceEvents"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &file))
+	for _, a := range file.Events {
+		for _, b := range file.Events {
+			if strings.HasPrefix(a.Name, "shadow of ") && strings.HasPrefix(b.Name, "integers of ") && a.Thread != b.Thread &&
+				a.At < b.At+b.Took && b.At < a.At+a.Took {
+				return
+			}
+		}
+	}
+	t.Error("no part of the integers was computed during a shadow")
+}
