@@ -2,7 +2,6 @@ package llmrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec"
@@ -49,16 +48,9 @@ func (o *ImportOptions) importance(ctx context.Context, f *exec.Files) (exec.Imp
 	case !mix.FourBits():
 		return nil, fmt.Errorf("%w: Calibrate: %s has no weights of 4 bits, which alone gain by it", ErrOptions, o.Quantize)
 	}
-	t, err := f.Tokenizer()
-	if errors.Is(err, exec.ErrNoTokenizer) {
-		return nil, fmt.Errorf("%w: Calibrate reads a text", ErrNoTokenizer)
-	}
+	ids, err := textTokens(f, o.Calibrate)
 	if err != nil {
 		return nil, err
-	}
-	ids := (&Tokenizer{t}).Encode(o.Calibrate, EncodeOptions{})
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: Calibrate: the text is empty", ErrOptions)
 	}
 	return exec.Calibrate(ctx, f, ids, exec.Options{Exact: true}, progressFunc(o.CalibrateProgress))
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -21,6 +24,10 @@ type Engine struct {
 	files *exec.Files // that the model reads while it is in use, or nil
 	limit int         // tokens that a session reads at most
 	mem   memory
+	// calibration holds columns that shadows fetch; nil: without Options.W8A8
+	calibration *w8a8.File
+	recorder    *trace.Recorder // nil: without Options.Trace
+	traceFile   string
 	// keeper is where sessions and prompts are kept on flash; nil: nowhere
 	keeper *keeper
 
@@ -64,6 +71,9 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // are not needed any more.
 func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
+	if opts.Trace != "" {
+		e.recorder, e.traceFile = trace.New(), opts.Trace
+	}
 	err := e.load(ctx, f, opts)
 	if err == nil && !e.model.KeepsFiles() {
 		e.files = nil
@@ -82,6 +92,13 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err
 	}
+	var whole *exec.W8A8
+	if opts.W8A8 != nil {
+		if whole, err = opts.W8A8.open(f); err != nil {
+			return err
+		}
+		e.calibration, whole.Trace = whole.Calibration, e.recorder
+	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
@@ -94,7 +111,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if opts.RAM > 0 || !e.mem.now.Resident() {
 		e.limit = e.mem.now.Context // more would not fit
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst()}
+	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: whole}
 	o.Progress = progressFunc(opts.Progress)
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
@@ -128,9 +145,26 @@ func (e *Engine) free() (err error) {
 		err = e.files.Close()
 		e.files = nil
 	}
-	err = errors.Join(err, e.keeper.close())
+	if e.calibration != nil {
+		err = errors.Join(err, e.calibration.Close())
+		e.calibration = nil
+	}
+	err = errors.Join(err, e.keeper.close(), e.writeTrace())
 	e.keeper = nil
 	return err
+}
+
+// writeTrace writes what was recorded, once.
+func (e *Engine) writeTrace() error {
+	r := e.recorder
+	if r == nil {
+		return nil
+	}
+	e.recorder = nil
+	return vfs.WriteAtomic(vfs.OS(), e.traceFile, func(w io.Writer) error {
+		_, err := r.WriteTo(w)
+		return err
+	})
 }
 
 // Info describes the model.

@@ -53,6 +53,16 @@ type Options struct {
 	// next to nothing, "q4" to 4 bits with 8 where it matters most, or another of
 	// [Mixes]. "" keeps them as they are.
 	Quantize string
+	// W8A8, if set, multiplies the matrices of layers as neural processors do: weights
+	// of 8 bits with one scale for a row, activations of 8 bits with one scale for all
+	// of an input, and what lies beyond that scale, the outliers, in floats beside
+	// them. It needs a calibration of the model, see [Calibrate]. Experts are left
+	// out. All weights stay in memory.
+	W8A8 *W8A8
+	// Trace, if set, is a file for a trace in Chrome's format, which is written when
+	// the engine is closed: when each thread worked at which half of the products of
+	// W8A8.
+	Trace string
 	// CacheDir, if set, is a directory where a model with quantized weights is
 	// imported to when it is first used, in the form in which it loads fastest;
 	// see Import. "" writes nothing to the disk. Models whose weights are changed
@@ -142,6 +152,9 @@ func (o *Options) validate() error {
 	}
 	if !slices.Contains([]string{"", "auto", "anon", "file"}, o.Pin) {
 		return fmt.Errorf("%w: Pin is %q; it must be anon, file or auto", ErrOptions, o.Pin)
+	}
+	if err := o.W8A8.validate(o); err != nil {
+		return err
 	}
 	if o.RAM < NoLimit {
 		return fmt.Errorf("%w: RAM is %d", ErrOptions, o.RAM)

@@ -39,7 +39,7 @@ func commandGroups() []commandGroup {
 			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(),
 		}},
 		{"Keep conversations", []*command{sessionsCommand()}},
-		{"Import models", []*command{importCommand(), verifyCommand(), cacheCommand()}},
+		{"Import models", []*command{importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchDevicesCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), synthCommand()}},
 		{"About", []*command{licensesCommand(), helpCommand()}},
 	}

@@ -166,6 +166,27 @@ func parseCount(s string, low, high int) (int, error) {
 	return n * unit, nil
 }
 
+// share declares a flag for a part of a whole, above 0.
+func (f *flagSet) share(target *float64, names, usage string) {
+	f.value(names, "SHARE", usage, func(s string) error {
+		x, err := parseShare(s)
+		if err != nil || x == 0 {
+			return fmt.Errorf("must be above 0 and at most 1, not %q", s)
+		}
+		*target = x
+		return nil
+	})
+}
+
+// parseShare reads a part of a whole.
+func parseShare(s string) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return 0, fmt.Errorf("must be a number from 0 to 1, not %q", s)
+	}
+	return x, nil
+}
+
 // parse sets the flags that args hold and returns the other arguments. All that
 // follows "--" is an argument, whatever it looks like.
 func (f *flagSet) parse(args []string) (positional []string, err error) {

@@ -29,6 +29,7 @@ type modelFlags struct {
 	disk    llmrun.DiskSpeed
 	// pressure: give memory back when the system is short of it
 	pressure bool
+	w8a8     *w8a8Flags // nil: the command does not offer it
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -52,6 +53,7 @@ func (m *modelFlags) addAnswering(f *flagSet) {
 	m.addContext(f)
 	m.addRAM(f)
 	m.addCache(f)
+	m.addW8A8(f)
 }
 
 // addScoring declares those of commands that compare a model with others.
@@ -62,6 +64,7 @@ func (m *modelFlags) addScoring(f *flagSet) {
 	m.addKV(f)
 	m.addLoRA(f)
 	m.addRounded(f)
+	m.addW8A8(f)
 }
 
 // addThreads declares --threads, for commands that compute.
@@ -139,6 +142,9 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
 	path, options := m.source()
+	if err := m.w8a8.apply(&options); err != nil {
+		return nil, err
+	}
 	bar := &phases{s: s, labels: []string{"loading"}}
 	defer bar.finish()
 	if m.cache != nil && m.path != "" {

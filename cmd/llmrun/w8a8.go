@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun"
+)
+
+// w8a8Flags say whether and how products are computed as neural processors do.
+type w8a8Flags struct {
+	on          bool
+	calibration string
+	shadow      string   // "on", which "" means, or "off"
+	prune       *float64 // nil: the library's choice
+	trace       string   // file
+}
+
+// addW8A8 declares --w8a8 and what belongs to it, for commands that compute.
+func (m *modelFlags) addW8A8(f *flagSet) {
+	w := &w8a8Flags{}
+	m.w8a8 = w
+	f.group("Integers of 8 bits, as neural processors multiply them")
+	f.toggle(&w.on, "w8a8", "multiply the matrices of layers in integers, with one scale for each input; outliers go through floats beside them. Needs llmrun calibrate")
+	f.text(&w.calibration, "calibration", "FILE", "what llmrun calibrate wrote; without it, "+llmrun.CalibrationSuffix+" beside the model")
+	f.value("shadow", "on|off", "with --w8a8: whether outliers are computed at all; without it, on", func(text string) error {
+		if text != "on" && text != "off" {
+			return fmt.Errorf("must be on or off, not %q", text)
+		}
+		w.shadow = text
+		return nil
+	})
+	var prune float64
+	f.value("prune", "SHARE", "with --w8a8: the part of the inputs, those that matter least, whose outliers are dropped, from 0 to 1; without it, 0.85 but for inputs that would lose more than 3 of their 8 bits", func(text string) (err error) {
+		if prune, err = parseShare(text); err == nil {
+			w.prune = &prune
+		}
+		return err
+	})
+	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half, for chrome://tracing or Perfetto")
+}
+
+// apply sets what the flags ask for.
+func (w *w8a8Flags) apply(o *llmrun.Options) error {
+	if w == nil {
+		return nil
+	}
+	if !w.on {
+		if w.calibration != "" || w.shadow != "" || w.prune != nil || w.trace != "" {
+			return usagef("--calibration, --shadow, --prune and --trace belong to --w8a8")
+		}
+		return nil
+	}
+	o.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoShadow: w.shadow == "off"}
+	if w.prune != nil {
+		o.W8A8.Shadows = 1 - *w.prune
+		o.W8A8.NoShadow = o.W8A8.NoShadow || *w.prune == 1
+	}
+	o.Exact, o.Trace = false, w.trace
+	if o.FS != nil && w.calibration == "" {
+		return usagef("the bundled model has no calibration: write one with llmrun calibrate -o and name it in --calibration")
+	}
+	return nil
+}
