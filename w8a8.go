@@ -21,7 +21,7 @@ type W8A8 struct {
 	Calibration string
 	// Shadows is the part of the inputs of matrices whose outliers are computed
 	// beside the integers: those where they matter most. 0 means 0.15, which was
-	// published to suffice, and all others that would lose more than 3 of their 8
+	// published to suffice, and all others that would lose more than 2 of their 8
 	// bits; 1 means all.
 	Shadows float64
 	// NoShadow computes no outliers at all.

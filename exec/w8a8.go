@@ -160,8 +160,8 @@ type ShadowChoice struct {
 }
 
 // DefaultShadows are those that were published to suffice, 15 % of the inputs, and
-// whichever else would lose more than 3 of its 8 bits.
-var DefaultShadows = ShadowChoice{Share: 0.15, MostLoss: 8}
+// whichever else would lose more than 2 of its 8 bits.
+var DefaultShadows = ShadowChoice{Share: 0.15, MostLoss: 4}
 
 // ShadowsOf chooses a part of the inputs.
 func ShadowsOf(share float64) ShadowChoice { return ShadowChoice{share, math.Inf(1)} }

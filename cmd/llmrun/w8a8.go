@@ -30,7 +30,7 @@ func (m *modelFlags) addW8A8(f *flagSet) {
 		return nil
 	})
 	var prune float64
-	f.value("prune", "SHARE", "with --w8a8: the part of the inputs, those that matter least, whose outliers are dropped, from 0 to 1; without it, 0.85 but for inputs that would lose more than 3 of their 8 bits", func(text string) (err error) {
+	f.value("prune", "SHARE", "with --w8a8: the part of the inputs, those that matter least, whose outliers are dropped, from 0 to 1; without it, 0.85 but for inputs that would lose more than 2 of their 8 bits", func(text string) (err error) {
 		if prune, err = parseShare(text); err == nil {
 			w.prune = &prune
 		}

@@ -1,0 +1,56 @@
+package measure
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestShadowSavesAModelWithOutliers injects outliers into the bundled model, which
+// changes nothing in floats and ruins it in whole integers, unless what is beyond
+// their scales is computed beside them.
+func TestShadowSavesAModelWithOutliers(t *testing.T) {
+	if strings.HasPrefix(quant.Features(), "portable") {
+		t.Skip("takes a minute without SIMD kernels, whose results exec compares")
+	}
+	data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "demo", "val_text.txt"))
+	require.NoError(t, err)
+	calibrating, scored := string(data[:3500]), string(data[6000:])
+	model, dir := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"), t.TempDir()
+	injected := filepath.Join(dir, "injected")
+	require.NoError(t, InjectOutliers(vfs.OS(), model, vfs.OS(), injected, Outliers{Factor: 50, Channels: 3, Every: 1}))
+	ctx := context.Background()
+	c, err := llmrun.Calibrate(ctx, injected, calibrating, llmrun.CalibrateOptions{Threads: 2})
+	require.NoError(t, err)
+	require.Equal(t, injected+llmrun.CalibrationSuffix, c.Path)
+	most := c.Inputs[0]
+	require.GreaterOrEqual(t, most.HotShare, 0.8, "few channels have most of the outliers")
+	require.LessOrEqual(t, most.Hot, most.Channels*3/100)
+
+	ppl := func(path string, w *llmrun.W8A8) float64 {
+		row := W8A8Row{}
+		_, err := row.measure(ctx, path, llmrun.Options{Threads: 2, KV: "f32", W8A8: w}, scored, 512)
+		require.NoError(t, err)
+		if w != nil && !w.NoShadow {
+			require.Positive(t, row.Use.Hot)
+			require.Positive(t, row.Use.Read)
+			require.Less(t, row.Use.Resident, row.Use.All/20)
+		}
+		return row.PPL
+	}
+	floats := ppl(injected, nil)
+	require.InEpsilon(t, ppl(model, nil), floats, 1e-4, "the function is the same")
+	without, with := ppl(injected, &llmrun.W8A8{NoShadow: true}), ppl(injected, &llmrun.W8A8{})
+	t.Logf("perplexity %.3f, without shadow %+.2f %%, with %+.2f %%", floats, 100*(without/floats-1), 100*(with/floats-1))
+	require.Greater(t, without/floats, 1.1)
+	require.InEpsilon(t, floats, with, 0.01)
+}
