@@ -102,7 +102,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
-	if err := e.mem.plan(ctx, f, &opts); err != nil {
+	if err := e.mem.plan(ctx, f, whole, &opts); err != nil {
 		return err
 	}
 	if e.limit == 0 || e.limit > e.info.MaxContext {

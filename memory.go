@@ -45,9 +45,9 @@ func (o *Options) limit() int64 {
 }
 
 // plan decides what of a model will be in memory, before anything is loaded.
-func (m *memory) plan(ctx context.Context, f *exec.Files, opts *Options) error {
+func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
-	if m.from, m.need, err = opts.planInputs(f, opts.limit()); err != nil {
+	if m.from, m.need, err = opts.planInputs(f, whole, opts.limit()); err != nil {
 		return err
 	}
 	if f.Packed() == nil { // then an embedding is loaded as well

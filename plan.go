@@ -86,8 +86,15 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return nil, err
 	}
+	var whole *exec.W8A8
+	if opts.W8A8 != nil {
+		if whole, err = opts.W8A8.open(f); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, whole.Calibration.Close()) }()
+	}
 	// A refusal comes at once, without measuring anything.
-	shape, need, err := opts.planInputs(f, opts.limit())
+	shape, need, err := opts.planInputs(f, whole, opts.limit())
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +163,13 @@ func (o *Options) rateMeasurer() rateMeasurer {
 }
 
 // planInputs returns what a plan for a model is made from.
-func (o *Options) planInputs(f *exec.Files, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
+func (o *Options) planInputs(f *exec.Files, whole *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return tiering.Shape{}, tiering.Need{}, err
 	}
 	format := o.kvFormat(f)
-	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact})
+	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, W8A8: whole})
 	if err != nil {
 		return shape, tiering.Need{}, err
 	}

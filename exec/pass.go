@@ -101,11 +101,9 @@ type workspace struct {
 
 func newPass(m *Model, chunk int) (*pass, error) {
 	p := &pass{m: m, chunk: chunk, workers: make([]workspace, m.workers.Count())}
-	p.jobs = make([]job, 0, 2*m.Spec.Experts+4)
+	p.jobs = make([]job, 0, p.maxJobs())
 	p.inputs = make([]input, 0, cap(p.jobs))
-	if m.shadow != nil {
-		p.shadow = newShadowPass(m.shadow, p)
-	}
+	p.addShadow()
 	var probe tiering.Arena
 	p.carve(&probe)
 	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
@@ -136,6 +134,9 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.startSelection()
 	return p, nil
 }
+
+// maxJobs is more products than any step has.
+func (p *pass) maxJobs() int { return 2*p.m.Spec.Experts + 4 }
 
 func (p *pass) free() {
 	if p.frame != nil {

@@ -35,19 +35,40 @@ type columns struct {
 	hot    []float32 // [hot channels, rows]
 }
 
+// carve takes a matrix's hot columns and their slots from an arena.
+func (c *columns) carve(a *tiering.Arena, in *w8a8.Input) {
+	c.hot, c.slots = a.Floats(in.Hot*c.matrix.Rows), a.Int32s(in.Cols)
+}
+
+// pageSlack is what a frame may take more than was asked for: a page of most systems.
+const pageSlack = 4096
+
+// residentBytes returns what the hot columns of all matrices with a shadow take.
+func (o *W8A8) residentBytes() (n int64) {
+	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
+		for i := range in.Matrices {
+			if kept {
+				var probe tiering.Arena
+				(&columns{matrix: &in.Matrices[i]}).carve(&probe, in)
+				n += int64(probe.Need()) + pageSlack
+			}
+		}
+	}
+	return n
+}
+
 // addColumns brings the hot columns of a matrix into memory.
 func (s *shadow) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*columns, error) {
 	c := &columns{matrix: m}
-	take := func(a *tiering.Arena) { c.hot, c.slots = a.Floats(in.Hot*m.Rows), a.Int32s(in.Cols) }
 	var probe tiering.Arena
-	take(&probe)
+	c.carve(&probe, in)
 	frame, err := tiering.Alloc(s.m.budget, tiering.Pinned, probe.Need())
 	if err != nil {
 		return nil, err
 	}
 	s.frames = append(s.frames, frame)
 	arena := tiering.NewArena(frame)
-	take(arena)
+	c.carve(arena, in)
 	if err := arena.Err(); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	}
 	p.rounded = make([]float32, tiled.FloatsNeeded(cols, chunk))
 	p.roundPart, p.rowsPart = p.round, p.doRows
-	p.shadow = newShadowPass(l.shadow, p)
+	m.shadow = l.shadow
+	p.addShadow()
 	m.weights.layers[0].mlp.up.Rows = rows // as many sums as the matrix has rows
 	var probe tiering.Arena
 	p.shadow.carve(&probe)

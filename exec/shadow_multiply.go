@@ -32,13 +32,17 @@ type shadowPass struct {
 	merge func(row, worker int)
 }
 
-func newShadowPass(s *shadow, p *pass) *shadowPass {
-	sp := &shadowPass{shadow: s, p: p}
-	sp.merge = sp.mergeRow
-	for i := range p.workers {
-		sp.lanes = append(sp.lanes, s.recorder.Lane("cpu", fmt.Sprintf("worker %d", i)))
+// addShadow prepares the pass for the model's shadow, if it has one.
+func (p *pass) addShadow() {
+	s := p.m.shadow
+	if s == nil {
+		return
 	}
-	return sp
+	p.shadow = &shadowPass{shadow: s, p: p}
+	p.shadow.merge = p.shadow.mergeRow
+	for i := range p.workers {
+		p.shadow.lanes = append(p.shadow.lanes, s.recorder.Lane("cpu", fmt.Sprintf("worker %d", i)))
+	}
 }
 
 // carve takes the memory of steps of so many rows.
@@ -50,7 +54,7 @@ func (s *shadowPass) carve(a *tiering.Arena) {
 		step = max(step, w.q.Rows+w.k.Rows+w.v.Rows, w.convIn.Rows, w.mlp.gate.Rows+w.mlp.up.Rows, w.shared.gate.Rows+w.shared.up.Rows)
 	}
 	chunk := s.p.chunk
-	s.marks = a.Bytes(chunk * cap(s.p.inputs))
+	s.marks = a.Bytes(chunk * s.p.maxJobs())
 	s.counts, s.channels = a.Int32s(cols), a.Int32s(cols)
 	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*sumAlign)
 }

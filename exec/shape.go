@@ -26,6 +26,7 @@ type ShapeOptions struct {
 	KVCold  bool // keys and values may go to flash
 	Select  Selection
 	Exact   bool
+	W8A8    *W8A8 // see Options
 }
 
 // Shape returns what a plan for the model's memory starts from. It reads no
@@ -63,7 +64,12 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	for l := range spec.Layers {
 		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
 	}
-	addScratch(&s, &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, o.Threads)
+	m := &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}
+	if o.W8A8 != nil {
+		m.shadow = &shadow{m: m}
+		s.Vectors += o.W8A8.residentBytes()
+	}
+	addScratch(&s, m, o.Threads)
 	return s, nil
 }
 
@@ -175,6 +181,7 @@ const (
 // scratchBytes returns the size of a pass's buffers.
 func scratchBytes(m *Model, chunk, threads int, carve func(*pass, *tiering.Arena)) int64 {
 	p := &pass{m: m, chunk: chunk, workers: make([]workspace, threads)}
+	p.addShadow()
 	var probe tiering.Arena
 	carve(p, &probe)
 	return int64(probe.Need())

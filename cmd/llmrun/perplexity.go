@@ -15,7 +15,7 @@ func perplexityCommand() *command {
 		summary:  "measure how well a model predicts a text",
 		about: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
 
---json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored.`,
+--json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored. With --w8a8 there is also "shadow": rows of inputs and those with outliers, outliers, columns that were in memory and that came from flash, and their bytes.`,
 		examples: []example{
 			{"llmrun perplexity -f book.txt --ctx 2048", "the bundled model on a text"},
 			{"llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", "another model, for a script"},
@@ -78,7 +78,21 @@ func (p *perplexityFlags) run(ctx context.Context, s *streams, args []string) er
 		return interruption(ctx, err)
 	}
 	bar.finish()
-	return p.print(s, result)
+	report := perplexityReport{Perplexity: result}
+	if options := p.model.w8a8; options.on && options.shadow != "off" {
+		use := engine.ShadowUse()
+		report.Shadow = &use
+	}
+	if err := p.print(s, report); err != nil {
+		return err
+	}
+	return engine.Close() // which writes the trace
+}
+
+// perplexityReport is what --json prints.
+type perplexityReport struct {
+	llmrun.Perplexity
+	Shadow *llmrun.ShadowUse `json:"shadow,omitempty"` // with --w8a8
 }
 
 // read returns the contents of the file that the flags name.
@@ -106,10 +120,14 @@ func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, e
 }
 
 // print shows the result to a person or, with --json, to a program.
-func (p *perplexityFlags) print(s *streams, result llmrun.Perplexity) error {
+func (p *perplexityFlags) print(s *streams, result perplexityReport) error {
 	if !p.json {
 		fmt.Fprintf(s.out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
 			result.PPL, result.MeanNLL, result.Tokens, result.Scored)
+		if u := result.Shadow; u != nil {
+			fmt.Fprintf(s.out, "shadow: outliers in %.1f %% of the rows; %s of %s of columns in memory were used %d times, %d came from flash (%s)\n",
+				100*float64(u.Marked)/float64(max(1, u.Tokens)), formatBytes(u.Resident), formatBytes(u.All), u.Hot, u.Fetched, formatBytes(u.Read))
+		}
 		return nil
 	}
 	if math.IsInf(result.PPL, 0) {

@@ -104,7 +104,10 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	defer session.Close()
-	return r.generate(ctx, s, engine, session, prompt)
+	if err := r.generate(ctx, s, engine, session, prompt); err != nil {
+		return err
+	}
+	return engine.Close() // which writes the trace
 }
 
 // A runPrompt is what the model continues: token ids, or text.
