@@ -18,7 +18,7 @@ func calibrateCommand() *command {
 
 Take a text of the kind that the model is for, of some thousand tokens. Experts are left out. Without -o the file is called like the model, with ` + llmrun.CalibrationSuffix + ` behind its name.
 
---json prints one object: path, bytes, tokens, and inputs, those first whose outliers matter most.`,
+--json prints one object: path, bytes, tokens, and inputs, those first whose outliers matter most. Each has name, channels, scale (of an integer step), max (the largest magnitude), importance (how far that is beyond 127 steps), loss (how many times larger errors get without a shadow), outliers (the share of elements), ever (channels that had any), hot, hot_share (of the outliers), and stored (float weights are in the file).`,
 		examples: []example{
 			{"llmrun calibrate -m qwen.pack -f notes.txt", "writes qwen.pack" + llmrun.CalibrationSuffix},
 			{"llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", "a small file: only the inputs that matter most can have a shadow"},

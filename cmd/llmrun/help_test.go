@@ -23,6 +23,9 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 		{"cache", llmrun.CachedPack{}},
 		{"cache", llmrun.KeptKV{}},
 		{"cache", freed{}},
+		{"calibrate", llmrun.Calibration{}},
+		{"calibrate", llmrun.CalibrationInput{}},
+		{"perplexity", llmrun.ShadowUse{}},
 	} {
 		about := findCommand(c.command).about
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(c.prints)) {

@@ -15,7 +15,7 @@ func perplexityCommand() *command {
 		summary:  "measure how well a model predicts a text",
 		about: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
 
---json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored. With --w8a8 there is also "shadow": rows of inputs and those with outliers, outliers, columns that were in memory and that came from flash, and their bytes.`,
+--json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored. With --w8a8 there is also "shadow": tokens (rows of inputs that can have one) and marked (those with outliers), outliers (elements), hot (uses of columns in memory), fetched (columns from flash) and read_bytes of those, resident_bytes (columns in memory) of all_bytes.`,
 		examples: []example{
 			{"llmrun perplexity -f book.txt --ctx 2048", "the bundled model on a text"},
 			{"llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", "another model, for a script"},
