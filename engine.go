@@ -120,7 +120,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.model, err = exec.Load(ctx, f, o); err != nil {
 		return err
 	}
-	if err := e.openKeeper(f, &opts); err != nil {
+	if err := e.openKeeper(f, whole, &opts); err != nil {
 		return err
 	}
 	if opts.WatchPressure {

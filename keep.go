@@ -52,7 +52,7 @@ type keeper struct {
 func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
 
 // openKeeper prepares for keeping what sessions remember. Nothing is written yet.
-func (e *Engine) openKeeper(f *exec.Files, opts *Options) error {
+func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) error {
 	base := opts.keepDir()
 	if base == "" {
 		return nil
@@ -62,7 +62,7 @@ func (e *Engine) openKeeper(f *exec.Files, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact)
+	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + whole.Identity()
 	for _, dir := range opts.Adapters {
 		adapter, err := exec.AdapterIdentity(opts.fsys(), dir)
 		if err != nil {

@@ -78,7 +78,7 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", ErrModel)
 	}
-	identity, err := f.identity()
+	identity, err := f.calibrationIdentity()
 	if err != nil {
 		return nil, err
 	}

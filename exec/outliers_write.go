@@ -43,9 +43,10 @@ func (f *Files) layerMatrices() (*loader, map[string]*slot, error) {
 	return ld, named, nil
 }
 
-// identity says which model a calibration belongs to: where it comes from, and
-// what its matrices are like.
-func (f *Files) identity() (string, error) {
+// calibrationIdentity says which model a calibration belongs to, as a pack or as what
+// that was made from: where it comes from, and what its matrices are like. Their
+// first rows tell apart what adapters and rounding have changed.
+func (f *Files) calibrationIdentity() (string, error) {
 	about, err := f.about("")
 	if err != nil {
 		return "", err
@@ -61,6 +62,11 @@ func (f *Files) identity() (string, error) {
 		for _, name := range group {
 			s := named[name]
 			fmt.Fprintf(h, "%s %s %d %d\n", name, s.typ, s.rows, s.cols)
+			row := make([]byte, s.bytes()/int64(s.rows))
+			if err := ld.readRows(s, 0, row); err != nil {
+				return "", err
+			}
+			h.Write(row)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

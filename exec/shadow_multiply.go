@@ -45,7 +45,7 @@ func (p *pass) addShadow() {
 	}
 }
 
-// carve takes the memory of steps of so many rows.
+// carve takes the memory of steps.
 func (s *shadowPass) carve(a *tiering.Arena) {
 	cols, rows, step := 0, 0, s.m.Spec.Dim
 	for l := range s.m.weights.layers {

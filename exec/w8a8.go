@@ -51,7 +51,7 @@ func (w *linear) spanNames() *spanNames {
 // UseWhole makes the matrices of a calibration appear in 8 bits with one scale for
 // each row. It refuses a calibration of another model.
 func (f *Files) UseWhole(c *w8a8.File) error {
-	identity, err := f.identity()
+	identity, err := f.calibrationIdentity()
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,8 @@ func (m *Model) useWhole(o *W8A8) error {
 }
 
 // ShadowChoice says which inputs have a shadow: a part of them, those whose outliers
-// matter most, and those whose error would otherwise grow more than so many times.
+// matter most, and those whose error would otherwise grow more than so many times, if
+// the calibration has their columns.
 type ShadowChoice struct {
 	Share    float64
 	MostLoss float64
@@ -176,11 +177,20 @@ func (c ShadowChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	slices.SortStableFunc(sorted, func(a, b *w8a8.Input) int { return cmp.Compare(b.Importance(), a.Importance()) })
 	return func(yield func(*w8a8.Input, bool) bool) {
 		for i, in := range sorted {
-			if !yield(in, float64(i) < c.Share*float64(len(sorted)) || float64(in.Loss) > c.MostLoss) {
+			most := float64(i) < c.Share*float64(len(sorted))-1e-9
+			if !yield(in, most || float64(in.Loss) > c.MostLoss && in.Stored()) {
 				return
 			}
 		}
 	}
+}
+
+// Identity is what keys and values of the model depend on.
+func (o *W8A8) Identity() string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Sum, o.Shadows)
 }
 
 // setRow rounds a row of input i, and notes whether some of it lies beyond its

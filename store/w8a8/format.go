@@ -83,6 +83,9 @@ func (in *Input) HotShare() float64 {
 	return float64(hot) / float64(max(in.Outliers, 1))
 }
 
+// Stored reports whether the file has the columns of the input's matrices.
+func (in *Input) Stored() bool { return len(in.Matrices) > 0 && in.Matrices[0].At != 0 }
+
 // ColumnBytes returns what a column takes in the file, with its sum.
 func (m *Matrix) ColumnBytes() int64 {
 	t, _ := quant.ParseType(m.Type) // check has seen it

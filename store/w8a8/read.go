@@ -15,6 +15,8 @@ import (
 // File is an open calibration. It is safe for concurrent use until Close.
 type File struct {
 	Index
+	// Sum tells calibrations apart, also those of one model.
+	Sum  uint64
 	path string
 	file vfs.File
 }
@@ -57,11 +59,12 @@ func (f *File) readIndex() error {
 	case number(16) > maxIndexBytes || number(16) > uint64(size-headerBytes):
 		return f.wrong(16, "index", fmt.Sprintf("has %d bytes", number(16)), again, store.ErrFormat)
 	}
+	f.Sum = number(24)
 	index := make([]byte, number(16))
 	if _, err := f.file.ReadAt(index, headerBytes); err != nil {
 		return err
 	}
-	if checksum(index) != number(24) {
+	if checksum(index) != f.Sum {
 		return f.wrong(headerBytes, "index", "is damaged", again, store.ErrFormat)
 	}
 	if err := json.Unmarshal(index, &f.Index); err != nil {

@@ -1,0 +1,89 @@
+package llmrun_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// calibrateDemo writes a calibration of the demo model.
+func calibrateDemo(t *testing.T, o llmrun.CalibrateOptions) llmrun.Calibration {
+	t.Helper()
+	o.To, o.Threads = filepath.Join(t.TempDir(), "demo.w8a8"), 2
+	c, err := llmrun.Calibrate(context.Background(), demoModel, strings.Repeat("Ruby the fox ran into the forest and found a river. ", 6), o)
+	require.NoError(t, err)
+	return c
+}
+
+func TestCalibrateRefuses(t *testing.T) {
+	ctx := context.Background()
+	_, err := llmrun.Calibrate(ctx, demoModel, "", llmrun.CalibrateOptions{})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
+	for _, o := range []llmrun.CalibrateOptions{{Shadows: 1.5}, {OutlierShare: -1}} {
+		_, err := llmrun.Calibrate(ctx, demoModel, "a text", o)
+		require.ErrorIs(t, err, llmrun.ErrOptions)
+	}
+	for _, o := range []llmrun.Options{
+		{W8A8: &llmrun.W8A8{Shadows: 2}}, {W8A8: &llmrun.W8A8{}, Quantize: "q8"}, {W8A8: &llmrun.W8A8{}, Exact: true},
+	} {
+		_, err := llmrun.Open(demoModel, o)
+		require.ErrorIs(t, err, llmrun.ErrOptions)
+	}
+	_, err = llmrun.Open(demoModel, llmrun.Options{W8A8: &llmrun.W8A8{}})
+	require.ErrorContains(t, err, "llmrun calibrate writes it")
+
+	cancelled, cancel := context.WithCancel(ctx)
+	to := filepath.Join(t.TempDir(), "c")
+	_, err = llmrun.Calibrate(cancelled, demoModel, "a text of some words", llmrun.CalibrateOptions{To: to, Progress: func(p llmrun.Progress) {
+		if p.Done > 0 {
+			cancel()
+		}
+	}})
+	require.True(t, errors.Is(err, context.Canceled), err)
+	require.NoFileExists(t, to)
+}
+
+// TestCalibrationHasWhatDefaultsNeed stores columns of few inputs, which the default
+// then makes do with.
+func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
+	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+	stored := 0
+	for _, in := range c.Inputs {
+		if in.Stored {
+			stored++
+		}
+	}
+	require.Equal(t, 5, stored, "of 32")
+	ids := validationIDs(t)[:40]
+	e := open(t, demoModel, llmrun.Options{Threads: 2, W8A8: &llmrun.W8A8{Calibration: c.Path}})
+	_, err := e.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
+	require.NoError(t, err)
+	require.Positive(t, e.ShadowUse().Outliers)
+}
+
+// TestKeptPromptsOfWholeIntegersStayApart reads a prompt that was kept by the same
+// model with other arithmetic, which must not be taken for its own.
+func TestKeptPromptsOfWholeIntegersStayApart(t *testing.T) {
+	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+	ids, dir := validationIDs(t)[:700], t.TempDir()
+	recalled := func(w *llmrun.W8A8) int {
+		e := open(t, demoModel, llmrun.Options{Threads: 2, KVDir: dir, KV: "k8v8", W8A8: w})
+		s, err := e.NewSession()
+		require.NoError(t, err)
+		complete(t, s.GenerateIDs(context.Background(), ids, limit(1)))
+		n := s.Stats().RecalledTokens
+		require.NoError(t, s.Close())
+		return n
+	}
+	require.Zero(t, recalled(nil))
+	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
+	require.Positive(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
+	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path, NoShadow: true}))
+	require.Positive(t, recalled(nil))
+}
