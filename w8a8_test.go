@@ -70,8 +70,11 @@ func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
 // TestKeptPromptsOfWholeIntegersStayApart reads a prompt that was kept by the same
 // model with other arithmetic, which must not be taken for its own.
 func TestKeptPromptsOfWholeIntegersStayApart(t *testing.T) {
+	if portable() {
+		t.Skip("what is kept does not depend on kernels, and takes 512 tokens")
+	}
 	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
-	ids, dir := validationIDs(t)[:700], t.TempDir()
+	ids, dir := validationIDs(t)[:580], t.TempDir()
 	recalled := func(w *llmrun.W8A8) int {
 		e := open(t, demoModel, llmrun.Options{Threads: 2, KVDir: dir, KV: "k8v8", W8A8: w})
 		s, err := e.NewSession()

@@ -34,10 +34,14 @@ const (
 // inputRoles are the roles of matrices that are multiplied in integers as a whole,
 // those in one list with the same input.
 var inputRoles = [][]string{
-	{"attn_q", "attn_k", "attn_v"}, {"attn_output"},
-	{"shortconv.in_proj"}, {"shortconv.out_proj"},
-	{"ffn_gate", "ffn_up"}, {"ffn_down"},
-	{"ffn_gate_shexp", "ffn_up_shexp"}, {"ffn_down_shexp"},
+	{"attn_q", "attn_k", "attn_v"},
+	{"attn_output"},
+	{"shortconv.in_proj"},
+	{"shortconv.out_proj"},
+	{"ffn_gate", "ffn_up"},
+	{"ffn_down"},
+	{"ffn_gate_shexp", "ffn_up_shexp"},
+	{"ffn_down_shexp"},
 }
 
 // inputGroups returns the names of matrices, those together that have the same
@@ -87,21 +91,10 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 		return nil, err
 	}
 	defer m.Close()
-	named := m.matricesByName()
-	index := &w8a8.Index{Model: identity, Made: how.Made, Tokens: len(ids), OutlierShare: how.Share}
-	seen := map[*linear]*inputSizes{}
-	var order []*inputSizes
-	for _, group := range inputGroups(len(m.weights.layers), func(name string) bool { return named[name] != nil }) {
-		first := named[group[0]]
-		s := &inputSizes{name: group[0], beyond: make([]int64, first.Cols)}
-		for _, name := range group {
-			s.matrices = append(s.matrices, w8a8.Matrix{Name: name, Rows: named[name].Rows, Type: columnType(named[name].Type).String()})
-		}
-		seen[first], order = s, append(order, s)
-	}
+	sizes, order := m.inputSizes()
 	read := func(before int, observe func(*inputSizes, []float32)) error {
 		m.pass.observe = func(j *job) {
-			if s := seen[j.w]; s != nil {
+			if s := sizes[j.w]; s != nil {
 				for row := range j.n {
 					observe(s, j.row(row))
 				}
@@ -117,15 +110,12 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 		return nil, err
 	}
 	for _, s := range order {
-		share := how.Share
-		if share == 0 {
-			share = defaultOutlierShare(len(s.beyond))
-		}
-		s.choose(share)
+		s.choose(how.Share)
 	}
 	if err := read(len(ids), (*inputSizes).count); err != nil {
 		return nil, err
 	}
+	index := &w8a8.Index{Model: identity, Made: how.Made, Tokens: len(ids), OutlierShare: how.Share}
 	for _, s := range order {
 		in, err := s.input()
 		if err != nil {
@@ -134,6 +124,22 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 		index.Inputs = append(index.Inputs, in)
 	}
 	return index, nil
+}
+
+// inputSizes returns what is to be measured of the model's inputs, by the first
+// matrix that reads each, and in the order of use.
+func (m *Model) inputSizes() (by map[*linear]*inputSizes, order []*inputSizes) {
+	named := m.matricesByName()
+	by = map[*linear]*inputSizes{}
+	for _, group := range inputGroups(len(m.weights.layers), func(name string) bool { return named[name] != nil }) {
+		first := named[group[0]]
+		s := &inputSizes{name: group[0], beyond: make([]int64, first.Cols)}
+		for _, name := range group {
+			s.matrices = append(s.matrices, w8a8.Matrix{Name: name, Rows: named[name].Rows, Type: columnType(named[name].Type).String()})
+		}
+		by[first], order = s, append(order, s)
+	}
+	return by, order
 }
 
 // inputSizes are the magnitudes that were seen of an input.
@@ -186,8 +192,12 @@ func (s *inputSizes) elements() (n int64) {
 	return n
 }
 
-// choose sets the scale beyond which not more than a share of the elements lies.
+// choose sets the scale beyond which not more than a share of the elements lies; 0
+// leaves the share to defaultOutlierShare.
 func (s *inputSizes) choose(share float64) {
+	if share == 0 {
+		share = defaultOutlierShare(len(s.beyond))
+	}
 	allowed := int64(share * float64(s.elements()))
 	top := len(s.bins) - 1
 	for above := s.bins[top]; top > 0 && above <= allowed; above += s.bins[top] {

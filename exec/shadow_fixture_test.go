@@ -34,7 +34,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 		}
 	}
 	each(sizes.measure)
-	sizes.choose(defaultOutlierShare(cols))
+	sizes.choose(0)
 	each(sizes.count)
 	in, err := sizes.input()
 	require.NoError(t, err)

@@ -177,6 +177,7 @@ func (c ShadowChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	slices.SortStableFunc(sorted, func(a, b *w8a8.Input) int { return cmp.Compare(b.Importance(), a.Importance()) })
 	return func(yield func(*w8a8.Input, bool) bool) {
 		for i, in := range sorted {
+			// A product such as 0.15·20 may be a little above the whole number.
 			most := float64(i) < c.Share*float64(len(sorted))-1e-9
 			if !yield(in, most || float64(in.Loss) > c.MostLoss && in.Stored()) {
 				return

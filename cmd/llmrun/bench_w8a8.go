@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 
@@ -50,14 +51,13 @@ type benchW8A8Flags struct {
 	o      measure.W8A8Options
 }
 
-func (b *benchW8A8Flags) run(ctx context.Context, s *streams, args []string) error {
+func (b *benchW8A8Flags) run(ctx context.Context, s *streams, args []string) (err error) {
 	if err := noArguments(args); err != nil {
 		return err
 	}
 	if b.file == "" {
 		return usagef("give the text in -f")
 	}
-	var err error
 	if b.o.Text, err = readAll(s, "-f", b.file); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *benchW8A8Flags) run(ctx context.Context, s *streams, args []string) err
 	if b.o.Dir, err = os.MkdirTemp("", "llmrun-w8a8-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(b.o.Dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(b.o.Dir)) }()
 	bar := newMeter(s, "measuring", formatRuns)
 	defer bar.finish()
 	b.o.Running = bar.update
