@@ -51,6 +51,9 @@ type KVReport struct {
 	TokenBytes int64   `json:"kv_bytes_per_token"` // of all layers
 	HeadShare  float64 `json:"head_share"`         // of the products that a token takes, the output matrix has
 	Ring       int64   `json:"ring_bytes"`         // keys and values pass through
+	// Apart is how much longer a token takes in the copy of the model that has flash,
+	// because of where it lies in memory. It is part of what rows say of memory.
+	Apart float64 `json:"apart_ms"`
 
 	Rows    []KVRow   `json:"rows"`
 	Summary KVSummary `json:"summary"`
@@ -68,7 +71,7 @@ type KVRow struct {
 	FlashGBs   float64 `json:"flash_gb_s,omitempty"`
 	WeightsGBs float64 `json:"weights_flash_gb_s,omitempty"`
 
-	Memory  float64 `json:"memory_ms,omitempty"`           // all in memory
+	Memory  float64 `json:"memory_ms,omitempty"`           // all in memory, with Apart
 	Without float64 `json:"without_prefetch_ms,omitempty"` // layers ask when they need
 	With    float64 `json:"with_prefetch_ms"`
 	Ratio   float64 `json:"with_prefetch_of_memory,omitempty"` // median of those measured in turns
@@ -105,6 +108,11 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	contexts, err := kvContexts(o.Contexts, b.cold.model.Spec.Context-o.Decode-1)
 	if err != nil {
 		return nil, err
+	}
+	if b.memory != nil {
+		if r.Apart, err = b.apart(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for i, n := range contexts {
 		row, err := b.measure(ctx, n)
@@ -174,7 +182,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 			uses[mode].add(used)
 		}
 		if b.memory != nil {
-			ratios = append(ratios, times[with][turn]/times[inMemory][turn])
+			ratios = append(ratios, times[with][turn]/(times[inMemory][turn]+b.r.Apart))
 		}
 	}
 	after, err := b.flash(ctx)
@@ -189,7 +197,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	row.MemoryWork, row.WithWork = perToken(uses[inMemory].processors), perToken(use.processors)
 	row.With = median(times[with])
 	if b.memory != nil {
-		row.Memory, row.Without, row.Ratio = median(times[inMemory]), median(times[without]), median(ratios)
+		row.Memory, row.Without, row.Ratio = median(times[inMemory])+b.r.Apart, median(times[without]), median(ratios)
 	}
 	return row, nil
 }
