@@ -40,7 +40,7 @@ const (
 	// in goodChunkShare: a byte of them costs each token a byte of weights that is
 	// read, but every chunk of a prompt has all that is not pinned read again. Up to
 	// lowRing the ring gets one part in lowRingShare.
-	chunkShare     = 16
+	chunkShare     = 32
 	goodChunkShare = 4
 	ringShare      = 16
 	lowRingShare   = 4
