@@ -65,8 +65,9 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 		func() {
 			p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
 			p.up = a.Floats(min(p.chunk, p.mostUp()) * max(w.inner, s.ExpertsUsed*w.expertInner))
+			columns := p.columnsOfUp()
 			for i := range p.workers {
-				p.workers[i].up = a.Floats(p.chunk * upColumns)
+				p.workers[i].up = a.Floats(p.chunk * columns)
 			}
 			p.route.carve(a, s, p.chunk, p.copiesRows())
 		},

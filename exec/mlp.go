@@ -7,7 +7,19 @@ const (
 	// upColumns is how much of the second product a thread has at a time of more
 	// tokens. What it has computed is still in its cache when it is used up.
 	upColumns = 128
+	// upColumnsWide is that with weights that tokens are brought to another form for:
+	// once for each piece.
+	upColumnsWide = 512
 )
+
+// columnsOfUp returns how much of up a thread has at a time of more than upRows
+// tokens.
+func (p *pass) columnsOfUp() int {
+	if p.multipliesWide() {
+		return upColumnsWide
+	}
+	return upColumns
+}
 
 // mostUp returns the most tokens of which an MLP has gate and up side by side: all
 // of them where shadows are to be added to up before it activates gate.
@@ -54,8 +66,9 @@ func (p *pass) addInner(w *mlp, in []float32, of []int32 /* [n] */, n, first int
 // mulActivating does the rows lo to hi of a product and combines gate with them:
 // gate has the same rows of its own product, and gets the result.
 func (p *pass) mulActivating(j *job, lo, hi, worker int) {
-	for ; lo < hi; lo += upColumns {
-		end := min(lo+upColumns, hi)
+	columns := len(p.workers[worker].up) / p.chunk
+	for ; lo < hi; lo += columns {
+		end := min(lo+columns, hi)
 		width := end - lo
 		up := p.workers[worker].up[:j.n*width]
 		p.mulInto(up, width, lo, j, lo, end, worker)

@@ -33,6 +33,7 @@ func TestActivatingAsItIsComputed(t *testing.T) {
 	}{
 		{"tiny", "q4_0", 3*upColumns + 96},
 		{"tiny", "q4_k_m", 2 * upColumns},
+		{"tiny", "q6_k", upColumnsWide + 256},
 		{"tiny", "f16", 2*upColumns + 41}, // ends within a tile
 		{"tiny-moe", "q4_0", upColumns + 32},
 	} {

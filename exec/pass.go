@@ -76,7 +76,7 @@ type workspace struct {
 	tiles      *tiled.Scratch
 	tileMemory []float32 // of tiles
 	ordered    []float32 // [maxCols] a row that is being rounded, in another order
-	up         []float32 // [chunk, upColumns] of an MLP, see activating
+	up         []float32 // [chunk, columnsOfUp] of an MLP, see mulActivating
 	scores     []float32 // [tileQueries, kv.BlockTokens]
 	acc        []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span       []float32 // [tileQueries, HeadDim+2] result of the current span
