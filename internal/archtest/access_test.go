@@ -11,7 +11,7 @@ import (
 // unsafeAllowed lists the packages that may convert pointers: those that hold
 // kernels, those that own memory or mappings outside Go's heap, and those that
 // call libraries of drivers.
-var unsafeAllowed = []string{"quant", "tiering", "store/vfs", "hetero/onnx"}
+var unsafeAllowed = []string{"quant", "tiering", "store/vfs", "hetero/onnx", "hetero/opencl"}
 
 // filesAllowed lists the packages that may name files to the operating system.
 // Everyone else goes through store/vfs, where faults are injected and errors

@@ -28,6 +28,10 @@ var rules = []rule{
 	{dir: "hetero/onnx", rooms: []string{"quant", "tiering", "store", "hetero"}, external: []string{
 		"golang.org/x/sys", "github.com/ebitengine/purego",
 	}},
+	// Drivers are loaded at run time, in builds that ask for it.
+	{dir: "hetero/opencl", rooms: []string{"quant", "tiering", "hetero", "internal/trace"}, external: []string{
+		"golang.org/x/sys", "github.com/ebitengine/purego",
+	}},
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},

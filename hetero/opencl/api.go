@@ -1,0 +1,204 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+)
+
+// Errors of finding a device.
+var (
+	// ErrNotBuilt: the program cannot load drivers.
+	ErrNotBuilt = errors.New("this build cannot load drivers: build with -tags gpu")
+	// ErrNoDriver: no library of OpenCL is on this machine.
+	ErrNoDriver = errors.New("no OpenCL driver was found")
+	// ErrNoDevice: there are drivers, but not the device that was asked for.
+	ErrNoDevice = errors.New("no such OpenCL device")
+)
+
+// LibraryVariable is the environment variable that names the library to load
+// instead of those in the usual places.
+const LibraryVariable = "LLMRUN_OPENCL"
+
+// libraries are the names that drivers and loaders go by, the usual one first.
+// Phones have them where only their makers' programs look.
+func libraries() []string {
+	if name := os.Getenv(LibraryVariable); name != "" {
+		return []string{name}
+	}
+	switch runtime.GOOS {
+	case "windows":
+		return []string{"OpenCL.dll"}
+	case "darwin":
+		return []string{"/System/Library/Frameworks/OpenCL.framework/OpenCL"}
+	}
+	names := []string{"libOpenCL.so.1", "libOpenCL.so"}
+	for _, name := range []string{"libOpenCL.so", "libGLES_mali.so", "libOpenCL-pixel.so", "libPVROCL.so"} {
+		for _, dir := range []string{"/vendor/lib64/", "/system/vendor/lib64/", "/vendor/lib64/egl/", "/system/lib64/"} {
+			names = append(names, dir+name)
+		}
+	}
+	return names
+}
+
+// entry is one function of the driver.
+type entry int
+
+// The functions that are used, all of OpenCL 1.2.
+const (
+	clGetPlatformIDs entry = iota
+	clGetPlatformInfo
+	clGetDeviceIDs
+	clGetDeviceInfo
+	clCreateContext
+	clReleaseContext
+	clCreateCommandQueue
+	clReleaseCommandQueue
+	clCreateProgramWithSource
+	clBuildProgram
+	clGetProgramBuildInfo
+	clReleaseProgram
+	clCreateKernel
+	clReleaseKernel
+	clSetKernelArg
+	clCreateBuffer
+	clReleaseMemObject
+	clEnqueueNDRangeKernel
+	clEnqueueReadBuffer
+	clEnqueueWriteBuffer
+	clEnqueueCopyBuffer
+	clEnqueueMapBuffer
+	clFlush
+	clFinish
+	clWaitForEvents
+	clGetEventInfo
+	clGetEventProfilingInfo
+	clRetainEvent
+	clReleaseEvent
+	entries
+)
+
+var entryNames = [entries]string{
+	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
+	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
+	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
+	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
+	"clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
+}
+
+// functions are the driver's addresses.
+var functions [entries]uintptr
+
+// load finds the driver once; later calls return what the first found.
+var load = sync.OnceValue(func() error {
+	var failed error
+	for _, name := range libraries() {
+		find, err := openLibrary(name)
+		if errors.Is(err, ErrNotBuilt) {
+			return err
+		}
+		if err != nil {
+			failed = cmpError(failed, err)
+			continue
+		}
+		if err := findAll(find); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w (%w)", ErrNoDriver, failed)
+})
+
+// cmpError returns the first error: that of the usual name.
+func cmpError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+func findAll(find func(string) (uintptr, error)) error {
+	for e, name := range entryNames {
+		address, err := find(name)
+		if err != nil {
+			return fmt.Errorf("not a driver of OpenCL 1.2: %w", err)
+		}
+		functions[e] = address
+	}
+	return nil
+}
+
+// Error is a refusal of the driver.
+type Error struct {
+	Call string // what was asked for
+	Code int32
+}
+
+func (e *Error) Error() string {
+	name := errorNames[e.Code]
+	if name == "" {
+		name = "unknown error"
+	}
+	return fmt.Sprintf("opencl: %s: %s (%d)", e.Call, name, e.Code)
+}
+
+var errorNames = map[int32]string{
+	-1: "no device of that kind", -2: "the device is not available", -3: "the compiler is not available",
+	-4: "out of device memory", -5: "out of resources", -6: "out of host memory", -7: "no profiling information",
+	-11: "the program does not build", -14: "an earlier command failed", -30: "invalid value", -32: "invalid platform",
+	-33: "invalid device", -34: "invalid context", -36: "invalid queue", -38: "invalid memory object",
+	-43: "invalid build options", -45: "invalid program", -46: "invalid kernel name", -48: "invalid kernel",
+	-49: "invalid argument index", -50: "invalid argument value", -51: "invalid argument size", -52: "an argument is not set",
+	-54: "invalid work-group size", -55: "invalid work-item size", -58: "invalid event", -61: "invalid buffer size",
+	-1001: "no driver is installed",
+}
+
+// status calls a function that returns an error code.
+//
+//go:uintptrescapes
+func status(e entry, args ...uintptr) error {
+	if code := int32(call(functions[e], args...)); code != 0 {
+		return &Error{entryNames[e], code}
+	}
+	return nil
+}
+
+// Values that OpenCL gives names to.
+const (
+	platformName = 0x0902
+
+	deviceKind          = 0x1000
+	deviceComputeUnits  = 0x1002
+	deviceMaxGroup      = 0x1004
+	deviceMaxAllocation = 0x1010
+	deviceMemory        = 0x101F
+	deviceLocalMemory   = 0x1023
+	deviceName          = 0x102B
+	deviceDriver        = 0x102D
+	deviceVersion       = 0x102F
+	deviceExtensions    = 0x1030
+	deviceHostUnified   = 0x1035
+
+	kindCPU         = 1 << 1
+	kindGPU         = 1 << 2
+	kindAccelerator = 1 << 3
+
+	queueProfiling = 1 << 1
+
+	memReadWrite    = 1 << 0
+	memUseHostPtr   = 1 << 3
+	memAllocHostPtr = 1 << 4
+	mapRead         = 1 << 0
+	mapWrite        = 1 << 1
+
+	programBuildLog = 0x1183
+
+	eventStatus       = 0x11D3
+	eventComplete     = 0
+	eventStart        = 0x1282
+	eventEnd          = 0x1283
+	deviceNotFound    = -1
+	platformsNotFound = -1001
+)

@@ -1,0 +1,223 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Options say which device to open, and for whom.
+type Options struct {
+	// Device is its place in List, or a part of its name; "" is the first.
+	Device string
+	// Budget is what memory of the machine is charged to: that of devices which
+	// share it, and staging for those that do not. nil keeps no books.
+	Budget *tiering.Budget
+}
+
+// Context is a device that is open, with a queue whose commands run in the order
+// of their submission. Its methods are for one goroutine at a time.
+type Context struct {
+	Info Info
+	// Shares says that the device uses memory of the machine in place and that both
+	// see what the other wrote, without any command: the driver says so and it was
+	// tried. Otherwise memory has a copy on the device.
+	Shares bool
+
+	budget         *tiering.Budget
+	context, queue uintptr
+	programs       map[string]uintptr
+	memories       int
+	stats          Stats
+	tracer         *tracer
+
+	// What calls write to and read from. It lies here so that calls allocate
+	// nothing.
+	global, local [3]uintptr
+	event         uintptr
+	code          int32
+	argument      uint32
+	bytes         []byte // of the caller
+	args          [16]uintptr
+}
+
+// do is status for calls that steady state consists of. Whatever arguments point
+// to must lie in the context or outside Go's heap: nothing else keeps it in place.
+func (c *Context) do(e entry, args ...uintptr) error {
+	n := copy(c.args[:], args)
+	if code := int32(call(functions[e], c.args[:n]...)); code != 0 {
+		return &Error{entryNames[e], code}
+	}
+	return nil
+}
+
+// Stats counts what was asked of a device.
+type Stats struct {
+	Launches   int64         `json:"launches"`
+	Writes     int64         `json:"writes"`
+	WriteBytes int64         `json:"write_bytes"`
+	Reads      int64         `json:"reads"`
+	ReadBytes  int64         `json:"read_bytes"`
+	Copies     int64         `json:"copies"`    // from device memory to device memory
+	Waits      int64         `json:"waits"`     // of the host for the device
+	Waited     time.Duration `json:"waited_ns"` // in them
+	Held       int64         `json:"held_bytes"`
+}
+
+// Since returns what was counted after an earlier moment.
+func (s Stats) Since(before Stats) Stats {
+	s.Launches -= before.Launches
+	s.Writes -= before.Writes
+	s.WriteBytes -= before.WriteBytes
+	s.Reads -= before.Reads
+	s.ReadBytes -= before.ReadBytes
+	s.Copies -= before.Copies
+	s.Waits -= before.Waits
+	s.Waited -= before.Waited
+	return s
+}
+
+// Open opens a device.
+func Open(o Options) (*Context, error) {
+	list, err := List()
+	if err != nil {
+		return nil, err
+	}
+	info, err := choose(list, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	if o.Budget == nil {
+		o.Budget = tiering.New(0)
+	}
+	c := &Context{Info: info, budget: o.Budget, programs: map[string]uintptr{}}
+	c.context = call(functions[clCreateContext], 0, 1, uintptr(unsafe.Pointer(&c.Info.device)), 0, 0, uintptr(unsafe.Pointer(&c.code)))
+	if err := c.created(clCreateContext); err != nil {
+		return nil, err
+	}
+	if err := c.openQueue(0); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if info.HostUnified {
+		if c.Shares, err = c.trySharing(); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+// created returns the error that the last creation left.
+func (c *Context) created(e entry) error {
+	if c.code != 0 {
+		return &Error{entryNames[e], c.code}
+	}
+	return nil
+}
+
+func (c *Context) openQueue(properties uintptr) error {
+	c.queue = call(functions[clCreateCommandQueue], c.context, c.Info.device, properties, uintptr(unsafe.Pointer(&c.code)))
+	return c.created(clCreateCommandQueue)
+}
+
+// Close gives the device back. Its memory and kernels must have been closed.
+func (c *Context) Close() error {
+	var err error
+	if c.memories > 0 {
+		err = fmt.Errorf("opencl: %s closed with %d buffers", c.Info.Name, c.memories)
+	}
+	for key, p := range c.programs {
+		err = errors.Join(err, status(clReleaseProgram, p))
+		delete(c.programs, key)
+	}
+	if c.queue != 0 {
+		err = errors.Join(err, status(clReleaseCommandQueue, c.queue))
+	}
+	if c.context != 0 {
+		err = errors.Join(err, status(clReleaseContext, c.context))
+	}
+	c.queue, c.context = 0, 0
+	return err
+}
+
+// Stats returns what was asked of the device so far.
+func (c *Context) Stats() Stats { return c.stats }
+
+// Launch starts a kernel on global work items in groups of local, and returns.
+// Both have the same number of dimensions, up to three.
+func (c *Context) Launch(k *Kernel, global, local []int) error {
+	return c.launch(k, global, local, false)
+}
+
+// launch is Launch that may leave the command's event in c.event, for its caller
+// to release.
+func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
+	for i := range global {
+		c.global[i], c.local[i] = uintptr((global[i]+local[i]-1)/local[i]*local[i]), uintptr(local[i])
+	}
+	c.stats.Launches++
+	err := c.do(clEnqueueNDRangeKernel, c.queue, k.handle, uintptr(len(global)), 0,
+		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), 0, 0, c.eventPointer(event || c.tracer != nil))
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.name, err)
+	}
+	if event && c.tracer != nil { // who releases it later, too
+		if err := status(clRetainEvent, c.event); err != nil {
+			return err
+		}
+	}
+	c.traced(k.name)
+	return nil
+}
+
+// eventPointer is where a command leaves its event, 0 if nobody wants one.
+// c lies on the heap, which does not move.
+func (c *Context) eventPointer(wanted bool) uintptr {
+	if !wanted {
+		return 0
+	}
+	return uintptr(unsafe.Pointer(&c.event))
+}
+
+// Flush hands what was submitted to the device.
+func (c *Context) Flush() error { return c.do(clFlush, c.queue) }
+
+// Finish waits until everything that was submitted is done.
+func (c *Context) Finish() error {
+	start := time.Now()
+	err := c.do(clFinish, c.queue)
+	c.waited(start)
+	return err
+}
+
+// waited counts a wait that began some time ago, and notes the times of what was
+// waited for.
+func (c *Context) waited(start time.Time) {
+	took := time.Since(start)
+	c.stats.Waits++
+	c.stats.Waited += took
+	c.tracer.collect(took)
+}
+
+// SetTrace makes every command leave a span on a lane of its own, with the times
+// that the device gives; nil ends that. Commands take longer meanwhile.
+func (c *Context) SetTrace(r *trace.Recorder) error {
+	if err := c.Finish(); err != nil {
+		return err
+	}
+	properties := uintptr(0)
+	if r != nil {
+		properties = queueProfiling
+	}
+	if err := status(clReleaseCommandQueue, c.queue); err != nil {
+		return err
+	}
+	c.tracer = nil
+	if err := c.openQueue(properties); err != nil || r == nil {
+		return err
+	}
+	return c.startTrace(r)
+}

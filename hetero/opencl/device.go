@@ -1,0 +1,254 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Device is a context as a device that takes part in divided products.
+type Device struct {
+	context *Context
+	start   time.Time
+	kernels int
+	buffers map[*hetero.Buffer]*Memory
+}
+
+// OpenDevice opens a device for products.
+func OpenDevice(o Options) (*Device, error) {
+	c, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Device{context: c, start: time.Now(), buffers: map[*hetero.Buffer]*Memory{}}, nil
+}
+
+// Context returns what the device is made of.
+func (d *Device) Context() *Context { return d.context }
+
+// Capabilities says what the device can do.
+func (d *Device) Capabilities() hetero.Capabilities {
+	kind := hetero.GPU
+	if d.context.Info.Kind == "CPU" {
+		kind = hetero.CPU
+	}
+	return hetero.Capabilities{Name: d.context.Info.Name, Kind: kind, Shares: d.context.Shares, Memory: d.context.Info.Memory}
+}
+
+// Clock is that of the machine.
+func (d *Device) Clock() hetero.Clock { return clock{d.start} }
+
+// clock is the machine's, since some moment.
+type clock struct{ start time.Time }
+
+func (c clock) Now() time.Duration    { return time.Since(c.start) }
+func (c clock) Sleep(t time.Duration) { time.Sleep(t) }
+
+// Attach makes the buffer's memory the device's, or gives it a copy there.
+func (d *Device) Attach(b *hetero.Buffer) error {
+	if d.buffers[b] != nil {
+		return nil
+	}
+	var m *Memory
+	var err error
+	if d.context.Shares {
+		m, err = d.context.Use(b.Bytes())
+	} else {
+		m, err = d.context.Alloc(tiering.Shared, len(b.Bytes()))
+	}
+	if err == nil {
+		d.buffers[b] = m
+	}
+	return err
+}
+
+// Flush copies the buffer to the device, unless it shares memory.
+func (d *Device) Flush(b *hetero.Buffer) error {
+	m, err := d.memory(b)
+	if err != nil || d.context.Shares {
+		return err
+	}
+	return m.Write(0, b.Bytes())
+}
+
+// Fetch copies the buffer from the device, unless it shares memory.
+func (d *Device) Fetch(b *hetero.Buffer) error {
+	m, err := d.memory(b)
+	if err != nil || d.context.Shares {
+		return err
+	}
+	return m.Read(0, b.Bytes())
+}
+
+func (d *Device) memory(b *hetero.Buffer) (*Memory, error) {
+	if m := d.buffers[b]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("opencl: %s: a buffer that is not attached", d.context.Info.Name)
+}
+
+// Prepare puts the weights on the device and builds the kernels.
+func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
+	p, err := d.context.NewProduct(false, Weights{Type: op.Type, Rows: op.Rows, Cols: op.Cols, Data: op.Weights})
+	if err != nil {
+		return nil, err
+	}
+	k := &kernel{device: d, product: p, tokens: op.Tokens}
+	d.kernels++
+	return k, nil
+}
+
+// Close ends the device.
+func (d *Device) Close() error {
+	if d.kernels > 0 {
+		return fmt.Errorf("opencl: %s closed with %d kernels", d.context.Info.Name, d.kernels)
+	}
+	var err error
+	for b, m := range d.buffers {
+		err = errors.Join(err, m.Free())
+		delete(d.buffers, b)
+	}
+	return errors.Join(err, d.context.Close())
+}
+
+// kernel is a product of so many tokens.
+type kernel struct {
+	device  *Device
+	product *Product
+	tokens  int
+	// made are the kernels for the views that were used so far: few, because
+	// buffers come from a small pool.
+	made map[views]launcher
+}
+
+// views are where a product reads and writes.
+type views struct{ x, y hetero.View }
+
+// launcher is a kernel whose arguments are set.
+type launcher interface {
+	launch() error
+	Close() error
+}
+
+// one and many are the kernels for one token and for more.
+type (
+	one  struct{ *Vector }
+	many struct {
+		*Matrix
+		tokens int
+	}
+)
+
+func (k one) launch() error  { return k.Vector.launch(true) }
+func (k many) launch() error { return k.Matrix.launch(k.tokens, true) }
+
+// Submit starts the product.
+func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
+	l, err := k.launcher(views{x, y})
+	if err != nil {
+		return nil, err
+	}
+	c := k.device.context
+	if err := l.launch(); err != nil {
+		return nil, err
+	}
+	t := &ticket{context: c, event: c.event}
+	return t, c.Flush()
+}
+
+// launcher returns the kernel for some views, which is made when they are first
+// used.
+func (k *kernel) launcher(v views) (launcher, error) {
+	if l := k.made[v]; l != nil {
+		return l, nil
+	}
+	x, err := k.device.memory(v.x.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	y, err := k.device.memory(v.y.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	var l launcher
+	if k.tokens == 1 {
+		var vector *Vector
+		vector, err = k.product.Vector(Input{X: x, From: v.x.Offset}, Output{Y: y, To: v.y.Offset})
+		l = one{vector}
+	} else {
+		var matrix *Matrix
+		matrix, err = k.product.Matrix(k.tokens, x, v.x.Offset, v.x.Stride, Output{Y: y, To: v.y.Offset, Stride: v.y.Stride})
+		l = many{matrix, k.tokens}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if k.made == nil {
+		k.made = map[views]launcher{}
+	}
+	k.made[v] = l
+	return l, nil
+}
+
+func (k *kernel) Bytes() int64 { return k.product.Bytes() }
+
+func (k *kernel) Tolerance() float64 { return k.product.Tolerance() }
+
+func (k *kernel) Close() error {
+	if k.product == nil {
+		return errors.New("opencl: a kernel is closed twice")
+	}
+	var err error
+	for _, l := range k.made {
+		err = errors.Join(err, l.Close())
+	}
+	err = errors.Join(err, k.product.Close())
+	k.product, k.made = nil, nil
+	k.device.kernels--
+	return err
+}
+
+// ticket is a command's event, which it releases as soon as it is seen done.
+type ticket struct {
+	context *Context
+	event   uintptr
+	state   int32
+	done    bool
+	err     error
+}
+
+// Done asks the driver for the event's state, which is a load in most of them. A
+// command that failed is done; Wait tells why.
+func (t *ticket) Done() bool {
+	if t.done {
+		return true
+	}
+	err := status(clGetEventInfo, t.event, eventStatus, 4, uintptr(unsafe.Pointer(&t.state)), 0)
+	if err == nil && t.state > eventComplete {
+		return false
+	}
+	if err == nil && t.state < eventComplete {
+		err = &Error{"command", t.state}
+	}
+	t.end(err)
+	return true
+}
+
+// Wait blocks until the command is done.
+func (t *ticket) Wait() error {
+	if !t.done {
+		start := time.Now()
+		err := status(clWaitForEvents, 1, uintptr(unsafe.Pointer(&t.event)))
+		t.context.waited(start)
+		t.end(err)
+	}
+	return t.err
+}
+
+func (t *ticket) end(err error) {
+	t.done, t.err = true, errors.Join(err, status(clReleaseEvent, t.event))
+}

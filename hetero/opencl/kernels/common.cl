@@ -1,0 +1,65 @@
+// What all kernels share. FORMAT is one of these, see Format in layout.go.
+#define Q4_SCALE 0  // 4 bits, zero at 8, one half scale for 32
+#define Q4_OFFSET 1 // 4 bits, scale and offset in float for 32
+#define Q8_SCALE 2  // 8 bits, zero at 128, one half scale for 32
+#define Q8_OFFSET 3 // 8 bits, zero at 128, scale and offset in float for 32
+#define Q8_HALVES 4 // 8 bits, zero at 128, a float scale for 16
+#define F16 5
+#define BF16 6
+#define F32 7
+
+// What a product does with its sums.
+#define PLAIN 0 // y = sum
+#define ADD 1   // y += factor * sum
+// Even rows are gates and odd ones what they let through: y = act(even) * odd.
+#define SILU_PAIRS 2
+#define GELU_TANH_PAIRS 3
+#define GELU_ERF_PAIRS 4
+
+// Where the input of a product of one token comes from.
+#define AS_IT_IS 0
+#define NORMED 1 // divided by its root mean square, times a gain
+#define MERGED 2 // parts of attention's result, see attend_one
+
+#pragma OPENCL FP_CONTRACT ON
+
+// A small integer in the low bits of 2^23: cheaper than a conversion.
+#define SMALL(bits, zero) (as_float(0x4B000000u | (bits)) - (8388608.0f + (zero)))
+#define NIBBLE(word, i, zero) SMALL(((word) >> (4 * (i))) & 15u, zero)
+#define BYTE(word, i) SMALL(((word) >> (8 * (i))) & 255u, 128.0f)
+
+float activation(float x, int kind) {
+  switch (kind) {
+  case SILU_PAIRS:
+    return x / (1.0f + exp(-x));
+  case GELU_TANH_PAIRS:
+    return x / (1.0f + exp(-1.5957691216f * x * (1.0f + 0.044715f * x * x)));
+  }
+  return 0.5f * x * (1.0f + erf(0.70710678f * x));
+}
+
+// group_sum adds a number of each work item; all get the sum. space has an
+// element for each.
+float group_sum(float value, __local float *space, int id, int size) {
+  barrier(CLK_LOCAL_MEM_FENCE);
+  space[id] = value;
+  for (int step = size / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (id < step)
+      space[id] += space[id + step];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return space[0];
+}
+
+float group_max(float value, __local float *space, int id, int size) {
+  barrier(CLK_LOCAL_MEM_FENCE);
+  space[id] = value;
+  for (int step = size / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (id < step)
+      space[id] = fmax(space[id], space[id + step]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return space[0];
+}

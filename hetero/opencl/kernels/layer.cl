@@ -1,0 +1,346 @@
+// What is done to each token of a layer between products, and attention.
+//
+// Keys and values are kept in codes of 8 bits with a scale for each token and
+// head. A layer's are records, one for each block of 64 tokens and key head:
+//
+//	keys    [DIMS/16][64][16]  so that work items for neighbouring tokens read
+//	                           128 bits each, side by side
+//	values  [64][DIMS]
+//	scales  [64] floats of keys, [64] of values
+//
+// DIMS is HEAD_DIM rounded up to 16. A code of zero is 128.
+
+#define DIMS ((HEAD_DIM + 15) / 16 * 16)
+#define RECORD (128 * DIMS + 512)
+#define GROUP (HEADS / KV_HEADS)
+
+__global uchar *record(__global uchar *kv, int token, int kv_head) {
+  return kv + ((size_t)(token / 64) * KV_HEADS + kv_head) * RECORD;
+}
+
+// y = x / rms(x) * gain, for each row.
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
+norm(__global const float *x, int from, __global float *y, int cols, __global const float *gain, float eps) {
+  __local float space[256];
+  const int id = get_local_id(0);
+  __global const float *in = x + from + (size_t)get_group_id(0) * cols;
+  __global float *out = y + (size_t)get_group_id(0) * cols;
+  float squares = 0.0f;
+  for (int i = id; i < cols; i += 256)
+    squares += in[i] * in[i];
+  const float inverse = 1.0f / sqrt(group_sum(squares, space, id, 256) / cols + eps);
+  for (int i = id; i < cols; i += 256)
+    out[i] = in[i] * inverse * gain[i];
+}
+
+// y = act(gate) * up, where gate and up have rows of their own.
+__kernel void gated(__global float *y, __global const float *gate, __global const float *up, int kind) {
+  const size_t i = get_global_id(0);
+  y[i] = activation(gate[i], kind) * up[i];
+}
+
+// turned rotates a head in local memory by angles, cosines and then sines, and
+// normalizes it before where the model does.
+void turned(__local float *head, __global const float *angles, __global const float *gain, float eps,
+            __local float *space, int id, int size) {
+#if QK_NORM
+  float squares = 0.0f;
+  for (int i = id; i < HEAD_DIM; i += size)
+    squares += head[i] * head[i];
+  const float inverse = 1.0f / sqrt(group_sum(squares, space, id, size) / HEAD_DIM + eps);
+  for (int i = id; i < HEAD_DIM; i += size)
+    head[i] = head[i] * inverse * gain[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+  for (int i = id; i < ROPE_DIM / 2; i += size) {
+#if INTERLEAVE
+    const int a = 2 * i, b = 2 * i + 1;
+#else
+    const int a = i, b = i + ROPE_DIM / 2;
+#endif
+    const float x = head[a], y = head[b], c = angles[i], s = angles[ROPE_DIM / 2 + i];
+    head[a] = x * c - y * s;
+    head[b] = y * c + x * s;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+// coded rounds a head to codes and returns their scale.
+float coded(__local uchar *codes, __local const float *head, __local float *space, int id, int size) {
+  float most = 0.0f;
+  for (int i = id; i < HEAD_DIM; i += size)
+    most = fmax(most, fabs(head[i]));
+  most = group_max(most, space, id, size);
+  const float inverse = most > 0x1p-100f ? 127.0f / most : 0.0f;
+  for (int i = id; i < DIMS; i += size)
+    codes[i] = i < HEAD_DIM ? convert_uchar_sat(rint(head[i] * inverse) + 128.0f) : 128;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return most > 0x1p-100f ? most / 127.0f : 0.0f;
+}
+
+void keep_key(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
+  for (int i = id; i < DIMS; i += size)
+    to[(i / 16 * 64 + token % 64) * 16 + i % 16] = codes[i];
+  if (id == 0)
+    ((__global float *)(to + 128 * DIMS))[token % 64] = scale;
+}
+
+void keep_value(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
+  for (int i = id; i < DIMS; i += size)
+    to[64 * DIMS + token % 64 * DIMS + i] = codes[i];
+  if (id == 0)
+    ((__global float *)(to + 128 * DIMS + 256))[token % 64] = scale;
+}
+
+// prepare turns the queries of many tokens in place, and keeps their keys and
+// values. A group does one head of one token: queries, then keys, then values.
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
+prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
+        __global const float *q_gain, __global const float *k_gain, float eps) {
+  __local float head[DIMS], space[64];
+  __local uchar codes[DIMS];
+  const int id = get_local_id(0), slot = get_group_id(0), row = get_group_id(1), token = position + row;
+  __global float *in = qkv + ((size_t)row * (HEADS + 2 * KV_HEADS) + slot) * HEAD_DIM;
+  for (int i = id; i < HEAD_DIM; i += 64)
+    head[i] = in[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (slot < HEADS + KV_HEADS)
+    turned(head, angles + (size_t)row * ROPE_DIM, slot < HEADS ? q_gain : k_gain, eps, space, id, 64);
+  if (slot < HEADS) {
+    for (int i = id; i < HEAD_DIM; i += 64)
+      in[i] = head[i];
+    return;
+  }
+  const float scale = coded(codes, head, space, id, 64);
+  if (slot < HEADS + KV_HEADS)
+    keep_key(record(kv, token, slot - HEADS), token, codes, scale, id, 64);
+  else
+    keep_value(record(kv, token, slot - HEADS - KV_HEADS), token, codes, scale, id, 64);
+}
+
+// dot16 adds the products of 16 codes with what they meet.
+float dot16(uint4 u, __local const float *q) {
+  const uint words[4] = {u.x, u.y, u.z, u.w};
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float4 v = vload4(i, q);
+    sum += BYTE(words[i], 0) * v.x;
+    sum += BYTE(words[i], 1) * v.y;
+    sum += BYTE(words[i], 2) * v.z;
+    sum += BYTE(words[i], 3) * v.w;
+  }
+  return sum;
+}
+
+#define ONE 128           // work items of attend_one
+#define QUADS (DIMS / 4)  // of a value; each work item adds one
+#define ROUNDS (ONE / QUADS) // tokens whose values are added at a time
+
+// attend_one is attention of one token: of one head, over one of several parts of
+// the context. It turns the token's query and key first, and the first of a key
+// head's groups keeps the key and value. What it leaves are sums that are not yet
+// divided by their weights, and in states the greatest score and the sum of
+// weights; matvec joins them.
+//
+// state is the token's position and the number of parts.
+__kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
+attend_one(__global const float *qkv, __global const float *angles, __global uchar *kv, __global const int *state,
+           __global const float *q_gain, __global const float *k_gain, float eps, float scale, int window,
+           __global float *sums, __global float *states) {
+  __local float q[DIMS], k[DIMS], v[DIMS], space[ONE], weights[ONE];
+  __local float4 parts[ONE];
+  __local uchar codes[DIMS], value_codes[DIMS];
+  const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
+  const int position = state[0], splits = state[1];
+  const int oldest = window > 0 ? max(0, position - window + 1) : 0;
+  const int span = (position + splits - oldest) / splits; // of position+1-oldest tokens, rounded up
+  const int begin = min(oldest + split * span, position + 1), end = min(begin + span, position + 1);
+
+  for (int i = id; i < DIMS; i += ONE) {
+    q[i] = i < HEAD_DIM ? qkv[head * HEAD_DIM + i] : 0.0f;
+    k[i] = i < HEAD_DIM ? qkv[(HEADS + kv_head) * HEAD_DIM + i] : 0.0f;
+    v[i] = i < HEAD_DIM ? qkv[(HEADS + KV_HEADS + kv_head) * HEAD_DIM + i] : 0.0f;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  turned(q, angles, q_gain, eps, space, id, ONE);
+  turned(k, angles, k_gain, eps, space, id, ONE);
+  const float key_scale = coded(codes, k, space, id, ONE);
+  const float value_scale = coded(value_codes, v, space, id, ONE);
+  const bool newest = begin <= position && position < end;
+  if (newest && head % GROUP == 0) {
+    keep_key(record(kv, position, kv_head), position, codes, key_scale, id, ONE);
+    keep_value(record(kv, position, kv_head), position, value_codes, value_scale, id, ONE);
+  }
+  for (int i = id; i < DIMS; i += ONE)
+    q[i] *= scale;
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // The newest token comes first: its codes are here and perhaps not there yet.
+  float part = 0.0f;
+  for (int i = id; i < DIMS; i += ONE)
+    part += q[i] * ((float)codes[i] - 128.0f);
+  float greatest = group_sum(part, space, id, ONE) * key_scale, weight = 1.0f;
+  const int quad = id % QUADS, turn = id / QUADS;
+  float4 sum = (float4)(0.0f);
+  if (turn == 0)
+    sum = value_scale * (convert_float4(vload4(quad, value_codes)) - 128.0f);
+  if (!newest) {
+    greatest = -INFINITY;
+    weight = 0.0f;
+    sum = (float4)(0.0f);
+  }
+
+  for (int from = begin; from < min(end, position); from += ONE) {
+    const int token = from + id, here = min(ONE, min(end, position) - from);
+    float score = -INFINITY;
+    if (id < here) {
+      __global const uchar *r = record(kv, token, kv_head);
+      score = 0.0f;
+      for (int g = 0; g < DIMS / 16; g++)
+        score += dot16(((__global const uint4 *)r)[g * 64 + token % 64], q + 16 * g);
+      score *= ((__global const float *)(r + 128 * DIMS))[token % 64];
+    }
+    const float before = greatest;
+    greatest = fmax(greatest, group_max(score, space, id, ONE));
+    const float decay = before == greatest ? 1.0f : exp(before - greatest);
+    float p = 0.0f;
+    if (id < here) {
+      p = exp(score - greatest);
+      weights[id] = p * ((__global const float *)(record(kv, token, kv_head) + 128 * DIMS + 256))[token % 64];
+    }
+    weight = weight * decay + group_sum(p, space, id, ONE);
+    sum *= decay;
+    if (turn < ROUNDS)
+      for (int j = turn; j < here; j += ROUNDS) {
+        const int t = from + j;
+        const uint u = ((__global const uint *)(record(kv, t, kv_head) + 64 * DIMS + t % 64 * DIMS))[quad];
+        sum += weights[j] * (float4)(BYTE(u, 0), BYTE(u, 1), BYTE(u, 2), BYTE(u, 3));
+      }
+  }
+
+  barrier(CLK_LOCAL_MEM_FENCE);
+  parts[id] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (id < QUADS) {
+    for (int j = 1; j < ROUNDS; j++)
+      sum += parts[id + j * QUADS];
+    const float out[4] = {sum.x, sum.y, sum.z, sum.w};
+    for (int i = 0; i < 4; i++)
+      if (4 * id + i < HEAD_DIM)
+        sums[(split * HEADS + head) * HEAD_DIM + 4 * id + i] = out[i];
+  }
+  if (id == 0) {
+    states[2 * (split * HEADS + head)] = greatest;
+    states[2 * (split * HEADS + head) + 1] = weight;
+  }
+}
+
+#ifdef TILE_QUERIES
+#define MANY (8 * TILE_QUERIES)         // work items of attend_many: eight for each query
+#define KEYS (TILE_KEYS / 8)            // that each of them multiplies
+#define WIDTH (DIMS + 4)                // of a row in local memory
+#define COLUMNS ((DIMS + 31) / 32)      // quads of the result that each of them adds
+
+// load puts keys or values of a tile into local memory as numbers.
+void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, int end, int values, int id) {
+  for (int i = id; i < TILE_KEYS * DIMS / 16; i += MANY) {
+    const int key = i % TILE_KEYS, g = i / TILE_KEYS, token = from + key;
+    uint4 u = (uint4)(0x80808080u);
+    float scale = 0.0f;
+    if (token < end) {
+      __global const uchar *r = record(kv, token, kv_head);
+      u = ((__global const uint4 *)r)[values ? 64 * DIMS / 16 + token % 64 * (DIMS / 16) + g : g * 64 + token % 64];
+      scale = ((__global const float *)(r + 128 * DIMS))[values * 64 + token % 64];
+    }
+    const uint words[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      vstore4(scale * (float4)(BYTE(words[j], 0), BYTE(words[j], 1), BYTE(words[j], 2), BYTE(words[j], 3)), 0,
+              tile + key * WIDTH + 16 * g + 4 * j);
+  }
+}
+
+// attend_many is attention of one head of many tokens, whose queries are turned
+// and whose keys and values are kept already. A group does TILE_QUERIES tokens
+// and walks the context in tiles of TILE_KEYS.
+__kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
+attend_many(__global const float *qkv, __global uchar *kv, int position, int tokens, float scale, int window,
+            __global float *y) {
+  __local float queries[TILE_QUERIES * WIDTH], tile[TILE_KEYS * WIDTH], weights[TILE_QUERIES * (TILE_KEYS + 1)];
+  const int id = get_local_id(0), head = get_group_id(1), kv_head = head / GROUP;
+  const int first = get_group_id(0) * TILE_QUERIES, mine = id / 8, part = id % 8;
+  const int last = min(first + TILE_QUERIES, tokens) - 1;
+  for (int i = id; i < TILE_QUERIES * DIMS; i += MANY) {
+    const int row = min(first + i / DIMS, tokens - 1), at = i % DIMS;
+    queries[i / DIMS * WIDTH + at] =
+        at < HEAD_DIM ? scale * qkv[((size_t)row * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM + at] : 0.0f;
+  }
+  float4 sums[COLUMNS];
+#pragma unroll
+  for (int c = 0; c < COLUMNS; c++)
+    sums[c] = (float4)(0.0f);
+  float greatest = -INFINITY, weight = 0.0f;
+  const int at = position + first + mine; // of the query
+  const int end = position + last + 1;
+  const int oldest = window > 0 ? max(0, position + first - window + 1) : 0;
+
+  for (int from = oldest / TILE_KEYS * TILE_KEYS; from < end; from += TILE_KEYS) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    load_tile(tile, kv, kv_head, from, end, 0, id);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float scores[KEYS];
+#pragma unroll
+    for (int j = 0; j < KEYS; j++)
+      scores[j] = 0.0f;
+    for (int i = 0; i < DIMS; i += 4) {
+      const float4 q = vload4(0, queries + mine * WIDTH + i);
+#pragma unroll
+      for (int j = 0; j < KEYS; j++)
+        scores[j] += dot(q, vload4(0, tile + (part + 8 * j) * WIDTH + i));
+    }
+#pragma unroll
+    for (int j = 0; j < KEYS; j++) {
+      const int token = from + part + 8 * j;
+      if (token > at || (window > 0 && token <= at - window))
+        scores[j] = -INFINITY;
+      weights[mine * (TILE_KEYS + 1) + part + 8 * j] = scores[j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    load_tile(tile, kv, kv_head, from, end, 1, id);
+    const float before = greatest;
+    for (int j = 0; j < TILE_KEYS; j++)
+      greatest = fmax(greatest, weights[mine * (TILE_KEYS + 1) + j]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float decay = before == greatest ? 1.0f : exp(before - greatest);
+#pragma unroll
+    for (int j = 0; j < KEYS; j++)
+      weights[mine * (TILE_KEYS + 1) + part + 8 * j] = scores[j] == -INFINITY ? 0.0f : exp(scores[j] - greatest);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    weight *= decay;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++)
+      sums[c] *= decay;
+    for (int j = 0; j < TILE_KEYS; j++) {
+      const float p = weights[mine * (TILE_KEYS + 1) + j];
+      weight += p;
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c++)
+        if (32 * c + 4 * part < DIMS)
+          sums[c] += p * vload4(0, tile + j * WIDTH + 32 * c + 4 * part);
+    }
+  }
+  if (first + mine >= tokens)
+    return;
+  __global float *out = y + ((size_t)(first + mine) * HEADS + head) * HEAD_DIM;
+#pragma unroll
+  for (int c = 0; c < COLUMNS; c++) {
+    const int i = 32 * c + 4 * part;
+    const float4 v = sums[c] / weight;
+    const float quad[4] = {v.x, v.y, v.z, v.w};
+    for (int j = 0; j < 4; j++)
+      if (i + j < HEAD_DIM)
+        out[i + j] = quad[j];
+  }
+}
+#endif

@@ -1,0 +1,101 @@
+// y = x·Wᵀ for many tokens. A group of 16×16 work items makes a tile of 16·MR
+// rows and 16·MT tokens; each sums MR×MT elements in registers, from blocks of 32
+// columns in local memory.
+
+#define TILE_ROWS (16 * MR)
+#define TILE_TOKENS (16 * MT)
+#define ROW_STRIDE (TILE_ROWS + 4) // of a column of the tile, in other banks than the next
+#define TOKEN_STRIDE (TILE_TOKENS + 4)
+#define THREADS 256
+
+float4 input4(__global const float *x, int left) {
+  if (left >= 4)
+    return vload4(0, x);
+  float4 v = (float4)(0.0f);
+  if (left > 0)
+    v.x = x[0];
+  if (left > 1)
+    v.y = x[1];
+  if (left > 2)
+    v.z = x[2];
+  return v;
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global const float *x, int from, int x_stride,
+       int tokens, __global float *y, int to, int y_stride, int result, __global const float *bias, int biased,
+       float factor) {
+  __local float weights[32 * ROW_STRIDE];
+  __local float inputs[32 * TOKEN_STRIDE];
+  const int id = get_local_id(0);
+  const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
+  const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
+  const int blocks = (cols + 31) / 32;
+
+  float sums[MT][MR];
+#pragma unroll
+  for (int t = 0; t < MT; t++)
+#pragma unroll
+    for (int r = 0; r < MR; r++)
+      sums[t][r] = 0.0f;
+
+  for (int block = 0; block < blocks; block++) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < TILE_ROWS * UNITS; i += THREADS) {
+      const int r = i % TILE_ROWS, unit = i / TILE_ROWS;
+      const size_t row = min(first_row + r, rows - 1);
+      float w[PER_UNIT];
+      unpack(codes[((size_t)block * UNITS + unit) * rows + row], w);
+      const float scale = scaled(w, scales, (size_t)block * rows + row, unit);
+#pragma unroll
+      for (int k = 0; k < PER_UNIT; k++)
+        weights[(unit * PER_UNIT + k) * ROW_STRIDE + r] = scale * w[k];
+    }
+    for (int i = id; i < TILE_TOKENS * 8; i += THREADS) {
+      const int t = i / 8, k = i % 8 * 4;
+      const int token = min(first_token + t, tokens - 1), at = 32 * block + k;
+      const float4 v = input4(x + from + (size_t)token * x_stride + at, cols - at);
+      inputs[k * TOKEN_STRIDE + t] = v.x;
+      inputs[(k + 1) * TOKEN_STRIDE + t] = v.y;
+      inputs[(k + 2) * TOKEN_STRIDE + t] = v.z;
+      inputs[(k + 3) * TOKEN_STRIDE + t] = v.w;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 8
+    for (int k = 0; k < 32; k++) {
+      float w[MR], v[MT];
+#pragma unroll
+      for (int g = 0; g < MR / 4; g++)
+        vstore4(vload4(0, weights + k * ROW_STRIDE + 64 * g + mine_r), g, w);
+#pragma unroll
+      for (int g = 0; g < MT / 4; g++)
+        vstore4(vload4(0, inputs + k * TOKEN_STRIDE + 64 * g + mine_t), g, v);
+#pragma unroll
+      for (int t = 0; t < MT; t++)
+#pragma unroll
+        for (int r = 0; r < MR; r++)
+          sums[t][r] += w[r] * v[t];
+    }
+  }
+
+#pragma unroll
+  for (int t = 0; t < MT; t++) {
+    const int token = first_token + t / 4 * 64 + mine_t + t % 4;
+    __global float *out = y + to + (size_t)token * y_stride;
+#pragma unroll
+    for (int r = 0; r < MR; r++) {
+      const int row = first_row + r / 4 * 64 + mine_r + r % 4;
+      if (token >= tokens || row >= rows)
+        continue;
+      float sum = sums[t][r];
+      if (biased)
+        sum += bias[row];
+      if (result == PLAIN)
+        out[row] = sum;
+      else if (result == ADD)
+        out[row] += factor * sum;
+      else if (r % 2 == 0)
+        out[row / 2] = activation(sum, result) * (biased ? sums[t][r + 1] + bias[row + 1] : sums[t][r + 1]);
+    }
+  }
+}

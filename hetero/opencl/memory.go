@@ -1,0 +1,241 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Memory is a buffer of a device.
+type Memory struct {
+	context *Context
+	handle  uintptr
+	size    int
+	frame   *tiering.Frame // that it lies in, on devices that share memory
+	host    []byte         // of a staging buffer, or of the frame
+	lease   *tiering.Lease // of a staging buffer
+}
+
+// Alloc makes a buffer. On a device that shares memory it is charged to the budget
+// under the purpose; on others it is the device's own memory.
+func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
+	if size <= 0 || int64(size) > c.Info.MaxAllocation {
+		return nil, fmt.Errorf("opencl: a buffer of %d bytes; %s allows %d: %w", size, c.Info.Name, c.Info.MaxAllocation, tiering.ErrBudget)
+	}
+	if !c.Shares {
+		if c.stats.Held+int64(size) > c.Info.Memory {
+			return nil, fmt.Errorf("opencl: %d bytes beside %d; %s has %d: %w", size, c.stats.Held, c.Info.Name, c.Info.Memory, tiering.ErrBudget)
+		}
+		return c.create(memReadWrite, size, nil)
+	}
+	frame, err := tiering.Alloc(c.budget, purpose, size)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.Use(frame.Bytes()[:size])
+	if err != nil {
+		frame.Free()
+		return nil, err
+	}
+	m.frame, m.host = frame, frame.Bytes()[:size]
+	return m, nil
+}
+
+// Use makes a buffer over memory of the machine, which must begin at a page and
+// stay until the buffer is freed. Unless the device shares memory, only mapping it
+// or finishing makes one side see what the other wrote.
+func (c *Context) Use(b []byte) (*Memory, error) {
+	return c.create(memReadWrite|memUseHostPtr, len(b), b)
+}
+
+func (c *Context) create(flags uintptr, size int, host []byte) (*Memory, error) {
+	handle := call(functions[clCreateBuffer], c.context, flags, uintptr(size), uintptr(unsafe.Pointer(unsafe.SliceData(host))), uintptr(unsafe.Pointer(&c.code)))
+	if err := c.created(clCreateBuffer); err != nil {
+		return nil, fmt.Errorf("%d bytes: %w", size, err)
+	}
+	c.memories++
+	c.stats.Held += int64(size)
+	return &Memory{context: c, handle: handle, size: size}, nil
+}
+
+// Stage makes a buffer of the machine's memory for writing to the device and
+// reading from it: where the device copies, memory that its driver has pinned.
+func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
+	if c.Shares {
+		return c.Alloc(purpose, size)
+	}
+	lease, err := c.budget.Reserve(purpose, int64(size))
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.create(memReadWrite|memAllocHostPtr, size, nil)
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	m.lease = lease
+	address := call(functions[clEnqueueMapBuffer], c.queue, m.handle, 1, mapRead|mapWrite, 0, uintptr(size), 0, 0, 0, uintptr(unsafe.Pointer(&c.code)))
+	if err := c.created(clEnqueueMapBuffer); err != nil {
+		return nil, errors.Join(err, m.Free())
+	}
+	m.host = unsafe.Slice(pointer(address), size)
+	return m, nil
+}
+
+// pointer makes a pointer of an address outside Go's heap.
+func pointer(address uintptr) *byte { return *(**byte)(unsafe.Pointer(&address)) }
+
+// Host returns the bytes of a staging buffer, or of one of a device that shares
+// memory; nil for others.
+func (m *Memory) Host() []byte { return m.host }
+
+// Size returns the length in bytes.
+func (m *Memory) Size() int { return m.size }
+
+// Free gives the buffer back. Nothing that uses it may be under way.
+func (m *Memory) Free() error {
+	if m == nil || m.handle == 0 {
+		return nil
+	}
+	err := status(clReleaseMemObject, m.handle)
+	m.handle = 0
+	m.context.memories--
+	m.context.stats.Held -= int64(m.size)
+	if m.frame != nil {
+		m.frame.Free()
+	}
+	if m.lease != nil {
+		m.lease.Release()
+	}
+	m.host = nil
+	return err
+}
+
+// Write copies bytes into the buffer, after what was submitted before, and waits
+// until they are there.
+func (m *Memory) Write(off int, b []byte) error {
+	c := m.context
+	c.bytes = b
+	start := time.Now()
+	err := m.copyIn(off, c.address(), len(b), true)
+	c.bytes = nil
+	if err == nil {
+		c.waited(start)
+	}
+	return err
+}
+
+// Send copies bytes of a staging buffer into this one, after what was submitted
+// before. They must stay until that is finished.
+func (m *Memory) Send(off int, from *Memory, at, size int) error {
+	return m.copyIn(off, hostAddress(from.host[at:][:size]), size, false)
+}
+
+func (m *Memory) copyIn(off int, from uintptr, size int, wait bool) error {
+	c := m.context
+	if size == 0 {
+		return nil
+	}
+	c.stats.Writes++
+	c.stats.WriteBytes += int64(size)
+	err := c.do(clEnqueueWriteBuffer, c.queue, m.handle, flag(wait), uintptr(off), uintptr(size), from, 0, 0, c.eventPointer(c.tracer != nil))
+	if err != nil {
+		return err
+	}
+	c.traced("write")
+	return nil
+}
+
+// Read copies bytes from the buffer once everything submitted before is done, and
+// waits for that.
+func (m *Memory) Read(off int, b []byte) error {
+	c := m.context
+	c.stats.Reads++
+	c.stats.ReadBytes += int64(len(b))
+	c.bytes = b
+	start := time.Now()
+	err := c.do(clEnqueueReadBuffer, c.queue, m.handle, 1, uintptr(off), uintptr(len(b)), c.address(), 0, 0, c.eventPointer(c.tracer != nil))
+	c.bytes = nil
+	if err != nil {
+		return err
+	}
+	c.traced("read")
+	c.waited(start)
+	return nil
+}
+
+// address is where the caller's bytes are. They are on the heap, because the
+// context refers to them, or outside.
+func (c *Context) address() uintptr { return hostAddress(c.bytes) }
+
+func hostAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// Copy copies the beginning of another buffer of the device.
+func (m *Memory) Copy(from *Memory, size int) error {
+	c := m.context
+	c.stats.Copies++
+	if err := c.do(clEnqueueCopyBuffer, c.queue, from.handle, m.handle, 0, 0, uintptr(size), 0, 0, c.eventPointer(c.tracer != nil)); err != nil {
+		return err
+	}
+	c.traced("copy")
+	return nil
+}
+
+func flag(on bool) uintptr {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// trySharing looks whether a kernel sees what the host has just written into
+// memory that both use, and the host what the kernel wrote.
+func (c *Context) trySharing() (_ bool, err error) {
+	frame, err := tiering.Alloc(c.budget, tiering.Shared, 4096)
+	if err != nil {
+		return false, err
+	}
+	defer frame.Free()
+	m, err := c.Use(frame.Bytes()[:4096])
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, m.Free()) }()
+	k, err := c.Kernel("probe.cl", "", "probe")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	if err := k.Set(m); err != nil {
+		return false, err
+	}
+	words := frame.Floats()[:1024]
+	for round := range 4 { // the first may be right by chance
+		for i := range words {
+			words[i] = float32(i * (round + 1))
+		}
+		if err := c.Launch(k, []int{1024}, []int{64}); err != nil {
+			return false, err
+		}
+		if err := c.Finish(); err != nil {
+			return false, err
+		}
+		for i := range words {
+			if words[i] != float32(i*(round+1))+1 {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// floatBytes returns the bytes of numbers, as devices of this machine have them.
+func floatBytes(values []float32) []byte {
+	if len(values) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
+}

@@ -1,0 +1,299 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// need returns the error of a test that needs a device, or skips where there is
+// none.
+func need(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, ErrNotBuilt) || errors.Is(err, ErrNoDriver) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+}
+
+// open opens the first device and checks in the end that it got everything back.
+func open(t testing.TB) (*Device, *tiering.Budget) {
+	t.Helper()
+	budget := tiering.New(0)
+	d, err := OpenDevice(Options{Budget: budget})
+	need(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.Close())
+		require.NoError(t, budget.Check())
+	})
+	return d, budget
+}
+
+func TestListNamesDevices(t *testing.T) {
+	list, err := List()
+	need(t, err)
+	for i, info := range list {
+		require.Equal(t, i, info.Index)
+		require.NotEmpty(t, info.Name)
+		require.Positive(t, info.Memory)
+		require.Positive(t, info.ComputeUnits)
+		t.Logf("%+v", info)
+	}
+	_, err = Open(Options{Device: "no such thing"})
+	require.ErrorIs(t, err, ErrNoDevice)
+	require.ErrorContains(t, err, list[0].Name)
+}
+
+func TestRefusalsHaveNames(t *testing.T) {
+	d, _ := open(t)
+	_, err := d.context.Kernel("probe.cl", "", "nothing")
+	var refused *Error
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "clCreateKernel: invalid kernel name (-46)")
+	_, err = d.context.Kernel("probe.cl", "-Dfloat=!", "probe")
+	require.ErrorContains(t, err, "does not build")
+	_, err = d.context.Alloc(tiering.Shared, 1<<62)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+}
+
+// matrix is random weights of a type, as stored and as numbers.
+type matrix struct {
+	stored []byte
+	values []float32
+	sums   []float64 // Σ|w| of each row
+}
+
+func randomMatrix(t testing.TB, rng *rand.Rand, typ quant.Type, rows, cols int) (m matrix) {
+	t.Helper()
+	size, err := typ.RowBytes(cols)
+	require.NoError(t, err)
+	m.stored, m.values, m.sums = make([]byte, rows*size), make([]float32, rows*cols), make([]float64, rows)
+	for r := range rows {
+		to, values := m.stored[r*size:][:size], m.values[r*cols:][:cols]
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		switch typ {
+		case quant.F32:
+			copy(to, floatBytes(values))
+		case quant.F16:
+			quant.RoundF16(to, values)
+		default:
+			if quant.CanQuantize(typ) {
+				require.NoError(t, quant.QuantizeRow(typ, to, values, nil))
+				break
+			}
+			for i := range to { // any bytes are weights; scales must be finite
+				to[i] = byte(rng.Uint32()) & 0x3b
+			}
+			for i := 0; typ == quant.MXFP4 && i < size; i += typ.BlockBytes() {
+				to[i] = 127 // a scale of about 1, as half precision wants it
+			}
+		}
+		quant.DequantRow(typ, values, to)
+		for _, v := range values {
+			m.sums[r] += math.Abs(float64(v))
+		}
+	}
+	return m
+}
+
+// exact returns an element of the product in float64.
+func (m *matrix) exact(x []float32, row int) (sum float64) {
+	for i, v := range x {
+		sum += float64(v) * float64(m.values[row*len(x)+i])
+	}
+	return sum
+}
+
+func TestProductsOfEveryType(t *testing.T) {
+	d, budget := open(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	shapes := []struct{ rows, cols, tokens int }{{40, 512, 1}, {131, 256, 1}, {70, 256, 3}, {131, 512, 70}}
+	for typ := quant.F32; typ <= quant.NF4; typ++ {
+		t.Run(typ.String(), func(t *testing.T) {
+			format, exact := formatOf(typ)
+			for _, s := range shapes {
+				m := randomMatrix(t, rng, typ, s.rows, s.cols)
+				multiply(t, d, budget, rng, hetero.Op{Tokens: s.tokens, Rows: s.rows, Cols: s.cols, Type: typ, Weights: m.stored}, &m)
+			}
+			t.Logf("format %d, exact %v", format, exact)
+		})
+	}
+	t.Run("columns that fill no block", func(t *testing.T) {
+		for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
+			for _, tokens := range []int{1, 2} {
+				m := randomMatrix(t, rng, typ, 9, 37)
+				multiply(t, d, budget, rng, hetero.Op{Tokens: tokens, Rows: 9, Cols: 37, Type: typ, Weights: m.stored}, &m)
+			}
+		}
+	})
+}
+
+// multiply compares a product of views that begin somewhere inside buffers.
+func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, op hetero.Op, m *matrix) {
+	t.Helper()
+	const skip = 5 // elements before the views, and between rows
+	width := max(op.Rows, op.Cols) + skip
+	pool, err := hetero.NewPool(budget, 2, 4*(op.Tokens*width+skip), d)
+	require.NoError(t, err)
+	x := hetero.View{Buffer: pool.Take(), Offset: skip, Stride: op.Cols + skip}
+	y := hetero.View{Buffer: pool.Take(), Offset: skip, Stride: op.Rows + skip}
+	defer func() {
+		for b, memory := range d.buffers {
+			require.NoError(t, memory.Free())
+			delete(d.buffers, b)
+		}
+		pool.Close()
+	}()
+	const untouched = -77
+	for i := range y.Buffer.Floats() {
+		y.Buffer.Floats()[i] = untouched
+	}
+	for token := range op.Tokens {
+		for i := range x.Row(token, op.Cols) {
+			x.Row(token, op.Cols)[i] = float32(rng.NormFloat64())
+		}
+	}
+	k, err := d.Prepare(op)
+	require.NoError(t, err)
+	for _, b := range []*hetero.Buffer{x.Buffer, y.Buffer} {
+		require.NoError(t, d.Flush(b))
+	}
+	ticket, err := k.Submit(x, y)
+	require.NoError(t, err)
+	require.NoError(t, ticket.Wait())
+	require.True(t, ticket.Done())
+	require.NoError(t, d.Fetch(y.Buffer))
+	for token := range op.Tokens {
+		in, out := x.Row(token, op.Cols), y.Row(token, op.Rows+skip)
+		most := 0.0
+		for _, v := range in {
+			most = max(most, math.Abs(float64(v)))
+		}
+		for r := range op.Rows {
+			want, bound := m.exact(in, r), k.Tolerance()*most*m.sums[r]
+			if !(math.Abs(want-float64(out[r])) <= bound) {
+				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
+			}
+		}
+		if token+1 < op.Tokens {
+			require.EqualValues(t, untouched, out[op.Rows], "between rows")
+		}
+	}
+	require.EqualValues(t, untouched, y.Buffer.Floats()[skip-1], "before the view")
+	require.NoError(t, k.Close())
+	require.Error(t, k.Close(), "closed twice")
+}
+
+func TestStackedAndInterleavedRows(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	rng := rand.New(rand.NewPCG(5, 6))
+	const rows, cols = 24, 64
+	a, b := randomMatrix(t, rng, quant.Q4_0, rows, cols), randomMatrix(t, rng, quant.Q4_0, rows, cols)
+	bias := make([]float32, rows)
+	x := make([]float32, cols)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	for i := range bias {
+		bias[i] = float32(rng.NormFloat64())
+	}
+	parts := []Weights{
+		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: a.stored, Bias: bias},
+		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: b.stored},
+	}
+	in, err := c.Floats(tiering.Shared, x)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, in.Free()) }()
+	out, err := c.Alloc(tiering.Shared, 4*2*rows)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, out.Free()) }()
+
+	// run multiplies as one token and as many, from what out held.
+	run := func(interleave bool, result Result, before []float32) [2][]float32 {
+		p, err := c.NewProduct(interleave, parts...)
+		require.NoError(t, err)
+		v, err := p.Vector(Input{X: in}, Output{Y: out, Result: result, Factor: 0.5})
+		require.NoError(t, err)
+		m, err := p.Matrix(1, in, 0, cols, Output{Y: out, Stride: 2 * rows, Result: result, Factor: 0.5})
+		require.NoError(t, err)
+		var got [2][]float32
+		for i, launch := range []func() error{v.Launch, func() error { return m.Launch(1) }} {
+			require.NoError(t, out.Write(0, floatBytes(before)))
+			require.NoError(t, launch())
+			got[i] = make([]float32, 2*rows)
+			require.NoError(t, out.Read(0, floatBytes(got[i])))
+		}
+		require.NoError(t, errors.Join(v.Close(), m.Close(), p.Close()))
+		return got
+	}
+	before := make([]float32, 2*rows)
+	for i := range before {
+		before[i] = float32(i)
+	}
+	for _, got := range run(false, Store, before) {
+		for r := range rows {
+			require.InDelta(t, a.exact(x, r)+float64(bias[r]), got[r], 1e-4)
+			require.InDelta(t, b.exact(x, r), got[rows+r], 1e-4)
+		}
+	}
+	for _, got := range run(false, Add, before) {
+		for r := range rows {
+			require.InDelta(t, float64(r)+0.5*(a.exact(x, r)+float64(bias[r])), got[r], 1e-4)
+		}
+	}
+	for result, act := range map[Result]func(dst, gate, up []float32){
+		SiLUPairs: quant.SiluMul, GELUTanhPairs: quant.GeluTanhMul, GELUErfPairs: quant.GeluErfMul,
+	} {
+		for _, got := range run(true, result, before) {
+			for r := range rows {
+				want := make([]float32, 1)
+				act(want, []float32{float32(a.exact(x, r)) + bias[r]}, []float32{float32(b.exact(x, r))})
+				require.InDelta(t, want[0], got[r], 1e-4, "activation %d, row %d", result, r)
+			}
+		}
+	}
+	_, err = c.NewProduct(true, parts[0], Weights{Type: quant.F32, Rows: rows, Cols: cols, Data: make([]byte, 4*rows*cols)})
+	require.Error(t, err, "two formats")
+	_, err = c.NewProduct(false, Weights{Type: quant.F32, Rows: 2, Cols: cols, Data: make([]byte, 4*cols)})
+	require.Error(t, err, "too few bytes")
+}
+
+func TestLaunchesAllocateNothingAndAreCounted(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	weights := make([]byte, 8*32*4)
+	p, err := c.NewProduct(false, Weights{Type: quant.F32, Rows: 8, Cols: 32, Data: weights})
+	require.NoError(t, err)
+	m, err := c.Alloc(tiering.Shared, 4*64)
+	require.NoError(t, err)
+	v, err := p.Vector(Input{X: m}, Output{Y: m, To: 32})
+	require.NoError(t, err)
+	before := c.Stats()
+	const runs = 10
+	allocs := testing.AllocsPerRun(runs-1, func() {
+		if v.Launch() != nil || c.Finish() != nil {
+			t.Error("launch failed")
+		}
+	})
+	require.Zero(t, allocs)
+	s := c.Stats().Since(before)
+	require.EqualValues(t, runs, s.Launches)
+	require.EqualValues(t, runs, s.Waits)
+	require.NoError(t, errors.Join(v.Close(), m.Free(), p.Close()))
+}
+
+func ExampleError() {
+	fmt.Println(&Error{"clCreateBuffer", -4})
+	// Output: opencl: clCreateBuffer: out of device memory (-4)
+}

@@ -1,0 +1,150 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// Info describes a device as its driver does.
+type Info struct {
+	Index         int    `json:"index"` // in List, by which Open finds it
+	Platform      string `json:"platform"`
+	Name          string `json:"name"`
+	Driver        string `json:"driver"`
+	Version       string `json:"version"`
+	Kind          string `json:"kind"` // GPU, CPU or accelerator
+	ComputeUnits  int    `json:"compute_units"`
+	Memory        int64  `json:"memory_bytes"`
+	MaxAllocation int64  `json:"max_allocation_bytes"`
+	LocalMemory   int64  `json:"local_memory_bytes"` // of a work-group
+	MaxGroup      int    `json:"max_group"`          // work items of a work-group
+	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
+	Half          bool   `json:"fp16"`               // arithmetic in half precision
+
+	platform, device uintptr
+}
+
+// List returns the devices of all drivers: GPUs first, CPUs last. The error is
+// ErrNotBuilt or ErrNoDriver where there can be none.
+func List() ([]Info, error) {
+	if err := load(); err != nil {
+		return nil, err
+	}
+	platforms, err := platformIDs()
+	if err != nil {
+		return nil, err
+	}
+	var list []Info
+	for _, kind := range []uint64{kindGPU, kindAccelerator, kindCPU} {
+		for _, p := range platforms {
+			devices, err := deviceIDs(p, kind)
+			if err != nil {
+				return nil, err
+			}
+			for _, d := range devices {
+				info, err := describe(p, d, kind)
+				if err != nil {
+					return nil, err
+				}
+				info.Index = len(list)
+				list = append(list, info)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: its library is there, but no device", ErrNoDriver)
+	}
+	return list, nil
+}
+
+func platformIDs() ([]uintptr, error) {
+	var count uint32
+	err := status(clGetPlatformIDs, 0, 0, uintptr(unsafe.Pointer(&count)))
+	if isCode(err, platformsNotFound) || err == nil && count == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]uintptr, count)
+	return ids, status(clGetPlatformIDs, uintptr(count), uintptr(unsafe.Pointer(&ids[0])), 0)
+}
+
+func deviceIDs(platform uintptr, kind uint64) ([]uintptr, error) {
+	var count uint32
+	err := status(clGetDeviceIDs, platform, uintptr(kind), 0, 0, uintptr(unsafe.Pointer(&count)))
+	if isCode(err, deviceNotFound) || err == nil && count == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]uintptr, count)
+	return ids, status(clGetDeviceIDs, platform, uintptr(kind), uintptr(count), uintptr(unsafe.Pointer(&ids[0])), 0)
+}
+
+func isCode(err error, code int32) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == code
+}
+
+// describe asks for all that is shown of a device or decides about it.
+func describe(platform, device uintptr, kind uint64) (Info, error) {
+	q := query{entry: clGetDeviceInfo, object: device}
+	info := Info{
+		Kind: map[uint64]string{kindGPU: "GPU", kindAccelerator: "accelerator", kindCPU: "CPU"}[kind], platform: platform, device: device,
+		Name: q.text(deviceName), Driver: q.text(deviceDriver), Version: q.text(deviceVersion),
+		ComputeUnits: int(q.number(deviceComputeUnits, 4)), MaxGroup: int(q.number(deviceMaxGroup, 8)),
+		Memory: q.number(deviceMemory, 8), MaxAllocation: q.number(deviceMaxAllocation, 8), LocalMemory: q.number(deviceLocalMemory, 8),
+		HostUnified: q.number(deviceHostUnified, 4) != 0,
+	}
+	info.Half = strings.Contains(" "+q.text(deviceExtensions)+" ", " cl_khr_fp16 ")
+	p := query{entry: clGetPlatformInfo, object: platform}
+	info.Platform = p.text(platformName)
+	return info, errors.Join(q.err, p.err)
+}
+
+// query asks one object for its properties and remembers the first failure.
+type query struct {
+	entry  entry
+	object uintptr
+	err    error
+}
+
+// number asks for an integer of so many bytes.
+func (q *query) number(what uintptr, bytes uintptr) int64 {
+	var value int64
+	if err := status(q.entry, q.object, what, bytes, uintptr(unsafe.Pointer(&value)), 0); err != nil && q.err == nil {
+		q.err = err
+	}
+	return value
+}
+
+func (q *query) text(what uintptr) string {
+	var size uintptr
+	err := status(q.entry, q.object, what, 0, 0, uintptr(unsafe.Pointer(&size)))
+	if err != nil || size == 0 {
+		q.err = cmpError(q.err, err)
+		return ""
+	}
+	text := make([]byte, size)
+	q.err = cmpError(q.err, status(q.entry, q.object, what, size, uintptr(unsafe.Pointer(&text[0])), 0))
+	return strings.TrimSpace(strings.TrimRight(string(text), "\x00"))
+}
+
+// choose returns the device that a name stands for: "" is the first of the list,
+// a number its place there, and anything else a part of the name.
+func choose(list []Info, name string) (Info, error) {
+	for _, info := range list {
+		if name == "" || name == fmt.Sprint(info.Index) || strings.Contains(strings.ToLower(info.Platform+" "+info.Name), strings.ToLower(name)) {
+			return info, nil
+		}
+	}
+	var names []string
+	for _, info := range list {
+		names = append(names, fmt.Sprintf("%d: %s", info.Index, info.Name))
+	}
+	return Info{}, fmt.Errorf("%w: %q; there are %s", ErrNoDevice, name, strings.Join(names, ", "))
+}

@@ -1,0 +1,93 @@
+package opencl
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// tracer turns the events of commands into spans. A nil tracer does nothing.
+type tracer struct {
+	context  *Context
+	recorder *trace.Recorder
+	lane     *trace.Lane
+	host     *trace.Lane
+	pending  []tracedCommand
+	// offset is what the device's clock has to be moved by to be the recorder's.
+	offset time.Duration
+	err    error
+}
+
+// tracedCommand is one whose times are not known yet.
+type tracedCommand struct {
+	name  string
+	event uintptr
+	asked time.Duration // when it was submitted
+}
+
+// clockRounds is how often the clocks are compared.
+const clockRounds = 8
+
+// startTrace compares the clocks: the host sees a command done soon after it was,
+// and soonest in the best of some rounds.
+func (c *Context) startTrace(r *trace.Recorder) error {
+	t := &tracer{context: c, recorder: r, lane: r.Lane(c.Info.Name, "queue"), host: r.Lane("host", "waits for "+c.Info.Name)}
+	m, err := c.Stage(tiering.Scratch, 4096)
+	if err != nil {
+		return err
+	}
+	for round := range clockRounds {
+		err := status(clEnqueueWriteBuffer, c.queue, m.handle, 1, 0, 64, uintptr(unsafe.Pointer(&m.host[64])), 0, 0, c.eventPointer(true))
+		seen := r.Now()
+		if err != nil {
+			return err
+		}
+		_, end := t.times(c.event)
+		if offset := seen - end; round == 0 || offset < t.offset {
+			t.offset = offset
+		}
+		if err := status(clReleaseEvent, c.event); err != nil {
+			return err
+		}
+	}
+	c.tracer = t
+	return m.Free()
+}
+
+// times asks when a command began and ended, by the device's clock.
+func (t *tracer) times(event uintptr) (begin, end time.Duration) {
+	for what, at := range map[uintptr]*time.Duration{eventStart: &begin, eventEnd: &end} {
+		if err := status(clGetEventProfilingInfo, event, what, 8, uintptr(unsafe.Pointer(at)), 0); err != nil && t.err == nil {
+			t.err = err
+		}
+	}
+	return begin, end
+}
+
+// traced notes the command that was just submitted.
+func (c *Context) traced(name string) {
+	if t := c.tracer; t != nil {
+		t.pending = append(t.pending, tracedCommand{name, c.event, t.recorder.Now()})
+	}
+}
+
+// collect makes spans of a wait that just ended, and of all commands that were
+// submitted before; they are done.
+func (t *tracer) collect(waited time.Duration) {
+	if t == nil {
+		return
+	}
+	now := t.recorder.Now()
+	t.host.Span("wait", now-waited, now, map[string]any{"commands": len(t.pending)})
+	for _, p := range t.pending {
+		begin, end := t.times(p.event)
+		begin, end = begin+t.offset, end+t.offset
+		t.lane.Span(p.name, begin, end, map[string]any{"queued_us": float64(begin-p.asked) / float64(time.Microsecond)})
+		if err := status(clReleaseEvent, p.event); err != nil && t.err == nil {
+			t.err = err
+		}
+	}
+	t.pending = t.pending[:0]
+}
