@@ -15,6 +15,9 @@ var errChunk = errors.New("exec: the batch is larger than a chunk")
 // forward reads one batch of tokens. It allocates nothing. When it fails or is
 // cancelled the sequences are as before.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
+	if m.elsewhere != nil {
+		return m.forwardElsewhere(ctx, b)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.parts != nil && m.parts.mapped {

@@ -48,6 +48,10 @@ type Options struct {
 	// for the usual ones. Files.UseWhole comes first, and the calibration must stay
 	// open as long as the model.
 	W8A8 *W8A8
+	// Processor, if set, computes in place of this package's own kernels. Weights and
+	// what is remembered of texts are in its memory then, in its precision: of the
+	// other options only Chunk, Budget and Progress count.
+	Processor Processor
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -63,8 +67,10 @@ type Model struct {
 	cache   *kv.Cache
 	cold    *coldKV // what is on flash of it
 	shadow  *shadow // nil: without Options.W8A8
-	workers *hetero.Workers
-	budget  *tiering.Budget
+	// elsewhere is where passes are computed; nil: here
+	elsewhere *elsewhere
+	workers   *hetero.Workers
+	budget    *tiering.Budget
 
 	selection Selection
 
@@ -89,6 +95,9 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	if o.Threads <= 0 {
 		o.Threads = hetero.DefaultThreads()
+	}
+	if o.Processor != nil {
+		return loadElsewhere(ctx, f, spec, o)
 	}
 	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
 		return nil, err
@@ -164,6 +173,9 @@ func (m *Model) Close() {
 	m.closed = true
 	if m.workers != nil {
 		m.workers.Close()
+	}
+	if m.elsewhere != nil {
+		_ = m.elsewhere.network.Close() // its memory is gone in any case
 	}
 	if m.parts != nil {
 		m.parts.close()

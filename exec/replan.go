@@ -20,6 +20,9 @@ const growStep = 16 << 20
 // and the model goes on working.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.parts
+	if m.elsewhere != nil {
+		return nil // nothing of it is in memory that could be given back
+	}
 	if r == nil {
 		if !plan.Resident() {
 			return fmt.Errorf("%w: only weights in a pack can be read piece by piece", tiering.ErrBudget)

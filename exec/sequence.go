@@ -23,6 +23,10 @@ type Sequence struct {
 	ids       []int32
 	limit     int
 	batch     Batch // of the pass that is under way, kept to allocate nothing
+	// memory is what a processor remembers, nil until it has read something; chunk is
+	// its part of the batch.
+	memory TextMemory
+	chunk  Chunk
 
 	// A layer of short convolutions remembers its last inputs. A pass writes
 	// the second copy and swaps when it has succeeded, so that a cancelled
@@ -135,6 +139,14 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	for l := range s.conv {
 		copy(f.conv[l], s.conv[l])
 	}
+	if s.memory != nil {
+		var err error
+		if f.memory, err = s.model.cloneMemory(s.memory); err != nil {
+			f.kv = s.model.cache.NewSeq()
+			f.Close()
+			return nil, err
+		}
+	}
 	f.kv, f.chain, f.kept = s.kv.Fork(), slices.Clip(s.chain), s.kept
 	f.ids = append(f.ids, s.ids...)
 	return f, nil
@@ -143,6 +155,10 @@ func (s *Sequence) Fork() (*Sequence, error) {
 // Close gives the sequence's memory back.
 func (s *Sequence) Close() {
 	s.kv.Close()
+	if s.memory != nil {
+		s.model.closeMemory(s.memory)
+		s.memory = nil
+	}
 	if s.summaries != nil {
 		s.summaries.Close()
 	}
@@ -216,8 +232,11 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 func (m *Model) chunk() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	switch {
+	case m.closed:
 		return 1
+	case m.elsewhere != nil:
+		return m.elsewhere.chunk
 	}
 	return m.pass.chunk
 }

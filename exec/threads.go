@@ -14,7 +14,7 @@ func (m *Model) SetThreads(n int) error {
 	if n <= 0 {
 		n = hetero.DefaultThreads()
 	}
-	if n == m.workers.Count() {
+	if n == m.workers.Count() || m.elsewhere != nil {
 		return nil
 	}
 	oldWorkers, oldPass := m.workers, m.pass

@@ -174,10 +174,13 @@ func (c *Context) address() uintptr { return hostAddress(c.bytes) }
 func hostAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // Copy copies the beginning of another buffer of the device.
-func (m *Memory) Copy(from *Memory, size int) error {
+func (m *Memory) Copy(from *Memory, size int) error { return m.CopyPart(0, from, 0, size) }
+
+// CopyPart copies part of another buffer of the device.
+func (m *Memory) CopyPart(off int, from *Memory, at, size int) error {
 	c := m.context
 	c.stats.Copies++
-	if err := c.do(clEnqueueCopyBuffer, c.queue, from.handle, m.handle, 0, 0, uintptr(size), 0, 0, c.eventPointer(c.tracer != nil)); err != nil {
+	if err := c.do(clEnqueueCopyBuffer, c.queue, from.handle, m.handle, uintptr(at), uintptr(off), uintptr(size), 0, 0, c.eventPointer(c.tracer != nil)); err != nil {
 		return err
 	}
 	c.traced("copy")

@@ -38,6 +38,7 @@ var rules = []rule{
 	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/trace"}, external: []string{
 		"golang.org/x/text",
 	}},
+	{dir: "exec/gpu", rooms: []string{"tiering", "hetero/opencl", "exec", "internal/trace"}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},
 	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/trace"}},

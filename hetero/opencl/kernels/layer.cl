@@ -33,10 +33,12 @@ norm(__global const float *x, int from, __global float *y, int cols, __global co
     out[i] = in[i] * inverse * gain[i];
 }
 
-// y = act(gate) * up, where gate and up have rows of their own.
-__kernel void gated(__global float *y, __global const float *gate, __global const float *up, int kind) {
+// y = act(gate) * what it lets through, which is up elements behind it: no more
+// than that are done.
+__kernel void gated(__global float *y, __global const float *gate, int up, int kind) {
   const size_t i = get_global_id(0);
-  y[i] = activation(gate[i], kind) * up[i];
+  if (i < (size_t)up)
+    y[i] = activation(gate[i], kind) * gate[up + i];
 }
 
 // turned rotates a head in local memory by angles, cosines and then sines, and
@@ -96,7 +98,7 @@ void keep_value(__global uchar *to, int token, __local const uchar *codes, float
 // values. A group does one head of one token: queries, then keys, then values.
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
-        __global const float *q_gain, __global const float *k_gain, float eps) {
+        __global const float *q_gain, __global const float *k_gain, float eps, int first_angle) {
   __local float head[DIMS], space[64];
   __local uchar codes[DIMS];
   const int id = get_local_id(0), slot = get_group_id(0), row = get_group_id(1), token = position + row;
@@ -105,17 +107,17 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
     head[i] = in[i];
   barrier(CLK_LOCAL_MEM_FENCE);
   if (slot < HEADS + KV_HEADS)
-    turned(head, angles + (size_t)row * ROPE_DIM, slot < HEADS ? q_gain : k_gain, eps, space, id, 64);
-  if (slot < HEADS) {
-    for (int i = id; i < HEAD_DIM; i += 64)
-      in[i] = head[i];
-    return;
-  }
+    turned(head, angles + first_angle + (size_t)row * ROPE_DIM, slot < HEADS ? q_gain : k_gain, eps, space, id, 64);
+  // Queries get codes too, which nobody wants: PoCL 3.1 does not do what is behind
+  // a barrier that some groups do not come to.
   const float scale = coded(codes, head, space, id, 64);
-  if (slot < HEADS + KV_HEADS)
+  if (slot >= HEADS + KV_HEADS)
+    keep_value(record(kv, token, slot - HEADS - KV_HEADS), token, codes, scale, id, 64);
+  else if (slot >= HEADS)
     keep_key(record(kv, token, slot - HEADS), token, codes, scale, id, 64);
   else
-    keep_value(record(kv, token, slot - HEADS - KV_HEADS), token, codes, scale, id, 64);
+    for (int i = id; i < HEAD_DIM; i += 64)
+      in[i] = head[i];
 }
 
 // dot16 adds the products of 16 codes with what they meet.
@@ -147,7 +149,7 @@ float dot16(uint4 u, __local const float *q) {
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
 attend_one(__global const float *qkv, __global const float *angles, __global uchar *kv, __global const int *state,
            __global const float *q_gain, __global const float *k_gain, float eps, float scale, int window,
-           __global float *sums, __global float *states) {
+           __global float *sums, __global float *states, int first_angle) {
   __local float q[DIMS], k[DIMS], v[DIMS], space[ONE], weights[ONE];
   __local float4 parts[ONE];
   __local uchar codes[DIMS], value_codes[DIMS];
@@ -163,8 +165,8 @@ attend_one(__global const float *qkv, __global const float *angles, __global uch
     v[i] = i < HEAD_DIM ? qkv[(HEADS + KV_HEADS + kv_head) * HEAD_DIM + i] : 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  turned(q, angles, q_gain, eps, space, id, ONE);
-  turned(k, angles, k_gain, eps, space, id, ONE);
+  turned(q, angles + first_angle, q_gain, eps, space, id, ONE);
+  turned(k, angles + first_angle, k_gain, eps, space, id, ONE);
   const float key_scale = coded(codes, k, space, id, ONE);
   const float value_scale = coded(value_codes, v, space, id, ONE);
   const bool newest = begin <= position && position < end;
@@ -326,8 +328,8 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int tok
       weight += p;
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
-        if (32 * c + 4 * part < DIMS)
-          sums[c] += p * vload4(0, tile + j * WIDTH + 32 * c + 4 * part);
+        // Work items beyond the last quad compute that one too.
+        sums[c] += p * vload4(0, tile + j * WIDTH + min(32 * c + 4 * part, DIMS - 4));
     }
   }
   if (first + mine >= tokens)

@@ -1,0 +1,21 @@
+// Package gpu computes whole passes of models on OpenCL devices: norms, products,
+// rotation, attention over keys and values in 8 bits, activations and the output
+// matrix. Only the rows of the embedding are looked up by the host.
+//
+// A token of a generation takes five launches a layer, and one wait:
+//
+//	norm, queries, keys and values    one product where their types agree
+//	rotation, keeping, attention      of parts of the context at the same time
+//	joining the parts, output         added to the residual stream
+//	norm, gate, up and activation     rows of both in turns, so that pairs meet
+//	down                              added to the residual stream
+//
+// Arguments are set when the model is loaded; what changes from token to token is
+// in a buffer that is written with the token's row. Prompts take chunks of many
+// tokens through kernels of their own, eight launches a layer.
+//
+// Activations are float32, sums too. Keys and values are kept in codes of 8 bits
+// with a scale for each token and head, as k8v8 of package kv, and attention reads
+// them as they were stored. So tokens are those of the CPU where it multiplies
+// without rounding activations, but for sums in another order.
+package gpu

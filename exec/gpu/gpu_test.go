@@ -1,0 +1,164 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// testChunk is so small that texts need several, the last of them not full.
+const testChunk = 16
+
+// load opens a model, on the GPU or exactly on the CPU, and checks in the end that
+// it gave everything back. Without a driver the test is skipped.
+func load(t testing.TB, path string, o exec.Options) *exec.Model {
+	t.Helper()
+	f, err := exec.Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	o.Budget, o.Chunk, o.KV, o.Exact = tiering.New(0), testChunk, kv.K8V8, true
+	m, err := exec.Load(context.Background(), f, o)
+	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		m.Close()
+		require.NoError(t, o.Budget.Check())
+	})
+	return m
+}
+
+// onGPU are the options for a model there.
+func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
+
+// logits reads tokens and returns the logits after each.
+func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
+	t.Helper()
+	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.Reader{
+		Want: func(int) bool { return true },
+		Each: func(_ int, l []float32) error {
+			out = append(out, append([]float32(nil), l...))
+			return nil
+		},
+	}))
+	return out
+}
+
+// teacherForced reads tokens, some of them in chunks and the others one by one.
+func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	prompt := len(ids) * 2 / 3
+	out := logits(t, m, s, ids[:prompt])
+	for i := prompt; i < len(ids); i++ {
+		out = append(out, logits(t, m, s, ids[i:i+1])...)
+	}
+	return out
+}
+
+// tolerance is how far logits may be from the CPU's, as a share of their spread. Both
+// round keys and values to 8 bits; the CPU rounds queries and the weights of
+// attention as well, which is most of it.
+const tolerance = 0.3
+
+// same compares logits, and the tokens that they choose where the two best are
+// further apart than the tolerance.
+func same(t testing.TB, want, got [][]float32) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	worst, decided := 0.0, 0
+	for i := range want {
+		allowed := tolerance * spread(want[i])
+		for j, v := range want[i] {
+			off := math.Abs(float64(v - got[i][j]))
+			worst = max(worst, off/spread(want[i]))
+			if !(off <= allowed) {
+				t.Fatalf("token %d: logit %d is %g, on the CPU %g ± %g", i, j, got[i][j], v, allowed)
+			}
+		}
+		first, second := best(want[i])
+		if float64(want[i][first]-want[i][second]) > 2*allowed {
+			decided++
+			if chosen, _ := best(got[i]); chosen != first {
+				t.Fatalf("token %d: %d is chosen, on the CPU %d", i, chosen, first)
+			}
+		}
+	}
+	require.Positive(t, decided)
+	t.Logf("%d tokens, %d of them decided; logits differ by up to %.2g of their spread", len(want), decided, worst)
+}
+
+// spread is the standard deviation of logits.
+func spread(x []float32) float64 {
+	mean, squares := 0.0, 0.0
+	for _, v := range x {
+		mean += float64(v) / float64(len(x))
+	}
+	for _, v := range x {
+		squares += (float64(v) - mean) * (float64(v) - mean) / float64(len(x))
+	}
+	return math.Sqrt(squares)
+}
+
+// best returns the two largest logits' tokens.
+func best(x []float32) (first, second int) {
+	first, second = 0, 1
+	for i, v := range x {
+		switch {
+		case v > x[first]:
+			first, second = i, first
+		case i != first && (v > x[second] || second == first):
+			second = i
+		}
+	}
+	return first, second
+}
+
+// text is some token ids of a vocabulary.
+func someIDs(n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*i*31 + 7*i + 3) % vocab)
+	}
+	return ids
+}
+
+func TestFamiliesMatchTheCPU(t *testing.T) {
+	for _, name := range []string{"llama2", "llama3", "llama32", "mistral", "qwen2", "qwen2_yarn", "qwen3", "smollm3", "granite", "gemma", "internlm2", "phi3", "phi3_longrope"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+			if _, err := os.Stat(dir); err != nil {
+				dir = testutil.Shared(t, "fixtures", name)
+			}
+			matches(t, dir)
+		})
+	}
+}
+
+func TestQuantizedFilesMatchTheCPU(t *testing.T) {
+	for _, name := range []string{"llama-q4_0", "llama-q4_1", "llama-q5_0", "llama-q5_1", "llama-q8_0", "llama-q4_k_m", "llama-q5_k_s", "llama-q6_k", "llama-q3_k_s", "llama-f16", "qwen2-q4_k_m"} {
+		t.Run(name, func(t *testing.T) { matches(t, testutil.Shared(t, "gguf", "tiny-"+name+".gguf")) })
+	}
+}
+
+func matches(t *testing.T, path string) {
+	gpu := load(t, path, onGPU(Processor{}))
+	cpu := load(t, path, exec.Options{})
+	ids := someIDs(45, cpu.Spec.Vocab)
+	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
+}

@@ -1,0 +1,157 @@
+package gpu
+
+import (
+	"errors"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// layer is the kernels of a layer, with all arguments that stay the same.
+type layer struct {
+	attnGain, ffnGain *opencl.Memory
+	qGain, kGain      *opencl.Memory // the norm of the layer where heads have none
+	qkv               []part         // queries, keys and values
+	o, down           *opencl.Product
+	gateUp            []part // both in turns, or first gates and then the others
+
+	one  oneLayer
+	many manyLayer
+}
+
+// part is a product that makes some of the columns of a step's result.
+type part struct {
+	product *opencl.Product
+	to      int // its first column
+}
+
+// TakeLayer puts a layer's weights on the device and makes its kernels ready.
+func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
+	y := &n.layers[l]
+	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
+		return err
+	}
+	if y.ffnGain, err = n.gain(w.FFNNorm); err != nil {
+		return err
+	}
+	y.qGain, y.kGain = y.attnGain, y.attnGain
+	if n.spec.QKNorm == exec.QKNormHead {
+		if y.qGain, err = n.gain(w.QNorm); err != nil {
+			return err
+		}
+		if y.kGain, err = n.gain(w.KNorm); err != nil {
+			return err
+		}
+	}
+	if y.qkv, err = n.stack(&w.Q, &w.K, &w.V); err != nil {
+		return err
+	}
+	if y.o, err = n.product(false, &w.O); err != nil {
+		return err
+	}
+	if opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
+		p, err := n.product(true, &w.Gate, &w.Up)
+		if err != nil {
+			return err
+		}
+		y.gateUp = []part{{p, 0}}
+	} else if y.gateUp, err = n.stack(&w.Gate, &w.Up); err != nil {
+		return err
+	}
+	if y.down, err = n.product(false, &w.Down); err != nil {
+		return err
+	}
+	return n.makeOneLayer(l)
+}
+
+// TakeEnds puts the output matrix on the device.
+func (n *Network) TakeEnds(norm []float32, head exec.Linear) (err error) {
+	if n.norm, err = n.gain(norm); err != nil {
+		return err
+	}
+	p, err := n.product(false, &head)
+	if err != nil {
+		return err
+	}
+	n.head, err = p.Vector(
+		opencl.Input{X: n.one.input, From: n.one.x, Gain: n.norm, Eps: n.spec.Norm.Eps},
+		opencl.Output{Y: n.one.logits})
+	if err != nil {
+		return err
+	}
+	n.own(n.head)
+	return nil
+}
+
+// gain puts the gain of a norm on the device, with what the family adds to it.
+func (n *Network) gain(values []float32) (*opencl.Memory, error) {
+	sum := make([]float32, len(values))
+	for i, v := range values {
+		sum[i] = v + n.spec.Norm.Offset
+	}
+	m, err := n.floats(sum)
+	n.weights += 4 * int64(len(values))
+	return m, err
+}
+
+func weightsOf(l *exec.Linear) opencl.Weights {
+	return opencl.Weights{Type: l.Type, Rows: l.Rows, Cols: l.Cols, Data: l.Data, Bias: l.Bias}
+}
+
+// product puts matrices on the device as one.
+func (n *Network) product(interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
+	parts := make([]opencl.Weights, len(matrices))
+	for i, m := range matrices {
+		parts[i] = weightsOf(m)
+	}
+	p, err := n.context.NewProduct(interleave, parts...)
+	if err != nil {
+		return nil, err
+	}
+	n.own(p)
+	n.weights += p.Bytes()
+	return p, nil
+}
+
+// stack puts matrices on the device whose results lie side by side: neighbours of
+// one format as one.
+func (n *Network) stack(matrices ...*exec.Linear) (parts []part, err error) {
+	to := 0
+	for len(matrices) > 0 {
+		count, rows := 1, matrices[0].Rows
+		for count < len(matrices) && opencl.CanStack(weightsOf(matrices[0]), weightsOf(matrices[count])) {
+			rows += matrices[count].Rows
+			count++
+		}
+		p, err := n.product(false, matrices[:count]...)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{p, to})
+		to += rows
+		matrices = matrices[count:]
+	}
+	return parts, nil
+}
+
+// kernel makes a kernel of a layer ready that lives as long as the network.
+func (n *Network) kernel(l int, name string, args ...any) (*opencl.Kernel, error) {
+	k, err := n.context.Kernel("layer.cl", n.layerOptions(&n.spec.Layers[l]), name)
+	if err != nil {
+		return nil, err
+	}
+	n.own(k)
+	return k, k.Set(args...)
+}
+
+// launchAll starts products one after the other.
+func launchAll(list []*opencl.Vector) error {
+	for _, v := range list {
+		if err := v.Launch(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errBuffer = errors.New("gpu: the chunk is larger than what the network was opened for")

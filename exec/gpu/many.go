@@ -1,0 +1,239 @@
+package gpu
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Indices of arguments that change from chunk to chunk.
+const (
+	prepareKV, preparePosition                        = 2, 3
+	attendManyKV, attendManyPosition, attendManyCount = 1, 2, 3
+)
+
+// Work items of groups, see kernels/layer.cl.
+const (
+	normThreads    = 256
+	prepareThreads = 64
+	gatedThreads   = 64
+	queryThreads   = 8 // of attend_many, for each query
+)
+
+// manyTokens is what passes of many tokens work in, taken when the first comes.
+type manyTokens struct {
+	rows   int            // for so many tokens; 0: nothing is taken yet
+	stage  *opencl.Memory // of the host: angles of all rotations, and rows
+	input  *opencl.Memory // the same on the device
+	x      int            // element of input where the residual stream begins
+	h      *opencl.Memory // [rows, Dim] normalized
+	qkv    *opencl.Memory // [rows, qkvWidth]
+	att    *opencl.Memory // [rows, Heads*HeadDim]
+	hidden *opencl.Memory // [2, rows, inner]
+	tile   int            // queries that a group of attend_many takes
+}
+
+// manyLayer is the kernels of a layer for many tokens.
+type manyLayer struct {
+	attnNorm, ffnNorm *opencl.Kernel
+	qkv, gateUp       []*opencl.Matrix
+	prepare, attend   *opencl.Kernel
+	gated             *opencl.Kernel // nil where gateUp does it
+	o, down           *opencl.Matrix
+}
+
+// allocateMany takes the memory for passes of so many tokens and makes their
+// kernels.
+func (n *Network) allocateMany(rows int) (err error) {
+	s, t := n.spec, &n.many
+	inner := 0
+	for l := range n.layers {
+		inner = max(inner, n.layers[l].down.Cols)
+	}
+	t.x = (rows*n.angleFloats() + 3) / 4 * 4
+	for _, b := range []struct {
+		to     **opencl.Memory
+		floats int
+	}{
+		{&t.input, t.x + rows*s.Dim},
+		{&t.h, rows * s.Dim},
+		{&t.qkv, rows * n.qkvWidth(n.maxKVHeads())},
+		{&t.att, rows * s.Heads * s.HeadDim},
+		{&t.hidden, 2 * rows * inner},
+	} {
+		if *b.to, err = n.alloc(tiering.Scratch, 4*b.floats); err != nil {
+			return err
+		}
+	}
+	if t.stage, err = n.stage(t.input); err != nil {
+		return err
+	}
+	t.tile, _ = n.attentionTile()
+	for l := range n.layers {
+		if err := n.makeManyLayer(l, rows); err != nil {
+			return err
+		}
+	}
+	t.rows = rows
+	n.bound = nil // the new kernels look at no text yet
+	return nil
+}
+
+// makeManyLayer makes the kernels of a layer for up to so many tokens.
+func (n *Network) makeManyLayer(l, rows int) (err error) {
+	s, t, y := n.spec, &n.many, &n.layers[l]
+	spec, inner := &s.Layers[l], y.down.Cols
+	width := n.qkvWidth(spec.KVHeads)
+	matrix := func(p *opencl.Product, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.Matrix, error) {
+		m, err := p.Matrix(rows, x, from, stride, out)
+		if err == nil {
+			n.own(m)
+		}
+		return m, err
+	}
+	matrices := func(parts []part, out opencl.Output, to func(p *part) int) (list []*opencl.Matrix, err error) {
+		for i := range parts {
+			out.To = to(&parts[i])
+			m, err := matrix(parts[i].product, t.h, 0, s.Dim, out)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, m)
+		}
+		return list, nil
+	}
+	column := func(p *part) int { return p.to }
+	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Result: opencl.Add, Factor: s.ResidualScale}
+	k := &y.many
+	if k.attnNorm, err = n.kernel(l, "norm", t.input, t.x, t.h, s.Dim, y.attnGain, s.Norm.Eps); err != nil {
+		return err
+	}
+	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
+		return err
+	}
+	if k.prepare, err = n.kernel(l, "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
+		return err
+	}
+	if k.attend, err = n.kernel(l, "attend_many", t.qkv, t.h /* the same */, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+		return err
+	}
+	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
+		return err
+	}
+	if k.ffnNorm, err = n.kernel(l, "norm", t.input, t.x, t.h, s.Dim, y.ffnGain, s.Norm.Eps); err != nil {
+		return err
+	}
+	if y.fused() {
+		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Result: pairs(s.Act)}, column)
+	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
+		k.gated, err = n.kernel(l, "gated", t.hidden, t.hidden, rows*inner, int(pairs(s.Act)))
+	}
+	if err != nil {
+		return err
+	}
+	k.down, err = matrix(y.down, t.hidden, 0, inner, stream)
+	return err
+}
+
+// readMany reads a chunk whose rows are in the staging buffer.
+func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
+	t := &n.many
+	stage := floatsOf(t.stage)
+	n.setAngles(stage, c, t.rows)
+	if t.stage != t.input {
+		if err := t.input.Send(0, t.stage, 0, 4*(t.x+c.Tokens*n.spec.Dim)); err != nil {
+			return err
+		}
+	}
+	for l := range n.layers {
+		if err := n.runMany(l, c); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return n.abandon(err)
+		}
+	}
+	for _, row := range c.Want {
+		if err := n.one.input.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
+			return err
+		}
+		if err := n.giveLogits(row, c); err != nil {
+			return err
+		}
+	}
+	if len(c.Want) == 0 {
+		return n.context.Finish()
+	}
+	return nil
+}
+
+// runMany starts the kernels of a layer.
+func (n *Network) runMany(l int, c *exec.Chunk) error {
+	y, s := &n.layers[l], n.spec
+	k := &y.many
+	norm, one := [2]int{c.Tokens * normThreads, 1}, [2]int{normThreads, 1}
+	if err := n.context.Launch(k.attnNorm, norm[:1], one[:1]); err != nil {
+		return err
+	}
+	if err := launchTokens(k.qkv, c.Tokens); err != nil {
+		return err
+	}
+	if err := k.prepare.SetInt(preparePosition, c.Position); err != nil {
+		return err
+	}
+	slots, slot := [2]int{(s.Heads + 2*s.Layers[l].KVHeads) * prepareThreads, c.Tokens}, [2]int{prepareThreads, 1}
+	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
+		return err
+	}
+	if err := k.attend.SetInt(attendManyPosition, c.Position); err != nil {
+		return err
+	}
+	if err := k.attend.SetInt(attendManyCount, c.Tokens); err != nil {
+		return err
+	}
+	group := n.many.tile * queryThreads
+	queries, query := [2]int{(c.Tokens + n.many.tile - 1) / n.many.tile * group, s.Heads}, [2]int{group, 1}
+	if err := n.context.Launch(k.attend, queries[:], query[:]); err != nil {
+		return err
+	}
+	if err := k.o.Launch(c.Tokens); err != nil {
+		return err
+	}
+	if err := n.context.Launch(k.ffnNorm, norm[:1], one[:1]); err != nil {
+		return err
+	}
+	if err := launchTokens(k.gateUp, c.Tokens); err != nil {
+		return err
+	}
+	if k.gated != nil {
+		if err := n.launchGated(k.gated, c.Tokens*y.down.Cols); err != nil {
+			return err
+		}
+	}
+	return k.down.Launch(c.Tokens)
+}
+
+func launchTokens(list []*opencl.Matrix, tokens int) error {
+	for _, m := range list {
+		if err := m.Launch(tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchGated starts the activation of so many elements.
+func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
+	global, local := [1]int{elements}, [1]int{gatedThreads}
+	return n.context.Launch(k, global[:], local[:])
+}
+
+// abandon waits for what was submitted of a chunk that nobody wants any more.
+func (n *Network) abandon(err error) error {
+	if failed := n.context.Finish(); failed != nil {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Processor opens networks on a device.
+type Processor struct {
+	Device string          // as in opencl.Options
+	Trace  *trace.Recorder // nil: nothing is traced
+	// Opened, if set, is told of each network that was opened.
+	Opened func(*Network)
+}
+
+// Open makes ready for a network. See exec.Processor.
+func (p Processor) Open(spec *exec.Spec, chunk int, budget *tiering.Budget) (exec.Network, error) {
+	if err := check(spec); err != nil {
+		return nil, err
+	}
+	c, err := opencl.Open(opencl.Options{Device: p.Device, Budget: budget})
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{spec: spec, context: c, chunk: chunk, layers: make([]layer, len(spec.Layers))}
+	if err := n.allocateOne(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	if p.Trace != nil {
+		if err := c.SetTrace(p.Trace); err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+	}
+	if p.Opened != nil {
+		p.Opened(n)
+	}
+	return n, nil
+}
+
+// Network is a model on a device. See exec.Network.
+type Network struct {
+	spec    *exec.Spec
+	context *opencl.Context
+	chunk   int
+	owned   []closer // memory, products and kernels, in the order of their making
+	layers  []layer
+	head    *opencl.Vector
+	norm    *opencl.Memory // gain before the head
+	weights int64          // bytes on the device
+
+	one  oneToken
+	many manyTokens
+	// bound is the text whose memory the kernels' arguments point to.
+	bound *text
+	// failed is why there is no memory for many tokens, until Read tells it.
+	failed error
+}
+
+// closer is what a network owns.
+type closer interface{ Close() error }
+
+// freer makes memory a closer.
+type freer struct{ *opencl.Memory }
+
+func (f freer) Close() error { return f.Free() }
+
+// own remembers what is to be given back.
+func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
+
+// alloc makes a buffer that lives as long as the network.
+func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, error) {
+	m, err := n.context.Alloc(purpose, size)
+	if err == nil {
+		n.own(freer{m})
+	}
+	return m, err
+}
+
+// floats makes a buffer of numbers that lives as long as the network.
+func (n *Network) floats(values []float32) (*opencl.Memory, error) {
+	m, err := n.context.Floats(tiering.Pinned, values)
+	if err == nil {
+		n.own(freer{m})
+	}
+	return m, err
+}
+
+// Context returns the device.
+func (n *Network) Context() *opencl.Context { return n.context }
+
+// WeightBytes returns what the weights take on the device, all of which one token
+// reads.
+func (n *Network) WeightBytes() int64 { return n.weights }
+
+// Close gives everything back. Texts must have been closed.
+func (n *Network) Close() error {
+	var err error
+	for i := len(n.owned) - 1; i >= 0; i-- {
+		err = errors.Join(err, n.owned[i].Close())
+	}
+	n.owned = nil
+	return errors.Join(err, n.context.Close())
+}
+
+// maxHeads returns the greatest number of key heads of any layer.
+func (n *Network) maxKVHeads() int {
+	most := 0
+	for _, l := range n.spec.Layers {
+		most = max(most, l.KVHeads)
+	}
+	return most
+}
+
+// qkvWidth returns the elements of a token's queries, keys and values in a layer.
+func (n *Network) qkvWidth(kvHeads int) int { return (n.spec.Heads + 2*kvHeads) * n.spec.HeadDim }
+
+// angleFloats returns the elements of a token's angles of all rotations.
+func (n *Network) angleFloats() int {
+	sum := 0
+	for i := range n.spec.Ropes {
+		sum += n.spec.Ropes[i].Dim
+	}
+	return sum
+}
+
+// ropeDim returns how many elements of a head a layer rotates.
+func (n *Network) ropeDim(l *exec.LayerSpec) int {
+	if l.Rope < 0 || len(n.spec.Ropes) == 0 {
+		return 0
+	}
+	return n.spec.Ropes[l.Rope].Dim
+}
+
+// layerOptions returns what the kernels of a layer are built with.
+func (n *Network) layerOptions(l *exec.LayerSpec) string {
+	s := n.spec
+	interleave, norm := 0, 0
+	if s.Interleave {
+		interleave = 1
+	}
+	if s.QKNorm == exec.QKNormHead {
+		norm = 1
+	}
+	queries, keys := n.attentionTile()
+	return fmt.Sprintf("-DHEADS=%d -DKV_HEADS=%d -DHEAD_DIM=%d -DROPE_DIM=%d -DINTERLEAVE=%d -DQK_NORM=%d -DTILE_QUERIES=%d -DTILE_KEYS=%d",
+		s.Heads, l.KVHeads, s.HeadDim, n.ropeDim(l), interleave, norm, queries, keys)
+}
+
+// attentionTile returns how many queries and keys attention of many tokens takes
+// at a time: what fits into the local memory of a group.
+func (n *Network) attentionTile() (queries, keys int) {
+	width := 4 * ((n.spec.HeadDim+15)/16*16 + 4)
+	for _, t := range [][2]int{{32, 32}, {16, 32}, {16, 16}} {
+		fits := int64((t[0]+t[1])*width+4*t[0]*(t[1]+1)) <= min(n.context.Info.LocalMemory, maxLocal)
+		if fits && 8*t[0] <= n.context.Info.MaxGroup {
+			return t[0], t[1]
+		}
+	}
+	return 8, 8
+}
+
+// maxLocal is the most local memory that a group takes: what lets others run beside
+// it.
+const maxLocal = 40 << 10
+
+// pairs returns what a product of gates and what they let through does.
+func pairs(a exec.Activation) opencl.Result {
+	return [...]opencl.Result{exec.SiLU: opencl.SiLUPairs, exec.GELUTanh: opencl.GELUTanhPairs, exec.GELUErf: opencl.GELUErfPairs}[a]
+}
+
+// bitsOf is how integers get into a buffer of floats.
+func bitsOf(i int) float32 { return math.Float32frombits(uint32(int32(i))) }
