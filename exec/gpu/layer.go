@@ -43,22 +43,22 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 			return err
 		}
 	}
-	if y.qkv, err = n.stack(&w.Q, &w.K, &w.V); err != nil {
+	if y.qkv, err = n.stack("qkv", &w.Q, &w.K, &w.V); err != nil {
 		return err
 	}
-	if y.o, err = n.product(false, &w.O); err != nil {
+	if y.o, err = n.product("o", false, &w.O); err != nil {
 		return err
 	}
 	if opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
-		p, err := n.product(true, &w.Gate, &w.Up)
+		p, err := n.product("gate_up", true, &w.Gate, &w.Up)
 		if err != nil {
 			return err
 		}
 		y.gateUp = []part{{p, 0}}
-	} else if y.gateUp, err = n.stack(&w.Gate, &w.Up); err != nil {
+	} else if y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up); err != nil {
 		return err
 	}
-	if y.down, err = n.product(false, &w.Down); err != nil {
+	if y.down, err = n.product("down", false, &w.Down); err != nil {
 		return err
 	}
 	return n.makeOneLayer(l)
@@ -69,10 +69,11 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) (err error) {
 	if n.norm, err = n.gain(norm); err != nil {
 		return err
 	}
-	p, err := n.product(false, &head)
+	p, err := n.product("head", false, &head)
 	if err != nil {
 		return err
 	}
+	n.headOps = 2 * int64(p.Rows) * int64(p.Cols)
 	n.head, err = p.Vector(
 		opencl.Input{X: n.one.input, From: n.one.x, Gain: n.norm, Eps: n.spec.Norm.Eps},
 		opencl.Output{Y: n.one.logits})
@@ -99,7 +100,7 @@ func weightsOf(l *exec.Linear) opencl.Weights {
 }
 
 // product puts matrices on the device as one.
-func (n *Network) product(interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
+func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
 	parts := make([]opencl.Weights, len(matrices))
 	for i, m := range matrices {
 		parts[i] = weightsOf(m)
@@ -109,13 +110,15 @@ func (n *Network) product(interleave bool, matrices ...*exec.Linear) (*opencl.Pr
 		return nil, err
 	}
 	n.own(p)
+	p.Name = name
 	n.weights += p.Bytes()
+	n.ops += 2 * int64(p.Rows) * int64(p.Cols)
 	return p, nil
 }
 
 // stack puts matrices on the device whose results lie side by side: neighbours of
 // one format as one.
-func (n *Network) stack(matrices ...*exec.Linear) (parts []part, err error) {
+func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []part, err error) {
 	to := 0
 	for len(matrices) > 0 {
 		count, rows := 1, matrices[0].Rows
@@ -123,7 +126,7 @@ func (n *Network) stack(matrices ...*exec.Linear) (parts []part, err error) {
 			rows += matrices[count].Rows
 			count++
 		}
-		p, err := n.product(false, matrices[:count]...)
+		p, err := n.product(name, false, matrices[:count]...)
 		if err != nil {
 			return nil, err
 		}

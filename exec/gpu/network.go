@@ -53,6 +53,9 @@ type Network struct {
 	head    *opencl.Vector
 	norm    *opencl.Memory // gain before the head
 	weights int64          // bytes on the device
+	// ops are multiplications and additions with weights for one token; headOps are
+	// those of the output matrix, which few tokens need.
+	ops, headOps int64
 
 	one  oneToken
 	many manyTokens
@@ -97,6 +100,10 @@ func (n *Network) Context() *opencl.Context { return n.context }
 // WeightBytes returns what the weights take on the device, all of which one token
 // reads.
 func (n *Network) WeightBytes() int64 { return n.weights }
+
+// Ops returns how many multiplications and additions with weights a prompt's token
+// takes, and how many more one whose logits are wanted.
+func (n *Network) Ops() (layers, head int64) { return n.ops - n.headOps, n.headOps }
 
 // Close gives everything back. Texts must have been closed.
 func (n *Network) Close() error {

@@ -23,6 +23,7 @@ const (
 
 // Product is a weight matrix on a device, ready to be multiplied.
 type Product struct {
+	Name       string // that its launches have in traces; "" = that of the kernel
 	Rows, Cols int
 	Format     Format
 	// Exact says that the weights are those of the model, not rounded.
@@ -245,6 +246,7 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
+	k.rename(p.Name)
 	groups := (p.Rows + vectorRows - 1) / vectorRows
 	return &Vector{k, [1]int{groups * lanes * vectorRows}, [1]int{lanes * vectorRows}}, nil
 }
@@ -301,6 +303,7 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
+	k.rename(p.Name)
 	return &Matrix{product: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile}, nil
 }
 

@@ -93,6 +93,13 @@ func (k *Kernel) Close() error {
 	return err
 }
 
+// rename gives launches another name in traces and errors.
+func (k *Kernel) rename(name string) {
+	if name != "" {
+		k.name = name
+	}
+}
+
 // Set sets all arguments: *Memory, int or float32 each.
 func (k *Kernel) Set(args ...any) error {
 	for i, a := range args {

@@ -81,6 +81,38 @@ func (r *Recorder) Lane(process, thread string) *Lane {
 	return l
 }
 
+// Total is the spans of one name on a lane, together.
+type Total struct {
+	Name  string
+	Count int
+	Time  time.Duration
+}
+
+// Totals sums up the spans of a lane, in the order in which names appeared.
+func (r *Recorder) Totals(process, thread string) (list []Total) {
+	if r == nil {
+		return nil
+	}
+	l := r.Lane(process, thread)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := map[string]int{}
+	for _, s := range r.spans {
+		if s.lane != l {
+			continue
+		}
+		i, ok := at[s.name]
+		if !ok {
+			i = len(list)
+			at[s.name] = i
+			list = append(list, Total{Name: s.name})
+		}
+		list[i].Count++
+		list[i].Time += s.end - s.begin
+	}
+	return list
+}
+
 // Dropped returns how many spans there was no room for.
 func (r *Recorder) Dropped() int {
 	if r == nil {

@@ -43,8 +43,11 @@ func TestSpansAndLanes(t *testing.T) {
 	queue.Span("kernel", 2*time.Microsecond, 5500*time.Nanosecond, nil)
 	other.Begin("never ended")
 
+	queue.Span("kernel", 0, time.Microsecond, nil)
+	require.Equal(t, []Total{{"kernel", 2, 4500 * time.Nanosecond}}, r.Totals("gpu", "queue"))
+
 	f := write(t, r)
-	require.Len(t, f.TraceEvents, 2*3+3)
+	require.Len(t, f.TraceEvents, 2*3+4)
 	names := map[int]string{}
 	threads := map[int]int{}
 	for _, e := range f.TraceEvents[:6] {

@@ -1,0 +1,104 @@
+package opencl
+
+import (
+	"errors"
+	"time"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Limits are what a device takes and gives whatever it computes.
+type Limits struct {
+	// ReadGBs is how fast a kernel reads memory that does not fit into caches.
+	ReadGBs float64 `json:"read_gb_s"`
+	// LaunchWait is a launch of next to nothing and the wait for it; Launch is one of
+	// many that share a wait.
+	LaunchWait time.Duration `json:"launch_wait_ns"`
+	Launch     time.Duration `json:"launch_ns"`
+	// Copy is how long a page takes to the device and back, waits included; 0 where
+	// memory is shared.
+	Copy time.Duration `json:"copy_ns"`
+}
+
+const (
+	sweepRounds  = 6
+	launchRounds = 50
+	launchBatch  = 200
+	// sweepGroups is how many groups of 256 work items read for each compute unit.
+	sweepGroups = 16
+)
+
+// Measure measures the device's limits, of memory by reading so many bytes. The
+// best of some rounds counts.
+func (c *Context) Measure(bytes int) (l Limits, err error) {
+	if l.ReadGBs, err = c.sweep(bytes); err != nil {
+		return l, err
+	}
+	m, err := c.Stage(tiering.Scratch, 4096)
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, m.Free()) }()
+	k, err := c.Kernel("probe.cl", "", "probe")
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	if err := k.Set(m); err != nil {
+		return l, err
+	}
+	global, local := []int{64}, []int{64}
+	launch := func() error { return c.Launch(k, global, local) }
+	if l.LaunchWait, err = best(launchRounds, func() error { return errors.Join(launch(), c.Finish()) }); err != nil {
+		return l, err
+	}
+	batch, err := best(sweepRounds, func() error {
+		for range launchBatch {
+			if err := launch(); err != nil {
+				return err
+			}
+		}
+		return c.Finish()
+	})
+	l.Launch = batch / launchBatch
+	if err != nil || c.Shares {
+		return l, err
+	}
+	page := make([]byte, 4096)
+	l.Copy, err = best(launchRounds, func() error { return errors.Join(m.Write(0, page), m.Read(0, page)) })
+	return l, err
+}
+
+// best returns the shortest time of some rounds.
+func best(rounds int, f func() error) (least time.Duration, err error) {
+	for round := range rounds {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		if took := time.Since(start); round == 0 || took < least {
+			least = took
+		}
+	}
+	return least, nil
+}
+
+// sweep returns how many gigabytes a second a kernel reads.
+func (c *Context) sweep(bytes int) (rate float64, err error) {
+	m, err := c.Alloc(tiering.Scratch, bytes)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Free()) }()
+	k, err := c.Kernel("probe.cl", "", "sweep")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	if err := k.Set(m, bytes/unitBytes, m); err != nil {
+		return 0, err
+	}
+	global, local := []int{c.Info.ComputeUnits * sweepGroups * 256}, []int{256}
+	least, err := best(sweepRounds, func() error { return errors.Join(c.Launch(k, global, local), c.Finish()) })
+	return float64(bytes) / least.Seconds() / 1e9, err
+}
