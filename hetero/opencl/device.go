@@ -33,7 +33,7 @@ func (d *Device) Context() *Context { return d.context }
 // Capabilities says what the device can do.
 func (d *Device) Capabilities() hetero.Capabilities {
 	kind := hetero.GPU
-	if d.context.Info.Kind == "CPU" {
+	if d.context.Info.Kind == kindNames[kindCPU] {
 		kind = hetero.CPU
 	}
 	return hetero.Capabilities{Name: d.context.Info.Name, Kind: kind, Shares: d.context.Shares, Memory: d.context.Info.Memory}

@@ -269,6 +269,40 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	require.Error(t, err, "too few bytes")
 }
 
+// TestVectorsOfEveryShape divides one product in ways that devices ask for which
+// have many compute units.
+func TestVectorsOfEveryShape(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	rng := rand.New(rand.NewPCG(7, 8))
+	const rows, cols = 37, 10 * blockElems
+	m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
+	x := make([]float32, cols)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	in, err := c.Floats(tiering.Shared, x)
+	require.NoError(t, err)
+	out, err := c.Alloc(tiering.Shared, 4*rows)
+	require.NoError(t, err)
+	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
+	require.NoError(t, err)
+	for _, s := range []vectorShape{{rows: 4, lanes: 2, deep: 2}, {rows: 8, lanes: 4, deep: 3}} {
+		p.divide = &s
+		v, err := p.Vector(Input{X: in}, Output{Y: out})
+		require.NoError(t, err)
+		got := make([]float32, rows)
+		require.NoError(t, out.Write(0, floatBytes(got)))
+		require.NoError(t, v.Launch())
+		require.NoError(t, out.Read(0, floatBytes(got)))
+		for r := range rows {
+			require.InDelta(t, m.exact(x, r), got[r], 1e-4, "%+v, row %d", s, r)
+		}
+		require.NoError(t, v.Close())
+	}
+	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
+}
+
 func TestLaunchesAllocateNothingAndAreCounted(t *testing.T) {
 	d, _ := open(t)
 	c := d.context

@@ -90,11 +90,13 @@ func isCode(err error, code int32) bool {
 	return errors.As(err, &refused) && refused.Code == code
 }
 
+var kindNames = map[uint64]string{kindGPU: "GPU", kindAccelerator: "accelerator", kindCPU: "CPU"}
+
 // describe asks for all that is shown of a device or decides about it.
 func describe(platform, device uintptr, kind uint64) (Info, error) {
 	q := query{entry: clGetDeviceInfo, object: device}
 	info := Info{
-		Kind: map[uint64]string{kindGPU: "GPU", kindAccelerator: "accelerator", kindCPU: "CPU"}[kind], platform: platform, device: device,
+		Kind: kindNames[kind], platform: platform, device: device,
 		Name: q.text(deviceName), Driver: q.text(deviceDriver), Version: q.text(deviceVersion),
 		ComputeUnits: int(q.number(deviceComputeUnits, 4)), MaxGroup: int(q.number(deviceMaxGroup, 8)),
 		Memory: q.number(deviceMemory, 8), MaxAllocation: q.number(deviceMaxAllocation, 8), LocalMemory: q.number(deviceLocalMemory, 8),

@@ -30,6 +30,7 @@ type Product struct {
 	Exact bool
 
 	context       *Context
+	divide        *vectorShape // set by tests
 	codes, scales *Memory
 	bias          *Memory // or nil
 }
@@ -210,26 +211,62 @@ type Vector struct {
 	global, local [1]int
 }
 
-// vectorRows is how many rows a work-group makes: their codes fill a line of 128
-// bytes.
-const vectorRows = 8
+// vectorShape is how a product with one token is divided.
+type vectorShape struct {
+	rows  int // of a work-group
+	lanes int // work items that share a row
+	deep  int // blocks that each takes at a time
+}
 
-// lanes returns how many work items share a row: fewer where there are rows enough
-// to keep the device busy and little to do for each.
-func (p *Product) lanes() int {
-	if p.Rows >= 4096 && p.Cols <= 4096 {
-		return 16
+// vectorLoads is how many loads of 128 bits a work item has under way at most.
+const vectorLoads = 6
+
+// shape returns how a product with one token is divided. Eight rows fill a line of
+// 128 bytes. Where there are rows enough to keep the device busy, fewer work items
+// share one, and less is added up in the end. On a CPU, whose work items are the
+// iterations of a loop, one shape is as good as another and takes one build.
+func (p *Product) shape() vectorShape {
+	if p.context.Info.Kind == kindNames[kindCPU] {
+		return vectorShape{rows: 8, lanes: 16, deep: 1}
 	}
-	return 32
+	s := vectorShape{rows: 8, lanes: 32}
+	switch {
+	case p.Rows >= 1<<15:
+		s = vectorShape{rows: 16, lanes: 8}
+	case p.Rows >= 1<<12 && p.Cols <= 1<<12, p.Cols <= 1<<11:
+		s.lanes = 16
+	}
+	for s.lanes*s.rows > p.context.Info.MaxGroup {
+		s.lanes /= 2
+	}
+	blocks := (p.Cols + blockElems - 1) / blockElems
+	each := (blocks + s.lanes - 1) / s.lanes
+	most := max(1, vectorLoads/p.Format.units())
+	rounds := (each + most - 1) / most
+	s.deep = (each + rounds - 1) / rounds
+	return s
+}
+
+// vectorThreads is how many work items of products with one token a compute unit
+// holds at the same time, as far as is known.
+const vectorThreads = 512
+
+// groups returns how many groups share the tiles of a product: as many as the
+// device runs at the same time, each with as many tiles as the others.
+func (p *Product) groups(s vectorShape) int {
+	tiles := (p.Rows + s.rows - 1) / s.rows
+	most := p.context.Info.ComputeUnits * max(1, vectorThreads/(s.rows*s.lanes))
+	each := (tiles + most - 1) / most
+	return (tiles + each - 1) / each
 }
 
 // Vector makes the kernel for one token ready.
 func (p *Product) Vector(in Input, out Output) (*Vector, error) {
-	lanes := p.lanes()
-	for lanes*vectorRows > p.context.Info.MaxGroup {
-		lanes /= 2
+	s := p.shape()
+	if p.divide != nil {
+		s = *p.divide
 	}
-	k, err := p.context.Kernel("matvec.cl", fmt.Sprintf("%s -DROWS=%d -DLANES=%d", p.Format.options(), vectorRows, lanes), "matvec")
+	k, err := p.context.Kernel("matvec.cl", fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.Format.options(), s.rows, s.lanes, s.deep), "matvec")
 	if err != nil {
 		return nil, err
 	}
@@ -247,8 +284,8 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 		return nil, errors.Join(err, k.Close())
 	}
 	k.rename(p.Name)
-	groups := (p.Rows + vectorRows - 1) / vectorRows
-	return &Vector{k, [1]int{groups * lanes * vectorRows}, [1]int{lanes * vectorRows}}, nil
+	threads := s.lanes * s.rows
+	return &Vector{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
 }
 
 // Launch starts the product.

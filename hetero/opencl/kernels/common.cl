@@ -38,28 +38,43 @@ float activation(float x, int kind) {
   return 0.5f * x * (1.0f + erf(0.70710678f * x));
 }
 
-// group_sum adds a number of each work item; all get the sum. space has an
-// element for each.
+// Four numbers that begin at a multiple of 16 bytes, in one access; vload4 takes
+// four, because it allows any place.
+#define LOCAL4(p) (*(__local const float4 *)(p))
+#define GLOBAL4(p) (*(__global const float4 *)(p))
+#define ALIGNED __attribute__((aligned(16)))
+
+// SPACE is how many floats of local memory reductions of so many work items need.
+#define SPACE(size) ((size) + (size) / 8)
+
+// group_sum adds a number of each work item; all get the sum. It takes two steps,
+// by eight and all of the rest, because barriers cost more than reading does.
 float group_sum(float value, __local float *space, int id, int size) {
   barrier(CLK_LOCAL_MEM_FENCE);
   space[id] = value;
-  for (int step = size / 2; step > 0; step /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (id < step)
-      space[id] += space[id + step];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (id < size / 8) {
+    const float4 v = LOCAL4(space + 8 * id) + LOCAL4(space + 8 * id + 4);
+    space[size + id] = (v.x + v.y) + (v.z + v.w);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  return space[0];
+  float4 sum = (float4)(0.0f);
+  for (int i = 0; i < size / 8; i += 4)
+    sum += LOCAL4(space + size + i);
+  return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
 float group_max(float value, __local float *space, int id, int size) {
   barrier(CLK_LOCAL_MEM_FENCE);
   space[id] = value;
-  for (int step = size / 2; step > 0; step /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (id < step)
-      space[id] = fmax(space[id], space[id + step]);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (id < size / 8) {
+    const float4 v = fmax(LOCAL4(space + 8 * id), LOCAL4(space + 8 * id + 4));
+    space[size + id] = fmax(fmax(v.x, v.y), fmax(v.z, v.w));
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  return space[0];
+  float4 most = LOCAL4(space + size);
+  for (int i = 4; i < size / 8; i += 4)
+    most = fmax(most, LOCAL4(space + size + i));
+  return fmax(fmax(most.x, most.y), fmax(most.z, most.w));
 }

@@ -21,7 +21,7 @@ __global uchar *record(__global uchar *kv, int token, int kv_head) {
 // y = x / rms(x) * gain, for each row.
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
 norm(__global const float *x, int from, __global float *y, int cols, __global const float *gain, float eps) {
-  __local float space[256];
+  __local float ALIGNED space[SPACE(256)];
   const int id = get_local_id(0);
   __global const float *in = x + from + (size_t)get_group_id(0) * cols;
   __global float *out = y + (size_t)get_group_id(0) * cols;
@@ -99,7 +99,7 @@ void keep_value(__global uchar *to, int token, __local const uchar *codes, float
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
         __global const float *q_gain, __global const float *k_gain, float eps, int first_angle) {
-  __local float head[DIMS], space[64];
+  __local float head[DIMS], ALIGNED space[SPACE(64)];
   __local uchar codes[DIMS];
   const int id = get_local_id(0), slot = get_group_id(0), row = get_group_id(1), token = position + row;
   __global float *in = qkv + ((size_t)row * (HEADS + 2 * KV_HEADS) + slot) * HEAD_DIM;
@@ -126,7 +126,7 @@ float dot16(uint4 u, __local const float *q) {
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const float4 v = vload4(i, q);
+    const float4 v = LOCAL4(q + 4 * i);
     sum += BYTE(words[i], 0) * v.x;
     sum += BYTE(words[i], 1) * v.y;
     sum += BYTE(words[i], 2) * v.z;
@@ -149,10 +149,10 @@ float dot16(uint4 u, __local const float *q) {
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
 attend_one(__global const float *qkv, __global const float *angles, __global uchar *kv, __global const int *state,
            __global const float *q_gain, __global const float *k_gain, float eps, float scale, int window,
-           __global float *sums, __global float *states, int first_angle) {
-  __local float q[DIMS], k[DIMS], v[DIMS], space[ONE], weights[ONE];
+           __global float *sums, __global float2 *states, int first_angle) {
+  __local float ALIGNED q[DIMS], k[DIMS], v[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
   __local float4 parts[ONE];
-  __local uchar codes[DIMS], value_codes[DIMS];
+  __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS];
   const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
   const int position = state[0], splits = state[1];
   const int oldest = window > 0 ? max(0, position - window + 1) : 0;
@@ -169,59 +169,55 @@ attend_one(__global const float *qkv, __global const float *angles, __global uch
   turned(k, angles + first_angle, k_gain, eps, space, id, ONE);
   const float key_scale = coded(codes, k, space, id, ONE);
   const float value_scale = coded(value_codes, v, space, id, ONE);
-  const bool newest = begin <= position && position < end;
-  if (newest && head % GROUP == 0) {
+  if (begin <= position && position < end && head % GROUP == 0) {
     keep_key(record(kv, position, kv_head), position, codes, key_scale, id, ONE);
     keep_value(record(kv, position, kv_head), position, value_codes, value_scale, id, ONE);
   }
-  for (int i = id; i < DIMS; i += ONE)
-    q[i] *= scale;
-  barrier(CLK_LOCAL_MEM_FENCE);
 
-  // The newest token comes first: its codes are here and perhaps not there yet.
-  float part = 0.0f;
-  for (int i = id; i < DIMS; i += ONE)
-    part += q[i] * ((float)codes[i] - 128.0f);
-  float greatest = group_sum(part, space, id, ONE) * key_scale, weight = 1.0f;
-  const int quad = id % QUADS, turn = id / QUADS;
+  float greatest = -INFINITY, weight = 0.0f; // of all, and of this work item's tokens
   float4 sum = (float4)(0.0f);
-  if (turn == 0)
-    sum = value_scale * (convert_float4(vload4(quad, value_codes)) - 128.0f);
-  if (!newest) {
-    greatest = -INFINITY;
-    weight = 0.0f;
-    sum = (float4)(0.0f);
-  }
-
-  for (int from = begin; from < min(end, position); from += ONE) {
-    const int token = from + id, here = min(ONE, min(end, position) - from);
-    float score = -INFINITY;
+  const int quad = id % QUADS, turn = id / QUADS;
+  for (int from = begin; from < end; from += ONE) {
+    const int token = from + id, here = min(ONE, end - from);
+    float score = -INFINITY, value = 0.0f;
     if (id < here) {
+      // The newest token's codes are here, and perhaps not there yet.
+      const int newest = token == position;
       __global const uchar *r = record(kv, token, kv_head);
-      score = 0.0f;
+      uint4 u[DIMS / 16];
+#pragma unroll
       for (int g = 0; g < DIMS / 16; g++)
-        score += dot16(((__global const uint4 *)r)[g * 64 + token % 64], q + 16 * g);
-      score *= ((__global const float *)(r + 128 * DIMS))[token % 64];
+        u[g] = newest ? ((__local const uint4 *)codes)[g] : ((__global const uint4 *)r)[g * 64 + token % 64];
+      __global const float *scales = (__global const float *)(r + 128 * DIMS) + token % 64;
+      const float s = newest ? key_scale : scales[0];
+      value = newest ? value_scale : scales[64];
+      score = 0.0f;
+#pragma unroll
+      for (int g = 0; g < DIMS / 16; g++)
+        score += dot16(u[g], q + 16 * g);
+      score *= s * scale;
     }
     const float before = greatest;
     greatest = fmax(greatest, group_max(score, space, id, ONE));
     const float decay = before == greatest ? 1.0f : exp(before - greatest);
-    float p = 0.0f;
-    if (id < here) {
-      p = exp(score - greatest);
-      weights[id] = p * ((__global const float *)(record(kv, token, kv_head) + 128 * DIMS + 256))[token % 64];
-    }
-    weight = weight * decay + group_sum(p, space, id, ONE);
+    const float p = id < here ? exp(score - greatest) : 0.0f;
+    weight = weight * decay + p;
+    weights[id] = p * value;
+    barrier(CLK_LOCAL_MEM_FENCE);
     sum *= decay;
-    if (turn < ROUNDS)
+    if (turn < ROUNDS) {
+#pragma unroll 8
       for (int j = turn; j < here; j += ROUNDS) {
         const int t = from + j;
-        const uint u = ((__global const uint *)(record(kv, t, kv_head) + 64 * DIMS + t % 64 * DIMS))[quad];
+        const uint u = t == position
+                           ? ((__local const uint *)value_codes)[quad]
+                           : ((__global const uint *)(record(kv, t, kv_head) + 64 * DIMS + t % 64 * DIMS))[quad];
         sum += weights[j] * (float4)(BYTE(u, 0), BYTE(u, 1), BYTE(u, 2), BYTE(u, 3));
       }
+    }
   }
 
-  barrier(CLK_LOCAL_MEM_FENCE);
+  weight = group_sum(weight, space, id, ONE);
   parts[id] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (id < QUADS) {
@@ -232,10 +228,8 @@ attend_one(__global const float *qkv, __global const float *angles, __global uch
       if (4 * id + i < HEAD_DIM)
         sums[(split * HEADS + head) * HEAD_DIM + 4 * id + i] = out[i];
   }
-  if (id == 0) {
-    states[2 * (split * HEADS + head)] = greatest;
-    states[2 * (split * HEADS + head) + 1] = weight;
-  }
+  if (id == 0)
+    states[split * HEADS + head] = (float2)(greatest, weight);
 }
 
 #ifdef TILE_QUERIES
@@ -258,8 +252,8 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
     const uint words[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      vstore4(scale * (float4)(BYTE(words[j], 0), BYTE(words[j], 1), BYTE(words[j], 2), BYTE(words[j], 3)), 0,
-              tile + key * WIDTH + 16 * g + 4 * j);
+      *(__local float4 *)(tile + key * WIDTH + 16 * g + 4 * j) =
+          scale * (float4)(BYTE(words[j], 0), BYTE(words[j], 1), BYTE(words[j], 2), BYTE(words[j], 3));
   }
 }
 
@@ -269,7 +263,7 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
 __kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
 attend_many(__global const float *qkv, __global uchar *kv, int position, int tokens, float scale, int window,
             __global float *y) {
-  __local float queries[TILE_QUERIES * WIDTH], tile[TILE_KEYS * WIDTH], weights[TILE_QUERIES * (TILE_KEYS + 1)];
+  __local float ALIGNED queries[TILE_QUERIES * WIDTH], ALIGNED tile[TILE_KEYS * WIDTH], weights[TILE_QUERIES * (TILE_KEYS + 1)];
   const int id = get_local_id(0), head = get_group_id(1), kv_head = head / GROUP;
   const int first = get_group_id(0) * TILE_QUERIES, mine = id / 8, part = id % 8;
   const int last = min(first + TILE_QUERIES, tokens) - 1;
@@ -296,10 +290,10 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int tok
     for (int j = 0; j < KEYS; j++)
       scores[j] = 0.0f;
     for (int i = 0; i < DIMS; i += 4) {
-      const float4 q = vload4(0, queries + mine * WIDTH + i);
+      const float4 q = LOCAL4(queries + mine * WIDTH + i);
 #pragma unroll
       for (int j = 0; j < KEYS; j++)
-        scores[j] += dot(q, vload4(0, tile + (part + 8 * j) * WIDTH + i));
+        scores[j] += dot(q, LOCAL4(tile + (part + 8 * j) * WIDTH + i));
     }
 #pragma unroll
     for (int j = 0; j < KEYS; j++) {
@@ -329,7 +323,7 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int tok
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
         // Work items beyond the last quad compute that one too.
-        sums[c] += p * vload4(0, tile + j * WIDTH + min(32 * c + 4 * part, DIMS - 4));
+        sums[c] += p * LOCAL4(tile + j * WIDTH + min(32 * c + 4 * part, DIMS - 4));
     }
   }
   if (first + mine >= tokens)

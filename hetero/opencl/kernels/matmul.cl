@@ -8,9 +8,9 @@
 #define TOKEN_STRIDE (TILE_TOKENS + 4)
 #define THREADS 256
 
-float4 input4(__global const float *x, int left) {
+float4 input4(__global const float *x, int left, int aligned) {
   if (left >= 4)
-    return vload4(0, x);
+    return aligned ? GLOBAL4(x) : vload4(0, x);
   float4 v = (float4)(0.0f);
   if (left > 0)
     v.x = x[0];
@@ -25,12 +25,12 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global const float *x, int from, int x_stride,
        int tokens, __global float *y, int to, int y_stride, int result, __global const float *bias, int biased,
        float factor) {
-  __local float weights[32 * ROW_STRIDE];
-  __local float inputs[32 * TOKEN_STRIDE];
+  __local float ALIGNED weights[32 * ROW_STRIDE];
+  __local float ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
   const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
   const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
-  const int blocks = (cols + 31) / 32;
+  const int blocks = (cols + 31) / 32, aligned = from % 4 == 0 && x_stride % 4 == 0;
 
   float sums[MT][MR];
 #pragma unroll
@@ -46,7 +46,7 @@ matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
       const size_t row = min(first_row + r, rows - 1);
       float w[PER_UNIT];
       unpack(codes[((size_t)block * UNITS + unit) * rows + row], w);
-      const float scale = scaled(w, scales, (size_t)block * rows + row, unit);
+      const float scale = scaled(w, scale_of(scales, (size_t)block * rows + row), unit);
 #pragma unroll
       for (int k = 0; k < PER_UNIT; k++)
         weights[(unit * PER_UNIT + k) * ROW_STRIDE + r] = scale * w[k];
@@ -54,7 +54,7 @@ matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
     for (int i = id; i < TILE_TOKENS * 8; i += THREADS) {
       const int t = i / 8, k = i % 8 * 4;
       const int token = min(first_token + t, tokens - 1), at = 32 * block + k;
-      const float4 v = input4(x + from + (size_t)token * x_stride + at, cols - at);
+      const float4 v = input4(x + from + (size_t)token * x_stride + at, cols - at, aligned);
       inputs[k * TOKEN_STRIDE + t] = v.x;
       inputs[(k + 1) * TOKEN_STRIDE + t] = v.y;
       inputs[(k + 2) * TOKEN_STRIDE + t] = v.z;
@@ -63,13 +63,13 @@ matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 8
     for (int k = 0; k < 32; k++) {
-      float w[MR], v[MT];
+      float ALIGNED w[MR], ALIGNED v[MT];
 #pragma unroll
       for (int g = 0; g < MR / 4; g++)
-        vstore4(vload4(0, weights + k * ROW_STRIDE + 64 * g + mine_r), g, w);
+        ((float4 *)w)[g] = LOCAL4(weights + k * ROW_STRIDE + 64 * g + mine_r);
 #pragma unroll
       for (int g = 0; g < MT / 4; g++)
-        vstore4(vload4(0, inputs + k * TOKEN_STRIDE + 64 * g + mine_t), g, v);
+        ((float4 *)v)[g] = LOCAL4(inputs + k * TOKEN_STRIDE + 64 * g + mine_t);
 #pragma unroll
       for (int t = 0; t < MT; t++)
 #pragma unroll

@@ -2,12 +2,19 @@
 // each, of which FORMAT says how many parts make a block; scales is
 // [blocks][rows].
 
+// SCALES are stored, SCALE is what belongs to a block of them.
 #if FORMAT == Q4_SCALE || FORMAT == Q8_SCALE
 #define SCALES __global const half
+#define SCALE float
+#define scale_of(scales, at) vload_half(at, scales)
 #elif FORMAT <= Q8_HALVES
 #define SCALES __global const float2
+#define SCALE float2
+#define scale_of(scales, at) (scales)[at]
 #else
 #define SCALES __global const uint4 // unused
+#define SCALE float
+#define scale_of(scales, at) 1.0f
 #endif
 
 #if FORMAT <= Q4_OFFSET
@@ -65,19 +72,15 @@ void unpack(uint4 u, float *w) {
 
 // scaled applies what belongs to the unit of a block, all but a factor that it
 // returns.
-float scaled(float *w, SCALES *scales, size_t at, int unit) {
-#if FORMAT == Q4_SCALE || FORMAT == Q8_SCALE
-  return vload_half(at, scales);
-#elif FORMAT == Q8_HALVES
-  const float2 s = scales[at];
+float scaled(float *w, SCALE s, int unit) {
+#if FORMAT == Q8_HALVES
   return unit == 0 ? s.x : s.y;
-#elif FORMAT <= Q8_OFFSET
-  const float2 s = scales[at];
+#elif FORMAT == Q4_OFFSET || FORMAT == Q8_OFFSET
 #pragma unroll
   for (int i = 0; i < PER_UNIT; i++)
     w[i] = s.x * w[i] + s.y;
   return 1.0f;
 #else
-  return 1.0f;
+  return s;
 #endif
 }
