@@ -47,7 +47,12 @@ func (o *Options) limit() int64 {
 // plan decides what of a model will be in memory, before anything is loaded.
 func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
-	if m.from, m.need, err = opts.planInputs(f, whole, opts.limit()); err != nil {
+	limit := opts.limit()
+	_, onGPU := opts.onGPU()
+	if onGPU {
+		limit = 0 // weights are on the device; what it takes of the machine is counted as it is taken
+	}
+	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
 		return err
 	}
 	if f.Packed() == nil { // then an embedding is loaded as well
@@ -64,6 +69,9 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
 			return err
 		}
+	}
+	if onGPU {
+		m.need.Budget = max(0, opts.RAM)
 	}
 	m.owner, m.aim = m.need.Budget, m.need.Budget
 	m.budget = tiering.New(m.owner)

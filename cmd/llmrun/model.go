@@ -30,6 +30,7 @@ type modelFlags struct {
 	// pressure: give memory back when the system is short of it
 	pressure bool
 	w8a8     *w8a8Flags // nil: the command does not offer it
+	device   string
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -51,6 +52,7 @@ func (m *modelFlags) addAnswering(f *flagSet) {
 	m.addLoRA(f)
 	m.addExact(f)
 	m.addContext(f)
+	m.addDevice(f)
 	m.addRAM(f)
 	m.addCache(f)
 	m.addW8A8(f)
@@ -62,6 +64,7 @@ func (m *modelFlags) addScoring(f *flagSet) {
 	m.addThreads(f)
 	m.addQuant(f)
 	m.addKV(f)
+	m.addDevice(f)
 	m.addLoRA(f)
 	m.addRounded(f)
 	m.addW8A8(f)
@@ -117,6 +120,11 @@ func (m *modelFlags) addSelect(f *flagSet) {
 	f.text(&m.choose, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
 }
 
+// addDevice declares --device, for commands that compute.
+func (m *modelFlags) addDevice(f *flagSet) {
+	f.text(&m.device, "device", "NAME", "what computes: cpu, gpu, or gpu: and part of a device's name; without it, cpu. A GPU needs a program built with -tags gpu")
+}
+
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
 func (m *modelFlags) addRounded(f *flagSet) {
@@ -131,7 +139,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device}
 	if m.path != "" {
 		return m.path, options
 	}

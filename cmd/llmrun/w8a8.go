@@ -36,7 +36,7 @@ func (m *modelFlags) addW8A8(f *flagSet) {
 		}
 		return err
 	})
-	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half, for chrome://tracing or Perfetto")
+	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half; with --device gpu: what it did when; for chrome://tracing or Perfetto")
 }
 
 // apply sets what the flags ask for.
@@ -45,8 +45,11 @@ func (w *w8a8Flags) apply(o *llmrun.Options) error {
 		return nil
 	}
 	if !w.on {
-		if w.calibration != "" || w.shadow != "" || w.prune != nil || w.trace != "" {
-			return usagef("--calibration, --shadow, --prune and --trace belong to --w8a8")
+		if w.calibration != "" || w.shadow != "" || w.prune != nil {
+			return usagef("--calibration, --shadow and --prune belong to --w8a8")
+		}
+		if o.Trace = w.trace; w.trace != "" && o.Device == "" {
+			return usagef("--trace belongs to --w8a8 or --device gpu")
 		}
 		return nil
 	}

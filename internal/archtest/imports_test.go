@@ -46,7 +46,7 @@ var rules = []rule{
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},
 	// Measuring asks for what no user of the library needs.
-	{dir: "cmd/llmrun/measure", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/plot"}},
+	{dir: "cmd/llmrun/measure", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/plot", "internal/trace"}},
 	{dir: "internal"},
 }
 
