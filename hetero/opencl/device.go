@@ -13,7 +13,6 @@ import (
 // Device is a context as a device that takes part in divided products.
 type Device struct {
 	context *Context
-	start   time.Time
 	kernels int
 	buffers map[*hetero.Buffer]*Memory
 }
@@ -24,7 +23,7 @@ func OpenDevice(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{context: c, start: time.Now(), buffers: map[*hetero.Buffer]*Memory{}}, nil
+	return &Device{context: c, buffers: map[*hetero.Buffer]*Memory{}}, nil
 }
 
 // Context returns what the device is made of.
@@ -40,13 +39,7 @@ func (d *Device) Capabilities() hetero.Capabilities {
 }
 
 // Clock is that of the machine.
-func (d *Device) Clock() hetero.Clock { return clock{d.start} }
-
-// clock is the machine's, since some moment.
-type clock struct{ start time.Time }
-
-func (c clock) Now() time.Duration    { return time.Since(c.start) }
-func (c clock) Sleep(t time.Duration) { time.Sleep(t) }
+func (d *Device) Clock() hetero.Clock { return hetero.Wall() }
 
 // Attach makes the buffer's memory the device's, or gives it a copy there.
 func (d *Device) Attach(b *hetero.Buffer) error {

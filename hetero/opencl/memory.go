@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -22,12 +23,12 @@ type Memory struct {
 // Alloc makes a buffer. On a device that shares memory it is charged to the budget
 // under the purpose; on others it is the device's own memory.
 func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
-	if size <= 0 || int64(size) > c.Info.MaxAllocation {
-		return nil, fmt.Errorf("opencl: a buffer of %d bytes; %s allows %d: %w", size, c.Info.Name, c.Info.MaxAllocation, tiering.ErrBudget)
+	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
+		return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
 	}
 	if !c.Shares {
 		if c.stats.Held+int64(size) > c.Info.Memory {
-			return nil, fmt.Errorf("opencl: %d bytes beside %d; %s has %d: %w", size, c.stats.Held, c.Info.Name, c.Info.Memory, tiering.ErrBudget)
+			return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Held: c.stats.Held, Limit: c.Info.Memory}
 		}
 		return c.create(memReadWrite, size, nil)
 	}

@@ -84,7 +84,7 @@ func (t *tracer) collect(waited time.Duration) {
 	for _, p := range t.pending {
 		begin, end := t.times(p.event)
 		begin, end = begin+t.offset, end+t.offset
-		t.lane.Span(p.name, begin, end, map[string]any{"queued_us": float64(begin-p.asked) / float64(time.Microsecond)})
+		t.lane.Span(p.name, begin, end, map[string]any{"queued_us": float64(max(0, begin-p.asked)) / float64(time.Microsecond)})
 		if err := status(clReleaseEvent, p.event); err != nil && t.err == nil {
 			t.err = err
 		}
