@@ -2,7 +2,7 @@
 #
 # Only Go is needed for demo, build, test and bench. testrace also needs a C
 # compiler (the race detector is C), testarm64 needs qemu's user emulation,
-# testnpu a library that npm fetches, and lint builds its tools from tools/go.mod
+# testnpu a library that npm fetches, testgpu an OpenCL driver, and lint builds its tools from tools/go.mod
 # the first time.
 
 GO   ?= go
@@ -24,6 +24,9 @@ NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
 
 # Who sees the NPU device, which is in the program with the tag npu only.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve
+
+# Who sees GPUs, which are in the program with the tag gpu only.
+GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpu
 
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?
@@ -63,6 +66,11 @@ testrace: ## run the tests under the race detector (needs a C compiler)
 testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
 	library=$$(scripts/onnxruntime.sh) && \
 		LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 $(GO) test -tags npu $(NPU_PACKAGES)
+
+.PHONY: testgpu
+testgpu: ## run the tests of GPUs on whatever OpenCL driver there is (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
+	CGO_ENABLED=0 $(GO) test -tags gpu $(GPU_PACKAGES)
+	CGO_ENABLED=0 $(GO) test -tags gpu -run GPU .
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)

@@ -85,7 +85,9 @@ var splitters = map[Type]func(codes []int8, scales, offsets []float32, src []byt
 			codes[i] = int8(b)
 		}
 	},
-	Q4_K: func(codes []int8, scales, offsets []float32, src []byte) { splitK(codes, scales, offsets, src, nil, src[16:]) },
+	Q4_K: func(codes []int8, scales, offsets []float32, src []byte) {
+		splitK(codes, scales, offsets, src, nil, src[16:])
+	},
 	Q5_K: func(codes []int8, scales, offsets []float32, src []byte) {
 		splitK(codes, scales, offsets, src, src[16:48], src[48:])
 	},

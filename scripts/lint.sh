@@ -23,6 +23,9 @@ vet linux amd64
 vet linux amd64 noasm
 vet linux amd64 npu
 vet windows amd64 npu
+vet linux amd64 gpu
+vet windows amd64 gpu
+vet darwin arm64 gpu
 vet linux arm64
 vet linux arm64 noasm
 vet android arm64

@@ -162,3 +162,67 @@ func matches(t *testing.T, path string) {
 	ids := someIDs(45, cpu.Spec.Vocab)
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
 }
+
+// TestTextsAreApart reads two texts in turns, one of which is a copy of the other's
+// beginning, and one that goes back.
+func TestTextsAreApart(t *testing.T) {
+	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{}))
+	ids := someIDs(40, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	a, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer a.Close()
+	logits(t, m, a, ids[:20])
+	b, err := a.Fork()
+	require.NoError(t, err)
+	defer b.Close()
+	logits(t, m, a, []int32{1, 2, 3})
+	got := logits(t, m, b, ids[20:21])
+	near(t, want[20], got[0])
+	require.Equal(t, 20, a.Truncate(20))
+	near(t, want[20], logits(t, m, a, ids[20:21])[0])
+	near(t, want[39], logits(t, m, b, ids[21:])[18])
+}
+
+// near compares logits of the same device, which add in another order in chunks of
+// another length.
+func near(t *testing.T, want, got []float32) {
+	t.Helper()
+	for i, v := range want {
+		require.InDelta(t, v, got[i], tolerance*spread(want)/2, "logit %d", i)
+	}
+}
+
+func TestNetworksThatAreRefused(t *testing.T) {
+	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
+		f, err := exec.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
+		require.NoError(t, err)
+		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
+		require.ErrorIs(t, err, exec.ErrUnsupported, name)
+		require.ErrorContains(t, err, "CPU", "what to do")
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestPassesAllocateNothing counts launches, waits and allocations of a token.
+func TestPassesAllocateNothing(t *testing.T) {
+	var network *Network
+	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+	id := []int32{5}
+	require.NoError(t, m.Extend(context.Background(), s, id, reader))
+	before := network.Context().Stats()
+	const tokens = 10
+	allocs := testing.AllocsPerRun(tokens-1, func() {
+		if err := m.Extend(context.Background(), s, id, reader); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Less(t, allocs, 1.0, "but for the list of tokens, which grows")
+	used := network.Context().Stats().Since(before)
+	require.EqualValues(t, tokens*(5*len(m.Spec.Layers)+1), used.Launches)
+	require.EqualValues(t, tokens, used.Waits)
+}
