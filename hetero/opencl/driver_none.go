@@ -11,4 +11,4 @@ func openLibrary(string) (find func(function string) (uintptr, error), err error
 // call is never reached: no library was opened.
 //
 //go:uintptrescapes
-func call(uintptr, ...uintptr) uintptr { panic(ErrNotBuilt) }
+func call(uintptr, ...uintptr) uintptr { return 0 }
