@@ -112,12 +112,11 @@ func (p *pass) maxCols() int {
 }
 
 // multipliesWide reports whether any weights are of a type whose products take more
-// of a worker's memory.
+// of a worker's memory. The output head is multiplied with few tokens at a time.
 func (p *pass) multipliesWide() (wide bool) {
 	look := func(_ string, m *linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
 	for l := range p.m.weights.layers {
 		p.m.weights.layers[l].each(look)
 	}
-	look("output", &p.m.weights.head)
 	return wide
 }
