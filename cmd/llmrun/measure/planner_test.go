@@ -43,13 +43,12 @@ func TestPlanDevices(t *testing.T) {
 	matrices := map[int]int{}
 	for _, row := range plan.Products {
 		matrices[row.Tokens] += row.Count
-		require.Positive(t, row.Predicted)
 		require.Len(t, row.Alone, 2)
+		// Times are what was measured, which is anything on a busy machine.
 		require.LessOrEqual(t, row.Predicted, max(row.Alone[0], row.Alone[1]))
 	}
 	require.Equal(t, map[int]int{1: 2*7 + 1, 40: 2 * 7}, matrices, "the output has one token")
 	require.Len(t, plan.Passes, 2)
-	require.Greater(t, plan.Passes[1].Predicted, plan.Passes[0].Predicted)
 	var text strings.Builder
 	plan.WriteTables(&text)
 	require.Contains(t, text.String(), "| output | 512×256 Q6_K | 1 |")
