@@ -55,7 +55,7 @@ test: ## run all tests
 
 .PHONY: testnoasm
 testnoasm: ## run the tests of all that computes on the portable kernels
-	$(GO) test -tags noasm -timeout 20m $(NOASM_PACKAGES)
+	$(GO) test -tags noasm -short -timeout 20m $(NOASM_PACKAGES)
 
 .PHONY: testrace
 testrace: ## run the tests under the race detector (needs a C compiler)
