@@ -23,13 +23,15 @@ type Provider struct {
 type Found struct {
 	Name         string // on command lines, different for each device of the machine
 	Capabilities hetero.Capabilities
+	Slows        bool // it obeys Options.Slow; a driver's device does not, even where it is a processor
 	Open         func(o Options) (hetero.Device, error)
 }
 
 // Options say how a device is opened.
 type Options struct {
 	Budget *tiering.Budget // charged with what the device holds; nil = nobody counts
-	// Slow makes a processor so many times slower, for experiments; 0 = 1.
+	// Slow makes a device that can be made slower so many times slower, for
+	// experiments; 0 = 1.
 	Slow int
 }
 

@@ -14,7 +14,7 @@ import (
 var (
 	ErrUnknown = errors.New("there is no such device")
 	ErrClash   = errors.New("its driver clashes with one that is loaded already")
-	ErrSlow    = errors.New("only processors can be made slower")
+	ErrSlow    = errors.New("only the engine's own processor devices can be made slower")
 )
 
 // Registry is the providers of a program. Its methods may be called from any
@@ -74,8 +74,8 @@ func (r *Registry) ask(p *Provider) Listing {
 	return l
 }
 
-// Open opens a device by its name. An ending such as /4 makes a processor four
-// times slower. The provider that the name begins with is asked before others, so
+// Open opens a device by its name. An ending such as /4 makes it four times slower,
+// which only the processor as the engine itself uses it can be. The provider that the name begins with is asked before others, so
 // that no driver is loaded without need.
 func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	base, o, err := withSlow(name, o)
@@ -86,7 +86,7 @@ func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Slow > 1 && found.Capabilities.Kind != hetero.CPU {
+	if o.Slow > 1 && !found.Slows {
 		return nil, fmt.Errorf("device %q: %w", name, ErrSlow)
 	}
 	device, err := found.Open(o)

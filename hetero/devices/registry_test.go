@@ -53,6 +53,12 @@ func TestSlowProcessors(t *testing.T) {
 	asked := 0
 	_, err = New(fake("gpu", "", nil, &asked)).Open("gpu/2", Options{})
 	require.ErrorIs(t, err, ErrSlow)
+	driver := fake("driver", "", nil, &asked)
+	driver.Find = func() ([]Found, error) {
+		return []Found{{Name: "driver", Capabilities: hetero.Capabilities{Kind: hetero.CPU}}}, nil
+	}
+	_, err = New(driver).Open("driver/2", Options{})
+	require.ErrorIs(t, err, ErrSlow, "a driver's processor runs at its full speed")
 }
 
 // Of two drivers that clash only one is loaded: the one that is asked for, or the
