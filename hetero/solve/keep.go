@@ -60,6 +60,25 @@ func (s *Shape) Op() (hetero.Op, error) {
 	return hetero.Op{Type: t, Tokens: s.Tokens, Rows: s.Rows, Cols: s.Cols, Streamed: s.Streamed}, nil
 }
 
+// op returns the product, unless it cannot take what the timing says.
+func (t *Timing) op() (hetero.Op, error) {
+	if t.Steady <= 0 || t.Alone <= 0 || max(t.Steady, t.Alone) >= unknown {
+		return hetero.Op{}, fmt.Errorf("%w: %v and %v for a product", ErrRecord, t.Alone, t.Steady)
+	}
+	return t.Op()
+}
+
+// op returns the product, unless it cannot be slowed down so.
+func (s *Slowdown) op() (hetero.Op, error) {
+	if !(s.Times >= 1 && s.Times < 1e6) {
+		return hetero.Op{}, fmt.Errorf("%w: %g times slower", ErrRecord, s.Times)
+	}
+	return s.Op()
+}
+
+// possible reports whether something can have taken so long.
+func possible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < unknown }
+
 // Record returns what was measured on a device.
 func (p *Profiler) Record(device int) Record {
 	r := Record{Times: []Timing{}}
@@ -86,12 +105,9 @@ func (s *Shape) compare(t *Shape) int {
 // Learn takes over what was measured on a device before.
 func (p *Profiler) Learn(device int, r Record) error {
 	for _, t := range r.Times {
-		op, err := t.Op()
+		op, err := t.op()
 		if err != nil {
 			return err
-		}
-		if t.Steady <= 0 || t.Alone <= 0 || max(t.Steady, t.Alone) >= unknown {
-			return fmt.Errorf("%w: %v and %v for a product", ErrRecord, t.Alone, t.Steady)
 		}
 		p.times[ask(device, op)] = answer{t.Alone, t.Steady}
 	}
@@ -102,7 +118,7 @@ func (p *Profiler) Learn(device int, r Record) error {
 		if known.took == nil {
 			continue
 		}
-		if *known.took < 0 || *known.took >= unknown {
+		if !possible(known.took) {
 			return fmt.Errorf("%w: %v", ErrRecord, *known.took)
 		}
 		known.to[device] = *known.took
@@ -123,14 +139,48 @@ func (p *Profiler) Slowdowns() []Slowdown {
 // LearnSlowdowns takes over what was measured of the same devices together.
 func (p *Profiler) LearnSlowdowns(list []Slowdown) error {
 	for _, s := range list {
-		op, err := s.Op()
+		op, err := s.op()
 		if err != nil {
 			return err
-		}
-		if !(s.Times >= 1 && s.Times < 1e6) {
-			return fmt.Errorf("%w: %g times slower", ErrRecord, s.Times)
 		}
 		p.slow[ask(-1, op)] = s.Times
 	}
 	return nil
+}
+
+// Merge adds what an older record of the device has and this one has not. What
+// Learn would refuse is left out.
+func (r *Record) Merge(old Record) {
+	if r.Start == nil && possible(old.Start) {
+		r.Start = old.Start
+	}
+	if r.Copy == nil && possible(old.Copy) {
+		r.Copy = old.Copy
+	}
+	known := map[Shape]bool{}
+	for _, t := range r.Times {
+		known[t.Shape] = true
+	}
+	for _, t := range old.Times {
+		if _, err := t.op(); err == nil && !known[t.Shape] {
+			r.Times = append(r.Times, t)
+		}
+	}
+	slices.SortFunc(r.Times, func(a, b Timing) int { return a.compare(&b.Shape) })
+}
+
+// MergeSlowdowns adds what an older list of the same devices has and list has not.
+// What LearnSlowdowns would refuse is left out.
+func MergeSlowdowns(list, old []Slowdown) []Slowdown {
+	known := map[Shape]bool{}
+	for _, s := range list {
+		known[s.Shape] = true
+	}
+	for _, s := range old {
+		if _, err := s.op(); err == nil && !known[s.Shape] {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b Slowdown) int { return a.compare(&b.Shape) })
+	return list
 }

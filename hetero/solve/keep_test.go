@@ -59,3 +59,19 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	}
 	require.ErrorIs(t, p.LearnSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
 }
+
+// What is measured anew replaces what was known of the same product, and of nothing
+// else; what cannot be is forgotten.
+func TestRecordsAreMerged(t *testing.T) {
+	shape := func(rows int) solve.Shape { return solve.Shape{Type: "Q8_0", Tokens: 1, Rows: rows, Cols: 32} }
+	early, late, negative := time.Second, 2*time.Second, -time.Second
+	r := solve.Record{Start: &late, Times: []solve.Timing{{shape(64), 3, 3}}}
+	r.Merge(solve.Record{Start: &early, Copy: &early, Times: []solve.Timing{{shape(32), 1, 1}, {shape(64), 2, 2}, {shape(96), -1, 1}}})
+	require.Equal(t, solve.Record{Start: &late, Copy: &early, Times: []solve.Timing{{shape(32), 1, 1}, {shape(64), 3, 3}}}, r)
+	r = solve.Record{}
+	r.Merge(solve.Record{Start: &negative, Copy: &negative})
+	require.Equal(t, solve.Record{}, r)
+
+	list := solve.MergeSlowdowns([]solve.Slowdown{{shape(64), 3}}, []solve.Slowdown{{shape(32), 1}, {shape(64), 2}, {shape(96), 0.5}})
+	require.Equal(t, []solve.Slowdown{{shape(32), 1}, {shape(64), 3}}, list)
+}

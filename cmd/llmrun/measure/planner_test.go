@@ -2,8 +2,10 @@ package measure
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +85,35 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 		require.Contains(t, said, notice)
 		require.Positive(t, plan.Measured)
 	}
+}
+
+// Measuring again, and breaking that off, forgets nothing of other products.
+func TestMeasuringAgainKeepsOthers(t *testing.T) {
+	o := tinyPlan(t)
+	_, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	shapes := func() (list []solve.Shape) {
+		kept, notice := loadProfile(o.Dir)
+		require.Empty(t, notice)
+		for _, name := range slices.Sorted(maps.Keys(kept.Devices)) {
+			for _, timing := range kept.Devices[name].Times {
+				list = append(list, timing.Shape)
+			}
+		}
+		return list
+	}
+	known := shapes()
+	o.Again, o.Tokens = true, []int{1}
+	plan, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.Positive(t, plan.Measured)
+	require.Equal(t, known, shapes())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = PlanDevices(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, known, shapes())
 }
 
 // Ctrl-C ends measuring; what is known by then is kept.

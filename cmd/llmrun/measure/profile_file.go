@@ -102,15 +102,18 @@ func (p *deviceProfile) teach(l *lab) (notice string) {
 	return ""
 }
 
-// note takes what the lab has measured.
+// note takes what the lab has measured in place of what was known of the same
+// products. What is known of others, of other models, stays.
 func (p *deviceProfile) note(l *lab) {
 	each, pair := l.keys()
 	for d, key := range each {
-		p.Devices[key] = l.profiler.Record(d)
+		r := l.profiler.Record(d)
+		r.Merge(p.Devices[key])
+		p.Devices[key] = r
 	}
 	if len(each) == 2 {
 		both := p.Pairs[pair]
-		both.Slowdowns = l.profiler.Slowdowns()
+		both.Slowdowns = solve.MergeSlowdowns(l.profiler.Slowdowns(), both.Slowdowns)
 		p.Pairs[pair] = both
 	}
 }
