@@ -24,6 +24,9 @@ const (
 	// maxIndexBytes bounds the index. A channel takes 30 bytes, and an input has
 	// some thousands at most.
 	maxIndexBytes = 64 << 20
+	// maxInputBytes bounds an input in it: channels and matrices without fields take
+	// many times more memory than text.
+	maxInputBytes = 4 << 20
 	// maxElems bounds rows and columns of a matrix, so that products of both with a
 	// few bytes cannot overflow.
 	maxElems = 1 << 26
@@ -158,37 +161,45 @@ func header(index []byte, fileBytes int64) []byte {
 func (x *Index) check(fileBytes int64) (field, reason string) {
 	seen := map[string]bool{}
 	for i := range x.Inputs {
-		in := &x.Inputs[i]
-		field = fmt.Sprintf("inputs[%d]", i)
+		if field, reason := x.Inputs[i].check(i, fileBytes, seen); field != "" {
+			return field, reason
+		}
+	}
+	return "", ""
+}
+
+// check returns what is wrong with the input of a number. seen are the matrices of
+// inputs before, and gets its own.
+func (in *Input) check(number int, fileBytes int64, seen map[string]bool) (field, reason string) {
+	field = fmt.Sprintf("inputs[%d]", number)
+	switch {
+	case in.Cols < 1 || in.Cols > maxElems:
+		return field + ".cols", fmt.Sprintf("is %d", in.Cols)
+	case !usable(in.Scale) || !usable(in.Alone) || !(in.Max >= 0):
+		return field, fmt.Sprintf("has the scales %g and %g and the maximum %g", in.Scale, in.Alone, in.Max)
+	case in.Hot < 0 || in.Hot > len(in.Channels) || len(in.Channels) > in.Cols:
+		return field + ".hot", fmt.Sprintf("is %d of %d channels", in.Hot, len(in.Channels))
+	}
+	for _, c := range in.Channels {
+		if c.Channel < 0 || c.Channel >= in.Cols {
+			return field + ".channels", fmt.Sprintf("has channel %d of %d", c.Channel, in.Cols)
+		}
+	}
+	for j := range in.Matrices {
+		m := &in.Matrices[j]
+		field := fmt.Sprintf("%s.matrices[%d]", field, j)
+		t, ok := quant.ParseType(m.Type)
 		switch {
-		case in.Cols < 1 || in.Cols > maxElems:
-			return field + ".cols", fmt.Sprintf("is %d", in.Cols)
-		case !usable(in.Scale) || !usable(in.Alone) || !(in.Max >= 0):
-			return field, fmt.Sprintf("has the scales %g and %g and the maximum %g", in.Scale, in.Alone, in.Max)
-		case in.Hot < 0 || in.Hot > len(in.Channels) || len(in.Channels) > in.Cols:
-			return field + ".hot", fmt.Sprintf("is %d of %d channels", in.Hot, len(in.Channels))
+		case !ok || !t.IsFloat():
+			return field + ".type", fmt.Sprintf("is %q, not F32, F16 or BF16", m.Type)
+		case m.Rows < 1 || m.Rows > maxElems:
+			return field + ".rows", fmt.Sprintf("is %d", m.Rows)
+		case m.At != 0 && (m.At < headerBytes || m.At > fileBytes-int64(in.Cols)*m.ColumnBytes()):
+			return field + ".at", fmt.Sprintf("is %d: %d columns do not fit into the file", m.At, in.Cols)
+		case seen[m.Name]:
+			return field + ".name", fmt.Sprintf("is %q for the second time", m.Name)
 		}
-		for _, c := range in.Channels {
-			if c.Channel < 0 || c.Channel >= in.Cols {
-				return field + ".channels", fmt.Sprintf("has channel %d of %d", c.Channel, in.Cols)
-			}
-		}
-		for j := range in.Matrices {
-			m := &in.Matrices[j]
-			field := fmt.Sprintf("%s.matrices[%d]", field, j)
-			t, ok := quant.ParseType(m.Type)
-			switch {
-			case !ok || !t.IsFloat():
-				return field + ".type", fmt.Sprintf("is %q, not F32, F16 or BF16", m.Type)
-			case m.Rows < 1 || m.Rows > maxElems:
-				return field + ".rows", fmt.Sprintf("is %d", m.Rows)
-			case m.At != 0 && (m.At < headerBytes || m.At > fileBytes-int64(in.Cols)*m.ColumnBytes()):
-				return field + ".at", fmt.Sprintf("is %d: %d columns do not fit into the file", m.At, in.Cols)
-			case seen[m.Name]:
-				return field + ".name", fmt.Sprintf("is %q for the second time", m.Name)
-			}
-			seen[m.Name] = true
-		}
+		seen[m.Name] = true
 	}
 	return "", ""
 }

@@ -1,6 +1,7 @@
 package w8a8
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -67,13 +68,46 @@ func (f *File) readIndex() error {
 	if checksum(index) != f.Sum {
 		return f.wrong(headerBytes, "index", "is damaged", again, store.ErrFormat)
 	}
-	if err := json.Unmarshal(index, &f.Index); err != nil {
-		return f.wrong(headerBytes, "index", err.Error(), again, store.ErrFormat)
-	}
-	if field, reason := f.check(size); field != "" {
+	if field, reason := f.decode(index, size); field != "" {
 		return f.wrong(headerBytes, field, reason, again, store.ErrFormat)
 	}
 	return nil
+}
+
+// decode reads an index of a file of so many bytes, and returns what is wrong with
+// it: where, and why. Each input is checked before memory is taken for the next:
+// text of a few bytes can stand for many.
+func (x *Index) decode(index []byte, fileBytes int64) (field, reason string) {
+	whole := struct {
+		*Index
+		Inputs json.RawMessage `json:"inputs"` // in place of the Index' own
+	}{Index: x}
+	if err := json.Unmarshal(index, &whole); err != nil {
+		return "index", err.Error()
+	}
+	list := json.NewDecoder(bytes.NewReader(whole.Inputs))
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
+		return "inputs", "is no list"
+	}
+	var text json.RawMessage
+	for seen := map[string]bool{}; list.More(); {
+		n := len(x.Inputs)
+		if err := list.Decode(&text); err != nil {
+			return "inputs", err.Error()
+		}
+		if len(text) > maxInputBytes {
+			return fmt.Sprintf("inputs[%d]", n), fmt.Sprintf("has %d bytes, more than %d", len(text), maxInputBytes)
+		}
+		var in Input
+		if err := json.Unmarshal(text, &in); err != nil {
+			return fmt.Sprintf("inputs[%d]", n), err.Error()
+		}
+		if field, reason = in.check(n, fileBytes, seen); field != "" {
+			return field, reason
+		}
+		x.Inputs = append(x.Inputs, in)
+	}
+	return "", ""
 }
 
 func (f *File) wrong(off int64, field, reason, hint string, kind error) error {

@@ -3,6 +3,8 @@ package w8a8
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -153,6 +155,28 @@ func TestIndexIsNotTrusted(t *testing.T) {
 		change(x)
 		field, reason := x.check(1 << 20)
 		require.Contains(t, field+" "+reason, says)
+	}
+}
+
+// TestIndexTakesLittleMemory opens indexes of short text that stands for many times
+// more memory: neither may take it before it is refused.
+func TestIndexTakesLittleMemory(t *testing.T) {
+	for says, index := range map[string]string{
+		"inputs[0].cols: is 0":                "{\"inputs\":[" + strings.Repeat("{},", 1<<20) + "{}]}",
+		"inputs[0]: has 6291473 bytes, more":  "{\"inputs\":[{\"matrices\":[" + strings.Repeat("{},", 2<<20) + "{}]}]}",
+		"inputs: is no list":                  "{\"inputs\":{}}",
+		"inputs[0]: json: cannot unmarshal":   "{\"inputs\":[[]]}",
+		"inputs[1].cols: is 0":                "{\"inputs\":[{\"cols\":1,\"scale\":1,\"alone\":1},{}]}",
+		"index: json: cannot unmarshal array": "[]",
+	} {
+		fsys := vfs.NewMem()
+		require.NoError(t, vfs.WriteFile(fsys, "f", append(header([]byte(index), int64(headerBytes+len(index))), index...)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Open(fsys, "f")
+		runtime.ReadMemStats(&after)
+		require.ErrorContains(t, err, says)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(index)+1<<16))
 	}
 }
 
