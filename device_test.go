@@ -21,6 +21,8 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "gpu", KV: "f32"},
 		{Device: "gpu", KVSelect: "auto"},
 		{Device: "gpu:any", WatchPressure: true},
+		{Trace: "trace"},
+		{Device: "cpu", Trace: "trace"},
 	} {
 		o.FS = bundled.FS
 		_, err := llmrun.Open(bundled.Name, o)

@@ -183,7 +183,19 @@ func (o *Options) validate() error {
 			return fmt.Errorf("%w: KV: %w", ErrOptions, err)
 		}
 	}
-	return o.validateDevice()
+	if err := o.validateDevice(); err != nil {
+		return err
+	}
+	if o.Trace != "" && !o.Traceable() {
+		return fmt.Errorf("%w: Trace belongs to W8A8 or to a GPU as Device: nothing else is traced", ErrOptions)
+	}
+	return nil
+}
+
+// Traceable reports whether an engine with these options does what a Trace shows.
+func (o *Options) Traceable() bool {
+	_, onGPU := o.onGPU()
+	return o.W8A8 != nil || onGPU
 }
 
 // kvFormat returns the precision of keys and values for a model.

@@ -48,7 +48,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options) error {
 		if w.calibration != "" || w.shadow != "" || w.prune != nil {
 			return usagef("--calibration, --shadow and --prune belong to --w8a8")
 		}
-		if o.Trace = w.trace; w.trace != "" && o.Device == "" {
+		if o.Trace = w.trace; o.Trace != "" && !o.Traceable() {
 			return usagef("--trace belongs to --w8a8 or --device gpu")
 		}
 		return nil
