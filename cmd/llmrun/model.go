@@ -18,7 +18,8 @@ type modelFlags struct {
 	choose  string // how much of a long context new tokens look at
 	lora    []string
 	quant   string
-	exact   bool // activations are not rounded, unless
+	exact   bool // --exact: activations are not rounded
+	scores  bool // nor are they by commands that score, unless
 	rounded bool
 	cache   *cacheFlags // nil: the command imports nothing
 	kvRAM   int64
@@ -128,7 +129,7 @@ func (m *modelFlags) addDevice(f *flagSet) {
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
 func (m *modelFlags) addRounded(f *flagSet) {
-	m.exact = true
+	m.scores = true
 	f.toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
 }
 
@@ -139,7 +140,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device}
 	if m.path != "" {
 		return m.path, options
 	}
@@ -150,7 +151,7 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
 	path, options := m.source()
-	if err := m.w8a8.apply(&options); err != nil {
+	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
 	}
 	bar := &phases{s: s, labels: []string{"loading"}}

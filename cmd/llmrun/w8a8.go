@@ -39,8 +39,9 @@ func (m *modelFlags) addW8A8(f *flagSet) {
 	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half; with --device gpu: what it did when; for chrome://tracing or Perfetto")
 }
 
-// apply sets what the flags ask for.
-func (w *w8a8Flags) apply(o *llmrun.Options) error {
+// apply sets what the flags ask for. exact says that --exact was given; that o is
+// exact because a command scores gives way to --w8a8.
+func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 	if w == nil {
 		return nil
 	}
@@ -52,6 +53,9 @@ func (w *w8a8Flags) apply(o *llmrun.Options) error {
 			return usagef("--trace belongs to --w8a8 or --device gpu")
 		}
 		return nil
+	}
+	if exact {
+		return usagef("--exact and --w8a8 exclude each other: integers of 8 bits are never exact")
 	}
 	o.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoShadow: w.shadow == "off"}
 	if w.prune != nil {
