@@ -47,6 +47,8 @@ func (o *Options) validateDevice() error {
 	}{
 		{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
 		{!o.selection().Exact(), "KVSelect"},
+		{o.KVRAM != 0, "KVRAM: keys and values are all in its memory"},
+		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
 		{o.WatchPressure, "WatchPressure"},
 		{o.Measure, "Measure"},
 		{o.W8A8 != nil, "W8A8"},

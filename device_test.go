@@ -21,6 +21,9 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "gpu", KV: "f32"},
 		{Device: "gpu", KVSelect: "auto"},
 		{Device: "gpu:any", WatchPressure: true},
+		{Device: "gpu", KVRAM: 1 << 20},
+		{Device: "gpu", Pin: "anon"},
+		{Device: "gpu", Pin: "file"},
 		{Trace: "trace"},
 		{Device: "cpu", Trace: "trace"},
 	} {
