@@ -118,7 +118,7 @@ func TestViewsWithGaps(t *testing.T) {
 	}
 }
 
-// A prompt of any number of chunks needs the graphs of one chunk (N2), and graphs
+// A prompt of any number of chunks needs the graphs of one chunk, and graphs
 // of several lengths one copy of the weights.
 func TestChunksShareGraphs(t *testing.T) {
 	b := newBench(t, Options{})
@@ -144,7 +144,7 @@ func TestChunksShareGraphs(t *testing.T) {
 	require.Equal(t, weights, b.Stats().Weights)
 }
 
-// A limit of memory is kept: what does not fit is refused and said to be (N8), and
+// A limit of memory is kept: what does not fit is refused and said to be, and
 // what is closed makes room.
 func TestMemoryLimit(t *testing.T) {
 	const limit = 3<<16 + 40_000 // the buffers, and some
