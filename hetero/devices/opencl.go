@@ -12,33 +12,35 @@ import (
 
 func init() { openCL.Find = findOpenCL }
 
-// findOpenCL offers the devices of all OpenCL drivers. Each is opened once, because
-// only trying shows whether it shares memory.
-func findOpenCL() (found []Found, err error) {
-	list, err := opencl.List()
-	if err != nil {
-		return nil, err
-	}
+// findOpenCL offers the devices of all OpenCL drivers.
+func findOpenCL() ([]Found, error) {
+	list, failed := opencl.List()
+	found, err := offer(list, func(o opencl.Options) (hetero.Device, error) { return opencl.OpenDevice(o) })
+	return found, errors.Join(failed, err)
+}
+
+// offer opens each device once, because only trying shows whether it shares memory.
+// The error says which cannot be opened.
+func offer(list []opencl.Info, open func(opencl.Options) (hetero.Device, error)) (found []Found, failed error) {
 	for _, info := range list {
 		options := opencl.Options{Device: fmt.Sprint(info.Index)}
-		d, failed := opencl.OpenDevice(options)
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", info.Name, failed))
+		d, err := open(options)
+		var capabilities hetero.Capabilities
+		if err == nil {
+			capabilities = d.Capabilities()
+			err = d.Close()
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", info.Name, err))
 			continue
 		}
 		found = append(found, Found{
-			Name: fmt.Sprintf("%s-%d", openCL.Name, info.Index), Capabilities: d.Capabilities(),
+			Name: fmt.Sprintf("%s-%d", openCL.Name, info.Index), Capabilities: capabilities,
 			Open: func(o Options) (hetero.Device, error) {
 				options.Budget = o.Budget
-				return opencl.OpenDevice(options)
+				return open(options)
 			},
 		})
-		if err := d.Close(); err != nil {
-			return nil, err
-		}
 	}
-	if len(found) > 0 {
-		return found, nil
-	}
-	return nil, err
+	return found, failed
 }

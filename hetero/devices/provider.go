@@ -14,8 +14,9 @@ type Provider struct {
 	// Clash names what the driver cannot share a process for; two providers with the
 	// same clash are never loaded together. "" = it gets along with all.
 	Clash string
-	// Find loads the driver and lists its devices, at least one; the error says why
-	// there are none, and what would help. nil: the program was built without it.
+	// Find loads the driver and lists its devices. The error says why there are none,
+	// and what would help, or why some are left out; without one there is at least
+	// one. nil: the program was built without it.
 	Find func() ([]Found, error)
 }
 

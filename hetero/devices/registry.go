@@ -37,7 +37,7 @@ type Listing struct {
 	Provider string
 	Kind     hetero.Kind
 	Found    []Found
-	Missing  error // why there are no devices; nil where there are
+	Missing  error // why there are no devices, or not all; nil where there are
 }
 
 // List asks all providers. Of those that clash the first that there is counts,

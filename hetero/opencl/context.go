@@ -83,13 +83,13 @@ func (s Stats) Since(before Stats) Stats {
 
 // Open opens a device.
 func Open(o Options) (*Context, error) {
-	list, err := List()
-	if err != nil {
-		return nil, err
+	list, failed := List()
+	if len(list) == 0 {
+		return nil, failed
 	}
 	info, err := choose(list, o.Device)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, failed) // the device may be what failed
 	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)

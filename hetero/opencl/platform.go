@@ -27,7 +27,8 @@ type Info struct {
 }
 
 // List returns the devices of all drivers: GPUs first, CPUs last. The error is
-// ErrNotBuilt or ErrNoDriver where there can be none.
+// ErrNotBuilt or ErrNoDriver where there can be none; beside devices it says what
+// is not among them because its driver failed.
 func List() ([]Info, error) {
 	if err := load(); err != nil {
 		return nil, err
@@ -37,26 +38,37 @@ func List() ([]Info, error) {
 		return nil, err
 	}
 	var list []Info
+	var failed error
 	for _, kind := range []uint64{kindGPU, kindAccelerator, kindCPU} {
 		for _, p := range platforms {
 			devices, err := deviceIDs(p, kind)
 			if err != nil {
-				return nil, err
+				failed = errors.Join(failed, fmt.Errorf("%s: devices of kind %s: %w", nameOf(p), kindNames[kind], err))
 			}
 			for _, d := range devices {
 				info, err := describe(p, d, kind)
 				if err != nil {
-					return nil, err
+					failed = errors.Join(failed, fmt.Errorf("%s: a device of kind %s: %w", nameOf(p), kindNames[kind], err))
+					continue
 				}
 				info.Index = len(list)
 				list = append(list, info)
 			}
 		}
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && failed == nil {
 		return nil, fmt.Errorf("%w: its library is there, but no device", ErrNoDriver)
 	}
-	return list, nil
+	return list, failed
+}
+
+// nameOf returns what a platform calls itself, for errors.
+func nameOf(platform uintptr) string {
+	q := query{entry: clGetPlatformInfo, object: platform}
+	if name := q.text(platformName); name != "" {
+		return name
+	}
+	return "a driver without a name"
 }
 
 func platformIDs() ([]uintptr, error) {
@@ -82,7 +94,10 @@ func deviceIDs(platform uintptr, kind uint64) ([]uintptr, error) {
 		return nil, err
 	}
 	ids := make([]uintptr, count)
-	return ids, status(clGetDeviceIDs, platform, uintptr(kind), uintptr(count), uintptr(unsafe.Pointer(&ids[0])), 0)
+	if err := status(clGetDeviceIDs, platform, uintptr(kind), uintptr(count), uintptr(unsafe.Pointer(&ids[0])), 0); err != nil {
+		return nil, err
+	}
+	return ids, nil
 }
 
 func isCode(err error, code int32) bool {

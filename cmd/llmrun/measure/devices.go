@@ -3,6 +3,8 @@ package measure
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/llmrun/llmrun/hetero/devices"
 )
@@ -25,7 +27,8 @@ type DeviceInfo struct {
 	Simulated   bool   `json:"simulated"`
 }
 
-// MissingDriver is a driver without devices, and why.
+// MissingDriver is a driver without devices, or with some that cannot be used, and
+// why.
 type MissingDriver struct {
 	Driver string `json:"driver"`
 	Kind   string `json:"kind"`
@@ -64,7 +67,11 @@ func (l *DeviceList) WriteTable(w io.Writer) {
 		fmt.Fprintf(w, "%-12s %-4s %s; %s\n", d.Name, d.Kind, d.Description, d.traits())
 	}
 	for _, m := range l.Missing {
-		fmt.Fprintf(w, "%-12s %-4s none: %s\n", m.Driver, m.Kind, m.Reason)
+		how := "none"
+		if slices.ContainsFunc(l.Devices, func(d DeviceInfo) bool { return d.Driver == m.Driver }) {
+			how = "not all"
+		}
+		fmt.Fprintf(w, "%-12s %-4s %s: %s\n", m.Driver, m.Kind, how, strings.ReplaceAll(m.Reason, "\n", "; "))
 	}
 }
 

@@ -136,6 +136,17 @@ func TestPlanDevicesIsInterrupted(t *testing.T) {
 	require.Equal(t, 2, times)
 }
 
+// A driver of which some devices cannot be used is not one that has none.
+func TestDriversThatHaveNotAll(t *testing.T) {
+	list := DeviceList{
+		Devices: []DeviceInfo{{Name: "opencl-0", Driver: "opencl", Kind: "GPU"}},
+		Missing: []MissingDriver{{"opencl", "GPU", "one: broken\ntwo: broken"}, {"onnxruntime", "NPU", "no library"}},
+	}
+	var text strings.Builder
+	list.WriteTable(&text)
+	require.Contains(t, text.String(), "\nopencl       GPU  not all: one: broken; two: broken\nonnxruntime  NPU  none: no library\n")
+}
+
 func TestPlanDevicesRefuses(t *testing.T) {
 	for want, change := range map[string]func(o *DevicePlanOptions){
 		"there is no such device":         func(o *DevicePlanOptions) { o.Devices = []string{"abacus"} },
