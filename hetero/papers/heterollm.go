@@ -126,7 +126,7 @@ type ChipSpeeds struct {
 	SoC             string
 	Prefill, Decode [3]float64 // by the GPU alone, layer-level and tensor-level
 	// Shared is tensor-level prefill where a split may keep the GPU busy for half
-	// of its time only (H13).
+	// of its time only.
 	Shared float64
 }
 

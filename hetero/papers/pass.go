@@ -244,7 +244,7 @@ func (p *pass) prepare() error {
 
 func (p *pass) headProduct() Product { return Product{"head", p.Model.Vocab, p.Model.Dim} }
 
-// layer runs one layer: the GPU does what is no product (H1).
+// layer runs one layer: the GPU does what is no product.
 func (p *pass) layer() error {
 	m, tokens := &p.Model, float64(p.Tokens)
 	width := float64(m.Dim)

@@ -26,7 +26,7 @@ type Graphs struct {
 }
 
 // CountGraphs adds up the graphs of all layers for a prompt in chunks, with
-// those that can be shared built once, or all built for each chunk (N2).
+// those that can be shared built once, or all built for each chunk.
 func CountGraphs(layer []Graph, layers, chunks, chunk int, share bool) (g Graphs) {
 	for _, graph := range layer {
 		copies := chunks
@@ -44,7 +44,7 @@ func CountGraphs(layer []Graph, layers, chunks, chunk int, share bool) (g Graphs
 
 // Place returns which graphs of all layers a device with so much address space
 // gets: those with most work for their bytes first, whole layers' worth of each
-// as far as it fits (N8). The result says for each graph of a layer in how many
+// as far as it fits. The result says for each graph of a layer in how many
 // of the layers the device has it.
 func Place(layer []Graph, layers int, limit int64) []int {
 	order := make([]int, len(layer))

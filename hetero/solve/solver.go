@@ -60,7 +60,7 @@ func (s *Solver) Solve(op hetero.Op) Split {
 }
 
 // order reports whether device 1 does a product faster with its weights
-// streamed (H2), at the length that it would run most of it with.
+// streamed, at the length that it would run most of it with.
 func (s *Solver) order(op hetero.Op) bool {
 	if s.Single {
 		return op.Streamed
