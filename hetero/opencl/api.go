@@ -67,6 +67,7 @@ const (
 	clReleaseMemObject
 	clEnqueueNDRangeKernel
 	clEnqueueReadBuffer
+	clEnqueueReadBufferRect
 	clEnqueueWriteBuffer
 	clEnqueueCopyBuffer
 	clEnqueueMapBuffer
@@ -84,7 +85,7 @@ var entryNames = [entries]string{
 	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
 	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
-	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
+	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
 	"clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
 }
 

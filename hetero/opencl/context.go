@@ -38,6 +38,7 @@ type Context struct {
 	// What calls write to and read from. It lies here so that calls allocate
 	// nothing.
 	global, local [3]uintptr
+	region        [3]uintptr
 	event         uintptr
 	code          int32
 	argument      uint32

@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -14,8 +15,18 @@ import (
 type Device struct {
 	context *Context
 	kernels int
-	buffers map[*hetero.Buffer]*Memory
+	buffers map[*hetero.Buffer]*attached
 }
+
+// attached is a buffer's memory on the device, and what products wrote there that
+// the buffer does not have: nothing where memory is shared.
+type attached struct {
+	*Memory
+	written []rows
+}
+
+// rows are so many of a matrix in a buffer, all in bytes.
+type rows struct{ offset, stride, size, count int }
 
 // OpenDevice opens a device for products.
 func OpenDevice(o Options) (*Device, error) {
@@ -23,7 +34,7 @@ func OpenDevice(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{context: c, buffers: map[*hetero.Buffer]*Memory{}}, nil
+	return &Device{context: c, buffers: map[*hetero.Buffer]*attached{}}, nil
 }
 
 // Context returns what the device is made of.
@@ -54,7 +65,7 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 		m, err = d.context.Alloc(tiering.Shared, len(b.Bytes()))
 	}
 	if err == nil {
-		d.buffers[b] = m
+		d.buffers[b] = &attached{Memory: m}
 	}
 	return err
 }
@@ -65,19 +76,35 @@ func (d *Device) Flush(b *hetero.Buffer) error {
 	if err != nil || d.context.Shares {
 		return err
 	}
+	m.written = m.written[:0]
 	return m.Write(0, b.Bytes())
 }
 
-// Fetch copies the buffer from the device, unless it shares memory.
+// Fetch copies the rows from the device that products wrote there since the last
+// Flush, unless it shares memory.
 func (d *Device) Fetch(b *hetero.Buffer) error {
 	m, err := d.memory(b)
 	if err != nil || d.context.Shares {
 		return err
 	}
-	return m.Read(0, b.Bytes())
+	for _, r := range m.written {
+		if err := m.readRows(r, b.Bytes()); err != nil {
+			return err
+		}
+	}
+	m.written = m.written[:0]
+	return nil
 }
 
-func (d *Device) memory(b *hetero.Buffer) (*Memory, error) {
+// wrote notes that a product writes a view, for Fetch.
+func (d *Device) wrote(y hetero.View, tokens, width int) {
+	r := rows{offset: 4 * y.Offset, stride: 4 * y.Stride, size: 4 * width, count: tokens}
+	if m := d.buffers[y.Buffer]; !d.context.Shares && !slices.Contains(m.written, r) {
+		m.written = append(m.written, r)
+	}
+}
+
+func (d *Device) memory(b *hetero.Buffer) (*attached, error) {
 	if m := d.buffers[b]; m != nil {
 		return m, nil
 	}
@@ -149,6 +176,7 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	if err := l.launch(); err != nil {
 		return nil, err
 	}
+	k.device.wrote(y, k.tokens, k.product.Rows)
 	t := &ticket{context: c, event: c.event}
 	return t, c.Flush()
 }
@@ -170,11 +198,11 @@ func (k *kernel) launcher(v views) (launcher, error) {
 	var l launcher
 	if k.tokens == 1 {
 		var vector *Vector
-		vector, err = k.product.Vector(Input{X: x, From: v.x.Offset}, Output{Y: y, To: v.y.Offset})
+		vector, err = k.product.Vector(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
 		l = one{vector}
 	} else {
 		var matrix *Matrix
-		matrix, err = k.product.Matrix(k.tokens, x, v.x.Offset, v.x.Stride, Output{Y: y, To: v.y.Offset, Stride: v.y.Stride})
+		matrix, err = k.product.Matrix(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
 		l = many{matrix, k.tokens}
 	}
 	if err != nil {

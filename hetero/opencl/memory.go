@@ -168,6 +168,31 @@ func (m *Memory) Read(off int, b []byte) error {
 	return nil
 }
 
+// readRows copies rows of a matrix from the buffer to the same places of b, once
+// everything submitted before is done, and waits for that.
+func (m *Memory) readRows(r rows, b []byte) error {
+	if r.count == 1 || r.stride == r.size {
+		return m.Read(r.offset, b[r.offset:][:r.count*r.size])
+	}
+	c := m.context
+	c.stats.Reads++
+	c.stats.ReadBytes += int64(r.count * r.size)
+	c.bytes = b[r.offset:]
+	c.global, c.local = [3]uintptr{uintptr(r.offset)}, [3]uintptr{} // where the rows begin, here and in c.bytes
+	c.region = [3]uintptr{uintptr(r.size), uintptr(r.count), 1}
+	start := time.Now()
+	err := c.do(clEnqueueReadBufferRect, c.queue, m.handle, 1,
+		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), uintptr(unsafe.Pointer(&c.region)),
+		uintptr(r.stride), 0, uintptr(r.stride), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
+	c.bytes = nil
+	if err != nil {
+		return err
+	}
+	c.traced("read")
+	c.waited(start)
+	return nil
+}
+
 // address is where the caller's bytes are. They are on the heap, because the
 // context refers to them, or outside.
 func (c *Context) address() uintptr { return hostAddress(c.bytes) }

@@ -195,6 +195,47 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 	require.Error(t, k.Close(), "closed twice")
 }
 
+// TestFetchChangesOnlyWhatWasWritten divides the columns of a product: others write
+// beside it, between Flush and Fetch, on a device that copies.
+func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
+	d, budget := open(t)
+	d.context.Shares = false
+	const cols, height, width = 32, 8, 12
+	for _, tokens := range []int{1, 3} {
+		pool, err := hetero.NewPool(budget, 2, 4*tokens*cols, d)
+		require.NoError(t, err)
+		x, y := hetero.View{Buffer: pool.Take(), Stride: cols}, hetero.View{Buffer: pool.Take(), Stride: width}
+		for i := range x.Buffer.Floats() {
+			x.Buffer.Floats()[i] = 1
+		}
+		weights := make([]float32, height*cols)
+		for i := range weights {
+			weights[i] = 1
+		}
+		k, err := d.Prepare(hetero.Op{Tokens: tokens, Rows: height, Cols: cols, Type: quant.F32, Weights: floatBytes(weights)})
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(d.Flush(x.Buffer), d.Flush(y.Buffer)))
+		for i := range y.Buffer.Floats() {
+			y.Buffer.Floats()[i] = 7 // by another device
+		}
+		_, err = k.Submit(x, y.At(0, 2))
+		require.NoError(t, err)
+		require.NoError(t, d.Fetch(y.Buffer))
+		for i, v := range y.Buffer.Floats() {
+			want := float32(7)
+			if token, col := i/width, i%width; token < tokens && col >= 2 && col < 2+height {
+				want = cols
+			}
+			require.Equal(t, want, v, "%d tokens, element %d", tokens, i)
+		}
+		y.Buffer.Floats()[2] = 8
+		require.NoError(t, errors.Join(d.Flush(y.Buffer), d.Fetch(y.Buffer)))
+		require.EqualValues(t, 8, y.Buffer.Floats()[2], "nothing was written since the last Flush")
+		require.NoError(t, k.Close())
+		pool.Close() // the device has copies of it
+	}
+}
+
 func TestStackedAndInterleavedRows(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
