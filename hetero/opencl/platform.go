@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unsafe"
 )
@@ -152,10 +153,15 @@ func (q *query) text(what uintptr) string {
 }
 
 // choose returns the device that a name stands for: "" is the first of the list,
-// a number its place there, and anything else a part of the name.
+// a number that is a place there is that, and anything else a part of the name.
 func choose(list []Info, name string) (Info, error) {
 	for _, info := range list {
-		if name == "" || name == fmt.Sprint(info.Index) || strings.Contains(strings.ToLower(info.Platform+" "+info.Name), strings.ToLower(name)) {
+		if name == "" || name == strconv.Itoa(info.Index) {
+			return info, nil
+		}
+	}
+	for _, info := range list {
+		if strings.Contains(strings.ToLower(info.Platform+" "+info.Name), strings.ToLower(name)) {
 			return info, nil
 		}
 	}
