@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
-	"unsafe"
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/tiering"
@@ -16,6 +14,7 @@ type Device struct {
 	context *Context
 	kernels int
 	buffers map[*hetero.Buffer]*attached
+	open    []*ticket // that have their events, in the order of the queue
 }
 
 // attached is a buffer's memory on the device, and what products wrote there that
@@ -122,12 +121,12 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	return k, nil
 }
 
-// Close ends the device.
+// Close ends the device, after the work that nobody waited for.
 func (d *Device) Close() error {
 	if d.kernels > 0 {
 		return fmt.Errorf("opencl: %s closed with %d kernels", d.context.Info.Name, d.kernels)
 	}
-	var err error
+	err := d.endAll()
 	for b, m := range d.buffers {
 		err = errors.Join(err, m.Free())
 		delete(d.buffers, b)
@@ -177,8 +176,11 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 		return nil, err
 	}
 	k.device.wrote(y, k.tokens, k.product.Rows)
-	t := &ticket{context: c, event: c.event}
-	return t, c.Flush()
+	t := k.device.newTicket(c.event)
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // launcher returns the kernel for some views, which is made when they are first
@@ -231,45 +233,4 @@ func (k *kernel) Close() error {
 	k.product, k.made = nil, nil
 	k.device.kernels--
 	return err
-}
-
-// ticket is a command's event, which it releases as soon as it is seen done.
-type ticket struct {
-	context *Context
-	event   uintptr
-	state   int32
-	done    bool
-	err     error
-}
-
-// Done asks the driver for the event's state, which is a load in most of them. A
-// command that failed is done; Wait tells why.
-func (t *ticket) Done() bool {
-	if t.done {
-		return true
-	}
-	err := status(clGetEventInfo, t.event, eventStatus, 4, uintptr(unsafe.Pointer(&t.state)), 0)
-	if err == nil && t.state > eventComplete {
-		return false
-	}
-	if err == nil && t.state < eventComplete {
-		err = &Error{"command", t.state}
-	}
-	t.end(err)
-	return true
-}
-
-// Wait blocks until the command is done.
-func (t *ticket) Wait() error {
-	if !t.done {
-		start := time.Now()
-		err := status(clWaitForEvents, 1, uintptr(unsafe.Pointer(&t.event)))
-		t.context.waited(start)
-		t.end(err)
-	}
-	return t.err
-}
-
-func (t *ticket) end(err error) {
-	t.done, t.err = true, errors.Join(err, status(clReleaseEvent, t.event))
 }

@@ -247,6 +247,35 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestTicketsEndInOrder waits for the last of some tickets, which gives back the
+// events of all, and leaves one to Close.
+func TestTicketsEndInOrder(t *testing.T) {
+	budget := tiering.New(0)
+	d, err := OpenDevice(Options{Budget: budget})
+	need(t, err)
+	pool, err := hetero.NewPool(budget, 2, 4096, d)
+	require.NoError(t, err)
+	x, y := hetero.View{Buffer: pool.Take(), Stride: 32}, hetero.View{Buffer: pool.Take(), Stride: 8}
+	k, err := d.Prepare(hetero.Op{Tokens: 1, Rows: 8, Cols: 32, Type: quant.F32, Weights: make([]byte, 4*8*32)})
+	require.NoError(t, err)
+	var tickets []hetero.Ticket
+	for range 4 {
+		ticket, err := k.Submit(x, y)
+		require.NoError(t, err)
+		tickets = append(tickets, ticket)
+	}
+	require.NoError(t, tickets[2].Wait())
+	for i, want := range []bool{true, true, true, false} {
+		require.Equal(t, want, tickets[i].(*ticket).done, "ticket %d", i)
+	}
+	require.Len(t, d.open, 1)
+	require.NoError(t, errors.Join(tickets[0].Wait(), k.Close(), d.Close()))
+	require.True(t, tickets[3].Done())
+	require.Empty(t, d.open)
+	pool.Close()
+	require.NoError(t, budget.Check())
+}
+
 func TestStackedAndInterleavedRows(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
