@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
@@ -225,4 +226,26 @@ func TestPassesAllocateNothing(t *testing.T) {
 	used := network.Context().Stats().Since(before)
 	require.EqualValues(t, tokens*(5*len(m.Spec.Layers)+1), used.Launches)
 	require.EqualValues(t, tokens, used.Waits)
+}
+
+// TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.
+func TestFailureTakesNothing(t *testing.T) {
+	var network *Network
+	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	limit := &network.context.Info.MaxAllocation
+	most, owned, held := *limit, len(network.owned), network.context.Stats().Held
+	*limit = int64(4*2*testChunk*network.layers[0].down.Cols) - 1
+	ids := someIDs(testChunk, m.Spec.Vocab)
+	for range 2 {
+		var full *hetero.MemoryError
+		require.ErrorAs(t, m.Extend(context.Background(), s, ids, &exec.Reader{}), &full)
+		require.Len(t, network.owned, owned)
+		require.Equal(t, held, network.context.Stats().Held)
+		require.Zero(t, network.many)
+	}
+	*limit = most
+	require.Len(t, logits(t, m, s, ids), len(ids))
 }

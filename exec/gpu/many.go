@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
@@ -45,9 +46,18 @@ type manyLayer struct {
 }
 
 // allocateMany takes the memory for passes of so many tokens and makes their
-// kernels.
+// kernels. If it cannot it gives back what it took: the next prompt tries again.
 func (n *Network) allocateMany(rows int) (err error) {
-	s, t := n.spec, &n.many
+	s, t, mark := n.spec, &n.many, len(n.owned)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.disown(mark))
+			n.many = manyTokens{}
+			for l := range n.layers {
+				n.layers[l].many = manyLayer{}
+			}
+		}
+	}()
 	inner := 0
 	for l := range n.layers {
 		inner = max(inner, n.layers[l].down.Cols)

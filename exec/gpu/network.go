@@ -107,12 +107,17 @@ func (n *Network) Ops() (layers, head int64) { return n.ops - n.headOps, n.headO
 
 // Close gives everything back. Texts must have been closed.
 func (n *Network) Close() error {
+	return errors.Join(n.disown(0), n.context.Close())
+}
+
+// disown gives back what was made since there were so many things.
+func (n *Network) disown(mark int) error {
 	var err error
-	for i := len(n.owned) - 1; i >= 0; i-- {
+	for i := len(n.owned) - 1; i >= mark; i-- {
 		err = errors.Join(err, n.owned[i].Close())
 	}
-	n.owned = nil
-	return errors.Join(err, n.context.Close())
+	n.owned = n.owned[:mark]
+	return err
 }
 
 // maxHeads returns the greatest number of key heads of any layer.
