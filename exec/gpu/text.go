@@ -119,6 +119,7 @@ func (n *Network) bind(t *text) error {
 	if n.bound == t {
 		return nil
 	}
+	n.bound = nil // a failure on the way leaves some pointing elsewhere
 	for l := range n.layers {
 		y := &n.layers[l]
 		if err := y.one.attend.SetMemory(attendOneKV, t.layers[l]); err != nil {
