@@ -29,6 +29,11 @@ type View struct {
 // Row returns n numbers of a row.
 func (v View) Row(r, n int) []float32 { return v.Buffer.Floats()[v.Offset+r*v.Stride:][:n] }
 
+// Fits reports whether so many rows of n numbers lie in the buffer, apart.
+func (v View) Fits(rows, n int) bool {
+	return v.Offset >= 0 && v.Stride >= n && v.Offset+(rows-1)*v.Stride+n <= len(v.Buffer.Floats())
+}
+
 // At returns the view that begins at a row and column of this one.
 func (v View) At(row, col int) View {
 	v.Offset += row*v.Stride + col

@@ -60,15 +60,10 @@ func (d *Device) admits(k *kernel, x, y hetero.View) error {
 		return errKernelClosed
 	case !d.buffers[x.Buffer] || !d.buffers[y.Buffer]:
 		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
-	case !fits(x, k.op.Tokens, k.op.Cols) || !fits(y, k.op.Tokens, k.op.Rows):
+	case !x.Fits(k.op.Tokens, k.op.Cols) || !y.Fits(k.op.Tokens, k.op.Rows):
 		return fmt.Errorf("%s: a product of %d × %d × %d leaves its buffers", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols)
 	}
 	return nil
-}
-
-// fits reports whether a matrix lies in its buffer.
-func fits(v hetero.View, rows, cols int) bool {
-	return v.Offset >= 0 && v.Stride >= cols && v.Offset+(rows-1)*v.Stride+cols <= len(v.Buffer.Floats())
 }
 
 // serve does one product after the other until the device is closed.

@@ -134,6 +134,8 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.context.Close())
 }
 
+var errKernelClosed = errors.New("opencl: the kernel is closed")
+
 // kernel is a product of so many tokens.
 type kernel struct {
 	device  *Device
@@ -165,7 +167,7 @@ type (
 func (k one) launch() error  { return k.Vector.launch(true) }
 func (k many) launch() error { return k.Matrix.launch(k.tokens, true) }
 
-// Submit starts the product.
+// Submit starts the product. Views that it would leave are refused.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	l, err := k.launcher(views{x, y})
 	if err != nil {
@@ -186,6 +188,9 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 // launcher returns the kernel for some views, which is made when they are first
 // used.
 func (k *kernel) launcher(v views) (launcher, error) {
+	if k.product == nil {
+		return nil, errKernelClosed
+	}
 	if l := k.made[v]; l != nil {
 		return l, nil
 	}
@@ -196,6 +201,9 @@ func (k *kernel) launcher(v views) (launcher, error) {
 	y, err := k.device.memory(v.y.Buffer)
 	if err != nil {
 		return nil, err
+	}
+	if rows, cols := k.product.Rows, k.product.Cols; !v.x.Fits(k.tokens, cols) || !v.y.Fits(k.tokens, rows) {
+		return nil, fmt.Errorf("opencl: %s: a product of %d × %d × %d leaves its buffers", k.device.context.Info.Name, k.tokens, rows, cols)
 	}
 	var l launcher
 	if k.tokens == 1 {
@@ -223,7 +231,7 @@ func (k *kernel) Tolerance() float64 { return k.product.Tolerance() }
 
 func (k *kernel) Close() error {
 	if k.product == nil {
-		return errors.New("opencl: a kernel is closed twice")
+		return errKernelClosed
 	}
 	var err error
 	for _, l := range k.made {
