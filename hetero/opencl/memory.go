@@ -221,7 +221,8 @@ func flag(on bool) uintptr {
 }
 
 // trySharing looks whether a kernel sees what the host has just written into
-// memory that both use, and the host what the kernel wrote.
+// memory that both use, and the host what the kernel wrote. A driver that refuses
+// such memory, when it is made or when a kernel uses it, does not share.
 func (c *Context) trySharing() (_ bool, err error) {
 	frame, err := tiering.Alloc(c.budget, tiering.Shared, 4096)
 	if err != nil {
@@ -230,7 +231,7 @@ func (c *Context) trySharing() (_ bool, err error) {
 	defer frame.Free()
 	m, err := c.Use(frame.Bytes()[:4096])
 	if err != nil {
-		return false, err
+		return false, unlessRefused(err)
 	}
 	defer func() { err = errors.Join(err, m.Free()) }()
 	k, err := c.Kernel("probe.cl", "", "probe")
@@ -246,11 +247,8 @@ func (c *Context) trySharing() (_ bool, err error) {
 		for i := range words {
 			words[i] = float32(i * (round + 1))
 		}
-		if err := c.Launch(k, []int{1024}, []int{64}); err != nil {
-			return false, err
-		}
-		if err := c.Finish(); err != nil {
-			return false, err
+		if err := errors.Join(c.Launch(k, []int{1024}, []int{64}), c.Finish()); err != nil {
+			return false, unlessRefused(err)
 		}
 		for i := range words {
 			if words[i] != float32(i*(round+1))+1 {
@@ -259,6 +257,15 @@ func (c *Context) trySharing() (_ bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// unlessRefused returns an error that is not the driver's.
+func unlessRefused(err error) error {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return nil
+	}
+	return err
 }
 
 // floatBytes returns the bytes of numbers, as devices of this machine have them.

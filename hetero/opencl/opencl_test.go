@@ -76,6 +76,18 @@ func TestRefusalsHaveNames(t *testing.T) {
 	require.ErrorAs(t, err, &full)
 }
 
+// TestRefusedMemoryIsNotShared takes the device's queue away, so that no kernel can
+// use the memory.
+func TestRefusedMemoryIsNotShared(t *testing.T) {
+	d, _ := open(t)
+	queue := d.context.queue
+	d.context.queue = 0
+	shares, err := d.context.trySharing()
+	d.context.queue = queue
+	require.NoError(t, err)
+	require.False(t, shares)
+}
+
 // matrix is random weights of a type, as stored and as numbers.
 type matrix struct {
 	stored []byte
