@@ -130,6 +130,8 @@ func (c *Context) Close() error {
 	if c.memories > 0 {
 		err = fmt.Errorf("opencl: %s closed with %d buffers", c.Info.Name, c.memories)
 	}
+	err = errors.Join(err, c.tracer.finish())
+	c.tracer = nil
 	for key, p := range c.programs {
 		err = errors.Join(err, status(clReleaseProgram, p))
 		delete(c.programs, key)
@@ -204,8 +206,10 @@ func (c *Context) waited(start time.Time) {
 }
 
 // SetTrace makes every command leave a span on a lane of its own, with the times
-// that the device gives; nil ends that. Commands take longer meanwhile.
+// that the device gives; nil ends that, and tells if times are missing. Commands
+// take longer meanwhile.
 func (c *Context) SetTrace(r *trace.Recorder) error {
+	failed := c.tracer.finish()
 	if err := c.Finish(); err != nil {
 		return err
 	}
@@ -217,7 +221,7 @@ func (c *Context) SetTrace(r *trace.Recorder) error {
 		return err
 	}
 	c.tracer = nil
-	if err := c.openQueue(properties); err != nil || r == nil {
+	if err := errors.Join(failed, c.openQueue(properties)); err != nil || r == nil {
 		return err
 	}
 	return c.startTrace(r)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -425,6 +426,24 @@ func TestLaunchesAllocateNothingAndAreCounted(t *testing.T) {
 	require.EqualValues(t, runs, s.Launches)
 	require.EqualValues(t, runs, s.Waits)
 	require.NoError(t, errors.Join(v.Close(), m.Free(), p.Close()))
+}
+
+// TestMissingTimesAreTold asks for the times of a command of a queue that keeps
+// none.
+func TestMissingTimesAreTold(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	require.NoError(t, c.SetTrace(trace.New()))
+	require.NoError(t, c.SetTrace(nil))
+	require.Zero(t, c.Stats().Held)
+	r := trace.New()
+	c.tracer = &tracer{context: c, recorder: r, lane: r.Lane("device", "queue"), host: r.Lane("host", "waits")}
+	m, err := c.Floats(tiering.Shared, []float32{1})
+	require.NoError(t, err)
+	var refused *Error
+	require.ErrorAs(t, c.SetTrace(nil), &refused)
+	require.Equal(t, "clGetEventProfilingInfo", refused.Call)
+	require.NoError(t, m.Free())
 }
 
 func ExampleError() {

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"errors"
 	"time"
 	"unsafe"
 
@@ -17,7 +18,7 @@ type tracer struct {
 	pending  []tracedCommand
 	// offset is what the device's clock has to be moved by to be the recorder's.
 	offset time.Duration
-	err    error
+	err    error // the first of asking for times, which finish tells
 }
 
 // tracedCommand is one whose times are not known yet.
@@ -32,14 +33,17 @@ const clockRounds = 8
 
 // startTrace compares the clocks: the host sees a command done soon after it was,
 // and soonest in the best of some rounds.
-func (c *Context) startTrace(r *trace.Recorder) error {
+func (c *Context) startTrace(r *trace.Recorder) (err error) {
 	t := &tracer{context: c, recorder: r, lane: r.Lane(c.Info.Name, "queue"), host: r.Lane("host", "waits for "+c.Info.Name)}
-	m, err := c.Stage(tiering.Scratch, 4096)
+	m, err := c.Alloc(tiering.Scratch, 4096)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, m.Free()) }()
+	c.bytes = make([]byte, 64)
+	defer func() { c.bytes = nil }()
 	for round := range clockRounds {
-		err := status(clEnqueueWriteBuffer, c.queue, m.handle, 1, 0, 64, uintptr(unsafe.Pointer(&m.host[64])), 0, 0, c.eventPointer(true))
+		err := status(clEnqueueWriteBuffer, c.queue, m.handle, 1, 0, 64, c.address(), 0, 0, c.eventPointer(true))
 		seen := r.Now()
 		if err != nil {
 			return err
@@ -52,8 +56,20 @@ func (c *Context) startTrace(r *trace.Recorder) error {
 			return err
 		}
 	}
+	if t.err != nil {
+		return t.err
+	}
 	c.tracer = t
-	return m.Free()
+	return nil
+}
+
+// finish waits for all commands, so that they are in the trace, and tells whether
+// all have their times there.
+func (t *tracer) finish() error {
+	if t == nil {
+		return nil
+	}
+	return errors.Join(t.context.Finish(), t.err)
 }
 
 // times asks when a command began and ended, by the device's clock.
