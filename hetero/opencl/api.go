@@ -71,6 +71,7 @@ const (
 	clEnqueueWriteBuffer
 	clEnqueueCopyBuffer
 	clEnqueueMapBuffer
+	clEnqueueUnmapMemObject
 	clFlush
 	clFinish
 	clWaitForEvents
@@ -86,7 +87,7 @@ var entryNames = [entries]string{
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
 	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
 	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
-	"clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
+	"clEnqueueUnmapMemObject", "clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
 }
 
 // functions are the driver's addresses.

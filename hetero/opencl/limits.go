@@ -34,7 +34,7 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 	if l.ReadGBs, err = c.sweep(bytes); err != nil {
 		return l, err
 	}
-	m, err := c.Stage(tiering.Scratch, 4096)
+	m, err := c.Alloc(tiering.Scratch, 4096)
 	if err != nil {
 		return l, err
 	}

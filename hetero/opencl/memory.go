@@ -18,6 +18,7 @@ type Memory struct {
 	frame   *tiering.Frame // that it lies in, on devices that share memory
 	host    []byte         // of a staging buffer, or of the frame
 	lease   *tiering.Lease // of a staging buffer
+	mapped  uintptr        // where a staging buffer is mapped
 }
 
 // Alloc makes a buffer. On a device that shares memory it is charged to the budget
@@ -63,7 +64,8 @@ func (c *Context) create(flags uintptr, size int, host []byte) (*Memory, error) 
 }
 
 // Stage makes a buffer of the machine's memory for writing to the device and
-// reading from it: where the device copies, memory that its driver has pinned.
+// reading from it: where the device copies, memory that its driver has pinned. It
+// stays mapped, so no kernel or copy on the device may use it.
 func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
 	if c.Shares {
 		return c.Alloc(purpose, size)
@@ -78,11 +80,11 @@ func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
 		return nil, err
 	}
 	m.lease = lease
-	address := call(functions[clEnqueueMapBuffer], c.queue, m.handle, 1, mapRead|mapWrite, 0, uintptr(size), 0, 0, 0, uintptr(unsafe.Pointer(&c.code)))
+	m.mapped = call(functions[clEnqueueMapBuffer], c.queue, m.handle, 1, mapRead|mapWrite, 0, uintptr(size), 0, 0, 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clEnqueueMapBuffer); err != nil {
 		return nil, errors.Join(err, m.Free())
 	}
-	m.host = unsafe.Slice(pointer(address), size)
+	m.host = unsafe.Slice(pointer(m.mapped), size)
 	return m, nil
 }
 
@@ -101,8 +103,12 @@ func (m *Memory) Free() error {
 	if m == nil || m.handle == 0 {
 		return nil
 	}
-	err := status(clReleaseMemObject, m.handle)
-	m.handle = 0
+	var err error
+	if m.mapped != 0 {
+		err = status(clEnqueueUnmapMemObject, m.context.queue, m.handle, m.mapped, 0, 0, 0)
+	}
+	err = errors.Join(err, status(clReleaseMemObject, m.handle))
+	m.handle, m.mapped = 0, 0
 	m.context.memories--
 	m.context.stats.Held -= int64(m.size)
 	if m.frame != nil {

@@ -89,6 +89,28 @@ func TestRefusedMemoryIsNotShared(t *testing.T) {
 	require.False(t, shares)
 }
 
+// TestStagingReachesTheDevice sends mapped memory to a device that copies, and gives
+// it back unmapped.
+func TestStagingReachesTheDevice(t *testing.T) {
+	d, budget := open(t)
+	c := d.context
+	c.Shares = false
+	stage, err := c.Stage(tiering.Scratch, 4096)
+	require.NoError(t, err)
+	require.EqualValues(t, 4096, budget.Usage().Total)
+	m, err := c.Alloc(tiering.Scratch, 4096)
+	require.NoError(t, err)
+	stage.Host()[7] = 9
+	require.NoError(t, m.Send(0, stage, 0, 4096))
+	got := make([]byte, 16)
+	require.NoError(t, m.Read(0, got))
+	require.EqualValues(t, 9, got[7])
+	require.NoError(t, errors.Join(stage.Free(), m.Free(), c.Finish()))
+	_, err = c.Measure(1 << 16)
+	require.NoError(t, err)
+	require.Zero(t, c.Stats().Held)
+}
+
 // matrix is random weights of a type, as stored and as numbers.
 type matrix struct {
 	stored []byte
