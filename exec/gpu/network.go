@@ -61,7 +61,7 @@ type Network struct {
 	many manyTokens
 	// bound is the text whose memory the kernels' arguments point to.
 	bound *text
-	// failed is why there is no memory for many tokens, until Read tells it.
+	// failed is why Input had no memory for a chunk, until Read tells it.
 	failed error
 }
 

@@ -11,13 +11,17 @@ import (
 // Input is where rows of the embedding go: for one token behind its state and
 // angles, for more behind theirs. See exec.Network.
 func (n *Network) Input(tokens int) []float32 {
+	n.failed = nil
 	if tokens == 1 {
 		return floatsOf(n.one.stage)[n.one.x:][:n.spec.Dim]
 	}
-	if n.many.rows == 0 {
-		if n.failed = n.allocateMany(n.chunk); n.failed != nil {
-			return make([]float32, tokens*n.spec.Dim) // Read tells why
-		}
+	if tokens > n.chunk {
+		n.failed = errBuffer
+	} else if n.many.rows == 0 {
+		n.failed = n.allocateMany(n.chunk)
+	}
+	if n.failed != nil {
+		return make([]float32, tokens*n.spec.Dim) // Read tells why
 	}
 	return floatsOf(n.many.stage)[n.many.x:][:tokens*n.spec.Dim]
 }
@@ -28,9 +32,6 @@ func (n *Network) Read(ctx context.Context, memory exec.TextMemory, c *exec.Chun
 	if err := n.failed; err != nil {
 		n.failed = nil
 		return err
-	}
-	if c.Tokens > max(1, n.many.rows) {
-		return errBuffer
 	}
 	if err := t.reserve(c.Position+c.Tokens, c.Position); err != nil {
 		return err
