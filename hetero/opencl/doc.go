@@ -28,7 +28,10 @@
 //
 // # Waiting
 //
-// Nothing waits but [Context.Finish], [Memory.Read] and tickets. [Context.Stats]
-// counts launches, copies and waits; with a trace recorder, [Context.SetTrace],
-// every command is shown with the times that the device gives it.
+// Launches, [Memory.Send] and [Memory.Copy] do not wait. [Context.Finish], tickets,
+// [Memory.Read] and [Memory.Write] do, and so does what makes buffers that have
+// contents or are mapped: [Context.Floats], [Context.NewProduct] and
+// [Context.Stage]. [Context.Stats] counts launches, copies and waits; with a trace
+// recorder, [Context.SetTrace], every command is shown with the times that the
+// device gives it.
 package opencl
