@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -53,17 +52,6 @@ func TestListNamesDevices(t *testing.T) {
 	require.ErrorContains(t, err, list[0].Name)
 }
 
-func TestChoosePrefersPlaces(t *testing.T) {
-	list := []Info{{Index: 0, Name: "NVIDIA H200"}, {Index: 1, Name: "Mali"}, {Index: 2, Name: "pocl"}}
-	for name, want := range map[string]int{"": 0, "2": 2, "1": 1, "200": 0, "mali": 1} {
-		info, err := choose(list, name)
-		require.NoError(t, err, name)
-		require.Equal(t, want, info.Index, name)
-	}
-	_, err := choose(list, "3")
-	require.ErrorIs(t, err, ErrNoDevice)
-}
-
 func TestRefusalsHaveNames(t *testing.T) {
 	d, _ := open(t)
 	_, err := d.context.Kernel("probe.cl", "", "nothing")
@@ -75,40 +63,6 @@ func TestRefusalsHaveNames(t *testing.T) {
 	_, err = d.context.Alloc(tiering.Shared, 1<<62)
 	var full *hetero.MemoryError
 	require.ErrorAs(t, err, &full)
-}
-
-// TestRefusedMemoryIsNotShared takes the device's queue away, so that no kernel can
-// use the memory.
-func TestRefusedMemoryIsNotShared(t *testing.T) {
-	d, _ := open(t)
-	queue := d.context.queue
-	d.context.queue = 0
-	shares, err := d.context.trySharing()
-	d.context.queue = queue
-	require.NoError(t, err)
-	require.False(t, shares)
-}
-
-// TestStagingReachesTheDevice sends mapped memory to a device that copies, and gives
-// it back unmapped.
-func TestStagingReachesTheDevice(t *testing.T) {
-	d, budget := open(t)
-	c := d.context
-	c.Shares = false
-	stage, err := c.Stage(tiering.Scratch, 4096)
-	require.NoError(t, err)
-	require.EqualValues(t, 4096, budget.Usage().Total)
-	m, err := c.Alloc(tiering.Scratch, 4096)
-	require.NoError(t, err)
-	stage.Host()[7] = 9
-	require.NoError(t, m.Send(0, stage, 0, 4096))
-	got := make([]byte, 16)
-	require.NoError(t, m.Read(0, got))
-	require.EqualValues(t, 9, got[7])
-	require.NoError(t, errors.Join(stage.Free(), m.Free(), c.Finish()))
-	_, err = c.Measure(1 << 16)
-	require.NoError(t, err)
-	require.Zero(t, c.Stats().Held)
 }
 
 // matrix is random weights of a type, as stored and as numbers.
@@ -247,76 +201,6 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 	require.ErrorIs(t, err, errKernelClosed)
 }
 
-// TestFetchChangesOnlyWhatWasWritten divides the columns of a product: others write
-// beside it, between Flush and Fetch, on a device that copies.
-func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
-	d, budget := open(t)
-	d.context.Shares = false
-	const cols, height, width = 32, 8, 12
-	for _, tokens := range []int{1, 3} {
-		pool, err := hetero.NewPool(budget, 2, 4*tokens*cols, d)
-		require.NoError(t, err)
-		x, y := hetero.View{Buffer: pool.Take(), Stride: cols}, hetero.View{Buffer: pool.Take(), Stride: width}
-		for i := range x.Buffer.Floats() {
-			x.Buffer.Floats()[i] = 1
-		}
-		weights := make([]float32, height*cols)
-		for i := range weights {
-			weights[i] = 1
-		}
-		k, err := d.Prepare(hetero.Op{Tokens: tokens, Rows: height, Cols: cols, Type: quant.F32, Weights: floatBytes(weights)})
-		require.NoError(t, err)
-		require.NoError(t, errors.Join(d.Flush(x.Buffer), d.Flush(y.Buffer)))
-		for i := range y.Buffer.Floats() {
-			y.Buffer.Floats()[i] = 7 // by another device
-		}
-		_, err = k.Submit(x, y.At(0, 2))
-		require.NoError(t, err)
-		require.NoError(t, d.Fetch(y.Buffer))
-		for i, v := range y.Buffer.Floats() {
-			want := float32(7)
-			if token, col := i/width, i%width; token < tokens && col >= 2 && col < 2+height {
-				want = cols
-			}
-			require.Equal(t, want, v, "%d tokens, element %d", tokens, i)
-		}
-		y.Buffer.Floats()[2] = 8
-		require.NoError(t, errors.Join(d.Flush(y.Buffer), d.Fetch(y.Buffer)))
-		require.EqualValues(t, 8, y.Buffer.Floats()[2], "nothing was written since the last Flush")
-		require.NoError(t, k.Close())
-		pool.Close() // the device has copies of it
-	}
-}
-
-// TestTicketsEndInOrder waits for the last of some tickets, which gives back the
-// events of all, and leaves one to Close.
-func TestTicketsEndInOrder(t *testing.T) {
-	budget := tiering.New(0)
-	d, err := OpenDevice(Options{Budget: budget})
-	need(t, err)
-	pool, err := hetero.NewPool(budget, 2, 4096, d)
-	require.NoError(t, err)
-	x, y := hetero.View{Buffer: pool.Take(), Stride: 32}, hetero.View{Buffer: pool.Take(), Stride: 8}
-	k, err := d.Prepare(hetero.Op{Tokens: 1, Rows: 8, Cols: 32, Type: quant.F32, Weights: make([]byte, 4*8*32)})
-	require.NoError(t, err)
-	var tickets []hetero.Ticket
-	for range 4 {
-		ticket, err := k.Submit(x, y)
-		require.NoError(t, err)
-		tickets = append(tickets, ticket)
-	}
-	require.NoError(t, tickets[2].Wait())
-	for i, want := range []bool{true, true, true, false} {
-		require.Equal(t, want, tickets[i].(*ticket).done, "ticket %d", i)
-	}
-	require.Len(t, d.open, 1)
-	require.NoError(t, errors.Join(tickets[0].Wait(), k.Close(), d.Close()))
-	require.True(t, tickets[3].Done())
-	require.Empty(t, d.open)
-	pool.Close()
-	require.NoError(t, budget.Check())
-}
-
 func TestStackedAndInterleavedRows(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -448,24 +332,6 @@ func TestLaunchesAllocateNothingAndAreCounted(t *testing.T) {
 	require.EqualValues(t, runs, s.Launches)
 	require.EqualValues(t, runs, s.Waits)
 	require.NoError(t, errors.Join(v.Close(), m.Free(), p.Close()))
-}
-
-// TestMissingTimesAreTold asks for the times of a command of a queue that keeps
-// none.
-func TestMissingTimesAreTold(t *testing.T) {
-	d, _ := open(t)
-	c := d.context
-	require.NoError(t, c.SetTrace(trace.New()))
-	require.NoError(t, c.SetTrace(nil))
-	require.Zero(t, c.Stats().Held)
-	r := trace.New()
-	c.tracer = &tracer{context: c, recorder: r, lane: r.Lane("device", "queue"), host: r.Lane("host", "waits")}
-	m, err := c.Floats(tiering.Shared, []float32{1})
-	require.NoError(t, err)
-	var refused *Error
-	require.ErrorAs(t, c.SetTrace(nil), &refused)
-	require.Equal(t, "clGetEventProfilingInfo", refused.Call)
-	require.NoError(t, m.Free())
 }
 
 func ExampleError() {

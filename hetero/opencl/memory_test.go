@@ -1,0 +1,63 @@
+package opencl
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestRefusedMemoryIsNotShared takes the device's queue away, so that no kernel can
+// use the memory.
+func TestRefusedMemoryIsNotShared(t *testing.T) {
+	d, _ := open(t)
+	queue := d.context.queue
+	d.context.queue = 0
+	shares, err := d.context.trySharing()
+	d.context.queue = queue
+	require.NoError(t, err)
+	require.False(t, shares)
+}
+
+// TestStagingReachesTheDevice sends mapped memory to a device that copies, and gives
+// it back unmapped.
+func TestStagingReachesTheDevice(t *testing.T) {
+	d, budget := open(t)
+	c := d.context
+	c.Shares = false
+	stage, err := c.Stage(tiering.Scratch, 4096)
+	require.NoError(t, err)
+	require.EqualValues(t, 4096, budget.Usage().Total)
+	m, err := c.Alloc(tiering.Scratch, 4096)
+	require.NoError(t, err)
+	stage.Host()[7] = 9
+	require.NoError(t, m.Send(0, stage, 0, 4096))
+	got := make([]byte, 16)
+	require.NoError(t, m.Read(0, got))
+	require.EqualValues(t, 9, got[7])
+	require.NoError(t, errors.Join(stage.Free(), m.Free(), c.Finish()))
+	_, err = c.Measure(1 << 16)
+	require.NoError(t, err)
+	require.Zero(t, c.Stats().Held)
+}
+
+// TestMissingTimesAreTold asks for the times of a command of a queue that keeps
+// none.
+func TestMissingTimesAreTold(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	require.NoError(t, c.SetTrace(trace.New()))
+	require.NoError(t, c.SetTrace(nil))
+	require.Zero(t, c.Stats().Held)
+	r := trace.New()
+	c.tracer = &tracer{context: c, recorder: r, lane: r.Lane("device", "queue"), host: r.Lane("host", "waits")}
+	m, err := c.Floats(tiering.Shared, []float32{1})
+	require.NoError(t, err)
+	var refused *Error
+	require.ErrorAs(t, c.SetTrace(nil), &refused)
+	require.Equal(t, "clGetEventProfilingInfo", refused.Call)
+	require.NoError(t, m.Free())
+}
