@@ -134,7 +134,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	if m.rows, err = newRows(&m.weights.embed, o.Budget, m.weights.keepRows()); err != nil {
+	if m.rows, err = newRows(&m.weights.embed, o.Budget, m.weights.rowMemory(o.Plan)); err != nil {
 		m.Close()
 		return nil, err
 	}

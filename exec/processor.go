@@ -108,7 +108,7 @@ func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Mod
 		return nil, err
 	}
 	m.elsewhere.raw = make([]byte, m.weights.embed.rowBytes())
-	m.rows, err = newRows(&m.weights.embed, o.Budget, 0)
+	m.rows, err = newRows(&m.weights.embed, o.Budget, rowMemory{})
 	return m, err
 }
 

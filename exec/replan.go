@@ -44,6 +44,9 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		if err := m.setChunk(plan.Chunk); err != nil {
 			return err
 		}
+		if err := m.rows.resize(m.budget, m.weights.rowMemory(plan).readers); err != nil {
+			return err
+		}
 		if r.toGrow(plan) < growStep { // too little to leave room for a ring until it is read
 			return r.growSome(ctx, plan)
 		}

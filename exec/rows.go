@@ -3,17 +3,22 @@ package exec
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/llmrun/llmrun/quant"
-	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// rowReaders is how many rows of an embedding are read at once at most.
-const rowReaders = 4
+const (
+	// rowReaders is how many rows of an embedding are read at once at most, where
+	// some of their memory is better used for rows that are kept.
+	rowReaders = 4
+	// tiedReaders is the same where none are kept: enough for a disk to be busy.
+	tiedReaders = 8
+)
 
 // rowLookup looks up the rows of tokens in an embedding. Those that are not in memory
 // are read, several at a time where a prompt needs many, and the ones that are
@@ -26,6 +31,7 @@ type rowLookup struct {
 	scratch *tiering.Frame
 	extra   *tiering.Frame // memory of all readers but the first, or nil
 	reads   int64          // that were asked for
+	order   []uint64       // the tokens of a lookup, see byRow
 
 	mu      sync.Mutex
 	buffers []*rowBuffer
@@ -40,53 +46,54 @@ type rowBuffer struct {
 	ask    chan struct{} // capacity 1: begin to read
 
 	// Guarded by rowLookup.mu.
-	unit    int // that is here, or will be; -1: none
-	reading bool
-	wanted  bool // the lookup that is under way has yet to use it
-	bytes   []byte
-	err     error
+	from, to int64 // blocks of the section that are here, or will be; equal: none
+	reading  bool
+	wanted   bool // the lookup that is under way has yet to use it
+	err      error
+}
+
+// rowMemory is how many bytes looking up rows may take besides those of the first
+// reader, which come from what activations may take.
+type rowMemory struct {
+	readers int // for more of them
+	keep    int // for rows that are used often
+}
+
+// rowMemory returns what a plan has for looking up rows.
+func (w *weights) rowMemory(plan *tiering.Plan) rowMemory {
+	switch {
+	case !w.tied:
+		all := min(tiering.RowCache, w.embed.Rows*w.embed.rowBytes())
+		size := w.embed.bufferBytes()
+		readers := min(rowReaders-1, all*2/3/size) * size
+		return rowMemory{readers, all - readers}
+	case plan != nil:
+		return rowMemory{readers: int(plan.Lookup)}
+	}
+	return rowMemory{}
 }
 
 // newRows makes an embedding ready to be looked up in. Memory is taken only where
-// there is something to read: for one reader from what activations may take, and
-// for more of them, and for rows to keep, from keep bytes.
-func newRows(e *embedding, budget *tiering.Budget, keep int) (*rowLookup, error) {
+// there is something to read.
+func newRows(e *embedding, budget *tiering.Budget, m rowMemory) (*rowLookup, error) {
 	r := &rowLookup{e: e, landed: make(chan struct{}, 1)}
 	if e.section == nil {
 		return r, nil
 	}
-	size := e.bufferBytes()
 	var err error
-	if r.scratch, err = tiering.Alloc(budget, tiering.Scratch, size); err != nil {
+	if r.scratch, err = tiering.Alloc(budget, tiering.Scratch, e.bufferBytes()); err != nil {
 		return nil, err
 	}
-	r.start(r.scratch.Bytes())
-	// Two thirds are for readers, unless that is not enough for one.
-	if more := min(rowReaders-1, keep*2/3/size); more > 0 {
-		if r.extra, err = tiering.Alloc(budget, tiering.Cached, more*size); err != nil {
-			r.close()
-			return nil, err
-		}
-		for i := range more {
-			r.start(r.extra.Bytes()[i*size : (i+1)*size])
-		}
-		keep -= more * size
+	if err := r.start(budget, m.readers); err != nil {
+		r.close()
+		return nil, err
 	}
-	keep -= 2 * os.Getpagesize() // by which frames are rounded up
-	if r.kept, err = newRowCache(budget, e.rowBytes(), keep); err != nil {
+	m.keep -= 2 * os.Getpagesize() // by which frames are rounded up
+	if r.kept, err = newRowCache(budget, e.rowBytes(), m.keep); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
-}
-
-// keepRows returns the memory for rows that are kept, which plans have for an
-// embedding that is not the output matrix too.
-func (w *weights) keepRows() int {
-	if w.tied {
-		return 0
-	}
-	return min(tiering.RowCache, w.embed.Rows*w.embed.rowBytes())
 }
 
 // bufferBytes returns the memory that reading a row needs: blocks of the pack that
@@ -96,17 +103,35 @@ func (e *embedding) bufferBytes() int {
 	return vfs.DirectAlign + unit + 2*pack.BlockBytes
 }
 
-// start adds a reader.
-func (r *rowLookup) start(memory []byte) {
-	b := &rowBuffer{memory: vfs.AlignDirect(memory), ask: make(chan struct{}, 1), unit: -1}
+// start starts the first reader, and as many more as memory holds. On an error there
+// is the first.
+func (r *rowLookup) start(budget *tiering.Budget, memory int) (err error) {
+	r.add(r.scratch.Bytes())
+	size := r.e.bufferBytes()
+	more := memory / size
+	if more <= 0 {
+		return nil
+	}
+	if r.extra, err = tiering.Alloc(budget, tiering.Cached, more*size); err != nil {
+		return err
+	}
+	for i := range more {
+		r.add(r.extra.Bytes()[i*size : (i+1)*size])
+	}
+	return nil
+}
+
+// add starts a reader.
+func (r *rowLookup) add(memory []byte) {
+	b := &rowBuffer{memory: vfs.AlignDirect(memory), ask: make(chan struct{}, 1)}
 	r.buffers = append(r.buffers, b)
 	r.exited.Add(1)
 	go func() {
 		defer r.exited.Done()
 		for range b.ask {
-			bytes, err := r.e.readUnit(b.memory, b.unit)
+			_, err := r.e.section.ReadAt(b.memory[:b.to-b.from], b.from)
 			r.mu.Lock()
-			b.reading, b.bytes, b.err = false, bytes, err
+			b.reading, b.err = false, err
 			r.mu.Unlock()
 			select {
 			case r.landed <- struct{}{}:
@@ -116,30 +141,35 @@ func (r *rowLookup) start(memory []byte) {
 	}()
 }
 
-// readUnit reads the blocks around a unit, and returns the unit.
-func (e *embedding) readUnit(memory []byte, i int) ([]byte, error) {
-	_, unit := e.unit()
-	from := e.off + int64(i)*int64(unit)
-	first := from / pack.BlockBytes * pack.BlockBytes
-	last := min(e.size, (from+int64(unit)+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes)
-	blocks := memory[:last-first]
-	if _, err := e.section.ReadAt(blocks, first); err != nil {
-		return nil, err
-	}
-	return blocks[from-first:][:unit], nil
-}
-
-// close ends the readers, waits for what they are at and frees the memory.
-func (r *rowLookup) close() {
+// stop ends the readers, waits for what they are at and frees the memory of all but
+// the first.
+func (r *rowLookup) stop() {
 	for _, b := range r.buffers {
 		close(b.ask)
 	}
 	r.exited.Wait()
+	r.buffers = r.buffers[:0]
+	if r.extra != nil {
+		r.extra.Free()
+		r.extra = nil
+	}
+}
+
+// resize gives readers other memory, between two lookups.
+func (r *rowLookup) resize(budget *tiering.Budget, memory int) error {
+	if r.scratch == nil || len(r.buffers) == 1+memory/r.e.bufferBytes() {
+		return nil
+	}
+	r.stop()
+	return r.start(budget, memory)
+}
+
+// close ends the readers, waits for what they are at and frees the memory.
+func (r *rowLookup) close() {
+	r.stop()
 	r.kept.free()
-	for _, f := range []*tiering.Frame{r.scratch, r.extra} {
-		if f != nil {
-			f.Free()
-		}
+	if r.scratch != nil {
+		r.scratch.Free()
 	}
 }
 
@@ -150,9 +180,12 @@ func (r *rowLookup) lookup(ctx context.Context, dst []float32 /* [len(ids), Cols
 		b.wanted = false // by a lookup that failed
 	}
 	r.mu.Unlock()
+	r.byRow(ids)
 	stored := raw[:r.e.rowBytes()]
-	ahead := 0 // rows before this one have been asked for
-	for i, id := range ids {
+	var using *rowBuffer
+	ahead := 0 // rows before this place in the order have been asked for
+	for at, key := range r.order {
+		id, i := int32(key>>32), int(uint32(key))
 		out := dst[i*r.e.Cols : (i+1)*r.e.Cols]
 		if int(id) < r.e.held() {
 			r.e.row(out, r.e.Data, int(id), raw)
@@ -162,125 +195,29 @@ func (r *rowLookup) lookup(ctx context.Context, dst []float32 /* [len(ids), Cols
 			quant.DequantRow(r.e.Type, out, row)
 			continue
 		}
-		ahead = r.askAhead(ids, max(ahead, i))
 		perUnit, _ := r.e.unit()
-		unit, err := r.await(ctx, int(id)/perUnit)
-		if err != nil {
-			return err
+		unit := int(id) / perUnit
+		if using == nil || !using.holds(r.e.blocks(unit)) {
+			r.leave(using)
+			ahead = r.askAhead(max(ahead, at))
+			var err error
+			if using, err = r.await(ctx, unit); err != nil {
+				return err
+			}
 		}
-		r.e.stored(stored, unit, int(id)%perUnit)
+		r.e.stored(stored, r.e.unitIn(using, unit), int(id)%perUnit)
 		quant.DequantRow(r.e.Type, out, stored)
 		r.kept.offer(id, stored)
 	}
 	return nil
 }
 
-// stored copies the bytes of a row out of a unit of rows.
-func (m *Matrix) stored(dst, unit []byte, i int) {
-	if m.Tiled {
-		tiled.UnpackRow(dst, m.Type, unit, m.Cols, i)
-		return
+// byRow puts the tokens of a lookup in the order of their rows: those that lie in one
+// block are read together, and a row that occurs again is there already.
+func (r *rowLookup) byRow(ids []int32) {
+	r.order = r.order[:0]
+	for i, id := range ids {
+		r.order = append(r.order, uint64(uint32(id))<<32|uint64(uint32(i)))
 	}
-	copy(dst, unit[i*len(dst):])
-}
-
-// askAhead asks for rows from a place on, as long as there are buffers, and
-// returns how far it came.
-func (r *rowLookup) askAhead(ids []int32, at int) int {
-	perUnit, _ := r.e.unit()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for ; at < len(ids); at++ {
-		id := ids[at]
-		if int(id) < r.e.held() || r.kept.has(id) || r.find(int(id)/perUnit) != nil {
-			continue
-		}
-		b := r.unused()
-		if b == nil {
-			break
-		}
-		r.read(b, int(id)/perUnit)
-	}
-	return at
-}
-
-// find returns the buffer of a unit, or nil. The lock is held, as for all below.
-func (r *rowLookup) find(unit int) *rowBuffer {
-	for _, b := range r.buffers {
-		if b.unit == unit {
-			return b
-		}
-	}
-	return nil
-}
-
-// unused returns a buffer that holds nothing that is still to be used, or nil.
-func (r *rowLookup) unused() *rowBuffer {
-	for _, b := range r.buffers {
-		if !b.reading && !b.wanted {
-			return b
-		}
-	}
-	return nil
-}
-
-// read begins to read a unit.
-func (r *rowLookup) read(b *rowBuffer, unit int) {
-	b.unit, b.reading, b.wanted, b.err = unit, true, true, nil
-	r.reads++
-	b.ask <- struct{}{} // the reader waits for it
-}
-
-// await returns a unit as soon as it is there. It is valid until the next call of
-// any method.
-func (r *rowLookup) await(ctx context.Context, unit int) ([]byte, error) {
-	for {
-		if bytes, done, err := r.take(unit); done {
-			return bytes, err
-		}
-		select {
-		case <-r.landed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// take returns a unit if it is there, and otherwise sees to it that it will be.
-func (r *rowLookup) take(unit int) (bytes []byte, done bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.find(unit)
-	if b == nil {
-		// All buffers may hold rows for later, which are read again then.
-		for _, b = range r.buffers {
-			if b.reading {
-				continue
-			}
-			if err := b.failed(); err != nil {
-				return nil, true, err
-			}
-			r.read(b, unit)
-			break
-		}
-		return nil, false, nil
-	}
-	if b.reading {
-		return nil, false, nil
-	}
-	b.wanted = false
-	if err := b.failed(); err != nil {
-		return nil, true, err
-	}
-	return b.bytes, true, nil
-}
-
-// failed returns the error of the buffer's read and forgets it: the next read may
-// succeed.
-func (b *rowBuffer) failed() error {
-	err := b.err
-	if err != nil {
-		b.unit, b.wanted, b.err = -1, false, nil
-	}
-	return err
+	slices.Sort(r.order)
 }

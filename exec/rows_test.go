@@ -61,7 +61,7 @@ type rowTest struct {
 
 func newRowTest(t *testing.T, e *embedding, keep int) *rowTest {
 	budget := tiering.New(0)
-	r, err := newRows(e, budget, keep)
+	r, err := newRows(e, budget, rowMemory{keep * 2 / 3, keep / 3})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.close()

@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// PinGranule is what the part of a section that stays in memory is a multiple
-// of: whole blocks of a pack, and as much as one read asks for.
+// PinGranule is what the part of a section that is streamed is a multiple of: whole
+// blocks of a pack, and as much as one read asks for.
 const PinGranule = 16 * pack.BlockBytes
 
 // kvSlack is what pages of keys and values take more than is in them: their memory
@@ -51,6 +51,9 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
 	for i := range plans {
 		plans[i].addTo(&s)
+	}
+	if s.Embedding == 0 {
+		s.Lookup = int64((tiedReaders - 1) * w.embed.bufferBytes())
 	}
 	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
 	if err != nil {
@@ -99,9 +102,9 @@ func (l *layout) addTo(s *tiering.Shape) {
 		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.size)))
 		return
 	case endsLayout:
-		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule}
+		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes}
 	default:
-		s.Layers = append(s.Layers, tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule})
+		s.Layers = append(s.Layers, tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes})
 		s.OpsPerToken += l.ops()
 	}
 	l.addUnits(s)

@@ -5,10 +5,13 @@ import "github.com/llmrun/llmrun/prefetch"
 const (
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
-	// meetings of the threads. With many tokens a slice is at work for long, and one
-	// part in sliceShare of the ring is enough: the rest is filled meanwhile.
+	// meetings of the threads, of whom one may have lost its core to a reader. With
+	// many tokens a slice is at work for long: one part in sliceShare of the ring is
+	// enough to begin, and half of the ring is taken at most, so that the rest is
+	// filled meanwhile, up to sliceMany.
 	sliceLeast = 1 << 20
 	sliceMost  = 4 << 20
+	sliceMany  = 16 << 20
 	sliceShare = 8
 )
 
@@ -62,6 +65,6 @@ func (p *pass) slice() (least, most int) {
 		return sliceLeast, sliceMost
 	}
 	ring := p.m.parts.cut
-	share := ring.Slots * ring.Piece / sliceShare
-	return min(sliceLeast, share), min(sliceMost, max(sliceLeast, share))
+	size := ring.Slots * ring.Piece
+	return min(sliceLeast, size/sliceShare), min(sliceMany, max(sliceLeast, size/2))
 }

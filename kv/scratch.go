@@ -1,10 +1,10 @@
 package kv
 
 import (
-	"hash/crc32"
 	"io"
 	"sync"
 
+	"github.com/llmrun/llmrun/internal/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -86,30 +86,13 @@ func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) 
 	return c, nil
 }
 
-// castagnoli is the polynomial that processors know.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sum is the checksum of a page, which is another one at every place.
 //
-// Each time that a page comes back it is summed by cores that would else compute, so
-// it counts what that costs. Processors have an instruction for this sum, which is
-// faster than the hash of files that are kept. It finds every change of up to three
-// bits, and nearly always one page in the place of another. What is summed next is on
-// its way from memory meanwhile: a processor that foresees reads stops at the end of
-// each sumStep.
+// A page in the place of another has the wrong one nearly always.
 func (c *scratchChunk) sum(layer, page int, data []byte) uint32 {
 	place := c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page)
-	sum := uint32(place * spread >> 32)
-	for len(data) > sumStep {
-		tiering.Prefetch(tiering.Address(data[sumStep:]), min(sumStep, len(data)-sumStep))
-		sum = crc32.Update(sum, castagnoli, data[:sumStep])
-		data = data[sumStep:]
-	}
-	return crc32.Update(sum, castagnoli, data)
+	return crc.Update(uint32(place*spread>>32), data)
 }
-
-// sumStep is a page of memory.
-const sumStep = 4096
 
 // spread makes numbers that are next to each other differ in half of their bits.
 const spread = 0x9E3779B97F4A7C15

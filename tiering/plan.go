@@ -18,6 +18,9 @@ type Shape struct {
 	// in a tied model. It stays on flash and its rows, of RowBytes each, are looked
 	// up.
 	Embedding, RowBytes int64
+	// Lookup is memory in which several rows of an output matrix that is the embedding
+	// too are read at once, while not all of it stays; 0 where they are two.
+	Lookup int64
 
 	// Of ExpertLayers layers each has Experts experts, of which ExpertsUsed
 	// work on a token. ExpertBytes is the size of the largest.
@@ -51,9 +54,9 @@ func (l Line) At(tokens int) int64 { return l.Fixed + int64(tokens)*l.PerToken }
 type Section struct {
 	Name  string
 	Bytes int64
-	// Granule is what the part that stays in memory is a multiple of, if it is
-	// not all of the section.
-	Granule int64
+	// Granule is what the part that does not stay in memory is a multiple of, if it is
+	// not all of the section; up to a Block, with which the part that stays ends.
+	Granule, Block int64
 }
 
 // Rates are what a machine reaches, measured. A rate of 0 is unknown; what
@@ -104,6 +107,9 @@ type Plan struct {
 	// Piece, the size of a read; 0 if nothing is streamed. A unit comes on top.
 	Ring  int64 `json:"ring_bytes"`
 	Piece int64 `json:"piece_bytes"`
+	// Lookup is the memory in which rows of the head are read that a prompt's tokens
+	// need as their embedding, 0 if all of it stays.
+	Lookup int64 `json:"lookup_bytes,omitempty"`
 	// KVHot is the memory for keys and values above which older ones go to flash,
 	// and KVRing that in which they pass on their way back; both are 0 where those
 	// of the whole context fit. KVCold is how many bytes of a full context are on

@@ -1,10 +1,8 @@
 package tiering
 
 import (
-	"cmp"
 	"math"
 	"os"
-	"slices"
 	"sort"
 )
 
@@ -31,7 +29,7 @@ const (
 	// as they can be with ringPieces of them in the ring, from smallPiece to
 	// DefaultPiece.
 	smallPiece = 256 << 10
-	ringPieces = 12
+	ringPieces = 8
 	// goodChunk is a chunk in which most prompts pass through the layers once, or
 	// a few times.
 	goodChunk = 256
@@ -39,11 +37,13 @@ const (
 	// part in so many. Weights get the rest. Up to goodChunk activations get one part
 	// in goodChunkShare: a byte of them costs each token a byte of weights that is
 	// read, but every chunk of a prompt has all that is not pinned read again. Up to
-	// lowRing the ring gets one part in lowRingShare.
+	// lowRing the ring gets one part in lowRingShare. Reading rows of the head gets one
+	// part in lookupShare of what is left for weights.
 	chunkShare     = 32
 	goodChunkShare = 4
 	ringShare      = 16
 	lowRingShare   = 4
+	lookupShare    = 16
 	// A context that was not asked for takes at most one part in so many of what
 	// the program leaves, but never less than lowContext.
 	contextShare = 8
@@ -285,7 +285,20 @@ func (m *planner) stream(p *Plan, memory int64) {
 	p.By[Pinned] = m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
-	m.pin(p, memory-ring)
+	memory -= ring
+	p.Lookup = m.lookup(memory)
+	p.By[Cached] += p.Lookup
+	m.pin(p, memory-p.Lookup)
+}
+
+// lookup returns what of the memory for weights is better used for reading rows of
+// the head, as long as it is not all pinned.
+func (m *planner) lookup(memory int64) int64 {
+	if memory >= pageUp(m.Head.Bytes) {
+		return 0
+	}
+	page := int64(os.Getpagesize())
+	return min(pageUp(m.Lookup), memory/lookupShare/page*page)
 }
 
 // suits reports whether a ring may be cut into pieces of this size: enough of
@@ -298,51 +311,6 @@ func (m *planner) suits(piece, ring int64) bool {
 // moreRing is by how much a ring of so many bytes is larger than the smallest.
 func (m *planner) moreRing(bytes int64) int64 {
 	return max(0, bytes-m.minimumPieces()*m.Piece)
-}
-
-// block is a part of a section that is pinned as a whole.
-type block struct {
-	section int // index of the layer; the head comes last
-	bytes   int64
-	rank    float64 // how far in the layer its middle is, 0 to 1; -1 in the head
-}
-
-// pin keeps as many blocks as memory holds, always the first ones of a
-// section, and of all layers the same share. It takes them off one list whose
-// order does not depend on the memory, so that more memory pins more.
-func (m *planner) pin(p *Plan, memory int64) {
-	p.Pinned = make([]int64, len(m.Layers))
-	for _, b := range m.blocks() {
-		if memory -= pageUp(b.bytes); memory < 0 {
-			return
-		}
-		p.By[Pinned] += pageUp(b.bytes)
-		if b.section < len(m.Layers) {
-			p.Pinned[b.section] += b.bytes
-		} else {
-			p.HeadPinned += b.bytes
-		}
-	}
-}
-
-// blocks returns the blocks of all sections in the order in which they are pinned.
-func (m *planner) blocks() []block {
-	var list []block
-	for i, s := range append(slices.Clone(m.Layers), m.Head) {
-		granule := s.Granule
-		if granule <= 0 {
-			granule = max(1, s.Bytes)
-		}
-		for off := int64(0); off < s.Bytes; off += granule {
-			b := block{section: i, bytes: min(granule, s.Bytes-off), rank: -1}
-			if i < len(m.Layers) {
-				b.rank = (float64(off) + float64(b.bytes)/2) / float64(s.Bytes)
-			}
-			list = append(list, b)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b block) int { return cmp.Compare(a.rank, b.rank) })
-	return list
 }
 
 // pageUp rounds an amount of memory up to whole pages, as it is given out.

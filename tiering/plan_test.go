@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,12 +17,12 @@ const mib = 1 << 20
 func denseShape() Shape {
 	s := Shape{
 		Unit: 128 << 10, Vectors: mib,
-		Head: Section{"ends", 430_940_160, mib}, Embedding: 295 << 20, RowBytes: 2304,
+		Head: Section{"ends", 430_940_160, mib, 64 << 10}, Embedding: 295 << 20, RowBytes: 2304,
 		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
 		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856,
 	}
 	for l := range 32 {
-		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib})
+		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib, 64 << 10})
 	}
 	return s
 }
@@ -70,7 +71,7 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 	low, high := p.Pinned[0], p.Pinned[0]
 	var streamed int64
 	for l, n := range p.Pinned {
-		require.Zero(t, n%mib, "a prefix is whole blocks")
+		require.Zero(t, n%(64<<10), "a prefix is whole blocks of a pack")
 		low, high = min(low, n), max(high, n)
 		streamed += s.Layers[l].Bytes - n
 	}
@@ -87,7 +88,7 @@ func TestPlanSpreadsWhatItPins(t *testing.T) {
 
 // A plan for a model smaller than the ring would be keeps it.
 func TestPlanOfASmallModel(t *testing.T) {
-	s := Shape{Layers: []Section{{"blk.0", 300_000, mib}, {"blk.1", 300_000, mib}}, Head: Section{"ends", 200_000, mib}, Scratch: Line{Fixed: 1000}}
+	s := Shape{Layers: []Section{{"blk.0", 300_000, mib, 0}, {"blk.1", 300_000, mib, 0}}, Head: Section{"ends", 200_000, mib, 0}, Scratch: Line{Fixed: 1000}}
 	p := makePlan(t, s, Need{Budget: mib, Context: 10})
 	require.True(t, p.Resident())
 	_, err := MakePlan(s, Need{Budget: mib / 2, Context: 10, Piece: mib}, rates)
@@ -156,12 +157,12 @@ func TestPlanChoosesAContext(t *testing.T) {
 // activations are a large part.
 func smallShape() Shape {
 	s := Shape{
-		Unit: 43 << 10, Vectors: mib, Head: Section{"ends", 144_649_728, mib},
+		Unit: 43 << 10, Vectors: mib, Head: Section{"ends", 144_649_728, mib, 64 << 10},
 		KVFixed: 2 << 20, KVBytesPerToken: 6500, KVPageTokens: 64,
 		Scratch: Line{2 << 20, 37_000}, Logits: Line{7 << 20, 16_000},
 	}
 	for l := range 24 {
-		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 8_398_336, mib})
+		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 8_398_336, mib, 64 << 10})
 	}
 	return s
 }
@@ -203,11 +204,11 @@ func TestPlanAsJSON(t *testing.T) {
 func randomShape(rng *rand.Rand) Shape {
 	size := func(limit int64) int64 { return rng.Int64N(limit) }
 	section := func() Section {
-		return Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)]}
+		return Section{Bytes: size(20*mib) + 1, Granule: []int64{0, 256 << 10, mib}[rng.IntN(3)], Block: []int64{0, 1, 64 << 10}[rng.IntN(3)]}
 	}
 	s := Shape{
 		Unit: size(3 * mib), Vectors: size(mib),
-		Head: section(), Embedding: size(2) * size(8*mib), RowBytes: size(10_000),
+		Head: section(), Embedding: size(2) * size(8*mib), RowBytes: size(10_000), Lookup: size(2) * size(mib),
 		KVFixed: size(mib), KVBytesPerToken: size(10_000), KVPageTokens: rng.IntN(100),
 		Scratch: Line{size(mib), size(300_000)}, Logits: Line{size(6 * mib), size(50_000)}, OpsPerToken: size(1e9),
 	}
@@ -266,4 +267,47 @@ func checkMore(t *testing.T, seed uint64, less, more *Plan) {
 	require.LessOrEqual(t, more.StreamedPerToken, less.StreamedPerToken, context)
 	require.GreaterOrEqual(t, more.PredictedDecode, less.PredictedDecode, context)
 	require.GreaterOrEqual(t, more.PredictedPrefill, less.PredictedPrefill*(1-1e-9), context)
+}
+
+// TestStreamedRestsFillReads: what is not pinned of a section is a whole number of
+// reads, up to a block, however the section's length is odd, and the layers that are
+// pinned by one read more are spread over the model.
+func TestStreamedRestsFillReads(t *testing.T) {
+	const block = 64 << 10
+	for _, bytes := range []int64{8_398_336, 8 * mib, 8*mib - 1, 8*mib + 65, mib, 100} {
+		s := Section{Bytes: bytes, Granule: mib, Block: block}
+		var sum int64
+		for off, n := range s.blocks() {
+			require.Equal(t, sum, off)
+			if off > 0 {
+				rest := (bytes - off + block - 1) / block * block
+				require.Zero(t, rest%mib, "%d bytes are left of %d", bytes-off, bytes)
+				require.Zero(t, off%block)
+			}
+			sum += n
+		}
+		require.Equal(t, bytes, sum)
+	}
+
+	p, err := MakePlan(denseShape(), Need{Budget: 3 << 30, Context: 2048, Code: 8 * mib, Heap: 32 * mib}, Rates{})
+	require.NoError(t, err)
+	less, before := slices.Min(p.Pinned), -1
+	for l, n := range p.Pinned {
+		if n > less {
+			if before >= 0 {
+				require.InDelta(t, len(p.Pinned)/countAbove(p.Pinned, less), l-before, float64(len(p.Pinned)/countAbove(p.Pinned, less)), "layers %d and %d", before, l)
+			}
+			before = l
+		}
+	}
+	require.GreaterOrEqual(t, before, 0, "the budget divides evenly: take another one")
+}
+
+func countAbove(list []int64, least int64) (n int) {
+	for _, v := range list {
+		if v > least {
+			n++
+		}
+	}
+	return n
 }

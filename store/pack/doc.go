@@ -8,7 +8,7 @@
 // layer is one long read. Beside them lie attachments: the files that describe
 // the model, so that a pack needs nothing else.
 //
-// Every mebibyte has a checksum, which is compared whenever it is read: damage
+// Every block has a checksum, which is compared whenever it is read: damage
 // is an error that names the place and never becomes a wrong weight. FORMAT.md
 // specifies the file.
 //

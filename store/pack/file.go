@@ -146,7 +146,7 @@ func (f *File) SectionCached(i int) bool {
 func (f *File) CheckSection(i int, section []byte, from, to int64) error {
 	x := &f.index.extents[i]
 	for b := from / BlockBytes; b*BlockBytes < min(to, x.size); b++ {
-		if checksum(section[b*BlockBytes:min((b+1)*BlockBytes, x.size)]) != x.sums[b] {
+		if blockSum(section[b*BlockBytes:min((b+1)*BlockBytes, x.size)]) != x.sums[b] {
 			return f.damaged(x.off+b*BlockBytes, x.field())
 		}
 	}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/llmrun/llmrun/internal/crc"
 	"github.com/llmrun/llmrun/store"
 )
 
 const (
 	// Version is that of the format, see FORMAT.md.
-	Version = 1
+	Version = 2
 	// Suffix is how names of packs end.
 	Suffix = ".pack"
 	// BlockBytes is the unit of checksums. Reads that begin and end at whole
@@ -41,6 +42,10 @@ func checksum(p []byte) uint64 {
 	_, _ = d.Write(p) // never fails
 	return d.Sum64()
 }
+
+// blockSum is the checksum of a block, which is computed each time that it is read.
+// The rest of the file, which is read once, has longer ones.
+func blockSum(p []byte) uint32 { return crc.Update(0, p) }
 
 // alignUp rounds n, which is far from the largest number, up.
 func alignUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

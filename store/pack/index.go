@@ -74,7 +74,7 @@ type extent struct {
 	kind      extentKind
 	name      string
 	off, size int64
-	sums      []uint64 // [blocksIn(size)]
+	sums      []uint32 // [blocksIn(size)]
 }
 
 type extentKind uint8
@@ -118,7 +118,7 @@ func (x *index) encode() []byte {
 		b = text(append(b, byte(e.kind)), e.name)
 		b = le.AppendUint64(le.AppendUint64(b, uint64(e.off)), uint64(e.size))
 		for _, sum := range e.sums {
-			b = le.AppendUint64(b, sum)
+			b = le.AppendUint32(b, sum)
 		}
 	}
 	b = le.AppendUint32(b, uint32(len(x.tensors)))
@@ -191,15 +191,15 @@ func (e *extent) field() string {
 }
 
 // sums reads the checksums of an extent.
-func (c *cursor) sums(size int64) []uint64 {
+func (c *cursor) sums(size int64) []uint32 {
 	n := blocksIn(size)
-	if c.err != nil || n > int64(len(c.rest)/8) {
-		c.truncated("checksums", n*8)
+	if c.err != nil || n > int64(len(c.rest)/4) {
+		c.truncated("checksums", n*4)
 		return nil
 	}
-	sums := make([]uint64, n)
+	sums := make([]uint32, n)
 	for i := range sums {
-		sums[i] = c.uint64("checksum")
+		sums[i] = c.uint32("checksum")
 	}
 	return sums
 }

@@ -35,7 +35,7 @@ func openBytes(tb testing.TB, data []byte) (err error) {
 }
 
 func goldenBytes(tb testing.TB) []byte {
-	data, err := os.ReadFile(filepath.Join("testdata", "version1.pack"))
+	data, err := os.ReadFile(filepath.Join("testdata", "version2.pack"))
 	require.NoError(tb, err)
 	return data
 }
@@ -88,7 +88,7 @@ func TestMalformedPacks(t *testing.T) {
 		{"empty", nil, "no pack has less", store.ErrTruncated},
 		{"3 bytes", []byte("LLM"), "no pack has less", store.ErrTruncated},
 		{"another magic", with(0, []byte("GGUF")...), `"GGUFPACK" is not "LLMRPACK"`, store.ErrFormat},
-		{"the next version", with(8, 2), "2 is unknown, 1 is read", store.ErrUnsupported},
+		{"the next version", with(8, 3), "3 is unknown, 2 is read", store.ErrUnsupported},
 		{"other blocks", with(12, 1), "header: is damaged", store.ErrFormat},
 		{"no footer", with(len(golden)-8, 0), "footer: is missing", store.ErrTruncated},
 		{"a damaged footer", with(len(golden)-20, 1), "footer: is damaged", store.ErrFormat},

@@ -367,7 +367,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestGolden opens a file that an earlier version wrote, and writes it again:
 // the format stays what it is.
 func TestGolden(t *testing.T) {
-	path := filepath.Join("testdata", "version1.pack")
+	path := filepath.Join("testdata", "version2.pack")
 	s := small()
 	fsys := s.write(t)
 	if *update {

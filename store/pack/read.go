@@ -75,7 +75,7 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 	}
 	for i := first; len(p) > 0; i++ {
 		block := p[:min(BlockBytes, len(p))]
-		if checksum(block) != x.sums[i] {
+		if blockSum(block) != x.sums[i] {
 			return f.damaged(x.off+i*BlockBytes, x.field())
 		}
 		p = p[len(block):]

@@ -6,8 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
+	"github.com/llmrun/llmrun/internal/crc"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -79,7 +78,7 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 	if err := removeStale(fsys, path); err != nil {
 		return err
 	}
-	w := &writer{digest: xxhash.NewWithSeed(checksumSeed)}
+	w := &writer{}
 	if err := w.plan(&c); err != nil {
 		return err
 	}
@@ -101,8 +100,8 @@ type writer struct {
 	next  int   // tensor that the next byte of body belongs to
 	left  int64 // bytes of it that are still missing
 
-	digest  *xxhash.Digest // of the block that is being written
-	inBlock int            // its bytes so far
+	sum     uint32 // of the block that is being written
+	inBlock int    // its bytes so far
 }
 
 // plan fills the index, except for offsets and sums of extents.
@@ -223,7 +222,7 @@ func (w *writer) endTensor() error {
 func (w *writer) summed(x *extent, p []byte) error {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), BlockBytes-w.inBlock)
-		_, _ = w.digest.Write(rest[:n]) // never fails
+		w.sum = crc.Update(w.sum, rest[:n])
 		w.inBlock += n
 		if rest = rest[n:]; w.inBlock == BlockBytes {
 			w.endBlock(x)
@@ -233,9 +232,8 @@ func (w *writer) summed(x *extent, p []byte) error {
 }
 
 func (w *writer) endBlock(x *extent) {
-	x.sums = append(x.sums, w.digest.Sum64())
-	w.digest.ResetWithSeed(checksumSeed)
-	w.inBlock = 0
+	x.sums = append(x.sums, w.sum)
+	w.sum, w.inBlock = 0, 0
 }
 
 // endExtent sums the last block and fills up the page.

@@ -1,0 +1,30 @@
+// Package crc computes the checksum of whatever is read from flash again and again.
+//
+// It is CRC-32C, for which processors have an instruction: cores that would else
+// compute sum every byte that comes back, so what that costs is time that a model
+// lacks. It finds every burst of up to 32 bits.
+package crc
+
+import (
+	"hash/crc32"
+
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// castagnoli is the polynomial that processors know.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// step is a page of memory: what a processor foresees of reads ends with it.
+const step = 4096
+
+// Update returns the sum of what has a sum already and of data behind it. The sum of
+// nothing is 0, and zeros have another one. What is summed next is on its way from
+// memory meanwhile: a device wrote it, so that it is in no cache of this core.
+func Update(sum uint32, data []byte) uint32 {
+	for len(data) > step {
+		tiering.Prefetch(tiering.Address(data[step:]), min(step, len(data)-step))
+		sum = crc32.Update(sum, castagnoli, data[:step])
+		data = data[step:]
+	}
+	return crc32.Update(sum, castagnoli, data)
+}

@@ -1,0 +1,76 @@
+package tiering
+
+import (
+	"cmp"
+	"iter"
+	"math/bits"
+	"slices"
+)
+
+// block is a part of a section that is pinned as a whole.
+type block struct {
+	section int // index of the layer; the head comes last
+	bytes   int64
+	rank    float64 // how far in the layer its middle is, 0 to 1; -1 in the head
+}
+
+// pin keeps as many blocks as memory holds, always the first ones of a
+// section, and of all layers the same share. It takes them off one list whose
+// order does not depend on the memory, so that more memory pins more.
+func (m *planner) pin(p *Plan, memory int64) {
+	p.Pinned = make([]int64, len(m.Layers))
+	for _, b := range m.blocks() {
+		if memory -= pageUp(b.bytes); memory < 0 {
+			return
+		}
+		p.By[Pinned] += pageUp(b.bytes)
+		if b.section < len(m.Layers) {
+			p.Pinned[b.section] += b.bytes
+		} else {
+			p.HeadPinned += b.bytes
+		}
+	}
+}
+
+// blocks returns the blocks of all sections in the order in which they are pinned.
+func (m *planner) blocks() []block {
+	var list []block
+	for i, s := range append(slices.Clone(m.Layers), m.Head) {
+		for off, n := range s.blocks() {
+			b := block{section: i, bytes: n, rank: -1}
+			if i < len(m.Layers) {
+				b.rank = (float64(off) + float64(n)/2) / float64(s.Bytes)
+			}
+			list = append(list, b)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b block) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(spread(a.section), spread(b.section)))
+	})
+	return list
+}
+
+// blocks cuts a section into what is pinned at once: where each begins, and its
+// bytes. The odd part comes first, so that what is streamed fills whole reads and
+// slots of the ring.
+func (s *Section) blocks() iter.Seq2[int64, int64] {
+	granule, align := s.Granule, max(1, s.Block)
+	if granule <= 0 {
+		granule = max(1, s.Bytes)
+	}
+	return func(yield func(off, n int64) bool) {
+		n := (s.Bytes%granule + align - 1) / align * align
+		if n == 0 {
+			n = granule
+		}
+		for off := int64(0); off < s.Bytes; off, n = off+n, granule {
+			if !yield(off, min(n, s.Bytes-off)) {
+				return
+			}
+		}
+	}
+}
+
+// spread orders sections so that the first ones of any number are spread evenly over
+// all: what a pass then streams comes evenly as well.
+func spread(section int) uint32 { return bits.Reverse32(uint32(section)) }
