@@ -144,13 +144,13 @@ func (p *MemoryPlan) describe(s *tiering.Shape) {
 func (o *Options) threads() int { return cmp.Or(o.Threads, hetero.DefaultThreads()) }
 
 // Of the program's own memory, measured with vocabularies of 6 000 to 100 000
-// tokens: a vocabulary takes 64 to 85 bytes a token, twice that between two
-// collections of garbage.
+// tokens: a vocabulary takes 64 to 100 bytes a token. Go's memory limit, which is the
+// sum of these, has garbage collected before it takes as much again.
 const (
 	codeBytes      = 8 << 20  // pages of the program that are in use
 	heapBytes      = 12 << 20 // Go's runtime and all that does not depend on the model
 	heapPerThread  = 1 << 20
-	heapPerVocable = 200
+	heapPerVocable = 128
 )
 
 // rateMeasurer returns who measures the machine.

@@ -48,7 +48,7 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	if !w.head.present() {
 		w.head.Matrix = w.embed.Matrix
 	}
-	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
 	for i := range plans {
 		plans[i].addTo(&s)
 	}

@@ -6,9 +6,9 @@ const (
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
 	// meetings of the threads, of whom one may have lost its core to a reader. With
-	// many tokens a slice is at work for long: one part in sliceShare of the ring is
-	// enough to begin, and half of the ring is taken at most, so that the rest is
-	// filled meanwhile, up to sliceMany.
+	// many tokens a slice is at work for long, and may have up to sliceMany. Of a small
+	// ring one part in sliceShare is enough to begin, and half of it is taken at most:
+	// the rest is filled meanwhile.
 	sliceLeast = 1 << 20
 	sliceMost  = 4 << 20
 	sliceMany  = 16 << 20
@@ -61,10 +61,11 @@ func (p *pass) multiplyStreamed(j *job) {
 // slice returns how many bytes of streamed rows are multiplied at once at least, if
 // so many are left, and at most.
 func (p *pass) slice() (least, most int) {
-	if p.n <= upRows {
-		return sliceLeast, sliceMost
-	}
 	ring := p.m.parts.cut
 	size := ring.Slots * ring.Piece
-	return min(sliceLeast, size/sliceShare), min(sliceMany, max(sliceLeast, size/2))
+	most = sliceMost
+	if p.n > upRows {
+		most = sliceMany
+	}
+	return min(sliceLeast, size/sliceShare), min(most, max(sliceLeast, size/2))
 }

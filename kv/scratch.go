@@ -4,7 +4,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/llmrun/llmrun/internal/crc"
+	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )

@@ -40,8 +40,10 @@ type Shape struct {
 	// layers, and Logits behind the last; neither is in use while the other is.
 	Scratch, Logits Line
 	// OpsPerToken is how many products and sums (two operations for a product
-	// that is added) the layers ask for a token of a prompt.
+	// that is added) the layers ask for a token of a prompt. Width is how many elements
+	// a token has between them.
 	OpsPerToken int64
+	Width       int
 }
 
 // Line is the memory that some tokens take: Fixed + tokens·PerToken.

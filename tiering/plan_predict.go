@@ -46,9 +46,9 @@ const (
 	// seen is how much of the shorter of computing and reading shows in the time of
 	// both together: they share the cores and the memory.
 	seen = 0.15
-	// layerOps is what a token of a prompt costs in a layer besides products, such as
+	// widthOps is what an element of a token costs in a layer besides products, such as
 	// attention, norms and rounding, counted in operations of products.
-	layerOps = 33e6
+	widthOps = 25e3
 )
 
 // together returns how long computing and reading take at the same time.
@@ -73,7 +73,7 @@ func (m *planner) predict(p *Plan) {
 		p.PredictedDecode = 1 / together(float64(m.TokenBytes())/(r.MemGBs*1e9), flash(p.StreamedPerToken))
 	}
 	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
-		ops := float64(m.OpsPerToken) + layerOps*float64(len(m.Layers))
+		ops := float64(m.OpsPerToken) + widthOps*float64(m.Width*len(m.Layers))
 		work := float64(p.Chunk) * ops / (r.PrefillGops * 1e9)
 		p.PredictedPrefill = float64(p.Chunk) / together(work, flash(p.StreamedPerChunk))
 	}

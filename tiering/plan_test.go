@@ -19,7 +19,7 @@ func denseShape() Shape {
 		Unit: 128 << 10, Vectors: mib,
 		Head: Section{"ends", 430_940_160, mib, 64 << 10}, Embedding: 295 << 20, RowBytes: 2304,
 		KVFixed: 2 << 20, KVBytesPerToken: 32 * 8 * 264, KVPageTokens: 64,
-		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856,
+		Scratch: Line{2 << 20, 120_000}, Logits: Line{6 << 20, 50_000}, OpsPerToken: 2 * 6_979_321_856, Width: 4096,
 	}
 	for l := range 32 {
 		s.Layers = append(s.Layers, Section{fmt.Sprintf("blk.%d", l), 122_720_256, mib, 64 << 10})
@@ -60,7 +60,7 @@ func TestPlanKeepsEverythingThatFits(t *testing.T) {
 		require.EqualValues(t, 12*mib, p.By[Code])
 		require.EqualValues(t, RowCache, p.By[Cached], "the embedding stays on flash")
 		require.InDelta(t, 33e9/(32*122_720_256+430_940_160), p.PredictedDecode, 0.01)
-		require.InDelta(t, 800e9/(2*6_979_321_856+32*layerOps), p.PredictedPrefill, 0.01)
+		require.InDelta(t, 800e9/(2*6_979_321_856+32*4096*widthOps), p.PredictedPrefill, 0.01)
 	}
 }
 

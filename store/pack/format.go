@@ -7,8 +7,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/llmrun/llmrun/internal/crc"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/crc"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/llmrun/llmrun/internal/crc"
 	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
