@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Runs models in memory cgroups of their budget and 5 % more: the system must kill
+# nobody, and tokens must not depend on the budget. A budget that is too small has to
+# be refused. Prints a table in Markdown and fails if anything else happens. Needs
+# Linux and root.
+#
+# usage: scripts/sweep-cgroup.sh PATH_TO_LLMRUN PACK…
+# Environment, with defaults; lists are separated by spaces:
+#   SHARES='120 90 60 35 20 15 12'  budgets, in percent of the file
+#   CTX='512 8192'                  tokens that there is room for
+#   PROMPT=300 TG=4                 tokens
+set -euo pipefail
+llmrun=$(realpath "${1:?usage: scripts/sweep-cgroup.sh PATH_TO_LLMRUN PACK…}")
+shift
+SHARES=${SHARES:-120 90 60 35 20 15 12} CTX=${CTX:-512 8192} PROMPT=${PROMPT:-300} TG=${TG:-4}
+[[ $(id -u) == 0 ]] || { echo "sweep-cgroup needs root, for cgroups" >&2; exit 1; }
+
+# Version 1 of cgroups, or version 2.
+if [[ -d /sys/fs/cgroup/memory ]]; then
+  group=/sys/fs/cgroup/memory/llmrun-sweep-$$ limit=memory.limit_in_bytes peak=memory.max_usage_in_bytes events=memory.oom_control
+else
+  group=/sys/fs/cgroup/llmrun-sweep-$$ limit=memory.max peak=memory.peak events=memory.events
+fi
+ids=$(awk -v n="$PROMPT" 'BEGIN { for (i = 0; i < n; i++) printf "%s%d", i ? "," : "", (i * 7919 + 5) % 30000 }')
+
+printf '| model | budget | context | peak of the limit | killed | tokens |\n|---|---|---|---|---|---|\n'
+failed=0
+for pack in "$@"; do
+  bytes=$(stat -Lc %s "$pack") want=
+  for share in $SHARES; do
+    for ctx in $CTX; do
+      ram=$((bytes * share / 100)) status=0
+      mkdir "$group"
+      echo $((ram * 105 / 100)) >"$group/$limit"
+      out=$(echo $BASHPID >"$group/cgroup.procs" && exec "$llmrun" run -m "$pack" --ram "$ram" --ctx "$ctx" --ids "$ids" -n "$TG" \
+        --ignore-eos --temp 0 --json -q --no-kv-cache 2>&1) || status=$?
+      kills=$(awk '$1 == "oom_kill" { print $2 }' "$group/$events") used=$(cat "$group/$peak")
+      rmdir "$group"
+      got=$(sed -n 's/.*"ids":\(\[[^]]*\]\).*/\1/p' <<<"$out")
+      want=${want:-$got}
+      if [[ $kills == 0 && $status == 0 && $got == "$want" ]]; then
+        verdict='the same'
+      elif [[ $kills == 0 && $status != 0 && $out == *'the least for'* ]]; then
+        verdict=refused
+      else
+        verdict="**status $status: ${out:0:120}**" failed=1
+      fi
+      printf '| %s | %d %% | %d | %d %% | %d | %s |\n' "$(basename "$pack")" "$share" "$ctx" $((used * 100 / (ram * 105 / 100))) "$kills" "$verdict"
+    done
+  done
+done
+exit "$failed"
