@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -49,6 +50,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 		return 0, err
 	}
 	defer frame.Free()
+	hetero.RoomForReads(tiering.StreamReads) // as an engine has that streams
 	window := min(windowPieces, pieces)
 	at := spread(pieces / window)
 	var next, read atomic.Int64

@@ -1,0 +1,136 @@
+package prefetch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Take returns bytes of run i of the pass from off on: whole units, at least one
+// and no more than most bytes. It waits until the bytes it was asked for at
+// least have landed and returns more if more have. They are valid until the next
+// call of any method. Places only ever go forward within a pass.
+func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {
+	s.advance(i, off)
+	if s.at.run != i {
+		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.at.run)
+	}
+	rest := s.seq.run(i).Size - off
+	// A slot may be taken up by the bytes before off.
+	roomy := (s.ring.Slots - 1) * s.ring.Piece
+	if int64(unit) > rest || unit > min(roomy, len(s.ring.Memory)-s.ring.Slots*s.ring.Piece) {
+		return nil, fmt.Errorf("prefetch: a unit of %d bytes at offset %d does not fit the run of %d bytes or the ring", unit, off, s.seq.run(i).Size)
+	}
+	least = max(unit, min(least, int(min(rest, int64(most), int64(roomy)))))
+	have, err := s.await(ctx, off, least)
+	if err != nil {
+		return nil, err
+	}
+	have = min(have, int64(most), rest)
+	return s.contiguous(off, unit, int(have)), nil
+}
+
+// contiguous returns whole units of the n bytes that have landed at off. The
+// unit that the end of the ring would cut is put together in the slack.
+func (s *Stream) contiguous(off int64, unit, n int) []byte {
+	size := s.ring.Slots * s.ring.Piece
+	from := s.place(off)
+	if toEnd := size - from; n > toEnd {
+		n = toEnd
+		if n < unit {
+			copy(s.ring.Memory[size:], s.ring.Memory[:unit-toEnd])
+			n = unit
+		}
+	}
+	n -= n % unit
+	return s.ring.Memory[from : from+n]
+}
+
+// place returns where in the ring the bytes at an offset of the present run
+// are.
+func (s *Stream) place(off int64) int {
+	piece := int64(s.ring.Piece)
+	number := s.at.piece + off/piece
+	return int(number%int64(s.ring.Slots)*piece + off%piece)
+}
+
+// await waits until n bytes at an offset of the present run have landed, and
+// returns how many have.
+func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
+	var began time.Time
+	for {
+		have, err := s.available(off, n, began)
+		if err != nil || have >= int64(n) {
+			return have, err
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		select {
+		case <-s.landed:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// available returns how many bytes at an offset of the present run have landed
+// without a gap, and the error of the first piece that failed among the first n.
+// If those have not landed, the user is told when they have. began is when it
+// began to wait for them, if it has.
+func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaited.from, s.awaited.to = 0, 0
+	if s.closed {
+		return 0, ErrClosed
+	}
+	have, err := s.landedAt(off, n)
+	if err == nil && have < int64(n) {
+		piece := int64(s.ring.Piece)
+		s.awaited.from, s.awaited.to = s.at.piece+off/piece, s.at.piece+(off+int64(n)-1)/piece+1
+	} else if !began.IsZero() {
+		st := &s.stats[s.seq.run(s.at.run).Kind]
+		st.Stalled += time.Since(began)
+		st.Stalls++
+	}
+	return have, err
+}
+
+// ready reports whether what the user waits for has landed, or will not. The lock
+// is held.
+func (s *Stream) ready() bool {
+	for number := s.awaited.from; number < s.awaited.to; number++ {
+		p := &s.slots[number%int64(len(s.slots))]
+		if p.number != number || !p.landed {
+			return false
+		}
+		if p.err != nil {
+			break
+		}
+	}
+	return s.awaited.to > s.awaited.from
+}
+
+// landedAt returns how many bytes at an offset of the present run have landed
+// without a gap, and the error of a piece among the first n. The lock is held.
+func (s *Stream) landedAt(off int64, n int) (int64, error) {
+	piece := int64(s.ring.Piece)
+	size := s.seq.run(s.at.run).Size
+	var have int64
+	for at := off / piece; at*piece < size && at-off/piece < int64(s.ring.Slots); at++ {
+		number := s.at.piece + at
+		p := &s.slots[number%int64(s.ring.Slots)]
+		if p.number != number || !p.landed {
+			break
+		}
+		if p.err != nil {
+			if have < int64(n) {
+				return have, p.err
+			}
+			break
+		}
+		have = min((at+1)*piece, size) - off
+	}
+	return have, nil
+}
