@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -44,7 +45,8 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		if err := m.setChunk(plan.Chunk); err != nil {
 			return err
 		}
-		if err := m.rows.resize(m.budget, m.weights.rowMemory(plan).readers); err != nil {
+		// Rows are looked up with one reader too.
+		if err := m.rows.resize(m.budget, m.weights.rowMemory(plan).readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
 			return err
 		}
 		if r.toGrow(plan) < growStep { // too little to leave room for a ring until it is read

@@ -132,6 +132,9 @@ func (r *rowLookup) add(memory []byte) {
 			_, err := r.e.section.ReadAt(b.memory[:b.to-b.from], b.from)
 			r.mu.Lock()
 			b.reading, b.err = false, err
+			if !b.wanted {
+				_ = b.failed() // nobody waits for it any more
+			}
 			r.mu.Unlock()
 			select {
 			case r.landed <- struct{}{}:
@@ -178,6 +181,9 @@ func (r *rowLookup) lookup(ctx context.Context, dst []float32 /* [len(ids), Cols
 	r.mu.Lock()
 	for _, b := range r.buffers {
 		b.wanted = false // by a lookup that failed
+		if !b.reading {
+			_ = b.failed() // whom it concerned has another error, or is gone
+		}
 	}
 	r.mu.Unlock()
 	r.byRow(ids)

@@ -119,19 +119,19 @@ func (r *rowLookup) take(unit int) (_ *rowBuffer, done bool, err error) {
 	defer r.mu.Unlock()
 	b := r.find(unit)
 	if b == nil {
-		// All buffers may hold rows for later, which are read again then.
-		for _, b = range r.buffers {
-			if b.reading {
-				continue
-			}
-			if err := b.failed(); err != nil {
-				return nil, true, err
-			}
-			r.read(b, unit)
-			break
+		if b = r.unused(); b == nil {
+			b = r.landedLater()
 		}
+		if b == nil {
+			return nil, false, nil // one of the reads will end
+		}
+		if err := b.failed(); err != nil {
+			return nil, true, err
+		}
+		r.read(b, unit)
 		return nil, false, nil
 	}
+	b.wanted = true // it may have been asked for by a lookup that was cancelled
 	if b.reading {
 		return nil, false, nil
 	}
@@ -139,6 +139,17 @@ func (r *rowLookup) take(unit int) (_ *rowBuffer, done bool, err error) {
 		return nil, true, err
 	}
 	return b, true, nil
+}
+
+// landedLater returns a buffer that holds rows for later, which are read again then,
+// or nil.
+func (r *rowLookup) landedLater() *rowBuffer {
+	for _, b := range r.buffers {
+		if !b.reading {
+			return b
+		}
+	}
+	return nil
 }
 
 // failed returns the error of the buffer's read and forgets it: the next read may

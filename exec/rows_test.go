@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,60 @@ func TestRowsOnFlashFail(t *testing.T) {
 		require.ErrorIs(t, r.lookup(context.Background(), r.dst, ids, r.raw), broken)
 		r.check(t, ids)
 	}
+}
+
+// TestRowsOnFlashFailTogether: while a disk is away all reads fail, and when it is
+// back the next lookup knows nothing of that.
+func TestRowsOnFlashFailTogether(t *testing.T) {
+	broken := errors.New("broken")
+	var away atomic.Bool
+	r := newRowTest(t, flashRows(100000, func() error {
+		if away.Load() {
+			return broken
+		}
+		return nil
+	}), tiering.RowCache)
+	ids := make([]int32, 30)
+	for range 20 {
+		for i := range ids {
+			ids[i] = rand.Int32N(100000)
+		}
+		away.Store(true)
+		require.ErrorIs(t, r.lookup(context.Background(), r.dst, ids, r.raw), broken)
+		away.Store(false)
+		r.check(t, ids)
+	}
+}
+
+// TestRowsWithOtherMemory gives readers more and less memory between lookups, also
+// while a read is under way that nobody waits for.
+func TestRowsWithOtherMemory(t *testing.T) {
+	var gate atomic.Pointer[chan struct{}]
+	e := flashRows(100000, func() error {
+		if g := gate.Load(); g != nil {
+			<-*g
+		}
+		return nil
+	})
+	budget := tiering.New(0)
+	r := newRowTest(t, e, 0)
+	for i, readers := range []int{3, 0, 7, 7, 1} {
+		ids := []int32{7, int32(9000 * i), 20000, 30000, 40000, 50000}
+		closed := make(chan struct{})
+		gate.Store(&closed)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.ErrorIs(t, r.lookup(ctx, r.dst, ids, r.raw), context.Canceled)
+		gate.Store(nil)
+		close(closed)
+		require.NoError(t, r.resize(budget, readers*e.bufferBytes()))
+		require.Len(t, r.buffers, 1+readers)
+		r.check(t, ids)
+	}
+	require.NoError(t, r.resize(budget, 0))
+	require.NoError(t, budget.Check())
+	require.ErrorIs(t, r.resize(tiering.New(1), 2*e.bufferBytes()), tiering.ErrBudget)
+	r.check(t, []int32{1, 2, 60000})
 }
 
 // TestRowsCancelledWhileTheyAreRead ends lookups whose reads do not.

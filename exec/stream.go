@@ -7,8 +7,8 @@ const (
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
 	// meetings of the threads, of whom one may have lost its core to a reader. With
 	// many tokens a slice is at work for long, and may have up to sliceMany. Of a small
-	// ring one part in sliceShare is enough to begin, and half of it is taken at most:
-	// the rest is filled meanwhile.
+	// ring one part in sliceShare is enough to begin, and half of it is taken at most,
+	// but for sliceLeast: the rest is filled meanwhile.
 	sliceLeast = 1 << 20
 	sliceMost  = 4 << 20
 	sliceMany  = 16 << 20

@@ -32,6 +32,7 @@ func partPlan(rng *rand.Rand, spec *Spec) *tiering.Plan {
 		plan.Pinned[i] = some()
 	}
 	plan.HeadPinned = some()
+	plan.Lookup = rng.Int64N(1 << 20)
 	plan.StreamedPerToken = 1
 	return plan
 }

@@ -26,7 +26,7 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 	if err != nil {
 		return nil, err
 	}
-	have = min(have, int64(most), rest)
+	have = min(have, int64(max(unit, most)), rest)
 	return s.contiguous(off, unit, int(have)), nil
 }
 

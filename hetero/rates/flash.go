@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // ringPieces is about how many pieces the ring has that weights stream through.
 // Reading into the same few again and again would be faster: they stay in caches.
-const ringPieces = 64
+const ringPieces = 32
 
 // windowPieces is how many pieces in a row are read before the next place in the
 // file, as when the rest of a layer is read and then that of the next.
@@ -50,7 +49,6 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 		return 0, err
 	}
 	defer frame.Free()
-	hetero.RoomForReads(tiering.StreamReads) // as an engine has that streams
 	window := min(windowPieces, pieces)
 	at := spread(pieces / window)
 	var next, read atomic.Int64

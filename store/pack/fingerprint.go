@@ -33,7 +33,7 @@ const (
 // they are named, and their length together.
 func FingerprintOf(fsys vfs.FS, paths []string) (f Fingerprint, total int64, err error) {
 	h := sha256.New()
-	h.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, Version), tiled.LayoutVersion))
+	h.Write(binary.LittleEndian.AppendUint32(nil, tiled.LayoutVersion))
 	paths = slices.Clone(paths)
 	slices.SortFunc(paths, func(a, b string) int { return strings.Compare(baseName(a), baseName(b)) })
 	for _, path := range paths {
