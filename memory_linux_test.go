@@ -3,7 +3,6 @@ package llmrun_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/store/synth"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // TestSetBudgetGivesMemoryBack looks at what the system says the process holds:
@@ -49,9 +47,7 @@ func mediumPack(t *testing.T) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab = 10, 1024, 4096, 2048
-	source := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, synth.Write(context.Background(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q8_0"}))
-	return packed(t, source, llmrun.ImportOptions{Replace: true})
+	return packedShape(t, shape, "q8_0")
 }
 
 // Budgets change while weights move from the mapping that gave the first token to

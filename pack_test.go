@@ -10,17 +10,14 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/store/synth"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // quantizedModel writes a small model of random weights.
-func quantizedModel(t *testing.T) (path string) {
+func quantizedModel(t *testing.T) string {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "m.gguf")
 	shape, ok := synth.FindShape("tiny-moe")
 	require.True(t, ok)
-	require.NoError(t, synth.Write(context.Background(), vfs.OS(), path, synth.Options{Shape: shape, Quant: "q4_k_m"}))
-	return path
+	return writeShape(t, shape, "q4_k_m")
 }
 
 // logitsOf opens a model, and returns what it computes for a few tokens and what

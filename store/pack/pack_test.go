@@ -3,7 +3,6 @@ package pack
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -241,127 +239,6 @@ func TestIs(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses gives bodies and contents that do not fit together.
-func TestWriteRefuses(t *testing.T) {
-	body := func(n int) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := w.Write(make([]byte, n)); return err }
-	}
-	own := errors.New("own")
-	one := func(tensor Tensor) Contents {
-		return Contents{Sections: []Section{{Name: "s", Tensors: []Tensor{tensor}}}}
-	}
-	vector := Tensor{Name: "v", Type: quant.F32, Shape: []int{4}}
-	for _, c := range []struct {
-		name     string
-		contents Contents
-		body     func(io.Writer) error
-		want     string
-	}{
-		{"too little", one(vector), body(15), `tensor "v" lacks 1 bytes`},
-		{"too much", one(vector), body(17), "1 bytes more than the tensors have"},
-		{"the body's own error", one(vector), func(io.Writer) error { return own }, "own"},
-		{"an empty section", Contents{Sections: []Section{{Name: "s"}}}, body(0), `section "s" is empty`},
-		{"an empty tensor", one(Tensor{Name: "v", Type: quant.F32, Shape: []int{0}}), body(0), "no elements"},
-		{"rows of part of a block", one(Tensor{Name: "v", Type: quant.Q4_0, Shape: []int{2, 33}}), body(0), "whole number of Q4_0 blocks"},
-		{"tiles of floats", one(Tensor{Name: "v", Type: quant.F16, Shape: []int{2, 32}, Layout: Tiles}), body(0), "has no tiles"},
-		{"a shape out of range", one(Tensor{Name: "v", Type: quant.F32, Shape: []int{1 << 40, 1 << 40}}), body(0), "out of range"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			fsys := vfs.NewMem()
-			require.ErrorContains(t, Write(fsys, "m.pack", c.contents, c.body), c.want)
-			left, err := fsys.ReadDir(".")
-			require.NoError(t, err)
-			require.Empty(t, left)
-		})
-	}
-}
-
-// TestTwoWriters lets many write the same pack at once: each wins or is told
-// that another one is at it, and what stays is whole.
-func TestTwoWriters(t *testing.T) {
-	for name, fsys := range map[string]vfs.FS{"mem": vfs.NewMem(), "os": vfs.Sub(vfs.OS(), t.TempDir())} {
-		t.Run(name, func(t *testing.T) {
-			s := small()
-			var wg sync.WaitGroup
-			errs := make([]error, 8)
-			for i := range errs {
-				c := s.Contents
-				c.Sections = nil // Write places tensors in the slices that it gets
-				for _, sec := range s.Sections {
-					c.Sections = append(c.Sections, Section{sec.Name, append([]Tensor(nil), sec.Tensors...)})
-				}
-				wg.Go(func() { errs[i] = Write(fsys, "m.pack", c, s.body) })
-			}
-			wg.Wait()
-			won := 0
-			for _, err := range errs {
-				if err == nil {
-					won++
-					continue
-				}
-				require.ErrorIs(t, err, vfs.ErrLocked)
-			}
-			require.Positive(t, won)
-			s.check(t, open(t, fsys))
-			left, err := fsys.ReadDir(".")
-			require.NoError(t, err)
-			require.Len(t, left, 1)
-		})
-	}
-}
-
-// TestStaleTemporariesGo finds what a killed writer left, and another file that
-// only looks similar.
-func TestStaleTemporariesGo(t *testing.T) {
-	fsys := vfs.NewMem()
-	for _, name := range []string{"m.pack" + vfs.TempMark + "1234", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"} {
-		require.NoError(t, vfs.WriteFile(fsys, name, []byte("x")))
-	}
-	s := small()
-	require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
-	left, err := fsys.ReadDir(".")
-	require.NoError(t, err)
-	var names []string
-	for _, e := range left {
-		names = append(names, e.Name)
-	}
-	require.Equal(t, []string{"m.pack", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"}, names)
-}
-
-// TestPowerLoss stops a writer at each operation and looks at what a machine
-// that lost power would find: no pack, or the old one, or a whole new one.
-func TestPowerLoss(t *testing.T) {
-	old, s := small(), small()
-	s.About.Source = "new"
-	cut := errors.New("cut")
-	for k := int64(0); ; k++ {
-		mem := vfs.NewMem()
-		require.NoError(t, Write(mem, "m.pack", old.Contents, old.body))
-		reached := false
-		fsys := vfs.NewFaulty(mem, func(op vfs.Op) error {
-			if op.Index < k {
-				return nil
-			}
-			reached = true
-			return cut
-		})
-		err := Write(fsys, "m.pack", s.Contents, s.body)
-		for _, keep := range []float64{0, 0.5, 1} {
-			f := open(t, mem.CrashClone(keep, uint64(k)))
-			if f.About().Source == "new" {
-				s.check(t, f)
-				continue
-			}
-			require.Error(t, err, "Write promised that the new one is there")
-			old.check(t, f)
-		}
-		if !reached {
-			require.NoError(t, err)
-			return
-		}
-	}
-}
-
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestGolden opens a file that an earlier version wrote, and writes it again:
@@ -384,31 +261,4 @@ func TestGolden(t *testing.T) {
 	got, err := vfs.ReadFile(fsys, "m.pack", 1<<20)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(want, got), "a pack of the same contents is the same file")
-}
-
-func TestFingerprint(t *testing.T) {
-	fsys := vfs.NewMem()
-	big := make([]byte, 3<<20)
-	require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big))
-	require.NoError(t, vfs.WriteFile(fsys, "b.json", []byte("{}")))
-	of := func(paths ...string) Fingerprint {
-		f, size, err := FingerprintOf(fsys, paths)
-		require.NoError(t, err)
-		require.Positive(t, size)
-		return f
-	}
-	first := of("a.gguf", "b.json")
-	require.Equal(t, first, of("b.json", "a.gguf"), "order does not matter")
-	require.Len(t, first.String(), 16)
-	require.NotEqual(t, first, of("a.gguf"))
-	for _, at := range []int{0, headBytes - 1, headBytes + 5, len(big) - 1, len(big) - tailBytes} {
-		big[at] ^= 1
-		require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big))
-		require.NotEqual(t, first, of("a.gguf", "b.json"), "byte %d", at)
-		big[at] ^= 1
-	}
-	require.NoError(t, vfs.WriteFile(fsys, "a.gguf", big[:len(big)-1]))
-	require.NotEqual(t, first, of("a.gguf", "b.json"), "another length")
-	_, _, err := FingerprintOf(fsys, []string{"missing"})
-	require.ErrorIs(t, err, fs.ErrNotExist)
 }
