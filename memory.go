@@ -55,15 +55,19 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
 		return err
 	}
-	if f.Packed() == nil { // then an embedding is loaded as well
+	inPieces, err := f.InPieces(opts.Exact)
+	if err != nil {
+		return err
+	}
+	if !inPieces { // then an embedding is loaded as well
 		m.from.Vectors += m.from.Embedding
 		m.from.Embedding = 0
 	}
 	if m.now, err = tiering.MakePlan(m.from, m.need, tiering.Rates{}); err != nil {
 		return err
 	}
-	if f.Packed() == nil && !m.now.Resident() {
-		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
+	if !m.now.Resident() && !inPieces {
+		return notInPieces(f)
 	}
 	if opts.Measure {
 		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
@@ -85,6 +89,14 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	}
 	m.limitHeap(opts.RAM > 0)
 	return nil
+}
+
+// notInPieces refuses to read a model piece by piece.
+func notInPieces(f *exec.Files) error {
+	if f.Packed() == nil {
+		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
+	}
+	return fmt.Errorf("%w: not all weights fit, and those that Quantize, W8A8 or Exact change while they are loaded cannot be read piece by piece (%s)", tiering.ErrBudget, f.Path)
 }
 
 // limitHeap sets Go's own memory limit, or makes it what it was.

@@ -82,6 +82,20 @@ func someIDs(e *llmrun.Engine, n int) []int32 {
 	return ids
 }
 
+// Weights of a pack that are rounded while they are loaded cannot be read piece by
+// piece, and importing them again would not help.
+func TestPackThatIsChanged(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers = 6
+	options := llmrun.Options{Threads: 2, Context: 64, Quantize: "q8"}
+	path := packedShape(t, shape, "f16")
+	options.RAM = minimum(t, path, options)
+	_, err := llmrun.Open(path, options)
+	require.ErrorIs(t, err, llmrun.ErrBudget)
+	require.ErrorContains(t, err, "change while they are loaded")
+}
+
 // TestSetBudgetWhileGenerating shrinks and grows the budget at random while
 // another goroutine generates: tokens stay the same, and the ledger holds no more
 // than the budget as soon as a call has returned.

@@ -54,6 +54,18 @@ func IsPack(fsys vfs.FS, path string) bool {
 // Packed returns the pack that f was opened from, or nil.
 func (f *Files) Packed() *pack.File { return f.packed }
 
+// InPieces reports whether weights can be read piece by piece while the model is in
+// use: those of a pack, if nothing changes them while they are loaded. exact is that
+// of Options.
+func (f *Files) InPieces(exact bool) (bool, error) {
+	ts, err := f.tensorsFor(exact)
+	if err != nil {
+		return false, err
+	}
+	_, ok := ts.src.(*pack.File)
+	return ok, nil
+}
+
 // attachments returns the files that make a pack of f complete.
 func (f *Files) attachments() (list []pack.Attachment, err error) {
 	if f.meta != nil {
