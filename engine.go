@@ -80,6 +80,7 @@ func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error
 		err = f.Close()
 	}
 	if err != nil {
+		e.recorder = nil // nothing was computed, and an older trace may be there
 		return nil, errors.Join(err, e.free())
 	}
 	return e, nil
@@ -94,7 +95,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	}
 	var whole *exec.W8A8
 	if opts.W8A8 != nil {
-		if whole, err = opts.W8A8.open(f); err != nil {
+		if whole, err = opts.W8A8.open(f, opts.fsys()); err != nil {
 			return err
 		}
 		e.calibration, whole.Trace = whole.Calibration, e.recorder

@@ -88,7 +88,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	}
 	var whole *exec.W8A8
 	if opts.W8A8 != nil {
-		if whole, err = opts.W8A8.open(f); err != nil {
+		if whole, err = opts.W8A8.open(f, opts.fsys()); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, whole.Calibration.Close()) }()

@@ -17,7 +17,8 @@ const CalibrationSuffix = w8a8.Suffix
 
 // W8A8 asks for the arithmetic of neural processors, see [Options].W8A8.
 type W8A8 struct {
-	// Calibration is the file that Calibrate wrote; "" is the one beside the model.
+	// Calibration is the file that Calibrate wrote; "" is the one beside the model,
+	// in Options.FS if that is set.
 	Calibration string
 	// Shadows is the part of the inputs of matrices whose outliers are computed
 	// beside the integers: those where they matter most. 0 means 0.15, which was
@@ -31,7 +32,7 @@ type W8A8 struct {
 // CalibrateOptions are the choices of Calibrate.
 type CalibrateOptions struct {
 	FS       fs.FS  // where the model is; nil is the operating system
-	To       string // file to write; "" is beside the model
+	To       string // file to write; "" is beside the model, without FS
 	Threads  int    // 0 means one for each fast core
 	Adapters []string
 	// OutlierShare is the part of an input's elements that may lie beyond its scale;
@@ -78,6 +79,9 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	}
 	if err := checkShare("Shadows", o.Shadows); err != nil {
 		return done, err
+	}
+	if o.To == "" && o.FS != nil {
+		return done, fmt.Errorf("%w: To: nothing can be written beside a model in FS: name the file", ErrOptions)
 	}
 	fsys := (&Options{FS: o.FS}).fsys()
 	f, err := exec.Open(fsys, path)
@@ -161,12 +165,15 @@ func (w *W8A8) validate(o *Options) error {
 }
 
 // open opens the calibration of the model and makes its weights appear in 8 bits.
-func (w *W8A8) open(f *exec.Files) (*exec.W8A8, error) {
+// fsys is where the model is.
+func (w *W8A8) open(f *exec.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	path := w.Calibration
 	if path == "" {
 		path = f.Path + CalibrationSuffix
+	} else {
+		fsys = vfs.OS()
 	}
-	c, err := w8a8.Open(vfs.OS(), path)
+	c, err := w8a8.Open(fsys, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w (llmrun calibrate writes it)", err)
 	}

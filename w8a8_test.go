@@ -3,9 +3,11 @@ package llmrun_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +27,7 @@ func TestCalibrateRefuses(t *testing.T) {
 	ctx := context.Background()
 	_, err := llmrun.Calibrate(ctx, demoModel, "", llmrun.CalibrateOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
-	for _, o := range []llmrun.CalibrateOptions{{Shadows: 1.5}, {OutlierShare: -1}} {
+	for _, o := range []llmrun.CalibrateOptions{{Shadows: 1.5}, {OutlierShare: -1}, {FS: os.DirFS(".")}} {
 		_, err := llmrun.Calibrate(ctx, demoModel, "a text", o)
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 	}
@@ -35,8 +37,10 @@ func TestCalibrateRefuses(t *testing.T) {
 		_, err := llmrun.Open(demoModel, o)
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 	}
-	_, err = llmrun.Open(demoModel, llmrun.Options{W8A8: &llmrun.W8A8{}})
+	trace := filepath.Join(t.TempDir(), "trace.json")
+	_, err = llmrun.Open(demoModel, llmrun.Options{W8A8: &llmrun.W8A8{}, Trace: trace})
 	require.ErrorContains(t, err, "llmrun calibrate writes it")
+	require.NoFileExists(t, trace, "nothing was computed")
 
 	cancelled, cancel := context.WithCancel(ctx)
 	to := filepath.Join(t.TempDir(), "c")
@@ -65,6 +69,15 @@ func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
 	_, err := e.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
 	require.NoError(t, err)
 	require.Positive(t, e.ShadowUse().Outliers)
+
+	files := fstest.MapFS{}
+	for name, file := range overlay(t, demoModel, nil) {
+		files["demo/"+name] = file
+	}
+	data, err := os.ReadFile(c.Path)
+	require.NoError(t, err)
+	files["demo"+llmrun.CalibrationSuffix] = &fstest.MapFile{Data: data}
+	open(t, "demo", llmrun.Options{FS: files, Threads: 2, W8A8: &llmrun.W8A8{}})
 }
 
 // TestKeptPromptsOfWholeIntegersStayApart reads a prompt that was kept by the same
