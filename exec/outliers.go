@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -255,7 +256,7 @@ func (s *inputSizes) input() (w8a8.Input, error) {
 			in.Outliers += count
 		}
 	}
-	slices.SortStableFunc(in.Channels, func(a, b w8a8.Channel) int { return int(b.Count - a.Count) })
+	slices.SortStableFunc(in.Channels, func(a, b w8a8.Channel) int { return cmp.Compare(b.Count, a.Count) })
 	most := max(1, int(hotChannels*float64(in.Cols)))
 	for hot := int64(0); in.Hot < min(most, len(in.Channels)) && float64(hot) < hotOutliers*float64(in.Outliers); in.Hot++ {
 		hot += in.Channels[in.Hot].Count
