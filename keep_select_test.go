@@ -12,11 +12,12 @@ import (
 // where it lies on flash: new tokens look at the same blocks as if it had never been
 // closed, and say the same.
 func TestKeptSessionSelects(t *testing.T) {
+	model := keepModel(t)
 	for _, kv := range []string{"f32", "k4v8", "k8v8"} {
 		// 24 whole pages and the last token, which is not read.
 		text, question := document(1533), document(1550)[1540:]
 		o := llmrun.Options{KV: kv, KVSelect: "0.1", KVDir: t.TempDir()}
-		e := open(t, demoModel, o)
+		e := open(t, model, o)
 		s := openSession(t, e, "book", llmrun.SessionOptions{})
 		ids(t, s, text, 4)
 		require.NoError(t, s.Save(""))
@@ -29,7 +30,7 @@ func TestKeptSessionSelects(t *testing.T) {
 
 		for _, ram := range []int64{0, 1} {
 			o.KVRAM, o.NoKVCache, o.Threads = ram, true, int(1+ram)
-			e := open(t, demoModel, o)
+			e := open(t, model, o)
 			s := openSession(t, e, "book", llmrun.SessionOptions{})
 			require.Equal(t, ram > 0, e.KVUse().ColdPages > 0)
 			require.Equal(t, want, ids(t, s, question, 8))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
 )
 
 // document returns n token ids of text.
@@ -22,6 +23,19 @@ func document(n int) []int32 {
 		ids[i] = int32(20 + (i*7919+i*i*31)%1000)
 	}
 	return ids
+}
+
+// keepModel is the model of tests that read long prompts: the demo model, or without
+// SIMD a smaller one of random weights. What is kept of either goes the same ways.
+func keepModel(t testing.TB) string {
+	t.Helper()
+	if !portable() {
+		return demoModel
+	}
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Vocab = 1024
+	return writeShape(t, shape, "f16")
 }
 
 // drawn is a generation of n tokens that are drawn, whatever comes.
@@ -44,17 +58,18 @@ func kvFiles(t testing.TB, dir string) []string {
 // TestPromptIsReadOnce: what one engine has read of a prompt, another one finds,
 // also for a prompt that goes on otherwise, and goes on as if it had read it.
 func TestPromptIsReadOnce(t *testing.T) {
+	model := keepModel(t)
 	for _, kv := range []string{"f32", "k8v8"} {
 		t.Run(kv, func(t *testing.T) {
 			dir := t.TempDir()
 			doc := document(700)
 			first := slices.Concat(doc, []int32{30, 31, 32})
 			second := slices.Concat(doc, []int32{40, 41})
-			alone := open(t, demoModel, llmrun.Options{KV: kv})
+			alone := open(t, model, llmrun.Options{KV: kv})
 			wantFirst, wantSecond := ids(t, newSession(t, alone), first, 8), ids(t, newSession(t, alone), second, 8)
 
 			o := llmrun.Options{KV: kv, KVDir: dir, Notice: func(text string) { t.Error(text) }}
-			e := open(t, demoModel, o)
+			e := open(t, model, o)
 			s := newSession(t, e)
 			require.Equal(t, wantFirst, ids(t, s, first, 8))
 			require.Zero(t, s.Stats().RecalledTokens)
@@ -62,7 +77,7 @@ func TestPromptIsReadOnce(t *testing.T) {
 			files := kvFiles(t, dir)
 			require.Len(t, files, 1, "ten pages and a bit")
 
-			e = open(t, demoModel, o) // as another process would
+			e = open(t, model, o) // as another process would
 			s = newSession(t, e)
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
 			require.Equal(t, 640, s.Stats().RecalledTokens)
@@ -75,7 +90,7 @@ func TestPromptIsReadOnce(t *testing.T) {
 			require.Equal(t, files, kvFiles(t, dir), "short prompts are not kept")
 
 			o.NoKVCache = true
-			s = newSession(t, open(t, demoModel, o))
+			s = newSession(t, open(t, model, o))
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
 			require.Zero(t, s.Stats().RecalledTokens)
 		})
@@ -85,19 +100,20 @@ func TestPromptIsReadOnce(t *testing.T) {
 // TestDamagedPromptIsReadAgain changes a byte: the answer is the same, somebody is
 // told, and the file is replaced.
 func TestDamagedPromptIsReadAgain(t *testing.T) {
+	model := keepModel(t)
 	dir := t.TempDir()
 	var notices []string
 	o := llmrun.Options{KVDir: dir, Notice: func(text string) { notices = append(notices, text) }}
 	prompt := document(600)
-	want := ids(t, newSession(t, open(t, demoModel, o)), prompt, 4)
+	want := ids(t, newSession(t, open(t, model, o)), prompt, 4)
 	file := kvFiles(t, dir)[0]
 	damage(t, file, 100_000)
-	s := newSession(t, open(t, demoModel, o))
+	s := newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, prompt, 4))
 	require.Zero(t, s.Stats().RecalledTokens)
 	require.Len(t, notices, 1)
 	require.Contains(t, notices[0], file+" at offset")
-	s = newSession(t, open(t, demoModel, o))
+	s = newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, prompt, 4))
 	require.Equal(t, 576, s.Stats().RecalledTokens, "it was written again")
 }
@@ -121,17 +137,18 @@ func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOp
 // TestSessionGoesOnInAnotherProcess saves after each step and opens again: the
 // text is what it would have been without ever stopping.
 func TestSessionGoesOnInAnotherProcess(t *testing.T) {
+	model := keepModel(t)
 	dir := t.TempDir()
 	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
 	steps := [][]int32{document(300), document(90), {25}, document(200)}
 	var want [][]int32
-	s := newSession(t, open(t, demoModel, llmrun.Options{KV: "k8v8"}))
+	s := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
 	for _, step := range steps {
 		want = append(want, ids(t, s, step, 10))
 	}
 	held := 0
 	for i, step := range steps {
-		e := open(t, demoModel, o)
+		e := open(t, model, o)
 		s := openSession(t, e, "book", llmrun.SessionOptions{})
 		require.Equal(t, held, s.Len())
 		require.Equal(t, want[i], ids(t, s, step, 10))
@@ -141,7 +158,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 		held = s.Len()
 		_, err := e.OpenSession("book", llmrun.SessionOptions{})
 		require.ErrorIs(t, err, llmrun.ErrLocked)
-		_, err = open(t, demoModel, o).OpenSession("book", llmrun.SessionOptions{})
+		_, err = open(t, model, o).OpenSession("book", llmrun.SessionOptions{})
 		require.ErrorIs(t, err, llmrun.ErrLocked)
 		require.NoError(t, e.Close())
 	}
@@ -149,7 +166,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, held, list[0].Tokens)
-	require.Equal(t, demoModel, list[0].Model)
+	require.Equal(t, model, list[0].Model)
 	_, err = llmrun.VerifySession(dir, "book")
 	require.NoError(t, err)
 	shown, err := llmrun.ShowSession(dir, "book")
@@ -191,10 +208,11 @@ func TestConversationGoesOn(t *testing.T) {
 // TestSessionIsRefused: whatever does not fit is refused by name, and not used.
 // Its text can be, where the model is the same.
 func TestSessionIsRefused(t *testing.T) {
+	model := keepModel(t)
 	dir := t.TempDir()
 	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
 	prompt := document(150)
-	e := open(t, demoModel, o)
+	e := open(t, model, o)
 	s := openSession(t, e, "a", llmrun.SessionOptions{})
 	ids(t, s, prompt, 5)
 	require.NoError(t, s.Save(""))
@@ -226,31 +244,31 @@ func TestSessionIsRefused(t *testing.T) {
 		return s
 	}
 
-	other := open(t, demoModel, llmrun.Options{KVDir: dir, KV: "f32"})
+	other := open(t, model, llmrun.Options{KVDir: dir, KV: "f32"})
 	refused(other, llmrun.ErrOtherSettings, "kv k8v8")
 	require.NoError(t, rereads(other).Close())
-	refused(open(t, tinyModel(t, nil), llmrun.Options{KVDir: dir}), llmrun.ErrOtherModel, demoModel)
-	short := open(t, demoModel, llmrun.Options{KVDir: dir, KV: "k8v8", Context: 100})
+	refused(open(t, tinyModel(t, nil), llmrun.Options{KVDir: dir}), llmrun.ErrOtherModel, model)
+	short := open(t, model, llmrun.Options{KVDir: dir, KV: "k8v8", Context: 100})
 	refused(short, llmrun.ErrContextFull, "155 tokens")
 
 	damage(t, file, 70_000)
-	refused(open(t, demoModel, o), llmrun.ErrFormat, file+" at offset")
+	refused(open(t, model, o), llmrun.ErrFormat, file+" at offset")
 	_, err = llmrun.VerifySession(dir, "a")
 	require.ErrorIs(t, err, llmrun.ErrFormat)
 	require.NoError(t, os.Remove(file))
-	refused(open(t, demoModel, o), llmrun.ErrKVMissing, file)
-	s = rereads(open(t, demoModel, o))
+	refused(open(t, model, o), llmrun.ErrKVMissing, file)
+	s = rereads(open(t, model, o))
 	require.Equal(t, want, ids(t, s, []int32{50}, 5))
 	require.NoError(t, s.Close())
 
 	require.NoError(t, os.WriteFile(file, good, 0o600))
 	damage(t, manifest, 200)
-	refused(open(t, demoModel, o), llmrun.ErrFormat, manifest+" at offset")
+	refused(open(t, model, o), llmrun.ErrFormat, manifest+" at offset")
 	list, err := llmrun.Sessions(dir)
 	require.NoError(t, err)
 	require.Contains(t, list[0].Damage, "checksum")
 	require.NoError(t, os.WriteFile(manifest, sound, 0o600))
-	s = openSession(t, open(t, demoModel, o), "a", llmrun.SessionOptions{})
+	s = openSession(t, open(t, model, o), "a", llmrun.SessionOptions{})
 	require.Equal(t, want, ids(t, s, []int32{50}, 5))
 }
 
@@ -274,16 +292,17 @@ func TestSessionNames(t *testing.T) {
 // memory, goes on, and saves it with what went to flash meanwhile: the text is what
 // it would have been in memory.
 func TestRecalledStaysOnFlash(t *testing.T) {
+	model := keepModel(t)
 	dir := t.TempDir()
 	little := llmrun.Options{KVDir: dir, KVRAM: 1, Chunk: 64, KV: "k8v8"}
 	steps := [][]int32{document(1500), document(300), document(20)}
 	var want [][]int32
-	s := newSession(t, open(t, demoModel, llmrun.Options{KV: "k8v8"}))
+	s := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
 	for _, step := range steps {
 		want = append(want, ids(t, s, step, 10))
 	}
 	for i, step := range steps {
-		e := open(t, demoModel, little)
+		e := open(t, model, little)
 		s := openSession(t, e, "long", llmrun.SessionOptions{})
 		require.Equal(t, want[i], ids(t, s, step, 10), "step %d", i)
 		require.Positive(t, s.Stats().DecodeKV.ColdPages)
@@ -299,6 +318,9 @@ func TestRecalledStaysOnFlash(t *testing.T) {
 // go to the file for those that are not, and the text is what it would have been in
 // memory.
 func TestWhatIsKeptIsNotSpilled(t *testing.T) {
+	if portable() && testing.Short() {
+		t.Skip("what is kept does not depend on kernels, and takes 4500 tokens")
+	}
 	dir := t.TempDir()
 	const memoryStep = 2 << 20 // that memory grows by is part of the limit
 	steps := [][]int32{document(1300), document(200)}
