@@ -44,11 +44,12 @@ type ImportOptions struct {
 
 // Imported says what an import did.
 type Imported struct {
-	Path        string   // of the pack
-	Bytes       int64    // of the pack
-	SourceBytes int64    // of the model's files
-	Removed     []string // files of the source that are gone
-	Freed       int64    // their bytes
+	Path        string `json:"path"`         // of the pack
+	Bytes       int64  `json:"bytes"`        // of the pack
+	SourceBytes int64  `json:"source_bytes"` // of the model's files
+	// Removed are the files of the source that are gone, Freed is their bytes.
+	Removed []string `json:"removed,omitempty"`
+	Freed   int64    `json:"freed,omitempty"`
 }
 
 // Import writes the model at path as a pack: one file in which the weights lie

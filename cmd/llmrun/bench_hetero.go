@@ -13,7 +13,9 @@ func benchHeteroCommand() *command {
 		summary:  "simulate phones with a GPU and an NPU, beside what papers measured",
 		about: `Runs the solver and the scheduler for several processors on simulated phones and prints what HeteroLLM and mllm-NPU published beside it, with every number that the simulation is made of and its source. Nothing is measured on this machine, and no GPU or NPU is used.
 
-Prints tables in Markdown; --svg and --ratios draw.`,
+Prints tables in Markdown; --svg and --ratios draw.
+
+--json prints one object: tables (each with title and figures, which have what, source, paper or low and high, ours, unit, and fitted where a constant was fitted on it), predictions (how well the profiler predicts: gpu and npu, mean errors, beside gpu_max and npu_max; seconds measured and predicted; planned, as a share), chips (tokens a second in prefill and decode by the GPU alone, layer-level and tensor-level, and shared, with half of the GPU), curves (seconds against lengths by method) and constants (name, value, unit and source of each number of a soc).`,
 		examples: []example{
 			{"llmrun bench hetero", "paper against simulation"},
 			{"llmrun bench hetero --json", "the same for a script"},

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/llmrun/llmrun"
 )
@@ -60,12 +58,9 @@ func (c *calibrateFlags) run(ctx context.Context, s *streams, args []string) err
 	if err := c.check(); err != nil {
 		return err
 	}
-	text, err := readAll(s, "-f", c.file)
+	text, err := readText(s, "-f", c.file)
 	if err != nil {
 		return err
-	}
-	if strings.TrimSpace(text) == "" {
-		return usagef("-f: %s has no text", c.file)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -104,10 +99,7 @@ func (c *calibrateFlags) check() error {
 	case c.to == "":
 		c.to = c.model.path + llmrun.CalibrationSuffix
 	}
-	if _, err := os.Lstat(c.to); err == nil && !c.force {
-		return usagef("%s is there already; --force replaces it", c.to)
-	}
-	return nil
+	return refuseExisting(c.to, c.force)
 }
 
 // shownInputs is how many inputs people are shown.

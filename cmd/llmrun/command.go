@@ -41,7 +41,7 @@ func commandGroups() []commandGroup {
 		{"Keep conversations", []*command{sessionsCommand()}},
 		{"Import models", []*command{importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
 		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchDevicesCommand(), benchGPUCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), benchW8A8Command(), synthCommand()}},
-		{"About", []*command{licensesCommand(), helpCommand()}},
+		{"About", []*command{versionCommand(), licensesCommand(), helpCommand()}},
 	}
 }
 
@@ -79,7 +79,7 @@ func dispatch(ctx context.Context, s *streams, args []string) error {
 		writeOverview(s.out)
 		return nil
 	case "-version", "--version":
-		fmt.Fprintln(s.out, versionLine())
+		fmt.Fprintln(s.out, thisVersion())
 		return nil
 	}
 	if len(args) > 1 { // a few names are of two words

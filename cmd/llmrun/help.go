@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
@@ -158,18 +156,4 @@ func licensesCommand() *command {
 			}
 		},
 	}
-}
-
-// versionLine says which build this is, from what the Go tool recorded in it.
-func versionLine() string {
-	version, revision := "(unknown)", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" && len(setting.Value) >= 12 {
-				revision = " " + setting.Value[:12]
-			}
-		}
-	}
-	return fmt.Sprintf("llmrun %s%s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

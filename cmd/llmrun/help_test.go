@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/cmd/llmrun/measure"
 )
 
 // What a script finds in the output is named in the help.
@@ -23,6 +24,14 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 		{"cache", llmrun.CachedPack{}},
 		{"cache", llmrun.KeptKV{}},
 		{"cache", freed{}},
+		{"version", version{}},
+		{"version", measure.Machine{}},
+		{"import", llmrun.Imported{}},
+		{"verify", verified{}},
+		{"synth", written{}},
+		{"synth", shapeList{}},
+		{"synth", measure.ShapeInfo{}},
+		{"bench hetero", measure.HeteroReport{}},
 		{"calibrate", llmrun.Calibration{}},
 		{"calibrate", llmrun.CalibrationInput{}},
 		{"perplexity", llmrun.ShadowUse{}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +21,9 @@ Without -o the pack goes into the cache, where run and chat look for it; they im
 
 ` + aboutMixes() + `
 
-Ctrl-C, or a disk that gets full, leaves no file behind.`,
+Ctrl-C, or a disk that gets full, leaves no file behind.
+
+--json prints one object: path and bytes of the pack, source_bytes of the model's files, and with --replace the files removed and the bytes freed.`,
 		examples: []example{
 			{"llmrun import model.gguf", "so that the first run need not do it"},
 			{"llmrun import model.gguf --replace && llmrun chat -m model.pack", "keep the pack alone"},
@@ -36,6 +37,7 @@ Ctrl-C, or a disk that gets full, leaves no file behind.`,
 			f.toggle(&i.replace, "replace", "delete the model's files with weights once the pack has been written and read back")
 			f.toggle(&i.force, "force", "replace a pack that is there")
 			i.cache.addDir(f)
+			f.toggle(&i.json, "json", "print one JSON object")
 			f.group("Weights")
 			f.text(&i.quant, "quant", "MIX", "round weights that are floats: "+mixNames()+", as described above; needs -o")
 			f.text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
@@ -51,6 +53,7 @@ type importFlags struct {
 	to      string // "" for the cache, or beside the model
 	replace bool
 	force   bool
+	json    bool
 	quant   string
 	lora    []string
 
@@ -70,11 +73,8 @@ func (i *importFlags) run(ctx context.Context, s *streams, args []string) error 
 	text := ""
 	if i.calibrate != "" {
 		var err error
-		if text, err = readAll(s, "--calibrate", i.calibrate); err != nil {
+		if text, err = readText(s, "--calibrate", i.calibrate); err != nil {
 			return err
-		}
-		if strings.TrimSpace(text) == "" {
-			return usagef("--calibrate: %s has no text", i.calibrate)
 		}
 	}
 	bar := &phases{s: s, labels: []string{"importing", "checking"}}
@@ -82,6 +82,9 @@ func (i *importFlags) run(ctx context.Context, s *streams, args []string) error 
 	bar.finish()
 	if err != nil {
 		return interruption(ctx, err)
+	}
+	if i.json {
+		return s.out.json(done)
 	}
 	fmt.Fprintf(s.out, "%s: %s from %s of %s\n", done.Path, formatBytes(done.Bytes), formatBytes(done.SourceBytes), filepath.Base(model))
 	if i.replace {
@@ -105,8 +108,13 @@ func (i *importFlags) check(model string) error {
 	case !strings.HasSuffix(i.to, llmrun.PackSuffix):
 		return usagef("-o: the name must end in %s", llmrun.PackSuffix)
 	}
-	if _, err := os.Lstat(i.to); err == nil && !i.force {
-		return usagef("%s is there already; --force replaces it", i.to)
+	return refuseExisting(i.to, i.force)
+}
+
+// refuseExisting keeps a file that is there, unless --force was given.
+func refuseExisting(path string, force bool) error {
+	if _, err := os.Lstat(path); err == nil && !force {
+		return usagef("%s is there already; --force replaces it", path)
 	}
 	return nil
 }
@@ -171,41 +179,3 @@ func (p *phases) report(now llmrun.Progress) {
 }
 
 func (p *phases) finish() { p.bar.finish() }
-
-func verifyCommand() *command {
-	return &command{
-		name:     "verify",
-		synopsis: "FILE.pack...",
-		summary:  "read whole packs and compare their checksums",
-		about:    "Reads every byte of packs and compares it with its checksum. A pack that is damaged is named, with the offset of the first fault, and the exit code is 1.",
-		examples: []example{
-			{"llmrun verify model.pack", "after copying it to another disk"},
-			{"llmrun verify *.pack", "all packs of a directory"},
-			{"llmrun verify model.pack && rm model.gguf", "before deleting what it was made from"},
-		},
-		prepare: func(*flagSet) action { return verify },
-	}
-}
-
-// verify checks each of the files, also after one that is damaged.
-func verify(ctx context.Context, s *streams, files []string) error {
-	if len(files) == 0 {
-		return usagef("give the packs to verify")
-	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	var failed error
-	for _, name := range files {
-		bar := newMeter(s, "checking", formatBytes)
-		err := llmrun.Verify(ctx, name, func(p llmrun.Progress) { bar.update(p.Done, p.Total) })
-		bar.finish()
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
-		if err == nil {
-			fmt.Fprintf(s.out, "%s: sound\n", name)
-		}
-		failed = errors.Join(failed, err)
-	}
-	return failed
-}

@@ -79,6 +79,15 @@ func readAll(s *streams, flag, name string) (string, error) {
 	return string(text), nil
 }
 
+// readText is readAll for a text that must not be empty.
+func readText(s *streams, flag, name string) (string, error) {
+	text, err := readAll(s, flag, name)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = usagef("%s: %s has no text", flag, name)
+	}
+	return text, err
+}
+
 // readIDs returns the token ids of an --ids flag: its value is the list, or "-"
 // for one on standard input.
 func readIDs(s *streams, list string) ([]int32, error) {

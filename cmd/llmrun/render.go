@@ -16,7 +16,9 @@ func renderCommand() *command {
 		name:     "render",
 		synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
 		summary:  "show the prompt that a chat template makes",
-		about:    `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".`,
+		about: `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".
+
+--json prints {"text":"..."}.`,
 		examples: []example{
 			{"llmrun render --messages chat.json", "with the template of the bundled model"},
 			{`llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, "with a template of your own"},
@@ -38,6 +40,7 @@ type renderFlags struct {
 	bos, eos           *string // for that file; a model has its own
 	messages           string
 	noGenerationPrompt bool
+	json               bool
 	now                time.Time      // zero: the present
 	variables          map[string]any // beyond those that every template has
 }
@@ -53,6 +56,8 @@ func (r *renderFlags) add(f *flagSet) {
 	f.group("Conversation")
 	f.text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")
 	f.toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not open the assistant's turn at the end")
+	f.group("Output")
+	f.toggle(&r.json, "json", "print one JSON object")
 }
 
 func (r *renderFlags) setNow(s string) error {
@@ -112,8 +117,7 @@ func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	s.out.exactText(text)
-	return nil
+	return s.out.exactText(text, r.json)
 }
 
 // render lets the library fill in the template, the model's or the file's.

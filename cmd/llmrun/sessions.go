@@ -102,16 +102,9 @@ func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err erro
 	return nil
 }
 
-// verified is the outcome of verifying a session.
-type verified struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-	Error string `json:"error,omitempty"`
-}
-
 // verify reads sessions by name, or all of them, and goes on behind one that is
 // damaged.
-func (c *sessionsFlags) verify(s *streams, dir string, names []string) (err error) {
+func (c *sessionsFlags) verify(s *streams, dir string, names []string) error {
 	if len(names) == 0 {
 		list, err := llmrun.Sessions(dir)
 		if err != nil {
@@ -121,22 +114,13 @@ func (c *sessionsFlags) verify(s *streams, dir string, names []string) (err erro
 			names = append(names, k.Name)
 		}
 	}
-	all := []verified{}
+	all := verification{json: c.json}
 	for _, name := range names {
-		n, failed := llmrun.VerifySession(dir, name)
-		v := verified{Name: name, Bytes: n}
-		if failed != nil {
-			v.Error = failed.Error()
-			err = errors.Join(err, failed)
-		} else if !c.json {
-			fmt.Fprintf(s.out, "%s: %s, all as it was written\n", name, formatBytes(n))
+		size, err := llmrun.VerifySession(dir, name)
+		if err == nil && !c.json {
+			fmt.Fprintf(s.out, "%s: %s, all as it was written\n", name, formatBytes(size))
 		}
-		all = append(all, v)
+		all.add(name, size, err)
 	}
-	if c.json {
-		return errors.Join(err, s.out.json(struct {
-			Verified []verified `json:"verified"`
-		}{all}))
-	}
-	return err
+	return all.end(s)
 }

@@ -24,7 +24,9 @@ func synthCommand() *command {
 		summary:  "write a model of random weights, to measure with",
 		about: `Writes a GGUF file that has the shape, the tensor types and the rotary settings of a published model, and weights that mean nothing. Speed and memory depend on the former alone, so that anyone can measure llmrun and other engines, which read the file too, without a download.
 
-Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags give the same bytes. A file that is there is kept unless --force is given, and a run that fails leaves none.`,
+Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags give the same bytes. A file that is there is kept unless --force is given, and a run that fails leaves none.
+
+--json prints {"path":"…","shape":"…","quant":"…","bytes":…}, or with --list {"quant":"…","shapes":[{"name":"…","parameters":…,"bytes":…}]}.`,
 		examples: []example{
 			{"llmrun synth --list", "the shapes, with their sizes"},
 			{"llmrun synth --shape qwen2.5-1.5b -o qwen.gguf", "1.5 billion weights in Q4_0"},
@@ -43,6 +45,7 @@ Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags give
 			f.group("Output")
 			f.text(&y.o.Path, "o output", "FILE", "where to write it")
 			f.toggle(&y.o.Force, "force", "replace a file that is there")
+			f.toggle(&y.json, "json", "print one JSON object")
 			return y.run
 		},
 	}
@@ -52,6 +55,7 @@ Tensors are quantized in the mixes of llama.cpp's quantizer. The same flags give
 type synthFlags struct {
 	o    measure.SynthOptions
 	list bool
+	json bool
 }
 
 // addMix declares --quant.
@@ -89,7 +93,7 @@ func (y *synthFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	if y.list {
-		return listShapes(s, y.o.Quant)
+		return y.listShapes(s)
 	}
 	switch {
 	case y.o.Shape == "":
@@ -103,8 +107,19 @@ func (y *synthFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err != nil {
 		return err
 	}
+	if y.json {
+		return s.out.json(written{y.o.Path, y.o.Shape, y.o.Quant, size})
+	}
 	fmt.Fprintf(s.out, "%s: %s, %s of random weights in %s\n", y.o.Path, y.o.Shape, formatBytes(size), y.o.Quant)
 	return nil
+}
+
+// written is what was written, as JSON.
+type written struct {
+	Path  string `json:"path"`
+	Shape string `json:"shape"`
+	Quant string `json:"quant"`
+	Bytes int64  `json:"bytes"` // of the tensors
 }
 
 // writeModel writes a model with a progress bar.
@@ -139,13 +154,22 @@ func unknownShape(name string) error {
 	return usagef("--shape: there is no shape %q; 'llmrun synth --list' shows what there is", name)
 }
 
-// listShapes prints a table of the shapes.
-func listShapes(s *streams, mix string) error {
-	shapes, err := measure.Shapes(mix)
+// shapeList is the shapes, as JSON.
+type shapeList struct {
+	Quant  string              `json:"quant"`
+	Shapes []measure.ShapeInfo `json:"shapes"`
+}
+
+// listShapes prints the shapes.
+func (y *synthFlags) listShapes(s *streams) error {
+	shapes, err := measure.Shapes(y.o.Quant)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%-16s %10s  %s\n", "shape", "parameters", "size in "+mix)
+	if y.json {
+		return s.out.json(shapeList{y.o.Quant, shapes})
+	}
+	fmt.Fprintf(s.out, "%-16s %10s  %s\n", "shape", "parameters", "size in "+y.o.Quant)
 	for _, shape := range shapes {
 		fmt.Fprintf(s.out, "%-16s %10s  %s\n", shape.Name, formatCount(shape.Parameters), formatBytes(shape.Bytes))
 	}

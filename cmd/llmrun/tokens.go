@@ -129,22 +129,22 @@ func (d *detokenizeFlags) run(_ context.Context, s *streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	if d.json {
-		return s.out.json(struct {
-			Text string `json:"text"`
-		}{text})
-	}
-	s.out.exactText(text)
-	return nil
+	return s.out.exactText(text, d.json)
 }
 
-// exactText writes text to a file or pipe as it is. A terminal is spared its
-// control characters and a prompt in the middle of the line.
-func (o *output) exactText(text string) {
-	if !o.terminal {
+// exactText writes text to a file or pipe as it is, or as a JSON object. A
+// terminal is spared its control characters and a prompt in the middle of the line.
+func (o *output) exactText(text string, asJSON bool) error {
+	switch {
+	case asJSON:
+		return o.json(struct {
+			Text string `json:"text"`
+		}{text})
+	case o.terminal:
+		o.modelText(text)
+		o.endLine()
+	default:
 		fmt.Fprint(o, text)
-		return
 	}
-	o.modelText(text)
-	o.endLine()
+	return nil
 }

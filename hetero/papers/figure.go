@@ -4,13 +4,16 @@ import "math"
 
 // Figure is one published number beside the simulator's.
 type Figure struct {
-	What, Source string
-	Paper, Ours  float64
+	What   string  `json:"what"`
+	Source string  `json:"source"`
+	Paper  float64 `json:"paper"`
+	Ours   float64 `json:"ours"`
 	// Low and High are the published range, where it is one; Paper is then 0.
-	Low, High float64
-	Unit      string // empty for a ratio
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	Unit string  `json:"unit"` // empty for a ratio
 	// Fitted says that a constant was fitted on this figure.
-	Fitted bool
+	Fitted bool `json:"fitted"`
 }
 
 // allowed is how far a ratio may be off, as a share of its gain.
@@ -30,6 +33,6 @@ func (f *Figure) Holds() bool {
 
 // Table is some figures of one paper.
 type Table struct {
-	Title   string
-	Figures []Figure
+	Title   string   `json:"title"`
+	Figures []Figure `json:"figures"`
 }

@@ -101,9 +101,9 @@ func (l *Lab) HeteroLLM() ([]Table, error) {
 
 // Curve is the latency of prefill at some lengths, in seconds, for a method.
 type Curve struct {
-	Method  Method
-	Lengths []int
-	Seconds []float64
+	Method  Method    `json:"method"`
+	Lengths []int     `json:"lengths"`
+	Seconds []float64 `json:"seconds"`
 }
 
 // Lengths draws HeteroLLM's figure 14: Llama-8B at lengths that fit no graph.
@@ -123,11 +123,13 @@ func (l *Lab) Lengths() ([]Curve, error) {
 
 // ChipSpeeds are tokens a second of Llama-8B on a chip.
 type ChipSpeeds struct {
-	SoC             string
-	Prefill, Decode [3]float64 // by the GPU alone, layer-level and tensor-level
+	SoC string `json:"soc"`
+	// Prefill and Decode are by the GPU alone, layer-level and tensor-level.
+	Prefill [3]float64 `json:"prefill"`
+	Decode  [3]float64 `json:"decode"`
 	// Shared is tensor-level prefill where a split may keep the GPU busy for half
 	// of its time only.
-	Shared float64
+	Shared float64 `json:"shared"`
 }
 
 // Chips runs Llama-8B on every chip: prefill of 256 and decoding.
@@ -154,15 +156,20 @@ func (l *Lab) Chips() (list []ChipSpeeds, err error) {
 
 // Prediction is how far predicted times are from measured ones.
 type Prediction struct {
-	Model          string
-	GPU, NPU       float64 // mean relative error over the pieces of all cuts
-	GPUMax, NPUMax float64
+	Model string `json:"model"`
+	// GPU and NPU are mean relative errors over the pieces of all cuts, beside the
+	// largest ones.
+	GPU    float64 `json:"gpu"`
+	NPU    float64 `json:"npu"`
+	GPUMax float64 `json:"gpu_max"`
+	NPUMax float64 `json:"npu_max"`
 	// Measured and Predicted are tensor-level prefill times of 525 tokens with
 	// splits made from measured and from predicted times, in seconds.
-	Measured, Predicted float64
+	Measured  float64 `json:"measured"`
+	Predicted float64 `json:"predicted"`
 	// Planned is what the solver thought that the products of Measured would take,
 	// over what they took.
-	Planned float64
+	Planned float64 `json:"planned"`
 }
 
 // Predictions compares the two modes of the profiler.

@@ -26,6 +26,9 @@ func (m Method) String() string {
 	return [...]string{"GPU only", "layer-level", "tensor-level", "padding", "pipe", "online"}[m]
 }
 
+// MarshalText makes the name what JSON holds, too.
+func (m Method) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
 // allow returns which splits a method may choose.
 func (m Method) allow(s *solve.Split) bool {
 	first := s.Pieces[0]

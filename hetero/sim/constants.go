@@ -2,11 +2,12 @@ package sim
 
 // Constant is one number that the simulator is made of.
 type Constant struct {
-	SoC, Name string
-	Value     float64
-	Unit      string
-	Source    string // paper and place, or why it was assumed
-	Fitted    bool   // no source gives it: fitted on the published figures of Llama-8B
+	SoC    string  `json:"soc"`
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Source string  `json:"source"` // paper and place, or why it was assumed
+	Fitted bool    `json:"fitted"` // no source gives it: fitted on the published figures of Llama-8B
 }
 
 // Where the numbers come from.

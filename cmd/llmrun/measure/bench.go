@@ -56,7 +56,8 @@ type Machine struct {
 	Kernels    string `json:"kernels"` // the instruction set that the kernels use
 }
 
-func thisMachine() Machine {
+// ThisMachine describes the machine that this runs on.
+func ThisMachine() Machine {
 	return Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), quant.Features()}
 }
 
@@ -95,7 +96,7 @@ func Bench(ctx context.Context, o BenchOptions) (*Report, error) {
 	o.useDefaults()
 	r := &Report{
 		Model:   o.Path,
-		Machine: thisMachine(),
+		Machine: ThisMachine(),
 		Tests:   o.tests(),
 	}
 	r.Limits.setSweep(o.SweepBytes)

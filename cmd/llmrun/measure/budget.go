@@ -80,7 +80,7 @@ var ErrPack = errors.New("is no pack: import it first")
 
 // Budgets runs every model under every budget, first without any.
 func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
-	r := &BudgetReport{Machine: thisMachine()}
+	r := &BudgetReport{Machine: ThisMachine()}
 	if least := slices.Min(o.Contexts); o.Prompt+o.Decode > least {
 		return nil, fmt.Errorf("%w: a prompt of %d tokens and %d more do not fit a context of %d", ErrBench, o.Prompt, o.Decode, least)
 	}

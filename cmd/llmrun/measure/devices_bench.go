@@ -72,7 +72,7 @@ const benchWeights = quant.Q4_0
 // two groups of cores, and two ways to wait, on every device.
 func BenchDevices(ctx context.Context, o DevicesOptions) (*DevicesReport, error) {
 	list := Devices()
-	r := &DevicesReport{Machine: thisMachine(), Rows: o.Rows, Cols: o.Cols, Weights: benchWeights.String(), Pair: o.Pair}
+	r := &DevicesReport{Machine: ThisMachine(), Rows: o.Rows, Cols: o.Cols, Weights: benchWeights.String(), Pair: o.Pair}
 	if r.Pair == nil {
 		r.Pair = groups(list)
 	}

@@ -16,11 +16,11 @@ import (
 // HeteroReport is what papers measured on phones beside a simulation of them.
 // Nothing in it was measured on this machine.
 type HeteroReport struct {
-	Tables      []papers.Table
-	Predictions []papers.Prediction
-	Chips       []papers.ChipSpeeds
-	Curves      []papers.Curve
-	Constants   []sim.Constant
+	Tables      []papers.Table      `json:"tables"`
+	Predictions []papers.Prediction `json:"predictions"`
+	Chips       []papers.ChipSpeeds `json:"chips"`
+	Curves      []papers.Curve      `json:"curves"`
+	Constants   []sim.Constant      `json:"constants"`
 }
 
 // Hetero runs the simulations.

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -32,6 +33,10 @@ func TestHeteroReportIsHonest(t *testing.T) {
 	} {
 		require.Contains(t, out.String(), want)
 	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"curves":[{"method":"pipe","lengths":[1,2],"seconds":[1,2]}]`)
+	require.NotRegexp(t, `"[^"]*[A-Z][^"]*":`, string(text), "names in the style of all others")
 	for _, write := range []func(io.Writer) error{r.WriteLengths, r.WriteRatios} {
 		out.Reset()
 		require.NoError(t, write(&out))

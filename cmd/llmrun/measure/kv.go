@@ -99,7 +99,7 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	if o.Threads == 0 {
 		o.Threads = hetero.DefaultThreads()
 	}
-	r = &KVReport{Model: filepath.Base(o.Path), Machine: thisMachine(), Threads: o.Threads, Streamed: o.RAM != "", Disk: o.Disk.BytesPerSecond}
+	r = &KVReport{Model: filepath.Base(o.Path), Machine: ThisMachine(), Threads: o.Threads, Streamed: o.RAM != "", Disk: o.Disk.BytesPerSecond}
 	b := &kvBench{o: &o, r: r}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.open(ctx); err != nil {

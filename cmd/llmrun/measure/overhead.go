@@ -93,7 +93,7 @@ const (
 // does meets both; and in one model, because where in memory a model lies makes it
 // faster or slower for good.
 func Overheads(ctx context.Context, o OverheadOptions) (*OverheadReport, error) {
-	r := &OverheadReport{Machine: thisMachine()}
+	r := &OverheadReport{Machine: ThisMachine()}
 	for _, path := range o.Paths {
 		row, err := overhead(ctx, path, &o, int64(len(r.Rows)))
 		if err != nil {

@@ -33,7 +33,7 @@ type planner struct {
 // made first where there are none. What was measured until an interruption is kept
 // too.
 func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err error) {
-	p := &planner{o: &o, plan: &DevicePlan{Machine: thisMachine(), Model: o.Model.Name(), Mode: "prediction", Share: o.Share}}
+	p := &planner{o: &o, plan: &DevicePlan{Machine: ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Share: o.Share}}
 	if p.products, err = o.Model.products(); err != nil {
 		return nil, err
 	}

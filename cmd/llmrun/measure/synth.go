@@ -56,9 +56,9 @@ func Synth(ctx context.Context, o SynthOptions) (int64, error) {
 
 // ShapeInfo describes a shape that there is.
 type ShapeInfo struct {
-	Name       string
-	Parameters int64
-	Bytes      int64 // of the tensors, quantized by the mix asked for
+	Name       string `json:"name"`
+	Parameters int64  `json:"parameters"`
+	Bytes      int64  `json:"bytes"` // of the tensors, quantized by the mix asked for
 }
 
 // Mixes lists the ways to quantize.

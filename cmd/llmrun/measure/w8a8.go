@@ -66,7 +66,7 @@ func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 	if err := InjectOutliers(from, o.Path, vfs.OS(), injected, o.Outliers); err != nil {
 		return nil, err
 	}
-	r := &W8A8Report{Machine: thisMachine(), Factor: o.Factor, Channels: o.Channels}
+	r := &W8A8Report{Machine: ThisMachine(), Factor: o.Factor, Channels: o.Channels}
 	var done int64
 	tell := func() {
 		if done++; o.Running != nil {

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+)
+
+func versionCommand() *command {
+	return &command{
+		name:     "version",
+		synopsis: "[--json]",
+		summary:  "say which build of llmrun this is",
+		about: `Prints what --version prints: the version, the commit it was built from, the Go release, the system, and the build tags if there were any.
+
+--json prints one object: version, revision (the whole commit, if it is known), modified (built from a tree that differed from it), go, tags (a list), and machine with os, arch, processors and kernels (the instruction set that products are computed with here).`,
+		examples: []example{
+			{"llmrun version", "one line, for a report of a fault"},
+			{"llmrun --version", "the same"},
+			{"llmrun version --json", "the same and what this machine has, for a script"},
+		},
+		prepare: func(f *flagSet) action {
+			asJSON := false
+			f.group("Output")
+			f.toggle(&asJSON, "json", "print one JSON object")
+			return func(_ context.Context, s *streams, args []string) error {
+				if err := noArguments(args); err != nil {
+					return err
+				}
+				v := thisVersion()
+				if asJSON {
+					return s.out.json(v)
+				}
+				fmt.Fprintln(s.out, v)
+				return nil
+			}
+		},
+	}
+}
+
+// A version says which build this is, and where it runs.
+type version struct {
+	Version  string          `json:"version"`
+	Revision string          `json:"revision"` // "" = unknown
+	Modified bool            `json:"modified"`
+	Go       string          `json:"go"`
+	Tags     []string        `json:"tags"`
+	Machine  measure.Machine `json:"machine"`
+}
+
+// thisVersion reads what the Go tool recorded in the program.
+func thisVersion() version {
+	v := version{Version: "(unknown)", Go: runtime.Version(), Tags: []string{}, Machine: measure.ThisMachine()}
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return v
+	}
+	v.Version = info.Main.Version
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			v.Revision = setting.Value
+		case "vcs.modified":
+			v.Modified = setting.Value == "true"
+		case "-tags":
+			v.Tags = strings.Split(setting.Value, ",")
+		}
+	}
+	return v
+}
+
+// String is the version on one line.
+func (v version) String() string {
+	const shown = 12 // digits of the revision
+	words := []string{"llmrun", v.Version}
+	if v.Revision != "" {
+		words = append(words, v.Revision[:min(shown, len(v.Revision))])
+	}
+	words = append(words, v.Go, v.Machine.OS+"/"+v.Machine.Arch)
+	if len(v.Tags) > 0 {
+		words = append(words, "tags "+strings.Join(v.Tags, ","))
+	}
+	return strings.Join(words, " ")
+}
