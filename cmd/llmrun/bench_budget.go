@@ -64,15 +64,11 @@ func (b *benchBudgetFlags) run(ctx context.Context, s *streams, args []string) e
 		}
 		b.o.Shares = append(b.o.Shares, share/100)
 	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	bar := newMeter(s, "measuring", formatRuns)
-	defer bar.finish()
-	b.o.Running = bar.update
-	report, err := measure.Budgets(ctx, b.o)
+	report, err := measured(ctx, s, formatRuns, &b.o.Running, func(ctx context.Context) (*measure.BudgetReport, error) {
+		return measure.Budgets(ctx, b.o)
+	})
 	if err != nil {
-		return interruption(ctx, err)
+		return err
 	}
-	bar.finish()
 	return present(s, b.json, report, report.WriteTable, drawing{b.svg, report.WritePlot})
 }

@@ -50,19 +50,11 @@ func (b *benchDevicesFlags) run(ctx context.Context, s *streams, args []string) 
 	if b.o.Cols%32 != 0 {
 		return usagef("--cols: must be a multiple of 32, not %d", b.o.Cols)
 	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	bar := newMeter(s, "measuring", formatRuns)
-	defer bar.finish()
-	b.o.Running = bar.update
-	report, err := measure.BenchDevices(ctx, b.o)
-	bar.finish()
+	report, err := measured(ctx, s, formatRuns, &b.o.Running, func(ctx context.Context) (*measure.DevicesReport, error) {
+		return measure.BenchDevices(ctx, b.o)
+	})
 	if err != nil {
-		return interruption(ctx, err)
+		return err
 	}
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTables(s.out)
-	return nil
+	return present(s, b.json, report, report.WriteTables)
 }

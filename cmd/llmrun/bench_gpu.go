@@ -85,11 +85,7 @@ func (b *benchGPUFlags) run(ctx context.Context, s *streams, args []string) erro
 		return interruption(ctx, err)
 	}
 	loading.finish()
-	if b.bench.json {
-		return s.out.json(report)
-	}
-	report.WriteTable(s.out)
-	return nil
+	return present(s, b.bench.json, report, report.WriteTable)
 }
 
 // gpuChunk is how many tokens of a prompt a GPU computes together, unless asked

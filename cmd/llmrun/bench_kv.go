@@ -87,14 +87,12 @@ func (b *benchKVFlags) run(ctx context.Context, s *streams, args []string) (err 
 		defer remove()
 		b.o.Path = b.bench.o.Path
 	}
-	bar := newMeter(s, "measuring", formatContexts)
-	defer bar.finish()
-	b.o.Running = bar.update
-	report, err := measure.KVCurves(ctx, b.o)
+	report, err := measured(ctx, s, formatContexts, &b.o.Running, func(ctx context.Context) (*measure.KVReport, error) {
+		return measure.KVCurves(ctx, b.o)
+	})
 	if err != nil {
-		return interruption(ctx, err)
+		return err
 	}
-	bar.finish()
 	return present(s, b.json, report, report.WriteTable, drawing{b.svg, report.WritePlot})
 }
 

@@ -43,15 +43,11 @@ func (b *benchOverheadFlags) run(ctx context.Context, s *streams, args []string)
 		return usagef("name at least one pack")
 	}
 	b.o.Paths = args
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	bar := newMeter(s, "measuring", formatRuns)
-	defer bar.finish()
-	b.o.Running = bar.update
-	report, err := measure.Overheads(ctx, b.o)
+	report, err := measured(ctx, s, formatRuns, &b.o.Running, func(ctx context.Context) (*measure.OverheadReport, error) {
+		return measure.Overheads(ctx, b.o)
+	})
 	if err != nil {
-		return interruption(ctx, err)
+		return err
 	}
-	bar.finish()
 	return present(s, b.json, report, report.WriteTable)
 }

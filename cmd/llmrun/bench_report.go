@@ -1,10 +1,26 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 )
+
+// measured runs a measurement with a progress bar, until Ctrl-C. running is where its
+// options have whom they tell of progress.
+func measured[R any](ctx context.Context, s *streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	bar := newMeter(s, "measuring", amount)
+	defer bar.finish()
+	*running = bar.update
+	report, err := measure(ctx)
+	if err != nil {
+		return report, interruption(ctx, err)
+	}
+	return report, nil
+}
 
 // A drawing is a picture of a report, for the file of that name if there is one.
 type drawing struct {

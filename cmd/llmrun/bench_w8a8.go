@@ -58,7 +58,7 @@ func (b *benchW8A8Flags) run(ctx context.Context, s *streams, args []string) (er
 	if b.file == "" {
 		return usagef("give the text in -f")
 	}
-	if b.o.Text, err = readAll(s, "-f", b.file); err != nil {
+	if b.o.Text, err = readText(s, "-f", b.file); err != nil {
 		return err
 	}
 	if b.factor > 0 {
@@ -68,23 +68,15 @@ func (b *benchW8A8Flags) run(ctx context.Context, s *streams, args []string) (er
 		b.o.Path, b.o.FS = bundled.Name, bundled.FS
 	}
 	b.o.Threads = b.model.threads
-	ctx, stop := interruptible(ctx)
-	defer stop()
 	if b.o.Dir, err = os.MkdirTemp("", "llmrun-w8a8-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.o.Dir)) }()
-	bar := newMeter(s, "measuring", formatRuns)
-	defer bar.finish()
-	b.o.Running = bar.update
-	report, err := measure.CompareW8A8(ctx, b.o)
+	report, err := measured(ctx, s, formatRuns, &b.o.Running, func(ctx context.Context) (*measure.W8A8Report, error) {
+		return measure.CompareW8A8(ctx, b.o)
+	})
 	if err != nil {
-		return interruption(ctx, err)
+		return err
 	}
-	bar.finish()
-	if b.json {
-		return s.out.json(report)
-	}
-	report.WriteTable(s.out)
-	return nil
+	return present(s, b.json, report, report.WriteTable)
 }
