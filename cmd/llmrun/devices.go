@@ -1,10 +1,6 @@
 package main
 
-import (
-	"context"
-
-	"github.com/llmrun/llmrun/cmd/llmrun/measure"
-)
+import "github.com/llmrun/llmrun/cmd/llmrun/measure"
 
 func devicesCommand() *command {
 	return &command{
@@ -22,20 +18,7 @@ The processor appears as a whole (cpu), and as its fast and slow cores (cpu-fast
 			{"llmrun bench devices", "what dividing a product among cores gains"},
 		},
 		prepare: func(f *flagSet) action {
-			asJSON := false
-			f.group("Output")
-			f.toggle(&asJSON, "json", "print one JSON object")
-			return func(_ context.Context, s *streams, args []string) error {
-				if err := noArguments(args); err != nil {
-					return err
-				}
-				list := measure.Devices()
-				if asJSON {
-					return s.out.json(list)
-				}
-				list.WriteTable(s.out)
-				return nil
-			}
+			return showing(f, measure.Devices, (*measure.DeviceList).WriteTable)
 		},
 	}
 }

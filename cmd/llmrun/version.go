@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -24,20 +24,7 @@ func versionCommand() *command {
 			{"llmrun version --json", "the same and what this machine has, for a script"},
 		},
 		prepare: func(f *flagSet) action {
-			asJSON := false
-			f.group("Output")
-			f.toggle(&asJSON, "json", "print one JSON object")
-			return func(_ context.Context, s *streams, args []string) error {
-				if err := noArguments(args); err != nil {
-					return err
-				}
-				v := thisVersion()
-				if asJSON {
-					return s.out.json(v)
-				}
-				fmt.Fprintln(s.out, v)
-				return nil
-			}
+			return showing(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
 		},
 	}
 }

@@ -160,11 +160,22 @@ func (m *Memory) copyIn(off int, from uintptr, size int, wait bool) error {
 // waits for that.
 func (m *Memory) Read(off int, b []byte) error {
 	c := m.context
-	c.stats.Reads++
-	c.stats.ReadBytes += int64(len(b))
-	c.bytes = b
-	start := time.Now()
+	start := c.beginRead(b, len(b))
 	err := c.do(clEnqueueReadBuffer, c.queue, m.handle, 1, uintptr(off), uintptr(len(b)), c.address(), 0, 0, c.eventPointer(c.tracer != nil))
+	return c.endRead(start, err)
+}
+
+// beginRead counts a read of so many bytes into b, which the context holds until it
+// has ended.
+func (c *Context) beginRead(b []byte, size int) time.Time {
+	c.stats.Reads++
+	c.stats.ReadBytes += int64(size)
+	c.bytes = b
+	return time.Now()
+}
+
+// endRead ends a read that was waited for.
+func (c *Context) endRead(start time.Time, err error) error {
 	c.bytes = nil
 	if err != nil {
 		return err
@@ -181,22 +192,13 @@ func (m *Memory) readRows(r rows, b []byte) error {
 		return m.Read(r.offset, b[r.offset:][:r.count*r.size])
 	}
 	c := m.context
-	c.stats.Reads++
-	c.stats.ReadBytes += int64(r.count * r.size)
-	c.bytes = b[r.offset:]
+	start := c.beginRead(b[r.offset:], r.count*r.size)
 	c.global, c.local = [3]uintptr{uintptr(r.offset)}, [3]uintptr{} // where the rows begin, here and in c.bytes
 	c.region = [3]uintptr{uintptr(r.size), uintptr(r.count), 1}
-	start := time.Now()
 	err := c.do(clEnqueueReadBufferRect, c.queue, m.handle, 1,
 		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), uintptr(unsafe.Pointer(&c.region)),
 		uintptr(r.stride), 0, uintptr(r.stride), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
-	c.bytes = nil
-	if err != nil {
-		return err
-	}
-	c.traced("read")
-	c.waited(start)
-	return nil
+	return c.endRead(start, err)
 }
 
 // address is where the caller's bytes are. They are on the heap, because the

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/crc"
 )
@@ -33,15 +31,9 @@ const (
 	footerMagic = "LLMREND."
 )
 
-// checksumSeed makes the sum of no bytes, or of zeros, differ from zero.
 const checksumSeed = 0x6c6c6d72756e5043
 
-func checksum(p []byte) uint64 {
-	var d xxhash.Digest // on the stack
-	d.ResetWithSeed(checksumSeed)
-	_, _ = d.Write(p) // never fails
-	return d.Sum64()
-}
+func checksum(p []byte) uint64 { return store.Sum64(checksumSeed, p) }
 
 // blockSum is the checksum of a block, which is computed each time that it is read.
 // The rest of the file, which is read once, has longer ones.

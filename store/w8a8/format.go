@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
 )
 
 const (
@@ -97,15 +96,9 @@ func (m *Matrix) ColumnBytes() int64 {
 
 const sumBytes = 8
 
-// checksumSeed makes the sum of no bytes, or of zeros, differ from zero.
 const checksumSeed = 0x3861387763616c69
 
-func checksum(p []byte) uint64 {
-	var d xxhash.Digest // on the stack
-	d.ResetWithSeed(checksumSeed)
-	_, _ = d.Write(p) // never fails
-	return d.Sum64()
-}
+func checksum(p []byte) uint64 { return store.Sum64(checksumSeed, p) }
 
 // place gives the columns of all matrices that have any their offsets, behind an
 // index of so many bytes, and returns where the file ends.

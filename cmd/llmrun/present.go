@@ -28,6 +28,21 @@ type drawing struct {
 	write func(io.Writer) error
 }
 
+// showing declares --json and returns the action of a command without arguments that
+// prints what find returns.
+func showing[R any](f *flagSet, find func() R, write func(R, io.Writer)) action {
+	asJSON := false
+	f.group("Output")
+	f.toggle(&asJSON, "json", "print one JSON object")
+	return func(_ context.Context, s *streams, args []string) error {
+		if err := noArguments(args); err != nil {
+			return err
+		}
+		found := find()
+		return present(s, asJSON, found, func(w io.Writer) { write(found, w) })
+	}
+}
+
 // present draws what was measured and prints it: as one JSON object, or as the
 // tables that write makes of it.
 func present(s *streams, asJSON bool, report any, write func(io.Writer), drawings ...drawing) error {
