@@ -46,7 +46,7 @@ func TestConversationLongerThanMemory(t *testing.T) {
 	whole := open(t, path, options)
 	tokens, budgets := 1800, []int64{0, 2 << 20, 12 << 20} // above the least
 	if portable() {
-		tokens, budgets = 700, budgets[:1]
+		tokens, budgets = 320, budgets[:1]
 	}
 	ids := someIDs(whole, tokens)
 	o := limit(40)

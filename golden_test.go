@@ -49,8 +49,11 @@ func TestGoldenTranscripts(t *testing.T) {
 		testutil.ReadJSON(t, goldenPath, &want)
 	}
 	choices := []llmrun.Options{{Threads: 2, Chunk: 7}, {Threads: 3, Chunk: 1}, {Threads: 1}, {Threads: 5, Chunk: 16}}
-	if portable() {
-		choices = choices[:2] // slow without SIMD
+	switch { // slow without SIMD
+	case portable() && testing.Short():
+		choices = choices[:1]
+	case portable():
+		choices = choices[:2]
 	}
 	for _, o := range choices {
 		t.Run(fmt.Sprintf("%d threads, chunk %d", o.Threads, o.Chunk), func(t *testing.T) {

@@ -29,6 +29,9 @@ func wide(t testing.TB) string {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN, shape.Vocab, shape.Tied = 6, 512, 1536, 4096, false
+	if portable() {
+		shape.Dim, shape.FFN = 256, 1024 // a third of the arithmetic
+	}
 	return packedShape(t, shape, "q8_0")
 }
 
@@ -116,12 +119,12 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit, Pin: model.pin}
 			whole := open(t, path, options)
 			options.KVDir = model.kvDir
-			ids := someIDs(whole, 100)
-			o := limit(60)
+			tokens, generations, o := 100, 3, limit(60)
 			if portable() {
-				o = limit(20)
+				tokens, generations, o = 60, 1, limit(20)
 			}
 			o.IgnoreEOS = true
+			ids := someIDs(whole, tokens)
 			want := complete(t, newSession(t, whole).GenerateIDs(ctx, ids, o)).IDs
 			all := held(whole)
 			least := minimum(t, path, options)
@@ -159,7 +162,7 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 					}
 				}
 			}()
-			for range 3 {
+			for range generations {
 				s := newSession(t, e)
 				require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
 				require.NoError(t, s.Close())
@@ -200,13 +203,12 @@ func TestSetBudgetRefuses(t *testing.T) {
 	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
 
 	// Conversations keep what they hold.
-	options.Context = 0
-	options.RAM = llmrun.NoLimit
+	options.RAM, options.KV = llmrun.NoLimit, "f32" // large ones
 	long := open(t, path, options)
 	one := newSession(t, long)
-	complete(t, one.GenerateIDs(ctx, someIDs(long, 2000), limit(1)))
+	complete(t, one.GenerateIDs(ctx, someIDs(long, 510), limit(1)))
 	two := newSession(t, long)
-	complete(t, two.GenerateIDs(ctx, someIDs(long, 2000), limit(1)))
+	complete(t, two.GenerateIDs(ctx, someIDs(long, 510), limit(1)))
 	options.RAM = 1
 	least = minimum(t, path, options)
 	var refused *llmrun.MinimumError
