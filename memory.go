@@ -60,7 +60,7 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 		return err
 	}
 	if !inPieces { // then an embedding is loaded as well
-		m.from.Vectors += m.from.Embedding
+		m.from.Beside += m.from.Embedding
 		m.from.Embedding = 0
 	}
 	if m.now, err = tiering.MakePlan(m.from, m.need, tiering.Rates{}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // packed imports a model into a directory of the test.
@@ -97,6 +98,31 @@ func TestPackThatIsChanged(t *testing.T) {
 	_, err := llmrun.Open(path, options)
 	require.ErrorIs(t, err, llmrun.ErrBudget)
 	require.ErrorContains(t, err, "change while they are loaded")
+}
+
+// A plan counts all that is loaded for good: an embedding that is not in a pack, or is
+// rounded, and the columns of outliers.
+func TestPlanCountsWhatIsLoaded(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Vocab, shape.Tied = 16384, false
+	file, pack := writeShape(t, shape, "f16"), packedShape(t, shape, "f16")
+	calibration := calibrateDemo(t, llmrun.CalibrateOptions{OutlierShare: 0.2})
+	for _, c := range []struct {
+		path    string
+		options llmrun.Options
+	}{
+		{file, llmrun.Options{}},
+		{file, llmrun.Options{Quantize: "q8"}},
+		{pack, llmrun.Options{Quantize: "q8"}},
+		{demoModel, llmrun.Options{W8A8: &llmrun.W8A8{Calibration: calibration.Path, Shadows: 1}}},
+	} {
+		c.options.Threads, c.options.Context, c.options.RAM = 2, 64, llmrun.NoLimit
+		m := open(t, c.path, c.options).Memory()
+		for _, p := range tiering.Purposes() {
+			require.LessOrEqual(t, m.Held[p.String()], m.Plan.By[p], "%s of %+v", p, c)
+		}
+	}
 }
 
 // TestSetBudgetWhileGenerating shrinks and grows the budget at random while

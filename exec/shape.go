@@ -70,7 +70,7 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	m := &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}
 	if o.W8A8 != nil {
 		m.shadow = &shadow{m: m}
-		s.Vectors += o.W8A8.residentBytes()
+		s.Beside += o.W8A8.residentBytes()
 	}
 	addScratch(&s, m, o.Threads)
 	return s, nil

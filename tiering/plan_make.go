@@ -145,7 +145,7 @@ func (m *planner) scratch(chunk int) int64 {
 
 // fixed returns the memory that no plan does without and that has one size.
 func (m *planner) fixed() (by Ledger) {
-	by[Code], by[Heap] = m.Code, m.Heap
+	by[Code], by[Heap], by[Pinned] = m.Code, m.Heap, m.Beside
 	by[KVHot] = m.hot
 	by[KVSummaries] = m.summaries(m.Context)
 	if m.hot < m.kv(m.Context) {
@@ -255,7 +255,7 @@ func (m *planner) chunk(extra int64) int {
 // then holds. Where it holds all of them, the chunk may take the rest; keep
 // returns what it gets.
 func (m *planner) keep(p *Plan, left, extra int64) int64 {
-	p.By[Pinned] = m.dense()
+	p.By[Pinned] += m.dense()
 	p.HeadPinned = m.Head.Bytes
 	for i := range m.Layers {
 		p.Pinned = append(p.Pinned, m.Layers[i].Bytes)
@@ -282,7 +282,7 @@ func (m *planner) stream(p *Plan, memory int64) {
 		p.Ring = p.Ring / p.Piece * p.Piece
 	}
 	p.By[Ring] = p.Ring + pageUp(m.ringUnit())
-	p.By[Pinned] = m.held()
+	p.By[Pinned] += m.held()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
 	memory -= ring

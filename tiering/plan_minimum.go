@@ -61,9 +61,9 @@ func (e *MinimumError) Unwrap() error { return ErrBudget }
 func (m *planner) refuse(by Ledger) error {
 	by[Scratch] = m.scratch(m.lowChunk())
 	if least := m.slots(m.minSlots()); m.minimumWeights() == m.held()+m.minimumRing()+least {
-		by[Pinned], by[Ring], by[Cached] = m.held(), m.minimumRing(), by[Cached]+least
+		by[Pinned], by[Ring], by[Cached] = by[Pinned]+m.held(), m.minimumRing(), by[Cached]+least
 	} else {
-		by[Pinned], by[Cached] = m.dense(), by[Cached]+m.slots(m.experts())
+		by[Pinned], by[Cached] = by[Pinned]+m.dense(), by[Cached]+m.slots(m.experts())
 	}
 	e := &MinimumError{Budget: m.Budget, Minimum: by.Total(), By: by, Context: m.Context}
 	spare := m.Budget - (e.Minimum - by[KVHot] + pageUp(m.KVFixed))
