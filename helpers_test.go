@@ -19,6 +19,7 @@ import (
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
+	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -194,6 +195,19 @@ func affordable() int {
 // portable reports whether the arithmetic runs without SIMD kernels, about ten
 // times slower.
 func portable() bool { return strings.HasPrefix(quant.Features(), "portable") }
+
+// longTextModel is the model of tests that read long texts: the demo model, or without
+// SIMD a smaller one of random weights. Keys and values of either go the same ways.
+func longTextModel(t testing.TB) string {
+	t.Helper()
+	if !portable() {
+		return demoModel
+	}
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Vocab = 1024
+	return writeShape(t, shape, "f16")
+}
 
 // overlay returns a model's directory with some files added or replaced.
 func overlay(t testing.TB, dir string, files map[string]string) fstest.MapFS {

@@ -12,7 +12,7 @@ import (
 // where it lies on flash: new tokens look at the same blocks as if it had never been
 // closed, and say the same.
 func TestKeptSessionSelects(t *testing.T) {
-	model, formats := keepModel(t), []string{"k8v8", "k4v8", "f32"}
+	model, formats := longTextModel(t), []string{"k8v8", "k4v8", "f32"}
 	if portable() {
 		formats = formats[:1]
 	}

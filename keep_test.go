@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/store/synth"
 )
 
 // document returns n token ids of text.
@@ -23,19 +22,6 @@ func document(n int) []int32 {
 		ids[i] = int32(20 + (i*7919+i*i*31)%1000)
 	}
 	return ids
-}
-
-// keepModel is the model of tests that read long prompts: the demo model, or without
-// SIMD a smaller one of random weights. What is kept of either goes the same ways.
-func keepModel(t testing.TB) string {
-	t.Helper()
-	if !portable() {
-		return demoModel
-	}
-	shape, ok := synth.FindShape("tiny")
-	require.True(t, ok)
-	shape.Vocab = 1024
-	return writeShape(t, shape, "f16")
 }
 
 // drawn is a generation of n tokens that are drawn, whatever comes.
@@ -58,7 +44,7 @@ func kvFiles(t testing.TB, dir string) []string {
 // TestPromptIsReadOnce: what one engine has read of a prompt, another one finds,
 // also for a prompt that goes on otherwise, and goes on as if it had read it.
 func TestPromptIsReadOnce(t *testing.T) {
-	model := keepModel(t)
+	model := longTextModel(t)
 	for _, kv := range []string{"f32", "k8v8"} {
 		t.Run(kv, func(t *testing.T) {
 			dir := t.TempDir()
@@ -100,7 +86,7 @@ func TestPromptIsReadOnce(t *testing.T) {
 // TestDamagedPromptIsReadAgain changes a byte: the answer is the same, somebody is
 // told, and the file is replaced.
 func TestDamagedPromptIsReadAgain(t *testing.T) {
-	model := keepModel(t)
+	model := longTextModel(t)
 	dir := t.TempDir()
 	var notices []string
 	o := llmrun.Options{KVDir: dir, Notice: func(text string) { notices = append(notices, text) }}
@@ -137,7 +123,7 @@ func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOp
 // TestSessionGoesOnInAnotherProcess saves after each step and opens again: the
 // text is what it would have been without ever stopping.
 func TestSessionGoesOnInAnotherProcess(t *testing.T) {
-	model := keepModel(t)
+	model := longTextModel(t)
 	dir := t.TempDir()
 	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
 	steps := [][]int32{document(300), document(90), {25}, document(200)}
@@ -208,7 +194,7 @@ func TestConversationGoesOn(t *testing.T) {
 // TestSessionIsRefused: whatever does not fit is refused by name, and not used.
 // Its text can be, where the model is the same.
 func TestSessionIsRefused(t *testing.T) {
-	model := keepModel(t)
+	model := longTextModel(t)
 	dir := t.TempDir()
 	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
 	prompt := document(150)
@@ -292,7 +278,7 @@ func TestSessionNames(t *testing.T) {
 // memory, goes on, and saves it with what went to flash meanwhile: the text is what
 // it would have been in memory.
 func TestRecalledStaysOnFlash(t *testing.T) {
-	model := keepModel(t)
+	model := longTextModel(t)
 	dir := t.TempDir()
 	little := llmrun.Options{KVDir: dir, KVRAM: 1, Chunk: 64, KV: "k8v8"}
 	steps := [][]int32{document(1500), document(300), document(20)}

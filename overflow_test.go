@@ -30,8 +30,8 @@ func TestSlideGoesOnAsAFreshSession(t *testing.T) {
 		o                  llmrun.Options
 	}{
 		{"the model's own limit", tinyModel(t, nil), tinyContext, 16, 17, llmrun.Options{}},
-		{"a limit that was asked for", demoModel, 300, 64, 87, llmrun.Options{Context: 300, KV: "k8v8"}},
-		{"on flash", demoModel, 384, 64, 129, llmrun.Options{Context: 384, Chunk: 16, KV: "k8v8", KVDir: t.TempDir(), KVRAM: 1}},
+		{"a limit that was asked for", longTextModel(t), 300, 64, 87, llmrun.Options{Context: 300, KV: "k8v8"}},
+		{"on flash", longTextModel(t), 384, 64, 129, llmrun.Options{Context: 384, Chunk: 16, KV: "k8v8", KVDir: t.TempDir(), KVRAM: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := context.Background()
