@@ -61,7 +61,7 @@ func (m *planner) makeKV(r Rates) (*Plan, error) {
 
 // minimumOthers returns what a plan cannot do without besides keys and values.
 func (m *planner) minimumOthers(p *Plan) int64 {
-	return p.By[Code] + p.By[Heap] + m.Beside + m.scratch(m.lowChunk()) + m.minimumWeights()
+	return p.By[Code] + p.By[Heap] + pageUp(m.Beside) + m.scratch(m.lowChunk()) + m.minimumWeights()
 }
 
 // attempt makes a plan that gives keys and values so many bytes of memory.
