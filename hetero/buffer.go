@@ -7,10 +7,20 @@ import (
 )
 
 // Buffer is one piece of page-aligned memory that all devices see: the input or
-// output of an operation. It belongs to a Pool and lives as long as that.
+// output of an operation. It belongs to a Pool, or lies over a frame, and lives as
+// long as that.
 type Buffer struct {
 	frame *tiering.Frame
 	taken bool
+}
+
+// Over returns a frame as a buffer, for whoever divides memory up himself: places
+// in it are slots. The frame stays the caller's.
+func Over(frame *tiering.Frame) *Buffer { return &Buffer{frame: frame, taken: true} }
+
+// View returns where in the buffer a matrix lies whose rows follow each other.
+func (b *Buffer) View(matrix []float32, cols int) View {
+	return View{Buffer: b, Offset: b.frame.Index(matrix), Stride: cols}
 }
 
 // Bytes returns the buffer's memory.
@@ -32,6 +42,16 @@ func (v View) Row(r, n int) []float32 { return v.Buffer.Floats()[v.Offset+r*v.St
 // Fits reports whether so many rows of n numbers lie in the buffer, apart.
 func (v View) Fits(rows, n int) bool {
 	return v.Offset >= 0 && v.Stride >= n && v.Offset+(rows-1)*v.Stride+n <= len(v.Buffer.Floats())
+}
+
+// Holds reports whether all places of another matrix are in this one: both have so
+// many rows of so many numbers.
+func (v View) Holds(rows, n int, other View, otherRows, otherN int) bool {
+	ahead := other.Offset - v.Offset
+	if v.Buffer != other.Buffer || v.Stride != other.Stride || ahead < 0 || v.Stride < 1 {
+		return false
+	}
+	return ahead/v.Stride+otherRows <= rows && ahead%v.Stride+otherN <= n
 }
 
 // At returns the view that begins at a row and column of this one.

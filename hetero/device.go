@@ -66,11 +66,14 @@ type Device interface {
 	Prepare(op Op) (Kernel, error)
 	// Attach makes a buffer usable in Submit until the device is closed.
 	Attach(b *Buffer) error
-	// Flush makes what others wrote into a buffer visible to the device, and
-	// Fetch what the device wrote visible to others. Nobody else does it: there
-	// are no hidden copies. Fetch changes only what the device wrote since the last
-	// Flush: others may have written beside it, as where rows are divided.
+	// Flush makes what others wrote into a buffer visible to the device, FlushRows
+	// so many rows of n numbers of it, and Fetch what the device wrote visible to
+	// others. Nobody else does it: there are no hidden copies. Fetch changes only
+	// what the device wrote and nobody has flushed or fetched since: others may have
+	// written beside it, as where rows are divided. What the device wrote there is
+	// lost with Flush, but not with a FlushRows of other places.
 	Flush(b *Buffer) error
+	FlushRows(v View, rows, n int) error
 	Fetch(b *Buffer) error
 	// Clock is the clock by which the device's work takes time.
 	Clock() Clock
@@ -84,7 +87,8 @@ type Kernel interface {
 	// Submit starts the product and returns. x and y must stay until the ticket
 	// is done; the buffers must be attached to the device.
 	Submit(x, y View) (Ticket, error)
-	// Bytes is what the kernel holds of the device's memory.
+	// Bytes is what the kernel holds of the device's memory. A kernel that holds
+	// nothing multiplies with Op.Weights where they are.
 	Bytes() int64
 	// Tolerance bounds the error of an element of y against exact arithmetic on
 	// the stored weights: it is at most Tolerance × max|x of its token| × Σ|w of
@@ -95,7 +99,15 @@ type Kernel interface {
 	Close() error
 }
 
-// Ticket is work that was submitted.
+// Elastic is what kernels of devices are that are not Static: they also multiply
+// fewer tokens than they were prepared for.
+type Elastic interface {
+	Kernel
+	SubmitSome(tokens int, x, y View) (Ticket, error)
+}
+
+// Ticket is work that was submitted. It can be asked until many more, some dozens,
+// were submitted to the same device: later it may stand for one of those.
 type Ticket interface {
 	// Done looks whether the work is complete, at the price of one load: devices
 	// set a flag beside the output when all of it is written.

@@ -58,6 +58,12 @@ func insideHuge(run []byte) []byte {
 	return run[before : before+(len(run)-before)/hugePage*hugePage]
 }
 
+// Index returns where in the frame some numbers begin that lie in it, counted in
+// numbers.
+func (f *Frame) Index(numbers []float32) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(numbers)))-address(f.bytes)) / 4
+}
+
 // Address returns where memory is, for whoever prefetches it.
 func Address(b []byte) uintptr { return address(b) }
 

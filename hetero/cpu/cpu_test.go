@@ -194,6 +194,49 @@ func TestWeightsAreArrangedOnce(t *testing.T) {
 	require.Zero(t, pinned())
 }
 
+// TestWeightsInOtherMemory prepares weights from memory that others were in before, as
+// a loader does that reads one matrix after the other, and multiplies fewer tokens
+// than were prepared for.
+func TestWeightsInOtherMemory(t *testing.T) {
+	b := newBench(t, Options{Threads: 1}, 1<<12)
+	op := hetero.Op{Tokens: 4, Rows: 32, Cols: 256, Type: quant.Q4_0}
+	b.x.Stride, b.y.Stride = op.Cols, op.Rows
+	for i := range b.x.Buffer.Floats() {
+		b.x.Buffer.Floats()[i] = float32(b.rng.NormFloat64())
+	}
+	var memory []byte
+	var kernels []hetero.Kernel
+	var numbers [][]float32
+	for range 2 {
+		numbers = append(numbers, b.weigh(t, &op))
+		if memory == nil {
+			memory = make([]byte, len(op.Weights))
+		}
+		copy(memory, op.Weights)
+		op.Weights = memory
+		k, err := b.Prepare(op)
+		require.NoError(t, err)
+		kernels = append(kernels, k)
+	}
+	for i, k := range kernels {
+		some := op
+		some.Tokens = 3
+		clear(b.y.Buffer.Floats())
+		ticket, err := k.(hetero.Elastic).SubmitSome(some.Tokens, b.x, b.y)
+		require.NoError(t, err)
+		require.NoError(t, ticket.Wait())
+		b.check(t, some, numbers[i], k.Tolerance())
+		require.Zero(t, b.y.Row(3, 1)[0], "not asked for")
+		for _, tokens := range []int{0, 5} {
+			_, err = k.(hetero.Elastic).SubmitSome(tokens, b.x, b.y)
+			require.ErrorContains(t, err, "tokens for a kernel of 4")
+		}
+	}
+	for _, k := range kernels {
+		require.NoError(t, k.Close())
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	_, err := New(Options{Threads: -1})
 	require.ErrorContains(t, err, "-1 threads")

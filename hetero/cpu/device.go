@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 
 	"github.com/llmrun/llmrun/hetero"
@@ -36,10 +37,13 @@ type Device struct {
 	workers *hetero.Workers
 	queue   chan *ticket
 	exited  chan struct{}
+	seed    maphash.Seed // of sums of weights
 
 	mu      sync.Mutex
 	closed  bool
-	pending int       // submitted and not done
+	pending int // submitted and not done
+	tickets [2 * queueLength]ticket
+	issued  int       // of the tickets, so far
 	ended   sync.Cond // of mu: a ticket is done
 	kernels int
 	held    map[weightsKey]*weights
@@ -61,7 +65,7 @@ func New(o Options) (*Device, error) {
 	d := &Device{
 		caps: o.Capabilities(), slow: max(1, o.Slow), budget: o.Budget,
 		workers: hetero.NewWorkers(threads),
-		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}),
+		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}), seed: maphash.MakeSeed(),
 		held: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
 	}
 	if d.budget == nil {
@@ -125,6 +129,9 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 
 // Flush has nothing to do: the processor sees what is in memory.
 func (d *Device) Flush(*hetero.Buffer) error { return nil }
+
+// FlushRows has nothing to do, and
+func (d *Device) FlushRows(hetero.View, int, int) error { return nil }
 
 // Fetch has nothing to do either.
 func (d *Device) Fetch(*hetero.Buffer) error { return nil }

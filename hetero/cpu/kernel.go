@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/quant"
@@ -21,8 +22,11 @@ type kernel struct {
 }
 
 // weightsKey names weights: the same bytes are arranged once, for however many
-// numbers of tokens products are prepared.
+// numbers of tokens products are prepared. Weights in tiles are known by a sum of
+// their bytes, because the caller's memory may hold others by the time of the next
+// Prepare; those that are used where they are by their place.
 type weightsKey struct {
+	sum        uint64
 	first      *byte
 	typ        quant.Type
 	rows, cols int
@@ -78,7 +82,12 @@ func check(op hetero.Op) error {
 
 // hold returns the weights of a product as the device multiplies them.
 func (d *Device) hold(op hetero.Op) (*weights, error) {
-	key := weightsKey{&op.Weights[0], op.Type, op.Rows, op.Cols}
+	key := weightsKey{typ: op.Type, rows: op.Rows, cols: op.Cols}
+	if inTiles(op) {
+		key.sum = maphash.Bytes(d.seed, op.Weights)
+	} else {
+		key.first = &op.Weights[0]
+	}
 	if w := d.held[key]; w != nil {
 		w.users++
 		return w, nil
@@ -136,7 +145,14 @@ func (k *kernel) Bytes() int64 {
 }
 
 // Submit puts the product into the device's queue.
-func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) { return k.device.submit(k, x, y) }
+func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
+	return k.device.submit(k, k.op.Tokens, x, y)
+}
+
+// SubmitSome puts the product with fewer tokens there.
+func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
+	return k.device.submit(k, tokens, x, y)
+}
 
 // Close gives the weights up, once nothing is computed with them.
 func (k *kernel) Close() error {

@@ -59,6 +59,7 @@ func (d *Device) reserve(op hetero.Op) error {
 // run does a product.
 func (p *product) run(t *ticket) {
 	p.op, p.data = t.kernel.op, t.kernel.weights.data
+	p.op.Tokens = t.tokens
 	p.x, p.stride = from(t.x, p.op.Tokens, p.op.Cols), t.x.Stride
 	p.y, p.apart = from(t.y, p.op.Tokens, p.op.Rows), t.y.Stride
 	d := p.device

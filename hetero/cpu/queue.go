@@ -21,6 +21,7 @@ const (
 // ticket is a product in the queue.
 type ticket struct {
 	kernel *kernel
+	tokens int
 	x, y   hetero.View
 	done   atomic.Bool
 }
@@ -40,28 +41,35 @@ func (t *ticket) Wait() error {
 }
 
 // submit puts a product into the queue.
-func (d *Device) submit(k *kernel, x, y hetero.View) (hetero.Ticket, error) {
+// It allocates nothing: tickets are used again when twice as many were handed out
+// as the queue can hold.
+func (d *Device) submit(k *kernel, tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	d.mu.Lock()
-	if err := d.admits(k, x, y); err != nil {
+	if err := d.admits(k, tokens, x, y); err != nil {
 		d.mu.Unlock()
 		return nil, err
 	}
 	d.pending++
+	t := &d.tickets[d.issued%len(d.tickets)]
+	d.issued++
 	d.mu.Unlock()
-	t := &ticket{kernel: k, x: x, y: y}
+	t.kernel, t.tokens, t.x, t.y = k, tokens, x, y
+	t.done.Store(false)
 	d.queue <- t
 	return t, nil
 }
 
 // admits refuses views that a product would leave.
-func (d *Device) admits(k *kernel, x, y hetero.View) error {
+func (d *Device) admits(k *kernel, tokens int, x, y hetero.View) error {
 	switch {
 	case k.closed:
 		return errKernelClosed
 	case !d.buffers[x.Buffer] || !d.buffers[y.Buffer]:
 		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
-	case !x.Fits(k.op.Tokens, k.op.Cols) || !y.Fits(k.op.Tokens, k.op.Rows):
-		return fmt.Errorf("%s: a product of %d × %d × %d leaves its buffers", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols)
+	case tokens < 1 || tokens > k.op.Tokens:
+		return fmt.Errorf("%s: %d tokens for a kernel of %d", d.caps.Name, tokens, k.op.Tokens)
+	case !x.Fits(tokens, k.op.Cols) || !y.Fits(tokens, k.op.Rows):
+		return fmt.Errorf("%s: a product of %d × %d × %d leaves its buffers", d.caps.Name, tokens, k.op.Rows, k.op.Cols)
 	}
 	return nil
 }

@@ -116,6 +116,9 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 // Flush has nothing to do: see Capabilities.
 func (d *Device) Flush(*hetero.Buffer) error { return nil }
 
+// FlushRows has nothing to do, and
+func (d *Device) FlushRows(hetero.View, int, int) error { return nil }
+
 // Fetch has nothing to do either.
 func (d *Device) Fetch(*hetero.Buffer) error { return nil }
 

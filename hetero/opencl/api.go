@@ -69,6 +69,7 @@ const (
 	clEnqueueReadBuffer
 	clEnqueueReadBufferRect
 	clEnqueueWriteBuffer
+	clEnqueueWriteBufferRect
 	clEnqueueCopyBuffer
 	clEnqueueMapBuffer
 	clEnqueueUnmapMemObject
@@ -86,7 +87,7 @@ var entryNames = [entries]string{
 	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
 	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
-	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
+	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueWriteBufferRect", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
 	"clEnqueueUnmapMemObject", "clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
 }
 

@@ -15,6 +15,8 @@ type Device struct {
 	kernels int
 	buffers map[*hetero.Buffer]*attached
 	open    []*ticket // that have their events, in the order of the queue
+	tickets [maxTickets]ticket
+	issued  int // of them, so far
 }
 
 // attached is a buffer's memory on the device, and what products wrote there that
@@ -24,8 +26,16 @@ type attached struct {
 	written []rows
 }
 
-// rows are so many of a matrix in a buffer, all in bytes.
-type rows struct{ offset, stride, size, count int }
+// rows are so many of a matrix in a buffer, of so many numbers.
+type rows struct {
+	hetero.View
+	count, n int
+}
+
+// offset, stride and size are in bytes.
+func (r rows) offset() int { return 4 * r.Offset }
+func (r rows) stride() int { return 4 * r.Stride }
+func (r rows) size() int   { return 4 * r.n }
 
 // OpenDevice opens a device for products.
 func OpenDevice(o Options) (*Device, error) {
@@ -79,8 +89,18 @@ func (d *Device) Flush(b *hetero.Buffer) error {
 	return m.Write(0, b.Bytes())
 }
 
-// Fetch copies the rows from the device that products wrote there since the last
-// Flush, unless it shares memory.
+// FlushRows copies rows to the device, unless it shares memory.
+func (d *Device) FlushRows(v hetero.View, count, n int) error {
+	m, err := d.memory(v.Buffer)
+	if err != nil || d.context.Shares {
+		return err
+	}
+	m.written = slices.DeleteFunc(m.written, func(r rows) bool { return v.Holds(count, n, r.View, r.count, r.n) })
+	return m.writeRows(rows{v, count, n}, v.Buffer.Bytes())
+}
+
+// Fetch copies the rows from the device that products wrote there and nobody has
+// flushed or fetched since, unless it shares memory.
 func (d *Device) Fetch(b *hetero.Buffer) error {
 	m, err := d.memory(b)
 	if err != nil || d.context.Shares {
@@ -97,7 +117,7 @@ func (d *Device) Fetch(b *hetero.Buffer) error {
 
 // wrote notes that a product writes a view, for Fetch.
 func (d *Device) wrote(y hetero.View, tokens, width int) {
-	r := rows{offset: 4 * y.Offset, stride: 4 * y.Stride, size: 4 * width, count: tokens}
+	r := rows{y, tokens, width}
 	if m := d.buffers[y.Buffer]; !d.context.Shares && !slices.Contains(m.written, r) {
 		m.written = append(m.written, r)
 	}
@@ -136,7 +156,7 @@ func (d *Device) Close() error {
 
 var errKernelClosed = errors.New("opencl: the kernel is closed")
 
-// kernel is a product of so many tokens.
+// kernel is a product of up to so many tokens.
 type kernel struct {
 	device  *Device
 	product *Product
@@ -146,39 +166,45 @@ type kernel struct {
 	made map[views]launcher
 }
 
-// views are where a product reads and writes.
-type views struct{ x, y hetero.View }
+// views are where a product reads and writes, of one token or of many.
+type views struct {
+	x, y hetero.View
+	one  bool
+}
 
 // launcher is a kernel whose arguments are set.
 type launcher interface {
-	launch() error
+	launch(tokens int) error
 	Close() error
 }
 
 // one and many are the kernels for one token and for more.
 type (
 	one  struct{ *Vector }
-	many struct {
-		*Matrix
-		tokens int
-	}
+	many struct{ *Matrix }
 )
 
-func (k one) launch() error  { return k.Vector.launch(true) }
-func (k many) launch() error { return k.Matrix.launch(k.tokens, true) }
+func (k one) launch(int) error         { return k.Vector.launch(true) }
+func (k many) launch(tokens int) error { return k.Matrix.launch(tokens, true) }
 
 // Submit starts the product. Views that it would leave are refused.
-func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
-	l, err := k.launcher(views{x, y})
+func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) { return k.SubmitSome(k.tokens, x, y) }
+
+// SubmitSome starts the product of fewer tokens.
+func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
+	l, err := k.launcher(tokens, views{x, y, tokens == 1})
 	if err != nil {
 		return nil, err
 	}
 	c := k.device.context
-	if err := l.launch(); err != nil {
+	if err := l.launch(tokens); err != nil {
 		return nil, err
 	}
-	k.device.wrote(y, k.tokens, k.product.Rows)
-	t := k.device.newTicket(c.event)
+	k.device.wrote(y, tokens, k.product.Rows)
+	t, err := k.device.newTicket(c.event)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.Flush(); err != nil {
 		return nil, err
 	}
@@ -187,9 +213,16 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 
 // launcher returns the kernel for some views, which is made when they are first
 // used.
-func (k *kernel) launcher(v views) (launcher, error) {
+func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	if k.product == nil {
 		return nil, errKernelClosed
+	}
+	name, width, cols := k.device.context.Info.Name, k.product.Rows, k.product.Cols
+	if tokens < 1 || tokens > k.tokens {
+		return nil, fmt.Errorf("opencl: %s: %d tokens for a kernel of %d", name, tokens, k.tokens)
+	}
+	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
+		return nil, fmt.Errorf("opencl: %s: a product of %d × %d × %d leaves its buffers", name, tokens, width, cols)
 	}
 	if l := k.made[v]; l != nil {
 		return l, nil
@@ -202,18 +235,15 @@ func (k *kernel) launcher(v views) (launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rows, cols := k.product.Rows, k.product.Cols; !v.x.Fits(k.tokens, cols) || !v.y.Fits(k.tokens, rows) {
-		return nil, fmt.Errorf("opencl: %s: a product of %d × %d × %d leaves its buffers", k.device.context.Info.Name, k.tokens, rows, cols)
-	}
 	var l launcher
-	if k.tokens == 1 {
+	if v.one {
 		var vector *Vector
 		vector, err = k.product.Vector(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
 		l = one{vector}
 	} else {
 		var matrix *Matrix
 		matrix, err = k.product.Matrix(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
-		l = many{matrix, k.tokens}
+		l = many{matrix}
 	}
 	if err != nil {
 		return nil, err

@@ -47,6 +47,16 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 		y.Buffer.Floats()[2] = 8
 		require.NoError(t, errors.Join(d.Flush(y.Buffer), d.Fetch(y.Buffer)))
 		require.EqualValues(t, 8, y.Buffer.Floats()[2], "nothing was written since the last Flush")
+		_, err = k.Submit(x, y.At(0, 2))
+		require.NoError(t, err)
+		require.NoError(t, d.FlushRows(y, tokens, 2)) // beside it
+		require.NoError(t, d.Fetch(y.Buffer))
+		require.EqualValues(t, cols, y.Buffer.Floats()[2], "flushed rows beside it take nothing away")
+		_, err = k.Submit(x, y.At(0, 2))
+		require.NoError(t, err)
+		y.Buffer.Floats()[2] = 9
+		require.NoError(t, errors.Join(d.FlushRows(y, tokens, width), d.Fetch(y.Buffer)))
+		require.EqualValues(t, 9, y.Buffer.Floats()[2], "others wrote there since")
 		require.NoError(t, k.Close())
 		pool.Close() // the device has copies of it
 	}

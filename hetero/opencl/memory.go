@@ -162,7 +162,7 @@ func (m *Memory) Read(off int, b []byte) error {
 	c := m.context
 	start := c.beginRead(b, len(b))
 	err := c.do(clEnqueueReadBuffer, c.queue, m.handle, 1, uintptr(off), uintptr(len(b)), c.address(), 0, 0, c.eventPointer(c.tracer != nil))
-	return c.endRead(start, err)
+	return c.endCopy("read", start, err)
 }
 
 // beginRead counts a read of so many bytes into b, which the context holds until it
@@ -174,13 +174,13 @@ func (c *Context) beginRead(b []byte, size int) time.Time {
 	return time.Now()
 }
 
-// endRead ends a read that was waited for.
-func (c *Context) endRead(start time.Time, err error) error {
+// endCopy ends a read or a write that was waited for.
+func (c *Context) endCopy(name string, start time.Time, err error) error {
 	c.bytes = nil
 	if err != nil {
 		return err
 	}
-	c.traced("read")
+	c.traced(name)
 	c.waited(start)
 	return nil
 }
@@ -188,17 +188,38 @@ func (c *Context) endRead(start time.Time, err error) error {
 // readRows copies rows of a matrix from the buffer to the same places of b, once
 // everything submitted before is done, and waits for that.
 func (m *Memory) readRows(r rows, b []byte) error {
-	if r.count == 1 || r.stride == r.size {
-		return m.Read(r.offset, b[r.offset:][:r.count*r.size])
+	if r.count == 1 || r.stride() == r.size() {
+		return m.Read(r.offset(), b[r.offset():][:r.count*r.size()])
+	}
+	start := m.context.beginRead(b[r.offset():], r.count*r.size())
+	err := m.copyRows(clEnqueueReadBufferRect, r)
+	return m.context.endCopy("read", start, err)
+}
+
+// writeRows copies rows of a matrix from b to the same places of the buffer, after
+// what was submitted before, and waits until they are there.
+func (m *Memory) writeRows(r rows, b []byte) error {
+	if r.count == 1 || r.stride() == r.size() {
+		return m.Write(r.offset(), b[r.offset():][:r.count*r.size()])
 	}
 	c := m.context
-	start := c.beginRead(b[r.offset:], r.count*r.size)
-	c.global, c.local = [3]uintptr{uintptr(r.offset)}, [3]uintptr{} // where the rows begin, here and in c.bytes
-	c.region = [3]uintptr{uintptr(r.size), uintptr(r.count), 1}
-	err := c.do(clEnqueueReadBufferRect, c.queue, m.handle, 1,
+	c.stats.Writes++
+	c.stats.WriteBytes += int64(r.count * r.size())
+	c.bytes = b[r.offset():]
+	start := time.Now()
+	err := m.copyRows(clEnqueueWriteBufferRect, r)
+	return c.endCopy("write", start, err)
+}
+
+// copyRows copies rows that lie apart between the buffer and the context's bytes, in
+// one of two ways.
+func (m *Memory) copyRows(way entry, r rows) error {
+	c := m.context
+	c.global, c.local = [3]uintptr{uintptr(r.offset())}, [3]uintptr{} // where the rows begin, here and in c.bytes
+	c.region = [3]uintptr{uintptr(r.size()), uintptr(r.count), 1}
+	return c.do(way, c.queue, m.handle, 1,
 		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), uintptr(unsafe.Pointer(&c.region)),
-		uintptr(r.stride), 0, uintptr(r.stride), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
-	return c.endRead(start, err)
+		uintptr(r.stride()), 0, uintptr(r.stride()), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
 }
 
 // address is where the caller's bytes are. They are on the heap, because the

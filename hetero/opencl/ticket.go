@@ -17,11 +17,21 @@ type ticket struct {
 	err    error
 }
 
-// newTicket makes the ticket of the command that was just submitted.
-func (d *Device) newTicket(event uintptr) *ticket {
-	t := &ticket{device: d, event: event}
+// maxTickets is how many tickets there are: more than anybody waits for at a time.
+const maxTickets = 256
+
+// newTicket makes the ticket of the command that was just submitted, from one that
+// is done: its command came long before.
+func (d *Device) newTicket(event uintptr) (*ticket, error) {
+	t := &d.tickets[d.issued%maxTickets]
+	if d.issued++; t.event != 0 && !t.done {
+		if err := t.Wait(); err != nil {
+			return nil, errors.Join(err, status(clReleaseEvent, event))
+		}
+	}
+	*t = ticket{device: d, event: event}
 	d.open = append(d.open, t)
-	return t
+	return t, nil
 }
 
 // Done asks the driver for the event's state, which is a load in most of them. A

@@ -14,7 +14,7 @@ type Device struct {
 	caps    hetero.Capabilities
 	queue   *queue
 	kernels map[*kernel]bool
-	buffers map[*hetero.Buffer]bool
+	buffers map[*hetero.Buffer]*memory
 	held    int64 // bytes of kernels and buffers
 	closed  bool
 }
@@ -60,39 +60,14 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	return k, nil
 }
 
-// Attach counts the buffer as memory of the device.
-func (d *Device) Attach(b *hetero.Buffer) error {
-	if d.buffers[b] {
-		return nil
-	}
-	if err := d.hold(int64(len(b.Bytes()))); err != nil {
-		return err
-	}
-	d.buffers[b] = true
-	return nil
-}
-
-// Flush costs a copy where memory is not shared.
-func (d *Device) Flush(*hetero.Buffer) error { return d.copy() }
-
-// Fetch costs a copy where memory is not shared.
-func (d *Device) Fetch(*hetero.Buffer) error { return d.copy() }
-
-func (d *Device) copy() error {
-	if d.caps.Shares {
-		return nil
-	}
-	m := d.soc.machine
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.advance(m.now + d.soc.value[copyCost])
-	return nil
-}
-
 // Close fails if a kernel is still open.
 func (d *Device) Close() error {
 	if len(d.kernels) > 0 {
 		return fmt.Errorf("sim: %s closed with %d kernels", d.caps.Name, len(d.kernels))
+	}
+	for b, m := range d.buffers {
+		m.free()
+		delete(d.buffers, b)
 	}
 	d.closed = true
 	return nil
@@ -150,19 +125,35 @@ func (k *kernel) Close() error {
 	return nil
 }
 
+// Submit charges time for the product, and computes it when that has passed.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
-	if !k.device.kernels[k] {
+	return k.SubmitSome(k.op.Tokens, x, y)
+}
+
+// SubmitSome is Submit for fewer tokens. The NPU runs what it was prepared for.
+func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
+	d := k.device
+	if !d.kernels[k] {
 		return nil, errors.New("sim: submit to a closed kernel")
 	}
-	j := &job{}
-	j.compute, j.bytes = k.device.soc.cost(k.device.caps.Kind, k.op)
-	if k.weights != nil {
-		if !k.device.buffers[x.Buffer] || !k.device.buffers[y.Buffer] {
-			return nil, fmt.Errorf("%s: a buffer that is not attached", k.device.caps.Name)
-		}
-		j.run = func() { k.weights.multiply(k.op, k.device.caps.Kind, x, y) }
+	op := k.op
+	if op.Tokens = tokens; tokens < 1 || tokens > k.op.Tokens || d.caps.Static && tokens != k.op.Tokens {
+		return nil, fmt.Errorf("%s: %d tokens for a kernel of %d", d.caps.Name, tokens, k.op.Tokens)
 	}
-	return k.device.submit(j), nil
+	j := &job{}
+	j.compute, j.bytes = d.soc.cost(d.caps.Kind, op)
+	if k.weights != nil {
+		from, to := d.buffers[x.Buffer], d.buffers[y.Buffer]
+		if from == nil || to == nil {
+			return nil, fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+		}
+		if to.frame != nil {
+			to.written = append(to.written, area{y, op.Tokens, op.Rows})
+		}
+		x.Buffer, y.Buffer = from.Buffer, to.Buffer
+		j.run = func() { k.weights.multiply(op, d.caps.Kind, x, y) }
+	}
+	return d.submit(j), nil
 }
 
 // ticket is a job that was submitted.

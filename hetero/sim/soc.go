@@ -15,6 +15,7 @@ type Options struct {
 	TimeOnly bool
 	// Apart takes the shared memory away from the GPU, whose drivers keep memory
 	// of their own: it has to be flushed and fetched, each at the price of a copy.
+	// What was forgotten shows in the results.
 	Apart bool
 	// GPUShare is how much of the GPU is left by others that use it, such as a
 	// game; 0 means all.
@@ -49,7 +50,7 @@ func New(name string, o Options) (*SoC, error) {
 
 func (s *SoC) device(kind hetero.Kind) *Device {
 	q := &queue{own: s.value[oneBandwidth]}
-	d := &Device{soc: s, queue: q, kernels: map[*kernel]bool{}, buffers: map[*hetero.Buffer]bool{}}
+	d := &Device{soc: s, queue: q, kernels: map[*kernel]bool{}, buffers: map[*hetero.Buffer]*memory{}}
 	d.caps = hetero.Capabilities{
 		Name: fmt.Sprintf("simulated %s %v", s.Name, kind), Kind: kind, Simulated: true,
 		Shares: !s.o.Apart || kind != hetero.GPU,

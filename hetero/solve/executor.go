@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"slices"
 	"time"
 
 	"github.com/llmrun/llmrun/hetero"
@@ -30,8 +31,10 @@ type pieceKey struct {
 type Pending struct {
 	Device int
 	Ticket hetero.Ticket
-	Buffer *hetero.Buffer // that it writes
-	At     time.Duration  // when it is predicted to be done
+	At     time.Duration // when it is predicted to be done
+	// What it writes: so many rows of a matrix, of so many numbers each.
+	Y            hetero.View
+	Tokens, Rows int
 }
 
 // Prepare makes the kernels of a split ready, with the order of operands that it
@@ -96,39 +99,40 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 			if p.Device != device {
 				continue
 			}
-			t, err := e.kernels[pieceKey{name, p}].Submit(x.At(p.Token, 0), y.At(p.Token, p.Row))
+			to := y.At(p.Token, p.Row)
+			t, err := e.kernels[pieceKey{name, p}].Submit(x.At(p.Token, 0), to)
 			if err != nil {
 				return nil, err
 			}
 			at := e.Devices[device].Clock().Now() + e.Costs.Start(device) + e.Costs.Time(device, p.Op(op))
-			begun = append(begun, Pending{device, t, y.Buffer, at})
+			begun = append(begun, Pending{Device: device, Ticket: t, At: at, Y: to, Tokens: p.Tokens, Rows: p.Rows})
 		}
 	}
 	return begun, nil
 }
 
 // Before waits until a device may begin what depends on earlier work, if the
-// split gives it a piece; a nil split stands for any work of the device.
+// split gives it a piece; a nil split stands for any work of the device. Beside the
+// rows that others wrote the device may have written some of its own, which nobody
+// has fetched: those stay.
 func (e *Executor) Before(device int, split *Split, after []Pending) error {
 	if split != nil && !uses(split, device) {
 		return nil
 	}
-	flushed := map[*hetero.Buffer]bool{}
-	for _, p := range after {
-		if p.Device == device {
-			continue
-		}
+	others := slices.DeleteFunc(slices.Clone(after), func(p Pending) bool { return p.Device == device })
+	for _, p := range others {
 		if err := e.Await(p); err != nil {
 			return err
 		}
-		if flushed[p.Buffer] {
-			continue // pieces of one result
+	}
+	for i, p := range others {
+		sameResult := func(q Pending) bool { return q.Y.Buffer == p.Y.Buffer }
+		if !slices.ContainsFunc(others[:i], sameResult) { // all pieces of one come at once
+			if err := e.Devices[p.Device].Fetch(p.Y.Buffer); err != nil {
+				return err
+			}
 		}
-		flushed[p.Buffer] = true
-		if err := e.Devices[p.Device].Fetch(p.Buffer); err != nil {
-			return err
-		}
-		if err := e.Devices[device].Flush(p.Buffer); err != nil {
+		if err := e.Devices[device].FlushRows(p.Y, p.Tokens, p.Rows); err != nil {
 			return err
 		}
 	}

@@ -106,8 +106,8 @@ func (s *Solver) total(op hetero.Op, split *Split, busy [2]time.Duration) time.D
 		return max(busy[0]+s.Costs.Start(0), busy[1]+s.Costs.Start(1)) + s.Sync + copies
 	}
 	slow := s.Costs.Slowdown(op)
-	late := min(s.Costs.Start(1), busy[0])
-	rest := busy[0] - late
+	late := s.Costs.Start(1) // which device 0 may be done before
+	rest := max(0, busy[0]-late)
 	both := min(rest, busy[1])
 	together := late + time.Duration(float64(both)*slow)
 	if busy[1]+s.Sync > rest {
