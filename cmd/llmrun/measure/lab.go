@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -65,6 +66,9 @@ func openLab(names []string, ops []hetero.Op) (l *lab, err error) {
 	l.profiler.Repeats, l.profiler.Weights = realRepeats, ops[0].Type
 	return l, nil
 }
+
+// keys are those of the devices in a profile.
+func (l *lab) keys() profiles.Keys { return profiles.KeysOf(l.names, l.devices) }
 
 func (l *lab) close() (err error) {
 	for _, d := range l.devices {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
@@ -19,7 +20,7 @@ const checkRepeats = 7
 type planner struct {
 	o        *DevicePlanOptions
 	lab      *lab
-	profile  *deviceProfile
+	profile  *profiles.File
 	products []exec.Product
 	plan     *DevicePlan
 
@@ -54,16 +55,16 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 		return ctx.Err()
 	}
 	err = p.make(ctx, ops)
-	p.profile.note(p.lab)
-	return p.plan, errors.Join(err, p.profile.save(o.Dir))
+	p.profile.Note(p.lab.profiler, p.lab.keys())
+	return p.plan, errors.Join(err, p.profile.Save(o.Dir))
 }
 
 // remember takes over what is known from before.
 func (p *planner) remember() {
 	notice := ""
-	p.profile, notice = loadProfile(p.o.Dir)
+	p.profile, notice = profiles.Load(p.o.Dir)
 	if !p.o.Again && notice == "" {
-		notice = p.profile.teach(p.lab)
+		notice = p.profile.Teach(p.lab.profiler, p.lab.keys())
 	}
 	if notice != "" && p.o.Notice != nil {
 		p.o.Notice(notice)
@@ -181,9 +182,9 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 		}
 		return split, nil, nil
 	}
-	_, pair := p.lab.keys()
+	pair := p.lab.keys()
 	shape := solve.ShapeOf(op)
-	known := p.profile.check(pair, shape, &split)
+	known := p.profile.Check(pair, shape, &split)
 	if known == nil || p.o.Check && p.o.Again {
 		if !p.o.Check {
 			return split, nil, nil
@@ -192,7 +193,7 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 		if err != nil {
 			return split, nil, err
 		}
-		known = p.profile.addCheck(pair, splitCheck{Shape: shape, Pieces: split.Pieces, Split: took[2], Alone: took[:2]})
+		known = p.profile.AddCheck(pair, profiles.Check{Shape: shape, Pieces: split.Pieces, Split: took[2], Alone: took[:2]})
 	}
 	if p.o.Check {
 		p.step()

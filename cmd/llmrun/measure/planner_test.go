@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -68,7 +69,7 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
 	_, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
-	file := filepath.Join(o.Dir, profileFile)
+	file := filepath.Join(o.Dir, profiles.Name)
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for notice, content := range map[string]string{
@@ -93,7 +94,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	_, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
 	shapes := func() (list []solve.Shape) {
-		kept, notice := loadProfile(o.Dir)
+		kept, notice := profiles.Load(o.Dir)
 		require.Empty(t, notice)
 		for _, name := range slices.Sorted(maps.Keys(kept.Devices)) {
 			for _, timing := range kept.Devices[name].Times {
@@ -127,7 +128,7 @@ func TestPlanDevicesIsInterrupted(t *testing.T) {
 	}
 	_, err := PlanDevices(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
-	kept, notice := loadProfile(o.Dir)
+	kept, notice := profiles.Load(o.Dir)
 	require.Empty(t, notice)
 	times := 0
 	for _, r := range kept.Devices {
@@ -180,14 +181,14 @@ func TestSlowSplitsAreGivenUp(t *testing.T) {
 		{10, 11, 9, singles[1]},
 	} {
 		p := &planner{o: &DevicePlanOptions{}, lab: l}
-		p.profile, _ = loadProfile("")
+		p.profile, _ = profiles.Load("")
 		got, checked, err := p.check(t.Context(), op, split, singles)
 		require.NoError(t, err)
 		require.Nil(t, checked, "nothing is known")
 		require.Equal(t, split, got)
 
-		_, pair := l.keys()
-		p.profile.addCheck(pair, splitCheck{solve.ShapeOf(op), split.Pieces, c.split, []time.Duration{c.first, c.second}})
+		pair := l.keys()
+		p.profile.AddCheck(pair, profiles.Check{Shape: solve.ShapeOf(op), Pieces: split.Pieces, Split: c.split, Alone: []time.Duration{c.first, c.second}})
 		got, checked, err = p.check(t.Context(), op, split, singles)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
