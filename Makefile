@@ -17,16 +17,16 @@ BASE     ?= HEAD
 # Where goroutines meet. The race detector makes arithmetic many times slower, so
 # of the forward pass it sees the tests that are about threads and cancelling.
 RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
-RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel
+RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|DividedPass
 
 # Who computes, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
 
 # Who sees the NPU device, which is in the program with the tag npu only.
-NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve
+NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/divide
 
 # Who sees GPUs, which are in the program with the tag gpu only.
-GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpu
+GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpu ./exec/divide
 
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?
@@ -65,12 +65,13 @@ testrace: ## run the tests under the race detector (needs a C compiler)
 .PHONY: testnpu
 testnpu: ## run the tests of the NPU device on ONNX Runtime's CPU provider (needs npm)
 	library=$$(scripts/onnxruntime.sh) && \
-		LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 $(GO) test -tags npu $(NPU_PACKAGES)
+		export LLMRUN_ONNXRUNTIME=$$library CGO_ENABLED=0 && \
+		$(GO) test -tags npu $(NPU_PACKAGES) && $(GO) test -tags npu -run Divided ./exec .
 
 .PHONY: testgpu
 testgpu: ## run the tests of GPUs on whatever OpenCL driver there is (Debian, Ubuntu: apt-get install pocl-opencl-icd ocl-icd-libopencl1)
 	CGO_ENABLED=0 $(GO) test -tags gpu $(GPU_PACKAGES)
-	CGO_ENABLED=0 $(GO) test -tags gpu -run GPU .
+	CGO_ENABLED=0 $(GO) test -tags gpu -run 'GPU|Divided' . ./exec
 
 .PHONY: testarm64
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)

@@ -1,11 +1,16 @@
 package llmrun
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/divide"
 	"github.com/llmrun/llmrun/exec/gpu"
+	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
 )
@@ -21,6 +26,8 @@ var (
 const (
 	deviceCPU = "cpu"
 	deviceGPU = "gpu"
+	// dividedWith stands before the device that has a part in the processor's work.
+	dividedWith = deviceCPU + "+"
 )
 
 // onGPU reports whether passes are computed on a GPU, and on which: part of its
@@ -32,29 +39,55 @@ func (o *Options) onGPU() (name string, ok bool) {
 	return strings.CutPrefix(o.Device, deviceGPU+":")
 }
 
-// validateDevice refuses what a GPU does not do.
+// divided returns the device that has a part in the products of passes, if one has.
+func (o *Options) divided() (name string, ok bool) {
+	name, ok = strings.CutPrefix(o.Device, dividedWith)
+	return name, ok && name != ""
+}
+
+// apart reports whether all or some of the weights are in a device's memory: then
+// nothing is imported, kept on flash or given back.
+func (o *Options) apart() bool {
+	_, onGPU := o.onGPU()
+	_, divided := o.divided()
+	return onGPU || divided
+}
+
+// refusal is an option that something does not go with.
+type refusal struct {
+	set  bool
+	what string
+}
+
+// validateDevice refuses what a device does not do.
 func (o *Options) validateDevice() error {
 	_, onGPU := o.onGPU()
-	if !onGPU {
-		if o.Device != "" && o.Device != deviceCPU {
-			return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, or gpu: and part of a device's name", ErrOptions, o.Device)
-		}
-		return nil
+	_, divided := o.divided()
+	if !onGPU && !divided && o.Device != "" && o.Device != deviceCPU {
+		return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, gpu: and part of a device's name, or cpu+gpu, cpu+npu or cpu+ and a device's name", ErrOptions, o.Device)
 	}
-	for _, c := range []struct {
-		set  bool
-		what string
-	}{
-		{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
-		{!o.selection().Exact(), "KVSelect"},
-		{o.KVRAM != 0, "KVRAM: keys and values are all in its memory"},
+	if o.DeviceShare < 0 || o.DeviceShare > 1 || o.DeviceShare != 0 && !divided {
+		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.DeviceShare)
+	}
+	refused := []refusal{
+		{o.KVRAM != 0, "KVRAM"},
 		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
 		{o.WatchPressure, "WatchPressure"},
-		{o.Measure, "Measure"},
 		{o.W8A8 != nil, "W8A8"},
-	} {
+	}
+	who := "a GPU"
+	switch {
+	case onGPU:
+		refused = append(refused, refusal{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
+			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.Measure, "Measure"})
+	case divided:
+		who = "a model divided between devices"
+	default:
+		return nil
+	}
+	for _, c := range refused {
 		if c.set {
-			return fmt.Errorf("%w: a GPU does not have %s", ErrOptions, c.what)
+			return fmt.Errorf("%w: %s does not have %s", ErrOptions, who, c.what)
 		}
 	}
 	return nil
@@ -67,4 +100,65 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 		return nil
 	}
 	return gpu.Processor{Device: name, Trace: r}
+}
+
+// loadModel loads a model where the options want it computed.
+func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Options) (*exec.Model, error) {
+	name, divided := o.divided()
+	if !divided {
+		return exec.Load(ctx, f, model)
+	}
+	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
+	if errors.Is(err, devices.ErrNotBuilt) {
+		err = notBuilt{err}
+	}
+	return m, err
+}
+
+// notBuilt is ErrNotBuilt in other words.
+type notBuilt struct{ error }
+
+func (notBuilt) Is(target error) bool { return target == ErrNotBuilt }
+func (n notBuilt) Unwrap() error      { return n.error }
+
+// DividedProduct says how the matrices of one kind are divided between the processor
+// and another device, and how long steps took whose first product they are: one
+// matrix, or several that multiply the same vectors.
+type DividedProduct struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"` // matrices
+	Rows  int    `json:"rows"`
+	Cols  int    `json:"cols"`
+	Type  string `json:"type"`
+	// Of one token, and of at least Least together: the part of the rows that the
+	// other device has, and the steps.
+	OneShare  float64      `json:"one_share"`
+	ManyShare float64      `json:"many_share"`
+	Least     int          `json:"least"`
+	One       DividedSteps `json:"one"`
+	Many      DividedSteps `json:"many"`
+}
+
+// DividedSteps are steps of passes. Predicted and Took are sums; Waited is how much
+// of that was waiting for the other device after the own rows were done.
+type DividedSteps struct {
+	Steps     int           `json:"steps"`
+	Tokens    int           `json:"tokens"`
+	Predicted time.Duration `json:"predicted_ns"`
+	Took      time.Duration `json:"took_ns"`
+	Waited    time.Duration `json:"waited_ns"`
+}
+
+// Divided returns how products are divided with a Device such as cpu+gpu, and how
+// long they took so far; nil without one.
+func (e *Engine) Divided() (list []DividedProduct) {
+	for _, p := range e.model.Divided() {
+		part := func(first int) float64 { return 1 - float64(first)/float64(p.Rows) }
+		list = append(list, DividedProduct{
+			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
+			OneShare: part(p.Share.One), ManyShare: part(p.Share.Many), Least: p.Share.Least,
+			One: DividedSteps(p.One), Many: DividedSteps(p.Many),
+		})
+	}
+	return list
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
 )
 
 func TestDevicesThatAreRefused(t *testing.T) {
@@ -24,12 +26,57 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "gpu", KVRAM: 1 << 20},
 		{Device: "gpu", Pin: "anon"},
 		{Device: "gpu", Pin: "file"},
+		{Device: "cpu+"},
+		{Device: "cpu+cpu", KVRAM: 1 << 20},
+		{Device: "cpu+cpu", WatchPressure: true},
+		{Device: "cpu+cpu", Trace: "trace"},
+		{Device: "cpu+cpu", DeviceShare: 1.5},
+		{Device: "gpu", DeviceShare: 0.5},
 		{Trace: "trace"},
 		{Device: "cpu", Trace: "trace"},
 	} {
 		o.FS = bundled.FS
 		_, err := llmrun.Open(bundled.Name, o)
 		require.ErrorIs(t, err, llmrun.ErrOptions, "%+v", o)
+	}
+}
+
+// TestDividedAnswersAsTheCPU asks a model that is divided with each device that this
+// program and machine have, one more that the processor stands for, and the processor.
+// A text goes on behind what was read.
+func TestDividedAnswersAsTheCPU(t *testing.T) {
+	answer := func(device string) (list []int32) {
+		engine, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: device, Context: 256, Chunk: 8, KV: "f16"})
+		require.NoError(t, err)
+		defer func() {
+			require.NoError(t, engine.Close())
+			require.Zero(t, engine.MemoryUsed())
+		}()
+		require.Equal(t, device != "", engine.Divided() != nil)
+		session, err := engine.NewSession()
+		require.NoError(t, err)
+		for _, prompt := range []string{"Once upon a time, there was a little fox", " and then"} {
+			for piece, err := range session.Generate(context.Background(), prompt, llmrun.GenerateOptions{MaxTokens: 6}) {
+				require.NoError(t, err)
+				list = append(list, piece.ID)
+			}
+		}
+		if device != "" {
+			require.ErrorIs(t, session.Save("x"), llmrun.ErrOptions, "nothing of a divided pass is kept")
+		}
+		return list
+	}
+	want := answer("")
+	require.Equal(t, want, answer("cpu+cpu/2"))
+	for device, kind := range map[string]hetero.Kind{"cpu+gpu": hetero.GPU, "cpu+npu": hetero.NPU} {
+		if _, err := devices.All.First(kind); err != nil {
+			t.Logf("%s is left out: %v", device, err)
+			_, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: device})
+			require.Error(t, err)
+			require.Equal(t, errors.Is(err, devices.ErrNotBuilt), errors.Is(err, llmrun.ErrNotBuilt))
+			continue
+		}
+		require.Equal(t, want, answer(device), device)
 	}
 }
 

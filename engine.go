@@ -119,7 +119,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
 		o.KVSpill = kv.NewScratch(opts.Disk.slow(vfs.OS()), dir, e.mem.budget)
 	}
-	if e.model, err = exec.Load(ctx, f, o); err != nil {
+	if e.model, err = opts.loadModel(ctx, f, o); err != nil {
 		return err
 	}
 	if err := e.openKeeper(f, whole, &opts); err != nil {

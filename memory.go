@@ -48,9 +48,8 @@ func (o *Options) limit() int64 {
 func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
-	_, onGPU := opts.onGPU()
-	if onGPU {
-		limit = 0 // weights are on the device; what it takes of the machine is counted as it is taken
+	if opts.apart() {
+		limit = 0 // weights are on a device; what it takes of the machine is counted as it is taken
 	}
 	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
 		return err
@@ -69,12 +68,12 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	if !m.now.Resident() && !inPieces {
 		return notInPieces(f)
 	}
-	if opts.Measure {
+	if opts.Measure && !opts.apart() {
 		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
 			return err
 		}
 	}
-	if onGPU {
+	if opts.apart() {
 		m.need.Budget = max(0, opts.RAM)
 	}
 	m.owner, m.aim = m.need.Budget, m.need.Budget

@@ -131,7 +131,20 @@ type Options struct {
 	// and keys and values in k8v8, are in the device's memory then; nothing is imported
 	// or kept on flash. Answers differ from those of the CPU where two tokens are about
 	// as likely.
+	//
+	// "cpu+gpu", "cpu+npu" or "cpu+" and a device's name divides each matrix product
+	// between the CPU and the device, at the same time, as is fastest by what was
+	// measured of both; what is in CacheDir of that is used, and what is missing is
+	// measured and kept there. All that is no product is computed on the CPU, so that
+	// every family can be divided. Weights are where they are used, in part.
 	Device string
+	// DeviceShare, if set, is how much of a product's time the other device of a
+	// division may be busy, for others who need it, such as the screen of a phone:
+	// 0.3 is 30 %.
+	DeviceShare float64
+	// DeviceProgress, if set, is called while devices are measured for a division,
+	// with the number of products that have been and that may have to be.
+	DeviceProgress func(done, total int)
 	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
 	// when nothing is known about the machine yet.
 	Measure bool
@@ -227,7 +240,7 @@ func (o *Options) mapFirst() bool { return o.Pin != "anon" && !o.pinFile() }
 
 // keepDir returns where sessions and prompts are kept, "" if nowhere.
 func (o *Options) keepDir() string {
-	if _, onGPU := o.onGPU(); onGPU {
+	if o.apart() {
 		return ""
 	}
 	if o.KVDir != "" {

@@ -219,8 +219,7 @@ func (o *Options) open(ctx context.Context, path string) (*exec.Files, error) {
 
 // mayCache reports whether the model may be used from a pack in the cache.
 func (o *Options) mayCache() bool {
-	_, onGPU := o.onGPU()
-	return !onGPU && o.CacheDir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.W8A8 == nil
+	return !o.apart() && o.CacheDir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.W8A8 == nil
 }
 
 // openPacked opens the model's pack in the cache, also of models that are not

@@ -22,9 +22,10 @@ func (p *pass) columnsOfUp() int {
 }
 
 // mostUp returns the most tokens of which an MLP has gate and up side by side: all
-// of them where shadows are to be added to up before it activates gate.
+// of them where shadows are to be added to up before it activates gate, or rows of
+// it come from another device.
 func (p *pass) mostUp() int {
-	if p.shadow != nil {
+	if p.shadow != nil || p.m.away != nil {
 		return p.chunk
 	}
 	return upRows

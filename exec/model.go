@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/llmrun/llmrun/hetero"
@@ -52,6 +53,9 @@ type Options struct {
 	// what is remembered of texts are in its memory then, in its precision: of the
 	// other options only Chunk, Budget and Progress count.
 	Processor Processor
+	// Divide, if set, has another device compute part of the products. Plan, PinFile,
+	// MapFirst, Experts and W8A8 do not go with it.
+	Divide *Division
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -67,6 +71,7 @@ type Model struct {
 	cache   *kv.Cache
 	cold    *coldKV // what is on flash of it
 	shadow  *shadow // nil: without Options.W8A8
+	away    *away   // nil: without Options.Divide
 	// elsewhere is where passes are computed; nil: here
 	elsewhere *elsewhere
 	workers   *hetero.Workers
@@ -85,10 +90,13 @@ type Model struct {
 func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	spec, err := f.Spec()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, o.Divide.close())
 	}
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
+	}
+	if o.Divide != nil && o.Divide.Chunk > 0 {
+		o.Chunk = min(o.Chunk, o.Divide.Chunk)
 	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)
@@ -99,16 +107,26 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	if o.Processor != nil {
 		return loadElsewhere(ctx, f, spec, o)
 	}
-	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
-		return nil, err
-	}
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
-	var ld *loader
-	ts, err := f.tensorsFor(o.Exact)
-	if err != nil {
+	if o.Divide != nil {
+		m.away = newAway(o.Divide, o.Chunk)
+	}
+	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
+		m.Close()
 		return nil, err
 	}
-	if m.weights, ld, err = loadWeights(ctx, ts, spec, o); err != nil {
+	ts, err := f.tensorsFor(o.Exact || o.Divide != nil)
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	load := loadWeights
+	if o.Divide != nil {
+		load = m.away.loadWeights
+	}
+	var ld *loader
+	if m.weights, ld, err = load(ctx, ts, spec, o); err != nil {
+		m.Close()
 		return nil, err
 	}
 	m.frames = ld.frames
@@ -182,6 +200,9 @@ func (m *Model) Close() {
 	}
 	if m.experts != nil {
 		m.experts.close()
+	}
+	if m.away != nil {
+		_ = m.away.close() // its memory is gone in any case
 	}
 	if m.pass != nil {
 		m.pass.free()

@@ -60,7 +60,8 @@ func rowOf(x []float32, of []int32, cols, i int) []float32 {
 }
 
 // multiply does all products of the list, divided over the threads by rows of
-// the weights, and empties the list.
+// the weights, and empties the list. What another device has of them it does
+// meanwhile.
 func (p *pass) multiply() {
 	if p.observe != nil {
 		p.settleRows()
@@ -68,9 +69,11 @@ func (p *pass) multiply() {
 			p.observe(&p.jobs[i])
 		}
 	}
+	p.startAway()
 	p.roundInputs()
 	p.products(false)
 	p.products(true)
+	p.finishAway()
 	p.jobs = p.jobs[:0]
 }
 
@@ -80,7 +83,7 @@ func (p *pass) products(activating bool) {
 	some := false
 	for i := range p.jobs {
 		if j := &p.jobs[i]; j.activates == activating {
-			j.lo, j.hi, j.data = 0, j.w.held(), j.w.Data
+			j.lo, j.hi, j.data = 0, j.here(), j.w.Data
 			some = true
 		}
 	}
@@ -115,7 +118,7 @@ func (p *pass) roundInputs() {
 	memory, rows := p.rounded, 0
 	for i := range p.jobs {
 		j := &p.jobs[i]
-		if !j.w.Tiled {
+		if !j.w.Tiled || j.allAway() {
 			continue
 		}
 		if last := len(p.inputs) - 1; last >= 0 && p.inputs[last].rowsOf(j) {

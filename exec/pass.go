@@ -61,6 +61,7 @@ type pass struct {
 	chooser chooser    // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
 	shadow  *shadowPass // nil: without Options.W8A8
+	away    awayPass
 
 	// What overRows is doing.
 	rows, rowsPerPart int
@@ -111,6 +112,13 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		return nil, err
 	}
 	p.frame = frame
+	if m.away != nil {
+		p.away.away = m.away
+		if p.away.buffer, err = m.away.attach(frame); err != nil {
+			p.free()
+			return nil, err
+		}
+	}
 	arena := tiering.NewArena(frame)
 	p.carve(arena)
 	if err := arena.Err(); err != nil {

@@ -32,24 +32,12 @@ func (f *Files) Products() ([]Product, error) {
 	var list productList
 	for i := range w.layers {
 		l := &w.layers[i]
-		for _, m := range []struct {
-			name   string
-			matrix *linear
-		}{
-			{"attn_q", &l.q},
-			{"attn_k", &l.k},
-			{"attn_v", &l.v},
-			{"attn_output", &l.o},
-			{"conv_in", &l.convIn},
-			{"conv_out", &l.convOut},
-			{"ffn_router", &l.router},
-		} {
+		for _, m := range l.dense() {
 			list.add(m.name, &m.matrix.Matrix, 1)
 		}
-		list.addMLP("ffn", &l.mlp, 1)
-		list.addMLP("ffn_shared", &l.shared, 1)
+		list.add(routerProduct, &l.router.Matrix, 1)
 		if len(l.experts) > 0 {
-			list.addMLP("ffn_expert", &l.experts[0], spec.ExpertsUsed)
+			list.addMLP(expertProduct, &l.experts[0], spec.ExpertsUsed)
 		}
 	}
 	head := &w.head.Matrix
@@ -59,6 +47,38 @@ func (f *Files) Products() ([]Product, error) {
 	list.add("output", head, 1)
 	list[len(list)-1].OneToken = true
 	return list, nil
+}
+
+// Names of products that are told apart from others.
+const (
+	routerProduct = "ffn_router"
+	expertProduct = "ffn_expert" // and of which matrix
+)
+
+// namedLinear is a matrix and its role.
+type namedLinear struct {
+	name   string
+	matrix *linear
+}
+
+// dense returns the matrices of a layer that all tokens are multiplied with and that
+// are not small, in the order of their use. Those that the layer does not have are
+// not present.
+func (w *layerWeights) dense() []namedLinear {
+	return []namedLinear{
+		{"attn_q", &w.q},
+		{"attn_k", &w.k},
+		{"attn_v", &w.v},
+		{"attn_output", &w.o},
+		{"conv_in", &w.convIn},
+		{"conv_out", &w.convOut},
+		{"ffn_gate", &w.mlp.gate},
+		{"ffn_up", &w.mlp.up},
+		{"ffn_down", &w.mlp.down},
+		{"ffn_shared_gate", &w.shared.gate},
+		{"ffn_shared_up", &w.shared.up},
+		{"ffn_shared_down", &w.shared.down},
+	}
 }
 
 // productList gathers products.

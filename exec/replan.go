@@ -21,7 +21,7 @@ const growStep = 16 << 20
 // and the model goes on working.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.parts
-	if m.elsewhere != nil {
+	if m.elsewhere != nil || m.away != nil {
 		return nil // nothing of it is in memory that could be given back
 	}
 	if r == nil {

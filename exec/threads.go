@@ -4,7 +4,8 @@ import "github.com/llmrun/llmrun/hetero"
 
 // SetThreads changes how many threads share the arithmetic; 0 means the fast
 // cores. Results do not depend on it. It waits for a pass that is under way,
-// and no Extend may begin before it returns. On an error nothing has changed.
+// and no Extend may begin before it returns. On an error nothing has changed. A
+// model that a device has a part in keeps its threads.
 func (m *Model) SetThreads(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -14,7 +15,7 @@ func (m *Model) SetThreads(n int) error {
 	if n <= 0 {
 		n = hetero.DefaultThreads()
 	}
-	if n == m.workers.Count() || m.elsewhere != nil {
+	if n == m.workers.Count() || m.elsewhere != nil || m.away != nil {
 		return nil
 	}
 	oldWorkers, oldPass := m.workers, m.pass

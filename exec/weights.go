@@ -65,6 +65,7 @@ type linear struct {
 	Matrix
 	bias  []float32   // [Rows]
 	whole *wholeInput // how its input is rounded with one scale; nil: it is not
+	away  *awayRows   // the rows that another device has; nil: none, ever
 }
 
 // gain is the learned part of a norm; the zero gain stands for a norm that the

@@ -29,6 +29,6 @@
 // group of its cores, such a device, hetero/sim simulates phones, and
 // hetero/devices knows what this machine has. hetero/solve measures devices,
 // divides products and runs them; hetero/schedule orders the pieces of prompts;
-// hetero/papers compares with what was published. Running a model takes no part
-// in this yet.
+// hetero/papers compares with what was published. Package
+// exec/divide runs models on two devices.
 package hetero

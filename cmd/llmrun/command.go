@@ -40,7 +40,7 @@ func commandGroups() []commandGroup {
 		}},
 		{"Keep conversations", []*command{sessionsCommand()}},
 		{"Import models", []*command{importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
-		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchDevicesCommand(), benchGPUCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), benchW8A8Command(), synthCommand()}},
+		{"Measure", []*command{logitsCommand(), perplexityCommand(), benchCommand(), benchBudgetCommand(), benchDevicesCommand(), benchDividedCommand(), benchGPUCommand(), benchHeteroCommand(), benchKVCommand(), benchOverheadCommand(), benchW8A8Command(), synthCommand()}},
 		{"About", []*command{versionCommand(), licensesCommand(), helpCommand()}},
 	}
 }

@@ -34,12 +34,17 @@ func (d *deviceFlags) add(f *flagSet) {
 		return nil
 	})
 	f.counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together; without it, 1,32,128,512", 1, 1<<14)
-	f.value("share", "PERCENT", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%", func(text string) error {
+	addPercent(f, &d.share, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
+}
+
+// addPercent declares a part of a whole.
+func addPercent(f *flagSet, part *float64, name, usage string) {
+	f.value(name, "PERCENT", usage, func(text string) error {
 		n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 		if err != nil || !(n > 0 && n <= 100) {
 			return fmt.Errorf("must be a part such as 50%%, not %q", text)
 		}
-		d.share = n / 100
+		*part = n / 100
 		return nil
 	})
 }

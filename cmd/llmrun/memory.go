@@ -63,6 +63,8 @@ type memoryStats struct {
 	KV                kvStats      `json:"kv"`
 	Predicted         speeds       `json:"predicted"`
 	Measured          speeds       `json:"measured"`
+	// Divided is there with a --device such as cpu+gpu.
+	Divided []llmrun.DividedProduct `json:"divided,omitempty"`
 }
 
 // speeds are tokens a second.
@@ -89,8 +91,10 @@ func newExpertStats(u llmrun.ExpertUse, tokens int) *expertStats {
 	return &expertStats{u.Slots, u.Hits, u.Used - u.Hits, u.HitRate(), u.Bytes / int64(max(1, tokens))}
 }
 
-func newMemoryStats(report llmrun.MemoryReport, stats llmrun.Stats) *memoryStats {
+func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
+	report := engine.Memory()
 	m := &memoryStats{
+		Divided:     engine.Divided(),
 		BudgetBytes: report.Budget, PeakBytes: report.Peak,
 		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
 		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
@@ -130,4 +134,27 @@ func (m *memoryStats) print(w io.Writer) {
 		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
 	}
+	for i := range m.Divided {
+		printDivided(w, &m.Divided[i])
+	}
+}
+
+// printDivided shows how matrices of one kind are divided.
+func printDivided(w io.Writer, p *llmrun.DividedProduct) {
+	fmt.Fprintf(w, "divided: %s, %d of %d×%d %s: the other device has %.0f %% of one token", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
+	if p.ManyShare != p.OneShare {
+		fmt.Fprintf(w, ", %.0f %% of %d and more", 100*p.ManyShare, p.Least)
+	}
+	for _, s := range []struct {
+		of    string
+		steps llmrun.DividedSteps
+	}{{"one", p.One}, {"many", p.Many}} {
+		if n := time.Duration(s.steps.Steps); n > 0 {
+			fmt.Fprintf(w, "; a step of %s took %v, %v of it waiting", s.of, (s.steps.Took / n).Round(time.Microsecond), (s.steps.Waited / n).Round(time.Microsecond))
+			if s.steps.Predicted > 0 {
+				fmt.Fprintf(w, ", predicted %v", (s.steps.Predicted / n).Round(time.Microsecond))
+			}
+		}
+	}
+	fmt.Fprintln(w)
 }

@@ -32,6 +32,7 @@ type modelFlags struct {
 	pressure bool
 	w8a8     *w8a8Flags // nil: the command does not offer it
 	device   string
+	share    float64 // of its time that the other device of a division may be busy; 0 = all
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -123,7 +124,8 @@ func (m *modelFlags) addSelect(f *flagSet) {
 
 // addDevice declares --device, for commands that compute.
 func (m *modelFlags) addDevice(f *flagSet) {
-	f.text(&m.device, "device", "NAME", "what computes: cpu, gpu, or gpu: and part of a device's name; without it, cpu. A GPU needs a program built with -tags gpu")
+	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile); without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+	addPercent(f, &m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }
 
 // addRounded declares --rounded, for commands that measure and are exact
@@ -140,7 +142,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, DeviceShare: m.share}
 	if m.path != "" {
 		return m.path, options
 	}
@@ -172,6 +174,9 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		}
 	}
 	options.Progress = bar.report
+	measuring := newMeter(s, "measuring the devices", formatProducts)
+	defer measuring.finish()
+	options.DeviceProgress = func(done, total int) { measuring.update(int64(done), int64(total)) }
 	engine, err := llmrun.OpenContext(ctx, path, options)
 	if err != nil {
 		return nil, interruption(ctx, err)

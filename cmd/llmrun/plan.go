@@ -15,7 +15,7 @@ func planCommand() *command {
 
 Speeds are predicted from what this machine reaches, measured once with its own files and kept with the imported models.
 
---devices plans something else: how each matrix product of the model would be divided between two devices of llmrun devices, for several numbers of tokens, beside each device alone. It uses what llmrun profile measured, and measures what is missing. Running a model does not follow that plan yet.`,
+--devices plans something else: how each matrix product of the model would be divided between two devices of llmrun devices, for several numbers of tokens, beside each device alone. It uses what llmrun profile measured, and measures what is missing. llmrun run --device cpu+NAME divides a model so, by rows.`,
 		examples: []example{
 			{"llmrun plan -m model.gguf", "in all the memory that is available"},
 			{"llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", "in so much of it"},

@@ -175,7 +175,7 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 func (r *runFlags) report(s *streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
 	var memory *memoryStats
 	if r.model.measure {
-		memory = newMemoryStats(engine.Memory(), stats)
+		memory = newMemoryStats(engine, stats)
 	}
 	if !r.quiet {
 		fmt.Fprintln(s.err, statsLine(stats, seed))

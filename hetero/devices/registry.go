@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,9 +13,10 @@ import (
 
 // Errors of opening a device.
 var (
-	ErrUnknown = errors.New("there is no such device")
-	ErrClash   = errors.New("its driver clashes with one that is loaded already")
-	ErrSlow    = errors.New("only the engine's own processor devices can be made slower")
+	ErrNotBuilt = errors.New("not in this program")
+	ErrUnknown  = errors.New("there is no such device")
+	ErrClash    = errors.New("its driver clashes with one that is loaded already")
+	ErrSlow     = errors.New("only the engine's own processor devices can be made slower")
 )
 
 // Registry is the providers of a program. Its methods may be called from any
@@ -59,7 +61,7 @@ func (r *Registry) ask(p *Provider) Listing {
 	}
 	l := Listing{Provider: p.Name, Kind: p.Kind}
 	if p.Find == nil {
-		l.Missing = fmt.Errorf("not in this program: build it with -tags %s", p.Tag)
+		l.Missing = fmt.Errorf("%w: build it with -tags %s", ErrNotBuilt, p.Tag)
 		return l
 	}
 	if first := r.loaded[p.Clash]; p.Clash != "" && first != "" {
@@ -72,6 +74,32 @@ func (r *Registry) ask(p *Provider) Listing {
 	}
 	r.lists[p.Name] = l
 	return l
+}
+
+// First returns the name of the first device of a kind: of one that is of it, or else
+// of what stands in for one. Drivers of other kinds are not loaded.
+func (r *Registry) First(kind hetero.Kind) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var missing error
+	name := ""
+	for _, p := range r.providers {
+		if p.Kind != kind {
+			continue
+		}
+		l := r.ask(p)
+		missing = errors.Join(missing, l.Missing)
+		for _, f := range l.Found {
+			if f.Capabilities.Kind == kind {
+				return f.Name, nil
+			}
+			name = cmp.Or(name, f.Name)
+		}
+	}
+	if name == "" {
+		return "", fmt.Errorf("device %v: %w", kind, missing)
+	}
+	return name, nil
 }
 
 // Open opens a device by its name. An ending such as /4 makes it four times slower,

@@ -38,7 +38,8 @@ func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 			e := solve.Executor{Devices: devices, Costs: instant{}, Grain: soc.Grain(), Fast: true}
 			alone := solve.Split{Pieces: []solve.Piece{{Tokens: tokens, Padded: tokens, Rows: width}}}
 			divided := solve.Split{Cut: solve.Hybrid, Pieces: []solve.Piece{
-				{Device: 1, Tokens: 2, Padded: 2, Rows: 16}, {Device: 1, Token: 2, Tokens: 1, Padded: 1, Rows: 16},
+				{Device: 1, Tokens: 2, Padded: 2, Rows: 16},
+				{Device: 1, Token: 2, Tokens: 1, Padded: 1, Rows: 16},
 				{Device: 0, Tokens: tokens, Padded: tokens, Row: 16, Rows: width - 16},
 			}}
 			require.NoError(t, e.Prepare("w", op, &alone))

@@ -1,0 +1,197 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/divide"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// DividedOptions say with which device passes are divided, and what is timed.
+type DividedOptions struct {
+	Path    string
+	FS      fs.FS  // where Path is looked up; nil = the operating system
+	Device  string // see divide.Options
+	Limit   float64
+	Threads int // 0 = the fast cores
+	Chunk   int
+	Prefill []int // lengths of prompts
+	Decode  int   // tokens of a generation
+	Repeats int
+	Dir     string // where measurements of devices are kept; "" = nowhere
+	// Loading and Running tell of progress, and Notice of kept measurements that are
+	// not used; all may be nil.
+	Loading, Running func(done, total int64)
+	Notice           func(text string)
+}
+
+// DividedReport compares whole passes of a model on the processor, on a device and
+// divided between them.
+type DividedReport struct {
+	Model    string                `json:"model"`
+	Machine  Machine               `json:"machine"`
+	Device   string                `json:"device"`
+	Alone    string                `json:"device_alone"`    // how the device computes alone
+	Opening  float64               `json:"opening_seconds"` // of the divided model, measuring of devices included
+	Tests    []DividedTest         `json:"tests"`
+	Products []exec.DividedProduct `json:"products"`
+}
+
+// DividedTest is one thing that was timed in three ways.
+type DividedTest struct {
+	Name    string `json:"name"`   // pp and the length of a prompt, or tg and how much was generated
+	CPU     Spread `json:"cpu_ms"` // of a prompt, or of one token of a generation
+	Device  Spread `json:"device_ms"`
+	Divided Spread `json:"divided_ms"`
+	// OfBetter is the divided time in parts of the better of the two others: the
+	// median of the ratios of runs that followed each other.
+	OfBetter float64 `json:"of_better"`
+}
+
+// secondGroup is a half of the cores as a device. The other half is the processor
+// then, unless somebody asks for more.
+const secondGroup = "cpu-b"
+
+// The ways to compute a pass.
+const (
+	onCPU = iota
+	onDevice
+	onBoth
+	passWays
+)
+
+// Divided times passes. All runs take turns.
+func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error) {
+	r := &DividedReport{Model: o.Path, Machine: ThisMachine(), Device: o.Device}
+	if o.Device == secondGroup && o.Threads == 0 {
+		o.Threads = max(1, hetero.DefaultThreads()-hetero.DefaultThreads()/2)
+	}
+	var benches [passWays]*bench
+	for way := range benches {
+		model, err := r.load(ctx, &o, way)
+		if err != nil {
+			return nil, err
+		}
+		defer model.Close()
+		benches[way] = newBench(model)
+		defer benches[way].close()
+		// Logits are looked at by whoever chooses a token, which is not timed here.
+		benches[way].reader.Each = func(int, []float32) error { return nil }
+	}
+	tests := (&GPUOptions{Prefill: o.Prefill, Decode: o.Decode, Depths: []int{0}}).tests()
+	for i, t := range tests {
+		result, err := timeInTurns(ctx, &benches, &t, o.Repeats)
+		if err != nil {
+			return nil, err
+		}
+		r.Tests = append(r.Tests, result)
+		if o.Running != nil {
+			o.Running(int64(i+1), int64(len(tests)))
+		}
+	}
+	r.Products = benches[onBoth].model.Divided()
+	return r, nil
+}
+
+// load opens the model in one of the ways.
+func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (model *exec.Model, err error) {
+	disk := vfs.OS()
+	if o.FS != nil {
+		disk = vfs.FromIOFS(o.FS)
+	}
+	files, err := exec.Open(disk, o.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
+	divided := divide.Options{Device: o.Device, Limit: o.Limit, Dir: o.Dir, Notice: o.Notice}
+	switch way {
+	case onDevice:
+		return r.loadAlone(ctx, files, options, divided)
+	case onBoth:
+		begin := time.Now()
+		defer func() { r.Opening = time.Since(begin).Seconds() }()
+		return divide.Load(ctx, files, options, divided)
+	}
+	return exec.Load(ctx, files, options)
+}
+
+// loadAlone opens the model on the device: whole passes where it can compute them,
+// and otherwise all products, with the rest on the processor.
+func (r *DividedReport) loadAlone(ctx context.Context, files *exec.Files, model exec.Options, o divide.Options) (*exec.Model, error) {
+	r.Alone = "the whole pass"
+	m, err := divide.LoadWhole(ctx, files, model, o)
+	if errors.Is(err, exec.ErrUnsupported) {
+		r.Alone, o.Alone = "all products that it takes", true
+		return divide.Load(ctx, files, model, o)
+	}
+	return m, err
+}
+
+// timeInTurns runs a test in each way, again and again.
+func timeInTurns(ctx context.Context, benches *[passWays]*bench, t *Test, repeats int) (d DividedTest, err error) {
+	d.Name = t.Name
+	var took [passWays][]float64
+	var ratios []float64
+	for n := range repeats + 1 { // the first is to warm up
+		var last [passWays]float64
+		for way, b := range benches {
+			if _, err := b.sequence(ctx, 0); err != nil {
+				return d, err
+			}
+			run, err := b.run(ctx, t, false)
+			if err != nil {
+				return d, err
+			}
+			last[way] = 1e3 * run.Seconds() / t.units()
+		}
+		if n == 0 {
+			continue
+		}
+		for way, ms := range last {
+			took[way] = append(took[way], ms)
+		}
+		ratios = append(ratios, last[onBoth]/min(last[onCPU], last[onDevice]))
+	}
+	for way, to := range []*Spread{&d.CPU, &d.Device, &d.Divided} {
+		slices.Sort(took[way])
+		*to = Spread{median(took[way]), took[way][0], took[way][len(took[way])-1]}
+	}
+	slices.Sort(ratios)
+	d.OfBetter = median(ratios)
+	return d, nil
+}
+
+// WriteTables writes the report in Markdown.
+func (r *DividedReport) WriteTables(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s/%s, %s kernels, and %s, which alone computes %s; opened in %.1f s. Milliseconds of a prompt or a token: medians of runs in turns (lowest–highest).\n",
+		r.Model, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.Device, r.Alone, r.Opening)
+	fmt.Fprintf(w, "\n| test | cpu | %s | divided | of the better one |\n|---|---|---|---|---|\n", r.Device)
+	for _, t := range r.Tests {
+		fmt.Fprintf(w, "| %s |", t.Name)
+		for _, s := range []Spread{t.CPU, t.Device, t.Divided} {
+			fmt.Fprintf(w, " %.3f (%.3f–%.3f) |", s.Median, s.Min, s.Max)
+		}
+		fmt.Fprintf(w, " %.3f |\n", t.OfBetter)
+	}
+	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range r.Products {
+		part := func(first int) float64 { return 100 * (1 - float64(first)/float64(p.Rows)) }
+		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% | %d | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, part(p.Share.One), p.Share.Least, part(p.Share.Many))
+		for _, s := range []exec.DividedSteps{p.One, p.Many} {
+			steps := time.Duration(max(1, s.Steps))
+			fmt.Fprintf(w, " %.0f µs | %.0f | %.0f |", microseconds(s.Predicted/steps), microseconds(s.Took/steps), microseconds(s.Waited/steps))
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,138 @@
+package divide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/gpu"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Options say with which device a model is divided.
+type Options struct {
+	// Device is a name of a device of this machine; "gpu" or "npu" is the first of
+	// its kind.
+	Device string
+	// Limit is how much of a product's time the device may be busy, for others who
+	// need it; 0 means all of it. The device is never alone then.
+	Limit float64
+	// Alone gives the device all that it takes, to compare with.
+	Alone bool
+	Dir   string // where measurements are kept; "" = nowhere
+	// Measuring is told how many products have been measured, of at most so many, and
+	// Notice what is not as one may expect; both may be nil.
+	Measuring func(done, total int)
+	Notice    func(text string)
+}
+
+// staticChunk is for how many tokens devices that are static get their graphs, or
+// for fewer: few prompts are a multiple of many, and what fills a chunk up is
+// computed for nothing.
+const staticChunk = 256
+
+// first are the names that stand for the first device of a kind.
+var first = map[string]hetero.Kind{"gpu": hetero.GPU, "npu": hetero.NPU}
+
+// resolve replaces a kind by the name of its first device.
+func (o *Options) resolve() (err error) {
+	if kind, ok := first[o.Device]; ok {
+		o.Device, err = devices.All.First(kind)
+	}
+	return err
+}
+
+// Load loads a model whose products are divided between this package's kernels and
+// a device; or all of it on the device, where that is predicted to be faster, and
+// the device can. It is refused with exec.ErrUnsupported where the device multiplies
+// no weights of its types. Of the model's options Processor and Divide are set here.
+func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	if model.Chunk <= 0 {
+		model.Chunk = exec.DefaultChunk
+	}
+	products, err := f.Products()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := makePlan(ctx, products, &model, &o)
+	if err != nil {
+		return nil, err
+	}
+	if o.mayBeWhole(&model) && plan.thereFaster(products) {
+		if m, err := LoadWhole(ctx, f, model, o); !errors.Is(err, exec.ErrUnsupported) {
+			if err == nil && o.Notice != nil {
+				o.Notice(o.Device + " computes all of a pass: that is predicted to be faster than any division")
+			}
+			return m, err
+		}
+	}
+	// Another one than that of the measurements: buffers stay attached until a device
+	// is closed.
+	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget})
+	if err != nil {
+		return nil, err
+	}
+	model.Divide = &exec.Division{Name: o.Device, Device: device, Of: plan.share, Chunk: plan.chunk, Grain: hetero.Grain(device.Clock())}
+	return exec.Load(ctx, f, model)
+}
+
+// LoadWhole loads a model all of which the device computes. It is refused with
+// exec.ErrUnsupported where that cannot be.
+func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	place, ok := strings.CutPrefix(o.Device, "opencl-")
+	if !ok {
+		return nil, fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
+	}
+	model.Processor = gpu.Processor{Device: place}
+	return exec.Load(ctx, f, model)
+}
+
+// mayBeWhole reports whether nothing keeps the device from computing all of a pass,
+// as far as options go.
+func (o *Options) mayBeWhole(model *exec.Options) bool {
+	return o.Limit == 0 && !o.Alone && !model.Exact && model.KV == kv.K8V8 && model.KVSpill == nil && model.Select.Exact()
+}
+
+// makePlan measures what is not known and decides. What was measured is kept also
+// where that is interrupted.
+func makePlan(ctx context.Context, products []exec.Product, model *exec.Options, o *Options) (_ *planner, err error) {
+	products = slices.DeleteFunc(slices.Clone(products), func(p exec.Product) bool { return !p.Divisible() })
+	l, err := openLab(products, model, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[exec.Product]exec.Share{}, copies: map[solve.Shape]time.Duration{}}
+	if p.static() {
+		p.chunk = min(p.chunk, staticChunk)
+	}
+	if err := p.findTypes(products); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Device, err)
+	}
+	measured := 0
+	l.profiler.Before = func() error {
+		if measured++; o.Measuring != nil {
+			o.Measuring(measured, max(measured, p.measured))
+		}
+		return ctx.Err()
+	}
+	err = p.divideAll(products)
+	return p, errors.Join(err, l.keep(o.Dir))
+}

@@ -1,0 +1,91 @@
+package divide
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// group is a device that every machine has.
+func group() string {
+	if hetero.DefaultThreads() > 1 {
+		return "cpu-b"
+	}
+	return "cpu"
+}
+
+// load loads a small model with some device.
+func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	fsys := vfs.NewMem()
+	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
+	f, err := exec.Open(fsys, "m.gguf")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	budget := tiering.New(0)
+	m, err := Load(ctx, f, exec.Options{Threads: 1, Chunk: 32, KV: kv.K8V8, Budget: budget}, o)
+	t.Cleanup(func() {
+		if m != nil {
+			m.Close()
+		}
+		require.NoError(t, budget.Check())
+	})
+	return m, err
+}
+
+// TestMeasurementsAreKept loads a model with a device that is too slow to get
+// anything, twice: the second time all is known.
+func TestMeasurementsAreKept(t *testing.T) {
+	measured := 0
+	o := Options{Device: group() + "/64", Dir: t.TempDir(), Measuring: func(done, total int) {
+		measured++
+		require.LessOrEqual(t, done, total)
+	}}
+	for _, known := range []bool{false, true} {
+		measured = 0
+		m, err := load(t, t.Context(), o)
+		require.NoError(t, err)
+		require.Equal(t, known, measured == 0)
+		require.NotEmpty(t, m.Divided())
+		for _, d := range m.Divided() {
+			require.Equal(t, d.Rows, d.Share.One, d.Name)
+			require.Equal(t, d.Rows, d.Share.Many, d.Name)
+		}
+	}
+	o.Alone = true
+	m, err := load(t, t.Context(), o)
+	require.NoError(t, err)
+	for _, d := range m.Divided() {
+		require.Zero(t, d.Share.One, d.Name)
+	}
+}
+
+// TestMeasuringIsInterrupted: Ctrl-C does not wait for what is left to measure.
+func TestMeasuringIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := load(t, ctx, Options{Device: group()})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestDevicesThatAreNotThere: errors say what is missing.
+func TestDevicesThatAreNotThere(t *testing.T) {
+	_, err := load(t, t.Context(), Options{Device: "tpu"})
+	require.ErrorIs(t, err, devices.ErrUnknown)
+	for _, kind := range []string{"gpu", "npu"} {
+		if _, missing := devices.All.First(first[kind]); missing != nil {
+			_, err := load(t, t.Context(), Options{Device: kind})
+			require.EqualError(t, err, missing.Error())
+		}
+	}
+}

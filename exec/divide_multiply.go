@@ -1,0 +1,97 @@
+package exec
+
+import (
+	"errors"
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// awayPass is what of a step's products is under way on another device.
+type awayPass struct {
+	*away
+	buffer *hetero.Buffer // all of the pass's memory: where products read and write
+	work   []awayWork
+	begun  time.Duration // when the step began, by the device's clock
+}
+
+// awayWork is rows of a job that were submitted.
+type awayWork struct {
+	job, part int
+	ticket    hetero.Ticket
+}
+
+// startAway submits the device's rows of all products of the list.
+func (p *pass) startAway() {
+	a := &p.away
+	if a.away == nil {
+		return
+	}
+	a.begun = a.Device.Clock().Now()
+	var flushed []float32
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		if j.w.away == nil || j.here() == j.w.Rows || p.err != nil {
+			continue
+		}
+		p.settleRows() // what it multiplies may have been left for later
+		x := a.buffer.View(j.x, j.w.Cols)
+		if !same(flushed, j.x) {
+			flushed = j.x
+			p.err = errors.Join(p.err, a.Device.FlushRows(x, j.n, j.w.Cols))
+		}
+		p.err = errors.Join(p.err, a.start(i, j, x))
+	}
+}
+
+// start submits the device's rows of one product.
+func (a *awayPass) start(job int, j *job, x hetero.View) error {
+	y := a.buffer.View(j.y, j.w.Rows)
+	for i := range j.w.away.parts {
+		part := &j.w.away.parts[i]
+		if part.kernel == nil || part.first < j.here() {
+			continue
+		}
+		t, err := a.submit(part.kernel, j.n, x, y.At(0, part.first))
+		if err != nil {
+			return err
+		}
+		a.work = append(a.work, awayWork{job, i, t})
+	}
+	return nil
+}
+
+// finishAway waits for the device, also after an error, and takes its rows.
+func (p *pass) finishAway() {
+	a := &p.away
+	if a.away == nil {
+		return
+	}
+	own := a.Device.Clock().Now()
+	for _, w := range a.work {
+		j := &p.jobs[w.job]
+		hetero.Await(a.Device.Clock(), w.ticket, a.begun+j.w.away.predicted(j.n, a.chunk), a.Grain)
+		p.err = errors.Join(p.err, w.ticket.Wait())
+	}
+	if len(a.work) > 0 && !a.caps.Shares {
+		p.err = errors.Join(p.err, a.Device.Fetch(a.buffer))
+	}
+	for _, w := range a.work {
+		p.jobs[w.job].addBias(w.part)
+	}
+	a.note(p.jobs, own)
+	clear(a.work)
+	a.work = a.work[:0]
+}
+
+// addBias adds what the device does not know to its rows.
+func (j *job) addBias(part int) {
+	if j.w.bias == nil {
+		return
+	}
+	rows := &j.w.away.parts[part]
+	for row := range j.n {
+		quant.Add(j.y[row*j.w.Rows+rows.first:][:rows.rows], j.w.bias[rows.first:][:rows.rows])
+	}
+}
