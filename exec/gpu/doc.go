@@ -14,8 +14,9 @@
 // in a buffer that is written with the token's row. Prompts take chunks of many
 // tokens through kernels of their own, eight launches a layer.
 //
-// Activations are float32, sums too. Keys and values are kept in codes of 8 bits
-// with a scale for each token and head, as k8v8 of package kv, and attention reads
-// them as they were stored. So tokens are those of the CPU where it multiplies
-// without rounding activations, but for sums in another order.
+// Activations are float32, sums too; but the input of one token's products is
+// rounded to 8 bits where weights are codes, as the processor does it. Keys and
+// values are kept in codes of 8 bits with a scale for each token and head, as k8v8 of
+// package kv, and attention reads them as they were stored. So tokens are those of
+// the CPU, but for what rounding and the order of sums change.
 package gpu

@@ -9,9 +9,9 @@ import (
 
 // layer is the kernels of a layer, with all arguments that stay the same.
 type layer struct {
-	attnGain, ffnGain *opencl.Memory
-	qGain, kGain      *opencl.Memory // the norm of the layer where heads have none
-	qkv               []part         // queries, keys and values
+	attnGain, ffnGain int    // elements of the memory of one token
+	qGain, kGain      int    // the norm of the layer where heads have none
+	qkv               []part // queries, keys and values
 	o, down           *opencl.Product
 	gateUp            []part // both in turns, or first gates and then the others
 
@@ -65,8 +65,9 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 }
 
 // TakeEnds puts the output matrix on the device.
-func (n *Network) TakeEnds(norm []float32, head exec.Linear) (err error) {
-	if n.norm, err = n.gain(norm); err != nil {
+func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
+	gain, err := n.gain(norm)
+	if err != nil {
 		return err
 	}
 	p, err := n.product("head", false, &head)
@@ -75,24 +76,13 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) (err error) {
 	}
 	n.headOps = 2 * int64(p.Rows) * int64(p.Cols)
 	n.head, err = p.Vector(
-		opencl.Input{X: n.one.input, From: n.one.x, Gain: n.norm, Eps: n.spec.Norm.Eps},
-		opencl.Output{Y: n.one.logits})
+		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps},
+		opencl.Output{Y: n.one.memory, To: n.one.logits})
 	if err != nil {
 		return err
 	}
 	n.own(n.head)
 	return nil
-}
-
-// gain puts the gain of a norm on the device, with what the family adds to it.
-func (n *Network) gain(values []float32) (*opencl.Memory, error) {
-	sum := make([]float32, len(values))
-	for i, v := range values {
-		sum[i] = v + n.spec.Norm.Offset
-	}
-	m, err := n.floats(sum)
-	n.weights += 4 * int64(len(values))
-	return m, err
 }
 
 func weightsOf(l *exec.Linear) opencl.Weights {
@@ -111,6 +101,7 @@ func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear
 	}
 	n.own(p)
 	p.Name = name
+	p.Tailored = n.context.Info.Kind == "GPU" // on others it gains nothing
 	n.weights += p.Bytes()
 	n.ops += 2 * int64(p.Rows) * int64(p.Cols)
 	return p, nil
@@ -138,8 +129,8 @@ func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []part, er
 }
 
 // kernel makes a kernel of a layer ready that lives as long as the network.
-func (n *Network) kernel(l int, name string, args ...any) (*opencl.Kernel, error) {
-	k, err := n.context.Kernel("layer.cl", n.layerOptions(&n.spec.Layers[l]), name)
+func (n *Network) kernel(l int, file, name string, args ...any) (*opencl.Kernel, error) {
+	k, err := n.context.Kernel(file, n.layerOptions(&n.spec.Layers[l]), name)
 	if err != nil {
 		return nil, err
 	}

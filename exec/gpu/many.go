@@ -26,8 +26,9 @@ const (
 // manyTokens is what passes of many tokens work in, taken when the first comes.
 type manyTokens struct {
 	rows   int            // for so many tokens; 0: nothing is taken yet
-	stage  *opencl.Memory // of the host: angles of all rotations, and rows
-	input  *opencl.Memory // the same on the device
+	stage  *opencl.Memory // of the host where the device copies, otherwise nil
+	seen   []float32      // angles of all rotations, and rows, as the host sees them
+	input  *opencl.Memory // the same as the device does
 	x      int            // element of input where the residual stream begins
 	h      *opencl.Memory // [rows, Dim] normalized
 	qkv    *opencl.Memory // [rows, qkvWidth]
@@ -77,7 +78,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 			return err
 		}
 	}
-	if t.stage, err = n.stage(t.input); err != nil {
+	if t.stage, t.seen, err = n.seen(t.input, 0, t.x+rows*s.Dim); err != nil {
 		return err
 	}
 	t.tile, _ = n.attentionTile()
@@ -117,28 +118,28 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	column := func(p *part) int { return p.to }
 	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Result: opencl.Add, Factor: s.ResidualScale}
 	k := &y.many
-	if k.attnNorm, err = n.kernel(l, "norm", t.input, t.x, t.h, s.Dim, y.attnGain, s.Norm.Eps); err != nil {
+	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
 		return err
 	}
 	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
 		return err
 	}
-	if k.prepare, err = n.kernel(l, "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
 		return err
 	}
-	if k.attend, err = n.kernel(l, "attend_many", t.qkv, t.h /* the same */, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
 		return err
 	}
 	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
 		return err
 	}
-	if k.ffnNorm, err = n.kernel(l, "norm", t.input, t.x, t.h, s.Dim, y.ffnGain, s.Norm.Eps); err != nil {
+	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.ffnGain, s.Norm.Eps); err != nil {
 		return err
 	}
 	if y.fused() {
 		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Result: pairs(s.Act)}, column)
 	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
-		k.gated, err = n.kernel(l, "gated", t.hidden, t.hidden, rows*inner, int(pairs(s.Act)))
+		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.hidden, rows*inner, int(pairs(s.Act)))
 	}
 	if err != nil {
 		return err
@@ -150,9 +151,8 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 // readMany reads a chunk whose rows are in the staging buffer.
 func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 	t := &n.many
-	stage := floatsOf(t.stage)
-	n.setAngles(stage, c, t.rows)
-	if t.stage != t.input {
+	n.setAngles(t.seen, c, t.rows)
+	if t.stage != nil {
 		if err := t.input.Send(0, t.stage, 0, 4*(t.x+c.Tokens*n.spec.Dim)); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 		}
 	}
 	for _, row := range c.Want {
-		if err := n.one.input.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
+		if err := n.one.memory.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
 			return err
 		}
 		if err := n.giveLogits(row, c); err != nil {

@@ -51,8 +51,7 @@ type Network struct {
 	owned   []closer // memory, products and kernels, in the order of their making
 	layers  []layer
 	head    *opencl.Vector
-	norm    *opencl.Memory // gain before the head
-	weights int64          // bytes on the device
+	weights int64 // bytes on the device
 	// ops are multiplications and additions with weights for one token; headOps are
 	// those of the output matrix, which few tokens need.
 	ops, headOps int64
@@ -79,15 +78,6 @@ func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
 // alloc makes a buffer that lives as long as the network.
 func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, error) {
 	m, err := n.context.Alloc(purpose, size)
-	if err == nil {
-		n.own(freer{m})
-	}
-	return m, err
-}
-
-// floats makes a buffer of numbers that lives as long as the network.
-func (n *Network) floats(values []float32) (*opencl.Memory, error) {
-	m, err := n.context.Floats(tiering.Pinned, values)
 	if err == nil {
 		n.own(freer{m})
 	}

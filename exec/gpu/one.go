@@ -7,31 +7,37 @@ import (
 )
 
 const (
-	// stateFloats is where a token's angles begin in its input: before them are its
-	// position and into how many parts attention divides the context.
+	// stateFloats is where a token's angles begin in its memory: before them is its
+	// position.
 	stateFloats = 16
 	// oneThreads are the work items of a group of attend_one.
 	oneThreads = 128
-	// splitTokens is how many tokens a part of the context has at least, and
-	// maxSplits how many parts there are at most.
-	splitTokens = 128
-	maxSplits   = 16
+	// maxSplits is into how many parts attention divides the context at most: joining
+	// them takes time too.
+	maxSplits = 32
 )
 
-// attendOneKV is the index of attend_one's argument for keys and values.
-const attendOneKV = 2
+// attendOneKV and attendOneSplits are indices of attend_one's arguments.
+const attendOneKV, attendOneSplits = 1, 2
 
-// oneToken is what a pass of one token works in.
+// oneToken is what a pass of one token works in. All of it but the MLP's is in one
+// buffer, because drivers take time for each buffer that a launch names.
 type oneToken struct {
-	stage  *opencl.Memory // of the host: state, angles and the embedding's row
-	input  *opencl.Memory // the same on the device; the row becomes the residual stream
-	x      int            // element of input where the stream begins
-	qkv    *opencl.Memory
-	sums   *opencl.Memory // [maxSplits, Heads*HeadDim] of attention
-	states *opencl.Memory // [maxSplits, Heads, 2]
-	hidden *opencl.Memory // [2*inner]: of the MLP, and room for gates before them
-	logits *opencl.Memory
-	out    *opencl.Memory // of the host: logits
+	memory *opencl.Memory
+	// Elements of memory where its parts begin: state and angles do at 0.
+	x        int // embedding's row, which becomes the residual stream
+	qkv      int
+	sums     int // [maxSplits, Heads*HeadDim] of attention
+	states   int // [maxSplits, Heads, 2]
+	logits   int
+	gains    int // of norms; gainsEnd is behind the last that was put there
+	gainsEnd int
+	hidden   *opencl.Memory // [2*inner]: of the MLP, and room for gates before them
+
+	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
+	input      []float32      // state, angles and stream as the host sees them
+	result     []float32      // logits as the host sees them
+	splits     int            // that kernels are set to
 }
 
 // oneLayer is the kernels of a layer for one token.
@@ -44,40 +50,57 @@ type oneLayer struct {
 
 // allocateOne takes the memory for passes of one token, but for the MLP's.
 func (n *Network) allocateOne() (err error) {
-	s, t := n.spec, &n.one
-	t.x = (stateFloats + n.angleFloats() + 3) / 4 * 4
-	for _, b := range []struct {
-		to     **opencl.Memory
-		floats int
-	}{
-		{&t.input, t.x + s.Dim},
-		{&t.qkv, n.qkvWidth(n.maxKVHeads())},
-		{&t.sums, maxSplits * s.Heads * s.HeadDim},
-		{&t.states, maxSplits * s.Heads * 2},
-		{&t.logits, s.Vocab},
-	} {
-		if *b.to, err = n.alloc(tiering.Scratch, 4*b.floats); err != nil {
-			return err
-		}
+	s, t, size := n.spec, &n.one, 0
+	place := func(floats int) (at int) {
+		at, size = size, size+(floats+3)/4*4
+		return at
 	}
-	if t.stage, err = n.stage(t.input); err != nil {
+	place(stateFloats + n.angleFloats())
+	t.x = place(s.Dim)
+	t.qkv = place(n.qkvWidth(n.maxKVHeads()))
+	t.sums = place(maxSplits * s.Heads * s.HeadDim)
+	t.states = place(maxSplits * s.Heads * 2)
+	t.logits = place(s.Vocab)
+	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
+	t.gainsEnd, t.splits = t.gains, 1
+	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
 		return err
 	}
-	t.out, err = n.stage(t.logits)
+	if t.stage, t.input, err = n.seen(t.memory, 0, t.x+s.Dim); err != nil {
+		return err
+	}
+	t.out, t.result, err = n.seen(t.memory, t.logits, s.Vocab)
 	return err
 }
 
-// stage returns memory of the host for what a buffer holds: the buffer itself
-// where the device shares it.
-func (n *Network) stage(m *opencl.Memory) (*opencl.Memory, error) {
+// gainFloats is the room for a gain: others begin at a multiple of four.
+func gainFloats(width int) int { return (width + 3) / 4 * 4 }
+
+// gain puts the gain of a norm, with what the family adds to it, where kernels of
+// one token have it, and returns its place in their memory.
+func (n *Network) gain(values []float32) (at int, err error) {
+	sum := make([]float32, len(values))
+	for i, v := range values {
+		sum[i] = v + n.spec.Norm.Offset
+	}
+	t := &n.one
+	at = t.gainsEnd
+	t.gainsEnd += gainFloats(len(values))
+	n.weights += 4 * int64(len(values))
+	return at, t.memory.WriteFloats(at, sum)
+}
+
+// seen returns some numbers of a buffer as the host sees them: in place where the
+// device shares it, and otherwise in staging memory that has to be copied.
+func (n *Network) seen(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
 	if m.Host() != nil {
-		return m, nil
+		return nil, floatsOf(m)[at:][:count], nil
 	}
-	stage, err := n.context.Stage(tiering.Scratch, m.Size())
-	if err == nil {
-		n.own(freer{stage})
+	if stage, err = n.context.Stage(tiering.Scratch, 4*count); err != nil {
+		return nil, nil, err
 	}
-	return stage, err
+	n.own(freer{stage})
+	return stage, floatsOf(stage)[:count], nil
 }
 
 // makeOneLayer makes the kernels of a layer for one token.
@@ -108,26 +131,26 @@ func (n *Network) makeOneLayer(l int) (err error) {
 		}
 		return list, nil
 	}
-	stream := opencl.Output{Y: t.input, To: t.x, Result: opencl.Add, Factor: s.ResidualScale}
-	in := opencl.Input{X: t.input, From: t.x, Gain: y.attnGain, Eps: s.Norm.Eps}
-	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.qkv}); err != nil {
+	stream := opencl.Output{Y: t.memory, To: t.x, Result: opencl.Add, Factor: s.ResidualScale}
+	in := opencl.Input{X: t.memory, From: t.x, Change: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
+	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
 	spec := &s.Layers[l]
-	y.one.attend, err = n.kernel(l, "attend_one", t.qkv, t.input, t.input /* until a text is bound */, t.input, y.qGain, y.kGain,
-		s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states, n.anglesFrom(spec, 1, stateFloats))
+	y.one.attend, err = n.kernel(l, "attend.cl", "attend_one", t.memory, t.memory /* until a text is bound */, t.splits,
+		t.qkv, n.anglesFrom(spec, 1, stateFloats), y.qGain, y.kGain, s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states)
 	if err != nil {
 		return err
 	}
-	parts := opencl.Input{X: t.sums, States: t.states, State: t.input, Head: s.HeadDim}
+	parts := opencl.Input{X: t.memory, From: t.sums, Change: opencl.Merged, Side: t.states, Head: s.HeadDim}
 	if y.one.o, err = vector(y.o, parts, stream); err != nil {
 		return err
 	}
-	in.Gain = y.ffnGain
+	in.Side = y.ffnGain
 	if y.fused() {
 		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, Result: pairs(s.Act)})
 	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden}); err == nil {
-		y.one.gated, err = n.kernel(l, "gated", t.hidden, t.hidden, inner, int(pairs(s.Act)))
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.hidden, inner, int(pairs(s.Act)))
 	}
 	if err != nil {
 		return err
@@ -154,23 +177,28 @@ func (n *Network) anglesFrom(l *exec.LayerSpec, tokens, from int) int {
 // splits returns into how many parts attention divides a context, so that all of
 // the device has something to do.
 func (n *Network) splits(tokens int) int {
-	useful := (2*n.context.Info.ComputeUnits + n.spec.Heads - 1) / n.spec.Heads
-	return max(1, min((tokens+splitTokens-1)/splitTokens, useful, maxSplits))
+	// A group takes oneThreads tokens at a time: it has full rounds, but for the last.
+	rounds := (tokens + oneThreads - 1) / oneThreads
+	useful := min((2*n.context.Info.ComputeUnits+n.spec.Heads-1)/n.spec.Heads, maxSplits)
+	each := (rounds + useful - 1) / useful
+	return (rounds + each - 1) / each
 }
 
 // readOne reads a token whose row is in the staging buffer.
 func (n *Network) readOne(c *exec.Chunk) error {
-	splits := n.splits(c.Position + 1)
-	stage := floatsOf(n.one.stage)
-	stage[0], stage[1] = bitsOf(c.Position), bitsOf(splits)
-	n.setAngles(stage[stateFloats:], c, 1)
-	if n.one.stage != n.one.input {
-		if err := n.one.input.Send(0, n.one.stage, 0, n.one.stage.Size()); err != nil {
+	t := &n.one
+	if err := n.divide(n.splits(c.Position + 1)); err != nil {
+		return err
+	}
+	t.input[0] = bitsOf(c.Position)
+	n.setAngles(t.input[stateFloats:], c, 1)
+	if t.stage != nil {
+		if err := t.memory.Send(0, t.stage, 0, t.stage.Size()); err != nil {
 			return err
 		}
 	}
 	for l := range n.layers {
-		if err := n.runOne(&n.layers[l], splits); err != nil {
+		if err := n.runOne(&n.layers[l]); err != nil {
 			return err
 		}
 	}
@@ -180,13 +208,32 @@ func (n *Network) readOne(c *exec.Chunk) error {
 	return n.giveLogits(0, c)
 }
 
+// divide makes attention divide the context into so many parts.
+func (n *Network) divide(splits int) error {
+	if splits == n.one.splits {
+		return nil
+	}
+	n.one.splits = 0 // a failure on the way leaves some kernels at another number
+	for l := range n.layers {
+		k := &n.layers[l].one
+		if err := k.attend.SetInt(attendOneSplits, splits); err != nil {
+			return err
+		}
+		if err := k.o.SetSplits(splits); err != nil {
+			return err
+		}
+	}
+	n.one.splits = splits
+	return nil
+}
+
 // runOne starts the kernels of a layer.
-func (n *Network) runOne(y *layer, splits int) error {
+func (n *Network) runOne(y *layer) error {
 	k := &y.one
 	if err := launchAll(k.qkv); err != nil {
 		return err
 	}
-	global, local := [2]int{n.spec.Heads * oneThreads, splits}, [2]int{oneThreads, 1}
+	global, local := [2]int{n.spec.Heads * oneThreads, n.one.splits}, [2]int{oneThreads, 1}
 	if err := n.context.Launch(k.attend, global[:], local[:]); err != nil {
 		return err
 	}
@@ -212,13 +259,13 @@ func (n *Network) giveLogits(row int, c *exec.Chunk) error {
 	}
 	t := &n.one
 	var err error
-	if t.out == t.logits {
+	if t.out == nil {
 		err = n.context.Finish()
 	} else {
-		err = t.logits.Read(0, t.out.Host())
+		err = t.memory.Read(4*t.logits, t.out.Host())
 	}
 	if err != nil {
 		return err
 	}
-	return c.Each(row, floatsOf(t.out)[:n.spec.Vocab])
+	return c.Each(row, t.result)
 }

@@ -13,7 +13,7 @@ import (
 func (n *Network) Input(tokens int) []float32 {
 	n.failed = nil
 	if tokens == 1 {
-		return floatsOf(n.one.stage)[n.one.x:][:n.spec.Dim]
+		return n.one.input[n.one.x:][:n.spec.Dim]
 	}
 	if tokens > n.chunk {
 		n.failed = errBuffer
@@ -23,7 +23,7 @@ func (n *Network) Input(tokens int) []float32 {
 	if n.failed != nil {
 		return make([]float32, tokens*n.spec.Dim) // Read tells why
 	}
-	return floatsOf(n.many.stage)[n.many.x:][:tokens*n.spec.Dim]
+	return n.many.seen[n.many.x:][:tokens*n.spec.Dim]
 }
 
 // Read reads a chunk. See exec.Network.

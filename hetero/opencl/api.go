@@ -183,6 +183,8 @@ const (
 	deviceVersion       = 0x102F
 	deviceExtensions    = 0x1030
 	deviceHostUnified   = 0x1035
+	deviceComputeMajor  = 0x4000 // NVIDIA's
+	deviceComputeMinor  = 0x4001
 
 	kindCPU         = 1 << 1
 	kindGPU         = 1 << 2

@@ -257,7 +257,7 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 
 func (k *kernel) Bytes() int64 { return k.product.Bytes() }
 
-func (k *kernel) Tolerance() float64 { return k.product.Tolerance() }
+func (k *kernel) Tolerance() float64 { return k.product.Tolerance(k.tokens) }
 
 func (k *kernel) Close() error {
 	if k.product == nil {

@@ -20,8 +20,11 @@
 //
 // # Weights
 //
-// Quantized weights are multiplied as they are stored, with activations in
-// float32: codes of 4 or 8 bits, taken apart by quant.SplitRow without loss. A
+// Quantized weights are multiplied as they are stored: codes of 4 or 8 bits, taken
+// apart by quant.SplitRow without loss. With many tokens they meet float32. One
+// token's input is rounded to codes of 8 bits, in blocks of 32 with a scale each, as
+// the processor does it, and both are multiplied as integers with the instruction
+// that the device has for that, see [Dot]. Weights that are numbers meet float32. A
 // matrix of l columns and h rows lies as [l/lp][h][lp], where lp elements take 128
 // bits: each work item loads 128 bits at once, and neighbours load what lies side
 // by side. See [Format] for what each type of weights becomes.
@@ -30,8 +33,7 @@
 //
 // Launches, [Memory.Send] and [Memory.Copy] do not wait. [Context.Finish], tickets,
 // [Memory.Read] and [Memory.Write] do, and so does what makes buffers that have
-// contents or are mapped: [Context.Floats], [Context.NewProduct] and
-// [Context.Stage]. [Context.Stats] counts launches, copies and waits; with a trace
-// recorder, [Context.SetTrace], every command is shown with the times that the
-// device gives it.
+// contents or are mapped: [Context.NewProduct] and [Context.Stage]. [Context.Stats]
+// counts launches, copies and waits; with a trace recorder, [Context.SetTrace], every
+// command is shown with the times that the device gives it.
 package opencl

@@ -9,15 +9,26 @@ import (
 type Input struct {
 	X    *Memory
 	From int // element of X
-	// Gain, if set, asks for the input divided by its root mean square and times the
-	// gain; Eps is added to the mean of squares.
-	Gain *Memory // [Cols]
-	Eps  float32
-	// States, if set, says that X has parts of attention's result, of heads of so
-	// many elements, see kernels/layer.cl; State says how many.
-	States, State *Memory
-	Head          int
+	// Change is what is done to it first, with what begins at element Side of X, a
+	// multiple of four.
+	Change Change
+	Side   int
+	Eps    float32 // for Normed: added to the mean of squares
+	Head   int     // for Merged: elements of a head
 }
+
+// Change says what a product of one token does to its input.
+type Change int
+
+// The changes, as kernels/common.cl numbers them.
+const (
+	Unchanged Change = iota
+	// Normed divides by the root mean square and multiplies with the gains at Side.
+	Normed
+	// Merged joins parts of attention's result, whose states are at Side. See
+	// kernels/attend.cl.
+	Merged
+)
 
 // Output says where a product puts its sums, and how.
 type Output struct {
@@ -34,82 +45,47 @@ type Vector struct {
 	global, local [1]int
 }
 
-// vectorShape is how a product with one token is divided.
-type vectorShape struct {
-	rows  int // of a work-group
-	lanes int // work items that share a row
-	deep  int // blocks that each takes at a time
-}
+// vectorSplits is the index of the argument that says how many parts of attention's
+// result there are.
+const vectorSplits = 9
 
-// vectorLoads is how many loads of 128 bits a work item has under way at most.
-const vectorLoads = 6
-
-// shape returns how a product with one token is divided. Eight rows fill a line of
-// 128 bytes. Where there are rows enough to keep the device busy, fewer work items
-// share one, and less is added up in the end. On a CPU, whose work items are the
-// iterations of a loop, one shape is as good as another and takes one build.
-func (p *Product) shape() vectorShape {
-	if p.context.Info.Kind == kindNames[kindCPU] {
-		return vectorShape{rows: 8, lanes: 16, deep: 1}
-	}
-	s := vectorShape{rows: 8, lanes: 32}
-	switch {
-	case p.Rows >= 1<<15:
-		s = vectorShape{rows: 16, lanes: 8}
-	case p.Rows >= 1<<12 && p.Cols <= 1<<12, p.Cols <= 1<<11:
-		s.lanes = 16
-	}
-	for s.lanes*s.rows > p.context.Info.MaxGroup {
-		s.lanes /= 2
-	}
-	blocks := (p.Cols + blockElems - 1) / blockElems
-	each := (blocks + s.lanes - 1) / s.lanes
-	most := max(1, vectorLoads/p.Format.units())
-	rounds := (each + most - 1) / most
-	s.deep = (each + rounds - 1) / rounds
-	return s
-}
-
-// vectorThreads is how many work items of products with one token a compute unit
-// holds at the same time, as far as is known.
-const vectorThreads = 512
-
-// groups returns how many groups share the tiles of a product: as many as the
-// device runs at the same time, each with as many tiles as the others.
-func (p *Product) groups(s vectorShape) int {
-	tiles := (p.Rows + s.rows - 1) / s.rows
-	most := p.context.Info.ComputeUnits * max(1, vectorThreads/(s.rows*s.lanes))
-	each := (tiles + most - 1) / most
-	return (tiles + each - 1) / each
-}
+var errSide = errors.New("opencl: what a product does to its input first begins at no multiple of four")
 
 // Vector makes the kernel for one token ready.
 func (p *Product) Vector(in Input, out Output) (*Vector, error) {
+	if in.Side%4 != 0 {
+		return nil, errSide
+	}
 	s := p.shape()
 	if p.divide != nil {
 		s = *p.divide
 	}
-	k, err := p.context.Kernel("matvec.cl", fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.Format.options(), s.rows, s.lanes, s.deep), "matvec")
+	biased := flag(p.biased)
+	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.Format.options(), s.rows, s.lanes, s.deep)
+	if p.Tailored {
+		options += fmt.Sprintf(" -DHEIGHT=%d -DWIDTH=%d -DFROM=%d -DSOURCE=%d -DHEAD=%d -DRESULT=%d -DBIASED=%d",
+			p.Rows, p.Cols, in.From, in.Change, in.Head, out.Result, biased)
+	}
+	args := []any{p.weights, in.X, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
+		out.To, int(out.Result), biased, out.Factor}
+	if out.Y != in.X {
+		options += " -DAPART"
+		args = append(args, out.Y)
+	}
+	k, err := p.context.Kernel("matvec.cl", options, "matvec")
 	if err != nil {
 		return nil, err
 	}
-	source, side, state := 0, p.codes, p.codes
-	switch {
-	case in.Gain != nil:
-		source, side = 1, in.Gain
-	case in.States != nil:
-		source, side, state = 2, in.States, in.State
-	}
-	bias, biased := p.biasArguments()
-	err = k.Set(p.codes, p.scales, p.Rows, p.Cols, in.X, in.From, source, side, in.Eps, in.Head, state,
-		out.Y, out.To, int(out.Result), bias, biased, out.Factor)
-	if err != nil {
+	if err := k.Set(args...); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	k.rename(p.Name)
 	threads := s.lanes * s.rows
 	return &Vector{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
 }
+
+// SetSplits says of how many parts of attention's result the input consists.
+func (v *Vector) SetSplits(n int) error { return v.kernel.SetInt(vectorSplits, n) }
 
 // Launch starts the product.
 func (v *Vector) Launch() error { return v.launch(false) }
@@ -157,9 +133,8 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 	if err != nil {
 		return nil, err
 	}
-	bias, biased := p.biasArguments()
-	err = k.Set(p.codes, p.scales, p.Rows, p.Cols, x, from, stride, tokens,
-		out.Y, out.To, out.Stride, int(out.Result), bias, biased, out.Factor)
+	err = k.Set(p.weights, p.Rows, p.Cols, x, from, stride, tokens,
+		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor)
 	if err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
@@ -168,7 +143,7 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 }
 
 // matrixTokens is the index of the argument that says how many tokens there are.
-const matrixTokens = 7
+const matrixTokens = 6
 
 // Launch starts the product of some tokens.
 func (m *Matrix) Launch(tokens int) error { return m.launch(tokens, false) }

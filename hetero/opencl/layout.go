@@ -110,8 +110,10 @@ func (w *Weights) check() error {
 type image struct {
 	format     Format
 	rows, cols int
+	biased     bool
 	codes      []byte // [blocks][units][rows] of 128 bits
 	scales     []byte // [blocks][rows]
+	bias       []byte // [rows] of float32, from the next multiple of unitBytes on; empty without one
 }
 
 // blocks returns how many blocks a row has; the last may be filled up with zeros.
@@ -120,6 +122,24 @@ func (m *image) blocks() int { return (m.cols + blockElems - 1) / blockElems }
 func (m *image) codeBytes() int { return m.blocks() * m.format.units() * m.rows * unitBytes }
 
 func (m *image) scaleBytes() int { return m.blocks() * m.rows * m.format.scaleBytes() }
+
+func (m *image) biasFrom() int {
+	return (m.codeBytes() + m.scaleBytes() + unitBytes - 1) / unitBytes * unitBytes
+}
+
+// size returns the bytes of the whole image, see kernels/weights.cl.
+func (m *image) size() int {
+	if m.biased {
+		return m.biasFrom() + 4*m.rows
+	}
+	return m.biasFrom()
+}
+
+// over makes bytes the image's, without any bias yet.
+func (m *image) over(b []byte) {
+	m.codes, m.scales, m.bias = b[:m.codeBytes()], b[m.codeBytes():][:m.scaleBytes()], b[m.biasFrom():]
+	clear(m.bias)
+}
 
 // arrange puts rows of w into the image: row r of w becomes row first + r·step.
 // All cores take part.

@@ -135,6 +135,11 @@ func (m *Memory) Write(off int, b []byte) error {
 	return err
 }
 
+// WriteFloats is Write of numbers, to an element of the buffer.
+func (m *Memory) WriteFloats(at int, values []float32) error {
+	return m.Write(4*at, floatBytes(values))
+}
+
 // Send copies bytes of a staging buffer into this one, after what was submitted
 // before. They must stay until that is finished.
 func (m *Memory) Send(off int, from *Memory, at, size int) error {
@@ -148,7 +153,7 @@ func (m *Memory) copyIn(off int, from uintptr, size int, wait bool) error {
 	}
 	c.stats.Writes++
 	c.stats.WriteBytes += int64(size)
-	err := c.do(clEnqueueWriteBuffer, c.queue, m.handle, flag(wait), uintptr(off), uintptr(size), from, 0, 0, c.eventPointer(c.tracer != nil))
+	err := c.do(clEnqueueWriteBuffer, c.queue, m.handle, uintptr(flag(wait)), uintptr(off), uintptr(size), from, 0, 0, c.eventPointer(c.tracer != nil))
 	if err != nil {
 		return err
 	}
@@ -242,7 +247,7 @@ func (m *Memory) CopyPart(off int, from *Memory, at, size int) error {
 	return nil
 }
 
-func flag(on bool) uintptr {
+func flag(on bool) int {
 	if on {
 		return 1
 	}

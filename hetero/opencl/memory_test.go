@@ -54,8 +54,7 @@ func TestMissingTimesAreTold(t *testing.T) {
 	require.Zero(t, c.Stats().Held)
 	r := trace.New()
 	c.tracer = &tracer{context: c, recorder: r, lane: r.Lane("device", "queue"), host: r.Lane("host", "waits")}
-	m, err := c.Floats(tiering.Shared, []float32{1})
-	require.NoError(t, err)
+	m := floats(t, c, []float32{1})
 	var refused *Error
 	require.ErrorAs(t, c.SetTrace(nil), &refused)
 	require.Equal(t, "clGetEventProfilingInfo", refused.Call)

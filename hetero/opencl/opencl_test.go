@@ -37,6 +37,15 @@ func open(t testing.TB) (*Device, *tiering.Budget) {
 	return d, budget
 }
 
+// floats makes a buffer of some numbers.
+func floats(t testing.TB, c *Context, values []float32) *Memory {
+	t.Helper()
+	m, err := c.Alloc(tiering.Shared, 4*len(values))
+	require.NoError(t, err)
+	require.NoError(t, m.WriteFloats(0, values))
+	return m
+}
+
 func TestListNamesDevices(t *testing.T) {
 	list, err := List()
 	need(t, err)
@@ -139,6 +148,26 @@ func TestProductsOfEveryType(t *testing.T) {
 	})
 }
 
+// greatest returns the greatest of magnitudes.
+func greatest(values []float32) (most float64) {
+	for _, v := range values {
+		most = max(most, math.Abs(float64(v)))
+	}
+	return most
+}
+
+// roundedBlocks rounds an input as it meets codes: in blocks, to 8 bits.
+func roundedBlocks(x []float32) []float32 {
+	rounded := make([]float32, len(x))
+	for from := 0; from < len(x); from += blockElems {
+		step := greatest(x[from:][:blockElems]) / 127
+		for i, v := range x[from:][:blockElems] {
+			rounded[from+i] = float32(math.RoundToEven(float64(v)/step) * step)
+		}
+	}
+	return rounded
+}
+
 // multiply compares a product of views that begin somewhere inside buffers.
 func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, op hetero.Op, m *matrix) {
 	t.Helper()
@@ -174,16 +203,25 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 	require.NoError(t, ticket.Wait())
 	require.True(t, ticket.Done())
 	require.NoError(t, d.Fetch(y.Buffer))
+	format, _ := formatOf(op.Type)
 	for token := range op.Tokens {
 		in, out := x.Row(token, op.Cols), y.Row(token, op.Rows+skip)
-		most := 0.0
-		for _, v := range in {
-			most = max(most, math.Abs(float64(v)))
+		most := greatest(in)
+		rounded, step := in, 0.0
+		if op.Tokens == 1 && format < Half {
+			rounded, step = roundedBlocks(in), most/127
 		}
 		for r := range op.Rows {
 			want, bound := m.exact(in, r), k.Tolerance()*most*m.sums[r]
 			if !(math.Abs(want-float64(out[r])) <= bound) {
 				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
+			}
+			// What the device makes of the input is known, but for an element that lies
+			// between two codes.
+			want = m.exact(rounded, r)
+			bound = k.(*kernel).product.Tolerance(2)*most*m.sums[r] + step*greatest(m.values[r*op.Cols:][:op.Cols])
+			if !(math.Abs(want-float64(out[r])) <= bound) {
+				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g of the rounded input", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
 			}
 		}
 		if token+1 < op.Tokens {
@@ -219,8 +257,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: a.stored, Bias: bias},
 		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: b.stored},
 	}
-	in, err := c.Floats(tiering.Shared, x)
-	require.NoError(t, err)
+	in := floats(t, c, x)
 	defer func() { require.NoError(t, in.Free()) }()
 	out, err := c.Alloc(tiering.Shared, 4*2*rows)
 	require.NoError(t, err)
@@ -248,21 +285,24 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	for i := range before {
 		before[i] = float32(i)
 	}
-	for _, got := range run(false, Store, before) {
+	inputs := [2][]float32{roundedBlocks(x), x} // of one token and of many
+	for i, got := range run(false, Store, before) {
+		x := inputs[i]
 		for r := range rows {
 			require.InDelta(t, a.exact(x, r)+float64(bias[r]), got[r], 1e-4)
 			require.InDelta(t, b.exact(x, r), got[rows+r], 1e-4)
 		}
 	}
-	for _, got := range run(false, Add, before) {
+	for i, got := range run(false, Add, before) {
 		for r := range rows {
-			require.InDelta(t, float64(r)+0.5*(a.exact(x, r)+float64(bias[r])), got[r], 1e-4)
+			require.InDelta(t, float64(r)+0.5*(a.exact(inputs[i], r)+float64(bias[r])), got[r], 1e-4)
 		}
 	}
 	for result, act := range map[Result]func(dst, gate, up []float32){
 		SiLUPairs: quant.SiluMul, GELUTanhPairs: quant.GeluTanhMul, GELUErfPairs: quant.GeluErfMul,
 	} {
-		for _, got := range run(true, result, before) {
+		for i, got := range run(true, result, before) {
+			x := inputs[i]
 			for r := range rows {
 				want := make([]float32, 1)
 				act(want, []float32{float32(a.exact(x, r)) + bias[r]}, []float32{float32(b.exact(x, r))})
@@ -288,24 +328,25 @@ func TestVectorsOfEveryShape(t *testing.T) {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	in, err := c.Floats(tiering.Shared, x)
-	require.NoError(t, err)
+	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*rows)
 	require.NoError(t, err)
 	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
 	require.NoError(t, err)
 	for _, s := range []vectorShape{{rows: 4, lanes: 2, deep: 2}, {rows: 8, lanes: 4, deep: 3}} {
-		p.divide = &s
-		v, err := p.Vector(Input{X: in}, Output{Y: out})
-		require.NoError(t, err)
-		got := make([]float32, rows)
-		require.NoError(t, out.Write(0, floatBytes(got)))
-		require.NoError(t, v.Launch())
-		require.NoError(t, out.Read(0, floatBytes(got)))
-		for r := range rows {
-			require.InDelta(t, m.exact(x, r), got[r], 1e-4, "%+v, row %d", s, r)
+		for _, tailored := range []bool{false, true} {
+			p.divide, p.Tailored = &s, tailored
+			v, err := p.Vector(Input{X: in}, Output{Y: out})
+			require.NoError(t, err)
+			got := make([]float32, rows)
+			require.NoError(t, out.WriteFloats(0, got))
+			require.NoError(t, v.Launch())
+			require.NoError(t, out.Read(0, floatBytes(got)))
+			for r := range rows {
+				require.InDelta(t, m.exact(roundedBlocks(x), r), got[r], 1e-4, "%+v, tailored %v, row %d", s, tailored, r)
+			}
+			require.NoError(t, v.Close())
 		}
-		require.NoError(t, v.Close())
 	}
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }

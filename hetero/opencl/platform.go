@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -23,6 +24,7 @@ type Info struct {
 	MaxGroup      int    `json:"max_group"`          // work items of a work-group
 	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
 	Half          bool   `json:"fp16"`               // arithmetic in half precision
+	Dot           Dot    `json:"dot"`                // of codes
 
 	platform, device uintptr
 }
@@ -118,7 +120,8 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 		Memory: q.number(deviceMemory, 8), MaxAllocation: q.number(deviceMaxAllocation, 8), LocalMemory: q.number(deviceLocalMemory, 8),
 		HostUnified: q.number(deviceHostUnified, 4) != 0,
 	}
-	info.Half = strings.Contains(" "+q.text(deviceExtensions)+" ", " cl_khr_fp16 ")
+	extensions := strings.Fields(q.text(deviceExtensions))
+	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, extensions)
 	p := query{entry: clGetPlatformInfo, object: platform}
 	info.Platform = p.text(platformName)
 	return info, errors.Join(q.err, p.err)

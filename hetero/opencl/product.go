@@ -1,8 +1,10 @@
 package opencl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -28,11 +30,14 @@ type Product struct {
 	Format     Format
 	// Exact says that the weights are those of the model, not rounded.
 	Exact bool
+	// Tailored asks for kernels of one token that are built for the product's sizes and
+	// its place, which makes them faster and each of them a build.
+	Tailored bool
 
-	context       *Context
-	divide        *vectorShape // set by tests
-	codes, scales *Memory
-	bias          *Memory // or nil
+	context *Context
+	divide  *vectorShape // set by tests
+	weights *Memory      // an image
+	biased  bool
 }
 
 // NewProduct puts matrices on the device, one below the other, or with interleave
@@ -41,7 +46,6 @@ type Product struct {
 func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err error) {
 	p := &Product{context: c, Cols: parts[0].Cols, Exact: true}
 	p.Format, _ = formatOf(parts[0].Type)
-	biased := false
 	for i := range parts {
 		w := &parts[i]
 		if err := w.check(); err != nil {
@@ -53,26 +57,20 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 		_, exact := formatOf(w.Type)
 		p.Exact = p.Exact && exact
 		p.Rows += w.Rows
-		biased = biased || w.Bias != nil
+		p.biased = p.biased || w.Bias != nil
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	m := &image{format: p.Format, rows: p.Rows, cols: p.Cols}
-	codes, err := p.context.upload(&p.codes, m.codeBytes())
+	m := &image{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
+	weights, err := p.context.upload(&p.weights, m.size())
 	if err != nil {
 		return nil, err
 	}
-	defer codes.free()
-	scales, err := p.context.upload(&p.scales, max(m.scaleBytes(), unitBytes))
-	if err != nil {
-		return nil, err
-	}
-	defer scales.free()
-	m.codes, m.scales = codes.bytes, scales.bytes
-	bias := make([]float32, p.Rows)
+	defer weights.free()
+	m.over(weights.bytes)
 	first, step := 0, 1
 	for i := range parts {
 		w := &parts[i]
@@ -81,17 +79,11 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 		}
 		m.arrange(w, first, step)
 		for r, v := range w.Bias {
-			bias[first+r*step] = v
+			binary.LittleEndian.PutUint32(m.bias[4*(first+r*step):], math.Float32bits(v))
 		}
 		first += w.Rows
 	}
-	if err := errors.Join(codes.send(), scales.send()); err != nil {
-		return nil, err
-	}
-	if biased {
-		p.bias, err = c.Floats(tiering.Pinned, bias)
-	}
-	return p, err
+	return p, weights.send()
 }
 
 // CanStack reports whether two matrices can be in one product.
@@ -137,45 +129,22 @@ func (u *upload) free() {
 	}
 }
 
-// Floats makes a buffer of some numbers.
-func (c *Context) Floats(purpose tiering.Purpose, values []float32) (*Memory, error) {
-	m, err := c.Alloc(purpose, 4*len(values))
-	if err != nil {
-		return nil, err
-	}
-	if err := m.Write(0, floatBytes(values)); err != nil {
-		return nil, errors.Join(err, m.Free())
-	}
-	return m, nil
-}
-
 // Bytes returns what the product takes on the device.
-func (p *Product) Bytes() int64 {
-	n := int64(p.codes.Size() + p.scales.Size())
-	if p.bias != nil {
-		n += int64(p.bias.Size())
-	}
-	return n
-}
+func (p *Product) Bytes() int64 { return int64(p.weights.Size()) }
 
 // Close gives the memory back. Kernels of the product must not run any more.
-func (p *Product) Close() error {
-	return errors.Join(p.codes.Free(), p.scales.Free(), p.bias.Free())
-}
-
-// biasArguments are a kernel's: a buffer, which has to be one, and whether it is.
-func (p *Product) biasArguments() (*Memory, int) {
-	if p.bias == nil {
-		return p.codes, 0
-	}
-	return p.bias, 1
-}
+func (p *Product) Close() error { return p.weights.Free() }
 
 // Tolerance bounds an element's error against exact arithmetic on the stored
 // weights, see hetero.Kernel: sums in float32, and where the type had to be rounded
-// the rounding to 11 bits. Weights with an offset are rounded once more.
-func (p *Product) Tolerance() float64 {
+// the rounding to 11 bits. Weights with an offset are rounded once more. One token
+// meets codes as codes itself: each of its elements is up to half a step off, of
+// which 127 are the greatest of a block.
+func (p *Product) Tolerance(tokens int) float64 {
 	t := float64(p.Cols+8) * 0x1p-24
+	if tokens == 1 && p.Format < Half {
+		t += 0.5 / 127 * (1 + 0x1p-12)
+	}
 	if !p.Exact {
 		t += 0x1p-11
 	}

@@ -35,13 +35,15 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 
 // included are the files that others begin with.
 var included = map[string][]string{
-	"matvec.cl": {"common.cl", "weights.cl"},
+	"matvec.cl": {"common.cl", "weights.cl", "input.cl"},
 	"matmul.cl": {"common.cl", "weights.cl"},
-	"layer.cl":  {"common.cl"},
+	"layer.cl":  {"common.cl", "kv.cl"},
+	"attend.cl": {"common.cl", "kv.cl"},
 }
 
 // program builds a source file, or finds what was built before.
 func (c *Context) program(file, options string) (uintptr, error) {
+	options = c.Info.Dot.options() + " " + options
 	key := file + " " + options
 	if p, ok := c.programs[key]; ok {
 		return p, nil
@@ -60,7 +62,7 @@ func (c *Context) program(file, options string) (uintptr, error) {
 	if err := c.created(clCreateProgramWithSource); err != nil {
 		return 0, err
 	}
-	flags := append([]byte("-cl-std=CL1.2 "+options), 0)
+	flags := append([]byte(options), 0)
 	if err := status(clBuildProgram, p, 1, uintptr(unsafe.Pointer(&c.Info.device)), uintptr(unsafe.Pointer(&flags[0])), 0, 0); err != nil {
 		err = fmt.Errorf("%s %s: %w\n%s", file, options, err, c.buildLog(p))
 		_ = status(clReleaseProgram, p) // the first failure says more

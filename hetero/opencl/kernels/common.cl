@@ -21,6 +21,11 @@
 #define NORMED 1 // divided by its root mean square, times a gain
 #define MERGED 2 // parts of attention's result, see attend_one
 
+// How products of codes are added, see Info.Dot.
+#define DOT_PORTABLE 0
+#define DOT_KHR 1
+#define DOT_PTX 2
+
 #pragma OPENCL FP_CONTRACT ON
 
 // A small integer in the low bits of 2^23: cheaper than a conversion.

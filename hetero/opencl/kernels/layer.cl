@@ -1,26 +1,8 @@
-// What is done to each token of a layer between products, and attention.
-//
-// Keys and values are kept in codes of 8 bits with a scale for each token and
-// head. A layer's are records, one for each block of 64 tokens and key head:
-//
-//	keys    [DIMS/16][64][16]  so that work items for neighbouring tokens read
-//	                           128 bits each, side by side
-//	values  [64][DIMS]
-//	scales  [64] floats of keys, [64] of values
-//
-// DIMS is HEAD_DIM rounded up to 16. A code of zero is 128.
-
-#define DIMS ((HEAD_DIM + 15) / 16 * 16)
-#define RECORD (128 * DIMS + 512)
-#define GROUP (HEADS / KV_HEADS)
-
-__global uchar *record(__global uchar *kv, int token, int kv_head) {
-  return kv + ((size_t)(token / 64) * KV_HEADS + kv_head) * RECORD;
-}
+// What is done to many tokens of a layer between products, and attention.
 
 // y = x / rms(x) * gain, for each row.
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
-norm(__global const float *x, int from, __global float *y, int cols, __global const float *gain, float eps) {
+norm(__global const float *x, int from, __global float *y, int cols, __global const float *gains, int gain, float eps) {
   __local float ALIGNED space[SPACE(256)];
   const int id = get_local_id(0);
   __global const float *in = x + from + (size_t)get_group_id(0) * cols;
@@ -30,7 +12,7 @@ norm(__global const float *x, int from, __global float *y, int cols, __global co
     squares += in[i] * in[i];
   const float inverse = 1.0f / sqrt(group_sum(squares, space, id, 256) / cols + eps);
   for (int i = id; i < cols; i += 256)
-    out[i] = in[i] * inverse * gain[i];
+    out[i] = in[i] * inverse * gains[gain + i];
 }
 
 // y = act(gate) * what it lets through, which is up elements behind it: no more
@@ -80,25 +62,11 @@ float coded(__local uchar *codes, __local const float *head, __local float *spac
   return most > 0x1p-100f ? most / 127.0f : 0.0f;
 }
 
-void keep_key(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
-  for (int i = id; i < DIMS; i += size)
-    to[(i / 16 * 64 + token % 64) * 16 + i % 16] = codes[i];
-  if (id == 0)
-    ((__global float *)(to + 128 * DIMS))[token % 64] = scale;
-}
-
-void keep_value(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
-  for (int i = id; i < DIMS; i += size)
-    to[64 * DIMS + token % 64 * DIMS + i] = codes[i];
-  if (id == 0)
-    ((__global float *)(to + 128 * DIMS + 256))[token % 64] = scale;
-}
-
 // prepare turns the queries of many tokens in place, and keeps their keys and
 // values. A group does one head of one token: queries, then keys, then values.
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
-        __global const float *q_gain, __global const float *k_gain, float eps, int first_angle) {
+        __global const float *gains, int q_gain, int k_gain, float eps, int first_angle) {
   __local float head[DIMS], ALIGNED space[SPACE(64)];
   __local uchar codes[DIMS];
   const int id = get_local_id(0), slot = get_group_id(0), row = get_group_id(1), token = position + row;
@@ -107,7 +75,7 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
     head[i] = in[i];
   barrier(CLK_LOCAL_MEM_FENCE);
   if (slot < HEADS + KV_HEADS)
-    turned(head, angles + first_angle + (size_t)row * ROPE_DIM, slot < HEADS ? q_gain : k_gain, eps, space, id, 64);
+    turned(head, angles + first_angle + (size_t)row * ROPE_DIM, gains + (slot < HEADS ? q_gain : k_gain), eps, space, id, 64);
   // Queries get codes too, which nobody wants: PoCL 3.1 does not do what is behind
   // a barrier that some groups do not come to.
   const float scale = coded(codes, head, space, id, 64);
@@ -120,119 +88,6 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
       in[i] = head[i];
 }
 
-// dot16 adds the products of 16 codes with what they meet.
-float dot16(uint4 u, __local const float *q) {
-  const uint words[4] = {u.x, u.y, u.z, u.w};
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float4 v = LOCAL4(q + 4 * i);
-    sum += BYTE(words[i], 0) * v.x;
-    sum += BYTE(words[i], 1) * v.y;
-    sum += BYTE(words[i], 2) * v.z;
-    sum += BYTE(words[i], 3) * v.w;
-  }
-  return sum;
-}
-
-#define ONE 128           // work items of attend_one
-#define QUADS (DIMS / 4)  // of a value; each work item adds one
-#define ROUNDS (ONE / QUADS) // tokens whose values are added at a time
-
-// attend_one is attention of one token: of one head, over one of several parts of
-// the context. It turns the token's query and key first, and the first of a key
-// head's groups keeps the key and value. What it leaves are sums that are not yet
-// divided by their weights, and in states the greatest score and the sum of
-// weights; matvec joins them.
-//
-// state is the token's position and the number of parts.
-__kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
-attend_one(__global const float *qkv, __global const float *angles, __global uchar *kv, __global const int *state,
-           __global const float *q_gain, __global const float *k_gain, float eps, float scale, int window,
-           __global float *sums, __global float2 *states, int first_angle) {
-  __local float ALIGNED q[DIMS], k[DIMS], v[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
-  __local float4 parts[ONE];
-  __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS];
-  const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
-  const int position = state[0], splits = state[1];
-  const int oldest = window > 0 ? max(0, position - window + 1) : 0;
-  const int span = (position + splits - oldest) / splits; // of position+1-oldest tokens, rounded up
-  const int begin = min(oldest + split * span, position + 1), end = min(begin + span, position + 1);
-
-  for (int i = id; i < DIMS; i += ONE) {
-    q[i] = i < HEAD_DIM ? qkv[head * HEAD_DIM + i] : 0.0f;
-    k[i] = i < HEAD_DIM ? qkv[(HEADS + kv_head) * HEAD_DIM + i] : 0.0f;
-    v[i] = i < HEAD_DIM ? qkv[(HEADS + KV_HEADS + kv_head) * HEAD_DIM + i] : 0.0f;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  turned(q, angles + first_angle, q_gain, eps, space, id, ONE);
-  turned(k, angles + first_angle, k_gain, eps, space, id, ONE);
-  const float key_scale = coded(codes, k, space, id, ONE);
-  const float value_scale = coded(value_codes, v, space, id, ONE);
-  if (begin <= position && position < end && head % GROUP == 0) {
-    keep_key(record(kv, position, kv_head), position, codes, key_scale, id, ONE);
-    keep_value(record(kv, position, kv_head), position, value_codes, value_scale, id, ONE);
-  }
-
-  float greatest = -INFINITY, weight = 0.0f; // of all, and of this work item's tokens
-  float4 sum = (float4)(0.0f);
-  const int quad = id % QUADS, turn = id / QUADS;
-  for (int from = begin; from < end; from += ONE) {
-    const int token = from + id, here = min(ONE, end - from);
-    float score = -INFINITY, value = 0.0f;
-    if (id < here) {
-      // The newest token's codes are here, and perhaps not there yet.
-      const int newest = token == position;
-      __global const uchar *r = record(kv, token, kv_head);
-      uint4 u[DIMS / 16];
-#pragma unroll
-      for (int g = 0; g < DIMS / 16; g++)
-        u[g] = newest ? ((__local const uint4 *)codes)[g] : ((__global const uint4 *)r)[g * 64 + token % 64];
-      __global const float *scales = (__global const float *)(r + 128 * DIMS) + token % 64;
-      const float s = newest ? key_scale : scales[0];
-      value = newest ? value_scale : scales[64];
-      score = 0.0f;
-#pragma unroll
-      for (int g = 0; g < DIMS / 16; g++)
-        score += dot16(u[g], q + 16 * g);
-      score *= s * scale;
-    }
-    const float before = greatest;
-    greatest = fmax(greatest, group_max(score, space, id, ONE));
-    const float decay = before == greatest ? 1.0f : exp(before - greatest);
-    const float p = id < here ? exp(score - greatest) : 0.0f;
-    weight = weight * decay + p;
-    weights[id] = p * value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    sum *= decay;
-    if (turn < ROUNDS) {
-#pragma unroll 8
-      for (int j = turn; j < here; j += ROUNDS) {
-        const int t = from + j;
-        const uint u = t == position
-                           ? ((__local const uint *)value_codes)[quad]
-                           : ((__global const uint *)(record(kv, t, kv_head) + 64 * DIMS + t % 64 * DIMS))[quad];
-        sum += weights[j] * (float4)(BYTE(u, 0), BYTE(u, 1), BYTE(u, 2), BYTE(u, 3));
-      }
-    }
-  }
-
-  weight = group_sum(weight, space, id, ONE);
-  parts[id] = sum;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (id < QUADS) {
-    for (int j = 1; j < ROUNDS; j++)
-      sum += parts[id + j * QUADS];
-    const float out[4] = {sum.x, sum.y, sum.z, sum.w};
-    for (int i = 0; i < 4; i++)
-      if (4 * id + i < HEAD_DIM)
-        sums[(split * HEADS + head) * HEAD_DIM + 4 * id + i] = out[i];
-  }
-  if (id == 0)
-    states[split * HEADS + head] = (float2)(greatest, weight);
-}
-
-#ifdef TILE_QUERIES
 #define MANY (8 * TILE_QUERIES)         // work items of attend_many: eight for each query
 #define KEYS (TILE_KEYS / 8)            // that each of them multiplies
 #define WIDTH (DIMS + 4)                // of a row in local memory
@@ -339,4 +194,3 @@ attend_many(__global const float *qkv, __global uchar *kv, int position, int tok
         out[i + j] = quad[j];
   }
 }
-#endif

@@ -22,15 +22,18 @@ float4 input4(__global const float *x, int left, int aligned) {
 }
 
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global const float *x, int from, int x_stride,
-       int tokens, __global float *y, int to, int y_stride, int result, __global const float *bias, int biased,
-       float factor) {
-  __local float ALIGNED weights[32 * ROW_STRIDE];
+matmul(__global const uchar *weights, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
+       __global float *y, int to, int y_stride, int result, int biased, float factor) {
+  __local float ALIGNED tile[32 * ROW_STRIDE];
   __local float ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
   const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
   const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
-  const int blocks = (cols + 31) / 32, aligned = from % 4 == 0 && x_stride % 4 == 0;
+  const int blocks = (cols + 31) / 32;
+  __global const uint4 *codes = codes_of(weights);
+  __global const RAW *scales = scales_of(weights, rows, blocks);
+  __global const float *bias = bias_of(weights, rows, blocks);
+  const int aligned = from % 4 == 0 && x_stride % 4 == 0;
 
   float sums[MT][MR];
 #pragma unroll
@@ -46,10 +49,10 @@ matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
       const size_t row = min(first_row + r, rows - 1);
       float w[PER_UNIT];
       unpack(codes[((size_t)block * UNITS + unit) * rows + row], w);
-      const float scale = scaled(w, scale_of(scales, (size_t)block * rows + row), unit);
+      const float scale = scaled(w, scale_of(raw_at(scales, (size_t)block * rows + row)), unit);
 #pragma unroll
       for (int k = 0; k < PER_UNIT; k++)
-        weights[(unit * PER_UNIT + k) * ROW_STRIDE + r] = scale * w[k];
+        tile[(unit * PER_UNIT + k) * ROW_STRIDE + r] = scale * w[k];
     }
     for (int i = id; i < TILE_TOKENS * 8; i += THREADS) {
       const int t = i / 8, k = i % 8 * 4;
@@ -66,7 +69,7 @@ matmul(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
       float ALIGNED w[MR], ALIGNED v[MT];
 #pragma unroll
       for (int g = 0; g < MR / 4; g++)
-        ((float4 *)w)[g] = LOCAL4(weights + k * ROW_STRIDE + 64 * g + mine_r);
+        ((float4 *)w)[g] = LOCAL4(tile + k * ROW_STRIDE + 64 * g + mine_r);
 #pragma unroll
       for (int g = 0; g < MT / 4; g++)
         ((float4 *)v)[g] = LOCAL4(inputs + k * TOKEN_STRIDE + 64 * g + mine_t);

@@ -1,147 +1,122 @@
 // y = x·Wᵀ for one token. A group makes tiles of ROWS rows, one after the other, so
 // that what it does to the input first is done once for several. A row has LANES
 // work items that take its blocks in turns; neighbours along the rows read what
-// lies side by side. Each takes DEEP blocks at a time, and the next are on their
-// way meanwhile.
+// lies side by side. Each has DEEP blocks on their way at a time: all of them before
+// anything is computed, and the next as soon as one was used.
 
 #define THREADS (LANES * ROWS)
 #define CHUNK (LANES * DEEP) // blocks of the input that are in local memory at a time
-#define STRIDE 36            // floats of each, so that lanes meet in different banks
+// And the room for them: all work items put something there as often as one does.
+#define STAGED_BLOCKS ((CHUNK * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
 
-// input4 returns four elements of the input, 0 beyond its end.
-float4 input4(__global const float *x, int at, int left) {
-  if (left >= 4)
-    return at % 4 == 0 ? GLOBAL4(x + at) : vload4(0, x + at);
-  float4 v = (float4)(0.0f);
-  if (left > 0)
-    v.x = x[at];
-  if (left > 1)
-    v.y = x[at + 1];
-  if (left > 2)
-    v.z = x[at + 2];
-  return v;
-}
+// Where weights are.
+typedef struct {
+  __global const uint4 *codes;
+  __global const RAW *scales;
+  int rows, blocks;
+} Matrix;
 
-// merged4 joins the parts of attention's result: sums of each split, whose
-// greatest score and sum of weights are in states.
-float4 merged4(__global const float *x, __global const float2 *states, int at, int cols, int head, int splits) {
-  const int heads = cols / head, h = at / head;
-  float greatest = -INFINITY;
-  for (int s = 0; s < splits; s++)
-    greatest = fmax(greatest, states[s * heads + h].x);
-  float4 sum = (float4)(0.0f);
-  float weight = 0.0f;
-  for (int s = 0; s < splits; s++) {
-    const float2 state = states[s * heads + h];
-    const float e = exp(state.x - greatest);
-    sum += e * GLOBAL4(x + s * cols + at);
-    weight += e * state.y;
-  }
-  return sum / weight;
-}
-
-// fetch begins to read a work item's next blocks. What is beyond the end is that
-// of the last block, which does not count.
-void fetch(uint4 *codes_of, SCALE *scale_of_block, __global const uint4 *codes, SCALES *scales, int begin, int blocks,
-           int lane, int row, int rows) {
+// fetch begins to read a block of a row. What is beyond the end is the last, which
+// does not count.
+void fetch(uint4 *units, RAW *raw, const Matrix *m, int block, int row) {
+  const size_t b = min(block, m->blocks - 1), r = min(row, m->rows - 1);
 #pragma unroll
-  for (int i = 0; i < DEEP; i++) {
-    const size_t block = min(begin + lane + i * LANES, blocks - 1);
-#pragma unroll
-    for (int unit = 0; unit < UNITS; unit++)
-      codes_of[i * UNITS + unit] = codes[(block * UNITS + unit) * rows + row];
-    scale_of_block[i] = scale_of(scales, block * rows + row);
-  }
+  for (int unit = 0; unit < UNITS; unit++)
+    units[unit] = m->codes[(b * UNITS + unit) * m->rows + r];
+  *raw = raw_at(m->scales, b * m->rows + r);
 }
 
 // row_sum adds what the work items of a row have summed up.
-float row_sum(__local const float *sums, int r, int row, __global const float *bias, int biased) {
-  float sum = biased ? bias[row] : 0.0f;
+float row_sum(__local const float *sums, int r) {
+  float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
   for (int lane = 0; lane < LANES; lane++)
-    sum += sums[lane * ROWS + r];
-  return sum;
+    sum[lane % 4] += sums[lane * ROWS + r];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// total adds so many numbers.
+float total(__local const float *numbers, int count) {
+  float4 sum = (float4)(0.0f);
+  for (int i = 0; i < count; i += 4)
+    sum += LOCAL4(numbers + i);
+  return (sum.x + sum.y) + (sum.z + sum.w);
+}
+
+// The last argument is there where the result is in another buffer than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matvec(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global const float *x, int from, int source,
-       __global const float *side, float eps, int head, __global const int *state, __global float *y, int to,
-       int result, __global const float *bias, int biased, float factor) {
-  __local float ALIGNED chunk[CHUNK * STRIDE];
-  __local float ALIGNED space[SPACE(THREADS)], sums[2 * THREADS];
-  const int id = get_local_id(0), lane = id / ROWS;
-  const int blocks = (cols + 31) / 32, tiles = (rows + ROWS - 1) / ROWS;
-  const int first = get_group_id(0), step = get_num_groups(0);
+matvec(__global const uchar *weights, __global float *memory, int rows_, int cols_, int from_, int source_, int side,
+       float eps, int head_, int splits, int to, int result_, int biased_, float factor
+#ifdef APART
+       , __global float *y
+#endif
+) {
+#ifndef APART
+  __global float *y = memory;
+#endif
+  const int rows = KNOWN(HEIGHT, rows_), cols = KNOWN(WIDTH, cols_), blocks = (cols + 31) / 32;
+  const int source = KNOWN(SOURCE, source_), result = KNOWN(RESULT, result_), biased = KNOWN(BIASED, biased_);
+  const Input in = {memory, KNOWN(FROM, from_), cols, source, side, KNOWN(HEAD, head_), splits};
+  const Matrix m = {codes_of(weights), scales_of(weights, rows, blocks), rows, blocks};
+  __global const float *bias = bias_of(weights, rows, blocks);
 
+  __local STAGED ALIGNED chunk[STAGED_BLOCKS * PER_BLOCK];
+  __local float in_scales[STAGED_BLOCKS], ALIGNED most[THREADS], ALIGNED squares[THREADS], sums[2 * THREADS];
+  const int id = get_local_id(0), lane = id / ROWS, r = id % ROWS;
+  const int tiles = (rows + ROWS - 1) / ROWS, first = get_group_id(0), step = get_num_groups(0);
+
+  // The input is asked for before the weights, which are more, so that it does not
+  // wait for them.
+  Piece piece;
+  if (source != MERGED)
+    take(&piece, &in, PIECE * id, 32 * CHUNK);
   uint4 next[DEEP * UNITS];
-  SCALE next_scale[DEEP];
-  fetch(next, next_scale, codes, scales, 0, blocks, lane, min(first * ROWS + id % ROWS, rows - 1), rows);
+  RAW raw[DEEP];
+#pragma unroll
+  for (int i = 0; i < DEEP; i++)
+    fetch(next + i * UNITS, raw + i, &m, lane + i * LANES, first * ROWS + r);
+  if (source == MERGED)
+    take(&piece, &in, PIECE * id, 32 * CHUNK);
 
-  float inverse = 1.0f;
-  if (source == NORMED) {
-    float squares = 0.0f;
-    for (int i = 4 * id; i < cols; i += 4 * THREADS) {
-      const float4 v = input4(x, from + i, cols - i);
-      squares += dot(v, v);
-    }
-    inverse = 1.0f / sqrt(group_sum(squares, space, id, THREADS) / cols + eps);
-  }
-  const int splits = source == MERGED ? state[1] : 0;
-
+  float square = 0.0f, inverse = 1.0f;
   int turn = 0; // which half of the sums is used
   for (int tile = first; tile < tiles; tile += step) {
+    const int row = tile * ROWS + id;
+    float before = 0.0f; // what the sum is added to
+    if (id < ROWS && row < rows) {
+      before = biased ? bias[row] : 0.0f;
+      if (result == ADD)
+        before = y[to + row] + factor * before;
+    }
     float acc = 0.0f;
     for (int begin = 0; begin < blocks; begin += CHUNK) {
       const int here = min(CHUNK, blocks - begin);
       if (tile == first || blocks > CHUNK) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = id; i < 8 * here; i += THREADS) {
-          const int at = 32 * begin + 4 * i;
-          float4 v;
-          if (source == MERGED)
-            v = at < cols ? merged4(x, (__global const float2 *)side, at, cols, head, splits) : (float4)(0.0f);
-          else
-            v = input4(x, from + at, cols - at);
-          if (source == NORMED)
-            v = v * inverse * input4(side, at, cols - at);
-          *(__local float4 *)(chunk + i / 8 * STRIDE + i % 8 * 4) = v;
+        for (int from = 0; from < PIECES * here; from += THREADS) {
+          if (tile > first || begin > 0 || from > 0)
+            take(&piece, &in, 32 * begin + PIECE * (from + id), 32 * (begin + CHUNK));
+          if (source == NORMED) {
+            square += tile == first ? squares_of(&piece) : 0.0f;
+#pragma unroll
+            for (int k = 0; k < PIECE / 4; k++)
+              piece.x[k] *= piece.gain[k];
+          }
+          barrier(CLK_LOCAL_MEM_FENCE); // the chunk before was used
+          stage(&piece, chunk, in_scales, most, from + id, id);
         }
+        squares[id] = square;
         barrier(CLK_LOCAL_MEM_FENCE);
       }
-      uint4 now[DEEP * UNITS];
-      SCALE scale[DEEP];
-#pragma unroll
-      for (int i = 0; i < DEEP * UNITS; i++)
-        now[i] = next[i];
-#pragma unroll
-      for (int i = 0; i < DEEP; i++)
-        scale[i] = next_scale[i];
       const int wraps = begin + CHUNK >= blocks;
-      if (!wraps || tile + step < tiles)
-        fetch(next, next_scale, codes, scales, wraps ? 0 : begin + CHUNK, blocks, lane,
-              min((wraps ? tile + step : tile) * ROWS + id % ROWS, rows - 1), rows);
+      const int more = !wraps || tile + step < tiles;
+      const int next_begin = wraps ? 0 : begin + CHUNK, next_tile = wraps ? tile + step : tile;
 #pragma unroll
       for (int i = 0; i < DEEP; i++) {
-        const int b = lane + i * LANES;
-        __local const float *in = chunk + min(b, here - 1) * STRIDE;
-        float sum = 0.0f;
-#pragma unroll
-        for (int unit = 0; unit < UNITS; unit++) {
-          float w[PER_UNIT];
-          unpack(now[i * UNITS + unit], w);
-          const float s = scaled(w, scale[i], unit);
-          float part = 0.0f;
-#pragma unroll
-          for (int k = 0; k < PER_UNIT; k += 4) {
-            const float4 v = LOCAL4(in + unit * PER_UNIT + k);
-            part += w[k] * v.x;
-            part += w[k + 1] * v.y;
-            part += w[k + 2] * v.z;
-            part += w[k + 3] * v.w;
-          }
-          sum += s * part;
-        }
-        acc += b < here ? sum : 0.0f;
+        const int b = lane + i * LANES, at = min(b, here - 1);
+        const float part = block_product(next + i * UNITS, raw[i], chunk + at * PER_BLOCK, in_scales[at]);
+        acc += b < here ? part : 0.0f;
+        if (more)
+          fetch(next + i * UNITS, raw + i, &m, next_begin + b, next_tile * ROWS + r);
       }
     }
 
@@ -150,16 +125,18 @@ matvec(__global const uint4 *codes, SCALES *scales, int rows, int cols, __global
     __local float *mine = sums + turn * THREADS;
     turn = 1 - turn;
     mine[id] = acc;
+    if (source == NORMED && tile == first && id < ROWS)
+      inverse = 1.0f / sqrt(total(squares, min(THREADS, PIECES * blocks)) / cols + eps);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int row = tile * ROWS + id;
     if (id < ROWS && row < rows) {
-      const float sum = row_sum(mine, id, row, bias, biased);
+      const float sum = inverse * row_sum(mine, id);
       if (result == PLAIN)
-        y[to + row] = sum;
+        y[to + row] = before + sum;
       else if (result == ADD)
-        y[to + row] += factor * sum;
+        y[to + row] = before + factor * sum;
       else if (row % 2 == 0)
-        y[to + row / 2] = activation(sum, result) * row_sum(mine, id + 1, row + 1, bias, biased);
+        y[to + row / 2] = activation(before + sum, result) *
+                          (inverse * row_sum(mine, id + 1) + (biased ? bias[row + 1] : 0.0f));
     }
   }
 }

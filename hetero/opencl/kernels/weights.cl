@@ -1,20 +1,24 @@
-// Weights of a row, from blocks of 32. codes is [blocks][part][rows], 128 bits
-// each, of which FORMAT says how many parts make a block; scales is
-// [blocks][rows].
+// A product's weights are in one buffer, because each buffer that a launch names
+// takes its driver time: codes [blocks][part][rows] of 128 bits, of which FORMAT says
+// how many parts make a block of 32 columns; scales [blocks][rows]; and, from the next
+// multiple of 16 bytes on, a bias [rows].
 
-// SCALES are stored, SCALE is what belongs to a block of them.
+// CODED says that weights are codes, not numbers.
+#define CODED (FORMAT <= Q8_HALVES)
+
+// RAW is what is stored beside the codes of a block, SCALE what is made of it.
 #if FORMAT == Q4_SCALE || FORMAT == Q8_SCALE
-#define SCALES __global const half
+#define RAW ushort
 #define SCALE float
-#define scale_of(scales, at) vload_half(at, scales)
-#elif FORMAT <= Q8_HALVES
-#define SCALES __global const float2
+float scale_of(RAW raw) { return vload_half(0, (const half *)&raw); }
+#elif CODED
+#define RAW float2
 #define SCALE float2
-#define scale_of(scales, at) (scales)[at]
+#define scale_of(raw) (raw)
 #else
-#define SCALES __global const uint4 // unused
+#define RAW uchar // there is none
 #define SCALE float
-#define scale_of(scales, at) 1.0f
+#define scale_of(raw) 1.0f
 #endif
 
 #if FORMAT <= Q4_OFFSET
@@ -25,6 +29,28 @@
 #define UNITS 4
 #else
 #define UNITS 8
+#endif
+
+#define PER_UNIT (32 / UNITS)
+
+__global const uint4 *codes_of(__global const uchar *weights) { return (__global const uint4 *)weights; }
+
+size_t code_bytes(int rows, int blocks) { return (size_t)blocks * UNITS * rows * 16; }
+
+__global const RAW *scales_of(__global const uchar *weights, int rows, int blocks) {
+  return (__global const RAW *)(weights + code_bytes(rows, blocks));
+}
+
+__global const float *bias_of(__global const uchar *weights, int rows, int blocks) {
+  const size_t scale_bytes = CODED ? (size_t)blocks * rows * sizeof(RAW) : 0;
+  return (__global const float *)(weights + ((code_bytes(rows, blocks) + scale_bytes + 15) & ~(size_t)15));
+}
+
+// raw_at reads what is stored of a block.
+#if CODED
+#define raw_at(scales, at) (scales)[at]
+#else
+#define raw_at(scales, at) ((void)(scales), 0)
 #endif
 
 // unpack makes the weights of 128 bits.
@@ -67,8 +93,6 @@ void unpack(uint4 u, float *w) {
   w[3] = as_float(u.w);
 #endif
 }
-
-#define PER_UNIT (32 / UNITS)
 
 // scaled applies what belongs to the unit of a block, all but a factor that it
 // returns.

@@ -1,0 +1,206 @@
+// Attention of one token.
+
+#define ONE 128                               // work items of a group
+#define OWN ((DIMS + ONE - 1) / ONE)          // elements of a head that each of them prepares
+#define SIXTEENS (DIMS / 16)                  // of a key or value: 128 bits each
+#define TURNS (ONE / SIXTEENS)                // tokens whose values are added at a time
+#define ROUNDS ((ONE + TURNS - 1) / TURNS)    // until those of ONE tokens are
+
+// How an element is rotated: by which angle, and with which other element.
+#if INTERLEAVE
+#define ANGLE(i) ((i) / 2)
+#define OTHER(i) ((i) ^ 1)
+#define SIGN(i) ((i) % 2 == 0 ? -1.0f : 1.0f)
+#else
+#define ANGLE(i) ((i) < ROPE_DIM / 2 ? (i) : (i)-ROPE_DIM / 2)
+#define OTHER(i) ((i) < ROPE_DIM / 2 ? (i) + ROPE_DIM / 2 : (i)-ROPE_DIM / 2)
+#define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
+#endif
+
+// both_max and both_sum are group_max and group_sum of two numbers at a time. They
+// may be called once each with the same space.
+#define BOTH(name, join)                                                                                               \
+  float2 name(float2 value, __local float2 *space, int id) {                                                           \
+    space[id] = value;                                                                                                 \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    if (id < ONE / 8) {                                                                                                \
+      for (int i = 1; i < 8; i++)                                                                                      \
+        value = join(value, space[id + i * (ONE / 8)]);                                                                \
+      space[ONE + id] = value;                                                                                         \
+    }                                                                                                                  \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    value = space[ONE];                                                                                                \
+    for (int i = 1; i < ONE / 8; i++)                                                                                  \
+      value = join(value, space[ONE + i]);                                                                             \
+    return value;                                                                                                      \
+  }
+#define PLUS(a, b) ((a) + (b))
+BOTH(both_max, fmax)
+#if QK_NORM
+BOTH(both_sum, PLUS)
+#endif
+
+// A token's key, and what belongs to it and to the value.
+typedef struct {
+  uint4 codes[SIXTEENS];
+  float scale, value_scale;
+} Key;
+
+void fetch_key(Key *key, __global uchar *kv, int token, int kv_head) {
+  __global const uchar *r = record(kv, token, kv_head);
+  __global const float *scales = (__global const float *)(r + 128 * DIMS);
+#pragma unroll
+  for (int g = 0; g < SIXTEENS; g++)
+    key->codes[g] = ((__global const uint4 *)r)[g * 64 + token % 64];
+  key->scale = scales[token % 64];
+  key->value_scale = scales[64 + token % 64];
+}
+
+// attend_one is attention of one head, over one of several parts of the context. It
+// turns the token's query and key first, and the first of a key head's groups keeps
+// the key and value. What it leaves are sums that are not yet divided by their
+// weights, and in states the greatest score and the sum of weights; matvec joins
+// them.
+//
+// All but keys and values is in memory, the token's position at its beginning; the
+// arguments are elements of it. Whatever a group needs is asked for before it waits
+// for any of it.
+__kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
+attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int angles, int q_gain, int k_gain,
+           float eps, float scale, int window, int sums, int states) {
+  __local float before_q[DIMS], before_k[DIMS], ALIGNED q[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
+  __local float2 pairs[SPACE(ONE)];
+  __local float ALIGNED parts[TURNS * DIMS];
+  __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS];
+  const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
+  const int position = as_int(memory[0]);
+
+  float2 qk[OWN], turn_by[OWN]; // a query's and key's element; cosine and sine
+  float v[OWN];
+#if QK_NORM
+  __local float2 squares[SPACE(ONE)];
+  float2 gain[OWN];
+#endif
+#pragma unroll
+  for (int j = 0; j < OWN; j++) {
+    const int i = min(id + j * ONE, HEAD_DIM - 1);
+    __global const float *in = memory + qkv + i;
+    qk[j] = (float2)(in[head * HEAD_DIM], in[(HEADS + kv_head) * HEAD_DIM]);
+    v[j] = in[(HEADS + KV_HEADS + kv_head) * HEAD_DIM];
+    if (i < ROPE_DIM)
+      turn_by[j] = (float2)(memory[angles + ANGLE(i)], SIGN(i) * memory[angles + ROPE_DIM / 2 + ANGLE(i)]);
+#if QK_NORM
+    gain[j] = (float2)(memory[q_gain + i], memory[k_gain + i]);
+#endif
+  }
+  const int oldest = window > 0 ? max(0, position - window + 1) : 0;
+  const int span = (position + splits - oldest) / splits; // of position+1-oldest tokens, rounded up
+  const int begin = min(oldest + split * span, position + 1), end = min(begin + span, position + 1);
+  Key key;
+  fetch_key(&key, kv, min(begin + id, max(end - 1, 0)), kv_head);
+
+#if QK_NORM
+  float2 square = (float2)(0.0f);
+#pragma unroll
+  for (int j = 0; j < OWN; j++)
+    square += id + j * ONE < HEAD_DIM ? qk[j] * qk[j] : (float2)(0.0f);
+  const float2 inverse = 1.0f / sqrt(both_sum(square, squares, id) / HEAD_DIM + eps);
+#pragma unroll
+  for (int j = 0; j < OWN; j++)
+    qk[j] *= inverse * gain[j];
+#endif
+#pragma unroll
+  for (int j = 0; j < OWN; j++)
+    if (id + j * ONE < HEAD_DIM) {
+      before_q[id + j * ONE] = qk[j].x;
+      before_k[id + j * ONE] = qk[j].y;
+    }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float2 most = (float2)(0.0f); // of the key and value
+#pragma unroll
+  for (int j = 0; j < OWN; j++) {
+    const int i = id + j * ONE;
+    if (i < ROPE_DIM)
+      qk[j] = qk[j] * turn_by[j].x + (float2)(before_q[OTHER(i)], before_k[OTHER(i)]) * turn_by[j].y;
+    if (i < HEAD_DIM)
+      most = fmax(most, fabs((float2)(qk[j].y, v[j])));
+    if (i < DIMS)
+      q[i] = i < HEAD_DIM ? qk[j].x : 0.0f;
+  }
+  most = both_max(most, pairs, id);
+  const float key_up = most.x > 0x1p-100f ? 127.0f / most.x : 0.0f, value_up = most.y > 0x1p-100f ? 127.0f / most.y : 0.0f;
+  const float key_scale = key_up > 0.0f ? most.x / 127.0f : 0.0f, value_scale = value_up > 0.0f ? most.y / 127.0f : 0.0f;
+#pragma unroll
+  for (int j = 0; j < OWN; j++) {
+    const int i = id + j * ONE;
+    if (i < DIMS) {
+      codes[i] = i < HEAD_DIM ? convert_uchar_sat(rint(qk[j].y * key_up) + 128.0f) : 128;
+      value_codes[i] = i < HEAD_DIM ? convert_uchar_sat(rint(v[j] * value_up) + 128.0f) : 128;
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (begin <= position && position < end && head % GROUP == 0) {
+    keep_key(record(kv, position, kv_head), position, codes, key_scale, id, ONE);
+    keep_value(record(kv, position, kv_head), position, value_codes, value_scale, id, ONE);
+  }
+
+  float greatest = -INFINITY, weight = 0.0f; // of all, and of this work item's tokens
+  float sum[16];
+#pragma unroll
+  for (int i = 0; i < 16; i++)
+    sum[i] = 0.0f;
+  const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
+  for (int from = begin; from < end; from += ONE) {
+    const int here = min(ONE, end - from);
+    if (from > begin)
+      fetch_key(&key, kv, min(from + id, end - 1), kv_head);
+    uint4 values[ROUNDS];
+#pragma unroll
+    for (int j = 0; j < ROUNDS; j++) {
+      const int token = from + min(turn + j * TURNS, here - 1);
+      values[j] = ((__global const uint4 *)(record(kv, token, kv_head) + 64 * DIMS + token % 64 * DIMS))[sixteen];
+    }
+    // The newest token's codes are here, and perhaps not there yet.
+    const int newest = from + id == position;
+    float score = 0.0f;
+#pragma unroll
+    for (int g = 0; g < SIXTEENS; g++)
+      score += dot16(newest ? ((__local const uint4 *)codes)[g] : key.codes[g], q + 16 * g);
+    score = id < here ? score * scale * (newest ? key_scale : key.scale) : -INFINITY;
+    const float before = greatest;
+    greatest = fmax(greatest, group_max(score, space, id, ONE));
+    const float decay = before == greatest ? 1.0f : exp(before - greatest);
+    const float p = id < here ? exp(score - greatest) : 0.0f;
+    weight = weight * decay + p;
+    weights[id] = id < here ? p * (newest ? value_scale : key.value_scale) : 0.0f;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+      sum[i] *= decay;
+#pragma unroll
+    for (int j = 0; j < ROUNDS; j++) {
+      const int at = turn + j * TURNS;
+      if (turn < TURNS && at < here) {
+        const uint4 u = from + at == position ? ((__local const uint4 *)value_codes)[sixteen] : values[j];
+        const uint words[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+          sum[i] += weights[at] * BYTE(words[i / 4], i % 4);
+      }
+    }
+  }
+
+  if (turn < TURNS)
+#pragma unroll
+    for (int i = 0; i < 16; i += 4)
+      *(__local float4 *)(parts + turn * DIMS + 16 * sixteen + i) = (float4)(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
+  weight = group_sum(weight, space, id, ONE);
+  for (int i = id; i < HEAD_DIM; i += ONE) {
+    float all = 0.0f;
+    for (int j = 0; j < TURNS; j++)
+      all += parts[j * DIMS + i];
+    memory[sums + (split * HEADS + head) * HEAD_DIM + i] = all;
+  }
+  if (id == 0)
+    *(__global float2 *)(memory + states + 2 * (split * HEADS + head)) = (float2)(greatest, weight);
+}

@@ -1,0 +1,212 @@
+// What a product of one token does to its input first. Numbers meet it as it is.
+// Codes are multiplied as integers: there a block of 32 elements is rounded to codes
+// of 8 bits, with a scale that makes the greatest of them 127.
+
+#define PIECE 8           // elements that a work item gets ready
+#define PIECES (32 / PIECE) // of a block
+
+// What a build knows takes the place of arguments.
+#ifdef HEIGHT
+#define KNOWN(constant, argument) constant
+#else
+#define KNOWN(constant, argument) argument
+#endif
+
+// Where the input is.
+typedef struct {
+  __global const float *x; // memory, which the others are elements of
+  int from, cols, source;
+  int side;         // gains, or states of attention's parts
+  int head, splits; // elements of a head and parts of the context
+} Input;
+
+typedef struct {
+  float4 x[PIECE / 4], gain[PIECE / 4];
+} Piece;
+
+// input4 returns four elements, 0 beyond the end.
+float4 input4(__global const float *x, int at, int left) {
+#if CODED // whole blocks
+  if (left <= 0)
+    return (float4)(0.0f);
+#else
+  if (left < 4) {
+    float4 v = (float4)(0.0f);
+    if (left > 0)
+      v.x = x[at];
+    if (left > 1)
+      v.y = x[at + 1];
+    if (left > 2)
+      v.z = x[at + 2];
+    return v;
+  }
+#endif
+  return at % 4 == 0 ? GLOBAL4(x + at) : vload4(0, x + at);
+}
+
+// merged4 joins the parts of attention's result: sums of each split, whose
+// greatest score and sum of weights are in states.
+float4 merged4(const Input *in, int at) {
+  const int heads = in->cols / in->head, h = at / in->head;
+  __global const float2 *states = (__global const float2 *)(in->x + in->side);
+  __global const float *x = in->x + in->from + at;
+  float4 sum = GLOBAL4(x); // often there is one part only
+  const float2 state = states[h];
+  float greatest = state.x;
+#pragma unroll 8
+  for (int s = 1; s < in->splits; s++)
+    greatest = fmax(greatest, states[s * heads + h].x);
+  const float e = exp(state.x - greatest);
+  float weight = e * state.y;
+  sum *= e;
+#pragma unroll 4
+  for (int s = 1; s < in->splits; s++) {
+    const float2 state = states[s * heads + h];
+    const float e = exp(state.x - greatest);
+    sum += e * GLOBAL4(x + s * in->cols);
+    weight += e * state.y;
+  }
+  return sum / weight;
+}
+
+// take begins to read a piece. Beyond the end there are zeros.
+void take(Piece *p, const Input *in, int at, int end) {
+#pragma unroll
+  for (int k = 0; k < PIECE / 4; k++) {
+    const int i = at + 4 * k, left = min(end, in->cols) - i;
+    if (in->source == MERGED)
+      p->x[k] = left > 0 ? merged4(in, i) : (float4)(0.0f);
+    else
+      p->x[k] = input4(in->x, in->from + i, left);
+    if (in->source == NORMED)
+      p->gain[k] = input4(in->x, in->side + i, left);
+  }
+}
+
+// squares_of returns the sum of a piece's squares.
+float squares_of(const Piece *p) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int k = 0; k < PIECE / 4; k++)
+    sum += dot(p->x[k], p->x[k]);
+  return sum;
+}
+
+#if CODED
+#define STAGED uint4
+#define PER_BLOCK 2
+
+// packed is the low bytes of four integers.
+uint packed(int a, int b, int c, int d) {
+  return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | (uint)d << 24;
+}
+
+// small rounds to integers, which are in the low bits of the result.
+int4 small(float4 v) { return as_int4(v + 12582912.0f); }
+
+// stage puts piece i of a chunk into local memory, in the order in which codes of
+// weights lie in a word. All work items have to come.
+void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
+  const float4 v = fmax(fabs(p->x[0]), fabs(p->x[1]));
+  most[id] = fmax(fmax(v.x, v.y), fmax(v.z, v.w));
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const float4 of_block = LOCAL4(most + id / PIECES * PIECES);
+  const float greatest = fmax(fmax(of_block.x, of_block.y), fmax(of_block.z, of_block.w));
+  const float up = greatest > 0x1p-100f ? 127.0f / greatest : 0.0f;
+  const int4 a = small(p->x[0] * up), b = small(p->x[1] * up);
+#if FORMAT <= Q4_OFFSET
+  ((__local uint2 *)chunk)[i] = (uint2)(packed(a.x, a.z, b.x, b.z), packed(a.y, a.w, b.y, b.w));
+#else
+  ((__local uint2 *)chunk)[i] = (uint2)(packed(a.x, a.y, a.z, a.w), packed(b.x, b.y, b.z, b.w));
+#endif
+  scales[i / PIECES] = greatest / 127.0f; // all of a block's write the same
+}
+
+// dot4 adds the products of four signed codes.
+#if DOT == DOT_KHR
+int dot4(uint a, uint b, int sum) { return sum + dot_4x8packed_ss_int(a, b); }
+#elif DOT == DOT_PTX
+int dot4(uint a, uint b, int sum) {
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(sum));
+  return sum;
+}
+#else
+int dot4(uint a, uint b, int sum) {
+  const char4 v = as_char4(a), w = as_char4(b);
+  return sum + v.x * w.x + v.y * w.y + v.z * w.z + v.w * w.w;
+}
+#endif
+
+// Even and odd nibbles of a word as signed codes. Without an offset their zero is 8;
+// turning the highest bit takes it off, with the code in the upper half of a byte.
+#if FORMAT == Q4_SCALE
+#define EVEN(word) (((word) << 4 & 0xF0F0F0F0u) ^ 0x80808080u)
+#define ODD(word) (((word) & 0xF0F0F0F0u) ^ 0x80808080u)
+#else
+#define EVEN(word) ((word) & 0x0F0F0F0Fu)
+#define ODD(word) ((word) >> 4 & 0x0F0F0F0Fu)
+#endif
+
+// block_product is the product of a block's weights with the input's.
+float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float in_scale) {
+  const uint4 p = in[0], q = in[1];
+  const uint x[8] = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w};
+  const SCALE scale = scale_of(raw);
+  int first = 0, second = 0; // of two halves of the elements
+#if FORMAT <= Q4_OFFSET
+  const uint w[4] = {units->x, units->y, units->z, units->w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    first = dot4(EVEN(w[i]), x[2 * i], first);
+    second = dot4(ODD(w[i]), x[2 * i + 1], second);
+  }
+#else
+  const uint w[8] = {units[0].x, units[0].y, units[0].z, units[0].w, units[1].x, units[1].y, units[1].z, units[1].w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    first = dot4(w[i] ^ 0x80808080u, x[i], first);
+    second = dot4(w[4 + i] ^ 0x80808080u, x[4 + i], second);
+  }
+#endif
+#if FORMAT == Q8_HALVES
+  return in_scale * (scale.x * first + scale.y * second);
+#elif FORMAT == Q4_OFFSET || FORMAT == Q8_OFFSET
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    sum = dot4(x[i], 0x01010101u, sum);
+  return in_scale * (scale.x * (first + second) + scale.y * sum);
+#elif FORMAT == Q4_SCALE
+  return in_scale * 0x1p-4f * scale * (first + second);
+#else
+  return in_scale * scale * (first + second);
+#endif
+}
+#else
+#define STAGED float
+#define PER_BLOCK 36 // so that lanes meet in different banks
+
+void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
+  __local float4 *to = (__local float4 *)(chunk + i / PIECES * PER_BLOCK + i % PIECES * PIECE);
+  to[0] = p->x[0];
+  to[1] = p->x[1];
+}
+
+float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float in_scale) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int unit = 0; unit < UNITS; unit++) {
+    float w[PER_UNIT];
+    unpack(units[unit], w);
+#pragma unroll
+    for (int k = 0; k < PER_UNIT; k += 4) {
+      const float4 v = LOCAL4(in + unit * PER_UNIT + k);
+      sum += w[k] * v.x;
+      sum += w[k + 1] * v.y;
+      sum += w[k + 2] * v.z;
+      sum += w[k + 3] * v.w;
+    }
+  }
+  return sum;
+}
+#endif

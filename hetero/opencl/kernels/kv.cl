@@ -1,0 +1,46 @@
+// Keys and values are kept in codes of 8 bits with a scale for each token and
+// head. A layer's are records, one for each block of 64 tokens and key head:
+//
+//	keys    [DIMS/16][64][16]  so that work items for neighbouring tokens read
+//	                           128 bits each, side by side
+//	values  [64][DIMS]
+//	scales  [64] floats of keys, [64] of values
+//
+// DIMS is HEAD_DIM rounded up to 16. A code of zero is 128.
+
+#define DIMS ((HEAD_DIM + 15) / 16 * 16)
+#define RECORD (128 * DIMS + 512)
+#define GROUP (HEADS / KV_HEADS)
+
+__global uchar *record(__global uchar *kv, int token, int kv_head) {
+  return kv + ((size_t)(token / 64) * KV_HEADS + kv_head) * RECORD;
+}
+
+void keep_key(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
+  for (int i = id; i < DIMS; i += size)
+    to[(i / 16 * 64 + token % 64) * 16 + i % 16] = codes[i];
+  if (id == 0)
+    ((__global float *)(to + 128 * DIMS))[token % 64] = scale;
+}
+
+void keep_value(__global uchar *to, int token, __local const uchar *codes, float scale, int id, int size) {
+  for (int i = id; i < DIMS; i += size)
+    to[64 * DIMS + token % 64 * DIMS + i] = codes[i];
+  if (id == 0)
+    ((__global float *)(to + 128 * DIMS + 256))[token % 64] = scale;
+}
+
+// dot16 adds the products of 16 codes with what they meet.
+float dot16(uint4 u, __local const float *q) {
+  const uint words[4] = {u.x, u.y, u.z, u.w};
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float4 v = LOCAL4(q + 4 * i);
+    sum += BYTE(words[i], 0) * v.x;
+    sum += BYTE(words[i], 1) * v.y;
+    sum += BYTE(words[i], 2) * v.z;
+    sum += BYTE(words[i], 3) * v.w;
+  }
+  return sum;
+}

@@ -1,0 +1,46 @@
+package opencl
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestShapesFitTheDevice asks for the division of products of several models on
+// devices from a phone's to a server's.
+func TestShapesFitTheDevice(t *testing.T) {
+	for _, info := range []Info{
+		{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10},
+		{Kind: "GPU", ComputeUnits: 64, MaxGroup: 1024, LocalMemory: 32 << 10},
+		{Kind: "GPU", ComputeUnits: 16, MaxGroup: 512, LocalMemory: 32 << 10},
+		{Kind: "GPU", ComputeUnits: 3, MaxGroup: 256, LocalMemory: 16 << 10},
+		{Kind: "CPU", ComputeUnits: 2, MaxGroup: 4096, LocalMemory: 1 << 20},
+	} {
+		c := &Context{Info: info}
+		for _, size := range [][2]int{{1536, 1536}, {17920, 1536}, {1536, 8960}, {151936, 1536}, {4096, 14336}, {28672, 4096}, {8, 32}} {
+			for f := Codes4; f <= Float; f++ {
+				p := &Product{context: c, Rows: size[0], Cols: size[1], Format: f}
+				s := p.shape()
+				require.LessOrEqual(t, s.rows*s.lanes, info.MaxGroup, "%+v", s)
+				require.Zero(t, s.rows%2, "pairs of rows are in one group")
+				require.Zero(t, s.rows*s.lanes%4, "work items share blocks by fours")
+				require.LessOrEqual(t, p.localBytes(s), info.LocalMemory, "%+v", s)
+				require.Positive(t, s.lanes)
+				require.Positive(t, s.deep)
+				require.Positive(t, p.groups(s))
+				require.LessOrEqual(t, (p.groups(s)-1)*s.rows, p.Rows)
+			}
+		}
+	}
+	// What was measured on 132 compute units, see docs/gpu.md.
+	c := &Context{Info: Info{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10}}
+	for size, want := range map[[2]int]vectorShape{
+		{2048, 1536}:   {rows: 16, lanes: 16, deep: 3},
+		{1536, 1536}:   {rows: 12, lanes: 16, deep: 3},
+		{17920, 1536}:  {rows: 32, lanes: 8, deep: 6},
+		{1536, 8960}:   {rows: 12, lanes: 70, deep: 4},
+		{151936, 1536}: {rows: 32, lanes: 8, deep: 6},
+	} {
+		require.Equal(t, want, (&Product{context: c, Rows: size[0], Cols: size[1], Format: Codes4}).shape(), "%v", size)
+	}
+}
