@@ -25,14 +25,13 @@ const attendOneKV, attendOneSplits = 1, 2
 type oneToken struct {
 	memory *opencl.Memory
 	// Elements of memory where its parts begin: state and angles do at 0.
-	x        int // embedding's row, which becomes the residual stream
-	qkv      int
-	sums     int // [maxSplits, Heads*HeadDim] of attention
-	states   int // [maxSplits, Heads, 2]
-	logits   int
-	gains    int // of norms; gainsEnd is behind the last that was put there
-	gainsEnd int
-	hidden   *opencl.Memory // [2*inner]: of the MLP, and room for gates before them
+	x      int // embedding's row, which becomes the residual stream
+	qkv    int
+	sums   int // [maxSplits, Heads*HeadDim] of attention
+	states int // [maxSplits, Heads, 2]
+	logits int
+	gains  int            // where the next gain of a norm goes
+	hidden *opencl.Memory // [2*inner]: of the MLP, and room for gates before them
 
 	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
 	input      []float32      // state, angles and stream as the host sees them
@@ -62,7 +61,7 @@ func (n *Network) allocateOne() (err error) {
 	t.states = place(maxSplits * s.Heads * 2)
 	t.logits = place(s.Vocab)
 	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
-	t.gainsEnd, t.splits = t.gains, 1
+	t.splits = 1
 	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
 		return err
 	}
@@ -84,8 +83,8 @@ func (n *Network) gain(values []float32) (at int, err error) {
 		sum[i] = v + n.spec.Norm.Offset
 	}
 	t := &n.one
-	at = t.gainsEnd
-	t.gainsEnd += gainFloats(len(values))
+	at = t.gains
+	t.gains += gainFloats(len(values))
 	n.weights += 4 * int64(len(values))
 	return at, t.memory.WriteFloats(at, sum)
 }

@@ -1,6 +1,9 @@
 package opencl
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Dot is the instruction that a device multiplies codes of 8 bits with, four pairs
 // at a time.
@@ -35,9 +38,9 @@ func (d Dot) options() string {
 const firstDot = 61
 
 // dotOf finds the instruction of a device with some extensions.
-func dotOf(q *query, extensions []string) Dot {
+func dotOf(q *query, version string, extensions []string) Dot {
 	switch {
-	case slices.Contains(extensions, "cl_khr_integer_dot_product"):
+	case slices.Contains(extensions, "cl_khr_integer_dot_product") && strings.HasPrefix(version, "OpenCL 3"):
 		return DotKHR
 	case slices.Contains(extensions, "cl_nv_device_attribute_query") &&
 		10*q.number(deviceComputeMajor, 4)+q.number(deviceComputeMinor, 4) >= firstDot:

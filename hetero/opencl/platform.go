@@ -121,7 +121,7 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 		HostUnified: q.number(deviceHostUnified, 4) != 0,
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
-	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, extensions)
+	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, info.Version, extensions)
 	p := query{entry: clGetPlatformInfo, object: platform}
 	info.Platform = p.text(platformName)
 	return info, errors.Join(q.err, p.err)
