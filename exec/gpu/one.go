@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"runtime"
+
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/tiering"
@@ -185,6 +187,9 @@ func (n *Network) splits(tokens int) int {
 
 // readOne reads a token whose row is in the staging buffer.
 func (n *Network) readOne(c *exec.Chunk) error {
+	// Drivers take longer for commands that come from another thread than the last.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	t := &n.one
 	if err := n.divide(n.splits(c.Position + 1)); err != nil {
 		return err
