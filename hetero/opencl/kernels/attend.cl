@@ -17,8 +17,8 @@
 #define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
 #endif
 
-// both_max and both_sum are group_max and group_sum of two numbers at a time. They
-// may be called once each with the same space.
+// both_max and both_sum are group_max and group_sum of two numbers at a time. Nothing
+// else may use their space afterwards.
 #define BOTH(name, join)                                                                                               \
   float2 name(float2 value, __local float2 *space, int id) {                                                           \
     space[id] = value;                                                                                                 \
