@@ -66,8 +66,10 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 		options += fmt.Sprintf(" -DHEIGHT=%d -DWIDTH=%d -DFROM=%d -DSOURCE=%d -DHEAD=%d -DRESULT=%d -DBIASED=%d",
 			p.Rows, p.Cols, in.From, in.Change, in.Head, out.Result, biased)
 	}
-	args := []any{p.weights, in.X, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
-		out.To, int(out.Result), biased, out.Factor}
+	args := []any{
+		p.weights, in.X, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
+		out.To, int(out.Result), biased, out.Factor,
+	}
 	if out.Y != in.X {
 		options += " -DAPART"
 		args = append(args, out.Y)
