@@ -62,7 +62,8 @@ func (c *Context) program(file, options string) (uintptr, error) {
 	if err := c.created(clCreateProgramWithSource); err != nil {
 		return 0, err
 	}
-	flags := append([]byte(options), 0)
+	// Some drivers print how many warnings there are to whoever looks on.
+	flags := append([]byte("-w "+options), 0)
 	if err := status(clBuildProgram, p, 1, uintptr(unsafe.Pointer(&c.Info.device)), uintptr(unsafe.Pointer(&flags[0])), 0, 0); err != nil {
 		err = fmt.Errorf("%s %s: %w\n%s", file, options, err, c.buildLog(p))
 		_ = status(clReleaseProgram, p) // the first failure says more
