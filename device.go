@@ -74,6 +74,7 @@ func (o *Options) validateDevice() error {
 		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
 		{o.WatchPressure, "WatchPressure"},
 		{o.W8A8 != nil, "W8A8"},
+		{o.Exact, "Exact: devices round what they multiply (the commands logits and perplexity need --rounded with them)"},
 	}
 	who := "a GPU"
 	switch {

@@ -76,6 +76,9 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	if opts.apart() {
 		m.need.Budget = max(0, opts.RAM)
 	}
+	if _, divided := opts.divided(); divided { // the processor's rows are in the machine's memory
+		m.need.Budget = opts.limit()
+	}
 	m.owner, m.aim = m.need.Budget, m.need.Budget
 	m.budget = tiering.New(m.owner)
 	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap} {

@@ -70,20 +70,19 @@ type Pool struct {
 }
 
 // NewPool allocates so many buffers of so many bytes and attaches them to the
-// devices.
+// devices. After an error too, the pool is to be closed when the devices are: some
+// may have buffers attached.
 func NewPool(budget *tiering.Budget, slots, bytes int, devices ...Device) (*Pool, error) {
 	p := &Pool{slots: make([]Buffer, slots)}
 	for i := range p.slots {
 		frame, err := tiering.Alloc(budget, tiering.Shared, bytes)
 		if err != nil {
-			p.Close()
-			return nil, err
+			return p, err
 		}
 		p.slots[i].frame = frame
 		for _, d := range devices {
 			if err := d.Attach(&p.slots[i]); err != nil {
-				p.Close()
-				return nil, fmt.Errorf("%s: %w", d.Capabilities().Name, err)
+				return p, fmt.Errorf("%s: %w", d.Capabilities().Name, err)
 			}
 		}
 	}

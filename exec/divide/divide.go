@@ -64,6 +64,11 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 	if model.Chunk <= 0 {
 		model.Chunk = exec.DefaultChunk
 	}
+	if inOrder, err := f.InOrder(); err != nil {
+		return nil, err
+	} else if inOrder != f.Source {
+		return nil, fmt.Errorf("%w: %s: columns are in an order of their own (GPTQ), which products on devices do not follow", exec.ErrUnsupported, f.Path)
+	}
 	products, err := f.Products()
 	if err != nil {
 		return nil, err
@@ -73,7 +78,8 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 		return nil, err
 	}
 	if o.mayBeWhole(&model) && plan.thereFaster(products) {
-		if m, err := LoadWhole(ctx, f, model, o); !errors.Is(err, exec.ErrUnsupported) {
+		var small *hetero.MemoryError
+		if m, err := LoadWhole(ctx, f, model, o); !errors.Is(err, exec.ErrUnsupported) && !errors.As(err, &small) {
 			if err == nil && o.Notice != nil {
 				o.Notice(o.Device + " computes all of a pass: that is predicted to be faster than any division")
 			}
@@ -134,5 +140,8 @@ func makePlan(ctx context.Context, products []exec.Product, model *exec.Options,
 		return ctx.Err()
 	}
 	err = p.divideAll(products)
-	return p, errors.Join(err, l.keep(o.Dir))
+	if kept := l.keep(o.Dir); kept != nil && o.Notice != nil {
+		o.Notice("what was measured of devices is not kept: " + kept.Error())
+	}
+	return p, err
 }

@@ -81,9 +81,9 @@ func (p *planner) findTypes(products []exec.Product) error {
 			return err
 		}
 	}
-	for t, takes := range p.types {
-		if takes {
-			p.lab.profiler.Weights = t
+	for _, product := range products {
+		if p.types[product.Type] {
+			p.lab.profiler.Weights = product.Type
 			return nil
 		}
 	}

@@ -22,9 +22,9 @@ type kernel struct {
 }
 
 // weightsKey names weights: the same bytes are arranged once, for however many
-// numbers of tokens products are prepared. Weights in tiles are known by a sum of
-// their bytes, because the caller's memory may hold others by the time of the next
-// Prepare; those that are used where they are by their place.
+// numbers of tokens products are prepared. They are known by their place, and those
+// in tiles by a sum of their bytes besides, because the caller's memory may hold
+// others by the time of the next Prepare.
 type weightsKey struct {
 	sum        uint64
 	first      *byte
@@ -82,11 +82,9 @@ func check(op hetero.Op) error {
 
 // hold returns the weights of a product as the device multiplies them.
 func (d *Device) hold(op hetero.Op) (*weights, error) {
-	key := weightsKey{typ: op.Type, rows: op.Rows, cols: op.Cols}
+	key := weightsKey{first: &op.Weights[0], typ: op.Type, rows: op.Rows, cols: op.Cols}
 	if inTiles(op) {
 		key.sum = maphash.Bytes(d.seed, op.Weights)
-	} else {
-		key.first = &op.Weights[0]
 	}
 	if w := d.held[key]; w != nil {
 		w.users++

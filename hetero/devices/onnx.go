@@ -32,8 +32,9 @@ func findONNX() ([]Found, error) {
 			Name:         onnxRuntime.Name + "-" + strings.ToLower(strings.TrimSuffix(p.Name, "ExecutionProvider")),
 			Capabilities: report.Capabilities(options),
 			Open: func(o Options) (hetero.Device, error) {
-				options.Budget = o.Budget
-				return onnx.Open(options)
+				mine := options
+				mine.Budget = o.Budget
+				return onnx.Open(mine)
 			},
 		})
 	}

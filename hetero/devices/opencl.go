@@ -37,8 +37,9 @@ func offer(list []opencl.Info, open func(opencl.Options) (hetero.Device, error))
 		found = append(found, Found{
 			Name: fmt.Sprintf("%s-%d", openCL.Name, info.Index), Capabilities: capabilities,
 			Open: func(o Options) (hetero.Device, error) {
-				options.Budget = o.Budget
-				return open(options)
+				mine := options
+				mine.Budget = o.Budget
+				return open(mine)
 			},
 		})
 	}

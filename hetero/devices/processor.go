@@ -29,7 +29,8 @@ func processor() *Provider {
 
 func processorAs(name string, group cpu.Options) Found {
 	return Found{Name: name, Capabilities: group.Capabilities(), Slows: true, Open: func(o Options) (hetero.Device, error) {
-		group.Budget, group.Slow = o.Budget, o.Slow
-		return cpu.New(group)
+		mine := group
+		mine.Budget, mine.Slow = o.Budget, o.Slow
+		return cpu.New(mine)
 	}}
 }

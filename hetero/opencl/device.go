@@ -106,12 +106,12 @@ func (d *Device) Fetch(b *hetero.Buffer) error {
 	if err != nil || d.context.Shares {
 		return err
 	}
+	defer func() { m.written = m.written[:0] }() // after an error too: rows that come late would be old ones
 	for _, r := range m.written {
 		if err := m.readRows(r, b.Bytes()); err != nil {
 			return err
 		}
 	}
-	m.written = m.written[:0]
 	return nil
 }
 
@@ -257,7 +257,7 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 
 func (k *kernel) Bytes() int64 { return k.product.Bytes() }
 
-func (k *kernel) Tolerance() float64 { return k.product.Tolerance(k.tokens) }
+func (k *kernel) Tolerance() float64 { return k.product.Tolerance(1) /* it may be given fewer tokens */ }
 
 func (k *kernel) Close() error {
 	if k.product == nil {

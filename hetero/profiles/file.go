@@ -20,7 +20,7 @@ import (
 const (
 	// Name is that of the file in its directory.
 	Name    = "devices.json"
-	version = 1
+	version = 2
 	maxSize = 16 << 20
 )
 

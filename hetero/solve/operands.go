@@ -28,7 +28,8 @@ type Operands struct {
 }
 
 // NewOperands makes memory for products as large as the largest of some, and for
-// what a Profiler and a Predictor ask themselves.
+// what a Profiler and a Predictor ask themselves. After an error too, what it returns
+// is to be closed, if it is not nil, when the devices are.
 func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
 	weights, activations := spread, 0
 	for _, op := range ops {
@@ -50,8 +51,7 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 		copy(memory[n:], memory[:n])
 	}
 	if o.pool, err = hetero.NewPool(budget, 1+len(devices), 4*activations, devices...); err != nil {
-		frame.Free()
-		return nil, err
+		return o, err
 	}
 	o.x = o.pool.Take()
 	for i := range o.x.Floats() {
@@ -60,8 +60,7 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 	for _, d := range devices {
 		o.outputs = append(o.outputs, o.pool.Take())
 		if err := d.Flush(o.x); err != nil {
-			o.Close()
-			return nil, err
+			return o, err
 		}
 	}
 	return o, nil
