@@ -73,7 +73,7 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for notice, content := range map[string]string{
-		"has version 0 and not 1":  strings.Replace(string(kept), `"version": 1`, `"version": 0`, 1),
+		"has version 0 and not 2":  strings.Replace(string(kept), `"version": 2`, `"version": 0`, 1),
 		"cannot be used":           string(kept[:len(kept)/2]),
 		"no measurement gives":     strings.ReplaceAll(string(kept), `"rows": `, `"rows": -`),
 		"is measured again: solve": strings.ReplaceAll(string(kept), `"steady_ns": `, `"steady_ns": -`),
