@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -22,35 +21,14 @@ type divider struct {
 }
 
 // loadWeights is loadWeights for a model that is divided.
-func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (_ *weights, _ *loader, err error) {
+func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, *loader, error) {
 	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: true, progress: o.Progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
 	d := &divider{loader: ld, away: a, exact: o.Exact, workers: hetero.NewWorkers(o.Threads)}
 	defer d.workers.Close()
-	defer func() {
-		if err != nil {
-			ld.free()
-		}
-	}()
-	plans, err := ld.planAll(w)
-	if err != nil {
+	if err := ld.partByPart(ctx, w, func(l *layout) error { return d.settle(l, w) }); err != nil {
+		ld.free()
 		return nil, nil, err
-	}
-	for i := range plans {
-		ld.total += plans[i].readBytes()
-	}
-	queue := prefetch.New(loadReaders)
-	defer queue.Close()
-	for i := range plans {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if err := ld.readAll(ctx, queue, plans[i:i+1]); err != nil {
-			return nil, nil, err
-		}
-		if err := d.settle(&plans[i], w); err != nil {
-			return nil, nil, fmt.Errorf("%s of %s: %w", plans[i].name, ts.path, err)
-		}
 	}
 	tiering.JoinPages(ld.frames)
 	return w, ld, nil
@@ -173,7 +151,7 @@ func (d *divider) kept(p *placement) int {
 // laidOut returns a matrix as this package's kernels want it, without its bytes.
 func (d *divider) laidOut(p *placement) Matrix {
 	m := *p.matrix
-	m.Tiled = !d.exact && tiled.Supported(m.Type) && m.Cols%tiled.GroupElems == 0
+	m.Tiled = !d.exact && tiled.Fits(m.Type, m.Cols)
 	m.Data = nil
 	return m
 }

@@ -14,7 +14,7 @@ const tileChunk = 1 << 20
 
 // tiles reports whether a slot's rows are put in tiles as they are read.
 func (ld *loader) tiles(s *slot) bool {
-	return !ld.exact && tiled.Supported(s.typ) && s.cols%tiled.GroupElems == 0
+	return !ld.exact && tiled.Fits(s.typ, s.cols)
 }
 
 // fillTiles reads a matrix and puts its rows in tiles. Several goroutines each

@@ -114,6 +114,20 @@ func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Mod
 
 // handOver reads a model part by part and gives each to a network.
 func (ld *loader) handOver(ctx context.Context, w *weights, network Network) error {
+	return ld.partByPart(ctx, w, func(l *layout) error {
+		keep, err := ld.give(l, w, network)
+		if err == nil && !keep {
+			last := len(ld.frames) - 1
+			ld.frames[last].Free()
+			ld.frames = ld.frames[:last]
+		}
+		return err
+	})
+}
+
+// partByPart reads a model so that no more than one part of it need be in memory as
+// the file has it: take is called with each, whose frame is the loader's last.
+func (ld *loader) partByPart(ctx context.Context, w *weights, take func(*layout) error) error {
 	plans, err := ld.planAll(w)
 	if err != nil {
 		return err
@@ -130,14 +144,8 @@ func (ld *loader) handOver(ctx context.Context, w *weights, network Network) err
 		if err := ld.readAll(ctx, queue, plans[i:i+1]); err != nil {
 			return err
 		}
-		keep, err := ld.give(&plans[i], w, network)
-		if err != nil {
+		if err := take(&plans[i]); err != nil {
 			return fmt.Errorf("%s of %s: %w", plans[i].name, ld.ts.path, err)
-		}
-		if !keep {
-			last := len(ld.frames) - 1
-			ld.frames[last].Free()
-			ld.frames = ld.frames[:last]
 		}
 	}
 	return nil

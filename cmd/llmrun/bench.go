@@ -72,18 +72,11 @@ func (b *benchFlags) run(ctx context.Context, s *streams, args []string) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	switch {
-	case b.shape != "":
-		remove, err := b.synthesize(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer remove()
-	case b.model.path != "":
-		b.o.Path = b.model.path
-	default:
-		b.o.Path, b.o.FS = bundled.Name, bundled.FS
+	remove, err := b.findModel(ctx, s)
+	if err != nil {
+		return err
 	}
+	defer remove()
 	report, err := b.measure(ctx, s)
 	if err != nil {
 		return interruption(ctx, err)
@@ -93,6 +86,20 @@ func (b *benchFlags) run(ctx context.Context, s *streams, args []string) error {
 	}
 	showReport(s, report)
 	return nil
+}
+
+// findModel says where the model is, after writing one of a shape, which remove takes
+// away again.
+func (b *benchFlags) findModel(ctx context.Context, s *streams) (remove func(), err error) {
+	switch {
+	case b.shape != "":
+		return b.synthesize(ctx, s)
+	case b.model.path != "":
+		b.o.Path = b.model.path
+	default:
+		b.o.Path, b.o.FS = bundled.Name, bundled.FS
+	}
+	return func() {}, nil
 }
 
 // check refuses flags that contradict each other. A length of 0 asks for no

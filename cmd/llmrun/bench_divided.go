@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/cmd/llmrun/measure"
 )
 
@@ -64,9 +63,6 @@ func (b *benchDividedFlags) run(ctx context.Context, s *streams, args []string) 
 	if err := b.bench.check(); err != nil {
 		return err
 	}
-	if b.o.Chunk == 0 {
-		b.o.Chunk = dividedChunk
-	}
 	if b.o.Device == "" {
 		b.o.Device = dividedWith
 	}
@@ -75,11 +71,12 @@ func (b *benchDividedFlags) run(ctx context.Context, s *streams, args []string) 
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	remove, err := b.model(ctx, s)
+	remove, err := b.bench.findModel(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer remove()
+	b.o.Path, b.o.FS = b.bench.o.Path, b.bench.o.FS
 	loading, running := newMeter(s, "loading", formatBytes), newMeter(s, "measuring", formatTests)
 	defer loading.finish()
 	defer running.finish()
@@ -94,26 +91,7 @@ func (b *benchDividedFlags) run(ctx context.Context, s *streams, args []string) 
 	}
 	loading.finish()
 	running.finish()
-	if b.bench.json {
-		return s.out.json(report)
-	}
-	report.WriteTables(s.out)
-	return nil
-}
-
-// model finds the model, or makes one of a shape, which remove takes away again.
-func (b *benchDividedFlags) model(ctx context.Context, s *streams) (remove func(), err error) {
-	remove = func() {}
-	switch {
-	case b.bench.shape != "":
-		remove, err = b.bench.synthesize(ctx, s)
-		b.o.Path = b.bench.o.Path
-	case b.bench.model.path != "":
-		b.o.Path = b.bench.model.path
-	default:
-		b.o.Path, b.o.FS = bundled.Name, bundled.FS
-	}
-	return remove, err
+	return present(s, b.bench.json, report, report.WriteTables)
 }
 
 // formatTests is the amount of a meter that counts tests.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/cmd/llmrun/measure"
 )
 
@@ -64,19 +63,12 @@ func (b *benchGPUFlags) run(ctx context.Context, s *streams, args []string) erro
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	switch {
-	case b.bench.shape != "":
-		remove, err := b.bench.synthesize(ctx, s)
-		if err != nil {
-			return err
-		}
-		defer remove()
-		b.o.Path = b.bench.o.Path
-	case b.bench.model.path != "":
-		b.o.Path = b.bench.model.path
-	default:
-		b.o.Path, b.o.FS = bundled.Name, bundled.FS
+	remove, err := b.bench.findModel(ctx, s)
+	if err != nil {
+		return err
 	}
+	defer remove()
+	b.o.Path, b.o.FS = b.bench.o.Path, b.bench.o.FS
 	loading := newMeter(s, "loading", formatBytes)
 	defer loading.finish()
 	b.o.Loading = loading.update

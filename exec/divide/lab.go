@@ -77,15 +77,7 @@ func (l *lab) keep(dir string) error {
 	return l.profile.Save(dir)
 }
 
-func (l *lab) close() (err error) {
-	for _, d := range l.devices {
-		err = errors.Join(err, d.Close())
-	}
-	if l.operands != nil {
-		l.operands.Close()
-	}
-	return err
-}
+func (l *lab) close() error { return l.operands.CloseAfter(l.devices) }
 
 // opOf returns a product as it is measured. An output matrix has few tokens.
 func opOf(p exec.Product, tokens int) hetero.Op {

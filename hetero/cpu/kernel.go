@@ -108,7 +108,7 @@ func (d *Device) hold(op hetero.Op) (*weights, error) {
 
 // inTiles reports whether a product is done in integers.
 func inTiles(op hetero.Op) bool {
-	return tiled.Supported(op.Type) && op.Cols%tiled.GroupElems == 0
+	return tiled.Fits(op.Type, op.Cols)
 }
 
 // arrange packs the weights with all workers.

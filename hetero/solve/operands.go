@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/llmrun/llmrun/hetero"
@@ -28,8 +29,8 @@ type Operands struct {
 }
 
 // NewOperands makes memory for products as large as the largest of some, and for
-// what a Profiler and a Predictor ask themselves. After an error too, what it returns
-// is to be closed, if it is not nil, when the devices are.
+// what a Profiler and a Predictor ask themselves. What it returns with an error is to
+// be closed as well, with CloseAfter: devices may have it attached.
 func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
 	weights, activations := spread, 0
 	for _, op := range ops {
@@ -82,8 +83,15 @@ func (o *Operands) For(device int, op *hetero.Op, i int) (x, y hetero.View, othe
 	return hetero.View{Buffer: o.x, Stride: op.Cols}, hetero.View{Buffer: o.outputs[device], Stride: op.Rows}, others
 }
 
-// Close frees the memory. The devices must have been closed.
-func (o *Operands) Close() {
-	o.pool.Close()
-	o.frame.Free()
+// CloseAfter closes devices, and behind them the memory that they had attached, if
+// there is any: o may be nil.
+func (o *Operands) CloseAfter(devices []hetero.Device) (err error) {
+	for _, d := range devices {
+		err = errors.Join(err, d.Close())
+	}
+	if o != nil {
+		o.pool.Close()
+		o.frame.Free()
+	}
+	return err
 }

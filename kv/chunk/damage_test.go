@@ -115,7 +115,7 @@ func resum(b []byte) []byte {
 	number := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
 	end := fixedBytes + 4*number(92) + 4*number(80)*number(96) + 8*number(92)*number(80)
 	if end >= 0 && end+sumBytes <= int64(len(b)) {
-		binary.LittleEndian.PutUint64(b[end:], seededSum(sumSeed, b[:end]))
+		binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
 	}
 	return b
 }
@@ -127,7 +127,7 @@ func resumManifest(b []byte) []byte {
 	}
 	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)))
 	end := len(b) - sumBytes
-	binary.LittleEndian.PutUint64(b[end:], seededSum(sumSeed, b[:end]))
+	binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
 	return b
 }
 

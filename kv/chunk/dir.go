@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -185,7 +186,7 @@ func chunkName(parent ID, firstPage []int32, id ID) string {
 }
 
 func namePrefix(parent ID, firstPage []int32) string {
-	sum := seededSum(idSeedLow, appendTokens(nil, firstPage))
+	sum := store.Sum64(idSeedLow, appendTokens(nil, firstPage))
 	var first [4]byte
 	binary.LittleEndian.PutUint32(first[:], uint32(sum))
 	return parent.String() + "-" + hex.EncodeToString(first[:]) + "-"

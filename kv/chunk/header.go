@@ -123,7 +123,7 @@ func (h *header) encode() []byte {
 	for _, s := range h.sums {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
-	b = binary.LittleEndian.AppendUint64(b, seededSum(sumSeed, b))
+	b = binary.LittleEndian.AppendUint64(b, store.Sum64(sumSeed, b))
 	return b[:cap(b)] // which is zero up to the end
 }
 
@@ -170,7 +170,7 @@ func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 	refuse := refuser(path)
 	end := fixedBytes + 4*p.layers + 4*p.pages*p.pageTokens + 8*p.layers*p.pages
-	if binary.LittleEndian.Uint64(b[end:]) != seededSum(sumSeed, b[:end]) {
+	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(sumSeed, b[:end]) {
 		return nil, refuse(int64(end), "header", store.ErrFormat, "does not have its checksum: the file is damaged")
 	}
 	for i, v := range b[end+sumBytes:] {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"github.com/cespare/xxhash/v2"
+	"github.com/llmrun/llmrun/store"
 )
 
 // ID names what a chunk holds: a hash of a model with its settings and of all
@@ -42,18 +42,9 @@ func Next(parent ID, tokens []int32) ID {
 }
 
 func hashID(b []byte) (id ID) {
-	binary.LittleEndian.PutUint64(id[:], seededSum(idSeedLow, b))
-	binary.LittleEndian.PutUint64(id[8:], seededSum(idSeedHigh, b))
+	binary.LittleEndian.PutUint64(id[:], store.Sum64(idSeedLow, b))
+	binary.LittleEndian.PutUint64(id[8:], store.Sum64(idSeedHigh, b))
 	return id
-}
-
-func seededSum(seed uint64, parts ...[]byte) uint64 {
-	var d xxhash.Digest // on the stack
-	d.ResetWithSeed(seed)
-	for _, b := range parts {
-		_, _ = d.Write(b) // never fails
-	}
-	return d.Sum64()
 }
 
 func appendTokens(b []byte, tokens []int32) []byte {
@@ -69,5 +60,5 @@ func pageSum(id ID, layer, page int, payload []byte) uint64 {
 	copy(place[:], id[:])
 	binary.LittleEndian.PutUint32(place[16:], uint32(layer))
 	binary.LittleEndian.PutUint32(place[20:], uint32(page))
-	return seededSum(sumSeed, place[:], payload)
+	return store.Sum64(sumSeed, place[:], payload)
 }

@@ -89,7 +89,7 @@ func (m *Manifest) encode() []byte {
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
 	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)+sumBytes))
-	return binary.LittleEndian.AppendUint64(b, seededSum(sumSeed, b))
+	return binary.LittleEndian.AppendUint64(b, store.Sum64(sumSeed, b))
 }
 
 // decodeManifest reads a session's file.
@@ -108,7 +108,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, refuse(12, "length", store.ErrTruncated, "the file was written with %d bytes and has %d", n, len(b))
 	}
 	end := len(b) - sumBytes
-	if binary.LittleEndian.Uint64(b[end:]) != seededSum(sumSeed, b[:end]) {
+	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(sumSeed, b[:end]) {
 		return nil, refuse(int64(end), "checksum", store.ErrFormat, "the bytes do not have it: the file is damaged")
 	}
 	c := &cursor{path: path, all: b[:end], at: 20}

@@ -133,6 +133,9 @@ func unsigned(zero int, values ...int) (codes [16]uint8) {
 // Supported reports whether t has a tiled form.
 func Supported(t quant.Type) bool { return formats[t] != nil }
 
+// Fits reports whether a matrix with rows of so many elements has a tiled form.
+func Fits(t quant.Type, cols int) bool { return Supported(t) && cols%GroupElems == 0 }
+
 // Bytes returns the size of a tiled matrix. Rows are filled up to whole tiles.
 func Bytes(t quant.Type, rows, cols int) (int, error) {
 	if !Supported(t) {

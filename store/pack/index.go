@@ -58,7 +58,7 @@ func (t *Tensor) sizes() (packed, plain int64, err error) {
 		return plain, plain, nil
 	}
 	of := store.Tensor{Shape: t.Shape}
-	if !tiled.Supported(t.Type) || of.Cols()%tiled.GroupElems != 0 || of.Rows() == 0 {
+	if !tiled.Fits(t.Type, of.Cols()) || of.Rows() == 0 {
 		return 0, 0, fmt.Errorf("%v of shape %v has no tiles", t.Type, t.Shape)
 	}
 	rows := alignUp(int64(of.Rows()), tiled.TileRows)

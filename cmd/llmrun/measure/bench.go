@@ -13,7 +13,6 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // BenchOptions say what to time. Each combination of a number of threads, a
@@ -85,6 +84,12 @@ type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
+}
+
+// spreadOf sums values up, and sorts them.
+func spreadOf(values []float64) Spread {
+	slices.Sort(values)
+	return Spread{median(values), values[0], values[len(values)-1]}
 }
 
 // ErrBench says that a test is impossible with this model.
@@ -179,12 +184,8 @@ func (r *Report) run(ctx context.Context, o *BenchOptions) error {
 
 // load opens the model as the library would.
 func (r *Report) load(ctx context.Context, o *BenchOptions) (*exec.Model, error) {
-	disk := vfs.OS()
-	if o.FS != nil {
-		disk = vfs.FromIOFS(o.FS)
-	}
 	start := time.Now()
-	files, err := exec.Open(disk, o.Path)
+	files, err := exec.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -223,9 +224,7 @@ func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 
 // sumUp turns the runs into the result.
 func (t *Test) sumUp(l *Limits) {
-	slices.Sort(t.samples)
-	n := len(t.samples)
-	t.TokPerSec = Spread{(t.samples[(n-1)/2] + t.samples[n/2]) / 2, t.samples[0], t.samples[n-1]}
+	t.TokPerSec = spreadOf(t.samples)
 	at := l.at(t.Threads)
 	if t.decode {
 		t.OfLimit = t.TokPerSec.Median * float64(t.BytesPerToken) / (at.ReadGBs * 1e9)

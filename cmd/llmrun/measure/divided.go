@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/divide"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // DividedOptions say with which device passes are divided, and what is timed.
@@ -82,12 +80,10 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			return nil, err
 		}
 		defer model.Close()
-		benches[way] = newBench(model)
+		benches[way] = newPassBench(model)
 		defer benches[way].close()
-		// Logits are looked at by whoever chooses a token, which is not timed here.
-		benches[way].reader.Each = func(int, []float32) error { return nil }
 	}
-	tests := (&GPUOptions{Prefill: o.Prefill, Decode: o.Decode, Depths: []int{0}}).tests()
+	tests := passTests(o.Prefill, o.Decode, []int{0})
 	for i, t := range tests {
 		result, err := timeInTurns(ctx, &benches, &t, o.Repeats)
 		if err != nil {
@@ -104,11 +100,7 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 
 // load opens the model in one of the ways.
 func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (model *exec.Model, err error) {
-	disk := vfs.OS()
-	if o.FS != nil {
-		disk = vfs.FromIOFS(o.FS)
-	}
-	files, err := exec.Open(disk, o.Path)
+	files, err := exec.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +156,8 @@ func timeInTurns(ctx context.Context, benches *[passWays]*bench, t *Test, repeat
 		ratios = append(ratios, last[onBoth]/min(last[onCPU], last[onDevice]))
 	}
 	for way, to := range []*Spread{&d.CPU, &d.Device, &d.Divided} {
-		slices.Sort(took[way])
-		*to = Spread{median(took[way]), took[way][0], took[way][len(took[way])-1]}
+		*to = spreadOf(took[way])
 	}
-	slices.Sort(ratios)
 	d.OfBetter = median(ratios)
 	return d, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
@@ -14,7 +13,6 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // GPUOptions say what to time on a GPU.
@@ -79,11 +77,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	if err := r.measureLimits(&o); err != nil {
 		return nil, err
 	}
-	disk := vfs.OS()
-	if o.FS != nil {
-		disk = vfs.FromIOFS(o.FS)
-	}
-	files, err := exec.Open(disk, o.Path)
+	files, err := exec.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +93,9 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	defer model.Close()
 	r.LoadSeconds = time.Since(start).Seconds()
 	r.WeightBytes = network.WeightBytes()
-	b := newBench(model)
+	b := newPassBench(model)
 	defer b.close()
-	// Logits are looked at by whoever chooses a token, which is not timed here.
-	b.reader.Each = func(int, []float32) error { return nil }
-	for _, t := range o.tests() {
+	for _, t := range passTests(o.Prefill, o.Decode, o.Depths) {
 		result, err := r.time(ctx, b, network, t, o.Repeats)
 		if err != nil {
 			return nil, err
@@ -129,13 +121,15 @@ func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	return errors.Join(err, c.Close())
 }
 
-func (o *GPUOptions) tests() (tests []Test) {
-	for _, depth := range o.Depths {
-		for _, n := range o.Prefill {
+// passTests are prompts of some lengths, and a generation unless it has no tokens,
+// behind contexts.
+func passTests(prefill []int, decode int, depths []int) (tests []Test) {
+	for _, depth := range depths {
+		for _, n := range prefill {
 			tests = append(tests, Test{Name: fmt.Sprintf("pp%d", n), Depth: depth, length: n})
 		}
-		if o.Decode > 0 {
-			tests = append(tests, Test{Name: fmt.Sprintf("tg%d", o.Decode), Depth: depth, length: o.Decode, decode: true})
+		if decode > 0 {
+			tests = append(tests, Test{Name: fmt.Sprintf("tg%d", decode), Depth: depth, length: decode, decode: true})
 		}
 	}
 	return tests
@@ -161,8 +155,7 @@ func (r *GPUReport) time(ctx context.Context, b *bench, n *gpu.Network, t Test, 
 		stats = n.Context().Stats().Since(before)
 		took = append(took, 1e3*d.Seconds()/t.units())
 	}
-	slices.Sort(took)
-	g.Milliseconds = Spread{median(took), took[0], took[len(took)-1]}
+	g.Milliseconds = spreadOf(took)
 	g.Launches, g.Waits = stats.Launches/int64(t.units()), stats.Waits/int64(t.units())
 	g.TokPerSec = 1e3 / g.Milliseconds.Median
 	if !t.decode {

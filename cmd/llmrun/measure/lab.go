@@ -70,15 +70,7 @@ func openLab(names []string, ops []hetero.Op) (l *lab, err error) {
 // keys are those of the devices in a profile.
 func (l *lab) keys() profiles.Keys { return profiles.KeysOf(l.names, l.devices) }
 
-func (l *lab) close() (err error) {
-	for _, d := range l.devices {
-		err = errors.Join(err, d.Close())
-	}
-	if l.operands != nil {
-		l.operands.Close()
-	}
-	return err
-}
+func (l *lab) close() error { return l.operands.CloseAfter(l.devices) }
 
 // coarse prunes the cuts of a product so far that each piece can be measured:
 // to a few multiples of HeteroLLM's steps.

@@ -34,16 +34,21 @@ func (m *ModelSource) products() (list []exec.Product, err error) {
 	if m.Shape != "" {
 		return shapeProducts(m.Shape, m.Quant)
 	}
-	disk := vfs.OS()
-	if m.FS != nil {
-		disk = vfs.FromIOFS(m.FS)
-	}
-	f, err := exec.Open(disk, m.Path)
+	f, err := exec.Open(diskOf(m.FS), m.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return f.Products()
+}
+
+// diskOf returns where models are looked up: in files, or where that is nil on the
+// machine's disks.
+func diskOf(files fs.FS) vfs.FS {
+	if files == nil {
+		return vfs.OS()
+	}
+	return vfs.FromIOFS(files)
 }
 
 // shapeProducts lists those of a shape.

@@ -22,6 +22,14 @@ func newBench(model *exec.Model) *bench {
 	return b
 }
 
+// newPassBench is newBench for passes alone: logits are looked at by whoever chooses a
+// token, which is not timed.
+func newPassBench(model *exec.Model) *bench {
+	b := newBench(model)
+	b.reader.Each = func(int, []float32) error { return nil }
+	return b
+}
+
 // How much of a test is run to warm up.
 const (
 	warmUpPrompt = 64
