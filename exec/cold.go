@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -135,8 +134,7 @@ func (c *coldKV) configure(b *Batch) error {
 	case c.stream != nil:
 		c.stream.Reconfigure(c.cut(seq.Body), seq)
 	case len(seq.Body) > 0:
-		hetero.RoomForReads(tiering.StreamReads)
-		c.stream = prefetch.NewStream(tiering.StreamReads, c.cut(seq.Body), seq)
+		c.stream = prefetch.NewStream(streamUser(c.m.workers), c.cut(seq.Body), seq)
 		c.stream.Hold(c.late)
 	}
 	return nil
@@ -156,9 +154,9 @@ func (c *coldKV) allocate() error {
 	return err
 }
 
-// cut divides the ring for some runs. A piece is as long as they are, if that is
-// less than may be read at once: a shorter one would take the memory of a whole
-// piece.
+// cut divides the ring for some runs. A piece is as long as they are, or an equal part
+// of that where it is more than may be read at once: a shorter one would take the
+// memory of a whole piece.
 func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
 	if len(runs) == 0 {
 		return prefetch.Ring{} // nothing passes through
@@ -168,7 +166,8 @@ func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
 		longest = max(longest, r.Size)
 	}
 	room := len(c.ring.Bytes()) - c.unit
-	piece := max(vfs.DirectAlign, int(min(longest, int64(c.piece))))
+	reads := (longest + int64(c.piece) - 1) / int64(c.piece)
+	piece := max(vfs.DirectAlign, vfs.DirectSize(int((longest+reads-1)/reads)))
 	if room-2*piece < c.unit { // so much may be cut off at the end, and taken by what was before
 		piece = c.piece
 	}

@@ -142,7 +142,9 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
+	m.workers = hetero.NewWorkers(o.Threads)
 	if m.parts != nil {
+		m.parts.workers = m.workers
 		if err := m.parts.start(o.Plan); err != nil {
 			m.Close()
 			return nil, err
@@ -156,7 +158,6 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.workers = hetero.NewWorkers(o.Threads)
 	if err := m.useWhole(o.W8A8); err != nil {
 		m.Close()
 		return nil, err

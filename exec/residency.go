@@ -16,8 +16,10 @@ type residency struct {
 	w      *weights
 	file   *pack.File
 	budget *tiering.Budget
-	layers int
-	mapped bool // some weights are used where they lie in the file
+	// workers check what was streamed
+	workers *hetero.Workers
+	layers  int
+	mapped  bool // some weights are used where they lie in the file
 	// mapFirst: those move to memory of their own once a pass has used them, and
 	// settling: that goes on.
 	mapFirst, settling, used bool
@@ -115,8 +117,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	r.forget(ring)
 	if r.stream == nil {
-		hetero.RoomForReads(tiering.StreamReads)
-		r.stream = prefetch.NewStream(tiering.StreamReads, ring, seq)
+		r.stream = prefetch.NewStream(streamUser(r.workers), ring, seq)
 	} else {
 		r.stream.Reconfigure(ring, seq)
 	}

@@ -1,6 +1,10 @@
 package exec
 
-import "github.com/llmrun/llmrun/prefetch"
+import (
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/tiering"
+)
 
 const (
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
@@ -14,6 +18,11 @@ const (
 	sliceMany  = 16 << 20
 	sliceShare = 8
 )
+
+// streamUser is a model as a stream sees it.
+func streamUser(workers *hetero.Workers) prefetch.User {
+	return prefetch.User{Readers: tiering.StreamReads, Starting: hetero.RoomForReads, Together: workers.Run}
+}
 
 // StreamStats returns what was read of the weights that are not in memory, and
 // how long the arithmetic waited for them.

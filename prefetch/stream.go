@@ -89,8 +89,23 @@ type Stream struct {
 		piece int64 // number of the run's first piece
 	}
 
-	exited sync.WaitGroup
-	stats  [kinds]StreamStats
+	user    User
+	readers int // goroutines that read, 0 until they are needed
+	exited  sync.WaitGroup
+	queued  queued
+	stats   [kinds]StreamStats
+}
+
+// User is who a stream serves.
+type User struct {
+	// Readers is how many goroutines read where the system does not by itself.
+	Readers int
+	// Starting, if set, is called before they are started.
+	Starting func(readers int)
+	// Together, if set, runs parts on several threads, which are all free while the
+	// user takes: it calls part for each of a number and returns when all have
+	// returned. What has landed is checked so.
+	Together func(parts int, part func(part, worker int))
 }
 
 // StreamStats says what a stream has done since it was made.
@@ -105,25 +120,30 @@ type slot struct {
 	number  int64 // of the piece
 	reading bool
 	landed  bool
+	checked bool // what has landed has been checked, or need not be
 	err     error
+
+	// Of a piece that the system reads: where it comes from.
+	run   *Run
+	off   int64
+	bytes int
 }
 
-// NewStream starts readers goroutines, which begin to read at once. The memory
-// of the ring is theirs until Close has returned.
-func NewStream(readers int, ring Ring, seq Sequence) *Stream {
-	s := &Stream{landed: make(chan struct{}, 1)}
+// NewStream begins to read at once: with a queue of the system where it has one and
+// all runs are [Stored], or else with goroutines. The memory of the ring is theirs
+// until Close has returned.
+func NewStream(user User, ring Ring, seq Sequence) *Stream {
+	s := &Stream{landed: make(chan struct{}, 1), user: user}
 	s.work.L = &s.mu
+	s.queued.checkPart = s.checkPart
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.configure(ring, seq)
-	readers = max(1, readers)
-	s.exited.Add(readers)
-	for range readers {
-		go s.read()
-	}
 	return s
 }
 
 // configure sets a stream up to read a sequence from its start. The lock is
-// held, or nobody else knows the stream yet, and nothing is in flight.
+// held, and nothing is in flight.
 func (s *Stream) configure(ring Ring, seq Sequence) {
 	ring.Piece = max(1, ring.Piece)
 	s.ring, s.seq = ring, seq
@@ -135,7 +155,29 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 	s.passNow, s.tails, s.released = -1, 0, 0 // a pass has not begun
 	s.at.run, s.at.piece = 0, 0
 	s.awaited.from, s.awaited.to = 0, 0
-	s.open = false
+	s.open, s.paused = false, false
+	s.queued.on = s.canQueue()
+	s.start()
+}
+
+// start lets reading begin. The lock is held.
+func (s *Stream) start() {
+	if s.queued.on {
+		s.reap(0)
+		s.ask(false)
+		return
+	}
+	if s.readers == 0 && len(s.slots) > 0 {
+		s.readers = max(1, s.user.Readers)
+		if s.user.Starting != nil {
+			s.user.Starting(s.readers)
+		}
+		s.exited.Add(s.readers)
+		for range s.readers {
+			go s.read()
+		}
+	}
+	s.work.Broadcast()
 }
 
 // Reconfigure stops reading, waits for what is in flight and goes on with
@@ -145,14 +187,16 @@ func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
 	defer s.mu.Unlock()
 	s.quiet()
 	s.configure(ring, seq)
-	s.paused = false
-	s.work.Broadcast()
 }
 
 // quiet lets no reader begin a piece and waits for those in flight. The lock is
 // held.
 func (s *Stream) quiet() {
 	s.paused = true
+	if s.queued.on {
+		s.queued.drain()
+		s.inFlight = 0
+	}
 	for s.inFlight > 0 {
 		s.work.Wait()
 	}
@@ -166,12 +210,11 @@ func (s *Stream) Begin(tails int) {
 	if s.open {
 		s.quiet()
 		s.configure(s.ring, s.seq)
-		s.paused = false
 	}
 	s.passNow++
 	s.at.run = 0
 	s.tails, s.open, s.upTo = tails, true, 0
-	s.work.Broadcast()
+	s.start()
 }
 
 // Hold makes readers read nothing of a pass but what [Stream.Allow] has named, or
@@ -180,7 +223,7 @@ func (s *Stream) Hold(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held, s.upTo = on, 0
-	s.work.Broadcast()
+	s.start()
 }
 
 // Allow lets the readers of a stream that is held read the runs of this pass that
@@ -189,7 +232,7 @@ func (s *Stream) Allow(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upTo = i
-	s.work.Broadcast()
+	s.start()
 }
 
 // Finish ends a pass: what was not taken of it is skipped.
@@ -200,8 +243,8 @@ func (s *Stream) Finish() {
 	s.open = false
 	if s.pass <= s.passNow { // readers are still at what was skipped
 		s.pass, s.run, s.off, s.next = s.passNow+1, 0, 0, s.at.piece
-		s.work.Broadcast()
 	}
+	s.start()
 }
 
 // advance moves the user's place forward to an offset of run i and frees what
@@ -214,7 +257,7 @@ func (s *Stream) advance(i int, off int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := s.at.piece + off/int64(s.ring.Piece)
-	for range min(free-s.released, int64(len(s.slots))) {
+	for range min(free-s.released, int64(s.readers)) {
 		s.work.Signal() // a reader for each slot: to wake the others for nothing takes a core from who computes
 	}
 	s.released = max(s.released, free)
@@ -238,6 +281,7 @@ func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.work.Broadcast()
+	s.queued.close()
 	s.mu.Unlock()
 	select {
 	case s.landed <- struct{}{}:

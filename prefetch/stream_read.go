@@ -11,7 +11,7 @@ func (s *Stream) read() {
 		if s.closed {
 			return
 		}
-		if s.paused || !s.free() || !s.find() {
+		if s.paused || s.queued.on || !s.free() || !s.find() {
 			s.work.Wait()
 			continue
 		}
@@ -24,7 +24,7 @@ func (s *Stream) read() {
 // lock is held.
 func (s *Stream) free() bool {
 	slots := int64(len(s.slots))
-	return s.next-s.released < slots && !s.slots[s.next%slots].reading
+	return slots > 0 && s.next-s.released < slots && !s.slots[s.next%slots].reading
 }
 
 // find sees to it that the next piece is one of a run, and reports whether there
@@ -51,31 +51,33 @@ func (s *Stream) find() bool {
 	}
 }
 
-// readPiece reads the next piece. The lock is held, but not while it reads.
-func (s *Stream) readPiece() {
-	r := s.seq.run(s.run)
-	n := min(int64(s.ring.Piece), r.Size-s.off)
-	off, number := r.Off+s.off, s.next
-	at := int(number % int64(s.ring.Slots))
-	s.slots[at] = slot{number: number, reading: true}
-	s.off += n
+// claim makes the next piece one that is being read, and returns its slot and where
+// it comes from. The lock is held.
+func (s *Stream) claim() (at int, r *Run, off int64, n int) {
+	r = s.seq.run(s.run)
+	n = int(min(int64(s.ring.Piece), r.Size-s.off))
+	off = r.Off + s.off
+	at = int(s.next % int64(s.ring.Slots))
+	s.slots[at] = slot{number: s.next, reading: true}
+	s.off += int64(n)
 	s.next++
 	s.inFlight++
+	return at, r, off, n
+}
+
+// readPiece reads the next piece. The lock is held, but not while it reads.
+func (s *Stream) readPiece() {
+	at, r, off, n := s.claim()
 	dst := s.ring.Memory[at*s.ring.Piece:][:n]
 	from, kind := r.From, r.Kind
 	s.mu.Unlock()
-	got, err := from.ReadAt(dst, off)
-	if int64(got) == n {
-		err = nil // a full read may carry io.EOF
-	} else if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
+	got, err := readWhole(from, dst, off)
 	s.mu.Lock()
 	s.inFlight--
 	s.stats[kind].Bytes += int64(got)
 	p := &s.slots[at]
-	p.reading, p.landed, p.err = false, true, err
-	if s.paused && s.inFlight == 0 || number < s.released {
+	p.reading, p.landed, p.checked, p.err = false, true, true, err
+	if s.paused && s.inFlight == 0 || p.number < s.released {
 		s.work.Broadcast()
 	}
 	if !s.ready() {
@@ -85,4 +87,15 @@ func (s *Stream) readPiece() {
 	case s.landed <- struct{}{}:
 	default:
 	}
+}
+
+// readWhole fills p, or says why not.
+func readWhole(from io.ReaderAt, p []byte, off int64) (int, error) {
+	n, err := from.ReadAt(p, off)
+	if n == len(p) {
+		err = nil // a full read may carry io.EOF
+	} else if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }

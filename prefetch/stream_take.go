@@ -12,6 +12,11 @@ import (
 // call of any method. Places only ever go forward within a pass.
 func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {
 	s.advance(i, off)
+	if s.queued.on {
+		s.mu.Lock()
+		s.start()
+		s.mu.Unlock()
+	}
 	if s.at.run != i {
 		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.at.run)
 	}
@@ -27,6 +32,11 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 		return nil, err
 	}
 	have = min(have, int64(max(unit, most)), rest)
+	if s.queued.on {
+		if err := s.check(i, off, have); err != nil {
+			return nil, err
+		}
+	}
 	return s.contiguous(off, unit, int(have)), nil
 }
 
@@ -65,6 +75,12 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 		}
 		if began.IsZero() {
 			began = time.Now()
+		}
+		if s.queued.on {
+			if err := s.awaitQueued(ctx); err != nil {
+				return 0, err
+			}
+			continue
 		}
 		select {
 		case <-s.landed:

@@ -34,6 +34,8 @@ var rules = []rule{
 	{dir: "hetero/opencl", rooms: []string{"quant", "tiering", "hetero", "internal/trace"}, external: []string{
 		"golang.org/x/sys", "github.com/ebitengine/purego",
 	}},
+	// Flash is measured as it is read.
+	{dir: "hetero/rates", rooms: []string{"quant", "store", "tiering", "hetero"}},
 	// What was measured of devices is kept in a file.
 	{dir: "hetero/profiles", rooms: []string{"quant", "tiering", "store", "hetero"}},
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{

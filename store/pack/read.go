@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 // extentReader reads one extent.
@@ -21,6 +22,23 @@ func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
 		return 0, fmt.Errorf("pack: %s: read of %d bytes at %d lies outside %s of %d bytes", r.f.path, len(p), off, r.x.field(), r.x.size)
 	}
 	return r.f.readExtent(r.x, p, off)
+}
+
+// Stored returns where whole blocks lie in the file. Those that are not wanted as
+// wholes are read otherwise.
+func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
+	if r.f.direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
+		return nil, 0
+	}
+	return r.f.direct, r.x.off + off
+}
+
+// Unit is what sums are of.
+func (r extentReader) Unit() int { return BlockBytes }
+
+// Check compares blocks with their sums.
+func (r extentReader) Check(p []byte, off int64) error {
+	return r.f.checkBlocks(r.x, off/BlockBytes, p)
 }
 
 // readExtent fills p, which lies in the extent, from the offset in it. Blocks
@@ -73,6 +91,11 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 			Hint: "open the model again", Kind: store.ErrTruncated,
 		}
 	}
+	return f.checkBlocks(x, first, p)
+}
+
+// checkBlocks compares blocks from the first on with their sums.
+func (f *File) checkBlocks(x *extent, first int64, p []byte) error {
 	for i := first; len(p) > 0; i++ {
 		block := p[:min(BlockBytes, len(p))]
 		if blockSum(block) != x.sums[i] {

@@ -2,7 +2,9 @@ package vfs
 
 import (
 	"io"
+	"os"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -67,6 +69,17 @@ func (f *directFile) cached(p []byte, off int64) (int, error) {
 	}
 	return n, err
 }
+
+// queued is what a ReadQueue reads.
+func (f *directFile) queued() *os.File {
+	if f.refused.Load() {
+		return nil
+	}
+	o, _ := f.direct.(*os.File)
+	return o
+}
+
+func (f *directFile) due(int) time.Time { return time.Time{} }
 
 func (f *directFile) Close() error {
 	err := f.close()

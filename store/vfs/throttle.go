@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"os"
 	"sync"
 	"time"
 )
@@ -23,8 +24,12 @@ type device struct {
 }
 
 // transfer waits as long as n bytes take.
-func (d *device) transfer(n int) {
+func (d *device) transfer(n int) { time.Sleep(time.Until(d.accept(n))) }
+
+// accept queues a transfer of n bytes and returns when it is done.
+func (d *device) accept(n int) time.Time {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	now := time.Now()
 	if d.free.Before(now) {
 		d.free = now
@@ -32,9 +37,7 @@ func (d *device) transfer(n int) {
 	if d.bytesPerSecond > 0 {
 		d.free = d.free.Add(time.Duration(float64(n) / float64(d.bytesPerSecond) * float64(time.Second)))
 	}
-	done := d.free.Add(d.latency)
-	d.mu.Unlock()
-	time.Sleep(done.Sub(now))
+	return d.free.Add(d.latency)
 }
 
 type throttledFS struct {
@@ -83,3 +86,13 @@ func (f *throttledFile) WriteAt(p []byte, off int64) (int, error) {
 	f.device.transfer(len(p))
 	return f.File.WriteAt(p, off)
 }
+
+// queued is that of the file itself.
+func (f *throttledFile) queued() *os.File {
+	if q, ok := f.File.(queueable); ok {
+		return q.queued()
+	}
+	return nil
+}
+
+func (f *throttledFile) due(n int) time.Time { return f.device.accept(n) }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -24,7 +23,6 @@ const (
 
 // flash measures how fast a pack is read in pieces of a plan's size.
 func flash(path string, disk llmrun.DiskSpeed, piece int64) (gbs float64, err error) {
-	hetero.RoomForReads(tiering.StreamReads) // as an engine has that streams
 	fsys := vfs.OS()
 	if disk != (llmrun.DiskSpeed{}) {
 		fsys = vfs.Throttled(fsys, disk.BytesPerSecond, disk.Latency)

@@ -1,0 +1,222 @@
+package prefetch
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Where the operating system reads by itself, a stream needs no goroutines: who uses
+// it asks for the pieces that there is room for each time that it takes some, and
+// finds in memory which have landed. What has landed is checked when it is taken, by
+// all threads of the user, which would otherwise wait for one another.
+
+// Stored is a source whose bytes lie in a file as they are read, so that the system
+// may be asked for them. A [vfs.File] is one itself, without Check.
+type Stored interface {
+	io.ReaderAt
+	// Stored returns the file that n bytes at off lie in, and where. A nil file: they
+	// cannot be read and checked as they are.
+	Stored(off, n int64) (file vfs.File, at int64)
+	// Check says whether p, a number of whole [Stored.Unit], is what lies at off.
+	Check(p []byte, off int64) error
+	// Unit returns what Check is given multiples of, but for the end of the source.
+	Unit() int
+}
+
+// mostQueued is how many reads a stream has under way in a queue of the system.
+const mostQueued = 64
+
+// checkBytes is about how much a thread checks at a time.
+const checkBytes = 256 << 10
+
+// queued is what a stream has for it.
+type queued struct {
+	on        bool // the present sequence is read so
+	queue     *vfs.ReadQueue
+	none      bool // the system has none
+	checkPart func(part, worker int)
+
+	// What is being checked: pieces of a run from first on, in parts of each bytes.
+	run    *Run
+	off    int64 // of the first piece in the run
+	first  int64 // its number
+	end    int64 // in the run
+	each   int64
+	failed error
+}
+
+// canQueue reports whether the system can read the whole sequence by itself. The
+// lock is held.
+func (s *Stream) canQueue() bool {
+	piece := int64(s.ring.Piece)
+	if s.queued.none || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
+		return false
+	}
+	for _, runs := range [][]Run{s.seq.Body, s.seq.Tail} {
+		for i := range runs {
+			if r := &runs[i]; r.Size > 0 && !r.queueable(piece) {
+				return false
+			}
+		}
+	}
+	if s.queued.queue == nil {
+		s.queued.queue = vfs.NewReadQueue(mostQueued)
+		s.queued.none = s.queued.queue == nil
+	}
+	return !s.queued.none
+}
+
+// queueable reports whether all pieces of a run can be read from its file.
+func (r *Run) queueable(piece int64) bool {
+	for off := r.Off; off < r.Off+r.Size; off += piece {
+		file, at := r.stored(off, min(piece, r.Off+r.Size-off))
+		if file == nil || !vfs.Queueable(file) || at%vfs.DirectAlign != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// stored is Stored of the run's source.
+func (r *Run) stored(off, n int64) (vfs.File, int64) {
+	switch from := r.From.(type) {
+	case Stored:
+		return from.Stored(off, n)
+	case vfs.File:
+		return from, off
+	}
+	return nil, 0
+}
+
+// askShare: to ask costs about as much for one piece as for several, so it waits until
+// one part in askShare of the ring is free, unless somebody waits for a piece.
+const askShare = 2
+
+// ask has the system read the pieces that there is room for. The lock is held.
+func (s *Stream) ask(waits bool) {
+	q := s.queued.queue
+	if slots := int64(len(s.slots)); !waits && (slots-(s.next-s.released))*askShare < slots {
+		return
+	}
+	for !s.closed && !s.paused && q.Room() > 0 && s.free() && s.find() {
+		at, r, off, n := s.claim()
+		file, place := r.stored(off, int64(n))
+		q.Add(file, s.ring.Memory[at*s.ring.Piece:][:vfs.DirectSize(n)], place, at)
+		s.slots[at].run, s.slots[at].off, s.slots[at].bytes = r, off, n
+	}
+	q.Ask()
+}
+
+// reap notes which pieces have landed. It waits for one, but not for longer than
+// wait. The lock is held.
+func (s *Stream) reap(wait time.Duration) {
+	for {
+		at, n, ok := s.queued.queue.Next(wait)
+		if !ok {
+			return
+		}
+		wait = 0
+		p := &s.slots[at]
+		s.inFlight--
+		_, stored := p.run.From.(Stored)
+		p.reading, p.landed, p.checked = false, true, !stored
+		if n < p.bytes {
+			// Reading it once more says what is wrong, or was.
+			n, p.err = readWhole(p.run.From, s.ring.Memory[at*s.ring.Piece:][:p.bytes], p.off)
+			p.checked = true
+		}
+		s.stats[p.run.Kind].Bytes += int64(min(n, p.bytes))
+	}
+}
+
+// cancelEvery is how often who waits for a read looks whether it still should.
+const cancelEvery = 10 * time.Millisecond
+
+// awaitQueued waits until a piece has landed, or for a while.
+func (s *Stream) awaitQueued(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.ask(true)
+	s.reap(cancelEvery)
+	return nil
+}
+
+// check compares what was taken of run i with its sums: n bytes at off, all of which
+// have landed. Pieces are checked as wholes.
+func (s *Stream) check(i int, off, n int64) error {
+	c, piece := &s.queued, int64(s.ring.Piece)
+	c.run = s.seq.run(i)
+	from, ok := c.run.From.(Stored)
+	if !ok {
+		return nil
+	}
+	first, last := off/piece, (off+n-1)/piece
+	for first <= last && s.slotOf(first).checked {
+		first++
+	}
+	if first > last {
+		return nil
+	}
+	c.off, c.first, c.end = first*piece, s.at.piece+first, min((last+1)*piece, c.run.Size)
+	unit := int64(from.Unit())
+	c.each = piece
+	if piece%checkBytes == 0 && checkBytes%unit == 0 {
+		c.each = checkBytes
+	}
+	c.failed = nil
+	if parts := int((c.end - c.off + c.each - 1) / c.each); s.user.Together != nil {
+		s.user.Together(parts, c.checkPart)
+	} else {
+		for i := range parts {
+			s.checkPart(i, 0)
+		}
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	for ; first <= last; first++ {
+		s.slotOf(first).checked = true
+	}
+	return nil
+}
+
+// slotOf returns the slot of a piece of the present run.
+func (s *Stream) slotOf(piece int64) *slot {
+	return &s.slots[(s.at.piece+piece)%int64(len(s.slots))]
+}
+
+// checkPart checks a part of what is being checked.
+func (s *Stream) checkPart(part, _ int) {
+	c := &s.queued
+	off := c.off + int64(part)*c.each
+	p := s.ring.Memory[s.place(off):][:min(c.each, c.end-off)]
+	if err := c.run.From.(Stored).Check(p, c.run.Off+off); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c.failed == nil {
+			c.failed = err
+		}
+	}
+}
+
+// drain waits for all reads.
+func (c *queued) drain() {
+	c.queue.Drain()
+}
+
+// close waits for all reads and ends the queue.
+func (c *queued) close() {
+	if c.queue != nil {
+		c.queue.Close()
+		c.queue, c.on = nil, false
+	}
+}

@@ -1,0 +1,157 @@
+package vfs
+
+import (
+	"os"
+	"slices"
+	"time"
+)
+
+// ReadQueue has the operating system read pieces of files by itself, so that no
+// thread waits for any of them. A thread that waits for a read takes a core from
+// somebody when the read ends, and with few cores that is one of those that compute:
+// the others stand still until it is back.
+//
+// A ReadQueue is for one goroutine at a time. Memory that is read into must not be
+// moved or freed before its read has ended: Close waits for all.
+type ReadQueue struct {
+	system  systemQueue
+	depth   int
+	pending []pendingRead // [depth] by number
+	idle    []int         // numbers without a read
+	added   []int         // numbers of reads that the system was not asked for yet
+	ended   []endedRead   // reads that the system has done and the device, as slow as it is to be, has not
+}
+
+// pendingRead is a read between Add and Next.
+type pendingRead struct {
+	fd  int
+	p   []byte
+	off int64
+	tag int
+	due time.Time // before which it has not ended; zero: whenever the system says
+}
+
+// endedRead is what the system says of a read.
+type endedRead struct {
+	number int
+	n      int // bytes, less than were asked for after an error or at the end of the file
+}
+
+// NewReadQueue returns a queue for so many reads at a time, nil where the system has
+// none or a process may not use it.
+func NewReadQueue(depth int) *ReadQueue {
+	q := &ReadQueue{depth: depth, pending: make([]pendingRead, depth), added: make([]int, 0, depth), ended: make([]endedRead, 0, depth)}
+	if !q.system.open(depth) {
+		return nil
+	}
+	for i := range depth {
+		q.idle = append(q.idle, i)
+	}
+	return q
+}
+
+// queueable is implemented by files that a ReadQueue can read, or that wrap others.
+type queueable interface {
+	// queued returns what is open for direct reads, nil if nothing is.
+	queued() *os.File
+	// due returns when a read of n bytes that begins now may end; zero: as soon as
+	// it does.
+	due(n int) time.Time
+}
+
+// Queueable reports whether a ReadQueue can read a file, in pieces whose memory,
+// place and length are multiples of [DirectAlign].
+func Queueable(f File) bool {
+	q, ok := f.(queueable)
+	return ok && q.queued() != nil
+}
+
+// Room returns how many more reads there is room for.
+func (q *ReadQueue) Room() int { return len(q.idle) }
+
+// Add puts a read of a file that is Queueable on the list for Ask. Next returns its
+// tag.
+func (q *ReadQueue) Add(f File, p []byte, off int64, tag int) {
+	number := q.idle[len(q.idle)-1]
+	q.idle = q.idle[:len(q.idle)-1]
+	from := f.(queueable)
+	q.pending[number] = pendingRead{p: p, off: off, tag: tag, due: from.due(len(p))}
+	o := from.queued()
+	if o == nil { // by now
+		q.ended = append(q.ended, endedRead{number, 0})
+		return
+	}
+	q.pending[number].fd = int(o.Fd())
+	q.added = append(q.added, number)
+}
+
+// Ask asks the system for what was added. What it refuses ends at once, with no bytes.
+func (q *ReadQueue) Ask() {
+	for len(q.added) > 0 {
+		n := q.system.submit(q)
+		if n == 0 { // nothing but the first of them can be the cause
+			q.ended = append(q.ended, endedRead{q.added[0], 0})
+			n = 1
+		}
+		q.added = slices.Delete(q.added, 0, n)
+	}
+}
+
+// Next returns a read that has ended: its tag, and how many bytes it brought, which
+// are fewer than were asked for when it failed; reading them in another way says why.
+// ok is false if none ends within wait.
+func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
+	begun := time.Now()
+	for now := begun; ; now = time.Now() {
+		left := wait - now.Sub(begun)
+		if len(q.ended) == 0 {
+			q.system.reap(q, max(0, left))
+		} else {
+			q.system.reap(q, 0)
+		}
+		at, soonest := q.earliest()
+		switch {
+		case at >= 0 && !soonest.After(now):
+			number := q.ended[at]
+			q.ended = slices.Delete(q.ended, at, at+1)
+			q.idle = append(q.idle, number.number)
+			read := &q.pending[number.number]
+			read.p = nil
+			return read.tag, number.n, true
+		case left <= 0:
+			return 0, 0, false
+		case at >= 0:
+			time.Sleep(min(left, soonest.Sub(now)))
+		}
+	}
+}
+
+// earliest returns the ended read that is due first, -1 if there is none.
+func (q *ReadQueue) earliest() (at int, due time.Time) {
+	at = -1
+	for i := range q.ended {
+		if d := q.pending[q.ended[i].number].due; at < 0 || d.Before(due) {
+			at, due = i, d
+		}
+	}
+	return at, due
+}
+
+// Drain waits for all reads, of which nobody wants to know.
+func (q *ReadQueue) Drain() {
+	for len(q.idle) < q.depth {
+		for i := range q.ended {
+			q.idle = append(q.idle, q.ended[i].number)
+		}
+		q.ended = q.ended[:0]
+		if len(q.idle) < q.depth {
+			q.system.reap(q, time.Second)
+		}
+	}
+}
+
+// Close waits for all reads and gives the system its memory back.
+func (q *ReadQueue) Close() {
+	q.Drain()
+	q.system.close()
+}

@@ -1,0 +1,105 @@
+package vfs
+
+import (
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// systemQueue is Linux's asynchronous I/O (io_submit), which is as old as direct
+// reads and allowed where the newer io_uring is not, such as in containers.
+type systemQueue struct {
+	context uintptr
+	blocks  []controlBlock  // [depth]
+	list    []*controlBlock // [depth] what is submitted
+	events  []ioEvent       // [depth]
+}
+
+// controlBlock is the kernel's struct iocb.
+type controlBlock struct {
+	data     uint64
+	key      uint32
+	flags    int32
+	opcode   uint16
+	priority int16
+	fd       uint32
+	memory   uint64
+	bytes    uint64
+	off      int64
+	_        uint64
+	_        uint32
+	_        uint32
+}
+
+// ioEvent is the kernel's struct io_event.
+type ioEvent struct {
+	data uint64
+	_    uint64
+	res  int64
+	_    int64
+}
+
+// opRead is IOCB_CMD_PREAD.
+const opRead = 0
+
+func (s *systemQueue) open(depth int) bool {
+	// Apps on Android are ended when they make system calls that are not on a list.
+	if runtime.GOOS == "android" || os.Getenv("ANDROID_ROOT") != "" {
+		return false
+	}
+	_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&s.context)), 0)
+	if errno != 0 {
+		return false
+	}
+	s.blocks, s.list, s.events = make([]controlBlock, depth), make([]*controlBlock, depth), make([]ioEvent, depth)
+	return true
+}
+
+// submit asks for what was added and returns how many of it the system has taken.
+func (s *systemQueue) submit(q *ReadQueue) int {
+	for i, number := range q.added {
+		r := &q.pending[number]
+		s.blocks[number] = controlBlock{
+			data: uint64(number), opcode: opRead, fd: uint32(r.fd),
+			memory: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.p)))), bytes: uint64(len(r.p)), off: r.off,
+		}
+		s.list[i] = &s.blocks[number]
+	}
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, s.context, uintptr(len(q.added)), uintptr(unsafe.Pointer(unsafe.SliceData(s.list))))
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
+			return 0
+		default:
+			return int(n)
+		}
+	}
+}
+
+// reap notes which reads have ended. It waits for one, but not for longer than wait.
+func (s *systemQueue) reap(q *ReadQueue, wait time.Duration) {
+	if len(q.idle)+len(q.ended)+len(q.added) == q.depth {
+		return // the system has none
+	}
+	least := uintptr(0)
+	if wait > 0 {
+		least = 1
+	}
+	limit := unix.NsecToTimespec(int64(wait))
+	n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, s.context, least, uintptr(len(s.events)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(s.events))), uintptr(unsafe.Pointer(&limit)), 0)
+	if errno != 0 {
+		return // interrupted: the caller comes back
+	}
+	for _, e := range s.events[:n] {
+		q.ended = append(q.ended, endedRead{int(e.data), int(max(0, e.res))})
+	}
+}
+
+func (s *systemQueue) close() {
+	_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, s.context, 0, 0)
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package vfs
+
+import "time"
+
+// systemQueue is what other systems do not have.
+type systemQueue struct{}
+
+func (*systemQueue) open(int) bool                  { return false }
+func (*systemQueue) submit(*ReadQueue) int          { return 0 }
+func (*systemQueue) reap(*ReadQueue, time.Duration) {}
+func (*systemQueue) close()                         {}

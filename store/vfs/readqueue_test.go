@@ -1,0 +1,145 @@
+package vfs
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// queueOver returns a queue, and a file on disk that it can read.
+func queueOver(t *testing.T, fsys FS, depth int, data []byte) (*ReadQueue, File) {
+	name := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, WriteFile(OS(), name, data))
+	f, err := OpenDirect(fsys, name)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	q := NewReadQueue(depth)
+	if q == nil || !Queueable(f) {
+		t.Skip("this system has no queue for reads, or none for files here")
+	}
+	t.Cleanup(q.Close)
+	return q, f
+}
+
+func numbered(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i>>12 ^ i)
+	}
+	return b
+}
+
+// alignedMemory returns memory that direct reads may write.
+func alignedMemory(n int) []byte { return AlignDirect(make([]byte, n+DirectAlign))[:n] }
+
+func TestReadQueueGivesTheBytes(t *testing.T) {
+	const pages, depth = 40, 8
+	data := numbered(pages * DirectAlign)
+	q, f := queueOver(t, OS(), depth, data)
+	memory := alignedMemory(pages * DirectAlign)
+	next, ended := 0, 0
+	for _, page := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
+		for q.Room() == 0 {
+			_, n, ok := q.Next(time.Minute)
+			require.True(t, ok)
+			require.Equal(t, DirectAlign, n)
+			ended++
+		}
+		at := page * DirectAlign
+		q.Add(f, memory[at:at+DirectAlign], int64(at), page)
+		if next++; next%3 == 0 {
+			q.Ask()
+		}
+		if q.Room() == 0 {
+			q.Ask()
+		}
+	}
+	q.Ask()
+	for ; ended < pages; ended++ {
+		_, n, ok := q.Next(time.Minute)
+		require.True(t, ok)
+		require.Equal(t, DirectAlign, n)
+	}
+	require.True(t, bytes.Equal(data, memory))
+	require.Equal(t, depth, q.Room())
+	_, _, ok := q.Next(0)
+	require.False(t, ok, "nothing is left")
+}
+
+func TestReadQueueSaysWhatIsMissing(t *testing.T) {
+	q, f := queueOver(t, OS(), 4, numbered(DirectAlign+100))
+	memory := alignedMemory(3 * DirectAlign)
+	q.Add(f, memory[:2*DirectAlign], 0, 1)             // ends within
+	q.Add(f, memory[2*DirectAlign:], 8*DirectAlign, 2) // begins behind the end
+	q.Ask()
+	got := map[int]int{}
+	for range 2 {
+		tag, n, ok := q.Next(time.Minute)
+		require.True(t, ok)
+		got[tag] = n
+	}
+	require.Equal(t, map[int]int{1: DirectAlign + 100, 2: 0}, got)
+
+	q.Add(f, memory[1:1+DirectAlign], 0, 3) // no place for a direct read
+	q.Add(f, memory[:DirectAlign], 0, 4)
+	q.Ask()
+	for range 2 {
+		tag, n, ok := q.Next(time.Minute)
+		require.True(t, ok)
+		require.Equal(t, tag == 4, n == DirectAlign, "a read that is refused brings nothing, and stops no other")
+	}
+}
+
+// A read through a slow device has not ended before the device is done, although the
+// system is; and nobody who has no use for it has to wait that long.
+func TestReadQueueOfASlowDevice(t *testing.T) {
+	q, f := queueOver(t, Throttled(OS(), DirectAlign/3600, 0), 2, numbered(2*DirectAlign)) // a page an hour
+	q.Add(f, alignedMemory(DirectAlign), 0, 1)
+	q.Ask()
+	start := time.Now()
+	_, _, ok := q.Next(20 * time.Millisecond)
+	require.False(t, ok)
+	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
+	q.Drain()
+	require.Equal(t, 2, q.Room())
+
+	quick, f := queueOver(t, Throttled(OS(), 0, time.Millisecond), 2, numbered(2*DirectAlign))
+	quick.Add(f, alignedMemory(DirectAlign), 0, 1)
+	quick.Add(f, alignedMemory(DirectAlign), DirectAlign, 2)
+	quick.Ask()
+	for range 2 {
+		_, n, ok := quick.Next(time.Minute)
+		require.True(t, ok)
+		require.Equal(t, DirectAlign, n)
+	}
+}
+
+func TestQueueable(t *testing.T) {
+	mem := NewMem()
+	require.NoError(t, WriteFile(mem, "f", numbered(DirectAlign)))
+	for _, fsys := range []FS{mem, Throttled(mem, 1<<30, 0), NewFaulty(mem, func(Op) error { return nil })} {
+		f, err := OpenDirect(fsys, "f")
+		require.NoError(t, err)
+		require.False(t, Queueable(f))
+	}
+}
+
+func TestReadQueueAllocatesNothing(t *testing.T) {
+	q, f := queueOver(t, OS(), 4, numbered(8*DirectAlign))
+	memory := alignedMemory(4 * DirectAlign)
+	require.Zero(t, testing.AllocsPerRun(50, func() {
+		for i := range 4 {
+			q.Add(f, memory[i*DirectAlign:][:DirectAlign], int64(i*DirectAlign), i)
+		}
+		q.Ask()
+		for range 4 {
+			if _, n, ok := q.Next(time.Minute); !ok || n != DirectAlign {
+				t.Fatal("a read is missing")
+			}
+		}
+	}))
+}
