@@ -91,8 +91,8 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 	return nil, 0
 }
 
-// askShare: to ask costs about as much for one piece as for several, so it waits until
-// one part in askShare of the ring is free, unless somebody waits for a piece.
+// askShare: to ask costs about as much for one piece as for several, so who takes asks
+// for nothing until one part in askShare of the ring is free, unless it has to wait.
 const askShare = 2
 
 // ask has the system read the pieces that there is room for. The lock is held.

@@ -61,7 +61,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	}
 	file, ok := from.(vfs.File)
 	if ok && piece%vfs.DirectAlign == 0 && vfs.Queueable(file) {
-		if queue := vfs.NewReadQueue(ringPieces); queue != nil {
+		if queue := vfs.NewReadQueue(tiering.StreamReads); queue != nil {
 			defer queue.Close()
 			return r.queued(queue, file)
 		}
@@ -103,9 +103,7 @@ func (r *reading) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err 
 	var next, landed, read int64
 	start := time.Now()
 	for on := true; on || landed < next; on = time.Since(start) < r.during {
-		// Half the ring is enough to keep flash busy. Nobody looks at what lands, so
-		// two reads that meet in a slot do no harm.
-		for on && next-landed < ringPieces/2 {
+		for on && next-landed < tiering.StreamReads {
 			queue.Add(file, r.slot(next), r.place(next), int(next))
 			next++
 		}
