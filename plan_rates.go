@@ -32,7 +32,7 @@ type Rates struct {
 // predictions are off is in docs/results/budget.md.
 const (
 	decodeShare  = 0.9
-	prefillShare = 0.85
+	prefillShare = 0.97
 )
 
 // forPlan returns the rates that a whole model reaches.

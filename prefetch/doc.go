@@ -10,6 +10,9 @@
 // complete in any order. That never changes a result: each piece has its own
 // place in the destination, and nobody looks at that before Wait has returned.
 //
+// A [Stream] brings the same bytes again and again, in order, through a ring. Where
+// the operating system reads by itself, no thread waits for any of them.
+//
 // The destination belongs to the queue from Submit until Wait returns, with
 // success or without. After that, nothing writes to it any more, so a frame can
 // be freed at once even when the read was cancelled or failed.

@@ -156,7 +156,7 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 	s.at.run, s.at.piece = 0, 0
 	s.awaited.from, s.awaited.to = 0, 0
 	s.open, s.paused = false, false
-	s.queued.on = s.canQueue()
+	s.queued.on, s.queued.waited = s.canQueue(), s.passNow
 	s.start()
 }
 
@@ -164,7 +164,7 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 func (s *Stream) start() {
 	if s.queued.on {
 		s.reap(0)
-		s.ask(false)
+		s.ask()
 		return
 	}
 	if s.readers == 0 && len(s.slots) > 0 {

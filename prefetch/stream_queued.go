@@ -37,6 +37,7 @@ type queued struct {
 	on        bool // the present sequence is read so
 	queue     *vfs.ReadQueue
 	none      bool // the system has none
+	waited    int64 // the last pass in which who takes had to wait
 	checkPart func(part, worker int)
 
 	// What is being checked: pieces of a run from first on, in parts of each bytes.
@@ -92,13 +93,15 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 }
 
 // askShare: to ask costs about as much for one piece as for several, so who takes asks
-// for nothing until one part in askShare of the ring is free, unless it has to wait.
+// for nothing until one part in askShare of the ring is free. Where it has had to wait
+// in this pass or the one before, flash is what everything waits for, and is not to
+// be idle: then it asks for each piece at once.
 const askShare = 2
 
 // ask has the system read the pieces that there is room for. The lock is held.
-func (s *Stream) ask(waits bool) {
-	q := s.queued.queue
-	if slots := int64(len(s.slots)); !waits && (slots-(s.next-s.released))*askShare < slots {
+func (s *Stream) ask() {
+	q, slots := s.queued.queue, int64(len(s.slots))
+	if free := slots - (s.next - s.released); s.passNow > s.queued.waited+1 && free*askShare < slots {
 		return
 	}
 	for !s.closed && !s.paused && q.Room() > 0 && s.free() && s.find() {
@@ -145,7 +148,8 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 	if s.closed {
 		return ErrClosed
 	}
-	s.ask(true)
+	s.queued.waited = s.passNow
+	s.ask()
 	s.reap(cancelEvery)
 	return nil
 }

@@ -45,10 +45,10 @@ func (s *Shape) TokenBytes() int64 {
 const (
 	// seen is how much of the shorter of computing and reading shows in the time of
 	// both together: they share the cores and the memory.
-	seen = 0.15
+	seen = 0.1
 	// widthOps is what an element of a token costs in a layer besides products, such as
 	// attention, norms and rounding, counted in operations of products.
-	widthOps = 25e3
+	widthOps = 15e3
 )
 
 // together returns how long computing and reading take at the same time.

@@ -20,10 +20,10 @@ const (
 	cols = 4096
 	// promptTokens is how many tokens of a prompt are multiplied together, with
 	// promptRows rows of weights.
-	promptTokens, promptRows = 128, 1024
+	promptTokens, promptRows = 256, 1024
 	// A product is timed so often, or until so much time has gone by if that is
 	// sooner, but three times at least. The time in the middle counts.
-	passes, enough = 9, 200 * time.Millisecond
+	passes, enough = 31, 200 * time.Millisecond
 	// rowsPerPart is the unit that threads hand out among themselves.
 	rowsPerPart = 8 * tiled.TileRows
 	// filler is the value of all bytes: scales made of it are sound numbers in
