@@ -36,7 +36,7 @@ const checkBytes = 256 << 10
 type queued struct {
 	on        bool // the present sequence is read so
 	queue     *vfs.ReadQueue
-	none      bool // the system has none
+	none      bool  // the system has none
 	waited    int64 // the last pass in which who takes had to wait
 	checkPart func(part, worker int)
 
