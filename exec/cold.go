@@ -134,7 +134,7 @@ func (c *coldKV) configure(b *Batch) error {
 	case c.stream != nil:
 		c.stream.Reconfigure(c.cut(seq.Body), seq)
 	case len(seq.Body) > 0:
-		c.stream = prefetch.NewStream(streamUser(c.m.workers), c.cut(seq.Body), seq)
+		c.stream = prefetch.NewStream(streamUser(c.m.together), c.cut(seq.Body), seq)
 		c.stream.Hold(c.late)
 	}
 	return nil
@@ -166,7 +166,7 @@ func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
 		longest = max(longest, r.Size)
 	}
 	room := len(c.ring.Bytes()) - c.unit
-	reads := (longest + int64(c.piece) - 1) / int64(c.piece)
+	reads := max(1, (longest+int64(c.piece)-1)/int64(c.piece))
 	piece := max(vfs.DirectAlign, vfs.DirectSize(int((longest+reads-1)/reads)))
 	if room-2*piece < c.unit { // so much may be cut off at the end, and taken by what was before
 		piece = c.piece
@@ -197,7 +197,7 @@ func (c *coldKV) stats() prefetch.StreamStats {
 	return all
 }
 
-// close ends the readers and gives the ring back.
+// close ends all reading and gives the ring back.
 func (c *coldKV) close() {
 	if c.stream != nil {
 		c.stream.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -49,6 +50,7 @@ func (m *Model) openExperts(ctx context.Context, ld *loader, o *Options) error {
 	}
 	m.frames = append(m.frames, c.frame)
 	m.experts, m.parts.experts = c, c
+	hetero.RoomForReads(expertReaders)
 	c.reads.open(slots, c.count, expertReaders)
 	if slots < c.count {
 		return nil

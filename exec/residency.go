@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/tiering"
@@ -16,10 +15,10 @@ type residency struct {
 	w      *weights
 	file   *pack.File
 	budget *tiering.Budget
-	// workers check what was streamed
-	workers *hetero.Workers
-	layers  int
-	mapped  bool // some weights are used where they lie in the file
+	// together runs parts on the threads of the model
+	together func(parts int, part func(part, worker int))
+	layers   int
+	mapped   bool // some weights are used where they lie in the file
 	// mapFirst: those move to memory of their own once a pass has used them, and
 	// settling: that goes on.
 	mapFirst, settling, used bool
@@ -117,7 +116,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	r.forget(ring)
 	if r.stream == nil {
-		r.stream = prefetch.NewStream(streamUser(r.workers), ring, seq)
+		r.stream = prefetch.NewStream(streamUser(r.together), ring, seq)
 	} else {
 		r.stream.Reconfigure(ring, seq)
 	}
@@ -139,7 +138,7 @@ func (r *residency) stop() {
 	}
 }
 
-// close gives the ring back and ends the readers.
+// close ends all reading and gives the ring back.
 func (r *residency) close() {
 	if r.stream != nil {
 		r.stream.Close()

@@ -9,7 +9,7 @@ import (
 const (
 	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
 	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
-	// meetings of the threads, of whom one may have lost its core to a reader. With
+	// meetings of the threads, of whom one may have lost its core meanwhile. With
 	// many tokens a slice is at work for long, and may have up to sliceMany. Of a small
 	// ring one part in sliceShare is enough to begin, and half of it is taken at most,
 	// but for sliceLeast: the rest is filled meanwhile.
@@ -19,10 +19,13 @@ const (
 	sliceShare = 8
 )
 
-// streamUser is a model as a stream sees it.
-func streamUser(workers *hetero.Workers) prefetch.User {
-	return prefetch.User{Readers: tiering.StreamReads, Starting: hetero.RoomForReads, Together: workers.Run}
+// streamUser is a model as a stream sees it: something that runs parts on its threads.
+func streamUser(together func(parts int, part func(part, worker int))) prefetch.User {
+	return prefetch.User{Readers: tiering.StreamReads, Starting: hetero.RoomForReads, Together: together}
 }
+
+// together runs parts on the threads that the model has by then.
+func (m *Model) together(parts int, part func(part, worker int)) { m.workers.Run(parts, part) }
 
 // StreamStats returns what was read of the weights that are not in memory, and
 // how long the arithmetic waited for them.

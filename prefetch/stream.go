@@ -50,21 +50,21 @@ type Ring struct {
 
 // Stream reads the same sequence of runs over and over, ahead of who uses them:
 // while a layer is computed, the next ones are on their way, over the end of a
-// pass into the beginning of the next. Readers, several at a time, fill the
-// slots of a ring; the user takes bytes in order, and what lies before the place
-// where it takes is free for the next pieces. Nothing is allocated on the way.
+// pass into the beginning of the next. The system, or goroutines, fill the slots of a
+// ring, several at a time; the user takes bytes in order, and what lies before the
+// place where it takes is free for the next pieces. Nothing is allocated on the way.
 //
 // Begin, Take, Finish and Reconfigure belong to one goroutine.
 type Stream struct {
 	mu       sync.Mutex
 	work     sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
-	landed   chan struct{} // capacity 1: what the user awaits has landed
+	landed   chan struct{} // capacity 1: what the user awaits has landed, where goroutines read
 	seq      Sequence
 	ring     Ring
 	slots    []slot
 	closed   bool
-	paused   bool // readers begin no piece
-	held     bool // readers read no run of the user's pass from upTo on, and none of the next
+	paused   bool // no piece is begun
+	held     bool // no run is read of the user's pass from upTo on, and none of the next
 	upTo     int
 	inFlight int
 
@@ -162,6 +162,9 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 
 // start lets reading begin. The lock is held.
 func (s *Stream) start() {
+	if s.closed {
+		return
+	}
 	if s.queued.on {
 		s.reap(0)
 		s.ask()
@@ -193,8 +196,8 @@ func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
 // held.
 func (s *Stream) quiet() {
 	s.paused = true
-	if s.queued.on {
-		s.queued.drain()
+	if s.queued.on && !s.closed {
+		s.queued.queue.Drain()
 		s.inFlight = 0
 	}
 	for s.inFlight > 0 {
@@ -207,7 +210,7 @@ func (s *Stream) quiet() {
 func (s *Stream) Begin(tails int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open {
+	if s.open || s.queued.on && s.queued.broken {
 		s.quiet()
 		s.configure(s.ring, s.seq)
 	}
@@ -217,7 +220,7 @@ func (s *Stream) Begin(tails int) {
 	s.start()
 }
 
-// Hold makes readers read nothing of a pass but what [Stream.Allow] has named, or
+// Hold makes the stream read nothing of a pass but what [Stream.Allow] has named, or
 // no longer. It shows what reading ahead is worth.
 func (s *Stream) Hold(on bool) {
 	s.mu.Lock()
@@ -226,8 +229,7 @@ func (s *Stream) Hold(on bool) {
 	s.start()
 }
 
-// Allow lets the readers of a stream that is held read the runs of this pass that
-// come before run i.
+// Allow lets a stream that is held read the runs of this pass that come before run i.
 func (s *Stream) Allow(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,13 +277,16 @@ func (s *Stream) Stats(of Kind) StreamStats {
 	return s.stats[of]
 }
 
-// Close stops the readers and waits for them. A Take that is under way, or
+// Close waits for all reads that are under way. A Take that is under way, or
 // comes later, ends with ErrClosed.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.work.Broadcast()
 	s.queued.close()
+	if s.queued.on {
+		s.inFlight = 0
+	}
 	s.mu.Unlock()
 	select {
 	case s.landed <- struct{}{}:

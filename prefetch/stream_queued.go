@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -37,6 +38,7 @@ type queued struct {
 	on        bool // the present sequence is read so
 	queue     *vfs.ReadQueue
 	none      bool  // the system has none
+	broken    bool  // it brings less than is there
 	waited    int64 // the last pass in which who takes had to wait
 	checkPart func(part, worker int)
 
@@ -53,7 +55,8 @@ type queued struct {
 // lock is held.
 func (s *Stream) canQueue() bool {
 	piece := int64(s.ring.Piece)
-	if s.queued.none || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
+	s.queued.none = s.queued.none || s.queued.broken
+	if s.closed || s.queued.none || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
 		return false
 	}
 	for _, runs := range [][]Run{s.seq.Body, s.seq.Tail} {
@@ -116,7 +119,7 @@ func (s *Stream) ask() {
 // reap notes which pieces have landed. It waits for one, but not for longer than
 // wait. The lock is held.
 func (s *Stream) reap(wait time.Duration) {
-	for {
+	for !s.closed {
 		at, n, ok := s.queued.queue.Next(wait)
 		if !ok {
 			return
@@ -127,9 +130,7 @@ func (s *Stream) reap(wait time.Duration) {
 		_, stored := p.run.From.(Stored)
 		p.reading, p.landed, p.checked = false, true, !stored
 		if n < p.bytes {
-			// Reading it once more says what is wrong, or was.
-			n, p.err = readWhole(p.run.From, s.ring.Memory[at*s.ring.Piece:][:p.bytes], p.off)
-			p.checked = true
+			p.err = errShort
 		}
 		s.stats[p.run.Kind].Bytes += int64(min(n, p.bytes))
 	}
@@ -150,7 +151,37 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 	}
 	s.queued.waited = s.passNow
 	s.ask()
+	if s.inFlight == 0 { // what is waited for may not be read yet
+		s.mu.Unlock()
+		time.Sleep(cancelEvery / 10)
+		s.mu.Lock()
+	}
 	s.reap(cancelEvery)
+	return nil
+}
+
+// errShort marks a piece of which the system brought less than was asked for.
+var errShort = errors.New("prefetch: short read")
+
+// again reads the first short piece at an offset of the present run once more, in the
+// way that says what is wrong. Where nothing is, the queue is: the next pass does
+// without. The lock is not held: nobody else looks at a piece that has landed.
+func (s *Stream) again(ctx context.Context, off int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	piece := off / int64(s.ring.Piece)
+	for !errors.Is(s.slotOf(piece).err, errShort) {
+		piece++
+	}
+	p := s.slotOf(piece)
+	at := int((s.at.piece + piece) % int64(len(s.slots)))
+	n, err := readWhole(p.run.From, s.ring.Memory[at*s.ring.Piece:][:p.bytes], p.off)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.err, p.checked = err, true
+	s.stats[p.run.Kind].Bytes += int64(n)
+	s.queued.broken = s.queued.broken || err == nil
 	return nil
 }
 
@@ -212,15 +243,10 @@ func (s *Stream) checkPart(part, _ int) {
 	}
 }
 
-// drain waits for all reads.
-func (c *queued) drain() {
-	c.queue.Drain()
-}
-
 // close waits for all reads and ends the queue.
 func (c *queued) close() {
 	if c.queue != nil {
 		c.queue.Close()
-		c.queue, c.on = nil, false
+		c.queue = nil
 	}
 }

@@ -195,6 +195,52 @@ func TestQueuedStreamErrorsEndThePassOnly(t *testing.T) {
 	require.ErrorContains(t, err, name)
 }
 
+// lame is a source of which the system finds less than there is.
+type lame struct {
+	*storedFile
+	less *storedFile
+}
+
+func (l lame) Stored(off, n int64) (vfs.File, int64) { return l.less.Stored(off, n) }
+
+// Where the queue brings less than is there, the bytes are read otherwise, and the
+// next pass does without it.
+func TestQueuedStreamDoesWithoutAQueueThatFails(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	whole := newStored(t, vfs.OS(), rng, 0, 6*page, page)
+	source := lame{whole, newStored(t, vfs.OS(), rng, 0, 6*page, page)}
+	require.NoError(t, os.Truncate(source.less.file.Name(), 0))
+	s := newStream(t, 2, alignedRing(page, 3, page), Sequence{Body: []Run{{From: source, Size: 6 * page}}})
+	if s.queued.none || !vfs.Queueable(whole.file) {
+		t.Skip("this system has no queue for reads, or none for files here")
+	}
+	for pass := range 3 {
+		require.Equal(t, pass == 0, s.queued.on && !s.queued.broken)
+		s.Begin(0)
+		take(t, s, rng, 0, 0, page)
+		if pass == 0 {
+			cancelled, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := s.Take(cancelled, 0, 5*page, page, page, page)
+			require.True(t, err == nil || errors.Is(err, context.Canceled))
+		}
+		s.Finish()
+	}
+	require.False(t, s.queued.on)
+}
+
+func TestQueuedStreamAfterClose(t *testing.T) {
+	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(9, 1)), 0, 9*page, page)
+	s := newQueued(t, alignedRing(page, 4, page), Sequence{Body: []Run{{From: from, Size: 9 * page}}})
+	s.Begin(0)
+	s.Close()
+	s.Begin(0)
+	_, err := s.Take(t.Context(), 0, 0, page, page, page)
+	require.ErrorIs(t, err, ErrClosed)
+	s.Finish()
+	s.Reconfigure(Ring{}, Sequence{})
+}
+
 func TestQueuedStreamCancelAndClose(t *testing.T) {
 	slow := vfs.Throttled(vfs.OS(), page, 0) // a page a second
 	from := newStored(t, slow, rand.New(rand.NewPCG(5, 1)), 0, 100*page, page)

@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -70,6 +71,12 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	var began time.Time
 	for {
 		have, err := s.available(off, n, began)
+		if errors.Is(err, errShort) {
+			if err := s.again(ctx, off); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if err != nil || have >= int64(n) {
 			return have, err
 		}

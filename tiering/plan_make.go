@@ -10,8 +10,9 @@ import (
 const (
 	DefaultChunk = 512     // tokens of a prompt that are computed together
 	DefaultPiece = 1 << 20 // bytes of a read
-	// StreamReads is how many reads of weights are in flight. Four are enough for a
-	// disk; while the cores compute, some of them wait for one to go on.
+	// StreamReads is how many reads of weights are in flight where threads wait for
+	// them. Four are enough for a disk; while the cores compute, some of them wait for
+	// one to go on.
 	StreamReads = 8
 	// RowCache bounds the memory for rows of an embedding on flash.
 	RowCache = 1 << 20

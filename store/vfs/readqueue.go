@@ -69,6 +69,9 @@ func Queueable(f File) bool {
 // Room returns how many more reads there is room for.
 func (q *ReadQueue) Room() int { return len(q.idle) }
 
+// underWay returns how many reads the system has not done yet.
+func (q *ReadQueue) underWay() int { return q.depth - len(q.idle) - len(q.ended) - len(q.added) }
+
 // Add puts a read of a file that is Queueable on the list for Ask. Next returns its
 // tag.
 func (q *ReadQueue) Add(f File, p []byte, off int64, tag int) {
@@ -99,7 +102,7 @@ func (q *ReadQueue) Ask() {
 
 // Next returns a read that has ended: its tag, and how many bytes it brought, which
 // are fewer than were asked for when it failed; reading them in another way says why.
-// ok is false if none ends within wait.
+// ok is false if none ends within wait, or none is under way.
 func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 	begun := time.Now()
 	for now := begun; ; now = time.Now() {
@@ -118,7 +121,7 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 			read := &q.pending[number.number]
 			read.p = nil
 			return read.tag, number.n, true
-		case left <= 0:
+		case left <= 0 || at < 0 && q.underWay() == 0:
 			return 0, 0, false
 		case at >= 0:
 			time.Sleep(min(left, soonest.Sub(now)))
@@ -139,6 +142,7 @@ func (q *ReadQueue) earliest() (at int, due time.Time) {
 
 // Drain waits for all reads, of which nobody wants to know.
 func (q *ReadQueue) Drain() {
+	q.Ask()
 	for len(q.idle) < q.depth {
 		for i := range q.ended {
 			q.idle = append(q.idle, q.ended[i].number)

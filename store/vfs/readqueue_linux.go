@@ -20,18 +20,16 @@ type systemQueue struct {
 
 // controlBlock is the kernel's struct iocb.
 type controlBlock struct {
-	data     uint64
-	key      uint32
-	flags    int32
-	opcode   uint16
-	priority int16
-	fd       uint32
-	memory   uint64
-	bytes    uint64
-	off      int64
-	_        uint64
-	_        uint32
-	_        uint32
+	data   uint64
+	_      uint32
+	_      uint32
+	opcode uint16
+	_      int16
+	fd     uint32
+	memory uint64
+	bytes  uint64
+	off    int64
+	_      [2]uint64
 }
 
 // ioEvent is the kernel's struct io_event.
@@ -47,7 +45,7 @@ const opRead = 0
 
 func (s *systemQueue) open(depth int) bool {
 	// Apps on Android are ended when they make system calls that are not on a list.
-	if runtime.GOOS == "android" || os.Getenv("ANDROID_ROOT") != "" {
+	if _, err := os.Stat("/system/build.prop"); err == nil || runtime.GOOS == "android" || os.Getenv("ANDROID_ROOT") != "" {
 		return false
 	}
 	_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&s.context)), 0)
@@ -82,8 +80,8 @@ func (s *systemQueue) submit(q *ReadQueue) int {
 
 // reap notes which reads have ended. It waits for one, but not for longer than wait.
 func (s *systemQueue) reap(q *ReadQueue, wait time.Duration) {
-	if len(q.idle)+len(q.ended)+len(q.added) == q.depth {
-		return // the system has none
+	if q.underWay() == 0 {
+		return
 	}
 	least := uintptr(0)
 	if wait > 0 {
@@ -92,8 +90,11 @@ func (s *systemQueue) reap(q *ReadQueue, wait time.Duration) {
 	limit := unix.NsecToTimespec(int64(wait))
 	n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, s.context, least, uintptr(len(s.events)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(s.events))), uintptr(unsafe.Pointer(&limit)), 0)
-	if errno != 0 {
-		return // interrupted: the caller comes back
+	if errno != 0 { // interrupted: the caller comes back
+		if errno != unix.EINTR {
+			time.Sleep(time.Millisecond)
+		}
+		return
 	}
 	for _, e := range s.events[:n] {
 		q.ended = append(q.ended, endedRead{int(e.data), int(max(0, e.res))})

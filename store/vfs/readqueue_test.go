@@ -66,8 +66,8 @@ func TestReadQueueGivesTheBytes(t *testing.T) {
 	}
 	require.True(t, bytes.Equal(data, memory))
 	require.Equal(t, depth, q.Room())
-	_, _, ok := q.Next(0)
-	require.False(t, ok, "nothing is left")
+	_, _, ok := q.Next(time.Hour)
+	require.False(t, ok, "nothing is left to wait for")
 }
 
 func TestReadQueueSaysWhatIsMissing(t *testing.T) {
