@@ -49,6 +49,7 @@ type rowBuffer struct {
 	from, to int64 // blocks of the section that are here, or will be; equal: none
 	reading  bool
 	wanted   bool // the lookup that is under way has yet to use it
+	old      bool // an earlier lookup began to read: what went wrong is its matter
 	err      error
 }
 
@@ -180,7 +181,7 @@ func (r *rowLookup) close() {
 func (r *rowLookup) lookup(ctx context.Context, dst []float32 /* [len(ids), Cols] */, ids []int32, raw []byte) error {
 	r.mu.Lock()
 	for _, b := range r.buffers {
-		b.wanted = false // by a lookup that failed
+		b.wanted, b.old = false, true // by a lookup that failed
 		if !b.reading {
 			_ = b.failed() // whom it concerned has another error, or is gone
 		}

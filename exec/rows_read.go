@@ -92,7 +92,7 @@ func (r *rowLookup) unused() *rowBuffer {
 // read begins to read a unit.
 func (r *rowLookup) read(b *rowBuffer, unit int) {
 	b.from, b.to = r.e.blocks(unit)
-	b.reading, b.wanted, b.err = true, true, nil
+	b.reading, b.wanted, b.old, b.err = true, true, false, nil
 	r.reads++
 	b.ask <- struct{}{} // the reader waits for it
 }
@@ -135,6 +135,10 @@ func (r *rowLookup) take(unit int) (_ *rowBuffer, done bool, err error) {
 	if b.reading {
 		return nil, false, nil
 	}
+	if b.err != nil && b.old {
+		r.read(b, unit)
+		return nil, false, nil
+	}
 	if err := b.failed(); err != nil {
 		return nil, true, err
 	}
@@ -158,6 +162,9 @@ func (b *rowBuffer) failed() error {
 	err := b.err
 	if err != nil {
 		b.from, b.to, b.wanted, b.err = 0, 0, false, nil
+	}
+	if b.old {
+		return nil
 	}
 	return err
 }
