@@ -134,7 +134,7 @@ func (c *coldKV) configure(b *Batch) error {
 	case c.stream != nil:
 		c.stream.Reconfigure(c.cut(seq.Body), seq)
 	case len(seq.Body) > 0:
-		c.stream = prefetch.NewStream(streamUser(c.m.together), c.cut(seq.Body), seq)
+		c.stream = prefetch.NewStream(c.m.streamUser(), c.cut(seq.Body), seq)
 		c.stream.Hold(c.late)
 	}
 	return nil

@@ -144,7 +144,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	m.workers = hetero.NewWorkers(o.Threads)
 	if m.parts != nil {
-		m.parts.together = m.together
+		m.parts.user = m.streamUser()
 		if err := m.parts.start(o.Plan); err != nil {
 			m.Close()
 			return nil, err

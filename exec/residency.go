@@ -15,10 +15,9 @@ type residency struct {
 	w      *weights
 	file   *pack.File
 	budget *tiering.Budget
-	// together runs parts on the threads of the model
-	together func(parts int, part func(part, worker int))
-	layers   int
-	mapped   bool // some weights are used where they lie in the file
+	user   prefetch.User // the model
+	layers int
+	mapped bool // some weights are used where they lie in the file
 	// mapFirst: those move to memory of their own once a pass has used them, and
 	// settling: that goes on.
 	mapFirst, settling, used bool
@@ -116,7 +115,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
 	r.forget(ring)
 	if r.stream == nil {
-		r.stream = prefetch.NewStream(streamUser(r.together), ring, seq)
+		r.stream = prefetch.NewStream(r.user, ring, seq)
 	} else {
 		r.stream.Reconfigure(ring, seq)
 	}

@@ -133,8 +133,8 @@ func (r *rowLookup) add(memory []byte) {
 			_, err := r.e.section.ReadAt(b.memory[:b.to-b.from], b.from)
 			r.mu.Lock()
 			b.reading, b.err = false, err
-			if !b.wanted {
-				_ = b.failed() // nobody waits for it any more
+			if b.old || !b.wanted {
+				_ = b.failed() // nobody waits for it any more; who wants it now reads again
 			}
 			r.mu.Unlock()
 			select {

@@ -135,10 +135,6 @@ func (r *rowLookup) take(unit int) (_ *rowBuffer, done bool, err error) {
 	if b.reading {
 		return nil, false, nil
 	}
-	if b.err != nil && b.old {
-		r.read(b, unit)
-		return nil, false, nil
-	}
 	if err := b.failed(); err != nil {
 		return nil, true, err
 	}
@@ -162,9 +158,6 @@ func (b *rowBuffer) failed() error {
 	err := b.err
 	if err != nil {
 		b.from, b.to, b.wanted, b.err = 0, 0, false, nil
-	}
-	if b.old {
-		return nil
 	}
 	return err
 }

@@ -19,13 +19,14 @@ const (
 	sliceShare = 8
 )
 
-// streamUser is a model as a stream sees it: something that runs parts on its threads.
-func streamUser(together func(parts int, part func(part, worker int))) prefetch.User {
-	return prefetch.User{Readers: tiering.StreamReads, Starting: hetero.RoomForReads, Together: together}
+// streamUser is the model as a stream sees it: something that runs parts on the
+// threads that it has by then.
+func (m *Model) streamUser() prefetch.User {
+	return prefetch.User{
+		Readers: tiering.StreamReads, Starting: hetero.RoomForReads,
+		Together: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
+	}
 }
-
-// together runs parts on the threads that the model has by then.
-func (m *Model) together(parts int, part func(part, worker int)) { m.workers.Run(parts, part) }
 
 // StreamStats returns what was read of the weights that are not in memory, and
 // how long the arithmetic waited for them.

@@ -120,10 +120,10 @@ type slot struct {
 	number  int64 // of the piece
 	reading bool
 	landed  bool
-	checked bool // what has landed has been checked, or need not be
+	checked bool // what has landed through the queue has been checked, or need not be
 	err     error
 
-	// Of a piece that the system reads: where it comes from.
+	// Where the piece comes from.
 	run   *Run
 	off   int64
 	bytes int
@@ -210,7 +210,7 @@ func (s *Stream) quiet() {
 func (s *Stream) Begin(tails int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open || s.queued.on && s.queued.broken {
+	if s.open || s.queued.on && s.queued.none {
 		s.quiet()
 		s.configure(s.ring, s.seq)
 	}

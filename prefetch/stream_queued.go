@@ -37,16 +37,14 @@ const checkBytes = 256 << 10
 type queued struct {
 	on        bool // the present sequence is read so
 	queue     *vfs.ReadQueue
-	none      bool  // the system has none
-	broken    bool  // it brings less than is there
+	none      bool  // the system has none, or one that brings less than is there
 	waited    int64 // the last pass in which who takes had to wait
 	checkPart func(part, worker int)
 
-	// What is being checked: pieces of a run from first on, in parts of each bytes.
+	// What is being checked: whole pieces of a run, in parts of each bytes.
 	run    *Run
-	off    int64 // of the first piece in the run
-	first  int64 // its number
-	end    int64 // in the run
+	off    int64 // of the first in the run
+	end    int64 // of the last
 	each   int64
 	failed error
 }
@@ -55,7 +53,6 @@ type queued struct {
 // lock is held.
 func (s *Stream) canQueue() bool {
 	piece := int64(s.ring.Piece)
-	s.queued.none = s.queued.none || s.queued.broken
 	if s.closed || s.queued.none || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
 		return false
 	}
@@ -107,11 +104,11 @@ func (s *Stream) ask() {
 	if free := slots - (s.next - s.released); s.passNow > s.queued.waited+1 && free*askShare < slots {
 		return
 	}
-	for !s.closed && !s.paused && q.Room() > 0 && s.free() && s.find() {
-		at, r, off, n := s.claim()
-		file, place := r.stored(off, int64(n))
-		q.Add(file, s.ring.Memory[at*s.ring.Piece:][:vfs.DirectSize(n)], place, at)
-		s.slots[at].run, s.slots[at].off, s.slots[at].bytes = r, off, n
+	for q.Room() > 0 && s.free() && s.find() {
+		at, dst := s.claim()
+		p := &s.slots[at]
+		file, place := p.run.stored(p.off, int64(len(dst)))
+		q.Add(file, dst[:vfs.DirectSize(len(dst))], place, at)
 	}
 	q.Ask()
 }
@@ -175,13 +172,12 @@ func (s *Stream) again(ctx context.Context, off int64) error {
 		piece++
 	}
 	p := s.slotOf(piece)
-	at := int((s.at.piece + piece) % int64(len(s.slots)))
-	n, err := readWhole(p.run.From, s.ring.Memory[at*s.ring.Piece:][:p.bytes], p.off)
+	n, err := readWhole(p.run.From, s.ring.Memory[s.place(piece*int64(s.ring.Piece)):][:p.bytes], p.off)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.err, p.checked = err, true
 	s.stats[p.run.Kind].Bytes += int64(n)
-	s.queued.broken = s.queued.broken || err == nil
+	s.queued.none = s.queued.none || err == nil
 	return nil
 }
 
@@ -201,7 +197,7 @@ func (s *Stream) check(i int, off, n int64) error {
 	if first > last {
 		return nil
 	}
-	c.off, c.first, c.end = first*piece, s.at.piece+first, min((last+1)*piece, c.run.Size)
+	c.off, c.end = first*piece, min((last+1)*piece, c.run.Size)
 	unit := int64(from.Unit())
 	c.each = piece
 	if piece%checkBytes == 0 && checkBytes%unit == 0 {

@@ -215,7 +215,7 @@ func TestQueuedStreamDoesWithoutAQueueThatFails(t *testing.T) {
 		t.Skip("this system has no queue for reads, or none for files here")
 	}
 	for pass := range 3 {
-		require.Equal(t, pass == 0, s.queued.on && !s.queued.broken)
+		require.Equal(t, pass == 0, s.queued.on && !s.queued.none)
 		s.Begin(0)
 		take(t, s, rng, 0, 0, page)
 		if pass == 0 {
@@ -288,17 +288,5 @@ func TestQueuedStreamAllocatesNothing(t *testing.T) {
 	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(7, 1)), 0, 12*page, page)
 	s := newQueued(t, alignedRing(2*page, 4, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})
 	s.user.Together = nil // which allocates here
-	pass := func() {
-		s.Begin(0)
-		for off := int64(0); off < 12*page; {
-			got, err := s.Take(t.Context(), 0, off, page/4, page, 2*page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			off += int64(len(got))
-		}
-		s.Finish()
-	}
-	pass()
-	require.Zero(t, testing.AllocsPerRun(20, pass))
+	requireNoAllocations(t, s, 0, []int64{12 * page}, page/4, page, 2*page)
 }

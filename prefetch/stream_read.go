@@ -51,32 +51,30 @@ func (s *Stream) find() bool {
 	}
 }
 
-// claim makes the next piece one that is being read, and returns its slot and where
-// it comes from. The lock is held.
-func (s *Stream) claim() (at int, r *Run, off int64, n int) {
-	r = s.seq.run(s.run)
-	n = int(min(int64(s.ring.Piece), r.Size-s.off))
-	off = r.Off + s.off
+// claim makes the next piece one that is being read, and returns its slot and the
+// memory for it. The lock is held.
+func (s *Stream) claim() (at int, dst []byte) {
+	r := s.seq.run(s.run)
+	n := int(min(int64(s.ring.Piece), r.Size-s.off))
 	at = int(s.next % int64(s.ring.Slots))
-	s.slots[at] = slot{number: s.next, reading: true}
+	s.slots[at] = slot{number: s.next, reading: true, run: r, off: r.Off + s.off, bytes: n}
 	s.off += int64(n)
 	s.next++
 	s.inFlight++
-	return at, r, off, n
+	return at, s.ring.Memory[at*s.ring.Piece:][:n]
 }
 
 // readPiece reads the next piece. The lock is held, but not while it reads.
 func (s *Stream) readPiece() {
-	at, r, off, n := s.claim()
-	dst := s.ring.Memory[at*s.ring.Piece:][:n]
-	from, kind := r.From, r.Kind
+	at, dst := s.claim()
+	p := &s.slots[at]
+	r, off := p.run, p.off
 	s.mu.Unlock()
-	got, err := readWhole(from, dst, off)
+	got, err := readWhole(r.From, dst, off)
 	s.mu.Lock()
 	s.inFlight--
-	s.stats[kind].Bytes += int64(got)
-	p := &s.slots[at]
-	p.reading, p.landed, p.checked, p.err = false, true, true, err
+	s.stats[r.Kind].Bytes += int64(got)
+	p.reading, p.landed, p.err = false, true, err
 	if s.paused && s.inFlight == 0 || p.number < s.released {
 		s.work.Broadcast()
 	}

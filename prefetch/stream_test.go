@@ -219,11 +219,16 @@ func TestStreamReconfigures(t *testing.T) {
 
 func TestStreamAllocatesNothing(t *testing.T) {
 	s := newStream(t, 2, newRing(100, 4, 100), Sequence{Body: runsOf(content(3000), 1000, 1500), Tail: runsOf(content(500), 500)})
+	requireNoAllocations(t, s, 1, []int64{1000, 1500, 500}, 50, 100, 300)
+}
+
+// requireNoAllocations takes runs of some sizes, in passes, and allocates nothing.
+func requireNoAllocations(t *testing.T, s *Stream, tails int, sizes []int64, unit, least, most int) {
 	pass := func() {
-		s.Begin(1)
-		for i, size := range []int64{1000, 1500, 500} {
+		s.Begin(tails)
+		for i, size := range sizes {
 			for off := int64(0); off < size; {
-				got, err := s.Take(t.Context(), i, off, 50, 100, 300)
+				got, err := s.Take(t.Context(), i, off, unit, least, most)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -107,12 +107,14 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 	begun := time.Now()
 	for now := begun; ; now = time.Now() {
 		left := wait - now.Sub(begun)
-		if len(q.ended) == 0 {
-			q.system.reap(q, max(0, left))
-		} else {
-			q.system.reap(q, 0)
-		}
 		at, soonest := q.earliest()
+		if at < 0 {
+			q.system.reap(q, max(0, left))
+			at, soonest = q.earliest()
+		} else if soonest.After(now) {
+			q.system.reap(q, 0) // one may be due before that
+			at, soonest = q.earliest()
+		}
 		switch {
 		case at >= 0 && !soonest.After(now):
 			number := q.ended[at]
