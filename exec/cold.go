@@ -147,7 +147,7 @@ func (c *coldKV) allocate() error {
 	}
 	piece := vfs.DirectSize(min(int(c.bytes/4), tiering.DefaultPiece))
 	slots := max(int(c.bytes)/piece, (c.unit+piece-1)/piece+1, 2)
-	ring, err := tiering.Alloc(c.m.budget, tiering.KVFrames, slots*piece+c.unit)
+	ring, err := tiering.AllocForReads(c.m.budget, tiering.KVFrames, slots*piece+c.unit)
 	if err == nil {
 		c.ring, c.piece = ring, piece
 	}

@@ -107,7 +107,7 @@ func (r *residency) start(plan *tiering.Plan) error {
 	if piece <= 0 || (slots-1)*piece < r.unit {
 		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.unit)
 	}
-	frame, err := tiering.Alloc(r.budget, tiering.Ring, slots*piece+max(r.unit, r.page))
+	frame, err := tiering.AllocForReads(r.budget, tiering.Ring, slots*piece+max(r.unit, r.page))
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ type Frame struct {
 	lease *Lease
 	pages []byte // what the operating system gave, a whole number of pages
 	bytes []byte // the first n bytes of it
+	// mapping is what pages are in, where more addresses were asked for.
+	mapping []byte
 	freed atomic.Bool
 	// release is set where the pages are not the frame's own: it gives them back.
 	release func()
@@ -105,6 +107,30 @@ func (f *Frame) Resize(n int) error {
 // Alloc reserves n bytes (rounded up to whole pages) and maps them. The error is
 // a *BudgetError when the budget refuses, else what the operating system said.
 func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
+	return allocPages(b, p, n, mapPages)
+}
+
+// AllocForReads is Alloc for memory that a disk writes to by itself: it begins where a
+// huge page does, if it is that large. To a disk every piece of memory that is in one
+// piece is an entry of a list; in small pages a read of half a megabyte is 128 of
+// them, and some disks have 256 for all reads that are under way.
+func AllocForReads(b *Budget, p Purpose, n int) (*Frame, error) {
+	var mapping []byte
+	f, err := allocPages(b, p, n, func(size int) (pages []byte, err error) {
+		if size < hugePage {
+			return mapPages(size)
+		}
+		mapping, pages, err = mapHuge(size)
+		return pages, err
+	})
+	if err == nil {
+		f.mapping = mapping
+	}
+	return f, err
+}
+
+// allocPages is Alloc with a way to get pages.
+func allocPages(b *Budget, p Purpose, n int, get func(size int) ([]byte, error)) (*Frame, error) {
 	size, err := pageRound(n)
 	if err != nil {
 		return nil, fmt.Errorf("tiering: %s: %w", p, err)
@@ -117,7 +143,7 @@ func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
 	if size == 0 {
 		return f, nil // nothing to map, but still to be freed once
 	}
-	if f.pages, err = mapPages(size); err != nil {
+	if f.pages, err = get(size); err != nil {
 		lease.Release()
 		return nil, fmt.Errorf("tiering: mapping %d bytes for %s: %w", size, p, err)
 	}
@@ -158,9 +184,12 @@ func (f *Frame) Free() {
 		f.release()
 	case len(f.pages) > 0:
 		poison(f.bytes)
-		unmapPages(f.pages)
+		if f.mapping == nil {
+			f.mapping = f.pages
+		}
+		unmapPages(f.mapping)
 	}
-	f.pages, f.bytes = nil, nil
+	f.pages, f.bytes, f.mapping = nil, nil, nil
 	f.lease.Release()
 }
 

@@ -3,6 +3,7 @@ package tiering
 import (
 	"math"
 	"os"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -41,6 +42,31 @@ func TestFrame(t *testing.T) {
 		require.Nil(t, f.Bytes())
 		require.Zero(t, b.Usage().Total)
 	}
+}
+
+// Memory for reads begins at a huge page where it has one, and costs no more.
+func TestAllocForReads(t *testing.T) {
+	page := os.Getpagesize()
+	for _, n := range []int{0, 1, hugePage - 1, hugePage, 3*hugePage + 5} {
+		b := newBudget(t, 0)
+		f, err := AllocForReads(b, Ring, n)
+		require.NoError(t, err)
+		got := f.Bytes()
+		require.Len(t, got, n)
+		require.Less(t, b.Usage().By[Ring], int64(n+page))
+		for i := range got {
+			got[i] = 1
+		}
+		if runtime.GOOS == "linux" && n >= hugePage {
+			require.Zero(t, address(got)%hugePage)
+		}
+		f.Free()
+		require.Zero(t, b.Usage().Total)
+	}
+	_, err := AllocForReads(newBudget(t, hugePage), Ring, 2*hugePage)
+	require.ErrorIs(t, err, ErrBudget)
+	_, err = AllocForReads(newBudget(t, 0), Ring, math.MaxInt)
+	require.ErrorContains(t, err, "impossible")
 }
 
 func TestAllocRefuses(t *testing.T) {

@@ -11,3 +11,13 @@ func adviseHuge(pages []byte) { _ = unix.Madvise(pages, unix.MADV_HUGEPAGE) }
 // collapse makes the huge pages that lie in a range of populated memory, now
 // rather than when the kernel gets round to it. Linux 6.1 learned to.
 func collapse(pages []byte) { _ = unix.Madvise(pages, unix.MADV_COLLAPSE) }
+
+// mapHuge returns size bytes that begin where a huge page may, and the mapping they
+// are in. What of that is before and behind them is only addresses.
+func mapHuge(size int) (mapping, pages []byte, err error) {
+	if mapping, err = mapPages(size + hugePage); err != nil {
+		return nil, nil, err
+	}
+	begin := int(-address(mapping) % hugePage)
+	return mapping, mapping[begin : begin+size : begin+size], nil
+}

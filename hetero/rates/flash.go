@@ -47,7 +47,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	if piece < 1 || pieces < 1 {
 		return 0, fmt.Errorf("rates: %d bytes are too few to measure reads of %d", size, piece)
 	}
-	frame, err := tiering.Alloc(tiering.New(0), tiering.Ring, ringPieces*piece)
+	frame, err := tiering.AllocForReads(tiering.New(0), tiering.Ring, ringPieces*piece)
 	if err != nil {
 		return 0, err
 	}
