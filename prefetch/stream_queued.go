@@ -98,6 +98,13 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 // be idle: then it asks for each piece at once.
 const askShare = 2
 
+// starving reports whether flash is what everything waits for and has little to do.
+func (s *Stream) starving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passNow <= s.queued.waited+1 && 2*s.inFlight < len(s.slots)
+}
+
 // ask has the system read the pieces that there is room for. The lock is held.
 func (s *Stream) ask() {
 	q, slots := s.queued.queue, int64(len(s.slots))
