@@ -95,13 +95,20 @@ const maxSharedSpans = 512
 
 // attention computes the attention part of a layer into mix.
 func (p *pass) attention(in []float32 /* [n, Dim] */) {
-	p.add(&p.w.q, in, p.n, p.q)
+	nobody := p.narrows() && len(p.batch.want) == 0
+	if !nobody {
+		p.add(&p.w.q, in, p.n, p.q)
+	}
 	p.add(&p.w.k, in, p.n, p.k)
 	p.add(&p.w.v, in, p.n, p.v)
 	p.foresee(&p.w.o)
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
 	p.chooseBlocks()
+	if nobody {
+		p.narrow()
+		return
+	}
 	p.planTiles()
 	p.attendCold()
 	if spans := p.sharedSpans(); spans > 1 {
@@ -112,21 +119,27 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	} else {
 		p.m.workers.Run(len(p.tiles)*p.layer.KVHeads, p.attnPart)
 	}
+	p.narrow()
 	p.add(&p.w.o, p.att, p.n, p.mix)
 	p.foreseeMLP()
 	p.multiply()
 }
 
-// planTiles cuts the batch's runs into tiles for the current layer.
+// planTiles cuts the batch's runs into tiles for the current layer. Tiles whose rows
+// go no further are left out.
 func (p *pass) planTiles() {
 	p.tiles = p.tiles[:0]
 	rows := p.tileRows(p.layer.KVHeads)
 	if p.chooser.on {
 		rows = 1 // each looks at other blocks
 	}
+	narrows := p.narrows()
 	for _, r := range p.batch.runs {
 		for at := 0; at < r.count; at += rows {
-			p.tiles = append(p.tiles, tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)})
+			t := tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)}
+			if !narrows || p.batch.asksFor(t.row, t.count) {
+				p.tiles = append(p.tiles, t)
+			}
 		}
 	}
 }

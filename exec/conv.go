@@ -11,6 +11,7 @@ func (p *pass) shortConv(in []float32 /* [n, Dim] */) {
 	p.add(&p.w.convIn, in, p.n, p.conv)
 	p.multiply()
 	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
+	p.narrow()
 	p.add(&p.w.convOut, p.h, p.n, p.mix)
 	p.multiply()
 }

@@ -126,6 +126,9 @@ func (p *pass) runLayer(l int) {
 	} else {
 		p.attention(in)
 	}
+	if p.n == 0 {
+		return // keys and values were all
+	}
 	if s.PostNorm {
 		p.normRows(p.mix, p.mix, &p.w.postAttnNorm)
 	}
@@ -164,9 +167,12 @@ func (p *pass) output() error {
 	s, w := p.m.Spec, p.m.weights
 	p.settleRows()
 	want := p.batch.want
-	for len(want) > 0 {
+	for done := 0; len(want) > 0; {
 		n := min(len(want), headRows)
 		for i, row := range want[:n] {
+			if p.n < len(p.batch.ids) {
+				row = done + i // they have moved
+			}
 			s.Norm.apply(p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.norm)
 		}
 		p.add(&w.head, p.h, n, p.logits)
@@ -182,7 +188,7 @@ func (p *pass) output() error {
 				return err
 			}
 		}
-		want = want[n:]
+		want, done = want[n:], done+n
 	}
 	return nil
 }

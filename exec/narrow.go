@@ -1,0 +1,42 @@
+package exec
+
+// Behind its keys and values the last layer does nothing for other tokens: what is
+// left of it is needed where logits are asked for. Of a prompt that is one token.
+
+// narrows reports whether the present layer is the last one and not all rows of the
+// batch go on through it. Who observes sees all.
+func (p *pass) narrows() bool {
+	return p.index == len(p.m.weights.layers)-1 && len(p.batch.want) < len(p.batch.ids) && p.observe == nil
+}
+
+// asksFor reports whether logits of one of some neighbouring rows are asked for.
+func (b *Batch) asksFor(row, count int) bool {
+	for _, want := range b.want {
+		if row <= want && want < row+count {
+			return true
+		}
+	}
+	return false
+}
+
+// narrow moves the rows that go on together: of the residual stream, of its
+// normalized copy and of what attention gave.
+func (p *pass) narrow() {
+	if !p.narrows() {
+		return
+	}
+	p.settleRows()
+	dim, att := p.m.Spec.Dim, p.m.Spec.Heads*p.m.Spec.HeadDim
+	for i, row := range p.batch.want { // which are ascending: i <= row
+		moveRow(p.x, i, row, dim)
+		moveRow(p.h, i, row, dim)
+		moveRow(p.att, i, row, att)
+	}
+	p.n = len(p.batch.want)
+}
+
+func moveRow(rows []float32, to, from, width int) {
+	if to != from {
+		copy(rows[to*width:(to+1)*width], rows[from*width:(from+1)*width])
+	}
+}
