@@ -84,6 +84,9 @@ func (p *pass) products(activating bool) {
 	for i := range p.jobs {
 		if j := &p.jobs[i]; j.activates == activating {
 			j.lo, j.hi, j.data = 0, j.here(), j.w.Data
+			if p.leaves(j) {
+				j.hi = 0
+			}
 			some = true
 		}
 	}

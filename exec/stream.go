@@ -49,7 +49,7 @@ func (m *Model) stream() *prefetch.Stream {
 }
 
 // multiplyStreamed does a product with the rows that are not in memory, as they
-// arrive.
+// arrive, and with each of them a share of those that are and were left for it.
 func (p *pass) multiplyStreamed(j *job) {
 	rest := &j.w.rest
 	run, begin := p.m.parts.place(rest.run, rest.off)
@@ -58,17 +58,45 @@ func (p *pass) multiplyStreamed(j *job) {
 	}
 	unitRows, unit := j.w.unit()
 	least, most := p.slice()
+	left := p.leave(j)
 	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
 		off := begin + int64((row-j.w.held())/unitRows)*int64(unit)
-		left := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(least, left), min(most, left))
+		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
+		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(least, bytes), min(most, bytes))
 		if p.err != nil {
 			break
 		}
 		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
+		if left != nil {
+			left.lo, left.hi = left.hi, j.w.held()
+			if j.hi < j.w.Rows {
+				left.hi = int(float64(left.hi)*float64(j.hi-j.w.held())/float64(j.w.Rows-j.w.held())) / unitRows * unitRows
+			}
+			left.data = j.w.Data[left.lo/unitRows*unit:]
+		}
 		p.runJobs()
 	}
 	j.lo, j.hi = 0, 0
+	if left != nil {
+		p.jobs = p.jobs[:1]
+	}
+}
+
+// leaves reports whether rows of a job that are in memory are left until the others
+// arrive. Those of the output matrix are so many that flash would be done with
+// everything there is room for long before they are multiplied.
+func (p *pass) leaves(j *job) bool {
+	rest := &j.w.rest
+	return rest.count > 0 && rest.run == len(p.m.Spec.Layers) && j.w.away == nil && !p.shadow.wanted()
+}
+
+// leave puts rows that are left on the list, as a job of their own, or returns nil.
+func (p *pass) leave(j *job) *job {
+	if !p.leaves(j) {
+		return nil
+	}
+	p.jobs = append(p.jobs, *j) // alone on the list, which has room
+	return &p.jobs[1]
 }
 
 // slice returns how many bytes of streamed rows are multiplied at once at least, if
