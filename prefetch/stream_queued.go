@@ -98,20 +98,24 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 // be idle: then it asks for each piece at once.
 const askShare = 2
 
-// starving reports whether flash is what everything waits for and has little to do.
-func (s *Stream) starving() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.passNow <= s.queued.waited+1 && 2*s.inFlight < len(s.slots)
-}
-
 // ask has the system read the pieces that there is room for. The lock is held.
+//
+// Of a device that tells of all reads together no more than half of the ring is asked
+// for, and nothing while it reads: so it always has one half to read while the other is
+// used.
 func (s *Stream) ask() {
 	q, slots := s.queued.queue, int64(len(s.slots))
 	if free := slots - (s.next - s.released); s.passNow > s.queued.waited+1 && free*askShare < slots {
 		return
 	}
-	for q.Room() > 0 && s.free() && s.find() {
+	most := slots
+	if q.Together() {
+		if q.Reading() {
+			return
+		}
+		most = max(1, slots/2)
+	}
+	for ; most > 0 && q.Room() > 0 && s.free() && s.find(); most-- {
 		at, dst := s.claim()
 		p := &s.slots[at]
 		file, place := p.run.stored(p.off, int64(len(dst)))
@@ -161,6 +165,7 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 		s.mu.Lock()
 	}
 	s.reap(cancelEvery)
+	s.ask() // before what has landed is used
 	return nil
 }
 

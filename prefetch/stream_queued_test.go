@@ -284,29 +284,6 @@ func TestQueuedStreamReconfigures(t *testing.T) {
 	s.Finish()
 }
 
-// Where flash is what everything waits for and has nothing to do, no more is taken
-// than was asked for: what comes behind it is read the sooner.
-func TestQueuedStreamFeedsFlashFirst(t *testing.T) {
-	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(9, 1)), 0, 12*page, page)
-	s := newQueued(t, alignedRing(page, 8, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})
-	taken := func() int {
-		s.Begin(0)
-		s.mu.Lock()
-		for s.inFlight > 0 {
-			s.reap(time.Second)
-		}
-		s.mu.Unlock()
-		got, err := s.Take(t.Context(), 0, 0, page, page, 4*page)
-		require.NoError(t, err)
-		s.Finish()
-		return len(got)
-	}
-	s.queued.waited = 0
-	require.Equal(t, page, taken())
-	s.queued.waited = s.passNow - 1
-	require.Equal(t, 4*page, taken())
-}
-
 func TestQueuedStreamAllocatesNothing(t *testing.T) {
 	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(7, 1)), 0, 12*page, page)
 	s := newQueued(t, alignedRing(2*page, 4, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})

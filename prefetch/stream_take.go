@@ -32,9 +32,6 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 	if err != nil {
 		return nil, err
 	}
-	if s.queued.on && s.starving() {
-		most = least
-	}
 	have = min(have, int64(max(unit, most)), rest)
 	if s.queued.on {
 		if err := s.check(i, off, have); err != nil {

@@ -20,6 +20,8 @@ type ReadQueue struct {
 	idle    []int         // numbers without a read
 	added   []int         // numbers of reads that the system was not asked for yet
 	ended   []endedRead   // reads that the system has done and the device, as slow as it is to be, has not
+	lots    lots
+	of      []int // [depth] lots of what the system tells of at once
 }
 
 // pendingRead is a read between Add and Next.
@@ -28,6 +30,7 @@ type pendingRead struct {
 	p   []byte
 	off int64
 	tag int
+	lot int
 	due time.Time // before which it has not ended; zero: whenever the system says
 }
 
@@ -40,7 +43,10 @@ type endedRead struct {
 // NewReadQueue returns a queue for so many reads at a time, nil where the system has
 // none or a process may not use it.
 func NewReadQueue(depth int) *ReadQueue {
-	q := &ReadQueue{depth: depth, pending: make([]pendingRead, depth), added: make([]int, 0, depth), ended: make([]endedRead, 0, depth)}
+	q := &ReadQueue{
+		depth: depth, pending: make([]pendingRead, depth), added: make([]int, 0, depth), ended: make([]endedRead, 0, depth),
+		lots: newLots(depth), of: make([]int, 0, depth),
+	}
 	if !q.system.open(depth) {
 		return nil
 	}
@@ -69,6 +75,13 @@ func Queueable(f File) bool {
 // Room returns how many more reads there is room for.
 func (q *ReadQueue) Room() int { return len(q.idle) }
 
+// Together reports whether the device tells that reads have ended only when all that
+// are under way have. Who asks such a device for more delays what it reads already.
+func (q *ReadQueue) Together() bool { return q.lots.together() }
+
+// Reading reports whether the system has not done all reads yet, as far as Next knows.
+func (q *ReadQueue) Reading() bool { return q.underWay() > 0 }
+
 // underWay returns how many reads the system has not done yet.
 func (q *ReadQueue) underWay() int { return q.depth - len(q.idle) - len(q.ended) - len(q.added) }
 
@@ -90,8 +103,12 @@ func (q *ReadQueue) Add(f File, p []byte, off int64, tag int) {
 
 // Ask asks the system for what was added. What it refuses ends at once, with no bytes.
 func (q *ReadQueue) Ask() {
+	q.lots.next()
 	for len(q.added) > 0 {
 		n := q.system.submit(q)
+		for _, number := range q.added[:n] {
+			q.pending[number].lot = q.lots.asked()
+		}
 		if n == 0 { // nothing but the first of them can be the cause
 			q.ended = append(q.ended, endedRead{q.added[0], 0})
 			n = 1
@@ -109,10 +126,10 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 		left := wait - now.Sub(begun)
 		at, soonest := q.earliest()
 		if at < 0 {
-			q.system.reap(q, max(0, left))
+			q.reap(max(0, left))
 			at, soonest = q.earliest()
 		} else if soonest.After(now) {
-			q.system.reap(q, 0) // one may be due before that
+			q.reap(0) // one may be due before that
 			at, soonest = q.earliest()
 		}
 		switch {
@@ -129,6 +146,17 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 			time.Sleep(min(left, soonest.Sub(now)))
 		}
 	}
+}
+
+// reap notes which reads have ended. It waits for one, but not for longer than wait.
+func (q *ReadQueue) reap(wait time.Duration) {
+	before := len(q.ended)
+	q.system.reap(q, wait)
+	q.of = q.of[:0]
+	for _, e := range q.ended[before:] {
+		q.of = append(q.of, q.pending[e.number].lot)
+	}
+	q.lots.ended(q.of, wait > 0 && q.underWay() == 0)
 }
 
 // earliest returns the ended read that is due first, -1 if there is none.
@@ -151,7 +179,7 @@ func (q *ReadQueue) Drain() {
 		}
 		q.ended = q.ended[:0]
 		if len(q.idle) < q.depth {
-			q.system.reap(q, time.Second)
+			q.reap(time.Second)
 		}
 	}
 }
