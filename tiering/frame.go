@@ -21,7 +21,7 @@ type Frame struct {
 	bytes []byte // the first n bytes of it
 	// mapping is what pages are in, where more addresses were asked for.
 	mapping []byte
-	freed atomic.Bool
+	freed   atomic.Bool
 	// release is set where the pages are not the frame's own: it gives them back.
 	release func()
 }

@@ -43,7 +43,7 @@ const (
 	chunkShare     = 32
 	goodChunkShare = 4
 	ringShare      = 16
-	lowRingShare   = 4
+	lowRingShare   = 2
 	lookupShare    = 16
 	// A context that was not asked for takes at most one part in so many of what
 	// the program leaves, but never less than lowContext.
