@@ -94,7 +94,7 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 // It reports whether they are sound.
 func (p *pass) attendGroup(tiles int, group landed) bool {
 	p.landed = group
-	p.m.workers.Run(p.landedPages()+tiles*p.layer.KVHeads, p.landedPart)
+	p.m.workers.Run(1+p.landedPages()+tiles*p.layer.KVHeads, p.landedPart)
 	p.err = p.landed.err
 	return p.err == nil
 }
@@ -114,15 +114,18 @@ func (p *pass) tilesOf(r run) (first, count int) {
 	return first, count
 }
 
-// useLanded checks a page that has landed, or looks at all of them for one tile.
-// What tiles make of a damaged page goes no further: the pass ends behind it.
+// useLanded asks for more pages, checks one that has landed, or looks at all of them
+// for one tile. What tiles make of a damaged page goes no further: the pass ends behind it.
 func (p *pass) useLanded(part, worker int) {
 	pages := p.landedPages()
-	if part < pages {
-		p.verify(part)
-		return
+	switch {
+	case part == 0:
+		p.m.cold.feed()
+	case part <= pages:
+		p.verify(part - 1)
+	default:
+		p.attendLanded(part-1-pages, worker)
 	}
-	p.attendLanded(part-pages, worker)
 }
 
 // verify checks one of the pages that have landed.

@@ -178,11 +178,26 @@ func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
 func (c *coldKV) take(ctx context.Context, r *chunkRead, layer, page int) ([]byte, error) {
 	unit := c.m.cache.PageBytes(layer)
 	left := (r.pages - page) * unit
-	stream, run := c.stream, r.run
+	run := r.run
 	if c.at != nil {
-		stream, run = c.m.parts.stream, c.at[run]
+		run = c.at[run]
 	}
-	return stream.Take(ctx, run, r.off+int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
+	return c.from().Take(ctx, run, r.off+int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
+}
+
+// from returns the stream that brings pages: that of weights if it has both.
+func (c *coldKV) from() *prefetch.Stream {
+	if c.at != nil {
+		return c.m.parts.stream
+	}
+	return c.stream
+}
+
+// feed asks for more pages. It may be called on any thread that uses some.
+func (c *coldKV) feed() {
+	if s := c.from(); s != nil {
+		s.Feed()
+	}
 }
 
 // stats returns what was read.

@@ -124,6 +124,18 @@ func (s *Stream) ask() {
 	q.Ask()
 }
 
+// Feed has the system read the pieces that there is room for since bytes of a run of
+// keys and values were taken. It takes the system a while to be told, so Take leaves it
+// to who uses them, on a thread of several. Of other runs Take sees to it, while what it
+// gives is checked. It may be called from any goroutine.
+func (s *Stream) Feed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queued.on && !s.closed {
+		s.ask()
+	}
+}
+
 // reap notes which pieces have landed. It waits for one, but not for longer than
 // wait. The lock is held.
 func (s *Stream) reap(wait time.Duration) {
@@ -194,12 +206,15 @@ func (s *Stream) again(ctx context.Context, off int64) error {
 }
 
 // check compares what was taken of run i with its sums: n bytes at off, all of which
-// have landed. Pieces are checked as wholes.
+// have landed. Pieces are checked as wholes. Meanwhile more is asked for.
 func (s *Stream) check(i int, off, n int64) error {
 	c, piece := &s.queued, int64(s.ring.Piece)
 	c.run = s.seq.run(i)
 	from, ok := c.run.From.(Stored)
 	if !ok {
+		if c.run.Kind != KV {
+			s.Feed()
+		}
 		return nil
 	}
 	first, last := off/piece, (off+n-1)/piece
@@ -207,6 +222,7 @@ func (s *Stream) check(i int, off, n int64) error {
 		first++
 	}
 	if first > last {
+		s.Feed()
 		return nil
 	}
 	c.off, c.end = first*piece, min((last+1)*piece, c.run.Size)
@@ -216,7 +232,7 @@ func (s *Stream) check(i int, off, n int64) error {
 		c.each = checkBytes
 	}
 	c.failed = nil
-	if parts := int((c.end - c.off + c.each - 1) / c.each); s.user.Together != nil {
+	if parts := 1 + int((c.end-c.off+c.each-1)/c.each); s.user.Together != nil {
 		s.user.Together(parts, c.checkPart)
 	} else {
 		for i := range parts {
@@ -237,10 +253,14 @@ func (s *Stream) slotOf(piece int64) *slot {
 	return &s.slots[(s.at.piece+piece)%int64(len(s.slots))]
 }
 
-// checkPart checks a part of what is being checked.
+// checkPart checks a part of what is being checked. The first part is to ask for more.
 func (s *Stream) checkPart(part, _ int) {
+	if part == 0 {
+		s.Feed()
+		return
+	}
 	c := &s.queued
-	off := c.off + int64(part)*c.each
+	off := c.off + int64(part-1)*c.each
 	p := s.ring.Memory[s.place(off):][:min(c.each, c.end-off)]
 	if err := c.run.From.(Stored).Check(p, c.run.Off+off); err != nil {
 		s.mu.Lock()

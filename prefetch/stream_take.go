@@ -10,12 +10,12 @@ import (
 // Take returns bytes of run i of the pass from off on: whole units, at least one
 // and no more than most bytes. It waits until the bytes it was asked for at
 // least have landed and returns more if more have. They are valid until the next
-// call of any method. Places only ever go forward within a pass.
+// call of any method but Feed. Places only ever go forward within a pass.
 func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {
 	s.advance(i, off)
 	if s.queued.on {
 		s.mu.Lock()
-		s.start()
+		s.reap(0)
 		s.mu.Unlock()
 	}
 	if s.at.run != i {
