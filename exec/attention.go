@@ -113,11 +113,11 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	p.attendCold()
 	if spans := p.sharedSpans(); spans > 1 {
 		p.split = true
-		p.m.workers.Run(p.layer.KVHeads*spans, p.attnPart)
+		p.runAttention(p.layer.KVHeads * spans)
 		p.split = false
 		p.m.workers.Run(p.layer.KVHeads, p.mergePart)
 	} else {
-		p.m.workers.Run(len(p.tiles)*p.layer.KVHeads, p.attnPart)
+		p.runAttention(len(p.tiles) * p.layer.KVHeads)
 	}
 	p.narrow()
 	p.add(&p.w.o, p.att, p.n, p.mix)
@@ -157,8 +157,8 @@ func (p *pass) sharedSpans() int {
 	return last - first
 }
 
-// spanRange returns the spans [first, last) that some row of a tile sees and that
-// are not all on flash.
+// spanRange returns the spans [first, last) that some row of a tile sees and of which
+// not all was looked at as it landed.
 func (p *pass) spanRange(t tile) (first, last int) {
 	return p.firstHot(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
 }
@@ -171,11 +171,17 @@ func (p *pass) firstBlock(t tile) int {
 	return 0
 }
 
-// firstHot returns the first block in memory that some row of a tile sees.
-func (p *pass) firstHot(t tile) int { return max(p.firstBlock(t), p.coldBlocks(t.seq)) }
+// firstHot returns the first block that some row of a tile sees and that has not been
+// looked at.
+func (p *pass) firstHot(t tile) int { return max(p.firstBlock(t), p.passedBlocks(t.seq)) }
 
-// attend does one part: a tile and key head, or one of the shared spans.
+// attend does one part: a tile and key head, or one of the shared spans. What has
+// landed and waits for that comes first.
 func (p *pass) attend(part, worker int) {
+	if part -= p.landedParts(); part < 0 {
+		p.useLanded(part + p.landedParts())
+		return
+	}
 	w := &p.workers[worker]
 	if p.split {
 		first, last := p.spanRange(p.tiles[0])
@@ -219,7 +225,7 @@ func (p *pass) merge(kvHead, worker int) {
 
 // beginAcc makes acc what a tile knows from spans that ended on flash.
 func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
-	if p.coldBlocks(t.seq) == 0 {
+	if p.passedBlocks(t.seq) == 0 {
 		p.clearState(acc)
 		return
 	}
@@ -230,7 +236,7 @@ func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
-	if cold := p.coldBlocks(t.seq); cold > firstBlock {
+	if p.passedBlocks(t.seq) > firstBlock {
 		_, known := p.known(t, kvHead)
 		copy(state, known)
 	} else {
@@ -266,7 +272,7 @@ func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
 
 // share returns where a head's keys and values of a block lie.
 func (p *pass) share(t tile, kvHead, block int) []byte {
-	if p.landed.data != nil {
+	if p.landed.data != nil && block < p.landed.block+p.landed.count {
 		return p.m.cache.Shape().Share(p.landed.data, p.index, kvHead, block-p.landed.block)
 	}
 	return t.seq.kv.Share(p.index, kvHead, block)

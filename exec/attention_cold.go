@@ -1,6 +1,10 @@
 package exec
 
-import "github.com/llmrun/llmrun/kv"
+import (
+	"cmp"
+
+	"github.com/llmrun/llmrun/kv"
+)
 
 // Keys and values on flash are looked at as they land: a group of pages by all
 // tiles that see them, then the next. What a tile knows so far - its result over
@@ -19,6 +23,9 @@ type landed struct {
 	count int   // blocks
 	tile  int   // the first of the sequence's tiles
 	err   error // of a page that is damaged
+	// waits: these are the last on flash of a single token's sequence, and are looked at
+	// together with those in memory. To meet once more costs threads more than that.
+	waits bool
 }
 
 // coldFloats returns how many floats what tiles know of cold pages takes, twice.
@@ -34,6 +41,14 @@ func (p *pass) coldBlocks(s *Sequence) int {
 	return s.kv.ColdPages() * (p.m.cache.PageTokens() / kv.BlockTokens)
 }
 
+// passedBlocks returns how many blocks of a sequence were looked at as they landed.
+func (p *pass) passedBlocks(s *Sequence) int {
+	if p.landed.waits {
+		return p.landed.block
+	}
+	return p.coldBlocks(s)
+}
+
 // known returns what a tile knows of its sequence's cold blocks: the result over
 // all spans that have ended and the state of the present one.
 func (p *pass) known(t tile, kvHead int) (acc, span []float32) {
@@ -46,6 +61,7 @@ func (p *pass) known(t tile, kvHead int) (acc, span []float32) {
 // attendCold looks at the pages on flash.
 func (p *pass) attendCold() {
 	c := p.m.cold
+	p.landed = landed{}
 	if !p.batch.cold() {
 		return
 	}
@@ -67,7 +83,9 @@ func (p *pass) attendCold() {
 	for i := c.first[p.index]; i < c.first[p.index+1] && !p.failed(); i++ {
 		p.attendChunk(c, &c.reads[i])
 	}
-	p.landed = landed{}
+	if !p.landed.waits {
+		p.landed = landed{}
+	}
 }
 
 // attendChunk looks at the pages of a chunk.
@@ -83,7 +101,13 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 			return
 		}
 		n, block := len(data)/size, (r.page+page)*blocks
-		if !p.attendGroup(tiles, landed{data: data, chunk: r.chunk, page: page, from: block, block: block, count: n * blocks, tile: first}) {
+		group := landed{data: data, chunk: r.chunk, page: page, from: block, block: block, count: n * blocks, tile: first}
+		if p.n == 1 && n == r.pages-page && r == &c.reads[c.first[p.index+1]-1] {
+			group.waits = true
+			p.landed = group
+			return
+		}
+		if !p.attendGroup(tiles, group) {
 			return
 		}
 		page += n
@@ -94,9 +118,18 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 // It reports whether they are sound.
 func (p *pass) attendGroup(tiles int, group landed) bool {
 	p.landed = group
-	p.m.workers.Run(1+p.landedPages()+tiles*p.layer.KVHeads, p.landedPart)
+	p.m.workers.Run(p.landedParts()+tiles*p.layer.KVHeads, p.landedPart)
 	p.err = p.landed.err
 	return p.err == nil
+}
+
+// runAttention looks at what is in memory, in parts, and at pages that wait for it.
+func (p *pass) runAttention(parts int) {
+	p.m.workers.Run(p.landedParts()+parts, p.attnPart)
+	if p.landed.waits {
+		p.err = cmp.Or(p.err, p.landed.err)
+		p.landed.data = nil // only spans are left to be merged
+	}
 }
 
 // landedPages returns how many pages have landed.
@@ -114,17 +147,32 @@ func (p *pass) tilesOf(r run) (first, count int) {
 	return first, count
 }
 
-// useLanded asks for more pages, checks one that has landed, or looks at all of them
-// for one tile. What tiles make of a damaged page goes no further: the pass ends behind it.
-func (p *pass) useLanded(part, worker int) {
-	pages := p.landedPages()
-	switch {
-	case part == 0:
+// landedParts returns how many parts there are to do with pages that have landed
+// besides looking at them: to ask for more and to check each.
+func (p *pass) landedParts() int {
+	if p.landed.data == nil {
+		return 0
+	}
+	return 1 + p.landedPages()
+}
+
+// useLanded does one of these parts. What tiles make of a damaged page goes no further:
+// the pass ends behind it.
+func (p *pass) useLanded(part int) {
+	if part == 0 {
 		p.m.cold.feed()
-	case part <= pages:
-		p.verify(part - 1)
-	default:
-		p.attendLanded(part-1-pages, worker)
+		return
+	}
+	p.verify(part - 1)
+}
+
+// lookAtLanded does a part of a group of pages: one of these, or looks at all of them for
+// a tile and key head.
+func (p *pass) lookAtLanded(part, worker int) {
+	if others := p.landedParts(); part < others {
+		p.useLanded(part)
+	} else {
+		p.attendLanded(part-others, worker)
 	}
 }
 

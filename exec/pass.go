@@ -138,7 +138,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	p.rowPart, p.convPart, p.roundPart = p.prepareRow, p.convolve, p.round
 	p.stepsPart, p.rowsPart = p.takeSteps, p.doRows
 	p.expertActPart, p.choosePart, p.combinePart = p.activateRouted, p.choose, p.combine
-	p.landedPart = p.useLanded
+	p.landedPart = p.lookAtLanded
 	p.startSelection()
 	return p, nil
 }
