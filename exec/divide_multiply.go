@@ -81,6 +81,14 @@ func (p *pass) finishAway() {
 		p.jobs[w.job].addBias(w.part)
 	}
 	a.note(p.jobs, own)
+	a.drop()
+}
+
+// drop waits for what is under way, which is nothing but after a fault, and forgets it.
+func (a *awayPass) drop() {
+	for _, w := range a.work {
+		_ = w.ticket.Wait() // nobody uses it
+	}
 	clear(a.work)
 	a.work = a.work[:0]
 }

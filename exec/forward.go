@@ -80,7 +80,7 @@ func (p *pass) failed() bool {
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
-	p.steps = p.steps[:0] // of a pass that failed
+	p.drop()
 	if s := p.m.stream(); s != nil {
 		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
@@ -98,6 +98,13 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 			}
 		}
 	}
+}
+
+// drop forgets what a pass that failed has left: a fault ends it anywhere.
+func (p *pass) drop() {
+	p.away.drop()
+	p.jobs, p.steps = p.jobs[:0], p.steps[:0]
+	p.split = false
 }
 
 // embed looks up the tokens' rows.

@@ -91,6 +91,37 @@ func TestTruncatedMappingIsAnError(t *testing.T) {
 	require.Equal(t, want, allLogits(t, safe, ids), "another model goes on")
 }
 
+// A pass that ended in a fault, wherever that was, leaves nothing to the next one.
+func TestNothingIsLeftOfAFault(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be truncated there")
+	}
+	path, f := packOnDisk(t, fixtureNamed(t, "qwen2"))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, PinFile: true, Plan: keepAll(t, f)})
+	ids := longPrompt(m.Spec.Vocab, 30, 7)
+	want := allLogits(t, m, ids)
+	faults := 0
+	for k := range 12 {
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.NoError(t, os.Truncate(path, int64(len(data)*k/12)))
+		if err := m.Extend(t.Context(), s, ids, &Reader{}); err != nil {
+			require.ErrorIs(t, err, store.ErrTruncated)
+			faults++
+		}
+		s.Close()
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(data, 0)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.Equal(t, want, allLogits(t, m, ids), "cut at %d of 12", k)
+	}
+	require.Positive(t, faults)
+}
+
 // A damaged block is found before it is used.
 func TestDamagedMappingIsRefused(t *testing.T) {
 	path, f := packOnDisk(t, fixtureDirs(t)[0])
