@@ -98,6 +98,10 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 // be idle: then it asks for each piece at once.
 const askShare = 2
 
+// leastInHalves is the least pieces of a ring that is read in halves. Of one piece the
+// queue cannot see that it ended on its own.
+const leastInHalves = 4
+
 // ask has the system read the pieces that there is room for. The lock is held.
 //
 // Of a device that tells of all reads together no more than half of the ring is asked
@@ -109,11 +113,11 @@ func (s *Stream) ask() {
 		return
 	}
 	most := slots
-	if q.Together() {
+	if slots >= leastInHalves && q.Together() {
 		if q.Reading() {
 			return
 		}
-		most = max(1, slots/2)
+		most = slots / 2
 	}
 	for ; most > 0 && q.Room() > 0 && s.free() && s.find(); most-- {
 		at, dst := s.claim()
@@ -177,6 +181,9 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 		s.mu.Lock()
 	}
 	s.reap(cancelEvery)
+	if s.closed {
+		return ErrClosed
+	}
 	s.ask() // before what has landed is used
 	return nil
 }

@@ -284,6 +284,16 @@ func TestQueuedStreamReconfigures(t *testing.T) {
 	s.Finish()
 }
 
+func TestQueuedStreamClosesWhileNothingIsRead(t *testing.T) {
+	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(9, 1)), 0, 9*page, page)
+	s := newQueued(t, alignedRing(page, 4, page), Sequence{Body: []Run{{From: from, Size: 9 * page}}})
+	s.Hold(true)
+	s.Begin(0)
+	time.AfterFunc(30*time.Millisecond, s.Close)
+	_, err := s.Take(t.Context(), 0, 6*page, page, page, page)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
 func TestQueuedStreamAllocatesNothing(t *testing.T) {
 	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(7, 1)), 0, 12*page, page)
 	s := newQueued(t, alignedRing(2*page, 4, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})

@@ -151,12 +151,16 @@ func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
 // reap notes which reads have ended. It waits for one, but not for longer than wait.
 func (q *ReadQueue) reap(wait time.Duration) {
 	before := len(q.ended)
-	q.system.reap(q, wait)
+	q.system.reap(q, 0)
+	waited := len(q.ended) == before && wait > 0
+	if waited {
+		q.system.reap(q, wait)
+	}
 	q.of = q.of[:0]
 	for _, e := range q.ended[before:] {
 		q.of = append(q.of, q.pending[e.number].lot)
 	}
-	q.lots.ended(q.of, wait > 0 && q.underWay() == 0)
+	q.lots.ended(q.of, waited && q.underWay() == 0)
 }
 
 // earliest returns the ended read that is due first, -1 if there is none.

@@ -143,3 +143,18 @@ func TestReadQueueAllocatesNothing(t *testing.T) {
 		}
 	}))
 }
+
+// Reads that ended long before anybody looked say nothing about the device.
+func TestReadQueueLearnsOnlyFromWaiting(t *testing.T) {
+	q, f := queueOver(t, OS(), 8, numbered(8*DirectAlign))
+	memory := alignedMemory(8 * DirectAlign)
+	for range 3 {
+		for i := range 2 {
+			q.Add(f, memory[i*DirectAlign:][:DirectAlign], int64(i*DirectAlign), i)
+			q.Ask()
+		}
+		time.Sleep(30 * time.Millisecond)
+		q.Drain()
+	}
+	require.False(t, q.Together())
+}
