@@ -92,6 +92,9 @@ func (p *pass) attendCold() {
 func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 	of := p.batch.runs[r.row]
 	first, tiles := p.tilesOf(of)
+	if tiles == 0 {
+		return // nobody looks at them
+	}
 	blocks := p.m.cache.PageTokens() / kv.BlockTokens
 	size := p.m.cache.PageBytes(p.index)
 	for page := max(0, c.firstPage(p.index, of.pos)-r.page); page < r.pages; {

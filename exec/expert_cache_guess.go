@@ -13,6 +13,10 @@ func (p *pass) guessExperts() {
 	if cache == nil || cache.slots() == cache.count || router.rest.count > 0 {
 		return // the stream brings the router when it is used, not before
 	}
+	narrows := p.narrows()
+	if narrows && len(p.batch.want) == 0 {
+		return // no token chooses any
+	}
 	in := p.x
 	if s.PreNorm && s.Parallel != ParallelOne {
 		in = p.normed(&p.w.ffnNorm)
@@ -22,8 +26,14 @@ func (p *pass) guessExperts() {
 	r := &p.route
 	clear(r.first)
 	r.ready = r.ready[:0]
-	for row := range p.n {
-		p.likely(row)
+	if narrows {
+		for _, row := range p.batch.want {
+			p.likely(row)
+		}
+	} else {
+		for row := range p.n {
+			p.likely(row)
+		}
 	}
 	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
 	cache.guess(p.index, r.ready[:min(len(r.ready), cache.slots()/guessShare)])

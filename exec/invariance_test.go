@@ -43,37 +43,6 @@ func TestLogitsDoNotDependOnChunksOrThreads(t *testing.T) {
 	}
 }
 
-// TestLogitsDoNotDependOnWhichAreAskedFor asks for those of some tokens, of none of a
-// whole chunk, and of the last: the last layer leaves out what nobody asks for.
-func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
-	for _, dir := range fixtureDirs(t) {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			m := openFixture(t, dir, "config.json", Options{Threads: 2, Chunk: 48})
-			ids := longPrompt(m.Spec.Vocab, 150, 8)
-			want := allLogits(t, m, ids)
-			random := rand.New(rand.NewPCG(5, 6))
-			asked := make([]bool, len(ids))
-			for i := range asked {
-				asked[i] = i/48 != 1 && random.IntN(6) == 0
-			}
-			asked[len(ids)-1] = true
-			s, err := m.NewSequence(0)
-			require.NoError(t, err)
-			defer s.Close()
-			require.NoError(t, m.Extend(t.Context(), s, ids, &Reader{
-				Want: func(pos int) bool { return asked[pos] },
-				Each: func(pos int, logits []float32) error {
-					require.True(t, asked[pos])
-					require.Equal(t, want[pos], logits, "position %d", pos)
-					asked[pos] = false
-					return nil
-				},
-			}))
-			require.NotContains(t, asked, true)
-		})
-	}
-}
-
 // inSteps reads ids with calls of random sizes, as a conversation does.
 func inSteps(t *testing.T, m *Model, ids []int32) (out [][]float32) {
 	s, err := m.NewSequence(0)

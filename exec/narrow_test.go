@@ -1,0 +1,113 @@
+package exec
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// requireSomeLogits reads ids in calls of random sizes that ask for some tokens' logits,
+// or for none. They are those of asking for all, and only rows that are asked for go
+// through the whole last layer.
+func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]float32) {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	s.Expect(len(ids))
+	for s.Len() < len(ids) {
+		at := s.Len()
+		n := min(len(ids)-at, 1+rng.IntN(60))
+		asked := make([]bool, len(ids))
+		if one := 1 + rng.IntN(12); rng.IntN(3) > 0 {
+			for i := at; i < at+n; i++ {
+				asked[i] = rng.IntN(one) == 0
+			}
+		}
+		last := 0 // rows of the last pass that are asked for
+		for i := at + (n-1)/m.chunk()*m.chunk(); i < at+n; i++ {
+			if asked[i] {
+				last++
+			}
+		}
+		require.NoError(t, m.Extend(t.Context(), s, ids[at:at+n], &Reader{
+			Want: func(pos int) bool { return asked[pos] },
+			Each: func(pos int, logits []float32) error {
+				require.True(t, asked[pos])
+				require.Equal(t, want[pos], logits, "position %d", pos)
+				asked[pos] = false
+				return nil
+			},
+		}))
+		require.NotContains(t, asked, true)
+		require.Equal(t, last, m.pass.n)
+	}
+}
+
+func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
+			ids := longPrompt(whole.Spec.Vocab, 150, 8)
+			want := allLogits(t, whole, ids)
+			for seed := range uint64(4) {
+				rng := rand.New(rand.NewPCG(seed, 3))
+				o := Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70)}
+				if seed > 0 {
+					o.Plan = partPlan(rng, whole.Spec)
+				}
+				m := loadPart(t, f, o)
+				if m.experts != nil {
+					m.experts.trust = float64(rng.IntN(2))
+				}
+				requireSomeLogits(t, rng, m, ids, want)
+			}
+		})
+	}
+}
+
+// The same with most keys and values on flash.
+func TestColdLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"lfm2", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := longFixture(t, c.name, 4096, c.window)
+			rng := rand.New(rand.NewPCG(1, 9))
+			whole := openFixture(t, dir, "config.json", Options{Threads: 2, Chunk: 256, KV: kv.K8V8})
+			ids := longPrompt(whole.Spec.Vocab, 1000, 7)
+			want := allLogits(t, whole, ids)
+			o := coldOptions(t, rng, vfs.OS(), kv.K8V8, whole.KVBytesPerToken()*kv.BlockTokens)
+			m := openFixture(t, dir, "config.json", o)
+			requireSomeLogits(t, rng, m, ids, want)
+			require.Positive(t, m.KVStats().Written)
+		})
+	}
+}
+
+// Experts of the last layer are not brought for tokens that do not get there.
+func TestNoExpertsForNobody(t *testing.T) {
+	dir := expertDirs(t)[0]
+	f := openPack(t, importModel(t, vfs.OS(), dir))
+	spec := packSpec(t, f)
+	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts*3/4)})
+	m.experts.trust = 1
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 64, 7), &Reader{}))
+	e := m.experts
+	e.reads.mu.Lock()
+	defer e.reads.mu.Unlock()
+	for i := range e.reads.slots {
+		require.Less(t, int(e.reads.slots[i].id), e.perLayer*(len(spec.Layers)-1))
+	}
+}
