@@ -52,6 +52,7 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	for i := range plans {
 		plans[i].addTo(&s)
 	}
+	s.OpsPerToken -= 2 * w.endMulAdds(spec)
 	if s.Embedding == 0 {
 		s.Lookup = int64((tiedReaders - 1) * w.embed.bufferBytes())
 	}

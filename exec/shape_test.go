@@ -38,7 +38,7 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 	for l := range m.weights.layers {
 		convs += int64(len(m.weights.layers[l].conv))
 	}
-	require.Equal(t, 2*(traffic.LayerMulAdds-convs), s.OpsPerToken)
+	require.Equal(t, 2*(traffic.LayerMulAdds-traffic.EndMulAdds-convs), s.OpsPerToken)
 	require.Equal(t, int64(m.weights.embed.rowBytes()), s.RowBytes)
 	require.Equal(t, m.KVBytesPerToken(), s.KVBytesPerToken)
 

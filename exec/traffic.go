@@ -11,6 +11,9 @@ type Traffic struct {
 	// token, HeadMulAdds those of the output head where its logits are asked
 	// for.
 	LayerMulAdds, HeadMulAdds int64
+	// EndMulAdds is what of LayerMulAdds the last layer adds up behind its keys and
+	// values: as with the head, only where logits are asked for.
+	EndMulAdds int64
 }
 
 // Traffic returns what one token costs.
@@ -26,16 +29,31 @@ func (m *Model) Traffic() Traffic {
 	for l := range w.layers {
 		t.addLayer(&w.layers[l], m.Spec)
 	}
+	t.EndMulAdds = w.endMulAdds(m.Spec)
 	return t
+}
+
+// endMulAdds returns Traffic.EndMulAdds.
+func (w *weights) endMulAdds(s *Spec) int64 {
+	var end Traffic
+	end.addBehindKeys(&w.layers[len(w.layers)-1], s)
+	return end.LayerMulAdds
 }
 
 func (t *Traffic) addLayer(w *layerWeights, s *Spec) {
 	t.addGains(&w.attnNorm, &w.postAttnNorm, &w.ffnNorm, &w.postFFNNorm, &w.qNorm, &w.kNorm)
-	for _, m := range []*linear{&w.q, &w.k, &w.v, &w.o, &w.convIn, &w.convOut, &w.router, &w.sharedGate} {
+	for _, m := range []*linear{&w.q, &w.k, &w.v, &w.convIn} {
 		t.add(m, 1)
 	}
 	t.WeightBytes += 4 * int64(len(w.conv)+len(w.convBias))
 	t.LayerMulAdds += int64(len(w.conv))
+	t.addBehindKeys(w, s)
+}
+
+func (t *Traffic) addBehindKeys(w *layerWeights, s *Spec) {
+	for _, m := range []*linear{&w.o, &w.convOut, &w.router, &w.sharedGate} {
+		t.add(m, 1)
+	}
 	t.addMLP(&w.mlp, 1)
 	t.addMLP(&w.shared, 1)
 	if len(w.experts) > 0 { // all have the same size

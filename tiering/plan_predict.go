@@ -75,6 +75,9 @@ func (m *planner) predict(p *Plan) {
 	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
 		ops := float64(m.OpsPerToken) + widthOps*float64(m.Width*len(m.Layers))
 		work := float64(p.Chunk) * ops / (r.PrefillGops * 1e9)
-		p.PredictedPrefill = float64(p.Chunk) / together(work, flash(p.StreamedPerChunk))
+		// What of the head is not in memory when the last token gets to it has to come
+		// while nothing else is computed.
+		head := flash(max(0, m.Head.Bytes-p.HeadPinned-p.Ring))
+		p.PredictedPrefill = float64(p.Chunk) / (together(work, flash(p.StreamedPerChunk)) + head)
 	}
 }

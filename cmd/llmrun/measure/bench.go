@@ -218,8 +218,9 @@ func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 		t.BytesPerToken = traffic.WeightBytes + model.KVBytesRead(t.Depth+t.length/2)
 		return
 	}
-	// Only the last token of a prompt goes through the head.
-	t.OpsPerToken = 2 * (traffic.LayerMulAdds + traffic.HeadMulAdds/int64(t.length))
+	// Only the last token of a prompt goes through the end of the last layer and the head.
+	last := traffic.EndMulAdds + traffic.HeadMulAdds
+	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.EndMulAdds + last/int64(t.length))
 }
 
 // sumUp turns the runs into the result.
