@@ -130,7 +130,10 @@ type Clock interface {
 //
 // Who looks lets other goroutines run in between: those that do the work may be
 // among them.
-func Await(c Clock, t Ticket, at, grain time.Duration) {
+//
+// Work that failed is done too. What a look cannot tell is asked for then: the error is
+// that of Wait, which has nothing to wait for any more.
+func Await(c Clock, t Ticket, at, grain time.Duration) error {
 	if ahead := at - c.Now() - grain; ahead > grain {
 		c.Sleep(ahead)
 	}
@@ -139,6 +142,7 @@ func Await(c Clock, t Ticket, at, grain time.Duration) {
 			runtime.Gosched()
 		}
 	}
+	return t.Wait()
 }
 
 // looksPerYield is how many looks, a few nanoseconds each, cost about as much as

@@ -46,7 +46,7 @@ func TestAwait(t *testing.T) {
 		{1000, 5, 1000 - 5 + 10 + 1},     // overslept, as the grain was a lie
 	} {
 		clock := &lateClock{}
-		Await(clock, endAt{clock, 1000 * time.Microsecond}, c.predicted*time.Microsecond, c.grain*time.Microsecond)
+		require.NoError(t, Await(clock, endAt{clock, 1000 * time.Microsecond}, c.predicted*time.Microsecond, c.grain*time.Microsecond))
 		require.Equal(t, c.want*time.Microsecond, clock.now, "%+v", c)
 	}
 }

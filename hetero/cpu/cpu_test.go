@@ -166,7 +166,7 @@ func TestQueueIsInOrder(t *testing.T) {
 		require.NoError(t, err)
 		from, to = to, from
 	}
-	hetero.Await(b.Clock(), last, b.Clock().Now(), time.Millisecond)
+	require.NoError(t, hetero.Await(b.Clock(), last, b.Clock().Now(), time.Millisecond))
 	require.EqualValues(t, n%32, from.Row(0, 1)[0])
 	require.NoError(t, k.Close())
 }

@@ -151,7 +151,7 @@ func TestAwaitBeatsSleeping(t *testing.T) {
 			ticket, err := k.Submit(hetero.View{}, hetero.View{})
 			require.NoError(t, err)
 			if fast {
-				hetero.Await(s.GPU.Clock(), ticket, begin+700*time.Microsecond, s.Grain())
+				require.NoError(t, hetero.Await(s.GPU.Clock(), ticket, begin+700*time.Microsecond, s.Grain()))
 			} else {
 				require.NoError(t, ticket.Wait())
 			}

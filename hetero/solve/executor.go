@@ -153,6 +153,5 @@ func (e *Executor) Await(p Pending) error {
 	if !e.Fast {
 		return p.Ticket.Wait()
 	}
-	hetero.Await(e.Devices[p.Device].Clock(), p.Ticket, p.At, e.Grain)
-	return nil
+	return hetero.Await(e.Devices[p.Device].Clock(), p.Ticket, p.At, e.Grain)
 }
