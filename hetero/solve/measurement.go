@@ -42,10 +42,39 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 
 func (r *measurement) close() {
 	for _, list := range r.kernels {
-		for _, k := range list {
-			_ = k.Close()
+		_ = closeAll(list) // what was measured stands
+	}
+}
+
+func closeAll(list []hetero.Kernel) (err error) {
+	for _, k := range list {
+		err = errors.Join(err, k.Close())
+	}
+	return err
+}
+
+// warm runs every kernel once: the first run of one includes what its driver put off
+// until then. Where products take long there is no time for all; the others are closed,
+// and those that are left share the measurement.
+func (r *measurement) warm() error {
+	most := 0
+	for _, list := range r.kernels {
+		most = max(most, len(list))
+	}
+	warmed := 0
+	for begin := r.clock.Now(); warmed < most && (warmed == 0 || r.clock.Now()-begin < enough); warmed++ {
+		if _, err := r.time(1); err != nil {
+			return err
 		}
 	}
+	for d, list := range r.kernels {
+		n := min(warmed, len(list))
+		r.kernels[d] = list[:n]
+		if err := closeAll(list[n:]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // once measures one product and several.

@@ -29,8 +29,8 @@ type Inputs func(device int, op *hetero.Op, i int) (x, y hetero.View, others int
 // asked for. It must not be used from several goroutines.
 type Profiler struct {
 	// Repeats is how often each product is measured on devices whose time is real,
-	// after once for nothing; the shortest time counts. 0 = once, as suits
-	// simulators, which take the same time always.
+	// after each of its kernels ran once for nothing; the shortest time counts. 0 =
+	// once, as suits simulators, which take the same time always.
 	Repeats int
 	// Before is asked before each product is measured; an error ends measuring, and
 	// Err keeps it. nil = nobody is.
@@ -235,7 +235,7 @@ func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (took, error) 
 	if repeats == 0 {
 		return r.once()
 	}
-	if _, err := r.time(1); err != nil {
+	if err := r.warm(); err != nil {
 		return took{}, err
 	}
 	best, err := r.once()
