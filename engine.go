@@ -122,6 +122,9 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.model, err = opts.loadModel(ctx, f, o); err != nil {
 		return err
 	}
+	if !e.model.KeepsFiles() {
+		e.mem.stay = opts.whyStay(f)
+	}
 	if err := e.openKeeper(f, whole, &opts); err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ var (
 	ErrToken = exec.ErrToken
 	// ErrNoRoom: a pack does not fit on the disk or into its directory.
 	ErrNoRoom = pack.ErrNoRoom
+	// ErrReplaced: the pack that was opened is not in its place any more.
+	ErrReplaced = pack.ErrReplaced
 	// ErrLocked: another process is writing the same pack.
 	ErrLocked = vfs.ErrLocked
 	// ErrBudget: memory that may be used is spent.

@@ -23,6 +23,11 @@ type memory struct {
 	limited bool
 	goLimit int64
 
+	// stay is why all weights stay in memory, and what to do about it; nil: they can be
+	// read piece by piece.
+	stay  error
+	apart bool // some or all of them are a device's
+
 	mu    sync.Mutex
 	owner int64 // budget that the owner gave; 0 = none
 	aim   int64 // budget that is aimed at, which all that has to stay may exceed
@@ -48,7 +53,7 @@ func (o *Options) limit() int64 {
 func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
-	if opts.apart() {
+	if m.apart = opts.apart(); m.apart {
 		limit = 0 // weights are on a device; what it takes of the machine is counted as it is taken
 	}
 	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
@@ -68,12 +73,12 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	if !m.now.Resident() && !inPieces {
 		return notInPieces(f)
 	}
-	if opts.Measure && !opts.apart() {
+	if opts.Measure && !m.apart {
 		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
 			return err
 		}
 	}
-	if opts.apart() {
+	if m.apart {
 		m.need.Budget = max(0, opts.RAM)
 	}
 	if _, divided := opts.divided(); divided { // the processor's rows are in the machine's memory
@@ -98,7 +103,15 @@ func notInPieces(f *exec.Files) error {
 	if f.Packed() == nil {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
-	return fmt.Errorf("%w: not all weights fit, and those that Quantize, W8A8 or Exact change while they are loaded cannot be read piece by piece (%s)", tiering.ErrBudget, f.Path)
+	return fmt.Errorf("%w: not all weights fit, and those that Quantize, W8A8 or Exact change while they are loaded cannot be read piece by piece: raise the budget, or open the model without these (%s)", tiering.ErrBudget, f.Path)
+}
+
+// whyStay returns why all weights of a model stay in memory while it is in use.
+func (o *Options) whyStay(f *exec.Files) error {
+	if o.apart() {
+		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device, f.Path)
+	}
+	return notInPieces(f)
 }
 
 // limitHeap sets Go's own memory limit, or makes it what it was.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,8 +98,14 @@ func TestPackThatIsChanged(t *testing.T) {
 	path := packedShape(t, shape, "f16")
 	options.RAM = minimum(t, path, options)
 	_, err := llmrun.Open(path, options)
-	require.ErrorIs(t, err, llmrun.ErrBudget)
-	require.ErrorContains(t, err, "change while they are loaded")
+	least := options.RAM
+	options.RAM = llmrun.NoLimit
+	for _, err := range []error{err, open(t, path, options).SetBudget(least)} {
+		require.ErrorIs(t, err, llmrun.ErrBudget)
+		require.ErrorContains(t, err, "change while they are loaded")
+		require.ErrorContains(t, err, "raise the budget")
+		require.ErrorContains(t, err, path)
+	}
 }
 
 // A plan counts all that is loaded for good: an embedding that is not in a pack, or is
@@ -273,4 +281,63 @@ func TestSetBudgetWithoutPack(t *testing.T) {
 	require.Less(t, held(e), whole, "buffers for prompts are smaller")
 	require.NoError(t, e.Trim(llmrun.TrimNone))
 	require.Equal(t, whole, held(e))
+}
+
+// Weights that a device has a part of stay where they are: a budget that does not hold
+// them is refused, whatever a plan of the whole model would say.
+func TestSetBudgetOfADividedModel(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	path := writeShape(t, shape, "q8_0")
+	e := open(t, path, llmrun.Options{Threads: 1, Context: 64, Chunk: 16, RAM: llmrun.NoLimit, Device: "cpu+cpu/2"})
+	whole, before := held(e), e.Memory()
+	for _, ram := range []int64{1, whole / 2, whole - 1} {
+		err := e.SetBudget(ram)
+		require.ErrorIs(t, err, llmrun.ErrBudget)
+		require.ErrorContains(t, err, path)
+		require.ErrorContains(t, err, "Device cpu+cpu/2")
+		require.ErrorContains(t, err, "raise the budget")
+		require.ErrorContains(t, err, fmt.Sprintf("the budget is %d bytes", ram))
+		require.NotContains(t, err.Error(), "import", "a pack would not help")
+		require.Equal(t, before, e.Memory())
+	}
+	require.NoError(t, e.SetBudget(whole))
+	require.Equal(t, whole, e.Memory().Budget)
+	require.NoError(t, e.Trim(llmrun.TrimCritical))
+	require.NoError(t, e.Trim(llmrun.TrimNone))
+	require.Equal(t, whole, held(e))
+	require.NoError(t, e.Close())
+	require.ErrorIs(t, e.SetBudget(whole), llmrun.ErrClosed)
+}
+
+// A pack of which less is to be in memory is opened a second time: it has to be the
+// same one.
+func TestSetBudgetWithoutThePack(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files that are open stay in their place there")
+	}
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	path, other := wide(t), packedShape(t, shape, "q8_0")
+	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	least := minimum(t, path, options)
+	options.RAM = llmrun.NoLimit
+	e := open(t, path, options)
+	away := path + ".away"
+	refused := func() {
+		t.Helper()
+		before := e.Memory()
+		err := e.SetBudget(least)
+		require.ErrorIs(t, err, llmrun.ErrReplaced)
+		require.ErrorContains(t, err, path)
+		require.ErrorContains(t, err, "open the model again")
+		require.Equal(t, before, e.Memory())
+	}
+	require.NoError(t, os.Rename(path, away))
+	refused()
+	require.NoError(t, os.Rename(other, path))
+	refused()
+	require.NoError(t, os.Rename(away, path))
+	require.NoError(t, e.SetBudget(least))
+	require.LessOrEqual(t, held(e), least)
 }

@@ -14,9 +14,12 @@ import (
 // system before SetBudget returns, weights first of all: they are read from flash
 // from then on. A larger budget is filled from flash, while generations go on.
 // Tokens stay what they are. A budget that cannot hold what has to be in memory,
-// conversations included, is refused with a [*MinimumError], and nothing changes;
-// so is one in which only a pack could be used, for other models. A conversation
-// that later grows beyond what the budget leaves for it ends with ErrBudget.
+// conversations included, is refused with a [*MinimumError], and nothing changes.
+// Weights that cannot be read from flash stay, and a budget that does not hold them is
+// refused with ErrBudget and the reason: the model is no pack, an option changed what
+// is in it, or a device has a part of them. ErrReplaced says that the pack is not in its
+// place any more. A conversation that later grows beyond what the budget leaves for it
+// ends with ErrBudget.
 //
 // SetBudget undoes Trim.
 func (e *Engine) SetBudget(ram int64) error {
@@ -98,7 +101,7 @@ func (e *Engine) holdAtMost(budget int64, lean bool) error {
 		}
 		err = e.follow(refused.Minimum, lean)
 	}
-	if errors.Is(err, errNeedsPack) {
+	if e.mem.stay != nil && errors.Is(err, e.mem.stay) {
 		plan := *e.mem.now
 		plan.Chunk = min(plan.Chunk, leanChunk)
 		e.mem.aim = budget
@@ -116,6 +119,9 @@ const leanChunk = 16
 func (e *Engine) follow(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
+	if m.apart {
+		return e.followApart(budget)
+	}
 	before := m.budget.Limit()
 	for range 8 {
 		plan, err := e.replan(budget)
@@ -125,8 +131,8 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		if lean {
 			plan = plan.Lean(m.from)
 		}
-		if !e.model.KeepsFiles() && !plan.Resident() {
-			return fmt.Errorf("%w (%s)", errNeedsPack, e.info.Path)
+		if m.stay != nil && !plan.Resident() {
+			return m.stay
 		}
 		if lean {
 			e.model.KeepRows(false)
@@ -152,6 +158,20 @@ func (e *Engine) follow(budget int64, lean bool) error {
 	}
 	m.budget.SetLimit(before)
 	return fmt.Errorf("%w: conversations grow faster than memory can be given back", ErrBudget)
+}
+
+// followApart is follow where a device has some or all of the weights: nothing but what
+// nobody uses can be given back, and a budget holds the rest or is refused.
+func (e *Engine) followApart(budget int64) error {
+	m := &e.mem
+	if err := e.model.Replan(context.Background(), m.now); err != nil { // it is closed
+		return wrapClosed(err)
+	}
+	if !m.budget.TrySetLimit(budget) {
+		return fmt.Errorf("%w; the budget is %d bytes, and held are %s", m.stay, budget, m.budget.Usage())
+	}
+	m.need.Budget, m.aim = budget, budget
+	return nil
 }
 
 // wrapClosed says ErrClosed where the model does.

@@ -16,19 +16,13 @@ const growStep = 16 << 20
 // Replan makes the model follow another plan, between two passes. What the plan
 // keeps less is given back before anything else; what it keeps more is read a few
 // layers at a time, while passes may run in between. Logits stay what they are. A
-// model that was not loaded from a pack keeps all of its weights, and a plan that
-// asks for something else is refused. On an error, memory is as the error left it
-// and the model goes on working.
+// model that was not loaded from a pack, or has its weights on a device, keeps all of
+// them, and a plan that asks for something else is refused. On an error, memory is as
+// the error left it and the model goes on working.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.parts
-	if m.elsewhere != nil || m.away != nil {
-		return nil // nothing of it is in memory that could be given back
-	}
 	if r == nil {
-		if !plan.Resident() {
-			return fmt.Errorf("%w: only weights in a pack can be read piece by piece", tiering.ErrBudget)
-		}
-		return m.between(nil, func() error { return m.setChunk(plan.Chunk) })
+		return m.between(nil, func() error { return m.replanWhole(plan) })
 	}
 	if err := r.check(plan); err != nil {
 		return err
@@ -61,6 +55,20 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		err = m.between(plan, func() error { return r.experts.resize(plan.ExpertSlots) })
 	}
 	return err
+}
+
+// replanWhole is Replan for a model whose weights stay where they are.
+func (m *Model) replanWhole(plan *tiering.Plan) error {
+	apart := m.elsewhere != nil || m.away != nil
+	switch {
+	case plan.Resident() && apart:
+		return nil // the device's kernels are made for the chunk that there is
+	case plan.Resident():
+		return m.setChunk(plan.Chunk)
+	case apart:
+		return fmt.Errorf("%w: weights that a device has, or a part of, stay where they are", tiering.ErrBudget)
+	}
+	return fmt.Errorf("%w: only weights of a pack, loaded with a plan and as they are, can be read piece by piece", tiering.ErrBudget)
 }
 
 // toGrow returns how many bytes a plan keeps that are not in memory yet.

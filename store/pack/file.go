@@ -1,10 +1,12 @@
 package pack
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store"
@@ -118,14 +120,48 @@ func (f *File) list() error {
 	return err
 }
 
+// ErrReplaced says that the pack that was opened is not in its place any more.
+var ErrReplaced = errors.New("the pack was removed, replaced or changed since it was opened; put it back, or open the model again")
+
 // BypassCache makes reads of whole blocks go past the operating system's page
 // cache from now on, where the file system can do that. It must not be called
-// while there are reads.
-func (f *File) BypassCache() (err error) {
-	if f.direct == nil {
-		f.direct, err = vfs.OpenDirect(f.fsys, f.path)
+// while there are reads. The file is opened a second time for that, so it fails with
+// ErrReplaced where another one is in its place.
+func (f *File) BypassCache() error {
+	if f.direct != nil {
+		return nil
 	}
-	return err
+	direct, err := vfs.OpenDirect(f.fsys, f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", f.path, ErrReplaced)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.isIn(direct); err != nil {
+		return errors.Join(err, direct.Close())
+	}
+	f.direct = direct
+	return nil
+}
+
+// isIn reports with an error if a file is not this pack, by its last bytes: they hold
+// the sum of the index, which holds those of all blocks.
+func (f *File) isIn(file vfs.File) error {
+	size, err := file.Size()
+	if err != nil {
+		return err
+	}
+	tail := make([]byte, footerBytes)
+	if size == f.footer.file {
+		if _, err := file.ReadAt(tail, size-footerBytes); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(tail, f.footer.encode()) {
+		return fmt.Errorf("%s: %w", f.path, ErrReplaced)
+	}
+	return nil
 }
 
 // MapSection maps a section into memory. Nothing is checked: see CheckSection.

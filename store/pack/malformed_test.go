@@ -246,6 +246,29 @@ func TestShrinkingFile(t *testing.T) {
 	require.ErrorContains(t, err, "become shorter")
 }
 
+// TestBypassingNeedsTheSameFile opens a pack a second time after something happened to
+// its file.
+func TestBypassingNeedsTheSameFile(t *testing.T) {
+	for name, happen := range map[string]func(fsys *vfs.Mem) error{
+		"removed":  func(fsys *vfs.Mem) error { return fsys.Remove("m.pack") },
+		"replaced": func(fsys *vfs.Mem) error { return Write(fsys, "m.pack", small().Contents, small().body) },
+		"shorter":  func(fsys *vfs.Mem) error { return vfs.WriteFile(fsys, "m.pack", make([]byte, footerBytes)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys, s := vfs.NewMem(), large()
+			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
+			f := open(t, fsys)
+			require.NoError(t, happen(fsys))
+			err := f.BypassCache()
+			require.ErrorIs(t, err, ErrReplaced)
+			require.ErrorContains(t, err, "m.pack: ")
+			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
+			require.NoError(t, f.BypassCache(), "the same bytes are the same pack")
+			s.check(t, f)
+		})
+	}
+}
+
 // manyTensors returns an index of n tensors, as a large mixture of experts has.
 func manyTensors(n int) *sample {
 	s := &sample{}
