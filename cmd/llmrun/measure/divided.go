@@ -35,12 +35,16 @@ type DividedOptions struct {
 // DividedReport compares whole passes of a model on the processor, on a device and
 // divided between them.
 type DividedReport struct {
-	Model    string                `json:"model"`
-	Machine  Machine               `json:"machine"`
-	Device   string                `json:"device"`
-	Alone    string                `json:"device_alone"`    // how the device computes alone
-	Opening  float64               `json:"opening_seconds"` // of the divided model, measuring of devices included
-	Tests    []DividedTest         `json:"tests"`
+	Model   string        `json:"model"`
+	Machine Machine       `json:"machine"`
+	Device  string        `json:"device"`
+	Alone   string        `json:"device_alone"`    // how the device computes alone
+	Opening float64       `json:"opening_seconds"` // of the divided model, measuring of devices included
+	Tests   []DividedTest `json:"tests"`
+	// Whole says that the device has all of the pass in the divided model as well,
+	// because that was predicted to be faster than any division. No product is divided
+	// then.
+	Whole    bool                  `json:"whole_pass_on_device"`
 	Products []exec.DividedProduct `json:"products"`
 }
 
@@ -94,8 +98,14 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			o.Running(int64(i+1), int64(len(tests)))
 		}
 	}
-	r.Products = benches[onBoth].model.Divided()
+	r.list(benches[onBoth].model.Divided())
 	return r, nil
+}
+
+// list takes over how products are divided: nil of a model that has no division.
+func (r *DividedReport) list(products []exec.DividedProduct) {
+	r.Whole = products == nil
+	r.Products = append([]exec.DividedProduct{}, products...) // scripts get a list in any case
 }
 
 // load opens the model in one of the ways.
@@ -173,6 +183,10 @@ func (r *DividedReport) WriteTables(w io.Writer) {
 			fmt.Fprintf(w, " %.3f (%.3f–%.3f) |", s.Median, s.Min, s.Max)
 		}
 		fmt.Fprintf(w, " %.3f |\n", t.OfBetter)
+	}
+	if r.Whole {
+		fmt.Fprintf(w, "\nNo product is divided: %s has the whole pass in the divided model too, which was predicted to be faster than any division.\n", r.Device)
+		return
 	}
 	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Products {
