@@ -18,7 +18,6 @@ import (
 	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -218,11 +217,7 @@ func TestDividedWeightsAreHeldOnce(t *testing.T) {
 // of that.
 func TestDividedDecodeAllocatesNothing(t *testing.T) {
 	p := partners(t)[0]
-	shape, _ := synth.FindShape("tiny")
-	shape.Tied = false
-	fsys := vfs.NewMem()
-	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-	m := loadModel(t, fsys, "m.gguf", p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
+	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
 	requireNoAllocs(t, m)
 	for _, d := range m.Divided() {
 		require.Positive(t, d.Share.One, d.Name)

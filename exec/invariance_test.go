@@ -140,6 +140,11 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			requireNoAllocs(t, openFixture(t, dir, "config.json", Options{Threads: 2}))
 		})
 	}
+	for _, mix := range []string{"q4_0", "q4_k_m", "q8_0"} {
+		t.Run("tied "+mix, func(t *testing.T) { // rows are looked up in tiles
+			requireNoAllocs(t, loadModel(t, synthFS(t, "tiny", mix, 512), "m.gguf", Options{Threads: 2, KV: kv.K8V8}))
+		})
+	}
 	for _, name := range []string{"q4_k_m", "q8_0", "q4_0"} {
 		t.Run(name, func(t *testing.T) {
 			path := testutil.Shared(t, "gguf", "tiny-llama-"+name+".gguf")

@@ -46,9 +46,25 @@ type format struct {
 	bits     int        // of a code as stored: 4, 5, 6 or 8
 	zero     int        // what a code is less before it is scaled
 	table    *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
-	split    func(r *rowBlock, src []byte)
-	join     func(r *rowBlock, dst []byte)
+	block    blockKind
 }
+
+// blockKind says how model files lay out a block, see split and join. It is no pair of
+// functions: what is handed to one of those that nobody knows beforehand goes to the
+// heap, and rows of an embedding are taken out of tiles for each token.
+type blockKind uint8
+
+const (
+	nibbleBlock  blockKind = iota // halves, then nibbles
+	fiveBitBlock                  // halves, fifth bits, nibbles
+	byteBlock                     // a half, then signed bytes
+	q4KBlock
+	q5KBlock
+	q6KBlock
+	xsBlock   // IQ4_XS
+	mxBlock   // an exponent, then nibbles
+	zeroBlock // a half, the row's zero, nibbles
+)
 
 // scaleKind says how the scales of sub-blocks are stored.
 type scaleKind uint8
@@ -99,19 +115,19 @@ type rowBlock struct {
 
 // formats lists the types that have a tiled form.
 var formats = map[quant.Type]*format{
-	quant.Q4_0:   {halves: 1, bits: 4, zero: 8, table: &evenly, split: split4, join: join4},
-	quant.Q4_1:   {halves: 2, bits: 4, table: &evenly, split: split4, join: join4},
-	quant.Q5_0:   {halves: 1, bits: 5, zero: 16, split: split5, join: join5},
-	quant.Q5_1:   {halves: 2, bits: 5, split: split5, join: join5},
-	quant.Q8_0:   {halves: 1, bits: 8, zero: 128, split: split8, join: join8},
-	quant.Q4_K:   {halves: 2, scales: pairs6, bits: 4, table: &evenly, split: splitQ4K, join: joinQ4K},
-	quant.Q5_K:   {halves: 2, scales: pairs6, bits: 5, split: splitQ5K, join: joinQ5K},
-	quant.Q6_K:   {halves: 1, scales: bytes16, bits: 6, zero: 32, split: splitQ6K, join: joinQ6K},
-	quant.IQ4_NL: {halves: 1, bits: 4, zero: 128, table: &nonlinear, split: split4, join: join4},
-	quant.IQ4_XS: {halves: 1, scales: six8, bits: 4, zero: 128, table: &nonlinear, split: splitXS, join: joinXS},
-	quant.MXFP4:  {exponent: true, bits: 4, zero: 16, table: &e2m1, split: splitMX, join: joinMX},
-	quant.I4Z:    {halves: 1, zeros: true, bits: 4, table: &evenly, split: splitZero, join: joinZero},
-	quant.NF4:    {halves: 1, bits: 4, zero: 128, table: &normal, split: split4, join: join4},
+	quant.Q4_0:   {halves: 1, bits: 4, zero: 8, table: &evenly, block: nibbleBlock},
+	quant.Q4_1:   {halves: 2, bits: 4, table: &evenly, block: nibbleBlock},
+	quant.Q5_0:   {halves: 1, bits: 5, zero: 16, block: fiveBitBlock},
+	quant.Q5_1:   {halves: 2, bits: 5, block: fiveBitBlock},
+	quant.Q8_0:   {halves: 1, bits: 8, zero: 128, block: byteBlock},
+	quant.Q4_K:   {halves: 2, scales: pairs6, bits: 4, table: &evenly, block: q4KBlock},
+	quant.Q5_K:   {halves: 2, scales: pairs6, bits: 5, block: q5KBlock},
+	quant.Q6_K:   {halves: 1, scales: bytes16, bits: 6, zero: 32, block: q6KBlock},
+	quant.IQ4_NL: {halves: 1, bits: 4, zero: 128, table: &nonlinear, block: nibbleBlock},
+	quant.IQ4_XS: {halves: 1, scales: six8, bits: 4, zero: 128, table: &nonlinear, block: xsBlock},
+	quant.MXFP4:  {exponent: true, bits: 4, zero: 16, table: &e2m1, block: mxBlock},
+	quant.I4Z:    {halves: 1, zeros: true, bits: 4, table: &evenly, block: zeroBlock},
+	quant.NF4:    {halves: 1, bits: 4, zero: 128, table: &normal, block: nibbleBlock},
 }
 
 // What 4-bit codes stand for: themselves, or the values of formats that are not

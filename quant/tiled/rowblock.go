@@ -2,6 +2,54 @@ package tiled
 
 import "encoding/binary"
 
+// split takes a block of a model file apart.
+func (f *format) split(r *rowBlock, src []byte) {
+	switch f.block {
+	case nibbleBlock:
+		split4(r, src)
+	case fiveBitBlock:
+		split5(r, src)
+	case byteBlock:
+		split8(r, src)
+	case q4KBlock:
+		splitQ4K(r, src)
+	case q5KBlock:
+		splitQ5K(r, src)
+	case q6KBlock:
+		splitQ6K(r, src)
+	case xsBlock:
+		splitXS(r, src)
+	case mxBlock:
+		splitMX(r, src)
+	case zeroBlock:
+		splitZero(r, src)
+	}
+}
+
+// join is the inverse of split.
+func (f *format) join(r *rowBlock, dst []byte) {
+	switch f.block {
+	case nibbleBlock:
+		join4(r, dst)
+	case fiveBitBlock:
+		join5(r, dst)
+	case byteBlock:
+		join8(r, dst)
+	case q4KBlock:
+		joinQ4K(r, dst)
+	case q5KBlock:
+		joinQ5K(r, dst)
+	case q6KBlock:
+		joinQ6K(r, dst)
+	case xsBlock:
+		joinXS(r, dst)
+	case mxBlock:
+		joinMX(r, dst)
+	case zeroBlock:
+		joinZero(r, dst)
+	}
+}
+
 // Each pair of functions below takes a block of one model-file format apart
 // and puts it together again.
 
