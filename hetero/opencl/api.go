@@ -62,6 +62,7 @@ const (
 	clReleaseProgram
 	clCreateKernel
 	clReleaseKernel
+	clGetKernelWorkGroupInfo
 	clSetKernelArg
 	clCreateBuffer
 	clReleaseMemObject
@@ -86,7 +87,7 @@ const (
 var entryNames = [entries]string{
 	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
-	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
+	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clGetKernelWorkGroupInfo", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
 	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueWriteBufferRect", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
 	"clEnqueueUnmapMemObject", "clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
 }
@@ -199,6 +200,7 @@ const (
 	mapWrite        = 1 << 1
 
 	programBuildLog = 0x1183
+	kernelMaxGroup  = 0x11B0
 
 	eventStatus       = 0x11D3
 	eventComplete     = 0

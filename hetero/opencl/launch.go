@@ -60,6 +60,26 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 	if p.divide != nil {
 		s = *p.divide
 	}
+	for {
+		v, err := p.vector(s, in, out)
+		if err != nil {
+			return nil, err
+		}
+		most, err := v.kernel.maxGroup()
+		if err == nil && v.local[0] <= most {
+			return v, nil
+		}
+		if err == nil { // how many registers it needs is known only now
+			s, err = s.within(most)
+		}
+		if err = errors.Join(err, v.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.context.Info.Name, err)
+		}
+	}
+}
+
+// vector builds the kernel for one token that is divided in some way.
+func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
 	biased := flag(p.biased)
 	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.Format.options(), s.rows, s.lanes, s.deep)
 	if p.Tailored {
@@ -122,16 +142,7 @@ const (
 // Matrix makes the kernel for about so many tokens ready. Tokens of the input lie
 // stride elements apart.
 func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*Matrix, error) {
-	tile := smallTile
-	side := tileStep * largeTile
-	groups := ((p.Rows + side - 1) / side) * ((tokens + side - 1) / side)
-	if p.context.Info.LocalMemory >= largeMemory && groups >= 2*p.context.Info.ComputeUnits {
-		tile = largeTile
-	}
-	if p.context.Info.MaxGroup < matrixThreads {
-		return nil, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", p.context.Info.Name, p.context.Info.MaxGroup, matrixThreads)
-	}
-	k, err := p.context.Kernel("matmul.cl", fmt.Sprintf("%s -DMR=%d -DMT=%d", p.Format.options(), tile, tile), "matmul")
+	k, tile, err := p.matmul(tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +153,33 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 	}
 	k.rename(p.Name)
 	return &Matrix{product: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile}, nil
+}
+
+// matmul makes the kernel for about so many tokens, with large tiles where they are of
+// use and the driver can run them, and says how large those of a work item are.
+func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
+	info := &p.context.Info
+	tiles, side := []int{smallTile}, tileStep*largeTile
+	groups := ((p.Rows + side - 1) / side) * ((tokens + side - 1) / side)
+	if info.LocalMemory >= largeMemory && groups >= 2*info.ComputeUnits {
+		tiles = []int{largeTile, smallTile}
+	}
+	most := info.MaxGroup
+	if most < matrixThreads {
+		tiles = nil // no kernel is allowed more than the device has
+	}
+	for _, tile := range tiles {
+		if k, err = p.context.Kernel("matmul.cl", fmt.Sprintf("%s -DMR=%d -DMT=%d", p.Format.options(), tile, tile), "matmul"); err != nil {
+			return nil, 0, err
+		}
+		if most, err = k.maxGroup(); err == nil && most >= matrixThreads {
+			return k, tile, nil
+		}
+		if err = errors.Join(err, k.Close()); err != nil {
+			return nil, 0, err
+		}
+	}
+	return nil, 0, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", info.Name, most, matrixThreads)
 }
 
 // matrixTokens is the index of the argument that says how many tokens there are.

@@ -46,6 +46,81 @@ func TestVectorsOfEveryShape(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
+// TestGroupsThatTheDriverAllows asks for groups of more work items than a kernel may
+// have: larger than the device's, and smaller because of what the kernel needs, which is
+// made up here.
+func TestGroupsThatTheDriverAllows(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	rng := rand.New(rand.NewPCG(11, 12))
+	const rows, cols, tokens = 256, 10 * blockElems, 3
+	m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
+	x := make([]float32, tokens*cols)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	in := floats(t, c, x)
+	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
+	require.NoError(t, err)
+	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
+	require.NoError(t, err)
+	result := func(x []float32, launch func() error) {
+		t.Helper()
+		got := make([]float32, len(x)/cols*rows)
+		require.NoError(t, launch())
+		require.NoError(t, out.Read(0, floatBytes(got)))
+		for i, y := range got {
+			require.InDelta(t, m.exact(x[i/rows*cols:][:cols], i%rows), y, 1e-3, "element %d", i)
+		}
+	}
+	allow := func(groups ...int) { // of the kernels that are built one after the other
+		c.allowed = func(*Kernel) int {
+			most := groups[0]
+			groups = groups[1:]
+			return most
+		}
+	}
+
+	p.divide = &vectorShape{rows: 32, lanes: c.Info.MaxGroup / 16, deep: 1}
+	v, err := p.Vector(Input{X: in}, Output{Y: out})
+	require.NoError(t, err)
+	require.LessOrEqual(t, v.local[0], c.Info.MaxGroup)
+	result(roundedBlocks(x[:cols]), v.Launch)
+	require.NoError(t, v.Close())
+	p.divide = &vectorShape{rows: 8, lanes: 16, deep: 2}
+	allow(100, 60, 60)
+	v, err = p.Vector(Input{X: in}, Output{Y: out})
+	require.NoError(t, err)
+	require.Equal(t, 8*7, v.local[0], "the smaller kernel is allowed less once more")
+	result(roundedBlocks(x[:cols]), v.Launch)
+	require.NoError(t, v.Close())
+	allow(2)
+	_, err = p.Vector(Input{X: in}, Output{Y: out})
+	require.ErrorContains(t, err, c.Info.Name)
+	require.ErrorContains(t, err, "work-groups of 2")
+
+	units := c.Info.ComputeUnits
+	c.Info.ComputeUnits = 1 // large tiles are of use then
+	if c.Info.LocalMemory >= largeMemory {
+		for _, few := range []bool{false, true} {
+			allow(matrixThreads, matrixThreads)
+			if few {
+				allow(matrixThreads/2, matrixThreads)
+			}
+			k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+			require.NoError(t, err)
+			require.Equal(t, few, k.rows == tileStep*smallTile)
+			result(x, func() error { return k.Launch(tokens) })
+			require.NoError(t, k.Close())
+		}
+	}
+	allow(matrixThreads/2, matrixThreads/2)
+	_, err = p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+	require.ErrorContains(t, err, "work-groups of 128; products of many tokens need 256")
+	c.Info.ComputeUnits, c.allowed = units, nil
+	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
+}
+
 // TestDotsAgree compares the device's instruction for codes with what every device
 // can do: sums of integers are the same.
 func TestDotsAgree(t *testing.T) {

@@ -86,6 +86,17 @@ func (c *Context) buildLog(program uintptr) string {
 	return strings.TrimRight(string(text), "\x00\n")
 }
 
+// maxGroup returns how many work items a group of this kernel may have. A driver may
+// allow fewer than the device has room for where each needs many registers.
+func (k *Kernel) maxGroup() (int, error) {
+	if k.context.allowed != nil {
+		return k.context.allowed(k), nil
+	}
+	var size uintptr
+	err := status(clGetKernelWorkGroupInfo, k.handle, k.context.Info.device, kernelMaxGroup, unsafe.Sizeof(size), uintptr(unsafe.Pointer(&size)), 0)
+	return int(size), err
+}
+
 // Close gives the kernel back.
 func (k *Kernel) Close() error {
 	if k == nil || k.handle == 0 {

@@ -1,5 +1,7 @@
 package opencl
 
+import "fmt"
+
 // vectorShape is how a product with one token is divided.
 type vectorShape struct {
 	rows  int // of a work-group
@@ -61,6 +63,17 @@ func (p *Product) fit(s vectorShape) vectorShape {
 		s.deep--
 	}
 	return s
+}
+
+// within returns the shape with groups of at most so many work items: fewer share a row
+// and take more turns.
+func (s vectorShape) within(most int) (vectorShape, error) {
+	if most < rowStep {
+		return s, fmt.Errorf("opencl: work-groups of %d; products of one token need %d", most, rowStep)
+	}
+	s.rows = min(s.rows, most/rowStep*rowStep)
+	s.lanes = min(s.lanes, most/s.rows)
+	return s, nil
 }
 
 // localBytes returns what a group has in local memory: blocks of the input, which its

@@ -44,3 +44,22 @@ func TestShapesFitTheDevice(t *testing.T) {
 		require.Equal(t, want, (&Product{context: c, Rows: size[0], Cols: size[1], Format: Codes4}).shape(), "%v", size)
 	}
 }
+
+// TestShapesShrink: a driver may allow a kernel any number of work items below that of
+// the device.
+func TestShapesShrink(t *testing.T) {
+	for _, s := range []vectorShape{{rows: 12, lanes: 70, deep: 4}, {rows: 32, lanes: 8, deep: 6}, {rows: 8, lanes: 1, deep: 1}} {
+		p := &Product{Format: Codes4}
+		for most := rowStep; most <= s.rows*s.lanes; most++ {
+			less, err := s.within(most)
+			require.NoError(t, err)
+			require.LessOrEqual(t, less.rows*less.lanes, most)
+			require.Positive(t, less.lanes)
+			require.Positive(t, less.rows)
+			require.Zero(t, less.rows%rowStep)
+			require.LessOrEqual(t, p.localBytes(less), p.localBytes(s))
+		}
+		_, err := s.within(rowStep - 1)
+		require.ErrorContains(t, err, "work-groups of 3")
+	}
+}
