@@ -27,7 +27,7 @@ Prints a table in Markdown; --svg draws it as well.`,
 			b := &benchBudgetFlags{shares: "15,25,50,75,120"}
 			b.o.Contexts, b.o.Prompt, b.o.Decode = []int{2048}, 64, 8
 			f.group("Configurations")
-			f.text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of a model's tensors; without it, 15,25,50,75,120")
+			f.text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the memory that is available, as --ram of run and plan); without it, 15,25,50,75,120")
 			f.counts(&b.o.Contexts, "ctx", "tokens that there is room for; without it, 2048", 1, math.MaxInt32)
 			f.count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
 			f.count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)

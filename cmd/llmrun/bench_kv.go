@@ -34,13 +34,13 @@ Prints a table in Markdown; --svg draws it as well. Models whose layers see a pa
 			b.bench.model.addKV(f)
 			f.group("Configurations")
 			f.counts(&b.o.Contexts, "ctx", "tokens of context, cut to what the model has room for; without it, 1024 to 32768", 1, math.MaxInt32)
-			f.value("kv-ram", "SIZE", "memory for keys and values; without it, what 2048 tokens take, or what --ram leaves", func(text string) (err error) {
+			f.value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the memory that is available on this machine (not of the model, as --ram here); without it, what 2048 tokens take, or what --ram leaves", func(text string) (err error) {
 				if b.o.KVRAM, err = llmrun.ParseMemory(text); err != nil || b.o.KVRAM < 1 {
 					return fmt.Errorf("must be a size such as 64MiB, not %q", text)
 				}
 				return nil
 			})
-			f.text(&b.o.RAM, "ram", "SIZE", "memory for weights, keys and values, also as a percentage of the bytes of the model's tensors; without it, all weights stay in memory")
+			f.text(&b.o.RAM, "ram", "SIZE", "memory for weights, keys and values: a size, or a percentage of the bytes of the model's tensors (not of the memory that is available, as --ram of run and plan); without it, all weights stay in memory")
 			f.count(&b.o.Decode, "tg", "N", "tokens of a measurement; without it, 4", 1, 1<<16)
 			f.count(&b.o.Repeats, "r repeats", "N", "measurements of each kind; without it, 3", 1, 1000)
 			f.count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)

@@ -27,21 +27,42 @@ func (m *modelFlags) addDisk(f *flagSet) {
 	})
 }
 
+// ramFlag is a limit of memory as it was asked for.
+type ramFlag struct {
+	bytes int64 // as llmrun.Options has it
+	// percent is what was given, "" if that was a size, and available what it is of.
+	percent   string
+	available int64
+}
+
 // addRAM declares --ram, for commands that divide memory.
-func addRAM(f *flagSet, ram *int64) {
-	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% of what is available, or all for no limit; without it, what is available. What does not fit is read from flash while it is used, and the answer is the same", func(text string) (err error) {
+func addRAM(f *flagSet, ram *ramFlag) {
+	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% (of the memory that is available on this machine, not of the model), or all for no limit; without it, what is available. What does not fit is read from flash while it is used, and the answer is the same", func(text string) (err error) {
+		*ram = ramFlag{bytes: llmrun.NoLimit}
 		if text == "all" {
-			*ram = llmrun.NoLimit
-		} else if *ram, err = llmrun.ParseMemory(text); err != nil {
+			return nil
+		}
+		if ram.bytes, err = llmrun.ParseMemory(text); err != nil {
 			return fmt.Errorf("must be a size such as 1.5GiB, 800MB or 50%%, not %q", text)
+		}
+		if strings.HasSuffix(strings.TrimSpace(text), "%") {
+			ram.percent, ram.available = strings.TrimSpace(text), llmrun.AvailableMemory()
 		}
 		return nil
 	})
 }
 
+// of says what a percentage is of; "" if none was given.
+func (r *ramFlag) of() string {
+	if r.percent == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s of the %s that are available on this machine, not of the model", r.percent, formatBytes(r.available))
+}
+
 // addKVRAM declares --kv-ram, for commands that divide memory.
 func addKVRAM(f *flagSet, ram *int64) {
-	f.value("kv-ram", "SIZE", "of that, the most for keys and values of the conversation; older ones go to a file in the cache directory and come back when they are needed, and the answer is the same. Without it, what the weights leave", func(text string) (err error) {
+	f.value("kv-ram", "SIZE", "of that, the most for keys and values of the conversation, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and come back when they are needed, and the answer is the same. Without it, what the weights leave", func(text string) (err error) {
 		if *ram, err = llmrun.ParseMemory(text); err != nil || *ram < 1 {
 			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %q", text)
 		}

@@ -25,8 +25,8 @@ type modelFlags struct {
 	kvRAM   int64
 	session string // name under which the conversation is kept; "" = it is not
 	pin     string
-	ram     int64 // 0 = what is available
-	measure bool  // predict speeds
+	ram     ramFlag // 0 bytes: what is available
+	measure bool    // predict speeds
 	disk    llmrun.DiskSpeed
 	// pressure: give memory back when the system is short of it
 	pressure bool
@@ -142,7 +142,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, DeviceShare: m.share}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, DeviceShare: m.share}
 	if m.path != "" {
 		return m.path, options
 	}

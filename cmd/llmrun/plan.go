@@ -19,7 +19,7 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 		examples: []example{
 			{"llmrun plan -m model.gguf", "in all the memory that is available"},
 			{"llmrun plan -m model.gguf --ram 1.5GiB --ctx 4K", "in so much of it"},
-			{"llmrun plan -m model.gguf --ram 50% --json", "in half of it, for a script"},
+			{"llmrun plan -m model.gguf --ram 50% --json", "in half of the memory that is available, for a script"},
 			{"llmrun plan -m model.gguf --measure", "measure the machine again"},
 			{"llmrun plan -m model.gguf --devices cpu-a,cpu-b", "how two groups of cores would share its products"},
 		},
@@ -49,8 +49,8 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 type planFlags struct {
 	model   modelFlags
 	cache   cacheFlags
-	ram     int64 // as llmrun.Options has it
-	kvRAM   int64
+	ram     ramFlag
+	kvRAM   int64 // as llmrun.Options has it
 	devices deviceFlags
 	measure bool
 	json    bool
@@ -67,7 +67,7 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	}
 	path, options := p.model.source()
 	p.cache.apply(&options)
-	options.RAM, options.KVRAM = p.ram, p.kvRAM
+	options.RAM, options.KVRAM = p.ram.bytes, p.kvRAM
 	plan, err := llmrun.PlanMemory(ctx, path, options, p.measure)
 	if err != nil {
 		return interruption(ctx, err)
@@ -75,6 +75,6 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	if p.json {
 		return s.out.json(plan)
 	}
-	showPlan(s, plan)
+	showPlan(s, plan, p.ram.of())
 	return nil
 }

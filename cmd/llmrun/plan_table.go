@@ -10,11 +10,15 @@ import (
 // barWidth is the length of a bar that stands for the whole budget.
 const barWidth = 40
 
-// showPlan prints a plan for a person.
-func showPlan(s *streams, p *llmrun.MemoryPlan) {
+// showPlan prints a plan for a person. budgetOf says what the budget is a percentage of,
+// "" if it is none.
+func showPlan(s *streams, p *llmrun.MemoryPlan, budgetOf string) {
 	fmt.Fprintf(s.out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
 		strings.Map(visibleRune, p.Model), formatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
 	showMemory(s, p)
+	if budgetOf != "" {
+		fmt.Fprintf(s.out, "%-15s %s\n", "the budget is", budgetOf)
+	}
 	fmt.Fprintln(s.out)
 	showSections(s, p)
 	fmt.Fprintln(s.out)

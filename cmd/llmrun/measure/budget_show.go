@@ -28,7 +28,7 @@ func (r *BudgetReport) WriteTable(w io.Writer) {
 			100*(row.Predicted.Decode/row.Decode-1), row.Bound, 100*row.OfBound, row.Prefill, row.Predicted.Prefill,
 			row.PrefillBound, 100*row.OfPrefillBound, float64(row.PromptRead)/1e6, yesNo(row.Same))
 	}
-	fmt.Fprintf(w, "\nSpeeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
+	fmt.Fprintf(w, "\nRAM is in percent of the bytes of the model's tensors, not of the machine's memory. Speeds are tokens a second. Decoding was predicted within 20 %% in %.0f %% of the configurations.\n", 100*r.Within)
 }
 
 func yesNo(b bool) string {
