@@ -1,13 +1,16 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,8 +110,8 @@ var dividedSplits = []split{
 }
 
 // dividedModels are a family like llama, one with biases and experts beside an expert
-// that all tokens use, one with more norms and an activation of its own, one with
-// convolutions, and quantized weights of a random model.
+// that all tokens use, the same with all experts used, one with more norms and an
+// activation of its own, one with convolutions, and quantized weights of a random model.
 func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
 	list = map[string]func(Options) *Model{
 		"tiny q4_0": func(o Options) *Model { return loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o) },
@@ -117,7 +120,25 @@ func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
 		dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
 		list[name] = func(o Options) *Model { return loadModel(t, vfs.OS(), dir, o) }
 	}
+	all := allExperts(t)
+	list["qwen2_moe, all experts"] = func(o Options) *Model { return loadModel(t, all, ".", o) }
 	return list
+}
+
+// allExperts is the family with experts with a router that has nothing to choose, only
+// to weigh: then what a device rounds has the effect that it has in other families.
+func allExperts(t *testing.T) vfs.FS {
+	files := fstest.MapFS{}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "fixtures", "qwen2_moe", name))
+		require.NoError(t, err)
+		files[name] = &fstest.MapFile{Data: data}
+	}
+	config, some := files["config.json"], []byte(`"num_experts_per_tok": 2`)
+	require.Contains(t, string(config.Data), string(some))
+	require.Contains(t, string(config.Data), `"num_experts": 8`)
+	config.Data = bytes.Replace(config.Data, some, []byte(`"num_experts_per_tok": 8`), 1)
+	return vfs.FromIOFS(files)
 }
 
 // chooses is the tolerance from which on routers may choose other experts, whose
