@@ -162,7 +162,7 @@ func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
-			return n.abandon(err)
+			return err
 		}
 	}
 	for _, row := range c.Want {
@@ -238,12 +238,4 @@ func launchTokens(list []*opencl.Matrix, tokens int) error {
 func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
 	global, local := [1]int{elements}, [1]int{gatedThreads}
 	return n.context.Launch(k, global[:], local[:])
-}
-
-// abandon waits for what was submitted of a chunk that nobody wants any more.
-func (n *Network) abandon(err error) error {
-	if failed := n.context.Finish(); failed != nil {
-		return failed
-	}
-	return err
 }

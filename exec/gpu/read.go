@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
@@ -39,11 +40,21 @@ func (n *Network) Read(ctx context.Context, memory exec.TextMemory, c *exec.Chun
 	if err := n.bind(t); err != nil {
 		return err
 	}
+	var err error
 	if c.Tokens == 1 {
-		return n.readOne(c)
+		err = n.readOne(c)
+	} else {
+		err = n.readMany(ctx, c)
 	}
-	return n.readMany(ctx, c)
+	if err != nil {
+		return n.abandon(err)
+	}
+	return nil
 }
+
+// abandon waits for what was submitted of a chunk that failed, or that nobody wants
+// any more: whoever learns that may free what kernels read and write.
+func (n *Network) abandon(err error) error { return errors.Join(err, n.context.Finish()) }
 
 // setAngles writes the angles of a chunk's positions, those of each rotation
 // together, with room for so many tokens.

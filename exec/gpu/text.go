@@ -59,10 +59,8 @@ func (t *text) reserve(tokens, have int) error {
 			}
 		}
 	}
-	if err == nil {
-		err = n.context.Finish()
-	}
-	if err != nil {
+	// Where one failed, those before it are under way.
+	if err = errors.Join(err, n.context.Finish()); err != nil {
 		return errors.Join(err, free(grown))
 	}
 	err = free(t.layers)
@@ -94,17 +92,21 @@ func (t *text) Clone() (exec.TextMemory, error) {
 	if t.room == 0 {
 		return c, nil
 	}
+	var err error
 	for l, m := range t.layers {
-		var err error
-		if c.layers[l], err = t.network.context.Alloc(tiering.KVHot, m.Size()); err == nil {
-			err = c.layers[l].Copy(m, m.Size())
+		if c.layers[l], err = t.network.context.Alloc(tiering.KVHot, m.Size()); err != nil {
+			break
 		}
-		if err != nil {
-			return nil, errors.Join(err, c.Close())
+		if err = c.layers[l].Copy(m, m.Size()); err != nil {
+			break
 		}
 	}
+	// Where one failed, those before it are under way.
+	if err = errors.Join(err, t.network.context.Finish()); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	c.room = t.room
-	return c, t.network.context.Finish()
+	return c, nil
 }
 
 // Close gives the memory back.

@@ -53,12 +53,13 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 		return l, err
 	}
 	batch, err := best(sweepRounds, func() error {
+		var err error
 		for range launchBatch {
-			if err := launch(); err != nil {
-				return err
+			if err = launch(); err != nil {
+				break // those before it use the buffer
 			}
 		}
-		return c.Finish()
+		return errors.Join(err, c.Finish())
 	})
 	l.Launch = batch / launchBatch
 	if err != nil || c.Shares {
