@@ -14,6 +14,10 @@
 // in a buffer that is written with the token's row. Prompts take chunks of many
 // tokens through kernels of their own, eight launches a layer.
 //
+// Behind its keys and values the last layer computes only tokens from the first to
+// the last whose logits are wanted: nothing for a chunk without any. Queries are
+// computed for all, because they are one product with keys and values.
+//
 // Activations are float32, sums too; but the input of one token's products is
 // rounded to 8 bits where weights are codes, as the processor does it. Keys and
 // values are kept in codes of 8 bits with a scale for each token and head, as k8v8 of

@@ -2,20 +2,18 @@ package gpu
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
-	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // loadSmall opens a small model on the GPU, and returns its network as well.
 func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 	t.Helper()
-	m = load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m = load(t, fixture(t, "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	return m, network
 }
 

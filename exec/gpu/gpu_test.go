@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -29,7 +30,7 @@ func load(t testing.TB, path string, o exec.Options) *exec.Model {
 	f, err := exec.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	o.Budget, o.Chunk, o.KV, o.Exact = tiering.New(0), testChunk, kv.K8V8, true
+	o.Budget, o.Chunk, o.KV, o.Exact = tiering.New(0), cmp.Or(o.Chunk, testChunk), kv.K8V8, true
 	m, err := exec.Load(context.Background(), f, o)
 	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
 		t.Skip(err)
@@ -64,12 +65,21 @@ func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	prompt := len(ids) * 2 / 3
-	out := logits(t, m, s, ids[:prompt])
-	for i := prompt; i < len(ids); i++ {
-		out = append(out, logits(t, m, s, ids[i:i+1])...)
+	var out [][]float32
+	for _, part := range forced(ids) {
+		out = append(out, logits(t, m, s, part)...)
 	}
 	return out
+}
+
+// forced divides tokens into a prompt and others that are read one by one.
+func forced(ids []int32) (parts [][]int32) {
+	prompt := len(ids) * 2 / 3
+	parts = append(parts, ids[:prompt])
+	for i := prompt; i < len(ids); i++ {
+		parts = append(parts, ids[i:i+1])
+	}
+	return parts
 }
 
 // tolerance is how far logits may be from the CPU's, as a share of their spread. Both
@@ -141,14 +151,17 @@ func someIDs(n, vocab int) []int32 {
 
 func TestFamiliesMatchTheCPU(t *testing.T) {
 	for _, name := range []string{"llama2", "llama3", "llama32", "mistral", "qwen2", "qwen2_yarn", "qwen3", "smollm3", "granite", "gemma", "internlm2", "phi3", "phi3_longrope"} {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
-			if _, err := os.Stat(dir); err != nil {
-				dir = testutil.Shared(t, "fixtures", name)
-			}
-			matches(t, dir)
-		})
+		t.Run(name, func(t *testing.T) { matches(t, fixture(t, name)) })
 	}
+}
+
+// fixture returns where a small model is, in the repository or beside it.
+func fixture(t *testing.T, name string) string {
+	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+	if _, err := os.Stat(dir); err != nil {
+		return testutil.Shared(t, "fixtures", name)
+	}
+	return dir
 }
 
 func TestQuantizedFilesMatchTheCPU(t *testing.T) {

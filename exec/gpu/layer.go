@@ -61,6 +61,12 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	if y.down, err = n.product("down", false, &w.Down); err != nil {
 		return err
 	}
+	if l == len(n.layers)-1 {
+		n.lastOps += opsOf(y.o) + opsOf(y.down)
+		for _, p := range y.gateUp {
+			n.lastOps += opsOf(p.product)
+		}
+	}
 	return n.makeOneLayer(l)
 }
 
@@ -74,7 +80,7 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
 	if err != nil {
 		return err
 	}
-	n.headOps = 2 * int64(p.Rows) * int64(p.Cols)
+	n.lastOps += opsOf(p)
 	n.head, err = p.Vector(
 		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps},
 		opencl.Output{Y: n.one.memory, To: n.one.logits})
@@ -103,9 +109,12 @@ func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear
 	p.Name = name
 	p.Tailored = n.context.Info.Kind == "GPU" // on others it gains nothing
 	n.weights += p.Bytes()
-	n.ops += 2 * int64(p.Rows) * int64(p.Cols)
+	n.ops += opsOf(p)
 	return p, nil
 }
+
+// opsOf returns the multiplications and additions of a product with one token.
+func opsOf(p *opencl.Product) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
 
 // stack puts matrices on the device whose results lie side by side: neighbours of
 // one format as one.

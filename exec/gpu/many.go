@@ -11,8 +11,10 @@ import (
 
 // Indices of arguments that change from chunk to chunk.
 const (
-	prepareKV, preparePosition                        = 2, 3
-	attendManyKV, attendManyPosition, attendManyCount = 1, 2, 3
+	normFrom                   = 1
+	prepareKV, preparePosition = 2, 3
+
+	attendManyKV, attendManyPosition, attendManyFirst, attendManyEnd = 1, 2, 3, 4
 )
 
 // Work items of groups, see kernels/layer.cl.
@@ -127,7 +129,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
 		return err
 	}
-	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
 		return err
 	}
 	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
@@ -179,12 +181,11 @@ func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 	return nil
 }
 
-// runMany starts the kernels of a layer.
+// runMany starts the kernels of a layer, of which the last does no more than what is
+// asked for.
 func (n *Network) runMany(l int, c *exec.Chunk) error {
-	y, s := &n.layers[l], n.spec
-	k := &y.many
-	norm, one := [2]int{c.Tokens * normThreads, 1}, [2]int{normThreads, 1}
-	if err := n.context.Launch(k.attnNorm, norm[:1], one[:1]); err != nil {
+	k, s := &n.layers[l].many, n.spec
+	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
 		return err
 	}
 	if err := launchTokens(k.qkv, c.Tokens); err != nil {
@@ -197,32 +198,56 @@ func (n *Network) runMany(l int, c *exec.Chunk) error {
 	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
 		return err
 	}
-	if err := k.attend.SetInt(attendManyPosition, c.Position); err != nil {
+	on := n.goingOn(l, c)
+	if on.count == 0 {
+		return nil
+	}
+	if err := n.attendMany(k.attend, c.Position, on); err != nil {
 		return err
 	}
-	if err := k.attend.SetInt(attendManyCount, c.Tokens); err != nil {
+	if err := k.o.LaunchRows(on.first, on.first, on.count); err != nil {
 		return err
 	}
-	group := n.many.tile * queryThreads
-	queries, query := [2]int{(c.Tokens + n.many.tile - 1) / n.many.tile * group, s.Heads}, [2]int{group, 1}
-	if err := n.context.Launch(k.attend, queries[:], query[:]); err != nil {
-		return err
-	}
-	if err := k.o.Launch(c.Tokens); err != nil {
-		return err
-	}
-	if err := n.context.Launch(k.ffnNorm, norm[:1], one[:1]); err != nil {
-		return err
-	}
-	if err := launchTokens(k.gateUp, c.Tokens); err != nil {
-		return err
-	}
-	if k.gated != nil {
-		if err := n.launchGated(k.gated, c.Tokens*y.down.Cols); err != nil {
+	return n.runMLP(&n.layers[l], on)
+}
+
+// attendMany starts attention of some rows of a chunk at a position.
+func (n *Network) attendMany(k *opencl.Kernel, position int, on span) error {
+	for _, a := range [3][2]int{{attendManyPosition, position}, {attendManyFirst, on.first}, {attendManyEnd, on.first + on.count}} {
+		if err := k.SetInt(a[0], a[1]); err != nil {
 			return err
 		}
 	}
-	return k.down.Launch(c.Tokens)
+	group := n.many.tile * queryThreads
+	queries, query := [2]int{(on.count + n.many.tile - 1) / n.many.tile * group, n.spec.Heads}, [2]int{group, 1}
+	return n.context.Launch(k, queries[:], query[:])
+}
+
+// runMLP starts the kernels of a layer's MLP for some rows of the stream. In between
+// they are the first.
+func (n *Network) runMLP(y *layer, on span) error {
+	k := &y.many
+	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
+		return err
+	}
+	if err := n.launchNorm(k.ffnNorm, on.count); err != nil {
+		return err
+	}
+	if err := launchTokens(k.gateUp, on.count); err != nil {
+		return err
+	}
+	if k.gated != nil {
+		if err := n.launchGated(k.gated, on.count*y.down.Cols); err != nil {
+			return err
+		}
+	}
+	return k.down.LaunchRows(0, on.first, on.count)
+}
+
+// launchNorm starts the norm of so many rows.
+func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
+	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
+	return n.context.Launch(k, global[:], local[:])
 }
 
 func launchTokens(list []*opencl.Matrix, tokens int) error {

@@ -52,9 +52,9 @@ type Network struct {
 	layers  []layer
 	head    *opencl.Vector
 	weights int64 // bytes on the device
-	// ops are multiplications and additions with weights for one token; headOps are
-	// those of the output matrix, which few tokens need.
-	ops, headOps int64
+	// ops are multiplications and additions with weights for one token; lastOps are
+	// those of the end of the last layer and of the output matrix, which few tokens need.
+	ops, lastOps int64
 
 	one  oneToken
 	many manyTokens
@@ -93,7 +93,7 @@ func (n *Network) WeightBytes() int64 { return n.weights }
 
 // Ops returns how many multiplications and additions with weights a prompt's token
 // takes, and how many more one whose logits are wanted.
-func (n *Network) Ops() (layers, head int64) { return n.ops - n.headOps, n.headOps }
+func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastOps }
 
 // Close gives everything back. Texts must have been closed.
 func (n *Network) Close() error {

@@ -202,7 +202,7 @@ func (n *Network) readOne(c *exec.Chunk) error {
 		}
 	}
 	for l := range n.layers {
-		if err := n.runOne(&n.layers[l]); err != nil {
+		if err := n.runOne(l, c); err != nil {
 			return err
 		}
 	}
@@ -231,8 +231,10 @@ func (n *Network) divide(splits int) error {
 	return nil
 }
 
-// runOne starts the kernels of a layer.
-func (n *Network) runOne(y *layer) error {
+// runOne starts the kernels of a layer, of which the last does no more than what is
+// asked for: attention keeps the key and value.
+func (n *Network) runOne(l int, c *exec.Chunk) error {
+	y := &n.layers[l]
 	k := &y.one
 	if err := launchAll(k.qkv); err != nil {
 		return err
@@ -240,6 +242,9 @@ func (n *Network) runOne(y *layer) error {
 	global, local := [2]int{n.spec.Heads * oneThreads, n.one.splits}, [2]int{oneThreads, 1}
 	if err := n.context.Launch(k.attend, global[:], local[:]); err != nil {
 		return err
+	}
+	if n.goingOn(l, c).count == 0 {
+		return nil
 	}
 	if err := k.o.Launch(); err != nil {
 		return err

@@ -185,7 +185,7 @@ type (
 )
 
 func (k one) launch(int) error         { return k.Vector.launch(true) }
-func (k many) launch(tokens int) error { return k.Matrix.launch(tokens, true) }
+func (k many) launch(tokens int) error { return k.Matrix.launch(0, 0, tokens, true) }
 
 // Submit starts the product. Views that it would leave are refused.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) { return k.SubmitSome(k.tokens, x, y) }

@@ -124,6 +124,8 @@ type Matrix struct {
 	product       *Product
 	kernel        *Kernel
 	rows, tokens  int // of a tile
+	from, to      int // elements where the first row of the input and of the result are
+	stride, width int // and how far apart others are
 	global, local [2]int
 }
 
@@ -152,7 +154,10 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 		return nil, errors.Join(err, k.Close())
 	}
 	k.rename(p.Name)
-	return &Matrix{product: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile}, nil
+	return &Matrix{
+		product: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile,
+		from: from, to: out.To, stride: stride, width: out.Stride,
+	}, nil
 }
 
 // matmul makes the kernel for about so many tokens, with large tiles where they are of
@@ -182,15 +187,22 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 	return nil, 0, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", info.Name, most, matrixThreads)
 }
 
-// matrixTokens is the index of the argument that says how many tokens there are.
-const matrixTokens = 6
+// Indices of arguments that change: where input and result begin, and how many
+// tokens there are.
+const matrixFrom, matrixTokens, matrixTo = 4, 6, 8
 
 // Launch starts the product of some tokens.
-func (m *Matrix) Launch(tokens int) error { return m.launch(tokens, false) }
+func (m *Matrix) Launch(tokens int) error { return m.launch(0, 0, tokens, false) }
 
-func (m *Matrix) launch(tokens int, event bool) error {
-	if err := m.kernel.SetInt(matrixTokens, tokens); err != nil {
-		return err
+// LaunchRows starts the product of some tokens whose input begins at one row and whose
+// result at another.
+func (m *Matrix) LaunchRows(in, out, tokens int) error { return m.launch(in, out, tokens, false) }
+
+func (m *Matrix) launch(in, out, tokens int, event bool) error {
+	for _, a := range [3][2]int{{matrixFrom, m.from + in*m.stride}, {matrixTo, m.to + out*m.width}, {matrixTokens, tokens}} {
+		if err := m.kernel.SetInt(a[0], a[1]); err != nil {
+			return err
+		}
 	}
 	m.global = [2]int{(m.product.Rows + m.rows - 1) / m.rows * matrixThreads, (tokens + m.tokens - 1) / m.tokens}
 	m.local = [2]int{matrixThreads, 1}

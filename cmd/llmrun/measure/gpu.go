@@ -160,8 +160,8 @@ func (r *GPUReport) time(ctx context.Context, b *bench, n *gpu.Network, t Test, 
 	g.TokPerSec = 1e3 / g.Milliseconds.Median
 	if !t.decode {
 		g.TokPerSec *= float64(t.length)
-		layers, head := n.Ops()
-		g.TFlops = (float64(layers)*float64(t.length) + float64(head)) / g.Milliseconds.Median / 1e9
+		each, wanted := n.Ops()
+		g.TFlops = (float64(each)*float64(t.length) + float64(wanted)) / g.Milliseconds.Median / 1e9
 	} else {
 		bytes := r.WeightBytes + b.model.KVBytesRead(t.Depth+t.length/2)
 		g.BoundMs = float64(bytes) / r.Limits.ReadGBs / 1e6

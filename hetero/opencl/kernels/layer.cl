@@ -112,15 +112,16 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
   }
 }
 
-// attend_many is attention of one head of many tokens, whose queries are turned
-// and whose keys and values are kept already. A group does TILE_QUERIES tokens
-// and walks the context in tiles of TILE_KEYS.
+// attend_many is attention of one head of many tokens, those of a chunk from begin
+// on and before tokens, whose queries are turned and whose keys and values are kept
+// already. A group does TILE_QUERIES tokens and walks the context in tiles of
+// TILE_KEYS.
 __kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
-attend_many(__global const float *qkv, __global uchar *kv, int position, int tokens, float scale, int window,
-            __global float *y) {
+attend_many(__global const float *qkv, __global uchar *kv, int position, int begin, int tokens, float scale,
+            int window, __global float *y) {
   __local float ALIGNED queries[TILE_QUERIES * WIDTH], ALIGNED tile[TILE_KEYS * WIDTH], weights[TILE_QUERIES * (TILE_KEYS + 1)];
   const int id = get_local_id(0), head = get_group_id(1), kv_head = head / GROUP;
-  const int first = get_group_id(0) * TILE_QUERIES, mine = id / 8, part = id % 8;
+  const int first = begin + get_group_id(0) * TILE_QUERIES, mine = id / 8, part = id % 8;
   const int last = min(first + TILE_QUERIES, tokens) - 1;
   for (int i = id; i < TILE_QUERIES * DIMS; i += MANY) {
     const int row = min(first + i / DIMS, tokens - 1), at = i % DIMS;
