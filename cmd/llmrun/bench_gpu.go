@@ -16,6 +16,8 @@ func benchGPUCommand() *command {
 
 Then it runs every test once more and lists what each kernel took by the device's own clock. These runs are slower, and their sum leaves out what lies between two kernels.
 
+With LLMRUN_OPENCL_WEIGHTS=images in the environment kernels read weights through images instead of buffers, which some devices do faster: run it with and without.
+
 It needs a program that was built with -tags gpu, and a driver.`,
 		examples: []example{
 			{"llmrun bench gpu --pp 64 --tg 16 -r 1", "the bundled model, quickly"},

@@ -65,6 +65,7 @@ const (
 	clGetKernelWorkGroupInfo
 	clSetKernelArg
 	clCreateBuffer
+	clCreateImage
 	clReleaseMemObject
 	clEnqueueNDRangeKernel
 	clEnqueueReadBuffer
@@ -87,7 +88,8 @@ const (
 var entryNames = [entries]string{
 	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
 	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
-	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clGetKernelWorkGroupInfo", "clSetKernelArg", "clCreateBuffer", "clReleaseMemObject",
+	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clGetKernelWorkGroupInfo", "clSetKernelArg", "clCreateBuffer", "clCreateImage",
+	"clReleaseMemObject",
 	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueWriteBufferRect", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
 	"clEnqueueUnmapMemObject", "clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
 }
@@ -151,11 +153,13 @@ func (e *Error) Error() string {
 var errorNames = map[int32]string{
 	-1: "no device of that kind", -2: "the device is not available", -3: "the compiler is not available",
 	-4: "out of device memory", -5: "out of resources", -6: "out of host memory", -7: "no profiling information",
-	-11: "the program does not build", -14: "an earlier command failed", -30: "invalid value", -32: "invalid platform",
+	-10: "the image format is not supported", -11: "the program does not build", -14: "an earlier command failed", -30: "invalid value", -32: "invalid platform",
 	-33: "invalid device", -34: "invalid context", -36: "invalid queue", -38: "invalid memory object",
+	-39: "invalid image format", -40: "invalid image size",
 	-43: "invalid build options", -45: "invalid program", -46: "invalid kernel name", -48: "invalid kernel",
 	-49: "invalid argument index", -50: "invalid argument value", -51: "invalid argument size", -52: "an argument is not set",
 	-54: "invalid work-group size", -55: "invalid work-item size", -58: "invalid event", -61: "invalid buffer size",
+	-65: "invalid image description", -69: "invalid operation",
 	-1001: "no driver is installed",
 }
 
@@ -177,6 +181,7 @@ const (
 	deviceComputeUnits  = 0x1002
 	deviceMaxGroup      = 0x1004
 	deviceMaxAllocation = 0x1010
+	deviceImages        = 0x1016
 	deviceMemory        = 0x101F
 	deviceLocalMemory   = 0x1023
 	deviceName          = 0x102B
@@ -184,6 +189,7 @@ const (
 	deviceVersion       = 0x102F
 	deviceExtensions    = 0x1030
 	deviceHostUnified   = 0x1035
+	deviceImageUnits    = 0x1040
 	deviceComputeMajor  = 0x4000 // NVIDIA's
 	deviceComputeMinor  = 0x4001
 
@@ -194,10 +200,15 @@ const (
 	queueProfiling = 1 << 1
 
 	memReadWrite    = 1 << 0
+	memReadOnly     = 1 << 2
 	memUseHostPtr   = 1 << 3
 	memAllocHostPtr = 1 << 4
 	mapRead         = 1 << 0
 	mapWrite        = 1 << 1
+
+	imageRGBA     = 0x10B5
+	imageUint32   = 0x10DC
+	imageOfBuffer = 0x10F6
 
 	programBuildLog = 0x1183
 	kernelMaxGroup  = 0x11B0

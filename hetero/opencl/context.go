@@ -3,6 +3,7 @@ package opencl
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 	"unsafe"
 
@@ -27,6 +28,9 @@ type Context struct {
 	// see what the other wrote, without any command: the driver says so and it was
 	// tried. Otherwise memory has a copy on the device.
 	Shares bool
+	// Weights is how products that are made from now on read codes, unless they are too
+	// large for an image. Open has it from the environment, see WeightsVariable.
+	Weights Source
 
 	budget         *tiering.Budget
 	context, queue uintptr
@@ -68,6 +72,7 @@ type Stats struct {
 	Waits      int64         `json:"waits"`     // of the host for the device
 	Waited     time.Duration `json:"waited_ns"` // in them
 	Held       int64         `json:"held_bytes"`
+	Images     int64         `json:"images"` // that products read codes from
 }
 
 // Since returns what was counted after an earlier moment.
@@ -93,10 +98,14 @@ func Open(o Options) (*Context, error) {
 	if err != nil {
 		return nil, errors.Join(err, failed) // the device may be what failed
 	}
+	weights, err := sourceOf(os.Getenv(WeightsVariable))
+	if err != nil {
+		return nil, err
+	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)
 	}
-	c := &Context{Info: info, budget: o.Budget, programs: map[string]uintptr{}}
+	c := &Context{Info: info, Weights: weights, budget: o.Budget, programs: map[string]uintptr{}}
 	c.context = call(functions[clCreateContext], 0, 1, uintptr(unsafe.Pointer(&c.Info.device)), 0, 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clCreateContext); err != nil {
 		return nil, err

@@ -27,7 +27,8 @@
 // that the device has for that, see [Dot]. Weights that are numbers meet float32. A
 // matrix of l columns and h rows lies as [l/lp][h][lp], where lp elements take 128
 // bits: each work item loads 128 bits at once, and neighbours load what lies side
-// by side. See [Format] for what each type of weights becomes.
+// by side. See [Format] for what each type of weights becomes. The units are read
+// from a buffer, or as pixels of an image over it, see [WeightsVariable].
 //
 // # Waiting
 //

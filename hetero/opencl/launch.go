@@ -81,7 +81,7 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 // vector builds the kernel for one token that is divided in some way.
 func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
 	biased := flag(p.biased)
-	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.Format.options(), s.rows, s.lanes, s.deep)
+	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.options(), s.rows, s.lanes, s.deep)
 	if p.Tailored {
 		options += fmt.Sprintf(" -DHEIGHT=%d -DWIDTH=%d -DFROM=%d -DSOURCE=%d -DHEAD=%d -DRESULT=%d -DBIASED=%d",
 			p.Rows, p.Cols, in.From, in.Change, in.Head, out.Result, biased)
@@ -89,6 +89,9 @@ func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
 	args := []any{
 		p.weights, in.X, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
 		out.To, int(out.Result), biased, out.Factor,
+	}
+	if p.codes != nil {
+		args = append(args, p.codes)
 	}
 	if out.Y != in.X {
 		options += " -DAPART"
@@ -148,9 +151,14 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 	if err != nil {
 		return nil, err
 	}
-	err = k.Set(p.weights, p.Rows, p.Cols, x, from, stride, tokens,
-		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor)
-	if err != nil {
+	args := []any{
+		p.weights, p.Rows, p.Cols, x, from, stride, tokens,
+		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor,
+	}
+	if p.codes != nil {
+		args = append(args, p.codes)
+	}
+	if err := k.Set(args...); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	k.rename(p.Name)
@@ -174,7 +182,7 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		tiles = nil // no kernel is allowed more than the device has
 	}
 	for _, tile := range tiles {
-		if k, err = p.context.Kernel("matmul.cl", fmt.Sprintf("%s -DMR=%d -DMT=%d", p.Format.options(), tile, tile), "matmul"); err != nil {
+		if k, err = p.context.Kernel("matmul.cl", fmt.Sprintf("%s -DMR=%d -DMT=%d", p.options(), tile, tile), "matmul"); err != nil {
 			return nil, 0, err
 		}
 		if most, err = k.maxGroup(); err == nil && most >= matrixThreads {

@@ -2,6 +2,7 @@ package opencl
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -11,6 +12,8 @@ import (
 type Limits struct {
 	// ReadGBs is how fast a kernel reads memory that does not fit into caches.
 	ReadGBs float64 `json:"read_gb_s"`
+	// ImageGBs is the same through an image, where products read weights so; otherwise 0.
+	ImageGBs float64 `json:"image_read_gb_s,omitempty"`
 	// LaunchWait is a launch of next to nothing and the wait for it; Launch is one of
 	// many that share a wait.
 	LaunchWait time.Duration `json:"launch_wait_ns"`
@@ -31,8 +34,13 @@ const (
 // Measure measures the device's limits, of memory by reading so many bytes. The
 // best of some rounds counts.
 func (c *Context) Measure(bytes int) (l Limits, err error) {
-	if l.ReadGBs, err = c.sweep(bytes); err != nil {
+	if l.ReadGBs, err = c.sweep(bytes, Buffers); err != nil {
 		return l, err
+	}
+	if most := int64(unitBytes) * min(c.Info.ImageUnits, math.MaxInt32); c.Weights == Images && most > 0 {
+		if l.ImageGBs, err = c.sweep(int(min(int64(bytes), most)), Images); err != nil {
+			return l, err
+		}
 	}
 	m, err := c.Alloc(tiering.Scratch, 4096)
 	if err != nil {
@@ -84,19 +92,28 @@ func best(rounds int, f func() error) (least time.Duration, err error) {
 	return least, nil
 }
 
-// sweep returns how many gigabytes a second a kernel reads.
-func (c *Context) sweep(bytes int) (rate float64, err error) {
+// sweep returns how many gigabytes a second a kernel reads in one of the ways.
+func (c *Context) sweep(bytes int, way Source) (rate float64, err error) {
 	m, err := c.Alloc(tiering.Scratch, bytes)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Free()) }()
-	k, err := c.Kernel("probe.cl", "", "sweep")
+	var source any = m
+	if way == Images {
+		var t *Texture
+		if t, err = m.texture(bytes / unitBytes); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, t.Free()) }()
+		source = t
+	}
+	k, err := c.Kernel("probe.cl", way.options(), "sweep")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	if err := k.Set(m, bytes/unitBytes, m); err != nil {
+	if err := k.Set(source, bytes/unitBytes, m); err != nil {
 		return 0, err
 	}
 	global, local := []int{c.Info.ComputeUnits * sweepGroups * 256}, []int{256}

@@ -23,6 +23,7 @@ type Info struct {
 	LocalMemory   int64  `json:"local_memory_bytes"` // of a work-group
 	MaxGroup      int    `json:"max_group"`          // work items of a work-group
 	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
+	ImageUnits    int64  `json:"image_units"`        // of 128 bits of an image over a buffer, at most; 0: there are no images
 	Half          bool   `json:"fp16"`               // arithmetic in half precision
 	Dot           Dot    `json:"dot"`                // of codes
 
@@ -119,6 +120,9 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 		ComputeUnits: int(q.number(deviceComputeUnits, 4)), MaxGroup: int(q.number(deviceMaxGroup, 8)),
 		Memory: q.number(deviceMemory, 8), MaxAllocation: q.number(deviceMaxAllocation, 8), LocalMemory: q.number(deviceLocalMemory, 8),
 		HostUnified: q.number(deviceHostUnified, 4) != 0,
+	}
+	if q.number(deviceImages, 4) != 0 {
+		info.ImageUnits = q.number(deviceImageUnits, 8)
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
 	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, info.Version, extensions)

@@ -37,6 +37,7 @@ type Product struct {
 	context *Context
 	divide  *vectorShape // set by tests
 	weights *Memory      // an image
+	codes   *Texture     // of its codes; nil where kernels read them from the buffer
 	biased  bool
 }
 
@@ -83,7 +84,11 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 		}
 		first += w.Rows
 	}
-	return p, weights.send()
+	if err := weights.send(); err != nil {
+		return nil, err
+	}
+	p.codes, err = c.codes(p.weights, m)
+	return p, err
 }
 
 // CanStack reports whether two matrices can be in one product.
@@ -133,7 +138,18 @@ func (u *upload) free() {
 func (p *Product) Bytes() int64 { return int64(p.weights.Size()) }
 
 // Close gives the memory back. Kernels of the product must not run any more.
-func (p *Product) Close() error { return p.weights.Free() }
+func (p *Product) Close() error { return errors.Join(p.codes.Free(), p.weights.Free()) }
+
+// Source returns how kernels read the product's codes.
+func (p *Product) Source() Source {
+	if p.codes == nil {
+		return Buffers
+	}
+	return Images
+}
+
+// options returns what the product's kernels are built with.
+func (p *Product) options() string { return p.Format.options() + p.Source().options() }
 
 // Tolerance bounds an element's error against exact arithmetic on the stored
 // weights, see hetero.Kernel: sums in float32, and where the type had to be rounded

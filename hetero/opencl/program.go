@@ -35,8 +35,9 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 
 // included are the files that others begin with.
 var included = map[string][]string{
-	"matvec.cl": {"common.cl", "weights.cl", "input.cl"},
-	"matmul.cl": {"common.cl", "weights.cl"},
+	"probe.cl":  {"codes.cl"},
+	"matvec.cl": {"common.cl", "codes.cl", "weights.cl", "input.cl"},
+	"matmul.cl": {"common.cl", "codes.cl", "weights.cl"},
 	"layer.cl":  {"common.cl", "kv.cl"},
 	"attend.cl": {"common.cl", "kv.cl"},
 }
@@ -114,13 +115,15 @@ func (k *Kernel) rename(name string) {
 	}
 }
 
-// Set sets all arguments: *Memory, int or float32 each.
+// Set sets all arguments: *Memory, *Texture, int or float32 each.
 func (k *Kernel) Set(args ...any) error {
 	for i, a := range args {
 		var err error
 		switch a := a.(type) {
 		case *Memory:
 			err = k.SetMemory(i, a)
+		case *Texture:
+			err = k.setHandle(i, &a.handle)
 		case int:
 			err = k.SetInt(i, a)
 		case float32:
@@ -136,8 +139,12 @@ func (k *Kernel) Set(args ...any) error {
 }
 
 // SetMemory sets one argument to a buffer.
-func (k *Kernel) SetMemory(i int, m *Memory) error {
-	return k.context.do(clSetKernelArg, k.handle, uintptr(i), unsafe.Sizeof(m.handle), uintptr(unsafe.Pointer(&m.handle)))
+func (k *Kernel) SetMemory(i int, m *Memory) error { return k.setHandle(i, &m.handle) }
+
+// setHandle sets one argument to what a handle of the driver stands for, which is part
+// of something on the heap.
+func (k *Kernel) setHandle(i int, handle *uintptr) error {
+	return k.context.do(clSetKernelArg, k.handle, uintptr(i), unsafe.Sizeof(*handle), uintptr(unsafe.Pointer(handle)))
 }
 
 // SetInt sets one argument to an integer.

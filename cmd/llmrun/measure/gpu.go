@@ -37,6 +37,9 @@ type GPUReport struct {
 	Device      opencl.Info   `json:"device"`
 	Shares      bool          `json:"shares_memory"`
 	Limits      opencl.Limits `json:"limits"`
+	// Weights is how codes were to be read, Images of how many matrices they are images.
+	Weights     opencl.Source `json:"weights"`
+	Images      int64         `json:"images"`
 	WeightBytes int64         `json:"weight_bytes"` // on the device, all read for each token
 	HeldBytes   int64         `json:"held_bytes"`
 	LoadSeconds float64       `json:"load_seconds"`
@@ -102,7 +105,8 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 		}
 		r.Tests = append(r.Tests, result)
 	}
-	r.HeldBytes = network.Context().Stats().Held
+	stats := network.Context().Stats()
+	r.HeldBytes, r.Images = stats.Held, stats.Images
 	return r, nil
 }
 
@@ -112,7 +116,7 @@ func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Device, r.Shares = c.Info, c.Shares
+	r.Device, r.Shares, r.Weights = c.Info, c.Shares, c.Weights
 	bytes := o.SweepBytes
 	if bytes == 0 {
 		bytes = int(min(2<<30, c.Info.MaxAllocation/2))
@@ -210,6 +214,9 @@ func (r *GPUReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "%s (%s, %s), %d compute units, %s\n\n", r.Device.Name, r.Device.Platform, r.Device.Driver, r.Device.ComputeUnits, shared)
 	fmt.Fprintf(w, "reads %.0f GB/s; launch and wait %v, a launch among many %v; weights %.3f GB, loaded in %.1f s\n\n",
 		r.Limits.ReadGBs, r.Limits.LaunchWait, r.Limits.Launch, float64(r.WeightBytes)/1e9, r.LoadSeconds)
+	if r.Weights == opencl.Images {
+		fmt.Fprintf(w, "codes of %d matrices are read as images, which gives %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)
+	}
 	fmt.Fprintln(w, "| test | depth | tok/s | ms (lowest–highest) | TFLOP/s | bound, ms | times bound | launches | waits |\n|---|---|---|---|---|---|---|---|---|")
 	for _, t := range r.Tests {
 		fmt.Fprintf(w, "| %s | %d | %.1f | %.3f (%.3f–%.3f) | %.1f | %.3f | %.2f | %d | %d |\n", t.Name, t.Depth, t.TokPerSec,

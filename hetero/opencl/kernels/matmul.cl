@@ -21,16 +21,23 @@ float4 input4(__global const float *x, int left, int aligned) {
   return v;
 }
 
+// The last argument is there where codes are in an image.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matmul(__global const uchar *weights, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
-       __global float *y, int to, int y_stride, int result, int biased, float factor) {
+       __global float *y, int to, int y_stride, int result, int biased, float factor
+#ifdef IMAGE
+       , CODES codes
+#endif
+) {
+#ifndef IMAGE
+  CODES codes = codes_of(weights);
+#endif
   __local float ALIGNED tile[32 * ROW_STRIDE];
   __local float ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
   const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
   const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
   const int blocks = (cols + 31) / 32;
-  __global const uint4 *codes = codes_of(weights);
   __global const RAW *scales = scales_of(weights, rows, blocks);
   __global const float *bias = bias_of(weights, rows, blocks);
   const int aligned = from % 4 == 0 && x_stride % 4 == 0;
@@ -48,7 +55,7 @@ matmul(__global const uchar *weights, int rows, int cols, __global const float *
       const int r = i % TILE_ROWS, unit = i / TILE_ROWS;
       const size_t row = min(first_row + r, rows - 1);
       float w[PER_UNIT];
-      unpack(codes[((size_t)block * UNITS + unit) * rows + row], w);
+      unpack(code_at(codes, ((size_t)block * UNITS + unit) * rows + row), w);
       const float scale = scaled(w, scale_of(raw_at(scales, (size_t)block * rows + row)), unit);
 #pragma unroll
       for (int k = 0; k < PER_UNIT; k++)

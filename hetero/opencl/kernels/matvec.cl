@@ -9,20 +9,19 @@
 // And the room for them: all work items put something there as often as one does.
 #define STAGED_BLOCKS ((CHUNK * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
 
-// Where weights are.
+// Where weights are, but for their codes.
 typedef struct {
-  __global const uint4 *codes;
   __global const RAW *scales;
   int rows, blocks;
 } Matrix;
 
 // fetch begins to read a block of a row. What is beyond the end is the last, which
 // does not count.
-void fetch(uint4 *units, RAW *raw, const Matrix *m, int block, int row) {
+void fetch(uint4 *units, RAW *raw, CODES codes, const Matrix *m, int block, int row) {
   const size_t b = min(block, m->blocks - 1), r = min(row, m->rows - 1);
 #pragma unroll
   for (int unit = 0; unit < UNITS; unit++)
-    units[unit] = m->codes[(b * UNITS + unit) * m->rows + r];
+    units[unit] = code_at(codes, (b * UNITS + unit) * m->rows + r);
   *raw = raw_at(m->scales, b * m->rows + r);
 }
 
@@ -43,21 +42,28 @@ float total(__local const float *numbers, int count) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// The last argument is there where the result is in another buffer than the input.
+// The last arguments are there where codes are in an image, and where the result is in
+// another buffer than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matvec(__global const uchar *weights, __global float *memory, int rows_, int cols_, int from_, int source_, int side,
        float eps, int head_, int splits, int to, int result_, int biased_, float factor
+#ifdef IMAGE
+       , CODES codes
+#endif
 #ifdef APART
        , __global float *y
 #endif
 ) {
+#ifndef IMAGE
+  CODES codes = codes_of(weights);
+#endif
 #ifndef APART
   __global float *y = memory;
 #endif
   const int rows = KNOWN(HEIGHT, rows_), cols = KNOWN(WIDTH, cols_), blocks = (cols + 31) / 32;
   const int source = KNOWN(SOURCE, source_), result = KNOWN(RESULT, result_), biased = KNOWN(BIASED, biased_);
   const Input in = {memory, KNOWN(FROM, from_), cols, source, side, KNOWN(HEAD, head_), splits};
-  const Matrix m = {codes_of(weights), scales_of(weights, rows, blocks), rows, blocks};
+  const Matrix m = {scales_of(weights, rows, blocks), rows, blocks};
   __global const float *bias = bias_of(weights, rows, blocks);
 
   __local STAGED ALIGNED chunk[STAGED_BLOCKS * PER_BLOCK];
@@ -74,7 +80,7 @@ matvec(__global const uchar *weights, __global float *memory, int rows_, int col
   RAW raw[DEEP];
 #pragma unroll
   for (int i = 0; i < DEEP; i++)
-    fetch(next + i * UNITS, raw + i, &m, lane + i * LANES, first * ROWS + r);
+    fetch(next + i * UNITS, raw + i, codes, &m, lane + i * LANES, first * ROWS + r);
   if (source == MERGED)
     take(&piece, &in, PIECE * id, 32 * CHUNK);
 
@@ -116,7 +122,7 @@ matvec(__global const uchar *weights, __global float *memory, int rows_, int col
         const float part = block_product(next + i * UNITS, raw[i], chunk + at * PER_BLOCK, in_scales[at]);
         acc += b < here ? part : 0.0f;
         if (more)
-          fetch(next + i * UNITS, raw + i, &m, next_begin + b, next_tile * ROWS + r);
+          fetch(next + i * UNITS, raw + i, codes, &m, next_begin + b, next_tile * ROWS + r);
       }
     }
 

@@ -1,0 +1,9 @@
+// Units of 128 bits are read from a buffer, or with IMAGE from an image of one row
+// over its beginning. Images are parameters: OpenCL has no variables of them.
+#ifdef IMAGE
+#define CODES __read_only image1d_buffer_t
+#define code_at(codes, at) read_imageui(codes, (int)(at))
+#else
+#define CODES __global const uint4 *
+#define code_at(codes, at) (codes)[at]
+#endif
