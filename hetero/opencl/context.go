@@ -31,6 +31,9 @@ type Context struct {
 	// Weights is how products that are made from now on read codes, unless they are too
 	// large for an image. Open has it from the environment, see WeightsVariable.
 	Weights Source
+	// Arithmetic is that of products of many tokens that are made from now on. Open has
+	// it from the environment, see ArithmeticVariable.
+	Arithmetic Arithmetic
 
 	budget         *tiering.Budget
 	context, queue uintptr
@@ -102,10 +105,17 @@ func Open(o Options) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	arithmetic, err := arithmeticOf(os.Getenv(ArithmeticVariable))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Half {
+		arithmetic = Floats
+	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)
 	}
-	c := &Context{Info: info, Weights: weights, budget: o.Budget, programs: map[string]uintptr{}}
+	c := &Context{Info: info, Weights: weights, Arithmetic: arithmetic, budget: o.Budget, programs: map[string]uintptr{}}
 	c.context = call(functions[clCreateContext], 0, 1, uintptr(unsafe.Pointer(&c.Info.device)), 0, 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clCreateContext); err != nil {
 		return nil, err

@@ -257,7 +257,10 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 
 func (k *kernel) Bytes() int64 { return k.product.Bytes() }
 
-func (k *kernel) Tolerance() float64 { return k.product.Tolerance(1) /* it may be given fewer tokens */ }
+// Tolerance is that of one token or of many, because it may be given fewer.
+func (k *kernel) Tolerance() float64 {
+	return max(k.product.Tolerance(1), k.product.Tolerance(k.tokens))
+}
 
 func (k *kernel) Close() error {
 	if k.product == nil {

@@ -182,7 +182,8 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		tiles = nil // no kernel is allowed more than the device has
 	}
 	for _, tile := range tiles {
-		if k, err = p.context.Kernel("matmul.cl", fmt.Sprintf("%s -DMR=%d -DMT=%d", p.options(), tile, tile), "matmul"); err != nil {
+		options := fmt.Sprintf("%s -DMR=%d -DMT=%d%s", p.options(), tile, tile, p.context.Arithmetic.options())
+		if k, err = p.context.Kernel("matmul.cl", options, "matmul"); err != nil {
 			return nil, 0, err
 		}
 		if most, err = k.maxGroup(); err == nil && most >= matrixThreads {

@@ -155,11 +155,13 @@ func (p *Product) options() string { return p.Format.options() + p.Source().opti
 // weights, see hetero.Kernel: sums in float32, and where the type had to be rounded
 // the rounding to 11 bits. Weights with an offset are rounded once more. One token
 // meets codes as codes itself: each of its elements is up to half a step off, of
-// which 127 are the greatest of a block.
+// which 127 are the greatest of a block. Many may be computed in half precision.
 func (p *Product) Tolerance(tokens int) float64 {
 	t := float64(p.Cols+8) * 0x1p-24
 	if tokens == 1 && p.Format < Half {
 		t += 0.5 / 127 * (1 + 0x1p-12)
+	} else if tokens > 1 {
+		t += p.context.Arithmetic.tolerance()
 	}
 	if !p.Exact {
 		t += 0x1p-11

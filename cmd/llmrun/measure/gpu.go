@@ -33,17 +33,19 @@ type GPUOptions struct {
 
 // GPUReport is what was measured on a GPU.
 type GPUReport struct {
-	Model       string        `json:"model"`
-	Device      opencl.Info   `json:"device"`
-	Shares      bool          `json:"shares_memory"`
-	Limits      opencl.Limits `json:"limits"`
+	Model  string        `json:"model"`
+	Device opencl.Info   `json:"device"`
+	Shares bool          `json:"shares_memory"`
+	Limits opencl.Limits `json:"limits"`
 	// Weights is how codes were to be read, Images of how many matrices they are images.
-	Weights     opencl.Source `json:"weights"`
-	Images      int64         `json:"images"`
-	WeightBytes int64         `json:"weight_bytes"` // on the device, all read for each token
-	HeldBytes   int64         `json:"held_bytes"`
-	LoadSeconds float64       `json:"load_seconds"`
-	Tests       []GPUTest     `json:"tests"`
+	Weights opencl.Source `json:"weights"`
+	Images  int64         `json:"images"`
+	// Arithmetic is that of products of many tokens.
+	Arithmetic  opencl.Arithmetic `json:"arithmetic"`
+	WeightBytes int64             `json:"weight_bytes"` // on the device, all read for each token
+	HeldBytes   int64             `json:"held_bytes"`
+	LoadSeconds float64           `json:"load_seconds"`
+	Tests       []GPUTest         `json:"tests"`
 }
 
 // GPUTest is one thing that was timed.
@@ -116,7 +118,7 @@ func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Device, r.Shares, r.Weights = c.Info, c.Shares, c.Weights
+	r.Device, r.Shares, r.Weights, r.Arithmetic = c.Info, c.Shares, c.Weights, c.Arithmetic
 	bytes := o.SweepBytes
 	if bytes == 0 {
 		bytes = int(min(2<<30, c.Info.MaxAllocation/2))
@@ -214,6 +216,9 @@ func (r *GPUReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "%s (%s, %s), %d compute units, %s\n\n", r.Device.Name, r.Device.Platform, r.Device.Driver, r.Device.ComputeUnits, shared)
 	fmt.Fprintf(w, "reads %.0f GB/s; launch and wait %v, a launch among many %v; weights %.3f GB, loaded in %.1f s\n\n",
 		r.Limits.ReadGBs, r.Limits.LaunchWait, r.Limits.Launch, float64(r.WeightBytes)/1e9, r.LoadSeconds)
+	if r.Arithmetic != opencl.Floats {
+		fmt.Fprintf(w, "prompts are multiplied in %v\n\n", r.Arithmetic)
+	}
 	if r.Weights == opencl.Images {
 		fmt.Fprintf(w, "codes of %d matrices are read as images, which gives %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)
 	}

@@ -26,6 +26,10 @@
 #define DOT_KHR 1
 #define DOT_PTX 2
 
+// What products of many tokens are computed in, see Arithmetic; floats without it.
+#define HALF_NATIVE 1
+#define HALF_EMULATED 2
+
 #pragma OPENCL FP_CONTRACT ON
 
 // A small integer in the low bits of 2^23: cheaper than a conversion.

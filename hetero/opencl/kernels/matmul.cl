@@ -8,6 +8,34 @@
 #define TOKEN_STRIDE (TILE_TOKENS + 4)
 #define THREADS 256
 
+// A Number is what meets in local memory. Without HALF sums are added up in one go,
+// with it those of a block apart.
+#if HALF == HALF_NATIVE
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half Number;
+typedef half4 Number4;
+#define NUMBER(x) convert_half(x)
+#define ADD_PRODUCT(sum, a, b) (sum) = fma(a, b, sum)
+#elif HALF == HALF_EMULATED
+typedef float Number;
+typedef float4 Number4;
+float rounded(float x) { // as vstore_half does, in little code
+  if (fabs(x) < 0x1p-14f)
+    return (x + 0.75f) - 0.75f; // multiples of 2^-24
+  const uint bits = as_uint(x);
+  const float y = as_float((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
+  return fabs(y) < 65520.0f ? y : copysign(INFINITY, x);
+}
+#define NUMBER(x) rounded(x)
+#define ADD_PRODUCT(sum, a, b) (sum) = rounded(fma(a, b, sum))
+#else
+typedef float Number;
+typedef float4 Number4;
+#define NUMBER(x) (x)
+#define ADD_PRODUCT(sum, a, b) (sum) += (a) * (b)
+#endif
+#define NUMBERS4(p) (*(__local const Number4 *)(p))
+
 float4 input4(__global const float *x, int left, int aligned) {
   if (left >= 4)
     return aligned ? GLOBAL4(x) : vload4(0, x);
@@ -32,8 +60,8 @@ matmul(__global const uchar *weights, int rows, int cols, __global const float *
 #ifndef IMAGE
   CODES codes = codes_of(weights);
 #endif
-  __local float ALIGNED tile[32 * ROW_STRIDE];
-  __local float ALIGNED inputs[32 * TOKEN_STRIDE];
+  __local Number ALIGNED tile[32 * ROW_STRIDE];
+  __local Number ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
   const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
   const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
@@ -59,33 +87,52 @@ matmul(__global const uchar *weights, int rows, int cols, __global const float *
       const float scale = scaled(w, scale_of(raw_at(scales, (size_t)block * rows + row)), unit);
 #pragma unroll
       for (int k = 0; k < PER_UNIT; k++)
-        tile[(unit * PER_UNIT + k) * ROW_STRIDE + r] = scale * w[k];
+        tile[(unit * PER_UNIT + k) * ROW_STRIDE + r] = NUMBER(scale * w[k]);
     }
     for (int i = id; i < TILE_TOKENS * 8; i += THREADS) {
       const int t = i / 8, k = i % 8 * 4;
       const int token = min(first_token + t, tokens - 1), at = 32 * block + k;
       const float4 v = input4(x + from + (size_t)token * x_stride + at, cols - at, aligned);
-      inputs[k * TOKEN_STRIDE + t] = v.x;
-      inputs[(k + 1) * TOKEN_STRIDE + t] = v.y;
-      inputs[(k + 2) * TOKEN_STRIDE + t] = v.z;
-      inputs[(k + 3) * TOKEN_STRIDE + t] = v.w;
+      inputs[k * TOKEN_STRIDE + t] = NUMBER(v.x);
+      inputs[(k + 1) * TOKEN_STRIDE + t] = NUMBER(v.y);
+      inputs[(k + 2) * TOKEN_STRIDE + t] = NUMBER(v.z);
+      inputs[(k + 3) * TOKEN_STRIDE + t] = NUMBER(v.w);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+#if HALF
+    Number of_block[MT][MR];
+#pragma unroll
+    for (int t = 0; t < MT; t++)
+#pragma unroll
+      for (int r = 0; r < MR; r++)
+        of_block[t][r] = 0;
+#else
+#define of_block sums
+#endif
+#if HALF != HALF_EMULATED // which takes long to build
 #pragma unroll 8
+#endif
     for (int k = 0; k < 32; k++) {
-      float ALIGNED w[MR], ALIGNED v[MT];
+      Number ALIGNED w[MR], ALIGNED v[MT];
 #pragma unroll
       for (int g = 0; g < MR / 4; g++)
-        ((float4 *)w)[g] = LOCAL4(tile + k * ROW_STRIDE + 64 * g + mine_r);
+        ((Number4 *)w)[g] = NUMBERS4(tile + k * ROW_STRIDE + 64 * g + mine_r);
 #pragma unroll
       for (int g = 0; g < MT / 4; g++)
-        ((float4 *)v)[g] = LOCAL4(inputs + k * TOKEN_STRIDE + 64 * g + mine_t);
+        ((Number4 *)v)[g] = NUMBERS4(inputs + k * TOKEN_STRIDE + 64 * g + mine_t);
 #pragma unroll
       for (int t = 0; t < MT; t++)
 #pragma unroll
         for (int r = 0; r < MR; r++)
-          sums[t][r] += w[r] * v[t];
+          ADD_PRODUCT(of_block[t][r], w[r], v[t]);
     }
+#if HALF
+#pragma unroll
+    for (int t = 0; t < MT; t++)
+#pragma unroll
+      for (int r = 0; r < MR; r++)
+        sums[t][r] += of_block[t][r];
+#endif
   }
 
 #pragma unroll

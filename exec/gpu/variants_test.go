@@ -6,14 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero/opencl"
-	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestImagesChangeNothing reads a text with weights in buffers and in images.
 func TestImagesChangeNothing(t *testing.T) {
 	var network *Network
 	processor := Processor{Opened: func(n *Network) { network = n }}
-	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
+	path := fixture(t, "llama32")
 	m := load(t, path, onGPU(processor))
 	if network.context.Info.ImageUnits == 0 {
 		t.Skip("the device has no images over buffers")
@@ -25,4 +24,20 @@ func TestImagesChangeNothing(t *testing.T) {
 	m = load(t, path, onGPU(processor))
 	require.Equal(t, want, teacherForced(t, m, ids))
 	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
+}
+
+// TestPromptsInHalfPrecision reads a text whose prompt is multiplied in half
+// precision, by the device or as it would do it. Floats are those of the same device:
+// the CPU's are nearly as far away from both.
+func TestPromptsInHalfPrecision(t *testing.T) {
+	path := fixture(t, "llama32")
+	gpu := load(t, path, onGPU(Processor{Opened: func(n *Network) {
+		n.context.Arithmetic = opencl.EmulatedHalves
+		if n.context.Info.Half {
+			n.context.Arithmetic = opencl.Halves
+		}
+	}}))
+	floats := load(t, path, onGPU(Processor{}))
+	ids := someIDs(45, floats.Spec.Vocab)
+	same(t, teacherForced(t, floats, ids), teacherForced(t, gpu, ids))
 }

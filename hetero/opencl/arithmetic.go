@@ -1,0 +1,58 @@
+package opencl
+
+import "fmt"
+
+// Arithmetic is what products of many tokens are computed in.
+type Arithmetic int
+
+// The kinds, as kernels/common.cl numbers them.
+const (
+	Floats Arithmetic = iota
+	// Halves rounds weights and inputs to half precision, multiplies and adds them so
+	// within a block of 32 columns, and adds blocks in float. Numbers beyond 65504 do not
+	// fit.
+	Halves
+	// EmulatedHalves is Halves in float that is rounded after each step, for tests on
+	// devices without arithmetic in half precision.
+	EmulatedHalves
+)
+
+// ArithmeticVariable is the environment variable that says what products of many
+// tokens are computed in, on devices that have it: "float", as without it, or "half".
+const ArithmeticVariable = "LLMRUN_OPENCL_ARITHMETIC"
+
+// String names the kind.
+func (a Arithmetic) String() string {
+	return [...]string{Floats: "float", Halves: "half", EmulatedHalves: "emulated half"}[a]
+}
+
+// MarshalText is String, for reports.
+func (a Arithmetic) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// options returns what kernels are built with.
+func (a Arithmetic) options() string {
+	if a == Floats {
+		return ""
+	}
+	return fmt.Sprintf(" -DHALF=%d", a)
+}
+
+// tolerance bounds what rounding to 11 bits adds to an element's error, see
+// Product.Tolerance: of a weight, of the input, and of each sum within a block.
+func (a Arithmetic) tolerance() float64 {
+	if a == Floats {
+		return 0
+	}
+	return (2 + blockElems) * 0x1p-11
+}
+
+// arithmeticOf finds what the environment asks for.
+func arithmeticOf(name string) (Arithmetic, error) {
+	switch name {
+	case "", Floats.String():
+		return Floats, nil
+	case Halves.String():
+		return Halves, nil
+	}
+	return 0, fmt.Errorf("opencl: %s is %q; it must be %v or %v", ArithmeticVariable, name, Floats, Halves)
+}

@@ -1,0 +1,88 @@
+package opencl
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// half rounds to half precision.
+func half(x float32) float32 { return quant.F16ToF32(quant.F32ToF16(x)) }
+
+// inHalves is a product as kernels compute it in half precision.
+func inHalves(x, w []float32) (sum float32) {
+	for from := 0; from < len(x); from += blockElems {
+		ofBlock := float32(0)
+		for i := from; i < from+blockElems; i++ {
+			ofBlock = half(float32(math.FMA(float64(half(w[i])), float64(half(x[i])), float64(ofBlock))))
+		}
+		sum += ofBlock
+	}
+	return sum
+}
+
+// TestProductsInHalfPrecision multiplies many tokens with weights of every type as
+// half precision does it: in that arithmetic where the device has it, and emulated.
+func TestProductsInHalfPrecision(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	kinds := []Arithmetic{EmulatedHalves}
+	if c.Info.Half {
+		kinds = append(kinds, Halves)
+	}
+	rng := rand.New(rand.NewPCG(13, 14))
+	const rows, cols, tokens = 37, 512, 3
+	x := make([]float32, tokens*cols)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	in := floats(t, c, x)
+	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
+	require.NoError(t, err)
+	for typ := quant.F32; typ <= quant.NF4; typ++ {
+		m := randomMatrix(t, rng, typ, rows, cols)
+		p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
+		require.NoError(t, err)
+		for _, c.Arithmetic = range kinds {
+			require.Greater(t, p.Tolerance(tokens), p.Tolerance(1))
+			k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+			require.NoError(t, err)
+			got := make([]float32, tokens*rows)
+			require.NoError(t, out.WriteFloats(0, got))
+			require.NoError(t, k.Launch(tokens))
+			require.NoError(t, out.Read(0, floatBytes(got)))
+			require.NoError(t, k.Close())
+			for i, v := range got {
+				token, row := x[i/rows*cols:][:cols], i%rows
+				if typ == quant.F16 {
+					require.Equal(t, inHalves(token, m.values[row*cols:][:cols]), v, "%v, element %d", c.Arithmetic, i)
+				}
+				bound := p.Tolerance(tokens) * greatest(token) * m.sums[row]
+				require.InDelta(t, m.exact(token, row), v, bound, "%v in %v, element %d", typ, c.Arithmetic, i)
+			}
+		}
+		c.Arithmetic = Floats
+		require.NoError(t, p.Close())
+	}
+	require.NoError(t, errors.Join(in.Free(), out.Free()))
+}
+
+// TestHalvesNeedADevice asks for arithmetic that a device may not have.
+func TestHalvesNeedADevice(t *testing.T) {
+	t.Setenv(ArithmeticVariable, Halves.String())
+	d, _ := open(t)
+	want := Floats
+	if d.context.Info.Half {
+		want = Halves
+	}
+	require.Equal(t, want, d.context.Arithmetic)
+	_, err := arithmeticOf("fp16")
+	require.ErrorContains(t, err, ArithmeticVariable)
+	require.ErrorContains(t, err, `"fp16"; it must be float or half`)
+}
