@@ -105,7 +105,7 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
-	contexts, err := kvContexts(o.Contexts, b.cold.model.Spec.Context-o.Decode-1)
+	contexts, err := kvContexts(o.Contexts, b.cold.model.Spec.Context-o.Decode-warmTokens)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func (b *kvBench) plan(files *exec.Files, format kv.Format) (*tiering.Plan, erro
 	}
 	longest := 0
 	for _, n := range b.o.Contexts {
-		longest = max(longest, n+b.o.Decode+1)
+		longest = max(longest, n+b.o.Decode+warmTokens)
 	}
 	longest = min(longest, spec.Context)
 	return tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: longest, ContextMax: longest, KVCold: true, KVHot: b.o.KVRAM}, tiering.Rates{})
