@@ -33,6 +33,9 @@ func (d Dot) options() string {
 	return "-cl-std=CL1.2 -DDOT=" + [...]string{DotPortable: "DOT_PORTABLE", DotPTX: "DOT_PTX"}[d]
 }
 
+// nvidiaQuery is an extension that all of NVIDIA's drivers have and no others.
+const nvidiaQuery = "cl_nv_device_attribute_query"
+
 // firstDot is NVIDIA's first generation that has the instruction, major and minor in
 // one number.
 const firstDot = 61
@@ -42,7 +45,7 @@ func dotOf(q *query, version string, extensions []string) Dot {
 	switch {
 	case slices.Contains(extensions, "cl_khr_integer_dot_product") && strings.HasPrefix(version, "OpenCL 3"):
 		return DotKHR
-	case slices.Contains(extensions, "cl_nv_device_attribute_query") &&
+	case slices.Contains(extensions, nvidiaQuery) &&
 		10*q.number(deviceComputeMajor, 4)+q.number(deviceComputeMinor, 4) >= firstDot:
 		return DotPTX
 	}

@@ -28,6 +28,7 @@ type Info struct {
 	Dot           Dot    `json:"dot"`                // of codes
 
 	platform, device uintptr
+	nvidia           bool
 }
 
 // List returns the devices of all drivers: GPUs first, CPUs last. The error is
@@ -125,6 +126,7 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 		info.ImageUnits = q.number(deviceImageUnits, 8)
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
+	info.nvidia = slices.Contains(extensions, nvidiaQuery)
 	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, info.Version, extensions)
 	p := query{entry: clGetPlatformInfo, object: platform}
 	info.Platform = p.text(platformName)

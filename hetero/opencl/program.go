@@ -88,10 +88,14 @@ func (c *Context) buildLog(program uintptr) string {
 }
 
 // maxGroup returns how many work items a group of this kernel may have. A driver may
-// allow fewer than the device has room for where each needs many registers.
+// allow fewer than the device has room for where each needs many registers. NVIDIA's
+// says 256 of kernels that it has built for groups of 840 and runs, faster than smaller ones.
 func (k *Kernel) maxGroup() (int, error) {
 	if k.context.allowed != nil {
 		return k.context.allowed(k), nil
+	}
+	if k.context.Info.nvidia {
+		return k.context.Info.MaxGroup, nil
 	}
 	var size uintptr
 	err := status(clGetKernelWorkGroupInfo, k.handle, k.context.Info.device, kernelMaxGroup, unsafe.Sizeof(size), uintptr(unsafe.Pointer(&size)), 0)

@@ -63,3 +63,11 @@ func TestShapesShrink(t *testing.T) {
 		require.ErrorContains(t, err, "work-groups of 3")
 	}
 }
+
+// What NVIDIA's driver says of a kernel's groups is fewer than it runs.
+func TestNVIDIAIsNotAskedForGroups(t *testing.T) {
+	k := &Kernel{context: &Context{Info: Info{MaxGroup: 1024, nvidia: true}}}
+	most, err := k.maxGroup()
+	require.NoError(t, err)
+	require.Equal(t, 1024, most)
+}
