@@ -110,7 +110,7 @@ func (n *Network) disown(mark int) error {
 	return err
 }
 
-// maxHeads returns the greatest number of key heads of any layer.
+// maxKVHeads returns the greatest number of key heads of any layer.
 func (n *Network) maxKVHeads() int {
 	most := 0
 	for _, l := range n.spec.Layers {
