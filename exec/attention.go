@@ -95,8 +95,8 @@ const maxSharedSpans = 512
 
 // attention computes the attention part of a layer into mix.
 func (p *pass) attention(in []float32 /* [n, Dim] */) {
-	nobody := p.narrows() && len(p.batch.want) == 0
-	if !nobody {
+	some := p.goesOn(0, p.n)
+	if some {
 		p.add(&p.w.q, in, p.n, p.q)
 	}
 	p.add(&p.w.k, in, p.n, p.k)
@@ -105,7 +105,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
 	p.chooseBlocks()
-	if nobody {
+	if !some {
 		p.narrow()
 		return
 	}
@@ -133,11 +133,10 @@ func (p *pass) planTiles() {
 	if p.chooser.on {
 		rows = 1 // each looks at other blocks
 	}
-	narrows := p.narrows()
 	for _, r := range p.batch.runs {
 		for at := 0; at < r.count; at += rows {
 			t := tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)}
-			if !narrows || p.batch.asksFor(t.row, t.count) {
+			if p.goesOn(t.row, t.count) {
 				p.tiles = append(p.tiles, t)
 			}
 		}
@@ -178,10 +177,12 @@ func (p *pass) firstHot(t tile) int { return max(p.firstBlock(t), p.passedBlocks
 // attend does one part: a tile and key head, or one of the shared spans. What has
 // landed and waits for that comes first.
 func (p *pass) attend(part, worker int) {
-	if part -= p.landedParts(); part < 0 {
-		p.useLanded(part + p.landedParts())
+	others := p.landedParts()
+	if part < others {
+		p.useLanded(part)
 		return
 	}
+	part -= others
 	w := &p.workers[worker]
 	if p.split {
 		first, last := p.spanRange(p.tiles[0])

@@ -83,9 +83,6 @@ func (p *pass) attendCold() {
 	for i := c.first[p.index]; i < c.first[p.index+1] && !p.failed(); i++ {
 		p.attendChunk(c, &c.reads[i])
 	}
-	if !p.landed.waits {
-		p.landed = landed{}
-	}
 }
 
 // attendChunk looks at the pages of a chunk.
@@ -123,16 +120,15 @@ func (p *pass) attendGroup(tiles int, group landed) bool {
 	p.landed = group
 	p.m.workers.Run(p.landedParts()+tiles*p.layer.KVHeads, p.landedPart)
 	p.err = p.landed.err
+	p.landed = landed{}
 	return p.err == nil
 }
 
 // runAttention looks at what is in memory, in parts, and at pages that wait for it.
 func (p *pass) runAttention(parts int) {
 	p.m.workers.Run(p.landedParts()+parts, p.attnPart)
-	if p.landed.waits {
-		p.err = cmp.Or(p.err, p.landed.err)
-		p.landed.data = nil // only spans are left to be merged
-	}
+	p.err = cmp.Or(p.err, p.landed.err)
+	p.landed.data = nil // only spans are left to be merged
 }
 
 // landedPages returns how many pages have landed.

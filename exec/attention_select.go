@@ -103,11 +103,10 @@ func (p *pass) chooseBlocks() {
 		return
 	}
 	c.on = true
-	narrows := p.narrows()
 	for i := range p.batch.runs {
 		c.run = &p.batch.runs[i]
 		for j := range c.run.count {
-			if !narrows || p.batch.asksFor(c.run.row+j, 1) {
+			if p.goesOn(c.run.row+j, 1) {
 				p.chooseRow(c.run.row+j, c.run.pos+j)
 			}
 		}

@@ -80,7 +80,7 @@ func (p *pass) finishAway() {
 		p.jobs[w.job].addBias(w.part)
 	}
 	a.note(p.jobs, own)
-	a.drop()
+	a.forget()
 }
 
 // drop waits for what is under way, which is nothing but after a fault, and forgets it.
@@ -88,6 +88,11 @@ func (a *awayPass) drop() {
 	for _, w := range a.work {
 		_ = w.ticket.Wait() // nobody uses it
 	}
+	a.forget()
+}
+
+// forget empties the list of what was submitted.
+func (a *awayPass) forget() {
 	clear(a.work)
 	a.work = a.work[:0]
 }

@@ -13,8 +13,7 @@ func (p *pass) guessExperts() {
 	if cache == nil || cache.slots() == cache.count || router.rest.count > 0 {
 		return // the stream brings the router when it is used, not before
 	}
-	narrows := p.narrows()
-	if narrows && len(p.batch.want) == 0 {
+	if !p.goesOn(0, p.n) {
 		return // no token chooses any
 	}
 	in := p.x
@@ -26,12 +25,8 @@ func (p *pass) guessExperts() {
 	r := &p.route
 	clear(r.first)
 	r.ready = r.ready[:0]
-	if narrows {
-		for _, row := range p.batch.want {
-			p.likely(row)
-		}
-	} else {
-		for row := range p.n {
+	for row := range p.n {
+		if p.goesOn(row, 1) {
 			p.likely(row)
 		}
 	}

@@ -1,5 +1,7 @@
 package exec
 
+import "slices"
+
 // Behind its keys and values the last layer does nothing for other tokens: what is
 // left of it is needed where logits are asked for. Of a prompt that is one token.
 
@@ -9,14 +11,15 @@ func (p *pass) narrows() bool {
 	return p.index == len(p.m.weights.layers)-1 && len(p.batch.want) < len(p.batch.ids) && p.observe == nil
 }
 
-// asksFor reports whether logits of one of some neighbouring rows are asked for.
-func (b *Batch) asksFor(row, count int) bool {
-	for _, want := range b.want {
-		if row <= want && want < row+count {
-			return true
-		}
+// goesOn reports whether one of some neighbouring rows goes on behind the keys and values
+// of the present layer.
+func (p *pass) goesOn(row, count int) bool {
+	if !p.narrows() {
+		return true
 	}
-	return false
+	want := p.batch.want
+	next, _ := slices.BinarySearch(want, row) // they are ascending
+	return next < len(want) && want[next] < row+count
 }
 
 // narrow moves the rows that go on together: of the residual stream, of its
