@@ -38,10 +38,7 @@ func TestProductsInHalfPrecision(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(13, 14))
 	const rows, cols, tokens = 37, 512, 3
-	x := make([]float32, tokens*cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := randoms(rng, tokens*cols)
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
 	require.NoError(t, err)

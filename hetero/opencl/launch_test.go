@@ -19,10 +19,7 @@ func TestVectorsOfEveryShape(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	const rows, cols = 37, 10 * blockElems
 	m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
-	x := make([]float32, cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := randoms(rng, cols)
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*rows)
 	require.NoError(t, err)
@@ -55,10 +52,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	const rows, cols, tokens = 256, 10 * blockElems, 3
 	m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
-	x := make([]float32, tokens*cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := randoms(rng, tokens*cols)
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
 	require.NoError(t, err)
@@ -131,10 +125,7 @@ func TestDotsAgree(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(9, 10))
 	const rows, cols = 24, 8 * blockElems
-	x := make([]float32, cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := randoms(rng, cols)
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*rows)
 	require.NoError(t, err)

@@ -46,6 +46,15 @@ func floats(t testing.TB, c *Context, values []float32) *Memory {
 	return m
 }
 
+// randoms returns so many numbers.
+func randoms(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
 func TestListNamesDevices(t *testing.T) {
 	list, err := List()
 	need(t, err)
@@ -245,14 +254,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const rows, cols = 24, 64
 	a, b := randomMatrix(t, rng, quant.Q4_0, rows, cols), randomMatrix(t, rng, quant.Q4_0, rows, cols)
-	bias := make([]float32, rows)
-	x := make([]float32, cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	for i := range bias {
-		bias[i] = float32(rng.NormFloat64())
-	}
+	x, bias := randoms(rng, cols), randoms(rng, rows)
 	parts := []Weights{
 		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: a.stored, Bias: bias},
 		{Type: quant.Q4_0, Rows: rows, Cols: cols, Data: b.stored},

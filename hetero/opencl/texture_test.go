@@ -27,19 +27,13 @@ func TestImagesGiveTheSame(t *testing.T) {
 	c := openImages(t)
 	rng := rand.New(rand.NewPCG(11, 12))
 	const rows, cols, tokens = 37, 512, 3
-	x := make([]float32, tokens*cols)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
+	x := randoms(rng, tokens*cols)
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
 	require.NoError(t, err)
 	for typ := quant.F32; typ <= quant.NF4; typ++ {
 		m := randomMatrix(t, rng, typ, rows, cols)
-		bias := make([]float32, rows)
-		for i := range bias {
-			bias[i] = float32(rng.NormFloat64())
-		}
+		bias := randoms(rng, rows)
 		var got [2][]float32
 		for _, way := range []Source{Buffers, Images} {
 			c.Weights = way
