@@ -282,6 +282,7 @@ func (p *pass) share(t tile, kvHead, block int) []byte {
 // blockState merges one block of tokens into the states of a tile's queries.
 // The block next will follow.
 func (p *pass) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	p.sumShare(kvHead, block)
 	shape := p.m.cache.Shape()
 	if shape.Format.Codes() {
 		p.block8State(w, state, t, kvHead, block, next)

@@ -22,7 +22,10 @@ type landed struct {
 	block int   // of the sequence: the first
 	count int   // blocks
 	tile  int   // the first of the sequence's tiles
-	err   error // of a page that is damaged
+	// sums has room for the sums of shares, [block][key head]: whoever looks at a share
+	// sums it then. It is nil where pages are summed apart from that.
+	sums []uint32
+	err  error // of a page that is damaged
 	// waits: these are the last on flash of a single token's sequence, and are looked at
 	// together with those in memory. To meet once more costs threads more than that.
 	waits bool
@@ -102,6 +105,9 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 		}
 		n, block := len(data)/size, (r.page+page)*blocks
 		group := landed{data: data, chunk: r.chunk, page: page, from: block, block: block, count: n * blocks, tile: first}
+		if tiles == 1 && p.firstBlock(p.tiles[first]) <= block {
+			group.sums = p.sums.of(group.count * p.layer.KVHeads)
+		}
 		if p.n == 1 && n == r.pages-page && r == &c.reads[c.first[p.index+1]-1] {
 			group.waits = true
 			p.landed = group
@@ -119,6 +125,7 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 func (p *pass) attendGroup(tiles int, group landed) bool {
 	p.landed = group
 	p.m.workers.Run(p.landedParts()+tiles*p.layer.KVHeads, p.landedPart)
+	p.verifyShares()
 	p.err = p.landed.err
 	p.landed = landed{}
 	return p.err == nil
@@ -127,6 +134,7 @@ func (p *pass) attendGroup(tiles int, group landed) bool {
 // runAttention looks at what is in memory, in parts, and at pages that wait for it.
 func (p *pass) runAttention(parts int) {
 	p.m.workers.Run(p.landedParts()+parts, p.attnPart)
+	p.verifyShares()
 	p.err = cmp.Or(p.err, p.landed.err)
 	p.landed.data = nil // only spans are left to be merged
 }
@@ -149,8 +157,11 @@ func (p *pass) tilesOf(r run) (first, count int) {
 // landedParts returns how many parts there are to do with pages that have landed
 // besides looking at them: to ask for more and to check each.
 func (p *pass) landedParts() int {
-	if p.landed.data == nil {
+	switch {
+	case p.landed.data == nil:
 		return 0
+	case p.landed.sums != nil:
+		return 1
 	}
 	return 1 + p.landedPages()
 }
@@ -172,16 +183,6 @@ func (p *pass) lookAtLanded(part, worker int) {
 		p.useLanded(part)
 	} else {
 		p.attendLanded(part-others, worker)
-	}
-}
-
-// verify checks one of the pages that have landed.
-func (p *pass) verify(i int) {
-	l, size := &p.landed, p.m.cache.PageBytes(p.index)
-	if err := l.chunk.Verify(p.index, l.page+i, l.data[i*size:(i+1)*size]); err != nil {
-		p.damaged.Lock()
-		l.err = err
-		p.damaged.Unlock()
 	}
 }
 

@@ -57,6 +57,7 @@ type pass struct {
 	tiles   []tile
 	split   bool
 	landed  landed     // pages from flash that attention looks at
+	sums    shareSums  // of them
 	damaged sync.Mutex // guards landed.err
 	chooser chooser    // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
@@ -133,6 +134,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		p.workers[i].weights = make([]quant.BlockWeights, p.maxTileQueries())
 	}
 	p.act = activation(m.Spec)
+	p.sums = newShareSums(m.cache)
 	p.steps = make([]rowStep, 0, maxRowSteps)
 	p.attnPart, p.mergePart = p.attend, p.merge
 	p.rowPart, p.convPart, p.roundPart = p.prepareRow, p.convolve, p.round

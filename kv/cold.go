@@ -37,9 +37,10 @@ type Chunk interface {
 	// begins at a multiple of 4096, and so much may be read behind its end that it
 	// ends at one.
 	LayerRun(layer int) (from io.ReaderAt, off, size int64)
-	// Verify compares the bytes of a page that were read with what was written. It
-	// is called from several goroutines.
-	Verify(layer, page int, data []byte) error
+	// Verify compares the checksum of a page that was read, which is the one that
+	// store/crc computes, with that of what was written. It is called from several
+	// goroutines.
+	Verify(layer, page int, sum uint32) error
 	// Close says that nobody needs the chunk any more.
 	Close() error
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -75,7 +76,7 @@ func check(t *testing.T, s *Seq, salts []int) {
 			require.NoError(t, err)
 			n := s.cache.PageBytes(l)
 			for i := range part.Pages {
-				require.NoError(t, part.Chunk().Verify(l, i, data[i*n:(i+1)*n]))
+				require.NoError(t, part.Chunk().Verify(l, i, crc.Update(0, data[i*n:(i+1)*n])))
 				see(l, data[i*n:(i+1)*n], page+i)
 			}
 		}

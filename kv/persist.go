@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/store/crc"
 )
 
 var _ Chunk = (*chunk.File)(nil)
@@ -200,7 +201,7 @@ func readPages(c Chunk, layer, page, size int, data []byte) error {
 		return err
 	}
 	for at := 0; at < n; at += size {
-		if err := c.Verify(layer, page, data[at:at+size]); err != nil {
+		if err := c.Verify(layer, page, crc.Update(0, data[at:at+size])); err != nil {
 			return err
 		}
 		page++

@@ -71,7 +71,7 @@ func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) 
 	for l := range layers {
 		c.layers[l].size = int64(pages) * int64(len(page(l, 0)))
 		for i := range pages {
-			c.sums = append(c.sums, c.sum(l, i, page(l, i)))
+			c.sums = append(c.sums, c.sumAt(l, i, crc.Update(0, page(l, i))))
 		}
 	}
 	if err := s.allot(c, after); err != nil {
@@ -86,12 +86,12 @@ func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) 
 	return c, nil
 }
 
-// sum is the checksum of a page, which is another one at every place.
+// sumAt is what is kept of a page's checksum, which is another number at every place.
 //
 // A page in the place of another has the wrong one nearly always.
-func (c *scratchChunk) sum(layer, page int, data []byte) uint32 {
+func (c *scratchChunk) sumAt(layer, page int, sum uint32) uint32 {
 	place := c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page)
-	return crc.Update(uint32(place*spread>>32), data)
+	return sum ^ uint32(place*spread>>32)
 }
 
 // spread makes numbers that are next to each other differ in half of their bits.
@@ -149,12 +149,13 @@ func (c *scratchChunk) LayerRun(layer int) (io.ReaderAt, int64, int64) {
 	return c.s.file, c.layers[layer].off, c.layers[layer].size
 }
 
-// Verify compares a page with its checksum.
-func (c *scratchChunk) Verify(layer, page int, data []byte) error {
-	if c.sum(layer, page, data) == c.sums[layer*c.pages+page] {
+// Verify compares the checksum of a page with what it was.
+func (c *scratchChunk) Verify(layer, page int, sum uint32) error {
+	if c.sumAt(layer, page, sum) == c.sums[layer*c.pages+page] {
 		return nil
 	}
-	return &CorruptError{Path: c.s.file.Name(), Off: c.layers[layer].off + int64(page)*int64(len(data)), Layer: layer, Page: page}
+	at := c.layers[layer]
+	return &CorruptError{Path: c.s.file.Name(), Off: at.off + int64(page)*(at.size/int64(c.pages)), Layer: layer, Page: page}
 }
 
 // Close gives the place in the file back.

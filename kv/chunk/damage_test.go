@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun/internal/bound"
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -71,7 +72,7 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 	require.NoError(t, err)
 	f := parts[0].File
 	page := func(f *File, layer, i int) []byte { return pageOf(f.ID(), layer, i) }
-	require.NoError(t, f.Verify(0, 1, page(f, 0, 1)))
+	require.NoError(t, f.Verify(0, 1, crc.Update(0, page(f, 0, 1))))
 	var corrupt *CorruptError
 	for what, payload := range map[string][]byte{
 		"another page":  page(f, 0, 2),
@@ -80,7 +81,7 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 		"a short page":  page(f, 0, 1)[:599],
 		"another layer": page(f, 2, 1)[:600],
 	} {
-		require.ErrorAs(t, f.Verify(0, 1, payload), &corrupt, what)
+		require.ErrorAs(t, f.Verify(0, 1, crc.Update(0, payload)), &corrupt, what)
 	}
 	off, _ := f.run(0)
 	require.Equal(t, CorruptError{Path: f.path, Off: off + 600, Layer: 0, Page: 1}, *corrupt)
@@ -148,7 +149,7 @@ func TestMalformedChunks(t *testing.T) {
 		{"three bytes", "no multiple of 4096", golden[:3]},
 		{"cut after the header", "was written with", golden[:4096]},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "2 is unknown, 1 is read", number(8, 2)},
+		{"the next version", "3 is unknown, 2 is read", number(8, 3)},
 		{"a header of nothing", "do not hold", number(12, 0)},
 		{"another id", "follows from parent and tokens", number(16, 7)},
 		{"another length", "was written with", number(64, 4096)},
@@ -223,7 +224,7 @@ func TestMalformedSessions(t *testing.T) {
 	}{
 		{"empty", "no session has less", nil},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "2 is unknown", number(8, 2)},
+		{"the next version", "3 is unknown", number(8, 3)},
 		{"cut", "was written with", golden[:len(golden)-1]},
 		{"a name of 4 GiB", "do not fit", number(20, 1<<32-1)},
 		{"2^31 tokens", "do not fit", number(at-4, 1<<31)},

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -72,10 +73,11 @@ func (f *File) LayerRun(layer int) (r io.ReaderAt, off, size int64) {
 	return f.file, off, size
 }
 
-// Verify compares a page that was read with its checksum. Whoever reads a page
-// has to call it before the page is used.
-func (f *File) Verify(layer, page int, payload []byte) error {
-	if n := f.layout.PageBytes[layer]; len(payload) == n && pageSum(f.id, layer, page, payload) == f.sum(layer, page) {
+// Verify compares the checksum of a page that was read, which is [crc.Update] of
+// nothing and its bytes, with that of what was written. Whoever reads a page has to call
+// it before what comes of the page is used.
+func (f *File) Verify(layer, page int, sum uint32) error {
+	if pageSum(f.id, layer, page, sum) == f.sum(layer, page) {
 		return nil
 	}
 	off, _ := f.run(layer)
@@ -92,7 +94,7 @@ func (f *File) ReadLayer(layer, pages int, b []byte) error {
 		return err
 	}
 	for i := range pages {
-		if err := f.Verify(layer, i, b[i*n:(i+1)*n]); err != nil {
+		if err := f.Verify(layer, i, crc.Update(0, b[i*n:(i+1)*n])); err != nil {
 			return err
 		}
 	}

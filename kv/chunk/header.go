@@ -11,7 +11,7 @@ import (
 
 const (
 	// Version is that of the format of chunks and sessions, see FORMAT.md.
-	Version = 1
+	Version = 2
 	// MaxPages is how many pages of each layer a chunk has at most.
 	MaxPages = 16
 

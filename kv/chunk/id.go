@@ -54,11 +54,12 @@ func appendTokens(b []byte, tokens []int32) []byte {
 	return b
 }
 
-// pageSum is the checksum of a page: of its bytes and of where they belong.
-func pageSum(id ID, layer, page int, payload []byte) uint64 {
-	var place [24]byte
-	copy(place[:], id[:])
-	binary.LittleEndian.PutUint32(place[16:], uint32(layer))
-	binary.LittleEndian.PutUint32(place[20:], uint32(page))
-	return store.Sum64(sumSeed, place[:], payload)
+// pageSum is what is kept of a page's checksum: it depends on where the page belongs too.
+func pageSum(id ID, layer, page int, sum uint32) uint64 {
+	var b [28]byte
+	copy(b[:], id[:])
+	binary.LittleEndian.PutUint32(b[16:], uint32(layer))
+	binary.LittleEndian.PutUint32(b[20:], uint32(page))
+	binary.LittleEndian.PutUint32(b[24:], sum)
+	return store.Sum64(sumSeed, b[:])
 }

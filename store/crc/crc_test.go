@@ -8,20 +8,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func randomBytes(n int) []byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	return data
+}
+
 // Other programs that read our files compute the sum as the standard says.
 func TestUpdateIsCRC32C(t *testing.T) {
 	require.EqualValues(t, 0xe3069283, Update(0, []byte("123456789")), "the standard's own example")
 	require.NotZero(t, Update(0, make([]byte, 64<<10)))
-	random := rand.New(rand.NewPCG(1, 2))
-	data := make([]byte, 5*step+7)
-	for i := range data {
-		data[i] = byte(random.Uint32())
-	}
+	data := randomBytes(5*step + 7)
 	for _, n := range []int{0, 1, step - 1, step, step + 1, 2 * step, len(data)} {
 		want := crc32.Checksum(data[:n], crc32.MakeTable(crc32.Castagnoli))
 		require.Equal(t, want, Update(0, data[:n]), n)
 		require.Equal(t, want, Update(Update(0, data[:n/3]), data[n/3:n]), "in two pieces, %d", n)
 	}
+}
+
+// Where processors fold, what they do must be what the others do: for all lengths about
+// a round, from any byte on.
+func TestFoldingIsTheSame(t *testing.T) {
+	data := randomBytes(4*foldBytes + 64)
+	for n := range 3*foldBytes + 2 {
+		require.Equal(t, update(7, data[n%64:][:n]), Update(7, data[n%64:][:n]), n)
+	}
+}
+
+func TestJointSumIsThatOfTheWhole(t *testing.T) {
+	data := randomBytes(40 * 77)
+	for _, size := range []int{1, 77, 4 * 77} {
+		j := NewJoint(size)
+		var parts []uint32
+		for at := 0; at < len(data); at += size {
+			parts = append(parts, Update(0, data[at:at+size]))
+		}
+		require.Equal(t, Update(0, data), j.Sum(parts), size)
+		require.Equal(t, Update(0, data[:size]), j.Sum(parts[:1]), size)
+	}
+	require.Zero(t, NewJoint(8).Sum(nil))
 }
 
 func BenchmarkUpdate(b *testing.B) {
