@@ -170,7 +170,9 @@ func (p *pass) landedParts() int {
 // the pass ends behind it.
 func (p *pass) useLanded(part int) {
 	if part == 0 {
-		p.m.cold.feed()
+		if p.m.cold.pressed() {
+			p.m.cold.feed()
+		}
 		return
 	}
 	p.verify(part - 1)

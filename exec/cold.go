@@ -193,7 +193,15 @@ func (c *coldKV) from() *prefetch.Stream {
 	return c.stream
 }
 
-// feed asks for more pages. It may be called on any thread that uses some.
+// pressed reports whether flash is what passes wait for: then more pages are asked for
+// with each group that is looked at. Else that is left to a thread that multiplies: the
+// others have more to do meanwhile.
+func (c *coldKV) pressed() bool {
+	s := c.from()
+	return s != nil && s.Pressed()
+}
+
+// feed asks for more pages. It may be called on any thread.
 func (c *coldKV) feed() {
 	if s := c.from(); s != nil {
 		s.Feed()

@@ -146,6 +146,7 @@ func (p *pass) runLayer(l int) {
 	if s.PreNorm && s.Parallel != ParallelOne {
 		in = p.normed(&p.w.ffnNorm)
 	}
+	p.feeds.Store(p.batch.cold())
 	if p.layer.Experts {
 		p.routed(in)
 	} else {

@@ -36,6 +36,9 @@ func (p *pass) measureJobs() (units, least int) {
 
 // Range computes the tiles that begin in a range of the step's work.
 func (p *pass) Range(lo, hi, worker int) {
+	if p.feeds.Load() && p.feeds.CompareAndSwap(true, false) {
+		p.m.cold.feed()
+	}
 	lo, hi = lo<<p.shift, hi<<p.shift
 	for i := range p.jobs {
 		j := &p.jobs[i]

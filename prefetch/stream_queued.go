@@ -109,7 +109,7 @@ const leastInHalves = 4
 // used.
 func (s *Stream) ask() {
 	q, slots := s.queued.queue, int64(len(s.slots))
-	if free := slots - (s.next - s.released); s.passNow > s.queued.waited+1 && free*askShare < slots {
+	if free := slots - (s.next - s.released); !s.pressed() && free*askShare < slots {
 		return
 	}
 	most := slots
@@ -127,6 +127,17 @@ func (s *Stream) ask() {
 	}
 	q.Ask()
 }
+
+// Pressed reports whether who takes has had to wait in this pass or the one before. It
+// may be called from any goroutine.
+func (s *Stream) Pressed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pressed()
+}
+
+// pressed is Pressed. The lock is held.
+func (s *Stream) pressed() bool { return s.passNow <= s.queued.waited+1 }
 
 // Feed has the system read the pieces that there is room for since bytes of a run of
 // keys and values were taken. It takes the system a while to be told, so Take leaves it
