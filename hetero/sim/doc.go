@@ -15,5 +15,7 @@
 // is the goroutine that submits and waits: submitting, looking and sleeping move
 // its clock. Whatever a device has completed by then has been computed, in the
 // order of completion and not before: who reads a result without waiting for it
-// gets what was there before, as on a real machine.
+// gets what was there before, as on a real machine. Copies, where memory is not
+// shared, are commands of the queue: they wait for the work before them, and the
+// host for them.
 package sim

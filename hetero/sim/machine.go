@@ -39,30 +39,42 @@ type job struct {
 func (m *machine) advance(until float64) {
 	until = max(until, m.now)
 	for {
-		next, rates := until, m.rates()
-		for i, q := range m.queue {
-			if len(q.jobs) == 0 {
-				continue
-			}
-			if begin := m.begin(q); begin > m.now {
-				next = min(next, begin)
-			} else {
-				next = min(next, m.now+q.jobs[0].left/rates[i])
-			}
-		}
-		step := next - m.now
-		for i, q := range m.queue {
-			if len(q.jobs) > 0 && m.begin(q) <= m.now {
-				// A remainder too small to move the clock is no remainder.
-				ends := m.now + q.jobs[0].left/rates[i]
-				m.work(q, rates[i]*step, next, ends <= next)
-			}
-		}
-		m.now = next
-		if next >= until {
+		m.step(until)
+		if m.now >= until {
 			return
 		}
 	}
+}
+
+// drain lets time pass until a queue is empty.
+func (m *machine) drain(q *queue) {
+	for len(q.jobs) > 0 {
+		m.step(math.Inf(1))
+	}
+}
+
+// step lets time pass until work begins or ends somewhere, but not beyond a moment.
+func (m *machine) step(until float64) {
+	next, rates := until, m.rates()
+	for i, q := range m.queue {
+		if len(q.jobs) == 0 {
+			continue
+		}
+		if begin := m.begin(q); begin > m.now {
+			next = min(next, begin)
+		} else {
+			next = min(next, m.now+q.jobs[0].left/rates[i])
+		}
+	}
+	passed := next - m.now
+	for i, q := range m.queue {
+		if len(q.jobs) > 0 && m.begin(q) <= m.now {
+			// A remainder too small to move the clock is no remainder.
+			ends := m.now + q.jobs[0].left/rates[i]
+			m.work(q, rates[i]*passed, next, ends <= next)
+		}
+	}
+	m.now = next
 }
 
 // begin returns when the first job of a queue begins.

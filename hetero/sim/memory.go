@@ -49,31 +49,34 @@ func (m *memory) free() {
 
 // Flush costs a copy where memory is not shared.
 func (d *Device) Flush(b *hetero.Buffer) error {
+	d.chargeCopy()
 	if m := d.buffers[b]; m != nil && m.frame != nil {
 		copy(m.Bytes(), b.Bytes())
 		m.written = m.written[:0]
 	}
-	return d.chargeCopy()
+	return nil
 }
 
 // FlushRows costs a copy, too.
 func (d *Device) FlushRows(v hetero.View, rows, n int) error {
+	d.chargeCopy()
 	if m := d.buffers[v.Buffer]; m != nil && m.frame != nil {
 		area{v, rows, n}.copy(m.Buffer, v.Buffer)
 		m.written = slices.DeleteFunc(m.written, func(a area) bool { return v.Holds(rows, n, a.view, a.rows, a.n) })
 	}
-	return d.chargeCopy()
+	return nil
 }
 
 // Fetch costs a copy where memory is not shared.
 func (d *Device) Fetch(b *hetero.Buffer) error {
+	d.chargeCopy()
 	if m := d.buffers[b]; m != nil {
 		for _, a := range m.written {
 			a.copy(b, m.Buffer)
 		}
 		m.written = m.written[:0]
 	}
-	return d.chargeCopy()
+	return nil
 }
 
 // copy copies the area's places.
@@ -84,14 +87,16 @@ func (a area) copy(to, from *hetero.Buffer) {
 	}
 }
 
-// chargeCopy lets the time of a copy pass.
-func (d *Device) chargeCopy() error {
+// chargeCopy lets the time of a copy pass, where memory is not shared. A copy is a
+// command of the device's queue, which keeps order: it begins when all that was
+// submitted before has ended, and the host waits until it is done.
+func (d *Device) chargeCopy() {
 	if d.caps.Shares {
-		return nil
+		return
 	}
 	m := d.soc.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.drain(d.queue)
 	m.advance(m.now + d.soc.value[copyCost])
-	return nil
 }

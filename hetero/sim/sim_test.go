@@ -139,6 +139,31 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// A copy is a command of its device's queue: it waits for what was submitted there
+// before, but not for other devices.
+func TestCopiesWaitForTheirQueue(t *testing.T) {
+	large := op(1, 65536, 4096)
+	alone := newChip(t, Options{})
+	product := took(t, alone, map[*Device]hetero.Op{alone.GPU: large}, 1)
+	for _, own := range []bool{true, false} {
+		s := newChip(t, Options{Apart: true})
+		busy, want := s.NPU, s.Copy()
+		if own {
+			busy, want = s.GPU, product+s.Copy()
+		}
+		k, err := busy.Prepare(large)
+		require.NoError(t, err)
+		begin := s.Elapsed()
+		ticket, err := k.Submit(hetero.View{}, hetero.View{})
+		require.NoError(t, err)
+		require.NoError(t, s.GPU.Fetch(nil))
+		require.InDelta(t, want.Seconds(), (s.Elapsed() - begin).Seconds(), 20e-6, "a submit and a look")
+		require.Equal(t, own, ticket.Done())
+		require.NoError(t, ticket.Wait())
+		require.NoError(t, k.Close())
+	}
+}
+
 // Waiting by prediction and flags sees the end sooner than sleeping does.
 func TestAwaitBeatsSleeping(t *testing.T) {
 	times := map[bool]time.Duration{}
@@ -161,17 +186,22 @@ func TestAwaitBeatsSleeping(t *testing.T) {
 	require.Less(t, times[true], times[false])
 }
 
+// identityOf is a product of two tokens that returns them.
+func identityOf(size int) hetero.Op {
+	weights := make([]byte, 4*size*size)
+	for i := range size {
+		one := weights[4*(size*i+i):]
+		one[2], one[3] = 0x80, 0x3f // 1.0
+	}
+	return hetero.Op{Tokens: 2, Rows: size, Cols: size, Type: quant.F32, Weights: weights}
+}
+
 // A result appears when the device is done with it, not before: who reads
 // without waiting gets what was there.
 func TestResultsTakeTime(t *testing.T) {
 	s, err := New("8-gen-3", Options{})
 	require.NoError(t, err)
-	weights := make([]byte, 4*32*32)
-	for i := range 32 {
-		one := weights[4*(32*i+i):]
-		one[2], one[3] = 0x80, 0x3f // 1.0
-	}
-	identity := hetero.Op{Tokens: 2, Rows: 32, Cols: 32, Type: quant.F32, Weights: weights}
+	identity := identityOf(32)
 	budget := tiering.New(0)
 	pool, err := hetero.NewPool(budget, 2, 4096, s.CPU, s.GPU, s.NPU)
 	require.NoError(t, err)
@@ -196,6 +226,36 @@ func TestResultsTakeTime(t *testing.T) {
 		pool.Put(y)
 		require.Panics(t, func() { pool.Put(y) })
 	}
+}
+
+// Copies and products of a queue do not overtake each other: a product reads what was
+// flushed before it and not after, and what it writes is fetched without waiting for it.
+func TestCopiesAndProductsKeepOrder(t *testing.T) {
+	s, err := New("8-gen-3", Options{Apart: true})
+	require.NoError(t, err)
+	budget := tiering.New(0)
+	pool, err := hetero.NewPool(budget, 2, 4096, s.GPU)
+	require.NoError(t, err)
+	x, y := pool.Take(), pool.Take()
+	k, err := s.GPU.Prepare(identityOf(32))
+	require.NoError(t, err)
+	x.Floats()[33] = 5
+	require.NoError(t, s.GPU.Flush(x))
+	s.GPU.Charge(0, 1e9) // work that takes longer than copies
+	_, err = k.Submit(hetero.View{Buffer: x, Stride: 32}, hetero.View{Buffer: y, Stride: 32})
+	require.NoError(t, err)
+	x.Floats()[33] = 7
+	require.NoError(t, s.GPU.FlushRows(hetero.View{Buffer: x, Stride: 32}, 2, 32))
+	require.NoError(t, s.GPU.Fetch(y))
+	require.EqualValues(t, 5, y.Floats()[33])
+	_, err = k.Submit(hetero.View{Buffer: x, Stride: 32}, hetero.View{Buffer: y, Stride: 32})
+	require.NoError(t, err)
+	require.NoError(t, s.GPU.Fetch(y))
+	require.EqualValues(t, 7, y.Floats()[33])
+	require.NoError(t, k.Close())
+	require.NoError(t, s.GPU.Close())
+	pool.Close()
+	require.NoError(t, budget.Check())
 }
 
 // After months of virtual time, such as preparing many graphs takes, the ends of

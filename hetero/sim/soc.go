@@ -14,8 +14,8 @@ type Options struct {
 	// cost the simulator nothing. Weights and views may then be empty.
 	TimeOnly bool
 	// Apart takes the shared memory away from the GPU, whose drivers keep memory
-	// of their own: it has to be flushed and fetched, each at the price of a copy.
-	// What was forgotten shows in the results.
+	// of their own: it has to be flushed and fetched, each at the price of a copy
+	// that waits for the GPU's queue. What was forgotten shows in the results.
 	Apart bool
 	// GPUShare is how much of the GPU is left by others that use it, such as a
 	// game; 0 means all.
