@@ -23,7 +23,7 @@ var rules = []rule{
 		"golang.org/x/sys", "github.com/cespare/xxhash/v2", "github.com/edsrzf/mmap-go",
 	}},
 	// Memory that is summed is asked for ahead.
-	{dir: "store/crc", rooms: []string{"tiering"}},
+	{dir: "store/crc", rooms: []string{"tiering"}, external: []string{"golang.org/x/sys"}},
 	{dir: "prefetch", rooms: []string{"store", "tiering"}, external: []string{"golang.org/x/sys"}},
 	{dir: "hetero", rooms: []string{"quant", "tiering"}, external: []string{"golang.org/x/sys"}},
 	// A device of a library that is loaded at run time; prepared graphs are kept in files.
