@@ -17,11 +17,11 @@ import (
 type landed struct {
 	data  []byte
 	chunk kv.Chunk
-	page  int   // of the chunk: the first
-	from  int   // of the sequence: the first block that tiles have not passed
-	block int   // of the sequence: the first
-	count int   // blocks
-	tile  int   // the first of the sequence's tiles
+	page  int // of the chunk: the first
+	from  int // of the sequence: the first block that tiles have not passed
+	block int // of the sequence: the first
+	count int // blocks
+	tile  int // the first of the sequence's tiles
 	// sums has room for the sums of shares, [block][key head]: whoever looks at a share
 	// sums it then. It is nil where pages are summed apart from that.
 	sums []uint32

@@ -24,9 +24,10 @@ const (
 
 // NewKey hashes what keys and values depend on besides the tokens: the layout of
 // the cache, and whatever identifies the model and how it computes. It is the ID
-// of an empty text.
+// of an empty text. It depends on the version too, so that files of another one have
+// other names and are in nobody's way until they are evicted.
 func NewKey(layout Layout, identity ...string) ID {
-	b := layout.encode(nil)
+	b := layout.encode(binary.LittleEndian.AppendUint32(nil, Version))
 	for _, text := range identity {
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(text)))
 		b = append(b, text...)
