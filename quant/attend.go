@@ -139,7 +139,7 @@ func (portable) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
 	if bits < minWeightBits {
 		w.Scale = 0
 	}
-	if bits < minWeightBits || bits >= 0x7F800000 { // no result will be finite
+	if bits < minWeightBits || bits >= infinityBits { // no result will be finite
 		clear(w.Codes[:])
 		return
 	}

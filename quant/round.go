@@ -85,7 +85,7 @@ func rounding(x []float32, top float32) (scale, inverse float32) {
 		return 0, 0
 	}
 	most := math.Float32frombits(bits)
-	if bits >= 0x7F800000 {
+	if bits >= infinityBits {
 		return most, 0
 	}
 	return most / top, top / most

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // bench is a model at work. Contexts of different depths are read once and kept
@@ -122,13 +123,7 @@ func (b *bench) read(ctx context.Context, s *exec.Sequence, ids []int32) error {
 }
 
 func (b *bench) pick(_ int, logits []float32) error {
-	best := 0
-	for i, v := range logits {
-		if v > logits[best] {
-			best = i
-		}
-	}
-	b.next = int32(best)
+	b.next = int32(max(0, quant.ArgMax(logits)))
 	return nil
 }
 
