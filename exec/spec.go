@@ -7,6 +7,7 @@ type Spec struct {
 	Dim     int // width of the residual stream
 	Heads   int // query heads of an attention layer
 	HeadDim int
+	Inner   int // width of a dense MLP, the widest if layers differ; 0 = the file does not say
 	Vocab   int
 	Context int // longest sequence
 
@@ -98,7 +99,7 @@ const (
 // changes the rest.
 func newSpec(h *Hyper) *Spec {
 	s := &Spec{
-		Family: h.Family, Dim: h.Dim, Heads: h.Heads, HeadDim: h.HeadDim, Vocab: h.Vocab, Context: h.Context,
+		Family: h.Family, Dim: h.Dim, Heads: h.Heads, HeadDim: h.HeadDim, Inner: h.FFN, Vocab: h.Vocab, Context: h.Context,
 		Norm: NormSpec{Eps: h.NormEps}, Gated: true, PreNorm: true,
 		AttnSoftcap: h.AttnSoftcap, FinalSoftcap: h.FinalSoftcap, ClipQKV: h.ClipQKV, ConvTaps: h.ConvTaps,
 		EmbedScale:    orOne(h.EmbedScale),

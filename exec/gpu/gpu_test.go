@@ -218,7 +218,7 @@ func TestNetworksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPassesAllocateNothing counts launches, waits and allocations of a token.
+// TestPassesAllocateNothing counts allocations of a token and what it asks of the driver.
 func TestPassesAllocateNothing(t *testing.T) {
 	var network *Network
 	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
@@ -239,6 +239,8 @@ func TestPassesAllocateNothing(t *testing.T) {
 	used := network.Context().Stats().Since(before)
 	require.EqualValues(t, tokens*(5*len(m.Spec.Layers)+1), used.Launches)
 	require.EqualValues(t, tokens, used.Waits)
+	require.Zero(t, used.Arguments)
+	require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the row, and logits")
 }
 
 // TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.

@@ -141,7 +141,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	if y.fused() {
 		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Result: pairs(s.Act)}, column)
 	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
-		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.hidden, rows*inner, int(pairs(s.Act)))
+		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(pairs(s.Act)))
 	}
 	if err != nil {
 		return err

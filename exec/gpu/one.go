@@ -22,8 +22,8 @@ const (
 // attendOneKV and attendOneSplits are indices of attend_one's arguments.
 const attendOneKV, attendOneSplits = 1, 2
 
-// oneToken is what a pass of one token works in. All of it but the MLP's is in one
-// buffer, because drivers take time for each buffer that a launch names.
+// oneToken is what a pass of one token works in. It is in one buffer, because drivers
+// take time for each buffer that a launch names.
 type oneToken struct {
 	memory *opencl.Memory
 	// Elements of memory where its parts begin: state and angles do at 0.
@@ -32,8 +32,13 @@ type oneToken struct {
 	sums   int // [maxSplits, Heads*HeadDim] of attention
 	states int // [maxSplits, Heads, 2]
 	logits int
-	gains  int            // where the next gain of a norm goes
-	hidden *opencl.Memory // [2*inner]: of the MLP, and room for gates before them
+	gains  int // where the next gain of a norm goes
+
+	// Where an MLP's inner vector is, behind room for gates: in memory unless the
+	// model's description gave too small a width.
+	hidden *opencl.Memory
+	inner  int // element of hidden
+	room   int // elements there
 
 	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
 	input      []float32      // state, angles and stream as the host sees them
@@ -49,7 +54,7 @@ type oneLayer struct {
 	o, down     *opencl.Vector
 }
 
-// allocateOne takes the memory for passes of one token, but for the MLP's.
+// allocateOne takes the memory for passes of one token.
 func (n *Network) allocateOne() (err error) {
 	s, t, size := n.spec, &n.one, 0
 	place := func(floats int) (at int) {
@@ -61,12 +66,15 @@ func (n *Network) allocateOne() (err error) {
 	t.qkv = place(n.qkvWidth(n.maxKVHeads()))
 	t.sums = place(maxSplits * s.Heads * s.HeadDim)
 	t.states = place(maxSplits * s.Heads * 2)
+	t.room = 2 * s.Inner
+	t.inner = place(t.room)
 	t.logits = place(s.Vocab)
 	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
 	t.splits = 1
 	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
 		return err
 	}
+	t.hidden = t.memory
 	if t.stage, t.input, err = n.seen(t.memory, 0, t.x+s.Dim); err != nil {
 		return err
 	}
@@ -104,14 +112,24 @@ func (n *Network) seen(m *opencl.Memory, at, count int) (stage *opencl.Memory, n
 	return stage, floatsOf(stage)[:count], nil
 }
 
+// makeRoom makes room for a layer's MLP where the model's description did not say
+// that it is so wide.
+func (n *Network) makeRoom(inner int) (err error) {
+	t := &n.one
+	if 2*inner <= t.room {
+		return nil
+	}
+	t.inner, t.room = 0, 2*inner
+	t.hidden, err = n.alloc(tiering.Scratch, 4*t.room)
+	return err
+}
+
 // makeOneLayer makes the kernels of a layer for one token.
 func (n *Network) makeOneLayer(l int) (err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
 	inner := y.down.Cols
-	if t.hidden == nil || t.hidden.Size() < 8*inner {
-		if t.hidden, err = n.alloc(tiering.Scratch, 8*inner); err != nil {
-			return err
-		}
+	if err := n.makeRoom(inner); err != nil {
+		return err
 	}
 	vector := func(p *opencl.Product, in opencl.Input, out opencl.Output) (*opencl.Vector, error) {
 		v, err := p.Vector(in, out)
@@ -149,14 +167,14 @@ func (n *Network) makeOneLayer(l int) (err error) {
 	}
 	in.Side = y.ffnGain
 	if y.fused() {
-		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, Result: pairs(s.Act)})
-	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden}); err == nil {
-		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.hidden, inner, int(pairs(s.Act)))
+		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Result: pairs(s.Act)})
+	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(pairs(s.Act)))
 	}
 	if err != nil {
 		return err
 	}
-	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden}, stream)
+	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
 	return err
 }
 

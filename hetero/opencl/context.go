@@ -67,6 +67,7 @@ func (c *Context) do(e entry, args ...uintptr) error {
 // Stats counts what was asked of a device.
 type Stats struct {
 	Launches   int64         `json:"launches"`
+	Arguments  int64         `json:"arguments"` // of kernels that were set
 	Writes     int64         `json:"writes"`
 	WriteBytes int64         `json:"write_bytes"`
 	Reads      int64         `json:"reads"`
@@ -81,6 +82,7 @@ type Stats struct {
 // Since returns what was counted after an earlier moment.
 func (s Stats) Since(before Stats) Stats {
 	s.Launches -= before.Launches
+	s.Arguments -= before.Arguments
 	s.Writes -= before.Writes
 	s.WriteBytes -= before.WriteBytes
 	s.Reads -= before.Reads

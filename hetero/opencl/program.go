@@ -148,7 +148,7 @@ func (k *Kernel) SetMemory(i int, m *Memory) error { return k.setHandle(i, &m.ha
 // setHandle sets one argument to what a handle of the driver stands for, which is part
 // of something on the heap.
 func (k *Kernel) setHandle(i int, handle *uintptr) error {
-	return k.context.do(clSetKernelArg, k.handle, uintptr(i), unsafe.Sizeof(*handle), uintptr(unsafe.Pointer(handle)))
+	return k.setArgument(i, unsafe.Sizeof(*handle), uintptr(unsafe.Pointer(handle)))
 }
 
 // SetInt sets one argument to an integer.
@@ -156,5 +156,10 @@ func (k *Kernel) SetInt(i, value int) error { return k.setBits(i, uint32(int32(v
 
 func (k *Kernel) setBits(i int, bits uint32) error {
 	k.context.argument = bits
-	return k.context.do(clSetKernelArg, k.handle, uintptr(i), 4, uintptr(unsafe.Pointer(&k.context.argument)))
+	return k.setArgument(i, 4, uintptr(unsafe.Pointer(&k.context.argument)))
+}
+
+func (k *Kernel) setArgument(i int, size, from uintptr) error {
+	k.context.stats.Arguments++
+	return k.context.do(clSetKernelArg, k.handle, uintptr(i), size, from)
 }

@@ -15,12 +15,14 @@ norm(__global const float *x, int from, __global float *y, int cols, __global co
     out[i] = in[i] * inverse * gains[gain + i];
 }
 
-// y = act(gate) * what it lets through, which is up elements behind it: no more
-// than that are done.
-__kernel void gated(__global float *y, __global const float *gate, int up, int kind) {
+// gated puts act(gate) * what it lets through in the gate's place. Gates begin at an
+// element of x, and what they let through is up elements behind them: no more than
+// that are done.
+__kernel void gated(__global float *x, int gates, int up, int kind) {
   const size_t i = get_global_id(0);
+  __global float *gate = x + gates + i;
   if (i < (size_t)up)
-    y[i] = activation(gate[i], kind) * gate[up + i];
+    *gate = activation(*gate, kind) * gate[up];
 }
 
 // turned rotates a head in local memory by angles, cosines and then sines, and
