@@ -28,14 +28,14 @@ func TestBindFailsMidway(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 
-	last := &network.layers[len(network.layers)-1].one
-	attend := last.attend
-	last.attend, err = network.context.Kernel("probe.cl", "", "probe") // which has one argument
+	last := network.layers[len(network.layers)-1].one.attend
+	attend := last[0]
+	last[0], err = network.context.Kernel("probe.cl", "", "probe") // which has one argument
 	require.NoError(t, err)
 	var refused *opencl.Error
 	require.ErrorAs(t, m.Extend(context.Background(), other, []int32{1}, &exec.Reader{}), &refused)
-	require.NoError(t, last.attend.Close())
-	last.attend = attend
+	require.NoError(t, last[0].Close())
+	last[0] = attend
 
 	near(t, want, logits(t, m, first, ids[20:])[0])
 	require.Len(t, logits(t, m, other, []int32{1}), 1)

@@ -32,7 +32,7 @@ func TestFailedPassesWait(t *testing.T) {
 		kernel **opencl.Kernel
 		tokens int
 	}{
-		{"one token", &network.layers[1].one.attend, 1},
+		{"one token", &network.layers[1].one.attend[0], 1},
 		{"many", &network.layers[1].many.attnNorm, testChunk},
 	} {
 		t.Run(c.name, func(t *testing.T) {

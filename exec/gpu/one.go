@@ -12,15 +12,10 @@ const (
 	// stateFloats is where a token's angles begin in its memory: before them is its
 	// position.
 	stateFloats = 16
-	// oneThreads are the work items of a group of attend_one.
-	oneThreads = 128
-	// maxSplits is into how many parts attention divides the context at most: joining
-	// them takes time too.
-	maxSplits = 32
 )
 
-// attendOneKV and attendOneSplits are indices of attend_one's arguments.
-const attendOneKV, attendOneSplits = 1, 2
+// attendOneKV is the index of one of attend_one's arguments.
+const attendOneKV = 1
 
 // oneToken is what a pass of one token works in. It is in one buffer, because drivers
 // take time for each buffer that a launch names.
@@ -29,8 +24,8 @@ type oneToken struct {
 	// Elements of memory where its parts begin: state and angles do at 0.
 	x      int // embedding's row, which becomes the residual stream
 	qkv    int
-	sums   int // [maxSplits, Heads*HeadDim] of attention
-	states int // [maxSplits, Heads, 2]
+	sums   int // [maxParts, Heads*HeadDim] of attention
+	states int // [maxParts, Heads, 2]
 	logits int
 	gains  int // where the next gain of a norm goes
 
@@ -43,14 +38,16 @@ type oneToken struct {
 	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
 	input      []float32      // state, angles and stream as the host sees them
 	result     []float32      // logits as the host sees them
-	splits     int            // that kernels are set to
+	sizes      []int          // of attention's groups, ascending
+	division   division       // that kernels are set to
+	fixed      *division      // set by tests: for all contexts
 }
 
 // oneLayer is the kernels of a layer for one token.
 type oneLayer struct {
 	qkv, gateUp []*opencl.Vector
-	attend      *opencl.Kernel
-	gated       *opencl.Kernel // nil where gateUp does it
+	attend      []*opencl.Kernel // for each size of groups
+	gated       *opencl.Kernel   // nil where gateUp does it
 	o, down     *opencl.Vector
 }
 
@@ -64,13 +61,14 @@ func (n *Network) allocateOne() (err error) {
 	place(stateFloats + n.angleFloats())
 	t.x = place(s.Dim)
 	t.qkv = place(n.qkvWidth(n.maxKVHeads()))
-	t.sums = place(maxSplits * s.Heads * s.HeadDim)
-	t.states = place(maxSplits * s.Heads * 2)
+	t.sums = place(maxParts * s.Heads * s.HeadDim)
+	t.states = place(maxParts * s.Heads * 2)
 	t.room = 2 * s.Inner
 	t.inner = place(t.room)
 	t.logits = place(s.Vocab)
 	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
-	t.splits = 1
+	t.sizes = n.attendSizes()
+	t.division.parts = 1
 	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
 		return err
 	}
@@ -155,10 +153,7 @@ func (n *Network) makeOneLayer(l int) (err error) {
 	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
-	spec := &s.Layers[l]
-	y.one.attend, err = n.kernel(l, "attend.cl", "attend_one", t.memory, t.memory /* until a text is bound */, t.splits,
-		t.qkv, n.anglesFrom(spec, 1, stateFloats), y.qGain, y.kGain, s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states)
-	if err != nil {
+	if y.one.attend, err = n.makeAttendOne(l); err != nil {
 		return err
 	}
 	parts := opencl.Input{X: t.memory, From: t.sums, Change: opencl.Merged, Side: t.states, Head: s.HeadDim}
@@ -193,23 +188,13 @@ func (n *Network) anglesFrom(l *exec.LayerSpec, tokens, from int) int {
 	return from
 }
 
-// splits returns into how many parts attention divides a context, so that all of
-// the device has something to do.
-func (n *Network) splits(tokens int) int {
-	// A group takes oneThreads tokens at a time: it has full rounds, but for the last.
-	rounds := (tokens + oneThreads - 1) / oneThreads
-	useful := min((2*n.context.Info.ComputeUnits+n.spec.Heads-1)/n.spec.Heads, maxSplits)
-	each := (rounds + useful - 1) / useful
-	return (rounds + each - 1) / each
-}
-
 // readOne reads a token whose row is in the staging buffer.
 func (n *Network) readOne(c *exec.Chunk) error {
 	// Drivers take longer for commands that come from another thread than the last.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	t := &n.one
-	if err := n.divide(n.splits(c.Position + 1)); err != nil {
+	if err := n.divide(n.divisionOf(c.Position + 1)); err != nil {
 		return err
 	}
 	t.input[0] = bitsOf(c.Position)
@@ -230,25 +215,6 @@ func (n *Network) readOne(c *exec.Chunk) error {
 	return n.giveLogits(0, c)
 }
 
-// divide makes attention divide the context into so many parts.
-func (n *Network) divide(splits int) error {
-	if splits == n.one.splits {
-		return nil
-	}
-	n.one.splits = 0 // a failure on the way leaves some kernels at another number
-	for l := range n.layers {
-		k := &n.layers[l].one
-		if err := k.attend.SetInt(attendOneSplits, splits); err != nil {
-			return err
-		}
-		if err := k.o.SetSplits(splits); err != nil {
-			return err
-		}
-	}
-	n.one.splits = splits
-	return nil
-}
-
 // runOne starts the kernels of a layer, of which the last does no more than what is
 // asked for: attention keeps the key and value.
 func (n *Network) runOne(l int, c *exec.Chunk) error {
@@ -257,8 +223,7 @@ func (n *Network) runOne(l int, c *exec.Chunk) error {
 	if err := launchAll(k.qkv); err != nil {
 		return err
 	}
-	global, local := [2]int{n.spec.Heads * oneThreads, n.one.splits}, [2]int{oneThreads, 1}
-	if err := n.context.Launch(k.attend, global[:], local[:]); err != nil {
+	if err := n.attendOne(k.attend); err != nil {
 		return err
 	}
 	if n.goingOn(l, c).count == 0 {

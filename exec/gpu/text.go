@@ -124,8 +124,10 @@ func (n *Network) bind(t *text) error {
 	n.bound = nil // a failure on the way leaves some pointing elsewhere
 	for l := range n.layers {
 		y := &n.layers[l]
-		if err := y.one.attend.SetMemory(attendOneKV, t.layers[l]); err != nil {
-			return err
+		for _, k := range y.one.attend {
+			if err := k.SetMemory(attendOneKV, t.layers[l]); err != nil {
+				return err
+			}
 		}
 		if y.many.attend == nil {
 			continue

@@ -41,7 +41,7 @@ type Context struct {
 	memories       int
 	stats          Stats
 	tracer         *tracer
-	allowed        func(*Kernel) int // set by tests in place of what the driver says, see maxGroup
+	allowed        func(*Kernel) int // set by tests in place of what the driver says, see MaxGroup
 
 	// What calls write to and read from. It lies here so that calls allocate
 	// nothing.

@@ -65,7 +65,7 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 		if err != nil {
 			return nil, err
 		}
-		most, err := v.kernel.maxGroup()
+		most, err := v.kernel.MaxGroup()
 		if err == nil && v.local[0] <= most {
 			return v, nil
 		}
@@ -186,7 +186,7 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		if k, err = p.context.Kernel("matmul.cl", options, "matmul"); err != nil {
 			return nil, 0, err
 		}
-		if most, err = k.maxGroup(); err == nil && most >= matrixThreads {
+		if most, err = k.MaxGroup(); err == nil && most >= matrixThreads {
 			return k, tile, nil
 		}
 		if err = errors.Join(err, k.Close()); err != nil {

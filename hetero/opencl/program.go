@@ -87,10 +87,10 @@ func (c *Context) buildLog(program uintptr) string {
 	return strings.TrimRight(string(text), "\x00\n")
 }
 
-// maxGroup returns how many work items a group of this kernel may have. A driver may
+// MaxGroup returns how many work items a group of this kernel may have. A driver may
 // allow fewer than the device has room for where each needs many registers. NVIDIA's
 // says 256 of kernels that it has built for groups of 840 and runs, faster than smaller ones.
-func (k *Kernel) maxGroup() (int, error) {
+func (k *Kernel) MaxGroup() (int, error) {
 	if k.context.allowed != nil {
 		return k.context.allowed(k), nil
 	}

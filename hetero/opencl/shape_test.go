@@ -67,7 +67,7 @@ func TestShapesShrink(t *testing.T) {
 // What NVIDIA's driver says of a kernel's groups is fewer than it runs.
 func TestNVIDIAIsNotAskedForGroups(t *testing.T) {
 	k := &Kernel{context: &Context{Info: Info{MaxGroup: 1024, nvidia: true}}}
-	most, err := k.maxGroup()
+	most, err := k.MaxGroup()
 	require.NoError(t, err)
 	require.Equal(t, 1024, most)
 }

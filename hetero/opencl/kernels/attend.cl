@@ -1,10 +1,12 @@
-// Attention of one token.
+// Attention of one token. A group has ONE work items and takes as many tokens at a
+// time. What it needs in local memory, exec/gpu counts.
 
-#define ONE 128                               // work items of a group
 #define OWN ((DIMS + ONE - 1) / ONE)          // elements of a head that each of them prepares
+#define HELD (DIMS < ONE ? DIMS : ONE)        // how many of them prepare any
 #define SIXTEENS (DIMS / 16)                  // of a key or value: 128 bits each
 #define TURNS (ONE / SIXTEENS)                // tokens whose values are added at a time
 #define ROUNDS ((ONE + TURNS - 1) / TURNS)    // until those of ONE tokens are
+#define SLICES (ONE / DIMS)                   // work items that can share an element of the result
 
 // How an element is rotated: by which angle, and with which other element.
 #if INTERLEAVE
@@ -17,21 +19,22 @@
 #define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
 #endif
 
-// both_max and both_sum are group_max and group_sum of two numbers at a time. Nothing
-// else may use their space afterwards.
+// both_max and both_sum are group_max and group_sum of two numbers at a time, of those
+// work items that prepare something. Nothing else may use their space afterwards.
 #define BOTH(name, join)                                                                                               \
   float2 name(float2 value, __local float2 *space, int id) {                                                           \
-    space[id] = value;                                                                                                 \
+    if (id < HELD)                                                                                                     \
+      space[id] = value;                                                                                               \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    if (id < ONE / 8) {                                                                                                \
+    if (id < HELD / 8) {                                                                                               \
       for (int i = 1; i < 8; i++)                                                                                      \
-        value = join(value, space[id + i * (ONE / 8)]);                                                                \
-      space[ONE + id] = value;                                                                                         \
+        value = join(value, space[id + i * (HELD / 8)]);                                                               \
+      space[HELD + id] = value;                                                                                        \
     }                                                                                                                  \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    value = space[ONE];                                                                                                \
-    for (int i = 1; i < ONE / 8; i++)                                                                                  \
-      value = join(value, space[ONE + i]);                                                                             \
+    value = space[HELD];                                                                                               \
+    for (int i = 1; i < HELD / 8; i++)                                                                                 \
+      value = join(value, space[HELD + i]);                                                                            \
     return value;                                                                                                      \
   }
 #define PLUS(a, b) ((a) + (b))
@@ -56,6 +59,16 @@ void fetch_key(Key *key, __global uchar *kv, int token, int kv_head) {
   key->value_scale = scales[64 + token % 64];
 }
 
+// fetch_values asks for what a work item adds of the values of some tokens: sixteen
+// elements of every TURNS-th.
+void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_head, int turn, int sixteen) {
+#pragma unroll
+  for (int j = 0; j < ROUNDS; j++) {
+    const int token = from + min(turn + j * TURNS, here - 1);
+    values[j] = ((__global const uint4 *)(record(kv, token, kv_head) + 64 * DIMS + token % 64 * DIMS))[sixteen];
+  }
+}
+
 // attend_one is attention of one head, over one of several parts of the context. It
 // turns the token's query and key first, and the first of a key head's groups keeps
 // the key and value. What it leaves are sums that are not yet divided by their
@@ -64,21 +77,23 @@ void fetch_key(Key *key, __global uchar *kv, int token, int kv_head) {
 //
 // All but keys and values is in memory, the token's position at its beginning; the
 // arguments are elements of it. Whatever a group needs is asked for before it waits
-// for any of it.
+// for any of it, and the next tokens' keys and values as soon as those before were
+// used.
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
-attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int angles, int q_gain, int k_gain,
+attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
            float eps, float scale, int window, int sums, int states) {
   __local float before_q[DIMS], before_k[DIMS], ALIGNED q[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
-  __local float2 pairs[SPACE(ONE)];
+  __local float2 pairs[SPACE(HELD)];
   __local float ALIGNED parts[TURNS * DIMS];
   __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS];
   const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
+  const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
   const int position = as_int(memory[0]);
 
   float2 qk[OWN], turn_by[OWN]; // a query's and key's element; cosine and sine
   float v[OWN];
 #if QK_NORM
-  __local float2 squares[SPACE(ONE)];
+  __local float2 squares[SPACE(HELD)];
   float2 gain[OWN];
 #endif
 #pragma unroll
@@ -94,10 +109,13 @@ attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int 
 #endif
   }
   const int oldest = window > 0 ? max(0, position - window + 1) : 0;
+  const int splits = get_num_groups(1);
   const int span = (position + splits - oldest) / splits; // of position+1-oldest tokens, rounded up
   const int begin = min(oldest + split * span, position + 1), end = min(begin + span, position + 1);
   Key key;
+  uint4 values[ROUNDS];
   fetch_key(&key, kv, min(begin + id, max(end - 1, 0)), kv_head);
+  fetch_values(values, kv, begin, min(ONE, end - begin), kv_head, turn, sixteen);
 
 #if QK_NORM
   float2 square = (float2)(0.0f);
@@ -149,17 +167,8 @@ attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int 
 #pragma unroll
   for (int i = 0; i < 16; i++)
     sum[i] = 0.0f;
-  const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
   for (int from = begin; from < end; from += ONE) {
-    const int here = min(ONE, end - from);
-    if (from > begin)
-      fetch_key(&key, kv, min(from + id, end - 1), kv_head);
-    uint4 values[ROUNDS];
-#pragma unroll
-    for (int j = 0; j < ROUNDS; j++) {
-      const int token = from + min(turn + j * TURNS, here - 1);
-      values[j] = ((__global const uint4 *)(record(kv, token, kv_head) + 64 * DIMS + token % 64 * DIMS))[sixteen];
-    }
+    const int next = from + ONE, here = min(ONE, end - from);
     // The newest token's codes are here, and perhaps not there yet.
     const int newest = from + id == position;
     float score = 0.0f;
@@ -167,12 +176,15 @@ attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int 
     for (int g = 0; g < SIXTEENS; g++)
       score += dot16(newest ? ((__local const uint4 *)codes)[g] : key.codes[g], q + 16 * g);
     score = id < here ? score * scale * (newest ? key_scale : key.scale) : -INFINITY;
+    const float of_value = newest ? value_scale : key.value_scale;
+    if (next < end)
+      fetch_key(&key, kv, min(next + id, end - 1), kv_head);
     const float before = greatest;
     greatest = fmax(greatest, group_max(score, space, id, ONE));
     const float decay = before == greatest ? 1.0f : exp(before - greatest);
     const float p = id < here ? exp(score - greatest) : 0.0f;
     weight = weight * decay + p;
-    weights[id] = id < here ? p * (newest ? value_scale : key.value_scale) : 0.0f;
+    weights[id] = p * of_value;
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (int i = 0; i < 16; i++)
@@ -188,6 +200,8 @@ attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int 
           sum[i] += weights[at] * BYTE(words[i / 4], i % 4);
       }
     }
+    if (next < end)
+      fetch_values(values, kv, next, min(ONE, end - next), kv_head, turn, sixteen);
   }
 
   if (turn < TURNS)
@@ -195,9 +209,22 @@ attend_one(__global float *memory, __global uchar *kv, int splits, int qkv, int 
     for (int i = 0; i < 16; i += 4)
       *(__local float4 *)(parts + turn * DIMS + 16 * sixteen + i) = (float4)(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
   weight = group_sum(weight, space, id, ONE);
+#if SLICES > 1 // each takes the turns of its slice, and leaves their sum in the first of them
+  const int slice = id / DIMS, column = id % DIMS;
+  if (slice < SLICES) {
+    float all = 0.0f;
+    for (int j = slice; j < TURNS; j += SLICES)
+      all += parts[j * DIMS + column];
+    parts[slice * DIMS + column] = all;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+#define LEFT SLICES
+#else
+#define LEFT TURNS
+#endif
   for (int i = id; i < HEAD_DIM; i += ONE) {
     float all = 0.0f;
-    for (int j = 0; j < TURNS; j++)
+    for (int j = 0; j < LEFT; j++)
       all += parts[j * DIMS + i];
     memory[sums + (split * HEADS + head) * HEAD_DIM + i] = all;
   }

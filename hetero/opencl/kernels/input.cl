@@ -44,13 +44,15 @@ float4 input4(__global const float *x, int at, int left) {
   return at % 4 == 0 ? GLOBAL4(x + at) : vload4(0, x + at);
 }
 
-// merged4 joins the parts of attention's result: sums of each split, whose
-// greatest score and sum of weights are in states.
-float4 merged4(const Input *in, int at) {
+// merged joins the parts of attention's result: some quads of the sums of each, whose
+// greatest score and sum of weights are in states. All quads are of one head.
+void merged(float4 *quads, const int count, const Input *in, int at) {
   const int heads = in->cols / in->head, h = at / in->head;
   __global const float2 *states = (__global const float2 *)(in->x + in->side);
   __global const float *x = in->x + in->from + at;
-  float4 sum = GLOBAL4(x); // often there is one part only
+#pragma unroll
+  for (int k = 0; k < count; k++)
+    quads[k] = GLOBAL4(x + 4 * k); // often there is one part only
   const float2 state = states[h];
   float greatest = state.x;
 #pragma unroll 8
@@ -58,26 +60,37 @@ float4 merged4(const Input *in, int at) {
     greatest = fmax(greatest, states[s * heads + h].x);
   const float e = exp(state.x - greatest);
   float weight = e * state.y;
-  sum *= e;
-#pragma unroll 4
+#pragma unroll
+  for (int k = 0; k < count; k++)
+    quads[k] *= e;
+#pragma unroll 8
   for (int s = 1; s < in->splits; s++) {
     const float2 state = states[s * heads + h];
     const float e = exp(state.x - greatest);
-    sum += e * GLOBAL4(x + s * in->cols);
+#pragma unroll
+    for (int k = 0; k < count; k++)
+      quads[k] += e * GLOBAL4(x + s * in->cols + 4 * k);
     weight += e * state.y;
   }
-  return sum / weight;
+#pragma unroll
+  for (int k = 0; k < count; k++)
+    quads[k] /= weight;
 }
 
 // take begins to read a piece. Beyond the end there are zeros.
 void take(Piece *p, const Input *in, int at, int end) {
+  if (in->source == MERGED && in->head % PIECE == 0 && at < min(end, in->cols)) {
+    merged(p->x, PIECE / 4, in, at);
+    return;
+  }
 #pragma unroll
   for (int k = 0; k < PIECE / 4; k++) {
     const int i = at + 4 * k, left = min(end, in->cols) - i;
-    if (in->source == MERGED)
-      p->x[k] = left > 0 ? merged4(in, i) : (float4)(0.0f);
-    else
+    p->x[k] = (float4)(0.0f);
+    if (in->source != MERGED)
       p->x[k] = input4(in->x, in->from + i, left);
+    else if (left > 0)
+      merged(p->x + k, 1, in, i);
     if (in->source == NORMED)
       p->gain[k] = input4(in->x, in->side + i, left);
   }
