@@ -54,7 +54,7 @@ func (n *Network) attendSizes() []int {
 // three numbers of its own, and what it holds of a query, key and value.
 func (n *Network) attendLocal(size int) int64 {
 	dims := (n.spec.HeadDim + 15) / 16 * 16
-	return int64(4*size*(16+3) + 32*dims)
+	return int64(4*size*(16+3) + 40*dims)
 }
 
 // makeAttendOne makes the kernels of a layer's attention for each size of groups.

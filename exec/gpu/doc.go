@@ -19,8 +19,9 @@
 // computed for all, because they are one product with keys and values.
 //
 // Activations are float32, sums too; but the input of one token's products is
-// rounded to 8 bits where weights are codes, as the processor does it. Keys and
-// values are kept in codes of 8 bits with a scale for each token and head, as k8v8 of
-// package kv, and attention reads them as they were stored. So tokens are those of
-// the CPU, but for what rounding and the order of sums change.
+// rounded to 8 bits where weights are codes, as the processor does it, and its queries
+// to 16 bits, so that they meet keys as integers. Keys and values are kept in codes of
+// 8 bits with a scale for each token and head, as k8v8 of package kv, and attention
+// reads them as they were stored. So tokens are those of the CPU, but for what
+// rounding and the order of sums change.
 package gpu

@@ -19,10 +19,10 @@
 #define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
 #endif
 
-// both_max and both_sum are group_max and group_sum of two numbers at a time, of those
-// work items that prepare something. Nothing else may use their space afterwards.
-#define BOTH(name, join)                                                                                               \
-  float2 name(float2 value, __local float2 *space, int id) {                                                           \
+// all_max and both_sum are group_max and group_sum of several numbers at a time, of
+// those work items that prepare something. Nothing else may use their space afterwards.
+#define JOIN(name, type, join)                                                                                         \
+  type name(type value, __local type *space, int id) {                                                                 \
     if (id < HELD)                                                                                                     \
       space[id] = value;                                                                                               \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
@@ -38,10 +38,21 @@
     return value;                                                                                                      \
   }
 #define PLUS(a, b) ((a) + (b))
-BOTH(both_max, fmax)
+JOIN(all_max, float4, fmax)
 #if QK_NORM
-BOTH(both_sum, PLUS)
+JOIN(both_sum, float2, PLUS)
 #endif
+
+// A query is rounded to 16 bits, of which QUERY_MOST stand for its greatest element, so
+// that it meets keys as two codes of 8 bits.
+#define QUERY_MOST 32639 // 127 * 256 + 127
+
+// dot16 adds the products of 16 codes of a key with those of a query.
+int dot16(uint4 key, __local const uint4 *high, __local const uint4 *low) {
+  const uint4 k = key ^ 0x80808080u, h = *high, l = *low;
+  const int upper = dot4(k.x, h.x, dot4(k.y, h.y, dot4(k.z, h.z, dot4(k.w, h.w, 0))));
+  return 256 * upper + dot4(k.x, l.x, dot4(k.y, l.y, dot4(k.z, l.z, dot4(k.w, l.w, 0))));
+}
 
 // A token's key, and what belongs to it and to the value.
 typedef struct {
@@ -82,10 +93,10 @@ void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
 attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
            float eps, float scale, int window, int sums, int states) {
-  __local float before_q[DIMS], before_k[DIMS], ALIGNED q[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
-  __local float2 pairs[SPACE(HELD)];
+  __local float before_q[DIMS], before_k[DIMS], ALIGNED space[SPACE(ONE)], weights[ONE];
+  __local float4 greatest_of[SPACE(HELD)];
   __local float ALIGNED parts[TURNS * DIMS];
-  __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS];
+  __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS], ALIGNED q_high[DIMS], ALIGNED q_low[DIMS];
   const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
   const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
   const int position = as_int(memory[0]);
@@ -134,26 +145,28 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
       before_k[id + j * ONE] = qk[j].y;
     }
   barrier(CLK_LOCAL_MEM_FENCE);
-  float2 most = (float2)(0.0f); // of the key and value
+  float4 most = (float4)(0.0f); // of the key, value and query
 #pragma unroll
   for (int j = 0; j < OWN; j++) {
     const int i = id + j * ONE;
     if (i < ROPE_DIM)
       qk[j] = qk[j] * turn_by[j].x + (float2)(before_q[OTHER(i)], before_k[OTHER(i)]) * turn_by[j].y;
     if (i < HEAD_DIM)
-      most = fmax(most, fabs((float2)(qk[j].y, v[j])));
-    if (i < DIMS)
-      q[i] = i < HEAD_DIM ? qk[j].x : 0.0f;
+      most = fmax(most, fabs((float4)(qk[j].y, v[j], qk[j].x, 0.0f)));
   }
-  most = both_max(most, pairs, id);
+  most = all_max(most, greatest_of, id);
   const float key_up = most.x > 0x1p-100f ? 127.0f / most.x : 0.0f, value_up = most.y > 0x1p-100f ? 127.0f / most.y : 0.0f;
   const float key_scale = key_up > 0.0f ? most.x / 127.0f : 0.0f, value_scale = value_up > 0.0f ? most.y / 127.0f : 0.0f;
+  const float q_up = most.z > 0x1p-100f ? QUERY_MOST / most.z : 0.0f, q_scale = scale * most.z / QUERY_MOST;
 #pragma unroll
   for (int j = 0; j < OWN; j++) {
     const int i = id + j * ONE;
     if (i < DIMS) {
       codes[i] = i < HEAD_DIM ? convert_uchar_sat(rint(qk[j].y * key_up) + 128.0f) : 128;
       value_codes[i] = i < HEAD_DIM ? convert_uchar_sat(rint(v[j] * value_up) + 128.0f) : 128;
+      const int query = i < HEAD_DIM ? clamp(convert_int_rte(qk[j].x * q_up), -QUERY_MOST, QUERY_MOST) : 0;
+      q_high[i] = (uchar)((query + 128) >> 8);
+      q_low[i] = (uchar)query;
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -171,11 +184,12 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
     const int next = from + ONE, here = min(ONE, end - from);
     // The newest token's codes are here, and perhaps not there yet.
     const int newest = from + id == position;
-    float score = 0.0f;
+    int sum_of_codes = 0;
 #pragma unroll
     for (int g = 0; g < SIXTEENS; g++)
-      score += dot16(newest ? ((__local const uint4 *)codes)[g] : key.codes[g], q + 16 * g);
-    score = id < here ? score * scale * (newest ? key_scale : key.scale) : -INFINITY;
+      sum_of_codes += dot16(newest ? ((__local const uint4 *)codes)[g] : key.codes[g],
+                            (__local const uint4 *)q_high + g, (__local const uint4 *)q_low + g);
+    const float score = id < here ? sum_of_codes * q_scale * (newest ? key_scale : key.scale) : -INFINITY;
     const float of_value = newest ? value_scale : key.value_scale;
     if (next < end)
       fetch_key(&key, kv, min(next + id, end - 1), kv_head);

@@ -53,6 +53,21 @@ float activation(float x, int kind) {
 #define GLOBAL4(p) (*(__global const float4 *)(p))
 #define ALIGNED __attribute__((aligned(16)))
 
+// dot4 adds the products of four signed codes.
+#if DOT == DOT_KHR
+int dot4(uint a, uint b, int sum) { return sum + dot_4x8packed_ss_int(a, b); }
+#elif DOT == DOT_PTX
+int dot4(uint a, uint b, int sum) {
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(sum));
+  return sum;
+}
+#else
+int dot4(uint a, uint b, int sum) {
+  const char4 v = as_char4(a), w = as_char4(b);
+  return sum + v.x * w.x + v.y * w.y + v.z * w.z + v.w * w.w;
+}
+#endif
+
 // SPACE is how many floats of local memory reductions of so many work items need.
 #define SPACE(size) ((size) + (size) / 8)
 

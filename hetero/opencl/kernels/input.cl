@@ -135,21 +135,6 @@ void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float
   scales[i / PIECES] = greatest / 127.0f; // all of a block's write the same
 }
 
-// dot4 adds the products of four signed codes.
-#if DOT == DOT_KHR
-int dot4(uint a, uint b, int sum) { return sum + dot_4x8packed_ss_int(a, b); }
-#elif DOT == DOT_PTX
-int dot4(uint a, uint b, int sum) {
-  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(sum));
-  return sum;
-}
-#else
-int dot4(uint a, uint b, int sum) {
-  const char4 v = as_char4(a), w = as_char4(b);
-  return sum + v.x * w.x + v.y * w.y + v.z * w.z + v.w * w.w;
-}
-#endif
-
 // Even and odd nibbles of a word as signed codes. Without an offset their zero is 8;
 // turning the highest bit takes it off, with the code in the upper half of a byte.
 #if FORMAT == Q4_SCALE

@@ -29,18 +29,3 @@ void keep_value(__global uchar *to, int token, __local const uchar *codes, float
   if (id == 0)
     ((__global float *)(to + 128 * DIMS + 256))[token % 64] = scale;
 }
-
-// dot16 adds the products of 16 codes with what they meet.
-float dot16(uint4 u, __local const float *q) {
-  const uint words[4] = {u.x, u.y, u.z, u.w};
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float4 v = LOCAL4(q + 4 * i);
-    sum += BYTE(words[i], 0) * v.x;
-    sum += BYTE(words[i], 1) * v.y;
-    sum += BYTE(words[i], 2) * v.z;
-    sum += BYTE(words[i], 3) * v.w;
-  }
-  return sum;
-}
