@@ -25,7 +25,7 @@ type part struct {
 	to      int // its first column
 }
 
-// TakeLayer puts a layer's weights on the device and makes its kernels ready.
+// TakeLayer puts a layer's weights on the device.
 func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	y := &n.layers[l]
 	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
@@ -67,7 +67,7 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 			n.lastOps += opsOf(p.product)
 		}
 	}
-	return n.makeOneLayer(l)
+	return n.took()
 }
 
 // TakeEnds puts the output matrix on the device.
@@ -81,8 +81,27 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
 		return err
 	}
 	n.lastOps += opsOf(p)
-	n.head, err = p.Vector(
-		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: gain, Eps: n.spec.Norm.Eps},
+	n.endGain, n.endMatrix = gain, p
+	return n.took()
+}
+
+// took counts what was taken. When all of it was, weights lie where they stay, and the
+// kernels for one token are made.
+func (n *Network) took() error {
+	if n.taken++; n.taken < len(n.layers)+1 {
+		return nil
+	}
+	if err := n.gather(); err != nil {
+		return err
+	}
+	for l := range n.layers {
+		if err := n.makeOneLayer(l); err != nil {
+			return err
+		}
+	}
+	var err error
+	n.head, err = n.endMatrix.Vector(
+		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: n.endGain, Eps: n.spec.Norm.Eps},
 		opencl.Output{Y: n.one.memory, To: n.one.logits})
 	if err != nil {
 		return err
@@ -106,6 +125,7 @@ func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear
 		return nil, err
 	}
 	n.own(p)
+	n.products = append(n.products, p)
 	p.Name = name
 	p.Tailored = n.context.Info.Kind == "GPU" // on others it gains nothing
 	n.weights += p.Bytes()

@@ -50,8 +50,13 @@ type Network struct {
 	chunk   int
 	owned   []closer // memory, products and kernels, in the order of their making
 	layers  []layer
+	taken   int // layers, and the ends
 	head    *opencl.Vector
-	weights int64 // bytes on the device
+	// The norm before the output matrix, of the memory of one token, and that matrix.
+	endGain   int
+	endMatrix *opencl.Product
+	products  []*opencl.Product // all there are
+	weights   int64             // bytes on the device
 	// ops are multiplications and additions with weights for one token; lastOps are
 	// those of the end of the last layer and of the output matrix, which few tokens need.
 	ops, lastOps int64

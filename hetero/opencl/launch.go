@@ -87,8 +87,13 @@ func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
 			p.Rows, p.Cols, in.From, in.Change, in.Head, out.Result, biased)
 	}
 	args := []any{
-		p.weights, in.X, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
+		in.X, p.from, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
 		out.To, int(out.Result), biased, out.Factor,
+	}
+	if p.weights == in.X {
+		options += " -DTOGETHER"
+	} else {
+		args = append(args, p.weights)
 	}
 	if p.codes != nil {
 		args = append(args, p.codes)
@@ -153,7 +158,7 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 	}
 	args := []any{
 		p.weights, p.Rows, p.Cols, x, from, stride, tokens,
-		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor,
+		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor, p.from,
 	}
 	if p.codes != nil {
 		args = append(args, p.codes)

@@ -36,7 +36,10 @@ type Product struct {
 
 	context *Context
 	divide  *vectorShape // set by tests
-	weights *Memory      // an image
+	weights *Memory      // an image, from a unit on
+	from    int          // that unit
+	size    int          // bytes of the image
+	moved   bool         // weights are in a buffer of somebody else's
 	codes   *Texture     // of its codes; nil where kernels read them from the buffer
 	biased  bool
 }
@@ -66,7 +69,8 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 		}
 	}()
 	m := &image{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
-	weights, err := p.context.upload(&p.weights, m.size())
+	p.size = m.size()
+	weights, err := p.context.upload(&p.weights, p.size)
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +139,30 @@ func (u *upload) free() {
 }
 
 // Bytes returns what the product takes on the device.
-func (p *Product) Bytes() int64 { return int64(p.weights.Size()) }
+func (p *Product) Bytes() int64 { return int64(p.size) }
+
+// Move puts the weights into another buffer, which must have been made for them and
+// outlive the product, and gives their own back. Kernels that read them must be made
+// anew. It waits until they are there.
+func (p *Product) Move(to *Memory, off int) error {
+	if off%unitBytes != 0 || p.codes != nil || p.moved {
+		return fmt.Errorf("opencl: weights read as %v cannot be moved to byte %d", p.Source(), off)
+	}
+	if err := errors.Join(to.CopyPart(off, p.weights, 0, p.size), p.context.Finish()); err != nil {
+		return err
+	}
+	own := p.weights
+	p.weights, p.from, p.moved = to, off/unitBytes, true
+	return own.Free()
+}
 
 // Close gives the memory back. Kernels of the product must not run any more.
-func (p *Product) Close() error { return errors.Join(p.codes.Free(), p.weights.Free()) }
+func (p *Product) Close() error {
+	if p.moved {
+		return nil
+	}
+	return errors.Join(p.codes.Free(), p.weights.Free())
+}
 
 // Source returns how kernels read the product's codes.
 func (p *Product) Source() Source {

@@ -49,14 +49,17 @@ float4 input4(__global const float *x, int left, int aligned) {
   return v;
 }
 
-// The last argument is there where codes are in an image.
+// Weights begin at a unit of their buffer. The last argument is there where codes are in
+// an image.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matmul(__global const uchar *weights, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
-       __global float *y, int to, int y_stride, int result, int biased, float factor
+matmul(__global const uchar *buffer, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
+       __global float *y, int to, int y_stride, int result, int biased, float factor,
+       uint unit
 #ifdef IMAGE
        , CODES codes
 #endif
 ) {
+  __global const uchar *weights = buffer + (size_t)unit * 16;
 #ifndef IMAGE
   CODES codes = codes_of(weights);
 #endif

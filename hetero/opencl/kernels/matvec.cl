@@ -42,11 +42,15 @@ float total(__local const float *numbers, int count) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// The last arguments are there where codes are in an image, and where the result is in
-// another buffer than the input.
+// Weights begin at a unit of their buffer. The last arguments are there where that is
+// not the input's, where codes are in an image, and where the result is in another buffer
+// than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matvec(__global const uchar *weights, __global float *memory, int rows_, int cols_, int from_, int source_, int side,
+matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int source_, int side,
        float eps, int head_, int splits, int to, int result_, int biased_, float factor
+#ifndef TOGETHER
+       , __global const uchar *buffer
+#endif
 #ifdef IMAGE
        , CODES codes
 #endif
@@ -54,6 +58,10 @@ matvec(__global const uchar *weights, __global float *memory, int rows_, int col
        , __global float *y
 #endif
 ) {
+#ifdef TOGETHER
+  __global const uchar *buffer = (__global const uchar *)memory;
+#endif
+  __global const uchar *weights = buffer + (size_t)unit * 16;
 #ifndef IMAGE
   CODES codes = codes_of(weights);
 #endif

@@ -1,0 +1,33 @@
+package gpu
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestGatheredWeightsChangeNothing reads a text where memory is copied: with weights in
+// buffers of their own, because one for all would be too large, and with all in the
+// buffer of what they meet.
+func TestGatheredWeightsChangeNothing(t *testing.T) {
+	const most = 300 << 10 // more than any matrix takes, and less than all
+	var network *Network
+	copying := func(n *Network) {
+		network, n.context.Shares = n, false
+		require.NoError(t, n.disown(0))
+		require.NoError(t, n.allocateOne())
+	}
+	path := fixture(t, "llama32")
+	m := load(t, path, onGPU(Processor{Opened: func(n *Network) {
+		copying(n)
+		n.context.Info.MaxAllocation = most
+	}}))
+	ids := someIDs(45, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	require.Less(t, network.one.memory.Size(), most)
+	m = load(t, path, onGPU(Processor{Opened: copying}))
+	require.Greater(t, network.one.memory.Size(), most)
+	require.Equal(t, want, teacherForced(t, m, ids))
+	held := network.context.Stats().Held
+	require.Less(t, held-int64(network.one.memory.Size()), int64(most), "weights are there once")
+}
