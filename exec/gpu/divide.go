@@ -16,6 +16,9 @@ const (
 	// smallGroup is how many tokens attention's groups take at a time in short contexts,
 	// with as many work items: larger ones wait longer for each other.
 	smallGroup = 128
+	// largeGroup is that in long contexts, where a device has room for it. Of 512 they
+	// were slower behind 2048 tokens.
+	largeGroup = 256
 	// smallParts is how many parts small groups make at most where large ones are to be
 	// had.
 	smallParts = 2
@@ -24,10 +27,6 @@ const (
 	// maxParts is into how many parts attention divides the context at most.
 	maxParts = 32
 )
-
-// largeGroups are the sizes of groups for long contexts. Of those that a device has
-// room for the first is taken.
-var largeGroups = []int{512, 256}
 
 // division is how attention of one token divides the context.
 type division struct {
@@ -41,12 +40,10 @@ func (n *Network) attendSizes() []int {
 	if info.Kind != "GPU" {
 		return []int{smallGroup} // work items are the iterations of a loop
 	}
-	for _, size := range largeGroups {
-		if size <= info.MaxGroup && n.attendLocal(size) <= info.LocalMemory {
-			return []int{smallGroup, size}
-		}
+	if largeGroup > info.MaxGroup || n.attendLocal(largeGroup) > info.LocalMemory {
+		return []int{smallGroup}
 	}
-	return []int{smallGroup}
+	return []int{smallGroup, largeGroup}
 }
 
 // attendLocal returns what a group has in local memory at most, see

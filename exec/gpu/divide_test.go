@@ -16,7 +16,7 @@ func TestDivisionsOfTheContextAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
 	m := load(t, fixture(t, "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
-		network, n.one.sizes = n, []int{32, smallGroup, largeGroups[1], largeGroups[0]}
+		network, n.one.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
 	}}})
 	ids := someIDs(5*chunk+3, m.Spec.Vocab)
 	s, err := m.NewSequence(0)
@@ -67,8 +67,8 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 		{server, 12, 1, division{0, 1}},
 		{server, 12, smallGroup, division{0, 1}},
 		{server, 12, smallGroup + 1, division{0, 2}},
-		{server, 12, 2*smallGroup + 1, division{1, 1}},
-		{server, 12, 2049, division{1, 5}},
+		{server, 12, 2*smallGroup + 1, division{1, 2}},
+		{server, 12, 2049, division{1, 9}},
 		{server, 12, 32768, division{1, 11}},
 		{server, 64, 32768, division{1, 2}},
 		{server, 1, 1 << 17, division{1, maxParts}},
@@ -76,7 +76,7 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 		{phone, 4, 200, division{0, 2}},
 	} {
 		n := &Network{spec: &exec.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
-		n.one.sizes = []int{smallGroup, largeGroups[0]}
+		n.one.sizes = []int{smallGroup, largeGroup}
 		require.Equal(t, c.want, n.divisionOf(c.tokens), "%+v", c)
 	}
 }
@@ -88,9 +88,9 @@ func TestAttendSizes(t *testing.T) {
 		head int
 		want []int
 	}{
-		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, 128, []int{128, 512}},
-		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, maxHeadDim, []int{128, 512}},
-		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 32 << 10}, 128, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, 128, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, maxHeadDim, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 16 << 10}, 128, []int{128}},
 		{opencl.Info{Kind: "GPU", MaxGroup: 256, LocalMemory: 64 << 10}, 128, []int{128, 256}},
 		{opencl.Info{Kind: "GPU", MaxGroup: 128, LocalMemory: 32 << 10}, 128, []int{128}},
 		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
