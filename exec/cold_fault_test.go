@@ -63,6 +63,7 @@ func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 type damagedFS struct {
 	vfs.FS
 	on atomic.Bool
+	at atomic.Int64 // in thousandths of each read; 0: byte 100
 }
 
 func (d *damagedFS) Create(name string) (vfs.File, error) {
@@ -78,9 +79,37 @@ type damagedFile struct {
 func (f *damagedFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	if f.fs.on.Load() && n > 100 {
-		p[100] ^= 4
+		at := 100
+		if part := int(f.fs.at.Load()); part > 0 {
+			at = n * part / 1000
+		}
+		p[at] ^= 4
 	}
 	return n, err
+}
+
+// TestDamageAnywhereIsSeenInDecoding flips bits here and there in the shares of heads,
+// which are summed by who looks at them, each time for one token.
+func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
+	fsys := &damagedFS{FS: vfs.NewMem()}
+	m := coldModel(t, fsys)
+	ids := longPrompt(m.Spec.Vocab, 400, 7)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	extendAll(t, m, s, ids[:300])
+	for part := int64(1); part < 600; part += 37 { // reads go on behind what they are for
+		fsys.at.Store(part)
+		fsys.on.Store(true)
+		for err = nil; err == nil; {
+			at := s.Len()
+			require.Less(t, at, len(ids), "nothing is seen of a bit at %d/1000", part)
+			err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{})
+		}
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+		fsys.on.Store(false)
+		s.Truncate(300)
+	}
 }
 
 // TestDamagedPagesAreRefused: a page that is not what was written ends the step
