@@ -18,6 +18,9 @@ type Options struct {
 	// Budget is what memory of the machine is charged to: that of devices which
 	// share it, and staging for those that do not. nil keeps no books.
 	Budget *tiering.Budget
+	// Memory, if set, is how many bytes of the device's memory may be taken, where that
+	// is less than it has.
+	Memory int64
 }
 
 // Context is a device that is open, with a queue whose commands run in the order
@@ -113,6 +116,9 @@ func Open(o Options) (*Context, error) {
 	}
 	if !info.Half {
 		arithmetic = Floats
+	}
+	if o.Memory > 0 {
+		info.Memory, info.MaxAllocation = min(info.Memory, o.Memory), min(info.MaxAllocation, o.Memory)
 	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)

@@ -27,10 +27,10 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
 		return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
 	}
+	if c.stats.Held+int64(size) > c.Info.Memory {
+		return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Held: c.stats.Held, Limit: c.Info.Memory}
+	}
 	if !c.Shares {
-		if c.stats.Held+int64(size) > c.Info.Memory {
-			return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Held: c.stats.Held, Limit: c.Info.Memory}
-		}
 		return c.create(memReadWrite, size, nil)
 	}
 	frame, err := tiering.Alloc(c.budget, purpose, size)

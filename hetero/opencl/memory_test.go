@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -42,6 +44,44 @@ func TestStagingReachesTheDevice(t *testing.T) {
 	_, err = c.Measure(1 << 16)
 	require.NoError(t, err)
 	require.Zero(t, c.Stats().Held)
+}
+
+// TestMemoryIsLimited takes all that may be taken of a device's memory, whether it
+// shares the machine's or has its own.
+func TestMemoryIsLimited(t *testing.T) {
+	for _, shares := range []bool{true, false} {
+		c, err := Open(Options{Memory: 3 * 4096})
+		need(t, err)
+		c.Shares = shares && c.Shares
+		require.EqualValues(t, 3*4096, c.Info.MaxAllocation)
+		first, err := c.Alloc(tiering.Scratch, 4096)
+		require.NoError(t, err)
+		second, err := c.Alloc(tiering.Scratch, 2*4096)
+		require.NoError(t, err)
+		_, err = c.Alloc(tiering.Scratch, 1)
+		var full *hetero.MemoryError
+		require.ErrorAs(t, err, &full)
+		require.Equal(t, hetero.MemoryError{Device: c.Info.Name, Need: 1, Held: 3 * 4096, Limit: 3 * 4096}, *full)
+		require.NoError(t, errors.Join(first.Free(), second.Free(), c.Close()))
+	}
+}
+
+// TestSizesAreKnownBefore compares what products take with what was said of them.
+func TestSizesAreKnownBefore(t *testing.T) {
+	d, _ := open(t)
+	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q4_0, quant.Q4_K, quant.Q6_K, quant.Q3_K} {
+		size, err := typ.RowBytes(256)
+		require.NoError(t, err)
+		parts := []Weights{{Type: typ, Rows: 48, Cols: 256, Bias: make([]float32, 48)}, {Type: typ, Rows: 16, Cols: 256}}
+		before := SizeOf(parts...)
+		for i := range parts {
+			parts[i].Data = make([]byte, parts[i].Rows*size)
+		}
+		p, err := d.context.NewProduct(false, parts...)
+		require.NoError(t, err)
+		require.Equal(t, before, p.Bytes(), "%v", typ)
+		require.NoError(t, p.Close())
+	}
 }
 
 // TestMissingTimesAreTold asks for the times of a command of a queue that keeps

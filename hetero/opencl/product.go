@@ -48,8 +48,8 @@ type Product struct {
 // row by row in turns. All must be of one format and as wide; interleaved ones of
 // one size.
 func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err error) {
-	p := &Product{context: c, Cols: parts[0].Cols, Exact: true}
-	p.Format, _ = formatOf(parts[0].Type)
+	p := productOf(parts)
+	p.context = c
 	for i := range parts {
 		w := &parts[i]
 		if err := w.check(); err != nil {
@@ -58,17 +58,13 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 		if !CanStack(parts[0], *w) || interleave && w.Rows != parts[0].Rows {
 			return nil, fmt.Errorf("opencl: %v of %d × %d and %v of %d × %d in one product", parts[0].Type, parts[0].Rows, parts[0].Cols, w.Type, w.Rows, w.Cols)
 		}
-		_, exact := formatOf(w.Type)
-		p.Exact = p.Exact && exact
-		p.Rows += w.Rows
-		p.biased = p.biased || w.Bias != nil
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	m := &image{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
+	m := p.image()
 	p.size = m.size()
 	weights, err := p.context.upload(&p.weights, p.size)
 	if err != nil {
@@ -94,6 +90,28 @@ func (c *Context) NewProduct(interleave bool, parts ...Weights) (_ *Product, err
 	p.codes, err = c.codes(p.weights, m)
 	return p, err
 }
+
+// productOf describes the product of some matrices.
+func productOf(parts []Weights) *Product {
+	p := &Product{Cols: parts[0].Cols, Exact: true}
+	p.Format, _ = formatOf(parts[0].Type)
+	for i := range parts {
+		_, exact := formatOf(parts[i].Type)
+		p.Exact = p.Exact && exact
+		p.Rows += parts[i].Rows
+		p.biased = p.biased || parts[i].Bias != nil
+	}
+	return p
+}
+
+// image returns the product's weights as they will be on the device, without them.
+func (p *Product) image() *image {
+	return &image{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
+}
+
+// SizeOf returns what a product of matrices, whose data need not be there, takes on a
+// device.
+func SizeOf(parts ...Weights) int64 { return int64(productOf(parts).image().size()) }
 
 // CanStack reports whether two matrices can be in one product.
 func CanStack(a, b Weights) bool {
