@@ -79,8 +79,12 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 	)
 }
 
-// carveOutput takes what logits are made in.
-func (p *pass) carveOutput(a *tiering.Arena) { p.logits = a.Floats(headRows * p.m.Spec.Vocab) }
+// carveOutput takes what logits are made in, if they are made here.
+func (p *pass) carveOutput(a *tiering.Arena) {
+	if p.m.elsewhere == nil {
+		p.logits = a.Floats(headRows * p.m.Spec.Vocab)
+	}
+}
 
 // widths are the sizes of a model that differ between layers, the greatest of each.
 type widths struct {

@@ -26,7 +26,11 @@ func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Opt
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
 	d := &divider{loader: ld, away: a, exact: o.Exact, workers: hetero.NewWorkers(o.Threads)}
 	defer d.workers.Close()
-	if err := ld.partByPart(ctx, w, func(l *layout) error { return d.settle(l, w) }); err != nil {
+	plans, err := ld.planAll(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ld.partByPart(ctx, plans, func(l *layout) error { return d.settle(l, w) }); err != nil {
 		ld.free()
 		return nil, nil, err
 	}

@@ -15,7 +15,7 @@ var errChunk = errors.New("exec: the batch is larger than a chunk")
 // forward reads one batch of tokens. It allocates nothing. When it fails or is
 // cancelled the sequences are as before.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
-	if m.elsewhere != nil {
+	if m.elsewhere.all() {
 		return m.forwardElsewhere(ctx, b)
 	}
 	m.mu.Lock()
@@ -56,7 +56,12 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if p.failed() {
 		return p.err
 	}
-	if err := p.output(); err != nil {
+	if m.elsewhere != nil {
+		err = m.goOnElsewhere(ctx, b)
+	} else {
+		err = p.output()
+	}
+	if err != nil {
 		return err
 	}
 	if s := m.stream(); s != nil {

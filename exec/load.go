@@ -107,9 +107,7 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 	if o.MapFirst && ld.mapFirst(plans, o.Plan) {
 		ld.pinFile, ld.parts.mapFirst, ld.parts.settling = true, true, true
 	}
-	for i := range plans {
-		ld.total += plans[i].readBytes()
-	}
+	ld.total += readBytes(plans)
 	queue := prefetch.New(loadReaders)
 	err = ld.readAll(ctx, queue, plans)
 	queue.Close() // nothing is written to frames from here on
@@ -134,9 +132,16 @@ func loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*we
 // planAll checks every tensor and returns what goes into each frame: one or two
 // for the ends of the network and one for each layer.
 func (ld *loader) planAll(w *weights) (plans []layout, err error) {
-	if plans, err = ld.planEnds(w); err != nil {
+	ends, err := ld.planEnds(w)
+	if err != nil {
 		return nil, err
 	}
+	layers, err := ld.planLayers(w)
+	return append(ends, layers...), err
+}
+
+// planLayers is planAll without the ends.
+func (ld *loader) planLayers(w *weights) (plans []layout, err error) {
 	for l := range w.layers {
 		ld.plan = nil
 		if err := ld.planLayer(l, &w.layers[l]); err != nil {
@@ -224,6 +229,14 @@ func (l *layout) readBytes() (n int64) {
 	}
 	for i := range l.places {
 		n += l.places[i].slot.bytes()
+	}
+	return n
+}
+
+// readBytes returns how much is read to fill the frames of layouts.
+func readBytes(plans []layout) (n int64) {
+	for i := range plans {
+		n += plans[i].readBytes()
 	}
 	return n
 }

@@ -49,10 +49,14 @@ type Options struct {
 	// for the usual ones. Files.UseWhole comes first, and the calibration must stay
 	// open as long as the model.
 	W8A8 *W8A8
-	// Processor, if set, computes in place of this package's own kernels. Weights and
-	// what is remembered of texts are in its memory then, in its precision: of the
-	// other options only Chunk, Budget and Progress count.
+	// Processor, if set, computes in place of this package's own kernels, all layers or
+	// the last ones. Their weights, and what is remembered of texts, are in its memory
+	// then, in its precision. Of the other options Chunk, Context, Budget and Progress
+	// count, and for layers before its own Threads, KV, KVPage and Exact.
 	Processor Processor
+	// Context is how many tokens texts will have at most, 0 if nobody knows: what a
+	// Processor leaves room for.
+	Context int
 	// Divide, if set, has another device compute part of the products. Plan, PinFile,
 	// MapFirst, Experts and W8A8 do not go with it.
 	Divide *Division
@@ -72,7 +76,7 @@ type Model struct {
 	cold    *coldKV // what is on flash of it
 	shadow  *shadow // nil: without Options.W8A8
 	away    *away   // nil: without Options.Divide
-	// elsewhere is where passes are computed; nil: here
+	// elsewhere is where passes are computed, or the last layers of them; nil: here
 	elsewhere *elsewhere
 	workers   *hetero.Workers
 	budget    *tiering.Budget
@@ -86,12 +90,8 @@ type Model struct {
 	selected SelectionStats
 }
 
-// Load reads the weights of a model that Open found and makes it ready to run.
-func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
-	spec, err := f.Spec()
-	if err != nil {
-		return nil, errors.Join(err, o.Divide.close())
-	}
+// setDefaults fills in what was left to this package.
+func (o *Options) setDefaults() {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
 	}
@@ -104,6 +104,15 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	if o.Threads <= 0 {
 		o.Threads = hetero.DefaultThreads()
 	}
+}
+
+// Load reads the weights of a model that Open found and makes it ready to run.
+func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, errors.Join(err, o.Divide.close())
+	}
+	o.setDefaults()
 	if o.Processor != nil {
 		return loadElsewhere(ctx, f, spec, o)
 	}
@@ -176,7 +185,9 @@ var checkKernels = kv.Format.Check
 func (m *Model) Threads() int { return m.workers.Count() }
 
 // KVBytesPerToken returns the memory that one more token of context takes.
-func (m *Model) KVBytesPerToken() int64 { return m.cache.Shape().TokenBytes() }
+func (m *Model) KVBytesPerToken() int64 {
+	return m.Spec.KVShape(m.cache.Shape().Format).TokenBytes()
+}
 
 // Budget returns the ledger that the model's memory is charged to.
 func (m *Model) Budget() *tiering.Budget { return m.budget }

@@ -2,39 +2,68 @@ package exec
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Processor computes whole passes of models in place of this package's own
-// kernels: a GPU with memory of its own.
+// Processor computes passes of models in place of this package's own kernels, all of
+// them or their last layers: a GPU with memory of its own.
 type Processor interface {
-	// Open makes ready for a network whose prompts are read in chunks of so many
-	// tokens. A network that the processor cannot compute is refused with an error
-	// that wraps ErrUnsupported.
-	Open(spec *Spec, chunk int, budget *tiering.Budget) (Network, error)
+	// Open makes ready for what the processor takes of a model: the output matrix and as
+	// many of the last layers as there is room for, or as it was told to. A model that
+	// it cannot compute is refused with an error that wraps ErrUnsupported, and one of
+	// which too little fits with the sizes, before weights are read.
+	Open(o *Offer) (Network, error)
 }
 
-// Network is a model on a processor. First it takes weights, then it reads texts.
-// Its methods are called by one goroutine at a time.
+// Offer is a model that a processor may take a part of, before its weights are read.
+type Offer struct {
+	Spec    *Spec
+	Chunk   int // tokens of a prompt that are computed together
+	Context int // most tokens of a text; 0: nobody has said
+	// Layers and Head are types and sizes: matrices have no data, and the values of
+	// vectors mean nothing.
+	Layers []*LayerWeights
+	Head   Linear
+	Budget *tiering.Budget
+}
+
+// Network is the last layers of a model on a processor, or all. First it takes
+// weights, then it reads texts. Its methods are called by one goroutine at a time.
 type Network interface {
-	// TakeLayer and TakeEnds copy weights, which are gone afterwards.
+	// Placement says what the network is of the model, and what it takes.
+	Placement() Placement
+	// TakeLayer and TakeEnds copy weights, which are gone afterwards. Layers count as
+	// the model's do.
 	TakeLayer(l int, w *LayerWeights) error
 	TakeEnds(norm []float32 /* [Dim] */, head Linear /* [Vocab, Dim] */) error
 	// NewText returns the memory of an empty text.
 	NewText() (TextMemory, error)
-	// Input is where the embedding rows of the next chunk go. It is valid until Read.
+	// Input is where the residual stream of the next chunk goes, as it enters the first
+	// layer of the network: rows of the embedding, or what the layers before it made
+	// of them. It is valid until Read.
 	Input(tokens int) []float32 /* [tokens, Dim] */
 	// Read reads a chunk, the first of which is at a position of the text, and hands
 	// over the logits after the wanted tokens, ascending, as the output matrix gives
 	// them. What the text holds from the position on is replaced.
 	Read(ctx context.Context, t TextMemory, c *Chunk) error
 	Close() error
+}
+
+// Placement says which part of a model a processor has, and what that takes.
+type Placement struct {
+	Processor string // its name
+	// First is the first of the layers that it has, and Layers how many the model has:
+	// those before the first are computed by this package. The output matrix is the
+	// processor's.
+	First, Layers int
+	Context       int // tokens for which a text has room
+	// Bytes of its memory: what is taken now, with such a text at most, and what there is.
+	Held, Need, Memory int64
+	// Here is the weights that stay in the machine's memory, which the network does not
+	// know: those of the first layers, and the embedding.
+	Here int64
 }
 
 // TextMemory is what a network remembers of a text.
@@ -74,113 +103,32 @@ func (t *RopeTable) Angles(cos, sin []float32 /* [Dim/2] */, pos int, long bool)
 // elsewhere is a model's place on a processor.
 type elsewhere struct {
 	network Network
+	place   Placement // as it was opened
 	chunk   int
 	raw     []byte // a row of the embedding as the file has it
 }
 
-// loadElsewhere loads a model for a processor, layer by layer: only the embedding
-// stays in the machine's own memory.
-func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Model, err error) {
-	m := &Model{Spec: spec, budget: o.Budget, weights: &weights{layers: make([]layerWeights, len(spec.Layers))}}
-	defer func() {
-		if err != nil {
-			m.Close()
-		}
-	}()
-	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{}); err != nil {
-		return nil, err
+// all reports whether whole passes are computed on a processor.
+func (e *elsewhere) all() bool { return e != nil && e.place.First == 0 }
+
+// Placement returns where the model's layers are, nil without Options.Processor.
+func (m *Model) Placement() *Placement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.elsewhere == nil || m.closed {
+		return nil
 	}
-	m.cold = newColdKV(m, 0)
-	m.workers = hetero.NewWorkers(1) // the processor's host
-	network, err := o.Processor.Open(spec, o.Chunk, o.Budget)
-	if err != nil {
-		return nil, err
-	}
-	m.elsewhere = &elsewhere{network: network, chunk: o.Chunk}
-	ts, err := f.tensorsFor(true)
-	if err != nil {
-		return nil, err
-	}
-	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: true, progress: o.Progress}
-	err = ld.handOver(ctx, m.weights, network)
-	m.frames = ld.frames
-	if err != nil {
-		return nil, err
-	}
-	m.elsewhere.raw = make([]byte, m.weights.embed.rowBytes())
-	m.rows, err = newRows(&m.weights.embed, o.Budget, rowMemory{})
-	return m, err
+	p := m.elsewhere.network.Placement()
+	p.Here = m.elsewhere.place.Here
+	return &p
 }
 
-// handOver reads a model part by part and gives each to a network.
-func (ld *loader) handOver(ctx context.Context, w *weights, network Network) error {
-	return ld.partByPart(ctx, w, func(l *layout) error {
-		keep, err := ld.give(l, w, network)
-		if err == nil && !keep {
-			last := len(ld.frames) - 1
-			ld.frames[last].Free()
-			ld.frames = ld.frames[:last]
-		}
-		return err
-	})
-}
-
-// partByPart reads a model so that no more than one part of it need be in memory as
-// the file has it: take is called with each, whose frame is the loader's last.
-func (ld *loader) partByPart(ctx context.Context, w *weights, take func(*layout) error) error {
-	plans, err := ld.planAll(w)
-	if err != nil {
-		return err
+// Context returns how many tokens a sequence has at most.
+func (m *Model) Context() int {
+	if m.elsewhere == nil {
+		return m.Spec.Context
 	}
-	for i := range plans {
-		ld.total += plans[i].readBytes()
-	}
-	queue := prefetch.New(loadReaders)
-	defer queue.Close()
-	for i := range plans {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := ld.readAll(ctx, queue, plans[i:i+1]); err != nil {
-			return err
-		}
-		if err := take(&plans[i]); err != nil {
-			return fmt.Errorf("%s of %s: %w", plans[i].name, ld.ts.path, err)
-		}
-	}
-	return nil
-}
-
-// give hands a part that was read to a network, and reports whether it has to stay
-// in memory as well.
-func (ld *loader) give(l *layout, w *weights, network Network) (keep bool, err error) {
-	switch l.kind {
-	case layerLayout:
-		from := &w.layers[l.layer]
-		err = network.TakeLayer(l.layer, from.view())
-		*from = layerWeights{}
-	case endsLayout:
-		head := Linear{w.head.Matrix, w.head.bias}
-		if !w.head.present() {
-			w.tied, keep = true, true
-			head.Matrix = w.embed.Matrix
-		}
-		err = network.TakeEnds(w.norm.weight, head)
-		w.head, w.norm = linear{}, gain{}
-	case embeddingLayout:
-		keep = true
-	}
-	return keep, err
-}
-
-// view returns the layer's weights for those who do not compute here.
-func (w *layerWeights) view() *LayerWeights {
-	of := func(l *linear) Linear { return Linear{l.Matrix, l.bias} }
-	return &LayerWeights{
-		AttnNorm: w.attnNorm.weight, FFNNorm: w.ffnNorm.weight,
-		Q: of(&w.q), K: of(&w.k), V: of(&w.v), O: of(&w.o), QNorm: w.qNorm.weight, KNorm: w.kNorm.weight,
-		Gate: of(&w.mlp.gate), Up: of(&w.mlp.up), Down: of(&w.mlp.down),
-	}
+	return min(m.Spec.Context, m.elsewhere.place.Context)
 }
 
 // forwardElsewhere is forward on a processor.
@@ -190,10 +138,8 @@ func (m *Model) forwardElsewhere(ctx context.Context, b *Batch) error {
 	if m.closed {
 		return ErrClosed
 	}
-	for i := range b.runs {
-		if err := m.readElsewhere(ctx, b, &b.runs[i]); err != nil {
-			return err
-		}
+	if err := m.goOnElsewhere(ctx, b); err != nil {
+		return err
 	}
 	for _, r := range b.runs {
 		r.seq.ids = append(r.seq.ids, b.ids[r.row:r.row+r.count]...)
@@ -201,7 +147,21 @@ func (m *Model) forwardElsewhere(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// readElsewhere reads the tokens of one sequence.
+// goOnElsewhere has a processor compute its layers of a pass, those before them being
+// done.
+func (m *Model) goOnElsewhere(ctx context.Context, b *Batch) error {
+	if m.pass != nil {
+		m.pass.settleRows()
+	}
+	for i := range b.runs {
+		if err := m.readElsewhere(ctx, b, &b.runs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readElsewhere has it compute those of one sequence.
 func (m *Model) readElsewhere(ctx context.Context, b *Batch, r *run) (err error) {
 	e, s := m.elsewhere, r.seq
 	if s.memory == nil {
@@ -209,12 +169,8 @@ func (m *Model) readElsewhere(ctx context.Context, b *Batch, r *run) (err error)
 			return err
 		}
 	}
-	x := e.network.Input(r.count)
-	if err := m.rows.lookup(ctx, x, b.ids[r.row:r.row+r.count], e.raw); err != nil {
+	if err := m.enter(ctx, e.network.Input(r.count), b, r); err != nil {
 		return err
-	}
-	if scale := m.Spec.EmbedScale; scale != 1 {
-		quant.Scale(x, scale)
 	}
 	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.long
 	s.chunk.Want = s.chunk.Want[:0]
@@ -230,6 +186,22 @@ func (m *Model) readElsewhere(ctx context.Context, b *Batch, r *run) (err error)
 		}
 	}
 	return e.network.Read(ctx, s.memory, &s.chunk)
+}
+
+// enter writes the residual stream of a sequence's tokens as it enters the layers of
+// the network.
+func (m *Model) enter(ctx context.Context, x []float32 /* [count, Dim] */, b *Batch, r *run) error {
+	if m.pass != nil {
+		copy(x, m.pass.x[r.row*m.Spec.Dim:])
+		return nil
+	}
+	if err := m.rows.lookup(ctx, x, b.ids[r.row:r.row+r.count], m.elsewhere.raw); err != nil {
+		return err
+	}
+	if scale := m.Spec.EmbedScale; scale != 1 {
+		quant.Scale(x, scale)
+	}
+	return nil
 }
 
 // cloneMemory copies what a processor remembers, between two passes.

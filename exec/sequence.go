@@ -43,10 +43,10 @@ type Sequence struct {
 }
 
 // NewSequence returns an empty sequence of at most limit tokens; 0 means as
-// many as the model was made for.
+// many as the model was made for, or has room for on its processor.
 func (m *Model) NewSequence(limit int) (*Sequence, error) {
-	if limit <= 0 || limit > m.Spec.Context {
-		limit = m.Spec.Context
+	if limit <= 0 || limit > m.Context() {
+		limit = m.Context()
 	}
 	s := &Sequence{model: m, kv: m.cache.NewSeq(), limit: limit}
 	if !m.selection.Exact() {

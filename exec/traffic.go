@@ -16,7 +16,7 @@ type Traffic struct {
 	EndMulAdds int64
 }
 
-// Traffic returns what one token costs.
+// Traffic returns what one token costs, of what is computed here.
 func (m *Model) Traffic() Traffic {
 	var t Traffic
 	w := m.weights
@@ -35,6 +35,9 @@ func (m *Model) Traffic() Traffic {
 
 // endMulAdds returns Traffic.EndMulAdds.
 func (w *weights) endMulAdds(s *Spec) int64 {
+	if len(w.layers) < len(s.Layers) {
+		return 0 // the last layer is elsewhere
+	}
 	var end Traffic
 	end.addBehindKeys(&w.layers[len(w.layers)-1], s)
 	return end.LayerMulAdds

@@ -106,7 +106,7 @@ func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options
 	if !ok {
 		return nil, fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
 	}
-	model.Processor = gpu.Processor{Device: place}
+	model.Processor = gpu.Processor{Device: place, Layers: gpu.All}
 	return exec.Load(ctx, f, model)
 }
 

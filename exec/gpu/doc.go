@@ -1,6 +1,6 @@
-// Package gpu computes whole passes of models on OpenCL devices: norms, products,
-// rotation, attention over keys and values in 8 bits, activations and the output
-// matrix. Only the rows of the embedding are looked up by the host.
+// Package gpu computes passes of models on OpenCL devices: norms, products, rotation,
+// attention over keys and values in 8 bits, activations and the output matrix. Only
+// the rows of the embedding are looked up by the host.
 //
 // A token of a generation takes five launches a layer, and one wait:
 //
@@ -17,6 +17,10 @@
 // Behind its keys and values the last layer computes only tokens from the first to
 // the last whose logits are wanted: nothing for a chunk without any. Queries are
 // computed for all, because they are one product with keys and values.
+//
+// Of a model that its memory does not hold the device computes the last layers. The
+// network is then one of these layers, and what enters it is not the embedding's rows
+// but what the processor made of them.
 //
 // Activations are float32, sums too; but the input of one token's products is
 // rounded to 8 bits where weights are codes, as the processor does it, and its queries

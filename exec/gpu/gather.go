@@ -19,15 +19,18 @@ const (
 	gatherStep = 256
 )
 
+// gatherRoom returns what so many bytes take there.
+func gatherRoom(bytes int64) int64 { return (bytes + gatherStep - 1) / gatherStep * gatherStep }
+
 // gather moves all weights behind the memory of one token, if one buffer can be as
 // large and the device has room for it. On devices that share memory it is not done:
 // it would be the machine's that is taken twice.
 func (n *Network) gather() error {
 	t, c := &n.one, n.context
-	from := (t.memory.Size() + gatherStep - 1) / gatherStep * gatherStep
-	size := int64(from)
+	size := gatherRoom(int64(t.memory.Size()))
+	from := int(size)
 	for _, p := range n.products {
-		size += (p.Bytes() + gatherStep - 1) / gatherStep * gatherStep
+		size += gatherRoom(p.Bytes())
 	}
 	if c.Shares || c.Weights != opencl.Buffers || size > min(c.Info.MaxAllocation, c.Info.Memory/gatherShare) {
 		return nil
@@ -43,7 +46,7 @@ func (n *Network) gather() error {
 		if err := p.Move(all, from); err != nil {
 			return err
 		}
-		from += int((p.Bytes() + gatherStep - 1) / gatherStep * gatherStep)
+		from += int(gatherRoom(p.Bytes()))
 	}
 	err = t.memory.Free() // owned twice over: there is nothing left to be given back in the end
 	if t.hidden == t.memory {

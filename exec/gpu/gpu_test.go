@@ -23,14 +23,21 @@ import (
 // testChunk is so small that texts need several, the last of them not full.
 const testChunk = 16
 
-// load opens a model, on the GPU or exactly on the CPU, and checks in the end that
-// it gave everything back. Without a driver the test is skipped.
+// load opens a model, on the GPU or exactly on the CPU.
 func load(t testing.TB, path string, o exec.Options) *exec.Model {
+	t.Helper()
+	o.Chunk, o.KV, o.Exact = cmp.Or(o.Chunk, testChunk), kv.K8V8, true
+	return open(t, path, o)
+}
+
+// open opens a model and checks in the end that it gave everything back. Without a
+// driver the test is skipped.
+func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
 	f, err := exec.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	o.Budget, o.Chunk, o.KV, o.Exact = tiering.New(0), cmp.Or(o.Chunk, testChunk), kv.K8V8, true
+	o.Budget = tiering.New(0)
 	m, err := exec.Load(context.Background(), f, o)
 	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
 		t.Skip(err)
@@ -218,29 +225,32 @@ func TestNetworksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPassesAllocateNothing counts allocations of a token and what it asks of the driver.
+// TestPassesAllocateNothing counts allocations of a token, of which the device computes
+// all layers or the last, and what it asks of the driver.
 func TestPassesAllocateNothing(t *testing.T) {
-	var network *Network
-	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
-	s, err := m.NewSequence(0)
-	require.NoError(t, err)
-	defer s.Close()
-	reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
-	id := []int32{5}
-	require.NoError(t, m.Extend(context.Background(), s, id, reader))
-	before := network.Context().Stats()
-	const tokens = 10
-	allocs := testing.AllocsPerRun(tokens-1, func() {
-		if err := m.Extend(context.Background(), s, id, reader); err != nil {
-			t.Error(err)
-		}
-	})
-	require.Less(t, allocs, 1.0, "but for the list of tokens, which grows")
-	used := network.Context().Stats().Since(before)
-	require.EqualValues(t, tokens*(5*len(m.Spec.Layers)+1), used.Launches)
-	require.EqualValues(t, tokens, used.Waits)
-	require.Zero(t, used.Arguments)
-	require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the row, and logits")
+	for _, layers := range []int{All, 1} {
+		var network *Network
+		m := load(t, fixture(t, "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+		id := []int32{5}
+		require.NoError(t, m.Extend(context.Background(), s, id, reader))
+		before := network.Context().Stats()
+		const tokens = 10
+		allocs := testing.AllocsPerRun(tokens-1, func() {
+			if err := m.Extend(context.Background(), s, id, reader); err != nil {
+				t.Error(err)
+			}
+		})
+		require.Less(t, allocs, 1.0, "but for the list of tokens, which grows")
+		used := network.Context().Stats().Since(before)
+		require.EqualValues(t, tokens*(5*min(layers, len(m.Spec.Layers))+1), used.Launches)
+		require.EqualValues(t, tokens, used.Waits)
+		require.Zero(t, used.Arguments)
+		require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the row, and logits")
+		s.Close()
+	}
 }
 
 // TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.

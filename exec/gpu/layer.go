@@ -27,6 +27,7 @@ type part struct {
 
 // TakeLayer puts a layer's weights on the device.
 func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
+	l -= n.first
 	y := &n.layers[l]
 	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
 		return err
@@ -114,13 +115,17 @@ func weightsOf(l *exec.Linear) opencl.Weights {
 	return opencl.Weights{Type: l.Type, Rows: l.Rows, Cols: l.Cols, Data: l.Data, Bias: l.Bias}
 }
 
+func allWeights(matrices []*exec.Linear) []opencl.Weights {
+	list := make([]opencl.Weights, len(matrices))
+	for i, m := range matrices {
+		list[i] = weightsOf(m)
+	}
+	return list
+}
+
 // product puts matrices on the device as one.
 func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
-	parts := make([]opencl.Weights, len(matrices))
-	for i, m := range matrices {
-		parts[i] = weightsOf(m)
-	}
-	p, err := n.context.NewProduct(interleave, parts...)
+	p, err := n.context.NewProduct(interleave, allWeights(matrices)...)
 	if err != nil {
 		return nil, err
 	}
@@ -140,21 +145,28 @@ func opsOf(p *opencl.Product) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
 // one format as one.
 func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []part, err error) {
 	to := 0
-	for len(matrices) > 0 {
-		count, rows := 1, matrices[0].Rows
-		for count < len(matrices) && opencl.CanStack(weightsOf(matrices[0]), weightsOf(matrices[count])) {
-			rows += matrices[count].Rows
-			count++
-		}
-		p, err := n.product(name, false, matrices[:count]...)
+	for _, s := range stacks(matrices...) {
+		p, err := n.product(name, false, s...)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, part{p, to})
-		to += rows
-		matrices = matrices[count:]
+		to += p.Rows
 	}
 	return parts, nil
+}
+
+// stacks divides matrices into those that are one product each.
+func stacks(matrices ...*exec.Linear) (list [][]*exec.Linear) {
+	for len(matrices) > 0 {
+		count := 1
+		for count < len(matrices) && opencl.CanStack(weightsOf(matrices[0]), weightsOf(matrices[count])) {
+			count++
+		}
+		list = append(list, matrices[:count])
+		matrices = matrices[count:]
+	}
+	return list
 }
 
 // kernel makes a kernel of a layer ready that lives as long as the network.

@@ -65,21 +65,13 @@ func (n *Network) allocateMany(rows int) (err error) {
 	for l := range n.layers {
 		inner = max(inner, n.layers[l].down.Cols)
 	}
-	t.x = (rows*n.angleFloats() + 3) / 4 * 4
-	for _, b := range []struct {
-		to     **opencl.Memory
-		floats int
-	}{
-		{&t.input, t.x + rows*s.Dim},
-		{&t.h, rows * s.Dim},
-		{&t.qkv, rows * n.qkvWidth(n.maxKVHeads())},
-		{&t.att, rows * s.Heads * s.HeadDim},
-		{&t.hidden, 2 * rows * inner},
-	} {
-		if *b.to, err = n.alloc(tiering.Scratch, 4*b.floats); err != nil {
+	floats := n.manyFloats(rows, inner)
+	for i, to := range []**opencl.Memory{&t.input, &t.h, &t.qkv, &t.att, &t.hidden} {
+		if *to, err = n.alloc(tiering.Scratch, 4*floats[i]); err != nil {
 			return err
 		}
 	}
+	t.x = floats[0] - rows*s.Dim
 	if t.stage, t.seen, err = n.seen(t.input, 0, t.x+rows*s.Dim); err != nil {
 		return err
 	}
@@ -92,6 +84,13 @@ func (n *Network) allocateMany(rows int) (err error) {
 	t.rows = rows
 	n.bound = nil // the new kernels look at no text yet
 	return nil
+}
+
+// manyFloats returns the elements of input, h, qkv, att and hidden.
+func (n *Network) manyFloats(rows, inner int) [5]int {
+	s := n.spec
+	angles := (rows*n.angleFloats() + 3) / 4 * 4
+	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
 }
 
 // makeManyLayer makes the kernels of a layer for up to so many tokens.

@@ -15,9 +15,12 @@ import (
 // leaves out what nobody asks for, and the others get the same.
 func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 	const chunk = 48 // attention takes no more than 32 at a time
-	for _, name := range []string{"llama32", "qwen3", "mistral"} {
-		t.Run(name, func(t *testing.T) {
-			m := load(t, fixture(t, name), exec.Options{Processor: Processor{}, Chunk: chunk})
+	for _, c := range []struct {
+		name   string
+		layers int
+	}{{"llama32", All}, {"llama32", 1}, {"qwen3", All}, {"qwen3", 2}, {"mistral", All}} {
+		t.Run(c.name, func(t *testing.T) {
+			m := load(t, fixture(t, c.name), exec.Options{Processor: Processor{Layers: c.layers}, Chunk: chunk})
 			ids := someIDs(4*chunk, m.Spec.Vocab)
 			want := teacherForced(t, m, ids)
 			random := rand.New(rand.NewPCG(5, 6))

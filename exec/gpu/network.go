@@ -13,23 +13,30 @@ import (
 
 // Processor opens networks on a device.
 type Processor struct {
-	Device string          // as in opencl.Options
+	Device string // as in opencl.Options
+	// Layers is how many of a model's last layers the device computes, with the output
+	// matrix: 0 for as many as there is room for, All for no fewer than all.
+	Layers int
+	Memory int64           // as in opencl.Options
 	Trace  *trace.Recorder // nil: nothing is traced
 	// Opened, if set, is told of each network that was opened.
 	Opened func(*Network)
 }
 
 // Open makes ready for a network. See exec.Processor.
-func (p Processor) Open(spec *exec.Spec, chunk int, budget *tiering.Budget) (exec.Network, error) {
-	if err := check(spec); err != nil {
+func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
+	if err := check(o.Spec); err != nil {
 		return nil, err
 	}
-	c, err := opencl.Open(opencl.Options{Device: p.Device, Budget: budget})
+	c, err := opencl.Open(opencl.Options{Device: p.Device, Budget: o.Budget, Memory: p.Memory})
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{spec: spec, context: c, chunk: chunk, layers: make([]layer, len(spec.Layers))}
+	n := &Network{spec: o.Spec, context: c, chunk: o.Chunk}
 	if err := n.allocateOne(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	if err := n.take(o, p.Layers); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	if p.Trace != nil {
@@ -43,9 +50,10 @@ func (p Processor) Open(spec *exec.Spec, chunk int, budget *tiering.Budget) (exe
 	return n, nil
 }
 
-// Network is a model on a device. See exec.Network.
+// Network is the last layers of a model on a device, or all. See exec.Network.
 type Network struct {
-	spec    *exec.Spec
+	spec    *exec.Spec // with the layers that are on the device
+	first   int        // of them, in the model
 	context *opencl.Context
 	chunk   int
 	owned   []closer // memory, products and kernels, in the order of their making
@@ -57,6 +65,7 @@ type Network struct {
 	endMatrix *opencl.Product
 	products  []*opencl.Product // all there are
 	weights   int64             // bytes on the device
+	need      int64             // bytes there, with a text as long as there is room for
 	// ops are multiplications and additions with weights for one token; lastOps are
 	// those of the end of the last layer and of the output matrix, which few tokens need.
 	ops, lastOps int64

@@ -41,32 +41,38 @@ func (t *text) reserve(tokens, have int) error {
 		return nil
 	}
 	n := t.network
-	room := max(t.room, firstTokens)
-	for room < tokens {
-		room *= 2
-	}
-	room = min(room, max((n.spec.Context+blockTokens-1)/blockTokens*blockTokens, tokens))
-	grown := make([]*opencl.Memory, len(t.layers))
+	room := grown(t.room, tokens, n.spec.Context)
+	layers := make([]*opencl.Memory, len(t.layers))
 	var err error
-	for l := range grown {
-		if grown[l], err = n.context.Alloc(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
+	for l := range layers {
+		if layers[l], err = n.context.Alloc(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
 			break
 		}
 		// Whole records: the last may be half full.
 		if used := (have + blockTokens - 1) / blockTokens * blockTokens * n.tokenBytes(l); used > 0 {
-			if err = grown[l].Copy(t.layers[l], used); err != nil {
+			if err = layers[l].Copy(t.layers[l], used); err != nil {
 				break
 			}
 		}
 	}
 	// Where one failed, those before it are under way.
 	if err = errors.Join(err, n.context.Finish()); err != nil {
-		return errors.Join(err, free(grown))
+		return errors.Join(err, free(layers))
 	}
 	err = free(t.layers)
-	t.layers, t.room = grown, room
+	t.layers, t.room = layers, room
 	t.unbind()
 	return err
+}
+
+// grown returns for how many tokens a text takes memory that has some, needs more, and
+// will have no more than a context.
+func grown(room, tokens, context int) int {
+	room = max(room, firstTokens)
+	for room < tokens {
+		room *= 2
+	}
+	return min(room, max((context+blockTokens-1)/blockTokens*blockTokens, tokens))
 }
 
 func free(layers []*opencl.Memory) error {

@@ -44,7 +44,7 @@ var rules = []rule{
 	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/trace"}, external: []string{
 		"golang.org/x/text",
 	}},
-	{dir: "exec/gpu", rooms: []string{"tiering", "hetero/opencl", "exec", "internal/trace"}},
+	{dir: "exec/gpu", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
 	{dir: "exec/divide", rooms: []string{"quant", "tiering", "hetero", "kv", "exec"}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},

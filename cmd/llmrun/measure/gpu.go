@@ -90,7 +90,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	start := time.Now()
 	model, err := exec.Load(ctx, files, exec.Options{
 		Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading,
-		Processor: gpu.Processor{Device: o.Device, Opened: func(n *gpu.Network) { network = n }},
+		Processor: gpu.Processor{Device: o.Device, Layers: gpu.All, Opened: func(n *gpu.Network) { network = n }},
 	})
 	if err := errors.Join(err, files.Close()); err != nil {
 		return nil, err
