@@ -13,6 +13,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // What may keep a GPU from being used, to be found with errors.Is.
@@ -69,6 +70,9 @@ func (o *Options) validateDevice() error {
 	if o.DeviceShare < 0 || o.DeviceShare > 1 || o.DeviceShare != 0 && !divided {
 		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.DeviceShare)
 	}
+	if o.GPULayers < 0 || o.GPULayers != 0 && !onGPU {
+		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.GPULayers)
+	}
 	refused := []refusal{
 		{o.KVRAM != 0, "KVRAM"},
 		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
@@ -80,7 +84,7 @@ func (o *Options) validateDevice() error {
 	switch {
 	case onGPU:
 		refused = append(refused, refusal{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
-			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.Measure, "Measure"})
+			refusal{!o.selection().Exact(), "KVSelect"})
 	case divided:
 		who = "a model divided between devices"
 	default:
@@ -100,14 +104,18 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	if !ok {
 		return nil
 	}
-	return gpu.Processor{Device: name, Trace: r}
+	return gpu.Processor{Device: name, Layers: o.GPULayers, Trace: r}
 }
 
 // loadModel loads a model where the options want it computed.
 func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Options) (*exec.Model, error) {
 	name, divided := o.divided()
 	if !divided {
-		return exec.Load(ctx, f, model)
+		m, err := exec.Load(ctx, f, model)
+		if errors.Is(err, tiering.ErrBudget) && o.apart() {
+			err = fmt.Errorf("%w; with Device %s weights are not read from flash while they are used", err, o.Device)
+		}
+		return m, err
 	}
 	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
 	if errors.Is(err, devices.ErrNotBuilt) {

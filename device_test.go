@@ -32,6 +32,9 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "cpu+cpu", Trace: "trace"},
 		{Device: "cpu+cpu", DeviceShare: 1.5},
 		{Device: "gpu", DeviceShare: 0.5},
+		{Device: "gpu", GPULayers: -1},
+		{Device: "cpu", GPULayers: 2},
+		{Device: "cpu+cpu", GPULayers: 2},
 		{Trace: "trace"},
 		{Device: "cpu", Trace: "trace"},
 	} {
@@ -119,4 +122,47 @@ func TestGPUAnswersAsTheCPU(t *testing.T) {
 	require.GreaterOrEqual(t, count["attend_one"], 11*layers)
 	require.GreaterOrEqual(t, count["attend_many"], layers)
 	require.GreaterOrEqual(t, count["wait"], 12)
+}
+
+// TestLastLayersOnAGPU asks for some of the layers to be there: answers are the CPU's,
+// and what a plan says of it comes true.
+func TestLastLayersOnAGPU(t *testing.T) {
+	var notices []string
+	options := llmrun.Options{FS: bundled.FS, Device: "gpu", GPULayers: 3, Context: 256, Notice: func(text string) { notices = append(notices, text) }}
+	plan, err := llmrun.PlanPlacement(bundled.Name, options)
+	if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	require.Equal(t, 3, plan.Layers)
+	require.Equal(t, 256, plan.Context)
+	var answers [2][]int32
+	for i, o := range []llmrun.Options{options, {FS: bundled.FS, Context: 256}} {
+		engine, err := llmrun.Open(bundled.Name, o)
+		require.NoError(t, err)
+		session, err := engine.NewSession()
+		require.NoError(t, err)
+		for piece, err := range session.Generate(context.Background(), "Once upon a time", llmrun.GenerateOptions{MaxTokens: 12}) {
+			require.NoError(t, err)
+			answers[i] = append(answers[i], piece.ID)
+		}
+		if place := engine.Placement(); i == 0 {
+			require.Greater(t, place.Held, plan.Held)
+			require.LessOrEqual(t, place.Held, plan.Need)
+			place.Held = plan.Held
+			require.Equal(t, plan, place)
+		} else {
+			require.Nil(t, place)
+		}
+		require.NoError(t, engine.Close())
+		require.Zero(t, engine.MemoryUsed())
+	}
+	require.Equal(t, answers[1], answers[0])
+	require.Empty(t, notices, "that is what was asked for")
+}
+
+// TestPlacementNeedsAGPU refuses to plan for other devices.
+func TestPlacementNeedsAGPU(t *testing.T) {
+	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: "cpu+cpu"})
+	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

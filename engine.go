@@ -114,7 +114,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: whole}
 	o.Progress = progressFunc(opts.Progress)
-	o.Processor = opts.processor(e.recorder)
+	o.Processor, o.Context = opts.processor(e.recorder), opts.Context
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
 		o.KVSpill = kv.NewScratch(opts.Disk.slow(vfs.OS()), dir, e.mem.budget)
@@ -122,6 +122,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 	if e.model, err = opts.loadModel(ctx, f, o); err != nil {
 		return err
 	}
+	e.followPlacement(&opts)
 	if !e.model.KeepsFiles() {
 		e.mem.stay = opts.whyStay(f)
 	}

@@ -54,7 +54,7 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 	var err error
 	limit := opts.limit()
 	if m.apart = opts.apart(); m.apart {
-		limit = 0 // weights are on a device; what it takes of the machine is counted as it is taken
+		limit = 0 // some weights are on a device; what stays on the machine is counted as it is taken
 	}
 	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
 		return err
@@ -79,9 +79,6 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 		}
 	}
 	if m.apart {
-		m.need.Budget = max(0, opts.RAM)
-	}
-	if _, divided := opts.divided(); divided { // the processor's rows are in the machine's memory
 		m.need.Budget = opts.limit()
 	}
 	m.owner, m.aim = m.need.Budget, m.need.Budget

@@ -130,7 +130,8 @@ type Options struct {
 	// with the tag gpu, and one of the families whose layers are like llama's. Weights,
 	// and keys and values in k8v8, are in the device's memory then; nothing is imported
 	// or kept on flash. Answers differ from those of the CPU where two tokens are about
-	// as likely.
+	// as likely. Of a model that does not fit there the CPU computes the first layers,
+	// see GPULayers, whose weights stay in the machine's memory.
 	//
 	// "cpu+gpu", "cpu+npu" or "cpu+" and a device's name divides each matrix product
 	// between the CPU and the device, at the same time, as is fastest by what was
@@ -138,6 +139,11 @@ type Options struct {
 	// measured and kept there. All that is no product is computed on the CPU, so that
 	// every family can be divided. Weights are where they are used, in part.
 	Device string
+	// GPULayers is how many of the model's last layers a GPU as Device computes, with
+	// the output matrix; more than the model has are all. 0 means as many as there is
+	// room for, beside keys and values of Context tokens: where that is not set, of as
+	// many as cost no layer, and at least 4096. See [Engine.Placement].
+	GPULayers int
 	// DeviceShare, if set, is how much of a product's time the other device of a
 	// division may be busy, for others who need it, such as the screen of a phone:
 	// 0.3 is 30 %.
@@ -146,7 +152,8 @@ type Options struct {
 	// with the number of products that have been and that may have to be.
 	DeviceProgress func(done, total int)
 	// Measure asks for predictions of speed in [Engine.Memory]. It takes a second
-	// when nothing is known about the machine yet.
+	// when nothing is known about the machine yet. Of another Device than the CPU
+	// nothing is predicted.
 	Measure bool
 }
 

@@ -84,6 +84,8 @@ type memoryStats struct {
 	KV                kvStats      `json:"kv"`
 	Predicted         speeds       `json:"predicted"`
 	Measured          speeds       `json:"measured"`
+	// GPU is there with a GPU as --device.
+	GPU *llmrun.Placement `json:"gpu,omitempty"`
 	// Divided is there with a --device such as cpu+gpu.
 	Divided []llmrun.DividedProduct `json:"divided,omitempty"`
 }
@@ -115,7 +117,7 @@ func newExpertStats(u llmrun.ExpertUse, tokens int) *expertStats {
 func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 	report := engine.Memory()
 	m := &memoryStats{
-		Divided:     engine.Divided(),
+		GPU: engine.Placement(), Divided: engine.Divided(),
 		BudgetBytes: report.Budget, PeakBytes: report.Peak,
 		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
 		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
@@ -154,6 +156,9 @@ func (m *memoryStats) print(w io.Writer) {
 	if m.Predicted.Decode > 0 {
 		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
+	}
+	if p := m.GPU; p != nil {
+		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.Of, formatBytes(p.Held), formatBytes(p.Memory), p.Device, formatBytes(p.Here))
 	}
 	for i := range m.Divided {
 		printDivided(w, &m.Divided[i])
