@@ -44,10 +44,9 @@ type ioEvent struct {
 // eventRing is how the kernel's struct aio_ring begins, which the context is the address
 // of: events are between head and tail.
 type eventRing struct {
-	id, count         uint32
-	head, tail        uint32
-	magic             uint32
-	_, _, headerBytes uint32
+	_, _       uint32
+	head, tail uint32
+	magic      uint32
 }
 
 // eventRingMagic says that it is one that is known.
