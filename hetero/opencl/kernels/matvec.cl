@@ -16,8 +16,8 @@ typedef struct {
 } Matrix;
 
 // fetch begins to read a block of a row. What is beyond the end is the last, which
-// does not count.
-void fetch(uint4 *units, RAW *raw, CODES codes, const Matrix *m, int block, int row) {
+// does not count. Mesa's rusticl 25.0 crashes over images that are handed to functions.
+__attribute__((always_inline)) void fetch(uint4 *units, RAW *raw, CODES codes, const Matrix *m, int block, int row) {
   const size_t b = min(block, m->blocks - 1), r = min(row, m->rows - 1);
 #pragma unroll
   for (int unit = 0; unit < UNITS; unit++)
