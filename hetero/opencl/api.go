@@ -188,6 +188,7 @@ const (
 	deviceDriver        = 0x102D
 	deviceVersion       = 0x102F
 	deviceExtensions    = 0x1030
+	deviceHalfConfig    = 0x1033
 	deviceHostUnified   = 0x1035
 	deviceImageUnits    = 0x1040
 	deviceComputeMajor  = 0x4000 // NVIDIA's
@@ -196,6 +197,8 @@ const (
 	kindCPU         = 1 << 1
 	kindGPU         = 1 << 2
 	kindAccelerator = 1 << 3
+
+	roundToNearest = 1 << 2
 
 	queueProfiling = 1 << 1
 

@@ -1,6 +1,9 @@
 package opencl
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Arithmetic is what products of many tokens are computed in.
 type Arithmetic int
@@ -38,12 +41,13 @@ func (a Arithmetic) options() string {
 }
 
 // tolerance bounds what rounding to 11 bits adds to an element's error, see
-// Product.Tolerance: of a weight, of the input, and of each sum within a block.
+// Product.Tolerance: of a weight, of the input, of their product on devices that round
+// it before they add it, and of each sum within a block.
 func (a Arithmetic) tolerance() float64 {
 	if a == Floats {
 		return 0
 	}
-	return (2 + blockElems) * 0x1p-11
+	return (3 + blockElems) * 0x1p-11
 }
 
 // arithmeticOf finds what the environment asks for.
@@ -55,4 +59,10 @@ func arithmeticOf(name string) (Arithmetic, error) {
 		return Halves, nil
 	}
 	return 0, fmt.Errorf("opencl: %s is %q; it must be %v or %v", ArithmeticVariable, name, Floats, Halves)
+}
+
+// halves reports whether a device with some extensions computes in half precision as
+// Product.Tolerance has it. Some may round toward zero.
+func halves(q *query, extensions []string) bool {
+	return slices.Contains(extensions, "cl_khr_fp16") && q.number(deviceHalfConfig, 8)&roundToNearest != 0
 }

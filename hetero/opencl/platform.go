@@ -24,7 +24,7 @@ type Info struct {
 	MaxGroup      int    `json:"max_group"`          // work items of a work-group
 	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
 	ImageUnits    int64  `json:"image_units"`        // of 128 bits of an image over a buffer, at most; 0: there are no images
-	Half          bool   `json:"fp16"`               // arithmetic in half precision
+	Half          bool   `json:"fp16"`               // arithmetic in half precision, rounded to nearest
 	Dot           Dot    `json:"dot"`                // of codes
 
 	platform, device uintptr
@@ -127,7 +127,7 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
 	info.nvidia = slices.Contains(extensions, nvidiaQuery)
-	info.Half, info.Dot = slices.Contains(extensions, "cl_khr_fp16"), dotOf(&q, info.Version, extensions)
+	info.Half, info.Dot = halves(&q, extensions), dotOf(&q, info.Version, extensions)
 	p := query{entry: clGetPlatformInfo, object: platform}
 	info.Platform = p.text(platformName)
 	return info, errors.Join(q.err, p.err)
