@@ -62,9 +62,23 @@ func List() ([]Info, error) {
 		}
 	}
 	if len(list) == 0 && failed == nil {
-		return nil, fmt.Errorf("%w: its library is there, but no device", ErrNoDriver)
+		var names []string
+		for _, p := range platforms {
+			names = append(names, nameOf(p))
+		}
+		return nil, noDevice(names)
 	}
 	return list, failed
+}
+
+// noDevice is the error of drivers that show no device. Mesa's shows only those that
+// it was told to, unless whoever built it chose some.
+func noDevice(names []string) error {
+	err := fmt.Errorf("%w: its library is there, but no device", ErrNoDriver)
+	if slices.Contains(names, "rusticl") {
+		err = fmt.Errorf("%w; Mesa's rusticl shows GPUs whose driver RUSTICL_ENABLE names: radeonsi for AMD's, iris for Intel's", err)
+	}
+	return err
 }
 
 // nameOf returns what a platform calls itself, for errors.

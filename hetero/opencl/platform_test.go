@@ -16,3 +16,11 @@ func TestChoosePrefersPlaces(t *testing.T) {
 	_, err := choose(list, "3")
 	require.ErrorIs(t, err, ErrNoDevice)
 }
+
+func TestNoDeviceSaysWhatToDo(t *testing.T) {
+	require.ErrorIs(t, noDevice(nil), ErrNoDriver)
+	require.NotContains(t, noDevice([]string{"Portable Computing Language"}).Error(), "rusticl")
+	err := noDevice([]string{"Clover", "rusticl"})
+	require.ErrorIs(t, err, ErrNoDriver)
+	require.ErrorContains(t, err, "RUSTICL_ENABLE")
+}
