@@ -273,10 +273,16 @@ func (p *pass) roundQueries(w *workspace, t tile, kvHead int) {
 
 // share returns where a head's keys and values of a block lie.
 func (p *pass) share(t tile, kvHead, block int) []byte {
-	if p.landed.data != nil && block < p.landed.block+p.landed.count {
-		return p.m.cache.Shape().Share(p.landed.data, p.index, kvHead, block-p.landed.block)
+	if len(p.landed.pages) > 0 && block < p.landed.block+p.landed.count {
+		return p.landedShare(kvHead, block-p.landed.block)
 	}
 	return t.seq.kv.Share(p.index, kvHead, block)
+}
+
+// landedShare is share for one of the blocks that have landed.
+func (p *pass) landedShare(kvHead, at int) []byte {
+	blocks := p.m.cache.PageTokens() / kv.BlockTokens
+	return p.m.cache.Shape().Share(p.landed.pages[at/blocks].data, p.index, kvHead, at%blocks)
 }
 
 // blockState merges one block of tokens into the states of a tile's queries.

@@ -12,12 +12,10 @@ import (
 // the pages in memory go on from there. So every tile merges the same blocks in
 // the same order as with all of them in memory.
 
-// landed is the pages that attention looks at, in a ring; data is nil while it
+// landed is the pages that attention looks at, in a ring; there are none while it
 // looks at those in memory.
 type landed struct {
-	data  []byte
-	chunk kv.Chunk
-	page  int // of the chunk: the first
+	pages []landedPage
 	from  int // of the sequence: the first block that tiles have not passed
 	block int // of the sequence: the first
 	count int // blocks
@@ -29,6 +27,13 @@ type landed struct {
 	// waits: these are the last on flash of a single token's sequence, and are looked at
 	// together with those in memory. To meet once more costs threads more than that.
 	waits bool
+}
+
+// landedPage is a page that lies in memory now, one of a chunk.
+type landedPage struct {
+	data  []byte
+	chunk kv.Chunk
+	page  int // of the chunk
 }
 
 // coldFloats returns how many floats what tiles know of cold pages takes, twice.
@@ -83,32 +88,41 @@ func (p *pass) attendCold() {
 		}
 	}
 	c.ask(p.index)
-	for i := c.first[p.index]; i < c.first[p.index+1] && !p.failed(); i++ {
-		p.attendChunk(c, &c.reads[i])
+	for reads := c.reads[c.first[p.index]:c.first[p.index+1]]; len(reads) > 0 && !p.failed(); {
+		together := c.together(reads)
+		p.attendRun(c, reads[:together], together == len(reads))
+		reads = reads[together:]
 	}
 }
 
-// attendChunk looks at the pages of a chunk.
-func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
-	of := p.batch.runs[r.row]
+// attendRun looks at the pages of chunks that lie one behind the other. last: there are
+// no others.
+func (p *pass) attendRun(c *coldKV, reads []chunkRead, last bool) {
+	of := p.batch.runs[reads[0].row]
 	first, tiles := p.tilesOf(of)
 	if tiles == 0 {
 		return // nobody looks at them
 	}
 	blocks := p.m.cache.PageTokens() / kv.BlockTokens
-	size := p.m.cache.PageBytes(p.index)
-	for page := max(0, c.firstPage(p.index, of.pos)-r.page); page < r.pages; {
-		data, err := c.take(p.ctx, r, p.index, page)
-		if err != nil {
-			p.err = err
+	page, end := max(0, c.firstPage(p.index, of.pos)-reads[0].page), &reads[len(reads)-1]
+	for {
+		for len(reads) > 0 && page >= reads[0].pages {
+			page -= reads[0].pages
+			reads = reads[1:]
+		}
+		if len(reads) == 0 {
 			return
 		}
-		n, block := len(data)/size, (r.page+page)*blocks
-		group := landed{data: data, chunk: r.chunk, page: page, from: block, block: block, count: n * blocks, tile: first}
+		block := (reads[0].page + page) * blocks
+		if p.pages, p.err = c.take(p.ctx, p.pages[:0], reads, p.index, page); p.err != nil {
+			return
+		}
+		group := landed{pages: p.pages, from: block, block: block, count: len(p.pages) * blocks, tile: first}
 		if tiles == 1 && p.firstBlock(p.tiles[first]) <= block {
 			group.sums = p.sums.of(group.count * p.layer.KVHeads)
 		}
-		if p.n == 1 && n == r.pages-page && r == &c.reads[c.first[p.index+1]-1] {
+		page += len(p.pages)
+		if p.n == 1 && last && block+group.count == (end.page+end.pages)*blocks {
 			group.waits = true
 			p.landed = group
 			return
@@ -116,7 +130,6 @@ func (p *pass) attendChunk(c *coldKV, r *chunkRead) {
 		if !p.attendGroup(tiles, group) {
 			return
 		}
-		page += n
 	}
 }
 
@@ -136,11 +149,8 @@ func (p *pass) runAttention(parts int) {
 	p.m.workers.Run(p.landedParts()+parts, p.attnPart)
 	p.verifyShares()
 	p.err = cmp.Or(p.err, p.landed.err)
-	p.landed.data = nil // only spans are left to be merged
+	p.landed.pages = nil // only spans are left to be merged
 }
-
-// landedPages returns how many pages have landed.
-func (p *pass) landedPages() int { return p.landed.count * kv.BlockTokens / p.m.cache.PageTokens() }
 
 // tilesOf returns the tiles of a run of the batch: the first, and how many.
 func (p *pass) tilesOf(r run) (first, count int) {
@@ -158,12 +168,12 @@ func (p *pass) tilesOf(r run) (first, count int) {
 // besides looking at them: to ask for more and to check each.
 func (p *pass) landedParts() int {
 	switch {
-	case p.landed.data == nil:
+	case len(p.landed.pages) == 0:
 		return 0
 	case p.landed.sums != nil:
 		return 1
 	}
-	return 1 + p.landedPages()
+	return 1 + len(p.landed.pages)
 }
 
 // useLanded does one of these parts. What tiles make of a damaged page goes no further:

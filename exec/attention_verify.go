@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"slices"
+
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/crc"
 )
@@ -16,25 +18,18 @@ type shareSums struct {
 	sums  []uint32
 }
 
-// newShareSums returns room for the sums of as many shares as land at once.
+// newShareSums returns what is needed for pages of a cache, nothing if all are in memory.
 func newShareSums(c *kv.Cache) (s shareSums) {
 	if !c.MayBeCold() {
 		return s
 	}
-	shape, most := c.Shape(), 0
-	for _, heads := range shape.KVHeads {
-		most = max(most, heads)
-	}
-	s.joint = crc.NewJoint(shape.Format.BlockBytes(shape.HeadDim))
-	s.sums = make([]uint32, c.ChunkPages()*c.PageTokens()/kv.BlockTokens*most)
+	s.joint = crc.NewJoint(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
 	return s
 }
 
-// of returns room for so many sums.
+// of returns room for so many sums. It grows with the pages that land at once.
 func (s *shareSums) of(n int) []uint32 {
-	if n > len(s.sums) { // of a larger chunk than this cache writes
-		s.sums = make([]uint32, n)
-	}
+	s.sums = slices.Grow(s.sums[:0], n)
 	return s.sums[:n]
 }
 
@@ -42,8 +37,7 @@ func (s *shareSums) of(n int) []uint32 {
 func (p *pass) sumShare(kvHead, block int) {
 	l := &p.landed
 	if at := block - l.block; l.sums != nil && at < l.count {
-		share := p.m.cache.Shape().Share(l.data, p.index, kvHead, at)
-		l.sums[at*p.layer.KVHeads+kvHead] = crc.Update(0, share)
+		l.sums[at*p.layer.KVHeads+kvHead] = crc.Update(0, p.landedShare(kvHead, at))
 	}
 }
 
@@ -52,22 +46,21 @@ func (p *pass) verifyShares() {
 	if p.landed.sums == nil {
 		return
 	}
-	shares := len(p.landed.sums) / p.landedPages()
-	for i := range p.landedPages() {
+	shares := len(p.landed.sums) / len(p.landed.pages)
+	for i := range p.landed.pages {
 		p.compare(i, p.sums.joint.Sum(p.landed.sums[i*shares:(i+1)*shares]))
 	}
 }
 
 // verify sums and checks one of the pages that have landed.
 func (p *pass) verify(i int) {
-	size := p.m.cache.PageBytes(p.index)
-	p.compare(i, crc.Update(0, p.landed.data[i*size:(i+1)*size]))
+	p.compare(i, crc.Update(0, p.landed.pages[i].data))
 }
 
 // compare checks the sum of one of the pages that have landed.
 func (p *pass) compare(i int, sum uint32) {
 	l := &p.landed
-	if err := l.chunk.Verify(p.index, l.page+i, sum); err != nil {
+	if err := l.pages[i].chunk.Verify(p.index, l.pages[i].page, sum); err != nil {
 		p.damaged.Lock()
 		l.err = err
 		p.damaged.Unlock()

@@ -174,15 +174,43 @@ func (c *coldKV) cut(runs []prefetch.Run) prefetch.Ring {
 	return prefetch.Ring{Memory: c.ring.Bytes(), Piece: piece, Slots: room / piece}
 }
 
-// take returns pages of a chunk from one of its own on: at least one.
-func (c *coldKV) take(ctx context.Context, r *chunkRead, layer, page int) ([]byte, error) {
+// together returns how many reads, of which the first is one, lie one behind the other
+// for one sequence.
+func (c *coldKV) together(reads []chunkRead) int {
+	n := 1
+	for n < len(reads) && reads[n].run == reads[0].run && reads[n].row == reads[0].row {
+		n++
+	}
+	return n
+}
+
+// take appends pages of chunks that lie one behind the other to a list, from a page of
+// the first on: at least one.
+func (c *coldKV) take(ctx context.Context, pages []landedPage, reads []chunkRead, layer, page int) ([]landedPage, error) {
 	unit := c.m.cache.PageBytes(layer)
-	left := (r.pages - page) * unit
-	run := r.run
+	last := &reads[len(reads)-1]
+	begin := reads[0].off + int64(page)*int64(unit)
+	left := int(last.off + int64(last.pages)*int64(unit) - begin)
+	run := reads[0].run
 	if c.at != nil {
 		run = c.at[run]
 	}
-	return c.from().Take(ctx, run, r.off+int64(page)*int64(unit), unit, min(sliceLeast, left), min(sliceMost, left))
+	data, err := c.from().Take(ctx, run, begin, unit, min(sliceLeast, left), min(sliceMost, left))
+	if err != nil {
+		return nil, err
+	}
+	for i := range reads {
+		r := &reads[i]
+		for ; page < r.pages; page++ {
+			at := int(r.off + int64(page)*int64(unit) - begin)
+			if at+unit > len(data) {
+				return pages, nil
+			}
+			pages = append(pages, landedPage{data[at : at+unit : at+unit], r.chunk, page})
+		}
+		page = 0
+	}
+	return pages, nil
 }
 
 // from returns the stream that brings pages: that of weights if it has both.

@@ -118,7 +118,8 @@ func (p *pass) attendPicked(of run) {
 		}
 		from, block := done, one.index*blocks
 		done = block + blocks
-		return p.attendGroup(tiles, landed{data: one.data, chunk: one.chunk, page: one.page, from: from, block: block, count: blocks, tile: first})
+		p.pages = append(p.pages[:0], landedPage{one.data, one.chunk, one.page})
+		return p.attendGroup(tiles, landed{pages: p.pages, from: from, block: block, count: blocks, tile: first})
 	}
 	index := 0
 	for _, part := range of.seq.kv.Cold() {

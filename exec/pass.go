@@ -57,11 +57,12 @@ type pass struct {
 	steps   []rowStep // to be done with rows before they are used
 	tiles   []tile
 	split   bool
-	landed  landed      // pages from flash that attention looks at
-	sums    shareSums   // of them
-	feeds   atomic.Bool // who does the next part of a product asks for more pages first
-	damaged sync.Mutex  // guards landed.err
-	chooser chooser     // of the blocks that tokens look at, see attention_select.go
+	landed  landed       // pages from flash that attention looks at
+	pages   []landedPage // memory of landed
+	sums    shareSums    // of them
+	feeds   atomic.Bool  // who does the next part of a product asks for more pages first
+	damaged sync.Mutex   // guards landed.err
+	chooser chooser      // of the blocks that tokens look at, see attention_select.go
 	act     func(dst, gate, up []float32)
 	shadow  *shadowPass // nil: without Options.W8A8
 	away    awayPass
