@@ -273,6 +273,18 @@ func tell(f *exec.Files, notice func(string)) {
 	}
 }
 
+// openMerged opens the model at path, with weights as they will be read.
+func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*exec.Files, error) {
+	f, err := exec.Open(fsys, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := mergeAndQuantize(f, fsys, adapters, mix); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // mergeAndQuantize changes weights as they will be read.
 func mergeAndQuantize(f *exec.Files, fsys vfs.FS, adapters []string, mix string) error {
 	for _, dir := range adapters {

@@ -43,14 +43,11 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	if _, ok := opts.onGPU(); !ok {
 		return nil, fmt.Errorf("%w: Device is %q; it must be gpu, or gpu: and part of a device's name", ErrOptions, opts.Device)
 	}
-	f, err := exec.Open(opts.fsys(), path)
+	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
-		return nil, err
-	}
 	shape, need, err := opts.planInputs(f, nil, 0)
 	if err != nil {
 		return nil, err

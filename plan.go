@@ -78,14 +78,11 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	f, err := exec.Open(opts.fsys(), path)
+	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
-		return nil, err
-	}
 	var whole *exec.W8A8
 	if opts.W8A8 != nil {
 		if whole, err = opts.W8A8.open(f, opts.fsys()); err != nil {

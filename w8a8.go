@@ -84,14 +84,11 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		return done, fmt.Errorf("%w: To: nothing can be written beside a model in FS: name the file", ErrOptions)
 	}
 	fsys := (&Options{FS: o.FS}).fsys()
-	f, err := exec.Open(fsys, path)
+	f, err := openMerged(fsys, path, o.Adapters, "")
 	if err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := mergeAndQuantize(f, fsys, o.Adapters, ""); err != nil {
-		return done, err
-	}
 	ids, err := textTokens(f, text)
 	if err != nil {
 		return done, err

@@ -281,7 +281,7 @@ func (p *pass) share(t tile, kvHead, block int) []byte {
 
 // landedShare is share for one of the blocks that have landed.
 func (p *pass) landedShare(kvHead, at int) []byte {
-	blocks := p.m.cache.PageTokens() / kv.BlockTokens
+	blocks := p.m.cache.PageBlocks()
 	return p.m.cache.Shape().Share(p.landed.pages[at/blocks].data, p.index, kvHead, at%blocks)
 }
 

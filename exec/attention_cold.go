@@ -46,7 +46,7 @@ func (p *pass) coldFloats() int {
 
 // coldBlocks returns how many blocks of a sequence are on flash.
 func (p *pass) coldBlocks(s *Sequence) int {
-	return s.kv.ColdPages() * (p.m.cache.PageTokens() / kv.BlockTokens)
+	return s.kv.ColdPages() * p.m.cache.PageBlocks()
 }
 
 // passedBlocks returns how many blocks of a sequence were looked at as they landed.
@@ -103,7 +103,7 @@ func (p *pass) attendRun(c *coldKV, reads []chunkRead, last bool) {
 	if tiles == 0 {
 		return // nobody looks at them
 	}
-	blocks := p.m.cache.PageTokens() / kv.BlockTokens
+	blocks := p.m.cache.PageBlocks()
 	page, end := max(0, c.firstPage(p.index, of.pos)-reads[0].page), &reads[len(reads)-1]
 	for {
 		for len(reads) > 0 && page >= reads[0].pages {

@@ -197,7 +197,7 @@ func (c *coldKV) take(ctx context.Context, pages []landedPage, reads []chunkRead
 	}
 	data, err := c.from().Take(ctx, run, begin, unit, min(sliceLeast, left), min(sliceMost, left))
 	if err != nil {
-		return nil, err
+		return pages, err
 	}
 	for i := range reads {
 		r := &reads[i]

@@ -107,7 +107,7 @@ func (p *pass) attendPicked(of run) {
 		return
 	}
 	first, tiles := p.tilesOf(of)
-	blocks := p.m.cache.PageTokens() / kv.BlockTokens
+	blocks := p.m.cache.PageBlocks()
 	k.asked, k.taken = 0, 0
 	defer k.drain(p)
 	done := 0 // blocks that were passed

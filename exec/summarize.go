@@ -67,7 +67,7 @@ func (w *restoredKeys) free() {
 // summarize makes the summaries of a layer that it has not yet.
 func (w *restoredKeys) summarize(layer, heads int) error {
 	first := w.s.summaries.Ready(layer)
-	each := w.cache.PageTokens() / kv.BlockTokens // blocks of a page
+	each := w.cache.PageBlocks()
 	page := 0
 	for _, part := range w.s.kv.Cold() {
 		for at := 0; at < part.Pages; at += w.most {
@@ -90,7 +90,7 @@ func (w *restoredKeys) summarize(layer, heads int) error {
 // cold reads some pages of a part, of which the first block has the number block,
 // and makes the summaries of its blocks from first on.
 func (w *restoredKeys) cold(layer, heads, first, block, pages int, part kv.Part, at int) error {
-	size, each := w.cache.PageBytes(layer), w.cache.PageTokens()/kv.BlockTokens
+	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
 	if block+pages*each <= first {
 		return nil
 	}

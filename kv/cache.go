@@ -142,8 +142,11 @@ func (c *Cache) Shape() Shape { return c.shape }
 // PageTokens returns how many tokens a page holds.
 func (c *Cache) PageTokens() int { return c.tokens }
 
+// PageBlocks returns how many blocks that is.
+func (c *Cache) PageBlocks() int { return c.tokens / BlockTokens }
+
 // PageBytes returns the size of a page of a layer.
-func (c *Cache) PageBytes(layer int) int { return c.tokens / BlockTokens * c.shape.blockBytes(layer) }
+func (c *Cache) PageBytes(layer int) int { return c.PageBlocks() * c.shape.blockBytes(layer) }
 
 // MayBeCold reports whether pages may be on flash.
 func (c *Cache) MayBeCold() bool { return c.cold }

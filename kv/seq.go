@@ -116,7 +116,7 @@ func (s *Seq) Put(layer, pos int, k, v []float32) {
 // Share returns the bytes of one head in block i, which is in memory.
 func (s *Seq) Share(layer, head, i int) []byte {
 	c := s.cache
-	blocks := c.tokens / BlockTokens
+	blocks := c.PageBlocks()
 	page := c.page(s.rows[i/blocks-s.coldPages], layer)
 	return c.shape.Share(page, layer, head, i%blocks)
 }

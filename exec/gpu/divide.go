@@ -36,14 +36,12 @@ type division struct {
 
 // attendSizes returns which groups attention of one token has.
 func (n *Network) attendSizes() []int {
-	info := &n.context.Info
-	if info.Kind != "GPU" {
-		return []int{smallGroup} // work items are the iterations of a loop
+	info, sizes := &n.context.Info, []int{smallGroup}
+	// On CPUs work items are the iterations of a loop.
+	if info.Kind == "GPU" && largeGroup <= info.MaxGroup && n.attendLocal(largeGroup) <= info.LocalMemory {
+		sizes = append(sizes, largeGroup)
 	}
-	if largeGroup > info.MaxGroup || n.attendLocal(largeGroup) > info.LocalMemory {
-		return []int{smallGroup}
-	}
-	return []int{smallGroup, largeGroup}
+	return sizes
 }
 
 // attendLocal returns what a group has in local memory at most, see
