@@ -226,7 +226,7 @@ func (p *pass) merge(kvHead, worker int) {
 
 // beginAcc makes acc what a tile knows from spans that ended on flash.
 func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
-	if p.passedBlocks(t.seq) == 0 {
+	if !p.saw(t, p.passedBlocks(t.seq)) {
 		p.clearState(acc)
 		return
 	}
@@ -237,7 +237,7 @@ func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
-	if p.passedBlocks(t.seq) > firstBlock {
+	if passed := p.passedBlocks(t.seq); passed > firstBlock && p.saw(t, passed) {
 		_, known := p.known(t, kvHead)
 		copy(state, known)
 	} else {

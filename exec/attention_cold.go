@@ -24,8 +24,8 @@ type landed struct {
 	// sums it then. It is nil where pages are summed apart from that.
 	sums []uint32
 	err  error // of a page that is damaged
-	// waits: these are the last on flash of a single token's sequence, and are looked at
-	// together with those in memory. To meet once more costs threads more than that.
+	// waits: these are the last on flash of the only sequence, and are looked at together
+	// with those in memory: threads meet once less, and tiles begin once less.
 	waits bool
 }
 
@@ -57,8 +57,10 @@ func (p *pass) passedBlocks(s *Sequence) int {
 	return p.coldBlocks(s)
 }
 
-// known returns what a tile knows of its sequence's cold blocks: the result over
-// all spans that have ended and the state of the present one.
+// known returns where it is kept what a tile knows of its sequence's cold blocks: the
+// result over all spans that have ended, and the state of the present one, if one has
+// begun. Threads work on copies: every step would wait for memory that another thread
+// has written.
 func (p *pass) known(t tile, kvHead int) (acc, span []float32) {
 	heads, width := p.m.Spec.Heads, p.stateWidth()
 	n := t.count * heads / p.layer.KVHeads * width
@@ -72,13 +74,6 @@ func (p *pass) attendCold() {
 	p.landed = landed{}
 	if !p.batch.cold() {
 		return
-	}
-	for _, t := range p.tiles {
-		for h := range p.layer.KVHeads {
-			acc, span := p.known(t, h)
-			p.clearState(acc)
-			p.clearState(span)
-		}
 	}
 	if p.chooser.on {
 		for _, r := range p.batch.runs {
@@ -122,7 +117,7 @@ func (p *pass) attendRun(c *coldKV, reads []chunkRead, last bool) {
 			group.sums = p.sums.of(group.count * p.layer.KVHeads)
 		}
 		page += len(p.pages)
-		if p.n == 1 && last && block+group.count == (end.page+end.pages)*blocks {
+		if len(p.batch.runs) == 1 && last && block+group.count == (end.page+end.pages)*blocks {
 			group.waits = true
 			p.landed = group
 			return
@@ -207,7 +202,7 @@ func (p *pass) attendLanded(part, worker int) {
 	if block >= end {
 		return
 	}
-	acc, span := p.known(t, kvHead)
+	acc, span := p.resume(w, t, kvHead, l.from)
 	p.roundQueries(w, t, kvHead)
 	for ; block < end; block++ {
 		if block >= l.block && p.looksAt(t, block) {
@@ -217,5 +212,36 @@ func (p *pass) attendLanded(part, worker int) {
 			p.mergeState(acc, span)
 			p.clearState(span)
 		}
+	}
+	p.remember(acc, span, t, kvHead, end)
+}
+
+// saw reports whether a tile sees any of the blocks before one.
+func (p *pass) saw(t tile, block int) bool { return block > p.firstBlock(t) }
+
+// resume makes a thread's states what a tile knows of the blocks before from.
+func (p *pass) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
+	n := t.count * p.m.Spec.Heads / p.layer.KVHeads * p.stateWidth()
+	acc, span = w.acc[:n], w.span[:n]
+	knownAcc, knownSpan := p.known(t, kvHead)
+	if p.saw(t, from) {
+		copy(acc, knownAcc)
+	} else {
+		p.clearState(acc)
+	}
+	if p.saw(t, from) && from%spanBlocks != 0 {
+		copy(span, knownSpan)
+	} else {
+		p.clearState(span)
+	}
+	return acc, span
+}
+
+// remember keeps a thread's states as what a tile knows of the blocks before end.
+func (p *pass) remember(acc, span []float32, t tile, kvHead, end int) {
+	knownAcc, knownSpan := p.known(t, kvHead)
+	copy(knownAcc, acc)
+	if end%spanBlocks != 0 {
+		copy(knownSpan, span)
 	}
 }
