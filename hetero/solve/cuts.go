@@ -111,6 +111,16 @@ func (s *Steps) padded(tokens int) int {
 	return 0
 }
 
+// Room returns how many tokens the operands of a product need memory for, however it
+// is divided: the last ones may be padded.
+func (s *Steps) Room(tokens int) int {
+	room := 0
+	for _, n := range s.lengths(tokens) {
+		room += n
+	}
+	return max(room, s.padded(tokens))
+}
+
 // Cuts returns the ways to divide a product between device 0, which takes any
 // number of tokens, and device 1. Doing all of it on either device is among them.
 func (s *Steps) Cuts(op hetero.Op, static bool) []Split {

@@ -69,6 +69,17 @@ func TestLengthsAreCut(t *testing.T) {
 	}
 }
 
+// Memory that is made for a product's room holds each way to divide it.
+func TestRoomHoldsEveryCut(t *testing.T) {
+	for tokens := 1; tokens < 1400; tokens += 37 {
+		for _, static := range []bool{false, true} {
+			for _, split := range solve.DefaultSteps.Cuts(hetero.Op{Tokens: tokens, Rows: 512, Cols: 256}, static) {
+				require.LessOrEqual(t, split.Room(), solve.DefaultSteps.Room(tokens), "%d tokens, static %v: %v", tokens, static, split)
+			}
+		}
+	}
+}
+
 // The share of a device that others need is kept to, at some price.
 func TestShareIsKept(t *testing.T) {
 	p := profiled(t)

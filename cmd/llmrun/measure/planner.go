@@ -23,6 +23,7 @@ type planner struct {
 	profile  *profiles.File
 	products []exec.Product
 	plan     *DevicePlan
+	between  []hetero.Op // what predictions are compared on
 
 	predictor *solve.Predictor // nil with real execution
 	solver    *solve.Solver    // nil with real execution: each product has its own
@@ -45,7 +46,10 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 	if len(ops) == 0 {
 		return nil, fmt.Errorf("%w: there is no product to plan", ErrDevices)
 	}
-	if p.lab, err = openLab(o.Devices, ops); err != nil {
+	if o.Check {
+		p.between = heldOut(ops, samples(ops))
+	}
+	if p.lab, err = openLab(o.Devices, roomFor(append(p.between, ops...))); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.lab.close()) }()
@@ -82,10 +86,9 @@ func (p *planner) step() {
 // make measures, and fills in the plan.
 func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 	list := samples(ops)
-	between := heldOut(ops, list)
 	p.steps = len(list) * len(p.lab.devices)
 	if p.o.Check {
-		p.steps += len(between)*len(p.lab.devices) + len(ops)
+		p.steps += len(p.between)*len(p.lab.devices) + len(ops)
 	}
 	if p.o.Real {
 		p.plan.Mode = "real execution"
@@ -105,9 +108,9 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 	}
 	for d, device := range p.lab.devices {
 		p.plan.Devices = append(p.plan.Devices, PlannedDevice{p.lab.names[d], device.Capabilities().Name, microseconds(p.lab.profiler.Start(d))})
-		if p.o.Check && p.predictor != nil && len(between) > 0 {
-			mean, largest := p.predictor.Error(d, between)
-			p.plan.Predictions = append(p.plan.Predictions, PredictionError{p.lab.names[d], len(between), mean, largest})
+		if p.predictor != nil && len(p.between) > 0 {
+			mean, largest := p.predictor.Error(d, p.between)
+			p.plan.Predictions = append(p.plan.Predictions, PredictionError{p.lab.names[d], len(p.between), mean, largest})
 		}
 	}
 	p.plan.Copy = microseconds(p.lab.profiler.Copy())
@@ -135,6 +138,15 @@ func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
 		if !slices.ContainsFunc(samples, known) && !slices.ContainsFunc(list, known) {
 			list = append(list, op)
 		}
+	}
+	return list
+}
+
+// roomFor returns products with as many tokens as any way to divide them has.
+func roomFor(ops []hetero.Op) []hetero.Op {
+	list := slices.Clone(ops)
+	for i := range list {
+		list[i].Tokens = solve.DefaultSteps.Room(list[i].Tokens)
 	}
 	return list
 }

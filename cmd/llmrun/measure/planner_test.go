@@ -63,6 +63,15 @@ func TestPlanDevices(t *testing.T) {
 	require.Len(t, again.Products, len(plan.Products))
 }
 
+// Predictions are compared on more tokens than were asked for: they need memory too.
+func TestPlanForManyTokens(t *testing.T) {
+	o := tinyPlan(t)
+	o.Check, o.Devices, o.Tokens = true, o.Devices[:1], []int{2560}
+	plan, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, plan.Predictions, 1)
+}
+
 // What is kept by another version, or broken, is measured again.
 func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	o := tinyPlan(t)
