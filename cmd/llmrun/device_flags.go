@@ -23,7 +23,7 @@ type deviceFlags struct {
 // add declares the flags that plans of devices have.
 func (d *deviceFlags) add(f *flagSet) {
 	d.tokens, d.mix = []int{1, 32, 128, 512}, defaultMix
-	f.value("devices", "LIST", "one or two names of llmrun devices, separated by a comma; the first has to take any number of tokens", func(text string) error {
+	f.value("devices", "LIST", "one or two devices, separated by a comma: names of llmrun devices, or gpu or npu for the first of its kind; the first has to take any number of tokens", func(text string) error {
 		d.names = nil
 		for name := range strings.SplitSeq(text, ",") {
 			if name = strings.TrimSpace(name); name == "" {

@@ -39,23 +39,13 @@ type Options struct {
 // computed for nothing.
 const staticChunk = 256
 
-// first are the names that stand for the first device of a kind.
-var first = map[string]hetero.Kind{"gpu": hetero.GPU, "npu": hetero.NPU}
-
-// resolve replaces a kind by the name of its first device.
-func (o *Options) resolve() (err error) {
-	if kind, ok := first[o.Device]; ok {
-		o.Device, err = devices.All.First(kind)
-	}
-	return err
-}
-
 // Load loads a model whose products are divided between this package's kernels and
 // a device; or all of it on the device, where that is predicted to be faster, and
 // the device can. It is refused with exec.ErrUnsupported where the device multiplies
 // no weights of its types. Of the model's options Processor and Divide are set here.
 func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
-	if err := o.resolve(); err != nil {
+	var err error
+	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
 	}
 	if model.Budget == nil {
@@ -99,7 +89,8 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 // LoadWhole loads a model all of which the device computes. It is refused with
 // exec.ErrUnsupported where that cannot be.
 func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
-	if err := o.resolve(); err != nil {
+	var err error
+	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
 	}
 	place, ok := strings.CutPrefix(o.Device, "opencl-")

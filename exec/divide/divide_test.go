@@ -83,7 +83,7 @@ func TestDevicesThatAreNotThere(t *testing.T) {
 	_, err := load(t, t.Context(), Options{Device: "tpu"})
 	require.ErrorIs(t, err, devices.ErrUnknown)
 	for _, kind := range []string{"gpu", "npu"} {
-		if _, missing := devices.All.First(first[kind]); missing != nil {
+		if _, missing := devices.All.Resolve(kind); missing != nil {
 			_, err := load(t, t.Context(), Options{Device: kind})
 			require.EqualError(t, err, missing.Error())
 		}

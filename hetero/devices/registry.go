@@ -102,6 +102,18 @@ func (r *Registry) First(kind hetero.Kind) (string, error) {
 	return name, nil
 }
 
+// kinds are the names that stand for the first device of a kind.
+var kinds = map[string]hetero.Kind{"gpu": hetero.GPU, "npu": hetero.NPU}
+
+// Resolve returns the name of a device: "gpu" and "npu" are the first of their kind.
+// Others stay as they are.
+func (r *Registry) Resolve(name string) (string, error) {
+	if kind, ok := kinds[name]; ok {
+		return r.First(kind)
+	}
+	return name, nil
+}
+
 // Open opens a device by its name. An ending such as /4 makes it four times slower,
 // which only the processor as the engine itself uses it can be. The provider that the name begins with is asked before others, so
 // that no driver is loaded without need.

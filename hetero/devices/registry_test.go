@@ -41,6 +41,21 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// A kind stands for its first device, and any other name for itself.
+func TestKindsAreResolved(t *testing.T) {
+	asked := 0
+	r := New(fake("driver", "", nil, &asked))
+	name, err := r.Resolve("gpu")
+	require.NoError(t, err)
+	require.Equal(t, "driver", name)
+	_, err = r.Resolve("npu")
+	require.ErrorContains(t, err, "NPU")
+	name, err = r.Resolve("opencl-7")
+	require.NoError(t, err)
+	require.Equal(t, "opencl-7", name)
+	require.Equal(t, 1, asked)
+}
+
 func TestSlowProcessors(t *testing.T) {
 	d, err := All.Open("cpu/4", Options{})
 	require.NoError(t, err)

@@ -40,6 +40,12 @@ func openLab(names []string, ops []hetero.Op) (l *lab, err error) {
 	if len(names) < 1 || len(names) > 2 {
 		return nil, fmt.Errorf("%w: a plan is for one or two, not for %d", ErrDevices, len(names))
 	}
+	names = slices.Clone(names)
+	for i := range names {
+		if names[i], err = devices.All.Resolve(names[i]); err != nil {
+			return nil, err
+		}
+	}
 	if len(names) == 2 && names[0] == names[1] {
 		return nil, fmt.Errorf("%w: %q is named twice", ErrDevices, names[0])
 	}
