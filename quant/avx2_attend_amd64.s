@@ -52,8 +52,8 @@ exponentials:
 	VMOVUPS 288(SI)(CX*1), Y4
 	VSUBPS  Y8, Y3, Y3
 	VSUBPS  Y8, Y4, Y4
-	EXP(Y3)
-	EXP(Y4)
+	EXP_DOWN(Y3)
+	EXP_DOWN(Y4)
 	VADDPS  Y3, Y6, Y6
 	VADDPS  Y4, Y7, Y7
 	VMOVUPS Y3, 256(SI)(CX*1)
@@ -66,7 +66,7 @@ exponentials:
 	VUCOMISS X14, X15
 	JE       decayed
 	VSUBSS   X8, X14, X5
-	EXP(Y5)
+	EXP_DOWN(Y5)
 
 decayed:
 	VMOVSS      X15, (R9)
@@ -82,13 +82,12 @@ weights:
 	VMOVUPS 256(SI)(CX*1), Y3
 	VMULPS  256(R8)(CX*1), Y3, Y3
 	VMOVUPS Y3, 256(SI)(CX*1)
-	VPSLLD  $1, Y3, Y3           // without the sign that a NaN may have
-	VPSRLD  $1, Y3, Y3
 	VPMAXUD Y3, Y0, Y0
 	ADDQ    $32, CX
 	JNE     weights
 	TREE(VPMAXUD)
 	VMOVD  X0, AX
+	ANDL   $0x7fffffff, AX       // a NaN may have a sign
 	WEIGHT_SCALE
 	VBROADCASTSS X4, Y4
 	MOVQ         $-256, CX

@@ -41,7 +41,20 @@ ask:
 	JNZ   ask
 
 asked:
-	MOVQ   BlockWeights_Seen(DI), AX
+	MOVQ BlockWeights_Seen(DI), AX
+	CMPQ AX, $-1                 // mostly all count
+	JNE  some
+	VMOVUPS (SI), Z6
+	VMOVUPS 64(SI), Z7
+	VMOVUPS 128(SI), Z8
+	VMOVUPS 192(SI), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS 128(R8), Z12
+	VMOVUPS 192(R8), Z13
+	JMP  loaded
+
+some:
 	KMOVW  AX, K1
 	SHRQ   $16, AX
 	KMOVW  AX, K5
@@ -62,6 +75,7 @@ asked:
 	VMOVUPS.Z 128(R8), K6, Z12
 	VMOVUPS.Z 192(R8), K7, Z13
 
+loaded:
 	// VMAXPS returns its second source when either is a NaN: the maximum so
 	// far, which is none. Comparing with -Inf first makes sure of that.
 	VMAXPS Z31, Z6, Z0
@@ -85,10 +99,10 @@ shifted:
 	VSUBPS Z30, Z7, Z7
 	VSUBPS Z30, Z8, Z8
 	VSUBPS Z30, Z9, Z9
-	EXP(Z6)
-	EXP(Z7)
-	EXP(Z8)
-	EXP(Z9)
+	EXP_DOWN(Z6)
+	EXP_DOWN(Z7)
+	EXP_DOWN(Z8)
+	EXP_DOWN(Z9)
 	VADDPS Z7, Z6, Z0
 	VADDPS Z8, Z0, Z0
 	VADDPS Z9, Z0, Z0
@@ -97,7 +111,7 @@ shifted:
 	VUCOMISS X14, X15
 	JE     decayed
 	VSUBSS X30, X14, X5
-	EXP(Z5)
+	EXP_DOWN(Z5)
 
 decayed:
 	VMOVSS X15, (R9)

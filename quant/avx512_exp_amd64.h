@@ -21,29 +21,28 @@
 	VPBROADCASTD AX, Z28 \
 	VPXORD       Z29, Z29, Z29
 
-// EXP replaces x by e^x. K2, K3 and K4 mark elements that are too small, too
-// large and NaNs. Z2 becomes the rounded x/ln 2, whose low bits are the integer
-// k, Z4 the remainder r, and Z3 the polynomial, then the result.
+// EXP replaces x by e^x. K2 and K3 mark elements that are not too small, and those
+// that are too large. Z2 becomes the rounded x/ln 2, then its integer k as a number, x
+// the remainder r, and Z3 the polynomial. Scaling is what arith.exp does in the exponent
+// field, and leaves NaNs as they are.
 #define EXP(x) \
-	VCMPPS      $1, Z16, x, K2 \
 	VCMPPS      $14, Z17, x, K3 \
-	VCMPPS      $3, x, x, K4 \
+	EXP_DOWN(x)                 \
+	VMOVAPS     Z28, K3, x
+
+// EXP_DOWN is EXP for elements that are not too large.
+#define EXP_DOWN(x) \
+	VCMPPS      $5, Z16, x, K2     \
 	VMOVAPS     x, Z2              \
-	VFMADD213PS Z19, Z18, Z2 \
-	VSUBPS      Z19, Z2, Z3 \
-	VMOVAPS     x, Z4              \
-	VFMADD231PS Z20, Z3, Z4        \
-	VFMADD231PS Z21, Z3, Z4 \
+	VFMADD213PS Z19, Z18, Z2       \
+	VSUBPS      Z19, Z2, Z2        \
+	VFMADD231PS Z20, Z2, x         \
+	VFMADD231PS Z21, Z2, x         \
 	VMOVAPS     Z22, Z3            \
-	VFMADD213PS Z23, Z4, Z3        \
-	VFMADD213PS Z24, Z4, Z3        \
-	VFMADD213PS Z25, Z4, Z3        \
-	VFMADD213PS Z26, Z4, Z3        \
-	VFMADD213PS Z27, Z4, Z3        \
-	VFMADD213PS Z27, Z4, Z3        \
-	VPSLLD      $23, Z2, Z2        \
-	VPADDD      Z2, Z3, Z3         \
-	VMOVAPS     x, K4, Z3          \
-	VMOVAPS     Z29, K2, Z3        \
-	VMOVAPS     Z28, K3, Z3        \
-	VMOVAPS     Z3, x
+	VFMADD213PS Z23, x, Z3         \
+	VFMADD213PS Z24, x, Z3         \
+	VFMADD213PS Z25, x, Z3         \
+	VFMADD213PS Z26, x, Z3         \
+	VFMADD213PS Z27, x, Z3         \
+	VFMADD213PS Z27, x, Z3         \
+	VSCALEFPS.Z Z2, Z3, K2, x
