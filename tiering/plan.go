@@ -132,8 +132,8 @@ type Plan struct {
 	StreamedPerChunk int64 `json:"streamed_per_chunk_bytes"`
 
 	Rates Rates `json:"rates"` // that the predictions start from
-	// Predicted tokens a second, of a long prompt and while decoding at the
-	// start of a conversation; 0 where a rate is unknown.
+	// Predicted tokens a second, of a prompt of some chunks and while decoding, both
+	// at the start of a conversation; 0 where a rate is unknown.
 	PredictedPrefill float64 `json:"predicted_prefill_tok_s"`
 	PredictedDecode  float64 `json:"predicted_decode_tok_s"`
 }

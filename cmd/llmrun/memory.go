@@ -154,7 +154,7 @@ func (m *memoryStats) print(w io.Writer) {
 	}
 	m.KV.print(w)
 	if m.Predicted.Decode > 0 {
-		fmt.Fprintf(w, "predicted: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
+		fmt.Fprintf(w, "predicted at the start of a conversation: prompt %.1f tok/s, answer %.2f tok/s; measured: %.1f and %.2f\n",
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
 	}
 	if p := m.GPU; p != nil {

@@ -83,7 +83,7 @@ func keptOf(pinned, all int64) string {
 
 // showSpeed prints the prediction and what it starts from.
 func showSpeed(s *streams, p *llmrun.MemoryPlan) {
-	fmt.Fprintf(s.out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens", p.Chunk), p.StreamedPerChunk, "chunk"))
+	fmt.Fprintf(s.out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, less behind a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
 	fmt.Fprintf(s.out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
 	m := p.Measured
 	fmt.Fprintf(s.out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
@@ -92,7 +92,11 @@ func showSpeed(s *streams, p *llmrun.MemoryPlan) {
 
 // predicted spells a predicted speed and what is read for it.
 func predicted(speed float64, how string, streamed int64, unit string) string {
-	text := fmt.Sprintf("about %.3g tok/s %s", speed, how)
+	digits := "%.3g" // would be 1e+03 for a thousand
+	if speed >= 100 {
+		digits = "%.0f"
+	}
+	text := fmt.Sprintf("about "+digits+" tok/s %s", speed, how)
 	if streamed == 0 {
 		return text
 	}
