@@ -136,7 +136,9 @@ type Options struct {
 	// "cpu+gpu", "cpu+npu" or "cpu+" and a device's name divides each matrix product
 	// between the CPU and the device, at the same time, as is fastest by what was
 	// measured of both; what is in CacheDir of that is used, and what is missing is
-	// measured and kept there. All that is no product is computed on the CPU, so that
+	// measured and kept there. The first time, whole passes are timed as well, for which
+	// the model is loaded two or three times: prompts, or single tokens, that do not
+	// gain are left to the CPU, and Notice is told. All that is no product is computed on the CPU, so that
 	// every family can be divided. Weights are where they are used, in part.
 	Device string
 	// GPULayers is how many of the model's last layers a GPU as Device computes, with

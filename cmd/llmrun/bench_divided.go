@@ -17,6 +17,8 @@ func benchDividedCommand() *command {
 
 Then it lists of each kind of matrices which part of the rows the device had, and what steps of a pass took that begin with it: predicted, measured, and how much of that was waiting for the device after the processor's rows were done. Queries, keys and values are one step, and so are gate and up.
 
+Divided is what opening such a model ends with: where passes were seen not to gain by the division, when it was tried the first time, all rows are the processor's, and a note says so.
+
 The model is in memory three times. Prints tables in Markdown.`,
 		examples: []example{
 			{"llmrun bench divided --pp 64 --tg 16 -r 3", "the bundled model, with the second half of the cores, quickly"},

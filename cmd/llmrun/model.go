@@ -125,7 +125,7 @@ func (m *modelFlags) addSelect(f *flagSet) {
 
 // addDevice declares --device, for commands that compute.
 func (m *modelFlags) addDevice(f *flagSet) {
-	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile); without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	addPercent(f, &m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }
@@ -163,7 +163,8 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
 	}
-	bar := &phases{s: s, labels: []string{"loading"}}
+	// A division between devices is tried, for which weights are loaded more than once.
+	bar := &phases{s: s, labels: []string{"loading", "loading again", "loading again"}}
 	defer bar.finish()
 	if m.cache != nil && m.path != "" {
 		m.cache.apply(&options)

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/gpu"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
-	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -27,9 +25,9 @@ type Options struct {
 	Limit float64
 	// Alone gives the device all that it takes, to compare with.
 	Alone bool
-	Dir   string // where measurements are kept; "" = nowhere
+	Dir   string // where measurements and verdicts are kept; "" = nowhere
 	// Measuring is told how many products have been measured, of at most so many, and
-	// Notice what is not as one may expect; both may be nil.
+	// Notice what is tried and what is not as one may expect; both may be nil.
 	Measuring func(done, total int)
 	Notice    func(text string)
 }
@@ -41,8 +39,11 @@ const staticChunk = 256
 
 // Load loads a model whose products are divided between this package's kernels and
 // a device; or all of it on the device, where that is predicted to be faster, and
-// the device can. It is refused with exec.ErrUnsupported where the device multiplies
-// no weights of its types. Of the model's options Processor and Divide are set here.
+// the device can. A division is tried the first time: whole passes show whether prompts
+// and single tokens gain by it, and what does not stays here. For that the model is
+// loaded two or three times, one after the other. It is refused with
+// exec.ErrUnsupported where the device multiplies no weights of its types. Of the
+// model's options Processor and Divide are set here.
 func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
@@ -76,14 +77,8 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 			return m, err
 		}
 	}
-	// Another one than that of the measurements: buffers stay attached until a device
-	// is closed.
-	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget})
-	if err != nil {
-		return nil, err
-	}
-	model.Divide = &exec.Division{Name: o.Device, Device: device, Of: plan.share, Chunk: plan.chunk, Grain: hetero.Grain(device.Clock())}
-	return exec.Load(ctx, f, model)
+	t := &trial{files: f, model: model, o: &o, plan: plan}
+	return t.load(ctx, products)
 }
 
 // LoadWhole loads a model all of which the device computes. It is refused with
@@ -116,7 +111,7 @@ func makePlan(ctx context.Context, products []exec.Product, model *exec.Options,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[exec.Product]exec.Share{}, copies: map[solve.Shape]time.Duration{}}
+	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[exec.Product]exec.Share{}, own: map[exec.Product]exec.Share{}}
 	if p.static() {
 		p.chunk = min(p.chunk, staticChunk)
 	}

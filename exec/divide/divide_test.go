@@ -23,22 +23,39 @@ func group() string {
 	return "cpu"
 }
 
-// load loads a small model with some device.
-func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
+// files are of a small model.
+func files(t *testing.T, weights string) *exec.Files {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	fsys := vfs.NewMem()
-	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
+	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
 	f, err := exec.Open(fsys, "m.gguf")
 	require.NoError(t, err)
+	return f
+}
+
+// small are options of a small model.
+var small = exec.Options{Threads: 1, Chunk: 32}
+
+// load loads a small model with some device.
+func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
+	return loadAs(t, ctx, "q4_0", small, o)
+}
+
+// loadAs is load with weights of a type, and options of the model.
+func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Options, o Options) (*exec.Model, error) {
+	f := files(t, weights)
 	defer func() { require.NoError(t, f.Close()) }()
-	budget := tiering.New(0)
-	m, err := Load(ctx, f, exec.Options{Threads: 1, Chunk: 32, KV: kv.K8V8, Budget: budget}, o)
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	model.KV = kv.K8V8
+	m, err := Load(ctx, f, model, o)
 	t.Cleanup(func() {
 		if m != nil {
 			m.Close()
 		}
-		require.NoError(t, budget.Check())
+		require.NoError(t, model.Budget.Check())
 	})
 	return m, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -13,7 +14,8 @@ import (
 const (
 	// leastGain is how much faster than the processor alone another device has to be
 	// predicted, and a divided product than each of the two: predictions are too kind
-	// to devices that share memory, power and cores.
+	// to devices that share memory, power and cores. Whole passes have to gain as much
+	// when they are tried: less can be chance.
 	leastGain = 1.05
 	// leastSaving is how much time it has to save: what the other side of a wait may be
 	// late on a machine that has other things to do, too.
@@ -38,15 +40,17 @@ type planner struct {
 	costs  solve.Costs
 	types  map[quant.Type]bool // that the device multiplies
 	shares map[exec.Product]exec.Share
-	copies map[solve.Shape]time.Duration // see copy
+	own    map[exec.Product]exec.Share // the same with all rows here
+	lost   lost
 	// measured is how many products are measured where nothing is known.
 	measured int
 }
 
-// share returns what was decided; what nobody asked about stays here.
+// share returns what was decided, less what was seen to lose; what nobody asked about
+// stays here.
 func (p *planner) share(product exec.Product) exec.Share {
 	if s, known := p.shares[kind(product)]; known {
-		return s
+		return p.lost.leave(s, p.own[kind(product)], product.OneToken)
 	}
 	return exec.Share{One: product.Rows, Many: product.Rows}
 }
@@ -108,9 +112,22 @@ func (p *planner) divideAll(products []exec.Product) error {
 		if err != nil {
 			return err
 		}
-		p.shares[kind(product)] = share
+		p.shares[kind(product)], p.own[kind(product)] = share, p.here(product)
 	}
 	return p.lab.profiler.Err
+}
+
+// here returns the share of a product all rows of which stay here.
+func (p *planner) here(product exec.Product) exec.Share {
+	share := exec.Share{One: product.Rows, Many: product.Rows}
+	if !p.static() { // which nothing of one token was measured for
+		share.OneTime = p.time(opOf(product, 1), product.Rows)
+		share.ManyTime = share.OneTime
+	}
+	if !product.OneToken {
+		share.ManyTime = p.time(opOf(product, p.chunk), product.Rows)
+	}
+	return share
 }
 
 // samples are what predictions for a product are learned from.
@@ -224,23 +241,24 @@ func (p *planner) copy(op hetero.Op) time.Duration {
 	if device.Capabilities().Shares {
 		return 0
 	}
-	if took, known := p.copies[solve.ShapeOf(op)]; known {
+	width := (op.Rows + op.Cols) / 2
+	if took, known := p.lab.profile.Copy(p.lab.keys, op.Tokens, width); known {
 		return took
 	}
 	_, y, _ := p.lab.operands.For(other, &op, 0)
-	width := (op.Rows + op.Cols) / 2
 	y.Stride = width
 	clock, least := device.Clock(), time.Duration(0)
 	for i := range repeats {
 		begin := clock.Now()
 		if err := device.FlushRows(y, op.Tokens, width); err != nil {
 			p.lab.profiler.Err = err
+			return 0
 		}
 		if took := clock.Now() - begin; i == 0 || took < least {
 			least = took
 		}
 	}
-	p.copies[solve.ShapeOf(op)] = least
+	p.lab.noteCopy(profiles.Copied{Tokens: op.Tokens, Width: width, Took: least})
 	return least
 }
 

@@ -8,9 +8,11 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // rates are devices that take times in proportion to the work, from one token on.
@@ -37,7 +39,7 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 	return &planner{
 		lab: &lab{devices: devices, profiler: solve.NewProfiler(devices, nil)}, chunk: 128, costs: r,
-		types: map[quant.Type]bool{quant.Q4_0: true}, shares: map[exec.Product]exec.Share{}, copies: map[solve.Shape]time.Duration{},
+		types: map[quant.Type]bool{quant.Q4_0: true}, shares: map[exec.Product]exec.Share{}, own: map[exec.Product]exec.Share{},
 	}
 }
 
@@ -120,4 +122,26 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 			require.False(t, p.thereFaster([]exec.Product{product, unknown}))
 		})
 	}
+}
+
+// TestCopiesAreKept: a plan of what is known measures nothing, and is the same plan.
+func TestCopiesAreKept(t *testing.T) {
+	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
+	require.NoError(t, err)
+	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
+	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(product, 32)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
+	var took [2]time.Duration
+	for i := range took {
+		l := &lab{devices: devices, operands: operands, profiler: solve.NewProfiler(devices, nil), keys: profiles.Keys{"cpu", "gpu"}}
+		notice := ""
+		l.profile, notice = profiles.Load(dir)
+		require.Empty(t, notice)
+		took[i] = (&planner{lab: l}).copy(opOf(product, 32))
+		require.Equal(t, i == 0, l.copied)
+		require.NoError(t, l.keep(dir))
+	}
+	require.Positive(t, took[0])
+	require.Equal(t, took[0], took[1])
 }

@@ -35,6 +35,8 @@ type File struct {
 type Pair struct {
 	Slowdowns []solve.Slowdown `json:"slowdowns"`
 	Checks    []Check          `json:"checks"`
+	Trials    []Trial          `json:"trials,omitempty"`
+	Copies    []Copied         `json:"copies,omitempty"`
 }
 
 // Check is a product that was run as it was split, beside each device alone.

@@ -26,8 +26,8 @@ type DividedOptions struct {
 	Decode  int   // tokens of a generation
 	Repeats int
 	Dir     string // where measurements of devices are kept; "" = nowhere
-	// Loading and Running tell of progress, and Notice of kept measurements that are
-	// not used; all may be nil.
+	// Loading and Running tell of progress, and Notice of a trial of the division, its
+	// outcome, and kept measurements that are not used; all may be nil.
 	Loading, Running func(done, total int64)
 	Notice           func(text string)
 }
@@ -39,7 +39,7 @@ type DividedReport struct {
 	Machine Machine       `json:"machine"`
 	Device  string        `json:"device"`
 	Alone   string        `json:"device_alone"`    // how the device computes alone
-	Opening float64       `json:"opening_seconds"` // of the divided model, measuring of devices included
+	Opening float64       `json:"opening_seconds"` // of the divided model, with measuring devices and trying the division, the first time
 	Tests   []DividedTest `json:"tests"`
 	// Whole says that the device has all of the pass in the divided model as well,
 	// because that was predicted to be faster than any division. No product is divided

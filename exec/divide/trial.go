@@ -1,0 +1,194 @@
+package divide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/profiles"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// A plan is made of predictions of single products, and every one of them may be
+// wrong. So whole passes of the model have the last word: it is loaded for the
+// processor alone and timed, then divided and timed. Never both at once, which memory
+// may have no room for.
+
+// trial loads a model as it was planned to be divided, or less of it divided where that
+// is faster.
+type trial struct {
+	files *exec.Files
+	model exec.Options
+	o     *Options
+	plan  *planner
+}
+
+// lost says what passes the processor computes sooner alone, whatever was planned.
+type lost struct{ prompts, tokens bool }
+
+// leave returns what is left of a share; own is the one with all rows here.
+func (l lost) leave(share, own exec.Share, oneToken bool) exec.Share {
+	if l.tokens {
+		share.One, share.OneTime = own.One, own.OneTime
+	}
+	if oneToken { // of a prompt as well
+		share.Many, share.ManyTime = share.One, share.OneTime
+	} else if l.prompts { // and what is shorter than many, too: nobody has tried it
+		share.Many, share.ManyTime, share.Least = own.Many, own.ManyTime, 2
+	}
+	return share
+}
+
+// lostBy returns what is not worth it.
+func lostBy(t *profiles.Trial) lost {
+	return lost{
+		prompts: t.Planned.Prompt > 0 && !worthIt(t.Planned.Prompt, t.Alone.Prompt),
+		tokens:  t.Planned.Token > 0 && !worthIt(t.Planned.Token, t.Alone.Token),
+	}
+}
+
+// load loads the model. Where somebody wants the device alone, or where pages of keys
+// and values go is closed by the first model that has it, nothing is tried.
+func (t *trial) load(ctx context.Context, products []exec.Product) (*exec.Model, error) {
+	prompts, tokens := t.divided(products)
+	if t.o.Alone || t.model.KVSpill != nil || !prompts && !tokens {
+		return t.loadDivided(ctx)
+	}
+	passes := profiles.Passes{Products: t.describe(products), Chunk: t.model.Chunk, Exact: t.model.Exact}
+	if known := t.plan.lab.profile.Trial(t.plan.lab.keys, passes); known != nil {
+		t.take(known)
+		return t.loadDivided(ctx)
+	}
+	return t.try(ctx, passes, timing{prompts: prompts, tokens: tokens, chunk: t.model.Chunk})
+}
+
+// divided reports whether the device has a part in prompts, and in single tokens.
+func (t *trial) divided(products []exec.Product) (prompts, tokens bool) {
+	for _, p := range products {
+		share := t.plan.share(p)
+		prompts = prompts || share.Many < p.Rows && !p.OneToken
+		tokens = tokens || share.One < p.Rows
+	}
+	return prompts, tokens
+}
+
+// describe returns the model's products and how they are divided, in words: the first
+// row of the device for one token and for many, and how many those are.
+func (t *trial) describe(products []exec.Product) string {
+	var words []string
+	for _, p := range products {
+		share := t.plan.share(p)
+		words = append(words, fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least))
+	}
+	return strings.Join(words, ", ")
+}
+
+// try times passes in both ways and returns the model as it is faster.
+func (t *trial) try(ctx context.Context, passes profiles.Passes, timed timing) (*exec.Model, error) {
+	t.notice("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
+	result, err := &profiles.Trial{Passes: passes}, error(nil)
+	result.Alone, err = t.timeAlone(ctx, timed)
+	if errors.Is(err, tiering.ErrBudget) {
+		t.untried(err)
+		return t.loadDivided(ctx)
+	} else if err != nil {
+		return nil, err
+	}
+	m, err := t.loadDivided(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result.Planned, err = timePasses(timed, ctx, m)
+	if errors.Is(err, tiering.ErrBudget) {
+		t.untried(err)
+		return m, nil
+	} else if err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := keepTrial(t.o.Dir, t.plan.lab.keys, result); err != nil {
+		t.notice("what passes took is not kept: %v", err)
+	}
+	if t.take(result); t.plan.lost == (lost{}) {
+		return m, nil
+	}
+	m.Close() // rows that are the processor's now are in the device's memory only
+	return t.loadDivided(ctx)
+}
+
+// timePasses times passes. Tests replace it.
+var timePasses = timing.run
+
+// timeAlone times passes on the processor, and gives all memory back.
+func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Took, err error) {
+	weights := int64(0)
+	for _, w := range t.files.Source.Tensors() {
+		weights += w.Size
+	}
+	room, err := t.model.Budget.Reserve(tiering.Pinned, weights)
+	if err != nil {
+		return took, err // now and not when most of it has been read
+	}
+	room.Release() // parts take it one by one
+	m, err := exec.Load(ctx, t.files, t.model)
+	if err != nil {
+		return took, err
+	}
+	defer m.Close()
+	return timePasses(timed, ctx, m)
+}
+
+// untried says why a division is used all the same: there is no choice.
+func (t *trial) untried(err error) {
+	t.notice("the division with %s is used without a trial, which memory has no room for: %v", t.o.Device, err)
+}
+
+// loadDivided loads the model as it is divided by now.
+func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
+	// Another device than that of the measurements: buffers stay attached until one is
+	// closed.
+	device, err := devices.All.Open(t.o.Device, devices.Options{Budget: t.model.Budget})
+	if err != nil {
+		return nil, err
+	}
+	model := t.model
+	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.share, Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock())}
+	return exec.Load(ctx, t.files, model)
+}
+
+// take leaves to the processor what a trial says that it computes sooner.
+func (t *trial) take(result *profiles.Trial) {
+	t.plan.lost = lostBy(result)
+	for _, kind := range []struct {
+		lost           bool
+		name           string
+		planned, alone time.Duration
+	}{
+		{t.plan.lost.prompts, "prompts", result.Planned.Prompt, result.Alone.Prompt},
+		{t.plan.lost.tokens, "single tokens", result.Planned.Token, result.Alone.Token},
+	} {
+		if kind.lost {
+			t.notice("%s stay on the processor: divided with %s a pass took %v, and alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
+		}
+	}
+}
+
+// notice tells the owner, if he wants to know.
+func (t *trial) notice(format string, about ...any) {
+	if t.o.Notice != nil {
+		t.o.Notice(fmt.Sprintf(format, about...))
+	}
+}
+
+// keepTrial adds a trial to what is known by now: it took a while, and others may have
+// measured.
+func keepTrial(dir string, keys profiles.Keys, t *profiles.Trial) error {
+	f, _ := profiles.Load(dir)
+	f.AddTrial(keys, *t)
+	return f.Save(dir)
+}
