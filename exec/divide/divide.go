@@ -120,6 +120,7 @@ func makePlan(ctx context.Context, products []exec.Product, model *exec.Options,
 	}
 	measured := 0
 	l.profiler.Before = func() error {
+		l.news = true
 		if measured++; o.Measuring != nil {
 			o.Measuring(measured, max(measured, p.measured))
 		}

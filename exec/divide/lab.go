@@ -29,7 +29,7 @@ type lab struct {
 	profiler *solve.Profiler
 	profile  *profiles.File
 	keys     profiles.Keys
-	copied   bool // copies were measured, which the profiler does not count
+	news     bool // something was measured
 }
 
 func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, err error) {
@@ -71,7 +71,7 @@ func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, 
 
 // keep keeps what was measured, if anything was.
 func (l *lab) keep(dir string) error {
-	if l.profiler.Runs == 0 && !l.copied {
+	if !l.news {
 		return nil
 	}
 	l.profile.Note(l.profiler, l.keys)
@@ -81,7 +81,7 @@ func (l *lab) keep(dir string) error {
 // noteCopy takes over what a copy took.
 func (l *lab) noteCopy(c profiles.Copied) {
 	l.profile.AddCopy(l.keys, c)
-	l.copied = true
+	l.news = true
 }
 
 func (l *lab) close() error { return l.operands.CloseAfter(l.devices) }

@@ -139,7 +139,7 @@ func TestCopiesAreKept(t *testing.T) {
 		l.profile, notice = profiles.Load(dir)
 		require.Empty(t, notice)
 		took[i] = (&planner{lab: l}).copy(opOf(product, 32))
-		require.Equal(t, i == 0, l.copied)
+		require.Equal(t, i == 0, l.news)
 		require.NoError(t, l.keep(dir))
 	}
 	require.Positive(t, took[0])
