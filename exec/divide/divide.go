@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/gpu"
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
-	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -39,9 +35,9 @@ const staticChunk = 256
 
 // Load loads a model whose products are divided between this package's kernels and
 // a device; or all of it on the device, where that is predicted to be faster, and
-// the device can. A division is tried the first time: whole passes show whether prompts
-// and single tokens gain by it, and what does not stays here. For that the model is
-// loaded two or three times, one after the other. It is refused with
+// the device can. What is planned is tried the first time: whole passes show whether
+// prompts and single tokens gain by it, and what does not stays here. For that the model
+// is loaded two or three times, one after the other. It is refused with
 // exec.ErrUnsupported where the device multiplies no weights of its types. Of the
 // model's options Processor and Divide are set here.
 func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
@@ -68,38 +64,13 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 	if err != nil {
 		return nil, err
 	}
+	t := &trial{files: f, model: model, o: &o, plan: plan}
 	if o.mayBeWhole(&model) && plan.thereFaster(products) {
-		var small *hetero.MemoryError
-		if m, err := LoadWhole(ctx, f, model, o); !errors.Is(err, exec.ErrUnsupported) && !errors.As(err, &small) {
-			if err == nil && o.Notice != nil {
-				o.Notice(o.Device + " computes all of a pass: that is predicted to be faster than any division")
-			}
+		if m, err := t.loadWhole(ctx, products); m != nil || err != nil {
 			return m, err
 		}
 	}
-	t := &trial{files: f, model: model, o: &o, plan: plan}
 	return t.load(ctx, products)
-}
-
-// LoadWhole loads a model all of which the device computes. It is refused with
-// exec.ErrUnsupported where that cannot be.
-func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
-	var err error
-	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
-		return nil, err
-	}
-	place, ok := strings.CutPrefix(o.Device, "opencl-")
-	if !ok {
-		return nil, fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
-	}
-	model.Processor = gpu.Processor{Device: place, Layers: gpu.All}
-	return exec.Load(ctx, f, model)
-}
-
-// mayBeWhole reports whether nothing keeps the device from computing all of a pass,
-// as far as options go.
-func (o *Options) mayBeWhole(model *exec.Options) bool {
-	return o.Limit == 0 && !o.Alone && !model.Exact && model.KV == kv.K8V8 && model.KVSpill == nil && model.Select.Exact()
 }
 
 // makePlan measures what is not known and decides. What was measured is kept also

@@ -54,17 +54,38 @@ func lostBy(t *profiles.Trial) lost {
 
 // load loads the model. Where somebody wants the device alone, or where pages of keys
 // and values go is closed by the first model that has it, nothing is tried.
-func (t *trial) load(ctx context.Context, products []exec.Product) (*exec.Model, error) {
+func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Model, err error) {
 	prompts, tokens := t.divided(products)
 	if t.o.Alone || t.model.KVSpill != nil || !prompts && !tokens {
 		return t.loadDivided(ctx)
 	}
-	passes := profiles.Passes{Products: t.describe(products), Chunk: t.model.Chunk, Exact: t.model.Exact}
-	if known := t.plan.lab.profile.Trial(t.plan.lab.keys, passes); known != nil {
-		t.take(known)
-		return t.loadDivided(ctx)
+	passes := t.passes(products)
+	result := t.known(passes)
+	if result == nil {
+		t.notice("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
+		m, result, err = t.compare(ctx, passes, timing{prompts: prompts, tokens: tokens, chunk: t.model.Chunk}, t.loadDivided)
+		if err != nil || result == nil {
+			return m, err
+		}
 	}
-	return t.try(ctx, passes, timing{prompts: prompts, tokens: tokens, chunk: t.model.Chunk})
+	t.take(result)
+	if m != nil && t.plan.lost == (lost{}) {
+		return m, nil
+	}
+	if m != nil {
+		m.Close() // rows that are the processor's now are in the device's memory only
+	}
+	return t.loadDivided(ctx)
+}
+
+// passes are what a trial of the plan is about.
+func (t *trial) passes(products []exec.Product) profiles.Passes {
+	return profiles.Passes{Products: t.describe(products), Chunk: t.model.Chunk, Exact: t.model.Exact}
+}
+
+// known returns what an earlier trial has found, nil for nothing.
+func (t *trial) known(passes profiles.Passes) *profiles.Trial {
+	return t.plan.lab.profile.Trial(t.plan.lab.keys, passes)
 }
 
 // divided reports whether the device has a part in prompts, and in single tokens.
@@ -88,37 +109,34 @@ func (t *trial) describe(products []exec.Product) string {
 	return strings.Join(words, ", ")
 }
 
-// try times passes in both ways and returns the model as it is faster.
-func (t *trial) try(ctx context.Context, passes profiles.Passes, timed timing) (*exec.Model, error) {
-	t.notice("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
-	result, err := &profiles.Trial{Passes: passes}, error(nil)
+// compare times passes on the processor alone, and then as they are planned, and keeps
+// that. It returns the model as planned, and no result where memory has no room for the
+// other way.
+func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timing, planned func(context.Context) (*exec.Model, error)) (m *exec.Model, result *profiles.Trial, err error) {
+	result = &profiles.Trial{Passes: passes}
 	result.Alone, err = t.timeAlone(ctx, timed)
 	if errors.Is(err, tiering.ErrBudget) {
 		t.untried(err)
-		return t.loadDivided(ctx)
+		m, err = planned(ctx)
+		return m, nil, err
 	} else if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, err := t.loadDivided(ctx)
-	if err != nil {
-		return nil, err
+	if m, err = planned(ctx); err != nil {
+		return nil, nil, err
 	}
 	result.Planned, err = timePasses(timed, ctx, m)
 	if errors.Is(err, tiering.ErrBudget) {
 		t.untried(err)
-		return m, nil
+		return m, nil, nil
 	} else if err != nil {
 		m.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	if err := keepTrial(t.o.Dir, t.plan.lab.keys, result); err != nil {
 		t.notice("what passes took is not kept: %v", err)
 	}
-	if t.take(result); t.plan.lost == (lost{}) {
-		return m, nil
-	}
-	m.Close() // rows that are the processor's now are in the device's memory only
-	return t.loadDivided(ctx)
+	return m, result, nil
 }
 
 // timePasses times passes. Tests replace it.
@@ -143,9 +161,9 @@ func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Took
 	return timePasses(timed, ctx, m)
 }
 
-// untried says why a division is used all the same: there is no choice.
+// untried says why a plan is used all the same: there is no choice.
 func (t *trial) untried(err error) {
-	t.notice("the division with %s is used without a trial, which memory has no room for: %v", t.o.Device, err)
+	t.notice("%s is used without a trial, which memory has no room for: %v", t.o.Device, err)
 }
 
 // loadDivided loads the model as it is divided by now.
