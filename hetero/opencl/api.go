@@ -46,7 +46,7 @@ func libraries() []string {
 // entry is one function of the driver.
 type entry int
 
-// The functions that are used, all of OpenCL 1.2.
+// The functions that are used, of OpenCL 1.2, and of 3.0 from laterEntries on.
 const (
 	clGetPlatformIDs entry = iota
 	clGetPlatformInfo
@@ -58,6 +58,7 @@ const (
 	clReleaseCommandQueue
 	clCreateProgramWithSource
 	clBuildProgram
+	clGetProgramInfo
 	clGetProgramBuildInfo
 	clReleaseProgram
 	clCreateKernel
@@ -82,16 +83,20 @@ const (
 	clGetEventProfilingInfo
 	clRetainEvent
 	clReleaseEvent
+	clCreateBufferWithProperties
 	entries
+
+	laterEntries = clCreateBufferWithProperties
 )
 
 var entryNames = [entries]string{
 	"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo", "clCreateContext", "clReleaseContext",
-	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramBuildInfo",
+	"clCreateCommandQueue", "clReleaseCommandQueue", "clCreateProgramWithSource", "clBuildProgram", "clGetProgramInfo", "clGetProgramBuildInfo",
 	"clReleaseProgram", "clCreateKernel", "clReleaseKernel", "clGetKernelWorkGroupInfo", "clSetKernelArg", "clCreateBuffer", "clCreateImage",
 	"clReleaseMemObject",
 	"clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueReadBufferRect", "clEnqueueWriteBuffer", "clEnqueueWriteBufferRect", "clEnqueueCopyBuffer", "clEnqueueMapBuffer",
 	"clEnqueueUnmapMemObject", "clFlush", "clFinish", "clWaitForEvents", "clGetEventInfo", "clGetEventProfilingInfo", "clRetainEvent", "clReleaseEvent",
+	"clCreateBufferWithProperties",
 }
 
 // functions are the driver's addresses.
@@ -109,9 +114,11 @@ var load = sync.OnceValue(func() error {
 			failed = cmpError(failed, err)
 			continue
 		}
-		if err := findAll(find); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := findAll(find, entryNames[:laterEntries], functions[:laterEntries]); err != nil {
+			return fmt.Errorf("%s: not a driver of OpenCL 1.2: %w", name, err)
 		}
+		// Who needs a later function asks whether it is there.
+		_ = findAll(find, entryNames[laterEntries:], functions[laterEntries:])
 		return nil
 	}
 	return fmt.Errorf("%w (%w)", ErrNoDriver, failed)
@@ -125,13 +132,12 @@ func cmpError(first, second error) error {
 	return second
 }
 
-func findAll(find func(string) (uintptr, error)) error {
-	for e, name := range entryNames {
-		address, err := find(name)
-		if err != nil {
-			return fmt.Errorf("not a driver of OpenCL 1.2: %w", err)
+// findAll finds the addresses of functions.
+func findAll(find func(string) (uintptr, error), names []string, addresses []uintptr) (err error) {
+	for i, name := range names {
+		if addresses[i], err = find(name); err != nil {
+			return err
 		}
-		functions[e] = address
 	}
 	return nil
 }
@@ -193,6 +199,7 @@ const (
 	deviceImageUnits    = 0x1040
 	deviceComputeMajor  = 0x4000 // NVIDIA's
 	deviceComputeMinor  = 0x4001
+	deviceUUID          = 0x106A
 
 	kindCPU         = 1 << 1
 	kindGPU         = 1 << 2
@@ -213,6 +220,10 @@ const (
 	imageUint32   = 0x10DC
 	imageOfBuffer = 0x10F6
 
+	memoryFromFile = 0x2060
+
+	programSizes    = 0x1165
+	programBinaries = 0x1166
 	programBuildLog = 0x1183
 	kernelMaxGroup  = 0x11B0
 

@@ -37,6 +37,9 @@ type Context struct {
 	// Arithmetic is that of products of many tokens that are made from now on. Open has
 	// it from the environment, see ArithmeticVariable.
 	Arithmetic Arithmetic
+	// Graphs is how recordings are run. Open has it from the environment and the driver,
+	// see GraphsVariable and OpenGraphs.
+	Graphs Graphs
 
 	budget         *tiering.Budget
 	context, queue uintptr
@@ -44,6 +47,9 @@ type Context struct {
 	memories       int
 	stats          Stats
 	tracer         *tracer
+	cuda           *cudaContext      // nil unless it runs graphs
+	recording      *Graph            // what commands become part of, instead of being submitted
+	busy           bool              // something was submitted since the last wait for everything
 	allowed        func(*Kernel) int // set by tests in place of what the driver says, see MaxGroup
 
 	// What calls write to and read from. It lies here so that calls allocate
@@ -78,6 +84,7 @@ type Stats struct {
 	Copies     int64         `json:"copies"`    // from device memory to device memory
 	Waits      int64         `json:"waits"`     // of the host for the device
 	Waited     time.Duration `json:"waited_ns"` // in them
+	Graphs     int64         `json:"graphs"`    // that were run; what is in them is counted as well
 	Held       int64         `json:"held_bytes"`
 	Images     int64         `json:"images"` // that products read codes from
 }
@@ -93,6 +100,7 @@ func (s Stats) Since(before Stats) Stats {
 	s.Copies -= before.Copies
 	s.Waits -= before.Waits
 	s.Waited -= before.Waited
+	s.Graphs -= before.Graphs
 	return s
 }
 
@@ -117,13 +125,17 @@ func Open(o Options) (*Context, error) {
 	if !info.Half {
 		arithmetic = Floats
 	}
+	graphs, err := graphsOf(os.Getenv(GraphsVariable))
+	if err != nil {
+		return nil, err
+	}
 	if o.Memory > 0 {
 		info.Memory, info.MaxAllocation = min(info.Memory, o.Memory), min(info.MaxAllocation, o.Memory)
 	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)
 	}
-	c := &Context{Info: info, Weights: weights, Arithmetic: arithmetic, budget: o.Budget, programs: map[string]uintptr{}}
+	c := &Context{Info: info, Weights: weights, Arithmetic: arithmetic, Graphs: graphs, budget: o.Budget, programs: map[string]uintptr{}}
 	c.context = call(functions[clCreateContext], 0, 1, uintptr(unsafe.Pointer(&c.Info.device)), 0, 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clCreateContext); err != nil {
 		return nil, err
@@ -160,6 +172,8 @@ func (c *Context) Close() error {
 	}
 	err = errors.Join(err, c.tracer.finish())
 	c.tracer = nil
+	err = errors.Join(err, c.cuda.close())
+	c.cuda = nil
 	for key, p := range c.programs {
 		err = errors.Join(err, status(clReleaseProgram, p))
 		delete(c.programs, key)
@@ -186,10 +200,14 @@ func (c *Context) Launch(k *Kernel, global, local []int) error {
 // launch is Launch that may leave the command's event in c.event, for its caller
 // to release.
 func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
+	if c.recording != nil {
+		return c.recording.launch(k, global, local)
+	}
 	for i := range global {
 		c.global[i], c.local[i] = uintptr((global[i]+local[i]-1)/local[i]*local[i]), uintptr(local[i])
 	}
 	c.stats.Launches++
+	c.busy = true
 	err := c.do(clEnqueueNDRangeKernel, c.queue, k.handle, uintptr(len(global)), 0,
 		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), 0, 0, c.eventPointer(event || c.tracer != nil))
 	if err != nil {
@@ -220,8 +238,14 @@ func (c *Context) Flush() error { return c.do(clFlush, c.queue) }
 func (c *Context) Finish() error {
 	start := time.Now()
 	err := c.do(clFinish, c.queue)
-	c.waited(start)
+	c.drained(start)
 	return err
+}
+
+// drained is waited where everything that was submitted is done.
+func (c *Context) drained(start time.Time) {
+	c.busy = false
+	c.waited(start)
 }
 
 // waited counts a wait that began some time ago, and notes the times of what was

@@ -37,4 +37,10 @@
 // contents or are mapped: [Context.NewProduct] and [Context.Stage]. [Context.Stats]
 // counts launches, copies and waits; with a trace recorder, [Context.SetTrace], every
 // command is shown with the times that the device gives it.
+//
+// # Graphs
+//
+// [Context.Record] makes one command of launches that come again and again with the same
+// arguments. NVIDIA's driver has such for CUDA only: kernels that its OpenCL has compiled
+// are loaded there as well, and both use memory that CUDA has made. See [Graphs].
 package opencl

@@ -19,16 +19,14 @@ type Memory struct {
 	host    []byte         // of a staging buffer, or of the frame
 	lease   *tiering.Lease // of a staging buffer
 	mapped  uintptr        // where a staging buffer is mapped
+	shared  *cudaMemory    // that it is for CUDA, where graphs use it
 }
 
 // Alloc makes a buffer. On a device that shares memory it is charged to the budget
 // under the purpose; on others it is the device's own memory.
 func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
-	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
-		return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
-	}
-	if c.stats.Held+int64(size) > c.Info.Memory {
-		return nil, &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Held: c.stats.Held, Limit: c.Info.Memory}
+	if err := c.hasRoom(size, size); err != nil {
+		return nil, err
 	}
 	if !c.Shares {
 		return c.create(memReadWrite, size, nil)
@@ -46,6 +44,17 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	return m, nil
 }
 
+// hasRoom tells why a buffer of some size, for which so much is taken, cannot be made.
+func (c *Context) hasRoom(size, taken int) error {
+	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
+		return &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
+	}
+	if c.stats.Held+int64(taken) > c.Info.Memory {
+		return &hetero.MemoryError{Device: c.Info.Name, Need: int64(taken), Held: c.stats.Held, Limit: c.Info.Memory}
+	}
+	return nil
+}
+
 // Use makes a buffer over memory of the machine, which must begin at a page and
 // stay until the buffer is freed. Unless the device shares memory, only mapping it
 // or finishing makes one side see what the other wrote.
@@ -55,7 +64,12 @@ func (c *Context) Use(b []byte) (*Memory, error) {
 
 func (c *Context) create(flags uintptr, size int, host []byte) (*Memory, error) {
 	handle := call(functions[clCreateBuffer], c.context, flags, uintptr(size), uintptr(unsafe.Pointer(unsafe.SliceData(host))), uintptr(unsafe.Pointer(&c.code)))
-	if err := c.created(clCreateBuffer); err != nil {
+	return c.newMemory(clCreateBuffer, handle, size)
+}
+
+// newMemory counts a buffer that was just made in some way.
+func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error) {
+	if err := c.created(way); err != nil {
 		return nil, fmt.Errorf("%d bytes: %w", size, err)
 	}
 	c.memories++
@@ -111,6 +125,10 @@ func (m *Memory) Free() error {
 	m.handle, m.mapped = 0, 0
 	m.context.memories--
 	m.context.stats.Held -= int64(m.size)
+	if m.shared != nil {
+		err = errors.Join(err, m.context.cuda.freeMemory(m.shared))
+		m.context.stats.Held -= int64(m.shared.size - m.size)
+	}
 	if m.frame != nil {
 		m.frame.Free()
 	}
@@ -130,7 +148,7 @@ func (m *Memory) Write(off int, b []byte) error {
 	err := m.copyIn(off, c.address(), len(b), true)
 	c.bytes = nil
 	if err == nil {
-		c.waited(start)
+		c.drained(start)
 	}
 	return err
 }
@@ -153,6 +171,7 @@ func (m *Memory) copyIn(off int, from uintptr, size int, wait bool) error {
 	}
 	c.stats.Writes++
 	c.stats.WriteBytes += int64(size)
+	c.busy = true
 	err := c.do(clEnqueueWriteBuffer, c.queue, m.handle, uintptr(flag(wait)), uintptr(off), uintptr(size), from, 0, 0, c.eventPointer(c.tracer != nil))
 	if err != nil {
 		return err
@@ -186,7 +205,7 @@ func (c *Context) endCopy(name string, start time.Time, err error) error {
 		return err
 	}
 	c.traced(name)
-	c.waited(start)
+	c.drained(start)
 	return nil
 }
 
@@ -240,6 +259,7 @@ func (m *Memory) Copy(from *Memory, size int) error { return m.CopyPart(0, from,
 func (m *Memory) CopyPart(off int, from *Memory, at, size int) error {
 	c := m.context
 	c.stats.Copies++
+	c.busy = true
 	if err := c.do(clEnqueueCopyBuffer, c.queue, from.handle, m.handle, uintptr(at), uintptr(off), uintptr(size), 0, 0, c.eventPointer(c.tracer != nil)); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type Info struct {
 
 	platform, device uintptr
 	nvidia           bool
+	uuid             [16]byte // of devices that use memory of others, which is of no use without
 }
 
 // List returns the devices of all drivers: GPUs first, CPUs last. The error is
@@ -142,6 +143,9 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 	extensions := strings.Fields(q.text(deviceExtensions))
 	info.nvidia = slices.Contains(extensions, nvidiaQuery)
 	info.Half, info.Dot = halves(&q, extensions), dotOf(&q, info.Version, extensions)
+	if slices.Contains(extensions, "cl_khr_device_uuid") && slices.Contains(extensions, "cl_khr_external_memory_opaque_fd") {
+		q.bytes(deviceUUID, info.uuid[:])
+	}
 	p := query{entry: clGetPlatformInfo, object: platform}
 	info.Platform = p.text(platformName)
 	return info, errors.Join(q.err, p.err)
@@ -161,6 +165,11 @@ func (q *query) number(what uintptr, bytes uintptr) int64 {
 		q.err = err
 	}
 	return value
+}
+
+// bytes asks for as many as there is room for.
+func (q *query) bytes(what uintptr, to []byte) {
+	q.err = cmpError(q.err, status(q.entry, q.object, what, uintptr(len(to)), uintptr(unsafe.Pointer(&to[0])), 0))
 }
 
 func (q *query) text(what uintptr) string {

@@ -16,6 +16,11 @@ type Kernel struct {
 	context *Context
 	name    string
 	handle  uintptr
+	// unrecordable is why the kernel cannot be recorded. Of others there are the arguments
+	// as they are now, and CUDA's function, unless recordings are emulated.
+	unrecordable error
+	arguments    []argument
+	function     uintptr
 }
 
 // Kernel returns a function of an embedded source file, built with options such as
@@ -30,7 +35,9 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	if err := c.created(clCreateKernel); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &Kernel{context: c, name: name, handle: handle}, nil
+	k := &Kernel{context: c, name: name, handle: handle}
+	k.unrecordable = k.prepareRecording(file, program)
+	return k, nil
 }
 
 // included are the files that others begin with.
@@ -44,7 +51,7 @@ var included = map[string][]string{
 
 // program builds a source file, or finds what was built before.
 func (c *Context) program(file, options string) (uintptr, error) {
-	options = c.Info.Dot.options() + " " + options
+	options = c.Info.Dot.options() + c.graphOptions(file) + " " + options
 	key := file + " " + options
 	if p, ok := c.programs[key]; ok {
 		return p, nil
@@ -127,6 +134,7 @@ func (k *Kernel) Set(args ...any) error {
 		case *Memory:
 			err = k.SetMemory(i, a)
 		case *Texture:
+			k.unrecordable = errNotShared
 			err = k.setHandle(i, &a.handle)
 		case int:
 			err = k.SetInt(i, a)
@@ -143,7 +151,10 @@ func (k *Kernel) Set(args ...any) error {
 }
 
 // SetMemory sets one argument to a buffer.
-func (k *Kernel) SetMemory(i int, m *Memory) error { return k.setHandle(i, &m.handle) }
+func (k *Kernel) SetMemory(i int, m *Memory) error {
+	k.remember(i, argument{memory: m})
+	return k.setHandle(i, &m.handle)
+}
 
 // setHandle sets one argument to what a handle of the driver stands for, which is part
 // of something on the heap.
@@ -156,6 +167,7 @@ func (k *Kernel) SetInt(i, value int) error { return k.setBits(i, uint32(int32(v
 
 func (k *Kernel) setBits(i int, bits uint32) error {
 	k.context.argument = bits
+	k.remember(i, argument{bits: bits})
 	return k.setArgument(i, 4, uintptr(unsafe.Pointer(&k.context.argument)))
 }
 

@@ -97,7 +97,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
   __local float4 greatest_of[SPACE(HELD)];
   __local float ALIGNED parts[TURNS * DIMS];
   __local uchar ALIGNED codes[DIMS], ALIGNED value_codes[DIMS], ALIGNED q_high[DIMS], ALIGNED q_low[DIMS];
-  const int id = get_local_id(0), head = get_group_id(0), split = get_group_id(1), kv_head = head / GROUP;
+  const int id = get_local_id(0), head = group_x(), split = group_y(), kv_head = head / GROUP;
   const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
   const int position = as_int(memory[0]);
 
@@ -120,7 +120,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
 #endif
   }
   const int oldest = window > 0 ? max(0, position - window + 1) : 0;
-  const int splits = get_num_groups(1);
+  const int splits = groups_y();
   const int span = (position + splits - oldest) / splits; // of position+1-oldest tokens, rounded up
   const int begin = min(oldest + split * span, position + 1), end = min(begin + span, position + 1);
   Key key;

@@ -32,6 +32,27 @@
 
 #pragma OPENCL FP_CONTRACT ON
 
+// Which group this is, and how many there are. What NVIDIA's compiler makes of OpenCL's
+// functions reads registers that OpenCL's driver sets and CUDA's, which runs graphs, does
+// not. The hardware's are the same unless a driver divides a launch.
+#ifdef GRAPHS
+#define HARDWARE(name, place)                                                                                          \
+  int name(void) {                                                                                                     \
+    int value;                                                                                                         \
+    asm("mov.u32 %0, %%" place ";" : "=r"(value));                                                                     \
+    return value;                                                                                                      \
+  }
+HARDWARE(group_x, "ctaid.x")
+HARDWARE(group_y, "ctaid.y")
+HARDWARE(groups_x, "nctaid.x")
+HARDWARE(groups_y, "nctaid.y")
+#else
+#define group_x() get_group_id(0)
+#define group_y() get_group_id(1)
+#define groups_x() get_num_groups(0)
+#define groups_y() get_num_groups(1)
+#endif
+
 // A small integer in the low bits of 2^23: cheaper than a conversion.
 #define SMALL(bits, zero) (as_float(0x4B000000u | (bits)) - (8388608.0f + (zero)))
 #define NIBBLE(word, i, zero) SMALL(((word) >> (4 * (i))) & 15u, zero)

@@ -77,7 +77,7 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
   __local STAGED ALIGNED chunk[STAGED_BLOCKS * PER_BLOCK];
   __local float in_scales[STAGED_BLOCKS], ALIGNED most[THREADS], ALIGNED squares[THREADS], sums[2 * THREADS];
   const int id = get_local_id(0), lane = id / ROWS, r = id % ROWS;
-  const int tiles = (rows + ROWS - 1) / ROWS, first = get_group_id(0), step = get_num_groups(0);
+  const int tiles = (rows + ROWS - 1) / ROWS, first = group_x(), step = groups_x();
 
   // The input is asked for before the weights, which are more, so that it does not
   // wait for them.

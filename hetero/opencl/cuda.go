@@ -1,0 +1,235 @@
+package opencl
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// NVIDIA's drivers have two ways to the same device. OpenCL compiles kernels and does
+// all that is not a graph; CUDA runs graphs of the same kernels, over memory that it has
+// made and that OpenCL has been given. They do not see each other's queues: whoever
+// changes from one to the other waits first.
+
+const cudaLibrary = "libcuda.so.1"
+
+// cudaEntry is one function of CUDA's driver.
+type cudaEntry int
+
+// The functions that are used.
+const (
+	cuInit cudaEntry = iota
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetUuid
+	cuDevicePrimaryCtxRetain
+	cuDevicePrimaryCtxRelease
+	cuCtxSetCurrent
+	cuStreamCreate
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuStreamBeginCapture
+	cuStreamEndCapture
+	cuGraphInstantiate
+	cuGraphDestroy
+	cuGraphExecDestroy
+	cuGraphLaunch
+	cuLaunchKernel
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuModuleLoadData
+	cuModuleUnload
+	cuModuleGetFunction
+	cuMemGetAllocationGranularity
+	cuMemCreate
+	cuMemRelease
+	cuMemExportToShareableHandle
+	cuMemAddressReserve
+	cuMemAddressFree
+	cuMemMap
+	cuMemUnmap
+	cuMemSetAccess
+	cuMemHostAlloc
+	cuMemFreeHost
+	cudaEntries
+)
+
+var cudaNames = [cudaEntries]string{
+	"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetUuid", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
+	"cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphLaunch", "cuLaunchKernel",
+	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
+	"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease", "cuMemExportToShareableHandle", "cuMemAddressReserve", "cuMemAddressFree",
+	"cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemHostAlloc", "cuMemFreeHost",
+}
+
+// Values that CUDA gives names to.
+const (
+	cudaNonBlocking  = 1 // of streams: independent of the default one
+	cudaRelaxed      = 2 // of captures: other calls are allowed meanwhile
+	cudaPinned       = 1 // of allocations: memory of a device that stays
+	cudaFile         = 1 // of handles: a file descriptor
+	cudaOnDevice     = 1 // of places
+	cudaReadAndWrite = 3
+)
+
+var cudaFunctions [cudaEntries]uintptr
+
+// loadCUDA finds the driver once.
+var loadCUDA = sync.OnceValue(func() error {
+	find, err := openLibrary(cudaLibrary)
+	if err != nil {
+		return err
+	}
+	return findAll(find, cudaNames[:], cudaFunctions[:])
+})
+
+// cudaContext is a device as CUDA knows it.
+type cudaContext struct {
+	device          int32
+	context, stream uintptr
+	modules         map[uintptr]uintptr // of OpenCL's programs
+
+	// What calls write to and read from. It lies here so that calls allocate nothing.
+	args [12]uintptr
+}
+
+// do calls a function for which the device is current. What arguments point to must lie
+// on the heap or outside, and stay in use until it returns.
+func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
+	n := copy(c.args[:], args)
+	if code := int32(call(cudaFunctions[e], c.args[:n]...)); code != 0 {
+		return fmt.Errorf("cuda: %s: error %d", cudaNames[e], code)
+	}
+	return nil
+}
+
+// enter makes the device the current one of this thread, to which the caller stays bound
+// until leave.
+func (c *cudaContext) enter() error {
+	runtime.LockOSThread()
+	return c.do(cuCtxSetCurrent, c.context)
+}
+
+func (c *cudaContext) leave() { runtime.UnlockOSThread() }
+
+// openCUDA opens the device that OpenCL describes.
+func openCUDA(info *Info) (*cudaContext, error) {
+	if !info.nvidia || info.uuid == [16]byte{} || functions[clCreateBufferWithProperties] == 0 {
+		return nil, errNoGraphs
+	}
+	if err := loadCUDA(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoGraphs, err)
+	}
+	c := &cudaContext{modules: map[uintptr]uintptr{}}
+	if err := c.find(info.uuid); err != nil {
+		return nil, err
+	}
+	if err := c.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&c.context)), uintptr(c.device)); err != nil {
+		return nil, err
+	}
+	if err := c.start(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// start makes the stream, and asks whether memory is to be had in the steps that are
+// reckoned with.
+func (c *cudaContext) start() error {
+	defer c.leave()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	if err := c.do(cuStreamCreate, uintptr(unsafe.Pointer(&c.stream)), cudaNonBlocking); err != nil {
+		return err
+	}
+	step, wanted := new(int), c.allocation()
+	err := c.do(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(wanted)), 0)
+	if err == nil && (*step == 0 || RecordedStep%*step != 0) {
+		err = fmt.Errorf("%w: memory comes in steps of %d bytes", errNoGraphs, *step)
+	}
+	return err
+}
+
+// find looks for the device that has an identifier.
+func (c *cudaContext) find(uuid [16]byte) error {
+	if err := c.do(cuInit, 0); err != nil {
+		return err
+	}
+	seen := new(struct {
+		count int32
+		uuid  [16]byte
+	})
+	if err := c.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&seen.count))); err != nil {
+		return err
+	}
+	for i := range seen.count {
+		if err := c.do(cuDeviceGet, uintptr(unsafe.Pointer(&c.device)), uintptr(i)); err != nil {
+			return err
+		}
+		if err := c.do(cuDeviceGetUuid, uintptr(unsafe.Pointer(&seen.uuid)), uintptr(c.device)); err != nil {
+			return err
+		}
+		if seen.uuid == uuid {
+			return nil
+		}
+	}
+	return errNoGraphs
+}
+
+// close gives the device back. Its memory and graphs must have been closed.
+func (c *cudaContext) close() error {
+	if c == nil {
+		return nil
+	}
+	defer c.leave()
+	err := c.enter()
+	for _, m := range c.modules {
+		err = errors.Join(err, c.do(cuModuleUnload, m))
+	}
+	if c.stream != 0 {
+		err = errors.Join(err, c.do(cuStreamDestroy, c.stream))
+	}
+	return errors.Join(err, c.do(cuDevicePrimaryCtxRelease, uintptr(c.device)))
+}
+
+// function returns a kernel of a program of OpenCL's.
+func (c *cudaContext) function(program uintptr, name string) (uintptr, error) {
+	defer c.leave()
+	if err := c.enter(); err != nil {
+		return 0, err
+	}
+	found := new(struct{ module, function uintptr })
+	module, ok := c.modules[program]
+	if !ok {
+		text, err := assembly(program)
+		if err != nil {
+			return 0, err
+		}
+		if err := c.do(cuModuleLoadData, uintptr(unsafe.Pointer(&found.module)), uintptr(unsafe.Pointer(&text[0]))); err != nil {
+			return 0, err
+		}
+		runtime.KeepAlive(text)
+		module = found.module
+		c.modules[program] = module
+	}
+	text := append([]byte(name), 0)
+	err := c.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&found.function)), module, uintptr(unsafe.Pointer(&text[0])))
+	runtime.KeepAlive(text)
+	return found.function, err
+}
+
+// assembly returns what the compiler made of a program that was built for one device,
+// with a zero behind it.
+func assembly(program uintptr) ([]byte, error) {
+	var size uintptr
+	if err := status(clGetProgramInfo, program, programSizes, unsafe.Sizeof(size), uintptr(unsafe.Pointer(&size)), 0); err != nil {
+		return nil, err
+	}
+	text := make([]byte, size+1)
+	list := []*byte{&text[0]}
+	return text, status(clGetProgramInfo, program, programBinaries, unsafe.Sizeof(list[0]), uintptr(unsafe.Pointer(&list[0])), 0)
+}

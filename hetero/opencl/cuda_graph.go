@@ -1,0 +1,93 @@
+package opencl
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+)
+
+// cudaGraph is a graph that can be run.
+type cudaGraph struct{ handle uintptr }
+
+// begin makes the stream collect commands until end. The caller stays bound to its thread.
+func (c *cudaContext) begin() error {
+	err := c.enter()
+	if err == nil {
+		err = c.do(cuStreamBeginCapture, c.stream, cudaRelaxed)
+	}
+	if err != nil {
+		c.leave()
+	}
+	return err
+}
+
+// end makes a graph of what was collected.
+func (c *cudaContext) end() (g cudaGraph, err error) {
+	defer c.leave()
+	made := new(struct{ collected, graph uintptr })
+	if err := c.do(cuStreamEndCapture, c.stream, uintptr(unsafe.Pointer(&made.collected))); err != nil {
+		return g, err
+	}
+	err = c.do(cuGraphInstantiate, uintptr(unsafe.Pointer(&made.graph)), made.collected, 0)
+	return cudaGraph{made.graph}, errors.Join(err, c.do(cuGraphDestroy, made.collected))
+}
+
+// launch collects a launch with the arguments that the kernel has now.
+func (c *cudaContext) launch(k *Kernel, global, local []int) error {
+	values, places := make([]uintptr, len(k.arguments)), make([]uintptr, len(k.arguments))
+	for i, a := range k.arguments {
+		values[i] = uintptr(a.bits)
+		if a.memory != nil {
+			if a.memory.shared == nil {
+				return errNotShared
+			}
+			values[i] = a.memory.shared.address
+		}
+		places[i] = uintptr(unsafe.Pointer(&values[i]))
+	}
+	grid, group := [3]uintptr{1, 1, 1}, [3]uintptr{1, 1, 1}
+	for i := range global {
+		grid[i], group[i] = uintptr((global[i]+local[i]-1)/local[i]), uintptr(local[i])
+	}
+	err := c.do(cuLaunchKernel, k.function, grid[0], grid[1], grid[2], group[0], group[1], group[2],
+		0, c.stream, uintptr(unsafe.Pointer(&places[0])), 0)
+	runtime.KeepAlive(values)
+	runtime.KeepAlive(places)
+	return err
+}
+
+// copyIn collects a copy from pinned memory.
+func (c *cudaContext) copyIn(to *Memory, off int, from uintptr, size int) error {
+	if to.shared == nil {
+		return errNotShared
+	}
+	return c.do(cuMemcpyHtoDAsync, to.shared.address+uintptr(off), from, uintptr(size), c.stream)
+}
+
+// copyOut collects a copy to pinned memory.
+func (c *cudaContext) copyOut(from *Memory, off int, to uintptr, size int) error {
+	if from.shared == nil {
+		return errNotShared
+	}
+	return c.do(cuMemcpyDtoHAsync, to, from.shared.address+uintptr(off), uintptr(size), c.stream)
+}
+
+// run runs a graph and waits until it is done.
+func (c *cudaContext) run(g cudaGraph) error {
+	defer c.leave()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	if err := c.do(cuGraphLaunch, g.handle, c.stream); err != nil {
+		return err
+	}
+	return c.do(cuStreamSynchronize, c.stream)
+}
+
+func (c *cudaContext) closeGraph(g cudaGraph) error {
+	if g.handle == 0 {
+		return nil
+	}
+	defer c.leave()
+	return errors.Join(c.enter(), c.do(cuGraphExecDestroy, g.handle))
+}
