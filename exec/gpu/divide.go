@@ -111,6 +111,12 @@ func (n *Network) divisionOf(tokens int) division {
 // divide makes attention divide the context in some way.
 func (n *Network) divide(d division) error {
 	t := &n.one
+	if d == t.division {
+		return nil
+	}
+	if err := n.forget(); err != nil {
+		return err
+	}
 	if d.parts != t.division.parts {
 		t.division.parts = 0 // a failure on the way leaves some kernels at another number
 		for l := range n.layers {

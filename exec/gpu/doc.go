@@ -11,7 +11,8 @@
 //	down                              added to the residual stream
 //
 // Arguments are set when the model is loaded; what changes from token to token is
-// in a buffer that is written with the token's row. Prompts take chunks of many
+// in a buffer that is written with the token's row. So tokens after the first of a text
+// can be one command, where the driver has such, see opencl.Graphs. Prompts take chunks of many
 // tokens through kernels of their own, eight launches a layer.
 //
 // Behind its keys and values the last layer computes only tokens from the first to

@@ -35,10 +35,12 @@ func (n *Network) gather() error {
 	if c.Shares || c.Weights != opencl.Buffers || size > min(c.Info.MaxAllocation, c.Info.Memory/gatherShare) {
 		return nil
 	}
-	all, err := n.alloc(tiering.Pinned, int(size))
+	n.openGraphs()
+	all, err := c.AllocRecorded(tiering.Pinned, int(size))
 	if err != nil {
 		return err
 	}
+	n.own(freer{all})
 	if err := errors.Join(all.Copy(t.memory, t.memory.Size()), c.Finish()); err != nil {
 		return err
 	}

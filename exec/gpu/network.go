@@ -70,8 +70,9 @@ type Network struct {
 	// those of the end of the last layer and of the output matrix, which few tokens need.
 	ops, lastOps int64
 
-	one  oneToken
-	many manyTokens
+	one    oneToken
+	many   manyTokens
+	replay replay
 	// bound is the text whose memory the kernels' arguments point to.
 	bound *text
 	// failed is why Input had no memory for a chunk, until Read tells it.
@@ -111,7 +112,7 @@ func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastO
 
 // Close gives everything back. Texts must have been closed.
 func (n *Network) Close() error {
-	return errors.Join(n.disown(0), n.context.Close())
+	return errors.Join(n.forget(), n.disown(0), n.context.Close())
 }
 
 // disown gives back what was made since there were so many things.

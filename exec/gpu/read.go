@@ -71,8 +71,10 @@ func (n *Network) setAngles(to []float32, c *exec.Chunk, room int) {
 }
 
 // floatsOf returns the numbers of a buffer that the host sees.
-func floatsOf(m *opencl.Memory) []float32 {
-	b := m.Host()
+func floatsOf(m *opencl.Memory) []float32 { return floatsIn(m.Host()) }
+
+// floatsIn returns bytes that begin at a page as numbers.
+func floatsIn(b []byte) []float32 {
 	v, err := tiering.View[float32](b, len(b)/4)
 	if err != nil {
 		panic(err) // buffers begin at pages

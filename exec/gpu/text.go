@@ -45,7 +45,7 @@ func (t *text) reserve(tokens, have int) error {
 	layers := make([]*opencl.Memory, len(t.layers))
 	var err error
 	for l := range layers {
-		if layers[l], err = n.context.Alloc(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
+		if layers[l], err = n.context.AllocRecorded(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
 			break
 		}
 		// Whole records: the last may be half full.
@@ -100,7 +100,7 @@ func (t *text) Clone() (exec.TextMemory, error) {
 	}
 	var err error
 	for l, m := range t.layers {
-		if c.layers[l], err = t.network.context.Alloc(tiering.KVHot, m.Size()); err != nil {
+		if c.layers[l], err = t.network.context.AllocRecorded(tiering.KVHot, m.Size()); err != nil {
 			break
 		}
 		if err = c.layers[l].Copy(m, m.Size()); err != nil {
@@ -128,6 +128,9 @@ func (n *Network) bind(t *text) error {
 		return nil
 	}
 	n.bound = nil // a failure on the way leaves some pointing elsewhere
+	if err := n.forget(); err != nil {
+		return err
+	}
 	for l := range n.layers {
 		y := &n.layers[l]
 		for _, k := range y.one.attend {

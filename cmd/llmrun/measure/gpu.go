@@ -45,6 +45,7 @@ type GPUReport struct {
 	WeightBytes int64             `json:"weight_bytes"` // on the device, all read for each token
 	HeldBytes   int64             `json:"held_bytes"`
 	LoadSeconds float64           `json:"load_seconds"`
+	NotRecorded string            `json:"not_recorded,omitempty"` // why the driver submits tokens launch by launch
 	Tests       []GPUTest         `json:"tests"`
 }
 
@@ -62,6 +63,7 @@ type GPUTest struct {
 	Times    float64      `json:"times_bound,omitempty"`
 	Launches int64        `json:"launches"` // of a prompt or of a token
 	Waits    int64        `json:"waits"`
+	Graphs   float64      `json:"graphs"`   // of a token, that submit its launches as one
 	Commands []GPUCommand `json:"commands"` // of a prompt or of a token, in another run
 }
 
@@ -109,6 +111,9 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	}
 	stats := network.Context().Stats()
 	r.HeldBytes, r.Images = stats.Held, stats.Images
+	if err := network.NotRecorded(); err != nil {
+		r.NotRecorded = err.Error()
+	}
 	return r, nil
 }
 
@@ -163,6 +168,7 @@ func (r *GPUReport) time(ctx context.Context, b *bench, n *gpu.Network, t Test, 
 	}
 	g.Milliseconds = spreadOf(took)
 	g.Launches, g.Waits = stats.Launches/int64(t.units()), stats.Waits/int64(t.units())
+	g.Graphs = float64(stats.Graphs) / t.units()
 	g.TokPerSec = 1e3 / g.Milliseconds.Median
 	if !t.decode {
 		g.TokPerSec *= float64(t.length)
@@ -222,10 +228,13 @@ func (r *GPUReport) WriteTable(w io.Writer) {
 	if r.Weights == opencl.Images {
 		fmt.Fprintf(w, "codes of %d matrices are read as images, which gives %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)
 	}
-	fmt.Fprintln(w, "| test | depth | tok/s | ms (lowest–highest) | TFLOP/s | bound, ms | times bound | launches | waits |\n|---|---|---|---|---|---|---|---|---|")
+	if r.NotRecorded != "" {
+		fmt.Fprintf(w, "tokens are submitted launch by launch: %s\n\n", r.NotRecorded)
+	}
+	fmt.Fprintln(w, "| test | depth | tok/s | ms (lowest–highest) | TFLOP/s | bound, ms | times bound | launches | waits | graphs |\n|---|---|---|---|---|---|---|---|---|---|")
 	for _, t := range r.Tests {
-		fmt.Fprintf(w, "| %s | %d | %.1f | %.3f (%.3f–%.3f) | %.1f | %.3f | %.2f | %d | %d |\n", t.Name, t.Depth, t.TokPerSec,
-			t.Milliseconds.Median, t.Milliseconds.Min, t.Milliseconds.Max, t.TFlops, t.BoundMs, t.Times, t.Launches, t.Waits)
+		fmt.Fprintf(w, "| %s | %d | %.1f | %.3f (%.3f–%.3f) | %.1f | %.3f | %.2f | %d | %d | %.2f |\n", t.Name, t.Depth, t.TokPerSec,
+			t.Milliseconds.Median, t.Milliseconds.Min, t.Milliseconds.Max, t.TFlops, t.BoundMs, t.Times, t.Launches, t.Waits, t.Graphs)
 	}
 	for _, t := range r.Tests {
 		fmt.Fprintf(w, "\n%s at depth %d, by the device's clock:\n\n| command | times | µs each | µs |\n|---|---|---|---|\n", t.Name, t.Depth)
