@@ -167,7 +167,7 @@ func (g *generation) generate(ctx context.Context) error {
 	}
 	g.selected = g.session.engine.selectionUse()
 	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
-	if err := g.session.read(ctx, fresh, reader); err != nil {
+	if err := g.read(ctx, fresh, reader); err != nil {
 		return err
 	}
 	g.session.hold(g.ids)
@@ -183,7 +183,7 @@ func (g *generation) generate(ctx context.Context) error {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
 		}
-		if err := g.session.read(ctx, g.toRead(), reader); err != nil {
+		if err := g.read(ctx, g.toRead(), reader); err != nil {
 			return err
 		}
 	}

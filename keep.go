@@ -152,8 +152,9 @@ type SessionOptions struct {
 // letters, digits, dots, dashes and underscores. A name that is in use, here or in
 // another process, is refused with ErrLocked at once. A session that does not
 // belong to this model, or is damaged, is refused and not used: the error wraps
-// ErrOtherModel, ErrOtherSettings, ErrKVMissing or ErrFormat. It needs
-// Options.CacheDir or KVDir.
+// ErrOtherModel, ErrOtherSettings, ErrKVMissing or ErrFormat. Pages that stay on
+// flash are looked at later: if one is damaged, Options.Notice is told, and the text is
+// read again from there on. It needs Options.CacheDir or KVDir.
 func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	if e.keeper == nil {
 		return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)

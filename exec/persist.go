@@ -121,6 +121,21 @@ func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kv
 	return n - had, nil
 }
 
+// ForgetDamaged looks for a kept chunk that is not what was written, among those whose
+// pages stay on flash. The sequence forgets what lies in it and all behind, and the chunk
+// is removed, or written anew when it is kept next. The error says what was wrong; it is
+// nil if nothing is.
+func (s *Sequence) ForgetDamaged(stores Stores) error {
+	f, page, err := s.kv.Damaged()
+	if err == nil {
+		return nil
+	}
+	expect, long := s.expect, s.long
+	s.Truncate(page * s.model.cache.PageTokens())
+	s.expect, s.long = expect, long
+	return errors.Join(err, stores.of(s).Discard(f))
+}
+
 // fill makes room for parts and reads them, between two passes: pages of others may
 // have to go to flash. Of n tokens in all the sequence has those before had.
 func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part, had, n int) (kv.Chain, error) {

@@ -124,6 +124,24 @@ func (s *Seq) cutKept(n int) {
 	}
 }
 
+// Damaged reads the kept chunks that the sequence has pages in which are not in memory,
+// and compares them with their checksums. It returns the first that is not what was
+// written, what is wrong with it, and the page that it begins with; none if all are
+// sound.
+func (s *Seq) Damaged() (f *chunk.File, page int, err error) {
+	held := s.hold(0)
+	defer held.release()
+	for _, p := range held.cold {
+		if f, ok := p.chunk.Chunk.(*chunk.File); ok {
+			if err := f.VerifyAll(); err != nil {
+				return f, page, err
+			}
+		}
+		page += p.Pages
+	}
+	return nil, 0, nil
+}
+
 // held is full pages of a sequence, which stay where they are as long as it lasts,
 // whatever other sequences do.
 type held struct {

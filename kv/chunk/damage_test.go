@@ -103,6 +103,25 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 	require.ErrorContains(t, err, "the file holds the chunk")
 }
 
+// TestDamagedIsWrittenAgain: what a session needs stays when it turns out to be damaged,
+// and is sound once it was written again, durable or not.
+func TestDamagedIsWrittenAgain(t *testing.T) {
+	mem, name, _ := saved(t)
+	change(t, mem, name, func(b []byte) []byte { b[4096] ^= 1; return b })
+	s := openStore(t, mem, 0)
+	parts, err := s.Lookup(text(1, 10))
+	require.NoError(t, err)
+	require.ErrorIs(t, parts[0].File.VerifyAll(), ErrCorrupt)
+	require.NoError(t, s.Discard(parts[0].File))
+	require.NoError(t, Close(parts))
+	_, err = s.dir.VerifySession("talk")
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = keep(s, text(1, 10), 16, false)
+	require.NoError(t, err)
+	_, err = s.dir.VerifySession("talk")
+	require.NoError(t, err)
+}
+
 func isFormat(err error) bool {
 	return errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported)
 }

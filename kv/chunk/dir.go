@@ -47,6 +47,7 @@ type Dir struct {
 	lock   io.Closer    // held from the first write on: temporaries of the writer are alive
 	open   map[ID]*File // in use by this process
 	good   map[ID]bool  // written, or verified as a whole, by this process
+	bad    map[ID]bool  // found damaged by this process, and perhaps there still
 	synced map[ID]bool  // known to survive power loss, once the directory does
 }
 
@@ -56,7 +57,7 @@ type Dir struct {
 func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 	d := &Dir{
 		fsys: fsys, base: base, limit: limit, spare: spareBytes, writer: fmt.Sprintf("%016x", rand.Uint64()),
-		open: map[ID]*File{}, good: map[ID]bool{}, synced: map[ID]bool{},
+		open: map[ID]*File{}, good: map[ID]bool{}, bad: map[ID]bool{}, synced: map[ID]bool{},
 	}
 	return d, errors.Join(d.sweep(chunksDir), d.sweep(sessionsDir))
 }

@@ -143,7 +143,9 @@ func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 	}
 	number := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at:])) }
 	if v := number(8); v != Version {
-		return p, refuse(8, "version", store.ErrUnsupported, "%d is unknown, %d is read", v, Version)
+		// Nobody looks for chunks of other versions: their names are others. So this is no
+		// sound file that somebody else might read, and may be replaced.
+		return p, refuse(8, "version", store.ErrFormat, "%d is unknown, %d is read", v, Version)
 	}
 	file, start := binary.LittleEndian.Uint64(b[64:]), binary.LittleEndian.Uint64(b[72:])
 	pages, layers, tokens := number(80), number(92), number(96)

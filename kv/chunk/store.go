@@ -138,13 +138,14 @@ func (s *Store) acquire(name string) (*File, error) {
 	return f, nil
 }
 
-// Discard removes a chunk that turned out to be damaged, if no session needs it:
-// then the session has to say so.
+// Discard removes a chunk that turned out to be damaged. One that a session needs
+// stays, so that the session can say so, until it is written again.
 func (s *Store) Discard(f *File) error { return s.dir.discard(f.name(), f.id) }
 
 func (d *Dir) discard(name string, id ID) error {
 	d.mu.Lock()
 	delete(d.good, id)
+	d.bad[id] = true
 	delete(d.open, id) // who uses it goes on with what it has
 	d.mu.Unlock()
 	pinned, err := d.pinned("")
@@ -164,7 +165,8 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 		return nil, err
 	}
 	f, err := s.acquire(h.name())
-	if err == nil && durable {
+	bad := s.dir.isBad(h.id)
+	if err == nil && (durable || bad) {
 		if err = s.dir.settle(f); err != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -172,6 +174,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	switch {
 	case err == nil:
 		return f, nil
+	case bad: // whatever is wrong with it, it is replaced
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrFormat) && !errors.Is(err, fs.ErrPermission):
 		return nil, err
 	}
@@ -184,6 +187,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	s.dir.mu.Lock()
 	delete(s.dir.open, h.id) // a damaged one of the same name
 	s.dir.good[h.id] = true
+	delete(s.dir.bad, h.id)
 	s.dir.synced[h.id] = durable
 	s.dir.mu.Unlock()
 	return s.acquire(h.name())
@@ -220,6 +224,13 @@ func (d *Dir) settle(f *File) error {
 	}
 	d.mu.Lock()
 	d.good[f.id], d.synced[f.id] = true, true
+	delete(d.bad, f.id)
 	d.mu.Unlock()
 	return nil
+}
+
+func (d *Dir) isBad(id ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bad[id]
 }

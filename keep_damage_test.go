@@ -1,0 +1,70 @@
+package llmrun_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestDamageThatShowsLateIsReadAgain damages kept chunks whose pages stay on flash: they
+// are verified only when attention looks at them. The answer is the same, somebody is
+// told, and the next one finds sound files, whether a session needs them or not.
+func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
+	model := longTextModel(t)
+	steps := [][]int32{document(1500), {40, 41}, {42}}
+	var want [][]int32
+	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	for _, step := range steps {
+		want = append(want, ids(t, alone, step, 4))
+	}
+	for _, name := range []string{"", "book"} {
+		t.Run("session "+name, func(t *testing.T) {
+			var notices []string
+			o := llmrun.Options{KVDir: t.TempDir(), KV: "k8v8", Notice: func(text string) { notices = append(notices, text) }}
+			var held []int32
+			ask := func(i int) llmrun.Stats {
+				e := open(t, model, o)
+				defer e.Close()
+				s, text := newSession(t, e), slices.Concat(held, steps[i])
+				if name != "" {
+					s, text = openSession(t, e, name, llmrun.SessionOptions{}), steps[i]
+				}
+				require.Equal(t, want[i], ids(t, s, text, 4))
+				held = slices.Concat(held, steps[i], want[i])
+				if name != "" {
+					require.NoError(t, s.Save(""))
+				}
+				return s.Stats()
+			}
+			ask(0)
+			require.Empty(t, notices)
+			files := kvFiles(t, o.KVDir)
+			require.Len(t, files, 2)
+			for _, file := range files {
+				info, err := os.Stat(file)
+				require.NoError(t, err)
+				damage(t, file, int(info.Size())*2/3)
+			}
+
+			o.KVRAM, o.Chunk = 1, 64
+			stats := ask(1)
+			require.NotEmpty(t, notices)
+			require.Contains(t, notices[0], "is damaged")
+			require.Less(t, stats.ReusedTokens, 1400, "what was read again was not reused")
+			require.LessOrEqual(t, stats.RecalledTokens, stats.ReusedTokens)
+
+			notices = nil
+			stats = ask(2)
+			require.Empty(t, notices)
+			require.Equal(t, 1472, stats.RecalledTokens, "they were written again")
+			if name != "" {
+				_, err := llmrun.VerifySession(o.KVDir, name)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
