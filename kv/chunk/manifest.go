@@ -2,16 +2,22 @@ package chunk
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 const (
 	manifestMagic = "LLMRSESS"
 	// manifestFixed is the shortest manifest: magic, version, length and sum.
 	manifestFixed = 8 + 4 + 8 + sumBytes
+	// textVersion is an older version of sessions whose text is read, but not their
+	// chunks, which had other checksums.
+	textVersion = 1
 	// maxManifest bounds a session's file: tokens take four bytes each.
 	maxManifest = 64 << 20
 )
@@ -101,8 +107,9 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if string(b[:8]) != manifestMagic {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != Version {
-		return nil, refuse(8, "version", store.ErrUnsupported, "%d is unknown, %d is read", v, Version)
+	version := binary.LittleEndian.Uint32(b[8:])
+	if version != Version && version != textVersion {
+		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
 		return nil, refuse(12, "length", store.ErrTruncated, "the file was written with %d bytes and has %d", n, len(b))
@@ -148,7 +155,20 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	if version == textVersion { // nobody reads its chunks: they may go as others do
+		m.Settings += fmt.Sprintf(", of version %d", version)
+		m.Chunks = nil
+	}
 	return m, nil
+}
+
+// unknownVersion refuses a session that another program has written.
+func unknownVersion(path string, version uint32) error {
+	_, file := vfs.Split(path)
+	return &store.FormatError{
+		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, %d is read", version, Version),
+		Hint: "another llmrun wrote it: use that one, or llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
+	}
 }
 
 // checkChain compares the chunks' IDs with the tokens that they stand for.

@@ -203,8 +203,11 @@ func (d *Dir) pinned(except string) (map[ID]bool, error) {
 // RemoveSession deletes a session and those of its chunks that no other one
 // needs and nobody here uses. It returns the bytes that are free now.
 func (d *Dir) RemoveSession(name string) (freed int64, err error) {
-	if _, err := d.fsys.Stat(d.sessionPath(name)); err != nil || CheckName(name) != nil {
-		return 0, errors.Join(CheckName(name), err)
+	if err := CheckName(name); err != nil {
+		return 0, err
+	}
+	if _, err := d.fsys.Stat(d.sessionPath(name)); err != nil {
+		return 0, err
 	}
 	l, err := d.LockSession(name)
 	if err != nil {
@@ -223,7 +226,7 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	if err != nil && !errors.Is(err, store.ErrFormat) && !errors.Is(err, store.ErrUnsupported) {
 		return 0, err
 	}
-	if err := d.fsys.Remove(d.sessionPath(name)); err != nil || m == nil {
+	if err := d.fsys.Remove(d.sessionPath(name)); err != nil || m == nil || len(m.Chunks) == 0 {
 		return 0, err
 	}
 	others, err := d.pinned(name)
