@@ -217,12 +217,13 @@ func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 }
 
 // Save keeps the session under a name, for OpenSession: its text, its messages and
-// what the model remembers of them. When it has returned nil, they survive even a
-// loss of power; when it does not come to its end, what was kept under the name
-// before is still there, or all of the new. An empty name is that under which the
-// session was opened or saved. A session keeps its name until it is closed; a name
-// that another session has, in use or not, is refused with ErrLocked or an error
-// that wraps fs.ErrExist.
+// what the model remembers of them. Where there is no room for all that it remembers,
+// the rest is left out, to be read again, and Options.Notice is told. When Save has
+// returned nil, what was kept survives even a loss of power; when it does not come to
+// its end, what was kept under the name before is still there, or all of the new. An
+// empty name is that under which the session was opened or saved. A session keeps its
+// name until it is closed; a name that another session has, in use or not, is refused
+// with ErrLocked or an error that wraps fs.ErrExist.
 func (s *Session) Save(name string) error {
 	k := s.engine.keeper
 	if k == nil {
@@ -273,12 +274,13 @@ func (s *Session) save(k *keeper) error {
 	text, messages := s.text, s.messages
 	s.mu.Unlock()
 	before := k.dir.Written()
-	refs, err := s.seq.Keep(k.stores, text, 1, true)
+	refs, unkept := s.seq.Keep(k.stores, text, 1, true)
 	s.mu.Lock()
 	s.stats.KeptBytes += k.dir.Written() - before
 	s.mu.Unlock()
-	if err != nil {
-		return err
+	if errors.Is(unkept, ErrNoRoom) {
+		k.tell(unkept)
+		unkept = nil
 	}
 	now := time.Now()
 	if s.created.IsZero() {
@@ -292,5 +294,5 @@ func (s *Session) save(k *keeper) error {
 	for _, msg := range messages {
 		m.Messages = append(m.Messages, chunk.Message(msg))
 	}
-	return s.lock.Save(m)
+	return errors.Join(unkept, s.lock.Save(m)) // the text is kept in any case
 }

@@ -64,7 +64,7 @@ func (s *Seq) Persist(store *chunk.Store, tokens []int32, chain Chain, durable b
 		}
 		f, err := store.Write(parent, at*page, tokens[at*page:(at+n)*page], held.pagesFrom(at), durable)
 		if err != nil {
-			return chain, err
+			return chain[:i], err
 		}
 		written = append(written, chunk.Part{File: f, Pages: n})
 		if i == len(chain) {

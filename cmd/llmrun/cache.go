@@ -24,8 +24,8 @@ type cacheFlags struct {
 
 // addDir declares where the cache is and how large it may be.
 func (c *cacheFlags) addDir(f *flagSet) {
-	f.text(&c.dir, "cache-dir", "DIR", "where imported models are kept; without it, llmrun in the user's cache directory")
-	f.value("cache-size", "SIZE", "how large it may become, such as 20G; without it, 32G, or a third of what is free on the disk; what was not used for longest goes first", func(text string) (err error) {
+	f.text(&c.dir, "cache-dir", "DIR", "where imported models are kept, and sessions and what was read of prompts; without it, llmrun in the user's cache directory")
+	f.value("cache-size", "SIZE", "how large it may become, such as 20G, of which keys and values of prompts and sessions take a quarter at most; without it, 32G, or a third of what is free on the disk; what was not used for longest goes first", func(text string) (err error) {
 		c.size, err = parseSize(text)
 		return err
 	})

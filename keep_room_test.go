@@ -1,0 +1,40 @@
+package llmrun_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestSessionWithoutRoom saves a session whose keys and values do not all fit into the
+// cache: its text is there, and so is what fits, and it goes on as if all were.
+func TestSessionWithoutRoom(t *testing.T) {
+	model := longTextModel(t)
+	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	steps := [][]int32{document(150), document(300), {41}}
+	for _, roomFor := range []int{0, 2} { // pages
+		var notices []string
+		o := llmrun.Options{KVDir: t.TempDir(), KV: "k8v8", NoKVCache: true, Notice: func(text string) { notices = append(notices, text) }}
+		page := int64(open(t, model, o).KVUse().PageBytes)
+		o.CacheSize = 4 * (int64(roomFor)*page + 32<<10) // a quarter is for keys and values
+		require.NoError(t, alone.Reset())
+		for i, step := range steps {
+			e := open(t, model, o)
+			s := openSession(t, e, "talk", llmrun.SessionOptions{})
+			require.Equal(t, ids(t, alone, step, 4), ids(t, s, step, 4), "step %d", i)
+			require.NoError(t, s.Save(""))
+			require.Equal(t, alone.Len(), s.Len())
+			require.NoError(t, e.Close())
+			_, err := llmrun.VerifySession(o.KVDir, "talk")
+			require.NoError(t, err)
+			shown, err := llmrun.ShowSession(o.KVDir, "talk")
+			require.NoError(t, err)
+			require.Equal(t, alone.Len(), shown.Tokens)
+			require.Equal(t, roomFor*64, shown.Kept)
+		}
+		require.NotEmpty(t, notices)
+		require.Contains(t, notices[0], "not enough room")
+	}
+}
