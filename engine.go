@@ -30,6 +30,7 @@ type Engine struct {
 	traceFile   string
 	// keeper is where sessions and prompts are kept on flash; nil: nowhere
 	keeper *keeper
+	unkept error // why there is none although there is a place for one
 
 	watcher  *watcher // nil unless Options.WatchPressure
 	watching sync.Once

@@ -72,6 +72,7 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 	}
 	if k.dir, err = chunk.OpenDir(opts.Disk.slow(vfs.OS()), base, kvLimit(opts.CacheSize)); err != nil {
 		k.tell(err)
+		e.unkept = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
 	}
 	copy(k.identity[:], model[:])
@@ -80,6 +81,17 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 	}
 	e.keeper = k
 	return nil
+}
+
+// keeping returns where sessions are kept, or says why they are not.
+func (e *Engine) keeping() (*keeper, error) {
+	switch {
+	case e.keeper != nil:
+		return e.keeper, nil
+	case e.unkept != nil:
+		return nil, fmt.Errorf("sessions cannot be kept: %w", e.unkept)
+	}
+	return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
 }
 
 // close gives the directory back.
@@ -156,10 +168,11 @@ type SessionOptions struct {
 // flash are looked at later: if one is damaged, Options.Notice is told, and the text is
 // read again from there on. It needs Options.CacheDir or KVDir.
 func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
-	if e.keeper == nil {
-		return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
+	k, err := e.keeping()
+	if err != nil {
+		return nil, err
 	}
-	lock, err := e.keeper.dir.LockSession(name)
+	lock, err := k.dir.LockSession(name)
 	if err != nil {
 		return nil, wrapName(err)
 	}
@@ -225,9 +238,9 @@ func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 // name until it is closed; a name that another session has, in use or not, is refused
 // with ErrLocked or an error that wraps fs.ErrExist.
 func (s *Session) Save(name string) error {
-	k := s.engine.keeper
-	if k == nil {
-		return fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
+	k, err := s.engine.keeping()
+	if err != nil {
+		return err
 	}
 	if _, err := s.begin(context.Background()); err != nil {
 		return err
@@ -238,7 +251,6 @@ func (s *Session) Save(name string) error {
 			return err
 		}
 	}
-	var err error
 	for range 3 { // somebody else may make room at the same moment
 		if err = s.save(k); !errors.Is(err, ErrKVMissing) {
 			break

@@ -272,6 +272,12 @@ func TestSessionNames(t *testing.T) {
 	_, err := demo(t).OpenSession("x", llmrun.SessionOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 	require.False(t, errors.Is(err, fs.ErrNotExist))
+
+	inTheWay := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(inTheWay, nil, 0o600))
+	_, err = open(t, demoModel, llmrun.Options{KVDir: inTheWay}).OpenSession("x", llmrun.SessionOptions{})
+	require.NotErrorIs(t, err, llmrun.ErrOptions)
+	require.ErrorContains(t, err, inTheWay)
 }
 
 // TestRecalledStaysOnFlash opens a session that is larger than what may be in

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -92,7 +93,13 @@ func (m *modelFlags) addCache(f *flagSet) {
 
 // addSession declares --session, for commands that generate.
 func (m *modelFlags) addSession(f *flagSet) {
-	f.text(&m.session, "session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them")
+	f.value("session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them", func(name string) error {
+		if name == "" { // a script's variable that is not set, and not what was meant
+			return errors.New("must be a name, not empty")
+		}
+		m.session = name
+		return nil
+	})
 }
 
 // openSession returns an empty session, or the one that was kept under the name.
@@ -100,7 +107,11 @@ func (m *modelFlags) openSession(s *streams, engine *llmrun.Engine) (*llmrun.Ses
 	if m.session == "" {
 		return engine.NewSession()
 	}
-	return engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.note})
+	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.note})
+	if errors.Is(err, llmrun.ErrContextFull) {
+		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
+	}
+	return session, err
 }
 
 // addLoRA declares --lora, for commands that compute.
@@ -173,7 +184,7 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		options.ImportProgress = importing.report
 		options.Notice = func(text string) { importing.finish(); s.note(text) }
 	}
-	if m.cache != nil && (m.session != "" || m.path == "" && m.cache.dir != "") {
+	if m.cache != nil && (m.session != "" || m.path == "" && (m.cache.dir != "" || m.kvRAM != 0)) {
 		if err := m.cache.keepSessions(&options); err != nil {
 			return nil, err
 		}

@@ -92,14 +92,14 @@ func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err erro
 		total += freed
 		err = errors.Join(err, failed)
 	}
-	if err != nil {
-		return err
+	switch {
+	case err != nil && total == 0:
+	case c.json:
+		err = errors.Join(err, s.out.json(freed{total}))
+	default:
+		fmt.Fprintf(s.out, "%s freed\n", formatBytes(total))
 	}
-	if c.json {
-		return s.out.json(freed{total})
-	}
-	fmt.Fprintf(s.out, "%s freed\n", formatBytes(total))
-	return nil
+	return err
 }
 
 // verify reads sessions by name, or all of them, and goes on behind one that is

@@ -3,6 +3,7 @@ package chunk
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -211,3 +212,15 @@ func TestSavingLooksAtWhatOthersWrote(t *testing.T) {
 }
 
 var errInjected = errors.New("injected")
+
+// TestLookupOnAReadOnlyDisk finds what is there, and has nothing to complain of.
+func TestLookupOnAReadOnlyDisk(t *testing.T) {
+	mem, _, _ := saved(t)
+	s := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpTouch {
+			return fs.ErrPermission
+		}
+		return nil
+	}), 0)
+	require.Equal(t, 8, found(t, s, text(1, 10)))
+}

@@ -83,9 +83,17 @@ func (d *Dir) Session(name string) (*Manifest, error) {
 	}
 	b, err := vfs.ReadFile(d.fsys, d.sessionPath(name), maxManifest)
 	if err != nil {
-		return nil, err
+		return nil, nameMissing(name, err)
 	}
 	return decodeManifest(d.sessionPath(name), b)
+}
+
+// nameMissing says of a file that is not there which session that is.
+func nameMissing(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no session %s: %w", name, err)
+	}
+	return err
 }
 
 // Save keeps a session in place of what was kept under its name. All its chunks
@@ -207,7 +215,7 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 		return 0, err
 	}
 	if _, err := d.fsys.Stat(d.sessionPath(name)); err != nil {
-		return 0, err
+		return 0, nameMissing(name, err)
 	}
 	l, err := d.LockSession(name)
 	if err != nil {

@@ -73,9 +73,10 @@ func (s *Store) Lookup(tokens []int32) (parts []Part, err error) {
 		}
 		parent, at = best.File.ID(), at+best.Pages*page
 	}
-	// Those that came last are the first to go when room is needed.
+	// Those that came last are the first to go when room is needed. Where it cannot be
+	// noted what is used, as on a disk that is read only, it can be used all the same.
 	for _, p := range slices.Backward(parts) {
-		err = errors.Join(err, vfs.Touch(s.dir.fsys, p.File.path))
+		_ = vfs.Touch(s.dir.fsys, p.File.path)
 	}
 	return parts, err
 }
