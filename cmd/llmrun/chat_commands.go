@@ -76,15 +76,22 @@ func (c *conversation) retry(ctx context.Context, _ string) error {
 	return err
 }
 
-// reset forgets all but the system message.
+// reset forgets all but the system message, also what was kept under the session's
+// name.
 func (c *conversation) reset(context.Context, string) error {
-	kept := 0
+	system := ""
 	if len(c.messages) > 0 && c.messages[0].Role == "system" {
-		kept = 1
+		system = c.messages[0].Content
 	}
-	c.messages = c.messages[:kept]
+	c.messages = withSystem(nil, system)
 	c.note("The conversation begins anew.")
-	return nil
+	if !c.kept {
+		return nil
+	}
+	if err := errors.Join(c.session.Reset(), c.session.SetSystem(system)); err != nil {
+		return err
+	}
+	return c.session.Save("")
 }
 
 func (c *conversation) system(_ context.Context, text string) error {
