@@ -38,11 +38,12 @@ var (
 
 // keeper is where an engine keeps what its sessions remember; nil: nowhere.
 type keeper struct {
-	dir      *chunk.Dir
-	stores   exec.Stores
-	identity chunk.ID // of the model
-	auto     bool     // prompts are kept and found without being asked for
-	notice   func(string)
+	dir    *chunk.Dir
+	stores exec.Stores
+	origin chunk.ID // of the model, whatever was made from it
+	opened chunk.ID // of the file that is in use; older sessions have it for the origin
+	auto   bool     // prompts are kept and found without being asked for
+	notice func(string)
 
 	mu   sync.Mutex
 	told map[string]bool // notices that were given
@@ -62,6 +63,12 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 	if err != nil {
 		return err
 	}
+	origin, err := f.Origin()
+	if err != nil {
+		return err
+	}
+	copy(k.origin[:], origin[:])
+	copy(k.opened[:], model[:])
 	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + whole.Identity()
 	for _, dir := range opts.Adapters {
 		adapter, err := exec.AdapterIdentity(opts.fsys(), dir)
@@ -75,7 +82,6 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 		e.unkept = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
 	}
-	copy(k.identity[:], model[:])
 	if k.stores, err = e.model.KeepIn(k.dir, identity); err != nil {
 		return err
 	}
@@ -205,7 +211,7 @@ func wrapName(err error) error {
 // restore makes a new session what m says.
 func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 	k := s.engine.keeper
-	if m.Identity != k.identity {
+	if m.Identity != k.origin && m.Identity != k.opened {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
 	if len(m.Tokens) > s.engine.limit+1 { // the last one may not have been read
@@ -300,7 +306,7 @@ func (s *Session) save(k *keeper) error {
 	}
 	info := &s.engine.info
 	m := &chunk.Manifest{
-		Model: info.Path, Settings: "kv " + info.KV, Identity: k.identity, Key: s.seq.KeptIn(k.stores),
+		Model: info.Path, Settings: "kv " + info.KV, Identity: k.origin, Key: s.seq.KeptIn(k.stores),
 		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {

@@ -22,6 +22,13 @@ func (f *Files) Identity() (id [sha256.Size]byte, err error) {
 	return about.Fingerprint, err
 }
 
+// Origin tells models apart whose tokens differ: it is the same for a model's files
+// and for all packs that are made from them.
+func (f *Files) Origin() (id [sha256.Size]byte, err error) {
+	about, err := f.about("")
+	return about.Fingerprint, err
+}
+
 // AdapterIdentity is Identity for an adapter's directory.
 func AdapterIdentity(fsys vfs.FS, dir string) (id [sha256.Size]byte, err error) {
 	entries, err := fsys.ReadDir(dir)

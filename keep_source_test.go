@@ -1,0 +1,40 @@
+package llmrun_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
+)
+
+// TestSessionOfAnImportedModel opens a session that was kept with a pack with the model's
+// own file, which some options need, and the other way round: it is the same model.
+func TestSessionOfAnImportedModel(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	model := writeShape(t, shape, "q4_0")
+	imported := llmrun.Options{CacheDir: t.TempDir()}
+	exact := imported
+	exact.Exact = true
+	as := llmrun.Options{KVDir: imported.CacheDir}
+	prompt := document(100)
+	for i := range prompt {
+		prompt[i] %= int32(shape.Vocab)
+	}
+	held := 0
+	for _, o := range []llmrun.Options{imported, exact, as, imported} {
+		e := open(t, model, o)
+		if held > 0 {
+			_, err := e.OpenSession("a", llmrun.SessionOptions{})
+			require.ErrorIs(t, err, llmrun.ErrOtherSettings)
+		}
+		s := openSession(t, e, "a", llmrun.SessionOptions{Reread: true})
+		require.Equal(t, held, s.Len())
+		ids(t, s, prompt, 4)
+		require.NoError(t, s.Save(""))
+		held = s.Len()
+		require.NoError(t, e.Close())
+	}
+}
