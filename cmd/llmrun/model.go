@@ -108,8 +108,11 @@ func (m *modelFlags) openSession(s *streams, engine *llmrun.Engine) (*llmrun.Ses
 		return engine.NewSession()
 	}
 	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.note})
-	if errors.Is(err, llmrun.ErrContextFull) {
+	switch {
+	case errors.Is(err, llmrun.ErrContextFull):
 		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
+	case errors.Is(err, llmrun.ErrFormat):
+		err = fmt.Errorf("%w; llmrun sessions rm %s deletes it", err, m.session)
 	}
 	return session, err
 }
