@@ -30,7 +30,8 @@ type kvStats struct {
 
 func newKVStats(stats llmrun.Stats) kvStats {
 	first, last := stats.PrefillKV, stats.DecodeKV
-	if stats.GeneratedTokens < 2 {
+	n := int64(steps(stats))
+	if n < 1 {
 		last = llmrun.KVUse{PageTokens: first.PageTokens, HotPages: first.HotPages, ColdPages: first.ColdPages, Failed: first.Failed}
 	}
 	k := kvStats{
@@ -43,7 +44,7 @@ func newKVStats(stats llmrun.Stats) kvStats {
 	if stats.Selection.Blocks > 0 {
 		k.Selection = &stats.Selection
 	}
-	if n := int64(stats.GeneratedTokens - 1); n > 0 {
+	if n > 0 {
 		k.ReadPerToken, k.WrittenPerToken = last.Read/n, last.Written/n
 	}
 	return k

@@ -114,6 +114,16 @@ func newExpertStats(u llmrun.ExpertUse, tokens int) *expertStats {
 	return &expertStats{u.Slots, u.Hits, u.Used - u.Hits, u.HitRate(), u.Bytes / int64(max(1, tokens))}
 }
 
+// steps returns how many tokens were computed one by one: all but the first, which comes
+// out of reading the prompt, and the one that ended the text.
+func steps(stats llmrun.Stats) int {
+	n := stats.GeneratedTokens - 1
+	if stats.StopReason == llmrun.StopEOS {
+		n++
+	}
+	return n
+}
+
 func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 	report := engine.Memory()
 	m := &memoryStats{
@@ -125,7 +135,7 @@ func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 		Predicted: speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
 		Measured:  speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
 	}
-	if n := stats.GeneratedTokens - 1; n > 0 {
+	if n := steps(stats); n > 0 {
 		m.ReadBytesPerToken = stats.DecodeFlash.Bytes / int64(n)
 		m.Experts = newExpertStats(stats.DecodeFlash.Experts, n)
 		m.ReadGBs = finite(float64(stats.DecodeFlash.Bytes) / 1e9 / stats.Decode.Seconds())

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestKVStatsOfAToken divides by the tokens that were computed: an end-of-text token is
+// one of them, although it is not counted as generated.
+func TestKVStatsOfAToken(t *testing.T) {
+	stats := llmrun.Stats{GeneratedTokens: 4, StopReason: llmrun.StopLength, DecodeKV: llmrun.KVUse{Read: 300}}
+	require.EqualValues(t, 100, newKVStats(stats).ReadPerToken)
+	stats.StopReason, stats.DecodeKV.Read = llmrun.StopEOS, 400
+	require.EqualValues(t, 100, newKVStats(stats).ReadPerToken)
+	stats.GeneratedTokens, stats.DecodeKV.Read = 1, 100
+	require.EqualValues(t, 100, newKVStats(stats).ReadPerToken)
+	stats.GeneratedTokens = 0
+	require.Zero(t, newKVStats(stats).ReadPerToken)
+}
