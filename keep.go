@@ -305,8 +305,12 @@ func (s *Session) save(k *keeper) error {
 		s.created = now
 	}
 	info := &s.engine.info
+	settings := "kv " + info.KV
+	if s.seq.Selected() {
+		settings += ", selected"
+	}
 	m := &chunk.Manifest{
-		Model: info.Path, Settings: "kv " + info.KV, Identity: k.origin, Key: s.seq.KeptIn(k.stores),
+		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.KeptIn(k.stores),
 		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {

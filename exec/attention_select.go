@@ -23,6 +23,8 @@ const (
 	selectRows = 64 // the most new tokens of one call that select
 	keepFirst  = 1  // blocks that are always taken
 	keepLast   = 16 // before the block that is being filled
+	// alwaysSeen is how many tokens may be there before any is left out.
+	alwaysSeen = (keepFirst + keepLast + 1) * kv.BlockTokens
 )
 
 // chooser is what a pass knows about the blocks that its rows look at.

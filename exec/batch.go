@@ -51,7 +51,11 @@ func (b *Batch) grow(ctx context.Context) error {
 func (b *Batch) commit() {
 	for _, r := range b.runs {
 		s := r.seq
+		exact := s.exact == len(s.ids) && !(b.selects && r.pos+r.count > alwaysSeen)
 		s.ids = append(s.ids, b.ids[r.row:r.row+r.count]...)
+		if exact {
+			s.exact = len(s.ids)
+		}
 		s.kv.Commit(len(s.ids))
 		s.conv, s.convNext = s.convNext, s.conv
 	}

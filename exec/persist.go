@@ -45,32 +45,63 @@ func AdapterIdentity(fsys vfs.FS, dir string) (id [sha256.Size]byte, err error) 
 	return id, err
 }
 
-// Stores are where a model keeps what it remembers of texts. A model that rotates
-// long texts by other frequencies remembers them otherwise, so it has two.
-type Stores struct{ short, long *kvchunk.Store }
+// Stores are where a model keeps what it remembers of texts: those of whose tokens all
+// looked at everything before them and, if the model selects, others.
+type Stores struct{ exact, selected storePair }
+
+// A model that rotates long texts by other frequencies remembers them otherwise, so it
+// has two stores.
+type storePair struct{ short, long *kvchunk.Store }
 
 // KeepIn returns the model's stores in a directory. identity is all that keys and
-// values depend on besides their format, and the tokens.
+// values depend on besides their format, the tokens, and what these looked at.
 func (m *Model) KeepIn(dir *kvchunk.Dir, identity string) (s Stores, err error) {
-	layout := m.cache.ChunkLayout()
-	format := m.cache.Shape().Format.String()
-	if s.short, err = dir.Store(kvchunk.NewKey(layout, identity, format), layout); err != nil {
-		return s, err
+	about := []string{identity, m.cache.Shape().Format.String()}
+	if s.exact, err = m.keepIn(dir, about); err == nil && !m.selection.Exact() {
+		s.selected, err = m.keepIn(dir, append(about, "selected"))
 	}
-	s.long, err = dir.Store(kvchunk.NewKey(layout, identity, format, "long"), layout)
 	return s, err
 }
 
-// Key identifies the model with its settings.
-func (s Stores) Key() kvchunk.ID { return s.short.Key() }
+func (m *Model) keepIn(dir *kvchunk.Dir, about []string) (p storePair, err error) {
+	layout := m.cache.ChunkLayout()
+	if p.short, err = dir.Store(kvchunk.NewKey(layout, about...), layout); err != nil {
+		return p, err
+	}
+	p.long, err = dir.Store(kvchunk.NewKey(layout, append(about, "long")...), layout)
+	return p, err
+}
 
 // of returns the store for a sequence as it is.
 func (s Stores) of(q *Sequence) *kvchunk.Store {
-	if q.long {
-		return s.long
+	if q.Selected() {
+		return s.selected.of(q)
 	}
-	return s.short
+	return s.exact.of(q)
 }
+
+func (p storePair) of(q *Sequence) *kvchunk.Store {
+	if q.long {
+		return p.long
+	}
+	return p.short
+}
+
+// find returns the store that has a key, nil if there is none, and for which sequences
+// it is.
+func (s Stores) find(key kvchunk.ID) (store *kvchunk.Store, selected, long bool) {
+	for i, pair := range []storePair{s.exact, s.selected} {
+		for j, store := range []*kvchunk.Store{pair.short, pair.long} {
+			if store != nil && store.Key() == key {
+				return store, i == 1, j == 1
+			}
+		}
+	}
+	return nil, false, false
+}
+
+// Selected reports whether a token of the sequence looked at what a selection took only.
+func (s *Sequence) Selected() bool { return s.summaries != nil && s.exact < len(s.ids) }
 
 // keeps reports whether what the sequence remembers consists of pages alone.
 func (s *Sequence) keeps() bool { return s.convFrame == nil }
@@ -90,12 +121,13 @@ func (s *Sequence) Recall(ctx context.Context, stores Stores, ids []int32) (reca
 	}
 	store := stores.of(s)
 	parts, lookup := store.Lookup(ids[:len(ids)-1])
-	recalled, err = s.restore(ctx, store, parts, ids)
+	recalled, err = s.restore(ctx, store, parts, ids, !s.Selected())
 	return recalled, errors.Join(lookup, err, kvchunk.Close(parts))
 }
 
-// restore makes the sequence hold what parts hold of ids.
-func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kvchunk.Part, ids []int32) (int, error) {
+// restore makes the sequence hold what parts hold of ids. exact: their tokens looked at
+// everything.
+func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kvchunk.Part, ids []int32, exact bool) (int, error) {
 	n := 0
 	for _, p := range parts {
 		n += p.Pages * store.PageTokens()
@@ -123,7 +155,10 @@ func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kv
 		}
 		return 0, err
 	}
-	s.chain, s.kept = chain, n
+	s.chain, s.chainIn, s.kept = chain, store, n
+	if exact && s.exact == had {
+		s.exact = n
+	}
 	s.ids = append(s.ids[:had], ids[had:n]...)
 	return n - had, nil
 }
@@ -176,10 +211,20 @@ func (s *Sequence) Keep(stores Stores, ids []int32, least int, durable bool) ([]
 	for n < len(ids) && n < len(s.ids) && ids[n] == s.ids[n] {
 		n++
 	}
+	store := stores.of(s)
+	if !durable && s.Selected() { // who finds it by its text alone may look at everything
+		n, store = min(n, s.exact), stores.exact.of(s)
+		if len(s.chain) > 0 && s.chainIn != store {
+			return s.chain, nil // a session's, which has all
+		}
+	}
+	if s.chainIn != store {
+		s.chain, s.chainIn, s.kept = nil, store, 0
+	}
 	if !durable && n-s.kept < least {
 		return s.chain, nil
 	}
-	chain, err := s.kv.Persist(stores.of(s), s.ids[:n], s.chain, durable)
+	chain, err := s.kv.Persist(store, s.ids[:n], s.chain, durable)
 	if len(chain) >= len(s.chain) {
 		s.chain = chain
 		s.kept = max(s.kept, chain.Pages()*s.model.cache.PageTokens())
@@ -210,15 +255,13 @@ func (s *Sequence) RecallSession(ctx context.Context, stores Stores, m *kvchunk.
 	if len(m.Tokens) > s.limit+1 { // the last one may not have been read
 		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.limit)
 	}
-	store := stores.short
-	if m.Key == stores.long.Key() {
-		store, s.long = stores.long, true
-	}
+	store, selected, long := stores.find(m.Key)
+	s.long = long
 	parts, err := store.OpenChunks(m)
 	if err != nil {
 		return err
 	}
-	_, err = s.restore(ctx, store, parts, m.Tokens)
+	_, err = s.restore(ctx, store, parts, m.Tokens, !selected)
 	return errors.Join(err, kvchunk.Close(parts))
 }
 
@@ -226,7 +269,10 @@ func (s *Sequence) RecallSession(ctx context.Context, stores Stores, m *kvchunk.
 func (s *Sequence) KeptIn(stores Stores) kvchunk.ID { return stores.of(s).Key() }
 
 // Keeps reports whether key is one of the model's with its settings.
-func (s Stores) Keeps(key kvchunk.ID) bool { return key == s.short.Key() || key == s.long.Key() }
+func (s Stores) Keeps(key kvchunk.ID) bool {
+	store, _, _ := s.find(key)
+	return store != nil
+}
 
 // PageTokens returns how many tokens a page on flash holds.
-func (s Stores) PageTokens() int { return s.short.PageTokens() }
+func (s Stores) PageTokens() int { return s.exact.short.PageTokens() }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/kv"
+	kvchunk "github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -34,9 +35,11 @@ type Sequence struct {
 	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
 	convFrame      *tiering.Frame
 
-	chain kv.Chain // kept on flash, of what the sequence begins with
-	kept  int      // tokens that are kept there, some perhaps in a part of a chunk
-	early func()   // keeps what would go to flash anyway; nil if that is not wanted
+	chain   kv.Chain       // kept on flash, of what the sequence begins with
+	chainIn *kvchunk.Store // where the chain is
+	kept    int            // tokens that are kept there, some perhaps in a part of a chunk
+	early   func()         // keeps what would go to flash anyway; nil if that is not wanted
+	exact   int            // tokens, from the first on, for which nothing was left out
 
 	expect int  // announced final length
 	long   bool // longrope: the frequencies of long sequences are in use
@@ -115,7 +118,7 @@ func (s *Sequence) Truncate(n int) int {
 		s.summaries.Truncate(n)
 	}
 	s.ids = s.ids[:n]
-	s.kept = min(s.kept, n)
+	s.kept, s.exact = min(s.kept, n), min(s.exact, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
 }
@@ -147,7 +150,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 			return nil, err
 		}
 	}
-	f.kv, f.chain, f.kept = s.kv.Fork(), slices.Clip(s.chain), s.kept
+	f.kv, f.chain, f.chainIn, f.kept, f.exact = s.kv.Fork(), slices.Clip(s.chain), s.chainIn, s.kept, s.exact
 	f.ids = append(f.ids, s.ids...)
 	return f, nil
 }

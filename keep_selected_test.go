@@ -1,0 +1,47 @@
+package llmrun_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+)
+
+// TestSelectedIsNotTakenForExact: what was computed from a part of the context is not found
+// by who looks at all of it, as a prompt or as a session. What was read exactly before is.
+func TestSelectedIsNotTakenForExact(t *testing.T) {
+	model := longTextModel(t)
+	exact := llmrun.Options{KV: "k8v8", KVDir: t.TempDir()}
+	selects := exact
+	selects.KVSelect = "0.1"
+	text, question := document(1280), []int32{30, 31}
+
+	e := open(t, model, selects)
+	s := openSession(t, e, "book", llmrun.SessionOptions{})
+	answer := ids(t, s, text, 140)
+	require.Less(t, s.Stats().Selection.Taken, s.Stats().Selection.Blocks)
+	require.NoError(t, s.Save(""))
+	require.NoError(t, s.Save("")) // finds all that it needs
+	require.NoError(t, e.Close())
+	all := slices.Concat(text, answer, question)
+
+	e = open(t, model, exact)
+	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	s = newSession(t, e)
+	require.Equal(t, ids(t, alone, all, 4), ids(t, s, all, 4))
+	require.Equal(t, 1280, s.Stats().RecalledTokens, "the text was read exactly")
+	_, err := e.OpenSession("book", llmrun.SessionOptions{})
+	require.ErrorIs(t, err, llmrun.ErrOtherSettings)
+	require.ErrorContains(t, err, "kv k8v8, selected")
+	require.NoError(t, e.Close())
+
+	e = open(t, model, selects)
+	s = openSession(t, e, "book", llmrun.SessionOptions{})
+	ids(t, s, question, 1)
+	require.Equal(t, 1408, s.Stats().RecalledTokens)
+	require.NoError(t, s.Save(""))
+	_, err = llmrun.VerifySession(exact.KVDir, "book")
+	require.NoError(t, err)
+}
