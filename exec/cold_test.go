@@ -188,9 +188,10 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 			want := allLogits(t, whole, ids)
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			budget := tiering.New(0)
+			budget, plan := tiering.New(0), partPlan(rng, whole.Spec)
+			plan.Pinned[0] = 0 // there are weights to bring
 			o := Options{
-				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: partPlan(rng, whole.Spec),
+				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: plan,
 				KVHot: 1, KVRing: 1 << 14, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
 			}
 			t.Logf("seed %d: %s %+v", seed, o.describe(), o.Plan)
