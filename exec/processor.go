@@ -154,6 +154,9 @@ func (m *Model) goOnElsewhere(ctx context.Context, b *Batch) error {
 		m.pass.settleRows()
 	}
 	for i := range b.runs {
+		if err := ctx.Err(); err != nil { // a network may not look between the layers of one token
+			return err
+		}
 		if err := m.readElsewhere(ctx, b, &b.runs[i]); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type second struct {
 	offer   *Offer
 	x       []float32
 	failed  error
+	deaf    bool  // to the end of contexts
 	layers  []int // that were taken
 	head    *Linear
 	reads   int
@@ -62,6 +63,9 @@ func (p *second) Read(ctx context.Context, text TextMemory, c *Chunk) error {
 	p.reads++
 	if p.failed != nil {
 		return p.failed
+	}
+	if p.deaf {
+		ctx = context.WithoutCancel(ctx)
 	}
 	s, m := text.(secondText).Sequence, p.whole
 	s.kv.Truncate(c.Position)
@@ -223,6 +227,22 @@ func TestFailureElsewhereLeavesNoTrace(t *testing.T) {
 	require.Equal(t, 10, s.Len())
 	p.failed = nil
 	requireLast(t, m, s, ids[10:], want)
+}
+
+// TestCancelElsewhere ends a text before a processor has it that computes whole
+// passes, and does not look at contexts.
+func TestCancelElsewhere(t *testing.T) {
+	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 0, Options{Threads: 1, Chunk: 16})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, m.Extend(ctx, s, []int32{5, 6, 7}, &Reader{}))
+	cancel()
+	p.deaf = true
+	require.ErrorIs(t, m.Extend(ctx, s, []int32{8}, &Reader{}), context.Canceled)
+	require.Equal(t, 1, p.reads)
+	require.Equal(t, 3, s.Len())
 }
 
 // TestPlacement says what stays here, and that texts have the length for which there
