@@ -222,12 +222,13 @@ func (e *Engine) Close() error {
 	return errors.Join(err, e.freeIfUnused())
 }
 
-// drop removes a session that has given its memory back.
-func (e *Engine) drop(s *Session) {
+// drop removes a session that has given its memory back. Of an engine that was
+// closed meanwhile the last one has to do the rest.
+func (e *Engine) drop(s *Session) error {
 	e.mu.Lock()
 	delete(e.sessions, s)
 	e.mu.Unlock()
-	_ = e.freeIfUnused() // closing files that were only read loses nothing
+	return e.freeIfUnused()
 }
 
 // freeIfUnused gives the model's memory back once the engine is closed and no

@@ -125,17 +125,16 @@ func (s *Session) Close() error {
 		s.cancel(ErrClosed)
 		return nil
 	}
-	s.release()
-	return nil
+	return s.release()
 }
 
 // release gives the memory back; nothing runs any more.
-func (s *Session) release() {
+func (s *Session) release() error {
 	s.seq.Close()
 	if s.lock != nil {
 		_ = s.lock.Close() // what stays is a lock that nobody holds
 	}
-	s.engine.drop(s)
+	return s.engine.drop(s)
 }
 
 // begin claims the session for one piece of work. The context that it returns
@@ -176,7 +175,7 @@ func (s *Session) end() {
 	s.cancel(nil)
 	s.running = false
 	if s.closed {
-		s.release()
+		_ = s.release() // nobody is there to hear of it
 	}
 }
 

@@ -78,7 +78,8 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 			talk.note("The session %s goes on: %d messages, %d tokens.", c.model.session, n, session.Len())
 		}
 	}
-	return talk.loop(ctx, input)
+	err = talk.loop(ctx, input)
+	return errors.Join(err, engine.Close()) // which writes the trace
 }
 
 // A conversation is what was said, and the session that goes on with it. The

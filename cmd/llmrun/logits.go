@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -73,7 +74,7 @@ func (l *logitsFlags) run(ctx context.Context, s *streams, args []string) error 
 		return err
 	}
 	logits, err := engine.Logits(ctx, ids, positions)
-	if err != nil {
+	if err = errors.Join(err, engine.Close()); err != nil { // which writes the trace
 		return interruption(ctx, err)
 	}
 	if l.json {

@@ -104,10 +104,8 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	defer session.Close()
-	if err := r.generate(ctx, s, engine, session, prompt); err != nil {
-		return err
-	}
-	return engine.Close() // which writes the trace
+	err = r.generate(ctx, s, engine, session, prompt)
+	return errors.Join(err, engine.Close()) // which writes the trace
 }
 
 // A runPrompt is what the model continues: token ids, or text.
