@@ -98,8 +98,6 @@ func makePlan(ctx context.Context, products []exec.Product, model *exec.Options,
 		return ctx.Err()
 	}
 	err = p.divideAll(products)
-	if kept := l.keep(o.Dir); kept != nil && o.Notice != nil {
-		o.Notice("what was measured of devices is not kept: " + kept.Error())
-	}
+	l.keep(o.Dir, o.Notice)
 	return p, err
 }

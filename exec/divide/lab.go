@@ -70,12 +70,11 @@ func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, 
 }
 
 // keep keeps what was measured, if anything was.
-func (l *lab) keep(dir string) error {
-	if !l.news {
-		return nil
+func (l *lab) keep(dir string, notice func(text string)) {
+	if l.news {
+		l.profile.Note(l.profiler, l.keys)
+		l.profile.Keep(dir, notice)
 	}
-	l.profile.Note(l.profiler, l.keys)
-	return l.profile.Save(dir)
 }
 
 // noteCopy takes over what a copy took.

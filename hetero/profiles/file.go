@@ -82,6 +82,9 @@ func Load(dir string) (f *File, notice string) {
 	if err == nil {
 		err = json.Unmarshal(data, f)
 	}
+	if err == nil {
+		err = f.doubt()
+	}
 	switch {
 	case err != nil:
 		return empty, fmt.Sprintf("%s cannot be used and is written anew: %v", name, err)
@@ -95,6 +98,21 @@ func Load(dir string) (f *File, notice string) {
 		f.Pairs = empty.Pairs
 	}
 	return f, ""
+}
+
+// doubt returns an error if there is a check that no measurement gives. Records of
+// devices are looked at by who learns from them.
+func (f *File) doubt() error {
+	for pair, both := range f.Pairs {
+		for _, c := range both.Checks {
+			for _, took := range append(slices.Clone(c.Alone), c.Split) {
+				if !solve.Credible(took) {
+					return fmt.Errorf("%w: %v for a split of %s", solve.ErrRecord, took, pair)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Teach gives a profiler what is known of its devices. What two of them cost each
@@ -155,6 +173,14 @@ func (f *File) AddCheck(k Keys, c Check) *Check {
 // of reports whether a check is of a split.
 func (c *Check) of(s *solve.Split) bool {
 	return len(c.Alone) == 2 && slices.Equal(c.Pieces, s.Pieces)
+}
+
+// Keep saves the file. Where that fails, what was measured is of use all the same, so
+// that notice, if it is not nil, is told why it will be measured again.
+func (f *File) Keep(dir string, notice func(text string)) {
+	if err := f.Save(dir); err != nil && notice != nil {
+		notice("what was measured of devices is not kept: " + err.Error())
+	}
 }
 
 // Save writes the file, unless nothing may be written there.

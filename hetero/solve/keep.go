@@ -62,7 +62,7 @@ func (s *Shape) Op() (hetero.Op, error) {
 
 // op returns the product, unless it cannot take what the timing says.
 func (t *Timing) op() (hetero.Op, error) {
-	if t.Steady <= 0 || t.Alone <= 0 || max(t.Steady, t.Alone) >= unknown {
+	if !Credible(t.Steady) || !Credible(t.Alone) {
 		return hetero.Op{}, fmt.Errorf("%w: %v and %v for a product", ErrRecord, t.Alone, t.Steady)
 	}
 	return t.Op()
@@ -76,7 +76,10 @@ func (s *Slowdown) op() (hetero.Op, error) {
 	return s.Op()
 }
 
-// possible reports whether something can have taken so long.
+// Credible reports whether a product can have taken so long.
+func Credible(took time.Duration) bool { return took > 0 && took < unknown }
+
+// possible reports whether something can have taken so long, which may be nothing.
 func possible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < unknown }
 
 // Record returns what was measured on a device.

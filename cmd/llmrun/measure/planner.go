@@ -60,7 +60,8 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 	}
 	err = p.make(ctx, ops)
 	p.profile.Note(p.lab.profiler, p.lab.keys())
-	return p.plan, errors.Join(err, p.profile.Save(o.Dir))
+	p.profile.Keep(o.Dir, o.Notice)
+	return p.plan, err
 }
 
 // remember takes over what is known from before.

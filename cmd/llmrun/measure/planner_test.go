@@ -97,6 +97,20 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A plan is worth having where nothing can be kept.
+func TestPlanThatIsNotKept(t *testing.T) {
+	o := tinyPlan(t)
+	o.Devices, o.Tokens = []string{"cpu"}, []int{1}
+	o.Dir = filepath.Join(o.Dir, "file")
+	require.NoError(t, os.WriteFile(o.Dir, nil, 0o600))
+	said := ""
+	o.Notice = func(text string) { said = text }
+	plan, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	require.NotEmpty(t, plan.Products)
+	require.Contains(t, said, "is not kept")
+}
+
 // Measuring again, and breaking that off, forgets nothing of other products.
 func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	o := tinyPlan(t)
