@@ -12,7 +12,7 @@ import (
 // deviceFlags say between which devices products are divided.
 type deviceFlags struct {
 	names  []string
-	tokens []int
+	tokens []int // nil = defaultTokens
 	shape  string
 	mix    string
 	share  float64 // of its time that the first device may be busy; 0 = all
@@ -20,9 +20,12 @@ type deviceFlags struct {
 	check  bool
 }
 
+// defaultTokens are decoding, and short and long chunks of prompts.
+var defaultTokens = []int{1, 32, 128, 512}
+
 // add declares the flags that plans of devices have.
 func (d *deviceFlags) add(f *flagSet) {
-	d.tokens, d.mix = []int{1, 32, 128, 512}, defaultMix
+	d.mix = defaultMix
 	f.value("devices", "LIST", "one or two devices, separated by a comma: names of llmrun devices, or gpu or npu for the first of its kind; the first has to take any number of tokens", func(text string) error {
 		d.names = nil
 		for name := range strings.SplitSeq(text, ",") {
@@ -33,7 +36,7 @@ func (d *deviceFlags) add(f *flagSet) {
 		}
 		return nil
 	})
-	f.counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together; without it, 1,32,128,512", 1, 1<<14)
+	f.counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
 	addPercent(f, &d.share, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
 }
 
@@ -69,6 +72,9 @@ func (d *deviceFlags) plan(ctx context.Context, s *streams, model *modelFlags, c
 	}
 	if o.Devices == nil {
 		o.Devices = measure.DefaultDevices()
+	}
+	if o.Tokens == nil {
+		o.Tokens = defaultTokens
 	}
 	path, options := model.source()
 	o.Model.Path, o.Model.FS = path, options.FS

@@ -66,6 +66,9 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 	if err := noArguments(args); err != nil {
 		return err
 	}
+	if err := p.check(); err != nil {
+		return err
+	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	if p.devices.names != nil {
@@ -85,6 +88,20 @@ func (p *planFlags) run(ctx context.Context, s *streams, args []string) error {
 		return s.out.json(plan)
 	}
 	showPlan(s, plan, p.ram.of())
+	return nil
+}
+
+// check refuses flags of one plan beside those of another.
+func (p *planFlags) check() error {
+	onDevice, divided := p.model.device != "", p.devices.names != nil
+	switch {
+	case onDevice && divided:
+		return usagef("--device plans where layers are and --devices how products are divided: give one of them")
+	case (onDevice || divided) && (p.ram.bytes != 0 || p.kvRAM != 0):
+		return usagef("--ram and --kv-ram plan the machine's memory: leave them out with --device and --devices")
+	case !divided && (p.devices.tokens != nil || p.devices.share != 0):
+		return usagef("--tokens and --share belong to --devices")
+	}
 	return nil
 }
 

@@ -7,7 +7,7 @@ func profileCommand() *command {
 		name:     "profile",
 		synopsis: "[-m MODEL | --shape NAME] [--devices LIST] [flags]",
 		summary:  "measure devices with a model's products, and how well a plan predicts them",
-		about: `Measures how long the matrix products of a model take on one or two devices, decides how to divide each, runs what it decided beside each device alone, and prints predicted against measured times. A split that turns out slower than one of the devices is given up.
+		about: `Measures how long the matrix products of a model take on one or two devices, decides how to divide each, runs what it decided beside each device alone, and prints predicted against measured times. A split that turns out slower than one of the devices is given up. Without --devices these are a GPU, or what else a driver offers for any number of tokens, and the processor; or, where there is none, the processor's two groups of cores.
 
 Few products are measured, and others predicted: for each number of tokens some numbers of rows, from which a regression tree learns. --real measures every piece that is considered instead, which are fewer, and takes longer.
 
@@ -15,7 +15,7 @@ What was measured is kept with the imported models, for these devices, kernels a
 
 --json prints {"devices":[…],"products":[{"name":…,"tokens":…,"cut":…,"pieces":[…],"predicted_us":…,"alone_us":[…],"checked":{"split_us":…,"alone_us":[…],"kept":…}}],"passes":[…],"predictions":[{"device":…,"mean":…,"largest":…}]} and more.`,
 		examples: []example{
-			{"llmrun profile", "the bundled model, on the two groups of cores"},
+			{"llmrun profile", "the bundled model"},
 			{"llmrun profile --shape qwen2.5-1.5b --devices cpu-a,cpu-b/4", "a shape, with one group made slower"},
 			{"llmrun profile -m model.gguf --devices cpu --tokens 1,256 --json", "one device, for a script"},
 		},

@@ -39,9 +39,9 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 	if p.products, err = o.Model.products(); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(o.Tokens, 1) {
-		o.Tokens = append([]int{1}, o.Tokens...) // the output head has one, whatever is read
-	}
+	o.Tokens = append([]int{1}, o.Tokens...) // the output head has one, whatever is read
+	slices.Sort(o.Tokens)
+	o.Tokens = slices.Compact(o.Tokens)
 	ops := opsFor(p.products, o.Tokens)
 	if len(ops) == 0 {
 		return nil, fmt.Errorf("%w: there is no product to plan", ErrDevices)

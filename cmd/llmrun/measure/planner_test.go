@@ -97,6 +97,20 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	}
 }
 
+// Tokens that are named twice are planned once, and one is always among them.
+func TestPlanHasEachLengthOnce(t *testing.T) {
+	o := tinyPlan(t)
+	o.Devices, o.Tokens = []string{"cpu"}, []int{3, 2, 3}
+	plan, err := PlanDevices(t.Context(), o)
+	require.NoError(t, err)
+	var lengths []int
+	for _, pass := range plan.Passes {
+		lengths = append(lengths, pass.Tokens)
+	}
+	require.Equal(t, []int{1, 2, 3}, lengths)
+	require.Equal(t, []int{3, 2, 3}, o.Tokens)
+}
+
 // A plan is worth having where nothing can be kept.
 func TestPlanThatIsNotKept(t *testing.T) {
 	o := tinyPlan(t)
