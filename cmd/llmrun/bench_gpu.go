@@ -31,7 +31,7 @@ It needs a program that was built with -tags gpu, and a driver.`,
 			f.text(&b.bench.shape, "shape", "NAME", "random weights in the shape of this model instead; llmrun synth --list shows them")
 			addMix(f, &b.bench.mix)
 			f.toggle(&b.bench.keep, "keep", "do not remove the file that --shape writes")
-			f.text(&b.o.Device, "device", "NAME", "part of the device's name, or its number; without it, the first GPU")
+			f.text(&b.o.Device, "device", "NAME", "part of the device's name, or its name in llmrun devices; without it, the first GPU")
 			f.group("Tests")
 			f.counts(&b.o.Prefill, "pp", "lengths of prompts to read, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
 			f.count(&b.o.Decode, "tg", "N", "tokens to generate; 0 for none; without it, 64", 0, 1<<16)

@@ -139,7 +139,7 @@ func (m *modelFlags) addSelect(f *flagSet) {
 
 // addDevice declares --device, for commands that compute.
 func (m *modelFlags) addDevice(f *flagSet) {
-	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	addPercent(f, &m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }

@@ -35,7 +35,7 @@ func offer(list []opencl.Info, open func(opencl.Options) (hetero.Device, error))
 			continue
 		}
 		found = append(found, Found{
-			Name: fmt.Sprintf("%s-%d", openCL.Name, info.Index), Capabilities: capabilities,
+			Name: info.Label(), Capabilities: capabilities,
 			Open: func(o Options) (hetero.Device, error) {
 				mine := options
 				mine.Budget = o.Budget

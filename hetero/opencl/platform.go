@@ -184,11 +184,14 @@ func (q *query) text(what uintptr) string {
 	return strings.TrimSpace(strings.TrimRight(string(text), "\x00"))
 }
 
+// Label is the name of the device in lists of devices of several drivers.
+func (i *Info) Label() string { return fmt.Sprintf("opencl-%d", i.Index) }
+
 // choose returns the device that a name stands for: "" is the first of the list,
-// a number that is a place there is that, and anything else a part of the name.
+// a label or a number is the place there, and anything else a part of the name.
 func choose(list []Info, name string) (Info, error) {
 	for _, info := range list {
-		if name == "" || name == strconv.Itoa(info.Index) {
+		if name == "" || name == info.Label() || name == strconv.Itoa(info.Index) {
 			return info, nil
 		}
 	}
@@ -199,7 +202,7 @@ func choose(list []Info, name string) (Info, error) {
 	}
 	var names []string
 	for _, info := range list {
-		names = append(names, fmt.Sprintf("%d: %s", info.Index, info.Name))
+		names = append(names, fmt.Sprintf("%s: %s", info.Label(), info.Name))
 	}
 	return Info{}, fmt.Errorf("%w: %q; there are %s", ErrNoDevice, name, strings.Join(names, ", "))
 }
