@@ -39,11 +39,15 @@ const staticChunk = 256
 // prompts and single tokens gain by it, and what does not stays here. For that the model
 // is loaded two or three times, one after the other. It is refused with
 // exec.ErrUnsupported where the device multiplies no weights of its types. Of the
-// model's options Processor and Divide are set here.
+// model's options Processor and Divide are set here, and Threads, if nobody has said how
+// many: a half of the cores that is the device is not the processor's.
 func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
+	}
+	if model.Threads == 0 {
+		model.Threads = devices.ThreadsBeside(o.Device)
 	}
 	if model.Budget == nil {
 		model.Budget = tiering.New(0)

@@ -85,6 +85,16 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
+// TestCoresAreGivenOnce leaves the processor those cores that are not the device.
+func TestCoresAreGivenOnce(t *testing.T) {
+	all := hetero.DefaultThreads()
+	for asked, want := range map[int]int{0: max(1, all-all/2), 1: 1} {
+		m, err := loadAs(t, t.Context(), "q4_0", exec.Options{Threads: asked, Chunk: 32}, Options{Device: group()})
+		require.NoError(t, err)
+		require.Equal(t, want, m.Threads())
+	}
+}
+
 // TestMeasuringIsInterrupted: Ctrl-C does not wait for what is left to measure.
 func TestMeasuringIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

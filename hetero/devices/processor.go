@@ -1,6 +1,8 @@
 package devices
 
 import (
+	"strings"
+
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/cpu"
 )
@@ -20,11 +22,31 @@ func processor() *Provider {
 				processorAs("cpu-slow", cpu.Options{Cores: slow}))
 		case threads > 1:
 			found = append(found,
-				processorAs("cpu-a", cpu.Options{Threads: threads - threads/2}),
-				processorAs("cpu-b", cpu.Options{Threads: threads / 2}))
+				processorAs(firstHalf, cpu.Options{Threads: threads - threads/2}),
+				processorAs(secondHalf, cpu.Options{Threads: threads / 2}))
 		}
 		return found, nil
 	}}
+}
+
+// The halves of a processor all of whose cores are alike.
+const (
+	firstHalf  = "cpu-a"
+	secondHalf = "cpu-b"
+)
+
+// ThreadsBeside returns how many threads are left for the processor beside a device
+// that is a half of it; 0 beside others, which leave it all.
+func ThreadsBeside(device string) int {
+	base, _, _ := strings.Cut(device, "/")
+	threads := hetero.DefaultThreads()
+	switch base {
+	case firstHalf:
+		return threads / 2
+	case secondHalf:
+		return threads - threads/2
+	}
+	return 0
 }
 
 func processorAs(name string, group cpu.Options) Found {

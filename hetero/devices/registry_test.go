@@ -109,3 +109,11 @@ func TestUnknownDevices(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorContains(t, err, "there are cpu")
 }
+
+// TestThreadsBesideHalves: both halves together are all threads.
+func TestThreadsBesideHalves(t *testing.T) {
+	require.Equal(t, hetero.DefaultThreads(), ThreadsBeside("cpu-a")+ThreadsBeside("cpu-b/4"))
+	for _, device := range []string{"cpu", "cpu/2", "cpu-slow", "opencl-0", "gpu"} {
+		require.Zero(t, ThreadsBeside(device), device)
+	}
+}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/divide"
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/kv"
 )
 
@@ -59,10 +59,6 @@ type DividedTest struct {
 	OfBetter float64 `json:"of_better"`
 }
 
-// secondGroup is a half of the cores as a device. The other half is the processor
-// then, unless somebody asks for more.
-const secondGroup = "cpu-b"
-
 // The ways to compute a pass.
 const (
 	onCPU = iota
@@ -74,8 +70,8 @@ const (
 // Divided times passes. All runs take turns.
 func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error) {
 	r := &DividedReport{Model: o.Path, Machine: ThisMachine(), Device: o.Device}
-	if o.Device == secondGroup && o.Threads == 0 {
-		o.Threads = max(1, hetero.DefaultThreads()-hetero.DefaultThreads()/2)
+	if o.Threads == 0 { // the processor alone has what it has beside the device
+		o.Threads = devices.ThreadsBeside(o.Device)
 	}
 	var benches [passWays]*bench
 	for way := range benches {
