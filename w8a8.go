@@ -171,8 +171,11 @@ func (w *W8A8) open(f *exec.Files, fsys vfs.FS) (*exec.W8A8, error) {
 		fsys = vfs.OS()
 	}
 	c, err := w8a8.Open(fsys, path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w (llmrun calibrate writes it)", err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := f.UseWhole(c); err != nil {
 		return nil, errors.Join(err, c.Close())

@@ -34,7 +34,7 @@ var normReaders = map[string][]string{
 func InjectOutliers(from vfs.FS, dir string, to vfs.FS, out string, o Outliers) (err error) {
 	src, err := safetensors.Open(from, dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("outliers are put into a directory with safetensors: %w", err)
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if err := to.MkdirAll(out); err != nil {
