@@ -66,6 +66,7 @@ func TestDividedAnswersAsTheCPU(t *testing.T) {
 		}
 		if device != "" {
 			require.ErrorIs(t, session.Save("x"), llmrun.ErrOptions, "nothing of a divided pass is kept")
+			require.ErrorContains(t, session.Save("x"), device)
 		}
 		return list
 	}

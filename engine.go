@@ -30,7 +30,7 @@ type Engine struct {
 	traceFile   string
 	// keeper is where sessions and prompts are kept on flash; nil: nowhere
 	keeper *keeper
-	unkept error // why there is none although there is a place for one
+	unkept error // why there is none, if not for want of a directory
 
 	watcher  *watcher // nil unless Options.WatchPressure
 	watching sync.Once
@@ -157,7 +157,7 @@ func (e *Engine) free() (err error) {
 		e.calibration = nil
 	}
 	err = errors.Join(err, e.keeper.close(), e.writeTrace())
-	e.keeper = nil
+	e.keeper, e.unkept = nil, ErrClosed
 	return err
 }
 

@@ -54,6 +54,10 @@ func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
 
 // openKeeper prepares for keeping what sessions remember. Nothing is written yet.
 func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) error {
+	if opts.apart() {
+		e.unkept = fmt.Errorf("%w: nothing is kept of what Device %s reads", ErrOptions, opts.Device)
+		return nil
+	}
 	base := opts.keepDir()
 	if base == "" {
 		return nil

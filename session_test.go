@@ -88,6 +88,8 @@ func TestClosedEngineRefuses(t *testing.T) {
 	requireClosed(t, s)
 	_, err := e.NewSession()
 	require.ErrorIs(t, err, llmrun.ErrClosed)
+	_, err = e.OpenSession("x", llmrun.SessionOptions{})
+	require.ErrorIs(t, err, llmrun.ErrClosed)
 	_, err = e.Logits(context.Background(), []int32{1}, nil)
 	require.ErrorIs(t, err, llmrun.ErrClosed)
 	_, err = e.Perplexity(context.Background(), []int32{1, 2}, llmrun.PerplexityOptions{})

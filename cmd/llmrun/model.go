@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
@@ -173,6 +174,9 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
+	if m.session != "" && m.device != "" && m.device != "cpu" {
+		return nil, usagef("--session keeps what the processor has read: it does not go with --device %s", m.device)
+	}
 	path, options := m.source()
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
@@ -195,6 +199,9 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 			options.Notice = s.note
 		}
 	}
+	if strings.HasPrefix(m.device, "cpu+") {
+		m.keepDevices(s, &options)
+	}
 	options.Progress = bar.report
 	measuring := newMeter(s, "measuring the devices", formatProducts)
 	defer measuring.finish()
@@ -204,6 +211,19 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		return nil, interruption(ctx, err)
 	}
 	return engine, nil
+}
+
+// keepDevices has measurements of devices kept where llmrun profile keeps them, for
+// the bundled model and for commands that import nothing as well.
+func (m *modelFlags) keepDevices(s *streams, options *llmrun.Options) {
+	cache := m.cache
+	if cache == nil {
+		cache = &cacheFlags{}
+	}
+	cache.apply(options)
+	if options.Notice == nil {
+		options.Notice = s.note
+	}
 }
 
 // needTokenizer says how to use a model that has none: converted checkpoints
