@@ -60,14 +60,6 @@ func (s *Share) first(tokens int) int {
 	return s.One
 }
 
-// predicted returns how long a product of so many tokens will take, of a chunk.
-func (s *Share) predicted(tokens, chunk int) time.Duration {
-	if s.many(tokens) {
-		return s.ManyTime * time.Duration(tokens) / time.Duration(chunk)
-	}
-	return s.OneTime
-}
-
 // rounded returns the share in whole tiles of the matrix.
 func (s Share) rounded(rows int) Share {
 	for _, first := range []*int{&s.One, &s.Many} {
@@ -122,6 +114,18 @@ func (d *Division) close() error {
 // newAway takes over the device of a division.
 func newAway(d *Division, chunk int) *away {
 	return &away{Division: *d, caps: d.Device.Capabilities(), chunk: chunk}
+}
+
+// predicted returns how long a product of so many tokens will take. A device that is
+// static needs for its rows of any number of them what it needs for a chunk.
+func (a *away) predicted(w *awayRows, tokens int) time.Duration {
+	switch {
+	case !w.many(tokens):
+		return w.OneTime
+	case a.caps.Static && w.Many < w.role.Rows:
+		return w.ManyTime
+	}
+	return w.ManyTime * time.Duration(tokens) / time.Duration(a.chunk)
 }
 
 // attach makes a pass's memory the device's.

@@ -71,7 +71,7 @@ func (p *pass) finishAway() {
 	own := a.Device.Clock().Now()
 	for _, w := range a.work {
 		j := &p.jobs[w.job]
-		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+j.w.away.predicted(j.n, a.chunk), a.Grain))
+		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.away, j.n), a.Grain))
 	}
 	if len(a.work) > 0 && !a.caps.Shares {
 		p.err = errors.Join(p.err, a.Device.Fetch(a.buffer))

@@ -10,12 +10,15 @@ import (
 // vectors, such as queries, keys and values.
 type DividedProduct struct {
 	Product
-	Share     Share
-	One, Many DividedSteps // of tokens that are multiplied like one, and of more
+	Share Share
+	// Of one token, and of at least Share.Least. What fewer take has nobody predicted:
+	// they are left out.
+	One, Many DividedSteps
 }
 
 // DividedSteps counts steps. Predicted and Took are sums over all of them; Waited is
-// how much of that was waiting for the device after the own rows were done.
+// how much of that was waiting for the device after the own rows were done. Nothing is
+// predicted of single tokens where the device is static.
 type DividedSteps struct {
 	Steps, Tokens           int
 	Predicted, Took, Waited time.Duration
@@ -41,6 +44,17 @@ func (a *awayPass) note(jobs []job, own time.Duration) {
 	if len(jobs) == 0 || jobs[0].w.away == nil {
 		return
 	}
+	predicted := time.Duration(0)
+	for i := range jobs {
+		w, n := jobs[i].w.away, jobs[i].n
+		if w == nil {
+			continue
+		}
+		if n > 1 && (w.role.OneToken || !w.many(n)) {
+			return
+		}
+		predicted += a.predicted(w, n)
+	}
 	j := &jobs[0]
 	s := &j.w.away.role.One
 	if j.w.away.many(j.n) {
@@ -49,14 +63,10 @@ func (a *awayPass) note(jobs []job, own time.Duration) {
 	now := a.Device.Clock().Now()
 	s.Steps++
 	s.Tokens += j.n
+	s.Predicted += predicted
 	s.Took += now - a.begun
 	if len(a.work) > 0 {
 		s.Waited += now - own
-	}
-	for i := range jobs {
-		if w := jobs[i].w.away; w != nil {
-			s.Predicted += w.predicted(jobs[i].n, a.chunk)
-		}
 	}
 }
 

@@ -249,6 +249,39 @@ func TestDividedDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestPredictionsGoWithTokens reads texts of which the shortest is not one that
+// anything was predicted for. Static devices take as long for any of the others.
+func TestPredictionsGoWithTokens(t *testing.T) {
+	all := partners(t)
+	cores, npu := all[0], all[3]
+	require.Equal(t, "simulated NPU", npu.name)
+	for _, c := range []struct {
+		p     partner
+		many  float64 // part of the rows that stays here
+		whole bool    // chunks take what a whole one does
+	}{{cores, 0.5, false}, {npu, 0.5, true}, {npu, 1, false}} {
+		p := c.p
+		o := p.divideWith(t, split{one: 1, many: c.many, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
+		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
+		for _, tokens := range []int{3, 5, 8} {
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			require.NoError(t, m.Extend(t.Context(), s, make([]int32, tokens), &Reader{}))
+			s.Close()
+		}
+		q := m.Divided()[0]
+		require.Equal(t, "attn_q", q.Name)
+		require.Zero(t, q.One.Steps, p.name)
+		require.Equal(t, 13*q.Many.Steps/2, q.Many.Tokens, "5 and 8 tokens in each layer")
+		three := 3 * time.Microsecond // queries, keys and values
+		if c.whole {
+			require.Equal(t, three*time.Duration(q.Many.Steps), q.Many.Predicted, p.name)
+		} else {
+			require.Equal(t, three*time.Duration(q.Many.Tokens)/8, q.Many.Predicted, p.name)
+		}
+	}
+}
+
 // refusing is a device that takes no weights, or fails once it has.
 type refusing struct {
 	hetero.Device
