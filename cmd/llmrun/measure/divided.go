@@ -44,8 +44,31 @@ type DividedReport struct {
 	// Whole says that the device has all of the pass in the divided model as well,
 	// because that was predicted to be faster than any division. No product is divided
 	// then.
-	Whole    bool                  `json:"whole_pass_on_device"`
-	Products []exec.DividedProduct `json:"products"`
+	Whole    bool         `json:"whole_pass_on_device"`
+	Products []DividedRow `json:"products"`
+}
+
+// DividedRow is how matrices of one kind are divided, and what steps took that begin
+// with them, of one token and of at least Least.
+type DividedRow struct {
+	Name      string        `json:"name"`
+	Count     int           `json:"count"`
+	Rows      int           `json:"rows"`
+	Cols      int           `json:"cols"`
+	Type      string        `json:"type"`
+	OneShare  float64       `json:"one_share"` // part of the rows that the device has
+	ManyShare float64       `json:"many_share"`
+	Least     int           `json:"least"` // 0: only single tokens are multiplied
+	One       *DividedSteps `json:"one,omitempty"`
+	Many      *DividedSteps `json:"many,omitempty"`
+}
+
+// DividedSteps is what a step took, on average.
+type DividedSteps struct {
+	Steps     int  `json:"steps"`
+	Predicted Time `json:"predicted_us,omitempty"` // 0: nobody did
+	Took      Time `json:"took_us"`
+	Waited    Time `json:"waited_us"` // of that, for the device
 }
 
 // DividedTest is one thing that was timed in three ways.
@@ -101,7 +124,24 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 // list takes over how products are divided: nil of a model that has no division.
 func (r *DividedReport) list(products []exec.DividedProduct) {
 	r.Whole = products == nil
-	r.Products = append([]exec.DividedProduct{}, products...) // scripts get a list in any case
+	r.Products = []DividedRow{} // scripts get a list in any case
+	for _, p := range products {
+		part := func(first int) float64 { return 1 - float64(first)/float64(p.Rows) }
+		r.Products = append(r.Products, DividedRow{
+			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
+			OneShare: part(p.Share.One), ManyShare: part(p.Share.Many), Least: p.Share.Least,
+			One: averageStep(p.One), Many: averageStep(p.Many),
+		})
+	}
+}
+
+// averageStep returns nil where no step began with a product.
+func averageStep(s exec.DividedSteps) *DividedSteps {
+	n := time.Duration(s.Steps)
+	if n == 0 {
+		return nil
+	}
+	return &DividedSteps{s.Steps, microseconds(s.Predicted / n), microseconds(s.Took / n), microseconds(s.Waited / n)}
 }
 
 // load opens the model in one of the ways.
@@ -186,12 +226,26 @@ func (r *DividedReport) WriteTables(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Products {
-		part := func(first int) float64 { return 100 * (1 - float64(first)/float64(p.Rows)) }
-		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% | %d | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, part(p.Share.One), p.Share.Least, part(p.Share.Many))
-		for _, s := range []exec.DividedSteps{p.One, p.Many} {
-			steps := time.Duration(max(1, s.Steps))
-			fmt.Fprintf(w, " %.0f µs | %.0f | %.0f |", microseconds(s.Predicted/steps), microseconds(s.Took/steps), microseconds(s.Waited/steps))
+		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
+		if p.Least > 0 {
+			fmt.Fprintf(w, " %d | %.0f %% |", p.Least, 100*p.ManyShare)
+		} else {
+			fmt.Fprint(w, " | |")
 		}
+		p.One.write(w)
+		p.Many.write(w)
 		fmt.Fprintln(w)
+	}
+}
+
+// write writes the columns of a step.
+func (s *DividedSteps) write(w io.Writer) {
+	switch {
+	case s == nil:
+		fmt.Fprint(w, " | | |")
+	case s.Predicted == 0:
+		fmt.Fprintf(w, " | %.0f µs | %.0f |", s.Took, s.Waited)
+	default:
+		fmt.Fprintf(w, " %.0f µs | %.0f | %.0f |", s.Predicted, s.Took, s.Waited)
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // A device that has the whole pass leaves nothing to divide: scripts get an empty list
@@ -31,4 +33,25 @@ func TestDividedReportOfAWholePass(t *testing.T) {
 		r.WriteTables(&text)
 		require.Contains(t, text.String(), c.text)
 	}
+}
+
+// TestDividedStepsThatWereNotMeasured are blank, and names are those that scripts know.
+func TestDividedStepsThatWereNotMeasured(t *testing.T) {
+	product := exec.DividedProduct{
+		Product: exec.Product{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
+		Share:   exec.Share{One: 8, Many: 2, Least: 32},
+		One:     exec.DividedSteps{Steps: 2, Took: 8 * time.Microsecond},
+	}
+	head := product
+	head.Name, head.Share = "output", exec.Share{One: 4, Many: 4}
+	head.One.Predicted = 6 * time.Microsecond
+	r := &DividedReport{Device: "npu"}
+	r.list([]exec.DividedProduct{product, head})
+	var text strings.Builder
+	r.WriteTables(&text)
+	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")
+	require.Contains(t, text.String(), "| output | 2 of 8×32 Q4_0 | 50 % | | | 3 µs | 4 | 0 | | | |\n")
+	data, err := json.Marshal(r.Products[0])
+	require.NoError(t, err)
+	require.Equal(t, `{"name":"attn_q","count":2,"rows":8,"cols":32,"type":"Q4_0","one_share":0,"many_share":0.75,"least":32,"one":{"steps":2,"took_us":4,"waited_us":0}}`, string(data))
 }
