@@ -172,9 +172,7 @@ func (p *planner) divide(ctx context.Context, product exec.Product, tokens int) 
 	}
 	singles := make([]solve.Split, len(p.lab.devices))
 	for d := range singles {
-		singles[d] = alone(op, d)
-		singles[d].Streamed = split.Streamed
-		singles[d].Time = solver.Total(op, &singles[d])
+		singles[d] = p.single(op, d, solver)
 		row.Alone = append(row.Alone, microseconds(singles[d].Time))
 	}
 	var err error
@@ -184,6 +182,16 @@ func (p *planner) divide(ctx context.Context, product exec.Product, tokens int) 
 	row.Cut, row.Pieces, row.First, row.Predicted = split.Cut.String(), spellPieces(&split, p.lab.names), first(&split), microseconds(split.Time)
 	p.plan.Products = append(p.plan.Products, row)
 	return nil
+}
+
+// single returns the best way to give all of a product to one device: one that runs
+// prepared lengths only has to pad it, or to do it in several.
+func (p *planner) single(op hetero.Op, device int, solver *solve.Solver) solve.Split {
+	only := p.lab.solver(solver.Costs, solver.Steps)
+	only.Allow = func(s *solve.Split) bool {
+		return !slices.ContainsFunc(s.Pieces, func(piece solve.Piece) bool { return piece.Device != device })
+	}
+	return only.Solve(op)
 }
 
 // check looks up or measures whether a split keeps what it promises. Where it does

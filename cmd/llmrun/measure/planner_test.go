@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/profiles"
+	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -196,6 +197,35 @@ func TestPlanDevicesRefuses(t *testing.T) {
 		change(&o)
 		_, err := PlanDevices(t.Context(), o)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// perToken are costs that go with tokens alone.
+type perToken struct{}
+
+func (perToken) Time(_ int, op hetero.Op) time.Duration { return time.Duration(op.Tokens) }
+func (perToken) Start(int) time.Duration                { return 0 }
+func (perToken) Slowdown(hetero.Op) float64             { return 1 }
+
+// A device that runs prepared lengths only is alone what it can be: padded, or in
+// several lengths.
+func TestStaticDevicesAlone(t *testing.T) {
+	soc, err := sim.New("8-gen-3", sim.Options{})
+	require.NoError(t, err)
+	l := &lab{devices: []hetero.Device{soc.GPU, soc.NPU}}
+	defer func() { require.NoError(t, l.close()) }()
+	l.profiler = solve.NewProfiler(l.devices, nil)
+	p := &planner{o: &DevicePlanOptions{}, lab: l}
+	solver := p.newSolver(perToken{}, solve.DefaultSteps)
+	for tokens, want := range map[int][]int{1: {1}, 9: {32}, 32: {32}, 70: {64, 32}, 2000: {1024, 512, 256, 128, 64, 32}} {
+		op := hetero.Op{Tokens: tokens, Rows: 512, Cols: 256, Type: quant.Q8_0}
+		require.Equal(t, []solve.Piece{{Device: 0, Tokens: tokens, Padded: tokens, Rows: 512}}, p.single(op, 0, solver).Pieces)
+		var lengths []int
+		for _, piece := range p.single(op, 1, solver).Pieces {
+			require.Equal(t, 1, piece.Device)
+			lengths = append(lengths, piece.Padded)
+		}
+		require.Equal(t, want, lengths)
 	}
 }
 
