@@ -95,6 +95,14 @@ func spreadOf(values []float64) Spread {
 // ErrBench says that a test is impossible with this model.
 var ErrBench = errors.New("cannot be measured")
 
+// fits returns an error if the test needs more tokens than the model takes.
+func (t *Test) fits(model *exec.Model) error {
+	if most := model.Context(); t.Depth+t.length > most {
+		return fmt.Errorf("%w: %s at depth %d: the model takes %d tokens", ErrBench, t.Name, t.Depth, most)
+	}
+	return nil
+}
+
 // Bench times a model. The runs of all tests take turns, so that a machine that
 // gets busy or hot slows all of them.
 func Bench(ctx context.Context, o BenchOptions) (*Report, error) {
@@ -163,8 +171,8 @@ func (r *Report) run(ctx context.Context, o *BenchOptions) error {
 	r.WeightBytes = traffic.WeightBytes
 	for i := range r.Tests {
 		t := &r.Tests[i]
-		if most := model.Spec.Context; t.Depth+t.length > most {
-			return fmt.Errorf("%w: %s at depth %d: the model was made for %d tokens", ErrBench, t.Name, t.Depth, most)
+		if err := t.fits(model); err != nil {
+			return err
 		}
 		t.count(model, traffic)
 	}

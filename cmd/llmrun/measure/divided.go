@@ -96,6 +96,7 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 	if o.Threads == 0 { // the processor alone has what it has beside the device
 		o.Threads = devices.ThreadsBeside(o.Device)
 	}
+	tests := passTests(o.Prefill, o.Decode, []int{0})
 	var benches [passWays]*bench
 	for way := range benches {
 		model, err := r.load(ctx, &o, way)
@@ -103,10 +104,14 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			return nil, err
 		}
 		defer model.Close()
+		for i := range tests { // before the model is loaded again
+			if err := tests[i].fits(model); err != nil {
+				return nil, err
+			}
+		}
 		benches[way] = newPassBench(model)
 		defer benches[way].close()
 	}
-	tests := passTests(o.Prefill, o.Decode, []int{0})
 	for i, t := range tests {
 		result, err := timeInTurns(ctx, &benches, &t, o.Repeats)
 		if err != nil {

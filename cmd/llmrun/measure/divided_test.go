@@ -55,3 +55,10 @@ func TestDividedStepsThatWereNotMeasured(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `{"name":"attn_q","count":2,"rows":8,"cols":32,"type":"Q4_0","one_share":0,"many_share":0.75,"least":32,"one":{"steps":2,"took_us":4,"waited_us":0}}`, string(data))
 }
+
+// TestDividedTestsThatDoNotFit are refused before the model is loaded once more.
+func TestDividedTestsThatDoNotFit(t *testing.T) {
+	_, err := Divided(t.Context(), DividedOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
+	require.ErrorIs(t, err, ErrBench)
+	require.ErrorContains(t, err, "pp2049")
+}

@@ -102,7 +102,13 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	r.WeightBytes = network.WeightBytes()
 	b := newPassBench(model)
 	defer b.close()
-	for _, t := range passTests(o.Prefill, o.Decode, o.Depths) {
+	tests := passTests(o.Prefill, o.Decode, o.Depths)
+	for i := range tests {
+		if err := tests[i].fits(model); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range tests {
 		result, err := r.time(ctx, b, network, t, o.Repeats)
 		if err != nil {
 			return nil, err
