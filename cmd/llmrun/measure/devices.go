@@ -63,15 +63,19 @@ func (l *DeviceList) names() (names []string) {
 
 // WriteTable writes the list for a person.
 func (l *DeviceList) WriteTable(w io.Writer) {
+	width := 12
+	for _, name := range l.names() {
+		width = max(width, len(name))
+	}
 	for _, d := range l.Devices {
-		fmt.Fprintf(w, "%-12s %-4s %s; %s\n", d.Name, d.Kind, d.Description, d.traits())
+		fmt.Fprintf(w, "%-*s %-4s %s; %s\n", width, d.Name, d.Kind, d.Description, d.traits())
 	}
 	for _, m := range l.Missing {
 		how := "none"
 		if slices.ContainsFunc(l.Devices, func(d DeviceInfo) bool { return d.Driver == m.Driver }) {
 			how = "not all"
 		}
-		fmt.Fprintf(w, "%-12s %-4s %s: %s\n", m.Driver, m.Kind, how, strings.ReplaceAll(m.Reason, "\n", "; "))
+		fmt.Fprintf(w, "%-*s %-4s %s: %s\n", width, m.Driver, m.Kind, how, strings.ReplaceAll(m.Reason, "\n", "; "))
 	}
 }
 

@@ -184,6 +184,13 @@ func TestDriversThatHaveNotAll(t *testing.T) {
 	var text strings.Builder
 	list.WriteTable(&text)
 	require.Contains(t, text.String(), "\nopencl       GPU  not all: one: broken; two: broken\nonnxruntime  NPU  none: no library\n")
+
+	list.Devices = append(list.Devices, DeviceInfo{Name: "onnxruntime-cpu", Driver: "onnxruntime", Kind: "CPU"})
+	text.Reset()
+	list.WriteTable(&text)
+	require.Contains(t, text.String(), "opencl-0        GPU")
+	require.Contains(t, text.String(), "\nonnxruntime-cpu CPU")
+	require.Contains(t, text.String(), "\nopencl          GPU  not all")
 }
 
 func TestPlanDevicesRefuses(t *testing.T) {
