@@ -162,10 +162,10 @@ type DividedSteps struct {
 // long they took so far; nil without one.
 func (e *Engine) Divided() (list []DividedProduct) {
 	for _, p := range e.model.Divided() {
-		part := func(first int) float64 { return 1 - float64(first)/float64(p.Rows) }
+		one, many := p.Parts()
 		list = append(list, DividedProduct{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneShare: part(p.Share.One), ManyShare: part(p.Share.Many), Least: p.Share.Least,
+			OneShare: one, ManyShare: many, Least: p.Share.Least,
 			One: DividedSteps(p.One), Many: DividedSteps(p.Many),
 		})
 	}

@@ -194,7 +194,7 @@ func (p *pass) attend(part, worker int) {
 	t, kvHead := p.tiles[part/p.layer.KVHeads], part%p.layer.KVHeads
 	queries := t.count * p.m.Spec.Heads / p.layer.KVHeads
 	acc := w.acc[:queries*p.stateWidth()]
-	p.beginAcc(acc, t, kvHead)
+	p.beginAcc(acc, t, kvHead, p.passedBlocks(t.seq))
 	p.roundQueries(w, t, kvHead)
 	first, last := p.spanRange(t)
 	for span := first; span < last; span++ {
@@ -217,32 +217,17 @@ func (p *pass) merge(kvHead, worker int) {
 	first, last := p.spanRange(p.tiles[0])
 	spans := last - first
 	acc := p.workers[worker].acc[:p.m.Spec.Heads/p.layer.KVHeads*p.stateWidth()]
-	p.beginAcc(acc, p.tiles[0], kvHead)
+	p.beginAcc(acc, p.tiles[0], kvHead, p.passedBlocks(p.tiles[0].seq))
 	for i := range spans {
 		p.mergeState(acc, p.sharedState(kvHead*spans+i))
 	}
 	p.finish(p.tiles[0], kvHead, acc)
 }
 
-// beginAcc makes acc what a tile knows from spans that ended on flash.
-func (p *pass) beginAcc(acc []float32, t tile, kvHead int) {
-	if !p.saw(t, p.passedBlocks(t.seq)) {
-		p.clearState(acc)
-		return
-	}
-	known, _ := p.known(t, kvHead)
-	copy(acc, known)
-}
-
 // spanState computes the softmax state of a tile over one span.
 func (p *pass) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
-	if passed := p.passedBlocks(t.seq); passed > firstBlock && p.saw(t, passed) {
-		_, known := p.known(t, kvHead)
-		copy(state, known)
-	} else {
-		p.clearState(state)
-	}
+	p.beginSpan(state, t, kvHead, p.passedBlocks(t.seq), firstBlock)
 	firstBlock = max(firstBlock, p.firstHot(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
 	for block := p.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {

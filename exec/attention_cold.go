@@ -223,18 +223,30 @@ func (p *pass) saw(t tile, block int) bool { return block > p.firstBlock(t) }
 func (p *pass) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
 	n := t.count * p.m.Spec.Heads / p.layer.KVHeads * p.stateWidth()
 	acc, span = w.acc[:n], w.span[:n]
-	knownAcc, knownSpan := p.known(t, kvHead)
-	if p.saw(t, from) {
-		copy(acc, knownAcc)
-	} else {
-		p.clearState(acc)
-	}
-	if p.saw(t, from) && from%spanBlocks != 0 {
-		copy(span, knownSpan)
-	} else {
-		p.clearState(span)
-	}
+	p.beginAcc(acc, t, kvHead, from)
+	p.beginSpan(span, t, kvHead, from, from/spanBlocks*spanBlocks)
 	return acc, span
+}
+
+// beginAcc makes acc what a tile knows from spans that end before a block.
+func (p *pass) beginAcc(acc []float32, t tile, kvHead, before int) {
+	if !p.saw(t, before) {
+		p.clearState(acc)
+		return
+	}
+	known, _ := p.known(t, kvHead)
+	copy(acc, known)
+}
+
+// beginSpan makes state what a tile knows of a span that begins with the block first,
+// from those of its blocks that are before another.
+func (p *pass) beginSpan(state []float32, t tile, kvHead, before, first int) {
+	if before <= first || !p.saw(t, before) {
+		p.clearState(state)
+		return
+	}
+	_, known := p.known(t, kvHead)
+	copy(state, known)
 }
 
 // remember keeps a thread's states as what a tile knows of the blocks before end.

@@ -16,6 +16,12 @@ type DividedProduct struct {
 	One, Many DividedSteps
 }
 
+// Parts returns which part of the rows the device has, of one token and of many.
+func (d *DividedProduct) Parts() (one, many float64) {
+	part := func(first int) float64 { return 1 - float64(first)/float64(d.Rows) }
+	return part(d.Share.One), part(d.Share.Many)
+}
+
 // DividedSteps counts steps. Predicted and Took are sums over all of them; Waited is
 // how much of that was waiting for the device after the own rows were done. Nothing is
 // predicted of single tokens where the device is static.

@@ -155,6 +155,14 @@ func (f *Files) readIfThere(name string) ([]byte, error) {
 	return data, err
 }
 
+// TensorBytes returns the size of all tensors as they are in the files.
+func (f *Files) TensorBytes() (n int64) {
+	for _, t := range f.Source.Tensors() {
+		n += t.Size
+	}
+	return n
+}
+
 // Format names the kind of file.
 func (f *Files) Format() string {
 	if f.packed != nil && f.cached == nil {

@@ -144,11 +144,7 @@ var timePasses = timing.run
 
 // timeAlone times passes on the processor, and gives all memory back.
 func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Took, err error) {
-	weights := int64(0)
-	for _, w := range t.files.Source.Tensors() {
-		weights += w.Size
-	}
-	room, err := t.model.Budget.Reserve(tiering.Pinned, weights)
+	room, err := t.model.Budget.Reserve(tiering.Pinned, t.files.TensorBytes())
 	if err != nil {
 		return took, err // now and not when most of it has been read
 	}

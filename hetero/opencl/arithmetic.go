@@ -52,13 +52,7 @@ func (a Arithmetic) tolerance() float64 {
 
 // arithmeticOf finds what the environment asks for.
 func arithmeticOf(name string) (Arithmetic, error) {
-	switch name {
-	case "", Floats.String():
-		return Floats, nil
-	case Halves.String():
-		return Halves, nil
-	}
-	return 0, fmt.Errorf("opencl: %s is %q; it must be %v or %v", ArithmeticVariable, name, Floats, Halves)
+	return choice(ArithmeticVariable, name, Floats, Halves)
 }
 
 // halves reports whether a device with some extensions computes in half precision as

@@ -151,6 +151,18 @@ func Open(o Options) (*Context, error) {
 	return c, nil
 }
 
+// choice finds by their names which of two ways an environment variable asks for; the
+// usual one also where it is not set.
+func choice[T fmt.Stringer](variable, name string, usual, other T) (way T, err error) {
+	switch name {
+	case "", usual.String():
+		return usual, nil
+	case other.String():
+		return other, nil
+	}
+	return way, fmt.Errorf("opencl: %s is %q; it must be %v or %v", variable, name, usual, other)
+}
+
 // created returns the error that the last creation left.
 func (c *Context) created(e entry) error {
 	if c.code != 0 {

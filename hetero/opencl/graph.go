@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/llmrun/llmrun/tiering"
@@ -36,13 +35,7 @@ func (g Graphs) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // graphsOf finds the way that the environment asks for.
 func graphsOf(name string) (Graphs, error) {
-	switch name {
-	case "", CUDAGraphs.String():
-		return CUDAGraphs, nil
-	case NoGraphs.String():
-		return NoGraphs, nil
-	}
-	return 0, fmt.Errorf("opencl: %s is %q; it must be %v or %v", GraphsVariable, name, CUDAGraphs, NoGraphs)
+	return choice(GraphsVariable, name, CUDAGraphs, NoGraphs)
 }
 
 // RecordedStep is what memory for recorded commands comes in multiples of.

@@ -31,15 +31,7 @@ func (s Source) options() string { return [...]string{Buffers: "", Images: " -DI
 
 // sourceOf finds the way that the environment asks for.
 func sourceOf(name string) (Source, error) {
-	for _, s := range []Source{Buffers, Images} {
-		if name == s.String() {
-			return s, nil
-		}
-	}
-	if name == "" {
-		return Buffers, nil
-	}
-	return 0, fmt.Errorf("opencl: %s is %q; it must be %v or %v", WeightsVariable, name, Buffers, Images)
+	return choice(WeightsVariable, name, Buffers, Images)
 }
 
 // Texture is the beginning of a buffer as an image of one row, which kernels read.

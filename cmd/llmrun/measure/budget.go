@@ -152,11 +152,7 @@ func describePack(path string) (m packModel, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = packModel{path: path, vocab: spec.Vocab, tied: shape.Embedding == 0}
-	for _, t := range f.Source.Tensors() {
-		m.bytes += t.Size
-	}
-	return m, nil
+	return packModel{path: path, vocab: spec.Vocab, tied: shape.Embedding == 0, bytes: f.TensorBytes()}, nil
 }
 
 // budgetRun is one configuration while it is measured.

@@ -131,10 +131,10 @@ func (r *DividedReport) list(products []exec.DividedProduct) {
 	r.Whole = products == nil
 	r.Products = []DividedRow{} // scripts get a list in any case
 	for _, p := range products {
-		part := func(first int) float64 { return 1 - float64(first)/float64(p.Rows) }
+		one, many := p.Parts()
 		r.Products = append(r.Products, DividedRow{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneShare: part(p.Share.One), ManyShare: part(p.Share.Many), Least: p.Share.Least,
+			OneShare: one, ManyShare: many, Least: p.Share.Least,
 			One: averageStep(p.One), Many: averageStep(p.Many),
 		})
 	}

@@ -121,11 +121,7 @@ func (b *kvBench) plan(files *exec.Files, format kv.Format) (*tiering.Plan, erro
 	if files.Packed() == nil {
 		return nil, fmt.Errorf("%s %w", b.o.Path, ErrPack)
 	}
-	var size int64
-	for _, t := range files.Source.Tensors() {
-		size += t.Size
-	}
-	ram, err := tiering.ParseSize(b.o.RAM, size)
+	ram, err := tiering.ParseSize(b.o.RAM, files.TensorBytes())
 	if err != nil {
 		return nil, err
 	}
