@@ -22,7 +22,7 @@ var must = map[string][]string{
 		"8B: tensor-level over GPU only", "8B: tensor-level", "3B: tensor-level", "1.8B: tensor-level",
 	},
 	"HeteroLLM: fast synchronization over none": {
-		"8B, 256, tensor-level", "8B, mean of 64, 256, 1024, tensor-level", "8B, mean, layer-level",
+		"8B, decoding, tensor-level", "8B, 256, tensor-level", "8B, mean of 64, 256, 1024, tensor-level", "8B, mean, layer-level",
 	},
 }
 
@@ -55,10 +55,10 @@ func TestAblationOrder(t *testing.T) {
 		require.Greater(t, a.Naive, a.Chunks)
 		require.Greater(t, a.CPU, a.Outliers)
 		require.Greater(t, a.Chunks, a.Outliers)
-		require.Greater(t, a.Outliers, a.OutOfOrder)
+		require.InDelta(t, 0.31, 1-a.OutOfOrder/a.Outliers, 0.13, "%s: the published 18 to 44 %%", m.Name)
 	}
-	a := Ablate(Qwen18)
-	require.InDelta(t, 0.31, 1-a.OutOfOrder/a.Outliers, 0.13, "the published 18 to 44 %")
+	shared := func(m Model) float64 { a := Ablate(m); return a.Naive / a.Chunks }
+	require.Greater(t, shared(Gemma2B), max(shared(Qwen18), shared(Llama7B)), "§4.6: graphs of Gemma-2B take longest to build")
 }
 
 // The number of static graphs does not depend on the length of the prompt.
