@@ -85,7 +85,7 @@ func (l *Lab) HeteroLLM() ([]Table, error) {
 		{What: "1.8B: tensor-level", Source: "§5.3", Paper: 51.12, Ours: r.speed(InternLM2, Tensor, 1), Unit: "tok/s"},
 	}}
 	sync := Table{"HeteroLLM: fast synchronization over none", []Figure{
-		{What: "8B, decoding, tensor-level", Source: "§5.4", Paper: 4.01, Ours: r.sync(Llama8B, Tensor, 1)},
+		{What: "8B, decoding, tensor-level", Source: "§5.4", Paper: 4.01, Ours: r.sync(Llama8B, Tensor, 1), Fitted: true},
 		{What: "3B, decoding, tensor-level", Source: "§5.4", Paper: 2.2, Ours: r.sync(Llama3B, Tensor, 1)},
 		{What: "1.8B, decoding, tensor-level", Source: "§5.4", Paper: 2.2, Ours: r.sync(InternLM2, Tensor, 1)},
 		{What: "8B, 256, tensor-level", Source: "§5.4", Paper: 236.92 / 196.44, Ours: r.sync(Llama8B, Tensor, 256)},

@@ -19,7 +19,7 @@ var must = map[string][]string{
 		"tensor-level over online preparation", "tensor-level over padding", "tensor-level over pipe", "135 tokens: preparing, of all",
 	},
 	"HeteroLLM: decoding after 256 tokens": {
-		"8B: tensor-level over GPU only", "8B: tensor-level", "3B: tensor-level", "1.8B: tensor-level",
+		"8B: tensor-level over GPU only", "1.8B: the same", "8B: tensor-level", "3B: tensor-level", "1.8B: tensor-level",
 	},
 	"HeteroLLM: fast synchronization over none": {
 		"8B, decoding, tensor-level", "8B, 256, tensor-level", "8B, mean of 64, 256, 1024, tensor-level", "8B, mean, layer-level",
