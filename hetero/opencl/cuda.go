@@ -92,12 +92,15 @@ type cudaContext struct {
 	context, stream uintptr
 	modules         map[uintptr]uintptr // of OpenCL's programs
 
-	// What calls write to and read from. It lies here so that calls allocate nothing.
-	args [12]uintptr
+	// What calls read. It lies here so that it stays in place and calls allocate nothing.
+	args           [12]uintptr
+	values, places []uintptr // of a launch's arguments
 }
 
-// do calls a function for which the device is current. What arguments point to must lie
-// on the heap or outside, and stay in use until it returns.
+// do calls a function for which the device is current. What arguments point to is on the
+// heap by the directive, as a stack may move meanwhile.
+//
+//go:uintptrescapes
 func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
 	n := copy(c.args[:], args)
 	if code := int32(call(cudaFunctions[e], c.args[:n]...)); code != 0 {
@@ -212,13 +215,11 @@ func (c *cudaContext) function(program uintptr, name string) (uintptr, error) {
 		if err := c.do(cuModuleLoadData, uintptr(unsafe.Pointer(&found.module)), uintptr(unsafe.Pointer(&text[0]))); err != nil {
 			return 0, err
 		}
-		runtime.KeepAlive(text)
 		module = found.module
 		c.modules[program] = module
 	}
 	text := append([]byte(name), 0)
 	err := c.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&found.function)), module, uintptr(unsafe.Pointer(&text[0])))
-	runtime.KeepAlive(text)
 	return found.function, err
 }
 

@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"errors"
-	"runtime"
 	"unsafe"
 )
 
@@ -34,26 +33,26 @@ func (c *cudaContext) end() (g cudaGraph, err error) {
 
 // launch collects a launch with the arguments that the kernel has now.
 func (c *cudaContext) launch(k *Kernel, global, local []int) error {
-	values, places := make([]uintptr, len(k.arguments)), make([]uintptr, len(k.arguments))
-	for i, a := range k.arguments {
-		values[i] = uintptr(a.bits)
+	c.values, c.places = c.values[:0], c.places[:0]
+	for _, a := range k.arguments {
+		value := uintptr(a.bits)
 		if a.memory != nil {
 			if a.memory.shared == nil {
 				return errNotShared
 			}
-			values[i] = a.memory.shared.address
+			value = a.memory.shared.address
 		}
-		places[i] = uintptr(unsafe.Pointer(&values[i]))
+		c.values = append(c.values, value)
+	}
+	for i := range c.values {
+		c.places = append(c.places, uintptr(unsafe.Pointer(&c.values[i])))
 	}
 	grid, group := [3]uintptr{1, 1, 1}, [3]uintptr{1, 1, 1}
 	for i := range global {
 		grid[i], group[i] = uintptr((global[i]+local[i]-1)/local[i]), uintptr(local[i])
 	}
-	err := c.do(cuLaunchKernel, k.function, grid[0], grid[1], grid[2], group[0], group[1], group[2],
-		0, c.stream, uintptr(unsafe.Pointer(&places[0])), 0)
-	runtime.KeepAlive(values)
-	runtime.KeepAlive(places)
-	return err
+	return c.do(cuLaunchKernel, k.function, grid[0], grid[1], grid[2], group[0], group[1], group[2],
+		0, c.stream, uintptr(unsafe.Pointer(&c.places[0])), 0)
 }
 
 // copyIn collects a copy from pinned memory.
