@@ -36,8 +36,8 @@ type CalibrateOptions struct {
 	Threads  int    // 0 means one for each fast core
 	Adapters []string
 	// OutlierShare is the part of an input's elements that may lie beyond its scale;
-	// 0 means 0.003, or as much as 4 channels where that is more. Fewer outliers mean
-	// coarser steps for all others.
+	// 0 means 0.003, or as much as 4 channels where that is more, or up to 0.1 where many
+	// lie far beyond all others. Fewer outliers mean coarser steps for all others.
 	OutlierShare float64
 	// Shadows is the part of the inputs for which float columns are stored: no more
 	// can have a shadow later. 0 means all, which takes as much as the model.

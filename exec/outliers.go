@@ -14,7 +14,8 @@ import (
 type OutlierOptions struct {
 	Made string // program and version, for the calibration to say who made it
 	// Share is the part of an input's elements that may lie beyond its scale, and
-	// then go through the shadow. 0 leaves it to defaultOutlierShare.
+	// then go through the shadow. 0 means defaultOutlierShare, or more where
+	// many elements lie far beyond all others.
 	Share    float64
 	Progress func(done, total int64) // tokens; each is read twice
 }
@@ -24,6 +25,16 @@ type OutlierOptions struct {
 // in 0.1 to 0.3 % of the channels, 5 to 15 of them; narrow inputs have room for as
 // many channels as fixed ones that always exceed.
 func defaultOutlierShare(cols int) float64 { return max(0.003, 4/float64(cols)) }
+
+const (
+	// More may lie beyond where a bit is gained for each bitShare of the elements, and
+	// then leastGain bits more: where more channels exceed all others than was
+	// published. Tails that only thin out gain less.
+	bitShare  = 0.02
+	leastGain = 0.5
+	// mostOutliers is the largest part that does: beyond it floats take long.
+	mostOutliers = 0.1
+)
 
 const (
 	// Channels are hot until they have most of the outliers, or are too many to stay
@@ -194,19 +205,48 @@ func (s *inputSizes) elements() (n int64) {
 }
 
 // choose sets the scale beyond which not more than a share of the elements lies; 0
-// leaves the share to defaultOutlierShare.
+// leaves the share to defaultOutlierShare and to what more outliers gain.
 func (s *inputSizes) choose(share float64) {
+	edge := s.edgeOf(cmp.Or(share, defaultOutlierShare(len(s.beyond))))
 	if share == 0 {
-		share = defaultOutlierShare(len(s.beyond))
+		edge = s.belowCliff(edge)
 	}
+	s.scale = edge / 127
+	s.limit = magnitude(limitOf(s.scale))
+}
+
+// edgeOf returns the magnitude beyond which not more than a share of the elements
+// lies.
+func (s *inputSizes) edgeOf(share float64) float32 {
 	allowed := int64(share * float64(s.elements()))
 	top := len(s.bins) - 1
 	for above := s.bins[top]; top > 0 && above <= allowed; above += s.bins[top] {
 		top--
 	}
-	edge := min(binEdge(top), math.Float32frombits(s.most))
-	s.scale = edge / 127
-	s.limit = magnitude(limitOf(s.scale))
+	return min(binEdge(top), math.Float32frombits(s.most))
+}
+
+// belowCliff returns the magnitude below an edge at which smaller steps gain most
+// beyond what more outliers cost, or the edge.
+func (s *inputSizes) belowCliff(edge float32) float32 {
+	n := float64(s.elements())
+	gained := func(e float32, more int64) float64 {
+		return math.Log2(float64(edge)/float64(e)) - float64(more)/(bitShare*n)
+	}
+	best, most := edge, leastGain
+	beyond, more := int64(0), int64(0) // the edge, and it is what lies between
+	top := int(magnitude(edge) >> binShift)
+	for i := len(s.bins) - 1; i > 0 && float64(beyond+more) <= mostOutliers*n; i-- {
+		if i >= top {
+			beyond += s.bins[i]
+			continue
+		}
+		if gain := gained(binEdge(i), more); gain > most {
+			best, most = binEdge(i), gain
+		}
+		more += s.bins[i]
+	}
+	return best
 }
 
 // limitOf returns the largest magnitude that a scale can express.

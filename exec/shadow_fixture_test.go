@@ -109,7 +109,7 @@ func (l *layerProduct) multiply(x []float32) []float32 {
 func TestOutlierFixture(t *testing.T) {
 	dir := testutil.Shared(t, "fixtures", "w8a8_outlier")
 	var meta struct {
-		Out             int
+		In, Out         int
 		OutlierChannels []int                      `json:"outlier_channels"`
 		ColdOutlier     struct{ Row, Channel int } `json:"cold_outlier"`
 		Error           map[string]float64         `json:"rel_l2_error"`
@@ -118,7 +118,7 @@ func TestOutlierFixture(t *testing.T) {
 	src, err := safetensors.Open(vfs.OS(), dir+"/tensors.safetensors")
 	require.NoError(t, err)
 	defer src.Close()
-	l := newLayerProduct(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), 1024, meta.Out, 16)
+	l := newLayerProduct(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
 	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
 
 	hot := map[int]bool{}

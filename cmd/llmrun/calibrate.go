@@ -31,7 +31,7 @@ Take a text of the kind that the model is for, of some thousand tokens. Experts 
 			f.text(&c.file, "f file", "FILE", "the text; - for standard input")
 			f.text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
 			f.toggle(&c.force, "force", "replace a file that is there")
-			f.share(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, or as much as 4 channels where that is more")
+			f.share(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
 			f.share(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
 			f.group("Output")
 			f.toggle(&c.json, "json", "print one JSON object")
