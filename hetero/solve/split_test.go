@@ -1,6 +1,7 @@
 package solve_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -34,13 +35,28 @@ type place struct {
 	grain  time.Duration
 }
 
-// places opens a device of each kind of a simulated phone, and all that this
-// machine has and this program was built with.
+// odd are products of sizes that no step, tile or block of a device divides, with the
+// types that such columns allow.
+var odd = []hetero.Op{
+	{Tokens: 33, Rows: 43, Cols: 33, Type: quant.F32},
+	{Tokens: 1, Rows: 1, Cols: 1, Type: quant.F32},
+	{Tokens: 5, Rows: 29, Cols: 45, Type: quant.BF16},
+	{Tokens: 1, Rows: 31, Cols: 63, Type: quant.F16},
+	{Tokens: 33, Rows: 36, Cols: 256, Type: quant.Q4_K},
+	{Tokens: 1, Rows: 17, Cols: 512, Type: quant.Q6_K},
+	{Tokens: 3, Rows: 33, Cols: 160, Type: quant.Q5_0},
+}
+
+// places opens a device of each kind of a simulated phone, a GPU with memory of its
+// own, and all that this machine has and this program was built with.
 func places(t *testing.T, budget *tiering.Budget) (list []place) {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
+	apart, err := sim.New("8-gen-3", sim.Options{Apart: true})
+	require.NoError(t, err)
 	list = []place{
 		{"simulated CPU", soc.CPU, soc.Grain()}, {"simulated GPU", soc.GPU, soc.Grain()}, {"simulated NPU", soc.NPU, soc.Grain()},
+		{"simulated GPU that copies", apart.GPU, apart.Grain()},
 	}
 	for _, l := range devices.All.List() {
 		if l.Missing != nil {
@@ -65,7 +81,7 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 	for _, p := range all {
 		open = append(open, p.device)
 	}
-	const floats = (19 + 16) * 224 // the largest of tokens, padded, by the largest of shapes
+	const floats = (33 + 16) * 256 // the largest of tokens, padded, by the largest of shapes
 	pool, err := hetero.NewPool(budget, 3, 4*floats, open...)
 	require.NoError(t, err)
 	defer func() {
@@ -94,10 +110,18 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 						t.Run(fmt.Sprintf("%s+%s/%s/%d×%d×%d", first.name, second.name, family, tokens, shape[0], shape[1]), func(t *testing.T) {
 							seed++
 							p := &pair{places: [2]place{first, second}, seed: seed, cuts: cuts}
-							p.everySplit(t, views, tokens, shape[0], shape[1])
+							typ := []quant.Type{quant.Q8_0, quant.Q4_0}[seed/2%2]
+							p.everySplit(t, views, hetero.Op{Tokens: tokens, Rows: shape[0], Cols: shape[1], Type: typ})
 						})
 					}
 				}
+			}
+			for _, op := range odd {
+				t.Run(fmt.Sprintf("%s+%s/%v/%d×%d×%d", first.name, second.name, op.Type, op.Tokens, op.Rows, op.Cols), func(t *testing.T) {
+					seed++
+					p := &pair{places: [2]place{first, second}, seed: seed, cuts: cuts}
+					p.everySplit(t, views, op)
+				})
 			}
 		}
 	}
@@ -120,9 +144,10 @@ type pair struct {
 }
 
 // everySplit does a product in every way.
-func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, tokens, rows, cols int) {
+func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, op hetero.Op) {
 	rng := rand.New(rand.NewPCG(p.seed, 0))
-	p.op = hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Type: []quant.Type{quant.Q8_0, quant.Q4_0}[p.seed/2%2]}
+	p.op = op
+	tokens, rows, cols := op.Tokens, op.Rows, op.Cols
 	sums := weigh(t, rng, &p.op)
 	p.x = hetero.View{Buffer: buffers[0], Stride: cols}
 	want := hetero.View{Buffer: buffers[1], Stride: rows}
@@ -202,7 +227,19 @@ func weigh(t *testing.T, rng *rand.Rand, op *hetero.Op) []float64 {
 			row[i] = float32(rng.NormFloat64())
 		}
 		to := op.Weights[r*bytes:][:bytes]
-		require.NoError(t, quant.QuantizeRow(op.Type, to, row, nil))
+		switch {
+		case op.Type == quant.F32:
+			_, err := binary.Encode(to, binary.LittleEndian, row)
+			require.NoError(t, err)
+		case op.Type == quant.F16:
+			quant.RoundF16(to, row)
+		case quant.CanQuantize(op.Type):
+			require.NoError(t, quant.QuantizeRow(op.Type, to, row, nil))
+		default:
+			for i := range to { // any bytes are weights; scales of these are finite
+				to[i] = byte(rng.Uint32()) & 0x3b
+			}
+		}
 		quant.DequantRow(op.Type, row, to)
 		for _, v := range row {
 			sums[r] += math.Abs(float64(v))
