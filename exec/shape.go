@@ -32,22 +32,12 @@ type ShapeOptions struct {
 // Shape returns what a plan for the model's memory starts from. It reads no
 // weights, only checks that they are there.
 func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
-	spec, err := f.Spec()
+	m, plans, err := f.outline(o)
 	if err != nil {
 		return tiering.Shape{}, err
 	}
-	ld := &loader{ts: f.tensors(), spec: spec, exact: o.Exact}
-	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
-	plans, err := ld.planAll(w)
-	if err != nil {
-		return tiering.Shape{}, err
-	}
-	for i := range plans {
-		plans[i].describe()
-	}
-	if !w.head.present() {
-		w.head.Matrix = w.embed.Matrix
-	}
+	defer func() { _ = m.cache.Close() }()
+	spec, w, cache := m.Spec, m.weights, m.cache
 	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
 	for i := range plans {
 		plans[i].addTo(&s)
@@ -56,11 +46,6 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	if s.Embedding == 0 {
 		s.Lookup = int64((tiedReaders - 1) * w.embed.bufferBytes())
 	}
-	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
-	if err != nil {
-		return s, err
-	}
-	defer func() { _ = cache.Close() }()
 	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
 	if !o.Select.Exact() {
 		s.KVSummaryPerToken = cache.Shape().SummaryBytes()
@@ -68,13 +53,50 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 	for l := range spec.Layers {
 		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
 	}
-	m := &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}
 	if o.W8A8 != nil {
 		m.shadow = &shadow{m: m}
 		s.Beside += o.W8A8.residentBytes()
 	}
 	addScratch(&s, m, o.Threads)
 	return s, nil
+}
+
+// outline returns a model that has no weights, only their sizes, and how they would be
+// laid out. Its cache is to be closed.
+func (f *Files) outline(o ShapeOptions) (*Model, []layout, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, nil, err
+	}
+	ld := &loader{ts: f.tensors(), spec: spec, exact: o.Exact}
+	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
+	plans, err := ld.planAll(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range plans {
+		plans[i].describe()
+	}
+	if !w.head.present() {
+		w.head.Matrix = w.embed.Matrix
+	}
+	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, plans, nil
+}
+
+// AttachedBytes returns how many bytes of buffers a device attaches that has part in
+// the model's products, see Options.Divide, with passes of so many tokens.
+func (f *Files) AttachedBytes(o ShapeOptions, chunk int) (int64, error) {
+	m, _, err := f.outline(o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = m.cache.Close() }()
+	m.away = &away{}
+	return scratchBytes(m, chunk, o.Threads, (*pass).carve), nil
 }
 
 // describe sets the sizes of the layout's matrices, but not their bytes.

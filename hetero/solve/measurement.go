@@ -36,6 +36,9 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 				others = 1 // preparing takes long
 			}
 			k, err := p.devices[d].Prepare(op)
+			if n > 0 && noRoom(err) {
+				break // fewer kernels in turns will do
+			}
 			if err != nil {
 				return err
 			}

@@ -39,11 +39,13 @@ type Profiler struct {
 	// name their own.
 	Weights quant.Type
 	Runs    int // products that were measured
-	Err     error
+	// Err is the first error. That a device has no memory for a product is none.
+	Err error
 
 	devices []hetero.Device
 	inputs  Inputs
 	times   map[question]answer
+	beyond  map[question]bool // there was no memory for it
 	slow    map[question]float64
 	start   map[int]time.Duration // by device
 	copies  map[int]time.Duration
@@ -72,7 +74,7 @@ const unknown = 24 * time.Hour
 func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 	return &Profiler{
 		devices: devices, inputs: inputs,
-		times: map[question]answer{}, slow: map[question]float64{},
+		times: map[question]answer{}, beyond: map[question]bool{}, slow: map[question]float64{},
 		start: map[int]time.Duration{}, copies: map[int]time.Duration{},
 	}
 }
@@ -89,7 +91,8 @@ const (
 	mostOthers = 16
 )
 
-// Time measures a product. After an error, which Err keeps, it is a day.
+// Time measures a product. After an error, which Err keeps, it is a day, and so it is
+// for a device that has no memory for it.
 func (p *Profiler) Time(device int, op hetero.Op) time.Duration {
 	return p.measure(device, op).steady
 }
@@ -99,7 +102,14 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 	if a, known := p.times[key]; known {
 		return a
 	}
+	if p.beyond[key] {
+		return answer{unknown, unknown}
+	}
 	t, err := p.run(op, p.Repeats, device)
+	if noRoom(err) {
+		p.beyond[key] = true
+		return answer{unknown, unknown}
+	}
 	if err != nil {
 		p.Err = err
 		return answer{unknown, unknown}
@@ -108,6 +118,12 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 	p.times[key] = a
 	p.Runs++
 	return a
+}
+
+// noRoom reports whether a device has no memory for a product.
+func noRoom(err error) bool {
+	var small *hetero.MemoryError
+	return errors.As(err, &small)
 }
 
 // probe is the size of square matrices that a profiler asks itself about, on
@@ -199,6 +215,10 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	for d := range p.devices {
 		all[d] = d
 		t, err := p.run(op, p.Repeats, d)
+		if noRoom(err) {
+			p.slow[key] = 1 // the two never have it at once
+			return 1
+		}
 		if err != nil {
 			p.Err = err
 			return 1

@@ -157,3 +157,28 @@ func TestPredictions(t *testing.T) {
 	gpu, _ := q.Error(0, between)
 	require.Less(t, gpu, 0.1)
 }
+
+// TestN8_MatricesBeyondADevicesMemory are cut so that its part fits, or stay with the
+// other device.
+func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
+	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
+	require.NoError(t, err)
+	p := solve.NewProfiler([]hetero.Device{soc.GPU, soc.NPU}, nil)
+	steps := solve.DefaultSteps
+	steps.Rows = 1 << 16
+	s := solve.Solver{Costs: p, Steps: steps, Static: true}
+	for _, tokens := range []int{1, 32} {
+		op := product(tokens, 1<<18, 1<<16) // 8 GiB in 4 bits
+		split := s.Solve(op)
+		require.NoError(t, p.Err)
+		require.Len(t, split.Pieces, 2, "%v", split)
+		exec := solve.Executor{Devices: [2]hetero.Device{soc.GPU, soc.NPU}, Costs: p}
+		require.NoError(t, exec.Prepare("w", op, &split))
+		require.NoError(t, exec.Close())
+	}
+	narrow := product(1, 1<<16, 1<<18) // one step of rows has 8 GiB
+	split := s.Solve(narrow)
+	require.NoError(t, p.Err)
+	require.Equal(t, []solve.Piece{{Device: 0, Tokens: 1, Padded: 1, Rows: 1 << 16}}, split.Pieces)
+	require.EqualValues(t, 1, p.Slowdown(narrow))
+}
