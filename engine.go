@@ -51,6 +51,7 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	opts.countProgram()
 	f, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package llmrun
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,10 +17,8 @@ var errNeedsPack = fmt.Errorf("%w: the model does not fit as it is, and only a p
 type memory struct {
 	budget *tiering.Budget
 	code   []*tiering.Lease // of the program itself
-	// limited: the budget was given by the owner, so Go's memory limit follows it;
-	// goLimit is what that was before.
-	limited bool
-	goLimit int64
+	// program is what the program around the engine needs of the heap, part of the plan.
+	program int64
 
 	// stay is why all weights stay in memory, and what to do about it; nil: they can be
 	// read piece by piece.
@@ -91,7 +88,10 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 		}
 		m.code = append(m.code, lease)
 	}
-	m.limitHeap(opts.RAM > 0)
+	m.program = opts.program
+	if opts.RAM > 0 {
+		m.limitHeap()
+	}
 	return nil
 }
 
@@ -111,16 +111,21 @@ func (o *Options) whyStay(f *exec.Files) error {
 	return notInPieces(f)
 }
 
-// limitHeap sets Go's own memory limit, or makes it what it was.
-func (m *memory) limitHeap(on bool) {
-	switch {
-	case on && !m.limited:
-		m.goLimit = debug.SetMemoryLimit(m.now.By[tiering.Heap])
-	case !on && m.limited:
-		debug.SetMemoryLimit(m.goLimit)
-	}
-	m.limited = on
+// limitHeap makes Go's own memory limit follow the plan, in which the program's heap is
+// what it was when the engine was opened.
+func (m *memory) limitHeap() {
+	heapLimits.follow(m, heapShare{m.now.By[tiering.Heap], m.engineHeap()})
 }
+
+// limitHeapNow is limitHeap for a budget that came later: the program's heap, which may
+// have grown, is not to be collected all the time.
+func (m *memory) limitHeapNow() {
+	engine := m.engineHeap()
+	heapLimits.follow(m, heapShare{engine + max(m.program, programHeap(m, engine)), engine})
+}
+
+// engineHeap returns what the engine itself needs of the heap.
+func (m *memory) engineHeap() int64 { return m.now.By[tiering.Heap] - m.program }
 
 // free gives back what the program's own memory was charged with.
 func (m *memory) free() {
@@ -130,7 +135,7 @@ func (m *memory) free() {
 		lease.Release()
 	}
 	m.code = nil
-	m.limitHeap(false)
+	heapLimits.follow(m, heapShare{})
 }
 
 // flashUse returns what the engine has read of its weights so far.

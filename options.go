@@ -88,8 +88,13 @@ type Options struct {
 	// give, [AvailableMemory], and NoLimit whatever is needed. A model that does
 	// not fit is read from flash while it is used: that needs a pack, so CacheDir
 	// or a path to one. The answer is the same. What cannot fit at all is refused
-	// with a [*MinimumError] before anything is loaded. With a limit given here,
-	// Go's own memory limit is set as well while the engine is open.
+	// with a [*MinimumError] before anything is loaded.
+	//
+	// With a limit given here, what the program has on Go's heap when it opens the
+	// engine counts, one and a half times, and Go's own memory limit is set as well
+	// while the engine is open. A program whose heap grows by much afterwards calls
+	// [Engine.SetBudget] again, or debug.SetMemoryLimit, which then stays. Of engines
+	// that are open together each has a budget of its own.
 	RAM int64
 	// KVDir is a directory for keys and values. "" means CacheDir; with neither, a
 	// conversation is as long as memory allows and nothing of it is kept.
@@ -157,6 +162,18 @@ type Options struct {
 	// when nothing is known about the machine yet. Of another Device than the CPU
 	// nothing is predicted.
 	Measure bool
+
+	// program is what the program around the engine needs of Go's heap, if a budget has
+	// to hold it.
+	program int64
+}
+
+// countProgram notes how much of the heap the program needs, where RAM limits that too.
+// The system has already less to give by what the program holds.
+func (o *Options) countProgram() {
+	if o.RAM > 0 {
+		o.program = programHeap(nil, 0)
+	}
 }
 
 // NoLimit as Options.RAM takes as much memory as is needed.

@@ -78,6 +78,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	opts.countProgram()
 	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (o *Options) planInputs(f *exec.Files, whole *exec.W8A8, budget int64) (_ t
 	need := tiering.Need{
 		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Chunk,
 		KVCold: o.kvDir() != "", KVHot: o.KVRAM,
-		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab),
+		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab) + o.program,
 	}
 	if format != kv.Smallest {
 		need.KVBytesLow = spec.KVShape(kv.Smallest).TokenBytes()

@@ -35,7 +35,11 @@ func (e *Engine) SetBudget(ram int64) error {
 		return err
 	}
 	m.owner, m.level = budget, TrimNone
-	m.limitHeap(ram > 0)
+	if ram > 0 {
+		m.limitHeapNow()
+	} else {
+		heapLimits.follow(m, heapShare{})
+	}
 	return nil
 }
 

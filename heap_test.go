@@ -1,0 +1,75 @@
+package llmrun_test
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// goLimit returns Go's memory limit.
+func goLimit() int64 { return debug.SetMemoryLimit(-1) }
+
+// Engines share Go's one memory limit, and leave it as the program had it in whichever
+// order they are closed.
+func TestEnginesShareGoMemoryLimit(t *testing.T) {
+	require.Equal(t, int64(math.MaxInt64), goLimit())
+	opts := llmrun.Options{RAM: 400 << 20, Context: 256}
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		first := open(t, demoModel, opts)
+		alone := goLimit()
+		engines := [2]*llmrun.Engine{first, open(t, demoModel, opts)}
+		require.Greater(t, goLimit(), alone, "each has its own vocabulary")
+		require.NoError(t, engines[order[0]].Close())
+		require.Less(t, goLimit(), alone*2)
+		require.NoError(t, engines[order[1]].Close())
+		require.Equal(t, int64(math.MaxInt64), goLimit(), order)
+	}
+}
+
+// A limit that the program sets while an engine is open is not undone by its end.
+func TestGoMemoryLimitOfTheProgramStays(t *testing.T) {
+	e := open(t, demoModel, llmrun.Options{RAM: 400 << 20, Context: 256})
+	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
+	debug.SetMemoryLimit(1 << 30)
+	require.NoError(t, e.SetBudget(300<<20))
+	require.Less(t, goLimit(), int64(1<<30))
+	require.NoError(t, e.Close())
+	require.Equal(t, int64(1<<30), goLimit())
+}
+
+// What the program has on its own heap is part of a budget, so that the collector has
+// room for it: it ran all the time when the limit was what the engine needs.
+func TestBudgetCountsTheProgramsHeap(t *testing.T) {
+	opts := llmrun.Options{RAM: 400 << 20, Context: 256}
+	heap := func() (plan, limit int64) {
+		e := open(t, demoModel, opts)
+		defer e.Close()
+		return e.Memory().Plan.By[tiering.Heap], goLimit()
+	}
+	plan, limit := heap()
+	require.Equal(t, plan, limit)
+	notes := make([]byte, 64<<20)
+	withNotes, limit := heap()
+	require.Equal(t, withNotes, limit)
+	require.InDelta(t, plan+96<<20, withNotes, 12<<20)
+
+	opts.RAM = 100 << 20
+	_, err := llmrun.Open(demoModel, opts)
+	var refused *llmrun.MinimumError
+	require.ErrorAs(t, err, &refused)
+	runtime.KeepAlive(notes)
+
+	// An engine that gets its budget later does not choke the program either.
+	opts.RAM = 0
+	notes = make([]byte, 64<<20)
+	e := open(t, demoModel, opts)
+	require.NoError(t, e.SetBudget(400<<20))
+	require.Greater(t, goLimit(), int64(64<<20))
+	runtime.KeepAlive(notes)
+}
