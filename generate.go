@@ -251,7 +251,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
 		g.stats.Selection = g.session.engine.selectionUse().since(g.selected)
 	}
-	g.keep()
+	g.keep(ctx)
 	s := g.session
 	s.mu.Lock()
 	s.stats = g.stats

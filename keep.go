@@ -148,10 +148,12 @@ func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 	return fresh
 }
 
-// keep writes what the session remembers to flash, if much of it is new.
-func (g *generation) keep() {
+// keep writes what the session remembers to flash, if much of it is new. That of a prompt
+// whose reading was interrupted is as good: it will be asked for again. After a failure
+// nobody knows.
+func (g *generation) keep(ctx context.Context) {
 	s, k := g.session, g.session.engine.keeper
-	if k == nil || !k.auto || g.firstAt.IsZero() || s.isClosed() {
+	if k == nil || !k.auto || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
 		return
 	}
 	early := s.seq.Kept() - g.kept // what is left counts together with it

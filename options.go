@@ -106,8 +106,9 @@ type Options struct {
 	// Sessions with a name are kept there, see [Session.Save], and what was read of
 	// prompts: one that begins like an earlier one, in any session or process, is read
 	// on from where they differ. What takes 512 tokens or more is kept at the end of a
-	// generation. A quarter of CacheSize bounds it; what was not used for longest goes
-	// first, but for what sessions with a name need.
+	// generation, also of one that is interrupted while it reads, and of longer texts
+	// every 4096 tokens. A quarter of CacheSize bounds it; what was not used for longest
+	// goes first, but for what sessions with a name need.
 	KVDir string
 	// KVRAM is the most memory for keys and values while older ones can go to
 	// KVDir. 0 leaves it to the plan: all of them stay where there is room, and

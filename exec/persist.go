@@ -233,14 +233,37 @@ func (s *Sequence) Keep(stores Stores, ids []int32, least int, durable bool) ([]
 }
 
 // KeepEarly makes the sequence keep what it remembers, as Keep does for something
-// that was not asked for, before it would go to flash in any case: what is kept is
-// not written a second time. failed is told what went wrong.
+// that was not asked for, while it reads: before it would go to flash in any case, so
+// that what is kept is not written a second time, and whenever that are keepStep tokens
+// more, so that not all of a long text is lost with the process. failed is told what
+// went wrong.
 func (s *Sequence) KeepEarly(stores Stores, least int, failed func(error)) {
-	s.early = func() {
-		if _, err := s.Keep(stores, s.ids, least, false); err != nil {
+	s.early = func(tokens int) {
+		s.tried = len(s.ids)
+		if _, err := s.Keep(stores, s.ids[:tokens], least, false); err != nil {
 			failed(err)
 		}
 	}
+}
+
+// keepStep is after how many tokens what a sequence remembers is kept while it is read:
+// four whole chunks. Who has read less than that has not much to lose.
+const keepStep = 4096
+
+// keepBefore keeps what is due before n more tokens are read.
+func (s *Sequence) keepBefore(n int) {
+	if s.early == nil {
+		return
+	}
+	if s.model.cache.Spills(s.kv, len(s.ids)+n) {
+		s.early(len(s.ids))
+		return
+	}
+	if len(s.ids)-max(s.kept, s.tried) < keepStep {
+		return
+	}
+	whole := kvchunk.MaxPages * s.model.cache.PageTokens() // no chunk is left half full
+	s.early(s.kept + (len(s.ids)-s.kept)/whole*whole)
 }
 
 // Kept returns how many of the sequence's first tokens are kept on flash.

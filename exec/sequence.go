@@ -38,7 +38,8 @@ type Sequence struct {
 	chain   kv.Chain       // kept on flash, of what the sequence begins with
 	chainIn *kvchunk.Store // where the chain is
 	kept    int            // tokens that are kept there, some perhaps in a part of a chunk
-	early   func()         // keeps what would go to flash anyway; nil if that is not wanted
+	early   func(n int)    // keeps the first n tokens while more are read; nil if that is not wanted
+	tried   int            // tokens that there were when it did so last, perhaps in vain
 	exact   int            // tokens, from the first on, for which nothing was left out
 
 	expect int  // announced final length
@@ -118,7 +119,7 @@ func (s *Sequence) Truncate(n int) int {
 		s.summaries.Truncate(n)
 	}
 	s.ids = s.ids[:n]
-	s.kept, s.exact = min(s.kept, n), min(s.exact, n)
+	s.kept, s.tried, s.exact = min(s.kept, n), min(s.tried, n), min(s.exact, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
 }
@@ -208,9 +209,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	b.selects = len(ids) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
-		if s.early != nil && m.cache.Spills(s.kv, len(s.ids)+n) {
-			s.early()
-		}
+		s.keepBefore(n)
 		b.reset(s, ids[:n])
 		for i := range n {
 			pos := len(s.ids) + i

@@ -1,0 +1,70 @@
+package llmrun_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/store/synth"
+)
+
+// What was read of a prompt before it was interrupted is kept, so that another process
+// goes on from there.
+func TestInterruptedPromptIsReadOn(t *testing.T) {
+	model := longTextModel(t)
+	dir := t.TempDir()
+	doc := document(1100)
+	want := ids(t, newSession(t, open(t, model, llmrun.Options{})), doc, 8)
+	o := llmrun.Options{KVDir: dir, Chunk: 64, Notice: func(text string) { t.Error(text) }}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	options := drawn(8)
+	options.OnPrefill = func(done, _ int) {
+		if done >= 900 {
+			cancel()
+		}
+	}
+	e := open(t, model, o)
+	s := newSession(t, e)
+	for _, err := range s.GenerateIDs(ctx, doc, options) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Zero(t, s.Len(), "the text is what it was")
+	require.Positive(t, s.Stats().KeptBytes)
+	require.NoError(t, e.Close())
+
+	s = newSession(t, open(t, model, o))
+	require.Equal(t, want, ids(t, s, doc, 8))
+	require.Equal(t, 960, s.Stats().RecalledTokens, "the chunk that was being read has been read")
+}
+
+// Of a long text whole chunks are kept while it is read, in case nobody can do so at
+// the end; all of them are there once.
+func TestLongPromptIsKeptWhileItIsRead(t *testing.T) {
+	if portable() && testing.Short() {
+		t.Skip("what is kept does not depend on kernels, and takes 5000 tokens")
+	}
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Vocab, shape.Context = 1024, 8192
+	dir := t.TempDir()
+	options := drawn(1)
+	var before, after int
+	options.OnPrefill = func(done, _ int) {
+		if done <= 4096 {
+			before = len(kvFiles(t, dir))
+		} else {
+			after = len(kvFiles(t, dir))
+		}
+	}
+	e := open(t, writeShape(t, shape, "f16"), llmrun.Options{KVDir: dir})
+	s := newSession(t, e)
+	for _, err := range s.GenerateIDs(context.Background(), document(5000), options) {
+		require.NoError(t, err)
+	}
+	require.Zero(t, before)
+	require.Equal(t, 4, after)
+	require.Len(t, kvFiles(t, dir), 5)
+}
