@@ -35,13 +35,14 @@
 // tokens that were, and how long it took.
 //
 // [Engine.Logits] and [Engine.Perplexity] measure, [Inspect] looks into a file
-// without loading it, [OpenTokenizer] needs no weights at all.
+// without loading it, [PlanMemory] says what of a model would stay in memory, and
+// [OpenTokenizer] needs no weights at all.
 //
 // [Options] says what is traded for what. Quantized weights are multiplied with
 // activations of 8 bits, and their keys and values kept in 8 bits, unless Exact
 // asks for float32. Quantize rounds weights of full precision while they are
-// loaded. [Import], or a CacheDir, keeps a model in the form in which it loads
-// fastest; without them nothing is written to the disk.
+// loaded. Nothing is written to the disk unless Options name a directory: [Import],
+// or a CacheDir, keeps a model in the form in which it loads fastest, a pack.
 //
 // # Stopping
 //
@@ -61,24 +62,41 @@
 //
 // # The same again
 //
-// For one file, one choice of Exact, KV, Quantize and Adapters, and one
-// processor, the scores of a token are the same bits for any number of threads,
-// any chunk size, whatever other sessions do, and whether a text was read at
-// once or in parts. Random
-// numbers are the library's own. So the same seed gives the same text;
+// For one file, one choice of Exact, KV, Quantize and Adapters, without KVSelect, and
+// one processor, the scores of a token are the same bits for any number of threads,
+// any chunk size, any budget, whatever other sessions do, and whether a text was read
+// at once, in parts, or by another process that kept it. Random numbers are the
+// library's own. So the same seed gives the same text;
 // [Stats].Seed tells the one that was used. Between kinds of processors the last
 // bits may differ, and a text can part ways where two tokens were equally
 // likely.
 //
 // # Memory
 //
-// Weights are read into memory when the engine opens, and stay; the files are
-// closed. Keys and values of a session take [Info].KVBytesPerToken for each
-// token, page by page as it grows, and are used again by later sessions. All of
-// that and the scratch of the arithmetic lies outside Go's heap, where GOGC and
-// GOMEMLIMIT do not see it: [Engine.MemoryUsed] tells its size, and Close gives
-// it back, so do not leave engines to the garbage collector. There is no limit
-// that can be set; what does not fit fails to open, or meets the system's own.
+// [Options].RAM limits all that the engine takes, and the program around it with its
+// heap and code; without it the limit is what the system has to give. A model that
+// does not fit is read from flash while it is used, for which it has to be a pack.
+// What cannot work at all is refused with a [*MinimumError] before anything is
+// loaded. [Engine.SetBudget] changes the limit while text is generated,
+// [Engine.Trim] gives memory back for a while, and with Options.WatchPressure the
+// engine does so by itself.
+//
+// Keys and values of a session take [Info].KVBytesPerToken for each token, page by
+// page as it grows, and their memory is used again by later sessions. With a KVDir
+// or CacheDir, those for which there is no memory go to flash, and a text is as long
+// as the model allows.
+//
+// All of that and the scratch of the arithmetic lies outside Go's heap, where GOGC
+// and GOMEMLIMIT do not see it: [Engine.MemoryUsed] tells its size, [Engine.Memory]
+// what it is for, and Close gives it back, so do not leave engines to the garbage
+// collector.
+//
+// # What is kept
+//
+// In a KVDir or CacheDir what was read of long prompts is kept and found again by its
+// content, in any process, unless NoKVCache is set. [Session.Save] keeps a whole
+// conversation under a name, and [Engine.OpenSession] goes on with it. [Sessions],
+// [ShowSession], [VerifySession] and [RemoveSession] look after them.
 //
 // # Trust
 //
@@ -92,12 +110,19 @@
 //
 // Find them with errors.Is: [ErrFormat] and [ErrModel] for files that are
 // broken, [IsUnsupported] for sound ones that ask too much, [ErrOptions] and
-// [ErrSampling] for options, [ErrContextFull] when a text has become too long,
-// [ErrNonFinite] when a model computes no numbers. Errors of files wrap those
-// of io/fs. When a context ends, the error is its cause.
+// [ErrSampling] for options, [ErrBudget] for memory, [ErrContextFull] when a text has
+// become too long, [ErrNonFinite] when a model computes no numbers, [ErrLocked] for a
+// session that is in use, and [ErrOtherModel], [ErrOtherSettings] or [ErrKVMissing] for
+// one that cannot be opened as it is. Errors of files wrap those of io/fs. When a
+// context ends, the error is its cause.
+//
+// # Devices
+//
+// The CPU computes. In a program that is built with the tag gpu or npu, Options.Device
+// names another device that computes a model's layers, or divides each product with the
+// CPU.
 //
 // # What is not there
 //
-// Models larger than memory, conversations that are stored, devices other than
-// the CPU, images, sound, and embeddings of whole texts.
+// Images, sound, and embeddings of whole texts.
 package llmrun

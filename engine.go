@@ -39,9 +39,9 @@ type Engine struct {
 	closed   bool
 }
 
-// Open opens a model: a GGUF file (of a split one, any part), a safetensors
-// file with config.json beside it, or a directory that holds either. The
-// weights are read into memory.
+// Open opens a model: a pack, a GGUF file (of a split one, any part), a safetensors
+// file with config.json beside it, or a directory that holds one of the latter two.
+// The weights are read into memory, as many as Options.RAM has room for.
 func Open(path string, opts Options) (*Engine, error) {
 	return OpenContext(context.Background(), path, opts)
 }

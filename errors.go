@@ -42,7 +42,8 @@ var (
 	ErrNoRoom = pack.ErrNoRoom
 	// ErrReplaced: the pack that was opened is not in its place any more.
 	ErrReplaced = pack.ErrReplaced
-	// ErrLocked: another process is writing the same pack.
+	// ErrLocked: another process is writing the same pack, or the session of that name
+	// is in use.
 	ErrLocked = vfs.ErrLocked
 	// ErrBudget: memory that may be used is spent.
 	ErrBudget = tiering.ErrBudget
