@@ -142,6 +142,8 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 			return err
 		case errors.Is(err, errInterrupted):
 			c.note("(stopped)")
+		case wasStopped(err): // but not by Ctrl-C, which stops the answer only
+			return err
 		default:
 			c.note("llmrun: %s", oneLine(err))
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"golang.org/x/term"
 )
@@ -188,13 +187,13 @@ func (k *keyReader) Read(p []byte) (int, error) {
 // ended from outside. The function it returns ends the watch.
 func restoreOnSignal(fd int, cooked *term.State) (stop func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, stopSignals()...)
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-signals:
+		case s := <-signals:
 			_ = term.Restore(fd, cooked)
-			os.Exit(exitInterrupted)
+			os.Exit(stopBy(s).exitCode())
 		case <-done:
 		}
 	}()

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/store/vfs"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +44,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status":    scriptStatus,
 			"interrupt": scriptInterrupt,
+			"unwritten": scriptUnwritten,
 			"chomp":     scriptChomp,
 			"damage":    scriptDamage,
 		},
@@ -75,23 +79,29 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(matches[0], data, 0o600))
 }
 
-// scriptInterrupt is "interrupt FILE ARGS...": it starts llmrun, presses Ctrl-C
-// once the answer has begun, expects the exit code for that and leaves what was
+// endings are the signals that scripts name, and the exit codes that they give.
+var endings = map[string]struct {
+	signal os.Signal
+	code   int
+}{"INT": {os.Interrupt, 130}, "TERM": {syscall.SIGTERM, 143}, "HUP": {syscall.SIGHUP, 129}}
+
+// scriptInterrupt is "interrupt SIGNAL FILE ARGS...": it starts llmrun, sends the
+// signal once the answer has begun, expects the exit code for that and leaves what was
 // printed in FILE.
 func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: interrupt FILE ARGS...")
+	if len(args) < 3 {
+		ts.Fatalf("usage: interrupt SIGNAL FILE ARGS...")
 	}
 	program, err := exec.LookPath("llmrun")
 	ts.Check(err)
-	command := exec.Command(program, args[1:]...)
+	command := exec.Command(program, args[2:]...)
 	output, err := command.StdoutPipe()
 	ts.Check(err)
 	ts.Check(command.Start())
 	first := make([]byte, 64)
 	n, err := output.Read(first)
 	ts.Check(err)
-	ts.Check(command.Process.Signal(os.Interrupt))
+	ts.Check(command.Process.Signal(endings[args[0]].signal))
 	text := first[:n]
 	for err == nil {
 		var more int
@@ -99,8 +109,38 @@ func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 		more, err = output.Read(buffer)
 		text = append(text, buffer[:more]...)
 	}
-	checkExit(ts, command.Wait(), exitInterrupted)
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
+	checkExit(ts, command.Wait(), endings[args[0]].code)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text, 0o600))
+}
+
+// scriptUnwritten is "unwritten SIGNAL ARGS...": it starts llmrun, sends the signal once
+// there is a temporary file, expects the exit code for that and that the file is gone.
+func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: unwritten SIGNAL ARGS...")
+	}
+	program, err := exec.LookPath("llmrun")
+	ts.Check(err)
+	command := exec.Command(program, args[1:]...)
+	command.Dir = ts.MkAbs(".")
+	ts.Check(command.Start())
+	temporary := func() []string {
+		list, err := filepath.Glob(ts.MkAbs("*" + vfs.TempMark + "*"))
+		ts.Check(err)
+		return list
+	}
+	for tries := 0; len(temporary()) == 0; tries++ {
+		if tries == 1000 {
+			_ = command.Process.Kill()
+			ts.Fatalf("no temporary file came into being")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Check(command.Process.Signal(endings[args[0]].signal))
+	checkExit(ts, command.Wait(), endings[args[0]].code)
+	if left := temporary(); len(left) > 0 {
+		ts.Fatalf("left behind: %q", left)
+	}
 }
 
 // scriptChomp is "chomp FILE": it takes away the line break that ends the file,

@@ -123,7 +123,7 @@ func (r *runFlags) readPrompt(s *streams) (runPrompt, error) {
 	return runPrompt{ids: ids}, err
 }
 
-// generate answers the prompt, keeps the session if it has a name and reports. An answer that Ctrl-C cut short
+// generate answers the prompt, keeps the session if it has a name and reports. An answer that a signal cut short
 // is printed as far as it goes.
 func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
 	options, err := r.generation.options(engine)
@@ -158,7 +158,7 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 		unsaved = session.Save("") // before the report, which says how much that wrote
 	}
 	switch {
-	case err == nil || errors.Is(err, errInterrupted):
+	case err == nil || wasStopped(err):
 		if isFull(err, session) {
 			s.note(r.model.fullText(engine, session))
 		}

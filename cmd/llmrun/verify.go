@@ -50,7 +50,7 @@ func (v *verifyFlags) run(ctx context.Context, s *streams, files []string) error
 		})
 		bar.finish()
 		if ctx.Err() != nil {
-			return errInterrupted
+			return interruption(ctx, err)
 		}
 		if err == nil && !v.json {
 			fmt.Fprintf(s.out, "%s: sound\n", name)
