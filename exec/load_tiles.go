@@ -17,12 +17,22 @@ func (ld *loader) tiles(s *slot) bool {
 	return !ld.exact && tiled.Fits(s.typ, s.cols)
 }
 
-// fillTiles reads a matrix and puts its rows in tiles. Several goroutines each
-// read some rows and arrange them, so that the disk and the cores work at the
-// same time.
+// fillTiles reads a matrix and puts its rows in tiles.
 func (ld *loader) fillTiles(ctx context.Context, s *slot, dst []byte) error {
 	rowBytes := int(s.bytes()) / s.rows
-	rows := max(1, tileChunk/rowBytes/tiled.TileRows) * tiled.TileRows
+	return ld.eachRows(ctx, s, tileChunk, func(first, n int, raw []byte) {
+		end := min(len(dst), (first+(n+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)*rowBytes)
+		tiled.Pack(dst[first*rowBytes:end], s.typ, raw, n, s.cols)
+		ld.arrived(n * rowBytes)
+	})
+}
+
+// eachRows reads a matrix, about chunk bytes at a time and in whole tiles. Several
+// goroutines each read some rows and call do with them, so that the disk and the cores
+// work at the same time; raw is theirs until do returns.
+func (ld *loader) eachRows(ctx context.Context, s *slot, chunk int, do func(first, n int, raw []byte)) error {
+	rowBytes := int(s.bytes()) / s.rows
+	rows := max(1, chunk/rowBytes/tiled.TileRows) * tiled.TileRows
 	chunks := (s.rows + rows - 1) / rows
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -40,9 +50,7 @@ func (ld *loader) fillTiles(ctx context.Context, s *slot, dst []byte) error {
 					next.Store(int64(chunks)) // the others need not go on
 					return
 				}
-				end := min(len(dst), (first+rows)*rowBytes)
-				tiled.Pack(dst[first*rowBytes:end], s.typ, raw[:n*rowBytes], n, s.cols)
-				ld.arrived(n * rowBytes)
+				do(first, n, raw[:n*rowBytes])
 			}
 		})
 	}

@@ -17,7 +17,7 @@ type OutlierOptions struct {
 	// then go through the shadow. 0 means defaultOutlierShare, or more where
 	// many elements lie far beyond all others.
 	Share    float64
-	Progress func(done, total int64) // tokens; each is read twice
+	Progress func(done, total int64) // tokens; each may be read twice
 }
 
 // defaultOutlierShare returns the part of an input's elements that may lie beyond
@@ -88,8 +88,14 @@ func (m *Model) matricesByName() map[string]*linear {
 	return named
 }
 
-// MeasureOutliers reads token ids twice with the model as it is: first for the
-// scales of its inputs, then for what lies beyond them.
+// outlierRoom bounds the memory for what may turn out to lie beyond a scale. Tests
+// change it.
+var outlierRoom int64 = 256 << 20
+
+// MeasureOutliers reads token ids with the model as it is, for the scales of its inputs
+// and what lies beyond them. Only at the end it is known which scale an input has: what
+// may be beyond it is remembered meanwhile. The text is read again if it is too long for
+// that, or if more lies beyond a scale than was remembered.
 func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how OutlierOptions) (*w8a8.Index, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", ErrModel)
@@ -104,6 +110,10 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 	}
 	defer m.Close()
 	sizes, order := m.inputSizes()
+	reads := int64(1)
+	if !remember(order, len(ids), how.Share) {
+		reads = 2
+	}
 	read := func(before int, observe func(*inputSizes, []float32)) error {
 		m.pass.observe = func(j *job) {
 			if s := sizes[j.w]; s != nil {
@@ -114,7 +124,7 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 		}
 		return m.readInWindows(ctx, ids, func(done int) {
 			if how.Progress != nil {
-				how.Progress(int64(before+done), 2*int64(len(ids)))
+				how.Progress(int64(before+done), reads*int64(len(ids)))
 			}
 		})
 	}
@@ -122,10 +132,14 @@ func MeasureOutliers(ctx context.Context, f *Files, ids []int32, o Options, how 
 		return nil, err
 	}
 	for _, s := range order {
-		s.choose(how.Share)
+		if s.choose(how.Share); !s.recall(s.limit, s.beyond) {
+			reads = 2
+		}
 	}
-	if err := read(len(ids), (*inputSizes).count); err != nil {
-		return nil, err
+	if reads == 2 {
+		if err := read(len(ids), (*inputSizes).count); err != nil {
+			return nil, err
+		}
 	}
 	index := &w8a8.Index{Model: identity, Made: how.Made, Tokens: len(ids), OutlierShare: how.Share}
 	for _, s := range order {
@@ -164,6 +178,8 @@ type inputSizes struct {
 	scale  float32
 	limit  uint32  // bits of the largest that is no outlier
 	beyond []int64 // [cols] outliers of each channel
+
+	candidates
 }
 
 // Magnitudes are counted by the leading bits of their float32: the exponent and
@@ -185,10 +201,14 @@ func (s *inputSizes) measure(x []float32 /* [cols] */) {
 		s.bins[bits>>binShift]++
 		s.most = max(s.most, bits)
 	}
+	s.remember(x, &s.bins)
 }
 
-// count counts the outliers of a row by their channels.
+// count counts the outliers of a row by their channels, if they were not remembered.
 func (s *inputSizes) count(x []float32 /* [cols] */) {
+	if s.recalled {
+		return
+	}
 	for i, v := range x {
 		if magnitude(v) > s.limit {
 			s.beyond[i]++
@@ -207,7 +227,7 @@ func (s *inputSizes) elements() (n int64) {
 // choose sets the scale beyond which not more than a share of the elements lies; 0
 // leaves the share to defaultOutlierShare and to what more outliers gain.
 func (s *inputSizes) choose(share float64) {
-	edge := s.edgeOf(cmp.Or(share, defaultOutlierShare(len(s.beyond))))
+	edge := s.edgeOf(outliersAllowed(share, len(s.beyond), s.elements()))
 	if share == 0 {
 		edge = s.belowCliff(edge)
 	}
@@ -215,15 +235,24 @@ func (s *inputSizes) choose(share float64) {
 	s.limit = magnitude(limitOf(s.scale))
 }
 
-// edgeOf returns the magnitude beyond which not more than a share of the elements
-// lies.
-func (s *inputSizes) edgeOf(share float64) float32 {
-	allowed := int64(share * float64(s.elements()))
-	top := len(s.bins) - 1
-	for above := s.bins[top]; top > 0 && above <= allowed; above += s.bins[top] {
+// outliersAllowed returns how many of an input's elements may lie beyond its scale,
+// cliffs aside.
+func outliersAllowed(share float64, cols int, elements int64) int64 {
+	return int64(cmp.Or(share, defaultOutlierShare(cols)) * float64(elements))
+}
+
+// edgeOf returns the magnitude beyond which not more than so many elements lie.
+func (s *inputSizes) edgeOf(allowed int64) float32 {
+	return min(binEdge(topBin(&s.bins, allowed)), math.Float32frombits(s.most))
+}
+
+// topBin returns the lowest bin above which no more than allowed elements are.
+func topBin(bins *[magnitudeBins]int64, allowed int64) int {
+	top := len(bins) - 1
+	for above := bins[top]; top > 0 && above <= allowed; above += bins[top] {
 		top--
 	}
-	return min(binEdge(top), math.Float32frombits(s.most))
+	return top
 }
 
 // belowCliff returns the magnitude below an edge at which smaller steps gain most

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
 )
@@ -92,25 +93,44 @@ func (f *Files) WriteCalibration(ctx context.Context, fsys vfs.FS, path string, 
 			}
 		}
 	}
-	return w8a8.Write(fsys, path, index, func(in *w8a8.Input, m *w8a8.Matrix, first, count int, dst []float32) error {
-		s := named[m.Name]
-		row := make([]float32, s.cols)
-		raw := make([]byte, s.bytes()/int64(s.rows))
-		for r := range s.rows {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := ld.readRows(s, r, raw); err != nil {
-				return err
-			}
-			quant.DequantRow(s.typ, row, raw)
-			for c := range count {
-				dst[c*s.rows+r] = row[first+c]
-			}
+	return w8a8.Write(fsys, path, index, func(_ *w8a8.Input, m *w8a8.Matrix, first, count int, dst []float32) error {
+		if err := ld.readColumns(ctx, named[m.Name], first, count, dst); err != nil {
+			return err
 		}
 		if done += int64(count) * m.ColumnBytes(); progress != nil {
 			progress(done, total)
 		}
 		return nil
+	})
+}
+
+// columnChunk is about how many bytes of rows are read before they are turned into
+// columns; as floats they take up to eight times as much.
+const columnChunk = 256 << 10
+
+// readColumns puts count columns of a matrix, from first on, into dst.
+func (ld *loader) readColumns(ctx context.Context, s *slot, first, count int, dst []float32 /* [count, rows] */) error {
+	rowBytes := int(s.bytes()) / s.rows
+	return ld.eachRows(ctx, s, columnChunk, func(at, n int, raw []byte) {
+		// Rows whose beginnings are a power of two apart would drive each other out of
+		// the cache.
+		const apart = 16
+		var rows [tiled.TileRows][]float32 // a tile of them fills a line of each column
+		floats := make([]float32, len(rows)*(s.cols+apart))
+		for i := range rows {
+			rows[i] = floats[i*(s.cols+apart):][:s.cols]
+		}
+		for ; n > 0; at, n, raw = at+len(rows), n-len(rows), raw[min(len(raw), len(rows)*rowBytes):] {
+			few := rows[:min(n, len(rows))]
+			for i, row := range few {
+				quant.DequantRow(s.typ, row, raw[i*rowBytes:(i+1)*rowBytes])
+			}
+			for c := range count {
+				column := dst[c*s.rows+at:][:len(few)]
+				for i, row := range few {
+					column[i] = row[first+c]
+				}
+			}
+		}
 	})
 }

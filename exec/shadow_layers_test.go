@@ -126,6 +126,45 @@ func TestThinTailsKeepTheirScale(t *testing.T) {
 			sizes.measure(row)
 		}
 		sizes.choose(0)
-		require.Equal(t, sizes.edgeOf(defaultOutlierShare(cols)), sizes.scale*127, name)
+		require.Equal(t, sizes.edgeOf(outliersAllowed(0, cols, 64*cols)), sizes.scale*127, name)
+	}
+}
+
+// TestMoreOutliersThanRememberedAreCounted finds twelve large channels of 384 where four
+// were expected and remembered: their counts come from a second reading.
+func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
+	const cols, tokens, large = 384, 200, 12
+	for _, channels := range []int{0, 3, large} {
+		rng := rand.New(rand.NewPCG(5, 6))
+		rows := make([][]float32, tokens)
+		for r := range rows {
+			rows[r] = make([]float32, cols)
+			for i := range rows[r] {
+				if rows[r][i] = float32(rng.NormFloat64()); i < channels {
+					rows[r][i] *= 50
+				}
+			}
+		}
+		read := func(remembers bool) (s *inputSizes, recalled bool) {
+			s = &inputSizes{beyond: make([]int64, cols)}
+			if remembers {
+				require.True(t, remember([]*inputSizes{s}, tokens, 0))
+			}
+			for _, row := range rows {
+				s.measure(row)
+			}
+			s.choose(0)
+			recalled = s.recall(s.limit, s.beyond)
+			for _, row := range rows {
+				s.count(row)
+			}
+			return s, recalled
+		}
+		want, recalled := read(false)
+		require.False(t, recalled)
+		got, recalled := read(true)
+		require.Equal(t, channels < large, recalled)
+		require.Equal(t, want.beyond, got.beyond)
+		require.Equal(t, want.scale, got.scale)
 	}
 }

@@ -38,10 +38,10 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 		OutlierOptions{Made: "a test", Share: 0.02, Progress: func(done, total int64) {
 			require.LessOrEqual(t, last, done)
 			last = done
-			require.EqualValues(t, 320, total)
+			require.EqualValues(t, 160, total)
 		}})
 	require.NoError(t, err)
-	require.EqualValues(t, 320, last)
+	require.EqualValues(t, 160, last)
 	keep := map[string]bool{}
 	for in, kept := range ShadowsOf(stored).Of(index.Inputs) {
 		keep[in.Name] = kept
@@ -104,6 +104,29 @@ func TestCalibrationCounts(t *testing.T) {
 	for in := range DefaultShadows.Of(index.Inputs) {
 		require.LessOrEqual(t, in.Importance(), last)
 		last = in.Importance()
+	}
+}
+
+// TestOutliersOfLongTextsAreTheSame reads a text once, with little and with much beyond
+// the scales, and again as one that is too long to remember its outliers: twice.
+func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
+	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	require.NoError(t, err)
+	defer f.Close()
+	for _, share := range []float64{0, 0.001, 0.05, 1} {
+		var counts []int64
+		measured := func(room int64) *w8a8.Index {
+			defer func(was int64) { outlierRoom = was }(outlierRoom)
+			outlierRoom = room
+			var read int64
+			index, err := MeasureOutliers(context.Background(), f, someIDs(700), Options{Exact: true, Threads: 2},
+				OutlierOptions{Share: share, Progress: func(done, _ int64) { read = done }})
+			require.NoError(t, err)
+			counts = append(counts, read)
+			return index
+		}
+		require.Equal(t, measured(0), measured(outlierRoom), "share %g", share)
+		require.Equal(t, []int64{1400, 700}, counts)
 	}
 }
 

@@ -12,7 +12,7 @@ func calibrateCommand() *command {
 		name:     "calibrate",
 		synopsis: "-f FILE [-m MODEL] [-o FILE] [flags]",
 		summary:  "find scales and outliers of activations, for --w8a8",
-		about: `Reads a text with a model, twice, and writes what --w8a8 needs: for each input of matrices the scale with which it is rounded to 8 bits, the channels whose values lie beyond that scale, and how much they matter. Hot channels are the few that have most of the outliers; their float weights stay in memory when the model is used. The file also holds the float weights of all channels in the order of columns, so that a channel that turns up rarely is one read.
+		about: `Reads a text with a model and writes what --w8a8 needs: for each input of matrices the scale with which it is rounded to 8 bits, the channels whose values lie beyond that scale, and how much they matter. Hot channels are the few that have most of the outliers; their float weights stay in memory when the model is used. The file also holds the float weights of all channels in the order of columns, so that a channel that turns up rarely is one read.
 
 Take a text of the kind that the model is for, of some thousand tokens. Experts are left out. Without -o the file is called like the model, with ` + llmrun.CalibrationSuffix + ` behind its name.
 
