@@ -42,9 +42,8 @@ type CalibrateOptions struct {
 	// Shadows is the part of the inputs for which float columns are stored: no more
 	// can have a shadow later. 0 means all, which takes as much as the model.
 	Shadows float64
-	// Progress, if set, is told the tokens that were read; those of a long text are
-	// read twice. Then
-	// Written is told the bytes of columns.
+	// Progress, if set, is told the tokens that were read; a long text is read twice, and
+	// so is any if many outliers are found. Then Written is told the bytes of columns.
 	Progress, Written func(Progress)
 }
 

@@ -122,27 +122,74 @@ func alone(op hetero.Op, device int) solve.Split {
 // time returns what a product takes in each of some ways to divide it: in the
 // middle of several chains of products, which are run in turns.
 func (l *lab) time(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
+	return l.timeChains(ctx, op, chain, repeats, nil, splits)
+}
+
+// chainTime is how long a chain takes in which a beginning and an end matter little.
+const chainTime = 100 * time.Millisecond
+
+// judge is time for who wants to know which way is best, and no more.
+func (l *lab) judge(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
+	predicted := splits[0].Time
+	for _, s := range splits {
+		predicted = max(1, min(predicted, s.Time))
+	}
+	length := min(chain, max(2, int(chainTime/predicted)))
+	d := &decision{clock: l.devices[0].Clock()}
+	return l.timeChains(ctx, op, length, repeats, d.again, splits)
+}
+
+// decision ends measuring of what takes long: what is clearly slower than the best is
+// not measured again, and nothing once it has taken a while.
+type decision struct {
+	clock        hetero.Clock
+	begin, spent time.Duration
+}
+
+func (d *decision) again(thing, round int, least []time.Duration) bool {
+	const (
+		long   = 2 * time.Second
+		clear  = 1.5 // times the best
+		rounds = 2   // that everything is measured in
+	)
+	switch {
+	case round == 0 && thing == 0:
+		d.begin = d.clock.Now()
+	case thing == 0: // so that all are measured equally often
+		d.spent = d.clock.Now() - d.begin
+	}
+	return round <= rounds || d.spent < long && float64(least[thing]) <= clear*float64(slices.Min(least))
+}
+
+func (l *lab) timeChains(ctx context.Context, op hetero.Op, length, repeats int, again goOn, splits []solve.Split) ([]time.Duration, error) {
 	runs := make([]chainRun, len(splits))
 	for i := range splits {
-		runs[i] = chainRun{lab: l, op: op, split: &splits[i]}
+		runs[i] = chainRun{lab: l, op: op, split: &splits[i], length: length}
 		defer func() { _ = runs[i].exec.Close() }()
 		if err := runs[i].prepare(true); err != nil {
 			return nil, err
 		}
 	}
 	measured := func(i int) (time.Duration, error) { return runs[i].run() }
-	return shortestInTurns(ctx, len(runs), repeats, measured)
+	return shortestInTurns(ctx, len(runs), repeats, again, measured)
 }
 
+// goOn reports whether a thing is measured in a round, before which these were the
+// shortest times; in round 0 all are run for nothing.
+type goOn func(thing, round int, least []time.Duration) bool
+
 // shortestInTurns measures some things in turns, once for nothing and then so many
-// times. The shortest times count, as with a Profiler: what else runs on the
-// machine makes times longer, never shorter.
-func shortestInTurns(ctx context.Context, things, repeats int, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
+// times; again, if it is not nil, ends that sooner. The shortest times count, as with a
+// Profiler: what else runs on the machine makes times longer, never shorter.
+func shortestInTurns(ctx context.Context, things, repeats int, again goOn, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
 	least := make([]time.Duration, things)
 	for n := range repeats + 1 {
 		for i := range things {
 			if err := ctx.Err(); err != nil {
 				return nil, err
+			}
+			if again != nil && !again(i, n, least) {
+				continue
 			}
 			t, err := measured(i)
 			if err != nil {
@@ -167,13 +214,13 @@ const (
 // timeWaits returns what a product of device 0 takes in each way.
 func (l *lab) timeWaits(ctx context.Context, op hetero.Op, repeats int) ([]time.Duration, error) {
 	split := alone(op, 0)
-	r := chainRun{lab: l, op: op, split: &split}
+	r := chainRun{lab: l, op: op, split: &split, length: chain}
 	defer func() { _ = r.exec.Close() }()
 	if err := r.prepare(false); err != nil {
 		return nil, err
 	}
 	clock := l.devices[0].Clock()
-	return shortestInTurns(ctx, ways, repeats, func(way int) (time.Duration, error) {
+	return shortestInTurns(ctx, ways, repeats, nil, func(way int) (time.Duration, error) {
 		r.exec.Fast = way == polled
 		begin := clock.Now()
 		for i := range chain {
@@ -194,19 +241,20 @@ func (l *lab) timeWaits(ctx context.Context, op hetero.Op, repeats int) ([]time.
 
 // chainRun is products that follow each other, divided in one way.
 type chainRun struct {
-	lab   *lab
-	op    hetero.Op
-	split *solve.Split
-	exec  solve.Executor
-	x, y  hetero.View
-	names []string // of the products
+	lab    *lab
+	op     hetero.Op
+	split  *solve.Split
+	length int // products in the chain
+	exec   solve.Executor
+	x, y   hetero.View
+	names  []string // of the products
 }
 
 func (r *chainRun) prepare(fast bool) error {
 	r.exec = solve.Executor{Costs: r.lab.profiler, Grain: r.lab.grain, Fast: fast}
 	copy(r.exec.Devices[:], r.lab.devices)
 	others := 1
-	for i := 0; i < min(others, chain); i++ {
+	for i := 0; i < min(others, r.length); i++ {
 		op := r.op
 		r.x, r.y, others = r.lab.operands.For(0, &op, i)
 		name := fmt.Sprint(i)
@@ -230,7 +278,7 @@ func (r *chainRun) run() (time.Duration, error) {
 	clock := r.lab.devices[0].Clock()
 	begin := clock.Now()
 	var pending []solve.Pending
-	for i := range chain {
+	for i := range r.length {
 		done, err := r.exec.Submit(r.names[i%len(r.names)], r.op, r.split, r.x, r.y, pending)
 		if err != nil {
 			return 0, err
@@ -250,5 +298,5 @@ func (r *chainRun) run() (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return (clock.Now() - begin) / chain, nil
+	return (clock.Now() - begin) / time.Duration(r.length), nil
 }

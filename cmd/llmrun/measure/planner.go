@@ -210,7 +210,7 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 		if !p.o.Check {
 			return split, nil, nil
 		}
-		took, err := p.lab.time(ctx, op, checkRepeats, append(singles, split)...)
+		took, err := p.lab.judge(ctx, op, checkRepeats, append(singles, split)...)
 		if err != nil {
 			return split, nil, err
 		}

@@ -287,3 +287,36 @@ func TestBenchDevices(t *testing.T) {
 	r.WriteTables(&text)
 	require.Contains(t, text.String(), "| 3× | 4 |")
 }
+
+// A decision takes two rounds, more between what is nearly as fast, and none after a
+// while.
+func TestDecision(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		took  []time.Duration
+		times []int // that each was measured
+	}{
+		{"the second is clearly slower", []time.Duration{10 * time.Millisecond, 16 * time.Millisecond, 14 * time.Millisecond}, []int{8, 3, 8}},
+		{"all take long", []time.Duration{400 * time.Millisecond, 300 * time.Millisecond}, []int{3, 3}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			clock := &handClock{}
+			d := decision{clock: clock}
+			times := make([]int, len(test.took))
+			least, err := shortestInTurns(t.Context(), len(test.took), checkRepeats, d.again, func(i int) (time.Duration, error) {
+				times[i]++
+				clock.now += test.took[i]
+				return test.took[i], nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, test.took, least)
+			require.Equal(t, test.times, times)
+		})
+	}
+}
+
+// handClock is a clock that a test moves.
+type handClock struct{ now time.Duration }
+
+func (c *handClock) Now() time.Duration    { return c.now }
+func (c *handClock) Sleep(d time.Duration) { c.now += d }
