@@ -40,13 +40,15 @@ const staticChunk = 256
 // is loaded two or three times, one after the other. It is refused with
 // exec.ErrUnsupported where the device multiplies no weights of its types. Of the
 // model's options Processor and Divide are set here, and Threads, if nobody has said how
-// many: a half of the cores that is the device is not the processor's.
+// many: a half of the cores that is the device is not the processor's, unless it turns
+// out that all of them are faster.
 func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
 	}
-	if model.Threads == 0 {
+	threads := model.Threads
+	if threads == 0 {
 		model.Threads = devices.ThreadsBeside(o.Device)
 	}
 	if model.Budget == nil {
@@ -68,7 +70,7 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{files: f, model: model, o: &o, plan: plan}
+	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
 	if o.mayBeWhole(&model) && plan.thereFaster(products) {
 		if m, err := t.loadWhole(ctx, products); m != nil || err != nil {
 			return m, err

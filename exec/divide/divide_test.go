@@ -2,13 +2,16 @@ package divide
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -85,13 +88,47 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestCoresAreGivenOnce leaves the processor those cores that are not the device.
+// TestCoresAreGivenOnce leaves the processor those cores that are not the device, and all
+// of them where it is faster without, where the device is to have nothing, and where
+// somebody says so.
 func TestCoresAreGivenOnce(t *testing.T) {
 	all := hetero.DefaultThreads()
-	for asked, want := range map[int]int{0: max(1, all-all/2), 1: 1} {
-		m, err := loadAs(t, t.Context(), "q4_0", exec.Options{Threads: asked, Chunk: 32}, Options{Device: group()})
-		require.NoError(t, err)
-		require.Equal(t, want, m.Threads())
+	if all == 1 {
+		t.Skip("one core has no halves")
+	}
+	beside := all - all/2
+	for name, c := range map[string]struct {
+		device   string
+		asked    int
+		divided  profiles.Took // alone is 100 ms and 10 ms
+		threads  int
+		divides  bool
+		withPlan bool
+	}{
+		"divided is faster":              {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"all cores are faster":           {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
+		"so many are asked for":          {group(), 1, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
+		"the device is to have no parts": {group() + "/16", 0, profiles.Took{}, all, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Device: c.device, Dir: t.TempDir()}
+			model := exec.Options{Threads: c.asked, Chunk: 32}
+			if c.withPlan {
+				inside := model
+				if inside.Threads == 0 {
+					inside.Threads = devices.ThreadsBeside(o.Device)
+				}
+				pretend(t, o.Dir, o.Device, "q4_0", inside)
+				takes(t, profiles.Took{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
+			}
+			for range 2 { // the second time the verdict is known
+				m, err := loadAs(t, t.Context(), "q4_0", model, o)
+				require.NoError(t, err)
+				require.Equal(t, c.threads, m.Threads())
+				require.Equal(t, c.divides, slices.ContainsFunc(m.Divided(), func(d exec.DividedProduct) bool { return d.Share.Many < d.Rows }))
+				m.Close()
+			}
+		})
 	}
 }
 

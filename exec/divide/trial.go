@@ -22,11 +22,16 @@ import (
 // trial loads a model as it was planned to be divided, or less of it divided where that
 // is faster.
 type trial struct {
-	files *exec.Files
-	model exec.Options
-	o     *Options
-	plan  *planner
+	files   *exec.Files
+	model   exec.Options
+	threads int // of the processor without the device; 0 = all fast cores
+	o       *Options
+	plan    *planner
 }
+
+// halved reports whether the device is made of cores that are the processor's without
+// it. What is left to the processor then has less of it than without a division.
+func (t *trial) halved() bool { return t.model.Threads != t.threads }
 
 // lost says what passes the processor computes sooner alone, whatever was planned.
 type lost struct{ prompts, tokens bool }
@@ -56,19 +61,27 @@ func lostBy(t *profiles.Trial) lost {
 // and values go is closed by the first model that has it, nothing is tried.
 func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Model, err error) {
 	prompts, tokens := t.divided(products)
-	if t.o.Alone || t.model.KVSpill != nil || !prompts && !tokens {
+	if !prompts && !tokens {
+		t.model.Threads = t.threads
+		return t.loadDivided(ctx)
+	}
+	if t.o.Alone || t.model.KVSpill != nil {
 		return t.loadDivided(ctx)
 	}
 	passes := t.passes(products)
 	result := t.known(passes)
 	if result == nil {
 		t.notice("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
-		m, result, err = t.compare(ctx, passes, timing{prompts: prompts, tokens: tokens, chunk: t.model.Chunk}, t.loadDivided)
+		m, result, err = t.compare(ctx, passes, timing{prompts: prompts || t.halved(), tokens: tokens || t.halved(), chunk: t.model.Chunk}, t.loadDivided)
 		if err != nil || result == nil {
 			return m, err
 		}
 	}
-	t.take(result)
+	if t.halved() {
+		t.takeWhole(result)
+	} else {
+		t.take(result)
+	}
 	if m != nil && t.plan.lost == (lost{}) {
 		return m, nil
 	}
@@ -80,7 +93,11 @@ func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Mode
 
 // passes are what a trial of the plan is about.
 func (t *trial) passes(products []exec.Product) profiles.Passes {
-	return profiles.Passes{Products: t.describe(products), Chunk: t.model.Chunk, Exact: t.model.Exact}
+	about := t.describe(products)
+	if t.halved() {
+		about = "or all cores: " + about
+	}
+	return profiles.Passes{Products: about, Chunk: t.model.Chunk, Exact: t.model.Exact}
 }
 
 // known returns what an earlier trial has found, nil for nothing.
@@ -149,7 +166,9 @@ func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Took
 		return took, err // now and not when most of it has been read
 	}
 	room.Release() // parts take it one by one
-	m, err := exec.Load(ctx, t.files, t.model)
+	model := t.model
+	model.Threads = t.threads
+	m, err := exec.Load(ctx, t.files, model)
 	if err != nil {
 		return took, err
 	}
@@ -190,6 +209,19 @@ func (t *trial) take(result *profiles.Trial) {
 			t.notice("%s stay on the processor: divided with %s a pass took %v, and alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
 		}
 	}
+}
+
+// takeWhole gives the processor all of its cores where a trial says that these compute
+// whole passes sooner than its parts do. A part that had only prompts, or only tokens,
+// would keep its cores from the rest.
+func (t *trial) takeWhole(result *profiles.Trial) {
+	planned, alone := answered(result.Planned), answered(result.Alone)
+	if worthIt(planned, alone) {
+		return
+	}
+	t.plan.lost = lost{prompts: true, tokens: true}
+	t.model.Threads = t.threads
+	t.notice("%s stays with the processor: a prompt and %d tokens took %v divided with it, and %v on all cores", t.o.Device, answer, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
 }
 
 // notice tells the owner, if he wants to know.
