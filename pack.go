@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -73,7 +72,7 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	if err := opts.quantize(ctx, f); err != nil {
 		return done, err
 	}
-	if err := exec.Import(ctx, f, vfs.OS(), to, exec.ImportOptions{Made: madeBy(), Progress: progressFunc(opts.Progress)}); err != nil {
+	if err := exec.Import(ctx, f, vfs.OS(), to, exec.ImportOptions{Made: build.Name(), Progress: progressFunc(opts.Progress)}); err != nil {
 		return done, err
 	}
 	p, err := pack.Open(vfs.OS(), to)
@@ -122,7 +121,7 @@ func ImportCached(ctx context.Context, path, dir string, size int64, progress fu
 	var refused error
 	f, err := exec.OpenCached(ctx, vfs.OS(), path, exec.CacheOptions{
 		FS: vfs.OS(), Dir: dir, Limit: packLimit(dir, size),
-		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(progress)},
+		Import: exec.ImportOptions{Made: build.Name(), Progress: progressFunc(progress)},
 		Notice: func(err error) { refused = errors.Join(refused, err) },
 	})
 	if err != nil {
@@ -235,7 +234,7 @@ func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, err
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*exec.Files, error) {
 	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
 		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: packLimit(o.CacheDir, o.CacheSize), Always: always,
-		Import: exec.ImportOptions{Made: madeBy(), Progress: progressFunc(o.ImportProgress)},
+		Import: exec.ImportOptions{Made: build.Name(), Progress: progressFunc(o.ImportProgress)},
 		Notice: func(err error) {
 			if o.Notice != nil {
 				o.Notice(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
@@ -304,18 +303,4 @@ func progressFunc(report func(Progress)) func(done, total int64) {
 		return nil
 	}
 	return func(done, total int64) { report(Progress{done, total}) }
-}
-
-// madeBy names this build, for files to say what wrote them.
-func madeBy() string {
-	version := "(unknown)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, dep := range info.Deps {
-			if strings.HasSuffix(dep.Path, "llmrun/llmrun") {
-				version = dep.Version // a program that uses the library
-			}
-		}
-	}
-	return fmt.Sprintf("llmrun %s %s/%s", version, runtime.GOOS, runtime.GOARCH)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
 )
@@ -94,7 +95,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		return done, err
 	}
 	index, err := exec.MeasureOutliers(ctx, f, ids, exec.Options{Exact: true, Threads: o.Threads},
-		exec.OutlierOptions{Made: madeBy(), Share: o.OutlierShare, Progress: progressFunc(o.Progress)})
+		exec.OutlierOptions{Made: build.Name(), Share: o.OutlierShare, Progress: progressFunc(o.Progress)})
 	if err != nil {
 		return done, err
 	}

@@ -24,6 +24,7 @@ func (k Kind) String() string { return [...]string{"CPU", "GPU", "NPU"}[k] }
 // Capabilities are what a plan has to know of a device before it gives it work.
 type Capabilities struct {
 	Name      string // of the device, as its driver tells it
+	Driver    string // its version; "" where the name tells all that times depend on
 	Kind      Kind
 	Simulated bool // time is virtual: no figure of it says anything of this machine
 	// Static says that a kernel runs for exactly the tokens that it was prepared

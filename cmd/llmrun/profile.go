@@ -11,7 +11,7 @@ func profileCommand() *command {
 
 Few products are measured, and others predicted: for each number of tokens some numbers of rows, from which a regression tree learns. --real measures every piece that is considered instead, which are fewer, and takes longer.
 
-What was measured is kept with the imported models, for these devices, kernels and threads, and llmrun plan --devices uses it. --again measures all of it once more.
+What was measured is kept with the imported models, for these devices, kernels and threads, and llmrun plan --devices uses it. --again measures all of it once more, and has models that are divided with one of these devices tried again.
 
 --json prints {"devices":[…],"products":[{"name":…,"tokens":…,"cut":…,"pieces":[…],"predicted_us":…,"alone_us":[…],"checked":{"split_us":…,"alone_us":[…],"kept":…}}],"passes":[…],"predictions":[{"device":…,"mean":…,"largest":…}]} and more.`,
 		examples: []example{

@@ -150,9 +150,7 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 		m.Close()
 		return nil, nil, err
 	}
-	if err := keepTrial(t.o.Dir, t.plan.lab.keys, result); err != nil {
-		t.notice("what passes took is not kept: %v", err)
-	}
+	profiles.KeepTrial(t.o.Dir, t.plan.lab.keys, *result, t.o.Notice)
 	return m, result, nil
 }
 
@@ -229,12 +227,4 @@ func (t *trial) notice(format string, about ...any) {
 	if t.o.Notice != nil {
 		t.o.Notice(fmt.Sprintf(format, about...))
 	}
-}
-
-// keepTrial adds a trial to what is known by now: it took a while, and others may have
-// measured.
-func keepTrial(dir string, keys profiles.Keys, t *profiles.Trial) error {
-	f, _ := profiles.Load(dir)
-	f.AddTrial(keys, *t)
-	return f.Save(dir)
 }

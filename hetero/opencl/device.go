@@ -55,7 +55,7 @@ func (d *Device) Capabilities() hetero.Capabilities {
 	if d.context.Info.Kind == kindNames[kindCPU] {
 		kind = hetero.CPU
 	}
-	return hetero.Capabilities{Name: d.context.Info.Name, Kind: kind, Shares: d.context.Shares, Memory: d.context.Info.Memory}
+	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, Shares: d.context.Shares, Memory: d.context.Info.Memory}
 }
 
 // Clock is that of the machine.

@@ -58,13 +58,24 @@ type Keys []string
 // KeysOf returns the keys of devices by these names.
 func KeysOf(names []string, devices []hetero.Device) (k Keys) {
 	for i, d := range devices {
-		k = append(k, Key(names[i], d.Capabilities().Name))
+		caps := d.Capabilities()
+		if caps.Driver != "" {
+			caps.Name += ", driver " + caps.Driver
+		}
+		k = append(k, Key(names[i], caps.Name))
 	}
 	return k
 }
 
+const between = " + " // the keys of a pair
+
 // pair names both.
-func (k Keys) pair() string { return strings.Join(k, " + ") }
+func (k Keys) pair() string { return strings.Join(k, between) }
+
+// inPair reports whether a device is one of a pair.
+func inPair(pair, key string) bool {
+	return strings.HasPrefix(pair, key+between) || strings.HasSuffix(pair, between+key)
+}
 
 // Load reads what was measured before. A file that cannot be read, or that
 // another version wrote, is no loss: notice says why all is measured again.

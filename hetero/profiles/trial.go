@@ -3,6 +3,9 @@ package profiles
 import (
 	"slices"
 	"time"
+
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/internal/build"
 )
 
 // Passes are whole passes of a model, as they are computed with a pair of devices:
@@ -16,8 +19,20 @@ type Passes struct {
 // Trial is how long passes took as they were planned, and on the processor alone.
 type Trial struct {
 	Passes
-	Alone   Took `json:"alone"`
-	Planned Took `json:"planned"`
+	Program string    `json:"program"` // that computed them
+	At      time.Time `json:"at"`
+	Alone   Took      `json:"alone"`
+	Planned Took      `json:"planned"`
+}
+
+// trialLife is for how long a trial tells what passes take. Systems are updated, and what
+// else ran at that moment may have decided.
+const trialLife = 30 * 24 * time.Hour
+
+// counts reports whether a trial still tells what passes take with this program.
+func (t *Trial) counts() bool {
+	age := time.Since(t.At)
+	return t.possible() && t.Program == build.Name() && age >= 0 && age < trialLife
 }
 
 // Took is how long a prompt of a chunk took and a token behind it; nothing of what is
@@ -35,18 +50,36 @@ func (t *Trial) possible() bool {
 // Trial returns what is known of passes with a pair of devices, nil for nothing.
 func (f *File) Trial(k Keys, of Passes) *Trial {
 	for _, t := range f.Pairs[k.pair()].Trials {
-		if t.Passes == of && t.possible() {
+		if t.Passes == of && t.counts() {
 			return &t
 		}
 	}
 	return nil
 }
 
-// AddTrial keeps a trial in place of one of the same passes.
-func (f *File) AddTrial(k Keys, t Trial) {
+// KeepTrial adds a trial that has just ended to what is kept by now: it took a while, and
+// others may have measured. It takes the place of what no longer counts.
+func KeepTrial(dir string, k Keys, t Trial, notice func(text string)) {
+	f, _ := Load(dir)
+	t.Program, t.At = build.Name(), time.Now()
 	both := f.Pairs[k.pair()]
-	both.Trials = append(slices.DeleteFunc(both.Trials, func(old Trial) bool { return old.Passes == t.Passes }), t)
+	both.Trials = append(slices.DeleteFunc(both.Trials, func(old Trial) bool { return old.Passes == t.Passes || !old.counts() }), t)
 	f.Pairs[k.pair()] = both
+	f.Keep(dir, notice)
+}
+
+// Forget takes out what followed from measurements of devices that are made again: what
+// copies and whole passes took with one of them, and checks of these products.
+func (f *File) Forget(k Keys, products []solve.Shape) {
+	for name, both := range f.Pairs {
+		if slices.ContainsFunc(k, func(key string) bool { return inPair(name, key) }) {
+			both.Trials, both.Copies = nil, nil
+		}
+		if name == k.pair() {
+			both.Checks = slices.DeleteFunc(both.Checks, func(c Check) bool { return slices.Contains(products, c.Shape) })
+		}
+		f.Pairs[name] = both
+	}
 }
 
 // Copied is what a copy of half of what a product reads and writes took.

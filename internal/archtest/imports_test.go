@@ -37,7 +37,7 @@ var rules = []rule{
 	// Flash is measured as it is read.
 	{dir: "hetero/rates", rooms: []string{"quant", "store", "tiering", "hetero"}},
 	// What was measured of devices is kept in a file.
-	{dir: "hetero/profiles", rooms: []string{"quant", "tiering", "store", "hetero"}},
+	{dir: "hetero/profiles", rooms: []string{"quant", "tiering", "store", "hetero", "internal/build"}},
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},
@@ -48,7 +48,7 @@ var rules = []rule{
 	{dir: "exec/divide", rooms: []string{"quant", "tiering", "hetero", "kv", "exec"}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},
-	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/trace"}},
+	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/build", "internal/trace"}},
 	// The command uses nothing but the library: that proves the library enough.
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},

@@ -53,7 +53,7 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.lab.close()) }()
-	p.remember()
+	p.remember(ops)
 	p.lab.profiler.Before = func() error {
 		p.step()
 		return ctx.Err()
@@ -64,11 +64,18 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 	return p.plan, err
 }
 
-// remember takes over what is known from before.
-func (p *planner) remember() {
+// remember takes over what is known from before, unless it is measured again.
+func (p *planner) remember(ops []hetero.Op) {
 	notice := ""
 	p.profile, notice = profiles.Load(p.o.Dir)
-	if !p.o.Again && notice == "" {
+	switch {
+	case p.o.Again:
+		var shapes []solve.Shape
+		for _, op := range ops {
+			shapes = append(shapes, solve.ShapeOf(op))
+		}
+		p.profile.Forget(p.lab.keys(), shapes)
+	case notice == "":
 		notice = p.profile.Teach(p.lab.profiler, p.lab.keys())
 	}
 	if notice != "" && p.o.Notice != nil {
@@ -206,7 +213,7 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 	pair := p.lab.keys()
 	shape := solve.ShapeOf(op)
 	known := p.profile.Check(pair, shape, &split)
-	if known == nil || p.o.Check && p.o.Again {
+	if known == nil {
 		if !p.o.Check {
 			return split, nil, nil
 		}

@@ -142,11 +142,16 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 		return list
 	}
 	known := shapes()
+	kept, _ := profiles.Load(o.Dir)
+	pair := profiles.Keys{slices.Collect(maps.Keys(kept.Pairs))[0]}
+	profiles.KeepTrial(o.Dir, pair, profiles.Trial{}, o.Notice)
 	o.Again, o.Tokens = true, []int{1}
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
 	require.Positive(t, plan.Measured)
 	require.Equal(t, known, shapes())
+	kept, _ = profiles.Load(o.Dir)
+	require.Nil(t, kept.Trial(pair, profiles.Passes{}), "the division is to be tried again")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
