@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ type Executor struct {
 	Fast  bool
 
 	kernels map[pieceKey]hetero.Kernel
+	begun   [2]hetero.Ticket // of each device the last, if it may not be done
 }
 
 // pieceKey names a kernel: products of the same name and piece are the same.
@@ -67,15 +69,26 @@ func (e *Executor) Tolerance(name string, split *Split) float64 {
 	return largest
 }
 
-// Close closes all kernels.
+// Close waits for what was begun and closes all kernels.
 func (e *Executor) Close() error {
-	for key, k := range e.kernels {
-		if err := k.Close(); err != nil {
-			return err
-		}
-		delete(e.kernels, key)
+	err := e.settle()
+	for _, k := range e.kernels {
+		err = errors.Join(err, k.Close())
 	}
-	return nil
+	e.kernels = nil
+	return err
+}
+
+// settle waits for all that was begun: devices write to the operands until then, and
+// their kernels cannot be closed.
+func (e *Executor) settle() (err error) {
+	for d, t := range e.begun {
+		if t != nil {
+			err = errors.Join(err, t.Wait())
+		}
+		e.begun[d] = nil
+	}
+	return err
 }
 
 // Submit starts a prepared product after what it depends on and returns what
@@ -84,6 +97,8 @@ func (e *Executor) Close() error {
 //
 // For one token device 0 gets its part first, because its queue still holds the
 // work before; otherwise device 1 does, because it has most to do.
+//
+// With an error nothing is under way any more.
 func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.View, after []Pending) ([]Pending, error) {
 	op.Streamed = split.Streamed
 	order := [2]int{1, 0}
@@ -102,8 +117,9 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 			to := y.At(p.Token, p.Row)
 			t, err := e.kernels[pieceKey{name, p}].Submit(x.At(p.Token, 0), to)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(err, e.settle())
 			}
+			e.begun[device] = t
 			at := e.Devices[device].Clock().Now() + e.Costs.Start(device) + e.Costs.Time(device, p.Op(op))
 			begun = append(begun, Pending{Device: device, Ticket: t, At: at, Y: to, Tokens: p.Tokens, Rows: p.Rows})
 		}
@@ -114,8 +130,15 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 // Before waits until a device may begin what depends on earlier work, if the
 // split gives it a piece; a nil split stands for any work of the device. Beside the
 // rows that others wrote the device may have written some of its own, which nobody
-// has fetched: those stay.
+// has fetched: those stay. With an error nothing is under way any more.
 func (e *Executor) Before(device int, split *Split, after []Pending) error {
+	if err := e.before(device, split, after); err != nil {
+		return errors.Join(err, e.settle())
+	}
+	return nil
+}
+
+func (e *Executor) before(device int, split *Split, after []Pending) error {
 	if split != nil && !uses(split, device) {
 		return nil
 	}

@@ -3,11 +3,13 @@ package solve_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/quant"
 )
 
 // ended is work that is done, or failed.
@@ -32,3 +34,91 @@ func TestFailedWorkIsToldHoweverOneWaits(t *testing.T) {
 		require.ErrorIs(t, e.Before(0, nil, []solve.Pending{pending}), broken, "fast %v", fast)
 	}
 }
+
+// slow is a device whose products are done when somebody waits for them, and which
+// fails from some submit on.
+type slow struct {
+	hetero.Device
+	sound   int // submits that are
+	pending int // products
+	closed  int // kernels
+}
+
+func (*slow) Capabilities() hetero.Capabilities          { return hetero.Capabilities{} }
+func (*slow) Clock() hetero.Clock                        { return hetero.Wall() }
+func (d *slow) Prepare(hetero.Op) (hetero.Kernel, error) { return &slowKernel{device: d}, nil }
+
+type slowKernel struct {
+	hetero.Kernel
+	device *slow
+}
+
+var errSlow = errors.New("no more")
+
+func (k *slowKernel) Submit(_, _ hetero.View) (hetero.Ticket, error) {
+	if k.device.sound--; k.device.sound < 0 {
+		return nil, errSlow
+	}
+	k.device.pending++
+	return &slowTicket{k.device}, nil
+}
+
+func (k *slowKernel) Close() error {
+	k.device.closed++
+	if k.device.pending > 0 {
+		return errors.New("closed at work")
+	}
+	return nil
+}
+
+type slowTicket struct{ device *slow }
+
+func (*slowTicket) Done() bool { return false }
+func (t *slowTicket) Wait() error {
+	t.device.pending = 0 // and what was submitted before
+	return nil
+}
+
+// TestNothingIsUnderWayAfterAnError lets the second device of two, in the order that they
+// are given their pieces in, fail from one product on; and whoever is closed waits, too.
+func TestNothingIsUnderWayAfterAnError(t *testing.T) {
+	split := solve.Split{Pieces: []solve.Piece{{Device: 0, Tokens: 4, Padded: 4, Rows: 8}, {Device: 1, Tokens: 4, Padded: 4, Row: 8, Rows: 8}}}
+	op := hetero.Op{Type: quant.F32, Tokens: 4, Rows: 16, Cols: 4}
+	for sound := range 3 {
+		first, second := &slow{sound: sound}, &slow{sound: 100}
+		e := solve.Executor{Devices: [2]hetero.Device{first, second}, Costs: noCosts{}}
+		require.NoError(t, e.Prepare("", op, &split))
+		for range sound {
+			_, err := e.Submit("", op, &split, hetero.View{}, hetero.View{}, nil)
+			require.NoError(t, err)
+		}
+		_, err := e.Submit("", op, &split, hetero.View{}, hetero.View{}, nil)
+		require.ErrorIs(t, err, errSlow)
+		require.Zero(t, first.pending+second.pending, "after %d", sound)
+		second.sound, first.sound = 1, 1
+		_, err = e.Submit("", op, &split, hetero.View{}, hetero.View{}, nil)
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+		require.Equal(t, 2, first.closed+second.closed)
+	}
+}
+
+// TestMeasurementsEndWhole: a product that fails in the middle of a chain leaves none
+// behind it.
+func TestMeasurementsEndWhole(t *testing.T) {
+	for sound := range 4 {
+		d := &slow{sound: sound}
+		p := solve.NewProfiler([]hetero.Device{d}, nil)
+		p.Time(0, hetero.Op{Type: quant.F32, Tokens: 4, Rows: 16, Cols: 4})
+		require.ErrorIs(t, p.Err, errSlow)
+		require.Zero(t, d.pending, "after %d", sound)
+		require.Equal(t, 1, d.closed)
+	}
+}
+
+// noCosts knows nothing.
+type noCosts struct{}
+
+func (noCosts) Time(int, hetero.Op) time.Duration { return 0 }
+func (noCosts) Start(int) time.Duration           { return 0 }
+func (noCosts) Slowdown(hetero.Op) float64        { return 1 }

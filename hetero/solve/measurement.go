@@ -15,7 +15,7 @@ type measurement struct {
 	x, y    []hetero.View     // [devices]
 	next    int               // of the kernels
 	runs    int
-	last    []hetero.Ticket
+	last    []hetero.Ticket // [devices] nil: nothing was begun
 	// blocks says of each device that its driver's way of waiting is used: who looks all
 	// the time takes a core from a device that computes on the processor.
 	blocks []bool
@@ -46,6 +46,16 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 		}
 	}
 	return nil
+}
+
+// settle waits for all that was begun: kernels cannot be closed before.
+func (r *measurement) settle() (err error) {
+	for _, t := range r.last {
+		if t != nil {
+			err = errors.Join(err, t.Wait())
+		}
+	}
+	return err
 }
 
 func (r *measurement) close() {
@@ -96,15 +106,15 @@ func (r *measurement) once() (t took, err error) {
 
 // time returns how long so many products take on each device.
 func (r *measurement) time(n int) (time.Duration, error) {
+	r.last = make([]hetero.Ticket, len(r.kernels))
 	begin := r.clock.Now()
 	for i := range n {
-		r.last = r.last[:0]
 		for d, list := range r.kernels {
 			t, err := list[(r.next+i)%len(list)].Submit(r.x[d], r.y[d])
 			if err != nil {
-				return 0, err
+				return 0, errors.Join(err, r.settle())
 			}
-			r.last = append(r.last, t)
+			r.last[d] = t
 		}
 	}
 	r.next += n
