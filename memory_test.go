@@ -327,16 +327,21 @@ func TestSetBudgetWithoutThePack(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		before := e.Memory()
-		err := e.SetBudget(least)
-		require.ErrorIs(t, err, llmrun.ErrReplaced)
-		require.ErrorContains(t, err, path)
-		require.ErrorContains(t, err, "open the model again")
-		require.Equal(t, before, e.Memory())
+		for _, ram := range []int64{least, held(e)} {
+			err := e.SetBudget(ram)
+			require.ErrorIs(t, err, llmrun.ErrReplaced)
+			require.ErrorContains(t, err, path)
+			require.ErrorContains(t, err, "open the model again")
+			require.Equal(t, before, e.Memory())
+		}
 	}
 	require.NoError(t, os.Rename(path, away))
 	refused()
 	require.NoError(t, os.Rename(other, path))
 	refused()
+	s := newSession(t, e) // there is still room for more than is held
+	complete(t, s.GenerateIDs(t.Context(), someIDs(e, 500), limit(1)))
+	require.NoError(t, s.Close())
 	require.NoError(t, os.Rename(away, path))
 	require.NoError(t, e.SetBudget(least))
 	require.LessOrEqual(t, held(e), least)

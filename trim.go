@@ -148,9 +148,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 			m.budget.SetLimit(budget)
 		}
 		if err := e.model.Replan(context.Background(), plan); err != nil {
-			if smaller(before, budget) != budget || !m.budget.TrySetLimit(budget) {
-				m.budget.SetLimit(before)
-			}
+			m.budget.SetLimit(before) // whoever was refused goes on in what he had
 			return wrapClosed(err)
 		}
 		// A conversation may have grown meanwhile: once more, then.
