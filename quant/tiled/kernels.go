@@ -88,8 +88,9 @@ type vecArgs struct {
 	start  *int32     // [groups][halves][width], nil in formats with a min
 	table  *[16]uint8 // the codes that nibbles stand for, in formats of 4 bits
 	blocks int
-	width  int // 1, 2, 4 or 8
-	size   int // bytes of a tile
+	width  int    // 1, 2, 4 or 8
+	size   int    // bytes of a tile
+	panel  *panel // memory for scales that a path decodes
 
 	// Set by paths that go through two runs of tiles at a time: where the second
 	// run begins, how far its sums lie behind the first's, in bytes, and the tiles

@@ -47,7 +47,7 @@ func matrixScores4(path kernels, a *scoreArgs, s *Scratch) {
 	if a.width <= fewTokens {
 		s.vec = vecArgs{
 			sums: &s.sums[0], tile: &tiles[0], tiles: KeyBlock / KeyTile, size: size,
-			x: a.x, dx: a.dx, shift: a.shift, table: f.table, blocks: a.groups, width: a.width,
+			x: a.x, dx: a.dx, shift: a.shift, table: f.table, blocks: a.groups, width: a.width, panel: &s.panel,
 		}
 		if path.mulVec(Key4, &s.vec) {
 			s.copy = copyArgs{

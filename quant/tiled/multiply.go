@@ -182,7 +182,7 @@ func (s *Scratch) multiplyVec(f *format, t quant.Type, tiles []byte, n int, a *A
 	s.vec = vecArgs{
 		sums: &s.sums[0], tile: &tiles[0], tiles: n, size: len(tiles) / n,
 		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
-		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens),
+		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens), panel: &s.panel,
 	}
 	return active.mulVec(t, &s.vec)
 }

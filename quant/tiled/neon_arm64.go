@@ -30,3 +30,8 @@ func (neon) name() string { return "neon" }
 func roundNEON(a *roundArgs)
 
 func (neon) round(a roundArgs) { roundNEON(&a) }
+
+//go:noescape
+func copyNEON(a *copyArgs)
+
+func (neon) copyResults(a *copyArgs) { copyNEON(a) }

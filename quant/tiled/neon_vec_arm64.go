@@ -8,15 +8,12 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// vecGroups is how many groups a vector kernel is given at a time, or half of
-// them where a group has factors. Their scales take 1 KiB of the stack.
-const vecGroups = 16
-
 // neonVec is what a vector kernel multiplies: groups of a tile as they are
-// stored with one token. Pointers are to the first group.
+// stored with one token. Pointers are to the first group. Kernels of whole blocks
+// take the scales from the blocks.
 type neonVec struct {
 	sums   *float32 // [TileRows], added to
-	codes  *byte    // groups are stride bytes apart
+	codes  *byte    // groups are stride bytes apart, or the blocks
 	stride int
 	scales *float32 // [groups][TileRows]
 	mins   *float32 // [groups][TileRows], nil = none
@@ -48,37 +45,58 @@ func vec5NEON(a *neonVec)
 func vec6NEON(a *neonVec)
 
 //go:noescape
-func vec8NEON(a *neonVec)
+func vecQ4NEON(a *neonVec)
+
+//go:noescape
+func vecQ8NEON(a *neonVec)
 
 func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 	if a.width != 1 {
 		return false
 	}
 	f := formats[t]
-	a.each(func(a *vecArgs) { f.mulTileNEON(t.BlockBytes()*TileRows, a) })
+	a.each(func(a *vecArgs) {
+		clear(unsafe.Slice(a.sums, TileRows))
+		if t == quant.Q4_0 || t == quant.Q8_0 {
+			f.mulBlocksNEON(a)
+		} else {
+			f.mulTileNEON(t.BlockBytes()*TileRows, a)
+		}
+	})
 	return true
 }
 
+// mulBlocksNEON computes the sums of one tile with a kernel of whole blocks.
+func (f *format) mulBlocksNEON(a *vecArgs) {
+	v := neonVec{sums: a.sums, codes: a.tile, groups: a.blocks}
+	v.take(f, a, 0)
+	if f.bits == 4 {
+		vecQ4NEON(&v)
+	} else {
+		vecQ8NEON(&v)
+	}
+}
+
 // mulTileNEON computes the sums of one tile, of which a block has so many bytes.
+// Scales are decoded to the panel, as many as it has room for.
 func (f *format) mulTileNEON(size int, a *vecArgs) {
-	var scales, mins, factors [vecGroups * TileRows]float32
-	v := neonVec{sums: a.sums, scales: &scales[0], factors: &factors[0], stride: f.groupBytes(), start: &noStart}
+	p := a.panel
+	v := neonVec{sums: a.sums, scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart}
 	perBlock, run := f.groups(size), 1
 	if perBlock == 1 {
-		run, v.stride = vecGroups, size
+		run, v.stride = panelGroups, size
 	}
 	if f.hasMin() {
-		v.mins = &mins[0]
+		v.mins = &p.mins[0]
 	}
 	if f.table != nil {
 		v.table = f.tableLess(f.zero)
 	}
 	tile := unsafe.Slice(a.tile, a.blocks*size)
-	clear(unsafe.Slice(a.sums, TileRows))
 	for b := 0; b < a.blocks; b += run {
 		n := min(run, a.blocks-b)
 		blocks := tile[b*size : (b+n)*size]
-		f.decodeScalesNEON(scales[:], mins[:], factors[:], blocks, n)
+		f.decodeScalesNEON(p.scales, p.mins, p.factors, blocks, n)
 		v.codes, v.groups = &blocks[f.headBytes()], n*perBlock
 		v.take(f, a, b*perBlock)
 		f.mulGroupsNEON(&v)
@@ -109,7 +127,5 @@ func (f *format) mulGroupsNEON(v *neonVec) {
 		vec5NEON(v)
 	case f.bits == 6:
 		vec6NEON(v)
-	case f.bits == 8:
-		vec8NEON(v)
 	}
 }

@@ -11,8 +11,8 @@
 //	R0 sums    R1 codes  R2 from the end of a group to the next  R3 scales
 //	R4 mins    R5 x      R6 dx   R7 shift   R8 start  R9 its step  R10 groups
 //
-//	V0-V3 sums of floats   V4-V7 and V8-V11 sums of integers of a group's
-//	first and second half  V12-V15 codes  V16, V17 x  V19 startBits
+//	V0-V3 sums of floats   V4-V7 sums of integers of a group, or of its first
+//	half and V8-V11 of its second   V12-V15 codes  V16, V17 x  V19 startBits
 
 #define VEC_ARGS(size) \
 	MOVD  a+0(FP), R11                       \
@@ -44,10 +44,10 @@
 	VMOV  a.B16, c.B16       \
 	VMOV  a.B16, d.B16
 
-#define ZERO_FIRST ZERO4(V4, V5, V6, V7)
-#define ZERO_SECOND ZERO4(V8, V9, V10, V11)
+#define ZERO_SUMS ZERO4(V4, V5, V6, V7)
 
-// LOW and HIGH add products with step p of the first and of the second half.
+// LOW and HIGH add products with step p of the first and of the second half,
+// SECOND those of the second half where it has sums of its own.
 #define LOW(p, a, b, c, d) \
 	SDOT(16, p, a, 4) \
 	SDOT(16, p, b, 5) \
@@ -55,25 +55,25 @@
 	SDOT(16, p, d, 7)
 
 #define HIGH(p, a, b, c, d) \
+	SDOT(17, p, a, 4) \
+	SDOT(17, p, b, 5) \
+	SDOT(17, p, c, 6) \
+	SDOT(17, p, d, 7)
+
+#define SECOND(p, a, b, c, d) \
 	SDOT(17, p, a, 8)  \
 	SDOT(17, p, b, 9)  \
 	SDOT(17, p, c, 10) \
 	SDOT(17, p, d, 11)
 
-#define JOIN_HALVES \
-	VADD V8.S4, V4.S4, V4.S4  \
-	VADD V9.S4, V5.S4, V5.S4  \
-	VADD V10.S4, V6.S4, V6.S4 \
-	VADD V11.S4, V7.S4, V7.S4
-
 // LOAD16 loads the next sixteen scales or factors.
 #define LOAD16(from) VLD1.P 64(from), [V12.S4, V13.S4, V14.S4, V15.S4]
 
-// FINISH adds the sums in V4 to V7, times dx in V20, after OP scaled them.
+// FINISH adds the sums in V4 to V7, times dx in V20, after OP scaled them with
+// what V12 to V15 have.
 #define TIMES(scale, a) FMUL4(scale, a, a)
 
 #define FINISH(OP) \
-	LOAD16(R3)         \
 	OP(12, 4)          \
 	OP(13, 5)          \
 	OP(14, 6)          \
@@ -85,8 +85,8 @@
 
 // FINISH_GROUP adds a group with one scale, and then its min.
 #define FINISH_GROUP \
-	JOIN_HALVES                                      \
 	VLD1R.P 4(R6), [V20.S4]                          \
+	LOAD16(R3)                                       \
 	FINISH(SCALED)                                   \
 	CBZ     R4, next                                 \
 	VLD1R.P 4(R7), [V20.S4]                          \
@@ -123,7 +123,6 @@ TEXT ·vec4NEON(SB), NOSPLIT, $0-8
 loop:
 	LOAD_X
 	START(V4, V5, V6, V7)
-	ZERO_SECOND
 	VEC4(0)
 	VEC4(1)
 	VEC4(2)
@@ -132,6 +131,34 @@ loop:
 
 next:
 	NEXT_GROUP
+	CBNZ R10, loop
+	STORE_SUMS
+	RET
+
+// FINISH_BLOCK adds a group whose scales, in binary16, are V24 and V25.
+#define FINISH_BLOCK \
+	VLD1R.P 4(R6), [V20.S4] \
+	FCVTL4(24, 12)          \
+	FCVTL24(24, 13)         \
+	FCVTL4(25, 14)          \
+	FCVTL24(25, 15)         \
+	FINISH(SCALED)          \
+	SUB     $1, R10
+
+// func vecQ4NEON(a *neonVec)
+// Blocks of Q4_0: scales, then nibbles that stand for themselves.
+TEXT ·vecQ4NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(0)
+
+loop:
+	LOAD_X
+	VLD1.P 32(R1), [V24.H8, V25.H8]
+	START(V4, V5, V6, V7)
+	VEC4(0)
+	VEC4(1)
+	VEC4(2)
+	VEC4(3)
+	FINISH_BLOCK
 	CBNZ R10, loop
 	STORE_SUMS
 	RET
@@ -160,8 +187,7 @@ TEXT ·vecTableNEON(SB), NOSPLIT, $0-8
 
 loop:
 	LOAD_X
-	ZERO_FIRST
-	ZERO_SECOND
+	ZERO_SUMS
 	VEC_TABLE(0)
 	VEC_TABLE(1)
 	VEC_TABLE(2)
@@ -198,7 +224,6 @@ TEXT ·vec5NEON(SB), NOSPLIT, $0-8
 loop:
 	LOAD_X
 	START(V4, V5, V6, V7)
-	ZERO_SECOND
 	MOVD R1, R12
 	ADD  $32, R1, R13
 	ADD  $64, R1
@@ -230,7 +255,7 @@ next:
 	SIX(p, op, places, V13, V25, V21, 5) \
 	SIX(p, op, places, V14, V26, V22, 6) \
 	SIX(p, op, places, V15, V27, V23, 7) \
-	HIGH(p, 12, 13, 14, 15)
+	SECOND(p, 12, 13, 14, 15)
 
 // func vec6NEON(a *neonVec)
 // Codes of 6 bits and a factor for each half of a group, which R14 points to.
@@ -262,6 +287,7 @@ loop:
 	ADD_SCALED(13, 9, 5)
 	ADD_SCALED(14, 10, 6)
 	ADD_SCALED(15, 11, 7)
+	LOAD16(R3)
 	FINISH(TIMES)
 	NEXT_GROUP
 	CBNZ R10, loop
@@ -284,16 +310,16 @@ loop:
 	SIGNED4 \
 	HIGH(p, 12, 13, 14, 15)
 
-// func vec8NEON(a *neonVec)
-// Codes of 8 bits with a zero of 128: start is not read.
-TEXT ·vec8NEON(SB), NOSPLIT, $0-8
-	VEC_ARGS(512)
+// func vecQ8NEON(a *neonVec)
+// Blocks of Q8_0: scales, then codes with a zero of 128. start is not read.
+TEXT ·vecQ8NEON(SB), NOSPLIT, $0-8
+	VEC_ARGS(0)
 	VMOVI $128, V31.B16
 
 loop:
 	LOAD_X
-	ZERO_FIRST
-	ZERO_SECOND
+	VLD1.P 32(R1), [V24.H8, V25.H8]
+	ZERO_SUMS
 	VEC8_LOW(0)
 	VEC8_LOW(1)
 	VEC8_LOW(2)
@@ -302,10 +328,7 @@ loop:
 	VEC8_HIGH(1)
 	VEC8_HIGH(2)
 	VEC8_HIGH(3)
-	FINISH_GROUP
-
-next:
-	NEXT_GROUP
+	FINISH_BLOCK
 	CBNZ R10, loop
 	STORE_SUMS
 	RET
