@@ -41,7 +41,8 @@ type BlockWeights struct {
 	Scale float32 // what a code of one stands for
 	Decay float32 // what is left of the sums before
 	// floats is where paths without masks leave out tokens that do not count, and
-	// then where kernels for 8-bit floats have the codes as numbers.
+	// then where kernels for 8-bit floats have the codes as numbers, and those of
+	// dot products their bytes.
 	floats [BlockTokens]float32
 }
 

@@ -11,6 +11,18 @@ func weigh4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, 
 //go:noescape
 func weigh1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
 
+// splitWeights takes the codes of n queries apart for the kernels below: those of
+// up to four queries, or of one, for all elements and rounds of 16 tokens.
+//
+//go:noescape
+func splitWeights(w *BlockWeights, n int)
+
+//go:noescape
+func weighDot4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, rounds int)
+
+//go:noescape
+func weighDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
+
 func (k neon) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
 	softmaxEach(k, k.ar, w, scores, scales, state, stride)
 }
@@ -33,6 +45,24 @@ func (k neon) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _
 	}
 	if c < d {
 		k.weighRest(c, o, stride, d, w, values, pairs)
+	}
+}
+
+// weighBlock may weigh tokens of the last round that the block lacks: they have no
+// weight.
+func (k neonDot) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	if d%16 != 0 {
+		k.neon.weighBlock(o, stride, d, w, values, next, pairs)
+		return
+	}
+	rounds := (pairs + 7) / 8
+	splitWeights(&w[0], len(w))
+	i := 0
+	for ; i+1 < len(w); i += 4 {
+		weighDot4(&o[i*stride], stride, &w[i], min(4, len(w)-i), &values[0], d, rounds)
+	}
+	if i < len(w) {
+		weighDot1(&o[i*stride], &w[i], &values[0], d, rounds)
 	}
 }
 

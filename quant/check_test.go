@@ -24,7 +24,8 @@ type (
 )
 
 func (k brokenWeigh) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
-	k.kernels.weighBlock(o, stride, d, w, values, next, pairs-1)
+	k.kernels.weighBlock(o, stride, d, w, values, next, pairs)
+	o[len(w)/2*stride+d-1] *= 1.0000001
 }
 
 func (k brokenF8) weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int) {

@@ -1,0 +1,253 @@
+//go:build !noasm
+
+#include "go_asm.h"
+#include "textflag.h"
+#include "neon_arm64.h"
+
+// Values are weighed with dot products of bytes, four tokens in an instruction.
+// A weight w of 16 bits is 256·h + l + 128, where h and l are signed bytes:
+//
+//	Σ w·v = 256·Σ h·v + Σ l·v + 128·Σ v
+//
+// which integers have exactly, so that the kernels of 16-bit products give the
+// same. Tokens without a weight have l = -128, and drop out with the last term.
+
+// SDOT adds four products to each lane of d; it takes the four bytes of m from
+// its lane i, for all lanes of n.
+#define SDOT(m, i, n, d) WORD $(0x4F80E000 | ((i)&1)<<21 | ((i)>>1)<<11 | (m)<<16 | (n)<<5 | (d))
+
+// func splitWeights(w *BlockWeights, n int)
+// Splits the codes of n queries: of 16 tokens all h, then all l, and so on.
+TEXT ·splitWeights(SB), NOSPLIT, $0-16
+	MOVD  w+0(FP), R0
+	MOVD  n+8(FP), R1
+	VMOVI $0x80, V31.B16
+
+query:
+	ADD  $BlockWeights_Codes, R0, R2
+	ADD  $BlockWeights_floats, R0, R3
+	MOVD $4, R4
+
+codes:
+	VLD1.P 32(R2), [V0.B16, V1.B16]
+	VUZP2  V1.B16, V0.B16, V2.B16
+	VUZP1  V1.B16, V0.B16, V3.B16
+	VEOR   V31.B16, V3.B16, V3.B16 // less 128
+	VST1.P [V2.B16, V3.B16], 32(R3)
+	SUBS   $1, R4
+	BNE    codes
+	ADD    $BlockWeights__size, R0
+	SUBS   $1, R1
+	BNE    query
+	RET
+
+// ZIP_TOKENS brings two pairs of tokens together: the four bytes of an element.
+#define ZIP_TOKENS(a, b) \
+	VZIP1 b.H8, a.H8, V28.H8 \
+	VZIP2 b.H8, a.H8, V29.H8
+
+// DOT_ALL adds the products of 8 elements of four tokens, which are quad i of 16
+// tokens, with the weights of four queries, and with ones.
+#define DOT_ALL(i) \
+	VLD1 (R13), [V26.B16] \
+	ADD  R7, R13          \
+	VLD1 (R13), [V27.B16] \
+	ADD  R7, R13          \
+	ZIP_TOKENS(V26, V27)  \
+	SDOT(18, i, 28, 0)    \
+	SDOT(18, i, 29, 1)    \
+	SDOT(19, i, 28, 2)    \
+	SDOT(19, i, 29, 3)    \
+	SDOT(20, i, 28, 4)    \
+	SDOT(20, i, 29, 5)    \
+	SDOT(21, i, 28, 6)    \
+	SDOT(21, i, 29, 7)    \
+	SDOT(22, i, 28, 8)    \
+	SDOT(22, i, 29, 9)    \
+	SDOT(23, i, 28, 10)   \
+	SDOT(23, i, 29, 11)   \
+	SDOT(24, i, 28, 12)   \
+	SDOT(24, i, 29, 13)   \
+	SDOT(25, i, 28, 14)   \
+	SDOT(25, i, 29, 15)   \
+	SDOT(31, 0, 28, 16)   \
+	SDOT(31, 0, 29, 17)
+
+// JOIN makes a float of the sums of h, l and, times 128, of values.
+#define JOIN(h, H, L, S) \
+	VSHL $8, H.S4, H.S4  \
+	VADD L.S4, H.S4, H.S4 \
+	VADD S.S4, H.S4, H.S4 \
+	SCVTF4(h, h)
+
+// LOAD_SCALES loads how a query's sums are scaled and what is left of its outputs.
+#define LOAD_SCALES(w, scale, decay) \
+	ADD   $BlockWeights_Scale, w, R23 \
+	VLD1R (R23), [scale.S4]           \
+	ADD   $BlockWeights_Decay, w, R23 \
+	VLD1R (R23), [decay.S4]
+
+// OUTPUT8 adds a query's sums to its outputs, and ends the column after the last.
+#define OUTPUT8(h0, h1, H0, H1, L0, L1) \
+	JOIN(h0, H0, L0, V16)           \
+	JOIN(h1, H1, L1, V17)           \
+	LOAD_SCALES(R21, V24, V25)      \
+	VLD1  (R20), [V26.S4, V27.S4]   \
+	FMUL4(25, 26, 26)               \
+	FMUL4(25, 27, 27)               \
+	VFMLA V24.S4, H0.S4, V26.S4     \
+	VFMLA V24.S4, H1.S4, V27.S4     \
+	VST1  [V26.S4, V27.S4], (R20)   \
+	SUBS  $1, R22                   \
+	BEQ   next                      \
+	ADD   $BlockWeights__size, R21  \
+	ADD   R6, R20
+
+// NEXT_WEIGHTS sets to to the weights of the next query, or to those of the same
+// where there are not so many.
+#define NEXT_WEIGHTS(count, from, to) \
+	CMP  $count, R5        \
+	CSEL GE, R12, ZR, R13  \
+	ADD  R13, from, to
+
+// func weighDot4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, rounds int)
+// All elements of up to four queries, 8 at a time. d is a multiple of 8, a round
+// is 16 tokens.
+//
+//	R0 outputs  R1 values  R2 weights  R3 rounds  R5 queries  R6, R7 bytes from
+//	an output, a pair to the next  R8-R11 split weights  R12 columns left
+//	V0-V7 sums of h  V8-V15 of l  V16, V17 of values  V18-V25 weights  V31 ones
+TEXT ·weighDot4(SB), NOSPLIT, $0-56
+	MOVD  o+0(FP), R0
+	MOVD  stride+8(FP), R6
+	MOVD  w+16(FP), R2
+	MOVD  n+24(FP), R5
+	MOVD  values+32(FP), R1
+	MOVD  d+40(FP), R4
+	MOVD  rounds+48(FP), R3
+	LSL   $2, R6
+	LSL   $1, R4, R7
+	MOVD  $BlockWeights__size, R12
+	ADD   $BlockWeights_floats, R2, R8
+	NEXT_WEIGHTS(2, R8, R9)
+	NEXT_WEIGHTS(3, R9, R10)
+	NEXT_WEIGHTS(4, R10, R11)
+	LSR   $3, R4, R12
+	VMOVI $1, V31.B16
+
+column:
+	ZERO4(V0, V1, V2, V3)
+	ZERO4(V4, V5, V6, V7)
+	ZERO4(V8, V9, V10, V11)
+	ZERO4(V12, V13, V14, V15)
+	VEOR V16.B16, V16.B16, V16.B16
+	VEOR V17.B16, V17.B16, V17.B16
+	MOVD R1, R13
+	MOVD R3, R14
+	MOVD R8, R15
+	MOVD R9, R16
+	MOVD R10, R17
+	MOVD R11, R19
+
+round:
+	FLDPQ.P 32(R15), (F18, F22)
+	FLDPQ.P 32(R16), (F19, F23)
+	FLDPQ.P 32(R17), (F20, F24)
+	FLDPQ.P 32(R19), (F21, F25)
+	DOT_ALL(0)
+	DOT_ALL(1)
+	DOT_ALL(2)
+	DOT_ALL(3)
+	SUB     $1, R14
+	CBNZ    R14, round
+
+	VSHL $7, V16.S4, V16.S4
+	VSHL $7, V17.S4, V17.S4
+	MOVD R0, R20
+	MOVD R2, R21
+	MOVD R5, R22
+	OUTPUT8(0, 1, V0, V1, V8, V9)
+	OUTPUT8(2, 3, V2, V3, V10, V11)
+	OUTPUT8(4, 5, V4, V5, V12, V13)
+	OUTPUT8(6, 7, V6, V7, V14, V15)
+
+next:
+	ADD  $32, R0
+	ADD  $16, R1
+	SUB  $1, R12
+	CBNZ R12, column
+	RET
+
+// DOT_HALF adds the products of 8 elements of four tokens, with one query's
+// weights and with ones.
+#define DOT_HALF(i, h0, h1, l0, l1, s0, s1) \
+	SDOT(18, i, 28, h0) \
+	SDOT(18, i, 29, h1) \
+	SDOT(22, i, 28, l0) \
+	SDOT(22, i, 29, l1) \
+	SDOT(31, 0, 28, s0) \
+	SDOT(31, 0, 29, s1)
+
+#define DOT_ONE(i) \
+	VLD1 (R13), [V24.B16, V25.B16] \
+	ADD  R7, R13                   \
+	VLD1 (R13), [V26.B16, V27.B16] \
+	ADD  R7, R13                   \
+	ZIP_TOKENS(V24, V26)           \
+	DOT_HALF(i, 0, 1, 8, 9, 16, 17) \
+	ZIP_TOKENS(V25, V27)           \
+	DOT_HALF(i, 2, 3, 10, 11, 19, 20)
+
+// func weighDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
+// All elements of one query, 16 at a time. d is a multiple of 16.
+TEXT ·weighDot1(SB), NOSPLIT, $0-40
+	MOVD  o+0(FP), R0
+	MOVD  w+8(FP), R2
+	MOVD  values+16(FP), R1
+	MOVD  d+24(FP), R4
+	MOVD  rounds+32(FP), R3
+	LSL   $1, R4, R7
+	ADD   $BlockWeights_floats, R2, R8
+	LSR   $4, R4, R12
+	VMOVI $1, V31.B16
+	LOAD_SCALES(R2, V23, V30)
+
+column:
+	ZERO4(V0, V1, V2, V3)
+	ZERO4(V8, V9, V10, V11)
+	ZERO4(V16, V17, V19, V20)
+	MOVD R1, R13
+	MOVD R3, R14
+	MOVD R8, R15
+
+round:
+	FLDPQ.P 32(R15), (F18, F22)
+	DOT_ONE(0)
+	DOT_ONE(1)
+	DOT_ONE(2)
+	DOT_ONE(3)
+	SUB     $1, R14
+	CBNZ    R14, round
+
+	VSHL $7, V16.S4, V16.S4
+	VSHL $7, V17.S4, V17.S4
+	VSHL $7, V19.S4, V19.S4
+	VSHL $7, V20.S4, V20.S4
+	JOIN(0, V0, V8, V16)
+	JOIN(1, V1, V9, V17)
+	JOIN(2, V2, V10, V19)
+	JOIN(3, V3, V11, V20)
+	VLD1 (R0), [V24.S4, V25.S4, V26.S4, V27.S4]
+	FMUL4(30, 24, 24)
+	FMUL4(30, 25, 25)
+	FMUL4(30, 26, 26)
+	FMUL4(30, 27, 27)
+	VFMLA  V23.S4, V0.S4, V24.S4
+	VFMLA  V23.S4, V1.S4, V25.S4
+	VFMLA  V23.S4, V2.S4, V26.S4
+	VFMLA  V23.S4, V3.S4, V27.S4
+	VST1.P [V24.S4, V25.S4, V26.S4, V27.S4], 64(R0)
+	ADD    $32, R1
+	SUB    $1, R12
+	CBNZ   R12, column
+	RET
