@@ -27,3 +27,44 @@
 
 // HIGH2 adds two high bits, which V30 holds in place, to codes; V29 is 0x30.
 #define HIGH2(codes) VBIT V29.B16, V30.B16, codes.B16
+
+// LOW and HIGH add the products of 16 rows with step p of a token's first half of a
+// group, V16, or second, V17, to V4-V7.
+#define LOW(p, a, b, c, d) \
+	SDOT(16, p, a, 4) \
+	SDOT(16, p, b, 5) \
+	SDOT(16, p, c, 6) \
+	SDOT(16, p, d, 7)
+
+#define HIGH(p, a, b, c, d) \
+	SDOT(17, p, a, 4) \
+	SDOT(17, p, b, 5) \
+	SDOT(17, p, c, 6) \
+	SDOT(17, p, d, 7)
+
+// SIGNED4 loads the codes of a step, less 128, which every byte of V31 is.
+#define SIGNED4 \
+	VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16] \
+	VEOR   V31.B16, V12.B16, V12.B16                    \
+	VEOR   V31.B16, V13.B16, V13.B16                    \
+	VEOR   V31.B16, V14.B16, V14.B16                    \
+	VEOR   V31.B16, V15.B16, V15.B16
+
+#define BYTES_LOW(p) \
+	SIGNED4 \
+	LOW(p, 12, 13, 14, 15)
+
+#define BYTES_HIGH(p) \
+	SIGNED4 \
+	HIGH(p, 12, 13, 14, 15)
+
+// DOT_BYTES is a whole group of 8-bit codes.
+#define DOT_BYTES \
+	BYTES_LOW(0)  \
+	BYTES_LOW(1)  \
+	BYTES_LOW(2)  \
+	BYTES_LOW(3)  \
+	BYTES_HIGH(0) \
+	BYTES_HIGH(1) \
+	BYTES_HIGH(2) \
+	BYTES_HIGH(3)

@@ -17,17 +17,6 @@
 	FLDPQ offset+128(R1), (F28, F29) \
 	FLDPQ offset+192(R1), (F30, F31)
 
-// DOT adds the products of two registers of codes with lane i of the tokens.
-#define DOT(lo, hi, i, x0, x1, x2, x3) \
-	SDOT(x0, i, lo, 8)  \
-	SDOT(x0, i, hi, 9)  \
-	SDOT(x1, i, lo, 10) \
-	SDOT(x1, i, hi, 11) \
-	SDOT(x2, i, lo, 12) \
-	SDOT(x2, i, hi, 13) \
-	SDOT(x3, i, lo, 14) \
-	SDOT(x3, i, hi, 15)
-
 #define DOT_PLANES(x0, x1, x2, x3) \
 	DOT(24, 25, 0, x0, x1, x2, x3) \
 	DOT(26, 27, 1, x0, x1, x2, x3) \

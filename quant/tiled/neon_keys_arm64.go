@@ -2,11 +2,31 @@
 
 package tiled
 
-// Scores are products of panels on these paths.
+// The kernels of scores take the four queries that begin with one, or this alone.
 
-func (k neon) scores(a *scoreArgs, s *Scratch)       { panelScores(k, a, s) }
-func (k neonDot) scores(a *scoreArgs, s *Scratch)    { panelScores(k, a, s) }
-func (k neonMatrix) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
+//go:noescape
+func scoresDot4NEON(a *scoreArgs, query int)
+
+//go:noescape
+func scoresDot1NEON(a *scoreArgs, query int)
+
+func (k neon) scores(a *scoreArgs, s *Scratch) { panelScores(k, a, s) }
+
+// scores is also neonMatrix's: bringing keys to the form that its products take
+// costs more than they gain.
+func (neonDot) scores(a *scoreArgs, _ *Scratch) {
+	if a.width < 4 {
+		for q := range a.width {
+			scoresDot1NEON(a, q)
+		}
+		return
+	}
+	for q := 0; q < a.width; q += 4 {
+		scoresDot4NEON(a, q)
+	}
+}
+
+// Scores of 4-bit keys are products of panels on these paths.
 
 func (k neon) scores4(a *scoreArgs, s *Scratch)       { matrixScores4(k, a, s) }
 func (k neonDot) scores4(a *scoreArgs, s *Scratch)    { matrixScores4(k, a, s) }

@@ -60,3 +60,15 @@
 #define ZERO_SUMS \
 	ZERO4(V8, V9, V10, V11) \
 	ZERO4(V12, V13, V14, V15)
+
+// DOT adds the products of two registers of codes with lane i of the four
+// tokens.
+#define DOT(lo, hi, i, x0, x1, x2, x3) \
+	SDOT(x0, i, lo, 8)  \
+	SDOT(x0, i, hi, 9)  \
+	SDOT(x1, i, lo, 10) \
+	SDOT(x1, i, hi, 11) \
+	SDOT(x2, i, lo, 12) \
+	SDOT(x2, i, hi, 13) \
+	SDOT(x3, i, lo, 14) \
+	SDOT(x3, i, hi, 15)

@@ -46,20 +46,7 @@
 
 #define ZERO_SUMS ZERO4(V4, V5, V6, V7)
 
-// LOW and HIGH add products with step p of the first and of the second half,
-// SECOND those of the second half where it has sums of its own.
-#define LOW(p, a, b, c, d) \
-	SDOT(16, p, a, 4) \
-	SDOT(16, p, b, 5) \
-	SDOT(16, p, c, 6) \
-	SDOT(16, p, d, 7)
-
-#define HIGH(p, a, b, c, d) \
-	SDOT(17, p, a, 4) \
-	SDOT(17, p, b, 5) \
-	SDOT(17, p, c, 6) \
-	SDOT(17, p, d, 7)
-
+// SECOND is HIGH where the second half has sums of its own.
 #define SECOND(p, a, b, c, d) \
 	SDOT(17, p, a, 8)  \
 	SDOT(17, p, b, 9)  \
@@ -294,22 +281,6 @@ loop:
 	STORE_SUMS
 	RET
 
-// SIGNED4 loads the codes of a step, less 128.
-#define SIGNED4 \
-	VLD1.P 64(R1), [V12.B16, V13.B16, V14.B16, V15.B16] \
-	VEOR   V31.B16, V12.B16, V12.B16                    \
-	VEOR   V31.B16, V13.B16, V13.B16                    \
-	VEOR   V31.B16, V14.B16, V14.B16                    \
-	VEOR   V31.B16, V15.B16, V15.B16
-
-#define VEC8_LOW(p) \
-	SIGNED4 \
-	LOW(p, 12, 13, 14, 15)
-
-#define VEC8_HIGH(p) \
-	SIGNED4 \
-	HIGH(p, 12, 13, 14, 15)
-
 // func vecQ8NEON(a *neonVec)
 // Blocks of Q8_0: scales, then codes with a zero of 128. start is not read.
 TEXT ·vecQ8NEON(SB), NOSPLIT, $0-8
@@ -320,14 +291,7 @@ loop:
 	LOAD_X
 	VLD1.P 32(R1), [V24.H8, V25.H8]
 	ZERO_SUMS
-	VEC8_LOW(0)
-	VEC8_LOW(1)
-	VEC8_LOW(2)
-	VEC8_LOW(3)
-	VEC8_HIGH(0)
-	VEC8_HIGH(1)
-	VEC8_HIGH(2)
-	VEC8_HIGH(3)
+	DOT_BYTES
 	FINISH_BLOCK
 	CBNZ R10, loop
 	STORE_SUMS
