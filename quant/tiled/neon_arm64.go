@@ -2,10 +2,9 @@
 
 package tiled
 
-// neon is the path of every arm64 processor. Its panels differ from those of
-// plain Go: codes are less the format's zero, plus 128. So every format has the
-// zero of keys and of Q8_0, a panel's codes become signed by turning their
-// highest bit over, and sums of integers begin with nothing: start is not read.
+// neon is the path of every arm64 processor. Its panels are centred: codes are
+// signed, less the format's zero, and sums of integers begin with nothing. start is
+// read by vector kernels only.
 //
 // Products are float32(i)·scale where plain Go adds a zero to that, which makes
 // -0 a +0, and with factors float32(i) itself may be -0. It takes an underflow to

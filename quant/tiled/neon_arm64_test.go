@@ -20,7 +20,7 @@ func TestNEONPanels(t *testing.T) {
 		portable{}.decode(&want, f, m.Data, blocks)
 		neon{}.decode(&got, f, m.Data, blocks)
 		for i := range want.codes {
-			want.codes[i] += uint8(panelBias - f.zero)
+			want.codes[i] -= uint8(f.zero)
 		}
 		require.Equal(t, want.codes, got.codes, "%s", typ)
 		require.Equal(t, want.scales, got.scales, "%s", typ)

@@ -2,9 +2,6 @@
 
 package tiled
 
-// What the kernels add to codes that are less the format's zero.
-const panelBias = 128
-
 // fifthTables are what decoding the fifth bits of codes takes. Two bytes of a
 // word hold those of four rows: rows lists each of the two eight times, for all
 // four quarters of a tile, and places says how far left of bit 4 the bits are.
@@ -49,6 +46,7 @@ func scalesBytesNEON(scales, factors *float32, block *byte)
 func scalesSixNEON(scales *float32, block *byte)
 
 func (neon) decode(p *panel, f *format, blocks []byte, n int) {
+	p.centred = true
 	size, head := len(blocks)/n, f.headBytes()
 	if f.scales == oneScale {
 		f.decodeCodesNEON(p.codes, blocks[head:], size, n)
@@ -63,20 +61,26 @@ func (neon) decode(p *panel, f *format, blocks []byte, n int) {
 	}
 }
 
-// decodeCodesNEON decodes n groups that are stride bytes apart.
+// decode brings steps of codes together too.
+func (k neonMatrix) decode(p *panel, f *format, blocks []byte, n int) {
+	k.neonDot.decode(p, f, blocks, n)
+	pairCodesNEON(&p.codes[0], n*f.groups(len(blocks)/n))
+}
+
+// decodeCodesNEON decodes n groups that are stride bytes apart, less the format's
+// zero.
 func (f *format) decodeCodesNEON(dst []uint8 /* [n][planes][TileRows][laneBytes] */, src []byte, stride, n int) {
-	bias := panelBias - f.zero
 	switch f.bits {
 	case 4:
-		table := f.tableLess(-bias)
+		table := f.tableLess(f.zero)
 		decode4NEON(&dst[0], &src[0], stride, n, &table)
 	case 5:
-		decode5NEON(&dst[0], &src[0], stride, n, bias)
+		decode5NEON(&dst[0], &src[0], stride, n, -f.zero)
 	case 6:
-		decode6NEON(&dst[0], &src[0], stride, n, bias)
-	case 8: // its zero is 128, the bias nothing
+		decode6NEON(&dst[0], &src[0], stride, n, -f.zero)
+	case 8: // its zero is 128
 		for g := range n {
-			copy(dst[g*planes*planeBytes:][:planes*planeBytes], src[g*stride:])
+			signCodesNEON(&dst[g*planes*planeBytes], &src[g*stride], 1)
 		}
 	}
 }

@@ -151,28 +151,18 @@ store:
 	STORE_SUMS(F24, F25, F26, F27, F28, F29, F30, F31)
 	RET
 
-// func pairCodesNEON(dst, src *uint8, groups int)
-// It makes codes signed, less 128, and brings steps of four elements of a row
-// together to steps of eight: from [planes][TileRows][4] to
-// [planes/2][TileRows][8].
-TEXT ·pairCodesNEON(SB), NOSPLIT, $0-24
-	MOVD  dst+0(FP), R0
-	MOVD  src+8(FP), R1
-	MOVD  groups+16(FP), R2
-	LSL   $2, R2
-	VMOVI $128, V31.B16
+// func pairCodesNEON(codes *uint8, groups int)
+// It brings steps of four elements of a row together to steps of eight: from
+// [planes][TileRows][4] to [planes/2][TileRows][8].
+TEXT ·pairCodesNEON(SB), NOSPLIT, $0-16
+	MOVD codes+0(FP), R0
+	MOVD groups+8(FP), R2
+	MOVD R0, R1
+	LSL  $2, R2
 
 loop:
 	VLD1.P 64(R1), [V0.B16, V1.B16, V2.B16, V3.B16]
 	VLD1.P 64(R1), [V4.B16, V5.B16, V6.B16, V7.B16]
-	VEOR   V31.B16, V0.B16, V0.B16
-	VEOR   V31.B16, V1.B16, V1.B16
-	VEOR   V31.B16, V2.B16, V2.B16
-	VEOR   V31.B16, V3.B16, V3.B16
-	VEOR   V31.B16, V4.B16, V4.B16
-	VEOR   V31.B16, V5.B16, V5.B16
-	VEOR   V31.B16, V6.B16, V6.B16
-	VEOR   V31.B16, V7.B16, V7.B16
 	VZIP1  V4.S4, V0.S4, V16.S4
 	VZIP2  V4.S4, V0.S4, V17.S4
 	VZIP1  V5.S4, V1.S4, V18.S4

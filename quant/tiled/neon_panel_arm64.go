@@ -4,15 +4,15 @@ package tiled
 
 import "unsafe"
 
-// signedGroups is how many groups of a panel are made signed at a time. The
-// copy takes 4 KiB of the stack.
-const signedGroups = 8
+// fewGroups is how many groups of a panel are multiplied at a time where tokens are
+// filled up, or keys made signed. The copies take 4 KiB of the stack.
+const fewGroups = 8
 
 // kernelTokens and kernelRows are what mulDotNEON and mulMatrixNEON compute.
 const kernelTokens, kernelRows = 4, 8
 
-// The panel kernels read codes as signCodesNEON leaves them, or pairCodesNEON
-// for mulMatrixNEON. row and token are the first of those that they compute.
+// The panel kernels read signed codes, mulMatrixNEON in the order of
+// pairCodesNEON. row and token are the first of those that they compute.
 
 //go:noescape
 func mulBaseNEON(a *kernelArgs, row, token int)
@@ -27,23 +27,51 @@ func mulMatrixNEON(a *kernelArgs, row, token int)
 func signCodesNEON(dst, src *uint8, groups int)
 
 //go:noescape
-func pairCodesNEON(dst, src *uint8, groups int)
+func pairCodesNEON(codes *uint8, groups int)
 
 func (neon) mulPanel(a *kernelArgs) {
-	var codes [signedGroups * planes * planeBytes]uint8
-	for g := 0; g < a.groups; g += signedGroups {
-		part := a.part(g, min(signedGroups, a.groups-g))
-		signCodesNEON(&codes[0], part.codes, part.groups)
-		part.codes = &codes[0]
-		for token := range part.width {
-			mulBaseNEON(&part, 0, token)
+	if !a.centred {
+		mulKeys(a)
+		return
+	}
+	a.eachTile(mulBaseTokens)
+}
+
+func (neonDot) mulPanel(a *kernelArgs) { a.eachTile(mulDotTokens) }
+
+func (neonMatrix) mulPanel(a *kernelArgs) { a.eachTile(mulMatrixTokens) }
+
+// eachTile multiplies one tile of tokens after the other.
+func (a *kernelArgs) eachTile(multiply func(*kernelArgs)) {
+	apart := (a.groups + a.skip) * a.width
+	for i := range a.tiles {
+		if i > 0 {
+			a.sums, a.x = step(a.sums, a.width*TileRows), step(a.x, apart*GroupElems)
+			a.dx, a.shift = step(a.dx, apart), step(a.shift, apart)
 		}
+		multiply(a)
 	}
 }
 
-func (neonDot) mulPanel(a *kernelArgs) { mulTokens(a, false) }
+func mulBaseTokens(a *kernelArgs) {
+	for token := range a.width {
+		mulBaseNEON(a, 0, token)
+	}
+}
 
-func (neonMatrix) mulPanel(a *kernelArgs) { mulTokens(a, true) }
+// mulKeys multiplies keys, whose codes have a zero of 128.
+func mulKeys(a *kernelArgs) {
+	var codes [fewGroups * planes * planeBytes]uint8
+	for g := 0; g < a.groups; g += fewGroups {
+		part := a.part(g, min(fewGroups, a.groups-g))
+		signCodesNEON(&codes[0], part.codes, part.groups)
+		part.codes = &codes[0]
+		mulBaseTokens(&part)
+	}
+}
+
+func mulDotTokens(a *kernelArgs)    { mulTokens(a, false) }
+func mulMatrixTokens(a *kernelArgs) { mulTokens(a, true) }
 
 // mulTokens multiplies with mulMatrixNEON or mulDotNEON.
 func mulTokens(a *kernelArgs, matrix bool) {
@@ -56,22 +84,12 @@ func mulTokens(a *kernelArgs, matrix bool) {
 
 // mulManyTokens multiplies tiles of kernelTokens tokens and more.
 func mulManyTokens(a *kernelArgs, matrix bool) {
-	var codes [signedGroups * planes * planeBytes]uint8
-	for g := 0; g < a.groups; g += signedGroups {
-		part := a.part(g, min(signedGroups, a.groups-g))
-		if matrix {
-			pairCodesNEON(&codes[0], part.codes, part.groups)
-		} else {
-			signCodesNEON(&codes[0], part.codes, part.groups)
-		}
-		part.codes = &codes[0]
-		for row := 0; row < TileRows; row += kernelRows {
-			for token := 0; token < part.width; token += kernelTokens {
-				if matrix {
-					mulMatrixNEON(&part, row, token)
-				} else {
-					mulDotNEON(&part, row, token)
-				}
+	for row := 0; row < TileRows; row += kernelRows {
+		for token := 0; token < a.width; token += kernelTokens {
+			if matrix {
+				mulMatrixNEON(a, row, token)
+			} else {
+				mulDotNEON(a, row, token)
 			}
 		}
 	}
@@ -83,13 +101,13 @@ func mulManyTokens(a *kernelArgs, matrix bool) {
 func mulFewTokens(a *kernelArgs, matrix bool) {
 	var (
 		sums      [kernelTokens * TileRows]float32
-		x         [signedGroups][kernelTokens * GroupElems]int8
-		dx, shift [signedGroups][kernelTokens]float32
+		x         [fewGroups][kernelTokens * GroupElems]int8
+		dx, shift [fewGroups][kernelTokens]float32
 	)
 	result := unsafe.Slice(a.sums, a.width*TileRows)
 	copy(sums[:], result)
-	for g := 0; g < a.groups; g += signedGroups {
-		part := a.part(g, min(signedGroups, a.groups-g))
+	for g := 0; g < a.groups; g += fewGroups {
+		part := a.part(g, min(fewGroups, a.groups-g))
 		for i := range part.groups {
 			copy(x[i][:], unsafe.Slice(step(part.x, i*a.width*GroupElems), a.width*GroupElems))
 			copy(dx[i][:], unsafe.Slice(step(part.dx, i*a.width), a.width))
