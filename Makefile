@@ -77,7 +77,7 @@ testgpu: ## run the tests of GPUs on whatever OpenCL driver there is (Debian, Ub
 testarm64: build ## run the kernel tests and one answer on emulated arm64 (needs qemu)
 	@command -v $(QEMU) >/dev/null || { \
 		echo "$(QEMU) not found: install qemu-user-static (Debian, Ubuntu: apt-get install qemu-user-static)" >&2; exit 1; }
-	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/...
+	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu max' ./quant/... ./store/crc
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a76' ./quant/tiled # dot products, no matrix instructions
 	GOARCH=arm64 $(GO) test -exec '$(QEMU) -cpu cortex-a72' ./quant/tiled # neither
 	GOARCH=arm64 $(BUILD) -o bin/arm64/ ./cmd/llmrun

@@ -7,6 +7,9 @@ import "golang.org/x/sys/cpu"
 // folds says that the processor multiplies polynomials in registers of 512 bits.
 var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
+// foldBytes is what is folded in a round.
+const foldBytes = 256
+
 // fold adds n bytes to the state of a sum, which is the sum inverted. n is a multiple of
 // foldBytes, not 0.
 //

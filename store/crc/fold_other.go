@@ -1,7 +1,10 @@
-//go:build noasm || !amd64
+//go:build noasm || !(amd64 || arm64)
 
 package crc
 
-const folds = false
+const (
+	folds     = false
+	foldBytes = 1
+)
 
 func fold(uint32, *byte, int) uint32 { panic("crc: this processor does not fold") }
