@@ -23,8 +23,20 @@ func weighDot4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, 
 //go:noescape
 func weighDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
 
+// expSumBlockNEON is expSum for a block's scores, none of which is above shift.
+//
+//go:noescape
+func expSumBlockNEON(p *float32, shift float32) float32
+
+// neonSoftener is the path for scores of whole blocks, less the greatest of them.
+type neonSoftener struct{ neon }
+
+func (neonSoftener) expSum(p []float32 /* [BlockTokens] */, shift float32) float32 {
+	return expSumBlockNEON(&p[0], shift)
+}
+
 func (k neon) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
-	softmaxEach(k, k.ar, w, scores, scales, state, stride)
+	softmaxEach(neonSoftener{k}, k.ar, w, scores, scales, state, stride)
 }
 
 func (k neon) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {

@@ -216,7 +216,7 @@ func (k neon) weightedSum(o []float32, oStride int, p []float32, pStride int, v 
 }
 
 func (k neon) maxOf(p []float32 /* [n] */) float32 {
-	whole := len(p) / 4 * 4
+	whole := len(p) / lanes * lanes
 	largest := k.portable.maxOf(p[whole:])
 	if whole > 0 {
 		// A NaN in every lane comes back as one; the comparison drops it.
