@@ -16,7 +16,7 @@ const TileTokens = 16
 type Activations struct {
 	cols, tokens int
 
-	codes []int8    // [tile][group][token][GroupElems]
+	codes []int8    // [tile][group][token][GroupElems], or pairs of tokens in turns
 	scale []float32 // [tile][group][token]
 	shift []float32 // [tile][group][token] -scale·Σ codes, what a min is multiplied with
 	// Where integer sums begin: startBits less zero·Σ codes, which is what a sum
@@ -116,25 +116,33 @@ func (a *Activations) startAt(f *format, at int) *int32 {
 // Set rounds the activations of one token; nil stands for zeros. Different
 // tokens may be set at the same time.
 func (a *Activations) Set(token int, x []float32 /* [cols] */) {
+	a.set(active, token, x)
+}
+
+// set is Set for the kernels of a path.
+func (a *Activations) set(path kernels, token int, x []float32 /* [cols] */) {
 	if a.cols == 0 {
 		return
 	}
-	args := a.roundArgs(token)
+	args := a.roundArgs(path, token)
 	if x == nil {
 		args.clear()
 		return
 	}
 	args.x = &x[:a.cols][0]
-	active.round(args)
+	path.round(args)
 }
 
 // roundArgs returns where a token's numbers go.
-func (a *Activations) roundArgs(token int) roundArgs {
+func (a *Activations) roundArgs(path kernels, token int) roundArgs {
 	width, base := a.tile(token / TileTokens)
 	in := token % TileTokens
-	at := base + in
+	at, codes, apart := base+in, (base+in)*GroupElems, codesApart(path, width)
+	if apart != pairElems && in%2 == 1 {
+		codes += pairElems - GroupElems
+	}
 	return roundArgs{
-		codes: &a.codes[at*GroupElems], scale: &a.scale[at], shift: &a.shift[at],
+		codes: &a.codes[codes], apart: apart, scale: &a.scale[at], shift: &a.shift[at],
 		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
 		halfs:  &a.halfs[2*base+in],
 		groups: a.cols / GroupElems, width: width,

@@ -13,7 +13,7 @@ func (a *Activations) SetWhole(token int, x []float32 /* [cols] */, scale float3
 	if a.cols == 0 {
 		return 0
 	}
-	args := a.roundArgs(token)
+	args := a.roundArgs(active, token)
 	inverse := 1 / scale
 	var codes [GroupElems]int8
 	for g := range args.groups {

@@ -29,8 +29,7 @@ func CheckKeys(cols, bits int) error {
 	return nil
 }
 
-// checkScores computes scores on a path, with queries that the path in use has
-// rounded.
+// checkScores computes scores on a path, with queries that it has rounded.
 func checkScores(path kernels, cols, bits, queries int) []float32 {
 	rng := rand.New(rand.NewPCG(uint64(bits), 1))
 	numbers := func() []float32 {
@@ -43,7 +42,7 @@ func checkScores(path kernels, cols, bits, queries int) []float32 {
 	s, a := NewScratch(queries), &Activations{}
 	a.Use(make([]float32, FloatsNeeded(cols, queries)), cols, queries)
 	for q := range queries {
-		a.Set(q, numbers())
+		a.set(path, q, numbers())
 	}
 	y := make([]float32, PaddedTokens(queries)*KeyBlock)
 	args := &scoreArgs{groups: cols / GroupElems}

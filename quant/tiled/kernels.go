@@ -40,6 +40,21 @@ type widePath interface {
 	mulWide(s *Scratch, t quant.Type, tiles []byte, n int, a *Activations)
 }
 
+// pairingPath is a path that wants the codes of neighbouring tokens in turns, eight
+// elements of the one and eight of the other, in tiles of some tokens.
+type pairingPath interface {
+	pairsTokens(width int) bool
+}
+
+// codesApart returns how many bytes lie from eight codes of a token to the next
+// eight, in a tile of so many tokens.
+func codesApart(path kernels, width int) int {
+	if path, ok := path.(pairingPath); ok && path.pairsTokens(width) {
+		return 2 * pairElems
+	}
+	return pairElems
+}
+
 // kernelArgs is what a panel kernel multiplies: some groups of a tile of
 // weights with a tile of tokens. Pointers are to the first group.
 type kernelArgs struct {
@@ -47,7 +62,7 @@ type kernelArgs struct {
 	codes  *uint8   // [groups][planes][TileRows][laneBytes]
 	scales *float32 // [groups][TileRows]
 	mins   *float32 // [groups][TileRows], nil = none
-	x      *int8    // [groups][width][GroupElems]
+	x      *int8    // [groups][width][GroupElems], see pairingPath
 	dx     *float32 // [groups][width]
 	shift  *float32 // [groups][width]
 	start  *int32   // [groups][halves][width], nil with mins: startBits

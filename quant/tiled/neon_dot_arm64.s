@@ -7,7 +7,7 @@
 
 // The panel kernel with SDOT computes 8 rows of 4 tokens and takes every
 // register: V0-V7 the sums of floats and V8-V15 those of integers, two
-// registers a token; V16-V23 the activations of a group, two registers a token;
+// registers a token; V16-V23 the activations of a group, two tokens in four registers;
 // V24-V31 codes.
 
 // LOAD_PLANES loads the codes of 8 rows, four steps of them.
@@ -17,11 +17,11 @@
 	FLDPQ offset+128(R1), (F28, F29) \
 	FLDPQ offset+192(R1), (F30, F31)
 
-#define DOT_PLANES(x0, x1, x2, x3) \
-	DOT(24, 25, 0, x0, x1, x2, x3) \
-	DOT(26, 27, 1, x0, x1, x2, x3) \
-	DOT(28, 29, 2, x0, x1, x2, x3) \
-	DOT(30, 31, 3, x0, x1, x2, x3)
+#define DOT_PLANES(x0, x1, y0, y1) \
+	DOT(24, 25, 0, x0, y0) \
+	DOT(26, 27, 1, x0, y0) \
+	DOT(28, 29, 0, x1, y1) \
+	DOT(30, 31, 1, x1, y1)
 
 // ADD_TOKENS adds four tokens' numbers, the lanes of V26, times those of their
 // rows, two registers each.
@@ -54,27 +54,27 @@
 	ALL_SUMS(OP)           \
 	ADD_TOKENS(8, 9, 10, 11, 12, 13, 14, 15)
 
-// SECOND_HALF computes the sums of two tokens' second half, whose elements are x
-// and y, in the registers of the first, and adds them, times the factors in V28
+// SECOND_HALF computes the sums of two tokens' second half, whose elements are x0
+// and x1, in the registers of the first, and adds them, times the factors in V28
 // and V29, to the floats in a to d.
-#define SECOND_DOT(lo, hi, i, x, y) \
-	SDOT(x, i, lo, 16) \
-	SDOT(x, i, hi, 18) \
-	SDOT(y, i, lo, 20) \
-	SDOT(y, i, hi, 22)
+#define SECOND_DOT(lo, hi, i, x) \
+	SDOT(x, i, lo, 16)   \
+	SDOT(x, i, hi, 17)   \
+	SDOT(x, i+2, lo, 20) \
+	SDOT(x, i+2, hi, 21)
 
-#define SECOND_HALF(x, y, a, b, c, d) \
-	ZERO4(V16, V18, V20, V22)         \
-	LOAD_PLANES(256)                  \
-	SECOND_DOT(24, 25, 0, x, y)       \
-	SECOND_DOT(26, 27, 1, x, y)       \
-	SECOND_DOT(28, 29, 2, x, y)       \
-	SECOND_DOT(30, 31, 3, x, y)       \
-	FLDPQ 64(R15), (F28, F29)         \
-	ADD_SCALED(28, 16, a)             \
-	ADD_SCALED(29, 18, b)             \
-	ADD_SCALED(28, 20, c)             \
-	ADD_SCALED(29, 22, d)
+#define SECOND_HALF(x0, x1, a, b, c, d) \
+	ZERO4(V16, V17, V20, V21)  \
+	LOAD_PLANES(256)           \
+	SECOND_DOT(24, 25, 0, x0)  \
+	SECOND_DOT(26, 27, 1, x0)  \
+	SECOND_DOT(28, 29, 0, x1)  \
+	SECOND_DOT(30, 31, 1, x1)  \
+	FLDPQ 64(R15), (F28, F29)  \
+	ADD_SCALED(28, 16, a)      \
+	ADD_SCALED(29, 17, b)      \
+	ADD_SCALED(28, 20, c)      \
+	ADD_SCALED(29, 21, d)
 
 // func mulDotNEON(a *kernelArgs, row, token int)
 // Rows row to row+7 of tokens token to token+3. Codes are signed.
@@ -89,9 +89,9 @@ loop:
 	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23)
 	ZERO_SUMS
 	LOAD_PLANES(0)
-	DOT_PLANES(16, 18, 20, 22)
+	DOT_PLANES(16, 17, 20, 21)
 	LOAD_PLANES(256)
-	DOT_PLANES(17, 19, 21, 23)
+	DOT_PLANES(18, 19, 22, 23)
 	FINISH(SCALED)
 	CBZ   R4, next
 	FLDPQ (R4), (F24, F25)
@@ -112,11 +112,11 @@ halves:
 	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23)
 	ZERO_SUMS
 	LOAD_PLANES(0)
-	DOT_PLANES(16, 18, 20, 22)
+	DOT_PLANES(16, 17, 20, 21)
 	FLDPQ (R15), (F24, F25)
 	ALL_SUMS(SCALED)
-	SECOND_HALF(17, 19, 8, 9, 10, 11)
-	SECOND_HALF(21, 23, 12, 13, 14, 15)
+	SECOND_HALF(18, 19, 8, 9, 10, 11)
+	SECOND_HALF(22, 23, 12, 13, 14, 15)
 	FINISH(TIMES)
 	ADD  $512, R1
 	ADD  $64, R3

@@ -11,8 +11,8 @@
 // and V12-V15 those of the others. V16-V19 are a group of the first two tokens,
 // eight elements each in a register, V20-V23 of the others.
 
-// PAIR brings halves of two tokens together. From rows or elements of one
-// token in a, b and of another in c, d it makes the four registers of both.
+// PAIR brings halves of two tokens together. From rows of one token in a, b and of
+// another in c, d it makes the four registers of both.
 #define PAIR(a, b, c, d, e, f, g, h) \
 	VZIP1 c.D2, a.D2, e.D2 \
 	VZIP2 c.D2, a.D2, f.D2 \
@@ -77,9 +77,7 @@
 
 // BEGIN loads a group of the tokens and clears the sums of integers.
 #define BEGIN \
-	LOAD_TOKENS(V24, V25, V26, V27, V28, V29, V30, V31) \
-	PAIR(V24, V25, V26, V27, V16, V17, V18, V19)        \
-	PAIR(V28, V29, V30, V31, V20, V21, V22, V23)        \
+	LOAD_TOKENS(V16, V17, V18, V19, V20, V21, V22, V23) \
 	ZERO_SUMS
 
 // func mulMatrixNEON(a *kernelArgs, row, token int)

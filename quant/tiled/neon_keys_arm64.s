@@ -39,10 +39,10 @@
 	VEOR  V31.B16, V26.B16, V26.B16  \
 	VEOR  V31.B16, V27.B16, V27.B16
 
-#define DOT_PAIRS(offset, i, j, x0, x1, x2, x3) \
-	SIGNED_PAIRS(offset)           \
-	DOT(24, 25, i, x0, x1, x2, x3) \
-	DOT(26, 27, j, x0, x1, x2, x3)
+#define DOT_PAIRS(offset, x, y) \
+	SIGNED_PAIRS(offset)  \
+	DOT(24, 25, 0, x, y)  \
+	DOT(26, 27, 1, x, y)
 
 // ADD_QUERY adds two registers of sums, times lane i of dx in V28.
 #define ADD_QUERY(i, a, b, lo, hi) \
@@ -60,7 +60,7 @@
 // func scoresDot4NEON(a *scoreArgs, query int)
 // Four queries, from query on, and all keys, 8 at a time. V0-V7 are the sums of
 // floats and V8-V15 those of integers, two registers a query; V16-V23 a group of
-// the queries. R19 is how far the next 8 keys are: behind these, or in the next tile.
+// the queries, two of them in four registers. R19 is how far the next 8 keys are: behind these, or in the next tile.
 TEXT ·scoresDot4NEON(SB), NOSPLIT, $0-16
 	SCORE_ARGS
 	MOVD $32, R19
@@ -84,10 +84,10 @@ group:
 	FMOVQ (R15), F28
 	ADD   R9, R15
 	ZERO_SUMS
-	DOT_PAIRS(0, 0, 1, 16, 18, 20, 22)
-	DOT_PAIRS(128, 2, 3, 16, 18, 20, 22)
-	DOT_PAIRS(256, 0, 1, 17, 19, 21, 23)
-	DOT_PAIRS(384, 2, 3, 17, 19, 21, 23)
+	DOT_PAIRS(0, 16, 20)
+	DOT_PAIRS(128, 17, 21)
+	DOT_PAIRS(256, 18, 22)
+	DOT_PAIRS(384, 19, 23)
 	ADD_QUERY(0, 8, 9, 0, 1)
 	ADD_QUERY(1, 10, 11, 2, 3)
 	ADD_QUERY(2, 12, 13, 4, 5)

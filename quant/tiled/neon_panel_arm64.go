@@ -95,6 +95,9 @@ func mulManyTokens(a *kernelArgs, matrix bool) {
 	}
 }
 
+// pairsTokens: kernels of kernelTokens tokens read them in turns.
+func (neonDot) pairsTokens(width int) bool { return width >= kernelTokens }
+
 // mulFewTokens multiplies a tile of fewer than kernelTokens tokens as one of so
 // many: the others are zero. Such a tile is the last of a batch or the whole of
 // a very small one, and then reading the weights is most of the work.
@@ -109,7 +112,12 @@ func mulFewTokens(a *kernelArgs, matrix bool) {
 	for g := 0; g < a.groups; g += fewGroups {
 		part := a.part(g, min(fewGroups, a.groups-g))
 		for i := range part.groups {
-			copy(x[i][:], unsafe.Slice(step(part.x, i*a.width*GroupElems), a.width*GroupElems))
+			for t := range a.width {
+				codes := unsafe.Slice(step(part.x, (i*a.width+t)*GroupElems), GroupElems)
+				for j := range GroupElems / pairElems {
+					copy(x[i][(2*j+t)*pairElems:], codes[j*pairElems:(j+1)*pairElems])
+				}
+			}
 			copy(dx[i][:], unsafe.Slice(step(part.dx, i*a.width), a.width))
 			copy(shift[i][:], unsafe.Slice(step(part.shift, i*a.width), a.width))
 		}

@@ -37,7 +37,8 @@
 	LSL  $5, R9, R10               \
 	LSL  $2, R9
 
-// LOAD_TOKENS loads a group of four tokens: two registers each.
+// LOAD_TOKENS loads a group of four tokens: two of them take turns in four
+// registers, and the others.
 #define LOAD_TOKENS(a, b, c, d, e, f, g, h) \
 	ADD  $64, R5, R13                        \
 	VLD1 (R5), [a.B16, b.B16, c.B16, d.B16]  \
@@ -61,14 +62,14 @@
 	ZERO4(V8, V9, V10, V11) \
 	ZERO4(V12, V13, V14, V15)
 
-// DOT adds the products of two registers of codes with lane i of the four
-// tokens.
-#define DOT(lo, hi, i, x0, x1, x2, x3) \
-	SDOT(x0, i, lo, 8)  \
-	SDOT(x0, i, hi, 9)  \
-	SDOT(x1, i, lo, 10) \
-	SDOT(x1, i, hi, 11) \
-	SDOT(x2, i, lo, 12) \
-	SDOT(x2, i, hi, 13) \
-	SDOT(x3, i, lo, 14) \
-	SDOT(x3, i, hi, 15)
+// DOT adds the products of two registers of codes with four elements, i 0 or 1, of
+// two tokens that take turns in x and of two in y.
+#define DOT(lo, hi, i, x, y) \
+	SDOT(x, i, lo, 8)    \
+	SDOT(x, i, hi, 9)    \
+	SDOT(x, i+2, lo, 10) \
+	SDOT(x, i+2, hi, 11) \
+	SDOT(y, i, lo, 12)   \
+	SDOT(y, i, hi, 13)   \
+	SDOT(y, i+2, lo, 14) \
+	SDOT(y, i+2, hi, 15)

@@ -17,11 +17,13 @@
 //
 //	R0 x       R1 codes  R2 scale  R3 shift  R4, R5, R6 start8, 16, 128
 //	R7 halfs   R8 groups   R9, R10, R11 bytes from a group to the next of
-//	numbers, codes and halfs       R12, R13 sums of the halves
+//	numbers, codes and halfs       R12, R13 sums of the halves   R19 from eight
+//	codes to the next
 TEXT ·roundNEON(SB), NOSPLIT, $0-8
 	MOVD  a+0(FP), R15
 	MOVD  roundArgs_x(R15), R0
 	MOVD  roundArgs_codes(R15), R1
+	MOVD  roundArgs_apart(R15), R19
 	MOVD  roundArgs_scale(R15), R2
 	MOVD  roundArgs_shift(R15), R3
 	MOVD  roundArgs_start8(R15), R4
@@ -94,7 +96,13 @@ loop:
 	VUZP1  V6.B16, V4.B16, V1.B16
 
 store:
-	VST1 [V0.B16, V1.B16], (R1)
+	VST1 V0.D[0], (R1)
+	ADD  R19, R1, R20
+	VST1 V0.D[1], (R20)
+	ADD  R19, R20
+	VST1 V1.D[0], (R20)
+	ADD  R19, R20
+	VST1 V1.D[1], (R20)
 	ADD  R10, R1
 	SADDLV16(0, 2)
 	SADDLV16(1, 3)

@@ -12,6 +12,7 @@ import (
 type roundArgs struct {
 	x        *float32 // [groups][GroupElems]
 	codes    *int8
+	apart    int // from pairElems of a group's codes to the next
 	scale    *float32
 	shift    *float32
 	start8   *int32 // startBits - 8·Σ codes, and so on
@@ -21,6 +22,10 @@ type roundArgs struct {
 	groups   int
 	width    int
 }
+
+// pairElems is how many elements of a token come before those of its neighbour where
+// the two take turns.
+const pairElems = 8
 
 // Bits of float32 numbers; without the sign they are in the order of the values,
 // with infinity and then the NaNs last. minMagnitudeBits are those of 2^-100, the
@@ -53,7 +58,10 @@ func (a *roundArgs) clear() {
 // put writes a group with all that follows from its codes.
 func (a *roundArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 	at, end := g*a.width, (a.groups-1)*a.width+1 // the last group's number ends the slices
-	copy(unsafe.Slice(a.codes, end*GroupElems)[at*GroupElems:], codes[:])
+	for i := range GroupElems / pairElems {
+		dst := step(a.codes, at*GroupElems+i*a.apart)
+		*(*[pairElems]int8)(unsafe.Pointer(dst)) = [pairElems]int8(codes[i*pairElems:])
+	}
 	first, second := sum(codes[:GroupElems/2]), sum(codes[GroupElems/2:])
 	unsafe.Slice(a.scale, end)[at] = scale
 	unsafe.Slice(a.shift, end)[at] = float32(-first-second) * scale
