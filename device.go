@@ -70,6 +70,9 @@ func (o *Options) validateDevice() error {
 	if o.DeviceShare < 0 || o.DeviceShare > 1 || o.DeviceShare != 0 && !divided {
 		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.DeviceShare)
 	}
+	if o.DeviceMemory < 0 || o.DeviceMemory != 0 && !onGPU && !divided {
+		return fmt.Errorf("%w: DeviceMemory is %d; it is a number of bytes and belongs to a Device such as gpu or cpu+npu", ErrOptions, o.DeviceMemory)
+	}
 	if o.GPULayers < 0 || o.GPULayers != 0 && !onGPU {
 		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.GPULayers)
 	}
@@ -104,7 +107,7 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	if !ok {
 		return nil
 	}
-	return gpu.Processor{Device: name, Layers: o.GPULayers, Trace: r}
+	return gpu.Processor{Device: name, Layers: o.GPULayers, Memory: o.DeviceMemory, Trace: r}
 }
 
 // loadModel loads a model where the options want it computed.
@@ -117,7 +120,7 @@ func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Optio
 		}
 		return m, err
 	}
-	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
+	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}

@@ -32,6 +32,8 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "cpu+cpu", Trace: "trace"},
 		{Device: "cpu+cpu", DeviceShare: 1.5},
 		{Device: "gpu", DeviceShare: 0.5},
+		{Device: "gpu", DeviceMemory: -1},
+		{Device: "cpu", DeviceMemory: 1 << 30},
 		{Device: "gpu", GPULayers: -1},
 		{Device: "cpu", GPULayers: 2},
 		{Device: "cpu+cpu", GPULayers: 2},

@@ -156,6 +156,11 @@ type Options struct {
 	// division may be busy, for others who need it, such as the screen of a phone:
 	// 0.3 is 30 %.
 	DeviceShare float64
+	// DeviceMemory, if set, is how many bytes of a GPU's or NPU's memory may be taken:
+	// drivers of NPUs do not say how few they address, and others may need a GPU's.
+	// Of a division those matrices stay with the processor that then gain least, of a
+	// model on a GPU the first layers.
+	DeviceMemory int64
 	// DeviceProgress, if set, is called while devices are measured for a division,
 	// with the number of products that have been and that may have to be.
 	DeviceProgress func(done, total int)

@@ -49,6 +49,14 @@ func (p Product) Divisible() bool {
 	return p.Name != routerProduct && !strings.HasPrefix(p.Name, expertProduct)
 }
 
+// Parts returns which rows of so many the device has, from and to: those of both
+// cases, and before them those of one.
+func (s Share) Parts(rows int) [2][2]int {
+	s = s.rounded(rows)
+	both := max(s.One, s.Many)
+	return [2][2]int{{min(s.One, s.Many), both}, {both, rows}}
+}
+
 // many reports whether so many tokens are many.
 func (s *Share) many(tokens int) bool { return tokens > 1 && tokens >= s.Least }
 
@@ -140,9 +148,8 @@ func (a *away) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 // prepare gives the device its rows of a matrix. Of raw it keeps what it says that
 // it needs; inPlace is asked for memory that stays.
 func (a *away) prepare(op hetero.Op, share Share, inPlace func(raw []byte) ([]byte, error)) (parts [2]awayPart, err error) {
-	from, both := min(share.One, share.Many), max(share.One, share.Many)
 	rowBytes := len(op.Weights) / op.Rows
-	for i, rows := range [2][2]int{{from, both}, {both, op.Rows}} {
+	for i, rows := range share.Parts(op.Rows) {
 		parts[i] = awayPart{first: rows[0], rows: rows[1] - rows[0]}
 		if parts[i].rows == 0 {
 			continue

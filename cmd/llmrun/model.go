@@ -35,6 +35,7 @@ type modelFlags struct {
 	w8a8     *w8a8Flags // nil: the command does not offer it
 	device   string
 	layers   int     // of a GPU; 0 = as many as fit
+	there    int64   // of the device's memory; 0 = what its driver says
 	share    float64 // of its time that the other device of a division may be busy; 0 = all
 }
 
@@ -142,12 +143,21 @@ func (m *modelFlags) addSelect(f *flagSet) {
 func (m *modelFlags) addDevice(f *flagSet) {
 	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
+	m.addDeviceMemory(f)
 	addPercent(f, &m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }
 
 // addGPULayers declares --gpu-layers, for commands with --device.
 func (m *modelFlags) addGPULayers(f *flagSet) {
 	f.count(&m.layers, "gpu-layers", "N", "with --device gpu, how many of the model's last layers the GPU computes, with the output matrix, and the CPU those before them; more than the model has are all. Without it, as many as the GPU's memory holds beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
+}
+
+// addDeviceMemory declares --device-memory, for commands with --device.
+func (m *modelFlags) addDeviceMemory(f *flagSet) {
+	f.value("device-memory", "SIZE", "with --device, how much of the device's memory may be taken, such as 2GiB; what does not fit is the processor's. Without it, what its driver says; drivers of NPUs say nothing", func(text string) (err error) {
+		m.there, err = parseSize(text)
+		return err
+	})
 }
 
 // addRounded declares --rounded, for commands that measure and are exact
@@ -164,7 +174,7 @@ func (m *modelFlags) addContext(f *flagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, GPULayers: m.layers, DeviceShare: m.share}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, GPULayers: m.layers, DeviceShare: m.share, DeviceMemory: m.there}
 	if m.path != "" {
 		return m.path, options
 	}

@@ -43,6 +43,7 @@ Speeds are predicted from what this machine reaches, measured once with its own 
 			f.group("Devices")
 			f.text(&p.model.device, "device", "NAME", "gpu, or gpu: and part of a device's name: where the model's layers would be")
 			p.model.addGPULayers(f)
+			p.model.addDeviceMemory(f)
 			p.devices.add(f)
 			f.group("Output")
 			f.toggle(&p.json, "json", "print one JSON object")

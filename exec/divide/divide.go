@@ -1,12 +1,14 @@
 package divide
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -21,7 +23,10 @@ type Options struct {
 	Limit float64
 	// Alone gives the device all that it takes, to compare with.
 	Alone bool
-	Dir   string // where measurements and verdicts are kept; "" = nowhere
+	// Memory is how many bytes of the device's memory may be taken; 0 means what its
+	// driver says.
+	Memory int64
+	Dir    string // where measurements and verdicts are kept; "" = nowhere
 	// Measuring is told how many products have been measured, of at most so many, and
 	// Notice what is tried and what is not as one may expect; both may be nil.
 	Measuring func(done, total int)
@@ -66,7 +71,7 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 	if err != nil {
 		return nil, err
 	}
-	plan, err := makePlan(ctx, products, &model, &o)
+	plan, err := makePlan(ctx, f, products, &model, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 
 // makePlan measures what is not known and decides. What was measured is kept also
 // where that is interrupted.
-func makePlan(ctx context.Context, products []exec.Product, model *exec.Options, o *Options) (_ *planner, err error) {
+func makePlan(ctx context.Context, f *exec.Files, products []exec.Product, model *exec.Options, o *Options) (_ *planner, err error) {
 	products = slices.DeleteFunc(slices.Clone(products), func(p exec.Product) bool { return !p.Divisible() })
 	l, err := openLab(products, model, o)
 	if err != nil {
@@ -105,5 +110,25 @@ func makePlan(ctx context.Context, products []exec.Product, model *exec.Options,
 	}
 	err = p.divideAll(products)
 	l.keep(o.Dir, o.Notice)
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	buffers, err := f.AttachedBytes(shapeOf(model), p.chunk)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.makeRoom(products, buffers); err != nil {
+		return nil, err
+	}
+	if n := p.leftOut(products); n > 0 && o.Notice != nil {
+		o.Notice(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the processor", o.Device, n))
+	}
+	return p, nil
+}
+
+// shapeOf returns the options that a model's buffers depend on.
+func shapeOf(model *exec.Options) exec.ShapeOptions {
+	return exec.ShapeOptions{
+		Threads: cmp.Or(model.Threads, hetero.DefaultThreads()), KV: model.KV, KVPage: model.KVPage, Select: model.Select, Exact: model.Exact,
+	}
 }

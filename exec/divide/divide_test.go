@@ -30,6 +30,11 @@ func group() string {
 func files(t *testing.T, weights string) *exec.Files {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
+	return filesOf(t, shape, weights)
+}
+
+// filesOf are of a model of some shape.
+func filesOf(t *testing.T, shape synth.Shape, weights string) *exec.Files {
 	fsys := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
 	f, err := exec.Open(fsys, "m.gguf")

@@ -44,7 +44,7 @@ func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, 
 		return l, err
 	}
 	l.devices = append(l.devices, processor)
-	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget})
+	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
 	if err != nil {
 		return l, err
 	}

@@ -42,13 +42,17 @@ type planner struct {
 	shares map[exec.Product]exec.Share
 	own    map[exec.Product]exec.Share // the same with all rows here
 	lost   lost
+	room   room // nil: the device has memory for all
 	// measured is how many products are measured where nothing is known.
 	measured int
 }
 
 // share returns what was decided, less what was seen to lose; what nobody asked about
-// stays here.
+// stays here, and what the device has no memory for.
 func (p *planner) share(product exec.Product) exec.Share {
+	if n, short := p.room[kind(product)]; short && n == 0 {
+		return p.own[kind(product)]
+	}
 	if s, known := p.shares[kind(product)]; known {
 		return p.lost.leave(s, p.own[kind(product)], product.OneToken)
 	}

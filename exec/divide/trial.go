@@ -121,7 +121,11 @@ func (t *trial) describe(products []exec.Product) string {
 	var words []string
 	for _, p := range products {
 		share := t.plan.share(p)
-		words = append(words, fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least))
+		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least)
+		if n, short := t.plan.room[kind(p)]; short {
+			text += fmt.Sprintf(" in %d", n)
+		}
+		words = append(words, text)
 	}
 	return strings.Join(words, ", ")
 }
@@ -183,12 +187,12 @@ func (t *trial) untried(err error) {
 func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
 	// Another device than that of the measurements: buffers stay attached until one is
 	// closed.
-	device, err := devices.All.Open(t.o.Device, devices.Options{Budget: t.model.Budget})
+	device, err := devices.All.Open(t.o.Device, devices.Options{Budget: t.model.Budget, Memory: t.o.Memory})
 	if err != nil {
 		return nil, err
 	}
 	model := t.model
-	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.share, Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock())}
+	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock())}
 	return exec.Load(ctx, t.files, model)
 }
 

@@ -34,7 +34,7 @@ func (o *Options) asProcessor(model *exec.Options) error {
 	if !ok {
 		return fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
 	}
-	model.Processor = gpu.Processor{Device: place, Layers: gpu.All}
+	model.Processor = gpu.Processor{Device: place, Layers: gpu.All, Memory: o.Memory}
 	return nil
 }
 
@@ -92,8 +92,7 @@ func (t *trial) place() error {
 // unlessRefused returns an error, but none where a device only cannot compute a model
 // or has no memory for it: then products are divided.
 func unlessRefused(err error) error {
-	var small *hetero.MemoryError
-	if errors.Is(err, exec.ErrUnsupported) || errors.As(err, &small) {
+	if errors.Is(err, exec.ErrUnsupported) || hetero.NoRoom(err) {
 		return nil
 	}
 	return err

@@ -33,7 +33,7 @@ func findONNX() ([]Found, error) {
 			Capabilities: report.Capabilities(options),
 			Open: func(o Options) (hetero.Device, error) {
 				mine := options
-				mine.Budget = o.Budget
+				mine.Budget, mine.Memory = o.Budget, o.Memory
 				return onnx.Open(mine)
 			},
 		})

@@ -38,7 +38,7 @@ func offer(list []opencl.Info, open func(opencl.Options) (hetero.Device, error))
 			Name: info.Label(), Capabilities: capabilities,
 			Open: func(o Options) (hetero.Device, error) {
 				mine := options
-				mine.Budget = o.Budget
+				mine.Budget, mine.Memory = o.Budget, o.Memory
 				return open(mine)
 			},
 		})

@@ -34,6 +34,10 @@ type Options struct {
 	// Slow makes a device that can be made slower so many times slower, for
 	// experiments; 0 = 1.
 	Slow int
+	// Memory is how many bytes kernels and buffers may take, of a device whose driver
+	// does not say how few it addresses, or that others need as well; 0 = what the
+	// driver says. The processor's own memory is limited by the budget instead.
+	Memory int64
 }
 
 // The drivers that a build may have. Files with their tags set Find.

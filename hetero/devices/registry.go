@@ -17,6 +17,7 @@ var (
 	ErrUnknown  = errors.New("there is no such device")
 	ErrClash    = errors.New("its driver clashes with one that is loaded already")
 	ErrSlow     = errors.New("only the engine's own processor devices can be made slower")
+	ErrMemory   = errors.New("it has the machine's memory, which --ram limits")
 )
 
 // Registry is the providers of a program. Its methods may be called from any
@@ -128,6 +129,9 @@ func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	}
 	if o.Slow > 1 && !found.Slows {
 		return nil, fmt.Errorf("device %q: %w", name, ErrSlow)
+	}
+	if o.Memory > 0 && found.Slows {
+		return nil, fmt.Errorf("device %q: %w", name, ErrMemory)
 	}
 	device, err := found.Open(o)
 	if err != nil {

@@ -106,7 +106,7 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 		return answer{unknown, unknown}
 	}
 	t, err := p.run(op, p.Repeats, device)
-	if noRoom(err) {
+	if hetero.NoRoom(err) {
 		p.beyond[key] = true
 		return answer{unknown, unknown}
 	}
@@ -118,12 +118,6 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 	p.times[key] = a
 	p.Runs++
 	return a
-}
-
-// noRoom reports whether a device has no memory for a product.
-func noRoom(err error) bool {
-	var small *hetero.MemoryError
-	return errors.As(err, &small)
 }
 
 // probe is the size of square matrices that a profiler asks itself about, on
@@ -215,7 +209,7 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	for d := range p.devices {
 		all[d] = d
 		t, err := p.run(op, p.Repeats, d)
-		if noRoom(err) {
+		if hetero.NoRoom(err) {
 			p.slow[key] = 1 // the two never have it at once
 			return 1
 		}
