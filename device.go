@@ -110,8 +110,8 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	return gpu.Processor{Device: name, Layers: o.GPULayers, Memory: o.DeviceMemory, Trace: r}
 }
 
-// loadModel loads a model where the options want it computed.
-func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Options) (*exec.Model, error) {
+// loadModel loads a model where the options want it computed. r may be nil.
+func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
 	name, divided := o.divided()
 	if !divided {
 		m, err := exec.Load(ctx, f, model)
@@ -120,7 +120,7 @@ func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Optio
 		}
 		return m, err
 	}
-	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
+	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}

@@ -29,7 +29,6 @@ func TestDevicesThatAreRefused(t *testing.T) {
 		{Device: "cpu+"},
 		{Device: "cpu+cpu", KVRAM: 1 << 20},
 		{Device: "cpu+cpu", WatchPressure: true},
-		{Device: "cpu+cpu", Trace: "trace"},
 		{Device: "cpu+cpu", DeviceShare: 1.5},
 		{Device: "gpu", DeviceShare: 0.5},
 		{Device: "gpu", DeviceMemory: -1},

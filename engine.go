@@ -121,7 +121,7 @@ func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err err
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
 		o.KVSpill = kv.NewScratch(opts.Disk.slow(vfs.OS()), dir, e.mem.budget)
 	}
-	if e.model, err = opts.loadModel(ctx, f, o); err != nil {
+	if e.model, err = opts.loadModel(ctx, f, o, e.recorder); err != nil {
 		return err
 	}
 	e.followPlacement(&opts)

@@ -61,7 +61,8 @@ type Options struct {
 	W8A8 *W8A8
 	// Trace, if set, is a file for a trace in Chrome's format, which is written when
 	// the engine is closed: when each thread worked at which half of the products of
-	// W8A8, or what a GPU did when and what was waited for. It takes time.
+	// W8A8, or what a GPU, or the two sides of a division, did when and what was waited
+	// for. It takes time.
 	Trace string
 	// CacheDir, if set, is a directory where a model with quantized weights is
 	// imported to when it is first used, in the form in which it loads fastest;
@@ -232,15 +233,14 @@ func (o *Options) validate() error {
 		return err
 	}
 	if o.Trace != "" && !o.Traceable() {
-		return fmt.Errorf("%w: Trace belongs to W8A8 or to a GPU as Device: nothing else is traced", ErrOptions)
+		return fmt.Errorf("%w: Trace belongs to W8A8, or to a GPU or a division as Device: nothing else is traced", ErrOptions)
 	}
 	return nil
 }
 
 // Traceable reports whether an engine with these options does what a Trace shows.
 func (o *Options) Traceable() bool {
-	_, onGPU := o.onGPU()
-	return o.W8A8 != nil || onGPU
+	return o.W8A8 != nil || o.apart()
 }
 
 // kvFormat returns the precision of keys and values for a model.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -24,8 +25,9 @@ type Division struct {
 	// Of says which rows of a matrix the device has. It is asked for those that are
 	// Divisible; the others stay here.
 	Of    func(Product) Share
-	Chunk int           // most tokens in one pass that Of was made for; 0: any number
-	Grain time.Duration // see hetero.Await
+	Chunk int             // most tokens in one pass that Of was made for; 0: any number
+	Grain time.Duration   // see hetero.Await
+	Trace *trace.Recorder // of steps; may be nil
 }
 
 // Share says which rows of a matrix another device multiplies: from a row on, which

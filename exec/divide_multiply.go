@@ -14,12 +14,14 @@ type awayPass struct {
 	buffer *hetero.Buffer // all of the pass's memory: where products read and write
 	work   []awayWork
 	begun  time.Duration // when the step began, by the device's clock
+	trace  awayTrace
 }
 
 // awayWork is rows of a job that were submitted.
 type awayWork struct {
-	job, part int
-	ticket    hetero.Ticket
+	job, part       int
+	ticket          hetero.Ticket
+	submitted, seen time.Duration // and seen to be done, by the clock of who traces
 }
 
 // startAway submits the device's rows of all products of the list.
@@ -28,7 +30,7 @@ func (p *pass) startAway() {
 	if a.away == nil {
 		return
 	}
-	a.begun = a.Device.Clock().Now()
+	a.begun, a.trace.begun = a.Device.Clock().Now(), a.trace.recorder.Now()
 	var flushed []float32
 	for i := range p.jobs {
 		j := &p.jobs[i]
@@ -43,6 +45,7 @@ func (p *pass) startAway() {
 		}
 		p.err = errors.Join(p.err, a.start(i, j, x))
 	}
+	a.trace.submitted = a.trace.recorder.Now()
 }
 
 // start submits the device's rows of one product.
@@ -57,7 +60,7 @@ func (a *awayPass) start(job int, j *job, x hetero.View) error {
 		if err != nil {
 			return err
 		}
-		a.work = append(a.work, awayWork{job, i, t})
+		a.work = append(a.work, awayWork{job: job, part: i, ticket: t, submitted: a.trace.recorder.Now()})
 	}
 	return nil
 }
@@ -68,11 +71,14 @@ func (p *pass) finishAway() {
 	if a.away == nil {
 		return
 	}
-	own := a.Device.Clock().Now()
-	for _, w := range a.work {
+	own, ownTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
+	for i := range a.work {
+		w := &a.work[i]
 		j := &p.jobs[w.job]
 		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.away, j.n), a.Grain))
+		w.seen = a.trace.recorder.Now()
 	}
+	a.trace.note(a.Device.Clock(), p.jobs, a.work, ownTraced)
 	if len(a.work) > 0 && !a.caps.Shares {
 		p.err = errors.Join(p.err, a.Device.Fetch(a.buffer))
 	}

@@ -117,7 +117,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	}
 	p.frame = frame
 	if m.away != nil {
-		p.away.away = m.away
+		p.away.away, p.away.trace = m.away, newAwayTrace(m.away.Trace, m.away.Name)
 		if p.away.buffer, err = m.away.attach(frame); err != nil {
 			p.free()
 			return nil, err

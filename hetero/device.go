@@ -118,6 +118,13 @@ type Ticket interface {
 	Wait() error
 }
 
+// Timed is what tickets are of devices that note when work ran.
+type Timed interface {
+	Ticket
+	// Ran returns when work that is done began and ended, by the device's clock.
+	Ran() (begin, end time.Duration)
+}
+
 // Clock tells the time and lets it pass. A simulated device has its own.
 type Clock interface {
 	Now() time.Duration // since some fixed moment

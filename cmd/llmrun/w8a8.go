@@ -36,7 +36,7 @@ func (m *modelFlags) addW8A8(f *flagSet) {
 		}
 		return err
 	})
-	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half; with --device gpu: what it did when; for chrome://tracing or Perfetto")
+	f.text(&w.trace, "trace", "FILE", "with --w8a8: write when each thread worked at which half; with --device gpu or cpu+NAME: what it did when, and what was waited for; for chrome://tracing or Perfetto")
 }
 
 // apply sets what the flags ask for. exact says that --exact was given; that o is
@@ -50,7 +50,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 			return usagef("--calibration, --shadow and --prune belong to --w8a8")
 		}
 		if o.Trace = w.trace; o.Trace != "" && !o.Traceable() {
-			return usagef("--trace belongs to --w8a8 or --device gpu")
+			return usagef("--trace belongs to --w8a8, --device gpu or --device cpu+NAME")
 		}
 		return nil
 	}

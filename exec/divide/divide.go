@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -26,7 +27,8 @@ type Options struct {
 	// Memory is how many bytes of the device's memory may be taken; 0 means what its
 	// driver says.
 	Memory int64
-	Dir    string // where measurements and verdicts are kept; "" = nowhere
+	Trace  *trace.Recorder // of what the device and the processor did when; may be nil
+	Dir    string          // where measurements and verdicts are kept; "" = nowhere
 	// Measuring is told how many products have been measured, of at most so many, and
 	// Notice what is tried and what is not as one may expect; both may be nil.
 	Measuring func(done, total int)

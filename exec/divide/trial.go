@@ -192,7 +192,7 @@ func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
 		return nil, err
 	}
 	model := t.model
-	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock())}
+	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
 	return exec.Load(ctx, t.files, model)
 }
 

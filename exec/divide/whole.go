@@ -34,7 +34,7 @@ func (o *Options) asProcessor(model *exec.Options) error {
 	if !ok {
 		return fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
 	}
-	model.Processor = gpu.Processor{Device: place, Layers: gpu.All, Memory: o.Memory}
+	model.Processor = gpu.Processor{Device: place, Layers: gpu.All, Memory: o.Memory, Trace: o.Trace}
 	return nil
 }
 

@@ -24,10 +24,15 @@ type ticket struct {
 	tokens int
 	x, y   hetero.View
 	done   atomic.Bool
+
+	begun, ended time.Duration // by the machine's clock
 }
 
 // Done is one load.
 func (t *ticket) Done() bool { return t.done.Load() }
+
+// Ran is for work that is done.
+func (t *ticket) Ran() (begin, end time.Duration) { return t.begun, t.ended }
 
 // Wait sleeps until the device wakes those who wait.
 func (t *ticket) Wait() error {
@@ -79,9 +84,11 @@ func (d *Device) serve(cores []int, bound chan<- error) {
 	defer close(d.exited)
 	bound <- d.bind(cores)
 	for t := d.next(); t != nil; t = d.next() {
+		t.begun = hetero.Wall().Now()
 		for range d.slow {
 			d.product.run(t)
 		}
+		t.ended = hetero.Wall().Now()
 		d.mu.Lock()
 		t.done.Store(true)
 		d.pending--

@@ -7,6 +7,9 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
 )
 
 // maxPending is how many products may wait. It is more than a plan ever has under
@@ -35,6 +38,8 @@ type ticket struct {
 	queue *queue
 	state atomic.Uint32
 	err   error
+
+	begun, ended time.Duration // by the machine's clock
 }
 
 // States of a ticket.
@@ -77,6 +82,7 @@ func (q *queue) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for j := range q.jobs {
+		j.ticket.begun = hetero.Wall().Now()
 		if q.failed.Load() == nil {
 			if err := q.do(j); err != nil {
 				q.fail(err)
@@ -85,6 +91,7 @@ func (q *queue) serve() {
 		if err := q.failed.Load(); err != nil {
 			j.ticket.err = *err
 		}
+		j.ticket.ended = hetero.Wall().Now()
 		q.mu.Lock()
 		j.ticket.state.Store(complete)
 		q.mu.Unlock()
@@ -114,6 +121,9 @@ func (q *queue) close() error {
 
 // Done is one load.
 func (t *ticket) Done() bool { return t.state.Load() == complete }
+
+// Ran is for work that is complete.
+func (t *ticket) Ran() (begin, end time.Duration) { return t.begun, t.ended }
 
 // Wait sleeps until the queue's thread says that the work is complete.
 func (t *ticket) Wait() error {

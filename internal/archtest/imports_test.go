@@ -45,7 +45,7 @@ var rules = []rule{
 		"golang.org/x/text",
 	}},
 	{dir: "exec/gpu", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
-	{dir: "exec/divide", rooms: []string{"quant", "tiering", "hetero", "kv", "exec"}},
+	{dir: "exec/divide", rooms: []string{"quant", "tiering", "hetero", "kv", "exec", "internal/trace"}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},
 	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/build", "internal/trace"}},
