@@ -122,3 +122,39 @@ type noCosts struct{}
 func (noCosts) Time(int, hetero.Op) time.Duration { return 0 }
 func (noCosts) Start(int) time.Duration           { return 0 }
 func (noCosts) Slowdown(hetero.Op) float64        { return 1 }
+
+// noting is a device that notes its name when it gets work.
+type noting struct {
+	onlyClock
+	name  string
+	began *[]string
+}
+
+func (n noting) Prepare(hetero.Op) (hetero.Kernel, error) { return notingKernel{device: n}, nil }
+
+type notingKernel struct {
+	hetero.Kernel
+	device noting
+}
+
+func (k notingKernel) Submit(_, _ hetero.View) (hetero.Ticket, error) {
+	*k.device.began = append(*k.device.began, k.device.name)
+	return ended{}, nil
+}
+
+// TestH9_WhoHasMostToDoBegins: of many tokens the NPU, whose part is the longer one, and
+// of a single one the GPU, whose queue still holds the work before.
+func TestH9_WhoHasMostToDoBegins(t *testing.T) {
+	for tokens, want := range map[int][]string{1: {"GPU", "NPU"}, 256: {"NPU", "GPU"}} {
+		var began []string
+		e := solve.Executor{Devices: [2]hetero.Device{noting{name: "GPU", began: &began}, noting{name: "NPU", began: &began}}, Costs: instant{}, Fast: true}
+		split := solve.Split{Cut: solve.Row, Pieces: []solve.Piece{
+			{Device: 1, Tokens: tokens, Padded: tokens, Rows: 32}, {Device: 0, Tokens: tokens, Padded: tokens, Row: 32, Rows: 32},
+		}}
+		op := hetero.Op{Tokens: tokens, Rows: 64, Cols: 32}
+		require.NoError(t, e.Prepare("w", op, &split))
+		_, err := e.Submit("w", op, &split, hetero.View{}, hetero.View{}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, began)
+	}
+}
