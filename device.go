@@ -47,7 +47,7 @@ func (o *Options) divided() (name string, ok bool) {
 }
 
 // apart reports whether all or some of the weights are in a device's memory: then
-// nothing is imported, kept on flash or given back.
+// nothing is imported, moved to flash or given back.
 func (o *Options) apart() bool {
 	_, onGPU := o.onGPU()
 	_, divided := o.divided()

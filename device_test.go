@@ -65,10 +65,6 @@ func TestDividedAnswersAsTheCPU(t *testing.T) {
 				list = append(list, piece.ID)
 			}
 		}
-		if device != "" {
-			require.ErrorIs(t, session.Save("x"), llmrun.ErrOptions, "nothing of a divided pass is kept")
-			require.ErrorContains(t, session.Save("x"), device)
-		}
 		return list
 	}
 	want := answer("")
@@ -104,9 +100,6 @@ func TestGPUAnswersAsTheCPU(t *testing.T) {
 		for piece, err := range session.Generate(context.Background(), "Once upon a time", llmrun.GenerateOptions{MaxTokens: 12}) {
 			require.NoError(t, err)
 			answers[i] = append(answers[i], piece.ID)
-		}
-		if i == 0 {
-			require.ErrorIs(t, session.Save("x"), llmrun.ErrOptions, "nothing of a GPU is kept")
 		}
 	}
 	require.Equal(t, answers[1], answers[0])

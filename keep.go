@@ -54,10 +54,6 @@ func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
 
 // openKeeper prepares for keeping what sessions remember. Nothing is written yet.
 func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) error {
-	if opts.apart() {
-		e.unkept = fmt.Errorf("%w: nothing is kept of what Device %s reads", ErrOptions, opts.Device)
-		return nil
-	}
 	base := opts.keepDir()
 	if base == "" {
 		return nil
@@ -74,6 +70,9 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 	copy(k.origin[:], origin[:])
 	copy(k.opened[:], model[:])
 	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + whole.Identity()
+	if opts.apart() { // devices round otherwise
+		identity += "\x00" + opts.Device
+	}
 	for _, dir := range opts.Adapters {
 		adapter, err := exec.AdapterIdentity(opts.fsys(), dir)
 		if err != nil {
@@ -224,7 +223,7 @@ func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.engine.limit)
 	}
 	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
-	if k.stores.Keeps(m.Key) {
+	if len(m.Chunks) == 0 || k.stores.Keeps(m.Key) { // a text alone goes with all settings
 		err = s.seq.RecallSession(context.Background(), k.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)

@@ -135,8 +135,8 @@ type Options struct {
 	// Device is what computes: "" or "cpu"; "gpu", the first GPU that has an OpenCL
 	// driver; or "gpu:" and part of a device's name. It needs a program that was built
 	// with the tag gpu, and one of the families whose layers are like llama's. Weights,
-	// and keys and values in k8v8, are in the device's memory then; nothing is imported
-	// or kept on flash. Answers differ from those of the CPU where two tokens are about
+	// and keys and values in k8v8, are in the device's memory then; nothing is imported,
+	// and of a session only its text is kept, to be read again. Answers differ from those of the CPU where two tokens are about
 	// as likely. Of a model that does not fit there the CPU computes the first layers,
 	// see GPULayers, whose weights stay in the machine's memory.
 	//
@@ -272,9 +272,6 @@ func (o *Options) mapFirst() bool { return o.Pin != "anon" && !o.pinFile() }
 
 // keepDir returns where sessions and prompts are kept, "" if nowhere.
 func (o *Options) keepDir() string {
-	if o.apart() {
-		return ""
-	}
 	if o.KVDir != "" {
 		return o.KVDir
 	}
@@ -284,7 +281,7 @@ func (o *Options) keepDir() string {
 // kvDir returns where keys and values go for which there is no memory, "" if
 // nowhere.
 func (o *Options) kvDir() string {
-	if o.keepDir() == "" {
+	if o.keepDir() == "" || o.apart() {
 		return ""
 	}
 	return vfs.Join(o.keepDir(), "kv")

@@ -103,8 +103,9 @@ func (s Stores) find(key kvchunk.ID) (store *kvchunk.Store, selected, long bool)
 // Selected reports whether a token of the sequence looked at what a selection took only.
 func (s *Sequence) Selected() bool { return s.summaries != nil && s.exact < len(s.ids) }
 
-// keeps reports whether what the sequence remembers consists of pages alone.
-func (s *Sequence) keeps() bool { return s.convFrame == nil }
+// keeps reports whether what the sequence remembers consists of pages alone, all of them
+// in the machine's memory.
+func (s *Sequence) keeps() bool { return s.convFrame == nil && s.model.elsewhere == nil }
 
 // Recall looks for keys and values of a text on flash, and makes the sequence
 // hold its longest beginning that is there, if that is more than it holds already

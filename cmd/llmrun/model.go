@@ -184,9 +184,6 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
-	if m.session != "" && m.device != "" && m.device != "cpu" {
-		return nil, usagef("--session keeps what the processor has read: it does not go with --device %s", m.device)
-	}
 	path, options := m.source()
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err

@@ -1,0 +1,68 @@
+package llmrun_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+)
+
+// TestSessionsOfDevices saves a session with each device and goes on with it in another
+// engine: answers are those of one that never stopped. What a divided model remembers is
+// kept, of a GPU only the text; so the processor goes on with the latter, and with the
+// former only if the text may be read again.
+func TestSessionsOfDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		device string
+		layers int
+		keeps  bool
+	}{
+		"divided":       {"cpu+cpu/2", 0, true},
+		"a GPU":         {"gpu", 0, false},
+		"a GPU in part": {"gpu", 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			options := llmrun.Options{FS: bundled.FS, Device: c.device, GPULayers: c.layers, Context: 256, CacheDir: dir}
+			engine := func(o llmrun.Options) *llmrun.Engine {
+				e, err := llmrun.Open(bundled.Name, o)
+				if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
+					t.Skip(err)
+				}
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, e.Close()) })
+				return e
+			}
+			e := engine(options)
+			first, second := document(100), document(20)
+			whole := newSession(t, e)
+			ids(t, whole, first, 4)
+			want := ids(t, whole, second, 4)
+
+			s := openSession(t, e, "notes", llmrun.SessionOptions{})
+			ids(t, s, first, 4)
+			require.NoError(t, s.Save(""))
+			require.Equal(t, c.keeps, len(kvFiles(t, dir)) > 0)
+			length := s.Len()
+			require.NoError(t, e.Close())
+
+			s = openSession(t, engine(options), "notes", llmrun.SessionOptions{})
+			require.Equal(t, length, s.Len())
+			require.Equal(t, want, ids(t, s, second, 4))
+			require.Equal(t, c.keeps, s.Stats().RecalledTokens > 0)
+			require.NoError(t, s.Close())
+
+			e = engine(llmrun.Options{FS: bundled.FS, Context: 256, CacheDir: dir})
+			if c.keeps {
+				_, err := e.OpenSession("notes", llmrun.SessionOptions{})
+				require.ErrorIs(t, err, llmrun.ErrOtherSettings)
+			}
+			s = openSession(t, e, "notes", llmrun.SessionOptions{Reread: c.keeps})
+			require.Equal(t, length, s.Len())
+			ids(t, s, second, 4)
+		})
+	}
+}
