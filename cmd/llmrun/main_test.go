@@ -83,7 +83,7 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 var endings = map[string]struct {
 	signal os.Signal
 	code   int
-}{"INT": {os.Interrupt, 130}, "TERM": {syscall.SIGTERM, 143}, "HUP": {syscall.SIGHUP, 129}}
+}{"INT": {os.Interrupt, 130}, "TERM": {syscall.SIGTERM, 143}}
 
 // scriptInterrupt is "interrupt SIGNAL FILE ARGS...": it starts llmrun, sends the
 // signal once the answer has begun, expects the exit code for that and leaves what was

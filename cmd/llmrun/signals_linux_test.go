@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSignalsStop sends this process each signal that asks a program to end.
+func TestSignalsStop(t *testing.T) {
+	done := errors.New("whatever a cancelled operation says")
+	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		if number == syscall.SIGHUP && signal.Ignored(number) {
+			continue // the tests were started so, and the program would outlive its terminal
+		}
+		ctx, stop := interruptible(t.Context())
+		require.ErrorIs(t, interruption(ctx, done), done, "nothing was cancelled")
+		require.NoError(t, syscall.Kill(os.Getpid(), number))
+		<-ctx.Done()
+		stop()
+		err := interruption(ctx, done)
+		require.True(t, wasStopped(err))
+		require.Equal(t, number == syscall.SIGINT, errors.Is(err, errInterrupted), "only Ctrl-C goes on with a chat")
+		var stopped stoppedBy
+		require.ErrorAs(t, err, &stopped)
+		require.Equal(t, code, stopped.exitCode())
+	}
+	parent, cancel := context.WithCancel(t.Context())
+	ctx, stop := interruptible(parent)
+	defer stop()
+	cancel()
+	<-ctx.Done()
+	require.ErrorIs(t, interruption(ctx, done), errInterrupted)
+}
