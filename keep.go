@@ -111,15 +111,20 @@ func (k *keeper) close() error {
 	return k.dir.Close()
 }
 
-// tell passes on what went wrong with something that was not asked for, once.
+// tell passes on what went wrong with something that was not asked for, once. For want
+// of room much goes wrong, each time with other figures: only the first are told.
 func (k *keeper) tell(err error) {
 	if err == nil || k.notice == nil {
 		return
 	}
 	text := fmt.Sprintf("keys and values are computed instead of read from flash, or not kept there: %v", err)
+	about := text
+	if errors.Is(err, ErrNoRoom) {
+		about = ErrNoRoom.Error()
+	}
 	k.mu.Lock()
-	told := k.told[text]
-	k.told[text] = true
+	told := k.told[about]
+	k.told[about] = true
 	k.mu.Unlock()
 	if !told {
 		k.notice(text)

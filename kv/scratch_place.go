@@ -1,6 +1,8 @@
 package kv
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/llmrun/llmrun/store/vfs"
@@ -14,6 +16,10 @@ import (
 // regionRun is what a region has room for of the largest layer: as much as is read
 // at once.
 const regionRun = 1 << 20
+
+// scratchSpare is what stays free on the disk: pages that it has no room for stay in
+// memory, but a session's text that cannot be saved is lost.
+const scratchSpare = 4 << 20
 
 type extent struct{ off, size int64 }
 
@@ -88,6 +94,9 @@ func (s *Scratch) find(e *extent) error {
 	if at < 0 {
 		if err := vfs.Allocate(s.file, s.end+e.size); err != nil {
 			return err
+		}
+		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free < scratchSpare {
+			return errors.Join(fmt.Errorf("%s has no more room: %d bytes stay free", s.dir, scratchSpare), s.file.Truncate(s.end))
 		}
 		e.off = s.end
 		s.end += e.size

@@ -62,7 +62,7 @@ func (d *Dir) makeRoom(need int64) error {
 		return fmt.Errorf("%w: keys and values of %d bytes, %d bytes in %s are in use or belong to sessions, and it may hold %d", ErrNoRoom, need, kept, d.chunks(), limit)
 	}
 	if known && need > free+total-kept {
-		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare", ErrNoRoom, need, d.chunks(), free)
+		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare beside %d that stay free", ErrNoRoom, need, d.chunks(), max(0, free), d.spare)
 	}
 	for _, c := range list {
 		if fits, err := d.room(need); fits || err != nil {
