@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -168,19 +169,55 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 	return line, false, err
 }
 
-// A keyReader notices Ctrl-C, which the editor reports like the end of input.
+// A keyReader notices Ctrl-C, which the editor reports like the end of input, and
+// what is no text, as terminals send that are not set to UTF-8: the editor would wait
+// for another key at each such byte.
 type keyReader struct {
-	file        *os.File
+	file        io.Reader
 	interrupted bool
+	buffer      [256]byte
+	ready       []byte // text in the buffer
+	begun       []byte // the beginning of a character whose rest has yet to come
 }
 
 func (k *keyReader) Read(p []byte) (int, error) {
 	const ctrlC = 3
-	n, err := k.file.Read(p)
-	if bytes.IndexByte(p[:n], ctrlC) >= 0 {
-		k.interrupted = true
+	for len(k.ready) == 0 {
+		had := copy(k.buffer[:], k.begun)
+		n, err := k.file.Read(k.buffer[had:])
+		if bytes.IndexByte(k.buffer[had:had+n], ctrlC) >= 0 {
+			k.interrupted = true
+		}
+		n, k.begun = legible(k.buffer[:had+n])
+		k.ready = k.buffer[:n]
+		if err != nil {
+			n = copy(p, k.ready)
+			k.ready = k.ready[n:]
+			return n, err
+		}
 	}
-	return n, err
+	n := copy(p, k.ready)
+	k.ready = k.ready[n:]
+	return n, nil
+}
+
+// legible puts ? for bytes that are no UTF-8, and for the character that stands for
+// such. It returns how many bytes there are then, and what may begin a character.
+func legible(p []byte) (n int, begun []byte) {
+	for rest := p; len(rest) > 0; {
+		if !utf8.FullRune(rest) {
+			return n, bytes.Clone(rest)
+		}
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError {
+			p[n] = '?'
+			n++
+		} else {
+			n += copy(p[n:], rest[:size])
+		}
+		rest = rest[size:]
+	}
+	return n, nil
 }
 
 // restoreOnSignal gives the terminal back its normal mode when the program is

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,5 +42,29 @@ func TestReadMessageFromAPipe(t *testing.T) {
 			}
 			require.Equal(t, test.want, got)
 		})
+	}
+}
+
+// Keys come in pieces of any size: characters are the same, and each byte that is no
+// text is one ?.
+func TestKeysAreText(t *testing.T) {
+	const typed = "h\xc3\xa9llo \xf0\x9f\x98\x80 \xe9t\xff\xe2\x82 \xef\xbf\xbd\x03end"
+	const want = "héllo 😀 ?t??? ?\x03end"
+	for size := 1; size < len(typed); size++ {
+		keys := &keyReader{file: iotest.OneByteReader(strings.NewReader(typed))}
+		if size > 4 {
+			keys.file = strings.NewReader(typed)
+		}
+		var got []byte
+		p := make([]byte, size)
+		for {
+			n, err := keys.Read(p)
+			got = append(got, p[:n]...)
+			if err != nil {
+				break
+			}
+		}
+		require.Equal(t, want, string(got), "%d bytes at a time", size)
+		require.True(t, keys.interrupted)
 	}
 }

@@ -88,6 +88,8 @@ func TestLineEditing(t *testing.T) {
 		{"continued", "one\\\rtwo\r", "one\ntwo", nil},
 		{"pasted", pasteStart + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},
 		{"a long text, pasted", pasteStart + strings.Repeat("word word word\r", 500) + pasteEnd + "\r", strings.Repeat("word word word\n", 499) + "word word word", nil},
+		{"Latin-1", "caf\xe9 cr\xe8me\xff\xfe\r", "caf? cr?me??", nil},
+		{"a character that is none", "a\ufffdb\r", "a?b", nil},
 		{"Ctrl-D", ctrlD, "", io.EOF},
 	}
 	for _, step := range steps {

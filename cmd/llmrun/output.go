@@ -154,10 +154,21 @@ func (s *streams) note(text string) {
 }
 
 // oneLine returns err as a single line without control characters: names in it
-// may come from a file that somebody else has made.
+// may come from a file that somebody else has made. Of several errors each is a line.
 func oneLine(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	return strings.Map(visibleRune, text)
+	var text strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case line == "" || text.Len() == 0:
+		case strings.HasSuffix(text.String(), ":"):
+			text.WriteByte(' ')
+		default:
+			text.WriteString("; ")
+		}
+		text.WriteString(line)
+	}
+	return strings.Map(visibleRune, text.String())
 }
 
 // formatBytes spells a size the way a person compares it with a memory size.

@@ -79,6 +79,7 @@ func TestJSONRowsKeepEveryBit(t *testing.T) {
 
 func TestErrorsAreOneLine(t *testing.T) {
 	require.Equal(t, "tensor ␛[31m: bad", oneLine(errors.New("tensor \x1b[31m:\n\tbad")))
+	require.Equal(t, "no room; and no disk", oneLine(errors.Join(errors.New("no room"), errors.New("and  no disk\n"))))
 }
 
 func TestFormats(t *testing.T) {
