@@ -25,7 +25,9 @@ const overviewEnd = `Start here
   llmrun help run
 
 Exit codes: 0 done, 1 failed, 2 the command line makes no sense, 130 stopped by
-Ctrl-C, 143 by SIGTERM. Results go to standard output; timings, progress and errors to standard error.`
+Ctrl-C, 143 by SIGTERM, after which what was read and said is kept as if the
+answer had ended. Results go to standard output; timings, progress and errors to
+standard error.`
 
 // writeOverview prints what `llmrun help` prints.
 func writeOverview(w io.Writer) {

@@ -95,6 +95,7 @@ func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	program, err := exec.LookPath("llmrun")
 	ts.Check(err)
 	command := exec.Command(program, args[2:]...)
+	command.Dir = ts.MkAbs(".")
 	output, err := command.StdoutPipe()
 	ts.Check(err)
 	ts.Check(command.Start())
