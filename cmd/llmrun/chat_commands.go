@@ -39,6 +39,9 @@ func slashCommands() []slashCommand {
 func (c *conversation) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(line[1:], " ")
 	argument = strings.TrimSpace(argument)
+	if name == "bye" || name == "quit" { // as elsewhere
+		return errExit
+	}
 	var names []string
 	for _, command := range slashCommands() {
 		if command.name == name {

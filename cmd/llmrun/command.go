@@ -110,6 +110,9 @@ func (c *command) run(ctx context.Context, s *streams, args []string) error {
 	var usage *usageError
 	if errors.As(err, &usage) && usage.command == "" {
 		usage.command = c.name
+		if usage.stray {
+			usage.message += placeHabit(flags.registry)
+		}
 	}
 	return err
 }
@@ -119,6 +122,7 @@ func (c *command) run(ctx context.Context, s *streams, args []string) error {
 type usageError struct {
 	command string // whose help explains it; "" for the general help
 	message string // names the flag or argument
+	stray   bool   // it is about an argument of a command that has none
 }
 
 func (e *usageError) Error() string { return e.message }
@@ -137,6 +141,9 @@ func usagef(format string, args ...any) error {
 
 func unknownCommand(name string) error {
 	message := fmt.Sprintf("there is no command %q", name)
+	if habit := commandHabits[name]; habit != "" {
+		return &usageError{message: message + ": " + habit}
+	}
 	if near := nearest(name, commandNames()); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
@@ -148,15 +155,15 @@ func noArguments(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usagef("unexpected argument %q", args[0])
+	return &usageError{message: fmt.Sprintf("unexpected argument %q", args[0]), stray: true}
 }
 
 // nearest returns the candidate that was most likely meant by a mistyped name,
-// or "" when none is close.
+// or "" when none is close. At least half of it has to be the same.
 func nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2
 	for _, candidate := range candidates {
-		if d := editDistance(name, candidate); d < bestDistance {
+		if d := editDistance(name, candidate); d < bestDistance && 2*d <= max(len(name), len(candidate)) {
 			best, bestDistance = candidate, d
 		}
 	}

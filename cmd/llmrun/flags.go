@@ -232,6 +232,9 @@ func (f *flagSet) parseFlag(arg string, rest []string) ([]string, error) {
 
 func (f *flagSet) unknownFlag(arg, name string) error {
 	spelled, _, _ := strings.Cut(arg, "=")
+	if habit := flagHabit(name, f.registry); habit != "" {
+		return usagef("there is no flag %s%s", spelled, habit)
+	}
 	var names []string
 	f.registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
 	if near := nearest(name, names); near != "" {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Habits are names that are not ours, and lead to some that are.
+func TestHabitsLeadSomewhere(t *testing.T) {
+	flags := newFlagSet()
+	runCommand().prepare(flags)
+	for theirs, ours := range flagHabits {
+		require.Nil(t, flags.registry.Lookup(theirs), theirs)
+		require.NotNil(t, flags.registry.Lookup(ours), "%s for %s", ours, theirs)
+	}
+	for name := range commandHabits {
+		require.Nil(t, findCommand(name), name)
+	}
+}
+
+func TestHabitsAreToldOurNames(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "--n-predict", "5"}, "there is no flag --n-predict; here it is -n"},
+		{[]string{"run", "-c", "512"}, "there is no flag -c; here it is --ctx"},
+		{[]string{"inspect", "-c", "512"}, "there is no flag -c"}, // nothing to do with its -m
+		{[]string{"run", "-i"}, "there is no flag -i"},            // one letter is near every other
+		{[]string{"serve"}, `there is no command "serve": there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program`},
+		{[]string{"run", "llama", "Why?"}, `unexpected argument "llama": the prompt is -p TEXT, and the model -m PATH`},
+		{[]string{"chat", "llama"}, `unexpected argument "llama": the model is -m PATH`},
+		{[]string{"inspect", "llama"}, `unexpected argument "llama": the model is -m PATH`},
+		{[]string{"version", "llama"}, `unexpected argument "llama"`},
+	}
+	for _, test := range tests {
+		err := dispatch(t.Context(), systemStreams(), test.args)
+		var usage *usageError
+		require.ErrorAs(t, err, &usage)
+		require.Equal(t, test.want, usage.message)
+	}
+}
