@@ -1,7 +1,9 @@
 package llmrun_test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"slices"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/store/synth"
 )
 
 // The tiny GGUF models have a SentencePiece vocabulary, whose texts begin with
@@ -95,4 +98,21 @@ func keys[V any](m map[string]V) (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// A file may say that it has no tokenizer: it takes token ids.
+func TestGGUFWithoutTokenizer(t *testing.T) {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	path := writeShape(t, shape, "q8_0")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	none := bytes.Replace(data, []byte("gpt2"), []byte("none"), 1)
+	require.NotEqual(t, data, none)
+	require.NoError(t, os.WriteFile(path, none, 0o600))
+	e := open(t, path, llmrun.Options{})
+	require.Nil(t, e.Tokenizer())
+	require.Len(t, complete(t, newSession(t, e).GenerateIDs(context.Background(), []int32{1, 2}, limit(3))).IDs, 3)
+	_, err = llmrun.OpenTokenizer(path, llmrun.Options{})
+	require.ErrorIs(t, err, llmrun.ErrNoTokenizer)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/llmrun/llmrun/exec/token"
@@ -17,7 +18,11 @@ var ErrNoTokenizer = errors.New("the model has no tokenizer")
 // Tokenizer returns the model's tokenizer.
 func (f *Files) Tokenizer() (*token.Tokenizer, error) {
 	if f.meta != nil {
-		if !f.meta.Has("tokenizer.ggml.model") {
+		model, _, err := f.meta.String("tokenizer.ggml.model")
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{"", "none", "no_vocab"}, model) { // some files say so
 			return nil, fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)
 		}
 		return token.FromGGUF(f.meta)

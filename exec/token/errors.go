@@ -18,7 +18,7 @@ func malformed(field, format string, args ...any) error {
 }
 
 func unsupported(field, format string, args ...any) error {
-	return refusal(store.ErrUnsupported, field, format, args)
+	return refusal(store.ErrUnsupported, field, "not supported: "+format, args)
 }
 
 func refusal(kind error, field, format string, args []any) error {
