@@ -115,3 +115,23 @@ func resident(t *testing.T) (bytes int64) {
 	}
 	return bytes
 }
+
+// What the engine holds is part of what the system has to give it: a budget of 0 took
+// an engine's own memory from it.
+func TestBudgetOfTheSystemCountsWhatIsHeld(t *testing.T) {
+	if llmrun.AvailableMemory() == 0 {
+		t.Skip("the system does not tell what is available")
+	}
+	e := open(t, mediumPack(t), llmrun.Options{RAM: llmrun.NoLimit, Context: 256, Pin: "anon"})
+	h := e.MemoryUsed()
+	require.Greater(t, h, int64(100<<20))
+	for range 3 {
+		before := llmrun.AvailableMemory()
+		require.NoError(t, e.SetBudget(0))
+		require.Equal(t, h, e.MemoryUsed())
+		if e.Memory().Budget > min(before, llmrun.AvailableMemory())+h/2 {
+			return
+		}
+	} // others may have freed or taken memory at that moment, but not each time
+	t.Fatalf("the budget is %d, available are %d, and held %d", e.Memory().Budget, llmrun.AvailableMemory(), h)
+}

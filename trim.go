@@ -10,7 +10,8 @@ import (
 )
 
 // SetBudget changes Options.RAM while the engine is in use, for programs that are
-// told to give memory back, or may have more. What is too much goes back to the
+// told to give memory back, or may have more; 0 is what the system has to give beside
+// what the engine holds. What is too much goes back to the
 // system before SetBudget returns, weights first of all: they are read from flash
 // from then on. A larger budget is filled from flash, while generations go on.
 // Tokens stay what they are. A budget that cannot hold what has to be in memory,
@@ -31,6 +32,9 @@ func (e *Engine) SetBudget(ram int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	budget := opts.limit()
+	if ram == 0 && budget > 0 {
+		budget += m.frames() // which the system has given already
+	}
 	if err := e.follow(budget, false); err != nil {
 		return err
 	}
@@ -41,6 +45,12 @@ func (e *Engine) SetBudget(ram int64) error {
 		heapLimits.follow(m, heapShare{})
 	}
 	return nil
+}
+
+// frames returns how much memory is held that the system does not count as available.
+func (m *memory) frames() int64 {
+	u := m.budget.Usage()
+	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Mapped]
 }
 
 // TrimLevel says how urgently memory is wanted back; see [Engine.Trim].
