@@ -94,6 +94,8 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 
 // keeping returns where sessions are kept, or says why they are not.
 func (e *Engine) keeping() (*keeper, error) {
+	e.mu.Lock() // Close may be at work
+	defer e.mu.Unlock()
 	switch {
 	case e.keeper != nil:
 		return e.keeper, nil
@@ -196,13 +198,21 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	ctx, err := s.begin(context.Background()) // Close waits for what is to come
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	s.lock = lock // Close gives it back
 	m, err := lock.Load()
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil:
+		err = s.restore(ctx, k, m, o)
 	}
-	if err == nil {
-		err = s.restore(m, o)
+	s.end()
+	if s.isClosed() {
+		return nil, ErrClosed
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("session %s: %w", name, err), s.Close())
@@ -219,8 +229,7 @@ func wrapName(err error) error {
 }
 
 // restore makes a new session what m says.
-func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
-	k := s.engine.keeper
+func (s *Session) restore(ctx context.Context, k *keeper, m *chunk.Manifest, o SessionOptions) error {
 	if m.Identity != k.origin && m.Identity != k.opened {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
@@ -229,7 +238,7 @@ func (s *Session) restore(m *chunk.Manifest, o SessionOptions) error {
 	}
 	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
 	if len(m.Chunks) == 0 || k.stores.Keeps(m.Key) { // a text alone goes with all settings
-		err = s.seq.RecallSession(context.Background(), k.stores, m)
+		err = s.seq.RecallSession(ctx, k.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
 	if refused && o.Reread {
