@@ -149,7 +149,7 @@ type decision struct {
 func (d *decision) again(thing, round int, least []time.Duration) bool {
 	const (
 		long   = 2 * time.Second
-		clear  = 1.5 // times the best
+		slower = 1.5 // times the best, and nothing more is to be seen
 		rounds = 2   // that everything is measured in
 	)
 	switch {
@@ -158,7 +158,7 @@ func (d *decision) again(thing, round int, least []time.Duration) bool {
 	case thing == 0: // so that all are measured equally often
 		d.spent = d.clock.Now() - d.begin
 	}
-	return round <= rounds || d.spent < long && float64(least[thing]) <= clear*float64(slices.Min(least))
+	return round <= rounds || d.spent < long && float64(least[thing]) <= slower*float64(slices.Min(least))
 }
 
 func (l *lab) timeChains(ctx context.Context, op hetero.Op, length, repeats int, again goOn, splits []solve.Split) ([]time.Duration, error) {
