@@ -55,7 +55,9 @@ func places(t *testing.T, budget *tiering.Budget) (list []place) {
 	apart, err := sim.New("8-gen-3", sim.Options{Apart: true})
 	require.NoError(t, err)
 	list = []place{
-		{"simulated CPU", soc.CPU, soc.Grain()}, {"simulated GPU", soc.GPU, soc.Grain()}, {"simulated NPU", soc.NPU, soc.Grain()},
+		{"simulated CPU", soc.CPU, soc.Grain()},
+		{"simulated GPU", soc.GPU, soc.Grain()},
+		{"simulated NPU", soc.NPU, soc.Grain()},
 		{"simulated GPU that copies", apart.GPU, apart.Grain()},
 	}
 	for _, l := range devices.All.List() {
