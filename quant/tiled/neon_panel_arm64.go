@@ -115,7 +115,7 @@ func mulFewTokens(a *kernelArgs, matrix bool) {
 			for t := range a.width {
 				codes := unsafe.Slice(step(part.x, (i*a.width+t)*GroupElems), GroupElems)
 				for j := range GroupElems / pairElems {
-					copy(x[i][(2*j+t)*pairElems:], codes[j*pairElems:(j+1)*pairElems])
+					*(*[pairElems]int8)(x[i][(2*j+t)*pairElems:]) = [pairElems]int8(codes[j*pairElems:])
 				}
 			}
 			copy(dx[i][:], unsafe.Slice(step(part.dx, i*a.width), a.width))

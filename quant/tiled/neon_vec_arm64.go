@@ -9,19 +9,20 @@ import (
 )
 
 // neonVec is what a vector kernel multiplies: groups of a tile as they are
-// stored with one token. Pointers are to the first group. Kernels of whole blocks
-// take the scales from the blocks.
+// stored with one token of a tile. Pointers are to the first group. Kernels of whole
+// blocks take the scales from the blocks.
 type neonVec struct {
 	sums   *float32 // [TileRows], added to
 	codes  *byte    // groups are stride bytes apart, or the blocks
 	stride int
 	scales *float32 // [groups][TileRows]
 	mins   *float32 // [groups][TileRows], nil = none
-	x      *int8    // [groups][GroupElems]
-	dx     *float32 // [groups]
-	shift  *float32 // [groups]
+	x      *int8    // [groups][GroupElems], width·GroupElems bytes apart
+	dx     *float32 // [groups], width floats apart
+	shift  *float32 // [groups], width floats apart
 	start  *int32   // [groups][halves], startStep bytes apart
 	groups int
+	width  int
 	table  [16]uint8 // what nibbles stand for, signed
 
 	factors *float32 // [groups][halves][TileRows], where half groups have them
@@ -50,13 +51,17 @@ func vecQ4NEON(a *neonVec)
 //go:noescape
 func vecQ8NEON(a *neonVec)
 
+// vecTokens is how many tokens the vector kernels take, one after the other, before
+// a panel kernel for kernelTokens is faster.
+const vecTokens = 2
+
 func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
-	if a.width != 1 {
+	if a.width > vecTokens {
 		return false
 	}
 	f := formats[t]
 	a.each(func(a *vecArgs) {
-		clear(unsafe.Slice(a.sums, TileRows))
+		clear(unsafe.Slice(a.sums, a.width*TileRows))
 		if t == quant.Q4_0 || t == quant.Q8_0 {
 			f.mulBlocksNEON(a)
 		} else {
@@ -68,12 +73,14 @@ func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 
 // mulBlocksNEON computes the sums of one tile with a kernel of whole blocks.
 func (f *format) mulBlocksNEON(a *vecArgs) {
-	v := neonVec{sums: a.sums, codes: a.tile, groups: a.blocks}
-	v.take(f, a, 0)
-	if f.bits == 4 {
-		vecQ4NEON(&v)
-	} else {
-		vecQ8NEON(&v)
+	v := neonVec{codes: a.tile, groups: a.blocks, width: a.width}
+	for token := range a.width {
+		v.take(f, a, 0, token)
+		if f.bits == 4 {
+			vecQ4NEON(&v)
+		} else {
+			vecQ8NEON(&v)
+		}
 	}
 }
 
@@ -81,7 +88,7 @@ func (f *format) mulBlocksNEON(a *vecArgs) {
 // Scales are decoded to the panel, as many as it has room for.
 func (f *format) mulTileNEON(size int, a *vecArgs) {
 	p := a.panel
-	v := neonVec{sums: a.sums, scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart}
+	v := neonVec{scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart, width: a.width}
 	perBlock, run := f.groups(size), 1
 	if perBlock == 1 {
 		run, v.stride = panelGroups, size
@@ -98,22 +105,25 @@ func (f *format) mulTileNEON(size int, a *vecArgs) {
 		blocks := tile[b*size : (b+n)*size]
 		f.decodeScalesNEON(p.scales, p.mins, p.factors, blocks, n)
 		v.codes, v.groups = &blocks[f.headBytes()], n*perBlock
-		v.take(f, a, b*perBlock)
-		f.mulGroupsNEON(&v)
+		for token := range a.width {
+			v.take(f, a, b*perBlock, token)
+			f.mulGroupsNEON(&v)
+		}
 	}
 }
 
-// take points to the token's numbers from group g on.
-func (v *neonVec) take(f *format, a *vecArgs, g int) {
-	v.x = step(a.x, g*GroupElems)
-	v.dx, v.shift = step(a.dx, g), step(a.shift, g)
+// take points to a token's numbers from group g on.
+func (v *neonVec) take(f *format, a *vecArgs, g, token int) {
+	at := g*a.width + token
+	v.sums, v.x = step(a.sums, token*TileRows), step(a.x, at*GroupElems)
+	v.dx, v.shift = step(a.dx, at), step(a.shift, at)
 	if a.start == nil {
 		return
 	}
 	if f.halfGroups() {
-		g *= 2
+		at += g * a.width
 	}
-	v.start, v.startStep = step(a.start, g), int(unsafe.Sizeof(*a.start))
+	v.start, v.startStep = step(a.start, at), a.width*int(unsafe.Sizeof(*a.start))
 }
 
 // mulGroupsNEON calls the kernel of the format.

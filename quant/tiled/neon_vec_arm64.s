@@ -10,6 +10,7 @@
 //
 //	R0 sums    R1 codes  R2 from the end of a group to the next  R3 scales
 //	R4 mins    R5 x      R6 dx   R7 shift   R8 start  R9 its step  R10 groups
+//	R15, R16 from a group to the next of x and dx
 //
 //	V0-V3 sums of floats   V4-V7 sums of integers of a group, or of its first
 //	half and V8-V11 of its second   V12-V15 codes  V16, V17 x  V19 startBits
@@ -28,12 +29,15 @@
 	MOVD  neonVec_start(R11), R8             \
 	MOVD  neonVec_startStep(R11), R9         \
 	MOVD  neonVec_groups(R11), R10           \
+	MOVD  neonVec_width(R11), R16            \
+	LSL   $5, R16, R15                       \
+	LSL   $2, R16                            \
 	VLD1  (R0), [V0.S4, V1.S4, V2.S4, V3.S4] \
 	VMOVI $15, V18.B16                       \
 	MOVD  $const_startBits, R12              \
 	VDUP  R12, V19.S4
 
-#define LOAD_X VLD1.P 32(R5), [V16.B16, V17.B16]
+#define LOAD_X VLD1.P (R5)(R15), [V16.B16, V17.B16]
 
 // START begins the sums of a half where the token says, the next two with nothing.
 #define START(a, b, c, d) \
@@ -72,11 +76,11 @@
 
 // FINISH_GROUP adds a group with one scale, and then its min.
 #define FINISH_GROUP \
-	VLD1R.P 4(R6), [V20.S4]                          \
+	VLD1R.P (R6)(R16), [V20.S4]                          \
 	LOAD16(R3)                                       \
 	FINISH(SCALED)                                   \
 	CBZ     R4, next                                 \
-	VLD1R.P 4(R7), [V20.S4]                          \
+	VLD1R.P (R7)(R16), [V20.S4]                          \
 	VLD1.P  64(R4), [V12.S4, V13.S4, V14.S4, V15.S4] \
 	FMLA4(20, 0, 12, 0)                              \
 	FMLA4(20, 0, 13, 1)                              \
@@ -124,7 +128,7 @@ next:
 
 // FINISH_BLOCK adds a group whose scales, in binary16, are V24 and V25.
 #define FINISH_BLOCK \
-	VLD1R.P 4(R6), [V20.S4] \
+	VLD1R.P (R6)(R16), [V20.S4] \
 	FCVTL4(24, 12)          \
 	FCVTL24(24, 13)         \
 	FCVTL4(25, 14)          \
@@ -263,7 +267,7 @@ loop:
 	VEC6(1, VSHL, $2)
 	VEC6(2, VSHL, $0)
 	VEC6(3, VUSHR, $2)
-	VLD1R.P 4(R6), [V20.S4]
+	VLD1R.P (R6)(R16), [V20.S4]
 	LOAD16(R14)
 	SCALED(12, 4)
 	SCALED(13, 5)
