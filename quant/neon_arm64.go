@@ -16,7 +16,7 @@ type neon struct{ rounder }
 func (neon) name() string { return "neon" }
 
 // neonDot is the path of processors with dot products of bytes (DotProd), which
-// weigh values three to five times as fast.
+// weigh values with them.
 type neonDot struct{ neon }
 
 // supportedPaths returns the paths of this processor, best first.

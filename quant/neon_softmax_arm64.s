@@ -3,9 +3,36 @@
 #include "textflag.h"
 #include "neon_arm64.h"
 
-// The exponentials of a block of scores. No score is greater than what is taken
-// from it. Four registers go through the steps of arith.exp together: cores that do
-// not reorder instructions would else wait for every result.
+// What softmax does with scores: their maximum, and the exponentials of a block of
+// them, where no score is greater than what is taken from it. Four registers go
+// through the steps of arith.exp together: cores that do not reorder instructions
+// would else wait for every result.
+
+// func maxNEON(p *float32, n int) float32
+// n is a positive multiple of 16.
+TEXT ·maxNEON(SB), NOSPLIT, $0-20
+	MOVD p+0(FP), R0
+	MOVD n+8(FP), R1
+	MOVD $0xff800000, R2
+	VDUP R2, V0.S4
+	VMOV V0.B16, V1.B16
+	VMOV V0.B16, V2.B16
+	VMOV V0.B16, V3.B16
+
+loop:
+	VLD1.P 64(R0), [V4.S4, V5.S4, V6.S4, V7.S4]
+	FMAXNM4(4, 0, 0)
+	FMAXNM4(5, 1, 1)
+	FMAXNM4(6, 2, 2)
+	FMAXNM4(7, 3, 3)
+	SUBS   $16, R1
+	BNE    loop
+	FMAXNM4(1, 0, 0)
+	FMAXNM4(3, 2, 2)
+	FMAXNM4(2, 0, 0)
+	FMAXNMV4(0, 0)
+	FMOVS  F0, ret+16(FP)
+	RET
 
 #define FMLA4(m, n, d) WORD $(0x4E20CC00 | (m)<<16 | (n)<<5 | (d))
 #define ADD4(m, n, d) WORD $(0x4EA08400 | (m)<<16 | (n)<<5 | (d))

@@ -65,32 +65,6 @@
 	FADD4(27, 4, 4) \
 	FDIV4(4, 9, 4)
 
-// func maxNEON(p *float32, n int) float32
-// n is a positive multiple of 16.
-TEXT ·maxNEON(SB), NOSPLIT, $0-20
-	MOVD p+0(FP), R0
-	MOVD n+8(FP), R1
-	MOVD $0xff800000, R2
-	VDUP R2, V0.S4
-	VMOV V0.B16, V1.B16
-	VMOV V0.B16, V2.B16
-	VMOV V0.B16, V3.B16
-
-loop:
-	VLD1.P 64(R0), [V4.S4, V5.S4, V6.S4, V7.S4]
-	FMAXNM4(4, 0, 0)
-	FMAXNM4(5, 1, 1)
-	FMAXNM4(6, 2, 2)
-	FMAXNM4(7, 3, 3)
-	SUBS   $16, R1
-	BNE    loop
-	FMAXNM4(1, 0, 0)
-	FMAXNM4(3, 2, 2)
-	FMAXNM4(2, 0, 0)
-	FMAXNMV4(0, 0)
-	FMOVS  F0, ret+16(FP)
-	RET
-
 // func expSumNEON(lane *[16]float32, p *float32, steps int, shift float32)
 // It adds the sixteen lanes' sums of 16*steps elements to lane; steps > 0.
 TEXT ·expSumNEON(SB), NOSPLIT, $0-28
