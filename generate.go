@@ -164,6 +164,7 @@ func (g *generation) generate(ctx context.Context) error {
 			return err
 		},
 		Progress: g.options.OnPrefill,
+		Prompt:   len(g.ids) - shared(g.session.held(), g.ids),
 	}
 	g.selected = g.session.engine.selectionUse()
 	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
@@ -178,7 +179,7 @@ func (g *generation) generate(ctx context.Context) error {
 	g.stats.PrefillFlash = g.firstFlash.since(flash)
 	g.firstKV = g.session.engine.KVUse()
 	g.stats.PrefillKV = g.firstKV.since(kv)
-	reader.Progress = nil
+	reader.Progress, reader.Prompt = nil, 0
 	for {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
@@ -278,10 +279,14 @@ func (g *generation) flush() {
 // rewind makes the sequence hold the longest prefix of ids that it has read
 // already, and returns the rest, at least one token.
 func (s *Session) rewind(ids []int32) []int32 {
-	have := s.seq.IDs()
+	return ids[s.seq.Truncate(shared(s.seq.IDs(), ids[:len(ids)-1])):]
+}
+
+// shared returns how many tokens two texts have in common at the beginning.
+func shared(a, b []int32) int {
 	n := 0
-	for n < len(have) && n < len(ids)-1 && have[n] == ids[n] {
+	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
-	return ids[s.seq.Truncate(n):]
+	return n
 }

@@ -183,6 +183,9 @@ type Reader struct {
 	Each func(pos int, logits []float32) error
 	// Progress, which may be nil, is called after each chunk.
 	Progress func(done, total int)
+	// Prompt is how many tokens the input has, if some of it was found and need not be
+	// read: whether its end is read exactly does not depend on that. 0: all is read.
+	Prompt int
 }
 
 // Extend reads tokens behind those that the sequence holds. On an error the
@@ -206,7 +209,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	last := len(s.ids) + len(ids) - 1
 	b := &s.batch
 	b.each = r.Each
-	b.selects = len(ids) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
+	b.selects = max(len(ids), r.Prompt) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
 		s.keepBefore(n)
