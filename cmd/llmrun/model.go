@@ -182,6 +182,12 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 	return bundled.Name, options
 }
 
+// keeps reports whether keys and values may go to the cache directory: those of the
+// bundled model do if they are told to.
+func (m *modelFlags) keeps() bool {
+	return m.path != "" || m.session != "" || m.cache != nil && m.cache.dir != "" || m.kvRAM != 0
+}
+
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
 	path, options := m.source()
@@ -198,7 +204,7 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		options.ImportProgress = importing.report
 		options.Notice = func(text string) { importing.finish(); s.note(text) }
 	}
-	if m.cache != nil && (m.session != "" || m.path == "" && (m.cache.dir != "" || m.kvRAM != 0)) {
+	if m.cache != nil && (m.session != "" || m.path == "" && m.keeps()) {
 		if err := m.cache.keepSessions(&options); err != nil {
 			return nil, err
 		}

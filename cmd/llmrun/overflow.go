@@ -28,11 +28,16 @@ func noteSlides(s *streams, options *llmrun.GenerateOptions) {
 // fullText says what a context is that is full, and what would help.
 func (m *modelFlags) fullText(engine *llmrun.Engine, session *llmrun.Session) string {
 	limit, why := session.Limit(), "for more there is no memory"
-	switch limit {
-	case engine.Info().MaxContext:
+	switch {
+	case limit == engine.Info().MaxContext:
 		why = "the model was made for no more"
-	case m.context:
+	case limit == m.context:
 		why = "as --ctx says"
+	case m.context == 0 && engine.Placement() == nil:
+		why = "which leaves most of the memory to the weights; --ctx asks for more"
+		if !m.keeps() {
+			why += ", and with --cache-dir older text goes to flash"
+		}
 	}
 	return fmt.Sprintf("the context holds %d tokens, %s; --overflow slide goes on and forgets the oldest text", limit, why)
 }
