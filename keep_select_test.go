@@ -49,7 +49,7 @@ func TestKeptSessionSelects(t *testing.T) {
 // TestFoundPromptIsReadExactly asks again what is a long prompt: its end, which is not
 // kept, is few tokens, but is read as it was the first time.
 func TestFoundPromptIsReadExactly(t *testing.T) {
-	text := document(2600)
+	text := document(1590)
 	o := llmrun.Options{KV: "k8v8", KVSelect: "0.1", KVDir: t.TempDir()}
 	model := longTextModel(t)
 	first := newSession(t, open(t, model, o))
@@ -58,6 +58,6 @@ func TestFoundPromptIsReadExactly(t *testing.T) {
 	require.Positive(t, used.Blocks, "tokens of the answer select")
 	found := newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, found, text, 8))
-	require.Equal(t, 2560, found.Stats().RecalledTokens)
+	require.Equal(t, 1536, found.Stats().RecalledTokens)
 	require.Equal(t, used, found.Stats().Selection)
 }
