@@ -256,7 +256,8 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *chunk.Manifest, o S
 
 // Save keeps the session under a name, for OpenSession: its text, its messages and
 // what the model remembers of them. Where there is no room for all that it remembers,
-// the rest is left out, to be read again, and Options.Notice is told. When Save has
+// the rest is left out, to be read again, and Options.Notice is told; the text alone is
+// kept where others take the room again and again. When Save has
 // returned nil, what was kept survives even a loss of power; when it does not come to
 // its end, what was kept under the name before is still there, or all of the new. An
 // empty name is that under which the session was opened or saved. A session keeps its
@@ -277,11 +278,13 @@ func (s *Session) Save(name string) error {
 		}
 	}
 	for range 3 { // somebody else may make room at the same moment
-		if err = s.save(k); !errors.Is(err, ErrKVMissing) {
-			break
+		err = s.save(k)
+		if !errors.Is(err, ErrKVMissing) && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	return err
+	k.tell(err)
+	return s.saveText(k, nil)
 }
 
 // rename takes a name that no session has.
@@ -306,12 +309,10 @@ func (s *Session) rename(name string) error {
 	return errors.Join(err, lock.Close())
 }
 
+// save writes what the model remembers, as far as there is room, and the text.
 func (s *Session) save(k *keeper) error {
-	s.mu.Lock()
-	text, messages := s.text, s.messages
-	s.mu.Unlock()
 	before := k.dir.Written()
-	refs, unkept := s.seq.Keep(k.stores, text, 1, true)
+	refs, unkept := s.seq.Keep(k.stores, s.held(), 1, true)
 	s.mu.Lock()
 	s.stats.KeptBytes += k.dir.Written() - before
 	s.mu.Unlock()
@@ -319,6 +320,14 @@ func (s *Session) save(k *keeper) error {
 		k.tell(unkept)
 		unkept = nil
 	}
+	return errors.Join(unkept, s.saveText(k, refs)) // the text is kept in any case
+}
+
+// saveText writes the text and the messages, and where keys and values of them are.
+func (s *Session) saveText(k *keeper, refs []chunk.Ref) error {
+	s.mu.Lock()
+	text, messages := s.text, s.messages
+	s.mu.Unlock()
 	now := time.Now()
 	if s.created.IsZero() {
 		s.created = now
@@ -335,5 +344,5 @@ func (s *Session) save(k *keeper) error {
 	for _, msg := range messages {
 		m.Messages = append(m.Messages, chunk.Message(msg))
 	}
-	return errors.Join(unkept, s.lock.Save(m)) // the text is kept in any case
+	return s.lock.Save(m)
 }

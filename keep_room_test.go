@@ -1,6 +1,9 @@
 package llmrun_test
 
 import (
+	"errors"
+	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +40,40 @@ func TestSessionWithoutRoom(t *testing.T) {
 		require.NotEmpty(t, notices)
 		require.Contains(t, notices[0], "not enough room")
 	}
+}
+
+// TestSessionThatOthersMakeRoomFrom saves a session while somebody deletes keys and
+// values as fast as they come: the text is kept all the same.
+func TestSessionThatOthersMakeRoomFrom(t *testing.T) {
+	model, dir := longTextModel(t), t.TempDir()
+	e := open(t, model, llmrun.Options{KVDir: dir, KV: "k8v8", NoKVCache: true})
+	s := openSession(t, e, "talk", llmrun.SessionOptions{})
+	ids(t, s, document(1100), 1)
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, file := range kvFiles(t, dir) {
+					_ = os.Remove(file)
+				}
+			}
+		})
+	}
+	var err error
+	for range 5 {
+		err = errors.Join(err, s.Save(""))
+	}
+	close(stop)
+	others.Wait()
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	shown, err := llmrun.ShowSession(dir, "talk")
+	require.NoError(t, err)
+	require.Equal(t, 1101, shown.Tokens)
 }
