@@ -50,6 +50,14 @@ func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	return m
 }
 
+// Prompts are compared in floats, unless somebody says otherwise: TestPromptsInFewerBits
+// compares the rest with these.
+func init() {
+	if os.Getenv(opencl.ArithmeticVariable) == "" {
+		_ = os.Setenv(opencl.ArithmeticVariable, opencl.Floats.String())
+	}
+}
+
 // onGPU are the options for a model there.
 func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
 

@@ -26,18 +26,26 @@ func TestImagesChangeNothing(t *testing.T) {
 	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
 }
 
-// TestPromptsInHalfPrecision reads a text whose prompt is multiplied in half
-// precision, by the device or as it would do it. Floats are those of the same device:
+// TestPromptsInFewerBits reads a text whose prompt is multiplied in half precision, and as
+// tensor units do, by the device or as it would do it. Floats are those of the same device:
 // the CPU's are nearly as far away from both.
-func TestPromptsInHalfPrecision(t *testing.T) {
+func TestPromptsInFewerBits(t *testing.T) {
 	path := fixture(t, "llama32")
-	gpu := load(t, path, onGPU(Processor{Opened: func(n *Network) {
-		n.context.Arithmetic = opencl.EmulatedHalves
-		if n.context.Info.Half {
-			n.context.Arithmetic = opencl.Halves
+	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {
+		m := load(t, path, onGPU(Processor{Opened: func(n *Network) { n.context.Arithmetic = choose(&n.context.Info) }}))
+		return teacherForced(t, m, someIDs(45, m.Spec.Vocab))
+	}
+	want := inArithmetic(func(*opencl.Info) opencl.Arithmetic { return opencl.Floats })
+	same(t, want, inArithmetic(func(i *opencl.Info) opencl.Arithmetic {
+		if i.Half {
+			return opencl.Halves
 		}
-	}}))
-	floats := load(t, path, onGPU(Processor{}))
-	ids := someIDs(45, floats.Spec.Vocab)
-	same(t, teacherForced(t, floats, ids), teacherForced(t, gpu, ids))
+		return opencl.EmulatedHalves
+	}))
+	same(t, want, inArithmetic(func(i *opencl.Info) opencl.Arithmetic {
+		if i.Tensors {
+			return opencl.Tensors
+		}
+		return opencl.EmulatedTensors
+	}))
 }

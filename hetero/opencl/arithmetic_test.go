@@ -47,15 +47,13 @@ func odd(x float64) float32 {
 	return math.Nextafter32(near, float32(math.Copysign(math.Inf(1), x-float64(near))))
 }
 
-// TestProductsInHalfPrecision multiplies many tokens with weights of every type as
-// half precision does it: in that arithmetic where the device has it, and emulated.
-func TestProductsInHalfPrecision(t *testing.T) {
+// TestProductsInFewerBits multiplies many tokens with weights of every type in half
+// precision and as tensor units do: in that arithmetic where the device has it, and
+// emulated.
+func TestProductsInFewerBits(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
-	kinds := []Arithmetic{EmulatedHalves}
-	if c.Info.Half {
-		kinds = append(kinds, Halves)
-	}
+	kinds, usual := roundingKinds(c), c.Arithmetic
 	rng := rand.New(rand.NewPCG(13, 14))
 	const rows, cols, tokens = 37, 512, 3
 	x := randoms(rng, tokens*cols)
@@ -66,8 +64,10 @@ func TestProductsInHalfPrecision(t *testing.T) {
 		m := randomMatrix(t, rng, typ, rows, cols)
 		p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
 		require.NoError(t, err)
+		c.Arithmetic = Floats
+		floats := p.Tolerance(tokens)
 		for _, c.Arithmetic = range kinds {
-			require.Greater(t, p.Tolerance(tokens), p.Tolerance(1))
+			require.Greater(t, p.Tolerance(tokens), floats)
 			k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
 			require.NoError(t, err)
 			got := make([]float32, tokens*rows)
@@ -75,7 +75,7 @@ func TestProductsInHalfPrecision(t *testing.T) {
 			require.NoError(t, k.Launch(tokens))
 			require.NoError(t, out.Read(0, floatBytes(got)))
 			require.NoError(t, k.Close())
-			if typ == quant.F16 {
+			if typ == quant.F16 && (c.Arithmetic == Halves || c.Arithmetic == EmulatedHalves) {
 				requireHalves(t, c.Arithmetic, x, m.values, got, cols)
 			}
 			for i, v := range got {
@@ -84,10 +84,69 @@ func TestProductsInHalfPrecision(t *testing.T) {
 				require.InDelta(t, m.exact(token, row), v, bound, "%v in %v, element %d", typ, c.Arithmetic, i)
 			}
 		}
-		c.Arithmetic = Floats
+		c.Arithmetic = usual
 		require.NoError(t, p.Close())
 	}
 	require.NoError(t, errors.Join(in.Free(), out.Free()))
+}
+
+// roundingKinds are the kinds of arithmetic but floats that can be tried on a device.
+func roundingKinds(c *Context) []Arithmetic {
+	kinds := []Arithmetic{EmulatedHalves, EmulatedTensors}
+	if c.Info.Half {
+		kinds = append(kinds, Halves)
+	}
+	if c.Info.Tensors {
+		kinds = append(kinds, Tensors)
+	}
+	return kinds
+}
+
+// TestTilesOfTensorUnits compares what they make of small and large tiles, with all that
+// can be done with sums, with what floats give.
+func TestTilesOfTensorUnits(t *testing.T) {
+	d, _ := open(t)
+	c := d.context
+	kinds, usual := []Arithmetic{Floats, EmulatedTensors}, c.Arithmetic
+	if c.Info.Tensors {
+		kinds = append(kinds, Tensors)
+	}
+	defer func() { c.Arithmetic = usual }()
+	rng := rand.New(rand.NewPCG(15, 16))
+	units := c.Info.ComputeUnits
+	defer func() { c.Info.ComputeUnits = units }()
+	c.Info.ComputeUnits = 1 // so that large tiles have enough groups
+	const cols = 96
+	for _, size := range [][2]int{{70, 67}, {260, 261}} {
+		rows, tokens := size[0], size[1]
+		m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
+		x := randoms(rng, tokens*cols)
+		p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored, Bias: randoms(rng, rows)})
+		require.NoError(t, err)
+		in := floats(t, c, x)
+		out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
+		require.NoError(t, err)
+		before := randoms(rng, tokens*rows)
+		for _, result := range []Result{Store, Add, SiLUPairs} {
+			var want []float32
+			for _, c.Arithmetic = range kinds {
+				k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows, Result: result, Factor: 0.5})
+				require.NoError(t, err)
+				require.Equal(t, rows > 200, k.rows == tileStep*largeTile)
+				require.NoError(t, out.WriteFloats(0, before))
+				require.NoError(t, k.Launch(tokens))
+				got := make([]float32, tokens*rows)
+				require.NoError(t, out.Read(0, floatBytes(got)))
+				require.NoError(t, k.Close())
+				if want == nil {
+					want = got
+				}
+				require.InDeltaSlice(t, want, got, 0.01*greatest(want), "%v, %d rows, result %d", c.Arithmetic, rows, result)
+			}
+			require.NotEqual(t, before, want)
+		}
+		require.NoError(t, errors.Join(p.Close(), in.Free(), out.Free()))
+	}
 }
 
 // requireHalves requires that a product is bit for bit what one way of halfSteps makes
@@ -112,16 +171,26 @@ func requireHalves(t *testing.T, a Arithmetic, x, w, got []float32, cols int) {
 	require.NotEmpty(t, ways)
 }
 
-// TestHalvesNeedADevice asks for arithmetic that a device may not have.
-func TestHalvesNeedADevice(t *testing.T) {
+// TestArithmeticNeedsADevice asks for arithmetic that a device may not have.
+func TestArithmeticNeedsADevice(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		half, tensors bool
+		want          Arithmetic
+	}{
+		{"", true, false, Floats}, {"", false, true, Tensors}, {"float", true, true, Floats},
+		{"half", true, true, Halves}, {"half", false, true, Tensors}, {"half", false, false, Floats},
+		{"tensor", true, false, Floats}, {"tensor", false, true, Tensors},
+	} {
+		got, err := arithmeticOf(c.name, &Info{Half: c.half, Tensors: c.tensors})
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%+v", c)
+	}
+	_, err := arithmeticOf("fp16", &Info{})
+	require.ErrorContains(t, err, ArithmeticVariable)
+	require.ErrorContains(t, err, `"fp16"; it must be float, half or tensor`)
+
 	t.Setenv(ArithmeticVariable, Halves.String())
 	d, _ := open(t)
-	want := Floats
-	if d.context.Info.Half {
-		want = Halves
-	}
-	require.Equal(t, want, d.context.Arithmetic)
-	_, err := arithmeticOf("fp16")
-	require.ErrorContains(t, err, ArithmeticVariable)
-	require.ErrorContains(t, err, `"fp16"; it must be float or half`)
+	require.Equal(t, d.context.Info.Half, d.context.Arithmetic == Halves)
 }

@@ -118,12 +118,9 @@ func Open(o Options) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	arithmetic, err := arithmeticOf(os.Getenv(ArithmeticVariable))
+	arithmetic, err := arithmeticOf(os.Getenv(ArithmeticVariable), &info)
 	if err != nil {
 		return nil, err
-	}
-	if !info.Half {
-		arithmetic = Floats
 	}
 	graphs, err := graphsOf(os.Getenv(GraphsVariable))
 	if err != nil {

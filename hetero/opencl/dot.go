@@ -40,13 +40,21 @@ const nvidiaQuery = "cl_nv_device_attribute_query"
 // one number.
 const firstDot = 61
 
+// nvidiaGeneration returns the generation of a device with some extensions; 0 if it is
+// none of NVIDIA's.
+func nvidiaGeneration(q *query, extensions []string) int64 {
+	if !slices.Contains(extensions, nvidiaQuery) {
+		return 0
+	}
+	return 10*q.number(deviceComputeMajor, 4) + q.number(deviceComputeMinor, 4)
+}
+
 // dotOf finds the instruction of a device with some extensions.
 func dotOf(q *query, version string, extensions []string) Dot {
 	switch {
 	case slices.Contains(extensions, "cl_khr_integer_dot_product") && strings.HasPrefix(version, "OpenCL 3"):
 		return DotKHR
-	case slices.Contains(extensions, nvidiaQuery) &&
-		10*q.number(deviceComputeMajor, 4)+q.number(deviceComputeMinor, 4) >= firstDot:
+	case nvidiaGeneration(q, extensions) >= firstDot:
 		return DotPTX
 	}
 	return DotPortable

@@ -187,8 +187,9 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		tiles = nil // no kernel is allowed more than the device has
 	}
 	for _, tile := range tiles {
-		options := fmt.Sprintf("%s -DMR=%d -DMT=%d%s", p.options(), tile, tile, p.context.Arithmetic.options())
-		if k, err = p.context.Kernel("matmul.cl", options, "matmul"); err != nil {
+		file, options := p.context.Arithmetic.kernel()
+		options = fmt.Sprintf("%s -DMR=%d -DMT=%d%s", p.options(), tile, tile, options)
+		if k, err = p.context.Kernel(file, options, "matmul"); err != nil {
 			return nil, 0, err
 		}
 		if most, err = k.MaxGroup(); err == nil && most >= matrixThreads {

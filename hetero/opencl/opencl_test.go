@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,9 @@ func open(t testing.TB) (*Device, *tiering.Budget) {
 	budget := tiering.New(0)
 	d, err := OpenDevice(Options{Budget: budget})
 	need(t, err)
+	if os.Getenv(ArithmeticVariable) == "" {
+		d.context.Arithmetic = Floats // others have tests of their own
+	}
 	t.Cleanup(func() {
 		require.NoError(t, d.Close())
 		require.NoError(t, budget.Check())

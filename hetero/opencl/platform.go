@@ -25,6 +25,7 @@ type Info struct {
 	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
 	ImageUnits    int64  `json:"image_units"`        // of 128 bits of an image over a buffer, at most; 0: there are no images
 	Half          bool   `json:"fp16"`               // arithmetic in half precision, rounded to nearest
+	Tensors       bool   `json:"tensors"`            // units that multiply matrices of numbers of 11 bits
 	Dot           Dot    `json:"dot"`                // of codes
 
 	platform, device uintptr
@@ -142,7 +143,7 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
 	info.nvidia = slices.Contains(extensions, nvidiaQuery)
-	info.Half, info.Dot = halves(&q, extensions), dotOf(&q, info.Version, extensions)
+	info.Half, info.Tensors, info.Dot = halves(&q, extensions), tensors(&q, extensions), dotOf(&q, info.Version, extensions)
 	if slices.Contains(extensions, "cl_khr_device_uuid") && slices.Contains(extensions, "cl_khr_external_memory_opaque_fd") {
 		q.bytes(deviceUUID, info.uuid[:])
 	}

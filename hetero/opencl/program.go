@@ -44,7 +44,8 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 var included = map[string][]string{
 	"probe.cl":  {"codes.cl"},
 	"matvec.cl": {"common.cl", "codes.cl", "weights.cl", "input.cl"},
-	"matmul.cl": {"common.cl", "codes.cl", "weights.cl"},
+	"matmul.cl": {"common.cl", "codes.cl", "weights.cl", "tile.cl"},
+	"tensor.cl": {"common.cl", "codes.cl", "weights.cl", "tile.cl"},
 	"layer.cl":  {"common.cl", "kv.cl"},
 	"attend.cl": {"common.cl", "kv.cl"},
 }

@@ -229,7 +229,7 @@ func (r *GPUReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "reads %.0f GB/s; launch and wait %v, a launch among many %v; weights %.3f GB, loaded in %.1f s\n\n",
 		r.Limits.ReadGBs, r.Limits.LaunchWait, r.Limits.Launch, float64(r.WeightBytes)/1e9, r.LoadSeconds)
 	if r.Arithmetic != opencl.Floats {
-		fmt.Fprintf(w, "prompts are multiplied in %v\n\n", r.Arithmetic)
+		fmt.Fprintf(w, "prompts are multiplied in %v arithmetic\n\n", r.Arithmetic)
 	}
 	if r.Weights == opencl.Images {
 		fmt.Fprintf(w, "codes of %d matrices are read as images, which gives %.0f GB/s\n\n", r.Images, r.Limits.ImageGBs)

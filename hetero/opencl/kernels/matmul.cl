@@ -1,12 +1,8 @@
-// y = x·Wᵀ for many tokens. A group of 16×16 work items makes a tile of 16·MR
-// rows and 16·MT tokens; each sums MR×MT elements in registers, from blocks of 32
-// columns in local memory.
+// y = x·Wᵀ for many tokens. Each of a group's 16×16 work items sums MR×MT elements of
+// its tile in registers, from blocks of 32 columns in local memory.
 
-#define TILE_ROWS (16 * MR)
-#define TILE_TOKENS (16 * MT)
 #define ROW_STRIDE (TILE_ROWS + 4) // of a column of the tile, in other banks than the next
 #define TOKEN_STRIDE (TILE_TOKENS + 4)
-#define THREADS 256
 
 // A Number is what meets in local memory. Without HALF sums are added up in one go,
 // with it those of a block apart.
@@ -35,19 +31,6 @@ typedef float4 Number4;
 #define ADD_PRODUCT(sum, a, b) (sum) += (a) * (b)
 #endif
 #define NUMBERS4(p) (*(__local const Number4 *)(p))
-
-float4 input4(__global const float *x, int left, int aligned) {
-  if (left >= 4)
-    return aligned ? GLOBAL4(x) : vload4(0, x);
-  float4 v = (float4)(0.0f);
-  if (left > 0)
-    v.x = x[0];
-  if (left > 1)
-    v.y = x[1];
-  if (left > 2)
-    v.z = x[2];
-  return v;
-}
 
 // Weights begin at a unit of their buffer. The last argument is there where codes are in
 // an image.
@@ -141,21 +124,11 @@ matmul(__global const uchar *buffer, int rows, int cols, __global const float *x
 #pragma unroll
   for (int t = 0; t < MT; t++) {
     const int token = first_token + t / 4 * 64 + mine_t + t % 4;
-    __global float *out = y + to + (size_t)token * y_stride;
+    if (token >= tokens)
+      continue;
 #pragma unroll
-    for (int r = 0; r < MR; r++) {
-      const int row = first_row + r / 4 * 64 + mine_r + r % 4;
-      if (token >= tokens || row >= rows)
-        continue;
-      float sum = sums[t][r];
-      if (biased)
-        sum += bias[row];
-      if (result == PLAIN)
-        out[row] = sum;
-      else if (result == ADD)
-        out[row] += factor * sum;
-      else if (r % 2 == 0)
-        out[row / 2] = activation(sum, result) * (biased ? sums[t][r + 1] + bias[row + 1] : sums[t][r + 1]);
-    }
+    for (int r = 0; r < MR; r += 2)
+      finish(y + to + (size_t)token * y_stride, first_row + r / 4 * 64 + mine_r + r % 4, rows, sums[t][r], sums[t][r + 1],
+             biased ? bias : 0, result, factor);
   }
 }

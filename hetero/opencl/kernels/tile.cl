@@ -1,0 +1,44 @@
+// What products of many tokens share. A group of 256 work items makes a tile of 16·MR
+// rows and 16·MT tokens.
+
+#define TILE_ROWS (16 * MR)
+#define TILE_TOKENS (16 * MT)
+#define THREADS 256
+
+// input4 reads four numbers of a row of which so many are left.
+float4 input4(__global const float *x, int left, int aligned) {
+  if (left >= 4)
+    return aligned ? GLOBAL4(x) : vload4(0, x);
+  float4 v = (float4)(0.0f);
+  if (left > 0)
+    v.x = x[0];
+  if (left > 1)
+    v.y = x[1];
+  if (left > 2)
+    v.z = x[2];
+  return v;
+}
+
+// finish stores the sums of two rows, the first of which is even.
+void finish(__global float *out, int row, int rows, float even, float odd, __global const float *bias, int result,
+            float factor) {
+  if (row >= rows)
+    return;
+  const int both = row + 1 < rows;
+  if (bias) {
+    even += bias[row];
+    if (both)
+      odd += bias[row + 1];
+  }
+  if (result == PLAIN) {
+    out[row] = even;
+    if (both)
+      out[row + 1] = odd;
+  } else if (result == ADD) {
+    out[row] += factor * even;
+    if (both)
+      out[row + 1] += factor * odd;
+  } else {
+    out[row / 2] = activation(even, result) * odd;
+  }
+}
