@@ -8,7 +8,7 @@ import (
 // Arithmetic is what products of many tokens are computed in.
 type Arithmetic int
 
-// The kinds, as kernels/common.cl numbers them.
+// The kinds. kernels/common.cl numbers those in half precision so.
 const (
 	Floats Arithmetic = iota
 	// Halves rounds weights and inputs to half precision, multiplies and adds them so

@@ -197,7 +197,7 @@ func (p *Product) options() string { return p.Format.options() + p.Source().opti
 // weights, see hetero.Kernel: sums in float32, and where the type had to be rounded
 // the rounding to 11 bits. Weights with an offset are rounded once more. One token
 // meets codes as codes itself: each of its elements is up to half a step off, of
-// which 127 are the greatest of a block. Many may be computed in half precision.
+// which 127 are the greatest of a block. Many may be computed in fewer bits, see Arithmetic.
 func (p *Product) Tolerance(tokens int) float64 {
 	t := float64(p.Cols+8) * 0x1p-24
 	if tokens == 1 && p.Format < Half {

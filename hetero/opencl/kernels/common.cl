@@ -26,7 +26,7 @@
 #define DOT_KHR 1
 #define DOT_PTX 2
 
-// What products of many tokens are computed in, see Arithmetic; floats without it.
+// What matmul is computed in, see Arithmetic; floats without it.
 #define HALF_NATIVE 1
 #define HALF_EMULATED 2
 
