@@ -178,9 +178,14 @@ func TestArithmeticNeedsADevice(t *testing.T) {
 		half, tensors bool
 		want          Arithmetic
 	}{
-		{"", true, false, Floats}, {"", false, true, Tensors}, {"float", true, true, Floats},
-		{"half", true, true, Halves}, {"half", false, true, Tensors}, {"half", false, false, Floats},
-		{"tensor", true, false, Floats}, {"tensor", false, true, Tensors},
+		{"", true, false, Floats},
+		{"", false, true, Tensors},
+		{"float", true, true, Floats},
+		{"half", true, true, Halves},
+		{"half", false, true, Tensors},
+		{"half", false, false, Floats},
+		{"tensor", true, false, Floats},
+		{"tensor", false, true, Tensors},
 	} {
 		got, err := arithmeticOf(c.name, &Info{Half: c.half, Tensors: c.tensors})
 		require.NoError(t, err)
