@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -122,6 +123,7 @@ func fixtureNamed(t *testing.T, name string) string {
 			return dir
 		}
 	}
+	testutil.Shared(t, "fixtures") // all others are there
 	t.Fatalf("no fixture %q", name)
 	return ""
 }
