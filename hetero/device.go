@@ -34,6 +34,9 @@ type Capabilities struct {
 	// and sees what others wrote there, so that Flush and Fetch cost nothing.
 	// Where it is false, a plan charges both.
 	Shares bool
+	// Scaled says that products of weights in Q8_0 are rounded to Op.Scale and clipped,
+	// so that somebody else can add what lies beyond.
+	Scaled bool
 	// Memory is how many bytes of kernels and attached buffers the device can
 	// address at once, 0 if there is no limit below the machine's memory.
 	Memory int64

@@ -123,6 +123,24 @@ func TestProducts(t *testing.T) {
 	}
 }
 
+// With a scale, numbers are rounded to 127 steps of it, and what lies beyond is clipped.
+func TestScaleClips(t *testing.T) {
+	b := newBench(t, Options{Threads: 2}, 3*64)
+	op := hetero.Op{Tokens: 3, Rows: 5, Cols: 64, Type: quant.Q8_0, Scale: 0.01}
+	weights := b.weigh(t, &op)
+	b.x.Stride, b.y.Stride = op.Cols, op.Rows
+	for i := range b.x.Buffer.Floats()[:op.Tokens*op.Cols] {
+		b.x.Buffer.Floats()[i] = float32(b.rng.NormFloat64())
+	}
+	b.x.Row(1, op.Cols)[7] = -1000
+	b.do(t, op)
+	for i, v := range b.x.Buffer.Floats()[:op.Tokens*op.Cols] {
+		code := math.RoundToEven(max(-127, min(127, float64(v)*100)))
+		b.x.Buffer.Floats()[i] = float32(code) / 100
+	}
+	b.check(t, op, weights, 1e-6)
+}
+
 // The stated tolerance is no wide guess: rounding uses a good part of it.
 func TestToleranceIsNear(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 64)

@@ -87,7 +87,7 @@ func (o Options) threads() int {
 
 // Capabilities are those of the device that New would start.
 func (o Options) Capabilities() hetero.Capabilities {
-	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, Shares: true}
+	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, Shares: true, Scaled: true}
 }
 
 // name tells devices apart whose products take different times.

@@ -82,7 +82,12 @@ func from(v hetero.View, rows, cols int) []float32 {
 
 // roundToken rounds the activations of a token.
 func (p *product) roundToken(token, _ int) {
-	p.device.acts.Set(token, p.x[token*p.stride:][:p.op.Cols])
+	x := p.x[token*p.stride:][:p.op.Cols]
+	if p.op.Scale > 0 {
+		p.device.acts.SetWhole(token, x, p.op.Scale)
+		return
+	}
+	p.device.acts.Set(token, x)
 }
 
 // pull puts the rows of activations next to each other, where they are not.

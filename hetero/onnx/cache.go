@@ -30,7 +30,7 @@ type cache struct {
 }
 
 // graphVersion is part of every name. It changes when the writer of graphs does.
-const graphVersion = 1
+const graphVersion = 2
 
 // newCache makes the directory and finds what else a prepared graph depends on:
 // the library, the provider with its settings, and the processor.

@@ -78,13 +78,51 @@ func TestFixedScaleClips(t *testing.T) {
 	op.Scale = 0.01
 	x, y := hetero.View{Buffer: b.pool.Take(), Stride: 32}, hetero.View{Buffer: b.pool.Take(), Stride: 8}
 	b.fill(x, 1, 32)
-	x.Row(0, 32)[7] = 1000
+	x.Row(0, 32)[7], x.Row(0, 32)[8] = 1000, -1000
 	k := b.prepare(op)
 	b.run(k, x, y)
 	for i, v := range x.Row(0, 32) {
-		x.Row(0, 32)[i] = float32(math.Max(-1.28, math.Min(1.27, float64(v))))
+		x.Row(0, 32)[i] = float32(math.Max(-1.27, math.Min(1.27, float64(v))))
 	}
 	b.compare(op, k, x, y)
+}
+
+// Weights with a scale for each row are multiplied by activations with one scale as
+// whoever adds what is clipped does it: the same codes, and nothing but the last bits of
+// floats between the results.
+func TestRowsKeepTheirScales(t *testing.T) {
+	for _, streamed := range []bool{false, true} {
+		b := newBench(t, Options{})
+		const rows, cols = 40, 96
+		op := b.op(quant.Q8_0, 3, rows, cols)
+		op.Scale, op.Streamed = 0.03, streamed
+		rowBytes := len(op.Weights) / rows
+		row := make([]float32, cols)
+		for r := range rows {
+			at := op.Weights[r*rowBytes:][:rowBytes]
+			quant.DequantRow(op.Type, row, at)
+			for i := range row {
+				row[i] *= float32(1 + r)
+			}
+			require.NoError(t, quant.QuantizeRowWhole(at, row))
+		}
+		x, y := hetero.View{Buffer: b.pool.Take(), Stride: cols}, hetero.View{Buffer: b.pool.Take(), Stride: rows}
+		b.fill(x, 3, cols)
+		x.Row(1, cols)[7], x.Row(2, cols)[8] = 1000, -1000
+		b.run(b.prepare(op), x, y)
+		for r := range rows {
+			quant.DequantRow(op.Type, row, op.Weights[r*rowBytes:][:rowBytes])
+			for token := range op.Tokens {
+				want, sizes := 0.0, 0.0
+				for i, v := range x.Row(token, cols) {
+					code := math.RoundToEven(math.Max(-127, math.Min(127, float64(v/op.Scale))))
+					want += code * float64(op.Scale) * float64(row[i])
+					sizes += math.Abs(code * float64(op.Scale) * float64(row[i]))
+				}
+				require.InDelta(t, want, y.Row(token, rows)[r], 1e-6*sizes, "token %d, row %d", token, r)
+			}
+		}
+	}
 }
 
 // Views need not fill their rows, and kernels of one device run in order.

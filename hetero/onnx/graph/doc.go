@@ -10,7 +10,8 @@
 // bits and a scale for each 32 of a row, as they are stored, and the activations
 // are floats: nothing is lost before the product. With [Integer] weights and
 // activations have 8 bits, and a whole matrix of weights has one scale, which is
-// what NPUs multiply fastest. The activations have one scale as well where a
+// what NPUs multiply fastest. Weights whose rows have one scale each keep these, as
+// factors of the results. The activations have one scale as well where a
 // calibration gives it ([hetero.Op.Scale]); otherwise one for each token.
 //
 // Only as much of ONNX is here as these graphs need.

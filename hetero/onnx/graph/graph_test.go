@@ -94,6 +94,45 @@ func TestWholeMatricesAreRoundedAsStated(t *testing.T) {
 	}
 }
 
+// Weights whose rows have one scale each keep every bit, rows of zeros too.
+func TestRowsKeepTheirScales(t *testing.T) {
+	for _, streamed := range []bool{false, true} {
+		const rows, cols = 70, 64
+		op := wholeRowsOp(t, rows, cols)
+		op.Streamed = streamed
+		w := pack(t, op, Integer)
+		require.Zero(t, w.Rounding)
+		codes, parts := w.Tensors[0].Data, w.Tensors[1].Data
+		want, rowBytes := make([]float32, cols), len(op.Weights)/rows
+		for r := range rows {
+			quant.DequantRow(op.Type, want, op.Weights[r*rowBytes:][:rowBytes])
+			part := math.Float32frombits(binary.LittleEndian.Uint32(parts[4*r:]))
+			require.LessOrEqual(t, part, float32(1))
+			for c := range cols {
+				code := int(int8(codes[c*rows+r]))
+				if streamed {
+					code = int(codes[r*cols+c]) - zeroCode
+				}
+				require.InDelta(t, want[c], float32(code)*(w.scale*part), 1e-6*math.Abs(float64(want[c])), "row %d", r)
+			}
+		}
+	}
+	alike := wholeRowsOp(t, 2, 64)
+	copy(alike.Weights[len(alike.Weights)/2:], alike.Weights)
+	require.Len(t, pack(t, alike, Integer).Tensors, 1, "one scale is enough")
+}
+
+// wholeRowsOp returns a product with one scale for each row, the first of which is zero.
+func wholeRowsOp(t *testing.T, rows, cols int) hetero.Op {
+	op, weights := randomOp(t, quant.Q8_0, rows, cols)
+	clear(weights[:cols])
+	rowBytes := len(op.Weights) / rows
+	for r := range rows {
+		require.NoError(t, quant.QuantizeRowWhole(op.Weights[r*rowBytes:][:rowBytes], weights[r*cols:][:cols]))
+	}
+	return op
+}
+
 func TestPackRefuses(t *testing.T) {
 	good, _ := randomOp(t, quant.Q4_0, 2, 64)
 	for want, change := range map[string]func(op *hetero.Op, p *Precision){
@@ -169,8 +208,8 @@ func TestGraphs(t *testing.T) {
 	}{
 		{quant.Q4_0, Auto, 0, false, []string{"MatMulNBits"}},
 		{quant.Q8_0, WeightOnly, 0.5, true, []string{"MatMulNBits"}},
-		{quant.Q8_0, Auto, 0.5, false, []string{"QuantizeLinear", "DequantizeLinear", "DequantizeLinear", "MatMul"}},
-		{quant.Q8_0, Integer, 0.5, true, []string{"QuantizeLinear", "Transpose", "DequantizeLinear", "DequantizeLinear", "MatMul", "Transpose"}},
+		{quant.Q8_0, Auto, 0.5, false, []string{"Clip", "QuantizeLinear", "DequantizeLinear", "DequantizeLinear", "MatMul"}},
+		{quant.Q8_0, Integer, 0.5, true, []string{"Clip", "QuantizeLinear", "Transpose", "DequantizeLinear", "DequantizeLinear", "MatMul", "Transpose"}},
 		{quant.Q4_0, Integer, 0, false, []string{"Abs", "ReduceMax", "Max", "Mul", "Div", "Round", "Add", "Cast", "MatMulInteger", "Cast", "Mul", "Mul"}},
 	} {
 		op, _ := randomOp(t, test.typ, 128, 256)

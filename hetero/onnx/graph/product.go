@@ -17,6 +17,7 @@ const (
 const (
 	codesName  = "codes"
 	scalesName = "scales"
+	partsName  = "row_parts" // of the largest scale, see Weights.ownScales
 )
 
 // Product writes the graph of a product with packed weights, for exactly
@@ -34,10 +35,17 @@ func Product(op hetero.Op, w *Weights) []byte {
 		return m.bytes()
 	}
 	m.constant(Tensor{Name: leftZero, Element: Uint8, Data: []byte{zeroCode}})
+	result := OutputName
+	if w.ownScales {
+		result = "y_whole"
+	}
 	if op.Scale > 0 {
-		m.fixedScale(op, w)
+		m.fixedScale(op, w, result)
 	} else {
-		m.scalePerToken(op, w)
+		m.scalePerToken(op, w, result)
+	}
+	if w.ownScales {
+		m.op("Mul", OutputName, result, partsName)
 	}
 	return m.bytes()
 }
@@ -52,31 +60,33 @@ const (
 
 // fixedScale rounds all activations to one scale that is known beforehand. The
 // product is written as one of floats that were rounded, which is how compilers of
-// NPUs know a product of codes when they see it; so does the CPU provider.
-func (m *model) fixedScale(op hetero.Op, w *Weights) {
+// NPUs know a product of codes when they see it; so does the CPU provider. There is one
+// code more below zero than above: whoever adds what is clipped expects the same ends.
+func (m *model) fixedScale(op hetero.Op, w *Weights, result string) {
 	right := m.constant(Tensor{Name: "right_zero", Element: Int8, Data: []byte{0}})
 	m.number("x_scale", op.Scale)
 	m.number("w_scale", w.scale)
+	m.op("Clip", "x_clipped", InputName, m.number("least", -127*op.Scale), m.number("most", 127*op.Scale))
 	if op.Streamed {
-		m.op("QuantizeLinear", "x_codes", InputName, "x_scale", right)
+		m.op("QuantizeLinear", "x_codes", "x_clipped", "x_scale", right)
 		m.op("Transpose", "x_turned", "x_codes")
 		m.op("DequantizeLinear", "x_steps", "x_turned", "x_scale", right)
 		m.op("DequantizeLinear", "w_steps", codesName, "w_scale", leftZero)
 		m.op("MatMul", "y_turned", "w_steps", "x_steps")
-		m.op("Transpose", OutputName, "y_turned")
+		m.op("Transpose", result, "y_turned")
 		return
 	}
-	m.op("QuantizeLinear", "x_codes", InputName, "x_scale", leftZero)
+	m.op("QuantizeLinear", "x_codes", "x_clipped", "x_scale", leftZero)
 	m.op("DequantizeLinear", "x_steps", "x_codes", "x_scale", leftZero)
 	m.op("DequantizeLinear", "w_steps", codesName, "w_scale", right)
-	m.op("MatMul", OutputName, "x_steps", "w_steps")
+	m.op("MatMul", result, "x_steps", "w_steps")
 }
 
 // minLargest keeps the scale of a token of zeros away from zero.
 const minLargest = 1e-35
 
 // scalePerToken finds the largest number of each token and rounds to that.
-func (m *model) scalePerToken(op hetero.Op, w *Weights) {
+func (m *model) scalePerToken(op hetero.Op, w *Weights, result string) {
 	m.op("Abs", "x_abs", InputName)
 	m.node("", "ReduceMax", "x_max", []string{"x_abs"}, attribute{name: "axes", list: []int64{1}}, attribute{name: "keepdims", value: 1})
 	m.op("Max", "x_most", "x_max", m.number("least", minLargest))
@@ -91,7 +101,7 @@ func (m *model) scalePerToken(op hetero.Op, w *Weights) {
 	}
 	m.sums(op)
 	m.op("Mul", "y_steps", "sums", m.number("w_scale", w.scale))
-	m.op("Mul", OutputName, "y_steps", "x_scale")
+	m.op("Mul", result, "y_steps", "x_scale")
 }
 
 // sums multiplies the codes: [tokens, rows], exactly. Streamed weights are the

@@ -22,7 +22,9 @@ const (
 	// WeightOnly multiplies floats by weights of 4 or 8 bits with a scale for each
 	// 32 (W4A16, W8A16). Only Q4_0 and Q8_0 are stored like that.
 	WeightOnly
-	// Integer multiplies 8 bits by 8 bits, with one scale for all weights (W8A8).
+	// Integer multiplies 8 bits by 8 bits, with one scale for all weights (W8A8). Where
+	// each row has one scale already, it keeps it: results are multiplied by its part of
+	// the largest.
 	Integer
 )
 
@@ -57,6 +59,8 @@ type Weights struct {
 	frame *tiering.Frame
 	bits  int     // of a weight, for WeightOnly
 	scale float32 // of a step, for Integer
+	// ownScales says that scale is the largest of the rows', which keep theirs.
+	ownScales bool
 }
 
 // Pack puts the weights of a product into the layout that its graph needs.
@@ -140,17 +144,21 @@ func (p Precision) For(t quant.Type) (Precision, error) {
 // tensors describes the packed weights of a product.
 func tensors(op hetero.Op, p Precision) []Tensor {
 	rows, cols := int64(op.Rows), int64(op.Cols)
-	switch {
-	case p == WeightOnly:
+	if p == WeightOnly {
 		blocks, blockBytes := cols/blockCols, int64(blockCols*codeBits(op.Type)/8)
 		return []Tensor{
 			{Name: codesName, Element: Uint8, Dims: []int64{rows, blocks, blockBytes}},
 			{Name: scalesName, Element: Float, Dims: []int64{rows, blocks}},
 		}
-	case op.Streamed:
-		return []Tensor{{Name: codesName, Element: Uint8, Dims: []int64{rows, cols}}}
 	}
-	return []Tensor{{Name: codesName, Element: Int8, Dims: []int64{cols, rows}}}
+	codes := Tensor{Name: codesName, Element: Int8, Dims: []int64{cols, rows}}
+	if op.Streamed {
+		codes.Element, codes.Dims = Uint8, []int64{rows, cols}
+	}
+	if keepScales(op) {
+		return []Tensor{codes, {Name: partsName, Element: Float, Dims: []int64{rows}}}
+	}
+	return []Tensor{codes}
 }
 
 func codeBits(t quant.Type) int {
@@ -221,8 +229,8 @@ func pairs(dst, src []byte /* [16] */) {
 // written at once where the weights are turned.
 const packRows = 64
 
-// packWhole rounds all weights to 127 steps of the largest, and turns them so
-// that they are the right operand, unless they are streamed.
+// packWhole rounds all weights to 127 steps of the largest, or to those that their
+// rows have, and turns them so that they are the right operand, unless they are streamed.
 func (w *Weights) packWhole(budget *tiering.Budget, op hetero.Op, rowBytes int) error {
 	if err := w.alloc(budget, op); err != nil {
 		return err
@@ -243,10 +251,14 @@ func (w *Weights) packWhole(budget *tiering.Budget, op hetero.Op, rowBytes int) 
 		return errors.New("graph: a weight is no number, or none that has an end")
 	}
 	w.scale = max(largest, minLargest) / 127
+	scale := func(int) float32 { return w.scale }
+	if len(w.Tensors) > 1 {
+		scale = w.useScales(op)
+	}
 	for first := 0; first < op.Rows; first += packRows {
 		n := min(packRows, op.Rows-first)
 		for i := range n {
-			w.Rounding = max(w.Rounding, roundRow(row(first+i, i), w.scale))
+			w.Rounding = max(w.Rounding, roundRow(row(first+i, i), scale(first+i)))
 		}
 		if op.Streamed {
 			for i, v := range rows[:n*op.Cols] {

@@ -1,0 +1,54 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// keepScales reports whether weights are codes with one scale for each row, not all
+// the same: rounding them to one scale would lose what the rows' own do not.
+func keepScales(op hetero.Op) bool {
+	if op.Type != quant.Q8_0 {
+		return false
+	}
+	n, alike := op.Type.BlockBytes(), true
+	rowBytes := op.Cols / blockCols * n
+	for at := 0; at < len(op.Weights); at += n {
+		first := at / rowBytes * rowBytes
+		if !bytes.Equal(op.Weights[at:][:scaleBytes], op.Weights[first:][:scaleBytes]) {
+			return false
+		}
+		alike = alike && bytes.Equal(op.Weights[at:][:scaleBytes], op.Weights[:scaleBytes])
+	}
+	return !alike
+}
+
+// scaleBytes are what a block of Q8_0 begins with.
+const scaleBytes = 2
+
+// useScales keeps the scale of each row as its part of the largest, which takes the place
+// of one for all weights, and returns them.
+func (w *Weights) useScales(op hetero.Op) func(row int) float32 {
+	rowBytes := len(op.Weights) / op.Rows
+	scale := func(row int) float32 {
+		return quant.F16ToF32(binary.LittleEndian.Uint16(op.Weights[row*rowBytes:]))
+	}
+	w.ownScales, w.scale = true, minLargest
+	for row := range op.Rows {
+		w.scale = max(w.scale, float32(math.Abs(float64(scale(row)))))
+	}
+	parts := w.Tensors[1].Data
+	for row := range op.Rows {
+		binary.LittleEndian.PutUint32(parts[4*row:], math.Float32bits(scale(row)/w.scale))
+	}
+	return func(row int) float32 {
+		if s := scale(row); s != 0 {
+			return s
+		}
+		return w.scale // of a row of zeros
+	}
+}
