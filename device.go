@@ -80,14 +80,13 @@ func (o *Options) validateDevice() error {
 		{o.KVRAM != 0, "KVRAM"},
 		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
 		{o.WatchPressure, "WatchPressure"},
-		{o.W8A8 != nil, "W8A8"},
 		{o.Exact, "Exact: devices round what they multiply (the commands logits and perplexity need --rounded with them)"},
 	}
 	who := "a GPU"
 	switch {
 	case onGPU:
 		refused = append(refused, refusal{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
-			refusal{!o.selection().Exact(), "KVSelect"})
+			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.W8A8 != nil, "W8A8"})
 	case divided:
 		who = "a model divided between devices"
 	default:

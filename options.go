@@ -57,7 +57,8 @@ type Options struct {
 	// of 8 bits with one scale for a row, activations of 8 bits with one scale for all
 	// of an input, and what lies beyond that scale, the outliers, in floats beside
 	// them. It needs a calibration of the model, see [Calibrate]. Experts are left
-	// out. All weights stay in memory.
+	// out. All weights stay in memory. Of the integers a Device such as cpu+npu may have
+	// rows, but not a GPU, which rounds in its own way.
 	W8A8 *W8A8
 	// Trace, if set, is a file for a trace in Chrome's format, which is written when
 	// the engine is closed: when each thread worked at which half of the products of

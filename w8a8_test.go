@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
 )
 
 // calibrateDemo writes a calibration of the demo model.
@@ -102,4 +104,32 @@ func TestKeptPromptsOfWholeIntegersStayApart(t *testing.T) {
 	require.Positive(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
 	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path, NoShadow: true}))
 	require.Positive(t, recalled(nil))
+}
+
+// TestDividedShadowAnswersAsTheCPU asks a model whose integers are divided with a half of
+// the cores, with an NPU if there is one, and the processor alone. A device that does not
+// round to a scale that is given is refused.
+func TestDividedShadowAnswersAsTheCPU(t *testing.T) {
+	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+	score := func(device string) float64 {
+		e := open(t, demoModel, llmrun.Options{Device: device, Chunk: 64, W8A8: &llmrun.W8A8{Calibration: c.Path}})
+		require.Equal(t, device != "", e.Divided() != nil)
+		p, err := e.Perplexity(context.Background(), validationIDs(t)[:100], llmrun.PerplexityOptions{})
+		require.NoError(t, err)
+		require.Positive(t, e.ShadowUse().Outliers)
+		return p.PPL
+	}
+	want := score("")
+	require.Equal(t, want, score("cpu+cpu/2"))
+	if _, err := devices.All.First(hetero.NPU); err == nil {
+		require.InEpsilon(t, want, score("cpu+npu"), 0.01)
+	}
+	refused := []string{"gpu"}
+	if _, err := devices.All.First(hetero.GPU); err == nil {
+		refused = append(refused, "cpu+gpu")
+	}
+	for _, device := range refused {
+		_, err := llmrun.Open(demoModel, llmrun.Options{Device: device, W8A8: &llmrun.W8A8{Calibration: c.Path}})
+		require.ErrorContains(t, err, "W8A8")
+	}
 }

@@ -18,6 +18,9 @@ type divider struct {
 	exact   bool
 	workers *hetero.Workers // that put rows in tiles
 	shares  map[*Matrix]Share
+	// scales are those with which the inputs of matrices are rounded, see
+	// Options.W8A8; of others nobody says how.
+	scales map[*linear]float32
 }
 
 // loadWeights is loadWeights for a model that is divided.
@@ -30,12 +33,26 @@ func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Opt
 	if err != nil {
 		return nil, nil, err
 	}
+	d.findScales(w, o.W8A8)
 	if err := ld.partByPart(ctx, plans, func(l *layout) error { return d.settle(l, w) }); err != nil {
 		ld.free()
 		return nil, nil, err
 	}
 	tiering.JoinPages(ld.frames)
 	return w, ld, nil
+}
+
+// findScales finds the scale of each matrix's input.
+func (d *divider) findScales(w *weights, o *W8A8) {
+	scales := o.scales()
+	d.scales = map[*linear]float32{}
+	for l := range w.layers {
+		w.layers[l].each(func(role string, m *linear) {
+			if scale, known := scales[tensorName(role, l, ".weight")]; known {
+				d.scales[m] = scale
+			}
+		})
+	}
 }
 
 // settle divides a part that was just read.
@@ -83,6 +100,9 @@ func (d *divider) give(m namedLinear, head bool) error {
 		tokens = headRows
 	}
 	op := hetero.Op{Tokens: tokens, Rows: w.Rows, Cols: w.Cols, Type: w.Type, Weights: w.Data, Streamed: true}
+	if tiled.Fits(w.Type, w.Cols) { // others have no scale here either
+		op.Scale = d.scales[w]
+	}
 	parts, err := d.prepare(op, share, d.copied)
 	if err != nil {
 		return err

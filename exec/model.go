@@ -58,7 +58,7 @@ type Options struct {
 	// Processor leaves room for.
 	Context int
 	// Divide, if set, has another device compute part of the products. Plan, PinFile,
-	// MapFirst, Experts and W8A8 do not go with it.
+	// MapFirst and Experts do not go with it, and W8A8 with some devices only.
 	Divide *Division
 }
 
@@ -119,6 +119,10 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
 	if o.Divide != nil {
 		m.away = newAway(o.Divide, o.Chunk)
+		if err := o.W8A8.CheckDevice(o.Divide.Name, m.away.caps); err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
 		m.Close()

@@ -74,6 +74,7 @@ func (p *pass) multiply() {
 	p.products(false)
 	p.products(true)
 	p.finishAway()
+	p.shadow.add()
 	p.jobs = p.jobs[:0]
 }
 
@@ -121,7 +122,7 @@ func (p *pass) roundInputs() {
 	memory, rows := p.rounded, 0
 	for i := range p.jobs {
 		j := &p.jobs[i]
-		if !j.w.Tiled || j.allAway() {
+		if !j.w.Tiled || j.allAway() && !j.w.hasShadow() {
 			continue
 		}
 		if last := len(p.inputs) - 1; last >= 0 && p.inputs[last].rowsOf(j) {

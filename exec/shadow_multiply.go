@@ -81,25 +81,28 @@ func (s *shadowPass) wanted() bool {
 
 func (w *linear) hasShadow() bool { return w.whole != nil && w.whole.columns != nil }
 
-// run computes both halves of what is on the pass's list, and adds them up. The
+// run computes both halves of what is on the pass's list, for add to add them up. The
 // first part is the whole of the shadow, so that a worker begins with it at once;
-// the others take the rows of the integer half meanwhile.
+// the others take the rows of the integer half meanwhile, those that are not another
+// device's.
 func (s *shadowPass) run() {
 	p := s.p
 	s.total = 0
 	for i := range p.jobs {
-		s.total += tilesOf(p.jobs[i].w)
+		s.total += p.jobs[i].tiles()
 	}
 	s.step = max(1, s.total/(partsPerWorker*p.m.workers.Count()))
 	p.m.workers.RunTask(1+(s.total+s.step-1)/s.step, s)
-	if s.err != nil {
-		p.err, s.err = errors.Join(p.err, s.err), nil
-		return
-	}
-	p.overRows(p.n, s.merge)
+	p.err, s.err = errors.Join(p.err, s.err), nil
 }
 
-func tilesOf(w *linear) int { return (w.Rows + tiled.TileRows - 1) / tiled.TileRows }
+// add adds the shadows of what is on the pass's list to what the integers gave, on
+// whichever device.
+func (s *shadowPass) add() {
+	if s.wanted() && s.p.err == nil {
+		s.p.overRows(s.p.n, s.merge)
+	}
+}
 
 // Part computes the shadow, or a part of the integer half: hetero.Task has it.
 func (s *shadowPass) Part(part, worker int) {
@@ -111,10 +114,10 @@ func (s *shadowPass) Part(part, worker int) {
 	lo, hi := (part-1)*s.step, min(part*s.step, s.total)
 	for i := range s.p.jobs {
 		j := &s.p.jobs[i]
-		tiles := tilesOf(j.w)
+		tiles := j.tiles()
 		if from, to := max(0, lo), min(tiles, hi); from < to {
 			lane.Begin(j.w.spanNames().integers)
-			s.p.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.w.Rows), worker)
+			s.p.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.hi), worker)
 			lane.End()
 		}
 		lo, hi = lo-tiles, hi-tiles

@@ -96,6 +96,9 @@ func (f *Files) AttachedBytes(o ShapeOptions, chunk int) (int64, error) {
 	}
 	defer func() { _ = m.cache.Close() }()
 	m.away = &away{}
+	if o.W8A8 != nil {
+		m.shadow = &shadow{m: m}
+	}
 	return scratchBytes(m, chunk, o.Threads, (*pass).carve), nil
 }
 

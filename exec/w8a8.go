@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -19,8 +20,9 @@ import (
 //
 //	x·w = clamp(x/s)·s·w8 + (x - clamp(x/s)·s)·w
 //
-// The second sum has few terms, and is called the shadow of the first. Here both
-// halves are computed by the CPU, at the same time.
+// The second sum has few terms, and is called the shadow of the first. This package's
+// kernels compute both halves, at the same time; of the first a device of a Division may
+// have rows, if it rounds to a scale that is given.
 type W8A8 struct {
 	Calibration *w8a8.File
 	// Shadows says which inputs have a shadow. The others have a scale that suits
@@ -118,6 +120,38 @@ func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	})
 }
 
+// CheckDevice refuses a device that rounds activations in its own way, and leaves
+// nothing to be added.
+func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
+	if o == nil || caps.Scaled {
+		return nil
+	}
+	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", ErrUnsupported, name)
+}
+
+// scaleOf returns with which scale an input is rounded.
+func scaleOf(in *w8a8.Input, shadow bool) float32 {
+	if shadow {
+		return in.Scale
+	}
+	return in.Alone
+}
+
+// scales returns with which scale the input of each matrix is rounded, by the matrix's
+// name.
+func (o *W8A8) scales() map[string]float32 {
+	if o == nil {
+		return nil
+	}
+	scales := map[string]float32{}
+	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
+		for i := range in.Matrices {
+			scales[in.Matrices[i].Name] = scaleOf(in, kept)
+		}
+	}
+	return scales
+}
+
 // useWhole gives the matrices of a calibration their scales, and those that have a
 // shadow their hot columns.
 func (m *Model) useWhole(o *W8A8) error {
@@ -134,14 +168,14 @@ func (m *Model) useWhole(o *W8A8) error {
 				continue // rows that are no whole number of blocks
 			}
 			name := in.Matrices[j].Name
-			w.whole = &wholeInput{scale: in.Alone, spans: spanNames{"integers of " + name, "shadow of " + name}}
+			w.whole = &wholeInput{scale: scaleOf(in, kept), spans: spanNames{"integers of " + name, "shadow of " + name}}
 			if !kept {
 				continue
 			}
 			if in.Matrices[j].At == 0 {
 				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
 			}
-			w.whole.scale, w.whole.limit = in.Scale, magnitude(limitOf(in.Scale))
+			w.whole.limit = magnitude(limitOf(in.Scale))
 			c, err := s.addColumns(in, &in.Matrices[j])
 			if err != nil {
 				return err

@@ -20,7 +20,7 @@ func (m *modelFlags) addW8A8(f *flagSet) {
 	w := &w8a8Flags{}
 	m.w8a8 = w
 	f.group("Integers of 8 bits, as neural processors multiply them")
-	f.toggle(&w.on, "w8a8", "multiply the matrices of layers in integers, with one scale for each input; outliers go through floats beside them. Needs llmrun calibrate")
+	f.toggle(&w.on, "w8a8", "multiply the matrices of layers in integers, with one scale for each input; outliers go through floats beside them. Needs llmrun calibrate. With --device cpu+npu the NPU has rows of the integers, and the processor the outliers")
 	f.text(&w.calibration, "calibration", "FILE", "what llmrun calibrate wrote; without it, "+llmrun.CalibrationSuffix+" beside the model")
 	f.value("shadow", "on|off", "with --w8a8: whether outliers are computed at all; without it, on", func(text string) error {
 		if text != "on" && text != "off" {

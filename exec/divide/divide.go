@@ -131,6 +131,6 @@ func makePlan(ctx context.Context, f *exec.Files, products []exec.Product, model
 // shapeOf returns the options that a model's buffers depend on.
 func shapeOf(model *exec.Options) exec.ShapeOptions {
 	return exec.ShapeOptions{
-		Threads: cmp.Or(model.Threads, hetero.DefaultThreads()), KV: model.KV, KVPage: model.KVPage, Select: model.Select, Exact: model.Exact,
+		Threads: cmp.Or(model.Threads, hetero.DefaultThreads()), KV: model.KV, KVPage: model.KVPage, Select: model.Select, Exact: model.Exact, W8A8: model.W8A8,
 	}
 }

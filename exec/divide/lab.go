@@ -49,6 +49,9 @@ func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, 
 		return l, err
 	}
 	l.devices = append(l.devices, device)
+	if err := model.W8A8.CheckDevice(o.Device, device.Capabilities()); err != nil {
+		return l, err
+	}
 	var ops []hetero.Op
 	for _, p := range products {
 		ops = append(ops, opOf(p, model.Chunk))

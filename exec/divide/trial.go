@@ -94,6 +94,9 @@ func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Mode
 // passes are what a trial of the plan is about.
 func (t *trial) passes(products []exec.Product) profiles.Passes {
 	about := t.describe(products)
+	if t.model.W8A8 != nil {
+		about = t.model.W8A8.Identity() + ": " + about
+	}
 	if t.halved() {
 		about = "or all cores: " + about
 	}

@@ -41,7 +41,7 @@ func (o *Options) asProcessor(model *exec.Options) error {
 // mayBeWhole reports whether nothing keeps the device from computing all of a pass,
 // as far as options go.
 func (o *Options) mayBeWhole(model *exec.Options) bool {
-	return o.Limit == 0 && !o.Alone && !model.Exact && model.KV == kv.K8V8 && model.KVSpill == nil && model.Select.Exact()
+	return o.Limit == 0 && !o.Alone && !model.Exact && model.W8A8 == nil && model.KV == kv.K8V8 && model.KVSpill == nil && model.Select.Exact()
 }
 
 // loadWhole loads the model on the device, as is predicted to be faster than any
