@@ -85,6 +85,23 @@ func TestDividedShadowAllocatesNothing(t *testing.T) {
 	require.Positive(t, m.ShadowStats().Marked)
 }
 
+// TestShadowIsInAttachedMemory: what a device is told to leave room for is what a pass
+// takes.
+func TestShadowIsInAttachedMemory(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	p := partners(t)[0]
+	m := loadWhole(t, fsys, dir, p.divideWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Shadows: ShadowsOf(1)})
+	f, err := Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.UseWhole(m.shadow.file))
+	bytes, err := f.AttachedBytes(ShapeOptions{Threads: 2, W8A8: &W8A8{}}, 64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, bytes, int64(len(m.pass.frame.Bytes())))
+	require.Greater(t, bytes+pageSlack, int64(len(m.pass.frame.Bytes())))
+}
+
 // TestShadowNeedsAScaledDevice: others do not leave what is beyond the scale.
 func TestShadowNeedsAScaledDevice(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
