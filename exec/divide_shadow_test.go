@@ -3,7 +3,6 @@ package exec
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -179,19 +178,9 @@ func TestDividedShadowOverlaps(t *testing.T) {
 	allLogits(t, m, someIDs(8))
 	require.True(t, seen)
 
-	out.Reset()
-	_, err := recorder.WriteTo(&out)
-	require.NoError(t, err)
-	var file struct {
-		Events []struct {
-			Name string  `json:"name"`
-			At   float64 `json:"ts"`
-			Took float64 `json:"dur"`
-		} `json:"traceEvents"`
-	}
-	require.NoError(t, json.Unmarshal(out.Bytes(), &file))
-	for _, there := range file.Events {
-		for _, shadow := range file.Events {
+	events := traceEvents(t, recorder)
+	for _, there := range events {
+		for _, shadow := range events {
 			if there.Name == "attn_q" && shadow.Name == "shadow of blk.0.attn_q.weight" &&
 				there.At <= shadow.At && shadow.At+shadow.Took <= there.At+there.Took {
 				return

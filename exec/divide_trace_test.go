@@ -20,22 +20,11 @@ func TestDividedStepsAreTraced(t *testing.T) {
 		o.Divide.Trace = trace.New()
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
 		allLogits(t, m, make([]int32, 8))
-		var out bytes.Buffer
-		_, err := o.Divide.Trace.WriteTo(&out)
-		require.NoError(t, err)
-		var file struct {
-			Events []struct {
-				Name  string  `json:"name"`
-				Phase string  `json:"ph"`
-				At    float64 `json:"ts"`
-				Took  float64 `json:"dur"`
-			} `json:"traceEvents"`
-		}
-		require.NoError(t, json.Unmarshal(out.Bytes(), &file))
+		events := traceEvents(t, o.Divide.Trace)
 		type interval struct{ begin, end float64 }
 		var steps, there []interval
 		names := map[string]int{}
-		for _, e := range file.Events {
+		for _, e := range events {
 			if e.Phase != "X" {
 				continue
 			}
@@ -64,4 +53,26 @@ func TestDividedStepsAreTraced(t *testing.T) {
 			require.True(t, within, "%s: %v of %v", p.name, d, steps)
 		}
 	}
+}
+
+// traceEvent is what a trace says of something that took a while.
+type traceEvent struct {
+	Name   string  `json:"name"`
+	Phase  string  `json:"ph"`
+	Thread int     `json:"tid"`
+	At     float64 `json:"ts"`
+	Took   float64 `json:"dur"`
+}
+
+// traceEvents returns what was recorded until now, as it is written.
+func traceEvents(t *testing.T, recorder *trace.Recorder) []traceEvent {
+	t.Helper()
+	var out bytes.Buffer
+	_, err := recorder.WriteTo(&out)
+	require.NoError(t, err)
+	var file struct {
+		Events []traceEvent `json:"traceEvents"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &file))
+	return file.Events
 }

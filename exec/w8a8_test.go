@@ -3,7 +3,6 @@ package exec
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -291,21 +290,9 @@ func TestHalvesOverlap(t *testing.T) {
 	allLogits(t, m, someIDs(60))
 	require.True(t, waited)
 
-	var out bytes.Buffer
-	_, err := recorder.WriteTo(&out)
-	require.NoError(t, err)
-	var file struct {
-		Events []struct {
-			Name   string  `json:"name"`
-			Phase  string  `json:"ph"`
-			Thread int     `json:"tid"`
-			At     float64 `json:"ts"`
-			Took   float64 `json:"dur"`
-		} `json:"traceEvents"`
-	}
-	require.NoError(t, json.Unmarshal(out.Bytes(), &file))
-	for _, a := range file.Events {
-		for _, b := range file.Events {
+	events := traceEvents(t, recorder)
+	for _, a := range events {
+		for _, b := range events {
 			if strings.HasPrefix(a.Name, "shadow of ") && strings.HasPrefix(b.Name, "integers of ") && a.Thread != b.Thread &&
 				a.At < b.At+b.Took && b.At < a.At+a.Took {
 				return

@@ -1,43 +1,22 @@
 package chunk
 
 import (
-	"errors"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestDiskOfAFewPages fills a file system of 100 KiB that only a child process
-// sees: what does not fit is refused before it is written, and what is there stays.
+// TestDiskOfAFewPages fills a file system of 100 KiB: what does not fit is refused before
+// it is written, and what is there stays.
 func TestDiskOfAFewPages(t *testing.T) {
-	if base := os.Getenv(killHelper); base != "" {
-		fillDisk(t, base)
-		return
-	}
-	if os.Getuid() != 0 {
-		t.Skip("mounting a file system needs root")
-	}
-	child := exec.Command(os.Args[0], "-test.run=^TestDiskOfAFewPages$", "-test.v")
-	child.Env = append(os.Environ(), killHelper+"="+t.TempDir())
-	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	out, err := child.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) {
-		t.Skip("a name space of mounts is not allowed here")
-	}
-	require.NoError(t, err, "%s", out)
-	t.Logf("%s", out)
+	testutil.OnSmallDisk(t, "100k", func(base string) { fillDisk(t, base) })
 }
 
 func fillDisk(t *testing.T, base string) {
-	require.NoError(t, syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
-	if err := syscall.Mount("tmpfs", base, "tmpfs", 0, "size=100k"); err != nil {
-		t.Skipf("tmpfs cannot be mounted: %v", err)
-	}
 	s := openStore(t, vfs.Sub(vfs.OS(), base), 1<<30)
 	s.dir.spare = -1 << 30 // nobody looks before: the disk itself has to refuse
 	a := text(1, 16*12)
