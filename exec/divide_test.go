@@ -18,6 +18,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/cpu"
 	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
@@ -66,6 +67,7 @@ func partners(t *testing.T) []partner {
 			continue
 		}
 		list = append(list, partner{name, func(t *testing.T, budget *tiering.Budget) hetero.Device {
+			t.Setenv(opencl.ArithmeticVariable, opencl.Floats.String()) // tensor units round to fewer bits
 			d, err := devices.All.Open(name, devices.Options{Budget: budget})
 			require.NoError(t, err)
 			return d
