@@ -21,7 +21,7 @@ func liveHeap() int64 {
 
 // programHeap returns what the program around engines needs of Go's heap: what it has in
 // use, and half as much again, so that the collector does not run all the time. What
-// engines need themselves, m so much, is no part of that.
+// engines need themselves, of which m is one, is no part of that.
 func programHeap(m *memory, engine int64) int64 {
 	return heapNeed(liveHeap() - heapLimits.enginesBut(m) - engine)
 }

@@ -72,20 +72,11 @@ func arithmeticOf(name string, info *Info) (Arithmetic, error) {
 	if info.Tensors {
 		best = Tensors
 	}
-	switch name {
-	case "":
-		return best, nil
-	case Floats.String():
-		return Floats, nil
-	case Halves.String():
-		if info.Half {
-			return Halves, nil
-		}
-		return best, nil
-	case Tensors.String():
-		return best, nil
+	a, err := choice(ArithmeticVariable, name, best, Floats, Halves, Tensors)
+	if a == Halves && !info.Half || a == Tensors && !info.Tensors {
+		a = best
 	}
-	return 0, fmt.Errorf("opencl: %s is %q; it must be float, half or tensor", ArithmeticVariable, name)
+	return a, err
 }
 
 // halves reports whether a device with some extensions computes in half precision as

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -148,16 +149,21 @@ func Open(o Options) (*Context, error) {
 	return c, nil
 }
 
-// choice finds by their names which of two ways an environment variable asks for; the
-// usual one also where it is not set.
-func choice[T fmt.Stringer](variable, name string, usual, other T) (way T, err error) {
-	switch name {
-	case "", usual.String():
+// choice finds by its name which way an environment variable asks for, the usual one
+// where it is not set.
+func choice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {
+	if name == "" {
 		return usual, nil
-	case other.String():
-		return other, nil
 	}
-	return way, fmt.Errorf("opencl: %s is %q; it must be %v or %v", variable, name, usual, other)
+	var names []string
+	for _, way := range ways {
+		if name == way.String() {
+			return way, nil
+		}
+		names = append(names, way.String())
+	}
+	last := len(names) - 1
+	return way, fmt.Errorf("opencl: %s is %q; it must be %s or %s", variable, name, strings.Join(names[:last], ", "), names[last])
 }
 
 // created returns the error that the last creation left.

@@ -35,7 +35,7 @@ func (g Graphs) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // graphsOf finds the way that the environment asks for.
 func graphsOf(name string) (Graphs, error) {
-	return choice(GraphsVariable, name, CUDAGraphs, NoGraphs)
+	return choice(GraphsVariable, name, CUDAGraphs, CUDAGraphs, NoGraphs)
 }
 
 // RecordedStep is what memory for recorded commands comes in multiples of.

@@ -31,7 +31,7 @@ func (s Source) options() string { return [...]string{Buffers: "", Images: " -DI
 
 // sourceOf finds the way that the environment asks for.
 func sourceOf(name string) (Source, error) {
-	return choice(WeightsVariable, name, Buffers, Images)
+	return choice(WeightsVariable, name, Buffers, Buffers, Images)
 }
 
 // Texture is the beginning of a buffer as an image of one row, which kernels read.

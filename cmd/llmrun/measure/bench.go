@@ -103,6 +103,16 @@ func (t *Test) fits(model *exec.Model) error {
 	return nil
 }
 
+// allFit is fits for all tests.
+func allFit(tests []Test, model *exec.Model) error {
+	for i := range tests {
+		if err := tests[i].fits(model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Bench times a model. The runs of all tests take turns, so that a machine that
 // gets busy or hot slows all of them.
 func Bench(ctx context.Context, o BenchOptions) (*Report, error) {

@@ -104,10 +104,8 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			return nil, err
 		}
 		defer model.Close()
-		for i := range tests { // before the model is loaded again
-			if err := tests[i].fits(model); err != nil {
-				return nil, err
-			}
+		if err := allFit(tests, model); err != nil { // before the model is loaded again
+			return nil, err
 		}
 		benches[way] = newPassBench(model)
 		defer benches[way].close()

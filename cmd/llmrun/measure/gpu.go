@@ -103,10 +103,8 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	b := newPassBench(model)
 	defer b.close()
 	tests := passTests(o.Prefill, o.Decode, o.Depths)
-	for i := range tests {
-		if err := tests[i].fits(model); err != nil {
-			return nil, err
-		}
+	if err := allFit(tests, model); err != nil {
+		return nil, err
 	}
 	for _, t := range tests {
 		result, err := r.time(ctx, b, network, t, o.Repeats)

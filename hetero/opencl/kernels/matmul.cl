@@ -32,29 +32,13 @@ typedef float4 Number4;
 #endif
 #define NUMBERS4(p) (*(__local const Number4 *)(p))
 
-// Weights begin at a unit of their buffer. The last argument is there where codes are in
-// an image.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matmul(__global const uchar *buffer, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
-       __global float *y, int to, int y_stride, int result, int biased, float factor,
-       uint unit
-#ifdef IMAGE
-       , CODES codes
-#endif
-) {
-  __global const uchar *weights = buffer + (size_t)unit * 16;
-#ifndef IMAGE
-  CODES codes = codes_of(weights);
-#endif
+matmul(MATRIX_ARGUMENTS) {
+  MATRIX_PLACES;
   __local Number ALIGNED tile[32 * ROW_STRIDE];
   __local Number ALIGNED inputs[32 * TOKEN_STRIDE];
   const int id = get_local_id(0);
   const int mine_r = id % 16 * 4, mine_t = id / 16 * 4; // and as many 64 further on
-  const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
-  const int blocks = (cols + 31) / 32;
-  __global const RAW *scales = scales_of(weights, rows, blocks);
-  __global const float *bias = bias_of(weights, rows, blocks);
-  const int aligned = from % 4 == 0 && x_stride % 4 == 0;
 
   float sums[MT][MR];
 #pragma unroll

@@ -42,29 +42,13 @@ void multiply(Sums *sums, __local const float *inputs, __local const float *weig
 }
 #endif
 
-// Weights begin at a unit of their buffer. The last argument is there where codes are in
-// an image.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-matmul(__global const uchar *buffer, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,
-       __global float *y, int to, int y_stride, int result, int biased, float factor,
-       uint unit
-#ifdef IMAGE
-       , CODES codes
-#endif
-) {
-  __global const uchar *weights = buffer + (size_t)unit * 16;
-#ifndef IMAGE
-  CODES codes = codes_of(weights);
-#endif
+matmul(MATRIX_ARGUMENTS) {
+  MATRIX_PLACES;
   __local float ALIGNED tile[TILE_ROWS * STRIDE];
   __local float ALIGNED inputs[TILE_TOKENS * STRIDE];
   const int id = get_local_id(0), lane = id % WARP, warp = id / WARP;
   const int mine_t = warp % 2 * (TILE_TOKENS / 2), mine_r = warp / 2 * (TILE_ROWS / 4);
-  const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;
-  const int blocks = (cols + 31) / 32;
-  __global const RAW *scales = scales_of(weights, rows, blocks);
-  __global const float *bias = bias_of(weights, rows, blocks);
-  const int aligned = from % 4 == 0 && x_stride % 4 == 0;
 
   Sums sums[PIECES_T][PIECES_R];
 #pragma unroll

@@ -5,6 +5,30 @@
 #define TILE_TOKENS (16 * MT)
 #define THREADS 256
 
+// Weights begin at a unit of their buffer. The last argument is there where codes are in
+// an image.
+#ifdef IMAGE
+#define IMAGE_ARGUMENT , CODES codes
+#define CODES_PLACE ((void)0)
+#else
+#define IMAGE_ARGUMENT
+#define CODES_PLACE CODES codes = codes_of(weights)
+#endif
+#define MATRIX_ARGUMENTS                                                                                               \
+  __global const uchar *buffer, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,       \
+      __global float *y, int to, int y_stride, int result, int biased, float factor, uint unit IMAGE_ARGUMENT
+
+// What the arguments say of a group's tile: where weights, scales and bias are, and its
+// first row and token.
+#define MATRIX_PLACES                                                                                                  \
+  __global const uchar *weights = buffer + (size_t)unit * 16;                                                          \
+  CODES_PLACE;                                                                                                         \
+  const int first_row = get_group_id(0) * TILE_ROWS, first_token = get_group_id(1) * TILE_TOKENS;                      \
+  const int blocks = (cols + 31) / 32;                                                                                 \
+  __global const RAW *scales = scales_of(weights, rows, blocks);                                                       \
+  __global const float *bias = bias_of(weights, rows, blocks);                                                         \
+  const int aligned = from % 4 == 0 && x_stride % 4 == 0
+
 // input4 reads four numbers of a row of which so many are left.
 float4 input4(__global const float *x, int left, int aligned) {
   if (left >= 4)
