@@ -16,17 +16,17 @@ BASE     ?= HEAD
 
 # Where goroutines meet. The race detector makes arithmetic many times slower, so
 # of the forward pass it sees the tests that are about threads and cancelling.
-RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
+RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|DividedPass
 
 # Who computes, directly or through others. The tag changes nothing elsewhere.
-NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./kv/... ./quant/...
+NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
 
 # Who sees the NPU device, which is in the program with the tag npu only.
-NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/divide
+NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
 # Who sees GPUs, which are in the program with the tag gpu only.
-GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpu ./exec/divide
+GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
 
 # What the program is asked on another processor: the answer has to be the same.
 QUESTION := What is the capital of France?

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/divide"
-	"github.com/llmrun/llmrun/exec/gpu"
+	"github.com/llmrun/llmrun/exec/gpupass"
+	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
@@ -106,7 +106,7 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	if !ok {
 		return nil
 	}
-	return gpu.Processor{Device: name, Layers: o.GPULayers, Memory: o.DeviceMemory, Trace: r}
+	return gpupass.Processor{Device: name, Layers: o.GPULayers, Memory: o.DeviceMemory, Trace: r}
 }
 
 // loadModel loads a model where the options want it computed. r may be nil.
@@ -119,7 +119,7 @@ func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Optio
 		}
 		return m, err
 	}
-	m, err := divide.Load(ctx, f, model, divide.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
+	m, err := split.Load(ctx, f, model, split.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}

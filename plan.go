@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -139,7 +139,7 @@ func (p *MemoryPlan) describe(s *tiering.Shape) {
 }
 
 // threads returns how many threads will compute.
-func (o *Options) threads() int { return cmp.Or(o.Threads, hetero.DefaultThreads()) }
+func (o *Options) threads() int { return cmp.Or(o.Threads, threadpool.DefaultThreads()) }
 
 // Of the program's own memory, measured with vocabularies of 6 000 to 100 000
 // tokens: a vocabulary takes 64 to 100 bytes a token. Go's memory limit, which is the

@@ -3,7 +3,7 @@ package exec
 import (
 	"time"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -51,7 +51,7 @@ func (k *picker) start(budget *tiering.Budget, unit int) (err error) {
 	for n := pickSlots; n > 0; n /= 4 {
 		if k.frame, err = tiering.Alloc(budget, tiering.KVFrames, n*k.slot); err == nil {
 			k.picks = make([]pick, n)
-			hetero.RoomForReads(tiering.StreamReads)
+			threadpool.RoomForReads(tiering.StreamReads)
 			k.queue = prefetch.New(tiering.StreamReads)
 			return nil
 		}

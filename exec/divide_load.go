@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -16,7 +17,7 @@ type divider struct {
 	*loader
 	*away
 	exact   bool
-	workers *hetero.Workers // that put rows in tiles
+	workers *threadpool.Workers // that put rows in tiles
 	shares  map[*Matrix]Share
 	// scales are those with which the inputs of matrices are rounded, see
 	// Options.W8A8; of others nobody says how.
@@ -27,7 +28,7 @@ type divider struct {
 func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, *loader, error) {
 	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: true, progress: o.Progress}
 	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
-	d := &divider{loader: ld, away: a, exact: o.Exact, workers: hetero.NewWorkers(o.Threads)}
+	d := &divider{loader: ld, away: a, exact: o.Exact, workers: threadpool.NewWorkers(o.Threads)}
 	defer d.workers.Close()
 	plans, err := ld.planAll(w)
 	if err != nil {
@@ -188,7 +189,7 @@ func (d *divider) move(p *placement, memory []byte) {
 	units := len(memory) / unit
 	parts := min(units, partsPerWorker*d.workers.Count())
 	d.workers.Run(parts, func(part, _ int) {
-		lo, hi := hetero.Span(units, parts, part)
+		lo, hi := threadpool.Span(units, parts, part)
 		first, last := lo*unitRows, min(hi*unitRows, kept)
 		if from := raw[first*rowBytes : last*rowBytes]; m.Tiled {
 			tiled.Pack(memory[lo*unit:hi*unit], m.Type, from, last-first, m.Cols)

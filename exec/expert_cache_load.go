@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -50,7 +50,7 @@ func (m *Model) openExperts(ctx context.Context, ld *loader, o *Options) error {
 	}
 	m.frames = append(m.frames, c.frame)
 	m.experts, m.parts.experts = c, c
-	hetero.RoomForReads(expertReaders)
+	threadpool.RoomForReads(expertReaders)
 	c.reads.open(slots, c.count, expertReaders)
 	if slots < c.count {
 		return nil

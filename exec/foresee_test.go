@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 )
 
 // What is foreseen may be any step, also one whose weights are not in memory or
 // not there at all.
 func TestForeseeAnyStep(t *testing.T) {
-	workers := hetero.NewWorkers(3)
+	workers := threadpool.NewWorkers(3)
 	defer workers.Close()
 	full := &linear{Matrix: Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
 	part := &linear{Matrix: Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}

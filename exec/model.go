@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -78,7 +78,7 @@ type Model struct {
 	away    *away   // nil: without Options.Divide
 	// elsewhere is where passes are computed, or the last layers of them; nil: here
 	elsewhere *elsewhere
-	workers   *hetero.Workers
+	workers   *threadpool.Workers
 	budget    *tiering.Budget
 
 	selection Selection
@@ -102,7 +102,7 @@ func (o *Options) setDefaults() {
 		o.Budget = tiering.New(0)
 	}
 	if o.Threads <= 0 {
-		o.Threads = hetero.DefaultThreads()
+		o.Threads = threadpool.DefaultThreads()
 	}
 }
 
@@ -155,7 +155,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.workers = hetero.NewWorkers(o.Threads)
+	m.workers = threadpool.NewWorkers(o.Threads)
 	if m.parts != nil {
 		m.parts.user = m.streamUser()
 		if err := m.parts.start(o.Plan); err != nil {

@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
@@ -26,7 +26,7 @@ func (p *pass) measureJobs() (units, least int) {
 		}
 	}
 	p.shift = 0
-	for work>>p.shift >= hetero.MaxUnits {
+	for work>>p.shift >= threadpool.MaxUnits {
 		p.shift++
 	}
 	least = max(tile, work/(smallestShare*len(p.workers)))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
@@ -22,7 +22,7 @@ func TestRangesCoverTheStep(t *testing.T) {
 			p.jobs = append(p.jobs, j)
 		}
 		units, least := p.measureJobs()
-		require.LessOrEqual(t, units, hetero.MaxUnits)
+		require.LessOrEqual(t, units, threadpool.MaxUnits)
 		next := make([]int, len(p.jobs)) // tile
 		for lo := 0; lo < units; {
 			hi := min(units, lo+1+rng.IntN(4*least))

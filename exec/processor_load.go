@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
@@ -43,7 +43,7 @@ func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Mod
 		return nil, err
 	}
 	m.cold = newColdKV(m, 0)
-	m.workers = hetero.NewWorkers(threads)
+	m.workers = threadpool.NewWorkers(threads)
 	if err := m.loadFirst(ctx, f, h, &o); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package exec
 import (
 	"slices"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -66,7 +66,7 @@ func (m *Model) settle() {
 }
 
 // own moves a section.
-func (r *residency) own(l *layout, workers *hetero.Workers) (err error) {
+func (r *residency) own(l *layout, workers *threadpool.Workers) (err error) {
 	defer func() {
 		if fault := faultOf(recover()); fault != nil {
 			err = fault

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -58,7 +58,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	}
 	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
 	require.NoError(t, err)
-	m := &Model{Spec: &Spec{Dim: 1}, weights: &weights{layers: make([]layerWeights, 1)}, workers: hetero.NewWorkers(2), budget: tiering.New(0)}
+	m := &Model{Spec: &Spec{Dim: 1}, weights: &weights{layers: make([]layerWeights, 1)}, workers: threadpool.NewWorkers(2), budget: tiering.New(0)}
 	w := &m.weights.layers[0].o
 	*w = linear{Matrix: Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, bias: bias}
 	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)

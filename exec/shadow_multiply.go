@@ -104,7 +104,7 @@ func (s *shadowPass) add() {
 	}
 }
 
-// Part computes the shadow, or a part of the integer half: hetero.Task has it.
+// Part computes the shadow, or a part of the integer half: threadpool.Task has it.
 func (s *shadowPass) Part(part, worker int) {
 	lane := s.lanes[worker]
 	if part == 0 {

@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -23,7 +23,7 @@ const (
 // threads that it has by then.
 func (m *Model) streamUser() prefetch.User {
 	return prefetch.User{
-		Readers: tiering.StreamReads, Starting: hetero.RoomForReads,
+		Readers: tiering.StreamReads, Starting: threadpool.RoomForReads,
 		Together: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
 	}
 }

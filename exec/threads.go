@@ -1,6 +1,6 @@
 package exec
 
-import "github.com/llmrun/llmrun/hetero"
+import "github.com/llmrun/llmrun/internal/threadpool"
 
 // SetThreads changes how many threads share the arithmetic; 0 means the fast
 // cores. Results do not depend on it. It waits for a pass that is under way,
@@ -13,13 +13,13 @@ func (m *Model) SetThreads(n int) error {
 		return ErrClosed
 	}
 	if n <= 0 {
-		n = hetero.DefaultThreads()
+		n = threadpool.DefaultThreads()
 	}
 	if n == m.workers.Count() || m.elsewhere != nil || m.away != nil {
 		return nil
 	}
 	oldWorkers, oldPass := m.workers, m.pass
-	m.workers = hetero.NewWorkers(n) // a pass has working memory for each thread
+	m.workers = threadpool.NewWorkers(n) // a pass has working memory for each thread
 	pass, err := newPass(m, oldPass.chunk)
 	if err != nil {
 		m.workers.Close()

@@ -30,5 +30,5 @@
 // hetero/devices knows what this machine has. hetero/solve measures devices,
 // divides products and runs them; hetero/schedule orders the pieces of prompts;
 // hetero/papers compares with what was published. Package
-// exec/divide runs models on two devices.
+// exec/split runs models on two devices.
 package hetero

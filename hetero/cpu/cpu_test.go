@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -289,7 +290,7 @@ func TestRefusals(t *testing.T) {
 
 // Threads that are bound compute the same, and the names tell.
 func TestBoundThreads(t *testing.T) {
-	fast, _ := hetero.CoreGroups()
+	fast, _ := threadpool.CoreGroups()
 	if len(fast) == 0 {
 		t.Skipf("%s does not tell which processors there are", runtime.GOOS)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
@@ -34,7 +35,7 @@ type Device struct {
 	caps    hetero.Capabilities
 	slow    int
 	budget  *tiering.Budget
-	workers *hetero.Workers
+	workers *threadpool.Workers
 	queue   chan *ticket
 	exited  chan struct{}
 	seed    maphash.Seed // of sums of weights
@@ -64,7 +65,7 @@ func New(o Options) (*Device, error) {
 	threads := o.threads()
 	d := &Device{
 		caps: o.Capabilities(), slow: max(1, o.Slow), budget: o.Budget,
-		workers: hetero.NewWorkers(threads),
+		workers: threadpool.NewWorkers(threads),
 		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}), seed: maphash.MakeSeed(),
 		held: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
 	}
@@ -82,7 +83,7 @@ func New(o Options) (*Device, error) {
 }
 
 func (o Options) threads() int {
-	return cmp.Or(o.Threads, len(o.Cores), hetero.DefaultThreads())
+	return cmp.Or(o.Threads, len(o.Cores), threadpool.DefaultThreads())
 }
 
 // Capabilities are those of the device that New would start.

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
@@ -117,7 +118,7 @@ func (d *Device) arrange(op hetero.Op, dst []byte) {
 	tileBytes, rowBytes := len(dst)/tiles, len(op.Weights)/op.Rows
 	parts := min(tiles, 8*d.workers.Count())
 	d.workers.Run(parts, func(part, _ int) {
-		lo, hi := hetero.Span(tiles, parts, part)
+		lo, hi := threadpool.Span(tiles, parts, part)
 		first, last := lo*tiled.TileRows, min(hi*tiled.TileRows, op.Rows)
 		tiled.Pack(dst[lo*tileBytes:hi*tileBytes], op.Type, op.Weights[first*rowBytes:last*rowBytes], last-first, op.Cols)
 	})

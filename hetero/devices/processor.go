@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/cpu"
+	"github.com/llmrun/llmrun/internal/threadpool"
 )
 
 // processor offers the processor as the engine uses it, and in two groups of
@@ -12,9 +13,9 @@ import (
 // on which one can see what dividing is worth.
 func processor() *Provider {
 	return &Provider{Name: "cpu", Kind: hetero.CPU, Find: func() ([]Found, error) {
-		fast, slow := hetero.CoreGroups()
+		fast, slow := threadpool.CoreGroups()
 		found := []Found{processorAs("cpu", cpu.Options{})}
-		threads := hetero.DefaultThreads()
+		threads := threadpool.DefaultThreads()
 		switch {
 		case len(slow) > 0:
 			found = append(found,
@@ -39,7 +40,7 @@ const (
 // that is a half of it; 0 beside others, which leave it all.
 func ThreadsBeside(device string) int {
 	base, _, _ := strings.Cut(device, "/")
-	threads := hetero.DefaultThreads()
+	threads := threadpool.DefaultThreads()
 	switch base {
 	case firstHalf:
 		return threads / 2

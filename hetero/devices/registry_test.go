@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -112,7 +113,7 @@ func TestUnknownDevices(t *testing.T) {
 
 // TestThreadsBesideHalves: both halves together are all threads.
 func TestThreadsBesideHalves(t *testing.T) {
-	require.Equal(t, hetero.DefaultThreads(), ThreadsBeside("cpu-a")+ThreadsBeside("cpu-b/4"))
+	require.Equal(t, threadpool.DefaultThreads(), ThreadsBeside("cpu-a")+ThreadsBeside("cpu-b/4"))
 	for _, device := range []string{"cpu", "cpu/2", "cpu-slow", "opencl-0", "gpu"} {
 		require.Zero(t, ThreadsBeside(device), device)
 	}

@@ -16,7 +16,7 @@
 // the embedded programs with its arguments. A [Product] is a weight matrix in the
 // device's layout, with the kernels that multiply it, and [Device] is all of this
 // as a [hetero.Device], for products that are divided among processors. The whole
-// forward pass of a model is in package exec/gpu.
+// forward pass of a model is in package exec/gpupass.
 //
 // # Weights
 //

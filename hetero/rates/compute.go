@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
@@ -60,7 +60,7 @@ type products struct {
 	rowBytes int
 	tiled    bool // multiplied in integers
 	frame    *tiering.Frame
-	workers  *hetero.Workers
+	workers  *threadpool.Workers
 
 	weights []byte    // [rows, rowBytes], or the same in tiles
 	x       []float32 // [promptTokens, cols]
@@ -93,7 +93,7 @@ func newProducts(t quant.Type, threads, bytes int) (*products, error) {
 	for i := range p.x {
 		p.x[i] = float32(i%17) - 8
 	}
-	p.workers = hetero.NewWorkers(threads)
+	p.workers = threadpool.NewWorkers(threads)
 	for range threads {
 		p.floats = append(p.floats, quant.NewScratch(cols))
 		p.tiles = append(p.tiles, tiled.NewScratch(promptTokens))

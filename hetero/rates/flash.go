@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -79,7 +79,7 @@ type reading struct {
 
 // threaded reads with several goroutines.
 func (r *reading) threaded() (gbs float64, err error) {
-	hetero.RoomForReads(tiering.StreamReads)
+	threadpool.RoomForReads(tiering.StreamReads)
 	var next, read atomic.Int64
 	errs := make([]error, tiering.StreamReads)
 	var all sync.WaitGroup

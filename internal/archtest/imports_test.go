@@ -25,7 +25,7 @@ var rules = []rule{
 	// Memory that is summed is asked for ahead.
 	{dir: "store/crc", rooms: []string{"tiering"}, external: []string{"golang.org/x/sys"}},
 	{dir: "prefetch", rooms: []string{"store", "tiering"}, external: []string{"golang.org/x/sys"}},
-	{dir: "hetero", rooms: []string{"quant", "tiering"}, external: []string{"golang.org/x/sys"}},
+	{dir: "hetero", rooms: []string{"quant", "tiering", "internal/threadpool"}, external: []string{"golang.org/x/sys"}},
 	// A device of a library that is loaded at run time; prepared graphs are kept in files.
 	{dir: "hetero/onnx", rooms: []string{"quant", "tiering", "store", "hetero"}, external: []string{
 		"golang.org/x/sys", "github.com/ebitengine/purego",
@@ -35,26 +35,28 @@ var rules = []rule{
 		"golang.org/x/sys", "github.com/ebitengine/purego",
 	}},
 	// Flash is measured as it is read.
-	{dir: "hetero/rates", rooms: []string{"quant", "store", "tiering", "hetero"}},
+	{dir: "hetero/rates", rooms: []string{"quant", "store", "tiering", "hetero", "internal/threadpool"}},
 	// What was measured of devices is kept in a file.
 	{dir: "hetero/profiles", rooms: []string{"quant", "tiering", "store", "hetero", "internal/build"}},
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},
-	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/trace"}, external: []string{
+	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/threadpool", "internal/trace"}, external: []string{
 		"golang.org/x/text",
 	}},
-	{dir: "exec/gpu", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
-	{dir: "exec/divide", rooms: []string{"quant", "tiering", "hetero", "kv", "exec", "internal/trace"}},
+	{dir: "exec/gpupass", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
+	{dir: "exec/split", rooms: []string{"quant", "tiering", "hetero", "kv", "exec", "internal/threadpool", "internal/trace"}},
 	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
 	{dir: "exec/sample", rooms: []string{"quant"}},
-	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/build", "internal/trace"}},
+	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/build", "internal/threadpool", "internal/trace"}},
 	// The command uses nothing but the library: that proves the library enough.
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},
 	// Measuring asks for what no user of the library needs.
-	{dir: "cmd/llmrun/measure", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/plot", "internal/trace"}},
+	{dir: "cmd/llmrun/measure", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/plot", "internal/threadpool", "internal/trace"}},
 	{dir: "internal"},
+	// Idle workers prefetch memory.
+	{dir: "internal/threadpool", rooms: []string{"tiering"}, external: []string{"golang.org/x/sys"}},
 }
 
 // ruleFor returns the rule of the longest directory that contains pkg.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -146,7 +146,7 @@ func Bench(ctx context.Context, o BenchOptions) (*Report, error) {
 func (o *BenchOptions) useDefaults() {
 	for i, n := range o.Threads {
 		if n == 0 {
-			o.Threads[i] = hetero.DefaultThreads()
+			o.Threads[i] = threadpool.DefaultThreads()
 		}
 	}
 	slices.Sort(o.Threads)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/divide"
+	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/kv"
 )
@@ -18,7 +18,7 @@ import (
 type DividedOptions struct {
 	Path    string
 	FS      fs.FS  // where Path is looked up; nil = the operating system
-	Device  string // see divide.Options
+	Device  string // see split.Options
 	Limit   float64
 	Threads int // 0 = the fast cores
 	Chunk   int
@@ -155,26 +155,26 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
-	divided := divide.Options{Device: o.Device, Limit: o.Limit, Dir: o.Dir, Notice: o.Notice}
+	divided := split.Options{Device: o.Device, Limit: o.Limit, Dir: o.Dir, Notice: o.Notice}
 	switch way {
 	case onDevice:
 		return r.loadAlone(ctx, files, options, divided)
 	case onBoth:
 		begin := time.Now()
 		defer func() { r.Opening = time.Since(begin).Seconds() }()
-		return divide.Load(ctx, files, options, divided)
+		return split.Load(ctx, files, options, divided)
 	}
 	return exec.Load(ctx, files, options)
 }
 
 // loadAlone opens the model on the device: whole passes where it can compute them,
 // and otherwise all products, with the rest on the processor.
-func (r *DividedReport) loadAlone(ctx context.Context, files *exec.Files, model exec.Options, o divide.Options) (*exec.Model, error) {
+func (r *DividedReport) loadAlone(ctx context.Context, files *exec.Files, model exec.Options, o split.Options) (*exec.Model, error) {
 	r.Alone = "the whole pass"
-	m, err := divide.LoadWhole(ctx, files, model, o)
+	m, err := split.LoadWhole(ctx, files, model, o)
 	if errors.Is(err, exec.ErrUnsupported) {
 		r.Alone, o.Alone = "all products that it takes", true
-		return divide.Load(ctx, files, model, o)
+		return split.Load(ctx, files, model, o)
 	}
 	return m, err
 }

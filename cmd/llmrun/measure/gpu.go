@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/gpu"
+	"github.com/llmrun/llmrun/exec/gpupass"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -88,11 +88,11 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var network *gpu.Network
+	var network *gpupass.Network
 	start := time.Now()
 	model, err := exec.Load(ctx, files, exec.Options{
 		Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading,
-		Processor: gpu.Processor{Device: o.Device, Layers: gpu.All, Opened: func(n *gpu.Network) { network = n }},
+		Processor: gpupass.Processor{Device: o.Device, Layers: gpupass.All, Opened: func(n *gpupass.Network) { network = n }},
 	})
 	if err := errors.Join(err, files.Close()); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func passTests(prefill []int, decode int, depths []int) (tests []Test) {
 }
 
 // time runs a test several times, and once more to see where the time goes.
-func (r *GPUReport) time(ctx context.Context, b *bench, n *gpu.Network, t Test, repeats int) (g GPUTest, err error) {
+func (r *GPUReport) time(ctx context.Context, b *bench, n *gpupass.Network, t Test, repeats int) (g GPUTest, err error) {
 	g.Name, g.Depth = t.Name, t.Depth
 	if _, err := b.run(ctx, &t, false); err != nil { // kernels are built
 		return g, err
@@ -196,7 +196,7 @@ func (t *Test) units() float64 {
 }
 
 // trace runs a test once with the device's clock.
-func (r *GPUReport) trace(ctx context.Context, b *bench, n *gpu.Network, t Test) (list []GPUCommand, err error) {
+func (r *GPUReport) trace(ctx context.Context, b *bench, n *gpupass.Network, t Test) (list []GPUCommand, err error) {
 	if t.decode {
 		t.length = min(t.length, tracedTokens)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
 )
 
 // KVOptions say which contexts to decode behind, and how much memory their keys
@@ -97,7 +97,7 @@ const (
 // before. With weights on flash as well it measures only the last.
 func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 	if o.Threads == 0 {
-		o.Threads = hetero.DefaultThreads()
+		o.Threads = threadpool.DefaultThreads()
 	}
 	r = &KVReport{Model: filepath.Base(o.Path), Machine: ThisMachine(), Threads: o.Threads, Streamed: o.RAM != "", Disk: o.Disk.BytesPerSecond}
 	b := &kvBench{o: &o, r: r}

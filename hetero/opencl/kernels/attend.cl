@@ -1,5 +1,5 @@
 // Attention of one token. A group has ONE work items and takes as many tokens at a
-// time. What it needs in local memory, exec/gpu counts.
+// time. What it needs in local memory, exec/gpupass counts.
 
 #define OWN ((DIMS + ONE - 1) / ONE)          // elements of a head that each of them prepares
 #define HELD (DIMS < ONE ? DIMS : ONE)        // how many of them prepare any

@@ -1,0 +1,101 @@
+package gpupass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// TestDivisionsOfTheContextAgree reads tokens behind a context that attention divides in
+// several ways. The model's weights are numbers: no input is rounded to codes, so that
+// only the order of sums differs.
+func TestDivisionsOfTheContextAgree(t *testing.T) {
+	var network *Network
+	const chunk = 64
+	m := load(t, fixture(t, "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
+		network, n.one.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
+	}}})
+	ids := someIDs(5*chunk+3, m.Spec.Vocab)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	logits(t, m, s, ids[:5*chunk])
+	var want [][]float32
+	for _, d := range []division{{1, 1}, {1, 2}, {1, 3}, {1, maxParts}, {0, 1}, {0, 11}, {2, 1}, {2, 2}, {3, 1}, {3, 3}} {
+		network.one.fixed = &d
+		s.Truncate(5 * chunk)
+		var got [][]float32
+		for _, id := range ids[5*chunk:] {
+			got = append(got, logits(t, m, s, []int32{id})[0])
+		}
+		if want == nil {
+			want = got
+		}
+		for i := range want {
+			require.InDeltaSlice(t, want[i], got[i], 1e-3*spread(want[i]), "%+v, token %d", d, i)
+		}
+	}
+}
+
+// TestGroupsThatTheDriverRefuses has kernels for groups that are larger than the
+// device's: attention does without.
+func TestGroupsThatTheDriverRefuses(t *testing.T) {
+	var network *Network
+	path := fixture(t, "llama32")
+	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	ids := someIDs(20, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	few := []int{smallGroup}
+	m = load(t, path, onGPU(Processor{Opened: func(n *Network) {
+		network, n.one.sizes = n, append(few, 2*n.context.Info.MaxGroup)
+	}}))
+	require.Equal(t, want, teacherForced(t, m, ids))
+	require.Equal(t, few, network.one.sizes)
+}
+
+// TestDivisionsSuitTheDevice asks how contexts are divided on devices from a phone's to
+// a server's.
+func TestDivisionsSuitTheDevice(t *testing.T) {
+	const server, phone = 132, 12
+	for _, c := range []struct {
+		units, heads, tokens int
+		want                 division
+	}{
+		{server, 12, 1, division{0, 1}},
+		{server, 12, smallGroup, division{0, 1}},
+		{server, 12, smallGroup + 1, division{0, 2}},
+		{server, 12, 2*smallGroup + 1, division{1, 2}},
+		{server, 12, 2049, division{1, 9}},
+		{server, 12, 32768, division{1, 11}},
+		{server, 64, 32768, division{1, 2}},
+		{server, 1, 1 << 17, division{1, maxParts}},
+		{phone, 32, 2049, division{1, 1}},
+		{phone, 4, 200, division{0, 2}},
+	} {
+		n := &Network{spec: &exec.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
+		n.one.sizes = []int{smallGroup, largeGroup}
+		require.Equal(t, c.want, n.divisionOf(c.tokens), "%+v", c)
+	}
+}
+
+// TestAttendSizes asks which groups attention has on different devices.
+func TestAttendSizes(t *testing.T) {
+	for _, c := range []struct {
+		info opencl.Info
+		head int
+		want []int
+	}{
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, 128, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 48 << 10}, maxHeadDim, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 1024, LocalMemory: 16 << 10}, 128, []int{128}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 256, LocalMemory: 64 << 10}, 128, []int{128, 256}},
+		{opencl.Info{Kind: "GPU", MaxGroup: 128, LocalMemory: 32 << 10}, 128, []int{128}},
+		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
+	} {
+		n := &Network{spec: &exec.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
+		require.Equal(t, c.want, n.attendSizes(), "%+v", c)
+	}
+}

@@ -1,0 +1,85 @@
+package gpupass
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// loadSmall opens a small model on the GPU, and returns its network as well.
+func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
+	t.Helper()
+	m = load(t, fixture(t, "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	return m, network
+}
+
+// TestFailedPassesWait has the driver refuse a kernel in the middle of a pass. Who
+// learns of it may free the text, which the kernels before it use.
+func TestFailedPassesWait(t *testing.T) {
+	m, network := loadSmall(t)
+	ids := someIDs(testChunk, m.Spec.Vocab)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	logits(t, m, s, ids)
+	logits(t, m, s, ids[:1])
+	for _, c := range []struct {
+		name   string
+		kernel **opencl.Kernel
+		tokens int
+	}{
+		{"one token", &network.layers[1].one.attend[0], 1},
+		{"many", &network.layers[1].many.attnNorm, testChunk},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			kept := *c.kernel
+			*c.kernel, err = network.context.Kernel("probe.cl", "", "probe") // whose argument is not set
+			require.NoError(t, err)
+			before := network.context.Stats()
+			var refused *opencl.Error
+			require.ErrorAs(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.Reader{}), &refused)
+			used := network.context.Stats().Since(before)
+			require.Greater(t, used.Launches, int64(1), "of the layer before")
+			require.EqualValues(t, 1, used.Waits)
+			require.NoError(t, (*c.kernel).Close())
+			*c.kernel = kept
+			require.Len(t, logits(t, m, s, ids[:c.tokens]), c.tokens)
+		})
+	}
+}
+
+// TestFailedCopiesWait lets the last layer of a text be copied in vain: the memory
+// that those before it are copied to is freed.
+func TestFailedCopiesWait(t *testing.T) {
+	_, network := loadSmall(t)
+	memory, err := network.NewText()
+	require.NoError(t, err)
+	text := memory.(*text)
+	require.NoError(t, text.reserve(1, 0))
+	last := len(text.layers) - 1
+	kept := text.layers[last]
+	text.layers[last] = &opencl.Memory{} // none that the driver knows
+	for name, try := range map[string]func() error{
+		"grow": func() error { return text.reserve(text.room+1, text.room) },
+		"clone": func() error {
+			_, err := text.Clone()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := network.context.Stats()
+			require.Error(t, try())
+			after := network.context.Stats()
+			used := after.Since(before)
+			require.Positive(t, used.Copies)
+			require.EqualValues(t, 1, used.Waits)
+			require.Equal(t, before.Held, after.Held)
+		})
+	}
+	text.layers[last] = kept
+	require.NoError(t, text.Close())
+}

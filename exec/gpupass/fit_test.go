@@ -1,0 +1,217 @@
+package gpupass
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestLastLayersMatchTheCPU has the device compute each number of last layers but all,
+// and the CPU the others: prompts in chunks, then single tokens.
+func TestLastLayersMatchTheCPU(t *testing.T) {
+	for _, name := range []string{"llama32", "qwen2", "gemma", "phi3_longrope"} {
+		path := fixture(t, name)
+		cpu := load(t, path, exec.Options{})
+		ids := someIDs(45, cpu.Spec.Vocab)
+		want := teacherForced(t, cpu, ids)
+		all := len(cpu.Spec.Layers)
+		for layers := 1; layers < all; layers++ {
+			m := load(t, path, onGPU(Processor{Layers: layers}))
+			require.Equal(t, all-layers, m.Placement().First, name)
+			require.Equal(t, all, m.Placement().Layers)
+			same(t, want, teacherForced(t, m, ids))
+		}
+	}
+}
+
+// TestQuantizedLastLayers does that with weights in codes, which the CPU's layers have
+// in tiles, as users do, and not exactly.
+func TestQuantizedLastLayers(t *testing.T) {
+	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
+	cpu := load(t, path, exec.Options{})
+	ids := someIDs(45, cpu.Spec.Vocab)
+	m := open(t, path, exec.Options{Processor: Processor{Layers: 1}, Chunk: testChunk, KV: kv.K8V8})
+	same(t, teacherForced(t, cpu, ids), teacherForced(t, m, ids))
+}
+
+// offered is a processor that notes what it was offered, and what that needs.
+type offered struct {
+	Processor
+	// opened is called before that is counted, and counted afterwards; both may be nil.
+	opened, counted func(*Network)
+	fitting         *fitting
+}
+
+func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
+	p.Opened = func(n *Network) {
+		if p.opened != nil {
+			p.opened(n)
+		}
+		p.fitting = n.needs(o)
+		if p.counted != nil {
+			p.counted(n)
+		}
+	}
+	return p.Processor.Open(o)
+}
+
+// TestMemoryDecides gives the device as much memory as each number of layers needs,
+// and a byte less. What was predicted is enough for a text of the whole context.
+func TestMemoryDecides(t *testing.T) {
+	path := fixture(t, "llama32")
+	const length = 512 // of the model's longest texts
+	measured := &offered{Processor: Processor{Layers: All}}
+	_, err := place(t, path, measured)
+	require.NoError(t, err)
+	f := measured.fitting
+	all := len(f.layers)
+	for layers := 1; layers <= all; layers++ {
+		least, _ := f.total(all-layers, length)
+		got, err := place(t, path, Processor{Layers: layers, Memory: least})
+		require.NoError(t, err)
+		require.Equal(t, exec.Placement{
+			Processor: got.Processor, First: all - layers, Layers: all, Context: length,
+			Held: got.Held, Need: least, Memory: least, Here: got.Here,
+		}, got)
+		requireTooLittle(t, path, Processor{Layers: layers, Memory: least - 1}, layers)
+		if less := (Processor{Memory: withSpare(least) - 1}); layers == 1 {
+			requireTooLittle(t, path, less, layers)
+		} else {
+			got, err = place(t, path, less)
+			require.NoError(t, err)
+			require.Equal(t, all-layers+1, got.First)
+		}
+
+		var network *Network
+		m := load(t, path, onGPU(Processor{Memory: withSpare(least), Opened: func(n *Network) { network = n }}))
+		require.Equal(t, all-layers, m.Placement().First)
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.Len(t, logits(t, m, s, someIDs(length, m.Spec.Vocab)), length)
+		held := network.context.Stats().Held
+		require.LessOrEqual(t, held, least)
+		require.Equal(t, held, m.Placement().Held)
+		s.Close()
+	}
+	got, err := place(t, path, Processor{Layers: all + 70})
+	require.NoError(t, err)
+	require.Zero(t, got.First, "more than there are")
+}
+
+// TestCopiesAreCounted reads a text of the whole context on a device that copies, with
+// staging memory beside the rest, that has little memory or much.
+func TestCopiesAreCounted(t *testing.T) {
+	for _, times := range []int64{1, 100} {
+		var network *Network
+		var least int64
+		p := &offered{Processor: Processor{Layers: All}}
+		p.opened = func(n *Network) {
+			network, n.context.Shares = n, false
+			require.NoError(t, n.disown(0))
+			require.NoError(t, n.allocateOne())
+		}
+		p.counted = func(n *Network) {
+			least, _ = p.fitting.total(0, n.spec.Context)
+			n.context.Info.Memory = times * least
+		}
+		m := load(t, fixture(t, "llama32"), exec.Options{Processor: p})
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		logits(t, m, s, someIDs(m.Spec.Context, m.Spec.Vocab))
+		require.LessOrEqual(t, network.context.Stats().Held, least)
+		s.Close()
+	}
+}
+
+// place asks a processor what it would take of a model, and checks that it gave
+// everything back without reading weights.
+func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) {
+	t.Helper()
+	f, err := exec.Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	budget := tiering.New(0)
+	got, err := f.Place(exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
+	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
+		t.Skip(err)
+	}
+	require.NoError(t, budget.Check())
+	require.Zero(t, budget.Usage().Peak[tiering.Pinned])
+	return got, err
+}
+
+// withSpare returns the memory of which so much is there for a model whose layers the
+// processor counts itself.
+func withSpare(bytes int64) int64 {
+	memory := bytes
+	for memory-memory/sparePart < bytes {
+		memory++
+	}
+	return memory
+}
+
+// requireTooLittle offers a model for which there is too little memory.
+func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
+	t.Helper()
+	_, err := place(t, path, p)
+	var small *hetero.MemoryError
+	require.ErrorAs(t, err, &small)
+	require.Greater(t, small.Need+small.Held, small.Limit)
+	advice := "compute on the CPU"
+	if layers > 1 {
+		advice = fmt.Sprintf("%d would fit", layers-1)
+	}
+	require.ErrorContains(t, err, advice)
+}
+
+// TestLongerTexts gives the device memory for texts of some length, beside all layers.
+func TestLongerTexts(t *testing.T) {
+	f := &fitting{memory: 1 << 40, pieces: 1 << 40, fixed: 1000, layers: []need{{weights: 100, piece: 60, token: 2}, {weights: 100, piece: 70, token: 4}}}
+	require.Equal(t, 1<<17, f.longest(0, leastContext, 1<<17))
+	f.memory, _ = f.total(0, 10000)
+	longest := f.longest(0, leastContext, 1<<17)
+	require.GreaterOrEqual(t, longest, 10000-blockTokens)
+	require.True(t, f.fits(0, longest))
+	require.False(t, f.fits(0, longest+blockTokens))
+	require.Equal(t, 0, f.first(2, longest))
+	require.Equal(t, 1, f.first(1, longest))
+
+	f.memory = 1 << 40
+	f.pieces = 69
+	require.Equal(t, 2, f.first(2, 1), "a matrix is larger than a buffer can be")
+	f.pieces = 4*leastContext - 1
+	require.Equal(t, 2, f.first(2, leastContext), "so are keys and values")
+	require.Zero(t, f.first(2, leastContext/2))
+}
+
+// TestTextsGrowAsPredicted lets texts of all lengths grow by chunks and by tokens, to
+// less than a context or all of it.
+func TestTextsGrowAsPredicted(t *testing.T) {
+	f := &fitting{layers: []need{{token: 1}}}
+	for context := 1; context < 5000; context += 37 {
+		predicted, piece := f.total(0, context)
+		for _, step := range []int{1, 16, 512, context} {
+			room, most := 0, 0
+			for have := 0; have < context; {
+				have = min(have+step, context)
+				if have > room {
+					before := room
+					room = grown(room, have, context)
+					most = max(most, before+room)
+				}
+			}
+			require.LessOrEqual(t, int64(most), predicted, "%d tokens by %d", context, step)
+			require.LessOrEqual(t, int64(room), piece)
+		}
+	}
+}

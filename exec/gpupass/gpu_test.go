@@ -1,0 +1,289 @@
+package gpupass
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// testChunk is so small that texts need several, the last of them not full.
+const testChunk = 16
+
+// load opens a model, on the GPU or exactly on the CPU.
+func load(t testing.TB, path string, o exec.Options) *exec.Model {
+	t.Helper()
+	o.Chunk, o.KV, o.Exact = cmp.Or(o.Chunk, testChunk), kv.K8V8, true
+	return open(t, path, o)
+}
+
+// open opens a model and checks in the end that it gave everything back. Without a
+// driver the test is skipped.
+func open(t testing.TB, path string, o exec.Options) *exec.Model {
+	t.Helper()
+	f, err := exec.Open(vfs.OS(), path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	o.Budget = tiering.New(0)
+	m, err := exec.Load(context.Background(), f, o)
+	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		m.Close()
+		require.NoError(t, o.Budget.Check())
+	})
+	return m
+}
+
+// Prompts are compared in floats, unless somebody says otherwise: TestPromptsInFewerBits
+// compares the rest with these.
+func init() {
+	if os.Getenv(opencl.ArithmeticVariable) == "" {
+		_ = os.Setenv(opencl.ArithmeticVariable, opencl.Floats.String())
+	}
+}
+
+// onGPU are the options for a model there.
+func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
+
+// logits reads tokens and returns the logits after each.
+func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
+	t.Helper()
+	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.Reader{
+		Want: func(int) bool { return true },
+		Each: func(_ int, l []float32) error {
+			out = append(out, append([]float32(nil), l...))
+			return nil
+		},
+	}))
+	return out
+}
+
+// teacherForced reads tokens, some of them in chunks and the others one by one.
+func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	var out [][]float32
+	for _, part := range forced(ids) {
+		out = append(out, logits(t, m, s, part)...)
+	}
+	return out
+}
+
+// forced divides tokens into a prompt and others that are read one by one.
+func forced(ids []int32) (parts [][]int32) {
+	prompt := len(ids) * 2 / 3
+	parts = append(parts, ids[:prompt])
+	for i := prompt; i < len(ids); i++ {
+		parts = append(parts, ids[i:i+1])
+	}
+	return parts
+}
+
+// tolerance is how far logits may be from the CPU's, as a share of their spread. Both
+// round keys and values to 8 bits; the CPU rounds queries and the weights of
+// attention as well, which is most of it.
+const tolerance = 0.3
+
+// same compares logits, and the tokens that they choose where the two best are
+// further apart than the tolerance.
+func same(t testing.TB, want, got [][]float32) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	worst, decided := 0.0, 0
+	for i := range want {
+		allowed := tolerance * spread(want[i])
+		for j, v := range want[i] {
+			off := math.Abs(float64(v - got[i][j]))
+			worst = max(worst, off/spread(want[i]))
+			if !(off <= allowed) {
+				t.Fatalf("token %d: logit %d is %g, on the CPU %g ± %g", i, j, got[i][j], v, allowed)
+			}
+		}
+		first, second := best(want[i])
+		if float64(want[i][first]-want[i][second]) > 2*allowed {
+			decided++
+			if chosen, _ := best(got[i]); chosen != first {
+				t.Fatalf("token %d: %d is chosen, on the CPU %d", i, chosen, first)
+			}
+		}
+	}
+	require.Positive(t, decided)
+	t.Logf("%d tokens, %d of them decided; logits differ by up to %.2g of their spread", len(want), decided, worst)
+}
+
+// spread is the standard deviation of logits.
+func spread(x []float32) float64 {
+	mean, squares := 0.0, 0.0
+	for _, v := range x {
+		mean += float64(v) / float64(len(x))
+	}
+	for _, v := range x {
+		squares += (float64(v) - mean) * (float64(v) - mean) / float64(len(x))
+	}
+	return math.Sqrt(squares)
+}
+
+// best returns the two largest logits' tokens.
+func best(x []float32) (first, second int) {
+	first, second = 0, 1
+	for i, v := range x {
+		switch {
+		case v > x[first]:
+			first, second = i, first
+		case i != first && (v > x[second] || second == first):
+			second = i
+		}
+	}
+	return first, second
+}
+
+// text is some token ids of a vocabulary.
+func someIDs(n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*i*31 + 7*i + 3) % vocab)
+	}
+	return ids
+}
+
+func TestFamiliesMatchTheCPU(t *testing.T) {
+	for _, name := range []string{"llama2", "llama3", "llama32", "mistral", "qwen2", "qwen2_yarn", "qwen3", "smollm3", "granite", "gemma", "internlm2", "phi3", "phi3_longrope"} {
+		t.Run(name, func(t *testing.T) { matches(t, fixture(t, name)) })
+	}
+}
+
+// fixture returns where a small model is, in the repository or beside it.
+func fixture(t *testing.T, name string) string {
+	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+	if _, err := os.Stat(dir); err != nil {
+		return testutil.Shared(t, "fixtures", name)
+	}
+	return dir
+}
+
+func TestQuantizedFilesMatchTheCPU(t *testing.T) {
+	for _, name := range []string{"llama-q4_0", "llama-q4_1", "llama-q5_0", "llama-q5_1", "llama-q8_0", "llama-q4_k_m", "llama-q5_k_s", "llama-q6_k", "llama-q3_k_s", "llama-f16", "qwen2-q4_k_m"} {
+		t.Run(name, func(t *testing.T) { matches(t, testutil.Shared(t, "gguf", "tiny-"+name+".gguf")) })
+	}
+}
+
+func matches(t *testing.T, path string) {
+	gpu := load(t, path, onGPU(Processor{}))
+	cpu := load(t, path, exec.Options{})
+	ids := someIDs(45, cpu.Spec.Vocab)
+	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
+}
+
+// TestTextsAreApart reads two texts in turns, one of which is a copy of the other's
+// beginning, and one that goes back.
+func TestTextsAreApart(t *testing.T) {
+	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{}))
+	ids := someIDs(40, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	a, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer a.Close()
+	logits(t, m, a, ids[:20])
+	b, err := a.Fork()
+	require.NoError(t, err)
+	defer b.Close()
+	logits(t, m, a, []int32{1, 2, 3})
+	got := logits(t, m, b, ids[20:21])
+	near(t, want[20], got[0])
+	require.Equal(t, 20, a.Truncate(20))
+	near(t, want[20], logits(t, m, a, ids[20:21])[0])
+	near(t, want[39], logits(t, m, b, ids[21:])[18])
+}
+
+// near compares logits of the same device, which add in another order in chunks of
+// another length.
+func near(t *testing.T, want, got []float32) {
+	t.Helper()
+	for i, v := range want {
+		require.InDelta(t, v, got[i], tolerance*spread(want)/2, "logit %d", i)
+	}
+}
+
+func TestNetworksThatAreRefused(t *testing.T) {
+	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
+		f, err := exec.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
+		require.NoError(t, err)
+		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
+		require.ErrorIs(t, err, exec.ErrUnsupported, name)
+		require.ErrorContains(t, err, "CPU", "what to do")
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestPassesAllocateNothing counts allocations of a token, of which the device computes
+// all layers or the last, and what it asks of the driver.
+func TestPassesAllocateNothing(t *testing.T) {
+	for _, layers := range []int{All, 1} {
+		var network *Network
+		m := load(t, fixture(t, "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+		id := []int32{5}
+		require.NoError(t, m.Extend(context.Background(), s, id, reader))
+		before := network.Context().Stats()
+		const tokens = 10
+		allocs := testing.AllocsPerRun(tokens-1, func() {
+			if err := m.Extend(context.Background(), s, id, reader); err != nil {
+				t.Error(err)
+			}
+		})
+		require.Less(t, allocs, 1.0, "but for the list of tokens, which grows")
+		used := network.Context().Stats().Since(before)
+		require.EqualValues(t, tokens*(5*min(layers, len(m.Spec.Layers))+1), used.Launches)
+		require.EqualValues(t, tokens, used.Waits)
+		require.Zero(t, used.Arguments)
+		require.LessOrEqual(t, used.Writes+used.Reads, int64(2*tokens), "the row, and logits")
+		s.Close()
+	}
+}
+
+// TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.
+func TestFailureTakesNothing(t *testing.T) {
+	var network *Network
+	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	limit := &network.context.Info.MaxAllocation
+	most, owned, held := *limit, len(network.owned), network.context.Stats().Held
+	*limit = int64(4*2*testChunk*network.layers[0].down.Cols) - 1
+	ids := someIDs(testChunk, m.Spec.Vocab)
+	for range 2 {
+		var full *hetero.MemoryError
+		require.ErrorAs(t, m.Extend(context.Background(), s, ids, &exec.Reader{}), &full)
+		require.Len(t, network.owned, owned)
+		require.Equal(t, held, network.context.Stats().Held)
+		require.Zero(t, network.many)
+	}
+	*limit = most
+	require.Len(t, logits(t, m, s, ids), len(ids))
+	require.Len(t, network.Input(testChunk+1), (testChunk+1)*m.Spec.Dim)
+	text, err := network.NewText()
+	require.NoError(t, err)
+	require.ErrorIs(t, network.Read(context.Background(), text, &exec.Chunk{Tokens: testChunk + 1}), errBuffer)
+	require.Len(t, logits(t, m, s, ids), len(ids))
+}

@@ -1,0 +1,192 @@
+package gpupass
+
+import (
+	"errors"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// layer is the kernels of a layer, with all arguments that stay the same.
+type layer struct {
+	attnGain, ffnGain int    // elements of the memory of one token
+	qGain, kGain      int    // the norm of the layer where heads have none
+	qkv               []part // queries, keys and values
+	o, down           *opencl.Product
+	gateUp            []part // both in turns, or first gates and then the others
+
+	one  oneLayer
+	many manyLayer
+}
+
+// part is a product that makes some of the columns of a step's result.
+type part struct {
+	product *opencl.Product
+	to      int // its first column
+}
+
+// TakeLayer puts a layer's weights on the device.
+func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
+	l -= n.first
+	y := &n.layers[l]
+	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
+		return err
+	}
+	if y.ffnGain, err = n.gain(w.FFNNorm); err != nil {
+		return err
+	}
+	y.qGain, y.kGain = y.attnGain, y.attnGain
+	if n.spec.QKNorm == exec.QKNormHead {
+		if y.qGain, err = n.gain(w.QNorm); err != nil {
+			return err
+		}
+		if y.kGain, err = n.gain(w.KNorm); err != nil {
+			return err
+		}
+	}
+	if y.qkv, err = n.stack("qkv", &w.Q, &w.K, &w.V); err != nil {
+		return err
+	}
+	if y.o, err = n.product("o", false, &w.O); err != nil {
+		return err
+	}
+	if opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
+		p, err := n.product("gate_up", true, &w.Gate, &w.Up)
+		if err != nil {
+			return err
+		}
+		y.gateUp = []part{{p, 0}}
+	} else if y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up); err != nil {
+		return err
+	}
+	if y.down, err = n.product("down", false, &w.Down); err != nil {
+		return err
+	}
+	if l == len(n.layers)-1 {
+		n.lastOps += opsOf(y.o) + opsOf(y.down)
+		for _, p := range y.gateUp {
+			n.lastOps += opsOf(p.product)
+		}
+	}
+	return n.took()
+}
+
+// TakeEnds puts the output matrix on the device.
+func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
+	gain, err := n.gain(norm)
+	if err != nil {
+		return err
+	}
+	p, err := n.product("head", false, &head)
+	if err != nil {
+		return err
+	}
+	n.lastOps += opsOf(p)
+	n.endGain, n.endMatrix = gain, p
+	return n.took()
+}
+
+// took counts what was taken. When all of it was, weights lie where they stay, and the
+// kernels for one token are made.
+func (n *Network) took() error {
+	if n.taken++; n.taken < len(n.layers)+1 {
+		return nil
+	}
+	if err := n.gather(); err != nil {
+		return err
+	}
+	for l := range n.layers {
+		if err := n.makeOneLayer(l); err != nil {
+			return err
+		}
+	}
+	var err error
+	n.head, err = n.endMatrix.Vector(
+		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: n.endGain, Eps: n.spec.Norm.Eps},
+		opencl.Output{Y: n.one.memory, To: n.one.logits})
+	if err != nil {
+		return err
+	}
+	n.own(n.head)
+	return nil
+}
+
+func weightsOf(l *exec.Linear) opencl.Weights {
+	return opencl.Weights{Type: l.Type, Rows: l.Rows, Cols: l.Cols, Data: l.Data, Bias: l.Bias}
+}
+
+func allWeights(matrices []*exec.Linear) []opencl.Weights {
+	list := make([]opencl.Weights, len(matrices))
+	for i, m := range matrices {
+		list[i] = weightsOf(m)
+	}
+	return list
+}
+
+// product puts matrices on the device as one.
+func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
+	p, err := n.context.NewProduct(interleave, allWeights(matrices)...)
+	if err != nil {
+		return nil, err
+	}
+	n.own(p)
+	n.products = append(n.products, p)
+	p.Name = name
+	p.Tailored = n.context.Info.Kind == "GPU" // on others it gains nothing
+	n.weights += p.Bytes()
+	n.ops += opsOf(p)
+	return p, nil
+}
+
+// opsOf returns the multiplications and additions of a product with one token.
+func opsOf(p *opencl.Product) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
+
+// stack puts matrices on the device whose results lie side by side: neighbours of
+// one format as one.
+func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []part, err error) {
+	to := 0
+	for _, s := range stacks(matrices...) {
+		p, err := n.product(name, false, s...)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{p, to})
+		to += p.Rows
+	}
+	return parts, nil
+}
+
+// stacks divides matrices into those that are one product each.
+func stacks(matrices ...*exec.Linear) (list [][]*exec.Linear) {
+	for len(matrices) > 0 {
+		count := 1
+		for count < len(matrices) && opencl.CanStack(weightsOf(matrices[0]), weightsOf(matrices[count])) {
+			count++
+		}
+		list = append(list, matrices[:count])
+		matrices = matrices[count:]
+	}
+	return list
+}
+
+// kernel makes a kernel of a layer ready that lives as long as the network.
+func (n *Network) kernel(l int, file, name string, args ...any) (*opencl.Kernel, error) {
+	k, err := n.context.Kernel(file, n.layerOptions(&n.spec.Layers[l]), name)
+	if err != nil {
+		return nil, err
+	}
+	n.own(k)
+	return k, k.Set(args...)
+}
+
+// launchAll starts products one after the other.
+func launchAll(list []*opencl.Vector) error {
+	for _, v := range list {
+		if err := v.Launch(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errBuffer = errors.New("gpu: the chunk is larger than what the network was opened for")

@@ -1,0 +1,265 @@
+package gpupass
+
+import (
+	"context"
+	"errors"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Indices of arguments that change from chunk to chunk.
+const (
+	normFrom                   = 1
+	prepareKV, preparePosition = 2, 3
+
+	attendManyKV, attendManyPosition, attendManyFirst, attendManyEnd = 1, 2, 3, 4
+)
+
+// Work items of groups, see kernels/layer.cl.
+const (
+	normThreads    = 256
+	prepareThreads = 64
+	gatedThreads   = 64
+	queryThreads   = 8 // of attend_many, for each query
+)
+
+// manyTokens is what passes of many tokens work in, taken when the first comes.
+type manyTokens struct {
+	rows   int            // for so many tokens; 0: nothing is taken yet
+	stage  *opencl.Memory // of the host where the device copies, otherwise nil
+	seen   []float32      // angles of all rotations, and rows, as the host sees them
+	input  *opencl.Memory // the same as the device does
+	x      int            // element of input where the residual stream begins
+	h      *opencl.Memory // [rows, Dim] normalized
+	qkv    *opencl.Memory // [rows, qkvWidth]
+	att    *opencl.Memory // [rows, Heads*HeadDim]
+	hidden *opencl.Memory // [2, rows, inner]
+	tile   int            // queries that a group of attend_many takes
+}
+
+// manyLayer is the kernels of a layer for many tokens.
+type manyLayer struct {
+	attnNorm, ffnNorm *opencl.Kernel
+	qkv, gateUp       []*opencl.Matrix
+	prepare, attend   *opencl.Kernel
+	gated             *opencl.Kernel // nil where gateUp does it
+	o, down           *opencl.Matrix
+}
+
+// allocateMany takes the memory for passes of so many tokens and makes their
+// kernels. If it cannot it gives back what it took: the next prompt tries again.
+func (n *Network) allocateMany(rows int) (err error) {
+	s, t, mark := n.spec, &n.many, len(n.owned)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.disown(mark))
+			n.many = manyTokens{}
+			for l := range n.layers {
+				n.layers[l].many = manyLayer{}
+			}
+		}
+	}()
+	inner := 0
+	for l := range n.layers {
+		inner = max(inner, n.layers[l].down.Cols)
+	}
+	floats := n.manyFloats(rows, inner)
+	for i, to := range []**opencl.Memory{&t.input, &t.h, &t.qkv, &t.att, &t.hidden} {
+		if *to, err = n.alloc(tiering.Scratch, 4*floats[i]); err != nil {
+			return err
+		}
+	}
+	t.x = floats[0] - rows*s.Dim
+	if t.stage, t.seen, err = n.seen(t.input, 0, t.x+rows*s.Dim); err != nil {
+		return err
+	}
+	t.tile, _ = n.attentionTile()
+	for l := range n.layers {
+		if err := n.makeManyLayer(l, rows); err != nil {
+			return err
+		}
+	}
+	t.rows = rows
+	n.bound = nil // the new kernels look at no text yet
+	return nil
+}
+
+// manyFloats returns the elements of input, h, qkv, att and hidden.
+func (n *Network) manyFloats(rows, inner int) [5]int {
+	s := n.spec
+	angles := (rows*n.angleFloats() + 3) / 4 * 4
+	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
+}
+
+// makeManyLayer makes the kernels of a layer for up to so many tokens.
+func (n *Network) makeManyLayer(l, rows int) (err error) {
+	s, t, y := n.spec, &n.many, &n.layers[l]
+	spec, inner := &s.Layers[l], y.down.Cols
+	width := n.qkvWidth(spec.KVHeads)
+	matrix := func(p *opencl.Product, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.Matrix, error) {
+		m, err := p.Matrix(rows, x, from, stride, out)
+		if err == nil {
+			n.own(m)
+		}
+		return m, err
+	}
+	matrices := func(parts []part, out opencl.Output, to func(p *part) int) (list []*opencl.Matrix, err error) {
+		for i := range parts {
+			out.To = to(&parts[i])
+			m, err := matrix(parts[i].product, t.h, 0, s.Dim, out)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, m)
+		}
+		return list, nil
+	}
+	column := func(p *part) int { return p.to }
+	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Result: opencl.Add, Factor: s.ResidualScale}
+	k := &y.many
+	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
+		return err
+	}
+	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
+		return err
+	}
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
+		return err
+	}
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+		return err
+	}
+	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
+		return err
+	}
+	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.ffnGain, s.Norm.Eps); err != nil {
+		return err
+	}
+	if y.fused() {
+		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Result: pairs(s.Act)}, column)
+	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
+		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(pairs(s.Act)))
+	}
+	if err != nil {
+		return err
+	}
+	k.down, err = matrix(y.down, t.hidden, 0, inner, stream)
+	return err
+}
+
+// readMany reads a chunk whose rows are in the staging buffer.
+func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
+	t := &n.many
+	n.setAngles(t.seen, c, t.rows)
+	if t.stage != nil {
+		if err := t.input.Send(0, t.stage, 0, 4*(t.x+c.Tokens*n.spec.Dim)); err != nil {
+			return err
+		}
+	}
+	for l := range n.layers {
+		if err := n.runMany(l, c); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, row := range c.Want {
+		if err := n.one.memory.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
+			return err
+		}
+		if err := n.giveLogits(row, c); err != nil {
+			return err
+		}
+	}
+	if len(c.Want) == 0 {
+		return n.context.Finish()
+	}
+	return nil
+}
+
+// runMany starts the kernels of a layer, of which the last does no more than what is
+// asked for.
+func (n *Network) runMany(l int, c *exec.Chunk) error {
+	k, s := &n.layers[l].many, n.spec
+	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
+		return err
+	}
+	if err := launchTokens(k.qkv, c.Tokens); err != nil {
+		return err
+	}
+	if err := k.prepare.SetInt(preparePosition, c.Position); err != nil {
+		return err
+	}
+	slots, slot := [2]int{(s.Heads + 2*s.Layers[l].KVHeads) * prepareThreads, c.Tokens}, [2]int{prepareThreads, 1}
+	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
+		return err
+	}
+	on := n.goingOn(l, c)
+	if on.count == 0 {
+		return nil
+	}
+	if err := n.attendMany(k.attend, c.Position, on); err != nil {
+		return err
+	}
+	if err := k.o.LaunchRows(on.first, on.first, on.count); err != nil {
+		return err
+	}
+	return n.runMLP(&n.layers[l], on)
+}
+
+// attendMany starts attention of some rows of a chunk at a position.
+func (n *Network) attendMany(k *opencl.Kernel, position int, on span) error {
+	for _, a := range [3][2]int{{attendManyPosition, position}, {attendManyFirst, on.first}, {attendManyEnd, on.first + on.count}} {
+		if err := k.SetInt(a[0], a[1]); err != nil {
+			return err
+		}
+	}
+	group := n.many.tile * queryThreads
+	queries, query := [2]int{(on.count + n.many.tile - 1) / n.many.tile * group, n.spec.Heads}, [2]int{group, 1}
+	return n.context.Launch(k, queries[:], query[:])
+}
+
+// runMLP starts the kernels of a layer's MLP for some rows of the stream. In between
+// they are the first.
+func (n *Network) runMLP(y *layer, on span) error {
+	k := &y.many
+	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
+		return err
+	}
+	if err := n.launchNorm(k.ffnNorm, on.count); err != nil {
+		return err
+	}
+	if err := launchTokens(k.gateUp, on.count); err != nil {
+		return err
+	}
+	if k.gated != nil {
+		if err := n.launchGated(k.gated, on.count*y.down.Cols); err != nil {
+			return err
+		}
+	}
+	return k.down.LaunchRows(0, on.first, on.count)
+}
+
+// launchNorm starts the norm of so many rows.
+func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
+	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
+	return n.context.Launch(k, global[:], local[:])
+}
+
+func launchTokens(list []*opencl.Matrix, tokens int) error {
+	for _, m := range list {
+		if err := m.Launch(tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchGated starts the activation of so many elements.
+func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
+	global, local := [1]int{elements}, [1]int{gatedThreads}
+	return n.context.Launch(k, global[:], local[:])
+}

@@ -1,0 +1,266 @@
+package gpupass
+
+import (
+	"runtime"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// stateFloats is where a token's angles begin in its memory: before them is its
+	// position.
+	stateFloats = 16
+)
+
+// attendOneKV is the index of one of attend_one's arguments.
+const attendOneKV = 1
+
+// oneToken is what a pass of one token works in. It is in one buffer, because drivers
+// take time for each buffer that a launch names.
+type oneToken struct {
+	memory *opencl.Memory
+	// Elements of memory where its parts begin: state and angles do at 0.
+	x      int // embedding's row, which becomes the residual stream
+	qkv    int
+	sums   int // [maxParts, Heads*HeadDim] of attention
+	states int // [maxParts, Heads, 2]
+	logits int
+	gains  int // where the next gain of a norm goes
+
+	// Where an MLP's inner vector is, behind room for gates: in memory unless the
+	// model's description gave too small a width.
+	hidden *opencl.Memory
+	inner  int // element of hidden
+	room   int // elements there
+
+	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
+	input      []float32      // state, angles and stream as the host sees them
+	result     []float32      // logits as the host sees them
+	sizes      []int          // of attention's groups, ascending
+	division   division       // that kernels are set to
+	fixed      *division      // set by tests: for all contexts
+}
+
+// oneLayer is the kernels of a layer for one token.
+type oneLayer struct {
+	qkv, gateUp []*opencl.Vector
+	attend      []*opencl.Kernel // for each size of groups
+	gated       *opencl.Kernel   // nil where gateUp does it
+	o, down     *opencl.Vector
+}
+
+// allocateOne takes the memory for passes of one token.
+func (n *Network) allocateOne() (err error) {
+	s, t, size := n.spec, &n.one, 0
+	place := func(floats int) (at int) {
+		at, size = size, size+(floats+3)/4*4
+		return at
+	}
+	place(stateFloats + n.angleFloats())
+	t.x = place(s.Dim)
+	t.qkv = place(n.qkvWidth(n.maxKVHeads()))
+	t.sums = place(maxParts * s.Heads * s.HeadDim)
+	t.states = place(maxParts * s.Heads * 2)
+	t.room = 2 * s.Inner
+	t.inner = place(t.room)
+	t.logits = place(s.Vocab)
+	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
+	t.sizes = n.attendSizes()
+	t.division.parts = 1
+	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
+		return err
+	}
+	t.hidden = t.memory
+	if t.stage, t.input, err = n.seen(t.memory, 0, t.x+s.Dim); err != nil {
+		return err
+	}
+	t.out, t.result, err = n.seen(t.memory, t.logits, s.Vocab)
+	return err
+}
+
+// gainFloats is the room for a gain: others begin at a multiple of four.
+func gainFloats(width int) int { return (width + 3) / 4 * 4 }
+
+// gain puts the gain of a norm, with what the family adds to it, where kernels of
+// one token have it, and returns its place in their memory.
+func (n *Network) gain(values []float32) (at int, err error) {
+	sum := make([]float32, len(values))
+	for i, v := range values {
+		sum[i] = v + n.spec.Norm.Offset
+	}
+	t := &n.one
+	at = t.gains
+	t.gains += gainFloats(len(values))
+	n.weights += 4 * int64(len(values))
+	return at, t.memory.WriteFloats(at, sum)
+}
+
+// seen returns some numbers of a buffer as the host sees them: in place where the
+// device shares it, and otherwise in staging memory that has to be copied.
+func (n *Network) seen(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
+	if m.Host() != nil {
+		return nil, floatsOf(m)[at:][:count], nil
+	}
+	if stage, err = n.context.Stage(tiering.Scratch, 4*count); err != nil {
+		return nil, nil, err
+	}
+	n.own(freer{stage})
+	return stage, floatsOf(stage)[:count], nil
+}
+
+// makeRoom makes room for a layer's MLP where the model's description did not say
+// that it is so wide.
+func (n *Network) makeRoom(inner int) (err error) {
+	t := &n.one
+	if 2*inner <= t.room {
+		return nil
+	}
+	t.inner, t.room = 0, 2*inner
+	t.hidden, err = n.alloc(tiering.Scratch, 4*t.room)
+	return err
+}
+
+// makeOneLayer makes the kernels of a layer for one token.
+func (n *Network) makeOneLayer(l int) (err error) {
+	s, t, y := n.spec, &n.one, &n.layers[l]
+	inner := y.down.Cols
+	if err := n.makeRoom(inner); err != nil {
+		return err
+	}
+	vector := func(p *opencl.Product, in opencl.Input, out opencl.Output) (*opencl.Vector, error) {
+		v, err := p.Vector(in, out)
+		if err == nil {
+			n.own(v)
+		}
+		return v, err
+	}
+	vectors := func(parts []part, in opencl.Input, out opencl.Output) (list []*opencl.Vector, err error) {
+		for _, p := range parts {
+			to := out
+			to.To += p.to
+			v, err := vector(p.product, in, to)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	stream := opencl.Output{Y: t.memory, To: t.x, Result: opencl.Add, Factor: s.ResidualScale}
+	in := opencl.Input{X: t.memory, From: t.x, Change: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
+	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
+		return err
+	}
+	if y.one.attend, err = n.makeAttendOne(l); err != nil {
+		return err
+	}
+	parts := opencl.Input{X: t.memory, From: t.sums, Change: opencl.Merged, Side: t.states, Head: s.HeadDim}
+	if y.one.o, err = vector(y.o, parts, stream); err != nil {
+		return err
+	}
+	in.Side = y.ffnGain
+	if y.fused() {
+		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Result: pairs(s.Act)})
+	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(pairs(s.Act)))
+	}
+	if err != nil {
+		return err
+	}
+	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
+	return err
+}
+
+// fused reports whether one product does gates and what they let through.
+func (y *layer) fused() bool { return len(y.gateUp) == 1 }
+
+// anglesFrom returns the element where a layer's angles begin, in a buffer that
+// has those of so many tokens for each rotation, from an element on.
+func (n *Network) anglesFrom(l *exec.LayerSpec, tokens, from int) int {
+	for i := range n.spec.Ropes {
+		if i >= l.Rope {
+			break
+		}
+		from += tokens * n.spec.Ropes[i].Dim
+	}
+	return from
+}
+
+// readOne reads a token whose row is in the staging buffer.
+func (n *Network) readOne(c *exec.Chunk) error {
+	// Drivers take longer for commands that come from another thread than the last.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	t := &n.one
+	if err := n.divide(n.divisionOf(c.Position + 1)); err != nil {
+		return err
+	}
+	t.input[0] = bitsOf(c.Position)
+	n.setAngles(t.input[stateFloats:], c, 1)
+	if n.recorded(c) {
+		return n.replayOne(c)
+	}
+	if t.stage != nil {
+		if err := t.memory.Send(0, t.stage, 0, t.stage.Size()); err != nil {
+			return err
+		}
+	}
+	for l := range n.layers {
+		if err := n.runOne(l, c); err != nil {
+			return err
+		}
+	}
+	if len(c.Want) == 0 {
+		return n.context.Finish()
+	}
+	return n.giveLogits(0, c)
+}
+
+// runOne starts the kernels of a layer, of which the last does no more than what is
+// asked for: attention keeps the key and value.
+func (n *Network) runOne(l int, c *exec.Chunk) error {
+	y := &n.layers[l]
+	k := &y.one
+	if err := launchAll(k.qkv); err != nil {
+		return err
+	}
+	if err := n.attendOne(k.attend); err != nil {
+		return err
+	}
+	if n.goingOn(l, c).count == 0 {
+		return nil
+	}
+	if err := k.o.Launch(); err != nil {
+		return err
+	}
+	if err := launchAll(k.gateUp); err != nil {
+		return err
+	}
+	if k.gated != nil {
+		if err := n.launchGated(k.gated, y.down.Cols); err != nil {
+			return err
+		}
+	}
+	return k.down.Launch()
+}
+
+// giveLogits multiplies the stream of one token with the output matrix and hands
+// over the result.
+func (n *Network) giveLogits(row int, c *exec.Chunk) error {
+	if err := n.head.Launch(); err != nil {
+		return err
+	}
+	t := &n.one
+	var err error
+	if t.out == nil {
+		err = n.context.Finish()
+	} else {
+		err = t.memory.Read(4*t.logits, t.out.Host())
+	}
+	if err != nil {
+		return err
+	}
+	return c.Each(row, t.result)
+}

@@ -1,0 +1,103 @@
+package gpupass
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// loadRecorded opens a model in device memory of its own, with graphs of the driver, or
+// emulated, or none.
+func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network) {
+	t.Helper()
+	var network *Network
+	m := load(t, fixture(t, name), onGPU(Processor{Opened: func(n *Network) {
+		network = n
+		n.copying(t)
+		c := n.context
+		switch {
+		case !graphs:
+			c.Graphs = opencl.NoGraphs
+		case c.OpenGraphs() != nil:
+			c.Graphs = opencl.EmulatedGraphs
+			c.Info.Memory = 100 << 30 // there is room
+		}
+	}}))
+	return m, network
+}
+
+// TestRecordedTokensAreTheSame reads texts with tokens that are recorded and with tokens
+// that are not: one after the other, two in turns, cut off, and divided otherwise.
+func TestRecordedTokensAreTheSame(t *testing.T) {
+	plain, without := loadRecorded(t, "llama32", false)
+	recording, network := loadRecorded(t, "llama32", true)
+	ids := someIDs(64, plain.Spec.Vocab)
+	read := func(m *exec.Model, n *Network) (all [][]float32) {
+		var texts [2]*exec.Sequence
+		for i := range texts {
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			defer s.Close()
+			texts[i] = s
+			all = append(all, logits(t, m, s, ids[:5+30*i])...)
+		}
+		some := func(s *exec.Sequence, ids []int32) {
+			for i := range ids {
+				all = append(all, logits(t, m, s, ids[i:i+1])...)
+			}
+		}
+		some(texts[0], ids[5:10])
+		for i := range 3 {
+			some(texts[0], ids[10+i:11+i])
+			some(texts[1], ids[35+i:36+i])
+		}
+		some(texts[1], ids[38:42])
+		texts[1].Truncate(36)
+		some(texts[1], ids[36:40])
+		n.one.fixed = &division{0, 3}
+		some(texts[1], ids[40:44])
+		return all
+	}
+	require.Equal(t, read(plain, without), read(recording, network))
+	require.NoError(t, network.NotRecorded())
+	require.Zero(t, without.context.Stats().Graphs)
+	// The first token of another text, and with another division, is none: of five, of
+	// six in turns, of which the first goes on, of four, four behind the cut, and four.
+	require.EqualValues(t, 4+1+4+4+3, network.context.Stats().Graphs)
+}
+
+// TestWhatIsNotRecordedRunsAnyway has gates in a kernel that cannot be recorded.
+func TestWhatIsNotRecordedRunsAnyway(t *testing.T) {
+	recording, network := loadRecorded(t, "llama32", true)
+	k, err := network.kernel(0, "layer.cl", "gated", network.one.hidden, network.one.inner, 0, 0)
+	require.NoError(t, err)
+	network.layers[0].one.gated = k
+	ids := someIDs(24, recording.Spec.Vocab)
+	teacherForced(t, recording, ids)
+	require.ErrorContains(t, network.NotRecorded(), "gated")
+	require.Zero(t, network.context.Stats().Graphs)
+}
+
+// TestRecordedTokensAllocateNothing counts allocations of tokens that are recorded.
+func TestRecordedTokensAllocateNothing(t *testing.T) {
+	m, network := loadRecorded(t, "llama32", true)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+	id := []int32{5}
+	read := func() {
+		if err := m.Extend(context.Background(), s, id, reader); err != nil {
+			t.Error(err)
+		}
+	}
+	read()
+	read()
+	const tokens = 10
+	require.Less(t, testing.AllocsPerRun(tokens-1, read), 1.0, "but for the list of tokens, which grows")
+	require.EqualValues(t, 1+tokens, network.context.Stats().Graphs)
+}

@@ -1,0 +1,42 @@
+package gpupass
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec"
+)
+
+// maxHeadDim is what attention's kernels have local memory for.
+const maxHeadDim = 256
+
+// check refuses networks that have something for which there is no kernel.
+func check(s *exec.Spec) error {
+	for _, c := range []struct {
+		has  bool
+		what string
+	}{
+		{s.Norm.Layer, "LayerNorm"},
+		{!s.Gated, "MLPs without a gate"},
+		{!s.PreNorm || s.PostNorm, "norms behind attention and MLP"},
+		{s.Parallel != exec.Serial, "attention beside the MLP"},
+		{s.QKNorm == exec.QKNormWhole, "norms of all queries together"},
+		{s.AttnSoftcap != 0, "capped attention scores"},
+		{s.ClipQKV != 0, "clipped queries and keys"},
+		{s.Experts > 0, "experts"},
+		{s.HeadDim%4 != 0 || s.HeadDim > maxHeadDim, fmt.Sprintf("heads of %d elements", s.HeadDim)},
+	} {
+		if c.has {
+			return refuse(s, c.what)
+		}
+	}
+	for _, l := range s.Layers {
+		if l.Mixer != exec.Attention {
+			return refuse(s, "convolutions")
+		}
+	}
+	return nil
+}
+
+func refuse(s *exec.Spec, what string) error {
+	return fmt.Errorf("%w on a GPU: %s of family %s; run it on the CPU", exec.ErrUnsupported, what, s.Family)
+}

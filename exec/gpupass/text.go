@@ -1,0 +1,153 @@
+package gpupass
+
+import (
+	"errors"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// blockTokens is how many tokens a record of keys and values has, see
+	// hetero/opencl/kernels/layer.cl.
+	blockTokens = 64
+	// firstTokens is what a text has room for at first; it grows by doubling.
+	firstTokens = 512
+)
+
+// text is what a network remembers of one: for each layer a buffer of keys and
+// values.
+type text struct {
+	network *Network
+	layers  []*opencl.Memory
+	room    int // tokens
+}
+
+// NewText returns an empty text. Memory is taken when it is read into.
+func (n *Network) NewText() (exec.TextMemory, error) {
+	return &text{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
+}
+
+// tokenBytes returns what a token takes in a layer.
+func (n *Network) tokenBytes(l int) int {
+	dims := (n.spec.HeadDim + 15) / 16 * 16
+	return n.spec.Layers[l].KVHeads * (2*dims + 8)
+}
+
+// reserve makes room for so many tokens; those that the text has stay.
+func (t *text) reserve(tokens, have int) error {
+	if tokens <= t.room {
+		return nil
+	}
+	n := t.network
+	room := grown(t.room, tokens, n.spec.Context)
+	layers := make([]*opencl.Memory, len(t.layers))
+	var err error
+	for l := range layers {
+		if layers[l], err = n.context.AllocRecorded(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
+			break
+		}
+		// Whole records: the last may be half full.
+		if used := (have + blockTokens - 1) / blockTokens * blockTokens * n.tokenBytes(l); used > 0 {
+			if err = layers[l].Copy(t.layers[l], used); err != nil {
+				break
+			}
+		}
+	}
+	// Where one failed, those before it are under way.
+	if err = errors.Join(err, n.context.Finish()); err != nil {
+		return errors.Join(err, free(layers))
+	}
+	err = free(t.layers)
+	t.layers, t.room = layers, room
+	t.unbind()
+	return err
+}
+
+// grown returns for how many tokens a text takes memory that has some, needs more, and
+// will have no more than a context.
+func grown(room, tokens, context int) int {
+	room = max(room, firstTokens)
+	for room < tokens {
+		room *= 2
+	}
+	return min(room, max((context+blockTokens-1)/blockTokens*blockTokens, tokens))
+}
+
+func free(layers []*opencl.Memory) error {
+	var err error
+	for l, m := range layers {
+		err = errors.Join(err, m.Free())
+		layers[l] = nil
+	}
+	return err
+}
+
+// unbind makes the network's kernels look at the text's memory anew before they
+// use it.
+func (t *text) unbind() {
+	if t.network.bound == t {
+		t.network.bound = nil
+	}
+}
+
+// Clone copies the text.
+func (t *text) Clone() (exec.TextMemory, error) {
+	c := &text{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
+	if t.room == 0 {
+		return c, nil
+	}
+	var err error
+	for l, m := range t.layers {
+		if c.layers[l], err = t.network.context.AllocRecorded(tiering.KVHot, m.Size()); err != nil {
+			break
+		}
+		if err = c.layers[l].Copy(m, m.Size()); err != nil {
+			break
+		}
+	}
+	// Where one failed, those before it are under way.
+	if err = errors.Join(err, t.network.context.Finish()); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.room = t.room
+	return c, nil
+}
+
+// Close gives the memory back.
+func (t *text) Close() error {
+	t.unbind()
+	t.room = 0
+	return free(t.layers)
+}
+
+// bind points the kernels to a text.
+func (n *Network) bind(t *text) error {
+	if n.bound == t {
+		return nil
+	}
+	n.bound = nil // a failure on the way leaves some pointing elsewhere
+	if err := n.forget(); err != nil {
+		return err
+	}
+	for l := range n.layers {
+		y := &n.layers[l]
+		for _, k := range y.one.attend {
+			if err := k.SetMemory(attendOneKV, t.layers[l]); err != nil {
+				return err
+			}
+		}
+		if y.many.attend == nil {
+			continue
+		}
+		if err := y.many.prepare.SetMemory(prepareKV, t.layers[l]); err != nil {
+			return err
+		}
+		if err := y.many.attend.SetMemory(attendManyKV, t.layers[l]); err != nil {
+			return err
+		}
+	}
+	n.bound = t
+	return nil
+}

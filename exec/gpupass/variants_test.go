@@ -1,0 +1,51 @@
+package gpupass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero/opencl"
+)
+
+// TestImagesChangeNothing reads a text with weights in buffers and in images.
+func TestImagesChangeNothing(t *testing.T) {
+	var network *Network
+	processor := Processor{Opened: func(n *Network) { network = n }}
+	path := fixture(t, "llama32")
+	m := load(t, path, onGPU(processor))
+	if network.context.Info.ImageUnits == 0 {
+		t.Skip("the device has no images over buffers")
+	}
+	ids := someIDs(24, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	require.Zero(t, network.context.Stats().Images)
+	t.Setenv(opencl.WeightsVariable, opencl.Images.String())
+	m = load(t, path, onGPU(processor))
+	require.Equal(t, want, teacherForced(t, m, ids))
+	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
+}
+
+// TestPromptsInFewerBits reads a text whose prompt is multiplied in half precision, and as
+// tensor units do, by the device or as it would do it. Floats are those of the same device:
+// the CPU's are nearly as far away from both.
+func TestPromptsInFewerBits(t *testing.T) {
+	path := fixture(t, "llama32")
+	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {
+		m := load(t, path, onGPU(Processor{Opened: func(n *Network) { n.context.Arithmetic = choose(&n.context.Info) }}))
+		return teacherForced(t, m, someIDs(45, m.Spec.Vocab))
+	}
+	want := inArithmetic(func(*opencl.Info) opencl.Arithmetic { return opencl.Floats })
+	same(t, want, inArithmetic(func(i *opencl.Info) opencl.Arithmetic {
+		if i.Half {
+			return opencl.Halves
+		}
+		return opencl.EmulatedHalves
+	}))
+	same(t, want, inArithmetic(func(i *opencl.Info) opencl.Arithmetic {
+		if i.Tensors {
+			return opencl.Tensors
+		}
+		return opencl.EmulatedTensors
+	}))
+}

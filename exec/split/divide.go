@@ -1,0 +1,136 @@
+package split
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// Options say with which device a model is divided.
+type Options struct {
+	// Device is a name of a device of this machine; "gpu" or "npu" is the first of
+	// its kind.
+	Device string
+	// Limit is how much of a product's time the device may be busy, for others who
+	// need it; 0 means all of it. The device is never alone then.
+	Limit float64
+	// Alone gives the device all that it takes, to compare with.
+	Alone bool
+	// Memory is how many bytes of the device's memory may be taken; 0 means what its
+	// driver says.
+	Memory int64
+	Trace  *trace.Recorder // of what the device and the processor did when; may be nil
+	Dir    string          // where measurements and verdicts are kept; "" = nowhere
+	// Measuring is told how many products have been measured, of at most so many, and
+	// Notice what is tried and what is not as one may expect; both may be nil.
+	Measuring func(done, total int)
+	Notice    func(text string)
+}
+
+// staticChunk is for how many tokens devices that are static get their graphs, or
+// for fewer: few prompts are a multiple of many, and what fills a chunk up is
+// computed for nothing.
+const staticChunk = 256
+
+// Load loads a model whose products are divided between this package's kernels and
+// a device; or all of it on the device, where that is predicted to be faster, and
+// the device can. What is planned is tried the first time: whole passes show whether
+// prompts and single tokens gain by it, and what does not stays here. For that the model
+// is loaded two or three times, one after the other. It is refused with
+// exec.ErrUnsupported where the device multiplies no weights of its types. Of the
+// model's options Processor and Divide are set here, and Threads, if nobody has said how
+// many: a half of the cores that is the device is not the processor's, unless it turns
+// out that all of them are faster.
+func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
+	var err error
+	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
+		return nil, err
+	}
+	threads := model.Threads
+	if threads == 0 {
+		model.Threads = devices.ThreadsBeside(o.Device)
+	}
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	if model.Chunk <= 0 {
+		model.Chunk = exec.DefaultChunk
+	}
+	if inOrder, err := f.InOrder(); err != nil {
+		return nil, err
+	} else if inOrder != f.Source {
+		return nil, fmt.Errorf("%w: %s: columns are in an order of their own (GPTQ), which products on devices do not follow", exec.ErrUnsupported, f.Path)
+	}
+	products, err := f.Products()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := makePlan(ctx, f, products, &model, &o)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
+	if o.mayBeWhole(&model) && plan.thereFaster(products) {
+		if m, err := t.loadWhole(ctx, products); m != nil || err != nil {
+			return m, err
+		}
+	}
+	return t.load(ctx, products)
+}
+
+// makePlan measures what is not known and decides. What was measured is kept also
+// where that is interrupted.
+func makePlan(ctx context.Context, f *exec.Files, products []exec.Product, model *exec.Options, o *Options) (_ *planner, err error) {
+	products = slices.DeleteFunc(slices.Clone(products), func(p exec.Product) bool { return !p.Divisible() })
+	l, err := openLab(products, model, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[exec.Product]exec.Share{}, own: map[exec.Product]exec.Share{}}
+	if p.static() {
+		p.chunk = min(p.chunk, staticChunk)
+	}
+	if err := p.findTypes(products); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Device, err)
+	}
+	measured := 0
+	l.profiler.Before = func() error {
+		l.news = true
+		if measured++; o.Measuring != nil {
+			o.Measuring(measured, max(measured, p.measured))
+		}
+		return ctx.Err()
+	}
+	err = p.divideAll(products)
+	l.keep(o.Dir, o.Notice)
+	if err != nil {
+		return nil, err
+	}
+	buffers, err := f.AttachedBytes(shapeOf(model), p.chunk)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.makeRoom(products, buffers); err != nil {
+		return nil, err
+	}
+	if n := p.leftOut(products); n > 0 && o.Notice != nil {
+		o.Notice(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the processor", o.Device, n))
+	}
+	return p, nil
+}
+
+// shapeOf returns the options that a model's buffers depend on.
+func shapeOf(model *exec.Options) exec.ShapeOptions {
+	return exec.ShapeOptions{
+		Threads: cmp.Or(model.Threads, threadpool.DefaultThreads()), KV: model.KV, KVPage: model.KVPage, Select: model.Select, Exact: model.Exact, W8A8: model.W8A8,
+	}
+}

@@ -1,0 +1,158 @@
+package split
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/profiles"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// group is a device that every machine has.
+func group() string {
+	if threadpool.DefaultThreads() > 1 {
+		return "cpu-b"
+	}
+	return "cpu"
+}
+
+// files are of a small model.
+func files(t *testing.T, weights string) *exec.Files {
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	return filesOf(t, shape, weights)
+}
+
+// filesOf are of a model of some shape.
+func filesOf(t *testing.T, shape synth.Shape, weights string) *exec.Files {
+	fsys := vfs.NewMem()
+	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
+	f, err := exec.Open(fsys, "m.gguf")
+	require.NoError(t, err)
+	return f
+}
+
+// small are options of a small model.
+var small = exec.Options{Threads: 1, Chunk: 32}
+
+// load loads a small model with some device.
+func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
+	return loadAs(t, ctx, "q4_0", small, o)
+}
+
+// loadAs is load with weights of a type, and options of the model.
+func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Options, o Options) (*exec.Model, error) {
+	f := files(t, weights)
+	defer func() { require.NoError(t, f.Close()) }()
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	model.KV = kv.K8V8
+	m, err := Load(ctx, f, model, o)
+	t.Cleanup(func() {
+		if m != nil {
+			m.Close()
+		}
+		require.NoError(t, model.Budget.Check())
+	})
+	return m, err
+}
+
+// TestMeasurementsAreKept loads a model with a device that is too slow to get
+// anything unless it is asked to do all. The second time everything is known, and also
+// what only a division asks about.
+func TestMeasurementsAreKept(t *testing.T) {
+	measured := 0
+	o := Options{Device: group() + "/16", Dir: t.TempDir(), Measuring: func(done, total int) {
+		measured++
+		require.LessOrEqual(t, done, total)
+	}}
+	for _, c := range []struct{ alone, known bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
+		o.Alone, measured = c.alone, 0
+		m, err := load(t, t.Context(), o)
+		require.NoError(t, err)
+		require.True(t, !c.known || measured == 0)
+		require.NotEmpty(t, m.Divided())
+		for _, d := range m.Divided() {
+			first := d.Rows
+			if c.alone {
+				first = 0
+			}
+			require.Equal(t, [2]int{first, first}, [2]int{d.Share.One, d.Share.Many}, d.Name)
+		}
+	}
+}
+
+// TestCoresAreGivenOnce leaves the processor those cores that are not the device, and all
+// of them where it is faster without, where the device is to have nothing, and where
+// somebody says so.
+func TestCoresAreGivenOnce(t *testing.T) {
+	all := threadpool.DefaultThreads()
+	if all == 1 {
+		t.Skip("one core has no halves")
+	}
+	beside := all - all/2
+	for name, c := range map[string]struct {
+		device   string
+		asked    int
+		divided  profiles.Took // alone is 100 ms and 10 ms
+		threads  int
+		divides  bool
+		withPlan bool
+	}{
+		"divided is faster":              {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"all cores are faster":           {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
+		"so many are asked for":          {group(), 1, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
+		"the device is to have no parts": {group() + "/16", 0, profiles.Took{}, all, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Device: c.device, Dir: t.TempDir()}
+			model := exec.Options{Threads: c.asked, Chunk: 32}
+			if c.withPlan {
+				inside := model
+				if inside.Threads == 0 {
+					inside.Threads = devices.ThreadsBeside(o.Device)
+				}
+				pretend(t, o.Dir, o.Device, "q4_0", inside)
+				takes(t, profiles.Took{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
+			}
+			for range 2 { // the second time the verdict is known
+				m, err := loadAs(t, t.Context(), "q4_0", model, o)
+				require.NoError(t, err)
+				require.Equal(t, c.threads, m.Threads())
+				require.Equal(t, c.divides, slices.ContainsFunc(m.Divided(), func(d exec.DividedProduct) bool { return d.Share.Many < d.Rows }))
+				m.Close()
+			}
+		})
+	}
+}
+
+// TestMeasuringIsInterrupted: Ctrl-C does not wait for what is left to measure.
+func TestMeasuringIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := load(t, ctx, Options{Device: group()})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestDevicesThatAreNotThere: errors say what is missing.
+func TestDevicesThatAreNotThere(t *testing.T) {
+	_, err := load(t, t.Context(), Options{Device: "tpu"})
+	require.ErrorIs(t, err, devices.ErrUnknown)
+	for _, kind := range []string{"gpu", "npu"} {
+		if _, missing := devices.All.Resolve(kind); missing != nil {
+			_, err := load(t, t.Context(), Options{Device: kind})
+			require.EqualError(t, err, missing.Error())
+		}
+	}
+}

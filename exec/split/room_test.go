@@ -1,0 +1,127 @@
+package split
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// short is a device that says it has less memory.
+type short struct {
+	hetero.Device
+	memory int64
+}
+
+func (s short) Capabilities() hetero.Capabilities {
+	c := s.Device.Capabilities()
+	c.Memory = s.memory
+	return c
+}
+
+// TestN8_MemoryGoesWhereItSavesMost gives a device that runs prompts only, and has
+// memory for half of a model, the MLP's matrices first and never the output.
+func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
+	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
+	products := []exec.Product{
+		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
+		{Name: "ffn_up", Type: quant.Q4_0, Rows: 2048, Cols: 512, Count: 4},
+		{Name: "ffn_down", Type: quant.Q4_0, Rows: 512, Cols: 2048, Count: 4},
+		{Name: "output", Type: quant.Q4_0, Rows: 4096, Cols: 512, Count: 1, OneToken: true},
+	}
+	var ops []hetero.Op
+	for _, product := range products {
+		ops = append(ops, opOf(product, p.chunk))
+		share, err := p.divide(product)
+		require.NoError(t, err)
+		p.shares[kind(product)], p.own[kind(product)] = share, p.here(product)
+	}
+	var err error
+	p.lab.operands, err = solve.NewOperands(tiering.New(0), p.lab.devices, ops)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.lab.close()) })
+	limit := func(bytes int64) map[string]int {
+		soc := p.lab.devices[other]
+		p.lab.devices[other] = short{soc, bytes}
+		defer func() { p.lab.devices[other] = soc }()
+		require.NoError(t, p.makeRoom(products, 1<<20))
+		count, each := map[string]int{}, p.each()
+		for _, product := range products {
+			for range product.Count {
+				if share := each(kind(product)); share.Many < product.Rows {
+					count[product.Name]++
+				}
+			}
+		}
+		return count
+	}
+	all := map[string]int{"attn_q": 4, "ffn_up": 4, "ffn_down": 4}
+	require.Equal(t, all, limit(1<<30))
+	require.Zero(t, p.leftOut(products))
+	up, err := p.bytesThere(products[1], p.shares[kind(products[1])])
+	require.NoError(t, err)
+	down, err := p.bytesThere(products[2], p.shares[kind(products[2])])
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"attn_q": 2, "ffn_up": 4, "ffn_down": 3}, limit(1<<20+4*up+4*down-1))
+	require.Equal(t, 3, p.leftOut(products))
+	require.Empty(t, limit(1<<20))
+	for _, product := range products {
+		require.Equal(t, product.Rows, p.share(product).Many)
+	}
+}
+
+// TestN8_DevicesWithLittleMemoryHavePart loads a model that a driver's device has
+// memory for half of, and reads with it.
+func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
+	_, err := devices.All.Open(group(), devices.Options{Memory: 1 << 20})
+	require.ErrorIs(t, err, devices.ErrMemory)
+	var names []string
+	for _, kind := range []hetero.Kind{hetero.GPU, hetero.NPU} {
+		name, err := devices.All.First(kind)
+		if err != nil {
+			t.Logf("left out: %v", err)
+			continue
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		t.Skip("there is no driver")
+	}
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Layers, shape.FFN = 40, 1024 // 40 MB
+	f := filesOf(t, shape, "q8_0")
+	defer func() { require.NoError(t, f.Close()) }()
+	for _, name := range names {
+		said := ""
+		model := small
+		model.Budget = tiering.New(0)
+		m, err := Load(t.Context(), f, model, Options{Device: name, Alone: true, Memory: 24 << 20, Notice: func(text string) { said += text + "\n" }})
+		require.NoError(t, err, name)
+		require.Contains(t, said, name+" has no memory for its rows of ")
+		there, here := 0, 0
+		for _, d := range m.Divided() {
+			if d.Share.Many < d.Rows {
+				there += d.Count
+			} else {
+				here += d.Count
+			}
+		}
+		t.Logf("%s has %d matrices, the processor %d", name, there, here)
+		require.Positive(t, there, name)
+		require.Positive(t, here, name)
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		require.NoError(t, m.Extend(t.Context(), s, make([]int32, 40), &exec.Reader{}))
+		s.Close()
+		m.Close()
+		require.NoError(t, model.Budget.Check())
+	}
+}

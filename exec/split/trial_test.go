@@ -1,0 +1,265 @@
+package split
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/hetero/profiles"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// pretend keeps measurements in a directory that nobody made: the processor takes a
+// millisecond for each product, and the device nothing to speak of. So the device is
+// predicted to be faster with all of them.
+func pretend(t *testing.T, dir, device, weights string, model exec.Options) {
+	f := files(t, weights)
+	products, err := f.Products()
+	require.NoError(t, errors.Join(err, f.Close()))
+	model.Budget = tiering.New(0)
+	l, err := openLab(products, &model, &Options{Device: device, Dir: dir})
+	require.NoError(t, err)
+	p := &planner{lab: l, chunk: model.Chunk}
+	var times [2][]solve.Timing
+	var slowdowns []solve.Slowdown
+	for _, product := range products {
+		for _, op := range p.samples(product) {
+			for d, took := range []time.Duration{time.Millisecond, time.Microsecond} {
+				took *= time.Duration(op.Tokens)
+				times[d] = append(times[d], solve.Timing{Shape: solve.ShapeOf(op), Alone: took, Steady: took})
+			}
+			op.Rows, op.Cols = 2048, 2048 // see solve.Profiler
+			slowdowns = append(slowdowns, solve.Slowdown{Shape: solve.ShapeOf(op), Times: 1})
+		}
+	}
+	start := time.Microsecond
+	for d, key := range l.keys {
+		r := solve.Record{Start: &start, Times: times[d]}
+		r.Merge(l.profile.Devices[key])
+		l.profile.Devices[key] = r
+	}
+	pair := strings.Join(l.keys, " + ")
+	both := l.profile.Pairs[pair]
+	both.Slowdowns = slowdowns
+	l.profile.Pairs[pair] = both
+	require.NoError(t, errors.Join(l.profile.Save(dir), l.close()))
+}
+
+// opening is a model that is opened again and again, and what is said then.
+type opening struct {
+	Options
+	weights string
+	model   exec.Options
+	notices []string
+	loads   int // of weights
+}
+
+func newOpening(t *testing.T, device string) *opening {
+	o := &opening{weights: "q4_0", model: small, Options: Options{Device: device, Dir: t.TempDir()}}
+	o.Measuring = func(int, int) { t.Error("all is known") }
+	o.Notice = func(text string) { o.notices = append(o.notices, text) }
+	o.model.Progress = func(done, total int64) {
+		if done == total {
+			o.loads++
+		}
+	}
+	pretend(t, o.Dir, device, o.weights, small)
+	return o
+}
+
+// divided opens the model and returns whether prompts and single tokens are divided,
+// whether that was tried, and how often weights were loaded.
+func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int) {
+	o.notices, o.loads = nil, 0
+	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
+	require.NoError(t, err)
+	for _, d := range m.Divided() {
+		prompts = prompts || d.Share.Many < d.Rows && !d.OneToken
+		tokens = tokens || d.Share.One < d.Rows
+		require.Positive(t, d.Share.OneTime, d.Name)
+		require.Positive(t, d.Share.ManyTime, d.Name)
+		require.True(t, !d.OneToken || d.Share.One == d.Share.Many)
+	}
+	m.Close()
+	tried = slices.ContainsFunc(o.notices, func(text string) bool { return strings.Contains(text, "is tried before it is used") })
+	return prompts, tokens, tried, o.loads
+}
+
+// TestPredictionsAreNotTrusted opens a model with a device that is much slower than
+// it is said to be. It ends with nothing, and not only the first time.
+func TestPredictionsAreNotTrusted(t *testing.T) {
+	o := newOpening(t, group()+"/16")
+	for _, first := range []bool{true, false} {
+		prompts, tokens, tried, loads := o.divided(t)
+		require.False(t, prompts || tokens, o.notices)
+		require.Equal(t, first, tried)
+		require.Equal(t, map[bool]int{true: 3, false: 1}[first], loads)
+		said := strings.Join(o.notices, "\n")
+		require.Contains(t, said, "prompts stay on the processor: divided with "+o.Device)
+		require.Contains(t, said, "single tokens stay on the processor: divided with "+o.Device)
+	}
+	o.Alone = true // to compare with: that is not tried
+	prompts, tokens, tried, _ := o.divided(t)
+	require.True(t, prompts && tokens && !tried)
+}
+
+// takes replaces how passes are timed: they take as long as the test says, alone and
+// then divided.
+func takes(t *testing.T, list ...profiles.Took) {
+	whole := timePasses
+	t.Cleanup(func() { timePasses = whole })
+	timePasses = func(timing, context.Context, *exec.Model) (profiles.Took, error) {
+		require.NotEmpty(t, list, "timed once more")
+		took := list[0]
+		list = list[1:]
+		return took, nil
+	}
+}
+
+// TestOnlyWhatWinsIsDivided: prompts and single tokens are judged apart, and verdicts
+// kept.
+func TestOnlyWhatWinsIsDivided(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		planned         profiles.Took // alone is 100 ms and 10 ms
+		prompts, tokens bool
+		loads           int
+	}{
+		"both win":                  {profiles.Took{Prompt: 50 * ms, Token: 5 * ms}, true, true, 2},
+		"prompts win":               {profiles.Took{Prompt: 50 * ms, Token: 11 * ms}, true, false, 3},
+		"tokens win":                {profiles.Took{Prompt: 200 * ms, Token: 5 * ms}, false, true, 3},
+		"none wins by enough":       {profiles.Took{Prompt: 97 * ms, Token: 9900 * time.Microsecond}, false, false, 3},
+		"they are equal":            {profiles.Took{Prompt: 100 * ms, Token: 10 * ms}, false, false, 3},
+		"both are a little quicker": {profiles.Took{Prompt: 94 * ms, Token: 9 * ms}, true, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			takes(t, profiles.Took{Prompt: 100 * ms, Token: 10 * ms}, c.planned)
+			o := newOpening(t, group())
+			for _, first := range []bool{true, false} {
+				prompts, tokens, tried, loads := o.divided(t)
+				require.Equal(t, []bool{c.prompts, c.tokens, first}, []bool{prompts, tokens, tried})
+				require.True(t, first || loads == 1)
+				require.True(t, !first || loads == c.loads)
+			}
+		})
+	}
+}
+
+// TestOtherPassesAreTriedAnew: a verdict is about a device, threads, a chunk, a model
+// and how it is divided.
+func TestOtherPassesAreTriedAnew(t *testing.T) {
+	took := profiles.Took{Prompt: time.Second, Token: time.Second}
+	const trials = 6
+	takes(t, slices.Repeat([]profiles.Took{took, took}, trials)...)
+	o := newOpening(t, group())
+	for _, change := range []func(){
+		func() {},
+		func() { o.model.Threads = 2 },
+		func() { o.model.Chunk = 64 },
+		func() { o.Device += "/2" },
+		func() { o.Limit = 0.5 },
+		func() { o.weights = "q8_0" },
+	} {
+		change()
+		pretend(t, o.Dir, o.Device, o.weights, o.model)
+		_, _, tried, _ := o.divided(t)
+		require.True(t, tried)
+		_, _, tried, _ = o.divided(t)
+		require.False(t, tried)
+	}
+	require.Len(t, o.trials(t), trials)
+}
+
+// trials returns what is kept of trials.
+func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
+	f, notice := profiles.Load(o.Dir)
+	require.Empty(t, notice)
+	for _, pair := range f.Pairs {
+		list = append(list, pair.Trials...)
+	}
+	return list
+}
+
+// TestTrialsAreInterrupted: Ctrl-C ends a trial wherever it is, and nothing is judged.
+func TestTrialsAreInterrupted(t *testing.T) {
+	o := newOpening(t, group())
+	progress, notice, whole := o.model.Progress, o.Notice, timePasses
+	t.Cleanup(func() { timePasses = whole })
+	for at, when := range map[string]func(cancel func()){
+		"before passes alone":    func(cancel func()) { o.Notice = func(string) { cancel() } },
+		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
+		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
+		"in a pass": func(cancel func()) {
+			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.Took, error) {
+				cancel()
+				return whole(which, ctx, m)
+			}
+		},
+	} {
+		t.Run(at, func(t *testing.T) {
+			o.model.Progress, o.Notice, timePasses = progress, notice, whole
+			ctx, cancel := context.WithCancel(t.Context())
+			when(cancel)
+			_, err := loadAs(t, ctx, o.weights, o.model, o.Options)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Empty(t, o.trials(t))
+		})
+	}
+}
+
+// onLoad returns a progress function that calls something when weights have been
+// loaded so often.
+func (o *opening) onLoad(times int, call func()) func(done, total int64) {
+	return func(done, total int64) {
+		if done == total {
+			if times--; times == 0 {
+				call()
+			}
+		}
+	}
+}
+
+// TestThereMayBeNoRoomForATrial: what cannot be computed on the processor alone is
+// divided, and tried another time.
+func TestThereMayBeNoRoomForATrial(t *testing.T) {
+	whole := timePasses
+	t.Cleanup(func() { timePasses = whole })
+	o := newOpening(t, group())
+	for fits := range 2 {
+		left := fits
+		timePasses = func(timing, context.Context, *exec.Model) (profiles.Took, error) {
+			if left--; left < 0 {
+				return profiles.Took{}, tiering.ErrBudget
+			}
+			return profiles.Took{Prompt: time.Second}, nil
+		}
+		prompts, tokens, tried, _ := o.divided(t)
+		require.True(t, prompts && tokens && tried)
+		require.Contains(t, strings.Join(o.notices, "\n"), "is used without a trial")
+		require.Empty(t, o.trials(t))
+	}
+	o.model.Budget = tiering.New(1 << 20)
+	_, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
+	require.ErrorIs(t, err, tiering.ErrBudget)
+}
+
+// TestPassesAreTimed: each kind that a device has a part in, and whatever the model's
+// context is.
+func TestPassesAreTimed(t *testing.T) {
+	f := files(t, "q4_0")
+	m, err := exec.Load(t.Context(), f, small)
+	require.NoError(t, errors.Join(err, f.Close()))
+	defer m.Close()
+	for _, which := range []timing{{prompts: true, chunk: 8}, {tokens: true, chunk: 8}, {prompts: true, tokens: true, chunk: 1 << 20}} {
+		took, err := timePasses(which, t.Context(), m)
+		require.NoError(t, err)
+		require.Equal(t, []bool{which.prompts, which.tokens}, []bool{took.Prompt > 0, took.Token > 0})
+	}
+}

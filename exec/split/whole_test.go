@@ -1,0 +1,66 @@
+package split
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/profiles"
+)
+
+// TestWholePassesAreTried opens a model with a GPU that is predicted to compute all of
+// a pass sooner. If that is not so products are divided, as far as they gain.
+func TestWholePassesAreTried(t *testing.T) {
+	gpu, err := devices.All.First(hetero.GPU)
+	if err != nil {
+		t.Skip(err)
+	}
+	alone := profiles.Took{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}
+	for name, c := range map[string]struct {
+		there profiles.Took
+		whole bool
+	}{
+		"a slower prompt, but faster tokens": {profiles.Took{Prompt: 150 * time.Millisecond, Token: 5 * time.Millisecond}, true},
+		"a faster prompt, and slower tokens": {profiles.Took{Prompt: 50 * time.Millisecond, Token: 12 * time.Millisecond}, false},
+		"faster, but not by enough":          {profiles.Took{Prompt: 99 * time.Millisecond, Token: 9900 * time.Microsecond}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			divided := profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
+			list := []profiles.Took{alone, c.there}
+			if !c.whole {
+				list = append(list, alone, divided)
+			}
+			takes(t, list...)
+			o := newOpening(t, gpu)
+			for range 2 {
+				o.notices = nil
+				m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
+				require.NoError(t, err)
+				require.Equal(t, c.whole, m.Divided() == nil)
+				for _, d := range m.Divided() {
+					require.Equal(t, d.Rows, d.Share.One, d.Name)
+					require.True(t, d.OneToken || d.Share.Many < d.Rows, d.Name)
+				}
+				m.Close()
+				said := strings.Join(o.notices, "\n")
+				require.Equal(t, c.whole, strings.Contains(said, gpu+" computes all of a pass"), said)
+				require.Equal(t, !c.whole, strings.Contains(said, gpu+" does not compute all of a pass: a prompt and 128 tokens took"), said)
+			}
+		})
+	}
+}
+
+// TestOnlyRefusalsAreForgiven: where a device cannot have all of a pass products are
+// divided, and other errors are errors.
+func TestOnlyRefusalsAreForgiven(t *testing.T) {
+	o := Options{Device: group()}
+	refused := o.asProcessor(&small)
+	require.ErrorContains(t, refused, group()+" computes products only")
+	require.NoError(t, unlessRefused(refused))
+	require.NoError(t, unlessRefused(&hetero.MemoryError{}))
+	require.ErrorIs(t, unlessRefused(devices.ErrUnknown), devices.ErrUnknown)
+}

@@ -1,5 +1,0 @@
-package hetero
-
-import "io/fs"
-
-func fastCores(root fs.FS, fallback int) int { return coresFromSysfs(root, fallback) }
