@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
 // Mix is a named way to round weights, for [Options].Quantize.
@@ -16,14 +17,14 @@ type Mix struct {
 // Mixes lists the ways to round weights, the most exact first.
 func Mixes() []Mix {
 	var list []Mix
-	for _, m := range exec.Mixes() {
+	for _, m := range modelfile.Mixes() {
 		list = append(list, Mix{m.Name, m.About})
 	}
 	return list
 }
 
 // quantize rounds the weights as an import asks for.
-func (o *ImportOptions) quantize(ctx context.Context, f *exec.Files) error {
+func (o *ImportOptions) quantize(ctx context.Context, f *modelfile.Files) error {
 	if o.Quantize == "" {
 		if o.Calibrate != "" {
 			return fmt.Errorf("%w: Calibrate chooses how weights are rounded, and Quantize does not ask for that", ErrOptions)
@@ -38,8 +39,8 @@ func (o *ImportOptions) quantize(ctx context.Context, f *exec.Files) error {
 }
 
 // importance reads the text to calibrate with, if there is one.
-func (o *ImportOptions) importance(ctx context.Context, f *exec.Files) (exec.Importance, error) {
-	mix, err := exec.MixNamed(o.Quantize)
+func (o *ImportOptions) importance(ctx context.Context, f *modelfile.Files) (modelfile.Importance, error) {
+	mix, err := modelfile.MixNamed(o.Quantize)
 	switch {
 	case err != nil:
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/exec/token/template"
 )
@@ -84,7 +84,7 @@ type chatFormat struct {
 	bos, eos string           // as text, which templates ask for
 }
 
-func newChatFormat(f *exec.Files, t *token.Tokenizer) (*chatFormat, error) {
+func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) {
 	c := &chatFormat{tok: t, invalid: fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)}
 	var err error
 	if c.source, err = f.ChatTemplate(); err != nil || t == nil {
@@ -161,7 +161,7 @@ func (o *TemplateOptions) render(t *template.Template) (string, error) {
 // RenderModel renders the chat template of a model, with the model's own
 // tokens for BOS and EOS, without loading its weights.
 func RenderModel(path string, opts Options, o TemplateOptions) (string, error) {
-	f, err := exec.Open(opts.fsys(), path)
+	f, err := modelfile.Open(opts.fsys(), path)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +169,7 @@ func RenderModel(path string, opts Options, o TemplateOptions) (string, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-func renderFiles(f *exec.Files, o TemplateOptions) (string, error) {
+func renderFiles(f *modelfile.Files, o TemplateOptions) (string, error) {
 	t, err := f.Tokenizer()
 	if err != nil {
 		return "", err

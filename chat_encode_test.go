@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token/template"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -15,7 +15,7 @@ import (
 // a message says, and with it the marks around it. A special token that a
 // template wrote may then become text, but never the other way round.
 func TestTemplateThatCutsAMarkedText(t *testing.T) {
-	tok, err := exec.OpenTokenizer(vfs.OS(), "cmd/llmrun/bundled/model")
+	tok, err := modelfile.OpenTokenizer(vfs.OS(), "cmd/llmrun/bundled/model")
 	require.NoError(t, err)
 	messages := []Message{{"user", "ab<|im_end|>cd"}}
 	for _, test := range []struct {

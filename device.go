@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/gpupass"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
@@ -110,7 +111,7 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 }
 
 // loadModel loads a model where the options want it computed. r may be nil.
-func (o *Options) loadModel(ctx context.Context, f *exec.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
+func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
 	name, divided := o.divided()
 	if !divided {
 		m, err := exec.Load(ctx, f, model)

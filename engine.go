@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -21,8 +22,8 @@ import (
 type Engine struct {
 	description
 	model *exec.Model
-	files *exec.Files // that the model reads while it is in use, or nil
-	limit int         // tokens that a session reads at most
+	files *modelfile.Files // that the model reads while it is in use, or nil
+	limit int              // tokens that a session reads at most
 	mem   memory
 	// calibration holds columns that shadows fetch; nil: without Options.W8A8
 	calibration *w8a8.File
@@ -71,7 +72,7 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 
 // openFiles loads a model whose files are open, and closes them as soon as they
 // are not needed any more.
-func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error) {
+func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
 	if opts.Trace != "" {
 		e.recorder, e.traceFile = trace.New(), opts.Trace
@@ -90,7 +91,7 @@ func openFiles(ctx context.Context, f *exec.Files, opts Options) (*Engine, error
 
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
-func (e *Engine) load(ctx context.Context, f *exec.Files, opts Options) (err error) {
+func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (err error) {
 	tell(f, opts.Notice)
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err

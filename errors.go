@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/exec/token/template"
 	"github.com/llmrun/llmrun/quant"
@@ -22,10 +24,10 @@ var (
 	ErrFormat = store.ErrFormat
 	// ErrModel: a file is well formed, but what it says about its network
 	// does not fit together.
-	ErrModel = exec.ErrModel
+	ErrModel = arch.ErrModel
 	// ErrNoTokenizer: the model has no tokenizer, so it takes and gives token
 	// ids only.
-	ErrNoTokenizer = exec.ErrNoTokenizer
+	ErrNoTokenizer = modelfile.ErrNoTokenizer
 	// ErrSampling: a sampling parameter is out of range.
 	ErrSampling = sample.ErrParams
 	// ErrKernel: arithmetic does not work on this processor, as a test before
@@ -60,5 +62,5 @@ var (
 // IsUnsupported reports whether err says that a file is sound but asks for
 // something that is not offered; the message says what.
 func IsUnsupported(err error) bool {
-	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, exec.ErrUnsupported) || errors.Is(err, template.ErrUnsupported)
+	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, arch.ErrUnsupported) || errors.Is(err, template.ErrUnsupported)
 }

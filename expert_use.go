@@ -1,6 +1,8 @@
 package llmrun
 
-import "github.com/llmrun/llmrun/exec"
+import (
+	"github.com/llmrun/llmrun/exec/weights"
+)
 
 // ExpertUse is how well the memory for experts served, where a mixture of experts
 // does not fit as a whole.
@@ -13,7 +15,9 @@ type ExpertUse struct {
 
 // HitRate returns the share of what was used that had been in memory, 0 where
 // nothing was used.
-func (u ExpertUse) HitRate() float64 { return exec.ExpertStats{Used: u.Used, Hits: u.Hits}.HitRate() }
+func (u ExpertUse) HitRate() float64 {
+	return weights.ExpertStats{Used: u.Used, Hits: u.Hits}.HitRate()
+}
 
 // since takes off what was before. Slots are those of now.
 func (u ExpertUse) since(before ExpertUse) ExpertUse {

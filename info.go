@@ -5,7 +5,8 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv"
 )
 
@@ -51,13 +52,13 @@ type description struct {
 }
 
 // describe reads and checks everything but the weights.
-func describe(f *exec.Files, kvFormat kv.Format) (d description, err error) {
+func describe(f *modelfile.Files, kvFormat kv.Format) (d description, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return d, err
 	}
 	t, err := f.Tokenizer()
-	if err != nil && !errors.Is(err, exec.ErrNoTokenizer) {
+	if err != nil && !errors.Is(err, modelfile.ErrNoTokenizer) {
 		return d, err
 	}
 	if t != nil {
@@ -78,7 +79,7 @@ func describe(f *exec.Files, kvFormat kv.Format) (d description, err error) {
 }
 
 // newInfo gathers what the files of a model say.
-func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template string, kvFormat kv.Format) Info {
+func newInfo(f *modelfile.Files, spec *arch.Spec, tokenizer *Tokenizer, template string, kvFormat kv.Format) Info {
 	info := Info{
 		Path: f.Path, Format: f.Format(), Family: spec.Family, Name: f.Name(),
 		Layers: len(spec.Layers), Dim: spec.Dim, Heads: spec.Heads, HeadDim: spec.HeadDim, FFN: f.Hyper.FFN,
@@ -95,7 +96,7 @@ func newInfo(f *exec.Files, spec *exec.Spec, tokenizer *Tokenizer, template stri
 	for _, t := range f.Source.Tensors() {
 		info.TensorTypes[t.Type.String()]++
 		info.WeightBytes += t.Size
-		if !strings.HasPrefix(t.Name, "rope_") && !exec.IsOrder(f.Source, t.Name) { // tables, not parameters
+		if !strings.HasPrefix(t.Name, "rope_") && !modelfile.IsOrder(f.Source, t.Name) { // tables, not parameters
 			info.Parameters += elements(t.Shape)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 )
@@ -13,7 +13,7 @@ import (
 // Inspection is a model whose files are open and whose weights are not in
 // memory. Its methods may be called from many goroutines at once.
 type Inspection struct {
-	files   *exec.Files
+	files   *modelfile.Files
 	natural store.Source // its tensors, with the elements of rows in order
 	info    Info
 }
@@ -31,7 +31,7 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	f, err := exec.Open(opts.fsys(), path)
+	f, err := modelfile.Open(opts.fsys(), path)
 	if err != nil {
 		return nil, err
 	}

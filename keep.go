@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -53,7 +54,7 @@ type keeper struct {
 func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
 
 // openKeeper prepares for keeping what sessions remember. Nothing is written yet.
-func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) error {
+func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
 	base := opts.keepDir()
 	if base == "" {
 		return nil
@@ -74,7 +75,7 @@ func (e *Engine) openKeeper(f *exec.Files, whole *exec.W8A8, opts *Options) erro
 		identity += "\x00" + opts.Device
 	}
 	for _, dir := range opts.Adapters {
-		adapter, err := exec.AdapterIdentity(opts.fsys(), dir)
+		adapter, err := modelfile.AdapterIdentity(opts.fsys(), dir)
 		if err != nil {
 			return err
 		}

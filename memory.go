@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -47,7 +48,7 @@ func (o *Options) limit() int64 {
 }
 
 // plan decides what of a model will be in memory, before anything is loaded.
-func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts *Options) error {
+func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
 	if m.apart = opts.apart(); m.apart {
@@ -96,7 +97,7 @@ func (m *memory) plan(ctx context.Context, f *exec.Files, whole *exec.W8A8, opts
 }
 
 // notInPieces refuses to read a model piece by piece.
-func notInPieces(f *exec.Files) error {
+func notInPieces(f *modelfile.Files) error {
 	if f.Packed() == nil {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
@@ -104,7 +105,7 @@ func notInPieces(f *exec.Files) error {
 }
 
 // whyStay returns why all weights of a model stay in memory while it is in use.
-func (o *Options) whyStay(f *exec.Files) error {
+func (o *Options) whyStay(f *modelfile.Files) error {
 	if o.apart() {
 		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device, f.Path)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -245,7 +246,7 @@ func (o *Options) Traceable() bool {
 }
 
 // kvFormat returns the precision of keys and values for a model.
-func (o *Options) kvFormat(f *exec.Files) kv.Format {
+func (o *Options) kvFormat(f *modelfile.Files) kv.Format {
 	if o.KV != "" {
 		format, _ := kv.ParseFormat(o.KV) // validate has seen it
 		return format

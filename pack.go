@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/pack"
@@ -57,7 +58,7 @@ type Imported struct {
 // is there is replaced. The pack is there completely or not at all, also when
 // ctx is cancelled.
 func Import(ctx context.Context, path, to string, opts ImportOptions) (done Imported, err error) {
-	f, err := exec.Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	if err != nil {
 		return done, err
 	}
@@ -72,7 +73,7 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	if err := opts.quantize(ctx, f); err != nil {
 		return done, err
 	}
-	if err := exec.Import(ctx, f, vfs.OS(), to, exec.ImportOptions{Made: build.Name(), Progress: progressFunc(opts.Progress)}); err != nil {
+	if err := weights.Import(ctx, f, vfs.OS(), to, weights.ImportOptions{Made: build.Name(), Progress: progressFunc(opts.Progress)}); err != nil {
 		return done, err
 	}
 	p, err := pack.Open(vfs.OS(), to)
@@ -91,7 +92,7 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 }
 
 // checkImport refuses imports that would do harm.
-func checkImport(f *exec.Files, to string, opts ImportOptions) error {
+func checkImport(f *modelfile.Files, to string, opts ImportOptions) error {
 	switch {
 	case !strings.HasSuffix(to, PackSuffix):
 		return fmt.Errorf("%w: the name of a pack ends in %s, not as that of %s", ErrOptions, PackSuffix, to)
@@ -119,9 +120,9 @@ func checkImport(f *exec.Files, to string, opts ImportOptions) error {
 // bounds the directory as [Options.CacheSize] does.
 func ImportCached(ctx context.Context, path, dir string, size int64, progress func(Progress)) (done Imported, err error) {
 	var refused error
-	f, err := exec.OpenCached(ctx, vfs.OS(), path, exec.CacheOptions{
+	f, err := modelfile.OpenCached(ctx, vfs.OS(), path, modelfile.CacheOptions{
 		FS: vfs.OS(), Dir: dir, Limit: packLimit(dir, size),
-		Import: exec.ImportOptions{Made: build.Name(), Progress: progressFunc(progress)},
+		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(progress)}),
 		Notice: func(err error) { refused = errors.Join(refused, err) },
 	})
 	if err != nil {
@@ -209,9 +210,9 @@ func existingCache(dir string) (*pack.Cache, error) {
 }
 
 // open finds the model, in the cache if there is one that suits.
-func (o *Options) open(ctx context.Context, path string) (*exec.Files, error) {
+func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, error) {
 	if !o.mayCache() {
-		return exec.Open(o.fsys(), path)
+		return modelfile.Open(o.fsys(), path)
 	}
 	return o.openCached(ctx, path, false)
 }
@@ -223,7 +224,7 @@ func (o *Options) mayCache() bool {
 
 // openPacked opens the model's pack in the cache, also of models that are not
 // faster for it.
-func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, error) {
+func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files, error) {
 	f, err := o.openCached(ctx, path, true)
 	if err == nil && f.Packed() == nil {
 		err = errors.Join(fmt.Errorf("%w: %s", errNeedsPack, path), f.Close())
@@ -231,10 +232,10 @@ func (o *Options) openPacked(ctx context.Context, path string) (*exec.Files, err
 	return f, err
 }
 
-func (o *Options) openCached(ctx context.Context, path string, always bool) (*exec.Files, error) {
-	return exec.OpenCached(ctx, o.fsys(), path, exec.CacheOptions{
+func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
+	return modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
 		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: packLimit(o.CacheDir, o.CacheSize), Always: always,
-		Import: exec.ImportOptions{Made: build.Name(), Progress: progressFunc(o.ImportProgress)},
+		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.ImportProgress)}),
 		Notice: func(err error) {
 			if o.Notice != nil {
 				o.Notice(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
@@ -245,14 +246,14 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*ex
 
 // openWithout opens the model itself, after what a cache held of it turned out
 // to be damaged while it was read.
-func (o *Options) openWithout(f *exec.Files, damage error) (*exec.Files, bool) {
+func (o *Options) openWithout(f *modelfile.Files, damage error) (*modelfile.Files, bool) {
 	if !errors.Is(damage, store.ErrFormat) {
 		return nil, false
 	}
 	if discarded, _ := f.DiscardCached(); !discarded {
 		return nil, false
 	}
-	direct, err := exec.Open(o.fsys(), f.Path)
+	direct, err := modelfile.Open(o.fsys(), f.Path)
 	if err != nil {
 		return nil, false
 	}
@@ -263,7 +264,7 @@ func (o *Options) openWithout(f *exec.Files, damage error) (*exec.Files, bool) {
 }
 
 // tell passes on what the files have to say.
-func tell(f *exec.Files, notice func(string)) {
+func tell(f *modelfile.Files, notice func(string)) {
 	if notice == nil {
 		return
 	}
@@ -273,8 +274,8 @@ func tell(f *exec.Files, notice func(string)) {
 }
 
 // openMerged opens the model at path, with weights as they will be read.
-func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*exec.Files, error) {
-	f, err := exec.Open(fsys, path)
+func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*modelfile.Files, error) {
+	f, err := modelfile.Open(fsys, path)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +286,7 @@ func openMerged(fsys vfs.FS, path string, adapters []string, mix string) (*exec.
 }
 
 // mergeAndQuantize changes weights as they will be read.
-func mergeAndQuantize(f *exec.Files, fsys vfs.FS, adapters []string, mix string) error {
+func mergeAndQuantize(f *modelfile.Files, fsys vfs.FS, adapters []string, mix string) error {
 	for _, dir := range adapters {
 		if err := f.Merge(fsys, dir); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
@@ -111,7 +112,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 
 // predict makes a plan again with what the machine was measured to reach, for
 // reads as the plan has them. again measures what is known already.
-func (o *Options) predict(ctx context.Context, f *exec.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
+func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
 	m := o.rateMeasurer()
 	m.again, m.weights = again, s.TokenBytes()
 	measured, err := m.rates(ctx, f, plan.Piece)
@@ -161,13 +162,13 @@ func (o *Options) rateMeasurer() rateMeasurer {
 }
 
 // planInputs returns what a plan for a model is made from.
-func (o *Options) planInputs(f *exec.Files, whole *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
+func (o *Options) planInputs(f *modelfile.Files, whole *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return tiering.Shape{}, tiering.Need{}, err
 	}
 	format := o.kvFormat(f)
-	shape, err := f.Shape(exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, W8A8: whole})
+	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, W8A8: whole})
 	if err != nil {
 		return shape, tiering.Need{}, err
 	}

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -61,7 +61,7 @@ type rateMeasurer struct {
 }
 
 // rates returns the rates for a model.
-func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (Rates, error) {
+func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int64) (Rates, error) {
 	known := m.load()
 	typ := mainType(f)
 	source := f.Source.Files()[0]
@@ -99,7 +99,7 @@ func (m *rateMeasurer) rates(ctx context.Context, f *exec.Files, piece int64) (R
 }
 
 // mainType returns the type that most of a model's weights have.
-func mainType(f *exec.Files) quant.Type {
+func mainType(f *modelfile.Files) quant.Type {
 	bytes := map[quant.Type]int64{}
 	most := quant.F32
 	for _, t := range f.Source.Tensors() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -17,7 +17,7 @@ import (
 // threads, and measured again when asked.
 func TestRatesAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	f, err := exec.Open(vfs.OS(), "cmd/llmrun/bundled/model")
+	f, err := modelfile.Open(vfs.OS(), "cmd/llmrun/bundled/model")
 	require.NoError(t, err)
 	defer f.Close()
 	measured := 0

@@ -3,7 +3,7 @@ package llmrun
 import (
 	"fmt"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
 )
 
@@ -24,7 +24,7 @@ func OpenTokenizer(path string, opts Options) (*Tokenizer, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	t, err := exec.OpenTokenizer(opts.fsys(), path)
+	t, err := modelfile.OpenTokenizer(opts.fsys(), path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
@@ -112,7 +114,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		})
 	}
 	keep := func(in *w8a8.Input) bool { return kept[in.Name] }
-	if err := f.WriteCalibration(ctx, vfs.OS(), done.Path, index, keep, progressFunc(o.Written)); err != nil {
+	if err := calib.WriteCalibration(ctx, f, vfs.OS(), done.Path, index, keep, progressFunc(o.Written)); err != nil {
 		return done, err
 	}
 	info, err := vfs.OS().Stat(done.Path)
@@ -121,9 +123,9 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 }
 
 // textTokens returns the tokens of a text that a model is calibrated with.
-func textTokens(f *exec.Files, text string) ([]int32, error) {
+func textTokens(f *modelfile.Files, text string) ([]int32, error) {
 	t, err := f.Tokenizer()
-	if errors.Is(err, exec.ErrNoTokenizer) {
+	if errors.Is(err, modelfile.ErrNoTokenizer) {
 		return nil, fmt.Errorf("%w: calibrating reads a text", ErrNoTokenizer)
 	}
 	if err != nil {
@@ -164,7 +166,7 @@ func (w *W8A8) validate(o *Options) error {
 
 // open opens the calibration of the model and makes its weights appear in 8 bits.
 // fsys is where the model is.
-func (w *W8A8) open(f *exec.Files, fsys vfs.FS) (*exec.W8A8, error) {
+func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	path := w.Calibration
 	if path == "" {
 		path = f.Path + CalibrationSuffix
@@ -178,7 +180,7 @@ func (w *W8A8) open(f *exec.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.UseWhole(c); err != nil {
+	if err := calib.UseWhole(f, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	whole := &exec.W8A8{Calibration: c, Shadows: exec.DefaultShadows}

@@ -97,11 +97,11 @@ const maxSharedSpans = 512
 func (p *pass) attention(in []float32 /* [n, Dim] */) {
 	some := p.goesOn(0, p.n)
 	if some {
-		p.add(&p.w.q, in, p.n, p.q)
+		p.add(&p.w.Q, in, p.n, p.q)
 	}
-	p.add(&p.w.k, in, p.n, p.k)
-	p.add(&p.w.v, in, p.n, p.v)
-	p.foresee(&p.w.o)
+	p.add(&p.w.K, in, p.n, p.k)
+	p.add(&p.w.V, in, p.n, p.v)
+	p.foresee(&p.w.O)
 	p.multiply()
 	p.overRows(p.n, p.rowPart)
 	p.chooseBlocks()
@@ -120,7 +120,7 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 		p.runAttention(len(p.tiles) * p.layer.KVHeads)
 	}
 	p.narrow()
-	p.add(&p.w.o, p.att, p.n, p.mix)
+	p.add(&p.w.O, p.att, p.n, p.mix)
 	p.foreseeMLP()
 	p.multiply()
 }

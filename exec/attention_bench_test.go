@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -25,11 +27,11 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 	var tensors []safetensors.TensorData
 	add := func(role string, layer int, shape ...int) {
 		r := &rows{typ: quant.F32, shape: shape}
-		for range elems(shape) {
+		for range modelfile.Elems(shape) {
 			r.appendFloat(rng.Float32() - 0.5)
 		}
 		tensors = append(tensors, safetensors.TensorData{
-			Name: llama.hfName(role, layer) + ".weight", Type: r.typ, Shape: r.shape, Data: r.data,
+			Name: arch.Llama.HFName(role, layer) + ".weight", Type: r.typ, Shape: r.shape, Data: r.data,
 		})
 	}
 	add("token_embd", -1, vocab, dim)
@@ -51,7 +53,7 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 		"hidden_size": dim, "num_hidden_layers": layers, "intermediate_size": dim, "vocab_size": vocab, "head_dim": headDim,
 		"num_attention_heads": heads, "num_key_value_heads": kvHeads, "max_position_embeddings": 1 << 15,
 	}))
-	f, err := Open(fsys, "m")
+	f, err := modelfile.Open(fsys, "m")
 	require.NoError(tb, err)
 	m, err := Load(context.Background(), f, Options{Threads: 1, KV: format})
 	require.NoError(tb, err)

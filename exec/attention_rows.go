@@ -1,6 +1,10 @@
 package exec
 
-import "github.com/llmrun/llmrun/quant"
+import (
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/quant"
+)
 
 // prepareRow makes one row's queries and keys ready and stores its keys and
 // values: norm, clip, rotation; queries get the attention scale and go to
@@ -10,8 +14,8 @@ func (p *pass) prepareRow(row, _ int) {
 	q := p.q[row*s.Heads*d : (row+1)*s.Heads*d]
 	k := p.k[row*kvHeads*d : (row+1)*kvHeads*d]
 	v := p.v[row*kvHeads*d : (row+1)*kvHeads*d]
-	p.qkNorm(q, &p.w.qNorm)
-	p.qkNorm(k, &p.w.kNorm)
+	p.qkNorm(q, &p.w.QNorm)
+	p.qkNorm(k, &p.w.KNorm)
 	if s.ClipQKV > 0 {
 		clip(q, s.ClipQKV)
 		clip(k, s.ClipQKV)
@@ -21,10 +25,10 @@ func (p *pass) prepareRow(row, _ int) {
 		half := s.Ropes[r].Dim / 2
 		cos, sin := p.cos[r][row*half:(row+1)*half], p.sin[r][row*half:(row+1)*half]
 		for h := range s.Heads {
-			rotate(q[h*d:(h+1)*d], cos, sin, s.Interleave)
+			arch.Rotate(q[h*d:(h+1)*d], cos, sin, s.Interleave)
 		}
 		for h := range kvHeads {
-			rotate(k[h*d:(h+1)*d], cos, sin, s.Interleave)
+			arch.Rotate(k[h*d:(h+1)*d], cos, sin, s.Interleave)
 		}
 	}
 	quant.Scale(q, s.AttnScale)
@@ -46,14 +50,14 @@ func (p *pass) queries(kvHead, row, rows int) []float32 {
 	return p.heads[at : at+rows*width]
 }
 
-func (p *pass) qkNorm(x []float32, g *gain) {
+func (p *pass) qkNorm(x []float32, g *weights.Gain) {
 	switch p.m.Spec.QKNorm {
-	case QKNormWhole:
-		p.m.Spec.Norm.apply(x, x, g)
-	case QKNormHead:
+	case arch.QKNormWhole:
+		applyNorm(&p.m.Spec.Norm, x, x, g)
+	case arch.QKNormHead:
 		d := p.m.Spec.HeadDim
 		for i := 0; i < len(x); i += d {
-			p.m.Spec.Norm.apply(x[i:i+d], x[i:i+d], g)
+			applyNorm(&p.m.Spec.Norm, x[i:i+d], x[i:i+d], g)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -12,7 +13,7 @@ import (
 // benchModel loads the bundled model.
 func benchModel(b *testing.B) *Model {
 	b.Helper()
-	f, err := Open(vfs.OS(), filepath.Join(testutil.Root(b), "cmd", "llmrun", "bundled", "model"))
+	f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(b), "cmd", "llmrun", "bundled", "model"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -21,7 +23,7 @@ func (p *pass) carveRows(a *tiering.Arena) {
 	s := p.m.Spec
 	p.x = a.Floats(p.chunk * s.Dim)
 	p.carveBranches(a)
-	p.raw = a.Bytes(p.m.weights.embed.rowBytes())
+	p.raw = a.Bytes(p.m.weights.Embed.RowBytes())
 	p.rounded = a.Floats(p.roundedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {
@@ -43,10 +45,10 @@ func (p *pass) carveBranches(a *tiering.Arena) {
 	p.ffn = a.Floats(n)
 	p.mix, p.h = p.ffn, p.ffn
 	w := p.widths()
-	if p.m.Spec.Parallel != Serial || w.shared {
+	if p.m.Spec.Parallel != arch.Serial || w.shared {
 		p.mix = a.Floats(n)
 	}
-	if p.m.Spec.Parallel != Serial || w.shared || w.convs {
+	if p.m.Spec.Parallel != arch.Serial || w.shared || w.convs {
 		p.h = a.Floats(n)
 	}
 }
@@ -96,15 +98,15 @@ type widths struct {
 }
 
 func (p *pass) widths() (w widths) {
-	for l := range p.m.weights.layers {
-		of, spec := &p.m.weights.layers[l], &p.m.Spec.Layers[l]
+	for l := range p.m.weights.Layers {
+		of, spec := &p.m.weights.Layers[l], &p.m.Spec.Layers[l]
 		w.kvHeads = max(w.kvHeads, spec.KVHeads)
-		w.inner = max(w.inner, of.mlp.up.Rows, of.shared.up.Rows)
-		for i := range of.experts {
-			w.expertInner = max(w.expertInner, of.experts[i].up.Rows)
+		w.inner = max(w.inner, of.MLP.Up.Rows, of.Shared.Up.Rows)
+		for i := range of.Experts {
+			w.expertInner = max(w.expertInner, of.Experts[i].Up.Rows)
 		}
-		w.convs = w.convs || spec.Mixer == ShortConv
-		w.shared = w.shared || of.shared.up.present()
+		w.convs = w.convs || spec.Mixer == arch.ShortConv
+		w.shared = w.shared || of.Shared.Up.Present()
 	}
 	return w
 }
@@ -118,9 +120,9 @@ func (p *pass) maxCols() int {
 // multipliesWide reports whether any weights are of a type whose products take more
 // of a worker's memory. The output head is multiplied with few tokens at a time.
 func (p *pass) multipliesWide() (wide bool) {
-	look := func(_ string, m *linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
-	for l := range p.m.weights.layers {
-		p.m.weights.layers[l].each(look)
+	look := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
+	for l := range p.m.weights.Layers {
+		p.m.weights.Layers[l].Each(look)
 	}
 	return wide
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -15,7 +17,7 @@ import (
 // TestCalibrationMeasuresInputs computes what the first layer's projections are
 // given, normalized rows of the embedding, in another way.
 func TestCalibrationMeasuresInputs(t *testing.T) {
-	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
 	ids := make([]int32, calibrationWindow+37) // the last window is shorter
@@ -36,7 +38,7 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 	want := make([]float64, spec.Dim)
 	row := make([]float32, spec.Dim)
 	for _, id := range ids {
-		require.NoError(t, readRow(f.Source, embed, row, int(id)))
+		require.NoError(t, modelfile.ReadRow(f.Source, embed, row, int(id)))
 		var power float64
 		for _, v := range row {
 			power += float64(v) * float64(v)
@@ -63,7 +65,7 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 // bits an importance, in all families, and looks for those that it has missed.
 func TestImportanceReachesEveryMatrix(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
-		f, err := Open(vfs.OS(), dir)
+		f, err := modelfile.Open(vfs.OS(), dir)
 		require.NoError(t, err)
 		ids := make([]int32, 300)
 		for i := range ids {
@@ -72,12 +74,12 @@ func TestImportanceReachesEveryMatrix(t *testing.T) {
 		importance, err := Calibrate(context.Background(), f, ids, Options{Exact: true, Threads: 2}, nil)
 		require.NoError(t, err)
 		require.NoError(t, f.Quantize("q4all", importance))
-		q := f.Source.(*requantized)
+		q := f.Source.(*modelfile.Quantized)
 		four := 0
 		for _, tensor := range q.Tensors() {
 			if tensor.Type == quant.Q4_1 {
 				four++
-				require.Len(t, q.importance[tensor.Name], tensor.Cols(), "%s: %s", dir, tensor.Name)
+				require.Len(t, q.Importance[tensor.Name], tensor.Cols(), "%s: %s", dir, tensor.Name)
 			}
 		}
 		require.NotZero(t, four, dir)
@@ -92,7 +94,7 @@ func TestMixesAreWhatTheyPromise(t *testing.T) {
 		"q4s": {quant.Q8_0, quant.Q8_0, quant.Q4_0}, "nf4": {quant.Q8_0, quant.Q8_0, quant.NF4},
 		"q4all": {quant.Q8_0, quant.Q4_1, quant.Q4_1},
 	} {
-		f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 		require.NoError(t, err)
 		require.NoError(t, f.Quantize(name, nil))
 		got := [3]quant.Type{}
@@ -108,26 +110,26 @@ func TestMixesAreWhatTheyPromise(t *testing.T) {
 		require.True(t, norm.Type.IsFloat())
 		require.NoError(t, f.Close())
 	}
-	require.Len(t, Mixes(), 5, "a new mix belongs in the table above")
+	require.Len(t, modelfile.Mixes(), 5, "a new mix belongs in the table above")
 }
 
 // TestImportedMixesAreThoseThatAreLoaded compares logits of a model that is
 // rounded while it is loaded with those of a pack that was rounded before.
 func TestImportedMixesAreThoseThatAreLoaded(t *testing.T) {
-	open := func(mix string) *Files {
-		f, err := Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))
+	open := func(mix string) *modelfile.Files {
+		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, f.Close()) })
 		require.NoError(t, f.Quantize(mix, nil))
 		return f
 	}
-	for _, mix := range Mixes() {
+	for _, mix := range modelfile.Mixes() {
 		for _, exact := range []bool{true, false} {
 			o := Options{Threads: 2, Exact: exact}
 			loaded, err := Load(context.Background(), open(mix.Name), o)
 			require.NoError(t, err)
 			to := vfs.NewMem()
-			require.NoError(t, Import(context.Background(), open(mix.Name), to, "m.pack", ImportOptions{}))
+			require.NoError(t, weights.Import(context.Background(), open(mix.Name), to, "m.pack", weights.ImportOptions{}))
 			ids := []int32{3, 1, 4, 1, 5, 9, 2, 6}
 			require.Equal(t, allLogits(t, loaded, ids), allLogits(t, loadModel(t, to, "m.pack", o), ids), mix.Name)
 			loaded.Close()

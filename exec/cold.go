@@ -92,7 +92,7 @@ func (c *coldKV) suits(b *Batch) bool {
 	if len(c.made) != len(b.runs) {
 		return !b.cold() && len(c.reads) == 0
 	}
-	if len(c.reads) > 0 && c.m.parts != nil && c.starts != c.m.parts.starts {
+	if len(c.reads) > 0 && c.m.parts != nil && c.starts != c.m.parts.Starts {
 		return false
 	}
 	for i, r := range b.runs {
@@ -113,14 +113,14 @@ func (c *coldKV) configure(b *Batch) error {
 	var seq prefetch.Sequence
 	seq.Body = c.plan(b)
 	c.at = nil
-	if len(c.reads) > 0 && c.m.parts.joinable() {
-		c.at = c.m.parts.join(seq.Body, c.runs)
+	if len(c.reads) > 0 && c.m.parts.Joinable() {
+		c.at = c.m.parts.Join(seq.Body, c.runs)
 		seq.Body = nil
 	} else {
-		c.m.parts.part()
+		c.m.parts.Part()
 	}
 	if c.m.parts != nil {
-		c.starts = c.m.parts.starts
+		c.starts = c.m.parts.Starts
 	}
 	if len(seq.Body) > 0 {
 		if err := c.allocate(); err != nil {
@@ -216,7 +216,7 @@ func (c *coldKV) take(ctx context.Context, pages []landedPage, reads []chunkRead
 // from returns the stream that brings pages: that of weights if it has both.
 func (c *coldKV) from() *prefetch.Stream {
 	if c.at != nil {
-		return c.m.parts.stream
+		return c.m.parts.Stream
 	}
 	return c.stream
 }
@@ -257,4 +257,11 @@ func (c *coldKV) close() {
 		c.ring.Free()
 	}
 	c.picker.close()
+}
+
+// ask lets what a layer reads be read, where that waits until the layer looks.
+func (c *coldKV) ask(layer int) {
+	if c.late && c.stream != nil && c.at == nil {
+		c.stream.Allow(c.runs[layer+1])
+	}
 }

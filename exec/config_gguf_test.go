@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/gguf"
 )
@@ -136,7 +138,7 @@ func TestDenseLayersOfExpertModels(t *testing.T) {
 	}
 	for role, shape := range map[string][]int{"ffn_gate": {128, 64}, "ffn_up": {128, 64}, "ffn_down": {64, 128}} {
 		r := &rows{shape: shape}
-		for range elems(shape) {
+		for range modelfile.Elems(shape) {
 			r.appendFloat(0.01)
 		}
 		g.tensors = append(g.tensors, gguf.TensorData{Name: "blk.1." + role + ".weight", Type: 1, Shape: shape, Data: r.data})
@@ -156,11 +158,11 @@ func TestKeysOfGGUF(t *testing.T) {
 			{Key: "rope.scaling.original_context_length", Value: uint32(16)},
 		}, more...)
 	}
-	gain := func(want float32) func(*testing.T, *Spec) {
-		return func(t *testing.T, s *Spec) { require.InEpsilon(t, want, s.Ropes[0].Gain, 1e-6) }
+	gain := func(want float32) func(*testing.T, *arch.Spec) {
+		return func(t *testing.T, s *arch.Spec) { require.InEpsilon(t, want, s.Ropes[0].Gain, 1e-6) }
 	}
-	firstFreq := func(want ...float32) func(*testing.T, *Spec) {
-		return func(t *testing.T, s *Spec) {
+	firstFreq := func(want ...float32) func(*testing.T, *arch.Spec) {
+		return func(t *testing.T, s *arch.Spec) {
 			for i, w := range want {
 				require.InEpsilon(t, w, s.Ropes[i].Freq[0], 1e-6, "table %d", i)
 			}
@@ -169,10 +171,10 @@ func TestKeysOfGGUF(t *testing.T) {
 	for _, c := range []struct {
 		name, arch string
 		keys       []gguf.KV
-		check      func(t *testing.T, s *Spec)
+		check      func(t *testing.T, s *arch.Spec)
 	}{
 		{"yarn", "qwen2", yarn(), gain(1.1386294)},
-		{"yarn extends the context", "qwen2", yarn(), func(t *testing.T, s *Spec) { require.Equal(t, 64, s.Context) }},
+		{"yarn extends the context", "qwen2", yarn(), func(t *testing.T, s *arch.Spec) { require.Equal(t, 64, s.Context) }},
 		{"yarn, gain given", "qwen2", yarn(gguf.KV{Key: "rope.scaling.yarn_attn_factor", Value: float32(1.5)}), gain(1.5)},
 		{"yarn, gain scaled", "qwen2", yarn(gguf.KV{Key: "rope.scaling.attn_factor", Value: float32(0.5)}), gain(0.5693147)},
 		{"yarn, gain cancelled", "llama", yarn(gguf.KV{Key: "rope.scaling.yarn_log_multiplier", Value: float32(1)}), gain(1)},
@@ -187,7 +189,7 @@ func TestKeysOfGGUF(t *testing.T) {
 			"olmo3 scales full layers only", "olmo2", yarn(
 				gguf.KV{Key: "attention.sliding_window", Value: uint32(8)},
 				gguf.KV{Key: "attention.sliding_window_pattern", Value: []bool{true, false}}),
-			func(t *testing.T, s *Spec) {
+			func(t *testing.T, s *arch.Spec) {
 				require.Equal(t, []int{8, 0}, windows(s))
 				require.Equal(t, []int{1, 0}, ropes(s))
 				require.Equal(t, float32(1), s.Ropes[1].Gain)
@@ -196,38 +198,38 @@ func TestKeysOfGGUF(t *testing.T) {
 		{
 			"granite without rotation", "granite",
 			[]gguf.KV{{Key: "rope.scaling.finetuned", Value: false}},
-			func(t *testing.T, s *Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) },
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{-1, -1}, ropes(s)) },
 		},
 		{
 			"gemma2, every other layer", "gemma2",
 			[]gguf.KV{{Key: "attention.sliding_window", Value: uint32(8)}},
-			func(t *testing.T, s *Spec) { require.Equal(t, []int{8, 0}, windows(s)) },
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, []int{8, 0}, windows(s)) },
 		},
 		{
 			"granite divides logits", "granite",
 			[]gguf.KV{{Key: "logit_scale", Value: float32(8)}},
-			func(t *testing.T, s *Spec) { require.Equal(t, float32(0.125), s.LogitScale) },
+			func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(0.125), s.LogitScale) },
 		},
 		{
 			"qwen3moe scales weights", "qwen3moe",
 			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
-			func(t *testing.T, s *Spec) { require.True(t, s.NormTopK) },
+			func(t *testing.T, s *arch.Spec) { require.True(t, s.NormTopK) },
 		},
 		{
 			"qwen2moe does not", "qwen2moe",
 			[]gguf.KV{{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}},
-			func(t *testing.T, s *Spec) { require.False(t, s.NormTopK) },
+			func(t *testing.T, s *arch.Spec) { require.False(t, s.NormTopK) },
 		},
 		{"unless the file says so", "qwen2moe", []gguf.KV{
 			{Key: "expert_count", Value: uint32(4)}, {Key: "expert_used_count", Value: uint32(2)}, {Key: "expert_weights_norm", Value: true},
-		}, func(t *testing.T, s *Spec) { require.True(t, s.NormTopK) }},
+		}, func(t *testing.T, s *arch.Spec) { require.True(t, s.NormTopK) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := tinyGGUF().as(c.arch)
 			for _, k := range c.keys {
 				g.set(c.arch+"."+k.Key, k.Value)
 			}
-			f, err := Open(g.write(t), "m.gguf")
+			f, err := modelfile.Open(g.write(t), "m.gguf")
 			require.NoError(t, err)
 			s, err := f.Spec()
 			require.NoError(t, err)

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
 )
 
 // fixtureSpec describes a fixture's network by the named config.json.
-func fixtureSpec(t *testing.T, dir, config string) *Spec {
+func fixtureSpec(t *testing.T, dir, config string) *arch.Spec {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, config))
 	require.NoError(t, err)
@@ -20,12 +22,12 @@ func fixtureSpec(t *testing.T, dir, config string) *Spec {
 	return spec
 }
 
-func specOf(config []byte) (*Spec, error) {
-	h, fam, err := hyperFromHF("config.json", config)
+func specOf(config []byte) (*arch.Spec, error) {
+	h, fam, err := arch.HyperFromHF("config.json", config)
 	if err != nil {
 		return nil, err
 	}
-	return fam.spec(h)
+	return fam.Spec(h)
 }
 
 // fields are some fields of a config.json.
@@ -49,21 +51,21 @@ func configOf(t testing.TB, family string, changes fields) []byte {
 // absent removes a field.
 const absent = "(absent)"
 
-func windows(s *Spec) (out []int) {
+func windows(s *arch.Spec) (out []int) {
 	for _, l := range s.Layers {
 		out = append(out, l.Window)
 	}
 	return out
 }
 
-func ropes(s *Spec) (out []int) {
+func ropes(s *arch.Spec) (out []int) {
 	for _, l := range s.Layers {
 		out = append(out, l.Rope)
 	}
 	return out
 }
 
-func routed(s *Spec) (out []bool) {
+func routed(s *arch.Spec) (out []bool) {
 	for _, l := range s.Layers {
 		out = append(out, l.Experts)
 	}
@@ -73,7 +75,7 @@ func routed(s *Spec) (out []bool) {
 // TestWindowsOfFamilies checks which layers have a window under the settings
 // that no fixture has.
 func TestWindowsOfFamilies(t *testing.T) {
-	types := []string{fullAttention, slidingAttention, slidingAttention, fullAttention}
+	types := []string{arch.FullAttention, arch.SlidingAttention, arch.SlidingAttention, arch.FullAttention}
 	for _, c := range []struct {
 		name, family string
 		changes      fields
@@ -188,47 +190,47 @@ func TestSettingsOfFamilies(t *testing.T) {
 	for _, c := range []struct {
 		name, family string
 		changes      fields
-		check        func(t *testing.T, s *Spec)
+		check        func(t *testing.T, s *arch.Spec)
 	}{
-		{"neox, serial", "gpt_neox", fields{"use_parallel_residual": false, "rotary_pct": 0.5}, func(t *testing.T, s *Spec) {
-			require.Equal(t, Serial, s.Parallel)
+		{"neox, serial", "gpt_neox", fields{"use_parallel_residual": false, "rotary_pct": 0.5}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.Serial, s.Parallel)
 			require.Equal(t, 8, s.Ropes[0].Dim)
 		}},
-		{"neox, defaults", "gpt_neox", nil, func(t *testing.T, s *Spec) {
-			require.Equal(t, ParallelTwo, s.Parallel)
+		{"neox, defaults", "gpt_neox", nil, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.ParallelTwo, s.Parallel)
 			require.Equal(t, 4, s.Ropes[0].Dim)
 			require.Equal(t, float32(1e-5), s.Norm.Eps)
 		}},
-		{"phi, norms of queries", "phi", fields{"qk_layernorm": true}, func(t *testing.T, s *Spec) {
-			require.Equal(t, QKNormHead, s.QKNorm)
+		{"phi, norms of queries", "phi", fields{"qk_layernorm": true}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.QKNormHead, s.QKNorm)
 			require.True(t, s.Norm.Layer)
 			require.Equal(t, 8, s.Ropes[0].Dim, "half of each head unless the file says another part")
 		}},
-		{"olmoe, clip", "olmoe", fields{"clip_qkv": 3.5}, func(t *testing.T, s *Spec) { require.Equal(t, float32(3.5), s.ClipQKV) }},
-		{"gemma, activation by its early name", "gemma", fields{"hidden_act": "gelu"}, func(t *testing.T, s *Spec) {
-			require.Equal(t, GELUTanh, s.Act)
+		{"olmoe, clip", "olmoe", fields{"clip_qkv": 3.5}, func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(3.5), s.ClipQKV) }},
+		{"gemma, activation by its early name", "gemma", fields{"hidden_act": "gelu"}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, arch.GELUTanh, s.Act)
 		}},
-		{"gemma, default head size", "gemma", fields{"head_dim": absent}, func(t *testing.T, s *Spec) { require.Equal(t, 256, s.HeadDim) }},
-		{"gemma2, caps by default", "gemma2", nil, func(t *testing.T, s *Spec) {
+		{"gemma, default head size", "gemma", fields{"head_dim": absent}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 256, s.HeadDim) }},
+		{"gemma2, caps by default", "gemma2", nil, func(t *testing.T, s *arch.Spec) {
 			require.Equal(t, []float32{50, 30}, []float32{s.AttnSoftcap, s.FinalSoftcap})
 			require.Equal(t, float32(1.0/16), s.AttnScale)
 		}},
-		{"gemma2, no caps", "gemma2", fields{"attn_logit_softcapping": nil, "final_logit_softcapping": nil}, func(t *testing.T, s *Spec) {
+		{"gemma2, no caps", "gemma2", fields{"attn_logit_softcapping": nil, "final_logit_softcapping": nil}, func(t *testing.T, s *arch.Spec) {
 			require.Equal(t, []float32{0, 0}, []float32{s.AttnSoftcap, s.FinalSoftcap})
 		}},
-		{"granite, scale by default", "granite", nil, func(t *testing.T, s *Spec) { require.Equal(t, float32(1), s.AttnScale) }},
-		{"lfm2, attending layers by number", "lfm2", fields{"full_attn_idxs": []int{1, 3}}, func(t *testing.T, s *Spec) {
-			require.Equal(t, []Mixer{ShortConv, Attention, ShortConv, Attention},
-				[]Mixer{s.Layers[0].Mixer, s.Layers[1].Mixer, s.Layers[2].Mixer, s.Layers[3].Mixer})
+		{"granite, scale by default", "granite", nil, func(t *testing.T, s *arch.Spec) { require.Equal(t, float32(1), s.AttnScale) }},
+		{"lfm2, attending layers by number", "lfm2", fields{"full_attn_idxs": []int{1, 3}}, func(t *testing.T, s *arch.Spec) {
+			require.Equal(t, []arch.Mixer{arch.ShortConv, arch.Attention, arch.ShortConv, arch.Attention},
+				[]arch.Mixer{s.Layers[0].Mixer, s.Layers[1].Mixer, s.Layers[2].Mixer, s.Layers[3].Mixer})
 			require.Equal(t, 3, s.ConvTaps)
 		}},
 		{
 			"lfm2, tied by its early name", "lfm2",
 			fields{"full_attn_idxs": []int{}, "tie_embedding": true, "tie_word_embeddings": false},
-			func(t *testing.T, s *Spec) { require.True(t, s.Tied) },
+			func(t *testing.T, s *arch.Spec) { require.True(t, s.Tied) },
 		},
-		{"key heads, null", "llama", fields{"num_key_value_heads": nil}, func(t *testing.T, s *Spec) { require.Equal(t, 4, s.Layers[0].KVHeads) }},
-		{"head size, null", "mixtral", fields{"head_dim": nil, "hidden_size": 128}, func(t *testing.T, s *Spec) { require.Equal(t, 32, s.HeadDim) }},
+		{"key heads, null", "llama", fields{"num_key_value_heads": nil}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 4, s.Layers[0].KVHeads) }},
+		{"head size, null", "mixtral", fields{"head_dim": nil, "hidden_size": 128}, func(t *testing.T, s *arch.Spec) { require.Equal(t, 32, s.HeadDim) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spec, err := specOf(configOf(t, c.family, c.changes))
@@ -247,5 +249,5 @@ func TestMinimalGemma3(t *testing.T) {
 	require.Equal(t, []int{8, 4, 256, 262208, 131072}, []int{spec.Heads, spec.Layers[0].KVHeads, spec.HeadDim, spec.Vocab, spec.Context})
 	require.Equal(t, []int{1024, 0}, []int{spec.Layers[4].Window, spec.Layers[5].Window})
 	require.Equal(t, float32(1.0/16), spec.AttnScale)
-	require.Equal(t, GELUTanh, spec.Act)
+	require.Equal(t, arch.GELUTanh, spec.Act)
 }

@@ -8,11 +8,11 @@ const convChannels = 128
 // the last few tokens, channel by channel, gates the result with C and
 // projects it.
 func (p *pass) shortConv(in []float32 /* [n, Dim] */) {
-	p.add(&p.w.convIn, in, p.n, p.conv)
+	p.add(&p.w.ConvIn, in, p.n, p.conv)
 	p.multiply()
 	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
 	p.narrow()
-	p.add(&p.w.convOut, p.h, p.n, p.mix)
+	p.add(&p.w.ConvOut, p.h, p.n, p.mix)
 	p.multiply()
 }
 
@@ -41,14 +41,14 @@ func (p *pass) convolveChannel(r run, c int) {
 		bcx := p.conv[(r.row+t)*3*dim:]
 		return bcx[c] * bcx[2*dim+c]
 	}
-	kernel := p.w.conv[c*taps : (c+1)*taps]
+	kernel := p.w.Conv[c*taps : (c+1)*taps]
 	for t := range r.count {
 		var sum float32
 		for i, w := range kernel {
 			sum += float32(w * product(t-(taps-1)+i))
 		}
-		if p.w.convBias != nil {
-			sum += p.w.convBias[c]
+		if p.w.ConvBias != nil {
+			sum += p.w.ConvBias[c]
 		}
 		gate := p.conv[(r.row+t)*3*dim+dim+c]
 		p.h[(r.row+t)*dim+c] = float32(gate * sum)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -14,42 +17,42 @@ import (
 // takes its rows and the rest goes to a frame in the layout of this package's
 // kernels. So at no time more than one part is in memory twice.
 type divider struct {
-	*loader
+	*weights.Loader
 	*away
 	exact   bool
 	workers *threadpool.Workers // that put rows in tiles
-	shares  map[*Matrix]Share
+	shares  map[*weights.Matrix]weights.Share
 	// scales are those with which the inputs of matrices are rounded, see
 	// Options.W8A8; of others nobody says how.
-	scales map[*linear]float32
+	scales map[*weights.Linear]float32
 }
 
 // loadWeights is loadWeights for a model that is divided.
-func (a *away) loadWeights(ctx context.Context, ts *tensorSet, spec *Spec, o Options) (*weights, *loader, error) {
-	ld := &loader{ts: ts, spec: spec, budget: o.Budget, exact: true, progress: o.Progress}
-	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
-	d := &divider{loader: ld, away: a, exact: o.Exact, workers: threadpool.NewWorkers(o.Threads)}
+func (a *away) loadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
+	ld := &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress}
+	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
+	d := &divider{Loader: ld, away: a, exact: o.Exact, workers: threadpool.NewWorkers(o.Threads)}
 	defer d.workers.Close()
-	plans, err := ld.planAll(w)
+	plans, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	d.findScales(w, o.W8A8)
-	if err := ld.partByPart(ctx, plans, func(l *layout) error { return d.settle(l, w) }); err != nil {
-		ld.free()
+	if err := ld.PartByPart(ctx, plans, func(l *weights.Layout) error { return d.settle(l, w) }); err != nil {
+		ld.Free()
 		return nil, nil, err
 	}
-	tiering.JoinPages(ld.frames)
+	tiering.JoinPages(ld.Frames)
 	return w, ld, nil
 }
 
 // findScales finds the scale of each matrix's input.
-func (d *divider) findScales(w *weights, o *W8A8) {
+func (d *divider) findScales(w *weights.Weights, o *W8A8) {
 	scales := o.scales()
-	d.scales = map[*linear]float32{}
-	for l := range w.layers {
-		w.layers[l].each(func(role string, m *linear) {
-			if scale, known := scales[tensorName(role, l, ".weight")]; known {
+	d.scales = map[*weights.Linear]float32{}
+	for l := range w.Layers {
+		w.Layers[l].Each(func(role string, m *weights.Linear) {
+			if scale, known := scales[modelfile.TensorName(role, l, ".weight")]; known {
 				d.scales[m] = scale
 			}
 		})
@@ -57,45 +60,45 @@ func (d *divider) findScales(w *weights, o *W8A8) {
 }
 
 // settle divides a part that was just read.
-func (d *divider) settle(l *layout, w *weights) error {
-	if l.kind == embeddingLayout {
+func (d *divider) settle(l *weights.Layout, w *weights.Weights) error {
+	if l.Kind == weights.EmbeddingLayout {
 		return nil // it is only looked up in, and lies as it should
 	}
-	raw := d.frames[len(d.frames)-1]
-	d.frames = d.frames[:len(d.frames)-1]
+	raw := d.Frames[len(d.Frames)-1]
+	d.Frames = d.Frames[:len(d.Frames)-1]
 	defer raw.Free()
-	d.shares = map[*Matrix]Share{}
-	var matrices []namedLinear
-	switch l.kind {
-	case layerLayout:
-		matrices = w.layers[l.layer].dense()
-	case endsLayout:
-		if w.tied = !w.head.present(); w.tied {
-			w.head.Matrix = w.embed.Matrix
+	d.shares = map[*weights.Matrix]weights.Share{}
+	var matrices []weights.NamedLinear
+	switch l.Kind {
+	case weights.LayerLayout:
+		matrices = w.Layers[l.Layer].Dense()
+	case weights.EndsLayout:
+		if w.Tied = !w.Head.Present(); w.Tied {
+			w.Head.Matrix = w.Embed.Matrix
 		}
-		matrices = []namedLinear{{"output", &w.head}}
+		matrices = []weights.NamedLinear{{Name: "output", Matrix: &w.Head}}
 	}
 	for _, m := range matrices {
-		if m.matrix.present() {
-			if err := d.give(m, l.kind == endsLayout); err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
+		if m.Matrix.Present() {
+			if err := d.give(m, l.Kind == weights.EndsLayout); err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
 			}
 		}
 	}
 	if err := d.keep(l); err != nil {
 		return err
 	}
-	if l.kind == endsLayout && w.tied {
-		w.head.Matrix = w.embed.Matrix
+	if l.Kind == weights.EndsLayout && w.Tied {
+		w.Head.Matrix = w.Embed.Matrix
 	}
 	return nil
 }
 
 // give hands the device its rows of a matrix.
-func (d *divider) give(m namedLinear, head bool) error {
-	w := m.matrix
-	product := Product{Name: m.name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, OneToken: head}
-	share := d.Of(product).rounded(w.Rows)
+func (d *divider) give(m weights.NamedLinear, head bool) error {
+	w := m.Matrix
+	product := weights.Product{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, OneToken: head}
+	share := d.Of(product).Rounded(w.Rows)
 	tokens := d.chunk
 	if head {
 		tokens = headRows
@@ -108,55 +111,55 @@ func (d *divider) give(m namedLinear, head bool) error {
 	if err != nil {
 		return err
 	}
-	w.away = &awayRows{Share: share, role: d.role(product, share), parts: parts}
+	w.Offload = &weights.OffloadedRows{Share: share, Role: d.role(product, share), Pieces: parts}
 	d.shares[&w.Matrix] = share
 	return nil
 }
 
 // copied puts rows where they stay.
 func (d *divider) copied(raw []byte) ([]byte, error) {
-	frame, err := tiering.Alloc(d.budget, tiering.Pinned, len(raw))
+	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, len(raw))
 	if err != nil {
 		return nil, err
 	}
-	d.frames = append(d.frames, frame)
+	d.Frames = append(d.Frames, frame)
 	copy(frame.Bytes(), raw)
 	return frame.Bytes()[:len(raw)], nil
 }
 
 // keep moves what stays here of a part to a frame of its own. Of an output matrix
 // that is the embedding as well all stays: rows are looked up in it.
-func (d *divider) keep(l *layout) error {
+func (d *divider) keep(l *weights.Layout) error {
 	size := 0
-	for i := range l.places {
-		size += loadAligned(d.kept(&l.places[i]))
+	for i := range l.Places {
+		size += weights.LoadAligned(d.kept(&l.Places[i]))
 	}
-	frame, err := tiering.Alloc(d.budget, tiering.Pinned, size)
+	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, size)
 	if err != nil {
 		return err
 	}
-	d.frames = append(d.frames, frame)
+	d.Frames = append(d.Frames, frame)
 	at := 0
-	for i := range l.places {
-		p := &l.places[i]
+	for i := range l.Places {
+		p := &l.Places[i]
 		memory := frame.Bytes()[at:][:d.kept(p)]
-		at += loadAligned(len(memory))
-		if p.matrix != nil {
+		at += weights.LoadAligned(len(memory))
+		if p.Matrix != nil {
 			d.move(p, memory)
 			continue
 		}
-		numbers, err := tiering.View[float32](memory, len(*p.vector))
+		numbers, err := tiering.View[float32](memory, len(*p.Vector))
 		if err != nil {
 			return err
 		}
-		copy(numbers, *p.vector)
-		*p.vector = numbers
+		copy(numbers, *p.Vector)
+		*p.Vector = numbers
 	}
 	return nil
 }
 
 // rowsKept returns how many rows of a matrix stay here: the first ones.
-func (d *divider) rowsKept(m *Matrix) int {
+func (d *divider) rowsKept(m *weights.Matrix) int {
 	if share, divided := d.shares[m]; divided {
 		return max(share.One, share.Many)
 	}
@@ -164,28 +167,28 @@ func (d *divider) rowsKept(m *Matrix) int {
 }
 
 // kept returns how many bytes of a tensor stay here.
-func (d *divider) kept(p *placement) int {
-	if p.matrix == nil {
-		return p.bytes()
+func (d *divider) kept(p *weights.Placement) int {
+	if p.Matrix == nil {
+		return p.Bytes()
 	}
 	m := d.laidOut(p)
-	rows, bytes := m.unit()
-	return (d.rowsKept(p.matrix) + rows - 1) / rows * bytes
+	rows, bytes := m.Unit()
+	return (d.rowsKept(p.Matrix) + rows - 1) / rows * bytes
 }
 
 // laidOut returns a matrix as this package's kernels want it, without its bytes.
-func (d *divider) laidOut(p *placement) Matrix {
-	m := *p.matrix
+func (d *divider) laidOut(p *weights.Placement) weights.Matrix {
+	m := *p.Matrix
 	m.Tiled = !d.exact && tiled.Fits(m.Type, m.Cols)
 	m.Data = nil
 	return m
 }
 
 // move puts the rows that stay here into their memory.
-func (d *divider) move(p *placement, memory []byte) {
-	m, raw := d.laidOut(p), p.matrix.Data
-	rowBytes, kept := m.rowBytes(), d.rowsKept(p.matrix)
-	unitRows, unit := m.unit()
+func (d *divider) move(p *weights.Placement, memory []byte) {
+	m, raw := d.laidOut(p), p.Matrix.Data
+	rowBytes, kept := m.RowBytes(), d.rowsKept(p.Matrix)
+	unitRows, unit := m.Unit()
 	units := len(memory) / unit
 	parts := min(units, partsPerWorker*d.workers.Count())
 	d.workers.Run(parts, func(part, _ int) {
@@ -198,5 +201,5 @@ func (d *divider) move(p *placement, memory []byte) {
 		}
 	})
 	m.Data = memory
-	*p.matrix = m
+	*p.Matrix = m
 }

@@ -34,7 +34,7 @@ func (p *pass) startAway() {
 	var flushed []float32
 	for i := range p.jobs {
 		j := &p.jobs[i]
-		if j.w.away == nil || j.here() == j.w.Rows || p.err != nil {
+		if j.w.Offload == nil || j.here() == j.w.Rows || p.err != nil {
 			continue
 		}
 		p.settleRows() // what it multiplies may have been left for later
@@ -51,12 +51,12 @@ func (p *pass) startAway() {
 // start submits the device's rows of one product.
 func (a *awayPass) start(job int, j *job, x hetero.View) error {
 	y := a.buffer.View(j.y, j.w.Rows)
-	for i := range j.w.away.parts {
-		part := &j.w.away.parts[i]
-		if part.kernel == nil || part.first < j.here() {
+	for i := range j.w.Offload.Pieces {
+		part := &j.w.Offload.Pieces[i]
+		if part.Kernel == nil || part.First < j.here() {
 			continue
 		}
-		t, err := a.submit(part.kernel, j.n, x, y.At(0, part.first))
+		t, err := a.submit(part.Kernel, j.n, x, y.At(0, part.First))
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (p *pass) finishAway() {
 	for i := range a.work {
 		w := &a.work[i]
 		j := &p.jobs[w.job]
-		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.away, j.n), a.Grain))
+		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
 		w.seen = a.trace.recorder.Now()
 	}
 	a.trace.note(a.Device.Clock(), p.jobs, a.work, ownTraced)
@@ -105,11 +105,11 @@ func (a *awayPass) forget() {
 
 // addBias adds what the device does not know to its rows.
 func (j *job) addBias(part int) {
-	if j.w.bias == nil {
+	if j.w.Bias == nil {
 		return
 	}
-	rows := &j.w.away.parts[part]
+	rows := &j.w.Offload.Pieces[part]
 	for row := range j.n {
-		quant.Add(j.y[row*j.w.Rows+rows.first:][:rows.rows], j.w.bias[rows.first:][:rows.rows])
+		quant.Add(j.y[row*j.w.Rows+rows.First:][:rows.Rows], j.w.Bias[rows.First:][:rows.Rows])
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -91,11 +94,11 @@ func TestShadowIsInAttachedMemory(t *testing.T) {
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
 	m := loadWhole(t, fsys, dir, p.divideWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Shadows: ShadowsOf(1)})
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, f.UseWhole(m.shadow.file))
-	bytes, err := f.AttachedBytes(ShapeOptions{Threads: 2, W8A8: &W8A8{}}, 64)
+	require.NoError(t, calib.UseWhole(f, m.shadow.file))
+	bytes, err := AttachedBytes(f, ShapeOptions{Threads: 2, W8A8: &W8A8{}}, 64)
 	require.NoError(t, err)
 	require.LessOrEqual(t, bytes, int64(len(m.pass.frame.Bytes())))
 	require.Greater(t, bytes+pageSlack, int64(len(m.pass.frame.Bytes())))
@@ -108,17 +111,17 @@ func TestShadowNeedsAScaledDevice(t *testing.T) {
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
 	defer c.Close()
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, f.UseWhole(c))
+	require.NoError(t, calib.UseWhole(f, c))
 	p := partners(t)[1]
 	require.Equal(t, "simulated GPU", p.name)
 	o := p.divideWith(t, split{}, Options{Threads: 1, W8A8: &W8A8{Calibration: c}})
 	closed := false
 	o.Divide.Device = refusing{Device: o.Divide.Device, closed: &closed}
 	_, err = Load(context.Background(), f, o)
-	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, "simulated GPU multiplies with no scale that is given")
 	require.True(t, closed)
 }

@@ -3,35 +3,12 @@ package exec
 import (
 	"slices"
 	"time"
+
+	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// DividedProduct says how matrices of one kind are divided, and how long steps took
-// whose first product they are: one matrix, or several that multiply the same
-// vectors, such as queries, keys and values.
-type DividedProduct struct {
-	Product
-	Share Share
-	// Of one token, and of at least Share.Least. What fewer take has nobody predicted:
-	// they are left out.
-	One, Many DividedSteps
-}
-
-// Parts returns which part of the rows the device has, of one token and of many.
-func (d *DividedProduct) Parts() (one, many float64) {
-	part := func(first int) float64 { return 1 - float64(first)/float64(d.Rows) }
-	return part(d.Share.One), part(d.Share.Many)
-}
-
-// DividedSteps counts steps. Predicted and Took are sums over all of them; Waited is
-// how much of that was waiting for the device after the own rows were done. Nothing is
-// predicted of single tokens where the device is static.
-type DividedSteps struct {
-	Steps, Tokens           int
-	Predicted, Took, Waited time.Duration
-}
-
 // role returns what is known of a kind of matrices, and counts one more of them.
-func (a *away) role(p Product, share Share) *DividedProduct {
+func (a *away) role(p weights.Product, share weights.Share) *weights.DividedProduct {
 	for _, r := range a.roles {
 		known := r.Product
 		if known.Count = 0; known == p && r.Share == share {
@@ -40,31 +17,31 @@ func (a *away) role(p Product, share Share) *DividedProduct {
 		}
 	}
 	p.Count = 1
-	r := &DividedProduct{Product: p, Share: share}
+	r := &weights.DividedProduct{Product: p, Share: share}
 	a.roles = append(a.roles, r)
 	return r
 }
 
 // note counts a step that has just ended; own is when the own rows were done.
 func (a *awayPass) note(jobs []job, own time.Duration) {
-	if len(jobs) == 0 || jobs[0].w.away == nil {
+	if len(jobs) == 0 || jobs[0].w.Offload == nil {
 		return
 	}
 	predicted := time.Duration(0)
 	for i := range jobs {
-		w, n := jobs[i].w.away, jobs[i].n
+		w, n := jobs[i].w.Offload, jobs[i].n
 		if w == nil {
 			continue
 		}
-		if n > 1 && (w.role.OneToken || !w.many(n)) {
+		if n > 1 && (w.Role.OneToken || !w.Batched(n)) {
 			return
 		}
 		predicted += a.predicted(w, n)
 	}
 	j := &jobs[0]
-	s := &j.w.away.role.One
-	if j.w.away.many(j.n) {
-		s = &j.w.away.role.Many
+	s := &j.w.Offload.Role.One
+	if j.w.Offload.Batched(j.n) {
+		s = &j.w.Offload.Role.Many
 	}
 	now := a.Device.Clock().Now()
 	s.Steps++
@@ -78,17 +55,17 @@ func (a *awayPass) note(jobs []job, own time.Duration) {
 
 // Divided returns how products are divided with Options.Divide, and how long they
 // took so far.
-func (m *Model) Divided() []DividedProduct {
+func (m *Model) Divided() []weights.DividedProduct {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away == nil {
 		return nil
 	}
-	var list []DividedProduct
+	var list []weights.DividedProduct
 	for _, r := range m.away.roles {
 		list = append(list, *r)
 	}
-	slices.SortStableFunc(list, func(a, b DividedProduct) int { // the output matrix is loaded first and used last
+	slices.SortStableFunc(list, func(a, b weights.DividedProduct) int { // the output matrix is loaded first and used last
 		if a.OneToken == b.OneToken {
 			return 0
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/cpu"
 	"github.com/llmrun/llmrun/hetero/devices"
@@ -82,10 +84,10 @@ type split struct {
 	least     int
 }
 
-func (s split) of(static bool) func(Product) Share {
-	return func(p Product) Share {
+func (s split) of(static bool) func(weights.Product) weights.Share {
+	return func(p weights.Product) weights.Share {
 		first := func(part float64) int { return int(math.Ceil(part * float64(p.Rows))) }
-		share := Share{One: first(s.one), Many: first(s.many), Least: s.least, OneTime: time.Microsecond, ManyTime: time.Microsecond}
+		share := weights.Share{One: first(s.one), Many: first(s.many), Least: s.least, OneTime: time.Microsecond, ManyTime: time.Microsecond}
 		if static {
 			if share.One = p.Rows; p.OneToken {
 				share.Many = p.Rows
@@ -326,7 +328,7 @@ func TestDevicesThatFail(t *testing.T) {
 		closed := false
 		c.device.Device, c.device.closed = o.Divide.Device, &closed
 		o.Divide.Device = c.device
-		f, err := Open(synthFS(t, "tiny", "q4_0", 512), "m.gguf")
+		f, err := modelfile.Open(synthFS(t, "tiny", "q4_0", 512), "m.gguf")
 		require.NoError(t, err)
 		m, err := Load(context.Background(), f, o)
 		require.NoError(t, f.Close())

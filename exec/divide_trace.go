@@ -24,12 +24,12 @@ func (t *awayTrace) note(clock hetero.Clock, jobs []job, work []awayWork, own ti
 	if t.recorder == nil || len(work) == 0 {
 		return
 	}
-	name, end := jobs[work[0].job].w.away.role.Name, time.Duration(0)
+	name, end := jobs[work[0].job].w.Offload.Role.Name, time.Duration(0)
 	zero := t.recorder.Now() - clock.Now()
 	for i := range work {
 		w := &work[i]
 		j := &jobs[w.job]
-		args := map[string]any{"tokens": j.n, "rows": j.w.away.parts[w.part].rows}
+		args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
 		begin := max(w.submitted, end)
 		if timed, ok := w.ticket.(hetero.Timed); ok {
 			from, to := timed.Ran()
@@ -37,7 +37,7 @@ func (t *awayTrace) note(clock hetero.Clock, jobs []job, work []awayWork, own ti
 		} else { // which may be long after it ended
 			end, args["end"] = w.seen, "when the host looked"
 		}
-		t.device.Span(j.w.away.role.Name, begin, end, args)
+		t.device.Span(j.w.Offload.Role.Name, begin, end, args)
 	}
 	t.host.Span("submit "+name, t.begun, t.submitted, nil)
 	t.host.Span("own rows of "+name, t.submitted, own, nil)

@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -19,7 +22,7 @@ import (
 // expertDirs returns the checkpoints that have experts.
 func expertDirs(t *testing.T) (dirs []string) {
 	for _, dir := range fixtureDirs(t) {
-		f, err := Open(vfs.OS(), dir)
+		f, err := modelfile.Open(vfs.OS(), dir)
 		require.NoError(t, err)
 		spec, err := f.Spec()
 		require.NoError(t, err)
@@ -33,7 +36,7 @@ func expertDirs(t *testing.T) (dirs []string) {
 }
 
 // expertPlan keeps everything in memory but experts.
-func expertPlan(spec *Spec, slots int) *tiering.Plan {
+func expertPlan(spec *arch.Spec, slots int) *tiering.Plan {
 	plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: slots, StreamedPerToken: 1}
 	for i := range plan.Pinned {
 		plan.Pinned[i] = 1 << 40
@@ -52,9 +55,9 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 			want := allLogits(t, whole, ids)
 			all := len(whole.Spec.Layers) * whole.Spec.Experts
 			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + rand.IntN(all-2), 2 + rand.IntN(all-2)} {
-				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: ExpertPolicy(rand.IntN(2))}
+				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: weights.ExpertPolicy(rand.IntN(2))}
 				m := loadPart(t, f, o)
-				m.experts.trust = float64(rand.IntN(2)) // whether guesses are read
+				m.experts.Trust = float64(rand.IntN(2)) // whether guesses are read
 				require.Equal(t, want, allLogits(t, m, ids), "%d slots, %+v", slots, o)
 				require.Equal(t, want, inSteps(t, m, ids), "%d slots, %+v", slots, o)
 				stats := m.ExpertStats()
@@ -65,7 +68,7 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 				} else {
 					require.Less(t, stats.Hits, stats.Used)
 				}
-				require.Equal(t, int64(slots*m.experts.slotBytes)+rowBytesCached(m), m.Budget().Usage().By[tiering.Cached])
+				require.Equal(t, int64(slots*m.experts.SlotBytes)+rowBytesCached(m), m.Budget().Usage().By[tiering.Cached])
 			}
 		})
 	}
@@ -78,7 +81,7 @@ func TestExpertsAllocateNothing(t *testing.T) {
 			f := openPack(t, importModel(t, vfs.OS(), dir))
 			spec := packSpec(t, f)
 			m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts/2)})
-			m.experts.trust = 1
+			m.experts.Trust = 1
 			requireNoAllocs(t, m)
 		})
 	}
@@ -86,7 +89,7 @@ func TestExpertsAllocateNothing(t *testing.T) {
 
 // somePack returns a pack with experts on a file system that can fail, and what
 // makes it fail.
-func somePack(t *testing.T) (f *Files, fault *atomic.Pointer[func(vfs.Op) error]) {
+func somePack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.Op) error]) {
 	fault = new(atomic.Pointer[func(vfs.Op) error])
 	f = openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
 		if decide := fault.Load(); decide != nil && op.Kind == vfs.OpRead {
@@ -110,7 +113,7 @@ func TestFailedExpertReads(t *testing.T) {
 	for k := int64(0); ; k += 1 + k/8 {
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
-		m.experts.trust = float64(k % 2)
+		m.experts.Trust = float64(k % 2)
 		var reads atomic.Int64
 		decide := func(vfs.Op) error {
 			if reads.Add(1)-1 == k {
@@ -173,11 +176,11 @@ func TestCancelledExpertReads(t *testing.T) {
 func TestTruncatedExperts(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.pack")
-	from, err := Open(vfs.OS(), expertDirs(t)[0])
+	from, err := modelfile.Open(vfs.OS(), expertDirs(t)[0])
 	require.NoError(t, err)
-	require.NoError(t, Import(context.Background(), from, vfs.OS(), path, ImportOptions{Made: "test"}))
+	require.NoError(t, weights.Import(context.Background(), from, vfs.OS(), path, weights.ImportOptions{Made: "test"}))
 	require.NoError(t, from.Close())
-	f, err := Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(packSpec(t, f), 4)})
@@ -208,15 +211,15 @@ func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
 	c := m.experts
 	least, most := 1e300, 0.0 // worth of what is kept, and of what is not
 	count := 0
-	for id, at := range c.where {
+	for id, at := range c.Where {
 		if at >= 0 {
-			least = min(least, c.policy.worth(id))
+			least = min(least, c.Policy.Worth(id))
 			count++
 		} else {
-			most = max(most, c.policy.worth(id))
+			most = max(most, c.Policy.Worth(id))
 		}
 	}
 	require.Equal(t, kept, count)
 	require.GreaterOrEqual(t, least, most)
-	require.Equal(t, int64(kept*c.slotBytes)+rowBytesCached(m), m.Budget().Usage().By[tiering.Cached])
+	require.Equal(t, int64(kept*c.SlotBytes)+rowBytesCached(m), m.Budget().Usage().By[tiering.Cached])
 }

@@ -3,6 +3,7 @@ package exec
 import (
 	"math"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -24,7 +25,7 @@ type router struct {
 	inner int     // width of their inner vectors
 }
 
-func (r *router) carve(a *tiering.Arena, s *Spec, chunk int, copies bool) {
+func (r *router) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
 	if s.Experts == 0 {
 		return
 	}
@@ -43,7 +44,7 @@ func (r *router) carve(a *tiering.Arena, s *Spec, chunk int, copies bool) {
 // goes to the few that its router likes best. Rows are gathered by expert, so
 // that each expert's weights are read once for all its tokens.
 func (p *pass) routed(in []float32 /* [n, Dim] */) {
-	p.add(&p.w.router, in, p.n, p.route.logits)
+	p.add(&p.w.Router, in, p.n, p.route.logits)
 	p.multiply()
 	p.overRows(p.n, p.choosePart)
 	p.gather(in)
@@ -52,7 +53,7 @@ func (p *pass) routed(in []float32 /* [n, Dim] */) {
 		return
 	}
 	p.overRows(p.n, p.combinePart)
-	if p.w.shared.up.present() {
+	if p.w.Shared.Up.Present() {
 		p.addShared(in)
 	}
 }
@@ -106,7 +107,7 @@ func (p *pass) gather(in []float32 /* [n, Dim] */) {
 			}
 			*c = next
 			r.of[next] = int32(row)
-			if !p.w.experts[e].readsInPlace() {
+			if !p.w.Experts[e].ReadsInPlace() {
 				copy(r.copies[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
 			}
 			next++
@@ -115,15 +116,12 @@ func (p *pass) gather(in []float32 /* [n, Dim] */) {
 	r.first[s.Experts] = next
 }
 
-// readsInPlace reports whether an expert's products find their rows by index.
-func (e *mlp) readsInPlace() bool { return e.gate.Tiled && e.up.Tiled }
-
 // copiesRows reports whether any expert needs gathered rows side by side.
 func (p *pass) copiesRows() bool {
-	for l := range p.m.weights.layers {
-		experts := p.m.weights.layers[l].experts
+	for l := range p.m.weights.Layers {
+		experts := p.m.weights.Layers[l].Experts
 		for e := range experts {
-			if !experts[e].readsInPlace() {
+			if !experts[e].ReadsInPlace() {
 				return true
 			}
 		}
@@ -137,7 +135,7 @@ func (p *pass) runExperts() {
 	r, cache := &p.route, p.m.experts
 	r.ready = r.ready[:0]
 	if cache == nil {
-		for e := range p.w.experts {
+		for e := range p.w.Experts {
 			if r.first[e+1] > r.first[e] {
 				r.ready = append(r.ready, int32(e))
 			}
@@ -145,25 +143,25 @@ func (p *pass) runExperts() {
 		p.runReady()
 		return
 	}
-	cache.ask(p.index, r.first)
+	cache.Ask(p.index, r.first)
 	for {
-		if r.ready, p.err = cache.landed(p.ctx, r.ready[:0]); p.err != nil || len(r.ready) == 0 {
+		if r.ready, p.err = cache.Landed(p.ctx, r.ready[:0]); p.err != nil || len(r.ready) == 0 {
 			return
 		}
 		p.runReady()
-		cache.computed(r.ready)
+		cache.Computed(r.ready)
 	}
 }
 
 // runReady computes the MLPs of the experts in ready.
 func (p *pass) runReady() {
 	s, r := p.m.Spec, &p.route
-	inner := p.w.experts[0].up.Rows
+	inner := p.w.Experts[0].Up.Rows
 	r.rows = r.rows[:0]
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
-		expert, x, of := &p.w.experts[e], r.x, r.of[lo:lo+n]
-		if !expert.readsInPlace() {
+		expert, x, of := &p.w.Experts[e], r.x, r.of[lo:lo+n]
+		if !expert.ReadsInPlace() {
 			x, of = r.copies[lo*s.Dim:], nil
 		}
 		p.addInner(expert, x, of, n, lo)
@@ -178,7 +176,7 @@ func (p *pass) runReady() {
 	}
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
-		p.add(&p.w.experts[e].down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
+		p.add(&p.w.Experts[e].Down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
 	}
 	p.multiply()
 }
@@ -211,10 +209,10 @@ func (p *pass) combine(row, _ int) {
 // addShared adds the expert that every row uses, weighed by its own gate.
 func (p *pass) addShared(in []float32) {
 	s, r := p.m.Spec, &p.route
-	p.runMLP(&p.w.shared, in, p.mix)
-	gated := p.w.sharedGate.present()
+	p.runMLP(&p.w.Shared, in, p.mix)
+	gated := p.w.SharedGate.Present()
 	if gated {
-		p.add(&p.w.sharedGate, in, p.n, r.gates)
+		p.add(&p.w.SharedGate, in, p.n, r.gates)
 		p.multiply()
 	}
 	for row := range p.n {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -36,10 +39,10 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 	if path == "" || err != nil {
 		b.Skip("no pack or no size of memory was named")
 	}
-	f, err := Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(b, err)
 	defer f.Close()
-	shape, err := f.Shape(ShapeOptions{Threads: 2, KV: kv.K8V8})
+	shape, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
 	require.NoError(b, err)
 	plan, err := tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: 512, Chunk: 64, Code: 16 << 20, Heap: 32 << 20}, tiering.Rates{})
 	require.NoError(b, err)
@@ -49,10 +52,10 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 	if m.experts == nil {
 		b.Skip("the model has no experts")
 	}
-	for _, r := range routings[1:] {
-		b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%v", r.skew, r.stay, r.subject), func(b *testing.B) {
-			r.layers, r.experts, r.used = len(m.Spec.Layers), m.Spec.Experts, m.Spec.ExpertsUsed
-			comparePolicies(b, m, r.choose(warmTokens+measuredTokens, 1))
+	for _, r := range testutil.Routings[1:] {
+		b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%v", r.Skew, r.Stay, r.Subject), func(b *testing.B) {
+			r.Layers, r.Experts, r.Used = len(m.Spec.Layers), m.Spec.Experts, m.Spec.ExpertsUsed
+			comparePolicies(b, m, r.Choose(warmTokens+measuredTokens, 1))
 		})
 	}
 }
@@ -62,19 +65,19 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	modes := []struct {
 		name   string
-		policy ExpertPolicy
+		policy weights.ExpertPolicy
 		trust  float64
 	}{
-		{"frequent", KeepFrequent, 0},
-		{"recent", KeepRecent, 0},
-		{"frequent-late", KeepFrequent, -math.MaxFloat64}, // nothing is read before the choice
+		{"frequent", weights.KeepFrequent, 0},
+		{"recent", weights.KeepRecent, 0},
+		{"frequent-late", weights.KeepFrequent, -math.MaxFloat64}, // nothing is read before the choice
 	}
 	replays := make([][]replayed, len(modes))
 	for round := range b.N {
 		for i := range modes {
 			at := (round + i) % len(modes)
-			m.experts.policy = modes[at].policy.policy(len(m.Spec.Layers), m.Spec.Experts)
-			m.experts.trust = modes[at].trust
+			m.experts.Policy = modes[at].policy.Policy(len(m.Spec.Layers), m.Spec.Experts)
+			m.experts.Trust = modes[at].trust
 			replays[at] = append(replays[at], decodeTrace(b, m, trace))
 		}
 	}
@@ -95,7 +98,7 @@ func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 // replayed is what decoding the measured part of a trace took.
 type replayed struct {
 	took          time.Duration
-	before, after ExpertStats
+	before, after weights.ExpertStats
 }
 
 func (r *replayed) speed() float64 { return measuredTokens / r.took.Seconds() }
@@ -126,7 +129,7 @@ func decodeTrace(b *testing.B, m *Model, trace [][][]int) (r replayed) {
 			for _, e := range chosen {
 				bias[e] = 1e6
 			}
-			m.weights.layers[l].router.bias = bias
+			m.weights.Layers[l].Router.Bias = bias
 		}
 		require.NoError(b, m.Extend(context.Background(), s, []int32{int32(t)}, &Reader{}))
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -18,7 +20,7 @@ func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		for _, mix := range []string{"", "q4"} {
 			t.Run(filepath.Base(dir)+mix, func(t *testing.T) {
-				f, err := Open(vfs.OS(), dir)
+				f, err := modelfile.Open(vfs.OS(), dir)
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, f.Close()) })
 				if mix != "" {
@@ -40,7 +42,7 @@ func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
 func TestJobsOfOneInput(t *testing.T) {
 	x, other := make([]float32, 8), make([]float32, 8)
 	of := []int32{3, 1, 0}
-	w := &linear{Matrix: Matrix{Cols: 2}}
+	w := &weights.Linear{Matrix: weights.Matrix{Cols: 2}}
 	in := input{x: x, of: of[:2]}
 	require.True(t, in.rowsOf(&job{w: w, x: x, of: of[:2]}))
 	for _, j := range []job{{x: other, of: of[:2]}, {x: x, of: of[1:]}, {x: x, of: of}, {x: x}} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 )
@@ -63,7 +64,7 @@ func span(first, n int) []int {
 
 // floats returns the elements as numbers.
 func (r *rows) floats() []float32 {
-	out := make([]float32, elems(r.shape))
+	out := make([]float32, modelfile.Elems(r.shape))
 	quant.DequantRow(r.typ, out, r.data)
 	return out
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/pack"
@@ -17,11 +19,11 @@ import (
 )
 
 // cachedOpen opens m.gguf through a cache, and returns what was noticed.
-func cachedOpen(t *testing.T, fsys, cache vfs.FS) (*Files, []string) {
+func cachedOpen(t *testing.T, fsys, cache vfs.FS) (*modelfile.Files, []string) {
 	t.Helper()
 	var notices []string
-	f, err := OpenCached(context.Background(), fsys, "m.gguf", CacheOptions{
-		FS: cache, Dir: "cache", Notice: func(err error) { notices = append(notices, err.Error()) },
+	f, err := modelfile.OpenCached(context.Background(), fsys, "m.gguf", modelfile.CacheOptions{
+		FS: cache, Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Notice: func(err error) { notices = append(notices, err.Error()) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
@@ -102,7 +104,7 @@ func TestDamagedCache(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, err)
 	require.Empty(t, cachedNames(t, cache))
-	direct, err := Open(fsys, "m.gguf")
+	direct, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	defer direct.Close()
 	ok, err = direct.DiscardCached()
@@ -132,8 +134,8 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 		}, 0, "no space left"},
 		{"an import is under way", func() vfs.FS {
 			mem := vfs.NewMem()
-			source := &Files{Path: "m.gguf", fsys: fsys}
-			about, err := source.about("")
+			source := &modelfile.Files{Path: "m.gguf", FS: fsys}
+			about, err := source.About("")
 			require.NoError(t, err)
 			packs, err := pack.OpenCache(mem, "cache", 0)
 			require.NoError(t, err)
@@ -144,8 +146,8 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var notices []string
-			f, err := OpenCached(context.Background(), fsys, "m.gguf", CacheOptions{
-				FS: c.cache(), Dir: "cache", Limit: c.limit, Notice: func(err error) { notices = append(notices, err.Error()) },
+			f, err := modelfile.OpenCached(context.Background(), fsys, "m.gguf", modelfile.CacheOptions{
+				FS: c.cache(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Limit: c.limit, Notice: func(err error) { notices = append(notices, err.Error()) },
 			})
 			require.NoError(t, err)
 			defer f.Close()
@@ -160,7 +162,7 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 func TestCancelledFirstUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := OpenCached(ctx, randomTensors(t, quant.Q4_0).write(t), "m.gguf", CacheOptions{FS: vfs.NewMem(), Dir: "cache"})
+	_, err := modelfile.OpenCached(ctx, randomTensors(t, quant.Q4_0).write(t), "m.gguf", modelfile.CacheOptions{FS: vfs.NewMem(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{})})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -169,8 +171,8 @@ func TestWrongModelsAreErrors(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, vfs.WriteFile(fsys, "m.gguf", []byte("GGUF")))
 	for _, path := range []string{"m.gguf", "missing.gguf"} {
-		_, want := Open(fsys, path)
-		_, err := OpenCached(context.Background(), fsys, path, CacheOptions{FS: vfs.NewMem(), Dir: "cache"})
+		_, want := modelfile.Open(fsys, path)
+		_, err := modelfile.OpenCached(context.Background(), fsys, path, modelfile.CacheOptions{FS: vfs.NewMem(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{})})
 		require.Equal(t, want, err)
 	}
 }
@@ -192,7 +194,7 @@ func TestSourceFiles(t *testing.T) {
 		"hub":                   "hub/chat_template.jinja hub/config.json hub/model.safetensors",
 		"hub/model.safetensors": "hub/chat_template.jinja hub/config.json hub/model.safetensors",
 	} {
-		got, err := (&Files{Path: path, fsys: fsys}).sourceFiles()
+		got, err := (&modelfile.Files{Path: path, FS: fsys}).SourceFiles()
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Join(got, " "), path)
 	}
@@ -202,9 +204,9 @@ func TestSourceFiles(t *testing.T) {
 func TestPackedTokenizer(t *testing.T) {
 	path := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model")
 	packed := importModel(t, vfs.OS(), path)
-	tok, err := OpenTokenizer(packed, "m.pack")
+	tok, err := modelfile.OpenTokenizer(packed, "m.pack")
 	require.NoError(t, err)
-	want, err := OpenTokenizer(vfs.OS(), path)
+	want, err := modelfile.OpenTokenizer(vfs.OS(), path)
 	require.NoError(t, err)
 	require.Equal(t, want.VocabSize(), tok.VocabSize())
 }

@@ -75,10 +75,3 @@ func (m *Model) ReadKVLate(late bool) {
 		s.Hold(late)
 	}
 }
-
-// ask lets what a layer reads be read, where that waits until the layer looks.
-func (c *coldKV) ask(layer int) {
-	if c.late && c.stream != nil && c.at == nil {
-		c.stream.Allow(c.runs[layer+1])
-	}
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -89,7 +90,7 @@ func openFixture(t *testing.T, dir, config string, o Options) *Model {
 // everything back.
 func loadModel(t *testing.T, fsys vfs.FS, path string, o Options) *Model {
 	t.Helper()
-	f, err := Open(fsys, path)
+	f, err := modelfile.Open(fsys, path)
 	require.NoError(t, err)
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)

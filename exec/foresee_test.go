@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -14,14 +15,14 @@ import (
 func TestForeseeAnyStep(t *testing.T) {
 	workers := threadpool.NewWorkers(3)
 	defer workers.Close()
-	full := &linear{Matrix: Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
-	part := &linear{Matrix: Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}
-	part.rest.count = 32
-	gone := &linear{Matrix: Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
-	gone.rest.count = 64
+	full := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
+	part := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}
+	part.Rest.Count = 32
+	gone := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
+	gone.Rest.Count = 64
 	for _, threads := range []int{1, 3} {
 		p := &pass{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
-		for _, step := range [][]*linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(linear)}} {
+		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {
 			require.NotPanics(t, func() { p.foresee(step...) })
 		}
 		require.Zero(t, testing.AllocsPerRun(10, func() { p.foresee(full, part, gone) }))

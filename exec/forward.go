@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime/debug"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 )
 
@@ -20,10 +22,10 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.parts != nil && m.parts.mapped {
+	if m.parts != nil && m.parts.Mapped {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
-			if fault := faultOf(recover()); fault != nil {
+			if fault := weights.FaultOf(recover()); fault != nil {
 				err = fault
 			}
 		}()
@@ -47,7 +49,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	p := m.pass
 	p.begin(ctx, b)
 	p.embed()
-	for l := range m.weights.layers {
+	for l := range m.weights.Layers {
 		if p.failed() {
 			return p.err
 		}
@@ -90,7 +92,7 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
 	if p.m.experts != nil {
-		p.m.experts.begin(p.n)
+		p.m.experts.Begin(p.n)
 	}
 	p.headRun = 0
 	for i := range p.m.Spec.Ropes {
@@ -99,7 +101,7 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 		for _, r := range b.runs {
 			for j := range r.count {
 				at := (r.row + j) * half
-				t.angles(p.cos[i][at:at+half], p.sin[i][at:at+half], r.pos+j, r.seq.long)
+				t.Angles(p.cos[i][at:at+half], p.sin[i][at:at+half], r.pos+j, r.seq.long)
 			}
 		}
 	}
@@ -115,7 +117,7 @@ func (p *pass) drop() {
 // embed looks up the tokens' rows.
 func (p *pass) embed() {
 	s := p.m.Spec
-	p.err = p.m.rows.lookup(p.ctx, p.x, p.batch.ids, p.raw)
+	p.err = p.m.rows.Lookup(p.ctx, p.x, p.batch.ids, p.raw)
 	if p.err == nil && s.EmbedScale != 1 {
 		quant.Scale(p.x[:p.n*s.Dim], s.EmbedScale)
 	}
@@ -124,16 +126,16 @@ func (p *pass) embed() {
 // runLayer passes the residual stream x through one layer.
 func (p *pass) runLayer(l int) {
 	s := p.m.Spec
-	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.layers[l]
+	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
 
 	if p.layer.Experts {
 		p.guessExperts()
 	}
 	in := p.x
 	if s.PreNorm {
-		in = p.normed(&p.w.attnNorm)
+		in = p.normed(&p.w.AttnNorm)
 	}
-	if p.layer.Mixer == ShortConv {
+	if p.layer.Mixer == arch.ShortConv {
 		p.shortConv(in)
 	} else {
 		p.attention(in)
@@ -142,14 +144,14 @@ func (p *pass) runLayer(l int) {
 		return // keys and values were all
 	}
 	if s.PostNorm {
-		p.normRows(p.mix, p.mix, &p.w.postAttnNorm)
+		p.normRows(p.mix, p.mix, &p.w.PostAttnNorm)
 	}
-	if s.Parallel == Serial {
+	if s.Parallel == arch.Serial {
 		p.residual(p.mix)
 		in = p.x
 	}
-	if s.PreNorm && s.Parallel != ParallelOne {
-		in = p.normed(&p.w.ffnNorm)
+	if s.PreNorm && s.Parallel != arch.ParallelOne {
+		in = p.normed(&p.w.FFNNorm)
 	}
 	p.feeds.Store(p.batch.cold())
 	if p.layer.Experts {
@@ -158,21 +160,21 @@ func (p *pass) runLayer(l int) {
 		p.mlp(in)
 	}
 	if s.PostNorm {
-		p.normRows(p.ffn, p.ffn, &p.w.postFFNNorm)
+		p.normRows(p.ffn, p.ffn, &p.w.PostFFNNorm)
 	}
-	if s.Parallel != Serial {
+	if s.Parallel != arch.Serial {
 		p.residual(p.mix)
 	}
 	p.residual(p.ffn)
 }
 
-// apply normalizes one vector.
-func (n *NormSpec) apply(dst, src []float32, g *gain) {
+// applyNorm normalizes one vector.
+func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
 	if n.Layer {
-		quant.LayerNorm(dst, src, g.weight, g.bias, n.Eps)
+		quant.LayerNorm(dst, src, g.Weight, g.Bias, n.Eps)
 		return
 	}
-	quant.RMSNorm(dst, src, g.weight, n.Eps, n.Offset)
+	quant.RMSNorm(dst, src, g.Weight, n.Eps, n.Offset)
 }
 
 // output computes the logits that were asked for and hands them over.
@@ -186,9 +188,9 @@ func (p *pass) output() error {
 			if p.n < len(p.batch.ids) {
 				row = done + i // they have moved
 			}
-			s.Norm.apply(p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.norm)
+			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.Norm)
 		}
-		p.add(&w.head, p.h, n, p.logits)
+		p.add(&w.Head, p.h, n, p.logits)
 		p.multiply()
 		if p.err != nil {
 			return p.err
@@ -196,7 +198,7 @@ func (p *pass) output() error {
 		p.headRun++
 		for i, row := range want[:n] {
 			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
-			s.finishLogits(logits)
+			finishLogits(s, logits)
 			if err := p.batch.each(p.batch.position(row), logits); err != nil {
 				return err
 			}
@@ -207,7 +209,7 @@ func (p *pass) output() error {
 }
 
 // finishLogits applies the family's scale and soft cap.
-func (s *Spec) finishLogits(logits []float32) {
+func finishLogits(s *arch.Spec, logits []float32) {
 	if s.LogitScale != 1 {
 		quant.Scale(logits, s.LogitScale)
 	}

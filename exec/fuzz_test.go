@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -21,8 +23,8 @@ func FuzzOpenModel(f *testing.F) {
 		f.Add(true, encodedGGUF(f, tinyGGUF().as(arch)))
 	}
 	f.Add(false, tinyConfig(f, nil))
-	f.Add(false, tinyConfig(f, fields{"rope_scaling": fields{"type": "yarn", "factor": 2}, "sliding_window": 4, "layer_types": []string{fullAttention, slidingAttention}}))
-	f.Add(false, tinyConfig(f, fields{"model_type": "gemma3_text", "rope_parameters": fields{fullAttention: fields{"rope_theta": 100}}}))
+	f.Add(false, tinyConfig(f, fields{"rope_scaling": fields{"type": "yarn", "factor": 2}, "sliding_window": 4, "layer_types": []string{arch.FullAttention, arch.SlidingAttention}}))
+	f.Add(false, tinyConfig(f, fields{"model_type": "gemma3_text", "rope_parameters": fields{arch.FullAttention: fields{"rope_theta": 100}}}))
 	f.Add(false, tinyConfig(f, fields{"model_type": "lfm2", "full_attn_idxs": []int{0}}))
 	f.Fuzz(func(t *testing.T, isGGUF bool, data []byte) {
 		if isGGUF {
@@ -52,7 +54,7 @@ func encodedGGUF(t testing.TB, g *ggufModel) []byte {
 
 // openAndRun reads two tokens with a model, if it is one.
 func openAndRun(t *testing.T, fsys vfs.FS, path string) {
-	files, err := Open(fsys, path)
+	files, err := modelfile.Open(fsys, path)
 	if err != nil {
 		return
 	}

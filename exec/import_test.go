@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -24,12 +26,12 @@ import (
 // importModel writes a pack of a model into a file system in memory.
 func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
 	t.Helper()
-	f, err := Open(fsys, path)
+	f, err := modelfile.Open(fsys, path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	to := vfs.NewMem()
 	var last, total int64
-	require.NoError(t, Import(context.Background(), f, to, "m.pack", ImportOptions{
+	require.NoError(t, weights.Import(context.Background(), f, to, "m.pack", weights.ImportOptions{
 		Made: "test", Progress: func(done, all int64) { last, total = done, all },
 	}))
 	require.Equal(t, total, last, "progress reaches its end")
@@ -41,15 +43,15 @@ func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
 func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 	t.Helper()
 	packed := importModel(t, fsys, path)
-	load := func(fsys vfs.FS, path string) (*weights, []*tiering.Frame) {
-		f, err := Open(fsys, path)
+	load := func(fsys vfs.FS, path string) (*weights.Weights, []*tiering.Frame) {
+		f, err := modelfile.Open(fsys, path)
 		require.NoError(t, err)
 		defer f.Close()
 		spec, err := f.Spec()
 		require.NoError(t, err)
-		w, ld, err := loadWeights(context.Background(), f.tensors(), spec, Options{Budget: tiering.New(0), Exact: exact})
+		w, ld, err := weights.LoadWeights(context.Background(), f.TensorSet(), spec, weights.LoadOptions{Budget: tiering.New(0), Exact: exact})
 		require.NoError(t, err)
-		return w, ld.frames
+		return w, ld.Frames
 	}
 	want, frames := load(fsys, path)
 	got, more := load(packed, "m.pack")
@@ -118,10 +120,10 @@ func TestImportLosesNothing(t *testing.T) {
 			fsys := randomTensors(t, typ).write(t)
 			sameWeights(t, fsys, "m.gguf", false)
 			sameWeights(t, fsys, "m.gguf", true)
-			source, err := Open(fsys, "m.gguf")
+			source, err := modelfile.Open(fsys, "m.gguf")
 			require.NoError(t, err)
 			defer source.Close()
-			packed, err := Open(importModel(t, fsys, "m.gguf"), "m.pack")
+			packed, err := modelfile.Open(importModel(t, fsys, "m.gguf"), "m.pack")
 			require.NoError(t, err)
 			defer packed.Close()
 			require.Equal(t, "pack", packed.Format())
@@ -137,7 +139,7 @@ func TestImportLosesNothing(t *testing.T) {
 }
 
 // readPieces reads a tensor in pieces of an odd size.
-func readPieces(t *testing.T, f *Files, name string) (all []byte) {
+func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 	tensor, ok := f.Source.Tensor(name)
 	require.True(t, ok)
 	for off := int64(0); off < tensor.Size; off += 1001 {
@@ -173,10 +175,10 @@ func TestPacksSpeakForTheirSource(t *testing.T) {
 		testutil.Shared(t, "gguf", "tiny-qwen2-q4_k_m.gguf"),
 	} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			source, err := Open(vfs.OS(), path)
+			source, err := modelfile.Open(vfs.OS(), path)
 			require.NoError(t, err)
 			defer source.Close()
-			packed, err := Open(importModel(t, vfs.OS(), path), "m.pack")
+			packed, err := modelfile.Open(importModel(t, vfs.OS(), path), "m.pack")
 			require.NoError(t, err)
 			defer packed.Close()
 			about := packed.Packed().About()
@@ -218,10 +220,10 @@ func TestSplitModelsArePacked(t *testing.T) {
 		keys := append([]gguf.KV{{Key: "split.no", Value: uint16(i)}, {Key: "split.count", Value: uint16(2)}}, g.keys...)
 		require.NoError(t, gguf.Write(fsys, fmt.Sprintf("s-0000%d-of-00002.gguf", i+1), keys, tensors))
 	}
-	whole, err := Open(importModel(t, fsys, "m.gguf"), "m.pack")
+	whole, err := modelfile.Open(importModel(t, fsys, "m.gguf"), "m.pack")
 	require.NoError(t, err)
 	defer whole.Close()
-	parts, err := Open(importModel(t, fsys, "s-00002-of-00002.gguf"), "m.pack")
+	parts, err := modelfile.Open(importModel(t, fsys, "s-00002-of-00002.gguf"), "m.pack")
 	require.NoError(t, err)
 	defer parts.Close()
 	for _, want := range whole.Source.Tensors() {
@@ -243,12 +245,12 @@ func TestPackOfAPackIsTheSame(t *testing.T) {
 
 // TestCancelledImportLeavesNothing cancels from within the progress report.
 func TestCancelledImportLeavesNothing(t *testing.T) {
-	f, err := Open(tinyGGUF().write(t), "m.gguf")
+	f, err := modelfile.Open(tinyGGUF().write(t), "m.gguf")
 	require.NoError(t, err)
 	defer f.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	to := vfs.NewMem()
-	err = Import(ctx, f, to, "m.pack", ImportOptions{Progress: func(int64, int64) { cancel() }})
+	err = weights.Import(ctx, f, to, "m.pack", weights.ImportOptions{Progress: func(int64, int64) { cancel() }})
 	require.ErrorIs(t, err, context.Canceled)
 	left, err := to.ReadDir(".")
 	require.NoError(t, err)
@@ -270,9 +272,9 @@ func TestImportReportsEveryFault(t *testing.T) {
 			}
 			return nil
 		})
-		f, err := Open(source, "m.gguf")
+		f, err := modelfile.Open(source, "m.gguf")
 		require.NoError(t, err)
-		err = Import(context.Background(), f, target, "m.pack", ImportOptions{})
+		err = weights.Import(context.Background(), f, target, "m.pack", weights.ImportOptions{})
 		require.NoError(t, f.Close())
 		if !failed {
 			require.NoError(t, err)
@@ -292,7 +294,7 @@ func TestDamagedPackIsNotLoaded(t *testing.T) {
 	packed := importModel(t, tinyGGUF().write(t), "m.gguf")
 	data, err := vfs.ReadFile(packed, "m.pack", 1<<30)
 	require.NoError(t, err)
-	f, err := Open(packed, "m.pack")
+	f, err := modelfile.Open(packed, "m.pack")
 	require.NoError(t, err)
 	at, ok := f.Packed().Find("blk.0.ffn_down.weight")
 	require.True(t, ok)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
@@ -38,7 +40,7 @@ func wholeTensor(t *testing.T, src store.Source, name string) []float32 {
 	t.Helper()
 	tensor, ok := src.Tensor(name)
 	require.True(t, ok, name)
-	values, err := readFloats(src, tensor)
+	values, err := modelfile.ReadFloats(src, tensor)
 	require.NoError(t, err)
 	return values
 }
@@ -64,7 +66,7 @@ func TestM12_PackedWeightsAreExact(t *testing.T) {
 			}
 			t.Run(filepath.Base(dir)+"/"+p.name, func(t *testing.T) {
 				packed, plain, values := packFixture(t, dir, p)
-				f, err := Open(packed, "m")
+				f, err := modelfile.Open(packed, "m")
 				require.NoError(t, err)
 				defer func() { require.NoError(t, f.Close()) }()
 				natural, err := f.InOrder()
@@ -103,7 +105,7 @@ func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 			want = quant.F32
 		}
 		packed, _, values := packFixture(t, fixtureNamed(t, "llama3"), p)
-		f, err := Open(packed, "m")
+		f, err := modelfile.Open(packed, "m")
 		require.NoError(t, err)
 		for name := range values {
 			tensor, _ := f.Source.Tensor(name)
@@ -133,7 +135,7 @@ func fixtureNamed(t *testing.T, name string) string {
 func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
 	for _, p := range []packedAs{{bits: 4, group: 32}, {bits: 4, group: 32, awq: true}} {
 		packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), p)
-		f, err := Open(packed, "m")
+		f, err := modelfile.Open(packed, "m")
 		require.NoError(t, err)
 		tensor, ok := f.Source.Tensor("model.layers.0.mlp.up_proj.weight")
 		require.True(t, ok)
@@ -149,7 +151,7 @@ func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
 			}
 		}
 		_, err = f.Source.ReadAt(tensor, make([]byte, 2), tensor.Size-1)
-		require.ErrorIs(t, err, ErrModel)
+		require.ErrorIs(t, err, arch.ErrModel)
 		require.NoError(t, f.Close())
 	}
 }
@@ -164,7 +166,7 @@ func TestScalesInOtherFormats(t *testing.T) {
 		for i := range scales {
 			scales[i] = scale
 		}
-		tensors["a.scales"] = rawTensor{"F32", []int{1, 8}, appendFloats(nil, scales)}
+		tensors["a.scales"] = rawTensor{"F32", []int{1, 8}, modelfile.AppendFloats(nil, scales)}
 		src, _, err := unpackRaw(t, tensors, p)
 		require.NoError(t, err)
 		tensor, _ := src.Tensor("a.weight")
@@ -213,7 +215,7 @@ func TestPackedWeightsThatAreMalformed(t *testing.T) {
 			p.pack(tensors, "a", 8, 32, newRandom())
 			c.change(tensors)
 			_, _, err := unpackRaw(t, tensors, p)
-			require.ErrorIs(t, err, ErrModel)
+			require.ErrorIs(t, err, arch.ErrModel)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -254,11 +256,11 @@ func TestPackingsThatAreRefused(t *testing.T) {
 
 // TestOrdersThatAreNone: a pack may come from anybody.
 func TestOrdersThatAreNone(t *testing.T) {
-	require.NoError(t, checkOrder("a.order", []float32{2, 0, 1}))
+	require.NoError(t, modelfile.CheckOrder("a.order", []float32{2, 0, 1}))
 	nan := float32(math.NaN())
 	for _, order := range [][]float32{{0, 1, 1}, {0, 1, 3}, {0, -1, 2}, {0, 0.5, 2}, {0, nan, 2}, {0, float32(math.Inf(1)), 2}, {1e30, 1, 2}} {
-		err := checkOrder("a.order", order)
-		require.ErrorIs(t, err, ErrModel, "%v", order)
+		err := modelfile.CheckOrder("a.order", order)
+		require.ErrorIs(t, err, arch.ErrModel, "%v", order)
 		require.ErrorContains(t, err, "tensor a.order")
 	}
 }
@@ -281,12 +283,12 @@ func TestAdaptersOfOrderedColumns(t *testing.T) {
 		require.NoError(t, fsys.MkdirAll("lora"))
 		writeFile(t, fsys, "lora/adapter_config.json", []byte(`{"peft_type": "LORA", "r": 1, "lora_alpha": 1}`))
 		require.NoError(t, safetensors.Write(fsys, "lora/adapter_model.safetensors", []safetensors.TensorData{
-			{Name: "base_model.model." + module + ".lora_A.weight", Type: quant.F32, Shape: []int{1, cols}, Data: appendFloats(nil, a)},
-			{Name: "base_model.model." + module + ".lora_B.weight", Type: quant.F32, Shape: []int{rows, 1}, Data: appendFloats(nil, b)},
+			{Name: "base_model.model." + module + ".lora_A.weight", Type: quant.F32, Shape: []int{1, cols}, Data: modelfile.AppendFloats(nil, a)},
+			{Name: "base_model.model." + module + ".lora_B.weight", Type: quant.F32, Shape: []int{rows, 1}, Data: modelfile.AppendFloats(nil, b)},
 		}))
 	}
 	merged := func(fsys vfs.FS) []float32 {
-		f, err := Open(fsys, "m")
+		f, err := modelfile.Open(fsys, "m")
 		require.NoError(t, err)
 		defer f.Close()
 		require.NoError(t, f.Merge(fsys, "lora"))
@@ -309,6 +311,6 @@ func TestOrderedColumnsAreStreamed(t *testing.T) {
 		require.Equal(t, want, allLogits(t, m, ids), "seed %d", seed)
 		require.NoError(t, m.Replan(context.Background(), partPlan(rng, whole.Spec)))
 		require.Equal(t, want, allLogits(t, m, ids), "seed %d, after another plan", seed)
-		require.NotNil(t, m.weights.layers[0].q.Order)
+		require.NotNil(t, m.weights.Layers[0].Q.Order)
 	}
 }

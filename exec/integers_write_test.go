@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -176,7 +178,7 @@ func packFixture(t *testing.T, dir string, p packedAs) (packed, plain vfs.FS, va
 		if roundable(tensor.Name, tensor.Shape) {
 			module := strings.TrimSuffix(tensor.Name, ".weight")
 			v := p.pack(inPacked, module, tensor.Rows(), tensor.Cols(), rng)
-			inPlain[tensor.Name] = rawTensor{"F32", tensor.Shape, appendFloats(nil, v)}
+			inPlain[tensor.Name] = rawTensor{"F32", tensor.Shape, modelfile.AppendFloats(nil, v)}
 			values[tensor.Name] = v
 			continue
 		}
@@ -199,9 +201,9 @@ func unpackRaw(t *testing.T, tensors map[string]rawTensor, p packedAs) (store.So
 	t.Cleanup(func() { require.NoError(t, src.Close()) })
 	text, err := json.Marshal(fields{"quantization_config": p.config()})
 	require.NoError(t, err)
-	c, err := newHFConfig("config.json", text)
+	c, err := arch.NewHFConfig("config.json", text)
 	require.NoError(t, err)
-	packing := c.intPacking()
-	require.NoError(t, c.err)
-	return unpackIntegers(src, packing, "m")
+	packing := c.IntPacking()
+	require.NoError(t, c.Err)
+	return modelfile.UnpackIntegers(src, packing, "m")
 }

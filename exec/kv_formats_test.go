@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -66,7 +67,7 @@ func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 		return &quant.KernelError{Path: "avx512", Kernel: "scores"}
 	}
 	dir := fixtureDirs(t)[0]
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
 	for _, format := range kv.Formats() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 )
@@ -18,13 +19,13 @@ func TestLargeQueries(t *testing.T) {
 	for _, format := range kv.Formats() {
 		t.Run(format.String(), func(t *testing.T) {
 			m := loadModel(t, vfs.OS(), ownFixture(t, "lfm2"), Options{Threads: 2, Chunk: 64, KV: format})
-			require.Equal(t, QKNormHead, m.Spec.QKNorm)
+			require.Equal(t, arch.QKNormHead, m.Spec.QKNorm)
 			require.Zero(t, m.Spec.Norm.Offset)
 			ids := longPrompt(m.Spec.Vocab, 70, 3)
 			want := allLogits(t, m, ids)
 			layers := 0
-			for l := range m.weights.layers {
-				g := m.weights.layers[l].qNorm.weight
+			for l := range m.weights.Layers {
+				g := m.weights.Layers[l].QNorm.Weight
 				for i := range g {
 					g[i] *= 0x1p40
 				}

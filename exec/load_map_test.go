@@ -10,26 +10,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // packOnDisk imports a model into a real file, which mappings need.
-func packOnDisk(t *testing.T, dir string) (path string, f *Files) {
-	source, err := Open(vfs.OS(), dir)
+func packOnDisk(t *testing.T, dir string) (path string, f *modelfile.Files) {
+	source, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer source.Close()
 	path = filepath.Join(t.TempDir(), "m.pack")
-	require.NoError(t, Import(context.Background(), source, vfs.OS(), path, ImportOptions{}))
-	f, err = Open(vfs.OS(), path)
+	require.NoError(t, weights.Import(context.Background(), source, vfs.OS(), path, weights.ImportOptions{}))
+	f, err = modelfile.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return path, f
 }
 
 // keepAll is a plan by which all weights stay in memory.
-func keepAll(t *testing.T, f *Files) *tiering.Plan {
+func keepAll(t *testing.T, f *modelfile.Files) *tiering.Plan {
 	spec, err := f.Spec()
 	require.NoError(t, err)
 	plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: len(spec.Layers) * spec.Experts}
@@ -61,8 +63,8 @@ func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
 
 // keepsAny reports whether any bytes of sections are in memory.
 func keepsAny(m *Model) bool {
-	for _, l := range m.parts.sections {
-		if l.size > 0 {
+	for _, l := range m.parts.Sections {
+		if l.Size > 0 {
 			return true
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -19,7 +21,7 @@ import (
 // openAndLoad opens and loads a model with little memory to spare, and gives
 // everything back.
 func openAndLoad(fsys vfs.FS, path string) error {
-	f, err := Open(fsys, path)
+	f, err := modelfile.Open(fsys, path)
 	if err != nil {
 		return err
 	}
@@ -100,14 +102,14 @@ func TestUnknownFamilies(t *testing.T) {
 	g := tinyGGUF()
 	g.set("general.architecture", "hyena")
 	err := openAndLoad(g.write(t), "m.gguf")
-	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, `m.gguf: general.architecture`)
 	require.ErrorContains(t, err, `"hyena"`)
 	g.drop("general.architecture")
-	require.ErrorIs(t, openAndLoad(g.write(t), "m.gguf"), ErrModel)
+	require.ErrorIs(t, openAndLoad(g.write(t), "m.gguf"), arch.ErrModel)
 
 	err = openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"model_type": "hyena"})), "m")
-	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, "config.json: model_type")
 }
 
@@ -137,10 +139,10 @@ func TestMalformedTensors(t *testing.T) {
 				g.dropTensor(t, c.tensor)
 			} else {
 				d := g.tensor(t, c.tensor)
-				d.Shape, d.Data = c.shape, make([]byte, 4*elems(c.shape))
+				d.Shape, d.Data = c.shape, make([]byte, 4*modelfile.Elems(c.shape))
 			}
 			err := openAndLoad(g.write(t), "m.gguf")
-			require.ErrorIs(t, err, ErrModel)
+			require.ErrorIs(t, err, arch.ErrModel)
 			require.ErrorContains(t, err, "m.gguf")
 			require.ErrorContains(t, err, c.tensor)
 		})
@@ -201,8 +203,8 @@ func TestMalformedConfigs(t *testing.T) {
 		{"norm epsilon of 1", "rms_norm_eps", 1, "is not between 0 and 1"},
 		{"experts used of none", "num_experts_per_tok", 2, "2 of only 0 experts"},
 		{"scaling as text", "rope_scaling", "linear", "string"},
-		{"types of other layers", "layer_types", []string{fullAttention}, "1 entries for 2 layers"},
-		{"types unknown", "layer_types", []string{fullAttention, "mamba"}, `layer 1 is "mamba"`},
+		{"types of other layers", "layer_types", []string{arch.FullAttention}, "1 entries for 2 layers"},
+		{"types unknown", "layer_types", []string{arch.FullAttention, "mamba"}, `layer 1 is "mamba"`},
 		{"types as numbers", "layer_types", []int{1, 2}, "number"},
 		{"attending layer out of range", "full_attn_idxs", []int{2}, "no layer 2"},
 		{"activation unknown", "hidden_act", "relu6", `"relu6"`},

@@ -1,5 +1,7 @@
 package exec
 
+import "github.com/llmrun/llmrun/exec/weights"
+
 const (
 	// upRows is the most tokens of which an MLP has its two products, gate and up,
 	// side by side. So few meet once less.
@@ -33,18 +35,18 @@ func (p *pass) mostUp() int {
 
 // mlp computes the dense feed-forward part.
 func (p *pass) mlp(in []float32 /* [n, Dim] */) {
-	p.runMLP(&p.w.mlp, in, p.ffn)
+	p.runMLP(&p.w.MLP, in, p.ffn)
 }
 
 // runMLP computes one MLP for all rows of the batch.
-func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
+func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
 	p.addInner(w, in, nil, p.n, 0)
-	p.foresee(&w.down)
+	p.foresee(&w.Down)
 	p.multiply()
 	if p.n <= p.mostUp() {
-		p.activated(w.up.Rows)
+		p.activated(w.Up.Rows)
 	}
-	p.add(&w.down, p.gate, p.n, out)
+	p.add(&w.Down, p.gate, p.n, out)
 	p.foreseeLayer(p.index + 1)
 	p.multiply()
 }
@@ -52,16 +54,16 @@ func (p *pass) runMLP(w *mlp, in, out []float32 /* [n, Dim] */) {
 // addInner puts the products on the list that make an MLP's inner vectors of n rows,
 // which begin with row first of gate. Of a batch of more than mostUp tokens they
 // are activated too.
-func (p *pass) addInner(w *mlp, in []float32, of []int32 /* [n] */, n, first int) {
-	at := first * w.up.Rows
+func (p *pass) addInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
+	at := first * w.Up.Rows
 	if p.m.Spec.Gated {
-		p.addRows(&w.gate, in, of, n, p.gate[at:])
+		p.addRows(&w.Gate, in, of, n, p.gate[at:])
 	}
 	if p.n <= p.mostUp() {
-		p.addRows(&w.up, in, of, n, p.up[at:])
+		p.addRows(&w.Up, in, of, n, p.up[at:])
 		return
 	}
-	p.jobs = append(p.jobs, job{w: &w.up, x: in, of: of, n: n, y: p.gate[at:], activates: true})
+	p.jobs = append(p.jobs, job{w: &w.Up, x: in, of: of, n: n, y: p.gate[at:], activates: true})
 }
 
 // mulActivating does the rows lo to hi of a product and combines gate with them:

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/tiering"
@@ -44,7 +47,7 @@ type Options struct {
 	// cache, and makes the copy after the first pass. It needs a Plan.
 	MapFirst bool
 	// Experts says which of them stay in memory, if the plan does not keep all.
-	Experts ExpertPolicy
+	Experts weights.ExpertPolicy
 	// W8A8 asks for products in 8-bit integers as neural processors have them; nil:
 	// for the usual ones. Files.UseWhole comes first, and the calibration must stay
 	// open as long as the model.
@@ -65,13 +68,13 @@ type Options struct {
 // Model is a network that is ready to run. Its methods may be called from any
 // goroutine; passes take turns.
 type Model struct {
-	Spec *Spec
+	Spec *arch.Spec
 
-	weights *weights
+	weights *weights.Weights
 	frames  []*tiering.Frame
-	parts   *residency   // nil: all of the weights are in memory for good
-	experts *expertCache // nil: all are in memory for good
-	rows    *rowLookup   // of the embedding
+	parts   *weights.Residency   // nil: all of the weights are in memory for good
+	experts *weights.ExpertCache // nil: all are in memory for good
+	rows    *weights.RowLookup   // of the embedding
 	cache   *kv.Cache
 	cold    *coldKV // what is on flash of it
 	shadow  *shadow // nil: without Options.W8A8
@@ -82,6 +85,7 @@ type Model struct {
 	budget    *tiering.Budget
 
 	selection Selection
+	observe   Observer // nil: no caller observes matmuls
 
 	mu     sync.Mutex // held for the length of a pass
 	pass   *pass
@@ -107,7 +111,7 @@ func (o *Options) setDefaults() {
 }
 
 // Load reads the weights of a model that Open found and makes it ready to run.
-func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
+func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, errors.Join(err, o.Divide.close())
@@ -128,28 +132,32 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	ts, err := f.tensorsFor(o.Exact || o.Divide != nil)
+	ts, err := f.TensorsFor(o.Exact || o.Divide != nil)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
-	load := loadWeights
+	load := func(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
+		return weights.LoadWeights(ctx, ts, spec, weights.LoadOptions{
+			Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile, MapFirst: o.MapFirst, Exact: o.Exact, Progress: o.Progress,
+		})
+	}
 	if o.Divide != nil {
 		load = m.away.loadWeights
 	}
-	var ld *loader
+	var ld *weights.Loader
 	if m.weights, ld, err = load(ctx, ts, spec, o); err != nil {
 		m.Close()
 		return nil, err
 	}
-	m.frames = ld.frames
+	m.frames = ld.Frames
 	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill}); err != nil {
 		m.Close()
 		return nil, err
 	}
 	m.cold = newColdKV(m, o.KVRing)
-	if m.parts = ld.parts; m.parts != nil && o.KVSpill != nil {
-		m.parts.page = m.cold.unit
+	if m.parts = ld.Parts; m.parts != nil && o.KVSpill != nil {
+		m.parts.Page = m.cold.unit
 	}
 	if err := m.cold.reserve(&o); err != nil {
 		m.Close()
@@ -157,8 +165,8 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 	}
 	m.workers = threadpool.NewWorkers(o.Threads)
 	if m.parts != nil {
-		m.parts.user = m.streamUser()
-		if err := m.parts.start(o.Plan); err != nil {
+		m.parts.User = m.streamUser()
+		if err := m.parts.Start(o.Plan); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -167,7 +175,7 @@ func Load(ctx context.Context, f *Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	if m.rows, err = newRows(&m.weights.embed, o.Budget, m.weights.rowMemory(o.Plan)); err != nil {
+	if m.rows, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -212,10 +220,10 @@ func (m *Model) Close() {
 		_ = m.elsewhere.network.Close() // its memory is gone in any case
 	}
 	if m.parts != nil {
-		m.parts.close()
+		m.parts.Close()
 	}
 	if m.experts != nil {
-		m.experts.close()
+		m.experts.Close()
 	}
 	if m.away != nil {
 		_ = m.away.close() // its memory is gone in any case
@@ -224,7 +232,7 @@ func (m *Model) Close() {
 		m.pass.free()
 	}
 	if m.rows != nil {
-		m.rows.close()
+		m.rows.Close()
 	}
 	if m.shadow != nil {
 		m.shadow.close()
@@ -240,3 +248,7 @@ func (m *Model) Close() {
 	}
 	m.weights, m.frames = nil, nil
 }
+
+// KeepsFiles reports whether the files that the model was loaded from are read
+// while it is in use, and have to stay open as long.
+func (m *Model) KeepsFiles() bool { return m.parts != nil }

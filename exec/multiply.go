@@ -1,13 +1,14 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
 // job is one matrix product: y = x·wᵀ + bias for n rows of x.
 type job struct {
-	w     *linear
+	w     *weights.Linear
 	x     []float32 // [n, Cols], or more rows of which of says which are multiplied
 	of    []int32   // [n] the row of x that each is; nil: they are as they lie. Tiled weights only
 	n     int
@@ -30,20 +31,20 @@ type input struct {
 	cols int
 	n    int
 	// order of the elements, nil for their own
-	order []float32   // [cols]
-	whole *wholeInput // how all of it is rounded with one scale, nil: group by group
+	order []float32               // [cols]
+	whole *weights.PerTensorInput // how all of it is rounded with one scale, nil: group by group
 	acts  tiled.Activations
 	row   int // index of its first row among all inputs' rows, each input's filled up to whole tiles
 }
 
 // add puts a product on the list of the current step.
-func (p *pass) add(w *linear, x []float32, n int, y []float32) {
+func (p *pass) add(w *weights.Linear, x []float32, n int, y []float32) {
 	p.addRows(w, x, nil, n, y)
 }
 
 // addRows is add for rows of x that lie anywhere: gathering is an index that
 // rounding follows.
-func (p *pass) addRows(w *linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
+func (p *pass) addRows(w *weights.Linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
 	if n > 0 {
 		p.jobs = append(p.jobs, job{w: w, x: x, of: of, n: n, y: y})
 	}
@@ -63,10 +64,11 @@ func rowOf(x []float32, of []int32, cols, i int) []float32 {
 // the weights, and empties the list. What another device has of them it does
 // meanwhile.
 func (p *pass) multiply() {
-	if p.observe != nil {
+	if observe := p.m.observe; observe != nil {
 		p.settleRows()
 		for i := range p.jobs {
-			p.observe(&p.jobs[i])
+			j := &p.jobs[i]
+			observe(j.w, j.n, j.row)
 		}
 	}
 	p.startAway()
@@ -103,7 +105,7 @@ func (p *pass) products(activating bool) {
 		p.jobs[i].lo, p.jobs[i].hi = 0, 0
 	}
 	for i := range p.jobs {
-		if j := &p.jobs[i]; j.activates == activating && j.w.rest.count > 0 {
+		if j := &p.jobs[i]; j.activates == activating && j.w.Rest.Count > 0 {
 			p.multiplyStreamed(j)
 		}
 	}
@@ -122,7 +124,7 @@ func (p *pass) roundInputs() {
 	memory, rows := p.rounded, 0
 	for i := range p.jobs {
 		j := &p.jobs[i]
-		if !j.w.Tiled || j.allAway() && !j.w.hasShadow() {
+		if !j.w.Tiled || j.allAway() && !j.w.HasShadow() {
 			continue
 		}
 		if last := len(p.inputs) - 1; last >= 0 && p.inputs[last].rowsOf(j) {
@@ -130,7 +132,7 @@ func (p *pass) roundInputs() {
 			continue
 		}
 		j.input = len(p.inputs)
-		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, whole: j.w.whole})
+		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, whole: j.w.PerTensor})
 		in := &p.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
@@ -182,9 +184,9 @@ func (p *pass) round(row, worker int) {
 // ordersPerStep returns in how many orders a step may round the same vectors.
 func (p *pass) ordersPerStep() int {
 	most := 1
-	for l := range p.m.weights.layers {
-		w := &p.m.weights.layers[l]
-		for _, step := range [][]*linear{{&w.q, &w.k, &w.v}, {&w.mlp.gate, &w.mlp.up}, {&w.shared.gate, &w.shared.up}} {
+	for l := range p.m.weights.Layers {
+		w := &p.m.weights.Layers[l]
+		for _, step := range [][]*weights.Linear{{&w.Q, &w.K, &w.V}, {&w.MLP.Gate, &w.MLP.Up}, {&w.Shared.Gate, &w.Shared.Up}} {
 			n := 1
 			for i, m := range step[1:] {
 				if !same(step[i].Order, m.Order) {
@@ -227,13 +229,13 @@ func (p *pass) mulInto(y []float32 /* [n, width] */, width, first int, j *job, l
 		tiles := (hi - first + tiled.TileRows - 1) / tiled.TileRows
 		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
 	} else {
-		data := j.data[(lo-j.lo)*j.w.rowBytes():]
+		data := j.data[(lo-j.lo)*j.w.RowBytes():]
 		quant.MulRows(y[lo-first:], width, j.w.Type, data, j.w.Cols, 0, hi-lo, j.x, j.n, ws.scratch)
 	}
-	if j.w.bias == nil {
+	if j.w.Bias == nil {
 		return
 	}
 	for row := range j.n {
-		quant.Add(y[row*width+lo-first:row*width+hi-first], j.w.bias[lo:hi])
+		quant.Add(y[row*width+lo-first:row*width+hi-first], j.w.Bias[lo:hi])
 	}
 }

@@ -8,7 +8,7 @@ import "slices"
 // narrows reports whether the present layer is the last one and not all rows of the
 // batch go on through it. Who observes sees all.
 func (p *pass) narrows() bool {
-	return p.index == len(p.m.Spec.Layers)-1 && len(p.batch.want) < len(p.batch.ids) && p.observe == nil
+	return p.index == len(p.m.Spec.Layers)-1 && len(p.batch.want) < len(p.batch.ids) && p.m.observe == nil
 }
 
 // goesOn reports whether one of some neighbouring rows goes on behind the keys and values

@@ -65,7 +65,7 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 				}
 				m := loadPart(t, f, o)
 				if m.experts != nil {
-					m.experts.trust = float64(rng.IntN(2))
+					m.experts.Trust = float64(rng.IntN(2))
 				}
 				requireSomeLogits(t, rng, m, ids, want)
 			}
@@ -99,15 +99,15 @@ func TestNoExpertsForNobody(t *testing.T) {
 	f := openPack(t, importModel(t, vfs.OS(), dir))
 	spec := packSpec(t, f)
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts*3/4)})
-	m.experts.trust = 1
+	m.experts.Trust = 1
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 64, 7), &Reader{}))
 	e := m.experts
-	e.reads.mu.Lock()
-	defer e.reads.mu.Unlock()
-	for i := range e.reads.slots {
-		require.Less(t, int(e.reads.slots[i].id), e.perLayer*(len(spec.Layers)-1))
+	e.Reads.Mu.Lock()
+	defer e.Reads.Mu.Unlock()
+	for i := range e.Reads.Slots {
+		require.Less(t, int(e.Reads.Slots[i].ID), e.PerLayer*(len(spec.Layers)-1))
 	}
 }

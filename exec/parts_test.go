@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
@@ -18,7 +19,7 @@ func TestRangesCoverTheStep(t *testing.T) {
 		tokens := []int{1, 40, 5000}[rng.IntN(3)] // many make work exceed what units count
 		for range 1 + rng.IntN(20) {
 			lo := rng.IntN(3) * tiled.TileRows
-			j := job{w: &linear{Matrix: Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(tokens), lo: lo, hi: lo + rng.IntN(5000)}
+			j := job{w: &weights.Linear{Matrix: weights.Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(tokens), lo: lo, hi: lo + rng.IntN(5000)}
 			p.jobs = append(p.jobs, j)
 		}
 		units, least := p.measureJobs()

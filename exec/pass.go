@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -38,11 +40,10 @@ type pass struct {
 	route    router
 
 	workers []workspace
-	spans   []float32  // partial results of attention over a long context, see attention.go
-	jobs    []job      // matrix products of the current step
-	observe func(*job) // told about each before it is computed; nil: nobody wants to know
-	shift   int        // of work, see measureJobs
-	inputs  []input    // what the jobs multiply, rounded
+	spans   []float32 // partial results of attention over a long context, see attention.go
+	jobs    []job     // matrix products of the current step
+	shift   int       // of work, see measureJobs
+	inputs  []input   // what the jobs multiply, rounded
 
 	// The current step.
 	ctx   context.Context // of the pass that is under way
@@ -51,9 +52,9 @@ type pass struct {
 	n     int // rows in the batch
 	// headRun is how many times the stream has brought the output matrix.
 	headRun int
-	layer   *LayerSpec
+	layer   *arch.LayerSpec
 	index   int
-	w       *layerWeights
+	w       *weights.LayerWeights
 	steps   []rowStep // to be done with rows before they are used
 	tiles   []tile
 	split   bool
@@ -160,10 +161,10 @@ func (p *pass) free() {
 
 // activation returns the function that combines gate and up, or that maps up
 // alone in an MLP without a gate (gate is then ignored).
-func activation(s *Spec) func(dst, gate, up []float32) {
+func activation(s *arch.Spec) func(dst, gate, up []float32) {
 	if s.Gated {
-		return [...]func(dst, gate, up []float32){SiLU: quant.SiluMul, GELUTanh: quant.GeluTanhMul, GELUErf: quant.GeluErfMul}[s.Act]
+		return [...]func(dst, gate, up []float32){arch.SiLU: quant.SiluMul, arch.GELUTanh: quant.GeluTanhMul, arch.GELUErf: quant.GeluErfMul}[s.Act]
 	}
-	single := [...]func(dst, x []float32){SiLU: quant.Silu, GELUTanh: quant.GeluTanh, GELUErf: quant.GeluErf}[s.Act]
+	single := [...]func(dst, x []float32){arch.SiLU: quant.Silu, arch.GELUTanh: quant.GeluTanh, arch.GELUErf: quant.GeluErf}[s.Act]
 	return func(dst, _, up []float32) { single(dst, up) }
 }

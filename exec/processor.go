@@ -3,6 +3,8 @@ package exec
 import (
 	"context"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -19,7 +21,7 @@ type Processor interface {
 
 // Offer is a model that a processor may take a part of, before its weights are read.
 type Offer struct {
-	Spec    *Spec
+	Spec    *arch.Spec
 	Chunk   int // tokens of a prompt that are computed together
 	Context int // most tokens of a text; 0: nobody has said
 	// Layers and Head are types and sizes: matrices have no data, and the values of
@@ -83,7 +85,7 @@ type Chunk struct {
 // Linear is a matrix with rows as the file has them, and the bias that is added to
 // its product, nil where there is none.
 type Linear struct {
-	Matrix
+	weights.Matrix
 	Bias []float32 // [Rows]
 }
 
@@ -93,11 +95,6 @@ type LayerWeights struct {
 	Q, K, V, O        Linear
 	QNorm, KNorm      []float32
 	Gate, Up, Down    Linear
-}
-
-// Angles writes the cosines and sines of a position.
-func (t *RopeTable) Angles(cos, sin []float32 /* [Dim/2] */, pos int, long bool) {
-	t.angles(cos, sin, pos, long)
 }
 
 // elsewhere is a model's place on a processor.
@@ -184,7 +181,7 @@ func (m *Model) readElsewhere(ctx context.Context, b *Batch, r *run) (err error)
 	}
 	if s.chunk.Each == nil {
 		s.chunk.Each = func(row int, logits []float32) error {
-			m.Spec.finishLogits(logits)
+			finishLogits(m.Spec, logits)
 			return s.batch.each(s.chunk.Position+row, logits)
 		}
 	}
@@ -198,7 +195,7 @@ func (m *Model) enter(ctx context.Context, x []float32 /* [count, Dim] */, b *Ba
 		copy(x, m.pass.x[r.row*m.Spec.Dim:])
 		return nil
 	}
-	if err := m.rows.lookup(ctx, x, b.ids[r.row:r.row+r.count], m.elsewhere.raw); err != nil {
+	if err := m.rows.Lookup(ctx, x, b.ids[r.row:r.row+r.count], m.elsewhere.raw); err != nil {
 		return err
 	}
 	if scale := m.Spec.EmbedScale; scale != 1 {

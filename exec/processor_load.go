@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/prefetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // loadElsewhere loads a model for a processor. Layers that it does not take are
 // computed here, before its own, so that the stream changes places once in a pass.
-func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Model, err error) {
-	m := &Model{Spec: spec, budget: o.Budget, weights: &weights{}}
+func loadElsewhere(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o Options) (_ *Model, err error) {
+	m := &Model{Spec: spec, budget: o.Budget, weights: &weights.Weights{}}
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -48,13 +50,13 @@ func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Mod
 		return nil, err
 	}
 	err = h.read(ctx, network)
-	m.frames = append(m.frames, h.frames...)
+	m.frames = append(m.frames, h.Frames...)
 	if err != nil {
 		return nil, err
 	}
-	m.weights.embed, m.weights.tied = h.weights.embed, h.weights.tied
-	m.elsewhere.raw = make([]byte, m.weights.embed.rowBytes())
-	if m.rows, err = newRows(&m.weights.embed, o.Budget, rowMemory{}); err != nil {
+	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
+	m.elsewhere.raw = make([]byte, m.weights.Embed.RowBytes())
+	if m.rows, err = weights.NewRows(&m.weights.Embed, o.Budget, weights.RowMemory{}); err != nil {
 		return nil, err
 	}
 	if place.First > 0 {
@@ -65,7 +67,7 @@ func loadElsewhere(ctx context.Context, f *Files, spec *Spec, o Options) (_ *Mod
 
 // Place says which part of the model Options.Processor would take. No weights are
 // read, and nothing stays open.
-func (f *Files) Place(o Options) (Placement, error) {
+func Place(f *modelfile.Files, o Options) (Placement, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return Placement{}, err
@@ -84,67 +86,46 @@ func (f *Files) Place(o Options) (Placement, error) {
 
 // loadFirst loads the layers that are computed here, if there are any, and tells who
 // loads the others how much it was.
-func (m *Model) loadFirst(ctx context.Context, f *Files, h *handOver, o *Options) error {
+func (m *Model) loadFirst(ctx context.Context, f *modelfile.Files, h *handOver, o *Options) error {
 	first := m.elsewhere.place.First
-	h.plans = slices.DeleteFunc(h.plans, func(l layout) bool { return l.before(first) })
+	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
 	if first == 0 {
 		return nil
 	}
 	if err := checkKernels(o.KV, m.Spec.HeadDim); err != nil {
 		return err
 	}
-	ts, err := f.tensorsFor(o.Exact)
+	ts, err := f.TensorsFor(o.Exact)
 	if err != nil {
 		return err
 	}
-	m.weights.layers = make([]layerWeights, first)
-	ld := &loader{ts: ts, spec: m.Spec, budget: o.Budget, exact: o.Exact, progress: o.Progress, total: readBytes(h.plans)}
-	err = ld.loadLayers(ctx, m.weights)
-	m.frames = ld.frames
-	h.done, h.total = ld.done, ld.done
+	m.weights.Layers = make([]weights.LayerWeights, first)
+	ld := &weights.Loader{Tensors: ts, Spec: m.Spec, Budget: o.Budget, Exact: o.Exact, Progress: o.Progress, Total: weights.ReadBytes(h.plans)}
+	err = ld.LoadLayers(ctx, m.weights)
+	m.frames = ld.Frames
+	h.Done, h.Total = ld.Done, ld.Done
 	return err
-}
-
-// loadLayers reads the layers of a model, without its ends. The caller has to free the
-// frames after an error too.
-func (ld *loader) loadLayers(ctx context.Context, w *weights) error {
-	plans, err := ld.planLayers(w)
-	if err != nil {
-		return err
-	}
-	for i := range plans {
-		ld.findSection(&plans[i])
-	}
-	ld.total += readBytes(plans)
-	queue := prefetch.New(loadReaders)
-	err = ld.readAll(ctx, queue, plans)
-	queue.Close() // nothing is written to frames from here on
-	if err != nil {
-		return err
-	}
-	tiering.JoinPages(ld.frames)
-	return ld.giveOrders()
 }
 
 // handOver is the way of weights to a network, part by part. Only the embedding stays
 // in the machine's own memory.
 type handOver struct {
-	*loader
-	weights weights
-	plans   []layout
+	*weights.Loader
+	weights weights.Weights
+	plans   []weights.Layout
 }
 
 // newHandOver checks every tensor.
-func newHandOver(f *Files, spec *Spec, o *Options) (*handOver, error) {
-	ts, err := f.tensorsFor(true)
+func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, error) {
+	ts, err := f.TensorsFor(true)
 	if err != nil {
 		return nil, err
 	}
 	h := &handOver{
-		loader:  &loader{ts: ts, spec: spec, budget: o.Budget, exact: true, progress: o.Progress},
-		weights: weights{layers: make([]layerWeights, len(spec.Layers))},
+		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress},
+		weights: weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))},
 	}
-	h.plans, err = h.planAll(&h.weights)
+	h.plans, err = h.PlanAll(&h.weights)
 	return h, err
 }
 
@@ -157,102 +138,77 @@ func (h *handOver) open(o *Options) (Network, Placement, error) {
 	p := network.Placement()
 	for i := range h.plans {
 		l := &h.plans[i]
-		if l.before(p.First) || l.kind == embeddingLayout || l.kind == endsLayout && !h.weights.head.present() {
-			p.Here += int64(l.size)
+		if l.Before(p.First) || l.Kind == weights.EmbeddingLayout || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
+			p.Here += int64(l.Size)
 		}
 	}
 	return network, p, nil
 }
 
-// before reports whether the layout belongs to a layer before one.
-func (l *layout) before(layer int) bool {
-	return (l.kind == layerLayout || l.kind == expertLayout) && l.layer < layer
-}
-
 // offer describes the model for a processor.
 func (h *handOver) offer(o *Options) *Offer {
 	for i := range h.plans {
-		h.plans[i].describe()
-		for j := range h.plans[i].places {
-			if p := &h.plans[i].places[j]; p.vector != nil {
-				*p.vector = make([]float32, p.slot.rows*p.slot.cols)
+		h.plans[i].Describe()
+		for j := range h.plans[i].Places {
+			if p := &h.plans[i].Places[j]; p.Vector != nil {
+				*p.Vector = make([]float32, p.Slot.Rows*p.Slot.Cols)
 			}
 		}
 	}
-	offer := &Offer{Spec: h.spec, Chunk: o.Chunk, Context: min(o.Context, h.spec.Context), Head: h.head(), Budget: o.Budget}
-	for i := range h.weights.layers {
-		offer.Layers = append(offer.Layers, h.weights.layers[i].view())
+	offer := &Offer{Spec: h.Spec, Chunk: o.Chunk, Context: min(o.Context, h.Spec.Context), Head: h.head(), Budget: o.Budget}
+	for i := range h.weights.Layers {
+		offer.Layers = append(offer.Layers, viewOf(&h.weights.Layers[i]))
 	}
 	return offer
 }
 
 // head returns the output matrix.
 func (h *handOver) head() Linear {
-	if w := &h.weights; w.head.present() {
-		return Linear{w.head.Matrix, w.head.bias}
+	if w := &h.weights; w.Head.Present() {
+		return Linear{w.Head.Matrix, w.Head.Bias}
 	}
-	return Linear{Matrix: h.weights.embed.Matrix}
+	return Linear{Matrix: h.weights.Embed.Matrix}
 }
 
 // read reads the parts that are planned and gives each to a network.
 func (h *handOver) read(ctx context.Context, network Network) error {
-	return h.partByPart(ctx, h.plans, func(l *layout) error {
+	return h.PartByPart(ctx, h.plans, func(l *weights.Layout) error {
 		keep, err := h.give(l, network)
 		if err == nil && !keep {
-			last := len(h.frames) - 1
-			h.frames[last].Free()
-			h.frames = h.frames[:last]
+			last := len(h.Frames) - 1
+			h.Frames[last].Free()
+			h.Frames = h.Frames[:last]
 		}
 		return err
 	})
 }
 
-// partByPart reads a model so that no more than one part of it need be in memory as
-// the file has it: take is called with each, whose frame is the loader's last.
-func (ld *loader) partByPart(ctx context.Context, plans []layout, take func(*layout) error) error {
-	ld.total += readBytes(plans)
-	queue := prefetch.New(loadReaders)
-	defer queue.Close()
-	for i := range plans {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := ld.readAll(ctx, queue, plans[i:i+1]); err != nil {
-			return err
-		}
-		if err := take(&plans[i]); err != nil {
-			return fmt.Errorf("%s of %s: %w", plans[i].name, ld.ts.path, err)
-		}
-	}
-	return nil
-}
-
 // give hands a part that was read to a network, and reports whether it has to stay
 // in memory as well.
-func (h *handOver) give(l *layout, network Network) (keep bool, err error) {
+func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err error) {
 	w := &h.weights
-	switch l.kind {
-	case layerLayout:
-		from := &w.layers[l.layer]
-		err = network.TakeLayer(l.layer, from.view())
-		*from = layerWeights{}
-	case endsLayout:
-		w.tied = !w.head.present()
-		keep = w.tied
-		err = network.TakeEnds(w.norm.weight, h.head())
-		w.head, w.norm = linear{}, gain{}
-	case embeddingLayout:
+	switch l.Kind {
+	case weights.LayerLayout:
+		from := &w.Layers[l.Layer]
+		err = network.TakeLayer(l.Layer, viewOf(from))
+		*from = weights.LayerWeights{}
+	case weights.EndsLayout:
+		w.Tied = !w.Head.Present()
+		keep = w.Tied
+		err = network.TakeEnds(w.Norm.Weight, h.head())
+		w.Head, w.Norm = weights.Linear{}, weights.Gain{}
+	case weights.EmbeddingLayout:
 		keep = true
 	}
 	return keep, err
 }
 
-// view returns the layer's weights for those who do not compute here.
-func (w *layerWeights) view() *LayerWeights {
-	of := func(l *linear) Linear { return Linear{l.Matrix, l.bias} }
+// viewOf returns the layer's weights for those who do not compute here.
+func viewOf(w *weights.LayerWeights) *LayerWeights {
+	of := func(l *weights.Linear) Linear { return Linear{l.Matrix, l.Bias} }
 	return &LayerWeights{
-		AttnNorm: w.attnNorm.weight, FFNNorm: w.ffnNorm.weight,
-		Q: of(&w.q), K: of(&w.k), V: of(&w.v), O: of(&w.o), QNorm: w.qNorm.weight, KNorm: w.kNorm.weight,
-		Gate: of(&w.mlp.gate), Up: of(&w.mlp.up), Down: of(&w.mlp.down),
+		AttnNorm: w.AttnNorm.Weight, FFNNorm: w.FFNNorm.Weight,
+		Q: of(&w.Q), K: of(&w.K), V: of(&w.V), O: of(&w.O), QNorm: w.QNorm.Weight, KNorm: w.KNorm.Weight,
+		Gate: of(&w.MLP.Gate), Up: of(&w.MLP.Up), Down: of(&w.MLP.Down),
 	}
 }

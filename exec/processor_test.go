@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
@@ -256,7 +257,7 @@ func TestPlacement(t *testing.T) {
 	require.Equal(t, m.Spec.Context, m.Context())
 	require.Nil(t, p.whole.Placement())
 
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	small := tiering.New(m.Placement().Here - 1)
@@ -267,7 +268,7 @@ func TestPlacement(t *testing.T) {
 	require.NoError(t, small.Check())
 
 	p.context = 100
-	place, err := f.Place(Options{Processor: p, Context: 1 << 20})
+	place, err := Place(f, Options{Processor: p, Context: 1 << 20})
 	require.NoError(t, err)
 	require.Equal(t, m.Placement().Here, place.Here)
 	require.Equal(t, m.Spec.Context, p.offer.Context)

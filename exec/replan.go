@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/tiering"
 )
-
-// growStep is about how much is read at once when more is kept in memory. In
-// between passes may run, through a ring for which what is not read yet leaves
-// room.
-const growStep = 16 << 20
 
 // Replan makes the model follow another plan, between two passes. What the plan
 // keeps less is given back before anything else; what it keeps more is read a few
@@ -24,35 +20,35 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	if r == nil {
 		return m.between(nil, func() error { return m.replanWhole(plan) })
 	}
-	if err := r.check(plan); err != nil {
+	if err := r.Check(plan); err != nil {
 		return err
 	}
 	err := m.between(plan, func() error {
 		if !plan.Resident() {
-			if err := r.file.BypassCache(); err != nil {
+			if err := r.File.BypassCache(); err != nil {
 				return err
 			}
 		}
-		if err := r.shrink(plan); err != nil {
+		if err := r.Shrink(plan); err != nil {
 			return err
 		}
 		if err := m.setChunk(plan.Chunk); err != nil {
 			return err
 		}
 		// Rows are looked up with one reader too.
-		if err := m.rows.resize(m.budget, m.weights.rowMemory(plan).readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
+		if err := m.rows.Resize(m.budget, m.weights.RowMemory(plan).Readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
 			return err
 		}
-		if r.toGrow(plan) < growStep { // too little to leave room for a ring until it is read
-			return r.growSome(ctx, plan)
+		if r.ToGrow(plan) < weights.GrowStep { // too little to leave room for a ring until it is read
+			return r.GrowSome(ctx, plan)
 		}
 		return nil
 	})
-	for err == nil && r.toGrow(plan) > 0 {
-		err = m.between(plan, func() error { return r.growSome(ctx, plan) })
+	for err == nil && r.ToGrow(plan) > 0 {
+		err = m.between(plan, func() error { return r.GrowSome(ctx, plan) })
 	}
-	if err == nil && r.experts != nil {
-		err = m.between(plan, func() error { return r.experts.resize(plan.ExpertSlots) })
+	if err == nil && r.Experts != nil {
+		err = m.between(plan, func() error { return r.Experts.Resize(plan.ExpertSlots) })
 	}
 	return err
 }
@@ -69,29 +65,6 @@ func (m *Model) replanWhole(plan *tiering.Plan) error {
 		return fmt.Errorf("%w: weights that a device has, or a part of, stay where they are", tiering.ErrBudget)
 	}
 	return fmt.Errorf("%w: only weights of a pack, loaded with a plan and as they are, can be read piece by piece", tiering.ErrBudget)
-}
-
-// toGrow returns how many bytes a plan keeps that are not in memory yet.
-func (r *residency) toGrow(plan *tiering.Plan) (n int64) {
-	for i := range r.sections {
-		l := &r.sections[i]
-		n += max(0, int64(l.keeps(r.pinned(plan, l))-l.from))
-	}
-	return n
-}
-
-// growSome reads about a step of what a plan keeps more. A rest that would be
-// smaller than a step is read as well.
-func (r *residency) growSome(ctx context.Context, plan *tiering.Plan) error {
-	left := r.toGrow(plan)
-	for i, began := 0, left; i < len(r.sections) && (began-left < growStep || left < growStep); i++ {
-		l := &r.sections[i]
-		if err := r.grow(ctx, l, r.pinned(plan, l)); err != nil {
-			return err
-		}
-		left = r.toGrow(plan)
-	}
-	return nil
 }
 
 // setChunk changes how many tokens of a prompt are computed together; 0 leaves it.
@@ -120,8 +93,8 @@ func (m *Model) ready() error {
 			return err
 		}
 	}
-	if m.parts != nil && m.parts.idle {
-		return m.parts.start(m.parts.plan)
+	if m.parts != nil && m.parts.Idle {
+		return m.parts.Start(m.parts.Plan)
 	}
 	return nil
 }
@@ -137,10 +110,10 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	if m.parts == nil {
 		return change()
 	}
-	m.parts.stop()
+	m.parts.Stop()
 	err := change()
-	m.parts.settling = m.parts.mapFirst && m.parts.mapped // there may be room now
-	if started := m.parts.start(plan); err == nil {
+	m.parts.Settling = m.parts.MapFirst && m.parts.Mapped // there may be room now
+	if started := m.parts.Start(plan); err == nil {
 		err = started
 	}
 	return err
@@ -155,6 +128,6 @@ func (m *Model) KeepRows(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.closed {
-		m.rows.kept.keep(on)
+		m.rows.Kept.Keep(on)
 	}
 }

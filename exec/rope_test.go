@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
@@ -51,58 +52,58 @@ func TestRopeScaling(t *testing.T) {
 	const noSwitch = 0
 	for _, c := range []struct {
 		name      string
-		rope      RopeHyper
+		rope      arch.RopeHyper
 		freq      []float32
 		gain      float32
 		switching int
 	}{
-		{"none", RopeHyper{}, plain, 1, noSwitch},
-		{"none by name", RopeHyper{Kind: "none", Factor: 4}, plain, 1, noSwitch},
-		{"dynamic, within the context", RopeHyper{Kind: "dynamic", Factor: 4}, plain, 1, noSwitch},
-		{"linear", RopeHyper{Kind: "linear", Factor: 4}, scaled(plain, 0.25), 1, noSwitch},
-		{"tensor of divisors", RopeHyper{Divisors: twos}, scaled(plain, 0.5), 1, noSwitch},
+		{"none", arch.RopeHyper{}, plain, 1, noSwitch},
+		{"none by name", arch.RopeHyper{Kind: "none", Factor: 4}, plain, 1, noSwitch},
+		{"dynamic, within the context", arch.RopeHyper{Kind: "dynamic", Factor: 4}, plain, 1, noSwitch},
+		{"linear", arch.RopeHyper{Kind: "linear", Factor: 4}, scaled(plain, 0.25), 1, noSwitch},
+		{"tensor of divisors", arch.RopeHyper{Divisors: twos}, scaled(plain, 0.5), 1, noSwitch},
 		{
 			"llama3",
-			RopeHyper{Kind: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalContext: 512},
+			arch.RopeHyper{Kind: "llama3", Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalContext: 512},
 			[]float32{1, 0.2154435, 0.04346877, 0.00125, 0.0002693043, 5.801986e-05},
 			1, noSwitch,
 		},
-		{"yarn", RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256}, yarn, 1.1386294, noSwitch},
+		{"yarn", arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256}, yarn, 1.1386294, noSwitch},
 		{
 			"yarn with other turns",
-			RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, BetaFast: 8, BetaSlow: 2},
+			arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, BetaFast: 8, BetaSlow: 2},
 			[]float32{1, 0.2154435, 0.01160397, 0.0025, 0.0005386087, 0.0001160397},
 			1.1386294, noSwitch,
 		},
 		{
 			"yarn without rounding",
-			RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, NoTruncate: true},
+			arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, NoTruncate: true},
 			[]float32{1, 0.1551371, 0.01800426, 0.0025, 0.0005386087, 0.0001160397},
 			1.1386294, noSwitch,
 		},
-		{"yarn without a factor", RopeHyper{Kind: "yarn", OriginalContext: 256}, yarn, 1.1386294, noSwitch},
-		{"yarn with a gain", RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, AttnFactor: 1.5}, yarn, 1.5, noSwitch},
+		{"yarn without a factor", arch.RopeHyper{Kind: "yarn", OriginalContext: 256}, yarn, 1.1386294, noSwitch},
+		{"yarn with a gain", arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, AttnFactor: 1.5}, yarn, 1.5, noSwitch},
 		{
 			"yarn with both mscales",
-			RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, MScale: 0.7, MScaleAllDim: 1.2},
+			arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, MScale: 0.7, MScaleAllDim: 1.2},
 			yarn, 0.94057153, noSwitch,
 		},
-		{"yarn with one mscale", RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, MScale: 0.7}, yarn, 1.1386294, noSwitch},
-		{"longrope", RopeHyper{Kind: "longrope", OriginalContext: 64, Short: ones, Long: twos}, plain, 1.2909944, 64},
+		{"yarn with one mscale", arch.RopeHyper{Kind: "yarn", Factor: 4, OriginalContext: 256, MScale: 0.7}, yarn, 1.1386294, noSwitch},
+		{"longrope", arch.RopeHyper{Kind: "longrope", OriginalContext: 64, Short: ones, Long: twos}, plain, 1.2909944, 64},
 		{
 			"longrope with a factor",
-			RopeHyper{Kind: "longrope", OriginalContext: 64, Factor: 4, Short: ones, Long: twos},
+			arch.RopeHyper{Kind: "longrope", OriginalContext: 64, Factor: 4, Short: ones, Long: twos},
 			plain, 1.1547005, 64,
 		},
 		{
 			"longrope with a gain",
-			RopeHyper{Kind: "longrope", OriginalContext: 64, AttnFactor: 2, Short: ones, Long: twos},
+			arch.RopeHyper{Kind: "longrope", OriginalContext: 64, AttnFactor: 2, Short: ones, Long: twos},
 			plain, 2, 64,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.rope.Base = 10000
-			table, err := newRopeTable(&c.rope, 12, 1024)
+			table, err := arch.NewRopeTable(&c.rope, 12, 1024)
 			require.NoError(t, err)
 			require.InEpsilonSlice(t, c.freq, table.Freq, 1e-6)
 			require.InEpsilon(t, c.gain, table.Gain, 1e-6)
@@ -115,16 +116,16 @@ func TestRopeScaling(t *testing.T) {
 }
 
 func TestRopeRefusals(t *testing.T) {
-	_, err := newRopeTable(&RopeHyper{Kind: "mrope", Base: 10000}, 8, 64)
-	require.ErrorIs(t, err, ErrUnsupported)
+	_, err := arch.NewRopeTable(&arch.RopeHyper{Kind: "mrope", Base: 10000}, 8, 64)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
 	require.ErrorContains(t, err, `"mrope"`)
-	for _, r := range []RopeHyper{
+	for _, r := range []arch.RopeHyper{
 		{Base: 10000, Divisors: []float64{1, 2}},
 		{Base: 10000, Kind: "longrope", Short: []float64{1}, Long: []float64{1, 1, 1, 1}},
 		{Base: 10000, Kind: "longrope", Short: []float64{1, 1, 1, 1}},
 	} {
-		_, err := newRopeTable(&r, 8, 64)
-		require.ErrorIs(t, err, ErrModel)
+		_, err := arch.NewRopeTable(&r, 8, 64)
+		require.ErrorIs(t, err, arch.ErrModel)
 	}
 }
 

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
@@ -12,8 +13,8 @@ import (
 // once, and would be again for each step of its own.
 type rowStep struct {
 	do       func(p *pass, s *rowStep, row int)
-	dst, src []float32 // [n, width]
-	norm     *gain     // of a normalization
+	dst, src []float32     // [n, width]
+	norm     *weights.Gain // of a normalization
 	width    int
 }
 
@@ -38,19 +39,19 @@ func (p *pass) addRow(s *rowStep, row int) {
 }
 
 // normed returns where the normalized residual stream will be.
-func (p *pass) normed(g *gain) []float32 {
+func (p *pass) normed(g *weights.Gain) []float32 {
 	p.normRows(p.h, p.x, g)
 	return p.h
 }
 
 // normRows normalizes vectors of the model's width.
-func (p *pass) normRows(dst, src []float32 /* [n, Dim] */, g *gain) {
+func (p *pass) normRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
 	p.later(rowStep{do: (*pass).normRow, dst: dst, src: src, norm: g, width: p.m.Spec.Dim})
 }
 
 func (p *pass) normRow(s *rowStep, row int) {
 	lo, hi := row*s.width, (row+1)*s.width
-	p.m.Spec.Norm.apply(s.dst[lo:hi], s.src[lo:hi], s.norm)
+	applyNorm(&p.m.Spec.Norm, s.dst[lo:hi], s.src[lo:hi], s.norm)
 }
 
 // takeSteps does the steps on the list for one row.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
@@ -43,7 +44,7 @@ type score struct {
 var everything = Selection{Fraction: 1}
 
 func newExaminer(t *testing.T) *examiner {
-	f, err := Open(vfs.OS(), "../cmd/llmrun/bundled/model")
+	f, err := modelfile.Open(vfs.OS(), "../cmd/llmrun/bundled/model")
 	require.NoError(t, err)
 	m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Select: everything})
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/kv"
 	kvchunk "github.com/llmrun/llmrun/kv/chunk"
 	"github.com/llmrun/llmrun/tiering"
@@ -64,7 +65,7 @@ func (s *Sequence) allocConv() error {
 	carve := func(a *tiering.Arena) {
 		s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
 		for l, layer := range spec.Layers {
-			if layer.Mixer == ShortConv {
+			if layer.Mixer == arch.ShortConv {
 				s.conv[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
 				s.convNext[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/tiering"
@@ -18,9 +19,9 @@ import (
 
 // loadMapped loads a pack that the page cache holds, mapped at first; it skips the
 // test where the system does not tell what the cache holds.
-func loadMapped(t *testing.T, f *Files) *Model {
+func loadMapped(t *testing.T, f *modelfile.Files) *Model {
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, MapFirst: true, Plan: keepAll(t, f)})
-	if !m.parts.mapped {
+	if !m.parts.Mapped {
 		t.Skip("the page cache does not hold the file, or the system does not tell")
 	}
 	return m
@@ -29,11 +30,11 @@ func loadMapped(t *testing.T, f *Files) *Model {
 // settled returns how many sections of a model with weights are mapped and how
 // many are not.
 func settled(m *Model) (mapped, own int) {
-	for i := range m.parts.sections {
-		switch l := &m.parts.sections[i]; {
-		case l.mapped:
+	for i := range m.parts.Sections {
+		switch l := &m.parts.Sections[i]; {
+		case l.Mapped:
 			mapped++
-		case l.frame != nil:
+		case l.Frame != nil:
 			own++
 		}
 	}
@@ -62,23 +63,23 @@ func TestSettlingKeepsLogits(t *testing.T) {
 			require.Equal(t, all, mapped, "nothing moves before the first pass is over")
 
 			// Half of them, as after a pass of a large model.
-			for i := 0; i < len(m.parts.sections); i += 2 {
+			for i := 0; i < len(m.parts.Sections); i += 2 {
 				moveOne(t, m, i)
 			}
-			m.parts.settling = false
+			m.parts.Settling = false
 			require.Equal(t, want, allLogits(t, m, ids), "half mapped")
 			mapped, own = settled(m)
 			require.Positive(t, mapped)
 			require.Positive(t, own)
 
-			m.parts.settling = true
+			m.parts.Settling = true
 			require.Equal(t, want, allLogits(t, m, ids), "moved")
 			mapped, own = settled(m)
 			require.Zero(t, mapped)
 			require.Equal(t, all, own)
 			require.Zero(t, m.Budget().Usage().By[tiering.Mapped])
 			require.InDelta(t, before, held(), float64(all), "but for the ends of pages")
-			require.False(t, m.parts.settling || m.parts.mapped)
+			require.False(t, m.parts.Settling || m.parts.Mapped)
 			require.Equal(t, want, allLogits(t, m, ids))
 		})
 	}
@@ -142,7 +143,7 @@ func TestTightBudgetLoadsACopy(t *testing.T) {
 		budget := tiering.New(1<<30 + c.room)
 		m, err := Load(context.Background(), f, Options{Threads: 2, Chunk: 64, MapFirst: true, Plan: plan, Budget: budget})
 		require.NoError(t, err)
-		require.Equal(t, c.mapped, m.parts.mapped, "%d bytes of room", c.room)
+		require.Equal(t, c.mapped, m.parts.Mapped, "%d bytes of room", c.room)
 		m.Close()
 		require.NoError(t, budget.Check())
 	}
@@ -166,10 +167,10 @@ func TestCloseWhileWeightsMove(t *testing.T) {
 
 // moveOne moves a section, as settle does with those of a large model.
 func moveOne(t *testing.T, m *Model, i int) {
-	l := &m.parts.sections[i]
-	at := slices.Index(m.frames, l.frame)
-	require.NoError(t, m.parts.own(l, m.workers))
-	m.frames[at] = l.frame
+	l := &m.parts.Sections[i]
+	at := slices.Index(m.frames, l.Frame)
+	require.NoError(t, m.parts.Own(l, m.workers))
+	m.frames[at] = l.Frame
 }
 
 // A file that gets shorter while weights move ends the move; a section that was not
@@ -191,7 +192,7 @@ func TestTruncatedWhileWeightsMove(t *testing.T) {
 	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), store.ErrTruncated)
 	mapped, _ := settled(m)
 	require.Equal(t, all, mapped)
-	require.False(t, m.parts.settling)
+	require.False(t, m.parts.Settling)
 	require.Equal(t, used.By[tiering.Mapped], m.Budget().Usage().By[tiering.Mapped])
 	require.Equal(t, used.By[tiering.Pinned], m.Budget().Usage().By[tiering.Pinned])
 }

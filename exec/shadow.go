@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/store/w8a8"
 	"github.com/llmrun/llmrun/tiering"
@@ -28,18 +29,6 @@ type ShadowStats struct {
 	All      int64 `json:"all_bytes"`      // of columns of all matrices that have a shadow, as they would be in memory
 }
 
-// columns are those of one matrix as floats.
-type columns struct {
-	matrix *w8a8.Matrix
-	slots  []int32   // [cols] where a hot channel's column is, or -1
-	hot    []float32 // [hot channels, rows]
-}
-
-// carve takes a matrix's hot columns and their slots from an arena.
-func (c *columns) carve(a *tiering.Arena, in *w8a8.Input) {
-	c.hot, c.slots = a.Floats(in.Hot*c.matrix.Rows), a.Int32s(in.Cols)
-}
-
 // pageSlack is what a frame may take more than was asked for: a page of most systems.
 const pageSlack = 4096
 
@@ -49,7 +38,7 @@ func (o *W8A8) residentBytes() (n int64) {
 		for i := range in.Matrices {
 			if kept {
 				var probe tiering.Arena
-				(&columns{matrix: &in.Matrices[i]}).carve(&probe, in)
+				(&weights.Columns{Matrix: &in.Matrices[i]}).Carve(&probe, in)
 				n += int64(probe.Need()) + pageSlack
 			}
 		}
@@ -58,27 +47,27 @@ func (o *W8A8) residentBytes() (n int64) {
 }
 
 // addColumns brings the hot columns of a matrix into memory.
-func (s *shadow) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*columns, error) {
-	c := &columns{matrix: m}
+func (s *shadow) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Columns, error) {
+	c := &weights.Columns{Matrix: m}
 	var probe tiering.Arena
-	c.carve(&probe, in)
+	c.Carve(&probe, in)
 	frame, err := tiering.Alloc(s.m.budget, tiering.Pinned, probe.Need())
 	if err != nil {
 		return nil, err
 	}
 	s.frames = append(s.frames, frame)
 	arena := tiering.NewArena(frame)
-	c.carve(arena, in)
+	c.Carve(arena, in)
 	if err := arena.Err(); err != nil {
 		return nil, err
 	}
-	for i := range c.slots {
-		c.slots[i] = -1
+	for i := range c.Slots {
+		c.Slots[i] = -1
 	}
 	raw := make([]byte, m.ColumnBytes())
 	for i, channel := range in.Channels[:in.Hot] {
-		c.slots[channel.Channel] = int32(i)
-		if err := s.file.Column(m, channel.Channel, c.hot[i*m.Rows:], raw); err != nil {
+		c.Slots[channel.Channel] = int32(i)
+		if err := s.file.Column(m, channel.Channel, c.Hot[i*m.Rows:], raw); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/quant"
@@ -19,7 +22,7 @@ import (
 // layerProduct is one matrix in 8 bits with a calibration, and a pass that can
 // multiply it.
 type layerProduct struct {
-	w      *linear
+	w      *weights.Linear
 	shadow *shadow
 	p      *pass
 }
@@ -27,16 +30,16 @@ type layerProduct struct {
 // newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
 func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
 	t.Helper()
-	sizes := &inputSizes{name: "m", beyond: make([]int64, cols), matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", At: w8a8.Wanted}}}
+	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", At: w8a8.Wanted}}}
 	each := func(do func([]float32)) {
 		for at := 0; at < len(inputs); at += cols {
 			do(inputs[at : at+cols])
 		}
 	}
-	each(sizes.measure)
-	sizes.choose(0)
-	each(sizes.count)
-	in, err := sizes.input()
+	each(sizes.Measure)
+	sizes.Choose(0)
+	each(sizes.Count)
+	in, err := sizes.Input()
 	require.NoError(t, err)
 	fsys := vfs.NewMem()
 	require.NoError(t, w8a8.Write(fsys, "c", &w8a8.Index{Inputs: []w8a8.Input{in}}, func(_ *w8a8.Input, _ *w8a8.Matrix, first, count int, dst []float32) error {
@@ -58,15 +61,15 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	}
 	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
 	require.NoError(t, err)
-	m := &Model{Spec: &Spec{Dim: 1}, weights: &weights{layers: make([]layerWeights, 1)}, workers: threadpool.NewWorkers(2), budget: tiering.New(0)}
-	w := &m.weights.layers[0].o
-	*w = linear{Matrix: Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, bias: bias}
+	m := &Model{Spec: &arch.Spec{Dim: 1}, weights: &weights.Weights{Layers: make([]weights.LayerWeights, 1)}, workers: threadpool.NewWorkers(2), budget: tiering.New(0)}
+	w := &m.weights.Layers[0].O
+	*w = weights.Linear{Matrix: weights.Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, Bias: bias}
 	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)
 
 	l := &layerProduct{w: w, shadow: &shadow{m: m, file: file}}
 	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
-	w.whole = &wholeInput{scale: file.Inputs[0].Scale, limit: magnitude(limitOf(file.Inputs[0].Scale)), columns: columns, spans: spanNames{"integers", "shadow"}}
+	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.LimitOf(file.Inputs[0].Scale)), Columns: columns, Spans: weights.SpanNames{Integers: "integers", Shadow: "shadow"}}
 	p := &pass{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2), jobs: make([]job, 0, 4), inputs: make([]input, 0, 4)}
 	for i := range p.workers {
 		p.workers[i].tiles = tiled.NewScratch(chunk)
@@ -75,7 +78,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	p.roundPart, p.rowsPart = p.round, p.doRows
 	m.shadow = l.shadow
 	p.addShadow()
-	m.weights.layers[0].mlp.up.Rows = rows // as many sums as the matrix has rows
+	m.weights.Layers[0].MLP.Up.Rows = rows // as many sums as the matrix has rows
 	var probe tiering.Arena
 	p.shadow.carve(&probe)
 	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
@@ -137,11 +140,11 @@ func TestOutlierFixture(t *testing.T) {
 	require.Positive(t, stats.Fetched, "the column of what is large once came from the file")
 	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
 
-	l.w.whole.columns = nil
+	l.w.PerTensor.Columns = nil
 	clipped := distance(want, l.multiply(x))
 	t.Logf("clipped %.5f, the fixture has %.5f", clipped, meta.Error["clipped_without_shadow"])
 	require.InEpsilon(t, meta.Error["clipped_without_shadow"], clipped, 0.05)
-	l.w.whole.scale = l.shadow.file.Inputs[0].Max / 127
+	l.w.PerTensor.Scale = l.shadow.file.Inputs[0].Max / 127
 	naive := distance(want, l.multiply(x))
 	t.Logf("without clipping %.5f, the fixture has %.5f", naive, meta.Error["naive_per_tensor_w8a8"])
 	require.InEpsilon(t, meta.Error["naive_per_tensor_w8a8"], naive, 0.2)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/calib"
 )
 
 // outlierLayer is a layer that is made up, some of whose inputs are much larger than
@@ -36,11 +38,11 @@ func (l outlierLayer) isOutlier(channel int) bool {
 }
 
 // reference computes the product in float64, and the error of one that knows which
-// channels are outliers: it rounds to the others' largest number in calib, and
+// channels are outliers: it rounds to the others' largest number in sample, and
 // multiplies in floats what lies beyond.
-func (l outlierLayer) reference(matrix, calib, x []float32) (want []float32, err float64) {
+func (l outlierLayer) reference(matrix, sample, x []float32) (want []float32, err float64) {
 	inlier := 0.0
-	for i, v := range calib {
+	for i, v := range sample {
 		if !l.isOutlier(i % l.cols) {
 			inlier = max(inlier, math.Abs(float64(v)))
 		}
@@ -95,14 +97,14 @@ func TestN3_OutlierLayers(t *testing.T) {
 			for i := range matrix {
 				matrix[i] = float32(rng.NormFloat64() / math.Sqrt(float64(l.cols)))
 			}
-			x, calib := l.inputs(rng, 33), l.inputs(rng, 48)
-			p := newLayerProduct(t, matrix, nil, calib, l.cols, l.rows, 33)
-			want, knowing := l.reference(matrix, calib, x)
+			x, sample := l.inputs(rng, 33), l.inputs(rng, 48)
+			p := newLayerProduct(t, matrix, nil, sample, l.cols, l.rows, 33)
+			want, knowing := l.reference(matrix, sample, x)
 			got := distance(want, p.multiply(x))
 			in := &p.shadow.file.Inputs[0]
 			t.Logf("error %.5f, of who knows the outliers %.5f; %.2f %% of the inputs are beyond %.1f", got, knowing, 100*float64(in.Outliers)/float64(in.Elements), 127*in.Scale)
 			require.Less(t, got, 1.2*knowing)
-			require.Less(t, float64(in.Outliers), (defaultOutlierShare(l.cols)+float64(l.outliers)/float64(l.cols))*float64(in.Elements))
+			require.Less(t, float64(in.Outliers), (calib.DefaultOutlierShare(l.cols)+float64(l.outliers)/float64(l.cols))*float64(in.Elements))
 		})
 	}
 }
@@ -117,16 +119,16 @@ func TestThinTailsKeepTheirScale(t *testing.T) {
 		"product": func() float64 { return rng.NormFloat64() * rng.NormFloat64() },
 	} {
 		const cols = 1024
-		sizes := &inputSizes{name: name, beyond: make([]int64, cols)}
+		sizes := &calib.InputSizes{Name: name, Beyond: make([]int64, cols)}
 		for range 64 {
 			row := make([]float32, cols)
 			for i := range row {
 				row[i] = float32(draw())
 			}
-			sizes.measure(row)
+			sizes.Measure(row)
 		}
-		sizes.choose(0)
-		require.Equal(t, sizes.edgeOf(outliersAllowed(0, cols, 64*cols)), sizes.scale*127, name)
+		sizes.Choose(0)
+		require.Equal(t, sizes.EdgeOf(calib.OutliersAllowed(0, cols, 64*cols)), sizes.Scale*127, name)
 	}
 }
 
@@ -145,18 +147,18 @@ func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 				}
 			}
 		}
-		read := func(remembers bool) (s *inputSizes, recalled bool) {
-			s = &inputSizes{beyond: make([]int64, cols)}
+		read := func(remembers bool) (s *calib.InputSizes, recalled bool) {
+			s = &calib.InputSizes{Beyond: make([]int64, cols)}
 			if remembers {
-				require.True(t, remember([]*inputSizes{s}, tokens, 0))
+				require.True(t, calib.Remember([]*calib.InputSizes{s}, tokens, 0))
 			}
 			for _, row := range rows {
-				s.measure(row)
+				s.Measure(row)
 			}
-			s.choose(0)
-			recalled = s.recall(s.limit, s.beyond)
+			s.Choose(0)
+			recalled = s.Recall(s.Limit, s.Beyond)
 			for _, row := range rows {
-				s.count(row)
+				s.Count(row)
 			}
 			return s, recalled
 		}
@@ -164,7 +166,7 @@ func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 		require.False(t, recalled)
 		got, recalled := read(true)
 		require.Equal(t, channels < large, recalled)
-		require.Equal(t, want.beyond, got.beyond)
-		require.Equal(t, want.scale, got.scale)
+		require.Equal(t, want.Beyond, got.Beyond)
+		require.Equal(t, want.Scale, got.Scale)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
@@ -48,10 +49,10 @@ func (p *pass) addShadow() {
 // carve takes the memory of steps.
 func (s *shadowPass) carve(a *tiering.Arena) {
 	cols, rows, step := 0, 0, s.m.Spec.Dim
-	for l := range s.m.weights.layers {
-		w := &s.m.weights.layers[l]
-		w.each(func(_ string, m *linear) { cols, rows = max(cols, m.Cols), max(rows, m.Rows) })
-		step = max(step, w.q.Rows+w.k.Rows+w.v.Rows, w.convIn.Rows, w.mlp.gate.Rows+w.mlp.up.Rows, w.shared.gate.Rows+w.shared.up.Rows)
+	for l := range s.m.weights.Layers {
+		w := &s.m.weights.Layers[l]
+		w.Each(func(_ string, m *weights.Linear) { cols, rows = max(cols, m.Cols), max(rows, m.Rows) })
+		step = max(step, w.Q.Rows+w.K.Rows+w.V.Rows, w.ConvIn.Rows, w.MLP.Gate.Rows+w.MLP.Up.Rows, w.Shared.Gate.Rows+w.Shared.Up.Rows)
 	}
 	chunk := s.p.chunk
 	s.marks = a.Bytes(chunk * s.p.maxJobs())
@@ -72,14 +73,12 @@ func (s *shadowPass) wanted() bool {
 		return false
 	}
 	for i := range s.p.jobs {
-		if s.p.jobs[i].w.hasShadow() {
+		if s.p.jobs[i].w.HasShadow() {
 			return true
 		}
 	}
 	return false
 }
-
-func (w *linear) hasShadow() bool { return w.whole != nil && w.whole.columns != nil }
 
 // run computes both halves of what is on the pass's list, for add to add them up. The
 // first part is the whole of the shadow, so that a worker begins with it at once;
@@ -116,7 +115,7 @@ func (s *shadowPass) Part(part, worker int) {
 		j := &s.p.jobs[i]
 		tiles := j.tiles()
 		if from, to := max(0, lo), min(tiles, hi); from < to {
-			lane.Begin(j.w.spanNames().integers)
+			lane.Begin(j.w.SpanNames().Integers)
 			s.p.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.hi), worker)
 			lane.End()
 		}
@@ -129,10 +128,10 @@ func (s *shadowPass) compute(lane *trace.Lane) {
 	sums, last := s.sums, -1
 	for i := range s.p.jobs {
 		j := &s.p.jobs[i]
-		if !j.w.hasShadow() {
+		if !j.w.HasShadow() {
 			continue
 		}
-		lane.Begin(j.w.spanNames().shadow)
+		lane.Begin(j.w.SpanNames().Shadow)
 		in := &s.p.inputs[j.input]
 		marks := s.marksOf(j.input)
 		if j.input != last {
@@ -150,7 +149,7 @@ func (s *shadowPass) marksOf(input int) []byte { return s.marks[input*s.p.chunk 
 
 // findChannels lists the channels that have an outlier in any row.
 func (s *shadowPass) findChannels(in *input, marks []byte) {
-	limit := in.whole.limit
+	limit := in.whole.Limit
 	counts := s.counts[:in.cols]
 	clear(counts)
 	s.stats.Tokens += int64(in.n)
@@ -160,7 +159,7 @@ func (s *shadowPass) findChannels(in *input, marks []byte) {
 		}
 		s.stats.Marked++
 		for c, v := range rowOf(in.x, in.of, in.cols, row) {
-			if magnitude(v) > limit {
+			if weights.MagnitudeBits(v) > limit {
 				counts[c]++
 			}
 		}
@@ -177,44 +176,44 @@ func (s *shadowPass) findChannels(in *input, marks []byte) {
 // computeOne multiplies what is beyond the scale with the columns of a matrix: those
 // in memory first, and then those on flash, so that the order for a token does not
 // depend on the others.
-func (s *shadowPass) computeOne(in *input, w *linear, marks []byte, sums []float32 /* [n, Rows] */) {
-	c := w.whole.columns
+func (s *shadowPass) computeOne(in *input, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */) {
+	c := w.PerTensor.Columns
 	for row := range in.n {
 		if marks[row] != 0 {
 			clear(sums[row*w.Rows : (row+1)*w.Rows])
 		}
 	}
 	for _, channel := range s.channels {
-		if at := int(c.slots[channel]); at >= 0 {
+		if at := int(c.Slots[channel]); at >= 0 {
 			s.stats.Hot++
-			s.addChannel(in, w, marks, sums, int(channel), c.hot[at*w.Rows:(at+1)*w.Rows])
+			s.addChannel(in, w, marks, sums, int(channel), c.Hot[at*w.Rows:(at+1)*w.Rows])
 		}
 	}
 	for _, channel := range s.channels {
-		if c.slots[channel] >= 0 {
+		if c.Slots[channel] >= 0 {
 			continue
 		}
 		if s.err = errors.Join(s.err, s.p.ctx.Err()); s.err != nil {
 			return
 		}
-		if s.err = s.file.Column(c.matrix, int(channel), s.column, s.raw); s.err != nil {
+		if s.err = s.file.Column(c.Matrix, int(channel), s.column, s.raw); s.err != nil {
 			return
 		}
 		s.stats.Fetched++
-		s.stats.Read += c.matrix.ColumnBytes()
+		s.stats.Read += c.Matrix.ColumnBytes()
 		s.addChannel(in, w, marks, sums, int(channel), s.column[:w.Rows])
 	}
 }
 
 // addChannel adds the products of one channel's outliers with its column.
-func (s *shadowPass) addChannel(in *input, w *linear, marks []byte, sums []float32 /* [n, Rows] */, channel int, column []float32 /* [Rows] */) {
-	whole, most := in.whole, 127*in.whole.scale
+func (s *shadowPass) addChannel(in *input, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */, channel int, column []float32 /* [Rows] */) {
+	whole, most := in.whole, 127*in.whole.Scale
 	for row := range in.n {
 		if marks[row] == 0 {
 			continue
 		}
 		v := rowOf(in.x, in.of, in.cols, row)[channel]
-		if magnitude(v) <= whole.limit {
+		if weights.MagnitudeBits(v) <= whole.Limit {
 			continue
 		}
 		s.one[0] = v - float32(math.Copysign(float64(most), float64(v)))
@@ -227,7 +226,7 @@ func (s *shadowPass) mergeRow(row, _ int) {
 	sums := s.sums
 	for i := range s.p.jobs {
 		j := &s.p.jobs[i]
-		if !j.w.hasShadow() {
+		if !j.w.HasShadow() {
 			continue
 		}
 		if rows := j.w.Rows; s.marksOf(j.input)[row] != 0 {

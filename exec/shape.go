@@ -1,18 +1,13 @@
 package exec
 
 import (
-	"strings"
-
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/kv"
-	"github.com/llmrun/llmrun/quant/tiled"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
-
-// PinGranule is what the part of a section that is streamed is a multiple of: whole
-// blocks of a pack, and as much as one read asks for.
-const PinGranule = 16 * pack.BlockBytes
 
 // kvSlack is what pages of keys and values take more than is in them: their memory
 // grows in steps of huge pages.
@@ -29,22 +24,22 @@ type ShapeOptions struct {
 	W8A8    *W8A8 // see Options
 }
 
-// Shape returns what a plan for the model's memory starts from. It reads no
+// MeasureShape returns what a plan for the model's memory starts from. It reads no
 // weights, only checks that they are there.
-func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
-	m, plans, err := f.outline(o)
+func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
+	m, plans, err := outline(f, o)
 	if err != nil {
 		return tiering.Shape{}, err
 	}
 	defer func() { _ = m.cache.Close() }()
 	spec, w, cache := m.Spec, m.weights, m.cache
-	s := tiering.Shape{RowBytes: int64(w.embed.rowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
 	for i := range plans {
-		plans[i].addTo(&s)
+		plans[i].AddTo(&s)
 	}
-	s.OpsPerToken -= 2 * w.endMulAdds(spec)
+	s.OpsPerToken -= 2 * endMulAdds(w, spec)
 	if s.Embedding == 0 {
-		s.Lookup = int64((tiedReaders - 1) * w.embed.bufferBytes())
+		s.Lookup = int64((weights.TiedReaders - 1) * w.Embed.BufferBytes())
 	}
 	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
 	if !o.Select.Exact() {
@@ -63,22 +58,22 @@ func (f *Files) Shape(o ShapeOptions) (tiering.Shape, error) {
 
 // outline returns a model that has no weights, only their sizes, and how they would be
 // laid out. Its cache is to be closed.
-func (f *Files) outline(o ShapeOptions) (*Model, []layout, error) {
+func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, nil, err
 	}
-	ld := &loader{ts: f.tensors(), spec: spec, exact: o.Exact}
-	w := &weights{layers: make([]layerWeights, len(spec.Layers))}
-	plans, err := ld.planAll(w)
+	ld := &weights.Loader{Tensors: f.TensorSet(), Spec: spec, Exact: o.Exact}
+	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
+	plans, err := ld.PlanAll(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range plans {
-		plans[i].describe()
+		plans[i].Describe()
 	}
-	if !w.head.present() {
-		w.head.Matrix = w.embed.Matrix
+	if !w.Head.Present() {
+		w.Head.Matrix = w.Embed.Matrix
 	}
 	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
 	if err != nil {
@@ -89,8 +84,8 @@ func (f *Files) outline(o ShapeOptions) (*Model, []layout, error) {
 
 // AttachedBytes returns how many bytes of buffers a device attaches that has part in
 // the model's products, see Options.Divide, with passes of so many tokens.
-func (f *Files) AttachedBytes(o ShapeOptions, chunk int) (int64, error) {
-	m, _, err := f.outline(o)
+func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error) {
+	m, _, err := outline(f, o)
 	if err != nil {
 		return 0, err
 	}
@@ -100,76 +95,6 @@ func (f *Files) AttachedBytes(o ShapeOptions, chunk int) (int64, error) {
 		m.shadow = &shadow{m: m}
 	}
 	return scratchBytes(m, chunk, o.Threads, (*pass).carve), nil
-}
-
-// describe sets the sizes of the layout's matrices, but not their bytes.
-func (l *layout) describe() {
-	l.place()
-	for i := range l.places {
-		p := &l.places[i]
-		if p.matrix != nil {
-			*p.matrix = Matrix{Type: p.slot.typ, Rows: p.slot.rows, Cols: p.slot.cols, Tiled: p.tile}
-		}
-	}
-}
-
-// addTo adds the layout to the shape of its model.
-func (l *layout) addTo(s *tiering.Shape) {
-	bytes := int64(l.size)
-	switch l.kind {
-	case embeddingLayout:
-		s.Embedding = bytes
-		return
-	case expertLayout:
-		if strings.HasSuffix(l.name, ".0") { // the others of the layer have its sizes
-			s.ExpertLayers++
-			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
-		}
-		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.size)))
-		return
-	case endsLayout:
-		s.Head = tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes}
-	default:
-		s.Layers = append(s.Layers, tiering.Section{Name: l.name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes})
-		s.OpsPerToken += l.ops()
-	}
-	l.addUnits(s)
-}
-
-// addUnits adds what of a layout's tensors cannot be cut as one likes: vectors,
-// and the tiles or rows of matrices.
-func (l *layout) addUnits(s *tiering.Shape) {
-	for i := range l.places {
-		p := &l.places[i]
-		switch {
-		case p.vector != nil:
-			s.Vectors += int64(loadAligned(p.bytes()))
-		case p.tile:
-			s.Unit = max(s.Unit, tiled.TileRows*int64(p.matrix.rowBytes()))
-		default:
-			s.Unit = max(s.Unit, int64(p.matrix.rowBytes()))
-		}
-	}
-}
-
-// ops returns how many products and sums the layout's matrices ask for, if all
-// of them are multiplied with one token.
-func (l *layout) ops() (n int64) {
-	for i := range l.places {
-		if m := l.places[i].matrix; m != nil {
-			n += 2 * int64(m.Rows) * int64(m.Cols)
-		}
-	}
-	return n
-}
-
-// KVShape returns the sizes of the model's keys and values in a format.
-func (s *Spec) KVShape(format kv.Format) kv.Shape {
-	shape := kv.Shape{HeadDim: s.HeadDim, KVHeads: make([]int, len(s.Layers)), Format: format}
-	for l := range s.Layers {
-		shape.KVHeads[l] = s.Layers[l].KVHeads
-	}
-	return shape
 }
 
 // shapeChunks are the chunks whose scratch memory is measured; between them it

@@ -2,11 +2,13 @@ package exec
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
@@ -17,9 +19,9 @@ import (
 // checkShape compares the shape of a model that was not loaded with what loading
 // it takes.
 func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tiering.Shape {
-	f, err := Open(fsys, path)
+	f, err := modelfile.Open(fsys, path)
 	require.NoError(t, err)
-	s, err := f.Shape(ShapeOptions{Threads: 2, KV: format})
+	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: format})
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 
@@ -35,11 +37,11 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 
 	traffic := m.Traffic()
 	convs := int64(0) // their few taps are vectors, which the shape leaves out
-	for l := range m.weights.layers {
-		convs += int64(len(m.weights.layers[l].conv))
+	for l := range m.weights.Layers {
+		convs += int64(len(m.weights.Layers[l].Conv))
 	}
 	require.Equal(t, 2*(traffic.LayerMulAdds-traffic.EndMulAdds-convs), s.OpsPerToken)
-	require.Equal(t, int64(m.weights.embed.rowBytes()), s.RowBytes)
+	require.Equal(t, int64(m.weights.Embed.RowBytes()), s.RowBytes)
 	require.Equal(t, m.KVBytesPerToken(), s.KVBytesPerToken)
 
 	for _, chunk := range []int{1, 15, 16, 48, 256, 512, 1000, 1024} {
@@ -92,10 +94,10 @@ func TestPlanOfAModel(t *testing.T) {
 	fsys := vfs.NewMem()
 	shape, _ := synth.FindShape("tiny")
 	require.NoError(t, synth.Write(context.Background(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-	f, err := Open(fsys, "m.gguf")
+	f, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	defer f.Close()
-	s, err := f.Shape(ShapeOptions{Threads: 2, KV: kv.K8V8})
+	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
 	require.NoError(t, err)
 	p, err := tiering.MakePlan(s, tiering.Need{Context: 300, Chunk: 64}, tiering.Rates{})
 	require.NoError(t, err)
@@ -105,4 +107,17 @@ func TestPlanOfAModel(t *testing.T) {
 	seq := m.cache.NewSeq()
 	defer seq.Close()
 	require.NoError(t, seq.Grow(t.Context(), p.Context))
+}
+
+// rowBytesCached returns what looking up rows holds of the weight cache.
+func rowBytesCached(m *Model) (n int64) {
+	page := int64(os.Getpagesize())
+	add := func(f *tiering.Frame) { n += (int64(len(f.Bytes())) + page - 1) / page * page }
+	if m.rows.Extra != nil {
+		add(m.rows.Extra)
+	}
+	if m.rows.Kept != nil {
+		add(m.rows.Kept.Frame)
+	}
+	return n
 }

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 )
 
 // TestConvolutionOfOneChannel checks the short convolution by hand: what it
@@ -12,10 +15,10 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 	// Rows of B, C, x: the products B·x are 2, 6 and 20.
 	inputs := []float32{1, 1, 2, 2, 10, 3, 4, 100, 5}
 	p := &pass{
-		m:    &Model{Spec: &Spec{Dim: 1, ConvTaps: 3}},
+		m:    &Model{Spec: &arch.Spec{Dim: 1, ConvTaps: 3}},
 		conv: inputs,
 		h:    make([]float32, 3),
-		w:    &layerWeights{conv: []float32{1, 10, 100}, convBias: []float32{0.5}},
+		w:    &weights.LayerWeights{Conv: []float32{1, 10, 100}, ConvBias: []float32{0.5}},
 	}
 	seq := &Sequence{conv: [][]float32{{7, 9}}, convNext: [][]float32{{0, 0}}}
 	p.convolveChannel(run{seq: seq, count: 3}, 0)
@@ -26,7 +29,7 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 	}, p.h)
 	require.Equal(t, []float32{6, 20}, seq.convNext[0])
 
-	p.w.convBias = nil
+	p.w.ConvBias = nil
 	p.convolveChannel(run{seq: seq, count: 3}, 0)
 	require.Equal(t, float32(100*(2+60+2000)), p.h[2])
 }
@@ -34,10 +37,10 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 // TestClipStandsBehindTheNorms: the norms' gains must not scale clipped values.
 func TestClipStandsBehindTheNorms(t *testing.T) {
 	p := &pass{
-		m:     &Model{Spec: &Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: QKNormWhole, AttnScale: 1}},
+		m:     &Model{Spec: &arch.Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: arch.QKNormWhole, AttnScale: 1}},
 		n:     1,
-		layer: &LayerSpec{KVHeads: 1, Rope: -1},
-		w:     &layerWeights{qNorm: gain{weight: []float32{10, 1}}, kNorm: gain{weight: []float32{1, 10}}},
+		layer: &arch.LayerSpec{KVHeads: 1, Rope: -1},
+		w:     &weights.LayerWeights{QNorm: weights.Gain{Weight: []float32{10, 1}}, KNorm: weights.Gain{Weight: []float32{1, 10}}},
 		q:     []float32{5, -5}, k: []float32{5, -5}, v: []float32{9, 1},
 		heads: make([]float32, 2),
 		batch: &Batch{},

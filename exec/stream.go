@@ -45,32 +45,32 @@ func (m *Model) stream() *prefetch.Stream {
 	if m.parts == nil {
 		return nil
 	}
-	return m.parts.stream
+	return m.parts.Stream
 }
 
 // multiplyStreamed does a product with the rows that are not in memory, as they
 // arrive, and with each of them a share of those that are and were left for it.
 func (p *pass) multiplyStreamed(j *job) {
-	rest := &j.w.rest
-	run, begin := p.m.parts.place(rest.run, rest.off)
-	if rest.run == len(p.m.Spec.Layers) {
+	rest := &j.w.Rest
+	run, begin := p.m.parts.Place(rest.Run, rest.Offset)
+	if rest.Run == len(p.m.Spec.Layers) {
 		run += p.headRun
 	}
-	unitRows, unit := j.w.unit()
+	unitRows, unit := j.w.Unit()
 	least, most := p.slice()
 	left := p.leave(j)
-	for row := j.w.held(); row < j.w.Rows && !p.failed(); row = j.hi {
-		off := begin + int64((row-j.w.held())/unitRows)*int64(unit)
+	for row := j.w.Held(); row < j.w.Rows && !p.failed(); row = j.hi {
+		off := begin + int64((row-j.w.Held())/unitRows)*int64(unit)
 		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, p.err = p.m.parts.stream.Take(p.ctx, run, off, unit, min(least, bytes), min(most, bytes))
+		j.data, p.err = p.m.parts.Stream.Take(p.ctx, run, off, unit, min(least, bytes), min(most, bytes))
 		if p.err != nil {
 			break
 		}
 		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
 		if left != nil {
-			left.lo, left.hi = left.hi, j.w.held()
+			left.lo, left.hi = left.hi, j.w.Held()
 			if j.hi < j.w.Rows {
-				left.hi = int(float64(left.hi)*float64(j.hi-j.w.held())/float64(j.w.Rows-j.w.held())) / unitRows * unitRows
+				left.hi = int(float64(left.hi)*float64(j.hi-j.w.Held())/float64(j.w.Rows-j.w.Held())) / unitRows * unitRows
 			}
 			left.data = j.w.Data[left.lo/unitRows*unit:]
 		}
@@ -86,8 +86,8 @@ func (p *pass) multiplyStreamed(j *job) {
 // arrive. Those of the output matrix are so many that flash would be done with
 // everything there is room for long before they are multiplied.
 func (p *pass) leaves(j *job) bool {
-	rest := &j.w.rest
-	return rest.count > 0 && rest.run == len(p.m.Spec.Layers) && j.w.away == nil && !p.shadow.wanted()
+	rest := &j.w.Rest
+	return rest.Count > 0 && rest.Run == len(p.m.Spec.Layers) && j.w.Offload == nil && !p.shadow.wanted()
 }
 
 // leave puts rows that are left on the list, as a job of their own, or returns nil.
@@ -102,7 +102,7 @@ func (p *pass) leave(j *job) *job {
 // slice returns how many bytes of streamed rows are multiplied at once at least, if
 // so many are left, and at most.
 func (p *pass) slice() (least, most int) {
-	ring := p.m.parts.cut
+	ring := p.m.parts.Cut
 	size := ring.Slots * ring.Piece
 	most = sliceMost
 	if p.n > upRows {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -20,7 +21,7 @@ import (
 )
 
 // streamed loads a pack of which nothing but vectors stays in memory.
-func streamed(t *testing.T, f *Files) *Model {
+func streamed(t *testing.T, f *modelfile.Files) *Model {
 	plan := &tiering.Plan{Pinned: make([]int64, len(packSpec(t, f).Layers)), Piece: 1 << 16, Ring: 8 << 16, StreamedPerToken: 1}
 	return loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: plan})
 }
@@ -112,7 +113,7 @@ func TestTruncatedPack(t *testing.T) {
 			for i := range models {
 				paths[i] = filepath.Join(t.TempDir(), "m.pack")
 				require.NoError(t, os.WriteFile(paths[i], data, 0o600))
-				f, err := Open(vfs.OS(), paths[i])
+				f, err := modelfile.Open(vfs.OS(), paths[i])
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, f.Close()) })
 				models[i] = streamed(t, f)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -15,7 +17,7 @@ import (
 
 // partPlan keeps a random part of each section in memory and streams the rest
 // through a small ring. There is memory for some experts, at times for one alone.
-func partPlan(rng *rand.Rand, spec *Spec) *tiering.Plan {
+func partPlan(rng *rand.Rand, spec *arch.Spec) *tiering.Plan {
 	plan := &tiering.Plan{Piece: pack.BlockBytes << rng.IntN(2), Pinned: make([]int64, len(spec.Layers))}
 	plan.ExpertSlots = 1 + rng.IntN(len(spec.Layers)*spec.Experts+1)>>rng.IntN(3)
 	plan.Ring = plan.Piece * int64(4+rng.IntN(5))
@@ -38,7 +40,7 @@ func partPlan(rng *rand.Rand, spec *Spec) *tiering.Plan {
 }
 
 // loadPart loads from a pack and checks at the end that everything came back.
-func loadPart(t *testing.T, f *Files, o Options) *Model {
+func loadPart(t *testing.T, f *modelfile.Files, o Options) *Model {
 	o.Budget = tiering.New(0)
 	m, err := Load(context.Background(), f, o)
 	require.NoError(t, err)
@@ -49,14 +51,14 @@ func loadPart(t *testing.T, f *Files, o Options) *Model {
 	return m
 }
 
-func packSpec(t *testing.T, f *Files) *Spec {
+func packSpec(t *testing.T, f *modelfile.Files) *arch.Spec {
 	spec, err := f.Spec()
 	require.NoError(t, err)
 	return spec
 }
 
-func openPack(t *testing.T, fsys vfs.FS) *Files {
-	f, err := Open(fsys, "m.pack")
+func openPack(t *testing.T, fsys vfs.FS) *modelfile.Files {
+	f, err := modelfile.Open(fsys, "m.pack")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return f
@@ -76,9 +78,9 @@ func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 				plan := partPlan(rng, whole.Spec)
 				m := loadPart(t, f, Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
 				require.Equal(t, want, allLogits(t, m, ids), "seed %d: %+v", seed, plan)
-				for i, l := range m.parts.sections {
+				for i, l := range m.parts.Sections {
 					pinned := append(plan.Pinned, plan.HeadPinned)[i]
-					require.LessOrEqual(t, int64(l.size), min(pinned, int64(l.sectionSize))+int64(m.parts.unit), "section %s", l.name)
+					require.LessOrEqual(t, int64(l.Size), min(pinned, int64(l.SectionSize))+int64(m.parts.Unit), "section %s", l.Name)
 				}
 				require.Equal(t, want, inSteps(t, m, ids), "seed %d: %+v", seed, plan)
 			}

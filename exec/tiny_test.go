@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/safetensors"
@@ -34,7 +36,7 @@ func tinyTensors() (out []tinyTensor) {
 	layer := -1
 	add := func(role string, shape ...int) {
 		r := &rows{typ: quant.F32, shape: shape}
-		for range elems(shape) {
+		for range modelfile.Elems(shape) {
 			r.appendFloat(rng.Float32() - 0.5)
 		}
 		out = append(out, tinyTensor{role, layer, r})
@@ -95,7 +97,7 @@ func writeTinyHF(t testing.TB, config []byte) vfs.FS {
 	var tensors []safetensors.TensorData
 	for _, r := range tinyTensors() {
 		tensors = append(tensors, safetensors.TensorData{
-			Name: llama.hfName(r.role, r.layer) + ".weight", Type: r.typ, Shape: r.shape, Data: r.data,
+			Name: arch.Llama.HFName(r.role, r.layer) + ".weight", Type: r.typ, Shape: r.shape, Data: r.data,
 		})
 	}
 	require.NoError(t, safetensors.Write(fsys, "m/model.safetensors", tensors))

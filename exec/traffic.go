@@ -1,5 +1,10 @@
 package exec
 
+import (
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
+)
+
 // Traffic is what the weights ask of a machine: bytes that have to come from
 // memory and products that have to be computed, whatever the engine.
 type Traffic struct {
@@ -20,67 +25,67 @@ type Traffic struct {
 func (m *Model) Traffic() Traffic {
 	var t Traffic
 	w := m.weights
-	t.add(&w.head, 1)
+	t.add(&w.Head, 1)
 	t.HeadMulAdds, t.LayerMulAdds = t.LayerMulAdds, 0
-	t.addGains(&w.norm)
-	if !w.tied {
-		t.WeightBytes += int64(w.embed.rowBytes())
+	t.addGains(&w.Norm)
+	if !w.Tied {
+		t.WeightBytes += int64(w.Embed.RowBytes())
 	}
-	for l := range w.layers {
-		t.addLayer(&w.layers[l], m.Spec)
+	for l := range w.Layers {
+		t.addLayer(&w.Layers[l], m.Spec)
 	}
-	t.EndMulAdds = w.endMulAdds(m.Spec)
+	t.EndMulAdds = endMulAdds(w, m.Spec)
 	return t
 }
 
 // endMulAdds returns Traffic.EndMulAdds.
-func (w *weights) endMulAdds(s *Spec) int64 {
-	if len(w.layers) < len(s.Layers) {
+func endMulAdds(w *weights.Weights, s *arch.Spec) int64 {
+	if len(w.Layers) < len(s.Layers) {
 		return 0 // the last layer is elsewhere
 	}
 	var end Traffic
-	end.addBehindKeys(&w.layers[len(w.layers)-1], s)
+	end.addBehindKeys(&w.Layers[len(w.Layers)-1], s)
 	return end.LayerMulAdds
 }
 
-func (t *Traffic) addLayer(w *layerWeights, s *Spec) {
-	t.addGains(&w.attnNorm, &w.postAttnNorm, &w.ffnNorm, &w.postFFNNorm, &w.qNorm, &w.kNorm)
-	for _, m := range []*linear{&w.q, &w.k, &w.v, &w.convIn} {
+func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
+	t.addGains(&w.AttnNorm, &w.PostAttnNorm, &w.FFNNorm, &w.PostFFNNorm, &w.QNorm, &w.KNorm)
+	for _, m := range []*weights.Linear{&w.Q, &w.K, &w.V, &w.ConvIn} {
 		t.add(m, 1)
 	}
-	t.WeightBytes += 4 * int64(len(w.conv)+len(w.convBias))
-	t.LayerMulAdds += int64(len(w.conv))
+	t.WeightBytes += 4 * int64(len(w.Conv)+len(w.ConvBias))
+	t.LayerMulAdds += int64(len(w.Conv))
 	t.addBehindKeys(w, s)
 }
 
-func (t *Traffic) addBehindKeys(w *layerWeights, s *Spec) {
-	for _, m := range []*linear{&w.o, &w.convOut, &w.router, &w.sharedGate} {
+func (t *Traffic) addBehindKeys(w *weights.LayerWeights, s *arch.Spec) {
+	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Router, &w.SharedGate} {
 		t.add(m, 1)
 	}
-	t.addMLP(&w.mlp, 1)
-	t.addMLP(&w.shared, 1)
-	if len(w.experts) > 0 { // all have the same size
-		t.addMLP(&w.experts[0], int64(s.ExpertsUsed))
+	t.addMLP(&w.MLP, 1)
+	t.addMLP(&w.Shared, 1)
+	if len(w.Experts) > 0 { // all have the same size
+		t.addMLP(&w.Experts[0], int64(s.ExpertsUsed))
 	}
 }
 
-func (t *Traffic) addMLP(m *mlp, times int64) {
-	t.add(&m.gate, times)
-	t.add(&m.up, times)
-	t.add(&m.down, times)
+func (t *Traffic) addMLP(m *weights.MLP, times int64) {
+	t.add(&m.Gate, times)
+	t.add(&m.Up, times)
+	t.add(&m.Down, times)
 }
 
-func (t *Traffic) add(m *linear, times int64) {
-	if !m.present() {
+func (t *Traffic) add(m *weights.Linear, times int64) {
+	if !m.Present() {
 		return
 	}
-	t.WeightBytes += times * int64(m.Rows*m.rowBytes()+4*len(m.bias))
+	t.WeightBytes += times * int64(m.Rows*m.RowBytes()+4*len(m.Bias))
 	t.LayerMulAdds += times * int64(m.Rows) * int64(m.Cols)
 }
 
-func (t *Traffic) addGains(gains ...*gain) {
+func (t *Traffic) addGains(gains ...*weights.Gain) {
 	for _, g := range gains {
-		t.WeightBytes += 4 * int64(len(g.weight)+len(g.bias))
+		t.WeightBytes += 4 * int64(len(g.Weight)+len(g.Bias))
 	}
 }
 

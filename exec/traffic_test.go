@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/synth"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -20,7 +21,7 @@ func synthetic(t *testing.T, name string, o Options) (*Model, map[string]int64) 
 	require.True(t, ok)
 	fsys := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
-	f, err := Open(fsys, "m.gguf")
+	f, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	defer f.Close()
 	sizes := map[string]int64{}

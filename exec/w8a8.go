@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/internal/trace"
-	"github.com/llmrun/llmrun/quant"
-	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
@@ -31,102 +31,13 @@ type W8A8 struct {
 	Trace   *trace.Recorder // may be nil
 }
 
-// wholeInput is how the input of a matrix is rounded with one scale.
-type wholeInput struct {
-	scale float32
-	limit uint32 // bits of the largest magnitude that is no outlier
-	// columns of the matrix as floats; nil: it has no shadow
-	columns *columns
-	spans   spanNames
-}
-
-// spanNames are what the halves of a product are called in a trace.
-type spanNames struct{ integers, shadow string }
-
-func (w *linear) spanNames() *spanNames {
-	if w.whole == nil {
-		return &spanNames{integers: "another product"}
-	}
-	return &w.whole.spans
-}
-
-// UseWhole makes the matrices of a calibration appear in 8 bits with one scale for
-// each row. It refuses a calibration of another model.
-func (f *Files) UseWhole(c *w8a8.File) error {
-	identity, err := f.calibrationIdentity()
-	if err != nil {
-		return err
-	}
-	if identity != c.Model {
-		return &store.FormatError{
-			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model, or to this one with other weights",
-			Hint: "calibrate this one with llmrun calibrate", Kind: ErrModel,
-		}
-	}
-	ld, named, err := f.layerMatrices()
-	if err != nil {
-		return err
-	}
-	if len(ld.orders) > 0 {
-		return fmt.Errorf("%w: W8A8 of a model whose columns are not in the order of its inputs (%s)", ErrUnsupported, f.Path)
-	}
-	whole := &wholeRows{newOverlay(f.Source), map[string]bool{}}
-	for i := range c.Inputs {
-		in := &c.Inputs[i]
-		for j := range in.Matrices {
-			s := named[in.Matrices[j].Name]
-			if s == nil || s.cols != in.Cols || s.rows != in.Matrices[j].Rows {
-				return fmt.Errorf("%w: %s: inputs[%d]: the model has no matrix %s of %d rows and %d columns", ErrModel, c.Path(), i, in.Matrices[j].Name, in.Matrices[j].Rows, in.Cols)
-			}
-			for _, g := range s.segs {
-				whole.change(g.tensor.Name)
-			}
-		}
-	}
-	f.Source = whole
-	return nil
-}
-
-// wholeRows is a model some of whose matrices have 8 bits and one scale for each
-// row.
-type wholeRows struct {
-	overlay
-	changed map[string]bool // tensors
-}
-
-// change rounds a tensor, if rows of its length can be.
-func (w *wholeRows) change(name string) {
-	t := &w.tensors[w.index[name]]
-	rowBytes, err := quant.Q8_0.RowBytes(t.Cols())
-	if err == nil {
-		t.Type, t.Size = quant.Q8_0, int64(t.Rows())*int64(rowBytes)
-		w.changed[name] = true
-	}
-}
-
-// ReadAt reads a tensor; the rows of a changed one are computed.
-func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
-	base, ok := w.Source.Tensor(t.Name)
-	if !ok || !w.changed[t.Name] {
-		return w.Source.ReadAt(t, p, off)
-	}
-	row := make([]float32, t.Cols())
-	out := make([]byte, t.Size/int64(t.Rows()))
-	return readComputed(t, p, off, func(i int) ([]byte, error) {
-		if err := readRow(w.Source, base, row, i); err != nil {
-			return nil, err
-		}
-		return out, quant.QuantizeRowWhole(out, row)
-	})
-}
-
 // CheckDevice refuses a device that rounds activations in its own way, and leaves
 // nothing to be added.
 func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
 	if o == nil || caps.Scaled {
 		return nil
 	}
-	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", ErrUnsupported, name)
+	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", arch.ErrUnsupported, name)
 }
 
 // scaleOf returns with which scale an input is rounded.
@@ -158,7 +69,7 @@ func (m *Model) useWhole(o *W8A8) error {
 	if o == nil {
 		return nil
 	}
-	named := m.matricesByName()
+	named := m.Matrices()
 	s := &shadow{m: m, file: o.Calibration, recorder: o.Trace}
 	m.shadow = s
 	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
@@ -168,19 +79,19 @@ func (m *Model) useWhole(o *W8A8) error {
 				continue // rows that are no whole number of blocks
 			}
 			name := in.Matrices[j].Name
-			w.whole = &wholeInput{scale: scaleOf(in, kept), spans: spanNames{"integers of " + name, "shadow of " + name}}
+			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, kept), Spans: weights.SpanNames{Integers: "integers of " + name, Shadow: "shadow of " + name}}
 			if !kept {
 				continue
 			}
 			if in.Matrices[j].At == 0 {
-				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
+				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
 			}
-			w.whole.limit = magnitude(limitOf(in.Scale))
+			w.PerTensor.Limit = weights.MagnitudeBits(weights.LimitOf(in.Scale))
 			c, err := s.addColumns(in, &in.Matrices[j])
 			if err != nil {
 				return err
 			}
-			w.whole.columns = c
+			w.PerTensor.Columns = c
 		}
 	}
 	return nil
@@ -236,10 +147,10 @@ func (p *pass) setRow(i, row int, x []float32 /* [cols] */) {
 		in.acts.Set(row, x)
 		return
 	}
-	most := in.acts.SetWhole(row, x, in.whole.scale)
-	if in.whole.columns != nil {
+	most := in.acts.SetWhole(row, x, in.whole.Scale)
+	if in.whole.Columns != nil {
 		mark := byte(0)
-		if most > in.whole.limit {
+		if most > in.whole.Limit {
 			mark = 1
 		}
 		p.shadow.marksOf(i)[row] = mark

@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -29,7 +32,7 @@ func someIDs(n int) []int32 {
 // inputs that matter most.
 func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Index {
 	t.Helper()
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
 	var last int64
@@ -45,7 +48,7 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 	for in, kept := range ShadowsOf(stored).Of(index.Inputs) {
 		keep[in.Name] = kept
 	}
-	require.NoError(t, f.WriteCalibration(context.Background(), fsys, "c", index, func(in *w8a8.Input) bool { return keep[in.Name] }, nil))
+	require.NoError(t, calib.WriteCalibration(context.Background(), f, fsys, "c", index, func(in *w8a8.Input) bool { return keep[in.Name] }, nil))
 	return index
 }
 
@@ -54,9 +57,9 @@ func loadWhole(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Mo
 	t.Helper()
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
-	f, err := Open(vfs.OS(), dir)
+	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
-	require.NoError(t, f.UseWhole(c))
+	require.NoError(t, calib.UseWhole(f, c))
 	whole.Calibration = c
 	o.W8A8, o.Budget = &whole, tiering.New(0)
 	m, err := Load(context.Background(), f, o)
@@ -109,14 +112,14 @@ func TestCalibrationCounts(t *testing.T) {
 // TestOutliersOfLongTextsAreTheSame reads a text once, with little and with much beyond
 // the scales, and again as one that is too long to remember its outliers: twice.
 func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
-	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
 	for _, share := range []float64{0, 0.001, 0.05, 1} {
 		var counts []int64
 		measured := func(room int64) *w8a8.Index {
-			defer func(was int64) { outlierRoom = was }(outlierRoom)
-			outlierRoom = room
+			defer func(was int64) { calib.OutlierRoom = was }(calib.OutlierRoom)
+			calib.OutlierRoom = room
 			var read int64
 			index, err := MeasureOutliers(context.Background(), f, someIDs(700), Options{Exact: true, Threads: 2},
 				OutlierOptions{Share: share, Progress: func(done, _ int64) { read = done }})
@@ -124,7 +127,7 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 			counts = append(counts, read)
 			return index
 		}
-		require.Equal(t, measured(0), measured(outlierRoom), "share %g", share)
+		require.Equal(t, measured(0), measured(calib.OutlierRoom), "share %g", share)
 		require.Equal(t, []int64{1400, 700}, counts)
 	}
 }
@@ -144,7 +147,7 @@ func TestWholeIntegersAreAsGoodAsGroups(t *testing.T) {
 				}
 				return sum
 			}
-			f, err := Open(vfs.OS(), dir)
+			f, err := modelfile.Open(vfs.OS(), dir)
 			require.NoError(t, err)
 			defer f.Close()
 			require.NoError(t, f.Quantize("q8", nil))
@@ -199,20 +202,20 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	for dir, says := range map[string]string{"qwen2": "belongs to another model", "llama2": "belongs to another model"} {
-		f, err := Open(vfs.OS(), fixtureNamed(t, dir))
+		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, dir))
 		require.NoError(t, err)
-		err = f.UseWhole(c)
-		require.ErrorIs(t, err, ErrModel)
+		err = calib.UseWhole(f, c)
+		require.ErrorIs(t, err, arch.ErrModel)
 		require.ErrorContains(t, err, says)
 		require.NoError(t, f.Close())
 	}
-	f, err := Open(vfs.OS(), fixtureNamed(t, "llama3"))
+	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, f.UseWhole(c))
+	require.NoError(t, calib.UseWhole(f, c))
 	budget := tiering.New(0)
 	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Shadows: ShadowsOf(0.5)}})
-	require.ErrorIs(t, err, ErrModel)
+	require.ErrorIs(t, err, arch.ErrModel)
 	require.ErrorContains(t, err, "has no columns of")
 	require.Zero(t, budget.Usage().Total)
 }

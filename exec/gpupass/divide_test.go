@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
@@ -75,7 +76,7 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 		{phone, 32, 2049, division{1, 1}},
 		{phone, 4, 200, division{0, 2}},
 	} {
-		n := &Network{spec: &exec.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
+		n := &Network{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
 		n.one.sizes = []int{smallGroup, largeGroup}
 		require.Equal(t, c.want, n.divisionOf(c.tokens), "%+v", c)
 	}
@@ -95,7 +96,7 @@ func TestAttendSizes(t *testing.T) {
 		{opencl.Info{Kind: "GPU", MaxGroup: 128, LocalMemory: 32 << 10}, 128, []int{128}},
 		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
 	} {
-		n := &Network{spec: &exec.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
+		n := &Network{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
 		require.Equal(t, c.want, n.attendSizes(), "%+v", c)
 	}
 }

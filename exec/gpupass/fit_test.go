@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/testutil"
@@ -137,11 +138,11 @@ func TestCopiesAreCounted(t *testing.T) {
 // everything back without reading weights.
 func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) {
 	t.Helper()
-	f, err := exec.Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	budget := tiering.New(0)
-	got, err := f.Place(exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
+	got, err := exec.Place(f, exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
 	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
 		t.Skip(err)
 	}

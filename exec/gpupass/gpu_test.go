@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/testutil"
@@ -34,7 +36,7 @@ func load(t testing.TB, path string, o exec.Options) *exec.Model {
 // driver the test is skipped.
 func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
-	f, err := exec.Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	o.Budget = tiering.New(0)
@@ -224,10 +226,10 @@ func near(t *testing.T, want, got []float32) {
 
 func TestNetworksThatAreRefused(t *testing.T) {
 	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
-		f, err := exec.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
+		f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
 		require.NoError(t, err)
 		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
-		require.ErrorIs(t, err, exec.ErrUnsupported, name)
+		require.ErrorIs(t, err, arch.ErrUnsupported, name)
 		require.ErrorContains(t, err, "CPU", "what to do")
 		require.NoError(t, f.Close())
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
@@ -36,7 +37,7 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 		return err
 	}
 	y.qGain, y.kGain = y.attnGain, y.attnGain
-	if n.spec.QKNorm == exec.QKNormHead {
+	if n.spec.QKNorm == arch.QKNormHead {
 		if y.qGain, err = n.gain(w.QNorm); err != nil {
 			return err
 		}

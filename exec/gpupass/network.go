@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/tiering"
@@ -52,7 +53,7 @@ func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 
 // Network is the last layers of a model on a device, or all. See exec.Network.
 type Network struct {
-	spec    *exec.Spec // with the layers that are on the device
+	spec    *arch.Spec // with the layers that are on the device
 	first   int        // of them, in the model
 	context *opencl.Context
 	chunk   int
@@ -147,7 +148,7 @@ func (n *Network) angleFloats() int {
 }
 
 // ropeDim returns how many elements of a head a layer rotates.
-func (n *Network) ropeDim(l *exec.LayerSpec) int {
+func (n *Network) ropeDim(l *arch.LayerSpec) int {
 	if l.Rope < 0 || len(n.spec.Ropes) == 0 {
 		return 0
 	}
@@ -155,13 +156,13 @@ func (n *Network) ropeDim(l *exec.LayerSpec) int {
 }
 
 // layerOptions returns what the kernels of a layer are built with.
-func (n *Network) layerOptions(l *exec.LayerSpec) string {
+func (n *Network) layerOptions(l *arch.LayerSpec) string {
 	s := n.spec
 	interleave, norm := 0, 0
 	if s.Interleave {
 		interleave = 1
 	}
-	if s.QKNorm == exec.QKNormHead {
+	if s.QKNorm == arch.QKNormHead {
 		norm = 1
 	}
 	queries, keys := n.attentionTile()
@@ -187,8 +188,8 @@ func (n *Network) attentionTile() (queries, keys int) {
 const maxLocal = 40 << 10
 
 // pairs returns what a product of gates and what they let through does.
-func pairs(a exec.Activation) opencl.Result {
-	return [...]opencl.Result{exec.SiLU: opencl.SiLUPairs, exec.GELUTanh: opencl.GELUTanhPairs, exec.GELUErf: opencl.GELUErfPairs}[a]
+func pairs(a arch.Activation) opencl.Result {
+	return [...]opencl.Result{arch.SiLU: opencl.SiLUPairs, arch.GELUTanh: opencl.GELUTanhPairs, arch.GELUErf: opencl.GELUErfPairs}[a]
 }
 
 // bitsOf is how integers get into a buffer of floats.

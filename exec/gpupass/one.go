@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -178,7 +179,7 @@ func (y *layer) fused() bool { return len(y.gateUp) == 1 }
 
 // anglesFrom returns the element where a layer's angles begin, in a buffer that
 // has those of so many tokens for each rotation, from an element on.
-func (n *Network) anglesFrom(l *exec.LayerSpec, tokens, from int) int {
+func (n *Network) anglesFrom(l *arch.LayerSpec, tokens, from int) int {
 	for i := range n.spec.Ropes {
 		if i >= l.Rope {
 			break

@@ -3,14 +3,14 @@ package gpupass
 import (
 	"fmt"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 )
 
 // maxHeadDim is what attention's kernels have local memory for.
 const maxHeadDim = 256
 
 // check refuses networks that have something for which there is no kernel.
-func check(s *exec.Spec) error {
+func check(s *arch.Spec) error {
 	for _, c := range []struct {
 		has  bool
 		what string
@@ -18,8 +18,8 @@ func check(s *exec.Spec) error {
 		{s.Norm.Layer, "LayerNorm"},
 		{!s.Gated, "MLPs without a gate"},
 		{!s.PreNorm || s.PostNorm, "norms behind attention and MLP"},
-		{s.Parallel != exec.Serial, "attention beside the MLP"},
-		{s.QKNorm == exec.QKNormWhole, "norms of all queries together"},
+		{s.Parallel != arch.Serial, "attention beside the MLP"},
+		{s.QKNorm == arch.QKNormWhole, "norms of all queries together"},
 		{s.AttnSoftcap != 0, "capped attention scores"},
 		{s.ClipQKV != 0, "clipped queries and keys"},
 		{s.Experts > 0, "experts"},
@@ -30,13 +30,13 @@ func check(s *exec.Spec) error {
 		}
 	}
 	for _, l := range s.Layers {
-		if l.Mixer != exec.Attention {
+		if l.Mixer != arch.Attention {
 			return refuse(s, "convolutions")
 		}
 	}
 	return nil
 }
 
-func refuse(s *exec.Spec, what string) error {
-	return fmt.Errorf("%w on a GPU: %s of family %s; run it on the CPU", exec.ErrUnsupported, what, s.Family)
+func refuse(s *arch.Spec, what string) error {
+	return fmt.Errorf("%w on a GPU: %s of family %s; run it on the CPU", arch.ErrUnsupported, what, s.Family)
 }

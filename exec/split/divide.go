@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/internal/trace"
@@ -49,7 +52,7 @@ const staticChunk = 256
 // model's options Processor and Divide are set here, and Threads, if nobody has said how
 // many: a half of the cores that is the device is not the processor's, unless it turns
 // out that all of them are faster.
-func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
+func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
@@ -67,9 +70,9 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 	if inOrder, err := f.InOrder(); err != nil {
 		return nil, err
 	} else if inOrder != f.Source {
-		return nil, fmt.Errorf("%w: %s: columns are in an order of their own (GPTQ), which products on devices do not follow", exec.ErrUnsupported, f.Path)
+		return nil, fmt.Errorf("%w: %s: columns are in an order of their own (GPTQ), which products on devices do not follow", arch.ErrUnsupported, f.Path)
 	}
-	products, err := f.Products()
+	products, err := weights.Products(f)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +91,14 @@ func Load(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*e
 
 // makePlan measures what is not known and decides. What was measured is kept also
 // where that is interrupted.
-func makePlan(ctx context.Context, f *exec.Files, products []exec.Product, model *exec.Options, o *Options) (_ *planner, err error) {
-	products = slices.DeleteFunc(slices.Clone(products), func(p exec.Product) bool { return !p.Divisible() })
+func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
+	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Product) bool { return !p.Divisible() })
 	l, err := openLab(products, model, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[exec.Product]exec.Share{}, own: map[exec.Product]exec.Share{}}
+	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[weights.Product]weights.Share{}, own: map[weights.Product]weights.Share{}}
 	if p.static() {
 		p.chunk = min(p.chunk, staticChunk)
 	}
@@ -115,7 +118,7 @@ func makePlan(ctx context.Context, f *exec.Files, products []exec.Product, model
 	if err != nil {
 		return nil, err
 	}
-	buffers, err := f.AttachedBytes(shapeOf(model), p.chunk)
+	buffers, err := exec.AttachedBytes(f, shapeOf(model), p.chunk)
 	if err != nil {
 		return nil, err
 	}

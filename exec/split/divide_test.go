@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/internal/threadpool"
@@ -27,17 +29,17 @@ func group() string {
 }
 
 // files are of a small model.
-func files(t *testing.T, weights string) *exec.Files {
+func files(t *testing.T, weights string) *modelfile.Files {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	return filesOf(t, shape, weights)
 }
 
 // filesOf are of a model of some shape.
-func filesOf(t *testing.T, shape synth.Shape, weights string) *exec.Files {
+func filesOf(t *testing.T, shape synth.Shape, weights string) *modelfile.Files {
 	fsys := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
-	f, err := exec.Open(fsys, "m.gguf")
+	f, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	return f
 }
@@ -130,7 +132,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)
 				require.NoError(t, err)
 				require.Equal(t, c.threads, m.Threads())
-				require.Equal(t, c.divides, slices.ContainsFunc(m.Divided(), func(d exec.DividedProduct) bool { return d.Share.Many < d.Rows }))
+				require.Equal(t, c.divides, slices.ContainsFunc(m.Divided(), func(d weights.DividedProduct) bool { return d.Share.Many < d.Rows }))
 				m.Close()
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/cpu"
 	"github.com/llmrun/llmrun/hetero/devices"
@@ -32,7 +33,7 @@ type lab struct {
 	news     bool // something was measured
 }
 
-func openLab(products []exec.Product, model *exec.Options, o *Options) (l *lab, err error) {
+func openLab(products []weights.Product, model *exec.Options, o *Options) (l *lab, err error) {
 	l = &lab{}
 	defer func() {
 		if err != nil {
@@ -89,7 +90,7 @@ func (l *lab) noteCopy(c profiles.Copied) {
 func (l *lab) close() error { return l.operands.CloseAfter(l.devices) }
 
 // opOf returns a product as it is measured. An output matrix has few tokens.
-func opOf(p exec.Product, tokens int) hetero.Op {
+func opOf(p weights.Product, tokens int) hetero.Op {
 	if p.OneToken {
 		tokens = 1
 	}

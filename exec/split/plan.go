@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
@@ -39,8 +40,8 @@ type planner struct {
 	alone  bool
 	costs  solve.Costs
 	types  map[quant.Type]bool // that the device multiplies
-	shares map[exec.Product]exec.Share
-	own    map[exec.Product]exec.Share // the same with all rows here
+	shares map[weights.Product]weights.Share
+	own    map[weights.Product]weights.Share // the same with all rows here
 	lost   lost
 	room   room // nil: the device has memory for all
 	// measured is how many products are measured where nothing is known.
@@ -49,18 +50,18 @@ type planner struct {
 
 // share returns what was decided, less what was seen to lose; what nobody asked about
 // stays here, and what the device has no memory for.
-func (p *planner) share(product exec.Product) exec.Share {
+func (p *planner) share(product weights.Product) weights.Share {
 	if n, short := p.room[kind(product)]; short && n == 0 {
 		return p.own[kind(product)]
 	}
 	if s, known := p.shares[kind(product)]; known {
 		return p.lost.leave(s, p.own[kind(product)], product.OneToken)
 	}
-	return exec.Share{One: product.Rows, Many: product.Rows}
+	return weights.Share{One: product.Rows, Many: product.Rows}
 }
 
 // kind is a product without how often it occurs.
-func kind(p exec.Product) exec.Product {
+func kind(p weights.Product) weights.Product {
 	p.Count = 0
 	return p
 }
@@ -70,7 +71,7 @@ func (p *planner) static() bool { return p.lab.devices[other].Capabilities().Sta
 
 // findTypes looks which types of weights the device takes. The others are not
 // divided.
-func (p *planner) findTypes(products []exec.Product) error {
+func (p *planner) findTypes(products []weights.Product) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
 	for _, product := range products {
@@ -95,11 +96,11 @@ func (p *planner) findTypes(products []exec.Product) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it multiplies none of the model's weights: %w", exec.ErrUnsupported, refused)
+	return fmt.Errorf("%w: it multiplies none of the model's weights: %w", arch.ErrUnsupported, refused)
 }
 
 // divideAll decides about each product.
-func (p *planner) divideAll(products []exec.Product) error {
+func (p *planner) divideAll(products []weights.Product) error {
 	var samples []hetero.Op
 	for _, product := range products {
 		if p.types[product.Type] {
@@ -122,8 +123,8 @@ func (p *planner) divideAll(products []exec.Product) error {
 }
 
 // here returns the share of a product all rows of which stay here.
-func (p *planner) here(product exec.Product) exec.Share {
-	share := exec.Share{One: product.Rows, Many: product.Rows}
+func (p *planner) here(product weights.Product) weights.Share {
+	share := weights.Share{One: product.Rows, Many: product.Rows}
 	if !p.static() { // which nothing of one token was measured for
 		share.OneTime = p.time(opOf(product, 1), product.Rows)
 		share.ManyTime = share.OneTime
@@ -135,7 +136,7 @@ func (p *planner) here(product exec.Product) exec.Share {
 }
 
 // samples are what predictions for a product are learned from.
-func (p *planner) samples(product exec.Product) (list []hetero.Op) {
+func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 	lengths := []int{1, leastMany, p.chunk}
 	switch {
 	case product.OneToken && p.static():
@@ -157,8 +158,8 @@ func (p *planner) samples(product exec.Product) (list []hetero.Op) {
 
 // divide decides about a product: of one token, of a chunk, and from how many tokens
 // on they are divided like a chunk.
-func (p *planner) divide(product exec.Product) (exec.Share, error) {
-	share := exec.Share{One: product.Rows, Many: product.Rows}
+func (p *planner) divide(product weights.Product) (weights.Share, error) {
+	share := weights.Share{One: product.Rows, Many: product.Rows}
 	var err error
 	if !p.static() {
 		if share.One, share.OneTime, err = p.best(opOf(product, 1)); err != nil {
@@ -289,7 +290,7 @@ const (
 
 // thereFaster reports whether the device is predicted to compute passes faster when
 // all of them runs there, so that nobody waits between two products.
-func (p *planner) thereFaster(products []exec.Product) bool {
+func (p *planner) thereFaster(products []weights.Product) bool {
 	if p.static() {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/sim"
@@ -39,11 +39,11 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 	return &planner{
 		lab: &lab{devices: devices, profiler: solve.NewProfiler(devices, nil)}, chunk: 128, costs: r,
-		types: map[quant.Type]bool{quant.Q4_0: true}, shares: map[exec.Product]exec.Share{}, own: map[exec.Product]exec.Share{},
+		types: map[quant.Type]bool{quant.Q4_0: true}, shares: map[weights.Product]weights.Share{}, own: map[weights.Product]weights.Share{},
 	}
 }
 
-var product = exec.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
+var product = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
 // TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
@@ -87,7 +87,7 @@ func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	head.OneToken = true
 	share, err = p.divide(head)
 	require.NoError(t, err)
-	require.Equal(t, exec.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
+	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
 }
 
 // TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
@@ -98,7 +98,7 @@ func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	require.Equal(t, product.Rows, share.One)
 	require.InDelta(t, product.Rows/3, share.Many, 128)
 	require.Equal(t, 64, share.Least, "of half a chunk the device is still done sooner")
-	require.Equal(t, exec.Share{One: 7, Many: 7}, p.share(exec.Product{Rows: 7}), "nobody decided about it")
+	require.Equal(t, weights.Share{One: 7, Many: 7}, p.share(weights.Product{Rows: 7}), "nobody decided about it")
 }
 
 // TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
@@ -116,10 +116,10 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 			share, err := p.divide(product)
 			require.NoError(t, err)
 			p.shares[kind(product)] = share
-			require.Equal(t, c.whole, p.thereFaster([]exec.Product{product}))
+			require.Equal(t, c.whole, p.thereFaster([]weights.Product{product}))
 			unknown := product
 			unknown.Type = quant.F32
-			require.False(t, p.thereFaster([]exec.Product{product, unknown}))
+			require.False(t, p.thereFaster([]weights.Product{product, unknown}))
 		})
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 )
 
 // room says how many matrices of each kind a device has memory for, of kinds that it
 // was to get more of. What does not fit stays here.
-type room map[exec.Product]int
+type room map[weights.Product]int
 
 // wish is a kind of matrices that a device was to get rows of.
 type wish struct {
-	kind  exec.Product
+	kind  weights.Product
 	count int
 	bytes int64         // of the device's memory, for each
 	saved time.Duration // by each, in a chunk of a prompt and the answer to it
@@ -29,7 +29,7 @@ const oftenEnough = 4
 // makeRoom finds out what the device has memory for beside the buffers of a pass.
 // What saves most time for its bytes goes first: of prompts those are the matrices with
 // most arithmetic in one graph, the MLP's (mllm-NPU §4), and the output matrix the last.
-func (p *planner) makeRoom(products []exec.Product, buffers int64) error {
+func (p *planner) makeRoom(products []weights.Product, buffers int64) error {
 	limit := p.lab.devices[other].Capabilities().Memory
 	if limit == 0 || oftenEnough*p.stored(products)+buffers <= limit {
 		return nil
@@ -68,7 +68,7 @@ func grant(wishes []wish, left int64) room {
 }
 
 // saved returns how much time a matrix saves by its share.
-func (p *planner) saved(product exec.Product, share exec.Share) time.Duration {
+func (p *planner) saved(product weights.Product, share weights.Share) time.Duration {
 	here := p.own[kind(product)]
 	one, many := here.OneTime-share.OneTime, here.ManyTime-share.ManyTime
 	if product.OneToken {
@@ -78,7 +78,7 @@ func (p *planner) saved(product exec.Product, share exec.Share) time.Duration {
 }
 
 // stored returns what the device's rows take in the file.
-func (p *planner) stored(products []exec.Product) (sum int64) {
+func (p *planner) stored(products []weights.Product) (sum int64) {
 	for _, product := range products {
 		share, known := p.shares[kind(product)]
 		bytes, err := product.Type.RowBytes(product.Cols)
@@ -91,7 +91,7 @@ func (p *planner) stored(products []exec.Product) (sum int64) {
 
 // bytesThere returns what a matrix's kernels hold of the device's memory, as they
 // are prepared for a model. Where the device has no memory for one, it is more than all.
-func (p *planner) bytesThere(product exec.Product, share exec.Share) (sum int64, err error) {
+func (p *planner) bytesThere(product weights.Product, share weights.Share) (sum int64, err error) {
 	for _, rows := range share.Parts(product.Rows) {
 		op := opOf(product, p.chunk)
 		if op.Rows = rows[1] - rows[0]; op.Rows == 0 {
@@ -115,9 +115,9 @@ func (p *planner) bytesThere(product exec.Product, share exec.Share) (sum int64,
 
 // each returns which rows the device has of one matrix after the other, as they are
 // loaded: of a kind that it has no memory for, the first ones only.
-func (p *planner) each() func(exec.Product) exec.Share {
-	given := map[exec.Product]int{}
-	return func(product exec.Product) exec.Share {
+func (p *planner) each() func(weights.Product) weights.Share {
+	given := map[weights.Product]int{}
+	return func(product weights.Product) weights.Share {
 		k := kind(product)
 		if n, short := p.room[k]; short && given[k] >= n {
 			return p.own[k]
@@ -128,7 +128,7 @@ func (p *planner) each() func(exec.Product) exec.Share {
 }
 
 // leftOut returns how many matrices stay here that the device has no memory for.
-func (p *planner) leftOut(products []exec.Product) (n int) {
+func (p *planner) leftOut(products []weights.Product) (n int) {
 	for _, product := range products {
 		if fit, short := p.room[kind(product)]; short {
 			n += product.Count - fit

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/solve"
@@ -30,7 +31,7 @@ func (s short) Capabilities() hetero.Capabilities {
 // memory for half of a model, the MLP's matrices first and never the output.
 func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
-	products := []exec.Product{
+	products := []weights.Product{
 		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
 		{Name: "ffn_up", Type: quant.Q4_0, Rows: 2048, Cols: 512, Count: 4},
 		{Name: "ffn_down", Type: quant.Q4_0, Rows: 512, Cols: 2048, Count: 4},

@@ -10,7 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/internal/testutil"
@@ -22,11 +26,11 @@ import (
 
 // calibratedDemo is the demo model in integers, and tokens of a text that it was not
 // calibrated with.
-func calibratedDemo(t *testing.T) (f *exec.Files, whole *exec.W8A8, ids []int32) {
+func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []int32) {
 	if strings.HasPrefix(quant.Features(), "portable") {
 		t.Skip("who computes what does not depend on kernels, and this takes a minute without SIMD")
 	}
-	f, err := exec.Open(vfs.OS(), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
+	f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	text, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "demo", "val_text.txt"))
@@ -38,11 +42,11 @@ func calibratedDemo(t *testing.T) (f *exec.Files, whole *exec.W8A8, ids []int32)
 	index, err := exec.MeasureOutliers(t.Context(), f, ids[:calibrated], exec.Options{Exact: true}, exec.OutlierOptions{Made: "a test"})
 	require.NoError(t, err)
 	fsys := vfs.NewMem()
-	require.NoError(t, f.WriteCalibration(t.Context(), fsys, "c", index, func(*w8a8.Input) bool { return true }, nil))
+	require.NoError(t, calib.WriteCalibration(t.Context(), f, fsys, "c", index, func(*w8a8.Input) bool { return true }, nil))
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	require.NoError(t, f.UseWhole(c))
+	require.NoError(t, calib.UseWhole(f, c))
 	return f, &exec.W8A8{Calibration: c, Shadows: exec.ShadowsOf(1)}, ids[calibrated:][:read]
 }
 
@@ -99,7 +103,7 @@ func TestIntegersOfADevice(t *testing.T) {
 // measured.
 func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	f, whole, _ := calibratedDemo(t)
-	products, err := f.Products()
+	products, err := weights.Products(f)
 	require.NoError(t, err)
 	plain := trial{model: small, plan: newPlanner(t, rates{}, false)}
 	scaled := plain
@@ -108,7 +112,7 @@ func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	if gpu, err := devices.All.First(hetero.GPU); err == nil {
 		o := Options{Device: gpu, Measuring: func(int, int) { t.Error("something was measured") }}
 		_, err = Load(t.Context(), f, scaled.model, o)
-		require.ErrorIs(t, err, exec.ErrUnsupported)
+		require.ErrorIs(t, err, arch.ErrUnsupported)
 		require.ErrorContains(t, err, "no scale that is given")
 	}
 }

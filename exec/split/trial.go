@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/profiles"
@@ -22,7 +24,7 @@ import (
 // trial loads a model as it was planned to be divided, or less of it divided where that
 // is faster.
 type trial struct {
-	files   *exec.Files
+	files   *modelfile.Files
 	model   exec.Options
 	threads int // of the processor without the device; 0 = all fast cores
 	o       *Options
@@ -37,7 +39,7 @@ func (t *trial) halved() bool { return t.model.Threads != t.threads }
 type lost struct{ prompts, tokens bool }
 
 // leave returns what is left of a share; own is the one with all rows here.
-func (l lost) leave(share, own exec.Share, oneToken bool) exec.Share {
+func (l lost) leave(share, own weights.Share, oneToken bool) weights.Share {
 	if l.tokens {
 		share.One, share.OneTime = own.One, own.OneTime
 	}
@@ -59,7 +61,7 @@ func lostBy(t *profiles.Trial) lost {
 
 // load loads the model. Where somebody wants the device alone, or where pages of keys
 // and values go is closed by the first model that has it, nothing is tried.
-func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Model, err error) {
+func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
 	prompts, tokens := t.divided(products)
 	if !prompts && !tokens {
 		t.model.Threads = t.threads
@@ -92,7 +94,7 @@ func (t *trial) load(ctx context.Context, products []exec.Product) (m *exec.Mode
 }
 
 // passes are what a trial of the plan is about.
-func (t *trial) passes(products []exec.Product) profiles.Passes {
+func (t *trial) passes(products []weights.Product) profiles.Passes {
 	about := t.describe(products)
 	if t.model.W8A8 != nil {
 		about = t.model.W8A8.Identity() + ": " + about
@@ -109,7 +111,7 @@ func (t *trial) known(passes profiles.Passes) *profiles.Trial {
 }
 
 // divided reports whether the device has a part in prompts, and in single tokens.
-func (t *trial) divided(products []exec.Product) (prompts, tokens bool) {
+func (t *trial) divided(products []weights.Product) (prompts, tokens bool) {
 	for _, p := range products {
 		share := t.plan.share(p)
 		prompts = prompts || share.Many < p.Rows && !p.OneToken
@@ -120,7 +122,7 @@ func (t *trial) divided(products []exec.Product) (prompts, tokens bool) {
 
 // describe returns the model's products and how they are divided, in words: the first
 // row of the device for one token and for many, and how many those are.
-func (t *trial) describe(products []exec.Product) string {
+func (t *trial) describe(products []weights.Product) string {
 	var words []string
 	for _, p := range products {
 		share := t.plan.share(p)

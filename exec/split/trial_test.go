@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/tiering"
@@ -19,9 +20,9 @@ import (
 // pretend keeps measurements in a directory that nobody made: the processor takes a
 // millisecond for each product, and the device nothing to speak of. So the device is
 // predicted to be faster with all of them.
-func pretend(t *testing.T, dir, device, weights string, model exec.Options) {
-	f := files(t, weights)
-	products, err := f.Products()
+func pretend(t *testing.T, dir, device, path string, model exec.Options) {
+	f := files(t, path)
+	products, err := weights.Products(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
 	l, err := openLab(products, &model, &Options{Device: device, Dir: dir})

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/gpupass"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/profiles"
@@ -17,7 +20,7 @@ import (
 
 // LoadWhole loads a model all of which the device computes. It is refused with
 // exec.ErrUnsupported where that cannot be.
-func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options) (*exec.Model, error) {
+func LoadWhole(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
 		return nil, err
@@ -32,7 +35,7 @@ func LoadWhole(ctx context.Context, f *exec.Files, model exec.Options, o Options
 func (o *Options) asProcessor(model *exec.Options) error {
 	place, ok := strings.CutPrefix(o.Device, "opencl-")
 	if !ok {
-		return fmt.Errorf("%w: %s computes products only", exec.ErrUnsupported, o.Device)
+		return fmt.Errorf("%w: %s computes products only", arch.ErrUnsupported, o.Device)
 	}
 	model.Processor = gpupass.Processor{Device: place, Layers: gpupass.All, Memory: o.Memory, Trace: o.Trace}
 	return nil
@@ -47,7 +50,7 @@ func (o *Options) mayBeWhole(model *exec.Options) bool {
 // loadWhole loads the model on the device, as is predicted to be faster than any
 // division; or nothing, without an error, where the device cannot compute it or passes
 // were seen to be slower than on the processor.
-func (t *trial) loadWhole(ctx context.Context, products []exec.Product) (m *exec.Model, err error) {
+func (t *trial) loadWhole(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
 	passes := t.passes(products)
 	passes.Products = "all on the device: " + passes.Products
 	result := t.known(passes)
@@ -85,14 +88,14 @@ func (t *trial) place() error {
 	if err := t.o.asProcessor(&model); err != nil {
 		return err
 	}
-	_, err := t.files.Place(model)
+	_, err := exec.Place(t.files, model)
 	return err
 }
 
 // unlessRefused returns an error, but none where a device only cannot compute a model
 // or has no memory for it: then products are divided.
 func unlessRefused(err error) error {
-	if errors.Is(err, exec.ErrUnsupported) || hetero.NoRoom(err) {
+	if errors.Is(err, arch.ErrUnsupported) || hetero.NoRoom(err) {
 		return nil
 	}
 	return err

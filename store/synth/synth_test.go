@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -64,7 +65,7 @@ func TestModelsCompute(t *testing.T) {
 // predict returns the logits behind ids.
 func predict(t *testing.T, fsys vfs.FS, ids []int32) (logits []float32) {
 	t.Helper()
-	files, err := exec.Open(fsys, "m.gguf")
+	files, err := modelfile.Open(fsys, "m.gguf")
 	require.NoError(t, err)
 	defer files.Close()
 	model, err := exec.Load(t.Context(), files, exec.Options{Threads: 1, KV: kv.F32})
@@ -93,7 +94,7 @@ func deviation(values []float32) float64 {
 func TestTokenizer(t *testing.T) {
 	for _, s := range Shapes() {
 		fsys := write(t, Options{Shape: shrunk(s), Quant: "q8_0"})
-		tokenizer, err := exec.OpenTokenizer(fsys, "m.gguf")
+		tokenizer, err := modelfile.OpenTokenizer(fsys, "m.gguf")
 		require.NoError(t, err, s.Name)
 		const text = "the cat, the tree\n\x00 w270 ÿ"
 		ids := tokenizer.Encode(text, token.EncodeOptions{})
@@ -120,7 +121,7 @@ func TestSameOptionsSameBytes(t *testing.T) {
 }
 
 func TestContextReplacesTheShapes(t *testing.T) {
-	files, err := exec.Open(write(t, Options{Shape: shrunk(shapes[0]), Quant: "q4_0", Context: 777}), "m.gguf")
+	files, err := modelfile.Open(write(t, Options{Shape: shrunk(shapes[0]), Quant: "q4_0", Context: 777}), "m.gguf")
 	require.NoError(t, err)
 	defer files.Close()
 	require.Equal(t, 777, files.Hyper.Context)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/quant"
@@ -203,7 +204,7 @@ func (r *Report) run(ctx context.Context, o *BenchOptions) error {
 // load opens the model as the library would.
 func (r *Report) load(ctx context.Context, o *BenchOptions) (*exec.Model, error) {
 	start := time.Now()
-	files, err := exec.Open(diskOf(o.FS), o.Path)
+	files, err := modelfile.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -136,7 +137,7 @@ type packModel struct {
 }
 
 func describePack(path string) (m packModel, err error) {
-	f, err := exec.Open(vfs.OS(), path)
+	f, err := modelfile.Open(vfs.OS(), path)
 	if err != nil {
 		return m, err
 	}
@@ -148,7 +149,7 @@ func describePack(path string) (m packModel, err error) {
 	if err != nil {
 		return m, err
 	}
-	shape, err := f.Shape(exec.ShapeOptions{Threads: 1, KV: kv.K8V8})
+	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: 1, KV: kv.K8V8})
 	if err != nil {
 		return m, err
 	}

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/exec/split"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/kv"
 )
@@ -125,7 +128,7 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 }
 
 // list takes over how products are divided: nil of a model that has no division.
-func (r *DividedReport) list(products []exec.DividedProduct) {
+func (r *DividedReport) list(products []weights.DividedProduct) {
 	r.Whole = products == nil
 	r.Products = []DividedRow{} // scripts get a list in any case
 	for _, p := range products {
@@ -139,7 +142,7 @@ func (r *DividedReport) list(products []exec.DividedProduct) {
 }
 
 // averageStep returns nil where no step began with a product.
-func averageStep(s exec.DividedSteps) *DividedSteps {
+func averageStep(s weights.DividedSteps) *DividedSteps {
 	n := time.Duration(s.Steps)
 	if n == 0 {
 		return nil
@@ -149,7 +152,7 @@ func averageStep(s exec.DividedSteps) *DividedSteps {
 
 // load opens the model in one of the ways.
 func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (model *exec.Model, err error) {
-	files, err := exec.Open(diskOf(o.FS), o.Path)
+	files, err := modelfile.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +172,10 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 
 // loadAlone opens the model on the device: whole passes where it can compute them,
 // and otherwise all products, with the rest on the processor.
-func (r *DividedReport) loadAlone(ctx context.Context, files *exec.Files, model exec.Options, o split.Options) (*exec.Model, error) {
+func (r *DividedReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
 	r.Alone = "the whole pass"
 	m, err := split.LoadWhole(ctx, files, model, o)
-	if errors.Is(err, exec.ErrUnsupported) {
+	if errors.Is(err, arch.ErrUnsupported) {
 		r.Alone, o.Alone = "all products that it takes", true
 		return split.Load(ctx, files, model, o)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 )
 
@@ -16,12 +16,12 @@ import (
 // and people a sentence.
 func TestDividedReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
-		products    []exec.DividedProduct
+		products    []weights.DividedProduct
 		whole, list string // in JSON
 		text        string
 	}{
 		{nil, "true", "[]", "No product is divided: gpu has the whole pass"},
-		{[]exec.DividedProduct{{Product: exec.Product{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
+		{[]weights.DividedProduct{{Product: weights.Product{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
 	} {
 		r := &DividedReport{Device: "gpu"}
 		r.list(c.products)
@@ -37,16 +37,16 @@ func TestDividedReportOfAWholePass(t *testing.T) {
 
 // TestDividedStepsThatWereNotMeasured are blank, and names are those that scripts know.
 func TestDividedStepsThatWereNotMeasured(t *testing.T) {
-	product := exec.DividedProduct{
-		Product: exec.Product{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
-		Share:   exec.Share{One: 8, Many: 2, Least: 32},
-		One:     exec.DividedSteps{Steps: 2, Took: 8 * time.Microsecond},
+	product := weights.DividedProduct{
+		Product: weights.Product{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
+		Share:   weights.Share{One: 8, Many: 2, Least: 32},
+		One:     weights.DividedSteps{Steps: 2, Took: 8 * time.Microsecond},
 	}
 	head := product
-	head.Name, head.Share = "output", exec.Share{One: 4, Many: 4}
+	head.Name, head.Share = "output", weights.Share{One: 4, Many: 4}
 	head.One.Predicted = 6 * time.Microsecond
 	r := &DividedReport{Device: "npu"}
-	r.list([]exec.DividedProduct{product, head})
+	r.list([]weights.DividedProduct{product, head})
 	var text strings.Builder
 	r.WriteTables(&text)
 	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")

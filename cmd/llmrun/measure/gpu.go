@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/gpupass"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
@@ -84,7 +85,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	if err := r.measureLimits(&o); err != nil {
 		return nil, err
 	}
-	files, err := exec.Open(diskOf(o.FS), o.Path)
+	files, err := modelfile.Open(diskOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
 	"github.com/llmrun/llmrun/hetero/rates"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
@@ -31,7 +32,7 @@ type kvBench struct {
 // kvSide is one of them, with a context.
 type kvSide struct {
 	model *exec.Model
-	files *exec.Files // that stay open; or nil
+	files *modelfile.Files // that stay open; or nil
 	bench *bench
 	text  *exec.Sequence
 }
@@ -74,7 +75,7 @@ func (b *kvBench) open(ctx context.Context) (err error) {
 
 // load opens the model within a budget, or without one.
 func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSide, err error) {
-	files, err := exec.Open(b.disk, b.o.Path)
+	files, err := modelfile.Open(b.disk, b.o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSi
 }
 
 // plan divides the memory that there is for weights, keys and values.
-func (b *kvBench) plan(files *exec.Files, format kv.Format) (*tiering.Plan, error) {
+func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan, error) {
 	if files.Packed() == nil {
 		return nil, fmt.Errorf("%s %w", b.o.Path, ErrPack)
 	}
@@ -129,7 +130,7 @@ func (b *kvBench) plan(files *exec.Files, format kv.Format) (*tiering.Plan, erro
 	if err != nil {
 		return nil, err
 	}
-	shape, err := files.Shape(exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
+	shape, err := exec.MeasureShape(files, exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/profiles"
 	"github.com/llmrun/llmrun/hetero/solve"
@@ -21,7 +21,7 @@ type planner struct {
 	o        *DevicePlanOptions
 	lab      *lab
 	profile  *profiles.File
-	products []exec.Product
+	products []weights.Product
 	plan     *DevicePlan
 	between  []hetero.Op // what predictions are compared on
 
@@ -160,7 +160,7 @@ func roomFor(ops []hetero.Op) []hetero.Op {
 }
 
 // divide plans one product.
-func (p *planner) divide(ctx context.Context, product exec.Product, tokens int) error {
+func (p *planner) divide(ctx context.Context, product weights.Product, tokens int) error {
 	op := opOf(product, tokens)
 	solver := p.solver
 	if p.o.Real {
@@ -273,7 +273,7 @@ func (p *planner) sum() {
 
 // oneToken reports whether only the last token of a prompt needs a matrix.
 func (p *planner) oneToken(name string) bool {
-	return slices.ContainsFunc(p.products, func(q exec.Product) bool { return q.Name == name && q.OneToken })
+	return slices.ContainsFunc(p.products, func(q weights.Product) bool { return q.Name == name && q.OneToken })
 }
 
 // speed returns tokens a second.

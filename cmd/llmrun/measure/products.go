@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/solve"
 	"github.com/llmrun/llmrun/store/synth"
@@ -30,16 +31,16 @@ func (m *ModelSource) Name() string {
 }
 
 // products lists the matrices that a pass multiplies with.
-func (m *ModelSource) products() (list []exec.Product, err error) {
+func (m *ModelSource) products() (list []weights.Product, err error) {
 	if m.Shape != "" {
 		return shapeProducts(m.Shape, m.Quant)
 	}
-	f, err := exec.Open(diskOf(m.FS), m.Path)
+	f, err := modelfile.Open(diskOf(m.FS), m.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return f.Products()
+	return weights.Products(f)
 }
 
 // diskOf returns where models are looked up: in files, or where that is nil on the
@@ -52,7 +53,7 @@ func diskOf(files fs.FS) vfs.FS {
 }
 
 // shapeProducts lists those of a shape.
-func shapeProducts(name, mix string) (list []exec.Product, err error) {
+func shapeProducts(name, mix string) (list []weights.Product, err error) {
 	shape, ok := synth.FindShape(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrShape, name)
@@ -62,12 +63,12 @@ func shapeProducts(name, mix string) (list []exec.Product, err error) {
 		return nil, err
 	}
 	for _, m := range matrices {
-		p := exec.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
+		p := weights.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
 		times := 1
 		if m.Experts > 0 {
 			times = shape.Used
 		}
-		i := slices.IndexFunc(list, func(q exec.Product) bool {
+		i := slices.IndexFunc(list, func(q weights.Product) bool {
 			q.Count = 0
 			return q == p
 		})
@@ -80,7 +81,7 @@ func shapeProducts(name, mix string) (list []exec.Product, err error) {
 }
 
 // opsFor returns the products for numbers of tokens, each once.
-func opsFor(products []exec.Product, tokens []int) (list []hetero.Op) {
+func opsFor(products []weights.Product, tokens []int) (list []hetero.Op) {
 	for _, p := range products {
 		for _, n := range tokens {
 			if op := opOf(p, n); (n == 1 || !p.OneToken) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
@@ -91,7 +92,7 @@ func opsFor(products []exec.Product, tokens []int) (list []hetero.Op) {
 	return list
 }
 
-func opOf(p exec.Product, tokens int) hetero.Op {
+func opOf(p weights.Product, tokens int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}
 }
 

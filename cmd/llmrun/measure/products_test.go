@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/quant"
 )
@@ -32,8 +32,8 @@ func TestProductsOfShapesAndFiles(t *testing.T) {
 }
 
 // sizes counts matrices by type and size.
-func sizes(list []exec.Product) map[exec.Product]int {
-	count := map[exec.Product]int{}
+func sizes(list []weights.Product) map[weights.Product]int {
+	count := map[weights.Product]int{}
 	for _, p := range list {
 		n := p.Count
 		p.Name, p.Count = "", 0
@@ -44,7 +44,7 @@ func sizes(list []exec.Product) map[exec.Product]int {
 
 // Products of the same size are asked about once, and the output for one token.
 func TestOpsFor(t *testing.T) {
-	list := opsFor([]exec.Product{
+	list := opsFor([]weights.Product{
 		{Name: "k", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
 		{Name: "v", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
 		{Name: "output", Type: quant.Q6_K, Rows: 64, Cols: 32, Count: 1, OneToken: true},

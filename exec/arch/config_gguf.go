@@ -1,0 +1,323 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/gguf"
+)
+
+// ggufConfig reads the keys of one architecture. The first wrong one is
+// remembered, so that a reader can ask for many and check once.
+type GGUFConfig struct {
+	Meta *gguf.Metadata
+	Arch string
+	Path string
+	Err  error
+}
+
+// hyperFromGGUF turns metadata into the neutral description and finds its
+// family. weights is where the layers' tensors are, as a rule f itself.
+func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Family, error) {
+	arch, ok, err := f.Meta().String("general.architecture")
+	if err != nil {
+		return nil, nil, err
+	}
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: %s: general.architecture is missing", ErrModel, path)
+	}
+	fam, err := familyByGGUF(arch)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: general.architecture: %w", path, err)
+	}
+	c := &GGUFConfig{Meta: f.Meta(), Arch: arch, Path: path}
+	h := &Hyper{Family: fam.name, GGUF: true, Path: path, arch: arch}
+	c.refusals()
+	c.shape(h)
+	c.attention(h)
+	c.experts(h)
+	c.rope(h)
+	denseLayers(weights, h)
+	if c.Err == nil {
+		c.Err = ropeTensors(f, h)
+	}
+	return h, fam, c.Err
+}
+
+// refusals refuses files that ask for arithmetic which their family does not
+// have here. Without this they would load and answer wrongly.
+func (c *GGUFConfig) refusals() {
+	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
+		c.refuse("attention.causal", "attention to later tokens")
+	}
+	if gate := c.Num("expert_gating_func", 0); gate > 1 { // 1 is softmax
+		c.refuse("expert_gating_func", fmt.Sprintf("function %d", gate))
+	}
+	if scale := c.Float("expert_weights_scale", 0); scale != 0 && scale != 1 {
+		c.refuse("expert_weights_scale", fmt.Sprintf("%v", scale))
+	}
+	if c.Float("attention.temperature_scale", 0) != 0 {
+		c.refuse("attention.temperature_scale", "scores that depend on the position")
+	}
+}
+
+func (c *GGUFConfig) refuse(name, what string) {
+	c.keep(fmt.Errorf("%w: %s: key %s: %s", ErrUnsupported, c.Path, c.Key(name), what))
+}
+
+// denseLayers finds the layers of an expert model that have an ordinary MLP;
+// no key lists them.
+func denseLayers(src store.Source, h *Hyper) {
+	if h.Experts == 0 {
+		return
+	}
+	for l := range h.KVHeads {
+		_, routes := src.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l))
+		_, dense := src.Tensor(fmt.Sprintf("blk.%d.ffn_up.weight", l))
+		if dense && !routes {
+			h.DenseLayers = append(h.DenseLayers, l)
+		}
+	}
+}
+
+func (c *GGUFConfig) shape(h *Hyper) {
+	h.Layers = c.need("block_count")
+	h.Dim = c.need("embedding_length")
+	h.Context = c.need("context_length")
+	h.Heads = c.perLayerMax("attention.head_count")
+	h.FFN = c.perLayerMax("feed_forward_length")
+	h.HeadDim = c.Num("attention.key_length", 0)
+	if h.HeadDim == 0 && h.Heads > 0 {
+		h.HeadDim = h.Dim / h.Heads
+	}
+	if v := c.Num("attention.value_length", h.HeadDim); v != h.HeadDim {
+		c.keep(fmt.Errorf("%w: %s: keys of %d and values of %d elements", ErrUnsupported, c.Path, h.HeadDim, v))
+	}
+	if h.Layers >= 0 && h.Layers <= maxLayers {
+		h.KVHeads = c.perLayer("attention.head_count_kv", h.Layers, h.Heads)
+	}
+	h.Vocab = c.Num("vocab_size", 0)
+	if n, ok := c.Meta.Len("tokenizer.ggml.tokens"); ok {
+		h.Vocab = n
+	}
+	h.NormEps = float32(c.Float("attention.layer_norm_rms_epsilon", c.Float("attention.layer_norm_epsilon", 1e-5)))
+	h.ConvTaps = c.Num("shortconv.l_cache", 0)
+}
+
+func (c *GGUFConfig) attention(h *Hyper) {
+	h.Window = c.Num("attention.sliding_window", 0)
+	c.windowPattern(h)
+	h.AttnScale = c.Float("attention.scale", 0)
+	h.AttnSoftcap = float32(c.Float("attn_logit_softcapping", 0))
+	h.FinalSoftcap = float32(c.Float("final_logit_softcapping", 0))
+	h.EmbedScale = c.Float("embedding_scale", 0)
+	h.ResidualScale = c.Float("residual_scale", 0)
+	if d := c.Float("logit_scale", 0); d != 0 {
+		h.LogitScale = 1 / d
+	}
+	h.ClipQKV = float32(c.Float("attention.clamp_kqv", 0))
+	h.ParallelBlock = c.boolean("use_parallel_residual")
+}
+
+// windowPattern reads which layers have a window: every layer but each n-th,
+// or a list with true for each layer that has one.
+func (c *GGUFConfig) windowPattern(h *Hyper) {
+	key := c.Key("attention.sliding_window_pattern")
+	if !c.Meta.IsArray(key) {
+		h.WindowPattern = c.Num("attention.sliding_window_pattern", 0)
+		return
+	}
+	slides, _, err := c.Meta.Bools(key)
+	c.keep(err)
+	for _, s := range slides {
+		kind := "full_attention"
+		if s {
+			kind = "sliding_attention"
+		}
+		h.LayerTypes = append(h.LayerTypes, kind)
+	}
+}
+
+func (c *GGUFConfig) experts(h *Hyper) {
+	h.Experts = c.Num("expert_count", 0)
+	h.ExpertsUsed = c.Num("expert_used_count", 0)
+	h.ExpertFFN = c.Num("expert_feed_forward_length", h.FFN)
+	h.SharedFFN = c.Num("expert_shared_feed_forward_length", 0)
+	h.NormTopK = c.boolean("expert_weights_norm")
+	h.ExpertInterval = 1
+}
+
+func (c *GGUFConfig) rope(h *Hyper) {
+	h.RopeDim = c.Num("rope.dimension_count", 0)
+	r := &h.Rope
+	r.Base = c.Float("rope.freq_base", 10000)
+	r.Kind = c.str("rope.scaling.type")
+	r.Factor = c.Float("rope.scaling.factor", 0)
+	if linear := c.Float("rope.scale_linear", 0); r.Kind == "" && linear != 0 {
+		r.Kind, r.Factor = "linear", linear
+	}
+	if r.Kind == "" && r.Factor != 0 {
+		r.Kind = "linear" // what a factor alone means in these files
+	}
+	r.OriginalContext = c.Num("rope.scaling.original_context_length", 0)
+	r.AttnFactor = c.Float("rope.scaling.attn_factor", 0)
+	r.BetaFast = c.Float("rope.scaling.yarn_beta_fast", 0)
+	r.BetaSlow = c.Float("rope.scaling.yarn_beta_slow", 0)
+	if r.Kind == "yarn" {
+		c.yarn(h)
+	}
+	if base := c.Float("rope.freq_base_swa", 0); base != 0 {
+		h.RopeLocal = &RopeHyper{Base: base}
+	}
+	if rotates := c.boolean("rope.scaling.finetuned"); c.Arch == "granite" && rotates != nil && !*rotates {
+		// In this family the key says whether there is any rotation.
+		for range h.KVHeads {
+			h.NoRope = append(h.NoRope, true)
+		}
+	}
+}
+
+// yarn reads how cosine and sine are scaled: a factor given outright, or a
+// formula whose result attn_factor scales once more.
+func (c *GGUFConfig) yarn(h *Hyper) {
+	r := &h.Rope
+	if m := c.Float("rope.scaling.yarn_log_multiplier", 0); m != 0 {
+		r.MScale, r.MScaleAllDim = 1, m
+	}
+	scale := r.AttnFactor
+	r.AttnFactor = c.Float("rope.scaling.yarn_attn_factor", 0)
+	if scale != 0 {
+		r.AttnFactor = scale * float64(yarnGain(r, h.Context))
+	}
+}
+
+// ropePrefix begins the names of the tensors that are part of a GGUF file's
+// description and not of its weights.
+const RopePrefix = "rope_"
+
+// ropeTensors reads the frequency factors that converters store as tensors.
+func ropeTensors(src store.Source, h *Hyper) error {
+	for name, dst := range map[string]*[]float64{
+		RopePrefix + "freqs.weight":         &h.Rope.Divisors,
+		RopePrefix + "factors_short.weight": &h.Rope.Short,
+		RopePrefix + "factors_long.weight":  &h.Rope.Long,
+	} {
+		t, ok := src.Tensor(name)
+		if !ok {
+			continue
+		}
+		if t.Type != quant.F32 || t.Size > MaxTableBytes {
+			return fmt.Errorf("%w: %s: tensor %s: %s of %d bytes instead of a few F32", ErrModel, h.Path, name, t.Type, t.Size)
+		}
+		raw := make([]byte, t.Size)
+		if _, err := src.ReadAt(t, raw, 0); err != nil {
+			return err
+		}
+		values := make([]float32, t.Size/4)
+		quant.DequantRow(t.Type, values, raw)
+		for _, v := range values {
+			*dst = append(*dst, float64(v))
+		}
+	}
+	if h.Rope.Short != nil && h.Rope.Long != nil {
+		h.Rope.Kind = "longrope"
+	}
+	return nil
+}
+
+func (c *GGUFConfig) Key(name string) string { return c.Arch + "." + name }
+
+func (c *GGUFConfig) keep(err error) {
+	if c.Err == nil {
+		c.Err = err
+	}
+}
+
+// need returns a number that must be there.
+func (c *GGUFConfig) need(name string) int {
+	if !c.Meta.Has(c.Key(name)) {
+		c.keep(fmt.Errorf("%w: %s: key %s is missing", ErrModel, c.Path, c.Key(name)))
+	}
+	return c.Num(name, 0)
+}
+
+func (c *GGUFConfig) Num(name string, otherwise int) int {
+	v, ok, err := c.Meta.Int(c.Key(name))
+	c.keep(err)
+	if !ok || err != nil {
+		return otherwise
+	}
+	if v > math.MaxInt32 || v < math.MinInt32 {
+		c.keep(fmt.Errorf("%w: %s: key %s: %d is out of range", ErrModel, c.Path, c.Key(name), v))
+		return otherwise
+	}
+	return int(v)
+}
+
+// perLayer returns a value for each layer, from a list or one for all.
+func (c *GGUFConfig) perLayer(name string, layers, otherwise int) []int {
+	out := make([]int, layers)
+	if !c.Meta.IsArray(c.Key(name)) {
+		v := c.Num(name, otherwise)
+		for l := range out {
+			out[l] = v
+		}
+		return out
+	}
+	list, _, err := c.Meta.Ints(c.Key(name))
+	c.keep(err)
+	if len(list) != layers {
+		c.keep(fmt.Errorf("%w: %s: key %s has %d entries for %d layers", ErrModel, c.Path, c.Key(name), len(list), layers))
+		return out
+	}
+	for l, v := range list {
+		if v < 0 || v > maxDim {
+			c.keep(fmt.Errorf("%w: %s: key %s: entry %d is %d", ErrModel, c.Path, c.Key(name), l, v))
+			return out
+		}
+		out[l] = int(v)
+	}
+	return out
+}
+
+// perLayerMax returns the greatest of a list, or the one value for all.
+func (c *GGUFConfig) perLayerMax(name string) int {
+	n := 1
+	if length, ok := c.Meta.Len(c.Key(name)); ok && c.Meta.IsArray(c.Key(name)) {
+		n = min(length, maxLayers)
+	}
+	if n == 0 {
+		return 0
+	}
+	return slices.Max(c.perLayer(name, n, 0))
+}
+
+func (c *GGUFConfig) Float(name string, otherwise float64) float64 {
+	v, ok, err := c.Meta.Float(c.Key(name))
+	c.keep(err)
+	if !ok || err != nil {
+		return otherwise
+	}
+	return v
+}
+
+func (c *GGUFConfig) str(name string) string {
+	v, _, err := c.Meta.String(c.Key(name))
+	c.keep(err)
+	return v
+}
+
+func (c *GGUFConfig) boolean(name string) *bool {
+	v, ok, err := c.Meta.Bool(c.Key(name))
+	c.keep(err)
+	if !ok || err != nil {
+		return nil
+	}
+	return &v
+}
+
+// maxTableBytes bounds a rotary table: a float32 for each pair of elements.
+const MaxTableBytes = 4 * maxDim

@@ -1,0 +1,293 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// hfConfig reads config.json in both styles: that of transformers 4
+// (rope_theta, rope_scaling) and of 5 (rope_parameters). The first wrong field
+// is remembered, so that a reader can ask for many and check once.
+type hfConfig struct {
+	path   string
+	fields map[string]json.RawMessage
+	Err    error
+}
+
+// hyperFromHF turns a config.json into the neutral description and finds its
+// family.
+func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
+	c, err := NewHFConfig(path, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := familyByHF(c.str("model_type"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: model_type: %w", path, err)
+	}
+	for key, value := range f.defaults {
+		if _, ok := c.fields[key]; !ok {
+			c.fields[key] = json.RawMessage(value)
+		}
+	}
+	h := &Hyper{Family: f.name, Path: path}
+	h.Integers = c.IntPacking()
+	c.shape(h)
+	c.attention(h)
+	c.experts(h)
+	c.ropes(h)
+	return h, f, c.Err
+}
+
+func NewHFConfig(path string, data []byte) (*hfConfig, error) {
+	c := &hfConfig{path: path}
+	if err := json.Unmarshal(data, &c.fields); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
+	}
+	// Models that also see or hear keep the language model's fields apart.
+	if text, ok := c.fields["text_config"]; ok {
+		var inner map[string]json.RawMessage
+		if err := json.Unmarshal(text, &inner); err != nil {
+			return nil, fmt.Errorf("%w: %s: text_config: %w", ErrModel, path, err)
+		}
+		for k, v := range inner {
+			c.fields[k] = v
+		}
+	}
+	return c, nil
+}
+
+func (c *hfConfig) shape(h *Hyper) {
+	h.Layers = c.need("num_hidden_layers")
+	h.Dim = c.need("hidden_size")
+	h.Heads = c.need("num_attention_heads")
+	h.FFN = c.num("intermediate_size", 0)
+	h.Vocab = c.need("vocab_size")
+	h.Context = c.need("max_position_embeddings")
+	h.HeadDim = c.num("head_dim", 0)
+	if h.HeadDim == 0 && h.Heads > 0 {
+		h.HeadDim = h.Dim / h.Heads
+	}
+	kv := c.num("num_key_value_heads", h.Heads)
+	if h.Layers >= 0 && h.Layers <= maxLayers {
+		h.KVHeads = make([]int, h.Layers)
+	}
+	c.layerTypes(h)
+	for l := range h.KVHeads {
+		if len(h.LayerTypes) != h.Layers || h.LayerTypes[l] != convolution {
+			h.KVHeads[l] = kv
+		}
+	}
+	h.NormEps = 1e-6 // what checkpoints mean that do not say
+	for _, key := range []string{"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps"} {
+		if c.has(key) {
+			h.NormEps = float32(c.float(key, 0))
+		}
+	}
+	h.Activation = c.str("hidden_act")
+	if c.has("hidden_activation") {
+		h.Activation = c.str("hidden_activation")
+	}
+	h.Tied = c.boolean("tie_word_embeddings")
+	if tied := c.boolean("tie_embedding"); tied != nil {
+		h.Tied = tied // what the first lfm2 checkpoints called it
+	}
+	h.ConvTaps = c.num("conv_L_cache", 0)
+}
+
+// layerTypes reads what each layer is. The first lfm2 checkpoints list the
+// layers with attention only.
+func (c *hfConfig) layerTypes(h *Hyper) {
+	c.get("layer_types", &h.LayerTypes)
+	var attends []int
+	c.get("full_attn_idxs", &attends)
+	if h.LayerTypes != nil || attends == nil {
+		return
+	}
+	for range h.KVHeads {
+		h.LayerTypes = append(h.LayerTypes, convolution)
+	}
+	for _, l := range attends {
+		if l < 0 || l >= len(h.LayerTypes) {
+			c.keep(fmt.Errorf("%w: %s: field full_attn_idxs: there is no layer %d", ErrModel, c.path, l))
+			return
+		}
+		h.LayerTypes[l] = FullAttention
+	}
+}
+
+func (c *hfConfig) attention(h *Hyper) {
+	h.Window = c.num("sliding_window", 0)
+	h.UseWindow = c.boolean("use_sliding_window")
+	h.WindowFrom = c.num("max_window_layers", 0)
+	h.WindowPattern = c.num("sliding_window_pattern", c.num("_sliding_window_pattern", 0))
+	h.AttnSoftcap = float32(c.float("attn_logit_softcapping", 0))
+	h.FinalSoftcap = float32(c.float("final_logit_softcapping", 0))
+	h.AttnScale = c.float("attention_multiplier", 0)
+	if q := c.float("query_pre_attn_scalar", 0); q > 0 {
+		h.AttnScale = 1 / math.Sqrt(q)
+	}
+	h.EmbedScale = c.float("embedding_multiplier", 0)
+	h.ResidualScale = c.float("residual_multiplier", 0)
+	if d := c.float("logits_scaling", 0); d != 0 {
+		h.LogitScale = 1 / d
+	}
+	h.ClipQKV = float32(c.float("clip_qkv", 0))
+	if v := c.boolean("qk_layernorm"); v != nil {
+		h.QKNorm = *v
+	}
+	h.ParallelBlock = c.boolean("use_parallel_residual")
+	var rotates []int
+	c.get("no_rope_layers", &rotates)
+	for _, r := range rotates { // the list says 1 where a layer does rotate
+		h.NoRope = append(h.NoRope, r == 0)
+	}
+	if interval := c.num("no_rope_layer_interval", 0); rotates == nil && interval > 0 {
+		for l := range h.KVHeads {
+			h.NoRope = append(h.NoRope, (l+1)%interval == 0)
+		}
+	}
+}
+
+func (c *hfConfig) experts(h *Hyper) {
+	h.Experts = c.num("num_local_experts", c.num("num_experts", 0))
+	h.ExpertsUsed = c.num("num_experts_per_tok", 0)
+	h.ExpertFFN = c.num("moe_intermediate_size", h.FFN)
+	h.SharedFFN = c.num("shared_expert_intermediate_size", 0)
+	h.NormTopK = c.boolean("norm_topk_prob")
+	h.ExpertInterval = c.num("decoder_sparse_step", 1)
+	c.get("mlp_only_layers", &h.DenseLayers)
+}
+
+// ropes reads rope_parameters where it is there, else the older fields.
+func (c *hfConfig) ropes(h *Hyper) {
+	fraction := c.float("partial_rotary_factor", c.float("rotary_pct", 0))
+	flat := RopeHyper{Base: c.float("rope_theta", c.float("rotary_emb_base", 10000))}
+	h.Rope = flat
+	if params := c.object("rope_parameters"); params != nil {
+		if full := params.object("full_attention"); full != nil {
+			h.Rope = full.rope(flat, &fraction)
+			if local := params.object("sliding_attention"); local != nil {
+				r := local.rope(flat, &fraction)
+				h.RopeLocal = &r
+				c.keep(local.Err)
+			}
+			c.keep(full.Err)
+		} else {
+			h.Rope = params.rope(flat, &fraction)
+		}
+		c.keep(params.Err)
+	} else {
+		if scaling := c.object("rope_scaling"); scaling != nil {
+			h.Rope = scaling.rope(flat, &fraction)
+			c.keep(scaling.Err)
+		}
+		if base := c.float("rope_local_base_freq", 0); base != 0 {
+			h.RopeLocal = &RopeHyper{Base: base}
+		}
+	}
+	// Where both say it, the field outside the scaling counts.
+	h.Rope.OriginalContext = c.num("original_max_position_embeddings", h.Rope.OriginalContext)
+	if fraction > 0 && fraction < 1 {
+		h.RopeDim = int(float64(h.HeadDim)*fraction) &^ 1
+	}
+}
+
+// rope reads one rope_scaling or rope_parameters object; the base keeps its
+// value of outer where the object lacks it.
+func (c *hfConfig) rope(outer RopeHyper, fraction *float64) RopeHyper {
+	r := outer
+	r.Kind = c.str("type")
+	if c.has("rope_type") {
+		r.Kind = c.str("rope_type")
+	}
+	r.Base = c.float("rope_theta", r.Base)
+	r.Factor = c.float("factor", 0)
+	r.OriginalContext = c.num("original_max_position_embeddings", 0)
+	r.LowFreqFactor = c.float("low_freq_factor", 0)
+	r.HighFreqFactor = c.float("high_freq_factor", 0)
+	r.BetaFast = c.float("beta_fast", 0)
+	r.BetaSlow = c.float("beta_slow", 0)
+	r.AttnFactor = c.float("attention_factor", 0)
+	r.MScale = c.float("mscale", 0)
+	r.MScaleAllDim = c.float("mscale_all_dim", 0)
+	if t := c.boolean("truncate"); t != nil {
+		r.NoTruncate = !*t
+	}
+	c.get("short_factor", &r.Short)
+	c.get("long_factor", &r.Long)
+	*fraction = c.float("partial_rotary_factor", *fraction)
+	return r
+}
+
+// has reports whether a field is there and not null.
+func (c *hfConfig) has(key string) bool {
+	raw, ok := c.fields[key]
+	return ok && !bytes.Equal(bytes.TrimSpace(raw), []byte("null"))
+}
+
+// get decodes a field into v, which keeps its value when the field is absent
+// or null.
+func (c *hfConfig) get(key string, v any) {
+	if !c.has(key) {
+		return
+	}
+	if err := json.Unmarshal(c.fields[key], v); err != nil {
+		c.keep(fmt.Errorf("%w: %s: field %s: %w", ErrModel, c.path, key, err))
+	}
+}
+
+func (c *hfConfig) keep(err error) {
+	if c.Err == nil {
+		c.Err = err
+	}
+}
+
+// need returns a whole number that must be there.
+func (c *hfConfig) need(key string) int {
+	if !c.has(key) {
+		c.keep(fmt.Errorf("%w: %s: field %s is missing", ErrModel, c.path, key))
+	}
+	return c.num(key, 0)
+}
+
+func (c *hfConfig) num(key string, otherwise int) int {
+	v := float64(otherwise)
+	c.get(key, &v)
+	if v != math.Trunc(v) || math.Abs(v) > 1<<52 {
+		c.keep(fmt.Errorf("%w: %s: field %s: %v is not a whole number in range", ErrModel, c.path, key, v))
+		return otherwise
+	}
+	return int(v)
+}
+
+func (c *hfConfig) float(key string, otherwise float64) float64 {
+	c.get(key, &otherwise)
+	return otherwise
+}
+
+func (c *hfConfig) str(key string) string {
+	var v string
+	c.get(key, &v)
+	return v
+}
+
+func (c *hfConfig) boolean(key string) *bool {
+	if !c.has(key) {
+		return nil
+	}
+	var v bool
+	c.get(key, &v)
+	return &v
+}
+
+func (c *hfConfig) object(key string) *hfConfig {
+	if !c.has(key) {
+		return nil
+	}
+	o := &hfConfig{path: c.path + ": " + key}
+	c.get(key, &o.fields)
+	return o
+}

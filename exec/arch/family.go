@@ -1,0 +1,193 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+)
+
+// family is one kind of network: how its files are recognised, how its
+// description becomes a Spec, and where its tensors are called differently.
+type Family struct {
+	name string
+	hf   []string // model_type values of config.json
+	gguf []string // general.architecture values
+	// complete, which may be nil, fills in what the family's files leave out.
+	complete func(h *Hyper)
+	describe func(h *Hyper, s *Spec) error
+	// defaults are the values, in JSON, of fields that a config.json of this
+	// family may leave out.
+	defaults map[string]string
+
+	// names maps a role to the tensor's name in safetensors files, where that
+	// is not the common one (see commonNames).
+	names map[string]string
+	// qkv says how a fused query/key/value tensor of a safetensors file is
+	// ordered; in GGUF files it is always blocks.
+	QKV fusedOrder
+	// interleave: GGUF converters permute the rows of this family's queries
+	// and keys so that rotary pairs are neighbours.
+	interleave bool
+}
+
+// fusedOrder is the order of rows in a fused query/key/value projection.
+type fusedOrder uint8
+
+const (
+	QKVBlocks  fusedOrder = iota // all queries, all keys, all values
+	QKVPerHead                   // for each head: query, key, value
+	QKVPerKV                     // for each key head: its queries, the key, the value
+)
+
+// families is the registry; a new family adds its variable here.
+var families = []*Family{
+	&Llama, &mistral, &mixtral, &qwen2, &qwen2moe, &qwen3, &qwen3moe, &gemma, &gemma2, &gemma3,
+	&phi2, &phi3, &internlm2, &gptneox, &olmo2, &olmoe, &granite, &smollm3, &lfm2,
+}
+
+// familyByHF returns the family of a config.json's model_type.
+func familyByHF(modelType string) (*Family, error) {
+	return findFamily(modelType, func(f *Family) []string { return f.hf })
+}
+
+// familyByGGUF returns the family of a general.architecture value.
+func familyByGGUF(arch string) (*Family, error) {
+	return findFamily(arch, func(f *Family) []string { return f.gguf })
+}
+
+func findFamily(name string, keys func(*Family) []string) (*Family, error) {
+	var known []string
+	for _, f := range families {
+		for _, k := range keys(f) {
+			if k == name {
+				return f, nil
+			}
+			known = append(known, k)
+		}
+	}
+	sort.Strings(known)
+	return nil, fmt.Errorf("%w: model family %q (known: %s)", ErrUnsupported, name, strings.Join(known, ", "))
+}
+
+// spec turns a description into a network of this family.
+func (f *Family) Spec(h *Hyper) (*Spec, error) {
+	if f.complete != nil {
+		f.complete(h)
+	}
+	if err := h.validate(); err != nil {
+		return nil, err
+	}
+	s := newSpec(h)
+	s.Interleave = h.GGUF && f.interleave
+	if err := s.addRopes(h); err != nil {
+		return nil, fmt.Errorf("%s: %w", h.Path, err)
+	}
+	if err := f.describe(h, s); err != nil {
+		return nil, err
+	}
+	for l := range s.Layers {
+		if s.Layers[l].Mixer == Attention && s.Layers[l].KVHeads == 0 {
+			return nil, h.FieldError(keyKVHeads, "0 in layer %d, which has attention", l)
+		}
+	}
+	s.Context = h.stretchedContext()
+	return s, s.setActivation(h)
+}
+
+// stretchedContext is the longest sequence after scaling. Checkpoints whose
+// users switch yarn on themselves keep the length that they were trained with
+// as their context.
+func (h *Hyper) stretchedContext() int {
+	if h.Rope.Kind != "yarn" {
+		return h.Context
+	}
+	stretched := math.Min(h.Rope.Factor*float64(h.Rope.OriginalContext), maxContext)
+	return max(h.Context, int(stretched))
+}
+
+// addRopes computes the rotary tables: one for every layer, or a second one
+// for layers with a window.
+func (s *Spec) addRopes(h *Hyper) error {
+	dim := h.RopeDim
+	if dim == 0 {
+		dim = h.HeadDim
+	}
+	for _, r := range []*RopeHyper{&h.Rope, h.RopeLocal} {
+		if r == nil {
+			continue
+		}
+		t, err := NewRopeTable(r, dim, h.Context)
+		if err != nil {
+			return err
+		}
+		s.Ropes = append(s.Ropes, t)
+	}
+	return nil
+}
+
+// setActivation obeys the file's own choice of nonlinearity where it names one
+// that is known; families set their default beforehand.
+func (s *Spec) setActivation(h *Hyper) error {
+	switch h.Activation {
+	case "":
+	case "silu", "swish":
+		s.Act = SiLU
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
+		s.Act = GELUTanh
+	case "gelu":
+		s.Act = GELUErf
+	default:
+		return fmt.Errorf("%w: %s: field hidden_act: activation %q", ErrUnsupported, h.Path, h.Activation)
+	}
+	return nil
+}
+
+// commonNames are the tensor names that most safetensors checkpoints use, by
+// role. Roles are the names of GGUF files: those of a layer stand after
+// "blk.N.", and %d is the expert.
+var commonNames = map[string]string{
+	"token_embd":  "model.embed_tokens",
+	"output_norm": "model.norm",
+	"output":      "lm_head",
+
+	"attn_norm":           "input_layernorm",
+	"attn_q":              "self_attn.q_proj",
+	"attn_k":              "self_attn.k_proj",
+	"attn_v":              "self_attn.v_proj",
+	"attn_qkv":            "self_attn.qkv_proj",
+	"attn_output":         "self_attn.o_proj",
+	"attn_q_norm":         "self_attn.q_norm",
+	"attn_k_norm":         "self_attn.k_norm",
+	"ffn_norm":            "post_attention_layernorm",
+	"ffn_gate":            "mlp.gate_proj",
+	"ffn_up":              "mlp.up_proj",
+	"ffn_down":            "mlp.down_proj",
+	"ffn_gate_inp":        "mlp.gate",
+	"ffn_gate_exps":       "mlp.experts.%d.gate_proj",
+	"ffn_up_exps":         "mlp.experts.%d.up_proj",
+	"ffn_down_exps":       "mlp.experts.%d.down_proj",
+	"ffn_gate_inp_shexp":  "mlp.shared_expert_gate",
+	"ffn_gate_shexp":      "mlp.shared_expert.gate_proj",
+	"ffn_up_shexp":        "mlp.shared_expert.up_proj",
+	"ffn_down_shexp":      "mlp.shared_expert.down_proj",
+	"post_attention_norm": "post_attention_layernorm",
+	"post_ffw_norm":       "post_feedforward_layernorm",
+}
+
+// hfName returns the safetensors name of a role: layer -1 for tensors outside
+// the layers.
+func (f *Family) HFName(role string, layer int) string {
+	name, ok := f.names[role]
+	if !ok {
+		name = commonNames[role]
+	}
+	if layer < 0 {
+		return name
+	}
+	prefix := "model.layers"
+	if p, ok := f.names["layers"]; ok {
+		prefix = p
+	}
+	return fmt.Sprintf("%s.%d.%s", prefix, layer, name)
+}

@@ -1,0 +1,34 @@
+package arch
+
+// lfm2 mixes tokens by short gated convolutions in most layers and by
+// attention in a few.
+var lfm2 = Family{
+	name: "lfm2", hf: []string{"lfm2"}, gguf: []string{"lfm2"},
+	defaults: map[string]string{"rope_theta": "1e6", "norm_eps": "1e-5", "conv_L_cache": "3"},
+	describe: func(h *Hyper, s *Spec) error {
+		s.QKNorm = QKNormHead
+		for l := range s.Layers {
+			if h.LayerTypes != nil && h.LayerTypes[l] == convolution || s.Layers[l].KVHeads == 0 {
+				s.Layers[l] = LayerSpec{Mixer: ShortConv, Rope: -1}
+			}
+		}
+		if s.ConvTaps < 1 {
+			return h.FieldError(keyConvTaps, "missing")
+		}
+		return nil
+	},
+	names: map[string]string{
+		"output_norm":        "model.embedding_norm",
+		"attn_norm":          "operator_norm",
+		"attn_output":        "self_attn.out_proj",
+		"attn_q_norm":        "self_attn.q_layernorm",
+		"attn_k_norm":        "self_attn.k_layernorm",
+		"ffn_norm":           "ffn_norm",
+		"ffn_gate":           "feed_forward.w1",
+		"ffn_up":             "feed_forward.w3",
+		"ffn_down":           "feed_forward.w2",
+		"shortconv.in_proj":  "conv.in_proj",
+		"shortconv.conv":     "conv.conv",
+		"shortconv.out_proj": "conv.out_proj",
+	},
+}

@@ -1,0 +1,31 @@
+package arch
+
+// olmo2 normalizes what attention and MLP give, not what they read, and
+// normalizes queries and keys over all heads together. GGUF files of Olmo 3 use
+// its name: they have windows, and scale the rotation in the other layers only.
+var olmo2 = Family{
+	name: "olmo2", hf: []string{"olmo2"}, gguf: []string{"olmo2"},
+	complete: func(h *Hyper) {
+		if h.Window > 0 {
+			h.RopeLocal = &RopeHyper{Base: h.Rope.Base}
+		}
+	},
+	describe: func(h *Hyper, s *Spec) error {
+		if h.RopeLocal != nil {
+			s.ropeByWindow()
+		}
+		s.PreNorm = false
+		s.PostNorm = true
+		s.QKNorm = QKNormWhole
+		return nil
+	},
+}
+
+// olmoe is llama with experts and olmo2's query/key norms.
+var olmoe = Family{
+	name: "olmoe", hf: []string{"olmoe"}, gguf: []string{"olmoe"},
+	describe: func(_ *Hyper, s *Spec) error {
+		s.QKNorm = QKNormWhole
+		return nil
+	},
+}

@@ -1,0 +1,42 @@
+package arch
+
+// phi2 (phi-1, phi-1.5, phi-2) computes attention and MLP from one LayerNorm,
+// rotates part of each head, and has biases everywhere.
+var phi2 = Family{
+	name: "phi2", hf: []string{"phi"}, gguf: []string{"phi2"},
+	defaults: map[string]string{"partial_rotary_factor": "0.5", "layer_norm_eps": "1e-5"},
+	describe: func(h *Hyper, s *Spec) error {
+		if h.QKNorm {
+			s.QKNorm = QKNormHead
+		}
+		s.Norm.Layer = true
+		s.Act = GELUTanh
+		s.Gated = false
+		s.Parallel = ParallelOne
+		return nil
+	},
+	names: map[string]string{
+		"output_norm": "model.final_layernorm",
+		"attn_output": "self_attn.dense",
+		"attn_q_norm": "self_attn.q_layernorm",
+		"attn_k_norm": "self_attn.k_layernorm",
+		"ffn_up":      "mlp.fc1",
+		"ffn_down":    "mlp.fc2",
+	},
+}
+
+// phi3 fuses queries, keys and values, and gate and up; its long variants
+// switch rotary frequencies with the length of the sequence.
+var phi3 = Family{
+	name: "phi3", hf: []string{"phi3"}, gguf: []string{"phi3"},
+	complete: func(h *Hyper) {
+		if h.Rope.Kind == "yarn" && h.Rope.Short != nil {
+			h.Rope.Kind = "longrope" // by the name that it had at first
+		}
+	},
+	describe: func(h *Hyper, s *Spec) error {
+		s.windowWhere(h, func(int) bool { return true })
+		return nil
+	},
+	names: map[string]string{"ffn_up": "mlp.gate_up_proj"},
+}

@@ -1,0 +1,31 @@
+package calib
+
+import "github.com/llmrun/llmrun/exec/weights"
+
+// inputPowers adds up squares of inputs.
+type InputPowers struct {
+	Sums map[*weights.Linear]*InputPower
+}
+
+type InputPower struct {
+	Name string
+	Sum  []float32 // [cols]
+	Rows int
+}
+
+// observe counts what a product is about to multiply.
+func (o *InputPowers) Observe(w *weights.Linear, rows int, input func(int) []float32) {
+	p := o.Sums[w]
+	if p == nil {
+		return
+	}
+	if p.Sum == nil {
+		p.Sum = make([]float32, w.Cols)
+	}
+	for row := range rows {
+		for i, v := range input(row) {
+			p.Sum[i] += float32(v * v)
+		}
+	}
+	p.Rows += rows
+}

@@ -1,0 +1,82 @@
+package calib
+
+import (
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/w8a8"
+)
+
+// UseWhole makes the matrices of a calibration appear in 8 bits with one scale for
+// each row. It refuses a calibration of another model.
+func UseWhole(f *modelfile.Files, c *w8a8.File) error {
+	identity, err := CalibrationIdentity(f)
+	if err != nil {
+		return err
+	}
+	if identity != c.Model {
+		return &store.FormatError{
+			Path: c.Path(), Off: store.NoOffset, Field: "model", Reason: "the calibration belongs to another model, or to this one with other weights",
+			Hint: "calibrate this one with llmrun calibrate", Kind: arch.ErrModel,
+		}
+	}
+	ld, named, err := weights.LayerMatrices(f)
+	if err != nil {
+		return err
+	}
+	if len(ld.Orders) > 0 {
+		return fmt.Errorf("%w: W8A8 of a model whose columns are not in the order of its inputs (%s)", arch.ErrUnsupported, f.Path)
+	}
+	whole := &wholeRows{modelfile.NewOverlay(f.Source), map[string]bool{}}
+	for i := range c.Inputs {
+		in := &c.Inputs[i]
+		for j := range in.Matrices {
+			s := named[in.Matrices[j].Name]
+			if s == nil || s.Cols != in.Cols || s.Rows != in.Matrices[j].Rows {
+				return fmt.Errorf("%w: %s: inputs[%d]: the model has no matrix %s of %d rows and %d columns", arch.ErrModel, c.Path(), i, in.Matrices[j].Name, in.Matrices[j].Rows, in.Cols)
+			}
+			for _, g := range s.Segments {
+				whole.change(g.Tensor.Name)
+			}
+		}
+	}
+	f.Source = whole
+	return nil
+}
+
+// wholeRows is a model some of whose matrices have 8 bits and one scale for each
+// row.
+type wholeRows struct {
+	modelfile.Overlay
+	changed map[string]bool // tensors
+}
+
+// change rounds a tensor, if rows of its length can be.
+func (w *wholeRows) change(name string) {
+	t := &w.Shown[w.Index[name]]
+	rowBytes, err := quant.Q8_0.RowBytes(t.Cols())
+	if err == nil {
+		t.Type, t.Size = quant.Q8_0, int64(t.Rows())*int64(rowBytes)
+		w.changed[name] = true
+	}
+}
+
+// ReadAt reads a tensor; the rows of a changed one are computed.
+func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	base, ok := w.Source.Tensor(t.Name)
+	if !ok || !w.changed[t.Name] {
+		return w.Source.ReadAt(t, p, off)
+	}
+	row := make([]float32, t.Cols())
+	out := make([]byte, t.Size/int64(t.Rows()))
+	return modelfile.ReadComputed(t, p, off, func(i int) ([]byte, error) {
+		if err := modelfile.ReadRow(w.Source, base, row, i); err != nil {
+			return nil, err
+		}
+		return out, quant.QuantizeRowWhole(out, row)
+	})
+}

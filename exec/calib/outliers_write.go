@@ -1,0 +1,83 @@
+package calib
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
+)
+
+// columnType returns the type of a calibration's columns for weights of a type:
+// floats as they are.
+func ColumnType(t quant.Type) quant.Type {
+	if t.IsFloat() {
+		return t
+	}
+	return quant.F32
+}
+
+// calibrationIdentity says which model a calibration belongs to, as a pack or as what
+// that was made from: where it comes from, and what its matrices are like. Their
+// first rows tell apart what adapters and rounding have changed.
+func CalibrationIdentity(f *modelfile.Files) (string, error) {
+	about, err := f.About("")
+	if err != nil {
+		return "", err
+	}
+	ld, named, err := weights.LayerMatrices(f)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	h.Write(about.Fingerprint[:])
+	has := func(name string) bool { return named[name] != nil }
+	for _, group := range InputGroups(len(ld.Spec.Layers), has) {
+		for _, name := range group {
+			s := named[name]
+			fmt.Fprintf(h, "%s %s %d %d\n", name, s.Type, s.Rows, s.Cols)
+			row := make([]byte, s.Bytes()/int64(s.Rows))
+			if err := ld.ReadRows(s, 0, row); err != nil {
+				return "", err
+			}
+			h.Write(row)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// WriteCalibration writes what MeasureOutliers found out about the model, with the
+// columns of those inputs for which keep is true. progress is told the bytes of
+// columns.
+func WriteCalibration(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, index *w8a8.Index, keep func(*w8a8.Input) bool, progress func(done, total int64)) error {
+	ld, named, err := weights.LayerMatrices(f)
+	if err != nil {
+		return err
+	}
+	var done, total int64
+	for i := range index.Inputs {
+		in := &index.Inputs[i]
+		for j := range in.Matrices {
+			m := &in.Matrices[j]
+			m.At = 0
+			if keep(in) {
+				m.At = w8a8.Wanted
+				total += int64(in.Cols) * m.ColumnBytes()
+			}
+		}
+	}
+	return w8a8.Write(fsys, path, index, func(_ *w8a8.Input, m *w8a8.Matrix, first, count int, dst []float32) error {
+		if err := ld.ReadColumns(ctx, named[m.Name], first, count, dst); err != nil {
+			return err
+		}
+		if done += int64(count) * m.ColumnBytes(); progress != nil {
+			progress(done, total)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,159 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/w8a8"
+)
+
+// readAlone reads tokens as a text of their own.
+func readAlone(ctx context.Context, m *Model, ids []int32) error {
+	s, err := m.NewSequence(len(ids))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return m.Extend(ctx, s, ids, &Reader{})
+}
+
+// readInWindows reads a text in windows that know nothing of each other.
+func readInWindows(ctx context.Context, m *Model, ids []int32, progress func(done int)) error {
+	window := min(calibrationWindow, m.Spec.Context)
+	for done := 0; done < len(ids); done += window {
+		progress(done)
+		if err := readAlone(ctx, m, ids[done:min(done+window, len(ids))]); err != nil {
+			return err
+		}
+	}
+	progress(len(ids))
+	return nil
+}
+
+// calibrationWindow is how many tokens are read without what was before.
+const calibrationWindow = 512
+
+// Calibrate measures the importance of the inputs of all matrices of layers, by
+// reading token ids with the model as it is. progress, which may be nil, is told
+// how many of them were read.
+func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, progress func(done, total int64)) (modelfile.Importance, error) {
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
+	}
+	m, err := Load(ctx, f, o)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	powers := &calib.InputPowers{Sums: map[*weights.Linear]*calib.InputPower{}}
+	for name, w := range m.Matrices() {
+		powers.Sums[w] = &calib.InputPower{Name: name}
+	}
+	m.Observe(powers.Observe)
+	if err := readInWindows(ctx, m, ids, func(done int) {
+		if progress != nil {
+			progress(int64(done), int64(len(ids)))
+		}
+	}); err != nil {
+		return nil, err
+	}
+	importance := modelfile.Importance{}
+	for _, p := range powers.Sums {
+		if p.Rows > 0 { // some expert may never have been asked
+			quant.Scale(p.Sum, 1/float32(p.Rows))
+			importance[p.Name] = p.Sum
+		}
+	}
+	return importance, nil
+}
+
+// MeasureOutliers reads token ids with the model as it is, for the scales of its inputs
+// and what lies beyond them. Only at the end it is known which scale an input has: what
+// may be beyond it is remembered meanwhile. The text is read again if it is too long for
+// that, or if more lies beyond a scale than was remembered.
+func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Options, how OutlierOptions) (*w8a8.Index, error) {
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
+	}
+	identity, err := calib.CalibrationIdentity(f)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Load(ctx, f, o)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	sizes, order := inputSizesOf(m)
+	reads := int64(1)
+	if !calib.Remember(order, len(ids), how.Share) {
+		reads = 2
+	}
+	read := func(before int, observe func(*calib.InputSizes, []float32)) error {
+		m.Observe(func(w *weights.Linear, rows int, row func(int) []float32) {
+			if s := sizes[w]; s != nil {
+				for i := range rows {
+					observe(s, row(i))
+				}
+			}
+		})
+		return readInWindows(ctx, m, ids, func(done int) {
+			if how.Progress != nil {
+				how.Progress(int64(before+done), reads*int64(len(ids)))
+			}
+		})
+	}
+	if err := read(0, (*calib.InputSizes).Measure); err != nil {
+		return nil, err
+	}
+	for _, s := range order {
+		if s.Choose(how.Share); !s.Recall(s.Limit, s.Beyond) {
+			reads = 2
+		}
+	}
+	if reads == 2 {
+		if err := read(len(ids), (*calib.InputSizes).Count); err != nil {
+			return nil, err
+		}
+	}
+	index := &w8a8.Index{Model: identity, Made: how.Made, Tokens: len(ids), OutlierShare: how.Share}
+	for _, s := range order {
+		in, err := s.Input()
+		if err != nil {
+			return nil, err
+		}
+		index.Inputs = append(index.Inputs, in)
+	}
+	return index, nil
+}
+
+// inputSizesOf returns what is to be measured of the model's inputs, by the first
+// matrix that reads each, and in the order of use.
+func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputSizes, order []*calib.InputSizes) {
+	named := m.Matrices()
+	by = map[*weights.Linear]*calib.InputSizes{}
+	for _, group := range calib.InputGroups(len(m.Spec.Layers), func(name string) bool { return named[name] != nil }) {
+		first := named[group[0]]
+		s := &calib.InputSizes{Name: group[0], Beyond: make([]int64, first.Cols)}
+		for _, name := range group {
+			s.Matrices = append(s.Matrices, w8a8.Matrix{Name: name, Rows: named[name].Rows, Type: calib.ColumnType(named[name].Type).String()})
+		}
+		by[first], order = s, append(order, s)
+	}
+	return by, order
+}
+
+// OutlierOptions are the choices for MeasureOutliers.
+type OutlierOptions struct {
+	Made string // program and version, for the calibration to say who made it
+	// Share is the part of an input's elements that may lie beyond its scale, and
+	// then go through the shadow. 0 means defaultOutlierShare, or more where
+	// many elements lie far beyond all others.
+	Share    float64
+	Progress func(done, total int64) // tokens; each may be read twice
+}

@@ -1,9 +1,0 @@
-package exec
-
-// granite is llama with four multipliers: of the embedding, the attention
-// scores, every residual branch and the logits.
-var granite = family{
-	name: "granite", hf: []string{"granite"}, gguf: []string{"granite"}, interleave: true,
-	defaults: map[string]string{"attention_multiplier": "1"},
-	describe: func(*Hyper, *Spec) error { return nil },
-}

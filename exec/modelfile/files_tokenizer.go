@@ -1,0 +1,128 @@
+package modelfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/store/gguf"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// ErrNoTokenizer says that a model takes and gives token ids only.
+var ErrNoTokenizer = errors.New("the model has no tokenizer")
+
+// Tokenizer returns the model's tokenizer.
+func (f *Files) Tokenizer() (*token.Tokenizer, error) {
+	if f.meta != nil {
+		model, _, err := f.meta.String("tokenizer.ggml.model")
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{"", "none", "no_vocab"}, model) { // some files say so
+			return nil, fmt.Errorf("%w: %s", ErrNoTokenizer, f.Path)
+		}
+		return token.FromGGUF(f.meta)
+	}
+	return tokenizerBeside(f.FS, f.dir, "tokenizer.json")
+}
+
+// tokenizerBeside reads a tokenizer.json and what the files beside it say of
+// special tokens.
+func tokenizerBeside(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
+	f := &Files{FS: fsys, dir: dir}
+	data, err := f.readIfThere(name)
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		return nil, fmt.Errorf("%w: %s is missing", ErrNoTokenizer, vfs.Join(dir, name))
+	}
+	var config token.Config
+	for name, field := range map[string]*[]byte{
+		"tokenizer_config.json":   &config.Tokenizer,
+		"special_tokens_map.json": &config.SpecialMap,
+		"generation_config.json":  &config.Generation,
+		"config.json":             &config.Model,
+	} {
+		if *field, err = f.readIfThere(name); err != nil {
+			return nil, err
+		}
+	}
+	t, err := token.FromJSON(data, config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", vfs.Join(dir, name), err)
+	}
+	return t, nil
+}
+
+// OpenTokenizer opens a tokenizer without a model: from a GGUF file, which may
+// hold a vocabulary alone, a directory, or a tokenizer.json.
+func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
+	f := &Files{Path: path, FS: fsys}
+	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
+		dir, base := vfs.Split(path)
+		return tokenizerBeside(fsys, dir, base)
+	}
+	if info, err := fsys.Stat(path); err == nil && info.IsDir {
+		if _, err := fsys.Stat(vfs.Join(path, "tokenizer.json")); err == nil {
+			return tokenizerBeside(fsys, path, "tokenizer.json")
+		}
+	}
+	file, kind, err := f.locate()
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == kindSafetensors:
+		return tokenizerBeside(fsys, f.dir, "tokenizer.json")
+	case kind == kindPack:
+		opened, err := Open(fsys, path)
+		if err != nil {
+			return nil, err
+		}
+		t, err := opened.Tokenizer()
+		return t, errors.Join(err, opened.Close())
+	}
+	// Opened as a tokenizer, the file's network may be of any family.
+	g, err := gguf.Open(fsys, file)
+	if err != nil {
+		return nil, err
+	}
+	t, err := (&Files{Path: path, meta: g.Meta()}).Tokenizer()
+	return t, errors.Join(err, g.Close())
+}
+
+// EndIDs returns the token ids that end a text. t may be nil; then the
+// configuration files alone are asked.
+func (f *Files) EndIDs(t *token.Tokenizer) ([]int32, error) {
+	if t != nil {
+		return t.EOS(), nil
+	}
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		if f.meta != nil {
+			break
+		}
+		data, err := f.readIfThere(name)
+		if err != nil {
+			return nil, err
+		}
+		var c struct {
+			EOS json.RawMessage `json:"eos_token_id"`
+		}
+		if data == nil || json.Unmarshal(data, &c) != nil || c.EOS == nil {
+			continue
+		}
+		var one int32
+		var many []int32
+		if json.Unmarshal(c.EOS, &one) == nil {
+			return []int32{one}, nil
+		}
+		if json.Unmarshal(c.EOS, &many) == nil {
+			return many, nil
+		}
+	}
+	return nil, nil
+}

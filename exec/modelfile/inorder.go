@@ -1,0 +1,114 @@
+package modelfile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// orderSuffix ends the names of tensors that list, for a matrix of that name,
+// which input each of its columns belongs to. GPTQ may spread the inputs of a
+// group over a row; with their columns side by side, blocks have one scale.
+const OrderSuffix = ".order"
+
+// orderOf returns the name of the tensor that has the order of a matrix.
+func OrderOf(weight string) string { return strings.TrimSuffix(weight, ".weight") + OrderSuffix }
+
+// IsOrder reports whether a tensor has the order of another one's columns.
+func IsOrder(src store.Source, name string) bool {
+	module, ok := strings.CutSuffix(name, OrderSuffix)
+	if ok {
+		_, ok = src.Tensor(module + ".weight")
+	}
+	return ok
+}
+
+// checkOrder refuses a list that is no order of its own length.
+func CheckOrder(name string, order []float32) error {
+	seen := make([]bool, len(order))
+	for i, v := range order {
+		if !(v >= 0 && int(v) < len(order)) || float32(int(v)) != v || seen[int(v)] {
+			return fmt.Errorf("%w: tensor %s: input %v of column %d is out of range or occurs twice", arch.ErrModel, name, v, i)
+		}
+		seen[int(v)] = true
+	}
+	return nil
+}
+
+// inOrder is a model whose matrices have a column for each input, in the order
+// of the inputs; those that are stored otherwise become F32.
+type inOrder struct {
+	Overlay
+	orders map[string][]float32 // [cols] by the name of the matrix
+}
+
+// InOrder returns the model's tensors with their columns in the order of the
+// inputs.
+func (f *Files) InOrder() (store.Source, error) { return newInOrder(f.Source, f.Path) }
+
+func newInOrder(src store.Source, path string) (store.Source, error) {
+	v := &inOrder{emptyOverlay(src), map[string][]float32{}}
+	for _, t := range src.Tensors() {
+		if IsOrder(src, t.Name) {
+			continue
+		}
+		o, ok := src.Tensor(OrderOf(t.Name))
+		if !ok {
+			v.add(t)
+			continue
+		}
+		order, err := ReadFloats(src, o)
+		if err == nil {
+			err = CheckOrder(o.Name, order)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(order) != t.Cols() {
+			return nil, fmt.Errorf("%w: %s: tensor %s has %d elements, not the %d of a row", arch.ErrModel, path, o.Name, len(order), t.Cols())
+		}
+		v.orders[t.Name] = order
+		t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
+		v.add(t)
+	}
+	if len(v.orders) == 0 {
+		return src, nil
+	}
+	return v, nil
+}
+
+// tensorsFor returns the tensors for a model that is computed exactly, or not:
+// only products in integers can take columns in any order.
+func (f *Files) TensorsFor(exact bool) (*TensorSet, error) {
+	ts := f.TensorSet()
+	if !exact {
+		return ts, nil
+	}
+	var err error
+	ts.Source, err = f.InOrder()
+	return ts, err
+}
+
+// ReadAt reads a tensor; columns are put in order.
+func (v *inOrder) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	order := v.orders[t.Name]
+	if order == nil {
+		return v.Source.ReadAt(t, p, off)
+	}
+	base, _ := v.Source.Tensor(t.Name)
+	row, sorted := make([]float32, t.Cols()), make([]float32, t.Cols())
+	var out []byte
+	return ReadComputed(t, p, off, func(i int) ([]byte, error) {
+		if err := ReadRow(v.Source, base, row, i); err != nil {
+			return nil, err
+		}
+		for k, at := range order {
+			sorted[int(at)] = row[k]
+		}
+		out = AppendFloats(out[:0], sorted)
+		return out, nil
+	})
+}

@@ -1,0 +1,327 @@
+package modelfile
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/safetensors"
+)
+
+// Suffixes of the tensors that make one weight of such a checkpoint.
+const (
+	codesSuffix  = ".qweight"
+	zerosSuffix  = ".qzeros"
+	scalesSuffix = ".scales"
+	groupsSuffix = ".g_idx"
+)
+
+// intBlock is how many elements of a row share a scale in the types that
+// integers become.
+const intBlock = 32
+
+// intMatrix is one weight of such a checkpoint: where its parts are and what it
+// becomes.
+type intMatrix struct {
+	*arch.IntPacking
+	codes, zeros, scales store.Tensor
+	rows, cols, groups   int
+	groupOf              []int32 // [cols] the group of each input
+	order                []int32 // [cols] the input of each column; nil = that of the inputs
+	// typ is Q4_0 or Q8_0 where all zeros are in the middle, I4Z where each
+	// block of columns lies in one group, otherwise F32. All hold the same values.
+	typ quant.Type
+}
+
+// unpacked is a checkpoint whose packed integers appear as weights: rows are
+// put together as they are read.
+type unpacked struct {
+	Overlay
+	matrices map[string]*intMatrix // by the name of the weight
+	orders   map[string][]int32    // [cols] by the name of the tensor
+}
+
+// unpackIntegers makes the packed weights of a checkpoint appear like others.
+// The notices say what the owner may not expect.
+func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (store.Source, []string, error) {
+	u := &unpacked{emptyOverlay(src), map[string]*intMatrix{}, map[string][]int32{}}
+	used := map[string]bool{}
+	var wide wideNotice
+	for _, name := range src.Auxiliaries() {
+		module, ok := strings.CutSuffix(name, codesSuffix)
+		if !ok {
+			continue
+		}
+		m, err := newIntMatrix(src, p, path, module)
+		if err != nil {
+			return src, nil, err
+		}
+		t := store.Tensor{Name: module + ".weight", Type: m.typ, Shape: []int{m.rows, m.cols}, File: m.codes.File, Offset: m.codes.Offset}
+		size, fits, err := store.Bytes(t.Type, t.Shape)
+		if err != nil || !fits {
+			return src, nil, fmt.Errorf("%w: %s: tensor %s: shape %v is out of range", arch.ErrModel, path, name, m.codes.Shape)
+		}
+		t.Size = size
+		wide.add(m, &t)
+		used[m.scales.Name] = true
+		u.matrices[t.Name] = m
+		u.add(t)
+		if m.order != nil {
+			o := store.Tensor{Name: OrderOf(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
+			u.orders[o.Name] = m.order
+			u.add(o)
+		}
+	}
+	for _, t := range src.Tensors() {
+		if _, twice := u.Index[t.Name]; twice {
+			return src, nil, fmt.Errorf("%w: %s: tensor %s is there beside %s%s", arch.ErrModel, path, t.Name, strings.TrimSuffix(t.Name, ".weight"), codesSuffix)
+		}
+		if !used[t.Name] {
+			u.add(t)
+		}
+	}
+	return u, wide.notices(), nil
+}
+
+// wideNotice counts the weights that have to become F32.
+type wideNotice struct {
+	count         int
+	packed, wider int64
+}
+
+func (w *wideNotice) add(m *intMatrix, t *store.Tensor) {
+	if t.Type == quant.F32 {
+		w.count++
+		w.packed += m.codes.Size + m.zeros.Size + m.scales.Size
+		w.wider += t.Size
+	}
+}
+
+func (w *wideNotice) notices() []string {
+	if w.count == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d weights take %d MiB as 32-bit floats instead of %d MiB as packed integers: no smaller type holds exactly what they are",
+		w.count, w.wider>>20, w.packed>>20)}
+}
+
+// intReader looks up the parts of one weight.
+type intReader struct {
+	src    *safetensors.Dir
+	path   string
+	module string
+}
+
+func (r *intReader) refuse(suffix, reason string, args ...any) error {
+	return fmt.Errorf("%w: %s: tensor %s%s %s", arch.ErrModel, r.path, r.module, suffix, fmt.Sprintf(reason, args...))
+}
+
+// words returns a tensor of 32-bit words.
+func (r *intReader) words(suffix string) (store.Tensor, error) {
+	a, ok := r.src.Auxiliary(r.module + suffix)
+	switch {
+	case !ok:
+		return store.Tensor{}, r.refuse(suffix, "is missing, or not of integers")
+	case a.Dtype != "I32" && a.Dtype != "U32":
+		return store.Tensor{}, r.refuse(suffix, "is of %s, not I32", a.Dtype)
+	}
+	return a.Tensor, nil
+}
+
+// shaped compares a tensor's shape.
+func (r *intReader) shaped(suffix string, t store.Tensor, shape ...int) error {
+	if !slices.Equal(t.Shape, shape) {
+		return r.refuse(suffix, "has the shape %v, not %v", t.Shape, shape)
+	}
+	return nil
+}
+
+// newIntMatrix finds and checks all parts of one weight.
+func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string) (*intMatrix, error) {
+	r := &intReader{src, path, module}
+	m := &intMatrix{IntPacking: p}
+	var err error
+	if m.codes, err = r.words(codesSuffix); err != nil {
+		return nil, err
+	}
+	if len(m.codes.Shape) != 2 || m.codes.Size == 0 {
+		return nil, r.refuse(codesSuffix, "has the shape %v, not that of a matrix", m.codes.Shape)
+	}
+	perWord := 32 / p.Bits
+	m.cols, m.rows = m.codes.Shape[0]*perWord, m.codes.Shape[1]
+	if p.AWQ {
+		m.cols, m.rows = m.codes.Shape[0], m.codes.Shape[1]*perWord
+	}
+	if m.rows%perWord != 0 {
+		return nil, r.refuse(codesSuffix, "has the shape %v: %d outputs do not fill whole words of zeros", m.codes.Shape, m.rows)
+	}
+	m.groups = 1
+	if p.Group > 0 {
+		m.groups = (m.cols + p.Group - 1) / p.Group
+	}
+	var ok bool
+	if m.scales, ok = src.Tensor(module + scalesSuffix); !ok {
+		return nil, r.refuse(scalesSuffix, "is missing")
+	}
+	if m.zeros, err = r.words(zerosSuffix); err != nil {
+		return nil, err
+	}
+	if err := r.shaped(scalesSuffix, m.scales, m.groups, m.rows); err != nil {
+		return nil, err
+	}
+	if err := r.shaped(zerosSuffix, m.zeros, m.groups, m.rows/perWord); err != nil {
+		return nil, err
+	}
+	if err := m.readGroups(r); err != nil {
+		return nil, err
+	}
+	if m.typ, err = m.chooseType(src); m.typ == quant.F32 {
+		m.order = nil // each element has its own scale
+	}
+	return m, err
+}
+
+// readGroups finds the group of each input: in their order, unless a tensor
+// says otherwise. One of nothing but zeros was left by writers that do not
+// order inputs.
+func (m *intMatrix) readGroups(r *intReader) error {
+	m.groupOf = make([]int32, m.cols)
+	if m.Group > 0 {
+		for i := range m.groupOf {
+			m.groupOf[i] = int32(i / m.Group)
+		}
+	}
+	if _, ok := r.src.Auxiliary(r.module + groupsSuffix); !ok || m.AWQ {
+		return nil
+	}
+	t, err := r.words(groupsSuffix)
+	if err != nil {
+		return err
+	}
+	if err := r.shaped(groupsSuffix, t, m.cols); err != nil {
+		return err
+	}
+	raw := make([]byte, t.Size)
+	if _, err := r.src.ReadAt(t, raw, 0); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(raw, func(b byte) bool { return b != 0 }) {
+		return nil
+	}
+	for i := range m.groupOf {
+		g := binary.LittleEndian.Uint32(raw[4*i:])
+		if g >= uint32(m.groups) {
+			return r.refuse(groupsSuffix, "puts input %d into group %d of %d", i, int32(g), m.groups)
+		}
+		m.groupOf[i] = int32(g)
+	}
+	return nil
+}
+
+// chooseType returns the smallest type that holds the weight exactly.
+func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
+	if !m.inBlocks() && !m.sortInputs() {
+		return quant.F32, nil
+	}
+	if exact, err := m.halfScales(src); err != nil || !exact {
+		return quant.F32, err
+	}
+	middle, err := m.zerosInTheMiddle(src)
+	switch {
+	case err != nil:
+		return quant.F32, err
+	case m.Bits == 4 && middle:
+		return quant.Q4_0, nil
+	case m.Bits == 4:
+		return quant.I4Z, nil
+	case middle:
+		return quant.Q8_0, nil
+	}
+	return quant.F32, nil
+}
+
+// inBlocks reports whether the inputs of each block lie in one group.
+func (m *intMatrix) inBlocks() bool {
+	if m.cols%intBlock != 0 {
+		return false
+	}
+	for i := range m.cols {
+		if m.groupOf[m.input(i)] != m.groupOf[m.input(i/intBlock*intBlock)] {
+			return false
+		}
+	}
+	return true
+}
+
+// input returns the input of a column.
+func (m *intMatrix) input(column int) int {
+	if m.order == nil {
+		return column
+	}
+	return int(m.order[column])
+}
+
+// sortInputs brings the inputs of each group together, and reports whether
+// blocks then lie in one group each. Matrices of experts stay as they are: they
+// come and go without what stands beside them.
+func (m *intMatrix) sortInputs() bool {
+	if strings.Contains(m.codes.Name, ".experts.") {
+		return false
+	}
+	m.order = make([]int32, m.cols)
+	for i := range m.order {
+		m.order[i] = int32(i)
+	}
+	slices.SortStableFunc(m.order, func(a, b int32) int { return cmp.Compare(m.groupOf[a], m.groupOf[b]) })
+	return m.inBlocks()
+}
+
+// halfScales reports whether all scales are binary16 numbers, whatever the
+// format they are stored in.
+func (m *intMatrix) halfScales(src store.Source) (bool, error) {
+	if m.scales.Type == quant.F16 {
+		return true, nil
+	}
+	row := make([]float32, m.rows)
+	for g := range m.groups {
+		if err := ReadRow(src, m.scales, row, g); err != nil {
+			return false, err
+		}
+		for _, v := range row {
+			if quant.F16ToF32(quant.F32ToF16(v)) != v {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// zerosInTheMiddle reports whether every zero is half of the codes' range. It
+// reads on only as long as they are.
+func (m *intMatrix) zerosInTheMiddle(src store.Source) (bool, error) {
+	mask := uint32(1)<<m.Bits - 1
+	var word uint32
+	for shift := 0; shift < 32; shift += m.Bits {
+		word |= ((mask+1)/2 - m.ZeroLess) & mask << shift
+	}
+	var want [4]byte
+	binary.LittleEndian.PutUint32(want[:], word)
+	raw := make([]byte, min(m.zeros.Size, 1<<16))
+	for off := int64(0); off < m.zeros.Size; off += int64(len(raw)) {
+		raw = raw[:min(int64(len(raw)), m.zeros.Size-off)]
+		if _, err := src.ReadAt(m.zeros, raw, off); err != nil {
+			return false, err
+		}
+		for i, b := range raw {
+			if b != want[i%4] {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}

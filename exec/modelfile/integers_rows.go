@@ -1,0 +1,216 @@
+package modelfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// panelCodes bounds how many codes are unpacked at a time.
+const panelCodes = 1 << 22
+
+// ReadAt reads a tensor; rows of unpacked weights are put together.
+func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	if order := u.orders[t.Name]; order != nil {
+		return readOrder(t, order, p, off)
+	}
+	m := u.matrices[t.Name]
+	if m == nil {
+		return u.Source.ReadAt(t, p, off)
+	}
+	if off < 0 || off > t.Size || int64(len(p)) > t.Size-off {
+		return 0, fmt.Errorf("%w: tensor %s: bytes %d to %d of %d", arch.ErrModel, t.Name, off, off+int64(len(p)), t.Size)
+	}
+	rowBytes := t.Size / int64(m.rows)
+	panel := &intPanel{intMatrix: m, src: u.Source}
+	var out []byte
+	for n := 0; n < len(p); {
+		at := off + int64(n)
+		first := int(at / rowBytes)
+		last := int((off + int64(len(p)) + rowBytes - 1) / rowBytes)
+		last = min(last, first+max(1, panelCodes/m.cols))
+		if err := panel.read(first, last-first); err != nil {
+			return n, err
+		}
+		out = out[:0]
+		for row := range last - first {
+			out = panel.appendRow(out, row)
+		}
+		n += copy(p[n:], out[at-int64(first)*rowBytes:])
+	}
+	return len(p), nil
+}
+
+// readOrder reads bytes of an order as floats, which is what vectors are in packs.
+func readOrder(t store.Tensor, order []int32, p []byte, off int64) (int, error) {
+	return ReadComputed(t, p, off, func(int) ([]byte, error) {
+		values := make([]float32, len(order))
+		for i, input := range order {
+			values[i] = float32(input)
+		}
+		return AppendFloats(nil, values), nil
+	})
+}
+
+// intPanel is some rows of a weight, unpacked.
+type intPanel struct {
+	*intMatrix
+	src store.Source
+
+	n       int
+	codes   []uint8   // [n, cols]
+	zeros   []uint8   // [n, groups]
+	scales  []float32 // [n, groups]
+	sorted  [intBlock]uint8
+	scratch []byte
+}
+
+// read unpacks n rows from row first on.
+func (p *intPanel) read(first, n int) error {
+	p.n = n
+	p.codes = grown(p.codes, n*p.cols)
+	p.zeros, p.scales = grown(p.zeros, n*p.groups), grown(p.scales, n*p.groups)
+	read := p.readInputs
+	if p.AWQ {
+		read = func(first int) error { return p.readOutputs(p.codes, p.intMatrix.codes, p.cols, first, 0) }
+	}
+	if err := read(first); err != nil {
+		return err
+	}
+	if err := p.readOutputs(p.zeros, p.intMatrix.zeros, p.groups, first, p.ZeroLess); err != nil {
+		return err
+	}
+	return p.readScales(first)
+}
+
+// grown returns a slice of n elements, whose values do not matter.
+func grown[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// run reads the bytes lo to hi of row i of a matrix whose rows are that long.
+func (p *intPanel) run(t store.Tensor, rowBytes, i, lo, hi int) ([]byte, error) {
+	p.scratch = grown(p.scratch, hi-lo)
+	_, err := p.src.ReadAt(t, p.scratch, int64(i)*int64(rowBytes)+int64(lo))
+	return p.scratch, err
+}
+
+// readInputs unpacks codes, of which a word holds some of one row.
+func (p *intPanel) readInputs(first int) error {
+	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
+	for w := range p.cols / perWord {
+		raw, err := p.run(p.intMatrix.codes, 4*p.rows, w, 4*first, 4*(first+p.n))
+		if err != nil {
+			return err
+		}
+		for row := range p.n {
+			word := binary.LittleEndian.Uint32(raw[4*row:])
+			dst := p.codes[row*p.cols+w*perWord:][:perWord]
+			for k := range dst {
+				dst[k] = uint8(word & mask)
+				word >>= p.Bits
+			}
+		}
+	}
+	return nil
+}
+
+// awqPlace is where in a word AWQ has the code of each of eight outputs.
+var awqPlace = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
+
+// inputsAtOnce is how many words of an output are unpacked at a time: those of a
+// panel's rows stay in a cache, and results are written side by side.
+const inputsAtOnce = 64
+
+// readOutputs unpacks numbers, of which a word holds some of one input or group,
+// of which there are count, and adds add to each.
+func (p *intPanel) readOutputs(dst []uint8 /* [n, count] */, t store.Tensor, count, first int, add uint32) error {
+	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
+	lo, hi := first/perWord, (first+p.n+perWord-1)/perWord
+	size := 4 * (hi - lo)
+	p.scratch = grown(p.scratch, min(count, inputsAtOnce)*size)
+	for i := 0; i < count; i += inputsAtOnce {
+		n := min(inputsAtOnce, count-i)
+		for k := range n {
+			off := 4 * (int64(i+k)*int64(p.rows/perWord) + int64(lo))
+			if _, err := p.src.ReadAt(t, p.scratch[k*size:(k+1)*size], off); err != nil {
+				return err
+			}
+		}
+		for row := range p.n {
+			at := first + row
+			place := at % perWord
+			if p.AWQ {
+				place = awqPlace[place]
+			}
+			raw := p.scratch[4*(at/perWord-lo):]
+			for k := range n {
+				word := binary.LittleEndian.Uint32(raw[k*size:])
+				dst[row*count+i+k] = uint8((word>>(p.Bits*place) + add) & mask)
+			}
+		}
+	}
+	return nil
+}
+
+// readScales reads the scales of the rows.
+func (p *intPanel) readScales(first int) error {
+	t := p.intMatrix.scales
+	size := t.Type.BlockBytes()
+	values := make([]float32, p.n)
+	for g := range p.groups {
+		raw, err := p.run(t, size*p.rows, g, size*first, size*(first+p.n))
+		if err != nil {
+			return err
+		}
+		quant.DequantRow(t.Type, values, raw)
+		for row, v := range values {
+			p.scales[row*p.groups+g] = v
+		}
+	}
+	return nil
+}
+
+// appendRow appends a row in the type that the weight has.
+func (p *intPanel) appendRow(dst []byte, row int) []byte {
+	codes := p.codes[row*p.cols : (row+1)*p.cols]
+	zeros, scales := p.zeros[row*p.groups:], p.scales[row*p.groups:]
+	if p.typ == quant.F32 {
+		for i, c := range codes {
+			g := p.groupOf[i]
+			v := scales[g] * float32(int(c)-int(zeros[g]))
+			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
+		}
+		return dst
+	}
+	for b := 0; b < len(codes); b += intBlock {
+		g, block := p.groupOf[p.input(b)], codes[b:b+intBlock]
+		if p.order != nil {
+			for i, input := range p.order[b : b+intBlock] {
+				p.sorted[i] = codes[input]
+			}
+			block = p.sorted[:]
+		}
+		dst = binary.LittleEndian.AppendUint16(dst, quant.F32ToF16(scales[g]))
+		switch p.typ {
+		case quant.Q8_0:
+			for _, c := range block {
+				dst = append(dst, c^0x80)
+			}
+			continue
+		case quant.I4Z:
+			dst = append(dst, zeros[g])
+		}
+		for i, c := range block[:intBlock/2] {
+			dst = append(dst, c|block[intBlock/2+i]<<4)
+		}
+	}
+	return dst
+}

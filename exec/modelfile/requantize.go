@@ -1,0 +1,153 @@
+package modelfile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// Mix is a named way to quantize a model whose weights are floats. Norms, biases
+// and routers stay as they are in all of them, and an embedding that is only
+// looked up is kept in 16 bits.
+type Mix struct {
+	Name  string
+	About string // for people
+	// What becomes of the output head, of the matrices that lead out of an MLP,
+	// and of all others. The first two suffer most from few bits.
+	head, down, most quant.Type
+}
+
+// mixes are the ways to quantize, the most exact first.
+var mixes = []Mix{
+	{"q8", "8 bits, a scale for 32 weights", quant.Q8_0, quant.Q8_0, quant.Q8_0},
+	{"q4", "4 bits, a scale and an offset for 32 weights; 8 bits for the output head and the way out of each MLP", quant.Q8_0, quant.Q8_0, quant.Q4_1},
+	{"nf4", "like q4, in 16 levels that suit normally distributed weights, and no offset", quant.Q8_0, quant.Q8_0, quant.NF4},
+	{"q4s", "like q4, in even steps on both sides of zero, and no offset", quant.Q8_0, quant.Q8_0, quant.Q4_0},
+	{"q4all", "like q4, with 4 bits for the way out of each MLP too", quant.Q8_0, quant.Q4_1, quant.Q4_1},
+}
+
+// Mixes returns the ways to quantize, the most exact first.
+func Mixes() []Mix { return mixes }
+
+// FourBits reports whether the mix has weights of 4 bits, whose scales a
+// calibration improves.
+func (m *Mix) FourBits() bool { return m.most != quant.Q8_0 }
+
+// MixNamed returns the mix with that name.
+func MixNamed(name string) (*Mix, error) {
+	var names []string
+	for i := range mixes {
+		if mixes[i].Name == name {
+			return &mixes[i], nil
+		}
+		names = append(names, mixes[i].Name)
+	}
+	return nil, fmt.Errorf("%w: quantization %q (known: %s)", arch.ErrUnsupported, name, strings.Join(names, ", "))
+}
+
+// Roles of the matrices that a mix quantizes, and those of single matrices with
+// the same inputs, which importance is measured for.
+var (
+	mostRoles = map[string]string{
+		"attn_q": "attn_q", "attn_k": "attn_k", "attn_v": "attn_v", "attn_qkv": "attn_q", "attn_output": "attn_output",
+		"ffn_gate": "ffn_gate", "ffn_up": "ffn_up", "ffn_gate_exps": "ffn_gate", "ffn_up_exps": "ffn_up",
+		"ffn_gate_shexp": "ffn_gate_shexp", "ffn_up_shexp": "ffn_up_shexp",
+		"shortconv.in_proj": "shortconv.in_proj", "shortconv.out_proj": "shortconv.out_proj",
+	}
+	downRoles = map[string]string{"ffn_down": "ffn_down", "ffn_down_exps": "ffn_down", "ffn_down_shexp": "ffn_down_shexp"}
+)
+
+// Quantize makes the model's weights appear in a mix: they are rounded as they
+// are read. Weights that are quantized already stay as they are. importance,
+// which may be nil, is what Calibrate measured.
+func (f *Files) Quantize(mix string, importance Importance) error {
+	m, err := MixNamed(mix)
+	if err != nil {
+		return err
+	}
+	spec, err := f.Spec()
+	if err != nil {
+		return err
+	}
+	ts := f.TensorSet()
+	q := &Quantized{NewOverlay(f.Source), map[string][]float32{}}
+	_, hasHead := ts.Find("output", -1, ".weight")
+	embed := ts.name("token_embd", -1) + ".weight"
+	if hasHead && !spec.Tied {
+		q.change(ts.name("output", -1)+".weight", m.head, nil)
+		q.change(embed, quant.BF16, nil)
+	} else {
+		q.change(embed, m.head, nil)
+	}
+	for l := range spec.Layers {
+		for role, like := range mostRoles {
+			q.changeRole(ts.name(role, l), l, like, spec.Experts, m.most, importance)
+		}
+		for role, like := range downRoles {
+			q.changeRole(ts.name(role, l), l, like, spec.Experts, m.down, importance)
+		}
+	}
+	f.Source = q
+	return nil
+}
+
+// quantized is a model whose float matrices are rounded as they are read.
+type Quantized struct {
+	Overlay
+	Importance map[string][]float32 // [cols] by tensor, of those that have any
+}
+
+// changeRole changes a layer's tensor, or that of each expert. like is the role
+// that importance has.
+func (q *Quantized) changeRole(name string, layer int, like string, experts int, typ quant.Type, importance Importance) {
+	if !strings.Contains(name, "%d") {
+		q.change(name+".weight", typ, importance[TensorName(like, layer, ".weight")])
+		return
+	}
+	for e := range experts {
+		q.change(fmt.Sprintf(name, e)+".weight", typ, importance[TensorName(ExpertRole(like, e), layer, ".weight")])
+	}
+}
+
+// change gives a tensor another type, if the model has it, its rows can be had in
+// that type, and it takes less.
+func (q *Quantized) change(name string, typ quant.Type, importance []float32 /* [cols] or nil */) {
+	i, ok := q.Index[name]
+	if !ok {
+		return
+	}
+	t := &q.Shown[i]
+	rowBytes, err := typ.RowBytes(t.Cols())
+	size := int64(t.Rows()) * int64(rowBytes)
+	if !t.Type.IsFloat() || err != nil || size >= t.Size {
+		return
+	}
+	t.Type, t.Size = typ, size
+	if len(importance) == t.Cols() {
+		q.Importance[name] = importance
+	}
+}
+
+// ReadAt reads a tensor; the rows of a changed one are computed.
+func (q *Quantized) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+	base, ok := q.Source.Tensor(t.Name)
+	if !ok || base.Type == t.Type {
+		return q.Source.ReadAt(t, p, off)
+	}
+	row := make([]float32, t.Cols())
+	out := make([]byte, t.Size/int64(t.Rows()))
+	return ReadComputed(t, p, off, func(i int) ([]byte, error) {
+		if err := ReadRow(q.Source, base, row, i); err != nil {
+			return nil, err
+		}
+		return out, quant.QuantizeRow(t.Type, out, row, q.Importance[t.Name])
+	})
+}
+
+// Importance says, for each matrix by its name in GGUF files, the mean square of
+// each of its inputs while a text was read: what an error in a weight of that
+// input does to the results.
+type Importance map[string][]float32 // [cols]

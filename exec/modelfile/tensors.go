@@ -1,0 +1,318 @@
+package modelfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store"
+)
+
+// tensorSet finds a model's tensors by role, whichever way the file names
+// them, and checks their shapes.
+type TensorSet struct {
+	Source store.Source
+	fam    *arch.Family
+	Hyper  *arch.Hyper
+	pre    string // before every safetensors name, for models with several parts
+	Path   string
+	// packed: the source is a pack, whose names are those of GGUF files and in
+	// which nothing is fused or stacked.
+	packed bool
+}
+
+// prefixes that models with several parts put before the language model's
+// tensors, the usual one (none) first.
+var namePrefixes = []string{"", "language_model.", "model.language_model."}
+
+func newTensorSet(src store.Source, fam *arch.Family, h *arch.Hyper, packed bool) *TensorSet {
+	ts := &TensorSet{Source: src, fam: fam, Hyper: h, Path: h.Path, packed: packed}
+	if h.GGUF || packed {
+		return ts
+	}
+	for _, p := range namePrefixes {
+		ts.pre = p
+		if _, ok := src.Tensor(ts.name("token_embd", -1) + ".weight"); ok {
+			return ts
+		}
+	}
+	ts.pre = ""
+	return ts
+}
+
+// name returns the file's name of a role without ".weight" or ".bias".
+func (ts *TensorSet) name(role string, layer int) string {
+	if ts.Hyper.GGUF || ts.packed {
+		return TensorName(role, layer, "")
+	}
+	name := ts.fam.HFName(role, layer)
+	if ts.pre == "model.language_model." { // this one takes the place of "model."
+		return ts.pre + strings.TrimPrefix(name, "model.")
+	}
+	return ts.pre + name
+}
+
+// segment is a run of bytes of a tensor.
+type Segment struct {
+	Tensor       store.Tensor
+	Offset, Size int64 // within the tensor
+}
+
+// slot is where a tensor's rows will go: what to read, in order, and the
+// matrix that it makes.
+type Slot struct {
+	Type       quant.Type
+	Rows, Cols int
+	Segments   []Segment
+}
+
+func (s *Slot) Bytes() int64 {
+	var n int64
+	for _, g := range s.Segments {
+		n += g.Size
+	}
+	return n
+}
+
+// find returns the tensor of a role; ok is false where the file has none.
+func (ts *TensorSet) Find(role string, layer int, suffix string) (store.Tensor, bool) {
+	return ts.Source.Tensor(ts.name(role, layer) + suffix)
+}
+
+// matrix returns the rows of a tensor that must be there. rows 0 means any
+// number.
+func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (Slot, error) {
+	t, ok := ts.Find(role, layer, ".weight")
+	if !ok {
+		return Slot{}, ts.Missing(role, layer)
+	}
+	return ts.whole(t, rows, cols)
+}
+
+func (ts *TensorSet) Missing(role string, layer int) error {
+	return fmt.Errorf("%w: %s: tensor %s.weight is missing", arch.ErrModel, ts.Path, ts.name(role, layer))
+}
+
+// whole returns all rows of a tensor as a matrix of cols columns.
+func (ts *TensorSet) whole(t store.Tensor, rows, cols int) (Slot, error) {
+	have, err := ts.RowsOf(t, cols)
+	if err != nil {
+		return Slot{}, err
+	}
+	if have == 0 || (rows != 0 && have != rows) {
+		return Slot{}, ts.ShapeError(t, rows, cols)
+	}
+	return Slot{t.Type, have, cols, []Segment{{t, 0, t.Size}}}, nil
+}
+
+// rowsOf returns how many rows of cols elements a tensor has. Axes of length 1
+// do not matter: a vector is a matrix of one row.
+func (ts *TensorSet) RowsOf(t store.Tensor, cols int) (int, error) {
+	shape := slices.DeleteFunc(slices.Clone(t.Shape), func(n int) bool { return n == 1 })
+	switch {
+	case len(shape) == 2 && shape[1] == cols:
+		return shape[0], nil
+	case len(shape) == 1 && shape[0] == cols:
+		return 1, nil
+	case len(shape) == 1 && cols == 1:
+		return shape[0], nil
+	}
+	return 0, ts.ShapeError(t, 0, cols)
+}
+
+func (ts *TensorSet) ShapeError(t store.Tensor, rows, cols int) error {
+	want := fmt.Sprintf("[%d %d]", rows, cols)
+	if rows == 0 {
+		want = fmt.Sprintf("[… %d]", cols)
+	}
+	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not %s", arch.ErrModel, ts.Path, t.Name, t.Shape, want)
+}
+
+// cut returns the given runs of rows of a slot, one after the other.
+func (s Slot) cut(runs ...[2]int) Slot {
+	rowBytes := s.Bytes() / int64(s.Rows)
+	out := Slot{Type: s.Type, Cols: s.Cols}
+	for _, r := range runs {
+		out.Rows += r[1]
+		out.Segments = append(out.Segments, Segment{s.Segments[0].Tensor, int64(r[0]) * rowBytes, int64(r[1]) * rowBytes})
+	}
+	return out
+}
+
+// vector returns n elements that must be there.
+func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (Slot, bool, error) {
+	t, ok := ts.Find(role, layer, suffix)
+	if !ok {
+		return Slot{}, false, nil
+	}
+	if Elems(t.Shape) != n {
+		return Slot{}, true, fmt.Errorf("%w: %s: tensor %s has %d elements (shape %v), not %d",
+			arch.ErrModel, ts.Path, t.Name, Elems(t.Shape), t.Shape, n)
+	}
+	return Slot{t.Type, 1, n, []Segment{{t, 0, t.Size}}}, true, nil
+}
+
+func Elems(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// part says which of queries, keys and values is meant.
+type Part int
+
+const (
+	partQ Part = iota
+	partK
+	partV
+)
+
+var PartRoles = [...]string{"attn_q", "attn_k", "attn_v"}
+
+// qkvRuns returns the rows of a fused projection that belong to one part.
+func (ts *TensorSet) qkvRuns(p Part, kvHeads int) [][2]int {
+	d, heads := ts.Hyper.HeadDim, ts.Hyper.Heads
+	order := ts.fam.QKV
+	if ts.Hyper.GGUF {
+		order = arch.QKVBlocks
+	}
+	switch order {
+	case arch.QKVPerHead:
+		runs := make([][2]int, heads)
+		for i := range runs {
+			runs[i] = [2]int{(i*3 + int(p)) * d, d}
+		}
+		return runs
+	case arch.QKVPerKV:
+		group := heads / kvHeads
+		runs := make([][2]int, kvHeads)
+		for i := range runs {
+			first := i * (group + 2) * d
+			runs[i] = [...][2]int{{first, group * d}, {first + group*d, d}, {first + (group+1)*d, d}}[p]
+		}
+		return runs
+	}
+	return [][2]int{[...][2]int{{0, heads * d}, {heads * d, kvHeads * d}, {(heads + kvHeads) * d, kvHeads * d}}[p]}
+}
+
+// qkv returns the projection of queries, keys or values and its bias, from a
+// tensor of its own or from a fused one.
+func (ts *TensorSet) QKV(p Part, layer, kvHeads int) (w, bias Slot, hasBias bool, err error) {
+	rows := ts.Hyper.HeadDim * kvHeads
+	if p == partQ {
+		rows = ts.Hyper.HeadDim * ts.Hyper.Heads
+	}
+	if _, ok := ts.Find(PartRoles[p], layer, ".weight"); ok {
+		if w, err = ts.Matrix(PartRoles[p], layer, rows, ts.Hyper.Dim); err != nil {
+			return
+		}
+		bias, hasBias, err = ts.Vector(PartRoles[p], layer, ".bias", rows)
+		return
+	}
+	fused, ok := ts.Find("attn_qkv", layer, ".weight")
+	if !ok {
+		return w, bias, false, ts.Missing(PartRoles[p], layer)
+	}
+	all := ts.Hyper.HeadDim * (ts.Hyper.Heads + 2*kvHeads)
+	if w, err = ts.whole(fused, all, ts.Hyper.Dim); err != nil {
+		return
+	}
+	runs := ts.qkvRuns(p, kvHeads)
+	w = w.cut(runs...)
+	if bias, hasBias, err = ts.Vector("attn_qkv", layer, ".bias", all); err != nil || !hasBias {
+		return
+	}
+	bias.Rows, bias.Cols = all, 1
+	bias = bias.cut(runs...)
+	bias.Rows, bias.Cols = 1, rows
+	return
+}
+
+// gateUp returns an MLP's gate and up projections, which some files keep in
+// one tensor, gate first.
+func (ts *TensorSet) GateUp(layer int) (gate, up Slot, err error) {
+	if up, err = ts.Matrix("ffn_up", layer, 0, ts.Hyper.Dim); err != nil {
+		return
+	}
+	if _, ok := ts.Find("ffn_gate", layer, ".weight"); ok {
+		gate, err = ts.Matrix("ffn_gate", layer, up.Rows, ts.Hyper.Dim)
+		return
+	}
+	if up.Rows%2 != 0 {
+		return gate, up, ts.Missing("ffn_gate", layer)
+	}
+	half := up.Rows / 2
+	return up.cut([2]int{0, half}), up.cut([2]int{half, half}), nil
+}
+
+// expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
+// of its own.
+func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Slot, error) {
+	apart := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
+	if ts.packed {
+		return ts.Matrix(apart, layer, rows, cols)
+	}
+	if !ts.Hyper.GGUF {
+		name := fmt.Sprintf(ts.name(role, layer), i) + ".weight"
+		t, ok := ts.Source.Tensor(name)
+		if !ok {
+			return Slot{}, fmt.Errorf("%w: %s: tensor %s is missing", arch.ErrModel, ts.Path, name)
+		}
+		return ts.whole(t, rows, cols)
+	}
+	if t, ok := ts.Find(role, layer, ".weight"); ok {
+		all, err := ts.stack(t, experts, rows, cols)
+		if err != nil {
+			return Slot{}, err
+		}
+		n := all.Rows / experts
+		return all.cut([2]int{i * n, n}), nil
+	}
+	if t, ok := ts.Find("ffn_gate_up_exps", layer, ".weight"); ok && role != "ffn_down_exps" {
+		all, err := ts.stack(t, experts, 2*rows, cols)
+		if err != nil {
+			return Slot{}, err
+		}
+		if all.Rows%(2*experts) != 0 {
+			return Slot{}, ts.stackError(t, experts, cols)
+		}
+		n := all.Rows / experts / 2 // of the gate, and of up behind it
+		first := 2 * i * n
+		if role == "ffn_up_exps" {
+			first += n
+		}
+		return all.cut([2]int{first, n}), nil
+	}
+	// Files of the format's first year keep experts apart.
+	return ts.Matrix(apart, layer, rows, cols)
+}
+
+// expertRole returns the role of one expert's matrix where it is a tensor of
+// its own.
+func ExpertRole(role string, i int) string { return fmt.Sprintf("%s.%d", role, i) }
+
+// stack returns the matrices of all experts, one below the other. rows, of one
+// expert, may be 0 for any number.
+func (ts *TensorSet) stack(t store.Tensor, experts, rows, cols int) (Slot, error) {
+	if len(t.Shape) != 3 || t.Shape[0] != experts || t.Shape[2] != cols || (rows != 0 && t.Shape[1] != rows) {
+		return Slot{}, ts.stackError(t, experts, cols)
+	}
+	return Slot{t.Type, t.Shape[0] * t.Shape[1], cols, []Segment{{t, 0, t.Size}}}, nil
+}
+
+func (ts *TensorSet) stackError(t store.Tensor, experts, cols int) error {
+	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not [%d … %d]", arch.ErrModel, ts.Path, t.Name, t.Shape, experts, cols)
+}
+
+// tensorName returns what GGUF files call a tensor; layer -1 stands for the
+// ends of the network.
+func TensorName(role string, layer int, suffix string) string {
+	if layer < 0 {
+		return role + suffix
+	}
+	return fmt.Sprintf("blk.%d.%s%s", layer, role, suffix)
+}

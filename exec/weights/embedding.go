@@ -1,0 +1,29 @@
+package weights
+
+import "io"
+
+// embedding is where the rows of tokens are looked up: in memory, or in a section
+// of a pack.
+type embedding struct {
+	Matrix
+	section io.ReaderAt // nil: all rows are in memory
+	off     int64       // of the first row in the section
+	size    int64       // of the section
+}
+
+// leave makes the rows of an embedding stay on flash.
+func (e *embedding) leave(l *Layout) {
+	p := &l.Places[0]
+	e.Matrix = p.matrixOver(nil)
+	e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)
+}
+
+// remember notes where the rows are of an embedding that is the output matrix
+// too, part of which may not be in memory.
+func (e *embedding) remember(l *Layout) {
+	for i := range l.Places {
+		if p := &l.Places[i]; p.Matrix == &e.Matrix {
+			e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package weights
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/dgraph-io/ristretto/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+)
+
+// replay returns how many of the experts a cache of so many slots has when they
+// are used, after a warm-up. Nothing is read.
+func replay(p evictionPolicy, r testutil.Routing, trace [][][]int, slots int) float64 {
+	slotted := map[int]bool{}
+	var used, hits int
+	for t, token := range trace {
+		p.begin(1)
+		for l, chosen := range token {
+			for _, e := range chosen {
+				p.used(l*r.Experts+e, 1)
+			}
+			step := map[int]bool{}
+			for _, e := range chosen {
+				id := l*r.Experts + e
+				step[id] = true
+				if t >= len(trace)/3 {
+					used++
+					if slotted[id] {
+						hits++
+					}
+				}
+			}
+			for id := range step {
+				if slotted[id] {
+					continue
+				}
+				if len(slotted) == slots {
+					victim, least := -1, math.Inf(1)
+					for have := range slotted {
+						if w := p.Worth(have); !step[have] && w < least {
+							victim, least = have, w
+						}
+					}
+					delete(slotted, victim)
+					p.left(victim)
+				}
+				slotted[id] = true
+				p.entered(id)
+			}
+		}
+	}
+	return float64(hits) / float64(used)
+}
+
+// ristrettoPolicy keeps what ristretto would keep: those that it does not hold
+// are evicted first.
+type ristrettoPolicy struct {
+	cache  *ristretto.Cache[uint64, struct{}]
+	recent *recentPolicy
+}
+
+func newRistretto(tb testing.TB, layers, perLayer, slots int) *ristrettoPolicy {
+	cache, err := ristretto.NewCache(&ristretto.Config[uint64, struct{}]{
+		NumCounters: int64(10 * slots), MaxCost: int64(slots - 8), BufferItems: 64, IgnoreInternalCost: true,
+	})
+	require.NoError(tb, err)
+	tb.Cleanup(cache.Close)
+	return &ristrettoPolicy{cache, newRecentPolicy(layers, perLayer)}
+}
+
+func (p *ristrettoPolicy) begin(int) {}
+func (p *ristrettoPolicy) used(id, rows int) {
+	p.recent.used(id, rows)
+	p.cache.Get(uint64(id))
+}
+
+func (p *ristrettoPolicy) entered(id int) {
+	p.cache.Set(uint64(id), struct{}{}, 1)
+	p.cache.Wait()
+}
+func (p *ristrettoPolicy) left(int) {}
+
+func (p *ristrettoPolicy) Worth(id int) float64 {
+	if _, ok := p.cache.GetTTL(uint64(id)); ok {
+		return math.MaxFloat64 / 2 * (1 + p.recent.Worth(id)/1e12)
+	}
+	return p.recent.Worth(id)
+}
+
+// TestFrequentBeatsRecent: whatever the routing, not evicting by age alone pays.
+func TestFrequentBeatsRecent(t *testing.T) {
+	for _, r := range testutil.Routings {
+		trace := r.Choose(150, 2)
+		for _, slots := range []int{150, 300} {
+			frequent := replay(newFrequentPolicy(r.Layers, r.Experts), r, trace, slots)
+			require.Greater(t, frequent, replay(newRecentPolicy(r.Layers, r.Experts), r, trace, slots), "%+v", r)
+		}
+	}
+}
+
+// TestUseCountsStayFinite counts over many more tokens than a float64 has powers
+// of two, and in chunks that are many half-lives long.
+func TestUseCountsStayFinite(t *testing.T) {
+	u := newUseCounts(2, 3, 1)
+	for range 5000 {
+		u.begin(1)
+		u.add(1, 1)
+		u.add(4, 2)
+	}
+	require.InDelta(t, 2, u.share(1), 1e-9, "1 + 1/2 + 1/4 + …")
+	require.InDelta(t, 4, u.share(4), 1e-9)
+	require.Zero(t, u.share(0))
+	for range 20 {
+		u.begin(1 << 20)
+		u.add(1, 1)
+	}
+	require.InDelta(t, 1, u.share(1), 1e-9)
+}
+
+// BenchmarkExpertPolicies replays traces without a model: how many of the experts
+// that are used each policy would have kept.
+func BenchmarkExpertPolicies(b *testing.B) {
+	for _, r := range testutil.Routings {
+		trace := r.Choose(300, 1)
+		for _, share := range []float64{0.15, 0.3, 0.6} {
+			slots := int(share * float64(r.Layers*r.Experts))
+			for _, c := range []struct {
+				name string
+				p    evictionPolicy
+			}{
+				{"recent", newRecentPolicy(r.Layers, r.Experts)},
+				{"frequent", newFrequentPolicy(r.Layers, r.Experts)},
+				{"ristretto", newRistretto(b, r.Layers, r.Experts, slots)},
+			} {
+				b.Run(fmt.Sprintf("skew=%v/stay=%v/subject=%d/slots=%d/%s", r.Skew, r.Stay, r.Subject, slots, c.name), func(b *testing.B) {
+					b.ReportAllocs()
+					for range b.N {
+						b.ReportMetric(100*replay(c.p, r, trace, slots), "%hits")
+					}
+				})
+			}
+		}
+	}
+}

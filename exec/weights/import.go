@@ -1,0 +1,208 @@
+package weights
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// ImportOptions are what the owner of an import decides.
+type ImportOptions struct {
+	Made     string // program and version, for the pack to say who made it
+	Progress func(done, total int64)
+}
+
+// Import writes a model as a pack: what Load puts in memory, in the order in
+// which it is used. No weight changes. The file is there completely or not at
+// all, also when ctx is cancelled.
+func Import(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path string, o ImportOptions) error {
+	im, err := newImporter(f, o)
+	if err != nil {
+		return err
+	}
+	need, err := im.Bytes()
+	if err != nil {
+		return err
+	}
+	dir, _ := vfs.Split(path)
+	if err := pack.CheckRoom(fsys, dir, need); err != nil {
+		return err
+	}
+	return im.Write(ctx, fsys, path)
+}
+
+// importer is an import that has been planned.
+type importer struct {
+	ld       *Loader
+	places   []*Placement // of all sections, in order
+	contents pack.Contents
+}
+
+// ImportWith returns what plans an import with options, for CacheOptions.
+func ImportWith(o ImportOptions) func(*modelfile.Files) (modelfile.Importer, error) {
+	return func(f *modelfile.Files) (modelfile.Importer, error) { return newImporter(f, o) }
+}
+
+// Bytes returns the size of the pack.
+func (im *importer) Bytes() (int64, error) { return im.contents.Bytes() }
+
+// newImporter checks every tensor of a model and plans its pack.
+func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, err
+	}
+	im := &importer{ld: &Loader{Tensors: f.TensorSet(), Spec: spec, Progress: o.Progress}}
+	plans, err := im.ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	if err != nil {
+		return nil, err
+	}
+	for i := range plans {
+		s := pack.Section{Name: plans[i].Name}
+		for j := range plans[i].Places {
+			p := &plans[i].Places[j]
+			im.places = append(im.places, p)
+			im.ld.Total += int64(p.Bytes())
+			s.Tensors = append(s.Tensors, p.packTensor())
+		}
+		im.contents.Sections = append(im.contents.Sections, s)
+	}
+	if im.contents.Attachments, err = f.Attachments(); err != nil {
+		return nil, err
+	}
+	im.contents.About, err = f.About(o.Made)
+	return im, err
+}
+
+// packTensor describes the placement as a tensor of a pack.
+func (p *Placement) packTensor() pack.Tensor {
+	shape := []int{p.Slot.Rows, p.Slot.Cols}
+	if p.Vector != nil {
+		shape = []int{p.Slot.Rows * p.Slot.Cols}
+	}
+	return pack.Tensor{Name: p.name, Type: p.storedType(), Shape: shape, Layout: p.layout()}
+}
+
+// A chunk is a run of rows on its way from the source to the pack.
+type chunk struct {
+	p           *Placement
+	first, rows int
+	out         []byte
+	err         error
+	done        chan struct{} // closed when out, or err, is set
+}
+
+// Write writes the pack. Some goroutines read chunks of rows and arrange them,
+// ahead of the one that writes them in order; memory stays within a few chunks,
+// however large a tensor is.
+func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	workers := max(loadReaders, runtime.GOMAXPROCS(0))
+	work := make(chan *chunk)
+	ordered := make(chan *chunk, 2*workers) // bounds how far reading is ahead
+	spare := make(chan []byte, 2*workers)   // memory of chunks that were written
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(ordered)
+		defer close(work)
+		im.feed(ctx, work, ordered)
+	})
+	for range workers {
+		wg.Go(func() {
+			var raw []byte
+			for c := range work {
+				select {
+				case c.out = <-spare:
+				default:
+				}
+				raw, c.err = im.ld.arrange(c, raw)
+				close(c.done)
+			}
+		})
+	}
+	err := pack.Write(fsys, path, im.contents, func(w io.Writer) error {
+		for c := range ordered {
+			select {
+			case <-c.done:
+			case <-ctx.Done(): // feed may have stopped before a worker got the chunk
+				return ctx.Err()
+			}
+			if c.err != nil {
+				return c.err
+			}
+			if _, err := w.Write(c.out); err != nil {
+				return err
+			}
+			im.ld.Arrived(len(c.out))
+			select {
+			case spare <- c.out:
+			default:
+			}
+		}
+		return ctx.Err()
+	})
+	cancel()
+	wg.Wait()
+	return err
+}
+
+// feed cuts all tensors into chunks and hands them to the workers and, in the
+// same order, to the writer.
+func (im *importer) feed(ctx context.Context, work, ordered chan<- *chunk) {
+	for _, p := range im.places {
+		step := p.Slot.Rows
+		if p.Vector == nil {
+			step = max(1, tileChunk/p.rowBytes()/tiled.TileRows) * tiled.TileRows
+		}
+		for first := 0; first < p.Slot.Rows; first += step {
+			c := &chunk{p: p, first: first, rows: min(step, p.Slot.Rows-first), done: make(chan struct{})}
+			for _, to := range []chan<- *chunk{ordered, work} {
+				select {
+				case to <- c:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}
+}
+
+// rowBytes returns the size of a row as the source has it.
+func (p *Placement) rowBytes() int { return int(p.Slot.Bytes()) / p.Slot.Rows }
+
+// arrange reads a chunk's rows and puts them in the order of the pack. It uses
+// the memory of raw, which it returns, and of the chunk's out, and grows both as
+// is needed.
+func (ld *Loader) arrange(c *chunk, raw []byte) ([]byte, error) {
+	s := &c.p.Slot
+	n := c.rows * c.p.rowBytes()
+	raw = slices.Grow(raw[:0], n)[:n]
+	if err := ld.ReadRows(s, c.first, raw); err != nil {
+		return raw, err
+	}
+	switch {
+	case c.p.Vector != nil:
+		floats := make([]float32, s.Rows*s.Cols)
+		quant.DequantRow(s.Type, floats, raw)
+		c.out = modelfile.AppendFloats(c.out[:0], floats)
+	case c.p.tile:
+		size, err := tiled.Bytes(s.Type, c.rows, s.Cols)
+		if err != nil {
+			return raw, err
+		}
+		c.out = slices.Grow(c.out[:0], size)[:size]
+		tiled.Pack(c.out, s.Type, raw, c.rows, s.Cols)
+	default:
+		c.out, raw = raw, c.out
+	}
+	return raw, nil
+}

@@ -1,0 +1,75 @@
+package weights
+
+import (
+	"strings"
+
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// addTo adds the layout to the shape of its model.
+func (l *Layout) AddTo(s *tiering.Shape) {
+	bytes := int64(l.Size)
+	switch l.Kind {
+	case EmbeddingLayout:
+		s.Embedding = bytes
+		return
+	case expertLayout:
+		if strings.HasSuffix(l.Name, ".0") { // the others of the layer have its sizes
+			s.ExpertLayers++
+			s.OpsPerToken += int64(s.ExpertsUsed) * l.ops()
+		}
+		s.ExpertBytes = max(s.ExpertBytes, int64(vfs.DirectSize(l.Size)))
+		return
+	case EndsLayout:
+		s.Head = tiering.Section{Name: l.Name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes}
+	default:
+		s.Layers = append(s.Layers, tiering.Section{Name: l.Name, Bytes: bytes, Granule: PinGranule, Block: pack.BlockBytes})
+		s.OpsPerToken += l.ops()
+	}
+	l.addUnits(s)
+}
+
+// addUnits adds what of a layout's tensors cannot be cut as one likes: vectors,
+// and the tiles or rows of matrices.
+func (l *Layout) addUnits(s *tiering.Shape) {
+	for i := range l.Places {
+		p := &l.Places[i]
+		switch {
+		case p.Vector != nil:
+			s.Vectors += int64(LoadAligned(p.Bytes()))
+		case p.tile:
+			s.Unit = max(s.Unit, tiled.TileRows*int64(p.Matrix.RowBytes()))
+		default:
+			s.Unit = max(s.Unit, int64(p.Matrix.RowBytes()))
+		}
+	}
+}
+
+// describe sets the sizes of the layout's matrices, but not their bytes.
+func (l *Layout) Describe() {
+	l.place()
+	for i := range l.Places {
+		p := &l.Places[i]
+		if p.Matrix != nil {
+			*p.Matrix = Matrix{Type: p.Slot.Type, Rows: p.Slot.Rows, Cols: p.Slot.Cols, Tiled: p.tile}
+		}
+	}
+}
+
+// ops returns how many products and sums the layout's matrices ask for, if all
+// of them are multiplied with one token.
+func (l *Layout) ops() (n int64) {
+	for i := range l.Places {
+		if m := l.Places[i].Matrix; m != nil {
+			n += 2 * int64(m.Rows) * int64(m.Cols)
+		}
+	}
+	return n
+}
+
+// PinGranule is what the part of a section that is streamed is a multiple of: whole
+// blocks of a pack, and as much as one read asks for.
+const PinGranule = 16 * pack.BlockBytes

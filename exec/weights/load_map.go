@@ -1,0 +1,88 @@
+package weights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// frameFor returns memory for a layout: a copy of its own, or a mapping of the
+// file where that is wanted and possible.
+func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
+	if ld.pinFile && ld.Parts != nil && l.section != nil && l.Kind != expertLayout {
+		m, err := ld.Parts.File.MapSection(l.index)
+		if err != nil {
+			return nil, err
+		}
+		l.Mapped = true
+		frame, err := tiering.Adopt(ld.Budget, tiering.Mapped, m.Bytes(), l.Size, func() { _ = m.Close() })
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		l.whole = m.Bytes()
+		return frame, nil
+	}
+	// What a plan cuts short may grow again later.
+	return tiering.AllocRoom(ld.Budget, tiering.Pinned, l.Size, l.SectionSize)
+}
+
+// useMapping points the weights into a mapping, once its bytes have been read and
+// compared with their sums.
+func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
+	if err := l.check(ctx, ld.Parts.File, 0, l.Size, ld.Arrived); err != nil {
+		return err
+	}
+	return l.attach(l.Frame.Bytes())
+}
+
+// checkPiece is how much of a mapping one goroutine reads at a time.
+const checkPiece = 16 * pack.BlockBytes
+
+// check reads the bytes of a mapped section from one offset to another, which
+// brings them into memory, and compares them with their sums.
+func (l *Layout) check(ctx context.Context, file *pack.File, from, to int, arrived func(n int)) error {
+	var wg sync.WaitGroup
+	errs := make([]error, loadReaders)
+	for i := range errs {
+		wg.Go(func() {
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			defer func() {
+				if fault := FaultOf(recover()); fault != nil {
+					errs[i] = fmt.Errorf("%s: %w", l.Name, fault)
+				}
+			}()
+			first := from/checkPiece*checkPiece + i*checkPiece
+			for at := first; at < to && errs[i] == nil; at += loadReaders * checkPiece {
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					lo, hi := max(at, from), min(at+checkPiece, to)
+					errs[i] = file.CheckSection(l.index, l.whole, int64(lo), int64(hi))
+					arrived(hi - lo)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// faultOf returns the error that a panic stands for which touching a mapping
+// caused whose file has become shorter, nil if there was no panic. It panics
+// again if the reason was another.
+func FaultOf(reason any) error {
+	if reason == nil {
+		return nil
+	}
+	if err, ok := reason.(error); ok {
+		var fault interface{ Addr() uintptr }
+		if errors.As(err, &fault) {
+			return fmt.Errorf("%w: the file has become shorter while it was in use", store.ErrTruncated)
+		}
+	}
+	panic(reason)
+}

@@ -1,0 +1,26 @@
+package weights
+
+import "github.com/llmrun/llmrun/exec/modelfile"
+
+// layerMatrices returns the matrices of all layers by name, as far as a mix may
+// quantize them, without loading them.
+func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.Slot, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, nil, err
+	}
+	ld := &Loader{Tensors: f.TensorSet(), Spec: spec}
+	plans, err := ld.PlanAll(&Weights{Layers: make([]LayerWeights, len(spec.Layers))})
+	if err != nil {
+		return nil, nil, err
+	}
+	named := map[string]*modelfile.Slot{}
+	for i := range plans {
+		for j := range plans[i].Places {
+			if p := &plans[i].Places[j]; p.Matrix != nil && plans[i].Kind == LayerLayout {
+				named[p.name] = &p.Slot
+			}
+		}
+	}
+	return ld, named, nil
+}

@@ -1,0 +1,80 @@
+package weights
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// sectionPiece is how much of a section one read asks for: whole blocks of the
+// pack, which need no copy, and enough for a disk to reach its bandwidth.
+const sectionPiece = 16 * pack.BlockBytes
+
+// findSection looks for the section of a pack that holds all tensors of a plan
+// as they will lie in memory. There is none where rows are wanted and the pack
+// has tiles, or where the source is no pack.
+func (ld *Loader) findSection(plan *Layout) {
+	file, ok := ld.Tensors.Source.(*pack.File)
+	if !ok || len(plan.Places) == 0 {
+		return
+	}
+	section := -1
+	for i := range plan.Places {
+		p := &plan.Places[i]
+		at, ok := file.Find(p.name)
+		if i == 0 {
+			section = at.Section
+		}
+		if !ok || at.Section != section || at.Layout != p.layout() || at.Type != p.storedType() || at.Bytes != int64(p.Bytes()) {
+			return
+		}
+		p.off = int(at.Off)
+	}
+	plan.section, plan.Size = file.Section(section), int(file.SectionSize(section))
+	plan.SectionSize, plan.index = plan.Size, section
+}
+
+// layout returns how a pack keeps the placement's rows.
+func (p *Placement) layout() pack.Layout {
+	if p.tile {
+		return pack.Tiles
+	}
+	return pack.Rows
+}
+
+// storedType returns the type that the placement has in memory.
+func (p *Placement) storedType() quant.Type {
+	if p.Vector != nil {
+		return quant.F32
+	}
+	return p.Slot.Type
+}
+
+// askForSection begins to read a section into its frame.
+func (ld *Loader) askForSection(ctx context.Context, queue *prefetch.Queue, plan *Layout, mem []byte) *prefetch.Ticket {
+	return queue.Submit(ctx, prefetch.Request{From: plan.section, Dst: mem, Piece: sectionPiece, Progress: ld.Arrived})
+}
+
+// attach points the weights into a frame that holds their section.
+func (l *Layout) attach(mem []byte) error {
+	for i := range l.Places {
+		p := &l.Places[i]
+		if p.Matrix != nil {
+			*p.Matrix = p.matrixOver(mem[min(p.off, len(mem)):min(p.off+p.Bytes(), len(mem))])
+			p.Matrix.Rest.Run, p.Matrix.Rest.Offset = p.rest.Run, p.rest.Offset
+			continue
+		}
+		at := mem[p.off : p.off+p.Bytes()]
+		out, err := tiering.View[float32](at, p.Slot.Rows*p.Slot.Cols)
+		if err != nil {
+			return err
+		}
+		// In place: changes nothing unless the machine is big-endian.
+		quant.DequantRow(quant.F32, out, at)
+		*p.Vector = out
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package weights
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// tileChunk is about how many bytes of rows are read before they are put in
+// tiles.
+const tileChunk = 1 << 20
+
+// tiles reports whether a slot's rows are put in tiles as they are read.
+func (ld *Loader) tiles(s *modelfile.Slot) bool {
+	return !ld.Exact && tiled.Fits(s.Type, s.Cols)
+}
+
+// fillTiles reads a matrix and puts its rows in tiles.
+func (ld *Loader) fillTiles(ctx context.Context, s *modelfile.Slot, dst []byte) error {
+	rowBytes := int(s.Bytes()) / s.Rows
+	return ld.eachRows(ctx, s, tileChunk, func(first, n int, raw []byte) {
+		end := min(len(dst), (first+(n+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)*rowBytes)
+		tiled.Pack(dst[first*rowBytes:end], s.Type, raw, n, s.Cols)
+		ld.Arrived(n * rowBytes)
+	})
+}
+
+// eachRows reads a matrix, about chunk bytes at a time and in whole tiles. Several
+// goroutines each read some rows and call do with them, so that the disk and the cores
+// work at the same time; raw is theirs until do returns.
+func (ld *Loader) eachRows(ctx context.Context, s *modelfile.Slot, chunk int, do func(first, n int, raw []byte)) error {
+	rowBytes := int(s.Bytes()) / s.Rows
+	rows := max(1, chunk/rowBytes/tiled.TileRows) * tiled.TileRows
+	chunks := (s.Rows + rows - 1) / rows
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, loadReaders)
+	for i := range errs {
+		wg.Go(func() {
+			raw := make([]byte, min(rows, s.Rows)*rowBytes)
+			for c := int(next.Add(1)) - 1; c < chunks && errs[i] == nil; c = int(next.Add(1)) - 1 {
+				if errs[i] = ctx.Err(); errs[i] != nil {
+					return
+				}
+				first := c * rows
+				n := min(rows, s.Rows-first)
+				if errs[i] = ld.ReadRows(s, first, raw[:n*rowBytes]); errs[i] != nil {
+					next.Store(int64(chunks)) // the others need not go on
+					return
+				}
+				do(first, n, raw[:n*rowBytes])
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRows reads rows of a slot, which may lie in several runs, from row first
+// on.
+func (ld *Loader) ReadRows(s *modelfile.Slot, first int, dst []byte) error {
+	skip := int64(first) * (s.Bytes() / int64(s.Rows))
+	for _, g := range s.Segments {
+		if skip >= g.Size {
+			skip -= g.Size
+			continue
+		}
+		n := min(int64(len(dst)), g.Size-skip)
+		if _, err := ld.Tensors.Source.ReadAt(g.Tensor, dst[:n], g.Offset+skip); err != nil {
+			return err
+		}
+		if dst = dst[n:]; len(dst) == 0 {
+			return nil
+		}
+		skip = 0
+	}
+	return nil
+}

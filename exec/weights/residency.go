@@ -1,0 +1,207 @@
+package weights
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// residency is what of a pack is in memory, and how the rest passes through it. A
+// plan decides, and another plan may take its place while the model is in use.
+type Residency struct {
+	w      *Weights
+	File   *pack.File
+	budget *tiering.Budget
+	User   prefetch.User // the model
+	layers int
+	Mapped bool // some weights are used where they lie in the file
+	// mapFirst: those move to memory of their own once a pass has used them, and
+	// settling: that goes on.
+	MapFirst, Settling, Used bool
+	Plan                     *tiering.Plan // that is followed
+
+	Sections []Layout     // the layers in order, and the ends
+	Unit     int          // the largest that a matrix can be cut into
+	Experts  *ExpertCache // nil: the model has none
+	ring     *tiering.Frame
+	Stream   *prefetch.Stream // nil until something is streamed
+	Idle     bool             // the stream has no ring: there was no memory for one
+	joint
+}
+
+// check refuses a plan that was made for another model.
+func (r *Residency) Check(plan *tiering.Plan) error {
+	if len(plan.Pinned) != r.layers {
+		return fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), r.layers)
+	}
+	for i := range r.w.Layers {
+		if len(r.w.Layers[i].Experts) > 0 && plan.ExpertSlots < 1 {
+			return fmt.Errorf("%w: the plan has no memory for any expert", tiering.ErrBudget)
+		}
+	}
+	return nil
+}
+
+// keep takes over the sections that were loaded.
+func (r *Residency) keep(loaded []Layout) {
+	r.Sections = make([]Layout, r.layers+1)
+	for _, l := range loaded {
+		r.Mapped = r.Mapped || l.Mapped
+		if l.SectionSize == 0 || l.Kind == expertLayout {
+			continue
+		}
+		r.Sections[l.Layer] = l
+		for i := range l.Places {
+			_, unit := l.Places[i].unit()
+			r.Unit = max(r.Unit, unit)
+		}
+	}
+}
+
+// sequence returns what has to be streamed; ok is false if nothing has.
+func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
+	for i := range r.Sections {
+		l := &r.Sections[i]
+		run := prefetch.Run{From: l.section, Off: int64(l.from), Size: int64(max(0, l.used()-l.from))}
+		ok = ok || run.Size > 0
+		if l.Kind == EndsLayout {
+			seq.Tail = []prefetch.Run{run}
+		} else {
+			seq.Body = append(seq.Body, run)
+		}
+	}
+	return seq, ok
+}
+
+// used returns where the last matrix of the section ends, with the block of the
+// pack that it ends in. Vectors that lie behind it are in memory for good.
+func (l *Layout) used() int {
+	end := 0
+	for i := range l.Places {
+		end = max(end, l.Places[i].off+l.Places[i].Bytes())
+	}
+	return min((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.SectionSize)
+}
+
+// start begins to read what is not in memory, through a ring as the plan says.
+func (r *Residency) Start(plan *tiering.Plan) error {
+	r.Plan = plan
+	seq, ok := r.Sequence()
+	r.Idle = ok // until there is a ring
+	if !ok {
+		return nil
+	}
+	piece, size := int(plan.Piece), int(plan.Ring)
+	if size == 0 { // all will be in memory, but is not yet
+		piece = tiering.DefaultPiece
+		size = 4*piece + r.Unit
+	}
+	slots := size / max(1, piece)
+	if piece <= 0 || (slots-1)*piece < r.Unit {
+		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.Unit)
+	}
+	frame, err := tiering.AllocForReads(r.budget, tiering.Ring, slots*piece+max(r.Unit, r.Page))
+	if err != nil {
+		return err
+	}
+	r.ring, r.Idle = frame, false
+	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
+	r.forget(ring)
+	if r.Stream == nil {
+		r.Stream = prefetch.NewStream(r.User, ring, seq)
+	} else {
+		r.Stream.Reconfigure(ring, seq)
+	}
+	return nil
+}
+
+// stop ends all reading and frees the ring.
+func (r *Residency) Stop() {
+	if r.Experts != nil {
+		r.Experts.quiet()
+	}
+	if r.Stream != nil {
+		r.Stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
+	}
+	r.forget(prefetch.Ring{})
+	if r.ring != nil {
+		r.ring.Free()
+		r.ring = nil
+	}
+}
+
+// close ends all reading and gives the ring back.
+func (r *Residency) Close() {
+	if r.Stream != nil {
+		r.Stream.Close()
+	}
+	if r.ring != nil {
+		r.ring.Free()
+	}
+}
+
+// shrink gives back what a plan does not keep of any section, and of the experts.
+func (r *Residency) Shrink(plan *tiering.Plan) error {
+	if r.Experts != nil && plan.ExpertSlots < r.Experts.Slots() {
+		if err := r.Experts.Resize(plan.ExpertSlots); err != nil {
+			return err
+		}
+	}
+	for i := range r.Sections {
+		l := &r.Sections[i]
+		if pinned := r.pinned(plan, l); pinned < int64(l.from) {
+			if err := r.resize(l, pinned); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pinned returns how much a plan keeps of a section.
+func (r *Residency) pinned(plan *tiering.Plan, l *Layout) int64 {
+	if l.Kind == EndsLayout {
+		return plan.HeadPinned
+	}
+	return plan.Pinned[l.Layer]
+}
+
+// resize keeps more or less of a section. What is added is not read yet.
+func (r *Residency) resize(l *Layout, pinned int64) error {
+	l.cut(pinned)
+	if err := l.Frame.Resize(l.Size); err != nil {
+		return err
+	}
+	return r.attach(l)
+}
+
+// grow reads what a plan keeps more of a section, or checks it where it lies.
+func (r *Residency) grow(ctx context.Context, l *Layout, pinned int64) error {
+	before := l.from
+	if l.keeps(pinned) <= before {
+		return nil
+	}
+	if err := r.resize(l, pinned); err != nil {
+		_ = r.resize(l, int64(before)) // as it was: giving back is never refused
+		return err
+	}
+	var err error
+	if l.Mapped {
+		err = l.check(ctx, r.File, before, l.Size, func(int) {})
+	} else {
+		queue := prefetch.New(loadReaders)
+		defer queue.Close()
+		err = queue.Submit(ctx, prefetch.Request{
+			From: l.section, Off: int64(before), Dst: l.Frame.Bytes()[before:], Piece: sectionPiece,
+		}).Wait(ctx)
+	}
+	if err != nil {
+		if back := r.resize(l, int64(before)); back != nil {
+			return back
+		}
+	}
+	return err
+}

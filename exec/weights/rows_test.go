@@ -1,0 +1,254 @@
+package weights
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const rowTestCols = 96
+
+// flashRows is an embedding on flash whose rows hold their number. before is
+// called before each read, and its error is the read's.
+func flashRows(count int, before func() error) *embedding {
+	const off = 3 * pack.BlockBytes / 2 // something else lies before it
+	section := make([]byte, off)
+	for i := range count * rowTestCols {
+		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
+	}
+	e := &embedding{Matrix: Matrix{Type: quant.F32, Rows: count, Cols: rowTestCols}, off: off, size: int64(len(section))}
+	e.Rest.Count = count
+	e.section = prefetch.ReaderFunc(func(p []byte, at int64) (int, error) {
+		if err := before(); err != nil {
+			return 0, err
+		}
+		return bytes.NewReader(section).ReadAt(p, at)
+	})
+	return e
+}
+
+// rowTest looks up rows and checks what comes.
+type rowTest struct {
+	*RowLookup
+	dst []float32
+	raw []byte
+}
+
+func newRowTest(t *testing.T, e *embedding, keep int) *rowTest {
+	budget := tiering.New(0)
+	r, err := NewRows(e, budget, RowMemory{keep * 2 / 3, keep / 3})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.Close()
+		require.NoError(t, budget.Check())
+	})
+	return &rowTest{r, make([]float32, 64*rowTestCols), make([]byte, e.RowBytes())}
+}
+
+func (r *rowTest) check(t *testing.T, ids []int32) {
+	t.Helper()
+	require.NoError(t, r.Lookup(context.Background(), r.dst, ids, r.raw))
+	for i, id := range ids {
+		row := r.dst[i*rowTestCols : (i+1)*rowTestCols]
+		require.Equal(t, [2]float32{float32(id), float32(id)}, [2]float32{row[0], row[rowTestCols-1]}, "row %d", id)
+	}
+}
+
+func none() error { return nil }
+
+// TestRowsOnFlash looks up rows at random, many of them again and again, with
+// memory for none to all of what may be kept.
+func TestRowsOnFlash(t *testing.T) {
+	const count = 5000
+	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.RowCache} {
+		random := rand.New(rand.NewPCG(1, uint64(keep)))
+		r := newRowTest(t, flashRows(count, none), keep)
+		for range 200 {
+			ids := make([]int32, 1+random.IntN(64))
+			for i := range ids {
+				if ids[i] = int32(random.IntN(40)); random.IntN(3) == 0 {
+					ids[i] = int32(random.IntN(count))
+				}
+			}
+			r.check(t, ids)
+			if random.IntN(20) == 0 {
+				r.Kept.Keep(random.IntN(2) == 0)
+			}
+		}
+		r.Kept.Keep(true)
+	}
+}
+
+// TestRowsOnFlashFail: an error of a read is the error of the lookup, and the next
+// one works.
+func TestRowsOnFlashFail(t *testing.T) {
+	broken := errors.New("broken")
+	for k := range 30 {
+		left := make(chan struct{}, 100)
+		for range k {
+			left <- struct{}{}
+		}
+		failed := make(chan struct{}, 1)
+		r := newRowTest(t, flashRows(20000, func() error {
+			select {
+			case <-left:
+			default:
+				select {
+				case failed <- struct{}{}:
+					return broken
+				default:
+				}
+			}
+			return nil
+		}), tiering.RowCache)
+		ids := make([]int32, 30)
+		for i := range ids {
+			ids[i] = int32(i * 600)
+		}
+		require.ErrorIs(t, r.Lookup(context.Background(), r.dst, ids, r.raw), broken)
+		r.check(t, ids)
+	}
+}
+
+// TestRowsOnFlashFailTogether: while a disk is away all reads fail, and when it is
+// back the next lookup knows nothing of that.
+func TestRowsOnFlashFailTogether(t *testing.T) {
+	broken := errors.New("broken")
+	var away atomic.Bool
+	r := newRowTest(t, flashRows(100000, func() error {
+		if away.Load() {
+			return broken
+		}
+		return nil
+	}), tiering.RowCache)
+	ids := make([]int32, 30)
+	for range 20 {
+		for i := range ids {
+			ids[i] = rand.Int32N(100000)
+		}
+		away.Store(true)
+		require.ErrorIs(t, r.Lookup(context.Background(), r.dst, ids, r.raw), broken)
+		away.Store(false)
+		r.check(t, ids)
+	}
+}
+
+// TestRowsWithOtherMemory gives readers more and less memory between lookups, also
+// while a read is under way that nobody waits for.
+func TestRowsWithOtherMemory(t *testing.T) {
+	var gate atomic.Pointer[chan struct{}]
+	e := flashRows(100000, func() error {
+		if g := gate.Load(); g != nil {
+			<-*g
+		}
+		return nil
+	})
+	budget := tiering.New(0)
+	r := newRowTest(t, e, 0)
+	for i, readers := range []int{3, 0, 7, 7, 1} {
+		ids := []int32{7, int32(9000 * i), 20000, 30000, 40000, 50000}
+		closed := make(chan struct{})
+		gate.Store(&closed)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.ErrorIs(t, r.Lookup(ctx, r.dst, ids, r.raw), context.Canceled)
+		gate.Store(nil)
+		close(closed)
+		require.NoError(t, r.Resize(budget, readers*e.BufferBytes()))
+		require.Len(t, r.buffers, 1+readers)
+		r.check(t, ids)
+	}
+	require.NoError(t, r.Resize(budget, 0))
+	require.NoError(t, budget.Check())
+	require.ErrorIs(t, r.Resize(tiering.New(1), 2*e.BufferBytes()), tiering.ErrBudget)
+	r.check(t, []int32{1, 2, 60000})
+}
+
+// TestRowsCancelledWhileTheyAreRead ends lookups whose reads do not.
+func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
+	gate := make(chan struct{})
+	reading := make(chan struct{}, 100)
+	r := newRowTest(t, flashRows(100000, func() error {
+		reading <- struct{}{}
+		<-gate
+		return nil
+	}), tiering.RowCache)
+	ids := []int32{1, 9000, 20000, 30000, 40000, 50000}
+	for i := range 3 { // no read ends in between
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- r.Lookup(ctx, r.dst, ids, r.raw) }()
+		if i == 0 {
+			<-reading
+		}
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	}
+	close(gate)
+	r.check(t, ids)
+	r.check(t, []int32{7, 9000, 70000})
+}
+
+func TestRowLookupAllocatesNothing(t *testing.T) {
+	r := newRowTest(t, flashRows(5000, none), tiering.RowCache)
+	ids := make([]int32, 1)
+	random := rand.New(rand.NewPCG(1, 1))
+	require.Zero(t, testing.AllocsPerRun(500, func() {
+		ids[0] = int32(random.IntN(5000))
+		if err := r.Lookup(context.Background(), r.dst, ids, r.raw); err != nil {
+			panic(err)
+		}
+	}))
+}
+
+// TestRowCacheKeepsFrequentRows compares the cache with one that keeps the rows
+// used last, on ids that occur as words do, between stretches of others that do
+// not come again.
+func TestRowCacheKeepsFrequentRows(t *testing.T) {
+	const row, slots = 8, 256
+	random := rand.New(rand.NewPCG(5, 6))
+	words := rand.NewZipf(random, 1.07, 2, 30000)
+	c, err := newRowCache(tiering.New(0), row, slots*row)
+	require.NoError(t, err)
+	defer c.free()
+	require.Len(t, c.ids, slots)
+	last := map[int32]int{} // when an id was used
+	hits, recent, total := 0, 0, 0
+	for at := range 60000 {
+		id := int32(words.Uint64())
+		if at%1000 < 300 {
+			id = int32(30000 + random.IntN(90000))
+		}
+		if total++; c.find(id) != nil {
+			hits++
+		} else {
+			c.offer(id, make([]byte, row))
+		}
+		if _, ok := last[id]; ok {
+			recent++
+		} else if len(last) == slots {
+			oldest := id
+			for other, used := range last {
+				if oldest == id || used < last[oldest] {
+					oldest = other
+				}
+			}
+			delete(last, oldest)
+		}
+		last[id] = at
+	}
+	t.Logf("of %d lookups %.1f %% hit; %.1f %% would if the rows used last were kept", total, 100*float64(hits)/float64(total), 100*float64(recent)/float64(total))
+	require.Greater(t, hits, recent)
+}

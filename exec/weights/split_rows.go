@@ -1,0 +1,89 @@
+package weights
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// Share says which rows of a matrix another device multiplies: from a row on, which
+// is rounded up to whole tiles.
+type Share struct {
+	// One is the first row of the device where one token is multiplied, and Many where
+	// many are: with all rows of the matrix before it the device has none. Rows that
+	// it has in one case only are in both memories.
+	One, Many int
+	// Least is how few tokens are many; fewer are multiplied like one. A device that
+	// is static computes a whole chunk each time, and must have nothing of one.
+	Least int
+	// OneTime and ManyTime are what the product of one token and of a whole chunk is
+	// predicted to take, of the two devices together.
+	OneTime, ManyTime time.Duration
+}
+
+// Parts returns which rows of so many the device has, from and to: those of both
+// cases, and before them those of one.
+func (s Share) Parts(rows int) [2][2]int {
+	s = s.Rounded(rows)
+	both := max(s.One, s.Many)
+	return [2][2]int{{min(s.One, s.Many), both}, {both, rows}}
+}
+
+// batched reports whether so many tokens are many.
+func (s *Share) Batched(tokens int) bool { return tokens > 1 && tokens >= s.Least }
+
+// first returns the first row of the device where so many tokens are multiplied.
+func (s *Share) First(tokens int) int {
+	if s.Batched(tokens) {
+		return s.Many
+	}
+	return s.One
+}
+
+// rounded returns the share in whole tiles of the matrix.
+func (s Share) Rounded(rows int) Share {
+	for _, first := range []*int{&s.One, &s.Many} {
+		*first = min(rows, (max(0, *first)+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)
+	}
+	return s
+}
+
+// awayRows are the rows of a matrix that a device has: those that it multiplies in
+// both cases, and before them those for one case only.
+type OffloadedRows struct {
+	Share
+	Role   *DividedProduct
+	Pieces [2]OffloadedPart
+}
+
+// awayPart is rows that follow each other; no rows have no kernel.
+type OffloadedPart struct {
+	First, Rows int
+	Kernel      hetero.Kernel
+}
+
+// DividedProduct says how matrices of one kind are divided, and how long steps took
+// whose first product they are: one matrix, or several that multiply the same
+// vectors, such as queries, keys and values.
+type DividedProduct struct {
+	Product
+	Share Share
+	// Of one token, and of at least Share.Least. What fewer take has nobody predicted:
+	// they are left out.
+	One, Many DividedSteps
+}
+
+// Parts returns which part of the rows the device has, of one token and of many.
+func (d *DividedProduct) Parts() (one, many float64) {
+	part := func(first int) float64 { return 1 - float64(first)/float64(d.Rows) }
+	return part(d.Share.One), part(d.Share.Many)
+}
+
+// DividedSteps counts steps. Predicted and Took are sums over all of them; Waited is
+// how much of that was waiting for the device after the own rows were done. Nothing is
+// predicted of single tokens where the device is static.
+type DividedSteps struct {
+	Steps, Tokens           int
+	Predicted, Took, Waited time.Duration
+}
