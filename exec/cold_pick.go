@@ -51,7 +51,7 @@ func (k *picker) start(budget *tiering.Budget, unit int) (err error) {
 	for n := pickSlots; n > 0; n /= 4 {
 		if k.frame, err = tiering.Alloc(budget, tiering.KVFrames, n*k.slot); err == nil {
 			k.picks = make([]pick, n)
-			threadpool.RoomForReads(tiering.StreamReads)
+			threadpool.ReserveForReaders(tiering.StreamReads)
 			k.queue = prefetch.New(tiering.StreamReads)
 			return nil
 		}

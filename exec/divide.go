@@ -77,7 +77,7 @@ func (a *away) predicted(w *weights.OffloadedRows, tokens int) time.Duration {
 
 // attach makes a pass's memory the device's.
 func (a *away) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
-	b := hetero.Over(frame)
+	b := hetero.WrapFrame(frame)
 	if err := a.Device.Attach(b); err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Name, err)
 	}

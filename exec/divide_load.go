@@ -20,7 +20,7 @@ type divider struct {
 	*weights.Loader
 	*away
 	exact   bool
-	workers *threadpool.Workers // that put rows in tiles
+	workers *threadpool.Pool // that put rows in tiles
 	shares  map[*weights.Matrix]weights.Share
 	// scales are those with which the inputs of matrices are rounded, see
 	// Options.W8A8; of others nobody says how.
@@ -31,7 +31,7 @@ type divider struct {
 func (a *away) loadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
 	ld := &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress}
 	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
-	d := &divider{Loader: ld, away: a, exact: o.Exact, workers: threadpool.NewWorkers(o.Threads)}
+	d := &divider{Loader: ld, away: a, exact: o.Exact, workers: threadpool.New(o.Threads)}
 	defer d.workers.Close()
 	plans, err := ld.PlanAll(w)
 	if err != nil {

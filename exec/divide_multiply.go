@@ -79,7 +79,7 @@ func (p *pass) finishAway() {
 		w.seen = a.trace.recorder.Now()
 	}
 	a.trace.note(a.Device.Clock(), p.jobs, a.work, ownTraced)
-	if len(a.work) > 0 && !a.caps.Shares {
+	if len(a.work) > 0 && !a.caps.SharesMemory {
 		p.err = errors.Join(p.err, a.Device.Fetch(a.buffer))
 	}
 	for _, w := range a.work {

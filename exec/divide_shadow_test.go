@@ -69,7 +69,7 @@ func TestDividedShadowEqualsOneDevice(t *testing.T) {
 func scaledPartners(t *testing.T) (list []partner) {
 	for _, p := range partners(t) {
 		d := p.open(t, tiering.New(0))
-		if d.Capabilities().Scaled {
+		if d.Capabilities().FixedScale {
 			list = append(list, p)
 		}
 		require.NoError(t, d.Close())

@@ -30,7 +30,7 @@ func (p *pass) foresee(next ...*weights.Linear) {
 			if at < len(w.Data) {
 				_, unit := w.Unit()
 				at = min((at+unit-1)/unit*unit, len(w.Data))
-				p.m.workers.Foresee(worker, tiering.Address(w.Data[at:]), min(aheadBytes, len(w.Data)-at))
+				p.m.workers.Prefetch(worker, tiering.Address(w.Data[at:]), min(aheadBytes, len(w.Data)-at))
 				break
 			}
 			at -= len(w.Data)

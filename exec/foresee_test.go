@@ -13,7 +13,7 @@ import (
 // What is foreseen may be any step, also one whose weights are not in memory or
 // not there at all.
 func TestForeseeAnyStep(t *testing.T) {
-	workers := threadpool.NewWorkers(3)
+	workers := threadpool.New(3)
 	defer workers.Close()
 	full := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
 	part := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}

@@ -81,7 +81,7 @@ type Model struct {
 	away    *away   // nil: without Options.Divide
 	// elsewhere is where passes are computed, or the last layers of them; nil: here
 	elsewhere *elsewhere
-	workers   *threadpool.Workers
+	workers   *threadpool.Pool
 	budget    *tiering.Budget
 
 	selection Selection
@@ -163,7 +163,7 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.workers = threadpool.NewWorkers(o.Threads)
+	m.workers = threadpool.New(o.Threads)
 	if m.parts != nil {
 		m.parts.User = m.streamUser()
 		if err := m.parts.Start(o.Plan); err != nil {

@@ -45,7 +45,7 @@ func loadElsewhere(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 		return nil, err
 	}
 	m.cold = newColdKV(m, 0)
-	m.workers = threadpool.NewWorkers(threads)
+	m.workers = threadpool.New(threads)
 	if err := m.loadFirst(ctx, f, h, &o); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	}
 	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
 	require.NoError(t, err)
-	m := &Model{Spec: &arch.Spec{Dim: 1}, weights: &weights.Weights{Layers: make([]weights.LayerWeights, 1)}, workers: threadpool.NewWorkers(2), budget: tiering.New(0)}
+	m := &Model{Spec: &arch.Spec{Dim: 1}, weights: &weights.Weights{Layers: make([]weights.LayerWeights, 1)}, workers: threadpool.New(2), budget: tiering.New(0)}
 	w := &m.weights.Layers[0].O
 	*w = weights.Linear{Matrix: weights.Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, Bias: bias}
 	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)

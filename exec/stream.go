@@ -23,7 +23,7 @@ const (
 // threads that it has by then.
 func (m *Model) streamUser() prefetch.User {
 	return prefetch.User{
-		Readers: tiering.StreamReads, Starting: threadpool.RoomForReads,
+		Readers: tiering.StreamReads, Starting: threadpool.ReserveForReaders,
 		Together: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
 	}
 }

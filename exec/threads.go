@@ -19,7 +19,7 @@ func (m *Model) SetThreads(n int) error {
 		return nil
 	}
 	oldWorkers, oldPass := m.workers, m.pass
-	m.workers = threadpool.NewWorkers(n) // a pass has working memory for each thread
+	m.workers = threadpool.New(n) // a pass has working memory for each thread
 	pass, err := newPass(m, oldPass.chunk)
 	if err != nil {
 		m.workers.Close()

@@ -34,7 +34,7 @@ type W8A8 struct {
 // CheckDevice refuses a device that rounds activations in its own way, and leaves
 // nothing to be added.
 func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
-	if o == nil || caps.Scaled {
+	if o == nil || caps.FixedScale {
 		return nil
 	}
 	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", arch.ErrUnsupported, name)

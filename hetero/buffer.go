@@ -14,9 +14,9 @@ type Buffer struct {
 	taken bool
 }
 
-// Over returns a frame as a buffer, for whoever divides memory up himself: places
+// WrapFrame returns a frame as a buffer, for whoever divides memory up himself: places
 // in it are slots. The frame stays the caller's.
-func Over(frame *tiering.Frame) *Buffer { return &Buffer{frame: frame, taken: true} }
+func WrapFrame(frame *tiering.Frame) *Buffer { return &Buffer{frame: frame, taken: true} }
 
 // View returns where in the buffer a matrix lies whose rows follow each other.
 func (b *Buffer) View(matrix []float32, cols int) View {
@@ -44,9 +44,9 @@ func (v View) Fits(rows, n int) bool {
 	return v.Offset >= 0 && v.Stride >= n && v.Offset+(rows-1)*v.Stride+n <= len(v.Buffer.Floats())
 }
 
-// Holds reports whether all places of another matrix are in this one: both have so
+// Contains reports whether all places of another matrix are in this one: both have so
 // many rows of so many numbers.
-func (v View) Holds(rows, n int, other View, otherRows, otherN int) bool {
+func (v View) Contains(rows, n int, other View, otherRows, otherN int) bool {
 	ahead := other.Offset - v.Offset
 	if v.Buffer != other.Buffer || v.Stride != other.Stride || ahead < 0 || v.Stride < 1 {
 		return false
@@ -60,20 +60,20 @@ func (v View) At(row, col int) View {
 	return v
 }
 
-// Pool is a few equal buffers that the operations of all layers take in turns.
+// BufferPool is a few equal buffers that the operations of all layers take in turns.
 // They are attached to every device once and stay until the pool is closed, so
 // that drivers never map or unmap memory between two operations.
 //
 // A pool is used by one goroutine at a time.
-type Pool struct {
+type BufferPool struct {
 	slots []Buffer
 }
 
-// NewPool allocates so many buffers of so many bytes and attaches them to the
+// NewBufferPool allocates so many buffers of so many bytes and attaches them to the
 // devices. After an error too, the pool is to be closed when the devices are: some
 // may have buffers attached.
-func NewPool(budget *tiering.Budget, slots, bytes int, devices ...Device) (*Pool, error) {
-	p := &Pool{slots: make([]Buffer, slots)}
+func NewBufferPool(budget *tiering.Budget, slots, bytes int, devices ...Device) (*BufferPool, error) {
+	p := &BufferPool{slots: make([]Buffer, slots)}
 	for i := range p.slots {
 		frame, err := tiering.Alloc(budget, tiering.Shared, bytes)
 		if err != nil {
@@ -91,7 +91,7 @@ func NewPool(budget *tiering.Budget, slots, bytes int, devices ...Device) (*Pool
 
 // Take returns a buffer that nobody uses, with whatever was last in it, or nil
 // if all are in use: then the plan asked for fewer slots than it needs.
-func (p *Pool) Take() *Buffer {
+func (p *BufferPool) Take() *Buffer {
 	for i := range p.slots {
 		if b := &p.slots[i]; !b.taken {
 			b.taken = true
@@ -102,7 +102,7 @@ func (p *Pool) Take() *Buffer {
 }
 
 // Put gives a buffer back for the next operation.
-func (p *Pool) Put(b *Buffer) {
+func (p *BufferPool) Put(b *Buffer) {
 	if !b.taken {
 		panic("hetero: a buffer is given back twice")
 	}
@@ -111,7 +111,7 @@ func (p *Pool) Put(b *Buffer) {
 
 // Close frees the memory. The devices must have been closed, or must not be
 // used any more.
-func (p *Pool) Close() {
+func (p *BufferPool) Close() {
 	for i := range p.slots {
 		if p.slots[i].frame != nil {
 			p.slots[i].frame.Free()

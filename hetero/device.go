@@ -30,13 +30,13 @@ type Capabilities struct {
 	// Static says that a kernel runs for exactly the tokens that it was prepared
 	// for, and that preparing one takes long: it has to be done ahead.
 	Static bool
-	// Shares says that the device reads and writes the pages of a Buffer in place
+	// SharesMemory says that the device reads and writes the pages of a Buffer in place
 	// and sees what others wrote there, so that Flush and Fetch cost nothing.
 	// Where it is false, a plan charges both.
-	Shares bool
-	// Scaled says that products of weights in Q8_0 are rounded to Op.Scale and clipped,
+	SharesMemory bool
+	// FixedScale says that products of weights in Q8_0 are rounded to Op.Scale and clipped,
 	// so that somebody else can add what lies beyond.
-	Scaled bool
+	FixedScale bool
 	// Memory is how many bytes of kernels and attached buffers the device can
 	// address at once, 0 if there is no limit below the machine's memory.
 	Memory int64
@@ -149,13 +149,13 @@ func Await(c Clock, t Ticket, at, grain time.Duration) error {
 		c.Sleep(ahead)
 	}
 	for looks := 1; !t.Done(); looks++ {
-		if looks%looksPerYield == 0 {
+		if looks%pollsPerYield == 0 {
 			runtime.Gosched()
 		}
 	}
 	return t.Wait()
 }
 
-// looksPerYield is how many looks, a few nanoseconds each, cost about as much as
+// pollsPerYield is how many looks, a few nanoseconds each, cost about as much as
 // letting others run where there are none.
-const looksPerYield = 16
+const pollsPerYield = 16

@@ -17,8 +17,8 @@ func (e *MemoryError) Error() string {
 	return fmt.Sprintf("%s: %d bytes do not fit beside the %d of %d that it holds", e.Device, e.Need, e.Held, e.Limit)
 }
 
-// NoRoom reports whether an error is that a device has no memory for something.
-func NoRoom(err error) bool {
+// IsOutOfMemory reports whether an error is that a device has no memory for something.
+func IsOutOfMemory(err error) bool {
 	var small *MemoryError
 	return errors.As(err, &small)
 }

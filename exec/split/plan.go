@@ -243,7 +243,7 @@ func piece(op hetero.Op, device, here int) solve.Piece {
 // are two, if there are any.
 func (p *planner) copy(op hetero.Op) time.Duration {
 	device := p.lab.devices[other]
-	if device.Capabilities().Shares {
+	if device.Capabilities().SharesMemory {
 		return 0
 	}
 	width := (op.Rows + op.Cols) / 2

@@ -99,7 +99,7 @@ func (p *planner) bytesThere(product weights.Product, share weights.Share) (sum 
 		}
 		p.lab.operands.For(other, &op, 0)
 		k, err := p.lab.devices[other].Prepare(op)
-		if hetero.NoRoom(err) {
+		if hetero.IsOutOfMemory(err) {
 			return math.MaxInt64, nil
 		}
 		if err != nil {

@@ -95,7 +95,7 @@ func (t *trial) place() error {
 // unlessRefused returns an error, but none where a device only cannot compute a model
 // or has no memory for it: then products are divided.
 func unlessRefused(err error) error {
-	if errors.Is(err, arch.ErrUnsupported) || hetero.NoRoom(err) {
+	if errors.Is(err, arch.ErrUnsupported) || hetero.IsOutOfMemory(err) {
 		return nil
 	}
 	return err

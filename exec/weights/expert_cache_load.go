@@ -49,7 +49,7 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 
 // open starts the readers. A cache that holds all experts reads them now.
 func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
-	threadpool.RoomForReads(expertReaders)
+	threadpool.ReserveForReaders(expertReaders)
 	c.Reads.open(c.planned, c.Count, expertReaders)
 	if c.planned < c.Count {
 		return nil

@@ -29,7 +29,7 @@ func newBench(t *testing.T, o Options, floats int) *bench {
 	o.Budget = tiering.New(0)
 	d, err := New(o)
 	require.NoError(t, err)
-	pool, err := hetero.NewPool(o.Budget, 2, 4*floats, d)
+	pool, err := hetero.NewBufferPool(o.Budget, 2, 4*floats, d)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, d.Close())

@@ -35,7 +35,7 @@ type Device struct {
 	caps    hetero.Capabilities
 	slow    int
 	budget  *tiering.Budget
-	workers *threadpool.Workers
+	workers *threadpool.Pool
 	queue   chan *ticket
 	exited  chan struct{}
 	seed    maphash.Seed // of sums of weights
@@ -65,7 +65,7 @@ func New(o Options) (*Device, error) {
 	threads := o.threads()
 	d := &Device{
 		caps: o.Capabilities(), slow: max(1, o.Slow), budget: o.Budget,
-		workers: threadpool.NewWorkers(threads),
+		workers: threadpool.New(threads),
 		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}), seed: maphash.MakeSeed(),
 		held: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
 	}
@@ -88,7 +88,7 @@ func (o Options) threads() int {
 
 // Capabilities are those of the device that New would start.
 func (o Options) Capabilities() hetero.Capabilities {
-	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, Shares: true, Scaled: true}
+	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, SharesMemory: true, FixedScale: true}
 }
 
 // name tells devices apart whose products take different times.

@@ -3,7 +3,7 @@
 // phone, which a plan can then divide a product between.
 //
 // A device has a goroutine that takes products off a queue and does each with
-// its own [threadpool.Workers]. What the goroutine and its workers do is what the
+// its own [threadpool.Pool]. What the goroutine and its workers do is what the
 // forward pass does: quantized weights lie in tiles and are multiplied in
 // integers, floats are multiplied as floats. The time that passes is real.
 package cpu

@@ -12,7 +12,7 @@ import (
 const leastWork = 1 << 18
 
 // product is what the device is at, and the working memory for it. It is a
-// threadpool.Ranger over tiles, or over rows where there are none.
+// threadpool.RangeTask over tiles, or over rows where there are none.
 type product struct {
 	device *Device
 	round  func(token, worker int) // roundToken, made once because making it allocates

@@ -38,7 +38,7 @@ func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, 
 	if err != nil {
 		b.Fatal(err)
 	}
-	pool, err := hetero.NewPool(d.budget, 2, 4*tokens*benchRows, d)
+	pool, err := hetero.NewBufferPool(d.budget, 2, 4*tokens*benchRows, d)
 	if err != nil {
 		b.Fatal(err)
 	}

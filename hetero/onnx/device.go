@@ -83,7 +83,7 @@ func (o *Options) capabilities(release string) hetero.Capabilities {
 	if o.InPlace {
 		name += ", weights in place"
 	}
-	return hetero.Capabilities{Name: name, Kind: kindOf(provider), Static: true, Shares: true, Scaled: o.Precision != graph.WeightOnly, Memory: o.Memory}
+	return hetero.Capabilities{Name: name, Kind: kindOf(provider), Static: true, SharesMemory: true, FixedScale: o.Precision != graph.WeightOnly, Memory: o.Memory}
 }
 
 // Capabilities are those of the device that Open makes of the options, if the

@@ -21,7 +21,7 @@ import (
 type bench struct {
 	*Device
 	t    *testing.T
-	pool *hetero.Pool
+	pool *hetero.BufferPool
 	rng  *rand.Rand
 }
 
@@ -35,7 +35,7 @@ func newBench(t *testing.T, o Options) *bench {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	pool, err := hetero.NewPool(o.Budget, 3, 1<<16, d)
+	pool, err := hetero.NewBufferPool(o.Budget, 3, 1<<16, d)
 	require.NoError(t, err)
 	b := &bench{Device: d, t: t, pool: pool, rng: rand.New(rand.NewPCG(3, 0))}
 	t.Cleanup(func() {

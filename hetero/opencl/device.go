@@ -55,7 +55,7 @@ func (d *Device) Capabilities() hetero.Capabilities {
 	if d.context.Info.Kind == kindNames[kindCPU] {
 		kind = hetero.CPU
 	}
-	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, Shares: d.context.Shares, Memory: d.context.Info.Memory}
+	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, SharesMemory: d.context.Shares, Memory: d.context.Info.Memory}
 }
 
 // Clock is that of the machine.
@@ -95,7 +95,7 @@ func (d *Device) FlushRows(v hetero.View, count, n int) error {
 	if err != nil || d.context.Shares {
 		return err
 	}
-	m.written = slices.DeleteFunc(m.written, func(r rows) bool { return v.Holds(count, n, r.View, r.count, r.n) })
+	m.written = slices.DeleteFunc(m.written, func(r rows) bool { return v.Contains(count, n, r.View, r.count, r.n) })
 	return m.writeRows(rows{v, count, n}, v.Buffer.Bytes())
 }
 

@@ -18,7 +18,7 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	d.context.Shares = false
 	const cols, height, width = 32, 8, 12
 	for _, tokens := range []int{1, 3} {
-		pool, err := hetero.NewPool(budget, 2, 4*tokens*cols, d)
+		pool, err := hetero.NewBufferPool(budget, 2, 4*tokens*cols, d)
 		require.NoError(t, err)
 		x, y := hetero.View{Buffer: pool.Take(), Stride: cols}, hetero.View{Buffer: pool.Take(), Stride: width}
 		for i := range x.Buffer.Floats() {
@@ -68,7 +68,7 @@ func TestTicketsEndInOrder(t *testing.T) {
 	budget := tiering.New(0)
 	d, err := OpenDevice(Options{Budget: budget})
 	need(t, err)
-	pool, err := hetero.NewPool(budget, 2, 4096, d)
+	pool, err := hetero.NewBufferPool(budget, 2, 4096, d)
 	require.NoError(t, err)
 	x, y := hetero.View{Buffer: pool.Take(), Stride: 32}, hetero.View{Buffer: pool.Take(), Stride: 8}
 	k, err := d.Prepare(hetero.Op{Tokens: 1, Rows: 8, Cols: 32, Type: quant.F32, Weights: make([]byte, 4*8*32)})

@@ -186,7 +186,7 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 	t.Helper()
 	const skip = 5 // elements before the views, and between rows
 	width := max(op.Rows, op.Cols) + skip
-	pool, err := hetero.NewPool(budget, 2, 4*(op.Tokens*width+skip), d)
+	pool, err := hetero.NewBufferPool(budget, 2, 4*(op.Tokens*width+skip), d)
 	require.NoError(t, err)
 	x := hetero.View{Buffer: pool.Take(), Offset: skip, Stride: op.Cols + skip}
 	y := hetero.View{Buffer: pool.Take(), Offset: skip, Stride: op.Rows + skip}

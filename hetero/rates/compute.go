@@ -60,7 +60,7 @@ type products struct {
 	rowBytes int
 	tiled    bool // multiplied in integers
 	frame    *tiering.Frame
-	workers  *threadpool.Workers
+	workers  *threadpool.Pool
 
 	weights []byte    // [rows, rowBytes], or the same in tiles
 	x       []float32 // [promptTokens, cols]
@@ -93,7 +93,7 @@ func newProducts(t quant.Type, threads, bytes int) (*products, error) {
 	for i := range p.x {
 		p.x[i] = float32(i%17) - 8
 	}
-	p.workers = threadpool.NewWorkers(threads)
+	p.workers = threadpool.New(threads)
 	for range threads {
 		p.floats = append(p.floats, quant.NewScratch(cols))
 		p.tiles = append(p.tiles, tiled.NewScratch(promptTokens))

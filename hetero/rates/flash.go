@@ -79,7 +79,7 @@ type reading struct {
 
 // threaded reads with several goroutines.
 func (r *reading) threaded() (gbs float64, err error) {
-	threadpool.RoomForReads(tiering.StreamReads)
+	threadpool.ReserveForReaders(tiering.StreamReads)
 	var next, read atomic.Int64
 	errs := make([]error, tiering.StreamReads)
 	var all sync.WaitGroup

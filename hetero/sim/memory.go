@@ -30,12 +30,12 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 		return err
 	}
 	m := &memory{Buffer: b}
-	if !d.caps.Shares {
+	if !d.caps.SharesMemory {
 		frame, err := tiering.Alloc(tiering.New(0), tiering.Shared, len(b.Bytes()))
 		if err != nil {
 			return err
 		}
-		m.frame, m.Buffer = frame, hetero.Over(frame)
+		m.frame, m.Buffer = frame, hetero.WrapFrame(frame)
 	}
 	d.buffers[b] = m
 	return nil
@@ -62,7 +62,7 @@ func (d *Device) FlushRows(v hetero.View, rows, n int) error {
 	d.chargeCopy()
 	if m := d.buffers[v.Buffer]; m != nil && m.frame != nil {
 		area{v, rows, n}.copy(m.Buffer, v.Buffer)
-		m.written = slices.DeleteFunc(m.written, func(a area) bool { return v.Holds(rows, n, a.view, a.rows, a.n) })
+		m.written = slices.DeleteFunc(m.written, func(a area) bool { return v.Contains(rows, n, a.view, a.rows, a.n) })
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (a area) copy(to, from *hetero.Buffer) {
 // command of the device's queue, which keeps order: it begins when all that was
 // submitted before has ended, and the host waits until it is done.
 func (d *Device) chargeCopy() {
-	if d.caps.Shares {
+	if d.caps.SharesMemory {
 		return
 	}
 	m := d.soc.machine

@@ -135,7 +135,7 @@ func TestCopies(t *testing.T) {
 		require.NoError(t, s.GPU.Flush(nil))
 		require.NoError(t, s.NPU.Fetch(nil))
 		require.Equal(t, apart, s.Elapsed()-begin == s.Copy())
-		require.Equal(t, !apart, s.GPU.Capabilities().Shares)
+		require.Equal(t, !apart, s.GPU.Capabilities().SharesMemory)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestResultsTakeTime(t *testing.T) {
 	require.NoError(t, err)
 	identity := identityOf(32)
 	budget := tiering.New(0)
-	pool, err := hetero.NewPool(budget, 2, 4096, s.CPU, s.GPU, s.NPU)
+	pool, err := hetero.NewBufferPool(budget, 2, 4096, s.CPU, s.GPU, s.NPU)
 	require.NoError(t, err)
 	defer func() { pool.Close(); require.NoError(t, budget.Check()) }()
 	for _, d := range []*Device{s.CPU, s.GPU, s.NPU} {
@@ -234,7 +234,7 @@ func TestCopiesAndProductsKeepOrder(t *testing.T) {
 	s, err := New("8-gen-3", Options{Apart: true})
 	require.NoError(t, err)
 	budget := tiering.New(0)
-	pool, err := hetero.NewPool(budget, 2, 4096, s.GPU)
+	pool, err := hetero.NewBufferPool(budget, 2, 4096, s.GPU)
 	require.NoError(t, err)
 	x, y := pool.Take(), pool.Take()
 	k, err := s.GPU.Prepare(identityOf(32))

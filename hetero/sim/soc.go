@@ -53,7 +53,7 @@ func (s *SoC) device(kind hetero.Kind) *Device {
 	d := &Device{soc: s, queue: q, kernels: map[*kernel]bool{}, buffers: map[*hetero.Buffer]*memory{}}
 	d.caps = hetero.Capabilities{
 		Name: fmt.Sprintf("simulated %s %v", s.Name, kind), Kind: kind, Simulated: true,
-		Shares: !s.o.Apart || kind != hetero.GPU,
+		SharesMemory: !s.o.Apart || kind != hetero.GPU,
 	}
 	if kind == hetero.NPU {
 		d.caps.Static, d.caps.Memory = true, int64(s.value[npuMemory])

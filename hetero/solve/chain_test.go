@@ -25,7 +25,7 @@ func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 		"first": {soc.GPU, soc.CPU}, "second": {soc.CPU, soc.GPU},
 	} {
 		t.Run(name+" copies", func(t *testing.T) {
-			pool, err := hetero.NewPool(budget, 3, 4*tokens*width, devices[0], devices[1])
+			pool, err := hetero.NewBufferPool(budget, 3, 4*tokens*width, devices[0], devices[1])
 			require.NoError(t, err)
 			defer pool.Close()
 			var views [3]hetero.View

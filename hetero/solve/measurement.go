@@ -36,7 +36,7 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 				others = 1 // preparing takes long
 			}
 			k, err := p.devices[d].Prepare(op)
-			if n > 0 && hetero.NoRoom(err) {
+			if n > 0 && hetero.IsOutOfMemory(err) {
 				break // fewer kernels in turns will do
 			}
 			if err != nil {

@@ -23,7 +23,7 @@ const (
 // that mean nothing, an input that all devices read, and an output for each.
 type Operands struct {
 	frame   *tiering.Frame // weights
-	pool    *hetero.Pool
+	pool    *hetero.BufferPool
 	x       *hetero.Buffer
 	outputs []*hetero.Buffer // [devices]
 }
@@ -51,7 +51,7 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 	for n := 1; n < len(memory); n *= 2 {
 		copy(memory[n:], memory[:n])
 	}
-	if o.pool, err = hetero.NewPool(budget, 1+len(devices), 4*activations, devices...); err != nil {
+	if o.pool, err = hetero.NewBufferPool(budget, 1+len(devices), 4*activations, devices...); err != nil {
 		return o, err
 	}
 	o.x = o.pool.Take()

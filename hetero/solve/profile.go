@@ -106,7 +106,7 @@ func (p *Profiler) measure(device int, op hetero.Op) answer {
 		return answer{unknown, unknown}
 	}
 	t, err := p.run(op, p.Repeats, device)
-	if hetero.NoRoom(err) {
+	if hetero.IsOutOfMemory(err) {
 		p.beyond[key] = true
 		return answer{unknown, unknown}
 	}
@@ -161,7 +161,7 @@ func (p *Profiler) Start(device int) time.Duration {
 func (p *Profiler) Copy() time.Duration {
 	most := time.Duration(0)
 	for d, device := range p.devices {
-		if device.Capabilities().Shares {
+		if device.Capabilities().SharesMemory {
 			continue
 		}
 		took, known := p.copies[d]
@@ -209,7 +209,7 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	for d := range p.devices {
 		all[d] = d
 		t, err := p.run(op, p.Repeats, d)
-		if hetero.NoRoom(err) {
+		if hetero.IsOutOfMemory(err) {
 			p.slow[key] = 1 // the two never have it at once
 			return 1
 		}

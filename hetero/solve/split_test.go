@@ -84,7 +84,7 @@ func TestEverySplitEqualsOneDevice(t *testing.T) {
 		open = append(open, p.device)
 	}
 	const floats = (33 + 16) * 256 // the largest of tokens, padded, by the largest of shapes
-	pool, err := hetero.NewPool(budget, 3, 4*floats, open...)
+	pool, err := hetero.NewBufferPool(budget, 3, 4*floats, open...)
 	require.NoError(t, err)
 	defer func() {
 		for _, d := range open {

@@ -5,58 +5,58 @@ import (
 	"time"
 )
 
-// spinFor is the longest that a waiter keeps its core before it sleeps. Falling
+// maxSpin is the longest that a waiter keeps its core before it sleeps. Falling
 // asleep and being woken costs some 5–50 µs, and the memory that the sleeper
 // would have read is idle for as long. In decoding a token the gaps between
 // steps, and the ends of steps where one thread waits for the last part of
 // another, are shorter than this; between tokens the waiters sleep.
-const spinFor = 200 * time.Microsecond
+const maxSpin = 200 * time.Microsecond
 
-// spinAtLeast is what is left of spinFor where waiting was in vain again and
+// minSpin is what is left of maxSpin where waiting was in vain again and
 // again: on a crowded machine the awaited thread has no core, and spinning only
 // keeps it from getting one.
-const spinAtLeast = 20 * time.Microsecond
+const minSpin = 20 * time.Microsecond
 
-// pausesPerLook is the number of pause instructions between two looks at the
+// pausesPerCheck is the number of pause instructions between two looks at the
 // awaited variable: well under a microsecond.
-const pausesPerLook = 8
+const pausesPerCheck = 8
 
-// watch spins until the condition holds or the waiter's patience is over, and
+// spinUntil spins until the condition holds or the waiter's patience is over, and
 // reports whether it holds. Patience halves when it was in vain and doubles with
 // success, so that it stays small where it is in vain more often than not.
-func (w *Workers) watch(p *parking, holds func() bool) bool {
+func (w *Pool) spinUntil(p *parking, holds func() bool) bool {
 	if w.spin == 0 {
 		return holds()
 	}
-	patience := max(w.spin>>p.vain, min(spinAtLeast, w.spin))
+	patience := max(w.spin>>p.misses, min(minSpin, w.spin))
 	for start := time.Now(); ; {
 		for range 8 { // reading the clock costs more than a look
 			if holds() {
-				p.vain = max(p.vain, 1) - 1
+				p.misses = max(p.misses, 1) - 1
 				return true
 			}
-			if !p.fetchAhead() {
-				pause(pausesPerLook)
+			if !p.prefetchNext() {
+				pause(pausesPerCheck)
 			}
 		}
 		if time.Since(start) > patience {
-			p.vain = min(p.vain+1, mostVain)
+			p.misses = min(p.misses+1, maxMisses)
 			return false
 		}
 	}
 }
 
-// mostVain bounds how many successes bring the patience back.
-const mostVain = 4
+// maxMisses bounds how many successes bring the patience back.
+const maxMisses = 4
 
 // parking is where one goroutine sleeps until another wakes it. A wake-up may
 // come without need; the sleeper looks at its condition again.
 type parking struct {
-	asleep atomic.Bool
-	signal chan struct{} // capacity 1; filled only by whoever turns asleep off
-	vain   uint          // halvings of its patience; the sleeper's own
-	ahead  ahead
-	_      [cacheLine]byte
+	asleep   atomic.Bool
+	signal   chan struct{} // capacity 1; filled only by whoever turns asleep off
+	misses   uint          // halvings of its patience; the sleeper's own
+	prefetch prefetchRange
+	_        [cacheLine]byte
 }
 
 func (p *parking) init() { p.signal = make(chan struct{}, 1) }

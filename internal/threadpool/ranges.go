@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Ranger is work that can be cut anywhere into ranges of units.
-type Ranger interface {
+// RangeTask is work that can be cut anywhere into ranges of units.
+type RangeTask interface {
 	// Range does the units [lo, hi). Like Task's Part it may be called from several
 	// goroutines at once, with different workers.
 	Range(lo, hi, worker int)
@@ -19,7 +19,7 @@ const MaxUnits = math.MaxInt32
 const (
 	// A worker takes half of what is left of its own home, or of somebody
 	// else's: long runs of memory first, and short ones towards the end.
-	takeShift = 1
+	claimShift = 1
 	// Rates are compared in steps of 1/rateSteps of the fastest worker's, so that
 	// noise moves no borders.
 	rateSteps = 8
@@ -43,7 +43,7 @@ type core struct {
 // So a core that is half as fast gets half as much from the start, and one that
 // another program takes away holds the others up by a part only. Like Run it
 // allocates nothing, and results must not depend on who computes what.
-func (w *Workers) RunRange(units, least int, task Ranger) {
+func (w *Pool) RunRange(units, least int, task RangeTask) {
 	if units <= 0 {
 		return
 	}
@@ -53,14 +53,14 @@ func (w *Workers) RunRange(units, least int, task Ranger) {
 	least = max(least, 1)
 	w.ranges.Lock()
 	defer w.ranges.Unlock()
-	w.ranger, w.least = task, least
-	w.settle(units)
+	w.rangeTask, w.minUnits = task, least
+	w.assignHomes(units)
 	w.Run(min(w.Count(), (units+least-1)/least), w.rangePart)
 }
 
-// settle divides the units among the workers' homes.
-func (w *Workers) settle(units int) {
-	fastest := w.fastest()
+// assignHomes divides the units among the workers' homes.
+func (w *Pool) assignHomes(units int) {
+	fastest := w.fastestRate()
 	sum := 0
 	for i := range w.cores {
 		sum += w.cores[i].weight(fastest)
@@ -69,36 +69,36 @@ func (w *Workers) settle(units int) {
 	for i := range w.cores {
 		before += w.cores[i].weight(fastest)
 		hi := int(int64(units) * int64(before) / int64(sum))
-		w.cores[i].home.Store(homeOf(lo, hi))
+		w.cores[i].home.Store(packRange(lo, hi))
 		lo = hi
 	}
 }
 
-// fastest returns the highest rate, 0 if none is known.
-func (w *Workers) fastest() (rate float64) {
+// fastestRate returns the highest rate, 0 if none is known.
+func (w *Pool) fastestRate() (rate float64) {
 	for i := range w.cores {
-		rate = max(rate, w.cores[i].speed())
+		rate = max(rate, w.cores[i].currentRate())
 	}
 	return rate
 }
 
 // weight returns a worker's share, 1 to rateSteps.
 func (c *core) weight(fastest float64) int {
-	own := c.speed()
+	own := c.currentRate()
 	if own == 0 {
 		return rateSteps // nothing is known against it
 	}
 	return max(1, int(own/fastest*rateSteps+0.5))
 }
 
-func (c *core) speed() float64 { return math.Float64frombits(c.rate.Load()) }
+func (c *core) currentRate() float64 { return math.Float64frombits(c.rate.Load()) }
 
-// measured takes what a part showed into account. Only its worker calls it.
-func (c *core) measured(units int, took time.Duration) {
+// observe takes what a part showed into account. Only its worker calls it.
+func (c *core) observe(units int, took time.Duration) {
 	if took <= 0 {
 		return
 	}
-	rate, before := float64(units)/float64(took), c.speed()
+	rate, before := float64(units)/float64(took), c.currentRate()
 	if before != 0 {
 		rate = before + (rate-before)*rateGain
 	}
@@ -106,47 +106,47 @@ func (c *core) measured(units int, took time.Duration) {
 }
 
 // workRange does parts until none is left anywhere.
-func (w *Workers) workRange(_, worker int) {
+func (w *Pool) workRange(_, worker int) {
 	start := time.Now()
 	for from := worker; from >= 0; {
-		lo, hi, ok := w.cores[from].take(w.least, from != worker)
+		lo, hi, ok := w.cores[from].claim(w.minUnits, from != worker)
 		if !ok {
-			from = w.richest()
+			from = w.mostLoaded()
 			continue
 		}
-		w.ranger.Range(lo, hi, worker)
+		w.rangeTask.Range(lo, hi, worker)
 		now := time.Now()
-		w.cores[worker].measured(hi-lo, now.Sub(start))
+		w.cores[worker].observe(hi-lo, now.Sub(start))
 		start = now
 	}
 }
 
-// richest returns the worker with most left, -1 when nobody has anything.
-func (w *Workers) richest() int {
+// mostLoaded returns the worker with most left, -1 when nobody has anything.
+func (w *Pool) mostLoaded() int {
 	who, most := -1, 0
 	for i := range w.cores {
-		if lo, hi := bounds(w.cores[i].home.Load()); hi-lo > most {
+		if lo, hi := unpackRange(w.cores[i].home.Load()); hi-lo > most {
 			who, most = i, hi-lo
 		}
 	}
 	return who
 }
 
-// take takes a part from the front of a home, or for somebody else from the back.
-func (c *core) take(least int, back bool) (lo, hi int, ok bool) {
+// claim takes a part from the front of a home, or for somebody else from the back.
+func (c *core) claim(least int, back bool) (lo, hi int, ok bool) {
 	for {
 		seen := c.home.Load()
-		lo, hi = bounds(seen)
+		lo, hi = unpackRange(seen)
 		if lo >= hi {
 			return 0, 0, false
 		}
-		n := max((hi-lo)>>takeShift, min(least, hi-lo))
+		n := max((hi-lo)>>claimShift, min(least, hi-lo))
 		if hi-lo-n < least {
 			n = hi - lo // leave no crumbs
 		}
-		left, part := homeOf(lo+n, hi), [2]int{lo, lo + n}
+		left, part := packRange(lo+n, hi), [2]int{lo, lo + n}
 		if back {
-			left, part = homeOf(lo, hi-n), [2]int{hi - n, hi}
+			left, part = packRange(lo, hi-n), [2]int{hi - n, hi}
 		}
 		if c.home.CompareAndSwap(seen, left) {
 			return part[0], part[1], true
@@ -154,6 +154,6 @@ func (c *core) take(least int, back bool) (lo, hi int, ok bool) {
 	}
 }
 
-func homeOf(lo, hi int) uint64 { return uint64(lo)<<32 | uint64(hi) }
+func packRange(lo, hi int) uint64 { return uint64(lo)<<32 | uint64(hi) }
 
-func bounds(home uint64) (lo, hi int) { return int(home >> 32), int(home & math.MaxUint32) }
+func unpackRange(home uint64) (lo, hi int) { return int(home >> 32), int(home & math.MaxUint32) }

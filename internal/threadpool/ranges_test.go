@@ -22,10 +22,10 @@ func (f rangeFunc) Range(lo, hi, worker int) { f(lo, hi, worker) }
 func TestRunRangeCoversAllUnits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	for _, workers := range []int{1, 2, 3, 8} {
-		w := NewWorkers(workers)
+		w := New(workers)
 		for _, units := range []int{0, 1, 2, 7, 64, 1000, 4097} {
 			for i := range w.cores {
-				w.cores[i].measured(1+rng.IntN(1000), time.Duration(1+rng.IntN(1000)))
+				w.cores[i].observe(1+rng.IntN(1000), time.Duration(1+rng.IntN(1000)))
 			}
 			least := 1 + rng.IntN(units+1)
 			done := make([]atomic.Int32, units)
@@ -51,13 +51,13 @@ func TestRunRangeCoversAllUnits(t *testing.T) {
 }
 
 func TestHomesFollowRates(t *testing.T) {
-	w := NewWorkers(3)
+	w := New(3)
 	defer w.Close()
 	homes := func() (sizes []int) {
-		w.settle(1600)
+		w.assignHomes(1600)
 		end := 0
 		for i := range w.cores {
-			lo, hi := bounds(w.cores[i].home.Load())
+			lo, hi := unpackRange(w.cores[i].home.Load())
 			require.Equal(t, end, lo)
 			sizes, end = append(sizes, hi-lo), hi
 		}
@@ -65,32 +65,32 @@ func TestHomesFollowRates(t *testing.T) {
 		return sizes
 	}
 	require.Equal(t, []int{533, 533, 534}, homes(), "nothing is known yet")
-	w.cores[0].measured(400, 1000)
-	w.cores[1].measured(391, 1000) // noise
-	w.cores[2].measured(100, 1000)
+	w.cores[0].observe(400, 1000)
+	w.cores[1].observe(391, 1000) // noise
+	w.cores[2].observe(100, 1000)
 	require.Equal(t, []int{711, 711, 178}, homes())
 	for range 100 {
-		w.cores[2].measured(200, 1000) // no longer disturbed
-		w.cores[0].measured(400, 0)    // a clock that stood still says nothing
+		w.cores[2].observe(200, 1000) // no longer disturbed
+		w.cores[0].observe(400, 0)    // a clock that stood still says nothing
 	}
 	require.Equal(t, []int{640, 640, 320}, homes())
-	w.cores[2].measured(1, 1_000_000_000)
+	w.cores[2].observe(1, 1_000_000_000)
 	for range 100 {
-		w.cores[2].measured(1, 1_000_000_000)
+		w.cores[2].observe(1, 1_000_000_000)
 	}
 	require.Equal(t, []int{752, 753, 95}, homes(), "nobody is left out for good")
 }
 
 // A run begins where HomeStart says.
 func TestHomeStart(t *testing.T) {
-	w := NewWorkers(3)
+	w := New(3)
 	defer w.Close()
-	w.cores[0].measured(100, 1000)
-	w.cores[1].measured(400, 1000)
+	w.cores[0].observe(100, 1000)
+	w.cores[1].observe(400, 1000)
 	for _, units := range []int{1, 5, 77, MaxUnits} {
-		w.settle(units)
+		w.assignHomes(units)
 		for i := range w.cores {
-			lo, _ := bounds(w.cores[i].home.Load())
+			lo, _ := unpackRange(w.cores[i].home.Load())
 			require.Equal(t, lo, w.HomeStart(i, units))
 		}
 	}
@@ -99,24 +99,24 @@ func TestHomeStart(t *testing.T) {
 // A waiter asks for all of the memory it was told about, once, and then for the
 // next; what comes to an end below a step is rounded up.
 func TestWaitersFetchWhatIsForeseen(t *testing.T) {
-	w := NewWorkers(2)
+	w := New(2)
 	defer w.Close()
-	const memory, size = 1 << 30, 10*aheadStep + 1 // nothing need be there
-	require.False(t, w.caller.fetchAhead(), "nothing was foreseen")
-	for _, n := range []int{size, 3 * aheadStep, 0} {
-		w.Foresee(0, memory+size-uintptr(n), n)
-		for range (n + aheadStep - 1) / aheadStep {
-			require.True(t, w.caller.fetchAhead())
+	const memory, size = 1 << 30, 10*prefetchStep + 1 // nothing need be there
+	require.False(t, w.caller.prefetchNext(), "nothing was foreseen")
+	for _, n := range []int{size, 3 * prefetchStep, 0} {
+		w.Prefetch(0, memory+size-uintptr(n), n)
+		for range (n + prefetchStep - 1) / prefetchStep {
+			require.True(t, w.caller.prefetchNext())
 		}
-		require.False(t, w.caller.fetchAhead())
+		require.False(t, w.caller.prefetchNext())
 	}
-	w.Foresee(1, memory, size) // concurrently: the race detector watches
+	w.Prefetch(1, memory, size) // concurrently: the race detector watches
 	w.Run(2, func(int, int) {})
 }
 
 // A worker that does not come leaves its home to the others.
 func TestRunRangeStealsFromTheLate(t *testing.T) {
-	w := NewWorkers(2)
+	w := New(2)
 	defer w.Close()
 	var mu sync.Mutex
 	total, first := 0, make(chan struct{})
@@ -138,7 +138,7 @@ func TestRunRangeStealsFromTheLate(t *testing.T) {
 }
 
 func TestRunRangePassesPanicsOn(t *testing.T) {
-	w := NewWorkers(2)
+	w := New(2)
 	defer w.Close()
 	require.Panics(t, func() { w.RunRange(100, 1, rangeFunc(func(int, int, int) { panic("no") })) })
 	done := atomic.Int64{}
@@ -160,7 +160,7 @@ func BenchmarkSlowCore(b *testing.B) {
 	const units = 1000
 	for _, slow := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("times=%d", slow), func(b *testing.B) {
-			w := NewWorkers(2)
+			w := New(2)
 			defer w.Close()
 			work := rangeFunc(func(lo, hi, worker int) {
 				n := hi - lo

@@ -45,25 +45,25 @@ func coreGroups(root fs.FS) (fast, slow []int) {
 	return fast, slow
 }
 
-// processors is what Go's runtime found at the start, before RoomForReads.
+// processors is what Go's runtime found at the start, before ReserveForReaders.
 var processors = runtime.GOMAXPROCS(0)
 
-// RoomForReads lets so many goroutines that read files run beside the workers. Go
+// ReserveForReaders lets so many goroutines that read files run beside the workers. Go
 // runs no more goroutines at a time than GOMAXPROCS says, and a worker gives its
 // place up only when it waits: a reader whose read has ended would stand in line
 // behind a whole layer before it asked for the next piece, and the flash would be
 // idle as long. With places to spare the system's own scheduler lets it in at once,
 // for the few microseconds that it needs. GOMAXPROCS is raised and stays so.
-func RoomForReads(readers int) {
+func ReserveForReaders(readers int) {
 	if want := processors + readers; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
 }
 
-// smtMatters is the number of processors above which siblings of one core count
+// smtThreshold is the number of processors above which siblings of one core count
 // once. Up to it they are most likely a small virtual machine's whole share,
 // whose sibling lists often do not describe the hardware.
-const smtMatters = 4
+const smtThreshold = 4
 
 // coresFromSysfs counts fast physical cores from Linux's /proc and /sys, given as
 // root. It returns fallback when they are not there or cannot be read (Android
@@ -74,7 +74,7 @@ func coresFromSysfs(root fs.FS, fallback int) int {
 		return fallback
 	}
 	cpus = fastest(root, cpus)
-	if len(cpus) <= smtMatters {
+	if len(cpus) <= smtThreshold {
 		return len(cpus)
 	}
 	cores := make(map[string]bool)

@@ -27,7 +27,7 @@ func (f taskFunc) Part(part, worker int) { f(part, worker) }
 // lines, because the neighbour is prefetched along with a line.
 const cacheLine = 128
 
-// Workers is a fixed set of threads that do the CPU's arithmetic. Runs may be
+// Pool is a fixed set of threads that do the CPU's arithmetic. Runs may be
 // started from any goroutine; they take turns.
 //
 // How a run works: the caller stores the task and then the number of its parts
@@ -36,7 +36,7 @@ const cacheLine = 128
 // counted as done. So a worker that comes late finds either nothing or a part
 // of a newer run that is rightly its own; nobody has to wait for a worker that
 // did not wake in time.
-type Workers struct {
+type Pool struct {
 	mu      sync.Mutex // held for the whole of a run
 	task    Task
 	parts   int
@@ -46,7 +46,7 @@ type Workers struct {
 	_         [cacheLine]byte
 	unclaimed atomic.Int64 // parts that nobody has taken yet; below zero means none
 	_         [cacheLine]byte
-	undone    atomic.Int64 // parts that are not finished yet
+	pending   atomic.Int64 // parts that are not finished yet
 	_         [cacheLine]byte
 
 	caller  parking
@@ -56,17 +56,17 @@ type Workers struct {
 	spin    time.Duration // how long a waiter watches before it sleeps
 
 	ranges    sync.Mutex // held for the whole of RunRange; guards ranger and least
-	ranger    Ranger
-	least     int
+	rangeTask RangeTask
+	minUnits  int
 	cores     []core
 	rangePart func(part, worker int) // workRange, made once because making it allocates
 }
 
-// NewWorkers starts n-1 goroutines; the goroutine that calls Run is the n-th
+// New starts n-1 goroutines; the goroutine that calls Run is the n-th
 // worker. An n below 1 counts as 1, which starts none. Close stops them.
-func NewWorkers(n int) *Workers {
+func New(n int) *Pool {
 	n = max(n, 1)
-	w := &Workers{helpers: make([]parking, n-1), cores: make([]core, n), spin: spinTime(n)}
+	w := &Pool{helpers: make([]parking, n-1), cores: make([]core, n), spin: spinTime(n)}
 	w.rangePart = w.workRange
 	w.caller.init()
 	w.exited.Add(len(w.helpers))
@@ -78,7 +78,7 @@ func NewWorkers(n int) *Workers {
 }
 
 // Count returns the number of workers, the caller of Run included.
-func (w *Workers) Count() int { return len(w.helpers) + 1 }
+func (w *Pool) Count() int { return len(w.helpers) + 1 }
 
 // Run calls fn once for every part in [0, parts), on all workers, and returns
 // when the last call has returned. Parts are handed out one by one in ascending
@@ -91,10 +91,10 @@ func (w *Workers) Count() int { return len(w.helpers) + 1 }
 //
 // When a call panics, the parts that nobody has begun are dropped, and once the
 // others are done Run panics on the caller's goroutine with a *TaskPanic.
-func (w *Workers) Run(parts int, fn func(part, worker int)) { w.RunTask(parts, taskFunc(fn)) }
+func (w *Pool) Run(parts int, fn func(part, worker int)) { w.RunTask(parts, taskFunc(fn)) }
 
 // RunTask is Run for a Task.
-func (w *Workers) RunTask(parts int, task Task) {
+func (w *Pool) RunTask(parts int, task Task) {
 	if parts <= 0 {
 		return
 	}
@@ -103,7 +103,7 @@ func (w *Workers) RunTask(parts int, task Task) {
 	// helpers at work behind an unlocked mutex.
 	defer w.finish()
 	w.task, w.parts = task, parts
-	w.undone.Store(int64(parts))
+	w.pending.Store(int64(parts))
 	w.unclaimed.Store(int64(parts))
 	// The caller takes a part too, so at most parts-1 helpers are of use.
 	for i := range min(parts-1, len(w.helpers)) {
@@ -113,10 +113,10 @@ func (w *Workers) RunTask(parts int, task Task) {
 }
 
 // finish waits until no part is in flight, ends the run and passes a panic on.
-func (w *Workers) finish() {
-	for w.undone.Load() != 0 && !w.watch(&w.caller, w.runOver) {
+func (w *Pool) finish() {
+	for w.pending.Load() != 0 && !w.spinUntil(&w.caller, w.runDone) {
 		// A wake-up may stem from the end of an earlier run: look again.
-		w.caller.sleep(w.runOver)
+		w.caller.sleep(w.runDone)
 	}
 	failure := w.failure
 	w.task, w.failure = nil, nil
@@ -126,21 +126,21 @@ func (w *Workers) finish() {
 	}
 }
 
-func (w *Workers) runOver() bool { return w.undone.Load() == 0 }
+func (w *Pool) runDone() bool { return w.pending.Load() == 0 }
 
-func (w *Workers) workOrClose() bool { return w.unclaimed.Load() > 0 || w.closed.Load() }
+func (w *Pool) workOrClose() bool { return w.unclaimed.Load() > 0 || w.closed.Load() }
 
 // work claims parts until none is left. It reports them as done together at the
 // end, which saves an atomic operation for every part: the run cannot end
 // before, so all parts that it claims are of the same run.
-func (w *Workers) work(worker int) {
+func (w *Pool) work(worker int) {
 	done := int64(0)
 	complete := false
 	defer func() {
 		if !complete {
 			done += 1 + w.abandon(recover())
 		}
-		if done > 0 && w.undone.Add(-done) == 0 && worker != 0 {
+		if done > 0 && w.pending.Add(-done) == 0 && worker != 0 {
 			w.caller.wake()
 		}
 	}()
@@ -157,7 +157,7 @@ func (w *Workers) work(worker int) {
 
 // abandon notes why a part did not return, takes back the parts that nobody has
 // begun and returns how many they were.
-func (w *Workers) abandon(reason any) int64 {
+func (w *Pool) abandon(reason any) int64 {
 	if reason == nil {
 		reason = "the task called runtime.Goexit"
 	}
@@ -170,14 +170,14 @@ func (w *Workers) abandon(reason any) int64 {
 }
 
 // help is the life of one helper: work, watch for more, sleep.
-func (w *Workers) help(i int) {
+func (w *Pool) help(i int) {
 	defer w.exited.Done()
 	// A task may touch a mapping of a file that has become shorter: that is to be a
 	// panic of the run and not the end of the process.
 	debug.SetPanicOnFault(true)
 	for !w.closed.Load() {
 		w.work(i + 1)
-		if !w.watch(&w.helpers[i], w.workOrClose) {
+		if !w.spinUntil(&w.helpers[i], w.workOrClose) {
 			w.helpers[i].sleep(w.workOrClose)
 		}
 	}
@@ -185,7 +185,7 @@ func (w *Workers) help(i int) {
 
 // Close waits for a run in progress and stops the goroutines. It may be called
 // more than once. A Run after Close still does its work, on the caller alone.
-func (w *Workers) Close() {
+func (w *Pool) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed.Store(true)
@@ -231,5 +231,5 @@ func spinTime(n int) time.Duration {
 	if n > processors {
 		return 0
 	}
-	return spinFor
+	return maxSpin
 }

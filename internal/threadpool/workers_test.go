@@ -16,9 +16,9 @@ import (
 )
 
 // newWorkers closes the workers at the end and checks that no goroutine stays.
-func newWorkers(t testing.TB, n int) *Workers {
+func newWorkers(t testing.TB, n int) *Pool {
 	noneLeft := testutil.NoGoroutinesLeft(t)
-	w := NewWorkers(n)
+	w := New(n)
 	t.Cleanup(func() {
 		w.Close()
 		w.Close() // allowed
@@ -144,7 +144,7 @@ func panicOf(f func()) (err error) {
 }
 
 func TestRunAfterCloseUsesTheCaller(t *testing.T) {
-	w := NewWorkers(3)
+	w := New(3)
 	w.Close()
 	var workers [8]int
 	w.Run(8, func(part, worker int) { workers[part] = worker + 1 })
@@ -191,19 +191,19 @@ func TestWaitersFallAsleep(t *testing.T) {
 
 // Waiting in vain costs patience, waiting with success brings it back.
 func TestPatience(t *testing.T) {
-	w := &Workers{spin: 2 * spinAtLeast}
+	w := &Pool{spin: 2 * minSpin}
 	var p parking
 	never, at := func() bool { return false }, func() bool { return true }
 	var seen []uint
 	for range 5 {
-		require.False(t, w.watch(&p, never))
-		seen = append(seen, p.vain)
+		require.False(t, w.spinUntil(&p, never))
+		seen = append(seen, p.misses)
 	}
 	require.Equal(t, []uint{1, 2, 3, 4, 4}, seen)
 	for range 10 {
-		require.True(t, w.watch(&p, at))
+		require.True(t, w.spinUntil(&p, at))
 	}
-	require.Zero(t, p.vain)
+	require.Zero(t, p.misses)
 }
 
 func TestSpanCoversEverythingInOrder(t *testing.T) {
@@ -238,12 +238,12 @@ func (r *rowsTask) Part(part, _ int) {
 }
 
 // BenchmarkRun measures a step of a layer: a run, then some microseconds in which
-// only the caller works. It shows what spinFor is good for.
+// only the caller works. It shows what maxSpin is good for.
 func BenchmarkRun(b *testing.B) {
 	const parts = 64
 	task := &rowsTask{weights: make([]float32, parts*partSize), sums: make([]float32, parts)}
 	for threads := 1; threads <= runtime.GOMAXPROCS(0); threads *= 2 {
-		for _, spin := range []time.Duration{0, spinFor / 40, spinFor / 10, spinFor, spinFor * 5} {
+		for _, spin := range []time.Duration{0, maxSpin / 40, maxSpin / 10, maxSpin, maxSpin * 5} {
 			b.Run(fmt.Sprintf("threads=%d/spin=%v", threads, spin), func(b *testing.B) {
 				w := newWorkers(b, threads)
 				w.Run(threads, func(int, int) {}) // all have begun; none reads spin while it sleeps

@@ -43,7 +43,7 @@ func Devices() *DeviceList {
 			c := f.Capabilities
 			list.Devices = append(list.Devices, DeviceInfo{
 				Name: f.Name, Kind: c.Kind.String(), Driver: l.Provider, Description: c.Name,
-				Shares: c.Shares, Static: c.Static, Memory: c.Memory, Simulated: c.Simulated,
+				Shares: c.SharesMemory, Static: c.Static, Memory: c.Memory, Simulated: c.Simulated,
 			})
 		}
 		if l.Missing != nil {
