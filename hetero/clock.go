@@ -2,11 +2,11 @@ package hetero
 
 import "time"
 
-// Wall returns the clock of this machine, by which all devices that are not
-// simulated take time.
+// Wall returns the monotonic clock of this machine, which all devices except
+// simulated ones use.
 func Wall() Clock { return wall{} }
 
-// wall counts from when the program began.
+// wall counts from program start.
 type wall struct{}
 
 var wallStart = time.Now()
@@ -20,9 +20,9 @@ const (
 	grainSleep  = 200 * time.Microsecond
 )
 
-// Grain measures the shortest sleep that the system keeps to, for Await: by how
-// much sleeps end late at most. On a busy machine that is milliseconds, and then
-// looking all the time is better than sleeping.
+// Grain measures the shortest sleep that Await may use: the largest delay with
+// which the system ends a short sleep. On a busy machine that is milliseconds, and
+// then polling is better than sleeping.
 func Grain(c Clock) time.Duration {
 	late := time.Duration(1)
 	for range grainSleeps {

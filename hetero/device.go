@@ -7,11 +7,11 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Kind says what a device is. It decides nothing by itself: what a device can
-// do is in its Capabilities.
+// Kind is the class of a device. Plans do not depend on it: Capabilities say what a
+// device can do.
 type Kind uint8
 
-// The kinds of devices of a machine.
+// The kinds of devices.
 const (
 	CPU Kind = iota
 	GPU
@@ -21,129 +21,127 @@ const (
 // String returns the name that tables show.
 func (k Kind) String() string { return [...]string{"CPU", "GPU", "NPU"}[k] }
 
-// Capabilities are what a plan has to know of a device before it gives it work.
+// Capabilities describe a device to a planner.
 type Capabilities struct {
-	Name      string // of the device, as its driver tells it
-	Driver    string // its version; "" where the name tells all that times depend on
+	Name      string // as the driver reports it
+	Driver    string // version; "" where Name alone determines performance
 	Kind      Kind
-	Simulated bool // time is virtual: no figure of it says anything of this machine
-	// Static says that a kernel runs for exactly the tokens that it was prepared
-	// for, and that preparing one takes long: it has to be done ahead.
+	Simulated bool // time is virtual: measurements do not describe this machine
+	// Static: a kernel runs for exactly the number of tokens that it was prepared
+	// for, and preparing takes long, so it must be done ahead.
 	Static bool
-	// SharesMemory says that the device reads and writes the pages of a Buffer in place
-	// and sees what others wrote there, so that Flush and Fetch cost nothing.
-	// Where it is false, a plan charges both.
+	// SharesMemory: the device reads and writes the pages of a Buffer in place and
+	// sees other devices' writes, so that Flush and Fetch cost nothing. Otherwise a
+	// plan includes their cost.
 	SharesMemory bool
-	// FixedScale says that products of weights in Q8_0 are rounded to Op.Scale and clipped,
-	// so that somebody else can add what lies beyond.
+	// FixedScale: matmuls of Q8_0 weights quantize activations with Op.Scale and
+	// clip them, so that the outlier path can add what was clipped.
 	FixedScale bool
 	// Memory is how many bytes of kernels and attached buffers the device can
-	// address at once, 0 if there is no limit below the machine's memory.
+	// address at once; 0 means no limit below the machine's memory.
 	Memory int64
 }
 
-// Op is a matrix product: y[tokens, rows] = x[tokens, cols] · weights[rows, cols]ᵀ.
-// All devices round differently; see Kernel.Tolerance.
+// Op is a matmul: y[tokens, rows] = x[tokens, cols] · weights[rows, cols]ᵀ. Devices
+// differ in numerical error; see Kernel.Tolerance.
 type Op struct {
 	Tokens, Rows, Cols int
 	Type               quant.Type
-	Weights            []byte // [Rows, Cols] in Type; the device may keep another layout
-	// Streamed asks a device that holds one operand still and streams the other
-	// past it to stream the weights: [[rows, cols]·[cols, tokens]]ᵀ. Results are
-	// those of the same product.
+	Weights            []byte // [Rows, Cols] in Type; the device may convert the layout
+	// Streamed asks a device that holds one operand stationary and streams the
+	// other to stream the weights: [[rows, cols]·[cols, tokens]]ᵀ. The result is
+	// the same.
 	Streamed bool
-	// Scale is a step of 8-bit activations, as a calibration found it, or 0. A
-	// device with integers of one scale rounds to it and clips what lies beyond
-	// ±127 steps; without it such a device looks for the largest number of each
-	// token. Others do not read it.
+	// Scale is the calibrated step of 8-bit activations, or 0. A device with
+	// per-tensor int8 activations quantizes with it and clips values beyond ±127
+	// steps; without Scale it uses the maximum of each token. Other devices ignore
+	// it.
 	Scale float32
 }
 
-// Device is one place where products can be computed. Prepare, Attach, Flush
-// and Fetch may take long and are called from one goroutine at a time; a
-// Kernel's Submit does not wait for its work.
+// Device computes matmuls. Prepare, Attach, Flush and Fetch may take long and are
+// called from one goroutine at a time; Kernel.Submit does not wait for its work.
 type Device interface {
 	Capabilities() Capabilities
-	// Prepare makes a product ready: it builds the graph or compiles the program
-	// and puts the weights into the device's own layout. What of op.Weights the
-	// device still needs afterwards must stay unchanged until the kernel is closed.
+	// Prepare makes a matmul ready: it builds the graph or compiles the program and
+	// converts the weights to the device's layout. op.Weights must stay unchanged
+	// until the kernel is closed if the device still reads them.
 	Prepare(op Op) (Kernel, error)
 	// Attach makes a buffer usable in Submit until the device is closed.
 	Attach(b *Buffer) error
-	// Flush makes what others wrote into a buffer visible to the device, FlushRows
-	// so many rows of n numbers of it, and Fetch what the device wrote visible to
-	// others. Nobody else does it: there are no hidden copies. Fetch changes only
-	// what the device wrote and nobody has flushed or fetched since: others may have
-	// written beside it, as where rows are divided. What the device wrote there is
-	// lost with Flush, but not with a FlushRows of other places.
+	// Flush makes the host's writes to a buffer visible to the device, FlushRows
+	// those to rows of n elements. Fetch makes the device's writes visible to the
+	// host. There are no other copies. Fetch changes only elements that the device
+	// wrote since the last Flush or Fetch: the host may have written beside them,
+	// as in a row split. Flush discards device writes that were not fetched;
+	// FlushRows discards only those inside its rows.
 	Flush(b *Buffer) error
 	FlushRows(v View, rows, n int) error
 	Fetch(b *Buffer) error
-	// Clock is the clock by which the device's work takes time.
+	// Clock is the clock of the device's work.
 	Clock() Clock
-	// Close ends the device. Its kernels must have been closed.
+	// Close releases the device. Its kernels must be closed before.
 	Close() error
 }
 
-// Kernel is a prepared product. Kernels of one device run one after the other
-// in the order of their submission, and each sees what those before it wrote.
+// Kernel is a prepared matmul. Kernels of one device run in the order of their
+// submission, and each sees the writes of those before it.
 type Kernel interface {
-	// Submit starts the product and returns. x and y must stay until the ticket
-	// is done; the buffers must be attached to the device.
+	// Submit starts the matmul and returns. x and y must stay valid until the
+	// ticket is done; their buffers must be attached to the device.
 	Submit(x, y View) (Ticket, error)
-	// Bytes is what the kernel holds of the device's memory. A kernel that holds
-	// nothing multiplies with Op.Weights where they are.
+	// Bytes is the device memory that the kernel holds. A kernel that holds none
+	// reads Op.Weights in place.
 	Bytes() int64
-	// Tolerance bounds the error of an element of y against exact arithmetic on
-	// the stored weights: it is at most Tolerance × max|x of its token| × Σ|w of
-	// its row|. For a device that rounds to Op.Scale, 127 × Scale takes the place
-	// of a smaller maximum, and what is clipped is not in it.
+	// Tolerance bounds the error of an element of y against exact arithmetic on the
+	// stored weights: at most Tolerance × max|x of its token| × Σ|w of its row|.
+	// For a device that quantizes with Op.Scale, the maximum is at least 127 ×
+	// Scale, and clipped values are excluded.
 	Tolerance() float64
-	// Close gives the kernel's memory back. Its tickets must be done.
+	// Close releases the kernel's memory. Its tickets must be done.
 	Close() error
 }
 
-// Elastic is what kernels of devices are that are not Static: they also multiply
+// Elastic is implemented by kernels of devices that are not Static: they accept
 // fewer tokens than they were prepared for.
 type Elastic interface {
 	Kernel
 	SubmitSome(tokens int, x, y View) (Ticket, error)
 }
 
-// Ticket is work that was submitted. It can be asked until many more, some dozens,
-// were submitted to the same device: later it may stand for one of those.
+// Ticket is submitted work. It stays valid for the next dozens of submissions to
+// the same device; after that it may stand for one of those.
 type Ticket interface {
-	// Done looks whether the work is complete, at the price of one load: devices
-	// set a flag beside the output when all of it is written.
+	// Done reports whether the work is complete. It costs one load: devices set a
+	// flag beside the output after all of it is written.
 	Done() bool
-	// Wait blocks until the work is complete by the means of the driver, which
-	// costs more than looking at the right moment: see Await.
+	// Wait blocks in the driver until the work is complete, which costs more than
+	// polling at the right moment: see Await.
 	Wait() error
 }
 
-// Timed is what tickets are of devices that note when work ran.
+// Timed is implemented by tickets of devices that record execution times.
 type Timed interface {
 	Ticket
-	// Ran returns when work that is done began and ended, by the device's clock.
+	// Ran returns when completed work began and ended, by the device's clock.
 	Ran() (begin, end time.Duration)
 }
 
-// Clock tells the time and lets it pass. A simulated device has its own.
+// Clock reads time and lets it pass. A simulated device has its own clock.
 type Clock interface {
-	Now() time.Duration // since some fixed moment
+	Now() time.Duration // since a fixed moment
 	Sleep(d time.Duration)
 }
 
 // Await waits for work that was predicted to end at a moment of the clock: it
-// sleeps until just before, then looks again and again. grain is the shortest
-// sleep that the system keeps to: nearer than that nobody sleeps. A prediction
-// that is too early costs looks, one that is too late costs time.
+// sleeps until just before, then polls. It does not sleep less than grain, the
+// shortest sleep that the system delivers. A prediction that is too early costs
+// polling, one that is too late costs time.
 //
-// Who looks lets other goroutines run in between: those that do the work may be
-// among them.
+// Between polls Await yields to other goroutines, since they may do the work.
 //
-// Work that failed is done too. What a look cannot tell is asked for then: the error is
-// that of Wait, which has nothing to wait for any more.
+// Failed work is done too. Await returns the error of Wait, which no longer blocks
+// then.
 func Await(c Clock, t Ticket, at, grain time.Duration) error {
 	if ahead := at - c.Now() - grain; ahead > grain {
 		c.Sleep(ahead)
@@ -156,6 +154,6 @@ func Await(c Clock, t Ticket, at, grain time.Duration) error {
 	return t.Wait()
 }
 
-// pollsPerYield is how many looks, a few nanoseconds each, cost about as much as
-// letting others run where there are none.
+// pollsPerYield is how many polls of a few nanoseconds cost about as much as one
+// yield with no other goroutine to run.
 const pollsPerYield = 16

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// MemoryError is returned by Prepare and Attach where a device cannot address
-// what it is asked to hold beside what it holds.
+// MemoryError is returned by Prepare and Attach when an allocation exceeds the
+// memory that a device can address.
 type MemoryError struct {
 	Device            string
 	Need, Held, Limit int64 // bytes
 }
 
-// Error names the device and the figures.
+// Error names the device and the sizes.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: %d bytes do not fit beside the %d of %d that it holds", e.Device, e.Need, e.Held, e.Limit)
+	return fmt.Sprintf("%s: cannot hold %d bytes more: %d of %d are in use", e.Device, e.Need, e.Held, e.Limit)
 }
 
-// IsOutOfMemory reports whether an error is that a device has no memory for something.
+// IsOutOfMemory reports whether err says that a device has no memory left.
 func IsOutOfMemory(err error) bool {
 	var small *MemoryError
 	return errors.As(err, &small)

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// DefaultThreads returns how many workers suit this machine: one for every fast
-// physical core that the process may use, and at least one.
+// DefaultThreads returns the default number of workers: one per fast physical core
+// that the process may use, and at least one.
 //
-//   - Decoding waits for memory, and two threads of one core wait for the same
-//     loads: the second adds little and takes the first one's cache.
-//   - On big.LITTLE processors the little cores are left out: they are slower by
-//     a factor and share power and bandwidth with the big ones.
+//   - Decoding is bound by memory, and the second thread of a core adds little
+//     bandwidth and takes cache from the first.
+//   - On big.LITTLE processors the little cores are left out: they are several
+//     times slower and share power and bandwidth with the big ones.
 //   - GOMAXPROCS is never exceeded. Go's runtime derives it from the affinity
 //     mask and the container's CPU quota.
 //
-// Where the system does not tell, GOMAXPROCS is the answer.
+// Where the system gives no information, the result is GOMAXPROCS.
 func DefaultThreads() int {
 	limit := processors
 	return max(1, min(limit, fastCores(os.DirFS("/"), limit)))
 }
 
-// CoreGroups returns the processors that this process may use in two groups, the
-// fast and the slow ones of big.LITTLE and hybrid processors. There are no slow
-// ones where all are alike, and none at all where the system does not tell.
+// CoreGroups returns the CPUs that this process may use in two groups, the fast and
+// the slow ones of big.LITTLE and hybrid processors. slow is empty where all are
+// alike; both are empty where the system gives no information.
 func CoreGroups() (fast, slow []int) { return coreGroups(os.DirFS("/")) }
 
 func coreGroups(root fs.FS) (fast, slow []int) {
@@ -45,29 +45,29 @@ func coreGroups(root fs.FS) (fast, slow []int) {
 	return fast, slow
 }
 
-// processors is what Go's runtime found at the start, before ReserveForReaders.
+// processors is GOMAXPROCS at program start, before ReserveForReaders raises it.
 var processors = runtime.GOMAXPROCS(0)
 
-// ReserveForReaders lets so many goroutines that read files run beside the workers. Go
-// runs no more goroutines at a time than GOMAXPROCS says, and a worker gives its
-// place up only when it waits: a reader whose read has ended would stand in line
-// behind a whole layer before it asked for the next piece, and the flash would be
-// idle as long. With places to spare the system's own scheduler lets it in at once,
-// for the few microseconds that it needs. GOMAXPROCS is raised and stays so.
+// ReserveForReaders raises GOMAXPROCS, for good, so that goroutines that read files
+// run beside the workers. Go runs at most GOMAXPROCS goroutines at a time, and a
+// worker releases its slot only when it sleeps. A reader whose read has completed
+// would queue behind a whole layer before it submits the next read, and the flash
+// would be idle as long. With spare slots the system's scheduler runs the reader at
+// once, for the few microseconds that it needs.
 func ReserveForReaders(readers int) {
 	if want := processors + readers; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
 }
 
-// smtThreshold is the number of processors above which siblings of one core count
-// once. Up to it they are most likely a small virtual machine's whole share,
-// whose sibling lists often do not describe the hardware.
+// smtThreshold is the number of CPUs above which the siblings of one core count
+// once. Fewer CPUs are most likely all that a small virtual machine has, and its
+// sibling lists often do not describe the hardware.
 const smtThreshold = 4
 
-// coresFromSysfs counts fast physical cores from Linux's /proc and /sys, given as
-// root. It returns fallback when they are not there or cannot be read (Android
-// hides parts of them from apps).
+// coresFromSysfs counts fast physical cores from Linux's /proc and /sys below root.
+// It returns fallback when they are missing or unreadable (Android hides parts of
+// them from apps).
 func coresFromSysfs(root fs.FS, fallback int) int {
 	cpus := allowedCPUs(root)
 	if len(cpus) == 0 {
@@ -90,7 +90,7 @@ func coresFromSysfs(root fs.FS, fallback int) int {
 
 func cpuDir(cpu int) string { return "sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) }
 
-// allowedCPUs returns the processors that this process may run on.
+// allowedCPUs returns the CPUs that this process may run on.
 func allowedCPUs(root fs.FS) []int {
 	status, err := fs.ReadFile(root, "proc/self/status")
 	if err != nil {
@@ -104,8 +104,8 @@ func allowedCPUs(root fs.FS) []int {
 	return nil
 }
 
-// fastest leaves out the processors with less than half of the greatest
-// capacity, and on Intel's hybrid processors all but the performance cores.
+// fastest drops the CPUs with less than half of the highest capacity. On Intel's
+// hybrid processors it drops all but the performance cores.
 func fastest(root fs.FS, cpus []int) []int {
 	keep := make([]int, 0, len(cpus))
 	if performance := parseCPUList(readLine(root, "sys/devices/cpu_core", "cpus")); len(performance) > 0 {
@@ -119,7 +119,7 @@ func fastest(root fs.FS, cpus []int) []int {
 			}
 		}
 	} else {
-		capacity := make([]int, len(cpus)) // [cpus], 0 where unknown
+		capacity := make([]int, len(cpus)) // [cpus]; 0: unknown
 		greatest := 0
 		for i, cpu := range cpus {
 			capacity[i], _ = strconv.Atoi(readLine(root, cpuDir(cpu), "cpu_capacity"))
@@ -131,14 +131,14 @@ func fastest(root fs.FS, cpus []int) []int {
 			}
 		}
 	}
-	if len(keep) == 0 { // bound to efficiency cores: then those are ours
+	if len(keep) == 0 { // bound to efficiency cores: use those
 		return cpus
 	}
 	return keep
 }
 
-// readLine returns a small file's text without white space around it, "" when
-// it cannot be read.
+// readLine returns the text of a small file without surrounding white space, ""
+// when the file cannot be read.
 func readLine(root fs.FS, dir, name string) string {
 	text, err := fs.ReadFile(root, path.Join(dir, name))
 	if err != nil {
@@ -147,11 +147,11 @@ func readLine(root fs.FS, dir, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// maxCPU bounds what parseCPUList expands; Linux itself stops at 8192.
+// maxCPU bounds the list that parseCPUList expands; Linux itself stops at 8192.
 const maxCPU = 1 << 16
 
-// parseCPUList expands the kernel's notation, such as "0-3,8,10-11". It returns
-// nil for anything else.
+// parseCPUList expands the kernel's notation, such as "0-3,8,10-11". It returns nil
+// for invalid text.
 func parseCPUList(list string) []int {
 	var cpus []int
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {

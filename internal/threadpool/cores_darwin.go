@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fastCores asks for the physical cores of the fastest kind ("performance level
-// 0" on Apple silicon), or all physical cores on Macs of one kind.
+// fastCores returns the number of physical cores of the fastest kind ("performance
+// level 0" on Apple silicon), or of all physical cores on Macs with one kind.
 func fastCores(_ fs.FS, fallback int) int {
 	for _, name := range []string{"hw.perflevel0.physicalcpu", "hw.physicalcpu"} {
 		if n, err := unix.SysctlUint32(name); err == nil && n > 0 {

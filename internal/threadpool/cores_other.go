@@ -4,5 +4,5 @@ package threadpool
 
 import "io/fs"
 
-// fastCores takes every processor for a fast core: this system is not asked.
+// fastCores returns fallback: on this system all CPUs count as fast cores.
 func fastCores(_ fs.FS, fallback int) int { return fallback }

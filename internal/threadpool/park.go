@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// maxSpin is the longest that a waiter keeps its core before it sleeps. Falling
-// asleep and being woken costs some 5–50 µs, and the memory that the sleeper
-// would have read is idle for as long. In decoding a token the gaps between
-// steps, and the ends of steps where one thread waits for the last part of
-// another, are shorter than this; between tokens the waiters sleep.
+// maxSpin is the longest time that a waiter spins before it sleeps. Sleeping and
+// waking cost 5–50 µs, during which the memory bandwidth of the sleeper is unused.
+// Within a decoded token the gaps between steps, and the waits for another thread's
+// last part, are shorter than this; between tokens the waiters sleep.
 const maxSpin = 200 * time.Microsecond
 
-// minSpin is what is left of maxSpin where waiting was in vain again and
-// again: on a crowded machine the awaited thread has no core, and spinning only
-// keeps it from getting one.
+// minSpin is the spin time that remains after repeated timeouts. On a crowded
+// machine the awaited thread has no core, and spinning only keeps it from getting
+// one.
 const minSpin = 20 * time.Microsecond
 
-// pausesPerCheck is the number of pause instructions between two looks at the
-// awaited variable: well under a microsecond.
+// pausesPerCheck is the number of pause instructions between two checks of the
+// condition: well under a microsecond.
 const pausesPerCheck = 8
 
-// spinUntil spins until the condition holds or the waiter's patience is over, and
-// reports whether it holds. Patience halves when it was in vain and doubles with
-// success, so that it stays small where it is in vain more often than not.
+// spinUntil spins until the condition holds or the time is over, and reports
+// whether it holds. The time halves after a timeout and doubles after a success, so
+// it stays short where most waits time out.
 func (w *Pool) spinUntil(p *parking, holds func() bool) bool {
 	if w.spin == 0 {
 		return holds()
 	}
 	patience := max(w.spin>>p.misses, min(minSpin, w.spin))
 	for start := time.Now(); ; {
-		for range 8 { // reading the clock costs more than a look
+		for range 8 { // reading the clock costs more than a check
 			if holds() {
 				p.misses = max(p.misses, 1) - 1
 				return true
@@ -46,35 +45,35 @@ func (w *Pool) spinUntil(p *parking, holds func() bool) bool {
 	}
 }
 
-// maxMisses bounds how many successes bring the patience back.
+// maxMisses bounds the number of successes that restore the full spin time.
 const maxMisses = 4
 
-// parking is where one goroutine sleeps until another wakes it. A wake-up may
-// come without need; the sleeper looks at its condition again.
+// parking is where one goroutine sleeps until another wakes it. Wake-ups may be
+// spurious; the sleeper checks its condition again.
 type parking struct {
 	asleep   atomic.Bool
-	signal   chan struct{} // capacity 1; filled only by whoever turns asleep off
-	misses   uint          // halvings of its patience; the sleeper's own
+	signal   chan struct{} // capacity 1; filled only by the goroutine that clears asleep
+	misses   uint          // halvings of the spin time; only the sleeper accesses it
 	prefetch prefetchRange
 	_        [cacheLine]byte
 }
 
 func (p *parking) init() { p.signal = make(chan struct{}, 1) }
 
-// sleep returns after a wake, or at once when the condition holds already. The
-// condition is looked at after asleep is set, and wakers change the condition
-// before they look at asleep: one of the two sees the other.
+// sleep returns after a wake, or at once when the condition already holds. It
+// checks the condition after setting asleep, and wakers change the condition before
+// they check asleep, so at least one of the two sees the other.
 func (p *parking) sleep(holds func() bool) {
 	p.asleep.Store(true)
 	if holds() && p.asleep.CompareAndSwap(true, false) {
 		return
 	}
-	// Either there is reason to sleep, or a waker was faster and its signal has
+	// Either the condition does not hold, or a waker was faster and its signal has
 	// to be consumed.
 	<-p.signal
 }
 
-// wake wakes the sleeper, if it sleeps or is about to.
+// wake wakes the sleeper if it sleeps or is about to.
 func (p *parking) wake() {
 	if p.asleep.Load() && p.asleep.CompareAndSwap(true, false) {
 		p.signal <- struct{}{}

@@ -2,8 +2,8 @@
 
 package threadpool
 
-// pause executes the processor's spin-wait hint n times: it saves energy and
-// leaves the core's other thread its share. n must be at least 1.
+// pause executes the processor's spin-wait hint n times, which saves energy and
+// leaves execution slots to the core's other thread. n must be at least 1.
 //
 //go:noescape
 func pause(n uint32)

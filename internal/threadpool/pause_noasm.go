@@ -4,6 +4,6 @@ package threadpool
 
 import "runtime"
 
-// pause stands in for the processor's spin-wait hint: it lets other goroutines
-// run, which also takes about as long.
+// pause replaces the processor's spin-wait hint: it yields to other goroutines,
+// which takes about as long.
 func pause(uint32) { runtime.Gosched() }

@@ -6,21 +6,22 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// prefetchStep is how much a waiter asks for between two looks at what it waits for.
+// prefetchStep is how many bytes a waiter prefetches between two checks of its
+// condition.
 const prefetchStep = 1 << 10
 
-// prefetchRange is memory that a worker will read first in the next step. While it
-// waits it has the memory brought near its core, which costs nobody anything:
-// memory would be idle otherwise.
+// prefetchRange is memory that a worker will read first in the next step. The
+// worker prefetches it into its core's cache while it waits, when memory would be
+// idle otherwise.
 type prefetchRange struct {
-	from, to atomic.Uintptr // set by the caller of Run
-	begun    uintptr        // the from that at began at; the waiter's own, like
-	at       uintptr        // how far it is
+	from, to atomic.Uintptr // set by Pool.Prefetch
+	begun    uintptr        // the value of from when at was set; like at, only the waiter accesses it
+	at       uintptr        // next address to prefetch
 }
 
-// Prefetch tells a worker what it will read first in the run after the next one,
-// or when that has ended, in the next: n bytes from an address on. Nothing is
-// read: it is no harm if the memory is given back meanwhile.
+// Prefetch announces the n bytes at address that a worker will read first in the
+// run after the next one, or in the next one if none is active. Only prefetch
+// instructions touch them, so the memory may be released meanwhile.
 func (w *Pool) Prefetch(worker int, address uintptr, n int) {
 	a := &w.caller.prefetch
 	if worker > 0 {
@@ -30,15 +31,14 @@ func (w *Pool) Prefetch(worker int, address uintptr, n int) {
 	a.from.Store(address)
 }
 
-// prefetchNext asks for a little of the memory, and reports false where all has
-// been asked for.
+// prefetchNext prefetches one step and reports false when the range is finished.
 func (p *parking) prefetchNext() bool {
 	a := &p.prefetch
 	if from := a.from.Load(); from != a.begun {
 		a.begun, a.at = from, from
 	}
-	// Between the two stores of Foresee the end is another memory's: one step too
-	// many is no harm.
+	// Between the two stores of Prefetch the end belongs to another range: at worst
+	// one step too many is prefetched.
 	if a.at >= a.to.Load() {
 		return false
 	}
@@ -47,8 +47,8 @@ func (p *parking) prefetchNext() bool {
 	return true
 }
 
-// HomeStart returns the unit that a worker begins with in a run over so many
-// units, if no rate changes before.
+// HomeStart returns the unit that a worker starts with in a run of so many units,
+// if no rate changes before.
 func (w *Pool) HomeStart(worker, units int) int {
 	fastest := w.fastestRate()
 	sum, before := 0, 0

@@ -8,47 +8,47 @@ import (
 
 // RangeTask is work that can be cut anywhere into ranges of units.
 type RangeTask interface {
-	// Range does the units [lo, hi). Like Task's Part it may be called from several
+	// Range does the units [lo, hi). Like Task.Part it may be called from several
 	// goroutines at once, with different workers.
 	Range(lo, hi, worker int)
 }
 
-// MaxUnits is the most units that RunRange divides.
+// MaxUnits is the largest number of units that RunRange accepts.
 const MaxUnits = math.MaxInt32
 
 const (
-	// A worker takes half of what is left of its own home, or of somebody
-	// else's: long runs of memory first, and short ones towards the end.
+	// A worker claims half of the remaining units of its own home, or of the home
+	// that it steals from: long memory runs first, short ones at the end.
 	claimShift = 1
-	// Rates are compared in steps of 1/rateSteps of the fastest worker's, so that
-	// noise moves no borders.
+	// Rates are quantized to 1/rateSteps of the fastest worker's rate, so that
+	// noise does not move the borders between homes.
 	rateSteps = 8
-	// A rate moves by this fraction towards what was measured last.
+	// Weight of the latest measurement in the moving average of a rate.
 	rateGain = 1.0 / 8
 )
 
-// core is what is known of one worker, on cache lines of its own.
+// core is the state of one worker, on its own cache lines.
 type core struct {
-	home atomic.Uint64 // units that are left of its own: first<<32 | end
-	rate atomic.Uint64 // bits of units per nanosecond, 0 = not known yet
+	home atomic.Uint64 // units left of the worker's home: first<<32 | end
+	rate atomic.Uint64 // bits of units per nanosecond; 0: not measured yet
 	_    [cacheLine - 16]byte
 }
 
-// RunRange has all units in [0, units) done, each once. Every worker begins with
-// a home, a range as long as the worker was fast in recent runs, and takes part
-// after part of it from the front, so that it reads memory in order. Who has
-// done with his own takes from the back of whoever has most left. Parts are no
-// shorter than least units where there are as many.
+// RunRange does all units in [0, units), each once. Every worker starts with a
+// home, a range whose length is proportional to the worker's recent speed. It
+// claims parts from the front of its home, so that it reads memory in order. A
+// worker whose home is empty steals from the back of the home with the most units
+// left. Parts have at least minUnits units, except the last of a home.
 //
-// So a core that is half as fast gets half as much from the start, and one that
-// another program takes away holds the others up by a part only. Like Run it
-// allocates nothing, and results must not depend on who computes what.
+// A core of half the speed thus gets half the units from the start, and a core that
+// another program occupies delays the others by one part only. Like Run, RunRange
+// does not allocate, and results must not depend on which worker does which part.
 func (w *Pool) RunRange(units, least int, task RangeTask) {
 	if units <= 0 {
 		return
 	}
 	if units > MaxUnits {
-		panic("hetero: too many units")
+		panic("threadpool: too many units")
 	}
 	least = max(least, 1)
 	w.ranges.Lock()
@@ -58,7 +58,7 @@ func (w *Pool) RunRange(units, least int, task RangeTask) {
 	w.Run(min(w.Count(), (units+least-1)/least), w.rangePart)
 }
 
-// assignHomes divides the units among the workers' homes.
+// assignHomes cuts the units into one home per worker.
 func (w *Pool) assignHomes(units int) {
 	fastest := w.fastestRate()
 	sum := 0
@@ -82,18 +82,19 @@ func (w *Pool) fastestRate() (rate float64) {
 	return rate
 }
 
-// weight returns a worker's share, 1 to rateSteps.
+// weight returns the relative speed of a worker, 1 to rateSteps.
 func (c *core) weight(fastest float64) int {
 	own := c.currentRate()
 	if own == 0 {
-		return rateSteps // nothing is known against it
+		return rateSteps // not measured yet: assume full speed
 	}
 	return max(1, int(own/fastest*rateSteps+0.5))
 }
 
 func (c *core) currentRate() float64 { return math.Float64frombits(c.rate.Load()) }
 
-// observe takes what a part showed into account. Only its worker calls it.
+// observe updates the rate with the duration of one part. Only the core's own
+// worker calls it.
 func (c *core) observe(units int, took time.Duration) {
 	if took <= 0 {
 		return
@@ -105,7 +106,7 @@ func (c *core) observe(units int, took time.Duration) {
 	c.rate.Store(math.Float64bits(rate))
 }
 
-// workRange does parts until none is left anywhere.
+// workRange claims and does parts until all homes are empty.
 func (w *Pool) workRange(_, worker int) {
 	start := time.Now()
 	for from := worker; from >= 0; {
@@ -121,7 +122,8 @@ func (w *Pool) workRange(_, worker int) {
 	}
 }
 
-// mostLoaded returns the worker with most left, -1 when nobody has anything.
+// mostLoaded returns the worker with the most units left, -1 when all homes are
+// empty.
 func (w *Pool) mostLoaded() int {
 	who, most := -1, 0
 	for i := range w.cores {
@@ -132,7 +134,7 @@ func (w *Pool) mostLoaded() int {
 	return who
 }
 
-// claim takes a part from the front of a home, or for somebody else from the back.
+// claim takes a part from the front of a home, or from the back for another worker.
 func (c *core) claim(least int, back bool) (lo, hi int, ok bool) {
 	for {
 		seen := c.home.Load()
@@ -142,7 +144,7 @@ func (c *core) claim(least int, back bool) (lo, hi int, ok bool) {
 		}
 		n := max((hi-lo)>>claimShift, min(least, hi-lo))
 		if hi-lo-n < least {
-			n = hi - lo // leave no crumbs
+			n = hi - lo // avoid a remainder below the minimum
 		}
 		left, part := packRange(lo+n, hi), [2]int{lo, lo + n}
 		if back {
