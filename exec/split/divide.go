@@ -59,7 +59,7 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	}
 	threads := model.Threads
 	if threads == 0 {
-		model.Threads = devices.ThreadsBeside(o.Device)
+		model.Threads = devices.HostThreads(o.Device)
 	}
 	if model.Budget == nil {
 		model.Budget = tiering.New(0)

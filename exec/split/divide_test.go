@@ -107,15 +107,15 @@ func TestCoresAreGivenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		device   string
 		asked    int
-		divided  profiles.Took // alone is 100 ms and 10 ms
+		divided  profiles.PassTimes // alone is 100 ms and 10 ms
 		threads  int
 		divides  bool
 		withPlan bool
 	}{
-		"divided is faster":              {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
-		"all cores are faster":           {group(), 0, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
-		"so many are asked for":          {group(), 1, profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
-		"the device is to have no parts": {group() + "/16", 0, profiles.Took{}, all, false, false},
+		"divided is faster":              {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"all cores are faster":           {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
+		"so many are asked for":          {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
+		"the device is to have no parts": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Device: c.device, Dir: t.TempDir()}
@@ -123,10 +123,10 @@ func TestCoresAreGivenOnce(t *testing.T) {
 			if c.withPlan {
 				inside := model
 				if inside.Threads == 0 {
-					inside.Threads = devices.ThreadsBeside(o.Device)
+					inside.Threads = devices.HostThreads(o.Device)
 				}
 				pretend(t, o.Dir, o.Device, "q4_0", inside)
-				takes(t, profiles.Took{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
+				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
 			}
 			for range 2 { // the second time the verdict is known
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)

@@ -65,7 +65,7 @@ func openLab(products []weights.Product, model *exec.Options, o *Options) (l *la
 	l.keys = profiles.KeysOf([]string{"cpu", o.Device}, l.devices)
 	notice := ""
 	if l.profile, notice = profiles.Load(o.Dir); notice == "" {
-		notice = l.profile.Teach(l.profiler, l.keys)
+		notice = l.profile.Restore(l.profiler, l.keys)
 	}
 	if notice != "" && o.Notice != nil {
 		o.Notice(notice)
@@ -76,13 +76,13 @@ func openLab(products []weights.Product, model *exec.Options, o *Options) (l *la
 // keep keeps what was measured, if anything was.
 func (l *lab) keep(dir string, notice func(text string)) {
 	if l.news {
-		l.profile.Note(l.profiler, l.keys)
-		l.profile.Keep(dir, notice)
+		l.profile.Update(l.profiler, l.keys)
+		l.profile.SaveOrReport(dir, notice)
 	}
 }
 
 // noteCopy takes over what a copy took.
-func (l *lab) noteCopy(c profiles.Copied) {
+func (l *lab) noteCopy(c profiles.CopyTime) {
 	l.profile.AddCopy(l.keys, c)
 	l.news = true
 }

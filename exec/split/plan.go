@@ -263,7 +263,7 @@ func (p *planner) copy(op hetero.Op) time.Duration {
 			least = took
 		}
 	}
-	p.lab.noteCopy(profiles.Copied{Tokens: op.Tokens, Width: width, Took: least})
+	p.lab.noteCopy(profiles.CopyTime{Tokens: op.Tokens, Width: width, Took: least})
 	return least
 }
 

@@ -26,7 +26,7 @@ type timing struct {
 }
 
 // run times passes of a model.
-func (t timing) run(ctx context.Context, m *exec.Model) (took profiles.Took, err error) {
+func (t timing) run(ctx context.Context, m *exec.Model) (took profiles.PassTimes, err error) {
 	s, err := m.NewSequence(0)
 	if err != nil {
 		return took, err

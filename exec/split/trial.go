@@ -102,7 +102,7 @@ func (t *trial) passes(products []weights.Product) profiles.Passes {
 	if t.halved() {
 		about = "or all cores: " + about
 	}
-	return profiles.Passes{Products: about, Chunk: t.model.Chunk, Exact: t.model.Exact}
+	return profiles.Passes{Matmuls: about, Chunk: t.model.Chunk, Exact: t.model.Exact}
 }
 
 // known returns what an earlier trial has found, nil for nothing.
@@ -159,7 +159,7 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 		m.Close()
 		return nil, nil, err
 	}
-	profiles.KeepTrial(t.o.Dir, t.plan.lab.keys, *result, t.o.Notice)
+	profiles.SaveTrial(t.o.Dir, t.plan.lab.keys, *result, t.o.Notice)
 	return m, result, nil
 }
 
@@ -167,7 +167,7 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 var timePasses = timing.run
 
 // timeAlone times passes on the processor, and gives all memory back.
-func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Took, err error) {
+func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.PassTimes, err error) {
 	room, err := t.model.Budget.Reserve(tiering.Pinned, t.files.TensorBytes())
 	if err != nil {
 		return took, err // now and not when most of it has been read

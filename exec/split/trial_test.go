@@ -113,10 +113,10 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 
 // takes replaces how passes are timed: they take as long as the test says, alone and
 // then divided.
-func takes(t *testing.T, list ...profiles.Took) {
+func takes(t *testing.T, list ...profiles.PassTimes) {
 	whole := timePasses
 	t.Cleanup(func() { timePasses = whole })
-	timePasses = func(timing, context.Context, *exec.Model) (profiles.Took, error) {
+	timePasses = func(timing, context.Context, *exec.Model) (profiles.PassTimes, error) {
 		require.NotEmpty(t, list, "timed once more")
 		took := list[0]
 		list = list[1:]
@@ -129,19 +129,19 @@ func takes(t *testing.T, list ...profiles.Took) {
 func TestOnlyWhatWinsIsDivided(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
-		planned         profiles.Took // alone is 100 ms and 10 ms
+		planned         profiles.PassTimes // alone is 100 ms and 10 ms
 		prompts, tokens bool
 		loads           int
 	}{
-		"both win":                  {profiles.Took{Prompt: 50 * ms, Token: 5 * ms}, true, true, 2},
-		"prompts win":               {profiles.Took{Prompt: 50 * ms, Token: 11 * ms}, true, false, 3},
-		"tokens win":                {profiles.Took{Prompt: 200 * ms, Token: 5 * ms}, false, true, 3},
-		"none wins by enough":       {profiles.Took{Prompt: 97 * ms, Token: 9900 * time.Microsecond}, false, false, 3},
-		"they are equal":            {profiles.Took{Prompt: 100 * ms, Token: 10 * ms}, false, false, 3},
-		"both are a little quicker": {profiles.Took{Prompt: 94 * ms, Token: 9 * ms}, true, true, 2},
+		"both win":                  {profiles.PassTimes{Prompt: 50 * ms, Token: 5 * ms}, true, true, 2},
+		"prompts win":               {profiles.PassTimes{Prompt: 50 * ms, Token: 11 * ms}, true, false, 3},
+		"tokens win":                {profiles.PassTimes{Prompt: 200 * ms, Token: 5 * ms}, false, true, 3},
+		"none wins by enough":       {profiles.PassTimes{Prompt: 97 * ms, Token: 9900 * time.Microsecond}, false, false, 3},
+		"they are equal":            {profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, false, false, 3},
+		"both are a little quicker": {profiles.PassTimes{Prompt: 94 * ms, Token: 9 * ms}, true, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			takes(t, profiles.Took{Prompt: 100 * ms, Token: 10 * ms}, c.planned)
+			takes(t, profiles.PassTimes{Prompt: 100 * ms, Token: 10 * ms}, c.planned)
 			o := newOpening(t, group())
 			for _, first := range []bool{true, false} {
 				prompts, tokens, tried, loads := o.divided(t)
@@ -156,9 +156,9 @@ func TestOnlyWhatWinsIsDivided(t *testing.T) {
 // TestOtherPassesAreTriedAnew: a verdict is about a device, threads, a chunk, a model
 // and how it is divided.
 func TestOtherPassesAreTriedAnew(t *testing.T) {
-	took := profiles.Took{Prompt: time.Second, Token: time.Second}
+	took := profiles.PassTimes{Prompt: time.Second, Token: time.Second}
 	const trials = 6
-	takes(t, slices.Repeat([]profiles.Took{took, took}, trials)...)
+	takes(t, slices.Repeat([]profiles.PassTimes{took, took}, trials)...)
 	o := newOpening(t, group())
 	for _, change := range []func(){
 		func() {},
@@ -198,7 +198,7 @@ func TestTrialsAreInterrupted(t *testing.T) {
 		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
 		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
 		"in a pass": func(cancel func()) {
-			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.Took, error) {
+			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.PassTimes, error) {
 				cancel()
 				return whole(which, ctx, m)
 			}
@@ -235,11 +235,11 @@ func TestThereMayBeNoRoomForATrial(t *testing.T) {
 	o := newOpening(t, group())
 	for fits := range 2 {
 		left := fits
-		timePasses = func(timing, context.Context, *exec.Model) (profiles.Took, error) {
+		timePasses = func(timing, context.Context, *exec.Model) (profiles.PassTimes, error) {
 			if left--; left < 0 {
-				return profiles.Took{}, tiering.ErrBudget
+				return profiles.PassTimes{}, tiering.ErrBudget
 			}
-			return profiles.Took{Prompt: time.Second}, nil
+			return profiles.PassTimes{Prompt: time.Second}, nil
 		}
 		prompts, tokens, tried, _ := o.divided(t)
 		require.True(t, prompts && tokens && tried)

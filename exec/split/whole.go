@@ -52,7 +52,7 @@ func (o *Options) mayBeWhole(model *exec.Options) bool {
 // were seen to be slower than on the processor.
 func (t *trial) loadWhole(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
 	passes := t.passes(products)
-	passes.Products = "all on the device: " + passes.Products
+	passes.Matmuls = "all on the device: " + passes.Matmuls
 	result := t.known(passes)
 	whole := func(ctx context.Context) (*exec.Model, error) { return LoadWhole(ctx, t.files, t.model, *t.o) }
 	if result == nil {
@@ -102,4 +102,4 @@ func unlessRefused(err error) error {
 }
 
 // answered is how long a chunk of a prompt takes with an answer behind it.
-func answered(took profiles.Took) time.Duration { return took.Prompt + answer*took.Token }
+func answered(took profiles.PassTimes) time.Duration { return took.Prompt + answer*took.Token }

@@ -19,18 +19,18 @@ func TestWholePassesAreTried(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	alone := profiles.Took{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}
+	alone := profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}
 	for name, c := range map[string]struct {
-		there profiles.Took
+		there profiles.PassTimes
 		whole bool
 	}{
-		"a slower prompt, but faster tokens": {profiles.Took{Prompt: 150 * time.Millisecond, Token: 5 * time.Millisecond}, true},
-		"a faster prompt, and slower tokens": {profiles.Took{Prompt: 50 * time.Millisecond, Token: 12 * time.Millisecond}, false},
-		"faster, but not by enough":          {profiles.Took{Prompt: 99 * time.Millisecond, Token: 9900 * time.Microsecond}, false},
+		"a slower prompt, but faster tokens": {profiles.PassTimes{Prompt: 150 * time.Millisecond, Token: 5 * time.Millisecond}, true},
+		"a faster prompt, and slower tokens": {profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 12 * time.Millisecond}, false},
+		"faster, but not by enough":          {profiles.PassTimes{Prompt: 99 * time.Millisecond, Token: 9900 * time.Microsecond}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			divided := profiles.Took{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
-			list := []profiles.Took{alone, c.there}
+			divided := profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}
+			list := []profiles.PassTimes{alone, c.there}
 			if !c.whole {
 				list = append(list, alone, divided)
 			}

@@ -32,13 +32,13 @@ var ErrClosed = errors.New("cpu: the device is closed")
 
 // Device is the processor, or a group of its cores.
 type Device struct {
-	caps    hetero.Capabilities
-	slow    int
-	budget  *tiering.Budget
-	workers *threadpool.Pool
-	queue   chan *ticket
-	exited  chan struct{}
-	seed    maphash.Seed // of sums of weights
+	caps     hetero.Capabilities
+	slowdown int
+	budget   *tiering.Budget
+	workers  *threadpool.Pool
+	queue    chan *ticket
+	exited   chan struct{}
+	seed     maphash.Seed // of sums of weights
 
 	mu      sync.Mutex
 	closed  bool
@@ -47,14 +47,14 @@ type Device struct {
 	issued  int       // of the tickets, so far
 	ended   sync.Cond // of mu: a ticket is done
 	kernels int
-	held    map[weightsKey]*weights
+	weights map[weightsKey]*weights
 	buffers map[*hetero.Buffer]bool
 
 	// Of the goroutine that does the work. Prepare makes them larger, while there
 	// is no work.
-	memory  *tiering.Frame // of rounded activations
-	acts    tiled.Activations
-	product product
+	activations *tiering.Frame // of rounded activations
+	acts        tiled.Activations
+	matmul      matmul
 }
 
 // New starts a device.
@@ -64,16 +64,16 @@ func New(o Options) (*Device, error) {
 	}
 	threads := o.threads()
 	d := &Device{
-		caps: o.Capabilities(), slow: max(1, o.Slow), budget: o.Budget,
+		caps: o.Capabilities(), slowdown: max(1, o.Slow), budget: o.Budget,
 		workers: threadpool.New(threads),
 		queue:   make(chan *ticket, queueLength), exited: make(chan struct{}), seed: maphash.MakeSeed(),
-		held: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
+		weights: map[weightsKey]*weights{}, buffers: map[*hetero.Buffer]bool{},
 	}
 	if d.budget == nil {
 		d.budget = tiering.New(0)
 	}
 	d.ended.L = &d.mu
-	d.product.start(d, threads)
+	d.matmul.start(d, threads)
 	bound := make(chan error)
 	go d.serve(o.Cores, bound)
 	if err := <-bound; err != nil {
@@ -153,8 +153,8 @@ func (d *Device) Close() error {
 	d.mu.Unlock()
 	<-d.exited
 	d.workers.Close()
-	if d.memory != nil {
-		d.memory.Free()
+	if d.activations != nil {
+		d.activations.Free()
 	}
 	return nil
 }

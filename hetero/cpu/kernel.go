@@ -27,7 +27,7 @@ type kernel struct {
 // in tiles by a sum of their bytes besides, because the caller's memory may hold
 // others by the time of the next Prepare.
 type weightsKey struct {
-	sum        uint64
+	hash       uint64
 	first      *byte
 	typ        quant.Type
 	rows, cols int
@@ -53,8 +53,8 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	if d.closed {
 		return nil, ErrClosed
 	}
-	d.idle()
-	w, err := d.hold(op)
+	d.waitIdle()
+	w, err := d.acquireWeights(op)
 	if err != nil {
 		return nil, err
 	}
@@ -81,18 +81,18 @@ func check(op hetero.Op) error {
 	return nil
 }
 
-// hold returns the weights of a product as the device multiplies them.
-func (d *Device) hold(op hetero.Op) (*weights, error) {
+// acquireWeights returns the weights of a product as the device multiplies them.
+func (d *Device) acquireWeights(op hetero.Op) (*weights, error) {
 	key := weightsKey{first: &op.Weights[0], typ: op.Type, rows: op.Rows, cols: op.Cols}
-	if inTiles(op) {
-		key.sum = maphash.Bytes(d.seed, op.Weights)
+	if usesTiles(op) {
+		key.hash = maphash.Bytes(d.seed, op.Weights)
 	}
-	if w := d.held[key]; w != nil {
+	if w := d.weights[key]; w != nil {
 		w.users++
 		return w, nil
 	}
 	w := &weights{key: key, users: 1, data: op.Weights}
-	if inTiles(op) {
+	if usesTiles(op) {
 		n, err := tiled.Bytes(op.Type, op.Rows, op.Cols)
 		if err != nil {
 			return nil, err
@@ -101,19 +101,19 @@ func (d *Device) hold(op hetero.Op) (*weights, error) {
 			return nil, err
 		}
 		w.data = w.frame.Bytes()[:n]
-		d.arrange(op, w.data)
+		d.packTiles(op, w.data)
 	}
-	d.held[key] = w
+	d.weights[key] = w
 	return w, nil
 }
 
-// inTiles reports whether a product is done in integers.
-func inTiles(op hetero.Op) bool {
+// usesTiles reports whether a product is done in integers.
+func usesTiles(op hetero.Op) bool {
 	return tiled.Fits(op.Type, op.Cols)
 }
 
-// arrange packs the weights with all workers.
-func (d *Device) arrange(op hetero.Op, dst []byte) {
+// packTiles packs the weights with all workers.
+func (d *Device) packTiles(op hetero.Op, dst []byte) {
 	tiles := (op.Rows + tiled.TileRows - 1) / tiled.TileRows
 	tileBytes, rowBytes := len(dst)/tiles, len(op.Weights)/op.Rows
 	parts := min(tiles, 8*d.workers.Count())
@@ -129,7 +129,7 @@ func (w *weights) release(d *Device) {
 	if w.users--; w.users > 0 {
 		return
 	}
-	delete(d.held, w.key)
+	delete(d.weights, w.key)
 	if w.frame != nil {
 		w.frame.Free()
 	}
@@ -161,7 +161,7 @@ func (k *kernel) Close() error {
 	if k.closed {
 		return errKernelClosed
 	}
-	d.idle()
+	d.waitIdle()
 	k.closed = true
 	d.kernels--
 	k.weights.release(d)
@@ -173,7 +173,7 @@ func (k *kernel) Close() error {
 // add a last bit for each of their steps; weights with an offset are computed
 // from two numbers that may be some times larger than they are.
 func (k *kernel) Tolerance() float64 {
-	if !inTiles(k.op) {
+	if !usesTiles(k.op) {
 		steps := k.op.Cols/lanes + 8 // and the tree that adds the lanes
 		return float64(steps) * 0x1p-24
 	}

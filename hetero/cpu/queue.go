@@ -13,9 +13,9 @@ import (
 const (
 	// queueLength is how many products may wait. Whoever submits more waits too.
 	queueLength = 64
-	// lookFor is how long the device looks for more work before it sleeps: being
+	// pollFor is how long the device looks for more work before it sleeps: being
 	// woken takes longer than a short product.
-	lookFor = 50 * time.Microsecond
+	pollFor = 50 * time.Microsecond
 )
 
 // ticket is a product in the queue.
@@ -50,7 +50,7 @@ func (t *ticket) Wait() error {
 // as the queue can hold.
 func (d *Device) submit(k *kernel, tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	d.mu.Lock()
-	if err := d.admits(k, tokens, x, y); err != nil {
+	if err := d.validate(k, tokens, x, y); err != nil {
 		d.mu.Unlock()
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func (d *Device) submit(k *kernel, tokens int, x, y hetero.View) (hetero.Ticket,
 	return t, nil
 }
 
-// admits refuses views that a product would leave.
-func (d *Device) admits(k *kernel, tokens int, x, y hetero.View) error {
+// validate refuses views that a product would leave.
+func (d *Device) validate(k *kernel, tokens int, x, y hetero.View) error {
 	switch {
 	case k.closed:
 		return errKernelClosed
@@ -85,8 +85,8 @@ func (d *Device) serve(cores []int, bound chan<- error) {
 	bound <- d.bind(cores)
 	for t := d.next(); t != nil; t = d.next() {
 		t.begun = hetero.Wall().Now()
-		for range d.slow {
-			d.product.run(t)
+		for range d.slowdown {
+			d.matmul.run(t)
 		}
 		t.ended = hetero.Wall().Now()
 		d.mu.Lock()
@@ -99,7 +99,7 @@ func (d *Device) serve(cores []int, bound chan<- error) {
 
 // next returns the next product, nil when the device is closed.
 func (d *Device) next() *ticket {
-	for begin := time.Now(); time.Since(begin) < lookFor; runtime.Gosched() {
+	for begin := time.Now(); time.Since(begin) < pollFor; runtime.Gosched() {
 		select {
 		case t := <-d.queue:
 			return t
@@ -109,8 +109,8 @@ func (d *Device) next() *ticket {
 	return <-d.queue
 }
 
-// idle waits until all work is done. The lock is held.
-func (d *Device) idle() {
+// waitIdle waits until all work is done. The lock is held.
+func (d *Device) waitIdle() {
 	for d.pending > 0 {
 		d.ended.Wait()
 	}

@@ -15,13 +15,13 @@ func init() { openCL.Find = findOpenCL }
 // findOpenCL offers the devices of all OpenCL drivers.
 func findOpenCL() ([]Found, error) {
 	list, failed := opencl.List()
-	found, err := offer(list, func(o opencl.Options) (hetero.Device, error) { return opencl.OpenDevice(o) })
+	found, err := openable(list, func(o opencl.Options) (hetero.Device, error) { return opencl.OpenDevice(o) })
 	return found, errors.Join(failed, err)
 }
 
-// offer opens each device once, because only trying shows whether it shares memory.
+// openable opens each device once, because only trying shows whether it shares memory.
 // The error says which cannot be opened.
-func offer(list []opencl.Info, open func(opencl.Options) (hetero.Device, error)) (found []Found, failed error) {
+func openable(list []opencl.Info, open func(opencl.Options) (hetero.Device, error)) (found []Found, failed error) {
 	for _, info := range list {
 		options := opencl.Options{Device: fmt.Sprint(info.Index)}
 		d, err := open(options)

@@ -17,7 +17,7 @@ import (
 func TestBrokenDevicesAreNamed(t *testing.T) {
 	broken := errors.New("out of order")
 	list := []opencl.Info{{Index: 0, Name: "good"}, {Index: 1, Name: "bad"}}
-	found, err := offer(list, func(o opencl.Options) (hetero.Device, error) {
+	found, err := openable(list, func(o opencl.Options) (hetero.Device, error) {
 		if o.Device == "1" {
 			return nil, broken
 		}

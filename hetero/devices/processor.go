@@ -36,9 +36,9 @@ const (
 	secondHalf = "cpu-b"
 )
 
-// ThreadsBeside returns how many threads are left for the processor beside a device
+// HostThreads returns how many threads are left for the processor beside a device
 // that is a half of it; 0 beside others, which leave it all.
-func ThreadsBeside(device string) int {
+func HostThreads(device string) int {
 	base, _, _ := strings.Cut(device, "/")
 	threads := threadpool.DefaultThreads()
 	switch base {
@@ -51,7 +51,7 @@ func ThreadsBeside(device string) int {
 }
 
 func processorAs(name string, group cpu.Options) Found {
-	return Found{Name: name, Capabilities: group.Capabilities(), Slows: true, Open: func(o Options) (hetero.Device, error) {
+	return Found{Name: name, Capabilities: group.Capabilities(), CanSlow: true, Open: func(o Options) (hetero.Device, error) {
 		mine := group
 		mine.Budget, mine.Slow = o.Budget, o.Slow
 		return cpu.New(mine)

@@ -11,9 +11,9 @@ type Provider struct {
 	Kind hetero.Kind
 	// Tag is the build tag that puts the driver into the program; "" = always there.
 	Tag string
-	// Clash names what the driver cannot share a process for; two providers with the
+	// Conflict names what the driver cannot share a process for; two providers with the
 	// same clash are never loaded together. "" = it gets along with all.
-	Clash string
+	Conflict string
 	// Find loads the driver and lists its devices. The error says why there are none,
 	// and what would help, or why some are left out; without one there is at least
 	// one. nil: the program was built without it.
@@ -24,7 +24,7 @@ type Provider struct {
 type Found struct {
 	Name         string // on command lines, different for each device of the machine
 	Capabilities hetero.Capabilities
-	Slows        bool // it obeys Options.Slow; a driver's device does not, even where it is a processor
+	CanSlow      bool // it obeys Options.Slow; a driver's device does not, even where it is a processor
 	Open         func(o Options) (hetero.Device, error)
 }
 
@@ -42,8 +42,8 @@ type Options struct {
 
 // The drivers that a build may have. Files with their tags set Find.
 var (
-	openCL      = &Provider{Name: "opencl", Kind: hetero.GPU, Tag: "gpu", Clash: vendorLibraries()}
-	onnxRuntime = &Provider{Name: "onnxruntime", Kind: hetero.NPU, Tag: "npu", Clash: vendorLibraries()}
+	openCL      = &Provider{Name: "opencl", Kind: hetero.GPU, Tag: "gpu", Conflict: vendorLibraries()}
+	onnxRuntime = &Provider{Name: "onnxruntime", Kind: hetero.NPU, Tag: "npu", Conflict: vendorLibraries()}
 )
 
 // All are the providers of this program, in the order in which lists show them.

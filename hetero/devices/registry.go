@@ -15,7 +15,7 @@ import (
 var (
 	ErrNotBuilt = errors.New("not in this program")
 	ErrUnknown  = errors.New("there is no such device")
-	ErrClash    = errors.New("its driver clashes with one that is loaded already")
+	ErrConflict = errors.New("its driver clashes with one that is loaded already")
 	ErrSlow     = errors.New("only the engine's own processor devices can be made slower")
 	ErrMemory   = errors.New("it has the machine's memory, which --ram limits")
 )
@@ -50,13 +50,13 @@ func (r *Registry) List() []Listing {
 	defer r.mu.Unlock()
 	list := make([]Listing, len(r.providers))
 	for i, p := range r.providers {
-		list[i] = r.ask(p)
+		list[i] = r.query(p)
 	}
 	return list
 }
 
-// ask asks a provider, once.
-func (r *Registry) ask(p *Provider) Listing {
+// query asks a provider, once.
+func (r *Registry) query(p *Provider) Listing {
 	if l, known := r.lists[p.Name]; known {
 		return l
 	}
@@ -65,13 +65,13 @@ func (r *Registry) ask(p *Provider) Listing {
 		l.Missing = fmt.Errorf("%w: build it with -tags %s", ErrNotBuilt, p.Tag)
 		return l
 	}
-	if first := r.loaded[p.Clash]; p.Clash != "" && first != "" {
-		l.Missing = fmt.Errorf("%w: %s and %s cannot share a process (%s); name its device alone", ErrClash, p.Name, first, p.Clash)
+	if first := r.loaded[p.Conflict]; p.Conflict != "" && first != "" {
+		l.Missing = fmt.Errorf("%w: %s and %s cannot share a process (%s); name its device alone", ErrConflict, p.Name, first, p.Conflict)
 		return l
 	}
 	l.Found, l.Missing = p.Find()
-	if len(l.Found) > 0 && p.Clash != "" {
-		r.loaded[p.Clash] = p.Name
+	if len(l.Found) > 0 && p.Conflict != "" {
+		r.loaded[p.Conflict] = p.Name
 	}
 	r.lists[p.Name] = l
 	return l
@@ -88,7 +88,7 @@ func (r *Registry) First(kind hetero.Kind) (string, error) {
 		if p.Kind != kind {
 			continue
 		}
-		l := r.ask(p)
+		l := r.query(p)
 		missing = errors.Join(missing, l.Missing)
 		for _, f := range l.Found {
 			if f.Capabilities.Kind == kind {
@@ -127,10 +127,10 @@ func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Slow > 1 && !found.Slows {
+	if o.Slow > 1 && !found.CanSlow {
 		return nil, fmt.Errorf("device %q: %w", name, ErrSlow)
 	}
-	if o.Memory > 0 && found.Slows {
+	if o.Memory > 0 && found.CanSlow {
 		return nil, fmt.Errorf("device %q: %w", name, ErrMemory)
 	}
 	device, err := found.Open(o)
@@ -168,7 +168,7 @@ func (r *Registry) find(name string) (Found, error) {
 			if named(p, name) != own {
 				continue
 			}
-			l := r.ask(p)
+			l := r.query(p)
 			for _, f := range l.Found {
 				if f.Name == name {
 					return f, nil

@@ -13,7 +13,7 @@ import (
 
 // fake is a provider of one device, that counts how often it is asked.
 func fake(name, clash string, missing error, asked *int) *Provider {
-	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Clash: clash, Find: func() ([]Found, error) {
+	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Conflict: clash, Find: func() ([]Found, error) {
 		*asked++
 		if missing != nil {
 			return nil, missing
@@ -87,7 +87,7 @@ func TestDriversThatClash(t *testing.T) {
 		list := r.List()
 		require.ErrorIs(t, list[0].Missing, absent)
 		require.Len(t, list[1].Found, 1)
-		require.ErrorIs(t, list[2].Missing, ErrClash)
+		require.ErrorIs(t, list[2].Missing, ErrConflict)
 		require.ErrorContains(t, list[2].Missing, "two and one cannot share a process (phone)")
 	}
 	require.Equal(t, []int{1, 1, 0}, []int{none, one, two}, "asked once, and never beside another")
@@ -96,7 +96,7 @@ func TestDriversThatClash(t *testing.T) {
 	_, err := r.find("two")
 	require.NoError(t, err)
 	_, err = r.find("one")
-	require.ErrorIs(t, err, ErrClash)
+	require.ErrorIs(t, err, ErrConflict)
 	_, err = r.find("free")
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{one, two})
@@ -113,8 +113,8 @@ func TestUnknownDevices(t *testing.T) {
 
 // TestThreadsBesideHalves: both halves together are all threads.
 func TestThreadsBesideHalves(t *testing.T) {
-	require.Equal(t, threadpool.DefaultThreads(), ThreadsBeside("cpu-a")+ThreadsBeside("cpu-b/4"))
+	require.Equal(t, threadpool.DefaultThreads(), HostThreads("cpu-a")+HostThreads("cpu-b/4"))
 	for _, device := range []string{"cpu", "cpu/2", "cpu-slow", "opencl-0", "gpu"} {
-		require.Zero(t, ThreadsBeside(device), device)
+		require.Zero(t, HostThreads(device), device)
 	}
 }

@@ -141,7 +141,7 @@ func (l *Lab) solver(r *Run) (*solve.Solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &solve.Solver{Costs: costs, Steps: steps, Static: true, Sync: chip.Sync(), Allow: r.Method.allow, Share: r.Limit}
+	s := &solve.Solver{Costs: costs, Steps: steps, Static: true, Sync: chip.Sync(), Allow: r.Method.allow, Quota: r.Limit}
 	l.solvers[key] = s
 	return s, nil
 }

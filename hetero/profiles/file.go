@@ -36,7 +36,7 @@ type Pair struct {
 	Slowdowns []solve.Slowdown `json:"slowdowns"`
 	Checks    []Check          `json:"checks"`
 	Trials    []Trial          `json:"trials,omitempty"`
-	Copies    []Copied         `json:"copies,omitempty"`
+	Copies    []CopyTime       `json:"copies,omitempty"`
 }
 
 // Check is a product that was run as it was split, beside each device alone.
@@ -67,14 +67,14 @@ func KeysOf(names []string, devices []hetero.Device) (k Keys) {
 	return k
 }
 
-const between = " + " // the keys of a pair
+const pairSeparator = " + " // the keys of a pair
 
 // pair names both.
-func (k Keys) pair() string { return strings.Join(k, between) }
+func (k Keys) pair() string { return strings.Join(k, pairSeparator) }
 
 // inPair reports whether a device is one of a pair.
 func inPair(pair, key string) bool {
-	return strings.HasPrefix(pair, key+between) || strings.HasSuffix(pair, between+key)
+	return strings.HasPrefix(pair, key+pairSeparator) || strings.HasSuffix(pair, pairSeparator+key)
 }
 
 // Load reads what was measured before. A file that cannot be read, or that
@@ -94,7 +94,7 @@ func Load(dir string) (f *File, notice string) {
 		err = json.Unmarshal(data, f)
 	}
 	if err == nil {
-		err = f.doubt()
+		err = f.validate()
 	}
 	switch {
 	case err != nil:
@@ -111,9 +111,9 @@ func Load(dir string) (f *File, notice string) {
 	return f, ""
 }
 
-// doubt returns an error if there is a check that no measurement gives. Records of
+// validate returns an error if there is a check that no measurement gives. Records of
 // devices are looked at by who learns from them.
-func (f *File) doubt() error {
+func (f *File) validate() error {
 	for pair, both := range f.Pairs {
 		for _, c := range both.Checks {
 			for _, took := range append(slices.Clone(c.Alone), c.Split) {
@@ -126,11 +126,11 @@ func (f *File) doubt() error {
 	return nil
 }
 
-// Teach gives a profiler what is known of its devices. What two of them cost each
+// Restore gives a profiler what is known of its devices. What two of them cost each
 // other does not depend on their order.
-func (f *File) Teach(p *solve.Profiler, k Keys) (notice string) {
+func (f *File) Restore(p *solve.Profiler, k Keys) (notice string) {
 	for d, key := range k {
-		if err := p.Learn(d, f.Devices[key]); err != nil {
+		if err := p.Restore(d, f.Devices[key]); err != nil {
 			return fmt.Sprintf("what is known of %s is measured again: %v", key, err)
 		}
 	}
@@ -138,16 +138,16 @@ func (f *File) Teach(p *solve.Profiler, k Keys) (notice string) {
 		return ""
 	}
 	for _, pair := range []string{Keys{k[1], k[0]}.pair(), k.pair()} {
-		if err := p.LearnSlowdowns(f.Pairs[pair].Slowdowns); err != nil {
+		if err := p.RestoreSlowdowns(f.Pairs[pair].Slowdowns); err != nil {
 			return fmt.Sprintf("what is known of %s is measured again: %v", pair, err)
 		}
 	}
 	return ""
 }
 
-// Note takes what a profiler has measured in place of what was known of the same
+// Update takes what a profiler has measured in place of what was known of the same
 // products. What is known of others, of other models, stays.
-func (f *File) Note(p *solve.Profiler, k Keys) {
+func (f *File) Update(p *solve.Profiler, k Keys) {
 	for d, key := range k {
 		r := p.Record(d)
 		r.Merge(f.Devices[key])
@@ -164,7 +164,7 @@ func (f *File) Note(p *solve.Profiler, k Keys) {
 func (f *File) Check(k Keys, shape solve.Shape, s *solve.Split) *Check {
 	list := f.Pairs[k.pair()].Checks
 	for i := range list {
-		if list[i].Shape == shape && list[i].of(s) {
+		if list[i].Shape == shape && list[i].matches(s) {
 			return &list[i]
 		}
 	}
@@ -175,20 +175,20 @@ func (f *File) Check(k Keys, shape solve.Shape, s *solve.Split) *Check {
 func (f *File) AddCheck(k Keys, c Check) *Check {
 	both := f.Pairs[k.pair()]
 	s := solve.Split{Pieces: c.Pieces}
-	both.Checks = slices.DeleteFunc(both.Checks, func(old Check) bool { return old.Shape == c.Shape && old.of(&s) })
+	both.Checks = slices.DeleteFunc(both.Checks, func(old Check) bool { return old.Shape == c.Shape && old.matches(&s) })
 	both.Checks = append(both.Checks, c)
 	f.Pairs[k.pair()] = both
 	return &both.Checks[len(both.Checks)-1]
 }
 
-// of reports whether a check is of a split.
-func (c *Check) of(s *solve.Split) bool {
+// matches reports whether a check is of a split.
+func (c *Check) matches(s *solve.Split) bool {
 	return len(c.Alone) == 2 && slices.Equal(c.Pieces, s.Pieces)
 }
 
-// Keep saves the file. Where that fails, what was measured is of use all the same, so
+// SaveOrReport saves the file. Where that fails, what was measured is of use all the same, so
 // that notice, if it is not nil, is told why it will be measured again.
-func (f *File) Keep(dir string, notice func(text string)) {
+func (f *File) SaveOrReport(dir string, notice func(text string)) {
 	if err := f.Save(dir); err != nil && notice != nil {
 		notice("what was measured of devices is not kept: " + err.Error())
 	}

@@ -44,7 +44,7 @@ func TestKeepingFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	told := ""
-	f.Keep(file, func(text string) { told = text })
+	f.SaveOrReport(file, func(text string) { told = text })
 	require.Contains(t, told, "what was measured of devices is not kept")
-	f.Keep(file, nil)
+	f.SaveOrReport(file, nil)
 }

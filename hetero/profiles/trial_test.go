@@ -22,12 +22,12 @@ func noNotice(t *testing.T) func(string) { return func(text string) { t.Error("u
 // be.
 func TestTrialsAreKept(t *testing.T) {
 	dir, keys := t.TempDir(), Keys{"cpu", "gpu"}
-	passes := Passes{Products: "1 attn_q", Chunk: 32}
+	passes := Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for _, took := range []time.Duration{time.Second, time.Minute, -1} {
 		f := loaded(t, dir)
-		f.AddCopy(keys, Copied{Tokens: 1, Width: 8, Took: took})
+		f.AddCopy(keys, CopyTime{Tokens: 1, Width: 8, Took: took})
 		require.NoError(t, f.Save(dir))
-		KeepTrial(dir, keys, Trial{Passes: passes, Planned: Took{Token: took}}, noNotice(t))
+		SaveTrial(dir, keys, Trial{Passes: passes, Planned: PassTimes{Token: took}}, noNotice(t))
 		f = loaded(t, dir)
 		result := f.Trial(keys, passes)
 		copied, known := f.Copy(keys, 1, 8)
@@ -39,9 +39,9 @@ func TestTrialsAreKept(t *testing.T) {
 		require.Equal(t, took, result.Planned.Token)
 		require.Equal(t, took, copied)
 		require.Nil(t, f.Trial(Keys{"cpu", "npu"}, passes))
-		require.Nil(t, f.Trial(keys, Passes{Products: "1 attn_q", Chunk: 64}))
-		require.Nil(t, f.Trial(keys, Passes{Products: "2 attn_q", Chunk: 32}))
-		require.Nil(t, f.Trial(keys, Passes{Products: "1 attn_q", Chunk: 32, Exact: true}))
+		require.Nil(t, f.Trial(keys, Passes{Matmuls: "1 attn_q", Chunk: 64}))
+		require.Nil(t, f.Trial(keys, Passes{Matmuls: "2 attn_q", Chunk: 32}))
+		require.Nil(t, f.Trial(keys, Passes{Matmuls: "1 attn_q", Chunk: 32, Exact: true}))
 		_, known = f.Copy(keys, 2, 8)
 		require.False(t, known)
 		require.Len(t, f.Pairs["cpu + gpu"].Trials, 1)
@@ -52,7 +52,7 @@ func TestTrialsAreKept(t *testing.T) {
 // TestTrialsStopCounting: what another program found, or long ago, or at a time that is
 // yet to come, is tried again, and makes room.
 func TestTrialsStopCounting(t *testing.T) {
-	keys, passes := Keys{"cpu", "gpu"}, Passes{Products: "1 attn_q", Chunk: 32}
+	keys, passes := Keys{"cpu", "gpu"}, Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for name, c := range map[string]struct {
 		change func(*Trial)
 		counts bool
@@ -65,12 +65,12 @@ func TestTrialsStopCounting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			KeepTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
+			SaveTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
 			f := loaded(t, dir)
 			c.change(&f.Pairs["cpu + gpu"].Trials[0])
 			require.NoError(t, f.Save(dir))
 			require.Equal(t, c.counts, loaded(t, dir).Trial(keys, passes) != nil)
-			KeepTrial(dir, keys, Trial{Passes: Passes{Products: "another model"}}, noNotice(t))
+			SaveTrial(dir, keys, Trial{Passes: Passes{Matmuls: "another model"}}, noNotice(t))
 			require.Len(t, loaded(t, dir).Pairs["cpu + gpu"].Trials, map[bool]int{true: 2, false: 1}[c.counts])
 		})
 	}
@@ -78,7 +78,7 @@ func TestTrialsStopCounting(t *testing.T) {
 
 // TestForgetting leaves what other devices did, and checks of other products.
 func TestForgetting(t *testing.T) {
-	dir, passes := t.TempDir(), Passes{Products: "1 attn_q", Chunk: 32}
+	dir, passes := t.TempDir(), Passes{Matmuls: "1 attn_q", Chunk: 32}
 	again, other := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 4, Cols: 32}, solve.Shape{Type: "Q8_0", Tokens: 2, Rows: 4, Cols: 32}
 	split := solve.Split{Pieces: []solve.Piece{{Rows: 2}, {Device: 1, Row: 2, Rows: 2}}}
 	pairs := map[string]Keys{"both": {"cpu", "gpu"}, "first": {"cpu", "npu"}, "second": {"cpu, 1 thread", "gpu"}, "none": {"cpu, 1 thread", "npu"}}
@@ -87,14 +87,14 @@ func TestForgetting(t *testing.T) {
 		for _, shape := range []solve.Shape{again, other} {
 			f.AddCheck(keys, Check{Shape: shape, Pieces: split.Pieces, Split: 1, Alone: []time.Duration{1, 1}})
 		}
-		f.AddCopy(keys, Copied{Tokens: 1, Width: 8, Took: 1})
+		f.AddCopy(keys, CopyTime{Tokens: 1, Width: 8, Took: 1})
 	}
 	require.NoError(t, f.Save(dir))
 	for _, keys := range pairs {
-		KeepTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
+		SaveTrial(dir, keys, Trial{Passes: passes}, noNotice(t))
 	}
 	f = loaded(t, dir)
-	f.Forget(pairs["both"], []solve.Shape{again})
+	f.Invalidate(pairs["both"], []solve.Shape{again})
 	for name, keys := range pairs {
 		_, copied := f.Copy(keys, 1, 8)
 		require.Equal(t, name == "none", copied, name)

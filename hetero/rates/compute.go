@@ -15,7 +15,7 @@ const (
 	// A product is measured with weights as large as the model's, between two bounds
 	// and in steps. Caches of servers hold hundreds of megabytes: a model that they
 	// hold in part is as much faster as the measurement then is.
-	leastWeights, mostWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
+	minWeights, maxWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
 	// cols is a length of rows that is common in models.
 	cols = 4096
 	// promptTokens is how many tokens of a prompt are multiplied together, with
@@ -23,7 +23,7 @@ const (
 	promptTokens, promptRows = 256, 1024
 	// A product is timed so often, or until so much time has gone by if that is
 	// sooner, but three times at least. The time in the middle counts.
-	passes, enough = 31, 200 * time.Millisecond
+	passes, maxTime = 31, 200 * time.Millisecond
 	// rowsPerPart is the unit that threads hand out among themselves.
 	rowsPerPart = 8 * tiled.TileRows
 	// filler is the value of all bytes: scales made of it are sound numbers in
@@ -34,7 +34,7 @@ const (
 // WeightBytes returns with how many bytes of weights Compute should measure for a
 // model of which a token is multiplied with so many.
 func WeightBytes(model int64) int64 {
-	return min(max(leastWeights, (model+weightStep-1)/weightStep*weightStep), mostWeights)
+	return min(max(minWeights, (model+weightStep-1)/weightStep*weightStep), maxWeights)
 }
 
 // Compute returns how many bytes of weights a second are multiplied with one
@@ -42,7 +42,7 @@ func WeightBytes(model int64) int64 {
 // multiplied together: integer ones, if that is how the engine uses the type. It
 // takes memory for so many bytes of weights, and little more.
 func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
-	p, err := newProducts(t, threads, int(bytes))
+	p, err := newMatmulBench(t, threads, int(bytes))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -53,8 +53,8 @@ func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops flo
 		2 * float64(promptRows*promptTokens) * cols / prefill.Seconds() / 1e9, nil
 }
 
-// products are matrix products of one type of weights.
-type products struct {
+// matmulBench are matrix products of one type of weights.
+type matmulBench struct {
 	typ      quant.Type
 	rows     int
 	rowBytes int
@@ -62,15 +62,15 @@ type products struct {
 	frame    *tiering.Frame
 	workers  *threadpool.Pool
 
-	weights []byte    // [rows, rowBytes], or the same in tiles
-	x       []float32 // [promptTokens, cols]
-	rounded []float32 // memory for x in 8 bits
-	y       []float32 // [promptTokens, promptRows], and [rows] for one token
-	floats  []*quant.Scratch
-	tiles   []*tiled.Scratch
+	weights   []byte    // [rows, rowBytes], or the same in tiles
+	x         []float32 // [promptTokens, cols]
+	quantized []float32 // memory for x in 8 bits
+	y         []float32 // [promptTokens, promptRows], and [rows] for one token
+	floats    []*quant.Scratch
+	tiles     []*tiled.Scratch
 }
 
-func newProducts(t quant.Type, threads, bytes int) (*products, error) {
+func newMatmulBench(t quant.Type, threads, bytes int) (*matmulBench, error) {
 	rowBytes, err := t.RowBytes(cols)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func newProducts(t quant.Type, threads, bytes int) (*products, error) {
 	if threads < 1 {
 		return nil, fmt.Errorf("rates: %d threads", threads)
 	}
-	p := &products{typ: t, rowBytes: rowBytes, tiled: tiled.Supported(t)}
+	p := &matmulBench{typ: t, rowBytes: rowBytes, tiled: tiled.Supported(t)}
 	p.rows = max(promptRows, bytes/rowBytes/rowsPerPart*rowsPerPart)
 	var probe tiering.Arena
 	p.carve(&probe)
@@ -101,24 +101,24 @@ func newProducts(t quant.Type, threads, bytes int) (*products, error) {
 	return p, nil
 }
 
-func (p *products) carve(a *tiering.Arena) {
+func (p *matmulBench) carve(a *tiering.Arena) {
 	p.weights = a.Bytes(p.rows * p.rowBytes)
 	p.x = a.Floats(promptTokens * cols)
-	p.rounded = a.Floats(tiled.FloatsNeeded(cols, promptTokens))
+	p.quantized = a.Floats(tiled.FloatsNeeded(cols, promptTokens))
 	p.y = a.Floats(max(promptTokens*promptRows, p.rows))
 }
 
-func (p *products) close() {
+func (p *matmulBench) close() {
 	p.workers.Close()
 	p.frame.Free()
 }
 
 // time returns how long the product of the first rows with some tokens takes.
-func (p *products) time(rows, tokens int) time.Duration {
+func (p *matmulBench) time(rows, tokens int) time.Duration {
 	matrix := tiled.Matrix{Type: p.typ, Rows: rows, Cols: cols, Data: p.weights}
 	var acts tiled.Activations
 	if p.tiled {
-		acts.Use(p.rounded, cols, tokens)
+		acts.Use(p.quantized, cols, tokens)
 		for t := range tokens {
 			acts.Set(t, p.x[t*cols:(t+1)*cols])
 		}
@@ -133,7 +133,7 @@ func (p *products) time(rows, tokens int) time.Duration {
 		}
 	}
 	var took []time.Duration
-	for begin := time.Now(); len(took) < 3 || len(took) < passes && time.Since(begin) < enough; {
+	for begin := time.Now(); len(took) < 3 || len(took) < passes && time.Since(begin) < maxTime; {
 		start := time.Now()
 		p.workers.Run((rows+rowsPerPart-1)/rowsPerPart, part)
 		took = append(took, time.Since(start))

@@ -54,7 +54,7 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	defer frame.Free()
 	window := min(windowPieces, pieces)
 	at := spread(pieces / window)
-	r := reading{
+	r := flashBench{
 		from: from, during: during,
 		place: func(k int64) int64 { return (at(k/window)*window + k%window) * int64(piece) },
 		slot:  func(k int64) []byte { return frame.Bytes()[int(k%ringPieces)*piece:][:piece] },
@@ -69,8 +69,8 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	return r.threaded()
 }
 
-// reading is how flash is read to be measured.
-type reading struct {
+// flashBench is how flash is read to be measured.
+type flashBench struct {
 	from   io.ReaderAt
 	during time.Duration
 	place  func(k int64) int64  // of the k-th piece in the file
@@ -78,7 +78,7 @@ type reading struct {
 }
 
 // threaded reads with several goroutines.
-func (r *reading) threaded() (gbs float64, err error) {
+func (r *flashBench) threaded() (gbs float64, err error) {
 	threadpool.ReserveForReaders(tiering.StreamReads)
 	var next, read atomic.Int64
 	errs := make([]error, tiering.StreamReads)
@@ -99,7 +99,7 @@ func (r *reading) threaded() (gbs float64, err error) {
 }
 
 // queued has the system read, as a stream does where that is possible.
-func (r *reading) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err error) {
+func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err error) {
 	var next, landed, read int64
 	start := time.Now()
 	for on := true; on || landed < next; on = time.Since(start) < r.during {

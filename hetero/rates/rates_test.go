@@ -20,7 +20,7 @@ import (
 func TestProductsAreComputed(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
 		t.Run(typ.String(), func(t *testing.T) {
-			p, err := newProducts(typ, 2, 0)
+			p, err := newMatmulBench(typ, 2, 0)
 			require.NoError(t, err)
 			defer p.close()
 			for _, c := range []struct{ rows, tokens int }{{p.rows, 1}, {promptRows, 3}} {

@@ -40,9 +40,9 @@ type Split struct {
 	Time     time.Duration // predicted
 }
 
-// Room returns how many tokens the operands need memory for: the last ones may
+// PaddedTokens returns how many tokens the operands need memory for: the last ones may
 // be padded.
-func (s *Split) Room() int {
+func (s *Split) PaddedTokens() int {
 	room := 0
 	for _, p := range s.Pieces {
 		room = max(room, p.Token+p.Padded)
@@ -111,9 +111,9 @@ func (s *Steps) padded(tokens int) int {
 	return 0
 }
 
-// Room returns how many tokens the operands of a product need memory for, however it
+// PaddedTokens returns how many tokens the operands of a product need memory for, however it
 // is divided: the last ones may be padded.
-func (s *Steps) Room(tokens int) int {
+func (s *Steps) PaddedTokens(tokens int) int {
 	room := 0
 	for _, n := range s.lengths(tokens) {
 		room += n

@@ -71,7 +71,7 @@ func (e *Executor) Tolerance(name string, split *Split) float64 {
 
 // Close waits for what was begun and closes all kernels.
 func (e *Executor) Close() error {
-	err := e.settle()
+	err := e.drain()
 	for _, k := range e.kernels {
 		err = errors.Join(err, k.Close())
 	}
@@ -79,9 +79,9 @@ func (e *Executor) Close() error {
 	return err
 }
 
-// settle waits for all that was begun: devices write to the operands until then, and
+// drain waits for all that was begun: devices write to the operands until then, and
 // their kernels cannot be closed.
-func (e *Executor) settle() (err error) {
+func (e *Executor) drain() (err error) {
 	for d, t := range e.begun {
 		if t != nil {
 			err = errors.Join(err, t.Wait())
@@ -117,7 +117,7 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 			to := y.At(p.Token, p.Row)
 			t, err := e.kernels[pieceKey{name, p}].Submit(x.At(p.Token, 0), to)
 			if err != nil {
-				return nil, errors.Join(err, e.settle())
+				return nil, errors.Join(err, e.drain())
 			}
 			e.begun[device] = t
 			at := e.Devices[device].Clock().Now() + e.Costs.Start(device) + e.Costs.Time(device, p.Op(op))
@@ -133,7 +133,7 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 // has fetched: those stay. With an error nothing is under way any more.
 func (e *Executor) Before(device int, split *Split, after []Pending) error {
 	if err := e.before(device, split, after); err != nil {
-		return errors.Join(err, e.settle())
+		return errors.Join(err, e.drain())
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func ShapeOf(op hetero.Op) Shape {
 	return Shape{op.Type.String(), op.Tokens, op.Rows, op.Cols, op.Streamed}
 }
 
-func (k question) shape() Shape { return Shape{k.typ.String(), k.tokens, k.rows, k.cols, k.streamed} }
+func (k matmulKey) shape() Shape { return Shape{k.typ.String(), k.tokens, k.rows, k.cols, k.streamed} }
 
 // Op returns the product, without weights.
 func (s *Shape) Op() (hetero.Op, error) {
@@ -77,10 +77,10 @@ func (s *Slowdown) op() (hetero.Op, error) {
 }
 
 // Credible reports whether a product can have taken so long.
-func Credible(took time.Duration) bool { return took > 0 && took < unknown }
+func Credible(took time.Duration) bool { return took > 0 && took < never }
 
-// possible reports whether something can have taken so long, which may be nothing.
-func possible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < unknown }
+// plausible reports whether something can have taken so long, which may be nothing.
+func plausible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < never }
 
 // Record returns what was measured on a device.
 func (p *Profiler) Record(device int) Record {
@@ -105,14 +105,14 @@ func (s *Shape) compare(t *Shape) int {
 	return cmp.Or(strings.Compare(s.Type, t.Type), s.Tokens-t.Tokens, s.Cols-t.Cols, s.Rows-t.Rows, strings.Compare(fmt.Sprint(s.Streamed), fmt.Sprint(t.Streamed)))
 }
 
-// Learn takes over what was measured on a device before.
-func (p *Profiler) Learn(device int, r Record) error {
+// Restore takes over what was measured on a device before.
+func (p *Profiler) Restore(device int, r Record) error {
 	for _, t := range r.Times {
 		op, err := t.op()
 		if err != nil {
 			return err
 		}
-		p.times[ask(device, op)] = answer{t.Alone, t.Steady}
+		p.times[keyOf(device, op)] = measured{t.Alone, t.Steady}
 	}
 	for _, known := range []struct {
 		took *time.Duration
@@ -121,7 +121,7 @@ func (p *Profiler) Learn(device int, r Record) error {
 		if known.took == nil {
 			continue
 		}
-		if !possible(known.took) {
+		if !plausible(known.took) {
 			return fmt.Errorf("%w: %v", ErrRecord, *known.took)
 		}
 		known.to[device] = *known.took
@@ -139,14 +139,14 @@ func (p *Profiler) Slowdowns() []Slowdown {
 	return list
 }
 
-// LearnSlowdowns takes over what was measured of the same devices together.
-func (p *Profiler) LearnSlowdowns(list []Slowdown) error {
+// RestoreSlowdowns takes over what was measured of the same devices together.
+func (p *Profiler) RestoreSlowdowns(list []Slowdown) error {
 	for _, s := range list {
 		op, err := s.op()
 		if err != nil {
 			return err
 		}
-		p.slow[ask(-1, op)] = s.Times
+		p.slow[keyOf(-1, op)] = s.Times
 	}
 	return nil
 }
@@ -154,10 +154,10 @@ func (p *Profiler) LearnSlowdowns(list []Slowdown) error {
 // Merge adds what an older record of the device has and this one has not. What
 // Learn would refuse is left out.
 func (r *Record) Merge(old Record) {
-	if r.Start == nil && possible(old.Start) {
+	if r.Start == nil && plausible(old.Start) {
 		r.Start = old.Start
 	}
-	if r.Copy == nil && possible(old.Copy) {
+	if r.Copy == nil && plausible(old.Copy) {
 		r.Copy = old.Copy
 	}
 	known := map[Shape]bool{}
@@ -173,7 +173,7 @@ func (r *Record) Merge(old Record) {
 }
 
 // MergeSlowdowns adds what an older list of the same devices has and list has not.
-// What LearnSlowdowns would refuse is left out.
+// What RestoreSlowdowns would refuse is left out.
 func MergeSlowdowns(list, old []Slowdown) []Slowdown {
 	known := map[Shape]bool{}
 	for _, s := range list {

@@ -35,9 +35,9 @@ func TestRecordsAreKept(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &kept))
 	q := solve.NewProfiler(pair, nil)
 	for d := range kept {
-		require.NoError(t, q.Learn(d, kept[d]))
+		require.NoError(t, q.Restore(d, kept[d]))
 	}
-	require.NoError(t, q.LearnSlowdowns(p.Slowdowns()))
+	require.NoError(t, q.RestoreSlowdowns(p.Slowdowns()))
 	before := soc.Elapsed()
 	require.Equal(t, want, ask(q))
 	require.Zero(t, q.Runs)
@@ -55,9 +55,9 @@ func TestRecordsThatCannotBe(t *testing.T) {
 		{Times: []solve.Timing{{solve.Shape{Type: "F32", Tokens: 1, Rows: 0, Cols: 1}, 1, 1}}},
 		{Start: &negative},
 	} {
-		require.ErrorIs(t, p.Learn(0, r), solve.ErrRecord)
+		require.ErrorIs(t, p.Restore(0, r), solve.ErrRecord)
 	}
-	require.ErrorIs(t, p.LearnSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
+	require.ErrorIs(t, p.RestoreSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
 }
 
 // What is measured anew replaces what was known of the same product, and of nothing

@@ -32,7 +32,7 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 			if p.inputs != nil {
 				r.x[i], r.y[i], others = p.inputs(d, &op, n)
 			}
-			if others = min(others, mostOthers); caps.Static {
+			if others = min(others, maxVariants); caps.Static {
 				others = 1 // preparing takes long
 			}
 			k, err := p.devices[d].Prepare(op)
@@ -48,8 +48,8 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 	return nil
 }
 
-// settle waits for all that was begun: kernels cannot be closed before.
-func (r *measurement) settle() (err error) {
+// drain waits for all that was begun: kernels cannot be closed before.
+func (r *measurement) drain() (err error) {
 	for _, t := range r.last {
 		if t != nil {
 			err = errors.Join(err, t.Wait())
@@ -80,7 +80,7 @@ func (r *measurement) warm() error {
 		most = max(most, len(list))
 	}
 	warmed := 0
-	for begin := r.clock.Now(); warmed < most && (warmed == 0 || r.clock.Now()-begin < enough); warmed++ {
+	for begin := r.clock.Now(); warmed < most && (warmed == 0 || r.clock.Now()-begin < maxMeasure); warmed++ {
 		if _, err := r.time(1); err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func (r *measurement) warm() error {
 }
 
 // once measures one product and several.
-func (r *measurement) once() (t took, err error) {
+func (r *measurement) once() (t burstTimes, err error) {
 	r.runs++
 	if t.one, err = r.time(1); err == nil {
-		t.many, err = r.time(1 + inRow)
+		t.burst, err = r.time(1 + burst)
 	}
 	return t, err
 }
@@ -112,7 +112,7 @@ func (r *measurement) time(n int) (time.Duration, error) {
 		for d, list := range r.kernels {
 			t, err := list[(r.next+i)%len(list)].Submit(r.x[d], r.y[d])
 			if err != nil {
-				return 0, errors.Join(err, r.settle())
+				return 0, errors.Join(err, r.drain())
 			}
 			r.last[d] = t
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// spread is how much memory products in a row read their weights from: more
+	// coldBytes is how much memory products in a row read their weights from: more
 	// than most caches hold, and room for what a Profiler asks itself in any type.
-	spread = 64 << 20
+	coldBytes = 64 << 20
 	// weightAlign is where weights of different products may begin.
 	weightAlign = 64
 	// filler is the value of all bytes of weights: scales made of it are sound
@@ -32,7 +32,7 @@ type Operands struct {
 // what a Profiler and a Predictor ask themselves. What it returns with an error is to
 // be closed as well, with CloseAfter: devices may have it attached.
 func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
-	weights, activations := spread, 0
+	weights, activations := coldBytes, 0
 	for _, op := range ops {
 		rowBytes, err := op.Type.RowBytes(op.Cols)
 		if err != nil {

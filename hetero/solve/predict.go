@@ -13,12 +13,12 @@ import (
 // and a fixed rate and a fixed bandwidth for others.
 type Predictor struct {
 	Measured *Profiler
-	trees    map[learned]*Tree
-	rates    map[learned]rate
+	trees    map[predictorKey]*Tree
+	rates    map[predictorKey]rate
 }
 
-// learned is what a tree or a rate is for.
-type learned struct {
+// predictorKey is what a tree or a rate is for.
+type predictorKey struct {
 	device int
 	typ    quant.Type
 }
@@ -44,7 +44,7 @@ func work(op hetero.Op) float64 {
 // NewPredictor measures the samples on the devices that have trees. On each that
 // has not, two products are measured when one of their type is first asked for.
 func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
-	q := &Predictor{Measured: p, trees: map[learned]*Tree{}, rates: map[learned]rate{}}
+	q := &Predictor{Measured: p, trees: map[predictorKey]*Tree{}, rates: map[predictorKey]rate{}}
 	for d := range p.devices {
 		caps := p.devices[d].Capabilities()
 		leaf := 2
@@ -54,9 +54,9 @@ func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 		case !caps.Static:
 			continue
 		}
-		lists := map[learned][]Sample{}
+		lists := map[predictorKey][]Sample{}
 		for _, op := range samples {
-			key := learned{d, op.Type}
+			key := predictorKey{d, op.Type}
 			lists[key] = append(lists[key], Sample{X: features(op), Y: math.Log(p.Time(d, op).Seconds() / work(op))})
 		}
 		for key, list := range lists {
@@ -68,7 +68,7 @@ func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 
 // Time predicts.
 func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
-	key, seconds := learned{device, op.Type}, 0.0
+	key, seconds := predictorKey{device, op.Type}, 0.0
 	if tree := q.trees[key]; tree != nil {
 		seconds = work(op) * math.Exp(tree.Predict(features(op)))
 	} else {
@@ -79,10 +79,10 @@ func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
 }
 
 // rate measures a large product, and one of a single token.
-func (q *Predictor) rate(key learned) rate {
+func (q *Predictor) rate(key predictorKey) rate {
 	r, known := q.rates[key]
 	if !known {
-		side := q.Measured.probe()
+		side := q.Measured.probeSize()
 		large := hetero.Op{Tokens: 512, Rows: side, Cols: side, Type: key.typ, Streamed: true}
 		single := hetero.Op{Tokens: 1, Rows: side, Cols: side, Type: key.typ, Streamed: true}
 		r.flops = work(large) / q.Measured.Time(key.device, large).Seconds()
@@ -97,7 +97,7 @@ func (q *Predictor) Start(device int) time.Duration { return q.Measured.Start(de
 
 // Slowdown is measured with one product of the same length.
 func (q *Predictor) Slowdown(op hetero.Op) float64 {
-	op.Rows, op.Cols = q.Measured.probe(), q.Measured.probe()
+	op.Rows, op.Cols = q.Measured.probeSize(), q.Measured.probeSize()
 	return q.Measured.Slowdown(op)
 }
 

@@ -42,53 +42,53 @@ type Profiler struct {
 	// Err is the first error. That a device has no memory for a product is none.
 	Err error
 
-	devices []hetero.Device
-	inputs  Inputs
-	times   map[question]answer
-	beyond  map[question]bool // there was no memory for it
-	slow    map[question]float64
-	start   map[int]time.Duration // by device
-	copies  map[int]time.Duration
+	devices  []hetero.Device
+	inputs   Inputs
+	times    map[matmulKey]measured
+	tooLarge map[matmulKey]bool // there was no memory for it
+	slow     map[matmulKey]float64
+	start    map[int]time.Duration // by device
+	copies   map[int]time.Duration
 }
 
-// question is a product on a device; two of the same shape take the same time.
-type question struct {
+// matmulKey is a product on a device; two of the same shape take the same time.
+type matmulKey struct {
 	device             int
 	typ                quant.Type
 	tokens, rows, cols int
 	streamed           bool
 }
 
-func ask(device int, op hetero.Op) question {
-	return question{device, op.Type, op.Tokens, op.Rows, op.Cols, op.Streamed}
+func keyOf(device int, op hetero.Op) matmulKey {
+	return matmulKey{device, op.Type, op.Tokens, op.Rows, op.Cols, op.Streamed}
 }
 
-// answer is what one and many in a row took, for each.
-type answer struct{ alone, steady time.Duration }
+// measured is what one and many in a row took, for each.
+type measured struct{ alone, steady time.Duration }
 
-// unknown is the time of what could not be measured: nobody will choose it.
-const unknown = 24 * time.Hour
+// never is the time of what could not be measured: nobody will choose it.
+const never = 24 * time.Hour
 
 // NewProfiler measures on these devices. inputs is nil for simulators that
 // charge time only.
 func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 	return &Profiler{
 		devices: devices, inputs: inputs,
-		times: map[question]answer{}, beyond: map[question]bool{}, slow: map[question]float64{},
+		times: map[matmulKey]measured{}, tooLarge: map[matmulKey]bool{}, slow: map[matmulKey]float64{},
 		start: map[int]time.Duration{}, copies: map[int]time.Duration{},
 	}
 }
 
 const (
-	// inRow is how many products are queued to hide how long one takes to begin.
-	inRow = 4
-	// enough is how long one product is measured at most, but once in any case.
-	enough = 200 * time.Millisecond
+	// burst is how many products are queued to hide how long one takes to begin.
+	burst = 4
+	// maxMeasure is how long one product is measured at most, but once in any case.
+	maxMeasure = 200 * time.Millisecond
 	// startRepeats is how much more often the beginning is measured than products.
 	startRepeats = 6
-	// mostOthers is how many kernels are prepared, so that each multiplies weights
+	// maxVariants is how many kernels are prepared, so that each multiplies weights
 	// that were not used lately.
-	mostOthers = 16
+	maxVariants = 16
 )
 
 // Time measures a product. After an error, which Err keeps, it is a day, and so it is
@@ -97,32 +97,32 @@ func (p *Profiler) Time(device int, op hetero.Op) time.Duration {
 	return p.measure(device, op).steady
 }
 
-func (p *Profiler) measure(device int, op hetero.Op) answer {
-	key := ask(device, op)
+func (p *Profiler) measure(device int, op hetero.Op) measured {
+	key := keyOf(device, op)
 	if a, known := p.times[key]; known {
 		return a
 	}
-	if p.beyond[key] {
-		return answer{unknown, unknown}
+	if p.tooLarge[key] {
+		return measured{never, never}
 	}
 	t, err := p.run(op, p.Repeats, device)
 	if hetero.IsOutOfMemory(err) {
-		p.beyond[key] = true
-		return answer{unknown, unknown}
+		p.tooLarge[key] = true
+		return measured{never, never}
 	}
 	if err != nil {
 		p.Err = err
-		return answer{unknown, unknown}
+		return measured{never, never}
 	}
-	a := answer{t.one, (t.many - t.one) / inRow}
+	a := measured{t.one, (t.burst - t.one) / burst}
 	p.times[key] = a
 	p.Runs++
 	return a
 }
 
-// probe is the size of square matrices that a profiler asks itself about, on
+// probeSize is the size of square matrices that a profiler asks itself about, on
 // simulated devices and on real ones, where less time is spent on it.
-func (p *Profiler) probe() int {
+func (p *Profiler) probeSize() int {
 	if p.Repeats > 0 {
 		return 2048
 	}
@@ -131,7 +131,7 @@ func (p *Profiler) probe() int {
 
 // startOp is large enough for a device to be busy longer than a submit takes.
 func (p *Profiler) startOp() hetero.Op {
-	return hetero.Op{Tokens: 32, Rows: p.probe(), Cols: p.probe(), Type: p.Weights, Streamed: true}
+	return hetero.Op{Tokens: 32, Rows: p.probeSize(), Cols: p.probeSize(), Type: p.Weights, Streamed: true}
 }
 
 // Start measures what beginning costs.
@@ -150,9 +150,9 @@ func (p *Profiler) Start(device int) time.Duration {
 	t, err := p.run(op, startRepeats*p.Repeats, device)
 	if err != nil {
 		p.Err = err
-		return unknown
+		return never
 	}
-	p.start[device] = max(0, t.one-(t.many-t.one)/inRow)
+	p.start[device] = max(0, t.one-(t.burst-t.one)/burst)
 	return p.start[device]
 }
 
@@ -169,7 +169,7 @@ func (p *Profiler) Copy() time.Duration {
 			var err error
 			if took, err = p.measureCopy(d); err != nil {
 				p.Err = err
-				return unknown
+				return never
 			}
 			p.copies[d] = took
 		}
@@ -186,7 +186,7 @@ func (p *Profiler) measureCopy(device int) (time.Duration, error) {
 	op := p.startOp()
 	_, y, _ := p.inputs(device, &op, 0)
 	clock := p.devices[device].Clock()
-	least := unknown
+	least := never
 	for range max(1, p.Repeats) {
 		begin := clock.Now()
 		if err := errors.Join(p.devices[device].Flush(y.Buffer), p.devices[device].Fetch(y.Buffer)); err != nil {
@@ -200,7 +200,7 @@ func (p *Profiler) measureCopy(device int) (time.Duration, error) {
 // Slowdown runs the product on both devices at once, over and over, and
 // compares with each alone.
 func (p *Profiler) Slowdown(op hetero.Op) float64 {
-	key := ask(-1, op)
+	key := keyOf(-1, op)
 	if s, known := p.slow[key]; known {
 		return s
 	}
@@ -217,48 +217,48 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 			p.Err = err
 			return 1
 		}
-		alone = max(alone, t.many)
+		alone = max(alone, t.burst)
 	}
 	both, err := p.run(op, p.Repeats, all...)
 	if err != nil {
 		p.Err = err
 		return 1
 	}
-	p.slow[key] = max(1, both.many.Seconds()/alone.Seconds())
+	p.slow[key] = max(1, both.burst.Seconds()/alone.Seconds())
 	return p.slow[key]
 }
 
-// took is how long one product and 1+inRow in a row take.
-type took struct{ one, many time.Duration }
+// burstTimes is how long one product and 1+burst in a row take.
+type burstTimes struct{ one, burst time.Duration }
 
 // run returns how long products take on each of some devices at once.
-func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (took, error) {
+func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (burstTimes, error) {
 	if p.Err != nil {
-		return took{}, p.Err
+		return burstTimes{}, p.Err
 	}
 	if p.Before != nil {
 		if err := p.Before(); err != nil {
-			return took{}, err
+			return burstTimes{}, err
 		}
 	}
 	r := &measurement{clock: p.devices[devices[0]].Clock()}
 	defer r.close()
 	if err := r.prepare(p, op, devices); err != nil {
-		return took{}, err
+		return burstTimes{}, err
 	}
 	if repeats == 0 {
 		return r.once()
 	}
 	if err := r.warm(); err != nil {
-		return took{}, err
+		return burstTimes{}, err
 	}
 	best, err := r.once()
-	for begin := r.clock.Now(); r.runs < repeats && r.clock.Now()-begin < enough; {
+	for begin := r.clock.Now(); r.runs < repeats && r.clock.Now()-begin < maxMeasure; {
 		t, again := r.once()
-		best, err = took{min(best.one, t.one), min(best.many, t.many)}, errors.Join(err, again)
+		best, err = burstTimes{min(best.one, t.one), min(best.burst, t.burst)}, errors.Join(err, again)
 	}
-	if best.many <= best.one { // who measured one was kept from it each time
-		best.one = best.many / (1 + inRow)
+	if best.burst <= best.one { // who measured one was kept from it each time
+		best.one = best.burst / (1 + burst)
 	}
 	return best, err
 }

@@ -19,18 +19,18 @@ type Solver struct {
 	// Allow leaves splits out, where it is set: to place whole operations only, or
 	// to leave a device alone.
 	Allow func(s *Split) bool
-	// Share is how much of an operation's time device 0 may be busy, for others
+	// Quota is how much of an operation's time device 0 may be busy, for others
 	// who need it; 0 means all.
-	Share float64
+	Quota float64
 
-	solved map[question]Split
+	solved map[matmulKey]Split
 }
 
 // Solve returns the best split of a product, and the order of its operands that
 // suits device 1 better. Weights are not looked at. Where Allow takes nothing,
 // the split has no pieces.
 func (s *Solver) Solve(op hetero.Op) Split {
-	key := ask(0, op)
+	key := keyOf(0, op)
 	key.streamed = false
 	if split, known := s.solved[key]; known {
 		return split
@@ -45,7 +45,7 @@ func (s *Solver) Solve(op hetero.Op) Split {
 		split.Streamed = op.Streamed
 		busy := s.busy(op, &split)
 		split.Time = s.total(op, &split, busy)
-		if s.Share > 0 && len(split.Pieces) > 1 && busy[0].Seconds() > s.Share*split.Time.Seconds() {
+		if s.Quota > 0 && len(split.Pieces) > 1 && busy[0].Seconds() > s.Quota*split.Time.Seconds() {
 			continue
 		}
 		if first || split.Time < best.Time {
@@ -53,7 +53,7 @@ func (s *Solver) Solve(op hetero.Op) Split {
 		}
 	}
 	if s.solved == nil {
-		s.solved = map[question]Split{}
+		s.solved = map[matmulKey]Split{}
 	}
 	s.solved[key] = best
 	return best

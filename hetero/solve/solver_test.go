@@ -74,7 +74,7 @@ func TestRoomHoldsEveryCut(t *testing.T) {
 	for tokens := 1; tokens < 1400; tokens += 37 {
 		for _, static := range []bool{false, true} {
 			for _, split := range solve.DefaultSteps.Cuts(hetero.Op{Tokens: tokens, Rows: 512, Cols: 256}, static) {
-				require.LessOrEqual(t, split.Room(), solve.DefaultSteps.Room(tokens), "%d tokens, static %v: %v", tokens, static, split)
+				require.LessOrEqual(t, split.PaddedTokens(), solve.DefaultSteps.PaddedTokens(tokens), "%d tokens, static %v: %v", tokens, static, split)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func TestShareIsKept(t *testing.T) {
 	op := product(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
 	for _, share := range []float64{0.2, 0.5} {
-		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Share: share}
+		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Quota: share}
 		split := s.Solve(op)
 		busy := time.Duration(0)
 		for _, piece := range split.Pieces {

@@ -174,7 +174,7 @@ func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, op hetero.Op)
 		p.cuts[split.Cut]++
 		split.Streamed = p.seed%2 == 0
 		covers(t, &split, tokens, rows)
-		require.LessOrEqual(t, split.Room(), tokens+16)
+		require.LessOrEqual(t, split.PaddedTokens(), tokens+16)
 		if i == 0 { // device 0 alone
 			p.single = p.do(t, &split, want)
 			continue
@@ -185,7 +185,7 @@ func (p *pair) everySplit(t *testing.T, buffers [3]*hetero.Buffer, op hetero.Op)
 
 // do computes a product as it is split.
 func (p *pair) do(t *testing.T, split *solve.Split, out hetero.View) (tolerance float64) {
-	for j := range split.Room() * p.op.Rows {
+	for j := range split.PaddedTokens() * p.op.Rows {
 		out.Buffer.Floats()[j] = float32(math.NaN())
 	}
 	require.NoError(t, p.exec.Prepare("w", p.op, split))

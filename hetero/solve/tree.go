@@ -9,10 +9,10 @@ import (
 // that lowers the sum of squared errors most, and answers with the mean of the
 // samples that a question ends up with.
 type Tree struct {
-	feature  int
-	limit    float64 // features up to it go left
-	mean     float64
-	low, top *Tree // nil in a leaf
+	feature     int
+	limit       float64 // features up to it go left
+	mean        float64
+	left, right *Tree // nil in a leaf
 }
 
 // Sample is one observation.
@@ -28,24 +28,24 @@ func GrowTree(samples []Sample, leaf int) *Tree {
 	for _, s := range samples {
 		t.mean += s.Y / float64(len(samples))
 	}
-	feature, at, limit := bestCut(samples, max(leaf, 1))
+	feature, at, limit := bestThreshold(samples, max(leaf, 1))
 	if at == 0 {
 		return t
 	}
 	sortBy(samples, feature)
 	t.feature, t.limit = feature, limit
-	t.low = GrowTree(samples[:at], leaf)
-	t.top = GrowTree(samples[at:], leaf)
+	t.left = GrowTree(samples[:at], leaf)
+	t.right = GrowTree(samples[at:], leaf)
 	return t
 }
 
 // Predict answers for one set of features.
 func (t *Tree) Predict(x []float64) float64 {
-	for t.low != nil {
+	for t.left != nil {
 		if x[t.feature] <= t.limit {
-			t = t.low
+			t = t.left
 		} else {
-			t = t.top
+			t = t.right
 		}
 	}
 	return t.mean
@@ -53,19 +53,19 @@ func (t *Tree) Predict(x []float64) float64 {
 
 // Leaves counts the answers that the tree can give.
 func (t *Tree) Leaves() int {
-	if t.low == nil {
+	if t.left == nil {
 		return 1
 	}
-	return t.low.Leaves() + t.top.Leaves()
+	return t.left.Leaves() + t.right.Leaves()
 }
 
 func sortBy(samples []Sample, feature int) {
 	slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.X[feature], b.X[feature]) })
 }
 
-// bestCut returns the feature, the number of samples below and the limit that
+// bestThreshold returns the feature, the number of samples below and the limit that
 // lower the squared error most; no sample below where nothing does.
-func bestCut(samples []Sample, leaf int) (feature, at int, limit float64) {
+func bestThreshold(samples []Sample, leaf int) (feature, at int, limit float64) {
 	if len(samples) < 2*leaf {
 		return 0, 0, 0
 	}

@@ -97,7 +97,7 @@ const (
 func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error) {
 	r := &DividedReport{Model: o.Path, Machine: ThisMachine(), Device: o.Device}
 	if o.Threads == 0 { // the processor alone has what it has beside the device
-		o.Threads = devices.ThreadsBeside(o.Device)
+		o.Threads = devices.HostThreads(o.Device)
 	}
 	tests := passTests(o.Prefill, o.Decode, []int{0})
 	var benches [passWays]*bench

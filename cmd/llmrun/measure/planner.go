@@ -59,8 +59,8 @@ func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err e
 		return ctx.Err()
 	}
 	err = p.make(ctx, ops)
-	p.profile.Note(p.lab.profiler, p.lab.keys())
-	p.profile.Keep(o.Dir, o.Notice)
+	p.profile.Update(p.lab.profiler, p.lab.keys())
+	p.profile.SaveOrReport(o.Dir, o.Notice)
 	return p.plan, err
 }
 
@@ -74,9 +74,9 @@ func (p *planner) remember(ops []hetero.Op) {
 		for _, op := range ops {
 			shapes = append(shapes, solve.ShapeOf(op))
 		}
-		p.profile.Forget(p.lab.keys(), shapes)
+		p.profile.Invalidate(p.lab.keys(), shapes)
 	case notice == "":
-		notice = p.profile.Teach(p.lab.profiler, p.lab.keys())
+		notice = p.profile.Restore(p.lab.profiler, p.lab.keys())
 	}
 	if notice != "" && p.o.Notice != nil {
 		p.o.Notice(notice)
@@ -129,7 +129,7 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 
 func (p *planner) newSolver(costs solve.Costs, steps solve.Steps) *solve.Solver {
 	s := p.lab.solver(costs, steps)
-	s.Share = p.o.Share
+	s.Quota = p.o.Share
 	return s
 }
 
@@ -154,7 +154,7 @@ func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
 func roomFor(ops []hetero.Op) []hetero.Op {
 	list := slices.Clone(ops)
 	for i := range list {
-		list[i].Tokens = solve.DefaultSteps.Room(list[i].Tokens)
+		list[i].Tokens = solve.DefaultSteps.PaddedTokens(list[i].Tokens)
 	}
 	return list
 }

@@ -144,7 +144,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	known := shapes()
 	kept, _ := profiles.Load(o.Dir)
 	pair := profiles.Keys{slices.Collect(maps.Keys(kept.Pairs))[0]}
-	profiles.KeepTrial(o.Dir, pair, profiles.Trial{}, o.Notice)
+	profiles.SaveTrial(o.Dir, pair, profiles.Trial{}, o.Notice)
 	o.Again, o.Tokens = true, []int{1}
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
