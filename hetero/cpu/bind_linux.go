@@ -2,7 +2,7 @@ package cpu
 
 import "golang.org/x/sys/unix"
 
-// bindThread lets the calling thread run on one processor only.
+// bindThread pins the calling thread to one CPU.
 func bindThread(core int) error {
 	var set unix.CPUSet
 	set.Set(core)

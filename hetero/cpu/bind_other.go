@@ -2,5 +2,5 @@
 
 package cpu
 
-// bindThread leaves threads where the system puts them: it has no call for more.
+// bindThread does nothing: the system does not support pinning.
 func bindThread(int) error { return nil }

@@ -248,7 +248,7 @@ func TestWeightsInOtherMemory(t *testing.T) {
 		require.Zero(t, b.y.Row(3, 1)[0], "not asked for")
 		for _, tokens := range []int{0, 5} {
 			_, err = k.(hetero.Elastic).SubmitSome(tokens, b.x, b.y)
-			require.ErrorContains(t, err, "tokens for a kernel of 4")
+			require.ErrorContains(t, err, "tokens, but the kernel is prepared for 4")
 		}
 	}
 	for _, k := range kernels {
@@ -276,9 +276,9 @@ func TestRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "not attached")
 	end := len(b.x.Buffer.Floats())
 	_, err = k.Submit(hetero.View{Buffer: b.x.Buffer, Offset: end - 63, Stride: 32}, b.y)
-	require.ErrorContains(t, err, "leaves its buffers")
+	require.ErrorContains(t, err, "exceed their buffers")
 	_, err = k.Submit(b.x, hetero.View{Buffer: b.y.Buffer, Stride: 3})
-	require.ErrorContains(t, err, "leaves its buffers")
+	require.ErrorContains(t, err, "exceed their buffers")
 	require.NoError(t, k.Close())
 	_, err = k.Submit(b.x, b.y)
 	require.ErrorIs(t, err, errKernelClosed)

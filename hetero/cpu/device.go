@@ -14,23 +14,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Options say which part of the processor a device is.
+// Options select the part of the CPU that a device uses.
 type Options struct {
-	Threads int // 0 = one for each of Cores, or for each fast core
-	// Cores are the processors that the threads are bound to, in turns, where the
-	// system can do that; without any, threads run where the system puts them.
+	Threads int // 0 = one per entry of Cores, or per fast core
+	// Cores are the CPUs that the threads are pinned to, round-robin, where the
+	// system supports pinning. Without Cores, the system places the threads.
 	Cores []int
-	// Slow makes the device so many times slower: it does every product that often.
-	// With it, one of two equal groups stands for the small cores of a phone. 0 = 1.
+	// Slow slows the device down by this factor: it repeats every matmul as often.
+	// One of two equal groups can thus simulate the small cores of a phone. 0 = 1.
 	Slow int
-	// Budget is charged with weights and working memory; nil = nobody counts.
+	// Budget is charged with weights and working memory; nil: none.
 	Budget *tiering.Budget
 }
 
-// ErrClosed is the error of a use after Close.
+// ErrClosed is returned by uses after Close.
 var ErrClosed = errors.New("cpu: the device is closed")
 
-// Device is the processor, or a group of its cores.
+// Device is the CPU, or a group of its cores.
 type Device struct {
 	caps     hetero.Capabilities
 	slowdown int
@@ -38,21 +38,21 @@ type Device struct {
 	workers  *threadpool.Pool
 	queue    chan *ticket
 	exited   chan struct{}
-	seed     maphash.Seed // of sums of weights
+	seed     maphash.Seed // of weightsKey.hash
 
 	mu      sync.Mutex
 	closed  bool
 	pending int // submitted and not done
 	tickets [2 * queueLength]ticket
-	issued  int       // of the tickets, so far
-	ended   sync.Cond // of mu: a ticket is done
+	issued  int       // tickets issued so far
+	ended   sync.Cond // a ticket is done; locked by mu
 	kernels int
 	weights map[weightsKey]*weights
 	buffers map[*hetero.Buffer]bool
 
-	// Of the goroutine that does the work. Prepare makes them larger, while there
-	// is no work.
-	activations *tiering.Frame // of rounded activations
+	// Used by the goroutine that runs the matmuls. Prepare enlarges them while the
+	// queue is empty.
+	activations *tiering.Frame // memory of quantized activations
 	acts        tiled.Activations
 	matmul      matmul
 }
@@ -60,7 +60,7 @@ type Device struct {
 // New starts a device.
 func New(o Options) (*Device, error) {
 	if o.Threads < 0 || o.Slow < 0 {
-		return nil, fmt.Errorf("cpu: %d threads, %d times slower", o.Threads, o.Slow)
+		return nil, fmt.Errorf("cpu: invalid options: %d threads, slowdown %d", o.Threads, o.Slow)
 	}
 	threads := o.threads()
 	d := &Device{
@@ -86,12 +86,12 @@ func (o Options) threads() int {
 	return cmp.Or(o.Threads, len(o.Cores), threadpool.DefaultThreads())
 }
 
-// Capabilities are those of the device that New would start.
+// Capabilities returns those of the device that New would start.
 func (o Options) Capabilities() hetero.Capabilities {
 	return hetero.Capabilities{Name: o.name(), Kind: hetero.CPU, SharesMemory: true, FixedScale: true}
 }
 
-// name tells devices apart whose products take different times.
+// name describes the device; devices of different speed have different names.
 func (o Options) name() string {
 	threads := o.threads()
 	text := fmt.Sprintf("CPU, %s kernels", quant.Features())
@@ -111,13 +111,13 @@ func (o Options) name() string {
 	return text
 }
 
-// Capabilities says what the device can do.
+// Capabilities describes the device.
 func (d *Device) Capabilities() hetero.Capabilities { return d.caps }
 
-// Clock is that of the machine.
+// Clock returns the machine's clock.
 func (d *Device) Clock() hetero.Clock { return hetero.Wall() }
 
-// Attach notes the buffer, which is ordinary memory.
+// Attach registers the buffer, which is ordinary memory.
 func (d *Device) Attach(b *hetero.Buffer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,21 +128,21 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	return nil
 }
 
-// Flush has nothing to do: the processor sees what is in memory.
+// Flush does nothing: the CPU reads memory directly.
 func (d *Device) Flush(*hetero.Buffer) error { return nil }
 
-// FlushRows has nothing to do, and
+// FlushRows does nothing.
 func (d *Device) FlushRows(hetero.View, int, int) error { return nil }
 
-// Fetch has nothing to do either.
+// Fetch does nothing.
 func (d *Device) Fetch(*hetero.Buffer) error { return nil }
 
-// Close ends the device. It fails while kernels are open.
+// Close stops the device. It fails while kernels are open.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.kernels > 0 {
 		defer d.mu.Unlock()
-		return fmt.Errorf("cpu: the device is closed with %d kernels", d.kernels)
+		return fmt.Errorf("cpu: cannot close the device: %d kernels are open", d.kernels)
 	}
 	if d.closed {
 		d.mu.Unlock()

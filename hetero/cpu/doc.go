@@ -1,9 +1,9 @@
-// Package cpu makes this project's kernels a [hetero.Device]: all threads of the
-// processor, or a group of its cores, such as the fast and the slow ones of a
-// phone, which a plan can then divide a product between.
+// Package cpu makes the engine's own kernels a [hetero.Device]: all threads of the
+// CPU, or a group of its cores, such as the fast and the slow cores of a phone. A
+// plan can then split a matmul between them.
 //
-// A device has a goroutine that takes products off a queue and does each with
-// its own [threadpool.Pool]. What the goroutine and its workers do is what the
-// forward pass does: quantized weights lie in tiles and are multiplied in
-// integers, floats are multiplied as floats. The time that passes is real.
+// A device has a goroutine that takes matmuls from a queue and runs each on its own
+// [threadpool.Pool], with the same kernels as the forward pass: quantized weights
+// lie in tiles and are multiplied in integers, float weights are multiplied as
+// floats. Times are real.
 package cpu

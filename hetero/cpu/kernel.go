@@ -14,7 +14,7 @@ import (
 
 var errKernelClosed = errors.New("cpu: the kernel is closed")
 
-// kernel is a product for a number of tokens.
+// kernel is a prepared matmul for up to op.Tokens tokens.
 type kernel struct {
 	device  *Device
 	op      hetero.Op
@@ -22,10 +22,9 @@ type kernel struct {
 	closed  bool
 }
 
-// weightsKey names weights: the same bytes are arranged once, for however many
-// numbers of tokens products are prepared. They are known by their place, and those
-// in tiles by a sum of their bytes besides, because the caller's memory may hold
-// others by the time of the next Prepare.
+// weightsKey identifies weights, so that kernels for different numbers of tokens
+// share one packed copy. The key is the address, and for tiles also a hash of the
+// bytes, because the caller's memory may hold other weights at the next Prepare.
 type weightsKey struct {
 	hash       uint64
 	first      *byte
@@ -33,17 +32,17 @@ type weightsKey struct {
 	rows, cols int
 }
 
-// weights are those of a product: in tiles, in memory of the device, or as they
-// are in the caller's.
+// weights are those of a matmul: packed in tiles in the device's memory, or in
+// place in the caller's memory.
 type weights struct {
-	key   weightsKey
+	key   weightsKey // nil: the type has no tiles
 	users int
 	frame *tiering.Frame // nil: the type has no tiles
 	data  []byte
 }
 
-// Prepare arranges the weights in tiles. Of types that have none the caller's
-// bytes are used as they are.
+// Prepare packs the weights into tiles. Types without tiles use the caller's bytes
+// in place.
 func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	if err := check(op); err != nil {
 		return nil, err
@@ -66,10 +65,10 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	return &kernel{device: d, op: op, weights: w}, nil
 }
 
-// check refuses products that make no sense.
+// check rejects invalid shapes.
 func check(op hetero.Op) error {
 	if op.Tokens < 1 || op.Rows < 1 || op.Cols < 1 {
-		return fmt.Errorf("cpu: a product of %d × %d × %d", op.Tokens, op.Rows, op.Cols)
+		return fmt.Errorf("cpu: invalid matmul of %d × %d × %d", op.Tokens, op.Rows, op.Cols)
 	}
 	rowBytes, err := op.Type.RowBytes(op.Cols)
 	if err != nil {
@@ -81,7 +80,8 @@ func check(op hetero.Op) error {
 	return nil
 }
 
-// acquireWeights returns the weights of a product as the device multiplies them.
+// acquireWeights returns the weights of a matmul in the device's layout and counts
+// a user.
 func (d *Device) acquireWeights(op hetero.Op) (*weights, error) {
 	key := weightsKey{first: &op.Weights[0], typ: op.Type, rows: op.Rows, cols: op.Cols}
 	if usesTiles(op) {
@@ -107,7 +107,7 @@ func (d *Device) acquireWeights(op hetero.Op) (*weights, error) {
 	return w, nil
 }
 
-// usesTiles reports whether a product is done in integers.
+// usesTiles reports whether a matmul runs in integers on tiles.
 func usesTiles(op hetero.Op) bool {
 	return tiled.Fits(op.Type, op.Cols)
 }
@@ -124,7 +124,7 @@ func (d *Device) packTiles(op hetero.Op, dst []byte) {
 	})
 }
 
-// release gives the weights up for one of their users.
+// release drops one user of the weights and frees them after the last.
 func (w *weights) release(d *Device) {
 	if w.users--; w.users > 0 {
 		return
@@ -135,7 +135,7 @@ func (w *weights) release(d *Device) {
 	}
 }
 
-// Bytes counts weights that several kernels share for each of them.
+// Bytes counts weights that several kernels share once per kernel.
 func (k *kernel) Bytes() int64 {
 	if k.weights.frame == nil {
 		return 0
@@ -143,17 +143,17 @@ func (k *kernel) Bytes() int64 {
 	return int64(len(k.weights.data))
 }
 
-// Submit puts the product into the device's queue.
+// Submit queues the matmul.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	return k.device.submit(k, k.op.Tokens, x, y)
 }
 
-// SubmitSome puts the product with fewer tokens there.
+// SubmitSome queues the matmul with fewer tokens.
 func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	return k.device.submit(k, tokens, x, y)
 }
 
-// Close gives the weights up, once nothing is computed with them.
+// Close waits for the queue and releases the weights.
 func (k *kernel) Close() error {
 	d := k.device
 	d.mu.Lock()
@@ -168,10 +168,10 @@ func (k *kernel) Close() error {
 	return nil
 }
 
-// Tolerance is that of the kernel's arithmetic. With tiles, activations are
-// rounded by at most half of 1/127 of the largest of their group. Sums of float32
-// add a last bit for each of their steps; weights with an offset are computed
-// from two numbers that may be some times larger than they are.
+// Tolerance bounds the error of the kernel's arithmetic. With tiles, quantizing an
+// activation changes it by at most half of 1/127 of the largest of its group.
+// Float32 sums add one last bit per step. Weights with an offset are the difference
+// of two numbers that may be several times larger.
 func (k *kernel) Tolerance() float64 {
 	if !usesTiles(k.op) {
 		steps := k.op.Cols/lanes + 8 // and the tree that adds the lanes
@@ -183,5 +183,5 @@ func (k *kernel) Tolerance() float64 {
 
 const (
 	lanes   = 16 // of quant.Dot
-	offsets = 8  // two roundings a group, of numbers four times as large
+	offsets = 8  // two roundings per group, of numbers four times as large
 )

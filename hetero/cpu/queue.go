@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// queueLength is how many products may wait. Whoever submits more waits too.
+	// queueLength is how many matmuls may wait; a further Submit blocks.
 	queueLength = 64
-	// pollFor is how long the device looks for more work before it sleeps: being
-	// woken takes longer than a short product.
+	// pollFor is how long the device polls its queue before it sleeps: waking up
+	// takes longer than a short matmul.
 	pollFor = 50 * time.Microsecond
 )
 
-// ticket is a product in the queue.
+// ticket is a queued matmul.
 type ticket struct {
 	kernel *kernel
 	tokens int
@@ -28,13 +28,13 @@ type ticket struct {
 	begun, ended time.Duration // by the machine's clock
 }
 
-// Done is one load.
+// Done costs one load.
 func (t *ticket) Done() bool { return t.done.Load() }
 
-// Ran is for work that is done.
+// Ran is valid for completed work.
 func (t *ticket) Ran() (begin, end time.Duration) { return t.begun, t.ended }
 
-// Wait sleeps until the device wakes those who wait.
+// Wait sleeps until the matmul is done.
 func (t *ticket) Wait() error {
 	d := t.kernel.device
 	d.mu.Lock()
@@ -45,9 +45,8 @@ func (t *ticket) Wait() error {
 	return nil
 }
 
-// submit puts a product into the queue.
-// It allocates nothing: tickets are used again when twice as many were handed out
-// as the queue can hold.
+// submit queues a matmul. It does not allocate: the ring of tickets is twice as
+// long as the queue, so a ticket is reused only long after its work.
 func (d *Device) submit(k *kernel, tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	d.mu.Lock()
 	if err := d.validate(k, tokens, x, y); err != nil {
@@ -64,22 +63,22 @@ func (d *Device) submit(k *kernel, tokens int, x, y hetero.View) (hetero.Ticket,
 	return t, nil
 }
 
-// validate refuses views that a product would leave.
+// validate rejects views outside their buffers.
 func (d *Device) validate(k *kernel, tokens int, x, y hetero.View) error {
 	switch {
 	case k.closed:
 		return errKernelClosed
 	case !d.buffers[x.Buffer] || !d.buffers[y.Buffer]:
-		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+		return fmt.Errorf("%s: buffer is not attached", d.caps.Name)
 	case tokens < 1 || tokens > k.op.Tokens:
-		return fmt.Errorf("%s: %d tokens for a kernel of %d", d.caps.Name, tokens, k.op.Tokens)
+		return fmt.Errorf("%s: %d tokens, but the kernel is prepared for %d", d.caps.Name, tokens, k.op.Tokens)
 	case !x.Fits(tokens, k.op.Cols) || !y.Fits(tokens, k.op.Rows):
-		return fmt.Errorf("%s: a product of %d × %d × %d leaves its buffers", d.caps.Name, tokens, k.op.Rows, k.op.Cols)
+		return fmt.Errorf("%s: operands of a %d × %d × %d matmul exceed their buffers", d.caps.Name, tokens, k.op.Rows, k.op.Cols)
 	}
 	return nil
 }
 
-// serve does one product after the other until the device is closed.
+// serve runs queued matmuls until the device is closed.
 func (d *Device) serve(cores []int, bound chan<- error) {
 	defer close(d.exited)
 	bound <- d.bind(cores)
@@ -97,7 +96,7 @@ func (d *Device) serve(cores []int, bound chan<- error) {
 	}
 }
 
-// next returns the next product, nil when the device is closed.
+// next returns the next matmul, nil when the device is closed.
 func (d *Device) next() *ticket {
 	for begin := time.Now(); time.Since(begin) < pollFor; runtime.Gosched() {
 		select {
@@ -109,22 +108,22 @@ func (d *Device) next() *ticket {
 	return <-d.queue
 }
 
-// waitIdle waits until all work is done. The lock is held.
+// waitIdle waits until all work is done. The caller holds the lock.
 func (d *Device) waitIdle() {
 	for d.pending > 0 {
 		d.ended.Wait()
 	}
 }
 
-// bind binds every worker's thread to one of the processors. It is called by the
-// goroutine that starts the device's runs, which is a worker too.
+// bind pins every worker's thread to one of the cores. The goroutine that starts
+// the device's runs calls it, because it is a worker too.
 func (d *Device) bind(cores []int) error {
 	if len(cores) == 0 {
 		return nil
 	}
 	n := d.workers.Count()
 	errs := make([]error, n)
-	var all sync.WaitGroup // nobody gets two parts while others still have none
+	var all sync.WaitGroup // holds every worker until each has its part
 	all.Add(n)
 	d.workers.Run(n, func(part, worker int) {
 		runtime.LockOSThread()
@@ -134,7 +133,7 @@ func (d *Device) bind(cores []int) error {
 	})
 	for _, err := range errs {
 		if err != nil {
-			return fmt.Errorf("cpu: a thread cannot be bound to one of the processors %v: %w", cores, err)
+			return fmt.Errorf("cpu: cannot pin a thread to one of the CPUs %v: %w", cores, err)
 		}
 	}
 	return nil

@@ -1,9 +1,8 @@
-// Package devices knows where products can be computed on this machine: on the
-// processor and its groups of cores, and on whatever drivers were built in and
-// are there.
+// Package devices lists the compute devices of this machine: the CPU and its groups
+// of cores, and the devices of the drivers that are built in and installed.
 //
-// What needs a driver is behind a build tag, because a program that loads
-// libraries is not static any more. A file with that tag fills in the [Provider]
-// of its driver; without it, the list says how to get it. Drivers are looked for
-// when somebody asks, and one that is missing is a line of the list and no error.
+// Drivers are behind build tags, because a program that loads libraries is not
+// static any more. A file with the tag sets the [Provider] of its driver; without
+// the tag, the list says how to build with it. A driver is loaded on the first
+// query. A missing driver is an entry of the list, not an error.
 package devices

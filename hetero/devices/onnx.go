@@ -12,9 +12,9 @@ import (
 
 func init() { onnxRuntime.Find = findONNX }
 
-// findONNX offers all providers that the library accepts on this machine. The
-// CPU's is always among them: where there is no other, it shows what the graphs
-// compute.
+// findONNX returns all execution providers that the library accepts on this
+// machine. The CPU provider is always among them, so that graphs can be tested
+// without an NPU.
 func findONNX() ([]Found, error) {
 	report, err := onnx.Probe(onnx.Options{})
 	if err != nil {
@@ -39,7 +39,7 @@ func findONNX() ([]Found, error) {
 		})
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s accepts none of its providers", report.Path)
+		return nil, fmt.Errorf("%s: no execution provider is usable", report.Path)
 	}
 	return found, nil
 }

@@ -12,15 +12,15 @@ import (
 
 func init() { openCL.Find = findOpenCL }
 
-// findOpenCL offers the devices of all OpenCL drivers.
+// findOpenCL returns the devices of all OpenCL drivers.
 func findOpenCL() ([]Found, error) {
 	list, failed := opencl.List()
 	found, err := openable(list, func(o opencl.Options) (hetero.Device, error) { return opencl.OpenDevice(o) })
 	return found, errors.Join(failed, err)
 }
 
-// openable opens each device once, because only trying shows whether it shares memory.
-// The error says which cannot be opened.
+// openable opens each device once, because only trying shows whether it shares
+// memory. The error names the devices that cannot be opened.
 func openable(list []opencl.Info, open func(opencl.Options) (hetero.Device, error)) (found []Found, failed error) {
 	for _, info := range list {
 		options := opencl.Options{Device: fmt.Sprint(info.Index)}

@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun/internal/threadpool"
 )
 
-// processor offers the processor as the engine uses it, and in two groups of
-// cores: the fast and the slow ones, where there are two kinds, or else halves,
-// on which one can see what dividing is worth.
+// processor returns the CPU as the engine uses it, and two groups of its cores: the
+// fast and the slow ones where there are two kinds, otherwise two halves, which
+// show what a split gains.
 func processor() *Provider {
 	return &Provider{Name: "cpu", Kind: hetero.CPU, Find: func() ([]Found, error) {
 		fast, slow := threadpool.CoreGroups()
@@ -30,14 +30,14 @@ func processor() *Provider {
 	}}
 }
 
-// The halves of a processor all of whose cores are alike.
+// The halves of a CPU whose cores are all alike.
 const (
 	firstHalf  = "cpu-a"
 	secondHalf = "cpu-b"
 )
 
-// HostThreads returns how many threads are left for the processor beside a device
-// that is a half of it; 0 beside others, which leave it all.
+// HostThreads returns how many threads the CPU has left beside a device that is
+// half of it; 0 beside other devices, which leave it all threads.
 func HostThreads(device string) int {
 	base, _, _ := strings.Cut(device, "/")
 	threads := threadpool.DefaultThreads()

@@ -5,46 +5,46 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Provider is a driver, or the processor itself, and the devices that it offers.
+// Provider is a driver, or the CPU itself, with its devices.
 type Provider struct {
 	Name string // of the driver
 	Kind hetero.Kind
-	// Tag is the build tag that puts the driver into the program; "" = always there.
+	// Tag is the build tag that includes the driver; "": always included.
 	Tag string
-	// Conflict names what the driver cannot share a process for; two providers with the
-	// same clash are never loaded together. "" = it gets along with all.
+	// Conflict names a reason why the driver cannot share a process with others.
+	// Two providers with the same conflict are never loaded together; "": no
+	// conflict.
 	Conflict string
-	// Find loads the driver and lists its devices. The error says why there are none,
-	// and what would help, or why some are left out; without one there is at least
-	// one. nil: the program was built without it.
+	// Find loads the driver and lists its devices. The error says why there are
+	// none and what would help, or why some are missing; without an error there is
+	// at least one. Find is nil if the program was built without the driver.
 	Find func() ([]Found, error)
 }
 
 // Found is a device that can be opened.
 type Found struct {
-	Name         string // on command lines, different for each device of the machine
+	Name         string // unique name for command lines
 	Capabilities hetero.Capabilities
-	CanSlow      bool // it obeys Options.Slow; a driver's device does not, even where it is a processor
+	CanSlow      bool // accepts Options.Slow; drivers' devices do not, even if they are CPUs
 	Open         func(o Options) (hetero.Device, error)
 }
 
-// Options say how a device is opened.
+// Options are the options of opening a device.
 type Options struct {
-	Budget *tiering.Budget // charged with what the device holds; nil = nobody counts
-	// Slow makes a device that can be made slower so many times slower, for
-	// experiments; 0 = 1.
+	Budget *tiering.Budget // charged with the device's memory; nil: none
+	// Slow slows a device down by this factor, for experiments; 0 = 1.
 	Slow int
-	// Memory is how many bytes kernels and buffers may take, of a device whose driver
-	// does not say how few it addresses, or that others need as well; 0 = what the
-	// driver says. The processor's own memory is limited by the budget instead.
+	// Memory limits the bytes of kernels and buffers, for devices whose driver does
+	// not report a limit or that other programs use too; 0 = the driver's limit.
+	// Devices on the CPU are limited by the budget instead.
 	Memory int64
 }
 
-// The drivers that a build may have. Files with their tags set Find.
+// The drivers that a build may include. Files with their tags set Find.
 var (
 	openCL      = &Provider{Name: "opencl", Kind: hetero.GPU, Tag: "gpu", Conflict: vendorLibraries()}
 	onnxRuntime = &Provider{Name: "onnxruntime", Kind: hetero.NPU, Tag: "npu", Conflict: vendorLibraries()}
 )
 
-// All are the providers of this program, in the order in which lists show them.
+// All is the registry of this program's providers, in the order of lists.
 var All = New(processor(), openCL, onnxRuntime)

@@ -11,22 +11,21 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Errors of opening a device.
+// Errors of Open.
 var (
-	ErrNotBuilt = errors.New("not in this program")
-	ErrUnknown  = errors.New("there is no such device")
-	ErrConflict = errors.New("its driver clashes with one that is loaded already")
-	ErrSlow     = errors.New("only the engine's own processor devices can be made slower")
-	ErrMemory   = errors.New("it has the machine's memory, which --ram limits")
+	ErrNotBuilt = errors.New("not in this build")
+	ErrUnknown  = errors.New("unknown device")
+	ErrConflict = errors.New("driver conflicts with one that is already loaded")
+	ErrSlow     = errors.New("only the engine's own CPU devices can be slowed down")
+	ErrMemory   = errors.New("the device uses the machine's memory, which --ram limits")
 )
 
-// Registry is the providers of a program. Its methods may be called from any
-// goroutine.
+// Registry holds the providers of a program. Any goroutine may call its methods.
 type Registry struct {
 	providers []*Provider
 
 	mu     sync.Mutex
-	loaded map[string]string // by clash, the provider that was loaded first
+	loaded map[string]string // by conflict: the provider that was loaded first
 	lists  map[string]Listing
 }
 
@@ -35,16 +34,16 @@ func New(providers ...*Provider) *Registry {
 	return &Registry{providers: providers, loaded: map[string]string{}, lists: map[string]Listing{}}
 }
 
-// Listing is what a provider has to offer.
+// Listing is the result of querying a provider.
 type Listing struct {
 	Provider string
 	Kind     hetero.Kind
 	Found    []Found
-	Missing  error // why there are no devices, or not all; nil where there are
+	Missing  error // why devices are missing; nil: none are
 }
 
-// List asks all providers. Of those that clash the first that there is counts,
-// unless another has been loaded before.
+// List queries all providers. Of conflicting providers the first one with devices
+// is listed, unless another one was loaded before.
 func (r *Registry) List() []Listing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,14 +54,14 @@ func (r *Registry) List() []Listing {
 	return list
 }
 
-// query asks a provider, once.
+// query queries a provider once and caches the result.
 func (r *Registry) query(p *Provider) Listing {
 	if l, known := r.lists[p.Name]; known {
 		return l
 	}
 	l := Listing{Provider: p.Name, Kind: p.Kind}
 	if p.Find == nil {
-		l.Missing = fmt.Errorf("%w: build it with -tags %s", ErrNotBuilt, p.Tag)
+		l.Missing = fmt.Errorf("%w: build with -tags %s", ErrNotBuilt, p.Tag)
 		return l
 	}
 	if first := r.loaded[p.Conflict]; p.Conflict != "" && first != "" {
@@ -77,8 +76,9 @@ func (r *Registry) query(p *Provider) Listing {
 	return l
 }
 
-// First returns the name of the first device of a kind: of one that is of it, or else
-// of what stands in for one. Drivers of other kinds are not loaded.
+// First returns the name of the first device of a kind. If no device has that kind,
+// it returns one of a driver of that kind, such as a GPU driver's CPU device. It
+// does not load drivers of other kinds.
 func (r *Registry) First(kind hetero.Kind) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,11 +103,11 @@ func (r *Registry) First(kind hetero.Kind) (string, error) {
 	return name, nil
 }
 
-// kinds are the names that stand for the first device of a kind.
+// kinds maps the names that stand for the first device of a kind.
 var kinds = map[string]hetero.Kind{"gpu": hetero.GPU, "npu": hetero.NPU}
 
-// Resolve returns the name of a device: "gpu" and "npu" are the first of their kind.
-// Others stay as they are.
+// Resolve returns the name of a device: "gpu" and "npu" become the first device of
+// their kind, other names stay.
 func (r *Registry) Resolve(name string) (string, error) {
 	if kind, ok := kinds[name]; ok {
 		return r.First(kind)
@@ -115,9 +115,9 @@ func (r *Registry) Resolve(name string) (string, error) {
 	return name, nil
 }
 
-// Open opens a device by its name. An ending such as /4 makes it four times slower,
-// which only the processor as the engine itself uses it can be. The provider that the name begins with is asked before others, so
-// that no driver is loaded without need.
+// Open opens a device by name. A suffix such as /4 slows it down by that factor,
+// which only the engine's own CPU devices support. Open queries the provider that
+// the name begins with first, so that it does not load drivers without need.
 func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	base, o, err := withSlow(name, o)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *Registry) Open(name string, o Options) (hetero.Device, error) {
 	return device, nil
 }
 
-// withSlow takes the ending off a name.
+// withSlow parses the suffix of a name.
 func withSlow(name string, o Options) (string, Options, error) {
 	base, times, slower := strings.Cut(name, "/")
 	if !slower {
@@ -148,22 +148,22 @@ func withSlow(name string, o Options) (string, Options, error) {
 	}
 	n, err := strconv.Atoi(times)
 	if err != nil || n < 1 || n > maxSlow {
-		return "", o, fmt.Errorf("device %q: after / comes how many times slower it is made, 1 to %d", name, maxSlow)
+		return "", o, fmt.Errorf("device %q: the factor after / must be 1 to %d", name, maxSlow)
 	}
 	o.Slow = n
 	return base, o, nil
 }
 
-// maxSlow is more than a small core is slower than a large one.
+// maxSlow exceeds the ratio between a large and a small core.
 const maxSlow = 64
 
-// find returns the device of a name.
+// find returns the device with a name.
 func (r *Registry) find(name string) (Found, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var names []string
 	var missing error
-	for _, own := range []bool{true, false} { // the provider that is named, then others
+	for _, own := range []bool{true, false} { // the named provider first, then the others
 		for _, p := range r.providers {
 			if named(p, name) != own {
 				continue
@@ -183,10 +183,10 @@ func (r *Registry) find(name string) (Found, error) {
 			return Found{}, missing
 		}
 	}
-	return Found{}, fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return Found{}, fmt.Errorf("%w %q; available: %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
-// named reports whether a device's name begins with its provider's.
+// named reports whether a device's name begins with its provider's name.
 func named(p *Provider, device string) bool {
 	rest, ok := strings.CutPrefix(device, p.Name)
 	return ok && (rest == "" || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, ":"))

@@ -64,7 +64,7 @@ func TestSlowProcessors(t *testing.T) {
 	require.NoError(t, d.Close())
 	for _, name := range []string{"cpu/0", "cpu/x", "cpu/65", "cpu/"} {
 		_, err := All.Open(name, Options{})
-		require.ErrorContains(t, err, "times slower it is made, 1 to 64")
+		require.ErrorContains(t, err, "factor after / must be 1 to 64")
 	}
 	asked := 0
 	_, err = New(fake("gpu", "", nil, &asked)).Open("gpu/2", Options{})
@@ -105,10 +105,10 @@ func TestDriversThatClash(t *testing.T) {
 func TestUnknownDevices(t *testing.T) {
 	r := New(processor(), &Provider{Name: "opencl", Tag: "gpu"})
 	_, err := r.Open("opencl-2", Options{})
-	require.EqualError(t, err, `device "opencl-2": not in this program: build it with -tags gpu`)
+	require.EqualError(t, err, `device "opencl-2": not in this build: build with -tags gpu`)
 	_, err = r.Open("abacus", Options{})
 	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "there are cpu")
+	require.ErrorContains(t, err, "available: cpu")
 }
 
 // TestThreadsBesideHalves: both halves together are all threads.

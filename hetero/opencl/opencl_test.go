@@ -244,7 +244,7 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 	require.EqualValues(t, untouched, y.Buffer.Floats()[skip-1], "before the view")
 	for _, v := range [][2]hetero.View{{x.At(0, len(x.Buffer.Floats())), y}, {x, y.At(0, len(y.Buffer.Floats()))}, {x, y.At(0, -skip-1)}} {
 		_, err = k.Submit(v[0], v[1])
-		require.ErrorContains(t, err, "leaves its buffers")
+		require.ErrorContains(t, err, "exceed their buffers")
 	}
 	require.NoError(t, k.Close())
 	require.ErrorIs(t, k.Close(), errKernelClosed)

@@ -1,5 +1,5 @@
-// Package profiles keeps what was measured of the devices of a machine in a file,
-// for the plans of later runs.
+// Package profiles stores measurements of a machine's devices in a file, for the
+// plans of later runs.
 package profiles
 
 import (
@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// Name is that of the file in its directory.
+	// Name is the file's name in its directory.
 	Name    = "devices.json"
 	version = 2
 	maxSize = 16 << 20
 )
 
-// File is what was measured of the devices of a machine.
+// File holds the measurements of a machine's devices.
 type File struct {
 	Version int                     `json:"version"`
-	Devices map[string]solve.Record `json:"devices"` // by what makes times differ, see Key
+	Devices map[string]solve.Record `json:"devices"` // by Key
 	Pairs   map[string]Pair         `json:"pairs"`   // by both keys
 }
 
-// Pair is what was measured of two devices together.
+// Pair holds the measurements of two devices together.
 type Pair struct {
 	Slowdowns []solve.Slowdown `json:"slowdowns"`
 	Checks    []Check          `json:"checks"`
@@ -39,7 +39,7 @@ type Pair struct {
 	Copies    []CopyTime       `json:"copies,omitempty"`
 }
 
-// Check is a product that was run as it was split, beside each device alone.
+// Check compares the time of a split matmul with the time on each device alone.
 type Check struct {
 	solve.Shape
 	Pieces []solve.Piece   `json:"pieces"`
@@ -47,15 +47,15 @@ type Check struct {
 	Alone  []time.Duration `json:"alone_ns"`
 }
 
-// Key names a device with all that its times depend on.
+// Key identifies a device by everything that its times depend on.
 func Key(name, description string) string {
 	return fmt.Sprintf("%s on %s/%s, %d processors: %s", name, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), description)
 }
 
-// Keys are those of one or two devices, in the order that a solver has them in.
+// Keys identify one or two devices, in the solver's order.
 type Keys []string
 
-// KeysOf returns the keys of devices by these names.
+// KeysOf returns the keys of devices with these names.
 func KeysOf(names []string, devices []hetero.Device) (k Keys) {
 	for i, d := range devices {
 		caps := d.Capabilities()
@@ -67,18 +67,19 @@ func KeysOf(names []string, devices []hetero.Device) (k Keys) {
 	return k
 }
 
-const pairSeparator = " + " // the keys of a pair
+const pairSeparator = " + " // joins the keys of a pair
 
-// pair names both.
+// pair returns the key of a pair.
 func (k Keys) pair() string { return strings.Join(k, pairSeparator) }
 
-// inPair reports whether a device is one of a pair.
+// inPair reports whether a pair contains a device.
 func inPair(pair, key string) bool {
 	return strings.HasPrefix(pair, key+pairSeparator) || strings.HasSuffix(pair, pairSeparator+key)
 }
 
-// Load reads what was measured before. A file that cannot be read, or that
-// another version wrote, is no loss: notice says why all is measured again.
+// Load reads the stored measurements. An unreadable file, or one of another
+// version, is replaced by an empty one; notice says why everything is measured
+// again.
 func Load(dir string) (f *File, notice string) {
 	empty := &File{Version: version, Devices: map[string]solve.Record{}, Pairs: map[string]Pair{}}
 	if dir == "" {
@@ -98,9 +99,9 @@ func Load(dir string) (f *File, notice string) {
 	}
 	switch {
 	case err != nil:
-		return empty, fmt.Sprintf("%s cannot be used and is written anew: %v", name, err)
+		return empty, fmt.Sprintf("%s: unusable, replaced with new measurements: %v", name, err)
 	case f.Version != version:
-		return empty, fmt.Sprintf("%s has version %d and not %d: the devices are measured again", name, f.Version, version)
+		return empty, fmt.Sprintf("%s: version %d, want %d: devices are measured again", name, f.Version, version)
 	}
 	if f.Devices == nil {
 		f.Devices = empty.Devices
@@ -111,8 +112,8 @@ func Load(dir string) (f *File, notice string) {
 	return f, ""
 }
 
-// validate returns an error if there is a check that no measurement gives. Records of
-// devices are looked at by who learns from them.
+// validate returns an error if a check holds an impossible time. Profiler.Restore
+// validates the records of devices.
 func (f *File) validate() error {
 	for pair, both := range f.Pairs {
 		for _, c := range both.Checks {
@@ -126,12 +127,12 @@ func (f *File) validate() error {
 	return nil
 }
 
-// Restore gives a profiler what is known of its devices. What two of them cost each
-// other does not depend on their order.
+// Restore loads the stored measurements of the devices into a profiler. The
+// slowdown of a pair does not depend on the order of its devices.
 func (f *File) Restore(p *solve.Profiler, k Keys) (notice string) {
 	for d, key := range k {
 		if err := p.Restore(d, f.Devices[key]); err != nil {
-			return fmt.Sprintf("what is known of %s is measured again: %v", key, err)
+			return fmt.Sprintf("stored measurements of %s are unusable and made again: %v", key, err)
 		}
 	}
 	if len(k) < 2 {
@@ -139,14 +140,14 @@ func (f *File) Restore(p *solve.Profiler, k Keys) (notice string) {
 	}
 	for _, pair := range []string{Keys{k[1], k[0]}.pair(), k.pair()} {
 		if err := p.RestoreSlowdowns(f.Pairs[pair].Slowdowns); err != nil {
-			return fmt.Sprintf("what is known of %s is measured again: %v", pair, err)
+			return fmt.Sprintf("stored measurements of %s are unusable and made again: %v", pair, err)
 		}
 	}
 	return ""
 }
 
-// Update takes what a profiler has measured in place of what was known of the same
-// products. What is known of others, of other models, stays.
+// Update replaces stored measurements by the profiler's measurements of the same
+// matmuls. Measurements of other matmuls, of other models, stay.
 func (f *File) Update(p *solve.Profiler, k Keys) {
 	for d, key := range k {
 		r := p.Record(d)
@@ -160,7 +161,7 @@ func (f *File) Update(p *solve.Profiler, k Keys) {
 	}
 }
 
-// Check returns what is known of a split of a pair.
+// Check returns the stored check of a split, nil for none.
 func (f *File) Check(k Keys, shape solve.Shape, s *solve.Split) *Check {
 	list := f.Pairs[k.pair()].Checks
 	for i := range list {
@@ -171,7 +172,7 @@ func (f *File) Check(k Keys, shape solve.Shape, s *solve.Split) *Check {
 	return nil
 }
 
-// AddCheck keeps a check in place of one of the same split.
+// AddCheck stores a check and replaces one of the same split.
 func (f *File) AddCheck(k Keys, c Check) *Check {
 	both := f.Pairs[k.pair()]
 	s := solve.Split{Pieces: c.Pieces}
@@ -186,15 +187,15 @@ func (c *Check) matches(s *solve.Split) bool {
 	return len(c.Alone) == 2 && slices.Equal(c.Pieces, s.Pieces)
 }
 
-// SaveOrReport saves the file. Where that fails, what was measured is of use all the same, so
-// that notice, if it is not nil, is told why it will be measured again.
+// SaveOrReport saves the file. A failure only costs a repeated measurement, so it
+// is reported through notice, which may be nil.
 func (f *File) SaveOrReport(dir string, notice func(text string)) {
 	if err := f.Save(dir); err != nil && notice != nil {
-		notice("what was measured of devices is not kept: " + err.Error())
+		notice("measurements of devices are not saved: " + err.Error())
 	}
 }
 
-// Save writes the file, unless nothing may be written there.
+// Save writes the file. Without a directory or without permission it does nothing.
 func (f *File) Save(dir string) error {
 	if dir == "" {
 		return nil

@@ -33,7 +33,7 @@ func TestChecksThatNobodyMeasured(t *testing.T) {
 		require.Equal(t, c.sound, f.Check(keys, shape, &split) != nil)
 		require.Equal(t, c.sound, notice == "", notice)
 		if !c.sound {
-			require.Contains(t, notice, "no measurement gives")
+			require.Contains(t, notice, "invalid record")
 		}
 	}
 }
@@ -45,6 +45,6 @@ func TestKeepingFails(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	told := ""
 	f.SaveOrReport(file, func(text string) { told = text })
-	require.Contains(t, told, "what was measured of devices is not kept")
+	require.Contains(t, told, "measurements of devices are not saved")
 	f.SaveOrReport(file, nil)
 }

@@ -8,46 +8,47 @@ import (
 	"github.com/llmrun/llmrun/internal/build"
 )
 
-// Passes are whole passes of a model, as they are computed with a pair of devices:
-// with the pair all that the outcome of a trial depends on.
+// Passes describe whole passes of a model on a pair of devices. Together with the
+// pair, they determine the outcome of a trial.
 type Passes struct {
-	Matmuls string `json:"products"` // the model's, and which rows of them are where
-	Chunk   int    `json:"chunk"`    // tokens of a prompt that pass together
-	Exact   bool   `json:"exact"`    // the processor multiplies in float32
+	Matmuls string `json:"products"` // the model's matmuls and their splits
+	Chunk   int    `json:"chunk"`    // tokens per prefill chunk
+	Exact   bool   `json:"exact"`    // the CPU multiplies in float32
 }
 
-// Trial is how long passes took as they were planned, and on the processor alone.
+// Trial is the measured time of passes as planned and on the CPU alone.
 type Trial struct {
 	Passes
-	Program string    `json:"program"` // that computed them
+	Program string    `json:"program"` // version of the program that ran them
 	At      time.Time `json:"at"`
 	Alone   PassTimes `json:"alone"`
 	Planned PassTimes `json:"planned"`
 }
 
-// trialMaxAge is for how long a trial tells what passes take. Systems are updated, and what
-// else ran at that moment may have decided.
+// trialMaxAge is how long a trial is valid. Systems are updated, and other load
+// during the trial may have decided its outcome.
 const trialMaxAge = 30 * 24 * time.Hour
 
-// valid reports whether a trial still tells what passes take with this program.
+// valid reports whether a trial still applies to this program.
 func (t *Trial) valid() bool {
 	age := time.Since(t.At)
 	return t.plausible() && t.Program == build.Name() && age >= 0 && age < trialMaxAge
 }
 
-// PassTimes is how long a prompt of a chunk took and a token behind it; nothing of what is
-// planned to be the processor's alone.
+// PassTimes are the times of one prefill chunk and of one token after it. A time is
+// zero if the device has no part in that kind of pass.
 type PassTimes struct {
 	Prompt time.Duration `json:"prompt_ns"`
 	Token  time.Duration `json:"token_ns"`
 }
 
-// plausible reports whether passes can have taken so long.
+// plausible reports whether all times are possible.
 func (t *Trial) plausible() bool {
 	return min(t.Alone.Prompt, t.Alone.Token, t.Planned.Prompt, t.Planned.Token) >= 0
 }
 
-// Trial returns what is known of passes with a pair of devices, nil for nothing.
+// Trial returns the stored valid trial of passes on a pair of devices, nil for
+// none.
 func (f *File) Trial(k Keys, of Passes) *Trial {
 	for _, t := range f.Pairs[k.pair()].Trials {
 		if t.Passes == of && t.valid() {
@@ -57,8 +58,8 @@ func (f *File) Trial(k Keys, of Passes) *Trial {
 	return nil
 }
 
-// SaveTrial adds a trial that has just ended to what is kept by now: it took a while, and
-// others may have measured. It takes the place of what no longer counts.
+// SaveTrial adds a finished trial to the file and drops invalid ones. It reads the
+// file again first, because other processes may have measured during the trial.
 func SaveTrial(dir string, k Keys, t Trial, notice func(text string)) {
 	f, _ := Load(dir)
 	t.Program, t.At = build.Name(), time.Now()
@@ -68,8 +69,8 @@ func SaveTrial(dir string, k Keys, t Trial, notice func(text string)) {
 	f.SaveOrReport(dir, notice)
 }
 
-// Invalidate takes out what followed from measurements of devices that are made again: what
-// copies and whole passes took with one of them, and checks of these products.
+// Invalidate removes everything derived from measurements that are to be repeated:
+// copies and trials with any of the devices, and checks of these matmuls.
 func (f *File) Invalidate(k Keys, products []solve.Shape) {
 	for name, both := range f.Pairs {
 		if slices.ContainsFunc(k, func(key string) bool { return inPair(name, key) }) {
@@ -82,14 +83,14 @@ func (f *File) Invalidate(k Keys, products []solve.Shape) {
 	}
 }
 
-// CopyTime is what a copy of half of what a product reads and writes took.
+// CopyTime is the time to copy half of what a matmul reads and writes.
 type CopyTime struct {
 	Tokens int           `json:"tokens"`
-	Width  int           `json:"width"` // values of a token
+	Width  int           `json:"width"` // elements per token
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Copy returns what is known of such a copy with a pair of devices.
+// Copy returns the stored time of such a copy with a pair of devices.
 func (f *File) Copy(k Keys, tokens, width int) (took time.Duration, known bool) {
 	for _, c := range f.Pairs[k.pair()].Copies {
 		if c.Tokens == tokens && c.Width == width && c.Took >= 0 {
@@ -99,7 +100,7 @@ func (f *File) Copy(k Keys, tokens, width int) (took time.Duration, known bool) 
 	return 0, false
 }
 
-// AddCopy keeps one that was not known.
+// AddCopy stores the time of a copy.
 func (f *File) AddCopy(k Keys, c CopyTime) {
 	both := f.Pairs[k.pair()]
 	both.Copies = append(slices.DeleteFunc(both.Copies, func(old CopyTime) bool { return old.Tokens == c.Tokens && old.Width == c.Width }), c)

@@ -12,35 +12,34 @@ import (
 )
 
 const (
-	// A product is measured with weights as large as the model's, between two bounds
-	// and in steps. Caches of servers hold hundreds of megabytes: a model that they
-	// hold in part is as much faster as the measurement then is.
+	// A matmul is measured with as many weight bytes as the model has, between two
+	// bounds and in steps. Server caches hold hundreds of megabytes: a model that
+	// fits in part runs faster, and so does the measurement.
 	minWeights, maxWeights, weightStep = 64 << 20, 1 << 30, 64 << 20
-	// cols is a length of rows that is common in models.
+	// cols is a row length that is common in models.
 	cols = 4096
-	// promptTokens is how many tokens of a prompt are multiplied together, with
-	// promptRows rows of weights.
+	// promptTokens and promptRows are the shape of the measured prompt matmul.
 	promptTokens, promptRows = 256, 1024
-	// A product is timed so often, or until so much time has gone by if that is
-	// sooner, but three times at least. The time in the middle counts.
+	// Each matmul is timed passes times, or until maxTime is over, but at least
+	// three times. The median counts.
 	passes, maxTime = 31, 200 * time.Millisecond
-	// rowsPerPart is the unit that threads hand out among themselves.
+	// rowsPerPart is the unit of work that threads claim.
 	rowsPerPart = 8 * tiled.TileRows
-	// filler is the value of all bytes: scales made of it are sound numbers in
-	// every format. Numbers that are not normal would slow some processors down.
+	// filler is the value of all weight bytes. Scales made of it are normal numbers
+	// in every format; denormal numbers would slow some processors down.
 	filler = 0x3C
 )
 
-// WeightBytes returns with how many bytes of weights Compute should measure for a
-// model of which a token is multiplied with so many.
+// WeightBytes returns the number of weight bytes that Compute should measure with,
+// for a model that reads this many bytes per token.
 func WeightBytes(model int64) int64 {
 	return min(max(minWeights, (model+weightStep-1)/weightStep*weightStep), maxWeights)
 }
 
-// Compute returns how many bytes of weights a second are multiplied with one
-// token, and how many operations a second are done where many tokens are
-// multiplied together: integer ones, if that is how the engine uses the type. It
-// takes memory for so many bytes of weights, and little more.
+// Compute returns the rate of weight bytes in matmuls with one token and the rate
+// of operations in matmuls with many tokens. The operations are integer ones if the
+// engine computes this type in integers. It allocates memory for the given bytes of
+// weights and little more.
 func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error) {
 	p, err := newMatmulBench(t, threads, int(bytes))
 	if err != nil {
@@ -53,12 +52,12 @@ func Compute(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops flo
 		2 * float64(promptRows*promptTokens) * cols / prefill.Seconds() / 1e9, nil
 }
 
-// matmulBench are matrix products of one type of weights.
+// matmulBench holds the operands of matmuls with one weight type.
 type matmulBench struct {
 	typ      quant.Type
 	rows     int
 	rowBytes int
-	tiled    bool // multiplied in integers
+	tiled    bool // uses integer kernels on tiles
 	frame    *tiering.Frame
 	workers  *threadpool.Pool
 
@@ -113,7 +112,7 @@ func (p *matmulBench) close() {
 	p.frame.Free()
 }
 
-// time returns how long the product of the first rows with some tokens takes.
+// time returns the time of a matmul of the first rows with some tokens.
 func (p *matmulBench) time(rows, tokens int) time.Duration {
 	matrix := tiled.Matrix{Type: p.typ, Rows: rows, Cols: cols, Data: p.weights}
 	var acts tiled.Activations

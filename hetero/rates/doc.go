@@ -1,7 +1,6 @@
-// Package rates measures what a machine reaches at the two things that decide
-// how fast a model runs, for a plan to predict it: reading flash, and
-// multiplying weights with the engine's own kernels, one token at a time and
-// many at a time.
+// Package rates measures the two rates that determine a model's speed, for planners
+// to predict from: flash reads, and matmuls with the engine's own kernels for one
+// token and for many.
 //
-// Measuring takes about a second and up to 1 GiB of memory, which is given back.
+// Measuring takes about a second and temporarily up to 1 GiB of memory.
 package rates

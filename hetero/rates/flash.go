@@ -13,17 +13,18 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// ringPieces is about how many pieces the ring has that weights stream through.
-// Reading into the same few again and again would be faster: they stay in caches.
+// ringPieces is about the size of the ring that weights stream through. Reading
+// into fewer pieces would be faster than in reality, because they stay in caches.
 const ringPieces = 32
 
-// windowPieces is how many pieces in a row are read before the next place in the
-// file, as when the rest of a layer is read and then that of the next.
+// windowPieces is how many consecutive pieces are read before a jump to another
+// window of the file, as when the rest of one layer is read and then the next
+// layer.
 const windowPieces int64 = 16
 
-// spread returns the places at which windows of a file are read: all of them, in
-// an order in which any number of them in a row lies all over the file. The start
-// of a file says little about it: what was read lately may be in some cache below.
+// spread returns a permutation of the windows of a file in which any run of
+// consecutive windows covers the whole file. The start of a file alone is not
+// representative: recently read data may be in a cache below.
 func spread(windows int64) func(i int64) int64 {
 	step := max(1, windows*5/8) // about the golden section, which spreads best
 	for gcd(step, windows) != 1 {
@@ -39,9 +40,10 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// Flash returns how fast a file of so many bytes is read in pieces, several at
-// a time, during about the given time. The file should read past the page
-// cache: what is measured is what from gives. Pieces are aligned to their size.
+// Flash returns the rate in GB/s at which a file of size bytes is read in pieces,
+// several at a time, measured for about the given time. The file should bypass the
+// page cache, because Flash measures whatever from delivers. Pieces are aligned to
+// their size.
 func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs float64, err error) {
 	pieces := size / int64(max(1, piece))
 	if piece < 1 || pieces < 1 {
@@ -69,12 +71,12 @@ func Flash(from io.ReaderAt, size int64, piece int, during time.Duration) (gbs f
 	return r.threaded()
 }
 
-// flashBench is how flash is read to be measured.
+// flashBench describes the reads of a measurement.
 type flashBench struct {
 	from   io.ReaderAt
 	during time.Duration
-	place  func(k int64) int64  // of the k-th piece in the file
-	slot   func(k int64) []byte // and in the ring
+	place  func(k int64) int64  // file offset of the k-th piece
+	slot   func(k int64) []byte // its memory in the ring
 }
 
 // threaded reads with several goroutines.
@@ -98,7 +100,8 @@ func (r *flashBench) threaded() (gbs float64, err error) {
 	return speed(read.Load(), start), cmp.Or(errs...)
 }
 
-// queued has the system read, as a stream does where that is possible.
+// queued reads through the system's read queue, as a weight stream does where
+// possible.
 func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, err error) {
 	var next, landed, read int64
 	start := time.Now()

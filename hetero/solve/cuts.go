@@ -7,13 +7,13 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Cut is a way to divide a product.
+// Cut is a kind of split.
 type Cut uint8
 
-// The cuts of HeteroLLM.
+// The kinds of splits in HeteroLLM.
 const (
 	None          Cut = iota // one device does all
-	Row                      // rows of the weights are divided
+	Row                      // the rows of the weights are split
 	Sequence                 // one standard length of tokens, and the rest
 	MultiSequence            // several standard lengths, and the rest
 	Hybrid                   // rows, with standard lengths, padding or a rest of tokens
@@ -24,24 +24,24 @@ func (c Cut) String() string {
 	return [...]string{"none", "row", "sequence", "multi-sequence", "hybrid"}[c]
 }
 
-// Piece is what one device does of a product at once.
+// Piece is the part of a matmul that one kernel of a device computes.
 type Piece struct {
 	Device        int
-	Token, Tokens int // first token, and how many
-	Padded        int // tokens that the kernel is prepared for, no fewer than Tokens
-	Row, Rows     int // first row of the weights, and how many
+	Token, Tokens int // first token and number of tokens
+	Padded        int // tokens that the kernel is prepared for, at least Tokens
+	Row, Rows     int // first row of the weights and number of rows
 }
 
-// Split is a product divided: its pieces do every token and row once.
+// Split is a split matmul: its pieces compute every token and row exactly once.
 type Split struct {
 	Cut      Cut
 	Pieces   []Piece
-	Streamed bool          // the order of operands, see hetero.Op
+	Streamed bool          // the operand order, see hetero.Op
 	Time     time.Duration // predicted
 }
 
-// PaddedTokens returns how many tokens the operands need memory for: the last ones may
-// be padded.
+// PaddedTokens returns the number of tokens that the operands need memory for,
+// including padding.
 func (s *Split) PaddedTokens() int {
 	room := 0
 	for _, p := range s.Pieces {
@@ -50,7 +50,7 @@ func (s *Split) PaddedTokens() int {
 	return room
 }
 
-// Op returns the product that a piece is.
+// Op returns the matmul of a piece.
 func (p Piece) Op(op hetero.Op) hetero.Op {
 	op.Tokens, op.Rows = p.Padded, p.Rows
 	if op.Weights != nil {
@@ -68,20 +68,20 @@ func rowsOf(op hetero.Op) int {
 	return len(op.Weights) / bytes
 }
 
-// Steps prune the cuts: where a device's time goes in steps, cuts in between
-// gain nothing.
+// Steps restrict the splits: where a device's time grows in steps, splits between
+// the steps gain nothing.
 type Steps struct {
-	Rows    int   // rows are cut at multiples of it, 256 in HeteroLLM
-	Tokens  int   // tokens of a dynamic device at multiples of it, 32 in HeteroLLM
-	Lengths []int // that static devices have kernels for, ascending
+	Rows    int   // rows are split at multiples of it; 256 in HeteroLLM
+	Tokens  int   // tokens of a dynamic device are multiples of it; 32 in HeteroLLM
+	Lengths []int // token counts that static devices have kernels for, ascending
 }
 
-// DefaultSteps are those of HeteroLLM: powers of two from 32 to 1024, and one
-// token.
+// DefaultSteps are those of HeteroLLM. Besides these lengths there is a kernel for
+// one token.
 var DefaultSteps = Steps{Rows: 256, Tokens: 32, Lengths: []int{32, 64, 128, 256, 512, 1024}}
 
-// lengths cuts tokens into standard lengths, the largest first; the last may be
-// padded. One token has a kernel of its own.
+// lengths decomposes tokens into standard lengths, the largest first; the last may
+// be padded. One token has its own kernel.
 func (s *Steps) lengths(tokens int) []int {
 	if tokens == 1 {
 		return []int{1}
@@ -100,7 +100,7 @@ func (s *Steps) lengths(tokens int) []int {
 	return list
 }
 
-// padded returns the shortest standard length that holds the tokens, or 0.
+// padded returns the shortest standard length of at least tokens, or 0.
 func (s *Steps) padded(tokens int) int {
 	if tokens == 1 {
 		return 1
@@ -111,8 +111,8 @@ func (s *Steps) padded(tokens int) int {
 	return 0
 }
 
-// PaddedTokens returns how many tokens the operands of a product need memory for, however it
-// is divided: the last ones may be padded.
+// PaddedTokens returns the number of tokens that the operands of a matmul need
+// memory for in any split, including padding.
 func (s *Steps) PaddedTokens(tokens int) int {
 	room := 0
 	for _, n := range s.lengths(tokens) {
@@ -121,8 +121,8 @@ func (s *Steps) PaddedTokens(tokens int) int {
 	return max(room, s.padded(tokens))
 }
 
-// Cuts returns the ways to divide a product between device 0, which takes any
-// number of tokens, and device 1. Doing all of it on either device is among them.
+// Cuts returns the splits of a matmul between device 0, which takes any number of
+// tokens, and device 1. All on one device is among them.
 func (s *Steps) Cuts(op hetero.Op, static bool) []Split {
 	splits := []Split{{Pieces: []Piece{{0, 0, op.Tokens, op.Tokens, 0, op.Rows}}}}
 	for _, run := range s.runs(op.Tokens, static) {
@@ -131,7 +131,8 @@ func (s *Steps) Cuts(op hetero.Op, static bool) []Split {
 	return splits
 }
 
-// runs returns the ways to take tokens from the first on in kernels of device 1.
+// runs returns the sequences of kernel lengths that device 1 may run, from the
+// first token on.
 func (s *Steps) runs(tokens int, static bool) [][]int {
 	var list [][]int
 	if !static {
@@ -150,7 +151,7 @@ func (s *Steps) runs(tokens int, static bool) [][]int {
 	return list
 }
 
-// withRows returns a run of tokens with each way to divide the rows of it.
+// withRows combines a run of token lengths with every row split.
 func (s *Steps) withRows(op hetero.Op, run []int) []Split {
 	var splits []Split
 	for rows := s.Rows; ; rows += s.Rows {

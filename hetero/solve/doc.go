@@ -1,12 +1,11 @@
-// Package solve decides how a matrix product is divided between two devices,
-// and does it.
+// Package solve decides how a matmul is split between two devices and runs the
+// split.
 //
-// A [Profiler] finds out how long products take on a device: by running them
-// (real execution), or by running a few and predicting the rest with a
-// regression tree, for devices whose speed depends on shapes in steps, and a
-// fixed rate for others. A [Solver] goes through all ways to cut a product that
-// are worth a look, [Cuts] says which, and takes the one that ends first,
-// waiting and copies included. An [Executor] runs a product as it was cut.
+// A [Profiler] measures matmuls on real or simulated devices. A [Predictor]
+// measures a few and predicts the others: with a regression tree for devices whose
+// speed changes in steps of the shape, with a constant rate otherwise. A [Solver]
+// enumerates the useful splits ([Steps.Cuts]) and takes the one that ends first,
+// including waits and copies. An [Executor] runs a matmul as it was split.
 //
-// Nothing here knows whether a device is simulated.
+// Simulated and real devices are treated alike.
 package solve

@@ -8,39 +8,38 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Executor runs products as they were split, on two devices of one machine.
+// Executor runs split matmuls on two devices of one machine.
 type Executor struct {
 	Devices [2]hetero.Device
-	// Costs say when work will be done. They must know every piece already, as a
-	// Profiler does that the plan was made with: this is no time to measure.
+	// Costs predict completion times. They must already know every piece, like the
+	// Profiler of the plan: Submit must not measure.
 	Costs Costs
-	// Grain is the shortest sleep of the system. Fast waits by prediction and
-	// flags; without it the driver's way of waiting is used.
+	// Grain is the shortest sleep of the system. With Fast the executor waits by
+	// prediction and polling, otherwise in the driver.
 	Grain time.Duration
 	Fast  bool
 
 	kernels map[pieceKey]hetero.Kernel
-	begun   [2]hetero.Ticket // of each device the last, if it may not be done
+	begun   [2]hetero.Ticket // the last ticket of each device, nil if it is done
 }
 
-// pieceKey names a kernel: products of the same name and piece are the same.
+// pieceKey identifies a kernel by the matmul's name and the piece.
 type pieceKey struct {
 	name  string
 	piece Piece
 }
 
-// Pending is work that an operation has to wait for if it runs elsewhere.
+// Pending is submitted work that operations on the other device must wait for.
 type Pending struct {
 	Device int
 	Ticket hetero.Ticket
-	At     time.Duration // when it is predicted to be done
-	// What it writes: so many rows of a matrix, of so many numbers each.
+	At     time.Duration // predicted completion
+	// The output: Tokens rows of Rows elements each.
 	Y            hetero.View
 	Tokens, Rows int
 }
 
-// Prepare makes the kernels of a split ready, with the order of operands that it
-// was made for.
+// Prepare prepares the kernels of a split, in its operand order.
 func (e *Executor) Prepare(name string, op hetero.Op, split *Split) error {
 	if e.kernels == nil {
 		e.kernels = map[pieceKey]hetero.Kernel{}
@@ -60,7 +59,7 @@ func (e *Executor) Prepare(name string, op hetero.Op, split *Split) error {
 	return nil
 }
 
-// Tolerance returns the largest of the kernels of a prepared split.
+// Tolerance returns the largest tolerance of a prepared split's kernels.
 func (e *Executor) Tolerance(name string, split *Split) float64 {
 	largest := 0.0
 	for _, p := range split.Pieces {
@@ -69,7 +68,7 @@ func (e *Executor) Tolerance(name string, split *Split) float64 {
 	return largest
 }
 
-// Close waits for what was begun and closes all kernels.
+// Close waits for submitted work and closes all kernels.
 func (e *Executor) Close() error {
 	err := e.drain()
 	for _, k := range e.kernels {
@@ -79,8 +78,8 @@ func (e *Executor) Close() error {
 	return err
 }
 
-// drain waits for all that was begun: devices write to the operands until then, and
-// their kernels cannot be closed.
+// drain waits for all submitted work: until then devices write to the operands, and
+// kernels cannot be closed.
 func (e *Executor) drain() (err error) {
 	for d, t := range e.begun {
 		if t != nil {
@@ -91,14 +90,14 @@ func (e *Executor) drain() (err error) {
 	return err
 }
 
-// Submit starts a prepared product after what it depends on and returns what
-// depends on it. A device waits for its own work by the order of its queue; the
-// host waits for other devices' work.
+// Submit starts a prepared matmul after the work that it depends on and returns its
+// own pending work. A device's queue orders the device's own work; the host waits
+// for the other device's work.
 //
-// For one token device 0 gets its part first, because its queue still holds the
-// work before; otherwise device 1 does, because it has most to do.
+// For one token device 0 gets its pieces first, because its queue still holds
+// earlier work. Otherwise device 1 does, because it has the most work.
 //
-// With an error nothing is under way any more.
+// After an error no work is pending.
 func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.View, after []Pending) ([]Pending, error) {
 	op.Streamed = split.Streamed
 	order := [2]int{1, 0}
@@ -127,10 +126,10 @@ func (e *Executor) Submit(name string, op hetero.Op, split *Split, x, y hetero.V
 	return begun, nil
 }
 
-// Before waits until a device may begin what depends on earlier work, if the
-// split gives it a piece; a nil split stands for any work of the device. Beside the
-// rows that others wrote the device may have written some of its own, which nobody
-// has fetched: those stay. With an error nothing is under way any more.
+// Before waits until a device may start work that depends on earlier work, if the
+// split gives the device a piece; a nil split stands for any work of the device.
+// Rows that the device itself wrote and that were not fetched stay intact. After an
+// error no work is pending.
 func (e *Executor) Before(device int, split *Split, after []Pending) error {
 	if err := e.before(device, split, after); err != nil {
 		return errors.Join(err, e.drain())
@@ -150,7 +149,7 @@ func (e *Executor) before(device int, split *Split, after []Pending) error {
 	}
 	for i, p := range others {
 		sameResult := func(q Pending) bool { return q.Y.Buffer == p.Y.Buffer }
-		if !slices.ContainsFunc(others[:i], sameResult) { // all pieces of one come at once
+		if !slices.ContainsFunc(others[:i], sameResult) { // one fetch covers all pieces of a result
 			if err := e.Devices[p.Device].Fetch(p.Y.Buffer); err != nil {
 				return err
 			}
@@ -171,7 +170,7 @@ func uses(s *Split, device int) bool {
 	return false
 }
 
-// Await waits for work, in the executor's way.
+// Await waits for pending work, by polling or in the driver.
 func (e *Executor) Await(p Pending) error {
 	if !e.Fast {
 		return p.Ticket.Wait()

@@ -7,17 +7,17 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// measurement is a product that is being measured: its kernels on each device,
-// with different weights.
+// measurement is a matmul under measurement: its kernels on each device, with
+// different weights.
 type measurement struct {
 	clock   hetero.Clock
-	kernels [][]hetero.Kernel // [devices][others]
+	kernels [][]hetero.Kernel // [devices][variants]
 	x, y    []hetero.View     // [devices]
-	next    int               // of the kernels
+	next    int               // index of the next kernel
 	runs    int
-	last    []hetero.Ticket // [devices] nil: nothing was begun
-	// blocks says of each device that its driver's way of waiting is used: who looks all
-	// the time takes a core from a device that computes on the processor.
+	last    []hetero.Ticket // [devices], nil: nothing submitted
+	// blocks selects, per device, waiting in the driver: polling would take a core
+	// from a device that computes on the CPU.
 	blocks []bool
 }
 
@@ -37,7 +37,7 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 			}
 			k, err := p.devices[d].Prepare(op)
 			if n > 0 && hetero.IsOutOfMemory(err) {
-				break // fewer kernels in turns will do
+				break // fewer variants suffice
 			}
 			if err != nil {
 				return err
@@ -48,7 +48,7 @@ func (r *measurement) prepare(p *Profiler, op hetero.Op, devices []int) error {
 	return nil
 }
 
-// drain waits for all that was begun: kernels cannot be closed before.
+// drain waits for all submitted work: kernels cannot be closed before.
 func (r *measurement) drain() (err error) {
 	for _, t := range r.last {
 		if t != nil {
@@ -60,7 +60,7 @@ func (r *measurement) drain() (err error) {
 
 func (r *measurement) close() {
 	for _, list := range r.kernels {
-		_ = closeAll(list) // what was measured stands
+		_ = closeAll(list) // the measurement is complete
 	}
 }
 
@@ -71,9 +71,9 @@ func closeAll(list []hetero.Kernel) (err error) {
 	return err
 }
 
-// warm runs every kernel once: the first run of one includes what its driver put off
-// until then. Where products take long there is no time for all; the others are closed,
-// and those that are left share the measurement.
+// warm runs every kernel once, because the first run includes work that the driver
+// postponed. Where matmuls take long, warm closes the kernels that it has no time
+// for, and the others share the measurement.
 func (r *measurement) warm() error {
 	most := 0
 	for _, list := range r.kernels {
@@ -95,7 +95,7 @@ func (r *measurement) warm() error {
 	return nil
 }
 
-// once measures one product and several.
+// once measures one matmul and a burst.
 func (r *measurement) once() (t burstTimes, err error) {
 	r.runs++
 	if t.one, err = r.time(1); err == nil {
@@ -104,7 +104,7 @@ func (r *measurement) once() (t burstTimes, err error) {
 	return t, err
 }
 
-// time returns how long so many products take on each device.
+// time returns the time of n matmuls on each device.
 func (r *measurement) time(n int) (time.Duration, error) {
 	r.last = make([]hetero.Ticket, len(r.kernels))
 	begin := r.clock.Now()
@@ -118,7 +118,7 @@ func (r *measurement) time(n int) (time.Duration, error) {
 		}
 	}
 	r.next += n
-	var failed error // a product that failed ends soon, which says nothing of how long it takes
+	var failed error // a failed matmul ends early: its time is meaningless
 	for d, t := range r.last {
 		if r.blocks[d] {
 			failed = errors.Join(failed, t.Wait())

@@ -9,18 +9,19 @@ import (
 )
 
 const (
-	// coldBytes is how much memory products in a row read their weights from: more
-	// than most caches hold, and room for what a Profiler asks itself in any type.
+	// coldBytes is the memory that consecutive matmuls read their weights from:
+	// more than most caches hold, and enough for a Profiler's own measurements in
+	// any type.
 	coldBytes = 64 << 20
-	// weightAlign is where weights of different products may begin.
+	// weightAlign aligns the weights of different matmuls.
 	weightAlign = 64
-	// filler is the value of all bytes of weights: scales made of it are sound
-	// numbers in every format.
+	// filler is the value of all weight bytes: scales made of it are normal numbers
+	// in every format.
 	filler = 0x3c
 )
 
-// Operands are memory for products that are run to see how long they take: weights
-// that mean nothing, an input that all devices read, and an output for each.
+// Operands are memory for measured matmuls: dummy weights, an input that all
+// devices read, and an output per device.
 type Operands struct {
 	frame   *tiering.Frame // weights
 	pool    *hetero.BufferPool
@@ -28,15 +29,15 @@ type Operands struct {
 	outputs []*hetero.Buffer // [devices]
 }
 
-// NewOperands makes memory for products as large as the largest of some, and for
-// what a Profiler and a Predictor ask themselves. What it returns with an error is to
-// be closed as well, with CloseAfter: devices may have it attached.
+// NewOperands allocates memory for the largest of the matmuls and for the
+// Profiler's and Predictor's own measurements. Call CloseAfter on the result even
+// after an error: devices may have buffers attached.
 func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.Op) (*Operands, error) {
 	weights, activations := coldBytes, 0
 	for _, op := range ops {
 		rowBytes, err := op.Type.RowBytes(op.Cols)
 		if err != nil {
-			return nil, fmt.Errorf("solve: a product of %d × %d × %d: %w", op.Tokens, op.Rows, op.Cols, err)
+			return nil, fmt.Errorf("solve: matmul of %d × %d × %d: %w", op.Tokens, op.Rows, op.Cols, err)
 		}
 		weights = max(weights, op.Rows*rowBytes)
 		activations = max(activations, op.Tokens*max(op.Rows, op.Cols), 512*2048)
@@ -67,11 +68,11 @@ func NewOperands(budget *tiering.Budget, devices []hetero.Device, ops []hetero.O
 	return o, nil
 }
 
-// For is the Inputs of a Profiler of the same devices.
+// For is the Inputs function of a Profiler of the same devices.
 func (o *Operands) For(device int, op *hetero.Op, i int) (x, y hetero.View, others int) {
 	rowBytes, err := op.Type.RowBytes(op.Cols)
 	if err != nil {
-		return x, y, 1 // Prepare refuses it
+		return x, y, 1 // Prepare rejects it
 	}
 	size := op.Rows * rowBytes
 	step := (size + weightAlign - 1) / weightAlign * weightAlign
@@ -83,8 +84,8 @@ func (o *Operands) For(device int, op *hetero.Op, i int) (x, y hetero.View, othe
 	return hetero.View{Buffer: o.x, Stride: op.Cols}, hetero.View{Buffer: o.outputs[device], Stride: op.Rows}, others
 }
 
-// CloseAfter closes devices, and behind them the memory that they had attached, if
-// there is any: o may be nil.
+// CloseAfter closes devices and then frees the memory that was attached to them. o
+// may be nil.
 func (o *Operands) CloseAfter(devices []hetero.Device) (err error) {
 	for _, d := range devices {
 		err = errors.Join(err, d.Close())

@@ -8,25 +8,25 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Predictor answers from few measurements: a tree for a device whose speed goes
-// in steps of the shape, as that of static ones does and that of real ones may,
-// and a fixed rate and a fixed bandwidth for others.
+// Predictor predicts times from few measurements: with a regression tree for
+// devices whose speed changes in steps of the shape, as of static devices and
+// possibly of real ones, and with a constant compute rate and bandwidth for others.
 type Predictor struct {
 	Measured *Profiler
 	trees    map[predictorKey]*Tree
 	rates    map[predictorKey]rate
 }
 
-// predictorKey is what a tree or a rate is for.
+// predictorKey identifies a tree or a rate.
 type predictorKey struct {
 	device int
 	typ    quant.Type
 }
 
-// rate is multiplications and weights a second.
+// rate is multiplications and weights per second.
 type rate struct{ flops, weights float64 }
 
-// features of a product: what a tree may divide by.
+// features returns the properties of a matmul that a tree may branch on.
 func features(op hetero.Op) []float64 {
 	order := 0.0
 	if op.Streamed {
@@ -35,14 +35,14 @@ func features(op hetero.Op) []float64 {
 	return []float64{order, float64(op.Tokens), float64(op.Rows), float64(op.Cols), float64(op.Rows) / float64(op.Cols)}
 }
 
-// work is what a product's time is predicted in proportion to. A tree over
-// times themselves would answer in coarse steps.
+// work is the quantity that times are predicted in proportion to. A tree over the
+// times themselves would be too coarse.
 func work(op hetero.Op) float64 {
 	return float64(op.Tokens) * float64(op.Rows) * float64(op.Cols)
 }
 
-// NewPredictor measures the samples on the devices that have trees. On each that
-// has not, two products are measured when one of their type is first asked for.
+// NewPredictor measures the samples on the devices that use trees. On each other
+// device, the first query of a type measures two matmuls.
 func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 	q := &Predictor{Measured: p, trees: map[predictorKey]*Tree{}, rates: map[predictorKey]rate{}}
 	for d := range p.devices {
@@ -50,7 +50,7 @@ func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 		leaf := 2
 		switch {
 		case !caps.Simulated:
-			leaf = 1 // samples are few, and of the model's own shapes
+			leaf = 1 // samples are few and have the model's own shapes
 		case !caps.Static:
 			continue
 		}
@@ -66,7 +66,7 @@ func NewPredictor(p *Profiler, samples []hetero.Op) *Predictor {
 	return q
 }
 
-// Time predicts.
+// Time predicts the time of a matmul.
 func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
 	key, seconds := predictorKey{device, op.Type}, 0.0
 	if tree := q.trees[key]; tree != nil {
@@ -78,7 +78,7 @@ func (q *Predictor) Time(device int, op hetero.Op) time.Duration {
 	return time.Duration(seconds * 1e9)
 }
 
-// rate measures a large product, and one of a single token.
+// rate measures a large matmul and one of a single token.
 func (q *Predictor) rate(key predictorKey) rate {
 	r, known := q.rates[key]
 	if !known {
@@ -95,14 +95,14 @@ func (q *Predictor) rate(key predictorKey) rate {
 // Start is measured.
 func (q *Predictor) Start(device int) time.Duration { return q.Measured.Start(device) }
 
-// Slowdown is measured with one product of the same length.
+// Slowdown is measured with one matmul of the same number of tokens.
 func (q *Predictor) Slowdown(op hetero.Op) float64 {
 	op.Rows, op.Cols = q.Measured.probeSize(), q.Measured.probeSize()
 	return q.Measured.Slowdown(op)
 }
 
-// Error compares predictions with real execution on products that need not have
-// been measured before: the mean and the largest relative error.
+// Error compares predictions with measurements, and returns the mean and the
+// largest relative error.
 func (q *Predictor) Error(device int, ops []hetero.Op) (mean, largest float64) {
 	for _, op := range ops {
 		measured := q.Measured.Time(device, op).Seconds()

@@ -8,50 +8,49 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Costs says how long products take on the devices of a plan.
+// Costs are the times that a plan is based on.
 type Costs interface {
-	// Time is how long the product keeps the device busy when its queue is full.
+	// Time is how long the matmul occupies the device when its queue is full.
 	Time(device int, op hetero.Op) time.Duration
-	// Start is how much longer one takes that begins on an idle device: until it
-	// begins, and until the host knows that it has ended.
+	// Start is the extra time on an idle device: the delay until the matmul begins
+	// and until the host sees its completion.
 	Start(device int) time.Duration
-	// Slowdown is how many times longer a product takes while the other device
-	// works too: what sharing the memory costs.
+	// Slowdown is the factor by which a matmul takes longer while the other device
+	// works too, because they share memory bandwidth.
 	Slowdown(op hetero.Op) float64
 }
 
-// Inputs returns operands for a product that is to be measured on a device, and
-// gives it weights: others for each i below the number that it returns, so that
-// products in a row do not find them in a cache.
+// Inputs returns operands for measuring a matmul on a device and sets its weights.
+// It returns the number of weight variants; different i below that number give
+// different weights, so that consecutive matmuls do not find them in a cache.
 type Inputs func(device int, op *hetero.Op, i int) (x, y hetero.View, others int)
 
-// Profiler measures products by running them, each the first time that it is
-// asked for. It must not be used from several goroutines.
+// Profiler measures each matmul when it is first queried. It is not safe for
+// concurrent use.
 type Profiler struct {
-	// Repeats is how often each product is measured on devices whose time is real,
-	// after each of its kernels ran once for nothing; the shortest time counts. 0 =
-	// once, as suits simulators, which take the same time always.
+	// Repeats is how often each matmul is measured on real devices, after one
+	// warm-up run of each kernel; the shortest time counts. 0 = once, which suits
+	// simulators because their times do not vary.
 	Repeats int
-	// Before is asked before each product is measured; an error ends measuring, and
-	// Err keeps it. nil = nobody is.
+	// Before is called before each measurement. An error ends measuring and is
+	// stored in Err. May be nil.
 	Before func() error
-	// Weights is the type for what the profiler asks itself; the other questions
-	// name their own.
+	// Weights is the type of the profiler's own measurements (Start, Copy).
 	Weights quant.Type
-	Runs    int // products that were measured
-	// Err is the first error. That a device has no memory for a product is none.
+	Runs    int // matmuls measured so far
+	// Err is the first error. A matmul too large for a device's memory is no error.
 	Err error
 
 	devices  []hetero.Device
 	inputs   Inputs
 	times    map[matmulKey]measured
-	tooLarge map[matmulKey]bool // there was no memory for it
+	tooLarge map[matmulKey]bool // exceeds the device's memory
 	slow     map[matmulKey]float64
 	start    map[int]time.Duration // by device
 	copies   map[int]time.Duration
 }
 
-// matmulKey is a product on a device; two of the same shape take the same time.
+// matmulKey identifies a matmul on a device; equal shapes take equal time.
 type matmulKey struct {
 	device             int
 	typ                quant.Type
@@ -63,14 +62,14 @@ func keyOf(device int, op hetero.Op) matmulKey {
 	return matmulKey{device, op.Type, op.Tokens, op.Rows, op.Cols, op.Streamed}
 }
 
-// measured is what one and many in a row took, for each.
+// measured is the time of one matmul on an idle device, and per matmul in a burst.
 type measured struct{ alone, steady time.Duration }
 
-// never is the time of what could not be measured: nobody will choose it.
+// never is the time of a matmul that cannot be measured: the solver avoids it.
 const never = 24 * time.Hour
 
-// NewProfiler measures on these devices. inputs is nil for simulators that
-// charge time only.
+// NewProfiler returns a profiler of these devices. inputs is nil for simulators
+// that only charge time.
 func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 	return &Profiler{
 		devices: devices, inputs: inputs,
@@ -80,19 +79,20 @@ func NewProfiler(devices []hetero.Device, inputs Inputs) *Profiler {
 }
 
 const (
-	// burst is how many products are queued to hide how long one takes to begin.
+	// burst is how many matmuls are queued to hide the start latency.
 	burst = 4
-	// maxMeasure is how long one product is measured at most, but once in any case.
+	// maxMeasure bounds the time of measuring one matmul; one run is always made.
 	maxMeasure = 200 * time.Millisecond
-	// startRepeats is how much more often the beginning is measured than products.
+	// startRepeats is how much more often than matmuls the start latency is
+	// measured.
 	startRepeats = 6
-	// maxVariants is how many kernels are prepared, so that each multiplies weights
-	// that were not used lately.
+	// maxVariants bounds the kernels that are prepared so that each run reads
+	// weights that are in no cache.
 	maxVariants = 16
 )
 
-// Time measures a product. After an error, which Err keeps, it is a day, and so it is
-// for a device that has no memory for it.
+// Time measures a matmul. It returns 24 hours after an error, which Err holds, and
+// for a matmul that exceeds the device's memory.
 func (p *Profiler) Time(device int, op hetero.Op) time.Duration {
 	return p.measure(device, op).steady
 }
@@ -120,8 +120,8 @@ func (p *Profiler) measure(device int, op hetero.Op) measured {
 	return a
 }
 
-// probeSize is the size of square matrices that a profiler asks itself about, on
-// simulated devices and on real ones, where less time is spent on it.
+// probeSize is the size of the square matrices of the profiler's own measurements;
+// on real devices it is smaller to save time.
 func (p *Profiler) probeSize() int {
 	if p.Repeats > 0 {
 		return 2048
@@ -129,12 +129,12 @@ func (p *Profiler) probeSize() int {
 	return 4096
 }
 
-// startOp is large enough for a device to be busy longer than a submit takes.
+// startOp keeps a device busy for longer than a submit takes.
 func (p *Profiler) startOp() hetero.Op {
 	return hetero.Op{Tokens: 32, Rows: p.probeSize(), Cols: p.probeSize(), Type: p.Weights, Streamed: true}
 }
 
-// Start measures what beginning costs.
+// Start measures the start latency.
 func (p *Profiler) Start(device int) time.Duration {
 	if s, known := p.start[device]; known {
 		return s
@@ -145,7 +145,8 @@ func (p *Profiler) Start(device int) time.Duration {
 		p.start[device] = max(0, a.alone-a.steady)
 		return p.start[device]
 	}
-	// It is a small difference of two times: a shorter product, and more often.
+	// The result is a small difference of two times: measure a shorter matmul more
+	// often.
 	op.Rows /= 4
 	t, err := p.run(op, startRepeats*p.Repeats, device)
 	if err != nil {
@@ -156,8 +157,8 @@ func (p *Profiler) Start(device int) time.Duration {
 	return p.start[device]
 }
 
-// Copy returns what one copy takes between devices that do not share memory, and
-// 0 where all do.
+// Copy returns the time of one copy to or from a device without shared memory, and
+// 0 if all devices share memory.
 func (p *Profiler) Copy() time.Duration {
 	most := time.Duration(0)
 	for d, device := range p.devices {
@@ -181,7 +182,7 @@ func (p *Profiler) Copy() time.Duration {
 // measureCopy flushes and fetches an output of the usual size.
 func (p *Profiler) measureCopy(device int) (time.Duration, error) {
 	if p.inputs == nil {
-		return 0, errors.New("solve: copies are measured with buffers only")
+		return 0, errors.New("solve: measuring copies needs buffers")
 	}
 	op := p.startOp()
 	_, y, _ := p.inputs(device, &op, 0)
@@ -197,8 +198,8 @@ func (p *Profiler) measureCopy(device int) (time.Duration, error) {
 	return least, nil
 }
 
-// Slowdown runs the product on both devices at once, over and over, and
-// compares with each alone.
+// Slowdown runs the matmul on both devices at once and compares the time with that
+// of each alone.
 func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	key := keyOf(-1, op)
 	if s, known := p.slow[key]; known {
@@ -210,7 +211,7 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 		all[d] = d
 		t, err := p.run(op, p.Repeats, d)
 		if hetero.IsOutOfMemory(err) {
-			p.slow[key] = 1 // the two never have it at once
+			p.slow[key] = 1 // they never run it at the same time
 			return 1
 		}
 		if err != nil {
@@ -228,10 +229,10 @@ func (p *Profiler) Slowdown(op hetero.Op) float64 {
 	return p.slow[key]
 }
 
-// burstTimes is how long one product and 1+burst in a row take.
+// burstTimes are the times of one matmul and of 1+burst in a row.
 type burstTimes struct{ one, burst time.Duration }
 
-// run returns how long products take on each of some devices at once.
+// run measures a matmul on several devices at once.
 func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (burstTimes, error) {
 	if p.Err != nil {
 		return burstTimes{}, p.Err
@@ -257,7 +258,7 @@ func (p *Profiler) run(op hetero.Op, repeats int, devices ...int) (burstTimes, e
 		t, again := r.once()
 		best, err = burstTimes{min(best.one, t.one), min(best.burst, t.burst)}, errors.Join(err, again)
 	}
-	if best.burst <= best.one { // who measured one was kept from it each time
+	if best.burst <= best.one { // every single run was disturbed
 		best.one = best.burst / (1 + burst)
 	}
 	return best, err

@@ -6,29 +6,28 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// Solver takes the split that ends first.
+// Solver finds the split that ends first.
 type Solver struct {
 	Costs  Costs
 	Steps  Steps
 	Static bool // device 1 runs prepared lengths only
 	Single bool // there is no device 1
-	// Sync is how long before the end of its work device 0 must be given more if
-	// its queue is not to run empty; Copy what one copy takes, 0 where memory is
-	// shared.
+	// Sync is how long before its queue runs empty device 0 must get more work.
+	// Copy is the time of one copy, 0 where memory is shared.
 	Sync, Copy time.Duration
-	// Allow leaves splits out, where it is set: to place whole operations only, or
-	// to leave a device alone.
+	// Allow, if set, restricts the splits, for example to whole matmuls or to one
+	// device.
 	Allow func(s *Split) bool
-	// Quota is how much of an operation's time device 0 may be busy, for others
-	// who need it; 0 means all.
+	// Quota is the fraction of a matmul's time that device 0 may be busy, which
+	// leaves it to other programs for the rest; 0 means all.
 	Quota float64
 
 	solved map[matmulKey]Split
 }
 
-// Solve returns the best split of a product, and the order of its operands that
-// suits device 1 better. Weights are not looked at. Where Allow takes nothing,
-// the split has no pieces.
+// Solve returns the best split of a matmul and the operand order that is faster on
+// device 1. It ignores the weights. If Allow accepts nothing, the split has no
+// pieces.
 func (s *Solver) Solve(op hetero.Op) Split {
 	key := keyOf(0, op)
 	key.streamed = false
@@ -59,8 +58,8 @@ func (s *Solver) Solve(op hetero.Op) Split {
 	return best
 }
 
-// order reports whether device 1 does a product faster with its weights
-// streamed, at the length that it would run most of it with.
+// order reports whether device 1 is faster with streamed weights, at the length
+// that it would run most of the matmul with.
 func (s *Solver) order(op hetero.Op) bool {
 	if s.Single {
 		return op.Streamed
@@ -74,7 +73,7 @@ func (s *Solver) order(op hetero.Op) bool {
 	return streamed <= s.Costs.Time(1, op)
 }
 
-// busy returns how long each device works for a split.
+// busy returns the working time of each device in a split.
 func (s *Solver) busy(op hetero.Op, split *Split) (t [2]time.Duration) {
 	for _, p := range split.Pieces {
 		t[p.Device] += s.Costs.Time(p.Device, p.Op(op))
@@ -82,19 +81,19 @@ func (s *Solver) busy(op hetero.Op, split *Split) (t [2]time.Duration) {
 	return t
 }
 
-// Total predicts how long a split takes, whether it is allowed or not.
+// Total predicts the time of a split, whether Allow accepts it or not.
 func (s *Solver) Total(op hetero.Op, split *Split) time.Duration {
 	op.Streamed = split.Streamed
 	return s.total(op, split, s.busy(op, split))
 }
 
-// total predicts how long a split takes. The host is free, and the queue of
-// device 0 runs ahead where it does all; device 1 is always begun and awaited.
+// total predicts the time of a split. The host is idle. Where device 0 does all,
+// its queue stays filled; device 1 is always started and awaited.
 //
-// In prefill device 1 works most of the time, and what device 0 does hides
-// behind it, but its queue has run empty. In decoding device 0 works most of
-// the time: it begins at once, device 1 later, and while both work memory slows
-// both. Device 1 has to end first, or the queue of device 0 runs empty too.
+// In prefill device 1 works most of the time and hides the work of device 0, whose
+// queue has run empty. In decoding device 0 works most of the time: it starts at
+// once and device 1 later, and while both work, they share memory bandwidth. Device
+// 1 has to end first, or the queue of device 0 runs empty too.
 func (s *Solver) total(op hetero.Op, split *Split, busy [2]time.Duration) time.Duration {
 	copies := 2 * s.Copy
 	switch {
@@ -106,7 +105,7 @@ func (s *Solver) total(op hetero.Op, split *Split, busy [2]time.Duration) time.D
 		return max(busy[0]+s.Costs.Start(0), busy[1]+s.Costs.Start(1)) + s.Sync + copies
 	}
 	slow := s.Costs.Slowdown(op)
-	late := s.Costs.Start(1) // which device 0 may be done before
+	late := s.Costs.Start(1) // device 0 may be done before device 1 starts
 	rest := max(0, busy[0]-late)
 	both := min(rest, busy[1])
 	together := late + time.Duration(float64(both)*slow)

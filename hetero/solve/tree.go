@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Tree is a regression tree: it divides samples by one feature at a time, where
-// that lowers the sum of squared errors most, and answers with the mean of the
-// samples that a question ends up with.
+// Tree is a regression tree. Each node splits the samples by the feature that
+// lowers the sum of squared errors most; a leaf predicts the mean of its samples.
 type Tree struct {
 	feature     int
 	limit       float64 // features up to it go left
@@ -16,13 +15,13 @@ type Tree struct {
 }
 
 // Sample is one observation.
-type Sample struct {
+type Sample struct { // features, the same number in every sample
 	X []float64 // features, the same number in every sample
 	Y float64
 }
 
-// GrowTree fits a tree whose leaves hold at least so many samples. It reorders
-// the samples.
+// GrowTree fits a tree whose leaves hold at least leaf samples. It reorders the
+// samples.
 func GrowTree(samples []Sample, leaf int) *Tree {
 	t := &Tree{}
 	for _, s := range samples {
@@ -39,7 +38,7 @@ func GrowTree(samples []Sample, leaf int) *Tree {
 	return t
 }
 
-// Predict answers for one set of features.
+// Predict returns the prediction for one set of features.
 func (t *Tree) Predict(x []float64) float64 {
 	for t.left != nil {
 		if x[t.feature] <= t.limit {
@@ -51,7 +50,7 @@ func (t *Tree) Predict(x []float64) float64 {
 	return t.mean
 }
 
-// Leaves counts the answers that the tree can give.
+// Leaves returns the number of leaves.
 func (t *Tree) Leaves() int {
 	if t.left == nil {
 		return 1
@@ -63,8 +62,8 @@ func sortBy(samples []Sample, feature int) {
 	slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.X[feature], b.X[feature]) })
 }
 
-// bestThreshold returns the feature, the number of samples below and the limit that
-// lower the squared error most; no sample below where nothing does.
+// bestThreshold returns the feature, the number of samples below the threshold and
+// the threshold that lower the squared error most; at is 0 if no threshold does.
 func bestThreshold(samples []Sample, leaf int) (feature, at int, limit float64) {
 	if len(samples) < 2*leaf {
 		return 0, 0, 0

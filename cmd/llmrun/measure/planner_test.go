@@ -83,10 +83,10 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for notice, content := range map[string]string{
-		"has version 0 and not 2":  strings.Replace(string(kept), `"version": 2`, `"version": 0`, 1),
-		"cannot be used":           string(kept[:len(kept)/2]),
-		"no measurement gives":     strings.ReplaceAll(string(kept), `"rows": `, `"rows": -`),
-		"is measured again: solve": strings.ReplaceAll(string(kept), `"steady_ns": `, `"steady_ns": -`),
+		"version 0, want 2": strings.Replace(string(kept), `"version": 2`, `"version": 0`, 1),
+		"unusable":          string(kept[:len(kept)/2]),
+		"invalid record":    strings.ReplaceAll(string(kept), `"rows": `, `"rows": -`),
+		"made again: solve": strings.ReplaceAll(string(kept), `"steady_ns": `, `"steady_ns": -`),
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		said := ""
@@ -200,7 +200,7 @@ func TestDriversThatHaveNotAll(t *testing.T) {
 
 func TestPlanDevicesRefuses(t *testing.T) {
 	for want, change := range map[string]func(o *DevicePlanOptions){
-		"there is no such device":         func(o *DevicePlanOptions) { o.Devices = []string{"abacus"} },
+		"unknown device":                  func(o *DevicePlanOptions) { o.Devices = []string{"abacus"} },
 		"for one or two, not for 3":       func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
 		`"cpu" is named twice`:            func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu"} },
 		`there is no such shape: "giant"`: func(o *DevicePlanOptions) { o.Model.Shape = "giant" },

@@ -7,15 +7,15 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// minWork is how many multiplications a part of a product has at least: tens
-// of microseconds, beside which handing out a part is nothing.
+// minWork is the smallest number of multiplications in a part: tens of
+// microseconds, beside which claiming a part costs nothing.
 const minWork = 1 << 18
 
-// matmul is what the device is at, and the working memory for it. It is a
-// threadpool.RangeTask over tiles, or over rows where there are none.
+// matmul is the running matmul and its working memory. It is a threadpool.RangeTask
+// over tiles, or over rows where there are no tiles.
 type matmul struct {
 	device   *Device
-	quantize func(token, worker int) // quantizeToken, made once because making it allocates
+	quantize func(token, worker int) // quantizeToken as a func value, created once because creating it allocates
 	floats   []*quant.Scratch        // [workers]
 	tiles    []*tiled.Scratch        // [workers]
 
@@ -36,7 +36,7 @@ func (p *matmul) start(d *Device, workers int) {
 	}
 }
 
-// reserve makes room for the activations of a product, as it multiplies them.
+// reserve allocates memory for the activations of a matmul.
 func (d *Device) reserve(op hetero.Op) error {
 	floats := op.Tokens * op.Cols
 	if usesTiles(op) {
@@ -56,7 +56,7 @@ func (d *Device) reserve(op hetero.Op) error {
 	return nil
 }
 
-// run does a product.
+// run executes a matmul.
 func (p *matmul) run(t *ticket) {
 	p.op, p.data = t.kernel.op, t.kernel.weights.data
 	p.op.Tokens = t.tokens
@@ -75,12 +75,12 @@ func (p *matmul) run(t *ticket) {
 	d.workers.RunRange(units, minWork/(unit*p.op.Cols*p.op.Tokens), p)
 }
 
-// floatsOf returns the numbers of a view from its first to its last.
+// floatsOf returns the elements of a view from the first to the last.
 func floatsOf(v hetero.View, rows, cols int) []float32 {
 	return v.Buffer.Floats()[v.Offset:][:(rows-1)*v.Stride+cols]
 }
 
-// quantizeToken rounds the activations of a token.
+// quantizeToken quantizes the activations of a token.
 func (p *matmul) quantizeToken(token, _ int) {
 	x := p.x[token*p.xStride:][:p.op.Cols]
 	if p.op.Scale > 0 {
@@ -90,7 +90,7 @@ func (p *matmul) quantizeToken(token, _ int) {
 	p.device.acts.Set(token, x)
 }
 
-// compact puts the rows of activations next to each other, where they are not.
+// compact copies the rows of activations next to each other unless they are dense.
 func (p *matmul) compact() {
 	if p.xStride == p.op.Cols {
 		return
@@ -102,7 +102,7 @@ func (p *matmul) compact() {
 	p.x, p.xStride = memory, p.op.Cols
 }
 
-// Range does some tiles, or rows.
+// Range multiplies a range of tiles or rows.
 func (p *matmul) Range(lo, hi, worker int) {
 	if usesTiles(p.op) {
 		tiled.Multiply(p.y, &p.matrix, lo, hi, &p.device.acts, p.tiles[worker])

@@ -12,21 +12,21 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Record is what a Profiler knows of one device, to be kept for the next time.
+// Record holds a Profiler's measurements of one device, for storage.
 type Record struct {
 	Start *time.Duration `json:"start_ns,omitempty"`
 	Copy  *time.Duration `json:"copy_ns,omitempty"`
 	Times []Timing       `json:"times"`
 }
 
-// Timing is what a product was measured to take.
+// Timing is the measured time of a matmul.
 type Timing struct {
 	Shape
 	Alone  time.Duration `json:"alone_ns"`  // on an idle device
-	Steady time.Duration `json:"steady_ns"` // behind others
+	Steady time.Duration `json:"steady_ns"` // in a full queue
 }
 
-// Shape is a product without its weights.
+// Shape is a matmul without its weights.
 type Shape struct {
 	Type     string `json:"type"`
 	Tokens   int    `json:"tokens"`
@@ -35,54 +35,55 @@ type Shape struct {
 	Streamed bool   `json:"streamed"`
 }
 
-// Slowdown is what working at the same time was measured to cost two devices.
+// Slowdown is the measured slowdown of a matmul while both devices work.
 type Slowdown struct {
 	Shape
 	Times float64 `json:"times"`
 }
 
-// ErrRecord is the error of a record that cannot be true.
-var ErrRecord = errors.New("solve: a record that no measurement gives")
+// ErrRecord marks a stored record with impossible values.
+var ErrRecord = errors.New("solve: invalid record")
 
-// ShapeOf returns the shape of a product.
+// ShapeOf returns the shape of a matmul.
 func ShapeOf(op hetero.Op) Shape {
 	return Shape{op.Type.String(), op.Tokens, op.Rows, op.Cols, op.Streamed}
 }
 
 func (k matmulKey) shape() Shape { return Shape{k.typ.String(), k.tokens, k.rows, k.cols, k.streamed} }
 
-// Op returns the product, without weights.
+// Op returns the matmul, without weights.
 func (s *Shape) Op() (hetero.Op, error) {
 	t, known := quant.ParseType(s.Type)
 	if !known || s.Tokens < 1 || s.Rows < 1 || s.Cols < 1 {
-		return hetero.Op{}, fmt.Errorf("%w: a product of %d × %d × %d in %q", ErrRecord, s.Tokens, s.Rows, s.Cols, s.Type)
+		return hetero.Op{}, fmt.Errorf("%w: matmul of %d × %d × %d in %q", ErrRecord, s.Tokens, s.Rows, s.Cols, s.Type)
 	}
 	return hetero.Op{Type: t, Tokens: s.Tokens, Rows: s.Rows, Cols: s.Cols, Streamed: s.Streamed}, nil
 }
 
-// op returns the product, unless it cannot take what the timing says.
+// op returns the matmul, or an error if the times are impossible.
 func (t *Timing) op() (hetero.Op, error) {
 	if !Credible(t.Steady) || !Credible(t.Alone) {
-		return hetero.Op{}, fmt.Errorf("%w: %v and %v for a product", ErrRecord, t.Alone, t.Steady)
+		return hetero.Op{}, fmt.Errorf("%w: matmul times %v and %v", ErrRecord, t.Alone, t.Steady)
 	}
 	return t.Op()
 }
 
-// op returns the product, unless it cannot be slowed down so.
+// op returns the matmul, or an error if the factor is impossible.
 func (s *Slowdown) op() (hetero.Op, error) {
 	if !(s.Times >= 1 && s.Times < 1e6) {
-		return hetero.Op{}, fmt.Errorf("%w: %g times slower", ErrRecord, s.Times)
+		return hetero.Op{}, fmt.Errorf("%w: slowdown %g", ErrRecord, s.Times)
 	}
 	return s.Op()
 }
 
-// Credible reports whether a product can have taken so long.
+// Credible reports whether took is a possible time of a matmul.
 func Credible(took time.Duration) bool { return took > 0 && took < never }
 
-// plausible reports whether something can have taken so long, which may be nothing.
+// plausible reports whether took is a possible time of something that may take
+// none.
 func plausible(took *time.Duration) bool { return took != nil && *took >= 0 && *took < never }
 
-// Record returns what was measured on a device.
+// Record returns the measurements of a device.
 func (p *Profiler) Record(device int) Record {
 	r := Record{Times: []Timing{}}
 	if start, known := p.start[device]; known {
@@ -100,12 +101,12 @@ func (p *Profiler) Record(device int) Record {
 	return r
 }
 
-// compare orders shapes, so that the same measurements make the same file.
+// compare orders shapes, so that equal measurements give equal files.
 func (s *Shape) compare(t *Shape) int {
 	return cmp.Or(strings.Compare(s.Type, t.Type), s.Tokens-t.Tokens, s.Cols-t.Cols, s.Rows-t.Rows, strings.Compare(fmt.Sprint(s.Streamed), fmt.Sprint(t.Streamed)))
 }
 
-// Restore takes over what was measured on a device before.
+// Restore loads earlier measurements of a device.
 func (p *Profiler) Restore(device int, r Record) error {
 	for _, t := range r.Times {
 		op, err := t.op()
@@ -129,7 +130,7 @@ func (p *Profiler) Restore(device int, r Record) error {
 	return nil
 }
 
-// Slowdowns returns what was measured of all devices together.
+// Slowdowns returns the measured slowdowns of the devices.
 func (p *Profiler) Slowdowns() []Slowdown {
 	list := []Slowdown{}
 	for key, times := range p.slow {
@@ -139,7 +140,7 @@ func (p *Profiler) Slowdowns() []Slowdown {
 	return list
 }
 
-// RestoreSlowdowns takes over what was measured of the same devices together.
+// RestoreSlowdowns loads earlier slowdowns of the same devices.
 func (p *Profiler) RestoreSlowdowns(list []Slowdown) error {
 	for _, s := range list {
 		op, err := s.op()
@@ -151,8 +152,8 @@ func (p *Profiler) RestoreSlowdowns(list []Slowdown) error {
 	return nil
 }
 
-// Merge adds what an older record of the device has and this one has not. What
-// Learn would refuse is left out.
+// Merge adds the measurements of an older record that are missing in r. It drops
+// those that Restore would reject.
 func (r *Record) Merge(old Record) {
 	if r.Start == nil && plausible(old.Start) {
 		r.Start = old.Start
@@ -172,8 +173,8 @@ func (r *Record) Merge(old Record) {
 	slices.SortFunc(r.Times, func(a, b Timing) int { return a.compare(&b.Shape) })
 }
 
-// MergeSlowdowns adds what an older list of the same devices has and list has not.
-// What RestoreSlowdowns would refuse is left out.
+// MergeSlowdowns adds the entries of an older list of the same devices that are
+// missing in list. It drops those that RestoreSlowdowns would reject.
 func MergeSlowdowns(list, old []Slowdown) []Slowdown {
 	known := map[Shape]bool{}
 	for _, s := range list {
