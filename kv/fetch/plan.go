@@ -1,0 +1,83 @@
+package fetch
+
+import (
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/prefetch"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Read is what a layer reads of one segment for one sequence. Segments that lie one behind
+// the other on flash are in one run of the stream.
+type Read struct {
+	Sequence  int // of the batch
+	FirstPage int // of the sequence: the segment's first
+	Pages     int
+	segment   kv.Chunk
+	run       int
+	off       int64 // in the run
+}
+
+// Layer returns the reads of a layer, those of one sequence next to each other.
+func (r *Reader) Layer(layer int) []Read { return r.reads[r.first[layer]:r.first[layer+1]] }
+
+// Adjacent returns how many reads, of which the first is one, lie one behind the other for
+// one sequence.
+func Adjacent(reads []Read) int {
+	n := 1
+	for n < len(reads) && reads[n].run == reads[0].run && reads[n].Sequence == reads[0].Sequence {
+		n++
+	}
+	return n
+}
+
+// FirstPage returns the first page that a token at pos, or a later one, attends to in a
+// layer.
+func (r *Reader) FirstPage(layer, pos int) int {
+	w := r.Windows[layer]
+	if w <= 0 {
+		return 0
+	}
+	return max(0, pos-w+1) / r.Cache.PageTokens()
+}
+
+// plan makes the reads for a batch, and returns the runs that they are in.
+func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
+	r.planned, r.reads = r.planned[:0], r.reads[:0]
+	for l := range r.layers {
+		r.first[l], r.runs[l] = len(r.reads), len(runs)
+		if r.Cache.PageBytes(l) == 0 || r.selects && r.Windows[l] == 0 {
+			continue
+		}
+		for i := range b.Sequences() {
+			seq, pos := b.Sequence(i)
+			runs = r.planLayer(runs, l, i, seq, pos)
+		}
+	}
+	r.first[r.layers], r.runs[r.layers] = len(r.reads), len(runs)
+	return runs
+}
+
+// planLayer appends what a layer reads of one sequence: segments of which it attends to
+// any page.
+func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq, pos int) []prefetch.Run {
+	begun := len(runs)
+	attended, page := r.FirstPage(layer, pos), 0
+	for _, part := range seq.Cold() {
+		if page+part.Pages > attended {
+			from, off, _ := part.Chunk().LayerRun(layer)
+			size := vfs.DirectSize(int64(part.Pages * r.Cache.PageBytes(layer)))
+			if last := len(runs) - 1; last >= begun && runs[last].From == from && runs[last].Off+runs[last].Size == off {
+				runs[last].Size += size
+			} else {
+				runs = append(runs, prefetch.Run{From: from, Off: off, Size: size, Kind: prefetch.KV})
+			}
+			last := len(runs) - 1
+			r.reads = append(r.reads, Read{
+				Sequence: sequence, FirstPage: page, Pages: part.Pages,
+				segment: part.Chunk(), run: last, off: off - runs[last].Off,
+			})
+		}
+		page += part.Pages
+	}
+	return runs
+}
