@@ -8,13 +8,13 @@ import (
 
 // block8State is blockState for keys and values in codes, which are read where
 // they lie.
-func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block, next int) {
-	d, width := p.m.Spec.HeadDim, p.stateWidth()
-	group := p.m.Spec.Heads / p.layer.KVHeads
+func (a *attention) block8State(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	d, width := a.m.Spec.HeadDim, a.stateWidth()
+	group := a.m.Spec.Heads / a.layer.KVHeads
 	start := block * kv.BlockTokens
-	shape := p.m.cache.Shape()
-	coming := p.share(t, kvHead, next)
-	b, after := shape.Block8(p.share(t, kvHead, block)), shape.Block8(coming)
+	shape := a.m.cache.Shape()
+	coming := a.share(t, kvHead, next)
+	b, after := shape.Block8(a.share(t, kvHead, block)), shape.Block8(coming)
 	if shape.Format == kv.K4V8 {
 		tiled.Scores4(w.scores, b.Keys, after.Keys, &w.queries, w.tiles)
 	} else {
@@ -22,9 +22,9 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 	}
 	weights := w.weights[:t.count*group]
 	for i := range weights {
-		weights[i].Seen = p.visible(t.pos+i/group, start)
+		weights[i].Seen = a.visible(t.pos+i/group, start)
 	}
-	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
+	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
 	}
 	// The kernels of scores and values ask for the first and the last quarter.
@@ -39,9 +39,9 @@ func (p *pass) block8State(w *workspace, state []float32, t tile, kvHead, block,
 
 // scores16 computes the scores of a tile's queries for keys in floats of 16
 // bits, and returns the values of the block as floats of 32.
-func (p *pass) scores16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
-	d := p.m.Spec.HeadDim
-	keys, values := p.m.cache.Shape().Block16(share)
+func (a *attention) scores16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
+	d := a.m.Spec.HeadDim
+	keys, values := a.m.cache.Shape().Block16(share)
 	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)
 	quant.DequantRow(quant.F16, w.values[:tokens*d], values[:2*tokens*d])
 	return w.values

@@ -3,7 +3,9 @@ package exec
 import (
 	"cmp"
 
-	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/kv/fetch"
+	"github.com/llmrun/llmrun/store/crc"
 )
 
 // Keys and values on flash are looked at as they land: a group of pages by all
@@ -15,7 +17,7 @@ import (
 // landed is the pages that attention looks at, in a ring; there are none while it
 // looks at those in memory.
 type landed struct {
-	pages []landedPage
+	pages []fetch.Page
 	from  int // of the sequence: the first block that tiles have not passed
 	block int // of the sequence: the first
 	count int // blocks
@@ -29,100 +31,93 @@ type landed struct {
 	waits bool
 }
 
-// landedPage is a page that lies in memory now, one of a chunk.
-type landedPage struct {
-	data  []byte
-	chunk kv.Chunk
-	page  int // of the chunk
-}
-
 // coldFloats returns how many floats what tiles know of cold pages takes, twice.
-func (p *pass) coldFloats() int {
-	if p.m.cache.MayBeCold() {
-		return p.chunk * p.m.Spec.Heads * p.stateWidth()
+func (a *attention) coldFloats() int {
+	if a.m.cache.MayBeCold() {
+		return a.chunk * a.m.Spec.Heads * a.stateWidth()
 	}
 	return 0
 }
 
 // coldBlocks returns how many blocks of a sequence are on flash.
-func (p *pass) coldBlocks(s *Sequence) int {
-	return s.kv.ColdPages() * p.m.cache.PageBlocks()
+func (a *attention) coldBlocks(s *Sequence) int {
+	return s.kv.ColdPages() * a.m.cache.PageBlocks()
 }
 
 // passedBlocks returns how many blocks of a sequence were looked at as they landed.
-func (p *pass) passedBlocks(s *Sequence) int {
-	if p.landed.waits {
-		return p.landed.block
+func (a *attention) passedBlocks(s *Sequence) int {
+	if a.landed.waits {
+		return a.landed.block
 	}
-	return p.coldBlocks(s)
+	return a.coldBlocks(s)
 }
 
 // known returns where it is kept what a tile knows of its sequence's cold blocks: the
 // result over all spans that have ended, and the state of the present one, if one has
 // begun. Threads work on copies: every step would wait for memory that another thread
 // has written.
-func (p *pass) known(t tile, kvHead int) (acc, span []float32) {
-	heads, width := p.m.Spec.Heads, p.stateWidth()
-	n := t.count * heads / p.layer.KVHeads * width
+func (a *attention) known(t tile, kvHead int) (acc, span []float32) {
+	heads, width := a.m.Spec.Heads, a.stateWidth()
+	n := t.count * heads / a.layer.KVHeads * width
 	at := t.row*heads*width + kvHead*n
-	return p.kept[0][at : at+n], p.kept[1][at : at+n]
+	return a.kept[0][at : at+n], a.kept[1][at : at+n]
 }
 
 // attendCold looks at the pages on flash.
-func (p *pass) attendCold() {
-	c := p.m.cold
-	p.landed = landed{}
-	if !p.batch.cold() {
+func (a *attention) attendCold() {
+	a.landed = landed{}
+	if !a.batch.cold() {
 		return
 	}
-	if p.chooser.on {
-		for _, r := range p.batch.runs {
-			if !p.failed() {
-				p.attendPicked(r)
+	if a.chooser.on {
+		for i := range a.batch.runs {
+			if !a.failed() {
+				a.attendPicked(&a.batch.runs[i])
 			}
 		}
 	}
-	c.ask(p.index)
-	for reads := c.reads[c.first[p.index]:c.first[p.index+1]]; len(reads) > 0 && !p.failed(); {
-		together := c.together(reads)
-		p.attendRun(c, reads[:together], together == len(reads))
+	c := a.m.cold
+	c.Allow(a.index)
+	for reads := c.Layer(a.index); len(reads) > 0 && !a.failed(); {
+		together := fetch.Adjacent(reads)
+		a.attendRun(c, reads[:together], together == len(reads))
 		reads = reads[together:]
 	}
 }
 
-// attendRun looks at the pages of chunks that lie one behind the other. last: there are
+// attendRun looks at the pages of segments that lie one behind the other. last: there are
 // no others.
-func (p *pass) attendRun(c *coldKV, reads []chunkRead, last bool) {
-	of := p.batch.runs[reads[0].row]
-	first, tiles := p.tilesOf(of)
+func (a *attention) attendRun(c *fetch.Reader, reads []fetch.Read, last bool) {
+	of := &a.batch.runs[reads[0].Sequence]
+	first, tiles := a.tilesOf(of)
 	if tiles == 0 {
-		return // nobody looks at them
+		return // no tile attends to them
 	}
-	blocks := p.m.cache.PageBlocks()
-	page, end := max(0, c.firstPage(p.index, of.pos)-reads[0].page), &reads[len(reads)-1]
+	blocks := a.m.cache.PageBlocks()
+	page, end := max(0, c.FirstPage(a.index, of.pos)-reads[0].FirstPage), &reads[len(reads)-1]
 	for {
-		for len(reads) > 0 && page >= reads[0].pages {
-			page -= reads[0].pages
+		for len(reads) > 0 && page >= reads[0].Pages {
+			page -= reads[0].Pages
 			reads = reads[1:]
 		}
 		if len(reads) == 0 {
 			return
 		}
-		block := (reads[0].page + page) * blocks
-		if p.pages, p.err = c.take(p.ctx, p.pages[:0], reads, p.index, page); p.err != nil {
+		block := (reads[0].FirstPage + page) * blocks
+		if a.pages, a.err = c.Take(a.ctx, a.pages[:0], reads, a.index, page); a.err != nil {
 			return
 		}
-		group := landed{pages: p.pages, from: block, block: block, count: len(p.pages) * blocks, tile: first}
-		if tiles == 1 && p.firstBlock(p.tiles[first]) <= block {
-			group.sums = p.sums.of(group.count * p.layer.KVHeads)
+		group := landed{pages: a.pages, from: block, block: block, count: len(a.pages) * blocks, tile: first}
+		if tiles == 1 && a.firstBlock(a.tiles[first]) <= block {
+			group.sums = a.sums.Room(group.count * a.layer.KVHeads)
 		}
-		page += len(p.pages)
-		if len(p.batch.runs) == 1 && last && block+group.count == (end.page+end.pages)*blocks {
+		page += len(a.pages)
+		if len(a.batch.runs) == 1 && last && block+group.count == (end.FirstPage+end.Pages)*blocks {
 			group.waits = true
-			p.landed = group
+			a.landed = group
 			return
 		}
-		if !p.attendGroup(tiles, group) {
+		if !a.attendGroup(tiles, group) {
 			return
 		}
 	}
@@ -130,29 +125,29 @@ func (p *pass) attendRun(c *coldKV, reads []chunkRead, last bool) {
 
 // attendGroup verifies pages that have landed and looks at them, at the same time.
 // It reports whether they are sound.
-func (p *pass) attendGroup(tiles int, group landed) bool {
-	p.landed = group
-	p.m.workers.Run(p.landedParts()+tiles*p.layer.KVHeads, p.landedPart)
-	p.verifyShares()
-	p.err = p.landed.err
-	p.landed = landed{}
-	return p.err == nil
+func (a *attention) attendGroup(tiles int, group landed) bool {
+	a.landed = group
+	a.m.workers.Run(a.landedParts()+tiles*a.layer.KVHeads, a.landedPart)
+	a.verifyShares()
+	a.err = a.landed.err
+	a.landed = landed{}
+	return a.err == nil
 }
 
 // runAttention looks at what is in memory, in parts, and at pages that wait for it.
-func (p *pass) runAttention(parts int) {
-	p.m.workers.Run(p.landedParts()+parts, p.attnPart)
-	p.verifyShares()
-	p.err = cmp.Or(p.err, p.landed.err)
-	p.landed.pages = nil // only spans are left to be merged
+func (a *attention) runAttention(parts int) {
+	a.m.workers.Run(a.landedParts()+parts, a.attnPart)
+	a.verifyShares()
+	a.err = cmp.Or(a.err, a.landed.err)
+	a.landed.pages = nil // only spans are left to be merged
 }
 
 // tilesOf returns the tiles of a run of the batch: the first, and how many.
-func (p *pass) tilesOf(r run) (first, count int) {
-	for i := range p.tiles {
-		if p.tiles[i].row < r.row {
+func (a *attention) tilesOf(r *run) (first, count int) {
+	for i := range a.tiles {
+		if a.tiles[i].row < r.row {
 			first++
-		} else if p.tiles[i].row < r.row+r.count {
+		} else if a.tiles[i].row < r.row+r.count {
 			count++
 		}
 	}
@@ -161,99 +156,185 @@ func (p *pass) tilesOf(r run) (first, count int) {
 
 // landedParts returns how many parts there are to do with pages that have landed
 // besides looking at them: to ask for more and to check each.
-func (p *pass) landedParts() int {
+func (a *attention) landedParts() int {
 	switch {
-	case len(p.landed.pages) == 0:
+	case len(a.landed.pages) == 0:
 		return 0
-	case p.landed.sums != nil:
+	case a.landed.sums != nil:
 		return 1
 	}
-	return 1 + len(p.landed.pages)
+	return 1 + len(a.landed.pages)
 }
 
 // useLanded does one of these parts. What tiles make of a damaged page goes no further:
 // the pass ends behind it.
-func (p *pass) useLanded(part int) {
+func (a *attention) useLanded(part int) {
 	if part == 0 {
-		if p.m.cold.pressed() {
-			p.m.cold.feed()
+		if a.m.cold.Pressed() {
+			a.m.cold.Submit()
 		}
 		return
 	}
-	p.verify(part - 1)
+	a.verify(part - 1)
 }
 
 // lookAtLanded does a part of a group of pages: one of these, or looks at all of them for
 // a tile and key head.
-func (p *pass) lookAtLanded(part, worker int) {
-	if others := p.landedParts(); part < others {
-		p.useLanded(part)
+func (a *attention) lookAtLanded(part, worker int) {
+	if others := a.landedParts(); part < others {
+		a.useLanded(part)
 	} else {
-		p.attendLanded(part-others, worker)
+		a.attendLanded(part-others, worker)
 	}
 }
 
 // attendLanded merges the blocks that have landed into what one tile knows.
-func (p *pass) attendLanded(part, worker int) {
-	w, l := &p.workers[worker], &p.landed
-	t, kvHead := p.tiles[l.tile+part/p.layer.KVHeads], part%p.layer.KVHeads
+func (a *attention) attendLanded(part, worker int) {
+	w, l := &a.workers[worker], &a.landed
+	t, kvHead := a.tiles[l.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
 	end := l.block + l.count
-	block := max(l.from, p.firstBlock(t))
+	block := max(l.from, a.firstBlock(t))
 	if block >= end {
 		return
 	}
-	acc, span := p.resume(w, t, kvHead, l.from)
-	p.roundQueries(w, t, kvHead)
+	acc, span := a.resume(w, t, kvHead, l.from)
+	a.roundQueries(w, t, kvHead)
 	for ; block < end; block++ {
-		if block >= l.block && p.looksAt(t, block) {
-			p.blockState(w, span, t, kvHead, block, min(block+1, end-1))
+		if block >= l.block && a.chooser.looksAt(t, block) {
+			a.blockState(w, span, t, kvHead, block, min(block+1, end-1))
 		}
 		if (block+1)%spanBlocks == 0 {
-			p.mergeState(acc, span)
-			p.clearState(span)
+			a.mergeState(acc, span)
+			a.clearState(span)
 		}
 	}
-	p.remember(acc, span, t, kvHead, end)
+	a.remember(acc, span, t, kvHead, end)
 }
 
 // saw reports whether a tile sees any of the blocks before one.
-func (p *pass) saw(t tile, block int) bool { return block > p.firstBlock(t) }
+func (a *attention) saw(t tile, block int) bool { return block > a.firstBlock(t) }
 
 // resume makes a thread's states what a tile knows of the blocks before from.
-func (p *pass) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
-	n := t.count * p.m.Spec.Heads / p.layer.KVHeads * p.stateWidth()
+func (a *attention) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
+	n := t.count * a.m.Spec.Heads / a.layer.KVHeads * a.stateWidth()
 	acc, span = w.acc[:n], w.span[:n]
-	p.beginAcc(acc, t, kvHead, from)
-	p.beginSpan(span, t, kvHead, from, from/spanBlocks*spanBlocks)
+	a.beginAcc(acc, t, kvHead, from)
+	a.beginSpan(span, t, kvHead, from, from/spanBlocks*spanBlocks)
 	return acc, span
 }
 
 // beginAcc makes acc what a tile knows from spans that end before a block.
-func (p *pass) beginAcc(acc []float32, t tile, kvHead, before int) {
-	if !p.saw(t, before) {
-		p.clearState(acc)
+func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
+	if !a.saw(t, before) {
+		a.clearState(acc)
 		return
 	}
-	known, _ := p.known(t, kvHead)
+	known, _ := a.known(t, kvHead)
 	copy(acc, known)
 }
 
 // beginSpan makes state what a tile knows of a span that begins with the block first,
 // from those of its blocks that are before another.
-func (p *pass) beginSpan(state []float32, t tile, kvHead, before, first int) {
-	if before <= first || !p.saw(t, before) {
-		p.clearState(state)
+func (a *attention) beginSpan(state []float32, t tile, kvHead, before, first int) {
+	if before <= first || !a.saw(t, before) {
+		a.clearState(state)
 		return
 	}
-	_, known := p.known(t, kvHead)
+	_, known := a.known(t, kvHead)
 	copy(state, known)
 }
 
 // remember keeps a thread's states as what a tile knows of the blocks before end.
-func (p *pass) remember(acc, span []float32, t tile, kvHead, end int) {
-	knownAcc, knownSpan := p.known(t, kvHead)
+func (a *attention) remember(acc, span []float32, t tile, kvHead, end int) {
+	knownAcc, knownSpan := a.known(t, kvHead)
 	copy(knownAcc, acc)
 	if end%spanBlocks != 0 {
 		copy(knownSpan, span)
+	}
+}
+
+// attendPicked attends to the pages on flash that the selection took for rows of a run.
+func (a *attention) attendPicked(of *run) {
+	k := &a.m.selectedPages
+	if a.err = k.Start(a.m.budget, a.m.cold.LargestPage(), threadpool.ReserveForReaders); a.err != nil {
+		return
+	}
+	defer k.Drain(a.ctx)
+	first, tiles := a.tilesOf(of)
+	blocks, size := a.m.cache.PageBlocks(), a.m.cache.PageBytes(a.index)
+	index, done := 0, 0 // page of the sequence; blocks that were passed
+	for _, part := range of.seq.kv.Cold() {
+		for page := range part.Pages {
+			if a.anyLooksAt(first, tiles, index*blocks, blocks) {
+				if k.Full() && !a.attendNext(k, first, tiles, &done) {
+					return
+				}
+				k.Submit(a.ctx, part.Chunk(), a.index, size, page, index)
+			}
+			index++
+		}
+	}
+	for k.Pending() {
+		if !a.attendNext(k, first, tiles, &done) {
+			return
+		}
+	}
+	a.attendGroup(tiles, landed{from: done, block: index * blocks, tile: first}) // spans may end behind the last page
+}
+
+// attendNext attends to the next selected page. Blocks before done were passed.
+func (a *attention) attendNext(k *fetch.PageReader, first, tiles int, done *int) bool {
+	page, index, err := k.Next(a.ctx)
+	if a.err = err; err != nil {
+		return false
+	}
+	blocks := a.m.cache.PageBlocks()
+	from, block := *done, index*blocks
+	*done = block + blocks
+	a.pages = append(a.pages[:0], page)
+	return a.attendGroup(tiles, landed{pages: a.pages, from: from, block: block, count: blocks, tile: first})
+}
+
+// anyLooksAt reports whether any of some tiles attends to any of some blocks.
+func (a *attention) anyLooksAt(tile, tiles, block, blocks int) bool {
+	for _, t := range a.tiles[tile : tile+tiles] {
+		for b := range blocks {
+			if a.chooser.looksAt(t, block+b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sumShare computes the checksum of a KV head block, if its page was just read and is not
+// summed by itself.
+func (a *attention) sumShare(kvHead, block int) {
+	l := &a.landed
+	if at := block - l.block; l.sums != nil && at < l.count {
+		l.sums[at*a.layer.KVHeads+kvHead] = crc.Update(0, a.landedShare(kvHead, at))
+	}
+}
+
+// verifyShares verifies the pages whose KV head blocks were summed.
+func (a *attention) verifyShares() {
+	if a.landed.sums == nil {
+		return
+	}
+	shares := len(a.landed.sums) / len(a.landed.pages)
+	for i := range a.landed.pages {
+		a.compare(i, a.sums.Page(a.landed.sums[i*shares:(i+1)*shares]))
+	}
+}
+
+// verify sums and verifies one page.
+func (a *attention) verify(i int) { a.compare(i, crc.Update(0, a.landed.pages[i].Data)) }
+
+// compare verifies the checksum of a page.
+func (a *attention) compare(i int, sum uint32) {
+	if err := a.landed.pages[i].Verify(a.index, sum); err != nil {
+		a.damaged.Lock()
+		a.landed.err = err
+		a.damaged.Unlock()
 	}
 }

@@ -43,13 +43,6 @@ func (p *pass) prepareRow(row, _ int) {
 	}
 }
 
-// queries returns rows of the queries that share a key head: [rows, group, HeadDim].
-func (p *pass) queries(kvHead, row, rows int) []float32 {
-	width := p.m.Spec.Heads / p.layer.KVHeads * p.m.Spec.HeadDim
-	at := (kvHead*p.n + row) * width
-	return p.heads[at : at+rows*width]
-}
-
 func (p *pass) qkNorm(x []float32, g *weights.Gain) {
 	switch p.m.Spec.QKNorm {
 	case arch.QKNormWhole:

@@ -29,6 +29,7 @@ const (
 
 // chooser is what a pass knows about the blocks that its rows look at.
 type chooser struct {
+	*step
 	on     bool      // in the current layer rows look at what they have chosen
 	taken  []byte    // [selectRows, stride] 1 for a block that a row looks at
 	stride int       // blocks of the longest sequence and two
@@ -44,11 +45,11 @@ type chooser struct {
 }
 
 // carveSelection takes what selection needs, which is nothing without one.
-func (p *pass) carveSelection(a *tiering.Arena) {
-	if p.m.selection.Exact() {
+func (c *chooser) carveSelection(a *tiering.Arena) {
+	if c.m.selection.Exact() {
 		return
 	}
-	c, s := &p.chooser, p.m.Spec
+	s := c.m.Spec
 	maxKV, group := 0, 0
 	for _, l := range s.Layers {
 		if l.KVHeads > 0 {
@@ -59,8 +60,8 @@ func (p *pass) carveSelection(a *tiering.Arena) {
 	c.taken = a.Bytes(selectRows * c.stride)
 	c.shares = a.Floats(maxKV * c.stride)
 	cols := kv.SummaryCols(s.HeadDim)
-	for i := range p.workers {
-		w := &p.workers[i]
+	for i := range c.workers {
+		w := &c.workers[i]
 		w.box = a.Floats(cols)
 		w.parts = a.Floats(tiled.FloatsNeeded(cols, group))
 		w.guess = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
@@ -69,15 +70,15 @@ func (p *pass) carveSelection(a *tiering.Arena) {
 }
 
 // startSelection makes what is not in the arena.
-func (p *pass) startSelection() {
-	if p.m.selection.Exact() {
+func (c *chooser) startSelection() {
+	if c.m.selection.Exact() {
 		return
 	}
-	for i := range p.workers {
-		p.workers[i].summarizer = kv.NewSummarizer(p.m.Spec.HeadDim)
+	for i := range c.workers {
+		c.workers[i].summarizer = kv.NewSummarizer(c.m.Spec.HeadDim)
 	}
-	p.chooser.ranks = make([]uint32, p.chooser.stride)
-	p.chooser.sealPart, p.chooser.sharePart = p.summarize, p.estimate
+	c.ranks = make([]uint32, c.stride)
+	c.sealPart, c.sharePart = c.summarize, c.estimate
 }
 
 // selects reports whether a batch's tokens choose what they look at, in layers
@@ -86,67 +87,64 @@ func (m *Model) selects(b *Batch) bool { return b.selects && !m.selection.Exact(
 
 // chooseBlocks summarizes the blocks that this pass fills and, for a few new
 // tokens, decides what each of them looks at in the current layer.
-func (p *pass) chooseBlocks() {
-	c := &p.chooser
+func (c *chooser) chooseBlocks() {
 	c.on = false
-	if p.m.selection.Exact() {
+	if c.m.selection.Exact() {
 		return
 	}
-	for i := range p.batch.runs {
-		c.run = &p.batch.runs[i]
+	for i := range c.batch.runs {
+		c.run = &c.batch.runs[i]
 		c.sealed = c.run.pos / kv.BlockTokens
 		end := (c.run.pos + c.run.count) / kv.BlockTokens
 		if end > c.sealed {
-			p.m.workers.Run((end-c.sealed)*p.layer.KVHeads, c.sealPart)
+			c.m.workers.Run((end-c.sealed)*c.layer.KVHeads, c.sealPart)
 		}
-		c.run.seq.summaries.Summarized(p.index, c.sealed, end)
+		c.run.seq.summaries.Summarized(c.index, c.sealed, end)
 	}
-	if !p.m.selects(p.batch) || p.layer.Window > 0 {
+	if !c.m.selects(c.batch) || c.layer.Window > 0 {
 		return
 	}
 	c.on = true
-	for i := range p.batch.runs {
-		c.run = &p.batch.runs[i]
+	for i := range c.batch.runs {
+		c.run = &c.batch.runs[i]
 		for j := range c.run.count {
-			if p.goesOn(c.run.row+j, 1) {
-				p.chooseRow(c.run.row+j, c.run.pos+j)
+			if c.goesOn(c.run.row+j, 1) {
+				c.chooseRow(c.run.row+j, c.run.pos+j)
 			}
 		}
 	}
 }
 
 // summarize makes one head's summaries of a block that has become full.
-func (p *pass) summarize(part, worker int) {
-	c := &p.chooser
-	block, head := c.sealed+part/p.layer.KVHeads, part%p.layer.KVHeads
-	share := c.run.seq.kv.Share(p.index, head, block)
-	c.run.seq.summaries.Summarize(p.workers[worker].summarizer, p.index, head, block, share)
+func (c *chooser) summarize(part, worker int) {
+	block, head := c.sealed+part/c.layer.KVHeads, part%c.layer.KVHeads
+	share := c.run.seq.kv.Share(c.index, head, block)
+	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, share)
 }
 
 // chooseRow decides what the row at a position looks at.
-func (p *pass) chooseRow(row, pos int) {
-	c := &p.chooser
+func (c *chooser) chooseRow(row, pos int) {
 	taken := c.taken[row*c.stride : (row+1)*c.stride]
 	for i := range taken {
 		taken[i] = 1
 	}
 	c.row, c.first = row, keepFirst
-	c.last = min(c.run.seq.summaries.Ready(p.index), pos/kv.BlockTokens-keepLast)
+	c.last = min(c.run.seq.summaries.Ready(c.index), pos/kv.BlockTokens-keepLast)
 	if c.last <= c.first {
 		return
 	}
-	p.m.workers.Run(p.layer.KVHeads, c.sharePart)
-	n := p.take(taken[c.first:c.last])
-	p.m.selected.Asked += int64(c.last - c.first)
-	p.m.selected.Taken += int64(n)
+	c.m.workers.Run(c.layer.KVHeads, c.sharePart)
+	n := c.take(taken[c.first:c.last])
+	c.m.selected.Asked += int64(c.last - c.first)
+	c.m.selected.Taken += int64(n)
 }
 
 // estimate computes how the query heads that share a key head divide their
 // attention between the blocks, as far as summaries tell. A block is worth what
 // its best summary is.
-func (p *pass) estimate(kvHead, worker int) {
-	c, w, d := &p.chooser, &p.workers[worker], p.m.Spec.HeadDim
-	q := p.queries(kvHead, c.row, 1)
+func (c *chooser) estimate(kvHead, worker int) {
+	w, d := &c.workers[worker], c.m.Spec.HeadDim
+	q := c.queries(kvHead, c.row, 1)
 	heads := len(q) / d
 	cols := kv.SummaryCols(d)
 	w.corners.Use(w.parts, cols, heads)
@@ -158,8 +156,8 @@ func (p *pass) estimate(kvHead, worker int) {
 	}
 	groups := (c.last + kv.SummaryBlocks - 1) / kv.SummaryBlocks
 	for g := range groups {
-		s := c.run.seq.summaries.Group(p.index, kvHead, g)
-		next := c.run.seq.summaries.Group(p.index, kvHead, min(g+1, groups-1))
+		s := c.run.seq.summaries.Group(c.index, kvHead, g)
+		next := c.run.seq.summaries.Group(c.index, kvHead, min(g+1, groups-1))
 		tiled.Scores(w.guess, tiled.Keys(s), next.Codes, &w.corners, w.tiles)
 		from := g * kv.SummaryBlocks
 		for i := range heads {
@@ -215,22 +213,21 @@ func addShares(sum, scores []float32) {
 
 // take marks the blocks that are looked at, of those that can be chosen, and
 // returns how many they are.
-func (p *pass) take(taken []byte) int {
-	c := &p.chooser
+func (c *chooser) take(taken []byte) int {
 	n := len(taken)
 	shares := c.shares[c.first:c.last]
-	for h := 1; h < p.layer.KVHeads; h++ {
+	for h := 1; h < c.layer.KVHeads; h++ {
 		quant.Add(shares, c.shares[h*c.stride:][c.first:c.last])
 	}
 	ranks := c.ranks[:n]
 	for i, v := range shares {
 		ranks[i] = rankOf(v)
 	}
-	if missing := p.m.selection.Missing; missing > 0 {
-		heads := float64(p.m.Spec.Heads)
+	if missing := c.m.selection.Missing; missing > 0 {
+		heads := float64(c.m.Spec.Heads)
 		return mark(taken, ranks, shares, (1-missing)*heads)
 	}
-	return mark(taken, ranks, nil, max(1, math.Floor(p.m.selection.Fraction*float64(n))))
+	return mark(taken, ranks, nil, max(1, math.Floor(c.m.selection.Fraction*float64(n))))
 }
 
 // broken is the rank of a block with broken keys.
@@ -292,14 +289,14 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 }
 
 // looksAt reports whether a tile looks at a block.
-func (p *pass) looksAt(t tile, block int) bool {
-	return !p.chooser.on || p.chooser.taken[t.row*p.chooser.stride+block] != 0
+func (c *chooser) looksAt(t tile, block int) bool {
+	return !c.on || c.taken[t.row*c.stride+block] != 0
 }
 
 // nextBlock returns the first block from block on that a tile looks at. The last
 // one that it sees is always such a block.
-func (p *pass) nextBlock(t tile, block int) int {
-	for !p.looksAt(t, block) {
+func (c *chooser) nextBlock(t tile, block int) int {
+	for !c.looksAt(t, block) {
 		block++
 	}
 	return block

@@ -13,9 +13,9 @@ import (
 var negInf = float32(math.Inf(-1))
 
 // clearState makes every query's state that of having seen nothing.
-func (p *pass) clearState(state []float32) {
+func (a *attention) clearState(state []float32) {
 	clear(state)
-	width := p.stateWidth()
+	width := a.stateWidth()
 	for i := width - 2; i < len(state); i += width {
 		state[i] = negInf
 	}
@@ -24,16 +24,16 @@ func (p *pass) clearState(state []float32) {
 // weigh turns one query's scores of a block into weights relative to its
 // running maximum, and scales its state where the maximum rose. Tokens that
 // the query must not see get the weight 0.
-func (p *pass) weigh(scores, state []float32, pos, start int) {
+func (a *attention) weigh(scores, state []float32, pos, start int) {
 	seen := min(len(scores), pos-start+1)
 	if seen <= 0 {
 		clear(scores)
 		return
 	}
-	if limit := p.m.Spec.AttnSoftcap; limit != 0 {
+	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(scores[:seen], limit)
 	}
-	if win := p.layer.Window; win > 0 {
+	if win := a.layer.Window; win > 0 {
 		for j := range min(seen, max(0, pos-win+1-start)) {
 			scores[j] = negInf
 		}
@@ -67,7 +67,7 @@ func decay(from, to float32) float32 {
 }
 
 // mergeState adds the state of a later span to that of all before.
-func (p *pass) mergeState(acc, state []float32) {
+func (p *attention) mergeState(acc, state []float32) {
 	width := p.stateWidth()
 	d := width - 2
 	for i := 0; i < len(acc); i += width {
@@ -85,12 +85,12 @@ func (p *pass) mergeState(acc, state []float32) {
 
 // finish divides by the sum of weights and writes a tile's result in the order
 // that the output projection reads.
-func (p *pass) finish(t tile, kvHead int, acc []float32) {
-	d, width, heads := p.m.Spec.HeadDim, p.stateWidth(), p.m.Spec.Heads
-	group := heads / p.layer.KVHeads
+func (a *attention) finish(t tile, kvHead int, acc []float32) {
+	d, width, heads := a.m.Spec.HeadDim, a.stateWidth(), a.m.Spec.Heads
+	group := heads / a.layer.KVHeads
 	for i := range t.count * group {
 		row, head := t.row+i/group, kvHead*group+i%group
-		out := p.att[(row*heads+head)*d:][:d]
+		out := a.att[(row*heads+head)*d:][:d]
 		copy(out, acc[i*width:i*width+d])
 		quant.Scale(out, 1/acc[i*width+d+1])
 	}

@@ -3,6 +3,9 @@ package exec
 import (
 	"context"
 	"fmt"
+
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/kv/fetch"
 )
 
 // Batch is the tokens of one pass: a run of consecutive tokens for each of one
@@ -70,3 +73,12 @@ func (b *Batch) position(row int) int {
 	}
 	return -1
 }
+
+// Sequences returns how many sequences the batch has: fetch.Batch has it.
+func (b *Batch) Sequences() int { return len(b.runs) }
+
+// Sequence returns the pages of one sequence and the position of its first new token.
+func (b *Batch) Sequence(i int) (*kv.Seq, int) { return b.runs[i].seq.kv, b.runs[i].pos }
+
+// cold reports whether any sequence has keys and values on flash.
+func (b *Batch) cold() bool { return fetch.OnFlash(b) }

@@ -24,15 +24,15 @@ func (p *pass) carveRows(a *tiering.Arena) {
 	p.x = a.Floats(p.chunk * s.Dim)
 	p.carveBranches(a)
 	p.raw = a.Bytes(p.m.weights.Embed.RowBytes())
-	p.rounded = a.Floats(p.roundedFloats())
+	p.mm.rounded = a.Floats(p.mm.roundedFloats())
 	p.cos, p.sin = make([][]float32, len(s.Ropes)), make([][]float32, len(s.Ropes))
 	for i, t := range s.Ropes {
 		p.cos[i], p.sin[i] = a.Floats(p.chunk*t.Dim/2), a.Floats(p.chunk*t.Dim/2)
 	}
 	p.carveWorkers(a)
-	p.carveSelection(a)
-	if p.shadow != nil {
-		p.shadow.carve(a)
+	p.attn.chooser.carveSelection(a)
+	if p.mm.shadow != nil {
+		p.mm.shadow.carve(a)
 	}
 }
 
@@ -62,16 +62,16 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 			p.att = p.q // queries are in heads by then
 			p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
 			p.k, p.v = a.Floats(p.chunk*w.kvHeads*s.HeadDim), a.Floats(p.chunk*w.kvHeads*s.HeadDim)
-			p.carveAttention(a)
+			p.attn.carveAttention(a)
 		},
 		func() {
 			p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
-			p.up = a.Floats(min(p.chunk, p.mostUp()) * max(w.inner, s.ExpertsUsed*w.expertInner))
-			columns := p.columnsOfUp()
+			p.up = a.Floats(min(p.chunk, p.mm.mostUp()) * max(w.inner, s.ExpertsUsed*w.expertInner))
+			columns := p.mm.columnsOfUp()
 			for i := range p.workers {
 				p.workers[i].up = a.Floats(p.chunk * columns)
 			}
-			p.route.carve(a, s, p.chunk, p.copiesRows())
+			p.exp.route.carve(a, s, p.chunk, p.exp.copiesRows())
 		},
 		func() {
 			if w.convs {
@@ -97,9 +97,9 @@ type widths struct {
 	shared      bool // some have an expert that every token uses besides others
 }
 
-func (p *pass) widths() (w widths) {
-	for l := range p.m.weights.Layers {
-		of, spec := &p.m.weights.Layers[l], &p.m.Spec.Layers[l]
+func (s *step) widths() (w widths) {
+	for l := range s.m.weights.Layers {
+		of, spec := &s.m.weights.Layers[l], &s.m.Spec.Layers[l]
 		w.kvHeads = max(w.kvHeads, spec.KVHeads)
 		w.inner = max(w.inner, of.MLP.Up.Rows, of.Shared.Up.Rows)
 		for i := range of.Experts {
@@ -112,17 +112,17 @@ func (p *pass) widths() (w widths) {
 }
 
 // maxCols returns the longest row of any matrix.
-func (p *pass) maxCols() int {
+func (p *step) maxCols() int {
 	s, w := p.m.Spec, p.widths()
 	return max(s.Dim, s.Heads*s.HeadDim, w.inner, w.expertInner)
 }
 
 // multipliesWide reports whether any weights are of a type whose products take more
 // of a worker's memory. The output head is multiplied with few tokens at a time.
-func (p *pass) multipliesWide() (wide bool) {
+func (s *step) multipliesWide() (wide bool) {
 	look := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
-	for l := range p.m.weights.Layers {
-		p.m.weights.Layers[l].Each(look)
+	for l := range s.m.weights.Layers {
+		s.m.weights.Layers[l].Each(look)
 	}
 	return wide
 }

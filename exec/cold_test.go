@@ -204,7 +204,9 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 				at := s.Len()
 				n := min(len(ids)-at, 1+rng.IntN(1<<rng.IntN(8)))
 				require.Equal(t, want[at:at+n], extendAll(t, m, s, ids[at:at+n]), "position %d", at)
-				joined += len(m.cold.at)
+				if m.cold.Interleaved() {
+					joined++
+				}
 				switch rng.IntN(12) {
 				case 0:
 					require.NoError(t, m.Replan(context.Background(), partPlan(rng, m.Spec)))

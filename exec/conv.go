@@ -8,12 +8,12 @@ const convChannels = 128
 // the last few tokens, channel by channel, gates the result with C and
 // projects it.
 func (p *pass) shortConv(in []float32 /* [n, Dim] */) {
-	p.add(&p.w.ConvIn, in, p.n, p.conv)
-	p.multiply()
+	p.mm.add(&p.w.ConvIn, in, p.n, p.conv)
+	p.mm.multiply()
 	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
 	p.narrow()
-	p.add(&p.w.ConvOut, p.h, p.n, p.mix)
-	p.multiply()
+	p.mm.add(&p.w.ConvOut, p.h, p.n, p.mix)
+	p.mm.multiply()
 }
 
 // convolve does some channels of all rows. The layer's input h has been read by

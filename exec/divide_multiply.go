@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // awayPass is what of a step's products is under way on another device.
@@ -24,26 +25,36 @@ type awayWork struct {
 	submitted, seen time.Duration // and seen to be done, by the clock of who traces
 }
 
+// attachTo makes the frame of a pass the device's, if there is a device.
+func (a *awayPass) attachTo(device *away, frame *tiering.Frame) (err error) {
+	if device == nil {
+		return nil
+	}
+	a.away, a.trace = device, newAwayTrace(device.Trace, device.Name)
+	a.buffer, err = device.attach(frame)
+	return err
+}
+
 // startAway submits the device's rows of all products of the list.
-func (p *pass) startAway() {
-	a := &p.away
+func (q *matmulQueue) startAway() {
+	a := &q.away
 	if a.away == nil {
 		return
 	}
 	a.begun, a.trace.begun = a.Device.Clock().Now(), a.trace.recorder.Now()
 	var flushed []float32
-	for i := range p.jobs {
-		j := &p.jobs[i]
-		if j.w.Offload == nil || j.here() == j.w.Rows || p.err != nil {
+	for i := range q.jobs {
+		j := &q.jobs[i]
+		if j.w.Offload == nil || j.here() == j.w.Rows || q.err != nil {
 			continue
 		}
-		p.settleRows() // what it multiplies may have been left for later
+		q.settleRows() // what it multiplies may have been left for later
 		x := a.buffer.View(j.x, j.w.Cols)
 		if !same(flushed, j.x) {
 			flushed = j.x
-			p.err = errors.Join(p.err, a.Device.FlushRows(x, j.n, j.w.Cols))
+			q.err = errors.Join(q.err, a.Device.FlushRows(x, j.n, j.w.Cols))
 		}
-		p.err = errors.Join(p.err, a.start(i, j, x))
+		q.err = errors.Join(q.err, a.start(i, j, x))
 	}
 	a.trace.submitted = a.trace.recorder.Now()
 }
@@ -66,26 +77,26 @@ func (a *awayPass) start(job int, j *job, x hetero.View) error {
 }
 
 // finishAway waits for the device, also after an error, and takes its rows.
-func (p *pass) finishAway() {
-	a := &p.away
+func (q *matmulQueue) finishAway() {
+	a := &q.away
 	if a.away == nil {
 		return
 	}
 	own, ownTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
 	for i := range a.work {
 		w := &a.work[i]
-		j := &p.jobs[w.job]
-		p.err = errors.Join(p.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
+		j := &q.jobs[w.job]
+		q.err = errors.Join(q.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
 		w.seen = a.trace.recorder.Now()
 	}
-	a.trace.note(a.Device.Clock(), p.jobs, a.work, ownTraced)
+	a.trace.note(a.Device.Clock(), q.jobs, a.work, ownTraced)
 	if len(a.work) > 0 && !a.caps.SharesMemory {
-		p.err = errors.Join(p.err, a.Device.Fetch(a.buffer))
+		q.err = errors.Join(q.err, a.Device.Fetch(a.buffer))
 	}
 	for _, w := range a.work {
-		p.jobs[w.job].addBias(w.part)
+		q.jobs[w.job].addBias(w.part)
 	}
-	a.note(p.jobs, own)
+	a.note(q.jobs, own)
 	a.forget()
 }
 

@@ -11,36 +11,36 @@ import (
 
 // guessExperts asks the layer's router before attention what it will choose
 // after it, so that what is not in memory can be read meanwhile.
-func (p *pass) guessExperts() {
-	s, cache, router := p.m.Spec, p.m.experts, &p.w.Router
+func (e *experts) guessExperts() {
+	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
 	if cache == nil || cache.Slots() == cache.Count || router.Rest.Count > 0 {
 		return // the stream brings the router when it is used, not before
 	}
-	if !p.goesOn(0, p.n) {
+	if !e.goesOn(0, e.n) {
 		return // no token chooses any
 	}
-	in := p.x
+	in := e.x
 	if s.PreNorm && s.Parallel != arch.ParallelOne {
-		in = p.normed(&p.w.FFNNorm)
+		in = e.normed(&e.w.FFNNorm)
 	}
-	p.add(router, in, p.n, p.route.logits)
-	p.multiply()
-	r := &p.route
+	e.mm.add(router, in, e.n, e.route.logits)
+	e.mm.multiply()
+	r := &e.route
 	clear(r.first)
 	r.ready = r.ready[:0]
-	for row := range p.n {
-		if p.goesOn(row, 1) {
-			p.likely(row)
+	for row := range e.n {
+		if e.goesOn(row, 1) {
+			e.likely(row)
 		}
 	}
 	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
-	cache.Guess(p.index, r.ready[:min(len(r.ready), cache.Slots()/weights.GuessShare)])
+	cache.Guess(e.index, r.ready[:min(len(r.ready), cache.Slots()/weights.GuessShare)])
 }
 
 // likely adds a row's best experts to ready, and counts in first how many rows
 // like each.
-func (p *pass) likely(row int) {
-	s, r := p.m.Spec, &p.route
+func (e *experts) likely(row int) {
+	s, r := e.m.Spec, &e.route
 	logits := r.logits[row*s.Experts : (row+1)*s.Experts]
 	for range s.ExpertsUsed {
 		best := 0

@@ -8,6 +8,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
+// experts runs the MLPs of the experts that the rows of a batch chose.
+type experts struct {
+	*step
+	mm    *matmulQueue
+	route router
+
+	activatePart, choosePart, combinePart func(row, worker int)
+}
+
+// makeParts makes method values, which allocate.
+func (e *experts) makeParts() {
+	e.activatePart, e.choosePart, e.combinePart = e.activateRouted, e.choose, e.combine
+}
+
 // router is the state of routing one batch to experts.
 type router struct {
 	logits  []float32 // [chunk, Experts]
@@ -44,15 +58,15 @@ func (r *router) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
 // goes to the few that its router likes best. Rows are gathered by expert, so
 // that each expert's weights are read once for all its tokens.
 func (p *pass) routed(in []float32 /* [n, Dim] */) {
-	p.add(&p.w.Router, in, p.n, p.route.logits)
-	p.multiply()
-	p.overRows(p.n, p.choosePart)
-	p.gather(in)
-	p.runExperts()
+	p.mm.add(&p.w.Router, in, p.n, p.exp.route.logits)
+	p.mm.multiply()
+	p.overRows(p.n, p.exp.choosePart)
+	p.exp.gather(in)
+	p.exp.runExperts()
 	if p.failed() {
 		return
 	}
-	p.overRows(p.n, p.combinePart)
+	p.overRows(p.n, p.exp.combinePart)
 	if p.w.Shared.Up.Present() {
 		p.addShared(in)
 	}
@@ -61,8 +75,8 @@ func (p *pass) routed(in []float32 /* [n, Dim] */) {
 // choose picks the experts of one row: softmax over all, the best few (the
 // lower index wins a tie), their weights scaled to sum to 1 where the family
 // does so.
-func (p *pass) choose(row, _ int) {
-	s, r := p.m.Spec, &p.route
+func (e *experts) choose(row, _ int) {
+	s, r := e.m.Spec, &e.route
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
 	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
 	chosen := r.chosen[row*s.Experts : (row+1)*s.Experts]
@@ -94,7 +108,7 @@ func (p *pass) choose(row, _ int) {
 // expert. Rows themselves stay where they are: rounding, which reads them once
 // for every expert in any case, finds them by the index of their place. Only
 // weights that are not multiplied in integers need their rows side by side.
-func (p *pass) gather(in []float32 /* [n, Dim] */) {
+func (p *experts) gather(in []float32 /* [n, Dim] */) {
 	s, r := p.m.Spec, &p.route
 	r.x = in
 	next := int32(0)
@@ -117,7 +131,7 @@ func (p *pass) gather(in []float32 /* [n, Dim] */) {
 }
 
 // copiesRows reports whether any expert needs gathered rows side by side.
-func (p *pass) copiesRows() bool {
+func (p *experts) copiesRows() bool {
 	for l := range p.m.weights.Layers {
 		experts := p.m.weights.Layers[l].Experts
 		for e := range experts {
@@ -131,7 +145,7 @@ func (p *pass) copiesRows() bool {
 
 // runExperts computes the MLPs of all experts that were chosen by any row: those
 // in memory first, the others as they arrive. No result depends on the order.
-func (p *pass) runExperts() {
+func (p *experts) runExperts() {
 	r, cache := &p.route, p.m.experts
 	r.ready = r.ready[:0]
 	if cache == nil {
@@ -154,7 +168,7 @@ func (p *pass) runExperts() {
 }
 
 // runReady computes the MLPs of the experts in ready.
-func (p *pass) runReady() {
+func (p *experts) runReady() {
 	s, r := p.m.Spec, &p.route
 	inner := p.w.Experts[0].Up.Rows
 	r.rows = r.rows[:0]
@@ -164,21 +178,21 @@ func (p *pass) runReady() {
 		if !expert.ReadsInPlace() {
 			x, of = r.copies[lo*s.Dim:], nil
 		}
-		p.addInner(expert, x, of, n, lo)
+		p.mm.addInner(expert, x, of, n, lo)
 		for row := range n {
 			r.rows = append(r.rows, int32(lo+row))
 		}
 	}
-	p.multiply()
-	if p.n <= p.mostUp() {
+	p.mm.multiply()
+	if p.n <= p.mm.mostUp() {
 		r.inner = inner
-		p.overRows(len(r.rows), p.expertActPart)
+		p.overRows(len(r.rows), p.activatePart)
 	}
 	for _, e := range r.ready {
 		lo, n := r.rowsOf(e)
-		p.add(&p.w.Experts[e].Down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
+		p.mm.add(&p.w.Experts[e].Down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
 	}
-	p.multiply()
+	p.mm.multiply()
 }
 
 // rowsOf returns which gathered rows an expert works on.
@@ -187,15 +201,15 @@ func (r *router) rowsOf(e int32) (first, count int) {
 }
 
 // activateRouted combines a row of gate and up of an expert in ready into gate.
-func (p *pass) activateRouted(i, _ int) {
-	width := p.route.inner
-	lo := int(p.route.rows[i]) * width
-	p.act(p.gate[lo:lo+width], p.gate[lo:lo+width], p.up[lo:lo+width])
+func (e *experts) activateRouted(i, _ int) {
+	width := e.route.inner
+	lo := int(e.route.rows[i]) * width
+	e.activate(e.gate[lo:lo+width], e.gate[lo:lo+width], e.up[lo:lo+width])
 }
 
 // combine adds up a row's experts in the order of their index, whichever order
 // they were computed in.
-func (p *pass) combine(row, _ int) {
+func (p *experts) combine(row, _ int) {
 	s, r := p.m.Spec, &p.route
 	out := p.ffn[row*s.Dim : (row+1)*s.Dim]
 	clear(out)
@@ -208,12 +222,12 @@ func (p *pass) combine(row, _ int) {
 
 // addShared adds the expert that every row uses, weighed by its own gate.
 func (p *pass) addShared(in []float32) {
-	s, r := p.m.Spec, &p.route
+	s, r := p.m.Spec, &p.exp.route
 	p.runMLP(&p.w.Shared, in, p.mix)
 	gated := p.w.SharedGate.Present()
 	if gated {
-		p.add(&p.w.SharedGate, in, p.n, r.gates)
-		p.multiply()
+		p.mm.add(&p.w.SharedGate, in, p.n, r.gates)
+		p.mm.multiply()
 	}
 	for row := range p.n {
 		weight := float32(1)

@@ -29,7 +29,7 @@ func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
 				m, err := Load(context.Background(), f, Options{Threads: 2, Chunk: 64})
 				require.NoError(t, err)
 				t.Cleanup(m.Close)
-				require.Equal(t, mix != "", m.pass.route.copies == nil)
+				require.Equal(t, mix != "", m.pass.exp.route.copies == nil)
 				ids := longPrompt(m.Spec.Vocab, 70, 9)
 				require.Equal(t, inSteps(t, m, ids), allLogits(t, m, ids))
 			})

@@ -70,8 +70,5 @@ func (m *Model) madeUp() [][]float32 {
 func (m *Model) ReadKVLate(late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cold.late = late
-	if s := m.cold.stream; s != nil {
-		s.Hold(late)
-	}
+	m.cold.ReadLate(late)
 }

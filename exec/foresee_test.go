@@ -21,7 +21,7 @@ func TestForeseeAnyStep(t *testing.T) {
 	gone := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
 	gone.Rest.Count = 64
 	for _, threads := range []int{1, 3} {
-		p := &pass{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
+		p := &step{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
 		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {
 			require.NotPanics(t, func() { p.foresee(step...) })
 		}

@@ -43,7 +43,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	if err := m.cold.begin(b); err != nil {
+	if err := m.cold.Begin(b, m.selects(b)); err != nil {
 		return err
 	}
 	p := m.pass
@@ -69,17 +69,9 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if s := m.stream(); s != nil {
 		s.Finish()
 	}
-	m.cold.finish()
+	m.cold.Finish()
 	b.commit()
 	return nil
-}
-
-// failed reports whether the pass cannot go on, or need not.
-func (p *pass) failed() bool {
-	if p.err == nil {
-		p.err = p.ctx.Err()
-	}
-	return p.err != nil
 }
 
 // begin sets the pass up for a batch: its rows and the angles of their
@@ -94,7 +86,7 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 	if p.m.experts != nil {
 		p.m.experts.Begin(p.n)
 	}
-	p.headRun = 0
+	p.mm.headRun = 0
 	for i := range p.m.Spec.Ropes {
 		t := &p.m.Spec.Ropes[i]
 		half := t.Dim / 2
@@ -109,9 +101,9 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 
 // drop forgets what a pass that failed has left: a fault ends it anywhere.
 func (p *pass) drop() {
-	p.away.drop()
-	p.jobs, p.steps = p.jobs[:0], p.steps[:0]
-	p.split = false
+	p.mm.away.drop()
+	p.mm.jobs, p.steps = p.mm.jobs[:0], p.steps[:0]
+	p.attn.split = false
 }
 
 // embed looks up the tokens' rows.
@@ -129,7 +121,7 @@ func (p *pass) runLayer(l int) {
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
 
 	if p.layer.Experts {
-		p.guessExperts()
+		p.exp.guessExperts()
 	}
 	in := p.x
 	if s.PreNorm {
@@ -153,7 +145,7 @@ func (p *pass) runLayer(l int) {
 	if s.PreNorm && s.Parallel != arch.ParallelOne {
 		in = p.normed(&p.w.FFNNorm)
 	}
-	p.feeds.Store(p.batch.cold())
+	p.mm.feeds.Store(p.batch.cold())
 	if p.layer.Experts {
 		p.routed(in)
 	} else {
@@ -190,12 +182,12 @@ func (p *pass) output() error {
 			}
 			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.Norm)
 		}
-		p.add(&w.Head, p.h, n, p.logits)
-		p.multiply()
+		p.mm.add(&w.Head, p.h, n, p.logits)
+		p.mm.multiply()
 		if p.err != nil {
 			return p.err
 		}
-		p.headRun++
+		p.mm.headRun++
 		for i, row := range want[:n] {
 			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
 			finishLogits(s, logits)

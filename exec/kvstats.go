@@ -21,8 +21,11 @@ func (m *Model) KVStats() KVStats {
 	if m.closed {
 		return KVStats{}
 	}
-	s := m.cold.stats()
-	return KVStats{Stats: m.cache.Stats(), Read: s.Bytes, Stalled: s.Stalled, Stalls: s.Stalls}
+	s, selected := m.cold.Stats(), m.selectedPages.Stats()
+	return KVStats{
+		Stats: m.cache.Stats(), Read: s.Bytes + selected.Bytes,
+		Stalled: s.Stalled + selected.Stalled, Stalls: s.Stalls + selected.Stalls,
+	}
 }
 
 // SetHot changes how much memory keys and values take while older ones can go to

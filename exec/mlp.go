@@ -16,8 +16,8 @@ const (
 
 // columnsOfUp returns how much of up a thread has at a time of more than upRows
 // tokens.
-func (p *pass) columnsOfUp() int {
-	if p.multipliesWide() {
+func (q *matmulQueue) columnsOfUp() int {
+	if q.multipliesWide() {
 		return upColumnsWide
 	}
 	return upColumns
@@ -26,9 +26,9 @@ func (p *pass) columnsOfUp() int {
 // mostUp returns the most tokens of which an MLP has gate and up side by side: all
 // of them where shadows are to be added to up before it activates gate, or rows of
 // it come from another device.
-func (p *pass) mostUp() int {
-	if p.shadow != nil || p.m.away != nil {
-		return p.chunk
+func (q *matmulQueue) mostUp() int {
+	if q.shadow != nil || q.m.away != nil {
+		return q.chunk
 	}
 	return upRows
 }
@@ -40,54 +40,54 @@ func (p *pass) mlp(in []float32 /* [n, Dim] */) {
 
 // runMLP computes one MLP for all rows of the batch.
 func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
-	p.addInner(w, in, nil, p.n, 0)
+	p.mm.addInner(w, in, nil, p.n, 0)
 	p.foresee(&w.Down)
-	p.multiply()
-	if p.n <= p.mostUp() {
-		p.activated(w.Up.Rows)
+	p.mm.multiply()
+	if p.n <= p.mm.mostUp() {
+		p.mm.activated(w.Up.Rows)
 	}
-	p.add(&w.Down, p.gate, p.n, out)
+	p.mm.add(&w.Down, p.gate, p.n, out)
 	p.foreseeLayer(p.index + 1)
-	p.multiply()
+	p.mm.multiply()
 }
 
 // addInner puts the products on the list that make an MLP's inner vectors of n rows,
 // which begin with row first of gate. Of a batch of more than mostUp tokens they
 // are activated too.
-func (p *pass) addInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
+func (q *matmulQueue) addInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
 	at := first * w.Up.Rows
-	if p.m.Spec.Gated {
-		p.addRows(&w.Gate, in, of, n, p.gate[at:])
+	if q.m.Spec.Gated {
+		q.addRows(&w.Gate, in, of, n, q.gate[at:])
 	}
-	if p.n <= p.mostUp() {
-		p.addRows(&w.Up, in, of, n, p.up[at:])
+	if q.n <= q.mostUp() {
+		q.addRows(&w.Up, in, of, n, q.up[at:])
 		return
 	}
-	p.jobs = append(p.jobs, job{w: &w.Up, x: in, of: of, n: n, y: p.gate[at:], activates: true})
+	q.jobs = append(q.jobs, job{w: &w.Up, x: in, of: of, n: n, y: q.gate[at:], activates: true})
 }
 
 // mulActivating does the rows lo to hi of a product and combines gate with them:
 // gate has the same rows of its own product, and gets the result.
-func (p *pass) mulActivating(j *job, lo, hi, worker int) {
-	columns := len(p.workers[worker].up) / p.chunk
+func (q *matmulQueue) mulActivating(j *job, lo, hi, worker int) {
+	columns := len(q.workers[worker].up) / q.chunk
 	for ; lo < hi; lo += columns {
 		end := min(lo+columns, hi)
 		width := end - lo
-		up := p.workers[worker].up[:j.n*width]
-		p.mulInto(up, width, lo, j, lo, end, worker)
+		up := q.workers[worker].up[:j.n*width]
+		q.mulInto(up, width, lo, j, lo, end, worker)
 		for row := range j.n {
 			gate := j.y[row*j.w.Rows+lo : row*j.w.Rows+end]
-			p.act(gate, gate, up[row*width:(row+1)*width])
+			q.activate(gate, gate, up[row*width:(row+1)*width])
 		}
 	}
 }
 
 // activated combines gate and up into gate.
-func (p *pass) activated(width int) {
-	p.later(rowStep{do: (*pass).activateRow, dst: p.gate, src: p.up, width: width})
+func (q *matmulQueue) activated(width int) {
+	q.later(rowStep{do: (*step).activateRow, dst: q.gate, src: q.up, width: width})
 }
 
-func (p *pass) activateRow(s *rowStep, row int) {
+func (p *step) activateRow(s *rowStep, row int) {
 	lo, hi := row*s.width, (row+1)*s.width
-	p.act(s.dst[lo:hi], s.dst[lo:hi], s.src[lo:hi])
+	p.activate(s.dst[lo:hi], s.dst[lo:hi], s.src[lo:hi])
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/threadpool"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/kv/fetch"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -76,9 +77,11 @@ type Model struct {
 	experts *weights.ExpertCache // nil: all are in memory for good
 	rows    *weights.RowLookup   // of the embedding
 	cache   *kv.Cache
-	cold    *coldKV // what is on flash of it
-	shadow  *shadow // nil: without Options.W8A8
-	away    *away   // nil: without Options.Divide
+	cold    *fetch.Reader // of what is on flash of it
+	// selectedPages reads the pages on flash that a selection takes.
+	selectedPages fetch.PageReader
+	shadow        *shadow // nil: without Options.W8A8
+	away          *away   // nil: without Options.Divide
 	// elsewhere is where passes are computed, or the last layers of them; nil: here
 	elsewhere *elsewhere
 	workers   *threadpool.Pool
@@ -155,13 +158,16 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.cold = newColdKV(m, o.KVRing)
-	if m.parts = ld.Parts; m.parts != nil && o.KVSpill != nil {
-		m.parts.Page = m.cold.unit
+	m.parts = ld.Parts
+	m.cold = newReader(m, o.KVRing)
+	if m.parts != nil && o.KVSpill != nil {
+		m.parts.Page = m.cold.LargestPage()
 	}
-	if err := m.cold.reserve(&o); err != nil {
-		m.Close()
-		return nil, err
+	if o.KVSpill != nil && o.KVHot != 0 { // something will be on flash
+		if err := m.cold.Reserve(); err != nil {
+			m.Close()
+			return nil, err
+		}
 	}
 	m.workers = threadpool.New(o.Threads)
 	if m.parts != nil {
@@ -238,7 +244,8 @@ func (m *Model) Close() {
 		m.shadow.close()
 	}
 	if m.cold != nil {
-		m.cold.close()
+		m.cold.Close()
+		m.selectedPages.Close()
 	}
 	if m.cache != nil {
 		_ = m.cache.Close() // what is in the file that it closes is not needed
@@ -252,3 +259,14 @@ func (m *Model) Close() {
 // KeepsFiles reports whether the files that the model was loaded from are read
 // while it is in use, and have to stay open as long.
 func (m *Model) KeepsFiles() bool { return m.parts != nil }
+
+// newReader returns the reader of pages on flash, with a ring of so many bytes.
+func newReader(m *Model, ring int64) *fetch.Reader {
+	windows := make([]int, len(m.Spec.Layers))
+	for l := range windows {
+		windows[l] = m.Spec.Layers[l].Window
+	}
+	return fetch.NewReader(fetch.Options{
+		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamUser(), Weights: m.parts,
+	})
+}

@@ -1,10 +1,34 @@
 package exec
 
 import (
+	"sync/atomic"
+
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/quant/tiled"
 )
+
+// matmulQueue collects the matmuls of a step and runs them together: inputs are quantized
+// once, and threads share all rows of all matrices.
+type matmulQueue struct {
+	*step
+	jobs    []job
+	inputs  []input     // what the jobs multiply, quantized
+	rounded []float32   // memory of inputs
+	shift   int         // of work, see measureJobs
+	headRun int         // how many times the stream has brought the output matrix
+	feeds   atomic.Bool // the thread that runs the next part submits reads of pages first
+	shadow  *shadowPass // nil: without Options.W8A8
+	away    awayPass
+
+	roundPart func(row, worker int)
+}
+
+// makeParts makes method values, which allocate.
+func (q *matmulQueue) makeParts() { q.roundPart = q.round }
+
+// maxJobs is more matmuls than any step has.
+func (q *matmulQueue) maxJobs() int { return 2*q.m.Spec.Experts + 4 }
 
 // job is one matrix product: y = x·wᵀ + bias for n rows of x.
 type job struct {
@@ -38,15 +62,15 @@ type input struct {
 }
 
 // add puts a product on the list of the current step.
-func (p *pass) add(w *weights.Linear, x []float32, n int, y []float32) {
-	p.addRows(w, x, nil, n, y)
+func (q *matmulQueue) add(w *weights.Linear, x []float32, n int, y []float32) {
+	q.addRows(w, x, nil, n, y)
 }
 
 // addRows is add for rows of x that lie anywhere: gathering is an index that
 // rounding follows.
-func (p *pass) addRows(w *weights.Linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
+func (q *matmulQueue) addRows(w *weights.Linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
 	if n > 0 {
-		p.jobs = append(p.jobs, job{w: w, x: x, of: of, n: n, y: y})
+		q.jobs = append(q.jobs, job{w: w, x: x, of: of, n: n, y: y})
 	}
 }
 
@@ -63,31 +87,31 @@ func rowOf(x []float32, of []int32, cols, i int) []float32 {
 // multiply does all products of the list, divided over the threads by rows of
 // the weights, and empties the list. What another device has of them it does
 // meanwhile.
-func (p *pass) multiply() {
-	if observe := p.m.observe; observe != nil {
-		p.settleRows()
-		for i := range p.jobs {
-			j := &p.jobs[i]
+func (q *matmulQueue) multiply() {
+	if observe := q.m.observe; observe != nil {
+		q.settleRows()
+		for i := range q.jobs {
+			j := &q.jobs[i]
 			observe(j.w, j.n, j.row)
 		}
 	}
-	p.startAway()
-	p.roundInputs()
-	p.products(false)
-	p.products(true)
-	p.finishAway()
-	p.shadow.add()
-	p.jobs = p.jobs[:0]
+	q.startAway()
+	q.roundInputs()
+	q.products(false)
+	q.products(true)
+	q.finishAway()
+	q.shadow.add()
+	q.jobs = q.jobs[:0]
 }
 
 // products does those products of the list that activate others, or those others:
 // first the rows that are in memory of all of them, then of each the rest.
-func (p *pass) products(activating bool) {
+func (q *matmulQueue) products(activating bool) {
 	some := false
-	for i := range p.jobs {
-		if j := &p.jobs[i]; j.activates == activating {
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.activates == activating {
 			j.lo, j.hi, j.data = 0, j.here(), j.w.Data
-			if p.leaves(j) {
+			if q.leaves(j) {
 				j.hi = 0
 			}
 			some = true
@@ -96,56 +120,56 @@ func (p *pass) products(activating bool) {
 	if !some {
 		return
 	}
-	if p.shadow.wanted() {
-		p.shadow.run()
+	if q.shadow.wanted() {
+		q.shadow.run()
 	} else {
-		p.runJobs()
+		q.runJobs()
 	}
-	for i := range p.jobs {
-		p.jobs[i].lo, p.jobs[i].hi = 0, 0
+	for i := range q.jobs {
+		q.jobs[i].lo, q.jobs[i].hi = 0, 0
 	}
-	for i := range p.jobs {
-		if j := &p.jobs[i]; j.activates == activating && j.w.Rest.Count > 0 {
-			p.multiplyStreamed(j)
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.activates == activating && j.w.Rest.Count > 0 {
+			q.multiplyStreamed(j)
 		}
 	}
 }
 
 // runJobs does what is next of all jobs.
-func (p *pass) runJobs() {
-	units, least := p.measureJobs()
-	p.m.workers.RunRange(units, least, p)
+func (q *matmulQueue) runJobs() {
+	units, least := q.measureJobs()
+	q.m.workers.RunRange(units, least, q)
 }
 
 // roundInputs rounds what the list's tiled weights are multiplied with, and does
 // what is on the list of steps for each row.
-func (p *pass) roundInputs() {
-	p.inputs = p.inputs[:0]
-	memory, rows := p.rounded, 0
-	for i := range p.jobs {
-		j := &p.jobs[i]
+func (q *matmulQueue) roundInputs() {
+	q.inputs = q.inputs[:0]
+	memory, rows := q.rounded, 0
+	for i := range q.jobs {
+		j := &q.jobs[i]
 		if !j.w.Tiled || j.allAway() && !j.w.HasShadow() {
 			continue
 		}
-		if last := len(p.inputs) - 1; last >= 0 && p.inputs[last].rowsOf(j) {
+		if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].rowsOf(j) {
 			j.input = last
 			continue
 		}
-		j.input = len(p.inputs)
-		p.inputs = append(p.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, whole: j.w.PerTensor})
-		in := &p.inputs[j.input]
+		j.input = len(q.inputs)
+		q.inputs = append(q.inputs, input{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, whole: j.w.PerTensor})
+		in := &q.inputs[j.input]
 		in.acts.Use(memory, in.cols, in.n)
 		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
 		rows += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
 	}
-	if len(p.inputs) != 1 || p.inputs[0].of != nil || p.inputs[0].n != p.n {
-		p.settleRows()
+	if len(q.inputs) != 1 || q.inputs[0].of != nil || q.inputs[0].n != q.n {
+		q.settleRows()
 	}
-	if len(p.inputs) == 1 {
-		rows = p.inputs[0].n
+	if len(q.inputs) == 1 {
+		rows = q.inputs[0].n
 	}
-	p.overRows(rows, p.roundPart)
-	p.steps = p.steps[:0]
+	q.overRows(rows, q.roundPart)
+	q.steps = q.steps[:0]
 }
 
 // rowsOf reports whether a job multiplies the very rows of the input.
@@ -159,33 +183,33 @@ func same[T any](a, b []T) bool {
 }
 
 // round rounds one row of the inputs. Rows behind an input's last fill a tile up.
-func (p *pass) round(row, worker int) {
+func (q *matmulQueue) round(row, worker int) {
 	i := 0
-	for i+1 < len(p.inputs) && row >= p.inputs[i+1].row {
+	for i+1 < len(q.inputs) && row >= q.inputs[i+1].row {
 		i++
 	}
-	in := &p.inputs[i]
+	in := &q.inputs[i]
 	row -= in.row
 	if row >= in.n {
 		return
 	}
-	p.takeSteps(row, worker)
+	q.takeSteps(row, worker)
 	x := rowOf(in.x, in.of, in.cols, row)
 	if in.order != nil {
-		ordered := p.workers[worker].ordered[:in.cols]
+		ordered := q.workers[worker].ordered[:in.cols]
 		for i, at := range in.order {
 			ordered[i] = x[int(at)]
 		}
 		x = ordered
 	}
-	p.setRow(i, row, x)
+	q.setRow(i, row, x)
 }
 
 // ordersPerStep returns in how many orders a step may round the same vectors.
-func (p *pass) ordersPerStep() int {
+func (q *matmulQueue) ordersPerStep() int {
 	most := 1
-	for l := range p.m.weights.Layers {
-		w := &p.m.weights.Layers[l]
+	for l := range q.m.weights.Layers {
+		w := &q.m.weights.Layers[l]
 		for _, step := range [][]*weights.Linear{{&w.Q, &w.K, &w.V}, {&w.MLP.Gate, &w.MLP.Up}, {&w.Shared.Gate, &w.Shared.Up}} {
 			n := 1
 			for i, m := range step[1:] {
@@ -200,34 +224,34 @@ func (p *pass) ordersPerStep() int {
 }
 
 // roundedFloats returns the memory that the inputs of any step take.
-func (p *pass) roundedFloats() int {
-	s := p.m.Spec
-	w := p.widths()
-	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner)/tiled.GroupElems*tiled.GroupElems, p.chunk)
+func (q *matmulQueue) roundedFloats() int {
+	s := q.m.Spec
+	w := q.widths()
+	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner)/tiled.GroupElems*tiled.GroupElems, q.chunk)
 	// Experts share out the rows of a batch; each has its own tiles, which are
 	// at most twice as wide as they need to be.
 	cols := max(s.Dim, w.expertInner) / tiled.GroupElems * tiled.GroupElems
-	most *= p.ordersPerStep()
-	return max(most, 2*s.ExpertsUsed*p.chunk*tiled.FloatsNeeded(cols, 1))
+	most *= q.ordersPerStep()
+	return max(most, 2*s.ExpertsUsed*q.chunk*tiled.FloatsNeeded(cols, 1))
 }
 
 // mul does the rows lo to hi of a job.
-func (p *pass) mul(j *job, lo, hi, worker int) {
+func (q *matmulQueue) mul(j *job, lo, hi, worker int) {
 	if j.activates {
-		p.mulActivating(j, lo, hi, worker)
+		q.mulActivating(j, lo, hi, worker)
 		return
 	}
-	p.mulInto(j.y, j.w.Rows, 0, j, lo, hi, worker)
+	q.mulInto(j.y, j.w.Rows, 0, j, lo, hi, worker)
 }
 
 // mulInto does the rows lo to hi of a job, for a matrix of results whose first
 // column is that of row first.
-func (p *pass) mulInto(y []float32 /* [n, width] */, width, first int, j *job, lo, hi, worker int) {
-	ws := &p.workers[worker]
+func (q *matmulQueue) mulInto(y []float32 /* [n, width] */, width, first int, j *job, lo, hi, worker int) {
+	ws := &q.workers[worker]
 	if j.w.Tiled {
 		m := tiled.Matrix{Type: j.w.Type, Rows: width, Cols: j.w.Cols, Data: j.data, First: (j.lo - first) / tiled.TileRows}
 		tiles := (hi - first + tiled.TileRows - 1) / tiled.TileRows
-		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &p.inputs[j.input].acts, ws.tiles)
+		tiled.Multiply(y, &m, (lo-first)/tiled.TileRows, tiles, &q.inputs[j.input].acts, ws.tiles)
 	} else {
 		data := j.data[(lo-j.lo)*j.w.RowBytes():]
 		quant.MulRows(y[lo-first:], width, j.w.Type, data, j.w.Cols, 0, hi-lo, j.x, j.n, ws.scratch)

@@ -7,17 +7,17 @@ import "slices"
 
 // narrows reports whether the present layer is the last one and not all rows of the
 // batch go on through it. Who observes sees all.
-func (p *pass) narrows() bool {
-	return p.index == len(p.m.Spec.Layers)-1 && len(p.batch.want) < len(p.batch.ids) && p.m.observe == nil
+func (s *step) narrows() bool {
+	return s.index == len(s.m.Spec.Layers)-1 && len(s.batch.want) < len(s.batch.ids) && s.m.observe == nil
 }
 
 // goesOn reports whether one of some neighbouring rows goes on behind the keys and values
 // of the present layer.
-func (p *pass) goesOn(row, count int) bool {
-	if !p.narrows() {
+func (s *step) goesOn(row, count int) bool {
+	if !s.narrows() {
 		return true
 	}
-	want := p.batch.want
+	want := s.batch.want
 	next, _ := slices.BinarySearch(want, row) // they are ascending
 	return next < len(want) && want[next] < row+count
 }

@@ -15,36 +15,36 @@ const smallestShare = 32
 
 // measureJobs adds up the work of what is next of all jobs. It returns it in
 // units of 1<<p.shift, and the fewest that a thread should take at a time.
-func (p *pass) measureJobs() (units, least int) {
+func (q *matmulQueue) measureJobs() (units, least int) {
 	work, tile := 0, 0
-	for i := range p.jobs {
-		j := &p.jobs[i]
+	for i := range q.jobs {
+		j := &q.jobs[i]
 		j.work = work
 		work += j.tiles() * j.tileWork()
 		if j.tiles() > 0 {
 			tile = max(tile, j.cut()*j.tileWork())
 		}
 	}
-	p.shift = 0
-	for work>>p.shift >= threadpool.MaxUnits {
-		p.shift++
+	q.shift = 0
+	for work>>q.shift >= threadpool.MaxUnits {
+		q.shift++
 	}
-	least = max(tile, work/(smallestShare*len(p.workers)))
-	unit := 1<<p.shift - 1
-	return (work + unit) >> p.shift, (least + unit) >> p.shift
+	least = max(tile, work/(smallestShare*len(q.workers)))
+	unit := 1<<q.shift - 1
+	return (work + unit) >> q.shift, (least + unit) >> q.shift
 }
 
 // Range computes the tiles that begin in a range of the step's work.
-func (p *pass) Range(lo, hi, worker int) {
-	if p.feeds.Load() && p.feeds.CompareAndSwap(true, false) {
-		p.m.cold.feed()
+func (q *matmulQueue) Range(lo, hi, worker int) {
+	if q.feeds.Load() && q.feeds.CompareAndSwap(true, false) {
+		q.m.cold.Submit()
 	}
-	lo, hi = lo<<p.shift, hi<<p.shift
-	for i := range p.jobs {
-		j := &p.jobs[i]
+	lo, hi = lo<<q.shift, hi<<q.shift
+	for i := range q.jobs {
+		j := &q.jobs[i]
 		first, end := j.tileAt(lo), j.tileAt(hi)
 		if first < end {
-			p.mul(j, j.lo+first*tiled.TileRows, min(j.lo+end*tiled.TileRows, j.hi), worker)
+			q.mul(j, j.lo+first*tiled.TileRows, min(j.lo+end*tiled.TileRows, j.hi), worker)
 		}
 	}
 }

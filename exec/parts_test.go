@@ -15,7 +15,7 @@ import (
 func TestRangesCoverTheStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
-		p := &pass{workers: make([]workspace, 1+rng.IntN(9))}
+		p := &matmulQueue{step: &step{workers: make([]workspace, 1+rng.IntN(9))}}
 		tokens := []int{1, 40, 5000}[rng.IntN(3)] // many make work exceed what units count
 		for range 1 + rng.IntN(20) {
 			lo := rng.IntN(3) * tiled.TileRows

@@ -44,7 +44,7 @@ func loadElsewhere(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
 		return nil, err
 	}
-	m.cold = newColdKV(m, 0)
+	m.cold = newReader(m, 0)
 	m.workers = threadpool.New(threads)
 	if err := m.loadFirst(ctx, f, h, &o); err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (p *second) Read(ctx context.Context, text TextMemory, c *Chunk) error {
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	if err := m.cold.begin(b); err != nil {
+	if err := m.cold.Begin(b, m.selects(b)); err != nil {
 		return err
 	}
 	m.pass.begin(ctx, b)

@@ -48,6 +48,6 @@ func (m *Model) SelectionStats() SelectionStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.selected
-	s.Read = m.cold.picker.bytes
+	s.Read = m.selectedPages.Stats().Bytes
 	return s
 }

@@ -24,7 +24,7 @@ import (
 type layerProduct struct {
 	w      *weights.Linear
 	shadow *shadow
-	p      *pass
+	q      *matmulQueue
 }
 
 // newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
@@ -70,21 +70,23 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
 	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.LimitOf(file.Inputs[0].Scale)), Columns: columns, Spans: weights.SpanNames{Integers: "integers", Shadow: "shadow"}}
-	p := &pass{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2), jobs: make([]job, 0, 4), inputs: make([]input, 0, 4)}
-	for i := range p.workers {
-		p.workers[i].tiles = tiled.NewScratch(chunk)
+	s := &step{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
+	q := &matmulQueue{step: s, jobs: make([]job, 0, 4), inputs: make([]input, 0, 4)}
+	for i := range s.workers {
+		s.workers[i].tiles = tiled.NewScratch(chunk)
 	}
-	p.rounded = make([]float32, tiled.FloatsNeeded(cols, chunk))
-	p.roundPart, p.rowsPart = p.round, p.doRows
+	q.rounded = make([]float32, tiled.FloatsNeeded(cols, chunk))
+	s.makeParts()
+	q.makeParts()
 	m.shadow = l.shadow
-	p.addShadow()
+	q.addShadow()
 	m.weights.Layers[0].MLP.Up.Rows = rows // as many sums as the matrix has rows
 	var probe tiering.Arena
-	p.shadow.carve(&probe)
+	q.shadow.carve(&probe)
 	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
 	require.NoError(t, err)
 	arena := tiering.NewArena(frame)
-	p.shadow.carve(arena)
+	q.shadow.carve(arena)
 	require.NoError(t, arena.Err())
 	t.Cleanup(func() {
 		frame.Free()
@@ -93,7 +95,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 		require.NoError(t, file.Close())
 		require.NoError(t, m.budget.Check())
 	})
-	l.p = p
+	l.q = q
 	return l
 }
 
@@ -101,9 +103,9 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 func (l *layerProduct) multiply(x []float32) []float32 {
 	n := len(x) / l.w.Cols
 	y := make([]float32, n*l.w.Rows)
-	l.p.n = n
-	l.p.add(l.w, x, n, y)
-	l.p.multiply()
+	l.q.n = n
+	l.q.add(l.w, x, n, y)
+	l.q.multiply()
 	return y
 }
 

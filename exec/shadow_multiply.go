@@ -16,7 +16,7 @@ import (
 // integers, and the shadow, which is what lies beyond their scales.
 type shadowPass struct {
 	*shadow
-	p     *pass
+	q     *matmulQueue
 	total int        // tiles of rows of all jobs of a step
 	step  int        // of those that a part of the integer half has
 	one   [1]float32 // what is beyond
@@ -34,15 +34,15 @@ type shadowPass struct {
 }
 
 // addShadow prepares the pass for the model's shadow, if it has one.
-func (p *pass) addShadow() {
-	s := p.m.shadow
+func (q *matmulQueue) addShadow() {
+	s := q.m.shadow
 	if s == nil {
 		return
 	}
-	p.shadow = &shadowPass{shadow: s, p: p}
-	p.shadow.merge = p.shadow.mergeRow
-	for i := range p.workers {
-		p.shadow.lanes = append(p.shadow.lanes, s.recorder.Lane("cpu", fmt.Sprintf("worker %d", i)))
+	q.shadow = &shadowPass{shadow: s, q: q}
+	q.shadow.merge = q.shadow.mergeRow
+	for i := range q.workers {
+		q.shadow.lanes = append(q.shadow.lanes, s.recorder.Lane("cpu", fmt.Sprintf("worker %d", i)))
 	}
 }
 
@@ -54,8 +54,8 @@ func (s *shadowPass) carve(a *tiering.Arena) {
 		w.Each(func(_ string, m *weights.Linear) { cols, rows = max(cols, m.Cols), max(rows, m.Rows) })
 		step = max(step, w.Q.Rows+w.K.Rows+w.V.Rows, w.ConvIn.Rows, w.MLP.Gate.Rows+w.MLP.Up.Rows, w.Shared.Gate.Rows+w.Shared.Up.Rows)
 	}
-	chunk := s.p.chunk
-	s.marks = a.Bytes(chunk * s.p.maxJobs())
+	chunk := s.q.chunk
+	s.marks = a.Bytes(chunk * s.q.maxJobs())
 	s.counts, s.channels = a.Int32s(cols), a.Int32s(cols)
 	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*sumAlign)
 }
@@ -72,8 +72,8 @@ func (s *shadowPass) wanted() bool {
 	if s == nil {
 		return false
 	}
-	for i := range s.p.jobs {
-		if s.p.jobs[i].w.HasShadow() {
+	for i := range s.q.jobs {
+		if s.q.jobs[i].w.HasShadow() {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func (s *shadowPass) wanted() bool {
 // the others take the rows of the integer half meanwhile, those that are not another
 // device's.
 func (s *shadowPass) run() {
-	p := s.p
+	p := s.q
 	s.total = 0
 	for i := range p.jobs {
 		s.total += p.jobs[i].tiles()
@@ -98,8 +98,8 @@ func (s *shadowPass) run() {
 // add adds the shadows of what is on the pass's list to what the integers gave, on
 // whichever device.
 func (s *shadowPass) add() {
-	if s.wanted() && s.p.err == nil {
-		s.p.overRows(s.p.n, s.merge)
+	if s.wanted() && s.q.err == nil {
+		s.q.overRows(s.q.n, s.merge)
 	}
 }
 
@@ -111,12 +111,12 @@ func (s *shadowPass) Part(part, worker int) {
 		return
 	}
 	lo, hi := (part-1)*s.step, min(part*s.step, s.total)
-	for i := range s.p.jobs {
-		j := &s.p.jobs[i]
+	for i := range s.q.jobs {
+		j := &s.q.jobs[i]
 		tiles := j.tiles()
 		if from, to := max(0, lo), min(tiles, hi); from < to {
 			lane.Begin(j.w.SpanNames().Integers)
-			s.p.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.hi), worker)
+			s.q.mul(j, from*tiled.TileRows, min(to*tiled.TileRows, j.hi), worker)
 			lane.End()
 		}
 		lo, hi = lo-tiles, hi-tiles
@@ -126,13 +126,13 @@ func (s *shadowPass) Part(part, worker int) {
 // compute makes the shadows of all jobs, one behind the other in sums.
 func (s *shadowPass) compute(lane *trace.Lane) {
 	sums, last := s.sums, -1
-	for i := range s.p.jobs {
-		j := &s.p.jobs[i]
+	for i := range s.q.jobs {
+		j := &s.q.jobs[i]
 		if !j.w.HasShadow() {
 			continue
 		}
 		lane.Begin(j.w.SpanNames().Shadow)
-		in := &s.p.inputs[j.input]
+		in := &s.q.inputs[j.input]
 		marks := s.marksOf(j.input)
 		if j.input != last {
 			s.findChannels(in, marks)
@@ -145,7 +145,7 @@ func (s *shadowPass) compute(lane *trace.Lane) {
 }
 
 // marksOf returns which rows of an input have outliers.
-func (s *shadowPass) marksOf(input int) []byte { return s.marks[input*s.p.chunk : (input+1)*s.p.chunk] }
+func (s *shadowPass) marksOf(input int) []byte { return s.marks[input*s.q.chunk : (input+1)*s.q.chunk] }
 
 // findChannels lists the channels that have an outlier in any row.
 func (s *shadowPass) findChannels(in *input, marks []byte) {
@@ -193,7 +193,7 @@ func (s *shadowPass) computeOne(in *input, w *weights.Linear, marks []byte, sums
 		if c.Slots[channel] >= 0 {
 			continue
 		}
-		if s.err = errors.Join(s.err, s.p.ctx.Err()); s.err != nil {
+		if s.err = errors.Join(s.err, s.q.ctx.Err()); s.err != nil {
 			return
 		}
 		if s.err = s.file.Column(c.Matrix, int(channel), s.column, s.raw); s.err != nil {
@@ -224,8 +224,8 @@ func (s *shadowPass) addChannel(in *input, w *weights.Linear, marks []byte, sums
 // mergeRow adds the shadow of a row to what the integers gave.
 func (s *shadowPass) mergeRow(row, _ int) {
 	sums := s.sums
-	for i := range s.p.jobs {
-		j := &s.p.jobs[i]
+	for i := range s.q.jobs {
+		j := &s.q.jobs[i]
 		if !j.w.HasShadow() {
 			continue
 		}

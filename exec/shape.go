@@ -134,8 +134,7 @@ const (
 
 // scratchBytes returns the size of a pass's buffers.
 func scratchBytes(m *Model, chunk, threads int, carve func(*pass, *tiering.Arena)) int64 {
-	p := &pass{m: m, chunk: chunk, workers: make([]workspace, threads)}
-	p.addShadow()
+	p := outlinePass(m, chunk, threads)
 	var probe tiering.Arena
 	carve(p, &probe)
 	return int64(probe.Need())

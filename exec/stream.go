@@ -50,20 +50,20 @@ func (m *Model) stream() *prefetch.Stream {
 
 // multiplyStreamed does a product with the rows that are not in memory, as they
 // arrive, and with each of them a share of those that are and were left for it.
-func (p *pass) multiplyStreamed(j *job) {
+func (q *matmulQueue) multiplyStreamed(j *job) {
 	rest := &j.w.Rest
-	run, begin := p.m.parts.Place(rest.Run, rest.Offset)
-	if rest.Run == len(p.m.Spec.Layers) {
-		run += p.headRun
+	run, begin := q.m.parts.Place(rest.Run, rest.Offset)
+	if rest.Run == len(q.m.Spec.Layers) {
+		run += q.headRun
 	}
 	unitRows, unit := j.w.Unit()
-	least, most := p.slice()
-	left := p.leave(j)
-	for row := j.w.Held(); row < j.w.Rows && !p.failed(); row = j.hi {
+	least, most := q.slice()
+	left := q.leave(j)
+	for row := j.w.Held(); row < j.w.Rows && !q.failed(); row = j.hi {
 		off := begin + int64((row-j.w.Held())/unitRows)*int64(unit)
 		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
-		j.data, p.err = p.m.parts.Stream.Take(p.ctx, run, off, unit, min(least, bytes), min(most, bytes))
-		if p.err != nil {
+		j.data, q.err = q.m.parts.Stream.Take(q.ctx, run, off, unit, min(least, bytes), min(most, bytes))
+		if q.err != nil {
 			break
 		}
 		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
@@ -74,38 +74,38 @@ func (p *pass) multiplyStreamed(j *job) {
 			}
 			left.data = j.w.Data[left.lo/unitRows*unit:]
 		}
-		p.runJobs()
+		q.runJobs()
 	}
 	j.lo, j.hi = 0, 0
 	if left != nil {
-		p.jobs = p.jobs[:1]
+		q.jobs = q.jobs[:1]
 	}
 }
 
 // leaves reports whether rows of a job that are in memory are left until the others
 // arrive. Those of the output matrix are so many that flash would be done with
 // everything there is room for long before they are multiplied.
-func (p *pass) leaves(j *job) bool {
+func (q *matmulQueue) leaves(j *job) bool {
 	rest := &j.w.Rest
-	return rest.Count > 0 && rest.Run == len(p.m.Spec.Layers) && j.w.Offload == nil && !p.shadow.wanted()
+	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.shadow.wanted()
 }
 
 // leave puts rows that are left on the list, as a job of their own, or returns nil.
-func (p *pass) leave(j *job) *job {
-	if !p.leaves(j) {
+func (q *matmulQueue) leave(j *job) *job {
+	if !q.leaves(j) {
 		return nil
 	}
-	p.jobs = append(p.jobs, *j) // alone on the list, which has room
-	return &p.jobs[1]
+	q.jobs = append(q.jobs, *j) // alone on the list, which has room
+	return &q.jobs[1]
 }
 
 // slice returns how many bytes of streamed rows are multiplied at once at least, if
 // so many are left, and at most.
-func (p *pass) slice() (least, most int) {
-	ring := p.m.parts.Cut
+func (q *matmulQueue) slice() (least, most int) {
+	ring := q.m.parts.Cut
 	size := ring.Slots * ring.Piece
 	most = sliceMost
-	if p.n > upRows {
+	if q.n > upRows {
 		most = sliceMany
 	}
 	return min(sliceLeast, size/sliceShare), min(most, max(sliceLeast, size/2))

@@ -51,7 +51,7 @@ func (w *restoredKeys) allocate() (err error) {
 		return nil
 	}
 	for w.most = kvchunk.MaxPages; w.most > 0; w.most /= 4 {
-		if w.frame, err = tiering.Alloc(w.s.model.budget, tiering.KVFrames, w.most*w.s.model.cold.unit); err == nil {
+		if w.frame, err = tiering.Alloc(w.s.model.budget, tiering.KVFrames, w.most*w.s.model.cold.LargestPage()); err == nil {
 			return nil
 		}
 	}

@@ -141,8 +141,8 @@ func (o *W8A8) Identity() string {
 
 // setRow rounds a row of input i, and notes whether some of it lies beyond its
 // scale.
-func (p *pass) setRow(i, row int, x []float32 /* [cols] */) {
-	in := &p.inputs[i]
+func (q *matmulQueue) setRow(i, row int, x []float32 /* [cols] */) {
+	in := &q.inputs[i]
 	if in.whole == nil {
 		in.acts.Set(row, x)
 		return
@@ -153,6 +153,6 @@ func (p *pass) setRow(i, row int, x []float32 /* [cols] */) {
 		if most > in.whole.Limit {
 			mark = 1
 		}
-		p.shadow.marksOf(i)[row] = mark
+		q.shadow.marksOf(i)[row] = mark
 	}
 }

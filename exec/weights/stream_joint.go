@@ -126,3 +126,19 @@ func (r *Residency) Part() {
 		r.Stream.Reconfigure(r.Cut, seq)
 	}
 }
+
+// Generation counts how often the stream of weights was started or stopped.
+func (r *Residency) Generation() int {
+	if r == nil {
+		return 0
+	}
+	return r.Starts
+}
+
+// WeightStream returns the stream of weights, nil while nothing is streamed.
+func (r *Residency) WeightStream() *prefetch.Stream {
+	if r == nil {
+		return nil
+	}
+	return r.Stream
+}

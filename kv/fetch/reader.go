@@ -260,6 +260,9 @@ func (r *Reader) from() *prefetch.Stream {
 	return r.stream
 }
 
+// Interleaved reports whether the stream of weights brings the pages too.
+func (r *Reader) Interleaved() bool { return r.at != nil }
+
 // Pressed reports whether passes wait for flash: then attention submits more reads with
 // each group of pages. Otherwise a thread that multiplies submits them.
 func (r *Reader) Pressed() bool {

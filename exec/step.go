@@ -1,0 +1,105 @@
+package exec
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// step is what all parts of a pass share: the model, the activations, the layer that is
+// being computed, and the row operations that wait for the next matmul. The parts (the
+// matmul queue, attention, the experts) embed a pointer to the same step.
+type step struct {
+	m       *Model
+	chunk   int // the most tokens of a pass
+	workers []workspace
+	activations
+	rowOps
+
+	ctx   context.Context // of the pass that is running
+	err   error           // why the pass cannot continue
+	batch *Batch
+	n     int // rows in the batch
+	layer *arch.LayerSpec
+	index int // of the layer
+	w     *weights.LayerWeights
+	// activate combines the gate and up vectors of an MLP.
+	activate func(dst, gate, up []float32)
+}
+
+// activations are the buffers of a pass. They are allocated once; some lie over each other,
+// see carve.
+type activations struct {
+	x, h     []float32   // [chunk, Dim] residual stream; its normalized copy
+	mix, ffn []float32   // [chunk, Dim] results of attention and of the MLP
+	q, att   []float32   // [chunk, Heads*HeadDim] queries as the matmul writes them; result of attention
+	k, v     []float32   // [chunk, maxKV*HeadDim]
+	heads    []float32   // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
+	gate     []float32   // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
+	up       []float32   // the same for at most mostUp tokens
+	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the positions in the batch
+	conv     []float32   // [chunk, 3*Dim]
+	logits   []float32   // [headRows, Vocab]
+	raw      []byte      // an embedding row as the file stores it
+}
+
+// workspace is the memory that one thread works in.
+type workspace struct {
+	scratch    *quant.Scratch
+	tiles      *tiled.Scratch
+	tileMemory []float32 // of tiles
+	ordered    []float32 // [maxCols] a row that is being quantized, in another order
+	up         []float32 // [chunk, columnsOfUp] of an MLP, see mulActivating
+	scores     []float32 // [tileQueries, kv.BlockTokens]
+	acc        []float32 // [tileQueries, HeadDim+2] running result of a tile
+	span       []float32 // [tileQueries, HeadDim+2] result of the current span
+
+	values []float32 // [kv.BlockTokens, HeadDim] of a cache in F16, as float32
+
+	// For a cache in codes: a tile's quantized queries, and their weights of a block.
+	queries tiled.Activations
+	padded  []float32 // [keyCols] a query filled up with zeros
+	rounded []float32 // memory of queries
+	weights []quant.BlockWeights
+
+	// For selection.
+	summarizer *kv.Summarizer
+	box        []float32         // [SummaryCols] a query in the form that summaries are multiplied with
+	corners    tiled.Activations // those queries, quantized
+	parts      []float32         // memory of corners
+	guess      []float32         // [group, kv.BlockTokens] scores of a group of summaries
+	blocks     []float32         // [group, blocks] scores of blocks
+}
+
+// failed reports whether the pass has failed or was cancelled.
+func (s *step) failed() bool {
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	return s.err != nil
+}
+
+// stateWidth is the floats of one query's softmax state: weighted values, then
+// the maximum and the sum of weights.
+func (s *step) stateWidth() int { return s.m.Spec.HeadDim + 2 }
+
+// queries returns rows of the queries that share a key head: [rows, group, HeadDim].
+func (s *step) queries(kvHead, row, rows int) []float32 {
+	width := s.m.Spec.Heads / s.layer.KVHeads * s.m.Spec.HeadDim
+	at := (kvHead*s.n + row) * width
+	return s.heads[at : at+rows*width]
+}
+
+// activation returns the function that combines gate and up, or that maps up
+// alone in an MLP without a gate (gate is then ignored).
+func activation(s *arch.Spec) func(dst, gate, up []float32) {
+	if s.Gated {
+		return [...]func(dst, gate, up []float32){arch.SiLU: quant.SiluMul, arch.GELUTanh: quant.GeluTanhMul, arch.GELUErf: quant.GeluErfMul}[s.Act]
+	}
+	single := [...]func(dst, x []float32){arch.SiLU: quant.Silu, arch.GELUTanh: quant.GeluTanh, arch.GELUErf: quant.GeluErf}[s.Act]
+	return func(dst, _, up []float32) { single(dst, up) }
+}
