@@ -58,7 +58,7 @@ func (n *Network) needs(o *exec.Offer) *fitting {
 	for _, floats := range many {
 		add(4 * floats)
 	}
-	if !n.context.Shares {
+	if !n.context.SharesMemory {
 		f.fixed += 4 * int64(many[0]) // a copy of the input for the host
 	}
 	if 2*inner > n.one.room {

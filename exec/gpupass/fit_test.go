@@ -117,7 +117,7 @@ func TestCopiesAreCounted(t *testing.T) {
 		var least int64
 		p := &offered{Processor: Processor{Layers: All}}
 		p.opened = func(n *Network) {
-			network, n.context.Shares = n, false
+			network, n.context.SharesMemory = n, false
 			require.NoError(t, n.disown(0))
 			require.NoError(t, n.allocateOne())
 		}

@@ -32,11 +32,11 @@ func (n *Network) gather() error {
 	for _, p := range n.products {
 		size += gatherRoom(p.Bytes())
 	}
-	if c.Shares || c.Weights != opencl.Buffers || size > min(c.Info.MaxAllocation, c.Info.Memory/gatherShare) {
+	if c.SharesMemory || c.Weights != opencl.Buffers || size > min(c.Info.MaxAllocation, c.Info.Memory/gatherShare) {
 		return nil
 	}
 	n.openGraphs()
-	all, err := c.AllocRecorded(tiering.Pinned, int(size))
+	all, err := c.AllocRecordable(tiering.Pinned, int(size))
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (n *Network) gather() error {
 		return err
 	}
 	for _, p := range n.products {
-		if err := p.Move(all, from); err != nil {
+		if err := p.MoveTo(all, from); err != nil {
 			return err
 		}
 		from += int(gatherRoom(p.Bytes()))

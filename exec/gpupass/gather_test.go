@@ -11,7 +11,7 @@ import (
 // copying has a network that was just opened use memory of the device's own.
 func (n *Network) copying(t *testing.T) {
 	t.Helper()
-	n.context.Shares = false
+	n.context.SharesMemory = false
 	require.NoError(t, n.disown(0))
 	require.NoError(t, n.allocateOne())
 }

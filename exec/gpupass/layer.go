@@ -13,7 +13,7 @@ type layer struct {
 	attnGain, ffnGain int    // elements of the memory of one token
 	qGain, kGain      int    // the norm of the layer where heads have none
 	qkv               []part // queries, keys and values
-	o, down           *opencl.Product
+	o, down           *opencl.WeightMatrix
 	gateUp            []part // both in turns, or first gates and then the others
 
 	one  oneLayer
@@ -22,7 +22,7 @@ type layer struct {
 
 // part is a product that makes some of the columns of a step's result.
 type part struct {
-	product *opencl.Product
+	product *opencl.WeightMatrix
 	to      int // its first column
 }
 
@@ -102,8 +102,8 @@ func (n *Network) took() error {
 		}
 	}
 	var err error
-	n.head, err = n.endMatrix.Vector(
-		opencl.Input{X: n.one.memory, From: n.one.x, Change: opencl.Normed, Side: n.endGain, Eps: n.spec.Norm.Eps},
+	n.head, err = n.endMatrix.NewGEMV(
+		opencl.Input{X: n.one.memory, From: n.one.x, Op: opencl.Normed, Side: n.endGain, Eps: n.spec.Norm.Eps},
 		opencl.Output{Y: n.one.memory, To: n.one.logits})
 	if err != nil {
 		return err
@@ -125,22 +125,22 @@ func allWeights(matrices []*exec.Linear) []opencl.Weights {
 }
 
 // product puts matrices on the device as one.
-func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.Product, error) {
-	p, err := n.context.NewProduct(interleave, allWeights(matrices)...)
+func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.WeightMatrix, error) {
+	p, err := n.context.NewWeightMatrix(interleave, allWeights(matrices)...)
 	if err != nil {
 		return nil, err
 	}
 	n.own(p)
 	n.products = append(n.products, p)
 	p.Name = name
-	p.Tailored = n.context.Info.Kind == "GPU" // on others it gains nothing
+	p.Specialized = n.context.Info.Kind == "GPU" // on others it gains nothing
 	n.weights += p.Bytes()
 	n.ops += opsOf(p)
 	return p, nil
 }
 
 // opsOf returns the multiplications and additions of a product with one token.
-func opsOf(p *opencl.Product) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
+func opsOf(p *opencl.WeightMatrix) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
 
 // stack puts matrices on the device whose results lie side by side: neighbours of
 // one format as one.
@@ -181,7 +181,7 @@ func (n *Network) kernel(l int, file, name string, args ...any) (*opencl.Kernel,
 }
 
 // launchAll starts products one after the other.
-func launchAll(list []*opencl.Vector) error {
+func launchAll(list []*opencl.GEMV) error {
 	for _, v := range list {
 		if err := v.Launch(); err != nil {
 			return err

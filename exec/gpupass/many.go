@@ -42,10 +42,10 @@ type manyTokens struct {
 // manyLayer is the kernels of a layer for many tokens.
 type manyLayer struct {
 	attnNorm, ffnNorm *opencl.Kernel
-	qkv, gateUp       []*opencl.Matrix
+	qkv, gateUp       []*opencl.GEMM
 	prepare, attend   *opencl.Kernel
 	gated             *opencl.Kernel // nil where gateUp does it
-	o, down           *opencl.Matrix
+	o, down           *opencl.GEMM
 }
 
 // allocateMany takes the memory for passes of so many tokens and makes their
@@ -98,14 +98,14 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	s, t, y := n.spec, &n.many, &n.layers[l]
 	spec, inner := &s.Layers[l], y.down.Cols
 	width := n.qkvWidth(spec.KVHeads)
-	matrix := func(p *opencl.Product, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.Matrix, error) {
-		m, err := p.Matrix(rows, x, from, stride, out)
+	matrix := func(p *opencl.WeightMatrix, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.GEMM, error) {
+		m, err := p.NewGEMM(rows, x, from, stride, out)
 		if err == nil {
 			n.own(m)
 		}
 		return m, err
 	}
-	matrices := func(parts []part, out opencl.Output, to func(p *part) int) (list []*opencl.Matrix, err error) {
+	matrices := func(parts []part, out opencl.Output, to func(p *part) int) (list []*opencl.GEMM, err error) {
 		for i := range parts {
 			out.To = to(&parts[i])
 			m, err := matrix(parts[i].product, t.h, 0, s.Dim, out)
@@ -117,7 +117,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 		return list, nil
 	}
 	column := func(p *part) int { return p.to }
-	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Result: opencl.Add, Factor: s.ResidualScale}
+	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Op: opencl.Add, Factor: s.ResidualScale}
 	k := &y.many
 	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 		return err
 	}
 	if y.fused() {
-		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Result: pairs(s.Act)}, column)
+		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Op: pairs(s.Act)}, column)
 	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
 		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(pairs(s.Act)))
 	}
@@ -249,7 +249,7 @@ func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
 	return n.context.Launch(k, global[:], local[:])
 }
 
-func launchTokens(list []*opencl.Matrix, tokens int) error {
+func launchTokens(list []*opencl.GEMM, tokens int) error {
 	for _, m := range list {
 		if err := m.Launch(tokens); err != nil {
 			return err

@@ -60,13 +60,13 @@ type Network struct {
 	owned   []closer // memory, products and kernels, in the order of their making
 	layers  []layer
 	taken   int // layers, and the ends
-	head    *opencl.Vector
+	head    *opencl.GEMV
 	// The norm before the output matrix, of the memory of one token, and that matrix.
 	endGain   int
-	endMatrix *opencl.Product
-	products  []*opencl.Product // all there are
-	weights   int64             // bytes on the device
-	need      int64             // bytes there, with a text as long as there is room for
+	endMatrix *opencl.WeightMatrix
+	products  []*opencl.WeightMatrix // all there are
+	weights   int64                  // bytes on the device
+	need      int64                  // bytes there, with a text as long as there is room for
 	// ops are multiplications and additions with weights for one token; lastOps are
 	// those of the end of the last layer and of the output matrix, which few tokens need.
 	ops, lastOps int64
@@ -188,8 +188,8 @@ func (n *Network) attentionTile() (queries, keys int) {
 const maxLocal = 40 << 10
 
 // pairs returns what a product of gates and what they let through does.
-func pairs(a arch.Activation) opencl.Result {
-	return [...]opencl.Result{arch.SiLU: opencl.SiLUPairs, arch.GELUTanh: opencl.GELUTanhPairs, arch.GELUErf: opencl.GELUErfPairs}[a]
+func pairs(a arch.Activation) opencl.OutputOp {
+	return [...]opencl.OutputOp{arch.SiLU: opencl.SiLUPairs, arch.GELUTanh: opencl.GELUTanhPairs, arch.GELUErf: opencl.GELUErfPairs}[a]
 }
 
 // bitsOf is how integers get into a buffer of floats.

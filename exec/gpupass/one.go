@@ -46,10 +46,10 @@ type oneToken struct {
 
 // oneLayer is the kernels of a layer for one token.
 type oneLayer struct {
-	qkv, gateUp []*opencl.Vector
+	qkv, gateUp []*opencl.GEMV
 	attend      []*opencl.Kernel // for each size of groups
 	gated       *opencl.Kernel   // nil where gateUp does it
-	o, down     *opencl.Vector
+	o, down     *opencl.GEMV
 }
 
 // allocateOne takes the memory for passes of one token.
@@ -130,14 +130,14 @@ func (n *Network) makeOneLayer(l int) (err error) {
 	if err := n.makeRoom(inner); err != nil {
 		return err
 	}
-	vector := func(p *opencl.Product, in opencl.Input, out opencl.Output) (*opencl.Vector, error) {
-		v, err := p.Vector(in, out)
+	vector := func(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
+		v, err := p.NewGEMV(in, out)
 		if err == nil {
 			n.own(v)
 		}
 		return v, err
 	}
-	vectors := func(parts []part, in opencl.Input, out opencl.Output) (list []*opencl.Vector, err error) {
+	vectors := func(parts []part, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
 		for _, p := range parts {
 			to := out
 			to.To += p.to
@@ -149,21 +149,21 @@ func (n *Network) makeOneLayer(l int) (err error) {
 		}
 		return list, nil
 	}
-	stream := opencl.Output{Y: t.memory, To: t.x, Result: opencl.Add, Factor: s.ResidualScale}
-	in := opencl.Input{X: t.memory, From: t.x, Change: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
+	stream := opencl.Output{Y: t.memory, To: t.x, Op: opencl.Add, Factor: s.ResidualScale}
+	in := opencl.Input{X: t.memory, From: t.x, Op: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
 	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
 	if y.one.attend, err = n.makeAttendOne(l); err != nil {
 		return err
 	}
-	parts := opencl.Input{X: t.memory, From: t.sums, Change: opencl.Merged, Side: t.states, Head: s.HeadDim}
+	parts := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
 	if y.one.o, err = vector(y.o, parts, stream); err != nil {
 		return err
 	}
 	in.Side = y.ffnGain
 	if y.fused() {
-		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Result: pairs(s.Act)})
+		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: pairs(s.Act)})
 	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
 		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(pairs(s.Act)))
 	}

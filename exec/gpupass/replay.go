@@ -26,7 +26,7 @@ var errNoRoom = errors.New("gpu: too little of the device's memory is left for g
 func (n *Network) openGraphs() {
 	r, c := &n.replay, n.context
 	// A text has memory for each layer, and as much again while it grows.
-	more := graphShare + int64(1+2*len(n.layers))*opencl.RecordedStep
+	more := graphShare + int64(1+2*len(n.layers))*opencl.RecordableGranularity
 	if n.need+more > c.Info.Memory-c.Info.Memory/sparePart {
 		r.refused = errNoRoom
 	} else if r.refused = c.OpenGraphs(); c.CanRecord() {

@@ -45,7 +45,7 @@ func (t *text) reserve(tokens, have int) error {
 	layers := make([]*opencl.Memory, len(t.layers))
 	var err error
 	for l := range layers {
-		if layers[l], err = n.context.AllocRecorded(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
+		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
 			break
 		}
 		// Whole records: the last may be half full.
@@ -100,7 +100,7 @@ func (t *text) Clone() (exec.TextMemory, error) {
 	}
 	var err error
 	for l, m := range t.layers {
-		if c.layers[l], err = t.network.context.AllocRecorded(tiering.KVHot, m.Size()); err != nil {
+		if c.layers[l], err = t.network.context.AllocRecordable(tiering.KVHot, m.Size()); err != nil {
 			break
 		}
 		if err = c.layers[l].Copy(m, m.Size()); err != nil {

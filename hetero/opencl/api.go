@@ -111,7 +111,7 @@ var load = sync.OnceValue(func() error {
 			return err
 		}
 		if err != nil {
-			failed = cmpError(failed, err)
+			failed = firstError(failed, err)
 			continue
 		}
 		if err := findAll(find, entryNames[:laterEntries], functions[:laterEntries]); err != nil {
@@ -124,8 +124,8 @@ var load = sync.OnceValue(func() error {
 	return fmt.Errorf("%w (%w)", ErrNoDriver, failed)
 })
 
-// cmpError returns the first error: that of the usual name.
-func cmpError(first, second error) error {
+// firstError returns the first error: that of the usual name.
+func firstError(first, second error) error {
 	if first != nil {
 		return first
 	}

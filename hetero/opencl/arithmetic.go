@@ -72,24 +72,24 @@ func arithmeticOf(name string, info *Info) (Arithmetic, error) {
 	if info.Tensors {
 		best = Tensors
 	}
-	a, err := choice(ArithmeticVariable, name, best, Floats, Halves, Tensors)
+	a, err := parseChoice(ArithmeticVariable, name, best, Floats, Halves, Tensors)
 	if a == Halves && !info.Half || a == Tensors && !info.Tensors {
 		a = best
 	}
 	return a, err
 }
 
-// halves reports whether a device with some extensions computes in half precision as
+// hasHalf reports whether a device with some extensions computes in half precision as
 // Product.Tolerance has it. Some may round toward zero.
-func halves(q *query, extensions []string) bool {
+func hasHalf(q *query, extensions []string) bool {
 	return slices.Contains(extensions, "cl_khr_fp16") && q.number(deviceHalfConfig, 8)&roundToNearest != 0
 }
 
-// firstTensors is NVIDIA's first generation whose matrix units take numbers of 11 bits,
+// minTensorGeneration is NVIDIA's first generation whose matrix units take numbers of 11 bits,
 // major and minor in one number.
-const firstTensors = 80
+const minTensorGeneration = 80
 
-// tensors reports whether a device with some extensions has them.
-func tensors(q *query, extensions []string) bool {
-	return nvidiaGeneration(q, extensions) >= firstTensors
+// hasTensors reports whether a device with some extensions has them.
+func hasTensors(q *query, extensions []string) bool {
+	return nvidiaGeneration(q, extensions) >= minTensorGeneration
 }

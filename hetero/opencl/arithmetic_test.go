@@ -62,13 +62,13 @@ func TestProductsInFewerBits(t *testing.T) {
 	require.NoError(t, err)
 	for typ := quant.F32; typ <= quant.NF4; typ++ {
 		m := randomMatrix(t, rng, typ, rows, cols)
-		p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
+		p, err := c.NewWeightMatrix(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
 		require.NoError(t, err)
 		c.Arithmetic = Floats
 		floats := p.Tolerance(tokens)
 		for _, c.Arithmetic = range kinds {
 			require.Greater(t, p.Tolerance(tokens), floats)
-			k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+			k, err := p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows})
 			require.NoError(t, err)
 			got := make([]float32, tokens*rows)
 			require.NoError(t, out.WriteFloats(0, got))
@@ -121,16 +121,16 @@ func TestTilesOfTensorUnits(t *testing.T) {
 		rows, tokens := size[0], size[1]
 		m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
 		x := randoms(rng, tokens*cols)
-		p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored, Bias: randoms(rng, rows)})
+		p, err := c.NewWeightMatrix(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored, Bias: randoms(rng, rows)})
 		require.NoError(t, err)
 		in := floats(t, c, x)
 		out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
 		require.NoError(t, err)
 		before := randoms(rng, tokens*rows)
-		for _, result := range []Result{Store, Add, SiLUPairs} {
+		for _, result := range []OutputOp{Store, Add, SiLUPairs} {
 			var want []float32
 			for _, c.Arithmetic = range kinds {
-				k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows, Result: result, Factor: 0.5})
+				k, err := p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows, Op: result, Factor: 0.5})
 				require.NoError(t, err)
 				require.Equal(t, rows > 200, k.rows == tileStep*largeTile)
 				require.NoError(t, out.WriteFloats(0, before))

@@ -28,10 +28,10 @@ type Options struct {
 // of their submission. Its methods are for one goroutine at a time.
 type Context struct {
 	Info Info
-	// Shares says that the device uses memory of the machine in place and that both
+	// SharesMemory says that the device uses memory of the machine in place and that both
 	// see what the other wrote, without any command: the driver says so and it was
 	// tried. Otherwise memory has a copy on the device.
-	Shares bool
+	SharesMemory bool
 	// Weights is how products that are made from now on read codes, unless they are too
 	// large for an image. Open has it from the environment, see WeightsVariable.
 	Weights Source
@@ -42,16 +42,16 @@ type Context struct {
 	// see GraphsVariable and OpenGraphs.
 	Graphs Graphs
 
-	budget         *tiering.Budget
-	context, queue uintptr
-	programs       map[string]uintptr
-	memories       int
-	stats          Stats
-	tracer         *tracer
-	cuda           *cudaContext      // nil unless it runs graphs
-	recording      *Graph            // what commands become part of, instead of being submitted
-	busy           bool              // something was submitted since the last wait for everything
-	allowed        func(*Kernel) int // set by tests in place of what the driver says, see MaxGroup
+	budget           *tiering.Budget
+	context, queue   uintptr
+	programs         map[string]uintptr
+	memories         int
+	stats            Stats
+	tracer           *tracer
+	cuda             *cudaContext      // nil unless it runs graphs
+	recording        *Graph            // what commands become part of, instead of being submitted
+	busy             bool              // something was submitted since the last wait for everything
+	maxGroupOverride func(*Kernel) int // set by tests in place of what the driver says, see MaxGroup
 
 	// What calls write to and read from. It lies here so that calls allocate
 	// nothing.
@@ -111,7 +111,7 @@ func Open(o Options) (*Context, error) {
 	if len(list) == 0 {
 		return nil, failed
 	}
-	info, err := choose(list, o.Device)
+	info, err := selectDevice(list, o.Device)
 	if err != nil {
 		return nil, errors.Join(err, failed) // the device may be what failed
 	}
@@ -142,16 +142,16 @@ func Open(o Options) (*Context, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	if info.HostUnified {
-		if c.Shares, err = c.trySharing(); err != nil {
+		if c.SharesMemory, err = c.probeSharing(); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
 	return c, nil
 }
 
-// choice finds by its name which way an environment variable asks for, the usual one
+// parseChoice finds by its name which way an environment variable asks for, the usual one
 // where it is not set.
-func choice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {
+func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {
 	if name == "" {
 		return usual, nil
 	}

@@ -97,11 +97,11 @@ type cudaContext struct {
 	values, places []uintptr // of a launch's arguments
 }
 
-// ask is do for arguments that point to what Go has made. The directive puts that on the
+// doEscaping is do for arguments that point to what Go has made. The directive puts that on the
 // heap, as a stack may move meanwhile.
 //
 //go:uintptrescapes
-func (c *cudaContext) ask(e cudaEntry, args ...uintptr) error { return c.do(e, args...) }
+func (c *cudaContext) doEscaping(e cudaEntry, args ...uintptr) error { return c.do(e, args...) }
 
 // do calls a function for which the device is current. It allocates nothing.
 func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
@@ -130,10 +130,10 @@ func openCUDA(info *Info) (*cudaContext, error) {
 		return nil, fmt.Errorf("%w: %w", errNoGraphs, err)
 	}
 	c := &cudaContext{modules: map[uintptr]uintptr{}}
-	if err := c.find(info.uuid); err != nil {
+	if err := c.findDevice(info.uuid); err != nil {
 		return nil, err
 	}
-	if err := c.ask(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&c.context)), uintptr(c.device)); err != nil {
+	if err := c.doEscaping(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&c.context)), uintptr(c.device)); err != nil {
 		return nil, err
 	}
 	if err := c.start(); err != nil {
@@ -149,19 +149,19 @@ func (c *cudaContext) start() error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	if err := c.ask(cuStreamCreate, uintptr(unsafe.Pointer(&c.stream)), cudaNonBlocking); err != nil {
+	if err := c.doEscaping(cuStreamCreate, uintptr(unsafe.Pointer(&c.stream)), cudaNonBlocking); err != nil {
 		return err
 	}
 	step, wanted := new(int), c.allocation()
-	err := c.ask(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(wanted)), 0)
-	if err == nil && (*step == 0 || RecordedStep%*step != 0) {
+	err := c.doEscaping(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(wanted)), 0)
+	if err == nil && (*step == 0 || RecordableGranularity%*step != 0) {
 		err = fmt.Errorf("%w: memory comes in steps of %d bytes", errNoGraphs, *step)
 	}
 	return err
 }
 
-// find looks for the device that has an identifier.
-func (c *cudaContext) find(uuid [16]byte) error {
+// findDevice looks for the device that has an identifier.
+func (c *cudaContext) findDevice(uuid [16]byte) error {
 	if err := c.do(cuInit, 0); err != nil {
 		return err
 	}
@@ -169,14 +169,14 @@ func (c *cudaContext) find(uuid [16]byte) error {
 		count int32
 		uuid  [16]byte
 	})
-	if err := c.ask(cuDeviceGetCount, uintptr(unsafe.Pointer(&seen.count))); err != nil {
+	if err := c.doEscaping(cuDeviceGetCount, uintptr(unsafe.Pointer(&seen.count))); err != nil {
 		return err
 	}
 	for i := range seen.count {
-		if err := c.ask(cuDeviceGet, uintptr(unsafe.Pointer(&c.device)), uintptr(i)); err != nil {
+		if err := c.doEscaping(cuDeviceGet, uintptr(unsafe.Pointer(&c.device)), uintptr(i)); err != nil {
 			return err
 		}
-		if err := c.ask(cuDeviceGetUuid, uintptr(unsafe.Pointer(&seen.uuid)), uintptr(c.device)); err != nil {
+		if err := c.doEscaping(cuDeviceGetUuid, uintptr(unsafe.Pointer(&seen.uuid)), uintptr(c.device)); err != nil {
 			return err
 		}
 		if seen.uuid == uuid {
@@ -215,14 +215,14 @@ func (c *cudaContext) function(program uintptr, name string) (uintptr, error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := c.ask(cuModuleLoadData, uintptr(unsafe.Pointer(&found.module)), uintptr(unsafe.Pointer(&text[0]))); err != nil {
+		if err := c.doEscaping(cuModuleLoadData, uintptr(unsafe.Pointer(&found.module)), uintptr(unsafe.Pointer(&text[0]))); err != nil {
 			return 0, err
 		}
 		module = found.module
 		c.modules[program] = module
 	}
 	text := append([]byte(name), 0)
-	err := c.ask(cuModuleGetFunction, uintptr(unsafe.Pointer(&found.function)), module, uintptr(unsafe.Pointer(&text[0])))
+	err := c.doEscaping(cuModuleGetFunction, uintptr(unsafe.Pointer(&found.function)), module, uintptr(unsafe.Pointer(&text[0])))
 	return found.function, err
 }
 

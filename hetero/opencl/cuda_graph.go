@@ -24,10 +24,10 @@ func (c *cudaContext) begin() error {
 func (c *cudaContext) end() (g cudaGraph, err error) {
 	defer c.leave()
 	made := new(struct{ collected, graph uintptr })
-	if err := c.ask(cuStreamEndCapture, c.stream, uintptr(unsafe.Pointer(&made.collected))); err != nil {
+	if err := c.doEscaping(cuStreamEndCapture, c.stream, uintptr(unsafe.Pointer(&made.collected))); err != nil {
 		return g, err
 	}
-	err = c.ask(cuGraphInstantiate, uintptr(unsafe.Pointer(&made.graph)), made.collected, 0)
+	err = c.doEscaping(cuGraphInstantiate, uintptr(unsafe.Pointer(&made.graph)), made.collected, 0)
 	return cudaGraph{made.graph}, errors.Join(err, c.do(cuGraphDestroy, made.collected))
 }
 
@@ -51,7 +51,7 @@ func (c *cudaContext) launch(k *Kernel, global, local []int) error {
 	for i := range global {
 		grid[i], group[i] = uintptr((global[i]+local[i]-1)/local[i]), uintptr(local[i])
 	}
-	return c.ask(cuLaunchKernel, k.function, grid[0], grid[1], grid[2], group[0], group[1], group[2],
+	return c.doEscaping(cuLaunchKernel, k.function, grid[0], grid[1], grid[2], group[0], group[1], group[2],
 		0, c.stream, uintptr(unsafe.Pointer(&c.places[0])), 0)
 }
 

@@ -50,8 +50,8 @@ func (c *cudaContext) newMemory(size int) (_ *cudaMemory, err error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
-	m, wanted := &cudaMemory{size: roundUp(size, RecordedStep)}, c.allocation()
-	if err := c.ask(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(m.size), uintptr(unsafe.Pointer(wanted)), 0); err != nil {
+	m, wanted := &cudaMemory{size: roundUp(size, RecordableGranularity)}, c.allocation()
+	if err := c.doEscaping(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(m.size), uintptr(unsafe.Pointer(wanted)), 0); err != nil {
 		return nil, err
 	}
 	if err = c.place(m); err != nil {
@@ -62,17 +62,17 @@ func (c *cudaContext) newMemory(size int) (_ *cudaMemory, err error) {
 
 // place gives memory an address and a file.
 func (c *cudaContext) place(m *cudaMemory) error {
-	if err := c.ask(cuMemAddressReserve, uintptr(unsafe.Pointer(&m.address)), uintptr(m.size), 0, 0, 0); err != nil {
+	if err := c.doEscaping(cuMemAddressReserve, uintptr(unsafe.Pointer(&m.address)), uintptr(m.size), 0, 0, 0); err != nil {
 		return err
 	}
 	if err := c.do(cuMemMap, m.address, uintptr(m.size), 0, m.handle, 0); err != nil {
 		return err
 	}
 	m.access.place, m.access.device, m.access.rights = cudaOnDevice, c.device, cudaReadAndWrite
-	if err := c.ask(cuMemSetAccess, m.address, uintptr(m.size), uintptr(unsafe.Pointer(&m.access)), 1); err != nil {
+	if err := c.doEscaping(cuMemSetAccess, m.address, uintptr(m.size), uintptr(unsafe.Pointer(&m.access)), 1); err != nil {
 		return err
 	}
-	return c.ask(cuMemExportToShareableHandle, uintptr(unsafe.Pointer(&m.file)), m.handle, cudaFile, 0)
+	return c.doEscaping(cuMemExportToShareableHandle, uintptr(unsafe.Pointer(&m.file)), m.handle, cudaFile, 0)
 }
 
 // freeMemory gives memory back that no buffer refers to any more.
@@ -92,7 +92,7 @@ func (c *cudaContext) pin(size int) (address uintptr, b []byte, err error) {
 		return 0, nil, err
 	}
 	at := new(uintptr)
-	if err := c.ask(cuMemHostAlloc, uintptr(unsafe.Pointer(at)), uintptr(size), 0); err != nil {
+	if err := c.doEscaping(cuMemHostAlloc, uintptr(unsafe.Pointer(at)), uintptr(size), 0); err != nil {
 		return 0, nil, fmt.Errorf("%d bytes: %w", size, err)
 	}
 	return *at, unsafe.Slice(pointer(*at), size), nil

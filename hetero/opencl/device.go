@@ -11,19 +11,19 @@ import (
 
 // Device is a context as a device that takes part in divided products.
 type Device struct {
-	context *Context
-	kernels int
-	buffers map[*hetero.Buffer]*attached
-	open    []*ticket // that have their events, in the order of the queue
-	tickets [maxTickets]ticket
-	issued  int // of them, so far
+	context     *Context
+	kernels     int
+	buffers     map[*hetero.Buffer]*attached
+	openTickets []*ticket // that have their events, in the order of the queue
+	tickets     [maxTickets]ticket
+	issued      int // of them, so far
 }
 
 // attached is a buffer's memory on the device, and what products wrote there that
 // the buffer does not have: nothing where memory is shared.
 type attached struct {
 	*Memory
-	written []rows
+	unfetched []rows
 }
 
 // rows are so many of a matrix in a buffer, of so many numbers.
@@ -55,7 +55,7 @@ func (d *Device) Capabilities() hetero.Capabilities {
 	if d.context.Info.Kind == kindNames[kindCPU] {
 		kind = hetero.CPU
 	}
-	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, SharesMemory: d.context.Shares, Memory: d.context.Info.Memory}
+	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, SharesMemory: d.context.SharesMemory, Memory: d.context.Info.Memory}
 }
 
 // Clock is that of the machine.
@@ -68,8 +68,8 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	}
 	var m *Memory
 	var err error
-	if d.context.Shares {
-		m, err = d.context.Use(b.Bytes())
+	if d.context.SharesMemory {
+		m, err = d.context.WrapHost(b.Bytes())
 	} else {
 		m, err = d.context.Alloc(tiering.Shared, len(b.Bytes()))
 	}
@@ -82,20 +82,20 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 // Flush copies the buffer to the device, unless it shares memory.
 func (d *Device) Flush(b *hetero.Buffer) error {
 	m, err := d.memory(b)
-	if err != nil || d.context.Shares {
+	if err != nil || d.context.SharesMemory {
 		return err
 	}
-	m.written = m.written[:0]
+	m.unfetched = m.unfetched[:0]
 	return m.Write(0, b.Bytes())
 }
 
 // FlushRows copies rows to the device, unless it shares memory.
 func (d *Device) FlushRows(v hetero.View, count, n int) error {
 	m, err := d.memory(v.Buffer)
-	if err != nil || d.context.Shares {
+	if err != nil || d.context.SharesMemory {
 		return err
 	}
-	m.written = slices.DeleteFunc(m.written, func(r rows) bool { return v.Contains(count, n, r.View, r.count, r.n) })
+	m.unfetched = slices.DeleteFunc(m.unfetched, func(r rows) bool { return v.Contains(count, n, r.View, r.count, r.n) })
 	return m.writeRows(rows{v, count, n}, v.Buffer.Bytes())
 }
 
@@ -103,11 +103,11 @@ func (d *Device) FlushRows(v hetero.View, count, n int) error {
 // flushed or fetched since, unless it shares memory.
 func (d *Device) Fetch(b *hetero.Buffer) error {
 	m, err := d.memory(b)
-	if err != nil || d.context.Shares {
+	if err != nil || d.context.SharesMemory {
 		return err
 	}
-	defer func() { m.written = m.written[:0] }() // after an error too: rows that come late would be old ones
-	for _, r := range m.written {
+	defer func() { m.unfetched = m.unfetched[:0] }() // after an error too: rows that come late would be old ones
+	for _, r := range m.unfetched {
 		if err := m.readRows(r, b.Bytes()); err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (d *Device) Fetch(b *hetero.Buffer) error {
 	return nil
 }
 
-// wrote notes that a product writes a view, for Fetch.
-func (d *Device) wrote(y hetero.View, tokens, width int) {
+// markWritten notes that a product writes a view, for Fetch.
+func (d *Device) markWritten(y hetero.View, tokens, width int) {
 	r := rows{y, tokens, width}
-	if m := d.buffers[y.Buffer]; !d.context.Shares && !slices.Contains(m.written, r) {
-		m.written = append(m.written, r)
+	if m := d.buffers[y.Buffer]; !d.context.SharesMemory && !slices.Contains(m.unfetched, r) {
+		m.unfetched = append(m.unfetched, r)
 	}
 }
 
@@ -132,11 +132,11 @@ func (d *Device) memory(b *hetero.Buffer) (*attached, error) {
 
 // Prepare puts the weights on the device and builds the kernels.
 func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
-	p, err := d.context.NewProduct(false, Weights{Type: op.Type, Rows: op.Rows, Cols: op.Cols, Data: op.Weights})
+	p, err := d.context.NewWeightMatrix(false, Weights{Type: op.Type, Rows: op.Rows, Cols: op.Cols, Data: op.Weights})
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{device: d, product: p, tokens: op.Tokens}
+	k := &kernel{device: d, weights: p, tokens: op.Tokens}
 	d.kernels++
 	return k, nil
 }
@@ -146,7 +146,7 @@ func (d *Device) Close() error {
 	if d.kernels > 0 {
 		return fmt.Errorf("opencl: %s closed with %d kernels", d.context.Info.Name, d.kernels)
 	}
-	err := d.endAll()
+	err := d.waitAll()
 	for b, m := range d.buffers {
 		err = errors.Join(err, m.Free())
 		delete(d.buffers, b)
@@ -159,17 +159,17 @@ var errKernelClosed = errors.New("opencl: the kernel is closed")
 // kernel is a product of up to so many tokens.
 type kernel struct {
 	device  *Device
-	product *Product
+	weights *WeightMatrix
 	tokens  int
-	// made are the kernels for the views that were used so far: few, because
+	// launchers are the kernels for the views that were used so far: few, because
 	// buffers come from a small pool.
-	made map[views]launcher
+	launchers map[views]launcher
 }
 
 // views are where a product reads and writes, of one token or of many.
 type views struct {
 	x, y hetero.View
-	one  bool
+	gemv bool
 }
 
 // launcher is a kernel whose arguments are set.
@@ -180,12 +180,12 @@ type launcher interface {
 
 // one and many are the kernels for one token and for more.
 type (
-	one  struct{ *Vector }
-	many struct{ *Matrix }
+	gemvLauncher struct{ *GEMV }
+	gemmLauncher struct{ *GEMM }
 )
 
-func (k one) launch(int) error         { return k.Vector.launch(true) }
-func (k many) launch(tokens int) error { return k.Matrix.launch(0, 0, tokens, true) }
+func (k gemvLauncher) launch(int) error        { return k.GEMV.launch(true) }
+func (k gemmLauncher) launch(tokens int) error { return k.GEMM.launch(0, 0, tokens, true) }
 
 // Submit starts the product. Views that it would leave are refused.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) { return k.SubmitSome(k.tokens, x, y) }
@@ -200,7 +200,7 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 	if err := l.launch(tokens); err != nil {
 		return nil, err
 	}
-	k.device.wrote(y, tokens, k.product.Rows)
+	k.device.markWritten(y, tokens, k.weights.Rows)
 	t, err := k.device.newTicket(c.event)
 	if err != nil {
 		return nil, err
@@ -214,17 +214,17 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 // launcher returns the kernel for some views, which is made when they are first
 // used.
 func (k *kernel) launcher(tokens int, v views) (launcher, error) {
-	if k.product == nil {
+	if k.weights == nil {
 		return nil, errKernelClosed
 	}
-	name, width, cols := k.device.context.Info.Name, k.product.Rows, k.product.Cols
+	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
 	if tokens < 1 || tokens > k.tokens {
 		return nil, fmt.Errorf("opencl: %s: %d tokens for a kernel of %d", name, tokens, k.tokens)
 	}
 	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
 		return nil, fmt.Errorf("opencl: %s: a product of %d × %d × %d leaves its buffers", name, tokens, width, cols)
 	}
-	if l := k.made[v]; l != nil {
+	if l := k.launchers[v]; l != nil {
 		return l, nil
 	}
 	x, err := k.device.memory(v.x.Buffer)
@@ -236,42 +236,42 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 		return nil, err
 	}
 	var l launcher
-	if v.one {
-		var vector *Vector
-		vector, err = k.product.Vector(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
-		l = one{vector}
+	if v.gemv {
+		var vector *GEMV
+		vector, err = k.weights.NewGEMV(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
+		l = gemvLauncher{vector}
 	} else {
-		var matrix *Matrix
-		matrix, err = k.product.Matrix(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
-		l = many{matrix}
+		var matrix *GEMM
+		matrix, err = k.weights.NewGEMM(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
+		l = gemmLauncher{matrix}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if k.made == nil {
-		k.made = map[views]launcher{}
+	if k.launchers == nil {
+		k.launchers = map[views]launcher{}
 	}
-	k.made[v] = l
+	k.launchers[v] = l
 	return l, nil
 }
 
-func (k *kernel) Bytes() int64 { return k.product.Bytes() }
+func (k *kernel) Bytes() int64 { return k.weights.Bytes() }
 
 // Tolerance is that of one token or of many, because it may be given fewer.
 func (k *kernel) Tolerance() float64 {
-	return max(k.product.Tolerance(1), k.product.Tolerance(k.tokens))
+	return max(k.weights.Tolerance(1), k.weights.Tolerance(k.tokens))
 }
 
 func (k *kernel) Close() error {
-	if k.product == nil {
+	if k.weights == nil {
 		return errKernelClosed
 	}
 	var err error
-	for _, l := range k.made {
+	for _, l := range k.launchers {
 		err = errors.Join(err, l.Close())
 	}
-	err = errors.Join(err, k.product.Close())
-	k.product, k.made = nil, nil
+	err = errors.Join(err, k.weights.Close())
+	k.weights, k.launchers = nil, nil
 	k.device.kernels--
 	return err
 }

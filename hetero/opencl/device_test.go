@@ -15,7 +15,7 @@ import (
 // beside it, between Flush and Fetch, on a device that copies.
 func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	d, budget := open(t)
-	d.context.Shares = false
+	d.context.SharesMemory = false
 	const cols, height, width = 32, 8, 12
 	for _, tokens := range []int{1, 3} {
 		pool, err := hetero.NewBufferPool(budget, 2, 4*tokens*cols, d)
@@ -83,10 +83,10 @@ func TestTicketsEndInOrder(t *testing.T) {
 	for i, want := range []bool{true, true, true, false} {
 		require.Equal(t, want, tickets[i].(*ticket).done, "ticket %d", i)
 	}
-	require.Len(t, d.open, 1)
+	require.Len(t, d.openTickets, 1)
 	require.NoError(t, errors.Join(tickets[0].Wait(), k.Close(), d.Close()))
 	require.True(t, tickets[3].Done())
-	require.Empty(t, d.open)
+	require.Empty(t, d.openTickets)
 	pool.Close()
 	require.NoError(t, budget.Check())
 }

@@ -34,7 +34,7 @@
 //
 // Launches, [Memory.Send] and [Memory.Copy] do not wait. [Context.Finish], tickets,
 // [Memory.Read] and [Memory.Write] do, and so does what makes buffers that have
-// contents or are mapped: [Context.NewProduct] and [Context.Stage]. [Context.Stats]
+// contents or are mapped: [Context.NewWeightMatrix] and [Context.Stage]. [Context.Stats]
 // counts launches, copies and waits; with a trace recorder, [Context.SetTrace], every
 // command is shown with the times that the device gives it.
 //

@@ -36,9 +36,9 @@ func (d Dot) options() string {
 // nvidiaQuery is an extension that all of NVIDIA's drivers have and no others.
 const nvidiaQuery = "cl_nv_device_attribute_query"
 
-// firstDot is NVIDIA's first generation that has the instruction, major and minor in
+// minDotGeneration is NVIDIA's first generation that has the instruction, major and minor in
 // one number.
-const firstDot = 61
+const minDotGeneration = 61
 
 // nvidiaGeneration returns the generation of a device with some extensions; 0 if it is
 // none of NVIDIA's.
@@ -54,7 +54,7 @@ func dotOf(q *query, version string, extensions []string) Dot {
 	switch {
 	case slices.Contains(extensions, "cl_khr_integer_dot_product") && strings.HasPrefix(version, "OpenCL 3"):
 		return DotKHR
-	case nvidiaGeneration(q, extensions) >= firstDot:
+	case nvidiaGeneration(q, extensions) >= minDotGeneration:
 		return DotPTX
 	}
 	return DotPortable

@@ -35,11 +35,11 @@ func (g Graphs) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // graphsOf finds the way that the environment asks for.
 func graphsOf(name string) (Graphs, error) {
-	return choice(GraphsVariable, name, CUDAGraphs, CUDAGraphs, NoGraphs)
+	return parseChoice(GraphsVariable, name, CUDAGraphs, CUDAGraphs, NoGraphs)
 }
 
-// RecordedStep is what memory for recorded commands comes in multiples of.
-const RecordedStep = 2 << 20
+// RecordableGranularity is what memory for recorded commands comes in multiples of.
+const RecordableGranularity = 2 << 20
 
 // recordableFiles are the sources whose kernels ask the hardware which group they are,
 // where CUDA runs graphs. See kernels/common.cl.
@@ -52,7 +52,7 @@ var (
 )
 
 // OpenGraphs gets ready for recordings, of kernels that are made from now on and memory
-// from AllocRecorded. Where the driver has no graphs, or lets OpenCL and CUDA not have
+// from AllocRecordable. Where the driver has no graphs, or lets OpenCL and CUDA not have
 // the same memory, Graphs is NoGraphs afterwards and the error says why: everything but
 // Record does as well without.
 func (c *Context) OpenGraphs() (err error) {
@@ -71,10 +71,10 @@ func (c *Context) CanRecord() bool {
 	return c.tracer == nil && (c.cuda != nil || c.Graphs == EmulatedGraphs)
 }
 
-// AllocRecorded is Alloc of memory that recorded commands can use, if any can be recorded
-// and there is room for it: it takes more, up to a multiple of RecordedStep.
-func (c *Context) AllocRecorded(purpose tiering.Purpose, size int) (*Memory, error) {
-	if c.cuda != nil && c.hasRoom(size, roundUp(size, RecordedStep)) == nil {
+// AllocRecordable is Alloc of memory that recorded commands can use, if any can be recorded
+// and there is room for it: it takes more, up to a multiple of RecordableGranularity.
+func (c *Context) AllocRecordable(purpose tiering.Purpose, size int) (*Memory, error) {
+	if c.cuda != nil && c.checkFits(size, roundUp(size, RecordableGranularity)) == nil {
 		if m, err := c.allocShared(size); err == nil {
 			return m, nil
 		}
@@ -88,8 +88,8 @@ type argument struct {
 	bits   uint32
 }
 
-// remember keeps an argument for recordings.
-func (k *Kernel) remember(i int, a argument) {
+// recordArgument keeps an argument for recordings.
+func (k *Kernel) recordArgument(i int, a argument) {
 	if k.unrecordable != nil {
 		return
 	}

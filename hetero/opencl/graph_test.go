@@ -30,13 +30,13 @@ func TestGraphsRunWhatWasRecorded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	const rows, cols = 20, 4 * blockElems
 	m := randomMatrix(t, rng, quant.Q8_0, rows, cols)
-	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
+	p, err := c.NewWeightMatrix(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
 	require.NoError(t, err)
 	weights := (4*(cols+rows) + unitBytes - 1) / unitBytes * unitBytes
-	memory, err := c.AllocRecorded(tiering.Scratch, weights+int(p.Bytes()))
+	memory, err := c.AllocRecordable(tiering.Scratch, weights+int(p.Bytes()))
 	require.NoError(t, err)
-	require.NoError(t, p.Move(memory, weights))
-	v, err := p.Vector(Input{X: memory}, Output{Y: memory, To: cols})
+	require.NoError(t, p.MoveTo(memory, weights))
+	v, err := p.NewGEMV(Input{X: memory}, Output{Y: memory, To: cols})
 	require.NoError(t, err)
 
 	var in, out []byte

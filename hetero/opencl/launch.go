@@ -9,20 +9,20 @@ import (
 type Input struct {
 	X    *Memory
 	From int // element of X
-	// Change is what is done to it first, with what begins at element Side of X, a
+	// Op is what is done to it first, with what begins at element Side of X, a
 	// multiple of four.
-	Change Change
-	Side   int
-	Eps    float32 // for Normed: added to the mean of squares
-	Head   int     // for Merged: elements of a head
+	Op   InputOp
+	Side int
+	Eps  float32 // for Normed: added to the mean of squares
+	Head int     // for Merged: elements of a head
 }
 
-// Change says what a product of one token does to its input.
-type Change int
+// InputOp says what a product of one token does to its input.
+type InputOp int
 
 // The changes, as kernels/common.cl numbers them.
 const (
-	Unchanged Change = iota
+	Unchanged InputOp = iota
 	// Normed divides by the root mean square and multiplies with the gains at Side.
 	Normed
 	// Merged joins parts of attention's result, whose states are at Side. See
@@ -35,33 +35,33 @@ type Output struct {
 	Y      *Memory
 	To     int // element of Y
 	Stride int // of tokens, for many
-	Result Result
+	Op     OutputOp
 	Factor float32 // for Add
 }
 
-// Vector is the kernel of a product with one token, with its arguments set.
-type Vector struct {
+// GEMV is the kernel of a product with one token, with its arguments set.
+type GEMV struct {
 	kernel        *Kernel
 	global, local [1]int
 }
 
-// vectorSplits is the index of the argument that says how many parts of attention's
+// gemvSplits is the index of the argument that says how many parts of attention's
 // result there are.
-const vectorSplits = 9
+const gemvSplits = 9
 
 var errSide = errors.New("opencl: what a product does to its input first begins at no multiple of four")
 
-// Vector makes the kernel for one token ready.
-func (p *Product) Vector(in Input, out Output) (*Vector, error) {
+// NewGEMV makes the kernel for one token ready.
+func (p *WeightMatrix) NewGEMV(in Input, out Output) (*GEMV, error) {
 	if in.Side%4 != 0 {
 		return nil, errSide
 	}
 	s := p.shape()
-	if p.divide != nil {
-		s = *p.divide
+	if p.forcedShape != nil {
+		s = *p.forcedShape
 	}
 	for {
-		v, err := p.vector(s, in, out)
+		v, err := p.buildGEMV(s, in, out)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 			return v, nil
 		}
 		if err == nil { // how many registers it needs is known only now
-			s, err = s.within(most)
+			s, err = s.limitGroup(most)
 		}
 		if err = errors.Join(err, v.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.context.Info.Name, err)
@@ -78,17 +78,17 @@ func (p *Product) Vector(in Input, out Output) (*Vector, error) {
 	}
 }
 
-// vector builds the kernel for one token that is divided in some way.
-func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
+// buildGEMV builds the kernel for one token that is divided in some way.
+func (p *WeightMatrix) buildGEMV(s gemvShape, in Input, out Output) (*GEMV, error) {
 	biased := flag(p.biased)
-	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.options(), s.rows, s.lanes, s.deep)
-	if p.Tailored {
+	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.options(), s.rows, s.lanes, s.depth)
+	if p.Specialized {
 		options += fmt.Sprintf(" -DHEIGHT=%d -DWIDTH=%d -DFROM=%d -DSOURCE=%d -DHEAD=%d -DRESULT=%d -DBIASED=%d",
-			p.Rows, p.Cols, in.From, in.Change, in.Head, out.Result, biased)
+			p.Rows, p.Cols, in.From, in.Op, in.Head, out.Op, biased)
 	}
 	args := []any{
-		in.X, p.from, p.Rows, p.Cols, in.From, int(in.Change), in.Side, in.Eps, in.Head, 1,
-		out.To, int(out.Result), biased, out.Factor,
+		in.X, p.from, p.Rows, p.Cols, in.From, int(in.Op), in.Side, in.Eps, in.Head, 1,
+		out.To, int(out.Op), biased, out.Factor,
 	}
 	if p.weights == in.X {
 		options += " -DTOGETHER"
@@ -111,25 +111,25 @@ func (p *Product) vector(s vectorShape, in Input, out Output) (*Vector, error) {
 	}
 	k.rename(p.Name)
 	threads := s.lanes * s.rows
-	return &Vector{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
+	return &GEMV{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
 }
 
 // SetSplits says of how many parts of attention's result the input consists.
-func (v *Vector) SetSplits(n int) error { return v.kernel.SetInt(vectorSplits, n) }
+func (v *GEMV) SetSplits(n int) error { return v.kernel.SetInt(gemvSplits, n) }
 
 // Launch starts the product.
-func (v *Vector) Launch() error { return v.launch(false) }
+func (v *GEMV) Launch() error { return v.launch(false) }
 
-func (v *Vector) launch(event bool) error {
+func (v *GEMV) launch(event bool) error {
 	return v.kernel.context.launch(v.kernel, v.global[:], v.local[:], event)
 }
 
 // Close gives the kernel back.
-func (v *Vector) Close() error { return v.kernel.Close() }
+func (v *GEMV) Close() error { return v.kernel.Close() }
 
-// Matrix is the kernel of a product with many tokens.
-type Matrix struct {
-	product       *Product
+// GEMM is the kernel of a product with many tokens.
+type GEMM struct {
+	weights       *WeightMatrix
 	kernel        *Kernel
 	rows, tokens  int // of a tile
 	from, to      int // elements where the first row of the input and of the result are
@@ -137,8 +137,8 @@ type Matrix struct {
 	global, local [2]int
 }
 
-// matrixThreads are the work items of a group.
-const matrixThreads = 256
+// gemmThreads are the work items of a group.
+const gemmThreads = 256
 
 // Tiles of products with many tokens, in elements of a work item: large ones need
 // more local memory and enough groups to keep the device busy.
@@ -149,16 +149,16 @@ const (
 	tileStep    = 16
 )
 
-// Matrix makes the kernel for about so many tokens ready. Tokens of the input lie
+// NewGEMM makes the kernel for about so many tokens ready. Tokens of the input lie
 // stride elements apart.
-func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*Matrix, error) {
-	k, tile, err := p.matmul(tokens)
+func (p *WeightMatrix) NewGEMM(tokens int, x *Memory, from, stride int, out Output) (*GEMM, error) {
+	k, tile, err := p.buildGEMM(tokens)
 	if err != nil {
 		return nil, err
 	}
 	args := []any{
 		p.weights, p.Rows, p.Cols, x, from, stride, tokens,
-		out.Y, out.To, out.Stride, int(out.Result), flag(p.biased), out.Factor, p.from,
+		out.Y, out.To, out.Stride, int(out.Op), flag(p.biased), out.Factor, p.from,
 	}
 	if p.codes != nil {
 		args = append(args, p.codes)
@@ -167,15 +167,15 @@ func (p *Product) Matrix(tokens int, x *Memory, from, stride int, out Output) (*
 		return nil, errors.Join(err, k.Close())
 	}
 	k.rename(p.Name)
-	return &Matrix{
-		product: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile,
+	return &GEMM{
+		weights: p, kernel: k, rows: tileStep * tile, tokens: tileStep * tile,
 		from: from, to: out.To, stride: stride, width: out.Stride,
 	}, nil
 }
 
-// matmul makes the kernel for about so many tokens, with large tiles where they are of
+// buildGEMM makes the kernel for about so many tokens, with large tiles where they are of
 // use and the driver can run them, and says how large those of a work item are.
-func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
+func (p *WeightMatrix) buildGEMM(tokens int) (k *Kernel, tile int, err error) {
 	info := &p.context.Info
 	tiles, side := []int{smallTile}, tileStep*largeTile
 	groups := ((p.Rows + side - 1) / side) * ((tokens + side - 1) / side)
@@ -183,7 +183,7 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		tiles = []int{largeTile, smallTile}
 	}
 	most := info.MaxGroup
-	if most < matrixThreads {
+	if most < gemmThreads {
 		tiles = nil // no kernel is allowed more than the device has
 	}
 	for _, tile := range tiles {
@@ -192,37 +192,37 @@ func (p *Product) matmul(tokens int) (k *Kernel, tile int, err error) {
 		if k, err = p.context.Kernel(file, options, "matmul"); err != nil {
 			return nil, 0, err
 		}
-		if most, err = k.MaxGroup(); err == nil && most >= matrixThreads {
+		if most, err = k.MaxGroup(); err == nil && most >= gemmThreads {
 			return k, tile, nil
 		}
 		if err = errors.Join(err, k.Close()); err != nil {
 			return nil, 0, err
 		}
 	}
-	return nil, 0, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", info.Name, most, matrixThreads)
+	return nil, 0, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", info.Name, most, gemmThreads)
 }
 
 // Indices of arguments that change: where input and result begin, and how many
 // tokens there are.
-const matrixFrom, matrixTokens, matrixTo = 4, 6, 8
+const gemmFrom, gemmTokens, gemmTo = 4, 6, 8
 
 // Launch starts the product of some tokens.
-func (m *Matrix) Launch(tokens int) error { return m.launch(0, 0, tokens, false) }
+func (m *GEMM) Launch(tokens int) error { return m.launch(0, 0, tokens, false) }
 
 // LaunchRows starts the product of some tokens whose input begins at one row and whose
 // result at another.
-func (m *Matrix) LaunchRows(in, out, tokens int) error { return m.launch(in, out, tokens, false) }
+func (m *GEMM) LaunchRows(in, out, tokens int) error { return m.launch(in, out, tokens, false) }
 
-func (m *Matrix) launch(in, out, tokens int, event bool) error {
-	for _, a := range [3][2]int{{matrixFrom, m.from + in*m.stride}, {matrixTo, m.to + out*m.width}, {matrixTokens, tokens}} {
+func (m *GEMM) launch(in, out, tokens int, event bool) error {
+	for _, a := range [3][2]int{{gemmFrom, m.from + in*m.stride}, {gemmTo, m.to + out*m.width}, {gemmTokens, tokens}} {
 		if err := m.kernel.SetInt(a[0], a[1]); err != nil {
 			return err
 		}
 	}
-	m.global = [2]int{(m.product.Rows + m.rows - 1) / m.rows * matrixThreads, (tokens + m.tokens - 1) / m.tokens}
-	m.local = [2]int{matrixThreads, 1}
-	return m.product.context.launch(m.kernel, m.global[:], m.local[:], event)
+	m.global = [2]int{(m.weights.Rows + m.rows - 1) / m.rows * gemmThreads, (tokens + m.tokens - 1) / m.tokens}
+	m.local = [2]int{gemmThreads, 1}
+	return m.weights.context.launch(m.kernel, m.global[:], m.local[:], event)
 }
 
 // Close gives the kernel back.
-func (m *Matrix) Close() error { return m.kernel.Close() }
+func (m *GEMM) Close() error { return m.kernel.Close() }

@@ -23,12 +23,12 @@ func TestVectorsOfEveryShape(t *testing.T) {
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*rows)
 	require.NoError(t, err)
-	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
+	p, err := c.NewWeightMatrix(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
 	require.NoError(t, err)
-	for _, s := range []vectorShape{{rows: 4, lanes: 2, deep: 2}, {rows: 8, lanes: 4, deep: 3}} {
+	for _, s := range []gemvShape{{rows: 4, lanes: 2, depth: 2}, {rows: 8, lanes: 4, depth: 3}} {
 		for _, tailored := range []bool{false, true} {
-			p.divide, p.Tailored = &s, tailored
-			v, err := p.Vector(Input{X: in}, Output{Y: out})
+			p.forcedShape, p.Specialized = &s, tailored
+			v, err := p.NewGEMV(Input{X: in}, Output{Y: out})
 			require.NoError(t, err)
 			got := make([]float32, rows)
 			require.NoError(t, out.WriteFloats(0, got))
@@ -56,7 +56,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	in := floats(t, c, x)
 	out, err := c.Alloc(tiering.Shared, 4*tokens*rows)
 	require.NoError(t, err)
-	p, err := c.NewProduct(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
+	p, err := c.NewWeightMatrix(false, Weights{Type: quant.Q8_0, Rows: rows, Cols: cols, Data: m.stored})
 	require.NoError(t, err)
 	result := func(x []float32, launch func() error) {
 		t.Helper()
@@ -68,28 +68,28 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 		}
 	}
 	allow := func(groups ...int) { // of the kernels that are built one after the other
-		c.allowed = func(*Kernel) int {
+		c.maxGroupOverride = func(*Kernel) int {
 			most := groups[0]
 			groups = groups[1:]
 			return most
 		}
 	}
 
-	p.divide = &vectorShape{rows: 32, lanes: c.Info.MaxGroup / 16, deep: 1}
-	v, err := p.Vector(Input{X: in}, Output{Y: out})
+	p.forcedShape = &gemvShape{rows: 32, lanes: c.Info.MaxGroup / 16, depth: 1}
+	v, err := p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.NoError(t, err)
 	require.LessOrEqual(t, v.local[0], c.Info.MaxGroup)
 	result(roundedBlocks(x[:cols]), v.Launch)
 	require.NoError(t, v.Close())
-	p.divide = &vectorShape{rows: 8, lanes: 16, deep: 2}
+	p.forcedShape = &gemvShape{rows: 8, lanes: 16, depth: 2}
 	allow(100, 60, 60)
-	v, err = p.Vector(Input{X: in}, Output{Y: out})
+	v, err = p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.NoError(t, err)
 	require.Equal(t, 8*7, v.local[0], "the smaller kernel is allowed less once more")
 	result(roundedBlocks(x[:cols]), v.Launch)
 	require.NoError(t, v.Close())
 	allow(2)
-	_, err = p.Vector(Input{X: in}, Output{Y: out})
+	_, err = p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.ErrorContains(t, err, c.Info.Name)
 	require.ErrorContains(t, err, "work-groups of 2")
 
@@ -97,21 +97,21 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	c.Info.ComputeUnits = 1 // large tiles are of use then
 	if c.Info.LocalMemory >= largeMemory {
 		for _, few := range []bool{false, true} {
-			allow(matrixThreads, matrixThreads)
+			allow(gemmThreads, gemmThreads)
 			if few {
-				allow(matrixThreads/2, matrixThreads)
+				allow(gemmThreads/2, gemmThreads)
 			}
-			k, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+			k, err := p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows})
 			require.NoError(t, err)
 			require.Equal(t, few, k.rows == tileStep*smallTile)
 			result(x, func() error { return k.Launch(tokens) })
 			require.NoError(t, k.Close())
 		}
 	}
-	allow(matrixThreads/2, matrixThreads/2)
-	_, err = p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+	allow(gemmThreads/2, gemmThreads/2)
+	_, err = p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows})
 	require.ErrorContains(t, err, "work-groups of 128; products of many tokens need 256")
-	c.Info.ComputeUnits, c.allowed = units, nil
+	c.Info.ComputeUnits, c.maxGroupOverride = units, nil
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
@@ -131,13 +131,13 @@ func TestDotsAgree(t *testing.T) {
 	require.NoError(t, err)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_1, quant.Q5_1, quant.Q8_0, quant.Q6_K} {
 		m := randomMatrix(t, rng, typ, rows, cols)
-		p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
+		p, err := c.NewWeightMatrix(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
 		require.NoError(t, err)
 		found := c.Info.Dot
 		var got [2][]float32
 		for i, dot := range []Dot{found, DotPortable} {
 			c.Info.Dot = dot
-			v, err := p.Vector(Input{X: in}, Output{Y: out})
+			v, err := p.NewGEMV(Input{X: in}, Output{Y: out})
 			require.NoError(t, err)
 			got[i] = make([]float32, rows)
 			require.NoError(t, v.Launch())
@@ -155,11 +155,11 @@ func TestLaunchesAllocateNothingAndAreCounted(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	weights := make([]byte, 8*32*4)
-	p, err := c.NewProduct(false, Weights{Type: quant.F32, Rows: 8, Cols: 32, Data: weights})
+	p, err := c.NewWeightMatrix(false, Weights{Type: quant.F32, Rows: 8, Cols: 32, Data: weights})
 	require.NoError(t, err)
 	m, err := c.Alloc(tiering.Shared, 4*64)
 	require.NoError(t, err)
-	v, err := p.Vector(Input{X: m}, Output{Y: m, To: 32})
+	v, err := p.NewGEMV(Input{X: m}, Output{Y: m, To: 32})
 	require.NoError(t, err)
 	before := c.Stats()
 	const runs = 10

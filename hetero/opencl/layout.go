@@ -105,9 +105,9 @@ func (w *Weights) check() error {
 	return nil
 }
 
-// image is a matrix in the device's layout, whose rows come from one matrix or
+// matrixLayout is a matrix in the device's layout, whose rows come from one matrix or
 // from several.
-type image struct {
+type matrixLayout struct {
 	format     Format
 	rows, cols int
 	biased     bool
@@ -117,33 +117,33 @@ type image struct {
 }
 
 // blocks returns how many blocks a row has; the last may be filled up with zeros.
-func (m *image) blocks() int { return (m.cols + blockElems - 1) / blockElems }
+func (m *matrixLayout) blocks() int { return (m.cols + blockElems - 1) / blockElems }
 
-func (m *image) codeBytes() int { return m.blocks() * m.format.units() * m.rows * unitBytes }
+func (m *matrixLayout) codeBytes() int { return m.blocks() * m.format.units() * m.rows * unitBytes }
 
-func (m *image) scaleBytes() int { return m.blocks() * m.rows * m.format.scaleBytes() }
+func (m *matrixLayout) scaleBytes() int { return m.blocks() * m.rows * m.format.scaleBytes() }
 
-func (m *image) biasFrom() int {
+func (m *matrixLayout) biasFrom() int {
 	return (m.codeBytes() + m.scaleBytes() + unitBytes - 1) / unitBytes * unitBytes
 }
 
 // size returns the bytes of the whole image, see kernels/weights.cl.
-func (m *image) size() int {
+func (m *matrixLayout) size() int {
 	if m.biased {
 		return m.biasFrom() + 4*m.rows
 	}
 	return m.biasFrom()
 }
 
-// over makes bytes the image's, without any bias yet.
-func (m *image) over(b []byte) {
+// bind makes bytes the image's, without any bias yet.
+func (m *matrixLayout) bind(b []byte) {
 	m.codes, m.scales, m.bias = b[:m.codeBytes()], b[m.codeBytes():][:m.scaleBytes()], b[m.biasFrom():]
 	clear(m.bias)
 }
 
-// arrange puts rows of w into the image: row r of w becomes row first + r·step.
+// pack puts rows of w into the image: row r of w becomes row first + r·step.
 // All cores take part.
-func (m *image) arrange(w *Weights, first, step int) {
+func (m *matrixLayout) pack(w *Weights, first, step int) {
 	rowBytes := len(w.Data) / w.Rows
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -151,11 +151,11 @@ func (m *image) arrange(w *Weights, first, step int) {
 		wg.Go(func() {
 			r := newRowSplitter(m.format, w)
 			for {
-				begin := int(next.Add(rowsAtOnce)) - rowsAtOnce
+				begin := int(next.Add(rowsPerStep)) - rowsPerStep
 				if begin >= w.Rows {
 					return
 				}
-				for i := begin; i < min(begin+rowsAtOnce, w.Rows); i++ {
+				for i := begin; i < min(begin+rowsPerStep, w.Rows); i++ {
 					r.split(w.Data[i*rowBytes:][:rowBytes])
 					r.store(m, first+i*step)
 				}
@@ -165,9 +165,9 @@ func (m *image) arrange(w *Weights, first, step int) {
 	wg.Wait()
 }
 
-// rowsAtOnce is how many rows one goroutine takes at a time: their codes lie side
+// rowsPerStep is how many rows one goroutine takes at a time: their codes lie side
 // by side, so that cores rarely write to the same lines of memory.
-const rowsAtOnce = 64
+const rowsPerStep = 64
 
 // rowSplitter is one goroutine's memory for taking rows apart.
 type rowSplitter struct {
@@ -220,7 +220,7 @@ func (r *rowSplitter) exactFloats() bool {
 }
 
 // store puts the row that was split into the image.
-func (r *rowSplitter) store(m *image, row int) {
+func (r *rowSplitter) store(m *matrixLayout, row int) {
 	units := m.format.units()
 	for b := range m.blocks() {
 		for u := range units {

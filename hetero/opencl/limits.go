@@ -70,7 +70,7 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 		return errors.Join(err, c.Finish())
 	})
 	l.Launch = batch / launchBatch
-	if err != nil || c.Shares {
+	if err != nil || c.SharesMemory {
 		return l, err
 	}
 	page := make([]byte, 4096)
@@ -101,8 +101,8 @@ func (c *Context) sweep(bytes int, way Source) (rate float64, err error) {
 	defer func() { err = errors.Join(err, m.Free()) }()
 	var source any = m
 	if way == Images {
-		var t *Texture
-		if t, err = m.texture(bytes / unitBytes); err != nil {
+		var t *Image
+		if t, err = m.newImage(bytes / unitBytes); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, t.Free()) }()

@@ -25,17 +25,17 @@ type Memory struct {
 // Alloc makes a buffer. On a device that shares memory it is charged to the budget
 // under the purpose; on others it is the device's own memory.
 func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
-	if err := c.hasRoom(size, size); err != nil {
+	if err := c.checkFits(size, size); err != nil {
 		return nil, err
 	}
-	if !c.Shares {
+	if !c.SharesMemory {
 		return c.create(memReadWrite, size, nil)
 	}
 	frame, err := tiering.Alloc(c.budget, purpose, size)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.Use(frame.Bytes()[:size])
+	m, err := c.WrapHost(frame.Bytes()[:size])
 	if err != nil {
 		frame.Free()
 		return nil, err
@@ -44,8 +44,8 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	return m, nil
 }
 
-// hasRoom tells why a buffer of some size, for which so much is taken, cannot be made.
-func (c *Context) hasRoom(size, taken int) error {
+// checkFits tells why a buffer of some size, for which so much is taken, cannot be made.
+func (c *Context) checkFits(size, taken int) error {
 	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
 		return &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
 	}
@@ -55,10 +55,10 @@ func (c *Context) hasRoom(size, taken int) error {
 	return nil
 }
 
-// Use makes a buffer over memory of the machine, which must begin at a page and
+// WrapHost makes a buffer over memory of the machine, which must begin at a page and
 // stay until the buffer is freed. Unless the device shares memory, only mapping it
 // or finishing makes one side see what the other wrote.
-func (c *Context) Use(b []byte) (*Memory, error) {
+func (c *Context) WrapHost(b []byte) (*Memory, error) {
 	return c.create(memReadWrite|memUseHostPtr, len(b), b)
 }
 
@@ -81,7 +81,7 @@ func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error
 // reading from it: where the device copies, memory that its driver has pinned. It
 // stays mapped, so no kernel or copy on the device may use it.
 func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
-	if c.Shares {
+	if c.SharesMemory {
 		return c.Alloc(purpose, size)
 	}
 	lease, err := c.budget.Reserve(purpose, int64(size))
@@ -274,18 +274,18 @@ func flag(on bool) int {
 	return 0
 }
 
-// trySharing looks whether a kernel sees what the host has just written into
+// probeSharing looks whether a kernel sees what the host has just written into
 // memory that both use, and the host what the kernel wrote. A driver that refuses
 // such memory, when it is made or when a kernel uses it, does not share.
-func (c *Context) trySharing() (_ bool, err error) {
+func (c *Context) probeSharing() (_ bool, err error) {
 	frame, err := tiering.Alloc(c.budget, tiering.Shared, 4096)
 	if err != nil {
 		return false, err
 	}
 	defer frame.Free()
-	m, err := c.Use(frame.Bytes()[:4096])
+	m, err := c.WrapHost(frame.Bytes()[:4096])
 	if err != nil {
-		return false, unlessRefused(err)
+		return false, ignoreDriverError(err)
 	}
 	defer func() { err = errors.Join(err, m.Free()) }()
 	k, err := c.Kernel("probe.cl", "", "probe")
@@ -302,7 +302,7 @@ func (c *Context) trySharing() (_ bool, err error) {
 			words[i] = float32(i * (round + 1))
 		}
 		if err := errors.Join(c.Launch(k, []int{1024}, []int{64}), c.Finish()); err != nil {
-			return false, unlessRefused(err)
+			return false, ignoreDriverError(err)
 		}
 		for i := range words {
 			if words[i] != float32(i*(round+1))+1 {
@@ -313,8 +313,8 @@ func (c *Context) trySharing() (_ bool, err error) {
 	return true, nil
 }
 
-// unlessRefused returns an error that is not the driver's.
-func unlessRefused(err error) error {
+// ignoreDriverError returns an error that is not the driver's.
+func ignoreDriverError(err error) error {
 	var refused *Error
 	if errors.As(err, &refused) {
 		return nil

@@ -18,7 +18,7 @@ func TestRefusedMemoryIsNotShared(t *testing.T) {
 	d, _ := open(t)
 	queue := d.context.queue
 	d.context.queue = 0
-	shares, err := d.context.trySharing()
+	shares, err := d.context.probeSharing()
 	d.context.queue = queue
 	require.NoError(t, err)
 	require.False(t, shares)
@@ -29,7 +29,7 @@ func TestRefusedMemoryIsNotShared(t *testing.T) {
 func TestStagingReachesTheDevice(t *testing.T) {
 	d, budget := open(t)
 	c := d.context
-	c.Shares = false
+	c.SharesMemory = false
 	stage, err := c.Stage(tiering.Scratch, 4096)
 	require.NoError(t, err)
 	require.EqualValues(t, 4096, budget.Usage().Total)
@@ -52,7 +52,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	for _, shares := range []bool{true, false} {
 		c, err := Open(Options{Memory: 3 * 4096})
 		need(t, err)
-		c.Shares = shares && c.Shares
+		c.SharesMemory = shares && c.SharesMemory
 		require.EqualValues(t, 3*4096, c.Info.MaxAllocation)
 		first, err := c.Alloc(tiering.Scratch, 4096)
 		require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestSizesAreKnownBefore(t *testing.T) {
 		for i := range parts {
 			parts[i].Data = make([]byte, parts[i].Rows*size)
 		}
-		p, err := d.context.NewProduct(false, parts...)
+		p, err := d.context.NewWeightMatrix(false, parts...)
 		require.NoError(t, err)
 		require.Equal(t, before, p.Bytes(), "%v", typ)
 		require.NoError(t, p.Close())

@@ -31,9 +31,9 @@ func TestMergedInputs(t *testing.T) {
 		require.NoError(t, err)
 		for _, typ := range []quant.Type{quant.F32, quant.Q8_0} {
 			m := randomMatrix(t, rng, typ, rows, cols)
-			p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
+			p, err := c.NewWeightMatrix(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored})
 			require.NoError(t, err)
-			v, err := p.Vector(Input{X: memory, Change: Merged, Side: len(sums), Head: head}, Output{Y: out})
+			v, err := p.NewGEMV(Input{X: memory, Op: Merged, Side: len(sums), Head: head}, Output{Y: out})
 			require.NoError(t, err)
 			for _, parts := range []int{1, 2, 10, most} {
 				x := joined(sums, states, cols, head, parts)

@@ -232,7 +232,7 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 			// What the device makes of the input is known, but for an element that lies
 			// between two codes.
 			want = m.exact(rounded, r)
-			bound = k.(*kernel).product.Tolerance(2)*most*m.sums[r] + step*greatest(m.values[r*op.Cols:][:op.Cols])
+			bound = k.(*kernel).weights.Tolerance(2)*most*m.sums[r] + step*greatest(m.values[r*op.Cols:][:op.Cols])
 			if !(math.Abs(want-float64(out[r])) <= bound) {
 				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g of the rounded input", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
 			}
@@ -270,12 +270,12 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	defer func() { require.NoError(t, out.Free()) }()
 
 	// run multiplies as one token and as many, from what out held.
-	run := func(interleave bool, result Result, before []float32) [2][]float32 {
-		p, err := c.NewProduct(interleave, parts...)
+	run := func(interleave bool, result OutputOp, before []float32) [2][]float32 {
+		p, err := c.NewWeightMatrix(interleave, parts...)
 		require.NoError(t, err)
-		v, err := p.Vector(Input{X: in}, Output{Y: out, Result: result, Factor: 0.5})
+		v, err := p.NewGEMV(Input{X: in}, Output{Y: out, Op: result, Factor: 0.5})
 		require.NoError(t, err)
-		m, err := p.Matrix(1, in, 0, cols, Output{Y: out, Stride: 2 * rows, Result: result, Factor: 0.5})
+		m, err := p.NewGEMM(1, in, 0, cols, Output{Y: out, Stride: 2 * rows, Op: result, Factor: 0.5})
 		require.NoError(t, err)
 		var got [2][]float32
 		for i, launch := range []func() error{v.Launch, func() error { return m.Launch(1) }} {
@@ -304,7 +304,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 			require.InDelta(t, float64(r)+0.5*(a.exact(inputs[i], r)+float64(bias[r])), got[r], 1e-4)
 		}
 	}
-	for result, act := range map[Result]func(dst, gate, up []float32){
+	for result, act := range map[OutputOp]func(dst, gate, up []float32){
 		SiLUPairs: quant.SiluMul, GELUTanhPairs: quant.GeluTanhMul, GELUErfPairs: quant.GeluErfMul,
 	} {
 		for i, got := range run(true, result, before) {
@@ -316,9 +316,9 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 			}
 		}
 	}
-	_, err = c.NewProduct(true, parts[0], Weights{Type: quant.F32, Rows: rows, Cols: cols, Data: make([]byte, 4*rows*cols)})
+	_, err = c.NewWeightMatrix(true, parts[0], Weights{Type: quant.F32, Rows: rows, Cols: cols, Data: make([]byte, 4*rows*cols)})
 	require.Error(t, err, "two formats")
-	_, err = c.NewProduct(false, Weights{Type: quant.F32, Rows: 2, Cols: cols, Data: make([]byte, 4*cols)})
+	_, err = c.NewWeightMatrix(false, Weights{Type: quant.F32, Rows: 2, Cols: cols, Data: make([]byte, 4*cols)})
 	require.Error(t, err, "too few bytes")
 }
 

@@ -143,7 +143,7 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 	}
 	extensions := strings.Fields(q.text(deviceExtensions))
 	info.nvidia = slices.Contains(extensions, nvidiaQuery)
-	info.Half, info.Tensors, info.Dot = halves(&q, extensions), tensors(&q, extensions), dotOf(&q, info.Version, extensions)
+	info.Half, info.Tensors, info.Dot = hasHalf(&q, extensions), hasTensors(&q, extensions), dotOf(&q, info.Version, extensions)
 	if slices.Contains(extensions, "cl_khr_device_uuid") && slices.Contains(extensions, "cl_khr_external_memory_opaque_fd") {
 		q.bytes(deviceUUID, info.uuid[:])
 	}
@@ -170,27 +170,27 @@ func (q *query) number(what uintptr, bytes uintptr) int64 {
 
 // bytes asks for as many as there is room for.
 func (q *query) bytes(what uintptr, to []byte) {
-	q.err = cmpError(q.err, status(q.entry, q.object, what, uintptr(len(to)), uintptr(unsafe.Pointer(&to[0])), 0))
+	q.err = firstError(q.err, status(q.entry, q.object, what, uintptr(len(to)), uintptr(unsafe.Pointer(&to[0])), 0))
 }
 
 func (q *query) text(what uintptr) string {
 	var size uintptr
 	err := status(q.entry, q.object, what, 0, 0, uintptr(unsafe.Pointer(&size)))
 	if err != nil || size == 0 {
-		q.err = cmpError(q.err, err)
+		q.err = firstError(q.err, err)
 		return ""
 	}
 	text := make([]byte, size)
-	q.err = cmpError(q.err, status(q.entry, q.object, what, size, uintptr(unsafe.Pointer(&text[0])), 0))
+	q.err = firstError(q.err, status(q.entry, q.object, what, size, uintptr(unsafe.Pointer(&text[0])), 0))
 	return strings.TrimSpace(strings.TrimRight(string(text), "\x00"))
 }
 
 // Label is the name of the device in lists of devices of several drivers.
 func (i *Info) Label() string { return fmt.Sprintf("opencl-%d", i.Index) }
 
-// choose returns the device that a name stands for: "" is the first of the list,
+// selectDevice returns the device that a name stands for: "" is the first of the list,
 // a label or a number is the place there, and anything else a part of the name.
-func choose(list []Info, name string) (Info, error) {
+func selectDevice(list []Info, name string) (Info, error) {
 	for _, info := range list {
 		if name == "" || name == info.Label() || name == strconv.Itoa(info.Index) {
 			return info, nil

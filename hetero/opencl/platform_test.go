@@ -9,11 +9,11 @@ import (
 func TestChoosePrefersPlaces(t *testing.T) {
 	list := []Info{{Index: 0, Name: "NVIDIA H200"}, {Index: 1, Name: "Mali"}, {Index: 2, Name: "pocl"}}
 	for name, want := range map[string]int{"": 0, "2": 2, "1": 1, "opencl-2": 2, "200": 0, "mali": 1} {
-		info, err := choose(list, name)
+		info, err := selectDevice(list, name)
 		require.NoError(t, err, name)
 		require.Equal(t, want, info.Index, name)
 	}
-	_, err := choose(list, "opencl-3")
+	_, err := selectDevice(list, "opencl-3")
 	require.ErrorIs(t, err, ErrNoDevice)
 }
 

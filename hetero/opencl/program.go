@@ -40,8 +40,8 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	return k, nil
 }
 
-// included are the files that others begin with.
-var included = map[string][]string{
+// includes are the files that others begin with.
+var includes = map[string][]string{
 	"probe.cl":  {"codes.cl"},
 	"matvec.cl": {"common.cl", "codes.cl", "weights.cl", "input.cl"},
 	"matmul.cl": {"common.cl", "codes.cl", "weights.cl", "tile.cl"},
@@ -58,7 +58,7 @@ func (c *Context) program(file, options string) (uintptr, error) {
 		return p, nil
 	}
 	var source strings.Builder
-	for _, name := range append(included[file], file) {
+	for _, name := range append(includes[file], file) {
 		text, err := sources.ReadFile("kernels/" + name)
 		if err != nil {
 			return 0, err
@@ -99,8 +99,8 @@ func (c *Context) buildLog(program uintptr) string {
 // allow fewer than the device has room for where each needs many registers. NVIDIA's
 // says 256 of kernels that it has built for groups of 840 and runs, faster than smaller ones.
 func (k *Kernel) MaxGroup() (int, error) {
-	if k.context.allowed != nil {
-		return k.context.allowed(k), nil
+	if k.context.maxGroupOverride != nil {
+		return k.context.maxGroupOverride(k), nil
 	}
 	if k.context.Info.nvidia {
 		return k.context.Info.MaxGroup, nil
@@ -134,7 +134,7 @@ func (k *Kernel) Set(args ...any) error {
 		switch a := a.(type) {
 		case *Memory:
 			err = k.SetMemory(i, a)
-		case *Texture:
+		case *Image:
 			k.unrecordable = errNotShared
 			err = k.setHandle(i, &a.handle)
 		case int:
@@ -153,7 +153,7 @@ func (k *Kernel) Set(args ...any) error {
 
 // SetMemory sets one argument to a buffer.
 func (k *Kernel) SetMemory(i int, m *Memory) error {
-	k.remember(i, argument{memory: m})
+	k.recordArgument(i, argument{memory: m})
 	return k.setHandle(i, &m.handle)
 }
 
@@ -168,7 +168,7 @@ func (k *Kernel) SetInt(i, value int) error { return k.setBits(i, uint32(int32(v
 
 func (k *Kernel) setBits(i int, bits uint32) error {
 	k.context.argument = bits
-	k.remember(i, argument{bits: bits})
+	k.recordArgument(i, argument{bits: bits})
 	return k.setArgument(i, 4, uintptr(unsafe.Pointer(&k.context.argument)))
 }
 

@@ -83,7 +83,7 @@ func (g *Graph) launch(k *Kernel, global, local []int) error {
 
 // Send records a copy into a buffer, from memory of the machine that it returns.
 func (g *Graph) Send(to *Memory, off, size int) ([]byte, error) {
-	b, h, err := g.hold(size)
+	b, h, err := g.hostMemory(size)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (g *Graph) Send(to *Memory, off, size int) ([]byte, error) {
 
 // Read records a copy out of a buffer, to memory of the machine that it returns.
 func (g *Graph) Read(from *Memory, off, size int) ([]byte, error) {
-	b, h, err := g.hold(size)
+	b, h, err := g.hostMemory(size)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (g *Graph) Read(from *Memory, off, size int) ([]byte, error) {
 	return b, nil
 }
 
-// hold takes memory of the machine for a copy.
-func (g *Graph) hold(size int) (b []byte, h hostCopy, err error) {
+// hostMemory takes memory of the machine for a copy.
+func (g *Graph) hostMemory(size int) (b []byte, h hostCopy, err error) {
 	c := g.context
 	if c.cuda == nil {
 		if h.stage, err = c.Stage(tiering.Scratch, size); err != nil {

@@ -19,14 +19,14 @@ func TestShapesFitTheDevice(t *testing.T) {
 		c := &Context{Info: info}
 		for _, size := range [][2]int{{1536, 1536}, {17920, 1536}, {1536, 8960}, {151936, 1536}, {4096, 14336}, {28672, 4096}, {8, 32}} {
 			for f := Codes4; f <= Float; f++ {
-				p := &Product{context: c, Rows: size[0], Cols: size[1], Format: f}
+				p := &WeightMatrix{context: c, Rows: size[0], Cols: size[1], Format: f}
 				s := p.shape()
 				require.LessOrEqual(t, s.rows*s.lanes, info.MaxGroup, "%+v", s)
 				require.Zero(t, s.rows%2, "pairs of rows are in one group")
 				require.Zero(t, s.rows*s.lanes%4, "work items share blocks by fours")
 				require.LessOrEqual(t, p.localBytes(s), info.LocalMemory, "%+v", s)
 				require.Positive(t, s.lanes)
-				require.Positive(t, s.deep)
+				require.Positive(t, s.depth)
 				require.Positive(t, p.groups(s))
 				require.LessOrEqual(t, (p.groups(s)-1)*s.rows, p.Rows)
 			}
@@ -34,24 +34,24 @@ func TestShapesFitTheDevice(t *testing.T) {
 	}
 	// What was measured on 132 compute units, see docs/gpu.md.
 	c := &Context{Info: Info{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10}}
-	for size, want := range map[[2]int]vectorShape{
-		{2048, 1536}:   {rows: 16, lanes: 16, deep: 3},
-		{1536, 1536}:   {rows: 12, lanes: 16, deep: 3},
-		{17920, 1536}:  {rows: 32, lanes: 8, deep: 6},
-		{1536, 8960}:   {rows: 12, lanes: 70, deep: 4},
-		{151936, 1536}: {rows: 32, lanes: 8, deep: 6},
+	for size, want := range map[[2]int]gemvShape{
+		{2048, 1536}:   {rows: 16, lanes: 16, depth: 3},
+		{1536, 1536}:   {rows: 12, lanes: 16, depth: 3},
+		{17920, 1536}:  {rows: 32, lanes: 8, depth: 6},
+		{1536, 8960}:   {rows: 12, lanes: 70, depth: 4},
+		{151936, 1536}: {rows: 32, lanes: 8, depth: 6},
 	} {
-		require.Equal(t, want, (&Product{context: c, Rows: size[0], Cols: size[1], Format: Codes4}).shape(), "%v", size)
+		require.Equal(t, want, (&WeightMatrix{context: c, Rows: size[0], Cols: size[1], Format: Codes4}).shape(), "%v", size)
 	}
 }
 
 // TestShapesShrink: a driver may allow a kernel any number of work items below that of
 // the device.
 func TestShapesShrink(t *testing.T) {
-	for _, s := range []vectorShape{{rows: 12, lanes: 70, deep: 4}, {rows: 32, lanes: 8, deep: 6}, {rows: 8, lanes: 1, deep: 1}} {
-		p := &Product{Format: Codes4}
+	for _, s := range []gemvShape{{rows: 12, lanes: 70, depth: 4}, {rows: 32, lanes: 8, depth: 6}, {rows: 8, lanes: 1, depth: 1}} {
+		p := &WeightMatrix{Format: Codes4}
 		for most := rowStep; most <= s.rows*s.lanes; most++ {
-			less, err := s.within(most)
+			less, err := s.limitGroup(most)
 			require.NoError(t, err)
 			require.LessOrEqual(t, less.rows*less.lanes, most)
 			require.Positive(t, less.lanes)
@@ -59,7 +59,7 @@ func TestShapesShrink(t *testing.T) {
 			require.Zero(t, less.rows%rowStep)
 			require.LessOrEqual(t, p.localBytes(less), p.localBytes(s))
 		}
-		_, err := s.within(rowStep - 1)
+		_, err := s.limitGroup(rowStep - 1)
 		require.ErrorContains(t, err, "work-groups of 3")
 	}
 }

@@ -31,11 +31,11 @@ func (s Source) options() string { return [...]string{Buffers: "", Images: " -DI
 
 // sourceOf finds the way that the environment asks for.
 func sourceOf(name string) (Source, error) {
-	return choice(WeightsVariable, name, Buffers, Buffers, Images)
+	return parseChoice(WeightsVariable, name, Buffers, Buffers, Images)
 }
 
-// Texture is the beginning of a buffer as an image of one row, which kernels read.
-type Texture struct {
+// Image is the beginning of a buffer as an image of one row, which kernels read.
+type Image struct {
 	context *Context
 	handle  uintptr
 }
@@ -50,8 +50,8 @@ type imageDescription struct {
 	buffer                                             uintptr
 }
 
-// texture makes an image of so many units, which must be freed before the buffer.
-func (m *Memory) texture(units int) (*Texture, error) {
+// newImage makes an image of so many units, which must be freed before the buffer.
+func (m *Memory) newImage(units int) (*Image, error) {
 	c := m.context
 	format := imageFormat{order: imageRGBA, kind: imageUint32}
 	description := imageDescription{kind: imageOfBuffer, width: uintptr(units), buffer: m.handle}
@@ -62,23 +62,23 @@ func (m *Memory) texture(units int) (*Texture, error) {
 	}
 	c.memories++
 	c.stats.Images++
-	return &Texture{c, handle}, nil
+	return &Image{c, handle}, nil
 }
 
-// codes makes what products read the codes of a matrix through if that is an image:
+// newCodesImage makes what products read the codes of a matrix through if that is an image:
 // nil where they read the buffer, because nobody wants images, the matrix is too
 // large for one, or the driver refuses it.
-func (c *Context) codes(weights *Memory, m *image) (*Texture, error) {
+func (c *Context) newCodesImage(weights *Memory, m *matrixLayout) (*Image, error) {
 	units := m.codeBytes() / unitBytes
 	if c.Weights != Images || int64(units) > min(c.Info.ImageUnits, math.MaxInt32) {
 		return nil, nil
 	}
-	t, err := weights.texture(units)
-	return t, unlessRefused(err)
+	t, err := weights.newImage(units)
+	return t, ignoreDriverError(err)
 }
 
 // Free gives the image back. Nothing that uses it may be under way.
-func (t *Texture) Free() error {
+func (t *Image) Free() error {
 	if t == nil || t.handle == 0 {
 		return nil
 	}

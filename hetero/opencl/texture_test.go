@@ -37,13 +37,13 @@ func TestImagesGiveTheSame(t *testing.T) {
 		var got [2][]float32
 		for _, way := range []Source{Buffers, Images} {
 			c.Weights = way
-			p, err := c.NewProduct(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored, Bias: bias})
+			p, err := c.NewWeightMatrix(false, Weights{Type: typ, Rows: rows, Cols: cols, Data: m.stored, Bias: bias})
 			require.NoError(t, err)
 			require.Equal(t, way, p.Source())
 			require.EqualValues(t, way, c.Stats().Images)
-			v, err := p.Vector(Input{X: in}, Output{Y: out})
+			v, err := p.NewGEMV(Input{X: in}, Output{Y: out})
 			require.NoError(t, err)
-			wide, err := p.Matrix(tokens, in, 0, cols, Output{Y: out, Stride: rows})
+			wide, err := p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows})
 			require.NoError(t, err)
 			for _, launch := range []func() error{v.Launch, func() error { return wide.Launch(tokens) }} {
 				result := make([]float32, tokens*rows)
@@ -75,13 +75,13 @@ func TestWhatIsNoImageIsABuffer(t *testing.T) {
 		want  Source
 	}{{Images, units, Images}, {Images, units - 1, Buffers}, {Images, 0, Buffers}, {Buffers, most, Buffers}} {
 		c.Weights, c.Info.ImageUnits = try.way, try.limit
-		p, err := c.NewProduct(false, weights)
+		p, err := c.NewWeightMatrix(false, weights)
 		require.NoError(t, err)
 		require.Equal(t, try.want, p.Source(), "%+v", try)
 		require.NoError(t, p.Close())
 	}
 	c.Weights, c.Info.ImageUnits = Images, most
-	refused, err := c.codes(&Memory{context: c}, &image{format: Float, rows: rows, cols: cols})
+	refused, err := c.newCodesImage(&Memory{context: c}, &matrixLayout{format: Float, rows: rows, cols: cols})
 	require.NoError(t, err)
 	require.Nil(t, refused)
 	l, err := c.Measure(1 << 16)

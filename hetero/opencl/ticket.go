@@ -30,7 +30,7 @@ func (d *Device) newTicket(event uintptr) (*ticket, error) {
 		}
 	}
 	*t = ticket{device: d, event: event}
-	d.open = append(d.open, t)
+	d.openTickets = append(d.openTickets, t)
 	return t, nil
 }
 
@@ -40,16 +40,16 @@ func (t *ticket) Done() bool {
 	if t.done {
 		return true
 	}
-	err := t.look()
+	err := t.poll()
 	if err == nil && t.state > eventComplete {
 		return false
 	}
-	t.device.end(t, err)
+	t.device.complete(t, err)
 	return true
 }
 
-// look asks for the state, and returns why the command failed if it did.
-func (t *ticket) look() error {
+// poll asks for the state, and returns why the command failed if it did.
+func (t *ticket) poll() error {
 	err := status(clGetEventInfo, t.event, eventStatus, 4, uintptr(unsafe.Pointer(&t.state)), 0)
 	if err == nil && t.state < eventComplete {
 		err = &Error{"command", t.state}
@@ -63,27 +63,27 @@ func (t *ticket) Wait() error {
 		start := time.Now()
 		err := status(clWaitForEvents, 1, uintptr(unsafe.Pointer(&t.event)))
 		t.device.context.waited(start)
-		t.device.end(t, err)
+		t.device.complete(t, err)
 	}
 	return t.err
 }
 
-// end ends a ticket that is done and, because commands run in order, all before it.
-func (d *Device) end(last *ticket, err error) {
-	n := slices.Index(d.open, last)
-	for _, t := range d.open[:n] {
-		t.release(t.look())
+// complete ends a ticket that is done and, because commands run in order, all before it.
+func (d *Device) complete(last *ticket, err error) {
+	n := slices.Index(d.openTickets, last)
+	for _, t := range d.openTickets[:n] {
+		t.release(t.poll())
 	}
 	last.release(err)
-	d.open = slices.Delete(d.open, 0, n+1)
+	d.openTickets = slices.Delete(d.openTickets, 0, n+1)
 }
 
-// endAll waits for all tickets that are open.
-func (d *Device) endAll() error {
-	if len(d.open) == 0 {
+// waitAll waits for all tickets that are open.
+func (d *Device) waitAll() error {
+	if len(d.openTickets) == 0 {
 		return nil
 	}
-	return d.open[len(d.open)-1].Wait()
+	return d.openTickets[len(d.openTickets)-1].Wait()
 }
 
 func (t *ticket) release(err error) {

@@ -128,7 +128,7 @@ func (r *GPUReport) measureLimits(o *GPUOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Device, r.Shares, r.Weights, r.Arithmetic = c.Info, c.Shares, c.Weights, c.Arithmetic
+	r.Device, r.Shares, r.Weights, r.Arithmetic = c.Info, c.SharesMemory, c.Weights, c.Arithmetic
 	bytes := o.SweepBytes
 	if bytes == 0 {
 		bytes = int(min(2<<30, c.Info.MaxAllocation/2))
