@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// Errors of finding a device.
+// Errors of loading a driver and selecting a device.
 var (
-	// ErrNotBuilt: the program cannot load drivers.
+	// ErrNotBuilt: the program was built without driver loading.
 	ErrNotBuilt = errors.New("this build cannot load drivers: build with -tags gpu")
-	// ErrNoDriver: no library of OpenCL is on this machine.
+	// ErrNoDriver: the machine has no OpenCL library.
 	ErrNoDriver = errors.New("no OpenCL driver was found")
-	// ErrNoDevice: there are drivers, but not the device that was asked for.
+	// ErrNoDevice: there are drivers, but not the requested device.
 	ErrNoDevice = errors.New("no such OpenCL device")
 )
 
@@ -22,8 +22,8 @@ var (
 // instead of those in the usual places.
 const LibraryVariable = "LLMRUN_OPENCL"
 
-// libraries are the names that drivers and loaders go by, the usual one first.
-// Phones have them where only their makers' programs look.
+// libraries returns the names to try, the usual one first. Phones have the library
+// in the vendor's directories only.
 func libraries() []string {
 	if name := os.Getenv(LibraryVariable); name != "" {
 		return []string{name}
@@ -46,7 +46,7 @@ func libraries() []string {
 // entry is one function of the driver.
 type entry int
 
-// The functions that are used, of OpenCL 1.2, and of 3.0 from laterEntries on.
+// The functions of OpenCL 1.2 in use; from laterEntries on, of 3.0.
 const (
 	clGetPlatformIDs entry = iota
 	clGetPlatformInfo
@@ -99,10 +99,10 @@ var entryNames = [entries]string{
 	"clCreateBufferWithProperties",
 }
 
-// functions are the driver's addresses.
+// functions holds the addresses of the driver's functions.
 var functions [entries]uintptr
 
-// load finds the driver once; later calls return what the first found.
+// load loads the driver once; later calls return the first result.
 var load = sync.OnceValue(func() error {
 	var failed error
 	for _, name := range libraries() {
@@ -115,16 +115,16 @@ var load = sync.OnceValue(func() error {
 			continue
 		}
 		if err := findAll(find, entryNames[:laterEntries], functions[:laterEntries]); err != nil {
-			return fmt.Errorf("%s: not a driver of OpenCL 1.2: %w", name, err)
+			return fmt.Errorf("%s: not an OpenCL 1.2 driver: %w", name, err)
 		}
-		// Who needs a later function asks whether it is there.
+		// Optional: users of a later function check its address.
 		_ = findAll(find, entryNames[laterEntries:], functions[laterEntries:])
 		return nil
 	}
 	return fmt.Errorf("%w (%w)", ErrNoDriver, failed)
 })
 
-// firstError returns the first error: that of the usual name.
+// firstError returns the first error, which is about the usual name.
 func firstError(first, second error) error {
 	if first != nil {
 		return first
@@ -132,7 +132,7 @@ func firstError(first, second error) error {
 	return second
 }
 
-// findAll finds the addresses of functions.
+// findAll looks up the addresses of functions.
 func findAll(find func(string) (uintptr, error), names []string, addresses []uintptr) (err error) {
 	for i, name := range names {
 		if addresses[i], err = find(name); err != nil {
@@ -142,9 +142,9 @@ func findAll(find func(string) (uintptr, error), names []string, addresses []uin
 	return nil
 }
 
-// Error is a refusal of the driver.
+// Error is an error code returned by the driver.
 type Error struct {
-	Call string // what was asked for
+	Call string // the failed function
 	Code int32
 }
 
@@ -179,7 +179,7 @@ func status(e entry, args ...uintptr) error {
 	return nil
 }
 
-// Values that OpenCL gives names to.
+// OpenCL's constants.
 const (
 	platformName = 0x0902
 

@@ -5,42 +5,44 @@ import (
 	"slices"
 )
 
-// Arithmetic is what products of many tokens are computed in.
+// Arithmetic is the number format of matmuls with many tokens.
 type Arithmetic int
 
-// The kinds. kernels/common.cl numbers those in half precision so.
+// The kinds. kernels/common.cl numbers those in half precision in the same way.
 const (
 	Floats Arithmetic = iota
-	// Halves rounds weights and inputs to half precision, multiplies and adds them so
-	// within a block of 32 columns, and adds blocks in float. Numbers beyond 65504 do not
-	// fit.
+	// Halves converts weights and inputs to half precision, multiplies and adds
+	// them in half precision within a block of 32 columns, and adds blocks in
+	// float. Numbers beyond 65504 overflow.
 	Halves
-	// EmulatedHalves is Halves in float that is rounded after each step, for tests on
-	// devices without arithmetic in half precision.
+	// EmulatedHalves computes Halves in float and rounds after each step, for tests
+	// on devices without half precision.
 	EmulatedHalves
-	// Tensors rounds weights and inputs to 11 bits with the range of floats (tf32), whose
-	// products NVIDIA's devices add in float in units made for that, many times as fast.
+	// Tensors rounds weights and inputs to 11 bits with the range of floats (tf32).
+	// NVIDIA's tensor cores multiply them and add in float, many times as fast as
+	// float units.
 	Tensors
-	// EmulatedTensors is Tensors in float, for tests on other devices.
+	// EmulatedTensors computes Tensors in float, for tests on other devices.
 	EmulatedTensors
 )
 
-// ArithmeticVariable is the environment variable that says what products of many
-// tokens are computed in: "float", "half" or "tensor". Without it, and on devices that do
-// not have what it says, that is "tensor", or "float" where there are no such units.
+// ArithmeticVariable is the environment variable that selects the arithmetic of
+// matmuls with many tokens: "float", "half" or "tensor". If it is unset, or the
+// device lacks the selected arithmetic, devices with tensor cores use "tensor" and
+// others "float".
 const ArithmeticVariable = "LLMRUN_OPENCL_ARITHMETIC"
 
-// String names the kind.
+// String returns the kind's name.
 func (a Arithmetic) String() string {
 	return [...]string{
 		Floats: "float", Halves: "half", EmulatedHalves: "emulated half", Tensors: "tensor", EmulatedTensors: "emulated tensor",
 	}[a]
 }
 
-// MarshalText is String, for reports.
+// MarshalText returns String, for reports.
 func (a Arithmetic) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// kernel returns the file of the kernel, and what it is built with.
+// kernel returns the kernel's source file and build options.
 func (a Arithmetic) kernel() (file, options string) {
 	switch a {
 	case Halves, EmulatedHalves:
@@ -53,9 +55,10 @@ func (a Arithmetic) kernel() (file, options string) {
 	return "matmul.cl", ""
 }
 
-// tolerance bounds what rounding to 11 bits adds to an element's error, see
-// Product.Tolerance: of a weight, of the input and, in half precision, of their product on
-// devices that round it before they add it, and of each sum within a block.
+// tolerance bounds the error that rounding to 11 bits adds to an element, see
+// WeightMatrix.Tolerance: of a weight, of the input and, in half precision, of
+// their product (on devices that round before they add) and of each sum within a
+// block.
 func (a Arithmetic) tolerance() float64 {
 	switch a {
 	case Halves, EmulatedHalves:
@@ -66,7 +69,8 @@ func (a Arithmetic) tolerance() float64 {
 	return 0
 }
 
-// arithmeticOf finds what the environment asks for, as far as the device has it.
+// arithmeticOf returns the arithmetic that the environment selects, if the device
+// supports it.
 func arithmeticOf(name string, info *Info) (Arithmetic, error) {
 	best := Floats
 	if info.Tensors {
@@ -79,17 +83,17 @@ func arithmeticOf(name string, info *Info) (Arithmetic, error) {
 	return a, err
 }
 
-// hasHalf reports whether a device with some extensions computes in half precision as
-// Product.Tolerance has it. Some may round toward zero.
+// hasHalf reports whether a device rounds half precision to nearest, which
+// WeightMatrix.Tolerance relies on. Some devices round toward zero.
 func hasHalf(q *query, extensions []string) bool {
 	return slices.Contains(extensions, "cl_khr_fp16") && q.number(deviceHalfConfig, 8)&roundToNearest != 0
 }
 
-// minTensorGeneration is NVIDIA's first generation whose matrix units take numbers of 11 bits,
-// major and minor in one number.
+// minTensorGeneration is NVIDIA's first generation with tf32 tensor cores: 10 ×
+// major + minor.
 const minTensorGeneration = 80
 
-// hasTensors reports whether a device with some extensions has them.
+// hasTensors reports whether a device has tf32 tensor cores.
 func hasTensors(q *query, extensions []string) bool {
 	return nvidiaGeneration(q, extensions) >= minTensorGeneration
 }

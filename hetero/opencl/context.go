@@ -12,34 +12,34 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Options say which device to open, and for whom.
+// Options select the device to open and its limits.
 type Options struct {
-	// Device is its place in List, or a part of its name; "" is the first.
+	// Device is an index in List or part of a name; "" is the first device.
 	Device string
-	// Budget is what memory of the machine is charged to: that of devices which
-	// share it, and staging for those that do not. nil keeps no books.
+	// Budget is charged with memory of the machine: all memory of devices that
+	// share it, staging memory of others. nil: no accounting.
 	Budget *tiering.Budget
-	// Memory, if set, is how many bytes of the device's memory may be taken, where that
-	// is less than it has.
+	// Memory, if set, lowers the limit of the device's memory.
 	Memory int64
 }
 
-// Context is a device that is open, with a queue whose commands run in the order
-// of their submission. Its methods are for one goroutine at a time.
+// Context is an open device with an in-order queue. Its methods are for one
+// goroutine at a time.
 type Context struct {
 	Info Info
-	// SharesMemory says that the device uses memory of the machine in place and that both
-	// see what the other wrote, without any command: the driver says so and it was
-	// tried. Otherwise memory has a copy on the device.
+	// SharesMemory: the device uses memory of the machine in place, and both sides
+	// see each other's writes without a command. The driver reports it and Open has
+	// tested it. Otherwise memory is copied to the device.
 	SharesMemory bool
-	// Weights is how products that are made from now on read codes, unless they are too
-	// large for an image. Open has it from the environment, see WeightsVariable.
+	// Weights selects how weight matrices created from now on read codes, unless
+	// they are too large for an image. Open sets it from the environment, see
+	// WeightsVariable.
 	Weights Source
-	// Arithmetic is that of products of many tokens that are made from now on. Open has
-	// it from the environment, see ArithmeticVariable.
+	// Arithmetic applies to GEMM kernels created from now on. Open sets it from the
+	// environment, see ArithmeticVariable.
 	Arithmetic Arithmetic
-	// Graphs is how recordings are run. Open has it from the environment and the driver,
-	// see GraphsVariable and OpenGraphs.
+	// Graphs selects how recordings run. Open sets it from the environment and the
+	// driver, see GraphsVariable and OpenGraphs.
 	Graphs Graphs
 
 	budget           *tiering.Budget
@@ -49,23 +49,23 @@ type Context struct {
 	stats            Stats
 	tracer           *tracer
 	cuda             *cudaContext      // nil unless it runs graphs
-	recording        *Graph            // what commands become part of, instead of being submitted
-	busy             bool              // something was submitted since the last wait for everything
-	maxGroupOverride func(*Kernel) int // set by tests in place of what the driver says, see MaxGroup
+	recording        *Graph            // if set, commands are recorded here instead of submitted
+	busy             bool              // something was submitted since the last wait for the whole queue
+	maxGroupOverride func(*Kernel) int // set by tests instead of the driver's limit, see MaxGroup
 
-	// What calls write to and read from. It lies here so that calls allocate
-	// nothing.
+	// Operands of driver calls. They are fields so that calls do not allocate.
 	global, local [3]uintptr
 	region        [3]uintptr
 	event         uintptr
 	code          int32
 	argument      uint32
-	bytes         []byte // of the caller
+	bytes         []byte // the caller's
 	args          [16]uintptr
 }
 
-// do is status for calls that steady state consists of. Whatever arguments point
-// to must lie in the context or outside Go's heap: nothing else keeps it in place.
+// do is status for calls in the steady state. Memory that arguments point to must
+// be part of the context or lie outside Go's heap, because do does not keep it in
+// place.
 func (c *Context) do(e entry, args ...uintptr) error {
 	n := copy(c.args[:], args)
 	if code := int32(call(functions[e], c.args[:n]...)); code != 0 {
@@ -74,23 +74,23 @@ func (c *Context) do(e entry, args ...uintptr) error {
 	return nil
 }
 
-// Stats counts what was asked of a device.
+// Stats count the commands of a device.
 type Stats struct {
 	Launches   int64         `json:"launches"`
-	Arguments  int64         `json:"arguments"` // of kernels that were set
+	Arguments  int64         `json:"arguments"` // kernel arguments set
 	Writes     int64         `json:"writes"`
 	WriteBytes int64         `json:"write_bytes"`
 	Reads      int64         `json:"reads"`
 	ReadBytes  int64         `json:"read_bytes"`
 	Copies     int64         `json:"copies"`    // from device memory to device memory
 	Waits      int64         `json:"waits"`     // of the host for the device
-	Waited     time.Duration `json:"waited_ns"` // in them
-	Graphs     int64         `json:"graphs"`    // that were run; what is in them is counted as well
+	Waited     time.Duration `json:"waited_ns"` // total time of the waits
+	Graphs     int64         `json:"graphs"`    // launched graphs; their contents are counted too
 	Held       int64         `json:"held_bytes"`
 	Images     int64         `json:"images"` // that products read codes from
 }
 
-// Since returns what was counted after an earlier moment.
+// Since returns the difference to an earlier state.
 func (s Stats) Since(before Stats) Stats {
 	s.Launches -= before.Launches
 	s.Arguments -= before.Arguments
@@ -113,7 +113,7 @@ func Open(o Options) (*Context, error) {
 	}
 	info, err := selectDevice(list, o.Device)
 	if err != nil {
-		return nil, errors.Join(err, failed) // the device may be what failed
+		return nil, errors.Join(err, failed) // the requested device may be among the failed ones
 	}
 	weights, err := sourceOf(os.Getenv(WeightsVariable))
 	if err != nil {
@@ -149,8 +149,8 @@ func Open(o Options) (*Context, error) {
 	return c, nil
 }
 
-// parseChoice finds by its name which way an environment variable asks for, the usual one
-// where it is not set.
+// parseChoice returns the option that an environment variable names, or the default
+// if it is unset.
 func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way T, err error) {
 	if name == "" {
 		return usual, nil
@@ -163,10 +163,10 @@ func parseChoice[T fmt.Stringer](variable, name string, usual T, ways ...T) (way
 		names = append(names, way.String())
 	}
 	last := len(names) - 1
-	return way, fmt.Errorf("opencl: %s is %q; it must be %s or %s", variable, name, strings.Join(names[:last], ", "), names[last])
+	return way, fmt.Errorf("opencl: %s is %q, want %s or %s", variable, name, strings.Join(names[:last], ", "), names[last])
 }
 
-// created returns the error that the last creation left.
+// created returns the error of the last creation call.
 func (c *Context) created(e entry) error {
 	if c.code != 0 {
 		return &Error{entryNames[e], c.code}
@@ -179,11 +179,11 @@ func (c *Context) openQueue(properties uintptr) error {
 	return c.created(clCreateCommandQueue)
 }
 
-// Close gives the device back. Its memory and kernels must have been closed.
+// Close closes the device. Its memory and kernels must be closed before.
 func (c *Context) Close() error {
 	var err error
 	if c.memories > 0 {
-		err = fmt.Errorf("opencl: %s closed with %d buffers", c.Info.Name, c.memories)
+		err = fmt.Errorf("opencl: %s: closed while %d buffers are open", c.Info.Name, c.memories)
 	}
 	err = errors.Join(err, c.tracer.finish())
 	c.tracer = nil
@@ -203,17 +203,17 @@ func (c *Context) Close() error {
 	return err
 }
 
-// Stats returns what was asked of the device so far.
+// Stats returns the counts so far.
 func (c *Context) Stats() Stats { return c.stats }
 
-// Launch starts a kernel on global work items in groups of local, and returns.
-// Both have the same number of dimensions, up to three.
+// Launch starts a kernel on global work items in groups of local, and returns. Both
+// have the same number of dimensions, up to three.
 func (c *Context) Launch(k *Kernel, global, local []int) error {
 	return c.launch(k, global, local, false)
 }
 
-// launch is Launch that may leave the command's event in c.event, for its caller
-// to release.
+// launch is Launch with an optional event, left in c.event for the caller to
+// release.
 func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
 	if c.recording != nil {
 		return c.recording.launch(k, global, local)
@@ -228,7 +228,7 @@ func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.name, err)
 	}
-	if event && c.tracer != nil { // who releases it later, too
+	if event && c.tracer != nil { // the tracer releases it too
 		if err := status(clRetainEvent, c.event); err != nil {
 			return err
 		}
@@ -237,8 +237,8 @@ func (c *Context) launch(k *Kernel, global, local []int, event bool) error {
 	return nil
 }
 
-// eventPointer is where a command leaves its event, 0 if nobody wants one.
-// c lies on the heap, which does not move.
+// eventPointer returns the address for a command's event, 0 for none. c lies on the
+// heap, which does not move.
 func (c *Context) eventPointer(wanted bool) uintptr {
 	if !wanted {
 		return 0
@@ -246,10 +246,10 @@ func (c *Context) eventPointer(wanted bool) uintptr {
 	return uintptr(unsafe.Pointer(&c.event))
 }
 
-// Flush hands what was submitted to the device.
+// Flush passes submitted commands to the device.
 func (c *Context) Flush() error { return c.do(clFlush, c.queue) }
 
-// Finish waits until everything that was submitted is done.
+// Finish waits until all submitted commands are done.
 func (c *Context) Finish() error {
 	start := time.Now()
 	err := c.do(clFinish, c.queue)
@@ -257,14 +257,13 @@ func (c *Context) Finish() error {
 	return err
 }
 
-// drained is waited where everything that was submitted is done.
+// drained is waited for a wait after which the queue is empty.
 func (c *Context) drained(start time.Time) {
 	c.busy = false
 	c.waited(start)
 }
 
-// waited counts a wait that began some time ago, and notes the times of what was
-// waited for.
+// waited counts a wait and collects the times of the commands before it.
 func (c *Context) waited(start time.Time) {
 	took := time.Since(start)
 	c.stats.Waits++
@@ -272,9 +271,9 @@ func (c *Context) waited(start time.Time) {
 	c.tracer.collect(took)
 }
 
-// SetTrace makes every command leave a span on a lane of its own, with the times
-// that the device gives; nil ends that, and tells if times are missing. Commands
-// take longer meanwhile.
+// SetTrace records a span for every command on a lane of its own, with the device's
+// times; nil ends tracing and returns an error if times are missing. Commands are
+// slower while traced.
 func (c *Context) SetTrace(r *trace.Recorder) error {
 	failed := c.tracer.finish()
 	if err := c.Finish(); err != nil {

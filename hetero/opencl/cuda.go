@@ -8,17 +8,17 @@ import (
 	"unsafe"
 )
 
-// NVIDIA's drivers have two ways to the same device. OpenCL compiles kernels and does
-// all that is not a graph; CUDA runs graphs of the same kernels, over memory that it has
-// made and that OpenCL has been given. They do not see each other's queues: whoever
-// changes from one to the other waits first.
+// NVIDIA's drivers offer two interfaces to one device. OpenCL compiles kernels and
+// runs everything except graphs. CUDA runs graphs of the same kernels, on memory
+// that CUDA has allocated and OpenCL has imported. The two do not see each other's
+// queues, so the host waits for one before it uses the other.
 
 const cudaLibrary = "libcuda.so.1"
 
 // cudaEntry is one function of CUDA's driver.
 type cudaEntry int
 
-// The functions that are used.
+// The functions in use.
 const (
 	cuInit cudaEntry = iota
 	cuDeviceGetCount
@@ -65,19 +65,19 @@ var cudaNames = [cudaEntries]string{
 	"cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemHostAlloc", "cuMemFreeHost",
 }
 
-// Values that CUDA gives names to.
+// CUDA's constants.
 const (
 	cudaNonBlocking  = 1 // of streams: independent of the default one
 	cudaRelaxed      = 2 // of captures: other calls are allowed meanwhile
-	cudaPinned       = 1 // of allocations: memory of a device that stays
+	cudaPinned       = 1 // of allocations: device memory that stays resident
 	cudaFile         = 1 // of handles: a file descriptor
-	cudaOnDevice     = 1 // of places
+	cudaOnDevice     = 1 // of locations
 	cudaReadAndWrite = 3
 )
 
 var cudaFunctions [cudaEntries]uintptr
 
-// loadCUDA finds the driver once.
+// loadCUDA loads the driver once.
 var loadCUDA = sync.OnceValue(func() error {
 	find, err := openLibrary(cudaLibrary)
 	if err != nil {
@@ -86,24 +86,25 @@ var loadCUDA = sync.OnceValue(func() error {
 	return findAll(find, cudaNames[:], cudaFunctions[:])
 })
 
-// cudaContext is a device as CUDA knows it.
+// cudaContext is the CUDA context of a device.
 type cudaContext struct {
 	device          int32
 	context, stream uintptr
-	modules         map[uintptr]uintptr // of OpenCL's programs
+	modules         map[uintptr]uintptr // by OpenCL program
 
-	// What calls read. It lies here so that it stays in place and calls allocate nothing.
+	// Operands of driver calls. They are fields so that they stay in place and
+	// calls do not allocate.
 	args           [12]uintptr
 	values, places []uintptr // of a launch's arguments
 }
 
-// doEscaping is do for arguments that point to what Go has made. The directive puts that on the
-// heap, as a stack may move meanwhile.
+// doEscaping is do for arguments that point to Go memory. The directive moves that
+// to the heap, because a stack may move during the call.
 //
 //go:uintptrescapes
 func (c *cudaContext) doEscaping(e cudaEntry, args ...uintptr) error { return c.do(e, args...) }
 
-// do calls a function for which the device is current. It allocates nothing.
+// do calls a function; the device must be current. It does not allocate.
 func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
 	n := copy(c.args[:], args)
 	if code := int32(call(cudaFunctions[e], c.args[:n]...)); code != 0 {
@@ -112,8 +113,7 @@ func (c *cudaContext) do(e cudaEntry, args ...uintptr) error {
 	return nil
 }
 
-// enter makes the device the current one of this thread, to which the caller stays bound
-// until leave.
+// enter makes the device current and locks the goroutine to its thread until leave.
 func (c *cudaContext) enter() error {
 	runtime.LockOSThread()
 	return c.do(cuCtxSetCurrent, c.context)
@@ -121,7 +121,7 @@ func (c *cudaContext) enter() error {
 
 func (c *cudaContext) leave() { runtime.UnlockOSThread() }
 
-// openCUDA opens the device that OpenCL describes.
+// openCUDA opens the CUDA device that corresponds to an OpenCL device.
 func openCUDA(info *Info) (*cudaContext, error) {
 	if !info.nvidia || info.uuid == [16]byte{} || functions[clCreateBufferWithProperties] == 0 {
 		return nil, errNoGraphs
@@ -142,8 +142,8 @@ func openCUDA(info *Info) (*cudaContext, error) {
 	return c, nil
 }
 
-// start makes the stream, and asks whether memory is to be had in the steps that are
-// reckoned with.
+// start creates the stream and checks that the allocation granularity divides
+// RecordableGranularity.
 func (c *cudaContext) start() error {
 	defer c.leave()
 	if err := c.enter(); err != nil {
@@ -155,12 +155,12 @@ func (c *cudaContext) start() error {
 	step, wanted := new(int), c.allocation()
 	err := c.doEscaping(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(step)), uintptr(unsafe.Pointer(wanted)), 0)
 	if err == nil && (*step == 0 || RecordableGranularity%*step != 0) {
-		err = fmt.Errorf("%w: memory comes in steps of %d bytes", errNoGraphs, *step)
+		err = fmt.Errorf("%w: its allocation granularity is %d bytes", errNoGraphs, *step)
 	}
 	return err
 }
 
-// findDevice looks for the device that has an identifier.
+// findDevice finds the device with a UUID.
 func (c *cudaContext) findDevice(uuid [16]byte) error {
 	if err := c.do(cuInit, 0); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (c *cudaContext) findDevice(uuid [16]byte) error {
 	return errNoGraphs
 }
 
-// close gives the device back. Its memory and graphs must have been closed.
+// close releases the device. Its memory and graphs must be closed before.
 func (c *cudaContext) close() error {
 	if c == nil {
 		return nil
@@ -202,7 +202,7 @@ func (c *cudaContext) close() error {
 	return errors.Join(err, c.do(cuDevicePrimaryCtxRelease, uintptr(c.device)))
 }
 
-// function returns a kernel of a program of OpenCL's.
+// function returns the CUDA function of a kernel in an OpenCL program.
 func (c *cudaContext) function(program uintptr, name string) (uintptr, error) {
 	defer c.leave()
 	if err := c.enter(); err != nil {
@@ -226,8 +226,8 @@ func (c *cudaContext) function(program uintptr, name string) (uintptr, error) {
 	return found.function, err
 }
 
-// assembly returns what the compiler made of a program that was built for one device,
-// with a zero behind it.
+// assembly returns the binary of a program that was built for one device, with a
+// zero byte appended.
 func assembly(program uintptr) ([]byte, error) {
 	var size uintptr
 	if err := status(clGetProgramInfo, program, programSizes, unsafe.Sizeof(size), uintptr(unsafe.Pointer(&size)), 0); err != nil {

@@ -5,10 +5,11 @@ import (
 	"unsafe"
 )
 
-// cudaGraph is a graph that can be run.
+// cudaGraph is an instantiated graph.
 type cudaGraph struct{ handle uintptr }
 
-// begin makes the stream collect commands until end. The caller stays bound to its thread.
+// begin starts a capture that end finishes. The goroutine stays locked to its
+// thread.
 func (c *cudaContext) begin() error {
 	err := c.enter()
 	if err == nil {
@@ -20,7 +21,7 @@ func (c *cudaContext) begin() error {
 	return err
 }
 
-// end makes a graph of what was collected.
+// end instantiates the captured graph.
 func (c *cudaContext) end() (g cudaGraph, err error) {
 	defer c.leave()
 	made := new(struct{ collected, graph uintptr })
@@ -31,7 +32,7 @@ func (c *cudaContext) end() (g cudaGraph, err error) {
 	return cudaGraph{made.graph}, errors.Join(err, c.do(cuGraphDestroy, made.collected))
 }
 
-// launch collects a launch with the arguments that the kernel has now.
+// launch captures a kernel launch with the kernel's current arguments.
 func (c *cudaContext) launch(k *Kernel, global, local []int) error {
 	c.values, c.places = c.values[:0], c.places[:0]
 	for _, a := range k.arguments {
@@ -55,7 +56,7 @@ func (c *cudaContext) launch(k *Kernel, global, local []int) error {
 		0, c.stream, uintptr(unsafe.Pointer(&c.places[0])), 0)
 }
 
-// copyIn collects a copy from pinned memory.
+// copyIn captures a copy from pinned memory.
 func (c *cudaContext) copyIn(to *Memory, off int, from uintptr, size int) error {
 	if to.shared == nil {
 		return errNotShared
@@ -63,7 +64,7 @@ func (c *cudaContext) copyIn(to *Memory, off int, from uintptr, size int) error 
 	return c.do(cuMemcpyHtoDAsync, to.shared.address+uintptr(off), from, uintptr(size), c.stream)
 }
 
-// copyOut collects a copy to pinned memory.
+// copyOut captures a copy to pinned memory.
 func (c *cudaContext) copyOut(from *Memory, off int, to uintptr, size int) error {
 	if from.shared == nil {
 		return errNotShared

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// cudaMemory is memory that CUDA has made.
+// cudaMemory is device memory allocated by CUDA.
 type cudaMemory struct {
 	address, handle uintptr
 	size            int
@@ -14,20 +14,21 @@ type cudaMemory struct {
 	access          struct{ place, device, rights int32 }
 }
 
-// cudaAllocation is CUDA's structure CUmemAllocationProp.
+// cudaAllocation is CUDA's struct CUmemAllocationProp.
 type cudaAllocation struct {
 	kind, handles, place, device int32
 	windows                      uintptr
 	flags                        [8]byte
 }
 
-// allocation describes memory of the device that others can be given.
+// allocation describes exportable device memory.
 func (c *cudaContext) allocation() *cudaAllocation {
 	return &cudaAllocation{kind: cudaPinned, handles: cudaFile, place: cudaOnDevice, device: c.device}
 }
 
-// allocShared makes memory by CUDA and a buffer of OpenCL over it. NVIDIA's driver wants
-// it neither acquired nor released. It closes the file.
+// allocShared allocates memory with CUDA and imports it as an OpenCL buffer, which
+// closes the file descriptor. NVIDIA's driver needs no acquire or release of the
+// buffer.
 func (c *Context) allocShared(size int) (*Memory, error) {
 	s, err := c.cuda.newMemory(size)
 	if err != nil {
@@ -44,7 +45,7 @@ func (c *Context) allocShared(size int) (*Memory, error) {
 	return m, nil
 }
 
-// newMemory makes memory that others can be given.
+// newMemory allocates exportable memory.
 func (c *cudaContext) newMemory(size int) (_ *cudaMemory, err error) {
 	defer c.leave()
 	if err := c.enter(); err != nil {
@@ -60,7 +61,7 @@ func (c *cudaContext) newMemory(size int) (_ *cudaMemory, err error) {
 	return m, err
 }
 
-// place gives memory an address and a file.
+// place maps memory to an address and exports it as a file descriptor.
 func (c *cudaContext) place(m *cudaMemory) error {
 	if err := c.doEscaping(cuMemAddressReserve, uintptr(unsafe.Pointer(&m.address)), uintptr(m.size), 0, 0, 0); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (c *cudaContext) place(m *cudaMemory) error {
 	return c.doEscaping(cuMemExportToShareableHandle, uintptr(unsafe.Pointer(&m.file)), m.handle, cudaFile, 0)
 }
 
-// freeMemory gives memory back that no buffer refers to any more.
+// freeMemory frees memory after its buffer was released.
 func (c *cudaContext) freeMemory(m *cudaMemory) error {
 	defer c.leave()
 	err := c.enter()
@@ -85,7 +86,7 @@ func (c *cudaContext) freeMemory(m *cudaMemory) error {
 	return errors.Join(err, c.do(cuMemRelease, m.handle))
 }
 
-// pin takes memory of the machine that the device copies from and to.
+// pin allocates pinned host memory for copies.
 func (c *cudaContext) pin(size int) (address uintptr, b []byte, err error) {
 	defer c.leave()
 	if err := c.enter(); err != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Device is a context as a device that takes part in divided products.
+// Device makes a context a hetero.Device, which computes parts of split matmuls.
 type Device struct {
 	context     *Context
 	kernels     int
 	buffers     map[*hetero.Buffer]*attached
-	openTickets []*ticket // that have their events, in the order of the queue
+	openTickets []*ticket // tickets with an event, in the order of the queue
 	tickets     [maxTickets]ticket
-	issued      int // of them, so far
+	issued      int // tickets issued so far
 }
 
-// attached is a buffer's memory on the device, and what products wrote there that
-// the buffer does not have: nothing where memory is shared.
+// attached is a buffer's memory on the device, and the rows that kernels wrote
+// there and that were not fetched yet; none where memory is shared.
 type attached struct {
 	*Memory
 	unfetched []rows
 }
 
-// rows are so many of a matrix in a buffer, of so many numbers.
+// rows are count rows of n elements of a matrix in a buffer.
 type rows struct {
 	hetero.View
 	count, n int
@@ -37,7 +37,7 @@ func (r rows) offset() int { return 4 * r.Offset }
 func (r rows) stride() int { return 4 * r.Stride }
 func (r rows) size() int   { return 4 * r.n }
 
-// OpenDevice opens a device for products.
+// OpenDevice opens a device for matmuls.
 func OpenDevice(o Options) (*Device, error) {
 	c, err := Open(o)
 	if err != nil {
@@ -46,10 +46,10 @@ func OpenDevice(o Options) (*Device, error) {
 	return &Device{context: c, buffers: map[*hetero.Buffer]*attached{}}, nil
 }
 
-// Context returns what the device is made of.
+// Context returns the underlying context.
 func (d *Device) Context() *Context { return d.context }
 
-// Capabilities says what the device can do.
+// Capabilities describes the device.
 func (d *Device) Capabilities() hetero.Capabilities {
 	kind := hetero.GPU
 	if d.context.Info.Kind == kindNames[kindCPU] {
@@ -58,10 +58,10 @@ func (d *Device) Capabilities() hetero.Capabilities {
 	return hetero.Capabilities{Name: d.context.Info.Name, Driver: d.context.Info.Driver, Kind: kind, SharesMemory: d.context.SharesMemory, Memory: d.context.Info.Memory}
 }
 
-// Clock is that of the machine.
+// Clock returns the machine's clock.
 func (d *Device) Clock() hetero.Clock { return hetero.Wall() }
 
-// Attach makes the buffer's memory the device's, or gives it a copy there.
+// Attach wraps the buffer's memory, or allocates a copy on the device.
 func (d *Device) Attach(b *hetero.Buffer) error {
 	if d.buffers[b] != nil {
 		return nil
@@ -79,7 +79,7 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	return err
 }
 
-// Flush copies the buffer to the device, unless it shares memory.
+// Flush copies the buffer to the device, unless memory is shared.
 func (d *Device) Flush(b *hetero.Buffer) error {
 	m, err := d.memory(b)
 	if err != nil || d.context.SharesMemory {
@@ -89,7 +89,7 @@ func (d *Device) Flush(b *hetero.Buffer) error {
 	return m.Write(0, b.Bytes())
 }
 
-// FlushRows copies rows to the device, unless it shares memory.
+// FlushRows copies rows to the device, unless memory is shared.
 func (d *Device) FlushRows(v hetero.View, count, n int) error {
 	m, err := d.memory(v.Buffer)
 	if err != nil || d.context.SharesMemory {
@@ -99,14 +99,14 @@ func (d *Device) FlushRows(v hetero.View, count, n int) error {
 	return m.writeRows(rows{v, count, n}, v.Buffer.Bytes())
 }
 
-// Fetch copies the rows from the device that products wrote there and nobody has
-// flushed or fetched since, unless it shares memory.
+// Fetch copies rows from the device that kernels wrote since the last Flush or
+// Fetch, unless memory is shared.
 func (d *Device) Fetch(b *hetero.Buffer) error {
 	m, err := d.memory(b)
 	if err != nil || d.context.SharesMemory {
 		return err
 	}
-	defer func() { m.unfetched = m.unfetched[:0] }() // after an error too: rows that come late would be old ones
+	defer func() { m.unfetched = m.unfetched[:0] }() // after an error too: fetching later would copy old rows
 	for _, r := range m.unfetched {
 		if err := m.readRows(r, b.Bytes()); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (d *Device) Fetch(b *hetero.Buffer) error {
 	return nil
 }
 
-// markWritten notes that a product writes a view, for Fetch.
+// markWritten records that a kernel writes a view, for Fetch.
 func (d *Device) markWritten(y hetero.View, tokens, width int) {
 	r := rows{y, tokens, width}
 	if m := d.buffers[y.Buffer]; !d.context.SharesMemory && !slices.Contains(m.unfetched, r) {
@@ -127,10 +127,10 @@ func (d *Device) memory(b *hetero.Buffer) (*attached, error) {
 	if m := d.buffers[b]; m != nil {
 		return m, nil
 	}
-	return nil, fmt.Errorf("opencl: %s: a buffer that is not attached", d.context.Info.Name)
+	return nil, fmt.Errorf("opencl: %s: buffer is not attached", d.context.Info.Name)
 }
 
-// Prepare puts the weights on the device and builds the kernels.
+// Prepare uploads the weights. Kernels are built at the first Submit.
 func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	p, err := d.context.NewWeightMatrix(false, Weights{Type: op.Type, Rows: op.Rows, Cols: op.Cols, Data: op.Weights})
 	if err != nil {
@@ -141,10 +141,10 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	return k, nil
 }
 
-// Close ends the device, after the work that nobody waited for.
+// Close waits for pending work and closes the device.
 func (d *Device) Close() error {
 	if d.kernels > 0 {
-		return fmt.Errorf("opencl: %s closed with %d kernels", d.context.Info.Name, d.kernels)
+		return fmt.Errorf("opencl: %s: closed while %d kernels are open", d.context.Info.Name, d.kernels)
 	}
 	err := d.waitAll()
 	for b, m := range d.buffers {
@@ -156,29 +156,29 @@ func (d *Device) Close() error {
 
 var errKernelClosed = errors.New("opencl: the kernel is closed")
 
-// kernel is a product of up to so many tokens.
+// kernel is a matmul of up to tokens tokens.
 type kernel struct {
 	device  *Device
 	weights *WeightMatrix
 	tokens  int
-	// launchers are the kernels for the views that were used so far: few, because
-	// buffers come from a small pool.
+	// launchers are the kernels by views. There are few, because buffers come from
+	// a small pool.
 	launchers map[views]launcher
 }
 
-// views are where a product reads and writes, of one token or of many.
+// views are the operands of a matmul, of one token (GEMV) or many.
 type views struct {
 	x, y hetero.View
 	gemv bool
 }
 
-// launcher is a kernel whose arguments are set.
+// launcher is a kernel with its arguments set.
 type launcher interface {
 	launch(tokens int) error
 	Close() error
 }
 
-// one and many are the kernels for one token and for more.
+// Launchers for one token and for more.
 type (
 	gemvLauncher struct{ *GEMV }
 	gemmLauncher struct{ *GEMM }
@@ -187,10 +187,10 @@ type (
 func (k gemvLauncher) launch(int) error        { return k.GEMV.launch(true) }
 func (k gemmLauncher) launch(tokens int) error { return k.GEMM.launch(0, 0, tokens, true) }
 
-// Submit starts the product. Views that it would leave are refused.
+// Submit starts the matmul. It rejects views outside their buffers.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) { return k.SubmitSome(k.tokens, x, y) }
 
-// SubmitSome starts the product of fewer tokens.
+// SubmitSome starts the matmul of fewer tokens.
 func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	l, err := k.launcher(tokens, views{x, y, tokens == 1})
 	if err != nil {
@@ -211,18 +211,17 @@ func (k *kernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error)
 	return t, nil
 }
 
-// launcher returns the kernel for some views, which is made when they are first
-// used.
+// launcher returns the kernel for some views and creates it at their first use.
 func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	if k.weights == nil {
 		return nil, errKernelClosed
 	}
 	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
 	if tokens < 1 || tokens > k.tokens {
-		return nil, fmt.Errorf("opencl: %s: %d tokens for a kernel of %d", name, tokens, k.tokens)
+		return nil, fmt.Errorf("opencl: %s: %d tokens, but the kernel is prepared for %d", name, tokens, k.tokens)
 	}
 	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
-		return nil, fmt.Errorf("opencl: %s: a product of %d × %d × %d leaves its buffers", name, tokens, width, cols)
+		return nil, fmt.Errorf("opencl: %s: operands of a %d × %d × %d matmul exceed their buffers", name, tokens, width, cols)
 	}
 	if l := k.launchers[v]; l != nil {
 		return l, nil
@@ -257,7 +256,7 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 
 func (k *kernel) Bytes() int64 { return k.weights.Bytes() }
 
-// Tolerance is that of one token or of many, because it may be given fewer.
+// Tolerance covers GEMV and GEMM, because the kernel accepts fewer tokens.
 func (k *kernel) Tolerance() float64 {
 	return max(k.weights.Tolerance(1), k.weights.Tolerance(k.tokens))
 }

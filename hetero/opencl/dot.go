@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// Dot is the instruction that a device multiplies codes of 8 bits with, four pairs
-// at a time.
+// Dot is the device's instruction for the dot product of four pairs of 8-bit codes.
 type Dot int
 
 // The instructions, as kernels/common.cl numbers them.
 const (
-	DotPortable Dot = iota // none that is known
-	DotKHR                 // that of the extension cl_khr_integer_dot_product
-	DotPTX                 // NVIDIA's, which its driver knows by the name in its assembly only
+	DotPortable Dot = iota // none known: plain multiplications
+	DotKHR                 // the extension cl_khr_integer_dot_product
+	DotPTX                 // NVIDIA's, available only in inline assembly
 )
 
-// String names the instruction, or says that there is none.
+// String returns the instruction's name.
 func (d Dot) String() string {
 	return [...]string{DotPortable: "portable", DotKHR: "cl_khr_integer_dot_product", DotPTX: "dp4a"}[d]
 }
 
-// MarshalText is String, for reports.
+// MarshalText returns String, for reports.
 func (d Dot) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// options returns what kernels are built with. The extension's functions are part of
-// a later language than the other kernels need.
+// options returns the build options of kernels. The extension's functions need a
+// later language version than the other kernels.
 func (d Dot) options() string {
 	if d == DotKHR {
 		return "-cl-std=CL3.0 -DDOT=DOT_KHR"
@@ -33,15 +32,13 @@ func (d Dot) options() string {
 	return "-cl-std=CL1.2 -DDOT=" + [...]string{DotPortable: "DOT_PORTABLE", DotPTX: "DOT_PTX"}[d]
 }
 
-// nvidiaQuery is an extension that all of NVIDIA's drivers have and no others.
+// nvidiaQuery is an extension that all NVIDIA drivers have and no others.
 const nvidiaQuery = "cl_nv_device_attribute_query"
 
-// minDotGeneration is NVIDIA's first generation that has the instruction, major and minor in
-// one number.
+// minDotGeneration is NVIDIA's first generation with dp4a: 10 × major + minor.
 const minDotGeneration = 61
 
-// nvidiaGeneration returns the generation of a device with some extensions; 0 if it is
-// none of NVIDIA's.
+// nvidiaGeneration returns 10 × major + minor of an NVIDIA device, 0 for others.
 func nvidiaGeneration(q *query, extensions []string) int64 {
 	if !slices.Contains(extensions, nvidiaQuery) {
 		return 0
@@ -49,7 +46,7 @@ func nvidiaGeneration(q *query, extensions []string) int64 {
 	return 10*q.number(deviceComputeMajor, 4) + q.number(deviceComputeMinor, 4)
 }
 
-// dotOf finds the instruction of a device with some extensions.
+// dotOf returns the dot product instruction of a device.
 func dotOf(q *query, version string, extensions []string) Dot {
 	switch {
 	case slices.Contains(extensions, "cl_khr_integer_dot_product") && strings.HasPrefix(version, "OpenCL 3"):

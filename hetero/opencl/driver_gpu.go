@@ -4,7 +4,7 @@ package opencl
 
 import "github.com/ebitengine/purego"
 
-// openLibrary loads a library and returns what finds its functions.
+// openLibrary loads a library and returns a lookup of its functions.
 func openLibrary(name string) (find func(function string) (uintptr, error), err error) {
 	lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
@@ -13,7 +13,7 @@ func openLibrary(name string) (find func(function string) (uintptr, error), err 
 	return func(function string) (uintptr, error) { return purego.Dlsym(lib, function) }, nil
 }
 
-// call calls a function of the driver. What arguments point to stays where it is.
+// call calls a driver function. Memory that arguments point to stays in place.
 //
 //go:uintptrescapes
 func call(function uintptr, args ...uintptr) uintptr {

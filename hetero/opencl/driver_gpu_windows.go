@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openLibrary loads a library and returns what finds its functions.
+// openLibrary loads a library and returns a lookup of its functions.
 func openLibrary(name string) (find func(function string) (uintptr, error), err error) {
 	lib, err := windows.LoadLibraryEx(name, 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32|windows.LOAD_LIBRARY_SEARCH_APPLICATION_DIR)
 	if err != nil {
@@ -17,7 +17,7 @@ func openLibrary(name string) (find func(function string) (uintptr, error), err 
 	return func(function string) (uintptr, error) { return windows.GetProcAddress(lib, function) }, nil
 }
 
-// call calls a function of the driver. What arguments point to stays where it is.
+// call calls a driver function. Memory that arguments point to stays in place.
 //
 //go:uintptrescapes
 func call(function uintptr, args ...uintptr) uintptr {

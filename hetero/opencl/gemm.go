@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Input says where a product of one token takes its input from.
+// Input is the input vector of a GEMV.
 type Input struct {
 	X    *Memory
-	From int // element of X
-	// Op is what is done to it first, with what begins at element Side of X, a
+	From int // first element in X
+	// Op is applied to the input first. Its operands begin at element Side of X, a
 	// multiple of four.
 	Op   InputOp
 	Side int
@@ -17,41 +17,40 @@ type Input struct {
 	Head int     // for Merged: elements of a head
 }
 
-// InputOp says what a product of one token does to its input.
+// InputOp is what a GEMV does to its input before the multiplication.
 type InputOp int
 
-// The changes, as kernels/common.cl numbers them.
+// The operations, as kernels/common.cl numbers them.
 const (
 	Unchanged InputOp = iota
 	// Normed divides by the root mean square and multiplies with the gains at Side.
 	Normed
-	// Merged joins parts of attention's result, whose states are at Side. See
-	// kernels/attend.cl.
+	// Merged merges the splits of an attention result, whose softmax states are at
+	// Side. See kernels/attend.cl.
 	Merged
 )
 
-// Output says where a product puts its sums, and how.
+// Output is the destination of a matmul and what is done with its sums.
 type Output struct {
 	Y      *Memory
-	To     int // element of Y
-	Stride int // of tokens, for many
+	To     int // first element in Y
+	Stride int // distance of tokens, for GEMM
 	Op     OutputOp
 	Factor float32 // for Add
 }
 
-// GEMV is the kernel of a product with one token, with its arguments set.
+// GEMV is the kernel of a matmul with one token, with its arguments set.
 type GEMV struct {
 	kernel        *Kernel
 	global, local [1]int
 }
 
-// gemvSplits is the index of the argument that says how many parts of attention's
-// result there are.
+// gemvSplits is the index of the argument with the number of attention splits.
 const gemvSplits = 9
 
-var errSide = errors.New("opencl: what a product does to its input first begins at no multiple of four")
+var errSide = errors.New("opencl: the operands of a GEMV's input operation are not aligned to four elements")
 
-// NewGEMV makes the kernel for one token ready.
+// NewGEMV creates the kernel for one token.
 func (p *WeightMatrix) NewGEMV(in Input, out Output) (*GEMV, error) {
 	if in.Side%4 != 0 {
 		return nil, errSide
@@ -69,7 +68,7 @@ func (p *WeightMatrix) NewGEMV(in Input, out Output) (*GEMV, error) {
 		if err == nil && v.local[0] <= most {
 			return v, nil
 		}
-		if err == nil { // how many registers it needs is known only now
+		if err == nil { // the kernel's register use is known only after the build
 			s, err = s.limitGroup(most)
 		}
 		if err = errors.Join(err, v.Close()); err != nil {
@@ -78,7 +77,7 @@ func (p *WeightMatrix) NewGEMV(in Input, out Output) (*GEMV, error) {
 	}
 }
 
-// buildGEMV builds the kernel for one token that is divided in some way.
+// buildGEMV builds the kernel for one token with a given shape.
 func (p *WeightMatrix) buildGEMV(s gemvShape, in Input, out Output) (*GEMV, error) {
 	biased := flag(p.biased)
 	options := fmt.Sprintf("%s -DROWS=%d -DLANES=%d -DDEEP=%d", p.options(), s.rows, s.lanes, s.depth)
@@ -114,34 +113,34 @@ func (p *WeightMatrix) buildGEMV(s gemvShape, in Input, out Output) (*GEMV, erro
 	return &GEMV{k, [1]int{p.groups(s) * threads}, [1]int{threads}}, nil
 }
 
-// SetSplits says of how many parts of attention's result the input consists.
+// SetSplits sets the number of attention splits that the input consists of.
 func (v *GEMV) SetSplits(n int) error { return v.kernel.SetInt(gemvSplits, n) }
 
-// Launch starts the product.
+// Launch starts the matmul.
 func (v *GEMV) Launch() error { return v.launch(false) }
 
 func (v *GEMV) launch(event bool) error {
 	return v.kernel.context.launch(v.kernel, v.global[:], v.local[:], event)
 }
 
-// Close gives the kernel back.
+// Close releases the kernel.
 func (v *GEMV) Close() error { return v.kernel.Close() }
 
-// GEMM is the kernel of a product with many tokens.
+// GEMM is the kernel of a matmul with many tokens.
 type GEMM struct {
 	weights       *WeightMatrix
 	kernel        *Kernel
 	rows, tokens  int // of a tile
-	from, to      int // elements where the first row of the input and of the result are
-	stride, width int // and how far apart others are
+	from, to      int // first elements of the input and of the result
+	stride, width int // distances between their rows
 	global, local [2]int
 }
 
 // gemmThreads are the work items of a group.
 const gemmThreads = 256
 
-// Tiles of products with many tokens, in elements of a work item: large ones need
-// more local memory and enough groups to keep the device busy.
+// Tiles of a GEMM, in elements per work item and side. Large tiles need more local
+// memory, and enough groups to keep the device busy.
 const (
 	smallTile   = 4
 	largeTile   = 8
@@ -149,8 +148,8 @@ const (
 	tileStep    = 16
 )
 
-// NewGEMM makes the kernel for about so many tokens ready. Tokens of the input lie
-// stride elements apart.
+// NewGEMM creates the kernel for about the given number of tokens. Tokens of the
+// input lie stride elements apart.
 func (p *WeightMatrix) NewGEMM(tokens int, x *Memory, from, stride int, out Output) (*GEMM, error) {
 	k, tile, err := p.buildGEMM(tokens)
 	if err != nil {
@@ -173,8 +172,8 @@ func (p *WeightMatrix) NewGEMM(tokens int, x *Memory, from, stride int, out Outp
 	}, nil
 }
 
-// buildGEMM makes the kernel for about so many tokens, with large tiles where they are of
-// use and the driver can run them, and says how large those of a work item are.
+// buildGEMM builds the kernel, with large tiles where they pay off and the driver
+// can run them, and returns the tile size.
 func (p *WeightMatrix) buildGEMM(tokens int) (k *Kernel, tile int, err error) {
 	info := &p.context.Info
 	tiles, side := []int{smallTile}, tileStep*largeTile
@@ -184,7 +183,7 @@ func (p *WeightMatrix) buildGEMM(tokens int) (k *Kernel, tile int, err error) {
 	}
 	most := info.MaxGroup
 	if most < gemmThreads {
-		tiles = nil // no kernel is allowed more than the device has
+		tiles = nil // the device's limit bounds every kernel's
 	}
 	for _, tile := range tiles {
 		file, options := p.context.Arithmetic.kernel()
@@ -199,18 +198,18 @@ func (p *WeightMatrix) buildGEMM(tokens int) (k *Kernel, tile int, err error) {
 			return nil, 0, err
 		}
 	}
-	return nil, 0, fmt.Errorf("opencl: %s has work-groups of %d; products of many tokens need %d", info.Name, most, gemmThreads)
+	return nil, 0, fmt.Errorf("opencl: %s: work-groups are limited to %d work items; GEMM needs %d", info.Name, most, gemmThreads)
 }
 
-// Indices of arguments that change: where input and result begin, and how many
-// tokens there are.
+// Indices of arguments that change: first elements of input and result, and the
+// number of tokens.
 const gemmFrom, gemmTokens, gemmTo = 4, 6, 8
 
-// Launch starts the product of some tokens.
+// Launch starts the matmul of the first tokens.
 func (m *GEMM) Launch(tokens int) error { return m.launch(0, 0, tokens, false) }
 
-// LaunchRows starts the product of some tokens whose input begins at one row and whose
-// result at another.
+// LaunchRows starts the matmul of tokens rows, from row in of the input to row out
+// of the result.
 func (m *GEMM) LaunchRows(in, out, tokens int) error { return m.launch(in, out, tokens, false) }
 
 func (m *GEMM) launch(in, out, tokens int, event bool) error {
@@ -224,5 +223,5 @@ func (m *GEMM) launch(in, out, tokens int, event bool) error {
 	return m.weights.context.launch(m.kernel, m.global[:], m.local[:], event)
 }
 
-// Close gives the kernel back.
+// Close releases the kernel.
 func (m *GEMM) Close() error { return m.kernel.Close() }

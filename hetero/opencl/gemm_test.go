@@ -91,7 +91,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	allow(2)
 	_, err = p.NewGEMV(Input{X: in}, Output{Y: out})
 	require.ErrorContains(t, err, c.Info.Name)
-	require.ErrorContains(t, err, "work-groups of 2")
+	require.ErrorContains(t, err, "work-groups are limited to 2 ")
 
 	units := c.Info.ComputeUnits
 	c.Info.ComputeUnits = 1 // large tiles are of use then
@@ -110,7 +110,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	}
 	allow(gemmThreads/2, gemmThreads/2)
 	_, err = p.NewGEMM(tokens, in, 0, cols, Output{Y: out, Stride: rows})
-	require.ErrorContains(t, err, "work-groups of 128; products of many tokens need 256")
+	require.ErrorContains(t, err, "work-groups are limited to 128 work items; GEMM needs 256")
 	c.Info.ComputeUnits, c.maxGroupOverride = units, nil
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }

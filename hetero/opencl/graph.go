@@ -7,54 +7,55 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Graphs is how recordings are run.
+// Graphs is the way recordings run.
 type Graphs int
 
 // The ways.
 const (
-	NoGraphs Graphs = iota // not at all: nothing can be recorded
-	// CUDAGraphs runs them as graphs of CUDA, which NVIDIA's driver submits at once, while
-	// each launch of OpenCL's takes it 4 to 6 µs of the host and the device 1 µs more.
+	NoGraphs Graphs = iota // nothing can be recorded
+	// CUDAGraphs runs them as CUDA graphs, which NVIDIA's driver submits in one
+	// step. A launch through OpenCL costs 4 to 6 µs on the host and 1 µs more on
+	// the device.
 	CUDAGraphs
-	// EmulatedGraphs submits what was recorded once more, with the arguments of then, for
-	// tests on devices of others.
+	// EmulatedGraphs submits the recorded commands again with the recorded
+	// arguments, for tests on other devices.
 	EmulatedGraphs
 )
 
-// GraphsVariable is the environment variable that says how recordings are run: "cuda",
-// as without it, where the driver can, or "none".
+// GraphsVariable is the environment variable that selects how recordings run:
+// "cuda" (the default, where the driver supports it) or "none".
 const GraphsVariable = "LLMRUN_OPENCL_GRAPHS"
 
-// String names the way.
+// String returns the name.
 func (g Graphs) String() string {
 	return [...]string{NoGraphs: "none", CUDAGraphs: "cuda", EmulatedGraphs: "emulated"}[g]
 }
 
-// MarshalText is String, for reports.
+// MarshalText returns String, for reports.
 func (g Graphs) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// graphsOf finds the way that the environment asks for.
+// graphsOf returns the way that the environment selects.
 func graphsOf(name string) (Graphs, error) {
 	return parseChoice(GraphsVariable, name, CUDAGraphs, CUDAGraphs, NoGraphs)
 }
 
-// RecordableGranularity is what memory for recorded commands comes in multiples of.
+// RecordableGranularity is the granularity of memory for recorded commands.
 const RecordableGranularity = 2 << 20
 
-// recordableFiles are the sources whose kernels ask the hardware which group they are,
-// where CUDA runs graphs. See kernels/common.cl.
+// recordableFiles are the sources whose kernels, built for CUDA graphs, read their
+// group index from hardware registers. See kernels/common.cl.
 var recordableFiles = []string{"attend.cl", "matvec.cl"}
 
 var (
-	errNoGraphs      = errors.New("opencl: the device's driver runs no graphs")
-	errNotRecordable = errors.New("opencl: the kernel is none of those that can be recorded")
-	errNotShared     = errors.New("opencl: a recorded command uses memory that was not made for it")
+	errNoGraphs      = errors.New("opencl: the device's driver does not support graphs")
+	errNotRecordable = errors.New("opencl: the kernel cannot be recorded")
+	errNotShared     = errors.New("opencl: a recorded command uses memory that AllocRecordable did not allocate")
 )
 
-// OpenGraphs gets ready for recordings, of kernels that are made from now on and memory
-// from AllocRecordable. Where the driver has no graphs, or lets OpenCL and CUDA not have
-// the same memory, Graphs is NoGraphs afterwards and the error says why: everything but
-// Record does as well without.
+// OpenGraphs enables recordings with kernels created from now on and memory from
+// AllocRecordable. If the driver has no graphs, or OpenCL and CUDA cannot share
+// memory, it sets Graphs to NoGraphs and returns the reason; everything except
+// Record still works.
 func (c *Context) OpenGraphs() (err error) {
 	if c.Graphs != CUDAGraphs || c.cuda != nil {
 		return nil
@@ -65,14 +66,15 @@ func (c *Context) OpenGraphs() (err error) {
 	return err
 }
 
-// CanRecord reports whether commands can be recorded: not while they are traced, because
-// a graph has no times of its commands.
+// CanRecord reports whether commands can be recorded. They cannot while they are
+// traced, because a graph reports no times of its commands.
 func (c *Context) CanRecord() bool {
 	return c.tracer == nil && (c.cuda != nil || c.Graphs == EmulatedGraphs)
 }
 
-// AllocRecordable is Alloc of memory that recorded commands can use, if any can be recorded
-// and there is room for it: it takes more, up to a multiple of RecordableGranularity.
+// AllocRecordable is Alloc of memory that recorded commands can use, if recording
+// is possible and there is room: it rounds the size up to a multiple of
+// RecordableGranularity.
 func (c *Context) AllocRecordable(purpose tiering.Purpose, size int) (*Memory, error) {
 	if c.cuda != nil && c.checkFits(size, roundUp(size, RecordableGranularity)) == nil {
 		if m, err := c.allocShared(size); err == nil {
@@ -82,13 +84,13 @@ func (c *Context) AllocRecordable(purpose tiering.Purpose, size int) (*Memory, e
 	return c.Alloc(purpose, size)
 }
 
-// argument is one of a kernel's: memory, or a number's bits.
+// argument is a kernel argument: memory, or the bits of a number.
 type argument struct {
 	memory *Memory
 	bits   uint32
 }
 
-// recordArgument keeps an argument for recordings.
+// recordArgument stores an argument for recordings.
 func (k *Kernel) recordArgument(i int, a argument) {
 	if k.unrecordable != nil {
 		return
@@ -99,8 +101,7 @@ func (k *Kernel) recordArgument(i int, a argument) {
 	k.arguments[i] = a
 }
 
-// prepareRecording gets a kernel that was just made ready to be recorded, or tells why it
-// cannot be.
+// prepareRecording makes a new kernel recordable, or returns why it is not.
 func (k *Kernel) prepareRecording(file string, program uintptr) (err error) {
 	switch c := k.context; {
 	case !slices.Contains(recordableFiles, file):
@@ -114,7 +115,7 @@ func (k *Kernel) prepareRecording(file string, program uintptr) (err error) {
 	return nil
 }
 
-// graphOptions returns what kernels of a file are built with.
+// graphOptions returns the build options of a file's kernels.
 func (c *Context) graphOptions(file string) string {
 	if c.cuda != nil && slices.Contains(recordableFiles, file) {
 		return " -DGRAPHS"

@@ -6,41 +6,42 @@ import (
 	"unsafe"
 )
 
-// Source is how products read the codes of weights. Their bytes are the same.
+// Source is the way kernels read the codes of weights. The bytes are the same.
 type Source int
 
-// The ways. Many GPUs read images through caches of their own, and some mobile ones
+// The ways. Many GPUs read images through separate caches, and some mobile ones
 // read them faster than buffers.
 const (
 	Buffers Source = iota
-	Images         // one row of pixels of 128 bits, over the buffer
+	Images         // one row of 128-bit pixels over the buffer
 )
 
-// WeightsVariable is the environment variable that says how products read codes, by
-// the names that String gives: "buffers", which they do without it, or "images".
+// WeightsVariable is the environment variable that selects how kernels read codes:
+// "buffers" (the default) or "images".
 const WeightsVariable = "LLMRUN_OPENCL_WEIGHTS"
 
-// String names the way.
+// String returns the name.
 func (s Source) String() string { return [...]string{Buffers: "buffers", Images: "images"}[s] }
 
-// MarshalText is String, for reports.
+// MarshalText returns String, for reports.
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// options returns what kernels are built with.
+// options returns the build options of kernels.
 func (s Source) options() string { return [...]string{Buffers: "", Images: " -DIMAGE"}[s] }
 
-// sourceOf finds the way that the environment asks for.
+// sourceOf returns the way that the environment selects.
 func sourceOf(name string) (Source, error) {
 	return parseChoice(WeightsVariable, name, Buffers, Buffers, Images)
 }
 
-// Image is the beginning of a buffer as an image of one row, which kernels read.
+// Image is a one-row image over the beginning of a buffer, for kernels to read.
 type Image struct {
 	context *Context
 	handle  uintptr
 }
 
-// imageFormat and imageDescription are OpenCL's structures of these names.
+// imageFormat and imageDescription are OpenCL's structs cl_image_format and
+// cl_image_desc.
 type imageFormat struct{ order, kind uint32 }
 
 type imageDescription struct {
@@ -50,7 +51,7 @@ type imageDescription struct {
 	buffer                                             uintptr
 }
 
-// newImage makes an image of so many units, which must be freed before the buffer.
+// newImage creates an image of so many units. Free it before the buffer.
 func (m *Memory) newImage(units int) (*Image, error) {
 	c := m.context
 	format := imageFormat{order: imageRGBA, kind: imageUint32}
@@ -58,16 +59,16 @@ func (m *Memory) newImage(units int) (*Image, error) {
 	handle := call(functions[clCreateImage], c.context, memReadOnly,
 		uintptr(unsafe.Pointer(&format)), uintptr(unsafe.Pointer(&description)), 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clCreateImage); err != nil {
-		return nil, fmt.Errorf("an image of %d units: %w", units, err)
+		return nil, fmt.Errorf("image of %d units: %w", units, err)
 	}
 	c.memories++
 	c.stats.Images++
 	return &Image{c, handle}, nil
 }
 
-// newCodesImage makes what products read the codes of a matrix through if that is an image:
-// nil where they read the buffer, because nobody wants images, the matrix is too
-// large for one, or the driver refuses it.
+// newCodesImage returns an image over a matrix's codes. It returns nil, and kernels
+// read the buffer, if images are not selected, the matrix is too large or the
+// driver rejects the image.
 func (c *Context) newCodesImage(weights *Memory, m *matrixLayout) (*Image, error) {
 	units := m.codeBytes() / unitBytes
 	if c.Weights != Images || int64(units) > min(c.Info.ImageUnits, math.MaxInt32) {
@@ -77,7 +78,7 @@ func (c *Context) newCodesImage(weights *Memory, m *matrixLayout) (*Image, error
 	return t, ignoreDriverError(err)
 }
 
-// Free gives the image back. Nothing that uses it may be under way.
+// Free releases the image. No pending command may use it.
 func (t *Image) Free() error {
 	if t == nil || t.handle == 0 {
 		return nil

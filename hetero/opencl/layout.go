@@ -11,36 +11,36 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Format is how weights lie on a device. Blocks of 32 columns are what kernels
-// take at a time.
+// Format is the layout of weights on a device, in blocks of 32 columns.
 type Format int
 
 // The formats, as kernels/common.cl numbers them.
 const (
-	// Codes4 has codes of 4 bits with one scale in half precision for 32: Q4_0.
+	// Codes4: 4-bit codes, one half precision scale per 32: Q4_0.
 	Codes4 Format = iota
-	// Codes4Offset has codes of 4 bits with a scale and an offset in float: Q4_1 and Q4_K.
+	// Codes4Offset: 4-bit codes, a float scale and offset per 32: Q4_1 and Q4_K.
 	Codes4Offset
-	// Codes8 has codes of 8 bits with one scale in half precision for 32: Q8_0 and Q5_0.
+	// Codes8: 8-bit codes, one half precision scale per 32: Q8_0 and Q5_0.
 	Codes8
-	// Codes8Offset has codes of 8 bits with a scale and an offset in float: Q5_1 and Q5_K.
+	// Codes8Offset: 8-bit codes, a float scale and offset per 32: Q5_1 and Q5_K.
 	Codes8Offset
-	// Codes8Halves has codes of 8 bits with a scale in float for 16: Q6_K.
+	// Codes8Halves: 8-bit codes, a float scale per 16: Q6_K.
 	Codes8Halves
-	// Half, Brain and Float are numbers. Types that fit nothing else become Half,
-	// rounded.
+	// Half, Brain and Float are numbers. Types without a format of their own are
+	// converted to Half, with rounding.
 	Half
 	Brain
 	Float
 )
 
-// blockElems is how many columns a block has.
+// blockElems is the number of columns in a block.
 const blockElems = 32
 
 // unitBytes is what a work item loads at once: 128 bits.
 const unitBytes = 16
 
-// formatOf returns the format of a type, and whether its values stay as they are.
+// formatOf returns the format of a type, and whether it represents all values
+// exactly.
 func formatOf(t quant.Type) (f Format, exact bool) {
 	switch t {
 	case quant.F32:
@@ -66,20 +66,20 @@ func formatOf(t quant.Type) (f Format, exact bool) {
 	return Codes4, true
 }
 
-// units returns how many loads of 128 bits make a block.
+// units returns the number of 128-bit loads per block.
 func (f Format) units() int {
 	return [...]int{Codes4: 1, Codes4Offset: 1, Codes8: 2, Codes8Offset: 2, Codes8Halves: 2, Half: 4, Brain: 4, Float: 8}[f]
 }
 
-// scaleBytes returns what belongs to a block beside its codes.
+// scaleBytes returns the size of a block's scales and offsets.
 func (f Format) scaleBytes() int {
 	return [...]int{Codes4: 2, Codes4Offset: 8, Codes8: 2, Codes8Offset: 8, Codes8Halves: 8, Half: 0, Brain: 0, Float: 0}[f]
 }
 
-// options returns what kernels for the format are built with.
+// options returns the build options of kernels for the format.
 func (f Format) options() string { return fmt.Sprintf("-DFORMAT=%d", f) }
 
-// Weights are some rows of a matrix as model files hold them.
+// Weights are rows of a matrix as stored in model files.
 type Weights struct {
 	Type       quant.Type
 	Rows, Cols int
@@ -87,10 +87,10 @@ type Weights struct {
 	Bias       []float32 // [Rows], or nil
 }
 
-// check refuses weights whose bytes are not what their sizes say.
+// check rejects weights whose data does not have the size of the shape.
 func (w *Weights) check() error {
 	if w.Rows < 1 || w.Cols < 1 || w.Rows > math.MaxInt32/2 || w.Cols > math.MaxInt32/2 {
-		return fmt.Errorf("opencl: a matrix of %d × %d", w.Rows, w.Cols)
+		return fmt.Errorf("opencl: invalid matrix shape %d × %d", w.Rows, w.Cols)
 	}
 	size, err := w.Type.RowBytes(w.Cols)
 	if err != nil {
@@ -105,18 +105,19 @@ func (w *Weights) check() error {
 	return nil
 }
 
-// matrixLayout is a matrix in the device's layout, whose rows come from one matrix or
-// from several.
+// matrixLayout is a matrix in the device's layout. Its rows come from one or
+// several matrices.
 type matrixLayout struct {
 	format     Format
 	rows, cols int
 	biased     bool
 	codes      []byte // [blocks][units][rows] of 128 bits
 	scales     []byte // [blocks][rows]
-	bias       []byte // [rows] of float32, from the next multiple of unitBytes on; empty without one
+	bias       []byte // [rows] of float32, at the next multiple of unitBytes; empty without bias
 }
 
-// blocks returns how many blocks a row has; the last may be filled up with zeros.
+// blocks returns the number of blocks per row; the last one may be padded with
+// zeros.
 func (m *matrixLayout) blocks() int { return (m.cols + blockElems - 1) / blockElems }
 
 func (m *matrixLayout) codeBytes() int { return m.blocks() * m.format.units() * m.rows * unitBytes }
@@ -127,7 +128,7 @@ func (m *matrixLayout) biasFrom() int {
 	return (m.codeBytes() + m.scaleBytes() + unitBytes - 1) / unitBytes * unitBytes
 }
 
-// size returns the bytes of the whole image, see kernels/weights.cl.
+// size returns the bytes of the whole layout, see kernels/weights.cl.
 func (m *matrixLayout) size() int {
 	if m.biased {
 		return m.biasFrom() + 4*m.rows
@@ -135,14 +136,14 @@ func (m *matrixLayout) size() int {
 	return m.biasFrom()
 }
 
-// bind makes bytes the image's, without any bias yet.
+// bind places the layout in b and clears the bias.
 func (m *matrixLayout) bind(b []byte) {
 	m.codes, m.scales, m.bias = b[:m.codeBytes()], b[m.codeBytes():][:m.scaleBytes()], b[m.biasFrom():]
 	clear(m.bias)
 }
 
-// pack puts rows of w into the image: row r of w becomes row first + r·step.
-// All cores take part.
+// pack stores the rows of w: row r becomes row first + r·step of the layout. It
+// uses all cores.
 func (m *matrixLayout) pack(w *Weights, first, step int) {
 	rowBytes := len(w.Data) / w.Rows
 	var next atomic.Int64
@@ -165,11 +166,11 @@ func (m *matrixLayout) pack(w *Weights, first, step int) {
 	wg.Wait()
 }
 
-// rowsPerStep is how many rows one goroutine takes at a time: their codes lie side
-// by side, so that cores rarely write to the same lines of memory.
+// rowsPerStep is how many rows a goroutine packs at a time. Their codes are
+// adjacent, so that cores rarely write to the same cache lines.
 const rowsPerStep = 64
 
-// rowSplitter is one goroutine's memory for taking rows apart.
+// rowSplitter is one goroutine's scratch memory for packing rows.
 type rowSplitter struct {
 	format  Format
 	typ     quant.Type
@@ -179,8 +180,8 @@ type rowSplitter struct {
 	codes   []int8
 	scales  []float32
 	offsets []float32
-	values  []float32 // of a row that is not kept in codes
-	raw     []byte    // the same as bytes, or the row itself
+	values  []float32 // of a row that is converted to numbers
+	raw     []byte    // the numbers as bytes, or the row itself
 }
 
 func newRowSplitter(f Format, w *Weights) *rowSplitter {
@@ -198,7 +199,7 @@ func newRowSplitter(f Format, w *Weights) *rowSplitter {
 	return r
 }
 
-// split takes a row apart, or makes numbers of it.
+// split separates a row into codes and scales, or converts it to numbers.
 func (r *rowSplitter) split(row []byte) {
 	switch {
 	case r.format < Half:
@@ -214,12 +215,12 @@ func (r *rowSplitter) split(row []byte) {
 	}
 }
 
-// exactFloats reports whether the row is in the device's numbers already.
+// exactFloats reports whether the row already has the device's number format.
 func (r *rowSplitter) exactFloats() bool {
 	return r.typ == quant.F32 || r.typ == quant.F16 || r.typ == quant.BF16
 }
 
-// store puts the row that was split into the image.
+// store writes the split row into the layout.
 func (r *rowSplitter) store(m *matrixLayout, row int) {
 	units := m.format.units()
 	for b := range m.blocks() {

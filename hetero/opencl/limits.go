@@ -8,18 +8,19 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Limits are what a device takes and gives whatever it computes.
+// Limits are measured properties of a device, independent of the model.
 type Limits struct {
-	// ReadGBs is how fast a kernel reads memory that does not fit into caches.
+	// ReadGBs is the rate at which a kernel reads memory beyond caches.
 	ReadGBs float64 `json:"read_gb_s"`
-	// ImageGBs is the same through an image, where products read weights so; otherwise 0.
+	// ImageGBs is the same through an image, if weights are read that way;
+	// otherwise 0.
 	ImageGBs float64 `json:"image_read_gb_s,omitempty"`
-	// LaunchWait is a launch of next to nothing and the wait for it; Launch is one of
-	// many that share a wait.
+	// LaunchWait is the time of an empty kernel and the wait for it. Launch is the
+	// time per kernel of many that share a wait.
 	LaunchWait time.Duration `json:"launch_wait_ns"`
 	Launch     time.Duration `json:"launch_ns"`
-	// Copy is how long a page takes to the device and back, waits included; 0 where
-	// memory is shared.
+	// Copy is the time to copy a page to the device and back, including waits; 0
+	// where memory is shared.
 	Copy time.Duration `json:"copy_ns"`
 }
 
@@ -27,12 +28,12 @@ const (
 	sweepRounds  = 6
 	launchRounds = 50
 	launchBatch  = 200
-	// sweepGroups is how many groups of 256 work items read for each compute unit.
+	// sweepGroups is how many groups of 256 work items read per compute unit.
 	sweepGroups = 16
 )
 
-// Measure measures the device's limits, of memory by reading so many bytes. The
-// best of some rounds counts.
+// Measure measures the device's limits, memory by reading so many bytes. The best
+// of several rounds counts.
 func (c *Context) Measure(bytes int) (l Limits, err error) {
 	if l.ReadGBs, err = c.sweep(bytes, Buffers); err != nil {
 		return l, err
@@ -63,7 +64,7 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 	batch, err := best(sweepRounds, func() error {
 		var err error
 		for range launchBatch {
-			if err = launch(); err != nil {
+			if err = launch(); err != nil { // earlier launches use the buffer: wait for them
 				break // those before it use the buffer
 			}
 		}
@@ -78,7 +79,7 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 	return l, err
 }
 
-// best returns the shortest time of some rounds.
+// best returns the shortest time of several rounds.
 func best(rounds int, f func() error) (least time.Duration, err error) {
 	for round := range rounds {
 		start := time.Now()
@@ -92,7 +93,7 @@ func best(rounds int, f func() error) (least time.Duration, err error) {
 	return least, nil
 }
 
-// sweep returns how many gigabytes a second a kernel reads in one of the ways.
+// sweep measures the read rate in GB/s through a buffer or an image.
 func (c *Context) sweep(bytes int, way Source) (rate float64, err error) {
 	m, err := c.Alloc(tiering.Scratch, bytes)
 	if err != nil {

@@ -9,44 +9,44 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// OutputOp says what a product does with its sums.
+// OutputOp is what a matmul does with its sums.
 type OutputOp int
 
-// What products do, as kernels/common.cl numbers it.
+// The operations, as kernels/common.cl numbers them.
 const (
 	Store OutputOp = iota // y = sum
 	Add                   // y += factor · sum
-	// The others are for weights whose even rows are gates, see Product.Interleave:
-	// y = act(even) · odd, half as many elements as there are rows.
+	// The others apply to weights whose even rows are gates, see NewWeightMatrix: y
+	// = act(even) · odd, half as many elements as rows.
 	SiLUPairs
 	GELUTanhPairs
 	GELUErfPairs
 )
 
-// WeightMatrix is a weight matrix on a device, ready to be multiplied.
+// WeightMatrix is a weight matrix in device memory, ready to be multiplied.
 type WeightMatrix struct {
-	Name       string // that its launches have in traces; "" = that of the kernel
+	Name       string // of launches in traces; "" = the kernel's name
 	Rows, Cols int
 	Format     Format
-	// Exact says that the weights are those of the model, not rounded.
+	// Exact: the weights are the model's, without rounding.
 	Exact bool
-	// Specialized asks for kernels of one token that are built for the product's sizes and
-	// its place, which makes them faster and each of them a build.
+	// Specialized compiles GEMV kernels for the matrix's sizes and offsets, which
+	// makes them faster but costs a build each.
 	Specialized bool
 
 	context     *Context
 	forcedShape *gemvShape // set by tests
-	weights     *Memory    // an image, from a unit on
-	from        int        // that unit
-	size        int        // bytes of the image
-	borrowed    bool       // weights are in a buffer of somebody else's
-	codes       *Image     // of its codes; nil where kernels read them from the buffer
+	weights     *Memory    // the layout, from unit from on
+	from        int        // first unit
+	size        int        // bytes of the layout
+	borrowed    bool       // weights lie in a buffer of the caller
+	codes       *Image     // image over the codes; nil where kernels read the buffer
 	biased      bool
 }
 
-// NewWeightMatrix puts matrices on the device, one below the other, or with interleave
-// row by row in turns. All must be of one format and as wide; interleaved ones of
-// one size.
+// NewWeightMatrix uploads matrices as one, stacked or, with interleave, with their
+// rows in turns. All must have one format and number of columns; interleaved ones
+// also one number of rows.
 func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightMatrix, err error) {
 	p := describeMatrix(parts)
 	p.context = c
@@ -56,7 +56,7 @@ func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightM
 			return nil, err
 		}
 		if !CanStack(parts[0], *w) || interleave && w.Rows != parts[0].Rows {
-			return nil, fmt.Errorf("opencl: %v of %d × %d and %v of %d × %d in one product", parts[0].Type, parts[0].Rows, parts[0].Cols, w.Type, w.Rows, w.Cols)
+			return nil, fmt.Errorf("opencl: cannot combine %v of %d × %d and %v of %d × %d in one matrix", parts[0].Type, parts[0].Rows, parts[0].Cols, w.Type, w.Rows, w.Cols)
 		}
 	}
 	defer func() {
@@ -91,7 +91,7 @@ func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightM
 	return p, err
 }
 
-// describeMatrix describes the product of some matrices.
+// describeMatrix returns the combined matrix without weights.
 func describeMatrix(parts []Weights) *WeightMatrix {
 	p := &WeightMatrix{Cols: parts[0].Cols, Exact: true}
 	p.Format, _ = formatOf(parts[0].Type)
@@ -104,31 +104,31 @@ func describeMatrix(parts []Weights) *WeightMatrix {
 	return p
 }
 
-// layout returns the product's weights as they will be on the device, without them.
+// layout returns the matrix's layout, without weights.
 func (p *WeightMatrix) layout() *matrixLayout {
 	return &matrixLayout{format: p.Format, rows: p.Rows, cols: p.Cols, biased: p.biased}
 }
 
-// SizeOf returns what a product of matrices, whose data need not be there, takes on a
-// device.
+// SizeOf returns the device memory of a combined matrix. The weights' data may be
+// missing.
 func SizeOf(parts ...Weights) int64 { return int64(describeMatrix(parts).layout().size()) }
 
-// CanStack reports whether two matrices can be in one product.
+// CanStack reports whether two matrices can be combined.
 func CanStack(a, b Weights) bool {
 	f, _ := formatOf(a.Type)
 	g, _ := formatOf(b.Type)
 	return f == g && a.Cols == b.Cols
 }
 
-// upload is the way of bytes to the device: written in place where it shares
-// memory, and otherwise copied.
+// upload transfers bytes to the device: written in place where memory is shared,
+// copied otherwise.
 type upload struct {
 	to    *Memory
 	frame *tiering.Frame
 	bytes []byte
 }
 
-// upload makes a buffer and memory for what will be in it.
+// upload allocates a buffer and host memory for its contents.
 func (c *Context) upload(to **Memory, size int) (_ *upload, err error) {
 	if *to, err = c.Alloc(tiering.Pinned, size); err != nil {
 		return nil, err
@@ -156,15 +156,15 @@ func (u *upload) free() {
 	}
 }
 
-// Bytes returns what the product takes on the device.
+// Bytes returns the device memory of the weights.
 func (p *WeightMatrix) Bytes() int64 { return int64(p.size) }
 
-// MoveTo puts the weights into another buffer, which must have been made for them and
-// outlive the product, and gives their own back. Kernels that read them must be made
-// anew. It waits until they are there.
+// MoveTo moves the weights into another buffer, which must outlive the matrix, and
+// frees their own. It waits for the copy. Kernels that read the weights must be
+// created again.
 func (p *WeightMatrix) MoveTo(to *Memory, off int) error {
 	if off%unitBytes != 0 || p.codes != nil || p.borrowed {
-		return fmt.Errorf("opencl: weights read as %v cannot be moved to byte %d", p.Source(), off)
+		return fmt.Errorf("opencl: cannot move weights read as %v to byte %d", p.Source(), off)
 	}
 	if err := errors.Join(to.CopyPart(off, p.weights, 0, p.size), p.context.Finish()); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p *WeightMatrix) MoveTo(to *Memory, off int) error {
 	return own.Free()
 }
 
-// Close gives the memory back. Kernels of the product must not run any more.
+// Close frees the memory. Kernels of the matrix must not run any more.
 func (p *WeightMatrix) Close() error {
 	if p.borrowed {
 		return nil
@@ -182,7 +182,7 @@ func (p *WeightMatrix) Close() error {
 	return errors.Join(p.codes.Free(), p.weights.Free())
 }
 
-// Source returns how kernels read the product's codes.
+// Source returns how kernels read the codes.
 func (p *WeightMatrix) Source() Source {
 	if p.codes == nil {
 		return Buffers
@@ -190,14 +190,14 @@ func (p *WeightMatrix) Source() Source {
 	return Images
 }
 
-// options returns what the product's kernels are built with.
+// options returns the build options of the matrix's kernels.
 func (p *WeightMatrix) options() string { return p.Format.options() + p.Source().options() }
 
 // Tolerance bounds an element's error against exact arithmetic on the stored
-// weights, see hetero.Kernel: sums in float32, and where the type had to be rounded
-// the rounding to 11 bits. Weights with an offset are rounded once more. One token
-// meets codes as codes itself: each of its elements is up to half a step off, of
-// which 127 are the greatest of a block. Many may be computed in fewer bits, see Arithmetic.
+// weights, see hetero.Kernel. It consists of the float32 sums and, for inexact
+// formats, the rounding of weights to 11 bits. GEMV quantizes its input: each
+// element is off by up to half a step, 1/127 of the largest of its block; weights
+// with an offset are rounded once more. GEMM may use fewer bits, see Arithmetic.
 func (p *WeightMatrix) Tolerance(tokens int) float64 {
 	t := float64(p.Cols+8) * 0x1p-24
 	if tokens == 1 && p.Format < Half {

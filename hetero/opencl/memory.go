@@ -15,15 +15,15 @@ type Memory struct {
 	context *Context
 	handle  uintptr
 	size    int
-	frame   *tiering.Frame // that it lies in, on devices that share memory
+	frame   *tiering.Frame // its memory, on devices that share memory
 	host    []byte         // of a staging buffer, or of the frame
 	lease   *tiering.Lease // of a staging buffer
-	mapped  uintptr        // where a staging buffer is mapped
-	shared  *cudaMemory    // that it is for CUDA, where graphs use it
+	mapped  uintptr        // address of a mapped staging buffer
+	shared  *cudaMemory    // if CUDA allocated it, for graphs
 }
 
-// Alloc makes a buffer. On a device that shares memory it is charged to the budget
-// under the purpose; on others it is the device's own memory.
+// Alloc allocates a buffer. On a device that shares memory it is charged to the
+// budget under the purpose; on others it is the device's own memory.
 func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	if err := c.checkFits(size, size); err != nil {
 		return nil, err
@@ -44,9 +44,10 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	return m, nil
 }
 
-// checkFits tells why a buffer of some size, for which so much is taken, cannot be made.
+// checkFits returns an error if a buffer of size bytes that takes up taken bytes
+// exceeds a limit.
 func (c *Context) checkFits(size, taken int) error {
-	if size <= 0 || int64(size) > c.Info.MaxAllocation { // of one buffer
+	if size <= 0 || int64(size) > c.Info.MaxAllocation { // limit of one buffer
 		return &hetero.MemoryError{Device: c.Info.Name, Need: int64(size), Limit: c.Info.MaxAllocation}
 	}
 	if c.stats.Held+int64(taken) > c.Info.Memory {
@@ -55,9 +56,9 @@ func (c *Context) checkFits(size, taken int) error {
 	return nil
 }
 
-// WrapHost makes a buffer over memory of the machine, which must begin at a page and
-// stay until the buffer is freed. Unless the device shares memory, only mapping it
-// or finishing makes one side see what the other wrote.
+// WrapHost creates a buffer over memory of the machine, which must begin at a page
+// and outlive the buffer. Unless the device shares memory, each side sees the
+// other's writes only after a map or a finish.
 func (c *Context) WrapHost(b []byte) (*Memory, error) {
 	return c.create(memReadWrite|memUseHostPtr, len(b), b)
 }
@@ -67,7 +68,7 @@ func (c *Context) create(flags uintptr, size int, host []byte) (*Memory, error) 
 	return c.newMemory(clCreateBuffer, handle, size)
 }
 
-// newMemory counts a buffer that was just made in some way.
+// newMemory accounts for a buffer just created by the given call.
 func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error) {
 	if err := c.created(way); err != nil {
 		return nil, fmt.Errorf("%d bytes: %w", size, err)
@@ -77,9 +78,9 @@ func (c *Context) newMemory(way entry, handle uintptr, size int) (*Memory, error
 	return &Memory{context: c, handle: handle, size: size}, nil
 }
 
-// Stage makes a buffer of the machine's memory for writing to the device and
-// reading from it: where the device copies, memory that its driver has pinned. It
-// stays mapped, so no kernel or copy on the device may use it.
+// Stage allocates a buffer of host memory for copies to and from the device; where
+// the device copies, the driver pins it. It stays mapped, so kernels and device
+// copies must not use it.
 func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
 	if c.SharesMemory {
 		return c.Alloc(purpose, size)
@@ -102,17 +103,17 @@ func (c *Context) Stage(purpose tiering.Purpose, size int) (*Memory, error) {
 	return m, nil
 }
 
-// pointer makes a pointer of an address outside Go's heap.
+// pointer converts an address outside Go's heap.
 func pointer(address uintptr) *byte { return *(**byte)(unsafe.Pointer(&address)) }
 
-// Host returns the bytes of a staging buffer, or of one of a device that shares
-// memory; nil for others.
+// Host returns the bytes of a staging buffer, or of a buffer in shared memory; nil
+// for others.
 func (m *Memory) Host() []byte { return m.host }
 
 // Size returns the length in bytes.
 func (m *Memory) Size() int { return m.size }
 
-// Free gives the buffer back. Nothing that uses it may be under way.
+// Free frees the buffer. No pending command may use it.
 func (m *Memory) Free() error {
 	if m == nil || m.handle == 0 {
 		return nil
@@ -139,8 +140,8 @@ func (m *Memory) Free() error {
 	return err
 }
 
-// Write copies bytes into the buffer, after what was submitted before, and waits
-// until they are there.
+// Write copies bytes into the buffer, after earlier commands, and waits for
+// completion.
 func (m *Memory) Write(off int, b []byte) error {
 	c := m.context
 	c.bytes = b
@@ -153,13 +154,13 @@ func (m *Memory) Write(off int, b []byte) error {
 	return err
 }
 
-// WriteFloats is Write of numbers, to an element of the buffer.
+// WriteFloats writes numbers at an element of the buffer.
 func (m *Memory) WriteFloats(at int, values []float32) error {
 	return m.Write(4*at, floatBytes(values))
 }
 
-// Send copies bytes of a staging buffer into this one, after what was submitted
-// before. They must stay until that is finished.
+// Send copies bytes of a staging buffer into this one, after earlier commands. They
+// must not change until the copy is done.
 func (m *Memory) Send(off int, from *Memory, at, size int) error {
 	return m.copyIn(off, hostAddress(from.host[at:][:size]), size, false)
 }
@@ -180,8 +181,7 @@ func (m *Memory) copyIn(off int, from uintptr, size int, wait bool) error {
 	return nil
 }
 
-// Read copies bytes from the buffer once everything submitted before is done, and
-// waits for that.
+// Read waits for earlier commands and copies bytes from the buffer.
 func (m *Memory) Read(off int, b []byte) error {
 	c := m.context
 	start := c.beginRead(b, len(b))
@@ -189,8 +189,7 @@ func (m *Memory) Read(off int, b []byte) error {
 	return c.endCopy("read", start, err)
 }
 
-// beginRead counts a read of so many bytes into b, which the context holds until it
-// has ended.
+// beginRead counts a read into b. The context holds b until endCopy.
 func (c *Context) beginRead(b []byte, size int) time.Time {
 	c.stats.Reads++
 	c.stats.ReadBytes += int64(size)
@@ -198,7 +197,7 @@ func (c *Context) beginRead(b []byte, size int) time.Time {
 	return time.Now()
 }
 
-// endCopy ends a read or a write that was waited for.
+// endCopy finishes a blocking read or write.
 func (c *Context) endCopy(name string, start time.Time, err error) error {
 	c.bytes = nil
 	if err != nil {
@@ -209,8 +208,8 @@ func (c *Context) endCopy(name string, start time.Time, err error) error {
 	return nil
 }
 
-// readRows copies rows of a matrix from the buffer to the same places of b, once
-// everything submitted before is done, and waits for that.
+// readRows waits for earlier commands and copies rows of a matrix from the buffer
+// to the same offsets of b.
 func (m *Memory) readRows(r rows, b []byte) error {
 	if r.count == 1 || r.stride() == r.size() {
 		return m.Read(r.offset(), b[r.offset():][:r.count*r.size()])
@@ -220,8 +219,8 @@ func (m *Memory) readRows(r rows, b []byte) error {
 	return m.context.endCopy("read", start, err)
 }
 
-// writeRows copies rows of a matrix from b to the same places of the buffer, after
-// what was submitted before, and waits until they are there.
+// writeRows copies rows of a matrix from b to the same offsets of the buffer, after
+// earlier commands, and waits for completion.
 func (m *Memory) writeRows(r rows, b []byte) error {
 	if r.count == 1 || r.stride() == r.size() {
 		return m.Write(r.offset(), b[r.offset():][:r.count*r.size()])
@@ -235,24 +234,24 @@ func (m *Memory) writeRows(r rows, b []byte) error {
 	return c.endCopy("write", start, err)
 }
 
-// copyRows copies rows that lie apart between the buffer and the context's bytes, in
-// one of two ways.
+// copyRows copies strided rows between the buffer and the context's bytes, in the
+// direction of the given call.
 func (m *Memory) copyRows(way entry, r rows) error {
 	c := m.context
-	c.global, c.local = [3]uintptr{uintptr(r.offset())}, [3]uintptr{} // where the rows begin, here and in c.bytes
+	c.global, c.local = [3]uintptr{uintptr(r.offset())}, [3]uintptr{} // first row, in the buffer and in c.bytes
 	c.region = [3]uintptr{uintptr(r.size()), uintptr(r.count), 1}
 	return c.do(way, c.queue, m.handle, 1,
 		uintptr(unsafe.Pointer(&c.global)), uintptr(unsafe.Pointer(&c.local)), uintptr(unsafe.Pointer(&c.region)),
 		uintptr(r.stride()), 0, uintptr(r.stride()), 0, c.address(), 0, 0, c.eventPointer(c.tracer != nil))
 }
 
-// address is where the caller's bytes are. They are on the heap, because the
-// context refers to them, or outside.
+// address returns the address of the caller's bytes. They are on the heap, because
+// the context refers to them, or outside it.
 func (c *Context) address() uintptr { return hostAddress(c.bytes) }
 
 func hostAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Copy copies the beginning of another buffer of the device.
+// Copy copies the first bytes of another buffer of the device.
 func (m *Memory) Copy(from *Memory, size int) error { return m.CopyPart(0, from, 0, size) }
 
 // CopyPart copies part of another buffer of the device.
@@ -274,9 +273,9 @@ func flag(on bool) int {
 	return 0
 }
 
-// probeSharing looks whether a kernel sees what the host has just written into
-// memory that both use, and the host what the kernel wrote. A driver that refuses
-// such memory, when it is made or when a kernel uses it, does not share.
+// probeSharing tests whether a kernel sees the host's writes in shared memory and
+// the host sees the kernel's. A driver that rejects such memory, at creation or in
+// a kernel, does not share.
 func (c *Context) probeSharing() (_ bool, err error) {
 	frame, err := tiering.Alloc(c.budget, tiering.Shared, 4096)
 	if err != nil {
@@ -297,7 +296,7 @@ func (c *Context) probeSharing() (_ bool, err error) {
 		return false, err
 	}
 	words := frame.Floats()[:1024]
-	for round := range 4 { // the first may be right by chance
+	for round := range 4 { // the first round may succeed by chance
 		for i := range words {
 			words[i] = float32(i * (round + 1))
 		}
@@ -313,7 +312,7 @@ func (c *Context) probeSharing() (_ bool, err error) {
 	return true, nil
 }
 
-// ignoreDriverError returns an error that is not the driver's.
+// ignoreDriverError returns nil for driver errors and err for others.
 func ignoreDriverError(err error) error {
 	var refused *Error
 	if errors.As(err, &refused) {
@@ -322,7 +321,7 @@ func ignoreDriverError(err error) error {
 	return err
 }
 
-// floatBytes returns the bytes of numbers, as devices of this machine have them.
+// floatBytes returns the bytes of numbers in the machine's byte order.
 func floatBytes(values []float32) []byte {
 	if len(values) == 0 {
 		return nil

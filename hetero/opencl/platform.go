@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// Info describes a device as its driver does.
+// Info describes a device as its driver reports it.
 type Info struct {
-	Index         int    `json:"index"` // in List, by which Open finds it
+	Index         int    `json:"index"` // in List; accepted by Open
 	Platform      string `json:"platform"`
 	Name          string `json:"name"`
 	Driver        string `json:"driver"`
@@ -22,20 +22,20 @@ type Info struct {
 	MaxAllocation int64  `json:"max_allocation_bytes"`
 	LocalMemory   int64  `json:"local_memory_bytes"` // of a work-group
 	MaxGroup      int    `json:"max_group"`          // work items of a work-group
-	HostUnified   bool   `json:"host_unified"`       // the driver says that host and device have one memory
-	ImageUnits    int64  `json:"image_units"`        // of 128 bits of an image over a buffer, at most; 0: there are no images
-	Half          bool   `json:"fp16"`               // arithmetic in half precision, rounded to nearest
-	Tensors       bool   `json:"tensors"`            // units that multiply matrices of numbers of 11 bits
-	Dot           Dot    `json:"dot"`                // of codes
+	HostUnified   bool   `json:"host_unified"`       // the driver reports one memory for host and device
+	ImageUnits    int64  `json:"image_units"`        // largest image over a buffer, in units of 128 bits; 0: no images
+	Half          bool   `json:"fp16"`               // half precision arithmetic, rounded to nearest
+	Tensors       bool   `json:"tensors"`            // tf32 tensor cores
+	Dot           Dot    `json:"dot"`                // dot product instruction for codes
 
 	platform, device uintptr
 	nvidia           bool
-	uuid             [16]byte // of devices that use memory of others, which is of no use without
+	uuid             [16]byte // only of devices that can import memory; zero for others
 }
 
 // List returns the devices of all drivers: GPUs first, CPUs last. The error is
-// ErrNotBuilt or ErrNoDriver where there can be none; beside devices it says what
-// is not among them because its driver failed.
+// ErrNotBuilt or ErrNoDriver if there can be none. A non-nil error beside devices
+// describes drivers that failed.
 func List() ([]Info, error) {
 	if err := load(); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func List() ([]Info, error) {
 			for _, d := range devices {
 				info, err := describe(p, d, kind)
 				if err != nil {
-					failed = errors.Join(failed, fmt.Errorf("%s: a device of kind %s: %w", nameOf(p), kindNames[kind], err))
+					failed = errors.Join(failed, fmt.Errorf("%s: device of kind %s: %w", nameOf(p), kindNames[kind], err))
 					continue
 				}
 				info.Index = len(list)
@@ -73,23 +73,23 @@ func List() ([]Info, error) {
 	return list, failed
 }
 
-// noDevice is the error of drivers that show no device. Mesa's shows only those that
-// it was told to, unless whoever built it chose some.
+// noDevice is the error for drivers without devices. Mesa lists only GPUs whose
+// driver was enabled.
 func noDevice(names []string) error {
-	err := fmt.Errorf("%w: its library is there, but no device", ErrNoDriver)
+	err := fmt.Errorf("%w: a library is installed, but it lists no device", ErrNoDriver)
 	if slices.Contains(names, "rusticl") {
-		err = fmt.Errorf("%w; Mesa's rusticl shows GPUs whose driver RUSTICL_ENABLE names: radeonsi for AMD's, iris for Intel's", err)
+		err = fmt.Errorf("%w; Mesa's rusticl lists only GPUs whose driver is in RUSTICL_ENABLE: radeonsi for AMD, iris for Intel", err)
 	}
 	return err
 }
 
-// nameOf returns what a platform calls itself, for errors.
+// nameOf returns a platform's name, for errors.
 func nameOf(platform uintptr) string {
 	q := query{entry: clGetPlatformInfo, object: platform}
 	if name := q.text(platformName); name != "" {
 		return name
 	}
-	return "a driver without a name"
+	return "unnamed driver"
 }
 
 func platformIDs() ([]uintptr, error) {
@@ -128,7 +128,7 @@ func isCode(err error, code int32) bool {
 
 var kindNames = map[uint64]string{kindGPU: "GPU", kindAccelerator: "accelerator", kindCPU: "CPU"}
 
-// describe asks for all that is shown of a device or decides about it.
+// describe queries the properties of a device.
 func describe(platform, device uintptr, kind uint64) (Info, error) {
 	q := query{entry: clGetDeviceInfo, object: device}
 	info := Info{
@@ -152,14 +152,14 @@ func describe(platform, device uintptr, kind uint64) (Info, error) {
 	return info, errors.Join(q.err, p.err)
 }
 
-// query asks one object for its properties and remembers the first failure.
+// query reads properties of one object and keeps the first error.
 type query struct {
 	entry  entry
 	object uintptr
 	err    error
 }
 
-// number asks for an integer of so many bytes.
+// number reads an integer of the given size.
 func (q *query) number(what uintptr, bytes uintptr) int64 {
 	var value int64
 	if err := status(q.entry, q.object, what, bytes, uintptr(unsafe.Pointer(&value)), 0); err != nil && q.err == nil {
@@ -168,7 +168,7 @@ func (q *query) number(what uintptr, bytes uintptr) int64 {
 	return value
 }
 
-// bytes asks for as many as there is room for.
+// bytes fills to with a property.
 func (q *query) bytes(what uintptr, to []byte) {
 	q.err = firstError(q.err, status(q.entry, q.object, what, uintptr(len(to)), uintptr(unsafe.Pointer(&to[0])), 0))
 }
@@ -185,11 +185,11 @@ func (q *query) text(what uintptr) string {
 	return strings.TrimSpace(strings.TrimRight(string(text), "\x00"))
 }
 
-// Label is the name of the device in lists of devices of several drivers.
+// Label returns the device's name in lists of devices of several drivers.
 func (i *Info) Label() string { return fmt.Sprintf("opencl-%d", i.Index) }
 
-// selectDevice returns the device that a name stands for: "" is the first of the list,
-// a label or a number is the place there, and anything else a part of the name.
+// selectDevice returns the device with a label or index, or the first whose name
+// contains name; "" selects the first.
 func selectDevice(list []Info, name string) (Info, error) {
 	for _, info := range list {
 		if name == "" || name == info.Label() || name == strconv.Itoa(info.Index) {
@@ -205,5 +205,5 @@ func selectDevice(list []Info, name string) (Info, error) {
 	for _, info := range list {
 		names = append(names, fmt.Sprintf("%s: %s", info.Label(), info.Name))
 	}
-	return Info{}, fmt.Errorf("%w: %q; there are %s", ErrNoDevice, name, strings.Join(names, ", "))
+	return Info{}, fmt.Errorf("%w: %q; available: %s", ErrNoDevice, name, strings.Join(names, ", "))
 }

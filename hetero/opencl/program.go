@@ -10,21 +10,22 @@ import (
 //go:embed kernels/*.cl
 var sources embed.FS
 
-// Kernel is a function of a program with its arguments, which stay set from one
-// launch to the next.
+// Kernel is a function of a program with its arguments, which stay set between
+// launches.
 type Kernel struct {
 	context *Context
 	name    string
 	handle  uintptr
-	// unrecordable is why the kernel cannot be recorded. Of others there are the arguments
-	// as they are now, and CUDA's function, unless recordings are emulated.
+	// unrecordable is why the kernel cannot be recorded. Recordable kernels have
+	// their current arguments and, unless recordings are emulated, their CUDA
+	// function.
 	unrecordable error
 	arguments    []argument
 	function     uintptr
 }
 
-// Kernel returns a function of an embedded source file, built with options such as
-// -DFORMAT=1. Programs are built once; each kernel has arguments of its own.
+// Kernel creates a kernel from an embedded source file, built with options such as
+// -DFORMAT=1. Programs are built once; each kernel has its own arguments.
 func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	program, err := c.program(file, options)
 	if err != nil {
@@ -40,7 +41,7 @@ func (c *Context) Kernel(file, options, name string) (*Kernel, error) {
 	return k, nil
 }
 
-// includes are the files that others begin with.
+// includes lists the files that a source file begins with.
 var includes = map[string][]string{
 	"probe.cl":  {"codes.cl"},
 	"matvec.cl": {"common.cl", "codes.cl", "weights.cl", "input.cl"},
@@ -50,7 +51,7 @@ var includes = map[string][]string{
 	"attend.cl": {"common.cl", "kv.cl"},
 }
 
-// program builds a source file, or finds what was built before.
+// program builds a source file, or returns the earlier build.
 func (c *Context) program(file, options string) (uintptr, error) {
 	options = c.Info.Dot.options() + c.graphOptions(file) + " " + options
 	key := file + " " + options
@@ -71,18 +72,18 @@ func (c *Context) program(file, options string) (uintptr, error) {
 	if err := c.created(clCreateProgramWithSource); err != nil {
 		return 0, err
 	}
-	// Some drivers print how many warnings there are to whoever looks on.
+	// Without -w some drivers print the number of warnings.
 	flags := append([]byte("-w "+options), 0)
 	if err := status(clBuildProgram, p, 1, uintptr(unsafe.Pointer(&c.Info.device)), uintptr(unsafe.Pointer(&flags[0])), 0, 0); err != nil {
 		err = fmt.Errorf("%s %s: %w\n%s", file, options, err, c.buildLog(p))
-		_ = status(clReleaseProgram, p) // the first failure says more
+		_ = status(clReleaseProgram, p) // the build error is more useful
 		return 0, err
 	}
 	c.programs[key] = p
 	return p, nil
 }
 
-// buildLog returns what the compiler said.
+// buildLog returns the compiler's messages.
 func (c *Context) buildLog(program uintptr) string {
 	var size uintptr
 	if status(clGetProgramBuildInfo, program, c.Info.device, programBuildLog, 0, 0, uintptr(unsafe.Pointer(&size))) != nil || size == 0 {
@@ -95,9 +96,10 @@ func (c *Context) buildLog(program uintptr) string {
 	return strings.TrimRight(string(text), "\x00\n")
 }
 
-// MaxGroup returns how many work items a group of this kernel may have. A driver may
-// allow fewer than the device has room for where each needs many registers. NVIDIA's
-// says 256 of kernels that it has built for groups of 840 and runs, faster than smaller ones.
+// MaxGroup returns the largest group of this kernel. A driver may allow fewer work
+// items than the device does if each needs many registers. NVIDIA's driver reports
+// 256 for kernels that it built for groups of 840 and runs, faster than smaller
+// ones; so its limit is ignored.
 func (k *Kernel) MaxGroup() (int, error) {
 	if k.context.maxGroupOverride != nil {
 		return k.context.maxGroupOverride(k), nil
@@ -110,7 +112,7 @@ func (k *Kernel) MaxGroup() (int, error) {
 	return int(size), err
 }
 
-// Close gives the kernel back.
+// Close releases the kernel.
 func (k *Kernel) Close() error {
 	if k == nil || k.handle == 0 {
 		return nil
@@ -120,14 +122,14 @@ func (k *Kernel) Close() error {
 	return err
 }
 
-// rename gives launches another name in traces and errors.
+// rename sets the name in traces and errors.
 func (k *Kernel) rename(name string) {
 	if name != "" {
 		k.name = name
 	}
 }
 
-// Set sets all arguments: *Memory, *Texture, int or float32 each.
+// Set sets all arguments: *Memory, *Image, int or float32 each.
 func (k *Kernel) Set(args ...any) error {
 	for i, a := range args {
 		var err error
@@ -142,7 +144,7 @@ func (k *Kernel) Set(args ...any) error {
 		case float32:
 			err = k.setBits(i, *(*uint32)(unsafe.Pointer(&a)))
 		default:
-			return fmt.Errorf("opencl: %s: argument %d is a %T", k.name, i, a)
+			return fmt.Errorf("opencl: %s: argument %d has unsupported type %T", k.name, i, a)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: argument %d: %w", k.name, i, err)
@@ -151,19 +153,18 @@ func (k *Kernel) Set(args ...any) error {
 	return nil
 }
 
-// SetMemory sets one argument to a buffer.
+// SetMemory sets an argument to a buffer.
 func (k *Kernel) SetMemory(i int, m *Memory) error {
 	k.recordArgument(i, argument{memory: m})
 	return k.setHandle(i, &m.handle)
 }
 
-// setHandle sets one argument to what a handle of the driver stands for, which is part
-// of something on the heap.
+// setHandle sets an argument to a driver object. The handle must lie on the heap.
 func (k *Kernel) setHandle(i int, handle *uintptr) error {
 	return k.setArgument(i, unsafe.Sizeof(*handle), uintptr(unsafe.Pointer(handle)))
 }
 
-// SetInt sets one argument to an integer.
+// SetInt sets an argument to an integer.
 func (k *Kernel) SetInt(i, value int) error { return k.setBits(i, uint32(int32(value))) }
 
 func (k *Kernel) setBits(i int, bits uint32) error {

@@ -9,25 +9,25 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Graph is commands that were recorded, to be submitted as one.
+// Graph is a recorded sequence of commands that is submitted as one.
 type Graph struct {
 	context *Context
 	cuda    cudaGraph
 	steps   []func() error // where graphs are emulated
 	copies  []hostCopy
-	counts  Stats // what a launch of it adds
+	counts  Stats // what a launch adds
 }
 
-// hostCopy is memory of the machine that a graph copies from or to.
+// hostCopy is host memory that a graph copies from or to.
 type hostCopy struct {
 	stage  *Memory // where graphs are emulated
 	pinned uintptr
 	lease  *tiering.Lease
 }
 
-// Record collects the commands of a function: launches of kernels of one token, with the
-// arguments that they have now, and the graph's own copies. None of them runs before the
-// graph is launched. There must be no other commands among them.
+// Record records the commands of a function: launches of recordable kernels with
+// their current arguments, and the graph's own copies. None of them runs before the
+// graph is launched. The function must not issue other commands.
 func (c *Context) Record(commands func(*Graph) error) (g *Graph, err error) {
 	if !c.CanRecord() {
 		return nil, errNoGraphs
@@ -52,7 +52,7 @@ func (c *Context) Record(commands func(*Graph) error) (g *Graph, err error) {
 	return g, nil
 }
 
-// launch records a launch.
+// launch records a kernel launch.
 func (g *Graph) launch(k *Kernel, global, local []int) error {
 	if k.unrecordable != nil {
 		return fmt.Errorf("%s: %w", k.name, k.unrecordable)
@@ -61,7 +61,7 @@ func (g *Graph) launch(k *Kernel, global, local []int) error {
 	if g.context.cuda != nil {
 		return g.context.cuda.launch(k, global, local)
 	}
-	// Not slices.Clone, which would have all launches put their sizes on the heap.
+	// Not slices.Clone: with it the sizes of all launches escape to the heap.
 	groups, group := append([]int(nil), global...), append([]int(nil), local...)
 	arguments := slices.Clone(k.arguments)
 	g.steps = append(g.steps, func() error {
@@ -81,7 +81,8 @@ func (g *Graph) launch(k *Kernel, global, local []int) error {
 	return nil
 }
 
-// Send records a copy into a buffer, from memory of the machine that it returns.
+// Send records a copy into a buffer and returns the host memory that it copies
+// from.
 func (g *Graph) Send(to *Memory, off, size int) ([]byte, error) {
 	b, h, err := g.hostMemory(size)
 	if err != nil {
@@ -96,7 +97,8 @@ func (g *Graph) Send(to *Memory, off, size int) ([]byte, error) {
 	return b, nil
 }
 
-// Read records a copy out of a buffer, to memory of the machine that it returns.
+// Read records a copy out of a buffer and returns the host memory that it copies
+// to.
 func (g *Graph) Read(from *Memory, off, size int) ([]byte, error) {
 	b, h, err := g.hostMemory(size)
 	if err != nil {
@@ -111,7 +113,7 @@ func (g *Graph) Read(from *Memory, off, size int) ([]byte, error) {
 	return b, nil
 }
 
-// hostMemory takes memory of the machine for a copy.
+// hostMemory allocates host memory for a copy.
 func (g *Graph) hostMemory(size int) (b []byte, h hostCopy, err error) {
 	c := g.context
 	if c.cuda == nil {
@@ -132,7 +134,7 @@ func (g *Graph) hostMemory(size int) (b []byte, h hostCopy, err error) {
 	return b, h, nil
 }
 
-// Launch runs the graph behind what was submitted before, and waits until it is done.
+// Launch runs the graph after earlier commands and waits until it is done.
 func (g *Graph) Launch() error {
 	c := g.context
 	c.stats.Graphs++
@@ -143,7 +145,7 @@ func (g *Graph) Launch() error {
 			}
 		}
 	}
-	if c.busy { // with what OpenCL runs, which CUDA knows nothing of
+	if c.busy { // CUDA does not see OpenCL's queue
 		if err := c.Finish(); err != nil {
 			return err
 		}
@@ -164,7 +166,7 @@ func (g *Graph) Launch() error {
 	return nil
 }
 
-// Close gives back what the graph holds.
+// Close frees the graph's resources.
 func (g *Graph) Close() error {
 	if g == nil {
 		return nil

@@ -2,38 +2,38 @@ package opencl
 
 import "fmt"
 
-// gemvShape is how a product with one token is divided.
+// gemvShape is the work partition of a GEMV.
 type gemvShape struct {
-	rows  int // of a work-group
-	lanes int // work items that share a row
-	depth int // blocks that each has on their way at a time
+	rows  int // per work-group
+	lanes int // work items per row
+	depth int // blocks that each work item loads at a time
 }
 
 const (
-	// fewRows is how many rows a group has at most where each compute unit gets one
-	// group and all weights are on their way at once. Rows lie side by side: multiples
-	// of four fill 64 bytes.
+	// fewRows is the largest number of rows per group for which each compute unit
+	// gets one group and loads all weights at once. rowStep rows of 128 bits are
+	// adjacent and fill 64 bytes.
 	fewRows = 16
 	rowStep = 4
-	// fewThreads is how many work items such a group has at most, and unitThreads how
-	// many a compute unit holds of groups that take several tiles: they need more
-	// registers.
+	// fewThreads is the largest size of such a group. unitThreads is how many work
+	// items a compute unit holds in groups that process several tiles: they need
+	// more registers.
 	fewThreads   = 896
 	groupThreads = 256
 	unitThreads  = 512
-	// A work item's loads of 128 bits that are under way: of few rows, of many, and
-	// where that spares reading the input again.
+	// Outstanding 128-bit loads of a work item: with few rows, with many, and the
+	// maximum if that saves reading the input again.
 	loadsFewRows, loadsManyRows, maxLoads = 3, 6, 16
-	// maxRows is how many rows a group has at most.
+	// maxRows is the largest number of rows per group.
 	maxRows = 32
 )
 
-// shape returns how a product with one token is divided. Work items of a group share
-// what is done to the input, so that small groups waste time; but there should be
-// one for each compute unit, and all blocks of a row should be under way together.
+// shape returns the work partition of a GEMV. The work items of a group share the
+// input operation, so small groups waste time; but each compute unit should have a
+// group, and all blocks of a row should be loaded at the same time.
 //
-// On a CPU, whose work items are the iterations of a loop, one shape is as good as
-// another and takes one build.
+// On a CPU, where work items are loop iterations, all shapes are equally fast, and
+// one fixed shape saves builds.
 func (p *WeightMatrix) shape() gemvShape {
 	info, units := &p.context.Info, p.Format.units()
 	if info.Kind == kindNames[kindCPU] {
@@ -55,8 +55,8 @@ func (p *WeightMatrix) shape() gemvShape {
 	return p.limitDepth(s)
 }
 
-// limitDepth bounds what a work item has under way and what a group has in local memory:
-// the rest of a row's blocks come later.
+// limitDepth bounds the outstanding loads of a work item and the local memory of a
+// group. The rest of a row's blocks are loaded later.
 func (p *WeightMatrix) limitDepth(s gemvShape) gemvShape {
 	s.depth = min(s.depth, max(1, maxLoads/p.Format.units()))
 	for s.depth > 1 && p.localBytes(s) > p.context.Info.LocalMemory {
@@ -65,19 +65,20 @@ func (p *WeightMatrix) limitDepth(s gemvShape) gemvShape {
 	return s
 }
 
-// limitGroup returns the shape with groups of at most so many work items: fewer share a row
-// and take more turns.
+// limitGroup returns the shape with groups of at most so many work items: fewer
+// share a row and loop more often.
 func (s gemvShape) limitGroup(most int) (gemvShape, error) {
 	if most < rowStep {
-		return s, fmt.Errorf("opencl: work-groups of %d; products of one token need %d", most, rowStep)
+		return s, fmt.Errorf("opencl: work-groups are limited to %d work items; GEMV needs %d", most, rowStep)
 	}
 	s.rows = min(s.rows, most/rowStep*rowStep)
 	s.lanes = min(s.lanes, most/s.rows)
 	return s, nil
 }
 
-// localBytes returns what a group has in local memory: blocks of the input, which its
-// work items get ready by quarters, and four numbers of each. See kernels/matvec.cl.
+// localBytes returns the local memory of a group: blocks of the input, prepared in
+// quarters by its work items, and four numbers per work item. See
+// kernels/matvec.cl.
 func (p *WeightMatrix) localBytes(s gemvShape) int64 {
 	block := 4 * (blockElems + 4)
 	if p.Format < Half {
@@ -87,8 +88,8 @@ func (p *WeightMatrix) localBytes(s gemvShape) int64 {
 	return int64(roundUp(4*s.lanes*s.depth, threads)/4*block + 4*4*threads)
 }
 
-// groups returns how many groups share the tiles of a product: as many as the
-// device runs at the same time, if there are so many.
+// groups returns how many groups share the tiles of a matrix: at most as many as
+// the device runs at the same time.
 func (p *WeightMatrix) groups(s gemvShape) int {
 	return min((p.Rows+s.rows-1)/s.rows, p.context.Info.ComputeUnits*max(1, unitThreads/(s.rows*s.lanes)))
 }

@@ -60,7 +60,7 @@ func TestShapesShrink(t *testing.T) {
 			require.LessOrEqual(t, p.localBytes(less), p.localBytes(s))
 		}
 		_, err := s.limitGroup(rowStep - 1)
-		require.ErrorContains(t, err, "work-groups of 3")
+		require.ErrorContains(t, err, "work-groups are limited to 3 ")
 	}
 }
 

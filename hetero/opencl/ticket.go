@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// ticket is a command's event, which it releases as soon as it, or one behind it in
-// the queue, is seen done: whoever submits several waits for the last only.
+// ticket holds a command's event. It releases the event when it, or a later one in
+// the queue, is seen done, so callers that submit several wait for the last only.
 type ticket struct {
 	device *Device
 	event  uintptr
@@ -17,11 +17,11 @@ type ticket struct {
 	err    error
 }
 
-// maxTickets is how many tickets there are: more than anybody waits for at a time.
+// maxTickets is the number of tickets: more than any caller waits for at a time.
 const maxTickets = 256
 
-// newTicket makes the ticket of the command that was just submitted, from one that
-// is done: its command came long before.
+// newTicket reuses the oldest ticket for the command just submitted. It waits if
+// that is not done, although its command was submitted long before.
 func (d *Device) newTicket(event uintptr) (*ticket, error) {
 	t := &d.tickets[d.issued%maxTickets]
 	if d.issued++; t.event != 0 && !t.done {
@@ -34,8 +34,8 @@ func (d *Device) newTicket(event uintptr) (*ticket, error) {
 	return t, nil
 }
 
-// Done asks the driver for the event's state, which is a load in most of them. A
-// command that failed is done; Wait tells why.
+// Done queries the event's state, which costs one load in most drivers. A failed
+// command is done; Wait returns its error.
 func (t *ticket) Done() bool {
 	if t.done {
 		return true
@@ -48,7 +48,7 @@ func (t *ticket) Done() bool {
 	return true
 }
 
-// poll asks for the state, and returns why the command failed if it did.
+// poll queries the state and returns the command's error, if it failed.
 func (t *ticket) poll() error {
 	err := status(clGetEventInfo, t.event, eventStatus, 4, uintptr(unsafe.Pointer(&t.state)), 0)
 	if err == nil && t.state < eventComplete {
@@ -68,7 +68,8 @@ func (t *ticket) Wait() error {
 	return t.err
 }
 
-// complete ends a ticket that is done and, because commands run in order, all before it.
+// complete finishes a ticket that is done and, because commands run in order, all
+// before it.
 func (d *Device) complete(last *ticket, err error) {
 	n := slices.Index(d.openTickets, last)
 	for _, t := range d.openTickets[:n] {
@@ -78,7 +79,7 @@ func (d *Device) complete(last *ticket, err error) {
 	d.openTickets = slices.Delete(d.openTickets, 0, n+1)
 }
 
-// waitAll waits for all tickets that are open.
+// waitAll waits for all open tickets.
 func (d *Device) waitAll() error {
 	if len(d.openTickets) == 0 {
 		return nil

@@ -9,30 +9,30 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// tracer turns the events of commands into spans. A nil tracer does nothing.
+// tracer turns command events into spans. A nil tracer does nothing.
 type tracer struct {
 	context  *Context
 	recorder *trace.Recorder
 	lane     *trace.Lane
 	host     *trace.Lane
 	pending  []tracedCommand
-	// offset is what the device's clock has to be moved by to be the recorder's.
+	// offset converts the device's clock to the recorder's.
 	offset time.Duration
-	err    error // the first of asking for times, which finish tells
+	err    error // first error of reading times; finish returns it
 }
 
-// tracedCommand is one whose times are not known yet.
+// tracedCommand is a command whose times are not read yet.
 type tracedCommand struct {
 	name  string
 	event uintptr
-	asked time.Duration // when it was submitted
+	asked time.Duration // time of submission
 }
 
 // clockRounds is how often the clocks are compared.
 const clockRounds = 8
 
-// startTrace compares the clocks: the host sees a command done soon after it was,
-// and soonest in the best of some rounds.
+// startTrace compares the clocks. The host sees a command's completion shortly
+// after the device; the smallest difference of several rounds counts.
 func (c *Context) startTrace(r *trace.Recorder) (err error) {
 	t := &tracer{context: c, recorder: r, lane: r.Lane(c.Info.Name, "queue"), host: r.Lane("host", "waits for "+c.Info.Name)}
 	m, err := c.Alloc(tiering.Scratch, 4096)
@@ -63,8 +63,8 @@ func (c *Context) startTrace(r *trace.Recorder) (err error) {
 	return nil
 }
 
-// finish waits for all commands, so that they are in the trace, and tells whether
-// all have their times there.
+// finish waits for all commands, so that they are in the trace, and returns an
+// error if times are missing.
 func (t *tracer) finish() error {
 	if t == nil {
 		return nil
@@ -72,7 +72,7 @@ func (t *tracer) finish() error {
 	return errors.Join(t.context.Finish(), t.err)
 }
 
-// times asks when a command began and ended, by the device's clock.
+// times returns when a command began and ended, by the device's clock.
 func (t *tracer) times(event uintptr) (begin, end time.Duration) {
 	for what, at := range map[uintptr]*time.Duration{eventStart: &begin, eventEnd: &end} {
 		if err := status(clGetEventProfilingInfo, event, what, 8, uintptr(unsafe.Pointer(at)), 0); err != nil && t.err == nil {
@@ -82,15 +82,15 @@ func (t *tracer) times(event uintptr) (begin, end time.Duration) {
 	return begin, end
 }
 
-// traced notes the command that was just submitted.
+// traced records the command just submitted.
 func (c *Context) traced(name string) {
 	if t := c.tracer; t != nil {
 		t.pending = append(t.pending, tracedCommand{name, c.event, t.recorder.Now()})
 	}
 }
 
-// collect makes spans of a wait that just ended, and of all commands that were
-// submitted before; they are done.
+// collect records a span for the wait that just ended and for all commands before
+// it, which are done.
 func (t *tracer) collect(waited time.Duration) {
 	if t == nil {
 		return
