@@ -40,8 +40,8 @@ type Network interface {
 	// the model's do.
 	TakeLayer(l int, w *LayerWeights) error
 	TakeEnds(norm []float32 /* [Dim] */, head Linear /* [Vocab, Dim] */) error
-	// NewText returns the memory of an empty text.
-	NewText() (TextMemory, error)
+	// NewSequence returns the memory of an empty text.
+	NewSequence() (SequenceMemory, error)
 	// Input is where the residual stream of the next chunk goes, as it enters the first
 	// layer of the network: rows of the embedding, or what the layers before it made
 	// of them. It is valid until Read.
@@ -49,7 +49,7 @@ type Network interface {
 	// Read reads a chunk, the first of which is at a position of the text, and hands
 	// over the logits after the wanted tokens, ascending, as the output matrix gives
 	// them. What the text holds from the position on is replaced.
-	Read(ctx context.Context, t TextMemory, c *Chunk) error
+	Read(ctx context.Context, t SequenceMemory, c *Chunk) error
 	Close() error
 }
 
@@ -68,9 +68,9 @@ type Placement struct {
 	Here int64
 }
 
-// TextMemory is what a network remembers of a text.
-type TextMemory interface {
-	Clone() (TextMemory, error)
+// SequenceMemory is what a network remembers of a text.
+type SequenceMemory interface {
+	Clone() (SequenceMemory, error)
 	Close() error
 }
 
@@ -165,7 +165,7 @@ func (m *Model) goOnElsewhere(ctx context.Context, b *Batch) error {
 func (m *Model) readElsewhere(ctx context.Context, b *Batch, r *run) (err error) {
 	e, s := m.elsewhere, r.seq
 	if s.memory == nil {
-		if s.memory, err = e.network.NewText(); err != nil {
+		if s.memory, err = e.network.NewSequence(); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func (m *Model) enter(ctx context.Context, x []float32 /* [count, Dim] */, b *Ba
 }
 
 // cloneMemory copies what a processor remembers, between two passes.
-func (m *Model) cloneMemory(t TextMemory) (TextMemory, error) {
+func (m *Model) cloneMemory(t SequenceMemory) (SequenceMemory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -215,7 +215,7 @@ func (m *Model) cloneMemory(t TextMemory) (TextMemory, error) {
 }
 
 // closeMemory gives memory back, between two passes.
-func (m *Model) closeMemory(t TextMemory) {
+func (m *Model) closeMemory(t SequenceMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_ = t.Close() // whoever closes a text cannot mend the driver

@@ -50,7 +50,7 @@ func (p *second) TakeEnds(_ []float32, head Linear) error {
 	return nil
 }
 
-func (p *second) NewText() (TextMemory, error) {
+func (p *second) NewSequence() (SequenceMemory, error) {
 	s, err := p.whole.NewSequence(0)
 	return secondText{s}, err
 }
@@ -60,7 +60,7 @@ func (p *second) Input(tokens int) []float32 {
 	return p.x
 }
 
-func (p *second) Read(ctx context.Context, text TextMemory, c *Chunk) error {
+func (p *second) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
 	p.reads++
 	if p.failed != nil {
 		return p.failed
@@ -100,7 +100,7 @@ func (p *second) Close() error { return nil }
 
 type secondText struct{ *Sequence }
 
-func (s secondText) Clone() (TextMemory, error) {
+func (s secondText) Clone() (SequenceMemory, error) {
 	f, err := s.Fork()
 	return secondText{f}, err
 }

@@ -27,7 +27,7 @@ type Sequence struct {
 	batch     Batch // of the pass that is under way, kept to allocate nothing
 	// memory is what a processor remembers, nil until it has read something; chunk is
 	// its part of the batch.
-	memory TextMemory
+	memory SequenceMemory
 	chunk  Chunk
 
 	// A layer of short convolutions remembers its last inputs. A pass writes

@@ -19,23 +19,23 @@ const (
 	// largeGroup is that in long contexts, where a device has room for it. Of 512 they
 	// were slower behind 2048 tokens.
 	largeGroup = 256
-	// smallParts is how many parts small groups make at most where large ones are to be
+	// maxSmallSplits is how many parts small groups make at most where large ones are to be
 	// had.
-	smallParts = 2
+	maxSmallSplits = 2
 	// unitThreads are the work items of attention for which a compute unit has room.
 	unitThreads = 256
-	// maxParts is into how many parts attention divides the context at most.
-	maxParts = 32
+	// maxSplits is into how many parts attention divides the context at most.
+	maxSplits = 32
 )
 
-// division is how attention of one token divides the context.
-type division struct {
+// contextSplit is how attention of one token divides the context.
+type contextSplit struct {
 	size  int // of a group: index of oneToken.sizes
 	parts int
 }
 
-// attendSizes returns which groups attention of one token has.
-func (n *Network) attendSizes() []int {
+// attendGroups returns which groups attention of one token has.
+func (n *Network) attendGroups() []int {
 	info, sizes := &n.context.Info, []int{smallGroup}
 	// On CPUs work items are the iterations of a loop.
 	if info.Kind == "GPU" && largeGroup <= info.MaxGroup && n.attendLocal(largeGroup) <= info.LocalMemory {
@@ -71,7 +71,7 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 		}
 		n.own(k)
 		kernels = append(kernels, k)
-		err = k.Set(t.memory, t.memory /* until a text is bound */, t.qkv, n.anglesFrom(spec, 1, stateFloats), y.qGain, y.kGain,
+		err = k.Set(t.memory, t.memory /* until a text is bound */, t.qkv, n.angleOffset(spec, 1, stateFloats), y.qGain, y.kGain,
 			s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states)
 		if err != nil {
 			return nil, err
@@ -82,19 +82,19 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 
 // attendOne starts attention of one token in a layer.
 func (n *Network) attendOne(kernels []*opencl.Kernel) error {
-	d := n.one.division
+	d := n.one.split
 	size := n.one.sizes[d.size]
 	global, local := [2]int{n.spec.Heads * size, d.parts}, [2]int{size, 1}
 	return n.context.Launch(kernels[d.size], global[:], local[:])
 }
 
-// divisionOf returns how attention divides a context of so many tokens.
-func (n *Network) divisionOf(tokens int) division {
-	if n.one.fixed != nil {
-		return *n.one.fixed
+// splitFor returns how attention divides a context of so many tokens.
+func (n *Network) splitFor(tokens int) contextSplit {
+	if n.one.forcedSplit != nil {
+		return *n.one.forcedSplit
 	}
-	var d division
-	for d.size+1 < len(n.one.sizes) && tokens > smallParts*n.one.sizes[d.size] {
+	var d contextSplit
+	for d.size+1 < len(n.one.sizes) && tokens > maxSmallSplits*n.one.sizes[d.size] {
 		d.size++
 	}
 	size := n.one.sizes[d.size]
@@ -102,29 +102,29 @@ func (n *Network) divisionOf(tokens int) division {
 	// the last.
 	rounds := (tokens + size - 1) / size
 	groups := n.context.Info.ComputeUnits * max(1, unitThreads/size) // at the same time
-	useful := min(max(1, groups/n.spec.Heads), maxParts)
+	useful := min(max(1, groups/n.spec.Heads), maxSplits)
 	each := (rounds + useful - 1) / useful
 	d.parts = (rounds + each - 1) / each
 	return d
 }
 
-// divide makes attention divide the context in some way.
-func (n *Network) divide(d division) error {
+// setSplit makes attention divide the context in some way.
+func (n *Network) setSplit(d contextSplit) error {
 	t := &n.one
-	if d == t.division {
+	if d == t.split {
 		return nil
 	}
-	if err := n.forget(); err != nil {
+	if err := n.dropRecording(); err != nil {
 		return err
 	}
-	if d.parts != t.division.parts {
-		t.division.parts = 0 // a failure on the way leaves some kernels at another number
+	if d.parts != t.split.parts {
+		t.split.parts = 0 // a failure on the way leaves some kernels at another number
 		for l := range n.layers {
 			if err := n.layers[l].one.o.SetSplits(d.parts); err != nil {
 				return err
 			}
 		}
 	}
-	t.division = d
+	t.split = d
 	return nil
 }

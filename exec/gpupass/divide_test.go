@@ -25,8 +25,8 @@ func TestDivisionsOfTheContextAgree(t *testing.T) {
 	defer s.Close()
 	logits(t, m, s, ids[:5*chunk])
 	var want [][]float32
-	for _, d := range []division{{1, 1}, {1, 2}, {1, 3}, {1, maxParts}, {0, 1}, {0, 11}, {2, 1}, {2, 2}, {3, 1}, {3, 3}} {
-		network.one.fixed = &d
+	for _, d := range []contextSplit{{1, 1}, {1, 2}, {1, 3}, {1, maxSplits}, {0, 1}, {0, 11}, {2, 1}, {2, 2}, {3, 1}, {3, 3}} {
+		network.one.forcedSplit = &d
 		s.Truncate(5 * chunk)
 		var got [][]float32
 		for _, id := range ids[5*chunk:] {
@@ -63,22 +63,22 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 	const server, phone = 132, 12
 	for _, c := range []struct {
 		units, heads, tokens int
-		want                 division
+		want                 contextSplit
 	}{
-		{server, 12, 1, division{0, 1}},
-		{server, 12, smallGroup, division{0, 1}},
-		{server, 12, smallGroup + 1, division{0, 2}},
-		{server, 12, 2*smallGroup + 1, division{1, 2}},
-		{server, 12, 2049, division{1, 9}},
-		{server, 12, 32768, division{1, 11}},
-		{server, 64, 32768, division{1, 2}},
-		{server, 1, 1 << 17, division{1, maxParts}},
-		{phone, 32, 2049, division{1, 1}},
-		{phone, 4, 200, division{0, 2}},
+		{server, 12, 1, contextSplit{0, 1}},
+		{server, 12, smallGroup, contextSplit{0, 1}},
+		{server, 12, smallGroup + 1, contextSplit{0, 2}},
+		{server, 12, 2*smallGroup + 1, contextSplit{1, 2}},
+		{server, 12, 2049, contextSplit{1, 9}},
+		{server, 12, 32768, contextSplit{1, 11}},
+		{server, 64, 32768, contextSplit{1, 2}},
+		{server, 1, 1 << 17, contextSplit{1, maxSplits}},
+		{phone, 32, 2049, contextSplit{1, 1}},
+		{phone, 4, 200, contextSplit{0, 2}},
 	} {
 		n := &Network{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
 		n.one.sizes = []int{smallGroup, largeGroup}
-		require.Equal(t, c.want, n.divisionOf(c.tokens), "%+v", c)
+		require.Equal(t, c.want, n.splitFor(c.tokens), "%+v", c)
 	}
 }
 
@@ -97,6 +97,6 @@ func TestAttendSizes(t *testing.T) {
 		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
 	} {
 		n := &Network{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
-		require.Equal(t, c.want, n.attendSizes(), "%+v", c)
+		require.Equal(t, c.want, n.attendGroups(), "%+v", c)
 	}
 }

@@ -56,15 +56,15 @@ func TestFailedPassesWait(t *testing.T) {
 // that those before it are copied to is freed.
 func TestFailedCopiesWait(t *testing.T) {
 	_, network := loadSmall(t)
-	memory, err := network.NewText()
+	memory, err := network.NewSequence()
 	require.NoError(t, err)
-	text := memory.(*text)
+	text := memory.(*sequence)
 	require.NoError(t, text.reserve(1, 0))
 	last := len(text.layers) - 1
 	kept := text.layers[last]
 	text.layers[last] = &opencl.Memory{} // none that the driver knows
 	for name, try := range map[string]func() error{
-		"grow": func() error { return text.reserve(text.room+1, text.room) },
+		"grow": func() error { return text.reserve(text.capacity+1, text.capacity) },
 		"clone": func() error {
 			_, err := text.Clone()
 			return err

@@ -19,40 +19,40 @@ import (
 const All = math.MaxInt
 
 const (
-	// leastContext is for how many tokens there is room where nobody says how long texts
+	// minContext is for how many tokens there is room where nobody says how long texts
 	// will be: for more only if that costs no layer.
-	leastContext = 4096
-	// sparePart of a device's memory, one part in so many, is left to its driver, to
+	minContext = 4096
+	// spareFraction of a device's memory, one part in so many, is left to its driver, to
 	// kernels and to others unless the owner says how many layers it takes. Drivers do
 	// not tell what is free; the number is a guess.
-	sparePart = 16
+	spareFraction = 16
 )
 
-// need is what a layer takes of a device's memory, in bytes.
-type need struct {
-	weights int64
-	piece   int64 // the largest of them that are in one buffer
-	token   int64 // a token's keys and values
+// layerBytes is what a layer takes of a device's memory, in bytes.
+type layerBytes struct {
+	weights  int64
+	maxPiece int64 // the largest of them that are in one buffer
+	token    int64 // a token's keys and values
 }
 
-// fitting is what a device has, and what a model needs there.
-type fitting struct {
-	memory, pieces int64 // bytes in all, and in one buffer
+// memoryPlan is what a device has, and what a model needs there.
+type memoryPlan struct {
+	memory, maxBuffer int64 // bytes in all, and in one buffer
 	// fixed is what is needed however many layers there are, the largest piece of it
 	// apart.
-	fixed, piece int64
-	layers       []need
+	fixed, maxPiece int64
+	layers          []layerBytes
 }
 
-// needs measures a model. n has what a pass of one token works in already.
-func (n *Network) needs(o *exec.Offer) *fitting {
+// planMemory measures a model. n has what a pass of one token works in already.
+func (n *Network) planMemory(o *exec.Offer) *memoryPlan {
 	info := &n.context.Info
-	f := &fitting{memory: info.Memory, pieces: info.MaxAllocation, fixed: n.context.Stats().Held + gatherStep}
-	add := func(bytes int) { f.fixed, f.piece = f.fixed+int64(bytes), max(f.piece, int64(bytes)) }
+	f := &memoryPlan{memory: info.Memory, maxBuffer: info.MaxAllocation, fixed: n.context.Stats().Held + gatherAlign}
+	add := func(bytes int) { f.fixed, f.maxPiece = f.fixed+int64(bytes), max(f.maxPiece, int64(bytes)) }
 	inner := 0
 	for i, w := range o.Layers {
 		inner = max(inner, w.Down.Cols)
-		f.layers = append(f.layers, needOf(w, int64(n.tokenBytes(i))))
+		f.layers = append(f.layers, layerBytesOf(w, int64(n.tokenBytes(i))))
 	}
 	many := n.manyFloats(o.Chunk, inner)
 	for _, floats := range many {
@@ -61,47 +61,47 @@ func (n *Network) needs(o *exec.Offer) *fitting {
 	if !n.context.SharesMemory {
 		f.fixed += 4 * int64(many[0]) // a copy of the input for the host
 	}
-	if 2*inner > n.one.room {
+	if 2*inner > n.one.innerCapacity {
 		add(8 * inner) // of the MLP of one token
 	}
-	add(int(gatherRoom(opencl.SizeOf(weightsOf(&o.Head)))))
+	add(int(gatheredBytes(opencl.SizeOf(weightsOf(&o.Head)))))
 	return f
 }
 
-func needOf(w *exec.LayerWeights, token int64) need {
-	l := need{token: token}
-	for _, s := range slices.Concat(stacks(&w.Q, &w.K, &w.V), stacks(&w.O), stacks(&w.Gate, &w.Up), stacks(&w.Down)) {
-		bytes := gatherRoom(opencl.SizeOf(allWeights(s)...))
-		l.weights, l.piece = l.weights+bytes, max(l.piece, bytes)
+func layerBytesOf(w *exec.LayerWeights, token int64) layerBytes {
+	l := layerBytes{token: token}
+	for _, s := range slices.Concat(stackable(&w.Q, &w.K, &w.V), stackable(&w.O), stackable(&w.Gate, &w.Up), stackable(&w.Down)) {
+		bytes := gatheredBytes(opencl.SizeOf(allWeights(s)...))
+		l.weights, l.maxPiece = l.weights+bytes, max(l.maxPiece, bytes)
 	}
 	return l
 }
 
 // total returns what the layers from one on need for texts of so many tokens, and the
 // largest piece of it.
-func (f *fitting) total(first, tokens int) (bytes, piece int64) {
-	bytes, piece = f.fixed, f.piece
+func (f *memoryPlan) total(first, tokens int) (bytes, piece int64) {
+	bytes, piece = f.fixed, f.maxPiece
 	room, most := 0, 0
 	for room < tokens {
 		before := room
-		room = grown(room, room+1, tokens)
+		room = grownCapacity(room, room+1, tokens)
 		most = before + room // until what is there has been copied
 	}
 	for _, l := range f.layers[first:] {
 		bytes += l.weights + int64(most)*l.token
-		piece = max(piece, l.piece, int64(room)*l.token)
+		piece = max(piece, l.maxPiece, int64(room)*l.token)
 	}
 	return bytes, piece
 }
 
-func (f *fitting) fits(first, tokens int) bool {
+func (f *memoryPlan) fits(first, tokens int) bool {
 	bytes, piece := f.total(first, tokens)
-	return bytes <= f.memory && piece <= f.pieces
+	return bytes <= f.memory && piece <= f.maxBuffer
 }
 
 // first returns the first of the last layers that fit, of which no more than some are
 // wanted.
-func (f *fitting) first(want, tokens int) int {
+func (f *memoryPlan) first(want, tokens int) int {
 	first := len(f.layers)
 	for first > 0 && len(f.layers)-first < want && f.fits(first-1, tokens) {
 		first--
@@ -111,7 +111,7 @@ func (f *fitting) first(want, tokens int) int {
 
 // longest returns how many tokens a text can have at most, some of which are known to
 // fit.
-func (f *fitting) longest(first, tokens, most int) int {
+func (f *memoryPlan) longest(first, tokens, most int) int {
 	if f.fits(first, most) {
 		return most
 	}
@@ -120,42 +120,42 @@ func (f *fitting) longest(first, tokens, most int) int {
 	})
 }
 
-// take decides which of the layers are the network's, and how long texts are: as many
+// placeLayers decides which of the layers are the network's, and how long texts are: as many
 // layers as there is room for, or so many. Nothing was allocated for them yet.
-func (n *Network) take(o *exec.Offer, want int) error {
-	f, tokens := n.needs(o), o.Context
+func (n *Network) placeLayers(o *exec.Offer, want int) error {
+	f, tokens := n.planMemory(o), o.Context
 	if tokens == 0 {
-		tokens = min(leastContext, o.Spec.Context)
+		tokens = min(minContext, o.Spec.Context)
 	}
 	all := len(f.layers)
 	least := min(want, all)
 	if want == 0 {
-		f.memory -= f.memory / sparePart
+		f.memory -= f.memory / spareFraction
 		want, least = all, 1
 	}
 	first := f.first(want, tokens)
 	if all-first < least {
-		return n.tooLittle(f, first, all-least, tokens)
+		return n.notEnoughMemory(f, first, all-least, tokens)
 	}
 	if o.Context == 0 {
 		tokens = f.longest(first, tokens, o.Spec.Context)
 	}
-	n.need, _ = f.total(first, tokens)
+	n.needed, _ = f.total(first, tokens)
 	spec := *o.Spec
 	spec.Layers, spec.Context = spec.Layers[first:], tokens
 	n.spec, n.first, n.layers = &spec, first, make([]layer, len(spec.Layers))
 	return nil
 }
 
-// tooLittle refuses to take the layers from one on, of which those from another one
+// notEnoughMemory refuses to take the layers from one on, of which those from another one
 // on would fit.
-func (n *Network) tooLittle(f *fitting, fitting, wanted, tokens int) error {
+func (n *Network) notEnoughMemory(f *memoryPlan, fitting, wanted, tokens int) error {
 	bytes, piece := f.total(wanted, tokens)
 	held := n.context.Stats().Held
 	short := &hetero.MemoryError{Device: n.context.Info.Name, Need: bytes - held, Held: held, Limit: f.memory}
 	what := ""
-	if piece > f.pieces {
-		short.Need, short.Held, short.Limit = piece, 0, f.pieces
+	if piece > f.maxBuffer {
+		short.Need, short.Held, short.Limit = piece, 0, f.maxBuffer
 		what = " in one buffer"
 	}
 	all := len(f.layers)
@@ -171,6 +171,6 @@ func (n *Network) tooLittle(f *fitting, fitting, wanted, tokens int) error {
 func (n *Network) Placement() exec.Placement {
 	return exec.Placement{
 		Processor: n.context.Info.Name, First: n.first, Layers: n.first + len(n.layers),
-		Context: n.spec.Context, Held: n.context.Stats().Held, Need: n.need, Memory: n.context.Info.Memory,
+		Context: n.spec.Context, Held: n.context.Stats().Held, Need: n.needed, Memory: n.context.Info.Memory,
 	}
 }

@@ -50,7 +50,7 @@ type offered struct {
 	Processor
 	// opened is called before that is counted, and counted afterwards; both may be nil.
 	opened, counted func(*Network)
-	fitting         *fitting
+	fitting         *memoryPlan
 }
 
 func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
@@ -58,7 +58,7 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 		if p.opened != nil {
 			p.opened(n)
 		}
-		p.fitting = n.needs(o)
+		p.fitting = n.planMemory(o)
 		if p.counted != nil {
 			p.counted(n)
 		}
@@ -118,7 +118,7 @@ func TestCopiesAreCounted(t *testing.T) {
 		p := &offered{Processor: Processor{Layers: All}}
 		p.opened = func(n *Network) {
 			network, n.context.SharesMemory = n, false
-			require.NoError(t, n.disown(0))
+			require.NoError(t, n.releaseFrom(0))
 			require.NoError(t, n.allocateOne())
 		}
 		p.counted = func(n *Network) {
@@ -155,7 +155,7 @@ func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) 
 // processor counts itself.
 func withSpare(bytes int64) int64 {
 	memory := bytes
-	for memory-memory/sparePart < bytes {
+	for memory-memory/spareFraction < bytes {
 		memory++
 	}
 	return memory
@@ -177,10 +177,10 @@ func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 
 // TestLongerTexts gives the device memory for texts of some length, beside all layers.
 func TestLongerTexts(t *testing.T) {
-	f := &fitting{memory: 1 << 40, pieces: 1 << 40, fixed: 1000, layers: []need{{weights: 100, piece: 60, token: 2}, {weights: 100, piece: 70, token: 4}}}
-	require.Equal(t, 1<<17, f.longest(0, leastContext, 1<<17))
+	f := &memoryPlan{memory: 1 << 40, maxBuffer: 1 << 40, fixed: 1000, layers: []layerBytes{{weights: 100, maxPiece: 60, token: 2}, {weights: 100, maxPiece: 70, token: 4}}}
+	require.Equal(t, 1<<17, f.longest(0, minContext, 1<<17))
 	f.memory, _ = f.total(0, 10000)
-	longest := f.longest(0, leastContext, 1<<17)
+	longest := f.longest(0, minContext, 1<<17)
 	require.GreaterOrEqual(t, longest, 10000-blockTokens)
 	require.True(t, f.fits(0, longest))
 	require.False(t, f.fits(0, longest+blockTokens))
@@ -188,17 +188,17 @@ func TestLongerTexts(t *testing.T) {
 	require.Equal(t, 1, f.first(1, longest))
 
 	f.memory = 1 << 40
-	f.pieces = 69
+	f.maxBuffer = 69
 	require.Equal(t, 2, f.first(2, 1), "a matrix is larger than a buffer can be")
-	f.pieces = 4*leastContext - 1
-	require.Equal(t, 2, f.first(2, leastContext), "so are keys and values")
-	require.Zero(t, f.first(2, leastContext/2))
+	f.maxBuffer = 4*minContext - 1
+	require.Equal(t, 2, f.first(2, minContext), "so are keys and values")
+	require.Zero(t, f.first(2, minContext/2))
 }
 
 // TestTextsGrowAsPredicted lets texts of all lengths grow by chunks and by tokens, to
 // less than a context or all of it.
 func TestTextsGrowAsPredicted(t *testing.T) {
-	f := &fitting{layers: []need{{token: 1}}}
+	f := &memoryPlan{layers: []layerBytes{{token: 1}}}
 	for context := 1; context < 5000; context += 37 {
 		predicted, piece := f.total(0, context)
 		for _, step := range []int{1, 16, 512, context} {
@@ -207,7 +207,7 @@ func TestTextsGrowAsPredicted(t *testing.T) {
 				have = min(have+step, context)
 				if have > room {
 					before := room
-					room = grown(room, have, context)
+					room = grownCapacity(room, have, context)
 					most = max(most, before+room)
 				}
 			}

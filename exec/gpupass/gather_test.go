@@ -12,7 +12,7 @@ import (
 func (n *Network) copying(t *testing.T) {
 	t.Helper()
 	n.context.SharesMemory = false
-	require.NoError(t, n.disown(0))
+	require.NoError(t, n.releaseFrom(0))
 	require.NoError(t, n.allocateOne())
 }
 

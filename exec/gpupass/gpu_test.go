@@ -284,8 +284,8 @@ func TestFailureTakesNothing(t *testing.T) {
 	*limit = most
 	require.Len(t, logits(t, m, s, ids), len(ids))
 	require.Len(t, network.Input(testChunk+1), (testChunk+1)*m.Spec.Dim)
-	text, err := network.NewText()
+	text, err := network.NewSequence()
 	require.NoError(t, err)
-	require.ErrorIs(t, network.Read(context.Background(), text, &exec.Chunk{Tokens: testChunk + 1}), errBuffer)
+	require.ErrorIs(t, network.Read(context.Background(), text, &exec.Chunk{Tokens: testChunk + 1}), errChunkTooLarge)
 	require.Len(t, logits(t, m, s, ids), len(ids))
 }

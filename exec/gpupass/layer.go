@@ -10,20 +10,20 @@ import (
 
 // layer is the kernels of a layer, with all arguments that stay the same.
 type layer struct {
-	attnGain, ffnGain int    // elements of the memory of one token
-	qGain, kGain      int    // the norm of the layer where heads have none
-	qkv               []part // queries, keys and values
+	attnGain, ffnGain int           // elements of the memory of one token
+	qGain, kGain      int           // the norm of the layer where heads have none
+	qkv               []columnBlock // queries, keys and values
 	o, down           *opencl.WeightMatrix
-	gateUp            []part // both in turns, or first gates and then the others
+	gateUp            []columnBlock // both in turns, or first gates and then the others
 
 	one  oneLayer
 	many manyLayer
 }
 
-// part is a product that makes some of the columns of a step's result.
-type part struct {
-	product *opencl.WeightMatrix
-	to      int // its first column
+// columnBlock is a product that makes some of the columns of a step's result.
+type columnBlock struct {
+	weights *opencl.WeightMatrix
+	column  int // its first column
 }
 
 // TakeLayer puts a layer's weights on the device.
@@ -48,28 +48,28 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	if y.qkv, err = n.stack("qkv", &w.Q, &w.K, &w.V); err != nil {
 		return err
 	}
-	if y.o, err = n.product("o", false, &w.O); err != nil {
+	if y.o, err = n.newMatrix("o", false, &w.O); err != nil {
 		return err
 	}
 	if opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
-		p, err := n.product("gate_up", true, &w.Gate, &w.Up)
+		p, err := n.newMatrix("gate_up", true, &w.Gate, &w.Up)
 		if err != nil {
 			return err
 		}
-		y.gateUp = []part{{p, 0}}
+		y.gateUp = []columnBlock{{p, 0}}
 	} else if y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up); err != nil {
 		return err
 	}
-	if y.down, err = n.product("down", false, &w.Down); err != nil {
+	if y.down, err = n.newMatrix("down", false, &w.Down); err != nil {
 		return err
 	}
 	if l == len(n.layers)-1 {
 		n.lastOps += opsOf(y.o) + opsOf(y.down)
 		for _, p := range y.gateUp {
-			n.lastOps += opsOf(p.product)
+			n.lastOps += opsOf(p.weights)
 		}
 	}
-	return n.took()
+	return n.countLoaded()
 }
 
 // TakeEnds puts the output matrix on the device.
@@ -78,19 +78,19 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
 	if err != nil {
 		return err
 	}
-	p, err := n.product("head", false, &head)
+	p, err := n.newMatrix("head", false, &head)
 	if err != nil {
 		return err
 	}
 	n.lastOps += opsOf(p)
 	n.endGain, n.endMatrix = gain, p
-	return n.took()
+	return n.countLoaded()
 }
 
-// took counts what was taken. When all of it was, weights lie where they stay, and the
+// countLoaded counts what was taken. When all of it was, weights lie where they stay, and the
 // kernels for one token are made.
-func (n *Network) took() error {
-	if n.taken++; n.taken < len(n.layers)+1 {
+func (n *Network) countLoaded() error {
+	if n.loaded++; n.loaded < len(n.layers)+1 {
 		return nil
 	}
 	if err := n.gather(); err != nil {
@@ -124,14 +124,14 @@ func allWeights(matrices []*exec.Linear) []opencl.Weights {
 	return list
 }
 
-// product puts matrices on the device as one.
-func (n *Network) product(name string, interleave bool, matrices ...*exec.Linear) (*opencl.WeightMatrix, error) {
+// newMatrix puts matrices on the device as one.
+func (n *Network) newMatrix(name string, interleave bool, matrices ...*exec.Linear) (*opencl.WeightMatrix, error) {
 	p, err := n.context.NewWeightMatrix(interleave, allWeights(matrices)...)
 	if err != nil {
 		return nil, err
 	}
 	n.own(p)
-	n.products = append(n.products, p)
+	n.matrices = append(n.matrices, p)
 	p.Name = name
 	p.Specialized = n.context.Info.Kind == "GPU" // on others it gains nothing
 	n.weights += p.Bytes()
@@ -144,21 +144,21 @@ func opsOf(p *opencl.WeightMatrix) int64 { return 2 * int64(p.Rows) * int64(p.Co
 
 // stack puts matrices on the device whose results lie side by side: neighbours of
 // one format as one.
-func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []part, err error) {
+func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []columnBlock, err error) {
 	to := 0
-	for _, s := range stacks(matrices...) {
-		p, err := n.product(name, false, s...)
+	for _, s := range stackable(matrices...) {
+		p, err := n.newMatrix(name, false, s...)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{p, to})
+		parts = append(parts, columnBlock{p, to})
 		to += p.Rows
 	}
 	return parts, nil
 }
 
-// stacks divides matrices into those that are one product each.
-func stacks(matrices ...*exec.Linear) (list [][]*exec.Linear) {
+// stackable divides matrices into those that are one product each.
+func stackable(matrices ...*exec.Linear) (list [][]*exec.Linear) {
 	for len(matrices) > 0 {
 		count := 1
 		for count < len(matrices) && opencl.CanStack(weightsOf(matrices[0]), weightsOf(matrices[count])) {
@@ -190,4 +190,4 @@ func launchAll(list []*opencl.GEMV) error {
 	return nil
 }
 
-var errBuffer = errors.New("gpu: the chunk is larger than what the network was opened for")
+var errChunkTooLarge = errors.New("gpu: the chunk is larger than what the network was opened for")

@@ -27,16 +27,16 @@ const (
 
 // manyTokens is what passes of many tokens work in, taken when the first comes.
 type manyTokens struct {
-	rows   int            // for so many tokens; 0: nothing is taken yet
-	stage  *opencl.Memory // of the host where the device copies, otherwise nil
-	seen   []float32      // angles of all rotations, and rows, as the host sees them
-	input  *opencl.Memory // the same as the device does
-	x      int            // element of input where the residual stream begins
-	h      *opencl.Memory // [rows, Dim] normalized
-	qkv    *opencl.Memory // [rows, qkvWidth]
-	att    *opencl.Memory // [rows, Heads*HeadDim]
-	hidden *opencl.Memory // [2, rows, inner]
-	tile   int            // queries that a group of attend_many takes
+	capacity int            // for so many tokens; 0: nothing is taken yet
+	stage    *opencl.Memory // of the host where the device copies, otherwise nil
+	host     []float32      // angles of all rotations, and rows, as the host sees them
+	input    *opencl.Memory // the same as the device does
+	x        int            // element of input where the residual stream begins
+	h        *opencl.Memory // [rows, Dim] normalized
+	qkv      *opencl.Memory // [rows, qkvWidth]
+	att      *opencl.Memory // [rows, Heads*HeadDim]
+	hidden   *opencl.Memory // [2, rows, inner]
+	tile     int            // queries that a group of attend_many takes
 }
 
 // manyLayer is the kernels of a layer for many tokens.
@@ -54,7 +54,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 	s, t, mark := n.spec, &n.many, len(n.owned)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.disown(mark))
+			err = errors.Join(err, n.releaseFrom(mark))
 			n.many = manyTokens{}
 			for l := range n.layers {
 				n.layers[l].many = manyLayer{}
@@ -72,7 +72,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 		}
 	}
 	t.x = floats[0] - rows*s.Dim
-	if t.stage, t.seen, err = n.seen(t.input, 0, t.x+rows*s.Dim); err != nil {
+	if t.stage, t.host, err = n.hostView(t.input, 0, t.x+rows*s.Dim); err != nil {
 		return err
 	}
 	t.tile, _ = n.attentionTile()
@@ -81,7 +81,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 			return err
 		}
 	}
-	t.rows = rows
+	t.capacity = rows
 	n.bound = nil // the new kernels look at no text yet
 	return nil
 }
@@ -105,10 +105,10 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 		}
 		return m, err
 	}
-	matrices := func(parts []part, out opencl.Output, to func(p *part) int) (list []*opencl.GEMM, err error) {
+	matrices := func(parts []columnBlock, out opencl.Output, to func(p *columnBlock) int) (list []*opencl.GEMM, err error) {
 		for i := range parts {
 			out.To = to(&parts[i])
-			m, err := matrix(parts[i].product, t.h, 0, s.Dim, out)
+			m, err := matrix(parts[i].weights, t.h, 0, s.Dim, out)
 			if err != nil {
 				return nil, err
 			}
@@ -116,7 +116,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 		}
 		return list, nil
 	}
-	column := func(p *part) int { return p.to }
+	column := func(p *columnBlock) int { return p.column }
 	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Op: opencl.Add, Factor: s.ResidualScale}
 	k := &y.many
 	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
@@ -125,7 +125,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
 		return err
 	}
-	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.anglesFrom(spec, rows, 0)); err != nil {
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
 		return err
 	}
 	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
@@ -138,9 +138,9 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 		return err
 	}
 	if y.fused() {
-		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Op: pairs(s.Act)}, column)
-	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *part) int { return p.to / inner * rows * inner }); err == nil {
-		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(pairs(s.Act)))
+		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Op: gateOp(s.Act)}, column)
+	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *columnBlock) int { return p.column / inner * rows * inner }); err == nil {
+		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(gateOp(s.Act)))
 	}
 	if err != nil {
 		return err
@@ -149,17 +149,17 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	return err
 }
 
-// readMany reads a chunk whose rows are in the staging buffer.
-func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
+// forwardMany reads a chunk whose rows are in the staging buffer.
+func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 	t := &n.many
-	n.setAngles(t.seen, c, t.rows)
+	n.writeAngles(t.host, c, t.capacity)
 	if t.stage != nil {
 		if err := t.input.Send(0, t.stage, 0, 4*(t.x+c.Tokens*n.spec.Dim)); err != nil {
 			return err
 		}
 	}
 	for l := range n.layers {
-		if err := n.runMany(l, c); err != nil {
+		if err := n.runLayerMany(l, c); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -170,7 +170,7 @@ func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 		if err := n.one.memory.CopyPart(4*n.one.x, t.input, 4*(t.x+row*n.spec.Dim), 4*n.spec.Dim); err != nil {
 			return err
 		}
-		if err := n.giveLogits(row, c); err != nil {
+		if err := n.runHead(row, c); err != nil {
 			return err
 		}
 	}
@@ -180,9 +180,9 @@ func (n *Network) readMany(ctx context.Context, c *exec.Chunk) error {
 	return nil
 }
 
-// runMany starts the kernels of a layer, of which the last does no more than what is
+// runLayerMany starts the kernels of a layer, of which the last does no more than what is
 // asked for.
-func (n *Network) runMany(l int, c *exec.Chunk) error {
+func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	k, s := &n.layers[l].many, n.spec
 	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (n *Network) runMany(l int, c *exec.Chunk) error {
 	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
 		return err
 	}
-	on := n.goingOn(l, c)
+	on := n.rowsNeeded(l, c)
 	if on.count == 0 {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (n *Network) runMany(l int, c *exec.Chunk) error {
 }
 
 // attendMany starts attention of some rows of a chunk at a position.
-func (n *Network) attendMany(k *opencl.Kernel, position int, on span) error {
+func (n *Network) attendMany(k *opencl.Kernel, position int, on rowRange) error {
 	for _, a := range [3][2]int{{attendManyPosition, position}, {attendManyFirst, on.first}, {attendManyEnd, on.first + on.count}} {
 		if err := k.SetInt(a[0], a[1]); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (n *Network) attendMany(k *opencl.Kernel, position int, on span) error {
 
 // runMLP starts the kernels of a layer's MLP for some rows of the stream. In between
 // they are the first.
-func (n *Network) runMLP(y *layer, on span) error {
+func (n *Network) runMLP(y *layer, on rowRange) error {
 	k := &y.many
 	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
 		return err

@@ -26,7 +26,7 @@ type Processor struct {
 
 // Open makes ready for a network. See exec.Processor.
 func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
-	if err := check(o.Spec); err != nil {
+	if err := checkSupported(o.Spec); err != nil {
 		return nil, err
 	}
 	c, err := opencl.Open(opencl.Options{Device: p.Device, Budget: o.Budget, Memory: p.Memory})
@@ -37,7 +37,7 @@ func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 	if err := n.allocateOne(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	if err := n.take(o, p.Layers); err != nil {
+	if err := n.placeLayers(o, p.Layers); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	if p.Trace != nil {
@@ -59,14 +59,14 @@ type Network struct {
 	chunk   int
 	owned   []closer // memory, products and kernels, in the order of their making
 	layers  []layer
-	taken   int // layers, and the ends
+	loaded  int // layers, and the ends
 	head    *opencl.GEMV
 	// The norm before the output matrix, of the memory of one token, and that matrix.
 	endGain   int
 	endMatrix *opencl.WeightMatrix
-	products  []*opencl.WeightMatrix // all there are
+	matrices  []*opencl.WeightMatrix // all there are
 	weights   int64                  // bytes on the device
-	need      int64                  // bytes there, with a text as long as there is room for
+	needed    int64                  // bytes there, with a text as long as there is room for
 	// ops are multiplications and additions with weights for one token; lastOps are
 	// those of the end of the last layer and of the output matrix, which few tokens need.
 	ops, lastOps int64
@@ -75,18 +75,18 @@ type Network struct {
 	many   manyTokens
 	replay replay
 	// bound is the text whose memory the kernels' arguments point to.
-	bound *text
-	// failed is why Input had no memory for a chunk, until Read tells it.
-	failed error
+	bound *sequence
+	// inputErr is why Input had no memory for a chunk, until Read tells it.
+	inputErr error
 }
 
 // closer is what a network owns.
 type closer interface{ Close() error }
 
-// freer makes memory a closer.
-type freer struct{ *opencl.Memory }
+// memoryCloser makes memory a closer.
+type memoryCloser struct{ *opencl.Memory }
 
-func (f freer) Close() error { return f.Free() }
+func (f memoryCloser) Close() error { return f.Free() }
 
 // own remembers what is to be given back.
 func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
@@ -95,7 +95,7 @@ func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
 func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, error) {
 	m, err := n.context.Alloc(purpose, size)
 	if err == nil {
-		n.own(freer{m})
+		n.own(memoryCloser{m})
 	}
 	return m, err
 }
@@ -113,11 +113,11 @@ func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastO
 
 // Close gives everything back. Texts must have been closed.
 func (n *Network) Close() error {
-	return errors.Join(n.forget(), n.disown(0), n.context.Close())
+	return errors.Join(n.dropRecording(), n.releaseFrom(0), n.context.Close())
 }
 
-// disown gives back what was made since there were so many things.
-func (n *Network) disown(mark int) error {
+// releaseFrom gives back what was made since there were so many things.
+func (n *Network) releaseFrom(mark int) error {
 	var err error
 	for i := len(n.owned) - 1; i >= mark; i-- {
 		err = errors.Join(err, n.owned[i].Close())
@@ -187,8 +187,8 @@ func (n *Network) attentionTile() (queries, keys int) {
 // it.
 const maxLocal = 40 << 10
 
-// pairs returns what a product of gates and what they let through does.
-func pairs(a arch.Activation) opencl.OutputOp {
+// gateOp returns what a product of gates and what they let through does.
+func gateOp(a arch.Activation) opencl.OutputOp {
 	return [...]opencl.OutputOp{arch.SiLU: opencl.SiLUPairs, arch.GELUTanh: opencl.GELUTanhPairs, arch.GELUErf: opencl.GELUErfPairs}[a]
 }
 

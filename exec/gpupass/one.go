@@ -25,23 +25,23 @@ type oneToken struct {
 	// Elements of memory where its parts begin: state and angles do at 0.
 	x      int // embedding's row, which becomes the residual stream
 	qkv    int
-	sums   int // [maxParts, Heads*HeadDim] of attention
-	states int // [maxParts, Heads, 2]
+	sums   int // [maxSplits, Heads*HeadDim] of attention
+	states int // [maxSplits, Heads, 2]
 	logits int
 	gains  int // where the next gain of a norm goes
 
 	// Where an MLP's inner vector is, behind room for gates: in memory unless the
 	// model's description gave too small a width.
-	hidden *opencl.Memory
-	inner  int // element of hidden
-	room   int // elements there
+	hidden        *opencl.Memory
+	inner         int // element of hidden
+	innerCapacity int // elements there
 
-	stage, out *opencl.Memory // of the host where the device copies, otherwise nil
-	input      []float32      // state, angles and stream as the host sees them
-	result     []float32      // logits as the host sees them
-	sizes      []int          // of attention's groups, ascending
-	division   division       // that kernels are set to
-	fixed      *division      // set by tests: for all contexts
+	stage, out  *opencl.Memory // of the host where the device copies, otherwise nil
+	input       []float32      // state, angles and stream as the host sees them
+	result      []float32      // logits as the host sees them
+	sizes       []int          // of attention's groups, ascending
+	split       contextSplit   // that kernels are set to
+	forcedSplit *contextSplit  // set by tests: for all contexts
 }
 
 // oneLayer is the kernels of a layer for one token.
@@ -62,22 +62,22 @@ func (n *Network) allocateOne() (err error) {
 	place(stateFloats + n.angleFloats())
 	t.x = place(s.Dim)
 	t.qkv = place(n.qkvWidth(n.maxKVHeads()))
-	t.sums = place(maxParts * s.Heads * s.HeadDim)
-	t.states = place(maxParts * s.Heads * 2)
-	t.room = 2 * s.Inner
-	t.inner = place(t.room)
+	t.sums = place(maxSplits * s.Heads * s.HeadDim)
+	t.states = place(maxSplits * s.Heads * 2)
+	t.innerCapacity = 2 * s.Inner
+	t.inner = place(t.innerCapacity)
 	t.logits = place(s.Vocab)
 	t.gains = place(len(s.Layers)*2*(gainFloats(s.Dim)+gainFloats(s.HeadDim)) + gainFloats(s.Dim))
-	t.sizes = n.attendSizes()
-	t.division.parts = 1
+	t.sizes = n.attendGroups()
+	t.split.parts = 1
 	if t.memory, err = n.alloc(tiering.Scratch, 4*size); err != nil {
 		return err
 	}
 	t.hidden = t.memory
-	if t.stage, t.input, err = n.seen(t.memory, 0, t.x+s.Dim); err != nil {
+	if t.stage, t.input, err = n.hostView(t.memory, 0, t.x+s.Dim); err != nil {
 		return err
 	}
-	t.out, t.result, err = n.seen(t.memory, t.logits, s.Vocab)
+	t.out, t.result, err = n.hostView(t.memory, t.logits, s.Vocab)
 	return err
 }
 
@@ -98,28 +98,28 @@ func (n *Network) gain(values []float32) (at int, err error) {
 	return at, t.memory.WriteFloats(at, sum)
 }
 
-// seen returns some numbers of a buffer as the host sees them: in place where the
+// hostView returns some numbers of a buffer as the host sees them: in place where the
 // device shares it, and otherwise in staging memory that has to be copied.
-func (n *Network) seen(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
+func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
 	if m.Host() != nil {
-		return nil, floatsOf(m)[at:][:count], nil
+		return nil, hostFloats(m)[at:][:count], nil
 	}
 	if stage, err = n.context.Stage(tiering.Scratch, 4*count); err != nil {
 		return nil, nil, err
 	}
-	n.own(freer{stage})
-	return stage, floatsOf(stage)[:count], nil
+	n.own(memoryCloser{stage})
+	return stage, hostFloats(stage)[:count], nil
 }
 
-// makeRoom makes room for a layer's MLP where the model's description did not say
+// growInner makes room for a layer's MLP where the model's description did not say
 // that it is so wide.
-func (n *Network) makeRoom(inner int) (err error) {
+func (n *Network) growInner(inner int) (err error) {
 	t := &n.one
-	if 2*inner <= t.room {
+	if 2*inner <= t.innerCapacity {
 		return nil
 	}
-	t.inner, t.room = 0, 2*inner
-	t.hidden, err = n.alloc(tiering.Scratch, 4*t.room)
+	t.inner, t.innerCapacity = 0, 2*inner
+	t.hidden, err = n.alloc(tiering.Scratch, 4*t.innerCapacity)
 	return err
 }
 
@@ -127,7 +127,7 @@ func (n *Network) makeRoom(inner int) (err error) {
 func (n *Network) makeOneLayer(l int) (err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
 	inner := y.down.Cols
-	if err := n.makeRoom(inner); err != nil {
+	if err := n.growInner(inner); err != nil {
 		return err
 	}
 	vector := func(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
@@ -137,11 +137,11 @@ func (n *Network) makeOneLayer(l int) (err error) {
 		}
 		return v, err
 	}
-	vectors := func(parts []part, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
+	vectors := func(parts []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
 		for _, p := range parts {
 			to := out
-			to.To += p.to
-			v, err := vector(p.product, in, to)
+			to.To += p.column
+			v, err := vector(p.weights, in, to)
 			if err != nil {
 				return nil, err
 			}
@@ -163,9 +163,9 @@ func (n *Network) makeOneLayer(l int) (err error) {
 	}
 	in.Side = y.ffnGain
 	if y.fused() {
-		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: pairs(s.Act)})
+		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: gateOp(s.Act)})
 	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
-		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(pairs(s.Act)))
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(gateOp(s.Act)))
 	}
 	if err != nil {
 		return err
@@ -177,9 +177,9 @@ func (n *Network) makeOneLayer(l int) (err error) {
 // fused reports whether one product does gates and what they let through.
 func (y *layer) fused() bool { return len(y.gateUp) == 1 }
 
-// anglesFrom returns the element where a layer's angles begin, in a buffer that
+// angleOffset returns the element where a layer's angles begin, in a buffer that
 // has those of so many tokens for each rotation, from an element on.
-func (n *Network) anglesFrom(l *arch.LayerSpec, tokens, from int) int {
+func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
 	for i := range n.spec.Ropes {
 		if i >= l.Rope {
 			break
@@ -189,18 +189,18 @@ func (n *Network) anglesFrom(l *arch.LayerSpec, tokens, from int) int {
 	return from
 }
 
-// readOne reads a token whose row is in the staging buffer.
-func (n *Network) readOne(c *exec.Chunk) error {
+// forwardOne reads a token whose row is in the staging buffer.
+func (n *Network) forwardOne(c *exec.Chunk) error {
 	// Drivers take longer for commands that come from another thread than the last.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	t := &n.one
-	if err := n.divide(n.divisionOf(c.Position + 1)); err != nil {
+	if err := n.setSplit(n.splitFor(c.Position + 1)); err != nil {
 		return err
 	}
 	t.input[0] = bitsOf(c.Position)
-	n.setAngles(t.input[stateFloats:], c, 1)
-	if n.recorded(c) {
+	n.writeAngles(t.input[stateFloats:], c, 1)
+	if n.useRecording(c) {
 		return n.replayOne(c)
 	}
 	if t.stage != nil {
@@ -209,19 +209,19 @@ func (n *Network) readOne(c *exec.Chunk) error {
 		}
 	}
 	for l := range n.layers {
-		if err := n.runOne(l, c); err != nil {
+		if err := n.runLayerOne(l, c); err != nil {
 			return err
 		}
 	}
 	if len(c.Want) == 0 {
 		return n.context.Finish()
 	}
-	return n.giveLogits(0, c)
+	return n.runHead(0, c)
 }
 
-// runOne starts the kernels of a layer, of which the last does no more than what is
+// runLayerOne starts the kernels of a layer, of which the last does no more than what is
 // asked for: attention keeps the key and value.
-func (n *Network) runOne(l int, c *exec.Chunk) error {
+func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 	y := &n.layers[l]
 	k := &y.one
 	if err := launchAll(k.qkv); err != nil {
@@ -230,7 +230,7 @@ func (n *Network) runOne(l int, c *exec.Chunk) error {
 	if err := n.attendOne(k.attend); err != nil {
 		return err
 	}
-	if n.goingOn(l, c).count == 0 {
+	if n.rowsNeeded(l, c).count == 0 {
 		return nil
 	}
 	if err := k.o.Launch(); err != nil {
@@ -247,9 +247,9 @@ func (n *Network) runOne(l int, c *exec.Chunk) error {
 	return k.down.Launch()
 }
 
-// giveLogits multiplies the stream of one token with the output matrix and hands
+// runHead multiplies the stream of one token with the output matrix and hands
 // over the result.
-func (n *Network) giveLogits(row int, c *exec.Chunk) error {
+func (n *Network) runHead(row int, c *exec.Chunk) error {
 	if err := n.head.Launch(); err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 // the host takes microseconds for what were 0.7 ms, and the device loses less between
 // kernels.
 
-// graphShare is what CUDA takes of the device's memory beside what it is asked for: 516 MiB
+// graphReserve is what CUDA takes of the device's memory beside what it is asked for: 516 MiB
 // of an H200. Smaller devices were not seen.
-const graphShare = 544 << 20
+const graphReserve = 544 << 20
 
-var errNoRoom = errors.New("gpu: too little of the device's memory is left for graphs")
+var errNoGraphMemory = errors.New("gpu: too little of the device's memory is left for graphs")
 
 // openGraphs gets ready for recordings, which need all that a token reads and writes in
 // memory made for them, if the device has room for that beside everything else. Whatever
@@ -26,11 +26,11 @@ var errNoRoom = errors.New("gpu: too little of the device's memory is left for g
 func (n *Network) openGraphs() {
 	r, c := &n.replay, n.context
 	// A text has memory for each layer, and as much again while it grows.
-	more := graphShare + int64(1+2*len(n.layers))*opencl.RecordableGranularity
-	if n.need+more > c.Info.Memory-c.Info.Memory/sparePart {
-		r.refused = errNoRoom
+	more := graphReserve + int64(1+2*len(n.layers))*opencl.RecordableGranularity
+	if n.needed+more > c.Info.Memory-c.Info.Memory/spareFraction {
+		r.refused = errNoGraphMemory
 	} else if r.refused = c.OpenGraphs(); c.CanRecord() {
-		n.need += more
+		n.needed += more
 	}
 }
 
@@ -38,7 +38,7 @@ func (n *Network) openGraphs() {
 type replay struct {
 	graph   *opencl.Graph
 	in, out []float32 // as the host sees them
-	once    bool      // a token was read since anything changed
+	warm    bool      // a token was read since anything changed
 	refused error     // why nothing is recorded any more
 }
 
@@ -46,17 +46,17 @@ type replay struct {
 // tried.
 func (n *Network) NotRecorded() error { return n.replay.refused }
 
-// recorded reports whether a token's commands are recorded. It records them when that
+// useRecording reports whether a token's commands are recorded. It records them when that
 // will be of use: a recording takes the time that some tokens save.
-func (n *Network) recorded(c *exec.Chunk) bool {
+func (n *Network) useRecording(c *exec.Chunk) bool {
 	r := &n.replay
 	if r.refused != nil || len(c.Want) == 0 || !n.context.CanRecord() {
 		return false
 	}
-	if r.graph == nil && r.once {
+	if r.graph == nil && r.warm {
 		r.graph, r.refused = n.context.Record(func(g *opencl.Graph) error { return n.record(g, c) })
 	}
-	r.once = true
+	r.warm = true
 	return r.graph != nil
 }
 
@@ -68,7 +68,7 @@ func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
 		return err
 	}
 	for l := range n.layers {
-		if err := n.runOne(l, c); err != nil {
+		if err := n.runLayerOne(l, c); err != nil {
 			return err
 		}
 	}
@@ -76,7 +76,7 @@ func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
 		return err
 	}
 	out, err := g.Read(t.memory, 4*t.logits, 4*len(t.result))
-	r.in, r.out = floatsIn(in), floatsIn(out)
+	r.in, r.out = pageFloats(in), pageFloats(out)
 	return err
 }
 
@@ -86,15 +86,15 @@ func (n *Network) replayOne(c *exec.Chunk) error {
 	copy(r.in, n.one.input)
 	if err := r.graph.Launch(); err != nil {
 		r.refused = err // others are launched
-		return errors.Join(err, n.forget())
+		return errors.Join(err, n.dropRecording())
 	}
 	return c.Each(0, r.out)
 }
 
-// forget drops what was recorded, because the next token's pass is another.
-func (n *Network) forget() error {
+// dropRecording drops what was recorded, because the next token's pass is another.
+func (n *Network) dropRecording() error {
 	r := &n.replay
 	g := r.graph
-	r.graph, r.in, r.out, r.once = nil, nil, nil, false
+	r.graph, r.in, r.out, r.warm = nil, nil, nil, false
 	return g.Close()
 }

@@ -58,7 +58,7 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 		some(texts[1], ids[38:42])
 		texts[1].Truncate(36)
 		some(texts[1], ids[36:40])
-		n.one.fixed = &division{0, 3}
+		n.one.forcedSplit = &contextSplit{0, 3}
 		some(texts[1], ids[40:44])
 		return all
 	}

@@ -15,7 +15,7 @@ func TestMLPsThatNobodyAnnounced(t *testing.T) {
 	require.Same(t, network.one.memory, network.one.hidden)
 	ids := someIDs(20, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
-	m = load(t, path, onGPU(Processor{Opened: func(n *Network) { network, n.one.room = n, 0 }}))
+	m = load(t, path, onGPU(Processor{Opened: func(n *Network) { network, n.one.innerCapacity = n, 0 }}))
 	require.NotSame(t, network.one.memory, network.one.hidden)
 	require.Equal(t, want, teacherForced(t, m, ids))
 }

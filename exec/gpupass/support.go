@@ -9,8 +9,8 @@ import (
 // maxHeadDim is what attention's kernels have local memory for.
 const maxHeadDim = 256
 
-// check refuses networks that have something for which there is no kernel.
-func check(s *arch.Spec) error {
+// checkSupported refuses networks that have something for which there is no kernel.
+func checkSupported(s *arch.Spec) error {
 	for _, c := range []struct {
 		has  bool
 		what string
@@ -26,17 +26,17 @@ func check(s *arch.Spec) error {
 		{s.HeadDim%4 != 0 || s.HeadDim > maxHeadDim, fmt.Sprintf("heads of %d elements", s.HeadDim)},
 	} {
 		if c.has {
-			return refuse(s, c.what)
+			return unsupported(s, c.what)
 		}
 	}
 	for _, l := range s.Layers {
 		if l.Mixer != arch.Attention {
-			return refuse(s, "convolutions")
+			return unsupported(s, "convolutions")
 		}
 	}
 	return nil
 }
 
-func refuse(s *arch.Spec, what string) error {
+func unsupported(s *arch.Spec, what string) error {
 	return fmt.Errorf("%w on a GPU: %s of family %s; run it on the CPU", arch.ErrUnsupported, what, s.Family)
 }

@@ -16,17 +16,17 @@ const (
 	firstTokens = 512
 )
 
-// text is what a network remembers of one: for each layer a buffer of keys and
+// sequence is what a network remembers of one: for each layer a buffer of keys and
 // values.
-type text struct {
-	network *Network
-	layers  []*opencl.Memory
-	room    int // tokens
+type sequence struct {
+	network  *Network
+	layers   []*opencl.Memory
+	capacity int // tokens
 }
 
-// NewText returns an empty text. Memory is taken when it is read into.
-func (n *Network) NewText() (exec.TextMemory, error) {
-	return &text{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
+// NewSequence returns an empty text. Memory is taken when it is read into.
+func (n *Network) NewSequence() (exec.SequenceMemory, error) {
+	return &sequence{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
 }
 
 // tokenBytes returns what a token takes in a layer.
@@ -36,12 +36,12 @@ func (n *Network) tokenBytes(l int) int {
 }
 
 // reserve makes room for so many tokens; those that the text has stay.
-func (t *text) reserve(tokens, have int) error {
-	if tokens <= t.room {
+func (t *sequence) reserve(tokens, have int) error {
+	if tokens <= t.capacity {
 		return nil
 	}
 	n := t.network
-	room := grown(t.room, tokens, n.spec.Context)
+	room := grownCapacity(t.capacity, tokens, n.spec.Context)
 	layers := make([]*opencl.Memory, len(t.layers))
 	var err error
 	for l := range layers {
@@ -60,14 +60,14 @@ func (t *text) reserve(tokens, have int) error {
 		return errors.Join(err, free(layers))
 	}
 	err = free(t.layers)
-	t.layers, t.room = layers, room
+	t.layers, t.capacity = layers, room
 	t.unbind()
 	return err
 }
 
-// grown returns for how many tokens a text takes memory that has some, needs more, and
+// grownCapacity returns for how many tokens a text takes memory that has some, needs more, and
 // will have no more than a context.
-func grown(room, tokens, context int) int {
+func grownCapacity(room, tokens, context int) int {
 	room = max(room, firstTokens)
 	for room < tokens {
 		room *= 2
@@ -86,16 +86,16 @@ func free(layers []*opencl.Memory) error {
 
 // unbind makes the network's kernels look at the text's memory anew before they
 // use it.
-func (t *text) unbind() {
+func (t *sequence) unbind() {
 	if t.network.bound == t {
 		t.network.bound = nil
 	}
 }
 
 // Clone copies the text.
-func (t *text) Clone() (exec.TextMemory, error) {
-	c := &text{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
-	if t.room == 0 {
+func (t *sequence) Clone() (exec.SequenceMemory, error) {
+	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
+	if t.capacity == 0 {
 		return c, nil
 	}
 	var err error
@@ -111,24 +111,24 @@ func (t *text) Clone() (exec.TextMemory, error) {
 	if err = errors.Join(err, t.network.context.Finish()); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	c.room = t.room
+	c.capacity = t.capacity
 	return c, nil
 }
 
 // Close gives the memory back.
-func (t *text) Close() error {
+func (t *sequence) Close() error {
 	t.unbind()
-	t.room = 0
+	t.capacity = 0
 	return free(t.layers)
 }
 
 // bind points the kernels to a text.
-func (n *Network) bind(t *text) error {
+func (n *Network) bind(t *sequence) error {
 	if n.bound == t {
 		return nil
 	}
 	n.bound = nil // a failure on the way leaves some pointing elsewhere
-	if err := n.forget(); err != nil {
+	if err := n.dropRecording(); err != nil {
 		return err
 	}
 	for l := range n.layers {
