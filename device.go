@@ -164,7 +164,7 @@ type DividedSteps struct {
 // Divided returns how products are divided with a Device such as cpu+gpu, and how
 // long they took so far; nil without one.
 func (e *Engine) Divided() (list []DividedProduct) {
-	for _, p := range e.model.Divided() {
+	for _, p := range e.model.SplitStats() {
 		one, many := p.Parts()
 		list = append(list, DividedProduct{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),

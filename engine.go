@@ -78,7 +78,7 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 		e.recorder, e.traceFile = trace.New(), opts.Trace
 	}
 	err := e.load(ctx, f, opts)
-	if err == nil && !e.model.KeepsFiles() {
+	if err == nil && !e.model.NeedsFiles() {
 		e.files = nil
 		err = f.Close()
 	}
@@ -126,7 +126,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 		return err
 	}
 	e.followPlacement(&opts)
-	if !e.model.KeepsFiles() {
+	if !e.model.NeedsFiles() {
 		e.mem.stay = opts.whyStay(f)
 	}
 	if err := e.openKeeper(f, whole, &opts); err != nil {

@@ -86,7 +86,7 @@ func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options)
 		e.unkept = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
 	}
-	if k.stores, err = e.model.KeepIn(k.dir, identity); err != nil {
+	if k.stores, err = e.model.OpenStores(k.dir, identity); err != nil {
 		return err
 	}
 	e.keeper = k
@@ -142,16 +142,16 @@ func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 		return fresh
 	}
 	g.written = k.dir.Written()
-	s.seq.KeepEarly(k.stores, keepLeast, k.tell)
+	s.seq.SaveEarly(k.stores, keepLeast, k.tell)
 	if len(fresh) > k.stores.PageTokens() {
-		n, err := s.seq.Recall(ctx, k.stores, g.ids)
+		n, err := s.seq.RestorePrefix(ctx, k.stores, g.ids)
 		if ctx.Err() == nil {
 			k.tell(err)
 		}
 		g.stats.RecalledTokens += n
 		fresh = g.ids[s.seq.Len():]
 	}
-	g.kept = s.seq.Kept()
+	g.kept = s.seq.Saved()
 	return fresh
 }
 
@@ -163,8 +163,8 @@ func (g *generation) keep(ctx context.Context) {
 	if k == nil || !k.auto || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
 		return
 	}
-	early := s.seq.Kept() - g.kept // what is left counts together with it
-	_, err := s.seq.Keep(k.stores, s.seq.IDs(), max(1, keepLeast-early), false)
+	early := s.seq.Saved() - g.kept // what is left counts together with it
+	_, err := s.seq.Save(k.stores, s.seq.IDs(), max(1, keepLeast-early), false)
 	k.tell(err)
 	g.stats.KeptBytes = k.dir.Written() - g.written
 }
@@ -238,8 +238,8 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *chunk.Manifest, o S
 		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.engine.limit)
 	}
 	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
-	if len(m.Chunks) == 0 || k.stores.Keeps(m.Key) { // a text alone goes with all settings
-		err = s.seq.RecallSession(ctx, k.stores, m)
+	if len(m.Chunks) == 0 || k.stores.Has(m.Key) { // a text alone goes with all settings
+		err = s.seq.RestoreSession(ctx, k.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
 	if refused && o.Reread {
@@ -313,7 +313,7 @@ func (s *Session) rename(name string) error {
 // save writes what the model remembers, as far as there is room, and the text.
 func (s *Session) save(k *keeper) error {
 	before := k.dir.Written()
-	refs, unkept := s.seq.Keep(k.stores, s.held(), 1, true)
+	refs, unkept := s.seq.Save(k.stores, s.held(), 1, true)
 	s.mu.Lock()
 	s.stats.KeptBytes += k.dir.Written() - before
 	s.mu.Unlock()
@@ -339,7 +339,7 @@ func (s *Session) saveText(k *keeper, refs []chunk.Ref) error {
 		settings += ", selected"
 	}
 	m := &chunk.Manifest{
-		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.KeptIn(k.stores),
+		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.StoreKey(k.stores),
 		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {

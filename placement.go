@@ -56,7 +56,7 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := exec.Place(f, exec.Options{Chunk: plan.Chunk, Context: opts.Context, Processor: opts.processor(nil)})
+	p, err := exec.PlaceLayers(f, exec.Options{Chunk: plan.Chunk, Context: opts.Context, Processor: opts.processor(nil)})
 	if err != nil {
 		return nil, err
 	}

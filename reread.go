@@ -31,12 +31,12 @@ func (g *generation) forgetDamaged(ctx context.Context) bool {
 	if k == nil || ctx.Err() != nil {
 		return false
 	}
-	damage := s.seq.ForgetDamaged(k.stores)
+	damage := s.seq.DropDamaged(k.stores)
 	if damage == nil {
 		return false
 	}
 	k.tell(damage)
-	g.kept = min(g.kept, s.seq.Kept())
+	g.kept = min(g.kept, s.seq.Saved())
 	if g.firstAt.IsZero() {
 		g.stats.ReusedTokens = min(g.stats.ReusedTokens, s.seq.Len())
 		g.stats.RecalledTokens = min(g.stats.RecalledTokens, s.seq.Len())

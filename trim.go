@@ -149,7 +149,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 			return m.stay
 		}
 		if lean {
-			e.model.KeepRows(false)
+			e.model.CacheEmbeddingRows(false)
 		}
 		if err := e.model.SetHot(plan.KVHot); errors.Is(err, exec.ErrClosed) {
 			return ErrClosed
@@ -164,7 +164,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		// A conversation may have grown meanwhile: once more, then.
 		if m.budget.TrySetLimit(budget) {
 			m.need.Budget, m.aim, m.now = budget, budget, plan
-			e.model.KeepRows(!lean)
+			e.model.CacheEmbeddingRows(!lean)
 			return nil
 		}
 	}

@@ -105,7 +105,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		done.Path = path + CalibrationSuffix
 	}
 	kept := map[string]bool{}
-	for in, keep := range exec.ShadowsOf(shareOr(o.Shadows, 1)).Of(index.Inputs) {
+	for in, keep := range exec.OutlierFraction(shareOr(o.Shadows, 1)).Of(index.Inputs) {
 		kept[in.Name] = keep
 		done.Inputs = append(done.Inputs, CalibrationInput{
 			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.Loss),
@@ -183,18 +183,18 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	if err := calib.UseWhole(f, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	whole := &exec.W8A8{Calibration: c, Shadows: exec.DefaultShadows}
+	whole := &exec.W8A8{Calibration: c, Outliers: exec.DefaultOutlierChoice}
 	switch {
 	case w.NoShadow:
-		whole.Shadows = exec.ShadowsOf(0)
+		whole.Outliers = exec.OutlierFraction(0)
 	case w.Shadows != 0:
-		whole.Shadows = exec.ShadowsOf(w.Shadows)
+		whole.Outliers = exec.OutlierFraction(w.Shadows)
 	}
 	return whole, nil
 }
 
 // ShadowUse says what shadows were made of, see [Options].W8A8.
-type ShadowUse = exec.ShadowStats
+type ShadowUse = exec.OutlierStats
 
 // ShadowUse returns what the shadows of all sessions were made of so far.
-func (e *Engine) ShadowUse() ShadowUse { return e.model.ShadowStats() }
+func (e *Engine) ShadowUse() ShadowUse { return e.model.OutlierStats() }

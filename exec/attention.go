@@ -37,23 +37,23 @@ const tileQueries = 32
 // on flash.
 type attention struct {
 	*step
-	tiles   []tile
-	split   bool         // threads share the spans of a single token
-	spans   []float32    // results of shared spans, to be merged
-	kept    [2][]float32 // [chunk, Heads, HeadDim+2] states of tiles between groups of pages from flash
-	landed  landed       // pages from flash that are attended to
-	pages   []fetch.Page // memory of landed
-	sums    fetch.Checks // of landed
-	damaged sync.Mutex   // guards landed.err
-	chooser chooser      // of the blocks that rows attend to
+	tiles       []tile
+	sharesSpans bool         // threads share the spans of a single token
+	spans       []float32    // results of shared spans, to be merged
+	tileStates  [2][]float32 // [chunk, Heads, HeadDim+2] states of tiles between groups of pages from flash
+	fetched     pageGroup    // pages from flash that are attended to
+	pages       []fetch.Page // memory of landed
+	checks      fetch.Checks // of landed
+	fetchedErr  sync.Mutex   // guards landed.err
+	selector    pageSelector // of the blocks that rows attend to
 
-	attnPart, mergePart, landedPart func(part, worker int)
+	attendPart, mergePart, groupPart func(part, worker int)
 }
 
 // makeParts makes method values, which allocate.
 func (a *attention) makeParts() {
-	a.attnPart, a.mergePart, a.landedPart = a.attend, a.merge, a.lookAtLanded
-	a.chooser.startSelection()
+	a.attendPart, a.mergePart, a.groupPart = a.attend, a.mergeSpans, a.attendGroupPart
+	a.selector.start()
 }
 
 // tile is consecutive rows of one sequence.
@@ -83,7 +83,7 @@ func (a *attention) maxTileQueries() int {
 // carveWorkers takes what each thread needs. Some of it stays zero, so nothing else
 // may lie there.
 func (p *pass) carveWorkers(a *tiering.Arena) {
-	queries, wide := p.attn.maxTileQueries(), p.multipliesWide()
+	queries, wide := p.attn.maxTileQueries(), p.hasWideTypes()
 	for i := range p.workers {
 		w := &p.workers[i]
 		w.tileMemory = a.Floats(tiled.ScratchFloats(p.chunk, wide))
@@ -103,8 +103,8 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 
 // carveAttention takes what is handed on between steps of attention.
 func (a *attention) carveAttention(arena *tiering.Arena) {
-	for i := range a.kept {
-		a.kept[i] = arena.Floats(a.coldFloats())
+	for i := range a.tileStates {
+		a.tileStates[i] = arena.Floats(a.coldFloats())
 	}
 	// Shared spans: a state for every head and span of a few short tiles.
 	spans := a.m.Spec.Context/spanTokens + 1
@@ -115,36 +115,36 @@ func (a *attention) carveAttention(arena *tiering.Arena) {
 // walked by one thread for each key head.
 const maxSharedSpans = 512
 
-// attention computes the attention part of a layer into mix.
-func (p *pass) attention(in []float32 /* [n, Dim] */) {
-	some := p.goesOn(0, p.n)
+// runAttention computes the attention part of a layer into mix.
+func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
+	some := p.anyWanted(0, p.n)
 	if some {
-		p.mm.add(&p.w.Q, in, p.n, p.q)
+		p.mm.queue(&p.w.Q, in, p.n, p.q)
 	}
-	p.mm.add(&p.w.K, in, p.n, p.k)
-	p.mm.add(&p.w.V, in, p.n, p.v)
-	p.foresee(&p.w.O)
-	p.mm.multiply()
-	p.overRows(p.n, p.rowPart)
-	p.attn.chooser.chooseBlocks()
+	p.mm.queue(&p.w.K, in, p.n, p.k)
+	p.mm.queue(&p.w.V, in, p.n, p.v)
+	p.prefetch(&p.w.O)
+	p.mm.run()
+	p.forRows(p.n, p.preparePart)
+	p.attn.selector.selectBlocks()
 	if !some {
-		p.narrow()
+		p.pruneRows()
 		return
 	}
 	p.attn.planTiles()
-	p.attn.attendCold()
-	if spans := p.attn.sharedSpans(); spans > 1 {
-		p.attn.split = true
-		p.attn.runAttention(p.layer.KVHeads * spans)
-		p.attn.split = false
+	p.attn.attendFlash()
+	if spans := p.attn.spansToShare(); spans > 1 {
+		p.attn.sharesSpans = true
+		p.attn.run(p.layer.KVHeads * spans)
+		p.attn.sharesSpans = false
 		p.m.workers.Run(p.layer.KVHeads, p.attn.mergePart)
 	} else {
-		p.attn.runAttention(len(p.attn.tiles) * p.layer.KVHeads)
+		p.attn.run(len(p.attn.tiles) * p.layer.KVHeads)
 	}
-	p.narrow()
-	p.mm.add(&p.w.O, p.att, p.n, p.mix)
-	p.foreseeMLP()
-	p.mm.multiply()
+	p.pruneRows()
+	p.mm.queue(&p.w.O, p.att, p.n, p.mix)
+	p.prefetchMLP()
+	p.mm.run()
 }
 
 // planTiles cuts the batch's runs into tiles for the current layer. Tiles whose rows
@@ -152,22 +152,22 @@ func (p *pass) attention(in []float32 /* [n, Dim] */) {
 func (a *attention) planTiles() {
 	a.tiles = a.tiles[:0]
 	rows := a.tileRows(a.layer.KVHeads)
-	if a.chooser.on {
+	if a.selector.on {
 		rows = 1 // each looks at other blocks
 	}
 	for _, r := range a.batch.runs {
 		for at := 0; at < r.count; at += rows {
 			t := tile{r.seq, r.row + at, r.pos + at, min(rows, r.count-at)}
-			if a.goesOn(t.row, t.count) {
+			if a.anyWanted(t.row, t.count) {
 				a.tiles = append(a.tiles, t)
 			}
 		}
 	}
 }
 
-// sharedSpans returns into how many spans the threads divide the only tile of a
+// spansToShare returns into how many spans the threads divide the only tile of a
 // single token, or 0 when there is enough to do without.
-func (a *attention) sharedSpans() int {
+func (a *attention) spansToShare() int {
 	if a.n != 1 || len(a.workers) == 1 || a.layer.KVHeads >= 4*len(a.workers) {
 		return 0
 	}
@@ -194,73 +194,73 @@ func (a *attention) firstBlock(t tile) int {
 
 // firstHot returns the first block that some row of a tile sees and that has not been
 // looked at.
-func (a *attention) firstHot(t tile) int { return max(a.firstBlock(t), a.passedBlocks(t.seq)) }
+func (a *attention) firstHot(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
 
 // attend does one part: a tile and key head, or one of the shared spans. What has
 // landed and waits for that comes first.
 func (a *attention) attend(part, worker int) {
-	others := a.landedParts()
+	others := a.groupParts()
 	if part < others {
-		a.useLanded(part)
+		a.runGroupPart(part)
 		return
 	}
 	part -= others
 	w := &a.workers[worker]
-	if a.split {
+	if a.sharesSpans {
 		first, last := a.spanRange(a.tiles[0])
 		spans := last - first
-		a.roundQueries(w, a.tiles[0], part/spans)
-		a.spanState(w, a.sharedState(part), a.tiles[0], part/spans, first+part%spans)
+		a.quantizeQueries(w, a.tiles[0], part/spans)
+		a.spanState(w, a.spanResult(part), a.tiles[0], part/spans, first+part%spans)
 		return
 	}
 	t, kvHead := a.tiles[part/a.layer.KVHeads], part%a.layer.KVHeads
 	queries := t.count * a.m.Spec.Heads / a.layer.KVHeads
 	acc := w.acc[:queries*a.stateWidth()]
-	a.beginAcc(acc, t, kvHead, a.passedBlocks(t.seq))
-	a.roundQueries(w, t, kvHead)
+	a.beginAcc(acc, t, kvHead, a.mergedBlocks(t.seq))
+	a.quantizeQueries(w, t, kvHead)
 	first, last := a.spanRange(t)
 	for span := first; span < last; span++ {
 		state := w.span[:len(acc)]
 		a.spanState(w, state, t, kvHead, span)
 		a.mergeState(acc, state)
 	}
-	a.finish(t, kvHead, acc)
+	a.finishTile(t, kvHead, acc)
 }
 
-// sharedState is where a shared span's result waits to be merged: the states of
+// spanResult is where a shared span's result waits to be merged: the states of
 // the heads that share the key head.
-func (a *attention) sharedState(part int) []float32 {
+func (a *attention) spanResult(part int) []float32 {
 	n := a.m.Spec.Heads / a.layer.KVHeads * a.stateWidth()
 	return a.spans[part*n : (part+1)*n]
 }
 
-// merge puts the shared spans of one key head together.
-func (a *attention) merge(kvHead, worker int) {
+// mergeSpans puts the shared spans of one key head together.
+func (a *attention) mergeSpans(kvHead, worker int) {
 	first, last := a.spanRange(a.tiles[0])
 	spans := last - first
 	acc := a.workers[worker].acc[:a.m.Spec.Heads/a.layer.KVHeads*a.stateWidth()]
-	a.beginAcc(acc, a.tiles[0], kvHead, a.passedBlocks(a.tiles[0].seq))
+	a.beginAcc(acc, a.tiles[0], kvHead, a.mergedBlocks(a.tiles[0].seq))
 	for i := range spans {
-		a.mergeState(acc, a.sharedState(kvHead*spans+i))
+		a.mergeState(acc, a.spanResult(kvHead*spans+i))
 	}
-	a.finish(a.tiles[0], kvHead, acc)
+	a.finishTile(a.tiles[0], kvHead, acc)
 }
 
 // spanState computes the softmax state of a tile over one span.
 func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
-	a.beginSpan(state, t, kvHead, a.passedBlocks(t.seq), firstBlock)
+	a.beginSpan(state, t, kvHead, a.mergedBlocks(t.seq), firstBlock)
 	firstBlock = max(firstBlock, a.firstHot(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
-	for block := a.chooser.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {
-		next := a.chooser.nextBlock(t, block+1)
+	for block := a.selector.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {
+		next := a.selector.nextBlock(t, block+1)
 		a.blockState(w, state, t, kvHead, block, min(next, final))
 		block = next
 	}
 }
 
-// roundQueries rounds a tile's queries to 8 bits where keys are kept in codes.
-func (a *attention) roundQueries(w *workspace, t tile, kvHead int) {
+// quantizeQueries rounds a tile's queries to 8 bits where keys are kept in codes.
+func (a *attention) quantizeQueries(w *workspace, t tile, kvHead int) {
 	if !a.m.cache.Shape().Format.Codes() {
 		return
 	}
@@ -278,27 +278,27 @@ func (a *attention) roundQueries(w *workspace, t tile, kvHead int) {
 	}
 }
 
-// share returns where a head's keys and values of a block lie.
-func (a *attention) share(t tile, kvHead, block int) []byte {
-	if len(a.landed.pages) > 0 && block < a.landed.block+a.landed.count {
-		return a.landedShare(kvHead, block-a.landed.block)
+// kvBlock returns where a head's keys and values of a block lie.
+func (a *attention) kvBlock(t tile, kvHead, block int) []byte {
+	if len(a.fetched.pages) > 0 && block < a.fetched.block+a.fetched.count {
+		return a.fetchedBlock(kvHead, block-a.fetched.block)
 	}
 	return t.seq.kv.Share(a.index, kvHead, block)
 }
 
-// landedShare is share for one of the blocks that have landed.
-func (a *attention) landedShare(kvHead, at int) []byte {
+// fetchedBlock is share for one of the blocks that have landed.
+func (a *attention) fetchedBlock(kvHead, at int) []byte {
 	blocks := a.m.cache.PageBlocks()
-	return a.m.cache.Shape().Share(a.landed.pages[at/blocks].Data, a.index, kvHead, at%blocks)
+	return a.m.cache.Shape().Share(a.fetched.pages[at/blocks].Data, a.index, kvHead, at%blocks)
 }
 
 // blockState merges one block of tokens into the states of a tile's queries.
 // The block next will follow.
 func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
-	a.sumShare(kvHead, block)
+	a.checksumBlock(kvHead, block)
 	shape := a.m.cache.Shape()
 	if shape.Format.Codes() {
-		a.block8State(w, state, t, kvHead, block, next)
+		a.codesBlockState(w, state, t, kvHead, block, next)
 		return
 	}
 	d, width := a.m.Spec.HeadDim, a.stateWidth()
@@ -307,17 +307,17 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
 	scores := w.scores[:queries*kv.BlockTokens]
-	q, share := a.queries(kvHead, t.row, t.count), a.share(t, kvHead, block)
+	q, share := a.queries(kvHead, t.row, t.count), a.kvBlock(t, kvHead, block)
 	var values []float32
 	if shape.Format == kv.F16 {
-		values = a.scores16(w, scores, q, share, tokens)
+		values = a.scoresF16(w, scores, q, share, tokens)
 	} else {
 		var keys []float32
 		keys, values = shape.Block(share)
 		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	}
 	for i := range queries {
-		a.weigh(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
+		a.weighScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }

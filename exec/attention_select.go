@@ -20,32 +20,32 @@ import (
 // taken depends on the query and the summaries alone, not on threads or on where
 // pages lie. Long inputs are read exactly: they would need everything anyway.
 const (
-	selectRows = 64 // the most new tokens of one call that select
-	keepFirst  = 1  // blocks that are always taken
-	keepLast   = 16 // before the block that is being filled
+	selectRows  = 64 // the most new tokens of one call that select
+	alwaysFirst = 1  // blocks that are always taken
+	alwaysLast  = 16 // before the block that is being filled
 	// alwaysSeen is how many tokens may be there before any is left out.
-	alwaysSeen = (keepFirst + keepLast + 1) * kv.BlockTokens
+	alwaysSeen = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
 )
 
-// chooser is what a pass knows about the blocks that its rows look at.
-type chooser struct {
+// pageSelector is what a pass knows about the blocks that its rows look at.
+type pageSelector struct {
 	*step
-	on     bool      // in the current layer rows look at what they have chosen
-	taken  []byte    // [selectRows, stride] 1 for a block that a row looks at
-	stride int       // blocks of the longest sequence and two
-	shares []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
-	ranks  []uint32  // [stride] estimates as numbers whose order is theirs
+	on       bool      // in the current layer rows look at what they have chosen
+	taken    []byte    // [selectRows, stride] 1 for a block that a row looks at
+	stride   int       // blocks of the longest sequence and two
+	attended []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
+	ranks    []uint32  // [stride] estimates as numbers whose order is theirs
 
 	row         int // that chooses
 	run         *run
 	first, last int // blocks that it can choose from
 	sealed      int // first block that becomes full in the run
 
-	sealPart, sharePart func(part, worker int)
+	summarizePart, estimatePart func(part, worker int)
 }
 
-// carveSelection takes what selection needs, which is nothing without one.
-func (c *chooser) carveSelection(a *tiering.Arena) {
+// carve takes what selection needs, which is nothing without one.
+func (c *pageSelector) carve(a *tiering.Arena) {
 	if c.m.selection.Exact() {
 		return
 	}
@@ -58,7 +58,7 @@ func (c *chooser) carveSelection(a *tiering.Arena) {
 	}
 	c.stride = s.Context/kv.BlockTokens + 2
 	c.taken = a.Bytes(selectRows * c.stride)
-	c.shares = a.Floats(maxKV * c.stride)
+	c.attended = a.Floats(maxKV * c.stride)
 	cols := kv.SummaryCols(s.HeadDim)
 	for i := range c.workers {
 		w := &c.workers[i]
@@ -69,8 +69,8 @@ func (c *chooser) carveSelection(a *tiering.Arena) {
 	}
 }
 
-// startSelection makes what is not in the arena.
-func (c *chooser) startSelection() {
+// start makes what is not in the arena.
+func (c *pageSelector) start() {
 	if c.m.selection.Exact() {
 		return
 	}
@@ -78,16 +78,16 @@ func (c *chooser) startSelection() {
 		c.workers[i].summarizer = kv.NewSummarizer(c.m.Spec.HeadDim)
 	}
 	c.ranks = make([]uint32, c.stride)
-	c.sealPart, c.sharePart = c.summarize, c.estimate
+	c.summarizePart, c.estimatePart = c.summarize, c.estimate
 }
 
 // selects reports whether a batch's tokens choose what they look at, in layers
 // that have no window.
 func (m *Model) selects(b *Batch) bool { return b.selects && !m.selection.Exact() }
 
-// chooseBlocks summarizes the blocks that this pass fills and, for a few new
+// selectBlocks summarizes the blocks that this pass fills and, for a few new
 // tokens, decides what each of them looks at in the current layer.
-func (c *chooser) chooseBlocks() {
+func (c *pageSelector) selectBlocks() {
 	c.on = false
 	if c.m.selection.Exact() {
 		return
@@ -97,7 +97,7 @@ func (c *chooser) chooseBlocks() {
 		c.sealed = c.run.pos / kv.BlockTokens
 		end := (c.run.pos + c.run.count) / kv.BlockTokens
 		if end > c.sealed {
-			c.m.workers.Run((end-c.sealed)*c.layer.KVHeads, c.sealPart)
+			c.m.workers.Run((end-c.sealed)*c.layer.KVHeads, c.summarizePart)
 		}
 		c.run.seq.summaries.Summarized(c.index, c.sealed, end)
 	}
@@ -108,33 +108,33 @@ func (c *chooser) chooseBlocks() {
 	for i := range c.batch.runs {
 		c.run = &c.batch.runs[i]
 		for j := range c.run.count {
-			if c.goesOn(c.run.row+j, 1) {
-				c.chooseRow(c.run.row+j, c.run.pos+j)
+			if c.anyWanted(c.run.row+j, 1) {
+				c.selectRow(c.run.row+j, c.run.pos+j)
 			}
 		}
 	}
 }
 
 // summarize makes one head's summaries of a block that has become full.
-func (c *chooser) summarize(part, worker int) {
+func (c *pageSelector) summarize(part, worker int) {
 	block, head := c.sealed+part/c.layer.KVHeads, part%c.layer.KVHeads
 	share := c.run.seq.kv.Share(c.index, head, block)
 	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, share)
 }
 
-// chooseRow decides what the row at a position looks at.
-func (c *chooser) chooseRow(row, pos int) {
+// selectRow decides what the row at a position looks at.
+func (c *pageSelector) selectRow(row, pos int) {
 	taken := c.taken[row*c.stride : (row+1)*c.stride]
 	for i := range taken {
 		taken[i] = 1
 	}
-	c.row, c.first = row, keepFirst
-	c.last = min(c.run.seq.summaries.Ready(c.index), pos/kv.BlockTokens-keepLast)
+	c.row, c.first = row, alwaysFirst
+	c.last = min(c.run.seq.summaries.Ready(c.index), pos/kv.BlockTokens-alwaysLast)
 	if c.last <= c.first {
 		return
 	}
-	c.m.workers.Run(c.layer.KVHeads, c.sharePart)
-	n := c.take(taken[c.first:c.last])
+	c.m.workers.Run(c.layer.KVHeads, c.estimatePart)
+	n := c.takeBest(taken[c.first:c.last])
 	c.m.selected.Asked += int64(c.last - c.first)
 	c.m.selected.Taken += int64(n)
 }
@@ -142,7 +142,7 @@ func (c *chooser) chooseRow(row, pos int) {
 // estimate computes how the query heads that share a key head divide their
 // attention between the blocks, as far as summaries tell. A block is worth what
 // its best summary is.
-func (c *chooser) estimate(kvHead, worker int) {
+func (c *pageSelector) estimate(kvHead, worker int) {
 	w, d := &c.workers[worker], c.m.Spec.HeadDim
 	q := c.queries(kvHead, c.row, 1)
 	heads := len(q) / d
@@ -164,10 +164,10 @@ func (c *chooser) estimate(kvHead, worker int) {
 			bestOf(w.blocks[i*c.stride+from:][:min(kv.SummaryBlocks, c.last-from)], w.guess[i*kv.BlockTokens:])
 		}
 	}
-	sum := c.shares[kvHead*c.stride:][:c.last]
+	sum := c.attended[kvHead*c.stride:][:c.last]
 	clear(sum)
 	for i := range heads {
-		addShares(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
+		addAttention(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
 	}
 }
 
@@ -195,10 +195,10 @@ func bestOf(out, scores []float32) {
 	}
 }
 
-// addShares adds to each block the share of attention that a query head with
+// addAttention adds to each block the share of attention that a query head with
 // these scores gives to it. Scores are lost. Broken blocks get NaN, and then
 // nothing can be said of the others.
-func addShares(sum, scores []float32) {
+func addAttention(sum, scores []float32) {
 	_, total := quant.SoftmaxBlock(scores, len(scores))
 	if total == total {
 		quant.AddScaled(sum, scores, 1/total)
@@ -211,13 +211,13 @@ func addShares(sum, scores []float32) {
 	}
 }
 
-// take marks the blocks that are looked at, of those that can be chosen, and
+// takeBest marks the blocks that are looked at, of those that can be chosen, and
 // returns how many they are.
-func (c *chooser) take(taken []byte) int {
+func (c *pageSelector) takeBest(taken []byte) int {
 	n := len(taken)
-	shares := c.shares[c.first:c.last]
+	shares := c.attended[c.first:c.last]
 	for h := 1; h < c.layer.KVHeads; h++ {
-		quant.Add(shares, c.shares[h*c.stride:][c.first:c.last])
+		quant.Add(shares, c.attended[h*c.stride:][c.first:c.last])
 	}
 	ranks := c.ranks[:n]
 	for i, v := range shares {
@@ -288,15 +288,15 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 	return n
 }
 
-// looksAt reports whether a tile looks at a block.
-func (c *chooser) looksAt(t tile, block int) bool {
+// attends reports whether a tile looks at a block.
+func (c *pageSelector) attends(t tile, block int) bool {
 	return !c.on || c.taken[t.row*c.stride+block] != 0
 }
 
 // nextBlock returns the first block from block on that a tile looks at. The last
 // one that it sees is always such a block.
-func (c *chooser) nextBlock(t tile, block int) int {
-	for !c.looksAt(t, block) {
+func (c *pageSelector) nextBlock(t tile, block int) int {
+	for !c.attends(t, block) {
 		block++
 	}
 	return block

@@ -141,7 +141,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	for l := range m.Spec.Layers {
 		page = max(page, int64(vfs.DirectSize(m.cache.PageBytes(l))+vfs.DirectAlign))
 	}
-	picked := int64(fraction*float64(after.ColdPages)) + keepFirst + keepLast
+	picked := int64(fraction*float64(after.ColdPages)) + alwaysFirst + alwaysLast
 	require.LessOrEqual(t, after.Read-before.Read, tokens*picked*page*int64(len(m.Spec.Layers)))
 	require.Positive(t, after.Read-before.Read)
 	require.Less(t, picked*int64(after.PageBytes), cold/2)

@@ -80,5 +80,5 @@ func (b *Batch) Sequences() int { return len(b.runs) }
 // Sequence returns the pages of one sequence and the position of its first new token.
 func (b *Batch) Sequence(i int) (*kv.Seq, int) { return b.runs[i].seq.kv, b.runs[i].pos }
 
-// cold reports whether any sequence has keys and values on flash.
-func (b *Batch) cold() bool { return fetch.OnFlash(b) }
+// onFlash reports whether any sequence has keys and values on flash.
+func (b *Batch) onFlash() bool { return fetch.OnFlash(b) }

@@ -11,8 +11,8 @@ import (
 // experts runs the MLPs of the experts that the rows of a batch chose.
 type experts struct {
 	*step
-	mm    *matmulQueue
-	route router
+	mm      *matmulQueue
+	routing routing
 
 	activatePart, choosePart, combinePart func(row, worker int)
 }
@@ -22,8 +22,8 @@ func (e *experts) makeParts() {
 	e.activatePart, e.choosePart, e.combinePart = e.activateRouted, e.choose, e.combine
 }
 
-// router is the state of routing one batch to experts.
-type router struct {
+// routing is the state of routing one batch to experts.
+type routing struct {
 	logits  []float32 // [chunk, Experts]
 	gates   []float32 // [chunk] weight of the shared expert
 	chosen  []int32   // [chunk, Experts] rank of a used expert's row, -1 for others
@@ -39,7 +39,7 @@ type router struct {
 	inner int     // width of their inner vectors
 }
 
-func (r *router) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
+func (r *routing) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
 	if s.Experts == 0 {
 		return
 	}
@@ -54,21 +54,21 @@ func (r *router) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) {
 	}
 }
 
-// routed computes the feed-forward part of a layer with experts: every token
+// runExperts computes the feed-forward part of a layer with experts: every token
 // goes to the few that its router likes best. Rows are gathered by expert, so
 // that each expert's weights are read once for all its tokens.
-func (p *pass) routed(in []float32 /* [n, Dim] */) {
-	p.mm.add(&p.w.Router, in, p.n, p.exp.route.logits)
-	p.mm.multiply()
-	p.overRows(p.n, p.exp.choosePart)
-	p.exp.gather(in)
-	p.exp.runExperts()
+func (p *pass) runExperts(in []float32 /* [n, Dim] */) {
+	p.mm.queue(&p.w.Router, in, p.n, p.experts.routing.logits)
+	p.mm.run()
+	p.forRows(p.n, p.experts.choosePart)
+	p.experts.gather(in)
+	p.experts.run()
 	if p.failed() {
 		return
 	}
-	p.overRows(p.n, p.exp.combinePart)
+	p.forRows(p.n, p.experts.combinePart)
 	if p.w.Shared.Up.Present() {
-		p.addShared(in)
+		p.runSharedExpert(in)
 	}
 }
 
@@ -76,7 +76,7 @@ func (p *pass) routed(in []float32 /* [n, Dim] */) {
 // lower index wins a tie), their weights scaled to sum to 1 where the family
 // does so.
 func (e *experts) choose(row, _ int) {
-	s, r := e.m.Spec, &e.route
+	s, r := e.m.Spec, &e.routing
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
 	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
 	chosen := r.chosen[row*s.Experts : (row+1)*s.Experts]
@@ -108,20 +108,20 @@ func (e *experts) choose(row, _ int) {
 // expert. Rows themselves stay where they are: rounding, which reads them once
 // for every expert in any case, finds them by the index of their place. Only
 // weights that are not multiplied in integers need their rows side by side.
-func (p *experts) gather(in []float32 /* [n, Dim] */) {
-	s, r := p.m.Spec, &p.route
+func (e *experts) gather(in []float32 /* [n, Dim] */) {
+	s, r := e.m.Spec, &e.routing
 	r.x = in
 	next := int32(0)
-	for e := range s.Experts {
-		r.first[e] = next
-		for row := range p.n {
-			c := &r.chosen[row*s.Experts+e]
+	for x := range s.Experts {
+		r.first[x] = next
+		for row := range e.n {
+			c := &r.chosen[row*s.Experts+x]
 			if *c < 0 {
 				continue
 			}
 			*c = next
 			r.of[next] = int32(row)
-			if !p.w.Experts[e].ReadsInPlace() {
+			if !e.w.Experts[x].ReadsInPlace() {
 				copy(r.copies[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
 			}
 			next++
@@ -131,11 +131,11 @@ func (p *experts) gather(in []float32 /* [n, Dim] */) {
 }
 
 // copiesRows reports whether any expert needs gathered rows side by side.
-func (p *experts) copiesRows() bool {
-	for l := range p.m.weights.Layers {
-		experts := p.m.weights.Layers[l].Experts
-		for e := range experts {
-			if !experts[e].ReadsInPlace() {
+func (e *experts) copiesRows() bool {
+	for l := range e.m.weights.Layers {
+		experts := e.m.weights.Layers[l].Experts
+		for x := range experts {
+			if !experts[x].ReadsInPlace() {
 				return true
 			}
 		}
@@ -143,91 +143,91 @@ func (p *experts) copiesRows() bool {
 	return false
 }
 
-// runExperts computes the MLPs of all experts that were chosen by any row: those
+// run computes the MLPs of all experts that were chosen by any row: those
 // in memory first, the others as they arrive. No result depends on the order.
-func (p *experts) runExperts() {
-	r, cache := &p.route, p.m.experts
+func (e *experts) run() {
+	r, cache := &e.routing, e.m.experts
 	r.ready = r.ready[:0]
 	if cache == nil {
-		for e := range p.w.Experts {
-			if r.first[e+1] > r.first[e] {
-				r.ready = append(r.ready, int32(e))
+		for x := range e.w.Experts {
+			if r.first[x+1] > r.first[x] {
+				r.ready = append(r.ready, int32(x))
 			}
 		}
-		p.runReady()
+		e.runReady()
 		return
 	}
-	cache.Ask(p.index, r.first)
+	cache.Ask(e.index, r.first)
 	for {
-		if r.ready, p.err = cache.Landed(p.ctx, r.ready[:0]); p.err != nil || len(r.ready) == 0 {
+		if r.ready, e.err = cache.Landed(e.ctx, r.ready[:0]); e.err != nil || len(r.ready) == 0 {
 			return
 		}
-		p.runReady()
+		e.runReady()
 		cache.Computed(r.ready)
 	}
 }
 
 // runReady computes the MLPs of the experts in ready.
-func (p *experts) runReady() {
-	s, r := p.m.Spec, &p.route
-	inner := p.w.Experts[0].Up.Rows
+func (e *experts) runReady() {
+	s, r := e.m.Spec, &e.routing
+	inner := e.w.Experts[0].Up.Rows
 	r.rows = r.rows[:0]
-	for _, e := range r.ready {
-		lo, n := r.rowsOf(e)
-		expert, x, of := &p.w.Experts[e], r.x, r.of[lo:lo+n]
+	for _, id := range r.ready {
+		lo, n := r.rowsOf(id)
+		expert, x, of := &e.w.Experts[id], r.x, r.of[lo:lo+n]
 		if !expert.ReadsInPlace() {
 			x, of = r.copies[lo*s.Dim:], nil
 		}
-		p.mm.addInner(expert, x, of, n, lo)
+		e.mm.queueInner(expert, x, of, n, lo)
 		for row := range n {
 			r.rows = append(r.rows, int32(lo+row))
 		}
 	}
-	p.mm.multiply()
-	if p.n <= p.mm.mostUp() {
+	e.mm.run()
+	if e.n <= e.mm.mostUpTokens() {
 		r.inner = inner
-		p.overRows(len(r.rows), p.activatePart)
+		e.forRows(len(r.rows), e.activatePart)
 	}
-	for _, e := range r.ready {
-		lo, n := r.rowsOf(e)
-		p.mm.add(&p.w.Experts[e].Down, p.gate[lo*inner:], n, r.out[lo*s.Dim:])
+	for _, id := range r.ready {
+		lo, n := r.rowsOf(id)
+		e.mm.queue(&e.w.Experts[id].Down, e.gate[lo*inner:], n, r.out[lo*s.Dim:])
 	}
-	p.mm.multiply()
+	e.mm.run()
 }
 
-// rowsOf returns which gathered rows an expert works on.
-func (r *router) rowsOf(e int32) (first, count int) {
+// sameRows returns which gathered rows an expert works on.
+func (r *routing) rowsOf(e int32) (first, count int) {
 	return int(r.first[e]), int(r.first[e+1] - r.first[e])
 }
 
 // activateRouted combines a row of gate and up of an expert in ready into gate.
 func (e *experts) activateRouted(i, _ int) {
-	width := e.route.inner
-	lo := int(e.route.rows[i]) * width
+	width := e.routing.inner
+	lo := int(e.routing.rows[i]) * width
 	e.activate(e.gate[lo:lo+width], e.gate[lo:lo+width], e.up[lo:lo+width])
 }
 
 // combine adds up a row's experts in the order of their index, whichever order
 // they were computed in.
-func (p *experts) combine(row, _ int) {
-	s, r := p.m.Spec, &p.route
-	out := p.ffn[row*s.Dim : (row+1)*s.Dim]
+func (e *experts) combine(row, _ int) {
+	s, r := e.m.Spec, &e.routing
+	out := e.ffn[row*s.Dim : (row+1)*s.Dim]
 	clear(out)
-	for e := range s.Experts {
-		if c := int(r.chosen[row*s.Experts+e]); c >= 0 {
-			quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+e])
+	for x := range s.Experts {
+		if c := int(r.chosen[row*s.Experts+x]); c >= 0 {
+			quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+x])
 		}
 	}
 }
 
-// addShared adds the expert that every row uses, weighed by its own gate.
-func (p *pass) addShared(in []float32) {
-	s, r := p.m.Spec, &p.exp.route
+// runSharedExpert adds the expert that every row uses, weighed by its own gate.
+func (p *pass) runSharedExpert(in []float32) {
+	s, r := p.m.Spec, &p.experts.routing
 	p.runMLP(&p.w.Shared, in, p.mix)
 	gated := p.w.SharedGate.Present()
 	if gated {
-		p.mm.add(&p.w.SharedGate, in, p.n, r.gates)
-		p.mm.multiply()
+		p.mm.queue(&p.w.SharedGate, in, p.n, r.gates)
+		p.mm.run()
 	}
 	for row := range p.n {
 		weight := float32(1)

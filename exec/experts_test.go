@@ -29,7 +29,7 @@ func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
 				m, err := Load(context.Background(), f, Options{Threads: 2, Chunk: 64})
 				require.NoError(t, err)
 				t.Cleanup(m.Close)
-				require.Equal(t, mix != "", m.pass.exp.route.copies == nil)
+				require.Equal(t, mix != "", m.pass.experts.routing.copies == nil)
 				ids := longPrompt(m.Spec.Vocab, 70, 9)
 				require.Equal(t, inSteps(t, m, ids), allLogits(t, m, ids))
 			})
@@ -43,13 +43,13 @@ func TestJobsOfOneInput(t *testing.T) {
 	x, other := make([]float32, 8), make([]float32, 8)
 	of := []int32{3, 1, 0}
 	w := &weights.Linear{Matrix: weights.Matrix{Cols: 2}}
-	in := input{x: x, of: of[:2]}
-	require.True(t, in.rowsOf(&job{w: w, x: x, of: of[:2]}))
-	for _, j := range []job{{x: other, of: of[:2]}, {x: x, of: of[1:]}, {x: x, of: of}, {x: x}} {
+	in := matmulInput{x: x, of: of[:2]}
+	require.True(t, in.sameRows(&matmul{w: w, x: x, of: of[:2]}))
+	for _, j := range []matmul{{x: other, of: of[:2]}, {x: x, of: of[1:]}, {x: x, of: of}, {x: x}} {
 		j.w = w
-		require.False(t, in.rowsOf(&j))
+		require.False(t, in.sameRows(&j))
 	}
 	x[6], x[7] = 5, 6
-	require.Equal(t, []float32{5, 6}, (&job{w: w, x: x, of: of}).row(0))
-	require.Equal(t, []float32{5, 6}, (&job{w: w, x: x}).row(3))
+	require.Equal(t, []float32{5, 6}, (&matmul{w: w, x: x, of: of}).row(0))
+	require.Equal(t, []float32{5, 6}, (&matmul{w: w, x: x}).row(3))
 }

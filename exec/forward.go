@@ -17,12 +17,12 @@ var errChunk = errors.New("exec: the batch is larger than a chunk")
 // forward reads one batch of tokens. It allocates nothing. When it fails or is
 // cancelled the sequences are as before.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
-	if m.elsewhere.all() {
-		return m.forwardElsewhere(ctx, b)
+	if m.offloadedLayers.all() {
+		return m.forwardOffloaded(ctx, b)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.parts != nil && m.parts.Mapped {
+	if m.residency != nil && m.residency.Mapped {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
 			if fault := weights.FaultOf(recover()); fault != nil {
@@ -36,14 +36,14 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := m.ready(); err != nil {
 		return err
 	}
-	m.settle()
+	m.promote()
 	if len(b.ids) > m.pass.chunk {
 		return errChunk
 	}
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	if err := m.cold.Begin(b, m.selects(b)); err != nil {
+	if err := m.kvReader.Begin(b, m.selects(b)); err != nil {
 		return err
 	}
 	p := m.pass
@@ -58,8 +58,8 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if p.failed() {
 		return p.err
 	}
-	if m.elsewhere != nil {
-		err = m.goOnElsewhere(ctx, b)
+	if m.offloadedLayers != nil {
+		err = m.runOffloadedLayers(ctx, b)
 	} else {
 		err = p.output()
 	}
@@ -69,7 +69,7 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if s := m.stream(); s != nil {
 		s.Finish()
 	}
-	m.cold.Finish()
+	m.kvReader.Finish()
 	b.commit()
 	return nil
 }
@@ -79,14 +79,14 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
-	p.drop()
+	p.reset()
 	if s := p.m.stream(); s != nil {
 		s.Begin((len(b.want) + headRows - 1) / headRows)
 	}
 	if p.m.experts != nil {
 		p.m.experts.Begin(p.n)
 	}
-	p.mm.headRun = 0
+	p.mm.headReads = 0
 	for i := range p.m.Spec.Ropes {
 		t := &p.m.Spec.Ropes[i]
 		half := t.Dim / 2
@@ -99,17 +99,17 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 	}
 }
 
-// drop forgets what a pass that failed has left: a fault ends it anywhere.
-func (p *pass) drop() {
-	p.mm.away.drop()
-	p.mm.jobs, p.steps = p.mm.jobs[:0], p.steps[:0]
-	p.attn.split = false
+// reset forgets what a pass that failed has left: a fault ends it anywhere.
+func (p *pass) reset() {
+	p.mm.offload.cancel()
+	p.mm.matmuls, p.ops = p.mm.matmuls[:0], p.ops[:0]
+	p.attn.sharesSpans = false
 }
 
 // embed looks up the tokens' rows.
 func (p *pass) embed() {
 	s := p.m.Spec
-	p.err = p.m.rows.Lookup(p.ctx, p.x, p.batch.ids, p.raw)
+	p.err = p.m.embedding.Lookup(p.ctx, p.x, p.batch.ids, p.raw)
 	if p.err == nil && s.EmbedScale != 1 {
 		quant.Scale(p.x[:p.n*s.Dim], s.EmbedScale)
 	}
@@ -121,43 +121,43 @@ func (p *pass) runLayer(l int) {
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
 
 	if p.layer.Experts {
-		p.exp.guessExperts()
+		p.experts.guess()
 	}
 	in := p.x
 	if s.PreNorm {
-		in = p.normed(&p.w.AttnNorm)
+		in = p.queueNorm(&p.w.AttnNorm)
 	}
 	if p.layer.Mixer == arch.ShortConv {
-		p.shortConv(in)
+		p.runShortConv(in)
 	} else {
-		p.attention(in)
+		p.runAttention(in)
 	}
 	if p.n == 0 {
 		return // keys and values were all
 	}
 	if s.PostNorm {
-		p.normRows(p.mix, p.mix, &p.w.PostAttnNorm)
+		p.queueNormRows(p.mix, p.mix, &p.w.PostAttnNorm)
 	}
 	if s.Parallel == arch.Serial {
-		p.residual(p.mix)
+		p.queueResidual(p.mix)
 		in = p.x
 	}
 	if s.PreNorm && s.Parallel != arch.ParallelOne {
-		in = p.normed(&p.w.FFNNorm)
+		in = p.queueNorm(&p.w.FFNNorm)
 	}
-	p.mm.feeds.Store(p.batch.cold())
+	p.mm.submitsReads.Store(p.batch.onFlash())
 	if p.layer.Experts {
-		p.routed(in)
+		p.runExperts(in)
 	} else {
-		p.mlp(in)
+		p.runDense(in)
 	}
 	if s.PostNorm {
-		p.normRows(p.ffn, p.ffn, &p.w.PostFFNNorm)
+		p.queueNormRows(p.ffn, p.ffn, &p.w.PostFFNNorm)
 	}
 	if s.Parallel != arch.Serial {
-		p.residual(p.mix)
+		p.queueResidual(p.mix)
 	}
-	p.residual(p.ffn)
+	p.queueResidual(p.ffn)
 }
 
 // applyNorm normalizes one vector.
@@ -172,7 +172,7 @@ func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
 // output computes the logits that were asked for and hands them over.
 func (p *pass) output() error {
 	s, w := p.m.Spec, p.m.weights
-	p.settleRows()
+	p.flushRowOps()
 	want := p.batch.want
 	for done := 0; len(want) > 0; {
 		n := min(len(want), headRows)
@@ -182,12 +182,12 @@ func (p *pass) output() error {
 			}
 			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.Norm)
 		}
-		p.mm.add(&w.Head, p.h, n, p.logits)
-		p.mm.multiply()
+		p.mm.queue(&w.Head, p.h, n, p.logits)
+		p.mm.run()
 		if p.err != nil {
 			return p.err
 		}
-		p.mm.headRun++
+		p.mm.headReads++
 		for i, row := range want[:n] {
 			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
 			finishLogits(s, logits)

@@ -21,7 +21,7 @@ func (m *Model) KVStats() KVStats {
 	if m.closed {
 		return KVStats{}
 	}
-	s, selected := m.cold.Stats(), m.selectedPages.Stats()
+	s, selected := m.kvReader.Stats(), m.selectedPages.Stats()
 	return KVStats{
 		Stats: m.cache.Stats(), Read: s.Bytes + selected.Bytes,
 		Stalled: s.Stalled + selected.Stalled, Stalls: s.Stalls + selected.Stalls,

@@ -63,7 +63,7 @@ func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
 
 // keepsAny reports whether any bytes of sections are in memory.
 func keepsAny(m *Model) bool {
-	for _, l := range m.parts.Sections {
+	for _, l := range m.residency.Sections {
 		if l.Size > 0 {
 			return true
 		}

@@ -17,64 +17,64 @@ const (
 // columnsOfUp returns how much of up a thread has at a time of more than upRows
 // tokens.
 func (q *matmulQueue) columnsOfUp() int {
-	if q.multipliesWide() {
+	if q.hasWideTypes() {
 		return upColumnsWide
 	}
 	return upColumns
 }
 
-// mostUp returns the most tokens of which an MLP has gate and up side by side: all
+// mostUpTokens returns the most tokens of which an MLP has gate and up side by side: all
 // of them where shadows are to be added to up before it activates gate, or rows of
 // it come from another device.
-func (q *matmulQueue) mostUp() int {
-	if q.shadow != nil || q.m.away != nil {
+func (q *matmulQueue) mostUpTokens() int {
+	if q.outliers != nil || q.m.offload != nil {
 		return q.chunk
 	}
 	return upRows
 }
 
-// mlp computes the dense feed-forward part.
-func (p *pass) mlp(in []float32 /* [n, Dim] */) {
+// runDense computes the dense feed-forward part.
+func (p *pass) runDense(in []float32 /* [n, Dim] */) {
 	p.runMLP(&p.w.MLP, in, p.ffn)
 }
 
 // runMLP computes one MLP for all rows of the batch.
 func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
-	p.mm.addInner(w, in, nil, p.n, 0)
-	p.foresee(&w.Down)
-	p.mm.multiply()
-	if p.n <= p.mm.mostUp() {
-		p.mm.activated(w.Up.Rows)
+	p.mm.queueInner(w, in, nil, p.n, 0)
+	p.prefetch(&w.Down)
+	p.mm.run()
+	if p.n <= p.mm.mostUpTokens() {
+		p.mm.queueActivation(w.Up.Rows)
 	}
-	p.mm.add(&w.Down, p.gate, p.n, out)
-	p.foreseeLayer(p.index + 1)
-	p.mm.multiply()
+	p.mm.queue(&w.Down, p.gate, p.n, out)
+	p.prefetchLayer(p.index + 1)
+	p.mm.run()
 }
 
-// addInner puts the products on the list that make an MLP's inner vectors of n rows,
-// which begin with row first of gate. Of a batch of more than mostUp tokens they
+// queueInner puts the products on the list that make an MLP's inner vectors of n rows,
+// which begin with row first of gate. Of a batch of more than mostUpTokens tokens they
 // are activated too.
-func (q *matmulQueue) addInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
+func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
 	at := first * w.Up.Rows
 	if q.m.Spec.Gated {
-		q.addRows(&w.Gate, in, of, n, q.gate[at:])
+		q.queueRows(&w.Gate, in, of, n, q.gate[at:])
 	}
-	if q.n <= q.mostUp() {
-		q.addRows(&w.Up, in, of, n, q.up[at:])
+	if q.n <= q.mostUpTokens() {
+		q.queueRows(&w.Up, in, of, n, q.up[at:])
 		return
 	}
-	q.jobs = append(q.jobs, job{w: &w.Up, x: in, of: of, n: n, y: q.gate[at:], activates: true})
+	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, of: of, n: n, y: q.gate[at:], activatesGate: true})
 }
 
-// mulActivating does the rows lo to hi of a product and combines gate with them:
+// multiplyActivating does the rows lo to hi of a product and combines gate with them:
 // gate has the same rows of its own product, and gets the result.
-func (q *matmulQueue) mulActivating(j *job, lo, hi, worker int) {
+func (q *matmulQueue) multiplyActivating(j *matmul, lo, hi, worker int) {
 	columns := len(q.workers[worker].up) / q.chunk
 	for ; lo < hi; lo += columns {
 		end := min(lo+columns, hi)
 		width := end - lo
 		up := q.workers[worker].up[:j.n*width]
-		q.mulInto(up, width, lo, j, lo, end, worker)
+		q.multiplyInto(up, width, lo, j, lo, end, worker)
 		for row := range j.n {
 			gate := j.y[row*j.w.Rows+lo : row*j.w.Rows+end]
 			q.activate(gate, gate, up[row*width:(row+1)*width])
@@ -82,12 +82,12 @@ func (q *matmulQueue) mulActivating(j *job, lo, hi, worker int) {
 	}
 }
 
-// activated combines gate and up into gate.
-func (q *matmulQueue) activated(width int) {
-	q.later(rowStep{do: (*step).activateRow, dst: q.gate, src: q.up, width: width})
+// queueActivation combines gate and up into gate.
+func (q *matmulQueue) queueActivation(width int) {
+	q.queueRowOp(rowOp{do: (*step).activateRow, dst: q.gate, src: q.up, width: width})
 }
 
-func (p *step) activateRow(s *rowStep, row int) {
-	lo, hi := row*s.width, (row+1)*s.width
-	p.activate(s.dst[lo:hi], s.dst[lo:hi], s.src[lo:hi])
+func (s *step) activateRow(op *rowOp, row int) {
+	lo, hi := row*op.width, (row+1)*op.width
+	s.activate(op.dst[lo:hi], op.dst[lo:hi], op.src[lo:hi])
 }

@@ -76,7 +76,7 @@ func TestEachChunkReadsWhatIsNotInMemoryOnce(t *testing.T) {
 		t.Run(fmt.Sprint(chunk), func(t *testing.T) {
 			m := loadPart(t, f, Options{Threads: 2, KV: kv.K8V8, Chunk: chunk, Plan: plan})
 			allLogits(t, m, ids)
-			seq, _ := m.parts.Sequence()
+			seq, _ := m.residency.Sequence()
 			var streamed int64
 			for _, run := range seq.Body {
 				streamed += run.Size

@@ -63,7 +63,7 @@ type Options struct {
 	Context int
 	// Divide, if set, has another device compute part of the products. Plan, PinFile,
 	// MapFirst and Experts do not go with it, and W8A8 with some devices only.
-	Divide *Division
+	Split *Split
 }
 
 // Model is a network that is ready to run. Its methods may be called from any
@@ -71,21 +71,21 @@ type Options struct {
 type Model struct {
 	Spec *arch.Spec
 
-	weights *weights.Weights
-	frames  []*tiering.Frame
-	parts   *weights.Residency   // nil: all of the weights are in memory for good
-	experts *weights.ExpertCache // nil: all are in memory for good
-	rows    *weights.RowLookup   // of the embedding
-	cache   *kv.Cache
-	cold    *fetch.Reader // of what is on flash of it
+	weights   *weights.Weights
+	frames    []*tiering.Frame
+	residency *weights.Residency   // nil: all of the weights are in memory for good
+	experts   *weights.ExpertCache // nil: all are in memory for good
+	embedding *weights.RowLookup   // of the embedding
+	cache     *kv.Cache
+	kvReader  *fetch.Reader // of what is on flash of it
 	// selectedPages reads the pages on flash that a selection takes.
 	selectedPages fetch.PageReader
-	shadow        *shadow // nil: without Options.W8A8
-	away          *away   // nil: without Options.Divide
-	// elsewhere is where passes are computed, or the last layers of them; nil: here
-	elsewhere *elsewhere
-	workers   *threadpool.Pool
-	budget    *tiering.Budget
+	outliers      *outlierPath   // nil: without Options.W8A8
+	offload       *offloadDevice // nil: without Options.Divide
+	// offloadedLayers is where passes are computed, or the last layers of them; nil: here
+	offloadedLayers *offloadedLayers
+	workers         *threadpool.Pool
+	budget          *tiering.Budget
 
 	selection Selection
 	observe   Observer // nil: no caller observes matmuls
@@ -102,8 +102,8 @@ func (o *Options) setDefaults() {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
 	}
-	if o.Divide != nil && o.Divide.Chunk > 0 {
-		o.Chunk = min(o.Chunk, o.Divide.Chunk)
+	if o.Split != nil && o.Split.Chunk > 0 {
+		o.Chunk = min(o.Chunk, o.Split.Chunk)
 	}
 	if o.Budget == nil {
 		o.Budget = tiering.New(0)
@@ -117,16 +117,16 @@ func (o *Options) setDefaults() {
 func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 	spec, err := f.Spec()
 	if err != nil {
-		return nil, errors.Join(err, o.Divide.close())
+		return nil, errors.Join(err, o.Split.close())
 	}
 	o.setDefaults()
 	if o.Processor != nil {
-		return loadElsewhere(ctx, f, spec, o)
+		return loadOffloaded(ctx, f, spec, o)
 	}
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
-	if o.Divide != nil {
-		m.away = newAway(o.Divide, o.Chunk)
-		if err := o.W8A8.CheckDevice(o.Divide.Name, m.away.caps); err != nil {
+	if o.Split != nil {
+		m.offload = newOffloadDevice(o.Split, o.Chunk)
+		if err := o.W8A8.CheckDevice(o.Split.Name, m.offload.caps); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	ts, err := f.TensorsFor(o.Exact || o.Divide != nil)
+	ts, err := f.TensorsFor(o.Exact || o.Split != nil)
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -145,8 +145,8 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 			Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile, MapFirst: o.MapFirst, Exact: o.Exact, Progress: o.Progress,
 		})
 	}
-	if o.Divide != nil {
-		load = m.away.loadWeights
+	if o.Split != nil {
+		load = m.offload.loadWeights
 	}
 	var ld *weights.Loader
 	if m.weights, ld, err = load(ctx, ts, spec, o); err != nil {
@@ -158,21 +158,21 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.parts = ld.Parts
-	m.cold = newReader(m, o.KVRing)
-	if m.parts != nil && o.KVSpill != nil {
-		m.parts.Page = m.cold.LargestPage()
+	m.residency = ld.Parts
+	m.kvReader = newReader(m, o.KVRing)
+	if m.residency != nil && o.KVSpill != nil {
+		m.residency.Page = m.kvReader.LargestPage()
 	}
 	if o.KVSpill != nil && o.KVHot != 0 { // something will be on flash
-		if err := m.cold.Reserve(); err != nil {
+		if err := m.kvReader.Reserve(); err != nil {
 			m.Close()
 			return nil, err
 		}
 	}
 	m.workers = threadpool.New(o.Threads)
-	if m.parts != nil {
-		m.parts.User = m.streamUser()
-		if err := m.parts.Start(o.Plan); err != nil {
+	if m.residency != nil {
+		m.residency.User = m.streamUser()
+		if err := m.residency.Start(o.Plan); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -181,11 +181,11 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	if m.rows, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
+	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
 		m.Close()
 		return nil, err
 	}
-	if err := m.useWhole(o.W8A8); err != nil {
+	if err := m.usePerTensor(o.W8A8); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -222,29 +222,29 @@ func (m *Model) Close() {
 	if m.workers != nil {
 		m.workers.Close()
 	}
-	if m.elsewhere != nil {
-		_ = m.elsewhere.network.Close() // its memory is gone in any case
+	if m.offloadedLayers != nil {
+		_ = m.offloadedLayers.network.Close() // its memory is gone in any case
 	}
-	if m.parts != nil {
-		m.parts.Close()
+	if m.residency != nil {
+		m.residency.Close()
 	}
 	if m.experts != nil {
 		m.experts.Close()
 	}
-	if m.away != nil {
-		_ = m.away.close() // its memory is gone in any case
+	if m.offload != nil {
+		_ = m.offload.close() // its memory is gone in any case
 	}
 	if m.pass != nil {
 		m.pass.free()
 	}
-	if m.rows != nil {
-		m.rows.Close()
+	if m.embedding != nil {
+		m.embedding.Close()
 	}
-	if m.shadow != nil {
-		m.shadow.close()
+	if m.outliers != nil {
+		m.outliers.close()
 	}
-	if m.cold != nil {
-		m.cold.Close()
+	if m.kvReader != nil {
+		m.kvReader.Close()
 		m.selectedPages.Close()
 	}
 	if m.cache != nil {
@@ -256,9 +256,9 @@ func (m *Model) Close() {
 	m.weights, m.frames = nil, nil
 }
 
-// KeepsFiles reports whether the files that the model was loaded from are read
+// NeedsFiles reports whether the files that the model was loaded from are read
 // while it is in use, and have to stay open as long.
-func (m *Model) KeepsFiles() bool { return m.parts != nil }
+func (m *Model) NeedsFiles() bool { return m.residency != nil }
 
 // newReader returns the reader of pages on flash, with a ring of so many bytes.
 func newReader(m *Model, ring int64) *fetch.Reader {
@@ -267,6 +267,6 @@ func newReader(m *Model, ring int64) *fetch.Reader {
 		windows[l] = m.Spec.Layers[l].Window
 	}
 	return fetch.NewReader(fetch.Options{
-		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamUser(), Weights: m.parts,
+		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamUser(), Weights: m.residency,
 	})
 }

@@ -17,14 +17,14 @@ const headRows = 8
 // them.
 type pass struct {
 	*step
-	mm    matmulQueue
-	attn  attention
-	exp   experts
-	frame *tiering.Frame // of all buffers
+	mm      matmulQueue
+	attn    attention
+	experts experts
+	frame   *tiering.Frame // of all buffers
 
 	// Functions as values, made once because making one allocates.
-	rowPart  func(row, worker int)
-	convPart func(part, worker int)
+	preparePart func(row, worker int)
+	convPart    func(part, worker int)
 }
 
 // newPass returns a pass of up to chunk tokens and allocates its buffers.
@@ -37,7 +37,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		return nil, err
 	}
 	p.frame = frame
-	if err := p.mm.away.attachTo(m.away, frame); err != nil {
+	if err := p.mm.offload.attachTo(m.offload, frame); err != nil {
 		p.free()
 		return nil, err
 	}
@@ -48,13 +48,13 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		return nil, err
 	}
 	p.prepareWorkers()
-	p.attn.sums = fetch.NewChecks(m.cache)
-	p.steps = make([]rowStep, 0, maxRowSteps)
-	p.rowPart, p.convPart = p.prepareRow, p.convolve
+	p.attn.checks = fetch.NewChecks(m.cache)
+	p.ops = make([]rowOp, 0, maxRowOps)
+	p.preparePart, p.convPart = p.prepareRow, p.convolve
 	p.step.makeParts()
 	p.mm.makeParts()
 	p.attn.makeParts()
-	p.exp.makeParts()
+	p.experts.makeParts()
 	return p, nil
 }
 
@@ -64,17 +64,17 @@ func outlinePass(m *Model, chunk, threads int) *pass {
 	p := &pass{step: s}
 	p.activate = activation(m.Spec)
 	p.mm.step = s
-	p.attn.step, p.attn.chooser.step = s, s
-	p.exp.step, p.exp.mm = s, &p.mm
-	p.mm.jobs = make([]job, 0, p.mm.maxJobs())
-	p.mm.inputs = make([]input, 0, cap(p.mm.jobs))
-	p.mm.addShadow()
+	p.attn.step, p.attn.selector.step = s, s
+	p.experts.step, p.experts.mm = s, &p.mm
+	p.mm.matmuls = make([]matmul, 0, p.mm.maxMatmuls())
+	p.mm.inputs = make([]matmulInput, 0, cap(p.mm.matmuls))
+	p.mm.addOutlierPath()
 	return p
 }
 
 // prepareWorkers makes what threads need outside the frame.
 func (p *pass) prepareWorkers() {
-	cols, wide, queries := p.maxCols(), p.multipliesWide(), p.attn.maxTileQueries()
+	cols, wide, queries := p.maxCols(), p.hasWideTypes(), p.attn.maxTileQueries()
 	for i := range p.workers {
 		w := &p.workers[i]
 		w.scratch = quant.NewScratch(cols)

@@ -38,7 +38,7 @@ type Sequence struct {
 
 	chain   kv.Chain       // kept on flash, of what the sequence begins with
 	chainIn *kvchunk.Store // where the chain is
-	kept    int            // tokens that are kept there, some perhaps in a part of a chunk
+	saved   int            // tokens that are kept there, some perhaps in a part of a chunk
 	early   func(n int)    // keeps the first n tokens while more are read; nil if that is not wanted
 	tried   int            // tokens that there were when it did so last, perhaps in vain
 	exact   int            // tokens, from the first on, for which nothing was left out
@@ -120,7 +120,7 @@ func (s *Sequence) Truncate(n int) int {
 		s.summaries.Truncate(n)
 	}
 	s.ids = s.ids[:n]
-	s.kept, s.tried, s.exact = min(s.kept, n), min(s.tried, n), min(s.exact, n)
+	s.saved, s.tried, s.exact = min(s.saved, n), min(s.tried, n), min(s.exact, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
 }
@@ -152,7 +152,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 			return nil, err
 		}
 	}
-	f.kv, f.chain, f.chainIn, f.kept, f.exact = s.kv.Fork(), slices.Clip(s.chain), s.chainIn, s.kept, s.exact
+	f.kv, f.chain, f.chainIn, f.saved, f.exact = s.kv.Fork(), slices.Clip(s.chain), s.chainIn, s.saved, s.exact
 	f.ids = append(f.ids, s.ids...)
 	return f, nil
 }
@@ -201,7 +201,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 		}
 	}
 	first := len(s.ids) // of the positions that the caller asked about
-	if m.mustRestart(s, first+len(ids)) {
+	if m.mustRePrefill(s, first+len(ids)) {
 		ids = append(s.ids[:first:first], ids...)
 		expect := s.expect
 		s.Truncate(0)
@@ -213,7 +213,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	b.selects = max(len(ids), r.Prompt) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
-		s.keepBefore(n)
+		s.saveBefore(n)
 		b.reset(s, ids[:n])
 		for i := range n {
 			pos := len(s.ids) + i
@@ -241,15 +241,15 @@ func (m *Model) chunk() int {
 	switch {
 	case m.closed:
 		return 1
-	case m.elsewhere != nil:
-		return m.elsewhere.chunk
+	case m.offloadedLayers != nil:
+		return m.offloadedLayers.chunk
 	}
 	return m.pass.chunk
 }
 
-// mustRestart decides which rotary frequencies a sequence of n tokens needs,
+// mustRePrefill decides which rotary frequencies a sequence of n tokens needs,
 // and reports whether what was read with the others has to be read again.
-func (m *Model) mustRestart(s *Sequence, n int) bool {
+func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 	for i := range m.Spec.Ropes {
 		t := &m.Spec.Ropes[i]
 		if t.LongFreq == nil || s.long || max(n, s.expect) <= t.Switch {

@@ -40,7 +40,7 @@ type activations struct {
 	k, v     []float32   // [chunk, maxKV*HeadDim]
 	heads    []float32   // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
 	gate     []float32   // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
-	up       []float32   // the same for at most mostUp tokens
+	up       []float32   // the same for at most mostUpTokens tokens
 	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the positions in the batch
 	conv     []float32   // [chunk, 3*Dim]
 	logits   []float32   // [headRows, Vocab]
@@ -53,7 +53,7 @@ type workspace struct {
 	tiles      *tiled.Scratch
 	tileMemory []float32 // of tiles
 	ordered    []float32 // [maxCols] a row that is being quantized, in another order
-	up         []float32 // [chunk, columnsOfUp] of an MLP, see mulActivating
+	up         []float32 // [chunk, columnsOfUp] of an MLP, see multiplyActivating
 	scores     []float32 // [tileQueries, kv.BlockTokens]
 	acc        []float32 // [tileQueries, HeadDim+2] running result of a tile
 	span       []float32 // [tileQueries, HeadDim+2] result of the current span

@@ -25,10 +25,10 @@ import (
 // have rows, if it rounds to a scale that is given.
 type W8A8 struct {
 	Calibration *w8a8.File
-	// Shadows says which inputs have a shadow. The others have a scale that suits
+	// Outliers says which inputs have a shadow. The others have a scale that suits
 	// them without one.
-	Shadows ShadowChoice
-	Trace   *trace.Recorder // may be nil
+	Outliers OutlierChoice
+	Trace    *trace.Recorder // may be nil
 }
 
 // CheckDevice refuses a device that rounds activations in its own way, and leaves
@@ -55,7 +55,7 @@ func (o *W8A8) scales() map[string]float32 {
 		return nil
 	}
 	scales := map[string]float32{}
-	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
+	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
 		for i := range in.Matrices {
 			scales[in.Matrices[i].Name] = scaleOf(in, kept)
 		}
@@ -63,16 +63,16 @@ func (o *W8A8) scales() map[string]float32 {
 	return scales
 }
 
-// useWhole gives the matrices of a calibration their scales, and those that have a
+// usePerTensor gives the matrices of a calibration their scales, and those that have a
 // shadow their hot columns.
-func (m *Model) useWhole(o *W8A8) error {
+func (m *Model) usePerTensor(o *W8A8) error {
 	if o == nil {
 		return nil
 	}
 	named := m.Matrices()
-	s := &shadow{m: m, file: o.Calibration, recorder: o.Trace}
-	m.shadow = s
-	for in, kept := range o.Shadows.Of(o.Calibration.Inputs) {
+	s := &outlierPath{m: m, file: o.Calibration, recorder: o.Trace}
+	m.outliers = s
+	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
 		for j := range in.Matrices {
 			w := named[in.Matrices[j].Name]
 			if w == nil || !w.Tiled {
@@ -97,24 +97,24 @@ func (m *Model) useWhole(o *W8A8) error {
 	return nil
 }
 
-// ShadowChoice says which inputs have a shadow: a part of them, those whose outliers
+// OutlierChoice says which inputs have a shadow: a part of them, those whose outliers
 // matter most, and those whose error would otherwise grow more than so many times, if
 // the calibration has their columns.
-type ShadowChoice struct {
-	Share    float64
+type OutlierChoice struct {
+	Fraction float64
 	MostLoss float64
 }
 
-// DefaultShadows are those that were published to suffice, 15 % of the inputs, and
+// DefaultOutlierChoice are those that were published to suffice, 15 % of the inputs, and
 // whichever else would lose more than 2 of its 8 bits.
-var DefaultShadows = ShadowChoice{Share: 0.15, MostLoss: 4}
+var DefaultOutlierChoice = OutlierChoice{Fraction: 0.15, MostLoss: 4}
 
-// ShadowsOf chooses a part of the inputs.
-func ShadowsOf(share float64) ShadowChoice { return ShadowChoice{share, math.Inf(1)} }
+// OutlierFraction chooses a part of the inputs.
+func OutlierFraction(share float64) OutlierChoice { return OutlierChoice{share, math.Inf(1)} }
 
 // Of goes through inputs, those first whose outliers matter most, and says which
 // have a shadow.
-func (c ShadowChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
+func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	sorted := make([]*w8a8.Input, len(inputs))
 	for i := range inputs {
 		sorted[i] = &inputs[i]
@@ -123,7 +123,7 @@ func (c ShadowChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	return func(yield func(*w8a8.Input, bool) bool) {
 		for i, in := range sorted {
 			// A product such as 0.15·20 may be a little above the whole number.
-			most := float64(i) < c.Share*float64(len(sorted))-1e-9
+			most := float64(i) < c.Fraction*float64(len(sorted))-1e-9
 			if !yield(in, most || float64(in.Loss) > c.MostLoss && in.Stored()) {
 				return
 			}
@@ -136,23 +136,23 @@ func (o *W8A8) Identity() string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Sum, o.Shadows)
+	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Sum, o.Outliers)
 }
 
-// setRow rounds a row of input i, and notes whether some of it lies beyond its
+// quantizeInto rounds a row of input i, and notes whether some of it lies beyond its
 // scale.
-func (q *matmulQueue) setRow(i, row int, x []float32 /* [cols] */) {
+func (q *matmulQueue) quantizeInto(i, row int, x []float32 /* [cols] */) {
 	in := &q.inputs[i]
-	if in.whole == nil {
+	if in.perTensor == nil {
 		in.acts.Set(row, x)
 		return
 	}
-	most := in.acts.SetWhole(row, x, in.whole.Scale)
-	if in.whole.Columns != nil {
+	most := in.acts.SetWhole(row, x, in.perTensor.Scale)
+	if in.perTensor.Columns != nil {
 		mark := byte(0)
-		if most > in.whole.Limit {
+		if most > in.perTensor.Limit {
 			mark = 1
 		}
-		q.shadow.marksOf(i)[row] = mark
+		q.outliers.marksOf(i)[row] = mark
 	}
 }

@@ -45,7 +45,7 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 	require.NoError(t, err)
 	require.EqualValues(t, 160, last)
 	keep := map[string]bool{}
-	for in, kept := range ShadowsOf(stored).Of(index.Inputs) {
+	for in, kept := range OutlierFraction(stored).Of(index.Inputs) {
 		keep[in.Name] = kept
 	}
 	require.NoError(t, calib.WriteCalibration(context.Background(), f, fsys, "c", index, func(in *w8a8.Input) bool { return keep[in.Name] }, nil))
@@ -103,7 +103,7 @@ func TestCalibrationCounts(t *testing.T) {
 		require.LessOrEqual(t, in.Hot, max(1, in.Cols*3/100))
 	}
 	last := 1e30
-	for in := range DefaultShadows.Of(index.Inputs) {
+	for in := range DefaultOutlierChoice.Of(index.Inputs) {
 		require.LessOrEqual(t, in.Importance(), last)
 		last = in.Importance()
 	}
@@ -154,12 +154,12 @@ func TestWholeIntegersAreAsGoodAsGroups(t *testing.T) {
 			groups, err := Load(context.Background(), f, Options{Threads: 2})
 			require.NoError(t, err)
 			defer groups.Close()
-			m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+			m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 			whole, grouped := mean(m), mean(groups)
 			t.Logf("logits differ by %.3f, and by %.3f with groups", whole, grouped)
 			require.Less(t, whole, 1.25*grouped)
 			require.Positive(t, whole)
-			require.Positive(t, m.ShadowStats().Outliers)
+			require.Positive(t, m.OutlierStats().Outliers)
 		})
 	}
 }
@@ -170,16 +170,16 @@ func TestWholeIntegersAreTheSame(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	ids := someIDs(70)
-	all := W8A8{Shadows: ShadowsOf(1)}
+	all := W8A8{Outliers: OutlierFraction(1)}
 	want := allLogits(t, loadWhole(t, fsys, dir, Options{Threads: 1, KV: kv.K8V8}, all), ids)
 	for _, o := range []Options{{Threads: 3, KV: kv.K8V8}, {Threads: 2, Chunk: 17, KV: kv.K8V8}, {Threads: 2, Chunk: 1, KV: kv.K8V8}} {
 		m := loadWhole(t, fsys, dir, o, all)
 		require.Equal(t, want, allLogits(t, m, ids))
 		require.NoError(t, m.SetThreads(2))
 		require.Equal(t, want, allLogits(t, m, ids))
-		require.Positive(t, m.ShadowStats().Hot)
-		require.Positive(t, m.ShadowStats().Fetched)
-		require.Less(t, m.ShadowStats().Resident, m.ShadowStats().All/20)
+		require.Positive(t, m.OutlierStats().Hot)
+		require.Positive(t, m.OutlierStats().Fetched)
+		require.Less(t, m.OutlierStats().Resident, m.OutlierStats().All/20)
 	}
 }
 
@@ -187,11 +187,11 @@ func TestWholeIntegersAreTheSame(t *testing.T) {
 func TestShadowAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
-	m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+	m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
-	before := m.ShadowStats().Fetched
+	before := m.OutlierStats().Fetched
 	requireNoAllocs(t, m)
-	require.Greater(t, m.ShadowStats().Fetched, before)
+	require.Greater(t, m.OutlierStats().Fetched, before)
 }
 
 // TestCalibrationOfAnotherModel is refused, and so is a shadow without columns.
@@ -214,7 +214,7 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	defer f.Close()
 	require.NoError(t, calib.UseWhole(f, c))
 	budget := tiering.New(0)
-	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Shadows: ShadowsOf(0.5)}})
+	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Outliers: OutlierFraction(0.5)}})
 	require.ErrorIs(t, err, arch.ErrModel)
 	require.ErrorContains(t, err, "has no columns of")
 	require.Zero(t, budget.Usage().Total)
@@ -226,7 +226,7 @@ func TestShadowColumnsThatCannotBeRead(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	hooked := &hookedFS{FS: fsys}
-	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1)})
+	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	ids := someIDs(60)
 	want := allLogits(t, m, ids)
 	broken := &vfs.IOError{Op: "read", Path: "c", Err: context.DeadlineExceeded}
@@ -278,7 +278,7 @@ func TestHalvesOverlap(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	hooked, recorder := &hookedFS{FS: fsys}, trace.New()
-	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Shadows: ShadowsOf(1), Trace: recorder})
+	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
 	waited := false
 	hooked.before = func() error {
 		for began := time.Now(); !waited && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {

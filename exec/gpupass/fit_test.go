@@ -142,7 +142,7 @@ func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) 
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	budget := tiering.New(0)
-	got, err := exec.Place(f, exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
+	got, err := exec.PlaceLayers(f, exec.Options{Processor: p, KV: kv.K8V8, Chunk: testChunk, Budget: budget})
 	if errors.Is(err, opencl.ErrNotBuilt) || errors.Is(err, opencl.ErrNoDriver) {
 		t.Skip(err)
 	}

@@ -84,8 +84,8 @@ func TestMeasurementsAreKept(t *testing.T) {
 		m, err := load(t, t.Context(), o)
 		require.NoError(t, err)
 		require.True(t, !c.known || measured == 0)
-		require.NotEmpty(t, m.Divided())
-		for _, d := range m.Divided() {
+		require.NotEmpty(t, m.SplitStats())
+		for _, d := range m.SplitStats() {
 			first := d.Rows
 			if c.alone {
 				first = 0
@@ -132,7 +132,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)
 				require.NoError(t, err)
 				require.Equal(t, c.threads, m.Threads())
-				require.Equal(t, c.divides, slices.ContainsFunc(m.Divided(), func(d weights.DividedProduct) bool { return d.Share.Many < d.Rows }))
+				require.Equal(t, c.divides, slices.ContainsFunc(m.SplitStats(), func(d weights.DividedProduct) bool { return d.Share.Many < d.Rows }))
 				m.Close()
 			}
 		})

@@ -108,7 +108,7 @@ func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Contains(t, said, name+" has no memory for its rows of ")
 		there, here := 0, 0
-		for _, d := range m.Divided() {
+		for _, d := range m.SplitStats() {
 			if d.Share.Many < d.Rows {
 				there += d.Count
 			} else {

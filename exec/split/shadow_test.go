@@ -47,7 +47,7 @@ func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []i
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	require.NoError(t, calib.UseWhole(f, c))
-	return f, &exec.W8A8{Calibration: c, Shadows: exec.ShadowsOf(1)}, ids[calibrated:][:read]
+	return f, &exec.W8A8{Calibration: c, Outliers: exec.OutlierFraction(1)}, ids[calibrated:][:read]
 }
 
 // surprise is the mean negative log-likelihood of a text.
@@ -78,7 +78,7 @@ func TestIntegersOfADevice(t *testing.T) {
 	alone, err := exec.Load(t.Context(), f, model)
 	require.NoError(t, err)
 	want := surprise(t, alone, ids)
-	outliers := alone.ShadowStats().Outliers
+	outliers := alone.OutlierStats().Outliers
 	alone.Close()
 	names := []string{group()}
 	if npu, err := devices.All.First(hetero.NPU); err == nil {
@@ -87,13 +87,13 @@ func TestIntegersOfADevice(t *testing.T) {
 	for _, name := range names {
 		m, err := Load(t.Context(), f, model, Options{Device: name, Alone: true})
 		require.NoError(t, err)
-		for _, d := range m.Divided() {
+		for _, d := range m.SplitStats() {
 			require.True(t, d.Share.Many == 0 || d.OneToken, "%s on %s", d.Name, name)
 		}
 		got := surprise(t, m, ids)
 		t.Logf("perplexity %.4f on the processor and %.4f with %s", math.Exp(want), math.Exp(got), name)
 		require.InEpsilon(t, want, got, 2e-3)
-		require.InEpsilon(t, outliers, m.ShadowStats().Outliers, 2e-2)
+		require.InEpsilon(t, outliers, m.OutlierStats().Outliers, 2e-2)
 		m.Close()
 	}
 }

@@ -197,7 +197,7 @@ func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
 		return nil, err
 	}
 	model := t.model
-	model.Divide = &exec.Division{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
+	model.Split = &exec.Split{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
 	return exec.Load(ctx, t.files, model)
 }
 

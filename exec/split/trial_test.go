@@ -81,7 +81,7 @@ func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int)
 	o.notices, o.loads = nil, 0
 	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 	require.NoError(t, err)
-	for _, d := range m.Divided() {
+	for _, d := range m.SplitStats() {
 		prompts = prompts || d.Share.Many < d.Rows && !d.OneToken
 		tokens = tokens || d.Share.One < d.Rows
 		require.Positive(t, d.Share.OneTime, d.Name)

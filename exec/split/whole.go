@@ -88,7 +88,7 @@ func (t *trial) place() error {
 	if err := t.o.asProcessor(&model); err != nil {
 		return err
 	}
-	_, err := exec.Place(t.files, model)
+	_, err := exec.PlaceLayers(t.files, model)
 	return err
 }
 

@@ -40,8 +40,8 @@ func TestWholePassesAreTried(t *testing.T) {
 				o.notices = nil
 				m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 				require.NoError(t, err)
-				require.Equal(t, c.whole, m.Divided() == nil)
-				for _, d := range m.Divided() {
+				require.Equal(t, c.whole, m.SplitStats() == nil)
+				for _, d := range m.SplitStats() {
 					require.Equal(t, d.Rows, d.Share.One, d.Name)
 					require.True(t, d.OneToken || d.Share.Many < d.Rows, d.Name)
 				}

@@ -123,7 +123,7 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			o.Running(int64(i+1), int64(len(tests)))
 		}
 	}
-	r.list(benches[onBoth].model.Divided())
+	r.list(benches[onBoth].model.SplitStats())
 	return r, nil
 }
 

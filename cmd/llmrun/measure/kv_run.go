@@ -106,7 +106,7 @@ func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSi
 	if s.model, err = exec.Load(ctx, files, o); err != nil {
 		return s, err
 	}
-	if !s.model.KeepsFiles() {
+	if !s.model.NeedsFiles() {
 		s.files = nil
 		if err := files.Close(); err != nil {
 			return s, err

@@ -1,0 +1,48 @@
+package exec
+
+import (
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// codesBlockState is blockState for keys and values in codes, which are read where
+// they lie.
+func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
+	d, width := a.m.Spec.HeadDim, a.stateWidth()
+	group := a.m.Spec.Heads / a.layer.KVHeads
+	start := block * kv.BlockTokens
+	shape := a.m.cache.Shape()
+	coming := a.kvBlock(t, kvHead, next)
+	b, after := shape.Block8(a.kvBlock(t, kvHead, block)), shape.Block8(coming)
+	if shape.Format == kv.K4V8 {
+		tiled.Scores4(w.scores, b.Keys, after.Keys, &w.queries, w.tiles)
+	} else {
+		tiled.Scores(w.scores, tiled.Keys{Codes: b.Keys, Scales: b.KeyScales}, after.Keys, &w.queries, w.tiles)
+	}
+	weights := w.weights[:t.count*group]
+	for i := range weights {
+		weights[i].Seen = a.visible(t.pos+i/group, start)
+	}
+	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
+		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
+	}
+	// The kernels of scores and values ask for the first and the last quarter.
+	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
+	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
+	if shape.Format == kv.K8F8 {
+		quant.WeighBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
+	} else {
+		quant.WeighBlock(state, width, d, weights, b.Values, after.Values, tokens)
+	}
+}
+
+// scoresF16 computes the scores of a tile's queries for keys in floats of 16
+// bits, and returns the values of the block as floats of 32.
+func (a *attention) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
+	d := a.m.Spec.HeadDim
+	keys, values := a.m.cache.Shape().Block16(share)
+	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)
+	quant.DequantRow(quant.F16, w.values[:tokens*d], values[:2*tokens*d])
+	return w.values
+}

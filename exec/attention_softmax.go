@@ -1,0 +1,97 @@
+package exec
+
+import (
+	"math"
+
+	"github.com/llmrun/llmrun/quant"
+)
+
+// The softmax state of a query is what online softmax carries from block to
+// block: the values weighted so far, the greatest score, relative to which they
+// are weighted, and the sum of the weights.
+
+var negInf = float32(math.Inf(-1))
+
+// clearState makes every query's state that of having seen nothing.
+func (a *attention) clearState(state []float32) {
+	clear(state)
+	width := a.stateWidth()
+	for i := width - 2; i < len(state); i += width {
+		state[i] = negInf
+	}
+}
+
+// weighScores turns one query's scores of a block into weights relative to its
+// running maximum, and scales its state where the maximum rose. Tokens that
+// the query must not see get the weight 0.
+func (a *attention) weighScores(scores, state []float32, pos, start int) {
+	seen := min(len(scores), pos-start+1)
+	if seen <= 0 {
+		clear(scores)
+		return
+	}
+	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
+		quant.SoftCap(scores[:seen], limit)
+	}
+	if win := a.layer.Window; win > 0 {
+		for j := range min(seen, max(0, pos-win+1-start)) {
+			scores[j] = negInf
+		}
+	}
+	top, sum := quant.SoftmaxBlock(scores, seen)
+	clear(scores[seen:])
+	d := len(state) - 2
+	if top == negInf {
+		return // nothing of this block is inside the window
+	}
+	newTop := max(state[d], top)
+	if f := decay(state[d], newTop); f != 1 {
+		quant.Scale(state[:d], f)
+		state[d+1] *= f
+	}
+	if f := decay(top, newTop); f != 1 {
+		quant.Scale(scores[:seen], f)
+		sum *= f
+	}
+	state[d], state[d+1] = newTop, state[d+1]+sum
+}
+
+// decay returns e^(from-to): what weights relative to one maximum are worth
+// relative to a greater one. Mostly the maximum stays, and the exponential of 0
+// is exactly 1.
+func decay(from, to float32) float32 {
+	if from == to {
+		return 1
+	}
+	return quant.Exp32(from - to)
+}
+
+// mergeState adds the state of a later span to that of all before.
+func (a *attention) mergeState(acc, state []float32) {
+	width := a.stateWidth()
+	d := width - 2
+	for i := 0; i < len(acc); i += width {
+		arena, s := acc[i:i+width], state[i:i+width]
+		if s[d] == negInf {
+			continue
+		}
+		top := max(arena[d], s[d])
+		fa, fs := decay(arena[d], top), decay(s[d], top)
+		quant.Scale(arena[:d], fa)
+		quant.AddScaled(arena[:d], s[:d], fs)
+		arena[d], arena[d+1] = top, float32(arena[d+1]*fa)+float32(s[d+1]*fs)
+	}
+}
+
+// finishTile divides by the sum of weights and writes a tile's result in the order
+// that the output projection reads.
+func (a *attention) finishTile(t tile, kvHead int, acc []float32) {
+	d, width, heads := a.m.Spec.HeadDim, a.stateWidth(), a.m.Spec.Heads
+	group := heads / a.layer.KVHeads
+	for i := range t.count * group {
+		row, head := t.row+i/group, kvHead*group+i%group
+		out := a.att[(row*heads+head)*d:][:d]
+		copy(out, acc[i*width:i*width+d])
+		quant.Scale(out, 1/acc[i*width+d+1])
+	}
+}

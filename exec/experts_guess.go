@@ -1,0 +1,58 @@
+package exec
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
+)
+
+// guess asks the layer's router before attention what it will choose
+// after it, so that what is not in memory can be read meanwhile.
+func (e *experts) guess() {
+	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
+	if cache == nil || cache.Slots() == cache.Count || router.Rest.Count > 0 {
+		return // the stream brings the router when it is used, not before
+	}
+	if !e.anyWanted(0, e.n) {
+		return // no token chooses any
+	}
+	in := e.x
+	if s.PreNorm && s.Parallel != arch.ParallelOne {
+		in = e.queueNorm(&e.w.FFNNorm)
+	}
+	e.mm.queue(router, in, e.n, e.routing.logits)
+	e.mm.run()
+	r := &e.routing
+	clear(r.first)
+	r.ready = r.ready[:0]
+	for row := range e.n {
+		if e.anyWanted(row, 1) {
+			e.addLikely(row)
+		}
+	}
+	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
+	cache.Guess(e.index, r.ready[:min(len(r.ready), cache.Slots()/weights.GuessShare)])
+}
+
+// addLikely adds a row's best experts to ready, and counts in first how many rows
+// like each.
+func (e *experts) addLikely(row int) {
+	s, r := e.m.Spec, &e.routing
+	logits := r.logits[row*s.Experts : (row+1)*s.Experts]
+	for range s.ExpertsUsed {
+		best := 0
+		for i, v := range logits {
+			if v > logits[best] {
+				best = i
+			}
+		}
+		logits[best] = float32(math.Inf(-1))
+		if r.first[best] == 0 {
+			r.ready = append(r.ready, int32(best))
+		}
+		r.first[best]++
+	}
+}

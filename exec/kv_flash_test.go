@@ -1,0 +1,225 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// slowKernels is set where the arithmetic runs without SIMD kernels, about ten times
+// slower: long tests are shorter then.
+var slowKernels = strings.HasPrefix(quant.Features(), "portable")
+
+// longFixture returns a fixture whose config.json was changed to allow a context
+// of n tokens and to see, where layers have a window, so many of them.
+func longFixture(t *testing.T, name string, n, window int) string {
+	t.Helper()
+	for _, dir := range fixtureDirs(t) {
+		if filepath.Base(dir) != name {
+			continue
+		}
+		tmp := t.TempDir()
+		var fields map[string]any
+		testutil.ReadJSON(t, filepath.Join(dir, "config.json"), &fields)
+		fields["max_position_embeddings"] = n
+		if fields["sliding_window"] != nil && window > 0 {
+			fields["sliding_window"] = window
+		}
+		config, err := json.Marshal(fields)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(tmp, "config.json"), config, 0o600))
+		weights, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(tmp, "model.safetensors"), weights, 0o600))
+		return tmp
+	}
+	t.Skipf("no fixture %s", name)
+	return ""
+}
+
+// coldOptions are random choices of who keeps keys and values on flash.
+func coldOptions(t *testing.T, rng *rand.Rand, fsys vfs.FS, format kv.Format, rowBytes int64) Options {
+	budget := tiering.New(0)
+	o := Options{
+		Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(100), KV: format, Budget: budget,
+		KVPage:  kv.BlockTokens << rng.IntN(3),
+		KVRing:  int64(1+rng.IntN(64)) << 12,
+		KVSpill: kv.NewScratch(fsys, t.TempDir(), budget),
+	}
+	o.KVHot = hotLimit(rng, o.KVPage, rowBytes*int64(o.KVPage)/kv.BlockTokens)
+	return o
+}
+
+// coldTokens is how many tokens the tests of cold keys and values read, hotLimit a
+// random limit of at most an eighth of that, or a page.
+const coldTokens = 2600
+
+func hotLimit(rng *rand.Rand, pageTokens int, pageBytes int64) int64 {
+	return int64(1+rng.IntN(max(1, coldTokens/8/pageTokens))) * pageBytes
+}
+
+func (o *Options) describe() string {
+	return fmt.Sprintf("threads %d chunk %d page %d hot %d ring %d", o.Threads, o.Chunk, o.KVPage, o.KVHot, o.KVRing)
+}
+
+// checkCold reads ids in steps of random sizes, with forks and steps back on the
+// way, and compares all logits.
+func checkCold(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]float32) {
+	t.Helper()
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer func() { s.Close() }()
+	forks := 0
+	for s.Len() < len(ids) {
+		at := s.Len()
+		n := min(len(ids)-at, 1+rng.IntN(1<<rng.IntN(9)))
+		got := extendAll(t, m, s, ids[at:at+n])
+		for i := range got {
+			require.Equal(t, want[at+i], got[i], "position %d", at+i)
+		}
+		switch rng.IntN(8) {
+		case 0:
+			if forks++; forks > 6 {
+				break
+			}
+			f, err := s.Fork()
+			require.NoError(t, err)
+			if rng.IntN(2) == 0 { // the other one goes on
+				s, f = f, s
+			}
+			if back := f.Len() - rng.IntN(f.Len()); back < len(want) && back > 0 {
+				f.Truncate(back)
+				back = f.Len()
+				require.Equal(t, want[back:back+1], extendAll(t, m, f, ids[back:back+1]), "fork at %d", back)
+			}
+			f.Close()
+		case 1:
+			if forks++; forks <= 6 {
+				s.Truncate(s.Len() - rng.IntN(s.Len()))
+			}
+		case 2:
+			require.NoError(t, m.SetHot(hotLimit(rng, m.cache.PageTokens(), int64(m.cache.Stats().PageBytes))))
+		}
+	}
+}
+
+// TestColdKVGivesTheSameLogits is metamorphic: a context several times as large as
+// the memory for its keys and values, with random pages, limits, chunks, steps,
+// forks and steps back, gives the logits of having all in memory, to the last bit.
+func TestColdKVGivesTheSameLogits(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"gemma2", 1500}, {"lfm2", 0}} {
+		formats, rounds := kv.Formats(), 2
+		if slowKernels {
+			formats, rounds = []kv.Format{kv.K8V8}, 1
+		}
+		for _, format := range formats {
+			t.Run(c.name+"/"+format.String(), func(t *testing.T) {
+				dir := longFixture(t, c.name, 4096, c.window)
+				whole := openFixture(t, dir, "config.json", Options{Threads: 2, Chunk: 256, KV: format})
+				ids := longPrompt(whole.Spec.Vocab, coldTokens, 7)
+				want := allLogits(t, whole, ids)
+				row := whole.KVBytesPerToken() * kv.BlockTokens
+				for range rounds {
+					seed := rand.Uint64()
+					rng := rand.New(rand.NewPCG(seed, 1))
+					o := coldOptions(t, rng, vfs.OS(), format, row)
+					t.Logf("seed %d: %s", seed, o.describe())
+					m := openFixture(t, dir, "config.json", o)
+					checkCold(t, rng, m, ids, want)
+					st := m.KVStats()
+					require.Positive(t, st.Written)
+					require.Positive(t, st.Read)
+				}
+			})
+		}
+	}
+}
+
+// TestColdDecodeAllocatesNothing decodes with most of the context on flash.
+func TestColdDecodeAllocatesNothing(t *testing.T) {
+	dir := longFixture(t, "llama3", 4096, 0)
+	budget := tiering.New(0)
+	m := openFixture(t, dir, "config.json", Options{
+		Threads: 2, KV: kv.K8V8, Budget: budget,
+		KVHot: 1, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
+	})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 64*20+5, 1), &Reader{}))
+	require.Greater(t, m.KVStats().ColdPages, 15)
+	s.ids = append(make([]int32, 0, 4096), s.ids...)
+	next := []int32{1}
+	reader := &Reader{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		if err := m.Extend(context.Background(), s, next, reader); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// TestColdKVBesideStreamedWeights has both weights and keys and values on flash,
+// other parts of either while a text is read.
+func TestColdKVBesideStreamedWeights(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+	}{{"llama3", 0}, {"gemma3", 200}, {"lfm2", 0}, {"qwen2_moe", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), longFixture(t, c.name, 4096, c.window)))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 256, KV: kv.K8V8})
+			ids := longPrompt(whole.Spec.Vocab, 1000, 7)
+			want := allLogits(t, whole, ids)
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			budget, plan := tiering.New(0), partPlan(rng, whole.Spec)
+			plan.Pinned[0] = 0 // there are weights to bring
+			o := Options{
+				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: plan,
+				KVHot: 1, KVRing: 1 << 14, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),
+			}
+			t.Logf("seed %d: %s %+v", seed, o.describe(), o.Plan)
+			m, err := Load(context.Background(), f, o)
+			require.NoError(t, err)
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			joined := 0
+			for s.Len() < len(ids) {
+				at := s.Len()
+				n := min(len(ids)-at, 1+rng.IntN(1<<rng.IntN(8)))
+				require.Equal(t, want[at:at+n], extendAll(t, m, s, ids[at:at+n]), "position %d", at)
+				if m.kvReader.Interleaved() {
+					joined++
+				}
+				switch rng.IntN(12) {
+				case 0:
+					require.NoError(t, m.Replan(context.Background(), partPlan(rng, m.Spec)))
+				case 1:
+					s.Truncate(s.Len() - rng.IntN(min(200, s.Len())))
+				}
+			}
+			require.Positive(t, joined, "one stream brings both")
+			require.Positive(t, m.KVStats().Read)
+			require.Positive(t, m.StreamStats().Bytes)
+			s.Close()
+			m.Close()
+			require.NoError(t, budget.Check())
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package exec
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/quant/tiled"
+)
+
+// However random steps are cut, every tile of every job falls into one range.
+func TestRangesCoverTheStep(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 300 {
+		p := &matmulQueue{step: &step{workers: make([]workspace, 1+rng.IntN(9))}}
+		tokens := []int{1, 40, 5000}[rng.IntN(3)] // many make work exceed what units count
+		for range 1 + rng.IntN(20) {
+			lo := rng.IntN(3) * tiled.TileRows
+			j := matmul{w: &weights.Linear{Matrix: weights.Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(tokens), lo: lo, hi: lo + rng.IntN(5000)}
+			p.matmuls = append(p.matmuls, j)
+		}
+		units, least := p.measureWork()
+		require.LessOrEqual(t, units, threadpool.MaxUnits)
+		next := make([]int, len(p.matmuls)) // tile
+		for lo := 0; lo < units; {
+			hi := min(units, lo+1+rng.IntN(4*least))
+			for i := range p.matmuls {
+				j := &p.matmuls[i]
+				require.Equal(t, next[i], j.tileAt(lo<<p.shift))
+				next[i] = j.tileAt(hi << p.shift)
+			}
+			lo = hi
+		}
+		for i := range p.matmuls {
+			require.Equal(t, p.matmuls[i].tiles(), next[i])
+		}
+	}
+}

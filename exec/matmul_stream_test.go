@@ -1,0 +1,137 @@
+package exec
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// partPlan keeps a random part of each section in memory and streams the rest
+// through a small ring. There is memory for some experts, at times for one alone.
+func partPlan(rng *rand.Rand, spec *arch.Spec) *tiering.Plan {
+	plan := &tiering.Plan{Piece: pack.BlockBytes << rng.IntN(2), Pinned: make([]int64, len(spec.Layers))}
+	plan.ExpertSlots = 1 + rng.IntN(len(spec.Layers)*spec.Experts+1)>>rng.IntN(3)
+	plan.Ring = plan.Piece * int64(4+rng.IntN(5))
+	some := func() int64 {
+		switch rng.IntN(4) {
+		case 0:
+			return 0
+		case 1:
+			return 1 << 40
+		}
+		return rng.Int64N(6) * pack.BlockBytes
+	}
+	for i := range plan.Pinned {
+		plan.Pinned[i] = some()
+	}
+	plan.HeadPinned = some()
+	plan.Lookup = rng.Int64N(1 << 20)
+	plan.StreamedPerToken = 1
+	return plan
+}
+
+// loadPart loads from a pack and checks at the end that everything came back.
+func loadPart(t *testing.T, f *modelfile.Files, o Options) *Model {
+	o.Budget = tiering.New(0)
+	m, err := Load(context.Background(), f, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		m.Close()
+		require.NoError(t, o.Budget.Check())
+	})
+	return m
+}
+
+func packSpec(t *testing.T, f *modelfile.Files) *arch.Spec {
+	spec, err := f.Spec()
+	require.NoError(t, err)
+	return spec
+}
+
+func openPack(t *testing.T, fsys vfs.FS) *modelfile.Files {
+	f, err := modelfile.Open(fsys, "m.pack")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// TestStreamedWeightsGiveTheSameLogits: whatever part of a pack is in memory, the
+// logits are those of having all of it there, to the last bit.
+func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			whole := loadPart(t, f, Options{Threads: 2, Chunk: 64})
+			ids := longPrompt(whole.Spec.Vocab, 70, 7)
+			want := allLogits(t, whole, ids)
+			for seed := range uint64(4) {
+				rng := rand.New(rand.NewPCG(seed, 3))
+				plan := partPlan(rng, whole.Spec)
+				m := loadPart(t, f, Options{Threads: 1 + rng.IntN(3), Chunk: 1 + rng.IntN(70), Plan: plan})
+				require.Equal(t, want, allLogits(t, m, ids), "seed %d: %+v", seed, plan)
+				for i, l := range m.residency.Sections {
+					pinned := append(plan.Pinned, plan.HeadPinned)[i]
+					require.LessOrEqual(t, int64(l.Size), min(pinned, int64(l.SectionSize))+int64(m.residency.Unit), "section %s", l.Name)
+				}
+				require.Equal(t, want, inSteps(t, m, ids), "seed %d: %+v", seed, plan)
+			}
+		})
+	}
+}
+
+// TestReplanWhileGenerating changes what is in memory again and again while
+// another goroutine reads tokens: the logits stay the same, and the memory is
+// what the plan says.
+func TestReplanWhileGenerating(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f := openPack(t, importModel(t, vfs.OS(), dir))
+			m := loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: partPlan(rand.New(rand.NewPCG(1, 1)), packSpec(t, f))})
+			ids := longPrompt(m.Spec.Vocab, 60, 7)
+			want := allLogits(t, m, ids)
+			stop, done := make(chan struct{}), make(chan error)
+			go func() {
+				rng := rand.New(rand.NewPCG(2, 2))
+				for {
+					select {
+					case <-stop:
+						done <- nil
+						return
+					default:
+					}
+					plan := partPlan(rng, m.Spec)
+					if err := m.Replan(context.Background(), plan); err != nil {
+						done <- err
+						return
+					}
+				}
+			}()
+			for range 5 {
+				require.Equal(t, want, inSteps(t, m, ids))
+			}
+			close(stop)
+			require.NoError(t, <-done)
+
+			all := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: 1 << 30}
+			for i := range all.Pinned {
+				all.Pinned[i] = 1 << 40
+			}
+			require.NoError(t, m.Replan(context.Background(), all))
+			require.Zero(t, m.Budget().Usage().By[tiering.Ring])
+			most := m.Budget().Usage().By[tiering.Pinned]
+			none := &tiering.Plan{Pinned: make([]int64, len(m.Spec.Layers)), Piece: 1 << 16, Ring: 8 << 16, ExpertSlots: 1}
+			require.NoError(t, m.Replan(context.Background(), none))
+			require.Less(t, m.Budget().Usage().By[tiering.Pinned], most)
+			require.Equal(t, want, allLogits(t, m, ids))
+		})
+	}
+}

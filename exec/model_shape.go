@@ -1,0 +1,141 @@
+package exec
+
+import (
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/pack"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// kvSlack is what pages of keys and values take more than is in them: their memory
+// grows in steps of huge pages.
+const kvSlack = 2 << 20
+
+// ShapeOptions are the choices that a model's size in memory depends on.
+type ShapeOptions struct {
+	Threads int // that compute
+	KV      kv.Format
+	KVPage  int  // see Options
+	KVCold  bool // keys and values may go to flash
+	Select  Selection
+	Exact   bool
+	W8A8    *W8A8 // see Options
+}
+
+// MeasureShape returns what a plan for the model's memory starts from. It reads no
+// weights, only checks that they are there.
+func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
+	m, plans, err := outline(f, o)
+	if err != nil {
+		return tiering.Shape{}, err
+	}
+	defer func() { _ = m.cache.Close() }()
+	spec, w, cache := m.Spec, m.weights, m.cache
+	s := tiering.Shape{RowBytes: int64(w.Embed.RowBytes()), Width: spec.Dim, ExpertsUsed: spec.ExpertsUsed, Experts: spec.Experts}
+	for i := range plans {
+		plans[i].AddTo(&s)
+	}
+	s.OpsPerToken -= 2 * endMulAdds(w, spec)
+	if s.Embedding == 0 {
+		s.Lookup = int64((weights.TiedReaders - 1) * w.Embed.BufferBytes())
+	}
+	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
+	if !o.Select.Exact() {
+		s.KVSummaryPerToken = cache.Shape().SummaryBytes()
+	}
+	for l := range spec.Layers {
+		s.KVUnit = max(s.KVUnit, int64(cache.PageBytes(l)))
+	}
+	if o.W8A8 != nil {
+		m.outliers = &outlierPath{m: m}
+		s.Beside += o.W8A8.residentBytes()
+	}
+	addScratch(&s, m, o.Threads)
+	return s, nil
+}
+
+// outline returns a model that has no weights, only their sizes, and how they would be
+// laid out. Its cache is to be closed.
+func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return nil, nil, err
+	}
+	ld := &weights.Loader{Tensors: f.TensorSet(), Spec: spec, Exact: o.Exact}
+	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
+	plans, err := ld.PlanAll(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range plans {
+		plans[i].Describe()
+	}
+	if !w.Head.Present() {
+		w.Head.Matrix = w.Embed.Matrix
+	}
+	cache, err := kv.NewCache(spec.KVShape(o.KV), tiering.New(0), kv.Options{PageTokens: o.KVPage, MayBeCold: o.KVCold})
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, plans, nil
+}
+
+// AttachedBytes returns how many bytes of buffers a device attaches that has part in
+// the model's products, see Options.Divide, with passes of so many tokens.
+func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error) {
+	m, _, err := outline(f, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = m.cache.Close() }()
+	m.offload = &offloadDevice{}
+	if o.W8A8 != nil {
+		m.outliers = &outlierPath{m: m}
+	}
+	return scratchBytes(m, chunk, o.Threads, (*pass).carve), nil
+}
+
+// shapeChunks are the chunks whose scratch memory is measured; between them it
+// grows evenly.
+var shapeChunks = [2]int{16, 1024}
+
+// addScratch measures what a pass's buffers take, by carving them out of nothing.
+func addScratch(s *tiering.Shape, m *Model, threads int) {
+	slack := scratchSlack + lookupSlack + s.Unit
+	s.Scratch = scratchLine(m, threads, slack, (*pass).carveLayer)
+	s.Logits = scratchLine(m, threads, slack, (*pass).carveOutput)
+}
+
+// scratchLine measures buffers of which only one of the parts that lie over each
+// other is there.
+func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.Arena)) (l tiering.Line) {
+	var need [2]int64
+	for i, chunk := range shapeChunks {
+		need[i] = scratchBytes(m, chunk, threads, func(p *pass, a *tiering.Arena) {
+			p.carveRows(a)
+			part(p, a)
+		})
+	}
+	step := int64(shapeChunks[1] - shapeChunks[0])
+	l.PerToken = (need[1] - need[0] + step - 1) / step
+	l.Fixed = max(0, need[0]-int64(shapeChunks[0])*l.PerToken) + slack
+	return l
+}
+
+const (
+	// scratchSlack is by how much buffers may grow unevenly: each is rounded up.
+	scratchSlack = 256 << 10
+	// lookupSlack is what looking up a row of an embedding on flash takes, besides
+	// the unit that holds it: the pack's blocks around it.
+	lookupSlack = 2*pack.BlockBytes + vfs.DirectAlign
+)
+
+// scratchBytes returns the size of a pass's buffers.
+func scratchBytes(m *Model, chunk, threads int, carve func(*pass, *tiering.Arena)) int64 {
+	p := outlinePass(m, chunk, threads)
+	var probe tiering.Arena
+	carve(p, &probe)
+	return int64(probe.Need())
+}

@@ -1,0 +1,123 @@
+package exec
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// checkShape compares the shape of a model that was not loaded with what loading
+// it takes.
+func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tiering.Shape {
+	f, err := modelfile.Open(fsys, path)
+	require.NoError(t, err)
+	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: format})
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	budget := tiering.New(0)
+	m := loadModel(t, fsys, path, Options{Threads: 2, KV: format, Budget: budget, Chunk: 16})
+	pinned := s.Head.Bytes + s.Embedding + int64(s.ExpertLayers*s.Experts)*s.ExpertBytes
+	for _, l := range s.Layers {
+		pinned += l.Bytes
+	}
+	// Frames are whole pages.
+	require.GreaterOrEqual(t, budget.Usage().By[tiering.Pinned], pinned)
+	require.Less(t, budget.Usage().By[tiering.Pinned], pinned+int64(len(s.Layers)+2+s.ExpertLayers*s.Experts)*4096)
+
+	traffic := m.Traffic()
+	convs := int64(0) // their few taps are vectors, which the shape leaves out
+	for l := range m.weights.Layers {
+		convs += int64(len(m.weights.Layers[l].Conv))
+	}
+	require.Equal(t, 2*(traffic.LayerMulAdds-traffic.EndMulAdds-convs), s.OpsPerToken)
+	require.Equal(t, int64(m.weights.Embed.RowBytes()), s.RowBytes)
+	require.Equal(t, m.KVBytesPerToken(), s.KVBytesPerToken)
+
+	for _, chunk := range []int{1, 15, 16, 48, 256, 512, 1000, 1024} {
+		need := scratchBytes(m, chunk, 2, (*pass).carve)
+		predicted := max(s.Scratch.At(chunk), s.Logits.At(chunk))
+		require.GreaterOrEqual(t, predicted, need, "chunk %d", chunk)
+		require.LessOrEqual(t, predicted-scratchSlack-lookupSlack-s.Unit, need+int64(shapeChunks[0])*s.Scratch.PerToken, "chunk %d", chunk)
+	}
+
+	seq := m.cache.NewSeq()
+	defer seq.Close()
+	for _, tokens := range []int{1, 65, 1000} {
+		before := budget.Usage().By[tiering.KVHot]
+		require.NoError(t, seq.Grow(t.Context(), tokens))
+		pages := int64((tokens + s.KVPageTokens - 1) / s.KVPageTokens * s.KVPageTokens)
+		require.LessOrEqual(t, budget.Usage().By[tiering.KVHot], s.KVFixed+pages*s.KVBytesPerToken, "%d tokens, %d bytes before", tokens, before)
+	}
+	return s
+}
+
+func TestShapeOfFixtures(t *testing.T) {
+	for _, dir := range fixtureDirs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) { checkShape(t, vfs.OS(), dir, kv.F32) })
+	}
+}
+
+func TestShapeOfQuantizedModels(t *testing.T) {
+	fsys := vfs.NewMem()
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
+	s := checkShape(t, fsys, "m.gguf", kv.K8V8)
+	require.Zero(t, s.Embedding, "tied")
+	require.Positive(t, s.Unit)
+
+	// A pack of it has the same shape.
+	packed := importModel(t, fsys, "m.gguf")
+	require.Equal(t, s, checkShape(t, packed, "m.pack", kv.K8V8))
+}
+
+func TestShapeOfExperts(t *testing.T) {
+	s := checkShape(t, vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", "qwen2_moe"), kv.F32)
+	require.Positive(t, s.ExpertLayers)
+	require.Positive(t, s.ExpertBytes)
+	require.LessOrEqual(t, s.ExpertsUsed, s.Experts)
+}
+
+// A plan for a shape is what loading then takes.
+func TestPlanOfAModel(t *testing.T) {
+	fsys := vfs.NewMem()
+	shape, _ := synth.FindShape("tiny")
+	require.NoError(t, synth.Write(context.Background(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
+	f, err := modelfile.Open(fsys, "m.gguf")
+	require.NoError(t, err)
+	defer f.Close()
+	s, err := MeasureShape(f, ShapeOptions{Threads: 2, KV: kv.K8V8})
+	require.NoError(t, err)
+	p, err := tiering.MakePlan(s, tiering.Need{Context: 300, Chunk: 64}, tiering.Rates{})
+	require.NoError(t, err)
+
+	budget := tiering.New(p.Total())
+	m := loadModel(t, fsys, "m.gguf", Options{Threads: 2, KV: kv.K8V8, Chunk: p.Chunk, Budget: budget})
+	seq := m.cache.NewSeq()
+	defer seq.Close()
+	require.NoError(t, seq.Grow(t.Context(), p.Context))
+}
+
+// rowBytesCached returns what looking up rows holds of the weight cache.
+func rowBytesCached(m *Model) (n int64) {
+	page := int64(os.Getpagesize())
+	add := func(f *tiering.Frame) { n += (int64(len(f.Bytes())) + page - 1) / page * page }
+	if m.embedding.Extra != nil {
+		add(m.embedding.Extra)
+	}
+	if m.embedding.Kept != nil {
+		add(m.embedding.Kept.Frame)
+	}
+	return n
+}

@@ -1,0 +1,214 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// loadOffloaded loads a model for a processor. Layers that it does not take are
+// computed here, before its own, so that the stream changes places once in a pass.
+func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o Options) (_ *Model, err error) {
+	m := &Model{Spec: spec, budget: o.Budget, weights: &weights.Weights{}}
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	h, err := newHandOver(f, spec, &o)
+	if err != nil {
+		return nil, err
+	}
+	network, place, err := h.open(&o)
+	if err != nil {
+		return nil, err
+	}
+	m.offloadedLayers = &offloadedLayers{network: network, place: place, chunk: o.Chunk}
+	room, err := o.Budget.Reserve(tiering.Pinned, place.Here)
+	if err != nil {
+		return nil, fmt.Errorf("%d layers and the embedding of %s stay in the machine's memory: %w", place.First, f.Path, err)
+	}
+	room.Release()                          // parts take it one by one
+	shape, threads := spec.KVShape(o.KV), 1 // the processor's host
+	if place.First > 0 {
+		clear(shape.KVHeads[place.First:]) // the processor keeps those
+		threads = o.Threads
+	}
+	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
+		return nil, err
+	}
+	m.kvReader = newReader(m, 0)
+	m.workers = threadpool.New(threads)
+	if err := m.loadFirstLayers(ctx, f, h, &o); err != nil {
+		return nil, err
+	}
+	err = h.read(ctx, network)
+	m.frames = append(m.frames, h.Frames...)
+	if err != nil {
+		return nil, err
+	}
+	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
+	m.offloadedLayers.raw = make([]byte, m.weights.Embed.RowBytes())
+	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, weights.RowMemory{}); err != nil {
+		return nil, err
+	}
+	if place.First > 0 {
+		m.pass, err = newPass(m, o.Chunk)
+	}
+	return m, err
+}
+
+// PlaceLayers says which part of the model Options.Processor would take. No weights are
+// read, and nothing stays open.
+func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
+	spec, err := f.Spec()
+	if err != nil {
+		return Placement{}, err
+	}
+	o.setDefaults()
+	h, err := newHandOver(f, spec, &o)
+	if err != nil {
+		return Placement{}, err
+	}
+	network, place, err := h.open(&o)
+	if err != nil {
+		return Placement{}, err
+	}
+	return place, network.Close()
+}
+
+// loadFirstLayers loads the layers that are computed here, if there are any, and tells who
+// loads the others how much it was.
+func (m *Model) loadFirstLayers(ctx context.Context, f *modelfile.Files, h *handOver, o *Options) error {
+	first := m.offloadedLayers.place.First
+	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
+	if first == 0 {
+		return nil
+	}
+	if err := checkKernels(o.KV, m.Spec.HeadDim); err != nil {
+		return err
+	}
+	ts, err := f.TensorsFor(o.Exact)
+	if err != nil {
+		return err
+	}
+	m.weights.Layers = make([]weights.LayerWeights, first)
+	ld := &weights.Loader{Tensors: ts, Spec: m.Spec, Budget: o.Budget, Exact: o.Exact, Progress: o.Progress, Total: weights.ReadBytes(h.plans)}
+	err = ld.LoadLayers(ctx, m.weights)
+	m.frames = ld.Frames
+	h.Done, h.Total = ld.Done, ld.Done
+	return err
+}
+
+// handOver is the way of weights to a network, part by part. Only the embedding stays
+// in the machine's own memory.
+type handOver struct {
+	*weights.Loader
+	weights weights.Weights
+	plans   []weights.Layout
+}
+
+// newHandOver checks every tensor.
+func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, error) {
+	ts, err := f.TensorsFor(true)
+	if err != nil {
+		return nil, err
+	}
+	h := &handOver{
+		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress},
+		weights: weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))},
+	}
+	h.plans, err = h.PlanAll(&h.weights)
+	return h, err
+}
+
+// open has the processor take its part.
+func (h *handOver) open(o *Options) (Network, Placement, error) {
+	network, err := o.Processor.Open(h.offer(o))
+	if err != nil {
+		return nil, Placement{}, err
+	}
+	p := network.Placement()
+	for i := range h.plans {
+		l := &h.plans[i]
+		if l.Before(p.First) || l.Kind == weights.EmbeddingLayout || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
+			p.Here += int64(l.Size)
+		}
+	}
+	return network, p, nil
+}
+
+// offer describes the model for a processor.
+func (h *handOver) offer(o *Options) *Offer {
+	for i := range h.plans {
+		h.plans[i].Describe()
+		for j := range h.plans[i].Places {
+			if p := &h.plans[i].Places[j]; p.Vector != nil {
+				*p.Vector = make([]float32, p.Slot.Rows*p.Slot.Cols)
+			}
+		}
+	}
+	offer := &Offer{Spec: h.Spec, Chunk: o.Chunk, Context: min(o.Context, h.Spec.Context), Head: h.head(), Budget: o.Budget}
+	for i := range h.weights.Layers {
+		offer.Layers = append(offer.Layers, viewOf(&h.weights.Layers[i]))
+	}
+	return offer
+}
+
+// head returns the output matrix.
+func (h *handOver) head() Linear {
+	if w := &h.weights; w.Head.Present() {
+		return Linear{w.Head.Matrix, w.Head.Bias}
+	}
+	return Linear{Matrix: h.weights.Embed.Matrix}
+}
+
+// read reads the parts that are planned and gives each to a network.
+func (h *handOver) read(ctx context.Context, network Network) error {
+	return h.PartByPart(ctx, h.plans, func(l *weights.Layout) error {
+		keep, err := h.give(l, network)
+		if err == nil && !keep {
+			last := len(h.Frames) - 1
+			h.Frames[last].Free()
+			h.Frames = h.Frames[:last]
+		}
+		return err
+	})
+}
+
+// give hands a part that was read to a network, and reports whether it has to stay
+// in memory as well.
+func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err error) {
+	w := &h.weights
+	switch l.Kind {
+	case weights.LayerLayout:
+		from := &w.Layers[l.Layer]
+		err = network.TakeLayer(l.Layer, viewOf(from))
+		*from = weights.LayerWeights{}
+	case weights.EndsLayout:
+		w.Tied = !w.Head.Present()
+		keep = w.Tied
+		err = network.TakeEnds(w.Norm.Weight, h.head())
+		w.Head, w.Norm = weights.Linear{}, weights.Gain{}
+	case weights.EmbeddingLayout:
+		keep = true
+	}
+	return keep, err
+}
+
+// viewOf returns the layer's weights for those who do not compute here.
+func viewOf(w *weights.LayerWeights) *LayerWeights {
+	of := func(l *weights.Linear) Linear { return Linear{l.Matrix, l.Bias} }
+	return &LayerWeights{
+		AttnNorm: w.AttnNorm.Weight, FFNNorm: w.FFNNorm.Weight,
+		Q: of(&w.Q), K: of(&w.K), V: of(&w.V), O: of(&w.O), QNorm: w.QNorm.Weight, KNorm: w.KNorm.Weight,
+		Gate: of(&w.MLP.Gate), Up: of(&w.MLP.Up), Down: of(&w.MLP.Down),
+	}
+}

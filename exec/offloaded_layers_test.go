@@ -1,0 +1,283 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// second is a processor that has the last layers of a model: another copy of it in
+// this package, which is given the stream as it enters them.
+type second struct {
+	whole   *Model
+	first   int
+	context int
+	offer   *Offer
+	x       []float32
+	failed  error
+	deaf    bool  // to the end of contexts
+	layers  []int // that were taken
+	head    *Linear
+	reads   int
+}
+
+func (p *second) Open(o *Offer) (Network, error) {
+	p.offer = o
+	return p, nil
+}
+
+func (p *second) Placement() Placement {
+	return Placement{Processor: "second", First: p.first, Layers: len(p.whole.Spec.Layers), Context: p.context}
+}
+
+func (p *second) TakeLayer(l int, _ *LayerWeights) error {
+	p.layers = append(p.layers, l)
+	return nil
+}
+
+func (p *second) TakeEnds(_ []float32, head Linear) error {
+	p.head = &head
+	return nil
+}
+
+func (p *second) NewSequence() (SequenceMemory, error) {
+	s, err := p.whole.NewSequence(0)
+	return secondText{s}, err
+}
+
+func (p *second) Input(tokens int) []float32 {
+	p.x = make([]float32, tokens*p.whole.Spec.Dim)
+	return p.x
+}
+
+func (p *second) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
+	p.reads++
+	if p.failed != nil {
+		return p.failed
+	}
+	if p.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	s, m := text.(secondText).Sequence, p.whole
+	s.kv.Truncate(c.Position)
+	s.ids, s.long = s.ids[:min(c.Position, len(s.ids))], c.Long
+	b := &Batch{}
+	b.reset(s, make([]int32, c.Tokens))
+	b.want = c.Want
+	b.each = func(pos int, logits []float32) error { return c.Each(pos-c.Position, logits) }
+	if err := b.grow(ctx); err != nil {
+		return err
+	}
+	if err := m.kvReader.Begin(b, m.selects(b)); err != nil {
+		return err
+	}
+	m.pass.begin(ctx, b)
+	copy(m.pass.x, p.x)
+	for l := p.first; l < len(m.Spec.Layers) && !m.pass.failed(); l++ {
+		m.pass.runLayer(l)
+	}
+	if m.pass.failed() {
+		return m.pass.err
+	}
+	if err := m.pass.output(); err != nil {
+		return err
+	}
+	b.commit()
+	return nil
+}
+
+func (p *second) Close() error { return nil }
+
+type secondText struct{ *Sequence }
+
+func (s secondText) Clone() (SequenceMemory, error) {
+	f, err := s.Fork()
+	return secondText{f}, err
+}
+
+func (s secondText) Close() error {
+	s.Sequence.Close()
+	return nil
+}
+
+// loadCut loads a model whose layers from one on are another processor's.
+func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *second) {
+	t.Helper()
+	whole := loadModel(t, fsys, path, o)
+	spec := *whole.Spec
+	spec.LogitScale, spec.FinalSoftcap = 1, 0 // the model does these itself
+	whole.Spec = &spec
+	p := &second{whole: whole, first: first, context: spec.Context}
+	o.Processor = p
+	return loadModel(t, fsys, path, o), p
+}
+
+// TestLastLayersElsewhere reads texts with the last layers computed by another
+// processor, all numbers of them, in chunks and token by token, asking for all logits
+// and for the last ones: they are those of a model in one place. Weights are floats,
+// or codes in a pack.
+func TestLastLayersElsewhere(t *testing.T) {
+	for _, name := range []string{"llama32", "gemma3", "qwen2_moe"} {
+		t.Run(name, func(t *testing.T) { requireCuts(t, vfs.OS(), smallFixture(t, name)) })
+	}
+	t.Run("pack", func(t *testing.T) {
+		shape, ok := synth.FindShape("tiny")
+		require.True(t, ok)
+		files := vfs.NewMem()
+		require.NoError(t, synth.Write(t.Context(), files, "m.gguf", synth.Options{Shape: shape, Quant: "q4_0"}))
+		requireCuts(t, importModel(t, files, "m.gguf"), "m.pack")
+	})
+}
+
+func smallFixture(t *testing.T, name string) string {
+	return filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+}
+
+func requireCuts(t *testing.T, fsys vfs.FS, path string) {
+	o := Options{Threads: 1, Chunk: 16, KV: kv.K8V8}
+	plain := loadModel(t, fsys, path, o)
+	ids := longPrompt(plain.Spec.Vocab, 40, 8)
+	want := allLogits(t, plain, ids)
+	layers := len(plain.Spec.Layers)
+	for first := range layers {
+		m, p := loadCut(t, fsys, path, first, o)
+		require.Equal(t, want, allLogits(t, m, ids), "from layer %d on", first)
+		require.Equal(t, plain.KVBytesPerToken(), m.KVBytesPerToken())
+		require.Len(t, p.layers, layers-first)
+		require.Equal(t, first, p.layers[0])
+		require.NotEmpty(t, p.head.Data)
+		require.Nil(t, p.offer.Head.Data)
+
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		requireLast(t, m, s, ids[:37], want)
+		f, err := s.Fork()
+		require.NoError(t, err)
+		for at := 37; at < 40; at++ {
+			requireLast(t, m, s, ids[at:at+1], want)
+		}
+		requireLast(t, m, f, ids[37:], want)
+		if s.Truncate(20) == 20 {
+			requireLast(t, m, s, ids[20:30], want)
+		}
+		f.Close()
+		s.Close()
+	}
+}
+
+// requireLast reads tokens and compares the logits of the last.
+func requireLast(t *testing.T, m *Model, s *Sequence, ids []int32, want [][]float32) {
+	t.Helper()
+	require.NoError(t, m.Extend(t.Context(), s, ids, &Reader{Each: func(pos int, logits []float32) error {
+		require.Equal(t, want[pos], logits, "position %d", pos)
+		return nil
+	}}))
+}
+
+// TestBatchesGoElsewhere reads two sequences in one pass.
+func TestBatchesGoElsewhere(t *testing.T) {
+	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 1, Options{Threads: 1, Chunk: 32})
+	texts := [][]int32{{5, 6, 7, 8, 9}, {40, 3, 2, 11}}
+	var b Batch
+	for _, ids := range texts {
+		s, err := m.NewSequence(0)
+		require.NoError(t, err)
+		defer s.Close()
+		b.runs = append(b.runs, run{seq: s, row: len(b.ids), count: len(ids)})
+		b.ids = append(b.ids, ids...)
+		b.want = append(b.want, len(b.ids)-1)
+	}
+	var got [][]float32
+	for i := range b.runs { // each text has its own, see Sequence.chunk
+		b.runs[i].seq.batch.each = func(_ int, logits []float32) error {
+			got = append(got, append([]float32(nil), logits...))
+			return nil
+		}
+	}
+	require.NoError(t, m.forward(t.Context(), &b))
+	require.Equal(t, 2, p.reads)
+	for i, ids := range texts {
+		require.Equal(t, allLogits(t, m, ids)[len(ids)-1], got[i])
+	}
+}
+
+// TestFailureElsewhereLeavesNoTrace lets the processor fail once the first layers are
+// done, of which some remember inputs of convolutions.
+func TestFailureElsewhereLeavesNoTrace(t *testing.T) {
+	o := Options{Threads: 1, Chunk: 16}
+	plain := loadModel(t, vfs.OS(), smallFixture(t, "lfm2"), o)
+	m, p := loadCut(t, vfs.OS(), smallFixture(t, "lfm2"), 2, o)
+	ids := longPrompt(m.Spec.Vocab, 20, 8)
+	want := allLogits(t, plain, ids)
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	requireLast(t, m, s, ids[:10], want)
+	p.failed = errors.New("no power")
+	require.ErrorIs(t, m.Extend(t.Context(), s, ids[10:], &Reader{}), p.failed)
+	require.Equal(t, 10, s.Len())
+	p.failed = nil
+	requireLast(t, m, s, ids[10:], want)
+}
+
+// TestCancelElsewhere ends a text before a processor has it that computes whole
+// passes, and does not look at contexts.
+func TestCancelElsewhere(t *testing.T) {
+	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 0, Options{Threads: 1, Chunk: 16})
+	s, err := m.NewSequence(0)
+	require.NoError(t, err)
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, m.Extend(ctx, s, []int32{5, 6, 7}, &Reader{}))
+	cancel()
+	p.deaf = true
+	require.ErrorIs(t, m.Extend(ctx, s, []int32{8}, &Reader{}), context.Canceled)
+	require.Equal(t, 1, p.reads)
+	require.Equal(t, 3, s.Len())
+}
+
+// TestPlacement says what stays here, and that texts have the length for which there
+// is room.
+func TestPlacement(t *testing.T) {
+	dir := smallFixture(t, "llama32")
+	m, p := loadCut(t, vfs.OS(), dir, 1, Options{Threads: 1, Chunk: 16})
+	held := m.Budget().Usage().By[tiering.Pinned]
+	require.InDelta(t, held, m.Placement().Here, float64(held)/10, "but for pages and tiles that are filled up")
+	require.Less(t, m.Placement().Here, p.whole.Budget().Usage().By[tiering.Pinned])
+	require.Equal(t, m.Spec.Context, m.Context())
+	require.Nil(t, p.whole.Placement())
+
+	f, err := modelfile.Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	small := tiering.New(m.Placement().Here - 1)
+	_, err = Load(t.Context(), f, Options{Processor: p, Budget: small})
+	require.ErrorIs(t, err, tiering.ErrBudget)
+	require.ErrorContains(t, err, "1 layers and the embedding")
+	require.Zero(t, small.Usage().Peak[tiering.Pinned], "nothing was read")
+	require.NoError(t, small.Check())
+
+	p.context = 100
+	place, err := PlaceLayers(f, Options{Processor: p, Context: 1 << 20})
+	require.NoError(t, err)
+	require.Equal(t, m.Placement().Here, place.Here)
+	require.Equal(t, m.Spec.Context, p.offer.Context)
+	short, err := Load(t.Context(), f, Options{Processor: p})
+	require.NoError(t, err)
+	defer short.Close()
+	s, err := short.NewSequence(200)
+	require.NoError(t, err)
+	defer s.Close()
+	require.Equal(t, 100, s.Limit())
+	require.ErrorIs(t, short.Extend(t.Context(), s, make([]int32, 101), &Reader{}), ErrContextFull)
+}

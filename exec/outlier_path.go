@@ -1,0 +1,95 @@
+package exec
+
+import (
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// outlierPath is what of a model's products in integers lies beyond the scales of their
+// inputs: float columns of the matrices, in memory or on flash.
+type outlierPath struct {
+	m        *Model
+	file     *w8a8.File
+	recorder *trace.Recorder // nil: nobody traces
+	frames   []*tiering.Frame
+	stats    OutlierStats
+}
+
+// OutlierStats is what shadows were made of.
+type OutlierStats struct {
+	Tokens   int64 `json:"tokens"`         // rows of inputs that could have one
+	Marked   int64 `json:"marked"`         // those that had outliers
+	Outliers int64 `json:"outliers"`       // elements
+	Hot      int64 `json:"hot"`            // columns that were in memory
+	Fetched  int64 `json:"fetched"`        // columns that came from flash
+	Read     int64 `json:"read_bytes"`     // of those
+	Resident int64 `json:"resident_bytes"` // of columns that stay in memory
+	All      int64 `json:"all_bytes"`      // of columns of all matrices that have a shadow, as they would be in memory
+}
+
+// pageSlack is what a frame may take more than was asked for: a page of most systems.
+const pageSlack = 4096
+
+// residentBytes returns what the hot columns of all matrices with a shadow take.
+func (o *W8A8) residentBytes() (n int64) {
+	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
+		for i := range in.Matrices {
+			if kept {
+				var probe tiering.Arena
+				(&weights.Columns{Matrix: &in.Matrices[i]}).Carve(&probe, in)
+				n += int64(probe.Need()) + pageSlack
+			}
+		}
+	}
+	return n
+}
+
+// addColumns brings the hot columns of a matrix into memory.
+func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Columns, error) {
+	c := &weights.Columns{Matrix: m}
+	var probe tiering.Arena
+	c.Carve(&probe, in)
+	frame, err := tiering.Alloc(s.m.budget, tiering.Pinned, probe.Need())
+	if err != nil {
+		return nil, err
+	}
+	s.frames = append(s.frames, frame)
+	arena := tiering.NewArena(frame)
+	c.Carve(arena, in)
+	if err := arena.Err(); err != nil {
+		return nil, err
+	}
+	for i := range c.Slots {
+		c.Slots[i] = -1
+	}
+	raw := make([]byte, m.ColumnBytes())
+	for i, channel := range in.Channels[:in.Hot] {
+		c.Slots[channel.Channel] = int32(i)
+		if err := s.file.Column(m, channel.Channel, c.Hot[i*m.Rows:], raw); err != nil {
+			return nil, err
+		}
+	}
+	s.stats.Resident += int64(4 * in.Hot * m.Rows)
+	s.stats.All += int64(4 * in.Cols * m.Rows)
+	return c, nil
+}
+
+// OutlierStats returns what shadows were made of so far.
+func (m *Model) OutlierStats() OutlierStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.outliers == nil {
+		return OutlierStats{}
+	}
+	return m.outliers.stats
+}
+
+// close gives the memory back; the calibration stays open.
+func (s *outlierPath) close() {
+	for _, f := range s.frames {
+		f.Free()
+	}
+	s.frames = nil
+}

@@ -1,0 +1,153 @@
+package exec
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/store/safetensors"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// layerProduct is one matrix in 8 bits with a calibration, and a pass that can
+// multiply it.
+type layerProduct struct {
+	w      *weights.Linear
+	shadow *outlierPath
+	q      *matmulQueue
+}
+
+// newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
+func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
+	t.Helper()
+	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", At: w8a8.Wanted}}}
+	each := func(do func([]float32)) {
+		for at := 0; at < len(inputs); at += cols {
+			do(inputs[at : at+cols])
+		}
+	}
+	each(sizes.Measure)
+	sizes.Choose(0)
+	each(sizes.Count)
+	in, err := sizes.Input()
+	require.NoError(t, err)
+	fsys := vfs.NewMem()
+	require.NoError(t, w8a8.Write(fsys, "c", &w8a8.Index{Inputs: []w8a8.Input{in}}, func(_ *w8a8.Input, _ *w8a8.Matrix, first, count int, dst []float32) error {
+		for c := range count {
+			for r := range rows {
+				dst[c*rows+r] = matrix[r*cols+first+c]
+			}
+		}
+		return nil
+	}))
+	file, err := w8a8.Open(fsys, "c")
+	require.NoError(t, err)
+
+	size, err := quant.Q8_0.RowBytes(cols)
+	require.NoError(t, err)
+	stored := make([]byte, rows*size)
+	for r := range rows {
+		require.NoError(t, quant.QuantizeRowWhole(stored[r*size:], matrix[r*cols:(r+1)*cols]))
+	}
+	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
+	require.NoError(t, err)
+	m := &Model{Spec: &arch.Spec{Dim: 1}, weights: &weights.Weights{Layers: make([]weights.LayerWeights, 1)}, workers: threadpool.New(2), budget: tiering.New(0)}
+	w := &m.weights.Layers[0].O
+	*w = weights.Linear{Matrix: weights.Matrix{Type: quant.Q8_0, Rows: rows, Cols: cols, Tiled: true, Data: make([]byte, bytes)}, Bias: bias}
+	tiled.Pack(w.Data, quant.Q8_0, stored, rows, cols)
+
+	l := &layerProduct{w: w, shadow: &outlierPath{m: m, file: file}}
+	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
+	require.NoError(t, err)
+	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.LimitOf(file.Inputs[0].Scale)), Columns: columns, Spans: weights.SpanNames{Integers: "integers", Shadow: "shadow"}}
+	s := &step{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
+	q := &matmulQueue{step: s, matmuls: make([]matmul, 0, 4), inputs: make([]matmulInput, 0, 4)}
+	for i := range s.workers {
+		s.workers[i].tiles = tiled.NewScratch(chunk)
+	}
+	q.quantized = make([]float32, tiled.FloatsNeeded(cols, chunk))
+	s.makeParts()
+	q.makeParts()
+	m.outliers = l.shadow
+	q.addOutlierPath()
+	m.weights.Layers[0].MLP.Up.Rows = rows // as many sums as the matrix has rows
+	var probe tiering.Arena
+	q.outliers.carve(&probe)
+	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
+	require.NoError(t, err)
+	arena := tiering.NewArena(frame)
+	q.outliers.carve(arena)
+	require.NoError(t, arena.Err())
+	t.Cleanup(func() {
+		frame.Free()
+		l.shadow.close()
+		m.workers.Close()
+		require.NoError(t, file.Close())
+		require.NoError(t, m.budget.Check())
+	})
+	l.q = q
+	return l
+}
+
+// multiply returns the product with rows of inputs.
+func (l *layerProduct) multiply(x []float32) []float32 {
+	n := len(x) / l.w.Cols
+	y := make([]float32, n*l.w.Rows)
+	l.q.n = n
+	l.q.queue(l.w, x, n, y)
+	l.q.run()
+	return y
+}
+
+// TestOutlierFixture compares with results and errors that another program
+// computed: a layer with three channels that are always large, and one that is once.
+func TestOutlierFixture(t *testing.T) {
+	dir := testutil.Shared(t, "fixtures", "w8a8_outlier")
+	var meta struct {
+		In, Out         int
+		OutlierChannels []int                      `json:"outlier_channels"`
+		ColdOutlier     struct{ Row, Channel int } `json:"cold_outlier"`
+		Error           map[string]float64         `json:"rel_l2_error"`
+	}
+	testutil.ReadJSON(t, dir+"/meta.json", &meta)
+	src, err := safetensors.Open(vfs.OS(), dir+"/tensors.safetensors")
+	require.NoError(t, err)
+	defer src.Close()
+	l := newLayerProduct(t, wholeTensor(t, src, "weight"), wholeTensor(t, src, "bias"), wholeTensor(t, src, "x_calib"), meta.In, meta.Out, 16)
+	x, want := wholeTensor(t, src, "x_test"), wholeTensor(t, src, "y_test")
+
+	hot := map[int]bool{}
+	for _, c := range l.shadow.file.Inputs[0].Channels[:l.shadow.file.Inputs[0].Hot] {
+		hot[c.Channel] = true
+	}
+	for _, channel := range meta.OutlierChannels {
+		require.True(t, hot[channel], "channel %d", channel)
+	}
+	require.False(t, hot[meta.ColdOutlier.Channel])
+
+	shadowed := distance(want, l.multiply(x))
+	t.Logf("with a shadow %.5f, the fixture has %.5f", shadowed, meta.Error["clipped_plus_float_shadow"])
+	require.Less(t, shadowed, 1.2*meta.Error["clipped_plus_float_shadow"])
+	stats := l.shadow.stats
+	require.Positive(t, stats.Fetched, "the column of what is large once came from the file")
+	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
+
+	l.w.PerTensor.Columns = nil
+	clipped := distance(want, l.multiply(x))
+	t.Logf("clipped %.5f, the fixture has %.5f", clipped, meta.Error["clipped_without_shadow"])
+	require.InEpsilon(t, meta.Error["clipped_without_shadow"], clipped, 0.05)
+	l.w.PerTensor.Scale = l.shadow.file.Inputs[0].Max / 127
+	naive := distance(want, l.multiply(x))
+	t.Logf("without clipping %.5f, the fixture has %.5f", naive, meta.Error["naive_per_tensor_w8a8"])
+	require.InEpsilon(t, meta.Error["naive_per_tensor_w8a8"], naive, 0.2)
+}

@@ -1,0 +1,61 @@
+package exec
+
+import (
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+const (
+	// prefetchBytes is how much of the next step's weights a waiting thread asks for:
+	// what it could read while it waits, and less than small caches hold.
+	prefetchBytes = 128 << 10
+	// prefetchTokens is the most tokens with which products wait for memory.
+	prefetchTokens = 8
+)
+
+// prefetch says which matrices the step after the next one is going to read, so
+// that threads that wait at the end of the next one ask for them. It may be wrong.
+func (s *step) prefetch(next ...*weights.Linear) {
+	if s.n > prefetchTokens || len(s.workers) == 1 {
+		return
+	}
+	units := 0
+	for _, w := range next {
+		units += len(w.Data)
+	}
+	for worker := range s.workers {
+		at := s.m.workers.HomeStart(worker, units)
+		for _, w := range next {
+			if at < len(w.Data) {
+				_, unit := w.Unit()
+				at = min((at+unit-1)/unit*unit, len(w.Data))
+				s.m.workers.Prefetch(worker, tiering.Address(w.Data[at:]), min(prefetchBytes, len(w.Data)-at))
+				break
+			}
+			at -= len(w.Data)
+		}
+	}
+}
+
+// prefetchLayer is foresee for the first step of a layer, or of the output.
+func (s *step) prefetchLayer(l int) {
+	layers := s.m.weights.Layers
+	switch {
+	case l >= len(layers):
+		s.prefetch(&s.m.weights.Head)
+	case s.m.Spec.Layers[l].Mixer != arch.ShortConv:
+		s.prefetch(&layers[l].Q, &layers[l].K, &layers[l].V)
+	}
+}
+
+// prefetchMLP is foresee for the first step of the layer's MLP.
+func (s *step) prefetchMLP() {
+	switch w := &s.w.MLP; {
+	case s.layer.Experts:
+	case s.m.Spec.Gated:
+		s.prefetch(&w.Gate, &w.Up)
+	default:
+		s.prefetch(&w.Up)
+	}
+}

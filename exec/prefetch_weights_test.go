@@ -1,0 +1,30 @@
+package exec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// What is foreseen may be any step, also one whose weights are not in memory or
+// not there at all.
+func TestForeseeAnyStep(t *testing.T) {
+	workers := threadpool.New(3)
+	defer workers.Close()
+	full := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
+	part := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}
+	part.Rest.Count = 32
+	gone := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
+	gone.Rest.Count = 64
+	for _, threads := range []int{1, 3} {
+		p := &step{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
+		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {
+			require.NotPanics(t, func() { p.prefetch(step...) })
+		}
+		require.Zero(t, testing.AllocsPerRun(10, func() { p.prefetch(full, part, gone) }))
+	}
+}

@@ -1,0 +1,109 @@
+package exec
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/kv"
+	kvchunk "github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// summarizeTo makes the summaries of a sequence of n tokens, all of them in whole
+// pages, that were read from flash instead of computed. Keys that have stayed there
+// are read once for it, as for one token that looks at everything. m.mu is held.
+func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
+	if err := s.summaries.Grow(n); err != nil {
+		return err
+	}
+	w := restoredKeys{s: s, of: s.model.pass, cache: s.model.cache, end: n / kv.BlockTokens}
+	if err := w.allocate(); err != nil {
+		return err
+	}
+	defer w.free()
+	for layer, heads := range w.cache.Shape().KVHeads {
+		if heads == 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		if err := w.summarize(layer, heads); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoredKeys is what making summaries of keys from flash needs.
+type restoredKeys struct {
+	s     *Sequence
+	of    *pass // whose workers do it
+	cache *kv.Cache
+	end   int // block behind the last
+	frame *tiering.Frame
+	most  int // pages that the frame holds
+}
+
+// allocate takes memory for pages that have stayed on flash, for fewer where there
+// is little.
+func (w *restoredKeys) allocate() (err error) {
+	if w.s.kv.ColdPages() == 0 {
+		return nil
+	}
+	for w.most = kvchunk.MaxPages; w.most > 0; w.most /= 4 {
+		if w.frame, err = tiering.Alloc(w.s.model.budget, tiering.KVFrames, w.most*w.s.model.kvReader.LargestPage()); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (w *restoredKeys) free() {
+	if w.frame != nil {
+		w.frame.Free()
+	}
+}
+
+// summarize makes the summaries of a layer that it has not yet.
+func (w *restoredKeys) summarize(layer, heads int) error {
+	first := w.s.summaries.Ready(layer)
+	each := w.cache.PageBlocks()
+	page := 0
+	for _, part := range w.s.kv.Cold() {
+		for at := 0; at < part.Pages; at += w.most {
+			n := min(w.most, part.Pages-at)
+			if err := w.summarizeCold(layer, heads, first, (page+at)*each, n, part, at); err != nil {
+				return err
+			}
+		}
+		page += part.Pages
+	}
+	from := max(first, page*each)
+	w.of.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
+		block, head := from+part/heads, part%heads
+		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block, w.s.kv.Share(layer, head, block))
+	})
+	w.s.summaries.Summarized(layer, first, w.end)
+	return nil
+}
+
+// summarizeCold reads some pages of a part, of which the first block has the number block,
+// and makes the summaries of its blocks from first on.
+func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part kv.Part, at int) error {
+	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
+	if block+pages*each <= first {
+		return nil
+	}
+	data := w.frame.Bytes()[:pages*size]
+	if err := part.ReadPages(layer, at, size, data); err != nil {
+		return err
+	}
+	shape := w.cache.Shape()
+	skip := max(0, first-block)
+	w.of.m.workers.Run((pages*each-skip)*heads, func(part, worker int) {
+		i, head := skip+part/heads, part%heads
+		share := shape.Share(data[i/each*size:][:size], layer, head, i%each)
+		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block+i, share)
+	})
+	return nil
+}

@@ -1,0 +1,205 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/quant/tiled"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// splitLoader loads a model part by part: each as the file has it, of which the device
+// takes its rows and the rest goes to a frame in the layout of this package's
+// kernels. So at no time more than one part is in memory twice.
+type splitLoader struct {
+	*weights.Loader
+	*offloadDevice
+	exact   bool
+	workers *threadpool.Pool // that put rows in tiles
+	shares  map[*weights.Matrix]weights.Share
+	// scales are those with which the inputs of matrices are rounded, see
+	// Options.W8A8; of others nobody says how.
+	scales map[*weights.Linear]float32
+}
+
+// loadWeights is loadWeights for a model that is divided.
+func (a *offloadDevice) loadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
+	ld := &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress}
+	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
+	d := &splitLoader{Loader: ld, offloadDevice: a, exact: o.Exact, workers: threadpool.New(o.Threads)}
+	defer d.workers.Close()
+	plans, err := ld.PlanAll(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.findScales(w, o.W8A8)
+	if err := ld.PartByPart(ctx, plans, func(l *weights.Layout) error { return d.split(l, w) }); err != nil {
+		ld.Free()
+		return nil, nil, err
+	}
+	tiering.JoinPages(ld.Frames)
+	return w, ld, nil
+}
+
+// findScales finds the scale of each matrix's input.
+func (d *splitLoader) findScales(w *weights.Weights, o *W8A8) {
+	scales := o.scales()
+	d.scales = map[*weights.Linear]float32{}
+	for l := range w.Layers {
+		w.Layers[l].Each(func(role string, m *weights.Linear) {
+			if scale, known := scales[modelfile.TensorName(role, l, ".weight")]; known {
+				d.scales[m] = scale
+			}
+		})
+	}
+}
+
+// split divides a part that was just read.
+func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
+	if l.Kind == weights.EmbeddingLayout {
+		return nil // it is only looked up in, and lies as it should
+	}
+	raw := d.Frames[len(d.Frames)-1]
+	d.Frames = d.Frames[:len(d.Frames)-1]
+	defer raw.Free()
+	d.shares = map[*weights.Matrix]weights.Share{}
+	var matrices []weights.NamedLinear
+	switch l.Kind {
+	case weights.LayerLayout:
+		matrices = w.Layers[l.Layer].Dense()
+	case weights.EndsLayout:
+		if w.Tied = !w.Head.Present(); w.Tied {
+			w.Head.Matrix = w.Embed.Matrix
+		}
+		matrices = []weights.NamedLinear{{Name: "output", Matrix: &w.Head}}
+	}
+	for _, m := range matrices {
+		if m.Matrix.Present() {
+			if err := d.assign(m, l.Kind == weights.EndsLayout); err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
+			}
+		}
+	}
+	if err := d.moveResident(l); err != nil {
+		return err
+	}
+	if l.Kind == weights.EndsLayout && w.Tied {
+		w.Head.Matrix = w.Embed.Matrix
+	}
+	return nil
+}
+
+// assign hands the device its rows of a matrix.
+func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
+	w := m.Matrix
+	product := weights.Product{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, OneToken: head}
+	share := d.Of(product).Rounded(w.Rows)
+	tokens := d.chunk
+	if head {
+		tokens = headRows
+	}
+	op := hetero.Op{Tokens: tokens, Rows: w.Rows, Cols: w.Cols, Type: w.Type, Weights: w.Data, Streamed: true}
+	if tiled.Fits(w.Type, w.Cols) { // others have no scale here either
+		op.Scale = d.scales[w]
+	}
+	parts, err := d.prepare(op, share, d.copied)
+	if err != nil {
+		return err
+	}
+	w.Offload = &weights.OffloadedRows{Share: share, Role: d.role(product, share), Pieces: parts}
+	d.shares[&w.Matrix] = share
+	return nil
+}
+
+// copied puts rows where they stay.
+func (d *splitLoader) copied(raw []byte) ([]byte, error) {
+	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, len(raw))
+	if err != nil {
+		return nil, err
+	}
+	d.Frames = append(d.Frames, frame)
+	copy(frame.Bytes(), raw)
+	return frame.Bytes()[:len(raw)], nil
+}
+
+// moveResident moves what stays here of a part to a frame of its own. Of an output matrix
+// that is the embedding as well all stays: rows are looked up in it.
+func (d *splitLoader) moveResident(l *weights.Layout) error {
+	size := 0
+	for i := range l.Places {
+		size += weights.LoadAligned(d.residentBytes(&l.Places[i]))
+	}
+	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, size)
+	if err != nil {
+		return err
+	}
+	d.Frames = append(d.Frames, frame)
+	at := 0
+	for i := range l.Places {
+		p := &l.Places[i]
+		memory := frame.Bytes()[at:][:d.residentBytes(p)]
+		at += weights.LoadAligned(len(memory))
+		if p.Matrix != nil {
+			d.move(p, memory)
+			continue
+		}
+		numbers, err := tiering.View[float32](memory, len(*p.Vector))
+		if err != nil {
+			return err
+		}
+		copy(numbers, *p.Vector)
+		*p.Vector = numbers
+	}
+	return nil
+}
+
+// residentRows returns how many rows of a matrix stay here: the first ones.
+func (d *splitLoader) residentRows(m *weights.Matrix) int {
+	if share, divided := d.shares[m]; divided {
+		return max(share.One, share.Many)
+	}
+	return m.Rows
+}
+
+// residentBytes returns how many bytes of a tensor stay here.
+func (d *splitLoader) residentBytes(p *weights.Placement) int {
+	if p.Matrix == nil {
+		return p.Bytes()
+	}
+	m := d.laidOut(p)
+	rows, bytes := m.Unit()
+	return (d.residentRows(p.Matrix) + rows - 1) / rows * bytes
+}
+
+// laidOut returns a matrix as this package's kernels want it, without its bytes.
+func (d *splitLoader) laidOut(p *weights.Placement) weights.Matrix {
+	m := *p.Matrix
+	m.Tiled = !d.exact && tiled.Fits(m.Type, m.Cols)
+	m.Data = nil
+	return m
+}
+
+// move puts the rows that stay here into their memory.
+func (d *splitLoader) move(p *weights.Placement, memory []byte) {
+	m, raw := d.laidOut(p), p.Matrix.Data
+	rowBytes, kept := m.RowBytes(), d.residentRows(p.Matrix)
+	unitRows, unit := m.Unit()
+	units := len(memory) / unit
+	parts := min(units, partsPerThread*d.workers.Count())
+	d.workers.Run(parts, func(part, _ int) {
+		lo, hi := threadpool.Span(units, parts, part)
+		first, last := lo*unitRows, min(hi*unitRows, kept)
+		if from := raw[first*rowBytes : last*rowBytes]; m.Tiled {
+			tiled.Pack(memory[lo*unit:hi*unit], m.Type, from, last-first, m.Cols)
+		} else {
+			copy(memory[lo*unit:], from)
+		}
+	})
+	m.Data = memory
+	*p.Matrix = m
+}

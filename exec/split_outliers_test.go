@@ -1,0 +1,194 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/calib"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// TestDividedShadowEqualsOneDevice reads a text in integers with one scale for each
+// input, whose rows several devices share: all of them round to the same codes, and what
+// lies beyond is added to the rows of each. A group of cores gives the same bits. Other
+// devices multiply floats in another order, so that a number that lies between two codes
+// may become the other one: then logits differ by what a code is worth, and where that
+// did not happen by the last bits.
+func TestDividedShadowEqualsOneDevice(t *testing.T) {
+	const lastBits, code = 1e-5, 0.1 // of the logits' size
+	near, all := 0, 0
+	for _, family := range []string{"llama3", "gemma3", "lfm2", "qwen2_moe"} {
+		dir, fsys := fixtureNamed(t, family), vfs.NewMem()
+		calibrated(t, fsys, dir, 1)
+		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
+		ids := someIDs(20)
+		for _, shadows := range []OutlierChoice{OutlierFraction(1), OutlierFraction(0)} {
+			whole := loadWhole(t, fsys, dir, o, W8A8{Outliers: shadows})
+			want := allLogits(t, whole, ids)
+			require.Equal(t, shadows.Fraction > 0, whole.OutlierStats().Outliers > 0)
+			for _, p := range scaledPartners(t) {
+				if family == "qwen2_moe" && p.name != "cores" {
+					continue // a router may choose other experts for a code
+				}
+				for _, s := range dividedSplits[1:] {
+					m := loadWhole(t, fsys, dir, p.divideWith(t, s, o), W8A8{Outliers: shadows})
+					got := allLogits(t, m, ids)
+					if p.name == "cores" {
+						require.Equal(t, want, got, "%s, %+v", family, s)
+						require.Equal(t, whole.OutlierStats(), m.OutlierStats())
+						continue
+					}
+					for i := range want {
+						off := distance(want[i], got[i])
+						require.LessOrEqual(t, off, code, "%s, %+v, position %d", p.name, s, i)
+						if all++; off < lastBits {
+							near++
+						}
+					}
+				}
+			}
+		}
+	}
+	require.GreaterOrEqual(t, near, all*3/4)
+	t.Logf("of %d positions %d differ in the last bits only", all, near)
+}
+
+// scaledPartners are those that round to a scale that is given.
+func scaledPartners(t *testing.T) (list []partner) {
+	for _, p := range partners(t) {
+		d := p.open(t, tiering.New(0))
+		if d.Capabilities().FixedScale {
+			list = append(list, p)
+		}
+		require.NoError(t, d.Close())
+	}
+	return list
+}
+
+// TestDividedShadowAllocatesNothing reads tokens whose products are half a device's.
+func TestDividedShadowAllocatesNothing(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	p := partners(t)[0]
+	m := loadWhole(t, fsys, dir, p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
+	requireNoAllocs(t, m)
+	require.Positive(t, m.OutlierStats().Marked)
+}
+
+// TestShadowIsInAttachedMemory: what a device is told to leave room for is what a pass
+// takes.
+func TestShadowIsInAttachedMemory(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	p := partners(t)[0]
+	m := loadWhole(t, fsys, dir, p.divideWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
+	f, err := modelfile.Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, calib.UseWhole(f, m.outliers.file))
+	bytes, err := AttachedBytes(f, ShapeOptions{Threads: 2, W8A8: &W8A8{}}, 64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, bytes, int64(len(m.pass.frame.Bytes())))
+	require.Greater(t, bytes+pageSlack, int64(len(m.pass.frame.Bytes())))
+}
+
+// TestShadowNeedsAScaledDevice: others do not leave what is beyond the scale.
+func TestShadowNeedsAScaledDevice(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	c, err := w8a8.Open(fsys, "c")
+	require.NoError(t, err)
+	defer c.Close()
+	f, err := modelfile.Open(vfs.OS(), dir)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, calib.UseWhole(f, c))
+	p := partners(t)[1]
+	require.Equal(t, "simulated GPU", p.name)
+	o := p.divideWith(t, split{}, Options{Threads: 1, W8A8: &W8A8{Calibration: c}})
+	closed := false
+	o.Split.Device = refusing{Device: o.Split.Device, closed: &closed}
+	_, err = Load(context.Background(), f, o)
+	require.ErrorIs(t, err, arch.ErrUnsupported)
+	require.ErrorContains(t, err, "simulated GPU multiplies with no scale that is given")
+	require.True(t, closed)
+}
+
+// late is a device whose work is not seen to be done before something else is.
+type late struct {
+	hetero.Device
+	done func() bool
+}
+
+type lateKernel struct {
+	hetero.Elastic
+	done func() bool
+}
+
+type lateTicket struct {
+	hetero.Ticket
+	done func() bool
+}
+
+func (l late) Prepare(op hetero.Op) (hetero.Kernel, error) {
+	k, err := l.Device.Prepare(op)
+	if err != nil {
+		return nil, err
+	}
+	return lateKernel{k.(hetero.Elastic), l.done}, nil
+}
+
+func (k lateKernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, error) {
+	t, err := k.Elastic.SubmitSome(tokens, x, y)
+	return lateTicket{t, k.done}, err
+}
+
+func (t lateTicket) Done() bool { return t.done() && t.Ticket.Done() }
+
+// TestDividedShadowOverlaps has a device be at work until a shadow was computed, and
+// looks for both in the trace. A shadow that waited for the device would wait in vain.
+func TestDividedShadowOverlaps(t *testing.T) {
+	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
+	calibrated(t, fsys, dir, 1)
+	recorder, p := trace.New(), partners(t)[0]
+	o := p.divideWith(t, split{}, Options{Threads: 2, Chunk: 8})
+	var out bytes.Buffer
+	seen := false
+	began := time.Now()
+	o.Split.Trace, o.Split.Device = recorder, late{o.Split.Device, func() bool {
+		if !seen && time.Since(began) < 10*time.Second {
+			out.Reset()
+			_, err := recorder.WriteTo(&out)
+			require.NoError(t, err)
+			seen = strings.Contains(out.String(), `"shadow of blk.0.attn_q.weight`)
+			return seen
+		}
+		return true
+	}}
+	m := loadWhole(t, fsys, dir, o, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
+	allLogits(t, m, someIDs(8))
+	require.True(t, seen)
+
+	events := traceEvents(t, recorder)
+	for _, there := range events {
+		for _, shadow := range events {
+			if there.Name == "attn_q" && shadow.Name == "shadow of blk.0.attn_q.weight" &&
+				there.At <= shadow.At && shadow.At+shadow.Took <= there.At+there.Took {
+				return
+			}
+		}
+	}
+	t.Error("no shadow was computed while the device was at work")
+}

@@ -1,0 +1,78 @@
+package exec
+
+import (
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/exec/weights"
+)
+
+// role returns what is known of a kind of matrices, and counts one more of them.
+func (a *offloadDevice) role(p weights.Product, share weights.Share) *weights.DividedProduct {
+	for _, r := range a.roles {
+		known := r.Product
+		if known.Count = 0; known == p && r.Share == share {
+			r.Count++
+			return r
+		}
+	}
+	p.Count = 1
+	r := &weights.DividedProduct{Product: p, Share: share}
+	a.roles = append(a.roles, r)
+	return r
+}
+
+// record counts a step that has just ended; own is when the own rows were done.
+func (a *offloadPass) record(jobs []matmul, own time.Duration) {
+	if len(jobs) == 0 || jobs[0].w.Offload == nil {
+		return
+	}
+	predicted := time.Duration(0)
+	for i := range jobs {
+		w, n := jobs[i].w.Offload, jobs[i].n
+		if w == nil {
+			continue
+		}
+		if n > 1 && (w.Role.OneToken || !w.Batched(n)) {
+			return
+		}
+		predicted += a.predicted(w, n)
+	}
+	j := &jobs[0]
+	s := &j.w.Offload.Role.One
+	if j.w.Offload.Batched(j.n) {
+		s = &j.w.Offload.Role.Many
+	}
+	now := a.Device.Clock().Now()
+	s.Steps++
+	s.Tokens += j.n
+	s.Predicted += predicted
+	s.Took += now - a.begun
+	if len(a.work) > 0 {
+		s.Waited += now - own
+	}
+}
+
+// SplitStats returns how products are divided with Options.Divide, and how long they
+// took so far.
+func (m *Model) SplitStats() []weights.DividedProduct {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.offload == nil {
+		return nil
+	}
+	var list []weights.DividedProduct
+	for _, r := range m.offload.roles {
+		list = append(list, *r)
+	}
+	slices.SortStableFunc(list, func(a, b weights.DividedProduct) int { // the output matrix is loaded first and used last
+		if a.OneToken == b.OneToken {
+			return 0
+		}
+		if a.OneToken {
+			return 1
+		}
+		return -1
+	})
+	return list
+}

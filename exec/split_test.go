@@ -1,0 +1,349 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/cpu"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/hetero/sim"
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// partner is a device that products are divided with, and what it may change: the
+// largest difference of logits, relative to their deviation.
+type partner struct {
+	name      string
+	open      func(t *testing.T, budget *tiering.Budget) hetero.Device
+	exact     float64 // with weights that are floats
+	quantized float64 // where this package's kernels round activations and the device does not, or in another way
+}
+
+// partners are a group of cores, processors of a simulated phone, of which one shares
+// memory, one copies, and one has static graphs, and what this machine and program
+// have of drivers.
+func partners(t *testing.T) []partner {
+	simulated := func(apart bool, pick func(*sim.SoC) *sim.Device) func(*testing.T, *tiering.Budget) hetero.Device {
+		return func(t *testing.T, _ *tiering.Budget) hetero.Device {
+			soc, err := sim.New("8-gen-3", sim.Options{Apart: apart})
+			require.NoError(t, err)
+			return pick(soc)
+		}
+	}
+	gpu := func(s *sim.SoC) *sim.Device { return s.GPU }
+	list := []partner{
+		{"cores", func(t *testing.T, budget *tiering.Budget) hetero.Device {
+			d, err := cpu.New(cpu.Options{Threads: 1, Budget: budget})
+			require.NoError(t, err)
+			return d
+		}, 1e-3, 1e-3},
+		{"simulated GPU", simulated(false, gpu), 1e-3, 0.2},
+		{"simulated GPU that copies", simulated(true, gpu), 1e-3, 0.2},
+		{"simulated NPU", simulated(false, func(s *sim.SoC) *sim.Device { return s.NPU }), 0.1, 0.3},
+	}
+	for kind, allowed := range map[hetero.Kind][2]float64{
+		hetero.GPU: {2e-3, 0.2},
+		hetero.NPU: {0.6, 0.6}, // all weights are rounded to 8 bits
+	} {
+		name, err := devices.All.First(kind)
+		if err != nil {
+			t.Logf("left out: %v", err)
+			continue
+		}
+		list = append(list, partner{name, func(t *testing.T, budget *tiering.Budget) hetero.Device {
+			t.Setenv(opencl.ArithmeticVariable, opencl.Floats.String()) // tensor units round to fewer bits
+			d, err := devices.All.Open(name, devices.Options{Budget: budget})
+			require.NoError(t, err)
+			return d
+		}, allowed[0], allowed[1]})
+	}
+	return list
+}
+
+// split decides about every product alike.
+type split struct {
+	one, many float64 // part of the rows that stays here
+	least     int
+}
+
+func (s split) of(static bool) func(weights.Product) weights.Share {
+	return func(p weights.Product) weights.Share {
+		first := func(part float64) int { return int(math.Ceil(part * float64(p.Rows))) }
+		share := weights.Share{One: first(s.one), Many: first(s.many), Least: s.least, OneTime: time.Microsecond, ManyTime: time.Microsecond}
+		if static {
+			if share.One = p.Rows; p.OneToken {
+				share.Many = p.Rows
+			}
+		}
+		return share
+	}
+}
+
+// divideWith returns the options of a model that is divided.
+func (p *partner) divideWith(t *testing.T, s split, o Options) Options {
+	o.Budget = tiering.New(0)
+	device := p.open(t, o.Budget)
+	o.Split = &Split{Name: p.name, Device: device, Of: s.of(device.Capabilities().Static), Grain: time.Millisecond}
+	return o
+}
+
+var dividedSplits = []split{
+	{1, 1, 0},
+	{0, 0, 0},
+	{0.4, 0.4, 0},
+	{0.2, 0.7, 4}, // more of one token, and some rows in both memories
+	{1, 0.3, 3},
+}
+
+// dividedModels are a family like llama, one with biases and experts beside an expert
+// that all tokens use, the same with all experts used, one with more norms and an
+// activation of its own, one with convolutions, and quantized weights of a random model.
+func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
+	list = map[string]func(Options) *Model{
+		"tiny q4_0": func(o Options) *Model { return loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o) },
+	}
+	for _, name := range []string{"llama3", "qwen2_moe", "gemma3", "lfm2"} {
+		dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+		list[name] = func(o Options) *Model { return loadModel(t, vfs.OS(), dir, o) }
+	}
+	all := allExperts(t)
+	list["qwen2_moe, all experts"] = func(o Options) *Model { return loadModel(t, all, ".", o) }
+	return list
+}
+
+// allExperts is the family with experts with a router that has nothing to choose, only
+// to weigh: then what a device rounds has the effect that it has in other families.
+func allExperts(t *testing.T) vfs.FS {
+	files := fstest.MapFS{}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "fixtures", "qwen2_moe", name))
+		require.NoError(t, err)
+		files[name] = &fstest.MapFile{Data: data}
+	}
+	config, some := files["config.json"], []byte(`"num_experts_per_tok": 2`)
+	require.Contains(t, string(config.Data), string(some))
+	require.Contains(t, string(config.Data), `"num_experts": 8`)
+	config.Data = bytes.Replace(config.Data, some, []byte(`"num_experts_per_tok": 8`), 1)
+	return vfs.FromIOFS(files)
+}
+
+// chooses is the tolerance from which on routers may choose other experts, whose
+// results are other ones altogether.
+const chooses = 0.5
+
+// TestDividedPassEqualsOneDevice reads a text in chunks and token by token, with
+// every device and however products are divided.
+func TestDividedPassEqualsOneDevice(t *testing.T) {
+	all := partners(t)
+	decided := map[string]int{} // by device: positions at which one token is clearly the best
+	for name, load := range dividedModels(t) {
+		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
+		whole := load(o)
+		ids := longPrompt(whole.Spec.Vocab, 19, 3)
+		want := allLogits(t, whole, ids)
+		for _, p := range all {
+			tolerance := p.exact
+			if name == "tiny q4_0" {
+				tolerance = p.quantized
+			}
+			if name == "qwen2_moe" && tolerance > chooses {
+				t.Logf("%s is not compared on %s: what it rounds makes routers choose other experts", name, p.name)
+				continue
+			}
+			for i, s := range dividedSplits {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, p.name, i), func(t *testing.T) {
+					m := load(p.divideWith(t, s, o))
+					first, err := m.NewSequence(0)
+					require.NoError(t, err)
+					got := extendAll(t, m, first, ids[:13])
+					second, err := first.Fork()
+					require.NoError(t, err)
+					for _, seq := range []*Sequence{first, second} { // in turns, token by token
+						rest := slices.Clone(got)
+						for _, id := range ids[13:] {
+							rest = append(rest, extendAll(t, m, seq, []int32{id})...)
+						}
+						decided[p.name] += requireClose(t, want, rest, tolerance)
+						seq.Close()
+					}
+				})
+			}
+		}
+	}
+	for _, p := range all {
+		require.Positive(t, decided[p.name], p.name)
+	}
+}
+
+// requireClose compares logits, and what a greedy reader would choose wherever the
+// difference between the two most likely tokens is more than what is allowed: at so
+// many positions.
+func requireClose(t *testing.T, want, got [][]float32, tolerance float64) (decided int) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i := range want {
+		mean, square := 0.0, 0.0
+		for _, v := range want[i] {
+			mean += float64(v) / float64(len(want[i]))
+			square += float64(v) * float64(v) / float64(len(want[i]))
+		}
+		allowed := tolerance * math.Sqrt(square-mean*mean)
+		for j, v := range want[i] {
+			require.LessOrEqual(t, math.Abs(float64(got[i][j]-v)), allowed, "position %d, token %d", i, j)
+		}
+		best := argmax(want[i])
+		second := float32(math.Inf(-1))
+		for j, v := range want[i] {
+			if int32(j) != best {
+				second = max(second, v)
+			}
+		}
+		if float64(want[i][best]-second) > 2*allowed {
+			decided++
+			require.Equal(t, best, argmax(got[i]), "position %d", i)
+		}
+	}
+	return decided
+}
+
+// TestDividedWeightsAreHeldOnce gives a device all, half or nothing of a model.
+func TestDividedWeightsAreHeldOnce(t *testing.T) {
+	p := partners(t)[0]
+	pinned := func(s split) int64 {
+		m := loadModel(t, synthFS(t, "tiny", "q4_0", 2048), "m.gguf", p.divideWith(t, s, Options{Threads: 1, Chunk: 4}))
+		return m.Budget().Usage().By[tiering.Pinned]
+	}
+	none := pinned(split{one: 1, many: 1})
+	for _, s := range []split{{}, {one: 0.5, many: 0.5}} {
+		require.InEpsilon(t, none, pinned(s), 0.1, "%+v", s)
+	}
+	require.Greater(t, pinned(split{one: 1, many: 0}), none*5/4, "rows for one case only are in both memories")
+}
+
+// TestDividedDecodeAllocatesNothing reads tokens one by one, and looks what was noted
+// of that.
+func TestDividedDecodeAllocatesNothing(t *testing.T) {
+	p := partners(t)[0]
+	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
+	requireNoAllocs(t, m)
+	for _, d := range m.SplitStats() {
+		require.Positive(t, d.Share.One, d.Name)
+		if d.Name == "attn_q" || d.Name == "output" {
+			require.Positive(t, d.One.Steps, d.Name)
+			require.Positive(t, d.One.Took, d.Name)
+		}
+	}
+}
+
+// TestPredictionsGoWithTokens reads texts of which the shortest is not one that
+// anything was predicted for. Static devices take as long for any of the others.
+func TestPredictionsGoWithTokens(t *testing.T) {
+	all := partners(t)
+	cores, npu := all[0], all[3]
+	require.Equal(t, "simulated NPU", npu.name)
+	for _, c := range []struct {
+		p     partner
+		many  float64 // part of the rows that stays here
+		whole bool    // chunks take what a whole one does
+	}{{cores, 0.5, false}, {npu, 0.5, true}, {npu, 1, false}} {
+		p := c.p
+		o := p.divideWith(t, split{one: 1, many: c.many, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
+		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
+		for _, tokens := range []int{3, 5, 8} {
+			s, err := m.NewSequence(0)
+			require.NoError(t, err)
+			require.NoError(t, m.Extend(t.Context(), s, make([]int32, tokens), &Reader{}))
+			s.Close()
+		}
+		q := m.SplitStats()[0]
+		require.Equal(t, "attn_q", q.Name)
+		require.Zero(t, q.One.Steps, p.name)
+		require.Equal(t, 13*q.Many.Steps/2, q.Many.Tokens, "5 and 8 tokens in each layer")
+		three := 3 * time.Microsecond // queries, keys and values
+		if c.whole {
+			require.Equal(t, three*time.Duration(q.Many.Steps), q.Many.Predicted, p.name)
+		} else {
+			require.Equal(t, three*time.Duration(q.Many.Tokens)/8, q.Many.Predicted, p.name)
+		}
+	}
+}
+
+// refusing is a device that takes no weights, or fails once it has.
+type refusing struct {
+	hetero.Device
+	prepare, attach, flush error
+	closed                 *bool
+}
+
+func (r refusing) Prepare(op hetero.Op) (hetero.Kernel, error) {
+	if r.prepare != nil {
+		return nil, r.prepare
+	}
+	return r.Device.Prepare(op)
+}
+
+func (r refusing) Attach(b *hetero.Buffer) error {
+	return errors.Join(r.attach, r.Device.Attach(b))
+}
+
+func (r refusing) FlushRows(hetero.View, int, int) error { return r.flush }
+
+func (r refusing) Close() error {
+	*r.closed = true
+	return r.Device.Close()
+}
+
+// TestDevicesThatFail: errors name the device and the matrix, nothing is left behind,
+// and a text is as before.
+func TestDevicesThatFail(t *testing.T) {
+	broken := errors.New("the driver has gone")
+	for _, c := range []struct {
+		device refusing
+		text   string
+	}{
+		{refusing{prepare: broken}, "ends of m.gguf: output: cores: the driver has gone"},
+		{refusing{attach: broken}, "cores: the driver has gone"},
+		{refusing{flush: broken}, ""},
+	} {
+		p := partners(t)[0]
+		o := p.divideWith(t, split{}, Options{Threads: 1, Chunk: 4})
+		closed := false
+		c.device.Device, c.device.closed = o.Split.Device, &closed
+		o.Split.Device = c.device
+		f, err := modelfile.Open(synthFS(t, "tiny", "q4_0", 512), "m.gguf")
+		require.NoError(t, err)
+		m, err := Load(context.Background(), f, o)
+		require.NoError(t, f.Close())
+		if c.text == "" {
+			require.NoError(t, err)
+			s, opened := m.NewSequence(0)
+			require.NoError(t, opened)
+			err = m.Extend(context.Background(), s, []int32{1, 2}, &Reader{})
+			require.Zero(t, s.Len())
+			s.Close()
+			m.Close()
+		}
+		require.ErrorIs(t, err, broken)
+		require.ErrorContains(t, err, c.text)
+		require.True(t, closed)
+		require.NoError(t, o.Budget.Check())
+	}
+}

@@ -1,0 +1,45 @@
+package exec
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/trace"
+)
+
+// offloadTrace records the steps of a divided pass: what the host did, and when the
+// device had its rows.
+type offloadTrace struct {
+	recorder         *trace.Recorder // nil: nobody traces
+	host, device     *trace.Lane
+	begun, submitted time.Duration // of the step under way
+}
+
+func newOffloadTrace(r *trace.Recorder, device string) offloadTrace {
+	return offloadTrace{recorder: r, host: r.Lane("host", "divided steps"), device: r.Lane(device, "rows of products")}
+}
+
+// record records a step whose work is done; own is when the host's rows were.
+func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloadedWork, own time.Duration) {
+	if t.recorder == nil || len(work) == 0 {
+		return
+	}
+	name, end := jobs[work[0].job].w.Offload.Role.Name, time.Duration(0)
+	zero := t.recorder.Now() - clock.Now()
+	for i := range work {
+		w := &work[i]
+		j := &jobs[w.job]
+		args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
+		begin := max(w.submitted, end)
+		if timed, ok := w.ticket.(hetero.Timed); ok {
+			from, to := timed.Ran()
+			begin, end = zero+from, zero+to
+		} else { // which may be long after it ended
+			end, args["end"] = w.seen, "when the host looked"
+		}
+		t.device.Span(j.w.Offload.Role.Name, begin, end, args)
+	}
+	t.host.Span("submit "+name, t.begun, t.submitted, nil)
+	t.host.Span("own rows of "+name, t.submitted, own, nil)
+	t.host.Span("wait for "+name, own, work[len(work)-1].seen, nil)
+}

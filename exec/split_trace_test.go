@@ -1,0 +1,78 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/trace"
+)
+
+// TestDividedStepsAreTraced: the host's submitting, own rows and waiting follow each
+// other, and what the device did lies within, of devices that know when they worked and
+// of those that do not.
+func TestDividedStepsAreTraced(t *testing.T) {
+	for _, p := range partners(t) {
+		o := p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 1, Chunk: 8})
+		o.Split.Trace = trace.New()
+		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
+		allLogits(t, m, make([]int32, 8))
+		events := traceEvents(t, o.Split.Trace)
+		type interval struct{ begin, end float64 }
+		var steps, there []interval
+		names := map[string]int{}
+		for _, e := range events {
+			if e.Phase != "X" {
+				continue
+			}
+			names[e.Name]++
+			at := interval{e.At, e.At + e.Took}
+			switch {
+			case strings.HasPrefix(e.Name, "submit "):
+				steps = append(steps, at)
+			case strings.HasPrefix(e.Name, "own rows of "), strings.HasPrefix(e.Name, "wait for "):
+				last := &steps[len(steps)-1]
+				require.InDelta(t, last.end, at.begin, 0.002, "spans of the host follow each other")
+				last.end = at.end
+			default:
+				there = append(there, at)
+			}
+		}
+		require.GreaterOrEqual(t, len(steps), 2*4, "queries, output, gate and down of two layers on %s", p.name)
+		require.GreaterOrEqual(t, len(there), 2*7, p.name)
+		require.Equal(t, 2, names["wait for ffn_gate"], "%v", names)
+		require.Equal(t, 2, names["ffn_up"], "%v", names)
+		for _, d := range there {
+			within := false
+			for _, step := range steps {
+				within = within || step.begin-0.002 <= d.begin && d.begin <= d.end && d.end <= step.end+0.002
+			}
+			require.True(t, within, "%s: %v of %v", p.name, d, steps)
+		}
+	}
+}
+
+// traceEvent is what a trace says of something that took a while.
+type traceEvent struct {
+	Name   string  `json:"name"`
+	Phase  string  `json:"ph"`
+	Thread int     `json:"tid"`
+	At     float64 `json:"ts"`
+	Took   float64 `json:"dur"`
+}
+
+// traceEvents returns what was recorded until now, as it is written.
+func traceEvents(t *testing.T, recorder *trace.Recorder) []traceEvent {
+	t.Helper()
+	var out bytes.Buffer
+	_, err := recorder.WriteTo(&out)
+	require.NoError(t, err)
+	var file struct {
+		Events []traceEvent `json:"traceEvents"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &file))
+	return file.Events
+}
