@@ -115,36 +115,16 @@ func (a *attention) carveAttention(arena *tiering.Arena) {
 // walked by one thread for each key head.
 const maxSharedSpans = 512
 
-// runAttention computes the attention part of a layer into mix.
-func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
-	some := p.anyWanted(0, p.n)
-	if some {
-		p.mm.queue(&p.w.Q, in, p.n, p.q)
-	}
-	p.mm.queue(&p.w.K, in, p.n, p.k)
-	p.mm.queue(&p.w.V, in, p.n, p.v)
-	p.prefetch(&p.w.O)
-	p.mm.run()
-	p.forRows(p.n, p.preparePart)
-	p.attn.selector.selectBlocks()
-	if !some {
-		p.pruneRows()
+// attendMemory attends to the pages in memory and writes the result of attention.
+func (a *attention) attendMemory() {
+	if spans := a.spansToShare(); spans > 1 {
+		a.sharesSpans = true
+		a.run(a.layer.KVHeads * spans)
+		a.sharesSpans = false
+		a.m.workers.Run(a.layer.KVHeads, a.mergePart)
 		return
 	}
-	p.attn.planTiles()
-	p.attn.attendFlash()
-	if spans := p.attn.spansToShare(); spans > 1 {
-		p.attn.sharesSpans = true
-		p.attn.run(p.layer.KVHeads * spans)
-		p.attn.sharesSpans = false
-		p.m.workers.Run(p.layer.KVHeads, p.attn.mergePart)
-	} else {
-		p.attn.run(len(p.attn.tiles) * p.layer.KVHeads)
-	}
-	p.pruneRows()
-	p.mm.queue(&p.w.O, p.att, p.n, p.mix)
-	p.prefetchMLP()
-	p.mm.run()
+	a.run(len(a.tiles) * a.layer.KVHeads)
 }
 
 // planTiles cuts the batch's runs into tiles for the current layer. Tiles whose rows

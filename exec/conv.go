@@ -3,19 +3,6 @@ package exec
 // convChannels is how many channels of a convolution make a part.
 const convChannels = 128
 
-// runShortConv computes a gated short convolution into mix: the input projection
-// gives three vectors B, C and x of each token; the layer convolves B·x over
-// the last few tokens, channel by channel, gates the result with C and
-// projects it.
-func (p *pass) runShortConv(in []float32 /* [n, Dim] */) {
-	p.mm.queue(&p.w.ConvIn, in, p.n, p.conv)
-	p.mm.run()
-	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
-	p.pruneRows()
-	p.mm.queue(&p.w.ConvOut, p.h, p.n, p.mix)
-	p.mm.run()
-}
-
 // convolve does some channels of all rows. The layer's input h has been read by
 // then, and takes the result.
 func (p *pass) convolve(part, _ int) {

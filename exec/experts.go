@@ -54,24 +54,6 @@ func (r *routing) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) 
 	}
 }
 
-// runExperts computes the feed-forward part of a layer with experts: every token
-// goes to the few that its router likes best. Rows are gathered by expert, so
-// that each expert's weights are read once for all its tokens.
-func (p *pass) runExperts(in []float32 /* [n, Dim] */) {
-	p.mm.queue(&p.w.Router, in, p.n, p.experts.routing.logits)
-	p.mm.run()
-	p.forRows(p.n, p.experts.choosePart)
-	p.experts.gather(in)
-	p.experts.run()
-	if p.failed() {
-		return
-	}
-	p.forRows(p.n, p.experts.combinePart)
-	if p.w.Shared.Up.Present() {
-		p.runSharedExpert(in)
-	}
-}
-
 // choose picks the experts of one row: softmax over all, the best few (the
 // lower index wins a tie), their weights scaled to sum to 1 where the family
 // does so.
@@ -217,23 +199,5 @@ func (e *experts) combine(row, _ int) {
 		if c := int(r.chosen[row*s.Experts+x]); c >= 0 {
 			quant.AddScaled(out, r.out[c*s.Dim:(c+1)*s.Dim], r.weights[row*s.Experts+x])
 		}
-	}
-}
-
-// runSharedExpert adds the expert that every row uses, weighed by its own gate.
-func (p *pass) runSharedExpert(in []float32) {
-	s, r := p.m.Spec, &p.experts.routing
-	p.runMLP(&p.w.Shared, in, p.mix)
-	gated := p.w.SharedGate.Present()
-	if gated {
-		p.mm.queue(&p.w.SharedGate, in, p.n, r.gates)
-		p.mm.run()
-	}
-	for row := range p.n {
-		weight := float32(1)
-		if gated {
-			weight = 1 / (1 + quant.Exp32(-r.gates[row]))
-		}
-		quant.AddScaled(p.ffn[row*s.Dim:(row+1)*s.Dim], p.mix[row*s.Dim:(row+1)*s.Dim], weight)
 	}
 }

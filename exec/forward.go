@@ -10,12 +10,26 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// errChunk is the refusal of a batch that has become too large since it was put
-// together: another plan was followed meanwhile.
+// One token, from its id to its logits, in the order of this file:
+//
+//	forward          takes the lock, reserves KV slots, begins the reads of cold pages
+//	  embed          copies the embedding row of each token into the residual stream x
+//	  runLayer       once for each layer:
+//	    runAttention   QKV matmul [wait: weights], rope, append K and V, attention over
+//	                   cold pages [wait: KV] and hot pages, output matmul
+//	    runDense       gate and up matmul, activation, down matmul, or
+//	    runExperts     router, the chosen experts [wait: experts], their weighted sum
+//	  output         final norm, lm head, logits to the caller
+//	  commit         the tokens become part of their sequences
+//
+// A method named queue… puts work on a list and returns at once; the next matmul run, or
+// flushRowOps, does it. Everything else is done when the method returns.
+
+// errChunk refuses a batch that a change of plan has made larger than a chunk.
 var errChunk = errors.New("exec: the batch is larger than a chunk")
 
-// forward reads one batch of tokens. It allocates nothing. When it fails or is
-// cancelled the sequences are as before.
+// forward passes one batch of tokens through the model. It allocates nothing. When it fails
+// or is cancelled, the sequences are as before.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if m.offloadedLayers.all() {
 		return m.forwardOffloaded(ctx, b)
@@ -30,6 +44,23 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 			}
 		}()
 	}
+	if err := m.prepare(ctx, b); err != nil {
+		return err
+	}
+	if err := m.pass.run(ctx, b); err != nil {
+		return err
+	}
+	if s := m.stream(); s != nil {
+		s.Finish()
+	}
+	m.kvReader.Finish()
+	b.commit()
+	return nil
+}
+
+// prepare makes the model ready for a batch: memory that a change of plan could not get,
+// room for keys and values, and reads of the pages that lie on flash.
+func (m *Model) prepare(ctx context.Context, b *Batch) error {
 	if m.closed {
 		return ErrClosed
 	}
@@ -43,13 +74,14 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	if err := m.kvReader.Begin(b, m.selects(b)); err != nil {
-		return err
-	}
-	p := m.pass
+	return m.kvReader.Begin(b, m.selects(b))
+}
+
+// run passes a batch through all layers and the output.
+func (p *pass) run(ctx context.Context, b *Batch) error {
 	p.begin(ctx, b)
 	p.embed()
-	for l := range m.weights.Layers {
+	for l := range p.m.weights.Layers {
 		if p.failed() {
 			return p.err
 		}
@@ -58,24 +90,13 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if p.failed() {
 		return p.err
 	}
-	if m.offloadedLayers != nil {
-		err = m.runOffloadedLayers(ctx, b)
-	} else {
-		err = p.output()
+	if p.m.offloadedLayers != nil {
+		return p.m.runOffloadedLayers(ctx, b)
 	}
-	if err != nil {
-		return err
-	}
-	if s := m.stream(); s != nil {
-		s.Finish()
-	}
-	m.kvReader.Finish()
-	b.commit()
-	return nil
+	return p.output()
 }
 
-// begin sets the pass up for a batch: its rows and the angles of their
-// positions.
+// begin sets the pass up for a batch and computes the rotary angles of its positions.
 func (p *pass) begin(ctx context.Context, b *Batch) {
 	p.ctx, p.err = ctx, nil
 	p.batch, p.n = b, len(b.ids)
@@ -99,14 +120,14 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 	}
 }
 
-// reset forgets what a pass that failed has left: a fault ends it anywhere.
+// reset clears what a failed pass has left; a fault can end one anywhere.
 func (p *pass) reset() {
 	p.mm.offload.cancel()
 	p.mm.matmuls, p.ops = p.mm.matmuls[:0], p.ops[:0]
 	p.attn.sharesSpans = false
 }
 
-// embed looks up the tokens' rows.
+// embed copies the embedding rows of the tokens into the residual stream.
 func (p *pass) embed() {
 	s := p.m.Spec
 	p.err = p.m.embedding.Lookup(p.ctx, p.x, p.batch.ids, p.raw)
@@ -115,7 +136,7 @@ func (p *pass) embed() {
 	}
 }
 
-// runLayer passes the residual stream x through one layer.
+// runLayer passes the residual stream through one layer.
 func (p *pass) runLayer(l int) {
 	s := p.m.Spec
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
@@ -133,7 +154,7 @@ func (p *pass) runLayer(l int) {
 		p.runAttention(in)
 	}
 	if p.n == 0 {
-		return // keys and values were all
+		return // the last layer, and no row wants logits: its keys and values are stored
 	}
 	if s.PostNorm {
 		p.queueNormRows(p.mix, p.mix, &p.w.PostAttnNorm)
@@ -149,7 +170,7 @@ func (p *pass) runLayer(l int) {
 	if p.layer.Experts {
 		p.runExperts(in)
 	} else {
-		p.runDense(in)
+		p.runMLP(&p.w.MLP, in, p.ffn)
 	}
 	if s.PostNorm {
 		p.queueNormRows(p.ffn, p.ffn, &p.w.PostFFNNorm)
@@ -160,6 +181,124 @@ func (p *pass) runLayer(l int) {
 	p.queueResidual(p.ffn)
 }
 
+// runAttention computes the attention of a layer into mix: queries, keys and values, their
+// rotation, attention over all pages that the rows attend to, and the output projection.
+func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
+	wanted := p.anyWanted(0, p.n)
+	if wanted {
+		p.mm.queue(&p.w.Q, in, p.n, p.q)
+	}
+	p.mm.queue(&p.w.K, in, p.n, p.k)
+	p.mm.queue(&p.w.V, in, p.n, p.v)
+	p.prefetch(&p.w.O)
+	p.mm.run()
+	p.forRows(p.n, p.preparePart) // rotates, and appends keys and values to their sequences
+	p.attn.selector.selectBlocks()
+	if !wanted {
+		p.pruneRows()
+		return
+	}
+	p.attn.planTiles()
+	p.attn.attendFlash()
+	p.attn.attendMemory()
+	p.pruneRows()
+	p.mm.queue(&p.w.O, p.att, p.n, p.mix)
+	p.prefetchMLP()
+	p.mm.run()
+}
+
+// runShortConv computes a gated short convolution into mix: the input projection gives
+// three vectors B, C and x of each token; the layer convolves B·x over the last few tokens,
+// channel by channel, gates the result with C and projects it.
+func (p *pass) runShortConv(in []float32 /* [n, Dim] */) {
+	p.mm.queue(&p.w.ConvIn, in, p.n, p.conv)
+	p.mm.run()
+	p.m.workers.Run((p.m.Spec.Dim+convChannels-1)/convChannels, p.convPart)
+	p.pruneRows()
+	p.mm.queue(&p.w.ConvOut, p.h, p.n, p.mix)
+	p.mm.run()
+}
+
+// runMLP computes one MLP for all rows of the batch.
+func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
+	p.mm.queueInner(w, in, nil, p.n, 0)
+	p.prefetch(&w.Down)
+	p.mm.run()
+	if p.n <= p.mm.mostUpTokens() {
+		p.mm.queueActivation(w.Up.Rows)
+	}
+	p.mm.queue(&w.Down, p.gate, p.n, out)
+	p.prefetchLayer(p.index + 1)
+	p.mm.run()
+}
+
+// runExperts computes the MLP of a layer with experts: the router chooses a few for each
+// token. Rows are gathered by expert, so that each expert's weights are read once for all
+// its tokens.
+func (p *pass) runExperts(in []float32 /* [n, Dim] */) {
+	p.mm.queue(&p.w.Router, in, p.n, p.experts.routing.logits)
+	p.mm.run()
+	p.forRows(p.n, p.experts.choosePart)
+	p.experts.gather(in)
+	p.experts.run()
+	if p.failed() {
+		return
+	}
+	p.forRows(p.n, p.experts.combinePart)
+	if p.w.Shared.Up.Present() {
+		p.runSharedExpert(in)
+	}
+}
+
+// runSharedExpert adds the expert that every row uses, weighted by its own gate.
+func (p *pass) runSharedExpert(in []float32 /* [n, Dim] */) {
+	s, r := p.m.Spec, &p.experts.routing
+	p.runMLP(&p.w.Shared, in, p.mix)
+	gated := p.w.SharedGate.Present()
+	if gated {
+		p.mm.queue(&p.w.SharedGate, in, p.n, r.gates)
+		p.mm.run()
+	}
+	for row := range p.n {
+		weight := float32(1)
+		if gated {
+			weight = 1 / (1 + quant.Exp32(-r.gates[row]))
+		}
+		quant.AddScaled(p.ffn[row*s.Dim:(row+1)*s.Dim], p.mix[row*s.Dim:(row+1)*s.Dim], weight)
+	}
+}
+
+// output computes the logits of the rows that want them, a few rows at a time, and passes
+// them to the caller.
+func (p *pass) output() error {
+	s := p.m.Spec
+	p.flushRowOps()
+	for done := 0; done < len(p.batch.want); {
+		rows := p.batch.want[done:min(done+headRows, len(p.batch.want))]
+		for i, row := range rows {
+			if p.n < len(p.batch.ids) {
+				row = done + i // pruneRows has moved it
+			}
+			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &p.m.weights.Norm)
+		}
+		p.mm.queue(&p.m.weights.Head, p.h, len(rows), p.logits)
+		p.mm.run()
+		if p.err != nil {
+			return p.err
+		}
+		p.mm.headReads++
+		for i, row := range rows {
+			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
+			finishLogits(s, logits)
+			if err := p.batch.each(p.batch.position(row), logits); err != nil {
+				return err
+			}
+		}
+		done += len(rows)
+	}
+	return nil
+}
+
 // applyNorm normalizes one vector.
 func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
 	if n.Layer {
@@ -167,37 +306,6 @@ func applyNorm(n *arch.NormSpec, dst, src []float32, g *weights.Gain) {
 		return
 	}
 	quant.RMSNorm(dst, src, g.Weight, n.Eps, n.Offset)
-}
-
-// output computes the logits that were asked for and hands them over.
-func (p *pass) output() error {
-	s, w := p.m.Spec, p.m.weights
-	p.flushRowOps()
-	want := p.batch.want
-	for done := 0; len(want) > 0; {
-		n := min(len(want), headRows)
-		for i, row := range want[:n] {
-			if p.n < len(p.batch.ids) {
-				row = done + i // they have moved
-			}
-			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &w.Norm)
-		}
-		p.mm.queue(&w.Head, p.h, n, p.logits)
-		p.mm.run()
-		if p.err != nil {
-			return p.err
-		}
-		p.mm.headReads++
-		for i, row := range want[:n] {
-			logits := p.logits[i*s.Vocab : (i+1)*s.Vocab]
-			finishLogits(s, logits)
-			if err := p.batch.each(p.batch.position(row), logits); err != nil {
-				return err
-			}
-		}
-		want, done = want[n:], done+n
-	}
-	return nil
 }
 
 // finishLogits applies the family's scale and soft cap.

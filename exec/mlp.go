@@ -33,24 +33,6 @@ func (q *matmulQueue) mostUpTokens() int {
 	return upRows
 }
 
-// runDense computes the dense feed-forward part.
-func (p *pass) runDense(in []float32 /* [n, Dim] */) {
-	p.runMLP(&p.w.MLP, in, p.ffn)
-}
-
-// runMLP computes one MLP for all rows of the batch.
-func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
-	p.mm.queueInner(w, in, nil, p.n, 0)
-	p.prefetch(&w.Down)
-	p.mm.run()
-	if p.n <= p.mm.mostUpTokens() {
-		p.mm.queueActivation(w.Up.Rows)
-	}
-	p.mm.queue(&w.Down, p.gate, p.n, out)
-	p.prefetchLayer(p.index + 1)
-	p.mm.run()
-}
-
 // queueInner puts the products on the list that make an MLP's inner vectors of n rows,
 // which begin with row first of gate. Of a batch of more than mostUpTokens tokens they
 // are activated too.
