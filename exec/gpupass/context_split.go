@@ -8,51 +8,51 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// Attention of one token divides the context into parts, so that all of the device
-// has something to do. Every group of the output product reads the sums of all of
-// them, though. So long contexts have few parts, of large groups.
+// Attention of one token splits the context so that all compute units are busy. But
+// each group of the output GEMV reads the results of all splits. So long contexts
+// have few splits with large groups.
 
 const (
-	// smallGroup is how many tokens attention's groups take at a time in short contexts,
-	// with as many work items: larger ones wait longer for each other.
+	// smallGroup is the number of tokens and work items per attention group in
+	// short contexts: larger groups synchronize more slowly.
 	smallGroup = 128
-	// largeGroup is that in long contexts, where a device has room for it. Of 512 they
-	// were slower behind 2048 tokens.
+	// largeGroup is the same for long contexts, on devices that allow it. Groups of
+	// 512 were slower at 2048 tokens.
 	largeGroup = 256
-	// maxSmallSplits is how many parts small groups make at most where large ones are to be
-	// had.
+	// maxSmallSplits is the largest number of splits with small groups where large
+	// groups are available.
 	maxSmallSplits = 2
-	// unitThreads are the work items of attention for which a compute unit has room.
+	// unitThreads is the number of attention work items that fit on a compute unit.
 	unitThreads = 256
-	// maxSplits is into how many parts attention divides the context at most.
+	// maxSplits bounds the number of splits.
 	maxSplits = 32
 )
 
-// contextSplit is how attention of one token divides the context.
+// contextSplit is how attention of one token splits the context.
 type contextSplit struct {
 	size  int // of a group: index of oneToken.sizes
 	parts int
 }
 
-// attendGroups returns which groups attention of one token has.
+// attendGroups returns the group sizes for attention of one token.
 func (n *Network) attendGroups() []int {
 	info, sizes := &n.context.Info, []int{smallGroup}
-	// On CPUs work items are the iterations of a loop.
+	// On CPUs work items are loop iterations.
 	if info.Kind == "GPU" && largeGroup <= info.MaxGroup && n.attendLocal(largeGroup) <= info.LocalMemory {
 		sizes = append(sizes, largeGroup)
 	}
 	return sizes
 }
 
-// attendLocal returns what a group has in local memory at most, see
-// hetero/opencl/kernels/attend.cl: parts of the sums, of which each work item has 16,
-// three numbers of its own, and what it holds of a query, key and value.
+// attendLocal returns an upper bound of a group's local memory, see
+// hetero/opencl/kernels/attend.cl: per work item 16 partial sums and three numbers,
+// and a query, key and value.
 func (n *Network) attendLocal(size int) int64 {
 	dims := (n.spec.HeadDim + 15) / 16 * 16
 	return int64(4*size*(16+3) + 40*dims)
 }
 
-// makeAttendOne makes the kernels of a layer's attention for each size of groups.
+// makeAttendOne creates a layer's attention kernels, one per group size.
 func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
 	spec := &s.Layers[l]
@@ -62,7 +62,7 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 			return nil, err
 		}
 		most, err := k.MaxGroup()
-		if err == nil && most < size && i > 0 { // how many registers it needs is known only now
+		if err == nil && most < size && i > 0 { // the kernel's register use is known only after the build
 			t.sizes = t.sizes[:i]
 			return kernels, k.Close()
 		}
@@ -80,7 +80,7 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 	return kernels, nil
 }
 
-// attendOne starts attention of one token in a layer.
+// attendOne launches attention of one token in a layer.
 func (n *Network) attendOne(kernels []*opencl.Kernel) error {
 	d := n.one.split
 	size := n.one.sizes[d.size]
@@ -88,7 +88,7 @@ func (n *Network) attendOne(kernels []*opencl.Kernel) error {
 	return n.context.Launch(kernels[d.size], global[:], local[:])
 }
 
-// splitFor returns how attention divides a context of so many tokens.
+// splitFor returns the split of a context of so many tokens.
 func (n *Network) splitFor(tokens int) contextSplit {
 	if n.one.forcedSplit != nil {
 		return *n.one.forcedSplit
@@ -98,17 +98,17 @@ func (n *Network) splitFor(tokens int) contextSplit {
 		d.size++
 	}
 	size := n.one.sizes[d.size]
-	// A group takes as many tokens at a time as it is large: it has full rounds, but for
-	// the last.
+	// A group takes as many tokens at a time as it is large: all rounds but the
+	// last are full.
 	rounds := (tokens + size - 1) / size
-	groups := n.context.Info.ComputeUnits * max(1, unitThreads/size) // at the same time
+	groups := n.context.Info.ComputeUnits * max(1, unitThreads/size) // that run at the same time
 	useful := min(max(1, groups/n.spec.Heads), maxSplits)
 	each := (rounds + useful - 1) / useful
 	d.parts = (rounds + each - 1) / each
 	return d
 }
 
-// setSplit makes attention divide the context in some way.
+// setSplit applies a split to the kernels.
 func (n *Network) setSplit(d contextSplit) error {
 	t := &n.one
 	if d == t.split {
@@ -118,7 +118,7 @@ func (n *Network) setSplit(d contextSplit) error {
 		return err
 	}
 	if d.parts != t.split.parts {
-		t.split.parts = 0 // a failure on the way leaves some kernels at another number
+		t.split.parts = 0 // invalid until all kernels are updated
 		for l := range n.layers {
 			if err := n.layers[l].one.o.SetSplits(d.parts); err != nil {
 				return err

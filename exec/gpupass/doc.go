@@ -1,32 +1,62 @@
-// Package gpupass computes passes of models on OpenCL devices: norms, products, rotation,
-// attention over keys and values in 8 bits, activations and the output matrix. Only
-// the rows of the embedding are looked up by the host.
+// Package gpupass runs the forward pass of a model on an OpenCL device: norms,
+// matmuls, RoPE, attention over an 8-bit KV cache, activations and the output
+// matrix. The host only looks up embedding rows.
 //
-// A token of a generation takes five launches a layer, and one wait:
+// # Why a second forward pass exists
 //
-//	norm, queries, keys and values    one product where their types agree
-//	rotation, keeping, attention      of parts of the context at the same time
-//	joining the parts, output         added to the residual stream
-//	norm, gate, up and activation     rows of both in turns, so that pairs meet
+// Package exec runs a layer as a queue of matmuls on the CPU and can offload their
+// rows, but each offloaded matmul costs a launch, a wait and two copies of
+// activations. On a GPU that computes whole layers, the activations and the KV
+// cache stay in device memory, a token takes five launches per layer and one wait,
+// and the norms and activations run inside the matmul kernels. The code of exec
+// assumes host memory between all steps, so it cannot express this. The price is
+// that a family works here only if every one of its features has a kernel;
+// checkSupported rejects the others, which then run on the CPU.
+//
+// # What keeps it equal to the first
+//
+// Package exec defines the model: this package reads the same arch.Spec and the
+// same weights through the interface exec.Network, and exec runs everything around
+// it (tokens, embedding, sampling, layers that stay on the CPU). Tests compare the
+// logits of both:
+//
+//   - TestFamiliesMatchTheCPU and TestQuantizedFilesMatchTheCPU: all supported
+//     families and weight types, prompts in chunks and single tokens.
+//   - TestLastLayersMatchTheCPU and TestQuantizedLastLayers: every number of
+//     layers on the device.
+//   - TestPromptsInFewerBits, TestImagesChangeNothing,
+//     TestGatheredWeightsChangeNothing, TestRecordedTokensAreTheSame and
+//     TestContextSplitsAgree: every variant against the plain one.
+//
+// A new feature of exec's pass must be added here or rejected in checkSupported.
+//
+// # One token
+//
+//	norm, queries, keys and values    one GEMV where the weight types agree
+//	RoPE, KV append, attention        over splits of the context in parallel
+//	merge of the splits, output       added to the residual stream
+//	norm, gate, up and activation     rows interleaved, so that pairs meet
 //	down                              added to the residual stream
 //
-// Arguments are set when the model is loaded; what changes from token to token is
-// in a buffer that is written with the token's row. So tokens after the first of a text
-// can be one command, where the driver has such, see opencl.Graphs. Prompts take chunks of many
-// tokens through kernels of their own, eight launches a layer.
+// Kernel arguments are set when the model is loaded. What changes from token to
+// token lies in one buffer that is written with the token's embedding. So the
+// tokens after the first of a sequence can be replayed as one command where the
+// driver supports graphs, see opencl.Graphs. Prefill chunks use GEMM kernels, eight
+// launches per layer.
 //
-// Behind its keys and values the last layer computes only tokens from the first to
-// the last whose logits are wanted: nothing for a chunk without any. Queries are
-// computed for all, because they are one product with keys and values.
+// After its keys and values the last layer computes only the rows from the first to
+// the last whose logits are wanted, and none in a chunk without any. Queries are
+// computed for all rows, because they share a matmul with keys and values.
 //
-// Of a model that its memory does not hold the device computes the last layers. The
-// network is then one of these layers, and what enters it is not the embedding's rows
-// but what the processor made of them.
+// If the device's memory does not hold the model, the device computes its last
+// layers. The input is then the residual stream of the CPU's layers instead of
+// embedding rows.
 //
-// Activations are float32, sums too; but the input of one token's products is
-// rounded to 8 bits where weights are codes, as the processor does it, and its queries
-// to 16 bits, so that they meet keys as integers. Keys and values are kept in codes of
-// 8 bits with a scale for each token and head, as k8v8 of package kv, and attention
-// reads them as they were stored. So tokens are those of the CPU, but for what
-// rounding and the order of sums change.
+// # Arithmetic
+//
+// Activations and sums are float32. As on the CPU, GEMVs with quantized weights
+// quantize their input to 8 bits. Attention quantizes queries to 16 bits, so that
+// it multiplies them with keys as integers. Keys and values are 8-bit codes with a
+// scale per token and head, like k8v8 of package kv. So logits equal those of the
+// CPU except for quantization error and the order of sums.
 package gpupass

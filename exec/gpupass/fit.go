@@ -11,40 +11,41 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// A device whose memory does not hold a model computes its last layers: the output
-// matrix, which a token reads all of, is then in the faster memory, and the stream
-// comes to the device as rows of the embedding would.
+// A device whose memory does not hold the model computes its last layers. Then the
+// output matrix, all of which each token reads, lies in the faster memory, and the
+// residual stream enters the device the way embedding rows would.
 
-// All as Processor.Layers is every layer of a model.
+// All as Processor.Layers requires every layer of the model on the device.
 const All = math.MaxInt
 
 const (
-	// minContext is for how many tokens there is room where nobody says how long texts
-	// will be: for more only if that costs no layer.
+	// minContext is the context to reserve memory for if the caller sets none; a
+	// longer one only if that costs no layer.
 	minContext = 4096
-	// spareFraction of a device's memory, one part in so many, is left to its driver, to
-	// kernels and to others unless the owner says how many layers it takes. Drivers do
-	// not tell what is free; the number is a guess.
+	// spareFraction: one part in so many of the device's memory is left to the
+	// driver, kernels and other programs, unless the caller sets the number of
+	// layers. Drivers do not report free memory; the number is a guess.
 	spareFraction = 16
 )
 
-// layerBytes is what a layer takes of a device's memory, in bytes.
+// layerBytes is the device memory of a layer.
 type layerBytes struct {
 	weights  int64
-	maxPiece int64 // the largest of them that are in one buffer
-	token    int64 // a token's keys and values
+	maxPiece int64 // largest single allocation of the weights
+	token    int64 // KV of one token
 }
 
-// memoryPlan is what a device has, and what a model needs there.
+// memoryPlan compares a device's memory with the model's needs.
 type memoryPlan struct {
 	memory, maxBuffer int64 // bytes in all, and in one buffer
-	// fixed is what is needed however many layers there are, the largest piece of it
-	// apart.
+	// fixed is needed with any number of layers; maxPiece is its largest single
+	// allocation.
 	fixed, maxPiece int64
 	layers          []layerBytes
 }
 
-// planMemory measures a model. n has what a pass of one token works in already.
+// planMemory computes the needs of a model. The buffers for one token are already
+// allocated.
 func (n *Network) planMemory(o *exec.Offer) *memoryPlan {
 	info := &n.context.Info
 	f := &memoryPlan{memory: info.Memory, maxBuffer: info.MaxAllocation, fixed: n.context.Stats().Held + gatherAlign}
@@ -59,10 +60,10 @@ func (n *Network) planMemory(o *exec.Offer) *memoryPlan {
 		add(4 * floats)
 	}
 	if !n.context.SharesMemory {
-		f.fixed += 4 * int64(many[0]) // a copy of the input for the host
+		f.fixed += 4 * int64(many[0]) // the host's copy of the input
 	}
 	if 2*inner > n.one.innerCapacity {
-		add(8 * inner) // of the MLP of one token
+		add(8 * inner) // the MLP of one token
 	}
 	add(int(gatheredBytes(opencl.SizeOf(weightsOf(&o.Head)))))
 	return f
@@ -77,15 +78,15 @@ func layerBytesOf(w *exec.LayerWeights, token int64) layerBytes {
 	return l
 }
 
-// total returns what the layers from one on need for texts of so many tokens, and the
-// largest piece of it.
+// total returns the memory of the layers from first on with sequences of so many
+// tokens, and the largest single allocation.
 func (f *memoryPlan) total(first, tokens int) (bytes, piece int64) {
 	bytes, piece = f.fixed, f.maxPiece
 	room, most := 0, 0
 	for room < tokens {
 		before := room
 		room = grownCapacity(room, room+1, tokens)
-		most = before + room // until what is there has been copied
+		most = before + room // old and new KV exist until the copy is done
 	}
 	for _, l := range f.layers[first:] {
 		bytes += l.weights + int64(most)*l.token
@@ -99,8 +100,7 @@ func (f *memoryPlan) fits(first, tokens int) bool {
 	return bytes <= f.memory && piece <= f.maxBuffer
 }
 
-// first returns the first of the last layers that fit, of which no more than some are
-// wanted.
+// first returns the first of the last layers that fit, at most want of them.
 func (f *memoryPlan) first(want, tokens int) int {
 	first := len(f.layers)
 	for first > 0 && len(f.layers)-first < want && f.fits(first-1, tokens) {
@@ -109,7 +109,7 @@ func (f *memoryPlan) first(want, tokens int) int {
 	return first
 }
 
-// longest returns how many tokens a text can have at most, some of which are known to
+// longest returns the longest context that fits, up to most; tokens is known to
 // fit.
 func (f *memoryPlan) longest(first, tokens, most int) int {
 	if f.fits(first, most) {
@@ -120,8 +120,8 @@ func (f *memoryPlan) longest(first, tokens, most int) int {
 	})
 }
 
-// placeLayers decides which of the layers are the network's, and how long texts are: as many
-// layers as there is room for, or so many. Nothing was allocated for them yet.
+// placeLayers decides which layers the device computes and how long sequences can
+// be: want layers, or as many as fit if want is 0. No layer is allocated yet.
 func (n *Network) placeLayers(o *exec.Offer, want int) error {
 	f, tokens := n.planMemory(o), o.Context
 	if tokens == 0 {
@@ -147,8 +147,8 @@ func (n *Network) placeLayers(o *exec.Offer, want int) error {
 	return nil
 }
 
-// notEnoughMemory refuses to take the layers from one on, of which those from another one
-// on would fit.
+// notEnoughMemory returns the error for the layers from wanted on; those from
+// fitting on would fit.
 func (n *Network) notEnoughMemory(f *memoryPlan, fitting, wanted, tokens int) error {
 	bytes, piece := f.total(wanted, tokens)
 	held := n.context.Stats().Held
@@ -159,15 +159,15 @@ func (n *Network) notEnoughMemory(f *memoryPlan, fitting, wanted, tokens int) er
 		what = " in one buffer"
 	}
 	all := len(f.layers)
-	advice := "a shorter context and smaller chunks take less; or compute on the CPU"
+	advice := "use a shorter context or smaller chunks, or run on the CPU"
 	if fitting < all {
-		advice = fmt.Sprintf("%d would fit, and more with a shorter context", all-fitting)
+		advice = fmt.Sprintf("%d layers fit, more with a shorter context", all-fitting)
 	}
 	return fmt.Errorf("the last %d of %d layers, the output matrix, activations, and keys and values of %d tokens%s: %w; %s",
 		all-wanted, all, tokens, what, short, advice)
 }
 
-// Placement says what the network is of the model. See exec.Network.
+// Placement reports which layers the network holds. See exec.Network.
 func (n *Network) Placement() exec.Placement {
 	return exec.Placement{
 		Processor: n.context.Info.Name, First: n.first, Layers: n.first + len(n.layers),

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Input is where rows of the embedding go: for one token behind its state and
-// angles, for more behind theirs. See exec.Network.
+// Input returns the memory for the input rows of a chunk: for one token behind its
+// state and angles, for more behind theirs. See exec.Network.
 func (n *Network) Input(tokens int) []float32 {
 	n.inputErr = nil
 	if tokens == 1 {
@@ -22,12 +22,12 @@ func (n *Network) Input(tokens int) []float32 {
 		n.inputErr = n.allocateMany(n.chunk)
 	}
 	if n.inputErr != nil {
-		return make([]float32, tokens*n.spec.Dim) // Read tells why
+		return make([]float32, tokens*n.spec.Dim) // Read returns the error
 	}
 	return n.many.host[n.many.x:][:tokens*n.spec.Dim]
 }
 
-// Read reads a chunk. See exec.Network.
+// Read runs the pass of a chunk. See exec.Network.
 func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.Chunk) error {
 	t := memory.(*sequence)
 	if err := n.inputErr; err != nil {
@@ -52,12 +52,12 @@ func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.
 	return nil
 }
 
-// finishFailed waits for what was submitted of a chunk that failed, or that nobody wants
-// any more: whoever learns that may free what kernels read and write.
+// finishFailed waits for the submitted commands of a chunk that failed or was
+// cancelled, because the caller may free memory that kernels use.
 func (n *Network) finishFailed(err error) error { return errors.Join(err, n.context.Finish()) }
 
-// writeAngles writes the angles of a chunk's positions, those of each rotation
-// together, with room for so many tokens.
+// writeAngles writes the RoPE angles of a chunk's positions, grouped by rotation,
+// each group with room for so many tokens.
 func (n *Network) writeAngles(to []float32, c *exec.Chunk, room int) {
 	for i := range n.spec.Ropes {
 		r := &n.spec.Ropes[i]
@@ -70,14 +70,14 @@ func (n *Network) writeAngles(to []float32, c *exec.Chunk, room int) {
 	}
 }
 
-// hostFloats returns the numbers of a buffer that the host sees.
+// hostFloats returns the host's view of a buffer as numbers.
 func hostFloats(m *opencl.Memory) []float32 { return pageFloats(m.Host()) }
 
-// pageFloats returns bytes that begin at a page as numbers.
+// pageFloats returns page-aligned bytes as numbers.
 func pageFloats(b []byte) []float32 {
 	v, err := tiering.View[float32](b, len(b)/4)
 	if err != nil {
-		panic(err) // buffers begin at pages
+		panic(err) // buffers are page-aligned
 	}
 	return v
 }

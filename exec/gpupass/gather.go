@@ -7,24 +7,24 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// A launch takes drivers the longer the more buffers it names: one of another kind than
-// the first costs NVIDIA's a twentieth to a tenth of the launch. So products of one
-// token find weights in the buffer where everything else is that they read and write.
+// Drivers need more time for a launch with more buffers: each buffer other than the
+// first costs NVIDIA's driver 5 to 10 % of the launch. So the weights of GEMVs are
+// moved into the buffer that holds everything else that GEMVs access.
 
 const (
-	// gatherFraction is of how much of the device's memory the weights may take a part for
-	// that: while they are moved they are there twice.
+	// gatherFraction: weights up to one part in so many of the device's memory are
+	// gathered, because they exist twice while they are moved.
 	gatherFraction = 4
-	// gatherAlign is what parts of the buffer begin at a multiple of.
+	// gatherAlign aligns matrices in the buffer.
 	gatherAlign = 256
 )
 
-// gatheredBytes returns what so many bytes take there.
+// gatheredBytes returns the size rounded up to the alignment.
 func gatheredBytes(bytes int64) int64 { return (bytes + gatherAlign - 1) / gatherAlign * gatherAlign }
 
 // gather moves all weights behind the memory of one token, if one buffer can be as
-// large and the device has room for it. On devices that share memory it is not done:
-// it would be the machine's that is taken twice.
+// large and the device has room. It skips devices that share memory, where the
+// second copy would take the machine's memory.
 func (n *Network) gather() error {
 	t, c := &n.one, n.context
 	size := gatheredBytes(int64(t.memory.Size()))
@@ -50,7 +50,7 @@ func (n *Network) gather() error {
 		}
 		from += int(gatheredBytes(p.Bytes()))
 	}
-	err = t.memory.Free() // owned twice over: there is nothing left to be given back in the end
+	err = t.memory.Free() // still in owned; freeing twice has no effect
 	if t.hidden == t.memory {
 		t.hidden = all
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// layer is the kernels of a layer, with all arguments that stay the same.
+// layer holds the weights and kernels of a layer.
 type layer struct {
-	attnGain, ffnGain int           // elements of the memory of one token
-	qGain, kGain      int           // the norm of the layer where heads have none
+	attnGain, ffnGain int           // elements of one.memory
+	qGain, kGain      int           // attnGain if heads have no norm
 	qkv               []columnBlock // queries, keys and values
 	o, down           *opencl.WeightMatrix
-	gateUp            []columnBlock // both in turns, or first gates and then the others
+	gateUp            []columnBlock // one interleaved block, or gates and then ups
 
 	one  oneLayer
 	many manyLayer
 }
 
-// columnBlock is a product that makes some of the columns of a step's result.
+// columnBlock is a weight matrix that computes some columns of a step's result.
 type columnBlock struct {
 	weights *opencl.WeightMatrix
-	column  int // its first column
+	column  int // first column
 }
 
-// TakeLayer puts a layer's weights on the device.
+// TakeLayer uploads a layer's weights.
 func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	l -= n.first
 	y := &n.layers[l]
@@ -72,7 +72,7 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	return n.countLoaded()
 }
 
-// TakeEnds puts the output matrix on the device.
+// TakeEnds uploads the output matrix.
 func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
 	gain, err := n.gain(norm)
 	if err != nil {
@@ -87,8 +87,8 @@ func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
 	return n.countLoaded()
 }
 
-// countLoaded counts what was taken. When all of it was, weights lie where they stay, and the
-// kernels for one token are made.
+// countLoaded counts uploads. After the last one it gathers the weights and creates
+// the kernels for one token, which need the weights' final addresses.
 func (n *Network) countLoaded() error {
 	if n.loaded++; n.loaded < len(n.layers)+1 {
 		return nil
@@ -124,7 +124,7 @@ func allWeights(matrices []*exec.Linear) []opencl.Weights {
 	return list
 }
 
-// newMatrix puts matrices on the device as one.
+// newMatrix uploads matrices as one.
 func (n *Network) newMatrix(name string, interleave bool, matrices ...*exec.Linear) (*opencl.WeightMatrix, error) {
 	p, err := n.context.NewWeightMatrix(interleave, allWeights(matrices)...)
 	if err != nil {
@@ -133,17 +133,17 @@ func (n *Network) newMatrix(name string, interleave bool, matrices ...*exec.Line
 	n.own(p)
 	n.matrices = append(n.matrices, p)
 	p.Name = name
-	p.Specialized = n.context.Info.Kind == "GPU" // on others it gains nothing
+	p.Specialized = n.context.Info.Kind == "GPU" // others gain nothing
 	n.weights += p.Bytes()
 	n.ops += opsOf(p)
 	return p, nil
 }
 
-// opsOf returns the multiplications and additions of a product with one token.
+// opsOf returns the multiplications and additions of a matrix with one token.
 func opsOf(p *opencl.WeightMatrix) int64 { return 2 * int64(p.Rows) * int64(p.Cols) }
 
-// stack puts matrices on the device whose results lie side by side: neighbours of
-// one format as one.
+// stack uploads matrices whose results are adjacent; neighbours of one format
+// become one matrix.
 func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []columnBlock, err error) {
 	to := 0
 	for _, s := range stackable(matrices...) {
@@ -157,7 +157,7 @@ func (n *Network) stack(name string, matrices ...*exec.Linear) (parts []columnBl
 	return parts, nil
 }
 
-// stackable divides matrices into those that are one product each.
+// stackable groups neighbouring matrices of one format.
 func stackable(matrices ...*exec.Linear) (list [][]*exec.Linear) {
 	for len(matrices) > 0 {
 		count := 1
@@ -170,7 +170,7 @@ func stackable(matrices ...*exec.Linear) (list [][]*exec.Linear) {
 	return list
 }
 
-// kernel makes a kernel of a layer ready that lives as long as the network.
+// kernel creates a kernel of a layer that lives as long as the network.
 func (n *Network) kernel(l int, file, name string, args ...any) (*opencl.Kernel, error) {
 	k, err := n.context.Kernel(file, n.layerOptions(&n.spec.Layers[l]), name)
 	if err != nil {
@@ -180,7 +180,7 @@ func (n *Network) kernel(l int, file, name string, args ...any) (*opencl.Kernel,
 	return k, k.Set(args...)
 }
 
-// launchAll starts products one after the other.
+// launchAll launches GEMVs in order.
 func launchAll(list []*opencl.GEMV) error {
 	for _, v := range list {
 		if err := v.Launch(); err != nil {
@@ -190,4 +190,4 @@ func launchAll(list []*opencl.GEMV) error {
 	return nil
 }
 
-var errChunkTooLarge = errors.New("gpu: the chunk is larger than what the network was opened for")
+var errChunkTooLarge = errors.New("gpu: the chunk is larger than the network was opened for")

@@ -17,39 +17,40 @@ const (
 	attendManyKV, attendManyPosition, attendManyFirst, attendManyEnd = 1, 2, 3, 4
 )
 
-// Work items of groups, see kernels/layer.cl.
+// Work items per group, see kernels/layer.cl.
 const (
 	normThreads    = 256
 	prepareThreads = 64
 	gatedThreads   = 64
-	queryThreads   = 8 // of attend_many, for each query
+	queryThreads   = 8 // of attend_many, per query
 )
 
-// manyTokens is what passes of many tokens work in, taken when the first comes.
+// manyTokens is the working memory for passes of many tokens, allocated at the
+// first one.
 type manyTokens struct {
-	capacity int            // for so many tokens; 0: nothing is taken yet
-	stage    *opencl.Memory // of the host where the device copies, otherwise nil
-	host     []float32      // angles of all rotations, and rows, as the host sees them
-	input    *opencl.Memory // the same as the device does
+	capacity int            // in tokens; 0: not allocated yet
+	stage    *opencl.Memory // host staging where the device copies, otherwise nil
+	host     []float32      // host view of input: angles of all rotations, and rows
+	input    *opencl.Memory // the same in device memory
 	x        int            // element of input where the residual stream begins
 	h        *opencl.Memory // [rows, Dim] normalized
 	qkv      *opencl.Memory // [rows, qkvWidth]
 	att      *opencl.Memory // [rows, Heads*HeadDim]
 	hidden   *opencl.Memory // [2, rows, inner]
-	tile     int            // queries that a group of attend_many takes
+	tile     int            // queries per group of attend_many
 }
 
-// manyLayer is the kernels of a layer for many tokens.
+// manyLayer holds the kernels of a layer for many tokens.
 type manyLayer struct {
 	attnNorm, ffnNorm *opencl.Kernel
 	qkv, gateUp       []*opencl.GEMM
 	prepare, attend   *opencl.Kernel
-	gated             *opencl.Kernel // nil where gateUp does it
+	gated             *opencl.Kernel // nil where gateUp applies the activation
 	o, down           *opencl.GEMM
 }
 
-// allocateMany takes the memory for passes of so many tokens and makes their
-// kernels. If it cannot it gives back what it took: the next prompt tries again.
+// allocateMany allocates the memory for passes of so many tokens and creates their
+// kernels. After a failure it frees everything, and the next prompt tries again.
 func (n *Network) allocateMany(rows int) (err error) {
 	s, t, mark := n.spec, &n.many, len(n.owned)
 	defer func() {
@@ -82,7 +83,7 @@ func (n *Network) allocateMany(rows int) (err error) {
 		}
 	}
 	t.capacity = rows
-	n.bound = nil // the new kernels look at no text yet
+	n.bound = nil // the new kernels have no sequence yet
 	return nil
 }
 
@@ -93,7 +94,7 @@ func (n *Network) manyFloats(rows, inner int) [5]int {
 	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
 }
 
-// makeManyLayer makes the kernels of a layer for up to so many tokens.
+// makeManyLayer creates the kernels of a layer for up to so many tokens.
 func (n *Network) makeManyLayer(l, rows int) (err error) {
 	s, t, y := n.spec, &n.many, &n.layers[l]
 	spec, inner := &s.Layers[l], y.down.Cols
@@ -149,7 +150,7 @@ func (n *Network) makeManyLayer(l, rows int) (err error) {
 	return err
 }
 
-// forwardMany reads a chunk whose rows are in the staging buffer.
+// forwardMany runs the pass of a chunk whose rows are in the staging buffer.
 func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 	t := &n.many
 	n.writeAngles(t.host, c, t.capacity)
@@ -180,8 +181,8 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 	return nil
 }
 
-// runLayerMany starts the kernels of a layer, of which the last does no more than what is
-// asked for.
+// runLayerMany launches the kernels of a layer. The last layer computes only the
+// needed rows after its keys and values.
 func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	k, s := &n.layers[l].many, n.spec
 	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
@@ -210,7 +211,7 @@ func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	return n.runMLP(&n.layers[l], on)
 }
 
-// attendMany starts attention of some rows of a chunk at a position.
+// attendMany launches attention of some rows of a chunk at a position.
 func (n *Network) attendMany(k *opencl.Kernel, position int, on rowRange) error {
 	for _, a := range [3][2]int{{attendManyPosition, position}, {attendManyFirst, on.first}, {attendManyEnd, on.first + on.count}} {
 		if err := k.SetInt(a[0], a[1]); err != nil {
@@ -222,8 +223,8 @@ func (n *Network) attendMany(k *opencl.Kernel, position int, on rowRange) error 
 	return n.context.Launch(k, queries[:], query[:])
 }
 
-// runMLP starts the kernels of a layer's MLP for some rows of the stream. In between
-// they are the first.
+// runMLP launches the MLP of some rows of the stream. Its intermediate results
+// begin at row 0.
 func (n *Network) runMLP(y *layer, on rowRange) error {
 	k := &y.many
 	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
@@ -243,7 +244,7 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 	return k.down.LaunchRows(0, on.first, on.count)
 }
 
-// launchNorm starts the norm of so many rows.
+// launchNorm launches the norm of so many rows.
 func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
 	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
 	return n.context.Launch(k, global[:], local[:])
@@ -258,7 +259,7 @@ func launchTokens(list []*opencl.GEMM, tokens int) error {
 	return nil
 }
 
-// launchGated starts the activation of so many elements.
+// launchGated launches the activation of so many elements.
 func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
 	global, local := [1]int{elements}, [1]int{gatedThreads}
 	return n.context.Launch(k, global[:], local[:])

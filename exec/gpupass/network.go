@@ -15,16 +15,16 @@ import (
 // Processor opens networks on a device.
 type Processor struct {
 	Device string // as in opencl.Options
-	// Layers is how many of a model's last layers the device computes, with the output
-	// matrix: 0 for as many as there is room for, All for no fewer than all.
+	// Layers is how many of a model's last layers the device computes, besides the
+	// output matrix: 0 for as many as fit, All to require all.
 	Layers int
 	Memory int64           // as in opencl.Options
-	Trace  *trace.Recorder // nil: nothing is traced
-	// Opened, if set, is told of each network that was opened.
+	Trace  *trace.Recorder // nil: no trace
+	// Opened, if set, is called with each opened network.
 	Opened func(*Network)
 }
 
-// Open makes ready for a network. See exec.Processor.
+// Open prepares a network for a model. See exec.Processor.
 func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 	if err := checkSupported(o.Spec); err != nil {
 		return nil, err
@@ -51,47 +51,49 @@ func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 	return n, nil
 }
 
-// Network is the last layers of a model on a device, or all. See exec.Network.
+// Network is the last layers of a model, or all, on a device. See exec.Network.
 type Network struct {
-	spec    *arch.Spec // with the layers that are on the device
-	first   int        // of them, in the model
+	spec    *arch.Spec // with the device's layers only
+	first   int        // index of the first layer in the model
 	context *opencl.Context
 	chunk   int
-	owned   []closer // memory, products and kernels, in the order of their making
+	owned   []closer // memory, matrices and kernels, in order of creation
 	layers  []layer
-	loaded  int // layers, and the ends
+	loaded  int // layers, and the output matrix
 	head    *opencl.GEMV
-	// The norm before the output matrix, of the memory of one token, and that matrix.
+	// The norm before the output matrix, as an element of one.memory, and the
+	// matrix.
 	endGain   int
 	endMatrix *opencl.WeightMatrix
-	matrices  []*opencl.WeightMatrix // all there are
+	matrices  []*opencl.WeightMatrix // all of them
 	weights   int64                  // bytes on the device
-	needed    int64                  // bytes there, with a text as long as there is room for
-	// ops are multiplications and additions with weights for one token; lastOps are
-	// those of the end of the last layer and of the output matrix, which few tokens need.
+	needed    int64                  // device bytes with a sequence of maximal length
+	// ops are the multiplications and additions with weights per token. lastOps is
+	// the part in the last layer's pruned steps and the output matrix, which few
+	// tokens need.
 	ops, lastOps int64
 
 	one    oneToken
 	many   manyTokens
 	replay replay
-	// bound is the text whose memory the kernels' arguments point to.
+	// bound is the sequence that the kernels' arguments refer to.
 	bound *sequence
-	// inputErr is why Input had no memory for a chunk, until Read tells it.
+	// inputErr is why Input had no memory for a chunk; Read returns it.
 	inputErr error
 }
 
-// closer is what a network owns.
+// closer is a resource of the network.
 type closer interface{ Close() error }
 
-// memoryCloser makes memory a closer.
+// memoryCloser adapts memory to closer.
 type memoryCloser struct{ *opencl.Memory }
 
 func (f memoryCloser) Close() error { return f.Free() }
 
-// own remembers what is to be given back.
+// own registers a resource for Close.
 func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
 
-// alloc makes a buffer that lives as long as the network.
+// alloc allocates a buffer that lives as long as the network.
 func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, error) {
 	m, err := n.context.Alloc(purpose, size)
 	if err == nil {
@@ -103,20 +105,20 @@ func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, erro
 // Context returns the device.
 func (n *Network) Context() *opencl.Context { return n.context }
 
-// WeightBytes returns what the weights take on the device, all of which one token
+// WeightBytes returns the device bytes of the weights, all of which each token
 // reads.
 func (n *Network) WeightBytes() int64 { return n.weights }
 
-// Ops returns how many multiplications and additions with weights a prompt's token
-// takes, and how many more one whose logits are wanted.
+// Ops returns the multiplications and additions with weights per prompt token, and
+// the additional ones of a token whose logits are wanted.
 func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastOps }
 
-// Close gives everything back. Texts must have been closed.
+// Close frees all resources. Close sequences first.
 func (n *Network) Close() error {
 	return errors.Join(n.dropRecording(), n.releaseFrom(0), n.context.Close())
 }
 
-// releaseFrom gives back what was made since there were so many things.
+// releaseFrom frees the resources registered since mark.
 func (n *Network) releaseFrom(mark int) error {
 	var err error
 	for i := len(n.owned) - 1; i >= mark; i-- {
@@ -126,7 +128,7 @@ func (n *Network) releaseFrom(mark int) error {
 	return err
 }
 
-// maxKVHeads returns the greatest number of key heads of any layer.
+// maxKVHeads returns the largest number of KV heads of a layer.
 func (n *Network) maxKVHeads() int {
 	most := 0
 	for _, l := range n.spec.Layers {
@@ -138,7 +140,7 @@ func (n *Network) maxKVHeads() int {
 // qkvWidth returns the elements of a token's queries, keys and values in a layer.
 func (n *Network) qkvWidth(kvHeads int) int { return (n.spec.Heads + 2*kvHeads) * n.spec.HeadDim }
 
-// angleFloats returns the elements of a token's angles of all rotations.
+// angleFloats returns the elements of a token's RoPE angles of all rotations.
 func (n *Network) angleFloats() int {
 	sum := 0
 	for i := range n.spec.Ropes {
@@ -155,7 +157,7 @@ func (n *Network) ropeDim(l *arch.LayerSpec) int {
 	return n.spec.Ropes[l.Rope].Dim
 }
 
-// layerOptions returns what the kernels of a layer are built with.
+// layerOptions returns the build options of a layer's kernels.
 func (n *Network) layerOptions(l *arch.LayerSpec) string {
 	s := n.spec
 	interleave, norm := 0, 0
@@ -170,8 +172,8 @@ func (n *Network) layerOptions(l *arch.LayerSpec) string {
 		s.Heads, l.KVHeads, s.HeadDim, n.ropeDim(l), interleave, norm, queries, keys)
 }
 
-// attentionTile returns how many queries and keys attention of many tokens takes
-// at a time: what fits into the local memory of a group.
+// attentionTile returns the tile size of attention over many tokens: the largest
+// that fits into a group's local memory.
 func (n *Network) attentionTile() (queries, keys int) {
 	width := 4 * ((n.spec.HeadDim+15)/16*16 + 4)
 	for _, t := range [][2]int{{32, 32}, {16, 32}, {16, 16}} {
@@ -183,14 +185,14 @@ func (n *Network) attentionTile() (queries, keys int) {
 	return 8, 8
 }
 
-// maxLocal is the most local memory that a group takes: what lets others run beside
-// it.
+// maxLocal bounds a group's local memory, so that several groups fit on a compute
+// unit.
 const maxLocal = 40 << 10
 
-// gateOp returns what a product of gates and what they let through does.
+// gateOp returns the output operation of an interleaved gate and up matmul.
 func gateOp(a arch.Activation) opencl.OutputOp {
 	return [...]opencl.OutputOp{arch.SiLU: opencl.SiLUPairs, arch.GELUTanh: opencl.GELUTanhPairs, arch.GELUErf: opencl.GELUErfPairs}[a]
 }
 
-// bitsOf is how integers get into a buffer of floats.
+// bitsOf returns an integer's bits as a float, for a buffer of floats.
 func bitsOf(i int) float32 { return math.Float32frombits(uint32(int32(i))) }

@@ -10,49 +10,49 @@ import (
 )
 
 const (
-	// stateFloats is where a token's angles begin in its memory: before them is its
+	// stateFloats is the offset of a token's angles in its memory, after its
 	// position.
 	stateFloats = 16
 )
 
-// attendOneKV is the index of one of attend_one's arguments.
+// attendOneKV is the index of attend_one's KV argument.
 const attendOneKV = 1
 
-// oneToken is what a pass of one token works in. It is in one buffer, because drivers
-// take time for each buffer that a launch names.
+// oneToken is the working memory for passes of one token. It is one buffer, because
+// drivers need time for each buffer of a launch.
 type oneToken struct {
 	memory *opencl.Memory
-	// Elements of memory where its parts begin: state and angles do at 0.
-	x      int // embedding's row, which becomes the residual stream
+	// Element offsets in memory. State and angles begin at 0.
+	x      int // input row, which becomes the residual stream
 	qkv    int
-	sums   int // [maxSplits, Heads*HeadDim] of attention
-	states int // [maxSplits, Heads, 2]
+	sums   int // [maxSplits, Heads*HeadDim] attention results of the splits
+	states int // [maxSplits, Heads, 2] their softmax states
 	logits int
-	gains  int // where the next gain of a norm goes
+	gains  int // where the next norm gain goes
 
-	// Where an MLP's inner vector is, behind room for gates: in memory unless the
-	// model's description gave too small a width.
+	// The MLP's inner vector, with room for the gates: in memory, unless arch.Spec
+	// gave too small a width.
 	hidden        *opencl.Memory
 	inner         int // element of hidden
-	innerCapacity int // elements there
+	innerCapacity int // elements at inner
 
-	stage, out  *opencl.Memory // of the host where the device copies, otherwise nil
-	input       []float32      // state, angles and stream as the host sees them
-	result      []float32      // logits as the host sees them
-	sizes       []int          // of attention's groups, ascending
-	split       contextSplit   // that kernels are set to
+	stage, out  *opencl.Memory // host staging where the device copies, otherwise nil
+	input       []float32      // host view of state, angles and stream
+	result      []float32      // host view of the logits
+	sizes       []int          // of attention groups, ascending
+	split       contextSplit   // current split
 	forcedSplit *contextSplit  // set by tests: for all contexts
 }
 
-// oneLayer is the kernels of a layer for one token.
+// oneLayer holds the kernels of a layer for one token.
 type oneLayer struct {
 	qkv, gateUp []*opencl.GEMV
-	attend      []*opencl.Kernel // for each size of groups
-	gated       *opencl.Kernel   // nil where gateUp does it
+	attend      []*opencl.Kernel // by group size
+	gated       *opencl.Kernel   // nil where gateUp applies the activation
 	o, down     *opencl.GEMV
 }
 
-// allocateOne takes the memory for passes of one token.
+// allocateOne allocates the memory for passes of one token.
 func (n *Network) allocateOne() (err error) {
 	s, t, size := n.spec, &n.one, 0
 	place := func(floats int) (at int) {
@@ -81,11 +81,11 @@ func (n *Network) allocateOne() (err error) {
 	return err
 }
 
-// gainFloats is the room for a gain: others begin at a multiple of four.
+// gainFloats is the size of a gain, rounded up to a multiple of four.
 func gainFloats(width int) int { return (width + 3) / 4 * 4 }
 
-// gain puts the gain of a norm, with what the family adds to it, where kernels of
-// one token have it, and returns its place in their memory.
+// gain stores a norm's gain, with the family's offset added, and returns its
+// element in one.memory.
 func (n *Network) gain(values []float32) (at int, err error) {
 	sum := make([]float32, len(values))
 	for i, v := range values {
@@ -98,8 +98,8 @@ func (n *Network) gain(values []float32) (at int, err error) {
 	return at, t.memory.WriteFloats(at, sum)
 }
 
-// hostView returns some numbers of a buffer as the host sees them: in place where the
-// device shares it, and otherwise in staging memory that has to be copied.
+// hostView returns the host's view of part of a buffer: in place where memory is
+// shared, otherwise a staging buffer to copy.
 func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
 	if m.Host() != nil {
 		return nil, hostFloats(m)[at:][:count], nil
@@ -111,8 +111,8 @@ func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memor
 	return stage, hostFloats(stage)[:count], nil
 }
 
-// growInner makes room for a layer's MLP where the model's description did not say
-// that it is so wide.
+// growInner allocates a larger inner vector for an MLP that is wider than arch.Spec
+// says.
 func (n *Network) growInner(inner int) (err error) {
 	t := &n.one
 	if 2*inner <= t.innerCapacity {
@@ -123,7 +123,7 @@ func (n *Network) growInner(inner int) (err error) {
 	return err
 }
 
-// makeOneLayer makes the kernels of a layer for one token.
+// makeOneLayer creates the kernels of a layer for one token.
 func (n *Network) makeOneLayer(l int) (err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
 	inner := y.down.Cols
@@ -174,11 +174,11 @@ func (n *Network) makeOneLayer(l int) (err error) {
 	return err
 }
 
-// fused reports whether one product does gates and what they let through.
+// fused reports whether gate and up are one matmul that applies the activation.
 func (y *layer) fused() bool { return len(y.gateUp) == 1 }
 
-// angleOffset returns the element where a layer's angles begin, in a buffer that
-// has those of so many tokens for each rotation, from an element on.
+// angleOffset returns the element where a layer's angles begin, in a buffer with
+// the angles of so many tokens for each rotation, starting at from.
 func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
 	for i := range n.spec.Ropes {
 		if i >= l.Rope {
@@ -189,9 +189,9 @@ func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
 	return from
 }
 
-// forwardOne reads a token whose row is in the staging buffer.
+// forwardOne runs the pass of a token whose input is in the staging buffer.
 func (n *Network) forwardOne(c *exec.Chunk) error {
-	// Drivers take longer for commands that come from another thread than the last.
+	// Some drivers are slower when the submitting thread changes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	t := &n.one
@@ -219,8 +219,8 @@ func (n *Network) forwardOne(c *exec.Chunk) error {
 	return n.runHead(0, c)
 }
 
-// runLayerOne starts the kernels of a layer, of which the last does no more than what is
-// asked for: attention keeps the key and value.
+// runLayerOne launches the kernels of a layer. The last layer stops after
+// attention, which appends the key and value, if no logits are wanted.
 func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 	y := &n.layers[l]
 	k := &y.one
@@ -247,8 +247,8 @@ func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 	return k.down.Launch()
 }
 
-// runHead multiplies the stream of one token with the output matrix and hands
-// over the result.
+// runHead multiplies the stream of one token with the output matrix and passes the
+// logits to c.Each.
 func (n *Network) runHead(row int, c *exec.Chunk) error {
 	if err := n.head.Launch(); err != nil {
 		return err

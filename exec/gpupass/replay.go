@@ -7,25 +7,25 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// One token after another takes the same launches with the same arguments, as long as
-// they are of one text, whose memory stays where it is, and attention divides the context
-// alike. What differs is in the memory that is sent first. So the second such token's
-// commands are recorded, and from then on the driver submits them as one, where it can:
-// the host takes microseconds for what were 0.7 ms, and the device loses less between
-// kernels.
+// Consecutive tokens of one sequence take the same launches with the same
+// arguments, as long as the sequence's memory does not move and the context split
+// does not change. The differences lie in the memory that is sent first. So the
+// commands of the second such token are recorded, and from then on the driver
+// submits them as one, if it supports that: the host needs microseconds instead of
+// 0.7 ms, and the device has smaller gaps between kernels.
 
-// graphReserve is what CUDA takes of the device's memory beside what it is asked for: 516 MiB
-// of an H200. Smaller devices were not seen.
+// graphReserve is the device memory that CUDA takes for itself: 516 MiB on an H200.
+// Smaller devices were not tested.
 const graphReserve = 544 << 20
 
-var errNoGraphMemory = errors.New("gpu: too little of the device's memory is left for graphs")
+var errNoGraphMemory = errors.New("gpu: not enough device memory for graphs")
 
-// openGraphs gets ready for recordings, which need all that a token reads and writes in
-// memory made for them, if the device has room for that beside everything else. Whatever
-// keeps the driver from them, launches do as well.
+// openGraphs enables recordings, which need everything that a token accesses in
+// recordable memory, if the device has room for that. Without recordings, commands
+// are launched one by one.
 func (n *Network) openGraphs() {
 	r, c := &n.replay, n.context
-	// A text has memory for each layer, and as much again while it grows.
+	// A sequence has one buffer per layer, and two while it grows.
 	more := graphReserve + int64(1+2*len(n.layers))*opencl.RecordableGranularity
 	if n.needed+more > c.Info.Memory-c.Info.Memory/spareFraction {
 		r.refused = errNoGraphMemory
@@ -34,20 +34,20 @@ func (n *Network) openGraphs() {
 	}
 }
 
-// replay is a token's pass as one command.
+// replay is the recorded pass of one token.
 type replay struct {
 	graph   *opencl.Graph
-	in, out []float32 // as the host sees them
-	warm    bool      // a token was read since anything changed
+	in, out []float32 // the host's view
+	warm    bool      // a token was computed since the last change
 	refused error     // why nothing is recorded any more
 }
 
-// NotRecorded tells why the driver cannot submit a token's commands as one, once that was
-// tried.
+// NotRecorded returns why the driver cannot submit a token's commands as one, after
+// the first attempt.
 func (n *Network) NotRecorded() error { return n.replay.refused }
 
-// useRecording reports whether a token's commands are recorded. It records them when that
-// will be of use: a recording takes the time that some tokens save.
+// useRecording reports whether the token's commands are recorded. It records at the
+// second token, because a recording costs the time that several tokens save.
 func (n *Network) useRecording(c *exec.Chunk) bool {
 	r := &n.replay
 	if r.refused != nil || len(c.Want) == 0 || !n.context.CanRecord() {
@@ -60,7 +60,7 @@ func (n *Network) useRecording(c *exec.Chunk) bool {
 	return r.graph != nil
 }
 
-// record collects the commands of a pass with logits.
+// record records the commands of a pass with logits.
 func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
 	r, t := &n.replay, &n.one
 	in, err := g.Send(t.memory, 0, 4*len(t.input))
@@ -80,18 +80,19 @@ func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
 	return err
 }
 
-// replayOne reads a token whose row, state and angles are in the staging buffer.
+// replayOne runs the recorded pass of a token whose input, state and angles are in
+// the staging buffer.
 func (n *Network) replayOne(c *exec.Chunk) error {
 	r := &n.replay
 	copy(r.in, n.one.input)
 	if err := r.graph.Launch(); err != nil {
-		r.refused = err // others are launched
+		r.refused = err // fall back to launches
 		return errors.Join(err, n.dropRecording())
 	}
 	return c.Each(0, r.out)
 }
 
-// dropRecording drops what was recorded, because the next token's pass is another.
+// dropRecording drops the recording, because the next token's pass differs.
 func (n *Network) dropRecording() error {
 	r := &n.replay
 	g := r.graph

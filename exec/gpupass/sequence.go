@@ -9,33 +9,32 @@ import (
 )
 
 const (
-	// blockTokens is how many tokens a record of keys and values has, see
-	// hetero/opencl/kernels/layer.cl.
+	// blockTokens is the number of tokens in a block of keys and values, see
+	// hetero/opencl/kernels/kv.cl.
 	blockTokens = 64
-	// firstTokens is what a text has room for at first; it grows by doubling.
+	// firstTokens is a sequence's initial capacity; it grows by doubling.
 	firstTokens = 512
 )
 
-// sequence is what a network remembers of one: for each layer a buffer of keys and
-// values.
+// sequence is the KV cache of one sequence: a buffer per layer.
 type sequence struct {
 	network  *Network
 	layers   []*opencl.Memory
 	capacity int // tokens
 }
 
-// NewSequence returns an empty text. Memory is taken when it is read into.
+// NewSequence returns an empty sequence. Its memory is allocated by Read.
 func (n *Network) NewSequence() (exec.SequenceMemory, error) {
 	return &sequence{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
 }
 
-// tokenBytes returns what a token takes in a layer.
+// tokenBytes returns the KV bytes of a token in a layer.
 func (n *Network) tokenBytes(l int) int {
 	dims := (n.spec.HeadDim + 15) / 16 * 16
 	return n.spec.Layers[l].KVHeads * (2*dims + 8)
 }
 
-// reserve makes room for so many tokens; those that the text has stay.
+// reserve grows the capacity to so many tokens and keeps the content.
 func (t *sequence) reserve(tokens, have int) error {
 	if tokens <= t.capacity {
 		return nil
@@ -48,14 +47,14 @@ func (t *sequence) reserve(tokens, have int) error {
 		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
 			break
 		}
-		// Whole records: the last may be half full.
+		// Whole blocks: the last one may be partly filled.
 		if used := (have + blockTokens - 1) / blockTokens * blockTokens * n.tokenBytes(l); used > 0 {
 			if err = layers[l].Copy(t.layers[l], used); err != nil {
 				break
 			}
 		}
 	}
-	// Where one failed, those before it are under way.
+	// After a failure, earlier copies are still pending.
 	if err = errors.Join(err, n.context.Finish()); err != nil {
 		return errors.Join(err, free(layers))
 	}
@@ -65,8 +64,8 @@ func (t *sequence) reserve(tokens, have int) error {
 	return err
 }
 
-// grownCapacity returns for how many tokens a text takes memory that has some, needs more, and
-// will have no more than a context.
+// grownCapacity returns the new capacity of a sequence that needs room for so many
+// tokens and has at most context tokens.
 func grownCapacity(room, tokens, context int) int {
 	room = max(room, firstTokens)
 	for room < tokens {
@@ -84,15 +83,14 @@ func free(layers []*opencl.Memory) error {
 	return err
 }
 
-// unbind makes the network's kernels look at the text's memory anew before they
-// use it.
+// unbind makes the network bind its kernels again before they use the sequence.
 func (t *sequence) unbind() {
 	if t.network.bound == t {
 		t.network.bound = nil
 	}
 }
 
-// Clone copies the text.
+// Clone copies the sequence.
 func (t *sequence) Clone() (exec.SequenceMemory, error) {
 	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
 	if t.capacity == 0 {
@@ -107,7 +105,7 @@ func (t *sequence) Clone() (exec.SequenceMemory, error) {
 			break
 		}
 	}
-	// Where one failed, those before it are under way.
+	// After a failure, earlier copies are still pending.
 	if err = errors.Join(err, t.network.context.Finish()); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -115,19 +113,19 @@ func (t *sequence) Clone() (exec.SequenceMemory, error) {
 	return c, nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (t *sequence) Close() error {
 	t.unbind()
 	t.capacity = 0
 	return free(t.layers)
 }
 
-// bind points the kernels to a text.
+// bind sets the kernels' KV arguments to a sequence.
 func (n *Network) bind(t *sequence) error {
 	if n.bound == t {
 		return nil
 	}
-	n.bound = nil // a failure on the way leaves some pointing elsewhere
+	n.bound = nil // until all kernels are set
 	if err := n.dropRecording(); err != nil {
 		return err
 	}

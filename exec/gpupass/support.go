@@ -6,10 +6,10 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 )
 
-// maxHeadDim is what attention's kernels have local memory for.
+// maxHeadDim is the largest head that attention kernels have local memory for.
 const maxHeadDim = 256
 
-// checkSupported refuses networks that have something for which there is no kernel.
+// checkSupported rejects models with features that have no kernel.
 func checkSupported(s *arch.Spec) error {
 	for _, c := range []struct {
 		has  bool

@@ -1,12 +1,12 @@
-// Attention of one token. A group has ONE work items and takes as many tokens at a
-// time. What it needs in local memory, exec/gpupass counts.
+// Attention of one token. A group has ONE work items and processes as many tokens
+// at a time. Network.attendLocal in exec/gpupass computes its local memory.
 
-#define OWN ((DIMS + ONE - 1) / ONE)          // elements of a head that each of them prepares
-#define HELD (DIMS < ONE ? DIMS : ONE)        // how many of them prepare any
-#define SIXTEENS (DIMS / 16)                  // of a key or value: 128 bits each
-#define TURNS (ONE / SIXTEENS)                // tokens whose values are added at a time
-#define ROUNDS ((ONE + TURNS - 1) / TURNS)    // until those of ONE tokens are
-#define SLICES (ONE / DIMS)                   // work items that can share an element of the result
+#define OWN ((DIMS + ONE - 1) / ONE) // elements of a head that each work item prepares
+#define HELD (DIMS < ONE ? DIMS : ONE) // work items that prepare any
+#define SIXTEENS (DIMS / 16) // 128-bit units of a key or value
+#define TURNS (ONE / SIXTEENS) // tokens whose values are added at a time
+#define ROUNDS ((ONE + TURNS - 1) / TURNS) // rounds for the values of ONE tokens
+#define SLICES (ONE / DIMS) // work items that share an element of the result
 
 // How an element is rotated: by which angle, and with which other element.
 #if INTERLEAVE
@@ -19,8 +19,8 @@
 #define SIGN(i) ((i) < ROPE_DIM / 2 ? -1.0f : 1.0f)
 #endif
 
-// all_max and both_sum are group_max and group_sum of several numbers at a time, of
-// those work items that prepare something. Nothing else may use their space afterwards.
+// all_max and both_sum are group_max and group_sum of several numbers at a time,
+// over the work items that prepare elements. Do not use their space afterwards.
 #define JOIN(name, type, join)                                                                                         \
   type name(type value, __local type *space, int id) {                                                                 \
     if (id < HELD)                                                                                                     \
@@ -43,18 +43,18 @@ JOIN(all_max, float4, fmax)
 JOIN(both_sum, float2, PLUS)
 #endif
 
-// A query is rounded to 16 bits, of which QUERY_MOST stand for its greatest element, so
-// that it meets keys as two codes of 8 bits.
+// A query is quantized to 16 bits, with QUERY_MOST for its greatest element, and
+// multiplied with keys as two codes of 8 bits.
 #define QUERY_MOST 32639 // 127 * 256 + 127
 
-// dot16 adds the products of 16 codes of a key with those of a query.
+// dot16 is the dot product of 16 codes of a key and of a query.
 int dot16(uint4 key, __local const uint4 *high, __local const uint4 *low) {
   const uint4 k = key ^ 0x80808080u, h = *high, l = *low;
   const int upper = dot4(k.x, h.x, dot4(k.y, h.y, dot4(k.z, h.z, dot4(k.w, h.w, 0))));
   return 256 * upper + dot4(k.x, l.x, dot4(k.y, l.y, dot4(k.z, l.z, dot4(k.w, l.w, 0))));
 }
 
-// A token's key, and what belongs to it and to the value.
+// A token's key, and the scales of key and value.
 typedef struct {
   uint4 codes[SIXTEENS];
   float scale, value_scale;
@@ -70,8 +70,8 @@ void fetch_key(Key *key, __global uchar *kv, int token, int kv_head) {
   key->value_scale = scales[64 + token % 64];
 }
 
-// fetch_values asks for what a work item adds of the values of some tokens: sixteen
-// elements of every TURNS-th.
+// fetch_values loads a work item's part of the values of some tokens: sixteen
+// elements of every TURNS-th token.
 void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_head, int turn, int sixteen) {
 #pragma unroll
   for (int j = 0; j < ROUNDS; j++) {
@@ -80,16 +80,15 @@ void fetch_values(uint4 *values, __global uchar *kv, int from, int here, int kv_
   }
 }
 
-// attend_one is attention of one head, over one of several parts of the context. It
-// turns the token's query and key first, and the first of a key head's groups keeps
-// the key and value. What it leaves are sums that are not yet divided by their
-// weights, and in states the greatest score and the sum of weights; matvec joins
-// them.
+// attend_one is attention of one head over one split of the context. It first
+// rotates the token's query and key; the first group of a KV head also appends the
+// key and value to the cache. Its results are sums not yet divided by their
+// weights, and in states the greatest score and the sum of weights; matvec merges
+// the splits.
 //
-// All but keys and values is in memory, the token's position at its beginning; the
-// arguments are elements of it. Whatever a group needs is asked for before it waits
-// for any of it, and the next tokens' keys and values as soon as those before were
-// used.
+// All operands except keys and values are elements of memory, with the token's
+// position first. A group issues all loads before it waits for any, and loads the
+// next tokens' keys and values as soon as the current ones were used.
 __kernel __attribute__((reqd_work_group_size(ONE, 1, 1))) void
 attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int q_gain, int k_gain,
            float eps, float scale, int window, int sums, int states) {
@@ -101,7 +100,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
   const int sixteen = id % SIXTEENS, turn = id / SIXTEENS;
   const int position = as_int(memory[0]);
 
-  float2 qk[OWN], turn_by[OWN]; // a query's and key's element; cosine and sine
+  float2 qk[OWN], turn_by[OWN]; // elements of query and key; cosine and sine
   float v[OWN];
 #if QK_NORM
   __local float2 squares[SPACE(HELD)];
@@ -182,7 +181,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
     sum[i] = 0.0f;
   for (int from = begin; from < end; from += ONE) {
     const int next = from + ONE, here = min(ONE, end - from);
-    // The newest token's codes are here, and perhaps not there yet.
+    // Local memory holds the newest token's codes; the cache may not hold them yet.
     const int newest = from + id == position;
     int sum_of_codes = 0;
 #pragma unroll
@@ -223,7 +222,7 @@ attend_one(__global float *memory, __global uchar *kv, int qkv, int angles, int 
     for (int i = 0; i < 16; i += 4)
       *(__local float4 *)(parts + turn * DIMS + 16 * sixteen + i) = (float4)(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
   weight = group_sum(weight, space, id, ONE);
-#if SLICES > 1 // each takes the turns of its slice, and leaves their sum in the first of them
+#if SLICES > 1 // each slice takes its turns, and the first collects the sum
   const int slice = id / DIMS, column = id % DIMS;
   if (slice < SLICES) {
     float all = 0.0f;

@@ -1,4 +1,5 @@
-// What all kernels share. FORMAT is one of these, see Format in layout.go.
+// Definitions shared by all kernels. FORMAT is one of these, see Format in
+// layout.go.
 #define Q4_SCALE 0  // 4 bits, zero at 8, one half scale for 32
 #define Q4_OFFSET 1 // 4 bits, scale and offset in float for 32
 #define Q8_SCALE 2  // 8 bits, zero at 128, one half scale for 32
@@ -8,33 +9,34 @@
 #define BF16 6
 #define F32 7
 
-// What a product does with its sums.
+// What a matmul does with its sums, see OutputOp.
 #define PLAIN 0 // y = sum
 #define ADD 1   // y += factor * sum
-// Even rows are gates and odd ones what they let through: y = act(even) * odd.
+// Even rows are gates, odd rows the gated values: y = act(even) * odd.
 #define SILU_PAIRS 2
 #define GELU_TANH_PAIRS 3
 #define GELU_ERF_PAIRS 4
 
-// Where the input of a product of one token comes from.
+// Input operation of a GEMV, see InputOp.
 #define AS_IT_IS 0
 #define NORMED 1 // divided by its root mean square, times a gain
-#define MERGED 2 // parts of attention's result, see attend_one
+#define MERGED 2 // merged splits of attention, see attend_one
 
-// How products of codes are added, see Info.Dot.
+// How dot products of codes are computed, see Info.Dot.
 #define DOT_PORTABLE 0
 #define DOT_KHR 1
 #define DOT_PTX 2
 
-// What matmul is computed in, see Arithmetic; floats without it.
+// Arithmetic of matmul, see Arithmetic; floats by default.
 #define HALF_NATIVE 1
 #define HALF_EMULATED 2
 
 #pragma OPENCL FP_CONTRACT ON
 
-// Which group this is, and how many there are. What NVIDIA's compiler makes of OpenCL's
-// functions reads registers that OpenCL's driver sets and CUDA's, which runs graphs, does
-// not. The hardware's are the same unless a driver divides a launch.
+// The index of this group and the number of groups. NVIDIA's compiler implements
+// OpenCL's functions with registers that OpenCL's driver sets but CUDA's, which
+// runs graphs, does not. The hardware registers have the same values unless a
+// driver divides a launch.
 #ifdef GRAPHS
 #define HARDWARE(name, place)                                                                                          \
   int name(void) {                                                                                                     \
@@ -68,13 +70,13 @@ float activation(float x, int kind) {
   return 0.5f * x * (1.0f + erf(0.70710678f * x));
 }
 
-// Four numbers that begin at a multiple of 16 bytes, in one access; vload4 takes
-// four, because it allows any place.
+// Four numbers at a multiple of 16 bytes, in one access; vload4 takes four
+// accesses, because it allows any address.
 #define LOCAL4(p) (*(__local const float4 *)(p))
 #define GLOBAL4(p) (*(__global const float4 *)(p))
 #define ALIGNED __attribute__((aligned(16)))
 
-// dot4 adds the products of four signed codes.
+// dot4 is the dot product of four signed codes.
 #if DOT == DOT_KHR
 int dot4(uint a, uint b, int sum) { return sum + dot_4x8packed_ss_int(a, b); }
 #elif DOT == DOT_PTX
@@ -89,11 +91,13 @@ int dot4(uint a, uint b, int sum) {
 }
 #endif
 
-// SPACE is how many floats of local memory reductions of so many work items need.
+// SPACE is the number of floats of local memory for reductions over size work
+// items.
 #define SPACE(size) ((size) + (size) / 8)
 
-// group_sum adds a number of each work item; all get the sum. It takes two steps,
-// by eight and all of the rest, because barriers cost more than reading does.
+// group_sum returns the sum over all work items to each of them. It takes two
+// steps, over groups of eight and then over the rest, because barriers cost more
+// than reads.
 float group_sum(float value, __local float *space, int id, int size) {
   barrier(CLK_LOCAL_MEM_FENCE);
   space[id] = value;

@@ -1,23 +1,23 @@
-// What a product of one token does to its input first. Numbers meet it as it is.
-// Codes are multiplied as integers: there a block of 32 elements is rounded to codes
-// of 8 bits, with a scale that makes the greatest of them 127.
+// The input of a GEMV. Number formats use it as it is. For codes, each block of 32
+// elements is quantized to 8 bits, with a scale that makes the greatest of them
+// 127.
 
-#define PIECE 8           // elements that a work item gets ready
-#define PIECES (32 / PIECE) // of a block
+#define PIECE 8 // elements that a work item prepares
+#define PIECES (32 / PIECE) // per block
 
-// What a build knows takes the place of arguments.
+// Specialized builds replace arguments by constants.
 #ifdef HEIGHT
 #define KNOWN(constant, argument) constant
 #else
 #define KNOWN(constant, argument) argument
 #endif
 
-// Where the input is.
+// The location of the input.
 typedef struct {
-  __global const float *x; // memory, which the others are elements of
+  __global const float *x; // memory; the others are elements of it
   int from, cols, source;
-  int side;         // gains, or states of attention's parts
-  int head, splits; // elements of a head and parts of the context
+  int side; // gains, or softmax states of attention splits
+  int head, splits; // elements of a head and splits of the context
 } Input;
 
 typedef struct {
@@ -44,15 +44,15 @@ float4 input4(__global const float *x, int at, int left) {
   return at % 4 == 0 ? GLOBAL4(x + at) : vload4(0, x + at);
 }
 
-// merged joins the parts of attention's result: some quads of the sums of each, whose
-// greatest score and sum of weights are in states. All quads are of one head.
+// merged merges attention splits: some quads of each split's sums, whose greatest
+// score and sum of weights are in states. All quads belong to one head.
 void merged(float4 *quads, const int count, const Input *in, int at) {
   const int heads = in->cols / in->head, h = at / in->head;
   __global const float2 *states = (__global const float2 *)(in->x + in->side);
   __global const float *x = in->x + in->from + at;
 #pragma unroll
   for (int k = 0; k < count; k++)
-    quads[k] = GLOBAL4(x + 4 * k); // often there is one part only
+    quads[k] = GLOBAL4(x + 4 * k); // often there is only one split
   const float2 state = states[h];
   float greatest = state.x;
 #pragma unroll 8
@@ -77,7 +77,7 @@ void merged(float4 *quads, const int count, const Input *in, int at) {
     quads[k] /= weight;
 }
 
-// take begins to read a piece. Beyond the end there are zeros.
+// take starts to load a piece. Elements beyond the end are zeros.
 void take(Piece *p, const Input *in, int at, int end) {
   if (in->source == MERGED && in->head % PIECE == 0 && at < min(end, in->cols)) {
     merged(p->x, PIECE / 4, in, at);
@@ -96,7 +96,7 @@ void take(Piece *p, const Input *in, int at, int end) {
   }
 }
 
-// squares_of returns the sum of a piece's squares.
+// squares_of returns the sum of squares of a piece.
 float squares_of(const Piece *p) {
   float sum = 0.0f;
 #pragma unroll
@@ -109,7 +109,7 @@ float squares_of(const Piece *p) {
 #define STAGED uint4
 #define PER_BLOCK 2
 
-// packed is the low bytes of four integers.
+// packed returns the low bytes of four integers.
 uint packed(int a, int b, int c, int d) {
   return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | (uint)d << 24;
 }
@@ -117,8 +117,8 @@ uint packed(int a, int b, int c, int d) {
 // small rounds to integers, which are in the low bits of the result.
 int4 small(float4 v) { return as_int4(v + 12582912.0f); }
 
-// stage puts piece i of a chunk into local memory, in the order in which codes of
-// weights lie in a word. All work items have to come.
+// stage stores piece i of a chunk in local memory, in the order of the codes in a
+// word of weights. All work items of the group must call it.
 void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
   const float4 v = fmax(fabs(p->x[0]), fabs(p->x[1]));
   most[id] = fmax(fmax(v.x, v.y), fmax(v.z, v.w));
@@ -132,11 +132,12 @@ void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float
 #else
   ((__local uint2 *)chunk)[i] = (uint2)(packed(a.x, a.y, a.z, a.w), packed(b.x, b.y, b.z, b.w));
 #endif
-  scales[i / PIECES] = greatest / 127.0f; // all of a block's write the same
+  scales[i / PIECES] = greatest / 127.0f; // all work items of a block write the same value
 }
 
-// Even and odd nibbles of a word as signed codes. Without an offset their zero is 8;
-// turning the highest bit takes it off, with the code in the upper half of a byte.
+// Even and odd nibbles of a word as signed codes. Without an offset their zero is
+// 8; flipping the highest bit removes it, with the code in the upper half of a
+// byte.
 #if FORMAT == Q4_SCALE
 #define EVEN(word) (((word) << 4 & 0xF0F0F0F0u) ^ 0x80808080u)
 #define ODD(word) (((word) & 0xF0F0F0F0u) ^ 0x80808080u)
@@ -145,12 +146,12 @@ void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float
 #define ODD(word) ((word) >> 4 & 0x0F0F0F0Fu)
 #endif
 
-// block_product is the product of a block's weights with the input's.
+// block_product is the dot product of a block of weights and of the input.
 float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float in_scale) {
   const uint4 p = in[0], q = in[1];
   const uint x[8] = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w};
   const SCALE scale = scale_of(raw);
-  int first = 0, second = 0; // of two halves of the elements
+  int first = 0, second = 0; // of the two halves of the elements
 #if FORMAT <= Q4_OFFSET
   const uint w[4] = {units->x, units->y, units->z, units->w};
 #pragma unroll
@@ -182,7 +183,7 @@ float block_product(const uint4 *units, RAW raw, __local const STAGED *in, float
 }
 #else
 #define STAGED float
-#define PER_BLOCK 36 // so that lanes meet in different banks
+#define PER_BLOCK 36 // so that lanes use different banks
 
 void stage(Piece *p, __local STAGED *chunk, __local float *scales, __local float *most, int i, int id) {
   __local float4 *to = (__local float4 *)(chunk + i / PIECES * PER_BLOCK + i % PIECES * PIECE);

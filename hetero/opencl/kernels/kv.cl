@@ -1,12 +1,12 @@
-// Keys and values are kept in codes of 8 bits with a scale for each token and
-// head. A layer's are records, one for each block of 64 tokens and key head:
+// Keys and values are 8-bit codes with a scale for each token and head. A layer's
+// cache consists of records, one per block of 64 tokens and KV head:
 //
-//	keys    [DIMS/16][64][16]  so that work items for neighbouring tokens read
-//	                           128 bits each, side by side
+//	keys    [DIMS/16][64][16]  so that work items of neighbouring tokens load
+//	                           adjacent 128-bit units
 //	values  [64][DIMS]
 //	scales  [64] floats of keys, [64] of values
 //
-// DIMS is HEAD_DIM rounded up to 16. A code of zero is 128.
+// DIMS is HEAD_DIM rounded up to 16. Zero is stored as 128.
 
 #define DIMS ((HEAD_DIM + 15) / 16 * 16)
 #define RECORD (128 * DIMS + 512)

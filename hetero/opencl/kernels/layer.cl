@@ -1,4 +1,4 @@
-// What is done to many tokens of a layer between products, and attention.
+// The steps of a layer for many tokens between matmuls, and attention.
 
 // y = x / rms(x) * gain, for each row.
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
@@ -15,9 +15,8 @@ norm(__global const float *x, int from, __global float *y, int cols, __global co
     out[i] = in[i] * inverse * gains[gain + i];
 }
 
-// gated puts act(gate) * what it lets through in the gate's place. Gates begin at an
-// element of x, and what they let through is up elements behind them: no more than
-// that are done.
+// gated replaces gates by act(gate) * value. Gates begin at element gates of x, the
+// values are up elements behind them; at most up elements are computed.
 __kernel void gated(__global float *x, int gates, int up, int kind) {
   const size_t i = get_global_id(0);
   __global float *gate = x + gates + i;
@@ -25,8 +24,8 @@ __kernel void gated(__global float *x, int gates, int up, int kind) {
     *gate = activation(*gate, kind) * gate[up];
 }
 
-// turned rotates a head in local memory by angles, cosines and then sines, and
-// normalizes it before where the model does.
+// turned rotates a head in local memory by angles, stored as cosines and then
+// sines, and normalizes it before where the model does.
 void turned(__local float *head, __global const float *angles, __global const float *gain, float eps,
             __local float *space, int id, int size) {
 #if QK_NORM
@@ -51,7 +50,7 @@ void turned(__local float *head, __global const float *angles, __global const fl
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// coded rounds a head to codes and returns their scale.
+// coded quantizes a head to codes and returns their scale.
 float coded(__local uchar *codes, __local const float *head, __local float *space, int id, int size) {
   float most = 0.0f;
   for (int i = id; i < HEAD_DIM; i += size)
@@ -64,8 +63,9 @@ float coded(__local uchar *codes, __local const float *head, __local float *spac
   return most > 0x1p-100f ? most / 127.0f : 0.0f;
 }
 
-// prepare turns the queries of many tokens in place, and keeps their keys and
-// values. A group does one head of one token: queries, then keys, then values.
+// prepare rotates the queries of many tokens in place, and rotates and appends
+// their keys and values. A group does one head of one token: queries, then keys,
+// then values.
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 prepare(__global float *qkv, __global const float *angles, __global uchar *kv, int position,
         __global const float *gains, int q_gain, int k_gain, float eps, int first_angle) {
@@ -78,8 +78,8 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
   barrier(CLK_LOCAL_MEM_FENCE);
   if (slot < HEADS + KV_HEADS)
     turned(head, angles + first_angle + (size_t)row * ROPE_DIM, gains + (slot < HEADS ? q_gain : k_gain), eps, space, id, 64);
-  // Queries get codes too, which nobody wants: PoCL 3.1 does not do what is behind
-  // a barrier that some groups do not come to.
+  // Queries are quantized too, without use: PoCL 3.1 fails if some groups skip a
+  // barrier.
   const float scale = coded(codes, head, space, id, 64);
   if (slot >= HEADS + KV_HEADS)
     keep_value(record(kv, token, slot - HEADS - KV_HEADS), token, codes, scale, id, 64);
@@ -90,12 +90,12 @@ prepare(__global float *qkv, __global const float *angles, __global uchar *kv, i
       in[i] = head[i];
 }
 
-#define MANY (8 * TILE_QUERIES)         // work items of attend_many: eight for each query
-#define KEYS (TILE_KEYS / 8)            // that each of them multiplies
-#define WIDTH (DIMS + 4)                // of a row in local memory
-#define COLUMNS ((DIMS + 31) / 32)      // quads of the result that each of them adds
+#define MANY (8 * TILE_QUERIES) // work items of attend_many: eight per query
+#define KEYS (TILE_KEYS / 8) // that each work item multiplies
+#define WIDTH (DIMS + 4) // of a row in local memory
+#define COLUMNS ((DIMS + 31) / 32) // quads of the result that each work item adds
 
-// load puts keys or values of a tile into local memory as numbers.
+// load_tile stores keys or values of a tile in local memory as numbers.
 void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, int end, int values, int id) {
   for (int i = id; i < TILE_KEYS * DIMS / 16; i += MANY) {
     const int key = i % TILE_KEYS, g = i / TILE_KEYS, token = from + key;
@@ -114,10 +114,9 @@ void load_tile(__local float *tile, __global uchar *kv, int kv_head, int from, i
   }
 }
 
-// attend_many is attention of one head of many tokens, those of a chunk from begin
-// on and before tokens, whose queries are turned and whose keys and values are kept
-// already. A group does TILE_QUERIES tokens and walks the context in tiles of
-// TILE_KEYS.
+// attend_many is attention of one head for rows begin to tokens-1 of a chunk, whose
+// queries are rotated and whose keys and values are in the cache. A group computes
+// TILE_QUERIES rows and walks the context in tiles of TILE_KEYS.
 __kernel __attribute__((reqd_work_group_size(MANY, 1, 1))) void
 attend_many(__global const float *qkv, __global uchar *kv, int position, int begin, int tokens, float scale,
             int window, __global float *y) {

@@ -1,11 +1,11 @@
-// y = x·Wᵀ for many tokens. Each of a group's 16×16 work items sums MR×MT elements of
-// its tile in registers, from blocks of 32 columns in local memory.
+// y = x·Wᵀ for many tokens. Each of a group's 16×16 work items sums MR×MT elements
+// of its tile in registers, from blocks of 32 columns in local memory.
 
 #define ROW_STRIDE (TILE_ROWS + 4) // of a column of the tile, in other banks than the next
 #define TOKEN_STRIDE (TILE_TOKENS + 4)
 
-// A Number is what meets in local memory. Without HALF sums are added up in one go,
-// with it those of a block apart.
+// Number is the type of operands in local memory. With HALF the sums of each block
+// are separate, otherwise there is one running sum.
 #if HALF == HALF_NATIVE
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 typedef half Number;
@@ -15,7 +15,7 @@ typedef half4 Number4;
 #elif HALF == HALF_EMULATED
 typedef float Number;
 typedef float4 Number4;
-float rounded(float x) { // as vstore_half does, in little code
+float rounded(float x) { // as vstore_half does, in less code
   if (fabs(x) < 0x1p-14f)
     return (x + 0.75f) - 0.75f; // multiples of 2^-24
   const uint bits = as_uint(x);
@@ -79,7 +79,7 @@ matmul(MATRIX_ARGUMENTS) {
 #else
 #define of_block sums
 #endif
-#if HALF != HALF_EMULATED // which takes long to build
+#if HALF != HALF_EMULATED // unrolling that takes long to build
 #pragma unroll 8
 #endif
     for (int k = 0; k < 32; k++) {

@@ -1,22 +1,23 @@
-// y = x·Wᵀ for one token. A group makes tiles of ROWS rows, one after the other, so
-// that what it does to the input first is done once for several. A row has LANES
-// work items that take its blocks in turns; neighbours along the rows read what
-// lies side by side. Each has DEEP blocks on their way at a time: all of them before
-// anything is computed, and the next as soon as one was used.
+// y = x·Wᵀ for one token. A group computes tiles of ROWS rows one after the other,
+// so that it applies the input operation once for several tiles. A row has LANES
+// work items that take its blocks in turns; neighbours along the rows load adjacent
+// units. Each work item loads DEEP blocks at a time: all of them before it
+// computes, and the next as soon as one was used.
 
 #define THREADS (LANES * ROWS)
-#define CHUNK (LANES * DEEP) // blocks of the input that are in local memory at a time
-// And the room for them: all work items put something there as often as one does.
+#define CHUNK (LANES * DEEP) // blocks of the input in local memory at a time
+// Space for them, rounded up so that all work items stage equally often.
 #define STAGED_BLOCKS ((CHUNK * PIECES + THREADS - 1) / THREADS * THREADS / PIECES)
 
-// Where weights are, but for their codes.
+// The location of the weights, except their codes.
 typedef struct {
   __global const RAW *scales;
   int rows, blocks;
 } Matrix;
 
-// fetch begins to read a block of a row. What is beyond the end is the last, which
-// does not count. Mesa's rusticl 25.0 crashes over images that are handed to functions.
+// fetch starts to load a block of a row. Blocks beyond the end repeat the last and
+// do not count. Mesa's rusticl 25.0 crashes if images are passed to functions that
+// are not inlined.
 __attribute__((always_inline)) void fetch(uint4 *units, RAW *raw, CODES codes, const Matrix *m, int block, int row) {
   const size_t b = min(block, m->blocks - 1), r = min(row, m->rows - 1);
 #pragma unroll
@@ -25,7 +26,7 @@ __attribute__((always_inline)) void fetch(uint4 *units, RAW *raw, CODES codes, c
   *raw = raw_at(m->scales, b * m->rows + r);
 }
 
-// row_sum adds what the work items of a row have summed up.
+// row_sum adds the sums of a row's work items.
 float row_sum(__local const float *sums, int r) {
   float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
@@ -34,7 +35,7 @@ float row_sum(__local const float *sums, int r) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// total adds so many numbers.
+// total adds count numbers.
 float total(__local const float *numbers, int count) {
   float4 sum = (float4)(0.0f);
   for (int i = 0; i < count; i += 4)
@@ -42,9 +43,9 @@ float total(__local const float *numbers, int count) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Weights begin at a unit of their buffer. The last arguments are there where that is
-// not the input's, where codes are in an image, and where the result is in another buffer
-// than the input.
+// Weights begin at element unit of their buffer, in 128-bit units. The last arguments exist only if the
+// weights are in another buffer than the input, the codes are in an image, or the
+// result is in another buffer than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int source_, int side,
        float eps, int head_, int splits, int to, int result_, int biased_, float factor
@@ -79,8 +80,8 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
   const int id = get_local_id(0), lane = id / ROWS, r = id % ROWS;
   const int tiles = (rows + ROWS - 1) / ROWS, first = group_x(), step = groups_x();
 
-  // The input is asked for before the weights, which are more, so that it does not
-  // wait for them.
+  // Load the input before the weights, which are larger, so that it does not wait for
+  // them.
   Piece piece;
   if (source != MERGED)
     take(&piece, &in, PIECE * id, 32 * CHUNK);
@@ -134,8 +135,8 @@ matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int s
       }
     }
 
-    // One barrier is enough: the other half of the sums is written before anybody
-    // can write this one again.
+    // One barrier is enough: all work items write the other half of the sums before any
+    // writes this one again.
     __local float *mine = sums + turn * THREADS;
     turn = 1 - turn;
     mine[id] = acc;

@@ -1,7 +1,7 @@
 __kernel void probe(__global float *x) { x[get_global_id(0)] += 1.0f; }
 
-// sweep reads memory as fast as it can be read: every work item sums what lies
-// side by side with what its neighbours read.
+// sweep reads memory at the highest rate: neighbouring work items load adjacent
+// units.
 __kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
 sweep(CODES x, int count, __global uint *out) {
   uint4 sum = (uint4)(0);
@@ -9,6 +9,6 @@ sweep(CODES x, int count, __global uint *out) {
   for (size_t i = get_global_id(0); i + 3 * step < (size_t)count; i += 4 * step)
     sum ^= code_at(x, i) ^ code_at(x, i + step) ^ code_at(x, i + 2 * step) ^ code_at(x, i + 3 * step);
   const uint all = sum.x ^ sum.y ^ sum.z ^ sum.w;
-  if (all == 0x12345678u) // hardly ever: keeps the loop
+  if (all == 0x12345678u) // almost never true: prevents the removal of the loop
     out[0] = all;
 }

@@ -1,7 +1,8 @@
-// y = x·Wᵀ for many tokens by the matrix units of NVIDIA's devices, which multiply numbers
-// of 11 bits with the range of floats (tf32) and add in float. Of a tile each of eight
-// warps makes a half of the tokens and a quarter of the rows, in pieces of 16 tokens, 8
-// rows and 8 columns. With EMULATED it is the same in floats, for tests of other devices.
+// y = x·Wᵀ for many tokens on NVIDIA's tensor cores, which multiply numbers of 11
+// bits with the range of floats (tf32) and add in float. Each of eight warps
+// computes half of a tile's tokens and a quarter of its rows, in pieces of 16
+// tokens, 8 rows and 8 columns. With EMULATED it computes the same in floats, for
+// tests on other devices.
 
 #define WARP 32
 #define PIECE_TOKENS 16
@@ -9,9 +10,9 @@
 #define PIECE_COLS 8
 #define PIECES_T (TILE_TOKENS / 2 / PIECE_TOKENS)
 #define PIECES_R (TILE_ROWS / 4 / PIECE_ROWS)
-#define CODES_EACH ((TILE_ROWS * UNITS + THREADS - 1) / THREADS) // that a work item unpacks of a block
-#define INPUTS_EACH (TILE_TOKENS * 8 / THREADS)                  // and reads, four numbers each
-#define STRIDE 36 // of a row of 32 columns: what a warp reads at once is in all banks
+#define CODES_EACH ((TILE_ROWS * UNITS + THREADS - 1) / THREADS) // that a work item unpacks per block
+#define INPUTS_EACH (TILE_TOKENS * 8 / THREADS) // and reads, four numbers each
+#define STRIDE 36 // of a row of 32 columns: the reads of a warp cover all banks
 
 // rounded rounds to 11 bits, halves away from zero.
 float rounded(float x) {
@@ -28,8 +29,8 @@ void store4(__local float *to, float4 v) {
   *(__local float4 *)to = (float4)(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));
 }
 
-// A work item has of a piece the tokens lane/4 and 8 further on, and of each two rows, from
-// lane%4·2 on.
+// Of a piece, a work item has the tokens lane/4 and lane/4 + 8, and for each two
+// rows from lane%4·2 on.
 typedef struct {
   float of[4];
 } Sums;
@@ -59,7 +60,7 @@ matmul(MATRIX_ARGUMENTS) {
       for (int i = 0; i < 4; i++)
         sums[t][r].of[i] = 0.0f;
 
-  // What comes next is asked for while this is multiplied.
+  // The next block is loaded while this one is multiplied.
   uint4 code[CODES_EACH];
   RAW raw[CODES_EACH];
   float4 input[INPUTS_EACH];

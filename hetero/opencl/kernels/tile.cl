@@ -1,12 +1,12 @@
-// What products of many tokens share. A group of 256 work items makes a tile of 16·MR
+// Shared code of GEMM kernels. A group of 256 work items computes a tile of 16·MR
 // rows and 16·MT tokens.
 
 #define TILE_ROWS (16 * MR)
 #define TILE_TOKENS (16 * MT)
 #define THREADS 256
 
-// Weights begin at a unit of their buffer. The last argument is there where codes are in
-// an image.
+// Weights begin at unit from of their buffer. The last argument exists only if
+// codes are in an image.
 #ifdef IMAGE
 #define IMAGE_ARGUMENT , CODES codes
 #define CODES_PLACE ((void)0)
@@ -18,8 +18,8 @@
   __global const uchar *buffer, int rows, int cols, __global const float *x, int from, int x_stride, int tokens,       \
       __global float *y, int to, int y_stride, int result, int biased, float factor, uint unit IMAGE_ARGUMENT
 
-// What the arguments say of a group's tile: where weights, scales and bias are, and its
-// first row and token.
+// The location of a group's tile: weights, scales and bias, and the first row and
+// token.
 #define MATRIX_PLACES                                                                                                  \
   __global const uchar *weights = buffer + (size_t)unit * 16;                                                          \
   CODES_PLACE;                                                                                                         \
@@ -29,7 +29,7 @@
   __global const float *bias = bias_of(weights, rows, blocks);                                                         \
   const int aligned = from % 4 == 0 && x_stride % 4 == 0
 
-// input4 reads four numbers of a row of which so many are left.
+// input4 loads four numbers of a row of which left numbers remain.
 float4 input4(__global const float *x, int left, int aligned) {
   if (left >= 4)
     return aligned ? GLOBAL4(x) : vload4(0, x);

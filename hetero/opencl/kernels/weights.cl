@@ -1,12 +1,12 @@
-// A product's weights are in one buffer, because each buffer that a launch names
-// takes its driver time: codes [blocks][part][rows] of 128 bits, of which FORMAT says
-// how many parts make a block of 32 columns; scales [blocks][rows]; and, from the next
-// multiple of 16 bytes on, a bias [rows].
+// The weights of a matrix are in one buffer, because each buffer of a launch costs
+// driver time: codes [blocks][part][rows] of 128 bits, with FORMAT-dependent parts
+// per block of 32 columns; scales [blocks][rows]; and, from the next multiple of 16
+// bytes on, a bias [rows].
 
-// CODED says that weights are codes, not numbers.
+// CODED: weights are codes, not numbers.
 #define CODED (FORMAT <= Q8_HALVES)
 
-// RAW is what is stored beside the codes of a block, SCALE what is made of it.
+// RAW is the stored scale of a block, SCALE its decoded form.
 #if FORMAT == Q4_SCALE || FORMAT == Q8_SCALE
 #define RAW ushort
 #define SCALE float
@@ -46,14 +46,14 @@ __global const float *bias_of(__global const uchar *weights, int rows, int block
   return (__global const float *)(weights + ((code_bytes(rows, blocks) + scale_bytes + 15) & ~(size_t)15));
 }
 
-// raw_at reads what is stored of a block.
+// raw_at loads the stored scale of a block.
 #if CODED
 #define raw_at(scales, at) (scales)[at]
 #else
 #define raw_at(scales, at) ((void)(scales), 0)
 #endif
 
-// unpack makes the weights of 128 bits.
+// unpack decodes 128 bits of weights.
 void unpack(uint4 u, float *w) {
 #if FORMAT <= Q4_OFFSET
   const float zero = FORMAT == Q4_SCALE ? 8.0f : 0.0f;
@@ -94,7 +94,7 @@ void unpack(uint4 u, float *w) {
 #endif
 }
 
-// scaled applies what belongs to the unit of a block, all but a factor that it
+// scaled applies a block's scale and offset to a unit, except for a factor that it
 // returns.
 float scaled(float *w, SCALE s, int unit) {
 #if FORMAT == Q8_HALVES
