@@ -65,9 +65,9 @@ var errDamaged = errors.New("onnx: a kept graph is damaged")
 
 // entry is a prepared graph read back.
 type entry struct {
-	rounding float64
-	file     []byte
-	frame    *tiering.Frame
+	quantError float64
+	file       []byte
+	frame      *tiering.Frame
 }
 
 func (e *entry) free() { e.frame.Free() }
@@ -108,7 +108,7 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 	}
 	header := all[:headerBytes]
 	e.file = all[headerBytes:]
-	e.rounding = math.Float64frombits(binary.LittleEndian.Uint64(header[8:]))
+	e.quantError = math.Float64frombits(binary.LittleEndian.Uint64(header[8:]))
 	sum := sha256.Sum256(e.file)
 	if string(header[:8]) != entryMark || binary.LittleEndian.Uint64(header[16:]) != uint64(len(e.file)) || !bytes.Equal(header[24:], sum[:]) {
 		return errDamaged
@@ -116,10 +116,10 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 	return nil
 }
 
-// keep has a graph prepared into a file beside its name, and keeps it under the
+// store has a graph prepared into a file beside its name, and keeps it under the
 // name. The graph serves whether or not it could be kept: the error is that of
 // preparing.
-func (c *cache) keep(name string, rounding float64, prepare func(path string) error) (kept bool, err error) {
+func (c *cache) store(name string, rounding float64, prepare func(path string) error) (kept bool, err error) {
 	temp := fmt.Sprintf("%s%s%016x", name, vfs.TempMark, rand.Uint64())
 	defer func() {
 		// Preparing may have ended before there was a file.
@@ -128,11 +128,11 @@ func (c *cache) keep(name string, rounding float64, prepare func(path string) er
 	if err := prepare(temp); err != nil {
 		return false, err
 	}
-	return c.enter(name, temp, rounding) == nil, nil
+	return c.writeEntry(name, temp, rounding) == nil, nil
 }
 
-// enter writes an entry from the file that the library wrote.
-func (c *cache) enter(name, temp string, rounding float64) error {
+// writeEntry writes an entry from the file that the library wrote.
+func (c *cache) writeEntry(name, temp string, rounding float64) error {
 	f, err := c.fs.Open(temp)
 	if err != nil {
 		return err

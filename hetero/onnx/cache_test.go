@@ -44,7 +44,7 @@ func TestGraphsAreKept(t *testing.T) {
 			return s
 		}
 		first := attempt("first")
-		require.Equal(t, [4]int{1, 0, 0, 0}, [4]int{first.Built, first.Cached, first.Damaged, first.Unkept})
+		require.Equal(t, [4]int{1, 0, 0, 0}, [4]int{first.Built, first.Cached, first.Damaged, first.Unsaved})
 		require.Positive(t, first.Weights)
 		again := attempt("again")
 		require.Equal(t, [3]int{1, 1, 0}, [3]int{again.Built, again.Cached, again.Damaged})
@@ -78,7 +78,7 @@ func foreignEntry(t *testing.T) []byte {
 	c := &cache{fs: vfs.OS(), dir: dir}
 	name, temp := filepath.Join(dir, "entry"), filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(temp, []byte("of another library"), 0o600))
-	require.NoError(t, c.enter(name, temp, 0))
+	require.NoError(t, c.writeEntry(name, temp, 0))
 	entry, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return entry
@@ -93,7 +93,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(b.cache.name(key), "taken"), 0o700))
 	b.prepare(op)
-	require.Equal(t, 1, b.Stats().Unkept)
+	require.Equal(t, 1, b.Stats().Unsaved)
 
 	_, err = Open(Options{CacheDir: "/dev/null/graphs"})
 	require.Error(t, err)

@@ -26,7 +26,7 @@ type Device struct {
 
 	precision graph.Precision
 	inPlace   bool
-	wholeSums bool // the processor adds products of 8 bits in 32
+	wideSums  bool // the processor adds products of 8 bits in 32
 
 	graphs   map[graphKey]*prepared
 	weights  map[weightsKey]*packed
@@ -46,7 +46,7 @@ func Open(o Options) (*Device, error) {
 	}
 	d := &Device{
 		library: l, provider: fullName(o.Provider), settings: o.Settings, budget: o.Budget,
-		precision: o.Precision, inPlace: o.InPlace, wholeSums: addsInWhole(),
+		precision: o.Precision, inPlace: o.InPlace, wideSums: hasWideSums(),
 		graphs: map[graphKey]*prepared{}, weights: map[weightsKey]*packed{}, attached: map[*hetero.Buffer]bool{},
 	}
 	if d.budget == nil {
@@ -54,7 +54,7 @@ func Open(o Options) (*Device, error) {
 	}
 	d.caps = o.capabilities(l.release)
 	// A provider that cannot be had shows here and not in the first product.
-	if err := l.try(d.provider, d.settings); err != nil {
+	if err := l.tryProvider(d.provider, d.settings); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.caps.Name, err)
 	}
 	if o.CacheDir != "" {
@@ -62,13 +62,13 @@ func Open(o Options) (*Device, error) {
 			return nil, err
 		}
 	}
-	d.queue = newQueue(d.do)
+	d.queue = newQueue(d.run)
 	return d, nil
 }
 
-// addsInWhole reports whether this processor has instructions that add products
+// hasWideSums reports whether this processor has instructions that add products
 // of 8 bits in 32. Older ones do it in 16, where two may be too much.
-func addsInWhole() bool {
+func hasWideSums() bool {
 	return runtime.GOARCH != "amd64" || cpu.X86.HasAVX512VNNI || cpu.X86.HasAVXVNNI
 }
 
@@ -106,7 +106,7 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	if d.attached[b] {
 		return nil
 	}
-	if err := d.hold(int64(len(b.Bytes()))); err != nil {
+	if err := d.reserveMemory(int64(len(b.Bytes()))); err != nil {
 		return err
 	}
 	d.attached[b] = true
@@ -122,8 +122,8 @@ func (d *Device) FlushRows(hetero.View, int, int) error { return nil }
 // Fetch has nothing to do either.
 func (d *Device) Fetch(*hetero.Buffer) error { return nil }
 
-// hold counts memory against the limit.
-func (d *Device) hold(bytes int64) error {
+// reserveMemory counts memory against the limit.
+func (d *Device) reserveMemory(bytes int64) error {
 	if limit := d.caps.Memory; limit > 0 && d.held+bytes > limit {
 		return &hetero.MemoryError{Device: d.caps.Name, Need: bytes, Held: d.held, Limit: limit}
 	}
@@ -131,10 +131,10 @@ func (d *Device) hold(bytes int64) error {
 	return nil
 }
 
-func (d *Device) release(bytes int64) { d.held -= bytes }
+func (d *Device) releaseMemory(bytes int64) { d.held -= bytes }
 
-// check refuses a matrix that is not in a buffer of the device.
-func (d *Device) check(v hetero.View, rows, cols int) error {
+// checkView refuses a matrix that is not in a buffer of the device.
+func (d *Device) checkView(v hetero.View, rows, cols int) error {
 	if v.Buffer == nil || !d.attached[v.Buffer] {
 		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
 	}

@@ -234,7 +234,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestGraphsThatAreRefused(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 1, 32, 32)
-	b.provider = "Abacus" + suffix // which the library does not know
+	b.provider = "Abacus" + providerSuffix // which the library does not know
 	_, err := b.Prepare(op)
 	require.ErrorContains(t, err, "Abacus")
 	b.provider = cpuProvider
@@ -243,7 +243,7 @@ func TestGraphsThatAreRefused(t *testing.T) {
 	w, err := graph.Pack(b.budget, op, graph.WeightOnly)
 	require.NoError(t, err)
 	defer w.Free()
-	file := graph.Product(op, w)
+	file := graph.Matmul(op, w)
 	w.Tensors[0].Name = "another"
 	_, err = b.library.newSession(file, w.Tensors, b.sessionOptions())
 	require.Error(t, err)

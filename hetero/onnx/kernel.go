@@ -28,8 +28,8 @@ type kernel struct {
 	closed           bool
 }
 
-// job is a product that was submitted.
-type job struct {
+// submission is a product that was submitted.
+type submission struct {
 	kernel  *kernel
 	binding uintptr // of the library
 	x, y    hetero.View
@@ -50,9 +50,9 @@ func newKernel(d *Device, op hetero.Op, g *prepared) *kernel {
 }
 
 // Bytes is what the graph holds, whoever else uses it.
-func (k *kernel) Bytes() int64 { return k.graph.bytes + k.gathered() }
+func (k *kernel) Bytes() int64 { return k.graph.bytes + k.gatherBytes() }
 
-func (k *kernel) gathered() int64 { return frameBytes(k.gatherX) + frameBytes(k.gatherY) }
+func (k *kernel) gatherBytes() int64 { return frameBytes(k.gatherX) + frameBytes(k.gatherY) }
 
 func frameBytes(f *tiering.Frame) int64 {
 	if f == nil {
@@ -70,14 +70,14 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	if k.closed || d.closed {
 		return nil, errClosed
 	}
-	if err := errors.Join(d.check(x, k.op.Tokens, k.op.Cols), d.check(y, k.op.Tokens, k.op.Rows)); err != nil {
+	if err := errors.Join(d.checkView(x, k.op.Tokens, k.op.Cols), d.checkView(y, k.op.Tokens, k.op.Rows)); err != nil {
 		return nil, err
 	}
-	from, err := k.place(&k.gatherX, x, k.op.Cols)
+	from, err := k.operandAddress(&k.gatherX, x, k.op.Cols)
 	if err != nil {
 		return nil, err
 	}
-	to, err := k.place(&k.gatherY, y, k.op.Rows)
+	to, err := k.operandAddress(&k.gatherY, y, k.op.Rows)
 	if err != nil {
 		return nil, err
 	}
@@ -85,31 +85,31 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := d.queue.submit(job{kernel: k, binding: bound, x: x, y: y})
+	t, err := d.queue.submit(submission{kernel: k, binding: bound, x: x, y: y})
 	if err != nil {
 		return nil, err // and no ticket that is nil and yet something
 	}
 	return t, nil
 }
 
-// follow reports whether the rows of a view lie one behind the other, as the
+// isDense reports whether the rows of a view lie one behind the other, as the
 // library's tensors do.
-func (k *kernel) follow(v hetero.View, cols int) bool { return v.Stride == cols || k.op.Tokens == 1 }
+func (k *kernel) isDense(v hetero.View, cols int) bool { return v.Stride == cols || k.op.Tokens == 1 }
 
-// place returns where the graph reads or writes a matrix: where it is, or in a
+// operandAddress returns where the graph reads or writes a matrix: where it is, or in a
 // frame of the kernel's.
-func (k *kernel) place(frame **tiering.Frame, v hetero.View, cols int) (uintptr, error) {
-	if k.follow(v, cols) {
+func (k *kernel) operandAddress(frame **tiering.Frame, v hetero.View, cols int) (uintptr, error) {
+	if k.isDense(v, cols) {
 		return address(v.Buffer.Bytes()[4*v.Offset:]), nil
 	}
 	if *frame == nil {
 		size := 4 * k.op.Tokens * cols
-		if err := k.device.hold(int64(size)); err != nil {
+		if err := k.device.reserveMemory(int64(size)); err != nil {
 			return 0, err
 		}
 		f, err := tiering.Alloc(k.device.budget, tiering.Shared, size)
 		if err != nil {
-			k.device.release(int64(size))
+			k.device.releaseMemory(int64(size))
 			return 0, err
 		}
 		*frame = f
@@ -143,11 +143,11 @@ func (k *kernel) unbind() {
 	k.bindings = k.bindings[:0]
 }
 
-// do computes a product, on the thread of the queue.
-func (d *Device) do(j job) error {
+// run computes a product, on the thread of the queue.
+func (d *Device) run(j submission) error {
 	k := j.kernel
 	copied := 0
-	if !k.follow(j.x, k.op.Cols) {
+	if !k.isDense(j.x, k.op.Cols) {
 		rows := k.gatherX.Floats()
 		for t := range k.op.Tokens {
 			copied += copy(rows[t*k.op.Cols:][:k.op.Cols], j.x.Row(t, k.op.Cols))
@@ -156,7 +156,7 @@ func (d *Device) do(j job) error {
 	if err := k.graph.session.run(j.binding); err != nil {
 		return fmt.Errorf("%s: a product of %d × %d × %d: %w", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols, err)
 	}
-	if !k.follow(j.y, k.op.Rows) {
+	if !k.isDense(j.y, k.op.Rows) {
 		rows := k.gatherY.Floats()
 		for t := range k.op.Tokens {
 			copied += copy(j.y.Row(t, k.op.Rows), rows[t*k.op.Rows:][:k.op.Rows])
@@ -173,13 +173,13 @@ func (k *kernel) Close() error {
 	}
 	k.closed = true
 	k.unbind()
-	k.device.release(k.gathered())
+	k.device.releaseMemory(k.gatherBytes())
 	for _, f := range []*tiering.Frame{k.gatherX, k.gatherY} {
 		if f != nil {
 			f.Free()
 		}
 	}
 	k.device.kernels--
-	k.device.drop(k.graph)
+	k.device.releaseGraph(k.graph)
 	return nil
 }

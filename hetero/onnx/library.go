@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// names are those of the library where nobody says which.
-var names = map[string][]string{
+// libraryNames are those of the library where nobody says which.
+var libraryNames = map[string][]string{
 	"linux":   {"libonnxruntime.so.1", "libonnxruntime.so"},
 	"android": {"libonnxruntime.so"},
 	"darwin":  {"libonnxruntime.1.dylib", "libonnxruntime.dylib"},
@@ -40,15 +40,15 @@ var (
 func open(o Options) (*library, error) {
 	loading.Lock()
 	defer loading.Unlock()
-	l, err := only(cmp.Or(o.Library, os.Getenv(LibraryVariable)), max(1, o.Threads))
+	l, err := openOnce(cmp.Or(o.Library, os.Getenv(LibraryVariable)), max(1, o.Threads))
 	if err != nil {
 		return nil, err
 	}
 	return l, l.register(o.Plugins)
 }
 
-// only returns the one library of this process.
-func only(path string, threads int) (*library, error) {
+// openOnce returns the one library of this process.
+func openOnce(path string, threads int) (*library, error) {
 	if l := loaded; l != nil {
 		switch {
 		case path != "" && path != l.path:
@@ -71,7 +71,7 @@ func only(path string, threads int) (*library, error) {
 
 // load finds the library: where it was said to be, or under its usual names.
 func load(path string) (*library, error) {
-	candidates := names[runtime.GOOS]
+	candidates := libraryNames[runtime.GOOS]
 	if path != "" {
 		candidates = []string{path}
 	}

@@ -72,7 +72,7 @@ type Stats struct {
 	Graphs   int   `json:"graphs"`   // sessions that serve them
 	Built    int   `json:"built"`    // graphs that were ever prepared
 	Cached   int   `json:"cached"`   // of those, read back from disk
-	Unkept   int   `json:"unkept"`   // graphs that could not be written to disk
+	Unsaved  int   `json:"unkept"`   // graphs that could not be written to disk
 	Damaged  int   `json:"damaged"`  // cached graphs that were not as they were written
 	Weights  int64 `json:"weights"`  // bytes of packed weights, each once
 	Held     int64 `json:"held"`     // bytes that count against the limit

@@ -46,14 +46,14 @@ type prepared struct {
 
 // keyOf names a product's graph. What does not matter to it is left out.
 func (d *Device) keyOf(op *hetero.Op) (graphKey, error) {
-	precision, err := d.precision.For(op.Type)
+	precision, err := d.precision.Resolve(op.Type)
 	if err != nil {
 		return graphKey{}, err
 	}
 	if precision == graph.WeightOnly {
 		op.Streamed, op.Scale = false, 0
 	}
-	op.Streamed = op.Streamed && (d.wholeSums || d.provider != cpuProvider)
+	op.Streamed = op.Streamed && (d.wideSums || d.provider != cpuProvider)
 	key := graphKey{weightsKey{precision: precision, streamed: op.Streamed}, op.Tokens, op.Scale}
 	h := sha256.New()
 	var shape []byte
@@ -97,11 +97,11 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 	g = &prepared{key: key}
 	defer func() {
 		if err != nil {
-			d.discard(g)
+			d.freeGraph(g)
 		}
 	}()
-	if copied := d.copies(key, size); copied > 0 {
-		if err := d.hold(copied); err != nil {
+	if copied := d.libraryCopyBytes(key, size); copied > 0 {
+		if err := d.reserveMemory(copied); err != nil {
 			return g, err
 		}
 		g.bytes = copied
@@ -109,7 +109,7 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 			return g, err
 		}
 	}
-	if d.cache != nil && d.restore(g, op) {
+	if d.cache != nil && d.loadCached(g, op) {
 		d.stats.Cached++
 		return g, nil
 	}
@@ -117,38 +117,38 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 		return g, err
 	}
 	g.bytes += g.packed.Bytes()
-	g.tolerance = d.tolerance(op, key, g.packed.Rounding)
-	file := graph.Product(op, g.packed.Weights)
+	g.tolerance = d.tolerance(op, key, g.packed.QuantError)
+	file := graph.Matmul(op, g.packed.Weights)
 	if d.cache == nil {
 		g.session, err = d.library.newSession(file, g.packed.Tensors, d.sessionOptions())
 		return g, err
 	}
-	kept, err := d.cache.keep(d.cache.name(key), g.packed.Rounding, func(path string) (err error) {
+	kept, err := d.cache.store(d.cache.name(key), g.packed.QuantError, func(path string) (err error) {
 		o := d.sessionOptions()
 		o.saveTo = path
 		g.session, err = d.library.newSession(file, g.packed.Tensors, o)
 		return err
 	})
 	if err == nil && !kept {
-		d.stats.Unkept++
+		d.stats.Unsaved++
 	}
 	return g, err
 }
 
-// copies returns the bytes of weights that the library holds beside ours: in the
+// libraryCopyBytes returns the bytes of weights that the library holds beside ours: in the
 // order that its kernels read, as part of what a provider's compiler made, or in
 // a graph that is read back from disk. It tells nobody; this is what is known of
 // it. The CPU provider reads only left operands as they are.
-func (d *Device) copies(key graphKey, size int64) int64 {
+func (d *Device) libraryCopyBytes(key graphKey, size int64) int64 {
 	if d.provider == cpuProvider && d.cache == nil && (d.inPlace || key.weights.streamed) {
 		return 0
 	}
 	return size
 }
 
-// restore makes the session from what is kept on disk, and reports whether there
+// loadCached makes the session from what is kept on disk, and reports whether there
 // was such a thing. What is damaged or refused is made anew.
-func (d *Device) restore(g *prepared, op hetero.Op) bool {
+func (d *Device) loadCached(g *prepared, op hetero.Op) bool {
 	entry, err := d.cache.load(d.cache.name(g.key), d.budget)
 	if err != nil || entry == nil {
 		if err != nil {
@@ -163,22 +163,22 @@ func (d *Device) restore(g *prepared, op hetero.Op) bool {
 		d.stats.Damaged++
 		return false
 	}
-	g.tolerance = d.tolerance(op, g.key, entry.rounding)
+	g.tolerance = d.tolerance(op, g.key, entry.quantError)
 	return true
 }
 
 func (d *Device) sessionOptions() sessionOptions {
-	return sessionOptions{provider: d.provider, settings: d.settings, inPlace: d.inPlace, narrowSums: !d.wholeSums}
+	return sessionOptions{provider: d.provider, settings: d.settings, inPlace: d.inPlace, narrowSums: !d.wideSums}
 }
 
-// halfRounding is what providers other than the CPU's are taken to lose by floats
+// halfError is what providers other than the CPU's are taken to lose by floats
 // of 16 bits: one rounding of the activations, the scales and the result each.
-const halfRounding = 3 * 0x1p-11
+const halfError = 3 * 0x1p-11
 
 func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64 {
 	t := graph.Tolerance(op, key.weights.precision, rounding)
 	if d.provider != cpuProvider {
-		t += halfRounding
+		t += halfError
 	}
 	return t
 }
@@ -187,12 +187,12 @@ func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64
 func (d *Device) pack(key weightsKey, op hetero.Op, size int64) (*packed, error) {
 	p := d.weights[key]
 	if p == nil {
-		if err := d.hold(size); err != nil {
+		if err := d.reserveMemory(size); err != nil {
 			return nil, err
 		}
 		w, err := graph.Pack(d.budget, op, key.precision)
 		if err != nil {
-			d.release(size)
+			d.releaseMemory(size)
 			return nil, err
 		}
 		p = &packed{Weights: w}
@@ -202,16 +202,16 @@ func (d *Device) pack(key weightsKey, op hetero.Op, size int64) (*packed, error)
 	return p, nil
 }
 
-// drop gives up one use of a graph.
-func (d *Device) drop(g *prepared) {
+// releaseGraph gives up one use of a graph.
+func (d *Device) releaseGraph(g *prepared) {
 	if g.users--; g.users == 0 {
 		delete(d.graphs, g.key)
-		d.discard(g)
+		d.freeGraph(g)
 	}
 }
 
-// discard frees what a graph holds. It may be half made.
-func (d *Device) discard(g *prepared) {
+// freeGraph frees what a graph holds. It may be half made.
+func (d *Device) freeGraph(g *prepared) {
 	if g.session != nil {
 		g.session.close()
 	}
@@ -219,12 +219,12 @@ func (d *Device) discard(g *prepared) {
 		g.bytes -= p.Bytes()
 		if p.users--; p.users == 0 {
 			delete(d.weights, g.key.weights)
-			d.release(p.Bytes())
+			d.releaseMemory(p.Bytes())
 			p.Free()
 		}
 	}
 	if g.copied != nil {
 		g.copied.Release()
 	}
-	d.release(g.bytes)
+	d.releaseMemory(g.bytes)
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// suffix ends the library's names of providers.
-const suffix = "ExecutionProvider"
+// providerSuffix ends the library's names of providers.
+const providerSuffix = "ExecutionProvider"
 
 // cpuProvider is always there and takes what no other provider can.
-const cpuProvider = "CPU" + suffix
+const cpuProvider = "CPU" + providerSuffix
 
 // fullName returns a provider's name as the library spells it.
 func fullName(name string) string {
 	if name == "" {
 		return cpuProvider
 	}
-	return strings.TrimSuffix(name, suffix) + suffix
+	return strings.TrimSuffix(name, providerSuffix) + providerSuffix
 }
 
 // kinds are the processors of providers that say it by their name. Others were
 // made for NPUs.
 var kinds = map[string]hetero.Kind{
-	cpuProvider: hetero.CPU, "XNNPACK" + suffix: hetero.CPU, "Dnnl" + suffix: hetero.CPU,
-	"CUDA" + suffix: hetero.GPU, "Tensorrt" + suffix: hetero.GPU, "NvTensorRTRTX" + suffix: hetero.GPU,
-	"WebGpu" + suffix: hetero.GPU, "Dml" + suffix: hetero.GPU, "MIGraphX" + suffix: hetero.GPU,
+	cpuProvider: hetero.CPU, "XNNPACK" + providerSuffix: hetero.CPU, "Dnnl" + providerSuffix: hetero.CPU,
+	"CUDA" + providerSuffix: hetero.GPU, "Tensorrt" + providerSuffix: hetero.GPU, "NvTensorRTRTX" + providerSuffix: hetero.GPU,
+	"WebGpu" + providerSuffix: hetero.GPU, "Dml" + providerSuffix: hetero.GPU, "MIGraphX" + providerSuffix: hetero.GPU,
 }
 
 // kindOf returns what a provider computes on.
@@ -71,7 +71,7 @@ func Probe(o Options) (*Report, error) {
 		if kindOf(name) == hetero.GPU {
 			// Some start a driver of their own, which has no place in a list of NPUs.
 			p.Refused = "a GPU's, which is tried when it is asked for by name"
-		} else if err := l.try(name, o.Settings); err != nil {
+		} else if err := l.tryProvider(name, o.Settings); err != nil {
 			p.Refused, _, _ = strings.Cut(err.Error(), ". ") // and goes on about others
 		}
 		r.Providers = append(r.Providers, p)
@@ -79,9 +79,9 @@ func Probe(o Options) (*Report, error) {
 	return r, nil
 }
 
-// try asks whether sessions can be made with a provider. It says nothing of what
+// tryProvider asks whether sessions can be made with a provider. It says nothing of what
 // the provider can compute.
-func (l *library) try(provider string, settings map[string]string) error {
+func (l *library) tryProvider(provider string, settings map[string]string) error {
 	options, err := l.create(fnCreateSessionOptions)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (l *library) appendProvider(options uintptr, provider string, settings map[
 	defer mem.Unpin()
 	name := provider
 	if l.version < versionPlugins {
-		name = strings.TrimSuffix(provider, suffix) // all that libraries knew then
+		name = strings.TrimSuffix(provider, providerSuffix) // all that libraries knew then
 	}
 	return l.call(fnAppendProvider, options, mem.text(name), mem.texts(keys), mem.texts(values), uintptr(len(keys)))
 }

@@ -19,11 +19,11 @@ const maxPending = 1024
 // queue does the work of a device in the order of its submission, on a thread of
 // its own: the library returns when a product is complete.
 type queue struct {
-	do      func(job) error
-	jobs    chan job
-	tickets [maxPending]ticket
-	next    int // ticket; of the one goroutine that submits
-	ended   chan struct{}
+	run         func(submission) error
+	submissions chan submission
+	tickets     [maxPending]ticket
+	next        int // ticket; of the one goroutine that submits
+	ended       chan struct{}
 
 	mu     sync.Mutex // for those who wait instead of looking
 	signal sync.Cond
@@ -49,8 +49,8 @@ const (
 	complete
 )
 
-func newQueue(do func(job) error) *queue {
-	q := &queue{do: do, jobs: make(chan job, maxPending), ended: make(chan struct{})}
+func newQueue(do func(submission) error) *queue {
+	q := &queue{run: do, submissions: make(chan submission, maxPending), ended: make(chan struct{})}
 	q.signal.L = &q.mu
 	for i := range q.tickets {
 		q.tickets[i].queue = q
@@ -60,7 +60,7 @@ func newQueue(do func(job) error) *queue {
 }
 
 // submit puts work at the end of the queue.
-func (q *queue) submit(j job) (*ticket, error) {
+func (q *queue) submit(j submission) (*ticket, error) {
 	if err := q.failed.Load(); err != nil {
 		return nil, *err
 	}
@@ -72,7 +72,7 @@ func (q *queue) submit(j job) (*ticket, error) {
 	t.err = nil
 	t.state.Store(pending)
 	j.ticket = t
-	q.jobs <- j // has room: it holds no more than there are tickets
+	q.submissions <- j // has room: it holds no more than there are tickets
 	return t, nil
 }
 
@@ -81,10 +81,10 @@ func (q *queue) serve() {
 	defer close(q.ended)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for j := range q.jobs {
+	for j := range q.submissions {
 		j.ticket.begun = hetero.Wall().Now()
 		if q.failed.Load() == nil {
-			if err := q.do(j); err != nil {
+			if err := q.run(j); err != nil {
 				q.fail(err)
 			}
 		}
@@ -111,7 +111,7 @@ func (q *queue) drain() {
 
 // close ends the queue after its work, and returns the first error of it.
 func (q *queue) close() error {
-	close(q.jobs)
+	close(q.submissions)
 	<-q.ended
 	if err := q.failed.Load(); err != nil {
 		return *err

@@ -15,7 +15,7 @@ import (
 func TestQueueStopsAtAFailure(t *testing.T) {
 	broken := errors.New("the driver has gone")
 	var done []int
-	q := newQueue(func(j job) error {
+	q := newQueue(func(j submission) error {
 		done = append(done, j.x.Offset)
 		if j.x.Offset == 1 {
 			return broken
@@ -24,7 +24,7 @@ func TestQueueStopsAtAFailure(t *testing.T) {
 	})
 	var tickets []*ticket
 	for i := range 4 {
-		ticket, err := q.submit(job{x: hetero.View{Offset: i}})
+		ticket, err := q.submit(submission{x: hetero.View{Offset: i}})
 		if err != nil {
 			require.ErrorIs(t, err, broken)
 			break
@@ -35,7 +35,7 @@ func TestQueueStopsAtAFailure(t *testing.T) {
 	for _, ticket := range tickets[1:] {
 		require.ErrorIs(t, ticket.Wait(), broken)
 	}
-	_, err := q.submit(job{})
+	_, err := q.submit(submission{})
 	require.ErrorIs(t, err, broken)
 	require.ErrorIs(t, q.close(), broken)
 	require.Equal(t, []int{0, 1}, done)
@@ -44,16 +44,16 @@ func TestQueueStopsAtAFailure(t *testing.T) {
 // A queue that is full refuses, and goes on when there is room.
 func TestQueueIsBounded(t *testing.T) {
 	begin := make(chan bool)
-	q := newQueue(func(job) error { <-begin; return nil })
+	q := newQueue(func(submission) error { <-begin; return nil })
 	for range maxPending {
-		_, err := q.submit(job{})
+		_, err := q.submit(submission{})
 		require.NoError(t, err)
 	}
-	_, err := q.submit(job{})
+	_, err := q.submit(submission{})
 	require.ErrorContains(t, err, "waiting")
 	close(begin)
 	q.drain()
-	last, err := q.submit(job{})
+	last, err := q.submit(submission{})
 	require.NoError(t, err)
 	require.NoError(t, last.Wait())
 	require.NoError(t, q.close())

@@ -43,7 +43,7 @@ func (l *library) newSession(file []byte, weights []graph.Tensor, o sessionOptio
 	}
 	s := &session{library: l}
 	if !o.prepared {
-		err = s.refer(options, weights)
+		err = s.addWeights(options, weights)
 	}
 	if err == nil {
 		var mem pinned
@@ -107,8 +107,8 @@ func flag(yes bool) string {
 	return "0"
 }
 
-// refer gives the session the weights that the graph names.
-func (s *session) refer(options uintptr, weights []graph.Tensor) error {
+// addWeights gives the session the weights that the graph names.
+func (s *session) addWeights(options uintptr, weights []graph.Tensor) error {
 	var mem pinned
 	defer mem.Unpin()
 	names := make([]string, len(weights))

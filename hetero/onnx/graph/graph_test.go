@@ -49,7 +49,7 @@ func TestBlocksLoseNothing(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		op, weights := randomOp(t, typ, 5, 96)
 		w := pack(t, op, WeightOnly)
-		require.Zero(t, w.Rounding)
+		require.Zero(t, w.QuantError)
 		codes, scales := w.Tensors[0].Data, w.Tensors[1].Data
 		for i, want := range weights {
 			var code int
@@ -88,7 +88,7 @@ func TestWholeMatricesAreRoundedAsStated(t *testing.T) {
 				}
 				worst = max(worst, lost/sum)
 			}
-			require.InDelta(t, worst, w.Rounding, 1e-12)
+			require.InDelta(t, worst, w.QuantError, 1e-12)
 			require.Positive(t, worst)
 		}
 	}
@@ -101,7 +101,7 @@ func TestRowsKeepTheirScales(t *testing.T) {
 		op := wholeRowsOp(t, rows, cols)
 		op.Streamed = streamed
 		w := pack(t, op, Integer)
-		require.Zero(t, w.Rounding)
+		require.Zero(t, w.QuantError)
 		codes, parts := w.Tensors[0].Data, w.Tensors[1].Data
 		want, rowBytes := make([]float32, cols), len(op.Weights)/rows
 		for r := range rows {
@@ -215,8 +215,8 @@ func TestGraphs(t *testing.T) {
 		op, _ := randomOp(t, test.typ, 128, 256)
 		op.Scale, op.Streamed = test.scale, test.streamed
 		w := pack(t, op, test.precision)
-		file := Product(op, w)
-		require.Equal(t, file, Product(op, w), "the same bytes each time")
+		file := Matmul(op, w)
+		require.Equal(t, file, Matmul(op, w), "the same bytes each time")
 		require.Less(t, len(file), 1000)
 		graph := all(t, file, 7)[0]
 		var ops []string

@@ -15,14 +15,14 @@ const (
 
 // Names of what lies beside the model.
 const (
-	codesName  = "codes"
-	scalesName = "scales"
-	partsName  = "row_parts" // of the largest scale, see Weights.ownScales
+	codesName     = "codes"
+	scalesName    = "scales"
+	rowScalesName = "row_parts" // of the largest scale, see Weights.rowScales
 )
 
-// Product writes the graph of a product with packed weights, for exactly
+// Matmul writes the graph of a product with packed weights, for exactly
 // op.Tokens tokens: y = x · weightsᵀ.
-func Product(op hetero.Op, w *Weights) []byte {
+func Matmul(op hetero.Op, w *Weights) []byte {
 	m := &model{
 		input:   Tensor{Name: InputName, Element: Float, Dims: []int64{int64(op.Tokens), int64(op.Cols)}},
 		output:  Tensor{Name: OutputName, Element: Float, Dims: []int64{int64(op.Tokens), int64(op.Rows)}},
@@ -36,7 +36,7 @@ func Product(op hetero.Op, w *Weights) []byte {
 	}
 	m.constant(Tensor{Name: leftZero, Element: Uint8, Data: []byte{zeroCode}})
 	result := OutputName
-	if w.ownScales {
+	if w.rowScales {
 		result = "y_whole"
 	}
 	if op.Scale > 0 {
@@ -44,8 +44,8 @@ func Product(op hetero.Op, w *Weights) []byte {
 	} else {
 		m.scalePerToken(op, w, result)
 	}
-	if w.ownScales {
-		m.op("Mul", OutputName, result, partsName)
+	if w.rowScales {
+		m.op("Mul", OutputName, result, rowScalesName)
 	}
 	return m.bytes()
 }

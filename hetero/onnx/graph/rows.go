@@ -9,9 +9,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// keepScales reports whether weights are codes with one scale for each row, not all
+// hasRowScales reports whether weights are codes with one scale for each row, not all
 // the same: rounding them to one scale would lose what the rows' own do not.
-func keepScales(op hetero.Op) bool {
+func hasRowScales(op hetero.Op) bool {
 	if op.Type != quant.Q8_0 {
 		return false
 	}
@@ -30,14 +30,14 @@ func keepScales(op hetero.Op) bool {
 // scaleBytes are what a block of Q8_0 begins with.
 const scaleBytes = 2
 
-// useScales keeps the scale of each row as its part of the largest, which takes the place
+// packRowScales keeps the scale of each row as its part of the largest, which takes the place
 // of one for all weights, and returns them.
-func (w *Weights) useScales(op hetero.Op) func(row int) float32 {
+func (w *Weights) packRowScales(op hetero.Op) func(row int) float32 {
 	rowBytes := len(op.Weights) / op.Rows
 	scale := func(row int) float32 {
 		return quant.F16ToF32(binary.LittleEndian.Uint16(op.Weights[row*rowBytes:]))
 	}
-	w.ownScales, w.scale = true, minLargest
+	w.rowScales, w.scale = true, minLargest
 	for row := range op.Rows {
 		w.scale = max(w.scale, float32(math.Abs(float64(scale(row)))))
 	}

@@ -52,15 +52,15 @@ const maxCols = math.MaxInt32 / (127 * 127)
 type Weights struct {
 	Precision Precision // never Auto
 	Tensors   []Tensor  // their data lies in one frame, which Free gives back
-	// Rounding bounds what rounding the weights does to a result, as
+	// QuantError bounds what rounding the weights does to a result, as
 	// [hetero.Kernel] states tolerances: max over rows of Σ|w - rounded| / Σ|w|.
-	Rounding float64
+	QuantError float64
 
 	frame *tiering.Frame
 	bits  int     // of a weight, for WeightOnly
 	scale float32 // of a step, for Integer
-	// ownScales says that scale is the largest of the rows', which keep theirs.
-	ownScales bool
+	// rowScales says that scale is the largest of the rows', which keep theirs.
+	rowScales bool
 }
 
 // Pack puts the weights of a product into the layout that its graph needs.
@@ -69,7 +69,7 @@ func Pack(budget *tiering.Budget, op hetero.Op, p Precision) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err = p.For(op.Type)
+	p, err = p.Resolve(op.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Pack(budget *tiering.Budget, op hetero.Op, p Precision) (*Weights, error) {
 	if p == WeightOnly {
 		err = w.packBlocks(budget, op, rowBytes)
 	} else {
-		err = w.packWhole(budget, op, rowBytes)
+		err = w.packPerTensor(budget, op, rowBytes)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func Size(op hetero.Op, p Precision) (int64, error) {
 	if _, err := check(op); err != nil {
 		return 0, err
 	}
-	p, err := p.For(op.Type)
+	p, err := p.Resolve(op.Type)
 	if err != nil {
 		return 0, err
 	}
@@ -128,8 +128,8 @@ func check(op hetero.Op) (rowBytes int, err error) {
 	return rowBytes, nil
 }
 
-// For replaces Auto, and refuses what a format cannot do.
-func (p Precision) For(t quant.Type) (Precision, error) {
+// Resolve replaces Auto, and refuses what a format cannot do.
+func (p Precision) Resolve(t quant.Type) (Precision, error) {
 	switch {
 	case p == WeightOnly && t != quant.Q4_0 && t != quant.Q8_0:
 		return p, fmt.Errorf("graph: weights of %v are not codes with one scale for each %d: use the precision integer", t, blockCols)
@@ -155,8 +155,8 @@ func tensors(op hetero.Op, p Precision) []Tensor {
 	if op.Streamed {
 		codes.Element, codes.Dims = Uint8, []int64{rows, cols}
 	}
-	if keepScales(op) {
-		return []Tensor{codes, {Name: partsName, Element: Float, Dims: []int64{rows}}}
+	if hasRowScales(op) {
+		return []Tensor{codes, {Name: rowScalesName, Element: Float, Dims: []int64{rows}}}
 	}
 	return []Tensor{codes}
 }
@@ -205,7 +205,7 @@ func (w *Weights) packBlocks(budget *tiering.Budget, op hetero.Op, rowBytes int)
 		scale := quant.F16ToF32(binary.LittleEndian.Uint16(src))
 		binary.LittleEndian.PutUint32(scales[4*block:], math.Float32bits(scale))
 		if src = src[2:]; w.bits == 4 {
-			pairs(codes[block*len(src):][:len(src)], src)
+			reorderNibbles(codes[block*len(src):][:len(src)], src)
 		} else {
 			for i, b := range src {
 				codes[block*len(src)+i] = b ^ 0x80
@@ -215,9 +215,9 @@ func (w *Weights) packBlocks(budget *tiering.Budget, op hetero.Op, rowBytes int)
 	return nil
 }
 
-// pairs brings nibbles from the order of Q4_0, where a byte holds elements i and
+// reorderNibbles brings nibbles from the order of Q4_0, where a byte holds elements i and
 // i+16, to that of ONNX, where it holds two that follow each other.
-func pairs(dst, src []byte /* [16] */) {
+func reorderNibbles(dst, src []byte /* [16] */) {
 	for i := range 8 {
 		a, b := src[2*i], src[2*i+1]
 		dst[i] = a&0xf | b<<4
@@ -229,9 +229,9 @@ func pairs(dst, src []byte /* [16] */) {
 // written at once where the weights are turned.
 const packRows = 64
 
-// packWhole rounds all weights to 127 steps of the largest, or to those that their
+// packPerTensor rounds all weights to 127 steps of the largest, or to those that their
 // rows have, and turns them so that they are the right operand, unless they are streamed.
-func (w *Weights) packWhole(budget *tiering.Budget, op hetero.Op, rowBytes int) error {
+func (w *Weights) packPerTensor(budget *tiering.Budget, op hetero.Op, rowBytes int) error {
 	if err := w.alloc(budget, op); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (w *Weights) packWhole(budget *tiering.Budget, op hetero.Op, rowBytes int) 
 	}
 	largest := float32(0)
 	for r := range op.Rows {
-		largest = largestOf(row(r, 0), largest)
+		largest = maxAbs(row(r, 0), largest)
 	}
 	if largest > math.MaxFloat32 {
 		w.Free()
@@ -253,27 +253,27 @@ func (w *Weights) packWhole(budget *tiering.Budget, op hetero.Op, rowBytes int) 
 	w.scale = max(largest, minLargest) / 127
 	scale := func(int) float32 { return w.scale }
 	if len(w.Tensors) > 1 {
-		scale = w.useScales(op)
+		scale = w.packRowScales(op)
 	}
 	for first := 0; first < op.Rows; first += packRows {
 		n := min(packRows, op.Rows-first)
 		for i := range n {
-			w.Rounding = max(w.Rounding, roundRow(row(first+i, i), scale(first+i)))
+			w.QuantError = max(w.QuantError, quantizeRow(row(first+i, i), scale(first+i)))
 		}
 		if op.Streamed {
 			for i, v := range rows[:n*op.Cols] {
 				codes[first*op.Cols+i] = byte(int8(v)) + zeroCode
 			}
 		} else {
-			turn(codes[first:], op.Rows, rows[:n*op.Cols], n)
+			transpose(codes[first:], op.Rows, rows[:n*op.Cols], n)
 		}
 	}
 	return nil
 }
 
-// largestOf returns the largest of the numbers, without their signs, and one from
+// maxAbs returns the largest of the numbers, without their signs, and one from
 // before. What is no number counts as infinite.
-func largestOf(row []float32, largest float32) float32 {
+func maxAbs(row []float32, largest float32) float32 {
 	for _, v := range row {
 		if v < 0 {
 			v = -v
@@ -292,8 +292,8 @@ func largestOf(row []float32, largest float32) float32 {
 // written in turns.
 const turnCols = 8
 
-// turn writes codes of n rows as columns of a matrix with longer rows.
-func turn(dst []byte, stride int, codes []float32 /* [n, cols] */, n int) {
+// transpose writes codes of n rows as columns of a matrix with longer rows.
+func transpose(dst []byte, stride int, codes []float32 /* [n, cols] */, n int) {
 	cols := len(codes) / n
 	for c0 := 0; c0 < cols; c0 += turnCols {
 		for i := range n {
@@ -304,8 +304,8 @@ func turn(dst []byte, stride int, codes []float32 /* [n, cols] */, n int) {
 	}
 }
 
-// roundRow replaces weights by their codes and returns Σ|w - rounded| / Σ|w|.
-func roundRow(row []float32, scale float32) float64 {
+// quantizeRow replaces weights by their codes and returns Σ|w - rounded| / Σ|w|.
+func quantizeRow(row []float32, scale float32) float64 {
 	lost, sum, steps := 0.0, 0.0, 1/float64(scale)
 	for i, v := range row {
 		code := math.RoundToEven(float64(v) * steps)
