@@ -168,9 +168,9 @@ func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 	var small *hetero.MemoryError
 	require.ErrorAs(t, err, &small)
 	require.Greater(t, small.Need+small.Held, small.Limit)
-	advice := "compute on the CPU"
+	advice := "run on the CPU"
 	if layers > 1 {
-		advice = fmt.Sprintf("%d would fit", layers-1)
+		advice = fmt.Sprintf("%d layers fit", layers-1)
 	}
 	require.ErrorContains(t, err, advice)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The library gives out one table of functions, whose order never changes:
-// versions add at its end. These are the places of those that are used.
+// The library exports one table of functions in a fixed order; versions append to
+// it. These are the indices of the functions in use.
 const (
 	fnGetErrorMessage           = 2
 	fnDisableTelemetryEvents    = 6
@@ -43,7 +43,7 @@ const (
 	fnSetGlobalSpinControl      = 149
 	fnAddExternalInitializers   = 210
 	fnAppendProvider            = 216
-	fnRegisterProviderLibrary   = 301 // since version 22, as those below
+	fnRegisterProviderLibrary   = 301 // since version 22, like those below
 	fnGetDevices                = 303
 	fnAppendDevices             = 304
 	fnHardwareType              = 307
@@ -52,15 +52,15 @@ const (
 	fnDeviceHardware            = 316
 )
 
-// Versions of the table: the oldest and the newest that are asked for, and the one
-// that brought plugins.
+// Versions of the table: the oldest and newest supported, and the first with
+// plugins.
 const (
 	versionOldest  = 16
 	versionPlugins = 22
 	versionNewest  = 23
 )
 
-// Arguments of its functions.
+// Arguments of the functions.
 const (
 	loggingFatal    = 4
 	optimizeNothing = 0
@@ -69,38 +69,38 @@ const (
 	memoryDefault   = 0
 )
 
-// api is the table of functions of a loaded library.
+// api is the function table of a loaded library.
 type api struct {
 	table   uintptr
 	version int
 	release string // of the library, such as 1.30.0
 }
 
-// newAPI asks a library for the newest table that both sides know.
+// newAPI requests the newest table that both sides support.
 func newAPI(getBase uintptr) (*api, error) {
 	base, _, _ := purego.SyscallN(getBase)
 	if base == 0 {
-		return nil, fmt.Errorf("onnx: the library has no functions to give")
+		return nil, fmt.Errorf("onnx: the library exports no function table")
 	}
 	getAPI, getVersion := word(base, 0), word(base, 1)
 	text, _, _ := purego.SyscallN(getVersion)
 	a := &api{release: goString(text)}
 	var major, minor int
 	if _, err := fmt.Sscanf(a.release, "%d.%d", &major, &minor); err != nil || major != 1 {
-		return nil, fmt.Errorf("onnx: a library of version %q; 1.%d or later is needed", a.release, versionOldest)
+		return nil, fmt.Errorf("onnx: library version %q is unsupported; 1.%d or later is needed", a.release, versionOldest)
 	}
-	// Asking for more than there is makes the library complain on standard error.
+	// Requesting a newer version makes the library print an error.
 	a.version = min(minor, versionNewest)
 	if a.version < versionOldest {
-		return nil, fmt.Errorf("onnx: a library of version %s; 1.%d or later is needed", a.release, versionOldest)
+		return nil, fmt.Errorf("onnx: library version %s is unsupported; 1.%d or later is needed", a.release, versionOldest)
 	}
 	if a.table, _, _ = purego.SyscallN(getAPI, uintptr(a.version)); a.table == 0 {
-		return nil, fmt.Errorf("onnx: library %s does not have version %d of its functions", a.release, a.version)
+		return nil, fmt.Errorf("onnx: library %s does not support API version %d", a.release, a.version)
 	}
 	return a, nil
 }
 
-// call calls a function that returns a status, and returns what that says.
+// call calls a function that returns a status, and converts it to an error.
 func (a *api) call(fn int, args ...uintptr) error {
 	status, _, _ := purego.SyscallN(word(a.table, fn), args...)
 	if status == 0 {
@@ -118,14 +118,14 @@ func (a *api) get(fn int, args ...uintptr) uintptr {
 	return value
 }
 
-// free calls a function that gives an object back. There may be none.
+// free calls a function that releases an object; 0 is ignored.
 func (a *api) free(fn int, object uintptr) {
 	if object != 0 {
 		purego.SyscallN(word(a.table, fn), object)
 	}
 }
 
-// create calls a function whose last argument is where it puts a new object.
+// create calls a function whose last argument receives a new object.
 func (a *api) create(fn int, args ...uintptr) (object uintptr, err error) {
 	var mem pinned
 	defer mem.Unpin()
@@ -135,15 +135,15 @@ func (a *api) create(fn int, args ...uintptr) (object uintptr, err error) {
 	return *out, err
 }
 
-// word returns the i-th address of a table of the library's.
+// word returns the i-th word of a table of the library.
 func word(table uintptr, i int) uintptr {
 	return *(*uintptr)(unsafe.Add(foreign(table), uintptr(i)*unsafe.Sizeof(table)))
 }
 
-// foreign returns a pointer to memory that is not Go's.
+// foreign returns a pointer to memory outside Go's heap.
 func foreign(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
-// goString copies a string of the library's.
+// goString copies a C string.
 func goString(address uintptr) string {
 	if address == 0 {
 		return ""
@@ -155,11 +155,10 @@ func goString(address uintptr) string {
 	return string(unsafe.Slice((*byte)(foreign(address)), n))
 }
 
-// pinned is Go memory that a call of the library reads or writes: it stays where
-// it is until Unpin.
+// pinned holds Go memory in place while the library accesses it, until Unpin.
 type pinned struct{ runtime.Pinner }
 
-// text returns the address of a copy that ends as C's strings do.
+// text returns the address of a NUL-terminated copy.
 func (p *pinned) text(s string) uintptr { return uintptr(p.cString(s)) }
 
 func (p *pinned) cString(s string) unsafe.Pointer {
@@ -168,7 +167,7 @@ func (p *pinned) cString(s string) unsafe.Pointer {
 	return unsafe.Pointer(&text[0])
 }
 
-// texts returns the address of a list of strings.
+// texts returns the address of a list of C strings.
 func (p *pinned) texts(list []string) uintptr {
 	if len(list) == 0 {
 		return 0
@@ -181,7 +180,7 @@ func (p *pinned) texts(list []string) uintptr {
 	return uintptr(unsafe.Pointer(&pointers[0]))
 }
 
-// pin returns the address of a list of numbers, which may be empty.
+// pin returns the address of a slice's elements, 0 for an empty slice.
 func pin[T any](p *pinned, list []T) uintptr {
 	if len(list) == 0 {
 		return 0

@@ -21,19 +21,20 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// cache keeps prepared graphs in files, by what they were made from and for.
-// Several processes may use it: files appear whole.
+// cache stores prepared graphs in files, keyed by everything they depend on.
+// Several processes may share it: files are written atomically.
 type cache struct {
 	fs     vfs.FS
 	dir    string
 	common []byte // what all names depend on
 }
 
-// graphVersion is part of every name. It changes when the writer of graphs does.
+// graphVersion is part of every key. Increase it when package graph writes other
+// graphs.
 const graphVersion = 2
 
-// newCache makes the directory and finds what else a prepared graph depends on:
-// the library, the provider with its settings, and the processor.
+// newCache creates the directory and collects what all graphs depend on: the
+// library, the provider with its settings, and the CPU.
 func newCache(dir string, d *Device) (*cache, error) {
 	c := &cache{fs: vfs.OS(), dir: dir}
 	if err := c.fs.MkdirAll(dir); err != nil {
@@ -46,7 +47,7 @@ func newCache(dir string, d *Device) (*cache, error) {
 	return c, nil
 }
 
-// name returns the file of a graph.
+// name returns the file name of a graph.
 func (c *cache) name(key graphKey) string {
 	h := sha256.New()
 	h.Write(c.common)
@@ -54,16 +55,16 @@ func (c *cache) name(key graphKey) string {
 	return vfs.Join(c.dir, fmt.Sprintf("%x.graph", h.Sum(nil)[:16]))
 }
 
-// An entry begins with a header: a mark, the rounding of the weights, the bytes of
-// the prepared graph and their SHA-256. The graph follows.
+// A file begins with a header: a magic, the quantization error of the weights, the
+// size of the prepared graph and its SHA-256. The graph follows.
 const (
 	entryMark   = "LLMGRAPH"
 	headerBytes = 8 + 8 + 8 + sha256.Size
 )
 
-var errDamaged = errors.New("onnx: a kept graph is damaged")
+var errDamaged = errors.New("onnx: a cached graph is damaged")
 
-// entry is a prepared graph read back.
+// entry is a prepared graph loaded from the cache.
 type entry struct {
 	quantError float64
 	file       []byte
@@ -101,7 +102,7 @@ func (c *cache) load(name string, budget *tiering.Budget) (*entry, error) {
 	return e, nil
 }
 
-// read fills and checks an entry.
+// read reads and verifies an entry.
 func (e *entry) read(f io.ReaderAt, all []byte) error {
 	if _, err := f.ReadAt(all, 0); err != nil {
 		return err
@@ -116,13 +117,12 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 	return nil
 }
 
-// store has a graph prepared into a file beside its name, and keeps it under the
-// name. The graph serves whether or not it could be kept: the error is that of
-// preparing.
+// store has prepare write a graph to a temporary file and adds it to the cache. The
+// graph is usable even if it cannot be stored: the error is that of prepare.
 func (c *cache) store(name string, rounding float64, prepare func(path string) error) (kept bool, err error) {
 	temp := fmt.Sprintf("%s%s%016x", name, vfs.TempMark, rand.Uint64())
 	defer func() {
-		// Preparing may have ended before there was a file.
+		// prepare may have failed before it created the file.
 		_ = c.fs.Remove(temp)
 	}()
 	if err := prepare(temp); err != nil {
@@ -131,7 +131,7 @@ func (c *cache) store(name string, rounding float64, prepare func(path string) e
 	return c.writeEntry(name, temp, rounding) == nil, nil
 }
 
-// writeEntry writes an entry from the file that the library wrote.
+// writeEntry writes an entry from the library's output file.
 func (c *cache) writeEntry(name, temp string, rounding float64) error {
 	f, err := c.fs.Open(temp)
 	if err != nil {

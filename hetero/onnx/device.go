@@ -14,19 +14,19 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Device is a provider of the library.
+// Device is an execution provider of the library.
 type Device struct {
 	library  *library
 	caps     hetero.Capabilities
 	provider string
 	settings map[string]string
 	budget   *tiering.Budget
-	cache    *cache // nil if graphs are not kept
+	cache    *cache // nil: no cache
 	queue    *queue
 
 	precision graph.Precision
 	inPlace   bool
-	wideSums  bool // the processor adds products of 8 bits in 32
+	wideSums  bool // the CPU sums 8-bit products in 32 bits
 
 	graphs   map[graphKey]*prepared
 	weights  map[weightsKey]*packed
@@ -38,7 +38,7 @@ type Device struct {
 	closed   bool
 }
 
-// Open starts a device. The error wraps [ErrMissing] where there is no library.
+// Open opens a device. The error wraps [ErrMissing] if there is no library.
 func Open(o Options) (*Device, error) {
 	l, err := open(o)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(o Options) (*Device, error) {
 		d.budget = tiering.New(0)
 	}
 	d.caps = o.capabilities(l.release)
-	// A provider that cannot be had shows here and not in the first product.
+	// Fail here, not at the first matmul, if the provider is unavailable.
 	if err := l.tryProvider(d.provider, d.settings); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.caps.Name, err)
 	}
@@ -66,16 +66,16 @@ func Open(o Options) (*Device, error) {
 	return d, nil
 }
 
-// hasWideSums reports whether this processor has instructions that add products
-// of 8 bits in 32. Older ones do it in 16, where two may be too much.
+// hasWideSums reports whether the CPU has instructions that sum 8-bit products in
+// 32 bits. Older CPUs sum pairs in 16 bits, which may overflow.
 func hasWideSums() bool {
 	return runtime.GOARCH != "amd64" || cpu.X86.HasAVX512VNNI || cpu.X86.HasAVXVNNI
 }
 
-// capabilities are those of the device that Open makes of the options.
+// capabilities returns those of the device that Open creates from the options.
 func (o *Options) capabilities(release string) hetero.Capabilities {
 	provider := fullName(o.Provider)
-	// The name tells devices apart whose products take different times.
+	// Devices of different speed have different names.
 	name := fmt.Sprintf("ONNX Runtime %s, %s, %v", release, provider, o.Precision)
 	if threads := max(1, o.Threads); kindOf(provider) == hetero.CPU {
 		name += fmt.Sprintf(", threads: %d", threads)
@@ -86,19 +86,18 @@ func (o *Options) capabilities(release string) hetero.Capabilities {
 	return hetero.Capabilities{Name: name, Kind: kindOf(provider), Static: true, SharesMemory: true, FixedScale: o.Precision != graph.WeightOnly, Memory: o.Memory}
 }
 
-// Capabilities are those of the device that Open makes of the options, if the
-// library is the one that was found.
+// Capabilities returns those of the device that Open creates from the options, if
+// it loads the reported library.
 func (r *Report) Capabilities(o Options) hetero.Capabilities { return o.capabilities(r.Version) }
 
-// Capabilities says what the device can do. That it shares memory means that it
-// reads and writes buffers where they are. A provider with memory of its own
-// copies within a product, which is part of the time that a product takes.
+// Capabilities describes the device. SharesMemory means that the library accesses
+// buffers in place. A provider with its own memory copies as part of each matmul.
 func (d *Device) Capabilities() hetero.Capabilities { return d.caps }
 
-// Clock is the machine's.
+// Clock returns the machine's clock.
 func (d *Device) Clock() hetero.Clock { return hetero.Wall() }
 
-// Attach counts the buffer as memory of the device.
+// Attach counts the buffer as device memory.
 func (d *Device) Attach(b *hetero.Buffer) error {
 	if d.closed {
 		return errClosed
@@ -113,13 +112,13 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	return nil
 }
 
-// Flush has nothing to do: see Capabilities.
+// Flush does nothing: see Capabilities.
 func (d *Device) Flush(*hetero.Buffer) error { return nil }
 
-// FlushRows has nothing to do, and
+// FlushRows does nothing.
 func (d *Device) FlushRows(hetero.View, int, int) error { return nil }
 
-// Fetch has nothing to do either.
+// Fetch does nothing.
 func (d *Device) Fetch(*hetero.Buffer) error { return nil }
 
 // reserveMemory counts memory against the limit.
@@ -133,18 +132,18 @@ func (d *Device) reserveMemory(bytes int64) error {
 
 func (d *Device) releaseMemory(bytes int64) { d.held -= bytes }
 
-// checkView refuses a matrix that is not in a buffer of the device.
+// checkView rejects a matrix outside the attached buffers.
 func (d *Device) checkView(v hetero.View, rows, cols int) error {
 	if v.Buffer == nil || !d.attached[v.Buffer] {
-		return fmt.Errorf("%s: a buffer that is not attached", d.caps.Name)
+		return fmt.Errorf("%s: buffer is not attached", d.caps.Name)
 	}
 	if v.Offset < 0 || v.Stride < cols && rows > 1 || v.Offset+(rows-1)*v.Stride+cols > len(v.Buffer.Floats()) {
-		return fmt.Errorf("%s: %d rows of %d from %d on, %d apart, leave their buffer of %d", d.caps.Name, rows, cols, v.Offset, v.Stride, len(v.Buffer.Floats()))
+		return fmt.Errorf("%s: view of %d rows of %d elements at offset %d with stride %d exceeds its buffer of %d", d.caps.Name, rows, cols, v.Offset, v.Stride, len(v.Buffer.Floats()))
 	}
 	return nil
 }
 
-// Stats returns what was prepared so far.
+// Stats returns the current counts.
 func (d *Device) Stats() Stats {
 	s := d.stats
 	s.Kernels, s.Graphs = d.kernels, len(d.graphs)
@@ -155,10 +154,10 @@ func (d *Device) Stats() Stats {
 	return s
 }
 
-// Close ends the device, and returns the first error of its work.
+// Close stops the device and returns the first error of its work.
 func (d *Device) Close() error {
 	if d.kernels > 0 {
-		return fmt.Errorf("onnx: %s closed with %d kernels", d.caps.Name, d.kernels)
+		return fmt.Errorf("onnx: %s: closed while %d kernels are open", d.caps.Name, d.kernels)
 	}
 	if d.closed {
 		return errClosed

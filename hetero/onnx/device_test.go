@@ -148,7 +148,7 @@ func TestViewsWithGaps(t *testing.T) {
 	require.EqualValues(t, 4*(4*64+4*32), b.Stats().Gathered)
 
 	for want, v := range map[string]hetero.View{
-		"leave their buffer": {Buffer: last.Buffer, Offset: 1 << 14, Stride: 64},
+		"exceeds its buffer": {Buffer: last.Buffer, Offset: 1 << 14, Stride: 64},
 		"not attached":       {Buffer: &hetero.Buffer{}, Stride: 64},
 	} {
 		_, err := k2.Submit(v, last)

@@ -1,35 +1,34 @@
-// Package onnx computes matrix products through ONNX Runtime: a device for NPUs,
-// whose drivers are reached as execution providers of that library.
+// Package onnx is a device for NPUs: it computes matmuls through ONNX Runtime,
+// whose execution providers reach the NPU drivers.
 //
-// It is in the program only with the build tag npu. The library is then loaded
-// when somebody asks for the device: from the path that [Options] or the variable
-// [LibraryVariable] names, or under its usual names. A process loads one, and
-// where there is none that is [ErrMissing] and no mistake. Providers are those
-// that the library was built with, and plugins ([Options.Plugins]).
+// It is part of the program only with the build tag npu. The library is loaded when
+// the device is first opened: from the path in [Options] or in the variable
+// [LibraryVariable], or under its usual names. A process loads one library. If
+// there is none, Open returns [ErrMissing], which callers treat as "no device".
+// Providers are built into the library or come as plugins ([Options.Plugins]).
 //
-// What the device does:
+// How the device works:
 //
-//   - Prepare writes a graph of one product for one number of tokens (package
-//     graph), hands it to the provider with weights that stay where they are, and
-//     gets a session. Products with the same weights, tokens and scale share a
-//     session: a prompt of any number of chunks needs no more graphs than one of a
-//     single chunk. Graphs of several lengths share one packed copy of the weights.
-//   - Submit puts the product into a queue, which a thread of its own works
-//     through; the library reads and writes the buffers where they are. Where the
-//     rows of a view do not follow each other, as in a product that is cut by rows,
-//     the thread copies them, because the library's tensors know no gaps. Stats
-//     count these bytes.
-//   - Done is one load of a flag. An error is returned by Wait, by the next Submit
-//     and by Close: after it nothing more is computed.
-//   - With a limit of memory (an NPU's addresses may be short), Prepare and Attach
-//     refuse what does not fit with a [hetero.MemoryError]; which products a short
-//     memory should hold is schedule.Place's question.
-//   - With a cache directory, what the provider made of a graph is kept in a file
-//     named by all that it depends on, weights included. It is read back at the
-//     next start, checked, and made anew where it is damaged. Such a graph holds its
-//     weights: nothing is packed, and lengths do not share them.
+//   - Prepare writes the graph of one matmul for one number of tokens (package
+//     graph), passes it to the provider with weights that stay in place, and
+//     gets a session. Matmuls with the same weights, tokens and scale share a
+//     session, so the number of chunks in a prompt does not matter. Graphs of
+//     several lengths share one packed copy of the weights.
+//   - Submit appends the matmul to a queue that a separate thread processes.
+//     The library reads and writes the buffers in place. If the rows of a view
+//     are not dense, as in a row split, the thread copies them, because the
+//     library's tensors have no strides. Stats count these bytes.
+//   - Done is one load of a flag. Errors are returned by Wait, by the next
+//     Submit and by Close; after an error nothing more is computed.
+//   - With a memory limit (an NPU may address little memory), Prepare and
+//     Attach return a [hetero.MemoryError] when it is exceeded. schedule.Place
+//     decides which matmuls a small memory should hold.
+//   - With a cache directory, a prepared graph is stored in a file named by the
+//     hash of everything it depends on, including the weights. It is loaded and
+//     verified at the next start, and rebuilt if damaged. A cached graph
+//     contains its weights, so nothing is packed, and lengths do not share
+//     weights.
 //
-// What was seen of it: the CPU provider, which computes everything above and
-// stands for the others in tests. No NPU has been seen; docs/npu.md says what
-// that leaves open.
+// All of this is tested with the CPU provider, which stands for the others. It has
+// not been tested on an NPU; docs/npu.md lists the open questions.
 package onnx

@@ -11,27 +11,26 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// maxBindings is how many places of operands a kernel remembers. A pool has a few
-// buffers, and a split a few places in each.
+// maxBindings bounds the operand bindings that a kernel caches. A pool has few
+// buffers, and a split few offsets in each.
 const maxBindings = 64
 
-// kernel is a product on a device. Kernels of the same product share a graph.
+// kernel is a prepared matmul. Kernels of the same matmul share a graph.
 type kernel struct {
 	device   *Device
 	op       hetero.Op // without weights
 	graph    *prepared
 	in, out  graph.Tensor
 	bindings []binding
-	// Where the rows of a view do not follow each other the graph reads and writes
-	// these instead.
+	// Buffers for dense copies of views whose rows are strided.
 	gatherX, gatherY *tiering.Frame
 	closed           bool
 }
 
-// submission is a product that was submitted.
+// submission is a submitted matmul.
 type submission struct {
 	kernel  *kernel
-	binding uintptr // of the library
+	binding uintptr // the library's object
 	x, y    hetero.View
 	ticket  *ticket
 }
@@ -49,7 +48,7 @@ func newKernel(d *Device, op hetero.Op, g *prepared) *kernel {
 	}
 }
 
-// Bytes is what the graph holds, whoever else uses it.
+// Bytes returns the memory of the graph, counted in full for each kernel.
 func (k *kernel) Bytes() int64 { return k.graph.bytes + k.gatherBytes() }
 
 func (k *kernel) gatherBytes() int64 { return frameBytes(k.gatherX) + frameBytes(k.gatherY) }
@@ -61,10 +60,10 @@ func frameBytes(f *tiering.Frame) int64 {
 	return int64(len(f.Bytes()))
 }
 
-// Tolerance is that of the graph's arithmetic.
+// Tolerance returns the tolerance of the graph's arithmetic.
 func (k *kernel) Tolerance() float64 { return k.graph.tolerance }
 
-// Submit puts the product into the device's queue.
+// Submit queues the matmul.
 func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	d := k.device
 	if k.closed || d.closed {
@@ -87,17 +86,17 @@ func (k *kernel) Submit(x, y hetero.View) (hetero.Ticket, error) {
 	}
 	t, err := d.queue.submit(submission{kernel: k, binding: bound, x: x, y: y})
 	if err != nil {
-		return nil, err // and no ticket that is nil and yet something
+		return nil, err // not t: a nil *ticket would be a non-nil Ticket
 	}
 	return t, nil
 }
 
-// isDense reports whether the rows of a view lie one behind the other, as the
-// library's tensors do.
+// isDense reports whether the rows of a view are adjacent, as in the library's
+// tensors.
 func (k *kernel) isDense(v hetero.View, cols int) bool { return v.Stride == cols || k.op.Tokens == 1 }
 
-// operandAddress returns where the graph reads or writes a matrix: where it is, or in a
-// frame of the kernel's.
+// operandAddress returns the address of a matrix for the graph: in place, or in a
+// buffer of the kernel.
 func (k *kernel) operandAddress(frame **tiering.Frame, v hetero.View, cols int) (uintptr, error) {
 	if k.isDense(v, cols) {
 		return address(v.Buffer.Bytes()[4*v.Offset:]), nil
@@ -117,7 +116,7 @@ func (k *kernel) operandAddress(frame **tiering.Frame, v hetero.View, cols int) 
 	return address((*frame).Bytes()), nil
 }
 
-// bind returns the binding of two places, which is made once.
+// bind returns the binding of two addresses and caches it.
 func (k *kernel) bind(x, y uintptr) (uintptr, error) {
 	for i := range k.bindings {
 		if b := &k.bindings[i]; b.xAt == x && b.yAt == y {
@@ -143,7 +142,7 @@ func (k *kernel) unbind() {
 	k.bindings = k.bindings[:0]
 }
 
-// run computes a product, on the thread of the queue.
+// run computes a matmul, on the queue's thread.
 func (d *Device) run(j submission) error {
 	k := j.kernel
 	copied := 0
@@ -154,7 +153,7 @@ func (d *Device) run(j submission) error {
 		}
 	}
 	if err := k.graph.session.run(j.binding); err != nil {
-		return fmt.Errorf("%s: a product of %d × %d × %d: %w", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols, err)
+		return fmt.Errorf("%s: matmul of %d × %d × %d: %w", d.caps.Name, k.op.Tokens, k.op.Rows, k.op.Cols, err)
 	}
 	if !k.isDense(j.y, k.op.Rows) {
 		rows := k.gatherY.Floats()
@@ -166,7 +165,7 @@ func (d *Device) run(j submission) error {
 	return nil
 }
 
-// Close gives back what the kernel holds; the graph goes with its last kernel.
+// Close releases the kernel, and the graph with its last kernel.
 func (k *kernel) Close() error {
 	if k.closed {
 		return errClosed

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// libraryNames are those of the library where nobody says which.
+// libraryNames are the library's usual names.
 var libraryNames = map[string][]string{
 	"linux":   {"libonnxruntime.so.1", "libonnxruntime.so"},
 	"android": {"libonnxruntime.so"},
@@ -20,13 +20,13 @@ var libraryNames = map[string][]string{
 	"windows": {"onnxruntime.dll"},
 }
 
-// library is the one library of this process. It is loaded once and stays:
-// drivers do not take well to being unloaded.
+// library is the ONNX Runtime library of this process. It is never unloaded,
+// because drivers often fail when they are.
 type library struct {
 	*api
 	path    string
 	env     uintptr
-	memory  uintptr // what tensors of ours are made with
+	memory  uintptr // memory info for tensors over our memory
 	threads int
 	plugins map[string]bool // registered, by path
 }
@@ -36,7 +36,7 @@ var (
 	loaded  *library
 )
 
-// open loads the library, or returns the one that is loaded, with all plugins.
+// open loads the library, or returns the loaded one, and registers plugins.
 func open(o Options) (*library, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -47,14 +47,14 @@ func open(o Options) (*library, error) {
 	return l, l.register(o.Plugins)
 }
 
-// openOnce returns the one library of this process.
+// openOnce returns the process's only library.
 func openOnce(path string, threads int) (*library, error) {
 	if l := loaded; l != nil {
 		switch {
 		case path != "" && path != l.path:
-			return nil, fmt.Errorf("onnx: this process has loaded %s and cannot load %s as well", l.path, path)
+			return nil, fmt.Errorf("onnx: this process has already loaded %s and cannot load %s", l.path, path)
 		case threads != l.threads:
-			return nil, fmt.Errorf("onnx: the library has one set of threads in a process, which is of %d: use as many, not %d", l.threads, threads)
+			return nil, fmt.Errorf("onnx: the library already runs with %d threads in this process, not %d: use the same number", l.threads, threads)
 		}
 		return l, nil
 	}
@@ -69,7 +69,7 @@ func openOnce(path string, threads int) (*library, error) {
 	return l, nil
 }
 
-// load finds the library: where it was said to be, or under its usual names.
+// load loads the library from its path or under its usual names.
 func load(path string) (*library, error) {
 	candidates := libraryNames[runtime.GOOS]
 	if path != "" {
@@ -89,11 +89,11 @@ func load(path string) (*library, error) {
 		}
 		return &library{api: a, path: name, plugins: map[string]bool{}}, nil
 	}
-	return nil, fmt.Errorf("%w: tried %s; %s may name it", ErrMissing, strings.Join(candidates, ", "), LibraryVariable)
+	return nil, fmt.Errorf("%w: tried %s; set %s to its path", ErrMissing, strings.Join(candidates, ", "), LibraryVariable)
 }
 
-// start makes the library's state: one set of threads for all sessions, and no
-// messages but errors that are returned.
+// start creates the library's environment: one thread pool for all sessions, and no
+// log output.
 func (l *library) start(threads int) (err error) {
 	var mem pinned
 	defer mem.Unpin()
@@ -102,7 +102,7 @@ func (l *library) start(threads int) (err error) {
 		return err
 	}
 	defer l.free(fnReleaseThreadingOptions, options)
-	// Who spins takes the time of the cores that the rest of a product needs.
+	// Spinning threads would take cores from the rest of the matmul.
 	err = errors.Join(
 		l.call(fnSetGlobalIntraOpThreads, options, uintptr(threads)),
 		l.call(fnSetGlobalInterOpThreads, options, 1),

@@ -4,7 +4,7 @@ package onnx
 
 import "golang.org/x/sys/windows"
 
-// symbol loads a library and returns the address of one of its functions.
+// symbol loads a library and returns the address of a function.
 func symbol(library, name string) (uintptr, error) {
 	handle, err := windows.LoadLibrary(library)
 	if err != nil {
@@ -13,9 +13,8 @@ func symbol(library, name string) (uintptr, error) {
 	return windows.GetProcAddress(handle, name)
 }
 
-// path returns the address of a path as the library reads it: in UTF-16. One that
-// holds a zero names no file; the library is given the empty path instead and
-// says that it cannot be opened.
+// path returns the address of a path in the library's encoding, UTF-16. A path that
+// contains NUL becomes the empty path, which the library rejects.
 func (p *pinned) path(name string) uintptr {
 	wide, err := windows.UTF16FromString(name)
 	if err != nil {

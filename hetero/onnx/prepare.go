@@ -11,40 +11,39 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// weightsKey names packed weights by what is in them: two products with the same
-// weights share one copy, wherever those came from.
+// weightsKey identifies packed weights by content: matmuls with equal weights share
+// one copy.
 type weightsKey struct {
 	sum       [sha256.Size]byte
 	precision graph.Precision
 	streamed  bool
 }
 
-// graphKey names a graph. All chunks of a prompt, and all layers that ask for the
-// same product, have one.
+// graphKey identifies a graph. All chunks of a prompt share one.
 type graphKey struct {
 	weights weightsKey
 	tokens  int
 	scale   float32
 }
 
-// packed are weights that graphs of several lengths read.
+// packed are weights that graphs of several lengths share.
 type packed struct {
 	*graph.Weights
 	users int
 }
 
-// prepared is a graph that kernels use.
+// prepared is a session with its memory, shared by kernels.
 type prepared struct {
 	key       graphKey
 	session   *session
-	packed    *packed        // read by the session where they are; nil if it holds all
-	copied    *tiering.Lease // for what the library holds itself
+	packed    *packed        // read by the session in place; nil if the session holds the weights
+	copied    *tiering.Lease // for the library's own copy
 	bytes     int64          // of both
 	tolerance float64
 	users     int
 }
 
-// keyOf names a product's graph. What does not matter to it is left out.
+// keyOf returns the key of a matmul's graph and clears what does not affect it.
 func (d *Device) keyOf(op *hetero.Op) (graphKey, error) {
 	precision, err := d.precision.Resolve(op.Type)
 	if err != nil {
@@ -66,7 +65,7 @@ func (d *Device) keyOf(op *hetero.Op) (graphKey, error) {
 	return key, nil
 }
 
-// Prepare makes the graph of a product, or finds that there is one already.
+// Prepare returns a kernel for a new or existing graph of the matmul.
 func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	if d.closed {
 		return nil, errClosed
@@ -92,7 +91,7 @@ func (d *Device) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	return newKernel(d, op, g), nil
 }
 
-// build prepares a graph: what was kept of it on disk, or a new one.
+// build loads a graph from the cache or prepares a new one.
 func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err error) {
 	g = &prepared{key: key}
 	defer func() {
@@ -135,10 +134,10 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 	return g, err
 }
 
-// libraryCopyBytes returns the bytes of weights that the library holds beside ours: in the
-// order that its kernels read, as part of what a provider's compiler made, or in
-// a graph that is read back from disk. It tells nobody; this is what is known of
-// it. The CPU provider reads only left operands as they are.
+// libraryCopyBytes returns the bytes of weights that the library copies: into the
+// layout of its kernels, into a provider's compiled graph, or from a cached graph.
+// The library does not report this. The CPU provider reads only left operands in
+// place.
 func (d *Device) libraryCopyBytes(key graphKey, size int64) int64 {
 	if d.provider == cpuProvider && d.cache == nil && (d.inPlace || key.weights.streamed) {
 		return 0
@@ -146,8 +145,8 @@ func (d *Device) libraryCopyBytes(key graphKey, size int64) int64 {
 	return size
 }
 
-// loadCached makes the session from what is kept on disk, and reports whether there
-// was such a thing. What is damaged or refused is made anew.
+// loadCached creates the session from the cache and reports success. Damaged or
+// rejected entries are rebuilt.
 func (d *Device) loadCached(g *prepared, op hetero.Op) bool {
 	entry, err := d.cache.load(d.cache.name(g.key), d.budget)
 	if err != nil || entry == nil {
@@ -171,8 +170,8 @@ func (d *Device) sessionOptions() sessionOptions {
 	return sessionOptions{provider: d.provider, settings: d.settings, inPlace: d.inPlace, narrowSums: !d.wideSums}
 }
 
-// halfError is what providers other than the CPU's are taken to lose by floats
-// of 16 bits: one rounding of the activations, the scales and the result each.
+// halfError is the assumed float16 error of providers other than the CPU's: one
+// rounding each of the activations, the scales and the result.
 const halfError = 3 * 0x1p-11
 
 func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64 {
@@ -183,7 +182,7 @@ func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64
 	return t
 }
 
-// pack returns the weights of a product in the graph's layout.
+// pack returns the weights of a matmul in the graph's layout.
 func (d *Device) pack(key weightsKey, op hetero.Op, size int64) (*packed, error) {
 	p := d.weights[key]
 	if p == nil {
@@ -202,7 +201,7 @@ func (d *Device) pack(key weightsKey, op hetero.Op, size int64) (*packed, error)
 	return p, nil
 }
 
-// releaseGraph gives up one use of a graph.
+// releaseGraph drops one user of a graph.
 func (d *Device) releaseGraph(g *prepared) {
 	if g.users--; g.users == 0 {
 		delete(d.graphs, g.key)
@@ -210,7 +209,7 @@ func (d *Device) releaseGraph(g *prepared) {
 	}
 }
 
-// freeGraph frees what a graph holds. It may be half made.
+// freeGraph frees a graph, which may be incomplete.
 func (d *Device) freeGraph(g *prepared) {
 	if g.session != nil {
 		g.session.close()

@@ -17,10 +17,10 @@ import (
 // providerSuffix ends the library's names of providers.
 const providerSuffix = "ExecutionProvider"
 
-// cpuProvider is always there and takes what no other provider can.
+// cpuProvider always exists and runs what other providers cannot.
 const cpuProvider = "CPU" + providerSuffix
 
-// fullName returns a provider's name as the library spells it.
+// fullName returns a provider's name in the library's spelling.
 func fullName(name string) string {
 	if name == "" {
 		return cpuProvider
@@ -28,15 +28,14 @@ func fullName(name string) string {
 	return strings.TrimSuffix(name, providerSuffix) + providerSuffix
 }
 
-// kinds are the processors of providers that say it by their name. Others were
-// made for NPUs.
+// kinds are the hardware of known providers; all others are for NPUs.
 var kinds = map[string]hetero.Kind{
 	cpuProvider: hetero.CPU, "XNNPACK" + providerSuffix: hetero.CPU, "Dnnl" + providerSuffix: hetero.CPU,
 	"CUDA" + providerSuffix: hetero.GPU, "Tensorrt" + providerSuffix: hetero.GPU, "NvTensorRTRTX" + providerSuffix: hetero.GPU,
 	"WebGpu" + providerSuffix: hetero.GPU, "Dml" + providerSuffix: hetero.GPU, "MIGraphX" + providerSuffix: hetero.GPU,
 }
 
-// kindOf returns what a provider computes on.
+// kindOf returns a provider's hardware.
 func kindOf(provider string) hetero.Kind {
 	if kind, known := kinds[provider]; known {
 		return kind
@@ -44,8 +43,8 @@ func kindOf(provider string) hetero.Kind {
 	return hetero.NPU
 }
 
-// Probe loads the library and lists what it can compute with. The error wraps
-// [ErrMissing] where there is no library.
+// Probe loads the library and lists its providers. The error wraps [ErrMissing] if
+// there is no library.
 func Probe(o Options) (*Report, error) {
 	l, err := open(o)
 	if err != nil {
@@ -69,18 +68,17 @@ func Probe(o Options) (*Report, error) {
 		}
 		p := Provider{Name: name}
 		if kindOf(name) == hetero.GPU {
-			// Some start a driver of their own, which has no place in a list of NPUs.
-			p.Refused = "a GPU's, which is tried when it is asked for by name"
+			// Some start their own driver, which a list of NPUs must not do.
+			p.Refused = "a GPU provider; tested only when selected by name"
 		} else if err := l.tryProvider(name, o.Settings); err != nil {
-			p.Refused, _, _ = strings.Cut(err.Error(), ". ") // and goes on about others
+			p.Refused, _, _ = strings.Cut(err.Error(), ". ") // the rest is about other providers
 		}
 		r.Providers = append(r.Providers, p)
 	}
 	return r, nil
 }
 
-// tryProvider asks whether sessions can be made with a provider. It says nothing of what
-// the provider can compute.
+// tryProvider tests whether the provider accepts sessions, not what it can compute.
 func (l *library) tryProvider(provider string, settings map[string]string) error {
 	options, err := l.create(fnCreateSessionOptions)
 	if err != nil {
@@ -90,8 +88,8 @@ func (l *library) tryProvider(provider string, settings map[string]string) error
 	return l.appendProvider(options, provider, settings)
 }
 
-// builtIn returns the names of the library's own providers. That it was built
-// with one does not say that its driver is here.
+// builtIn returns the names of the library's own providers. Their drivers may be
+// missing.
 func (l *library) builtIn() ([]string, error) {
 	var mem pinned
 	defer mem.Unpin()
@@ -110,7 +108,7 @@ func (l *library) builtIn() ([]string, error) {
 	return list, l.call(fnReleaseAvailableProviders, out.list, uintptr(out.count))
 }
 
-// register loads plugins with providers. The lock of loading is held.
+// register loads plugins. The caller holds loading.
 func (l *library) register(plugins []string) error {
 	if plugins == nil {
 		plugins = filepath.SplitList(os.Getenv(PluginsVariable))
@@ -120,10 +118,10 @@ func (l *library) register(plugins []string) error {
 			continue
 		}
 		if l.version < versionPlugins {
-			return fmt.Errorf("onnx: library %s has no plugins; 1.%d or later has", l.release, versionPlugins)
+			return fmt.Errorf("onnx: library %s does not support plugins; 1.%d or later does", l.release, versionPlugins)
 		}
 		var mem pinned
-		// Any name will do, as long as no other plugin has it.
+		// Any name that no other plugin uses.
 		err := l.call(fnRegisterProviderLibrary, l.env, mem.text(path), mem.path(path))
 		mem.Unpin()
 		if err != nil {
@@ -134,7 +132,7 @@ func (l *library) register(plugins []string) error {
 	return nil
 }
 
-// device is hardware that a provider offers to use.
+// device is detected hardware with its provider.
 type device struct {
 	Provider
 	handle uintptr
@@ -143,15 +141,15 @@ type device struct {
 // hardware names the library's kinds of hardware.
 var hardware = [...]string{"CPU", "GPU", "NPU"}
 
-// devices returns the hardware that the library and its plugins have found. A
-// library that is too old for plugins does not tell.
+// devices returns the hardware that the library and its plugins detected; none for
+// libraries without plugin support.
 func (l *library) devices() ([]device, error) {
 	if l.version < versionPlugins {
 		return nil, nil
 	}
 	var mem pinned
 	defer mem.Unpin()
-	out := make([]uintptr, 2) // the list, which stays the library's, and its length
+	out := make([]uintptr, 2) // the list, owned by the library, and its length
 	at := pin(&mem, out)
 	if err := l.call(fnGetDevices, l.env, at, at+unsafe.Sizeof(at)); err != nil {
 		return nil, err
@@ -169,8 +167,7 @@ func (l *library) devices() ([]device, error) {
 	return list, nil
 }
 
-// appendProvider makes a session use a provider, before the CPU for what that
-// cannot do.
+// appendProvider makes a session use a provider.
 func (l *library) appendProvider(options uintptr, provider string, settings map[string]string) error {
 	if provider == cpuProvider {
 		return nil
@@ -197,12 +194,12 @@ func (l *library) appendProvider(options uintptr, provider string, settings map[
 	defer mem.Unpin()
 	name := provider
 	if l.version < versionPlugins {
-		name = strings.TrimSuffix(provider, providerSuffix) // all that libraries knew then
+		name = strings.TrimSuffix(provider, providerSuffix) // the only form before plugins
 	}
 	return l.call(fnAppendProvider, options, mem.text(name), mem.texts(keys), mem.texts(values), uintptr(len(keys)))
 }
 
-// appendHardware is appendProvider for one whose hardware was found.
+// appendHardware is appendProvider for detected hardware.
 func (l *library) appendHardware(options uintptr, handles []uintptr, keys, values []string) error {
 	var mem pinned
 	defer mem.Unpin()

@@ -12,28 +12,27 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// maxPending is how many products may wait. It is more than a plan ever has under
-// way.
+// maxPending is the queue's capacity, more than any plan has in flight.
 const maxPending = 1024
 
-// queue does the work of a device in the order of its submission, on a thread of
-// its own: the library returns when a product is complete.
+// queue runs submitted matmuls in order on its own thread, because the library's
+// calls block.
 type queue struct {
 	run         func(submission) error
 	submissions chan submission
 	tickets     [maxPending]ticket
-	next        int // ticket; of the one goroutine that submits
+	next        int // next ticket; used by the submitting goroutine only
 	ended       chan struct{}
 
-	mu     sync.Mutex // for those who wait instead of looking
+	mu     sync.Mutex // for waiters that sleep
 	signal sync.Cond
-	// failed is the first error. What comes after it would see results that were
-	// never written, so nothing more is done.
+	// failed is the first error. Later matmuls would read results that were never
+	// written, so they do not run.
 	failed atomic.Pointer[error]
 }
 
-// ticket is work in the queue. It can be looked at until maxPending more were
-// submitted: later it stands for one of those.
+// ticket is queued work. It is valid for the next maxPending submissions; later it
+// stands for one of those.
 type ticket struct {
 	queue *queue
 	state atomic.Uint32
@@ -59,24 +58,24 @@ func newQueue(do func(submission) error) *queue {
 	return q
 }
 
-// submit puts work at the end of the queue.
+// submit appends work to the queue.
 func (q *queue) submit(j submission) (*ticket, error) {
 	if err := q.failed.Load(); err != nil {
 		return nil, *err
 	}
 	t := &q.tickets[q.next]
 	if t.state.Load() == pending {
-		return nil, fmt.Errorf("onnx: %d products are waiting already", maxPending)
+		return nil, fmt.Errorf("onnx: the queue is full (%d matmuls)", maxPending)
 	}
 	q.next = (q.next + 1) % maxPending
 	t.err = nil
 	t.state.Store(pending)
 	j.ticket = t
-	q.submissions <- j // has room: it holds no more than there are tickets
+	q.submissions <- j // does not block: the channel has room for all tickets
 	return t, nil
 }
 
-// serve does the work until the queue is closed.
+// serve runs the work until the queue is closed.
 func (q *queue) serve() {
 	defer close(q.ended)
 	runtime.LockOSThread()
@@ -99,17 +98,17 @@ func (q *queue) serve() {
 	}
 }
 
-// fail notes the first error.
+// fail stores the first error.
 func (q *queue) fail(err error) { q.failed.Store(&err) }
 
-// drain waits until all work that was submitted is complete.
+// drain waits until all submitted work is complete.
 func (q *queue) drain() {
 	for i := range q.tickets {
 		q.tickets[i].wait()
 	}
 }
 
-// close ends the queue after its work, and returns the first error of it.
+// close stops the queue after its work and returns the first error.
 func (q *queue) close() error {
 	close(q.submissions)
 	<-q.ended
@@ -119,13 +118,13 @@ func (q *queue) close() error {
 	return nil
 }
 
-// Done is one load.
+// Done costs one load.
 func (t *ticket) Done() bool { return t.state.Load() == complete }
 
-// Ran is for work that is complete.
+// Ran is valid for completed work.
 func (t *ticket) Ran() (begin, end time.Duration) { return t.begun, t.ended }
 
-// Wait sleeps until the queue's thread says that the work is complete.
+// Wait sleeps until the work is complete.
 func (t *ticket) Wait() error {
 	t.wait()
 	return t.err

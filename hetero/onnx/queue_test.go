@@ -50,7 +50,7 @@ func TestQueueIsBounded(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := q.submit(submission{})
-	require.ErrorContains(t, err, "waiting")
+	require.ErrorContains(t, err, "queue is full")
 	close(begin)
 	q.drain()
 	last, err := q.submit(submission{})

@@ -9,29 +9,29 @@ import (
 	"github.com/llmrun/llmrun/hetero/onnx/graph"
 )
 
-// session is a graph that the provider has prepared.
+// session is a graph prepared by the provider.
 type session struct {
 	library *library
 	handle  uintptr
-	values  []uintptr // its weights, as tensors over our memory
-	running []uintptr // arguments of a run, so that running takes no memory
+	values  []uintptr // weights, as tensors over our memory
+	running []uintptr // arguments of run, reused to avoid allocations
 }
 
-// sessionOptions are what a session is made with.
+// sessionOptions are the options of a session.
 type sessionOptions struct {
 	provider string
 	settings map[string]string
-	saveTo   string // file for the prepared graph, "" for none
-	// prepared says that the graph was prepared by the provider before: it holds
-	// its weights, and nothing is left to optimize.
+	saveTo   string // file for the prepared graph; "": none
+	// prepared: the provider prepared the graph before, so it contains its weights
+	// and is optimized.
 	prepared bool
 	inPlace  bool // see Options
-	// narrowSums says that the processor adds products of 8 bits in 16, where
-	// two may be too much.
+	// narrowSums: the CPU sums pairs of 8-bit products in 16 bits, which may
+	// overflow.
 	narrowSums bool
 }
 
-// newSession prepares a graph with weights that stay where they are.
+// newSession prepares a graph with weights that stay in place.
 func (l *library) newSession(file []byte, weights []graph.Tensor, o sessionOptions) (*session, error) {
 	options, err := l.create(fnCreateSessionOptions)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *library) newSession(file []byte, weights []graph.Tensor, o sessionOptio
 	return s, nil
 }
 
-// configure sets all that a session is made with.
+// configure sets the options of a session.
 func (l *library) configure(options uintptr, o sessionOptions) error {
 	level := uintptr(optimizeAll)
 	if o.prepared {
@@ -66,11 +66,11 @@ func (l *library) configure(options uintptr, o sessionOptions) error {
 	err := errors.Join(
 		l.call(fnDisablePerSessionThreads, options),
 		l.call(fnSetGraphOptimizationLevel, options, level),
-		// What a provider cannot do is an error. Otherwise the library would do it on
-		// the CPU and say nothing.
+		// Unsupported operations must be errors. By default the library runs them
+		// on the CPU silently.
 		l.config(options, "session.disable_cpu_ep_fallback", flag(o.provider != cpuProvider)),
 		l.config(options, "session.disable_prepacking", flag(o.inPlace)),
-		l.config(options, "session.x64quantprecision", flag(o.narrowSums)), // slower, and exact
+		l.config(options, "session.x64quantprecision", flag(o.narrowSums)), // slower, but exact
 		l.appendProvider(options, o.provider, o.settings))
 	if err == nil && o.saveTo != "" {
 		err = l.save(options, o)
@@ -78,8 +78,8 @@ func (l *library) configure(options uintptr, o sessionOptions) error {
 	return err
 }
 
-// save asks for the prepared graph as a file: the CPU's is the optimized model,
-// another provider's holds what its compiler made.
+// save makes the library write the prepared graph to a file: the optimized model
+// for the CPU, the compiled graph for others.
 func (l *library) save(options uintptr, o sessionOptions) error {
 	if o.provider == cpuProvider {
 		var mem pinned
@@ -92,14 +92,14 @@ func (l *library) save(options uintptr, o sessionOptions) error {
 		l.config(options, "ep.context_file_path", o.saveTo))
 }
 
-// config sets an option that has a name.
+// config sets a named option.
 func (l *library) config(options uintptr, key, value string) error {
 	var mem pinned
 	defer mem.Unpin()
 	return l.call(fnAddSessionConfigEntry, options, mem.text(key), mem.text(value))
 }
 
-// flag is how the library spells yes and no.
+// flag returns the library's spelling of a bool.
 func flag(yes bool) string {
 	if yes {
 		return "1"
@@ -107,7 +107,7 @@ func flag(yes bool) string {
 	return "0"
 }
 
-// addWeights gives the session the weights that the graph names.
+// addWeights passes the graph's external weights to the session.
 func (s *session) addWeights(options uintptr, weights []graph.Tensor) error {
 	var mem pinned
 	defer mem.Unpin()
@@ -122,15 +122,14 @@ func (s *session) addWeights(options uintptr, weights []graph.Tensor) error {
 	return s.library.call(fnAddExternalInitializers, options, mem.texts(names), pin(&mem, s.values), uintptr(len(names)))
 }
 
-// tensor makes a tensor over memory outside Go's heap, which must stay until the
-// tensor is released.
+// tensor creates a tensor over memory outside Go's heap, which must outlive it.
 func (l *library) tensor(data uintptr, t graph.Tensor) (uintptr, error) {
 	var mem pinned
 	defer mem.Unpin()
 	return l.create(fnCreateTensorWithData, l.memory, data, uintptr(t.Size()), pin(&mem, t.Dims), uintptr(len(t.Dims)), uintptr(t.Element))
 }
 
-// close gives the session back. Nothing of it may run.
+// close releases the session. It must not be running.
 func (s *session) close() {
 	s.library.free(fnReleaseSession, s.handle)
 	for _, v := range s.values {
@@ -138,14 +137,14 @@ func (s *session) close() {
 	}
 }
 
-// binding is a session with its operands in place.
+// binding is a session with fixed operands.
 type binding struct {
 	handle   uintptr
 	x, y     uintptr // tensors
-	xAt, yAt uintptr // where they lie
+	xAt, yAt uintptr // their addresses
 }
 
-// bind makes a session read and write memory outside Go's heap.
+// bind makes a session access memory outside Go's heap.
 func (s *session) bind(x, y uintptr, in, out graph.Tensor) (b binding, err error) {
 	l := s.library
 	b.xAt, b.yAt = x, y
@@ -170,19 +169,19 @@ func (s *session) bind(x, y uintptr, in, out graph.Tensor) (b binding, err error
 		l.call(fnBindOutput, b.handle, mem.text(out.Name), b.y))
 }
 
-// unbind gives a binding back.
+// unbind releases a binding.
 func (l *library) unbind(b binding) {
 	l.free(fnReleaseIoBinding, b.handle)
 	l.free(fnReleaseValue, b.x)
 	l.free(fnReleaseValue, b.y)
 }
 
-// run computes what is bound, and returns when the output is written.
-// One goroutine does that at a time.
+// run computes a bound matmul and returns when the output is written. It must not
+// run concurrently.
 func (s *session) run(binding uintptr) error {
 	s.running = append(s.running[:0], s.handle, 0, binding)
 	return s.library.call(fnRunWithBinding, s.running...)
 }
 
-// address is where memory outside Go's heap begins.
+// address returns the address of memory outside Go's heap.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

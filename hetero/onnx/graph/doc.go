@@ -1,18 +1,18 @@
-// Package graph writes matrix products as ONNX models: static graphs of one
-// shape, with integer weights that the runtime is handed beside the model.
+// Package graph writes matmuls as ONNX models: static graphs of one shape, with
+// quantized weights stored outside the model.
 //
-// [Pack] puts the weights of a [hetero.Op] into the layout that the graph reads,
-// outside Go's heap, and measures what rounding them costs. [Product] writes the
-// graph. A model is a few hundred bytes: it names its weights and their shapes,
-// but does not hold them, so that graphs of many lengths share one copy.
+// [Pack] converts the weights of a [hetero.Op] to the graph's layout, outside Go's
+// heap, and measures the quantization error. [Matmul] writes the graph. A model has
+// a few hundred bytes: it contains names and shapes of its weights but no data, so
+// that graphs of many lengths share one copy.
 //
-// There are two kinds of arithmetic. With [WeightOnly] the weights have 4 or 8
-// bits and a scale for each 32 of a row, as they are stored, and the activations
-// are floats: nothing is lost before the product. With [Integer] weights and
-// activations have 8 bits, and a whole matrix of weights has one scale, which is
-// what NPUs multiply fastest. Weights whose rows have one scale each keep these, as
-// factors of the results. The activations have one scale as well where a
-// calibration gives it ([hetero.Op.Scale]); otherwise one for each token.
+// There are two kinds of arithmetic. With [WeightOnly] the weights have 4 or 8 bits
+// and a scale per 32 columns, as they are stored, and the activations are floats:
+// nothing is lost before the matmul. With [Integer] weights and activations have 8
+// bits, and a weight matrix has one scale, which is the fastest form on NPUs.
+// Weights with one scale per row keep these as factors of the results. Activations
+// have one scale too if calibration provides it ([hetero.Op.Scale]); otherwise one
+// per token.
 //
-// Only as much of ONNX is here as these graphs need.
+// The package implements only the part of ONNX that these graphs need.
 package graph

@@ -139,10 +139,10 @@ func TestPackRefuses(t *testing.T) {
 		"0 × 2 × 64":           func(op *hetero.Op, _ *Precision) { op.Tokens = 0 },
 		"whole number":         func(op *hetero.Op, _ *Precision) { op.Cols = 63 },
 		"72 bytes of weights":  func(op *hetero.Op, _ *Precision) { op.Rows = 3 },
-		"sums of 8-bit":        func(op *hetero.Op, _ *Precision) { op.Cols = 1 << 20 },
-		"scale of activations": func(op *hetero.Op, _ *Precision) { op.Scale = float32(math.NaN()) },
-		"precision integer":    func(op *hetero.Op, p *Precision) { op.Type, op.Cols, *p = quant.F32, 9, WeightOnly },
-		"no number": func(op *hetero.Op, _ *Precision) {
+		"overflow 32-bit sums": func(op *hetero.Op, _ *Precision) { op.Cols = 1 << 20 },
+		"activation scale":     func(op *hetero.Op, _ *Precision) { op.Scale = float32(math.NaN()) },
+		"use integer":          func(op *hetero.Op, p *Precision) { op.Type, op.Cols, *p = quant.F32, 9, WeightOnly },
+		"NaN or infinite": func(op *hetero.Op, _ *Precision) {
 			op.Type, op.Cols = quant.F32, 9
 			op.Weights[3], op.Weights[2] = 0x7f, 0xc0
 		},

@@ -7,21 +7,21 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// The names by which a runtime binds a product's operands.
+// Names of the operands, for bindings.
 const (
 	InputName  = "x" // [tokens, cols]
 	OutputName = "y" // [tokens, rows]
 )
 
-// Names of what lies beside the model.
+// Names of the external weights.
 const (
 	codesName     = "codes"
 	scalesName    = "scales"
-	rowScalesName = "row_parts" // of the largest scale, see Weights.rowScales
+	rowScalesName = "row_parts" // relative to the largest, see Weights.rowScales
 )
 
-// Matmul writes the graph of a product with packed weights, for exactly
-// op.Tokens tokens: y = x · weightsᵀ.
+// Matmul writes the graph of a matmul with packed weights, for exactly op.Tokens
+// tokens: y = x · weightsᵀ.
 func Matmul(op hetero.Op, w *Weights) []byte {
 	m := &model{
 		input:   Tensor{Name: InputName, Element: Float, Dims: []int64{int64(op.Tokens), int64(op.Cols)}},
@@ -50,18 +50,17 @@ func Matmul(op hetero.Op, w *Weights) []byte {
 	return m.bytes()
 }
 
-// zeroCode is the code of zero in the left operand of an integer product. Left
-// codes are unsigned: that is what processors without a matrix unit multiply by
-// signed ones.
+// zeroCode is the zero point of the left operand in integer matmuls. Left codes are
+// unsigned, because CPUs without matrix units multiply unsigned by signed codes.
 const (
 	zeroCode = 128
 	leftZero = "left_zero" // the constant
 )
 
-// fixedScale rounds all activations to one scale that is known beforehand. The
-// product is written as one of floats that were rounded, which is how compilers of
-// NPUs know a product of codes when they see it; so does the CPU provider. There is one
-// code more below zero than above: whoever adds what is clipped expects the same ends.
+// fixedScale quantizes all activations with one scale that is known in advance. The
+// matmul is written in quantize-dequantize form, which NPU compilers and the CPU
+// provider recognize as an integer matmul. Codes reach one step further below zero
+// than above; Clip makes the ends symmetric, which the outlier path relies on.
 func (m *model) fixedScale(op hetero.Op, w *Weights, result string) {
 	right := m.constant(Tensor{Name: "right_zero", Element: Int8, Data: []byte{0}})
 	m.number("x_scale", op.Scale)
@@ -82,10 +81,10 @@ func (m *model) fixedScale(op hetero.Op, w *Weights, result string) {
 	m.op("MatMul", result, "x_steps", "w_steps")
 }
 
-// minLargest keeps the scale of a token of zeros away from zero.
+// minLargest keeps the scale of an all-zero token above zero.
 const minLargest = 1e-35
 
-// scalePerToken finds the largest number of each token and rounds to that.
+// scalePerToken quantizes each token with the scale of its largest element.
 func (m *model) scalePerToken(op hetero.Op, w *Weights, result string) {
 	m.op("Abs", "x_abs", InputName)
 	m.node("", "ReduceMax", "x_max", []string{"x_abs"}, attribute{name: "axes", list: []int64{1}}, attribute{name: "keepdims", value: 1})
@@ -104,8 +103,8 @@ func (m *model) scalePerToken(op hetero.Op, w *Weights, result string) {
 	m.op("Mul", result, "y_steps", "x_scale")
 }
 
-// sums multiplies the codes: [tokens, rows], exactly. Streamed weights are the
-// left operand, [rows, cols]·[cols, tokens].
+// sums multiplies the codes exactly: [tokens, rows]. Streamed weights are the left
+// operand, [rows, cols]·[cols, tokens].
 func (m *model) sums(op hetero.Op) {
 	if op.Streamed {
 		m.op("Transpose", "x_turned", "x_codes")

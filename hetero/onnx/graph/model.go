@@ -1,9 +1,9 @@
 package graph
 
-// Element is the type of a tensor's numbers, by the number that ONNX gives it.
+// Element is the element type of a tensor, numbered as in ONNX.
 type Element int32
 
-// The elements that products need.
+// The element types in use.
 const (
 	Float Element = 1
 	Uint8 Element = 2
@@ -11,7 +11,7 @@ const (
 	Int32 Element = 6
 )
 
-// Size returns the bytes of one number.
+// Size returns the bytes of one element.
 func (e Element) Size() int {
 	if e == Float || e == Int32 {
 		return 4
@@ -19,8 +19,8 @@ func (e Element) Size() int {
 	return 1
 }
 
-// Tensor is a value of a graph. One without data is known by its shape only:
-// an input, an output, or weights that the runtime is given beside the model.
+// Tensor is a value of a graph. Tensors without data are inputs, outputs or
+// external weights.
 type Tensor struct {
 	Name    string
 	Element Element
@@ -28,7 +28,7 @@ type Tensor struct {
 	Data    []byte
 }
 
-// Size returns the bytes that the tensor's numbers take.
+// Size returns the bytes of the tensor's elements.
 func (t *Tensor) Size() int64 {
 	n := int64(t.Element.Size())
 	for _, d := range t.Dims {
@@ -37,25 +37,25 @@ func (t *Tensor) Size() int64 {
 	return n
 }
 
-// attribute is a property of a node: a whole number or a list of them.
+// attribute is a property of a node: an integer or a list of integers.
 type attribute struct {
 	name  string
 	value int64
-	list  []int64 // instead of value, where it is not nil
+	list  []int64 // replaces value if not nil
 }
 
 // model is a graph with one input and one output.
 type model struct {
 	input, output Tensor
 	constants     []Tensor // small ones, stored in the model
-	weights       []Tensor // known by name and shape
-	nodes         message  // fields of the graph
+	weights       []Tensor // external, by name and shape
+	nodes         message  // encoded fields of the graph
 }
 
-// domainContrib is where the runtime's own operators are.
+// domainContrib is the domain of the runtime's own operators.
 const domainContrib = "com.microsoft"
 
-// node adds an operation. What it needs must have been added before.
+// node adds an operation. Its inputs must be added before.
 func (m *model) node(domain, op, output string, inputs []string, attributes ...attribute) string {
 	m.nodes.message(1, func(n *message) {
 		for _, name := range inputs {
@@ -74,12 +74,12 @@ func (m *model) node(domain, op, output string, inputs []string, attributes ...a
 	return output
 }
 
-// op adds an operation of ONNX itself.
+// op adds a standard ONNX operation.
 func (m *model) op(op, output string, inputs ...string) string {
 	return m.node("", op, output, inputs)
 }
 
-// cast adds a conversion of elements.
+// cast adds a type conversion.
 func (m *model) cast(to Element, output, input string) string {
 	return m.node("", "Cast", output, []string{input}, attribute{name: "to", value: int64(to)})
 }
@@ -90,18 +90,18 @@ func (m *model) constant(t Tensor) string {
 	return t.Name
 }
 
-// number adds a constant.
+// number adds a scalar constant.
 func (m *model) number(name string, v float32) string {
 	return m.constant(Tensor{Name: name, Element: Float, Data: floatBytes(v)})
 }
 
-// The versions of ONNX that are written: models that runtimes since 1.16 read.
+// The ONNX versions to write, which runtimes since 1.16 read.
 const (
 	formatVersion   = 8
 	operatorVersion = 17
 )
 
-// bytes returns the model as a file.
+// bytes returns the model file.
 func (m *model) bytes() []byte {
 	var file message
 	file.integer(1, formatVersion)
@@ -118,7 +118,7 @@ func (m *model) bytes() []byte {
 		for _, t := range m.weights {
 			g.message(5, func(w *message) {
 				t.describe(w)
-				// The file is never looked for: the runtime has the bytes.
+				// The location is never opened: the runtime has the data.
 				w.message(13, func(e *message) {
 					e.text(1, "location")
 					e.text(2, t.Name)
@@ -141,7 +141,7 @@ func (m *model) bytes() []byte {
 	return file
 }
 
-// write writes the attribute as a message of its own.
+// write encodes the attribute as a message.
 func (a attribute) write(w *message) {
 	const integer, integers = 2, 7
 	w.text(1, a.name)
@@ -156,7 +156,7 @@ func (a attribute) write(w *message) {
 	w.integer(20, integers)
 }
 
-// describe writes what a stored tensor is.
+// describe encodes a stored tensor's type and name.
 func (t *Tensor) describe(w *message) {
 	for _, d := range t.Dims {
 		w.integer(1, d)
@@ -165,7 +165,7 @@ func (t *Tensor) describe(w *message) {
 	w.text(8, t.Name)
 }
 
-// declare writes the type of an input or output.
+// declare encodes the type of an input or output.
 func (t *Tensor) declare(w *message) {
 	w.text(1, t.Name)
 	w.message(2, func(w *message) {

@@ -2,11 +2,11 @@ package graph
 
 import "encoding/binary"
 
-// message is a protocol buffer message that is being written. Fields are
-// written in the order of the calls, so the same calls give the same bytes.
+// message encodes a protocol buffer message. Fields are written in the order of the
+// calls, so the output is deterministic.
 type message []byte
 
-// The kinds of fields that ONNX uses.
+// The wire types that ONNX uses.
 const (
 	wireVarint = 0
 	wireBytes  = 2
@@ -29,7 +29,7 @@ func (m *message) bytes(field int, b []byte) {
 
 func (m *message) text(field int, s string) { m.bytes(field, []byte(s)) }
 
-// message writes a field that is a message itself.
+// message writes an embedded message.
 func (m *message) message(field int, write func(m *message)) {
 	var inner message
 	write(&inner)

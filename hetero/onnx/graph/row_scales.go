@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// hasRowScales reports whether weights are codes with one scale for each row, not all
-// the same: rounding them to one scale would lose what the rows' own do not.
+// hasRowScales reports whether weights are codes with one scale per row that differ
+// between rows: quantizing them with one scale would add error.
 func hasRowScales(op hetero.Op) bool {
 	if op.Type != quant.Q8_0 {
 		return false
@@ -27,11 +27,11 @@ func hasRowScales(op hetero.Op) bool {
 	return !alike
 }
 
-// scaleBytes are what a block of Q8_0 begins with.
+// scaleBytes is the size of the scale at the start of a Q8_0 block.
 const scaleBytes = 2
 
-// packRowScales keeps the scale of each row as its part of the largest, which takes the place
-// of one for all weights, and returns them.
+// packRowScales sets the per-tensor scale to the largest row scale and stores each
+// row's scale relative to it. It returns the row scales.
 func (w *Weights) packRowScales(op hetero.Op) func(row int) float32 {
 	rowBytes := len(op.Weights) / op.Rows
 	scale := func(row int) float32 {
@@ -49,6 +49,6 @@ func (w *Weights) packRowScales(op hetero.Op) func(row int) float32 {
 		if s := scale(row); s != 0 {
 			return s
 		}
-		return w.scale // of a row of zeros
+		return w.scale // of an all-zero row
 	}
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Precision is the arithmetic of a product.
+// Precision is the arithmetic of a matmul.
 type Precision uint8
 
-// The precisions of graphs.
+// The precisions.
 const (
-	// Auto is WeightOnly for weights of 4 bits that lose nothing by it, else
+	// Auto is WeightOnly for 4-bit weights that it represents exactly, otherwise
 	// Integer.
 	Auto Precision = iota
-	// WeightOnly multiplies floats by weights of 4 or 8 bits with a scale for each
-	// 32 (W4A16, W8A16). Only Q4_0 and Q8_0 are stored like that.
+	// WeightOnly multiplies floats by weights of 4 or 8 bits with a scale per 32
+	// columns (W4A16, W8A16). Only Q4_0 and Q8_0 are stored in this form.
 	WeightOnly
-	// Integer multiplies 8 bits by 8 bits, with one scale for all weights (W8A8). Where
-	// each row has one scale already, it keeps it: results are multiplied by its part of
-	// the largest.
+	// Integer multiplies 8 bits by 8 bits, with one scale for all weights (W8A8).
+	// If each row already has one scale, it keeps that as a factor of the results.
 	Integer
 )
 
-// String returns the name that options and tables use.
+// String returns the name for options and tables.
 func (p Precision) String() string { return [...]string{"auto", "weight-only", "integer"}[p] }
 
 // ParsePrecision returns the precision with a name.
@@ -38,32 +37,31 @@ func ParsePrecision(name string) (Precision, error) {
 			return p, nil
 		}
 	}
-	return Auto, fmt.Errorf("there is no precision %q: it is auto, weight-only or integer", name)
+	return Auto, fmt.Errorf("unknown precision %q: want auto, weight-only or integer", name)
 }
 
-// blockCols is how many weights of a row have one scale in [WeightOnly].
+// blockCols is the number of columns per scale in [WeightOnly].
 const blockCols = 32
 
-// maxCols is how many products of two 8-bit codes a sum of 32 bits holds.
+// maxCols is how many products of 8-bit codes fit into a 32-bit sum.
 const maxCols = math.MaxInt32 / (127 * 127)
 
-// Weights are the weights of a product in the layout of its graph. They serve
-// graphs of any number of tokens.
+// Weights are packed weights of a matmul, for graphs of any number of tokens.
 type Weights struct {
 	Precision Precision // never Auto
-	Tensors   []Tensor  // their data lies in one frame, which Free gives back
-	// QuantError bounds what rounding the weights does to a result, as
-	// [hetero.Kernel] states tolerances: max over rows of Σ|w - rounded| / Σ|w|.
+	Tensors   []Tensor  // data lies in frame
+	// QuantError bounds the error from quantizing the weights, in the terms of
+	// [hetero.Kernel]: max over rows of Σ|w - quantized| / Σ|w|.
 	QuantError float64
 
 	frame *tiering.Frame
-	bits  int     // of a weight, for WeightOnly
-	scale float32 // of a step, for Integer
-	// rowScales says that scale is the largest of the rows', which keep theirs.
+	bits  int     // per weight, for WeightOnly
+	scale float32 // per-tensor, for Integer
+	// rowScales: rows have scales of their own, and scale is the largest.
 	rowScales bool
 }
 
-// Pack puts the weights of a product into the layout that its graph needs.
+// Pack converts the weights of a matmul to the graph's layout.
 func Pack(budget *tiering.Budget, op hetero.Op, p Precision) (*Weights, error) {
 	rowBytes, err := check(op)
 	if err != nil {
@@ -85,7 +83,7 @@ func Pack(budget *tiering.Budget, op hetero.Op, p Precision) (*Weights, error) {
 	return w, nil
 }
 
-// Size predicts the bytes of packed weights, before any are taken.
+// Size predicts the bytes of packed weights without allocating them.
 func Size(op hetero.Op, p Precision) (int64, error) {
 	if _, err := check(op); err != nil {
 		return 0, err
@@ -101,22 +99,22 @@ func Size(op hetero.Op, p Precision) (int64, error) {
 	return size, nil
 }
 
-// Free gives the memory back. No session may use the weights any more.
+// Free frees the memory. No session may use the weights any more.
 func (w *Weights) Free() { w.frame.Free() }
 
-// Bytes is what the weights take.
+// Bytes returns the size of the weights.
 func (w *Weights) Bytes() int64 { return int64(len(w.frame.Bytes())) }
 
-// check refuses products that are none and returns the bytes of a row.
+// check rejects invalid shapes and returns the bytes of a row.
 func check(op hetero.Op) (rowBytes int, err error) {
 	if op.Tokens < 1 || op.Rows < 1 || op.Cols < 1 {
-		return 0, fmt.Errorf("graph: a product of %d × %d × %d", op.Tokens, op.Rows, op.Cols)
+		return 0, fmt.Errorf("graph: invalid matmul of %d × %d × %d", op.Tokens, op.Rows, op.Cols)
 	}
 	if op.Cols > maxCols {
-		return 0, fmt.Errorf("graph: %d columns, and sums of 8-bit products hold %d", op.Cols, maxCols)
+		return 0, fmt.Errorf("graph: %d columns overflow 32-bit sums; the limit is %d", op.Cols, maxCols)
 	}
 	if !(op.Scale >= 0) || math.IsInf(float64(op.Scale), 0) {
-		return 0, fmt.Errorf("graph: a scale of activations of %g", op.Scale)
+		return 0, fmt.Errorf("graph: invalid activation scale %g", op.Scale)
 	}
 	rowBytes, err = op.Type.RowBytes(op.Cols)
 	if err != nil {
@@ -128,11 +126,11 @@ func check(op hetero.Op) (rowBytes int, err error) {
 	return rowBytes, nil
 }
 
-// Resolve replaces Auto, and refuses what a format cannot do.
+// Resolve replaces Auto and rejects unsupported combinations.
 func (p Precision) Resolve(t quant.Type) (Precision, error) {
 	switch {
 	case p == WeightOnly && t != quant.Q4_0 && t != quant.Q8_0:
-		return p, fmt.Errorf("graph: weights of %v are not codes with one scale for each %d: use the precision integer", t, blockCols)
+		return p, fmt.Errorf("graph: %v weights do not have one scale per %d columns, which precision weight-only needs: use integer", t, blockCols)
 	case p == Auto && t == quant.Q4_0:
 		return WeightOnly, nil
 	case p == Auto:
@@ -141,7 +139,7 @@ func (p Precision) Resolve(t quant.Type) (Precision, error) {
 	return p, nil
 }
 
-// tensors describes the packed weights of a product.
+// tensors returns the packed tensors of a matmul, without data.
 func tensors(op hetero.Op, p Precision) []Tensor {
 	rows, cols := int64(op.Rows), int64(op.Cols)
 	if p == WeightOnly {
@@ -168,7 +166,7 @@ func codeBits(t quant.Type) int {
 	return 8
 }
 
-// alloc takes memory for the packed weights and divides it among the tensors.
+// alloc allocates the packed tensors.
 func (w *Weights) alloc(budget *tiering.Budget, op hetero.Op) error {
 	w.Tensors = tensors(op, w.Precision)
 	size := int64(0)
@@ -176,7 +174,7 @@ func (w *Weights) alloc(budget *tiering.Budget, op hetero.Op) error {
 		size += w.Tensors[i].Size()
 	}
 	if size > math.MaxInt {
-		return fmt.Errorf("graph: %d bytes of weights are more than an address holds", size)
+		return fmt.Errorf("graph: %d bytes of weights exceed the address space", size)
 	}
 	frame, err := tiering.Alloc(budget, tiering.Pinned, int(size))
 	if err != nil {
@@ -191,8 +189,8 @@ func (w *Weights) alloc(budget *tiering.Budget, op hetero.Op) error {
 	return nil
 }
 
-// packBlocks copies codes and scales, which loses nothing. Codes count from the
-// middle of their range, which is what the operator takes for zero.
+// packBlocks copies codes and scales without loss. Zero is the middle of the code
+// range, as the operator expects.
 func (w *Weights) packBlocks(budget *tiering.Budget, op hetero.Op, rowBytes int) error {
 	w.bits = codeBits(op.Type)
 	if err := w.alloc(budget, op); err != nil {
@@ -215,8 +213,8 @@ func (w *Weights) packBlocks(budget *tiering.Budget, op hetero.Op, rowBytes int)
 	return nil
 }
 
-// reorderNibbles brings nibbles from the order of Q4_0, where a byte holds elements i and
-// i+16, to that of ONNX, where it holds two that follow each other.
+// reorderNibbles converts from Q4_0's order, where a byte holds elements i and
+// i+16, to ONNX's, where it holds two consecutive elements.
 func reorderNibbles(dst, src []byte /* [16] */) {
 	for i := range 8 {
 		a, b := src[2*i], src[2*i+1]
@@ -225,12 +223,12 @@ func reorderNibbles(dst, src []byte /* [16] */) {
 	}
 }
 
-// packRows is how many rows are rounded together: as many bytes of a column are
-// written at once where the weights are turned.
+// packRows is the number of rows that are quantized together: transposing writes as
+// many consecutive bytes of a column.
 const packRows = 64
 
-// packPerTensor rounds all weights to 127 steps of the largest, or to those that their
-// rows have, and turns them so that they are the right operand, unless they are streamed.
+// packPerTensor quantizes all weights with one scale, or with those of their rows,
+// and transposes them to the right operand unless they are streamed.
 func (w *Weights) packPerTensor(budget *tiering.Budget, op hetero.Op, rowBytes int) error {
 	if err := w.alloc(budget, op); err != nil {
 		return err
@@ -248,7 +246,7 @@ func (w *Weights) packPerTensor(budget *tiering.Budget, op hetero.Op, rowBytes i
 	}
 	if largest > math.MaxFloat32 {
 		w.Free()
-		return errors.New("graph: a weight is no number, or none that has an end")
+		return errors.New("graph: a weight is NaN or infinite")
 	}
 	w.scale = max(largest, minLargest) / 127
 	scale := func(int) float32 { return w.scale }
@@ -271,8 +269,8 @@ func (w *Weights) packPerTensor(budget *tiering.Budget, op hetero.Op, rowBytes i
 	return nil
 }
 
-// maxAbs returns the largest of the numbers, without their signs, and one from
-// before. What is no number counts as infinite.
+// maxAbs returns the largest absolute value in the row, or largest if that is
+// larger. NaN counts as infinite.
 func maxAbs(row []float32, largest float32) float32 {
 	for _, v := range row {
 		if v < 0 {
@@ -288,8 +286,7 @@ func maxAbs(row []float32, largest float32) float32 {
 	return largest
 }
 
-// turnCols is how many columns are turned together: so many cache lines are
-// written in turns.
+// turnCols is the number of columns transposed together, to as many cache lines.
 const turnCols = 8
 
 // transpose writes codes of n rows as columns of a matrix with longer rows.
@@ -304,7 +301,7 @@ func transpose(dst []byte, stride int, codes []float32 /* [n, cols] */, n int) {
 	}
 }
 
-// quantizeRow replaces weights by their codes and returns Σ|w - rounded| / Σ|w|.
+// quantizeRow replaces weights by their codes and returns Σ|w - quantized| / Σ|w|.
 func quantizeRow(row []float32, scale float32) float64 {
 	lost, sum, steps := 0.0, 0.0, 1/float64(scale)
 	for i, v := range row {
@@ -319,14 +316,14 @@ func quantizeRow(row []float32, scale float32) float64 {
 	return lost / sum
 }
 
-// Tolerance bounds the error of a product, as [hetero.Kernel] states it, where
-// the runtime adds floats of 32 bits.
+// Tolerance bounds the error of a matmul, in the terms of [hetero.Kernel], for
+// runtimes that add in float32.
 func Tolerance(op hetero.Op, p Precision, rounding float64) float64 {
 	sums := float64(op.Cols+2) * 0x1p-24
 	if p == WeightOnly {
 		return sums
 	}
-	// Sums of codes are exact; a code of an activation is half a step off, a step
-	// is a 127th of the largest, and a few factors are rounded.
+	// Sums of codes are exact. A code of an activation is off by up to half a step,
+	// 1/127 of the largest; a few factors are rounded.
 	return rounding + (1+rounding)*(0.5/127) + 0x1p-20
 }
