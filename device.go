@@ -120,7 +120,7 @@ func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.
 		}
 		return m, err
 	}
-	m, err := split.Load(ctx, f, model, split.Options{Device: name, Limit: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Measuring: o.DeviceProgress, Notice: o.Notice})
+	m, err := split.Load(ctx, f, model, split.Options{Device: name, Quota: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Progress: o.DeviceProgress, Report: o.Notice})
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}

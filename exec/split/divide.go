@@ -22,9 +22,9 @@ type Options struct {
 	// Device is a name of a device of this machine; "gpu" or "npu" is the first of
 	// its kind.
 	Device string
-	// Limit is how much of a product's time the device may be busy, for others who
+	// Quota is how much of a product's time the device may be busy, for others who
 	// need it; 0 means all of it. The device is never alone then.
-	Limit float64
+	Quota float64
 	// Alone gives the device all that it takes, to compare with.
 	Alone bool
 	// Memory is how many bytes of the device's memory may be taken; 0 means what its
@@ -32,16 +32,16 @@ type Options struct {
 	Memory int64
 	Trace  *trace.Recorder // of what the device and the processor did when; may be nil
 	Dir    string          // where measurements and verdicts are kept; "" = nowhere
-	// Measuring is told how many products have been measured, of at most so many, and
+	// Progress is told how many products have been measured, of at most so many, and
 	// Notice what is tried and what is not as one may expect; both may be nil.
-	Measuring func(done, total int)
-	Notice    func(text string)
+	Progress func(done, total int)
+	Report   func(text string)
 }
 
-// staticChunk is for how many tokens devices that are static get their graphs, or
+// maxStaticChunk is for how many tokens devices that are static get their graphs, or
 // for fewer: few prompts are a multiple of many, and what fills a chunk up is
 // computed for nothing.
-const staticChunk = 256
+const maxStaticChunk = 256
 
 // Load loads a model whose products are divided between this package's kernels and
 // a device; or all of it on the device, where that is predicted to be faster, and
@@ -81,8 +81,8 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 		return nil, err
 	}
 	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
-	if o.mayBeWhole(&model) && plan.thereFaster(products) {
-		if m, err := t.loadWhole(ctx, products); m != nil || err != nil {
+	if o.allowsWholePass(&model) && plan.wholePassFaster(products) {
+		if m, err := t.loadOnDevice(ctx, products); m != nil || err != nil {
 			return m, err
 		}
 	}
@@ -93,28 +93,28 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 // where that is interrupted.
 func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
 	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Product) bool { return !p.Divisible() })
-	l, err := openLab(products, model, o)
+	l, err := openBench(products, model, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	p := &planner{lab: l, chunk: model.Chunk, limit: o.Limit, alone: o.Alone, shares: map[weights.Product]weights.Share{}, own: map[weights.Product]weights.Share{}}
+	p := &planner{bench: l, chunk: model.Chunk, quota: o.Quota, alone: o.Alone, splits: map[weights.Product]weights.Share{}, hostOnly: map[weights.Product]weights.Share{}}
 	if p.static() {
-		p.chunk = min(p.chunk, staticChunk)
+		p.chunk = min(p.chunk, maxStaticChunk)
 	}
-	if err := p.findTypes(products); err != nil {
+	if err := p.probeTypes(products); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Device, err)
 	}
 	measured := 0
 	l.profiler.Before = func() error {
-		l.news = true
-		if measured++; o.Measuring != nil {
-			o.Measuring(measured, max(measured, p.measured))
+		l.dirty = true
+		if measured++; o.Progress != nil {
+			o.Progress(measured, max(measured, p.measured))
 		}
 		return ctx.Err()
 	}
-	err = p.divideAll(products)
-	l.keep(o.Dir, o.Notice)
+	err = p.planAll(products)
+	l.save(o.Dir, o.Report)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Produc
 	if err != nil {
 		return nil, err
 	}
-	if err := p.makeRoom(products, buffers); err != nil {
+	if err := p.fitMemory(products, buffers); err != nil {
 		return nil, err
 	}
-	if n := p.leftOut(products); n > 0 && o.Notice != nil {
-		o.Notice(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the processor", o.Device, n))
+	if n := p.unplaced(products); n > 0 && o.Report != nil {
+		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the processor", o.Device, n))
 	}
 	return p, nil
 }

@@ -75,7 +75,7 @@ func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Option
 // what only a division asks about.
 func TestMeasurementsAreKept(t *testing.T) {
 	measured := 0
-	o := Options{Device: group() + "/16", Dir: t.TempDir(), Measuring: func(done, total int) {
+	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(done, total int) {
 		measured++
 		require.LessOrEqual(t, done, total)
 	}}

@@ -15,26 +15,26 @@ import (
 // The devices of a division, as a solver has them: the processor is the host of the
 // other one.
 const (
-	own   = 0
-	other = 1
+	hostDevice  = 0
+	otherDevice = 1
 )
 
 // repeats is how often what is not known is measured when a model is opened; the
 // shortest time counts. llmrun profile takes more time for it.
 const repeats = 3
 
-// lab is the two devices while they are measured, and what is known of them.
-type lab struct {
+// deviceBench is the two devices while they are measured, and what is known of them.
+type deviceBench struct {
 	devices  []hetero.Device
 	operands *solve.Operands
 	profiler *solve.Profiler
 	profile  *profiles.File
 	keys     profiles.Keys
-	news     bool // something was measured
+	dirty    bool // something was measured
 }
 
-func openLab(products []weights.Product, model *exec.Options, o *Options) (l *lab, err error) {
-	l = &lab{}
+func openBench(products []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
+	l = &deviceBench{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -67,27 +67,27 @@ func openLab(products []weights.Product, model *exec.Options, o *Options) (l *la
 	if l.profile, notice = profiles.Load(o.Dir); notice == "" {
 		notice = l.profile.Restore(l.profiler, l.keys)
 	}
-	if notice != "" && o.Notice != nil {
-		o.Notice(notice)
+	if notice != "" && o.Report != nil {
+		o.Report(notice)
 	}
 	return l, nil
 }
 
-// keep keeps what was measured, if anything was.
-func (l *lab) keep(dir string, notice func(text string)) {
-	if l.news {
+// save keeps what was measured, if anything was.
+func (l *deviceBench) save(dir string, notice func(text string)) {
+	if l.dirty {
 		l.profile.Update(l.profiler, l.keys)
 		l.profile.SaveOrReport(dir, notice)
 	}
 }
 
-// noteCopy takes over what a copy took.
-func (l *lab) noteCopy(c profiles.CopyTime) {
+// addCopy takes over what a copy took.
+func (l *deviceBench) addCopy(c profiles.CopyTime) {
 	l.profile.AddCopy(l.keys, c)
-	l.news = true
+	l.dirty = true
 }
 
-func (l *lab) close() error { return l.operands.CloseAfter(l.devices) }
+func (l *deviceBench) close() error { return l.operands.CloseAfter(l.devices) }
 
 // opOf returns a product as it is measured. An output matrix has few tokens.
 func opOf(p weights.Product, tokens int) hetero.Op {

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// leastGain is how much faster than the processor alone another device has to be
+	// minGain is how much faster than the processor alone another device has to be
 	// predicted, and a divided product than each of the two: predictions are too kind
 	// to devices that share memory, power and cores. Whole passes have to gain as much
 	// when they are tried: less can be chance.
-	leastGain = 1.05
-	// leastSaving is how much time it has to save: what the other side of a wait may be
+	minGain = 1.05
+	// minSaving is how much time it has to save: what the other side of a wait may be
 	// late on a machine that has other things to do, too.
-	leastSaving = 20 * time.Microsecond
-	// leastMany is the fewest tokens that are divided as many are.
-	leastMany = 32
-	// steps is about how many places are looked at to divide a product at, rowStep
+	minSaving = 20 * time.Microsecond
+	// minPrompt is the fewest tokens that are divided as many are.
+	minPrompt = 32
+	// splitSteps is about how many places are looked at to divide a product at, rowStep
 	// what they are multiples of.
-	steps   = 32
-	rowStep = 64
+	splitSteps = 32
+	rowStep    = 64
 	// startMeasurements are what a profiler asks itself: how long one takes to begin,
 	// and how much two devices slow each other down, alone and together.
 	startMeasurements = 4
@@ -34,44 +34,44 @@ const (
 
 // planner decides how products are divided.
 type planner struct {
-	lab    *lab
-	chunk  int
-	limit  float64
-	alone  bool
-	costs  solve.Costs
-	types  map[quant.Type]bool // that the device multiplies
-	shares map[weights.Product]weights.Share
-	own    map[weights.Product]weights.Share // the same with all rows here
-	lost   lost
-	room   room // nil: the device has memory for all
+	bench    *deviceBench
+	chunk    int
+	quota    float64
+	alone    bool
+	costs    solve.Costs
+	types    map[quant.Type]bool // that the device multiplies
+	splits   map[weights.Product]weights.Share
+	hostOnly map[weights.Product]weights.Share // the same with all rows here
+	losses   losses
+	capacity capacity // nil: the device has memory for all
 	// measured is how many products are measured where nothing is known.
 	measured int
 }
 
-// share returns what was decided, less what was seen to lose; what nobody asked about
+// splitOf returns what was decided, less what was seen to lose; what nobody asked about
 // stays here, and what the device has no memory for.
-func (p *planner) share(product weights.Product) weights.Share {
-	if n, short := p.room[kind(product)]; short && n == 0 {
-		return p.own[kind(product)]
+func (p *planner) splitOf(product weights.Product) weights.Share {
+	if n, short := p.capacity[matmulKey(product)]; short && n == 0 {
+		return p.hostOnly[matmulKey(product)]
 	}
-	if s, known := p.shares[kind(product)]; known {
-		return p.lost.leave(s, p.own[kind(product)], product.OneToken)
+	if s, known := p.splits[matmulKey(product)]; known {
+		return p.losses.apply(s, p.hostOnly[matmulKey(product)], product.OneToken)
 	}
 	return weights.Share{One: product.Rows, Many: product.Rows}
 }
 
-// kind is a product without how often it occurs.
-func kind(p weights.Product) weights.Product {
+// matmulKey is a product without how often it occurs.
+func matmulKey(p weights.Product) weights.Product {
 	p.Count = 0
 	return p
 }
 
 // static reports whether the device runs prepared lengths only.
-func (p *planner) static() bool { return p.lab.devices[other].Capabilities().Static }
+func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
-// findTypes looks which types of weights the device takes. The others are not
+// probeTypes looks which types of weights the device takes. The others are not
 // divided.
-func (p *planner) findTypes(products []weights.Product) error {
+func (p *planner) probeTypes(products []weights.Product) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
 	for _, product := range products {
@@ -80,8 +80,8 @@ func (p *planner) findTypes(products []weights.Product) error {
 		}
 		op := opOf(product, p.chunk)
 		op.Rows = min(op.Rows, rowStep)
-		p.lab.operands.For(other, &op, 0)
-		k, err := p.lab.devices[other].Prepare(op)
+		p.bench.operands.For(otherDevice, &op, 0)
+		k, err := p.bench.devices[otherDevice].Prepare(op)
 		if p.types[product.Type] = err == nil; err != nil {
 			refused = fmt.Errorf("%v: %w", product.Type, err)
 			continue
@@ -92,52 +92,52 @@ func (p *planner) findTypes(products []weights.Product) error {
 	}
 	for _, product := range products {
 		if p.types[product.Type] {
-			p.lab.profiler.Weights = product.Type
+			p.bench.profiler.Weights = product.Type
 			return nil
 		}
 	}
 	return fmt.Errorf("%w: it multiplies none of the model's weights: %w", arch.ErrUnsupported, refused)
 }
 
-// divideAll decides about each product.
-func (p *planner) divideAll(products []weights.Product) error {
+// planAll decides about each product.
+func (p *planner) planAll(products []weights.Product) error {
 	var samples []hetero.Op
 	for _, product := range products {
 		if p.types[product.Type] {
 			samples = append(samples, p.samples(product)...)
 		}
 	}
-	p.measured = len(samples)*len(p.lab.devices) + startMeasurements
-	p.costs = host{solve.NewPredictor(p.lab.profiler, samples)}
+	p.measured = len(samples)*len(p.bench.devices) + startMeasurements
+	p.costs = hostCosts{solve.NewPredictor(p.bench.profiler, samples)}
 	for _, product := range products {
 		if !p.types[product.Type] {
 			continue
 		}
-		share, err := p.divide(product)
+		share, err := p.plan(product)
 		if err != nil {
 			return err
 		}
-		p.shares[kind(product)], p.own[kind(product)] = share, p.here(product)
+		p.splits[matmulKey(product)], p.hostOnly[matmulKey(product)] = share, p.hostSplit(product)
 	}
-	return p.lab.profiler.Err
+	return p.bench.profiler.Err
 }
 
-// here returns the share of a product all rows of which stay here.
-func (p *planner) here(product weights.Product) weights.Share {
+// hostSplit returns the share of a product all rows of which stay here.
+func (p *planner) hostSplit(product weights.Product) weights.Share {
 	share := weights.Share{One: product.Rows, Many: product.Rows}
 	if !p.static() { // which nothing of one token was measured for
-		share.OneTime = p.time(opOf(product, 1), product.Rows)
+		share.OneTime = p.predict(opOf(product, 1), product.Rows)
 		share.ManyTime = share.OneTime
 	}
 	if !product.OneToken {
-		share.ManyTime = p.time(opOf(product, p.chunk), product.Rows)
+		share.ManyTime = p.predict(opOf(product, p.chunk), product.Rows)
 	}
 	return share
 }
 
 // samples are what predictions for a product are learned from.
 func (p *planner) samples(product weights.Product) (list []hetero.Op) {
-	lengths := []int{1, leastMany, p.chunk}
+	lengths := []int{1, minPrompt, p.chunk}
 	switch {
 	case product.OneToken && p.static():
 		return nil
@@ -156,13 +156,13 @@ func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 	return list
 }
 
-// divide decides about a product: of one token, of a chunk, and from how many tokens
+// plan decides about a product: of one token, of a chunk, and from how many tokens
 // on they are divided like a chunk.
-func (p *planner) divide(product weights.Product) (weights.Share, error) {
+func (p *planner) plan(product weights.Product) (weights.Share, error) {
 	share := weights.Share{One: product.Rows, Many: product.Rows}
 	var err error
 	if !p.static() {
-		if share.One, share.OneTime, err = p.best(opOf(product, 1)); err != nil {
+		if share.One, share.OneTime, err = p.bestSplit(opOf(product, 1)); err != nil {
 			return share, err
 		}
 		share.Many, share.ManyTime = share.One, share.OneTime
@@ -170,12 +170,12 @@ func (p *planner) divide(product weights.Product) (weights.Share, error) {
 	if product.OneToken {
 		return share, nil
 	}
-	if share.Many, share.ManyTime, err = p.best(opOf(product, p.chunk)); err != nil {
+	if share.Many, share.ManyTime, err = p.bestSplit(opOf(product, p.chunk)); err != nil {
 		return share, err
 	}
-	for share.Least = min(leastMany, p.chunk); share.Least < p.chunk; share.Least *= 2 {
+	for share.Least = min(minPrompt, p.chunk); share.Least < p.chunk; share.Least *= 2 {
 		op := opOf(product, share.Least)
-		if p.time(op, share.Many) <= p.time(op, share.One) {
+		if p.predict(op, share.Many) <= p.predict(op, share.One) {
 			break
 		}
 	}
@@ -183,131 +183,131 @@ func (p *planner) divide(product weights.Product) (weights.Share, error) {
 	return share, nil
 }
 
-// best returns how many rows of a product stay here, so that it ends first, and when
+// bestSplit returns how many rows of a product stay here, so that it ends first, and when
 // that is.
-func (p *planner) best(op hetero.Op) (rows int, took time.Duration, err error) {
+func (p *planner) bestSplit(op hetero.Op) (rows int, took time.Duration, err error) {
 	if p.alone {
-		return 0, p.time(op, 0), p.lab.profiler.Err
+		return 0, p.predict(op, 0), p.bench.profiler.Err
 	}
-	rows, took = op.Rows, p.time(op, op.Rows)
-	if all := p.time(op, 0); p.limit == 0 && worthIt(all, took) {
+	rows, took = op.Rows, p.predict(op, op.Rows)
+	if all := p.predict(op, 0); p.quota == 0 && paysOff(all, took) {
 		rows, took = 0, all
 	}
 	alone := took
-	step := max(rowStep, op.Rows/steps/rowStep*rowStep)
+	step := max(rowStep, op.Rows/splitSteps/rowStep*rowStep)
 	for here := step; here < op.Rows; here += step {
-		t := p.time(op, here)
-		if busy := p.costs.Time(other, piece(op, other, here).Op(op)); p.limit > 0 && busy.Seconds() > p.limit*t.Seconds() {
+		t := p.predict(op, here)
+		if busy := p.costs.Time(otherDevice, piece(op, otherDevice, here).Op(op)); p.quota > 0 && busy.Seconds() > p.quota*t.Seconds() {
 			continue
 		}
-		if t < took && worthIt(t, alone) {
+		if t < took && paysOff(t, alone) {
 			rows, took = here, t
 		}
 	}
-	return rows, took, p.lab.profiler.Err
+	return rows, took, p.bench.profiler.Err
 }
 
-// worthIt reports whether a time is so much shorter than another that it is likely to
+// paysOff reports whether a time is so much shorter than another that it is likely to
 // be shorter when the model runs.
-func worthIt(t, than time.Duration) bool {
-	return leastGain*t.Seconds() <= than.Seconds() && t+leastSaving <= than
+func paysOff(t, than time.Duration) bool {
+	return minGain*t.Seconds() <= than.Seconds() && t+minSaving <= than
 }
 
-// time predicts a product of which so many rows stay here.
-func (p *planner) time(op hetero.Op, here int) time.Duration {
+// predict predicts a product of which so many rows stay here.
+func (p *planner) predict(op hetero.Op, here int) time.Duration {
 	split := solve.Split{Streamed: op.Streamed}
 	if here > 0 {
-		split.Pieces = append(split.Pieces, piece(op, own, here))
+		split.Pieces = append(split.Pieces, piece(op, hostDevice, here))
 	}
 	solver := solve.Solver{Costs: p.costs, Static: p.static()}
 	if here < op.Rows {
-		theirs := piece(op, other, here)
+		theirs := piece(op, otherDevice, here)
 		if p.static() {
 			theirs.Padded = p.chunk
 		}
 		split.Pieces = append(split.Pieces, theirs)
-		solver.Copy = p.copy(op)
+		solver.Copy = p.copyTime(op)
 	}
 	return solver.Total(op, &split)
 }
 
 // piece returns what a device does of a product of which so many rows stay here.
 func piece(op hetero.Op, device, here int) solve.Piece {
-	if device == own {
-		return solve.Piece{Device: own, Tokens: op.Tokens, Padded: op.Tokens, Rows: here}
+	if device == hostDevice {
+		return solve.Piece{Device: hostDevice, Tokens: op.Tokens, Padded: op.Tokens, Rows: here}
 	}
-	return solve.Piece{Device: other, Tokens: op.Tokens, Padded: op.Tokens, Row: here, Rows: op.Rows - here}
+	return solve.Piece{Device: otherDevice, Tokens: op.Tokens, Padded: op.Tokens, Row: here, Rows: op.Rows - here}
 }
 
-// copy returns what a copy takes of half of what a product reads and writes: there
+// copyTime returns what a copy takes of half of what a product reads and writes: there
 // are two, if there are any.
-func (p *planner) copy(op hetero.Op) time.Duration {
-	device := p.lab.devices[other]
+func (p *planner) copyTime(op hetero.Op) time.Duration {
+	device := p.bench.devices[otherDevice]
 	if device.Capabilities().SharesMemory {
 		return 0
 	}
 	width := (op.Rows + op.Cols) / 2
-	if took, known := p.lab.profile.Copy(p.lab.keys, op.Tokens, width); known {
+	if took, known := p.bench.profile.Copy(p.bench.keys, op.Tokens, width); known {
 		return took
 	}
-	_, y, _ := p.lab.operands.For(other, &op, 0)
+	_, y, _ := p.bench.operands.For(otherDevice, &op, 0)
 	y.Stride = width
 	clock, least := device.Clock(), time.Duration(0)
 	for i := range repeats {
 		begin := clock.Now()
 		if err := device.FlushRows(y, op.Tokens, width); err != nil {
-			p.lab.profiler.Err = err
+			p.bench.profiler.Err = err
 			return 0
 		}
 		if took := clock.Now() - begin; i == 0 || took < least {
 			least = took
 		}
 	}
-	p.lab.noteCopy(profiles.CopyTime{Tokens: op.Tokens, Width: width, Took: least})
+	p.bench.addCopy(profiles.CopyTime{Tokens: op.Tokens, Width: width, Took: least})
 	return least
 }
 
-// host are costs of which device 0 computes at once whatever is asked of it: it is
+// hostCosts are costs of which device 0 computes at once whatever is asked of it: it is
 // who submits.
-type host struct{ solve.Costs }
+type hostCosts struct{ solve.Costs }
 
 // Start is nothing for the host.
-func (h host) Start(device int) time.Duration {
-	if device == own {
+func (h hostCosts) Start(device int) time.Duration {
+	if device == hostDevice {
 		return 0
 	}
 	return h.Costs.Start(device)
 }
 
 const (
-	// answer is how many tokens are generated behind each chunk of a prompt, when
+	// answerTokens is how many tokens are generated behind each chunk of a prompt, when
 	// passes are compared.
-	answer = 128
-	// beside is how many times its products a pass on a device is taken to last: norms
+	answerTokens = 128
+	// passOverhead is how many times its products a pass on a device is taken to last: norms
 	// and attention are not measured.
-	beside = 1.5
+	passOverhead = 1.5
 )
 
-// thereFaster reports whether the device is predicted to compute passes faster when
+// wholePassFaster reports whether the device is predicted to compute passes faster when
 // all of them runs there, so that nobody waits between two products.
-func (p *planner) thereFaster(products []weights.Product) bool {
+func (p *planner) wholePassFaster(products []weights.Product) bool {
 	if p.static() {
 		return false
 	}
-	divided, there := 0.0, (1+answer)*p.costs.Start(other).Seconds()
+	divided, there := 0.0, (1+answerTokens)*p.costs.Start(otherDevice).Seconds()
 	for _, product := range products {
 		if !product.Divisible() || !p.types[product.Type] {
 			return false
 		}
-		count, share := float64(product.Count), p.share(product)
-		one := p.costs.Time(other, opOf(product, 1)).Seconds()
+		count, share := float64(product.Count), p.splitOf(product)
+		one := p.costs.Time(otherDevice, opOf(product, 1)).Seconds()
 		if product.OneToken {
-			divided += (1 + answer) * share.OneTime.Seconds()
-			there += (1 + answer) * one
+			divided += (1 + answerTokens) * share.OneTime.Seconds()
+			there += (1 + answerTokens) * one
 			continue
 		}
-		divided += count * (share.ManyTime.Seconds() + answer*share.OneTime.Seconds())
-		there += count * (p.costs.Time(other, opOf(product, p.chunk)).Seconds() + answer*one)
+		divided += count * (share.ManyTime.Seconds() + answerTokens*share.OneTime.Seconds())
+		there += count * (p.costs.Time(otherDevice, opOf(product, p.chunk)).Seconds() + answerTokens*one)
 	}
-	return beside*there < divided
+	return passOverhead*there < divided
 }

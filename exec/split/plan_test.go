@@ -35,11 +35,11 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	require.NoError(t, err)
 	devices := []hetero.Device{soc.CPU, soc.GPU}
 	if static {
-		devices[other] = soc.NPU
+		devices[otherDevice] = soc.NPU
 	}
 	return &planner{
-		lab: &lab{devices: devices, profiler: solve.NewProfiler(devices, nil)}, chunk: 128, costs: r,
-		types: map[quant.Type]bool{quant.Q4_0: true}, shares: map[weights.Product]weights.Share{}, own: map[weights.Product]weights.Share{},
+		bench: &deviceBench{devices: devices, profiler: solve.NewProfiler(devices, nil)}, chunk: 128, costs: r,
+		types: map[quant.Type]bool{quant.Q4_0: true}, splits: map[weights.Product]weights.Share{}, hostOnly: map[weights.Product]weights.Share{},
 	}
 }
 
@@ -64,12 +64,12 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, false)
-			p.limit = c.limit
-			share, err := p.divide(product)
+			p.quota = c.limit
+			share, err := p.plan(product)
 			require.NoError(t, err)
 			require.InDelta(t, c.here, share.One, 128)
 			require.Positive(t, share.OneTime)
-			require.LessOrEqual(t, share.OneTime, p.time(opOf(product, 1), product.Rows))
+			require.LessOrEqual(t, share.OneTime, p.predict(opOf(product, 1), product.Rows))
 		})
 	}
 }
@@ -78,14 +78,14 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 // stay here.
 func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
-	share, err := p.divide(product)
+	share, err := p.plan(product)
 	require.NoError(t, err)
 	require.Equal(t, product.Rows, share.One)
 	require.Zero(t, share.Many)
 	require.Equal(t, 64, share.Least, "which take 268 ms here, and 32 take 134")
 	head := product
 	head.OneToken = true
-	share, err = p.divide(head)
+	share, err = p.plan(head)
 	require.NoError(t, err)
 	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
 }
@@ -93,12 +93,12 @@ func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 // TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
 func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
-	share, err := p.divide(product)
+	share, err := p.plan(product)
 	require.NoError(t, err)
 	require.Equal(t, product.Rows, share.One)
 	require.InDelta(t, product.Rows/3, share.Many, 128)
 	require.Equal(t, 64, share.Least, "of half a chunk the device is still done sooner")
-	require.Equal(t, weights.Share{One: 7, Many: 7}, p.share(weights.Product{Rows: 7}), "nobody decided about it")
+	require.Equal(t, weights.Share{One: 7, Many: 7}, p.splitOf(weights.Product{Rows: 7}), "nobody decided about it")
 }
 
 // TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
@@ -113,13 +113,13 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, c.static)
-			share, err := p.divide(product)
+			share, err := p.plan(product)
 			require.NoError(t, err)
-			p.shares[kind(product)] = share
-			require.Equal(t, c.whole, p.thereFaster([]weights.Product{product}))
+			p.splits[matmulKey(product)] = share
+			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{product}))
 			unknown := product
 			unknown.Type = quant.F32
-			require.False(t, p.thereFaster([]weights.Product{product, unknown}))
+			require.False(t, p.wholePassFaster([]weights.Product{product, unknown}))
 		})
 	}
 }
@@ -134,13 +134,13 @@ func TestCopiesAreKept(t *testing.T) {
 	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
 	var took [2]time.Duration
 	for i := range took {
-		l := &lab{devices: devices, operands: operands, profiler: solve.NewProfiler(devices, nil), keys: profiles.Keys{"cpu", "gpu"}}
+		l := &deviceBench{devices: devices, operands: operands, profiler: solve.NewProfiler(devices, nil), keys: profiles.Keys{"cpu", "gpu"}}
 		notice := ""
 		l.profile, notice = profiles.Load(dir)
 		require.Empty(t, notice)
-		took[i] = (&planner{lab: l}).copy(opOf(product, 32))
-		require.Equal(t, i == 0, l.news)
-		l.keep(dir, func(text string) { t.Error(text) })
+		took[i] = (&planner{bench: l}).copyTime(opOf(product, 32))
+		require.Equal(t, i == 0, l.dirty)
+		l.save(dir, func(text string) { t.Error(text) })
 	}
 	require.Positive(t, took[0])
 	require.Equal(t, took[0], took[1])

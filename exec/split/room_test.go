@@ -40,23 +40,23 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	var ops []hetero.Op
 	for _, product := range products {
 		ops = append(ops, opOf(product, p.chunk))
-		share, err := p.divide(product)
+		share, err := p.plan(product)
 		require.NoError(t, err)
-		p.shares[kind(product)], p.own[kind(product)] = share, p.here(product)
+		p.splits[matmulKey(product)], p.hostOnly[matmulKey(product)] = share, p.hostSplit(product)
 	}
 	var err error
-	p.lab.operands, err = solve.NewOperands(tiering.New(0), p.lab.devices, ops)
+	p.bench.operands, err = solve.NewOperands(tiering.New(0), p.bench.devices, ops)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.lab.close()) })
+	t.Cleanup(func() { require.NoError(t, p.bench.close()) })
 	limit := func(bytes int64) map[string]int {
-		soc := p.lab.devices[other]
-		p.lab.devices[other] = short{soc, bytes}
-		defer func() { p.lab.devices[other] = soc }()
-		require.NoError(t, p.makeRoom(products, 1<<20))
-		count, each := map[string]int{}, p.each()
+		soc := p.bench.devices[otherDevice]
+		p.bench.devices[otherDevice] = short{soc, bytes}
+		defer func() { p.bench.devices[otherDevice] = soc }()
+		require.NoError(t, p.fitMemory(products, 1<<20))
+		count, each := map[string]int{}, p.assign()
 		for _, product := range products {
 			for range product.Count {
-				if share := each(kind(product)); share.Many < product.Rows {
+				if share := each(matmulKey(product)); share.Many < product.Rows {
 					count[product.Name]++
 				}
 			}
@@ -65,16 +65,16 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	}
 	all := map[string]int{"attn_q": 4, "ffn_up": 4, "ffn_down": 4}
 	require.Equal(t, all, limit(1<<30))
-	require.Zero(t, p.leftOut(products))
-	up, err := p.bytesThere(products[1], p.shares[kind(products[1])])
+	require.Zero(t, p.unplaced(products))
+	up, err := p.deviceBytes(products[1], p.splits[matmulKey(products[1])])
 	require.NoError(t, err)
-	down, err := p.bytesThere(products[2], p.shares[kind(products[2])])
+	down, err := p.deviceBytes(products[2], p.splits[matmulKey(products[2])])
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"attn_q": 2, "ffn_up": 4, "ffn_down": 3}, limit(1<<20+4*up+4*down-1))
-	require.Equal(t, 3, p.leftOut(products))
+	require.Equal(t, 3, p.unplaced(products))
 	require.Empty(t, limit(1<<20))
 	for _, product := range products {
-		require.Equal(t, product.Rows, p.share(product).Many)
+		require.Equal(t, product.Rows, p.splitOf(product).Many)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 		said := ""
 		model := small
 		model.Budget = tiering.New(0)
-		m, err := Load(t.Context(), f, model, Options{Device: name, Alone: true, Memory: 24 << 20, Notice: func(text string) { said += text + "\n" }})
+		m, err := Load(t.Context(), f, model, Options{Device: name, Alone: true, Memory: 24 << 20, Report: func(text string) { said += text + "\n" }})
 		require.NoError(t, err, name)
 		require.Contains(t, said, name+" has no memory for its rows of ")
 		there, here := 0, 0

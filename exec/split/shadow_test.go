@@ -110,7 +110,7 @@ func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	scaled.model.W8A8 = whole
 	require.NotEqual(t, plain.passes(products), scaled.passes(products))
 	if gpu, err := devices.All.First(hetero.GPU); err == nil {
-		o := Options{Device: gpu, Measuring: func(int, int) { t.Error("something was measured") }}
+		o := Options{Device: gpu, Progress: func(int, int) { t.Error("something was measured") }}
 		_, err = Load(t.Context(), f, scaled.model, o)
 		require.ErrorIs(t, err, arch.ErrUnsupported)
 		require.ErrorContains(t, err, "no scale that is given")

@@ -15,8 +15,8 @@ const (
 	// time would not tell what it costs that each side waits for the other.
 	trialPasses = 5
 	trialTokens = 15
-	// trialEnough is how long passes of a kind are timed; one is in any case.
-	trialEnough = 5 * time.Second
+	// trialMaxTime is how long passes of a kind are timed; one is in any case.
+	trialMaxTime = 5 * time.Second
 )
 
 // timing says which passes are timed: those that a device has a part in.
@@ -57,7 +57,7 @@ func median(passes int, pass func() error) (time.Duration, error) {
 	var took []time.Duration
 	begin := time.Now()
 	for n := range 1 + passes { // the first is to warm up
-		if n > 1 && time.Since(begin) > trialEnough {
+		if n > 1 && time.Since(begin) > trialMaxTime {
 			break
 		}
 		start := time.Now()

@@ -31,15 +31,15 @@ type trial struct {
 	plan    *planner
 }
 
-// halved reports whether the device is made of cores that are the processor's without
+// halvesHost reports whether the device is made of cores that are the processor's without
 // it. What is left to the processor then has less of it than without a division.
-func (t *trial) halved() bool { return t.model.Threads != t.threads }
+func (t *trial) halvesHost() bool { return t.model.Threads != t.threads }
 
-// lost says what passes the processor computes sooner alone, whatever was planned.
-type lost struct{ prompts, tokens bool }
+// losses says what passes the processor computes sooner alone, whatever was planned.
+type losses struct{ prompts, tokens bool }
 
-// leave returns what is left of a share; own is the one with all rows here.
-func (l lost) leave(share, own weights.Share, oneToken bool) weights.Share {
+// apply returns what is left of a share; own is the one with all rows here.
+func (l losses) apply(share, own weights.Share, oneToken bool) weights.Share {
 	if l.tokens {
 		share.One, share.OneTime = own.One, own.OneTime
 	}
@@ -51,46 +51,46 @@ func (l lost) leave(share, own weights.Share, oneToken bool) weights.Share {
 	return share
 }
 
-// lostBy returns what is not worth it.
-func lostBy(t *profiles.Trial) lost {
-	return lost{
-		prompts: t.Planned.Prompt > 0 && !worthIt(t.Planned.Prompt, t.Alone.Prompt),
-		tokens:  t.Planned.Token > 0 && !worthIt(t.Planned.Token, t.Alone.Token),
+// lossesOf returns what is not worth it.
+func lossesOf(t *profiles.Trial) losses {
+	return losses{
+		prompts: t.Planned.Prompt > 0 && !paysOff(t.Planned.Prompt, t.Alone.Prompt),
+		tokens:  t.Planned.Token > 0 && !paysOff(t.Planned.Token, t.Alone.Token),
 	}
 }
 
 // load loads the model. Where somebody wants the device alone, or where pages of keys
 // and values go is closed by the first model that has it, nothing is tried.
 func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
-	prompts, tokens := t.divided(products)
+	prompts, tokens := t.offloads(products)
 	if !prompts && !tokens {
 		t.model.Threads = t.threads
-		return t.loadDivided(ctx)
+		return t.loadSplit(ctx)
 	}
 	if t.o.Alone || t.model.KVSpill != nil {
-		return t.loadDivided(ctx)
+		return t.loadSplit(ctx)
 	}
 	passes := t.passes(products)
 	result := t.known(passes)
 	if result == nil {
-		t.notice("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
-		m, result, err = t.compare(ctx, passes, timing{prompts: prompts || t.halved(), tokens: tokens || t.halved(), chunk: t.model.Chunk}, t.loadDivided)
+		t.report("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
+		m, result, err = t.compare(ctx, passes, timing{prompts: prompts || t.halvesHost(), tokens: tokens || t.halvesHost(), chunk: t.model.Chunk}, t.loadSplit)
 		if err != nil || result == nil {
 			return m, err
 		}
 	}
-	if t.halved() {
-		t.takeWhole(result)
+	if t.halvesHost() {
+		t.applyToAllCores(result)
 	} else {
-		t.take(result)
+		t.applyResult(result)
 	}
-	if m != nil && t.plan.lost == (lost{}) {
+	if m != nil && t.plan.losses == (losses{}) {
 		return m, nil
 	}
 	if m != nil {
 		m.Close() // rows that are the processor's now are in the device's memory only
 	}
-	return t.loadDivided(ctx)
+	return t.loadSplit(ctx)
 }
 
 // passes are what a trial of the plan is about.
@@ -99,7 +99,7 @@ func (t *trial) passes(products []weights.Product) profiles.Passes {
 	if t.model.W8A8 != nil {
 		about = t.model.W8A8.Identity() + ": " + about
 	}
-	if t.halved() {
+	if t.halvesHost() {
 		about = "or all cores: " + about
 	}
 	return profiles.Passes{Matmuls: about, Chunk: t.model.Chunk, Exact: t.model.Exact}
@@ -107,13 +107,13 @@ func (t *trial) passes(products []weights.Product) profiles.Passes {
 
 // known returns what an earlier trial has found, nil for nothing.
 func (t *trial) known(passes profiles.Passes) *profiles.Trial {
-	return t.plan.lab.profile.Trial(t.plan.lab.keys, passes)
+	return t.plan.bench.profile.Trial(t.plan.bench.keys, passes)
 }
 
-// divided reports whether the device has a part in prompts, and in single tokens.
-func (t *trial) divided(products []weights.Product) (prompts, tokens bool) {
+// offloads reports whether the device has a part in prompts, and in single tokens.
+func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
 	for _, p := range products {
-		share := t.plan.share(p)
+		share := t.plan.splitOf(p)
 		prompts = prompts || share.Many < p.Rows && !p.OneToken
 		tokens = tokens || share.One < p.Rows
 	}
@@ -125,9 +125,9 @@ func (t *trial) divided(products []weights.Product) (prompts, tokens bool) {
 func (t *trial) describe(products []weights.Product) string {
 	var words []string
 	for _, p := range products {
-		share := t.plan.share(p)
+		share := t.plan.splitOf(p)
 		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least)
-		if n, short := t.plan.room[kind(p)]; short {
+		if n, short := t.plan.capacity[matmulKey(p)]; short {
 			text += fmt.Sprintf(" in %d", n)
 		}
 		words = append(words, text)
@@ -142,7 +142,7 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 	result = &profiles.Trial{Passes: passes}
 	result.Alone, err = t.timeAlone(ctx, timed)
 	if errors.Is(err, tiering.ErrBudget) {
-		t.untried(err)
+		t.reportUntried(err)
 		m, err = planned(ctx)
 		return m, nil, err
 	} else if err != nil {
@@ -153,13 +153,13 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 	}
 	result.Planned, err = timePasses(timed, ctx, m)
 	if errors.Is(err, tiering.ErrBudget) {
-		t.untried(err)
+		t.reportUntried(err)
 		return m, nil, nil
 	} else if err != nil {
 		m.Close()
 		return nil, nil, err
 	}
-	profiles.SaveTrial(t.o.Dir, t.plan.lab.keys, *result, t.o.Notice)
+	profiles.SaveTrial(t.o.Dir, t.plan.bench.keys, *result, t.o.Report)
 	return m, result, nil
 }
 
@@ -183,13 +183,13 @@ func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Pass
 	return timePasses(timed, ctx, m)
 }
 
-// untried says why a plan is used all the same: there is no choice.
-func (t *trial) untried(err error) {
-	t.notice("%s is used without a trial, which memory has no room for: %v", t.o.Device, err)
+// reportUntried says why a plan is used all the same: there is no choice.
+func (t *trial) reportUntried(err error) {
+	t.report("%s is used without a trial, which memory has no room for: %v", t.o.Device, err)
 }
 
-// loadDivided loads the model as it is divided by now.
-func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
+// loadSplit loads the model as it is divided by now.
+func (t *trial) loadSplit(ctx context.Context) (*exec.Model, error) {
 	// Another device than that of the measurements: buffers stay attached until one is
 	// closed.
 	device, err := devices.All.Open(t.o.Device, devices.Options{Budget: t.model.Budget, Memory: t.o.Memory})
@@ -197,43 +197,43 @@ func (t *trial) loadDivided(ctx context.Context) (*exec.Model, error) {
 		return nil, err
 	}
 	model := t.model
-	model.Split = &exec.Split{Name: t.o.Device, Device: device, Of: t.plan.each(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
+	model.Split = &exec.Split{Name: t.o.Device, Device: device, Of: t.plan.assign(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
 	return exec.Load(ctx, t.files, model)
 }
 
-// take leaves to the processor what a trial says that it computes sooner.
-func (t *trial) take(result *profiles.Trial) {
-	t.plan.lost = lostBy(result)
+// applyResult leaves to the processor what a trial says that it computes sooner.
+func (t *trial) applyResult(result *profiles.Trial) {
+	t.plan.losses = lossesOf(result)
 	for _, kind := range []struct {
 		lost           bool
 		name           string
 		planned, alone time.Duration
 	}{
-		{t.plan.lost.prompts, "prompts", result.Planned.Prompt, result.Alone.Prompt},
-		{t.plan.lost.tokens, "single tokens", result.Planned.Token, result.Alone.Token},
+		{t.plan.losses.prompts, "prompts", result.Planned.Prompt, result.Alone.Prompt},
+		{t.plan.losses.tokens, "single tokens", result.Planned.Token, result.Alone.Token},
 	} {
 		if kind.lost {
-			t.notice("%s stay on the processor: divided with %s a pass took %v, and alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
+			t.report("%s stay on the processor: divided with %s a pass took %v, and alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
 		}
 	}
 }
 
-// takeWhole gives the processor all of its cores where a trial says that these compute
+// applyToAllCores gives the processor all of its cores where a trial says that these compute
 // whole passes sooner than its parts do. A part that had only prompts, or only tokens,
 // would keep its cores from the rest.
-func (t *trial) takeWhole(result *profiles.Trial) {
-	planned, alone := answered(result.Planned), answered(result.Alone)
-	if worthIt(planned, alone) {
+func (t *trial) applyToAllCores(result *profiles.Trial) {
+	planned, alone := answerTime(result.Planned), answerTime(result.Alone)
+	if paysOff(planned, alone) {
 		return
 	}
-	t.plan.lost = lost{prompts: true, tokens: true}
+	t.plan.losses = losses{prompts: true, tokens: true}
 	t.model.Threads = t.threads
-	t.notice("%s stays with the processor: a prompt and %d tokens took %v divided with it, and %v on all cores", t.o.Device, answer, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
+	t.report("%s stays with the processor: a prompt and %d tokens took %v divided with it, and %v on all cores", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
 }
 
-// notice tells the owner, if he wants to know.
-func (t *trial) notice(format string, about ...any) {
-	if t.o.Notice != nil {
-		t.o.Notice(fmt.Sprintf(format, about...))
+// report tells the owner, if he wants to know.
+func (t *trial) report(format string, about ...any) {
+	if t.o.Report != nil {
+		t.o.Report(fmt.Sprintf(format, about...))
 	}
 }

@@ -25,9 +25,9 @@ func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	products, err := weights.Products(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
-	l, err := openLab(products, &model, &Options{Device: device, Dir: dir})
+	l, err := openBench(products, &model, &Options{Device: device, Dir: dir})
 	require.NoError(t, err)
-	p := &planner{lab: l, chunk: model.Chunk}
+	p := &planner{bench: l, chunk: model.Chunk}
 	var times [2][]solve.Timing
 	var slowdowns []solve.Slowdown
 	for _, product := range products {
@@ -64,8 +64,8 @@ type opening struct {
 
 func newOpening(t *testing.T, device string) *opening {
 	o := &opening{weights: "q4_0", model: small, Options: Options{Device: device, Dir: t.TempDir()}}
-	o.Measuring = func(int, int) { t.Error("all is known") }
-	o.Notice = func(text string) { o.notices = append(o.notices, text) }
+	o.Progress = func(int, int) { t.Error("all is known") }
+	o.Report = func(text string) { o.notices = append(o.notices, text) }
 	o.model.Progress = func(done, total int64) {
 		if done == total {
 			o.loads++
@@ -165,7 +165,7 @@ func TestOtherPassesAreTriedAnew(t *testing.T) {
 		func() { o.model.Threads = 2 },
 		func() { o.model.Chunk = 64 },
 		func() { o.Device += "/2" },
-		func() { o.Limit = 0.5 },
+		func() { o.Quota = 0.5 },
 		func() { o.weights = "q8_0" },
 	} {
 		change()
@@ -191,10 +191,10 @@ func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
 // TestTrialsAreInterrupted: Ctrl-C ends a trial wherever it is, and nothing is judged.
 func TestTrialsAreInterrupted(t *testing.T) {
 	o := newOpening(t, group())
-	progress, notice, whole := o.model.Progress, o.Notice, timePasses
+	progress, notice, whole := o.model.Progress, o.Report, timePasses
 	t.Cleanup(func() { timePasses = whole })
 	for at, when := range map[string]func(cancel func()){
-		"before passes alone":    func(cancel func()) { o.Notice = func(string) { cancel() } },
+		"before passes alone":    func(cancel func()) { o.Report = func(string) { cancel() } },
 		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
 		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
 		"in a pass": func(cancel func()) {
@@ -205,7 +205,7 @@ func TestTrialsAreInterrupted(t *testing.T) {
 		},
 	} {
 		t.Run(at, func(t *testing.T) {
-			o.model.Progress, o.Notice, timePasses = progress, notice, whole
+			o.model.Progress, o.Report, timePasses = progress, notice, whole
 			ctx, cancel := context.WithCancel(t.Context())
 			when(cancel)
 			_, err := loadAs(t, ctx, o.weights, o.model, o.Options)

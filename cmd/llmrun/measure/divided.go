@@ -158,7 +158,7 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
-	divided := split.Options{Device: o.Device, Limit: o.Limit, Dir: o.Dir, Notice: o.Notice}
+	divided := split.Options{Device: o.Device, Quota: o.Limit, Dir: o.Dir, Report: o.Notice}
 	switch way {
 	case onDevice:
 		return r.loadAlone(ctx, files, options, divided)
@@ -174,7 +174,7 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 // and otherwise all products, with the rest on the processor.
 func (r *DividedReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
 	r.Alone = "the whole pass"
-	m, err := split.LoadWhole(ctx, files, model, o)
+	m, err := split.LoadOnDevice(ctx, files, model, o)
 	if errors.Is(err, arch.ErrUnsupported) {
 		r.Alone, o.Alone = "all products that it takes", true
 		return split.Load(ctx, files, model, o)
