@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token"
-	"github.com/llmrun/llmrun/exec/token/template"
+	"github.com/llmrun/llmrun/text/jinja"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // Message is one turn of a conversation.
@@ -77,8 +77,8 @@ func (s *Session) chat(ctx context.Context, messages func() []Message, o Generat
 
 // chatFormat turns conversations into prompts.
 type chatFormat struct {
-	source   string             // the model's own template, "" = a built-in one is used
-	template *template.Template // nil: invalid says why
+	source   string          // the model's own template, "" = a built-in one is used
+	template *jinja.Template // nil: invalid says why
 	invalid  error
 	tok      *token.Tokenizer // nil: none
 	bos, eos string           // as text, which templates ask for
@@ -97,12 +97,12 @@ func newChatFormat(f *modelfile.Files, t *token.Tokenizer) (*chatFormat, error) 
 		c.eos, _ = t.Piece(ends[0])
 	}
 	if c.source == "" {
-		c.template, _ = template.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
+		c.template, _ = jinja.ForTokens(func(piece string) bool { _, ok := t.ID(piece); return ok })
 		return c, nil
 	}
 	// A template that cannot be read must not keep the model from continuing
 	// plain text: the error waits for the first conversation.
-	if c.template, err = template.Parse(c.source); err != nil {
+	if c.template, err = jinja.Parse(c.source); err != nil {
 		c.invalid = fmt.Errorf("the chat template of %s: %w", f.Path, err)
 	}
 	return c, nil
@@ -113,9 +113,9 @@ func (c *chatFormat) render(messages []Message, o ChatOptions) (string, error) {
 	if c.template == nil {
 		return "", c.invalid
 	}
-	in := template.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
+	in := jinja.Input{BOS: c.bos, EOS: c.eos, AddGenerationPrompt: !o.NoGenerationPrompt, Now: o.Now, Extra: o.Extra}
 	for _, m := range messages {
-		in.Messages = append(in.Messages, template.Message{Role: m.Role, Content: m.Content})
+		in.Messages = append(in.Messages, jinja.Message{Role: m.Role, Content: m.Content})
 	}
 	return c.template.Render(in)
 }
@@ -133,15 +133,15 @@ type TemplateOptions struct {
 
 // RenderTemplate renders a chat template, given as its source.
 func RenderTemplate(source string, o TemplateOptions) (string, error) {
-	t, err := template.Parse(source)
+	t, err := jinja.Parse(source)
 	if err != nil {
 		return "", err
 	}
 	return o.render(t)
 }
 
-func (o *TemplateOptions) render(t *template.Template) (string, error) {
-	in, err := template.DecodeConversation(o.Messages)
+func (o *TemplateOptions) render(t *jinja.Template) (string, error) {
+	in, err := jinja.DecodeConversation(o.Messages)
 	if err != nil {
 		return "", err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // Marks around text of a rendered conversation in which special tokens are not

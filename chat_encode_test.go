@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token/template"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/jinja"
 )
 
 // TestTemplateThatCutsAMarkedText renders with templates that take apart what
@@ -29,7 +29,7 @@ func TestTemplateThatCutsAMarkedText(t *testing.T) {
 		{`<|im_start|>{{ messages[0].content[2:] }}<|im_end|>`, []int32{2}},
 		{`<|im_start|>{{ messages[0].content.split("c") | join("<|pad|>") }}<|im_end|>`, []int32{1, 2}},
 	} {
-		parsed, err := template.Parse(test.source)
+		parsed, err := jinja.Parse(test.source)
 		require.NoError(t, err)
 		c := &chatFormat{source: test.source, template: parsed, tok: tok}
 		ids, err := c.encode(messages, ChatOptions{})

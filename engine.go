@@ -9,11 +9,11 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/internal/trace"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/text/token"
 	"github.com/llmrun/llmrun/tiering"
 )
 

@@ -6,12 +6,12 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/sample"
-	"github.com/llmrun/llmrun/exec/token/template"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/jinja"
+	"github.com/llmrun/llmrun/text/sample"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -51,7 +51,7 @@ var (
 	ErrBudget = tiering.ErrBudget
 	// ErrTemplate: the model's chat template refuses the conversation, for
 	// instance because roles do not alternate; the message is the template's.
-	ErrTemplate = template.ErrRaised
+	ErrTemplate = jinja.ErrRaised
 	// ErrClosed: the engine or session was closed, perhaps while it was at work.
 	ErrClosed = errors.New("the engine or session is closed")
 	// ErrBusy: the session is generating already. Use another session, or wait
@@ -62,5 +62,5 @@ var (
 // IsUnsupported reports whether err says that a file is sound but asks for
 // something that is not offered; the message says what.
 func IsUnsupported(err error) bool {
-	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, arch.ErrUnsupported) || errors.Is(err, template.ErrUnsupported)
+	return errors.Is(err, store.ErrUnsupported) || errors.Is(err, arch.ErrUnsupported) || errors.Is(err, jinja.ErrUnsupported)
 }

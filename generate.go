@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/sample"
-	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/text/sample"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // Piece is a step of a generation: a token, and the text that became certain

@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -34,16 +34,16 @@ var (
 	ErrOtherSettings = errors.New("the session was kept with other settings")
 	// ErrKVMissing: some of what the session remembers has been deleted. Its text
 	// can be read again, see [SessionOptions].
-	ErrKVMissing = chunk.ErrMissing
+	ErrKVMissing = segment.ErrMissing
 )
 
 // keeper is where an engine keeps what its sessions remember; nil: nowhere.
 type keeper struct {
-	dir    *chunk.Dir
+	dir    *segment.Dir
 	stores exec.Stores
-	origin chunk.ID // of the model, whatever was made from it
-	opened chunk.ID // of the file that is in use; older sessions have it for the origin
-	auto   bool     // prompts are kept and found without being asked for
+	origin segment.ID // of the model, whatever was made from it
+	opened segment.ID // of the file that is in use; older sessions have it for the origin
+	auto   bool       // prompts are kept and found without being asked for
 	notice func(string)
 
 	mu   sync.Mutex
@@ -81,7 +81,7 @@ func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options)
 		}
 		identity += string(adapter[:])
 	}
-	if k.dir, err = chunk.OpenDir(opts.Disk.slow(vfs.OS()), base, kvLimit(opts.CacheSize)); err != nil {
+	if k.dir, err = segment.OpenDir(opts.Disk.slow(vfs.OS()), base, kvLimit(opts.CacheSize)); err != nil {
 		k.tell(err)
 		e.unkept = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
@@ -223,14 +223,14 @@ func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
 
 // wrapName makes a name that is refused an invalid option.
 func wrapName(err error) error {
-	if errors.Is(err, chunk.ErrName) {
+	if errors.Is(err, segment.ErrName) {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return err
 }
 
 // restore makes a new session what m says.
-func (s *Session) restore(ctx context.Context, k *keeper, m *chunk.Manifest, o SessionOptions) error {
+func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o SessionOptions) error {
 	if m.Identity != k.origin && m.Identity != k.opened {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
@@ -325,7 +325,7 @@ func (s *Session) save(k *keeper) error {
 }
 
 // saveText writes the text and the messages, and where keys and values of them are.
-func (s *Session) saveText(k *keeper, refs []chunk.Ref) error {
+func (s *Session) saveText(k *keeper, refs []segment.Ref) error {
 	s.mu.Lock()
 	text, messages := s.text, s.messages
 	s.mu.Unlock()
@@ -338,12 +338,12 @@ func (s *Session) saveText(k *keeper, refs []chunk.Ref) error {
 	if s.seq.Selected() {
 		settings += ", selected"
 	}
-	m := &chunk.Manifest{
+	m := &segment.Manifest{
 		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.StoreKey(k.stores),
 		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {
-		m.Messages = append(m.Messages, chunk.Message(msg))
+		m.Messages = append(m.Messages, segment.Message(msg))
 	}
 	return s.lock.Save(m)
 }

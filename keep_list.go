@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -27,7 +27,7 @@ type KeptSession struct {
 // Sessions lists the sessions in a directory that was given as Options.CacheDir or
 // KVDir, by name.
 func Sessions(dir string) ([]KeptSession, error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func Sessions(dir string) ([]KeptSession, error) {
 
 // ShowSession describes one session with its text.
 func ShowSession(dir, name string) (KeptSession, error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return KeptSession{}, err
 	}
@@ -56,7 +56,7 @@ func ShowSession(dir, name string) (KeptSession, error) {
 	return s, wrapName(err)
 }
 
-func describeSession(d *chunk.Dir, name string) (KeptSession, error) {
+func describeSession(d *segment.Dir, name string) (KeptSession, error) {
 	s := KeptSession{Name: name}
 	m, err := d.Session(name)
 	if err != nil {
@@ -74,7 +74,7 @@ func describeSession(d *chunk.Dir, name string) (KeptSession, error) {
 // session needs. It returns how many bytes of these are gone. A session that is in
 // use is refused with ErrLocked.
 func RemoveSession(dir, name string) (freed int64, err error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -86,7 +86,7 @@ func RemoveSession(dir, name string) (freed int64, err error) {
 // its checksum. The error names the first place that is damaged. It returns how
 // many bytes were read.
 func VerifySession(dir, name string) (bytes int64, err error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ type KeptKV struct {
 // CachedKV returns how many keys and values there are in a directory that was
 // given as Options.CacheDir or KVDir.
 func CachedKV(dir string) (k KeptKV, err error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return k, err
 	}
@@ -120,7 +120,7 @@ func CachedKV(dir string) (k KeptKV, err error) {
 
 // CleanCachedKV deletes keys and values that no session with a name needs.
 func CleanCachedKV(dir string) (deleted KeptKV, err error) {
-	d, err := chunk.OpenDir(vfs.OS(), dir, 0)
+	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return deleted, err
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/sample"
 )
 
 // Options are the choices of who opens a model. The zero value is sensible.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 )
 
 // Session is one text that grows: a story, a document with questions, or a
@@ -27,7 +27,7 @@ type Session struct {
 
 	// lock is the session's name on flash, nil without one; created is when it was
 	// kept first. They belong to whoever set running, too.
-	lock    *chunk.SessionLock
+	lock    *segment.SessionLock
 	created time.Time
 
 	mu       sync.Mutex // guards all below

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // Tokenizer turns text into token ids and back. It may be used by many

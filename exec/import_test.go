@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/quant"
@@ -20,6 +19,7 @@ import (
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/pack"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/token"
 	"github.com/llmrun/llmrun/tiering"
 )
 

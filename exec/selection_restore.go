@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/llmrun/llmrun/kv"
-	kvchunk "github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -50,7 +50,7 @@ func (w *restoredKeys) allocate() (err error) {
 	if w.s.kv.ColdPages() == 0 {
 		return nil
 	}
-	for w.most = kvchunk.MaxPages; w.most > 0; w.most /= 4 {
+	for w.most = segment.MaxPages; w.most > 0; w.most /= 4 {
 		if w.frame, err = tiering.Alloc(w.s.model.budget, tiering.KVFrames, w.most*w.s.model.kvReader.LargestPage()); err == nil {
 			return nil
 		}

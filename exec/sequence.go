@@ -8,7 +8,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/kv"
-	kvchunk "github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/tiering"
 )
 
@@ -37,7 +37,7 @@ type Sequence struct {
 	convFrame      *tiering.Frame
 
 	chain   kv.Chain       // kept on flash, of what the sequence begins with
-	chainIn *kvchunk.Store // where the chain is
+	chainIn *segment.Store // where the chain is
 	saved   int            // tokens that are kept there, some perhaps in a part of a chunk
 	early   func(n int)    // keeps the first n tokens while more are read; nil if that is not wanted
 	tried   int            // tokens that there were when it did so last, perhaps in vain

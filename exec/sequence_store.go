@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/kv"
-	kvchunk "github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 )
 
 // Stores are where a model keeps what it remembers of texts: those of whose tokens all
@@ -15,11 +15,11 @@ type Stores struct{ exact, selected storePair }
 
 // A model that rotates long texts by other frequencies remembers them otherwise, so it
 // has two stores.
-type storePair struct{ short, long *kvchunk.Store }
+type storePair struct{ short, long *segment.Store }
 
 // OpenStores returns the model's stores in a directory. identity is all that keys and
 // values depend on besides their format, the tokens, and what these looked at.
-func (m *Model) OpenStores(dir *kvchunk.Dir, identity string) (s Stores, err error) {
+func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err error) {
 	about := []string{identity, m.cache.Shape().Format.String()}
 	if s.exact, err = m.openStore(dir, about); err == nil && !m.selection.Exact() {
 		s.selected, err = m.openStore(dir, append(about, "selected"))
@@ -27,24 +27,24 @@ func (m *Model) OpenStores(dir *kvchunk.Dir, identity string) (s Stores, err err
 	return s, err
 }
 
-func (m *Model) openStore(dir *kvchunk.Dir, about []string) (p storePair, err error) {
+func (m *Model) openStore(dir *segment.Dir, about []string) (p storePair, err error) {
 	layout := m.cache.ChunkLayout()
-	if p.short, err = dir.Store(kvchunk.NewKey(layout, about...), layout); err != nil {
+	if p.short, err = dir.Store(segment.NewKey(layout, about...), layout); err != nil {
 		return p, err
 	}
-	p.long, err = dir.Store(kvchunk.NewKey(layout, append(about, "long")...), layout)
+	p.long, err = dir.Store(segment.NewKey(layout, append(about, "long")...), layout)
 	return p, err
 }
 
 // of returns the store for a sequence as it is.
-func (s Stores) of(q *Sequence) *kvchunk.Store {
+func (s Stores) of(q *Sequence) *segment.Store {
 	if q.Selected() {
 		return s.selected.of(q)
 	}
 	return s.exact.of(q)
 }
 
-func (p storePair) of(q *Sequence) *kvchunk.Store {
+func (p storePair) of(q *Sequence) *segment.Store {
 	if q.long {
 		return p.long
 	}
@@ -53,9 +53,9 @@ func (p storePair) of(q *Sequence) *kvchunk.Store {
 
 // find returns the store that has a key, nil if there is none, and for which sequences
 // it is.
-func (s Stores) find(key kvchunk.ID) (store *kvchunk.Store, selected, long bool) {
+func (s Stores) find(key segment.ID) (store *segment.Store, selected, long bool) {
 	for i, pair := range []storePair{s.exact, s.selected} {
-		for j, store := range []*kvchunk.Store{pair.short, pair.long} {
+		for j, store := range []*segment.Store{pair.short, pair.long} {
 			if store != nil && store.Key() == key {
 				return store, i == 1, j == 1
 			}
@@ -87,12 +87,12 @@ func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32
 	store := stores.of(s)
 	parts, lookup := store.Lookup(ids[:len(ids)-1])
 	recalled, err = s.restore(ctx, store, parts, ids, !s.Selected())
-	return recalled, errors.Join(lookup, err, kvchunk.Close(parts))
+	return recalled, errors.Join(lookup, err, segment.Close(parts))
 }
 
 // restore makes the sequence hold what parts hold of ids. exact: their tokens looked at
 // everything.
-func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kvchunk.Part, ids []int32, exact bool) (int, error) {
+func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []segment.Part, ids []int32, exact bool) (int, error) {
 	n := 0
 	for _, p := range parts {
 		n += p.Pages * store.PageTokens()
@@ -112,7 +112,7 @@ func (s *Sequence) restore(ctx context.Context, store *kvchunk.Store, parts []kv
 	s.expect, s.long = expect, long
 	chain, err := s.fill(ctx, parts, had, n)
 	if err != nil {
-		var corrupt *kvchunk.CorruptError
+		var corrupt *segment.CorruptError
 		for _, p := range parts {
 			if errors.As(err, &corrupt) && corrupt.Path == p.File.Path() {
 				err = errors.Join(err, store.Discard(p.File))
@@ -145,7 +145,7 @@ func (s *Sequence) DropDamaged(stores Stores) error {
 
 // fill makes room for parts and reads them, between two passes: pages of others may
 // have to go to flash. Of n tokens in all the sequence has those before had.
-func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part, had, n int) (kv.Chain, error) {
+func (s *Sequence) fill(ctx context.Context, parts []segment.Part, had, n int) (kv.Chain, error) {
 	m := s.model
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Sequence) fill(ctx context.Context, parts []kvchunk.Part, had, n int) (
 // in whole pages, and returns the chunks that hold them. Durable ones survive power
 // loss once a session was saved that names them; others are written only if least
 // tokens or more are not kept in any chunk.
-func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]kvchunk.Ref, error) {
+func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]segment.Ref, error) {
 	if !s.savable() {
 		return nil, nil
 	}
@@ -227,7 +227,7 @@ func (s *Sequence) saveBefore(n int) {
 	if len(s.ids)-max(s.saved, s.tried) < saveStep {
 		return
 	}
-	whole := kvchunk.MaxPages * s.model.cache.PageTokens() // no chunk is left half full
+	whole := segment.MaxPages * s.model.cache.PageTokens() // no chunk is left half full
 	s.early(s.saved + (len(s.ids)-s.saved)/whole*whole)
 }
 
@@ -236,7 +236,7 @@ func (s *Sequence) Saved() int { return s.saved }
 
 // RestoreSession makes an empty sequence hold what a session's chunks hold of its
 // text.
-func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *kvchunk.Manifest) (err error) {
+func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment.Manifest) (err error) {
 	if len(m.Chunks) == 0 || !s.savable() {
 		return nil
 	}
@@ -250,14 +250,14 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *kvchunk
 		return err
 	}
 	_, err = s.restore(ctx, store, parts, m.Tokens, !selected)
-	return errors.Join(err, kvchunk.Close(parts))
+	return errors.Join(err, segment.Close(parts))
 }
 
 // StoreKey returns the key under which the sequence's chunks are kept.
-func (s *Sequence) StoreKey(stores Stores) kvchunk.ID { return stores.of(s).Key() }
+func (s *Sequence) StoreKey(stores Stores) segment.ID { return stores.of(s).Key() }
 
 // Has reports whether key is one of the model's with its settings.
-func (s Stores) Has(key kvchunk.ID) bool {
+func (s Stores) Has(key segment.ID) bool {
 	store, _, _ := s.find(key)
 	return store != nil
 }

@@ -7,16 +7,16 @@ import (
 	"io"
 	"slices"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/tiering"
 )
 
 // ErrCorrupt is wrapped by every report of a page that is not what was written;
 // the error itself is a [*CorruptError].
-var ErrCorrupt = chunk.ErrCorrupt
+var ErrCorrupt = segment.ErrCorrupt
 
 // CorruptError says which page came back from flash other than it went there.
-type CorruptError = chunk.CorruptError
+type CorruptError = segment.CorruptError
 
 // Spiller takes pages to flash. One goroutine at a time calls it.
 type Spiller interface {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/crc"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
@@ -102,9 +102,9 @@ func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 			}
 			c := coldCache(t, fsys, 1+rng.IntN(8))
 			c.spill.(*Scratch).dir = t.TempDir()
-			dir, err := chunk.OpenDir(vfs.NewMem(), "kept", 1<<30)
+			dir, err := segment.OpenDir(vfs.NewMem(), "kept", 1<<30)
 			require.NoError(t, err)
-			store, err := dir.Store(chunk.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+			store, err := dir.Store(segment.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
 			require.NoError(t, err)
 			seqs, salts := []*Seq{c.NewSeq()}, [][]int{nil}
 			for step := range 60 {

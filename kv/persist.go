@@ -5,15 +5,15 @@ import (
 	"io"
 	"slices"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/crc"
 )
 
-var _ Chunk = (*chunk.File)(nil)
+var _ Chunk = (*segment.File)(nil)
 
 // ChunkLayout returns how pages of the cache lie in chunks that are kept.
-func (c *Cache) ChunkLayout() chunk.Layout {
-	l := chunk.Layout{PageTokens: c.tokens, Format: uint32(c.shape.Format)}
+func (c *Cache) ChunkLayout() segment.Layout {
+	l := segment.Layout{PageTokens: c.tokens, Format: uint32(c.shape.Format)}
 	for i := range c.shape.KVHeads {
 		l.PageBytes = append(l.PageBytes, c.PageBytes(i))
 	}
@@ -22,7 +22,7 @@ func (c *Cache) ChunkLayout() chunk.Layout {
 
 // Chain says which kept chunks hold the beginning of a sequence, each behind the
 // one before.
-type Chain []chunk.Ref
+type Chain []segment.Ref
 
 // Pages returns how many pages the chain holds.
 func (c Chain) Pages() int {
@@ -45,20 +45,20 @@ func (c Chain) Cut(pages int) Chain {
 // are not kept already, and returns the chain of all. chain is what an earlier
 // Persist or Restore returned. An error comes with the chain of what could be
 // written.
-func (s *Seq) Persist(store *chunk.Store, tokens []int32, chain Chain, durable bool) (_ Chain, err error) {
+func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable bool) (_ Chain, err error) {
 	page := s.cache.tokens
 	pages := min(len(tokens), s.len) / page
 	chain = slices.Clip(chain.Cut(pages)) // what is appended must not show in a longer one
 	held := s.hold(pages)
 	defer held.release()
-	var written []chunk.Part // stay open: what is in use does not have to make room for the rest
+	var written []segment.Part // stay open: what is in use does not have to make room for the rest
 	defer func() {
 		s.remember(written)
-		err = errors.Join(err, chunk.Close(written))
+		err = errors.Join(err, segment.Close(written))
 	}()
 	parent, at := store.Key(), 0
 	for i := 0; at < pages; i++ {
-		n := min(chunk.MaxPages, pages-at)
+		n := min(segment.MaxPages, pages-at)
 		if i < len(chain) {
 			n = chain[i].Pages
 		}
@@ -66,9 +66,9 @@ func (s *Seq) Persist(store *chunk.Store, tokens []int32, chain Chain, durable b
 		if err != nil {
 			return chain[:i], err
 		}
-		written = append(written, chunk.Part{File: f, Pages: n})
+		written = append(written, segment.Part{File: f, Pages: n})
 		if i == len(chain) {
-			chain = append(chain, chunk.Ref{ID: f.ID(), Pages: n})
+			chain = append(chain, segment.Ref{ID: f.ID(), Pages: n})
 		}
 		parent, at = f.ID(), at+n
 	}
@@ -84,7 +84,7 @@ type kept struct {
 
 // remember makes those of some chunks, which hold the sequence from its first token
 // on, its kept ones that have pages in memory.
-func (s *Seq) remember(parts []chunk.Part) {
+func (s *Seq) remember(parts []segment.Part) {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,11 +128,11 @@ func (s *Seq) cutKept(n int) {
 // and compares them with their checksums. It returns the first that is not what was
 // written, what is wrong with it, and the page that it begins with; none if all are
 // sound.
-func (s *Seq) Damaged() (f *chunk.File, page int, err error) {
+func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 	held := s.hold(0)
 	defer held.release()
 	for _, p := range held.cold {
-		if f, ok := p.chunk.Chunk.(*chunk.File); ok {
+		if f, ok := p.chunk.Chunk.(*segment.File); ok {
 			if err := f.VerifyAll(); err != nil {
 				return f, page, err
 			}
@@ -185,7 +185,7 @@ func (c *sharedChunk) drop() {
 }
 
 // pagesFrom gives the bytes of pages from one on.
-func (h *held) pagesFrom(first int) chunk.Pages {
+func (h *held) pagesFrom(first int) segment.Pages {
 	var buffer []byte
 	return func(layer, i int) ([]byte, error) {
 		page := first + i

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -18,12 +18,12 @@ const restoreReaders = 4
 // each of them verified, if there is room for them within what may be there;
 // otherwise they stay where they are and are verified when they are used. On an
 // error the sequence keeps what it had.
-func (s *Seq) Restore(ctx context.Context, parts []chunk.Part) (Chain, error) {
+func (s *Seq) Restore(ctx context.Context, parts []segment.Part) (Chain, error) {
 	var chain Chain
 	total := 0
 	for _, p := range parts {
 		if p.Pages == p.File.Pages() {
-			chain = append(chain, chunk.Ref{ID: p.File.ID(), Pages: p.Pages})
+			chain = append(chain, segment.Ref{ID: p.File.ID(), Pages: p.Pages})
 		}
 		total += p.Pages
 	}
@@ -53,7 +53,7 @@ func (c *Cache) fits(pages int) bool {
 }
 
 // attachParts makes parts the pages of a sequence, as they lie on flash.
-func (s *Seq) attachParts(parts []chunk.Part) {
+func (s *Seq) attachParts(parts []segment.Part) {
 	s.Truncate(0)
 	c := s.cache
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Seq) attachParts(parts []chunk.Part) {
 }
 
 // readParts reads the pages of parts from page had on, some layers at a time.
-func (s *Seq) readParts(ctx context.Context, parts []chunk.Part, had, total int) error {
+func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total int) error {
 	s.cache.mu.Lock()
 	// What is not committed stays in memory. What is may go to flash meanwhile.
 	into := append(make([]*row, had), s.rows[len(s.rows)-(total-had):]...)
@@ -76,7 +76,7 @@ func (s *Seq) readParts(ctx context.Context, parts []chunk.Part, had, total int)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type job struct {
-		part         chunk.Part
+		part         segment.Part
 		first, layer int // page of the sequence that the part begins with
 	}
 	jobs := make(chan job)
@@ -107,7 +107,7 @@ func (s *Seq) readParts(ctx context.Context, parts []chunk.Part, had, total int)
 // restoreBuffers takes memory that layers of parts pass through, for as many readers
 // as there is memory for. Where there is none, one reader does without: it reads
 // page by page to where they stay.
-func (c *Cache) restoreBuffers(parts []chunk.Part) (*tiering.Frame, [][]byte) {
+func (c *Cache) restoreBuffers(parts []segment.Part) (*tiering.Frame, [][]byte) {
 	size := 0
 	for _, p := range parts {
 		for l := range c.at {
@@ -131,7 +131,7 @@ func (c *Cache) restoreBuffers(parts []chunk.Part) (*tiering.Frame, [][]byte) {
 
 // readLayer reads a layer of a part that begins with page first, and keeps the
 // pages from had on. They pass through a buffer, unless that is nil.
-func (c *Cache) readLayer(p chunk.Part, into []*row, first, had, layer int, buffer []byte) error {
+func (c *Cache) readLayer(p segment.Part, into []*row, first, had, layer int, buffer []byte) error {
 	n := c.PageBytes(layer)
 	if buffer != nil {
 		if err := p.File.ReadLayer(layer, p.Pages, buffer); err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmrun/llmrun/kv/chunk"
+	"github.com/llmrun/llmrun/kv/segment"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -32,10 +32,10 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 		fill(s, 2, pos)
 	}
 	s.Commit(pages * BlockTokens)
-	dir, err := chunk.OpenDir(vfs.OS(), t.TempDir(), 1<<30)
+	dir, err := segment.OpenDir(vfs.OS(), t.TempDir(), 1<<30)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.Close()) }()
-	store, err := dir.Store(chunk.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+	store, err := dir.Store(segment.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
 	require.NoError(t, err)
 	tokens := make([]int32, pages*BlockTokens)
 	_, err = s.Persist(store, tokens, nil, false)
@@ -51,7 +51,7 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 		back := small.NewSeq()
 		_, err = back.Restore(context.Background(), parts)
 		require.NoError(t, err)
-		require.NoError(t, chunk.Close(parts))
+		require.NoError(t, segment.Close(parts))
 		require.Equal(t, pages*BlockTokens, back.Len())
 		for layer, heads := range shape.KVHeads {
 			for head := range heads {

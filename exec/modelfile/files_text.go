@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun/exec/arch"
-	"github.com/llmrun/llmrun/exec/sample"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/sample"
 )
 
 // ChatTemplate returns the template that turns messages into a prompt, or ""

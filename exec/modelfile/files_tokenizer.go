@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/store/gguf"
 	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/text/token"
 )
 
 // ErrNoTokenizer says that a model takes and gives token ids only.

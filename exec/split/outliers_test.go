@@ -13,7 +13,6 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/exec/calib"
 	"github.com/llmrun/llmrun/exec/modelfile"
-	"github.com/llmrun/llmrun/exec/token"
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/devices"
@@ -21,6 +20,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/store/w8a8"
+	"github.com/llmrun/llmrun/text/token"
 	"github.com/llmrun/llmrun/tiering"
 )
 

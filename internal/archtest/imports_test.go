@@ -15,9 +15,12 @@ type rule struct {
 }
 
 // rules is the drawing of the house, bottom row first. The most specific
-// directory wins, so exec/token may reach less than exec may.
+// directory wins, so text/token may reach less than exec may.
 var rules = []rule{
 	{dir: "quant", external: []string{"golang.org/x/sys"}},
+	{dir: "text/jinja"},
+	{dir: "text/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
+	{dir: "text/sample", rooms: []string{"quant"}},
 	{dir: "tiering", external: []string{"golang.org/x/sys"}},
 	{dir: "store", rooms: []string{"quant"}, external: []string{
 		"golang.org/x/sys", "github.com/cespare/xxhash/v2", "github.com/edsrzf/mmap-go",
@@ -41,14 +44,10 @@ var rules = []rule{
 	{dir: "kv", rooms: []string{"quant", "store", "tiering", "prefetch"}, external: []string{
 		"github.com/cespare/xxhash/v2",
 	}},
-	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "internal/threadpool", "internal/trace"}, external: []string{
-		"golang.org/x/text",
-	}},
+	{dir: "exec", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "text", "internal/threadpool", "internal/trace"}},
 	{dir: "exec/gpupass", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
 	{dir: "exec/split", rooms: []string{"quant", "tiering", "hetero", "kv", "exec", "internal/threadpool", "internal/trace"}},
-	{dir: "exec/token", rooms: []string{"quant", "store"}, external: []string{"golang.org/x/text"}},
-	{dir: "exec/sample", rooms: []string{"quant"}},
-	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "internal/build", "internal/threadpool", "internal/trace"}},
+	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "text", "internal/build", "internal/threadpool", "internal/trace"}},
 	// The command uses nothing but the library: that proves the library enough.
 	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},
@@ -118,10 +117,10 @@ func TestRules(t *testing.T) {
 		{"quant", "github.com/stretchr/testify/require", false},
 		{"store/gguf", modulePath + "/store/vfs", true},
 		{"store/gguf", modulePath + "/exec", false},
-		{"exec", modulePath + "/exec/token", true},
-		{"exec/token", modulePath + "/exec", false},
-		{"exec/sample", modulePath + "/store", false},
-		{".", modulePath + "/exec/token", true},
+		{"exec/modelfile", modulePath + "/text/token", true},
+		{"text/token", modulePath + "/exec", false},
+		{"text/sample", modulePath + "/store", false},
+		{".", modulePath + "/text/token", true},
 		{".", modulePath + "/cmd/llmrun/bundled", false},
 		{".", modulePath + "/internal/testutil", false},
 		{"cmd/llmrun", modulePath, true},

@@ -1,0 +1,299 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/bound"
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/crc"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// saved returns a file system with a session, its chunk's file and its own.
+func saved(t testing.TB) (mem *vfs.Mem, chunk, session string) {
+	mem = vfs.NewMem()
+	s := openStore(t, mem, 0)
+	require.NoError(t, save(s.dir, "talk", mustKeep(t, s, text(1, 10), 16)))
+	return mem, "cache/kv/" + filesIn(t, mem, "cache/kv", Suffix)[0], "cache/sessions/talk.session"
+}
+
+// TestEveryFlippedByteIsSeen changes each byte of a chunk and of a session.
+func TestEveryFlippedByteIsSeen(t *testing.T) {
+	mem, chunk, session := saved(t)
+	for _, name := range []string{chunk, session} {
+		data, err := vfs.ReadFile(mem, name, 1<<20)
+		require.NoError(t, err)
+		f, err := mem.Create(name)
+		require.NoError(t, err)
+		_, err = f.WriteAt(data, 0)
+		require.NoError(t, err)
+		d := openDir(t, mem, 0)
+		_, err = d.VerifySession("talk")
+		require.NoError(t, err)
+		for i := range data {
+			_, err = f.WriteAt([]byte{data[i] ^ 0x20}, int64(i))
+			require.NoError(t, err)
+			_, err = d.VerifySession("talk")
+			if err == nil {
+				t.Fatalf("%s: byte %d of %d was changed unseen", name, i, len(data))
+			}
+			if !isRefusal(err) {
+				t.Fatalf("%s: byte %d: %v", name, i, err)
+			}
+			_, err = f.WriteAt(data[i:i+1], int64(i))
+			require.NoError(t, err)
+		}
+	}
+}
+
+// isRefusal reports whether err says that a file is damaged or of another
+// version, and where.
+func isRefusal(err error) bool {
+	return isFormat(err) && bytes.Contains([]byte(err.Error()), []byte("at offset"))
+}
+
+// TestPagesOfOthersAreSeen puts pages where they do not belong: those of another
+// place, of another text, and zeros.
+func TestPagesOfOthersAreSeen(t *testing.T) {
+	mem := vfs.NewMem()
+	s := openStore(t, mem, 0)
+	a, b := text(1, 16), text(2, 16)
+	mustKeep(t, s, a, 16)
+	mustKeep(t, s, b, 16)
+	parts, err := s.Lookup(a)
+	require.NoError(t, err)
+	other, err := s.Lookup(b)
+	require.NoError(t, err)
+	f := parts[0].File
+	page := func(f *File, layer, i int) []byte { return pageOf(f.ID(), layer, i) }
+	require.NoError(t, f.Verify(0, 1, crc.Update(0, page(f, 0, 1))))
+	var corrupt *CorruptError
+	for what, payload := range map[string][]byte{
+		"another page":  page(f, 0, 2),
+		"another text":  page(other[0].File, 0, 1),
+		"zeros":         make([]byte, 600),
+		"a short page":  page(f, 0, 1)[:599],
+		"another layer": page(f, 2, 1)[:600],
+	} {
+		require.ErrorAs(t, f.Verify(0, 1, crc.Update(0, payload)), &corrupt, what)
+	}
+	off, _ := f.run(0)
+	require.Equal(t, CorruptError{Path: f.path, Off: off + 600, Layer: 0, Page: 1}, *corrupt)
+	require.ErrorIs(t, corrupt, store.ErrFormat)
+	for _, i := range f.sums[:4] {
+		require.NotZero(t, i)
+	}
+	require.NoError(t, Close(append(parts, other...)))
+
+	// A whole file under the name of another.
+	change(t, mem, other[0].File.path, func([]byte) []byte {
+		data, err := vfs.ReadFile(mem, f.path, 1<<20)
+		require.NoError(t, err)
+		return data
+	})
+	none, err := s.Lookup(b)
+	require.Empty(t, none)
+	require.ErrorIs(t, err, store.ErrFormat)
+	require.ErrorContains(t, err, "the file holds the chunk")
+}
+
+// TestDamagedIsWrittenAgain: what a session needs stays when it turns out to be damaged,
+// and is sound once it was written again, durable or not.
+func TestDamagedIsWrittenAgain(t *testing.T) {
+	mem, name, _ := saved(t)
+	change(t, mem, name, func(b []byte) []byte { b[4096] ^= 1; return b })
+	s := openStore(t, mem, 0)
+	parts, err := s.Lookup(text(1, 10))
+	require.NoError(t, err)
+	require.ErrorIs(t, parts[0].File.VerifyAll(), ErrCorrupt)
+	require.NoError(t, s.Discard(parts[0].File))
+	require.NoError(t, Close(parts))
+	_, err = s.dir.VerifySession("talk")
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = keep(s, text(1, 10), 16, false)
+	require.NoError(t, err)
+	_, err = s.dir.VerifySession("talk")
+	require.NoError(t, err)
+}
+
+func isFormat(err error) bool {
+	return errors.Is(err, store.ErrFormat) || errors.Is(err, store.ErrUnsupported)
+}
+
+// resum sets the checksum of a header right, which is what somebody could do on
+// purpose.
+func resum(b []byte) []byte {
+	if len(b) < pageAlign {
+		return b
+	}
+	number := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
+	end := fixedBytes + 4*number(92) + 4*number(80)*number(96) + 8*number(92)*number(80)
+	if end >= 0 && end+sumBytes <= int64(len(b)) {
+		binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
+	}
+	return b
+}
+
+// resumManifest is resum for sessions; it sets the length right, too.
+func resumManifest(b []byte) []byte {
+	if len(b) < manifestFixed {
+		return b
+	}
+	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)))
+	end := len(b) - sumBytes
+	binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
+	return b
+}
+
+func TestMalformedChunks(t *testing.T) {
+	mem, name, _ := saved(t)
+	golden, err := vfs.ReadFile(mem, name, 1<<20)
+	require.NoError(t, err)
+	number := func(at int, v uint32) []byte {
+		b := bytes.Clone(golden)
+		binary.LittleEndian.PutUint32(b[at:], v)
+		return resum(b)
+	}
+	for _, c := range []struct {
+		name, want string
+		data       []byte
+	}{
+		{"empty", "no multiple of 4096", nil},
+		{"three bytes", "no multiple of 4096", golden[:3]},
+		{"cut after the header", "was written with", golden[:4096]},
+		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
+		{"the next version", "3 is unknown, 2 is read", number(8, 3)},
+		{"a header of nothing", "do not hold", number(12, 0)},
+		{"another id", "follows from parent and tokens", number(16, 7)},
+		{"another length", "was written with", number(64, 4096)},
+		{"a length of 2^63", "was written with", number(68, 1<<31)},
+		{"start within a page", "no number of tokens in whole pages", number(72, 2)},
+		{"start of 2^62", "no number of tokens in whole pages", number(76, 1<<30)},
+		{"no pages", "0 is not from 1 to 16", number(80, 0)},
+		{"17 pages", "17 is not from 1 to 16", number(80, 17)},
+		{"2^32-1 pages", "is not from 1 to 16", number(80, 1<<32-1)},
+		{"no layers", "0 is not from 1 to 4096", number(92, 0)},
+		{"4096 layers", "do not hold", number(92, 4096)},
+		{"2^31 layers", "is not from 1 to 4096", number(92, 1<<31)},
+		{"pages of no tokens", "0 is not from 1 to 16384", number(96, 0)},
+		{"pages of 4096 tokens", "do not hold", number(96, 4096)},
+		{"a page of 4 GiB", "out of range", number(fixedBytes, 1<<32-1)},
+		{"a page too large", "their pages end at", number(fixedBytes, 1<<29)},
+		{"another token", "follows from parent and tokens", number(fixedBytes+12, 9)},
+		{"no sum", "does not have its checksum", append(append(bytes.Clone(golden[:200]), 1), golden[201:]...)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := openBytes(t, c.data)
+			require.ErrorContains(t, err, c.want)
+			require.ErrorContains(t, err, "c.kv")
+			require.True(t, isFormat(err))
+		})
+	}
+	for n := range len(golden) {
+		_, err := openFile(only(golden[:n]), "c.kv")
+		require.Error(t, err, "cut to %d bytes", n)
+	}
+}
+
+// only is a file system that holds a chunk.
+func only(data []byte) vfs.FS {
+	return vfs.FromIOFS(fstest.MapFS{"c.kv": &fstest.MapFile{Data: data}})
+}
+
+// openBytes opens a chunk that consists of data within the bounds that hold for
+// every parser, and reads all of it.
+func openBytes(tb testing.TB, data []byte) (err error) {
+	bound.Check(tb, len(data), func() {
+		var f *File
+		if f, err = openFile(only(data), "c.kv"); err == nil {
+			err = f.VerifyAll()
+			_ = f.Close()
+		}
+	})
+	return err
+}
+
+func TestMalformedSessions(t *testing.T) {
+	mem, _, name := saved(t)
+	golden, err := vfs.ReadFile(mem, name, 1<<20)
+	require.NoError(t, err)
+	m, err := decodeManifest("x", golden)
+	require.NoError(t, err)
+	edit := func(change func(m *Manifest)) []byte {
+		other, err := decodeManifest("x", golden)
+		require.NoError(t, err)
+		change(other)
+		return other.encode()
+	}
+	at := bytes.Index(golden, appendTokens(nil, m.Tokens)) // of the tokens
+	number := func(at int, v uint32) []byte {
+		b := bytes.Clone(golden)
+		binary.LittleEndian.PutUint32(b[at:], v)
+		return resumManifest(b)
+	}
+	for _, c := range []struct {
+		name, want string
+		data       []byte
+	}{
+		{"empty", "no session has less", nil},
+		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
+		{"the next version", "3 is unknown", number(8, 3)},
+		{"cut", "was written with", golden[:len(golden)-1]},
+		{"a name of 4 GiB", "do not fit", number(20, 1<<32-1)},
+		{"2^31 tokens", "do not fit", number(at-4, 1<<31)},
+		{"another token", "is not one of tokens", number(at, 7)},
+		{"no page", "0 is not from 1", edit(func(m *Manifest) { m.PageTokens = 0 })},
+		{"another page", "chunk", edit(func(m *Manifest) { m.PageTokens = 2 })},
+		{"no pages", "0 is not from 1", edit(func(m *Manifest) { m.Chunks[0].Pages = 0 })},
+		{"more pages than tokens", "hold 12 tokens of a text of 10", edit(func(m *Manifest) { m.Chunks[0].Pages = 3 })},
+		{"another chunk", "is not one of tokens", edit(func(m *Manifest) { m.Chunks[0].ID[3]++ })},
+		{"another key", "is not one of tokens", edit(func(m *Manifest) { m.Key[3]++ })},
+		{"bytes behind the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := decodeManifest("x.session", c.data)
+			require.ErrorContains(t, err, c.want)
+			require.ErrorContains(t, err, "x.session at offset")
+			require.True(t, isFormat(err))
+			require.Nil(t, m)
+		})
+	}
+	for n := range len(golden) {
+		_, err := decodeManifest("x", resumManifest(bytes.Clone(golden[:n])))
+		require.Error(t, err, "cut to %d bytes", n)
+	}
+}
+
+func FuzzChunk(f *testing.F) {
+	mem, name, _ := saved(f)
+	golden, err := vfs.ReadFile(mem, name, 1<<20)
+	require.NoError(f, err)
+	f.Add(golden)
+	f.Add(golden[:4096])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_ = openBytes(t, data)
+		_ = openBytes(t, resum(bytes.Clone(data)))
+	})
+}
+
+func FuzzSession(f *testing.F) {
+	mem, _, name := saved(f)
+	golden, err := vfs.ReadFile(mem, name, 1<<20)
+	require.NoError(f, err)
+	f.Add(golden)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		bound.Check(t, len(data), func() {
+			if m, err := decodeManifest("x", resumManifest(data)); err == nil {
+				if again, err := decodeManifest("x", m.encode()); err != nil || again.Kept() != m.Kept() {
+					t.Errorf("what was read cannot be written and read again: %v", err)
+				}
+			}
+		})
+	})
+}

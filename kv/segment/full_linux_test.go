@@ -1,0 +1,33 @@
+package segment
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// TestDiskOfAFewPages fills a file system of 100 KiB: what does not fit is refused before
+// it is written, and what is there stays.
+func TestDiskOfAFewPages(t *testing.T) {
+	testutil.OnSmallDisk(t, "100k", func(base string) { fillDisk(t, base) })
+}
+
+func fillDisk(t *testing.T, base string) {
+	s := openStore(t, vfs.Sub(vfs.OS(), base), 1<<30)
+	s.dir.spare = -1 << 30 // nobody looks before: the disk itself has to refuse
+	a := text(1, 16*12)
+	m, err := keep(s, a, 4, true)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorContains(t, err, "allocate")
+	require.NotEmpty(t, m.Chunks)
+	require.Empty(t, filesIn(t, s.dir.fsys, "cache/kv", vfs.TempMark))
+	require.Equal(t, m.Kept(), found(t, s, a))
+	_, _, err = s.dir.Clean()
+	require.NoError(t, err)
+	require.Equal(t, 16, mustKeep(t, s, a[:16], 4).Kept(), "there is room again")
+	require.Equal(t, 16, found(t, s, a))
+}

@@ -1,0 +1,158 @@
+package segment
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// testLayout has a layer whose part is no multiple of 4096, one without keys and
+// one that is.
+var testLayout = Layout{PageTokens: 4, PageBytes: []int{600, 0, 2048}, Format: 1}
+
+var testKey = NewKey(testLayout, "a model")
+
+// openDir opens the directory "cache" of a file system. Nobody needs free space
+// in tests.
+func openDir(t testing.TB, fsys vfs.FS, limit int64) *Dir {
+	t.Helper()
+	d, err := OpenDir(fsys, "cache", limit)
+	require.NoError(t, err)
+	d.spare = 0
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func openStore(t testing.TB, fsys vfs.FS, limit int64) *Store {
+	t.Helper()
+	s, err := openDir(t, fsys, limit).Store(testKey, testLayout)
+	require.NoError(t, err)
+	return s
+}
+
+// text returns n tokens that depend on a seed.
+func text(seed uint64, n int) []int32 {
+	random := rand.New(rand.NewPCG(seed, 1))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(random.IntN(1000))
+	}
+	return ids
+}
+
+// pagesOf returns pages that depend, as keys and values do, on all tokens up to
+// the chunk's end.
+func pagesOf(id ID) Pages {
+	return func(layer, page int) ([]byte, error) { return pageOf(id, layer, page), nil }
+}
+
+func pageOf(id ID, layer, page int) []byte {
+	random := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(id[:]), uint64(layer*100+page)))
+	b := make([]byte, testLayout.PageBytes[layer])
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+	return b
+}
+
+// keep writes whole pages of a text in chunks of at most pages each and returns
+// what a session needs to name them.
+func keep(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) {
+	m := &Manifest{
+		Model: "m", Settings: "k8v8", Identity: ID{1}, Key: s.key, Tokens: tokens, PageTokens: 4,
+		Created: time.UnixMilli(1000).UTC(), Saved: time.UnixMilli(2000).UTC(), Messages: []Message{{"user", "Hé"}, {"assistant", ""}},
+	}
+	parent := s.key
+	for at := 0; len(tokens)-at >= 4; {
+		n := min(pages*4, (len(tokens)-at)/4*4)
+		id := Next(parent, tokens[at:at+n])
+		f, err := s.Write(parent, at, tokens[at:at+n], pagesOf(id), durable)
+		if err != nil {
+			return m, err
+		}
+		if err := f.Close(); err != nil {
+			return m, err
+		}
+		m.Chunks = append(m.Chunks, Ref{id, n / 4})
+		parent, at = id, at+n
+	}
+	return m, nil
+}
+
+func mustKeep(t testing.TB, s *Store, tokens []int32, pages int) *Manifest {
+	t.Helper()
+	m, err := keep(s, tokens, pages, true)
+	require.NoError(t, err)
+	return m
+}
+
+// save keeps a session under a name.
+func save(d *Dir, name string, m *Manifest) error {
+	l, err := d.LockSession(name)
+	if err != nil {
+		return err
+	}
+	if err := l.Save(m); err != nil {
+		_ = l.Close()
+		return err
+	}
+	return l.Close()
+}
+
+// requireParts compares all bytes of parts with what was written.
+func requireParts(t testing.TB, parts []Part) {
+	t.Helper()
+	for _, p := range parts {
+		for l, n := range testLayout.PageBytes {
+			b := make([]byte, p.Pages*n)
+			require.NoError(t, p.File.ReadLayer(l, p.Pages, b))
+			for i := range p.Pages {
+				require.Equal(t, pageOf(p.File.ID(), l, i), b[i*n:(i+1)*n])
+			}
+		}
+	}
+}
+
+// found looks a text up, checks what comes back, and returns how many tokens it is.
+func found(t testing.TB, s *Store, tokens []int32) int {
+	t.Helper()
+	parts, err := s.Lookup(tokens)
+	require.NoError(t, err)
+	requireParts(t, parts)
+	n := 0
+	for _, p := range parts {
+		n += p.Pages * 4
+	}
+	require.NoError(t, Close(parts))
+	return n
+}
+
+// filesIn lists the files of a directory whose names contain a text.
+func filesIn(t testing.TB, fsys vfs.FS, dir, part string) (names []string) {
+	t.Helper()
+	infos, err := fsys.ReadDir(dir)
+	if err != nil {
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	for _, i := range infos {
+		if strings.Contains(i.Name, part) {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+// change rewrites a file.
+func change(t testing.TB, fsys vfs.FS, name string, edit func(b []byte) []byte) {
+	t.Helper()
+	b, err := vfs.ReadFile(fsys, name, 1<<30)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFile(fsys, name, edit(b)))
+}

@@ -1,0 +1,274 @@
+package segment
+
+import (
+	"bufio"
+	"io/fs"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+func TestSessionReturnsAsItWasSaved(t *testing.T) {
+	s := openStore(t, vfs.NewMem(), 0)
+	l, err := s.dir.LockSession("talk")
+	require.NoError(t, err)
+	_, err = l.Load()
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	m := mustKeep(t, s, text(1, 103), 16)
+	require.NoError(t, l.Save(m))
+	again, err := l.Load()
+	require.NoError(t, err)
+	require.Equal(t, m, again)
+	require.Equal(t, 100, again.Kept())
+	_, err = s.dir.LockSession("talk")
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.ErrorContains(t, err, "talk")
+	_, err = s.dir.RemoveSession("talk")
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.NoError(t, l.Close())
+	names, err := s.dir.SessionNames()
+	require.NoError(t, err)
+	require.Equal(t, []string{"talk"}, names)
+	require.Positive(t, s.dir.SessionBytes(m))
+}
+
+// TestSaveNamesChunksThatAreGone: a session is not saved without its chunks, and
+// is once they were written again.
+func TestSaveNamesChunksThatAreGone(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 0)
+	m := mustKeep(t, s, text(1, 40), 4)
+	name := m.names()[1]
+	require.NoError(t, fsys.Remove("cache/kv/"+name))
+	err := save(s.dir, "x", m)
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorContains(t, err, name)
+	require.NoError(t, save(s.dir, "x", mustKeep(t, s, text(1, 40), 4)))
+	require.NoError(t, fsys.Remove("cache/kv/"+name))
+	_, err = s.OpenChunks(m)
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorContains(t, err, "tokens 16 to 31")
+	_, err = s.dir.VerifySession("x")
+	require.ErrorIs(t, err, ErrMissing)
+	require.Empty(t, s.dir.open)
+}
+
+// TestRemovingKeepsWhatOthersNeed: sessions share the beginning of their texts.
+func TestRemovingKeepsWhatOthersNeed(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 0)
+	a := text(1, 128)
+	b := append(append([]int32(nil), a[:64]...), text(2, 64)...)
+	require.NoError(t, save(s.dir, "a", mustKeep(t, s, a, 16)))
+	require.NoError(t, save(s.dir, "b", mustKeep(t, s, b, 16)))
+	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 3)
+	freed, err := s.dir.RemoveSession("a")
+	require.NoError(t, err)
+	require.Positive(t, freed)
+	_, err = s.dir.VerifySession("b")
+	require.NoError(t, err)
+	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 2)
+	count, _, err := s.dir.Clean()
+	require.NoError(t, err)
+	require.Zero(t, count)
+	_, err = s.dir.RemoveSession("b")
+	require.NoError(t, err)
+	require.Empty(t, filesIn(t, fsys, "cache/kv", Suffix))
+	_, err = s.dir.RemoveSession("b")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// chunkBytes is the size of a chunk of 4 pages of the test layout.
+const chunkBytes = 4096 + 4096 + 8192
+
+// TestOldestGoFirst fills a directory: what was used last stays, and what a
+// session needs or this process uses stays in any case.
+func TestOldestGoFirst(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 4*chunkBytes)
+	texts := [][]int32{text(0, 16), text(1, 16), text(2, 16), text(3, 16), text(4, 16)}
+	for i := range 4 {
+		m := mustKeep(t, s, texts[i], 4)
+		if i == 0 {
+			require.NoError(t, save(s.dir, "pinned", m))
+		}
+	}
+	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 4)
+	inUse, err := s.Lookup(texts[1])
+	require.NoError(t, err)
+	require.Equal(t, 16, found(t, s, texts[2])) // 3 is the oldest now that may go
+	mustKeep(t, s, texts[4], 4)
+	for i, want := range []int{16, 16, 16, 0, 16} {
+		require.Equal(t, want, found(t, s, texts[i]), "text %d", i)
+	}
+	require.LessOrEqual(t, len(filesIn(t, fsys, "cache/kv", Suffix)), 4)
+
+	_, err = keep(s, text(5, 16*9), 16, false) // more than would fit without those two
+	require.ErrorIs(t, err, ErrNoRoom)
+	require.ErrorContains(t, err, "it may hold 65536")
+	require.Equal(t, 16, found(t, s, texts[4]), "nothing was removed in vain")
+	require.NoError(t, Close(inUse))
+	count, bytes, err := s.dir.Clean()
+	require.NoError(t, err)
+	require.Equal(t, 3, count)
+	require.EqualValues(t, 3*chunkBytes, bytes)
+	require.Equal(t, 16, found(t, s, texts[0]))
+}
+
+// TestBeginningsOutliveTheirEnds: of one text, the last chunk goes first.
+func TestBeginningsOutliveTheirEnds(t *testing.T) {
+	fsys := vfs.NewMem()
+	s := openStore(t, fsys, 4*chunkBytes)
+	a := text(1, 64)
+	mustKeep(t, s, a, 4)
+	require.Equal(t, 64, found(t, s, a))
+	mustKeep(t, s, text(2, 16), 4)
+	require.Equal(t, 48, found(t, s, a))
+}
+
+// TestNextOneCleansUp finds what dead writers left, and leaves alone what belongs
+// to living ones.
+func TestNextOneCleansUp(t *testing.T) {
+	fsys := vfs.NewMem()
+	alive := openStore(t, fsys, 0)
+	require.NoError(t, save(alive.dir, "talk", mustKeep(t, alive, text(1, 16), 16)))
+	held, err := alive.dir.LockSession("held")
+	require.NoError(t, err)
+	defer held.Close()
+	for _, name := range []string{
+		"kv/00" + vfs.TempMark + "0123456789abcdef-1", "kv/00" + vfs.TempMark + alive.dir.writer + "-1",
+		"kv/0123456789abcdef.lock", "kv/notes.txt", "sessions/held.session" + vfs.TempMark + "00", "sessions/gone.session" + vfs.TempMark + "00",
+	} {
+		require.NoError(t, vfs.WriteFile(fsys, "cache/"+name, []byte("x")))
+	}
+	openDir(t, fsys, 0)
+	require.Equal(t, []string{"00" + vfs.TempMark + alive.dir.writer + "-1"}, filesIn(t, fsys, "cache/kv", vfs.TempMark))
+	require.Equal(t, []string{"held.session" + vfs.TempMark + "00"}, filesIn(t, fsys, "cache/sessions", vfs.TempMark))
+	require.NotEmpty(t, filesIn(t, fsys, "cache/kv", "notes.txt"))
+}
+
+// killHelper is set in the processes that tests start; it is the directory.
+const killHelper = "LLMRUN_TEST_KV_DIR"
+
+// TestKilledWriter kills a process that saves sessions over and over, at several
+// moments. Everything that it said was saved is there, what it left is removed,
+// and the next save works. While it lives, nobody else gets its session.
+func TestKilledWriter(t *testing.T) {
+	if base := os.Getenv(killHelper); base != "" {
+		saveForEver(base)
+	}
+	sawTemporary := false
+	for k := range 8 {
+		base := t.TempDir()
+		child := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")
+		child.Env = append(os.Environ(), killHelper+"="+base)
+		out, err := child.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
+		lines := bufio.NewReader(out)
+		_, err = lines.ReadString('\n')
+		require.NoError(t, err)
+		d, err := OpenDir(vfs.OS(), base, 0)
+		require.NoError(t, err)
+		_, err = d.LockSession("talk")
+		require.ErrorIs(t, err, vfs.ErrLocked)
+		time.Sleep(time.Duration(k*k) * time.Millisecond)
+		require.NoError(t, child.Process.Kill())
+		saved := 1 // the first line said so
+		for {
+			if _, err := lines.ReadString('\n'); err != nil {
+				break
+			}
+			saved++
+		}
+		_ = child.Wait()
+
+		sawTemporary = sawTemporary || len(filesIn(t, vfs.OS(), base+"/kv", vfs.TempMark))+len(filesIn(t, vfs.OS(), base+"/sessions", vfs.TempMark)) > 0
+		d, err = OpenDir(vfs.OS(), base, 0)
+		require.NoError(t, err)
+		require.Empty(t, filesIn(t, vfs.OS(), base+"/kv", vfs.TempMark))
+		require.Empty(t, filesIn(t, vfs.OS(), base+"/sessions", vfs.TempMark))
+		m, err := d.Session("talk")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(m.Tokens), saved*8, "what was acknowledged is there")
+		_, err = d.VerifySession("talk")
+		require.NoError(t, err)
+		s, err := d.Store(testKey, testLayout)
+		require.NoError(t, err)
+		d.spare = 0
+		require.NoError(t, save(d, "talk", mustKeep(t, s, text(9, 30), 3)))
+		require.NoError(t, d.Close())
+	}
+	t.Logf("a temporary file was there to remove: %v", sawTemporary)
+}
+
+// saveForEver saves a text that grows by two pages, and says so each time.
+func saveForEver(base string) {
+	d, err := OpenDir(vfs.OS(), base, 0)
+	if err != nil {
+		os.Exit(1)
+	}
+	d.spare = 0
+	s, err := d.Store(testKey, testLayout)
+	if err != nil {
+		os.Exit(1)
+	}
+	l, err := d.LockSession("talk")
+	if err != nil {
+		os.Exit(1)
+	}
+	all := text(1, 100_000)
+	for n := 8; n < len(all); n += 8 {
+		m, err := keep(s, all[:n], 2, true)
+		if err == nil {
+			err = l.Save(m)
+		}
+		if err != nil {
+			os.Stdout.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Stdout.WriteString("saved\n")
+	}
+	os.Exit(1)
+}
+
+// TestTwoWriters let two stores, as two processes would, write the same texts and
+// others in a directory that is too small for all.
+func TestTwoWriters(t *testing.T) {
+	fsys := vfs.Sub(vfs.OS(), t.TempDir())
+	done := make(chan error, 2)
+	for w := range 2 {
+		d, err := OpenDir(fsys, "cache", 12*chunkBytes)
+		require.NoError(t, err)
+		d.spare = 0
+		go func() {
+			s, err := d.Store(testKey, testLayout)
+			for i := 0; err == nil && i < 60; i++ {
+				_, err = keep(s, text(uint64(i%7+w*3), 32), 4, i%2 == 0)
+			}
+			if err == nil {
+				err = d.Close()
+			}
+			done <- err
+		}()
+	}
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	s := openStore(t, fsys, 0)
+	list, err := s.dir.List()
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	for _, c := range list {
+		f, err := s.acquire(c.Name)
+		require.NoError(t, err)
+		require.NoError(t, f.VerifyAll())
+		require.NoError(t, f.Close())
+	}
+	require.Empty(t, filesIn(t, fsys, "cache/kv", vfs.TempMark))
+	require.Empty(t, filesIn(t, fsys, "cache/kv", lockSuffix))
+}

@@ -1,0 +1,237 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// Store is what a directory holds for one model and its settings.
+type Store struct {
+	dir    *Dir
+	key    ID
+	layout Layout
+}
+
+// Store returns what the directory holds for a key, which NewKey has made of the
+// layout.
+func (d *Dir) Store(key ID, layout Layout) (*Store, error) {
+	if err := layout.check(); err != nil {
+		return nil, err
+	}
+	return &Store{dir: d, key: key, layout: layout}, nil
+}
+
+// Key returns the ID of an empty text, which the first chunk of a text has as its
+// parent.
+func (s *Store) Key() ID { return s.key }
+
+// PageTokens returns how many tokens a page holds.
+func (s *Store) PageTokens() int { return s.layout.PageTokens }
+
+// Part is the first pages of a chunk.
+type Part struct {
+	File  *File
+	Pages int
+}
+
+// Close gives up the chunks of parts.
+func Close(parts []Part) (err error) {
+	for _, p := range parts {
+		err = errors.Join(err, p.File.Close())
+	}
+	return err
+}
+
+// Lookup returns the chunks with which a text begins, in order, as far as they
+// hold whole pages of it; of the last one perhaps only some. The caller closes
+// them. An error says what chunks could not be used and why; those that are
+// returned can be. Damaged ones are removed, if no session needs them.
+func (s *Store) Lookup(tokens []int32) (parts []Part, err error) {
+	files, err := s.dir.fsys.ReadDir(s.dir.chunks())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	parent, at, page := s.key, 0, s.layout.PageTokens
+	for len(tokens)-at >= page {
+		best, failed := s.best(files, parent, tokens[at:])
+		err = errors.Join(err, failed)
+		if best.File == nil {
+			break
+		}
+		parts = append(parts, best)
+		if best.Pages < best.File.Pages() {
+			break // what follows it is another text
+		}
+		parent, at = best.File.ID(), at+best.Pages*page
+	}
+	// Those that came last are the first to go when room is needed. Where it cannot be
+	// noted what is used, as on a disk that is read only, it can be used all the same.
+	for _, p := range slices.Backward(parts) {
+		_ = vfs.Touch(s.dir.fsys, p.File.path)
+	}
+	return parts, err
+}
+
+// best returns the chunk behind parent that shares most pages with a text.
+func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Part, err error) {
+	first := namePrefix(parent, tokens[:s.layout.PageTokens])
+	from, _ := slices.BinarySearchFunc(files, first, func(f vfs.Info, name string) int { return strings.Compare(f.Name, name) })
+	for _, info := range files[from:] {
+		if !strings.HasPrefix(info.Name, first) {
+			break
+		}
+		f, failed := s.acquire(info.Name)
+		if errors.Is(failed, fs.ErrNotExist) {
+			continue // somebody has just removed it
+		}
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		pages := commonPages(f.tokens, tokens, s.layout.PageTokens)
+		if pages <= best.Pages || f.parent != parent {
+			err = errors.Join(err, f.Close())
+			continue
+		}
+		if best.File != nil {
+			err = errors.Join(err, best.File.Close())
+		}
+		best = Part{f, pages}
+	}
+	return best, err
+}
+
+// commonPages returns how many whole pages two texts begin with in common.
+func commonPages(a, b []int32, page int) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n / page
+}
+
+// acquire opens a chunk of this store by its name.
+func (s *Store) acquire(name string) (*File, error) {
+	id, ok := idOf(name)
+	if !ok {
+		return nil, fmt.Errorf("chunk: %q is no name of a chunk", name)
+	}
+	f, err := s.dir.acquire(name, id)
+	if err != nil {
+		if errors.Is(err, store.ErrFormat) {
+			err = errors.Join(err, s.dir.discard(name, id))
+		}
+		return nil, err
+	}
+	if f.key != s.key || !f.layout.equal(s.layout) {
+		err := refuser(f.path)(48, "key", store.ErrFormat, "the chunk belongs to another model or other settings")
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Discard removes a chunk that turned out to be damaged. One that a session needs
+// stays, so that the session can say so, until it is written again.
+func (s *Store) Discard(f *File) error { return s.dir.discard(f.name(), f.id) }
+
+func (d *Dir) discard(name string, id ID) error {
+	d.mu.Lock()
+	delete(d.good, id)
+	d.bad[id] = true
+	delete(d.open, id) // who uses it goes on with what it has
+	d.mu.Unlock()
+	pinned, err := d.pinned("")
+	if err != nil || pinned[id] {
+		return err
+	}
+	return d.remove(Chunk{ID: id, Name: name})
+}
+
+// Write writes the chunk of tokens that follow start others, whose ID is parent,
+// or finds it written. What is durable survives power loss once a session was
+// saved that needs it; the rest may be lost, but is never mistaken for sound. The
+// caller closes the chunk.
+func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable bool) (*File, error) {
+	h, err := s.newHeader(parent, start, tokens)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.acquire(h.name())
+	bad := s.dir.isBad(h.id)
+	if err == nil && (durable || bad) {
+		if err = s.dir.settle(f); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	switch {
+	case err == nil:
+		return f, nil
+	case bad: // whatever is wrong with it, it is replaced
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrFormat) && !errors.Is(err, fs.ErrPermission):
+		return nil, err
+	}
+	if err := s.dir.makeRoom(h.fileBytes()); err != nil {
+		return nil, err
+	}
+	if err := s.dir.publish(h, page, durable); err != nil {
+		return nil, err
+	}
+	s.dir.mu.Lock()
+	delete(s.dir.open, h.id) // a damaged one of the same name
+	s.dir.good[h.id] = true
+	delete(s.dir.bad, h.id)
+	s.dir.synced[h.id] = durable
+	s.dir.mu.Unlock()
+	return s.acquire(h.name())
+}
+
+// newHeader checks and describes a chunk that is to be written.
+func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error) {
+	page := s.layout.PageTokens
+	pages := len(tokens) / page
+	if pages < 1 || pages > MaxPages || len(tokens)%page != 0 || start%page != 0 {
+		return nil, fmt.Errorf("chunk: %d tokens behind %d others are not up to %d pages of %d", len(tokens), start, MaxPages, page)
+	}
+	return &header{
+		id: Next(parent, tokens), parent: parent, key: s.key, layout: s.layout,
+		start: start, pages: pages, tokens: slices.Clone(tokens),
+	}, nil
+}
+
+// settle makes sure that a chunk that was there already is sound and survives
+// power loss.
+func (d *Dir) settle(f *File) error {
+	d.mu.Lock()
+	good, synced := d.good[f.id], d.synced[f.id]
+	d.mu.Unlock()
+	if !good {
+		if err := f.VerifyAll(); err != nil {
+			return err
+		}
+	}
+	if !synced {
+		if err := f.file.Sync(); err != nil {
+			return errors.Join(err, d.discard(f.name(), f.id))
+		}
+	}
+	d.mu.Lock()
+	d.good[f.id], d.synced[f.id] = true, true
+	delete(d.bad, f.id)
+	d.mu.Unlock()
+	return nil
+}
+
+func (d *Dir) isBad(id ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bad[id]
+}

@@ -1,0 +1,71 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/store"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// version1 returns a session that a program of version 1 wrote: 81 tokens, of which
+// 64 lie in a chunk.
+func version1(t testing.TB) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "version1.session"))
+	require.NoError(t, err)
+	return data
+}
+
+// TestSessionOfVersion1 opens it: the text is there, and nothing that nobody reads.
+func TestSessionOfVersion1(t *testing.T) {
+	m, err := decodeManifest("x", version1(t))
+	require.NoError(t, err)
+	require.Len(t, m.Tokens, 81)
+	require.Len(t, m.Messages, 2)
+	require.Equal(t, "Tell me a story about a brave fox named Ruby.", m.Messages[0].Content)
+	require.Equal(t, "kv k8v8, of version 1", m.Settings)
+	require.Empty(t, m.Chunks)
+
+	for i := range version1(t) {
+		b := version1(t)
+		b[i] ^= 0x20
+		_, err := decodeManifest("x", b)
+		require.True(t, isRefusal(err), "byte %d: %v", i, err)
+	}
+}
+
+// TestSessionsOfOtherVersions share a directory with others: an old one keeps nothing
+// from going, and one of a version that is not known may need anything, but is named.
+func TestSessionsOfOtherVersions(t *testing.T) {
+	mem, _, name := saved(t)
+	s := openStore(t, mem, 0)
+	require.NoError(t, vfs.WriteFile(mem, "cache/sessions/old.session", version1(t)))
+	mustKeep(t, s, text(2, 16), 4)
+	count, _, err := s.dir.Clean()
+	require.NoError(t, err)
+	require.Equal(t, 1, count)
+	_, err = s.dir.VerifySession("old")
+	require.NoError(t, err)
+
+	change(t, mem, name, func(b []byte) []byte {
+		b = bytes.Clone(b)
+		binary.LittleEndian.PutUint32(b[8:], Version+1)
+		return resumManifest(b)
+	})
+	_, _, err = s.dir.Clean()
+	require.ErrorIs(t, err, store.ErrUnsupported)
+	require.ErrorContains(t, err, name)
+	require.ErrorContains(t, err, "llmrun sessions rm talk")
+	_, err = s.dir.RemoveSession("old")
+	require.NoError(t, err, "it needs nothing that another one could")
+	_, err = s.dir.RemoveSession("talk")
+	require.NoError(t, err)
+	_, _, err = s.dir.Clean()
+	require.NoError(t, err)
+}

@@ -1,0 +1,291 @@
+package jinja
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// attribute is v.name: attributes and methods first, then the item of that name.
+func (r *run) attribute(v value, name string) (value, error) {
+	found, ok, err := r.ownAttribute(v, name)
+	if ok || err != nil {
+		return found, err
+	}
+	if d, isDict := v.(*dict); isDict {
+		if item, ok := d.get(name); ok {
+			return item, r.scan(len(name))
+		}
+	}
+	return missing(v, name), nil
+}
+
+// subscript is v[index]: items first, then the attribute of that name.
+func (r *run) subscript(v, index value) (value, error) {
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	index = plain(index)
+	name, isText := index.(string)
+	if err := r.scan(len(name)); err != nil {
+		return nil, err
+	}
+	if item, ok, err := r.item(v, index); ok || err != nil {
+		return item, err
+	}
+	if isText {
+		if found, ok, err := r.ownAttribute(v, name); ok || err != nil {
+			return found, err
+		}
+	}
+	return missing(v, index), nil
+}
+
+// ownAttribute returns an attribute or method that v's type defines.
+func (r *run) ownAttribute(v value, name string) (value, bool, error) {
+	switch v := v.(type) {
+	case *undefined:
+		return nil, false, v.err()
+	case *namespace:
+		item, ok := v.attrs.get(name)
+		return item, ok, nil
+	case *loop:
+		return v.attribute(name)
+	case *cycler:
+		item, ok := v.attribute(name)
+		return item, ok, nil
+	case *macro:
+		item, ok := v.attribute(name)
+		return item, ok, nil
+	case *tuple:
+		for i, n := range v.names {
+			if n == name {
+				return v.items[i], true, nil
+			}
+		}
+	}
+	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || refused(v, name) {
+		return &undefined{reason: "access to attribute " + quote(name) + " of " +
+			quote(typeName(v)) + " object is unsafe."}, true, nil
+	}
+	if m := findMethod(v, name); m != nil {
+		return &function{name, m}, true, nil
+	}
+	return nil, false, nil
+}
+
+func (m *macro) attribute(name string) (value, bool) {
+	switch name {
+	case "name":
+		return m.def.name, true
+	case "arguments":
+		names := make([]value, len(m.def.params))
+		for i, p := range m.def.params {
+			names[i] = p.name
+		}
+		return &tuple{items: names}, true
+	}
+	return nil, false
+}
+
+// item returns v[index] where v is a container that holds it.
+func (r *run) item(v, index value) (value, bool, error) {
+	if d, ok := v.(*dict); ok {
+		item, found := d.get(index)
+		return item, found, nil
+	}
+	i, _, isInt, ok := number(index)
+	if !ok || !isInt {
+		return nil, false, nil
+	}
+	switch v := v.(type) {
+	case *list:
+		return pick(i, len(v.items), func(i int) value { return v.items[i] })
+	case *tuple:
+		return pick(i, len(v.items), func(i int) value { return v.items[i] })
+	case *span:
+		return pick(i, v.len(), v.at)
+	case string:
+		return r.character(v, i)
+	case markup:
+		return r.character(string(v), i)
+	}
+	return nil, false, nil
+}
+
+// pick returns item i of n, counted from the end where negative.
+func pick(i int64, n int, at func(int) value) (value, bool, error) {
+	if i < 0 {
+		i += int64(n)
+	}
+	if i < 0 || i >= int64(n) {
+		return nil, false, nil
+	}
+	return at(int(i)), true, nil
+}
+
+// character returns character i of s.
+func (r *run) character(s string, i int64) (value, bool, error) {
+	if err := r.scan(len(s)); err != nil {
+		return nil, false, err
+	}
+	if isASCII(s) {
+		return pick(i, len(s), func(i int) value { return s[i : i+1] })
+	}
+	return pick(i, runeCount(s), func(i int) value {
+		from := runeOffset(s, i)
+		_, n := utf8.DecodeRuneInString(s[from:])
+		return s[from : from+n]
+	})
+}
+
+// runeOffset returns the byte offset of character i of s.
+func runeOffset(s string, i int) int {
+	offset := 0
+	for ; i > 0 && offset < len(s); i-- {
+		_, n := utf8.DecodeRuneInString(s[offset:])
+		offset += n
+	}
+	return offset
+}
+
+// missing is the undefined value of an attribute or item that v lacks.
+func missing(v, name value) value {
+	object := typeName(v) + " object"
+	if v == nil {
+		object = "None"
+	}
+	if s, ok := name.(string); ok {
+		return &undefined{reason: quote(object) + " has no attribute " + quote(s)}
+	}
+	return &undefined{reason: object + " has no element " + reprShort(name)}
+}
+
+// reprShort is repr() of a scalar for a message; containers show their type only.
+func reprShort(v value) string {
+	switch v.(type) {
+	case *list, *tuple, *dict, *dictView, *namespace:
+		return "<" + typeName(v) + ">"
+	}
+	return reprScalar(v)
+}
+
+// slice is v[low:high:stride]; bounds are nil where left out.
+func (r *run) slice(v, low, high, stride value) (value, error) {
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	v = plain(v)
+	n, sliceable := length(v)
+	switch v.(type) {
+	case *dict:
+		return nil, runtimeErrorf("unhashable type: 'slice'")
+	case *dictView:
+		sliceable = false
+	}
+	if !sliceable {
+		return nil, runtimeErrorf("'%s' object is not subscriptable", typeName(v))
+	}
+	part, err := sliceRange(low, high, stride, n)
+	if err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case string:
+		return r.sliceText(v, part)
+	case *span:
+		return &span{v.start + part.start*v.stride, v.start + part.stop*v.stride, v.stride * part.stride}, nil
+	case *tuple:
+		items, err := r.sliceItems(v.items, part)
+		return &tuple{items: items}, err
+	default:
+		items, err := r.sliceItems(v.(*list).items, part)
+		return &list{items}, err
+	}
+}
+
+// sliceRange resolves the bounds of a slice over n items to a range of indexes.
+func sliceRange(low, high, stride value, n int) (span, error) {
+	step, err := sliceBound(stride, 1)
+	if err != nil {
+		return span{}, err
+	}
+	if step == 0 {
+		return span{}, runtimeErrorf("slice step cannot be zero")
+	}
+	step = max(min(step, maxAlloc), -maxAlloc) // one item either way, and no overflow
+	first, last := int64(0), int64(n)
+	if step < 0 {
+		first, last = int64(n)-1, -1
+	}
+	clamp := func(bound value, fallback int64) (int64, error) {
+		i, err := sliceBound(bound, fallback)
+		if err != nil || bound == nil {
+			return i, err
+		}
+		if i < 0 {
+			i += int64(n)
+		}
+		if step < 0 {
+			return max(min(i, int64(n)-1), -1), nil
+		}
+		return max(min(i, int64(n)), 0), nil
+	}
+	if first, err = clamp(low, first); err != nil {
+		return span{}, err
+	}
+	last, err = clamp(high, last)
+	return span{first, last, step}, err
+}
+
+// sliceBound reads one bound; nil is one that was left out.
+func sliceBound(v value, fallback int64) (int64, error) {
+	if v == nil {
+		return fallback, nil
+	}
+	i, _, isInt, ok := number(v)
+	if !ok || !isInt {
+		return 0, runtimeErrorf("slice indices must be integers or None or have an __index__ method")
+	}
+	return i, nil
+}
+
+// sliceItems shares the items where they are contiguous, since lists never change.
+func (r *run) sliceItems(items []value, part span) ([]value, error) {
+	n := part.len()
+	if part.stride == 1 { // shares the items, which never change
+		return items[part.start : int(part.start)+n : int(part.start)+n], r.slots(1)
+	}
+	if err := r.slots(n + 1); err != nil {
+		return nil, err
+	}
+	out := make([]value, n)
+	for i := range out {
+		out[i] = items[part.start+int64(i)*part.stride]
+	}
+	return out, nil
+}
+
+// sliceText cuts by characters; where they are contiguous the text is shared, not copied.
+func (r *run) sliceText(s string, part span) (value, error) {
+	if err := r.scan(len(s)); err != nil {
+		return nil, err
+	}
+	n := part.len()
+	ascii := isASCII(s)
+	if part.stride == 1 && ascii {
+		return s[part.start : int(part.start)+n], nil
+	}
+	if part.stride == 1 {
+		from := runeOffset(s, int(part.start))
+		return s[from : from+runeOffset(s[from:], n)], nil
+	}
+	if err := r.text(4 * len(s)); err != nil {
+		return nil, err
+	}
+	runes := []rune(s)
+	out := make([]rune, n)
+	for i := range out {
+		out[i] = runes[part.start+int64(i)*part.stride]
+	}
+	return string(out), nil
+}

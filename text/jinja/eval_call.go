@@ -1,0 +1,318 @@
+package jinja
+
+import (
+	"math"
+	"strings"
+)
+
+// call carries the arguments of a filter, test, method or function.
+type call struct {
+	r        *run
+	name     string // for messages
+	args     []value
+	keywords []keyword
+}
+
+type keyword struct {
+	name  string
+	value value
+}
+
+// absent marks a parameter that was not given.
+type absent struct{}
+
+// params are a call's arguments in the order of the parameters' names.
+type params struct {
+	*call
+	names  []string
+	values []value
+}
+
+// builtin is a filter, test or method: what it takes and what it does with v.
+type builtin[T, R any] struct {
+	names    []string
+	required int  // the first names are required
+	open     bool // takes whatever it is given, in call's own fields
+	run      func(p *params, v T) (R, error)
+}
+
+// takes declares a builtin; a parameter whose name ends with ? is optional.
+func takes[T, R any](run func(*params, T) (R, error), parameters ...string) builtin[T, R] {
+	b := builtin[T, R]{run: run, names: parameters}
+	for i, name := range parameters {
+		optional := strings.TrimSuffix(name, "?")
+		if optional == name {
+			b.required++
+		}
+		b.names[i] = optional
+	}
+	return b
+}
+
+// takesAny declares a builtin that reads its arguments itself.
+func takesAny[T, R any](run func(*params, T) (R, error)) builtin[T, R] {
+	return builtin[T, R]{run: run, open: true}
+}
+
+// apply binds the arguments and runs b on v.
+func (b *builtin[T, R]) apply(c *call, v T) (R, error) {
+	if b.open {
+		return b.run(&params{call: c}, v)
+	}
+	p, err := c.bind(b.required, b.names...)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return b.run(p, v)
+}
+
+// bind matches the arguments with the parameters' names as Python does; the first
+// required of them must be given.
+func (c *call) bind(required int, names ...string) (*params, error) {
+	if len(c.args) > len(names) {
+		return nil, runtimeErrorf("%s() takes at most %d arguments (%d given)", c.name, len(names), len(c.args))
+	}
+	p := &params{c, names, make([]value, len(names))}
+	copy(p.values, c.args)
+	for i := len(c.args); i < len(names); i++ {
+		p.values[i] = absent{}
+	}
+	for _, kw := range c.keywords {
+		i := 0
+		for i < len(names) && names[i] != kw.name {
+			i++
+		}
+		if i == len(names) {
+			return nil, runtimeErrorf("%s() got an unexpected keyword argument '%s'", c.name, kw.name)
+		}
+		if !p.isAbsent(i) {
+			return nil, runtimeErrorf("%s() got multiple values for argument '%s'", c.name, kw.name)
+		}
+		p.values[i] = kw.value
+	}
+	for i := range required {
+		if p.isAbsent(i) {
+			return nil, runtimeErrorf("%s() missing required argument '%s'", c.name, names[i])
+		}
+	}
+	return p, nil
+}
+
+// isAbsent tells that parameter i was not given (none is a value).
+func (p *params) isAbsent(i int) bool { return p.values[i] == absent{} }
+
+// or returns parameter i, or fallback where it was not given.
+func (p *params) or(i int, fallback value) value {
+	if p.isAbsent(i) {
+		return fallback
+	}
+	return p.values[i]
+}
+
+// int returns parameter i, which must be an integer.
+func (p *params) int(i, fallback int) (int, error) {
+	if p.isAbsent(i) {
+		return fallback, nil
+	}
+	n, _, isInt, ok := number(p.values[i])
+	if !ok || !isInt {
+		return 0, runtimeErrorf("%s(): argument '%s' must be an integer, not %s", p.name, p.names[i], typeName(p.values[i]))
+	}
+	return int(min(max(n, math.MinInt), math.MaxInt)), nil // for platforms with a smaller int
+}
+
+// text returns parameter i, which must be a string.
+func (p *params) text(i int, fallback string) (string, error) {
+	if p.isAbsent(i) {
+		return fallback, nil
+	}
+	s, ok := plain(p.values[i]).(string)
+	if !ok {
+		return "", runtimeErrorf("%s(): argument '%s' must be str, not %s", p.name, p.names[i], typeName(p.values[i]))
+	}
+	return s, nil
+}
+
+// flag returns the truth of parameter i.
+func (p *params) flag(i int) bool { return !p.isAbsent(i) && truthy(p.values[i]) }
+
+// evalArguments evaluates an argument list, *args and **kwargs spread out.
+func (r *run) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) {
+	var args []value
+	var keywords []keyword
+	if len(a.positional) > 0 {
+		var err error
+		if args, err = r.evalAll(a.positional, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, kw := range a.keywords {
+		v, err := r.eval(kw.value, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		keywords = append(keywords, keyword{kw.name, v})
+	}
+	if a.star != nil {
+		v, err := r.eval(a.star, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		more, err := r.collect(v)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, more...)
+	}
+	if a.doubleStar != nil {
+		more, err := r.spreadKeywords(a.doubleStar, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		keywords = append(keywords, more...)
+	}
+	return args, keywords, nil
+}
+
+// spreadKeywords evaluates **x.
+func (r *run) spreadKeywords(x expr, s *scope) ([]keyword, error) {
+	v, err := r.eval(x, s)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*dict)
+	if !ok {
+		return nil, runtimeErrorf("the argument after ** must be a mapping, not %s", typeName(v))
+	}
+	if err := r.slots(2 * len(d.keys)); err != nil {
+		return nil, err
+	}
+	keywords := make([]keyword, len(d.keys))
+	for i, key := range d.keys {
+		name, ok := key.(string)
+		if !ok {
+			return nil, runtimeErrorf("keywords must be strings")
+		}
+		keywords[i] = keyword{name, d.values[i]}
+	}
+	return keywords, nil
+}
+
+// evalCall calls x's function; caller is the body of a call block, or nil.
+func (r *run) evalCall(x *callExpr, s *scope, caller *macro) (value, error) {
+	fn, err := r.eval(x.fn, s)
+	if err != nil {
+		return nil, err
+	}
+	args, keywords, err := r.evalArguments(&x.args, s)
+	if err != nil {
+		return nil, err
+	}
+	if caller != nil {
+		keywords = append(keywords, keyword{"caller", caller})
+	}
+	return r.callValue(fn, args, keywords)
+}
+
+// callValue calls fn.
+func (r *run) callValue(fn value, args []value, keywords []keyword) (value, error) {
+	switch fn := fn.(type) {
+	case *function:
+		return fn.call(&call{r, fn.name, args, keywords})
+	case *macro:
+		return r.callMacro(fn, args, keywords)
+	case *loop:
+		return fn.recurse(&call{r, "loop", args, keywords})
+	case *undefined:
+		return nil, fn.err()
+	}
+	return nil, runtimeErrorf("'%s' object is not callable", typeName(fn))
+}
+
+// err is the failure that using u means.
+func (u *undefined) err() error { return runtimeErrorf("%s", u.reason) }
+
+// macro is a macro or the body of a call block, bound to the scope it stands in.
+type macro struct {
+	def   *macroDef
+	scope *scope
+}
+
+// callMacro runs a macro and returns its text.
+func (r *run) callMacro(m *macro, args []value, keywords []keyword) (value, error) {
+	s := newScope(m.scope)
+	if err := r.bindMacro(m.def, s, args, keywords); err != nil {
+		return nil, err
+	}
+	return r.capture(m.def.body, s)
+}
+
+// bindMacro binds a macro's parameters in s. Defaults may refer to the parameters
+// before them, so they are evaluated in s, in order.
+func (r *run) bindMacro(def *macroDef, s *scope, args []value, keywords []keyword) error {
+	used := make([]bool, len(keywords))
+	explicitCaller := false
+	for i, prm := range def.params {
+		explicitCaller = explicitCaller || prm.name == "caller"
+		v, given := value(nil), i < len(args)
+		if given {
+			v = args[i]
+		} else {
+			for k, kw := range keywords {
+				if kw.name == prm.name {
+					v, given, used[k] = kw.value, true, true
+				}
+			}
+		}
+		if !given {
+			var err error
+			if v, err = r.macroDefault(prm, s); err != nil {
+				return err
+			}
+		}
+		s.set(prm.name, v)
+	}
+	return r.bindExtras(def, s, args, keywords, used, explicitCaller)
+}
+
+// macroDefault is the value of a parameter that a call leaves out; without a default
+// it is undefined, which fails only when used.
+func (r *run) macroDefault(prm param, s *scope) (value, error) {
+	if prm.fallback != nil {
+		return r.eval(prm.fallback, s)
+	}
+	return &undefined{reason: "parameter " + quote(prm.name) + " was not provided"}, nil
+}
+
+// bindExtras binds caller, kwargs and varargs where the body mentions them, and
+// refuses arguments that nothing takes.
+func (r *run) bindExtras(def *macroDef, s *scope, args []value, keywords []keyword, used []bool, explicitCaller bool) error {
+	if def.usesCaller && !explicitCaller {
+		s.set("caller", &undefined{reason: "No caller defined"})
+	}
+	extra := newDict()
+	for k, kw := range keywords {
+		switch {
+		case used[k]:
+		case kw.name == "caller" && def.usesCaller && !explicitCaller:
+			s.set("caller", kw.value)
+		case def.usesKwargs:
+			if err := extra.set(kw.name, kw.value); err != nil {
+				return err
+			}
+		default:
+			return runtimeErrorf("macro %s takes no keyword argument %s", quote(def.name), quote(kw.name))
+		}
+	}
+	if def.usesKwargs {
+		s.set("kwargs", extra)
+	}
+	rest := args[min(len(def.params), len(args)):]
+	if def.usesVarargs {
+		s.set("varargs", &tuple{items: rest})
+	} else if len(rest) > 0 {
+		return runtimeErrorf("macro %s takes not more than %d argument(s)", quote(def.name), len(def.params))
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package jinja
+
+// loop is the loop variable of a for body, and the source of its items.
+type loop struct {
+	r     *run
+	stmt  *forStmt
+	scope *scope // where the statement stands
+	src   *iterator
+	index int // of the current item, from 0
+	depth int // of recursion, from 0
+	// size is the number of items, or -1 while the source has not told it.
+	size             int
+	before, current  value
+	ahead            value // the next item, where it was fetched early
+	hasAhead, closed bool  // closed: the source has no more items
+	lastChanged      *tuple
+}
+
+// execFor evaluates the iterable where the loop stands, before its names exist.
+func (r *run) execFor(st *forStmt, s *scope) (signal, error) {
+	iter, err := r.eval(st.iter, s)
+	if err != nil {
+		return signalNone, err
+	}
+	return r.runLoop(st, iter, s, 0)
+}
+
+// runLoop runs a for statement over iter; depth counts recursive calls.
+func (r *run) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, error) {
+	src, err := iterate(iter)
+	if err != nil {
+		return signalNone, err
+	}
+	l := &loop{r: r, stmt: st, scope: s, src: src, index: -1, size: -1, depth: depth}
+	if st.test != nil {
+		l.src = r.filtered(st, src, s)
+	} else if n, ok := length(iter); ok {
+		l.size = n
+	}
+	// As in Jinja, else runs unless some turn reached the end of the body.
+	completed := false
+	for {
+		item, ok, err := l.advance()
+		if err != nil {
+			return signalNone, err
+		}
+		if !ok {
+			break
+		}
+		if err := r.step(2); err != nil { // the turn itself, and its scope
+			return signalNone, err
+		}
+		inner := newScope(s)
+		inner.set("loop", l)
+		if err := r.assign(st.target, item, inner); err != nil {
+			return signalNone, err
+		}
+		sig, err := r.exec(st.body, inner)
+		if err != nil {
+			return signalNone, err
+		}
+		if sig == signalBreak {
+			break
+		}
+		completed = completed || sig == signalNone
+	}
+	if !completed && st.otherwise != nil {
+		return r.exec(st.otherwise, newScope(s))
+	}
+	return signalNone, nil
+}
+
+// filtered yields the items of src that pass the statement's if clause. The test
+// runs when an item is fetched, so it sees what earlier turns changed.
+func (r *run) filtered(st *forStmt, src *iterator, s *scope) *iterator {
+	return &iterator{func() (value, bool, error) {
+		for {
+			item, ok, err := src.next()
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			if err := r.step(2); err != nil {
+				return nil, false, err
+			}
+			inner := newScope(s)
+			if err := r.assign(st.target, item, inner); err != nil {
+				return nil, false, err
+			}
+			keep, err := r.eval(st.test, inner)
+			if err != nil {
+				return nil, false, err
+			}
+			if truthy(keep) {
+				return item, true, nil
+			}
+		}
+	}}
+}
+
+// advance moves to the next item.
+func (l *loop) advance() (value, bool, error) {
+	item, ok, err := l.peek()
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	l.hasAhead = false
+	l.index++
+	l.before, l.current = l.current, item
+	return item, true, nil
+}
+
+// peek returns the item after the current one without moving to it.
+func (l *loop) peek() (value, bool, error) {
+	if l.hasAhead || l.closed {
+		return l.ahead, l.hasAhead, nil
+	}
+	item, ok, err := l.src.next()
+	if err != nil {
+		return nil, false, err
+	}
+	l.ahead, l.hasAhead, l.closed = item, ok, !ok
+	return item, ok, nil
+}
+
+// length counts the items; a lazy source is read to its end for that.
+func (l *loop) length() (int, error) {
+	if l.size >= 0 {
+		return l.size, nil
+	}
+	items, err := l.r.collect(l.src)
+	if err != nil {
+		return 0, err
+	}
+	l.src = sliceIterator(items)
+	l.size = len(items) + l.index + 1
+	if l.hasAhead {
+		l.size++
+	} else {
+		l.closed = false
+	}
+	return l.size, nil
+}
+
+// remaining iterates over what the loop has not reached yet, taking it away.
+func (l *loop) remaining() *iterator {
+	return &iterator{l.advance}
+}
+
+// attribute returns one of the loop variable's attributes.
+func (l *loop) attribute(name string) (value, bool, error) {
+	switch name {
+	case "index":
+		return int64(l.index + 1), true, nil
+	case "index0":
+		return int64(l.index), true, nil
+	case "first":
+		return l.index == 0, true, nil
+	case "last":
+		_, more, err := l.peek()
+		return !more, true, err
+	case "length", "revindex", "revindex0":
+		n, err := l.length()
+		if name == "revindex" {
+			n -= l.index
+		} else if name == "revindex0" {
+			n -= l.index + 1
+		}
+		return int64(n), true, err
+	case "depth":
+		return int64(l.depth + 1), true, nil
+	case "depth0":
+		return int64(l.depth), true, nil
+	case "previtem":
+		if l.index == 0 {
+			return &undefined{reason: "there is no previous item"}, true, nil
+		}
+		return l.before, true, nil
+	case "nextitem":
+		item, ok, err := l.peek()
+		if !ok {
+			item = &undefined{reason: "there is no next item"}
+		}
+		return item, true, err
+	case "cycle":
+		return &function{"cycle", l.cycle}, true, nil
+	case "changed":
+		return &function{"changed", l.changed}, true, nil
+	}
+	return nil, false, nil
+}
+
+// cycle returns the argument whose turn it is.
+func (l *loop) cycle(c *call) (value, error) {
+	if len(c.args) == 0 {
+		return nil, runtimeErrorf("no items for cycling given")
+	}
+	return c.args[l.index%len(c.args)], nil
+}
+
+// changed tells whether its arguments differ from those of the call before.
+func (l *loop) changed(c *call) (value, error) {
+	now := &tuple{items: c.args}
+	if l.lastChanged != nil {
+		same, err := l.r.equal(l.lastChanged, now)
+		if err != nil || same {
+			return false, err
+		}
+	}
+	l.lastChanged = now
+	return true, nil
+}
+
+// recurse renders the loop's body over other items, for {% for … recursive %}.
+func (l *loop) recurse(c *call) (value, error) {
+	p, err := c.bind(1, "iterable")
+	if err != nil {
+		return nil, err
+	}
+	if !l.stmt.recursive {
+		return nil, runtimeErrorf("The loop must have the 'recursive' marker to be called recursively.")
+	}
+	return l.r.captureFunc(func() error {
+		_, err := l.r.runLoop(l.stmt, p.values[0], l.scope, l.depth+1)
+		return err
+	})
+}

@@ -1,0 +1,243 @@
+package jinja
+
+import "math"
+
+// filter computes v|name(args).
+type filter = builtin[value, value]
+
+// filters are the built-in filters. Missing from Jinja's set are those that make
+// HTML or are random.
+var filters = map[string]filter{
+	"abs":         takes(filterAbs),
+	"attr":        takes(filterAttr, "name"),
+	"batch":       takes(filterBatch, "linecount", "fill_with?"),
+	"capitalize":  takes(filterCapitalize),
+	"center":      takes(filterCenter, "width?"),
+	"count":       takes(filterLength),
+	"d":           takes(filterDefault, "default_value?", "boolean?"),
+	"default":     takes(filterDefault, "default_value?", "boolean?"),
+	"dictsort":    takes(filterDictSort, "case_sensitive?", "by?", "reverse?"),
+	"e":           takes(filterEscape),
+	"escape":      takes(filterEscape),
+	"first":       takes(filterFirst),
+	"float":       takes(filterFloat, "default?"),
+	"forceescape": takes(filterEscape),
+	"format":      takesAny(filterFormat),
+	"groupby":     takes(filterGroupBy, "attribute", "default?", "case_sensitive?"),
+	"indent":      takes(filterIndent, "width?", "first?", "blank?"),
+	"int":         takes(filterInt, "default?", "base?"),
+	"items":       takes(filterItems),
+	"join":        takes(filterJoin, "d?", "attribute?"),
+	"last":        takes(filterLast),
+	"length":      takes(filterLength),
+	"list":        takes(filterList),
+	"lower":       takes(filterLower),
+	"map":         takesAny(filterMap),
+	"max":         takes(filterMax, "case_sensitive?", "attribute?"),
+	"min":         takes(filterMin, "case_sensitive?", "attribute?"),
+	"reject":      takesAny(filterReject),
+	"rejectattr":  takesAny(filterRejectAttr),
+	"replace":     takes(filterReplace, "old", "new", "count?"),
+	"reverse":     takes(filterReverse),
+	"round":       takes(filterRound, "precision?", "method?"),
+	"safe":        takes(filterSafe),
+	"select":      takesAny(filterSelect),
+	"selectattr":  takesAny(filterSelectAttr),
+	"slice":       takes(filterSlice, "slices", "fill_with?"),
+	"sort":        takes(filterSort, "reverse?", "case_sensitive?", "attribute?"),
+	"string":      takes(filterString),
+	"sum":         takes(filterSum, "attribute?", "start?"),
+	"title":       takes(filterTitle),
+	"tojson":      takes(filterToJSON, "ensure_ascii?", "indent?", "separators?", "sort_keys?"),
+	"trim":        takes(filterTrim, "chars?"),
+	"truncate":    takes(filterTruncate, "length?", "killwords?", "end?", "leeway?"),
+	"unique":      takes(filterUnique, "case_sensitive?", "attribute?"),
+	"upper":       takes(filterUpper),
+	"urlencode":   takes(filterURLEncode),
+	"wordcount":   takes(filterWordCount),
+}
+
+// hasFilter lets the parser refuse unknown filters before anything runs.
+func hasFilter(name string) bool { _, ok := filters[name]; return ok }
+
+func unknownFilter(name string) error {
+	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter of this name is available"}
+}
+
+// applyFilter runs a filter by name.
+func (r *run) applyFilter(name string, v value, args []value, keywords []keyword) (value, error) {
+	f, ok := r.filters[name]
+	if !ok {
+		return nil, unknownFilter(name)
+	}
+	return f.apply(&call{r, name, args, keywords}, v)
+}
+
+// filterDefault replaces what is undefined, or with its flag whatever is false.
+func filterDefault(p *params, v value) (value, error) {
+	if _, undef := v.(*undefined); undef || p.flag(1) && !truthy(v) {
+		return p.or(0, ""), nil
+	}
+	return v, nil
+}
+
+// filterLength fails for lazy sequences, as in Python: their length is not known.
+func filterLength(p *params, v value) (value, error) {
+	if l, ok := v.(*loop); ok {
+		n, err := l.length()
+		return int64(n), err
+	}
+	n, ok := length(v)
+	if !ok {
+		return nil, runtimeErrorf("object of type '%s' has no len()", typeName(v))
+	}
+	return int64(n), p.r.scan(n)
+}
+
+// filterAttr reads an attribute but never an item of the same name.
+func filterAttr(p *params, v value) (value, error) {
+	name, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	found, ok, err := p.r.ownAttribute(v, name)
+	if !ok && err == nil {
+		found = missing(v, name)
+	}
+	return found, err
+}
+
+// filterAbs keeps integers integers.
+func filterAbs(p *params, v value) (value, error) {
+	i, f, isInt, ok := number(v)
+	switch {
+	case !ok:
+		return nil, runtimeErrorf("bad operand type for abs(): '%s'", typeName(v))
+	case !isInt:
+		return math.Abs(f), nil
+	case i < 0:
+		return intOp("-", 0, i)
+	}
+	return i, nil
+}
+
+// filterInt converts to an integer, or to its default where that is impossible.
+func filterInt(p *params, v value) (value, error) {
+	base, err := p.int(1, 10)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	v = plain(v)
+	if s, ok := v.(string); ok {
+		p.r.charge(len(s))
+		if i, ok := parsePythonInt(s, base); ok {
+			return i, nil
+		}
+	} else if i, _, isInt, ok := number(v); ok && isInt {
+		return i, nil
+	} else if _, ok := v.(bigInt); ok {
+		return v, nil
+	}
+	if f, ok := toFloat(v); ok {
+		if i, err := floatToInt(f); err == nil {
+			return i, nil
+		}
+	}
+	return p.or(0, int64(0)), nil
+}
+
+// filterFloat converts to a float, or to its default where that is impossible.
+func filterFloat(p *params, v value) (value, error) {
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	if s, ok := plain(v).(string); ok {
+		p.r.charge(len(s))
+	}
+	if f, ok := toFloat(plain(v)); ok {
+		return f, nil
+	}
+	return p.or(0, float64(0)), nil
+}
+
+// filterRound rounds half to even for integers of digits, as Python's round does
+// on the exact binary value; it yields an integer only for integers.
+func filterRound(p *params, v value) (value, error) {
+	digits, err := p.int(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	method, err := p.text(1, "common")
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.step(1 + min(max(digits, 0), maxPadding)); err != nil {
+		return nil, err
+	}
+	i, f, isInt, ok := number(v)
+	switch {
+	case !ok:
+		return nil, runtimeErrorf("type %s doesn't define __round__ method", typeName(v))
+	case method == "common" && isInt && digits >= 0:
+		return i, nil
+	case method == "common" && isInt:
+		return floatToInt(roundFloat(f, digits))
+	case method == "common":
+		return roundFloat(f, digits), nil
+	}
+	scale := math.Pow(10, float64(digits))
+	switch method {
+	case "ceil":
+		return math.Ceil(f*scale) / scale, nil
+	case "floor":
+		return math.Floor(f*scale) / scale, nil
+	}
+	return nil, runtimeErrorf("method must be common, ceil or floor")
+}
+
+// filterSum adds with +, so lists can be joined given a list to start from.
+func filterSum(p *params, v value) (value, error) {
+	get := p.r.attributeGetter(p.or(0, nil))
+	total := p.or(1, int64(0))
+	return total, p.r.each(v, func(item value) error {
+		item, err := get(item)
+		if err == nil {
+			total, err = p.r.binary("+", total, item)
+		}
+		return err
+	})
+}
+
+func filterMin(p *params, v value) (value, error) { return extreme(p, v, less) }
+func filterMax(p *params, v value) (value, error) { return extreme(p, v, greater) }
+
+// extreme returns the first item that comes out as want against all before it.
+func extreme(p *params, v value, want ordering) (value, error) {
+	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
+	op := "<"
+	if want == greater {
+		op = ">"
+	}
+	var best, bestKey value = &undefined{reason: "No aggregated item, sequence was empty."}, nil
+	first := true
+	err := p.r.each(v, func(item value) error {
+		key, err := get(item)
+		if err != nil {
+			return err
+		}
+		order := want
+		if !first {
+			if order, err = p.r.order(op, key, bestKey, 0); err != nil {
+				return err
+			}
+		}
+		if order == want {
+			best, bestKey, first = item, key, false
+		}
+		return nil
+	})
+	return best, err
+}

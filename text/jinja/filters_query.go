@@ -1,0 +1,341 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// getter reads a key from an item.
+type getter func(item value) (value, error)
+
+// attributeGetter returns a getter for an attribute path such as "function.name"
+// or "0.id"; nil stands for the item itself.
+func (r *run) attributeGetter(attribute value) getter {
+	var path []value
+	switch a := plain(attribute).(type) {
+	case nil:
+	case string:
+		if len(a) > maxPadding {
+			return func(value) (value, error) {
+				return nil, limitErrorf("an attribute path of more than %d bytes", maxPadding)
+			}
+		}
+		r.charge(len(a))
+		for part := range strings.SplitSeq(a, ".") {
+			if i, err := strconv.ParseUint(part, 10, 31); err == nil {
+				path = append(path, int64(i))
+			} else {
+				path = append(path, part)
+			}
+		}
+	default:
+		path = []value{a}
+	}
+	return func(item value) (value, error) {
+		for _, part := range path {
+			var err error
+			if item, err = r.subscript(item, part); err != nil {
+				return nil, err
+			}
+		}
+		return item, r.step(1)
+	}
+}
+
+// foldedGetter is attributeGetter with strings in lower case unless sensitive.
+func (r *run) foldedGetter(attribute value, sensitive bool) getter {
+	get := r.attributeGetter(attribute)
+	if sensitive {
+		return get
+	}
+	return func(item value) (value, error) {
+		key, err := get(item)
+		if err != nil {
+			return nil, err
+		}
+		return r.fold(key)
+	}
+}
+
+// fold lowers a string; other values stay.
+func (r *run) fold(v value) (value, error) {
+	if s, ok := plain(v).(string); ok {
+		return strings.ToLower(s), r.text(2 * len(s))
+	}
+	return v, nil
+}
+
+// keyed is an item with the key it is sorted by.
+type keyed struct{ item, key value }
+
+// sortBy sorts stably by the key; reverse keeps equal items in their order too.
+func (r *run) sortBy(items []keyed, reverse bool) error {
+	var failed error
+	slices.SortStableFunc(items, func(a, b keyed) int {
+		if failed != nil {
+			return 0
+		}
+		order, err := r.order("<", b.key, a.key, 0)
+		if err != nil {
+			failed = err
+			return 0
+		}
+		if order == unordered {
+			return 0
+		}
+		if reverse {
+			return int(order)
+		}
+		return -int(order)
+	})
+	return failed
+}
+
+// sorted returns v's items sorted by what get reads.
+func (r *run) sorted(v value, get getter, reverse bool) ([]value, error) {
+	items, err := r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.slots(4 * len(items)); err != nil {
+		return nil, err
+	}
+	pairs := make([]keyed, len(items))
+	for i, item := range items {
+		key, err := get(item)
+		if err != nil {
+			return nil, err
+		}
+		pairs[i] = keyed{item, key}
+	}
+	if err := r.sortBy(pairs, reverse); err != nil {
+		return nil, err
+	}
+	for i, pair := range pairs {
+		items[i] = pair.item
+	}
+	return items, nil
+}
+
+// filterSort sorts by one or, with commas between, several attributes.
+func filterSort(p *params, v value) (value, error) {
+	attributes := []value{p.or(2, nil)}
+	if s, ok := plain(attributes[0]).(string); ok {
+		attributes = attributes[:0]
+		for part := range strings.SplitSeq(s, ",") {
+			if attributes = append(attributes, part); len(attributes) > maxNesting {
+				return nil, limitErrorf("sorting by more than %d attributes", maxNesting)
+			}
+		}
+	}
+	var getters []getter
+	for _, attribute := range attributes {
+		getters = append(getters, p.r.foldedGetter(attribute, p.flag(1)))
+	}
+	// The keys form a list even if there is one, whose equal items need no order.
+	items, err := p.r.sorted(v, func(item value) (value, error) {
+		keys := make([]value, len(getters))
+		for k, get := range getters {
+			key, err := get(item)
+			if err != nil {
+				return nil, err
+			}
+			keys[k] = key
+		}
+		return &list{keys}, p.r.slots(len(keys) + 1)
+	}, p.flag(0))
+	return &list{items}, err
+}
+
+// filterDictSort returns (key, value) pairs sorted by either.
+func filterDictSort(p *params, v value) (value, error) {
+	by, err := p.text(1, "key")
+	if err != nil {
+		return nil, err
+	}
+	position := slices.Index([]string{"key", "value"}, by)
+	if position < 0 {
+		return nil, runtimeErrorf(`You can only sort by either "key" or "value"`)
+	}
+	d, ok := v.(*dict)
+	if !ok {
+		_, err := p.r.attribute(v, "items")
+		if err == nil {
+			err = runtimeErrorf("'%s' object has no attribute 'items'", typeName(v))
+		}
+		return nil, err
+	}
+	get := p.r.foldedGetter(int64(position), p.flag(0))
+	items, err := p.r.sorted(&dictView{d, "items"}, get, p.flag(2))
+	return &list{items}, err
+}
+
+// filterGroupBy sorts by an attribute and returns (grouper, list) pairs.
+func filterGroupBy(p *params, v value) (value, error) {
+	read := p.r.attributeGetter(p.values[0])
+	get := func(item value) (value, error) {
+		key, err := read(item)
+		if _, undef := key.(*undefined); undef && p.or(1, nil) != nil {
+			key = p.values[1]
+		}
+		return key, err
+	}
+	compared := func(item value) (value, error) {
+		key, err := get(item)
+		if err != nil || p.flag(2) {
+			return key, err
+		}
+		return p.r.fold(key)
+	}
+	items, err := p.r.sorted(v, compared, false)
+	if err != nil {
+		return nil, err
+	}
+	var groups []value
+	for from := 0; from < len(items); {
+		to, err := p.r.groupEnd(items, from, compared)
+		if err != nil {
+			return nil, err
+		}
+		key, err := get(items[from])
+		if err != nil {
+			return nil, err
+		}
+		if err := p.r.slots(8); err != nil {
+			return nil, err
+		}
+		members := &list{items[from:to:to]}
+		groups = append(groups, &tuple{[]value{key, members}, []string{"grouper", "list"}})
+		from = to
+	}
+	return &list{groups}, nil
+}
+
+// groupEnd returns the end of the run of items whose key equals that of items[from].
+func (r *run) groupEnd(items []value, from int, get getter) (int, error) {
+	key, err := get(items[from])
+	if err != nil {
+		return 0, err
+	}
+	to := from + 1
+	for ; to < len(items); to++ {
+		next, err := get(items[to])
+		if err != nil {
+			return 0, err
+		}
+		if equal, err := r.equal(key, next); err != nil || !equal {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// filterMap applies a filter, or reads an attribute, of every item.
+func filterMap(p *params, v value) (value, error) {
+	convert, err := mapper(p.call)
+	if err != nil {
+		return nil, err
+	}
+	if !truthy(v) {
+		return sliceIterator(nil), nil
+	}
+	src, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	return p.r.lazy(func() (value, bool, error) {
+		item, ok, err := src.next()
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		item, err = convert(item)
+		return item, err == nil, err
+	}), nil
+}
+
+// mapper returns what map does to an item: apply the filter it names, or read an attribute.
+func mapper(c *call) (getter, error) {
+	if len(c.args) > 0 {
+		name, ok := plain(c.args[0]).(string)
+		if !ok {
+			return nil, runtimeErrorf("map requires a filter name, not %s", typeName(c.args[0]))
+		}
+		return func(item value) (value, error) {
+			return c.r.applyFilter(name, item, c.args[1:], c.keywords)
+		}, nil
+	}
+	p, err := c.bind(1, "attribute", "default")
+	if err != nil {
+		return nil, runtimeErrorf("map requires a filter argument")
+	}
+	get, fallback := c.r.attributeGetter(p.values[0]), p.or(1, nil)
+	return func(item value) (value, error) {
+		item, err := get(item)
+		if _, undef := item.(*undefined); undef && fallback != nil {
+			item = fallback
+		}
+		return item, err
+	}, nil
+}
+
+// lazy returns an iterator whose every step counts as a level of evaluation: a
+// template can stack lazy filters without end, each reading the one before.
+func (r *run) lazy(next func() (value, bool, error)) *iterator {
+	return &iterator{func() (value, bool, error) {
+		if err := r.enter(); err != nil {
+			return nil, false, err
+		}
+		defer r.leave()
+		return next()
+	}}
+}
+
+func filterSelect(p *params, v value) (value, error)     { return selectItems(p, v, false, true) }
+func filterReject(p *params, v value) (value, error)     { return selectItems(p, v, false, false) }
+func filterSelectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, true) }
+func filterRejectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, false) }
+
+// selectItems keeps the items, or with byAttribute those whose attribute, for which
+// a test comes out as want; without a test it is the truth that counts.
+func selectItems(p *params, v value, byAttribute, want bool) (value, error) {
+	args := p.args
+	get := p.r.attributeGetter(nil)
+	if byAttribute {
+		if len(args) == 0 {
+			return nil, runtimeErrorf("Missing parameter for attribute name")
+		}
+		get, args = p.r.attributeGetter(args[0]), args[1:]
+	}
+	test := func(item value) (bool, error) { return truthy(item), nil }
+	if len(args) > 0 {
+		name, ok := plain(args[0]).(string)
+		if !ok {
+			return nil, runtimeErrorf("%s requires the name of a test, not %s", p.name, typeName(args[0]))
+		}
+		test = func(item value) (bool, error) { return p.r.applyTest(name, item, args[1:], p.keywords) }
+	}
+	if !truthy(v) {
+		return sliceIterator(nil), nil
+	}
+	src, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	return p.r.lazy(func() (value, bool, error) {
+		for {
+			item, ok, err := src.next()
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			key, err := get(item)
+			if err != nil {
+				return nil, false, err
+			}
+			holds, err := test(key)
+			if err != nil || holds == want {
+				return item, err == nil, err
+			}
+		}
+	}), nil
+}

@@ -1,0 +1,223 @@
+package jinja
+
+import "strings"
+
+// each calls do for every item of v.
+func (r *run) each(v value, do func(value) error) error {
+	it, err := iterate(v)
+	if err != nil {
+		return err
+	}
+	for {
+		item, ok, err := it.next()
+		if err != nil || !ok {
+			return err
+		}
+		if err := r.step(1); err != nil {
+			return err
+		}
+		if err := do(item); err != nil {
+			return err
+		}
+	}
+}
+
+// filterList collects; of a text it makes a list of characters.
+func filterList(p *params, v value) (value, error) {
+	items, err := p.r.collect(v)
+	return &list{items}, err
+}
+
+// filterFirst reads no more than one item of a lazy sequence.
+func filterFirst(p *params, v value) (value, error) {
+	it, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	item, ok, err := it.next()
+	if !ok && err == nil {
+		return &undefined{reason: "No first item, sequence was empty."}, nil
+	}
+	return item, err
+}
+
+// filterLast needs a sequence that can be read backwards.
+func filterLast(p *params, v value) (value, error) {
+	if _, lazy := v.(*iterator); lazy {
+		return nil, runtimeErrorf("'generator' object is not reversible")
+	}
+	items, err := p.r.sequence(v)
+	if err == nil && len(items) == 0 {
+		return &undefined{reason: "No last item, sequence was empty."}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return items[len(items)-1], nil
+}
+
+// filterReverse returns a text reversed, of other sequences an iterator as Python does.
+func filterReverse(p *params, v value) (value, error) {
+	items, err := p.r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := 0, len(items)-1; i < j; i, j = i+1, j-1 {
+		items[i], items[j] = items[j], items[i]
+	}
+	if _, isText := plain(v).(string); isText {
+		return p.r.joinText(items, "")
+	}
+	return sliceIterator(items), nil
+}
+
+// joinText concatenates the printed items with a separator.
+func (r *run) joinText(items []value, separator string) (string, error) {
+	var b strings.Builder
+	for i, item := range items {
+		text, err := r.str(item)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			text = separator + text
+		}
+		if b.Len()+len(text) > maxOutput {
+			return "", r.text(-1)
+		}
+		if err := r.grow(len(text)); err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// filterJoin prints the items, unlike str.join, which wants texts.
+func filterJoin(p *params, v value) (value, error) {
+	separator, err := p.r.str(p.or(0, ""))
+	if err != nil {
+		return nil, err
+	}
+	items, err := p.r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if attribute := p.or(1, nil); attribute != nil {
+		get := p.r.attributeGetter(attribute)
+		for i := range items {
+			if items[i], err = get(items[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p.r.joinText(items, separator)
+}
+
+// filterItems is dict.items() that takes undefined for an empty mapping.
+func filterItems(p *params, v value) (value, error) {
+	switch v := v.(type) {
+	case *undefined:
+		return sliceIterator(nil), nil
+	case *dict:
+		return iterate(&dictView{v, "items"})
+	}
+	return nil, runtimeErrorf("Can only get item pairs from a mapping.")
+}
+
+// filterBatch cuts a sequence into lists of a given length.
+func filterBatch(p *params, v value) (value, error) {
+	size, err := p.int(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	items, err := p.r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.slots(2 * len(items)); err != nil {
+		return nil, err
+	}
+	var batches []value
+	for len(items) > 0 {
+		n := len(items)
+		if size > 0 && size < n {
+			n = size
+		}
+		part := items[:n:n]
+		items = items[n:]
+		for fill := p.or(1, nil); fill != nil && len(part) < size; {
+			if err := p.r.slots(1); err != nil {
+				return nil, err
+			}
+			part = append(part, fill)
+		}
+		batches = append(batches, &list{part})
+	}
+	return sliceIterator(batches), nil
+}
+
+// filterSlice cuts a sequence into a given number of lists, the longer ones first.
+func filterSlice(p *params, v value) (value, error) {
+	n, err := p.int(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if n <= 0 {
+		return nil, runtimeErrorf("slice: the number of slices must be positive")
+	}
+	items, err := p.r.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.slots(4 * min(n, maxAlloc)); err != nil {
+		return nil, err
+	}
+	parts := make([]value, n)
+	for i, from := 0, 0; i < n; i++ {
+		to := from + len(items)/n
+		long := i < len(items)%n
+		if long {
+			to++
+		}
+		part := items[from:to:to]
+		if fill := p.or(1, nil); fill != nil && !long {
+			part = append(part, fill)
+		}
+		parts[i], from = &list{part}, to
+	}
+	return sliceIterator(parts), nil
+}
+
+// filterUnique drops items whose key came before.
+func filterUnique(p *params, v value) (value, error) {
+	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
+	src, err := iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[any]bool{}
+	return p.r.lazy(func() (value, bool, error) {
+		for {
+			item, ok, err := src.next()
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			key, err := get(item)
+			if err != nil {
+				return nil, false, err
+			}
+			hash, err := hashKey(key)
+			if err != nil {
+				return nil, false, err
+			}
+			if err := p.r.slots(4); err != nil {
+				return nil, false, err
+			}
+			if !seen[hash] {
+				seen[hash] = true
+				return item, true, nil
+			}
+		}
+	}), nil
+}

@@ -1,0 +1,310 @@
+package jinja
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// textOperand returns v as text: filters on strings accept any value and print it.
+func textOperand(p *params, v value) (string, error) {
+	s, err := p.r.str(v)
+	if err != nil {
+		return "", err
+	}
+	return s, p.r.scan(len(s))
+}
+
+// mapped is a filter without parameters that turns text into text.
+func mapped(p *params, v value, convert func(string) string) (value, error) {
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.text(2 * len(s)); err != nil { // case may lengthen a character
+		return nil, err
+	}
+	return convert(s), nil
+}
+
+func filterUpper(p *params, v value) (value, error)      { return mapped(p, v, upper) }
+func filterLower(p *params, v value) (value, error)      { return mapped(p, v, strings.ToLower) }
+func filterCapitalize(p *params, v value) (value, error) { return mapped(p, v, capitalize) }
+func filterTitle(p *params, v value) (value, error)      { return mapped(p, v, titleWords) }
+
+// upper is Python's str.upper for what occurs in prompts: the sharp s is the one
+// common letter whose capital is two letters.
+func upper(s string) string {
+	return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS")
+}
+
+// capitalize raises the first character and lowers the others.
+func capitalize(s string) string {
+	for i := range s {
+		if i > 0 {
+			return upper(s[:i]) + strings.ToLower(s[i:])
+		}
+	}
+	return upper(s)
+}
+
+// titleWords capitalizes words as Jinja's filter does: a word begins after blanks,
+// a hyphen or an opening bracket, not after an apostrophe.
+func titleWords(s string) string {
+	var b strings.Builder
+	start := true
+	for _, r := range s {
+		switch {
+		case isSpace(r) || strings.ContainsRune("-({[<", r):
+			start = true
+			b.WriteRune(r)
+		case start:
+			start = false
+			b.WriteString(upper(string(r)))
+		default:
+			b.WriteRune(unicode.ToLower(r))
+		}
+	}
+	return b.String()
+}
+
+// filterString prints v; what is marked safe stays marked.
+func filterString(p *params, v value) (value, error) {
+	if m, ok := v.(markup); ok {
+		return m, nil
+	}
+	return p.r.str(v)
+}
+
+// filterSafe marks text, which matters only where it is added to plain text.
+func filterSafe(p *params, v value) (value, error) {
+	s, err := p.r.str(v)
+	return markup(s), err
+}
+
+// filterEscape escapes for HTML once: what is marked safe stays.
+func filterEscape(p *params, v value) (value, error) {
+	if m, ok := v.(markup); ok && p.name != "forceescape" {
+		return m, nil
+	}
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.text(5 * len(s)); err != nil {
+		return nil, err
+	}
+	return escapeHTML(s), nil
+}
+
+// filterTrim strips white space, or a set of characters, from both ends.
+func filterTrim(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	if p.or(0, nil) == nil {
+		return strings.TrimFunc(s, isSpace), nil
+	}
+	chars, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	return p.r.trim(s, chars, true, true)
+}
+
+// trim removes characters of the set chars from the ends of s.
+func (r *run) trim(s, chars string, left, right bool) (string, error) {
+	if len(chars) > maxTrimSet {
+		return "", limitErrorf("a set of more than %d bytes to strip", maxTrimSet)
+	}
+	// Every character is looked for in the set.
+	if err := r.step(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
+		return "", err
+	}
+	if left {
+		s = strings.TrimLeft(s, chars)
+	}
+	if right {
+		s = strings.TrimRight(s, chars)
+	}
+	return s, nil
+}
+
+// filterReplace prints its operands first, unlike str.replace.
+func filterReplace(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	old, err := p.r.str(p.values[0])
+	if err != nil {
+		return nil, err
+	}
+	replacement, err := p.r.str(p.values[1])
+	if err != nil {
+		return nil, err
+	}
+	count := -1
+	if p.or(2, nil) != nil {
+		if count, err = p.int(2, -1); err != nil {
+			return nil, err
+		}
+	}
+	return p.r.replace(s, old, replacement, count)
+}
+
+// replace is str.replace: at most count times, all where count is negative.
+func (r *run) replace(s, old, replacement string, count int) (string, error) {
+	if err := r.scan(len(s) + len(old)); err != nil {
+		return "", err
+	}
+	n := strings.Count(s, old)
+	if count >= 0 && count < n {
+		n = count
+	}
+	if grown := len(replacement) - len(old); grown > 0 && n > maxOutput/grown {
+		return "", r.text(-1)
+	}
+	if err := r.text(len(s) + n*max(len(replacement)-len(old), 0)); err != nil {
+		return "", err
+	}
+	return strings.Replace(s, old, replacement, n), nil
+}
+
+// filterIndent indents the lines after the first; blank lines only on request.
+func filterIndent(p *params, v value) (value, error) {
+	if u, ok := v.(*undefined); ok {
+		return nil, u.err()
+	}
+	s, ok := plain(v).(string)
+	if !ok {
+		return nil, operandError("+", v, "\n")
+	}
+	indent, err := indentText(p.or(0, int64(4)))
+	if err != nil {
+		return nil, err
+	}
+	lines, err := p.r.splitLines(s+"\n", false)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
+		return nil, err
+	}
+	for i, line := range lines {
+		if i == 0 && p.flag(1) || i > 0 && (line != "" || p.flag(2)) {
+			lines[i] = indent + line
+		}
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// indentText is an indentation given as a string or a number of blanks.
+func indentText(width value) (string, error) {
+	if s, ok := plain(width).(string); ok && len(s) <= maxPadding {
+		return s, nil
+	}
+	n, _, isInt, ok := number(width)
+	if !ok || !isInt || n > maxPadding {
+		return "", runtimeErrorf("the width of an indentation must be a string or a number up to %d", maxPadding)
+	}
+	return strings.Repeat(" ", int(max(n, 0))), nil
+}
+
+// filterCenter pads with blanks on both sides.
+func filterCenter(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	width, err := p.int(0, 80)
+	if err != nil {
+		return nil, err
+	}
+	return p.r.pad(s, width, ' ', '^')
+}
+
+// filterTruncate cuts at a blank, and only texts that exceed the length by a leeway.
+func filterTruncate(p *params, v value) (value, error) {
+	limit, err := p.int(0, 255)
+	if err != nil {
+		return nil, err
+	}
+	end, err := p.text(2, "...")
+	if err != nil {
+		return nil, err
+	}
+	leeway := 5
+	if p.or(3, nil) != nil {
+		if leeway, err = p.int(3, 5); err != nil {
+			return nil, err
+		}
+	}
+	s, ok := plain(v).(string)
+	if n, hasLength := length(v); !ok && hasLength && n <= limit+leeway {
+		return v, nil
+	} else if !ok {
+		return nil, runtimeErrorf("truncate: the value must be str, not %s", typeName(v))
+	}
+	if err := p.r.scan(len(s)); err != nil {
+		return nil, err
+	}
+	if limit < runeCount(end) || leeway < 0 {
+		return nil, runtimeErrorf("expected length >= %d and leeway >= 0", runeCount(end))
+	}
+	if runeCount(s) <= limit+leeway {
+		return s, nil
+	}
+	s = s[:runeOffset(s, limit-runeCount(end))]
+	if i := strings.LastIndexByte(s, ' '); i >= 0 && !p.flag(1) {
+		s = s[:i]
+	}
+	return s + end, p.r.text(len(s) + len(end))
+}
+
+// filterWordCount counts runs of letters, digits and underscores.
+func filterWordCount(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
+	words, inside := int64(0), false
+	for _, r := range s {
+		letter := r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r)
+		if letter && !inside {
+			words++
+		}
+		inside = letter
+	}
+	return words, err
+}
+
+// filterURLEncode quotes a text for a path of a URL.
+func filterURLEncode(p *params, v value) (value, error) {
+	if _, isText := plain(v).(string); !isText && isIterable(v) {
+		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
+	}
+	return mapped(p, v, func(s string) string {
+		// url.QueryEscape differs from Python's quote in blanks and slashes.
+		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))
+	})
+}
+
+// filterFormat applies the % operator with its arguments.
+func filterFormat(p *params, v value) (value, error) {
+	s, err := textOperand(p, v)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.keywords) == 0 {
+		return p.r.formatPercent(s, &tuple{items: p.args})
+	}
+	if len(p.args) > 0 {
+		return nil, runtimeErrorf("can't handle positional and keyword arguments at the same time")
+	}
+	named := newDict()
+	for _, kw := range p.keywords {
+		if err := named.set(kw.name, kw.value); err != nil {
+			return nil, err
+		}
+	}
+	return p.r.formatPercent(s, named)
+}

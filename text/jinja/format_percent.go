@@ -1,0 +1,275 @@
+package jinja
+
+import (
+	"strconv"
+	"strings"
+)
+
+// spec is one formatting directive, of % or of str.format.
+type spec struct {
+	fill      rune
+	align     byte // '<' '>' '^' '=', 0 for the type's own
+	sign      byte // '+', ' ' or 0
+	alternate bool
+	comma     byte // ',' or '_' between thousands, 0 for none
+	width     int
+	precision int // -1 where not given
+	verb      byte
+}
+
+// formatPercent is Python's format % args.
+func (r *run) formatPercent(format string, args value) (value, error) {
+	f := &percentFormatter{r: r, s: format, args: args}
+	if t, ok := args.(*tuple); ok {
+		f.list = t.items
+	} else {
+		f.list = []value{args}
+	}
+	return f.run()
+}
+
+type percentFormatter struct {
+	r    *run
+	s    string
+	pos  int
+	args value
+	list []value
+	next int
+	keys bool // a directive named a key
+	out  strings.Builder
+}
+
+// run copies text and expands directives; arguments left over are an error, as in Python.
+func (f *percentFormatter) run() (value, error) {
+	for f.pos < len(f.s) {
+		i := strings.IndexByte(f.s[f.pos:], '%')
+		if i < 0 {
+			i = len(f.s) - f.pos
+		}
+		text := f.s[f.pos : f.pos+i]
+		f.pos += i
+		if f.pos < len(f.s) {
+			f.pos++
+			directive, err := f.directive()
+			if err != nil {
+				return nil, err
+			}
+			text += directive
+		}
+		if err := f.r.text(len(text)); err != nil {
+			return nil, err
+		}
+		if f.out.Len()+len(text) > maxOutput {
+			return nil, f.r.text(-1)
+		}
+		f.out.WriteString(text)
+	}
+	if f.next < len(f.list) && !f.keys && !subscriptable(f.args) {
+		return nil, runtimeErrorf("not all arguments converted during string formatting")
+	}
+	return f.out.String(), nil
+}
+
+// subscriptable tells whether args could serve keys: Python then does not complain
+// that the format used none.
+func subscriptable(args value) bool {
+	switch args.(type) {
+	case *dict, *list, *span, *undefined:
+		return true
+	}
+	return false
+}
+
+// directive formats what stands behind a percent sign.
+func (f *percentFormatter) directive() (string, error) {
+	v, named, err := f.named()
+	if err != nil {
+		return "", err
+	}
+	sp := spec{fill: ' ', precision: -1}
+	zero := f.flags(&sp)
+	if sp.width, err = f.count(0); err != nil {
+		return "", err
+	}
+	if sp.width < 0 {
+		sp.align, sp.width = '<', -sp.width
+	}
+	if f.pos < len(f.s) && f.s[f.pos] == '.' {
+		f.pos++
+		if sp.precision, err = f.count(0); err != nil {
+			return "", err
+		}
+	}
+	for f.pos < len(f.s) && strings.IndexByte("hlL", f.s[f.pos]) >= 0 {
+		f.pos++
+	}
+	if f.pos >= len(f.s) {
+		return "", runtimeErrorf("incomplete format")
+	}
+	sp.verb = f.s[f.pos]
+	f.pos++
+	if sp.verb == '%' {
+		return "%", nil
+	}
+	if !named {
+		if v, err = f.argument(); err != nil {
+			return "", err
+		}
+	}
+	if zero && sp.align == 0 && strings.IndexByte("srac", sp.verb) < 0 {
+		sp.fill, sp.align = '0', '='
+	}
+	if sp.align == 0 {
+		sp.align = '>'
+	}
+	return f.r.formatVerb(sp, v)
+}
+
+// named reads a (key) and its value.
+func (f *percentFormatter) named() (value, bool, error) {
+	if f.pos >= len(f.s) || f.s[f.pos] != '(' {
+		return nil, false, nil
+	}
+	end := strings.IndexByte(f.s[f.pos:], ')')
+	if end < 0 {
+		return nil, false, runtimeErrorf("incomplete format key")
+	}
+	key := f.s[f.pos+1 : f.pos+end]
+	f.pos += end + 1
+	d, ok := f.args.(*dict)
+	if !ok {
+		return nil, false, runtimeErrorf("format requires a mapping")
+	}
+	v, ok := d.get(key)
+	if !ok {
+		return nil, false, runtimeErrorf("%s", quote(key))
+	}
+	f.keys = true
+	return v, true, nil
+}
+
+// flags reads the flags; it reports whether numbers are padded with zeros.
+func (f *percentFormatter) flags(sp *spec) (zero bool) {
+	for ; f.pos < len(f.s); f.pos++ {
+		switch c := f.s[f.pos]; c {
+		case '-':
+			sp.align = '<'
+		case '+':
+			sp.sign = c
+		case ' ':
+			if sp.sign == 0 {
+				sp.sign = c
+			}
+		case '#':
+			sp.alternate = true
+		case '0':
+			zero = true
+		default:
+			return zero
+		}
+	}
+	return zero
+}
+
+// count reads a width or precision: digits, or * for an argument.
+func (f *percentFormatter) count(fallback int) (int, error) {
+	if f.pos < len(f.s) && f.s[f.pos] == '*' {
+		f.pos++
+		v, err := f.argument()
+		if err != nil {
+			return 0, err
+		}
+		n, _, isInt, ok := number(v)
+		if !ok || !isInt {
+			return 0, runtimeErrorf("* wants int")
+		}
+		return checkWidth(int(n))
+	}
+	n := countDigits(f.s[f.pos:])
+	if n == 0 {
+		return fallback, nil
+	}
+	digits := f.s[f.pos : f.pos+n]
+	f.pos += n
+	width, err := strconv.Atoi(strings.ReplaceAll(digits, "_", ""))
+	if err != nil {
+		width = maxPadding + 1
+	}
+	return checkWidth(width)
+}
+
+// checkWidth refuses paddings that only serve to fill memory.
+func checkWidth(n int) (int, error) {
+	if n > maxPadding || n < -maxPadding {
+		return 0, limitErrorf("a width or precision of more than %d", maxPadding)
+	}
+	return n, nil
+}
+
+// argument returns the next positional argument.
+func (f *percentFormatter) argument() (value, error) {
+	if f.next >= len(f.list) {
+		return nil, runtimeErrorf("not enough arguments for format string")
+	}
+	f.next++
+	return f.list[f.next-1], nil
+}
+
+// formatVerb formats v for a percent directive.
+func (r *run) formatVerb(sp spec, v value) (string, error) {
+	switch sp.verb {
+	case 's':
+		s, err := r.str(v)
+		if err != nil {
+			return "", err
+		}
+		return r.formatText(sp, s)
+	case 'r', 'a':
+		w := &reprWriter{m: r.meter}
+		if err := w.repr(v, 0); err != nil {
+			return "", err
+		}
+		return r.formatText(sp, w.b.String())
+	case 'c':
+		if i, _, isInt, ok := number(v); ok && isInt {
+			v = string(rune(i))
+		}
+		s, ok := plain(v).(string)
+		if !ok || runeCount(s) != 1 {
+			return "", runtimeErrorf("%%c requires int or char")
+		}
+		sp.precision = -1
+		return r.formatText(sp, s)
+	case 'd', 'i', 'u', 'x', 'X', 'o', 'e', 'E', 'f', 'F', 'g', 'G':
+		return r.formatPercentNumber(sp, v)
+	}
+	return "", runtimeErrorf("unsupported format character '%c'", sp.verb)
+}
+
+// formatPercentNumber formats for the numeric directives; %d truncates a float.
+func (r *run) formatPercentNumber(sp spec, v value) (string, error) {
+	i, f, isInt, ok := number(v)
+	if !ok {
+		return "", runtimeErrorf("%%%c format: a real number is required, not %s", sp.verb, typeName(v))
+	}
+	switch sp.verb {
+	case 'd', 'i', 'u', 'x', 'X', 'o':
+		if !isInt {
+			if strings.IndexByte("xXo", sp.verb) >= 0 {
+				return "", runtimeErrorf("%%%c format: an integer is required, not float", sp.verb)
+			}
+			whole, err := floatToInt(f)
+			if err != nil {
+				return "", err
+			}
+			if i, ok = whole.(int64); !ok {
+				return "", overflow()
+			}
+		}
+		if strings.IndexByte("iu", sp.verb) >= 0 {
+			sp.verb = 'd'
+		}
+		return r.formatInteger(sp, i)
+	}
+	return r.formatReal(sp, f)
+}

@@ -1,0 +1,262 @@
+package jinja
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Object is a JSON object that keeps the order of its keys, since tojson shows it.
+// The zero value is empty and ready to use.
+type Object struct {
+	keys   []string
+	values map[string]any
+}
+
+// Set adds key, or replaces its value in place.
+func (o *Object) Set(key string, v any) {
+	if _, ok := o.values[key]; !ok {
+		o.keys = append(o.keys, key)
+	}
+	if o.values == nil {
+		o.values = map[string]any{}
+	}
+	o.values[key] = v
+}
+
+// Get returns the value of key and whether it is there.
+func (o *Object) Get(key string) (any, bool) {
+	v, ok := o.values[key]
+	return v, ok
+}
+
+// Keys returns the keys in order; the caller must not change them.
+func (o *Object) Keys() []string { return o.keys }
+
+// DecodeJSON reads one JSON value: objects become *Object, arrays []any, numbers
+// json.Number. It refuses duplicate keys and anything behind the value.
+func DecodeJSON(data []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	v, err := decodeValue(d, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, inputErrorf("", "unexpected data at byte %d, after the JSON value", d.InputOffset())
+	}
+	return v, nil
+}
+
+// decodeValue reads the next value; field is its path, for messages.
+func decodeValue(d *json.Decoder, field string, depth int) (any, error) {
+	if depth > maxValueDepth {
+		return nil, inputErrorf(field, "JSON nests deeper than %d", maxValueDepth)
+	}
+	token, err := d.Token()
+	if err != nil {
+		return nil, jsonError(d, field, err)
+	}
+	delim, ok := token.(json.Delim)
+	switch {
+	case !ok:
+		return token, nil
+	case delim == '[':
+		return decodeArray(d, field, depth)
+	case delim == '{':
+		return decodeObject(d, field, depth)
+	}
+	return nil, inputErrorf(field, "unexpected %q at byte %d", delim.String(), d.InputOffset())
+}
+
+// decodeArray reads the items after the opening bracket.
+func decodeArray(d *json.Decoder, field string, depth int) (any, error) {
+	items := []any{}
+	for d.More() {
+		item, err := decodeValue(d, field+"["+strconv.Itoa(len(items))+"]", depth+1)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, jsonError(d, field, err)
+	}
+	return items, nil
+}
+
+// decodeObject reads the pairs after the opening brace. A key that occurs twice is
+// refused: readers disagree on which one counts.
+func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
+	o := &Object{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return nil, jsonError(d, field, err)
+		}
+		key, ok := token.(string)
+		if !ok {
+			return nil, inputErrorf(field, "a key at byte %d is not a string", d.InputOffset())
+		}
+		if _, double := o.Get(key); double {
+			return nil, inputErrorf(field, "the key %q occurs twice", key)
+		}
+		v, err := decodeValue(d, strings.TrimPrefix(field+"."+key, "."), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		o.Set(key, v)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, jsonError(d, field, err)
+	}
+	return o, nil
+}
+
+// jsonError locates a syntax error and tells a cut input from a malformed one.
+func jsonError(d *json.Decoder, field string, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return inputErrorf(field, "the JSON ends too early")
+	}
+	return inputErrorf(field, "malformed JSON at byte %d: %v", d.InputOffset(), err)
+}
+
+// DecodeMessages reads a conversation: a JSON array of messages, each an object
+// with a role and a content (text, null or a list of parts) or tool calls. What
+// else a message holds is kept for the template.
+func DecodeMessages(data []byte) ([]any, error) {
+	v, err := DecodeJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	return checkMessages("messages", v)
+}
+
+// DecodeConversation reads either an array of messages, or an object as chat
+// requests have it: messages with tools, documents, add_generation_prompt and
+// chat_template_kwargs beside them. Other keys of the object are refused.
+// Without add_generation_prompt, one is asked for.
+func DecodeConversation(data []byte) (Input, error) {
+	in := Input{AddGenerationPrompt: true}
+	v, err := DecodeJSON(data)
+	if err != nil {
+		return in, err
+	}
+	o, ok := v.(*Object)
+	if !ok {
+		in.Messages, err = checkMessages("messages", v)
+		return in, err
+	}
+	for _, key := range o.Keys() {
+		v, _ := o.Get(key)
+		if err := in.setField(key, v); err != nil {
+			return in, err
+		}
+	}
+	if in.Messages == nil {
+		return in, inputErrorf("messages", "missing")
+	}
+	return in, nil
+}
+
+// setField stores one key of a conversation object.
+func (in *Input) setField(key string, v any) (err error) {
+	items, isArray := v.([]any)
+	switch key {
+	case "messages":
+		in.Messages, err = checkMessages(key, v)
+		return err
+	case "tools", "documents":
+		if !isArray && v != nil {
+			return inputErrorf(key, "must be an array, not %s", jsonType(v))
+		}
+		if key == "tools" {
+			in.Tools = items
+		} else {
+			in.Documents = items
+		}
+	case "add_generation_prompt":
+		flag, ok := v.(bool)
+		if !ok {
+			return inputErrorf(key, "must be true or false, not %s", jsonType(v))
+		}
+		in.AddGenerationPrompt = flag
+	case "chat_template_kwargs":
+		o, ok := v.(*Object)
+		if !ok {
+			return inputErrorf(key, "must be an object, not %s", jsonType(v))
+		}
+		in.Extra = map[string]any{}
+		for _, name := range o.Keys() {
+			in.Extra[name], _ = o.Get(name)
+		}
+	default:
+		return inputErrorf(key, "unknown field; extra variables of a template go into chat_template_kwargs")
+	}
+	return nil
+}
+
+// checkMessages checks what every template relies on.
+func checkMessages(field string, v any) ([]any, error) {
+	items, ok := v.([]any)
+	if !ok {
+		return nil, inputErrorf(field, "must be an array of messages, not %s", jsonType(v))
+	}
+	for i, item := range items {
+		if err := checkMessage(field+"["+strconv.Itoa(i)+"]", item); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// checkMessage names the field that is missing or has a wrong type.
+func checkMessage(field string, v any) error {
+	o, ok := v.(*Object)
+	if !ok {
+		return inputErrorf(field, "must be an object, not %s", jsonType(v))
+	}
+	role, ok := o.Get("role")
+	if !ok {
+		return inputErrorf(field+".role", "missing")
+	}
+	if text, ok := role.(string); !ok || text == "" {
+		return inputErrorf(field+".role", "must be a text such as \"user\", not %s", jsonType(role))
+	}
+	content, ok := o.Get("content")
+	if !ok {
+		// An assistant's message may hold nothing but what it calls or thinks.
+		if len(o.Keys()) == 1 {
+			return inputErrorf(field+".content", "missing")
+		}
+		return nil
+	}
+	switch content.(type) {
+	case string, nil, []any, *Object:
+		return nil
+	}
+	return inputErrorf(field+".content", "must be a text or a list of parts, not %s", jsonType(content))
+}
+
+// jsonType names the type of a decoded value.
+func jsonType(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "a number"
+	case string:
+		if v == "" {
+			return "an empty text"
+		}
+		return "a text"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}

@@ -1,0 +1,271 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+type tokenKind uint8
+
+const (
+	tokEOF      tokenKind = iota
+	tokText               // literal template text, whitespace control applied
+	tokOutput             // {{
+	tokOutEnd             // }}
+	tokTag                // {%
+	tokTagEnd             // %}
+	tokName               // identifier or keyword
+	tokString             // string literal, unescaped
+	tokInteger            // integer literal without underscores
+	tokFloat              // float literal without underscores
+	tokOperator           // operator or bracket
+)
+
+type token struct {
+	kind tokenKind
+	line int
+	text string
+}
+
+// lexer cuts a source into tokens. Outside tags it applies Jinja's whitespace
+// rules with trim_blocks and lstrip_blocks on, the setting that chat templates
+// are written for.
+type lexer struct {
+	src  string
+	pos  int
+	line int
+	// lineStart is set where the last thing consumed ended with a newline, so that
+	// blanks before a tag count as indentation even though the text holds no newline.
+	lineStart bool
+	brackets  []byte // closing brackets that the current tag still expects
+	tokens    []token
+}
+
+// lex returns the tokens of source, ending with tokEOF.
+func lex(source string) ([]token, error) {
+	if len(source) > maxSource {
+		return nil, limitErrorf("the source has %d bytes, more than %d", len(source), maxSource)
+	}
+	if !utf8.ValidString(source) {
+		return nil, &Error{Kind: ErrSyntax, Reason: "the source is not valid UTF-8"}
+	}
+	source = strings.ReplaceAll(source, "\r\n", "\n")
+	source = strings.ReplaceAll(source, "\r", "\n")
+	// Jinja drops one newline at the end of a template.
+	source = strings.TrimSuffix(source, "\n")
+	l := &lexer{src: source, line: 1, lineStart: true}
+	for l.pos < len(l.src) {
+		if err := l.lexText(); err != nil {
+			return nil, err
+		}
+	}
+	return append(l.tokens, token{kind: tokEOF, line: l.line}), nil
+}
+
+// fail reports a syntax error at the current line.
+func (l *lexer) fail(format string, args ...any) error {
+	return &Error{Kind: ErrSyntax, Line: l.line, Reason: fmt.Sprintf(format, args...)}
+}
+
+// emit appends a token; their number is bounded, since the tree takes far more than the source.
+func (l *lexer) emit(kind tokenKind, text string) error {
+	if len(l.tokens) >= maxTokens {
+		return locate(limitErrorf("more than %d tokens", maxTokens), l.line)
+	}
+	l.tokens = append(l.tokens, token{kind, l.line, text})
+	return nil
+}
+
+// advance consumes n bytes and keeps the line count.
+func (l *lexer) advance(n int) {
+	text := l.src[l.pos : l.pos+n]
+	if n > 0 {
+		l.lineStart = text[n-1] == '\n'
+	}
+	l.line += strings.Count(text, "\n")
+	l.pos += n
+}
+
+func (l *lexer) rest() string { return l.src[l.pos:] }
+
+// lexText consumes literal text up to the next tag, and that tag.
+func (l *lexer) lexText() error {
+	offset := indexOpening(l.rest())
+	if offset < 0 {
+		err := l.emit(tokText, l.rest())
+		l.advance(len(l.rest()))
+		return err
+	}
+	text := l.src[l.pos : l.pos+offset]
+	kind := l.src[l.pos+offset+1] // one of { % #
+	sign := signAt(l.src, l.pos+offset+2)
+	text = l.stripBefore(text, sign, kind)
+	if text != "" {
+		if err := l.emit(tokText, text); err != nil {
+			return err
+		}
+	}
+	l.advance(offset)
+	if kind == '%' {
+		if n := rawOpening(l.rest()); n > 0 {
+			return l.lexRaw(n)
+		}
+	}
+	opening := 2
+	if sign != 0 {
+		opening++
+	}
+	switch kind {
+	case '#':
+		l.advance(opening)
+		return l.lexComment()
+	case '%':
+		return l.lexTag(opening, tokTag, tokTagEnd)
+	default:
+		return l.lexTag(opening, tokOutput, tokOutEnd)
+	}
+}
+
+// stripBefore applies whitespace control to the text before a tag: a minus sign
+// removes all blanks, a plus sign none, and otherwise a tag that is alone on its
+// line loses its indentation (output expressions keep it).
+func (l *lexer) stripBefore(text string, sign, kind byte) string {
+	switch {
+	case sign == '-':
+		return strings.TrimRightFunc(text, isSpace)
+	case sign == '+' || kind == '{':
+		return text
+	}
+	start := strings.LastIndexByte(text, '\n') + 1
+	if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], isSpace) == "" {
+		return text[:start]
+	}
+	return text
+}
+
+// lexComment skips a comment whose opening is consumed.
+func (l *lexer) lexComment() error {
+	end := strings.Index(l.rest(), "#}")
+	if end < 0 {
+		return l.fail("a comment is not closed with #}")
+	}
+	var sign byte
+	if end > 0 {
+		sign = signOf(l.src[l.pos+end-1])
+	}
+	l.advance(end + 2)
+	l.trimAfter(sign)
+	return nil
+}
+
+// trimAfter skips what whitespace control removes behind a block or comment.
+func (l *lexer) trimAfter(sign byte) {
+	rest := l.rest()
+	switch {
+	case sign == '-':
+		l.advance(len(rest) - len(strings.TrimLeftFunc(rest, isSpace)))
+	case sign == 0 && strings.HasPrefix(rest, "\n"):
+		l.advance(1)
+	}
+}
+
+// lexRaw emits the text between a raw tag of n bytes and its endraw as it stands.
+func (l *lexer) lexRaw(n int) error {
+	line := l.line
+	dash := l.src[l.pos+n-3] == '-'
+	l.advance(n)
+	if dash {
+		l.trimAfter('-')
+	}
+	for from := 0; ; {
+		i := strings.Index(l.rest()[from:], "{%")
+		if i < 0 {
+			l.line = line
+			return l.fail("a raw block is not closed with {%% endraw %%}")
+		}
+		from += i
+		length, endSign := wordTag(l.rest()[from:], "endraw")
+		if length == 0 {
+			from += 2
+			continue
+		}
+		text := l.stripBefore(l.rest()[:from], signAt(l.rest(), from+2), '%')
+		if text != "" {
+			if err := l.emit(tokText, text); err != nil {
+				return err
+			}
+		}
+		l.advance(from + length)
+		l.trimAfter(endSign)
+		return nil
+	}
+}
+
+// indexOpening finds the first {{, {% or {#, or returns -1.
+func indexOpening(s string) int {
+	for from := 0; ; {
+		i := strings.IndexByte(s[from:], '{')
+		if i < 0 || from+i+1 >= len(s) {
+			return -1
+		}
+		from += i + 1
+		if c := s[from]; c == '{' || c == '%' || c == '#' {
+			return from - 1
+		}
+	}
+}
+
+// rawOpening returns the length of a raw tag at the start of s, or 0. A raw tag
+// has no plus sign at its end.
+func rawOpening(s string) int {
+	n, sign := wordTag(s, "raw")
+	if sign == '+' {
+		return 0
+	}
+	return n
+}
+
+// wordTag matches {% word %} with optional signs and blanks at the start of s;
+// it returns the tag's length and closing sign, or 0.
+func wordTag(s, word string) (length int, endSign byte) {
+	i := 2
+	if signAt(s, i) != 0 {
+		i++
+	}
+	i = skipSpace(s, i)
+	if !strings.HasPrefix(s[i:], word) {
+		return 0, 0
+	}
+	i = skipSpace(s, i+len(word))
+	if endSign = signAt(s, i); endSign != 0 {
+		i++
+	}
+	if !strings.HasPrefix(s[i:], "%}") {
+		return 0, 0
+	}
+	return i + 2, endSign
+}
+
+func skipSpace(s string, i int) int {
+	return len(s) - len(strings.TrimLeftFunc(s[i:], isSpace))
+}
+
+func signAt(s string, i int) byte {
+	if i < len(s) {
+		return signOf(s[i])
+	}
+	return 0
+}
+
+func signOf(c byte) byte {
+	if c == '-' || c == '+' {
+		return c
+	}
+	return 0
+}
+
+// isSpace is Python's str.isspace for one character: Unicode white space and the
+// four ASCII separators that Go does not count.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }

@@ -1,0 +1,128 @@
+package jinja
+
+import (
+	"math"
+	"slices"
+)
+
+// method is a method of a Python type other than str.
+type method = builtin[value, value]
+
+// boundMethod is a method looked up on a value.
+type boundMethod func(c *call) (value, error)
+
+// refusedMethods change a value or reach outside the sandbox; as in Jinja's
+// immutable sandbox they exist only as undefined values that fail when called.
+var refusedMethods = map[string][]string{
+	"dict": {"clear", "pop", "popitem", "setdefault", "update"},
+	"list": {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"},
+}
+
+// refused tells whether name is a method that the sandbox withholds.
+func refused(v value, name string) bool {
+	return slices.Contains(refusedMethods[typeName(v)], name)
+}
+
+// findMethod returns a method of v's type, or nil.
+func findMethod(v value, name string) boundMethod {
+	switch v := v.(type) {
+	case string:
+		return findStringMethod(v, name)
+	case markup:
+		return findStringMethod(string(v), name)
+	case *dict:
+		return bindMethod(dictMethods, v, name)
+	case *list, *tuple, *span:
+		return bindMethod(sequenceMethods, v, name)
+	case float64:
+		return bindMethod(floatMethods, v, name)
+	}
+	return nil
+}
+
+func findStringMethod(s, name string) boundMethod {
+	// format reads attributes itself, so it cannot stand in the table that
+	// reading attributes consults.
+	if name == "format" {
+		return func(c *call) (value, error) { return c.r.formatBraces(s, c.args, c.keywords) }
+	}
+	m, ok := stringMethods[name]
+	if !ok {
+		return nil
+	}
+	return func(c *call) (value, error) { return m.apply(c, s) }
+}
+
+// bindMethod looks a method up and ties it to v.
+func bindMethod(methods map[string]method, v value, name string) boundMethod {
+	m, ok := methods[name]
+	if !ok {
+		return nil
+	}
+	return func(c *call) (value, error) { return m.apply(c, v) }
+}
+
+var dictMethods = map[string]method{
+	"get":    takes(dictGet, "key", "default?"),
+	"items":  takes(dictItems),
+	"keys":   takes(dictItems),
+	"values": takes(dictItems),
+	"copy":   takes(unchanged),
+}
+
+var sequenceMethods = map[string]method{
+	"count": takes(sequenceCount, "value"),
+	"index": takes(sequenceIndex, "value"),
+	"copy":  takes(unchanged),
+}
+
+var floatMethods = map[string]method{
+	"is_integer": takes(func(_ *params, v value) (value, error) {
+		f := v.(float64)
+		return f == math.Trunc(f), nil
+	}),
+}
+
+// unchanged is copy(): values never change, so the copy is the value itself.
+func unchanged(_ *params, v value) (value, error) { return v, nil }
+
+// dictGet fails for keys that cannot be hashed, where indexing finds nothing.
+func dictGet(p *params, v value) (value, error) {
+	d := v.(*dict)
+	i, err := d.find(plain(p.values[0]))
+	if err != nil || i < 0 {
+		return p.or(1, nil), err
+	}
+	return d.values[i], nil
+}
+
+// dictItems is items(), keys() or values(), by the name it was called by.
+func dictItems(p *params, v value) (value, error) {
+	return &dictView{v.(*dict), p.name}, nil
+}
+
+// sequenceCount counts the items that equal its argument.
+func sequenceCount(p *params, v value) (value, error) {
+	n := int64(0)
+	return n, p.r.each(v, func(item value) error {
+		equal, err := p.r.equal(item, p.values[0])
+		if equal {
+			n++
+		}
+		return err
+	})
+}
+
+// sequenceIndex returns the position of the first equal item.
+func sequenceIndex(p *params, v value) (value, error) {
+	items, err := p.r.sequence(v)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if equal, err := p.r.equal(item, p.values[0]); err != nil || equal {
+			return int64(i), err
+		}
+	}
+	return nil, runtimeErrorf("%s is not in list", reprShort(p.values[0]))
+}

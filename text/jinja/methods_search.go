@@ -1,0 +1,281 @@
+package jinja
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
+func stringStartsWith(p *params, s string) (value, error) { return hasEnd(p, s, strings.HasPrefix) }
+func stringEndsWith(p *params, s string) (value, error)   { return hasEnd(p, s, strings.HasSuffix) }
+
+// hasEnd compares the ends of s, or of the part that the bounds leave.
+func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
+	s, _, err := p.r.within(s, p)
+	if err != nil {
+		return nil, err
+	}
+	options := []value{p.values[0]}
+	if t, ok := p.values[0].(*tuple); ok {
+		options = t.items
+	}
+	for _, option := range options {
+		affix, ok := plain(option).(string)
+		if !ok {
+			return nil, runtimeErrorf("%s first arg must be str or a tuple of str, not %s", p.name, typeName(option))
+		}
+		if err := p.r.scan(len(affix)); err != nil {
+			return nil, err
+		}
+		if has(s, affix) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// within cuts s to the bounds that parameters 1 and 2 give, in characters, and
+// returns how many characters were cut off before it.
+func (r *run) within(s string, p *params) (part string, skipped int, err error) {
+	low, high := p.or(1, nil), p.or(2, nil)
+	if low == nil && high == nil {
+		return s, 0, nil
+	}
+	n := runeCount(s)
+	bounds, err := sliceRange(low, high, nil, n)
+	if err != nil {
+		return "", 0, err
+	}
+	v, err := r.sliceText(s, bounds)
+	if err != nil {
+		return "", 0, err
+	}
+	return v.(string), int(bounds.start), nil
+}
+
+// stringFind is find, rfind, index or rindex, by the name it was called by.
+func stringFind(p *params, s string) (value, error) {
+	sub, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	s, skipped, err := p.r.within(s, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.r.scan(2 * (len(s) + len(sub))); err != nil {
+		return nil, err
+	}
+	i := strings.Index(s, sub)
+	if strings.HasPrefix(p.name, "r") {
+		i = strings.LastIndex(s, sub)
+	}
+	if i < 0 {
+		if strings.HasSuffix(p.name, "index") {
+			return nil, runtimeErrorf("substring not found")
+		}
+		return int64(-1), nil
+	}
+	return int64(skipped + runeCount(s[:i])), nil
+}
+
+// stringCount counts without overlaps.
+func stringCount(p *params, s string) (value, error) {
+	sub, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if s, _, err = p.r.within(s, p); err != nil {
+		return nil, err
+	}
+	return int64(strings.Count(s, sub)), p.r.scan(len(s) + len(sub))
+}
+
+// stringJoin wants texts, as in Python; the filter prints its items instead.
+func stringJoin(p *params, s string) (value, error) {
+	items, err := p.r.sequence(p.values[0])
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if _, ok := plain(item).(string); !ok {
+			return nil, runtimeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
+		}
+	}
+	return p.r.joinText(items, s)
+}
+
+// stringSplit is split or rsplit, by the name it was called by.
+func stringSplit(p *params, s string) (value, error) {
+	limit, err := p.int(1, -1)
+	if err != nil {
+		return nil, err
+	}
+	fromEnd := p.name == "rsplit"
+	if p.or(0, nil) == nil {
+		if err := p.r.slots(2 * countWords(s)); err != nil {
+			return nil, err
+		}
+		return p.r.textList(splitSpace(s, limit, fromEnd), len(s))
+	}
+	separator, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if separator == "" {
+		return nil, runtimeErrorf("empty separator")
+	}
+	if err := p.r.slots(strings.Count(s, separator) + 1); err != nil {
+		return nil, err
+	}
+	return p.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
+}
+
+// textList makes a list of parts cut from a string of n bytes.
+func (r *run) textList(parts []string, n int) (value, error) {
+	if err := r.slots(2 * (len(parts) + 1)); err != nil {
+		return nil, err
+	}
+	items := make([]value, len(parts))
+	for i, part := range parts {
+		items[i] = part
+	}
+	return &list{items}, r.scan(n)
+}
+
+// splitBy cuts s at a separator, at most limit times unless that is negative,
+// counting from the end where asked.
+func splitBy(s, separator string, limit int, fromEnd bool) []string {
+	if limit < 0 || limit > len(s) {
+		limit = len(s)
+	}
+	if !fromEnd {
+		return strings.SplitN(s, separator, limit+1)
+	}
+	parts := strings.Split(s, separator)
+	if extra := len(parts) - 1 - limit; extra > 0 {
+		head := strings.Join(parts[:extra+1], separator)
+		parts = append([]string{head}, parts[extra+1:]...)
+	}
+	return parts
+}
+
+// countWords counts the runs between white space.
+func countWords(s string) int {
+	words, inside := 0, false
+	for _, r := range s {
+		space := isSpace(r)
+		if !space && !inside {
+			words++
+		}
+		inside = !space
+	}
+	return words
+}
+
+// splitSpace cuts s at runs of white space; what is left over after limit cuts
+// keeps its inner blanks.
+func splitSpace(s string, limit int, fromEnd bool) []string {
+	var parts []string
+	if fromEnd {
+		for s = strings.TrimRightFunc(s, isSpace); s != "" && limit != 0; limit-- {
+			i := strings.LastIndexFunc(s, isSpace)
+			if i < 0 {
+				break
+			}
+			word := strings.TrimLeftFunc(s[i:], isSpace)
+			parts = append(parts, word)
+			s = strings.TrimRightFunc(s[:i], isSpace)
+		}
+		if s != "" {
+			parts = append(parts, s)
+		}
+		for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+			parts[i], parts[j] = parts[j], parts[i]
+		}
+		return parts
+	}
+	for s = strings.TrimLeftFunc(s, isSpace); s != "" && limit != 0; limit-- {
+		i := strings.IndexFunc(s, isSpace)
+		if i < 0 {
+			break
+		}
+		parts = append(parts, s[:i])
+		s = strings.TrimLeftFunc(s[i:], isSpace)
+	}
+	if s != "" {
+		parts = append(parts, s)
+	}
+	return parts
+}
+
+// stringSplitLines drops the line ends unless asked to keep them.
+func stringSplitLines(p *params, s string) (value, error) {
+	lines, err := p.r.splitLines(s, p.flag(0))
+	if err != nil {
+		return nil, err
+	}
+	return p.r.textList(lines, len(s))
+}
+
+// splitLines is str.splitlines: it knows all of Unicode's line ends.
+func (r *run) splitLines(s string, keepEnds bool) ([]string, error) {
+	if err := r.scan(len(s)); err != nil {
+		return nil, err
+	}
+	var lines []string
+	start := 0
+	for i, c := range s {
+		if !isLineEnd(c) || i < start { // i < start: the \n of a \r\n
+			continue
+		}
+		next := i + utf8.RuneLen(c)
+		if c == '\r' && strings.HasPrefix(s[next:], "\n") {
+			next++
+		}
+		end := i
+		if keepEnds {
+			end = next
+		}
+		if err := r.slots(1); err != nil {
+			return nil, err
+		}
+		lines = append(lines, s[start:end])
+		start = next
+	}
+	if start < len(s) {
+		lines = append(lines, s[start:])
+	}
+	return lines, nil
+}
+
+func isLineEnd(c rune) bool {
+	switch c {
+	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
+		return true
+	}
+	return false
+}
+
+// stringPartition is partition or rpartition, by the name it was called by.
+func stringPartition(p *params, s string) (value, error) {
+	separator, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	if separator == "" {
+		return nil, runtimeErrorf("empty separator")
+	}
+	i := strings.Index(s, separator)
+	if p.name == "rpartition" {
+		i = strings.LastIndex(s, separator)
+	}
+	items := []value{s, "", ""}
+	switch {
+	case i >= 0:
+		items = []value{s[:i], separator, s[i+len(separator):]}
+	case p.name == "rpartition":
+		items = []value{"", "", s}
+	}
+	return &tuple{items: items}, p.r.scan(len(s))
+}

@@ -1,0 +1,202 @@
+package jinja
+
+import (
+	"strings"
+	"unicode"
+)
+
+// stringMethod is a method of str.
+type stringMethod = builtin[string, value]
+
+var stringMethods = map[string]stringMethod{
+	"capitalize":   mapText(capitalize),
+	"casefold":     mapText(strings.ToLower),
+	"center":       justify('^'),
+	"count":        takes(stringCount, "sub", "start?", "end?"),
+	"encode":       takesAny(refuseEncode),
+	"endswith":     takes(stringEndsWith, "affix", "start?", "end?"),
+	"find":         takes(stringFind, "sub", "start?", "end?"),
+	"index":        takes(stringFind, "sub", "start?", "end?"),
+	"isalnum":      allRunes(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }),
+	"isalpha":      allRunes(unicode.IsLetter),
+	"isdecimal":    allRunes(unicode.IsDigit),
+	"isdigit":      allRunes(unicode.IsDigit),
+	"islower":      caseMethod(unicode.IsLower, unicode.IsUpper),
+	"isnumeric":    allRunes(unicode.IsNumber),
+	"isspace":      allRunes(isSpace),
+	"isupper":      caseMethod(unicode.IsUpper, unicode.IsLower),
+	"join":         takes(stringJoin, "iterable"),
+	"ljust":        justify('<'),
+	"lower":        mapText(strings.ToLower),
+	"lstrip":       strip(true, false),
+	"partition":    takes(stringPartition, "sep"),
+	"removeprefix": takes(stringRemovePrefix, "affix"),
+	"removesuffix": takes(stringRemoveSuffix, "affix"),
+	"replace":      takes(stringReplace, "old", "new", "count?"),
+	"rfind":        takes(stringFind, "sub", "start?", "end?"),
+	"rindex":       takes(stringFind, "sub", "start?", "end?"),
+	"rjust":        justify('>'),
+	"rpartition":   takes(stringPartition, "sep"),
+	"rsplit":       takes(stringSplit, "sep?", "maxsplit?"),
+	"rstrip":       strip(false, true),
+	"split":        takes(stringSplit, "sep?", "maxsplit?"),
+	"splitlines":   takes(stringSplitLines, "keepends?"),
+	"startswith":   takes(stringStartsWith, "affix", "start?", "end?"),
+	"strip":        strip(true, true),
+	"swapcase":     mapText(swapCase),
+	"title":        mapText(titleLetters),
+	"upper":        mapText(upper),
+	"zfill":        takes(stringZeroFill, "width"),
+}
+
+// mapText makes a method without parameters out of a conversion.
+func mapText(convert func(string) string) stringMethod {
+	return takes(func(p *params, s string) (value, error) { return mapped(p, s, convert) })
+}
+
+// titleLetters is str.title: every letter after a non-letter is a capital.
+func titleLetters(s string) string {
+	var b strings.Builder
+	letter := false
+	for _, r := range s {
+		if letter {
+			b.WriteRune(unicode.ToLower(r))
+		} else {
+			b.WriteRune(unicode.ToTitle(r))
+		}
+		letter = unicode.IsLetter(r)
+	}
+	return b.String()
+}
+
+// swapCase turns capitals into small letters and the reverse.
+func swapCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, s)
+}
+
+// allRunes makes a method that holds when s is not empty and each character passes.
+func allRunes(holds func(rune) bool) stringMethod {
+	return takes(func(p *params, s string) (value, error) {
+		other := strings.ContainsFunc(s, func(r rune) bool { return !holds(r) })
+		return s != "" && !other, p.r.scan(len(s))
+	})
+}
+
+func caseMethod(want, other func(rune) bool) stringMethod {
+	test := testCase(want, other)
+	return takes(func(p *params, s string) (value, error) { return test.run(p, s) })
+}
+
+// strip makes strip, lstrip or rstrip: white space, or a set of characters.
+func strip(left, right bool) stringMethod {
+	return takes(func(p *params, s string) (value, error) {
+		if p.or(0, nil) != nil {
+			chars, err := p.text(0, "")
+			if err != nil {
+				return nil, err
+			}
+			return p.r.trim(s, chars, left, right)
+		}
+		if err := p.r.scan(len(s)); err != nil {
+			return nil, err
+		}
+		if left {
+			s = strings.TrimLeftFunc(s, isSpace)
+		}
+		if right {
+			s = strings.TrimRightFunc(s, isSpace)
+		}
+		return s, nil
+	}, "chars?")
+}
+
+// justify makes ljust, rjust or center.
+func justify(align byte) stringMethod {
+	return takes(func(p *params, s string) (value, error) {
+		width, err := p.int(0, 0)
+		if err != nil {
+			return nil, err
+		}
+		fill, err := p.text(1, " ")
+		if err != nil {
+			return nil, err
+		}
+		if runeCount(fill) != 1 {
+			return nil, runtimeErrorf("The fill character must be exactly one character long")
+		}
+		return p.r.pad(s, width, []rune(fill)[0], align)
+	}, "width", "fillchar?")
+}
+
+// pad fills s up to width characters; align is <, > or ^ as in format directives.
+func (r *run) pad(s string, width int, fill rune, align byte) (string, error) {
+	missing := width - runeCount(s)
+	if err := r.scan(len(s)); err != nil || missing <= 0 {
+		return s, err
+	}
+	if missing > maxOutput {
+		return "", r.text(-1)
+	}
+	if err := r.text(len(s) + missing*4); err != nil {
+		return "", err
+	}
+	left := 0
+	switch align {
+	case '>':
+		left = missing
+	case '^': // Python puts the odd blank left only where the width is odd too
+		left = missing/2 + missing&width&1
+	}
+	filler := string(fill)
+	return strings.Repeat(filler, left) + s + strings.Repeat(filler, missing-left), nil
+}
+
+// stringZeroFill puts zeros between the sign and the digits.
+func stringZeroFill(p *params, s string) (value, error) {
+	width, err := p.int(0, 0)
+	if err != nil {
+		return nil, err
+	}
+	sign := ""
+	if signAt(s, 0) != 0 {
+		sign, s = s[:1], s[1:]
+	}
+	s, err = p.r.pad(s, width-len(sign), '0', '>')
+	return sign + s, err
+}
+
+// stringReplace is str.replace, which wants texts.
+func stringReplace(p *params, s string) (value, error) {
+	old, err := p.text(0, "")
+	if err != nil {
+		return nil, err
+	}
+	replacement, err := p.text(1, "")
+	if err != nil {
+		return nil, err
+	}
+	count, err := p.int(2, -1)
+	if err != nil {
+		return nil, err
+	}
+	return p.r.replace(s, old, replacement, count)
+}
+
+func stringRemovePrefix(p *params, s string) (value, error) {
+	affix, err := p.text(0, "")
+	return strings.TrimPrefix(s, affix), err
+}
+
+func stringRemoveSuffix(p *params, s string) (value, error) {
+	affix, err := p.text(0, "")
+	return strings.TrimSuffix(s, affix), err
+}
+
+func refuseEncode(*params, string) (value, error) {
+	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates handle text only"}
+}

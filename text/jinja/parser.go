@@ -1,0 +1,163 @@
+package jinja
+
+import "fmt"
+
+// parse turns a source into its statements.
+func parse(source string) ([]stmt, error) {
+	tokens, err := lex(source)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens}
+	body, _, err := p.parseBody()
+	if err == nil {
+		err = p.unknown
+	}
+	return body, err
+}
+
+// parser builds the syntax tree by recursive descent, with Jinja's grammar and
+// operator precedence.
+type parser struct {
+	tokens []token
+	pos    int
+	// nesting counts open blocks and brackets; loops the for bodies around the
+	// current tag (break and continue need one).
+	nesting int
+	loops   int
+	// unknown is the first unknown filter or test that will certainly be reached; the
+	// whole template is refused for it. Those in a branch that may never run are
+	// forgotten when the branch ends, and fail only if rendering meets them.
+	unknown error
+	// macros holds the definitions being parsed, innermost last.
+	macros []*macroDef
+	blocks []string // the names of {% block %} so far
+}
+
+func (p *parser) peek() token { return p.tokens[p.pos] }
+
+// peekAfter returns the token behind the next one.
+func (p *parser) peekAfter() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
+
+// next consumes a token; the end of the template is never consumed.
+func (p *parser) next() token {
+	t := p.tokens[p.pos]
+	if t.kind != tokEOF {
+		p.pos++
+	}
+	return t
+}
+
+func (p *parser) here() at { return at(p.peek().line) }
+
+func (p *parser) isOperator(op string) bool {
+	t := p.peek()
+	return t.kind == tokOperator && t.text == op
+}
+
+func (p *parser) isName(name string) bool { return p.peek().isName(name) }
+
+func (t token) isName(name string) bool { return t.kind == tokName && t.text == name }
+
+// skipOperator consumes op if it is next.
+func (p *parser) skipOperator(op string) bool {
+	if p.isOperator(op) {
+		p.pos++
+		return true
+	}
+	return false
+}
+
+// skipName consumes a keyword if it is next.
+func (p *parser) skipName(name string) bool {
+	if p.isName(name) {
+		p.pos++
+		return true
+	}
+	return false
+}
+
+// expectOperator consumes op or fails.
+func (p *parser) expectOperator(op string) error {
+	if !p.skipOperator(op) {
+		return p.fail("expected '%s', got %s", op, p.peek())
+	}
+	return nil
+}
+
+// expectName consumes an identifier or fails.
+func (p *parser) expectName() (string, error) {
+	if p.peek().kind != tokName {
+		return "", p.fail("expected a name, got %s", p.peek())
+	}
+	return p.next().text, nil
+}
+
+// expectKind consumes a token of a kind or fails.
+func (p *parser) expectKind(kind tokenKind) error {
+	if p.peek().kind != kind {
+		return p.fail("expected %s, got %s", token{kind: kind}, p.peek())
+	}
+	p.next()
+	return nil
+}
+
+// fail reports a syntax error at the next token.
+func (p *parser) fail(format string, args ...any) error {
+	return &Error{Kind: ErrSyntax, Line: p.peek().line, Reason: fmt.Sprintf(format, args...)}
+}
+
+// unsupported names a construct outside the subset and what to do instead.
+func (p *parser) unsupported(line int, construct, advice string) error {
+	return &Error{Kind: ErrUnsupported, Line: line, Construct: construct, Reason: advice}
+}
+
+// noteUnknown remembers the first unknown filter or test.
+func (p *parser) noteUnknown(err error, line at) {
+	if p.unknown == nil {
+		p.unknown = locate(err, int(line))
+	}
+}
+
+// open and close bracket a nested construct, so that hostile nesting ends in an
+// error instead of a deep stack.
+func (p *parser) open() error {
+	p.nesting++
+	if p.nesting > maxNesting {
+		return locate(limitErrorf("blocks or brackets nest deeper than %d", maxNesting), p.peek().line)
+	}
+	return nil
+}
+
+func (p *parser) close() { p.nesting-- }
+
+// link counts the links of one chain of operators.
+func (p *parser) link(count *int) error {
+	*count++
+	if *count > maxChain {
+		return locate(limitErrorf("more than %d operators in one chain", maxChain), p.peek().line)
+	}
+	return nil
+}
+
+// String names a token in error messages.
+func (t token) String() string {
+	switch t.kind {
+	case tokEOF:
+		return "end of template"
+	case tokText:
+		return "text"
+	case tokOutput:
+		return "'{{'"
+	case tokOutEnd:
+		return "'}}'"
+	case tokTag:
+		return "'{%'"
+	case tokTagEnd:
+		return "'%}'"
+	case tokString:
+		return "a string"
+	default:
+		return "'" + t.text + "'"
+	}
+}
