@@ -238,7 +238,7 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o
 		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.engine.limit)
 	}
 	err := fmt.Errorf("%w: %s", ErrOtherSettings, m.Settings)
-	if len(m.Chunks) == 0 || k.stores.Has(m.Key) { // a text alone goes with all settings
+	if len(m.Segments) == 0 || k.stores.Has(m.Key) { // a text alone goes with all settings
 		err = s.seq.RestoreSession(ctx, k.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
@@ -340,7 +340,7 @@ func (s *Session) saveText(k *keeper, refs []segment.Ref) error {
 	}
 	m := &segment.Manifest{
 		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.StoreKey(k.stores),
-		Created: s.created, Saved: now, Tokens: text, Chunks: refs, PageTokens: k.stores.PageTokens(),
+		Created: s.created, Saved: now, Tokens: text, Segments: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {
 		m.Messages = append(m.Messages, segment.Message(msg))

@@ -62,7 +62,7 @@ func describeSession(d *segment.Dir, name string) (KeptSession, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Model, s.Settings, s.Tokens, s.Kept = m.Model, m.Settings, len(m.Tokens), m.Kept()
+	s.Model, s.Settings, s.Tokens, s.Kept = m.Model, m.Settings, len(m.Tokens), m.SavedTokens()
 	s.Bytes, s.Created, s.Saved, s.IDs = d.SessionBytes(m), m.Created, m.Saved, m.Tokens
 	for _, msg := range m.Messages {
 		s.Messages = append(s.Messages, Message(msg))

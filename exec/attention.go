@@ -263,13 +263,13 @@ func (a *attention) kvBlock(t tile, kvHead, block int) []byte {
 	if len(a.fetched.pages) > 0 && block < a.fetched.block+a.fetched.count {
 		return a.fetchedBlock(kvHead, block-a.fetched.block)
 	}
-	return t.seq.kv.Share(a.index, kvHead, block)
+	return t.seq.kv.HeadBlock(a.index, kvHead, block)
 }
 
 // fetchedBlock is share for one of the blocks that have landed.
 func (a *attention) fetchedBlock(kvHead, at int) []byte {
 	blocks := a.m.cache.PageBlocks()
-	return a.m.cache.Shape().Share(a.fetched.pages[at/blocks].Data, a.index, kvHead, at%blocks)
+	return a.m.cache.Shape().HeadBlock(a.fetched.pages[at/blocks].Data, a.index, kvHead, at%blocks)
 }
 
 // blockState merges one block of tokens into the states of a tile's queries.

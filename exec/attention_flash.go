@@ -269,7 +269,7 @@ func (a *attention) attendSelected(of *run) {
 				if k.Full() && !a.attendNextSelected(k, first, tiles, &done) {
 					return
 				}
-				k.Submit(a.ctx, part.Chunk(), a.index, size, page, index)
+				k.Submit(a.ctx, part.Segment(), a.index, size, page, index)
 			}
 			index++
 		}

@@ -99,7 +99,7 @@ func (c *pageSelector) selectBlocks() {
 		if end > c.sealed {
 			c.m.workers.Run((end-c.sealed)*c.layer.KVHeads, c.summarizePart)
 		}
-		c.run.seq.summaries.Summarized(c.index, c.sealed, end)
+		c.run.seq.summaries.SetReady(c.index, c.sealed, end)
 	}
 	if !c.m.selects(c.batch) || c.layer.Window > 0 {
 		return
@@ -118,7 +118,7 @@ func (c *pageSelector) selectBlocks() {
 // summarize makes one head's summaries of a block that has become full.
 func (c *pageSelector) summarize(part, worker int) {
 	block, head := c.sealed+part/c.layer.KVHeads, part%c.layer.KVHeads
-	share := c.run.seq.kv.Share(c.index, head, block)
+	share := c.run.seq.kv.HeadBlock(c.index, head, block)
 	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, share)
 }
 

@@ -180,7 +180,7 @@ func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
 	require.False(t, math.IsNaN(float64(logits[0])))
 	keys, _ := s.kv.Block(0, 1, 9)
 	keys[5] = float32(math.NaN())
-	s.summaries.Summarize(kv.NewSummarizer(32), 0, 1, 9, s.kv.Share(0, 1, 9))
+	s.summaries.Summarize(kv.NewSummarizer(32), 0, 1, 9, s.kv.HeadBlock(0, 1, 9))
 	logits = extendAll(t, m, s, ids[:1])[0]
 	require.True(t, math.IsNaN(float64(logits[0])))
 }

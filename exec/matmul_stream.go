@@ -21,10 +21,10 @@ const (
 
 // streamUser is the model as a stream sees it: something that runs parts on the
 // threads that it has by then.
-func (m *Model) streamUser() prefetch.User {
-	return prefetch.User{
-		Readers: tiering.StreamReads, Starting: threadpool.ReserveForReaders,
-		Together: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
+func (m *Model) streamUser() prefetch.Threads {
+	return prefetch.Threads{
+		Readers: tiering.StreamReads, ReserveReaders: threadpool.ReserveForReaders,
+		RunParts: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
 	}
 }
 

@@ -139,7 +139,7 @@ func TestTightBudgetLoadsACopy(t *testing.T) {
 	for _, c := range []struct {
 		room   int64
 		mapped bool
-	}{{tiering.OwnNeeds() - 1, false}, {tiering.OwnNeeds(), true}} {
+	}{{tiering.PromoteNeeds() - 1, false}, {tiering.PromoteNeeds(), true}} {
 		budget := tiering.New(1<<30 + c.room)
 		m, err := Load(context.Background(), f, Options{Threads: 2, Chunk: 64, MapFirst: true, Plan: plan, Budget: budget})
 		require.NoError(t, err)

@@ -81,9 +81,9 @@ func (w *restoredKeys) summarize(layer, heads int) error {
 	from := max(first, page*each)
 	w.of.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
 		block, head := from+part/heads, part%heads
-		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block, w.s.kv.Share(layer, head, block))
+		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block, w.s.kv.HeadBlock(layer, head, block))
 	})
-	w.s.summaries.Summarized(layer, first, w.end)
+	w.s.summaries.SetReady(layer, first, w.end)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part
 	skip := max(0, first-block)
 	w.of.m.workers.Run((pages*each-skip)*heads, func(part, worker int) {
 		i, head := skip+part/heads, part%heads
-		share := shape.Share(data[i/each*size:][:size], layer, head, i%each)
+		share := shape.HeadBlock(data[i/each*size:][:size], layer, head, i%each)
 		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block+i, share)
 	})
 	return nil

@@ -28,7 +28,7 @@ func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err err
 }
 
 func (m *Model) openStore(dir *segment.Dir, about []string) (p storePair, err error) {
-	layout := m.cache.ChunkLayout()
+	layout := m.cache.SegmentLayout()
 	if p.short, err = dir.Store(segment.NewKey(layout, about...), layout); err != nil {
 		return p, err
 	}
@@ -237,7 +237,7 @@ func (s *Sequence) Saved() int { return s.saved }
 // RestoreSession makes an empty sequence hold what a session's chunks hold of its
 // text.
 func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment.Manifest) (err error) {
-	if len(m.Chunks) == 0 || !s.savable() {
+	if len(m.Segments) == 0 || !s.savable() {
 		return nil
 	}
 	if len(m.Tokens) > s.limit+1 { // the last one may not have been read
@@ -245,7 +245,7 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment
 	}
 	store, selected, long := stores.find(m.Key)
 	s.long = long
-	parts, err := store.OpenChunks(m)
+	parts, err := store.OpenSegments(m)
 	if err != nil {
 		return err
 	}

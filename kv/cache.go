@@ -40,10 +40,10 @@ func (s Shape) blockBytes(layer int) int {
 	return s.KVHeads[layer] * s.Format.BlockBytes(s.HeadDim)
 }
 
-// Share returns the bytes of one head in a block of a page of a layer: what
+// HeadBlock returns the bytes of one head in a block of a page of a layer: what
 // Block, or Block8, shows as numbers. The page may lie anywhere in memory that
 // is aligned to 64 bytes.
-func (s Shape) Share(page []byte, layer, head, block int) []byte {
+func (s Shape) HeadBlock(page []byte, layer, head, block int) []byte {
 	n := s.Format.BlockBytes(s.HeadDim)
 	at := block*s.blockBytes(layer) + head*n
 	return page[at : at+n : at+n]
@@ -86,9 +86,9 @@ type Cache struct {
 	spill   Spiller
 	cold    bool
 	hot     int64 // most bytes of rows in use; 0 = no limit
-	slabs   map[*slab]struct{}
-	last    *slab // that grows
-	free    []*row
+	slabs   map[*frameBlock]struct{}
+	last    *frameBlock // that grows
+	free    []*slab
 	live    int // rows held by sequences
 	seqs    map[*Seq]struct{}
 	clock   uint64 // counts calls of Grow
@@ -98,16 +98,16 @@ type Cache struct {
 	closed  bool
 }
 
-// row is the pages of one place in all layers.
-type row struct {
-	slab  *slab
+// slab is the pages of one place in all layers.
+type slab struct {
+	slab  *frameBlock
 	index int // in the slab
 	data  []byte
 	refs  int // sequences that hold it
 }
 
-// slab is memory that rows are cut from, one after the other.
-type slab struct {
+// frameBlock is memory that rows are cut from, one after the other.
+type frameBlock struct {
 	frame *tiering.Frame
 	room  int // rows that fit when it has grown as far as it can
 	rows  int // that were cut
@@ -122,7 +122,7 @@ func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 	if o.PageTokens < 0 || o.PageTokens%BlockTokens != 0 || o.PageTokens > maxPageTokens {
 		return nil, fmt.Errorf("kv: a page of %d tokens: it must be a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
 	}
-	c := &Cache{shape: shape, budget: budget, tokens: o.PageTokens, spill: o.Spill, cold: o.MayBeCold || o.Spill != nil, hot: o.Hot, slabs: map[*slab]struct{}{}, seqs: map[*Seq]struct{}{}}
+	c := &Cache{shape: shape, budget: budget, tokens: o.PageTokens, spill: o.Spill, cold: o.MayBeCold || o.Spill != nil, hot: o.Hot, slabs: map[*frameBlock]struct{}{}, seqs: map[*Seq]struct{}{}}
 	for l, heads := range shape.KVHeads {
 		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/shape.HeadDim {
 			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
@@ -152,18 +152,18 @@ func (c *Cache) PageBytes(layer int) int { return c.PageBlocks() * c.shape.block
 func (c *Cache) MayBeCold() bool { return c.cold }
 
 // page returns the page of a layer.
-func (c *Cache) page(r *row, layer int) []byte {
+func (c *Cache) page(r *slab, layer int) []byte {
 	at, n := c.at[layer], c.PageBytes(layer)
 	return r.data[at : at+n : at+n]
 }
 
-// take returns an unused row, from a new slab if there is none. c.mu is held.
-func (c *Cache) take() (*row, error) {
+// takeSlab returns an unused row, from a new slab if there is none. c.mu is held.
+func (c *Cache) takeSlab() (*slab, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
 	if len(c.free) == 0 {
-		if err := c.addRows(); err != nil {
+		if err := c.addSlabs(); err != nil {
 			return nil, err
 		}
 	}
@@ -175,11 +175,11 @@ func (c *Cache) take() (*row, error) {
 	return r, nil
 }
 
-// addRows takes memory for one more row, or some, from the system. c.mu is held.
-func (c *Cache) addRows() error {
+// addSlabs takes memory for one more row, or some, from the system. c.mu is held.
+func (c *Cache) addSlabs() error {
 	s := c.last
 	if s == nil || s.rows == s.room {
-		s = &slab{room: max(1, slabRoom/max(1, c.bytes))}
+		s = &frameBlock{room: max(1, slabRoom/max(1, c.bytes))}
 		frame, err := tiering.AllocRoom(c.budget, tiering.KVHot, 0, s.room*c.bytes)
 		if err != nil {
 			return c.noRoom(err)
@@ -211,16 +211,16 @@ func (c *Cache) noRoom(err error) error {
 }
 
 // cut makes rows of what a slab has grown by.
-func (c *Cache) cut(s *slab) {
+func (c *Cache) cut(s *frameBlock) {
 	all := s.frame.Bytes()
 	for at := s.rows * c.bytes; at+c.bytes <= len(all) && s.rows < s.room; at += c.bytes {
-		c.free = append(c.free, &row{slab: s, index: s.rows, data: all[at : at+c.bytes : at+c.bytes]})
+		c.free = append(c.free, &slab{slab: s, index: s.rows, data: all[at : at+c.bytes : at+c.bytes]})
 		s.rows++
 	}
 }
 
-// drop takes back a sequence's hold on a row. c.mu is held.
-func (c *Cache) drop(r *row) {
+// releaseSlab takes back a sequence's hold on a row. c.mu is held.
+func (c *Cache) releaseSlab(r *slab) {
 	if r.refs--; r.refs == 0 {
 		c.free = append(c.free, r)
 		c.live--
@@ -240,8 +240,8 @@ func (c *Cache) trim() {
 	for s := range c.slabs {
 		s.used = s.rows
 	}
-	slices.SortFunc(c.free, func(a, b *row) int { return b.index - a.index })
-	c.free = slices.DeleteFunc(c.free, func(r *row) bool {
+	slices.SortFunc(c.free, func(a, b *slab) int { return b.index - a.index })
+	c.free = slices.DeleteFunc(c.free, func(r *slab) bool {
 		last := r.index == r.slab.used-1
 		if last {
 			r.slab.used--

@@ -260,7 +260,7 @@ func TestPagesAreReadWhereverTheyLie(t *testing.T) {
 			s.Put(0, pos, k, v)
 		}
 		for head := range 2 {
-			share := s.Share(0, head, 0)
+			share := s.HeadBlock(0, head, 0)
 			foreign := aligned(t, len(share))
 			copy(foreign, share)
 			for row := range BlockTokens {

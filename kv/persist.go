@@ -9,10 +9,10 @@ import (
 	"github.com/llmrun/llmrun/store/crc"
 )
 
-var _ Chunk = (*segment.File)(nil)
+var _ Segment = (*segment.File)(nil)
 
-// ChunkLayout returns how pages of the cache lie in chunks that are kept.
-func (c *Cache) ChunkLayout() segment.Layout {
+// SegmentLayout returns how pages of the cache lie in chunks that are kept.
+func (c *Cache) SegmentLayout() segment.Layout {
 	l := segment.Layout{PageTokens: c.tokens, Format: uint32(c.shape.Format)}
 	for i := range c.shape.KVHeads {
 		l.PageBytes = append(l.PageBytes, c.PageBytes(i))
@@ -49,11 +49,11 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 	page := s.cache.tokens
 	pages := min(len(tokens), s.len) / page
 	chain = slices.Clip(chain.Cut(pages)) // what is appended must not show in a longer one
-	held := s.hold(pages)
+	held := s.pinPages(pages)
 	defer held.release()
 	var written []segment.Part // stay open: what is in use does not have to make room for the rest
 	defer func() {
-		s.remember(written)
+		s.noteSaved(written)
 		err = errors.Join(err, segment.Close(written))
 	}()
 	parent, at := store.Key(), 0
@@ -75,39 +75,39 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 	return chain, nil
 }
 
-// kept is a chunk that holds pages of a sequence which are in memory, too. When they
+// savedSegment is a chunk that holds pages of a sequence which are in memory, too. When they
 // have to go to flash, they are there.
-type kept struct {
+type savedSegment struct {
 	first int // page of the sequence
-	chunk *sharedChunk
+	chunk *sharedSegment
 }
 
-// remember makes those of some chunks, which hold the sequence from its first token
+// noteSaved makes those of some chunks, which hold the sequence from its first token
 // on, its kept ones that have pages in memory.
-func (s *Seq) remember(parts []segment.Part) {
+func (s *Seq) noteSaved(parts []segment.Part) {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spill == nil {
 		return
 	}
-	s.cutKept(0)
+	s.cutSaved(0)
 	first := 0
 	for _, p := range parts {
 		if first >= s.coldPages {
-			s.kept = append(s.kept, kept{first, &sharedChunk{Chunk: p.File.Retain(), refs: 1}})
+			s.saved = append(s.saved, savedSegment{first, &sharedSegment{Segment: p.File.Retain(), refs: 1}})
 		}
 		first += p.Pages
 	}
-	s.cutKept(s.len / c.tokens) // it may have become shorter meanwhile
+	s.cutSaved(s.len / c.tokens) // it may have become shorter meanwhile
 }
 
-// takeKept returns the chunk that holds the first pages in memory, if they are kept.
+// takeSaved returns the chunk that holds the first pages in memory, if they are kept.
 // It is the caller's. c.mu is held.
-func (s *Seq) takeKept() *sharedChunk {
-	for len(s.kept) > 0 && s.kept[0].first <= s.coldPages {
-		k := s.kept[0]
-		s.kept = slices.Delete(s.kept, 0, 1)
+func (s *Seq) takeSaved() *sharedSegment {
+	for len(s.saved) > 0 && s.saved[0].first <= s.coldPages {
+		k := s.saved[0]
+		s.saved = slices.Delete(s.saved, 0, 1)
 		if k.first == s.coldPages && k.chunk.Pages() <= s.sealed() {
 			return k.chunk
 		}
@@ -116,11 +116,11 @@ func (s *Seq) takeKept() *sharedChunk {
 	return nil
 }
 
-// cutKept forgets kept chunks with pages behind the first n. c.mu is held.
-func (s *Seq) cutKept(n int) {
-	for last := len(s.kept) - 1; last >= 0 && s.kept[last].first+s.kept[last].chunk.Pages() > n; last-- {
-		s.kept[last].chunk.drop()
-		s.kept = slices.Delete(s.kept, last, last+1)
+// cutSaved forgets kept chunks with pages behind the first n. c.mu is held.
+func (s *Seq) cutSaved(n int) {
+	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].chunk.Pages() > n; last-- {
+		s.saved[last].chunk.drop()
+		s.saved = slices.Delete(s.saved, last, last+1)
 	}
 }
 
@@ -129,10 +129,10 @@ func (s *Seq) cutKept(n int) {
 // written, what is wrong with it, and the page that it begins with; none if all are
 // sound.
 func (s *Seq) Damaged() (f *segment.File, page int, err error) {
-	held := s.hold(0)
+	held := s.pinPages(0)
 	defer held.release()
 	for _, p := range held.cold {
-		if f, ok := p.chunk.Chunk.(*segment.File); ok {
+		if f, ok := p.segment.Segment.(*segment.File); ok {
 			if err := f.VerifyAll(); err != nil {
 				return f, page, err
 			}
@@ -142,22 +142,22 @@ func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 	return nil, 0, nil
 }
 
-// held is full pages of a sequence, which stay where they are as long as it lasts,
+// pagePin is full pages of a sequence, which stay where they are as long as it lasts,
 // whatever other sequences do.
-type held struct {
+type pagePin struct {
 	cache *Cache
 	cold  []Part
-	rows  []*row
+	rows  []*slab
 }
 
-// hold takes hold of the first pages of a sequence.
-func (s *Seq) hold(pages int) *held {
+// pinPages takes hold of the first pages of a sequence.
+func (s *Seq) pinPages(pages int) *pagePin {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := &held{cache: c, cold: slices.Clone(s.cold), rows: slices.Clone(s.rows[:max(0, pages-s.coldPages)])}
+	h := &pagePin{cache: c, cold: slices.Clone(s.cold), rows: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
 	for _, p := range h.cold {
-		p.chunk.refs++
+		p.segment.refs++
 	}
 	for _, r := range h.rows {
 		r.refs++
@@ -165,27 +165,27 @@ func (s *Seq) hold(pages int) *held {
 	return h
 }
 
-func (h *held) release() {
+func (h *pagePin) release() {
 	c := h.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range h.cold {
-		p.chunk.drop()
+		p.segment.drop()
 	}
 	for _, r := range h.rows {
-		c.drop(r)
+		c.releaseSlab(r)
 	}
 }
 
 // drop says that one user less needs the chunk. c.mu is held.
-func (c *sharedChunk) drop() {
+func (c *sharedSegment) drop() {
 	if c.refs--; c.refs == 0 {
 		_ = c.Close() // what was in it is not needed
 	}
 }
 
 // pagesFrom gives the bytes of pages from one on.
-func (h *held) pagesFrom(first int) segment.Pages {
+func (h *pagePin) pagesFrom(first int) segment.Pages {
 	var buffer []byte
 	return func(layer, i int) ([]byte, error) {
 		page := first + i
@@ -196,19 +196,19 @@ func (h *held) pagesFrom(first int) segment.Pages {
 			}
 			n := h.cache.PageBytes(layer)
 			buffer = slices.Grow(buffer[:0], n)[:n]
-			return buffer, readPage(p.chunk, layer, page, buffer)
+			return buffer, readPage(p.segment, layer, page, buffer)
 		}
 		return h.cache.page(h.rows[page], layer), nil
 	}
 }
 
 // readPage reads one page of a chunk and verifies it.
-func readPage(c Chunk, layer, page int, data []byte) error {
+func readPage(c Segment, layer, page int, data []byte) error {
 	return readPages(c, layer, page, len(data), data)
 }
 
 // readPages fills data with pages of so many bytes, from one on, and verifies them.
-func readPages(c Chunk, layer, page, size int, data []byte) error {
+func readPages(c Segment, layer, page, size int, data []byte) error {
 	from, off, _ := c.LayerRun(layer)
 	n, err := from.ReadAt(data, off+int64(page)*int64(size))
 	switch {
@@ -230,5 +230,5 @@ func readPages(c Chunk, layer, page, size int, data []byte) error {
 // ReadPages fills data with pages of a layer, from one of the part on, and verifies
 // them.
 func (p *Part) ReadPages(layer, page, size int, data []byte) error {
-	return readPages(p.chunk.Chunk, layer, page, size, data)
+	return readPages(p.segment.Segment, layer, page, size, data)
 }

@@ -49,7 +49,7 @@ func (s *Seq) Restore(ctx context.Context, parts []segment.Part) (Chain, error) 
 func (c *Cache) fits(pages int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.cold || c.hot <= 0 || int64(c.live+pages+c.ChunkPages())*int64(c.bytes) <= c.hot
+	return !c.cold || c.hot <= 0 || int64(c.live+pages+c.SegmentPages())*int64(c.bytes) <= c.hot
 }
 
 // attachParts makes parts the pages of a sequence, as they lie on flash.
@@ -67,7 +67,7 @@ func (s *Seq) attachParts(parts []segment.Part) {
 func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total int) error {
 	s.cache.mu.Lock()
 	// What is not committed stays in memory. What is may go to flash meanwhile.
-	into := append(make([]*row, had), s.rows[len(s.rows)-(total-had):]...)
+	into := append(make([]*slab, had), s.hot[len(s.hot)-(total-had):]...)
 	s.cache.mu.Unlock()
 	frame, buffers := s.cache.restoreBuffers(parts)
 	if frame != nil {
@@ -131,7 +131,7 @@ func (c *Cache) restoreBuffers(parts []segment.Part) (*tiering.Frame, [][]byte) 
 
 // readLayer reads a layer of a part that begins with page first, and keeps the
 // pages from had on. They pass through a buffer, unless that is nil.
-func (c *Cache) readLayer(p segment.Part, into []*row, first, had, layer int, buffer []byte) error {
+func (c *Cache) readLayer(p segment.Part, into []*slab, first, had, layer int, buffer []byte) error {
 	n := c.PageBytes(layer)
 	if buffer != nil {
 		if err := p.File.ReadLayer(layer, p.Pages, buffer); err != nil {

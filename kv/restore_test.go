@@ -35,7 +35,7 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 	dir, err := segment.OpenDir(vfs.OS(), t.TempDir(), 1<<30)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.Close()) }()
-	store, err := dir.Store(segment.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+	store, err := dir.Store(segment.NewKey(c.SegmentLayout(), "a model"), c.SegmentLayout())
 	require.NoError(t, err)
 	tokens := make([]int32, pages*BlockTokens)
 	_, err = s.Persist(store, tokens, nil, false)
@@ -56,7 +56,7 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 		for layer, heads := range shape.KVHeads {
 			for head := range heads {
 				for i := range pages {
-					require.Equal(t, s.Share(layer, head, i), back.Share(layer, head, i))
+					require.Equal(t, s.HeadBlock(layer, head, i), back.HeadBlock(layer, head, i))
 				}
 			}
 		}

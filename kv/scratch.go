@@ -33,8 +33,8 @@ func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
 	return &Scratch{fsys: fsys, dir: dir, budget: budget, next: 1}
 }
 
-// scratchChunk is some pages in the file.
-type scratchChunk struct {
+// scratchSegment is some pages in the file.
+type scratchSegment struct {
 	s      *Scratch
 	pages  int
 	sums   []uint32 // [layer][page]
@@ -60,21 +60,21 @@ func (s *Scratch) open() (err error) {
 }
 
 // Spill writes pages; see Spiller.
-func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) []byte) (Chunk, error) {
+func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	c := &scratchChunk{s: s, pages: pages, layers: make([]extent, layers), sums: make([]uint32, 0, layers*pages), seed: s.next}
+	c := &scratchSegment{s: s, pages: pages, layers: make([]extent, layers), sums: make([]uint32, 0, layers*pages), seed: s.next}
 	s.next++
 	for l := range layers {
 		c.layers[l].size = int64(pages) * int64(len(page(l, 0)))
 		for i := range pages {
-			c.sums = append(c.sums, c.sumAt(l, i, crc.Update(0, page(l, i))))
+			c.sums = append(c.sums, c.checksumAt(l, i, crc.Update(0, page(l, i))))
 		}
 	}
-	if err := s.allot(c, after); err != nil {
+	if err := s.allocate(c, after); err != nil {
 		return nil, err
 	}
 	for l := range layers {
@@ -86,10 +86,10 @@ func (s *Scratch) Spill(after Chunk, layers, pages int, page func(layer, i int) 
 	return c, nil
 }
 
-// sumAt is what is kept of a page's checksum, which is another number at every place.
+// checksumAt is what is kept of a page's checksum, which is another number at every place.
 //
 // A page in the place of another has the wrong one nearly always.
-func (c *scratchChunk) sumAt(layer, page int, sum uint32) uint32 {
+func (c *scratchSegment) checksumAt(layer, page int, sum uint32) uint32 {
 	place := c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page)
 	return sum ^ uint32(place*spread>>32)
 }
@@ -142,16 +142,16 @@ func (s *Scratch) Close() (err error) {
 }
 
 // Pages returns how many pages of each layer there are.
-func (c *scratchChunk) Pages() int { return c.pages }
+func (c *scratchSegment) Pages() int { return c.pages }
 
 // LayerRun says where a layer's pages are.
-func (c *scratchChunk) LayerRun(layer int) (io.ReaderAt, int64, int64) {
+func (c *scratchSegment) LayerRun(layer int) (io.ReaderAt, int64, int64) {
 	return c.s.file, c.layers[layer].off, c.layers[layer].size
 }
 
 // Verify compares the checksum of a page with what it was.
-func (c *scratchChunk) Verify(layer, page int, sum uint32) error {
-	if c.sumAt(layer, page, sum) == c.sums[layer*c.pages+page] {
+func (c *scratchSegment) Verify(layer, page int, sum uint32) error {
+	if c.checksumAt(layer, page, sum) == c.sums[layer*c.pages+page] {
 		return nil
 	}
 	at := c.layers[layer]
@@ -159,7 +159,7 @@ func (c *scratchChunk) Verify(layer, page int, sum uint32) error {
 }
 
 // Close gives the place in the file back.
-func (c *scratchChunk) Close() error {
+func (c *scratchSegment) Close() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.file != nil {

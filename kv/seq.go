@@ -8,10 +8,10 @@ import "context"
 type Seq struct {
 	cache *Cache
 	cold  []Part
-	rows  []*row // behind the cold pages
-	len   int    // tokens stored in every layer
-	used  uint64 // the cache's clock when it grew last
-	kept  []kept // chunks that hold pages in memory as well, in order
+	hot   []*slab        // behind the cold pages
+	len   int            // tokens stored in every layer
+	used  uint64         // the cache's clock when it grew last
+	saved []savedSegment // chunks that hold pages in memory as well, in order
 
 	// All below follows from the above and is kept for those who read.
 	coldPages int
@@ -39,10 +39,10 @@ func (s *Seq) Fork() *Seq {
 	f := &Seq{cache: c, len: s.len, used: s.used, coldPages: s.coldPages, version: s.version}
 	f.cold = append(f.cold, s.cold...)
 	for _, p := range f.cold {
-		p.chunk.refs++
+		p.segment.refs++
 	}
-	f.rows = append(f.rows, s.rows[:max(0, s.pages(s.len)-s.coldPages)]...)
-	for _, r := range f.rows {
+	f.hot = append(f.hot, s.hot[:max(0, s.pages(s.len)-s.coldPages)]...)
+	for _, r := range f.hot {
 		r.refs++
 	}
 	c.seqs[f] = struct{}{}
@@ -66,15 +66,15 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	for s.coldPages+len(s.rows) < s.pages(n) {
+	for s.coldPages+len(s.hot) < s.pages(n) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r, err := c.room()
+		r, err := c.roomForSlab()
 		if err != nil {
 			return err
 		}
-		s.rows = append(s.rows, r)
+		s.hot = append(s.hot, r)
 	}
 	return nil
 }
@@ -87,20 +87,20 @@ func (s *Seq) ownLast(ctx context.Context) error {
 		return nil
 	}
 	if s.len < s.coldPages*c.tokens {
-		return s.thaw(ctx)
+		return s.unspillLast(ctx)
 	}
 	i := s.len/c.tokens - s.coldPages
-	if s.rows[i].refs == 1 {
+	if s.hot[i].refs == 1 {
 		return nil
 	}
-	r, err := c.room()
+	r, err := c.roomForSlab()
 	if err != nil {
 		return err
 	}
 	i = s.len/c.tokens - s.coldPages // pages before it may have been spilled
-	copy(r.data, s.rows[i].data)
-	c.drop(s.rows[i])
-	s.rows[i] = r
+	copy(r.data, s.hot[i].data)
+	c.releaseSlab(s.hot[i])
+	s.hot[i] = r
 	return nil
 }
 
@@ -109,28 +109,28 @@ func (s *Seq) ownLast(ctx context.Context) error {
 func (s *Seq) Put(layer, pos int, k, v []float32) {
 	d, at := s.cache.shape.HeadDim, pos%BlockTokens
 	for h := range s.cache.shape.KVHeads[layer] {
-		s.cache.shape.Format.put(s.Share(layer, h, pos/BlockTokens), at, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
+		s.cache.shape.Format.put(s.HeadBlock(layer, h, pos/BlockTokens), at, k[h*d:(h+1)*d], v[h*d:(h+1)*d])
 	}
 }
 
-// Share returns the bytes of one head in block i, which is in memory.
-func (s *Seq) Share(layer, head, i int) []byte {
+// HeadBlock returns the bytes of one head in block i, which is in memory.
+func (s *Seq) HeadBlock(layer, head, i int) []byte {
 	c := s.cache
 	blocks := c.PageBlocks()
-	page := c.page(s.rows[i/blocks-s.coldPages], layer)
-	return c.shape.Share(page, layer, head, i%blocks)
+	page := c.page(s.hot[i/blocks-s.coldPages], layer)
+	return c.shape.HeadBlock(page, layer, head, i%blocks)
 }
 
 // Block returns the keys and values of one head for the tokens of block i of a
 // cache in F32, both [BlockTokens, headDim]. Rows of tokens that were not put
 // hold anything.
 func (s *Seq) Block(layer, head, i int) (k, v []float32) {
-	return s.cache.shape.Block(s.Share(layer, head, i))
+	return s.cache.shape.Block(s.HeadBlock(layer, head, i))
 }
 
 // Block8 is Block for a cache in K8V8.
 func (s *Seq) Block8(layer, head, i int) Block8 {
-	return s.cache.shape.Block8(s.Share(layer, head, i))
+	return s.cache.shape.Block8(s.HeadBlock(layer, head, i))
 }
 
 // Commit says that tokens up to length n were put in every layer.
@@ -148,13 +148,13 @@ func (s *Seq) Truncate(n int) {
 	defer c.mu.Unlock()
 	s.len = min(s.len, n)
 	keep := max(0, s.pages(n)-s.coldPages)
-	for i := keep; i < len(s.rows); i++ {
-		c.drop(s.rows[i])
-		s.rows[i] = nil
+	for i := keep; i < len(s.hot); i++ {
+		c.releaseSlab(s.hot[i])
+		s.hot[i] = nil
 	}
-	s.rows = s.rows[:min(keep, len(s.rows))]
+	s.hot = s.hot[:min(keep, len(s.hot))]
 	s.cutCold(s.pages(n))
-	s.cutKept(s.len / c.tokens)
+	s.cutSaved(s.len / c.tokens)
 }
 
 // Close gives back all pages.

@@ -18,15 +18,15 @@ import (
 // a product of the query's positive and negative parts with the box's two
 // corners. So a summary is a key of twice the dimensions, is kept as 8-bit keys
 // are, and is scored by the same kernel. The corners are drawn toward the box's
-// middle (see boxShare) and rounded: what comes out ranks blocks, and is not a
+// middle (see boxFraction) and rounded: what comes out ranks blocks, and is not a
 // bound.
 
 // SummaryTokens is how many tokens share a summary.
 const SummaryTokens = 16
 
-// boxShare is how far from the middle of the box the corners that are kept lie:
+// boxFraction is how far from the middle of the box the corners that are kept lie:
 // 1 are the box's own.
-const boxShare = 0.5
+const boxFraction = 0.5
 
 // Summaries come in groups of as many as the score kernel takes at once.
 const (
@@ -129,9 +129,9 @@ func (s *Summaries) Known(n int) bool {
 	return true
 }
 
-// Summarized says that all heads of the layer's blocks before end have
+// SetReady says that all heads of the layer's blocks before end have
 // summaries, if those before first had.
-func (s *Summaries) Summarized(layer, first, end int) {
+func (s *Summaries) SetReady(layer, first, end int) {
 	if s.ready[layer] >= first {
 		s.ready[layer] = end
 	}
@@ -167,24 +167,24 @@ func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, share []byt
 				copy(high, w.key)
 				continue
 			}
-			widen(low, high, w.key)
+			widenBox(low, high, w.key)
 		}
-		drawIn(low, high)
+		narrowBox(low, high)
 		g.put(block%SummaryBlocks*blockSummaries+i, w.box)
 	}
 }
 
-// widen makes a box hold a key. A NaN makes a side of it NaN.
-func widen(low, high, key []float32 /* [headDim] */) {
+// widenBox makes a box hold a key. A NaN makes a side of it NaN.
+func widenBox(low, high, key []float32 /* [headDim] */) {
 	for i, v := range key {
 		low[i], high[i] = min(low[i], v), max(high[i], v)
 	}
 }
 
-// drawIn moves a box's corners toward its middle.
-func drawIn(low, high []float32 /* [headDim] */) {
+// narrowBox moves a box's corners toward its middle.
+func narrowBox(low, high []float32 /* [headDim] */) {
 	for i := range low {
-		middle, half := (low[i]+high[i])*0.5, (high[i]-low[i])*(0.5*boxShare)
+		middle, half := (low[i]+high[i])*0.5, (high[i]-low[i])*(0.5*boxFraction)
 		low[i], high[i] = middle-half, middle+half
 	}
 }

@@ -85,7 +85,7 @@ func requireBox(t *testing.T, f Format, share []byte, first int, high, low []flo
 		}
 	}
 	for i := range d {
-		middle, half := (top[i]+bottom[i])/2, (top[i]-bottom[i])/2*boxShare
+		middle, half := (top[i]+bottom[i])/2, (top[i]-bottom[i])/2*boxFraction
 		require.InDelta(t, middle+half, high[i], most/127*0.51)
 		require.InDelta(t, middle-half, low[i], most/127*0.51)
 	}
@@ -124,10 +124,10 @@ func TestSummariesOfShorterAndCopiedSequences(t *testing.T) {
 	require.NoError(t, s.Grow(tokens))
 	perToken := float64(budget.Usage().By[tiering.KVSummaries]) / (3 * SummaryBlocks * BlockTokens)
 	require.InDelta(t, shape.SummaryBytes(), perToken, 4)
-	s.Summarized(0, 0, 40)
-	s.Summarized(0, 45, 48) // those between are not known
+	s.SetReady(0, 0, 40)
+	s.SetReady(0, 45, 48) // those between are not known
 	require.Equal(t, 40, s.Ready(0))
-	s.Summarized(0, 39, 48)
+	s.SetReady(0, 39, 48)
 	require.Equal(t, 48, s.Ready(0))
 	require.True(t, s.Known(49*BlockTokens-1))
 	require.False(t, s.Known(49*BlockTokens))

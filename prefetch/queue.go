@@ -69,7 +69,7 @@ func New(readers int) *Queue {
 	readers = max(readers, 1)
 	q.exited.Add(readers)
 	for range readers {
-		go q.read()
+		go q.readLoop()
 	}
 	return q
 }
@@ -90,7 +90,7 @@ func (q *Queue) Submit(ctx context.Context, req Request) *Ticket {
 	case req.From == nil || req.Off < 0 || req.Off > math.MaxInt64-int64(len(req.Dst)):
 		t.fail(fmt.Errorf("prefetch: cannot read %d bytes at offset %d", len(req.Dst), req.Off))
 	case len(req.Dst) == 0:
-		t.settle()
+		t.complete()
 	default:
 		q.pending = append(q.pending, t)
 		// All readers: the ticket may have a piece for each of them.
@@ -154,20 +154,20 @@ func (t *Ticket) fail(err error) {
 		t.err = err
 	}
 	t.next = len(t.req.Dst)
-	t.settle()
+	t.complete()
 }
 
-// settle ends the ticket once nothing is in flight and nothing will be. The
+// complete ends the ticket once nothing is in flight and nothing will be. The
 // queue is locked.
-func (t *Ticket) settle() {
+func (t *Ticket) complete() {
 	if !t.ended && t.inFlight == 0 && t.next == len(t.req.Dst) {
 		t.ended = true
 		close(t.done)
 	}
 }
 
-// read is the life of one reader.
-func (q *Queue) read() {
+// readLoop is the life of one reader.
+func (q *Queue) readLoop() {
 	defer q.exited.Done()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +183,7 @@ func (q *Queue) read() {
 		if err != nil {
 			t.fail(err)
 		}
-		t.settle()
+		t.complete()
 	}
 }
 

@@ -89,23 +89,23 @@ type Stream struct {
 		piece int64 // number of the run's first piece
 	}
 
-	user    User
+	user    Threads
 	readers int // goroutines that read, 0 until they are needed
 	exited  sync.WaitGroup
 	queued  queued
 	stats   [kinds]StreamStats
 }
 
-// User is who a stream serves.
-type User struct {
+// Threads is who a stream serves.
+type Threads struct {
 	// Readers is how many goroutines read where the system does not by itself.
 	Readers int
 	// Starting, if set, is called before they are started.
-	Starting func(readers int)
+	ReserveReaders func(readers int)
 	// Together, if set, runs parts on several threads, which are all free while the
 	// user takes: it calls part for each of a number and returns when all have
 	// returned. What has landed is checked so.
-	Together func(parts int, part func(part, worker int))
+	RunParts func(parts int, part func(part, worker int))
 }
 
 // StreamStats says what a stream has done since it was made.
@@ -132,7 +132,7 @@ type slot struct {
 // NewStream begins to read at once: with a queue of the system where it has one and
 // all runs are [Stored], or else with goroutines. The memory of the ring is theirs
 // until Close has returned.
-func NewStream(user User, ring Ring, seq Sequence) *Stream {
+func NewStream(user Threads, ring Ring, seq Sequence) *Stream {
 	s := &Stream{landed: make(chan struct{}, 1), user: user}
 	s.work.L = &s.mu
 	s.queued.checkPart = s.checkPart
@@ -166,18 +166,18 @@ func (s *Stream) start() {
 		return
 	}
 	if s.queued.on {
-		s.reap(0)
-		s.ask()
+		s.collectCompleted(0)
+		s.submit()
 		return
 	}
 	if s.readers == 0 && len(s.slots) > 0 {
 		s.readers = max(1, s.user.Readers)
-		if s.user.Starting != nil {
-			s.user.Starting(s.readers)
+		if s.user.ReserveReaders != nil {
+			s.user.ReserveReaders(s.readers)
 		}
 		s.exited.Add(s.readers)
 		for range s.readers {
-			go s.read()
+			go s.readLoop()
 		}
 	}
 	s.work.Broadcast()
@@ -188,13 +188,13 @@ func (s *Stream) start() {
 func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.quiet()
+	s.stopReads()
 	s.configure(ring, seq)
 }
 
-// quiet lets no reader begin a piece and waits for those in flight. The lock is
+// stopReads lets no reader begin a piece and waits for those in flight. The lock is
 // held.
-func (s *Stream) quiet() {
+func (s *Stream) stopReads() {
 	s.paused = true
 	if s.queued.on && !s.closed {
 		s.queued.queue.Drain()
@@ -211,7 +211,7 @@ func (s *Stream) Begin(tails int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open || s.queued.on && s.queued.none {
-		s.quiet()
+		s.stopReads()
 		s.configure(s.ring, s.seq)
 	}
 	s.passNow++

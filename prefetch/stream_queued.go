@@ -27,8 +27,8 @@ type Stored interface {
 	Unit() int
 }
 
-// mostQueued is how many reads a stream has under way in a queue of the system.
-const mostQueued = 64
+// maxQueued is how many reads a stream has under way in a queue of the system.
+const maxQueued = 64
 
 // checkBytes is about how much a thread checks at a time.
 const checkBytes = 256 << 10
@@ -64,7 +64,7 @@ func (s *Stream) canQueue() bool {
 		}
 	}
 	if s.queued.queue == nil {
-		s.queued.queue = vfs.NewReadQueue(mostQueued)
+		s.queued.queue = vfs.NewReadQueue(maxQueued)
 		s.queued.none = s.queued.queue == nil
 	}
 	return !s.queued.none
@@ -92,34 +92,34 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 	return nil, 0
 }
 
-// askShare: to ask costs about as much for one piece as for several, so who takes asks
-// for nothing until one part in askShare of the ring is free. Where it has had to wait
+// submitFraction: to ask costs about as much for one piece as for several, so who takes asks
+// for nothing until one part in submitFraction of the ring is free. Where it has had to wait
 // in this pass or the one before, flash is what everything waits for, and is not to
 // be idle: then it asks for each piece at once.
-const askShare = 2
+const submitFraction = 2
 
-// leastInHalves is the least pieces of a ring that is read in halves. Of one piece the
+// minHalves is the least pieces of a ring that is read in halves. Of one piece the
 // queue cannot see that it ended on its own.
-const leastInHalves = 4
+const minHalves = 4
 
-// ask has the system read the pieces that there is room for. The lock is held.
+// submit has the system read the pieces that there is room for. The lock is held.
 //
 // Of a device that tells of all reads together no more than half of the ring is asked
 // for, and nothing while it reads: so it always has one half to read while the other is
 // used.
-func (s *Stream) ask() {
+func (s *Stream) submit() {
 	q, slots := s.queued.queue, int64(len(s.slots))
-	if free := slots - (s.next - s.released); !s.pressed() && free*askShare < slots {
+	if free := slots - (s.next - s.released); !s.pressed() && free*submitFraction < slots {
 		return
 	}
 	most := slots
-	if slots >= leastInHalves && q.Together() {
+	if slots >= minHalves && q.Together() {
 		if q.Reading() {
 			return
 		}
 		most = slots / 2
 	}
-	for ; most > 0 && q.Room() > 0 && s.free() && s.find(); most-- {
+	for ; most > 0 && q.Room() > 0 && s.hasFree() && s.find(); most-- {
 		at, dst := s.claim()
 		p := &s.slots[at]
 		file, place := p.run.stored(p.off, int64(len(dst)))
@@ -139,21 +139,21 @@ func (s *Stream) Pressed() bool {
 // pressed is Pressed. The lock is held.
 func (s *Stream) pressed() bool { return s.passNow <= s.queued.waited+1 }
 
-// Feed has the system read the pieces that there is room for since bytes of a run of
+// Submit has the system read the pieces that there is room for since bytes of a run of
 // keys and values were taken. It takes the system a while to be told, so Take leaves it
 // to who uses them, on a thread of several. Of other runs Take sees to it, while what it
 // gives is checked. It may be called from any goroutine.
-func (s *Stream) Feed() {
+func (s *Stream) Submit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queued.on && !s.closed {
-		s.ask()
+		s.submit()
 	}
 }
 
-// reap notes which pieces have landed. It waits for one, but not for longer than
+// collectCompleted notes which pieces have landed. It waits for one, but not for longer than
 // wait. The lock is held.
-func (s *Stream) reap(wait time.Duration) {
+func (s *Stream) collectCompleted(wait time.Duration) {
 	for !s.closed {
 		at, n, ok := s.queued.queue.Next(wait)
 		if !ok {
@@ -185,27 +185,27 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 		return ErrClosed
 	}
 	s.queued.waited = s.passNow
-	s.ask()
+	s.submit()
 	if s.inFlight == 0 { // what is waited for may not be read yet
 		s.mu.Unlock()
 		time.Sleep(cancelEvery / 10)
 		s.mu.Lock()
 	}
-	s.reap(cancelEvery)
+	s.collectCompleted(cancelEvery)
 	if s.closed {
 		return ErrClosed
 	}
-	s.ask() // before what has landed is used
+	s.submit() // before what has landed is used
 	return nil
 }
 
 // errShort marks a piece of which the system brought less than was asked for.
 var errShort = errors.New("prefetch: short read")
 
-// again reads the first short piece at an offset of the present run once more, in the
+// reread reads the first short piece at an offset of the present run once more, in the
 // way that says what is wrong. Where nothing is, the queue is: the next pass does
 // without. The lock is not held: nobody else looks at a piece that has landed.
-func (s *Stream) again(ctx context.Context, off int64) error {
+func (s *Stream) reread(ctx context.Context, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (s *Stream) check(i int, off, n int64) error {
 	from, ok := c.run.From.(Stored)
 	if !ok {
 		if c.run.Kind != KV {
-			s.Feed()
+			s.Submit()
 		}
 		return nil
 	}
@@ -240,7 +240,7 @@ func (s *Stream) check(i int, off, n int64) error {
 		first++
 	}
 	if first > last {
-		s.Feed()
+		s.Submit()
 		return nil
 	}
 	c.off, c.end = first*piece, min((last+1)*piece, c.run.Size)
@@ -250,8 +250,8 @@ func (s *Stream) check(i int, off, n int64) error {
 		c.each = checkBytes
 	}
 	c.failed = nil
-	if parts := 1 + int((c.end-c.off+c.each-1)/c.each); s.user.Together != nil {
-		s.user.Together(parts, c.checkPart)
+	if parts := 1 + int((c.end-c.off+c.each-1)/c.each); s.user.RunParts != nil {
+		s.user.RunParts(parts, c.checkPart)
 	} else {
 		for i := range parts {
 			s.checkPart(i, 0)
@@ -274,7 +274,7 @@ func (s *Stream) slotOf(piece int64) *slot {
 // checkPart checks a part of what is being checked. The first part is to ask for more.
 func (s *Stream) checkPart(part, _ int) {
 	if part == 0 {
-		s.Feed()
+		s.Submit()
 		return
 	}
 	c := &s.queued

@@ -82,7 +82,7 @@ func newStored(t *testing.T, fsys vfs.FS, rng *rand.Rand, begin, size int64, uni
 // such thing.
 func newQueued(t *testing.T, ring Ring, seq Sequence) *Stream {
 	s := newStream(t, 2, ring, seq)
-	s.user.Together = atOnce
+	s.user.RunParts = atOnce
 	if s.queued.none || !vfs.Queueable(seq.run(0).From.(*storedFile).file) {
 		t.Skip("this system has no queue for reads, or none for files here")
 	}
@@ -297,6 +297,6 @@ func TestQueuedStreamClosesWhileNothingIsRead(t *testing.T) {
 func TestQueuedStreamAllocatesNothing(t *testing.T) {
 	from := newStored(t, vfs.OS(), rand.New(rand.NewPCG(7, 1)), 0, 12*page, page)
 	s := newQueued(t, alignedRing(2*page, 4, page), Sequence{Body: []Run{{From: from, Size: 12 * page}}})
-	s.user.Together = nil // which allocates here
+	s.user.RunParts = nil // which allocates here
 	requireNoAllocations(t, s, 0, []int64{12 * page}, page/4, page, 2*page)
 }

@@ -2,8 +2,8 @@ package prefetch
 
 import "io"
 
-// read is the life of one reader.
-func (s *Stream) read() {
+// readLoop is the life of one reader.
+func (s *Stream) readLoop() {
 	defer s.exited.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -11,7 +11,7 @@ func (s *Stream) read() {
 		if s.closed {
 			return
 		}
-		if s.paused || s.queued.on || !s.free() || !s.find() {
+		if s.paused || s.queued.on || !s.hasFree() || !s.find() {
 			s.work.Wait()
 			continue
 		}
@@ -19,10 +19,10 @@ func (s *Stream) read() {
 	}
 }
 
-// free reports whether the next piece's slot may be overwritten: nobody needs
+// hasFree reports whether the next piece's slot may be overwritten: nobody needs
 // what is in it, and no piece that was skipped is still being read into it. The
 // lock is held.
-func (s *Stream) free() bool {
+func (s *Stream) hasFree() bool {
 	slots := int64(len(s.slots))
 	return slots > 0 && s.next-s.released < slots && !s.slots[s.next%slots].reading
 }

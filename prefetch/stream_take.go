@@ -15,7 +15,7 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 	s.advance(i, off)
 	if s.queued.on {
 		s.mu.Lock()
-		s.reap(0)
+		s.collectCompleted(0)
 		s.mu.Unlock()
 	}
 	if s.at.run != i {
@@ -72,7 +72,7 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	for {
 		have, err := s.available(off, n, began)
 		if errors.Is(err, errShort) {
-			if err := s.again(ctx, off); err != nil {
+			if err := s.reread(ctx, off); err != nil {
 				return 0, err
 			}
 			continue
@@ -108,7 +108,7 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	if s.closed {
 		return 0, ErrClosed
 	}
-	have, err := s.landedAt(off, n)
+	have, err := s.readyAt(off, n)
 	if err == nil && have < int64(n) {
 		piece := int64(s.ring.Piece)
 		s.awaited.from, s.awaited.to = s.at.piece+off/piece, s.at.piece+(off+int64(n)-1)/piece+1
@@ -135,9 +135,9 @@ func (s *Stream) ready() bool {
 	return s.awaited.to > s.awaited.from
 }
 
-// landedAt returns how many bytes at an offset of the present run have landed
+// readyAt returns how many bytes at an offset of the present run have landed
 // without a gap, and the error of a piece among the first n. The lock is held.
-func (s *Stream) landedAt(off int64, n int) (int64, error) {
+func (s *Stream) readyAt(off int64, n int) (int64, error) {
 	piece := int64(s.ring.Piece)
 	size := s.seq.run(s.at.run).Size
 	var have int64

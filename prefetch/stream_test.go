@@ -17,7 +17,7 @@ import (
 // newStream closes the stream at the end and checks that no goroutine stays.
 func newStream(t testing.TB, readers int, ring Ring, seq Sequence) *Stream {
 	noneLeft := testutil.NoGoroutinesLeft(t)
-	s := NewStream(User{Readers: readers}, ring, seq)
+	s := NewStream(Threads{Readers: readers}, ring, seq)
 	t.Cleanup(func() {
 		s.Close()
 		s.Close() // allowed

@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// OwnStep is how many bytes [Own] has in memory twice.
-const OwnStep = 2 * hugePage
+// PromoteStep is how many bytes [Own] has in memory twice.
+const PromoteStep = 2 * hugePage
 
-// OwnNeeds is how much the ledger must have left for [Own].
-func OwnNeeds() int64 { return int64(OwnStep + os.Getpagesize()) }
+// PromoteNeeds is how much the ledger must have left for [Own].
+func PromoteNeeds() int64 { return int64(PromoteStep + os.Getpagesize()) }
 
-// Own copies what an adopted frame holds to memory of a new frame's own, in huge
+// Promote copies what an adopted frame holds to memory of a new frame's own, in huge
 // pages, with room as in [AllocRoom]. Each step of it leaves the adopted pages as
 // soon as it is copied, so that only a step is in memory twice, and the ledger is
 // charged with that. The adopted frame is to be freed afterwards: it holds nothing
@@ -19,13 +19,13 @@ func OwnNeeds() int64 { return int64(OwnStep + os.Getpagesize()) }
 //
 // On an error, and when copying panics, the adopted frame is what it was: pages of
 // a file that were left come back when they are touched.
-func Own(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*Frame, error) {
+func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*Frame, error) {
 	n := len(old.bytes)
 	size, err := pageRound(n)
 	if err != nil {
 		return nil, fmt.Errorf("tiering: %s: %w", p, err)
 	}
-	lease, err := old.lease.budget.Reserve(p, int64(min(OwnStep, size)+os.Getpagesize()))
+	lease, err := old.lease.budget.Reserve(p, int64(min(PromoteStep, size)+os.Getpagesize()))
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func Own(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*Fram
 	}
 	for at := 0; at < n; {
 		// Steps end where a huge page does, which is never filled by halves.
-		to := min(n, at+OwnStep-int(address(f.pages[at:])%hugePage))
+		to := min(n, at+PromoteStep-int(address(f.pages[at:])%hugePage))
 		copyStep(f.pages[at:to], old.bytes[at:to])
 		discard(old.bytes[at:to])
 		at = to

@@ -26,18 +26,18 @@ func adopted(t *testing.T, b *Budget, n int) (f *Frame, released *int) {
 // A frame of its own holds what the adopted one did, in steps that together are
 // all of it, and takes over what the ledger was charged with.
 func TestOwnTakesOver(t *testing.T) {
-	for _, n := range []int{0, 1, 5000, OwnStep - 1, 2*OwnStep + 12345} {
+	for _, n := range []int{0, 1, 5000, PromoteStep - 1, 2*PromoteStep + 12345} {
 		b := New(0)
 		old, released := adopted(t, b, n)
 		want := append([]byte(nil), old.Bytes()...)
 		var copied, most int
-		f, err := Own(old, Pinned, n+hugePage, func(dst, src []byte) {
+		f, err := Promote(old, Pinned, n+hugePage, func(dst, src []byte) {
 			most = max(most, len(src))
 			copied += copy(dst, src)
 		})
 		require.NoError(t, err)
 		require.Equal(t, n, copied)
-		require.LessOrEqual(t, most, OwnStep)
+		require.LessOrEqual(t, most, PromoteStep)
 		require.True(t, string(want) == string(f.Bytes()))
 		size, err := pageRound(n)
 		require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestOwnTakesOver(t *testing.T) {
 		require.Zero(t, u.By[Mapped])
 		require.EqualValues(t, size, u.By[Pinned])
 		require.EqualValues(t, size, u.Total)
-		require.LessOrEqual(t, u.TotalPeak, int64(n)+OwnNeeds())
+		require.LessOrEqual(t, u.TotalPeak, int64(n)+PromoteNeeds())
 
 		require.NoError(t, f.Resize(n+hugePage), "there is room")
 		old.Free()
@@ -58,19 +58,19 @@ func TestOwnTakesOver(t *testing.T) {
 
 // Without room in the budget, and when copying panics, nothing has changed.
 func TestOwnThatFailsChangesNothing(t *testing.T) {
-	const n = OwnStep + 777
-	b := New(n + OwnNeeds() - 1)
+	const n = PromoteStep + 777
+	b := New(n + PromoteNeeds() - 1)
 	old, released := adopted(t, b, n)
 	before := b.Usage()
-	_, err := Own(old, Pinned, n, func(dst, src []byte) { copy(dst, src) })
+	_, err := Promote(old, Pinned, n, func(dst, src []byte) { copy(dst, src) })
 	require.ErrorIs(t, err, ErrBudget)
 	require.Equal(t, before, b.Usage())
 
-	b.SetLimit(n + OwnNeeds())
+	b.SetLimit(n + PromoteNeeds())
 	fault := errors.New("fault")
 	steps := 0
 	require.PanicsWithValue(t, fault, func() {
-		_, _ = Own(old, Pinned, n, func(dst, src []byte) {
+		_, _ = Promote(old, Pinned, n, func(dst, src []byte) {
 			if steps++; steps == 2 {
 				panic(fault)
 			}

@@ -15,7 +15,7 @@ type Residency struct {
 	w      *Weights
 	File   *pack.File
 	budget *tiering.Budget
-	User   prefetch.User // the model
+	User   prefetch.Threads // the model
 	layers int
 	Mapped bool // some weights are used where they lie in the file
 	// mapFirst: those move to memory of their own once a pass has used them, and

@@ -14,7 +14,7 @@ func (ld *Loader) mapFirst(plans []Layout, plan *tiering.Plan) bool {
 	if ld.Parts == nil || !plan.Resident() {
 		return false
 	}
-	if limit := ld.Budget.Limit(); limit != 0 && limit-plan.Total() < tiering.OwnNeeds() {
+	if limit := ld.Budget.Limit(); limit != 0 && limit-plan.Total() < tiering.PromoteNeeds() {
 		return false
 	}
 	return !slices.ContainsFunc(plans, func(l Layout) bool {
@@ -30,7 +30,7 @@ func (r *Residency) Own(l *Layout, workers *threadpool.Pool) (err error) {
 		}
 	}()
 	old := l.Frame
-	frame, err := tiering.Own(old, tiering.Pinned, l.SectionSize, func(dst, src []byte) {
+	frame, err := tiering.Promote(old, tiering.Pinned, l.SectionSize, func(dst, src []byte) {
 		workers.Run((len(src)+settlePart-1)/settlePart, func(part, _ int) {
 			lo := part * settlePart
 			hi := min(lo+settlePart, len(src))

@@ -12,7 +12,7 @@ type Read struct {
 	Sequence  int // of the batch
 	FirstPage int // of the sequence: the segment's first
 	Pages     int
-	segment   kv.Chunk
+	segment   kv.Segment
 	run       int
 	off       int64 // in the run
 }
@@ -64,7 +64,7 @@ func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq
 	attended, page := r.FirstPage(layer, pos), 0
 	for _, part := range seq.Cold() {
 		if page+part.Pages > attended {
-			from, off, _ := part.Chunk().LayerRun(layer)
+			from, off, _ := part.Segment().LayerRun(layer)
 			size := vfs.DirectSize(int64(part.Pages * r.Cache.PageBytes(layer)))
 			if last := len(runs) - 1; last >= begun && runs[last].From == from && runs[last].Off+runs[last].Size == off {
 				runs[last].Size += size
@@ -74,7 +74,7 @@ func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq
 			last := len(runs) - 1
 			r.reads = append(r.reads, Read{
 				Sequence: sequence, FirstPage: page, Pages: part.Pages,
-				segment: part.Chunk(), run: last, off: off - runs[last].Off,
+				segment: part.Segment(), run: last, off: off - runs[last].Off,
 			})
 		}
 		page += part.Pages

@@ -38,7 +38,7 @@ type Options struct {
 	Windows []int // [layer] tokens that a token attends to, 0: all
 	Budget  *tiering.Budget
 	Ring    int64 // bytes of the ring; 0: DefaultRing
-	User    prefetch.User
+	User    prefetch.Threads
 	Weights Interleaver
 }
 
@@ -81,7 +81,7 @@ type plannedSeq struct {
 // Page is a page that is in memory now.
 type Page struct {
 	Data    []byte
-	segment kv.Chunk
+	segment kv.Segment
 	index   int // of the segment
 }
 
@@ -273,7 +273,7 @@ func (r *Reader) Pressed() bool {
 // Submit submits more reads. Any thread may call it.
 func (r *Reader) Submit() {
 	if s := r.from(); s != nil {
-		s.Feed()
+		s.Submit()
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *PageReader) Start(budget *tiering.Budget, unit int, starting func(reade
 
 // Submit submits the read of a page, which must not be more than Full allows. size is that
 // of a page of the layer, and index the page's number in its sequence.
-func (s *PageReader) Submit(ctx context.Context, segment kv.Chunk, layer, size, page, index int) {
+func (s *PageReader) Submit(ctx context.Context, segment kv.Segment, layer, size, page, index int) {
 	at := s.submitted % len(s.slots)
 	from, off, _ := segment.LayerRun(layer)
 	off += int64(page) * int64(size)

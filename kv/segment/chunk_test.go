@@ -55,7 +55,7 @@ func TestOtherModelFindsNothing(t *testing.T) {
 		other, err := s.dir.Store(key, testLayout)
 		require.NoError(t, err)
 		require.Zero(t, found(t, other, a))
-		_, err = other.OpenChunks(m)
+		_, err = other.OpenSegments(m)
 		require.ErrorIs(t, err, store.ErrFormat)
 		require.ErrorContains(t, err, "another model")
 	}

@@ -35,7 +35,7 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 			require.Equal(t, want, m.Tokens, "crash before operation %d with %v kept", k, keep)
 			_, err = after.dir.VerifySession("talk")
 			require.NoError(t, err, "crash before operation %d with %v kept", k, keep)
-			parts, err := after.OpenChunks(m)
+			parts, err := after.OpenSegments(m)
 			require.NoError(t, err)
 			requireParts(t, parts)
 			require.NoError(t, Close(parts))
@@ -136,7 +136,7 @@ func TestEveryFaultComesOut(t *testing.T) {
 			if m, err = d.Session("talk"); err != nil {
 				return err
 			}
-			parts, err := s.OpenChunks(m)
+			parts, err := s.OpenSegments(m)
 			if err != nil {
 				return err
 			}

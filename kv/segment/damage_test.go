@@ -250,9 +250,9 @@ func TestMalformedSessions(t *testing.T) {
 		{"another token", "is not one of tokens", number(at, 7)},
 		{"no page", "0 is not from 1", edit(func(m *Manifest) { m.PageTokens = 0 })},
 		{"another page", "chunk", edit(func(m *Manifest) { m.PageTokens = 2 })},
-		{"no pages", "0 is not from 1", edit(func(m *Manifest) { m.Chunks[0].Pages = 0 })},
-		{"more pages than tokens", "hold 12 tokens of a text of 10", edit(func(m *Manifest) { m.Chunks[0].Pages = 3 })},
-		{"another chunk", "is not one of tokens", edit(func(m *Manifest) { m.Chunks[0].ID[3]++ })},
+		{"no pages", "0 is not from 1", edit(func(m *Manifest) { m.Segments[0].Pages = 0 })},
+		{"more pages than tokens", "hold 12 tokens of a text of 10", edit(func(m *Manifest) { m.Segments[0].Pages = 3 })},
+		{"another chunk", "is not one of tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
 		{"another key", "is not one of tokens", edit(func(m *Manifest) { m.Key[3]++ })},
 		{"bytes behind the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
 	} {
@@ -290,7 +290,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		bound.Check(t, len(data), func() {
 			if m, err := decodeManifest("x", resumManifest(data)); err == nil {
-				if again, err := decodeManifest("x", m.encode()); err != nil || again.Kept() != m.Kept() {
+				if again, err := decodeManifest("x", m.encode()); err != nil || again.SavedTokens() != m.SavedTokens() {
 					t.Errorf("what was read cannot be written and read again: %v", err)
 				}
 			}

@@ -21,7 +21,7 @@ const (
 	// Suffix is how names of chunks end.
 	Suffix = ".kv"
 	// The directories of chunks and of sessions below that of a Dir.
-	chunksDir   = "kv"
+	segmentsDir = "kv"
 	sessionsDir = "sessions"
 
 	lockSuffix = ".lock"
@@ -59,7 +59,7 @@ func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 		fsys: fsys, base: base, limit: limit, spare: spareBytes, writer: fmt.Sprintf("%016x", rand.Uint64()),
 		open: map[ID]*File{}, good: map[ID]bool{}, bad: map[ID]bool{}, synced: map[ID]bool{},
 	}
-	return d, errors.Join(d.sweep(chunksDir), d.sweep(sessionsDir))
+	return d, errors.Join(d.sweep(segmentsDir), d.sweep(sessionsDir))
 }
 
 // Close gives the directory's lock back. Chunks must have been closed.
@@ -77,10 +77,10 @@ func (d *Dir) Close() error {
 // Written returns how many bytes of chunks this Dir has written.
 func (d *Dir) Written() int64 { return d.written.Load() }
 
-// chunks returns where the chunks are.
-func (d *Dir) chunks() string { return vfs.Join(d.base, chunksDir) }
+// segmentsPath returns where the chunks are.
+func (d *Dir) segmentsPath() string { return vfs.Join(d.base, segmentsDir) }
 
-func (d *Dir) path(name string) string { return vfs.Join(d.chunks(), name) }
+func (d *Dir) path(name string) string { return vfs.Join(d.segmentsPath(), name) }
 
 // begin makes the directory of chunks ready for writing.
 func (d *Dir) begin() error {
@@ -89,7 +89,7 @@ func (d *Dir) begin() error {
 	if d.lock != nil {
 		return nil
 	}
-	if err := makeDir(d.fsys, d.chunks()); err != nil {
+	if err := makeDir(d.fsys, d.segmentsPath()); err != nil {
 		return err
 	}
 	lock, err := vfs.Lock(d.fsys, d.path(d.writer+lockSuffix))
@@ -154,7 +154,7 @@ func (d *Dir) sweep(sub string) error {
 		name, mark, temporary := strings.Cut(f.Name, vfs.TempMark)
 		owner, locked := strings.CutSuffix(f.Name, lockSuffix)
 		switch {
-		case temporary && sub == chunksDir:
+		case temporary && sub == segmentsDir:
 			owner, _, _ = strings.Cut(mark, "-") // the writer
 		case temporary:
 			owner = name // a session
@@ -179,10 +179,10 @@ func (d *Dir) sweep(sub string) error {
 // name returns the name of a chunk's file: what comes before it, its first page
 // and itself, so that those that may follow a text are found by their names.
 func (h *header) name() string {
-	return chunkName(h.parent, h.tokens[:h.layout.PageTokens], h.id)
+	return segmentName(h.parent, h.tokens[:h.layout.PageTokens], h.id)
 }
 
-func chunkName(parent ID, firstPage []int32, id ID) string {
+func segmentName(parent ID, firstPage []int32, id ID) string {
 	return namePrefix(parent, firstPage) + id.String() + Suffix
 }
 
@@ -224,8 +224,8 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 	return f, nil
 }
 
-// Chunk describes a chunk in a directory.
-type Chunk struct {
+// Segment describes a chunk in a directory.
+type Segment struct {
 	ID     ID
 	Name   string
 	Bytes  int64
@@ -234,8 +234,8 @@ type Chunk struct {
 }
 
 // List returns all chunks in no particular order.
-func (d *Dir) List() ([]Chunk, error) {
-	files, err := d.fsys.ReadDir(d.chunks())
+func (d *Dir) List() ([]Segment, error) {
+	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -246,13 +246,13 @@ func (d *Dir) List() ([]Chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Chunk
+	var list []Segment
 	for _, f := range files {
 		id, ok := idOf(f.Name)
 		if !ok || f.IsDir {
 			continue
 		}
-		c := Chunk{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
+		c := Segment{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
 		c.Used, _ = vfs.Used(d.fsys, d.path(f.Name))
 		list = append(list, c)
 	}

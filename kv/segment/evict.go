@@ -51,18 +51,18 @@ func (d *Dir) makeRoom(need int64) error {
 	for _, c := range list {
 		total += c.Bytes
 	}
-	list = slices.DeleteFunc(list, func(c Chunk) bool { return c.Pinned || d.inUse(c.ID) })
-	slices.SortFunc(list, func(a, b Chunk) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Name, b.Name)) })
+	list = slices.DeleteFunc(list, func(c Segment) bool { return c.Pinned || d.inUse(c.ID) })
+	slices.SortFunc(list, func(a, b Segment) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Name, b.Name)) })
 	kept := total
 	for _, c := range list {
 		kept -= c.Bytes
 	}
 	limit, free, known := d.bounds(total)
 	if kept+need > limit {
-		return fmt.Errorf("%w: keys and values of %d bytes, %d bytes in %s are in use or belong to sessions, and it may hold %d", ErrNoRoom, need, kept, d.chunks(), limit)
+		return fmt.Errorf("%w: keys and values of %d bytes, %d bytes in %s are in use or belong to sessions, and it may hold %d", ErrNoRoom, need, kept, d.segmentsPath(), limit)
 	}
 	if known && need > free+total-kept {
-		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare beside %d that stay free", ErrNoRoom, need, d.chunks(), max(0, free), d.spare)
+		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare beside %d that stay free", ErrNoRoom, need, d.segmentsPath(), max(0, free), d.spare)
 	}
 	for _, c := range list {
 		if fits, err := d.room(need); fits || err != nil {
@@ -73,14 +73,14 @@ func (d *Dir) makeRoom(need int64) error {
 		}
 	}
 	if fits, err := d.room(need); !fits {
-		return errors.Join(err, fmt.Errorf("%w: chunks in %s could not be removed", ErrNoRoom, d.chunks()))
+		return errors.Join(err, fmt.Errorf("%w: chunks in %s could not be removed", ErrNoRoom, d.segmentsPath()))
 	}
 	return nil
 }
 
 // room reports whether need bytes more fit.
 func (d *Dir) room(need int64) (bool, error) {
-	files, err := d.fsys.ReadDir(d.chunks())
+	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (d *Dir) room(need int64) (bool, error) {
 // bounds returns how many bytes of chunks there may be, total of which are there,
 // and how many the disk can take.
 func (d *Dir) bounds(total int64) (limit, free int64, known bool) {
-	free, known = vfs.FreeSpace(d.fsys, d.chunks())
+	free, known = vfs.FreeSpace(d.fsys, d.segmentsPath())
 	limit = d.limit
 	if limit == 0 {
 		limit = defaultBytes
@@ -115,7 +115,7 @@ func (d *Dir) inUse(id ID) bool {
 }
 
 // remove deletes a chunk. What this process knew about it no longer holds.
-func (d *Dir) remove(c Chunk) error {
+func (d *Dir) remove(c Segment) error {
 	d.mu.Lock()
 	delete(d.good, c.ID)
 	delete(d.synced, c.ID)

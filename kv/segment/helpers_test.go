@@ -80,7 +80,7 @@ func keep(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) 
 		if err := f.Close(); err != nil {
 			return m, err
 		}
-		m.Chunks = append(m.Chunks, Ref{id, n / 4})
+		m.Segments = append(m.Segments, Ref{id, n / 4})
 		parent, at = id, at+n
 	}
 	return m, nil

@@ -55,8 +55,8 @@ func appendTokens(b []byte, tokens []int32) []byte {
 	return b
 }
 
-// pageSum is what is kept of a page's checksum: it depends on where the page belongs too.
-func pageSum(id ID, layer, page int, sum uint32) uint64 {
+// pageChecksum is what is kept of a page's checksum: it depends on where the page belongs too.
+func pageChecksum(id ID, layer, page int, sum uint32) uint64 {
 	var b [28]byte
 	copy(b[:], id[:])
 	binary.LittleEndian.PutUint32(b[16:], uint32(layer))

@@ -35,7 +35,7 @@ type Manifest struct {
 	Messages []Message
 
 	PageTokens int
-	Chunks     []Ref // from the first token on, each behind the one before
+	Segments   []Ref // from the first token on, each behind the one before
 }
 
 // Message is one turn of a conversation.
@@ -47,10 +47,10 @@ type Ref struct {
 	Pages int // that the chunk has
 }
 
-// Kept returns how many of the session's tokens lie in chunks.
-func (m *Manifest) Kept() int {
+// SavedTokens returns how many of the session's tokens lie in chunks.
+func (m *Manifest) SavedTokens() int {
 	n := 0
-	for _, r := range m.Chunks {
+	for _, r := range m.Segments {
 		n += r.Pages * m.PageTokens
 	}
 	return n
@@ -59,8 +59,8 @@ func (m *Manifest) Kept() int {
 // names returns the names of the session's chunks. The manifest is sound.
 func (m *Manifest) names() (names []string) {
 	parent, at := m.Key, 0
-	for _, r := range m.Chunks {
-		names = append(names, chunkName(parent, m.Tokens[at:at+m.PageTokens], r.ID))
+	for _, r := range m.Segments {
+		names = append(names, segmentName(parent, m.Tokens[at:at+m.PageTokens], r.ID))
 		parent, at = r.ID, at+r.Pages*m.PageTokens
 	}
 	return names
@@ -89,8 +89,8 @@ func (m *Manifest) encode() []byte {
 		text(msg.Content)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.PageTokens))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Chunks)))
-	for _, r := range m.Chunks {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.Segments)))
+	for _, r := range m.Segments {
 		b = append(b, r.ID[:]...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
@@ -135,19 +135,19 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if c.err == nil && (m.PageTokens < 1 || m.PageTokens > maxPageTokens) {
 		c.fail("tokens of a page", "%d is not from 1 to %d", m.PageTokens, maxPageTokens)
 	}
-	m.Chunks = make([]Ref, c.count("chunks", 20))
-	for i := range m.Chunks {
-		copy(m.Chunks[i].ID[:], c.take("chunk", 16))
-		m.Chunks[i].Pages = int(c.uint32("pages"))
-		if p := m.Chunks[i].Pages; c.err == nil && (p < 1 || p > MaxPages) {
+	m.Segments = make([]Ref, c.count("chunks", 20))
+	for i := range m.Segments {
+		copy(m.Segments[i].ID[:], c.take("chunk", 16))
+		m.Segments[i].Pages = int(c.uint32("pages"))
+		if p := m.Segments[i].Pages; c.err == nil && (p < 1 || p > MaxPages) {
 			c.fail("pages", "%d is not from 1 to %d", p, MaxPages)
 		}
 	}
 	if c.err == nil && c.at != end {
 		c.fail("chunks", "%d bytes follow the last", end-c.at)
 	}
-	if c.err == nil && m.Kept() > len(m.Tokens) {
-		c.fail("chunks", "they hold %d tokens of a text of %d", m.Kept(), len(m.Tokens))
+	if c.err == nil && m.SavedTokens() > len(m.Tokens) {
+		c.fail("chunks", "they hold %d tokens of a text of %d", m.SavedTokens(), len(m.Tokens))
 	}
 	if c.err == nil {
 		c.checkChain(m)
@@ -157,7 +157,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	}
 	if version == textVersion { // nobody reads its chunks: they may go as others do
 		m.Settings += fmt.Sprintf(", of version %d", version)
-		m.Chunks = nil
+		m.Segments = nil
 	}
 	return m, nil
 }
@@ -174,7 +174,7 @@ func unknownVersion(path string, version uint32) error {
 // checkChain compares the chunks' IDs with the tokens that they stand for.
 func (c *cursor) checkChain(m *Manifest) {
 	parent, at := m.Key, 0
-	for i, r := range m.Chunks {
+	for i, r := range m.Segments {
 		next := at + r.Pages*m.PageTokens
 		if Next(parent, m.Tokens[at:next]) != r.ID {
 			c.fail("chunks", "chunk %d, %v, is not one of tokens %d to %d", i, r.ID, at, next-1)

@@ -113,11 +113,11 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := d.checkChunks(m); err != nil {
+	if err := d.checkSegments(m); err != nil {
 		return err
 	}
 	above, _ := vfs.Split(d.base) // somebody else may have made the directory
-	for _, dir := range []string{d.chunks(), d.base, above} {
+	for _, dir := range []string{d.segmentsPath(), d.base, above} {
 		if err := d.fsys.SyncDir(dir); err != nil {
 			return err
 		}
@@ -125,15 +125,15 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 	return vfs.WriteFile(d.fsys, d.sessionPath(l.name), m.encode())
 }
 
-// checkChunks looks whether all chunks of a session are there.
-func (d *Dir) checkChunks(m *Manifest) error {
+// checkSegments looks whether all chunks of a session are there.
+func (d *Dir) checkSegments(m *Manifest) error {
 	for i, name := range m.names() {
 		_, err := d.fsys.Stat(d.path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			d.mu.Lock()
-			delete(d.good, m.Chunks[i].ID)
-			delete(d.synced, m.Chunks[i].ID)
-			delete(d.open, m.Chunks[i].ID) // who uses it goes on with what it has
+			delete(d.good, m.Segments[i].ID)
+			delete(d.synced, m.Segments[i].ID)
+			delete(d.open, m.Segments[i].ID) // who uses it goes on with what it has
 			d.mu.Unlock()
 			return fmt.Errorf("%w: %s", ErrMissing, d.path(name))
 		}
@@ -144,9 +144,9 @@ func (d *Dir) checkChunks(m *Manifest) error {
 	return nil
 }
 
-// OpenChunks opens the chunks of a session. The caller closes them. The error
+// OpenSegments opens the chunks of a session. The caller closes them. The error
 // names a chunk that is missing or damaged.
-func (s *Store) OpenChunks(m *Manifest) (parts []Part, err error) {
+func (s *Store) OpenSegments(m *Manifest) (parts []Part, err error) {
 	defer func() {
 		if err != nil {
 			err, parts = errors.Join(err, Close(parts)), nil
@@ -156,7 +156,7 @@ func (s *Store) OpenChunks(m *Manifest) (parts []Part, err error) {
 	for i, name := range m.names() {
 		f, err := s.acquire(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return parts, fmt.Errorf("%w: tokens %d to %d of the session: %w", ErrMissing, at, at+m.Chunks[i].Pages*m.PageTokens-1, err)
+			return parts, fmt.Errorf("%w: tokens %d to %d of the session: %w", ErrMissing, at, at+m.Segments[i].Pages*m.PageTokens-1, err)
 		}
 		if err != nil {
 			return parts, err
@@ -201,7 +201,7 @@ func (d *Dir) pinned(except string) (map[ID]bool, error) {
 		case err != nil:
 			return nil, err
 		}
-		for _, r := range m.Chunks {
+		for _, r := range m.Segments {
 			ids[r.ID] = true
 		}
 	}
@@ -234,12 +234,12 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	if err != nil && !errors.Is(err, store.ErrFormat) && !errors.Is(err, store.ErrUnsupported) {
 		return 0, err
 	}
-	if err := d.fsys.Remove(d.sessionPath(name)); err != nil || m == nil || len(m.Chunks) == 0 {
+	if err := d.fsys.Remove(d.sessionPath(name)); err != nil || m == nil || len(m.Segments) == 0 {
 		return 0, err
 	}
 	others, err := d.pinned(name)
 	for i, file := range m.names() {
-		id := m.Chunks[i].ID
+		id := m.Segments[i].ID
 		if err != nil || others[id] || d.inUse(id) {
 			continue
 		}
@@ -247,7 +247,7 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 		if gone != nil {
 			continue
 		}
-		if err = d.remove(Chunk{ID: id, Name: file}); err == nil {
+		if err = d.remove(Segment{ID: id, Name: file}); err == nil {
 			freed += info.Size
 		}
 	}
@@ -262,7 +262,7 @@ func (d *Dir) VerifySession(name string) (bytes int64, err error) {
 		return 0, err
 	}
 	for i, file := range m.names() {
-		f, err := d.acquire(file, m.Chunks[i].ID)
+		f, err := d.acquire(file, m.Segments[i].ID)
 		if errors.Is(err, fs.ErrNotExist) {
 			return bytes, fmt.Errorf("%w: %w", ErrMissing, err)
 		}

@@ -53,7 +53,7 @@ func Close(parts []Part) (err error) {
 // them. An error says what chunks could not be used and why; those that are
 // returned can be. Damaged ones are removed, if no session needs them.
 func (s *Store) Lookup(tokens []int32) (parts []Part, err error) {
-	files, err := s.dir.fsys.ReadDir(s.dir.chunks())
+	files, err := s.dir.fsys.ReadDir(s.dir.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -153,7 +153,7 @@ func (d *Dir) discard(name string, id ID) error {
 	if err != nil || pinned[id] {
 		return err
 	}
-	return d.remove(Chunk{ID: id, Name: name})
+	return d.remove(Segment{ID: id, Name: name})
 }
 
 // Write writes the chunk of tokens that follow start others, whose ID is parent,
@@ -168,7 +168,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	f, err := s.acquire(h.name())
 	bad := s.dir.isBad(h.id)
 	if err == nil && (durable || bad) {
-		if err = s.dir.settle(f); err != nil {
+		if err = s.dir.replaceDamaged(f); err != nil {
 			err = errors.Join(err, f.Close())
 		}
 	}
@@ -207,9 +207,9 @@ func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error)
 	}, nil
 }
 
-// settle makes sure that a chunk that was there already is sound and survives
+// replaceDamaged makes sure that a chunk that was there already is sound and survives
 // power loss.
-func (d *Dir) settle(f *File) error {
+func (d *Dir) replaceDamaged(f *File) error {
 	d.mu.Lock()
 	good, synced := d.good[f.id], d.synced[f.id]
 	d.mu.Unlock()

@@ -30,7 +30,7 @@ func TestSessionOfVersion1(t *testing.T) {
 	require.Len(t, m.Messages, 2)
 	require.Equal(t, "Tell me a story about a brave fox named Ruby.", m.Messages[0].Content)
 	require.Equal(t, "kv k8v8, of version 1", m.Settings)
-	require.Empty(t, m.Chunks)
+	require.Empty(t, m.Segments)
 
 	for i := range version1(t) {
 		b := version1(t)

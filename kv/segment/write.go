@@ -40,7 +40,7 @@ func (h *header) write(f vfs.File, page Pages) error {
 			if len(b) != n {
 				return fmt.Errorf("chunk: layer %d: a page of %d bytes where pages have %d", l, len(b), n)
 			}
-			h.sums[l*h.pages+i] = pageSum(h.id, l, i, crc.Update(0, b))
+			h.sums[l*h.pages+i] = pageChecksum(h.id, l, i, crc.Update(0, b))
 			if _, err := w.Write(b); err != nil {
 				return err
 			}

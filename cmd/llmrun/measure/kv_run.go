@@ -245,7 +245,7 @@ type spillWatch struct {
 }
 
 // Spill writes pages and notes where.
-func (w *spillWatch) Spill(after kv.Chunk, layers, pages int, page func(layer, i int) []byte) (kv.Chunk, error) {
+func (w *spillWatch) Spill(after kv.Segment, layers, pages int, page func(layer, i int) []byte) (kv.Segment, error) {
 	chunk, err := w.Spiller.Spill(after, layers, pages, page)
 	if err != nil {
 		return chunk, err

@@ -24,13 +24,13 @@ type Spiller interface {
 	// bytes, none for a layer that keeps no keys. The pages come after those of
 	// another chunk, or after none if that is nil: layers of the two that lie one
 	// behind the other can be read at once. An error leaves nothing behind.
-	Spill(after Chunk, layers, pages int, page func(layer, i int) []byte) (Chunk, error)
+	Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error)
 	// Close is called when no chunk is used any more.
 	Close() error
 }
 
-// Chunk is consecutive pages of all layers on flash. It never changes.
-type Chunk interface {
+// Segment is consecutive pages of all layers on flash. It never changes.
+type Segment interface {
 	// Pages returns how many pages of each layer it has.
 	Pages() int
 	// LayerRun says where the pages of a layer lie one after the other. The run
@@ -47,29 +47,29 @@ type Chunk interface {
 
 // Part is what a sequence uses of a chunk: so many pages from its first.
 type Part struct {
-	Pages int
-	chunk *sharedChunk
+	Pages   int
+	segment *sharedSegment
 }
 
-// Chunk returns where the pages are.
-func (p *Part) Chunk() Chunk { return p.chunk.Chunk }
+// Segment returns where the pages are.
+func (p *Part) Segment() Segment { return p.segment.Segment }
 
-// sharedChunk is a chunk that several sequences may use.
-type sharedChunk struct {
-	Chunk
+// sharedSegment is a chunk that several sequences may use.
+type sharedSegment struct {
+	Segment
 	refs int
 }
 
 // most pages of a chunk: enough that the pages of one layer make a large read.
-const mostChunkPages = 16
+const maxSegmentPages = 16
 
-// ChunkPages returns how many pages are spilled together: fewer where few may be
+// SegmentPages returns how many pages are spilled together: fewer where few may be
 // in memory.
-func (c *Cache) ChunkPages() int {
+func (c *Cache) SegmentPages() int {
 	if c.hot <= 0 {
-		return mostChunkPages
+		return maxSegmentPages
 	}
-	return max(1, min(mostChunkPages, int(c.hot/int64(max(1, c.bytes)))/2))
+	return max(1, min(maxSegmentPages, int(c.hot/int64(max(1, c.bytes)))/2))
 }
 
 // Cold returns the parts on flash, in order, that the sequence begins with. They
@@ -90,24 +90,24 @@ func (s *Seq) changed() {
 	s.version = s.cache.changes
 }
 
-// errNothing says that all pages in memory are still being written to.
-var errNothing = errors.New("kv: there is nothing that can go to flash")
+// errNothingToSpill says that all pages in memory are still being written to.
+var errNothingToSpill = errors.New("kv: there is nothing that can go to flash")
 
-// room returns an unused row. Where there is no memory for one it spills what
+// roomForSlab returns an unused row. Where there is no memory for one it spills what
 // was not used for longest; what cannot be spilled stays in memory as far as the
 // budget allows. c.mu is held.
-func (c *Cache) room() (*row, error) {
+func (c *Cache) roomForSlab() (*slab, error) {
 	var failed error // why nothing can be spilled
 	if c.spill == nil {
-		failed = errNothing
+		failed = errNothingToSpill
 	}
 	for {
 		if full := c.hot > 0 && int64(c.live+1)*int64(c.bytes) > c.hot; !full || failed != nil {
-			r, err := c.take()
+			r, err := c.takeSlab()
 			switch {
 			case !errors.Is(err, tiering.ErrBudget):
 				return r, err
-			case errors.Is(failed, errNothing):
+			case errors.Is(failed, errNothingToSpill):
 				return nil, err
 			case failed != nil:
 				return nil, errors.Join(err, failed)
@@ -122,7 +122,7 @@ func (c *Cache) room() (*row, error) {
 func (c *Cache) Spills(s *Seq, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	more := s.pages(n) - s.coldPages - len(s.rows)
+	more := s.pages(n) - s.coldPages - len(s.hot)
 	return c.spill != nil && c.hot > 0 && int64(c.live+more)*int64(c.bytes) > c.hot
 }
 
@@ -136,9 +136,9 @@ func (c *Cache) spillOldest() error {
 		}
 	}
 	if c.spill == nil || oldest == nil {
-		return errNothing
+		return errNothingToSpill
 	}
-	err := oldest.spill(min(oldest.sealed(), c.ChunkPages()))
+	err := oldest.spill(min(oldest.sealed(), c.SegmentPages()))
 	if err != nil {
 		c.failed = err
 	}
@@ -146,63 +146,63 @@ func (c *Cache) spillOldest() error {
 }
 
 // sealed returns how many of the pages in memory are full, and will not change.
-func (s *Seq) sealed() int { return max(0, min(len(s.rows), s.len/s.cache.tokens-s.coldPages)) }
+func (s *Seq) sealed() int { return max(0, min(len(s.hot), s.len/s.cache.tokens-s.coldPages)) }
 
 // spill takes the first n pages in memory to flash, for all sequences that share
 // them. Where they are kept there already, it takes as many as are kept together.
 func (s *Seq) spill(n int) error {
 	c := s.cache
-	shared := s.takeKept()
+	shared := s.takeSaved()
 	if shared != nil {
 		n = shared.Pages()
 	} else {
-		chunk, err := c.spill.Spill(s.lastChunk(), len(c.at), n, func(layer, i int) []byte { return c.page(s.rows[i], layer) })
+		chunk, err := c.spill.Spill(s.lastSegment(), len(c.at), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
 		if err != nil {
 			return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
 		}
 		c.written += int64(n) * int64(c.bytes)
-		shared = &sharedChunk{Chunk: chunk, refs: 1}
+		shared = &sharedSegment{Segment: chunk, refs: 1}
 	}
 	defer shared.drop()
-	rows, first := slices.Clone(s.rows[:n]), s.coldPages
+	rows, first := slices.Clone(s.hot[:n]), s.coldPages
 	for other := range c.seqs {
 		if other.coldPages != first {
 			continue
 		}
 		k := 0
-		for k < min(n, other.sealed()) && other.rows[k] == rows[k] {
+		for k < min(n, other.sealed()) && other.hot[k] == rows[k] {
 			k++
 		}
 		if k > 0 {
-			other.freeze(shared, k)
+			other.moveToFlash(shared, k)
 		}
 	}
 	return nil
 }
 
-// lastChunk returns the chunk whose end is that of the cold pages; nil if there is
+// lastSegment returns the chunk whose end is that of the cold pages; nil if there is
 // none.
-func (s *Seq) lastChunk() Chunk {
+func (s *Seq) lastSegment() Segment {
 	if len(s.cold) == 0 {
 		return nil
 	}
 	last := &s.cold[len(s.cold)-1]
-	if last.Pages < last.chunk.Pages() {
+	if last.Pages < last.segment.Pages() {
 		return nil
 	}
-	return last.chunk.Chunk
+	return last.segment.Segment
 }
 
-// freeze makes the first k pages in memory a part of a chunk that holds them.
-func (s *Seq) freeze(chunk *sharedChunk, k int) {
-	for _, r := range s.rows[:k] {
-		s.cache.drop(r)
+// moveToFlash makes the first k pages in memory a part of a chunk that holds them.
+func (s *Seq) moveToFlash(chunk *sharedSegment, k int) {
+	for _, r := range s.hot[:k] {
+		s.cache.releaseSlab(r)
 	}
-	left := copy(s.rows, s.rows[k:])
-	clear(s.rows[left:])
-	s.rows = s.rows[:left]
+	left := copy(s.hot, s.hot[k:])
+	clear(s.hot[left:])
+	s.hot = s.hot[:left]
 	chunk.refs++
-	s.cold = append(s.cold, Part{Pages: k, chunk: chunk})
+	s.cold = append(s.cold, Part{Pages: k, segment: chunk})
 	s.coldPages += k
 	s.changed()
 }
@@ -210,8 +210,8 @@ func (s *Seq) freeze(chunk *sharedChunk, k int) {
 // attach makes the first pages of a chunk the next tokens of a sequence that has
 // nothing in memory. The chunk is closed when no sequence uses it any more. c.mu is
 // held.
-func (s *Seq) attach(chunk Chunk, pages int) {
-	s.cold = append(s.cold, Part{Pages: pages, chunk: &sharedChunk{Chunk: chunk, refs: 1}})
+func (s *Seq) attach(chunk Segment, pages int) {
+	s.cold = append(s.cold, Part{Pages: pages, segment: &sharedSegment{Segment: chunk, refs: 1}})
 	s.coldPages += pages
 	s.len += pages * s.cache.tokens
 	s.changed()
@@ -229,17 +229,17 @@ func (s *Seq) cutCold(n int) {
 		if last.Pages -= drop; last.Pages > 0 {
 			break
 		}
-		last.chunk.drop()
+		last.segment.drop()
 		*last = Part{}
 		s.cold = s.cold[:len(s.cold)-1]
 	}
 	s.changed()
 }
 
-// thaw brings the last cold page back, as a copy of the sequence's own.
-func (s *Seq) thaw(ctx context.Context) error {
+// unspillLast brings the last cold page back, as a copy of the sequence's own.
+func (s *Seq) unspillLast(ctx context.Context) error {
 	c := s.cache
-	r, err := c.room()
+	r, err := c.roomForSlab()
 	if err != nil {
 		return err
 	}
@@ -251,15 +251,15 @@ func (s *Seq) thaw(ctx context.Context) error {
 		}
 		err := ctx.Err()
 		if err == nil {
-			err = readPage(last.chunk, l, last.Pages-1, data)
+			err = readPage(last.segment, l, last.Pages-1, data)
 		}
 		if err != nil {
-			c.drop(r)
+			c.releaseSlab(r)
 			return err
 		}
 	}
 	s.cutCold(s.coldPages - 1)
-	s.rows = append(s.rows, r)
+	s.hot = append(s.hot, r)
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (c *Cache) SetHot(bytes int64) error {
 	defer c.mu.Unlock()
 	c.hot = bytes
 	for c.hot > 0 && int64(c.live)*int64(c.bytes) > c.hot {
-		if err := c.spillOldest(); errors.Is(err, errNothing) {
+		if err := c.spillOldest(); errors.Is(err, errNothingToSpill) {
 			break
 		} else if err != nil {
 			return err

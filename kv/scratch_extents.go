@@ -26,36 +26,36 @@ type extent struct{ off, size int64 }
 // region is a part of the file that chunks of a sequence share.
 type region struct {
 	extent
-	layers []int64       // where those of each layer end
-	last   *scratchChunk // behind which there may be room; nil once none is in use
+	layers []int64         // where those of each layer end
+	last   *scratchSegment // behind which there may be room; nil once none is in use
 }
 
 // place is where a chunk is.
 type place struct {
 	in     *region
-	before *scratchChunk // in the same region
+	before *scratchSegment // in the same region
 	unused bool
 }
 
-// allot finds a place for a chunk, for which the disk has room: behind another one,
+// allocate finds a place for a chunk, for which the disk has room: behind another one,
 // if that is the last of a region with room for it, or in a region of its own.
-func (s *Scratch) allot(c *scratchChunk, after Chunk) error {
-	if before, ok := after.(*scratchChunk); ok && before.in.last == before && c.follow(before) {
+func (s *Scratch) allocate(c *scratchSegment, after Segment) error {
+	if before, ok := after.(*scratchSegment); ok && before.in.last == before && c.appendTo(before) {
 		return nil
 	}
 	var largest int64
 	for _, l := range c.layers {
 		largest = max(largest, vfs.DirectSize(l.size))
 	}
-	err := s.found(c, max(1, regionRun/max(1, largest)))
+	err := s.reserveRegion(c, max(1, regionRun/max(1, largest)))
 	if err != nil { // the disk may have room for the chunk alone
-		err = s.found(c, 1)
+		err = s.reserveRegion(c, 1)
 	}
 	return err
 }
 
-// found makes a region for a chunk and others of the same size, so many in all.
-func (s *Scratch) found(c *scratchChunk, chunks int64) error {
+// reserveRegion makes a region for a chunk and others of the same size, so many in all.
+func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
 	r := &region{last: c}
 	for l := range c.layers {
 		r.size += chunks * vfs.DirectSize(c.layers[l].size)
@@ -74,8 +74,8 @@ func (s *Scratch) found(c *scratchChunk, chunks int64) error {
 	return nil
 }
 
-// follow places the chunk behind another one, if there is room.
-func (c *scratchChunk) follow(before *scratchChunk) bool {
+// appendTo places the chunk behind another one, if there is room.
+func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 	for l := range c.layers {
 		off := before.layers[l].off + vfs.DirectSize(before.layers[l].size)
 		if off+vfs.DirectSize(c.layers[l].size) > before.in.layers[l] {
@@ -113,19 +113,19 @@ func (s *Scratch) find(e *extent) error {
 
 // release makes a chunk's place free for one behind the same chunk, and its region
 // for anything once it was the last there. s.mu is held.
-func (s *Scratch) release(c *scratchChunk) {
+func (s *Scratch) release(c *scratchSegment) {
 	c.unused = true
 	r := c.in
 	for r.last != nil && r.last.unused {
 		r.last = r.last.before
 	}
 	if r.last == nil {
-		s.giveBack(r.extent)
+		s.freeExtent(r.extent)
 	}
 }
 
-// giveBack makes a place free for others. s.mu is held.
-func (s *Scratch) giveBack(e extent) {
+// freeExtent makes a place free for others. s.mu is held.
+func (s *Scratch) freeExtent(e extent) {
 	if e.size == 0 {
 		return
 	}

@@ -57,7 +57,7 @@ func check(t *testing.T, s *Seq, salts []int) {
 	page := 0
 	see := func(l int, data []byte, page int) {
 		for h := range s.cache.shape.KVHeads[l] {
-			k, v := s.cache.shape.Block(s.cache.shape.Share(data, l, h, 0))
+			k, v := s.cache.shape.Block(s.cache.shape.HeadBlock(data, l, h, 0))
 			for row := range BlockTokens {
 				if pos := page*BlockTokens + row; pos < len(salts) {
 					if k[row*8+3] != value(l, pos, h*8+3, salts[pos]) || v[row*8+7] != value(l, pos, h*8+7, salts[pos]) {
@@ -69,14 +69,14 @@ func check(t *testing.T, s *Seq, salts []int) {
 	}
 	for _, part := range s.Cold() {
 		for _, l := range []int{0, 2} {
-			from, off, size := part.Chunk().LayerRun(l)
+			from, off, size := part.Segment().LayerRun(l)
 			require.Zero(t, off%vfs.DirectAlign)
 			data := make([]byte, size)
 			_, err := from.ReadAt(data, off)
 			require.NoError(t, err)
 			n := s.cache.PageBytes(l)
 			for i := range part.Pages {
-				require.NoError(t, part.Chunk().Verify(l, i, crc.Update(0, data[i*n:(i+1)*n])))
+				require.NoError(t, part.Segment().Verify(l, i, crc.Update(0, data[i*n:(i+1)*n])))
 				see(l, data[i*n:(i+1)*n], page+i)
 			}
 		}
@@ -85,7 +85,7 @@ func check(t *testing.T, s *Seq, salts []int) {
 	require.Equal(t, page, s.ColdPages())
 	for i := page; i*BlockTokens < len(salts); i++ {
 		for _, l := range []int{0, 2} {
-			see(l, s.cache.page(s.rows[i-page], l), i)
+			see(l, s.cache.page(s.hot[i-page], l), i)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 			c.spill.(*Scratch).dir = t.TempDir()
 			dir, err := segment.OpenDir(vfs.NewMem(), "kept", 1<<30)
 			require.NoError(t, err)
-			store, err := dir.Store(segment.NewKey(c.ChunkLayout(), "a model"), c.ChunkLayout())
+			store, err := dir.Store(segment.NewKey(c.SegmentLayout(), "a model"), c.SegmentLayout())
 			require.NoError(t, err)
 			seqs, salts := []*Seq{c.NewSeq()}, [][]int{nil}
 			for step := range 60 {
@@ -147,7 +147,7 @@ func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
 				s.Close()
 			}
 			for _, f := range seqs {
-				require.Empty(t, f.kept)
+				require.Empty(t, f.saved)
 			}
 			require.NoError(t, dir.Close())
 			s := c.spill.(*Scratch)
@@ -217,7 +217,7 @@ func TestChunksOfASequenceLieTogether(t *testing.T) {
 		for _, layer := range []int{0, 2} {
 			var next int64
 			for i, part := range s.Cold() {
-				_, off, size := part.Chunk().LayerRun(layer)
+				_, off, size := part.Segment().LayerRun(layer)
 				if i > 0 {
 					require.Equal(t, next, off)
 				}
@@ -296,7 +296,7 @@ func TestAttach(t *testing.T) {
 	other := c.NewSeq()
 	closed := 0
 	for _, part := range s.Cold() {
-		other.attach(countedChunk{part.Chunk(), &closed}, part.Pages)
+		other.attach(countedChunk{part.Segment(), &closed}, part.Pages)
 	}
 	parts := len(s.Cold())
 	check(t, other, make([]int, other.Len()))
@@ -311,7 +311,7 @@ func TestAttach(t *testing.T) {
 }
 
 type countedChunk struct {
-	Chunk
+	Segment
 	closed *int
 }
 
