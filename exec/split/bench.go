@@ -12,25 +12,24 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// The devices of a division, as a solver has them: the processor is the host of the
-// other one.
+// The devices of a split, in the solver's order: the CPU is the host of the other.
 const (
 	hostDevice  = 0
 	otherDevice = 1
 )
 
-// repeats is how often what is not known is measured when a model is opened; the
-// shortest time counts. llmrun profile takes more time for it.
+// repeats is how often each matmul is measured when a model is opened; the shortest
+// time counts. llmrun profile takes more time.
 const repeats = 3
 
-// deviceBench is the two devices while they are measured, and what is known of them.
+// deviceBench holds the two devices during measurements, and their results.
 type deviceBench struct {
 	devices  []hetero.Device
 	operands *solve.Operands
 	profiler *solve.Profiler
 	profile  *profiles.File
 	keys     profiles.Keys
-	dirty    bool // something was measured
+	dirty    bool // there are new measurements
 }
 
 func openBench(products []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
@@ -73,7 +72,7 @@ func openBench(products []weights.Product, model *exec.Options, o *Options) (l *
 	return l, nil
 }
 
-// save keeps what was measured, if anything was.
+// save saves the measurements, if there are new ones.
 func (l *deviceBench) save(dir string, notice func(text string)) {
 	if l.dirty {
 		l.profile.Update(l.profiler, l.keys)
@@ -81,7 +80,7 @@ func (l *deviceBench) save(dir string, notice func(text string)) {
 	}
 }
 
-// addCopy takes over what a copy took.
+// addCopy adds the time of a copy.
 func (l *deviceBench) addCopy(c profiles.CopyTime) {
 	l.profile.AddCopy(l.keys, c)
 	l.dirty = true
@@ -89,7 +88,7 @@ func (l *deviceBench) addCopy(c profiles.CopyTime) {
 
 func (l *deviceBench) close() error { return l.operands.CloseAfter(l.devices) }
 
-// opOf returns a product as it is measured. An output matrix has few tokens.
+// opOf returns a matmul to measure. The output matrix is used with one token.
 func opOf(p weights.Product, tokens int) hetero.Op {
 	if p.OneToken {
 		tokens = 1

@@ -1,7 +1,7 @@
-// Package split decides which rows of a model's products another device computes,
-// so that an [exec.Split] is as fast as it can be: from what was measured of the
-// device and of the processor, kept in a profile or measured now, it predicts how
-// long each product would take however its rows are divided, the beginning, the
-// end and copies included. Where one of the two is faster alone it gets all. Whole
-// passes of the model have the last word: what does not gain by a division stays.
+// Package split plans how a device and the CPU share the matmuls of a model
+// ([exec.Division]), or runs the whole model on the device. It predicts the time of
+// each matmul for every row split, including start latency, waits and copies, from
+// measurements that are stored in a profile or made now. If one of the two is
+// faster alone, it gets the whole matmul. Whole passes decide in the end: a split
+// that does not make them faster is dropped.
 package split

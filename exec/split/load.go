@@ -17,41 +17,40 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Options say with which device a model is divided.
+// Options are the device of a split and its limits.
 type Options struct {
-	// Device is a name of a device of this machine; "gpu" or "npu" is the first of
-	// its kind.
+	// Device is the name of a device; "gpu" or "npu" is the first of its kind.
 	Device string
-	// Quota is how much of a product's time the device may be busy, for others who
-	// need it; 0 means all of it. The device is never alone then.
+	// Quota is the fraction of a matmul's time that the device may be busy, which
+	// leaves it to other programs for the rest; 0 means all. With a quota, the
+	// device never computes a matmul alone.
 	Quota float64
-	// Alone gives the device all that it takes, to compare with.
+	// Alone gives the device every matmul that it supports, for comparisons.
 	Alone bool
-	// Memory is how many bytes of the device's memory may be taken; 0 means what its
-	// driver says.
+	// Memory limits the device memory in bytes; 0 means the driver's limit.
 	Memory int64
-	Trace  *trace.Recorder // of what the device and the processor did when; may be nil
-	Dir    string          // where measurements and verdicts are kept; "" = nowhere
-	// Progress is told how many products have been measured, of at most so many, and
-	// Notice what is tried and what is not as one may expect; both may be nil.
+	Trace  *trace.Recorder // of the device's and the CPU's work; may be nil
+	Dir    string          // for measurements and trial results; "": none
+	// Progress is called with the number of matmuls measured so far and an upper
+	// bound. Report is called with decisions that the user should know. Both may be
+	// nil.
 	Progress func(done, total int)
 	Report   func(text string)
 }
 
-// maxStaticChunk is for how many tokens devices that are static get their graphs, or
-// for fewer: few prompts are a multiple of many, and what fills a chunk up is
-// computed for nothing.
+// maxStaticChunk bounds the tokens of a static device's graphs: few prompts are a
+// multiple of more, and padding is computed for nothing.
 const maxStaticChunk = 256
 
-// Load loads a model whose products are divided between this package's kernels and
-// a device; or all of it on the device, where that is predicted to be faster, and
-// the device can. What is planned is tried the first time: whole passes show whether
-// prompts and single tokens gain by it, and what does not stays here. For that the model
-// is loaded two or three times, one after the other. It is refused with
-// exec.ErrUnsupported where the device multiplies no weights of its types. Of the
-// model's options Processor and Divide are set here, and Threads, if nobody has said how
-// many: a half of the cores that is the device is not the processor's, unless it turns
-// out that all of them are faster.
+// Load loads a model whose matmuls are split between this package's kernels and a
+// device, or the whole model on the device if that is predicted to be faster and
+// the device supports it. A new plan is tried first: timed passes show whether
+// prompts and single tokens get faster, and what does not stays on the CPU. For
+// that Load loads the model two or three times, one after the other. It returns
+// arch.ErrUnsupported if the device supports none of the weight types. Load sets
+// Processor and Divide in the model's options. It sets Threads if that is 0: if the
+// device is half of the cores, the CPU keeps the other half, unless the trial shows
+// that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
@@ -70,7 +69,7 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	if inOrder, err := f.InOrder(); err != nil {
 		return nil, err
 	} else if inOrder != f.Source {
-		return nil, fmt.Errorf("%w: %s: columns are in an order of their own (GPTQ), which products on devices do not follow", arch.ErrUnsupported, f.Path)
+		return nil, fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
 	}
 	products, err := weights.Products(f)
 	if err != nil {
@@ -89,8 +88,8 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	return t.load(ctx, products)
 }
 
-// makePlan measures what is not known and decides. What was measured is kept also
-// where that is interrupted.
+// makePlan measures what is unknown and plans the splits. It saves the measurements
+// even if it is interrupted.
 func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
 	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Product) bool { return !p.Divisible() })
 	l, err := openBench(products, model, o)
@@ -126,12 +125,12 @@ func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Produc
 		return nil, err
 	}
 	if n := p.unplaced(products); n > 0 && o.Report != nil {
-		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the processor", o.Device, n))
+		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the CPU", o.Device, n))
 	}
 	return p, nil
 }
 
-// shapeOf returns the options that a model's buffers depend on.
+// shapeOf returns the options that determine a model's buffers.
 func shapeOf(model *exec.Options) exec.ShapeOptions {
 	return exec.ShapeOptions{
 		Threads: cmp.Or(model.Threads, threadpool.DefaultThreads()), KV: model.KV, KVPage: model.KVPage, Select: model.Select, Exact: model.Exact, W8A8: model.W8A8,

@@ -10,25 +10,26 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// capacity says how many matrices of each kind a device has memory for, of kinds that it
-// was to get more of. What does not fit stays here.
+// capacity is how many matrices of each kind fit into the device's memory, for
+// kinds that do not fit completely. The rest stays on the CPU.
 type capacity map[weights.Product]int
 
-// candidate is a kind of matrices that a device was to get rows of.
+// candidate is a kind of matrices with planned rows on the device.
 type candidate struct {
 	key   weights.Product
 	count int
-	bytes int64         // of the device's memory, for each
-	saved time.Duration // by each, in a chunk of a prompt and the answer to it
+	bytes int64         // device memory per matrix
+	saved time.Duration // per matrix, in a prompt chunk and the answer to it
 }
 
-// layoutGrowth is how many times what matrices take in the file they take at most in a
-// device's layout: those that have room for that are not asked.
+// layoutGrowth bounds the ratio of a device's layout to the file's. If memory
+// suffices for that, the exact sizes are not needed.
 const layoutGrowth = 4
 
-// fitMemory finds out what the device has memory for beside the buffers of a pass.
-// What saves most time for its bytes goes first: of prompts those are the matrices with
-// most arithmetic in one graph, the MLP's (mllm-NPU §4), and the output matrix the last.
+// fitMemory finds out which matrices fit into the device's memory beside the
+// buffers of a pass. Those that save most time per byte go first: for prompts the
+// MLP's, which have the most arithmetic per graph (mllm-NPU §4), and the output
+// matrix last.
 func (p *planner) fitMemory(products []weights.Product, buffers int64) error {
 	limit := p.bench.devices[otherDevice].Capabilities().Memory
 	if limit == 0 || layoutGrowth*p.fileBytes(products)+buffers <= limit {
@@ -51,7 +52,8 @@ func (p *planner) fitMemory(products []weights.Product, buffers int64) error {
 	return nil
 }
 
-// selectCandidates returns which wishes do not fit, and how many of them do.
+// selectCandidates returns the kinds that do not fit completely, and how many of
+// each fit.
 func selectCandidates(wishes []candidate, left int64) capacity {
 	slices.SortStableFunc(wishes, func(a, b candidate) int {
 		return cmp.Compare(float64(b.saved)/float64(b.bytes), float64(a.saved)/float64(a.bytes))
@@ -67,7 +69,7 @@ func selectCandidates(wishes []candidate, left int64) capacity {
 	return r
 }
 
-// savedTime returns how much time a matrix saves by its share.
+// savedTime returns how much time the split of a matrix saves.
 func (p *planner) savedTime(product weights.Product, share weights.Share) time.Duration {
 	here := p.hostOnly[matmulKey(product)]
 	one, many := here.OneTime-share.OneTime, here.ManyTime-share.ManyTime
@@ -77,7 +79,7 @@ func (p *planner) savedTime(product weights.Product, share weights.Share) time.D
 	return many + answerTokens*one
 }
 
-// fileBytes returns what the device's rows take in the file.
+// fileBytes returns the size of the offloaded rows in the file.
 func (p *planner) fileBytes(products []weights.Product) (sum int64) {
 	for _, product := range products {
 		share, known := p.splits[matmulKey(product)]
@@ -89,8 +91,8 @@ func (p *planner) fileBytes(products []weights.Product) (sum int64) {
 	return sum
 }
 
-// deviceBytes returns what a matrix's kernels hold of the device's memory, as they
-// are prepared for a model. Where the device has no memory for one, it is more than all.
+// deviceBytes returns the device memory of a matrix's kernels, prepared as for the
+// model. It is math.MaxInt64 if one does not fit.
 func (p *planner) deviceBytes(product weights.Product, share weights.Share) (sum int64, err error) {
 	for _, rows := range share.Parts(product.Rows) {
 		op := opOf(product, p.chunk)
@@ -113,8 +115,8 @@ func (p *planner) deviceBytes(product weights.Product, share weights.Share) (sum
 	return sum, nil
 }
 
-// assign returns which rows the device has of one matrix after the other, as they are
-// loaded: of a kind that it has no memory for, the first ones only.
+// assign returns a function that returns the split of each matrix in loading order:
+// of a kind that does not fit completely, the first matrices get the device.
 func (p *planner) assign() func(weights.Product) weights.Share {
 	given := map[weights.Product]int{}
 	return func(product weights.Product) weights.Share {
@@ -127,7 +129,7 @@ func (p *planner) assign() func(weights.Product) weights.Share {
 	}
 }
 
-// unplaced returns how many matrices stay here that the device has no memory for.
+// unplaced returns how many matrices stay on the CPU for lack of memory.
 func (p *planner) unplaced(products []weights.Product) (n int) {
 	for _, product := range products {
 		if fit, short := p.capacity[matmulKey(product)]; short {

@@ -18,8 +18,8 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// LoadOnDevice loads a model all of which the device computes. It is refused with
-// exec.ErrUnsupported where that cannot be.
+// LoadOnDevice loads a model that the device computes completely. It returns
+// arch.ErrUnsupported if the device cannot.
 func LoadOnDevice(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
 	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
@@ -31,7 +31,7 @@ func LoadOnDevice(ctx context.Context, f *modelfile.Files, model exec.Options, o
 	return exec.Load(ctx, f, model)
 }
 
-// setProcessor sets the device as what computes all of a pass.
+// setProcessor makes the device compute whole passes.
 func (o *Options) setProcessor(model *exec.Options) error {
 	place, ok := strings.CutPrefix(o.Device, "opencl-")
 	if !ok {
@@ -41,15 +41,15 @@ func (o *Options) setProcessor(model *exec.Options) error {
 	return nil
 }
 
-// allowsWholePass reports whether nothing keeps the device from computing all of a pass,
-// as far as options go.
+// allowsWholePass reports whether the options allow the device to compute whole
+// passes.
 func (o *Options) allowsWholePass(model *exec.Options) bool {
 	return o.Quota == 0 && !o.Alone && !model.Exact && model.W8A8 == nil && model.KV == kv.K8V8 && model.KVSpill == nil && model.Select.Exact()
 }
 
-// loadOnDevice loads the model on the device, as is predicted to be faster than any
-// division; or nothing, without an error, where the device cannot compute it or passes
-// were seen to be slower than on the processor.
+// loadOnDevice loads the model on the device, which is predicted to be faster than
+// any split. It returns nil without an error if the device cannot compute the
+// model, or the trial shows that the CPU is faster.
 func (t *trial) loadOnDevice(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
 	passes := t.passes(products)
 	passes.Matmuls = "all on the device: " + passes.Matmuls
@@ -59,7 +59,7 @@ func (t *trial) loadOnDevice(ctx context.Context, products []weights.Product) (m
 		if err := t.checkPlacement(); err != nil {
 			return nil, ignoreUnsupported(err)
 		}
-		t.report("passes on %s are tried before they are trusted: they are timed on the processor alone, then there", t.o.Device)
+		t.report("trial of %s: timing passes on the CPU alone, then on the device", t.o.Device)
 		m, result, err = t.compare(ctx, passes, timing{prompts: true, tokens: true, chunk: t.model.Chunk}, whole)
 		if err != nil || result == nil {
 			return m, ignoreUnsupported(err)
@@ -70,7 +70,7 @@ func (t *trial) loadOnDevice(ctx context.Context, products []weights.Product) (m
 		if m != nil {
 			m.Close()
 		}
-		t.report("%s does not compute all of a pass: a prompt and %d tokens took %v there, and %v on the processor", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
+		t.report("%s is not used for whole passes: a prompt and %d tokens took %v on it and %v on the CPU", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
 		return nil, nil
 	}
 	if m == nil {
@@ -78,11 +78,12 @@ func (t *trial) loadOnDevice(ctx context.Context, products []weights.Product) (m
 			return nil, ignoreUnsupported(err)
 		}
 	}
-	t.report("%s computes all of a pass: that is predicted to be faster than any division", t.o.Device)
+	t.report("%s computes whole passes, which is predicted to be faster than any split", t.o.Device)
 	return m, nil
 }
 
-// checkPlacement asks whether the device can compute the model, before weights are read.
+// checkPlacement checks that the device can compute the model, before weights are
+// read.
 func (t *trial) checkPlacement() error {
 	model := t.model
 	if err := t.o.setProcessor(&model); err != nil {
@@ -92,8 +93,8 @@ func (t *trial) checkPlacement() error {
 	return err
 }
 
-// ignoreUnsupported returns an error, but none where a device only cannot compute a model
-// or has no memory for it: then products are divided.
+// ignoreUnsupported returns nil if err says that the device does not support the
+// model or has no memory for it: then matmuls are split. It returns other errors.
 func ignoreUnsupported(err error) error {
 	if errors.Is(err, arch.ErrUnsupported) || hetero.IsOutOfMemory(err) {
 		return nil
@@ -101,5 +102,5 @@ func ignoreUnsupported(err error) error {
 	return err
 }
 
-// answerTime is how long a chunk of a prompt takes with an answer behind it.
+// answerTime is the time of a prefill chunk and an answer.
 func answerTime(took profiles.PassTimes) time.Duration { return took.Prompt + answerTokens*took.Token }

@@ -47,8 +47,8 @@ func TestWholePassesAreTried(t *testing.T) {
 				}
 				m.Close()
 				said := strings.Join(o.notices, "\n")
-				require.Equal(t, c.whole, strings.Contains(said, gpu+" computes all of a pass"), said)
-				require.Equal(t, !c.whole, strings.Contains(said, gpu+" does not compute all of a pass: a prompt and 128 tokens took"), said)
+				require.Equal(t, c.whole, strings.Contains(said, gpu+" computes whole passes"), said)
+				require.Equal(t, !c.whole, strings.Contains(said, gpu+" is not used for whole passes: a prompt and 128 tokens took"), said)
 			}
 		})
 	}

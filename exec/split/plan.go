@@ -13,43 +13,42 @@ import (
 )
 
 const (
-	// minGain is how much faster than the processor alone another device has to be
-	// predicted, and a divided product than each of the two: predictions are too kind
-	// to devices that share memory, power and cores. Whole passes have to gain as much
-	// when they are tried: less can be chance.
+	// minGain is the smallest predicted speed-up over the CPU alone, and of a split
+	// over each of the two alone: predictions favour devices that share memory,
+	// power and cores. Trials need the same gain, because less can be noise.
 	minGain = 1.05
-	// minSaving is how much time it has to save: what the other side of a wait may be
-	// late on a machine that has other things to do, too.
+	// minSaving is the smallest saving of time: how late the other side of a wait
+	// may be on a busy machine.
 	minSaving = 20 * time.Microsecond
-	// minPrompt is the fewest tokens that are divided as many are.
+	// minPrompt is the fewest tokens with the split for prompts.
 	minPrompt = 32
-	// splitSteps is about how many places are looked at to divide a product at, rowStep
-	// what they are multiples of.
+	// splitSteps is about how many row splits are tried per matmul, at multiples of
+	// rowStep.
 	splitSteps = 32
 	rowStep    = 64
-	// startMeasurements are what a profiler asks itself: how long one takes to begin,
-	// and how much two devices slow each other down, alone and together.
+	// startMeasurements are the profiler's own measurements: start latencies, and
+	// the slowdown of two devices, alone and together.
 	startMeasurements = 4
 )
 
-// planner decides how products are divided.
+// planner decides how matmuls are split.
 type planner struct {
 	bench    *deviceBench
 	chunk    int
 	quota    float64
 	alone    bool
 	costs    solve.Costs
-	types    map[quant.Type]bool // that the device multiplies
+	types    map[quant.Type]bool // supported by the device
 	splits   map[weights.Product]weights.Share
-	hostOnly map[weights.Product]weights.Share // the same with all rows here
+	hostOnly map[weights.Product]weights.Share // splits with all rows on the CPU
 	losses   losses
-	capacity capacity // nil: the device has memory for all
-	// measured is how many products are measured where nothing is known.
+	capacity capacity // nil: the device has memory for everything
+	// measured is the number of measurements if none is known.
 	measured int
 }
 
-// splitOf returns what was decided, less what was seen to lose; what nobody asked about
-// stays here, and what the device has no memory for.
+// splitOf returns the planned split without losses. Matmuls that were not planned,
+// or that the device has no memory for, stay on the CPU.
 func (p *planner) splitOf(product weights.Product) weights.Share {
 	if n, short := p.capacity[matmulKey(product)]; short && n == 0 {
 		return p.hostOnly[matmulKey(product)]
@@ -60,7 +59,7 @@ func (p *planner) splitOf(product weights.Product) weights.Share {
 	return weights.Share{One: product.Rows, Many: product.Rows}
 }
 
-// matmulKey is a product without how often it occurs.
+// matmulKey returns a matmul without its count.
 func matmulKey(p weights.Product) weights.Product {
 	p.Count = 0
 	return p
@@ -69,8 +68,7 @@ func matmulKey(p weights.Product) weights.Product {
 // static reports whether the device runs prepared lengths only.
 func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
-// probeTypes looks which types of weights the device takes. The others are not
-// divided.
+// probeTypes finds the weight types that the device supports. Others are not split.
 func (p *planner) probeTypes(products []weights.Product) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
@@ -96,10 +94,10 @@ func (p *planner) probeTypes(products []weights.Product) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it multiplies none of the model's weights: %w", arch.ErrUnsupported, refused)
+	return fmt.Errorf("%w: it supports none of the model's weight types: %w", arch.ErrUnsupported, refused)
 }
 
-// planAll decides about each product.
+// planAll plans every matmul.
 func (p *planner) planAll(products []weights.Product) error {
 	var samples []hetero.Op
 	for _, product := range products {
@@ -122,10 +120,10 @@ func (p *planner) planAll(products []weights.Product) error {
 	return p.bench.profiler.Err
 }
 
-// hostSplit returns the share of a product all rows of which stay here.
+// hostSplit returns the split of a matmul with all rows on the CPU.
 func (p *planner) hostSplit(product weights.Product) weights.Share {
 	share := weights.Share{One: product.Rows, Many: product.Rows}
-	if !p.static() { // which nothing of one token was measured for
+	if !p.static() { // for static devices one token is not measured
 		share.OneTime = p.predict(opOf(product, 1), product.Rows)
 		share.ManyTime = share.OneTime
 	}
@@ -135,7 +133,7 @@ func (p *planner) hostSplit(product weights.Product) weights.Share {
 	return share
 }
 
-// samples are what predictions for a product are learned from.
+// samples returns the measurements that predictions for a matmul are based on.
 func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 	lengths := []int{1, minPrompt, p.chunk}
 	switch {
@@ -156,8 +154,8 @@ func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 	return list
 }
 
-// plan decides about a product: of one token, of a chunk, and from how many tokens
-// on they are divided like a chunk.
+// plan plans a matmul: for one token, for a chunk, and the number of tokens from
+// which the chunk's split applies.
 func (p *planner) plan(product weights.Product) (weights.Share, error) {
 	share := weights.Share{One: product.Rows, Many: product.Rows}
 	var err error
@@ -183,8 +181,8 @@ func (p *planner) plan(product weights.Product) (weights.Share, error) {
 	return share, nil
 }
 
-// bestSplit returns how many rows of a product stay here, so that it ends first, and when
-// that is.
+// bestSplit returns the number of rows on the CPU that gives the shortest time, and
+// that time.
 func (p *planner) bestSplit(op hetero.Op) (rows int, took time.Duration, err error) {
 	if p.alone {
 		return 0, p.predict(op, 0), p.bench.profiler.Err
@@ -207,13 +205,13 @@ func (p *planner) bestSplit(op hetero.Op) (rows int, took time.Duration, err err
 	return rows, took, p.bench.profiler.Err
 }
 
-// paysOff reports whether a time is so much shorter than another that it is likely to
-// be shorter when the model runs.
+// paysOff reports whether a predicted time is enough shorter than another to be
+// shorter in practice.
 func paysOff(t, than time.Duration) bool {
 	return minGain*t.Seconds() <= than.Seconds() && t+minSaving <= than
 }
 
-// predict predicts a product of which so many rows stay here.
+// predict returns the time of a matmul with so many rows on the CPU.
 func (p *planner) predict(op hetero.Op, here int) time.Duration {
 	split := solve.Split{Streamed: op.Streamed}
 	if here > 0 {
@@ -231,7 +229,7 @@ func (p *planner) predict(op hetero.Op, here int) time.Duration {
 	return solver.Total(op, &split)
 }
 
-// piece returns what a device does of a product of which so many rows stay here.
+// piece returns a device's part of a matmul with so many rows on the CPU.
 func piece(op hetero.Op, device, here int) solve.Piece {
 	if device == hostDevice {
 		return solve.Piece{Device: hostDevice, Tokens: op.Tokens, Padded: op.Tokens, Rows: here}
@@ -239,8 +237,8 @@ func piece(op hetero.Op, device, here int) solve.Piece {
 	return solve.Piece{Device: otherDevice, Tokens: op.Tokens, Padded: op.Tokens, Row: here, Rows: op.Rows - here}
 }
 
-// copyTime returns what a copy takes of half of what a product reads and writes: there
-// are two, if there are any.
+// copyTime returns the time to copy half of what a matmul reads and writes; the
+// solver counts it twice.
 func (p *planner) copyTime(op hetero.Op) time.Duration {
 	device := p.bench.devices[otherDevice]
 	if device.Capabilities().SharesMemory {
@@ -267,11 +265,10 @@ func (p *planner) copyTime(op hetero.Op) time.Duration {
 	return least
 }
 
-// hostCosts are costs of which device 0 computes at once whatever is asked of it: it is
-// who submits.
+// hostCosts are costs where device 0 is the submitting host itself.
 type hostCosts struct{ solve.Costs }
 
-// Start is nothing for the host.
+// Start returns 0 for the host.
 func (h hostCosts) Start(device int) time.Duration {
 	if device == hostDevice {
 		return 0
@@ -280,16 +277,16 @@ func (h hostCosts) Start(device int) time.Duration {
 }
 
 const (
-	// answerTokens is how many tokens are generated behind each chunk of a prompt, when
-	// passes are compared.
+	// answerTokens is how many generated tokens per prompt chunk the comparison of
+	// passes assumes.
 	answerTokens = 128
-	// passOverhead is how many times its products a pass on a device is taken to last: norms
-	// and attention are not measured.
+	// passOverhead is the assumed ratio of a pass on the device to its matmuls:
+	// norms and attention are not measured.
 	passOverhead = 1.5
 )
 
-// wholePassFaster reports whether the device is predicted to compute passes faster when
-// all of them runs there, so that nobody waits between two products.
+// wholePassFaster reports whether the device is predicted to be faster when it
+// computes whole passes, without waits between matmuls.
 func (p *planner) wholePassFaster(products []weights.Product) bool {
 	if p.static() {
 		return false

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// trialPasses is how many chunks of a prompt are timed, and trialTokens how many
-	// tokens behind one, each after one for nothing. The median counts: the shortest
-	// time would not tell what it costs that each side waits for the other.
+	// trialPasses is how many prefill chunks are timed, and trialTokens how many
+	// tokens after one, each after one warm-up. The median counts: the minimum
+	// would hide the time that each side waits for the other.
 	trialPasses = 5
 	trialTokens = 15
-	// trialMaxTime is how long passes of a kind are timed; one is in any case.
+	// trialMaxTime bounds the time of one kind of passes; at least one is timed.
 	trialMaxTime = 5 * time.Second
 )
 
-// timing says which passes are timed: those that a device has a part in.
+// timing selects the passes to time: those that the device takes part in.
 type timing struct {
 	prompts, tokens bool
-	chunk           int // tokens of a prompt that pass together
+	chunk           int // tokens per prefill chunk
 }
 
 // run times passes of a model.
@@ -34,9 +34,9 @@ func (t timing) run(ctx context.Context, m *exec.Model) (took profiles.PassTimes
 	defer s.Close()
 	chunk := make([]int32, min(t.chunk, s.Limit()))
 	for i := range chunk {
-		chunk[i] = int32(i * 7919 % m.Spec.Vocab) // any, but not one alone, so that all experts are asked
+		chunk[i] = int32(i * 7919 % m.Spec.Vocab) // varied, so that all experts are used
 	}
-	reader := exec.Reader{Each: func(int, []float32) error { return nil }} // so that there are logits
+	reader := exec.Reader{Each: func(int, []float32) error { return nil }} // requests logits
 	read := func(ids []int32, behind bool) error {
 		if !behind || s.Len() == s.Limit() {
 			s.Truncate(0)
@@ -52,11 +52,11 @@ func (t timing) run(ctx context.Context, m *exec.Model) (took profiles.PassTimes
 	return took, err
 }
 
-// median returns how long a pass takes, in the middle of so many.
+// median returns the median time of several passes.
 func median(passes int, pass func() error) (time.Duration, error) {
 	var took []time.Duration
 	begin := time.Now()
-	for n := range 1 + passes { // the first is to warm up
+	for n := range 1 + passes { // the first is the warm-up
 		if n > 1 && time.Since(begin) > trialMaxTime {
 			break
 		}

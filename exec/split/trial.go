@@ -16,42 +16,41 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// A plan is made of predictions of single products, and every one of them may be
-// wrong. So whole passes of the model have the last word: it is loaded for the
-// processor alone and timed, then divided and timed. Never both at once, which memory
-// may have no room for.
+// A plan consists of predictions for single matmuls, and each may be wrong. So a
+// trial times whole passes: it loads the model for the CPU alone, times it, then
+// loads it as planned and times that. The two are never in memory at the same time.
 
-// trial loads a model as it was planned to be divided, or less of it divided where that
-// is faster.
+// trial loads a model as planned, or with fewer splits where that is faster.
 type trial struct {
 	files   *modelfile.Files
 	model   exec.Options
-	threads int // of the processor without the device; 0 = all fast cores
+	threads int // of the CPU without the device; 0 = all fast cores
 	o       *Options
 	plan    *planner
 }
 
-// halvesHost reports whether the device is made of cores that are the processor's without
-// it. What is left to the processor then has less of it than without a division.
+// halvesHost reports whether the device consists of CPU cores. Then the CPU has
+// fewer cores than without the split.
 func (t *trial) halvesHost() bool { return t.model.Threads != t.threads }
 
-// losses says what passes the processor computes sooner alone, whatever was planned.
+// losses are the passes that the CPU computes faster alone.
 type losses struct{ prompts, tokens bool }
 
-// apply returns what is left of a share; own is the one with all rows here.
+// apply returns the split without the losing passes; own is the split with all rows
+// on the CPU.
 func (l losses) apply(share, own weights.Share, oneToken bool) weights.Share {
 	if l.tokens {
 		share.One, share.OneTime = own.One, own.OneTime
 	}
-	if oneToken { // of a prompt as well
+	if oneToken { // in prompts as well
 		share.Many, share.ManyTime = share.One, share.OneTime
-	} else if l.prompts { // and what is shorter than many, too: nobody has tried it
+	} else if l.prompts { // shorter prompts too: the trial did not cover them
 		share.Many, share.ManyTime, share.Least = own.Many, own.ManyTime, 2
 	}
 	return share
 }
 
-// lossesOf returns what is not worth it.
+// lossesOf returns the losses in a trial.
 func lossesOf(t *profiles.Trial) losses {
 	return losses{
 		prompts: t.Planned.Prompt > 0 && !paysOff(t.Planned.Prompt, t.Alone.Prompt),
@@ -59,8 +58,8 @@ func lossesOf(t *profiles.Trial) losses {
 	}
 }
 
-// load loads the model. Where somebody wants the device alone, or where pages of keys
-// and values go is closed by the first model that has it, nothing is tried.
+// load loads the model. It makes no trial if the device must run alone, or if the
+// model spills KV pages, because the first model would close the spill file.
 func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
 	prompts, tokens := t.offloads(products)
 	if !prompts && !tokens {
@@ -73,7 +72,7 @@ func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.M
 	passes := t.passes(products)
 	result := t.known(passes)
 	if result == nil {
-		t.report("the division with %s is tried before it is used: passes are timed on the processor alone, then divided", t.o.Device)
+		t.report("trial of the split with %s: timing passes on the CPU alone, then split", t.o.Device)
 		m, result, err = t.compare(ctx, passes, timing{prompts: prompts || t.halvesHost(), tokens: tokens || t.halvesHost(), chunk: t.model.Chunk}, t.loadSplit)
 		if err != nil || result == nil {
 			return m, err
@@ -88,12 +87,13 @@ func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.M
 		return m, nil
 	}
 	if m != nil {
-		m.Close() // rows that are the processor's now are in the device's memory only
+		m.Close() // rows that the CPU computes now are only in the device's memory
 	}
 	return t.loadSplit(ctx)
 }
 
-// passes are what a trial of the plan is about.
+// passes identify the plan of a trial. Stored trials depend on these texts: do not
+// change them.
 func (t *trial) passes(products []weights.Product) profiles.Passes {
 	about := t.describe(products)
 	if t.model.W8A8 != nil {
@@ -105,12 +105,12 @@ func (t *trial) passes(products []weights.Product) profiles.Passes {
 	return profiles.Passes{Matmuls: about, Chunk: t.model.Chunk, Exact: t.model.Exact}
 }
 
-// known returns what an earlier trial has found, nil for nothing.
+// known returns the result of an earlier trial, nil for none.
 func (t *trial) known(passes profiles.Passes) *profiles.Trial {
 	return t.plan.bench.profile.Trial(t.plan.bench.keys, passes)
 }
 
-// offloads reports whether the device has a part in prompts, and in single tokens.
+// offloads reports whether the device takes part in prompts, and in single tokens.
 func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
 	for _, p := range products {
 		share := t.plan.splitOf(p)
@@ -120,8 +120,9 @@ func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
 	return prompts, tokens
 }
 
-// describe returns the model's products and how they are divided, in words: the first
-// row of the device for one token and for many, and how many those are.
+// describe lists the model's matmuls with their splits: the first offloaded row for
+// one token and for many, and the number of tokens that counts as many. Stored
+// trials depend on the format.
 func (t *trial) describe(products []weights.Product) string {
 	var words []string
 	for _, p := range products {
@@ -135,9 +136,9 @@ func (t *trial) describe(products []weights.Product) string {
 	return strings.Join(words, ", ")
 }
 
-// compare times passes on the processor alone, and then as they are planned, and keeps
-// that. It returns the model as planned, and no result where memory has no room for the
-// other way.
+// compare times passes on the CPU alone and as planned, and saves the result. It
+// returns the model as planned, and a nil result if memory does not allow the
+// comparison.
 func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timing, planned func(context.Context) (*exec.Model, error)) (m *exec.Model, result *profiles.Trial, err error) {
 	result = &profiles.Trial{Passes: passes}
 	result.Alone, err = t.timeAlone(ctx, timed)
@@ -166,13 +167,13 @@ func (t *trial) compare(ctx context.Context, passes profiles.Passes, timed timin
 // timePasses times passes. Tests replace it.
 var timePasses = timing.run
 
-// timeAlone times passes on the processor, and gives all memory back.
+// timeAlone times passes on the CPU alone and frees the model.
 func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.PassTimes, err error) {
 	room, err := t.model.Budget.Reserve(tiering.Pinned, t.files.TensorBytes())
 	if err != nil {
-		return took, err // now and not when most of it has been read
+		return took, err // now, and not after most of it is loaded
 	}
-	room.Release() // parts take it one by one
+	room.Release() // the weights reserve it piece by piece
 	model := t.model
 	model.Threads = t.threads
 	m, err := exec.Load(ctx, t.files, model)
@@ -183,15 +184,15 @@ func (t *trial) timeAlone(ctx context.Context, timed timing) (took profiles.Pass
 	return timePasses(timed, ctx, m)
 }
 
-// reportUntried says why a plan is used all the same: there is no choice.
+// reportUntried reports why a plan is used without a trial.
 func (t *trial) reportUntried(err error) {
-	t.report("%s is used without a trial, which memory has no room for: %v", t.o.Device, err)
+	t.report("%s is used without a trial, because memory does not allow one: %v", t.o.Device, err)
 }
 
-// loadSplit loads the model as it is divided by now.
+// loadSplit loads the model with the current splits.
 func (t *trial) loadSplit(ctx context.Context) (*exec.Model, error) {
-	// Another device than that of the measurements: buffers stay attached until one is
-	// closed.
+	// A new device: the buffers of the measurements stay attached to the old one
+	// until it is closed.
 	device, err := devices.All.Open(t.o.Device, devices.Options{Budget: t.model.Budget, Memory: t.o.Memory})
 	if err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func (t *trial) loadSplit(ctx context.Context) (*exec.Model, error) {
 	return exec.Load(ctx, t.files, model)
 }
 
-// applyResult leaves to the processor what a trial says that it computes sooner.
+// applyResult moves losing passes back to the CPU.
 func (t *trial) applyResult(result *profiles.Trial) {
 	t.plan.losses = lossesOf(result)
 	for _, kind := range []struct {
@@ -213,14 +214,14 @@ func (t *trial) applyResult(result *profiles.Trial) {
 		{t.plan.losses.tokens, "single tokens", result.Planned.Token, result.Alone.Token},
 	} {
 		if kind.lost {
-			t.report("%s stay on the processor: divided with %s a pass took %v, and alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
+			t.report("%s stay on the CPU: a pass split with %s took %v, on the CPU alone %v", kind.name, t.o.Device, kind.planned.Round(time.Microsecond), kind.alone.Round(time.Microsecond))
 		}
 	}
 }
 
-// applyToAllCores gives the processor all of its cores where a trial says that these compute
-// whole passes sooner than its parts do. A part that had only prompts, or only tokens,
-// would keep its cores from the rest.
+// applyToAllCores gives the CPU all of its cores if a trial shows that they compute
+// whole passes faster. A device that computed only prompts, or only tokens, would
+// keep its cores from the rest.
 func (t *trial) applyToAllCores(result *profiles.Trial) {
 	planned, alone := answerTime(result.Planned), answerTime(result.Alone)
 	if paysOff(planned, alone) {
@@ -228,10 +229,10 @@ func (t *trial) applyToAllCores(result *profiles.Trial) {
 	}
 	t.plan.losses = losses{prompts: true, tokens: true}
 	t.model.Threads = t.threads
-	t.report("%s stays with the processor: a prompt and %d tokens took %v divided with it, and %v on all cores", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
+	t.report("%s is not used: a prompt and %d tokens took %v split with it and %v on all cores", t.o.Device, answerTokens, planned.Round(time.Microsecond), alone.Round(time.Microsecond))
 }
 
-// report tells the owner, if he wants to know.
+// report passes a message to Options.Report.
 func (t *trial) report(format string, about ...any) {
 	if t.o.Report != nil {
 		t.o.Report(fmt.Sprintf(format, about...))

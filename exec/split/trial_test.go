@@ -89,7 +89,7 @@ func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int)
 		require.True(t, !d.OneToken || d.Share.One == d.Share.Many)
 	}
 	m.Close()
-	tried = slices.ContainsFunc(o.notices, func(text string) bool { return strings.Contains(text, "is tried before it is used") })
+	tried = slices.ContainsFunc(o.notices, func(text string) bool { return strings.Contains(text, "trial of the split with") })
 	return prompts, tokens, tried, o.loads
 }
 
@@ -103,8 +103,8 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 		require.Equal(t, first, tried)
 		require.Equal(t, map[bool]int{true: 3, false: 1}[first], loads)
 		said := strings.Join(o.notices, "\n")
-		require.Contains(t, said, "prompts stay on the processor: divided with "+o.Device)
-		require.Contains(t, said, "single tokens stay on the processor: divided with "+o.Device)
+		require.Contains(t, said, "prompts stay on the CPU: a pass split with "+o.Device)
+		require.Contains(t, said, "single tokens stay on the CPU: a pass split with "+o.Device)
 	}
 	o.Alone = true // to compare with: that is not tried
 	prompts, tokens, tried, _ := o.divided(t)
