@@ -19,13 +19,13 @@ BASE     ?= HEAD
 RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|DividedPass
 
-# Who computes, directly or through others. The tag changes nothing elsewhere.
+# Packages that use kernels, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
 
-# Who sees the NPU device, which is in the program with the tag npu only.
+# Packages that depend on the NPU device, which needs the tag npu.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
-# Who sees GPUs, which are in the program with the tag gpu only.
+# Packages that depend on GPU devices, which need the tag gpu.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
 
 # What the program is asked on another processor: the answer has to be the same.

@@ -10,10 +10,10 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// TestDivisionsOfTheContextAgree reads tokens behind a context that attention divides in
-// several ways. The model's weights are numbers: no input is rounded to codes, so that
-// only the order of sums differs.
-func TestDivisionsOfTheContextAgree(t *testing.T) {
+// TestContextSplitsAgree computes tokens after a context that attention splits in
+// several ways. The weights are numbers, so no input is quantized and only the
+// order of sums differs.
+func TestContextSplitsAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
 	m := load(t, fixture(t, "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
@@ -41,8 +41,8 @@ func TestDivisionsOfTheContextAgree(t *testing.T) {
 	}
 }
 
-// TestGroupsThatTheDriverRefuses has kernels for groups that are larger than the
-// device's: attention does without.
+// TestGroupsThatTheDriverRefuses asks for groups that are larger than the kernel's
+// limit: attention works without them.
 func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	var network *Network
 	path := fixture(t, "llama32")
@@ -57,9 +57,9 @@ func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	require.Equal(t, few, network.one.sizes)
 }
 
-// TestDivisionsSuitTheDevice asks how contexts are divided on devices from a phone's to
-// a server's.
-func TestDivisionsSuitTheDevice(t *testing.T) {
+// TestContextSplitsSuitTheDevice checks the splits on devices from a phone's to a
+// server's.
+func TestContextSplitsSuitTheDevice(t *testing.T) {
 	const server, phone = 132, 12
 	for _, c := range []struct {
 		units, heads, tokens int
@@ -82,8 +82,8 @@ func TestDivisionsSuitTheDevice(t *testing.T) {
 	}
 }
 
-// TestAttendSizes asks which groups attention has on different devices.
-func TestAttendSizes(t *testing.T) {
+// TestAttendGroups checks the group sizes of attention on different devices.
+func TestAttendGroups(t *testing.T) {
 	for _, c := range []struct {
 		info opencl.Info
 		head int

@@ -15,7 +15,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// short is a device that says it has less memory.
+// short is a device that reports less memory.
 type short struct {
 	hetero.Device
 	memory int64
@@ -27,8 +27,8 @@ func (s short) Capabilities() hetero.Capabilities {
 	return c
 }
 
-// TestN8_MemoryGoesWhereItSavesMost gives a device that runs prompts only, and has
-// memory for half of a model, the MLP's matrices first and never the output.
+// TestN8_MemoryGoesWhereItSavesMost gives a prompts-only device memory for half of
+// a model: the MLP's matrices get it first, and the output matrix never.
 func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
 	products := []weights.Product{
@@ -78,8 +78,8 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	}
 }
 
-// TestN8_DevicesWithLittleMemoryHavePart loads a model that a driver's device has
-// memory for half of, and reads with it.
+// TestN8_DevicesWithLittleMemoryHavePart loads and runs a model of which half fits
+// into a driver's device.
 func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 	_, err := devices.All.Open(group(), devices.Options{Memory: 1 << 20})
 	require.ErrorIs(t, err, devices.ErrMemory)

@@ -15,7 +15,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// rates are devices that take times in proportion to the work, from one token on.
+// rates are devices with times proportional to the work.
 type rates struct {
 	weights [2]float64 // a second
 	start   time.Duration
@@ -28,8 +28,7 @@ func (r rates) Time(device int, op hetero.Op) time.Duration {
 func (r rates) Start(device int) time.Duration { return time.Duration(device) * r.start }
 func (r rates) Slowdown(hetero.Op) float64     { return 1 }
 
-// newPlanner returns a planner that believes in some rates of a device that is, or is
-// not, static.
+// newPlanner returns a planner with given rates, for a static device or not.
 func newPlanner(t *testing.T, r rates, static bool) *planner {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -45,12 +44,12 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 
 var product = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
-// TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
+// TestRowsGoWhereTheyEndFirst: a matmul ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
 		limit float64
-		here  int // rows of one token, about
+		here  int // about the rows of one token
 	}{
 		"equal devices":                  {rates{[2]float64{1e9, 1e9}, 0}, 0, 2048},
 		"three times as fast":            {rates{[2]float64{1e9, 3e9}, 0}, 0, 1024},
@@ -74,9 +73,9 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 	}
 }
 
-// TestManyTokensAreDividedFromSomeNumberOn: where beginning costs much, few tokens
-// stay here.
-func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
+// TestSplitForPromptsHasAMinimum: with a high start latency, short
+// prompts stay on the CPU.
+func TestSplitForPromptsHasAMinimum(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
 	share, err := p.plan(product)
 	require.NoError(t, err)
@@ -90,7 +89,7 @@ func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
 }
 
-// TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
+// TestStaticDevicesHaveChunksOnly: a partial chunk takes as long as a full one.
 func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
 	share, err := p.plan(product)
@@ -101,7 +100,8 @@ func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	require.Equal(t, weights.Share{One: 7, Many: 7}, p.splitOf(weights.Product{Rows: 7}), "nobody decided about it")
 }
 
-// TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
+// TestPassesGoWhereTheyEndFirst: a device that computes whole passes does not wait
+// for the host.
 func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
@@ -124,8 +124,9 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	}
 }
 
-// TestCopiesAreKept: a plan of what is known measures nothing, and is the same plan.
-func TestCopiesAreKept(t *testing.T) {
+// TestCopiesAreStored: a plan from stored measurements measures nothing and is the
+// same.
+func TestCopiesAreStored(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()

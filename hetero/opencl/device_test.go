@@ -11,8 +11,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestFetchChangesOnlyWhatWasWritten divides the columns of a product: others write
-// beside it, between Flush and Fetch, on a device that copies.
+// TestFetchChangesOnlyWhatWasWritten splits the columns of a result: the host
+// writes beside the device's part, between Flush and Fetch, on a device that
+// copies.
 func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	d, budget := open(t)
 	d.context.SharesMemory = false
@@ -32,7 +33,7 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(d.Flush(x.Buffer), d.Flush(y.Buffer)))
 		for i := range y.Buffer.Floats() {
-			y.Buffer.Floats()[i] = 7 // by another device
+			y.Buffer.Floats()[i] = 7 // written by the host
 		}
 		_, err = k.Submit(x, y.At(0, 2))
 		require.NoError(t, err)
@@ -62,7 +63,7 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestTicketsEndInOrder waits for the last of some tickets, which gives back the
+// TestTicketsEndInOrder waits for the last of some tickets, which releases the
 // events of all, and leaves one to Close.
 func TestTicketsEndInOrder(t *testing.T) {
 	budget := tiering.New(0)

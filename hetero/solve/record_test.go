@@ -13,9 +13,8 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// What was measured once is known to a profiler that learns it, through a file's
-// text, and is not measured again.
-func TestRecordsAreKept(t *testing.T) {
+// A profiler restored from a file's text does not measure again.
+func TestRecordsAreRestored(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)
 	pair := []hetero.Device{soc.GPU, soc.NPU}
@@ -60,8 +59,8 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	require.ErrorIs(t, p.RestoreSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
 }
 
-// What is measured anew replaces what was known of the same product, and of nothing
-// else; what cannot be is forgotten.
+// A new measurement replaces only that of the same matmul; invalid ones are
+// dropped.
 func TestRecordsAreMerged(t *testing.T) {
 	shape := func(rows int) solve.Shape { return solve.Shape{Type: "Q8_0", Tokens: 1, Rows: rows, Cols: 32} }
 	early, late, negative := time.Second, 2*time.Second, -time.Second

@@ -24,8 +24,8 @@ func profiled(t *testing.T) *solve.Profiler {
 	return p
 }
 
-// A split is never predicted to be slower than the better device alone, and
-// is faster where the devices are near to each other.
+// A split is never predicted to be slower than the better device alone, and is
+// faster where the devices are similar.
 func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	p := profiled(t)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
@@ -43,15 +43,15 @@ func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	require.Equal(t, runs, p.Runs, "what is known is not measured again")
 }
 
-// The operand that gains more by staying is the one that stays: weights are
-// streamed past few tokens, and few weights stay under many.
+// The operand that gains more by being stationary is: weights are streamed past few
+// tokens, and few weights are stationary under many.
 func TestOrderIsChosen(t *testing.T) {
 	s := solve.Solver{Costs: profiled(t), Steps: solve.DefaultSteps, Static: true}
 	require.True(t, s.Solve(product(64, 14336, 4096)).Streamed)
 	require.False(t, s.Solve(product(1024, 256, 4096)).Streamed)
 }
 
-// What cutting by length is for: 300 = 256 + 44, and 600 = 512 + 32 + 56.
+// Tokens are cut into standard lengths: 300 = 256 + 44, and 600 = 512 + 32 + 56.
 func TestLengthsAreCut(t *testing.T) {
 	steps := solve.DefaultSteps
 	op := product(600, 1024, 4096)
@@ -69,8 +69,8 @@ func TestLengthsAreCut(t *testing.T) {
 	}
 }
 
-// Memory that is made for a product's room holds each way to divide it.
-func TestRoomHoldsEveryCut(t *testing.T) {
+// Memory for Steps.PaddedTokens suffices for every split.
+func TestPaddedTokensHoldEverySplit(t *testing.T) {
 	for tokens := 1; tokens < 1400; tokens += 37 {
 		for _, static := range []bool{false, true} {
 			for _, split := range solve.DefaultSteps.Cuts(hetero.Op{Tokens: tokens, Rows: 512, Cols: 256}, static) {
@@ -80,8 +80,8 @@ func TestRoomHoldsEveryCut(t *testing.T) {
 	}
 }
 
-// The share of a device that others need is kept to, at some price.
-func TestShareIsKept(t *testing.T) {
+// A quota of device 0 is respected, at some cost.
+func TestQuotaIsRespected(t *testing.T) {
 	p := profiled(t)
 	op := product(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
@@ -99,7 +99,7 @@ func TestShareIsKept(t *testing.T) {
 	}
 }
 
-// Copies, where memory is not shared, speak against splits.
+// Without shared memory, copies make splits less attractive.
 func TestCopiesSpeakAgainstSplits(t *testing.T) {
 	p := profiled(t)
 	op := product(1, 14336, 4096)
@@ -135,8 +135,8 @@ func TestTreeFindsSteps(t *testing.T) {
 	require.Equal(t, 1, solve.GrowTree([]solve.Sample{{X: []float64{1}, Y: 3}, {X: []float64{1}, Y: 5}}, 1).Leaves(), "equal features cannot be told apart")
 }
 
-// Predictions of shapes between those that were measured are near the truth,
-// and not by luck: those of a tree with one leaf are far off.
+// Predictions between measured shapes are accurate, and not by chance: a tree with
+// one leaf is far off.
 func TestPredictions(t *testing.T) {
 	p := profiled(t)
 	var samples, between []hetero.Op
@@ -158,8 +158,8 @@ func TestPredictions(t *testing.T) {
 	require.Less(t, gpu, 0.1)
 }
 
-// TestN8_MatricesBeyondADevicesMemory are cut so that its part fits, or stay with the
-// other device.
+// TestN8_MatricesBeyondADevicesMemory are split so that the device's part fits, or
+// stay on the other device.
 func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMLPsThatNobodyAnnounced reads a text of a model whose description does not say
-// how wide its MLPs are.
-func TestMLPsThatNobodyAnnounced(t *testing.T) {
+// TestMLPsWiderThanTheSpec runs a model whose arch.Spec does not give the width of
+// its MLPs.
+func TestMLPsWiderThanTheSpec(t *testing.T) {
 	var network *Network
 	path := fixture(t, "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
