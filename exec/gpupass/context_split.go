@@ -34,24 +34,6 @@ type contextSplit struct {
 	parts int
 }
 
-// attendGroups returns the group sizes for attention of one token.
-func (n *Network) attendGroups() []int {
-	info, sizes := &n.context.Info, []int{smallGroup}
-	// On CPUs work items are loop iterations.
-	if info.Kind == "GPU" && largeGroup <= info.MaxGroup && n.attendLocal(largeGroup) <= info.LocalMemory {
-		sizes = append(sizes, largeGroup)
-	}
-	return sizes
-}
-
-// attendLocal returns an upper bound of a group's local memory, see
-// hetero/opencl/kernels/attend.cl: per work item 16 partial sums and three numbers,
-// and a query, key and value.
-func (n *Network) attendLocal(size int) int64 {
-	dims := (n.spec.HeadDim + 15) / 16 * 16
-	return int64(4*size*(16+3) + 40*dims)
-}
-
 // makeAttendOne creates a layer's attention kernels, one per group size.
 func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]

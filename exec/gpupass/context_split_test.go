@@ -76,7 +76,7 @@ func TestContextSplitsSuitTheDevice(t *testing.T) {
 		{phone, 32, 2049, contextSplit{1, 1}},
 		{phone, 4, 200, contextSplit{0, 2}},
 	} {
-		n := &Network{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
+		n := &Network{geometry: geometry{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}}
 		n.one.sizes = []int{smallGroup, largeGroup}
 		require.Equal(t, c.want, n.splitFor(c.tokens), "%+v", c)
 	}
@@ -96,7 +96,7 @@ func TestAttendGroups(t *testing.T) {
 		{opencl.Info{Kind: "GPU", MaxGroup: 128, LocalMemory: 32 << 10}, 128, []int{128}},
 		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
 	} {
-		n := &Network{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
+		n := &geometry{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
 		require.Equal(t, c.want, n.attendGroups(), "%+v", c)
 	}
 }

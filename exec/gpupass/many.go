@@ -87,13 +87,6 @@ func (n *Network) allocateMany(rows int) (err error) {
 	return nil
 }
 
-// manyFloats returns the elements of input, h, qkv, att and hidden.
-func (n *Network) manyFloats(rows, inner int) [5]int {
-	s := n.spec
-	angles := (rows*n.angleFloats() + 3) / 4 * 4
-	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
-}
-
 // makeManyLayer creates the kernels of a layer for up to so many tokens.
 func (n *Network) makeManyLayer(l, rows int) (err error) {
 	s, t, y := n.spec, &n.many, &n.layers[l]
@@ -185,7 +178,7 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 // needed rows after its keys and values.
 func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	k, s := &n.layers[l].many, n.spec
-	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
+	if err := launchNorm(n.context, k.attnNorm, c.Tokens); err != nil {
 		return err
 	}
 	if err := launchTokens(k.qkv, c.Tokens); err != nil {
@@ -198,7 +191,7 @@ func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
 		return err
 	}
-	on := n.rowsNeeded(l, c)
+	on := rowsNeeded(l == len(n.layers)-1, c)
 	if on.count == 0 {
 		return nil
 	}
@@ -230,14 +223,14 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
 		return err
 	}
-	if err := n.launchNorm(k.ffnNorm, on.count); err != nil {
+	if err := launchNorm(n.context, k.ffnNorm, on.count); err != nil {
 		return err
 	}
 	if err := launchTokens(k.gateUp, on.count); err != nil {
 		return err
 	}
 	if k.gated != nil {
-		if err := n.launchGated(k.gated, on.count*y.down.Cols); err != nil {
+		if err := launchGated(n.context, k.gated, on.count*y.down.Cols); err != nil {
 			return err
 		}
 	}
@@ -245,9 +238,9 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 }
 
 // launchNorm launches the norm of so many rows.
-func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
+func launchNorm(c *opencl.Context, k *opencl.Kernel, rows int) error {
 	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
-	return n.context.Launch(k, global[:], local[:])
+	return c.Launch(k, global[:], local[:])
 }
 
 func launchTokens(list []*opencl.GEMM, tokens int) error {
@@ -260,7 +253,7 @@ func launchTokens(list []*opencl.GEMM, tokens int) error {
 }
 
 // launchGated launches the activation of so many elements.
-func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
+func launchGated(c *opencl.Context, k *opencl.Kernel, elements int) error {
 	global, local := [1]int{elements}, [1]int{gatedThreads}
-	return n.context.Launch(k, global[:], local[:])
+	return c.Launch(k, global[:], local[:])
 }

@@ -4,7 +4,6 @@ import (
 	"runtime"
 
 	"github.com/llmrun/llmrun/exec"
-	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -98,19 +97,6 @@ func (n *Network) gain(values []float32) (at int, err error) {
 	return at, t.memory.WriteFloats(at, sum)
 }
 
-// hostView returns the host's view of part of a buffer: in place where memory is
-// shared, otherwise a staging buffer to copy.
-func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
-	if m.Host() != nil {
-		return nil, hostFloats(m)[at:][:count], nil
-	}
-	if stage, err = n.context.Stage(tiering.Scratch, 4*count); err != nil {
-		return nil, nil, err
-	}
-	n.own(memoryCloser{stage})
-	return stage, hostFloats(stage)[:count], nil
-}
-
 // growInner allocates a larger inner vector for an MLP that is wider than arch.Spec
 // says.
 func (n *Network) growInner(inner int) (err error) {
@@ -177,18 +163,6 @@ func (n *Network) makeOneLayer(l int) (err error) {
 // fused reports whether gate and up are one matmul that applies the activation.
 func (y *layer) fused() bool { return len(y.gateUp) == 1 }
 
-// angleOffset returns the element where a layer's angles begin, in a buffer with
-// the angles of so many tokens for each rotation, starting at from.
-func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
-	for i := range n.spec.Ropes {
-		if i >= l.Rope {
-			break
-		}
-		from += tokens * n.spec.Ropes[i].Dim
-	}
-	return from
-}
-
 // forwardOne runs the pass of a token whose input is in the staging buffer.
 func (n *Network) forwardOne(c *exec.Chunk) error {
 	// Some drivers are slower when the submitting thread changes.
@@ -230,7 +204,7 @@ func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 	if err := n.attendOne(k.attend); err != nil {
 		return err
 	}
-	if n.rowsNeeded(l, c).count == 0 {
+	if rowsNeeded(l == len(n.layers)-1, c).count == 0 {
 		return nil
 	}
 	if err := k.o.Launch(); err != nil {
@@ -240,7 +214,7 @@ func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 		return err
 	}
 	if k.gated != nil {
-		if err := n.launchGated(k.gated, y.down.Cols); err != nil {
+		if err := launchGated(n.context, k.gated, y.down.Cols); err != nil {
 			return err
 		}
 	}

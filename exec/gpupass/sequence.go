@@ -28,12 +28,6 @@ func (n *Network) NewSequence() (exec.SequenceMemory, error) {
 	return &sequence{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
 }
 
-// tokenBytes returns the KV bytes of a token in a layer.
-func (n *Network) tokenBytes(l int) int {
-	dims := (n.spec.HeadDim + 15) / 16 * 16
-	return n.spec.Layers[l].KVHeads * (2*dims + 8)
-}
-
 // reserve grows the capacity to so many tokens and keeps the content.
 func (t *sequence) reserve(tokens, have int) error {
 	if tokens <= t.capacity {
@@ -121,7 +115,8 @@ func (t *sequence) Close() error {
 }
 
 // bind sets the kernels' KV arguments to a sequence.
-func (n *Network) bind(t *sequence) error {
+func (t *sequence) bind() error {
+	n := t.network
 	if n.bound == t {
 		return nil
 	}
