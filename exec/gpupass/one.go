@@ -112,52 +112,56 @@ func (n *Network) growInner(inner int) (err error) {
 // makeOneLayer creates the kernels of a layer for one token.
 func (n *Network) makeOneLayer(l int) (err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
-	inner := y.down.Cols
-	if err := n.growInner(inner); err != nil {
+	if err := n.growInner(y.down.Cols); err != nil {
 		return err
-	}
-	vector := func(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
-		v, err := p.NewGEMV(in, out)
-		if err == nil {
-			n.own(v)
-		}
-		return v, err
-	}
-	vectors := func(parts []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
-		for _, p := range parts {
-			to := out
-			to.To += p.column
-			v, err := vector(p.weights, in, to)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		return list, nil
 	}
 	stream := opencl.Output{Y: t.memory, To: t.x, Op: opencl.Add, Factor: s.ResidualScale}
 	in := opencl.Input{X: t.memory, From: t.x, Op: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
-	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
+	if y.one.qkv, err = n.gemvs(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
 	if y.one.attend, err = n.makeAttendOne(l); err != nil {
 		return err
 	}
-	parts := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
-	if y.one.o, err = vector(y.o, parts, stream); err != nil {
+	splits := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
+	if y.one.o, err = n.gemv(y.o, splits, stream); err != nil {
 		return err
 	}
 	in.Side = y.ffnGain
+	out := opencl.Output{Y: t.hidden, To: t.inner}
 	if y.fused() {
-		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: gateOp(s.Act)})
-	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
-		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(gateOp(s.Act)))
-	}
-	if err != nil {
+		out.Op = gateOp(s.Act)
+	} else if y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, y.down.Cols, int(gateOp(s.Act))); err != nil {
 		return err
 	}
-	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
+	if y.one.gateUp, err = n.gemvs(y.gateUp, in, out); err != nil {
+		return err
+	}
+	y.one.down, err = n.gemv(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
 	return err
+}
+
+// gemv creates the GEMV of a matrix.
+func (r *resources) gemv(w *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
+	v, err := w.NewGEMV(in, out)
+	if err == nil {
+		r.own(v)
+	}
+	return v, err
+}
+
+// gemvs creates the GEMVs of column blocks with one input.
+func (r *resources) gemvs(blocks []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
+	first := out.To
+	for _, b := range blocks {
+		out.To = first + b.column
+		v, err := r.gemv(b.weights, in, out)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
 }
 
 // fused reports whether gate and up are one matmul that applies the activation.

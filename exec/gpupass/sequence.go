@@ -33,16 +33,29 @@ func (t *sequence) reserve(tokens, have int) error {
 	if tokens <= t.capacity {
 		return nil
 	}
+	room := grownCapacity(t.capacity, tokens, t.network.spec.Context)
+	layers, err := t.copyLayers(room, have)
+	if err != nil {
+		return err
+	}
+	err = free(t.layers)
+	t.layers, t.capacity = layers, room
+	t.unbind()
+	return err
+}
+
+// copyLayers allocates buffers for so many tokens and copies the first have tokens to
+// them.
+func (t *sequence) copyLayers(tokens, have int) (layers []*opencl.Memory, err error) {
 	n := t.network
-	room := grownCapacity(t.capacity, tokens, n.spec.Context)
-	layers := make([]*opencl.Memory, len(t.layers))
-	var err error
+	layers = make([]*opencl.Memory, len(t.layers))
 	for l := range layers {
-		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
+		size := tokens * n.tokenBytes(l)
+		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, size); err != nil {
 			break
 		}
 		// Whole blocks: the last one may be partly filled.
-		if used := (have + blockTokens - 1) / blockTokens * blockTokens * n.tokenBytes(l); used > 0 {
+		if used := min(size, (have+blockTokens-1)/blockTokens*blockTokens*n.tokenBytes(l)); used > 0 {
 			if err = layers[l].Copy(t.layers[l], used); err != nil {
 				break
 			}
@@ -50,12 +63,9 @@ func (t *sequence) reserve(tokens, have int) error {
 	}
 	// After a failure, earlier copies are still pending.
 	if err = errors.Join(err, n.context.Finish()); err != nil {
-		return errors.Join(err, free(layers))
+		return nil, errors.Join(err, free(layers))
 	}
-	err = free(t.layers)
-	t.layers, t.capacity = layers, room
-	t.unbind()
-	return err
+	return layers, nil
 }
 
 // grownCapacity returns the new capacity of a sequence that needs room for so many
@@ -86,24 +96,15 @@ func (t *sequence) unbind() {
 
 // Clone copies the sequence.
 func (t *sequence) Clone() (exec.SequenceMemory, error) {
-	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
+	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers)), capacity: t.capacity}
 	if t.capacity == 0 {
 		return c, nil
 	}
 	var err error
-	for l, m := range t.layers {
-		if c.layers[l], err = t.network.context.AllocRecordable(tiering.KVHot, m.Size()); err != nil {
-			break
-		}
-		if err = c.layers[l].Copy(m, m.Size()); err != nil {
-			break
-		}
+	c.layers, err = t.copyLayers(t.capacity, t.capacity)
+	if err != nil {
+		return nil, err
 	}
-	// After a failure, earlier copies are still pending.
-	if err = errors.Join(err, t.network.context.Finish()); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	c.capacity = t.capacity
 	return c, nil
 }
 
@@ -125,22 +126,26 @@ func (t *sequence) bind() error {
 		return err
 	}
 	for l := range n.layers {
-		y := &n.layers[l]
-		for _, k := range y.one.attend {
-			if err := k.SetMemory(attendOneKV, t.layers[l]); err != nil {
-				return err
-			}
-		}
-		if y.many.attend == nil {
-			continue
-		}
-		if err := y.many.prepare.SetMemory(prepareKV, t.layers[l]); err != nil {
-			return err
-		}
-		if err := y.many.attend.SetMemory(attendManyKV, t.layers[l]); err != nil {
+		if err := n.layers[l].bind(t.layers[l]); err != nil {
 			return err
 		}
 	}
 	n.bound = t
 	return nil
+}
+
+// bind sets the KV arguments of a layer's kernels.
+func (y *layer) bind(kv *opencl.Memory) error {
+	for _, k := range y.one.attend {
+		if err := k.SetMemory(attendOneKV, kv); err != nil {
+			return err
+		}
+	}
+	if y.many.attend == nil {
+		return nil
+	}
+	if err := y.many.prepare.SetMemory(prepareKV, kv); err != nil {
+		return err
+	}
+	return y.many.attend.SetMemory(attendManyKV, kv)
 }
