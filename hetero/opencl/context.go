@@ -87,7 +87,7 @@ type Stats struct {
 	Waited     time.Duration `json:"waited_ns"` // total time of the waits
 	Graphs     int64         `json:"graphs"`    // launched graphs; their contents are counted too
 	Held       int64         `json:"held_bytes"`
-	Images     int64         `json:"images"` // that products read codes from
+	Images     int64         `json:"images"` // images over codes
 }
 
 // Since returns the difference to an earlier state.

@@ -69,7 +69,7 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	var m *Memory
 	var err error
 	if d.context.SharesMemory {
-		m, err = d.context.WrapHost(b.Bytes())
+		m, err = d.context.wrapHost(b.Bytes())
 	} else {
 		m, err = d.context.Alloc(tiering.Shared, len(b.Bytes()))
 	}

@@ -121,7 +121,7 @@ func TestDotsAgree(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	if c.Info.Dot == DotPortable {
-		t.Skip("the device has no instruction for products of codes")
+		t.Skip("the device has no dot product instruction")
 	}
 	rng := rand.New(rand.NewPCG(9, 10))
 	const rows, cols = 24, 8 * blockElems

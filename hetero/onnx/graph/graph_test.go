@@ -154,9 +154,9 @@ func TestPackRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NoError(t, budget.Check())
 	}
-	_, err := ParsePrecision("float")
+	_, err := parsePrecision("float")
 	require.ErrorContains(t, err, "weight-only")
-	p, err := ParsePrecision("integer")
+	p, err := parsePrecision("integer")
 	require.NoError(t, err)
 	require.Equal(t, Integer, p)
 }

@@ -30,8 +30,8 @@ const (
 // String returns the name for options and tables.
 func (p Precision) String() string { return [...]string{"auto", "weight-only", "integer"}[p] }
 
-// ParsePrecision returns the precision with a name.
-func ParsePrecision(name string) (Precision, error) {
+// parsePrecision returns the precision with a name.
+func parsePrecision(name string) (Precision, error) {
 	for p := Auto; p <= Integer; p++ {
 		if p.String() == name {
 			return p, nil
