@@ -32,7 +32,7 @@ type deviceBench struct {
 	dirty    bool // there are new measurements
 }
 
-func openBench(products []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
+func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
 	l = &deviceBench{}
 	defer func() {
 		if err != nil {
@@ -53,7 +53,7 @@ func openBench(products []weights.Product, model *exec.Options, o *Options) (l *
 		return l, err
 	}
 	var ops []hetero.Op
-	for _, p := range products {
+	for _, p := range matmuls {
 		ops = append(ops, opOf(p, model.Chunk))
 	}
 	if l.operands, err = solve.NewOperands(model.Budget, l.devices, ops); err != nil {

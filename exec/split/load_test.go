@@ -111,7 +111,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 		divides  bool
 		withPlan bool
 	}{
-		"divided is faster":              {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"split is faster":                {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
 		"all cores are faster":           {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
 		"so many are asked for":          {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
 		"the device is to have no parts": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},

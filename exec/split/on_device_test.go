@@ -59,7 +59,7 @@ func TestWholePassesAreTried(t *testing.T) {
 func TestOnlyUnsupportedIsIgnored(t *testing.T) {
 	o := Options{Device: group()}
 	refused := o.setProcessor(&small)
-	require.ErrorContains(t, refused, group()+" computes products only")
+	require.ErrorContains(t, refused, group()+" supports single matmuls only")
 	require.NoError(t, ignoreUnsupported(refused))
 	require.NoError(t, ignoreUnsupported(&hetero.MemoryError{}))
 	require.ErrorIs(t, ignoreUnsupported(devices.ErrUnknown), devices.ErrUnknown)

@@ -42,7 +42,7 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 }
 
-var product = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
+var matmul = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
 // TestRowsGoWhereTheyEndFirst: a matmul ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
@@ -64,11 +64,11 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, false)
 			p.quota = c.limit
-			share, err := p.plan(product)
+			rowSplit, err := p.plan(matmul)
 			require.NoError(t, err)
-			require.InDelta(t, c.here, share.One, 128)
-			require.Positive(t, share.OneTime)
-			require.LessOrEqual(t, share.OneTime, p.predict(opOf(product, 1), product.Rows))
+			require.InDelta(t, c.here, rowSplit.One, 128)
+			require.Positive(t, rowSplit.OneTime)
+			require.LessOrEqual(t, rowSplit.OneTime, p.predict(opOf(matmul, 1), matmul.Rows))
 		})
 	}
 }
@@ -77,26 +77,26 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 // prompts stay on the CPU.
 func TestSplitForPromptsHasAMinimum(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
-	share, err := p.plan(product)
+	rowSplit, err := p.plan(matmul)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.One)
-	require.Zero(t, share.Many)
-	require.Equal(t, 64, share.Least, "which take 268 ms here, and 32 take 134")
-	head := product
+	require.Equal(t, matmul.Rows, rowSplit.One)
+	require.Zero(t, rowSplit.Many)
+	require.Equal(t, 64, rowSplit.Least, "which take 268 ms here, and 32 take 134")
+	head := matmul
 	head.OneToken = true
-	share, err = p.plan(head)
+	rowSplit, err = p.plan(head)
 	require.NoError(t, err)
-	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
+	require.Equal(t, weights.Share{One: matmul.Rows, Many: matmul.Rows, OneTime: rowSplit.OneTime, ManyTime: rowSplit.OneTime}, rowSplit)
 }
 
 // TestStaticDevicesHaveChunksOnly: a partial chunk takes as long as a full one.
 func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
-	share, err := p.plan(product)
+	rowSplit, err := p.plan(matmul)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.One)
-	require.InDelta(t, product.Rows/3, share.Many, 128)
-	require.Equal(t, 64, share.Least, "of half a chunk the device is still done sooner")
+	require.Equal(t, matmul.Rows, rowSplit.One)
+	require.InDelta(t, matmul.Rows/3, rowSplit.Many, 128)
+	require.Equal(t, 64, rowSplit.Least, "of half a chunk the device is still done sooner")
 	require.Equal(t, weights.Share{One: 7, Many: 7}, p.splitOf(weights.Product{Rows: 7}), "nobody decided about it")
 }
 
@@ -113,13 +113,13 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, c.static)
-			share, err := p.plan(product)
+			rowSplit, err := p.plan(matmul)
 			require.NoError(t, err)
-			p.splits[matmulKey(product)] = share
-			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{product}))
-			unknown := product
+			p.splits[matmulKey(matmul)] = rowSplit
+			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{matmul}))
+			unknown := matmul
 			unknown.Type = quant.F32
-			require.False(t, p.wholePassFaster([]weights.Product{product, unknown}))
+			require.False(t, p.wholePassFaster([]weights.Product{matmul, unknown}))
 		})
 	}
 }
@@ -130,7 +130,7 @@ func TestCopiesAreStored(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
-	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(product, 32)})
+	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(matmul, 32)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
 	var took [2]time.Duration
@@ -139,7 +139,7 @@ func TestCopiesAreStored(t *testing.T) {
 		notice := ""
 		l.profile, notice = profiles.Load(dir)
 		require.Empty(t, notice)
-		took[i] = (&planner{bench: l}).copyTime(opOf(product, 32))
+		took[i] = (&planner{bench: l}).copyTime(opOf(matmul, 32))
 		require.Equal(t, i == 0, l.dirty)
 		l.save(dir, func(text string) { t.Error(text) })
 	}

@@ -21,16 +21,16 @@ import (
 // device almost nothing. So the device is predicted to be faster with everything.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	f := files(t, path)
-	products, err := weights.Products(f)
+	matmuls, err := weights.Products(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
-	l, err := openBench(products, &model, &Options{Device: device, Dir: dir})
+	l, err := openBench(matmuls, &model, &Options{Device: device, Dir: dir})
 	require.NoError(t, err)
 	p := &planner{bench: l, chunk: model.Chunk}
 	var times [2][]solve.Timing
 	var slowdowns []solve.Slowdown
-	for _, product := range products {
-		for _, op := range p.samples(product) {
+	for _, matmul := range matmuls {
+		for _, op := range p.samples(matmul) {
 			for d, took := range []time.Duration{time.Millisecond, time.Microsecond} {
 				took *= time.Duration(op.Tokens)
 				times[d] = append(times[d], solve.Timing{Shape: solve.ShapeOf(op), Alone: took, Steady: took})
@@ -193,7 +193,7 @@ func TestTrialsAreInterrupted(t *testing.T) {
 	t.Cleanup(func() { timePasses = whole })
 	for at, when := range map[string]func(cancel func()){
 		"before passes alone":    func(cancel func()) { o.Report = func(string) { cancel() } },
-		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
+		"before split passes":    func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
 		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
 		"in a pass": func(cancel func()) {
 			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.PassTimes, error) {
