@@ -39,17 +39,7 @@ func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *d
 			err = errors.Join(err, l.close())
 		}
 	}()
-	processor, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
-	if err != nil {
-		return l, err
-	}
-	l.devices = append(l.devices, processor)
-	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
-	if err != nil {
-		return l, err
-	}
-	l.devices = append(l.devices, device)
-	if err := model.W8A8.CheckDevice(o.Device, device.Capabilities()); err != nil {
+	if err := l.openDevices(model, o); err != nil {
 		return l, err
 	}
 	var ops []hetero.Op
@@ -61,6 +51,27 @@ func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *d
 	}
 	l.profiler = solve.NewProfiler(l.devices, l.operands.For)
 	l.profiler.Repeats = repeats
+	l.restore(o)
+	return l, nil
+}
+
+// openDevices opens the CPU and the other device.
+func (l *deviceBench) openDevices(model *exec.Options, o *Options) error {
+	host, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
+	if err != nil {
+		return err
+	}
+	l.devices = append(l.devices, host)
+	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
+	if err != nil {
+		return err
+	}
+	l.devices = append(l.devices, device)
+	return model.W8A8.CheckDevice(o.Device, device.Capabilities())
+}
+
+// restore loads stored measurements into the profiler.
+func (l *deviceBench) restore(o *Options) {
 	l.keys = profiles.KeysOf([]string{"cpu", o.Device}, l.devices)
 	notice := ""
 	if l.profile, notice = profiles.Load(o.Dir); notice == "" {
@@ -69,7 +80,6 @@ func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *d
 	if notice != "" && o.Report != nil {
 		o.Report(notice)
 	}
-	return l, nil
 }
 
 // save saves the measurements, if there are new ones.

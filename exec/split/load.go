@@ -52,24 +52,9 @@ const maxStaticChunk = 256
 // device is half of the cores, the CPU keeps the other half, unless the trial shows
 // that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
-	var err error
-	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
-		return nil, err
-	}
 	threads := model.Threads
-	if threads == 0 {
-		model.Threads = devices.HostThreads(o.Device)
-	}
-	if model.Budget == nil {
-		model.Budget = tiering.New(0)
-	}
-	if model.Chunk <= 0 {
-		model.Chunk = exec.DefaultChunk
-	}
-	if inOrder, err := f.InOrder(); err != nil {
+	if err := o.complete(f, &model); err != nil {
 		return nil, err
-	} else if inOrder != f.Source {
-		return nil, fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
 	}
 	matmuls, err := weights.Products(f)
 	if err != nil {
@@ -88,6 +73,29 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	return t.load(ctx, matmuls)
 }
 
+// complete resolves the device's name, sets defaults in the model's options, and rejects
+// models whose columns are permuted.
+func (o *Options) complete(f *modelfile.Files, model *exec.Options) (err error) {
+	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
+		return err
+	}
+	if model.Threads == 0 {
+		model.Threads = devices.HostThreads(o.Device)
+	}
+	if model.Budget == nil {
+		model.Budget = tiering.New(0)
+	}
+	if model.Chunk <= 0 {
+		model.Chunk = exec.DefaultChunk
+	}
+	if inOrder, err := f.InOrder(); err != nil {
+		return err
+	} else if inOrder != f.Source {
+		return fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
+	}
+	return nil
+}
+
 // makePlan measures what is unknown and plans the splits. It saves the measurements
 // even if it is interrupted.
 func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
@@ -104,30 +112,40 @@ func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Product
 	if err := p.probeTypes(matmuls); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Device, err)
 	}
-	measured := 0
-	l.profiler.Before = func() error {
-		l.dirty = true
-		if measured++; o.Progress != nil {
-			o.Progress(measured, max(measured, p.measured))
-		}
-		return ctx.Err()
-	}
+	l.profiler.Before = p.beforeMeasurement(ctx, o)
 	err = p.planAll(matmuls)
 	l.save(o.Dir, o.Report)
 	if err != nil {
 		return nil, err
 	}
+	return p, p.placeMatmuls(f, matmuls, model, o)
+}
+
+// beforeMeasurement returns a function that reports progress and stops when ctx ends.
+func (p *planner) beforeMeasurement(ctx context.Context, o *Options) func() error {
+	measured := 0
+	return func() error {
+		p.bench.dirty = true
+		if measured++; o.Progress != nil {
+			o.Progress(measured, max(measured, p.measured))
+		}
+		return ctx.Err()
+	}
+}
+
+// placeMatmuls fits the plan into the device's memory and reports what does not fit.
+func (p *planner) placeMatmuls(f *modelfile.Files, matmuls []weights.Product, model *exec.Options, o *Options) error {
 	buffers, err := exec.AttachedBytes(f, shapeOf(model), p.chunk)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.fitMemory(matmuls, buffers); err != nil {
-		return nil, err
+		return err
 	}
 	if n := p.unplaced(matmuls); n > 0 && o.Report != nil {
 		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the CPU", o.Device, n))
 	}
-	return p, nil
+	return nil
 }
 
 // shapeOf returns the options that determine a model's buffers.

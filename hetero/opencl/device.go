@@ -216,34 +216,13 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	if k.weights == nil {
 		return nil, errKernelClosed
 	}
-	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
-	if tokens < 1 || tokens > k.tokens {
-		return nil, fmt.Errorf("opencl: %s: %d tokens, but the kernel is prepared for %d", name, tokens, k.tokens)
-	}
-	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
-		return nil, fmt.Errorf("opencl: %s: operands of a %d × %d × %d matmul exceed their buffers", name, tokens, width, cols)
+	if err := k.check(tokens, v); err != nil {
+		return nil, err
 	}
 	if l := k.launchers[v]; l != nil {
 		return l, nil
 	}
-	x, err := k.device.memory(v.x.Buffer)
-	if err != nil {
-		return nil, err
-	}
-	y, err := k.device.memory(v.y.Buffer)
-	if err != nil {
-		return nil, err
-	}
-	var l launcher
-	if v.gemv {
-		var vector *GEMV
-		vector, err = k.weights.NewGEMV(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
-		l = gemvLauncher{vector}
-	} else {
-		var matrix *GEMM
-		matrix, err = k.weights.NewGEMM(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
-		l = gemmLauncher{matrix}
-	}
+	l, err := k.newLauncher(v)
 	if err != nil {
 		return nil, err
 	}
@@ -252,6 +231,36 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	}
 	k.launchers[v] = l
 	return l, nil
+}
+
+// check rejects too many tokens and views outside their buffers.
+func (k *kernel) check(tokens int, v views) error {
+	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
+	if tokens < 1 || tokens > k.tokens {
+		return fmt.Errorf("opencl: %s: %d tokens, but the kernel is prepared for %d", name, tokens, k.tokens)
+	}
+	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
+		return fmt.Errorf("opencl: %s: operands of a %d × %d × %d matmul exceed their buffers", name, tokens, width, cols)
+	}
+	return nil
+}
+
+// newLauncher creates the kernel for some views.
+func (k *kernel) newLauncher(v views) (launcher, error) {
+	x, err := k.device.memory(v.x.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	y, err := k.device.memory(v.y.Buffer)
+	if err != nil {
+		return nil, err
+	}
+	if v.gemv {
+		g, err := k.weights.NewGEMV(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
+		return gemvLauncher{g}, err
+	}
+	g, err := k.weights.NewGEMM(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
+	return gemmLauncher{g}, err
 }
 
 func (k *kernel) Bytes() int64 { return k.weights.Bytes() }
