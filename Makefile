@@ -19,13 +19,13 @@ BASE     ?= HEAD
 RACE_PACKAGES ?= . ./cmd/... ./hetero/... ./internal/threadpool ./kv/... ./prefetch/... ./store/vfs/... ./tiering/...
 RACE_EXEC     ?= DoNotDependOnChunksOrThreads|SharedSpans|Cancel|DividedPass
 
-# Packages that use kernels, directly or through others. The tag changes nothing elsewhere.
+# Who computes, directly or through others. The tag changes nothing elsewhere.
 NOASM_PACKAGES ?= . ./cmd/... ./exec/... ./hetero/... ./internal/threadpool ./kv/... ./quant/...
 
-# Packages that depend on the NPU device, which needs the tag npu.
+# Who sees the NPU device, which is in the program with the tag npu only.
 NPU_PACKAGES ?= ./hetero/onnx/... ./hetero/devices ./hetero/solve ./exec/split
 
-# Packages that depend on GPU devices, which need the tag gpu.
+# Who sees GPUs, which are in the program with the tag gpu only.
 GPU_PACKAGES ?= ./hetero/opencl ./hetero/devices ./hetero/solve ./exec/gpupass ./exec/split
 
 # What the program is asked on another processor: the answer has to be the same.
@@ -44,6 +44,10 @@ help: ## list the targets
 .PHONY: build
 build: ## build bin/llmrun
 	$(BUILD) -o bin/ ./cmd/llmrun
+
+.PHONY: lab
+lab: ## build bin/llmlab, the laboratory
+	$(BUILD) -o bin/ ./cmd/llmlab
 
 .PHONY: demo
 demo: build ## build, then tell a story, chat, and answer from a note

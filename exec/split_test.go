@@ -21,9 +21,9 @@ import (
 	"github.com/llmrun/llmrun/hetero/cpu"
 	"github.com/llmrun/llmrun/hetero/devices"
 	"github.com/llmrun/llmrun/hetero/opencl"
-	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/lab/sim"
 	"github.com/llmrun/llmrun/store/vfs"
 	"github.com/llmrun/llmrun/tiering"
 )

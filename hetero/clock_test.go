@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lateClock delays sleepers by more and more.
+// lateClock wakes sleepers late, by more and more.
 type lateClock struct{ now, late time.Duration }
 
 func (c *lateClock) Now() time.Duration { return c.now }
@@ -32,18 +32,18 @@ func TestGrainIsTheLatest(t *testing.T) {
 	require.Positive(t, Grain(Wall()))
 }
 
-// Await does not sleep closer to the end than the grain, nor where sleeps are never
-// short enough.
+// Nobody sleeps nearer to the end than the grain, nor where no sleep is short
+// enough.
 func TestAwait(t *testing.T) {
 	for _, c := range []struct {
 		predicted, grain, want time.Duration
 	}{
 		{1000, 100, 1000},
 		{1000, 600, 1000},                // too coarse to sleep at all
-		{500, 100, 1000},                 // early: polls
+		{500, 100, 1000},                 // early: looks
 		{2000, 100, 2000 - 100 + 10 + 1}, // late: sleeps too long
-		{0, 100, 1000},                   // no prediction
-		{1000, 5, 1000 - 5 + 10 + 1},     // overslept: the grain was too small
+		{0, 100, 1000},                   // nothing was predicted
+		{1000, 5, 1000 - 5 + 10 + 1},     // overslept, as the grain was a lie
 	} {
 		clock := &lateClock{}
 		require.NoError(t, Await(clock, endAt{clock, 1000 * time.Microsecond}, c.predicted*time.Microsecond, c.grain*time.Microsecond))

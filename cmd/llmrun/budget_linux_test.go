@@ -154,7 +154,7 @@ func runRefused(t *testing.T, group *memoryGroup, binary, path string, budget in
 	out, err := group.command(binary, arguments(path, budget, context)...).CombinedOutput()
 	var exit *exec.ExitError
 	require.True(t, errors.As(err, &exit), "%v", err)
-	require.Equal(t, 1, exit.ExitCode(), "%s", out)
+	require.Equal(t, exitBudget, exit.ExitCode(), "%s", out)
 	require.Contains(t, string(out), "the least for a context of")
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }

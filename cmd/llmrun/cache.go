@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // cacheFlags say where models are imported to when they are first used.
@@ -23,19 +24,19 @@ type cacheFlags struct {
 }
 
 // addDir declares where the cache is and how large it may be.
-func (c *cacheFlags) addDir(f *flagSet) {
-	f.text(&c.dir, "cache-dir", "DIR", "where imported models are kept, and sessions and what was read of prompts; without it, llmrun in the user's cache directory")
-	f.value("cache-size", "SIZE", "how large it may become, such as 20G, of which keys and values of prompts and sessions take a quarter at most; without it, 32G, or a third of what is free on the disk; what was not used for longest goes first", func(text string) (err error) {
+func (c *cacheFlags) addDir(f *cli.FlagSet) {
+	f.Text(&c.dir, "cache-dir", "DIR", "where imported models are kept, and sessions and what was read of prompts; without it, llmrun in the user's cache directory")
+	f.Value("cache-size", "SIZE", "how large it may become, such as 20G, of which keys and values of prompts and sessions take a quarter at most; without it, 32G, or a third of what is free on the disk; what was not used for longest goes first", func(text string) (err error) {
 		c.size, err = parseSize(text)
 		return err
 	})
 }
 
 // add declares the flags of commands that import on first use.
-func (c *cacheFlags) add(f *flagSet) {
-	f.group("Import on first use")
-	f.toggle(&c.off, "no-import", "use the model as it is: nothing is written, and loading takes longer")
-	f.toggle(&c.noKV, "no-kv-cache", "do not keep what was read of long prompts for later ones that begin alike, and use none of it")
+func (c *cacheFlags) add(f *cli.FlagSet) {
+	f.Group("Import on first use")
+	f.Toggle(&c.off, "no-import", "use the model as it is: nothing is written, and loading takes longer")
+	f.Toggle(&c.noKV, "no-kv-cache", "do not keep what was read of long prompts for later ones that begin alike, and use none of it")
 	c.addDir(f)
 }
 
@@ -85,20 +86,20 @@ func parseSize(text string) (int64, error) {
 	return int64(n * factor), nil
 }
 
-func cacheCommand() *command {
-	return &command{
-		name:     "cache",
-		synopsis: "[list | rm NAME... | clean] [--cache-dir DIR] [--json]",
-		summary:  "show or delete the models that were imported on first use",
-		about: `Lists the packs in the cache: their names, sizes, the models that they were made from and when they were last used; and how much the keys and values take that were kept of prompts and sessions. rm deletes some packs, clean all of them, and the keys and values that no session needs. The models themselves stay, and are imported again when they are used.
+func cacheCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "cache",
+		Synopsis: "[list | rm NAME... | clean] [--cache-dir DIR] [--json]",
+		Summary:  "show or delete the models that were imported on first use",
+		About: `Lists the packs in the cache: their names, sizes, the models that they were made from and when they were last used; and how much the keys and values take that were kept of prompts and sessions. rm deletes some packs, clean all of them, and the keys and values that no session needs. The models themselves stay, and are imported again when they are used.
 
 --json prints {"dir":"…","packs":[{"name":"…","bytes":…,"source":"…","used":"…"}],"kv":{"files":…,"bytes":…,"session_bytes":…}} for list and {"freed":…} for rm and clean.`,
-		examples: []example{
-			{"llmrun cache", "what is there"},
-			{"llmrun cache rm qwen2.5-1.5b-q4_0-0123456789abcdef.pack", "delete one pack"},
-			{"llmrun cache clean", "delete all"},
+		Examples: []cli.Example{
+			{Line: "llmrun cache", Purpose: "what is there"},
+			{Line: "llmrun cache rm qwen2.5-1.5b-q4_0-0123456789abcdef.pack", Purpose: "delete one pack"},
+			{Line: "llmrun cache clean", Purpose: "delete all"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &cacheCommandFlags{}
 			c.add(f)
 			return c.choose("a pack, as llmrun cache shows it",
@@ -113,7 +114,7 @@ func cacheCommand() *command {
 type cacheCommandFlags struct{ shelfFlags }
 
 // list prints the packs, those first that were used last.
-func (c *cacheCommandFlags) list(s *streams, dir string, _ []string) error {
+func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (c *cacheCommandFlags) list(s *streams, dir string, _ []string) error {
 		if packs == nil {
 			packs = []llmrun.CachedPack{} // an empty list rather than null
 		}
-		return s.out.json(struct {
+		return s.Out.WriteJSON(struct {
 			Dir   string              `json:"dir"`
 			Packs []llmrun.CachedPack `json:"packs"`
 			KV    llmrun.KeptKV       `json:"kv"`
@@ -137,20 +138,20 @@ func (c *cacheCommandFlags) list(s *streams, dir string, _ []string) error {
 		if !p.Used.IsZero() {
 			used = p.Used.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(s.out, "%10s  %-19s  %s\n", formatBytes(p.Bytes), used, strings.Map(visibleRune, p.Name))
+		fmt.Fprintf(s.Out, "%10s  %-19s  %s\n", cli.FormatBytes(p.Bytes), used, strings.Map(cli.VisibleRune, p.Name))
 		if p.Source != "" {
-			fmt.Fprintf(s.out, "%33s%s\n", "from ", strings.Map(visibleRune, p.Source))
+			fmt.Fprintf(s.Out, "%33s%s\n", "from ", strings.Map(cli.VisibleRune, p.Source))
 		}
 	}
-	fmt.Fprintf(s.out, "%s, %s in %s\n", countOf(len(packs), "pack"), formatBytes(packBytes(packs)), dir)
+	fmt.Fprintf(s.Out, "%s, %s in %s\n", countOf(len(packs), "pack"), cli.FormatBytes(packBytes(packs)), dir)
 	if kept.Files > 0 {
-		fmt.Fprintf(s.out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", formatBytes(kept.Bytes), formatBytes(kept.SessionBytes))
+		fmt.Fprintf(s.Out, "keys and values of prompts and sessions: %s, of which sessions need %s\n", cli.FormatBytes(kept.Bytes), cli.FormatBytes(kept.SessionBytes))
 	}
 	return nil
 }
 
 // remove deletes packs by name, and goes on behind one that fails.
-func (c *cacheCommandFlags) remove(s *streams, dir string, names []string) error {
+func (c *cacheCommandFlags) remove(s *cli.Streams, dir string, names []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
 		return err
@@ -163,7 +164,7 @@ func (c *cacheCommandFlags) remove(s *streams, dir string, names []string) error
 }
 
 // clean deletes all packs, and the keys and values that no session needs.
-func (c *cacheCommandFlags) clean(s *streams, dir string, _ []string) error {
+func (c *cacheCommandFlags) clean(s *cli.Streams, dir string, _ []string) error {
 	packs, err := llmrun.CachedPacks(dir)
 	if err != nil {
 		return err
@@ -191,13 +192,13 @@ func removePacks(dir string, names []string) (err error) {
 }
 
 // deleted says what is gone.
-func (c *cacheCommandFlags) deleted(s *streams, packs []llmrun.CachedPack, kept llmrun.KeptKV) error {
+func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, kept llmrun.KeptKV) error {
 	if c.json {
-		return s.out.json(freed{packBytes(packs) + kept.Bytes})
+		return s.Out.WriteJSON(freed{packBytes(packs) + kept.Bytes})
 	}
-	fmt.Fprintf(s.out, "%s deleted, %s freed\n", countOf(len(packs), "pack"), formatBytes(packBytes(packs)))
+	fmt.Fprintf(s.Out, "%s deleted, %s freed\n", countOf(len(packs), "pack"), cli.FormatBytes(packBytes(packs)))
 	if kept.Files > 0 {
-		fmt.Fprintf(s.out, "keys and values deleted, %s freed\n", formatBytes(kept.Bytes))
+		fmt.Fprintf(s.Out, "keys and values deleted, %s freed\n", cli.FormatBytes(kept.Bytes))
 	}
 	return nil
 }

@@ -5,36 +5,37 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func calibrateCommand() *command {
-	return &command{
-		name:     "calibrate",
-		synopsis: "-f FILE [-m MODEL] [-o FILE] [flags]",
-		summary:  "find scales and outliers of activations, for --w8a8",
-		about: `Reads a text with a model and writes what --w8a8 needs: for each input of matrices the scale with which it is rounded to 8 bits, the channels whose values lie beyond that scale, and how much they matter. Hot channels are the few that have most of the outliers; their float weights stay in memory when the model is used. The file also holds the float weights of all channels in the order of columns, so that a channel that turns up rarely is one read.
+func calibrateCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "calibrate",
+		Synopsis: "-f FILE [-m MODEL] [-o FILE] [flags]",
+		Summary:  "find scales and outliers of activations, for --w8a8",
+		About: `Reads a text with a model and writes what --w8a8 needs: for each input of matrices the scale with which it is rounded to 8 bits, the channels whose values lie beyond that scale, and how much they matter. Hot channels are the few that have most of the outliers; their float weights stay in memory when the model is used. The file also holds the float weights of all channels in the order of columns, so that a channel that turns up rarely is one read.
 
 Take a text of the kind that the model is for, of some thousand tokens. Experts are left out. Without -o the file is called like the model, with ` + llmrun.CalibrationSuffix + ` behind its name.
 
 --json prints one object: path, bytes, tokens, and inputs, those first whose outliers matter most. Each has name, channels, scale (of an integer step), max (the largest magnitude), importance (how far that is beyond 127 steps), loss (how many times larger errors get without a shadow), outliers (the share of elements), ever (channels that had any), hot, hot_share (of the outliers), and stored (float weights are in the file).`,
-		examples: []example{
-			{"llmrun calibrate -m qwen.pack -f notes.txt", "writes qwen.pack" + llmrun.CalibrationSuffix},
-			{"llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", "a small file: only the inputs that matter most can have a shadow"},
-			{"llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, "the bundled model"},
+		Examples: []cli.Example{
+			{Line: "llmrun calibrate -m qwen.pack -f notes.txt", Purpose: "writes qwen.pack" + llmrun.CalibrationSuffix},
+			{Line: "llmrun calibrate -m qwen.pack -f notes.txt --shadows 0.15", Purpose: "a small file: only the inputs that matter most can have a shadow"},
+			{Line: "llmrun calibrate -f notes.txt -o demo" + llmrun.CalibrationSuffix + " && llmrun perplexity -f book.txt --w8a8 --calibration demo" + llmrun.CalibrationSuffix, Purpose: "the bundled model"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &calibrateFlags{}
 			c.model.addModel(f)
 			c.model.addThreads(f)
 			c.model.addLoRA(f)
-			f.group("Calibration")
-			f.text(&c.file, "f file", "FILE", "the text; - for standard input")
-			f.text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
-			f.toggle(&c.force, "force", "replace a file that is there")
-			f.share(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
-			f.share(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
-			f.group("Output")
-			f.toggle(&c.json, "json", "print one JSON object")
+			f.Group("Calibration")
+			f.Text(&c.file, "f file", "FILE", "the text; - for standard input")
+			f.Text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
+			f.Toggle(&c.force, "force", "replace a file that is there")
+			f.Share(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
+			f.Share(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
+			f.Group("Output")
+			f.Toggle(&c.json, "json", "print one JSON object")
 			return c.run
 		},
 	}
@@ -51,39 +52,39 @@ type calibrateFlags struct {
 	json     bool
 }
 
-func (c *calibrateFlags) run(ctx context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (c *calibrateFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	if err := c.check(); err != nil {
 		return err
 	}
-	text, err := readText(s, "-f", c.file)
+	text, err := cli.ReadText(s, "-f", c.file)
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	reading, writing := newMeter(s, "reading", formatTokens), newMeter(s, "writing", formatBytes)
-	defer reading.finish()
-	defer writing.finish()
+	reading, writing := cli.NewMeter(s, "reading", cli.FormatTokens), cli.NewMeter(s, "writing", cli.FormatBytes)
+	defer reading.Finish()
+	defer writing.Finish()
 	path, options := c.model.source()
 	done, err := llmrun.Calibrate(ctx, path, text, llmrun.CalibrateOptions{
 		FS: options.FS, To: c.to, Threads: options.Threads, Adapters: options.Adapters,
 		OutlierShare: c.outliers, Shadows: c.shadows,
 		Progress: func(p llmrun.Progress) {
-			if reading.update(p.Done, p.Total); p.Done == p.Total {
-				reading.finish()
+			if reading.Update(p.Done, p.Total); p.Done == p.Total {
+				reading.Finish()
 			}
 		},
-		Written: func(p llmrun.Progress) { writing.update(p.Done, p.Total) },
+		Written: func(p llmrun.Progress) { writing.Update(p.Done, p.Total) },
 	})
 	if err != nil {
-		return interruption(ctx, err)
+		return cli.Interruption(ctx, err)
 	}
-	writing.finish()
+	writing.Finish()
 	if c.json {
-		return s.out.json(done)
+		return s.Out.WriteJSON(done)
 	}
 	showCalibration(s, done)
 	return nil
@@ -93,9 +94,9 @@ func (c *calibrateFlags) run(ctx context.Context, s *streams, args []string) err
 func (c *calibrateFlags) check() error {
 	switch {
 	case c.file == "":
-		return usagef("give the text to calibrate with in -f")
+		return cli.Usagef("give the text to calibrate with in -f")
 	case c.to == "" && c.model.path == "":
-		return usagef("the bundled model lies within the program: name the file with -o")
+		return cli.Usagef("the bundled model lies within the program: name the file with -o")
 	case c.to == "":
 		c.to = c.model.path + llmrun.CalibrationSuffix
 	}
@@ -106,14 +107,14 @@ func (c *calibrateFlags) check() error {
 const shownInputs = 12
 
 // showCalibration prints the inputs that matter most.
-func showCalibration(s *streams, c llmrun.Calibration) {
-	fmt.Fprintf(s.out, "%s: %s, from %d tokens\n\n", c.Path, formatBytes(c.Bytes), c.Tokens)
-	fmt.Fprintf(s.out, "%-32s %10s %10s %9s %16s %s\n", "input of", "importance", "max", "outliers", "channels with", "hot (of outliers)")
+func showCalibration(s *cli.Streams, c llmrun.Calibration) {
+	fmt.Fprintf(s.Out, "%s: %s, from %d tokens\n\n", c.Path, cli.FormatBytes(c.Bytes), c.Tokens)
+	fmt.Fprintf(s.Out, "%-32s %10s %10s %9s %16s %s\n", "input of", "importance", "max", "outliers", "channels with", "hot (of outliers)")
 	for _, in := range c.Inputs[:min(shownInputs, len(c.Inputs))] {
-		fmt.Fprintf(s.out, "%-32s %10.2f %10.4g %8.3f%% %8d of %4d %4d (%.0f%%)\n",
+		fmt.Fprintf(s.Out, "%-32s %10.2f %10.4g %8.3f%% %8d of %4d %4d (%.0f%%)\n",
 			in.Name, in.Importance, in.Max, 100*in.Outliers, in.Ever, in.Channels, in.Hot, 100*in.HotShare)
 	}
 	if more := len(c.Inputs) - shownInputs; more > 0 {
-		fmt.Fprintf(s.out, "and %d more, which matter less; --json lists them\n", more)
+		fmt.Fprintf(s.Out, "and %d more, which matter less; --json lists them\n", more)
 	}
 }

@@ -8,26 +8,34 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func chatCommand() *command {
-	return &command{
-		name:     "chat",
-		synopsis: "[-m MODEL] [flags]",
-		summary:  "talk with a model",
-		about: `A conversation in the terminal. Up and down recall earlier lines; a line that ends with \ goes on in the next, and so does a block between two """. Ctrl-C stops an answer, twice at the prompt it leaves. /help lists the commands.
+func chatCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "chat",
+		Synopsis: "[-m MODEL] [flags]",
+		Summary:  "talk with a model",
+		About: `A conversation in the terminal. Up and down recall earlier lines; a line that ends with \ goes on in the next, and so does a block between two """. Ctrl-C stops an answer, twice at the prompt it leaves. /help lists the commands.
 
 When the input is piped, each line is a message and only answers are printed.`,
-		examples: []example{
-			{"llmrun chat", "talk with the bundled model"},
-			{`llmrun chat -m model.gguf --system "Answer briefly." --temp 0.3`, "with a system message"},
-			{`printf 'Who are you?\nWhat is 3 + 4?\n' | llmrun chat --temp 0`, "a conversation from a script"},
+		Examples: []cli.Example{
+			{Line: "llmrun chat", Purpose: "talk with the bundled model"},
+			{Line: `llmrun chat -m model.gguf --system "Answer briefly." --temp 0.3`, Purpose: "with a system message"},
+			{Line: `printf 'Who are you?\nWhat is 3 + 4?\n' | llmrun chat --temp 0`, Purpose: "a conversation from a script"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &chatFlags{}
+			f.Everyday(
+				"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
+				"system: the system message", "session: continue the session of that name, or begin it",
+				"temp: temperature; 0 always takes the likeliest token", "seed: the same seed gives the same text",
+				"ram: most memory to use, such as 1.5GiB; what does not fit is read from flash, and the answer is the same",
+				"ctx: tokens of context, such as 8K", "n: at most N new tokens an answer",
+			)
 			c.model.addAnswering(f)
-			f.group("Conversation")
-			f.optionalText(&c.system, "system", "TEXT", "the system message at the beginning")
+			f.Group("Conversation")
+			f.OptionalText(&c.system, "system", "TEXT", "the system message at the beginning")
 			c.model.addSession(f)
 			c.generation.add(f)
 			return c.run
@@ -43,11 +51,11 @@ type chatFlags struct {
 }
 
 // run loads the model and talks until the input ends.
-func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (c *chatFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
-	loading, stop := interruptible(ctx)
+	loading, stop := cli.Interruptible(ctx)
 	engine, err := c.model.open(loading, s)
 	stop() // from here on each answer has its own
 	if err != nil {
@@ -86,7 +94,7 @@ func (c *chatFlags) run(ctx context.Context, s *streams, args []string) error {
 // messages are kept here, where they can be taken back, saved and loaded; the
 // session finds out by itself how much of them it has already read.
 type conversation struct {
-	s        *streams
+	s        *cli.Streams
 	model    *modelFlags
 	engine   *llmrun.Engine
 	session  *llmrun.Session
@@ -108,7 +116,7 @@ func (c *conversation) greet() {
 		name = info.Family + " model"
 	}
 	c.note("%s, %s parameters, context of %d tokens. /help lists the commands, Ctrl-D leaves.",
-		name, formatCount(info.Parameters), info.MaxContext)
+		name, cli.FormatCount(info.Parameters), info.MaxContext)
 	if !info.HasChatTemplate {
 		c.note("This model has no chat template: it may not have learned to converse.")
 	}
@@ -123,9 +131,9 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, errInterrupted) && interrupted:
-			return errInterrupted
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, cli.ErrInterrupted) && interrupted:
+			return cli.ErrInterrupted
+		case errors.Is(err, cli.ErrInterrupted):
 			interrupted = true
 			c.note("Ctrl-C again, or /exit, leaves.")
 			continue
@@ -138,14 +146,14 @@ func (c *conversation) loop(ctx context.Context, input input) error {
 		case errors.Is(err, errExit):
 			return nil
 		case err == nil:
-		case !input.interactive() || c.s.out.failure() != nil:
+		case !input.interactive() || c.s.Out.Failure() != nil:
 			return err
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, cli.ErrInterrupted):
 			c.note("(stopped)")
-		case wasStopped(err): // but not by Ctrl-C, which stops the answer only
+		case cli.WasStopped(err): // but not by Ctrl-C, which stops the answer only
 			return err
 		default:
-			c.note("llmrun: %s", oneLine(err))
+			c.note("llmrun: %s", cli.OneLine(err))
 		}
 		if input.interactive() {
 			c.note("") // sets the next message apart
@@ -180,7 +188,7 @@ func (c *conversation) ask(ctx context.Context, text string) error {
 // answer lets the model answer the messages and adds what it says to them. An
 // answer that Ctrl-C cut short stays as far as it goes.
 func (c *conversation) answer(ctx context.Context) error {
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	options := c.options
 	if seed := options.Sampling.Seed; seed != nil {
@@ -188,18 +196,18 @@ func (c *conversation) answer(ctx context.Context) error {
 		options.Sampling.Seed = &next
 	}
 	c.answers++
-	bar := newMeter(c.s, "reading", formatTokens)
-	defer bar.finish()
-	options.OnPrefill = func(done, total int) { bar.update(int64(done), int64(total)) }
+	bar := cli.NewMeter(c.s, "reading", cli.FormatTokens)
+	defer bar.Finish()
+	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 
 	var got answer
 	err := got.collect(c.session.ChatMessages(ctx, c.messages, options), func(text string) error {
-		bar.finish()
-		c.s.out.modelText(text)
-		return c.s.out.failure()
+		bar.Finish()
+		c.s.Out.ModelText(text)
+		return c.s.Out.Failure()
 	})
-	err = interruption(ctx, err)
-	c.s.out.endLine()
+	err = cli.Interruption(ctx, err)
+	c.s.Out.EndLine()
 	if got.text.Len() > 0 {
 		c.messages = append(c.messages, llmrun.Message{Role: "assistant", Content: got.text.String()})
 	}
@@ -229,5 +237,5 @@ func withSystem(messages []llmrun.Message, text string) []llmrun.Message {
 
 // note tells the person something that is no part of an answer.
 func (c *conversation) note(format string, args ...any) {
-	fmt.Fprintf(c.s.err, "%s\n", strings.Map(visibleRune, fmt.Sprintf(format, args...)))
+	fmt.Fprintf(c.s.Err, "%s\n", strings.Map(cli.VisibleRune, fmt.Sprintf(format, args...)))
 }

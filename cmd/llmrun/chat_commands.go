@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // A slashCommand is something a person can ask for with a slash.
@@ -50,7 +51,7 @@ func (c *conversation) obey(ctx context.Context, line string) error {
 		names = append(names, command.name)
 	}
 	suggestion := ""
-	if near := nearest(name, names); near != "" {
+	if near := cli.Nearest(name, names); near != "" {
 		suggestion = fmt.Sprintf("; did you mean /%s?", near)
 	}
 	return fmt.Errorf("there is no command /%s%s (/help lists them; a message that begins with / needs a space before it)", name, suggestion)

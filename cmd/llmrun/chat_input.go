@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 const (
@@ -34,15 +36,15 @@ type input interface {
 }
 
 // newInput returns line editing when somebody types, else plain lines.
-func newInput(s *streams) input {
-	if !s.inTerminal || !s.out.terminal && !s.errTerminal {
-		return &pipeInput{lines: bufio.NewReader(s.in)}
+func newInput(s *cli.Streams) input {
+	if !s.InTerminal || !s.Out.Terminal && !s.ErrTerminal {
+		return &pipeInput{lines: bufio.NewReader(s.In)}
 	}
-	screen := s.err
-	if s.out.terminal {
-		screen = s.out
+	screen := s.Err
+	if s.Out.Terminal {
+		screen = s.Out
 	}
-	return newTerminalInput(s.in, screen)
+	return newTerminalInput(s.In, screen)
 }
 
 // readMessage reads a message: a line, a line that \ continues in the next, a
@@ -163,7 +165,7 @@ func (t *terminalInput) readLine(prompt string) (string, bool, error) {
 			history := t.editor.History
 			t.editor = t.newEditor()
 			t.editor.History = history
-			return "", false, errInterrupted
+			return "", false, cli.ErrInterrupted
 		}
 	}
 	return line, false, err
@@ -224,13 +226,13 @@ func legible(p []byte) (n int, begun []byte) {
 // ended from outside. The function it returns ends the watch.
 func restoreOnSignal(fd int, cooked *term.State) (stop func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, stopSignals()...)
+	signal.Notify(signals, cli.StopSignals()...)
 	done := make(chan struct{})
 	go func() {
 		select {
 		case s := <-signals:
 			_ = term.Restore(fd, cooked)
-			os.Exit(stopBy(s).exitCode())
+			os.Exit(cli.StopBy(s).ExitCode())
 		case <-done:
 		}
 	}()

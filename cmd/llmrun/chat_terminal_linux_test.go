@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // A screen collects what a program writes to its terminal.
@@ -83,7 +85,7 @@ func TestLineEditing(t *testing.T) {
 	}{
 		{"a line", "hello\r", "hello", nil},
 		{"the line before, edited", up + " again\r", "hello again", nil},
-		{"Ctrl-C loses the line", "half a line" + ctrlC, "", errInterrupted},
+		{"Ctrl-C loses the line", "half a line" + ctrlC, "", cli.ErrInterrupted},
 		{"history outlives Ctrl-C", up + up + "\r", "hello", nil},
 		{"continued", "one\\\rtwo\r", "one\ntwo", nil},
 		{"pasted", pasteStart + "a\rb\rc" + pasteEnd + " end\r", "a\nb\nc end", nil},

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/deviceplan"
+	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
 // deviceFlags say between which devices products are divided.
@@ -24,9 +25,9 @@ type deviceFlags struct {
 var defaultTokens = []int{1, 32, 128, 512}
 
 // add declares the flags that plans of devices have.
-func (d *deviceFlags) add(f *flagSet) {
-	d.mix = defaultMix
-	f.value("devices", "LIST", "one or two devices, separated by a comma: names of llmrun devices, or gpu or npu for the first of its kind; the first has to take any number of tokens", func(text string) error {
+func (d *deviceFlags) add(f *cli.FlagSet) {
+	d.mix = modelflag.DefaultMix
+	f.Value("devices", "LIST", "one or two devices, separated by a comma: names of llmrun devices, or gpu or npu for the first of its kind; the first has to take any number of tokens", func(text string) error {
 		d.names = nil
 		for name := range strings.SplitSeq(text, ",") {
 			if name = strings.TrimSpace(name); name == "" {
@@ -36,42 +37,30 @@ func (d *deviceFlags) add(f *flagSet) {
 		}
 		return nil
 	})
-	f.counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
-	addPercent(f, &d.share, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
-}
-
-// addPercent declares a part of a whole.
-func addPercent(f *flagSet, part *float64, name, usage string) {
-	f.value(name, "PERCENT", usage, func(text string) error {
-		n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-		if err != nil || !(n > 0 && n <= 100) {
-			return fmt.Errorf("must be a part such as 50%%, not %q", text)
-		}
-		*part = n / 100
-		return nil
-	})
+	f.Counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
+	f.Percent(&d.share, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
 }
 
 // addShape declares what stands for a model.
-func (d *deviceFlags) addShape(f *flagSet) {
-	f.text(&d.shape, "shape", "NAME", "the shape of this model instead, without weights; llmrun synth --list shows them")
-	addMix(f, &d.mix)
+func (d *deviceFlags) addShape(f *cli.FlagSet) {
+	f.Text(&d.shape, "shape", "NAME", "the shape of this model instead, without weights; llmrun synth --list shows them")
+	modelflag.AddMix(f, &d.mix)
 }
 
 // plan measures what is not known and prints the plan.
-func (d *deviceFlags) plan(ctx context.Context, s *streams, model *modelFlags, cache *cacheFlags, again, asJSON bool) error {
+func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlags, cache *cacheFlags, again, asJSON bool) error {
 	if d.shape != "" && model.path != "" {
-		return usagef("-m names a model and --shape makes one: give one of them")
+		return cli.Usagef("-m names a model and --shape makes one: give one of them")
 	}
-	bar := newMeter(s, "measuring", formatProducts)
-	defer bar.finish()
-	o := measure.DevicePlanOptions{
-		Model: measure.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Share: d.share,
-		Real: d.real, Check: d.check, Again: again, Running: bar.update,
-		Notice: s.note,
+	bar := cli.NewMeter(s, "measuring", formatProducts)
+	defer bar.Finish()
+	o := deviceplan.DevicePlanOptions{
+		Model: deviceplan.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Share: d.share,
+		Real: d.real, Check: d.check, Again: again, Running: bar.Update,
+		Notice: s.Note,
 	}
 	if o.Devices == nil {
-		o.Devices = measure.DefaultDevices()
+		o.Devices = deviceplan.DefaultDevices()
 	}
 	if o.Tokens == nil {
 		o.Tokens = defaultTokens
@@ -81,15 +70,15 @@ func (d *deviceFlags) plan(ctx context.Context, s *streams, model *modelFlags, c
 	if dir, err := cache.directory(); err == nil {
 		o.Dir = dir
 	}
-	plan, err := measure.PlanDevices(ctx, o)
-	bar.finish()
+	plan, err := deviceplan.PlanDevices(ctx, o)
+	bar.Finish()
 	if err != nil {
-		return interruption(ctx, err)
+		return cli.Interruption(ctx, err)
 	}
 	if asJSON {
-		return s.out.json(plan)
+		return s.Out.WriteJSON(plan)
 	}
-	plan.WriteTables(s.out)
+	plan.WriteTables(s.Out)
 	return nil
 }
 

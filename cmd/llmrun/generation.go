@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // maxRecent bounds --repeat-last-n: no context is longer.
@@ -36,26 +37,26 @@ type generationFlags struct {
 }
 
 // add declares the flags, in groups of their own.
-func (g *generationFlags) add(f *flagSet) {
-	f.group("Length")
-	f.count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full, see --overflow", 1, math.MaxInt32)
-	f.list(&g.stop, "stop", "TEXT", "end before TEXT; may be given several times")
-	f.toggle(&g.ignoreEOS, "ignore-eos", "go on after the model's end-of-text token (give -n)")
+func (g *generationFlags) add(f *cli.FlagSet) {
+	f.Group("Length")
+	f.Count(&g.maxTokens, "n", "N", "at most N new tokens; without it, until the model ends or the context is full, see --overflow", 1, math.MaxInt32)
+	f.List(&g.stop, "stop", "TEXT", "end before TEXT; may be given several times")
+	f.Toggle(&g.ignoreEOS, "ignore-eos", "go on after the model's end-of-text token (give -n)")
 
 	g.addOverflow(f)
 
-	f.group("Sampling (without a flag: what the model asks for)")
-	f.optionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the likeliest token, and none of the model's own penalties", 0, 100)
-	f.optionalCount(&g.topK, "top-k", "only the N likeliest tokens; 0 is all", 0, math.MaxInt32)
-	f.optionalNumber(&g.topP, "top-p", "only the likeliest tokens that make up X together; 0 or 1 is all", 0, 1)
-	f.optionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the likeliest; 0 is all", 0, 1)
-	f.optionalNumber(&g.typicalP, "typical", "only tokens of typical surprise that make up X together; 0 or 1 is all", 0, 1)
-	f.optionalNumber(&g.repeatPenalty, "repeat-penalty", "divide the logits of recent tokens by X; 1 is off", 0.01, 100)
-	f.optionalCount(&g.repeatLastN, "repeat-last-n", "how many tokens count as recent for all penalties; without it, 64", 1, maxRecent)
-	f.optionalNumber(&g.presencePenalty, "presence-penalty", "take X from the logits of tokens that occurred", -100, 100)
-	f.optionalNumber(&g.frequencyPenalty, "frequency-penalty", "take X from a logit for each time its token occurred", -100, 100)
-	f.value("logit-bias", "ID=X", "add X to the logit of token ID, -Inf forbids it; may be given several times", g.addBias)
-	f.value("seed", "N", "the same seed gives the same text, with any number of threads; without it, a new one each time", g.setSeed)
+	f.Group("Sampling (without a flag: what the model asks for)")
+	f.OptionalNumber(&g.temperature, "temp", "temperature; 0 is greedy: always the likeliest token, and none of the model's own penalties", 0, 100)
+	f.OptionalCount(&g.topK, "top-k", "only the N likeliest tokens; 0 is all", 0, math.MaxInt32)
+	f.OptionalNumber(&g.topP, "top-p", "only the likeliest tokens that make up X together; 0 or 1 is all", 0, 1)
+	f.OptionalNumber(&g.minP, "min-p", "only tokens at least X times as likely as the likeliest; 0 is all", 0, 1)
+	f.OptionalNumber(&g.typicalP, "typical", "only tokens of typical surprise that make up X together; 0 or 1 is all", 0, 1)
+	f.OptionalNumber(&g.repeatPenalty, "repeat-penalty", "divide the logits of recent tokens by X; 1 is off", 0.01, 100)
+	f.OptionalCount(&g.repeatLastN, "repeat-last-n", "how many tokens count as recent for all penalties; without it, 64", 1, maxRecent)
+	f.OptionalNumber(&g.presencePenalty, "presence-penalty", "take X from the logits of tokens that occurred", -100, 100)
+	f.OptionalNumber(&g.frequencyPenalty, "frequency-penalty", "take X from a logit for each time its token occurred", -100, 100)
+	f.Value("logit-bias", "ID=X", "add X to the logit of token ID, -Inf forbids it; may be given several times", g.addBias)
+	f.Value("seed", "N", "the same seed gives the same text, with any number of threads; without it, a new one each time", g.setSeed)
 }
 
 // addBias takes ID=X of --logit-bias.
@@ -89,7 +90,7 @@ func (g *generationFlags) options(engine *llmrun.Engine) (llmrun.GenerateOptions
 	vocabulary := engine.Info().Vocab
 	for id := range sampling.LogitBias {
 		if int(id) >= vocabulary {
-			return llmrun.GenerateOptions{}, usagef("--logit-bias: the model has no token %d, only 0 to %d", id, vocabulary-1)
+			return llmrun.GenerateOptions{}, cli.Usagef("--logit-bias: the model has no token %d, only 0 to %d", id, vocabulary-1)
 		}
 	}
 	return llmrun.GenerateOptions{

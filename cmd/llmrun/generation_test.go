@@ -4,19 +4,21 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // parseGeneration returns the generation flags that args set.
 func parseGeneration(t *testing.T, args ...string) (*generationFlags, error) {
 	t.Helper()
 	var g generationFlags
-	f := newFlagSet()
+	f := cli.NewFlagSet()
 	g.add(f)
-	_, err := f.parse(args)
+	_, err := f.Parse(args)
 	return &g, err
 }
 
@@ -89,4 +91,19 @@ func TestCollectStopsWhenTheOutputFails(t *testing.T) {
 	require.ErrorIs(t, err, full)
 	require.Equal(t, 3, produced)
 	require.Equal(t, "xxx", got.text.String())
+}
+
+func TestStatsLine(t *testing.T) {
+	seed := uint64(7)
+	stats := llmrun.Stats{
+		PromptTokens: 21, ReusedTokens: 1, GeneratedTokens: 11, StopReason: "eos",
+		Prefill: 10 * time.Millisecond, FirstToken: 12 * time.Millisecond, Decode: 50 * time.Millisecond,
+	}
+	require.Equal(t, "prompt 21 tokens (1 reused), 2000 tok/s; first token after 12ms; answer 11 tokens, 200.0 tok/s; the model ended it; seed 7",
+		statsLine(stats, &seed))
+	stats.RecalledTokens, stats.Slides, stats.ForgottenTokens = 1, 2, 30
+	require.Contains(t, statsLine(stats, &seed), "(1 reused, 1 of them from flash)")
+	require.Contains(t, statsLine(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
+	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",
+		statsLine(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
 }

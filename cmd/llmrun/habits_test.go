@@ -4,18 +4,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // Habits are names that are not ours, and lead to some that are.
 func TestHabitsLeadSomewhere(t *testing.T) {
-	flags := newFlagSet()
-	runCommand().prepare(flags)
-	for theirs, ours := range flagHabits {
-		require.Nil(t, flags.registry.Lookup(theirs), theirs)
-		require.NotNil(t, flags.registry.Lookup(ours), "%s for %s", ours, theirs)
+	flags := cli.NewFlagSet()
+	runCommand().Prepare(flags)
+	for theirs, ours := range cli.FlagHabits {
+		require.Nil(t, flags.Registry.Lookup(theirs), theirs)
+		require.NotNil(t, flags.Registry.Lookup(ours), "%s for %s", ours, theirs)
 	}
-	for name := range commandHabits {
-		require.Nil(t, findCommand(name), name)
+	for name := range commandHints {
+		require.Nil(t, llmrunProgram().Find(name), name)
 	}
 }
 
@@ -35,9 +37,9 @@ func TestHabitsAreToldOurNames(t *testing.T) {
 		{[]string{"version", "llama"}, `unexpected argument "llama"`},
 	}
 	for _, test := range tests {
-		err := dispatch(t.Context(), systemStreams(), test.args)
-		var usage *usageError
+		err := llmrunProgram().Dispatch(t.Context(), cli.SystemStreams(), test.args)
+		var usage *cli.UsageError
 		require.ErrorAs(t, err, &usage)
-		require.Equal(t, test.want, usage.message)
+		require.Equal(t, test.want, usage.Message)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun"
-	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // What a script finds in the output is named in the help.
@@ -25,22 +26,45 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 		{"cache", llmrun.KeptKV{}},
 		{"cache", freed{}},
 		{"version", version{}},
-		{"version", measure.Machine{}},
+		{"version", bench.Machine{}},
 		{"import", llmrun.Imported{}},
 		{"verify", verified{}},
 		{"synth", written{}},
 		{"synth", shapeList{}},
-		{"synth", measure.ShapeInfo{}},
-		{"bench hetero", measure.HeteroReport{}},
+		{"synth", bench.ShapeInfo{}},
 		{"calibrate", llmrun.Calibration{}},
 		{"calibrate", llmrun.CalibrationInput{}},
 		{"perplexity", llmrun.ShadowUse{}},
 	} {
-		about := findCommand(c.command).about
+		about := llmrunProgram().Find(c.command).About
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(c.prints)) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			require.NotEmpty(t, name, "%s of %T", field.Name, c.prints)
 			require.Regexp(t, `\b`+name+`\b`, about, "the help of %s", c.command)
 		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	require.Equal(t, "inspect", cli.Nearest("inspcet", llmrunProgram().Names()))
+	require.Equal(t, "tokenize", cli.Nearest("tokenise", llmrunProgram().Names()))
+	require.Equal(t, "", cli.Nearest("frobnicate", llmrunProgram().Names()))
+}
+
+// Every command can be prepared and explains itself, with at least three
+// examples.
+func TestEveryCommandTeaches(t *testing.T) {
+	for _, name := range llmrunProgram().Names() {
+		t.Run(name, func(t *testing.T) {
+			c := llmrunProgram().Find(name)
+			require.NotNil(t, c.Prepare(cli.NewFlagSet()))
+			require.NotEmpty(t, c.Summary)
+			require.NotEmpty(t, c.About)
+			require.GreaterOrEqual(t, len(c.Examples), 3)
+			for _, e := range c.Examples {
+				require.Contains(t, e.Line, "llmrun ")
+				require.NotEmpty(t, e.Purpose)
+			}
+		})
 	}
 }

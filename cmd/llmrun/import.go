@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func importCommand() *command {
-	return &command{
-		name:     "import",
-		synopsis: "MODEL [-o FILE.pack] [--replace] [flags]",
-		summary:  "write a model in the form that loads fastest",
-		about: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Weights that GPTQ or AWQ rounded stay exactly what they are. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
+func importCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "import",
+		Synopsis: "MODEL [-o FILE.pack] [--replace] [flags]",
+		Summary:  "write a model in the form that loads fastest",
+		About: `Writes a model (a GGUF file, any part of a split one, or a Hugging Face directory) as a pack: one file in which the weights lie as they will in memory, with checksums, the tokenizer and all that describes the model. Weights that GPTQ or AWQ rounded stay exactly what they are. Nothing is lost, unless --quant asks for fewer bits. A pack is used like any model, with -m.
 
 Without -o the pack goes into the cache, where run and chat look for it; they import a model there themselves when it is first used. --replace writes it beside the model and then deletes the files with the weights, for devices that cannot hold both for long.
 
@@ -24,24 +25,24 @@ Without -o the pack goes into the cache, where run and chat look for it; they im
 Ctrl-C, or a disk that gets full, leaves no file behind.
 
 --json prints one object: path and bytes of the pack, source_bytes of the model's files, and with --replace the files removed and the bytes freed.`,
-		examples: []example{
-			{"llmrun import model.gguf", "so that the first run need not do it"},
-			{"llmrun import model.gguf --replace && llmrun chat -m model.pack", "keep the pack alone"},
-			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", "round a checkpoint of floats to 4 bits"},
-			{"llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", "the same, with an eye on what notes are made of"},
+		Examples: []cli.Example{
+			{Line: "llmrun import model.gguf", Purpose: "so that the first run need not do it"},
+			{Line: "llmrun import model.gguf --replace && llmrun chat -m model.pack", Purpose: "keep the pack alone"},
+			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 -o qwen.pack", Purpose: "round a checkpoint of floats to 4 bits"},
+			{Line: "llmrun import ~/models/qwen2.5-1.5b --quant q4 --calibrate notes.txt -o qwen.pack", Purpose: "the same, with an eye on what notes are made of"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			i := &importFlags{}
-			f.group("Output")
-			f.text(&i.to, "o output", "FILE.pack", "where to write it; without it, into the cache, or with --replace beside the model")
-			f.toggle(&i.replace, "replace", "delete the model's files with weights once the pack has been written and read back")
-			f.toggle(&i.force, "force", "replace a pack that is there")
+			f.Group("Output")
+			f.Text(&i.to, "o output", "FILE.pack", "where to write it; without it, into the cache, or with --replace beside the model")
+			f.Toggle(&i.replace, "replace", "delete the model's files with weights once the pack has been written and read back")
+			f.Toggle(&i.force, "force", "replace a pack that is there")
 			i.cache.addDir(f)
-			f.toggle(&i.json, "json", "print one JSON object")
-			f.group("Weights")
-			f.text(&i.quant, "quant", "MIX", "round weights that are floats: "+mixNames()+", as described above; needs -o")
-			f.text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
-			f.list(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
+			f.Toggle(&i.json, "json", "print one JSON object")
+			f.Group("Weights")
+			f.Text(&i.quant, "quant", "MIX", "round weights that are floats: "+mixNames()+", as described above; needs -o")
+			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
+			f.List(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
 			return i.run
 		},
 	}
@@ -60,20 +61,20 @@ type importFlags struct {
 	calibrate string // file with a text
 }
 
-func (i *importFlags) run(ctx context.Context, s *streams, args []string) error {
+func (i *importFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
 	if len(args) != 1 {
-		return usagef("give one model to import")
+		return cli.Usagef("give one model to import")
 	}
 	model := args[0]
 	if err := i.check(model); err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	text := ""
 	if i.calibrate != "" {
 		var err error
-		if text, err = readText(s, "--calibrate", i.calibrate); err != nil {
+		if text, err = cli.ReadText(s, "--calibrate", i.calibrate); err != nil {
 			return err
 		}
 	}
@@ -81,14 +82,14 @@ func (i *importFlags) run(ctx context.Context, s *streams, args []string) error 
 	done, err := i.write(ctx, s, model, text, bar.report)
 	bar.finish()
 	if err != nil {
-		return interruption(ctx, err)
+		return cli.Interruption(ctx, err)
 	}
 	if i.json {
-		return s.out.json(done)
+		return s.Out.WriteJSON(done)
 	}
-	fmt.Fprintf(s.out, "%s: %s from %s of %s\n", done.Path, formatBytes(done.Bytes), formatBytes(done.SourceBytes), filepath.Base(model))
+	fmt.Fprintf(s.Out, "%s: %s from %s of %s\n", done.Path, cli.FormatBytes(done.Bytes), cli.FormatBytes(done.SourceBytes), filepath.Base(model))
 	if i.replace {
-		fmt.Fprintf(s.out, "deleted %s: %s freed\n", strings.Join(done.Removed, ", "), formatBytes(done.Freed))
+		fmt.Fprintf(s.Out, "deleted %s: %s freed\n", strings.Join(done.Removed, ", "), cli.FormatBytes(done.Freed))
 	}
 	return nil
 }
@@ -100,13 +101,13 @@ func (i *importFlags) check(model string) error {
 	}
 	switch {
 	case i.calibrate != "" && i.quant == "":
-		return usagef("--calibrate chooses how --quant rounds: give both")
+		return cli.Usagef("--calibrate chooses how --quant rounds: give both")
 	case i.to == "" && (i.quant != "" || len(i.lora) > 0):
-		return usagef("--quant and --lora make another model, which the cache has no place for: name the file with -o")
+		return cli.Usagef("--quant and --lora make another model, which the cache has no place for: name the file with -o")
 	case i.to == "":
 		return nil
 	case !strings.HasSuffix(i.to, llmrun.PackSuffix):
-		return usagef("-o: the name must end in %s", llmrun.PackSuffix)
+		return cli.Usagef("-o: the name must end in %s", llmrun.PackSuffix)
 	}
 	return refuseExisting(i.to, i.force)
 }
@@ -114,22 +115,22 @@ func (i *importFlags) check(model string) error {
 // refuseExisting keeps a file that is there, unless --force was given.
 func refuseExisting(path string, force bool) error {
 	if _, err := os.Lstat(path); err == nil && !force {
-		return usagef("%s is there already; --force replaces it", path)
+		return cli.Usagef("%s is there already; --force replaces it", path)
 	}
 	return nil
 }
 
 // write imports the model to where the flags say.
-func (i *importFlags) write(ctx context.Context, s *streams, model, text string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
+func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text string, progress func(llmrun.Progress)) (llmrun.Imported, error) {
 	if i.to != "" {
-		bar := newMeter(s, "calibrating", formatTokens)
-		defer bar.finish()
+		bar := cli.NewMeter(s, "calibrating", cli.FormatTokens)
+		defer bar.Finish()
 		return llmrun.Import(ctx, model, i.to, llmrun.ImportOptions{
-			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notice: s.note,
+			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notice: s.Note,
 			CalibrateProgress: func(p llmrun.Progress) {
-				bar.update(p.Done, p.Total)
+				bar.Update(p.Done, p.Total)
 				if p.Done == p.Total {
-					bar.finish()
+					bar.Finish()
 				}
 			},
 			Progress: progress,
@@ -163,19 +164,19 @@ func aboutMixes() string {
 // phases shows several meters, one after the other: the next one begins when
 // the reports start again from the beginning.
 type phases struct {
-	s      *streams
+	s      *cli.Streams
 	labels []string
-	bar    *meter
+	bar    *cli.Meter
 	last   int64
 }
 
 func (p *phases) report(now llmrun.Progress) {
 	if (p.bar == nil || now.Done < p.last) && len(p.labels) > 0 {
 		p.finish()
-		p.bar, p.labels = newMeter(p.s, p.labels[0], formatBytes), p.labels[1:]
+		p.bar, p.labels = cli.NewMeter(p.s, p.labels[0], cli.FormatBytes), p.labels[1:]
 	}
 	p.last = now.Done
-	p.bar.update(now.Done, now.Total)
+	p.bar.Update(now.Done, now.Total)
 }
 
-func (p *phases) finish() { p.bar.finish() }
+func (p *phases) finish() { p.bar.Finish() }

@@ -11,28 +11,29 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func inspectCommand() *command {
-	return &command{
-		name:     "inspect",
-		synopsis: "[-m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
-		summary:  "show what a model is, without loading it",
-		about:    `Prints a model's family, shape, types of tensors, tokenizer and context, and what its context takes in memory. --tensors lists the tensors; --tensor with --rows prints the values of one, dequantized.`,
-		examples: []example{
-			{"llmrun inspect -m model.gguf", "what it is"},
-			{"llmrun inspect -m model.gguf --tensors", "every tensor with its type, shape and size"},
-			{"llmrun inspect -m model.gguf --tensor token_embd.weight --rows 0,5 --json", `two rows of a tensor as {"rows":[[...],[...]]}`},
+func inspectCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "inspect",
+		Synopsis: "[-m MODEL] [--tensors | --tensor NAME --rows LIST] [--json]",
+		Summary:  "show what a model is, without loading it",
+		About:    `Prints a model's family, shape, types of tensors, tokenizer and context, and what its context takes in memory. --tensors lists the tensors; --tensor with --rows prints the values of one, dequantized.`,
+		Examples: []cli.Example{
+			{Line: "llmrun inspect -m model.gguf", Purpose: "what it is"},
+			{Line: "llmrun inspect -m model.gguf --tensors", Purpose: "every tensor with its type, shape and size"},
+			{Line: "llmrun inspect -m model.gguf --tensor token_embd.weight --rows 0,5 --json", Purpose: `two rows of a tensor as {"rows":[[...],[...]]}`},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			i := &inspectFlags{}
 			i.model.addModel(f)
-			f.group("What to show")
-			f.toggle(&i.tensors, "tensors", "the list of tensors")
-			f.text(&i.tensor, "tensor", "NAME", "values of this tensor, dequantized")
-			f.text(&i.rows, "rows", "LIST", "with --tensor: which rows, such as 0,5; a row is the innermost dimension, and all others count as one")
-			f.group("Output")
-			f.toggle(&i.json, "json", "print one JSON object; NaN and infinities in a tensor become null")
+			f.Group("What to show")
+			f.Toggle(&i.tensors, "tensors", "the list of tensors")
+			f.Text(&i.tensor, "tensor", "NAME", "values of this tensor, dequantized")
+			f.Text(&i.rows, "rows", "LIST", "with --tensor: which rows, such as 0,5; a row is the innermost dimension, and all others count as one")
+			f.Group("Output")
+			f.Toggle(&i.json, "json", "print one JSON object; NaN and infinities in a tensor become null")
 			return i.run
 		},
 	}
@@ -47,8 +48,8 @@ type inspectFlags struct {
 	json    bool
 }
 
-func (i *inspectFlags) run(_ context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (i *inspectFlags) run(_ context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	rows, err := i.check()
@@ -65,7 +66,7 @@ func (i *inspectFlags) run(_ context.Context, s *streams, args []string) error {
 	case i.tensor != "":
 		return i.showRows(s, inspection, rows)
 	case i.json:
-		return s.out.json(newInspectReport(inspection, i.tensors))
+		return s.Out.WriteJSON(newInspectReport(inspection, i.tensors))
 	case i.tensors:
 		showTensors(s, inspection.Tensors())
 	default:
@@ -78,19 +79,19 @@ func (i *inspectFlags) run(_ context.Context, s *streams, args []string) error {
 func (i *inspectFlags) check() ([]int, error) {
 	switch {
 	case i.tensor == "" && i.rows != "":
-		return nil, usagef("--rows needs --tensor")
+		return nil, cli.Usagef("--rows needs --tensor")
 	case i.tensor == "":
 		return nil, nil
 	case i.tensors:
-		return nil, usagef("--tensors lists all tensors and --tensor shows one: give one of them")
+		return nil, cli.Usagef("--tensors lists all tensors and --tensor shows one: give one of them")
 	case i.rows == "":
-		return nil, usagef("--tensor needs --rows, such as --rows 0,5")
+		return nil, cli.Usagef("--tensor needs --rows, such as --rows 0,5")
 	}
 	var rows []int
 	for field := range strings.SplitSeq(i.rows, ",") {
 		row, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || row < 0 {
-			return nil, usagef("--rows: must be row numbers such as 0,5, not %q", i.rows)
+			return nil, cli.Usagef("--rows: must be row numbers such as 0,5, not %q", i.rows)
 		}
 		rows = append(rows, row)
 	}
@@ -98,15 +99,15 @@ func (i *inspectFlags) check() ([]int, error) {
 }
 
 // showRows prints rows of one tensor as numbers.
-func (i *inspectFlags) showRows(s *streams, inspection *llmrun.Inspection, rows []int) error {
+func (i *inspectFlags) showRows(s *cli.Streams, inspection *llmrun.Inspection, rows []int) error {
 	values, err := inspection.Rows(i.tensor, rows)
 	if err != nil {
 		return err
 	}
 	if i.json {
-		return s.out.writeRows("{", "rows", values)
+		return s.Out.WriteRows("{", "rows", values)
 	}
-	w := bufio.NewWriter(s.out)
+	w := bufio.NewWriter(s.Out)
 	for k, row := range values {
 		fmt.Fprintf(w, "row %d:", rows[k])
 		for _, x := range row {
@@ -138,17 +139,17 @@ func newInspectReport(inspection *llmrun.Inspection, withTensors bool) inspectRe
 }
 
 // showModel prints the table for a person.
-func showModel(s *streams, inspection *llmrun.Inspection) {
+func showModel(s *cli.Streams, inspection *llmrun.Inspection) {
 	info := inspection.Info()
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(s.out, "%-12s %s\n", label, strings.Map(visibleRune, fmt.Sprintf(format, args...)))
+		fmt.Fprintf(s.Out, "%-12s %s\n", label, strings.Map(cli.VisibleRune, fmt.Sprintf(format, args...)))
 	}
 	if info.Name != "" {
 		line("name", "%s", info.Name)
 	}
 	line("family", "%s (%s)", info.Family, info.Format)
-	line("parameters", "%s", formatCount(info.Parameters))
-	line("weights", "%s: %s", formatBytes(info.WeightBytes), tensorTypes(info.TensorTypes))
+	line("parameters", "%s", cli.FormatCount(info.Parameters))
+	line("weights", "%s: %s", cli.FormatBytes(info.WeightBytes), tensorTypes(info.TensorTypes))
 	line("layers", "%d of width %d, feed-forward %d", info.Layers, info.Dim, info.FFN)
 	line("attention", "%s", attention(info))
 	if info.Experts > 0 {
@@ -158,7 +159,7 @@ func showModel(s *streams, inspection *llmrun.Inspection) {
 	line("template", "%s", template(info))
 	line("context", "%d tokens", info.MaxContext)
 	line("KV cache", "%s per 1K tokens, %s for the whole context",
-		formatBytes(inspection.KVBytes(tokensPerK)), formatBytes(inspection.KVBytes(info.MaxContext)))
+		cli.FormatBytes(inspection.KVBytes(tokensPerK)), cli.FormatBytes(inspection.KVBytes(info.MaxContext)))
 }
 
 // attention spells the shape of the attention.
@@ -191,14 +192,14 @@ func tensorTypes(counts map[string]int) string {
 }
 
 // showTensors prints the list of tensors as a table.
-func showTensors(s *streams, tensors []llmrun.TensorInfo) {
+func showTensors(s *cli.Streams, tensors []llmrun.TensorInfo) {
 	width := 0
 	for _, t := range tensors {
 		width = max(width, len(t.Name))
 	}
 	for _, t := range tensors {
 		shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "×"), "[]")
-		name := strings.Map(visibleRune, t.Name)
-		fmt.Fprintf(s.out, "%-*s  %-8s %-20s %s\n", width, name, t.Type, shape, formatBytes(t.Bytes))
+		name := strings.Map(cli.VisibleRune, t.Name)
+		fmt.Fprintf(s.Out, "%-*s  %-8s %-20s %s\n", width, name, t.Type, shape, cli.FormatBytes(t.Bytes))
 	}
 }

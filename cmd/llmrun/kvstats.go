@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // kvStats is what --stats shows of keys and values.
@@ -54,14 +55,14 @@ func newKVStats(stats llmrun.Stats) kvStats {
 func (k *kvStats) print(w io.Writer) {
 	if k.ColdPages > 0 || k.Written > 0 {
 		fmt.Fprintf(w, "kv: %d pages in memory, %d on flash (%d tokens); read %s and wrote %s a token, wrote %s in all; waited %.0f ms in %d stalls\n",
-			k.HotPages, k.ColdPages, k.ColdTokens, formatBytes(k.ReadPerToken), formatBytes(k.WrittenPerToken), formatBytes(k.Written), k.StallMS, k.Stalls)
+			k.HotPages, k.ColdPages, k.ColdTokens, cli.FormatBytes(k.ReadPerToken), cli.FormatBytes(k.WrittenPerToken), cli.FormatBytes(k.Written), k.StallMS, k.Stalls)
 	}
 	if k.Recalled > 0 || k.Kept > 0 {
-		fmt.Fprintf(w, "kv: %d tokens of the prompt came from flash, %s were written for later\n", k.Recalled, formatBytes(k.Kept))
+		fmt.Fprintf(w, "kv: %d tokens of the prompt came from flash, %s were written for later\n", k.Recalled, cli.FormatBytes(k.Kept))
 	}
 	if x := k.Selection; x != nil {
 		fmt.Fprintf(w, "kv: looked at %d of %d blocks that could be left out, %.1f %%; read %s of them from flash\n",
-			x.Taken, x.Blocks, 100*float64(x.Taken)/float64(x.Blocks), formatBytes(x.Read))
+			x.Taken, x.Blocks, 100*float64(x.Taken)/float64(x.Blocks), cli.FormatBytes(x.Read))
 	}
 	if k.Failed != "" {
 		fmt.Fprintf(w, "kv: kept in memory what should have gone to flash: %s\n", k.Failed)

@@ -11,32 +11,33 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // shownLogits is how many logits of a position are shown to a person.
 const shownLogits = 10
 
-func logitsCommand() *command {
-	return &command{
-		name:     "logits",
-		synopsis: "[-m MODEL] --ids LIST [--at last|all|0,4] [flags]",
-		summary:  "show what a model predicts after given tokens",
-		about: `Feeds token ids to the model, with nothing added, and prints the logits of the tokens that may follow: the ten highest, or all of the vocabulary with --json. Position 0 is what follows the first token.
+func logitsCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "logits",
+		Synopsis: "[-m MODEL] --ids LIST [--at last|all|0,4] [flags]",
+		Summary:  "show what a model predicts after given tokens",
+		About: `Feeds token ids to the model, with nothing added, and prints the logits of the tokens that may follow: the ten highest, or all of the vocabulary with --json. Position 0 is what follows the first token.
 
 --json prints {"positions":[...],"logits":[[...],...]} with as many digits as it takes to give the same 32-bit numbers again.`,
-		examples: []example{
-			{"llmrun logits --ids 4972,15", "the likeliest tokens after two tokens"},
-			{"llmrun logits --ids 4972,15,950 --at 0,2", "after the first and the third of three tokens"},
-			{"llmrun logits -m model.gguf --ids 1,2,3 --at all --json > logits.json", "all logits at all positions, to compare with another engine"},
+		Examples: []cli.Example{
+			{Line: "llmrun logits --ids 4972,15", Purpose: "the likeliest tokens after two tokens"},
+			{Line: "llmrun logits --ids 4972,15,950 --at 0,2", Purpose: "after the first and the third of three tokens"},
+			{Line: "llmrun logits -m model.gguf --ids 1,2,3 --at all --json > logits.json", Purpose: "all logits at all positions, to compare with another engine"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			l := &logitsFlags{at: "last"}
 			l.model.addScoring(f)
-			f.group("Positions")
-			f.text(&l.ids, "ids", "LIST", "token ids, such as 1,2,3; - reads them from standard input")
-			f.text(&l.at, "at", "WHERE", "last (the default), all, or positions such as 0,4")
-			f.group("Output")
-			f.toggle(&l.json, "json", "print all logits as one JSON object")
+			f.Group("Positions")
+			f.Text(&l.ids, "ids", "LIST", "token ids, such as 1,2,3; - reads them from standard input")
+			f.Text(&l.at, "at", "WHERE", "last (the default), all, or positions such as 0,4")
+			f.Group("Output")
+			f.Toggle(&l.json, "json", "print all logits as one JSON object")
 			return l.run
 		},
 	}
@@ -51,8 +52,8 @@ type logitsFlags struct {
 }
 
 // run checks ids and positions, loads the model and prints its logits.
-func (l *logitsFlags) run(ctx context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (l *logitsFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	ids, err := readIDs(s, l.ids)
@@ -61,9 +62,9 @@ func (l *logitsFlags) run(ctx context.Context, s *streams, args []string) error 
 	}
 	positions, err := parsePositions(l.at, len(ids))
 	if err != nil {
-		return usagef("--at: %v", err)
+		return cli.Usagef("--at: %v", err)
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	engine, err := l.model.open(ctx, s)
 	if err != nil {
@@ -75,7 +76,7 @@ func (l *logitsFlags) run(ctx context.Context, s *streams, args []string) error 
 	}
 	logits, err := engine.Logits(ctx, ids, positions)
 	if err = errors.Join(err, engine.Close()); err != nil { // which writes the trace
-		return interruption(ctx, err)
+		return cli.Interruption(ctx, err)
 	}
 	if l.json {
 		return writeLogits(s, positions, logits)
@@ -111,25 +112,25 @@ func parsePositions(at string, length int) ([]int, error) {
 }
 
 // writeLogits prints the JSON object.
-func writeLogits(s *streams, positions []int, logits [][]float32) error { // logits: [len(positions), vocab]
+func writeLogits(s *cli.Streams, positions []int, logits [][]float32) error { // logits: [len(positions), vocab]
 	head, err := json.Marshal(positions)
 	if err != nil {
 		return err
 	}
-	return s.out.writeRows(fmt.Sprintf(`{"positions":%s,`, head), "logits", logits)
+	return s.Out.WriteRows(fmt.Sprintf(`{"positions":%s,`, head), "logits", logits)
 }
 
 // showLogits prints the highest logits of each position.
-func showLogits(s *streams, tokenizer *llmrun.Tokenizer, positions []int, logits [][]float32) { // logits: [len(positions), vocab]
+func showLogits(s *cli.Streams, tokenizer *llmrun.Tokenizer, positions []int, logits [][]float32) { // logits: [len(positions), vocab]
 	for i, row := range logits {
-		fmt.Fprintf(s.out, "after position %d\n", positions[i])
+		fmt.Fprintf(s.Out, "after position %d\n", positions[i])
 		for _, id := range highest(row, shownLogits) {
 			spelling := "" // a model without a tokenizer has ids alone
 			if tokenizer != nil {
 				piece, _ := tokenizer.Piece(int32(id))
 				spelling = fmt.Sprintf("  %q", piece)
 			}
-			fmt.Fprintf(s.out, "  %10.4f %7d%s\n", row[id], id, spelling)
+			fmt.Fprintf(s.Out, "  %10.4f %7d%s\n", row[id], id, spelling)
 		}
 	}
 }

@@ -7,38 +7,61 @@ import (
 	"errors"
 	"fmt"
 	"os"
-)
 
-// Exit codes. Scripts depend on them; `llmrun help` lists them.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-	exitSignal  = 128 // and the signal's number: what a shell reports for a program that one ended
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 func main() {
-	os.Exit(execute(context.Background(), systemStreams(), os.Args[1:]))
+	os.Exit(llmrunProgram().Execute(context.Background(), cli.SystemStreams(), os.Args[1:]))
 }
 
-// execute runs one command line and returns the exit code.
-func execute(ctx context.Context, s *streams, args []string) int {
-	err := dispatch(ctx, s, args)
-	if err == nil {
-		// A full disk or a closed file shows itself only when writing.
-		err = s.out.failure()
+const overviewIntro = `llmrun runs language models: GGUF files and Hugging Face directories, on this
+machine. Without -m a command uses the small model that is bundled with llmrun.
+
+Usage: llmrun COMMAND [flags]`
+
+const overviewEnd = `"llmrun help COMMAND" shows the flags of a command.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for memory, 4 a file is
+damaged, 130 Ctrl-C, 143 SIGTERM. Results go to standard output; timings,
+progress and errors to standard error.`
+
+// llmrunProgram returns the program with all of its commands.
+func llmrunProgram() *cli.Program {
+	return &cli.Program{
+		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints, ExitCode: exitCode,
+		Groups: commandGroups(),
 	}
-	var usage *usageError
-	var stopped stoppedBy
+}
+
+// exitCode tells errors apart for scripts.
+func exitCode(err error) int {
 	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &stopped):
-		return stopped.exitCode()
-	case errors.As(err, &usage):
-		fmt.Fprintf(s.err, "llmrun: %s\n%s\n", usage.message, usage.hint())
-		return exitUsage
+	case errors.Is(err, llmrun.ErrOptions):
+		return cli.ExitUsage
+	case errors.Is(err, llmrun.ErrBudget):
+		return exitBudget
+	case errors.Is(err, llmrun.ErrFormat):
+		return exitDamaged
 	}
-	fmt.Fprintf(s.err, "llmrun: %s\n", oneLine(err))
-	return exitFailure
+	return cli.ExitFailure
+}
+
+// Exit codes besides those of every program of ours.
+const (
+	exitBudget  = 3 // refused: the memory budget is too small
+	exitDamaged = 4 // a file is damaged
+)
+
+// commandGroups returns every command, in the order of the help.
+func commandGroups() []cli.CommandGroup {
+	return []cli.CommandGroup{
+		{Title: "Generate text", Commands: []*cli.Command{runCommand(), chatCommand(), sessionsCommand()}},
+		{Title: "Inspect models and devices", Commands: []*cli.Command{
+			inspectCommand(), planCommand(), tokenizeCommand(), detokenizeCommand(), renderCommand(), devicesCommand(), profileCommand(),
+		}},
+		{Title: "Import models", Commands: []*cli.Command{importCommand(), calibrateCommand(), verifyCommand(), cacheCommand()}},
+		{Title: "Measure", Commands: []*cli.Command{logitsCommand(), perplexityCommand(), benchCommand(), synthCommand()}},
+		{Title: "About", Commands: []*cli.Command{versionCommand(), licensesCommand()}},
+	}
 }

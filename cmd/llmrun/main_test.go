@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/internal/testutil"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
@@ -42,23 +42,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":    scriptStatus,
+			"status":    testutil.ScriptStatus,
 			"interrupt": scriptInterrupt,
 			"unwritten": scriptUnwritten,
 			"chomp":     scriptChomp,
 			"damage":    scriptDamage,
 		},
 	})
-}
-
-// scriptStatus is "status CODE PROGRAM ARGS...": exec, with exactly that exit code.
-func scriptStatus(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: status CODE PROGRAM ARGS...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	checkExit(ts, ts.Exec(args[1], args[2:]...), want)
 }
 
 // scriptDamage is "damage FILE OFFSET": it changes a byte.
@@ -110,7 +100,7 @@ func scriptInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 		more, err = output.Read(buffer)
 		text = append(text, buffer[:more]...)
 	}
-	checkExit(ts, command.Wait(), endings[args[0]].code)
+	testutil.CheckExit(ts, command.Wait(), endings[args[0]].code)
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), text, 0o600))
 }
 
@@ -138,7 +128,7 @@ func scriptUnwritten(ts *testscript.TestScript, _ bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Check(command.Process.Signal(endings[args[0]].signal))
-	checkExit(ts, command.Wait(), endings[args[0]].code)
+	testutil.CheckExit(ts, command.Wait(), endings[args[0]].code)
 	if left := temporary(); len(left) > 0 {
 		ts.Fatalf("left behind: %q", left)
 	}
@@ -152,19 +142,4 @@ func scriptChomp(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
-}
-
-// checkExit fails the script unless err is how a program with that exit code ends.
-func checkExit(ts *testscript.TestScript, err error, want int) {
-	code := 0
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		code = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if code != want {
-		ts.Fatalf("exit code %d, want %d", code, want)
-	}
 }

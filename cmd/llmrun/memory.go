@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // addRAM declares --ram and what goes with it, for commands that generate.
-func (m *modelFlags) addRAM(f *flagSet) {
+func (m *modelFlags) addRAM(f *cli.FlagSet) {
 	addRAM(f, &m.ram)
 	addKVRAM(f, &m.kvRAM)
-	f.text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere, there after a first token from the mapping if the file is in the page cache")
+	f.Text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere, there after a first token from the mapping if the file is in the page cache")
 	m.addDisk(f)
-	f.toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
+	f.Toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
 }
 
 // addDisk declares --disk, for commands that read models.
-func (m *modelFlags) addDisk(f *flagSet) {
-	f.value("disk", "SPEED", "for experiments: read the model as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
+func (m *modelFlags) addDisk(f *cli.FlagSet) {
+	f.Value("disk", "SPEED", "for experiments: read the model as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
 		m.disk, err = llmrun.ParseDiskSpeed(text)
 		return err
 	})
@@ -36,8 +37,8 @@ type ramFlag struct {
 }
 
 // addRAM declares --ram, for commands that divide memory.
-func addRAM(f *flagSet, ram *ramFlag) {
-	f.value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% (of the memory that is available on this machine, not of the model), or all for no limit; without it, what is available. What does not fit is read from flash while it is used, and the answer is the same", func(text string) (err error) {
+func addRAM(f *cli.FlagSet, ram *ramFlag) {
+	f.Value("ram", "SIZE", "most memory to use, the program included: such as 1.5GiB, 800MB, 50% (of the memory that is available on this machine, not of the model), or all for no limit; without it, what is available. What does not fit is read from flash while it is used, and the answer is the same", func(text string) (err error) {
 		*ram = ramFlag{bytes: llmrun.NoLimit}
 		if text == "all" {
 			return nil
@@ -57,12 +58,12 @@ func (r *ramFlag) of() string {
 	if r.percent == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s of the %s that are available on this machine, not of the model", r.percent, formatBytes(r.available))
+	return fmt.Sprintf("%s of the %s that are available on this machine, not of the model", r.percent, cli.FormatBytes(r.available))
 }
 
 // addKVRAM declares --kv-ram, for commands that divide memory.
-func addKVRAM(f *flagSet, ram *int64) {
-	f.value("kv-ram", "SIZE", "of that, the most for keys and values of the conversation, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and come back when they are needed, and the answer is the same. Without it, what the weights leave", func(text string) (err error) {
+func addKVRAM(f *cli.FlagSet, ram *int64) {
+	f.Value("kv-ram", "SIZE", "of that, the most for keys and values of the conversation, such as 64MiB, or 10% (of the memory that is available on this machine); older ones go to a file in the cache directory and come back when they are needed, and the answer is the same. Without it, what the weights leave", func(text string) (err error) {
 		if *ram, err = llmrun.ParseMemory(text); err != nil || *ram < 1 {
 			return fmt.Errorf("must be a size such as 64MiB or 10%%, not %q", text)
 		}
@@ -147,20 +148,20 @@ func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 func (m *memoryStats) print(w io.Writer) {
 	budget := "no limit"
 	if m.BudgetBytes > 0 {
-		budget = formatBytes(m.BudgetBytes)
+		budget = cli.FormatBytes(m.BudgetBytes)
 	}
 	var parts []string
 	for purpose, n := range m.PeakBytes {
-		parts = append(parts, fmt.Sprintf("%s %s", purpose, formatBytes(n)))
+		parts = append(parts, fmt.Sprintf("%s %s", purpose, cli.FormatBytes(n)))
 	}
 	slices.Sort(parts)
 	fmt.Fprintf(w, "memory: %s; at most %s\n", budget, strings.Join(parts, ", "))
 	if m.ReadBytesPerToken > 0 || m.Stalls > 0 {
-		fmt.Fprintf(w, "flash: %s a token, %.2f GB/s; waited %.0f ms in %d stalls\n", formatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
+		fmt.Fprintf(w, "flash: %s a token, %.2f GB/s; waited %.0f ms in %d stalls\n", cli.FormatBytes(m.ReadBytesPerToken), m.ReadGBs, m.StallMS, m.Stalls)
 	}
 	if x := m.Experts; x != nil {
 		fmt.Fprintf(w, "experts: %d in memory; %d of %d that were used had been there, %.1f %%; %s a token were read\n",
-			x.Slots, x.Hits, x.Hits+x.Misses, 100*x.HitRate, formatBytes(x.ReadBytesPerToken))
+			x.Slots, x.Hits, x.Hits+x.Misses, 100*x.HitRate, cli.FormatBytes(x.ReadBytesPerToken))
 	}
 	m.KV.print(w)
 	if m.Predicted.Decode > 0 {
@@ -168,7 +169,7 @@ func (m *memoryStats) print(w io.Writer) {
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
 	}
 	if p := m.GPU; p != nil {
-		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.Of, formatBytes(p.Held), formatBytes(p.Memory), p.Device, formatBytes(p.Here))
+		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.Of, cli.FormatBytes(p.Held), cli.FormatBytes(p.Memory), p.Device, cli.FormatBytes(p.Here))
 	}
 	for i := range m.Divided {
 		printDivided(w, &m.Divided[i])

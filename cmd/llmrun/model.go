@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // modelFlags say which model a command uses and how it computes.
@@ -42,14 +43,14 @@ type modelFlags struct {
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
 
 // addModel declares -m.
-func (m *modelFlags) addModel(f *flagSet) {
-	f.group("Model")
-	f.text(&m.path, "m model", "PATH", modelUsage)
+func (m *modelFlags) addModel(f *cli.FlagSet) {
+	f.Group("Model")
+	f.Text(&m.path, "m model", "PATH", modelUsage)
 }
 
 // addAnswering declares the flags that run and chat have in common, in the order
 // of their help.
-func (m *modelFlags) addAnswering(f *flagSet) {
+func (m *modelFlags) addAnswering(f *cli.FlagSet) {
 	m.addModel(f)
 	m.addThreads(f)
 	m.addQuant(f)
@@ -65,7 +66,7 @@ func (m *modelFlags) addAnswering(f *flagSet) {
 }
 
 // addScoring declares those of commands that compare a model with others.
-func (m *modelFlags) addScoring(f *flagSet) {
+func (m *modelFlags) addScoring(f *cli.FlagSet) {
 	m.addModel(f)
 	m.addThreads(f)
 	m.addQuant(f)
@@ -77,25 +78,25 @@ func (m *modelFlags) addScoring(f *flagSet) {
 }
 
 // addThreads declares --threads, for commands that compute.
-func (m *modelFlags) addThreads(f *flagSet) {
-	f.count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+func (m *modelFlags) addThreads(f *cli.FlagSet) {
+	f.Count(&m.threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
 }
 
 // addExact declares --exact, for commands that generate.
-func (m *modelFlags) addExact(f *flagSet) {
-	f.toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
+func (m *modelFlags) addExact(f *cli.FlagSet) {
+	f.Toggle(&m.exact, "exact", "with quantized weights, do not round activations to 8 bits; several times slower")
 }
 
 // addCache declares the flags of importing on first use, for commands that
 // generate.
-func (m *modelFlags) addCache(f *flagSet) {
+func (m *modelFlags) addCache(f *cli.FlagSet) {
 	m.cache = &cacheFlags{}
 	m.cache.add(f)
 }
 
 // addSession declares --session, for commands that generate.
-func (m *modelFlags) addSession(f *flagSet) {
-	f.value("session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them", func(name string) error {
+func (m *modelFlags) addSession(f *cli.FlagSet) {
+	f.Value("session", "NAME", "go on with the session of that name, or begin it, and keep it in the cache directory: text, messages and what the model remembers of them; llmrun sessions lists them", func(name string) error {
 		if name == "" { // a script's variable that is not set, and not what was meant
 			return errors.New("must be a name, not empty")
 		}
@@ -105,11 +106,11 @@ func (m *modelFlags) addSession(f *flagSet) {
 }
 
 // openSession returns an empty session, or the one that was kept under the name.
-func (m *modelFlags) openSession(s *streams, engine *llmrun.Engine) (*llmrun.Session, error) {
+func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun.Session, error) {
 	if m.session == "" {
 		return engine.NewSession()
 	}
-	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.note})
+	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.Note})
 	switch {
 	case errors.Is(err, llmrun.ErrContextFull):
 		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
@@ -120,41 +121,43 @@ func (m *modelFlags) openSession(s *streams, engine *llmrun.Engine) (*llmrun.Ses
 }
 
 // addLoRA declares --lora, for commands that compute.
-func (m *modelFlags) addLoRA(f *flagSet) {
-	f.list(&m.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; may be given several times")
+func (m *modelFlags) addLoRA(f *cli.FlagSet) {
+	f.List(&m.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; may be given several times")
 }
 
 // addQuant declares --quant, for commands that compute.
-func (m *modelFlags) addQuant(f *flagSet) {
-	f.text(&m.quant, "quant", "MIX", "round weights that are floats while loading: "+mixNames()+"; llmrun import --help describes them")
+func (m *modelFlags) addQuant(f *cli.FlagSet) {
+	f.Text(&m.quant, "quant", "MIX", "round weights that are floats while loading: "+mixNames()+"; llmrun import --help describes them")
 }
 
 // addKV declares --kv, for commands that compute.
-func (m *modelFlags) addKV(f *flagSet) {
-	f.text(&m.kv, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, as much, with values in floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly")
+func (m *modelFlags) addKV(f *cli.FlagSet) { addKV(f, &m.kv) }
+
+func addKV(f *cli.FlagSet, format *string) {
+	f.Text(format, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, as much, with values in floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly")
 }
 
 // addSelect declares --kv-select, for commands that generate.
-func (m *modelFlags) addSelect(f *flagSet) {
-	f.text(&m.choose, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
+func (m *modelFlags) addSelect(f *cli.FlagSet) {
+	f.Text(&m.choose, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
 }
 
 // addDevice declares --device, for commands that compute.
-func (m *modelFlags) addDevice(f *flagSet) {
-	f.text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
+func (m *modelFlags) addDevice(f *cli.FlagSet) {
+	f.Text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	m.addDeviceMemory(f)
-	addPercent(f, &m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
+	f.Percent(&m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }
 
 // addGPULayers declares --gpu-layers, for commands with --device.
-func (m *modelFlags) addGPULayers(f *flagSet) {
-	f.count(&m.layers, "gpu-layers", "N", "with --device gpu, how many of the model's last layers the GPU computes, with the output matrix, and the CPU those before them; more than the model has are all. Without it, as many as the GPU's memory holds beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
+func (m *modelFlags) addGPULayers(f *cli.FlagSet) {
+	f.Count(&m.layers, "gpu-layers", "N", "with --device gpu, how many of the model's last layers the GPU computes, with the output matrix, and the CPU those before them; more than the model has are all. Without it, as many as the GPU's memory holds beside keys and values of --ctx tokens, or of at least 4096", 1, math.MaxInt32)
 }
 
 // addDeviceMemory declares --device-memory, for commands with --device.
-func (m *modelFlags) addDeviceMemory(f *flagSet) {
-	f.value("device-memory", "SIZE", "with --device, how much of the device's memory may be taken, such as 2GiB; what does not fit is the processor's. Without it, what its driver says; drivers of NPUs say nothing", func(text string) (err error) {
+func (m *modelFlags) addDeviceMemory(f *cli.FlagSet) {
+	f.Value("device-memory", "SIZE", "with --device, how much of the device's memory may be taken, such as 2GiB; what does not fit is the processor's. Without it, what its driver says; drivers of NPUs say nothing", func(text string) (err error) {
 		m.there, err = parseSize(text)
 		return err
 	})
@@ -162,14 +165,14 @@ func (m *modelFlags) addDeviceMemory(f *flagSet) {
 
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
-func (m *modelFlags) addRounded(f *flagSet) {
+func (m *modelFlags) addRounded(f *cli.FlagSet) {
 	m.scores = true
-	f.toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
+	f.Toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
 }
 
 // addContext declares --ctx, for commands that generate.
-func (m *modelFlags) addContext(f *flagSet) {
-	f.count(&m.context, "ctx", "N", "tokens that the context holds, prompt and answer together (8K is 8192); without it, as many as the model was made for", 1, math.MaxInt32)
+func (m *modelFlags) addContext(f *cli.FlagSet) {
+	f.Count(&m.context, "ctx", "N", "tokens that the context holds, prompt and answer together (8K is 8192); without it, as many as the model was made for", 1, math.MaxInt32)
 }
 
 // source returns where the model is, in the terms of the library.
@@ -189,7 +192,7 @@ func (m *modelFlags) keeps() bool {
 }
 
 // open loads the model, with a progress bar for the person who waits.
-func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, error) {
+func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, error) {
 	path, options := m.source()
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
@@ -202,40 +205,40 @@ func (m *modelFlags) open(ctx context.Context, s *streams) (*llmrun.Engine, erro
 		importing := &phases{s: s, labels: []string{"importing"}}
 		defer importing.finish()
 		options.ImportProgress = importing.report
-		options.Notice = func(text string) { importing.finish(); s.note(text) }
+		options.Notice = func(text string) { importing.finish(); s.Note(text) }
 	}
 	if m.cache != nil && (m.session != "" || m.path == "" && m.keeps()) {
 		if err := m.cache.keepSessions(&options); err != nil {
 			return nil, err
 		}
 		if options.Notice == nil {
-			options.Notice = s.note
+			options.Notice = s.Note
 		}
 	}
 	if strings.HasPrefix(m.device, "cpu+") {
 		m.keepDevices(s, &options)
 	}
 	options.Progress = bar.report
-	measuring := newMeter(s, "measuring the devices", formatProducts)
-	defer measuring.finish()
-	options.DeviceProgress = func(done, total int) { measuring.update(int64(done), int64(total)) }
+	measuring := cli.NewMeter(s, "measuring the devices", formatProducts)
+	defer measuring.Finish()
+	options.DeviceProgress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
 	engine, err := llmrun.OpenContext(ctx, path, options)
 	if err != nil {
-		return nil, interruption(ctx, err)
+		return nil, cli.Interruption(ctx, err)
 	}
 	return engine, nil
 }
 
 // keepDevices has measurements of devices kept where llmrun profile keeps them, for
 // the bundled model and for commands that import nothing as well.
-func (m *modelFlags) keepDevices(s *streams, options *llmrun.Options) {
+func (m *modelFlags) keepDevices(s *cli.Streams, options *llmrun.Options) {
 	cache := m.cache
 	if cache == nil {
 		cache = &cacheFlags{}
 	}
 	cache.apply(options)
 	if options.Notice == nil {
-		options.Notice = s.note
+		options.Notice = s.Note
 	}
 }
 

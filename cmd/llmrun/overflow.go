@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // addOverflow declares --overflow, for commands that generate.
-func (g *generationFlags) addOverflow(f *flagSet) {
-	f.value("overflow", "HOW", "when the context is full: stop, or slide, which forgets old text and goes on. The first 64 tokens and at least the newest half of the context stay and are read again, which takes as long as a prompt of that length; without it, stop", func(text string) error {
+func (g *generationFlags) addOverflow(f *cli.FlagSet) {
+	f.Value("overflow", "HOW", "when the context is full: stop, or slide, which forgets old text and goes on. The first 64 tokens and at least the newest half of the context stay and are read again, which takes as long as a prompt of that length; without it, stop", func(text string) error {
 		if text != llmrun.OverflowStop && text != llmrun.OverflowSlide {
 			return fmt.Errorf("must be stop or slide, not %q", text)
 		}
@@ -19,9 +20,9 @@ func (g *generationFlags) addOverflow(f *flagSet) {
 }
 
 // noteSlides tells the person who watches when old text is forgotten.
-func noteSlides(s *streams, options *llmrun.GenerateOptions) {
+func noteSlides(s *cli.Streams, options *llmrun.GenerateOptions) {
 	options.OnSlide = func(kept, forgotten int) {
-		s.note(fmt.Sprintf("the context is full: %d tokens of old text are forgotten, the other %d are read again", forgotten, kept))
+		s.Note(fmt.Sprintf("the context is full: %d tokens of old text are forgotten, the other %d are read again", forgotten, kept))
 	}
 }
 

@@ -6,30 +6,31 @@ import (
 	"math"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func perplexityCommand() *command {
-	return &command{
-		name:     "perplexity",
-		synopsis: "[-m MODEL] (-f FILE | --ids-file FILE) [--ctx N] [flags]",
-		summary:  "measure how well a model predicts a text",
-		about: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
+func perplexityCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "perplexity",
+		Synopsis: "[-m MODEL] (-f FILE | --ids-file FILE) [--ctx N] [flags]",
+		Summary:  "measure how well a model predicts a text",
+		About: `Prints the mean negative log-likelihood of a text's tokens and the perplexity, its exponential: lower is better. The text is cut into windows of --ctx tokens that do not overlap; every token after a window's first is scored. No begin token is added.
 
 --json prints {"tokens":N,"scored":N,"mean_nll":x,"ppl":y}: the tokens of the text, and how many of them were scored. With --w8a8 there is also "shadow": tokens (rows of inputs that can have one) and marked (those with outliers), outliers (elements), hot (uses of columns in memory), fetched (columns from flash) and read_bytes of those, resident_bytes (columns in memory) of all_bytes.`,
-		examples: []example{
-			{"llmrun perplexity -f book.txt --ctx 2048", "the bundled model on a text"},
-			{"llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", "another model, for a script"},
-			{"llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", "tokens that another program has made"},
+		Examples: []cli.Example{
+			{Line: "llmrun perplexity -f book.txt --ctx 2048", Purpose: "the bundled model on a text"},
+			{Line: "llmrun perplexity -m model.gguf -f book.txt --ctx 2048 --json", Purpose: "another model, for a script"},
+			{Line: "llmrun perplexity -m model.gguf --ids-file tokens.txt --ctx 512", Purpose: "tokens that another program has made"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			p := &perplexityFlags{}
 			p.model.addScoring(f)
-			f.group("Text")
-			f.text(&p.file, "f file", "FILE", "the text; - for standard input")
-			f.text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")
-			f.count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or fewer if the model was made for fewer", 2, math.MaxInt32)
-			f.group("Output")
-			f.toggle(&p.json, "json", "print one JSON object")
+			f.Group("Text")
+			f.Text(&p.file, "f file", "FILE", "the text; - for standard input")
+			f.Text(&p.idsFile, "ids-file", "FILE", "token ids instead, separated by commas or white space")
+			f.Count(&p.window, "ctx", "N", "tokens in a window; without it, 2048, or fewer if the model was made for fewer", 2, math.MaxInt32)
+			f.Group("Output")
+			f.Toggle(&p.json, "json", "print one JSON object")
 			return p.run
 		},
 	}
@@ -45,18 +46,18 @@ type perplexityFlags struct {
 }
 
 // run reads the text before the model, so that a wrong file name shows at once.
-func (p *perplexityFlags) run(ctx context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	if (p.file == "") == (p.idsFile == "") {
-		return usagef("give either -f or --ids-file")
+		return cli.Usagef("give either -f or --ids-file")
 	}
 	text, err := p.read(s)
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	engine, err := p.model.open(ctx, s)
 	if err != nil {
@@ -68,16 +69,16 @@ func (p *perplexityFlags) run(ctx context.Context, s *streams, args []string) er
 		return err
 	}
 
-	bar := newMeter(s, "scoring", formatTokens)
-	defer bar.finish()
+	bar := cli.NewMeter(s, "scoring", cli.FormatTokens)
+	defer bar.Finish()
 	result, err := engine.Perplexity(ctx, ids, llmrun.PerplexityOptions{
 		Context:  p.window,
-		Progress: func(done, total int) { bar.update(int64(done), int64(total)) },
+		Progress: func(done, total int) { bar.Update(int64(done), int64(total)) },
 	})
 	if err != nil {
-		return interruption(ctx, err)
+		return cli.Interruption(ctx, err)
 	}
-	bar.finish()
+	bar.Finish()
 	report := perplexityReport{Perplexity: result}
 	if options := p.model.w8a8; options.on && options.shadow != "off" {
 		use := engine.ShadowUse()
@@ -96,11 +97,11 @@ type perplexityReport struct {
 }
 
 // read returns the contents of the file that the flags name.
-func (p *perplexityFlags) read(s *streams) (string, error) {
+func (p *perplexityFlags) read(s *cli.Streams) (string, error) {
 	if p.file != "" {
-		return readAll(s, "-f", p.file)
+		return cli.ReadAll(s, "-f", p.file)
 	}
-	return readAll(s, "--ids-file", p.idsFile)
+	return cli.ReadAll(s, "--ids-file", p.idsFile)
 }
 
 // tokens returns what is scored: the tokens of text, or the ids that it lists.
@@ -120,13 +121,13 @@ func (p *perplexityFlags) tokens(engine *llmrun.Engine, text string) ([]int32, e
 }
 
 // print shows the result to a person or, with --json, to a program.
-func (p *perplexityFlags) print(s *streams, result perplexityReport) error {
+func (p *perplexityFlags) print(s *cli.Streams, result perplexityReport) error {
 	if !p.json {
-		fmt.Fprintf(s.out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
+		fmt.Fprintf(s.Out, "perplexity %.4f (mean negative log-likelihood %.6f; %d tokens, %d of them scored)\n",
 			result.PPL, result.MeanNLL, result.Tokens, result.Scored)
 		if u := result.Shadow; u != nil {
-			fmt.Fprintf(s.out, "shadow: outliers in %.1f %% of the rows; %s of %s of columns in memory were used %d times, %d came from flash (%s)\n",
-				100*float64(u.Marked)/float64(max(1, u.Tokens)), formatBytes(u.Resident), formatBytes(u.All), u.Hot, u.Fetched, formatBytes(u.Read))
+			fmt.Fprintf(s.Out, "shadow: outliers in %.1f %% of the rows; %s of %s of columns in memory were used %d times, %d came from flash (%s)\n",
+				100*float64(u.Marked)/float64(max(1, u.Tokens)), cli.FormatBytes(u.Resident), cli.FormatBytes(u.All), u.Hot, u.Fetched, cli.FormatBytes(u.Read))
 		}
 		return nil
 	}
@@ -134,5 +135,5 @@ func (p *perplexityFlags) print(s *streams, result perplexityReport) error {
 		// JSON has no infinity; the mean still says all there is to say.
 		return fmt.Errorf("the perplexity is too large for a number (mean negative log-likelihood %g)", result.MeanNLL)
 	}
-	return s.out.json(result)
+	return s.Out.WriteJSON(result)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // barWidth is the length of a bar that stands for the whole budget.
@@ -12,28 +13,28 @@ const barWidth = 40
 
 // showPlan prints a plan for a person. budgetOf says what the budget is a percentage of,
 // "" if it is none.
-func showPlan(s *streams, p *llmrun.MemoryPlan, budgetOf string) {
-	fmt.Fprintf(s.out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
-		strings.Map(visibleRune, p.Model), formatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
+func showPlan(s *cli.Streams, p *llmrun.MemoryPlan, budgetOf string) {
+	fmt.Fprintf(s.Out, "%s: %s of weights, %d tokens of context in %s, %d threads\n\n",
+		strings.Map(cli.VisibleRune, p.Model), cli.FormatBytes(p.WeightBytes), p.Context, p.KV, p.Threads)
 	showMemory(s, p)
 	if budgetOf != "" {
-		fmt.Fprintf(s.out, "%-15s %s\n", "the budget is", budgetOf)
+		fmt.Fprintf(s.Out, "%-15s %s\n", "the budget is", budgetOf)
 	}
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.Out)
 	showSections(s, p)
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.Out)
 	showSpeed(s, p)
 }
 
 // showMemory prints what memory is for, with a bar for each purpose.
-func showMemory(s *streams, p *llmrun.MemoryPlan) {
+func showMemory(s *cli.Streams, p *llmrun.MemoryPlan) {
 	whole := p.Budget
 	if whole == 0 {
 		whole = p.Total()
 	}
 	line := func(label string, bytes int64, mark string) {
 		length := int((bytes*barWidth + whole/2) / whole)
-		fmt.Fprintln(s.out, strings.TrimRight(fmt.Sprintf("%-15s %10s  %s", label, formatBytes(bytes), strings.Repeat(mark, length)), " "))
+		fmt.Fprintln(s.Out, strings.TrimRight(fmt.Sprintf("%-15s %10s  %s", label, cli.FormatBytes(bytes), strings.Repeat(mark, length)), " "))
 	}
 	for _, item := range p.Memory() {
 		line(item.Purpose, item.Bytes, "█")
@@ -47,9 +48,9 @@ func showMemory(s *streams, p *llmrun.MemoryPlan) {
 }
 
 // showSections prints what of the model stays in memory.
-func showSections(s *streams, p *llmrun.MemoryPlan) {
+func showSections(s *cli.Streams, p *llmrun.MemoryPlan) {
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(s.out, "%-15s %s\n", label, fmt.Sprintf(format, args...))
+		fmt.Fprintf(s.Out, "%-15s %s\n", label, fmt.Sprintf(format, args...))
 	}
 	layers := len(p.Pinned)
 	var all, pinned int64
@@ -63,10 +64,10 @@ func showSections(s *streams, p *llmrun.MemoryPlan) {
 		line("experts", "%d of %d in memory, those that were used lately", p.ExpertSlots, p.Experts)
 	}
 	if p.KVCold > 0 {
-		line("conversation", "%s of keys and values in memory, and %s of %d tokens on flash", formatBytes(p.KVHot), formatBytes(p.KVCold), p.Context)
+		line("conversation", "%s of keys and values in memory, and %s of %d tokens on flash", cli.FormatBytes(p.KVHot), cli.FormatBytes(p.KVCold), p.Context)
 	}
 	for _, section := range p.Sections[layers+1:] {
-		line(section.Name, "%s on flash, rows are looked up", formatBytes(section.Bytes))
+		line(section.Name, "%s on flash, rows are looked up", cli.FormatBytes(section.Bytes))
 	}
 }
 
@@ -74,19 +75,19 @@ func showSections(s *streams, p *llmrun.MemoryPlan) {
 func keptOf(pinned, all int64) string {
 	switch pinned {
 	case all:
-		return fmt.Sprintf("%s, all in memory", formatBytes(all))
+		return fmt.Sprintf("%s, all in memory", cli.FormatBytes(all))
 	case 0:
-		return fmt.Sprintf("%s, all streamed from flash", formatBytes(all))
+		return fmt.Sprintf("%s, all streamed from flash", cli.FormatBytes(all))
 	}
-	return fmt.Sprintf("%s, of which %s in memory and %s streamed from flash", formatBytes(all), formatBytes(pinned), formatBytes(all-pinned))
+	return fmt.Sprintf("%s, of which %s in memory and %s streamed from flash", cli.FormatBytes(all), cli.FormatBytes(pinned), cli.FormatBytes(all-pinned))
 }
 
 // showSpeed prints the prediction and what it starts from.
-func showSpeed(s *streams, p *llmrun.MemoryPlan) {
-	fmt.Fprintf(s.out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, less behind a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
-	fmt.Fprintf(s.out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
+func showSpeed(s *cli.Streams, p *llmrun.MemoryPlan) {
+	fmt.Fprintf(s.Out, "%-15s %s\n", "prompt", predicted(p.PredictedPrefill, fmt.Sprintf("in chunks of %d tokens, less behind a long context", p.Chunk), p.StreamedPerChunk, "chunk"))
+	fmt.Fprintf(s.Out, "%-15s %s\n", "answer", predicted(p.PredictedDecode, "at the start of a conversation", p.StreamedPerToken, "token"))
 	m := p.Measured
-	fmt.Fprintf(s.out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
+	fmt.Fprintf(s.Out, "%-15s flash %.2f GB/s; with %d threads, weights in %s %.1f GB/s, prompts %.0f Gop/s (%s)\n",
 		"measured", m.FlashGBs, m.Threads, m.Weights, m.DecodeGBs, m.PrefillGops, m.Measured.Format("2006-01-02 15:04"))
 }
 
@@ -100,5 +101,5 @@ func predicted(speed float64, how string, streamed int64, unit string) string {
 	if streamed == 0 {
 		return text
 	}
-	return fmt.Sprintf("%s, reading %s for each %s", text, formatBytes(streamed), unit)
+	return fmt.Sprintf("%s, reading %s for each %s", text, cli.FormatBytes(streamed), unit)
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // promptFlags say what a model is to read.
@@ -15,9 +15,9 @@ type promptFlags struct {
 	file string
 }
 
-func (p *promptFlags) add(f *flagSet) {
-	f.optionalText(&p.text, "p prompt", "TEXT", "the prompt")
-	f.text(&p.file, "f file", "FILE", "read the prompt from FILE, - for standard input; with -p too, the file comes first, then an empty line, then TEXT")
+func (p *promptFlags) add(f *cli.FlagSet) {
+	f.OptionalText(&p.text, "p prompt", "TEXT", "the prompt")
+	f.Text(&p.file, "f file", "FILE", "read the prompt from FILE, - for standard input; with -p too, the file comes first, then an empty line, then TEXT")
 }
 
 // given reports whether a flag named a prompt.
@@ -26,18 +26,18 @@ func (p *promptFlags) given() bool { return p.text != nil || p.file != "" }
 // read returns the prompt: from the flags, or else from whatever is piped in.
 // A file's last line break is left out, as it ends the line and belongs to no
 // sentence, unless the text is asked for exactly.
-func (p *promptFlags) read(s *streams, exact bool) (string, error) {
+func (p *promptFlags) read(s *cli.Streams, exact bool) (string, error) {
 	if p.text != nil && p.file == "" {
 		return nonEmpty(*p.text)
 	}
 	file := p.file
 	if file == "" {
-		if s.inTerminal {
-			return "", usagef("there is no prompt: give -p TEXT or -f FILE, or pipe it in")
+		if s.InTerminal {
+			return "", cli.Usagef("there is no prompt: give -p TEXT or -f FILE, or pipe it in")
 		}
 		file = "-"
 	}
-	text, err := readAll(s, "-f", file)
+	text, err := cli.ReadAll(s, "-f", file)
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +52,7 @@ func (p *promptFlags) read(s *streams, exact bool) (string, error) {
 
 func nonEmpty(prompt string) (string, error) {
 	if prompt == "" {
-		return "", usagef("the prompt is empty: give -p TEXT or -f FILE, or pipe it in")
+		return "", cli.Usagef("the prompt is empty: give -p TEXT or -f FILE, or pipe it in")
 	}
 	return prompt, nil
 }
@@ -62,40 +62,14 @@ func trimLineEnd(text string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 }
 
-// readAll returns the contents of a file, or of standard input for "-". flag is
-// named in the error.
-func readAll(s *streams, flag, name string) (string, error) {
-	if name == "-" {
-		text, err := io.ReadAll(s.in)
-		if err != nil {
-			return "", fmt.Errorf("%s: reading standard input: %w", flag, err)
-		}
-		return string(text), nil
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, err)
-	}
-	return string(text), nil
-}
-
-// readText is readAll for a text that must not be empty.
-func readText(s *streams, flag, name string) (string, error) {
-	text, err := readAll(s, flag, name)
-	if err == nil && strings.TrimSpace(text) == "" {
-		err = usagef("%s: %s has no text", flag, name)
-	}
-	return text, err
-}
-
 // readIDs returns the token ids of an --ids flag: its value is the list, or "-"
 // for one on standard input.
-func readIDs(s *streams, list string) ([]int32, error) {
+func readIDs(s *cli.Streams, list string) ([]int32, error) {
 	if list == "" {
-		return nil, usagef("--ids is missing")
+		return nil, cli.Usagef("--ids is missing")
 	}
 	if list == "-" {
-		piped, err := readAll(s, "--ids", "-")
+		piped, err := cli.ReadAll(s, "--ids", "-")
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +77,7 @@ func readIDs(s *streams, list string) ([]int32, error) {
 	}
 	ids, err := parseIDs(list)
 	if err != nil {
-		return nil, usagef("--ids: %v", err)
+		return nil, cli.Usagef("--ids: %v", err)
 	}
 	return ids, nil
 }

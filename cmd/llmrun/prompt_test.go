@@ -6,17 +6,19 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // streamsWithInput returns streams whose input is text from a file.
-func streamsWithInput(t *testing.T, text string) *streams {
+func streamsWithInput(t *testing.T, text string) *cli.Streams {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stdin")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	file, err := os.Open(name)
 	require.NoError(t, err)
 	t.Cleanup(func() { file.Close() })
-	return &streams{in: file}
+	return &cli.Streams{In: file}
 }
 
 func TestReadPrompt(t *testing.T) {
@@ -63,7 +65,7 @@ func TestReadPromptRefuses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := streamsWithInput(t, "")
-			s.inTerminal = test.terminal
+			s.InTerminal = test.terminal
 			_, err := test.prompt.read(s, false)
 			require.ErrorContains(t, err, test.want)
 		})

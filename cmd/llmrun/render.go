@@ -9,23 +9,24 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func renderCommand() *command {
-	return &command{
-		name:     "render",
-		synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
-		summary:  "show the prompt that a chat template makes",
-		about: `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".
+func renderCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "render",
+		Synopsis: "[-m MODEL | --template FILE] --messages FILE.json [flags]",
+		Summary:  "show the prompt that a chat template makes",
+		About: `Prints the text that a conversation becomes before the model reads it: exactly, with no line break added. The messages are a JSON array of {"role":"user","content":"..."}, or an object as chat requests have it, with "messages" and perhaps "tools", "documents" and "chat_template_kwargs".
 
 --json prints {"text":"..."}.`,
-		examples: []example{
-			{"llmrun render --messages chat.json", "with the template of the bundled model"},
-			{`llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, "with a template of your own"},
-			{`echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, "messages that are piped in"},
-			{"llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", "with a variable that the template knows"},
+		Examples: []cli.Example{
+			{Line: "llmrun render --messages chat.json", Purpose: "with the template of the bundled model"},
+			{Line: `llmrun render --template chat.jinja --bos "<s>" --eos "</s>" --messages chat.json`, Purpose: "with a template of your own"},
+			{Line: `echo '[{"role":"user","content":"Hi"}]' | llmrun render -m model.gguf --messages -`, Purpose: "messages that are piped in"},
+			{Line: "llmrun render -m model.gguf --messages chat.json --var enable_thinking=false", Purpose: "with a variable that the template knows"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			r := &renderFlags{}
 			r.add(f)
 			return r.run
@@ -45,19 +46,19 @@ type renderFlags struct {
 	variables          map[string]any // beyond those that every template has
 }
 
-func (r *renderFlags) add(f *flagSet) {
+func (r *renderFlags) add(f *cli.FlagSet) {
 	r.model.addModel(f)
-	f.group("Template")
-	f.text(&r.template, "template", "FILE", "a Jinja chat template in place of the model's")
-	f.optionalText(&r.bos, "bos", "TEXT", "with --template: the begin token as text")
-	f.optionalText(&r.eos, "eos", "TEXT", "with --template: the end token as text")
-	f.value("now", "TIME", "the time for templates that print a date, as 2026-01-31T12:00:00Z; without it, the present", r.setNow)
-	f.value("var", "NAME=VALUE", "a variable of the template; VALUE is JSON, or else text; may be given several times", r.setVariable)
-	f.group("Conversation")
-	f.text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")
-	f.toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not open the assistant's turn at the end")
-	f.group("Output")
-	f.toggle(&r.json, "json", "print one JSON object")
+	f.Group("Template")
+	f.Text(&r.template, "template", "FILE", "a Jinja chat template in place of the model's")
+	f.OptionalText(&r.bos, "bos", "TEXT", "with --template: the begin token as text")
+	f.OptionalText(&r.eos, "eos", "TEXT", "with --template: the end token as text")
+	f.Value("now", "TIME", "the time for templates that print a date, as 2026-01-31T12:00:00Z; without it, the present", r.setNow)
+	f.Value("var", "NAME=VALUE", "a variable of the template; VALUE is JSON, or else text; may be given several times", r.setVariable)
+	f.Group("Conversation")
+	f.Text(&r.messages, "messages", "FILE", "the messages as JSON; - for standard input")
+	f.Toggle(&r.noGenerationPrompt, "no-generation-prompt", "do not open the assistant's turn at the end")
+	f.Group("Output")
+	f.Toggle(&r.json, "json", "print one JSON object")
 }
 
 func (r *renderFlags) setNow(s string) error {
@@ -92,24 +93,24 @@ func (r *renderFlags) setVariable(s string) error {
 func (r *renderFlags) check() error {
 	switch {
 	case r.messages == "":
-		return usagef("--messages is missing")
+		return cli.Usagef("--messages is missing")
 	case r.template != "" && r.model.path != "":
-		return usagef("-m and --template are two sources of one template: give one")
+		return cli.Usagef("-m and --template are two sources of one template: give one")
 	case r.template == "" && (r.bos != nil || r.eos != nil):
-		return usagef("--bos and --eos go with --template: a model has its own")
+		return cli.Usagef("--bos and --eos go with --template: a model has its own")
 	}
 	return nil
 }
 
 // run prints the prompt exactly: no line break is added, so that it can be fed on.
-func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (r *renderFlags) run(_ context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	if err := r.check(); err != nil {
 		return err
 	}
-	messages, err := readAll(s, "--messages", r.messages)
+	messages, err := cli.ReadAll(s, "--messages", r.messages)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (r *renderFlags) run(_ context.Context, s *streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.out.exactText(text, r.json)
+	return s.Out.ExactText(text, r.json)
 }
 
 // render lets the library fill in the template, the model's or the file's.

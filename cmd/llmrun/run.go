@@ -10,23 +10,25 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func runCommand() *command {
-	return &command{
-		name:     "run",
-		synopsis: "[-m MODEL] [-p TEXT | -f FILE | --ids LIST] [flags]",
-		summary:  "answer one prompt",
-		about: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "run",
+		Synopsis: "[-m MODEL] [-p TEXT | -f FILE | --ids LIST] [flags]",
+		Summary:  "answer one prompt",
+		About: `Answers a prompt and prints the answer as it comes. The prompt is -p, or a file, or what is piped in. If the model has a chat template, the prompt is sent as a user's message; --raw continues the text as it stands instead.
 
 Timings go to standard error. With --json one object is printed at the end: ids and text of the answer, stop_reason, prompt_tokens, generated_tokens, reused_tokens (of the prompt, that were not read again), recalled_tokens (of these, that came from flash), kept_bytes (written there), prefill_seconds, decode_seconds, first_token_seconds, prefill_tok_per_s, decode_tok_per_s, slides and forgotten_tokens (see --overflow), seed unless --temp is 0, and stats if they are asked for.`,
-		examples: []example{
-			{`llmrun run -p "Tell me a story about a brave fox named Ruby."`, "a story from the bundled model"},
-			{`llmrun run -f note.md -p "Summarize the note." --temp 0`, "ask about a file; greedy is best for facts"},
-			{`llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, "continue a text, and do so again with the same seed"},
-			{`git diff | llmrun run -m model.gguf --system "Explain this change." --json`, "answer what is piped in, for a script"},
+		Brief: `Answers a prompt and prints the answer as it comes. The prompt is -p, a file, or what is piped in.`,
+		Examples: []cli.Example{
+			{Line: `llmrun run -p "Tell me a story about a brave fox named Ruby."`, Purpose: "a story from the bundled model"},
+			{Line: `llmrun run -f note.md -p "Summarize the note." --temp 0`, Purpose: "ask about a file; greedy is best for facts"},
+			{Line: `llmrun run -m model.gguf --raw -p "Once upon a time" -n 100 --seed 7`, Purpose: "continue a text, and do so again with the same seed"},
+			{Line: `git diff | llmrun run -m model.gguf --system "Explain this change." --json`, Purpose: "answer what is piped in, for a script"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			r := &runFlags{}
 			r.add(f)
 			return r.run
@@ -47,38 +49,47 @@ type runFlags struct {
 	quiet       bool
 }
 
-func (r *runFlags) add(f *flagSet) {
+func (r *runFlags) add(f *cli.FlagSet) {
+	f.Everyday(
+		"m: model: a GGUF file, Hugging Face directory, or pack; without it, the bundled model",
+		"p", "f: read the prompt from FILE, - for standard input; -p follows it",
+		"n: at most N new tokens", "system: the system message",
+		"temp: temperature; 0 always takes the likeliest token", "seed: the same seed gives the same text",
+		"ram: most memory to use, such as 1.5GiB; what does not fit is read from flash, and the answer is the same",
+		"ctx: tokens of context, such as 8K", "session: continue the session of that name, or begin it",
+		"json: print one JSON object", "stats: add how memory and flash were used", "q: only the answer",
+	)
 	r.model.addAnswering(f)
-	f.group("Prompt")
+	f.Group("Prompt")
 	r.prompt.add(f)
-	f.optionalText(&r.system, "system", "TEXT", "the system message before the prompt")
+	f.OptionalText(&r.system, "system", "TEXT", "the system message before the prompt")
 	r.model.addSession(f)
-	f.toggle(&r.raw, "raw", "no chat template: continue the text exactly as it is")
-	f.toggle(&r.specialText, "parse-special", "with --raw: special tokens that the text spells, such as <|im_end|>, become these tokens instead of plain text")
-	f.text(&r.ids, "ids", "LIST", "token ids, such as 1,2,3, to continue as they are; - reads them from standard input")
+	f.Toggle(&r.raw, "raw", "no chat template: continue the text exactly as it is")
+	f.Toggle(&r.specialText, "parse-special", "with --raw: special tokens that the text spells, such as <|im_end|>, become these tokens instead of plain text")
+	f.Text(&r.ids, "ids", "LIST", "token ids, such as 1,2,3, to continue as they are; - reads them from standard input")
 	r.generation.add(f)
-	f.group("Output")
-	f.toggle(&r.json, "json", "print one JSON object when done")
-	f.toggle(&r.model.measure, "stats", "also tell how memory and flash were used, and the speed that was predicted against the one measured; with --json under stats")
-	f.toggle(&r.quiet, "q quiet", "no timings and no progress on standard error")
+	f.Group("Output")
+	f.Toggle(&r.json, "json", "print one JSON object when done")
+	f.Toggle(&r.model.measure, "stats", "also tell how memory and flash were used, and the speed that was predicted against the one measured; with --json under stats")
+	f.Toggle(&r.quiet, "q quiet", "no timings and no progress on standard error")
 }
 
 // check refuses flags that contradict each other.
 func (r *runFlags) check() error {
 	switch {
 	case r.ids != "" && (r.prompt.given() || r.system != nil || r.raw):
-		return usagef("--ids is the whole prompt: it goes with none of -p, -f, --system and --raw")
+		return cli.Usagef("--ids is the whole prompt: it goes with none of -p, -f, --system and --raw")
 	case r.raw && r.system != nil:
-		return usagef("--system needs the chat template that --raw leaves out")
+		return cli.Usagef("--system needs the chat template that --raw leaves out")
 	case r.specialText && !r.raw:
-		return usagef("--parse-special needs --raw")
+		return cli.Usagef("--parse-special needs --raw")
 	}
 	return nil
 }
 
 // run checks what can be checked without the model, loads it and answers.
-func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
-	if err := noArguments(args); err != nil {
+func (r *runFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
 		return err
 	}
 	if err := r.check(); err != nil {
@@ -90,9 +101,9 @@ func (r *runFlags) run(ctx context.Context, s *streams, args []string) error {
 		return err
 	}
 	if r.quiet {
-		s.errTerminal, s.quiet = false, true // nobody watches: no progress either
+		s.ErrTerminal, s.Quiet = false, true // nobody watches: no progress either
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	engine, err := r.model.open(ctx, s)
 	if err != nil {
@@ -114,7 +125,7 @@ type runPrompt struct {
 	text string
 }
 
-func (r *runFlags) readPrompt(s *streams) (runPrompt, error) {
+func (r *runFlags) readPrompt(s *cli.Streams) (runPrompt, error) {
 	if r.ids == "" {
 		text, err := r.prompt.read(s, r.raw)
 		return runPrompt{text: text}, err
@@ -125,16 +136,16 @@ func (r *runFlags) readPrompt(s *streams) (runPrompt, error) {
 
 // generate answers the prompt, keeps the session if it has a name and reports. An answer that a signal cut short
 // is printed as far as it goes.
-func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
+func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.Engine, session *llmrun.Session, prompt runPrompt) error {
 	options, err := r.generation.options(engine)
 	if err != nil {
 		return err
 	}
 	options.ParseSpecial = r.specialText
-	bar := newMeter(s, "reading the prompt", formatTokens)
-	defer bar.finish()
+	bar := cli.NewMeter(s, "reading the prompt", cli.FormatTokens)
+	defer bar.Finish()
 	noteSlides(s, &options)
-	options.OnPrefill = func(done, total int) { bar.update(int64(done), int64(total)) }
+	options.OnPrefill = func(done, total int) { bar.Update(int64(done), int64(total)) }
 	pieces, err := r.pieces(ctx, engine, session, prompt, options)
 	if err != nil {
 		return err
@@ -142,25 +153,25 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 
 	var got answer
 	err = got.collect(pieces, func(text string) error {
-		bar.finish()
+		bar.Finish()
 		if !r.json {
-			s.out.modelText(text)
+			s.Out.ModelText(text)
 		}
-		return s.out.failure()
+		return s.Out.Failure()
 	})
-	err = interruption(ctx, err)
+	err = cli.Interruption(ctx, err)
 	if engine.Tokenizer() == nil && !r.json {
-		fmt.Fprint(s.out, formatIDs(got.ids)) // there is no text to show
+		fmt.Fprint(s.Out, formatIDs(got.ids)) // there is no text to show
 	}
-	s.out.endLine()
+	s.Out.EndLine()
 	var unsaved error
 	if r.model.session != "" && session.Len() > 0 {
 		unsaved = session.Save("") // before the report, which says how much that wrote
 	}
 	switch {
-	case err == nil || wasStopped(err):
+	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
-			s.note(r.model.fullText(engine, session))
+			s.Note(r.model.fullText(engine, session))
 		}
 		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
 	case isFull(err, session):
@@ -170,15 +181,15 @@ func (r *runFlags) generate(ctx context.Context, s *streams, engine *llmrun.Engi
 }
 
 // report tells how the generation went. seed is nil when nothing was drawn.
-func (r *runFlags) report(s *streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
+func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, stats llmrun.Stats, seed *uint64) error {
 	var memory *memoryStats
 	if r.model.measure {
 		memory = newMemoryStats(engine, stats)
 	}
 	if !r.quiet {
-		fmt.Fprintln(s.err, statsLine(stats, seed))
+		fmt.Fprintln(s.Err, statsLine(stats, seed))
 		if memory != nil {
-			memory.print(s.err)
+			memory.print(s.Err)
 		}
 	}
 	if !r.json {
@@ -186,7 +197,7 @@ func (r *runFlags) report(s *streams, got *answer, engine *llmrun.Engine, stats 
 	}
 	report := newRunReport(got, stats, seed)
 	report.Stats = memory
-	return s.out.json(report)
+	return s.Out.WriteJSON(report)
 }
 
 // pieces starts the generation that the flags ask for. Without a chat template

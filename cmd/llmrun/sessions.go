@@ -7,23 +7,24 @@ import (
 	"time"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func sessionsCommand() *command {
-	return &command{
-		name:     "sessions",
-		synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
-		summary:  "show, check or delete the conversations that were kept",
-		about: `Sessions are what run and chat keep with --session: their text, their messages, and the keys and values that the model has computed of them. list tells how long and how large each is, show prints one, rm deletes some with what no other session needs, and verify reads all that belongs to some, or to all, and compares every byte with its checksum.
+func sessionsCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "sessions",
+		Synopsis: "[list | show NAME | rm NAME... | verify [NAME...]] [--cache-dir DIR] [--json]",
+		Summary:  "show, check or delete the conversations that were kept",
+		About: `Sessions are what run and chat keep with --session: their text, their messages, and the keys and values that the model has computed of them. list tells how long and how large each is, show prints one, rm deletes some with what no other session needs, and verify reads all that belongs to some, or to all, and compares every byte with its checksum.
 
 --json prints {"dir":"…","sessions":[{"name":"…","model":"…","settings":"…","tokens":…,"kept_tokens":…,"bytes":…,"created":"…","saved":"…"}]} for list, in which a session that cannot be opened has a name and damage, which says why; one such object with messages and ids for show, {"freed":…} for rm and {"verified":[{"name":"…","bytes":…}]} for verify, with error where one is damaged.`,
-		examples: []example{
-			{"llmrun sessions", "what is there"},
-			{"llmrun sessions show book", "the conversation of one"},
-			{"llmrun sessions verify", "check all of them"},
-			{"llmrun sessions rm book", "delete one"},
+		Examples: []cli.Example{
+			{Line: "llmrun sessions", Purpose: "what is there"},
+			{Line: "llmrun sessions show book", Purpose: "the conversation of one"},
+			{Line: "llmrun sessions verify", Purpose: "check all of them"},
+			{Line: "llmrun sessions rm book", Purpose: "delete one"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &sessionsFlags{}
 			c.add(f)
 			return c.choose("a session, as llmrun sessions shows it",
@@ -39,7 +40,7 @@ func sessionsCommand() *command {
 type sessionsFlags struct{ shelfFlags }
 
 // list prints one line for each session.
-func (c *sessionsFlags) list(s *streams, dir string, _ []string) error {
+func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
 	list, err := llmrun.Sessions(dir)
 	if err != nil {
 		return err
@@ -48,44 +49,44 @@ func (c *sessionsFlags) list(s *streams, dir string, _ []string) error {
 		if list == nil {
 			list = []llmrun.KeptSession{} // an empty list rather than null
 		}
-		return s.out.json(struct {
+		return s.Out.WriteJSON(struct {
 			Dir      string               `json:"dir"`
 			Sessions []llmrun.KeptSession `json:"sessions"`
 		}{dir, list})
 	}
 	for _, k := range list {
 		if k.Damage != "" {
-			fmt.Fprintf(s.out, "%-20s  cannot be opened: %s\n", k.Name, strings.Map(visibleRune, k.Damage))
+			fmt.Fprintf(s.Out, "%-20s  cannot be opened: %s\n", k.Name, strings.Map(cli.VisibleRune, k.Damage))
 			continue
 		}
-		fmt.Fprintf(s.out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, formatBytes(k.Bytes), strings.Map(visibleRune, k.Model))
+		fmt.Fprintf(s.Out, "%-20s  %s  %8d tokens  %10s  %s\n", k.Name, k.Saved.Local().Format(time.DateTime), k.Tokens, cli.FormatBytes(k.Bytes), strings.Map(cli.VisibleRune, k.Model))
 	}
-	fmt.Fprintf(s.out, "%s in %s\n", countOf(len(list), "session"), dir)
+	fmt.Fprintf(s.Out, "%s in %s\n", countOf(len(list), "session"), dir)
 	return nil
 }
 
 // show prints a session: its messages, or how long its text is if it has none.
-func (c *sessionsFlags) show(s *streams, dir string, names []string) error {
+func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 	k, err := llmrun.ShowSession(dir, names[0])
 	if err != nil {
 		return err
 	}
 	if c.json {
-		return s.out.json(k)
+		return s.Out.WriteJSON(k)
 	}
-	fmt.Fprintf(s.out, "model     %s (%s)\ntext      %d tokens, %d messages\nkept      keys and values of %d tokens, %s\nsaved     %s, begun %s\n",
-		strings.Map(visibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.Kept, formatBytes(k.Bytes),
+	fmt.Fprintf(s.Out, "model     %s (%s)\ntext      %d tokens, %d messages\nkept      keys and values of %d tokens, %s\nsaved     %s, begun %s\n",
+		strings.Map(cli.VisibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.Kept, cli.FormatBytes(k.Bytes),
 		k.Saved.Local().Format(time.DateTime), k.Created.Local().Format(time.DateTime))
 	for _, m := range k.Messages {
-		fmt.Fprintf(s.out, "\n%s:\n", m.Role)
-		s.out.modelText(m.Content)
-		s.out.endLine()
+		fmt.Fprintf(s.Out, "\n%s:\n", m.Role)
+		s.Out.ModelText(m.Content)
+		s.Out.EndLine()
 	}
 	return nil
 }
 
 // remove deletes sessions by name, and goes on behind one that fails.
-func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err error) {
+func (c *sessionsFlags) remove(s *cli.Streams, dir string, names []string) (err error) {
 	total := int64(0)
 	for _, name := range names {
 		freed, failed := llmrun.RemoveSession(dir, name)
@@ -95,16 +96,16 @@ func (c *sessionsFlags) remove(s *streams, dir string, names []string) (err erro
 	switch {
 	case err != nil && total == 0:
 	case c.json:
-		err = errors.Join(err, s.out.json(freed{total}))
+		err = errors.Join(err, s.Out.WriteJSON(freed{total}))
 	default:
-		fmt.Fprintf(s.out, "%s freed\n", formatBytes(total))
+		fmt.Fprintf(s.Out, "%s freed\n", cli.FormatBytes(total))
 	}
 	return err
 }
 
 // verify reads sessions by name, or all of them, and goes on behind one that is
 // damaged.
-func (c *sessionsFlags) verify(s *streams, dir string, names []string) error {
+func (c *sessionsFlags) verify(s *cli.Streams, dir string, names []string) error {
 	if len(names) == 0 {
 		list, err := llmrun.Sessions(dir)
 		if err != nil {
@@ -118,7 +119,7 @@ func (c *sessionsFlags) verify(s *streams, dir string, names []string) error {
 	for _, name := range names {
 		size, err := llmrun.VerifySession(dir, name)
 		if err == nil && !c.json {
-			fmt.Fprintf(s.out, "%s: %s, all as it was written\n", name, formatBytes(size))
+			fmt.Fprintf(s.Out, "%s: %s, all as it was written\n", name, cli.FormatBytes(size))
 		}
 		all.add(name, size, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // shelfFlags are the flags of commands that look after what lies in the cache
@@ -14,11 +16,11 @@ type shelfFlags struct {
 	json  bool
 }
 
-func (c *shelfFlags) add(f *flagSet) {
-	f.group("Cache")
-	f.text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
-	f.group("Output")
-	f.toggle(&c.json, "json", "print one JSON object")
+func (c *shelfFlags) add(f *cli.FlagSet) {
+	f.Group("Cache")
+	f.Text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
+	f.Group("Output")
+	f.Toggle(&c.json, "json", "print one JSON object")
 }
 
 // freed is what rm and its like print as JSON.
@@ -31,7 +33,7 @@ type freed struct {
 type verb struct {
 	name        string
 	least, most int
-	run         func(s *streams, dir string, names []string) error
+	run         func(s *cli.Streams, dir string, names []string) error
 }
 
 // anyNumber is the most of a verb that has no limit.
@@ -39,8 +41,8 @@ const anyNumber = math.MaxInt
 
 // choose returns the action that does what the first argument says, or without
 // arguments the first verb. what is a piece as a message calls it.
-func (c *shelfFlags) choose(what string, verbs ...verb) action {
-	return func(_ context.Context, s *streams, args []string) error {
+func (c *shelfFlags) choose(what string, verbs ...verb) cli.Action {
+	return func(_ context.Context, s *cli.Streams, args []string) error {
 		dir, err := c.cache.directory()
 		if err != nil {
 			return err
@@ -56,17 +58,17 @@ func (c *shelfFlags) choose(what string, verbs ...verb) action {
 			known = append(known, v.name)
 		}
 		last := len(known) - 1
-		return usagef("there is no %q: it is %s or %s", args[0], strings.Join(known[:last], ", "), known[last])
+		return cli.Usagef("there is no %q: it is %s or %s", args[0], strings.Join(known[:last], ", "), known[last])
 	}
 }
 
 // check runs a verb if it has the names that it needs, and no more.
-func (v *verb) check(s *streams, dir, what string, names []string) error {
+func (v *verb) check(s *cli.Streams, dir, what string, names []string) error {
 	switch {
 	case len(names) < v.least:
-		return usagef("%s needs the name of %s", v.name, what)
+		return cli.Usagef("%s needs the name of %s", v.name, what)
 	case len(names) > v.most:
-		return usagef("unexpected argument %q", names[v.most])
+		return cli.Usagef("unexpected argument %q", names[v.most])
 	}
 	return v.run(s, dir, names)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
 // TestSignalsStop sends this process each signal that asks a program to end.
@@ -18,22 +20,22 @@ func TestSignalsStop(t *testing.T) {
 		if number == syscall.SIGHUP && signal.Ignored(number) {
 			continue // the tests were started so, and the program would outlive its terminal
 		}
-		ctx, stop := interruptible(t.Context())
-		require.ErrorIs(t, interruption(ctx, done), done, "nothing was cancelled")
+		ctx, stop := cli.Interruptible(t.Context())
+		require.ErrorIs(t, cli.Interruption(ctx, done), done, "nothing was cancelled")
 		require.NoError(t, syscall.Kill(os.Getpid(), number))
 		<-ctx.Done()
 		stop()
-		err := interruption(ctx, done)
-		require.True(t, wasStopped(err))
-		require.Equal(t, number == syscall.SIGINT, errors.Is(err, errInterrupted), "only Ctrl-C goes on with a chat")
-		var stopped stoppedBy
+		err := cli.Interruption(ctx, done)
+		require.True(t, cli.WasStopped(err))
+		require.Equal(t, number == syscall.SIGINT, errors.Is(err, cli.ErrInterrupted), "only Ctrl-C goes on with a chat")
+		var stopped cli.StoppedBy
 		require.ErrorAs(t, err, &stopped)
-		require.Equal(t, code, stopped.exitCode())
+		require.Equal(t, code, stopped.ExitCode())
 	}
 	parent, cancel := context.WithCancel(t.Context())
-	ctx, stop := interruptible(parent)
+	ctx, stop := cli.Interruptible(parent)
 	defer stop()
 	cancel()
 	<-ctx.Done()
-	require.ErrorIs(t, interruption(ctx, done), errInterrupted)
+	require.ErrorIs(t, cli.Interruption(ctx, done), cli.ErrInterrupted)
 }

@@ -6,25 +6,26 @@ import (
 	"fmt"
 
 	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func verifyCommand() *command {
-	return &command{
-		name:     "verify",
-		synopsis: "FILE.pack... [--json]",
-		summary:  "read whole packs and compare their checksums",
-		about: `Reads every byte of packs and compares it with its checksum. A pack that is damaged is named, with the offset of the first fault, and the exit code is 1.
+func verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "verify",
+		Synopsis: "FILE.pack... [--json]",
+		Summary:  "read whole packs and compare their checksums",
+		About: `Reads every byte of packs and compares it with its checksum. A pack that is damaged is named, with the offset of the first fault, and the exit code is 1.
 
 --json prints {"verified":[{"name":"…","bytes":…}]}, with error where one is damaged, and the bytes that were read until then.`,
-		examples: []example{
-			{"llmrun verify model.pack", "after copying it to another disk"},
-			{"llmrun verify *.pack", "all packs of a directory"},
-			{"llmrun verify model.pack && rm model.gguf", "before deleting what it was made from"},
+		Examples: []cli.Example{
+			{Line: "llmrun verify model.pack", Purpose: "after copying it to another disk"},
+			{Line: "llmrun verify *.pack", Purpose: "all packs of a directory"},
+			{Line: "llmrun verify model.pack && rm model.gguf", Purpose: "before deleting what it was made from"},
 		},
-		prepare: func(f *flagSet) action {
+		Prepare: func(f *cli.FlagSet) cli.Action {
 			v := &verifyFlags{}
-			f.group("Output")
-			f.toggle(&v.json, "json", "print one JSON object")
+			f.Group("Output")
+			f.Toggle(&v.json, "json", "print one JSON object")
 			return v.run
 		},
 	}
@@ -34,26 +35,26 @@ func verifyCommand() *command {
 type verifyFlags struct{ json bool }
 
 // run checks each of the files, also after one that is damaged.
-func (v *verifyFlags) run(ctx context.Context, s *streams, files []string) error {
+func (v *verifyFlags) run(ctx context.Context, s *cli.Streams, files []string) error {
 	if len(files) == 0 {
-		return usagef("give the packs to verify")
+		return cli.Usagef("give the packs to verify")
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	all := verification{json: v.json}
 	for _, name := range files {
 		read := int64(0)
-		bar := newMeter(s, "checking", formatBytes)
+		bar := cli.NewMeter(s, "checking", cli.FormatBytes)
 		err := llmrun.Verify(ctx, name, func(p llmrun.Progress) {
 			read = p.Done
-			bar.update(p.Done, p.Total)
+			bar.Update(p.Done, p.Total)
 		})
-		bar.finish()
+		bar.Finish()
 		if ctx.Err() != nil {
-			return interruption(ctx, err)
+			return cli.Interruption(ctx, err)
 		}
 		if err == nil && !v.json {
-			fmt.Fprintf(s.out, "%s: sound\n", name)
+			fmt.Fprintf(s.Out, "%s: sound\n", name)
 		}
 		all.add(name, read, err)
 	}
@@ -85,14 +86,14 @@ func (v *verification) add(name string, size int64, err error) {
 }
 
 // end prints the JSON object, if that was asked for, and returns what failed.
-func (v *verification) end(s *streams) error {
+func (v *verification) end(s *cli.Streams) error {
 	if !v.json {
 		return v.err
 	}
 	if v.list == nil {
 		v.list = []verified{} // an empty list rather than null
 	}
-	return errors.Join(v.err, s.out.json(struct {
+	return errors.Join(v.err, s.Out.WriteJSON(struct {
 		Verified []verified `json:"verified"`
 	}{v.list}))
 }

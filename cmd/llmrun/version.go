@@ -7,41 +7,42 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/llmrun/llmrun/cmd/llmrun/measure"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/cli"
 )
 
-func versionCommand() *command {
-	return &command{
-		name:     "version",
-		synopsis: "[--json]",
-		summary:  "say which build of llmrun this is",
-		about: `Prints what --version prints: the version, the commit it was built from, the Go release, the system, and the build tags if there were any.
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "version",
+		Synopsis: "[--json]",
+		Summary:  "say which build of llmrun this is",
+		About: `Prints what --version prints: the version, the commit it was built from, the Go release, the system, and the build tags if there were any.
 
 --json prints one object: version, revision (the whole commit, if it is known), modified (built from a tree that differed from it), go, tags (a list), and machine with os, arch, processors and kernels (the instruction set that products are computed with here).`,
-		examples: []example{
-			{"llmrun version", "one line, for a report of a fault"},
-			{"llmrun --version", "the same"},
-			{"llmrun version --json", "the same and what this machine has, for a script"},
+		Examples: []cli.Example{
+			{Line: "llmrun version", Purpose: "one line, for a report of a fault"},
+			{Line: "llmrun --version", Purpose: "the same"},
+			{Line: "llmrun version --json", Purpose: "the same and what this machine has, for a script"},
 		},
-		prepare: func(f *flagSet) action {
-			return showing(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			return cli.Showing(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
 		},
 	}
 }
 
 // A version says which build this is, and where it runs.
 type version struct {
-	Version  string          `json:"version"`
-	Revision string          `json:"revision"` // "" = unknown
-	Modified bool            `json:"modified"`
-	Go       string          `json:"go"`
-	Tags     []string        `json:"tags"`
-	Machine  measure.Machine `json:"machine"`
+	Version  string        `json:"version"`
+	Revision string        `json:"revision"` // "" = unknown
+	Modified bool          `json:"modified"`
+	Go       string        `json:"go"`
+	Tags     []string      `json:"tags"`
+	Machine  bench.Machine `json:"machine"`
 }
 
 // thisVersion reads what the Go tool recorded in the program.
 func thisVersion() version {
-	v := version{Version: "(unknown)", Go: runtime.Version(), Tags: []string{}, Machine: measure.ThisMachine()}
+	v := version{Version: "(unknown)", Go: runtime.Version(), Tags: []string{}, Machine: bench.ThisMachine()}
 	info, known := debug.ReadBuildInfo()
 	if !known {
 		return v

@@ -12,9 +12,9 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestBindFailsMidway makes the driver reject an argument of the last layer while
-// the kernels are bound to another sequence. The layers before are already bound to
-// it and must be bound back for the first.
+// TestBindFailsMidway has the driver refuse an argument of the last layer while the
+// kernels are pointed to another text. Those of the layers before it look at that
+// one already, and have to be pointed back for the first.
 func TestBindFailsMidway(t *testing.T) {
 	var network *Network
 	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
@@ -30,7 +30,7 @@ func TestBindFailsMidway(t *testing.T) {
 
 	last := network.layers[len(network.layers)-1].one.attend
 	attend := last[0]
-	last[0], err = network.context.Kernel("probe.cl", "", "probe") // has one argument only
+	last[0], err = network.context.Kernel("probe.cl", "", "probe") // which has one argument
 	require.NoError(t, err)
 	var refused *opencl.Error
 	require.ErrorAs(t, m.Extend(context.Background(), other, []int32{1}, &exec.Reader{}), &refused)

@@ -34,6 +34,24 @@ type contextSplit struct {
 	parts int
 }
 
+// attendGroups returns the group sizes for attention of one token.
+func (n *Network) attendGroups() []int {
+	info, sizes := &n.context.Info, []int{smallGroup}
+	// On CPUs work items are loop iterations.
+	if info.Kind == "GPU" && largeGroup <= info.MaxGroup && n.attendLocal(largeGroup) <= info.LocalMemory {
+		sizes = append(sizes, largeGroup)
+	}
+	return sizes
+}
+
+// attendLocal returns an upper bound of a group's local memory, see
+// hetero/opencl/kernels/attend.cl: per work item 16 partial sums and three numbers,
+// and a query, key and value.
+func (n *Network) attendLocal(size int) int64 {
+	dims := (n.spec.HeadDim + 15) / 16 * 16
+	return int64(4*size*(16+3) + 40*dims)
+}
+
 // makeAttendOne creates a layer's attention kernels, one per group size.
 func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
@@ -53,7 +71,7 @@ func (n *Network) makeAttendOne(l int) (kernels []*opencl.Kernel, err error) {
 		}
 		n.own(k)
 		kernels = append(kernels, k)
-		err = k.Set(t.memory, t.memory /* until a sequence is bound */, t.qkv, n.angleOffset(spec, 1, stateFloats), y.qGain, y.kGain,
+		err = k.Set(t.memory, t.memory /* until a text is bound */, t.qkv, n.angleOffset(spec, 1, stateFloats), y.qGain, y.kGain,
 			s.Norm.Eps, s.AttnScale, spec.Window, t.sums, t.states)
 		if err != nil {
 			return nil, err

@@ -10,10 +10,10 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// TestContextSplitsAgree computes tokens after a context that attention splits in
-// several ways. The weights are numbers, so no input is quantized and only the
-// order of sums differs.
-func TestContextSplitsAgree(t *testing.T) {
+// TestDivisionsOfTheContextAgree reads tokens behind a context that attention divides in
+// several ways. The model's weights are numbers: no input is rounded to codes, so that
+// only the order of sums differs.
+func TestDivisionsOfTheContextAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
 	m := load(t, fixture(t, "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
@@ -41,8 +41,8 @@ func TestContextSplitsAgree(t *testing.T) {
 	}
 }
 
-// TestGroupsThatTheDriverRefuses asks for groups that are larger than the kernel's
-// limit: attention works without them.
+// TestGroupsThatTheDriverRefuses has kernels for groups that are larger than the
+// device's: attention does without.
 func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	var network *Network
 	path := fixture(t, "llama32")
@@ -57,9 +57,9 @@ func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	require.Equal(t, few, network.one.sizes)
 }
 
-// TestContextSplitsSuitTheDevice checks the splits on devices from a phone's to a
-// server's.
-func TestContextSplitsSuitTheDevice(t *testing.T) {
+// TestDivisionsSuitTheDevice asks how contexts are divided on devices from a phone's to
+// a server's.
+func TestDivisionsSuitTheDevice(t *testing.T) {
 	const server, phone = 132, 12
 	for _, c := range []struct {
 		units, heads, tokens int
@@ -76,14 +76,14 @@ func TestContextSplitsSuitTheDevice(t *testing.T) {
 		{phone, 32, 2049, contextSplit{1, 1}},
 		{phone, 4, 200, contextSplit{0, 2}},
 	} {
-		n := &Network{geometry: geometry{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}}
+		n := &Network{spec: &arch.Spec{Heads: c.heads}, context: &opencl.Context{Info: opencl.Info{ComputeUnits: c.units}}}
 		n.one.sizes = []int{smallGroup, largeGroup}
 		require.Equal(t, c.want, n.splitFor(c.tokens), "%+v", c)
 	}
 }
 
-// TestAttendGroups checks the group sizes of attention on different devices.
-func TestAttendGroups(t *testing.T) {
+// TestAttendSizes asks which groups attention has on different devices.
+func TestAttendSizes(t *testing.T) {
 	for _, c := range []struct {
 		info opencl.Info
 		head int
@@ -96,7 +96,7 @@ func TestAttendGroups(t *testing.T) {
 		{opencl.Info{Kind: "GPU", MaxGroup: 128, LocalMemory: 32 << 10}, 128, []int{128}},
 		{opencl.Info{Kind: "CPU", MaxGroup: 4096, LocalMemory: 1 << 20}, 128, []int{128}},
 	} {
-		n := &geometry{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
+		n := &Network{spec: &arch.Spec{HeadDim: c.head}, context: &opencl.Context{Info: c.info}}
 		require.Equal(t, c.want, n.attendGroups(), "%+v", c)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// loadSmall opens a small model on the GPU and returns its network as well.
+// loadSmall opens a small model on the GPU, and returns its network as well.
 func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 	t.Helper()
 	m = load(t, fixture(t, "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	return m, network
 }
 
-// TestFailedPassesWait makes the driver reject a kernel in the middle of a pass.
-// The caller may then free the sequence, which earlier kernels use.
+// TestFailedPassesWait has the driver refuse a kernel in the middle of a pass. Who
+// learns of it may free the text, which the kernels before it use.
 func TestFailedPassesWait(t *testing.T) {
 	m, network := loadSmall(t)
 	ids := someIDs(testChunk, m.Spec.Vocab)
@@ -37,7 +37,7 @@ func TestFailedPassesWait(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			kept := *c.kernel
-			*c.kernel, err = network.context.Kernel("probe.cl", "", "probe") // its argument is not set
+			*c.kernel, err = network.context.Kernel("probe.cl", "", "probe") // whose argument is not set
 			require.NoError(t, err)
 			before := network.context.Stats()
 			var refused *opencl.Error
@@ -52,8 +52,8 @@ func TestFailedPassesWait(t *testing.T) {
 	}
 }
 
-// TestFailedCopiesWait makes the copy of a sequence's last layer fail: the memory
-// of the earlier copies is freed.
+// TestFailedCopiesWait lets the last layer of a text be copied in vain: the memory
+// that those before it are copied to is freed.
 func TestFailedCopiesWait(t *testing.T) {
 	_, network := loadSmall(t)
 	memory, err := network.NewSequence()
@@ -62,7 +62,7 @@ func TestFailedCopiesWait(t *testing.T) {
 	require.NoError(t, text.reserve(1, 0))
 	last := len(text.layers) - 1
 	kept := text.layers[last]
-	text.layers[last] = &opencl.Memory{} // invalid
+	text.layers[last] = &opencl.Memory{} // none that the driver knows
 	for name, try := range map[string]func() error{
 		"grow": func() error { return text.reserve(text.capacity+1, text.capacity) },
 		"clone": func() error {

@@ -135,7 +135,7 @@ func (n *Network) placeLayers(o *exec.Offer, want int) error {
 	}
 	first := f.first(want, tokens)
 	if all-first < least {
-		return f.notEnoughMemory(n.context, first, all-least, tokens)
+		return n.notEnoughMemory(f, first, all-least, tokens)
 	}
 	if o.Context == 0 {
 		tokens = f.longest(first, tokens, o.Spec.Context)
@@ -149,10 +149,10 @@ func (n *Network) placeLayers(o *exec.Offer, want int) error {
 
 // notEnoughMemory returns the error for the layers from wanted on; those from
 // fitting on would fit.
-func (f *memoryPlan) notEnoughMemory(c *opencl.Context, fitting, wanted, tokens int) error {
+func (n *Network) notEnoughMemory(f *memoryPlan, fitting, wanted, tokens int) error {
 	bytes, piece := f.total(wanted, tokens)
-	held := c.Stats().Held
-	short := &hetero.MemoryError{Device: c.Info.Name, Need: bytes - held, Held: held, Limit: f.memory}
+	held := n.context.Stats().Held
+	short := &hetero.MemoryError{Device: n.context.Info.Name, Need: bytes - held, Held: held, Limit: f.memory}
 	what := ""
 	if piece > f.maxBuffer {
 		short.Need, short.Held, short.Limit = piece, 0, f.maxBuffer

@@ -17,8 +17,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestLastLayersMatchTheCPU runs each number of last layers on the device and the
-// others on the CPU: prompts in chunks, then single tokens.
+// TestLastLayersMatchTheCPU has the device compute each number of last layers but all,
+// and the CPU the others: prompts in chunks, then single tokens.
 func TestLastLayersMatchTheCPU(t *testing.T) {
 	for _, name := range []string{"llama32", "qwen2", "gemma", "phi3_longrope"} {
 		path := fixture(t, name)
@@ -35,8 +35,8 @@ func TestLastLayersMatchTheCPU(t *testing.T) {
 	}
 }
 
-// TestQuantizedLastLayers does the same with quantized weights, which the CPU keeps
-// in tiles as in production.
+// TestQuantizedLastLayers does that with weights in codes, which the CPU's layers have
+// in tiles, as users do, and not exactly.
 func TestQuantizedLastLayers(t *testing.T) {
 	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
 	cpu := load(t, path, exec.Options{})
@@ -45,11 +45,10 @@ func TestQuantizedLastLayers(t *testing.T) {
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, m, ids))
 }
 
-// offered is a processor that records its offer and the memory that it needs.
+// offered is a processor that notes what it was offered, and what that needs.
 type offered struct {
 	Processor
-	// opened is called before the memory is read, counted after it; both may be
-	// nil.
+	// opened is called before that is counted, and counted afterwards; both may be nil.
 	opened, counted func(*Network)
 	fitting         *memoryPlan
 }
@@ -67,12 +66,11 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 	return p.Processor.Open(o)
 }
 
-// TestMemoryDecides gives the device exactly the memory that each number of layers
-// needs, and a byte less. The prediction is enough for a sequence of the whole
-// context.
+// TestMemoryDecides gives the device as much memory as each number of layers needs,
+// and a byte less. What was predicted is enough for a text of the whole context.
 func TestMemoryDecides(t *testing.T) {
 	path := fixture(t, "llama32")
-	const length = 512 // longest context of the model
+	const length = 512 // of the model's longest texts
 	measured := &offered{Processor: Processor{Layers: All}}
 	_, err := place(t, path, measured)
 	require.NoError(t, err)
@@ -111,8 +109,8 @@ func TestMemoryDecides(t *testing.T) {
 	require.Zero(t, got.First, "more than there are")
 }
 
-// TestCopiesAreCounted fills the whole context on a device that copies, with
-// staging memory, with little memory and with much.
+// TestCopiesAreCounted reads a text of the whole context on a device that copies, with
+// staging memory beside the rest, that has little memory or much.
 func TestCopiesAreCounted(t *testing.T) {
 	for _, times := range []int64{1, 100} {
 		var network *Network
@@ -136,8 +134,8 @@ func TestCopiesAreCounted(t *testing.T) {
 	}
 }
 
-// place asks a processor for its placement of a model, and checks that it freed
-// everything without reading weights.
+// place asks a processor what it would take of a model, and checks that it gave
+// everything back without reading weights.
 func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), path)
@@ -153,8 +151,8 @@ func place(t *testing.T, path string, p exec.Processor) (exec.Placement, error) 
 	return got, err
 }
 
-// withSpare returns the device memory of which so much is usable when the processor
-// chooses the layers.
+// withSpare returns the memory of which so much is there for a model whose layers the
+// processor counts itself.
 func withSpare(bytes int64) int64 {
 	memory := bytes
 	for memory-memory/spareFraction < bytes {
@@ -163,7 +161,7 @@ func withSpare(bytes int64) int64 {
 	return memory
 }
 
-// requireTooLittle offers a model that does not fit.
+// requireTooLittle offers a model for which there is too little memory.
 func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 	t.Helper()
 	_, err := place(t, path, p)
@@ -177,9 +175,8 @@ func requireTooLittle(t *testing.T, path string, p Processor, layers int) {
 	require.ErrorContains(t, err, advice)
 }
 
-// TestLongerContexts gives the device memory for sequences of some length, besides
-// all layers.
-func TestLongerContexts(t *testing.T) {
+// TestLongerTexts gives the device memory for texts of some length, beside all layers.
+func TestLongerTexts(t *testing.T) {
 	f := &memoryPlan{memory: 1 << 40, maxBuffer: 1 << 40, fixed: 1000, layers: []layerBytes{{weights: 100, maxPiece: 60, token: 2}, {weights: 100, maxPiece: 70, token: 4}}}
 	require.Equal(t, 1<<17, f.longest(0, minContext, 1<<17))
 	f.memory, _ = f.total(0, 10000)
@@ -198,9 +195,9 @@ func TestLongerContexts(t *testing.T) {
 	require.Zero(t, f.first(2, minContext/2))
 }
 
-// TestSequencesGrowAsPredicted lets sequences grow by chunks and by tokens, up to a
-// context or less.
-func TestSequencesGrowAsPredicted(t *testing.T) {
+// TestTextsGrowAsPredicted lets texts of all lengths grow by chunks and by tokens, to
+// less than a context or all of it.
+func TestTextsGrowAsPredicted(t *testing.T) {
 	f := &memoryPlan{layers: []layerBytes{{token: 1}}}
 	for context := 1; context < 5000; context += 37 {
 		predicted, piece := f.total(0, context)

@@ -37,7 +37,7 @@ func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.
 	if err := t.reserve(c.Position+c.Tokens, c.Position); err != nil {
 		return err
 	}
-	if err := t.bind(); err != nil {
+	if err := n.bind(t); err != nil {
 		return err
 	}
 	var err error
@@ -47,10 +47,27 @@ func (n *Network) Read(ctx context.Context, memory exec.SequenceMemory, c *exec.
 		err = n.forwardMany(ctx, c)
 	}
 	if err != nil {
-		// The caller may free memory that submitted kernels use.
-		return errors.Join(err, n.context.Finish())
+		return n.finishFailed(err)
 	}
 	return nil
+}
+
+// finishFailed waits for the submitted commands of a chunk that failed or was
+// cancelled, because the caller may free memory that kernels use.
+func (n *Network) finishFailed(err error) error { return errors.Join(err, n.context.Finish()) }
+
+// writeAngles writes the RoPE angles of a chunk's positions, grouped by rotation,
+// each group with room for so many tokens.
+func (n *Network) writeAngles(to []float32, c *exec.Chunk, room int) {
+	for i := range n.spec.Ropes {
+		r := &n.spec.Ropes[i]
+		half := r.Dim / 2
+		for j := range c.Tokens {
+			at := to[j*r.Dim:][:r.Dim]
+			r.Angles(at[:half], at[half:], c.Position+j, c.Long)
+		}
+		to = to[room*r.Dim:]
+	}
 }
 
 // hostFloats returns the host's view of a buffer as numbers.

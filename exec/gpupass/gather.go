@@ -27,8 +27,8 @@ func gatheredBytes(bytes int64) int64 { return (bytes + gatherAlign - 1) / gathe
 // second copy would take the machine's memory.
 func (n *Network) gather() error {
 	t, c := &n.one, n.context
-	from := gatheredBytes(int64(t.memory.Size()))
-	size := from
+	size := gatheredBytes(int64(t.memory.Size()))
+	from := int(size)
 	for _, p := range n.matrices {
 		size += gatheredBytes(p.Bytes())
 	}
@@ -41,22 +41,7 @@ func (n *Network) gather() error {
 		return err
 	}
 	n.own(memoryCloser{all})
-	if err := n.moveTo(all, int(from)); err != nil {
-		return err
-	}
-	err = t.memory.Free() // still in owned; freeing twice has no effect
-	if t.hidden == t.memory {
-		t.hidden = all
-	}
-	t.memory = all
-	return err
-}
-
-// moveTo copies the memory of one token to a buffer and moves the weights behind it, to
-// byte from on.
-func (n *Network) moveTo(all *opencl.Memory, from int) error {
-	t := &n.one
-	if err := errors.Join(all.Copy(t.memory, t.memory.Size()), n.context.Finish()); err != nil {
+	if err := errors.Join(all.Copy(t.memory, t.memory.Size()), c.Finish()); err != nil {
 		return err
 	}
 	for _, p := range n.matrices {
@@ -65,5 +50,10 @@ func (n *Network) moveTo(all *opencl.Memory, from int) error {
 		}
 		from += int(gatheredBytes(p.Bytes()))
 	}
-	return nil
+	err = t.memory.Free() // still in owned; freeing twice has no effect
+	if t.hidden == t.memory {
+		t.hidden = all
+	}
+	t.memory = all
+	return err
 }

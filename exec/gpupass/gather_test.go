@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// copying makes a newly opened network use the device's own memory.
+// copying has a network that was just opened use memory of the device's own.
 func (n *Network) copying(t *testing.T) {
 	t.Helper()
 	n.context.SharesMemory = false
@@ -16,16 +16,16 @@ func (n *Network) copying(t *testing.T) {
 	require.NoError(t, n.allocateOne())
 }
 
-// TestGatheredWeightsChangeNothing computes a sequence on a device that copies:
-// with weights in separate buffers, because one buffer would be too large, and with
-// all of them gathered.
+// TestGatheredWeightsChangeNothing reads a text where memory is copied: with weights in
+// buffers of their own, because one for all would be too large, and with all in the
+// buffer of what they meet.
 func TestGatheredWeightsChangeNothing(t *testing.T) {
-	const most = 300 << 10 // more than any matrix, less than all
+	const most = 300 << 10 // more than any matrix takes, and less than all
 	var network *Network
 	copying := func(n *Network) {
 		network = n
 		n.copying(t)
-		n.context.Graphs = opencl.NoGraphs // graphs round memory up
+		n.context.Graphs = opencl.NoGraphs // for which memory is rounded up
 	}
 	path := fixture(t, "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) {

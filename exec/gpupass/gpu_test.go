@@ -22,18 +22,18 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// testChunk is small enough for several chunks, the last one not full.
+// testChunk is so small that texts need several, the last of them not full.
 const testChunk = 16
 
-// load opens a model, on the GPU or with exact arithmetic on the CPU.
+// load opens a model, on the GPU or exactly on the CPU.
 func load(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
 	o.Chunk, o.KV, o.Exact = cmp.Or(o.Chunk, testChunk), kv.K8V8, true
 	return open(t, path, o)
 }
 
-// open opens a model and checks for leaks at the end. Without a driver the test is
-// skipped.
+// open opens a model and checks in the end that it gave everything back. Without a
+// driver the test is skipped.
 func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), path)
@@ -52,18 +52,18 @@ func open(t testing.TB, path string, o exec.Options) *exec.Model {
 	return m
 }
 
-// Prompts are compared in floats by default: TestPromptsInFewerBits compares the
-// other kinds with these.
+// Prompts are compared in floats, unless somebody says otherwise: TestPromptsInFewerBits
+// compares the rest with these.
 func init() {
 	if os.Getenv(opencl.ArithmeticVariable) == "" {
 		_ = os.Setenv(opencl.ArithmeticVariable, opencl.Floats.String())
 	}
 }
 
-// onGPU returns the options for a model on the GPU.
+// onGPU are the options for a model there.
 func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
 
-// logits computes tokens and returns the logits after each.
+// logits reads tokens and returns the logits after each.
 func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
 	t.Helper()
 	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.Reader{
@@ -76,7 +76,7 @@ func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][
 	return out
 }
 
-// teacherForced computes tokens, some of them in chunks and the others one by one.
+// teacherForced reads tokens, some of them in chunks and the others one by one.
 func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -89,7 +89,7 @@ func teacherForced(t testing.TB, m *exec.Model, ids []int32) [][]float32 {
 	return out
 }
 
-// forced separates tokens into a prompt and single tokens.
+// forced divides tokens into a prompt and others that are read one by one.
 func forced(ids []int32) (parts [][]int32) {
 	prompt := len(ids) * 2 / 3
 	parts = append(parts, ids[:prompt])
@@ -99,13 +99,13 @@ func forced(ids []int32) (parts [][]int32) {
 	return parts
 }
 
-// tolerance is how far logits may be from the CPU's, relative to their standard
-// deviation. Both quantize keys and values to 8 bits; the CPU also quantizes
-// queries and attention weights, which is most of the difference.
+// tolerance is how far logits may be from the CPU's, as a share of their spread. Both
+// round keys and values to 8 bits; the CPU rounds queries and the weights of
+// attention as well, which is most of it.
 const tolerance = 0.3
 
-// same compares logits, and the best tokens where the two best are further apart
-// than the tolerance.
+// same compares logits, and the tokens that they choose where the two best are
+// further apart than the tolerance.
 func same(t testing.TB, want, got [][]float32) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -143,7 +143,7 @@ func spread(x []float32) float64 {
 	return math.Sqrt(squares)
 }
 
-// best returns the tokens with the two largest logits.
+// best returns the two largest logits' tokens.
 func best(x []float32) (first, second int) {
 	first, second = 0, 1
 	for i, v := range x {
@@ -157,7 +157,7 @@ func best(x []float32) (first, second int) {
 	return first, second
 }
 
-// someIDs returns token ids of a vocabulary.
+// text is some token ids of a vocabulary.
 func someIDs(n, vocab int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -172,7 +172,7 @@ func TestFamiliesMatchTheCPU(t *testing.T) {
 	}
 }
 
-// fixture returns the path of a small model, in the repository or beside it.
+// fixture returns where a small model is, in the repository or beside it.
 func fixture(t *testing.T, name string) string {
 	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
 	if _, err := os.Stat(dir); err != nil {
@@ -194,9 +194,9 @@ func matches(t *testing.T, path string) {
 	same(t, teacherForced(t, cpu, ids), teacherForced(t, gpu, ids))
 }
 
-// TestSequencesAreIndependent computes two sequences in turn, one of which is a
-// copy of the other's beginning, and one that is truncated.
-func TestSequencesAreIndependent(t *testing.T) {
+// TestTextsAreApart reads two texts in turns, one of which is a copy of the other's
+// beginning, and one that goes back.
+func TestTextsAreApart(t *testing.T) {
 	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{}))
 	ids := someIDs(40, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
@@ -215,8 +215,8 @@ func TestSequencesAreIndependent(t *testing.T) {
 	near(t, want[39], logits(t, m, b, ids[21:])[18])
 }
 
-// near compares logits of one device, where chunks of other lengths change the
-// order of sums.
+// near compares logits of the same device, which add in another order in chunks of
+// another length.
 func near(t *testing.T, want, got []float32) {
 	t.Helper()
 	for i, v := range want {
@@ -224,7 +224,7 @@ func near(t *testing.T, want, got []float32) {
 	}
 }
 
-func TestUnsupportedModels(t *testing.T) {
+func TestNetworksThatAreRefused(t *testing.T) {
 	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
 		f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
 		require.NoError(t, err)
@@ -235,8 +235,8 @@ func TestUnsupportedModels(t *testing.T) {
 	}
 }
 
-// TestPassesAllocateNothing counts allocations and driver calls per token, with all
-// layers or the last ones on the device.
+// TestPassesAllocateNothing counts allocations of a token, of which the device computes
+// all layers or the last, and what it asks of the driver.
 func TestPassesAllocateNothing(t *testing.T) {
 	for _, layers := range []int{All, 1} {
 		var network *Network

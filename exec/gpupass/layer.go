@@ -30,8 +30,20 @@ type columnBlock struct {
 func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	l -= n.first
 	y := &n.layers[l]
-	if err := y.takeGains(n, w); err != nil {
+	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
 		return err
+	}
+	if y.ffnGain, err = n.gain(w.FFNNorm); err != nil {
+		return err
+	}
+	y.qGain, y.kGain = y.attnGain, y.attnGain
+	if n.spec.QKNorm == arch.QKNormHead {
+		if y.qGain, err = n.gain(w.QNorm); err != nil {
+			return err
+		}
+		if y.kGain, err = n.gain(w.KNorm); err != nil {
+			return err
+		}
 	}
 	if y.qkv, err = n.stack("qkv", &w.Q, &w.K, &w.V); err != nil {
 		return err
@@ -39,7 +51,13 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	if y.o, err = n.newMatrix("o", false, &w.O); err != nil {
 		return err
 	}
-	if err := y.takeGateUp(n, w); err != nil {
+	if opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
+		p, err := n.newMatrix("gate_up", true, &w.Gate, &w.Up)
+		if err != nil {
+			return err
+		}
+		y.gateUp = []columnBlock{{p, 0}}
+	} else if y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up); err != nil {
 		return err
 	}
 	if y.down, err = n.newMatrix("down", false, &w.Down); err != nil {
@@ -52,36 +70,6 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 		}
 	}
 	return n.countLoaded()
-}
-
-// takeGains uploads the gains of a layer's norms.
-func (y *layer) takeGains(n *Network, w *exec.LayerWeights) (err error) {
-	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
-		return err
-	}
-	if y.ffnGain, err = n.gain(w.FFNNorm); err != nil {
-		return err
-	}
-	y.qGain, y.kGain = y.attnGain, y.attnGain
-	if n.spec.QKNorm != arch.QKNormHead {
-		return nil
-	}
-	if y.qGain, err = n.gain(w.QNorm); err != nil {
-		return err
-	}
-	y.kGain, err = n.gain(w.KNorm)
-	return err
-}
-
-// takeGateUp uploads gate and up, interleaved if their formats agree.
-func (y *layer) takeGateUp(n *Network, w *exec.LayerWeights) (err error) {
-	if !opencl.CanStack(weightsOf(&w.Gate), weightsOf(&w.Up)) {
-		y.gateUp, err = n.stack("gate_up", &w.Gate, &w.Up)
-		return err
-	}
-	p, err := n.newMatrix("gate_up", true, &w.Gate, &w.Up)
-	y.gateUp = []columnBlock{{p, 0}}
-	return err
 }
 
 // TakeEnds uploads the output matrix.

@@ -52,7 +52,7 @@ type manyLayer struct {
 // allocateMany allocates the memory for passes of so many tokens and creates their
 // kernels. After a failure it frees everything, and the next prompt tries again.
 func (n *Network) allocateMany(rows int) (err error) {
-	mark := len(n.owned)
+	s, t, mark := n.spec, &n.many, len(n.owned)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.releaseFrom(mark))
@@ -62,21 +62,6 @@ func (n *Network) allocateMany(rows int) (err error) {
 			}
 		}
 	}()
-	if err := n.many.allocate(n, rows); err != nil {
-		return err
-	}
-	for l := range n.layers {
-		if err := n.makeManyLayer(l, rows); err != nil {
-			return err
-		}
-	}
-	n.many.capacity = rows
-	n.bound = nil // the new kernels have no sequence yet
-	return nil
-}
-
-// allocate allocates the buffers for so many tokens.
-func (t *manyTokens) allocate(n *Network, rows int) (err error) {
 	inner := 0
 	for l := range n.layers {
 		inner = max(inner, n.layers[l].down.Cols)
@@ -87,101 +72,81 @@ func (t *manyTokens) allocate(n *Network, rows int) (err error) {
 			return err
 		}
 	}
-	t.x = floats[0] - rows*n.spec.Dim
+	t.x = floats[0] - rows*s.Dim
+	if t.stage, t.host, err = n.hostView(t.input, 0, t.x+rows*s.Dim); err != nil {
+		return err
+	}
 	t.tile, _ = n.attentionTile()
-	t.stage, t.host, err = n.hostView(t.input, 0, t.x+rows*n.spec.Dim)
-	return err
+	for l := range n.layers {
+		if err := n.makeManyLayer(l, rows); err != nil {
+			return err
+		}
+	}
+	t.capacity = rows
+	n.bound = nil // the new kernels have no sequence yet
+	return nil
 }
 
-// gemmBuilder creates the kernels of a layer for up to rows tokens.
-type gemmBuilder struct {
-	*Network
-	index, rows int
-	*layer
+// manyFloats returns the elements of input, h, qkv, att and hidden.
+func (n *Network) manyFloats(rows, inner int) [5]int {
+	s := n.spec
+	angles := (rows*n.angleFloats() + 3) / 4 * 4
+	return [...]int{angles + rows*s.Dim, rows * s.Dim, rows * n.qkvWidth(n.maxKVHeads()), rows * s.Heads * s.HeadDim, 2 * rows * inner}
 }
 
 // makeManyLayer creates the kernels of a layer for up to so many tokens.
 func (n *Network) makeManyLayer(l, rows int) (err error) {
-	b := &gemmBuilder{n, l, rows, &n.layers[l]}
-	s, t, k := n.spec, &n.many, &b.layer.many
-	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Op: opencl.Add, Factor: s.ResidualScale}
-	if k.attnNorm, err = b.norm(b.attnGain); err != nil {
-		return err
-	}
-	if err := b.attention(); err != nil {
-		return err
-	}
-	if k.o, err = b.gemm(b.o, t.att, s.Heads*s.HeadDim, stream); err != nil {
-		return err
-	}
-	if k.ffnNorm, err = b.norm(b.ffnGain); err != nil {
-		return err
-	}
-	if err := b.gateAndUp(); err != nil {
-		return err
-	}
-	k.down, err = b.gemm(b.down, t.hidden, b.down.Cols, stream)
-	return err
-}
-
-// gemm creates the GEMM of a matrix with rows of x.
-func (b *gemmBuilder) gemm(w *opencl.WeightMatrix, x *opencl.Memory, stride int, out opencl.Output) (*opencl.GEMM, error) {
-	m, err := w.NewGEMM(b.rows, x, 0, stride, out)
-	if err == nil {
-		b.own(m)
-	}
-	return m, err
-}
-
-// gemms creates the GEMMs of column blocks with the normalized rows. to returns where a
-// block's results begin.
-func (b *gemmBuilder) gemms(blocks []columnBlock, out opencl.Output, to func(p *columnBlock) int) (list []*opencl.GEMM, err error) {
-	for i := range blocks {
-		out.To = to(&blocks[i])
-		m, err := b.gemm(blocks[i].weights, b.Network.many.h, b.spec.Dim, out)
-		if err != nil {
-			return nil, err
+	s, t, y := n.spec, &n.many, &n.layers[l]
+	spec, inner := &s.Layers[l], y.down.Cols
+	width := n.qkvWidth(spec.KVHeads)
+	matrix := func(p *opencl.WeightMatrix, x *opencl.Memory, from, stride int, out opencl.Output) (*opencl.GEMM, error) {
+		m, err := p.NewGEMM(rows, x, from, stride, out)
+		if err == nil {
+			n.own(m)
 		}
-		list = append(list, m)
+		return m, err
 	}
-	return list, nil
-}
-
-func byColumn(p *columnBlock) int { return p.column }
-
-func (b *gemmBuilder) norm(gain int) (*opencl.Kernel, error) {
-	n, t := b.Network, &b.Network.many
-	return n.kernel(b.index, "layer.cl", "norm", t.input, t.x, t.h, n.spec.Dim, n.one.memory, gain, n.spec.Norm.Eps)
-}
-
-// attention creates the kernels from queries, keys and values to attention. Their KV
-// arguments are placeholders until a sequence is bound.
-func (b *gemmBuilder) attention() (err error) {
-	n, s, t, k := b.Network, b.spec, &b.Network.many, &b.layer.many
-	spec := &s.Layers[b.index]
-	if k.qkv, err = b.gemms(b.qkv, opencl.Output{Y: t.qkv, Stride: n.qkvWidth(spec.KVHeads)}, byColumn); err != nil {
+	matrices := func(parts []columnBlock, out opencl.Output, to func(p *columnBlock) int) (list []*opencl.GEMM, err error) {
+		for i := range parts {
+			out.To = to(&parts[i])
+			m, err := matrix(parts[i].weights, t.h, 0, s.Dim, out)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, m)
+		}
+		return list, nil
+	}
+	column := func(p *columnBlock) int { return p.column }
+	stream := opencl.Output{Y: t.input, To: t.x, Stride: s.Dim, Op: opencl.Add, Factor: s.ResidualScale}
+	k := &y.many
+	if k.attnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.attnGain, s.Norm.Eps); err != nil {
 		return err
 	}
-	if k.prepare, err = n.kernel(b.index, "layer.cl", "prepare", t.qkv, t.input, t.h, 0, n.one.memory, b.qGain, b.kGain, s.Norm.Eps, n.angleOffset(spec, b.rows, 0)); err != nil {
+	if k.qkv, err = matrices(y.qkv, opencl.Output{Y: t.qkv, Stride: width}, column); err != nil {
 		return err
 	}
-	k.attend, err = n.kernel(b.index, "layer.cl", "attend_many", t.qkv, t.h, 0, 0, 0, s.AttnScale, spec.Window, t.att)
-	return err
-}
-
-// gateAndUp creates the kernels up to the MLP's inner vector.
-func (b *gemmBuilder) gateAndUp() (err error) {
-	t, k, inner := &b.Network.many, &b.layer.many, b.down.Cols
-	out := opencl.Output{Y: t.hidden, Stride: inner}
-	if b.fused() {
-		out.Op = gateOp(b.spec.Act)
-		k.gateUp, err = b.gemms(b.gateUp, out, byColumn)
+	if k.prepare, err = n.kernel(l, "layer.cl", "prepare", t.qkv, t.input, t.h /* until a text is bound */, 0, n.one.memory, y.qGain, y.kGain, s.Norm.Eps, n.angleOffset(spec, rows, 0)); err != nil {
 		return err
 	}
-	k.gateUp, err = b.gemms(b.gateUp, out, func(p *columnBlock) int { return p.column / inner * b.rows * inner })
-	if err == nil {
-		k.gated, err = b.kernel(b.index, "layer.cl", "gated", t.hidden, 0, b.rows*inner, int(gateOp(b.spec.Act)))
+	if k.attend, err = n.kernel(l, "layer.cl", "attend_many", t.qkv, t.h /* the same */, 0, 0, 0, s.AttnScale, spec.Window, t.att); err != nil {
+		return err
 	}
+	if k.o, err = matrix(y.o, t.att, 0, s.Heads*s.HeadDim, stream); err != nil {
+		return err
+	}
+	if k.ffnNorm, err = n.kernel(l, "layer.cl", "norm", t.input, t.x, t.h, s.Dim, n.one.memory, y.ffnGain, s.Norm.Eps); err != nil {
+		return err
+	}
+	if y.fused() {
+		k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner, Op: gateOp(s.Act)}, column)
+	} else if k.gateUp, err = matrices(y.gateUp, opencl.Output{Y: t.hidden, Stride: inner}, func(p *columnBlock) int { return p.column / inner * rows * inner }); err == nil {
+		k.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, 0, rows*inner, int(gateOp(s.Act)))
+	}
+	if err != nil {
+		return err
+	}
+	k.down, err = matrix(y.down, t.hidden, 0, inner, stream)
 	return err
 }
 
@@ -220,7 +185,7 @@ func (n *Network) forwardMany(ctx context.Context, c *exec.Chunk) error {
 // needed rows after its keys and values.
 func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	k, s := &n.layers[l].many, n.spec
-	if err := launchNorm(n.context, k.attnNorm, c.Tokens); err != nil {
+	if err := n.launchNorm(k.attnNorm, c.Tokens); err != nil {
 		return err
 	}
 	if err := launchTokens(k.qkv, c.Tokens); err != nil {
@@ -233,7 +198,7 @@ func (n *Network) runLayerMany(l int, c *exec.Chunk) error {
 	if err := n.context.Launch(k.prepare, slots[:], slot[:]); err != nil {
 		return err
 	}
-	on := rowsNeeded(l == len(n.layers)-1, c)
+	on := n.rowsNeeded(l, c)
 	if on.count == 0 {
 		return nil
 	}
@@ -265,14 +230,14 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 	if err := k.ffnNorm.SetInt(normFrom, n.many.x+on.first*n.spec.Dim); err != nil {
 		return err
 	}
-	if err := launchNorm(n.context, k.ffnNorm, on.count); err != nil {
+	if err := n.launchNorm(k.ffnNorm, on.count); err != nil {
 		return err
 	}
 	if err := launchTokens(k.gateUp, on.count); err != nil {
 		return err
 	}
 	if k.gated != nil {
-		if err := launchGated(n.context, k.gated, on.count*y.down.Cols); err != nil {
+		if err := n.launchGated(k.gated, on.count*y.down.Cols); err != nil {
 			return err
 		}
 	}
@@ -280,9 +245,9 @@ func (n *Network) runMLP(y *layer, on rowRange) error {
 }
 
 // launchNorm launches the norm of so many rows.
-func launchNorm(c *opencl.Context, k *opencl.Kernel, rows int) error {
+func (n *Network) launchNorm(k *opencl.Kernel, rows int) error {
 	global, local := [1]int{rows * normThreads}, [1]int{normThreads}
-	return c.Launch(k, global[:], local[:])
+	return n.context.Launch(k, global[:], local[:])
 }
 
 func launchTokens(list []*opencl.GEMM, tokens int) error {
@@ -295,7 +260,7 @@ func launchTokens(list []*opencl.GEMM, tokens int) error {
 }
 
 // launchGated launches the activation of so many elements.
-func launchGated(c *opencl.Context, k *opencl.Kernel, elements int) error {
+func (n *Network) launchGated(k *opencl.Kernel, elements int) error {
 	global, local := [1]int{elements}, [1]int{gatedThreads}
-	return c.Launch(k, global[:], local[:])
+	return n.context.Launch(k, global[:], local[:])
 }

@@ -2,12 +2,14 @@ package gpupass
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/internal/trace"
+	"github.com/llmrun/llmrun/tiering"
 )
 
 // Processor opens networks on a device.
@@ -31,7 +33,7 @@ func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{geometry: geometry{spec: o.Spec, context: c}, resources: resources{device: c}, chunk: o.Chunk}
+	n := &Network{spec: o.Spec, context: c, chunk: o.Chunk}
 	if err := n.allocateOne(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -51,14 +53,14 @@ func (p Processor) Open(o *exec.Offer) (exec.Network, error) {
 
 // Network is the last layers of a model, or all, on a device. See exec.Network.
 type Network struct {
-	geometry
-	resources
-
-	first  int // index of the first layer in the model
-	chunk  int
-	layers []layer
-	loaded int // layers, and the output matrix
-	head   *opencl.GEMV
+	spec    *arch.Spec // with the device's layers only
+	first   int        // index of the first layer in the model
+	context *opencl.Context
+	chunk   int
+	owned   []closer // memory, matrices and kernels, in order of creation
+	layers  []layer
+	loaded  int // layers, and the output matrix
+	head    *opencl.GEMV
 	// The norm before the output matrix, as an element of one.memory, and the
 	// matrix.
 	endGain   int
@@ -80,6 +82,26 @@ type Network struct {
 	inputErr error
 }
 
+// closer is a resource of the network.
+type closer interface{ Close() error }
+
+// memoryCloser adapts memory to closer.
+type memoryCloser struct{ *opencl.Memory }
+
+func (f memoryCloser) Close() error { return f.Free() }
+
+// own registers a resource for Close.
+func (n *Network) own(c closer) { n.owned = append(n.owned, c) }
+
+// alloc allocates a buffer that lives as long as the network.
+func (n *Network) alloc(purpose tiering.Purpose, size int) (*opencl.Memory, error) {
+	m, err := n.context.Alloc(purpose, size)
+	if err == nil {
+		n.own(memoryCloser{m})
+	}
+	return m, err
+}
+
 // Context returns the device.
 func (n *Network) Context() *opencl.Context { return n.context }
 
@@ -95,6 +117,77 @@ func (n *Network) Ops() (each, wanted int64) { return n.ops - n.lastOps, n.lastO
 func (n *Network) Close() error {
 	return errors.Join(n.dropRecording(), n.releaseFrom(0), n.context.Close())
 }
+
+// releaseFrom frees the resources registered since mark.
+func (n *Network) releaseFrom(mark int) error {
+	var err error
+	for i := len(n.owned) - 1; i >= mark; i-- {
+		err = errors.Join(err, n.owned[i].Close())
+	}
+	n.owned = n.owned[:mark]
+	return err
+}
+
+// maxKVHeads returns the largest number of KV heads of a layer.
+func (n *Network) maxKVHeads() int {
+	most := 0
+	for _, l := range n.spec.Layers {
+		most = max(most, l.KVHeads)
+	}
+	return most
+}
+
+// qkvWidth returns the elements of a token's queries, keys and values in a layer.
+func (n *Network) qkvWidth(kvHeads int) int { return (n.spec.Heads + 2*kvHeads) * n.spec.HeadDim }
+
+// angleFloats returns the elements of a token's RoPE angles of all rotations.
+func (n *Network) angleFloats() int {
+	sum := 0
+	for i := range n.spec.Ropes {
+		sum += n.spec.Ropes[i].Dim
+	}
+	return sum
+}
+
+// ropeDim returns how many elements of a head a layer rotates.
+func (n *Network) ropeDim(l *arch.LayerSpec) int {
+	if l.Rope < 0 || len(n.spec.Ropes) == 0 {
+		return 0
+	}
+	return n.spec.Ropes[l.Rope].Dim
+}
+
+// layerOptions returns the build options of a layer's kernels.
+func (n *Network) layerOptions(l *arch.LayerSpec) string {
+	s := n.spec
+	interleave, norm := 0, 0
+	if s.Interleave {
+		interleave = 1
+	}
+	if s.QKNorm == arch.QKNormHead {
+		norm = 1
+	}
+	queries, keys := n.attentionTile()
+	return fmt.Sprintf("-DHEADS=%d -DKV_HEADS=%d -DHEAD_DIM=%d -DROPE_DIM=%d -DINTERLEAVE=%d -DQK_NORM=%d -DTILE_QUERIES=%d -DTILE_KEYS=%d",
+		s.Heads, l.KVHeads, s.HeadDim, n.ropeDim(l), interleave, norm, queries, keys)
+}
+
+// attentionTile returns the tile size of attention over many tokens: the largest
+// that fits into a group's local memory.
+func (n *Network) attentionTile() (queries, keys int) {
+	width := 4 * ((n.spec.HeadDim+15)/16*16 + 4)
+	for _, t := range [][2]int{{32, 32}, {16, 32}, {16, 16}} {
+		fits := int64((t[0]+t[1])*width+4*t[0]*(t[1]+1)) <= min(n.context.Info.LocalMemory, maxLocal)
+		if fits && 8*t[0] <= n.context.Info.MaxGroup {
+			return t[0], t[1]
+		}
+	}
+	return 8, 8
+}
+
+// maxLocal bounds a group's local memory, so that several groups fit on a compute
+// unit.
+const maxLocal = 40 << 10
 
 // gateOp returns the output operation of an interleaved gate and up matmul.
 func gateOp(a arch.Activation) opencl.OutputOp {

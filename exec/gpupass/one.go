@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
 	"github.com/llmrun/llmrun/tiering"
 )
@@ -97,6 +98,19 @@ func (n *Network) gain(values []float32) (at int, err error) {
 	return at, t.memory.WriteFloats(at, sum)
 }
 
+// hostView returns the host's view of part of a buffer: in place where memory is
+// shared, otherwise a staging buffer to copy.
+func (n *Network) hostView(m *opencl.Memory, at, count int) (stage *opencl.Memory, numbers []float32, err error) {
+	if m.Host() != nil {
+		return nil, hostFloats(m)[at:][:count], nil
+	}
+	if stage, err = n.context.Stage(tiering.Scratch, 4*count); err != nil {
+		return nil, nil, err
+	}
+	n.own(memoryCloser{stage})
+	return stage, hostFloats(stage)[:count], nil
+}
+
 // growInner allocates a larger inner vector for an MLP that is wider than arch.Spec
 // says.
 func (n *Network) growInner(inner int) (err error) {
@@ -112,60 +126,68 @@ func (n *Network) growInner(inner int) (err error) {
 // makeOneLayer creates the kernels of a layer for one token.
 func (n *Network) makeOneLayer(l int) (err error) {
 	s, t, y := n.spec, &n.one, &n.layers[l]
-	if err := n.growInner(y.down.Cols); err != nil {
+	inner := y.down.Cols
+	if err := n.growInner(inner); err != nil {
 		return err
+	}
+	vector := func(p *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
+		v, err := p.NewGEMV(in, out)
+		if err == nil {
+			n.own(v)
+		}
+		return v, err
+	}
+	vectors := func(parts []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
+		for _, p := range parts {
+			to := out
+			to.To += p.column
+			v, err := vector(p.weights, in, to)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
 	}
 	stream := opencl.Output{Y: t.memory, To: t.x, Op: opencl.Add, Factor: s.ResidualScale}
 	in := opencl.Input{X: t.memory, From: t.x, Op: opencl.Normed, Side: y.attnGain, Eps: s.Norm.Eps}
-	if y.one.qkv, err = n.gemvs(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
+	if y.one.qkv, err = vectors(y.qkv, in, opencl.Output{Y: t.memory, To: t.qkv}); err != nil {
 		return err
 	}
 	if y.one.attend, err = n.makeAttendOne(l); err != nil {
 		return err
 	}
-	splits := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
-	if y.one.o, err = n.gemv(y.o, splits, stream); err != nil {
+	parts := opencl.Input{X: t.memory, From: t.sums, Op: opencl.Merged, Side: t.states, Head: s.HeadDim}
+	if y.one.o, err = vector(y.o, parts, stream); err != nil {
 		return err
 	}
 	in.Side = y.ffnGain
-	out := opencl.Output{Y: t.hidden, To: t.inner}
 	if y.fused() {
-		out.Op = gateOp(s.Act)
-	} else if y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, y.down.Cols, int(gateOp(s.Act))); err != nil {
+		y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner, Op: gateOp(s.Act)})
+	} else if y.one.gateUp, err = vectors(y.gateUp, in, opencl.Output{Y: t.hidden, To: t.inner}); err == nil {
+		y.one.gated, err = n.kernel(l, "layer.cl", "gated", t.hidden, t.inner, inner, int(gateOp(s.Act)))
+	}
+	if err != nil {
 		return err
 	}
-	if y.one.gateUp, err = n.gemvs(y.gateUp, in, out); err != nil {
-		return err
-	}
-	y.one.down, err = n.gemv(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
+	y.one.down, err = vector(y.down, opencl.Input{X: t.hidden, From: t.inner}, stream)
 	return err
-}
-
-// gemv creates the GEMV of a matrix.
-func (r *resources) gemv(w *opencl.WeightMatrix, in opencl.Input, out opencl.Output) (*opencl.GEMV, error) {
-	v, err := w.NewGEMV(in, out)
-	if err == nil {
-		r.own(v)
-	}
-	return v, err
-}
-
-// gemvs creates the GEMVs of column blocks with one input.
-func (r *resources) gemvs(blocks []columnBlock, in opencl.Input, out opencl.Output) (list []*opencl.GEMV, err error) {
-	first := out.To
-	for _, b := range blocks {
-		out.To = first + b.column
-		v, err := r.gemv(b.weights, in, out)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
 }
 
 // fused reports whether gate and up are one matmul that applies the activation.
 func (y *layer) fused() bool { return len(y.gateUp) == 1 }
+
+// angleOffset returns the element where a layer's angles begin, in a buffer with
+// the angles of so many tokens for each rotation, starting at from.
+func (n *Network) angleOffset(l *arch.LayerSpec, tokens, from int) int {
+	for i := range n.spec.Ropes {
+		if i >= l.Rope {
+			break
+		}
+		from += tokens * n.spec.Ropes[i].Dim
+	}
+	return from
+}
 
 // forwardOne runs the pass of a token whose input is in the staging buffer.
 func (n *Network) forwardOne(c *exec.Chunk) error {
@@ -208,7 +230,7 @@ func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 	if err := n.attendOne(k.attend); err != nil {
 		return err
 	}
-	if rowsNeeded(l == len(n.layers)-1, c).count == 0 {
+	if n.rowsNeeded(l, c).count == 0 {
 		return nil
 	}
 	if err := k.o.Launch(); err != nil {
@@ -218,7 +240,7 @@ func (n *Network) runLayerOne(l int, c *exec.Chunk) error {
 		return err
 	}
 	if k.gated != nil {
-		if err := launchGated(n.context, k.gated, y.down.Cols); err != nil {
+		if err := n.launchGated(k.gated, y.down.Cols); err != nil {
 			return err
 		}
 	}

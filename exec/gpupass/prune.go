@@ -11,8 +11,8 @@ type rowRange struct{ first, count int }
 // rowsNeeded returns the rows of a chunk that a layer computes after its keys and
 // values: all, except in the last layer, which computes those from the first to the
 // last whose logits are wanted. One range keeps the rows in place.
-func rowsNeeded(lastLayer bool, c *exec.Chunk) rowRange {
-	if !lastLayer {
+func (n *Network) rowsNeeded(l int, c *exec.Chunk) rowRange {
+	if l < len(n.layers)-1 {
 		return rowRange{0, c.Tokens}
 	}
 	if len(c.Want) == 0 {

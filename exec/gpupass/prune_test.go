@@ -10,11 +10,11 @@ import (
 	"github.com/llmrun/llmrun/exec"
 )
 
-// TestPrunedRowsDoNotChangeLogits asks for logits of the last token of a chunk, of
-// none of the next and of some, and of single tokens: the last layer prunes the
-// other rows, and the requested logits stay the same.
-func TestPrunedRowsDoNotChangeLogits(t *testing.T) {
-	const chunk = 48 // attention tiles have at most 32 rows
+// TestLogitsDoNotDependOnWhichAreAskedFor asks for those of the last token of a chunk,
+// of none of the next, and of some, also where tokens are read alone: the last layer
+// leaves out what nobody asks for, and the others get the same.
+func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
+	const chunk = 48 // attention takes no more than 32 at a time
 	for _, c := range []struct {
 		name   string
 		layers int
@@ -52,8 +52,8 @@ func TestPrunedRowsDoNotChangeLogits(t *testing.T) {
 	}
 }
 
-// TestPrunedRowsAreNotLaunched counts the launches of chunks.
-func TestPrunedRowsAreNotLaunched(t *testing.T) {
+// TestWhatNobodyAsksForIsNotLaunched counts the launches of chunks.
+func TestWhatNobodyAsksForIsNotLaunched(t *testing.T) {
 	m, network := loadSmall(t)
 	ids := someIDs(testChunk, m.Spec.Vocab)
 	layers := len(m.Spec.Layers)

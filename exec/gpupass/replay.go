@@ -54,15 +54,15 @@ func (n *Network) useRecording(c *exec.Chunk) bool {
 		return false
 	}
 	if r.graph == nil && r.warm {
-		r.graph, r.refused = n.context.Record(func(g *opencl.Graph) error { return r.record(n, g, c) })
+		r.graph, r.refused = n.context.Record(func(g *opencl.Graph) error { return n.record(g, c) })
 	}
 	r.warm = true
 	return r.graph != nil
 }
 
 // record records the commands of a pass with logits.
-func (r *replay) record(n *Network, g *opencl.Graph, c *exec.Chunk) error {
-	t := &n.one
+func (n *Network) record(g *opencl.Graph, c *exec.Chunk) error {
+	r, t := &n.replay, &n.one
 	in, err := g.Send(t.memory, 0, 4*len(t.input))
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// loadRecorded opens a model in the device's own memory, with the driver's graphs,
-// emulated ones or none.
+// loadRecorded opens a model in device memory of its own, with graphs of the driver, or
+// emulated, or none.
 func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network) {
 	t.Helper()
 	var network *Network
@@ -24,14 +24,14 @@ func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network
 			c.Graphs = opencl.NoGraphs
 		case c.OpenGraphs() != nil:
 			c.Graphs = opencl.EmulatedGraphs
-			c.Info.Memory = 100 << 30 // enough memory
+			c.Info.Memory = 100 << 30 // there is room
 		}
 	}}))
 	return m, network
 }
 
-// TestRecordedTokensAreTheSame computes sequences with and without recordings:
-// consecutive tokens, two sequences in turn, truncation, and another context split.
+// TestRecordedTokensAreTheSame reads texts with tokens that are recorded and with tokens
+// that are not: one after the other, two in turns, cut off, and divided otherwise.
 func TestRecordedTokensAreTheSame(t *testing.T) {
 	plain, without := loadRecorded(t, "llama32", false)
 	recording, network := loadRecorded(t, "llama32", true)
@@ -65,9 +65,8 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 	require.Equal(t, read(plain, without), read(recording, network))
 	require.NoError(t, network.NotRecorded())
 	require.Zero(t, without.context.Stats().Graphs)
-	// The first token after a change of sequence or split is not replayed: of five,
-	// of six in turns (the first continues), of four, four after the truncation,
-	// and four.
+	// The first token of another text, and with another division, is none: of five, of
+	// six in turns, of which the first goes on, of four, four behind the cut, and four.
 	require.EqualValues(t, 4+1+4+4+3, network.context.Stats().Graphs)
 }
 
@@ -83,7 +82,7 @@ func TestWhatIsNotRecordedRunsAnyway(t *testing.T) {
 	require.Zero(t, network.context.Stats().Graphs)
 }
 
-// TestRecordedTokensAllocateNothing counts allocations of replayed tokens.
+// TestRecordedTokensAllocateNothing counts allocations of tokens that are recorded.
 func TestRecordedTokensAllocateNothing(t *testing.T) {
 	m, network := loadRecorded(t, "llama32", true)
 	s, err := m.NewSequence(0)

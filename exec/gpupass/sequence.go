@@ -28,34 +28,27 @@ func (n *Network) NewSequence() (exec.SequenceMemory, error) {
 	return &sequence{network: n, layers: make([]*opencl.Memory, len(n.layers))}, nil
 }
 
+// tokenBytes returns the KV bytes of a token in a layer.
+func (n *Network) tokenBytes(l int) int {
+	dims := (n.spec.HeadDim + 15) / 16 * 16
+	return n.spec.Layers[l].KVHeads * (2*dims + 8)
+}
+
 // reserve grows the capacity to so many tokens and keeps the content.
 func (t *sequence) reserve(tokens, have int) error {
 	if tokens <= t.capacity {
 		return nil
 	}
-	room := grownCapacity(t.capacity, tokens, t.network.spec.Context)
-	layers, err := t.copyLayers(room, have)
-	if err != nil {
-		return err
-	}
-	err = free(t.layers)
-	t.layers, t.capacity = layers, room
-	t.unbind()
-	return err
-}
-
-// copyLayers allocates buffers for so many tokens and copies the first have tokens to
-// them.
-func (t *sequence) copyLayers(tokens, have int) (layers []*opencl.Memory, err error) {
 	n := t.network
-	layers = make([]*opencl.Memory, len(t.layers))
+	room := grownCapacity(t.capacity, tokens, n.spec.Context)
+	layers := make([]*opencl.Memory, len(t.layers))
+	var err error
 	for l := range layers {
-		size := tokens * n.tokenBytes(l)
-		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, size); err != nil {
+		if layers[l], err = n.context.AllocRecordable(tiering.KVHot, room*n.tokenBytes(l)); err != nil {
 			break
 		}
 		// Whole blocks: the last one may be partly filled.
-		if used := min(size, (have+blockTokens-1)/blockTokens*blockTokens*n.tokenBytes(l)); used > 0 {
+		if used := (have + blockTokens - 1) / blockTokens * blockTokens * n.tokenBytes(l); used > 0 {
 			if err = layers[l].Copy(t.layers[l], used); err != nil {
 				break
 			}
@@ -63,9 +56,12 @@ func (t *sequence) copyLayers(tokens, have int) (layers []*opencl.Memory, err er
 	}
 	// After a failure, earlier copies are still pending.
 	if err = errors.Join(err, n.context.Finish()); err != nil {
-		return nil, errors.Join(err, free(layers))
+		return errors.Join(err, free(layers))
 	}
-	return layers, nil
+	err = free(t.layers)
+	t.layers, t.capacity = layers, room
+	t.unbind()
+	return err
 }
 
 // grownCapacity returns the new capacity of a sequence that needs room for so many
@@ -96,15 +92,24 @@ func (t *sequence) unbind() {
 
 // Clone copies the sequence.
 func (t *sequence) Clone() (exec.SequenceMemory, error) {
-	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers)), capacity: t.capacity}
+	c := &sequence{network: t.network, layers: make([]*opencl.Memory, len(t.layers))}
 	if t.capacity == 0 {
 		return c, nil
 	}
 	var err error
-	c.layers, err = t.copyLayers(t.capacity, t.capacity)
-	if err != nil {
-		return nil, err
+	for l, m := range t.layers {
+		if c.layers[l], err = t.network.context.AllocRecordable(tiering.KVHot, m.Size()); err != nil {
+			break
+		}
+		if err = c.layers[l].Copy(m, m.Size()); err != nil {
+			break
+		}
 	}
+	// After a failure, earlier copies are still pending.
+	if err = errors.Join(err, t.network.context.Finish()); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.capacity = t.capacity
 	return c, nil
 }
 
@@ -116,8 +121,7 @@ func (t *sequence) Close() error {
 }
 
 // bind sets the kernels' KV arguments to a sequence.
-func (t *sequence) bind() error {
-	n := t.network
+func (n *Network) bind(t *sequence) error {
 	if n.bound == t {
 		return nil
 	}
@@ -126,26 +130,22 @@ func (t *sequence) bind() error {
 		return err
 	}
 	for l := range n.layers {
-		if err := n.layers[l].bind(t.layers[l]); err != nil {
+		y := &n.layers[l]
+		for _, k := range y.one.attend {
+			if err := k.SetMemory(attendOneKV, t.layers[l]); err != nil {
+				return err
+			}
+		}
+		if y.many.attend == nil {
+			continue
+		}
+		if err := y.many.prepare.SetMemory(prepareKV, t.layers[l]); err != nil {
+			return err
+		}
+		if err := y.many.attend.SetMemory(attendManyKV, t.layers[l]); err != nil {
 			return err
 		}
 	}
 	n.bound = t
 	return nil
-}
-
-// bind sets the KV arguments of a layer's kernels.
-func (y *layer) bind(kv *opencl.Memory) error {
-	for _, k := range y.one.attend {
-		if err := k.SetMemory(attendOneKV, kv); err != nil {
-			return err
-		}
-	}
-	if y.many.attend == nil {
-		return nil
-	}
-	if err := y.many.prepare.SetMemory(prepareKV, kv); err != nil {
-		return err
-	}
-	return y.many.attend.SetMemory(attendManyKV, kv)
 }

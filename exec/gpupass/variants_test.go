@@ -8,8 +8,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// TestImagesChangeNothing computes a sequence with weights in buffers and in
-// images.
+// TestImagesChangeNothing reads a text with weights in buffers and in images.
 func TestImagesChangeNothing(t *testing.T) {
 	var network *Network
 	processor := Processor{Opened: func(n *Network) { network = n }}
@@ -27,9 +26,9 @@ func TestImagesChangeNothing(t *testing.T) {
 	require.Greater(t, network.context.Stats().Images, int64(len(m.Spec.Layers)))
 }
 
-// TestPromptsInFewerBits computes a prompt in half precision and as tensor cores
-// do, natively or emulated. The reference is the same device in floats: the CPU
-// differs nearly as much from both.
+// TestPromptsInFewerBits reads a text whose prompt is multiplied in half precision, and as
+// tensor units do, by the device or as it would do it. Floats are those of the same device:
+// the CPU's are nearly as far away from both.
 func TestPromptsInFewerBits(t *testing.T) {
 	path := fixture(t, "llama32")
 	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {

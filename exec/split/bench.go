@@ -32,18 +32,28 @@ type deviceBench struct {
 	dirty    bool // there are new measurements
 }
 
-func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
+func openBench(products []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
 	l = &deviceBench{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
 		}
 	}()
-	if err := l.openDevices(model, o); err != nil {
+	processor, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
+	if err != nil {
+		return l, err
+	}
+	l.devices = append(l.devices, processor)
+	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
+	if err != nil {
+		return l, err
+	}
+	l.devices = append(l.devices, device)
+	if err := model.W8A8.CheckDevice(o.Device, device.Capabilities()); err != nil {
 		return l, err
 	}
 	var ops []hetero.Op
-	for _, p := range matmuls {
+	for _, p := range products {
 		ops = append(ops, opOf(p, model.Chunk))
 	}
 	if l.operands, err = solve.NewOperands(model.Budget, l.devices, ops); err != nil {
@@ -51,27 +61,6 @@ func openBench(matmuls []weights.Product, model *exec.Options, o *Options) (l *d
 	}
 	l.profiler = solve.NewProfiler(l.devices, l.operands.For)
 	l.profiler.Repeats = repeats
-	l.restore(o)
-	return l, nil
-}
-
-// openDevices opens the CPU and the other device.
-func (l *deviceBench) openDevices(model *exec.Options, o *Options) error {
-	host, err := cpu.New(cpu.Options{Threads: model.Threads, Budget: model.Budget})
-	if err != nil {
-		return err
-	}
-	l.devices = append(l.devices, host)
-	device, err := devices.All.Open(o.Device, devices.Options{Budget: model.Budget, Memory: o.Memory})
-	if err != nil {
-		return err
-	}
-	l.devices = append(l.devices, device)
-	return model.W8A8.CheckDevice(o.Device, device.Capabilities())
-}
-
-// restore loads stored measurements into the profiler.
-func (l *deviceBench) restore(o *Options) {
 	l.keys = profiles.KeysOf([]string{"cpu", o.Device}, l.devices)
 	notice := ""
 	if l.profile, notice = profiles.Load(o.Dir); notice == "" {
@@ -80,6 +69,7 @@ func (l *deviceBench) restore(o *Options) {
 	if notice != "" && o.Report != nil {
 		o.Report(notice)
 	}
+	return l, nil
 }
 
 // save saves the measurements, if there are new ones.

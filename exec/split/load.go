@@ -52,34 +52,12 @@ const maxStaticChunk = 256
 // device is half of the cores, the CPU keeps the other half, unless the trial shows
 // that all cores together are faster.
 func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options) (*exec.Model, error) {
-	threads := model.Threads
-	if err := o.complete(f, &model); err != nil {
-		return nil, err
-	}
-	matmuls, err := weights.Products(f)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := makePlan(ctx, f, matmuls, &model, &o)
-	if err != nil {
-		return nil, err
-	}
-	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
-	if o.allowsWholePass(&model) && plan.wholePassFaster(matmuls) {
-		if m, err := t.loadOnDevice(ctx, matmuls); m != nil || err != nil {
-			return m, err
-		}
-	}
-	return t.load(ctx, matmuls)
-}
-
-// complete resolves the device's name, sets defaults in the model's options, and rejects
-// models whose columns are permuted.
-func (o *Options) complete(f *modelfile.Files, model *exec.Options) (err error) {
+	var err error
 	if o.Device, err = devices.All.Resolve(o.Device); err != nil {
-		return err
+		return nil, err
 	}
-	if model.Threads == 0 {
+	threads := model.Threads
+	if threads == 0 {
 		model.Threads = devices.HostThreads(o.Device)
 	}
 	if model.Budget == nil {
@@ -89,18 +67,32 @@ func (o *Options) complete(f *modelfile.Files, model *exec.Options) (err error) 
 		model.Chunk = exec.DefaultChunk
 	}
 	if inOrder, err := f.InOrder(); err != nil {
-		return err
+		return nil, err
 	} else if inOrder != f.Source {
-		return fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
+		return nil, fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
 	}
-	return nil
+	products, err := weights.Products(f)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := makePlan(ctx, f, products, &model, &o)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{files: f, model: model, threads: threads, o: &o, plan: plan}
+	if o.allowsWholePass(&model) && plan.wholePassFaster(products) {
+		if m, err := t.loadOnDevice(ctx, products); m != nil || err != nil {
+			return m, err
+		}
+	}
+	return t.load(ctx, products)
 }
 
 // makePlan measures what is unknown and plans the splits. It saves the measurements
 // even if it is interrupted.
-func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
-	matmuls = slices.DeleteFunc(slices.Clone(matmuls), func(p weights.Product) bool { return !p.Divisible() })
-	l, err := openBench(matmuls, model, o)
+func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
+	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Product) bool { return !p.Divisible() })
+	l, err := openBench(products, model, o)
 	if err != nil {
 		return nil, err
 	}
@@ -109,43 +101,33 @@ func makePlan(ctx context.Context, f *modelfile.Files, matmuls []weights.Product
 	if p.static() {
 		p.chunk = min(p.chunk, maxStaticChunk)
 	}
-	if err := p.probeTypes(matmuls); err != nil {
+	if err := p.probeTypes(products); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Device, err)
 	}
-	l.profiler.Before = p.beforeMeasurement(ctx, o)
-	err = p.planAll(matmuls)
-	l.save(o.Dir, o.Report)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.placeMatmuls(f, matmuls, model, o)
-}
-
-// beforeMeasurement returns a function that reports progress and stops when ctx ends.
-func (p *planner) beforeMeasurement(ctx context.Context, o *Options) func() error {
 	measured := 0
-	return func() error {
-		p.bench.dirty = true
+	l.profiler.Before = func() error {
+		l.dirty = true
 		if measured++; o.Progress != nil {
 			o.Progress(measured, max(measured, p.measured))
 		}
 		return ctx.Err()
 	}
-}
-
-// placeMatmuls fits the plan into the device's memory and reports what does not fit.
-func (p *planner) placeMatmuls(f *modelfile.Files, matmuls []weights.Product, model *exec.Options, o *Options) error {
+	err = p.planAll(products)
+	l.save(o.Dir, o.Report)
+	if err != nil {
+		return nil, err
+	}
 	buffers, err := exec.AttachedBytes(f, shapeOf(model), p.chunk)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.fitMemory(matmuls, buffers); err != nil {
-		return err
+	if err := p.fitMemory(products, buffers); err != nil {
+		return nil, err
 	}
-	if n := p.unplaced(matmuls); n > 0 && o.Report != nil {
+	if n := p.unplaced(products); n > 0 && o.Report != nil {
 		o.Report(fmt.Sprintf("%s has no memory for its rows of %d matrices, which stay on the CPU", o.Device, n))
 	}
-	return nil
+	return p, nil
 }
 
 // shapeOf returns the options that determine a model's buffers.

@@ -28,14 +28,14 @@ func group() string {
 	return "cpu"
 }
 
-// files returns the files of a small model.
+// files are of a small model.
 func files(t *testing.T, weights string) *modelfile.Files {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	return filesOf(t, shape, weights)
 }
 
-// filesOf returns the files of a model of some shape.
+// filesOf are of a model of some shape.
 func filesOf(t *testing.T, shape synth.Shape, weights string) *modelfile.Files {
 	fsys := vfs.NewMem()
 	require.NoError(t, synth.Write(t.Context(), fsys, "m.gguf", synth.Options{Shape: shape, Quant: weights}))
@@ -52,7 +52,7 @@ func load(t *testing.T, ctx context.Context, o Options) (*exec.Model, error) {
 	return loadAs(t, ctx, "q4_0", small, o)
 }
 
-// loadAs is load with a weight type and model options.
+// loadAs is load with weights of a type, and options of the model.
 func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Options, o Options) (*exec.Model, error) {
 	f := files(t, weights)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -70,9 +70,10 @@ func loadAs(t *testing.T, ctx context.Context, weights string, model exec.Option
 	return m, err
 }
 
-// TestMeasurementsAreStored loads a model with a device that is too slow to get work
-// unless Alone is set. The second load measures nothing.
-func TestMeasurementsAreStored(t *testing.T) {
+// TestMeasurementsAreKept loads a model with a device that is too slow to get
+// anything unless it is asked to do all. The second time everything is known, and also
+// what only a division asks about.
+func TestMeasurementsAreKept(t *testing.T) {
 	measured := 0
 	o := Options{Device: group() + "/16", Dir: t.TempDir(), Progress: func(done, total int) {
 		measured++
@@ -94,9 +95,9 @@ func TestMeasurementsAreStored(t *testing.T) {
 	}
 }
 
-// TestCoresAreGivenOnce: beside a device made of cores the CPU has the other cores,
-// and all of them if that is faster, if the device gets nothing, or if Threads is
-// set.
+// TestCoresAreGivenOnce leaves the processor those cores that are not the device, and all
+// of them where it is faster without, where the device is to have nothing, and where
+// somebody says so.
 func TestCoresAreGivenOnce(t *testing.T) {
 	all := threadpool.DefaultThreads()
 	if all == 1 {
@@ -111,7 +112,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 		divides  bool
 		withPlan bool
 	}{
-		"split is faster":                {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
+		"divided is faster":              {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 9 * time.Millisecond}, beside, true, true},
 		"all cores are faster":           {group(), 0, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, all, false, true},
 		"so many are asked for":          {group(), 1, profiles.PassTimes{Prompt: 50 * time.Millisecond, Token: 11 * time.Millisecond}, 1, true, true},
 		"the device is to have no parts": {group() + "/16", 0, profiles.PassTimes{}, all, false, false},
@@ -127,7 +128,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 				pretend(t, o.Dir, o.Device, "q4_0", inside)
 				takes(t, profiles.PassTimes{Prompt: 100 * time.Millisecond, Token: 10 * time.Millisecond}, c.divided)
 			}
-			for range 2 { // the second time the result is known
+			for range 2 { // the second time the verdict is known
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)
 				require.NoError(t, err)
 				require.Equal(t, c.threads, m.Threads())
@@ -138,7 +139,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 	}
 }
 
-// TestMeasuringIsInterrupted: Ctrl-C does not wait for the remaining measurements.
+// TestMeasuringIsInterrupted: Ctrl-C does not wait for what is left to measure.
 func TestMeasuringIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -146,7 +147,7 @@ func TestMeasuringIsInterrupted(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestDevicesThatAreNotThere: errors name what is missing.
+// TestDevicesThatAreNotThere: errors say what is missing.
 func TestDevicesThatAreNotThere(t *testing.T) {
 	_, err := load(t, t.Context(), Options{Device: "tpu"})
 	require.ErrorIs(t, err, devices.ErrUnknown)

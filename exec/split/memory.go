@@ -30,36 +30,36 @@ const layoutGrowth = 4
 // buffers of a pass. Those that save most time per byte go first: for prompts the
 // MLP's, which have the most arithmetic per graph (mllm-NPU §4), and the output
 // matrix last.
-func (p *planner) fitMemory(matmuls []weights.Product, buffers int64) error {
+func (p *planner) fitMemory(products []weights.Product, buffers int64) error {
 	limit := p.bench.devices[otherDevice].Capabilities().Memory
-	if limit == 0 || layoutGrowth*p.fileBytes(matmuls)+buffers <= limit {
+	if limit == 0 || layoutGrowth*p.fileBytes(products)+buffers <= limit {
 		return nil
 	}
-	var candidates []candidate
-	for _, matmul := range matmuls {
-		k := matmulKey(matmul)
-		rowSplit, known := p.splits[k]
-		if !known || min(rowSplit.One, rowSplit.Many) >= matmul.Rows {
+	var wishes []candidate
+	for _, product := range products {
+		k := matmulKey(product)
+		share, known := p.splits[k]
+		if !known || min(share.One, share.Many) >= product.Rows {
 			continue
 		}
-		bytes, err := p.deviceBytes(matmul, rowSplit)
+		bytes, err := p.deviceBytes(product, share)
 		if err != nil {
 			return err
 		}
-		candidates = append(candidates, candidate{k, matmul.Count, bytes, p.savedTime(matmul, rowSplit)})
+		wishes = append(wishes, candidate{k, product.Count, bytes, p.savedTime(product, share)})
 	}
-	p.capacity = selectCandidates(candidates, limit-buffers)
+	p.capacity = selectCandidates(wishes, limit-buffers)
 	return nil
 }
 
 // selectCandidates returns the kinds that do not fit completely, and how many of
 // each fit.
-func selectCandidates(candidates []candidate, left int64) capacity {
-	slices.SortStableFunc(candidates, func(a, b candidate) int {
+func selectCandidates(wishes []candidate, left int64) capacity {
+	slices.SortStableFunc(wishes, func(a, b candidate) int {
 		return cmp.Compare(float64(b.saved)/float64(b.bytes), float64(a.saved)/float64(a.bytes))
 	})
 	r := capacity{}
-	for _, w := range candidates {
+	for _, w := range wishes {
 		n := int(min(int64(w.count), max(0, left)/max(1, w.bytes)))
 		left -= int64(n) * w.bytes
 		if n < w.count {
@@ -70,22 +70,22 @@ func selectCandidates(candidates []candidate, left int64) capacity {
 }
 
 // savedTime returns how much time the split of a matrix saves.
-func (p *planner) savedTime(matmul weights.Product, rowSplit weights.Share) time.Duration {
-	here := p.hostOnly[matmulKey(matmul)]
-	one, many := here.OneTime-rowSplit.OneTime, here.ManyTime-rowSplit.ManyTime
-	if matmul.OneToken {
+func (p *planner) savedTime(product weights.Product, share weights.Share) time.Duration {
+	here := p.hostOnly[matmulKey(product)]
+	one, many := here.OneTime-share.OneTime, here.ManyTime-share.ManyTime
+	if product.OneToken {
 		return (1 + answerTokens) * one
 	}
 	return many + answerTokens*one
 }
 
 // fileBytes returns the size of the offloaded rows in the file.
-func (p *planner) fileBytes(matmuls []weights.Product) (sum int64) {
-	for _, matmul := range matmuls {
-		rowSplit, known := p.splits[matmulKey(matmul)]
-		bytes, err := matmul.Type.RowBytes(matmul.Cols)
+func (p *planner) fileBytes(products []weights.Product) (sum int64) {
+	for _, product := range products {
+		share, known := p.splits[matmulKey(product)]
+		bytes, err := product.Type.RowBytes(product.Cols)
 		if known && err == nil {
-			sum += int64(matmul.Count) * int64(matmul.Rows-min(rowSplit.One, rowSplit.Many)) * int64(bytes)
+			sum += int64(product.Count) * int64(product.Rows-min(share.One, share.Many)) * int64(bytes)
 		}
 	}
 	return sum
@@ -93,9 +93,9 @@ func (p *planner) fileBytes(matmuls []weights.Product) (sum int64) {
 
 // deviceBytes returns the device memory of a matrix's kernels, prepared as for the
 // model. It is math.MaxInt64 if one does not fit.
-func (p *planner) deviceBytes(matmul weights.Product, rowSplit weights.Share) (sum int64, err error) {
-	for _, rows := range rowSplit.Parts(matmul.Rows) {
-		op := opOf(matmul, p.chunk)
+func (p *planner) deviceBytes(product weights.Product, share weights.Share) (sum int64, err error) {
+	for _, rows := range share.Parts(product.Rows) {
+		op := opOf(product, p.chunk)
 		if op.Rows = rows[1] - rows[0]; op.Rows == 0 {
 			continue
 		}
@@ -119,21 +119,21 @@ func (p *planner) deviceBytes(matmul weights.Product, rowSplit weights.Share) (s
 // of a kind that does not fit completely, the first matrices get the device.
 func (p *planner) assign() func(weights.Product) weights.Share {
 	given := map[weights.Product]int{}
-	return func(matmul weights.Product) weights.Share {
-		k := matmulKey(matmul)
+	return func(product weights.Product) weights.Share {
+		k := matmulKey(product)
 		if n, short := p.capacity[k]; short && given[k] >= n {
 			return p.hostOnly[k]
 		}
 		given[k]++
-		return p.splitOf(matmul)
+		return p.splitOf(product)
 	}
 }
 
 // unplaced returns how many matrices stay on the CPU for lack of memory.
-func (p *planner) unplaced(matmuls []weights.Product) (n int) {
-	for _, matmul := range matmuls {
-		if fit, short := p.capacity[matmulKey(matmul)]; short {
-			n += matmul.Count - fit
+func (p *planner) unplaced(products []weights.Product) (n int) {
+	for _, product := range products {
+		if fit, short := p.capacity[matmulKey(product)]; short {
+			n += product.Count - fit
 		}
 	}
 	return n

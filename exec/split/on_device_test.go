@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/hetero/profiles"
 )
 
-// TestWholePassesAreTried opens a model with a GPU that is predicted to compute
-// whole passes faster. If the trial disagrees, matmuls are split where that gains.
+// TestWholePassesAreTried opens a model with a GPU that is predicted to compute all of
+// a pass sooner. If that is not so products are divided, as far as they gain.
 func TestWholePassesAreTried(t *testing.T) {
 	gpu, err := devices.All.First(hetero.GPU)
 	if err != nil {
@@ -54,12 +54,12 @@ func TestWholePassesAreTried(t *testing.T) {
 	}
 }
 
-// TestOnlyUnsupportedIsIgnored: if a device cannot compute whole passes, matmuls are
-// split; other errors are returned.
-func TestOnlyUnsupportedIsIgnored(t *testing.T) {
+// TestOnlyRefusalsAreForgiven: where a device cannot have all of a pass products are
+// divided, and other errors are errors.
+func TestOnlyRefusalsAreForgiven(t *testing.T) {
 	o := Options{Device: group()}
 	refused := o.setProcessor(&small)
-	require.ErrorContains(t, refused, group()+" supports single matmuls only")
+	require.ErrorContains(t, refused, group()+" computes products only")
 	require.NoError(t, ignoreUnsupported(refused))
 	require.NoError(t, ignoreUnsupported(&hetero.MemoryError{}))
 	require.ErrorIs(t, ignoreUnsupported(devices.ErrUnknown), devices.ErrUnknown)

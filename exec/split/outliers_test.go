@@ -24,8 +24,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// calibratedDemo is the demo model with calibrated integers, and tokens of a text
-// outside the calibration.
+// calibratedDemo is the demo model in integers, and tokens of a text that it was not
+// calibrated with.
 func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []int32) {
 	if strings.HasPrefix(quant.Features(), "portable") {
 		t.Skip("who computes what does not depend on kernels, and this takes a minute without SIMD")
@@ -69,9 +69,9 @@ func surprise(t *testing.T, m *exec.Model, ids []int32) (nll float64) {
 	return nll
 }
 
-// TestIntegersOfADevice lets a device compute all integer matmuls of the demo
-// model's prompts and the CPU the outlier path: the text is as likely as with both
-// on the CPU.
+// TestIntegersOfADevice has a device multiply all integers of the demo model's prompts,
+// and the processor what lies beyond their scales: a text is as likely as with both on the
+// processor.
 func TestIntegersOfADevice(t *testing.T) {
 	f, whole, ids := calibratedDemo(t)
 	model := exec.Options{Threads: 2, Chunk: 64, W8A8: whole, Budget: tiering.New(0)}
@@ -98,16 +98,17 @@ func TestIntegersOfADevice(t *testing.T) {
 	}
 }
 
-// TestTrialsOfIntegersAreTheirOwn: trials with calibration do not apply without it,
-// and devices without fixed scales are rejected before measuring.
+// TestTrialsOfIntegersAreTheirOwn: what a trial has found is not of the same products
+// without a calibration, and what cannot round to a scale is refused before anything is
+// measured.
 func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	f, whole, _ := calibratedDemo(t)
-	matmuls, err := weights.Products(f)
+	products, err := weights.Products(f)
 	require.NoError(t, err)
 	plain := trial{model: small, plan: newPlanner(t, rates{}, false)}
 	scaled := plain
 	scaled.model.W8A8 = whole
-	require.NotEqual(t, plain.passes(matmuls), scaled.passes(matmuls))
+	require.NotEqual(t, plain.passes(products), scaled.passes(products))
 	if gpu, err := devices.All.First(hetero.GPU); err == nil {
 		o := Options{Device: gpu, Progress: func(int, int) { t.Error("something was measured") }}
 		_, err = Load(t.Context(), f, scaled.model, o)

@@ -49,14 +49,14 @@ type planner struct {
 
 // splitOf returns the planned split without losses. Matmuls that were not planned,
 // or that the device has no memory for, stay on the CPU.
-func (p *planner) splitOf(matmul weights.Product) weights.Share {
-	if n, short := p.capacity[matmulKey(matmul)]; short && n == 0 {
-		return p.hostOnly[matmulKey(matmul)]
+func (p *planner) splitOf(product weights.Product) weights.Share {
+	if n, short := p.capacity[matmulKey(product)]; short && n == 0 {
+		return p.hostOnly[matmulKey(product)]
 	}
-	if s, known := p.splits[matmulKey(matmul)]; known {
-		return p.losses.apply(s, p.hostOnly[matmulKey(matmul)], matmul.OneToken)
+	if s, known := p.splits[matmulKey(product)]; known {
+		return p.losses.apply(s, p.hostOnly[matmulKey(product)], product.OneToken)
 	}
-	return weights.Share{One: matmul.Rows, Many: matmul.Rows}
+	return weights.Share{One: product.Rows, Many: product.Rows}
 }
 
 // matmulKey returns a matmul without its count.
@@ -69,28 +69,28 @@ func matmulKey(p weights.Product) weights.Product {
 func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
 // probeTypes finds the weight types that the device supports. Others are not split.
-func (p *planner) probeTypes(matmuls []weights.Product) error {
+func (p *planner) probeTypes(products []weights.Product) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
-	for _, matmul := range matmuls {
-		if _, known := p.types[matmul.Type]; known {
+	for _, product := range products {
+		if _, known := p.types[product.Type]; known {
 			continue
 		}
-		op := opOf(matmul, p.chunk)
+		op := opOf(product, p.chunk)
 		op.Rows = min(op.Rows, rowStep)
 		p.bench.operands.For(otherDevice, &op, 0)
 		k, err := p.bench.devices[otherDevice].Prepare(op)
-		if p.types[matmul.Type] = err == nil; err != nil {
-			refused = fmt.Errorf("%v: %w", matmul.Type, err)
+		if p.types[product.Type] = err == nil; err != nil {
+			refused = fmt.Errorf("%v: %w", product.Type, err)
 			continue
 		}
 		if err := k.Close(); err != nil {
 			return err
 		}
 	}
-	for _, matmul := range matmuls {
-		if p.types[matmul.Type] {
-			p.bench.profiler.Weights = matmul.Type
+	for _, product := range products {
+		if p.types[product.Type] {
+			p.bench.profiler.Weights = product.Type
 			return nil
 		}
 	}
@@ -98,55 +98,55 @@ func (p *planner) probeTypes(matmuls []weights.Product) error {
 }
 
 // planAll plans every matmul.
-func (p *planner) planAll(matmuls []weights.Product) error {
+func (p *planner) planAll(products []weights.Product) error {
 	var samples []hetero.Op
-	for _, matmul := range matmuls {
-		if p.types[matmul.Type] {
-			samples = append(samples, p.samples(matmul)...)
+	for _, product := range products {
+		if p.types[product.Type] {
+			samples = append(samples, p.samples(product)...)
 		}
 	}
 	p.measured = len(samples)*len(p.bench.devices) + startMeasurements
 	p.costs = hostCosts{solve.NewPredictor(p.bench.profiler, samples)}
-	for _, matmul := range matmuls {
-		if !p.types[matmul.Type] {
+	for _, product := range products {
+		if !p.types[product.Type] {
 			continue
 		}
-		rowSplit, err := p.plan(matmul)
+		share, err := p.plan(product)
 		if err != nil {
 			return err
 		}
-		p.splits[matmulKey(matmul)], p.hostOnly[matmulKey(matmul)] = rowSplit, p.hostSplit(matmul)
+		p.splits[matmulKey(product)], p.hostOnly[matmulKey(product)] = share, p.hostSplit(product)
 	}
 	return p.bench.profiler.Err
 }
 
 // hostSplit returns the split of a matmul with all rows on the CPU.
-func (p *planner) hostSplit(matmul weights.Product) weights.Share {
-	rowSplit := weights.Share{One: matmul.Rows, Many: matmul.Rows}
+func (p *planner) hostSplit(product weights.Product) weights.Share {
+	share := weights.Share{One: product.Rows, Many: product.Rows}
 	if !p.static() { // for static devices one token is not measured
-		rowSplit.OneTime = p.predict(opOf(matmul, 1), matmul.Rows)
-		rowSplit.ManyTime = rowSplit.OneTime
+		share.OneTime = p.predict(opOf(product, 1), product.Rows)
+		share.ManyTime = share.OneTime
 	}
-	if !matmul.OneToken {
-		rowSplit.ManyTime = p.predict(opOf(matmul, p.chunk), matmul.Rows)
+	if !product.OneToken {
+		share.ManyTime = p.predict(opOf(product, p.chunk), product.Rows)
 	}
-	return rowSplit
+	return share
 }
 
 // samples returns the measurements that predictions for a matmul are based on.
-func (p *planner) samples(matmul weights.Product) (list []hetero.Op) {
+func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 	lengths := []int{1, minPrompt, p.chunk}
 	switch {
-	case matmul.OneToken && p.static():
+	case product.OneToken && p.static():
 		return nil
-	case matmul.OneToken:
+	case product.OneToken:
 		lengths = lengths[:1]
 	case p.static():
 		lengths = lengths[2:]
 	}
 	for _, tokens := range lengths {
-		for _, rows := range []int{matmul.Rows, matmul.Rows / 4} {
-			op := opOf(matmul, tokens)
+		for _, rows := range []int{product.Rows, product.Rows / 4} {
+			op := opOf(product, tokens)
 			op.Rows = max(rowStep, rows/rowStep*rowStep)
 			list = append(list, op)
 		}
@@ -156,29 +156,29 @@ func (p *planner) samples(matmul weights.Product) (list []hetero.Op) {
 
 // plan plans a matmul: for one token, for a chunk, and the number of tokens from
 // which the chunk's split applies.
-func (p *planner) plan(matmul weights.Product) (weights.Share, error) {
-	rowSplit := weights.Share{One: matmul.Rows, Many: matmul.Rows}
+func (p *planner) plan(product weights.Product) (weights.Share, error) {
+	share := weights.Share{One: product.Rows, Many: product.Rows}
 	var err error
 	if !p.static() {
-		if rowSplit.One, rowSplit.OneTime, err = p.bestSplit(opOf(matmul, 1)); err != nil {
-			return rowSplit, err
+		if share.One, share.OneTime, err = p.bestSplit(opOf(product, 1)); err != nil {
+			return share, err
 		}
-		rowSplit.Many, rowSplit.ManyTime = rowSplit.One, rowSplit.OneTime
+		share.Many, share.ManyTime = share.One, share.OneTime
 	}
-	if matmul.OneToken {
-		return rowSplit, nil
+	if product.OneToken {
+		return share, nil
 	}
-	if rowSplit.Many, rowSplit.ManyTime, err = p.bestSplit(opOf(matmul, p.chunk)); err != nil {
-		return rowSplit, err
+	if share.Many, share.ManyTime, err = p.bestSplit(opOf(product, p.chunk)); err != nil {
+		return share, err
 	}
-	for rowSplit.Least = min(minPrompt, p.chunk); rowSplit.Least < p.chunk; rowSplit.Least *= 2 {
-		op := opOf(matmul, rowSplit.Least)
-		if p.predict(op, rowSplit.Many) <= p.predict(op, rowSplit.One) {
+	for share.Least = min(minPrompt, p.chunk); share.Least < p.chunk; share.Least *= 2 {
+		op := opOf(product, share.Least)
+		if p.predict(op, share.Many) <= p.predict(op, share.One) {
 			break
 		}
 	}
-	rowSplit.Least = min(rowSplit.Least, p.chunk)
-	return rowSplit, nil
+	share.Least = min(share.Least, p.chunk)
+	return share, nil
 }
 
 // bestSplit returns the number of rows on the CPU that gives the shortest time, and
@@ -287,24 +287,24 @@ const (
 
 // wholePassFaster reports whether the device is predicted to be faster when it
 // computes whole passes, without waits between matmuls.
-func (p *planner) wholePassFaster(matmuls []weights.Product) bool {
+func (p *planner) wholePassFaster(products []weights.Product) bool {
 	if p.static() {
 		return false
 	}
 	divided, there := 0.0, (1+answerTokens)*p.costs.Start(otherDevice).Seconds()
-	for _, matmul := range matmuls {
-		if !matmul.Divisible() || !p.types[matmul.Type] {
+	for _, product := range products {
+		if !product.Divisible() || !p.types[product.Type] {
 			return false
 		}
-		count, rowSplit := float64(matmul.Count), p.splitOf(matmul)
-		one := p.costs.Time(otherDevice, opOf(matmul, 1)).Seconds()
-		if matmul.OneToken {
-			divided += (1 + answerTokens) * rowSplit.OneTime.Seconds()
+		count, share := float64(product.Count), p.splitOf(product)
+		one := p.costs.Time(otherDevice, opOf(product, 1)).Seconds()
+		if product.OneToken {
+			divided += (1 + answerTokens) * share.OneTime.Seconds()
 			there += (1 + answerTokens) * one
 			continue
 		}
-		divided += count * (rowSplit.ManyTime.Seconds() + answerTokens*rowSplit.OneTime.Seconds())
-		there += count * (p.costs.Time(otherDevice, opOf(matmul, p.chunk)).Seconds() + answerTokens*one)
+		divided += count * (share.ManyTime.Seconds() + answerTokens*share.OneTime.Seconds())
+		there += count * (p.costs.Time(otherDevice, opOf(product, p.chunk)).Seconds() + answerTokens*one)
 	}
 	return passOverhead*there < divided
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/profiles"
-	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/lab/sim"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// rates are devices with times proportional to the work.
+// rates are devices that take times in proportion to the work, from one token on.
 type rates struct {
 	weights [2]float64 // a second
 	start   time.Duration
@@ -28,7 +28,8 @@ func (r rates) Time(device int, op hetero.Op) time.Duration {
 func (r rates) Start(device int) time.Duration { return time.Duration(device) * r.start }
 func (r rates) Slowdown(hetero.Op) float64     { return 1 }
 
-// newPlanner returns a planner with given rates, for a static device or not.
+// newPlanner returns a planner that believes in some rates of a device that is, or is
+// not, static.
 func newPlanner(t *testing.T, r rates, static bool) *planner {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
@@ -42,14 +43,14 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 }
 
-var matmul = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
+var product = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
-// TestRowsGoWhereTheyEndFirst: a matmul ends when its slower part does.
+// TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
 		limit float64
-		here  int // about the rows of one token
+		here  int // rows of one token, about
 	}{
 		"equal devices":                  {rates{[2]float64{1e9, 1e9}, 0}, 0, 2048},
 		"three times as fast":            {rates{[2]float64{1e9, 3e9}, 0}, 0, 1024},
@@ -64,44 +65,43 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, false)
 			p.quota = c.limit
-			rowSplit, err := p.plan(matmul)
+			share, err := p.plan(product)
 			require.NoError(t, err)
-			require.InDelta(t, c.here, rowSplit.One, 128)
-			require.Positive(t, rowSplit.OneTime)
-			require.LessOrEqual(t, rowSplit.OneTime, p.predict(opOf(matmul, 1), matmul.Rows))
+			require.InDelta(t, c.here, share.One, 128)
+			require.Positive(t, share.OneTime)
+			require.LessOrEqual(t, share.OneTime, p.predict(opOf(product, 1), product.Rows))
 		})
 	}
 }
 
-// TestSplitForPromptsHasAMinimum: with a high start latency, short
-// prompts stay on the CPU.
-func TestSplitForPromptsHasAMinimum(t *testing.T) {
+// TestManyTokensAreDividedFromSomeNumberOn: where beginning costs much, few tokens
+// stay here.
+func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
-	rowSplit, err := p.plan(matmul)
+	share, err := p.plan(product)
 	require.NoError(t, err)
-	require.Equal(t, matmul.Rows, rowSplit.One)
-	require.Zero(t, rowSplit.Many)
-	require.Equal(t, 64, rowSplit.Least, "which take 268 ms here, and 32 take 134")
-	head := matmul
+	require.Equal(t, product.Rows, share.One)
+	require.Zero(t, share.Many)
+	require.Equal(t, 64, share.Least, "which take 268 ms here, and 32 take 134")
+	head := product
 	head.OneToken = true
-	rowSplit, err = p.plan(head)
+	share, err = p.plan(head)
 	require.NoError(t, err)
-	require.Equal(t, weights.Share{One: matmul.Rows, Many: matmul.Rows, OneTime: rowSplit.OneTime, ManyTime: rowSplit.OneTime}, rowSplit)
+	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
 }
 
-// TestStaticDevicesHaveChunksOnly: a partial chunk takes as long as a full one.
+// TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
 func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
-	rowSplit, err := p.plan(matmul)
+	share, err := p.plan(product)
 	require.NoError(t, err)
-	require.Equal(t, matmul.Rows, rowSplit.One)
-	require.InDelta(t, matmul.Rows/3, rowSplit.Many, 128)
-	require.Equal(t, 64, rowSplit.Least, "of half a chunk the device is still done sooner")
+	require.Equal(t, product.Rows, share.One)
+	require.InDelta(t, product.Rows/3, share.Many, 128)
+	require.Equal(t, 64, share.Least, "of half a chunk the device is still done sooner")
 	require.Equal(t, weights.Share{One: 7, Many: 7}, p.splitOf(weights.Product{Rows: 7}), "nobody decided about it")
 }
 
-// TestPassesGoWhereTheyEndFirst: a device that computes whole passes does not wait
-// for the host.
+// TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
 func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates
@@ -113,24 +113,23 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlanner(t, c.rates, c.static)
-			rowSplit, err := p.plan(matmul)
+			share, err := p.plan(product)
 			require.NoError(t, err)
-			p.splits[matmulKey(matmul)] = rowSplit
-			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{matmul}))
-			unknown := matmul
+			p.splits[matmulKey(product)] = share
+			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{product}))
+			unknown := product
 			unknown.Type = quant.F32
-			require.False(t, p.wholePassFaster([]weights.Product{matmul, unknown}))
+			require.False(t, p.wholePassFaster([]weights.Product{product, unknown}))
 		})
 	}
 }
 
-// TestCopiesAreStored: a plan from stored measurements measures nothing and is the
-// same.
-func TestCopiesAreStored(t *testing.T) {
+// TestCopiesAreKept: a plan of what is known measures nothing, and is the same plan.
+func TestCopiesAreKept(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
-	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(matmul, 32)})
+	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(product, 32)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, operands.CloseAfter(devices)) }()
 	var took [2]time.Duration
@@ -139,7 +138,7 @@ func TestCopiesAreStored(t *testing.T) {
 		notice := ""
 		l.profile, notice = profiles.Load(dir)
 		require.Empty(t, notice)
-		took[i] = (&planner{bench: l}).copyTime(opOf(matmul, 32))
+		took[i] = (&planner{bench: l}).copyTime(opOf(product, 32))
 		require.Equal(t, i == 0, l.dirty)
 		l.save(dir, func(text string) { t.Error(text) })
 	}

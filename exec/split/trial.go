@@ -38,16 +38,16 @@ type losses struct{ prompts, tokens bool }
 
 // apply returns the split without the losing passes; own is the split with all rows
 // on the CPU.
-func (l losses) apply(rowSplit, own weights.Share, oneToken bool) weights.Share {
+func (l losses) apply(share, own weights.Share, oneToken bool) weights.Share {
 	if l.tokens {
-		rowSplit.One, rowSplit.OneTime = own.One, own.OneTime
+		share.One, share.OneTime = own.One, own.OneTime
 	}
 	if oneToken { // in prompts as well
-		rowSplit.Many, rowSplit.ManyTime = rowSplit.One, rowSplit.OneTime
+		share.Many, share.ManyTime = share.One, share.OneTime
 	} else if l.prompts { // shorter prompts too: the trial did not cover them
-		rowSplit.Many, rowSplit.ManyTime, rowSplit.Least = own.Many, own.ManyTime, 2
+		share.Many, share.ManyTime, share.Least = own.Many, own.ManyTime, 2
 	}
-	return rowSplit
+	return share
 }
 
 // lossesOf returns the losses in a trial.
@@ -60,8 +60,8 @@ func lossesOf(t *profiles.Trial) losses {
 
 // load loads the model. It makes no trial if the device must run alone, or if the
 // model spills KV pages, because the first model would close the spill file.
-func (t *trial) load(ctx context.Context, matmuls []weights.Product) (m *exec.Model, err error) {
-	prompts, tokens := t.offloads(matmuls)
+func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
+	prompts, tokens := t.offloads(products)
 	if !prompts && !tokens {
 		t.model.Threads = t.threads
 		return t.loadSplit(ctx)
@@ -69,7 +69,7 @@ func (t *trial) load(ctx context.Context, matmuls []weights.Product) (m *exec.Mo
 	if t.o.Alone || t.model.KVSpill != nil {
 		return t.loadSplit(ctx)
 	}
-	passes := t.passes(matmuls)
+	passes := t.passes(products)
 	result := t.known(passes)
 	if result == nil {
 		t.report("trial of the split with %s: timing passes on the CPU alone, then split", t.o.Device)
@@ -94,8 +94,8 @@ func (t *trial) load(ctx context.Context, matmuls []weights.Product) (m *exec.Mo
 
 // passes identify the plan of a trial. Stored trials depend on these texts: do not
 // change them.
-func (t *trial) passes(matmuls []weights.Product) profiles.Passes {
-	about := t.describe(matmuls)
+func (t *trial) passes(products []weights.Product) profiles.Passes {
+	about := t.describe(products)
 	if t.model.W8A8 != nil {
 		about = t.model.W8A8.Identity() + ": " + about
 	}
@@ -111,11 +111,11 @@ func (t *trial) known(passes profiles.Passes) *profiles.Trial {
 }
 
 // offloads reports whether the device takes part in prompts, and in single tokens.
-func (t *trial) offloads(matmuls []weights.Product) (prompts, tokens bool) {
-	for _, p := range matmuls {
-		rowSplit := t.plan.splitOf(p)
-		prompts = prompts || rowSplit.Many < p.Rows && !p.OneToken
-		tokens = tokens || rowSplit.One < p.Rows
+func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
+	for _, p := range products {
+		share := t.plan.splitOf(p)
+		prompts = prompts || share.Many < p.Rows && !p.OneToken
+		tokens = tokens || share.One < p.Rows
 	}
 	return prompts, tokens
 }
@@ -123,11 +123,11 @@ func (t *trial) offloads(matmuls []weights.Product) (prompts, tokens bool) {
 // describe lists the model's matmuls with their splits: the first offloaded row for
 // one token and for many, and the number of tokens that counts as many. Stored
 // trials depend on the format.
-func (t *trial) describe(matmuls []weights.Product) string {
+func (t *trial) describe(products []weights.Product) string {
 	var words []string
-	for _, p := range matmuls {
-		rowSplit := t.plan.splitOf(p)
-		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, rowSplit.One, rowSplit.Many, rowSplit.Least)
+	for _, p := range products {
+		share := t.plan.splitOf(p)
+		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least)
 		if n, short := t.plan.capacity[matmulKey(p)]; short {
 			text += fmt.Sprintf(" in %d", n)
 		}

@@ -17,20 +17,21 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// pretend stores invented measurements: the CPU takes a millisecond per matmul, the
-// device almost nothing. So the device is predicted to be faster with everything.
+// pretend keeps measurements in a directory that nobody made: the processor takes a
+// millisecond for each product, and the device nothing to speak of. So the device is
+// predicted to be faster with all of them.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	f := files(t, path)
-	matmuls, err := weights.Products(f)
+	products, err := weights.Products(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
-	l, err := openBench(matmuls, &model, &Options{Device: device, Dir: dir})
+	l, err := openBench(products, &model, &Options{Device: device, Dir: dir})
 	require.NoError(t, err)
 	p := &planner{bench: l, chunk: model.Chunk}
 	var times [2][]solve.Timing
 	var slowdowns []solve.Slowdown
-	for _, matmul := range matmuls {
-		for _, op := range p.samples(matmul) {
+	for _, product := range products {
+		for _, op := range p.samples(product) {
 			for d, took := range []time.Duration{time.Millisecond, time.Microsecond} {
 				took *= time.Duration(op.Tokens)
 				times[d] = append(times[d], solve.Timing{Shape: solve.ShapeOf(op), Alone: took, Steady: took})
@@ -52,13 +53,13 @@ func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	require.NoError(t, errors.Join(l.profile.Save(dir), l.close()))
 }
 
-// opening is a model that is opened repeatedly, with its reports.
+// opening is a model that is opened again and again, and what is said then.
 type opening struct {
 	Options
 	weights string
 	model   exec.Options
 	notices []string
-	loads   int // weight loads
+	loads   int // of weights
 }
 
 func newOpening(t *testing.T, device string) *opening {
@@ -74,8 +75,8 @@ func newOpening(t *testing.T, device string) *opening {
 	return o
 }
 
-// divided opens the model and returns whether prompts and single tokens are split,
-// whether there was a trial, and how often weights were loaded.
+// divided opens the model and returns whether prompts and single tokens are divided,
+// whether that was tried, and how often weights were loaded.
 func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int) {
 	o.notices, o.loads = nil, 0
 	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
@@ -93,7 +94,7 @@ func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int)
 }
 
 // TestPredictionsAreNotTrusted opens a model with a device that is much slower than
-// predicted. It gets no work, the second time either.
+// it is said to be. It ends with nothing, and not only the first time.
 func TestPredictionsAreNotTrusted(t *testing.T) {
 	o := newOpening(t, group()+"/16")
 	for _, first := range []bool{true, false} {
@@ -105,12 +106,13 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 		require.Contains(t, said, "prompts stay on the CPU: a pass split with "+o.Device)
 		require.Contains(t, said, "single tokens stay on the CPU: a pass split with "+o.Device)
 	}
-	o.Alone = true // for comparisons: no trial
+	o.Alone = true // to compare with: that is not tried
 	prompts, tokens, tried, _ := o.divided(t)
 	require.True(t, prompts && tokens && !tried)
 }
 
-// takes replaces the timing of passes by given times, alone and then split.
+// takes replaces how passes are timed: they take as long as the test says, alone and
+// then divided.
 func takes(t *testing.T, list ...profiles.PassTimes) {
 	whole := timePasses
 	t.Cleanup(func() { timePasses = whole })
@@ -122,9 +124,9 @@ func takes(t *testing.T, list ...profiles.PassTimes) {
 	}
 }
 
-// TestOnlyWhatWinsIsSplit: prompts and single tokens are judged separately, and
-// results are stored.
-func TestOnlyWhatWinsIsSplit(t *testing.T) {
+// TestOnlyWhatWinsIsDivided: prompts and single tokens are judged apart, and verdicts
+// kept.
+func TestOnlyWhatWinsIsDivided(t *testing.T) {
 	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		planned         profiles.PassTimes // alone is 100 ms and 10 ms
@@ -151,8 +153,8 @@ func TestOnlyWhatWinsIsSplit(t *testing.T) {
 	}
 }
 
-// TestOtherPassesAreTriedAnew: a result applies to a device, threads, a chunk size,
-// a model and its splits.
+// TestOtherPassesAreTriedAnew: a verdict is about a device, threads, a chunk, a model
+// and how it is divided.
 func TestOtherPassesAreTriedAnew(t *testing.T) {
 	took := profiles.PassTimes{Prompt: time.Second, Token: time.Second}
 	const trials = 6
@@ -176,7 +178,7 @@ func TestOtherPassesAreTriedAnew(t *testing.T) {
 	require.Len(t, o.trials(t), trials)
 }
 
-// trials returns the stored trials.
+// trials returns what is kept of trials.
 func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
 	f, notice := profiles.Load(o.Dir)
 	require.Empty(t, notice)
@@ -186,14 +188,14 @@ func (o *opening) trials(t *testing.T) (list []profiles.Trial) {
 	return list
 }
 
-// TestTrialsAreInterrupted: Ctrl-C ends a trial at any point without a result.
+// TestTrialsAreInterrupted: Ctrl-C ends a trial wherever it is, and nothing is judged.
 func TestTrialsAreInterrupted(t *testing.T) {
 	o := newOpening(t, group())
 	progress, notice, whole := o.model.Progress, o.Report, timePasses
 	t.Cleanup(func() { timePasses = whole })
 	for at, when := range map[string]func(cancel func()){
 		"before passes alone":    func(cancel func()) { o.Report = func(string) { cancel() } },
-		"before split passes":    func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
+		"before divided passes":  func(cancel func()) { o.model.Progress = o.onLoad(2, cancel) },
 		"while weights are read": func(cancel func()) { o.model.Progress = func(int64, int64) { cancel() } },
 		"in a pass": func(cancel func()) {
 			timePasses = func(which timing, ctx context.Context, m *exec.Model) (profiles.PassTimes, error) {
@@ -213,8 +215,8 @@ func TestTrialsAreInterrupted(t *testing.T) {
 	}
 }
 
-// onLoad returns a progress function that calls call when weights have been loaded
-// so often.
+// onLoad returns a progress function that calls something when weights have been
+// loaded so often.
 func (o *opening) onLoad(times int, call func()) func(done, total int64) {
 	return func(done, total int64) {
 		if done == total {
@@ -225,8 +227,8 @@ func (o *opening) onLoad(times int, call func()) func(done, total int64) {
 	}
 }
 
-// TestThereMayBeNoRoomForATrial: a model that does not fit on the CPU alone is
-// split without a trial, and tried another time.
+// TestThereMayBeNoRoomForATrial: what cannot be computed on the processor alone is
+// divided, and tried another time.
 func TestThereMayBeNoRoomForATrial(t *testing.T) {
 	whole := timePasses
 	t.Cleanup(func() { timePasses = whole })
@@ -249,8 +251,8 @@ func TestThereMayBeNoRoomForATrial(t *testing.T) {
 	require.ErrorIs(t, err, tiering.ErrBudget)
 }
 
-// TestPassesAreTimed: each kind of pass that the device takes part in, with any
-// context of the model.
+// TestPassesAreTimed: each kind that a device has a part in, and whatever the model's
+// context is.
 func TestPassesAreTimed(t *testing.T) {
 	f := files(t, "q4_0")
 	m, err := exec.Load(t.Context(), f, small)

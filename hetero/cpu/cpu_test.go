@@ -17,7 +17,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// bench is a device with buffers, all freed at the end.
+// bench is a device with buffers, that are all given back at the end.
 type bench struct {
 	*Device
 	x, y hetero.View
@@ -41,7 +41,7 @@ func newBench(t *testing.T, o Options, floats int) *bench {
 	return &bench{d, hetero.View{Buffer: pool.Take()}, hetero.View{Buffer: pool.Take()}, rand.New(rand.NewPCG(1, 2))}
 }
 
-// weigh sets random weights and returns them as numbers.
+// weigh gives a product weights and returns them as numbers.
 func (b *bench) weigh(t *testing.T, op *hetero.Op) []float32 {
 	rowBytes, err := op.Type.RowBytes(op.Cols)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func (b *bench) weigh(t *testing.T, op *hetero.Op) []float32 {
 	return numbers
 }
 
-// do prepares, runs and closes a matmul.
+// do prepares, runs and closes a product.
 func (b *bench) do(t *testing.T, op hetero.Op) (tolerance float64) {
 	k, err := b.Prepare(op)
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func (b *bench) do(t *testing.T, op hetero.Op) (tolerance float64) {
 	return k.Tolerance()
 }
 
-// check compares a matmul with one in float64, and checks that memory beside the
-// result is unchanged.
+// check compares a product with one in float64, and what is beside it with what
+// was there.
 func (b *bench) check(t *testing.T, op hetero.Op, weights []float32, tolerance float64) {
 	for tok := range op.Tokens {
 		x := b.x.Row(tok, op.Cols)
@@ -99,9 +99,9 @@ func (b *bench) check(t *testing.T, op hetero.Op, weights []float32, tolerance f
 	}
 }
 
-// Every weight type, strided views, groups of threads and slowed devices: results
-// are within the tolerance, and nothing else is written.
-func TestMatmuls(t *testing.T) {
+// Every type of weights, views that lie apart in their buffers, groups of threads
+// and slow ones: results are within the tolerance, and nothing else is written.
+func TestProducts(t *testing.T) {
 	for _, o := range []Options{{Threads: 1}, {Threads: 2}, {Threads: 1, Slow: 3}} {
 		b := newBench(t, o, 40*500)
 		for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
@@ -124,8 +124,7 @@ func TestMatmuls(t *testing.T) {
 	}
 }
 
-// With a scale, numbers are quantized to 127 steps of it, and larger ones are
-// clipped.
+// With a scale, numbers are rounded to 127 steps of it, and what lies beyond is clipped.
 func TestScaleClips(t *testing.T) {
 	b := newBench(t, Options{Threads: 2}, 3*64)
 	op := hetero.Op{Tokens: 3, Rows: 5, Cols: 64, Type: quant.Q8_0, Scale: 0.01}
@@ -143,7 +142,7 @@ func TestScaleClips(t *testing.T) {
 	b.check(t, op, weights, 1e-6)
 }
 
-// The stated tolerance is tight: the quantization error uses a good part of it.
+// The stated tolerance is no wide guess: rounding uses a good part of it.
 func TestToleranceIsNear(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 64)
 	op := hetero.Op{Tokens: 1, Rows: 1, Cols: 32, Type: quant.Q8_0}
@@ -152,7 +151,7 @@ func TestToleranceIsNear(t *testing.T) {
 	x := b.x.Row(0, op.Cols)
 	sums, want := 0.0, 0.0
 	for i, w := range weights {
-		// Each element is rounded in the direction that increases the error.
+		// Each is rounded away from the sum's sign as far as can be.
 		x[i] = float32(math.Copysign(100.499/127, float64(w)))
 		if i == 0 {
 			x[i] = float32(math.Copysign(1, float64(w)))
@@ -164,13 +163,13 @@ func TestToleranceIsNear(t *testing.T) {
 	require.Greater(t, math.Abs(float64(b.y.Row(0, 1)[0])-want), 0.8*tolerance*sums)
 }
 
-// Matmuls run in the order of submission: each multiplies the result of the one
-// before.
+// Products run in the order of their submission: each multiplies the result of
+// the one before.
 func TestQueueIsInOrder(t *testing.T) {
 	const n = 3 * queueLength
 	b := newBench(t, Options{Threads: 2}, 64)
 	op := hetero.Op{Tokens: 1, Rows: 32, Cols: 32, Type: quant.F32, Weights: make([]byte, 4*32*32)}
-	for r := range 32 { // a rotation by one element
+	for r := range 32 { // a rotation by one place
 		copy(op.Weights[4*(32*r+(r+1)%32):], []byte{0, 0, 0x80, 0x3f})
 	}
 	b.x.Stride, b.y.Stride = 32, 32
@@ -192,7 +191,7 @@ func TestQueueIsInOrder(t *testing.T) {
 }
 
 // Kernels of the same weights share the tiles; the last one frees them.
-func TestWeightsArePackedOnce(t *testing.T) {
+func TestWeightsAreArrangedOnce(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 1<<14)
 	op := hetero.Op{Tokens: 1, Rows: 64, Cols: 256, Type: quant.Q4_0}
 	b.weigh(t, &op)
@@ -214,8 +213,9 @@ func TestWeightsArePackedOnce(t *testing.T) {
 	require.Zero(t, pinned())
 }
 
-// TestWeightsInOtherMemory prepares weights from reused memory, like a loader that
-// reads one matrix after the other, and multiplies fewer tokens than prepared for.
+// TestWeightsInOtherMemory prepares weights from memory that others were in before, as
+// a loader does that reads one matrix after the other, and multiplies fewer tokens
+// than were prepared for.
 func TestWeightsInOtherMemory(t *testing.T) {
 	b := newBench(t, Options{Threads: 1}, 1<<12)
 	op := hetero.Op{Tokens: 4, Rows: 32, Cols: 256, Type: quant.Q4_0}
@@ -288,7 +288,7 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, b.Attach(b.x.Buffer), ErrClosed)
 }
 
-// Pinned threads compute the same, and the device's name tells them apart.
+// Threads that are bound compute the same, and the names tell.
 func TestBoundThreads(t *testing.T) {
 	fast, _ := threadpool.CoreGroups()
 	if len(fast) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/opencl"
 )
 
-// A device that cannot be opened is named in the error; the others are listed.
+// A device that cannot be opened is named, beside those that can.
 func TestBrokenDevicesAreNamed(t *testing.T) {
 	broken := errors.New("out of order")
 	list := []opencl.Info{{Index: 0, Name: "good"}, {Index: 1, Name: "bad"}}

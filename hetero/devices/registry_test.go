@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// fake is a provider of one device that counts queries.
+// fake is a provider of one device, that counts how often it is asked.
 func fake(name, clash string, missing error, asked *int) *Provider {
 	return &Provider{Name: name, Kind: hetero.GPU, Tag: "fake", Conflict: clash, Find: func() ([]Found, error) {
 		*asked++
@@ -22,7 +22,7 @@ func fake(name, clash string, missing error, asked *int) *Provider {
 	}}
 }
 
-// The CPU is always listed, and every driver has devices or a reason.
+// The processor is there always, and every driver is or says why not.
 func TestAll(t *testing.T) {
 	list := All.List()
 	require.Equal(t, "cpu", list[0].Found[0].Name)
@@ -42,7 +42,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A kind resolves to its first device, and any other name to itself.
+// A kind stands for its first device, and any other name for itself.
 func TestKindsAreResolved(t *testing.T) {
 	asked := 0
 	r := New(fake("driver", "", nil, &asked))
@@ -77,9 +77,9 @@ func TestSlowProcessors(t *testing.T) {
 	require.ErrorIs(t, err, ErrSlow, "a driver's processor runs at its full speed")
 }
 
-// Of two conflicting drivers only one is loaded: the requested one, or the first. A
-// missing driver does not exclude the other.
-func TestConflictingDrivers(t *testing.T) {
+// Of two drivers that clash only one is loaded: the one that is asked for, or the
+// first. One that is not there is no reason to do without the other.
+func TestDriversThatClash(t *testing.T) {
 	var one, two, none int
 	absent := errors.New("no library")
 	r := New(fake("none", "phone", absent, &none), fake("one", "phone", nil, &one), fake("two", "phone", nil, &two))
@@ -111,7 +111,7 @@ func TestUnknownDevices(t *testing.T) {
 	require.ErrorContains(t, err, "available: cpu")
 }
 
-// TestThreadsBesideHalves: both halves together have all threads.
+// TestThreadsBesideHalves: both halves together are all threads.
 func TestThreadsBesideHalves(t *testing.T) {
 	require.Equal(t, threadpool.DefaultThreads(), HostThreads("cpu-a")+HostThreads("cpu-b/4"))
 	for _, device := range []string{"cpu", "cpu/2", "cpu-slow", "opencl-0", "gpu"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// benchCases are graphs of the feed-forward input of a 1.5B model.
+// benchCases are graphs of the feed-forward input of a model of 1.5B.
 var benchCases = []struct {
 	precision graph.Precision
 	scale     float32
@@ -29,7 +29,7 @@ var benchCases = []struct {
 
 const benchRows, benchCols = 8960, 1536
 
-// benchDevice opens a device with buffers for a matmul of so many tokens.
+// benchDevice opens a device with buffers for a product of so many tokens.
 func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, x, y hetero.View) {
 	d, err := Open(o)
 	if errors.Is(err, ErrMissing) {
@@ -56,7 +56,7 @@ func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, 
 	for i := range op.Weights {
 		op.Weights[i] = byte(i * 7)
 		if i%18 == 1 {
-			op.Weights[i] = 0x2c // the upper half of a scale: about 1/16
+			op.Weights[i] = 0x2c // the upper half of a scale: 1/16 or so
 		}
 	}
 	x, y = hetero.View{Buffer: pool.Take(), Stride: benchCols}, hetero.View{Buffer: pool.Take(), Stride: benchRows}
@@ -66,8 +66,8 @@ func benchDevice(b *testing.B, o Options, tokens int) (d *Device, op hetero.Op, 
 	return d, op, x, y
 }
 
-// BenchmarkMatmul measures a prepared matmul.
-func BenchmarkMatmul(b *testing.B) {
+// BenchmarkProduct is what a product takes once it is prepared.
+func BenchmarkProduct(b *testing.B) {
 	for _, c := range benchCases {
 		for _, tokens := range []int{1, 32, 256} {
 			b.Run(fmt.Sprintf("%v/scale=%v/streamed=%v/inplace=%v/tokens=%d", c.precision, c.scale > 0, c.streamed, c.inPlace, tokens), func(b *testing.B) {
@@ -93,7 +93,7 @@ func BenchmarkMatmul(b *testing.B) {
 	}
 }
 
-// BenchmarkPrepare measures preparing a graph: new, or loaded from disk.
+// BenchmarkPrepare is what a graph takes to prepare: new, or read back from disk.
 func BenchmarkPrepare(b *testing.B) {
 	for _, c := range benchCases {
 		for _, kept := range []bool{false, true} {
@@ -113,7 +113,7 @@ func BenchmarkPrepare(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				prepare() // so that the cache has it
+				prepare() // so that there is one to read back
 				for b.Loop() {
 					prepare()
 				}

@@ -119,7 +119,7 @@ func (e *entry) read(f io.ReaderAt, all []byte) error {
 
 // store has prepare write a graph to a temporary file and adds it to the cache. The
 // graph is usable even if it cannot be stored: the error is that of prepare.
-func (c *cache) store(name string, quantError float64, prepare func(path string) error) (stored bool, err error) {
+func (c *cache) store(name string, rounding float64, prepare func(path string) error) (kept bool, err error) {
 	temp := fmt.Sprintf("%s%s%016x", name, vfs.TempMark, rand.Uint64())
 	defer func() {
 		// prepare may have failed before it created the file.
@@ -128,11 +128,11 @@ func (c *cache) store(name string, quantError float64, prepare func(path string)
 	if err := prepare(temp); err != nil {
 		return false, err
 	}
-	return c.writeEntry(name, temp, quantError) == nil, nil
+	return c.writeEntry(name, temp, rounding) == nil, nil
 }
 
 // writeEntry writes an entry from the library's output file.
-func (c *cache) writeEntry(name, temp string, quantError float64) error {
+func (c *cache) writeEntry(name, temp string, rounding float64) error {
 	f, err := c.fs.Open(temp)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *cache) writeEntry(name, temp string, quantError float64) error {
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size)); err != nil {
 		return err
 	}
-	header := binary.LittleEndian.AppendUint64([]byte(entryMark), math.Float64bits(quantError))
+	header := binary.LittleEndian.AppendUint64([]byte(entryMark), math.Float64bits(rounding))
 	header = binary.LittleEndian.AppendUint64(header, uint64(size))
 	header = h.Sum(header)
 	return vfs.WriteAtomic(c.fs, name, func(w io.Writer) error {

@@ -15,13 +15,13 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// A cached graph gives the same bits; a damaged one is rebuilt.
-func TestGraphsAreCached(t *testing.T) {
+// A graph that was kept gives the same bits; one that is damaged is made anew.
+func TestGraphsAreKept(t *testing.T) {
 	for _, precision := range []graph.Precision{graph.WeightOnly, graph.Integer} {
 		dir := filepath.Join(t.TempDir(), "graphs")
 		var want []float32
 		tolerance := 0.0
-		// attempt prepares and runs the matmul on a new device.
+		// attempt prepares and does the product on a device of its own.
 		attempt := func(name string) (s Stats) {
 			t.Run(precision.String()+"/"+name, func(t *testing.T) {
 				b := newBench(t, Options{CacheDir: dir, Precision: precision})
@@ -72,7 +72,7 @@ func TestGraphsAreCached(t *testing.T) {
 	}
 }
 
-// foreignEntry is a file with a valid checksum that is no graph.
+// foreignEntry is a file that is whole and yet no graph that the library takes.
 func foreignEntry(t *testing.T) []byte {
 	dir := t.TempDir()
 	c := &cache{fs: vfs.OS(), dir: dir}
@@ -84,7 +84,7 @@ func foreignEntry(t *testing.T) []byte {
 	return entry
 }
 
-// A graph that cannot be written to disk works all the same.
+// A graph that cannot be written serves all the same.
 func TestCacheThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	b := newBench(t, Options{CacheDir: dir})

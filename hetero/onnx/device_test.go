@@ -11,13 +11,13 @@ import (
 
 	"github.com/llmrun/llmrun/hetero"
 	"github.com/llmrun/llmrun/hetero/onnx/graph"
-	"github.com/llmrun/llmrun/hetero/schedule"
+	"github.com/llmrun/llmrun/lab/schedule"
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Every kind of graph gives results within its stated tolerance, and not far
-// within: a tolerance that allows anything would show nothing.
-func TestMatmulsAreWithinTheirTolerance(t *testing.T) {
+// Every kind of graph gives results within the tolerance that it states, and not
+// within much less: a tolerance that allows anything would show nothing.
+func TestProductsAreWithinTheirTolerance(t *testing.T) {
 	for _, test := range []struct {
 		typ       quant.Type
 		precision graph.Precision
@@ -50,7 +50,7 @@ func TestMatmulsAreWithinTheirTolerance(t *testing.T) {
 	}
 }
 
-// Weights read in place give the same results and take half the memory.
+// Weights that are read where they are give the same results and take half.
 func TestWeightsInPlace(t *testing.T) {
 	for _, precision := range []graph.Precision{graph.WeightOnly, graph.Integer} {
 		held := map[bool]int64{}
@@ -70,8 +70,8 @@ func TestWeightsInPlace(t *testing.T) {
 	}
 }
 
-// Numbers beyond 127 steps of a fixed scale are clipped: the outlier path adds the
-// rest.
+// Numbers beyond 127 steps of a fixed scale count as 127 steps: what is missing
+// is for others to add.
 func TestFixedScaleClips(t *testing.T) {
 	b := newBench(t, Options{Precision: graph.Integer})
 	op := b.op(quant.Q8_0, 1, 8, 32)
@@ -87,9 +87,9 @@ func TestFixedScaleClips(t *testing.T) {
 	b.compare(op, k, x, y)
 }
 
-// Weights with row scales are multiplied by activations with one scale exactly as
-// the outlier path assumes: the same codes, and results that differ only in the
-// last bits.
+// Weights with a scale for each row are multiplied by activations with one scale as
+// whoever adds what is clipped does it: the same codes, and nothing but the last bits of
+// floats between the results.
 func TestRowsKeepTheirScales(t *testing.T) {
 	for _, streamed := range []bool{false, true} {
 		b := newBench(t, Options{})
@@ -125,7 +125,7 @@ func TestRowsKeepTheirScales(t *testing.T) {
 	}
 }
 
-// Views may be strided, and kernels of one device run in order.
+// Views need not fill their rows, and kernels of one device run in order.
 func TestViewsWithGaps(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 4, 32, 64)
@@ -156,14 +156,14 @@ func TestViewsWithGaps(t *testing.T) {
 	}
 }
 
-// A prompt of any number of chunks needs the graphs of one chunk, and graphs of
-// several lengths share one copy of the weights.
+// A prompt of any number of chunks needs the graphs of one chunk, and graphs
+// of several lengths one copy of the weights.
 func TestChunksShareGraphs(t *testing.T) {
 	b := newBench(t, Options{})
 	up, down := b.op(quant.Q4_0, 8, 64, 32), b.op(quant.Q4_0, 8, 32, 64)
 	for chunk := range 10 {
 		b.prepare(up)
-		// The same weights at another address are the same weights.
+		// The same weights at another place are the same weights.
 		again := down
 		again.Weights = append([]byte(nil), down.Weights...)
 		b.prepare(again)
@@ -182,8 +182,8 @@ func TestChunksShareGraphs(t *testing.T) {
 	require.Equal(t, weights, b.Stats().Weights)
 }
 
-// The memory limit is enforced: what exceeds it is rejected with a MemoryError, and
-// closing makes room.
+// A limit of memory is kept: what does not fit is refused and said to be, and
+// what is closed makes room.
 func TestMemoryLimit(t *testing.T) {
 	const limit = 3<<16 + 40_000 // the buffers, and some
 	b := newBench(t, Options{Memory: limit})
@@ -203,7 +203,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.NoError(t, k.Close())
 	b.prepare(other)
 
-	// Which matmuls a limit should hold: those with most work per byte.
+	// Which products a limit leaves room for: those with most work for their bytes.
 	layer := []schedule.Graph{
 		{Name: "attention output", Weights: bytes / 2, Work: 1, Buffers: func(int) int64 { return bytes / 2 }},
 		{Name: "feed-forward", Weights: bytes, Work: 2, Buffers: func(int) int64 { return 0 }},
@@ -211,7 +211,7 @@ func TestMemoryLimit(t *testing.T) {
 	require.Equal(t, []int{0, 1}, schedule.Place(layer, 4, beyond.Limit-3<<16))
 }
 
-// Submitting again does not allocate.
+// Submitting again takes no memory.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 4, 64, 64)
@@ -230,7 +230,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocated)
 }
 
-// A graph that the provider rejects leaks nothing, wherever it fails.
+// A graph that the provider does not take leaves nothing behind, wherever it fails.
 func TestGraphsThatAreRefused(t *testing.T) {
 	b := newBench(t, Options{})
 	op := b.op(quant.Q4_0, 1, 32, 32)

@@ -16,7 +16,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// bench is a device with a few buffers. It checks for leaked memory and goroutines
+// bench is a device with a few buffers, whose memory and goroutines are checked
 // when the test ends.
 type bench struct {
 	*Device
@@ -25,7 +25,7 @@ type bench struct {
 	rng  *rand.Rand
 }
 
-// newBench opens a device, or skips the test without a library.
+// newBench opens a device, or skips the test where there is no library.
 func newBench(t *testing.T, o Options) *bench {
 	t.Helper()
 	goroutines := testutil.NoGoroutinesLeft(t)
@@ -48,7 +48,7 @@ func newBench(t *testing.T, o Options) *bench {
 	return b
 }
 
-// op returns a matmul with random weights.
+// op returns a product with random weights.
 func (b *bench) op(typ quant.Type, tokens, rows, cols int) hetero.Op {
 	rowBytes, err := typ.RowBytes(cols)
 	require.NoError(b.t, err)
@@ -63,7 +63,7 @@ func (b *bench) op(typ quant.Type, tokens, rows, cols int) hetero.Op {
 	return op
 }
 
-// prepare prepares a matmul until the test ends.
+// prepare prepares a product until the test ends.
 func (b *bench) prepare(op hetero.Op) hetero.Kernel {
 	b.t.Helper()
 	k, err := b.Prepare(op)
@@ -72,7 +72,7 @@ func (b *bench) prepare(op hetero.Op) hetero.Kernel {
 	return k
 }
 
-// fill sets a matrix to random numbers, with one magnitude per row.
+// fill gives a matrix random numbers of one size a row.
 func (b *bench) fill(v hetero.View, rows, cols int) {
 	for r := range rows {
 		size := math.Exp(b.rng.NormFloat64())
@@ -82,7 +82,7 @@ func (b *bench) fill(v hetero.View, rows, cols int) {
 	}
 }
 
-// run runs a matmul and waits for it.
+// run does a product and waits for it.
 func (b *bench) run(k hetero.Kernel, x, y hetero.View) {
 	b.t.Helper()
 	ticket, err := k.Submit(x, y)
@@ -91,9 +91,9 @@ func (b *bench) run(k hetero.Kernel, x, y hetero.View) {
 	require.True(b.t, ticket.Done())
 }
 
-// compare compares a result with float64 arithmetic and returns the largest error
-// relative to the tolerance. Tolerances are for the worst case, and quantization
-// errors have no preferred direction: so there must be no common factor either.
+// compare holds a result against arithmetic in 64 bits, and returns the largest
+// error as a share of what the kernel allows. A tolerance is for the worst case,
+// and rounding has no direction: so there must be no common factor besides.
 func (b *bench) compare(op hetero.Op, k hetero.Kernel, x, y hetero.View) (worst float64) {
 	b.t.Helper()
 	rowBytes, err := op.Type.RowBytes(op.Cols)

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// report probes the library, or skips the test without one.
+// report asks for the library, or skips the test where there is none.
 func report(t *testing.T) *Report {
 	r, err := Probe(Options{})
 	if errors.Is(err, ErrMissing) {
@@ -34,8 +34,8 @@ func TestProbe(t *testing.T) {
 	require.True(t, found)
 }
 
-// A missing library is ErrMissing; a library without the API, or a second one, is
-// another error.
+// A library that is not there is missing; one that has no such functions, or a
+// second one, is a mistake.
 func TestOtherLibraries(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.so")
 	_, err := load(none)
@@ -57,7 +57,8 @@ func TestProvidersThatAreNotThere(t *testing.T) {
 	require.ErrorContains(t, err, path)
 }
 
-// Providers with detected hardware are appended by hardware; here only the CPU is.
+// Providers with hardware of their own are appended by it; the CPU is the only one
+// that there is here.
 func TestAppendByHardware(t *testing.T) {
 	report(t)
 	if loaded.version < versionPlugins {

@@ -122,13 +122,13 @@ func (d *Device) build(key graphKey, op hetero.Op, size int64) (g *prepared, err
 		g.session, err = d.library.newSession(file, g.packed.Tensors, d.sessionOptions())
 		return g, err
 	}
-	stored, err := d.cache.store(d.cache.name(key), g.packed.QuantError, func(path string) (err error) {
+	kept, err := d.cache.store(d.cache.name(key), g.packed.QuantError, func(path string) (err error) {
 		o := d.sessionOptions()
 		o.saveTo = path
 		g.session, err = d.library.newSession(file, g.packed.Tensors, o)
 		return err
 	})
-	if err == nil && !stored {
+	if err == nil && !kept {
 		d.stats.Unsaved++
 	}
 	return g, err
@@ -174,8 +174,8 @@ func (d *Device) sessionOptions() sessionOptions {
 // rounding each of the activations, the scales and the result.
 const halfError = 3 * 0x1p-11
 
-func (d *Device) tolerance(op hetero.Op, key graphKey, quantError float64) float64 {
-	t := graph.Tolerance(op, key.weights.precision, quantError)
+func (d *Device) tolerance(op hetero.Op, key graphKey, rounding float64) float64 {
+	t := graph.Tolerance(op, key.weights.precision, rounding)
 	if d.provider != cpuProvider {
 		t += halfError
 	}

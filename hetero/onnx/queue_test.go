@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/hetero"
 )
 
-// After a failure nothing more runs, and every ticket returns the error.
+// After a failure nothing more is done, and whoever asks is told.
 func TestQueueStopsAtAFailure(t *testing.T) {
 	broken := errors.New("the driver has gone")
 	var done []int
@@ -41,7 +41,7 @@ func TestQueueStopsAtAFailure(t *testing.T) {
 	require.Equal(t, []int{0, 1}, done)
 }
 
-// A full queue rejects work, and accepts more when there is room.
+// A queue that is full refuses, and goes on when there is room.
 func TestQueueIsBounded(t *testing.T) {
 	begin := make(chan bool)
 	q := newQueue(func(submission) error { <-begin; return nil })

@@ -16,16 +16,16 @@ import (
 // half rounds to half precision.
 func half(x float32) float32 { return quant.F16ToF32(quant.F32ToF16(x)) }
 
-// halfSteps are the ways in which devices add a product in half precision: fused
-// with one rounding, as OpenCL specifies; in float and then rounded, which
-// sometimes differs; and with the product rounded before.
+// halfSteps are the ways in which devices add a product to a sum in half precision: as
+// OpenCL has it, rounded once; in float, and then rounded, which now and then makes
+// another of it; and with a product that was rounded before.
 var halfSteps = map[string]func(w, x, sum float64) float32{
 	"at once":  func(w, x, sum float64) float32 { return half(odd(math.FMA(w, x, sum))) },
 	"in float": func(w, x, sum float64) float32 { return half(float32(math.FMA(w, x, sum))) },
 	"apart":    func(w, x, sum float64) float32 { return half(half(float32(w*x)) + float32(sum)) },
 }
 
-// inHalves is a dot product as kernels compute it in half precision.
+// inHalves is a product as kernels compute it in half precision.
 func inHalves(x, w []float32, step func(w, x, sum float64) float32) (sum float32) {
 	for from := 0; from < len(x); from += blockElems {
 		ofBlock := float32(0)
@@ -37,9 +37,8 @@ func inHalves(x, w []float32, step func(w, x, sum float64) float32) (sum float32
 	return sum
 }
 
-// odd rounds to a float so that a later rounding to fewer bits gives the same as
-// rounding x directly: values between two floats become the one with an odd last
-// bit.
+// odd rounds to a float in a way that lets rounding to fewer bits give what it gives of
+// x: what lies between two floats becomes the one whose last bit is set.
 func odd(x float64) float32 {
 	near := float32(x)
 	if float64(near) == x || math.Float32bits(near)&1 == 1 {
@@ -48,10 +47,10 @@ func odd(x float64) float32 {
 	return math.Nextafter32(near, float32(math.Copysign(math.Inf(1), x-float64(near))))
 }
 
-// TestMatmulsInFewerBits multiplies many tokens with weights of every type in half
-// precision and as tensor cores do: natively where the device supports it, and
+// TestProductsInFewerBits multiplies many tokens with weights of every type in half
+// precision and as tensor units do: in that arithmetic where the device has it, and
 // emulated.
-func TestMatmulsInFewerBits(t *testing.T) {
+func TestProductsInFewerBits(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	kinds, usual := roundingKinds(c), c.Arithmetic
@@ -91,8 +90,7 @@ func TestMatmulsInFewerBits(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free()))
 }
 
-// roundingKinds are the kinds of arithmetic other than floats that the device can
-// test.
+// roundingKinds are the kinds of arithmetic but floats that can be tried on a device.
 func roundingKinds(c *Context) []Arithmetic {
 	kinds := []Arithmetic{EmulatedHalves, EmulatedTensors}
 	if c.Info.Half {
@@ -104,8 +102,8 @@ func roundingKinds(c *Context) []Arithmetic {
 	return kinds
 }
 
-// TestTilesOfTensorUnits compares small and large tiles, with every output
-// operation, with the results in floats.
+// TestTilesOfTensorUnits compares what they make of small and large tiles, with all that
+// can be done with sums, with what floats give.
 func TestTilesOfTensorUnits(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -151,8 +149,8 @@ func TestTilesOfTensorUnits(t *testing.T) {
 	}
 }
 
-// requireHalves requires that a result equals one of halfSteps bit for bit, for
-// half precision inputs; emulation must equal the float way.
+// requireHalves requires that a product is bit for bit what one way of halfSteps makes
+// of numbers that half precision has: that in float where it is emulated.
 func requireHalves(t *testing.T, a Arithmetic, x, w, got []float32, cols int) {
 	t.Helper()
 	rows := len(w) / cols
@@ -173,7 +171,7 @@ func requireHalves(t *testing.T, a Arithmetic, x, w, got []float32, cols int) {
 	require.NotEmpty(t, ways)
 }
 
-// TestArithmeticNeedsADevice selects arithmetic that a device may not have.
+// TestArithmeticNeedsADevice asks for arithmetic that a device may not have.
 func TestArithmeticNeedsADevice(t *testing.T) {
 	for _, c := range []struct {
 		name          string

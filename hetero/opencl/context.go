@@ -87,7 +87,7 @@ type Stats struct {
 	Waited     time.Duration `json:"waited_ns"` // total time of the waits
 	Graphs     int64         `json:"graphs"`    // launched graphs; their contents are counted too
 	Held       int64         `json:"held_bytes"`
-	Images     int64         `json:"images"` // images over codes
+	Images     int64         `json:"images"` // that products read codes from
 }
 
 // Since returns the difference to an earlier state.
@@ -115,47 +115,38 @@ func Open(o Options) (*Context, error) {
 	if err != nil {
 		return nil, errors.Join(err, failed) // the requested device may be among the failed ones
 	}
+	weights, err := sourceOf(os.Getenv(WeightsVariable))
+	if err != nil {
+		return nil, err
+	}
+	arithmetic, err := arithmeticOf(os.Getenv(ArithmeticVariable), &info)
+	if err != nil {
+		return nil, err
+	}
+	graphs, err := graphsOf(os.Getenv(GraphsVariable))
+	if err != nil {
+		return nil, err
+	}
 	if o.Memory > 0 {
 		info.Memory, info.MaxAllocation = min(info.Memory, o.Memory), min(info.MaxAllocation, o.Memory)
 	}
-	c := &Context{Info: info, budget: o.Budget, programs: map[string]uintptr{}}
-	if c.budget == nil {
-		c.budget = tiering.New(0)
+	if o.Budget == nil {
+		o.Budget = tiering.New(0)
 	}
-	if err := readEnvironment(c); err != nil {
-		return nil, err
-	}
-	if err := c.start(); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// readEnvironment sets the options that environment variables select.
-func readEnvironment(c *Context) (err error) {
-	if c.Weights, err = sourceOf(os.Getenv(WeightsVariable)); err != nil {
-		return err
-	}
-	if c.Arithmetic, err = arithmeticOf(os.Getenv(ArithmeticVariable), &c.Info); err != nil {
-		return err
-	}
-	c.Graphs, err = graphsOf(os.Getenv(GraphsVariable))
-	return err
-}
-
-// start creates the driver's context and queue and tests whether memory is shared.
-func (c *Context) start() (err error) {
+	c := &Context{Info: info, Weights: weights, Arithmetic: arithmetic, Graphs: graphs, budget: o.Budget, programs: map[string]uintptr{}}
 	c.context = call(functions[clCreateContext], 0, 1, uintptr(unsafe.Pointer(&c.Info.device)), 0, 0, uintptr(unsafe.Pointer(&c.code)))
 	if err := c.created(clCreateContext); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.openQueue(0); err != nil {
-		return err
+		return nil, errors.Join(err, c.Close())
 	}
-	if c.Info.HostUnified {
-		c.SharesMemory, err = c.probeSharing()
+	if info.HostUnified {
+		if c.SharesMemory, err = c.probeSharing(); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
-	return err
+	return c, nil
 }
 
 // parseChoice returns the option that an environment variable names, or the default

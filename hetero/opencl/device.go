@@ -69,7 +69,7 @@ func (d *Device) Attach(b *hetero.Buffer) error {
 	var m *Memory
 	var err error
 	if d.context.SharesMemory {
-		m, err = d.context.wrapHost(b.Bytes())
+		m, err = d.context.WrapHost(b.Bytes())
 	} else {
 		m, err = d.context.Alloc(tiering.Shared, len(b.Bytes()))
 	}
@@ -216,37 +216,16 @@ func (k *kernel) launcher(tokens int, v views) (launcher, error) {
 	if k.weights == nil {
 		return nil, errKernelClosed
 	}
-	if err := k.check(tokens, v); err != nil {
-		return nil, err
+	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
+	if tokens < 1 || tokens > k.tokens {
+		return nil, fmt.Errorf("opencl: %s: %d tokens, but the kernel is prepared for %d", name, tokens, k.tokens)
+	}
+	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
+		return nil, fmt.Errorf("opencl: %s: operands of a %d × %d × %d matmul exceed their buffers", name, tokens, width, cols)
 	}
 	if l := k.launchers[v]; l != nil {
 		return l, nil
 	}
-	l, err := k.newLauncher(v)
-	if err != nil {
-		return nil, err
-	}
-	if k.launchers == nil {
-		k.launchers = map[views]launcher{}
-	}
-	k.launchers[v] = l
-	return l, nil
-}
-
-// check rejects too many tokens and views outside their buffers.
-func (k *kernel) check(tokens int, v views) error {
-	name, width, cols := k.device.context.Info.Name, k.weights.Rows, k.weights.Cols
-	if tokens < 1 || tokens > k.tokens {
-		return fmt.Errorf("opencl: %s: %d tokens, but the kernel is prepared for %d", name, tokens, k.tokens)
-	}
-	if !v.x.Fits(tokens, cols) || !v.y.Fits(tokens, width) {
-		return fmt.Errorf("opencl: %s: operands of a %d × %d × %d matmul exceed their buffers", name, tokens, width, cols)
-	}
-	return nil
-}
-
-// newLauncher creates the kernel for some views.
-func (k *kernel) newLauncher(v views) (launcher, error) {
 	x, err := k.device.memory(v.x.Buffer)
 	if err != nil {
 		return nil, err
@@ -255,12 +234,24 @@ func (k *kernel) newLauncher(v views) (launcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	var l launcher
 	if v.gemv {
-		g, err := k.weights.NewGEMV(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
-		return gemvLauncher{g}, err
+		var vector *GEMV
+		vector, err = k.weights.NewGEMV(Input{X: x.Memory, From: v.x.Offset}, Output{Y: y.Memory, To: v.y.Offset})
+		l = gemvLauncher{vector}
+	} else {
+		var matrix *GEMM
+		matrix, err = k.weights.NewGEMM(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
+		l = gemmLauncher{matrix}
 	}
-	g, err := k.weights.NewGEMM(k.tokens, x.Memory, v.x.Offset, v.x.Stride, Output{Y: y.Memory, To: v.y.Offset, Stride: v.y.Stride})
-	return gemmLauncher{g}, err
+	if err != nil {
+		return nil, err
+	}
+	if k.launchers == nil {
+		k.launchers = map[views]launcher{}
+	}
+	k.launchers[v] = l
+	return l, nil
 }
 
 func (k *kernel) Bytes() int64 { return k.weights.Bytes() }

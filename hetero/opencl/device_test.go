@@ -11,9 +11,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestFetchChangesOnlyWhatWasWritten splits the columns of a result: the host
-// writes beside the device's part, between Flush and Fetch, on a device that
-// copies.
+// TestFetchChangesOnlyWhatWasWritten divides the columns of a product: others write
+// beside it, between Flush and Fetch, on a device that copies.
 func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	d, budget := open(t)
 	d.context.SharesMemory = false
@@ -33,7 +32,7 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(d.Flush(x.Buffer), d.Flush(y.Buffer)))
 		for i := range y.Buffer.Floats() {
-			y.Buffer.Floats()[i] = 7 // written by the host
+			y.Buffer.Floats()[i] = 7 // by another device
 		}
 		_, err = k.Submit(x, y.At(0, 2))
 		require.NoError(t, err)
@@ -63,7 +62,7 @@ func TestFetchChangesOnlyWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestTicketsEndInOrder waits for the last of some tickets, which releases the
+// TestTicketsEndInOrder waits for the last of some tickets, which gives back the
 // events of all, and leaves one to Close.
 func TestTicketsEndInOrder(t *testing.T) {
 	budget := tiering.New(0)

@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestGEMVsOfEveryShape runs one GEMV with the shapes of devices with many
-// compute units.
-func TestGEMVsOfEveryShape(t *testing.T) {
+// TestVectorsOfEveryShape divides one product in ways that devices ask for which
+// have many compute units.
+func TestVectorsOfEveryShape(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -43,9 +43,9 @@ func TestGEMVsOfEveryShape(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
-// TestGroupsThatTheDriverAllows asks for groups of more work items than a kernel
-// may have: more than the device's limit, and more than a simulated limit of the
-// kernel.
+// TestGroupsThatTheDriverAllows asks for groups of more work items than a kernel may
+// have: larger than the device's, and smaller because of what the kernel needs, which is
+// made up here.
 func TestGroupsThatTheDriverAllows(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -67,7 +67,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 			require.InDelta(t, m.exact(x[i/rows*cols:][:cols], i%rows), y, 1e-3, "element %d", i)
 		}
 	}
-	allow := func(groups ...int) { // limits of the kernels that are built one after the other
+	allow := func(groups ...int) { // of the kernels that are built one after the other
 		c.maxGroupOverride = func(*Kernel) int {
 			most := groups[0]
 			groups = groups[1:]
@@ -94,7 +94,7 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	require.ErrorContains(t, err, "work-groups are limited to 2 ")
 
 	units := c.Info.ComputeUnits
-	c.Info.ComputeUnits = 1 // makes large tiles useful
+	c.Info.ComputeUnits = 1 // large tiles are of use then
 	if c.Info.LocalMemory >= largeMemory {
 		for _, few := range []bool{false, true} {
 			allow(gemmThreads, gemmThreads)
@@ -115,13 +115,13 @@ func TestGroupsThatTheDriverAllows(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free(), p.Close()))
 }
 
-// TestDotsAgree compares the device's dot product instruction with portable code:
-// sums of integers are equal.
+// TestDotsAgree compares the device's instruction for codes with what every device
+// can do: sums of integers are the same.
 func TestDotsAgree(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	if c.Info.Dot == DotPortable {
-		t.Skip("the device has no dot product instruction")
+		t.Skip("the device has no instruction for products of codes")
 	}
 	rng := rand.New(rand.NewPCG(9, 10))
 	const rows, cols = 24, 8 * blockElems
@@ -145,7 +145,7 @@ func TestDotsAgree(t *testing.T) {
 			require.NoError(t, v.Close())
 		}
 		c.Info.Dot = found
-		require.InDeltaSlice(t, got[1], got[0], 1e-4, "%v", typ) // a step of one code is larger
+		require.InDeltaSlice(t, got[1], got[0], 1e-4, "%v", typ) // a step of one code is more
 		require.NoError(t, p.Close())
 	}
 	require.NoError(t, errors.Join(in.Free(), out.Free()))

@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// openGraphs opens a device that runs or emulates graphs.
+// openGraphs opens a device that runs graphs, or emulates them.
 func openGraphs(t *testing.T) *Context {
 	t.Helper()
 	d, _ := open(t)
@@ -23,8 +23,8 @@ func openGraphs(t *testing.T) *Context {
 	return c
 }
 
-// TestGraphsRunWhatWasRecorded records a matmul with its input and output copies,
-// and runs it with other inputs after the kernel's arguments changed.
+// TestGraphsRunWhatWasRecorded records a product with its input and its result, and runs
+// it with other inputs, when the kernel has other arguments than then.
 func TestGraphsRunWhatWasRecorded(t *testing.T) {
 	c := openGraphs(t)
 	rng := rand.New(rand.NewPCG(17, 18))
@@ -68,13 +68,13 @@ func TestGraphsRunWhatWasRecorded(t *testing.T) {
 	require.NoError(t, errors.Join(g.Close(), v.Close(), p.Close(), memory.Free()))
 }
 
-// TestWhatCannotBeRecorded tries to record unsupported commands.
+// TestWhatCannotBeRecorded asks for recordings of what has none.
 func TestWhatCannotBeRecorded(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	nothing := func(*Graph) error { return nil }
 	_, err := c.Record(nothing)
-	require.ErrorIs(t, err, errNoGraphs, "OpenGraphs was not called")
+	require.ErrorIs(t, err, errNoGraphs, "nobody asked for graphs")
 
 	c = openGraphs(t)
 	k, err := c.Kernel("probe.cl", "", "probe")

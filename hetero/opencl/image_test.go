@@ -21,8 +21,8 @@ func openImages(t *testing.T) *Context {
 	return d.context
 }
 
-// TestImagesGiveTheSame multiplies weights of every type, with one token and
-// several, read from buffers and from images.
+// TestImagesGiveTheSame multiplies weights of every type, of one token and of several,
+// read from buffers and from images.
 func TestImagesGiveTheSame(t *testing.T) {
 	c := openImages(t)
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -61,8 +61,8 @@ func TestImagesGiveTheSame(t *testing.T) {
 	require.NoError(t, errors.Join(in.Free(), out.Free()))
 }
 
-// TestWhatIsNoImageIsABuffer covers images that are too large, rejected by the
-// driver or not selected.
+// TestWhatIsNoImageIsABuffer asks for images that are too large, that the driver
+// refuses, and that nobody wants.
 func TestWhatIsNoImageIsABuffer(t *testing.T) {
 	c := openImages(t)
 	const rows, cols = 8, 64

@@ -48,40 +48,35 @@ func (c *Context) Measure(bytes int) (l Limits, err error) {
 		return l, err
 	}
 	defer func() { err = errors.Join(err, m.Free()) }()
-	if err := l.measureLaunches(c, m); err != nil || c.SharesMemory {
-		return l, err
-	}
-	page := make([]byte, 4096)
-	l.Copy, err = best(launchRounds, func() error { return errors.Join(m.Write(0, page), m.Read(0, page)) })
-	return l, err
-}
-
-// measureLaunches measures launches of a kernel that does almost nothing, on m.
-func (l *Limits) measureLaunches(c *Context, m *Memory) (err error) {
 	k, err := c.Kernel("probe.cl", "", "probe")
 	if err != nil {
-		return err
+		return l, err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
 	if err := k.Set(m); err != nil {
-		return err
+		return l, err
 	}
 	global, local := []int{64}, []int{64}
 	launch := func() error { return c.Launch(k, global, local) }
 	if l.LaunchWait, err = best(launchRounds, func() error { return errors.Join(launch(), c.Finish()) }); err != nil {
-		return err
+		return l, err
 	}
 	batch, err := best(sweepRounds, func() error {
 		var err error
 		for range launchBatch {
-			if err = launch(); err != nil {
-				break // earlier launches use the buffer: wait for them
+			if err = launch(); err != nil { // earlier launches use the buffer: wait for them
+				break // those before it use the buffer
 			}
 		}
 		return errors.Join(err, c.Finish())
 	})
 	l.Launch = batch / launchBatch
-	return err
+	if err != nil || c.SharesMemory {
+		return l, err
+	}
+	page := make([]byte, 4096)
+	l.Copy, err = best(launchRounds, func() error { return errors.Join(m.Write(0, page), m.Read(0, page)) })
+	return l, err
 }
 
 // best returns the shortest time of several rounds.

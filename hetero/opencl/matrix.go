@@ -48,11 +48,17 @@ type WeightMatrix struct {
 // rows in turns. All must have one format and number of columns; interleaved ones
 // also one number of rows.
 func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightMatrix, err error) {
-	if err := checkParts(interleave, parts); err != nil {
-		return nil, err
-	}
 	p := describeMatrix(parts)
 	p.context = c
+	for i := range parts {
+		w := &parts[i]
+		if err := w.check(); err != nil {
+			return nil, err
+		}
+		if !CanStack(parts[0], *w) || interleave && w.Rows != parts[0].Rows {
+			return nil, fmt.Errorf("opencl: cannot combine %v of %d × %d and %v of %d × %d in one matrix", parts[0].Type, parts[0].Rows, parts[0].Cols, w.Type, w.Rows, w.Cols)
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -60,37 +66,12 @@ func (c *Context) NewWeightMatrix(interleave bool, parts ...Weights) (_ *WeightM
 	}()
 	m := p.layout()
 	p.size = m.size()
-	weights, err := c.upload(&p.weights, p.size)
+	weights, err := p.context.upload(&p.weights, p.size)
 	if err != nil {
 		return nil, err
 	}
 	defer weights.free()
 	m.bind(weights.bytes)
-	m.packAll(parts, interleave)
-	if err := weights.send(); err != nil {
-		return nil, err
-	}
-	p.codes, err = c.newCodesImage(p.weights, m)
-	return p, err
-}
-
-// checkParts rejects matrices that cannot be combined.
-func checkParts(interleave bool, parts []Weights) error {
-	first := &parts[0]
-	for i := range parts {
-		w := &parts[i]
-		if err := w.check(); err != nil {
-			return err
-		}
-		if !CanStack(*first, *w) || interleave && w.Rows != first.Rows {
-			return fmt.Errorf("opencl: cannot combine %v of %d × %d and %v of %d × %d in one matrix", first.Type, first.Rows, first.Cols, w.Type, w.Rows, w.Cols)
-		}
-	}
-	return nil
-}
-
-// packAll stores the matrices and their biases, stacked or interleaved.
-func (m *matrixLayout) packAll(parts []Weights, interleave bool) {
 	first, step := 0, 1
 	for i := range parts {
 		w := &parts[i]
@@ -103,6 +84,11 @@ func (m *matrixLayout) packAll(parts []Weights, interleave bool) {
 		}
 		first += w.Rows
 	}
+	if err := weights.send(); err != nil {
+		return nil, err
+	}
+	p.codes, err = c.newCodesImage(p.weights, m)
+	return p, err
 }
 
 // describeMatrix returns the combined matrix without weights.

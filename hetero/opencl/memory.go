@@ -35,7 +35,7 @@ func (c *Context) Alloc(purpose tiering.Purpose, size int) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.wrapHost(frame.Bytes()[:size])
+	m, err := c.WrapHost(frame.Bytes()[:size])
 	if err != nil {
 		frame.Free()
 		return nil, err
@@ -56,10 +56,10 @@ func (c *Context) checkFits(size, taken int) error {
 	return nil
 }
 
-// wrapHost creates a buffer over memory of the machine, which must begin at a page
+// WrapHost creates a buffer over memory of the machine, which must begin at a page
 // and outlive the buffer. Unless the device shares memory, each side sees the
 // other's writes only after a map or a finish.
-func (c *Context) wrapHost(b []byte) (*Memory, error) {
+func (c *Context) WrapHost(b []byte) (*Memory, error) {
 	return c.create(memReadWrite|memUseHostPtr, len(b), b)
 }
 
@@ -282,7 +282,7 @@ func (c *Context) probeSharing() (_ bool, err error) {
 		return false, err
 	}
 	defer frame.Free()
-	m, err := c.wrapHost(frame.Bytes()[:4096])
+	m, err := c.WrapHost(frame.Bytes()[:4096])
 	if err != nil {
 		return false, ignoreDriverError(err)
 	}

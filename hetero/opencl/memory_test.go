@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestRefusedMemoryIsNotShared removes the device's queue, so that no kernel can
+// TestRefusedMemoryIsNotShared takes the device's queue away, so that no kernel can
 // use the memory.
 func TestRefusedMemoryIsNotShared(t *testing.T) {
 	d, _ := open(t)
@@ -24,8 +24,8 @@ func TestRefusedMemoryIsNotShared(t *testing.T) {
 	require.False(t, shares)
 }
 
-// TestStagingReachesTheDevice sends mapped memory to a device that copies, and
-// frees it.
+// TestStagingReachesTheDevice sends mapped memory to a device that copies, and gives
+// it back unmapped.
 func TestStagingReachesTheDevice(t *testing.T) {
 	d, budget := open(t)
 	c := d.context
@@ -46,7 +46,8 @@ func TestStagingReachesTheDevice(t *testing.T) {
 	require.Zero(t, c.Stats().Held)
 }
 
-// TestMemoryIsLimited exhausts the limit of a device's memory, shared or its own.
+// TestMemoryIsLimited takes all that may be taken of a device's memory, whether it
+// shares the machine's or has its own.
 func TestMemoryIsLimited(t *testing.T) {
 	for _, shares := range []bool{true, false} {
 		c, err := Open(Options{Memory: 3 * 4096})
@@ -65,7 +66,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	}
 }
 
-// TestSizesAreKnownBefore compares the memory of matrices with SizeOf.
+// TestSizesAreKnownBefore compares what products take with what was said of them.
 func TestSizesAreKnownBefore(t *testing.T) {
 	d, _ := open(t)
 	for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q4_0, quant.Q4_K, quant.Q6_K, quant.Q3_K} {
@@ -83,9 +84,9 @@ func TestSizesAreKnownBefore(t *testing.T) {
 	}
 }
 
-// TestMissingTimesAreReported reads the times of a command that has none. Some drivers
-// report times even for a queue without profiling.
-func TestMissingTimesAreReported(t *testing.T) {
+// TestMissingTimesAreTold asks for the times of a command that the driver does not
+// know. Some give times even of a queue that keeps none.
+func TestMissingTimesAreTold(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
 	require.NoError(t, c.SetTrace(trace.New()))

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestMergedInputs multiplies merged attention splits, with head sizes that pieces
-// of the input divide and others, with numbers and with codes.
+// TestMergedInputs multiplies what parts of attention have left, of heads that pieces of
+// the input fit into and of others, with numbers and with codes.
 func TestMergedInputs(t *testing.T) {
 	d, _ := open(t)
 	c := d.context
@@ -25,7 +25,7 @@ func TestMergedInputs(t *testing.T) {
 		for i := 1; i < len(states); i += 2 {
 			states[i] = 1 + states[i]*states[i] // of weights
 		}
-		states[0] = -100 // a split with almost no weight
+		states[0] = -100 // a part that hardly counts
 		memory := floats(t, c, append(append([]float32(nil), sums...), states...))
 		out, err := c.Alloc(tiering.Shared, 4*rows)
 		require.NoError(t, err)
@@ -52,9 +52,9 @@ func TestMergedInputs(t *testing.T) {
 	}
 }
 
-// joined merges attention splits: sums [parts, cols], weighted by exponentials
-// relative to different scores, and states [parts, heads, 2], the scores and sums
-// of weights.
+// joined is what parts of attention amount to: sums [parts, cols] that are weighted with
+// exponentials which begin at other scores, and states [parts, heads, 2], the scores and
+// the sums of weights.
 func joined(sums, states []float32, cols, head, parts int) []float32 {
 	x := make([]float32, cols)
 	for i := range x {

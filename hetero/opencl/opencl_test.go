@@ -15,7 +15,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// need fails the test on an error, or skips it if there is no device.
+// need returns the error of a test that needs a device, or skips where there is
+// none.
 func need(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, ErrNotBuilt) || errors.Is(err, ErrNoDriver) {
@@ -24,14 +25,14 @@ func need(t testing.TB, err error) {
 	require.NoError(t, err)
 }
 
-// open opens the first device and checks at the end for leaks.
+// open opens the first device and checks in the end that it got everything back.
 func open(t testing.TB) (*Device, *tiering.Budget) {
 	t.Helper()
 	budget := tiering.New(0)
 	d, err := OpenDevice(Options{Budget: budget})
 	need(t, err)
 	if os.Getenv(ArithmeticVariable) == "" {
-		d.context.Arithmetic = Floats // others have their own tests
+		d.context.Arithmetic = Floats // others have tests of their own
 	}
 	t.Cleanup(func() {
 		require.NoError(t, d.Close())
@@ -40,7 +41,7 @@ func open(t testing.TB) (*Device, *tiering.Budget) {
 	return d, budget
 }
 
-// floats creates a buffer of numbers.
+// floats makes a buffer of some numbers.
 func floats(t testing.TB, c *Context, values []float32) *Memory {
 	t.Helper()
 	m, err := c.Alloc(tiering.Shared, 4*len(values))
@@ -49,7 +50,7 @@ func floats(t testing.TB, c *Context, values []float32) *Memory {
 	return m
 }
 
-// randoms returns n random numbers.
+// randoms returns so many numbers.
 func randoms(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -128,7 +129,7 @@ func randomMatrix(t testing.TB, rng *rand.Rand, typ quant.Type, rows, cols int) 
 	return m
 }
 
-// exact returns an element of the result in float64.
+// exact returns an element of the product in float64.
 func (m *matrix) exact(x []float32, row int) (sum float64) {
 	for i, v := range x {
 		sum += float64(v) * float64(m.values[row*len(x)+i])
@@ -160,7 +161,7 @@ func TestProductsOfEveryType(t *testing.T) {
 	})
 }
 
-// greatest returns the largest magnitude.
+// greatest returns the greatest of magnitudes.
 func greatest(values []float32) (most float64) {
 	for _, v := range values {
 		most = max(most, math.Abs(float64(v)))
@@ -168,7 +169,7 @@ func greatest(values []float32) (most float64) {
 	return most
 }
 
-// roundedBlocks quantizes an input as GEMV does: in blocks, to 8 bits.
+// roundedBlocks rounds an input as it meets codes: in blocks, to 8 bits.
 func roundedBlocks(x []float32) []float32 {
 	rounded := make([]float32, len(x))
 	for from := 0; from < len(x); from += blockElems {
@@ -180,7 +181,7 @@ func roundedBlocks(x []float32) []float32 {
 	return rounded
 }
 
-// multiply compares a matmul on views at offsets inside buffers.
+// multiply compares a product of views that begin somewhere inside buffers.
 func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, op hetero.Op, m *matrix) {
 	t.Helper()
 	const skip = 5 // elements before the views, and between rows
@@ -228,8 +229,8 @@ func multiply(t *testing.T, d *Device, budget *tiering.Budget, rng *rand.Rand, o
 			if !(math.Abs(want-float64(out[r])) <= bound) {
 				t.Fatalf("%d×%d×%d: y[%d,%d] is %g, not %g ± %g", op.Tokens, op.Rows, op.Cols, token, r, out[r], want, bound)
 			}
-			// The quantized input is known, except for elements exactly between two
-			// codes.
+			// What the device makes of the input is known, but for an element that lies
+			// between two codes.
 			want = m.exact(rounded, r)
 			bound = k.(*kernel).weights.Tolerance(2)*most*m.sums[r] + step*greatest(m.values[r*op.Cols:][:op.Cols])
 			if !(math.Abs(want-float64(out[r])) <= bound) {
@@ -268,8 +269,7 @@ func TestStackedAndInterleavedRows(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, out.Free()) }()
 
-	// run multiplies with one token and with several, starting from the given
-	// output.
+	// run multiplies as one token and as many, from what out held.
 	run := func(interleave bool, result OutputOp, before []float32) [2][]float32 {
 		p, err := c.NewWeightMatrix(interleave, parts...)
 		require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShapesFitTheDevice checks the shapes for matrices of several models on
+// TestShapesFitTheDevice asks for the division of products of several models on
 // devices from a phone's to a server's.
 func TestShapesFitTheDevice(t *testing.T) {
 	for _, info := range []Info{
@@ -32,7 +32,7 @@ func TestShapesFitTheDevice(t *testing.T) {
 			}
 		}
 	}
-	// Measured on 132 compute units, see docs/gpu.md.
+	// What was measured on 132 compute units, see docs/gpu.md.
 	c := &Context{Info: Info{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10}}
 	for size, want := range map[[2]int]gemvShape{
 		{2048, 1536}:   {rows: 16, lanes: 16, depth: 3},
@@ -45,8 +45,8 @@ func TestShapesFitTheDevice(t *testing.T) {
 	}
 }
 
-// TestShapesShrink: a driver may allow a kernel fewer work items than the device's
-// limit.
+// TestShapesShrink: a driver may allow a kernel any number of work items below that of
+// the device.
 func TestShapesShrink(t *testing.T) {
 	for _, s := range []gemvShape{{rows: 12, lanes: 70, depth: 4}, {rows: 32, lanes: 8, depth: 6}, {rows: 8, lanes: 1, depth: 1}} {
 		p := &WeightMatrix{Format: Codes4}
@@ -64,7 +64,7 @@ func TestShapesShrink(t *testing.T) {
 	}
 }
 
-// NVIDIA's driver reports a lower limit of a kernel's groups than it runs.
+// What NVIDIA's driver says of a kernel's groups is fewer than it runs.
 func TestNVIDIAIsNotAskedForGroups(t *testing.T) {
 	k := &Kernel{context: &Context{Info: Info{MaxGroup: 1024, nvidia: true}}}
 	most, err := k.MaxGroup()

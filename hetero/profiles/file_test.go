@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// TestImplausibleChecksAreRejected: splits with impossible times are rejected.
-func TestImplausibleChecksAreRejected(t *testing.T) {
+// TestChecksThatNobodyMeasured: a split is not believed to take no time, or for ever.
+func TestChecksThatNobodyMeasured(t *testing.T) {
 	dir, keys := t.TempDir(), Keys{"first", "second"}
 	split := solve.Split{Pieces: []solve.Piece{{Rows: 2}, {Device: 1, Row: 2, Rows: 2}}}
 	shape := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 4, Cols: 32}
@@ -38,8 +38,8 @@ func TestImplausibleChecksAreRejected(t *testing.T) {
 	}
 }
 
-// TestFailedSavesAreReported: a failed save is reported.
-func TestFailedSavesAreReported(t *testing.T) {
+// TestKeepingFails: what was measured is lost with a note.
+func TestKeepingFails(t *testing.T) {
 	f, _ := Load("")
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -71,13 +71,13 @@ func SaveTrial(dir string, k Keys, t Trial, notice func(text string)) {
 
 // Invalidate removes everything derived from measurements that are to be repeated:
 // copies and trials with any of the devices, and checks of these matmuls.
-func (f *File) Invalidate(k Keys, matmuls []solve.Shape) {
+func (f *File) Invalidate(k Keys, products []solve.Shape) {
 	for name, both := range f.Pairs {
 		if slices.ContainsFunc(k, func(key string) bool { return inPair(name, key) }) {
 			both.Trials, both.Copies = nil, nil
 		}
 		if name == k.pair() {
-			both.Checks = slices.DeleteFunc(both.Checks, func(c Check) bool { return slices.Contains(matmuls, c.Shape) })
+			both.Checks = slices.DeleteFunc(both.Checks, func(c Check) bool { return slices.Contains(products, c.Shape) })
 		}
 		f.Pairs[name] = both
 	}

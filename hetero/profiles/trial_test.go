@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/solve"
 )
 
-// loaded returns the stored file of a directory.
+// loaded returns what is kept in a directory.
 func loaded(t *testing.T, dir string) *File {
 	f, notice := Load(dir)
 	require.Empty(t, notice)
@@ -18,8 +18,9 @@ func loaded(t *testing.T, dir string) *File {
 
 func noNotice(t *testing.T) func(string) { return func(text string) { t.Error("unexpected:", text) } }
 
-// TestTrialsAreStored: one trial per passes and devices, and no implausible one.
-func TestTrialsAreStored(t *testing.T) {
+// TestTrialsAreKept: one for the same passes on the same devices, and none that cannot
+// be.
+func TestTrialsAreKept(t *testing.T) {
 	dir, keys := t.TempDir(), Keys{"cpu", "gpu"}
 	passes := Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for _, took := range []time.Duration{time.Second, time.Minute, -1} {
@@ -48,9 +49,9 @@ func TestTrialsAreStored(t *testing.T) {
 	}
 }
 
-// TestInvalidTrialsAreDropped: trials of other programs, old ones and ones from the
-// future are invalid, and the next save drops them.
-func TestInvalidTrialsAreDropped(t *testing.T) {
+// TestTrialsStopCounting: what another program found, or long ago, or at a time that is
+// yet to come, is tried again, and makes room.
+func TestTrialsStopCounting(t *testing.T) {
 	keys, passes := Keys{"cpu", "gpu"}, Passes{Matmuls: "1 attn_q", Chunk: 32}
 	for name, c := range map[string]struct {
 		change func(*Trial)
@@ -75,9 +76,8 @@ func TestInvalidTrialsAreDropped(t *testing.T) {
 	}
 }
 
-// TestInvalidate: Invalidate keeps results of other devices, and checks of other
-// matmuls.
-func TestInvalidate(t *testing.T) {
+// TestForgetting leaves what other devices did, and checks of other products.
+func TestForgetting(t *testing.T) {
 	dir, passes := t.TempDir(), Passes{Matmuls: "1 attn_q", Chunk: 32}
 	again, other := solve.Shape{Type: "Q8_0", Tokens: 1, Rows: 4, Cols: 32}, solve.Shape{Type: "Q8_0", Tokens: 2, Rows: 4, Cols: 32}
 	split := solve.Split{Pieces: []solve.Piece{{Rows: 2}, {Device: 1, Row: 2, Rows: 2}}}

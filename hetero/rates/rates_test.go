@@ -15,9 +15,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// The measured matmuls are really computed, with normal numbers: otherwise their
-// times would mean little.
-func TestMatmulsAreComputed(t *testing.T) {
+// The products are computed, and of sound numbers: the time of anything else
+// would say little.
+func TestProductsAreComputed(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.BF16, quant.F32} {
 		t.Run(typ.String(), func(t *testing.T) {
 			p, err := newMatmulBench(typ, 2, 0)
@@ -47,7 +47,7 @@ func TestComputeRefuses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// slow takes the same time for each read and records how many overlapped.
+// slow takes the same time for each read and remembers how many overlapped.
 type slow struct {
 	each         time.Duration
 	in, most     atomic.Int64

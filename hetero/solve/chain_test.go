@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/lab/sim"
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestChainedSplitsOnDevicesThatCopy splits two consecutive matmuls between devices
-// of which one has its own memory: the rows that it wrote and nobody fetched must
-// be intact when the second begins.
+// TestChainedSplitsOnDevicesThatCopy divides two products that follow each other
+// between devices of which one has memory of its own: what it wrote of the first
+// result and nobody has fetched must still be there when the second begins.
 func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 	const tokens, width = 3, 64
 	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})

@@ -18,14 +18,14 @@ type ended struct{ error }
 func (ended) Done() bool    { return true }
 func (e ended) Wait() error { return e.error }
 
-// onlyClock is a device with only a clock.
+// onlyClock is a device that nothing else is asked of.
 type onlyClock struct{ hetero.Device }
 
 func (onlyClock) Clock() hetero.Clock { return hetero.Wall() }
 
-// TestFailedWorkReturnsItsError: a failed matmul is done, and every way of
-// waiting returns the error.
-func TestFailedWorkReturnsItsError(t *testing.T) {
+// TestFailedWorkIsToldHoweverOneWaits: a product that failed looks done, and nobody may
+// take its rows for results.
+func TestFailedWorkIsToldHoweverOneWaits(t *testing.T) {
 	broken := errors.New("the device is gone")
 	for _, fast := range []bool{false, true} {
 		e := solve.Executor{Devices: [2]hetero.Device{onlyClock{}, onlyClock{}}, Fast: fast}
@@ -35,12 +35,12 @@ func TestFailedWorkReturnsItsError(t *testing.T) {
 	}
 }
 
-// slow is a device whose matmuls complete only in Wait, and which fails from some
-// submit on.
+// slow is a device whose products are done when somebody waits for them, and which
+// fails from some submit on.
 type slow struct {
 	hetero.Device
-	sound   int // submits that succeed
-	pending int // matmuls
+	sound   int // submits that are
+	pending int // products
 	closed  int // kernels
 }
 
@@ -75,13 +75,13 @@ type slowTicket struct{ device *slow }
 
 func (*slowTicket) Done() bool { return false }
 func (t *slowTicket) Wait() error {
-	t.device.pending = 0 // and everything submitted before
+	t.device.pending = 0 // and what was submitted before
 	return nil
 }
 
-// TestNothingIsPendingAfterAnError lets the second device of a split fail from
-// some matmul on. Submit and Close wait for the rest.
-func TestNothingIsPendingAfterAnError(t *testing.T) {
+// TestNothingIsUnderWayAfterAnError lets the second device of two, in the order that they
+// are given their pieces in, fail from one product on; and whoever is closed waits, too.
+func TestNothingIsUnderWayAfterAnError(t *testing.T) {
 	split := solve.Split{Pieces: []solve.Piece{{Device: 0, Tokens: 4, Padded: 4, Rows: 8}, {Device: 1, Tokens: 4, Padded: 4, Row: 8, Rows: 8}}}
 	op := hetero.Op{Type: quant.F32, Tokens: 4, Rows: 16, Cols: 4}
 	for sound := range 3 {
@@ -103,8 +103,9 @@ func TestNothingIsPendingAfterAnError(t *testing.T) {
 	}
 }
 
-// TestFailedMeasurementsDrain: after a matmul failed in a burst, none is pending.
-func TestFailedMeasurementsDrain(t *testing.T) {
+// TestMeasurementsEndWhole: a product that fails in the middle of a chain leaves none
+// behind it.
+func TestMeasurementsEndWhole(t *testing.T) {
 	for sound := range 4 {
 		d := &slow{sound: sound}
 		p := solve.NewProfiler([]hetero.Device{d}, nil)
@@ -115,14 +116,14 @@ func TestFailedMeasurementsDrain(t *testing.T) {
 	}
 }
 
-// noCosts predicts nothing.
+// noCosts knows nothing.
 type noCosts struct{}
 
 func (noCosts) Time(int, hetero.Op) time.Duration { return 0 }
 func (noCosts) Start(int) time.Duration           { return 0 }
 func (noCosts) Slowdown(hetero.Op) float64        { return 1 }
 
-// noting is a device that records its name when it gets work.
+// noting is a device that notes its name when it gets work.
 type noting struct {
 	onlyClock
 	name  string
@@ -141,9 +142,8 @@ func (k notingKernel) Submit(_, _ hetero.View) (hetero.Ticket, error) {
 	return ended{}, nil
 }
 
-// TestH9_WhoHasMostToDoBegins: with many tokens the NPU gets work first, because
-// its part is longer; with one token the GPU, because its queue still holds earlier
-// work.
+// TestH9_WhoHasMostToDoBegins: of many tokens the NPU, whose part is the longer one, and
+// of a single one the GPU, whose queue still holds the work before.
 func TestH9_WhoHasMostToDoBegins(t *testing.T) {
 	for tokens, want := range map[int][]string{1: {"GPU", "NPU"}, 256: {"NPU", "GPU"}} {
 		var began []string

@@ -11,13 +11,13 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// lazy is a device whose kernels finish their preparation in the first run, like
-// drivers that compile or copy late. Its times are set by the test.
+// lazy is a device whose kernels get ready when they first run, as drivers do that
+// compile or copy then. Its time is what it is told to take.
 type lazy struct {
 	hetero.Device
 	now         time.Duration
-	first, each time.Duration // additional time of a kernel's first run, and time of each run
-	open, ran   int           // open kernels, and those that ran
+	first, each time.Duration // of a kernel's first run, besides, and of all
+	open, ran   int           // kernels, and those that ran
 }
 
 func (l *lazy) Capabilities() hetero.Capabilities { return hetero.Capabilities{Name: "lazy"} }
@@ -30,7 +30,7 @@ func (l *lazy) Prepare(hetero.Op) (hetero.Kernel, error) {
 	return &lazyKernel{device: l}, nil
 }
 
-// lazyKernel is a kernel of lazy, with only the methods that measurements use.
+// lazyKernel is a kernel of it; what it is not asked for it does not have.
 type lazyKernel struct {
 	hetero.Kernel
 	device *lazy
@@ -52,8 +52,8 @@ func (k *lazyKernel) Close() error {
 	return nil
 }
 
-// TestOnlyWarmKernelsAreMeasured: no measured time includes a kernel's first run,
-// however few runs there are.
+// TestOnlyWarmKernelsAreMeasured: what a kernel's first run takes besides is in no
+// time, however few runs there are.
 func TestOnlyWarmKernelsAreMeasured(t *testing.T) {
 	const others = 8
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestOnlyWarmKernelsAreMeasured(t *testing.T) {
 		warm int // kernels
 	}{
 		{time.Millisecond, others},
-		{150 * time.Millisecond, 2}, // no time for more
+		{150 * time.Millisecond, 2}, // there is no time for more
 		{time.Second, 1},
 	} {
 		d := &lazy{first: 10 * time.Millisecond, each: c.each}

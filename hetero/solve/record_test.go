@@ -8,19 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/lab/sim"
 	"github.com/llmrun/llmrun/quant"
 )
 
-// A profiler restored from a file's text does not measure again.
-func TestRecordsAreRestored(t *testing.T) {
+// What was measured once is known to a profiler that learns it, through a file's
+// text, and is not measured again.
+func TestRecordsAreKept(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)
 	pair := []hetero.Device{soc.GPU, soc.NPU}
 	p := solve.NewProfiler(pair, nil)
 	p.Weights = quant.Q4_0
-	op := matmul(1, 4096, 1024)
+	op := product(1, 4096, 1024)
 	op.Type = quant.Q8_0
 	ask := func(p *solve.Profiler) []any {
 		return []any{p.Time(0, op), p.Time(1, op), p.Start(0), p.Start(1), p.Slowdown(op)}
@@ -59,8 +60,8 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	require.ErrorIs(t, p.RestoreSlowdowns([]solve.Slowdown{{good, 0.5}}), solve.ErrRecord)
 }
 
-// A new measurement replaces only that of the same matmul; invalid ones are
-// dropped.
+// What is measured anew replaces what was known of the same product, and of nothing
+// else; what cannot be is forgotten.
 func TestRecordsAreMerged(t *testing.T) {
 	shape := func(rows int) solve.Shape { return solve.Shape{Type: "Q8_0", Tokens: 1, Rows: rows, Cols: 32} }
 	early, late, negative := time.Second, 2*time.Second, -time.Second

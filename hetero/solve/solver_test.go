@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero"
-	"github.com/llmrun/llmrun/hetero/sim"
 	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/lab/sim"
 )
 
-func matmul(tokens, rows, cols int) hetero.Op {
+func product(tokens, rows, cols int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true}
 }
 
@@ -24,37 +24,37 @@ func profiled(t *testing.T) *solve.Profiler {
 	return p
 }
 
-// A split is never predicted to be slower than the better device alone, and is
-// faster where the devices are similar.
+// A split is never predicted to be slower than the better device alone, and
+// is faster where the devices are near to each other.
 func TestSplitIsNoSlowerThanOneDevice(t *testing.T) {
 	p := profiled(t)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
 	alone := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Allow: func(s *solve.Split) bool { return s.Cut == solve.None }}
 	for _, tokens := range []int{1, 20, 64, 300, 525, 600} {
 		for _, shape := range [][2]int{{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}} {
-			op := matmul(tokens, shape[0], shape[1])
+			op := product(tokens, shape[0], shape[1])
 			require.LessOrEqual(t, s.Solve(op).Time, alone.Solve(op).Time, "%d tokens, %v", tokens, shape)
 		}
 	}
-	down := matmul(256, 4096, 14336)
+	down := product(256, 4096, 14336)
 	require.Less(t, s.Solve(down).Time.Seconds(), 0.75*alone.Solve(down).Time.Seconds())
 	runs := p.Runs
 	s.Solve(down)
 	require.Equal(t, runs, p.Runs, "what is known is not measured again")
 }
 
-// The operand that gains more by being stationary is: weights are streamed past few
-// tokens, and few weights are stationary under many.
+// The operand that gains more by staying is the one that stays: weights are
+// streamed past few tokens, and few weights stay under many.
 func TestOrderIsChosen(t *testing.T) {
 	s := solve.Solver{Costs: profiled(t), Steps: solve.DefaultSteps, Static: true}
-	require.True(t, s.Solve(matmul(64, 14336, 4096)).Streamed)
-	require.False(t, s.Solve(matmul(1024, 256, 4096)).Streamed)
+	require.True(t, s.Solve(product(64, 14336, 4096)).Streamed)
+	require.False(t, s.Solve(product(1024, 256, 4096)).Streamed)
 }
 
-// Tokens are cut into standard lengths: 300 = 256 + 44, and 600 = 512 + 32 + 56.
+// What cutting by length is for: 300 = 256 + 44, and 600 = 512 + 32 + 56.
 func TestLengthsAreCut(t *testing.T) {
 	steps := solve.DefaultSteps
-	op := matmul(600, 1024, 4096)
+	op := product(600, 1024, 4096)
 	found := map[solve.Cut][]solve.Piece{}
 	for _, split := range steps.Cuts(op, true) {
 		if len(split.Pieces) == 3 && split.Cut == solve.MultiSequence {
@@ -62,15 +62,15 @@ func TestLengthsAreCut(t *testing.T) {
 		}
 	}
 	require.Equal(t, []solve.Piece{{1, 0, 512, 512, 0, 1024}, {1, 512, 64, 64, 0, 1024}, {0, 576, 24, 24, 0, 1024}}, found[solve.MultiSequence])
-	for _, split := range steps.Cuts(matmul(300, 1024, 4096), true) {
+	for _, split := range steps.Cuts(product(300, 1024, 4096), true) {
 		if split.Cut == solve.Sequence {
 			require.Equal(t, []solve.Piece{{1, 0, 256, 256, 0, 1024}, {0, 256, 44, 44, 0, 1024}}, split.Pieces)
 		}
 	}
 }
 
-// Memory for Steps.PaddedTokens suffices for every split.
-func TestPaddedTokensHoldEverySplit(t *testing.T) {
+// Memory that is made for a product's room holds each way to divide it.
+func TestRoomHoldsEveryCut(t *testing.T) {
 	for tokens := 1; tokens < 1400; tokens += 37 {
 		for _, static := range []bool{false, true} {
 			for _, split := range solve.DefaultSteps.Cuts(hetero.Op{Tokens: tokens, Rows: 512, Cols: 256}, static) {
@@ -80,10 +80,10 @@ func TestPaddedTokensHoldEverySplit(t *testing.T) {
 	}
 }
 
-// A quota of device 0 is respected, at some cost.
-func TestQuotaIsRespected(t *testing.T) {
+// The share of a device that others need is kept to, at some price.
+func TestShareIsKept(t *testing.T) {
 	p := profiled(t)
-	op := matmul(256, 4096, 14336)
+	op := product(256, 4096, 14336)
 	free := (&solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}).Solve(op)
 	for _, share := range []float64{0.2, 0.5} {
 		s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Quota: share}
@@ -99,10 +99,10 @@ func TestQuotaIsRespected(t *testing.T) {
 	}
 }
 
-// Without shared memory, copies make splits less attractive.
+// Copies, where memory is not shared, speak against splits.
 func TestCopiesSpeakAgainstSplits(t *testing.T) {
 	p := profiled(t)
-	op := matmul(1, 14336, 4096)
+	op := product(1, 14336, 4096)
 	s := solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true}
 	require.Equal(t, solve.Row, s.Solve(op).Cut)
 	s = solve.Solver{Costs: p, Steps: solve.DefaultSteps, Static: true, Copy: 400 * time.Microsecond}
@@ -135,16 +135,16 @@ func TestTreeFindsSteps(t *testing.T) {
 	require.Equal(t, 1, solve.GrowTree([]solve.Sample{{X: []float64{1}, Y: 3}, {X: []float64{1}, Y: 5}}, 1).Leaves(), "equal features cannot be told apart")
 }
 
-// Predictions between measured shapes are accurate, and not by chance: a tree with
-// one leaf is far off.
+// Predictions of shapes between those that were measured are near the truth,
+// and not by luck: those of a tree with one leaf are far off.
 func TestPredictions(t *testing.T) {
 	p := profiled(t)
 	var samples, between []hetero.Op
 	for _, tokens := range []int{32, 128, 512} {
 		for rows := 512; rows <= 8192; rows *= 2 {
 			for cols := 1024; cols <= 8192; cols *= 2 {
-				samples = append(samples, matmul(tokens, rows, cols))
-				between = append(between, matmul(tokens, rows+256, cols))
+				samples = append(samples, product(tokens, rows, cols))
+				between = append(between, product(tokens, rows+256, cols))
 			}
 		}
 	}
@@ -158,8 +158,8 @@ func TestPredictions(t *testing.T) {
 	require.Less(t, gpu, 0.1)
 }
 
-// TestN8_MatricesBeyondADevicesMemory are split so that the device's part fits, or
-// stay on the other device.
+// TestN8_MatricesBeyondADevicesMemory are cut so that its part fits, or stay with the
+// other device.
 func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
 	soc, err := sim.New("8-gen-3", sim.Options{TimeOnly: true})
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
 	steps.Rows = 1 << 16
 	s := solve.Solver{Costs: p, Steps: steps, Static: true}
 	for _, tokens := range []int{1, 32} {
-		op := matmul(tokens, 1<<18, 1<<16) // 8 GiB in 4 bits
+		op := product(tokens, 1<<18, 1<<16) // 8 GiB in 4 bits
 		split := s.Solve(op)
 		require.NoError(t, p.Err)
 		require.Len(t, split.Pieces, 2, "%v", split)
@@ -176,7 +176,7 @@ func TestN8_MatricesBeyondADevicesMemory(t *testing.T) {
 		require.NoError(t, exec.Prepare("w", op, &split))
 		require.NoError(t, exec.Close())
 	}
-	narrow := matmul(1, 1<<16, 1<<18) // one step of rows has 8 GiB
+	narrow := product(1, 1<<16, 1<<18) // one step of rows has 8 GiB
 	split := s.Solve(narrow)
 	require.NoError(t, p.Err)
 	require.Equal(t, []solve.Piece{{Device: 0, Tokens: 1, Padded: 1, Rows: 1 << 16}}, split.Pieces)

@@ -17,7 +17,7 @@ var unsafeAllowed = []string{"quant", "tiering", "store/vfs", "hetero/onnx", "he
 // Everyone else goes through store/vfs, where faults are injected and errors
 // get their path and offset. The command reads prompts and writes transcripts;
 // tiering and hetero ask the system about its memory and processors.
-var filesAllowed = []string{"store/vfs", "cmd/llmrun", "internal", "tiering", "hetero"}
+var filesAllowed = []string{"store/vfs", "cmd", "internal", "tiering", "hetero"}
 
 // fileFunctions are the functions that open, change or list files by name, by
 // the import path that offers them.

@@ -48,12 +48,18 @@ var rules = []rule{
 	{dir: "exec/gpupass", rooms: []string{"tiering", "hetero", "exec", "internal/trace"}},
 	{dir: "exec/split", rooms: []string{"quant", "tiering", "hetero", "kv", "exec", "internal/threadpool", "internal/trace"}},
 	{dir: ".", rooms: []string{"quant", "store", "tiering", "prefetch", "hetero", "kv", "exec", "text", "internal/build", "internal/threadpool", "internal/trace"}},
-	// The command uses nothing but the library: that proves the library enough.
-	{dir: "cmd/llmrun", rooms: []string{"."}, external: []string{"golang.org/x/term"}},
+	// The commands use the library, and a model to measure.
+	{dir: "cmd/llmrun", rooms: []string{".", "internal/cli", "internal/modelflag", "internal/bench", "internal/deviceplan"}, external: []string{"golang.org/x/term"}},
 	{dir: "cmd/llmrun/bundled"},
+	{dir: "cmd/llmlab", rooms: []string{".", "cmd/llmrun/bundled", "internal/build", "internal/cli", "internal/modelflag", "lab"}},
 	// Measuring asks for what no user of the library needs.
-	{dir: "cmd/llmrun/measure", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/plot", "internal/threadpool", "internal/trace"}},
+	{dir: "lab", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/bench", "internal/deviceplan", "internal/plot", "internal/threadpool", "internal/trace"}},
+	{dir: "internal/bench", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/threadpool"}},
+	{dir: "internal/deviceplan", rooms: []string{".", "quant", "store", "tiering", "hetero", "kv", "exec", "internal/bench", "internal/build", "internal/threadpool", "internal/trace"}},
+	{dir: "internal/cli", external: []string{"golang.org/x/term"}},
+	{dir: "internal/modelflag", rooms: []string{"internal/bench", "internal/cli"}},
 	{dir: "internal"},
+	{dir: "internal/testutil", external: []string{"github.com/rogpeppe/go-internal"}},
 	// Idle workers prefetch memory.
 	{dir: "internal/threadpool", rooms: []string{"tiering"}, external: []string{"golang.org/x/sys"}},
 }
@@ -127,8 +133,8 @@ func TestRules(t *testing.T) {
 		{"cmd/llmrun", modulePath + "/exec", false},
 		{"cmd/llmrun", modulePath + "/cmd/llmrun/bundled", true},
 		{"cmd/llmrun/bundled", modulePath, false},
-		{"cmd/llmrun", modulePath + "/cmd/llmrun/measure", true},
-		{"cmd/llmrun/measure", modulePath + "/exec", true},
+		{"cmd/llmrun", modulePath + "/lab/measure", false},
+		{"lab/measure", modulePath + "/exec", true},
 	} {
 		r, ok := ruleFor(test.pkg)
 		if got := ok && r.allows(test.imported); got != test.want {

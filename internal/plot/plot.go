@@ -1,4 +1,4 @@
-// Package plot draws line charts as SVG, for the results pages.
+// Package plot draws line charts as SVG, for the pages of results.
 package plot
 
 import (
@@ -9,37 +9,37 @@ import (
 	"strings"
 )
 
-// Chart is a set of lines over a common x axis.
+// Chart is lines over a common x axis.
 type Chart struct {
-	Title, X, Y string // labels of the chart and its axes
+	Title, X, Y string // texts of the chart and its axes
 	LogY        bool
-	XTicks      []float64 // positions of labels on the x axis; nil = at round values
+	XTicks      []float64 // where values are written below the x axis; nil = at round ones
 	Lines       []Line
 }
 
-// Line is a line of a chart, or only its points.
+// Line is one line of a chart, or its points alone.
 type Line struct {
-	Name   string // "" = not in the legend
+	Name   string // "" = it is not in the legend
 	Points []Point
 	Dashed bool
 	Dots   bool // draw only the points
-	Hollow bool // draw points as rings
-	Colour int  // lines with the same number share a colour; 0 = by position in the chart, from 1
+	Hollow bool // the points as rings
+	Colour int  // lines of the same number have the same colour; 0 = that of its place in the chart, from 1 on
 }
 
-// Point is a point of the chart. Points that are not finite are left out.
+// Point is a place in the chart. Points that are not finite are left out.
 type Point struct{ X, Y float64 }
 
-// Sizes in the chart's unit, a pixel at normal scale.
+// Sizes in the chart's own unit, a pixel where it is shown unscaled.
 const (
 	width, height            = 760, 440
 	left, right, top, bottom = 70, 190, 40, 50
 )
 
-// colours are distinguishable for colour-blind readers too.
+// colours tell lines apart, also for the colour-blind.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
-// axis maps values to coordinates.
+// axis maps values to places.
 type axis struct {
 	low, high float64
 	from, to  float64
@@ -79,7 +79,7 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// Write writes the chart as SVG.
+// Write writes the chart.
 func (c *Chart) Write(w io.Writer) error {
 	x, y := c.axes()
 	var b strings.Builder
@@ -134,7 +134,7 @@ func (l *Line) draw(b *strings.Builder, x, y axis) {
 	}
 }
 
-// explain draws the line's legend entry.
+// explain draws the line's entry in the legend.
 func (l *Line) explain(b *strings.Builder, at int) {
 	if l.Dots {
 		l.dot(b, width-right+24, float64(at))
@@ -162,7 +162,7 @@ func (l *Line) dot(b *strings.Builder, x, y float64) {
 	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, fill, l.colour())
 }
 
-// axes returns axes that cover all points.
+// axes returns axes that hold all points.
 func (c *Chart) axes() (x, y axis) {
 	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: width - right}
 	y = axis{low: math.Inf(1), high: math.Inf(-1), from: height - bottom, to: top, log: c.LogY}
@@ -197,7 +197,7 @@ func finite(p Point, log bool) bool {
 	return !math.IsNaN(p.X+p.Y) && !math.IsInf(p.X, 0) && !math.IsInf(p.Y, 0) && (!log || p.Y > 0)
 }
 
-// round removes the rounding error of a tick.
+// round takes the noise of additions off a tick.
 func round(v float64) float64 {
 	if v == 0 {
 		return 0

@@ -50,7 +50,7 @@ func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
 	}
 }
 
-// Lines without a name are not in the legend, and lines of one number share a
+// Lines without a name are not in the legend, and lines of one number have one
 // colour.
 func TestLegend(t *testing.T) {
 	c := Chart{Lines: []Line{

@@ -12,9 +12,9 @@ import (
 // machine describes a Linux machine's processors as /proc and /sys show them.
 type machine struct {
 	allowed  string
-	capacity []int    // by CPU; nil: no information
-	siblings []string // by CPU; nil: no information
-	hybrid   string   // Intel's list of performance cores
+	capacity []int    // by processor; nil: not told
+	siblings []string // by processor; nil: not told
+	hybrid   string   // Intel's list of performance processors
 }
 
 func (m machine) fs() fstest.MapFS {

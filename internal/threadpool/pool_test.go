@@ -15,13 +15,13 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// newWorkers closes the pool at the end and checks for leaked goroutines.
+// newWorkers closes the workers at the end and checks that no goroutine stays.
 func newWorkers(t testing.TB, n int) *Pool {
 	noneLeft := testutil.NoGoroutinesLeft(t)
 	w := New(n)
 	t.Cleanup(func() {
 		w.Close()
-		w.Close() // closing twice is allowed
+		w.Close() // allowed
 		noneLeft()
 	})
 	return w
@@ -39,7 +39,7 @@ func TestRunDoesEveryPartOnce(t *testing.T) {
 	}
 }
 
-// Many tiny consecutive runs stress the hand-over between runs: a late worker must
+// Many tiny runs in a row stress the hand-over between runs: a late worker must
 // neither repeat a part nor see an old task.
 func TestConsecutiveRunsDoNotMix(t *testing.T) {
 	for _, n := range []int{2, 4, 9} {
@@ -151,7 +151,7 @@ func TestRunAfterCloseUsesTheCaller(t *testing.T) {
 	require.Equal(t, [8]int{1, 1, 1, 1, 1, 1, 1, 1}, workers)
 }
 
-// countTask shows that a reused task needs no allocation.
+// countTask shows that a kept task needs no allocation.
 type countTask struct{ done atomic.Int64 }
 
 func (c *countTask) Part(int, int) { c.done.Add(1) }
@@ -164,9 +164,9 @@ func TestRunAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(200, func() { w.Run(16, fn) }))
 }
 
-// With far more workers than cores a run must not take much longer: waiters sleep
-// instead of competing for the cores. The bound is loose; endless spinning misses
-// it by orders of magnitude.
+// With far more workers than cores a run must not take much longer: waiters
+// sleep and do not fight for the cores. The bound is loose; spinning without
+// end misses it by orders of magnitude.
 func TestOversubscribedMachine(t *testing.T) {
 	w := newWorkers(t, 16*runtime.GOMAXPROCS(0))
 	start := time.Now()
@@ -176,8 +176,7 @@ func TestOversubscribedMachine(t *testing.T) {
 	require.Less(t, time.Since(start), 10*time.Second)
 }
 
-// Between runs no worker occupies a core: helpers fall asleep, and a run wakes
-// them.
+// Between runs nobody keeps a core: helpers fall asleep, and a run wakes them.
 func TestWaitersFallAsleep(t *testing.T) {
 	w := newWorkers(t, 3)
 	for range 3 {
@@ -190,8 +189,8 @@ func TestWaitersFallAsleep(t *testing.T) {
 	}
 }
 
-// Timeouts halve the spin time, successes double it.
-func TestSpinTime(t *testing.T) {
+// Waiting in vain costs patience, waiting with success brings it back.
+func TestPatience(t *testing.T) {
 	w := &Pool{spin: 2 * minSpin}
 	var p parking
 	never, at := func() bool { return false }, func() bool { return true }
@@ -222,7 +221,7 @@ func TestSpanCoversEverythingInOrder(t *testing.T) {
 	}
 }
 
-// rowsTask resembles a matmul: parts of some microseconds each.
+// rowsTask resembles a matrix product: parts of some microseconds each.
 type rowsTask struct {
 	weights []float32 // [parts, partSize]
 	sums    []float32 // [parts]
@@ -239,7 +238,7 @@ func (r *rowsTask) Part(part, _ int) {
 }
 
 // BenchmarkRun measures a step of a layer: a run, then some microseconds in which
-// only the caller works. It shows the effect of maxSpin.
+// only the caller works. It shows what maxSpin is good for.
 func BenchmarkRun(b *testing.B) {
 	const parts = 64
 	task := &rowsTask{weights: make([]float32, parts*partSize), sums: make([]float32, parts)}
@@ -247,7 +246,7 @@ func BenchmarkRun(b *testing.B) {
 		for _, spin := range []time.Duration{0, maxSpin / 40, maxSpin / 10, maxSpin, maxSpin * 5} {
 			b.Run(fmt.Sprintf("threads=%d/spin=%v", threads, spin), func(b *testing.B) {
 				w := newWorkers(b, threads)
-				w.Run(threads, func(int, int) {}) // all have started; a sleeping worker does not read spin
+				w.Run(threads, func(int, int) {}) // all have begun; none reads spin while it sleeps
 				time.Sleep(10 * time.Millisecond)
 				w.spin = spin
 				for b.Loop() {

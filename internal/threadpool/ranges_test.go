@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rangeFunc adapts a function to RangeTask.
+// rangeFunc is a plain function as a Ranger.
 type rangeFunc func(lo, hi, worker int)
 
 func (f rangeFunc) Range(lo, hi, worker int) { f(lo, hi, worker) }
 
-// Every unit is done once, with any number of units and workers and any measured
-// rates.
+// Every unit is done once, whatever the number of units and workers and
+// whatever rates were measured before.
 func TestRunRangeCoversAllUnits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	for _, workers := range []int{1, 2, 3, 8} {
@@ -71,7 +71,7 @@ func TestHomesFollowRates(t *testing.T) {
 	require.Equal(t, []int{711, 711, 178}, homes())
 	for range 100 {
 		w.cores[2].observe(200, 1000) // no longer disturbed
-		w.cores[0].observe(400, 0)    // a clock that stood still is ignored
+		w.cores[0].observe(400, 0)    // a clock that stood still says nothing
 	}
 	require.Equal(t, []int{640, 640, 320}, homes())
 	w.cores[2].observe(1, 1_000_000_000)
@@ -96,11 +96,12 @@ func TestHomeStart(t *testing.T) {
 	}
 }
 
-// A waiter prefetches each announced range once, rounded up to whole steps.
-func TestWaitersPrefetch(t *testing.T) {
+// A waiter asks for all of the memory it was told about, once, and then for the
+// next; what comes to an end below a step is rounded up.
+func TestWaitersFetchWhatIsForeseen(t *testing.T) {
 	w := New(2)
 	defer w.Close()
-	const memory, size = 1 << 30, 10*prefetchStep + 1 // never accessed
+	const memory, size = 1 << 30, 10*prefetchStep + 1 // nothing need be there
 	require.False(t, w.caller.prefetchNext(), "nothing was foreseen")
 	for _, n := range []int{size, 3 * prefetchStep, 0} {
 		w.Prefetch(0, memory+size-uintptr(n), n)
@@ -113,14 +114,14 @@ func TestWaitersPrefetch(t *testing.T) {
 	w.Run(2, func(int, int) {})
 }
 
-// The others take over the home of a late worker.
+// A worker that does not come leaves its home to the others.
 func TestRunRangeStealsFromTheLate(t *testing.T) {
 	w := New(2)
 	defer w.Close()
 	var mu sync.Mutex
 	total, first := 0, make(chan struct{})
 	w.RunRange(1000, 1, rangeFunc(func(lo, hi, worker int) {
-		if worker == 1 { // blocks in its first part until most units are done
+		if worker == 1 { // begins one part and is away until all others are done
 			<-first
 		}
 		mu.Lock()
@@ -150,11 +151,11 @@ type nothing struct{}
 
 func (nothing) Range(int, int, int) {}
 
-// BenchmarkSlowCore compares equal halves with RunRange for two workers of which
-// one is slowed down, like a little core. If a worker has 1/s of the other's speed,
-// halves take s/2 of one undisturbed worker's time and a proportional split
-// s/(s+1): "gain" should approach (s+1)/2. Both are measured in turn; the shortest
-// times count.
+// BenchmarkSlowCore divides work among two workers of which one is made slower,
+// as a little core is: into equal halves, and by measured rates. With a worker of
+// 1/s of the other's speed, halves take s/2 of one undisturbed worker's time and
+// a division in proportion s/(s+1): "gain" should come near (s+1)/2. Both are
+// measured in turn; the shortest times count.
 func BenchmarkSlowCore(b *testing.B) {
 	const units = 1000
 	for _, slow := range []int{1, 2, 4} {
@@ -198,7 +199,7 @@ func least(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// burn computes for about a microsecond per unit.
+// burn computes for about a microsecond for each unit.
 func burn(units int) {
 	x := uint64(1)
 	for range units * 600 {

@@ -1,9 +1,10 @@
-// Package trace records timed spans and writes them in the trace event format that
-// Chrome's about:tracing, Perfetto and speedscope read.
+// Package trace records what happened when, and writes it in the trace event
+// format that Chrome's about:tracing, Perfetto and speedscope read.
 //
-// A [Recorder] holds the spans of one run. Each belongs to a [Lane], a thread of a
-// process in the viewer's terms: a device's queue, a worker, the host. Spans of one
-// lane may nest; spans of different lanes may overlap freely:
+// A [Recorder] holds the spans of one run. Each belongs to a [Lane], a thread of
+// a process in the viewer's words: a device's queue, a worker, the host. Spans of
+// a lane may lie inside each other, those of different lanes overlap as they
+// like:
 //
 //	r := trace.New()
 //	host := r.Lane("host", "main")
@@ -12,9 +13,8 @@
 //	host.End()
 //	_, err := r.WriteTo(file)
 //
-// All methods accept nil: a nil Recorder returns nil Lanes, and a nil Lane records
-// nothing and allocates nothing. So traced code need not check whether a trace is
-// wanted.
+// Everything works on nil: a nil Recorder gives nil Lanes, and a nil Lane records
+// nothing and allocates nothing. So who is traced need not know whether he is.
 package trace
 
 import (
@@ -24,11 +24,11 @@ import (
 	"time"
 )
 
-// maxSpans bounds a recorder's memory, about 100 bytes per span. Further spans are
-// only counted.
+// maxSpans bounds the memory of a recorder, about 100 bytes a span. What comes
+// later is only counted.
 const maxSpans = 1 << 20
 
-// Recorder collects spans. Any goroutine may call its methods.
+// Recorder collects spans. Its methods may be called from any goroutine.
 type Recorder struct {
 	mu      sync.Mutex
 	start   time.Time
@@ -37,7 +37,7 @@ type Recorder struct {
 	dropped int
 }
 
-// span is a finished span, in times since the recorder's start.
+// span is a finished one, in times since the recorder's start.
 type span struct {
 	lane       *Lane
 	name       string
@@ -45,10 +45,10 @@ type span struct {
 	args       map[string]any
 }
 
-// New returns an empty recorder; its time starts now.
+// New returns an empty recorder whose time begins now.
 func New() *Recorder { return &Recorder{start: time.Now()} }
 
-// Now returns the time since the recorder was created.
+// Now returns the time since the recorder was made.
 func (r *Recorder) Now() time.Duration {
 	if r == nil {
 		return 0
@@ -56,7 +56,7 @@ func (r *Recorder) Now() time.Duration {
 	return time.Since(r.start)
 }
 
-// Lane returns the lane with a name and creates it at the first call.
+// Lane returns the lane of that name, which is made when it is first asked for.
 func (r *Recorder) Lane(process, thread string) *Lane {
 	if r == nil {
 		return nil
@@ -81,14 +81,14 @@ func (r *Recorder) Lane(process, thread string) *Lane {
 	return l
 }
 
-// Total is the combined time of a lane's spans with one name.
+// Total is the spans of one name on a lane, together.
 type Total struct {
 	Name  string
 	Count int
 	Time  time.Duration
 }
 
-// Totals returns the totals of a lane, in order of first appearance.
+// Totals sums up the spans of a lane, in the order in which names appeared.
 func (r *Recorder) Totals(process, thread string) (list []Total) {
 	if r == nil {
 		return nil
@@ -113,7 +113,7 @@ func (r *Recorder) Totals(process, thread string) (list []Total) {
 	return list
 }
 
-// Dropped returns the number of spans beyond maxSpans.
+// Dropped returns how many spans there was no room for.
 func (r *Recorder) Dropped() int {
 	if r == nil {
 		return 0
@@ -123,8 +123,8 @@ func (r *Recorder) Dropped() int {
 	return r.dropped
 }
 
-// Lane is a row of the picture. Begin and End are for one goroutine at a time; Span
-// may be called from any.
+// Lane is a row of the picture. Begin and End are for one goroutine at a time;
+// Span may be called from any.
 type Lane struct {
 	recorder        *Recorder
 	process, thread string
@@ -139,10 +139,10 @@ func (l *Lane) Begin(name string) {
 	}
 }
 
-// End ends the span begun last.
+// End ends the span that was begun last.
 func (l *Lane) End() { l.EndWith(nil) }
 
-// EndWith is End with values that the viewer shows beside the span.
+// EndWith is End with figures that the viewer shows beside the span.
 func (l *Lane) EndWith(args map[string]any) {
 	if l == nil {
 		return
@@ -156,8 +156,8 @@ func (l *Lane) EndWith(args map[string]any) {
 	l.Span(s.name, s.begin, l.recorder.Now(), args)
 }
 
-// Span records a span with known times since the recorder's start, such as times of
-// a device. args may be nil.
+// Span records a span whose times since the recorder's start are known already:
+// what a device says of its own clock. args may be nil.
 func (l *Lane) Span(name string, begin, end time.Duration, args map[string]any) {
 	if l == nil {
 		return
@@ -172,7 +172,7 @@ func (l *Lane) Span(name string, begin, end time.Duration, args map[string]any) 
 	r.spans = append(r.spans, span{l, name, begin, end, args})
 }
 
-// event is an entry of the file. Times are in microseconds.
+// event is one entry of the file. Times are in microseconds.
 type event struct {
 	Name     string         `json:"name"`
 	Phase    string         `json:"ph"`
@@ -183,7 +183,7 @@ type event struct {
 	Args     map[string]any `json:"args,omitempty"`
 }
 
-// WriteTo writes the recorded spans. Open spans are left out.
+// WriteTo writes what was recorded. Spans that are still open are left out.
 func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// counter counts written bytes.
+// counter counts what is written.
 type counter struct {
 	to io.Writer
 	n  int64

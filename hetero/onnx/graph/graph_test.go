@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// randomOp returns a matmul with weights of one format.
+// randomOp returns a product with weights of one format.
 func randomOp(t *testing.T, typ quant.Type, rows, cols int) (op hetero.Op, weights []float32) {
 	rng := rand.New(rand.NewPCG(uint64(typ), 7))
 	rowBytes, err := typ.RowBytes(cols)
@@ -32,7 +32,7 @@ func randomOp(t *testing.T, typ quant.Type, rows, cols int) (op hetero.Op, weigh
 	return op, weights
 }
 
-// pack packs weights and checks at the end that they are freed.
+// pack packs weights that are given back, and counted, when the test ends.
 func pack(t *testing.T, op hetero.Op, p Precision) *Weights {
 	budget := tiering.New(0)
 	w, err := Pack(budget, op, p)
@@ -44,7 +44,7 @@ func pack(t *testing.T, op hetero.Op, p Precision) *Weights {
 	return w
 }
 
-// Weights of 4 and 8 bits with a scale per block keep every bit.
+// Weights of 4 and 8 bits with a scale for each block keep every bit.
 func TestBlocksLoseNothing(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		op, weights := randomOp(t, typ, 5, 96)
@@ -64,9 +64,9 @@ func TestBlocksLoseNothing(t *testing.T) {
 	}
 }
 
-// With one scale, each weight is at most half a step off, and QuantError is that of
-// the worst row.
-func TestPerTensorErrorIsAsStated(t *testing.T) {
+// With one scale for all, a weight is at most half a step off, and the stated
+// rounding is that of the worst row.
+func TestWholeMatricesAreRoundedAsStated(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		for _, streamed := range []bool{false, true} {
 			const rows, cols = 70, 64 // more rows than are packed together
@@ -94,7 +94,7 @@ func TestPerTensorErrorIsAsStated(t *testing.T) {
 	}
 }
 
-// Weights with one scale per row keep every bit, all-zero rows too.
+// Weights whose rows have one scale each keep every bit, rows of zeros too.
 func TestRowsKeepTheirScales(t *testing.T) {
 	for _, streamed := range []bool{false, true} {
 		const rows, cols = 70, 64
@@ -122,7 +122,7 @@ func TestRowsKeepTheirScales(t *testing.T) {
 	require.Len(t, pack(t, alike, Integer).Tensors, 1, "one scale is enough")
 }
 
-// wholeRowsOp returns a matmul with one scale per row, the first of which is zero.
+// wholeRowsOp returns a product with one scale for each row, the first of which is zero.
 func wholeRowsOp(t *testing.T, rows, cols int) hetero.Op {
 	op, weights := randomOp(t, quant.Q8_0, rows, cols)
 	clear(weights[:cols])
@@ -154,21 +154,21 @@ func TestPackRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NoError(t, budget.Check())
 	}
-	_, err := parsePrecision("float")
+	_, err := ParsePrecision("float")
 	require.ErrorContains(t, err, "weight-only")
-	p, err := parsePrecision("integer")
+	p, err := ParsePrecision("integer")
 	require.NoError(t, err)
 	require.Equal(t, Integer, p)
 }
 
-// field is a decoded field of a protocol buffer message.
+// field is a field of a protocol buffer message as it was read back.
 type field struct {
 	number int
 	value  uint64
 	bytes  []byte
 }
 
-// fields decodes a message.
+// fields reads a message.
 func fields(t *testing.T, m []byte) (list []field) {
 	for len(m) > 0 {
 		tag, n := binary.Uvarint(m)
@@ -196,8 +196,8 @@ func all(t *testing.T, m []byte, number int) (list [][]byte) {
 	return list
 }
 
-// A graph has the operations of its arithmetic, and names its weights without
-// containing them.
+// A graph has the operations that its arithmetic needs, and names its weights
+// without holding them.
 func TestGraphs(t *testing.T) {
 	for _, test := range []struct {
 		typ       quant.Type

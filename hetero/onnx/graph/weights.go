@@ -30,8 +30,8 @@ const (
 // String returns the name for options and tables.
 func (p Precision) String() string { return [...]string{"auto", "weight-only", "integer"}[p] }
 
-// parsePrecision returns the precision with a name.
-func parsePrecision(name string) (Precision, error) {
+// ParsePrecision returns the precision with a name.
+func ParsePrecision(name string) (Precision, error) {
 	for p := Auto; p <= Integer; p++ {
 		if p.String() == name {
 			return p, nil
@@ -318,12 +318,12 @@ func quantizeRow(row []float32, scale float32) float64 {
 
 // Tolerance bounds the error of a matmul, in the terms of [hetero.Kernel], for
 // runtimes that add in float32.
-func Tolerance(op hetero.Op, p Precision, quantError float64) float64 {
+func Tolerance(op hetero.Op, p Precision, rounding float64) float64 {
 	sums := float64(op.Cols+2) * 0x1p-24
 	if p == WeightOnly {
 		return sums
 	}
 	// Sums of codes are exact. A code of an activation is off by up to half a step,
 	// 1/127 of the largest; a few factors are rounded.
-	return quantError + (1+quantError)*(0.5/127) + 0x1p-20
+	return rounding + (1+rounding)*(0.5/127) + 0x1p-20
 }

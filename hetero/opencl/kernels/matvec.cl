@@ -43,9 +43,9 @@ float total(__local const float *numbers, int count) {
   return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Weights begin at 128-bit unit number unit of their buffer. The last arguments exist
-// only if the weights are in another buffer than the input, the codes are in an image,
-// or the result is in another buffer than the input.
+// Weights begin at element unit of their buffer, in 128-bit units. The last arguments exist only if the
+// weights are in another buffer than the input, the codes are in an image, or the
+// result is in another buffer than the input.
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 matvec(__global float *memory, uint unit, int rows_, int cols_, int from_, int source_, int side,
        float eps, int head_, int splits, int to, int result_, int biased_, float factor

@@ -5,8 +5,8 @@
 #define TILE_TOKENS (16 * MT)
 #define THREADS 256
 
-// Weights begin at 128-bit unit number unit of their buffer. The last argument exists
-// only if codes are in an image.
+// Weights begin at unit from of their buffer. The last argument exists only if
+// codes are in an image.
 #ifdef IMAGE
 #define IMAGE_ARGUMENT , CODES codes
 #define CODES_PLACE ((void)0)

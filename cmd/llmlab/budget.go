@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/modelflag"
+	"github.com/llmrun/llmrun/lab/measure"
+)
+
+func budgetCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "budget",
+		Synopsis: "PACK… [--shares LIST] [--ctx LIST] [flags]",
+		Summary:  "time models under budgets of memory, against what was predicted",
+		About: `Runs each pack without a limit and then under budgets that are shares of its tensors' bytes: how fast it decodes, how fast the plan said that it would, and how near that is to the bound that flash sets, which is measured with the same reads just before each run. It is measured after the run as well: if it has changed, the run counts for little and is repeated, up to twice. --disk sets a speed at which flash stays. The tokens have to be the same everywhere.
+
+Prints a table in Markdown; --svg draws it as well.`,
+		Examples: []cli.Example{
+			{Line: "llmlab budget model.pack", Purpose: "one model under five budgets"},
+			{Line: "llmlab budget small.pack large.pack --shares 15,25,50,75,120 --ctx 512,4096", Purpose: "two models, at two contexts"},
+			{Line: "llmlab budget model.pack --svg budget.svg > budget.md", Purpose: "a table and a picture"},
+		},
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			b := &budgetFlags{shares: "15,25,50,75,120"}
+			b.o.Contexts, b.o.Prompt, b.o.Decode = []int{2048}, 64, 8
+			f.Group("Configurations")
+			f.Text(&b.shares, "shares", "LIST", "budgets, in percent of the bytes of each model's tensors (not of the memory that is available, as --ram of run and plan); without it, 15,25,50,75,120")
+			f.Counts(&b.o.Contexts, "ctx", "tokens that there is room for; without it, 2048", 1, math.MaxInt32)
+			f.Count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
+			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)
+			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Value("disk", "SPEED", "read packs as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
+				b.o.Disk, err = llmrun.ParseDiskSpeed(text)
+				return err
+			})
+			f.Group("Output")
+			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
+			f.Text(&b.svg, "svg", "FILE", "draw the speeds as well")
+			return b.run
+		},
+	}
+}
+
+// budgetFlags are the flags of budget.
+type budgetFlags struct {
+	shares string
+	json   bool
+	svg    string
+	o      measure.BudgetOptions
+}
+
+func (b *budgetFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if len(args) == 0 {
+		return cli.Usagef("name at least one pack")
+	}
+	b.o.Paths = args
+	for field := range strings.SplitSeq(b.shares, ",") {
+		share, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
+		if err != nil || !(share > 0 && share <= 1000) {
+			return cli.Usagef("--shares: %q is no percentage", field)
+		}
+		b.o.Shares = append(b.o.Shares, share/100)
+	}
+	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.BudgetReport, error) {
+		return measure.Budgets(ctx, b.o)
+	})
+	if err != nil {
+		return err
+	}
+	return cli.Present(s, b.json, report, report.WriteTable, cli.Drawing{File: b.svg, Write: report.WritePlot})
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"math"
+
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/modelflag"
+	"github.com/llmrun/llmrun/lab/measure"
+)
+
+func devicesCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "devices",
+		Synopsis: "[--slow LIST] [--rows N] [--cols N] [--tokens LIST] [flags]",
+		Summary:  "time products divided between groups of cores, and ways to wait for devices",
+		About: `Divides one matrix product between two groups of this machine's cores, the second made slower as the small cores of a phone are: into halves, and as the solver divides it from what it measured. Equal groups of which one is s times slower should gain (s+1)/2.
+
+Then times, on every device that there is, what it costs to wait for the end of a product: by the driver's means, and by sleeping until shortly before the predicted end and looking from then on.
+
+Everything that is compared is measured in turns. Prints tables in Markdown.`,
+		Examples: []cli.Example{
+			{Line: "llmlab devices", Purpose: "both, with one token and with 128"},
+			{Line: "llmlab devices --slow 4 --tokens 1 -r 5", Purpose: "quickly"},
+			{Line: "llmlab devices --json", Purpose: "for programs"},
+		},
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			b := &devicesFlags{o: measure.DevicesOptions{Slow: []int{1, 2, 4}, Rows: 8960, Cols: 1536, Tokens: []int{1, 128}, Repeats: 15}}
+			f.Group("What to time")
+			f.Counts(&b.o.Slow, "slow", "how many times slower the second group is made; without it, 1,2,4", 1, 64)
+			f.Count(&b.o.Rows, "rows", "N", "rows of the weights; without it, 8960", 512, 1<<18)
+			f.Count(&b.o.Cols, "cols", "N", "columns of the weights, a multiple of 32; without it, 1536", 32, 1<<16)
+			f.Counts(&b.o.Tokens, "tokens", "tokens that are multiplied together; without it, 1,128", 1, 4096)
+			f.Count(&b.o.Repeats, "r repeats", "N", "chains of products of each kind; without it, 15", 1, math.MaxInt16)
+			f.Group("Output")
+			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
+			return b.run
+		},
+	}
+}
+
+// devicesFlags are the flags of devices.
+type devicesFlags struct {
+	json bool
+	o    measure.DevicesOptions
+}
+
+func (b *devicesFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
+		return err
+	}
+	if b.o.Cols%32 != 0 {
+		return cli.Usagef("--cols: must be a multiple of 32, not %d", b.o.Cols)
+	}
+	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.DevicesReport, error) {
+		return measure.BenchDevices(ctx, b.o)
+	})
+	if err != nil {
+		return err
+	}
+	return cli.Present(s, b.json, report, report.WriteTables)
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/lab/measure"
+)
+
+func papersCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "papers",
+		Synopsis: "[--svg FILE] [--ratios FILE] [--json]",
+		Summary:  "simulate phones with a GPU and an NPU, beside what papers measured",
+		About: `Runs the solver and the scheduler for several processors on simulated phones and prints what HeteroLLM and mllm-NPU published beside it, with every number that the simulation is made of and its source. Nothing is measured on this machine, and no GPU or NPU is used.
+
+Prints tables in Markdown; --svg and --ratios draw.
+
+--json prints one object: tables (each with title and figures, which have what, source, paper or low and high, ours, unit, and fitted where a constant was fitted on it), predictions (how well the profiler predicts: gpu and npu, mean errors, beside gpu_max and npu_max; seconds measured and predicted; planned, as a share), chips (tokens a second in prefill and decode by the GPU alone, layer-level and tensor-level, and shared, with half of the GPU), curves (seconds against lengths by method) and constants (name, value, unit and source of each number of a soc).`,
+		Examples: []cli.Example{
+			{Line: "llmlab papers", Purpose: "paper against simulation"},
+			{Line: "llmlab papers --json", Purpose: "the same for a script"},
+			{Line: "llmlab papers --svg hetero-lengths.svg --ratios hetero-ratios.svg > hetero.md", Purpose: "the same with pictures"},
+		},
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			b := &papersFlags{}
+			f.Group("Output")
+			f.Toggle(&b.json, "json", "print one JSON object instead of the tables")
+			f.Text(&b.svg, "svg", "FILE", "draw the time of prefill against its length")
+			f.Text(&b.ratios, "ratios", "FILE", "draw published gains against simulated ones")
+			return b.run
+		},
+	}
+}
+
+// papersFlags are the flags of hetero.
+type papersFlags struct {
+	json        bool
+	svg, ratios string
+}
+
+func (b *papersFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
+	if err := cli.NoArguments(args); err != nil {
+		return err
+	}
+	ctx, stop := cli.Interruptible(ctx)
+	defer stop()
+	report, err := measure.Hetero(ctx)
+	if err != nil {
+		return cli.Interruption(ctx, err)
+	}
+	return cli.Present(s, b.json, report, report.WriteTables, cli.Drawing{File: b.svg, Write: report.WriteLengths}, cli.Drawing{File: b.ratios, Write: report.WriteRatios})
+}

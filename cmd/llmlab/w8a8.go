@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+
+	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
+	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/modelflag"
+	"github.com/llmrun/llmrun/lab/measure"
+)
+
+func w8A8Command() *cli.Command {
+	return &cli.Command{
+		Name:     "w8a8",
+		Synopsis: "-f FILE [-m DIRECTORY] [flags]",
+		Summary:  "measure what integers with one scale cost, with and without a shadow",
+		About: `Computes the perplexity of the second half of a text in float32 and with --w8a8, after calibrating with the first half: without a shadow, with one for some of the inputs and with all. All of this is done for the model as it is, and for a copy with outliers that do not change its function: some gains of norms are larger by a factor, and the matching columns of the matrices behind them smaller.
+
+The model is a directory with safetensors whose tensors are called as Llama's; without -m, the bundled one. Prints a table in Markdown.`,
+		Examples: []cli.Example{
+			{Line: "llmlab w8a8 -f book.txt", Purpose: "the bundled model"},
+			{Line: "llmlab w8a8 -f book.txt --channels 1 --factor 100", Purpose: "fewer and larger outliers"},
+			{Line: "llmlab w8a8 -m ~/models/llama -f book.txt --json", Purpose: "another model, for a script"},
+		},
+		Prepare: func(f *cli.FlagSet) cli.Action {
+			b := &w8A8Flags{}
+			b.o.Factor, b.o.Channels, b.o.Every, b.o.Context = 50, 3, 1, 2048
+			f.Group("Model")
+			f.Text(&b.model, "m model", "PATH", modelUsage)
+			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
+			f.Group("Text")
+			f.Text(&b.file, "f file", "FILE", "the text; - for standard input")
+			f.Count(&b.o.Context, "ctx", "N", "tokens in a window; without it, 2048", 2, math.MaxInt32)
+			f.Group("Outliers")
+			f.Count(&b.factor, "factor", "N", "how many times larger they are; without it, 50", 2, 10000)
+			f.Count(&b.o.Channels, "channels", "N", "channels of each norm; without it, 3", 1, 64)
+			f.Count(&b.o.Every, "every", "N", "one of how many layers has them; without it, every one", 1, math.MaxInt32)
+			f.Group("Output")
+			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
+			return b.run
+		},
+	}
+}
+
+// w8A8Flags are the flags of w8a8.
+type w8A8Flags struct {
+	model  string // path
+	file   string
+	factor int // 0: that of o
+	json   bool
+	o      measure.W8A8Options
+}
+
+func (b *w8A8Flags) run(ctx context.Context, s *cli.Streams, args []string) (err error) {
+	if err := cli.NoArguments(args); err != nil {
+		return err
+	}
+	if b.file == "" {
+		return cli.Usagef("give the text in -f")
+	}
+	if b.o.Text, err = cli.ReadText(s, "-f", b.file); err != nil {
+		return err
+	}
+	if b.factor > 0 {
+		b.o.Factor = float32(b.factor)
+	}
+	if b.o.Path = b.model; b.o.Path == "" {
+		b.o.Path, b.o.FS = bundled.Name, bundled.FS
+	}
+	if b.o.Dir, err = os.MkdirTemp("", "llmrun-w8a8-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.o.Dir)) }()
+	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.W8A8Report, error) {
+		return measure.CompareW8A8(ctx, b.o)
+	})
+	if err != nil {
+		return err
+	}
+	return cli.Present(s, b.json, report, report.WriteTable)
+}

@@ -1,0 +1,21 @@
+package gpupass
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMLPsThatNobodyAnnounced reads a text of a model whose description does not say
+// how wide its MLPs are.
+func TestMLPsThatNobodyAnnounced(t *testing.T) {
+	var network *Network
+	path := fixture(t, "llama32")
+	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	require.Same(t, network.one.memory, network.one.hidden)
+	ids := someIDs(20, m.Spec.Vocab)
+	want := teacherForced(t, m, ids)
+	m = load(t, path, onGPU(Processor{Opened: func(n *Network) { network, n.one.innerCapacity = n, 0 }}))
+	require.NotSame(t, network.one.memory, network.one.hidden)
+	require.Equal(t, want, teacherForced(t, m, ids))
+}

@@ -1,0 +1,262 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/internal/threadpool"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// Options say what to time. Each combination of a number of threads, a
+// depth, and a length from Prefill or Decode is a test.
+type Options struct {
+	Path    string
+	FS      fs.FS  // where Path is looked up; nil = the operating system
+	KV      string // precision of keys and values; "" = as the library would choose
+	Chunk   int    // tokens of a prompt that are computed together; 0 = the usual
+	Prefill []int  // lengths of prompts
+	Decode  []int  // numbers of tokens to generate
+	Depths  []int  // tokens that are in the context beforehand
+	Threads []int  // 0 = the fast cores
+	Repeats int
+	// SweepBytes is how much memory is read to measure the bandwidth; 0 = 1 GiB,
+	// or less where memory is short.
+	SweepBytes int
+	// Loading and Running, which may be nil, are told of progress in bytes and
+	// in runs.
+	Loading, Running func(done, total int64)
+}
+
+// Report is what was measured.
+type Report struct {
+	Model       string  `json:"model"`
+	Machine     Machine `json:"machine"`
+	KV          string  `json:"kv"`
+	Limits      Limits  `json:"limits"`
+	Tests       []Test  `json:"tests"`
+	WeightBytes int64   `json:"weight_bytes_per_token"` // read to decode one token, less keys and values
+	LoadSeconds float64 `json:"load_seconds"`
+	PeakRSS     int64   `json:"peak_rss_bytes"` // 0 where the system does not tell
+}
+
+// Machine is where it was measured.
+type Machine struct {
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	Processors int    `json:"processors"`
+	Kernels    string `json:"kernels"` // the instruction set that the kernels use
+}
+
+// ThisMachine describes the machine that this runs on.
+func ThisMachine() Machine {
+	return Machine{runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), quant.Features()}
+}
+
+// Test is one thing that was timed.
+type Test struct {
+	Name      string `json:"name"` // pp and the length of a prompt, or tg and how much was generated
+	Threads   int    `json:"threads"`
+	Depth     int    `json:"depth"`
+	TokPerSec Spread `json:"tok_per_s"`
+	// OfLimit is which part of its limit the median reaches: of the read
+	// bandwidth for tg, of the integer peak of vector registers for pp.
+	OfLimit float64 `json:"of_limit"`
+	// What a token asks for: bytes of weights, keys and values for tg,
+	// operations (two for each weight multiplied) for pp. The other is 0.
+	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
+	OpsPerToken   int64 `json:"ops_per_token,omitempty"`
+
+	Length  int
+	Decode  bool
+	samples []float64 // tokens a second, a run each
+}
+
+// Spread sums up the runs of a test.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// spreadOf sums values up, and sorts them.
+func SpreadOf(values []float64) Spread {
+	slices.Sort(values)
+	return Spread{Median(values), values[0], values[len(values)-1]}
+}
+
+// ErrBench says that a test is impossible with this model.
+var ErrBench = errors.New("cannot be measured")
+
+// fits returns an error if the test needs more tokens than the model takes.
+func (t *Test) fits(model *exec.Model) error {
+	if most := model.Context(); t.Depth+t.Length > most {
+		return fmt.Errorf("%w: %s at depth %d: the model takes %d tokens", ErrBench, t.Name, t.Depth, most)
+	}
+	return nil
+}
+
+// allFit is fits for all tests.
+func AllFit(tests []Test, model *exec.Model) error {
+	for i := range tests {
+		if err := tests[i].fits(model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run times a model. The runs of all tests take turns, so that a machine that
+// gets busy or hot slows all of them.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o.useDefaults()
+	r := &Report{
+		Model:   o.Path,
+		Machine: ThisMachine(),
+		Tests:   o.tests(),
+	}
+	r.Limits.setSweep(o.SweepBytes)
+	if err := r.Limits.measure(o.Threads); err != nil {
+		return nil, err
+	}
+	var memory memoryWatch
+	memory.begin()
+	if err := r.run(ctx, &o); err != nil {
+		return nil, err
+	}
+	memory.note()
+	r.PeakRSS = memory.peak
+	// Once more, now that the model is gone: machines drift within minutes.
+	if err := r.Limits.measure(o.Threads); err != nil {
+		return nil, err
+	}
+	for i := range r.Tests {
+		r.Tests[i].sumUp(&r.Limits)
+	}
+	return r, nil
+}
+
+func (o *Options) useDefaults() {
+	for i, n := range o.Threads {
+		if n == 0 {
+			o.Threads[i] = threadpool.DefaultThreads()
+		}
+	}
+	slices.Sort(o.Threads)
+	o.Threads = slices.Compact(o.Threads)
+}
+
+// tests lists what is timed, in the order of a round.
+func (o *Options) tests() (tests []Test) {
+	for _, threads := range o.Threads {
+		for _, depth := range o.Depths {
+			for _, n := range o.Prefill {
+				tests = append(tests, Test{Name: fmt.Sprintf("pp%d", n), Threads: threads, Depth: depth, Length: n})
+			}
+			for _, n := range o.Decode {
+				tests = append(tests, Test{Name: fmt.Sprintf("tg%d", n), Threads: threads, Depth: depth, Length: n, Decode: true})
+			}
+		}
+	}
+	return tests
+}
+
+// run loads the model and times all tests.
+func (r *Report) run(ctx context.Context, o *Options) error {
+	model, err := r.load(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer model.Close()
+	b := NewRunner(model)
+	defer b.Close()
+	traffic := model.Traffic()
+	r.WeightBytes = traffic.WeightBytes
+	for i := range r.Tests {
+		t := &r.Tests[i]
+		if err := t.fits(model); err != nil {
+			return err
+		}
+		t.count(model, traffic)
+	}
+	rounds := 1 + o.Repeats // the first warms caches up and does not count
+	for round := range rounds {
+		for i := range r.Tests {
+			if err := b.time(ctx, &r.Tests[i], round == 0); err != nil {
+				return err
+			}
+			if o.Running != nil {
+				o.Running(int64(round*len(r.Tests)+i+1), int64(rounds*len(r.Tests)))
+			}
+		}
+	}
+	return nil
+}
+
+// load opens the model as the library would.
+func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
+	start := time.Now()
+	files, err := modelfile.Open(DiskOf(o.FS), o.Path)
+	if err != nil {
+		return nil, err
+	}
+	format := kv.F32
+	if files.Quantized() {
+		format = kv.K8V8
+	}
+	if o.KV != "" {
+		format, err = kv.ParseFormat(o.KV)
+	}
+	var model *exec.Model
+	if err == nil {
+		model, err = exec.Load(ctx, files, exec.Options{
+			Threads: o.Threads[len(o.Threads)-1], Chunk: o.Chunk, KV: format, Progress: o.Loading,
+		})
+	}
+	if err := errors.Join(err, files.Close()); err != nil {
+		if model != nil {
+			model.Close()
+		}
+		return nil, err
+	}
+	r.LoadSeconds, r.KV = time.Since(start).Seconds(), format.String()
+	return model, nil
+}
+
+// count sets what a token of the test asks for.
+func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
+	if t.Decode {
+		t.BytesPerToken = traffic.WeightBytes + model.KVBytesRead(t.Depth+t.Length/2)
+		return
+	}
+	// Only the last token of a prompt goes through the end of the last layer and the head.
+	last := traffic.EndMulAdds + traffic.HeadMulAdds
+	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.EndMulAdds + last/int64(t.Length))
+}
+
+// sumUp turns the runs into the result.
+func (t *Test) sumUp(l *Limits) {
+	t.TokPerSec = SpreadOf(t.samples)
+	at := l.at(t.Threads)
+	if t.Decode {
+		t.OfLimit = t.TokPerSec.Median * float64(t.BytesPerToken) / (at.ReadGBs * 1e9)
+	} else {
+		t.OfLimit = t.TokPerSec.Median * float64(t.OpsPerToken) / (at.Int8Gops * 1e9)
+	}
+}
+
+// units returns how many parts a test has that are told one by one.
+func (t *Test) Units() float64 {
+	if t.Decode {
+		return float64(t.Length)
+	}
+	return 1
+}

@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/quant"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// runner is a model at work. Contexts of different depths are read once and kept
+// for all runs.
+type Runner struct {
+	Model     *exec.Model
+	sequences map[int]*exec.Sequence // by depth
+	next      int32                  // the likeliest token after the last one read
+	reader    exec.Reader
+}
+
+func NewRunner(model *exec.Model) *Runner {
+	b := &Runner{Model: model, sequences: map[int]*exec.Sequence{}}
+	b.reader.Each = b.pick
+	return b
+}
+
+// newPassRunner is newRunner for passes alone: logits are looked at by whoever chooses a
+// token, which is not timed.
+func NewPassRunner(model *exec.Model) *Runner {
+	b := NewRunner(model)
+	b.reader.Each = func(int, []float32) error { return nil }
+	return b
+}
+
+// How much of a test is run to warm up.
+const (
+	warmUpPrompt = 64
+	warmUpTokens = 2
+)
+
+// time runs a test once and notes its speed, unless it is to warm up.
+func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
+	if b.Model.Threads() != t.Threads {
+		if err := b.Model.SetThreads(t.Threads); err != nil {
+			return err
+		}
+		// The new threads' memory has to come from the system first.
+		if _, err := b.Run(ctx, t, true); err != nil {
+			return err
+		}
+	}
+	took, err := b.Run(ctx, t, warmUp)
+	if err == nil && !warmUp {
+		t.samples = append(t.samples, float64(t.Length)/took.Seconds())
+	}
+	return err
+}
+
+// run reads a prompt or generates, behind as many tokens as the test has for
+// its depth, and returns how long that took. To warm up, a part of it will do.
+func (b *Runner) Run(ctx context.Context, t *Test, warmUp bool) (time.Duration, error) {
+	s, err := b.Sequence(ctx, t.Depth)
+	if err != nil {
+		return 0, err
+	}
+	n := t.Length
+	switch {
+	case warmUp && t.Decode:
+		n = min(n, warmUpTokens)
+	case warmUp:
+		n = min(n, warmUpPrompt)
+	}
+	start := time.Now()
+	if t.Decode {
+		err = b.Generate(ctx, s, n)
+	} else {
+		err = b.read(ctx, s, b.ids(t.Depth, n))
+	}
+	return time.Since(start), err
+}
+
+// generate decodes n tokens, each time the likeliest.
+func (b *Runner) Generate(ctx context.Context, s *exec.Sequence, n int) error {
+	var id [1]int32
+	for range n {
+		id[0] = b.next
+		if err := b.read(ctx, s, id[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sequence returns a sequence that holds exactly depth tokens.
+func (b *Runner) Sequence(ctx context.Context, depth int) (*exec.Sequence, error) {
+	s, ok := b.sequences[depth]
+	if !ok {
+		var err error
+		if s, err = b.Model.NewSequence(0); err != nil {
+			return nil, err
+		}
+		b.sequences[depth] = s
+	}
+	s.Truncate(depth)
+	if s.Len() < depth { // it is new, or cannot go back by part
+		return s, b.read(ctx, s, b.ids(s.Len(), depth-s.Len()))
+	}
+	return s, nil
+}
+
+// ids returns n tokens for the positions from first on: any, but always the
+// same, and not one alone, so that all experts are asked.
+func (b *Runner) ids(first, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32((first + i) * 7919 % b.Model.Spec.Vocab)
+	}
+	return out
+}
+
+// read extends the sequence and picks the likeliest next token.
+func (b *Runner) read(ctx context.Context, s *exec.Sequence, ids []int32) error {
+	return b.Model.Extend(ctx, s, ids, &b.reader)
+}
+
+func (b *Runner) pick(_ int, logits []float32) error {
+	b.next = int32(max(0, quant.ArgMax(logits)))
+	return nil
+}
+
+func (b *Runner) Close() {
+	for _, s := range b.sequences {
+		s.Close()
+	}
+}
+
+// diskOf returns where models are looked up: in files, or where that is nil on the
+// machine's disks.
+func DiskOf(files fs.FS) vfs.FS {
+	if files == nil {
+		return vfs.OS()
+	}
+	return vfs.FromIOFS(files)
+}
+
+// median sorts values and returns the one in the middle, or the mean of two.
+func Median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A flagSet is the flags of one command: the standard library's registry of
+// names and values, with what that lacks. A flag may have a short and a long
+// name, flags may come before or after the other arguments, a mistyped name
+// suggests the nearest, and the help shows them in groups.
+type FlagSet struct {
+	Registry *flag.FlagSet
+	groups   []flagGroup
+	// everyday names the flags that the short help shows; none: it shows all.
+	everyday []everydayFlag
+	help     bool // -h or --help was given
+	helpAll  bool // --help-all was given
+}
+
+type flagGroup struct {
+	title string
+	flags []flagHelp
+}
+
+type flagHelp struct {
+	names string // as the help shows them: "-m, --model FILE"
+	usage string
+	list  []string // the bare names
+}
+
+// newFlagSet returns a set that knows only --help.
+func NewFlagSet() *FlagSet {
+	f := &FlagSet{Registry: flag.NewFlagSet("", flag.ContinueOnError)}
+	show := func(string) error { f.help = true; return nil }
+	f.Registry.BoolFunc("h", "", show)
+	f.Registry.BoolFunc("help", "", show)
+	f.Registry.BoolFunc("help-all", "", func(string) error { f.helpAll = true; return nil })
+	return f
+}
+
+// An everydayFlag is a flag of the short help, with a shorter explanation than its own if
+// usage is not empty.
+type everydayFlag struct{ name, usage string }
+
+// Everyday names the flags of the short help, in their order: each name may be followed by a
+// colon and a shorter explanation than its own.
+func (f *FlagSet) Everyday(flags ...string) {
+	for _, flag := range flags {
+		name, usage, _ := strings.Cut(flag, ": ")
+		f.everyday = append(f.everyday, everydayFlag{name, usage})
+	}
+}
+
+// find returns the help of the flag with a name.
+func (f *FlagSet) find(name string) (flagHelp, bool) {
+	for _, group := range f.groups {
+		for _, h := range group.flags {
+			if slices.Contains(h.list, name) {
+				return h, true
+			}
+		}
+	}
+	return flagHelp{}, false
+}
+
+// group starts a group of flags in the help.
+func (f *FlagSet) Group(title string) {
+	f.groups = append(f.groups, flagGroup{title: title})
+}
+
+// value declares a flag with a value. names are separated by a space, the value
+// is called placeholder in the help, and set checks and stores it.
+func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error) {
+	for _, name := range strings.Fields(names) {
+		f.Registry.Func(name, usage, set)
+	}
+	f.describe(names, " "+placeholder, usage)
+}
+
+// toggle declares a flag without a value; --name=false takes it back.
+func (f *FlagSet) Toggle(target *bool, names, usage string) {
+	for _, name := range strings.Fields(names) {
+		f.Registry.BoolFunc(name, usage, func(s string) error {
+			on, err := strconv.ParseBool(s)
+			if err != nil {
+				return fmt.Errorf("must be true or false, not %q", s)
+			}
+			*target = on
+			return nil
+		})
+	}
+	f.describe(names, "", usage)
+}
+
+func (f *FlagSet) describe(names, placeholder, usage string) {
+	var spelled []string
+	for _, name := range strings.Fields(names) {
+		spelled = append(spelled, dashed(name))
+	}
+	last := &f.groups[len(f.groups)-1]
+	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
+}
+
+// text declares a flag whose value is kept as it is.
+func (f *FlagSet) Text(target *string, names, placeholder, usage string) {
+	f.Value(names, placeholder, usage, func(s string) error { *target = s; return nil })
+}
+
+// optionalText is text for a flag where an empty value differs from none.
+func (f *FlagSet) OptionalText(target **string, names, placeholder, usage string) {
+	f.Value(names, placeholder, usage, func(s string) error { *target = &s; return nil })
+}
+
+// list declares a flag that may be given several times.
+func (f *FlagSet) List(target *[]string, names, placeholder, usage string) {
+	f.Value(names, placeholder, usage, func(s string) error {
+		if s == "" {
+			return fmt.Errorf("must not be empty")
+		}
+		*target = append(*target, s)
+		return nil
+	})
+}
+
+// count declares a flag for a whole number from low to high. "4K" is 4096.
+func (f *FlagSet) Count(target *int, names, placeholder, usage string, low, high int) {
+	f.Value(names, placeholder, usage, func(s string) error {
+		n, err := parseCount(s, low, high)
+		if err == nil {
+			*target = n
+		}
+		return err
+	})
+}
+
+// counts declares a flag for a list of whole numbers, separated by commas.
+func (f *FlagSet) Counts(target *[]int, names, usage string, low, high int) {
+	f.Value(names, "LIST", usage, func(s string) error {
+		var list []int
+		for field := range strings.SplitSeq(s, ",") {
+			n, err := parseCount(strings.TrimSpace(field), low, high)
+			if err != nil {
+				return err
+			}
+			list = append(list, n)
+		}
+		*target = list
+		return nil
+	})
+}
+
+// optionalCount is count for a flag whose default comes from the model.
+func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int) {
+	f.Value(names, "N", usage, func(s string) error {
+		n, err := parseCount(s, low, high)
+		if err == nil {
+			*target = &n
+		}
+		return err
+	})
+}
+
+// optionalNumber declares a flag for a number from low to high whose default
+// comes from the model.
+func (f *FlagSet) OptionalNumber(target **float32, names, usage string, low, high float64) {
+	f.Value(names, "X", usage, func(s string) error {
+		x, err := strconv.ParseFloat(s, 32)
+		// The comparison is written so that NaN fails it.
+		if err != nil || !(x >= low && x <= high) {
+			return fmt.Errorf("must be a number from %v to %v, not %q", low, high, s)
+		}
+		value := float32(x)
+		*target = &value
+		return nil
+	})
+}
+
+// parseCount reads a whole number from low, which is not negative, to high. An
+// ending K stands for 1024.
+func parseCount(s string, low, high int) (int, error) {
+	digits, unit := s, 1
+	if strings.HasSuffix(s, "K") || strings.HasSuffix(s, "k") {
+		digits, unit = s[:len(s)-1], 1024
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > high/unit || n*unit < low {
+		if high == math.MaxInt32 {
+			return 0, fmt.Errorf("must be a whole number of at least %d, not %q", low, s)
+		}
+		return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", low, high, s)
+	}
+	return n * unit, nil
+}
+
+// share declares a flag for a part of a whole, above 0.
+func (f *FlagSet) Share(target *float64, names, usage string) {
+	f.Value(names, "SHARE", usage, func(s string) error {
+		x, err := ParseShare(s)
+		if err != nil || x == 0 {
+			return fmt.Errorf("must be above 0 and at most 1, not %q", s)
+		}
+		*target = x
+		return nil
+	})
+}
+
+// Percent declares a flag for a part of a whole, above 0, in percent.
+func (f *FlagSet) Percent(target *float64, names, usage string) {
+	f.Value(names, "PERCENT", usage, func(s string) error {
+		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+		if err != nil || !(n > 0 && n <= 100) {
+			return fmt.Errorf("must be a percentage such as 50%%, not %q", s)
+		}
+		*target = n / 100
+		return nil
+	})
+}
+
+// parseShare reads a part of a whole.
+func ParseShare(s string) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return 0, fmt.Errorf("must be a number from 0 to 1, not %q", s)
+	}
+	return x, nil
+}
+
+// parse sets the flags that args hold and returns the other arguments. All that
+// follows "--" is an argument, whatever it looks like.
+func (f *FlagSet) Parse(args []string) (positional []string, err error) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		switch {
+		case arg == "--":
+			return append(positional, args...), nil
+		case arg == "-" || !strings.HasPrefix(arg, "-"):
+			positional = append(positional, arg)
+		default:
+			if args, err = f.parseFlag(arg, args); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return positional, nil
+}
+
+// parseFlag sets the flag that arg spells and returns what is left of the
+// arguments after it, less its value.
+func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
+	name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+	known := f.Registry.Lookup(name)
+	if known == nil {
+		return nil, f.unknownFlag(arg, name)
+	}
+	if !hasValue {
+		if b, ok := known.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			value = "true"
+		} else if len(rest) > 0 {
+			value, rest = rest[0], rest[1:]
+		} else {
+			return nil, Usagef("%s needs a value", dashed(name))
+		}
+	}
+	if err := known.Value.Set(value); err != nil {
+		return nil, Usagef("%s: %v", dashed(name), err)
+	}
+	return rest, nil
+}
+
+func (f *FlagSet) unknownFlag(arg, name string) error {
+	spelled, _, _ := strings.Cut(arg, "=")
+	if habit := flagHabit(name, f.Registry); habit != "" {
+		return Usagef("there is no flag %s%s", spelled, habit)
+	}
+	var names []string
+	f.Registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
+	for theirs, ours := range FlagHabits { // a mistyped name of another program leads to ours
+		if len(theirs) > 3 && f.Registry.Lookup(ours) != nil {
+			names = append(names, theirs)
+		}
+	}
+	slices.Sort(names)
+	if near := Nearest(name, names); near != "" {
+		if ours := FlagHabits[near]; ours != "" && f.Registry.Lookup(near) == nil {
+			near = ours
+		}
+		return Usagef("there is no flag %s; did you mean %s?", spelled, dashed(near))
+	}
+	return Usagef("there is no flag %s", spelled)
+}
+
+// dashed spells a flag: one dash for a letter, two for a word.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	helpWidth  = 80 // columns of all help
+	helpColumn = 28 // where the explanation of a flag begins
+)
+
+// help prints the list of commands, or the manual of one.
+func (p *Program) help(s *Streams, args []string) error {
+	all := len(args) > 0 && args[len(args)-1] == "--all"
+	if all {
+		args = args[:len(args)-1]
+	}
+	if len(args) == 0 {
+		p.writeOverview(s.Out)
+		return nil
+	}
+	c := p.Find(args[0])
+	if c == nil {
+		return p.usage(p.unknownCommand(args))
+	}
+	flags := NewFlagSet()
+	c.Prepare(flags)
+	flags.helpAll = all
+	p.writeHelp(s.Out, c, flags)
+	return nil
+}
+
+// writeOverview prints what `NAME help` prints.
+func (p *Program) writeOverview(w io.Writer) {
+	width := 0
+	for _, name := range p.Names() {
+		width = max(width, len(name))
+	}
+	fmt.Fprintf(w, "%s\n\n", p.Intro)
+	for _, group := range p.Groups {
+		fmt.Fprintln(w, group.Title)
+		for _, c := range group.Commands {
+			fmt.Fprintf(w, "  %-*s  %s\n", width, c.Name, c.Summary)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w, p.End)
+}
+
+// writeHelp prints a command's manual: its everyday flags, or all of them. A command of a
+// few flags has no everyday ones and shows all.
+func (p *Program) writeHelp(w io.Writer, c *Command, flags *FlagSet) {
+	usage := strings.TrimSpace("Usage: " + p.Name + " " + c.Name + " " + c.Synopsis)
+	short := len(flags.everyday) > 0 && !flags.helpAll
+	about := c.About
+	if short && c.Brief != "" {
+		about = c.Brief
+	}
+	fmt.Fprintf(w, "%s\n\n%s\n", usage, wrap(about, helpWidth))
+	if short {
+		p.writeEveryday(w, c, flags)
+	} else {
+		for _, group := range flags.groups {
+			fmt.Fprintf(w, "\n%s\n", group.title)
+			for _, f := range group.flags {
+				writeFlagHelp(w, f)
+			}
+		}
+	}
+	fmt.Fprint(w, "\nExamples\n")
+	for i, e := range c.Examples {
+		if short && i == everydayExamples {
+			break
+		}
+		fmt.Fprintf(w, "  # %s\n  %s\n", e.Purpose, e.Line)
+	}
+}
+
+// everydayExamples is how many examples the short help shows.
+const everydayExamples = 3
+
+// writeEveryday prints the everyday flags, in their order, and where the others are.
+func (p *Program) writeEveryday(w io.Writer, c *Command, flags *FlagSet) {
+	fmt.Fprint(w, "\nEveryday flags\n")
+	count := 0
+	for _, group := range flags.groups {
+		count += len(group.flags)
+	}
+	for _, e := range flags.everyday {
+		if f, ok := flags.find(e.name); ok {
+			if e.usage != "" {
+				f.usage = e.usage
+			}
+			writeFlagHelp(w, f)
+		}
+	}
+	fmt.Fprintf(w, "\n%d more flags: %s %s --help-all\n", count-len(flags.everyday), p.Name, c.Name)
+}
+
+// writeFlagHelp prints a flag and, in the second column, what it does.
+func writeFlagHelp(w io.Writer, f flagHelp) {
+	head := "  " + f.names
+	if len(head) > helpColumn-2 {
+		fmt.Fprintln(w, head)
+		head = ""
+	}
+	for line := range strings.Lines(wrap(f.usage, helpWidth-helpColumn)) {
+		fmt.Fprintf(w, "%-*s%s\n", helpColumn, head, strings.TrimSuffix(line, "\n"))
+		head = ""
+	}
+}
+
+// wrap breaks each paragraph of text into lines of at most width columns. Lines
+// that begin with a space stay as they are.
+func wrap(text string, width int) string {
+	var out strings.Builder
+	for i, paragraph := range strings.Split(text, "\n") {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		if strings.HasPrefix(paragraph, " ") {
+			out.WriteString(paragraph)
+			continue
+		}
+		column := 0
+		for _, word := range strings.Fields(paragraph) {
+			switch {
+			case column == 0:
+			case column+1+len(word) > width:
+				out.WriteByte('\n')
+				column = 0
+			default:
+				out.WriteByte(' ')
+				column++
+			}
+			out.WriteString(word)
+			column += len(word)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// ReadAll returns the contents of a file, or of standard input for "-". flag is
+// named in the error.
+func ReadAll(s *Streams, flag, name string) (string, error) {
+	if name == "-" {
+		text, err := io.ReadAll(s.In)
+		if err != nil {
+			return "", fmt.Errorf("%s: reading standard input: %w", flag, err)
+		}
+		return string(text), nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	return string(text), nil
+}
+
+// ReadText is ReadAll for a text that must not be empty.
+func ReadText(s *Streams, flag, name string) (string, error) {
+	text, err := ReadAll(s, flag, name)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = Usagef("%s: %s has no text", flag, name)
+	}
+	return text, err
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// streams are the standard streams of the process. Results go to out, and all
+// that is only for the person who watches goes to err.
+type Streams struct {
+	In          *os.File
+	Out         *output
+	Err         io.Writer
+	InTerminal  bool // somebody types
+	ErrTerminal bool // somebody watches
+	Quiet       bool // and does not want to know more than the result
+}
+
+func SystemStreams() *Streams {
+	return &Streams{
+		In:          os.Stdin,
+		Out:         &output{w: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd()))},
+		Err:         os.Stderr,
+		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
+		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+}
+
+// An output remembers the first error, so that its many small writes need no
+// checks of their own and a full disk still ends in an error.
+type output struct {
+	w        io.Writer
+	Terminal bool
+	err      error
+	last     byte // the last byte written; 0 before the first
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	if n > 0 {
+		o.last = p[n-1]
+	}
+	o.err = err
+	return n, err
+}
+
+// failure returns the first error, saying what was being done.
+func (o *output) Failure() error {
+	if o.err == nil {
+		return nil
+	}
+	return fmt.Errorf("writing the result: %w", o.err)
+}
+
+// modelText writes text that a model, or a file that comes with one, has made.
+// On a terminal control characters are shown rather than obeyed: what a model
+// says must not move the cursor, retitle the window or fill the clipboard.
+func (o *output) ModelText(text string) {
+	if o.Terminal {
+		text = strings.Map(VisibleRune, text)
+	}
+	fmt.Fprint(o, text)
+}
+
+// endLine ends a line that is not ended yet.
+func (o *output) EndLine() {
+	if o.last != '\n' && o.last != 0 {
+		fmt.Fprintln(o)
+	}
+}
+
+// visibleRune maps control characters, except for those that lay out text, to
+// their pictures in Unicode.
+func VisibleRune(r rune) rune {
+	const pictures = 0x2400
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case r == '\r':
+		return -1
+	case r < 0x20:
+		return pictures + r
+	case r == 0x7f:
+		return pictures + 0x21
+	case r >= 0x80 && r < 0xa0:
+		return '\uFFFD'
+	}
+	return r
+}
+
+// json writes v as one line.
+func (o *output) WriteJSON(v any) error {
+	encoder := json.NewEncoder(o)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// writeRows prints a JSON object whose last member, called name, is an array of
+// rows; opening is the text before it. The rows are written one by one: as one
+// text the logits of a long prompt would take several times their own memory.
+func (o *output) WriteRows(opening, name string, rows [][]float32) error {
+	text := fmt.Appendf(nil, "%s%q:[", opening, name)
+	for i, row := range rows {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendJSONRow(text, row)
+		if _, err := o.Write(text); err != nil {
+			return err
+		}
+		text = text[:0]
+	}
+	_, err := o.Write(append(text, "]}\n"...))
+	return err
+}
+
+func appendJSONRow(text []byte, row []float32) []byte {
+	text = append(text, '[')
+	for i, x := range row {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendJSONFloat(text, x)
+	}
+	return append(text, ']')
+}
+
+// appendJSONFloat appends x with the fewest digits that give the same float32
+// again. JSON knows no NaN and no infinity: they are null.
+func appendJSONFloat(text []byte, x float32) []byte {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+		return append(text, "null"...)
+	}
+	return strconv.AppendFloat(text, float64(x), 'g', -1, 32)
+}
+
+// note tells the person who watches something that went otherwise than wished
+// and does not change the result.
+func (s *Streams) Note(text string) {
+	if !s.Quiet {
+		fmt.Fprintf(s.Err, "llmrun: %s\n", OneLine(errors.New(text)))
+	}
+}
+
+// oneLine returns err as a single line without control characters: names in it
+// may come from a file that somebody else has made. Of several errors each is a line.
+func OneLine(err error) string {
+	var text strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case line == "" || text.Len() == 0:
+		case strings.HasSuffix(text.String(), ":"):
+			text.WriteByte(' ')
+		default:
+			text.WriteString("; ")
+		}
+		text.WriteString(line)
+	}
+	return strings.Map(VisibleRune, text.String())
+}
+
+// formatBytes spells a size the way a person compares it with a memory size.
+func FormatBytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// formatCount spells a number of parameters: 14.9M, 7.62B.
+func FormatCount(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2fB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1fK", float64(n)/1e3)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// exactText writes text to a file or pipe as it is, or as a JSON object. A
+// terminal is spared its control characters and a prompt in the middle of the line.
+func (o *output) ExactText(text string, asJSON bool) error {
+	switch {
+	case asJSON:
+		return o.WriteJSON(struct {
+			Text string `json:"text"`
+		}{text})
+	case o.Terminal:
+		o.ModelText(text)
+		o.EndLine()
+	default:
+		fmt.Fprint(o, text)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+)
+
+// measured runs a measurement with a progress bar, until Ctrl-C. running is where its
+// options have whom they tell of progress.
+func Measured[R any](ctx context.Context, s *Streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
+	ctx, stop := Interruptible(ctx)
+	defer stop()
+	bar := NewMeter(s, "measuring", amount)
+	defer bar.Finish()
+	*running = bar.Update
+	report, err := measure(ctx)
+	if err != nil {
+		return report, Interruption(ctx, err)
+	}
+	return report, nil
+}
+
+// A drawing is a picture of a report, for the file of that name if there is one.
+type Drawing struct {
+	File  string
+	Write func(io.Writer) error
+}
+
+// showing declares --json and returns the action of a command without arguments that
+// prints what find returns.
+func Showing[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action {
+	asJSON := false
+	f.Group("Output")
+	f.Toggle(&asJSON, "json", "print one JSON object")
+	return func(_ context.Context, s *Streams, args []string) error {
+		if err := NoArguments(args); err != nil {
+			return err
+		}
+		found := find()
+		return Present(s, asJSON, found, func(w io.Writer) { write(found, w) })
+	}
+}
+
+// present draws what was measured and prints it: as one JSON object, or as the
+// tables that write makes of it.
+func Present(s *Streams, asJSON bool, report any, write func(io.Writer), drawings ...Drawing) error {
+	for _, d := range drawings {
+		if err := d.draw(); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return s.Out.WriteJSON(report)
+	}
+	write(s.Out)
+	return nil
+}
+
+func (d Drawing) draw() error {
+	if d.File == "" {
+		return nil
+	}
+	file, err := os.Create(d.File)
+	if err != nil {
+		return fmt.Errorf("drawing: %w", err)
+	}
+	if err := d.Write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	meterDelay    = 500 * time.Millisecond // what is done sooner shows no bar
+	meterInterval = 100 * time.Millisecond // between two drawings
+	meterCells    = 24                     // width of the bar
+)
+
+// A meter shows on a terminal how far something is and how long it will still
+// take. A nil meter shows nothing. Its methods may be called concurrently.
+type Meter struct {
+	mu      sync.Mutex
+	w       io.Writer
+	label   string
+	amount  func(int64) string // spells a quantity
+	started time.Time
+	drawn   time.Time
+	visible bool
+}
+
+// newMeter returns a meter, or nil when nobody watches standard error.
+func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
+	if !s.ErrTerminal {
+		return nil
+	}
+	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now()}
+}
+
+// update draws the bar when it is time to.
+func (m *Meter) Update(done, total int64) {
+	if m == nil || total <= 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if now.Sub(m.started) < meterDelay || now.Sub(m.drawn) < meterInterval {
+		return
+	}
+	m.drawn, m.visible = now, true
+	fmt.Fprintf(m.w, "\r%s\x1b[K", m.line(done, total, now.Sub(m.started)))
+}
+
+// line spells the state: label, bar, amounts and the time left at this rate.
+func (m *Meter) line(done, total int64, elapsed time.Duration) string {
+	done = min(max(done, 0), total)
+	full := int(done * meterCells / total)
+	bar := strings.Repeat("█", full) + strings.Repeat("░", meterCells-full)
+	text := fmt.Sprintf("%s %s %3d%%  %s of %s", m.label, bar, done*100/total, m.amount(done), m.amount(total))
+	if done == 0 {
+		return text
+	}
+	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done))
+	return text + fmt.Sprintf(", %s left", formatLeft(left))
+}
+
+// finish takes the bar away. A second call does nothing.
+func (m *Meter) Finish() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.visible {
+		fmt.Fprint(m.w, "\r\x1b[K")
+		m.visible = false
+	}
+}
+
+// formatLeft spells a remaining time as minutes and seconds, or with hours.
+func formatLeft(d time.Duration) string {
+	seconds := int(d.Round(time.Second) / time.Second)
+	if seconds >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60)
+	}
+	return fmt.Sprintf("%d:%02d", seconds/60, seconds%60)
+}
+
+// formatTokens is the amount of a meter that counts tokens.
+func FormatTokens(n int64) string { return fmt.Sprintf("%d tokens", n) }

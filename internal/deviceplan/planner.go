@@ -1,0 +1,283 @@
+package deviceplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/profiles"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/internal/bench"
+)
+
+// checkRepeats is how many chains of products a check takes the shortest of.
+const checkRepeats = 7
+
+// planner makes a plan.
+type planner struct {
+	o        *DevicePlanOptions
+	lab      *deviceLab
+	profile  *profiles.File
+	products []weights.Product
+	plan     *DevicePlan
+	between  []hetero.Op // what predictions are compared on
+
+	predictor *solve.Predictor // nil with real execution
+	solver    *solve.Solver    // nil with real execution: each product has its own
+	done      int              // of the steps of progress
+	steps     int
+}
+
+// PlanDevices plans each product of a model, from measurements that are kept, and
+// made first where there are none. What was measured until an interruption is kept
+// too.
+func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err error) {
+	p := &planner{o: &o, plan: &DevicePlan{Machine: bench.ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Share: o.Share}}
+	if p.products, err = o.Model.products(); err != nil {
+		return nil, err
+	}
+	o.Tokens = append([]int{1}, o.Tokens...) // the output head has one, whatever is read
+	slices.Sort(o.Tokens)
+	o.Tokens = slices.Compact(o.Tokens)
+	ops := opsFor(p.products, o.Tokens)
+	if len(ops) == 0 {
+		return nil, fmt.Errorf("%w: there is no product to plan", ErrDevices)
+	}
+	if o.Check {
+		p.between = heldOut(ops, Samples(ops))
+	}
+	if p.lab, err = OpenLab(o.Devices, roomFor(append(p.between, ops...))); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.lab.Close()) }()
+	p.remember(ops)
+	p.lab.Profiler.Before = func() error {
+		p.step()
+		return ctx.Err()
+	}
+	err = p.make(ctx, ops)
+	p.profile.Update(p.lab.Profiler, p.lab.keys())
+	p.profile.SaveOrReport(o.Dir, o.Notice)
+	return p.plan, err
+}
+
+// remember takes over what is known from before, unless it is measured again.
+func (p *planner) remember(ops []hetero.Op) {
+	notice := ""
+	p.profile, notice = profiles.Load(p.o.Dir)
+	switch {
+	case p.o.Again:
+		var shapes []solve.Shape
+		for _, op := range ops {
+			shapes = append(shapes, solve.ShapeOf(op))
+		}
+		p.profile.Invalidate(p.lab.keys(), shapes)
+	case notice == "":
+		notice = p.profile.Restore(p.lab.Profiler, p.lab.keys())
+	}
+	if notice != "" && p.o.Notice != nil {
+		p.o.Notice(notice)
+	}
+}
+
+// step tells that one more thing has been measured.
+func (p *planner) step() {
+	p.done++
+	if p.o.Running != nil {
+		p.o.Running(int64(p.done), int64(max(p.done, p.steps)))
+	}
+}
+
+// make measures, and fills in the plan.
+func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
+	list := Samples(ops)
+	p.steps = len(list) * len(p.lab.devices)
+	if p.o.Check {
+		p.steps += len(p.between)*len(p.lab.devices) + len(ops)
+	}
+	if p.o.Real {
+		p.plan.Mode = "real execution"
+	} else {
+		p.predictor = solve.NewPredictor(p.lab.Profiler, list)
+		p.solver = p.newSolver(p.predictor, solve.DefaultSteps)
+	}
+	for _, product := range p.products {
+		for _, tokens := range p.o.Tokens {
+			if product.OneToken && tokens > 1 {
+				continue
+			}
+			if err := p.divide(ctx, product, tokens); err != nil {
+				return err
+			}
+		}
+	}
+	for d, device := range p.lab.devices {
+		p.plan.Devices = append(p.plan.Devices, PlannedDevice{p.lab.Names[d], device.Capabilities().Name, Microseconds(p.lab.Profiler.Start(d))})
+		if p.predictor != nil && len(p.between) > 0 {
+			mean, largest := p.predictor.Error(d, p.between)
+			p.plan.Predictions = append(p.plan.Predictions, PredictionError{p.lab.Names[d], len(p.between), mean, largest})
+		}
+	}
+	p.plan.Copy = Microseconds(p.lab.Profiler.Copy())
+	p.plan.Measured = p.lab.Profiler.Runs
+	p.sum()
+	return p.lab.Profiler.Err
+}
+
+func (p *planner) newSolver(costs solve.Costs, steps solve.Steps) *solve.Solver {
+	s := p.lab.Solver(costs, steps)
+	s.Quota = p.o.Share
+	return s
+}
+
+// heldOut are products between the samples: three eighths of the rows, and a
+// quarter more tokens.
+func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
+	step := solve.DefaultSteps.Rows
+	for _, op := range ops {
+		op.Rows = min(op.Rows, max(step, op.Rows*3/8/step*step))
+		if op.Tokens > 1 {
+			op.Tokens += op.Tokens / 4
+		}
+		known := func(o hetero.Op) bool { return sameShape(o, op) }
+		if !slices.ContainsFunc(samples, known) && !slices.ContainsFunc(list, known) {
+			list = append(list, op)
+		}
+	}
+	return list
+}
+
+// roomFor returns products with as many tokens as any way to divide them has.
+func roomFor(ops []hetero.Op) []hetero.Op {
+	list := slices.Clone(ops)
+	for i := range list {
+		list[i].Tokens = solve.DefaultSteps.PaddedTokens(list[i].Tokens)
+	}
+	return list
+}
+
+// divide plans one product.
+func (p *planner) divide(ctx context.Context, product weights.Product, tokens int) error {
+	op := opOf(product, tokens)
+	solver := p.solver
+	if p.o.Real {
+		solver = p.newSolver(p.lab.Profiler, coarse(op))
+	}
+	split := solver.Solve(op)
+	if err := p.lab.Profiler.Err; err != nil {
+		return err
+	}
+	if len(split.Pieces) == 0 {
+		return fmt.Errorf("%w: no way to divide %s for %d tokens is allowed", ErrDevices, product.Name, tokens)
+	}
+	row := PlannedProduct{
+		Name: product.Name, Count: product.Count, Tokens: tokens, Rows: product.Rows, Cols: product.Cols, Type: product.Type.String(),
+		Permuted: split.Streamed,
+	}
+	singles := make([]solve.Split, len(p.lab.devices))
+	for d := range singles {
+		singles[d] = p.single(op, d, solver)
+		row.Alone = append(row.Alone, Microseconds(singles[d].Time))
+	}
+	var err error
+	if split, row.Checked, err = p.check(ctx, op, split, singles); err != nil {
+		return err
+	}
+	row.Cut, row.Pieces, row.First, row.Predicted = split.Cut.String(), SpellPieces(&split, p.lab.Names), first(&split), Microseconds(split.Time)
+	p.plan.Products = append(p.plan.Products, row)
+	return nil
+}
+
+// single returns the best way to give all of a product to one device: one that runs
+// prepared lengths only has to pad it, or to do it in several.
+func (p *planner) single(op hetero.Op, device int, solver *solve.Solver) solve.Split {
+	only := p.lab.Solver(solver.Costs, solver.Steps)
+	only.Allow = func(s *solve.Split) bool {
+		return !slices.ContainsFunc(s.Pieces, func(piece solve.Piece) bool { return piece.Device != device })
+	}
+	return only.Solve(op)
+}
+
+// check looks up or measures whether a split keeps what it promises. Where it does
+// not, the device that is faster alone gets all.
+func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, singles []solve.Split) (solve.Split, *CheckedSplit, error) {
+	if len(split.Pieces) == 1 {
+		if p.o.Check {
+			p.step()
+		}
+		return split, nil, nil
+	}
+	pair := p.lab.keys()
+	shape := solve.ShapeOf(op)
+	known := p.profile.Check(pair, shape, &split)
+	if known == nil {
+		if !p.o.Check {
+			return split, nil, nil
+		}
+		took, err := p.lab.judge(ctx, op, checkRepeats, append(singles, split)...)
+		if err != nil {
+			return split, nil, err
+		}
+		known = p.profile.AddCheck(pair, profiles.Check{Shape: shape, Pieces: split.Pieces, Split: took[2], Alone: took[:2]})
+	}
+	if p.o.Check {
+		p.step()
+	}
+	c := &CheckedSplit{Split: Microseconds(known.Split), Kept: known.Split <= slices.Min(known.Alone)}
+	for _, t := range known.Alone {
+		c.Alone = append(c.Alone, Microseconds(t))
+	}
+	if !c.Kept {
+		split = singles[slices.Index(known.Alone, slices.Min(known.Alone))]
+	}
+	return split, c, nil
+}
+
+// first returns which part of the work the first device has.
+func first(s *solve.Split) float64 {
+	own, all := 0.0, 0.0
+	for _, p := range s.Pieces {
+		work := float64(p.Tokens) * float64(p.Rows)
+		if all += work; p.Device == 0 {
+			own += work
+		}
+	}
+	return own / all
+}
+
+// sum adds up the products of a pass.
+func (p *planner) sum() {
+	for _, tokens := range p.o.Tokens {
+		pass := PlannedPass{Tokens: tokens, Alone: make([]Time, len(p.lab.devices))}
+		work := 0.0
+		for _, row := range p.plan.Products {
+			last := row.Tokens == 1 && tokens > 1 && p.oneToken(row.Name)
+			if row.Tokens != tokens && !last {
+				continue
+			}
+			pass.Predicted += Time(row.Count) * row.Predicted
+			for d, t := range row.Alone {
+				pass.Alone[d] += Time(row.Count) * t
+			}
+			w := float64(row.Count) * float64(row.Tokens) * float64(row.Rows) * float64(row.Cols)
+			work += w
+			pass.First += w * row.First
+		}
+		pass.First /= work
+		p.plan.Passes = append(p.plan.Passes, pass)
+	}
+}
+
+// oneToken reports whether only the last token of a prompt needs a matrix.
+func (p *planner) oneToken(name string) bool {
+	return slices.ContainsFunc(p.products, func(q weights.Product) bool { return q.Name == name && q.OneToken })
+}
+
+// speed returns tokens a second.
+func (p *PlannedPass) speed(t Time) float64 {
+	return float64(p.Tokens) / (time.Duration(float64(t)*1e3) * time.Nanosecond).Seconds()
+}

@@ -1,0 +1,91 @@
+package deviceplan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/store/synth"
+)
+
+// ModelSource names a model, or a shape that no file is needed of.
+type ModelSource struct {
+	FS    fs.FS // where Path is looked up; nil = the operating system
+	Path  string
+	Shape string // a name of Shapes; Path is not looked at then
+	Quant string // one of Mixes, for a shape
+}
+
+// Name is what reports call it.
+func (m *ModelSource) Name() string {
+	if m.Shape != "" {
+		return m.Shape + ", " + m.Quant
+	}
+	return m.Path
+}
+
+// products lists the matrices that a pass multiplies with.
+func (m *ModelSource) products() (list []weights.Product, err error) {
+	if m.Shape != "" {
+		return shapeProducts(m.Shape, m.Quant)
+	}
+	f, err := modelfile.Open(bench.DiskOf(m.FS), m.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return weights.Products(f)
+}
+
+// shapeProducts lists those of a shape.
+func shapeProducts(name, mix string) (list []weights.Product, err error) {
+	shape, ok := synth.FindShape(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", bench.ErrShape, name)
+	}
+	matrices, err := shape.Matrices(mix)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range matrices {
+		p := weights.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
+		times := 1
+		if m.Experts > 0 {
+			times = shape.Used
+		}
+		i := slices.IndexFunc(list, func(q weights.Product) bool {
+			q.Count = 0
+			return q == p
+		})
+		if i < 0 {
+			i, list = len(list), append(list, p)
+		}
+		list[i].Count += times
+	}
+	return list, nil
+}
+
+// opsFor returns the products for numbers of tokens, each once.
+func opsFor(products []weights.Product, tokens []int) (list []hetero.Op) {
+	for _, p := range products {
+		for _, n := range tokens {
+			if op := opOf(p, n); (n == 1 || !p.OneToken) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
+				list = append(list, op)
+			}
+		}
+	}
+	return list
+}
+
+func opOf(p weights.Product, tokens int) hetero.Op {
+	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}
+}
+
+// sameShape compares products without their weights.
+func sameShape(a, b hetero.Op) bool { return solve.ShapeOf(a) == solve.ShapeOf(b) }

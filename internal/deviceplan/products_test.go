@@ -1,0 +1,69 @@
+package deviceplan
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// A shape has the products of the model that is written of it, whatever they are
+// called.
+func TestProductsOfShapesAndFiles(t *testing.T) {
+	for _, shape := range []string{"tiny", "tiny-moe"} {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		_, err := bench.Synth(t.Context(), bench.SynthOptions{Path: path, Shape: shape, Quant: "q4_0"})
+		require.NoError(t, err)
+		ofFile, err := (&ModelSource{Path: path}).products()
+		require.NoError(t, err)
+		ofShape, err := (&ModelSource{Shape: shape, Quant: "q4_0"}).products()
+		require.NoError(t, err)
+		require.Equal(t, sizes(ofFile), sizes(ofShape), shape)
+		last := ofFile[len(ofFile)-1]
+		require.Equal(t, "output", last.Name)
+		require.True(t, last.OneToken)
+	}
+	_, err := (&ModelSource{Path: "nothing.gguf"}).products()
+	require.Error(t, err)
+}
+
+// sizes counts matrices by type and size.
+func sizes(list []weights.Product) map[weights.Product]int {
+	count := map[weights.Product]int{}
+	for _, p := range list {
+		n := p.Count
+		p.Name, p.Count = "", 0
+		count[p] += n
+	}
+	return count
+}
+
+// Products of the same size are asked about once, and the output for one token.
+func TestOpsFor(t *testing.T) {
+	list := opsFor([]weights.Product{
+		{Name: "k", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
+		{Name: "v", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
+		{Name: "output", Type: quant.Q6_K, Rows: 64, Cols: 32, Count: 1, OneToken: true},
+	}, []int{1, 16})
+	require.Equal(t, []hetero.Op{
+		{Tokens: 1, Rows: 8, Cols: 32, Type: quant.Q8_0, Streamed: true},
+		{Tokens: 16, Rows: 8, Cols: 32, Type: quant.Q8_0, Streamed: true},
+		{Tokens: 1, Rows: 64, Cols: 32, Type: quant.Q6_K, Streamed: true},
+	}, list)
+	rows := func(list []hetero.Op) (rows []int) {
+		for _, op := range list {
+			rows = append(rows, op.Rows)
+		}
+		return rows
+	}
+	require.Equal(t, []int{1000, 512, 256}, rows(Samples([]hetero.Op{{Tokens: 1, Rows: 1000, Cols: 32}})))
+	ops := []hetero.Op{{Tokens: 32, Rows: 8960}, {Tokens: 1, Rows: 100}, {Tokens: 1, Rows: 600}}
+	held := heldOut(ops, Samples(ops))
+	require.Equal(t, []int{3328}, rows(held), "what is a sample is not held out")
+	require.Equal(t, 40, held[0].Tokens)
+}

@@ -1,0 +1,146 @@
+// Package modelflag offers the flags that name a model to measure: a file, random weights
+// in a published shape, or a model that the program bundles.
+package modelflag
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/cli"
+)
+
+// DefaultMix is the quantization of random weights.
+const DefaultMix = "q4_0"
+
+// Source is a model to measure.
+type Source struct {
+	Path  string // of a file or directory; "" for a shape or the bundled model
+	Shape string // of random weights
+	Mix   string // their quantization
+	Keep  bool   // the file of random weights is not removed
+	// Context is how many tokens a shape is made for; 0 for as many as it names.
+	Context int
+	// Bundled is the model without -m and --shape, looked up in BundledFS; "" for none.
+	Bundled   string
+	BundledFS fs.FS
+}
+
+// Add declares the flags.
+func (m *Source) Add(f *cli.FlagSet, usage string) {
+	m.Mix = DefaultMix
+	f.Group("Model")
+	f.Text(&m.Path, "m model", "PATH", usage)
+	f.Text(&m.Shape, "shape", "NAME", "random weights in the shape of this model instead; llmrun synth --list shows them")
+	AddMix(f, &m.Mix)
+	f.Toggle(&m.Keep, "keep", "do not remove the file that --shape writes")
+}
+
+// Check refuses flags that contradict each other.
+func (m *Source) Check() error {
+	switch {
+	case m.Shape != "" && m.Path != "":
+		return cli.Usagef("-m names a model and --shape makes one: give one of them")
+	case m.Keep && m.Shape == "":
+		return cli.Usagef("--keep needs --shape")
+	case m.Bundled == "" && m.Shape == "" && m.Path == "":
+		return cli.Usagef("give either -m, a model, or --shape, which makes one")
+	}
+	return nil
+}
+
+// Find returns where the model is, after writing one of a shape, which remove removes.
+func (m *Source) Find(ctx context.Context, s *cli.Streams) (path string, fsys fs.FS, remove func(), err error) {
+	switch {
+	case m.Shape != "":
+		path, remove, err = m.synthesize(ctx, s)
+		return path, nil, remove, err
+	case m.Path != "":
+		return m.Path, nil, func() {}, nil
+	}
+	return m.Bundled, m.BundledFS, func() {}, nil
+}
+
+// synthesize writes the model of a shape beside other caches of this user, and
+// returns what removes it.
+func (m *Source) synthesize(ctx context.Context, s *cli.Streams) (path string, remove func(), err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", nil, err
+	}
+	dir := filepath.Join(cache, "llmrun", "synth") // apart from imported models
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, strings.ToLower(m.Shape)+"-"+m.Mix+".gguf")
+	_, err = Write(ctx, s, bench.SynthOptions{Path: path, Force: true, Shape: m.Shape, Quant: m.Mix, Context: m.Context})
+	if err != nil {
+		return "", nil, err
+	}
+	return path, func() {
+		if m.Keep {
+			fmt.Fprintf(s.Err, "llmrun: the model stays in %s\n", path)
+		} else if err := os.Remove(path); err != nil {
+			fmt.Fprintf(s.Err, "llmrun: the model could not be removed: %s\n", cli.OneLine(err))
+		}
+	}, nil
+}
+
+// AddMix declares --quant.
+func AddMix(f *cli.FlagSet, mix *string) {
+	mixes := bench.Mixes()
+	f.Value("quant", "MIX", strings.Join(mixes, ", ")+"; without it, "+DefaultMix, func(s string) error {
+		if !slices.Contains(mixes, strings.ToLower(s)) {
+			return fmt.Errorf("must be one of %s, not %q", strings.Join(mixes, ", "), s)
+		}
+		*mix = strings.ToLower(s)
+		return nil
+	})
+}
+
+// Write writes a model of random weights with a progress bar.
+func Write(ctx context.Context, s *cli.Streams, o bench.SynthOptions) (int64, error) {
+	bar := cli.NewMeter(s, "writing", cli.FormatBytes)
+	defer bar.Finish()
+	o.Progress = bar.Update
+	size, err := bench.Synth(ctx, o)
+	switch {
+	case errors.Is(err, bench.ErrShape):
+		return 0, UnknownShape(o.Shape)
+	case errors.Is(err, bench.ErrExists):
+		return 0, fmt.Errorf("%w (give --force to replace it)", err)
+	case err != nil:
+		return 0, cli.Interruption(ctx, err)
+	}
+	return size, nil
+}
+
+// UnknownShape returns the usage error for a shape that does not exist.
+func UnknownShape(name string) error {
+	var names []string
+	shapes, err := bench.Shapes(DefaultMix)
+	if err != nil {
+		return err
+	}
+	for _, shape := range shapes {
+		names = append(names, shape.Name)
+	}
+	if near := cli.Nearest(strings.ToLower(name), names); near != "" {
+		return cli.Usagef("--shape: there is no shape %q; did you mean %q?", name, near)
+	}
+	return cli.Usagef("--shape: there is no shape %q; 'llmrun synth --list' shows what there is", name)
+}
+
+// FormatRuns is the amount of a meter that counts runs of tests.
+func FormatRuns(n int64) string { return fmt.Sprintf("%d runs", n) }
+
+// Positive returns the numbers above 0.
+func Positive(list []int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n <= 0 })
+}

@@ -1,0 +1,259 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/arch"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/exec/split"
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/hetero/devices"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/internal/deviceplan"
+	"github.com/llmrun/llmrun/kv"
+)
+
+// DividedOptions say with which device passes are divided, and what is timed.
+type DividedOptions struct {
+	Path    string
+	FS      fs.FS  // where Path is looked up; nil = the operating system
+	Device  string // see split.Options
+	Limit   float64
+	Threads int // 0 = the fast cores
+	Chunk   int
+	Prefill []int // lengths of prompts
+	Decode  int   // tokens of a generation
+	Repeats int
+	Dir     string // where measurements of devices are kept; "" = nowhere
+	// Loading and Running tell of progress, and Notice of a trial of the division, its
+	// outcome, and kept measurements that are not used; all may be nil.
+	Loading, Running func(done, total int64)
+	Notice           func(text string)
+}
+
+// DividedReport compares whole passes of a model on the processor, on a device and
+// divided between them.
+type DividedReport struct {
+	Model   string        `json:"model"`
+	Machine bench.Machine `json:"machine"`
+	Device  string        `json:"device"`
+	Alone   string        `json:"device_alone"`    // how the device computes alone
+	Opening float64       `json:"opening_seconds"` // of the divided model, with measuring devices and trying the division, the first time
+	Tests   []DividedTest `json:"tests"`
+	// Whole says that the device has all of the pass in the divided model as well,
+	// because that was predicted to be faster than any division. No product is divided
+	// then.
+	Whole    bool         `json:"whole_pass_on_device"`
+	Products []DividedRow `json:"products"`
+}
+
+// DividedRow is how matrices of one kind are divided, and what steps took that begin
+// with them, of one token and of at least Least.
+type DividedRow struct {
+	Name      string        `json:"name"`
+	Count     int           `json:"count"`
+	Rows      int           `json:"rows"`
+	Cols      int           `json:"cols"`
+	Type      string        `json:"type"`
+	OneShare  float64       `json:"one_share"` // part of the rows that the device has
+	ManyShare float64       `json:"many_share"`
+	Least     int           `json:"least"` // 0: only single tokens are multiplied
+	One       *DividedSteps `json:"one,omitempty"`
+	Many      *DividedSteps `json:"many,omitempty"`
+}
+
+// DividedSteps is what a step took, on average.
+type DividedSteps struct {
+	Steps     int             `json:"steps"`
+	Predicted deviceplan.Time `json:"predicted_us,omitempty"` // 0: nobody did
+	Took      deviceplan.Time `json:"took_us"`
+	Waited    deviceplan.Time `json:"waited_us"` // of that, for the device
+}
+
+// DividedTest is one thing that was timed in three ways.
+type DividedTest struct {
+	Name    string       `json:"name"`   // pp and the length of a prompt, or tg and how much was generated
+	CPU     bench.Spread `json:"cpu_ms"` // of a prompt, or of one token of a generation
+	Device  bench.Spread `json:"device_ms"`
+	Divided bench.Spread `json:"divided_ms"`
+	// OfBetter is the divided time in parts of the better of the two others: the
+	// median of the ratios of runs that followed each other.
+	OfBetter float64 `json:"of_better"`
+}
+
+// The ways to compute a pass.
+const (
+	onCPU = iota
+	onDevice
+	onBoth
+	passWays
+)
+
+// Divided times passes. All runs take turns.
+func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error) {
+	r := &DividedReport{Model: o.Path, Machine: bench.ThisMachine(), Device: o.Device}
+	if o.Threads == 0 { // the processor alone has what it has beside the device
+		o.Threads = devices.HostThreads(o.Device)
+	}
+	tests := passTests(o.Prefill, o.Decode, []int{0})
+	var benches [passWays]*bench.Runner
+	for way := range benches {
+		model, err := r.load(ctx, &o, way)
+		if err != nil {
+			return nil, err
+		}
+		defer model.Close()
+		if err := bench.AllFit(tests, model); err != nil { // before the model is loaded again
+			return nil, err
+		}
+		benches[way] = bench.NewPassRunner(model)
+		defer benches[way].Close()
+	}
+	for i, t := range tests {
+		result, err := timeInTurns(ctx, &benches, &t, o.Repeats)
+		if err != nil {
+			return nil, err
+		}
+		r.Tests = append(r.Tests, result)
+		if o.Running != nil {
+			o.Running(int64(i+1), int64(len(tests)))
+		}
+	}
+	r.list(benches[onBoth].Model.SplitStats())
+	return r, nil
+}
+
+// list takes over how products are divided: nil of a model that has no division.
+func (r *DividedReport) list(products []weights.DividedProduct) {
+	r.Whole = products == nil
+	r.Products = []DividedRow{} // scripts get a list in any case
+	for _, p := range products {
+		one, many := p.Parts()
+		r.Products = append(r.Products, DividedRow{
+			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
+			OneShare: one, ManyShare: many, Least: p.Share.Least,
+			One: averageStep(p.One), Many: averageStep(p.Many),
+		})
+	}
+}
+
+// averageStep returns nil where no step began with a product.
+func averageStep(s weights.DividedSteps) *DividedSteps {
+	n := time.Duration(s.Steps)
+	if n == 0 {
+		return nil
+	}
+	return &DividedSteps{s.Steps, deviceplan.Microseconds(s.Predicted / n), deviceplan.Microseconds(s.Took / n), deviceplan.Microseconds(s.Waited / n)}
+}
+
+// load opens the model in one of the ways.
+func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (model *exec.Model, err error) {
+	files, err := modelfile.Open(bench.DiskOf(o.FS), o.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
+	divided := split.Options{Device: o.Device, Quota: o.Limit, Dir: o.Dir, Report: o.Notice}
+	switch way {
+	case onDevice:
+		return r.loadAlone(ctx, files, options, divided)
+	case onBoth:
+		begin := time.Now()
+		defer func() { r.Opening = time.Since(begin).Seconds() }()
+		return split.Load(ctx, files, options, divided)
+	}
+	return exec.Load(ctx, files, options)
+}
+
+// loadAlone opens the model on the device: whole passes where it can compute them,
+// and otherwise all products, with the rest on the processor.
+func (r *DividedReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
+	r.Alone = "the whole pass"
+	m, err := split.LoadOnDevice(ctx, files, model, o)
+	if errors.Is(err, arch.ErrUnsupported) {
+		r.Alone, o.Alone = "all products that it takes", true
+		return split.Load(ctx, files, model, o)
+	}
+	return m, err
+}
+
+// timeInTurns runs a test in each way, again and again.
+func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench.Test, repeats int) (d DividedTest, err error) {
+	d.Name = t.Name
+	var took [passWays][]float64
+	var ratios []float64
+	for n := range repeats + 1 { // the first is to warm up
+		var last [passWays]float64
+		for way, b := range benches {
+			if _, err := b.Sequence(ctx, 0); err != nil {
+				return d, err
+			}
+			run, err := b.Run(ctx, t, false)
+			if err != nil {
+				return d, err
+			}
+			last[way] = 1e3 * run.Seconds() / t.Units()
+		}
+		if n == 0 {
+			continue
+		}
+		for way, ms := range last {
+			took[way] = append(took[way], ms)
+		}
+		ratios = append(ratios, last[onBoth]/min(last[onCPU], last[onDevice]))
+	}
+	for way, to := range []*bench.Spread{&d.CPU, &d.Device, &d.Divided} {
+		*to = bench.SpreadOf(took[way])
+	}
+	d.OfBetter = bench.Median(ratios)
+	return d, nil
+}
+
+// WriteTables writes the report in Markdown.
+func (r *DividedReport) WriteTables(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s/%s, %s kernels, and %s, which alone computes %s; opened in %.1f s. Milliseconds of a prompt or a token: medians of runs in turns (lowest–highest).\n",
+		r.Model, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.Device, r.Alone, r.Opening)
+	fmt.Fprintf(w, "\n| test | cpu | %s | divided | of the better one |\n|---|---|---|---|---|\n", r.Device)
+	for _, t := range r.Tests {
+		fmt.Fprintf(w, "| %s |", t.Name)
+		for _, s := range []bench.Spread{t.CPU, t.Device, t.Divided} {
+			fmt.Fprintf(w, " %.3f (%.3f–%.3f) |", s.Median, s.Min, s.Max)
+		}
+		fmt.Fprintf(w, " %.3f |\n", t.OfBetter)
+	}
+	if r.Whole {
+		fmt.Fprintf(w, "\nNo product is divided: %s has the whole pass in the divided model too, which was predicted to be faster than any division.\n", r.Device)
+		return
+	}
+	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, p := range r.Products {
+		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
+		if p.Least > 0 {
+			fmt.Fprintf(w, " %d | %.0f %% |", p.Least, 100*p.ManyShare)
+		} else {
+			fmt.Fprint(w, " | |")
+		}
+		p.One.write(w)
+		p.Many.write(w)
+		fmt.Fprintln(w)
+	}
+}
+
+// write writes the columns of a step.
+func (s *DividedSteps) write(w io.Writer) {
+	switch {
+	case s == nil:
+		fmt.Fprint(w, " | | |")
+	case s.Predicted == 0:
+		fmt.Fprintf(w, " | %.0f µs | %.0f |", s.Took, s.Waited)
+	default:
+		fmt.Fprintf(w, " %.0f µs | %.0f | %.0f |", s.Predicted, s.Took, s.Waited)
+	}
+}

@@ -1,0 +1,65 @@
+package measure
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/exec/weights"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/quant"
+)
+
+// A device that has the whole pass leaves nothing to divide: scripts get an empty list
+// and people a sentence.
+func TestDividedReportOfAWholePass(t *testing.T) {
+	for _, c := range []struct {
+		products    []weights.DividedProduct
+		whole, list string // in JSON
+		text        string
+	}{
+		{nil, "true", "[]", "No product is divided: gpu has the whole pass"},
+		{[]weights.DividedProduct{{Product: weights.Product{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
+	} {
+		r := &DividedReport{Device: "gpu"}
+		r.list(c.products)
+		data, err := json.Marshal(r)
+		require.NoError(t, err)
+		require.Contains(t, string(data), `"whole_pass_on_device":`+c.whole)
+		require.Contains(t, string(data), `"products":`+c.list)
+		var text strings.Builder
+		r.WriteTables(&text)
+		require.Contains(t, text.String(), c.text)
+	}
+}
+
+// TestDividedStepsThatWereNotMeasured are blank, and names are those that scripts know.
+func TestDividedStepsThatWereNotMeasured(t *testing.T) {
+	product := weights.DividedProduct{
+		Product: weights.Product{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
+		Share:   weights.Share{One: 8, Many: 2, Least: 32},
+		One:     weights.DividedSteps{Steps: 2, Took: 8 * time.Microsecond},
+	}
+	head := product
+	head.Name, head.Share = "output", weights.Share{One: 4, Many: 4}
+	head.One.Predicted = 6 * time.Microsecond
+	r := &DividedReport{Device: "npu"}
+	r.list([]weights.DividedProduct{product, head})
+	var text strings.Builder
+	r.WriteTables(&text)
+	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")
+	require.Contains(t, text.String(), "| output | 2 of 8×32 Q4_0 | 50 % | | | 3 µs | 4 | 0 | | | |\n")
+	data, err := json.Marshal(r.Products[0])
+	require.NoError(t, err)
+	require.Equal(t, `{"name":"attn_q","count":2,"rows":8,"cols":32,"type":"Q4_0","one_share":0,"many_share":0.75,"least":32,"one":{"steps":2,"took_us":4,"waited_us":0}}`, string(data))
+}
+
+// TestDividedTestsThatDoNotFit are refused before the model is loaded once more.
+func TestDividedTestsThatDoNotFit(t *testing.T) {
+	_, err := Divided(t.Context(), DividedOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
+	require.ErrorIs(t, err, bench.ErrBench)
+	require.ErrorContains(t, err, "pp2049")
+}

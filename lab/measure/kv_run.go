@@ -1,0 +1,267 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/exec/modelfile"
+	"github.com/llmrun/llmrun/hetero/rates"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/kv"
+	"github.com/llmrun/llmrun/store/vfs"
+	"github.com/llmrun/llmrun/tiering"
+)
+
+// kvBench is a model that is open twice, with all of its keys and values in
+// memory and with most of them on flash.
+type kvBench struct {
+	o      *KVOptions
+	r      *KVReport
+	disk   vfs.FS
+	memory *kvSide // nil with weights on flash
+	cold   *kvSide
+	spill  *spillWatch
+	piece  int64 // of a read of weights; 0 = none are read
+}
+
+// kvSide is one of them, with a context.
+type kvSide struct {
+	model *exec.Model
+	files *modelfile.Files // that stay open; or nil
+	bench *bench.Runner
+	text  *exec.Sequence
+}
+
+// kvRing is the memory that keys and values pass through where no plan says.
+const kvRing = 8 << 20
+
+// open loads the model.
+func (b *kvBench) open(ctx context.Context) (err error) {
+	b.disk = vfs.OS()
+	if b.o.Disk != (llmrun.DiskSpeed{}) {
+		b.disk = vfs.Throttled(b.disk, b.o.Disk.BytesPerSecond, b.o.Disk.Latency)
+	}
+	budget := tiering.New(0)
+	b.spill = &spillWatch{Spiller: kv.NewScratch(b.disk, vfs.Join(b.o.Dir, "kv"), budget)}
+	o := exec.Options{Threads: b.o.Threads, Budget: budget, KVSpill: b.spill, KVRing: kvRing}
+	if b.cold, err = b.load(ctx, o, b.o.RAM); err != nil {
+		return err
+	}
+	m := b.cold.model
+	b.r.Layers, b.r.TokenBytes = len(m.Spec.Layers), m.KVBytesPerToken()
+	traffic := m.Traffic()
+	b.r.HeadShare = float64(traffic.HeadMulAdds) / float64(traffic.HeadMulAdds+traffic.LayerMulAdds)
+	for _, layer := range m.Spec.Layers {
+		if layer.Window > 0 {
+			return fmt.Errorf("%w: some layers of this model look at a part of the context only", bench.ErrBench)
+		}
+	}
+	if b.r.Streamed {
+		return nil // the plan says the rest
+	}
+	b.r.Ring = kvRing
+	b.r.KVRAM = cmp.Or(b.o.KVRAM, kvHotTokens*b.r.TokenBytes)
+	if err := m.SetHot(b.r.KVRAM); err != nil {
+		return err
+	}
+	b.memory, err = b.load(ctx, exec.Options{Threads: b.o.Threads}, "")
+	return err
+}
+
+// load opens the model within a budget, or without one.
+func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSide, err error) {
+	files, err := modelfile.Open(b.disk, b.o.Path)
+	if err != nil {
+		return nil, err
+	}
+	s = &kvSide{files: files}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	o.KV = kv.F32
+	if files.Quantized() {
+		o.KV = kv.K8V8
+	}
+	if b.o.KV != "" {
+		if o.KV, err = kv.ParseFormat(b.o.KV); err != nil {
+			return s, err
+		}
+	}
+	b.r.KV = o.KV.String()
+	if ram != "" {
+		if o.Plan, err = b.plan(files, o.KV); err != nil {
+			return s, err
+		}
+		o.KVHot, o.KVRing, o.Chunk = o.Plan.KVHot, o.Plan.KVRing, o.Plan.Chunk
+		b.r.RAM, b.r.KVRAM, b.r.Ring, b.piece = o.Plan.Budget, o.KVHot, o.KVRing, o.Plan.Piece
+	}
+	if s.model, err = exec.Load(ctx, files, o); err != nil {
+		return s, err
+	}
+	if !s.model.NeedsFiles() {
+		s.files = nil
+		if err := files.Close(); err != nil {
+			return s, err
+		}
+	}
+	s.bench = bench.NewRunner(s.model)
+	s.text, err = s.model.NewSequence(0)
+	return s, err
+}
+
+// plan divides the memory that there is for weights, keys and values.
+func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan, error) {
+	if files.Packed() == nil {
+		return nil, fmt.Errorf("%s %w", b.o.Path, ErrPack)
+	}
+	ram, err := tiering.ParseSize(b.o.RAM, files.TensorBytes())
+	if err != nil {
+		return nil, err
+	}
+	spec, err := files.Spec()
+	if err != nil {
+		return nil, err
+	}
+	shape, err := exec.MeasureShape(files, exec.ShapeOptions{Threads: b.o.Threads, KV: format, KVCold: true})
+	if err != nil {
+		return nil, err
+	}
+	longest := 0
+	for _, n := range b.o.Contexts {
+		longest = max(longest, n+b.o.Decode+warmTokens)
+	}
+	longest = min(longest, spec.Context)
+	return tiering.MakePlan(shape, tiering.Need{Budget: ram, Context: longest, ContextMax: longest, KVCold: true, KVHot: b.o.KVRAM}, tiering.Rates{})
+}
+
+// reach makes the context n tokens long, with room for more.
+func (s *kvSide) reach(ctx context.Context, n int) error {
+	s.text.Truncate(n)
+	if err := s.model.Fill(ctx, s.text, n); err != nil {
+		return err
+	}
+	return s.bench.Generate(ctx, s.text, 1)
+}
+
+// kvUse is what a measurement read.
+type kvUse struct {
+	read, weights int64
+	stalled       time.Duration
+	processors    time.Duration // that they computed; 0 where nobody knows
+}
+
+func (u *kvUse) add(v kvUse) {
+	u.read, u.weights, u.stalled, u.processors = u.read+v.read, u.weights+v.weights, u.stalled+v.stalled, u.processors+v.processors
+}
+
+func (s *kvSide) use() kvUse {
+	keys, weights := s.model.KVStats(), s.model.StreamStats()
+	return kvUse{read: keys.Read, weights: weights.Bytes, stalled: keys.Stalled}
+}
+
+// warmTokens go before those that are measured. In the meantime more may have been
+// read ahead than otherwise, and the other side's weights are in the caches: one token
+// does not change all of that.
+const warmTokens = 6
+
+// decode returns how many milliseconds one of so many tokens takes behind n.
+func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kvUse, err error) {
+	s.text.Truncate(n)
+	if err := s.bench.Generate(ctx, s.text, warmTokens); err != nil {
+		return 0, used, err
+	}
+	before, computed := s.use(), bench.ProcessorTime()
+	start := time.Now()
+	err = s.bench.Generate(ctx, s.text, tokens)
+	took := time.Since(start)
+	after := s.use()
+	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, bench.ProcessorTime() - computed}
+	return 1e3 * took.Seconds() / float64(tokens), used, err
+}
+
+// flash measures how fast keys and values, and weights, are read: 0 for what is
+// not on flash.
+func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
+	b.settle(ctx)
+	if b.spill.from != nil {
+		piece := min(b.spill.piece, tiering.DefaultPiece)
+		if gbs[0], err = rates.Flash(b.spill.from, b.spill.end, int(piece), flashTime); err != nil {
+			return gbs, err
+		}
+	}
+	if b.piece > 0 {
+		gbs[1], err = flash(b.o.Path, b.o.Disk, b.piece)
+	}
+	return gbs, err
+}
+
+// settle waits until nothing is read ahead any more.
+func (b *kvBench) settle(ctx context.Context) {
+	for before := (kvUse{read: -1}); ctx.Err() == nil && b.cold.use() != before; {
+		before = b.cold.use()
+		time.Sleep(settleTime)
+	}
+}
+
+// settleTime is longer than any read takes.
+const settleTime = 50 * time.Millisecond
+
+// close gives everything back.
+func (b *kvBench) close() error {
+	return errors.Join(b.memory.close(), b.cold.close())
+}
+
+func (s *kvSide) close() (err error) {
+	if s == nil {
+		return nil
+	}
+	if s.text != nil {
+		s.text.Close()
+	}
+	if s.model != nil {
+		s.model.Close()
+	}
+	if s.files != nil {
+		err = s.files.Close()
+		s.files = nil
+	}
+	return err
+}
+
+// spillWatch sees where keys and values go.
+type spillWatch struct {
+	kv.Spiller
+	from       io.ReaderAt // nil: none went anywhere yet
+	end, piece int64       // of the file; what is read at once of a layer
+	ends, runs []int64     // [layer] of what lies together there, and its length
+}
+
+// Spill writes pages and notes where.
+func (w *spillWatch) Spill(after kv.Segment, layers, pages int, page func(layer, i int) []byte) (kv.Segment, error) {
+	chunk, err := w.Spiller.Spill(after, layers, pages, page)
+	if err != nil {
+		return chunk, err
+	}
+	if w.ends == nil {
+		w.ends, w.runs = make([]int64, layers), make([]int64, layers)
+	}
+	for l := range layers {
+		from, off, size := chunk.LayerRun(l)
+		size = vfs.DirectSize(size)
+		if off != w.ends[l] {
+			w.runs[l] = 0
+		}
+		w.ends[l], w.runs[l] = off+size, w.runs[l]+size
+		w.from, w.end, w.piece = from, max(w.end, w.ends[l]), max(w.piece, w.runs[l])
+	}
+	return chunk, nil
+}

@@ -1,0 +1,89 @@
+package measure
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/store/synth"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// tinyPack writes a pack of a small shape.
+func tinyPack(t *testing.T, tied bool) string {
+	t.Helper()
+	shape, ok := synth.FindShape("tiny")
+	require.True(t, ok)
+	shape.Tied, shape.Layers, shape.Dim = tied, 6, 512
+	source := t.TempDir() + "/m.gguf"
+	require.NoError(t, synth.Write(t.Context(), vfs.OS(), source, synth.Options{Shape: shape, Quant: "q8_0"}))
+	path := source + ".pack"
+	_, err := llmrun.Import(t.Context(), source, path, llmrun.ImportOptions{Replace: true})
+	require.NoError(t, err)
+	return path
+}
+
+func TestOverheads(t *testing.T) {
+	tied, untied := tinyPack(t, true), tinyPack(t, false)
+	var done, total int64
+	r, err := Overheads(t.Context(), OverheadOptions{
+		Paths: []string{tied, untied}, Rounds: 3, Decode: 2, Threads: 2,
+		Running: func(d, all int64) { done, total = d, all },
+	})
+	require.NoError(t, err)
+	require.Len(t, r.Rows, 2)
+	require.EqualValues(t, 6, done)
+	require.Equal(t, total, done)
+	require.Nil(t, r.Rows[0].Embedding)
+	require.Equal(t, 6, r.Rows[1].Embedding.Pairs)
+	for _, row := range r.Rows {
+		require.Equal(t, 3, row.Budget.Pairs)
+		require.Positive(t, min(row.Budget.With, row.Budget.Without, 1+row.Budget.Cost))
+	}
+	_, err = Overheads(t.Context(), OverheadOptions{Paths: []string{tinyModel(t)}})
+	require.ErrorIs(t, err, ErrPack)
+}
+
+func TestPairedTakesTheMiddle(t *testing.T) {
+	var p Paired
+	for _, ms := range [][2]int{{10, 10}, {30, 20}, {11, 10}, {900, 10}, {10, 20}} {
+		p.add([2]time.Duration{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
+	}
+	p.sumUp()
+	require.Equal(t, 5, p.Pairs)
+	require.InDelta(t, 11, p.With, 1e-9)
+	require.InDelta(t, 10, p.Without, 1e-9)
+	require.InDelta(t, 0.1, p.Cost, 1e-9)
+	require.InDelta(t, 0, p.Low, 1e-9)
+	require.InDelta(t, 0.5, p.High, 1e-9)
+}
+
+// A configuration is judged by how much flash changed between the plan, the
+// beginning and the end of it.
+func TestDrift(t *testing.T) {
+	row := BudgetRow{FlashGBs: 2, FlashAfter: 2.2, planned: 1.9}
+	require.EqualValues(t, 1, row.drift(), "nothing is read")
+	row.Streamed = 1
+	require.InDelta(t, 2.2/1.9, row.drift(), 1e-9)
+}
+
+func TestBudgets(t *testing.T) {
+	r, err := Budgets(t.Context(), BudgetOptions{
+		Paths: []string{tinyPack(t, false)}, Shares: []float64{0.01, 20}, Contexts: []int{64}, Prompt: 8, Decode: 3, Threads: 2,
+		Disk: llmrun.DiskSpeed{BytesPerSecond: 500e6},
+	})
+	require.NoError(t, err)
+	_, errLong := Budgets(t.Context(), BudgetOptions{Contexts: []int{64, 8}, Prompt: 8, Decode: 3})
+	require.ErrorIs(t, errLong, bench.ErrBench)
+	require.Len(t, r.Rows, 3)
+	require.NotEmpty(t, r.Rows[1].Refused)
+	for _, row := range []BudgetRow{r.Rows[0], r.Rows[2]} {
+		require.True(t, row.Same)
+		require.Equal(t, 1, row.Tries, "nothing is read from flash")
+		require.Positive(t, min(row.Decode, row.FlashGBs, row.FlashAfter, row.Predicted.Decode))
+		require.LessOrEqual(t, row.FlashGBs, 0.75, "no faster than it was set")
+	}
+}

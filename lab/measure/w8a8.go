@@ -1,0 +1,145 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/llmrun/llmrun"
+	"github.com/llmrun/llmrun/internal/bench"
+	"github.com/llmrun/llmrun/store/vfs"
+)
+
+// W8A8Options say what to compare.
+type W8A8Options struct {
+	FS      fs.FS  // where the model is; nil is the operating system
+	Path    string // a directory with safetensors
+	Dir     string // for the copy with outliers, and calibrations
+	Text    string // its first half calibrates, its second is scored
+	Context int    // tokens of a window
+	Threads int
+	Outliers
+	Running func(done, total int64) // may be nil
+}
+
+// W8A8Report is how well a model predicts a text with whole integers.
+type W8A8Report struct {
+	Machine  bench.Machine `json:"machine"`
+	Factor   float32       `json:"factor"`   // of injected outliers
+	Channels int           `json:"channels"` // of each norm
+	Scored   int           `json:"scored"`   // tokens
+	Rows     []W8A8Row     `json:"rows"`
+}
+
+// W8A8Row is one way to compute one of the models.
+type W8A8Row struct {
+	Injected bool              `json:"injected"`
+	How      string            `json:"how"`
+	PPL      float64           `json:"ppl"`
+	Change   float64           `json:"change"` // against float32 of the same model, as a part
+	Use      *llmrun.ShadowUse `json:"shadow,omitempty"`
+}
+
+// w8a8Ways are how the products of a model are computed, floats first.
+var w8a8Ways = []struct {
+	how  string
+	w8a8 *llmrun.W8A8
+}{
+	{"float32", nil},
+	{"W8A8 without shadow", &llmrun.W8A8{NoShadow: true}},
+	{"W8A8, shadow of 15 % of the inputs", &llmrun.W8A8{Shadows: 0.15}},
+	{"W8A8, shadow of 50 %", &llmrun.W8A8{Shadows: 0.5}},
+	{"W8A8, shadow where it is needed", &llmrun.W8A8{}},
+	{"W8A8, all shadows", &llmrun.W8A8{Shadows: 1}},
+}
+
+// CompareW8A8 measures a model as it is and with injected outliers, computed in
+// floats and in whole integers.
+func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
+	from := bench.DiskOf(o.FS)
+	injected := filepath.Join(o.Dir, "injected")
+	if err := InjectOutliers(from, o.Path, vfs.OS(), injected, o.Outliers); err != nil {
+		return nil, err
+	}
+	r := &W8A8Report{Machine: bench.ThisMachine(), Factor: o.Factor, Channels: o.Channels}
+	var done int64
+	tell := func() {
+		if done++; o.Running != nil {
+			o.Running(done, int64(2*(1+len(w8a8Ways))))
+		}
+	}
+	half := len(o.Text) / 2
+	for _, m := range []struct {
+		injected bool
+		fs       fs.FS
+		path     string
+	}{{false, o.FS, o.Path}, {true, nil, injected}} {
+		calibration := filepath.Join(o.Dir, fmt.Sprintf("calibration-%t", m.injected))
+		if _, err := llmrun.Calibrate(ctx, m.path, o.Text[:half], llmrun.CalibrateOptions{FS: m.fs, To: calibration, Threads: o.Threads}); err != nil {
+			return nil, err
+		}
+		tell()
+		var floats float64
+		for _, way := range w8a8Ways {
+			row := W8A8Row{Injected: m.injected, How: way.how}
+			options := llmrun.Options{FS: m.fs, Threads: o.Threads, KV: "f32"}
+			if way.w8a8 != nil {
+				w := *way.w8a8
+				w.Calibration = calibration
+				options.W8A8 = &w
+			}
+			scored, err := row.measure(ctx, m.path, options, o.Text[half:], o.Context)
+			if err != nil {
+				return nil, err
+			}
+			if floats == 0 {
+				floats = row.PPL
+			}
+			row.Change, r.Scored = row.PPL/floats-1, scored
+			r.Rows = append(r.Rows, row)
+			tell()
+		}
+	}
+	return r, nil
+}
+
+// measure scores a text, and returns how many of its tokens.
+func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, text string, window int) (scored int, err error) {
+	engine, err := llmrun.OpenContext(ctx, path, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	ids := engine.Tokenizer().Encode(text, llmrun.EncodeOptions{})
+	p, err := engine.Perplexity(ctx, ids, llmrun.PerplexityOptions{Context: window})
+	if err != nil {
+		return 0, err
+	}
+	if r.PPL = p.PPL; o.W8A8 != nil && !o.W8A8.NoShadow {
+		use := engine.ShadowUse()
+		r.Use = &use
+	}
+	return p.Scored, nil
+}
+
+// WriteTable writes the report in Markdown.
+func (r *W8A8Report) WriteTable(w io.Writer) {
+	fmt.Fprintf(w, "| model | products | perplexity | against float32 | rows with outliers | hot columns in memory, of all | hot uses | fetched from flash |\n|---|---|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		name := "as it is"
+		if row.Injected {
+			name = fmt.Sprintf("%d channels of each norm x %g", r.Channels, r.Factor)
+		}
+		fmt.Fprintf(w, "| %s | %s | %.3f | %+.2f %% |", name, row.How, row.PPL, 100*row.Change)
+		if u := row.Use; u != nil {
+			fmt.Fprintf(w, " %.1f %% | %.2f of %.1f MB | %d | %d, %.1f MB |\n",
+				100*float64(u.Marked)/float64(max(1, u.Tokens)), float64(u.Resident)/1e6, float64(u.All)/1e6, u.Hot, u.Fetched, float64(u.Read)/1e6)
+		} else {
+			fmt.Fprintf(w, " | | | |\n")
+		}
+	}
+	fmt.Fprintf(w, "\n%d tokens scored; the text before them was used to calibrate.\n", r.Scored)
+}

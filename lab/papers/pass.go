@@ -1,0 +1,347 @@
+package papers
+
+import (
+	"time"
+
+	"github.com/llmrun/llmrun/hetero"
+	"github.com/llmrun/llmrun/hetero/solve"
+	"github.com/llmrun/llmrun/lab/sim"
+)
+
+// Method is a way to use the devices.
+type Method uint8
+
+// The methods that HeteroLLM compares.
+const (
+	GPUOnly Method = iota // PPL-OpenCL
+	Layer                 // whole operations on the better device
+	Tensor                // operations divided
+	Padding               // the NPU alone, the length padded to a standard one
+	Pipe                  // the NPU alone, standard lengths one after the other
+	Online                // the NPU alone, with graphs made for this length now
+)
+
+// String returns the name that tables show.
+func (m Method) String() string {
+	return [...]string{"GPU only", "layer-level", "tensor-level", "padding", "pipe", "online"}[m]
+}
+
+// MarshalText makes the name what JSON holds, too.
+func (m Method) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// allow returns which splits a method may choose.
+func (m Method) allow(s *solve.Split) bool {
+	first := s.Pieces[0]
+	single := len(s.Pieces) == 1
+	if m == Tensor || single && first.Device == 0 && (m == GPUOnly || m == Layer || first.Tokens == 1) {
+		return true
+	}
+	if s.Cut != solve.None || first.Device == 0 || first.Tokens == 1 {
+		return false
+	}
+	return m == Pipe || single && (m == Layer || m == Padding || m == Online)
+}
+
+// Run is one way to run a model on a simulated chip.
+type Run struct {
+	SoC    string
+	Model  Model
+	Method Method
+	Tokens int
+	Past   int
+	// Slow runs the splits that were made for fast synchronization without it:
+	// with copies, and waiting as drivers do.
+	Slow     bool
+	GPUShare float64 // of the GPU that others leave, as in sim.Options
+	Limit    float64 // of the GPU's time that a split may take, as in solve.Solver
+	Predict  bool    // plan with predicted times instead of measured ones
+}
+
+// Result is what a run took.
+type Result struct {
+	Time      time.Duration // by the virtual clock
+	Prepare   time.Duration // of that, for graphs, where they are made now
+	Predicted time.Duration // sum over the products, by the solver
+	Products  time.Duration // the same sum by the clock
+	Splits    map[string]solve.Split
+}
+
+// pass is a run under way.
+type pass struct {
+	*Run
+	soc     *sim.SoC
+	solver  *solve.Solver
+	exec    *solve.Executor
+	pending []solve.Pending
+	result  Result
+}
+
+// Lab keeps what was profiled and solved from run to run.
+type Lab struct {
+	solvers map[solverKey]*solve.Solver
+	costs   map[costsKey]solve.Costs
+}
+
+type costsKey struct {
+	soc     string
+	share   float64
+	predict bool
+}
+
+type solverKey struct {
+	costsKey
+	method Method
+	length int // that Online makes graphs for
+	limit  float64
+}
+
+// Profile returns the costs of a chip, measured by real execution on the
+// simulator.
+func (l *Lab) Profile(soc string, share float64) (*solve.Profiler, error) {
+	key := costsKey{soc, share, false}
+	if c, known := l.costs[key]; known {
+		return c.(*solve.Profiler), nil
+	}
+	chip, err := sim.New(soc, sim.Options{TimeOnly: true, GPUShare: share})
+	if err != nil {
+		return nil, err
+	}
+	p := solve.NewProfiler([]hetero.Device{chip.GPU, chip.NPU}, nil)
+	l.keep(key, p)
+	return p, nil
+}
+
+func (l *Lab) keep(key costsKey, c solve.Costs) {
+	if l.costs == nil {
+		l.costs, l.solvers = map[costsKey]solve.Costs{}, map[solverKey]*solve.Solver{}
+	}
+	l.costs[key] = c
+}
+
+// solver returns the solver for a run. Its costs are those of fast
+// synchronization, whatever runs.
+func (l *Lab) solver(r *Run) (*solve.Solver, error) {
+	profiler, err := l.Profile(r.SoC, r.GPUShare)
+	if err != nil {
+		return nil, err
+	}
+	key := solverKey{costsKey{r.SoC, r.GPUShare, r.Predict}, r.Method, 0, r.Limit}
+	steps := solve.DefaultSteps
+	if r.Method == Online {
+		key.length, steps.Lengths = r.Tokens, []int{r.Tokens}
+	}
+	if s, known := l.solvers[key]; known {
+		return s, nil
+	}
+	costs := solve.Costs(profiler)
+	if r.Predict {
+		costs = solve.NewPredictor(profiler, Samples())
+	}
+	chip, err := sim.New(r.SoC, sim.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &solve.Solver{Costs: costs, Steps: steps, Static: true, Sync: chip.Sync(), Allow: r.Method.allow, Quota: r.Limit}
+	l.solvers[key] = s
+	return s, nil
+}
+
+// Samples are the products that the prediction mode measures: lengths and sizes
+// in powers of two, in both orders.
+func Samples() (list []hetero.Op) {
+	for _, tokens := range append([]int{1}, solve.DefaultSteps.Lengths...) {
+		for rows := 256; rows <= 16384; rows *= 2 {
+			for cols := 1024; cols <= 16384; cols *= 2 {
+				list = append(list,
+					hetero.Op{Tokens: tokens, Rows: rows, Cols: cols, Streamed: true},
+					hetero.Op{Tokens: tokens, Rows: rows, Cols: cols})
+			}
+		}
+	}
+	return list
+}
+
+// predictionErrors fills in how far predictions are off for the lengths and
+// halves of a model's products.
+func (l *Lab) predictionErrors(m Model, p *Prediction) error {
+	solver, err := l.solver(&Run{SoC: phone, Model: m, Method: Tensor, Predict: true})
+	if err != nil {
+		return err
+	}
+	var ops []hetero.Op
+	for _, product := range m.Products() {
+		for _, tokens := range solve.DefaultSteps.Lengths {
+			whole := product.Op(tokens)
+			half := whole
+			half.Rows = max(256, half.Rows/2/256*256)
+			ops = append(ops, whole, half)
+		}
+	}
+	q := solver.Costs.(*solve.Predictor)
+	p.GPU, p.GPUMax = q.Error(0, ops)
+	p.NPU, p.NPUMax = q.Error(1, ops)
+	return q.Measured.Err
+}
+
+// Do runs a model once.
+func (l *Lab) Do(r Run) (Result, error) {
+	soc, err := sim.New(r.SoC, sim.Options{TimeOnly: true, Apart: r.Slow, GPUShare: r.GPUShare})
+	if err != nil {
+		return Result{}, err
+	}
+	solver, err := l.solver(&r)
+	if err != nil {
+		return Result{}, err
+	}
+	p := &pass{
+		Run: &r, soc: soc, solver: solver,
+		exec:   &solve.Executor{Devices: [2]hetero.Device{soc.GPU, soc.NPU}, Costs: solver.Costs, Grain: soc.Grain(), Fast: !r.Slow},
+		result: Result{Splits: map[string]solve.Split{}},
+	}
+	if err := p.prepare(); err != nil {
+		return Result{}, err
+	}
+	begin := soc.Elapsed()
+	for range r.Model.Layers {
+		if err := p.layer(); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := p.head(); err != nil {
+		return Result{}, err
+	}
+	if err := p.settle(); err != nil {
+		return Result{}, err
+	}
+	p.result.Time = soc.Elapsed() - begin + p.result.Prepare
+	return p.result, p.exec.Close()
+}
+
+// prepare makes all kernels ready. Layers share them: their weights differ, but
+// not the time that they take. Only Online pays for it, once for each shape.
+func (p *pass) prepare() error {
+	shapes := map[[2]int]time.Duration{}
+	for _, product := range append(p.Model.Products(), p.headProduct()) {
+		tokens := p.Tokens
+		if product.Name == "head" {
+			tokens = 1
+		}
+		op := product.Op(tokens)
+		split := p.solver.Solve(op)
+		p.result.Splits[product.Name] = split
+		begin := p.soc.Elapsed()
+		if err := p.exec.Prepare(product.Name, op, &split); err != nil {
+			return err
+		}
+		if product.Name != "head" {
+			shapes[[2]int{product.Rows, product.Cols}] = p.soc.Elapsed() - begin
+		}
+	}
+	if p.Method == Online {
+		for _, took := range shapes {
+			p.result.Prepare += took
+		}
+	}
+	return nil
+}
+
+func (p *pass) headProduct() Product { return Product{"head", p.Model.Vocab, p.Model.Dim} }
+
+// layer runs one layer: the GPU does what is no product.
+func (p *pass) layer() error {
+	m, tokens := &p.Model, float64(p.Tokens)
+	width := float64(m.Dim)
+	norm := step{bytes: 3 * tokens * width * 2}
+	kv := float64(p.Past+p.Tokens) * float64(m.KVHeads*m.HeadAt) * 2 * 2
+	heads := float64(m.Heads * m.HeadAt)
+	attention := step{flops: 4 * tokens * (float64(p.Past) + tokens/2) * heads, bytes: kv + 4*tokens*heads*2}
+	activation := step{bytes: 3 * tokens * float64(m.Hidden) * 2}
+	products := m.Products()
+	for _, s := range []step{
+		norm,
+		{products: products[:3]},
+		attention,
+		{products: products[3:4]},
+		norm,
+		{products: products[4:6]},
+		activation,
+		{products: products[6:]},
+	} {
+		if err := p.step(s, p.Tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pass) head() error {
+	if err := p.step(step{bytes: 3 * float64(p.Model.Dim) * 2}, 1); err != nil {
+		return err
+	}
+	return p.step(step{products: []Product{p.headProduct()}}, 1)
+}
+
+// step is some products of one input, or work of the GPU.
+type step struct {
+	products     []Product
+	flops, bytes float64
+}
+
+func (p *pass) step(s step, tokens int) error {
+	if len(s.products) == 0 {
+		if err := p.exec.Before(0, nil, p.pending); err != nil {
+			return err
+		}
+		t := p.soc.GPU.Charge(s.flops, s.bytes)
+		p.pending = []solve.Pending{{Device: 0, Ticket: t, At: p.soc.Elapsed()}}
+		return nil
+	}
+	input, output := p.pending, []solve.Pending(nil)
+	for _, product := range s.products {
+		split := p.result.Splits[product.Name]
+		begin := p.soc.Elapsed()
+		done, err := p.exec.Submit(product.Name, product.Op(tokens), &split, hetero.View{}, hetero.View{}, input)
+		if err != nil {
+			return err
+		}
+		// As in HeteroLLM an operation that is divided ends before the next begins.
+		if other := elsewhere(done); len(other) > 0 {
+			if err := p.exec.Before(0, nil, other); err != nil {
+				return err
+			}
+		}
+		p.result.Predicted += split.Time
+		p.result.Products += p.soc.Elapsed() - begin
+		output = append(output, onGPU(done)...)
+	}
+	p.pending = output
+	return nil
+}
+
+func elsewhere(list []solve.Pending) (other []solve.Pending) {
+	for _, w := range list {
+		if w.Device != 0 {
+			other = append(other, w)
+		}
+	}
+	return other
+}
+
+func onGPU(list []solve.Pending) (own []solve.Pending) {
+	for _, w := range list {
+		if w.Device == 0 {
+			own = append(own, w)
+		}
+	}
+	return own
+}
+
+// settle waits for everything.
+func (p *pass) settle() error {
+	for _, w := range p.pending {
+		if err := p.exec.Await(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
