@@ -1,9 +1,10 @@
-// Package testutil finds the material that tests compare against.
+// Package testutil finds the reference material that tests compare against.
 //
-// Small reference files live in testdata directories and are always there. The
-// larger set (fixture checkpoints, real vocabularies, the demo model's long
-// references) lies in a directory named shared beside the checkout; tests that
-// need it skip where it is absent.
+// The material lies in testdata at the repository's root, one directory for each
+// set: fixtures, gguf, vocab, demo. Archives in a set are unpacked once into the
+// user's cache directory. A directory named shared beside the checkout may hold a
+// larger set under the same names; testdata takes precedence, so that a clone and a
+// full checkout test the same files, and the larger set only adds to them.
 package testutil
 
 import (
@@ -33,15 +34,49 @@ func Root(tb testing.TB) string {
 	}
 }
 
-// Shared returns the path of a file or directory of the shared reference
-// material, or skips the test where the checkout stands alone.
-func Shared(tb testing.TB, elem ...string) string {
+// Shared returns the path of a set of reference material, or of a file or directory
+// in it. It skips the test if neither testdata nor the larger set has it. The
+// files are read-only.
+func Shared(tb testing.TB, set string, elem ...string) string {
 	tb.Helper()
-	path := filepath.Join(append([]string{Root(tb), "..", "shared"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		tb.Skipf("reference material %s is not beside this checkout", filepath.Join(elem...))
+	for _, dir := range setDirs(tb, set) {
+		path := filepath.Join(append([]string{dir}, elem...)...)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
 	}
-	return path
+	tb.Skipf("no reference material %s in testdata or beside the checkout", filepath.Join(append([]string{set}, elem...)...))
+	return ""
+}
+
+// Glob returns the paths in a set that match a pattern. A path that testdata and the
+// larger set both have is listed once, in testdata. It skips the test if nothing matches.
+func Glob(tb testing.TB, set, pattern string) (paths []string) {
+	tb.Helper()
+	listed := map[string]bool{}
+	for _, dir := range setDirs(tb, set) {
+		matches, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, path := range matches {
+			if name := path[len(dir):]; !listed[name] {
+				listed[name] = true
+				paths = append(paths, path)
+			}
+		}
+	}
+	if len(paths) == 0 {
+		tb.Skipf("no reference material %s/%s in testdata or beside the checkout", set, pattern)
+	}
+	return paths
+}
+
+// setDirs returns the directories that may hold a set, in the order of precedence.
+func setDirs(tb testing.TB, set string) []string {
+	tb.Helper()
+	root := Root(tb)
+	return []string{unpacked(tb, root, set), filepath.Join(root, "..", "shared", set)}
 }
 
 // ReadJSON decodes a JSON file into v.

@@ -1,0 +1,198 @@
+package testutil
+
+import (
+	"archive/tar"
+	"compress/bzip2"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// unpackedSets holds the directory of every set that this process has unpacked.
+var unpackedSets = struct {
+	sync.Mutex
+	dirs map[string]string
+}{dirs: map[string]string{}}
+
+// cacheDir holds unpacked sets. It is read when the process starts, because tests
+// change the environment.
+var cacheDir = func() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "llmrun-testdata")
+}()
+
+// unpacked returns the directory with the unpacked files of testdata/set. The
+// directory's name contains the hash of the archives, so that test processes and
+// checkouts share it and a changed archive is unpacked anew. A set without archives
+// is used where it is.
+func unpacked(tb testing.TB, root, set string) string {
+	tb.Helper()
+	unpackedSets.Lock()
+	defer unpackedSets.Unlock()
+	packed := filepath.Join(root, "testdata", set)
+	if dir, ok := unpackedSets.dirs[packed]; ok {
+		return dir
+	}
+	dir, err := unpackSet(packed, cacheDir)
+	if err != nil {
+		tb.Fatalf("unpack testdata/%s: %v", set, err)
+	}
+	unpackedSets.dirs[packed] = dir
+	return dir
+}
+
+// unpackSet unpacks a set below cache unless it is there, and returns its directory.
+func unpackSet(packed, cache string) (string, error) {
+	hash, archives, err := hashSet(packed)
+	if err != nil || !archives {
+		return packed, err
+	}
+	target := filepath.Join(cache, filepath.Base(packed)+"-"+hash)
+	if _, err := os.Stat(target); err == nil {
+		return target, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	partial, err := os.MkdirTemp(cache, "partial-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(partial)
+	if err := unpackFiles(packed, partial); err != nil {
+		return "", err
+	}
+	// Only a complete set gets the final name. Another process may have been faster.
+	if err := os.Rename(partial, target); err != nil {
+		if _, missing := os.Stat(target); missing != nil {
+			return "", err
+		}
+	}
+	return target, nil
+}
+
+// hashSet hashes the names and contents of all files of a set and reports whether
+// any of them is an archive. A set that does not exist is empty.
+func hashSet(packed string) (hash string, archives bool, err error) {
+	sum := sha256.New()
+	err = walkSet(packed, func(name string, file io.Reader) error {
+		if _, kind := splitArchive(name); kind != "" {
+			archives = true
+		}
+		fmt.Fprintf(sum, "%d %s ", len(name), name)
+		content := sha256.New()
+		_, err := io.Copy(content, file)
+		sum.Write(content.Sum(nil))
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)[:8]), archives, err
+}
+
+// unpackFiles unpacks the archives of a set below target and copies its other files.
+func unpackFiles(packed, target string) error {
+	return walkSet(packed, func(name string, file io.Reader) error {
+		base, kind := splitArchive(name)
+		path := filepath.Join(target, filepath.FromSlash(base))
+		switch kind {
+		case "":
+			return writeFile(path, file)
+		case ".bz2", ".tar.bz2":
+			file = bzip2.NewReader(file)
+		default:
+			unzipped, err := gzip.NewReader(file)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			file = unzipped
+		}
+		write := writeFile
+		if strings.HasPrefix(kind, ".tar") {
+			write = unpackTar
+		}
+		if err := write(path, file); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// splitArchive divides a name into what it unpacks to and the archive's suffix,
+// which is empty for other files.
+func splitArchive(name string) (base, kind string) {
+	for _, kind := range []string{".tar.gz", ".tar.bz2", ".gz", ".bz2"} {
+		if base, ok := strings.CutSuffix(name, kind); ok {
+			return base, kind
+		}
+	}
+	return name, ""
+}
+
+// walkSet calls visit for every file of a set in the order of names, which are
+// relative to the set and have slashes.
+func walkSet(packed string, visit func(name string, file io.Reader) error) error {
+	err := fs.WalkDir(os.DirFS(packed), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		file, err := os.Open(filepath.Join(packed, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		return visit(name, file)
+	})
+	if _, missing := os.Stat(packed); missing != nil {
+		return nil
+	}
+	return err
+}
+
+// unpackTar writes the regular files of a tar archive below dir.
+func unpackTar(dir string, archive io.Reader) error {
+	files := tar.NewReader(archive)
+	for {
+		header, err := files.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if !filepath.IsLocal(header.Name) {
+			return fmt.Errorf("%s leads out of the archive", header.Name)
+		}
+		if err := writeFile(filepath.Join(dir, header.Name), files); err != nil {
+			return err
+		}
+	}
+}
+
+// writeFile writes a read-only file and the directories above it.
+func writeFile(path string, content io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
