@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ type longContext struct {
 }
 
 func demoReference(t testing.TB) (r reference) {
-	testutil.ReadJSON(t, "testdata/demo/reference.json", &r)
+	testutil.ReadJSON(t, testutil.Shared(t, "demo", "reference.json"), &r)
 	return r
 }
 
@@ -129,16 +128,9 @@ func TestDemoPerplexity(t *testing.T) {
 	t.Logf("mean NLL %.6f, reference %.6f", got.MeanNLL, want.ValNLL)
 }
 
-// TestDemoAnswersFromLongContexts asks for facts in texts of 2K tokens, and of
-// up to 16K where the longer references are at hand.
+// TestDemoAnswersFromLongContexts asks for facts in texts of 2K to 16K tokens.
 func TestDemoAnswersFromLongContexts(t *testing.T) {
-	cases := demoReference(t).LongContext
-	if path := filepath.Join(testutil.Root(t), "..", "shared", "demo", "reference.json"); exists(path) {
-		var full reference
-		testutil.ReadJSON(t, path, &full)
-		cases = full.LongContext
-	}
-	for i, c := range cases {
+	for i, c := range demoReference(t).LongContext {
 		t.Run(fmt.Sprintf("%d-%d", i, c.Tokens), func(t *testing.T) {
 			if c.Tokens > affordable() {
 				t.Skip("a long context; LLMRUN_TEST_LONG=1 reads it")
@@ -149,9 +141,4 @@ func TestDemoAnswersFromLongContexts(t *testing.T) {
 			require.Equal(t, c.Want, a.IDs, "%q, not %q", a.Text, c.Text)
 		})
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

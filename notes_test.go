@@ -28,10 +28,7 @@ type note struct {
 // TestDemoNotes asks for summaries and facts. All questions about one note
 // begin with the note, which therefore is read once.
 func TestDemoNotes(t *testing.T) {
-	dir := "testdata/demo/notes"
-	if path := filepath.Join(testutil.Root(t), "..", "shared", "demo", "notes"); exists(path) {
-		dir = path
-	}
+	dir := testutil.Shared(t, "demo", "notes")
 	var expected struct{ Notes []note }
 	testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &expected)
 	require.NotEmpty(t, expected.Notes)

@@ -3,7 +3,6 @@ package exec
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 
 // ownFixture returns one of the fixtures that are in the tree.
 func ownFixture(t testing.TB, name string) string {
-	return filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+	return testutil.Shared(t, "fixtures", name)
 }
 
 // TestGGUFVariants rewrites an exported file the way converters of other years

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -50,23 +49,11 @@ func (r *reference) prompt(t *testing.T, name string) []int32 {
 	return nil
 }
 
-// fixtureDirs returns the checkpoints that lie beside the tree, or those in
-// testdata.
-func fixtureDirs(t *testing.T) []string {
-	own, err := filepath.Glob(filepath.Join(testutil.Root(t), "testdata", "fixtures", "*", "config.json"))
-	require.NoError(t, err)
-	shared, err := filepath.Glob(filepath.Join(testutil.Root(t), "..", "shared", "fixtures", "*", "config.json"))
-	require.NoError(t, err)
-	have := map[string]bool{}
-	var dirs []string
-	for _, config := range append(shared, own...) {
-		dir := filepath.Dir(config)
-		if !have[filepath.Base(dir)] {
-			have[filepath.Base(dir)] = true
-			dirs = append(dirs, dir)
-		}
+// fixtureDirs returns the directories of all fixture checkpoints.
+func fixtureDirs(t *testing.T) (dirs []string) {
+	for _, config := range testutil.Glob(t, "fixtures", "*/config.json") {
+		dirs = append(dirs, filepath.Dir(config))
 	}
-	require.NotEmpty(t, dirs)
 	return dirs
 }
 
@@ -216,24 +203,5 @@ func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, ma
 // context.
 func wideContext(t *testing.T) string {
 	t.Helper()
-	for _, dir := range fixtureDirs(t) {
-		if filepath.Base(dir) != "llama3" {
-			continue
-		}
-		tmp := t.TempDir()
-		config, err := os.ReadFile(filepath.Join(dir, "config.json"))
-		require.NoError(t, err)
-		var fields map[string]any
-		require.NoError(t, json.Unmarshal(config, &fields))
-		fields["max_position_embeddings"] = 8192
-		config, err = json.Marshal(fields)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(tmp, "config.json"), config, 0o600))
-		weights, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(tmp, "model.safetensors"), weights, 0o600))
-		return tmp
-	}
-	t.Fatal("no llama3 fixture")
-	return ""
+	return longFixture(t, "llama3", 8192, 0)
 }

@@ -18,11 +18,13 @@ import (
 // from them that rounds activations to 8 bits.
 type ggufReference struct {
 	IDs   []int32 `json:"ids"`
-	Files map[string]struct {
-		LogitsAt  map[string][]float32 `json:"logits_at"`
-		ArgmaxAll []int32              `json:"argmax_all"`
-		PeerDiff  float64              `json:"peer_max_abs_diff_at_listed_positions"`
-	}
+	Files map[string]ggufCase
+}
+
+type ggufCase struct {
+	LogitsAt  map[string][]float32 `json:"logits_at"`
+	ArgmaxAll []int32              `json:"argmax_all"`
+	PeerDiff  float64              `json:"peer_max_abs_diff_at_listed_positions"`
 }
 
 // worstAt returns the greatest difference of logits at the listed positions.
@@ -38,22 +40,36 @@ func worstAt(t *testing.T, got [][]float32, want map[string][]float32) (worst fl
 	return worst
 }
 
-func TestGGUFMatchesTheReference(t *testing.T) {
-	var expected ggufReference
-	dir := testutil.Shared(t, "gguf")
-	testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &expected)
-	for name, want := range expected.Files {
+// eachGGUF runs a test with every file of the gguf set and its reference, which lies
+// beside the file.
+func eachGGUF(t *testing.T, test func(t *testing.T, path string, ids []int32, want ggufCase)) {
+	references := map[string]ggufReference{}
+	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
+		dir, name := filepath.Split(path)
+		reference, ok := references[dir]
+		if !ok {
+			testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &reference)
+			references[dir] = reference
+		}
 		t.Run(name, func(t *testing.T) {
-			m := loadModel(t, vfs.OS(), filepath.Join(dir, name), Options{Threads: 2, Exact: true})
-			got := allLogits(t, m, expected.IDs)
-			require.LessOrEqual(t, worstAt(t, got, want.LogitsAt), 2e-3)
-			for i, w := range want.ArgmaxAll {
-				if top2Margin(got[i]) > 1e-2 {
-					require.Equal(t, w, argmax(got[i]), "position %d", i)
-				}
-			}
+			want, ok := reference.Files[name]
+			require.True(t, ok, "expected.json does not list the file")
+			test(t, path, reference.IDs, want)
 		})
 	}
+}
+
+func TestGGUFMatchesTheReference(t *testing.T) {
+	eachGGUF(t, func(t *testing.T, path string, ids []int32, want ggufCase) {
+		m := loadModel(t, vfs.OS(), path, Options{Threads: 2, Exact: true})
+		got := allLogits(t, m, ids)
+		require.LessOrEqual(t, worstAt(t, got, want.LogitsAt), 2e-3)
+		for i, w := range want.ArgmaxAll {
+			if top2Margin(got[i]) > 1e-2 {
+				require.Equal(t, w, argmax(got[i]), "position %d", i)
+			}
+		}
+	})
 }
 
 // TestRoundedActivationsAreAsGoodAsThePeers runs the same models with
@@ -61,20 +77,15 @@ func TestGGUFMatchesTheReference(t *testing.T) {
 // matter of chance in part, so one file may be a little worse if they are
 // better together.
 func TestRoundedActivationsAreAsGoodAsThePeers(t *testing.T) {
-	var expected ggufReference
-	dir := testutil.Shared(t, "gguf")
-	testutil.ReadJSON(t, filepath.Join(dir, "expected.json"), &expected)
 	var ours, peers float64
-	for name, want := range expected.Files {
-		t.Run(name, func(t *testing.T) {
-			m := loadModel(t, vfs.OS(), filepath.Join(dir, name), Options{Threads: 2})
-			got := allLogits(t, m, expected.IDs)
-			worst := worstAt(t, got, want.LogitsAt)
-			require.LessOrEqual(t, worst, max(1.3*want.PeerDiff, 2e-3))
-			require.Equal(t, got, inSteps(t, m, expected.IDs), "chunks must not matter")
-			ours, peers = ours+worst, peers+want.PeerDiff
-		})
-	}
+	eachGGUF(t, func(t *testing.T, path string, ids []int32, want ggufCase) {
+		m := loadModel(t, vfs.OS(), path, Options{Threads: 2})
+		got := allLogits(t, m, ids)
+		worst := worstAt(t, got, want.LogitsAt)
+		require.LessOrEqual(t, worst, max(1.3*want.PeerDiff, 2e-3))
+		require.Equal(t, got, inSteps(t, m, ids), "chunks must not matter")
+		ours, peers = ours+worst, peers+want.PeerDiff
+	})
 	require.Less(t, ours, peers)
 }
 

@@ -153,10 +153,8 @@ func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 
 // TestPacksGiveTheSameLogits compares real quantized files, whole.
 func TestPacksGiveTheSameLogits(t *testing.T) {
-	dir := testutil.Shared(t, "gguf")
-	for _, name := range []string{"tiny-llama-q4_0.gguf", "tiny-llama-q4_k_m.gguf", "tiny-llama-q6_k.gguf", "tiny-qwen2-q8_0.gguf", "tiny-llama-q2_k.gguf"} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(dir, name)
+	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			packed := importModel(t, vfs.OS(), path)
 			for _, exact := range []bool{false, true} {
 				o := Options{Threads: 2, Exact: exact}

@@ -120,14 +120,7 @@ func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 
 func fixtureNamed(t *testing.T, name string) string {
 	t.Helper()
-	for _, dir := range fixtureDirs(t) {
-		if filepath.Base(dir) == name {
-			return dir
-		}
-	}
-	testutil.Shared(t, "fixtures") // all others are there
-	t.Fatalf("no fixture %q", name)
-	return ""
+	return testutil.Shared(t, "fixtures", name)
 }
 
 // TestPackedWeightsAreReadFromAnywhere compares reads of odd ranges with the

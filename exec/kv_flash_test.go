@@ -27,27 +27,20 @@ var slowKernels = strings.HasPrefix(quant.Features(), "portable")
 // of n tokens and to see, where layers have a window, so many of them.
 func longFixture(t *testing.T, name string, n, window int) string {
 	t.Helper()
-	for _, dir := range fixtureDirs(t) {
-		if filepath.Base(dir) != name {
-			continue
-		}
-		tmp := t.TempDir()
-		var fields map[string]any
-		testutil.ReadJSON(t, filepath.Join(dir, "config.json"), &fields)
-		fields["max_position_embeddings"] = n
-		if fields["sliding_window"] != nil && window > 0 {
-			fields["sliding_window"] = window
-		}
-		config, err := json.Marshal(fields)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(tmp, "config.json"), config, 0o600))
-		weights, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(tmp, "model.safetensors"), weights, 0o600))
-		return tmp
+	dir, tmp := testutil.Shared(t, "fixtures", name), t.TempDir()
+	var fields map[string]any
+	testutil.ReadJSON(t, filepath.Join(dir, "config.json"), &fields)
+	fields["max_position_embeddings"] = n
+	if fields["sliding_window"] != nil && window > 0 {
+		fields["sliding_window"] = window
 	}
-	t.Skipf("no fixture %s", name)
-	return ""
+	config, err := json.Marshal(fields)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(tmp, "config.json"), config, 0o600))
+	weights, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(tmp, "model.safetensors"), weights, 0o600))
+	return tmp
 }
 
 // coldOptions are random choices of who keeps keys and values on flash.

@@ -83,7 +83,7 @@ func TestShapeOfQuantizedModels(t *testing.T) {
 }
 
 func TestShapeOfExperts(t *testing.T) {
-	s := checkShape(t, vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", "qwen2_moe"), kv.F32)
+	s := checkShape(t, vfs.OS(), testutil.Shared(t, "fixtures", "qwen2_moe"), kv.F32)
 	require.Positive(t, s.ExpertLayers)
 	require.Positive(t, s.ExpertBytes)
 	require.LessOrEqual(t, s.ExpertsUsed, s.Experts)

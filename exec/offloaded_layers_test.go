@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -140,7 +139,7 @@ func TestLastLayersElsewhere(t *testing.T) {
 }
 
 func smallFixture(t *testing.T, name string) string {
-	return filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+	return testutil.Shared(t, "fixtures", name)
 }
 
 func requireCuts(t *testing.T, fsys vfs.FS, path string) {

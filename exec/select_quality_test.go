@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -222,20 +221,11 @@ func skipOnSlowKernels(t *testing.T) {
 	}
 }
 
-// demoFile returns a file of the demo model, the longer one where it is at hand.
-func demoFile(t *testing.T, elem ...string) string {
-	path := filepath.Join(append([]string{testutil.Root(t), "..", "shared", "demo"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		path = filepath.Join(append([]string{testutil.Root(t), "testdata", "demo"}, elem...)...)
-	}
-	return path
-}
-
 // TestX3_SelectionFindsNeedles hides facts in long texts. The text is read
 // exactly; the question and the answer look at what selection takes.
 func TestX3_SelectionFindsNeedles(t *testing.T) {
 	skipOnSlowKernels(t)
-	text, err := os.ReadFile(demoFile(t, "val_text.txt"))
+	text, err := os.ReadFile(testutil.Shared(t, "demo", "long_text.txt"))
 	require.NoError(t, err)
 	for _, size := range []struct{ tokens, texts int }{{2048, 24}, {4096, 12}, {8192, 8}, {16384, 5}} {
 		misses := 0
@@ -268,7 +258,7 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 			Want   []int32 `json:"expected_ids"`
 		} `json:"long_context"`
 	}
-	testutil.ReadJSON(t, demoFile(t, "reference.json"), &reference)
+	testutil.ReadJSON(t, testutil.Shared(t, "demo", "reference.json"), &reference)
 	r := newExaminer(t)
 	for _, c := range reference.Cases {
 		if !longTests() && (len(c.Prompt) > 2048 || testing.Short()) {
@@ -296,13 +286,13 @@ func TestX3_SelectionExtracts(t *testing.T) {
 			Questions []struct{ Question, Expected string }
 		}
 	}
-	testutil.ReadJSON(t, demoFile(t, "notes", "expected.json"), &notes)
+	testutil.ReadJSON(t, testutil.Shared(t, "demo", "notes", "expected.json"), &notes)
 	r := newExaminer(t)
 	for _, n := range notes.Notes {
 		if n.Tokens < 1200 || !longTests() && (n.Tokens > 2000 || testing.Short()) { // shorter ones are looked at as a whole
 			continue
 		}
-		text, err := os.ReadFile(demoFile(t, "notes", n.File))
+		text, err := os.ReadFile(testutil.Shared(t, "demo", "notes", n.File))
 		require.NoError(t, err)
 		start := "<|im_start|>user\n" + strings.TrimSuffix(string(text), "\n") + "\n\n"
 		ask := func(question, expected string, most int) {

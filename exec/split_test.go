@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -121,7 +120,7 @@ func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
 		"tiny q4_0": func(o Options) *Model { return loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o) },
 	}
 	for _, name := range []string{"llama3", "qwen2_moe", "gemma3", "lfm2"} {
-		dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
+		dir := testutil.Shared(t, "fixtures", name)
 		list[name] = func(o Options) *Model { return loadModel(t, vfs.OS(), dir, o) }
 	}
 	all := allExperts(t)
@@ -134,7 +133,7 @@ func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
 func allExperts(t *testing.T) vfs.FS {
 	files := fstest.MapFS{}
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		data, err := os.ReadFile(filepath.Join(testutil.Root(t), "testdata", "fixtures", "qwen2_moe", name))
+		data, err := os.ReadFile(testutil.Shared(t, "fixtures", "qwen2_moe", name))
 		require.NoError(t, err)
 		files[name] = &fstest.MapFile{Data: data}
 	}

@@ -29,8 +29,7 @@ func streamed(t *testing.T, f *modelfile.Files) *Model {
 // faultDirs are checkpoints with an embedding of its own and with one that is the
 // output matrix too.
 func faultDirs(t *testing.T) map[string]string {
-	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures")
-	return map[string]string{"untied": filepath.Join(dir, "llama3"), "tied": filepath.Join(dir, "llama32")}
+	return map[string]string{"untied": testutil.Shared(t, "fixtures", "llama3"), "tied": testutil.Shared(t, "fixtures", "llama32")}
 }
 
 // TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -316,13 +315,8 @@ func TestReadAtStaysInTensor(t *testing.T) {
 }
 
 func TestOpensReferenceFiles(t *testing.T) {
-	dir := testutil.Shared(t, "gguf")
-	paths, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
-	require.NoError(t, err)
-	vocabularies, err := filepath.Glob(filepath.Join(testutil.Shared(t, "vocab"), "*.gguf"))
-	require.NoError(t, err)
-	require.NotEmpty(t, paths)
-	for _, path := range slices.Concat(paths, vocabularies) {
+	vocabularies := testutil.Glob(t, "vocab", "*.gguf")
+	for _, path := range slices.Concat(testutil.Glob(t, "gguf", "*.gguf"), vocabularies) {
 		f, err := Open(vfs.OS(), path)
 		require.NoError(t, err)
 		tokens, ok, err := f.Meta().Strings("tokenizer.ggml.tokens")

@@ -174,10 +174,8 @@ func TestEveryReadErrorSurfaces(t *testing.T) {
 }
 
 func TestOpensReferenceModels(t *testing.T) {
-	dirs, err := filepath.Glob(filepath.Join(testutil.Shared(t, "fixtures"), "*", "model.safetensors"))
-	require.NoError(t, err)
-	require.NotEmpty(t, dirs)
-	for _, path := range append(dirs, testutil.Shared(t, "demo", "model.safetensors")) {
+	bundled := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model", "model.safetensors")
+	for _, path := range append(testutil.Glob(t, "fixtures", "*/model.safetensors"), bundled) {
 		d, err := Open(vfs.OS(), filepath.Dir(path))
 		require.NoError(t, err)
 		require.NotEmpty(t, d.Tensors())

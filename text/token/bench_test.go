@@ -12,7 +12,7 @@ import (
 
 // BenchmarkEncode encodes prose with real vocabularies.
 func BenchmarkEncode(b *testing.B) {
-	text := strings.Repeat(readText(b, testutil.Shared(b, "demo", "val_text.txt")), 10)
+	text := strings.Repeat(readText(b, testutil.Shared(b, "demo", "long_text.txt")), 10)
 	for _, name := range []string{"gpt-2", "deepseek-llm", "llama-spm"} {
 		b.Run(name, func(b *testing.B) {
 			tok := vocabulary(b, name)

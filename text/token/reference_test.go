@@ -69,7 +69,7 @@ func fromFile(tb testing.TB, path string, config token.Config) *token.Tokenizer 
 }
 
 func TestDemoModel(t *testing.T) {
-	dir := testutil.Shared(t, "demo")
+	dir := filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model")
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestDemoModel(t *testing.T) {
 		Generation: read("generation_config.json"), Model: read("config.json"),
 	})
 	var want struct{ Encode []referenceCase }
-	testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &want)
+	testutil.ReadJSON(t, testutil.Shared(t, "demo", "reference.json"), &want)
 	checkReference(t, tok, want.Encode)
 
 	bos, ok := tok.BOS()
