@@ -30,5 +30,5 @@
 //     weights.
 //
 // All of this is tested with the CPU provider, which stands for the others. It has
-// not been tested on an NPU; docs/npu.md lists the open questions.
+// not been tested on an NPU; docs/guide/npu.md lists the open questions.
 package onnx
