@@ -32,7 +32,7 @@ func TestShapesFitTheDevice(t *testing.T) {
 			}
 		}
 	}
-	// What was measured on 132 compute units, see docs/gpu.md.
+	// What was measured on 132 compute units, see docs/results/gpu.md.
 	c := &Context{Info: Info{Kind: "GPU", ComputeUnits: 132, MaxGroup: 1024, LocalMemory: 48 << 10}}
 	for size, want := range map[[2]int]gemvShape{
 		{2048, 1536}:   {rows: 16, lanes: 16, depth: 3},
