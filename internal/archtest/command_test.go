@@ -23,7 +23,7 @@ var consoleBlock = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
 // TestDocumentsDescribeTheCommand builds llmrun once and holds the documents
 // against it.
 func TestDocumentsDescribeTheCommand(t *testing.T) {
-	binary := buildCommand(t)
+	binary := buildProgram(t, "llmrun")
 	docs := documents(t)
 
 	t.Run("size", func(t *testing.T) {
@@ -36,26 +36,8 @@ func TestDocumentsDescribeTheCommand(t *testing.T) {
 		}
 	})
 
-	t.Run("commands", func(t *testing.T) {
-		help, err := exec.Command(binary, "help").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		mention := regexp.MustCompile("(?m)(?:^\\$ |`|\\| )(?:bin/)?llmrun ([a-z]+)")
-		found := 0
-		for name, text := range docs {
-			for _, match := range mention.FindAllStringSubmatch(text, -1) {
-				found++
-				listed := regexp.MustCompile(`(?m)^\s+(?:llmrun )?` + match[1] + `\b`)
-				if match[1] != "help" && !listed.Match(help) {
-					t.Errorf("%s mentions `llmrun %s`, which `llmrun help` does not list", name, match[1])
-				}
-			}
-		}
-		if found == 0 {
-			t.Error("no document mentions a command")
-		}
-	})
+	t.Run("commands", func(t *testing.T) { checkCommands(t, docs, "llmrun", binary) })
+	t.Run("laboratory", func(t *testing.T) { checkCommands(t, docs, "llmlab", buildProgram(t, "llmlab")) })
 
 	t.Run("transcripts", func(t *testing.T) {
 		home := t.TempDir() // what they keep is theirs
@@ -67,6 +49,30 @@ func TestDocumentsDescribeTheCommand(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkCommands fails for each command of a program that a document names and
+// the program's help does not list.
+func checkCommands(t *testing.T, docs map[string]string, program, binary string) {
+	t.Helper()
+	help, err := exec.Command(binary, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mention := regexp.MustCompile("(?m)(?:^\\$ |^ {4}|`|\\| )(?:bin/)?" + program + " ([a-z][a-z0-9]*)")
+	found := 0
+	for name, text := range docs {
+		for _, match := range mention.FindAllStringSubmatch(text, -1) {
+			found++
+			listed := regexp.MustCompile(`(?m)^\s+` + match[1] + `\b`)
+			if match[1] != "help" && !listed.Match(help) {
+				t.Errorf("%s mentions `%s %s`, which `%s help` does not list", name, program, match[1], program)
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("no document mentions a command of %s", program)
+	}
 }
 
 // command is one line of a transcript with its output.

@@ -136,17 +136,17 @@ func TestDocumentedProgramsBuild(t *testing.T) {
 	}
 }
 
-// buildCommand builds llmrun as `make build` does and returns its path.
-func buildCommand(t *testing.T) string {
+// buildProgram builds a command of cmd as `make build` does and returns its path.
+func buildProgram(t *testing.T, name string) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("builds the command")
+		t.Skip("builds a command")
 	}
-	binary := filepath.Join(t.TempDir(), "llmrun")
+	binary := filepath.Join(t.TempDir(), name)
 	if runtime.GOOS == "windows" {
 		binary += ".exe"
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/llmrun")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/"+name)
 	build.Dir = testutil.Root(t)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
