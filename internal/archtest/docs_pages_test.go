@@ -1,0 +1,74 @@
+package archtest
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// maxReadmeWords keeps README.md to a screen and a half.
+const maxReadmeWords = 900
+
+func TestReadmeIsShort(t *testing.T) {
+	if words := len(strings.Fields(readPage(t, "README.md"))); words > maxReadmeWords {
+		t.Errorf("README.md has %d words, more than %d: move something to docs/guide", words, maxReadmeWords)
+	}
+}
+
+// TestDecisionsAreListed fails when docs/decisions/README.md leaves a note out.
+func TestDecisionsAreListed(t *testing.T) {
+	index := readPage(t, "docs/decisions/README.md")
+	for name := range documents(t) {
+		if path.Dir(name) != "docs/decisions" || path.Base(name) == "README.md" {
+			continue
+		}
+		if !strings.Contains(index, "("+path.Base(name)+")") {
+			t.Errorf("docs/decisions/README.md does not list %s", path.Base(name))
+		}
+	}
+}
+
+var (
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
+	anchor  = regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
+)
+
+// TestDocumentAnchorsResolve checks the part of links that names a heading.
+func TestDocumentAnchorsResolve(t *testing.T) {
+	docs := documents(t)
+	slugs := map[string]map[string]bool{}
+	for name, text := range docs {
+		slugs[name] = map[string]bool{}
+		for _, match := range heading.FindAllStringSubmatch(text, -1) {
+			slugs[name][slug(match[1])] = true
+		}
+	}
+	for name, text := range docs {
+		for _, match := range anchor.FindAllStringSubmatch(text, -1) {
+			target := name
+			if match[1] != "" {
+				target = path.Join(path.Dir(name), match[1])
+			}
+			if known, ok := slugs[target]; ok && !known[match[2]] {
+				t.Errorf("%s links to #%s of %s, which has no such heading", name, match[2], target)
+			}
+		}
+	}
+}
+
+// slug is the anchor that a heading gets: lower case, hyphens for spaces, no
+// punctuation.
+func slug(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(strings.TrimSpace(heading)) {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			b.WriteRune(r)
+		case r == ' ':
+			b.WriteRune('-')
+		}
+	}
+	return b.String()
+}
