@@ -65,16 +65,16 @@ type tile struct {
 }
 
 // tileRows returns how many rows make a full tile.
-func (a *attention) tileRows(kvHeads int) int {
-	return max(1, tileQueries*kvHeads/a.m.Spec.Heads)
+func (s *step) tileRows(kvHeads int) int {
+	return max(1, tileQueries*kvHeads/s.m.Spec.Heads)
 }
 
 // maxTileQueries returns the most queries that a tile of any layer has.
-func (a *attention) maxTileQueries() int {
+func (s *step) maxTileQueries() int {
 	most := 1
-	for _, l := range a.m.Spec.Layers {
+	for _, l := range s.m.Spec.Layers {
 		if l.KVHeads > 0 {
-			most = max(most, a.tileRows(l.KVHeads)*a.m.Spec.Heads/l.KVHeads)
+			most = max(most, s.tileRows(l.KVHeads)*s.m.Spec.Heads/l.KVHeads)
 		}
 	}
 	return most
@@ -165,8 +165,8 @@ func (a *attention) spanRange(t tile) (first, last int) {
 }
 
 // firstBlock returns the first block that some row of a tile sees.
-func (a *attention) firstBlock(t tile) int {
-	if w := a.layer.Window; w > 0 {
+func (s *step) firstBlock(t tile) int {
+	if w := s.layer.Window; w > 0 {
 		return max(0, t.pos-w+1) / kv.BlockTokens
 	}
 	return 0
@@ -240,12 +240,12 @@ func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, spa
 }
 
 // quantizeQueries rounds a tile's queries to 8 bits where keys are kept in codes.
-func (a *attention) quantizeQueries(w *workspace, t tile, kvHead int) {
-	if !a.m.cache.Shape().Format.Codes() {
+func (s *step) quantizeQueries(w *workspace, t tile, kvHead int) {
+	if !s.m.cache.Shape().Format.Codes() {
 		return
 	}
-	d := a.m.Spec.HeadDim
-	q := a.queries(kvHead, t.row, t.count)
+	d := s.m.Spec.HeadDim
+	q := s.queries(kvHead, t.row, t.count)
 	cols := kv.KeyCols(d)
 	w.queries.Use(w.rounded, cols, len(q)/d)
 	for i := range len(q) / d {
@@ -304,13 +304,13 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 
 // visible has a bit for each token of the block from start on that the token at
 // pos sees.
-func (a *attention) visible(pos, start int) uint64 {
+func (s *step) visible(pos, start int) uint64 {
 	all := ^uint64(0) // of a word with a bit for each token of a block
 	if pos < start {
 		return 0
 	}
 	seen := all >> max(0, kv.BlockTokens-1-(pos-start))
-	if win := a.layer.Window; win > 0 {
+	if win := s.layer.Window; win > 0 {
 		seen &= all << max(0, pos-win+1-start)
 	}
 	return seen

@@ -39,9 +39,9 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 
 // scoresF16 computes the scores of a tile's queries for keys in floats of 16
 // bits, and returns the values of the block as floats of 32.
-func (a *attention) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
-	d := a.m.Spec.HeadDim
-	keys, values := a.m.cache.Shape().Block16(share)
+func (s *step) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
+	d := s.m.Spec.HeadDim
+	keys, values := s.m.cache.Shape().Block16(share)
 	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)
 	quant.DequantRow(quant.F16, w.values[:tokens*d], values[:2*tokens*d])
 	return w.values

@@ -83,7 +83,7 @@ func (c *pageSelector) start() {
 
 // selects reports whether a batch's tokens choose what they look at, in layers
 // that have no window.
-func (m *Model) selects(b *Batch) bool { return b.selects && !m.selection.Exact() }
+func selects(m *Model, b *Batch) bool { return b.selects && !m.selection.Exact() }
 
 // selectBlocks summarizes the blocks that this pass fills and, for a few new
 // tokens, decides what each of them looks at in the current layer.
@@ -101,7 +101,7 @@ func (c *pageSelector) selectBlocks() {
 		}
 		c.run.seq.summaries.SetReady(c.index, c.sealed, end)
 	}
-	if !c.m.selects(c.batch) || c.layer.Window > 0 {
+	if !selects(c.m, c.batch) || c.layer.Window > 0 {
 		return
 	}
 	c.on = true

@@ -13,9 +13,9 @@ import (
 var negInf = float32(math.Inf(-1))
 
 // clearState makes every query's state that of having seen nothing.
-func (a *attention) clearState(state []float32) {
+func (s *step) clearState(state []float32) {
 	clear(state)
-	width := a.stateWidth()
+	width := s.stateWidth()
 	for i := width - 2; i < len(state); i += width {
 		state[i] = negInf
 	}
@@ -24,16 +24,16 @@ func (a *attention) clearState(state []float32) {
 // weighScores turns one query's scores of a block into weights relative to its
 // running maximum, and scales its state where the maximum rose. Tokens that
 // the query must not see get the weight 0.
-func (a *attention) weighScores(scores, state []float32, pos, start int) {
+func (s *step) weighScores(scores, state []float32, pos, start int) {
 	seen := min(len(scores), pos-start+1)
 	if seen <= 0 {
 		clear(scores)
 		return
 	}
-	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
+	if limit := s.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(scores[:seen], limit)
 	}
-	if win := a.layer.Window; win > 0 {
+	if win := s.layer.Window; win > 0 {
 		for j := range min(seen, max(0, pos-win+1-start)) {
 			scores[j] = negInf
 		}
@@ -67,30 +67,30 @@ func decay(from, to float32) float32 {
 }
 
 // mergeState adds the state of a later span to that of all before.
-func (a *attention) mergeState(acc, state []float32) {
-	width := a.stateWidth()
+func (s *step) mergeState(acc, state []float32) {
+	width := s.stateWidth()
 	d := width - 2
 	for i := 0; i < len(acc); i += width {
-		arena, s := acc[i:i+width], state[i:i+width]
-		if s[d] == negInf {
+		into, from := acc[i:i+width], state[i:i+width]
+		if from[d] == negInf {
 			continue
 		}
-		top := max(arena[d], s[d])
-		fa, fs := decay(arena[d], top), decay(s[d], top)
-		quant.Scale(arena[:d], fa)
-		quant.AddScaled(arena[:d], s[:d], fs)
-		arena[d], arena[d+1] = top, float32(arena[d+1]*fa)+float32(s[d+1]*fs)
+		top := max(into[d], from[d])
+		fa, fs := decay(into[d], top), decay(from[d], top)
+		quant.Scale(into[:d], fa)
+		quant.AddScaled(into[:d], from[:d], fs)
+		into[d], into[d+1] = top, float32(into[d+1]*fa)+float32(from[d+1]*fs)
 	}
 }
 
 // finishTile divides by the sum of weights and writes a tile's result in the order
 // that the output projection reads.
-func (a *attention) finishTile(t tile, kvHead int, acc []float32) {
-	d, width, heads := a.m.Spec.HeadDim, a.stateWidth(), a.m.Spec.Heads
-	group := heads / a.layer.KVHeads
+func (s *step) finishTile(t tile, kvHead int, acc []float32) {
+	d, width, heads := s.m.Spec.HeadDim, s.stateWidth(), s.m.Spec.Heads
+	group := heads / s.layer.KVHeads
 	for i := range t.count * group {
 		row, head := t.row+i/group, kvHead*group+i%group
-		out := a.att[(row*heads+head)*d:][:d]
+		out := s.att[(row*heads+head)*d:][:d]
 		copy(out, acc[i*width:i*width+d])
 		quant.Scale(out, 1/acc[i*width+d+1])
 	}

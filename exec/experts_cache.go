@@ -17,7 +17,7 @@ func (m *Model) ExpertStats() weights.ExpertStats {
 }
 
 // openExperts makes the cache of a pack's experts and reads them, if it holds all.
-func (m *Model) openExperts(ctx context.Context, ld *weights.Loader, o *Options) error {
+func openExperts(ctx context.Context, m *Model, ld *weights.Loader, o *Options) error {
 	if len(ld.Cold) == 0 {
 		return nil
 	}

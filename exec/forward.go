@@ -32,7 +32,7 @@ var errChunk = errors.New("exec: the batch is larger than a chunk")
 // or is cancelled, the sequences are as before.
 func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 	if m.offloadedLayers.all() {
-		return m.forwardOffloaded(ctx, b)
+		return forwardOffloaded(ctx, m, b)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *Model) prepare(ctx context.Context, b *Batch) error {
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	return m.kvReader.Begin(b, m.selects(b))
+	return m.kvReader.Begin(b, selects(m, b))
 }
 
 // run passes a batch through all layers and the output.
@@ -91,7 +91,7 @@ func (p *pass) run(ctx context.Context, b *Batch) error {
 		return p.err
 	}
 	if p.m.offloadedLayers != nil {
-		return p.m.runOffloadedLayers(ctx, b)
+		return runOffloadedLayers(ctx, p.m, b)
 	}
 	return p.output()
 }

@@ -177,7 +177,7 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
-	if err := m.openExperts(ctx, ld, &o); err != nil {
+	if err := openExperts(ctx, m, ld, &o); err != nil {
 		m.Close()
 		return nil, err
 	}

@@ -129,13 +129,13 @@ func (m *Model) Context() int {
 }
 
 // forwardOffloaded is forward on a processor.
-func (m *Model) forwardOffloaded(ctx context.Context, b *Batch) error {
+func forwardOffloaded(ctx context.Context, m *Model, b *Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return ErrClosed
 	}
-	if err := m.runOffloadedLayers(ctx, b); err != nil {
+	if err := runOffloadedLayers(ctx, m, b); err != nil {
 		return err
 	}
 	for _, r := range b.runs {
@@ -146,7 +146,7 @@ func (m *Model) forwardOffloaded(ctx context.Context, b *Batch) error {
 
 // runOffloadedLayers has a processor compute its layers of a pass, those before them being
 // done.
-func (m *Model) runOffloadedLayers(ctx context.Context, b *Batch) error {
+func runOffloadedLayers(ctx context.Context, m *Model, b *Batch) error {
 	if m.pass != nil {
 		m.pass.flushRowOps()
 	}
@@ -154,7 +154,7 @@ func (m *Model) runOffloadedLayers(ctx context.Context, b *Batch) error {
 		if err := ctx.Err(); err != nil { // a network may not look between the layers of one token
 			return err
 		}
-		if err := m.runOffloaded(ctx, b, &b.runs[i]); err != nil {
+		if err := runOffloaded(ctx, m, b, &b.runs[i]); err != nil {
 			return err
 		}
 	}
@@ -162,14 +162,14 @@ func (m *Model) runOffloadedLayers(ctx context.Context, b *Batch) error {
 }
 
 // runOffloaded has it compute those of one sequence.
-func (m *Model) runOffloaded(ctx context.Context, b *Batch, r *run) (err error) {
+func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 	e, s := m.offloadedLayers, r.seq
 	if s.memory == nil {
 		if s.memory, err = e.network.NewSequence(); err != nil {
 			return err
 		}
 	}
-	if err := m.writeInput(ctx, e.network.Input(r.count), b, r); err != nil {
+	if err := writeInput(ctx, m, e.network.Input(r.count), b, r); err != nil {
 		return err
 	}
 	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.long
@@ -190,7 +190,7 @@ func (m *Model) runOffloaded(ctx context.Context, b *Batch, r *run) (err error) 
 
 // writeInput writes the residual stream of a sequence's tokens as it enters the layers of
 // the network.
-func (m *Model) writeInput(ctx context.Context, x []float32 /* [count, Dim] */, b *Batch, r *run) error {
+func writeInput(ctx context.Context, m *Model, x []float32 /* [count, Dim] */, b *Batch, r *run) error {
 	if m.pass != nil {
 		copy(x, m.pass.x[r.row*m.Spec.Dim:])
 		return nil
@@ -205,7 +205,7 @@ func (m *Model) writeInput(ctx context.Context, x []float32 /* [count, Dim] */, 
 }
 
 // cloneMemory copies what a processor remembers, between two passes.
-func (m *Model) cloneMemory(t SequenceMemory) (SequenceMemory, error) {
+func cloneMemory(m *Model, t SequenceMemory) (SequenceMemory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -215,7 +215,7 @@ func (m *Model) cloneMemory(t SequenceMemory) (SequenceMemory, error) {
 }
 
 // closeMemory gives memory back, between two passes.
-func (m *Model) closeMemory(t SequenceMemory) {
+func closeMemory(m *Model, t SequenceMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_ = t.Close() // whoever closes a text cannot mend the driver

@@ -46,7 +46,7 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	}
 	m.kvReader = newReader(m, 0)
 	m.workers = threadpool.New(threads)
-	if err := m.loadFirstLayers(ctx, f, h, &o); err != nil {
+	if err := loadFirstLayers(ctx, m, f, h, &o); err != nil {
 		return nil, err
 	}
 	err = h.read(ctx, network)
@@ -86,7 +86,7 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 
 // loadFirstLayers loads the layers that are computed here, if there are any, and tells who
 // loads the others how much it was.
-func (m *Model) loadFirstLayers(ctx context.Context, f *modelfile.Files, h *handOver, o *Options) error {
+func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *handOver, o *Options) error {
 	first := m.offloadedLayers.place.First
 	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
 	if first == 0 {

@@ -77,7 +77,7 @@ func (p *second) Read(ctx context.Context, text SequenceMemory, c *Chunk) error 
 	if err := b.grow(ctx); err != nil {
 		return err
 	}
-	if err := m.kvReader.Begin(b, m.selects(b)); err != nil {
+	if err := m.kvReader.Begin(b, selects(m, b)); err != nil {
 		return err
 	}
 	m.pass.begin(ctx, b)

@@ -146,7 +146,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	}
 	if s.memory != nil {
 		var err error
-		if f.memory, err = s.model.cloneMemory(s.memory); err != nil {
+		if f.memory, err = cloneMemory(s.model, s.memory); err != nil {
 			f.kv = s.model.cache.NewSeq()
 			f.Close()
 			return nil, err
@@ -161,7 +161,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 func (s *Sequence) Close() {
 	s.kv.Close()
 	if s.memory != nil {
-		s.model.closeMemory(s.memory)
+		closeMemory(s.model, s.memory)
 		s.memory = nil
 	}
 	if s.summaries != nil {

@@ -25,7 +25,7 @@ func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 		return ErrClosed
 	}
 	page := m.cache.PageTokens()
-	made := m.madeUpVectors()
+	made := madeUpVectors(m)
 	for len(s.ids) < n {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 }
 
 // madeUpVectors returns some vectors that are as long as any layer's keys of a token.
-func (m *Model) madeUpVectors() [][]float32 {
+func madeUpVectors(m *Model) [][]float32 {
 	const vectors = 7
 	most := 0
 	for _, layer := range m.Spec.Layers {

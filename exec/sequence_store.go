@@ -21,13 +21,13 @@ type storePair struct{ short, long *segment.Store }
 // values depend on besides their format, the tokens, and what these looked at.
 func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err error) {
 	about := []string{identity, m.cache.Shape().Format.String()}
-	if s.exact, err = m.openStore(dir, about); err == nil && !m.selection.Exact() {
-		s.selected, err = m.openStore(dir, append(about, "selected"))
+	if s.exact, err = openStore(m, dir, about); err == nil && !m.selection.Exact() {
+		s.selected, err = openStore(m, dir, append(about, "selected"))
 	}
 	return s, err
 }
 
-func (m *Model) openStore(dir *segment.Dir, about []string) (p storePair, err error) {
+func openStore(m *Model, dir *segment.Dir, about []string) (p storePair, err error) {
 	layout := m.cache.SegmentLayout()
 	if p.short, err = dir.Store(segment.NewKey(layout, about...), layout); err != nil {
 		return p, err
