@@ -72,3 +72,58 @@ func slug(heading string) string {
 	}
 	return b.String()
 }
+
+// testCommand is a `go test` command in a document, up to the end of its code.
+var testCommand = regexp.MustCompile("(?m)go test ([^`\n]*)")
+
+// TestDocumentedTestsExist fails when a document names, with -run or -bench, tests
+// that none of the command's packages has.
+func TestDocumentedTestsExist(t *testing.T) {
+	names := map[string][]string{}
+	for _, file := range goFiles(t) {
+		if file.test {
+			for name := range declarations(file.syntax) {
+				names[file.pkg] = append(names[file.pkg], name)
+			}
+		}
+	}
+	for document, text := range documents(t) {
+		for _, match := range testCommand.FindAllStringSubmatch(text, -1) {
+			words := strings.Fields(match[1])
+			for i, word := range words {
+				if (word != "-run" && word != "-bench") || i+1 == len(words) {
+					continue
+				}
+				pattern, _, _ := strings.Cut(strings.Trim(words[i+1], "'"), "/")
+				if !strings.ContainsFunc(pattern, unicode.IsLetter) {
+					continue // none, or all
+				}
+				if !anyTest(names, packages(words), regexp.MustCompile(pattern)) {
+					t.Errorf("%s: no test matches `go test %s`", document, match[1])
+				}
+			}
+		}
+	}
+}
+
+// packages returns the directories of a go test command, "." for the root package.
+func packages(words []string) (dirs []string) {
+	for _, word := range words {
+		if word == "." || strings.HasPrefix(word, "./") {
+			dirs = append(dirs, path.Clean(word))
+		}
+	}
+	return dirs
+}
+
+// anyTest reports whether a test or benchmark of some packages matches.
+func anyTest(names map[string][]string, dirs []string, pattern *regexp.Regexp) bool {
+	for _, dir := range dirs {
+		for _, name := range names[dir] {
+			if pattern.MatchString(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
