@@ -1,11 +1,15 @@
 package archtest
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // maxReadmeWords keeps README.md to a screen and a half.
@@ -71,6 +75,30 @@ func slug(heading string) string {
 		}
 	}
 	return b.String()
+}
+
+// pageName is a document that code, a script or the Makefile refers to.
+var pageName = regexp.MustCompile(`\bdocs/[\w/.-]+\.(?:md|svg)\b`)
+
+func TestCodeNamesExistingPages(t *testing.T) {
+	root := testutil.Root(t)
+	walkFiles(t, func(rel, full string) {
+		switch path.Ext(rel) {
+		case ".go", ".sh", ".mjs", ".s", ".cl", "":
+		default:
+			return
+		}
+		data, err := os.ReadFile(full)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, name := range pageName.FindAllString(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+				t.Errorf("%s refers to %s, which is not there", rel, name)
+			}
+		}
+	})
 }
 
 // testCommand is a `go test` command in a document, up to the end of its code.
