@@ -27,6 +27,7 @@ type sourceFile struct {
 	test    bool
 	imports []string
 	syntax  *ast.File
+	set     *token.FileSet // of syntax
 }
 
 // room returns the import path below the module, "." for the root package, and
@@ -85,7 +86,7 @@ func goFiles(t *testing.T) []sourceFile {
 		if !strings.HasSuffix(rel, ".go") || strings.HasPrefix(path.Base(path.Dir(rel)), "_") {
 			return
 		}
-		syntax, err := parser.ParseFile(fileSet, full, nil, parser.SkipObjectResolution)
+		syntax, err := parser.ParseFile(fileSet, full, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +95,7 @@ func goFiles(t *testing.T) []sourceFile {
 			pkg:    path.Dir(rel),
 			test:   strings.HasSuffix(rel, "_test.go"),
 			syntax: syntax,
+			set:    fileSet,
 		}
 		for _, spec := range syntax.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
