@@ -101,8 +101,8 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 	}
 }
 
-// carveAttention takes what is handed on between steps of attention.
-func (a *attention) carveAttention(arena *tiering.Arena) {
+// carve takes what is handed on between steps of attention.
+func (a *attention) carve(arena *tiering.Arena) {
 	for i := range a.tileStates {
 		a.tileStates[i] = arena.Floats(a.coldFloats())
 	}
@@ -180,19 +180,27 @@ func (a *attention) firstHot(t tile) int { return max(a.firstBlock(t), a.mergedB
 // landed and waits for that comes first.
 func (a *attention) attend(part, worker int) {
 	others := a.groupParts()
-	if part < others {
+	switch w := &a.workers[worker]; {
+	case part < others:
 		a.runGroupPart(part)
-		return
+	case a.sharesSpans:
+		a.attendSpan(w, part-others)
+	default:
+		a.attendTile(w, part-others)
 	}
-	part -= others
-	w := &a.workers[worker]
-	if a.sharesSpans {
-		first, last := a.spanRange(a.tiles[0])
-		spans := last - first
-		a.quantizeQueries(w, a.tiles[0], part/spans)
-		a.spanState(w, a.spanResult(part), a.tiles[0], part/spans, first+part%spans)
-		return
-	}
+}
+
+// attendSpan attends to one of the spans of a single token that threads share.
+func (a *attention) attendSpan(w *workspace, part int) {
+	t := a.tiles[0]
+	first, last := a.spanRange(t)
+	spans := last - first
+	a.quantizeQueries(w, t, part/spans)
+	a.spanState(w, a.spanResult(part), t, part/spans, first+part%spans)
+}
+
+// attendTile attends to all spans of a tile and key head.
+func (a *attention) attendTile(w *workspace, part int) {
 	t, kvHead := a.tiles[part/a.layer.KVHeads], part%a.layer.KVHeads
 	queries := t.count * a.m.Spec.Heads / a.layer.KVHeads
 	acc := w.acc[:queries*a.stateWidth()]

@@ -192,8 +192,7 @@ func (a *attention) attendGroupPart(part, worker int) {
 func (a *attention) attendFetched(part, worker int) {
 	w, l := &a.workers[worker], &a.fetched
 	t, kvHead := a.tiles[l.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
-	end := l.block + l.count
-	block := max(l.merged, a.firstBlock(t))
+	block, end := max(l.merged, a.firstBlock(t)), l.block+l.count
 	if block >= end {
 		return
 	}

@@ -59,14 +59,18 @@ func (c *pageSelector) carve(a *tiering.Arena) {
 	c.stride = s.Context/kv.BlockTokens + 2
 	c.taken = a.Bytes(selectRows * c.stride)
 	c.attended = a.Floats(maxKV * c.stride)
-	cols := kv.SummaryCols(s.HeadDim)
 	for i := range c.workers {
-		w := &c.workers[i]
-		w.box = a.Floats(cols)
-		w.parts = a.Floats(tiled.FloatsNeeded(cols, group))
-		w.guess = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
-		w.blocks = a.Floats(group * c.stride)
+		c.carveWorkspace(&c.workers[i], a, group)
 	}
+}
+
+// carveWorkspace takes the memory of one thread; group query heads share a key head.
+func (c *pageSelector) carveWorkspace(w *workspace, a *tiering.Arena, group int) {
+	cols := kv.SummaryCols(c.m.Spec.HeadDim)
+	w.box = a.Floats(cols)
+	w.parts = a.Floats(tiled.FloatsNeeded(cols, group))
+	w.guess = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
+	w.blocks = a.Floats(group * c.stride)
 }
 
 // start makes what is not in the arena.
@@ -154,6 +158,17 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 		splitSigns(box[:2*d], q[i*d:(i+1)*d])
 		w.corners.Set(i, box)
 	}
+	c.scoreBlocks(w, kvHead, heads)
+	sum := c.attended[kvHead*c.stride:][:c.last]
+	clear(sum)
+	for i := range heads {
+		addAttention(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
+	}
+}
+
+// scoreBlocks scores the summaries of all blocks for the query heads of a key head, and keeps
+// the best of each block.
+func (c *pageSelector) scoreBlocks(w *workspace, kvHead, heads int) {
 	groups := (c.last + kv.SummaryBlocks - 1) / kv.SummaryBlocks
 	for g := range groups {
 		s := c.run.seq.summaries.Group(c.index, kvHead, g)
@@ -163,11 +178,6 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 		for i := range heads {
 			bestOf(w.blocks[i*c.stride+from:][:min(kv.SummaryBlocks, c.last-from)], w.guess[i*kv.BlockTokens:])
 		}
-	}
-	sum := c.attended[kvHead*c.stride:][:c.last]
-	clear(sum)
-	for i := range heads {
-		addAttention(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
 	}
 }
 

@@ -61,14 +61,24 @@ func (e *experts) choose(row, _ int) {
 	s, r := e.m.Spec, &e.routing
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
 	weights := r.weights[row*s.Experts : (row+1)*s.Experts]
-	chosen := r.chosen[row*s.Experts : (row+1)*s.Experts]
 	_, total := quant.SoftmaxBlock(probs, len(probs))
 	quant.Scale(probs, 1/total)
+	used := takeLargest(r.chosen[row*s.Experts:(row+1)*s.Experts], weights, probs, s.ExpertsUsed)
+	if !s.NormTopK {
+		return
+	}
+	for i := range weights {
+		weights[i] /= used
+	}
+}
+
+// takeLargest marks the n largest probabilities with 0 and all others with -1, copies them into
+// weights and returns their sum. The lower index wins a tie.
+func takeLargest(chosen []int32, weights, probs []float32, n int) (sum float32) {
 	for i := range chosen {
 		chosen[i] = -1
 	}
-	var used float32
-	for range s.ExpertsUsed {
+	for range n {
 		best, bestP := 0, float32(math.Inf(-1))
 		for i, v := range probs {
 			if chosen[i] < 0 && v > bestP {
@@ -76,14 +86,9 @@ func (e *experts) choose(row, _ int) {
 			}
 		}
 		chosen[best], weights[best] = 0, probs[best]
-		used += probs[best]
+		sum += probs[best]
 	}
-	if !s.NormTopK {
-		return
-	}
-	for i := range weights {
-		weights[i] /= used
-	}
+	return sum
 }
 
 // gather gives each row a place with the experts that it chose, expert after
@@ -97,19 +102,23 @@ func (e *experts) gather(in []float32 /* [n, Dim] */) {
 	for x := range s.Experts {
 		r.first[x] = next
 		for row := range e.n {
-			c := &r.chosen[row*s.Experts+x]
-			if *c < 0 {
-				continue
+			if c := &r.chosen[row*s.Experts+x]; *c >= 0 {
+				*c = next
+				e.place(next, x, row)
+				next++
 			}
-			*c = next
-			r.of[next] = int32(row)
-			if !e.w.Experts[x].ReadsInPlace() {
-				copy(r.copies[int(next)*s.Dim:][:s.Dim], in[row*s.Dim:(row+1)*s.Dim])
-			}
-			next++
 		}
 	}
 	r.first[s.Experts] = next
+}
+
+// place makes a row of the batch the gathered row of an expert.
+func (e *experts) place(at int32, expert, row int) {
+	r, dim := &e.routing, e.m.Spec.Dim
+	r.of[at] = int32(row)
+	if !e.w.Experts[expert].ReadsInPlace() {
+		copy(r.copies[int(at)*dim:][:dim], r.x[row*dim:(row+1)*dim])
+	}
 }
 
 // copiesRows reports whether any expert needs gathered rows side by side.
@@ -129,13 +138,8 @@ func (e *experts) copiesRows() bool {
 // in memory first, the others as they arrive. No result depends on the order.
 func (e *experts) run() {
 	r, cache := &e.routing, e.m.experts
-	r.ready = r.ready[:0]
 	if cache == nil {
-		for x := range e.w.Experts {
-			if r.first[x+1] > r.first[x] {
-				r.ready = append(r.ready, int32(x))
-			}
-		}
+		r.listChosen()
 		e.runReady()
 		return
 	}
@@ -149,32 +153,47 @@ func (e *experts) run() {
 	}
 }
 
+// listChosen lists the experts that any row chose.
+func (r *routing) listChosen() {
+	r.ready = r.ready[:0]
+	for e := range len(r.first) - 1 {
+		if r.first[e+1] > r.first[e] {
+			r.ready = append(r.ready, int32(e))
+		}
+	}
+}
+
 // runReady computes the MLPs of the experts in ready.
 func (e *experts) runReady() {
 	s, r := e.m.Spec, &e.routing
-	inner := e.w.Experts[0].Up.Rows
+	r.inner = e.w.Experts[0].Up.Rows
 	r.rows = r.rows[:0]
 	for _, id := range r.ready {
-		lo, n := r.rowsOf(id)
-		expert, x, of := &e.w.Experts[id], r.x, r.of[lo:lo+n]
-		if !expert.ReadsInPlace() {
-			x, of = r.copies[lo*s.Dim:], nil
-		}
-		e.mm.queueInner(expert, x, of, n, lo)
-		for row := range n {
-			r.rows = append(r.rows, int32(lo+row))
-		}
+		e.queueExpert(id)
 	}
 	e.mm.run()
 	if e.n <= e.mm.mostUpTokens() {
-		r.inner = inner
 		e.forRows(len(r.rows), e.activatePart)
 	}
 	for _, id := range r.ready {
 		lo, n := r.rowsOf(id)
-		e.mm.queue(&e.w.Experts[id].Down, e.gate[lo*inner:], n, r.out[lo*s.Dim:])
+		e.mm.queue(&e.w.Experts[id].Down, e.gate[lo*r.inner:], n, r.out[lo*s.Dim:])
 	}
 	e.mm.run()
+}
+
+// queueExpert queues the first matmuls of an expert for its gathered rows.
+func (e *experts) queueExpert(id int32) {
+	r := &e.routing
+	lo, n := r.rowsOf(id)
+	expert, x, of := &e.w.Experts[id], r.x, r.of[lo:lo+n]
+	if !expert.ReadsInPlace() {
+		x, of = r.copies[lo*e.m.Spec.Dim:], nil
+	}
+	e.mm.queueInner(expert, x, of, n, lo)
+	for row := range n {
+		r.rows = append(r.rows, int32(lo+row))
+	}
 }
 
 // sameRows returns which gathered rows an expert works on.

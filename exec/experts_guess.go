@@ -25,6 +25,13 @@ func (e *experts) guess() {
 	}
 	e.mm.queue(router, in, e.n, e.routing.logits)
 	e.mm.run()
+	e.rankLikely()
+	ready := e.routing.ready
+	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.GuessShare)])
+}
+
+// rankLikely lists the experts that rows are likely to choose, the most wanted first.
+func (e *experts) rankLikely() {
 	r := &e.routing
 	clear(r.first)
 	r.ready = r.ready[:0]
@@ -34,7 +41,6 @@ func (e *experts) guess() {
 		}
 	}
 	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
-	cache.Guess(e.index, r.ready[:min(len(r.ready), cache.Slots()/weights.GuessShare)])
 }
 
 // addLikely adds a row's best experts to ready, and counts in first how many rows

@@ -44,23 +44,28 @@ func (m *Model) forward(ctx context.Context, b *Batch) (err error) {
 			}
 		}()
 	}
-	if err := m.prepare(ctx, b); err != nil {
+	if err := preparePass(ctx, m, b); err != nil {
 		return err
 	}
 	if err := m.pass.run(ctx, b); err != nil {
 		return err
 	}
+	finishPass(m, b)
+	return nil
+}
+
+// finishPass ends a pass that succeeded: its tokens become part of their sequences.
+func finishPass(m *Model, b *Batch) {
 	if s := m.stream(); s != nil {
 		s.Finish()
 	}
 	m.kvReader.Finish()
 	b.commit()
-	return nil
 }
 
-// prepare makes the model ready for a batch: memory that a change of plan could not get,
+// preparePass makes the model ready for a batch: memory that a change of plan could not get,
 // room for keys and values, and reads of the pages that lie on flash.
-func (m *Model) prepare(ctx context.Context, b *Batch) error {
+func preparePass(ctx context.Context, m *Model, b *Batch) error {
 	if m.closed {
 		return ErrClosed
 	}
@@ -109,13 +114,18 @@ func (p *pass) begin(ctx context.Context, b *Batch) {
 	}
 	p.mm.headReads = 0
 	for i := range p.m.Spec.Ropes {
-		t := &p.m.Spec.Ropes[i]
-		half := t.Dim / 2
-		for _, r := range b.runs {
-			for j := range r.count {
-				at := (r.row + j) * half
-				t.Angles(p.cos[i][at:at+half], p.sin[i][at:at+half], r.pos+j, r.seq.long)
-			}
+		p.rotaryAngles(i)
+	}
+}
+
+// rotaryAngles computes the cosines and sines of one rotary table for all rows.
+func (p *pass) rotaryAngles(table int) {
+	t := &p.m.Spec.Ropes[table]
+	half := t.Dim / 2
+	for _, r := range p.batch.runs {
+		for j := range r.count {
+			at := (r.row + j) * half
+			t.Angles(p.cos[table][at:at+half], p.sin[table][at:at+half], r.pos+j, r.seq.long)
 		}
 	}
 }
@@ -185,13 +195,7 @@ func (p *pass) runLayer(l int) {
 // rotation, attention over all pages that the rows attend to, and the output projection.
 func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
 	wanted := p.anyWanted(0, p.n)
-	if wanted {
-		p.mm.queue(&p.w.Q, in, p.n, p.q)
-	}
-	p.mm.queue(&p.w.K, in, p.n, p.k)
-	p.mm.queue(&p.w.V, in, p.n, p.v)
-	p.prefetch(&p.w.O)
-	p.mm.run()
+	p.runQKV(in, wanted)
 	p.forRows(p.n, p.preparePart) // rotates, and appends keys and values to their sequences
 	p.attn.selector.selectBlocks()
 	if !wanted {
@@ -204,6 +208,17 @@ func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
 	p.pruneRows()
 	p.mm.queue(&p.w.O, p.att, p.n, p.mix)
 	p.prefetchMLP()
+	p.mm.run()
+}
+
+// runQKV computes keys and values and, if any row continues behind them, queries.
+func (p *pass) runQKV(in []float32 /* [n, Dim] */, queries bool) {
+	if queries {
+		p.mm.queue(&p.w.Q, in, p.n, p.q)
+	}
+	p.mm.queue(&p.w.K, in, p.n, p.k)
+	p.mm.queue(&p.w.V, in, p.n, p.v)
+	p.prefetch(&p.w.O)
 	p.mm.run()
 }
 

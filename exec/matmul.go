@@ -107,17 +107,7 @@ func (q *matmulQueue) run() {
 // runStage does those products of the list that activate others, or those others:
 // first the rows that are in memory of all of them, then of each the rest.
 func (q *matmulQueue) runStage(activating bool) {
-	some := false
-	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.activatesGate == activating {
-			j.lo, j.hi, j.data = 0, j.residentRows(), j.w.Data
-			if q.defersResident(j) {
-				j.hi = 0
-			}
-			some = true
-		}
-	}
-	if !some {
+	if !q.beginStage(activating) {
 		return
 	}
 	if q.outliers.wanted() {
@@ -135,6 +125,21 @@ func (q *matmulQueue) runStage(activating bool) {
 	}
 }
 
+// beginStage makes the rows in memory the next ones of a stage's matmuls, and reports whether
+// the stage has any.
+func (q *matmulQueue) beginStage(activating bool) (any bool) {
+	for i := range q.matmuls {
+		if j := &q.matmuls[i]; j.activatesGate == activating {
+			j.lo, j.hi, j.data = 0, j.residentRows(), j.w.Data
+			if q.defersResident(j) {
+				j.hi = 0
+			}
+			any = true
+		}
+	}
+	return any
+}
+
 // runNext does what is next of all jobs.
 func (q *matmulQueue) runNext() {
 	units, least := q.measureWork()
@@ -147,20 +152,9 @@ func (q *matmulQueue) quantizeInputs() {
 	q.inputs = q.inputs[:0]
 	memory, rows := q.quantized, 0
 	for i := range q.matmuls {
-		j := &q.matmuls[i]
-		if !j.w.Tiled || j.allOffloaded() && !j.w.HasShadow() {
-			continue
+		if j := &q.matmuls[i]; j.w.Tiled && (!j.allOffloaded() || j.w.HasShadow()) {
+			memory, rows = q.addInput(j, memory, rows)
 		}
-		if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].sameRows(j) {
-			j.input = last
-			continue
-		}
-		j.input = len(q.inputs)
-		q.inputs = append(q.inputs, matmulInput{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: rows, order: j.w.Order, perTensor: j.w.PerTensor})
-		in := &q.inputs[j.input]
-		in.acts.Use(memory, in.cols, in.n)
-		memory = memory[tiled.FloatsNeeded(in.cols, in.n):]
-		rows += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
 	}
 	if len(q.inputs) != 1 || q.inputs[0].of != nil || q.inputs[0].n != q.n {
 		q.flushRowOps()
@@ -170,6 +164,22 @@ func (q *matmulQueue) quantizeInputs() {
 	}
 	q.forRows(rows, q.quantizePart)
 	q.ops = q.ops[:0]
+}
+
+// addInput gives a matmul its quantized input: that of the matmul before, if it reads the same
+// rows, or one in memory that is left, whose rows begin with row. It returns the memory and the
+// row behind it.
+func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32, int) {
+	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].sameRows(j) {
+		j.input = last
+		return memory, row
+	}
+	j.input = len(q.inputs)
+	q.inputs = append(q.inputs, matmulInput{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: row, order: j.w.Order, perTensor: j.w.PerTensor})
+	in := &q.inputs[j.input]
+	in.acts.Use(memory, in.cols, in.n)
+	row += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
+	return memory[tiled.FloatsNeeded(in.cols, in.n):], row
 }
 
 // sameRows reports whether a job multiplies the very rows of the input.
@@ -194,15 +204,20 @@ func (q *matmulQueue) quantizeRow(row, worker int) {
 		return
 	}
 	q.runRowOps(row, worker)
-	x := rowOf(in.x, in.of, in.cols, row)
-	if in.order != nil {
-		ordered := q.workers[worker].ordered[:in.cols]
-		for i, at := range in.order {
-			ordered[i] = x[int(at)]
-		}
-		x = ordered
+	q.quantizeInto(i, row, in.inOrder(rowOf(in.x, in.of, in.cols, row), q.workers[worker].ordered))
+}
+
+// inOrder returns a row with its elements in the order of the weights' columns; memory holds it
+// where that is another one.
+func (in *matmulInput) inOrder(x, memory []float32 /* [cols] */) []float32 {
+	if in.order == nil {
+		return x
 	}
-	q.quantizeInto(i, row, x)
+	ordered := memory[:in.cols]
+	for i, at := range in.order {
+		ordered[i] = x[int(at)]
+	}
+	return ordered
 }
 
 // ordersPerStep returns in how many orders a step may round the same vectors.

@@ -44,19 +44,25 @@ func (q *matmulQueue) startOffload() {
 	a.begun, a.trace.begun = a.Device.Clock().Now(), a.trace.recorder.Now()
 	var flushed []float32
 	for i := range q.matmuls {
-		j := &q.matmuls[i]
-		if j.w.Offload == nil || j.residentRows() == j.w.Rows || q.err != nil {
-			continue
-		}
-		q.flushRowOps() // what it multiplies may have been left for later
-		x := a.buffer.View(j.x, j.w.Cols)
-		if !same(flushed, j.x) {
+		if j := &q.matmuls[i]; j.w.Offload != nil && j.residentRows() != j.w.Rows && q.err == nil {
+			q.flushRowOps() // they may still have to write the matmul's input
+			q.err = a.submitRows(i, j, !same(flushed, j.x))
 			flushed = j.x
-			q.err = errors.Join(q.err, a.Device.FlushRows(x, j.n, j.w.Cols))
 		}
-		q.err = errors.Join(q.err, a.start(i, j, x))
 	}
 	a.trace.submitted = a.trace.recorder.Now()
+}
+
+// submitRows submits the device's rows of one matmul, whose input the device has to see first
+// if flush is true.
+func (a *offloadPass) submitRows(i int, j *matmul, flush bool) error {
+	x := a.buffer.View(j.x, j.w.Cols)
+	if flush {
+		if err := a.Device.FlushRows(x, j.n, j.w.Cols); err != nil {
+			return err
+		}
+	}
+	return a.start(i, j, x)
 }
 
 // start submits the device's rows of one product.
@@ -83,12 +89,7 @@ func (q *matmulQueue) finishOffload() {
 		return
 	}
 	own, ownTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
-	for i := range a.work {
-		w := &a.work[i]
-		j := &q.matmuls[w.job]
-		q.err = errors.Join(q.err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
-		w.seen = a.trace.recorder.Now()
-	}
+	q.err = errors.Join(q.err, a.await(q.matmuls))
 	a.trace.record(a.Device.Clock(), q.matmuls, a.work, ownTraced)
 	if len(a.work) > 0 && !a.caps.SharesMemory {
 		q.err = errors.Join(q.err, a.Device.Fetch(a.buffer))
@@ -98,6 +99,17 @@ func (q *matmulQueue) finishOffload() {
 	}
 	a.record(q.matmuls, own)
 	a.clear()
+}
+
+// await waits for the rows that were submitted.
+func (a *offloadPass) await(matmuls []matmul) (err error) {
+	for i := range a.work {
+		w := &a.work[i]
+		j := &matmuls[w.job]
+		err = errors.Join(err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
+		w.seen = a.trace.recorder.Now()
+	}
+	return err
 }
 
 // cancel waits for what is under way, which is nothing but after a fault, and forgets it.

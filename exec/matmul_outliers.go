@@ -166,6 +166,11 @@ func (s *outlierPass) findChannels(in *matmulInput, marks []byte) {
 			}
 		}
 	}
+	s.listChannels(counts)
+}
+
+// listChannels lists the channels that were counted.
+func (s *outlierPass) listChannels(counts []int32 /* [cols] */) {
 	s.channels = s.channels[:0]
 	for c, n := range counts {
 		if n > 0 {

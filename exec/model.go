@@ -114,7 +114,7 @@ func (o *Options) setDefaults() {
 }
 
 // Load reads the weights of a model that Open found and makes it ready to run.
-func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
+func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, errors.Join(err, o.Split.close())
@@ -124,76 +124,86 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (*Model, error) {
 		return loadOffloaded(ctx, f, spec, o)
 	}
 	m := &Model{Spec: spec, budget: o.Budget, selection: o.Select}
-	if o.Split != nil {
-		m.offload = newOffloadDevice(o.Split, o.Chunk)
-		if err := o.W8A8.CheckDevice(o.Split.Name, m.offload.caps); err != nil {
-			m.Close()
-			return nil, err
-		}
-	}
-	if err := checkKernels(o.KV, spec.HeadDim); err != nil {
+	if err := load(ctx, m, f, &o); err != nil {
 		m.Close()
 		return nil, err
 	}
-	ts, err := f.TensorsFor(o.Exact || o.Split != nil)
+	return m, nil
+}
+
+// load reads the weights and takes all memory that a pass needs. After an error the caller
+// closes the model.
+func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err error) {
+	ld, err := loadWeights(ctx, m, f, o)
 	if err != nil {
-		m.Close()
-		return nil, err
+		return err
 	}
-	load := func(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
-		return weights.LoadWeights(ctx, ts, spec, weights.LoadOptions{
-			Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile, MapFirst: o.MapFirst, Exact: o.Exact, Progress: o.Progress,
-		})
-	}
-	if o.Split != nil {
-		load = m.offload.loadWeights
-	}
-	var ld *weights.Loader
-	if m.weights, ld, err = load(ctx, ts, spec, o); err != nil {
-		m.Close()
-		return nil, err
-	}
-	m.frames = ld.Frames
-	if m.cache, err = kv.NewCache(spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill}); err != nil {
-		m.Close()
-		return nil, err
-	}
-	m.residency = ld.Parts
-	m.kvReader = newReader(m, o.KVRing)
-	if m.residency != nil && o.KVSpill != nil {
-		m.residency.Page = m.kvReader.LargestPage()
-	}
-	if o.KVSpill != nil && o.KVHot != 0 { // something will be on flash
-		if err := m.kvReader.Reserve(); err != nil {
-			m.Close()
-			return nil, err
-		}
+	m.frames, m.residency = ld.Frames, ld.Parts
+	if err := openCache(m, o); err != nil {
+		return err
 	}
 	m.workers = threadpool.New(o.Threads)
 	if m.residency != nil {
 		m.residency.User = m.streamUser()
 		if err := m.residency.Start(o.Plan); err != nil {
-			m.Close()
+			return err
+		}
+	}
+	if err := openExperts(ctx, m, ld, o); err != nil {
+		return err
+	}
+	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
+		return err
+	}
+	if err := m.usePerTensor(o.W8A8); err != nil {
+		return err
+	}
+	m.pass, err = newPass(m, o.Chunk)
+	return err
+}
+
+// loadWeights reads the weights: all of them here, or those that a split leaves here.
+func loadWeights(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (ld *weights.Loader, err error) {
+	if o.Split != nil {
+		m.offload = newOffloadDevice(o.Split, o.Chunk)
+		if err := o.W8A8.CheckDevice(o.Split.Name, m.offload.caps); err != nil {
 			return nil, err
 		}
 	}
-	if err := openExperts(ctx, m, ld, &o); err != nil {
-		m.Close()
+	if err := checkKernels(o.KV, m.Spec.HeadDim); err != nil {
 		return nil, err
 	}
-	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
-		m.Close()
+	ts, err := f.TensorsFor(o.Exact || o.Split != nil)
+	if err != nil {
 		return nil, err
 	}
-	if err := m.usePerTensor(o.W8A8); err != nil {
-		m.Close()
-		return nil, err
+	if o.Split != nil {
+		m.weights, ld, err = m.offload.loadWeights(ctx, ts, m.Spec, *o)
+		return ld, err
 	}
-	if m.pass, err = newPass(m, o.Chunk); err != nil {
-		m.Close()
-		return nil, err
+	m.weights, ld, err = weights.LoadWeights(ctx, ts, m.Spec, weights.LoadOptions{
+		Budget: o.Budget, Plan: o.Plan, PinFile: o.PinFile, MapFirst: o.MapFirst, Exact: o.Exact, Progress: o.Progress,
+	})
+	return ld, err
+}
+
+// openCache makes the KV cache and the reader of its pages on flash.
+func openCache(m *Model, o *Options) (err error) {
+	m.cache, err = kv.NewCache(m.Spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill})
+	if err != nil {
+		return err
 	}
-	return m, nil
+	m.kvReader = newReader(m, o.KVRing)
+	if o.KVSpill == nil {
+		return nil
+	}
+	if m.residency != nil {
+		m.residency.Page = m.kvReader.LargestPage()
+	}
+	if o.KVHot == 0 {
+		return nil
+	}
+	return m.kvReader.Reserve() // something will be on flash
 }
 
 // checkKernels proves that attention works on this processor. Tests replace it.

@@ -172,6 +172,12 @@ func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 	if err := writeInput(ctx, m, e.network.Input(r.count), b, r); err != nil {
 		return err
 	}
+	s.prepareChunk(b, r)
+	return e.network.Read(ctx, s.memory, &s.chunk)
+}
+
+// prepareChunk describes a run of the batch for a network.
+func (s *Sequence) prepareChunk(b *Batch, r *run) {
 	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.long
 	s.chunk.Want = s.chunk.Want[:0]
 	for _, row := range b.want {
@@ -181,11 +187,10 @@ func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 	}
 	if s.chunk.Each == nil {
 		s.chunk.Each = func(row int, logits []float32) error {
-			finishLogits(m.Spec, logits)
+			finishLogits(s.model.Spec, logits)
 			return s.batch.each(s.chunk.Position+row, logits)
 		}
 	}
-	return e.network.Read(ctx, s.memory, &s.chunk)
 }
 
 // writeInput writes the residual stream of a sequence's tokens as it enters the layers of

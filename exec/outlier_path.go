@@ -61,19 +61,24 @@ func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Colum
 	if err := arena.Err(); err != nil {
 		return nil, err
 	}
+	s.stats.Resident += int64(4 * in.Hot * m.Rows)
+	s.stats.All += int64(4 * in.Cols * m.Rows)
+	return c, s.readHot(c, in)
+}
+
+// readHot reads the hot columns of a matrix.
+func (s *outlierPath) readHot(c *weights.Columns, in *w8a8.Input) error {
 	for i := range c.Slots {
 		c.Slots[i] = -1
 	}
-	raw := make([]byte, m.ColumnBytes())
+	raw := make([]byte, c.Matrix.ColumnBytes())
 	for i, channel := range in.Channels[:in.Hot] {
 		c.Slots[channel.Channel] = int32(i)
-		if err := s.file.Column(m, channel.Channel, c.Hot[i*m.Rows:], raw); err != nil {
-			return nil, err
+		if err := s.file.Column(c.Matrix, channel.Channel, c.Hot[i*c.Matrix.Rows:], raw); err != nil {
+			return err
 		}
 	}
-	s.stats.Resident += int64(4 * in.Hot * m.Rows)
-	s.stats.All += int64(4 * in.Cols * m.Rows)
-	return c, nil
+	return nil
 }
 
 // OutlierStats returns what shadows were made of so far.

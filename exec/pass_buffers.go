@@ -55,30 +55,38 @@ func (p *pass) carveBranches(a *tiering.Arena) {
 
 // carveLayer takes what one branch of a layer is at work with.
 func (p *pass) carveLayer(a *tiering.Arena) {
-	s, w := p.m.Spec, p.widths()
+	w := p.widths()
 	a.Overlay(
-		func() {
-			p.q = a.Floats(p.chunk * s.Heads * s.HeadDim)
-			p.att = p.q // queries are in heads by then
-			p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
-			p.k, p.v = a.Floats(p.chunk*w.kvHeads*s.HeadDim), a.Floats(p.chunk*w.kvHeads*s.HeadDim)
-			p.attn.carveAttention(a)
-		},
-		func() {
-			p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
-			p.up = a.Floats(min(p.chunk, p.mm.mostUpTokens()) * max(w.inner, s.ExpertsUsed*w.expertInner))
-			columns := p.mm.columnsOfUp()
-			for i := range p.workers {
-				p.workers[i].up = a.Floats(p.chunk * columns)
-			}
-			p.experts.routing.carve(a, s, p.chunk, p.experts.copiesRows())
-		},
+		func() { p.carveAttention(a, &w) },
+		func() { p.carveMLP(a, &w) },
 		func() {
 			if w.convs {
-				p.conv = a.Floats(p.chunk * 3 * s.Dim)
+				p.conv = a.Floats(p.chunk * 3 * p.m.Spec.Dim)
 			}
 		},
 	)
+}
+
+// carveAttention takes what attention works with.
+func (p *pass) carveAttention(a *tiering.Arena, w *widths) {
+	s := p.m.Spec
+	p.q = a.Floats(p.chunk * s.Heads * s.HeadDim)
+	p.att = p.q // by then queries are in heads
+	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
+	p.k, p.v = a.Floats(p.chunk*w.kvHeads*s.HeadDim), a.Floats(p.chunk*w.kvHeads*s.HeadDim)
+	p.attn.carve(a)
+}
+
+// carveMLP takes what an MLP, or experts, work with.
+func (p *pass) carveMLP(a *tiering.Arena, w *widths) {
+	s := p.m.Spec
+	p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
+	p.up = a.Floats(min(p.chunk, p.mm.mostUpTokens()) * max(w.inner, s.ExpertsUsed*w.expertInner))
+	columns := p.mm.columnsOfUp()
+	for i := range p.workers {
+		p.workers[i].up = a.Floats(p.chunk * columns)
+	}
+	p.experts.routing.carve(a, s, p.chunk, p.experts.copiesRows())
 }
 
 // carveOutput takes what logits are made in, if they are made here.

@@ -25,16 +25,21 @@ func (s *step) prefetch(next ...*weights.Linear) {
 		units += len(w.Data)
 	}
 	for worker := range s.workers {
-		at := s.m.workers.HomeStart(worker, units)
-		for _, w := range next {
-			if at < len(w.Data) {
-				_, unit := w.Unit()
-				at = min((at+unit-1)/unit*unit, len(w.Data))
-				s.m.workers.Prefetch(worker, tiering.Address(w.Data[at:]), min(prefetchBytes, len(w.Data)-at))
-				break
-			}
-			at -= len(w.Data)
+		s.prefetchAt(worker, s.m.workers.HomeStart(worker, units), next)
+	}
+}
+
+// prefetchAt makes a waiting thread prefetch what lies at an offset in the weights, one matrix
+// behind the other.
+func (s *step) prefetchAt(worker, at int, next []*weights.Linear) {
+	for _, w := range next {
+		if at < len(w.Data) {
+			_, unit := w.Unit()
+			at = min((at+unit-1)/unit*unit, len(w.Data))
+			s.m.workers.Prefetch(worker, tiering.Address(w.Data[at:]), min(prefetchBytes, len(w.Data)-at))
+			return
 		}
+		at -= len(w.Data)
 	}
 }
 

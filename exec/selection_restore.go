@@ -21,14 +21,13 @@ func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
 	}
 	defer w.free()
 	for layer, heads := range w.cache.Shape().KVHeads {
-		if heads == 0 {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := w.summarize(layer, heads); err != nil {
-			return err
+		if heads > 0 {
+			if err := w.summarize(layer, heads); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -78,13 +77,17 @@ func (w *restoredKeys) summarize(layer, heads int) error {
 		}
 		page += part.Pages
 	}
-	from := max(first, page*each)
+	w.summarizeHot(layer, heads, max(first, page*each))
+	w.s.summaries.SetReady(layer, first, w.end)
+	return nil
+}
+
+// summarizeHot makes the summaries of blocks in memory.
+func (w *restoredKeys) summarizeHot(layer, heads, from int) {
 	w.of.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
 		block, head := from+part/heads, part%heads
 		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block, w.s.kv.HeadBlock(layer, head, block))
 	})
-	w.s.summaries.SetReady(layer, first, w.end)
-	return nil
 }
 
 // summarizeCold reads some pages of a part, of which the first block has the number block,

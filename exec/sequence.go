@@ -61,18 +61,8 @@ func (m *Model) NewSequence(limit int) (*Sequence, error) {
 }
 
 func (s *Sequence) allocConv() error {
-	spec := s.model.Spec
-	carve := func(a *tiering.Arena) {
-		s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
-		for l, layer := range spec.Layers {
-			if layer.Mixer == arch.ShortConv {
-				s.conv[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
-				s.convNext[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
-			}
-		}
-	}
 	var probe tiering.Arena
-	carve(&probe)
+	s.carveConv(&probe)
 	if probe.Need() == 0 {
 		return nil
 	}
@@ -82,8 +72,20 @@ func (s *Sequence) allocConv() error {
 	}
 	s.convFrame = frame
 	arena := tiering.NewArena(frame)
-	carve(arena)
+	s.carveConv(arena)
 	return arena.Err()
+}
+
+// carveConv takes both copies of what convolutions remember from an arena.
+func (s *Sequence) carveConv(a *tiering.Arena) {
+	spec := s.model.Spec
+	s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
+	for l, layer := range spec.Layers {
+		if layer.Mixer == arch.ShortConv {
+			s.conv[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
+			s.convNext[l] = a.Floats((spec.ConvTaps - 1) * spec.Dim)
+		}
+	}
 }
 
 // Len returns the number of tokens read.
@@ -108,9 +110,7 @@ func (s *Sequence) Truncate(n int) int {
 	}
 	if s.convFrame != nil {
 		n = 0
-		for _, c := range s.conv {
-			clear(c)
-		}
+		s.clearConv()
 	}
 	if n == 0 {
 		s.expect, s.long = 0, false
@@ -259,4 +259,11 @@ func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 		return len(s.ids) > 0
 	}
 	return false
+}
+
+// clearConv makes convolutions remember no inputs.
+func (s *Sequence) clearConv() {
+	for _, c := range s.conv {
+		clear(c)
+	}
 }

@@ -27,16 +27,9 @@ func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 	if len(jobs) == 0 || jobs[0].w.Offload == nil {
 		return
 	}
-	predicted := time.Duration(0)
-	for i := range jobs {
-		w, n := jobs[i].w.Offload, jobs[i].n
-		if w == nil {
-			continue
-		}
-		if n > 1 && (w.Role.OneToken || !w.Batched(n)) {
-			return
-		}
-		predicted += a.predicted(w, n)
+	predicted, ok := a.predictedStep(jobs)
+	if !ok {
+		return
 	}
 	j := &jobs[0]
 	s := &j.w.Offload.Role.One
@@ -53,6 +46,22 @@ func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 	}
 }
 
+// predictedStep returns how long the plan says that a step takes; ok is false for numbers of
+// tokens that the plan says nothing about.
+func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) {
+	for i := range jobs {
+		w, n := jobs[i].w.Offload, jobs[i].n
+		if w == nil {
+			continue
+		}
+		if n > 1 && (w.Role.OneToken || !w.Batched(n)) {
+			return 0, false
+		}
+		sum += a.predicted(w, n)
+	}
+	return sum, true
+}
+
 // SplitStats returns how products are divided with Options.Divide, and how long they
 // took so far.
 func (m *Model) SplitStats() []weights.DividedProduct {
@@ -61,15 +70,15 @@ func (m *Model) SplitStats() []weights.DividedProduct {
 	if m.offload == nil {
 		return nil
 	}
-	var list []weights.DividedProduct
-	for _, r := range m.offload.roles {
-		list = append(list, *r)
+	list := make([]weights.DividedProduct, len(m.offload.roles))
+	for i, r := range m.offload.roles {
+		list[i] = *r
 	}
 	slices.SortStableFunc(list, func(a, b weights.DividedProduct) int { // the output matrix is loaded first and used last
-		if a.OneToken == b.OneToken {
+		switch {
+		case a.OneToken == b.OneToken:
 			return 0
-		}
-		if a.OneToken {
+		case a.OneToken:
 			return 1
 		}
 		return -1

@@ -24,22 +24,27 @@ func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloade
 	if t.recorder == nil || len(work) == 0 {
 		return
 	}
-	name, end := jobs[work[0].job].w.Offload.Role.Name, time.Duration(0)
-	zero := t.recorder.Now() - clock.Now()
+	end, zero := time.Duration(0), t.recorder.Now()-clock.Now()
 	for i := range work {
-		w := &work[i]
-		j := &jobs[w.job]
-		args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
-		begin := max(w.submitted, end)
-		if timed, ok := w.ticket.(hetero.Timed); ok {
-			from, to := timed.Ran()
-			begin, end = zero+from, zero+to
-		} else { // which may be long after it ended
-			end, args["end"] = w.seen, "when the host looked"
-		}
-		t.device.Span(j.w.Offload.Role.Name, begin, end, args)
+		end = t.recordRows(&work[i], &jobs[work[i].job], end, zero)
 	}
+	name := jobs[work[0].job].w.Offload.Role.Name
 	t.host.Span("submit "+name, t.begun, t.submitted, nil)
 	t.host.Span("own rows of "+name, t.submitted, own, nil)
 	t.host.Span("wait for "+name, own, work[len(work)-1].seen, nil)
+}
+
+// recordRows records the device's work on the rows of one matmul, which began after the work
+// before, and returns its end. zero is the trace's time at the zero of the device's clock.
+func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.Duration) (end time.Duration) {
+	args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
+	begin := max(w.submitted, after)
+	if timed, ok := w.ticket.(hetero.Timed); ok {
+		from, to := timed.Ran()
+		begin, end = zero+from, zero+to
+	} else { // which may be long after it ended
+		end, args["end"] = w.seen, "when the host looked"
+	}
+	t.device.Span(j.w.Offload.Role.Name, begin, end, args)
+	return end
 }
