@@ -32,16 +32,16 @@ type pageGroup struct {
 }
 
 // coldFloats returns how many floats what tiles know of cold pages takes, twice.
-func (a *attention) coldFloats() int {
-	if a.m.cache.MayBeCold() {
-		return a.chunk * a.m.Spec.Heads * a.stateWidth()
+func (s *step) coldFloats() int {
+	if s.m.cache.MayBeCold() {
+		return s.chunk * s.m.Spec.Heads * s.stateWidth()
 	}
 	return 0
 }
 
 // coldBlocks returns how many blocks of a sequence are on flash.
-func (a *attention) coldBlocks(s *Sequence) int {
-	return s.kv.ColdPages() * a.m.cache.PageBlocks()
+func (s *step) coldBlocks(q *Sequence) int {
+	return q.kv.ColdPages() * s.m.cache.PageBlocks()
 }
 
 // mergedBlocks returns how many blocks of a sequence were looked at as they landed.

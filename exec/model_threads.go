@@ -18,8 +18,13 @@ func (m *Model) SetThreads(n int) error {
 	if n == m.workers.Count() || m.offloadedLayers != nil || m.offload != nil {
 		return nil
 	}
+	return replaceThreads(m, n)
+}
+
+// replaceThreads makes n threads and a pass with working memory for each.
+func replaceThreads(m *Model, n int) error {
 	oldWorkers, oldPass := m.workers, m.pass
-	m.workers = threadpool.New(n) // a pass has working memory for each thread
+	m.workers = threadpool.New(n)
 	pass, err := newPass(m, oldPass.chunk)
 	if err != nil {
 		m.workers.Close()
