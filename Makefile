@@ -54,8 +54,8 @@ demo: build ## build, then tell a story, chat, and answer from a note
 	@scripts/demo.sh bin/llmrun
 
 .PHONY: test
-test: ## run all tests
-	$(GO) test ./...
+test: ## run all tests, then count those that passed, failed and were skipped, and why
+	@GO="$(GO)" $(GO) run ./internal/testreport ./...
 
 .PHONY: testnoasm
 testnoasm: ## run the tests of all that computes on the portable kernels

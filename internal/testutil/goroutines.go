@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// NoGoroutinesLeft returns what fails the test if more goroutines run than did when
-// NoGoroutinesLeft was called. Those that are about to end get some time.
+// NoGoroutinesLeft counts the goroutines and returns a check that fails the test if
+// more of them run then. The check waits up to five seconds for goroutines to end.
 func NoGoroutinesLeft(t testing.TB) (check func()) {
 	before := runtime.NumGoroutine()
 	return func() {

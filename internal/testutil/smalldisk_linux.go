@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -8,11 +9,12 @@ import (
 	"testing"
 )
 
-// smallDiskVariable tells a child process where its small disk is.
+// smallDiskVariable names the directory of the small disk to a child process.
 const smallDiskVariable = "LLMRUN_TEST_SMALL_DISK"
 
-// OnSmallDisk runs a test in a child process, which alone sees a file system of a size as
-// mount has it, such as 100k. It skips where that is not allowed.
+// OnSmallDisk runs a test in a child process that alone sees a tmpfs of the given size,
+// which has the syntax of mount's option, such as 100k. It skips the test where the
+// system does not allow that.
 func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 	t.Helper()
 	if dir := os.Getenv(smallDiskVariable); dir != "" {
@@ -33,10 +35,13 @@ func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := child.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("a name space of mounts is not allowed here")
+		t.Skip("the system allows no mount namespace")
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if bytes.Contains(out, []byte("--- SKIP: ")) {
+		t.Skip("the system allows no tmpfs in a mount namespace")
 	}
 	t.Logf("%s", out)
 }
