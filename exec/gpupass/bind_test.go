@@ -2,7 +2,6 @@ package gpupass
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,7 @@ import (
 // one already, and have to be pointed back for the first.
 func TestBindFailsMidway(t *testing.T) {
 	var network *Network
-	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	ids := someIDs(21, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)[20]
 	first, err := m.NewSequence(0)

@@ -8,6 +8,7 @@ import (
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/exec/arch"
 	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestDivisionsOfTheContextAgree reads tokens behind a context that attention divides in
@@ -16,7 +17,7 @@ import (
 func TestDivisionsOfTheContextAgree(t *testing.T) {
 	var network *Network
 	const chunk = 64
-	m := load(t, fixture(t, "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Chunk: chunk, Processor: Processor{Opened: func(n *Network) {
 		network, n.one.sizes = n, []int{32, smallGroup, largeGroup, 2 * largeGroup}
 	}}})
 	ids := someIDs(5*chunk+3, m.Spec.Vocab)
@@ -45,7 +46,7 @@ func TestDivisionsOfTheContextAgree(t *testing.T) {
 // device's: attention does without.
 func TestGroupsThatTheDriverRefuses(t *testing.T) {
 	var network *Network
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	ids := someIDs(20, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)

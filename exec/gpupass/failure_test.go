@@ -8,12 +8,13 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // loadSmall opens a small model on the GPU, and returns its network as well.
 func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 	t.Helper()
-	m = load(t, fixture(t, "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m = load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	return m, network
 }
 

@@ -21,7 +21,7 @@ import (
 // and the CPU the others: prompts in chunks, then single tokens.
 func TestLastLayersMatchTheCPU(t *testing.T) {
 	for _, name := range []string{"llama32", "qwen2", "gemma", "phi3_longrope"} {
-		path := fixture(t, name)
+		path := testutil.Shared(t, "fixtures", name)
 		cpu := load(t, path, exec.Options{})
 		ids := someIDs(45, cpu.Spec.Vocab)
 		want := teacherForced(t, cpu, ids)
@@ -69,7 +69,7 @@ func (p *offered) Open(o *exec.Offer) (exec.Network, error) {
 // TestMemoryDecides gives the device as much memory as each number of layers needs,
 // and a byte less. What was predicted is enough for a text of the whole context.
 func TestMemoryDecides(t *testing.T) {
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	const length = 512 // of the model's longest texts
 	measured := &offered{Processor: Processor{Layers: All}}
 	_, err := place(t, path, measured)
@@ -125,7 +125,7 @@ func TestCopiesAreCounted(t *testing.T) {
 			least, _ = p.fitting.total(0, n.spec.Context)
 			n.context.Info.Memory = times * least
 		}
-		m := load(t, fixture(t, "llama32"), exec.Options{Processor: p})
+		m := load(t, testutil.Shared(t, "fixtures", "llama32"), exec.Options{Processor: p})
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		logits(t, m, s, someIDs(m.Spec.Context, m.Spec.Vocab))

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // copying has a network that was just opened use memory of the device's own.
@@ -27,7 +28,7 @@ func TestGatheredWeightsChangeNothing(t *testing.T) {
 		n.copying(t)
 		n.context.Graphs = opencl.NoGraphs // for which memory is rounded up
 	}
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) {
 		copying(n)
 		n.context.Info.MaxAllocation = most

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -168,17 +167,8 @@ func someIDs(n, vocab int) []int32 {
 
 func TestFamiliesMatchTheCPU(t *testing.T) {
 	for _, name := range []string{"llama2", "llama3", "llama32", "mistral", "qwen2", "qwen2_yarn", "qwen3", "smollm3", "granite", "gemma", "internlm2", "phi3", "phi3_longrope"} {
-		t.Run(name, func(t *testing.T) { matches(t, fixture(t, name)) })
+		t.Run(name, func(t *testing.T) { matches(t, testutil.Shared(t, "fixtures", name)) })
 	}
-}
-
-// fixture returns where a small model is, in the repository or beside it.
-func fixture(t *testing.T, name string) string {
-	dir := filepath.Join(testutil.Root(t), "testdata", "fixtures", name)
-	if _, err := os.Stat(dir); err != nil {
-		return testutil.Shared(t, "fixtures", name)
-	}
-	return dir
 }
 
 func TestQuantizedFilesMatchTheCPU(t *testing.T) {
@@ -197,7 +187,7 @@ func matches(t *testing.T, path string) {
 // TestTextsAreApart reads two texts in turns, one of which is a copy of the other's
 // beginning, and one that goes back.
 func TestTextsAreApart(t *testing.T) {
-	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{}))
 	ids := someIDs(40, m.Spec.Vocab)
 	want := teacherForced(t, m, ids)
 	a, err := m.NewSequence(0)
@@ -226,7 +216,7 @@ func near(t *testing.T, want, got []float32) {
 
 func TestNetworksThatAreRefused(t *testing.T) {
 	for _, name := range []string{"gemma3", "lfm2", "qwen2_moe"} {
-		f, err := modelfile.Open(vfs.OS(), filepath.Join(testutil.Root(t), "testdata", "fixtures", name))
+		f, err := modelfile.Open(vfs.OS(), testutil.Shared(t, "fixtures", name))
 		require.NoError(t, err)
 		_, err = exec.Load(context.Background(), f, exec.Options{Processor: Processor{}, KV: kv.K8V8})
 		require.ErrorIs(t, err, arch.ErrUnsupported, name)
@@ -240,7 +230,7 @@ func TestNetworksThatAreRefused(t *testing.T) {
 func TestPassesAllocateNothing(t *testing.T) {
 	for _, layers := range []int{All, 1} {
 		var network *Network
-		m := load(t, fixture(t, "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
+		m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
@@ -266,7 +256,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 // TestFailureTakesNothing lets the memory for prompts not fit, twice, and then fit.
 func TestFailureTakesNothing(t *testing.T) {
 	var network *Network
-	m := load(t, filepath.Join(testutil.Root(t), "testdata", "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
+	m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/exec"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestLogitsDoNotDependOnWhichAreAskedFor asks for those of the last token of a chunk,
@@ -20,7 +21,7 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 		layers int
 	}{{"llama32", All}, {"llama32", 1}, {"qwen3", All}, {"qwen3", 2}, {"mistral", All}} {
 		t.Run(c.name, func(t *testing.T) {
-			m := load(t, fixture(t, c.name), exec.Options{Processor: Processor{Layers: c.layers}, Chunk: chunk})
+			m := load(t, testutil.Shared(t, "fixtures", c.name), exec.Options{Processor: Processor{Layers: c.layers}, Chunk: chunk})
 			ids := someIDs(4*chunk, m.Spec.Vocab)
 			want := teacherForced(t, m, ids)
 			random := rand.New(rand.NewPCG(5, 6))

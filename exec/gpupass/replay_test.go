@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmrun/llmrun/exec"
 	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // loadRecorded opens a model in device memory of its own, with graphs of the driver, or
@@ -15,7 +16,7 @@ import (
 func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network) {
 	t.Helper()
 	var network *Network
-	m := load(t, fixture(t, name), onGPU(Processor{Opened: func(n *Network) {
+	m := load(t, testutil.Shared(t, "fixtures", name), onGPU(Processor{Opened: func(n *Network) {
 		network = n
 		n.copying(t)
 		c := n.context

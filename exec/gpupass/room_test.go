@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestMLPsThatNobodyAnnounced reads a text of a model whose description does not say
 // how wide its MLPs are.
 func TestMLPsThatNobodyAnnounced(t *testing.T) {
 	var network *Network
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(Processor{Opened: func(n *Network) { network = n }}))
 	require.Same(t, network.one.memory, network.one.hidden)
 	ids := someIDs(20, m.Spec.Vocab)

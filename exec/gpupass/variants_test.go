@@ -6,13 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmrun/llmrun/hetero/opencl"
+	"github.com/llmrun/llmrun/internal/testutil"
 )
 
 // TestImagesChangeNothing reads a text with weights in buffers and in images.
 func TestImagesChangeNothing(t *testing.T) {
 	var network *Network
 	processor := Processor{Opened: func(n *Network) { network = n }}
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	m := load(t, path, onGPU(processor))
 	if network.context.Info.ImageUnits == 0 {
 		t.Skip("the device has no images over buffers")
@@ -30,7 +31,7 @@ func TestImagesChangeNothing(t *testing.T) {
 // tensor units do, by the device or as it would do it. Floats are those of the same device:
 // the CPU's are nearly as far away from both.
 func TestPromptsInFewerBits(t *testing.T) {
-	path := fixture(t, "llama32")
+	path := testutil.Shared(t, "fixtures", "llama32")
 	inArithmetic := func(choose func(*opencl.Info) opencl.Arithmetic) [][]float32 {
 		m := load(t, path, onGPU(Processor{Opened: func(n *Network) { n.context.Arithmetic = choose(&n.context.Info) }}))
 		return teacherForced(t, m, someIDs(45, m.Spec.Vocab))
