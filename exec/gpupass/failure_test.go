@@ -19,7 +19,7 @@ func loadSmall(t *testing.T) (m *exec.Model, network *Network) {
 }
 
 // TestFailedPassesWait has the driver refuse a kernel in the middle of a pass. Who
-// learns of it may free the text, which the kernels before it use.
+// learns of it may free the seq, which the kernels before it use.
 func TestFailedPassesWait(t *testing.T) {
 	m, network := loadSmall(t)
 	ids := someIDs(testChunk, m.Spec.Vocab)
@@ -53,21 +53,21 @@ func TestFailedPassesWait(t *testing.T) {
 	}
 }
 
-// TestFailedCopiesWait lets the last layer of a text be copied in vain: the memory
+// TestFailedCopiesWait lets the last layer of a seq be copied in vain: the memory
 // that those before it are copied to is freed.
 func TestFailedCopiesWait(t *testing.T) {
 	_, network := loadSmall(t)
 	memory, err := network.NewSequence()
 	require.NoError(t, err)
-	text := memory.(*sequence)
-	require.NoError(t, text.reserve(1, 0))
-	last := len(text.layers) - 1
-	kept := text.layers[last]
-	text.layers[last] = &opencl.Memory{} // none that the driver knows
+	seq := memory.(*sequence)
+	require.NoError(t, seq.reserve(1, 0))
+	last := len(seq.layers) - 1
+	kept := seq.layers[last]
+	seq.layers[last] = &opencl.Memory{} // none that the driver knows
 	for name, try := range map[string]func() error{
-		"grow": func() error { return text.reserve(text.capacity+1, text.capacity) },
+		"grow": func() error { return seq.reserve(seq.capacity+1, seq.capacity) },
 		"clone": func() error {
-			_, err := text.Clone()
+			_, err := seq.Clone()
 			return err
 		},
 	} {
@@ -81,6 +81,6 @@ func TestFailedCopiesWait(t *testing.T) {
 			require.Equal(t, before.Held, after.Held)
 		})
 	}
-	text.layers[last] = kept
-	require.NoError(t, text.Close())
+	seq.layers[last] = kept
+	require.NoError(t, seq.Close())
 }

@@ -274,8 +274,8 @@ func TestFailureTakesNothing(t *testing.T) {
 	*limit = most
 	require.Len(t, logits(t, m, s, ids), len(ids))
 	require.Len(t, network.Input(testChunk+1), (testChunk+1)*m.Spec.Dim)
-	text, err := network.NewSequence()
+	seq, err := network.NewSequence()
 	require.NoError(t, err)
-	require.ErrorIs(t, network.Read(context.Background(), text, &exec.Chunk{Tokens: testChunk + 1}), errChunkTooLarge)
+	require.ErrorIs(t, network.Read(context.Background(), seq, &exec.Chunk{Tokens: testChunk + 1}), errChunkTooLarge)
 	require.Len(t, logits(t, m, s, ids), len(ids))
 }

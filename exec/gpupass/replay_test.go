@@ -31,19 +31,19 @@ func loadRecorded(t *testing.T, name string, graphs bool) (*exec.Model, *Network
 	return m, network
 }
 
-// TestRecordedTokensAreTheSame reads texts with tokens that are recorded and with tokens
+// TestRecordedTokensAreTheSame reads seqs with tokens that are recorded and with tokens
 // that are not: one after the other, two in turns, cut off, and divided otherwise.
 func TestRecordedTokensAreTheSame(t *testing.T) {
 	plain, without := loadRecorded(t, "llama32", false)
 	recording, network := loadRecorded(t, "llama32", true)
 	ids := someIDs(64, plain.Spec.Vocab)
 	read := func(m *exec.Model, n *Network) (all [][]float32) {
-		var texts [2]*exec.Sequence
-		for i := range texts {
+		var seqs [2]*exec.Sequence
+		for i := range seqs {
 			s, err := m.NewSequence(0)
 			require.NoError(t, err)
 			defer s.Close()
-			texts[i] = s
+			seqs[i] = s
 			all = append(all, logits(t, m, s, ids[:5+30*i])...)
 		}
 		some := func(s *exec.Sequence, ids []int32) {
@@ -51,16 +51,16 @@ func TestRecordedTokensAreTheSame(t *testing.T) {
 				all = append(all, logits(t, m, s, ids[i:i+1])...)
 			}
 		}
-		some(texts[0], ids[5:10])
+		some(seqs[0], ids[5:10])
 		for i := range 3 {
-			some(texts[0], ids[10+i:11+i])
-			some(texts[1], ids[35+i:36+i])
+			some(seqs[0], ids[10+i:11+i])
+			some(seqs[1], ids[35+i:36+i])
 		}
-		some(texts[1], ids[38:42])
-		texts[1].Truncate(36)
-		some(texts[1], ids[36:40])
+		some(seqs[1], ids[38:42])
+		seqs[1].Truncate(36)
+		some(seqs[1], ids[36:40])
 		n.one.forcedSplit = &contextSplit{0, 3}
-		some(texts[1], ids[40:44])
+		some(seqs[1], ids[40:44])
 		return all
 	}
 	require.Equal(t, read(plain, without), read(recording, network))
