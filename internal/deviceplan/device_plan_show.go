@@ -2,9 +2,10 @@ package deviceplan
 
 import (
 	"fmt"
-	"github.com/llmrun/llmrun/hetero/solve"
 	"io"
 	"time"
+
+	"github.com/llmrun/llmrun/hetero/solve"
 )
 
 // WriteTables writes the plan in Markdown.

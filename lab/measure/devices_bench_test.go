@@ -1,10 +1,11 @@
 package measure
 
 import (
-	"github.com/llmrun/llmrun/internal/deviceplan"
-	"github.com/stretchr/testify/require"
 	"strings"
 	"testing"
+
+	"github.com/llmrun/llmrun/internal/deviceplan"
+	"github.com/stretchr/testify/require"
 )
 
 // Balanced and uniform divisions are compared, and waits on every device.

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+
 	"github.com/llmrun/llmrun/internal/bench"
 )
 

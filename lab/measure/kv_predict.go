@@ -1,8 +1,9 @@
 package measure
 
 import (
-	"github.com/llmrun/llmrun/internal/bench"
 	"math"
+
+	"github.com/llmrun/llmrun/internal/bench"
 )
 
 // KVSummary is what the rows say together. Contexts and times that cannot be told
