@@ -127,17 +127,17 @@ func (q *matmulQueue) runStage(activating bool) {
 
 // beginStage makes the rows in memory the next ones of a stage's matmuls, and reports whether
 // the stage has any.
-func (q *matmulQueue) beginStage(activating bool) (any bool) {
+func (q *matmulQueue) beginStage(activating bool) (found bool) {
 	for i := range q.matmuls {
 		if j := &q.matmuls[i]; j.activatesGate == activating {
 			j.lo, j.hi, j.data = 0, j.residentRows(), j.w.Data
 			if q.defersResident(j) {
 				j.hi = 0
 			}
-			any = true
+			found = true
 		}
 	}
-	return any
+	return found
 }
 
 // runNext does what is next of all jobs.

@@ -54,7 +54,7 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	}
 	bar := cli.NewMeter(s, "measuring", formatProducts)
 	defer bar.Finish()
-	o := deviceplan.DevicePlanOptions{
+	o := deviceplan.Options{
 		Model: deviceplan.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Share: d.share,
 		Real: d.real, Check: d.check, Again: again, Running: bar.Update,
 		Notice: s.Note,

@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/store/gguf"
 )
 
-// ggufConfig reads the keys of one architecture. The first wrong one is
+// GGUFConfig reads the keys of one architecture. The first wrong one is
 // remembered, so that a reader can ask for many and check once.
 type GGUFConfig struct {
 	Meta *gguf.Metadata
@@ -19,7 +19,7 @@ type GGUFConfig struct {
 	Err  error
 }
 
-// hyperFromGGUF turns metadata into the neutral description and finds its
+// HyperFromGGUF turns metadata into the neutral description and finds its
 // family. weights is where the layers' tensors are, as a rule f itself.
 func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Family, error) {
 	arch, ok, err := f.Meta().String("general.architecture")
@@ -194,7 +194,7 @@ func (c *GGUFConfig) yarn(h *Hyper) {
 	}
 }
 
-// ropePrefix begins the names of the tensors that are part of a GGUF file's
+// RopePrefix begins the names of the tensors that are part of a GGUF file's
 // description and not of its weights.
 const RopePrefix = "rope_"
 
@@ -228,6 +228,7 @@ func ropeTensors(src store.Source, h *Hyper) error {
 	return nil
 }
 
+// Key returns the full metadata key of a field of this architecture.
 func (c *GGUFConfig) Key(name string) string { return c.Arch + "." + name }
 
 func (c *GGUFConfig) keep(err error) {
@@ -244,6 +245,7 @@ func (c *GGUFConfig) need(name string) int {
 	return c.Num(name, 0)
 }
 
+// Num returns an integer field, or otherwise if the file lacks it. It records a bad value in Err.
 func (c *GGUFConfig) Num(name string, otherwise int) int {
 	v, ok, err := c.Meta.Int(c.Key(name))
 	c.keep(err)
@@ -295,6 +297,7 @@ func (c *GGUFConfig) perLayerMax(name string) int {
 	return slices.Max(c.perLayer(name, n, 0))
 }
 
+// Float returns a number, or otherwise if the file lacks it. It records a bad value in Err.
 func (c *GGUFConfig) Float(name string, otherwise float64) float64 {
 	v, ok, err := c.Meta.Float(c.Key(name))
 	c.keep(err)
@@ -319,5 +322,5 @@ func (c *GGUFConfig) boolean(name string) *bool {
 	return &v
 }
 
-// maxTableBytes bounds a rotary table: a float32 for each pair of elements.
+// MaxTableBytes bounds a rotary table: a float32 for each pair of elements.
 const MaxTableBytes = 4 * maxDim

@@ -16,7 +16,7 @@ type hfConfig struct {
 	Err    error
 }
 
-// hyperFromHF turns a config.json into the neutral description and finds its
+// HyperFromHF turns a config.json into the neutral description and finds its
 // family.
 func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	c, err := NewHFConfig(path, data)
@@ -41,6 +41,7 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 	return h, f, c.Err
 }
 
+// NewHFConfig parses the config.json that path names in errors.
 func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 	c := &hfConfig{path: path}
 	if err := json.Unmarshal(data, &c.fields); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// family is one kind of network: how its files are recognised, how its
+// Family is one kind of network: how its files are recognised, how its
 // description becomes a Spec, and where its tensors are called differently.
 type Family struct {
 	name string
@@ -34,6 +34,7 @@ type Family struct {
 // fusedOrder is the order of rows in a fused query/key/value projection.
 type fusedOrder uint8
 
+// The orders in which families store a fused query/key/value projection.
 const (
 	QKVBlocks  fusedOrder = iota // all queries, all keys, all values
 	QKVPerHead                   // for each head: query, key, value
@@ -70,7 +71,7 @@ func findFamily(name string, keys func(*Family) []string) (*Family, error) {
 	return nil, fmt.Errorf("%w: model family %q (known: %s)", ErrUnsupported, name, strings.Join(known, ", "))
 }
 
-// spec turns a description into a network of this family.
+// Spec turns a description into a network of this family.
 func (f *Family) Spec(h *Hyper) (*Spec, error) {
 	if f.complete != nil {
 		f.complete(h)
@@ -175,7 +176,7 @@ var commonNames = map[string]string{
 	"post_ffw_norm":       "post_feedforward_layernorm",
 }
 
-// hfName returns the safetensors name of a role: layer -1 for tensors outside
+// HFName returns the safetensors name of a role: layer -1 for tensors outside
 // the layers.
 func (f *Family) HFName(role string, layer int) string {
 	name, ok := f.names[role]

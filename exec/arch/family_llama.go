@@ -1,6 +1,6 @@
 package arch
 
-// llama covers Llama 2, 3, 3.1 and 3.2 and the many models that share their
+// Llama covers Llama 2, 3, 3.1 and 3.2 and the many models that share their
 // shape. In GGUF files mixtral and mistral are "llama" too.
 var Llama = Family{
 	name: "llama", hf: []string{"llama"}, gguf: []string{"llama"}, interleave: true,

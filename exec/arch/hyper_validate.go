@@ -39,7 +39,7 @@ var (
 	keyWindow     = keyName{"attention.sliding_window", "sliding_window"}
 )
 
-// fieldError reports a value of a model's description that cannot be.
+// FieldError reports a value of a model's description that cannot be.
 func (h *Hyper) FieldError(key keyName, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s: %s", ErrModel, h.Path, key.in(h), fmt.Sprintf(format, args...))
 }

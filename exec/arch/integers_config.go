@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// intPacking says how a checkpoint packs weights that GPTQ or AWQ rounded to
+// IntPacking says how a checkpoint packs weights that GPTQ or AWQ rounded to
 // integers: several codes in a word of 32 bits, and beside them scales and zeros
 // of groups of inputs. A weight is scale·(code-zero).
 type IntPacking struct {

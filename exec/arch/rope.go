@@ -32,7 +32,7 @@ func (t *RopeTable) Angles(cos, sin []float32 /* [Dim/2] */, pos int, long bool)
 	}
 }
 
-// rotate turns one head in place.
+// Rotate turns one head in place.
 func Rotate(head, cos, sin []float32, interleave bool) {
 	half := len(cos)
 	if interleave {
@@ -51,7 +51,7 @@ func Rotate(head, cos, sin []float32, interleave bool) {
 	}
 }
 
-// newRopeTable computes the frequencies that a description asks for. dim is
+// NewRopeTable computes the frequencies that a description asks for. dim is
 // the number of rotated elements, context the model's longest sequence.
 func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	t := RopeTable{Dim: dim, Gain: 1}

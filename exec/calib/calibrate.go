@@ -2,18 +2,19 @@ package calib
 
 import "github.com/llmrun/llmrun/exec/weights"
 
-// inputPowers adds up squares of inputs.
+// InputPowers adds up squares of inputs.
 type InputPowers struct {
 	Sums map[*weights.Linear]*InputPower
 }
 
+// InputPower is the sum of squares of each input channel of one matrix.
 type InputPower struct {
 	Name string
 	Sum  []float32 // [cols]
 	Rows int
 }
 
-// observe counts what a product is about to multiply.
+// Observe counts what a product is about to multiply.
 func (o *InputPowers) Observe(w *weights.Linear, rows int, input func(int) []float32) {
 	p := o.Sums[w]
 	if p == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// defaultOutlierShare returns the part of an input's elements that may lie beyond
+// DefaultOutlierShare returns the part of an input's elements that may lie beyond
 // its scale. Of models of 1 to 7 billion weights it was published that outliers are
 // in 0.1 to 0.3 % of the channels, 5 to 15 of them; narrow inputs have room for as
 // many channels as fixed ones that always exceed.
@@ -48,7 +48,7 @@ var inputRoles = [][]string{
 	{"ffn_down_shexp"},
 }
 
-// inputGroups returns the names of matrices, those together that have the same
+// InputGroups returns the names of matrices, those together that have the same
 // input, in the order of use. has says which there are.
 func InputGroups(layers int, has func(name string) bool) (groups [][]string) {
 	for l := range layers {
@@ -67,11 +67,11 @@ func InputGroups(layers int, has func(name string) bool) (groups [][]string) {
 	return groups
 }
 
-// outlierRoom bounds the memory for what may turn out to lie beyond a scale. Tests
+// OutlierRoom bounds the memory for what may turn out to lie beyond a scale. Tests
 // change it.
 var OutlierRoom int64 = 256 << 20
 
-// inputSizes are the magnitudes that were seen of an input.
+// InputSizes are the magnitudes that were seen of an input.
 type InputSizes struct {
 	Name     string
 	Matrices []w8a8.Matrix
@@ -95,7 +95,7 @@ const (
 // binEdge returns the smallest magnitude that bin i does not hold.
 func binEdge(i int) float32 { return math.Float32frombits(uint32(i+1) << binShift) }
 
-// measure counts the magnitudes of a row.
+// Measure counts the magnitudes of a row.
 func (s *InputSizes) Measure(x []float32 /* [cols] */) {
 	for _, v := range x {
 		bits := weights.MagnitudeBits(v)
@@ -105,7 +105,7 @@ func (s *InputSizes) Measure(x []float32 /* [cols] */) {
 	s.remember(x, &s.bins)
 }
 
-// count counts the outliers of a row by their channels, if they were not remembered.
+// Count counts the outliers of a row by their channels, if they were not remembered.
 func (s *InputSizes) Count(x []float32 /* [cols] */) {
 	if s.recalled {
 		return
@@ -125,7 +125,7 @@ func (s *InputSizes) elements() (n int64) {
 	return n
 }
 
-// choose sets the scale beyond which not more than a share of the elements lies; 0
+// Choose sets the scale beyond which not more than a share of the elements lies; 0
 // leaves the share to defaultOutlierShare and to what more outliers gain.
 func (s *InputSizes) Choose(share float64) {
 	edge := s.EdgeOf(OutliersAllowed(share, len(s.Beyond), s.elements()))
@@ -136,13 +136,13 @@ func (s *InputSizes) Choose(share float64) {
 	s.Limit = weights.MagnitudeBits(weights.LimitOf(s.Scale))
 }
 
-// outliersAllowed returns how many of an input's elements may lie beyond its scale,
+// OutliersAllowed returns how many of an input's elements may lie beyond its scale,
 // cliffs aside.
 func OutliersAllowed(share float64, cols int, elements int64) int64 {
 	return int64(cmp.Or(share, DefaultOutlierShare(cols)) * float64(elements))
 }
 
-// edgeOf returns the magnitude beyond which not more than so many elements lie.
+// EdgeOf returns the magnitude beyond which not more than so many elements lie.
 func (s *InputSizes) EdgeOf(allowed int64) float32 {
 	return min(binEdge(topBin(&s.bins, allowed)), math.Float32frombits(s.most))
 }
@@ -204,7 +204,7 @@ func (s *InputSizes) alone() (scale, loss float32) {
 	return scale, float32(math.Sqrt(least / shadowed))
 }
 
-// input returns what was found out.
+// Input returns what was found out.
 func (s *InputSizes) Input() (w8a8.Input, error) {
 	in := w8a8.Input{
 		Name: s.Name, Cols: len(s.Beyond), Scale: s.Scale, Max: math.Float32frombits(s.most),

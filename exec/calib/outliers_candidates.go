@@ -24,7 +24,7 @@ type candidate struct {
 
 const candidateBytes = 8
 
-// remember has all inputs remember their candidates, if there is room for those of a
+// Remember has all inputs remember their candidates, if there is room for those of a
 // text of so many tokens.
 func Remember(inputs []*InputSizes, tokens int, share float64) bool {
 	need := int64(0)

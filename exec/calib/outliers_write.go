@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// columnType returns the type of a calibration's columns for weights of a type:
+// ColumnType returns the type of a calibration's columns for weights of a type:
 // floats as they are.
 func ColumnType(t quant.Type) quant.Type {
 	if t.IsFloat() {
@@ -22,7 +22,7 @@ func ColumnType(t quant.Type) quant.Type {
 	return quant.F32
 }
 
-// calibrationIdentity says which model a calibration belongs to, as a pack or as what
+// CalibrationIdentity says which model a calibration belongs to, as a pack or as what
 // that was made from: where it comes from, and what its matrices are like. Their
 // first rows tell apart what adapters and rounding have changed.
 func CalibrationIdentity(f *modelfile.Files) (string, error) {

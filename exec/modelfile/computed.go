@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// overlay is a Source some of whose tensors have another type than on flash;
+// Overlay is a Source some of whose tensors have another type than on flash;
 // who embeds it computes their rows in ReadAt.
 type Overlay struct {
 	store.Source
@@ -18,6 +18,7 @@ type Overlay struct {
 	Index map[string]int
 }
 
+// NewOverlay returns an overlay that shows the tensors of src unchanged.
 func NewOverlay(src store.Source) Overlay {
 	o := emptyOverlay(src)
 	for _, t := range src.Tensors() {
@@ -47,7 +48,7 @@ func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
 	return o.Shown[i], true
 }
 
-// readComputed reads bytes of a tensor whose rows are computed: row returns one
+// ReadComputed reads bytes of a tensor whose rows are computed: row returns one
 // as bytes, which are used before the next call.
 func ReadComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, error)) (int, error) {
 	if off < 0 || off+int64(len(p)) > t.Size {
@@ -65,7 +66,7 @@ func ReadComputed(t store.Tensor, p []byte, off int64, row func(i int) ([]byte, 
 	return len(p), nil
 }
 
-// readRow reads and decodes one row of a tensor.
+// ReadRow reads and decodes one row of a tensor.
 func ReadRow(src store.Source, t store.Tensor, row []float32 /* [cols] */, i int) error {
 	raw := make([]byte, t.Size/int64(t.Rows()))
 	if _, err := src.ReadAt(t, raw, int64(i)*int64(len(raw))); err != nil {
@@ -75,7 +76,7 @@ func ReadRow(src store.Source, t store.Tensor, row []float32 /* [cols] */, i int
 	return nil
 }
 
-// appendFloats appends the bytes of floats as files hold them.
+// AppendFloats appends the bytes of floats as files hold them.
 func AppendFloats(dst []byte, x []float32) []byte {
 	for _, v := range x {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))

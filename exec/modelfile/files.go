@@ -201,6 +201,7 @@ func (f *Files) Spec() (*arch.Spec, error) {
 	return f.family.Spec(f.Hyper)
 }
 
+// TensorSet returns the tensors of the files under the names of the model's family.
 func (f *Files) TensorSet() *TensorSet {
 	return newTensorSet(f.Source, f.family, f.Hyper, f.packed != nil)
 }

@@ -67,7 +67,7 @@ func (f *Files) InPieces(exact bool) (bool, error) {
 	return ok, nil
 }
 
-// attachments returns the files that make a pack of f complete.
+// Attachments returns the files that make a pack of f complete.
 func (f *Files) Attachments() (list []pack.Attachment, err error) {
 	if f.meta != nil {
 		tables, err := f.ropeTables()
@@ -117,7 +117,7 @@ func (f *Files) ropeTables() (tables []gguf.TensorData, err error) {
 // whole, the part's number and how many there are.
 var partName = regexp.MustCompile(`^(.*)-\d{5}-of-(\d{5})\.gguf$`)
 
-// sourceFiles lists the files of the model at f.Path without opening it: what a
+// SourceFiles lists the files of the model at f.Path without opening it: what a
 // fingerprint is taken of.
 func (f *Files) SourceFiles() ([]string, error) {
 	path, kind, err := f.locate()
@@ -150,7 +150,7 @@ func (f *Files) SourceFiles() ([]string, error) {
 	return files, nil
 }
 
-// about says what a pack of f is made from.
+// About says what a pack of f is made from.
 func (f *Files) About(made string) (a pack.About, err error) {
 	_, a.Source = vfs.Split(f.Path)
 	a.Made = made

@@ -9,12 +9,12 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// orderSuffix ends the names of tensors that list, for a matrix of that name,
+// OrderSuffix ends the names of tensors that list, for a matrix of that name,
 // which input each of its columns belongs to. GPTQ may spread the inputs of a
 // group over a row; with their columns side by side, blocks have one scale.
 const OrderSuffix = ".order"
 
-// orderOf returns the name of the tensor that has the order of a matrix.
+// OrderOf returns the name of the tensor that has the order of a matrix.
 func OrderOf(weight string) string { return strings.TrimSuffix(weight, ".weight") + OrderSuffix }
 
 // IsOrder reports whether a tensor has the order of another one's columns.
@@ -26,7 +26,7 @@ func IsOrder(src store.Source, name string) bool {
 	return ok
 }
 
-// checkOrder refuses a list that is no order of its own length.
+// CheckOrder refuses a list that is no order of its own length.
 func CheckOrder(name string, order []float32) error {
 	seen := make([]bool, len(order))
 	for i, v := range order {
@@ -80,7 +80,7 @@ func newInOrder(src store.Source, path string) (store.Source, error) {
 	return v, nil
 }
 
-// tensorsFor returns the tensors for a model that is computed exactly, or not:
+// TensorsFor returns the tensors for a model that is computed exactly, or not:
 // only products in integers can take columns in any order.
 func (f *Files) TensorsFor(exact bool) (*TensorSet, error) {
 	ts := f.TensorSet()

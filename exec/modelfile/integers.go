@@ -46,7 +46,7 @@ type unpacked struct {
 	orders   map[string][]int32    // [cols] by the name of the tensor
 }
 
-// unpackIntegers makes the packed weights of a checkpoint appear like others.
+// UnpackIntegers makes the packed weights of a checkpoint appear like others.
 // The notices say what the owner may not expect.
 func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (store.Source, []string, error) {
 	u := &unpacked{emptyOverlay(src), map[string]*intMatrix{}, map[string][]int32{}}

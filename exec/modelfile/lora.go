@@ -17,7 +17,7 @@ import (
 // maxRank bounds the rank of an adapter; those in use have up to a few hundred.
 const maxRank = 4096
 
-// loraConfig is the part of a peft adapter_config.json that matters here.
+// LoraConfig is the part of a peft adapter_config.json that matters here.
 type LoraConfig struct {
 	PeftType      string             `json:"peft_type"`
 	Rank          int                `json:"r"`
@@ -84,7 +84,7 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// check refuses what would have to be computed in another way.
+// Check refuses what would have to be computed in another way.
 func (c *LoraConfig) Check(path string) error {
 	refuse := ""
 	switch {
@@ -108,7 +108,7 @@ func (c *LoraConfig) Check(path string) error {
 	return nil
 }
 
-// scale returns the factor of a module's product.
+// Scale returns the factor of a module's product.
 func (c *LoraConfig) Scale(module string, rank int) float32 {
 	alpha := c.Alpha
 	for pattern, v := range c.AlphaPattern {
@@ -189,7 +189,7 @@ func (m *merged) read(src store.Source, ta, tb, t store.Tensor, dir string) (d d
 	return d, err
 }
 
-// readFloats returns all elements of a tensor.
+// ReadFloats returns all elements of a tensor.
 func ReadFloats(src store.Source, t store.Tensor) ([]float32, error) {
 	raw := make([]byte, t.Size)
 	if _, err := src.ReadAt(t, raw, 0); err != nil {

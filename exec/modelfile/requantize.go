@@ -94,7 +94,7 @@ func (f *Files) Quantize(mix string, importance Importance) error {
 	return nil
 }
 
-// quantized is a model whose float matrices are rounded as they are read.
+// Quantized is a model whose float matrices are rounded as they are read.
 type Quantized struct {
 	Overlay
 	Importance map[string][]float32 // [cols] by tensor, of those that have any

@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// tensorSet finds a model's tensors by role, whichever way the file names
+// TensorSet finds a model's tensors by role, whichever way the file names
 // them, and checks their shapes.
 type TensorSet struct {
 	Source store.Source
@@ -54,13 +54,13 @@ func (ts *TensorSet) name(role string, layer int) string {
 	return ts.pre + name
 }
 
-// segment is a run of bytes of a tensor.
+// Segment is a run of bytes of a tensor.
 type Segment struct {
 	Tensor       store.Tensor
 	Offset, Size int64 // within the tensor
 }
 
-// slot is where a tensor's rows will go: what to read, in order, and the
+// Slot is where a tensor's rows will go: what to read, in order, and the
 // matrix that it makes.
 type Slot struct {
 	Type       quant.Type
@@ -68,6 +68,7 @@ type Slot struct {
 	Segments   []Segment
 }
 
+// Bytes returns the size of the slot in the file.
 func (s *Slot) Bytes() int64 {
 	var n int64
 	for _, g := range s.Segments {
@@ -76,12 +77,12 @@ func (s *Slot) Bytes() int64 {
 	return n
 }
 
-// find returns the tensor of a role; ok is false where the file has none.
+// Find returns the tensor of a role; ok is false where the file has none.
 func (ts *TensorSet) Find(role string, layer int, suffix string) (store.Tensor, bool) {
 	return ts.Source.Tensor(ts.name(role, layer) + suffix)
 }
 
-// matrix returns the rows of a tensor that must be there. rows 0 means any
+// Matrix returns the rows of a tensor that must be there. rows 0 means any
 // number.
 func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (Slot, error) {
 	t, ok := ts.Find(role, layer, ".weight")
@@ -91,6 +92,7 @@ func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (Slot, error) {
 	return ts.whole(t, rows, cols)
 }
 
+// Missing returns the error for a tensor that the family requires and the file lacks.
 func (ts *TensorSet) Missing(role string, layer int) error {
 	return fmt.Errorf("%w: %s: tensor %s.weight is missing", arch.ErrModel, ts.Path, ts.name(role, layer))
 }
@@ -107,7 +109,7 @@ func (ts *TensorSet) whole(t store.Tensor, rows, cols int) (Slot, error) {
 	return Slot{t.Type, have, cols, []Segment{{t, 0, t.Size}}}, nil
 }
 
-// rowsOf returns how many rows of cols elements a tensor has. Axes of length 1
+// RowsOf returns how many rows of cols elements a tensor has. Axes of length 1
 // do not matter: a vector is a matrix of one row.
 func (ts *TensorSet) RowsOf(t store.Tensor, cols int) (int, error) {
 	shape := slices.DeleteFunc(slices.Clone(t.Shape), func(n int) bool { return n == 1 })
@@ -122,6 +124,7 @@ func (ts *TensorSet) RowsOf(t store.Tensor, cols int) (int, error) {
 	return 0, ts.ShapeError(t, 0, cols)
 }
 
+// ShapeError returns the error for a tensor t whose shape is not [rows, cols]; rows 0 stands for any number.
 func (ts *TensorSet) ShapeError(t store.Tensor, rows, cols int) error {
 	want := fmt.Sprintf("[%d %d]", rows, cols)
 	if rows == 0 {
@@ -141,7 +144,7 @@ func (s Slot) cut(runs ...[2]int) Slot {
 	return out
 }
 
-// vector returns n elements that must be there.
+// Vector returns n elements that must be there.
 func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (Slot, bool, error) {
 	t, ok := ts.Find(role, layer, suffix)
 	if !ok {
@@ -154,6 +157,7 @@ func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (Slot,
 	return Slot{t.Type, 1, n, []Segment{{t, 0, t.Size}}}, true, nil
 }
 
+// Elems returns the number of values in a tensor of this shape.
 func Elems(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -162,7 +166,7 @@ func Elems(shape []int) int {
 	return n
 }
 
-// part says which of queries, keys and values is meant.
+// Part says which of queries, keys and values is meant.
 type Part int
 
 const (
@@ -171,6 +175,7 @@ const (
 	partV
 )
 
+// PartRoles names the matrices that a fused query/key/value projection contains.
 var PartRoles = [...]string{"attn_q", "attn_k", "attn_v"}
 
 // qkvRuns returns the rows of a fused projection that belong to one part.
@@ -199,7 +204,7 @@ func (ts *TensorSet) qkvRuns(p Part, kvHeads int) [][2]int {
 	return [][2]int{[...][2]int{{0, heads * d}, {heads * d, kvHeads * d}, {(heads + kvHeads) * d, kvHeads * d}}[p]}
 }
 
-// qkv returns the projection of queries, keys or values and its bias, from a
+// QKV returns the projection of queries, keys or values and its bias, from a
 // tensor of its own or from a fused one.
 func (ts *TensorSet) QKV(p Part, layer, kvHeads int) (w, bias Slot, hasBias bool, err error) {
 	rows := ts.Hyper.HeadDim * kvHeads
@@ -232,7 +237,7 @@ func (ts *TensorSet) QKV(p Part, layer, kvHeads int) (w, bias Slot, hasBias bool
 	return
 }
 
-// gateUp returns an MLP's gate and up projections, which some files keep in
+// GateUp returns an MLP's gate and up projections, which some files keep in
 // one tensor, gate first.
 func (ts *TensorSet) GateUp(layer int) (gate, up Slot, err error) {
 	if up, err = ts.Matrix("ffn_up", layer, 0, ts.Hyper.Dim); err != nil {
@@ -249,7 +254,7 @@ func (ts *TensorSet) GateUp(layer int) (gate, up Slot, err error) {
 	return up.cut([2]int{0, half}), up.cut([2]int{half, half}), nil
 }
 
-// expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
+// Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
 // of its own.
 func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Slot, error) {
 	apart := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
@@ -291,7 +296,7 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Slo
 	return ts.Matrix(apart, layer, rows, cols)
 }
 
-// expertRole returns the role of one expert's matrix where it is a tensor of
+// ExpertRole returns the role of one expert's matrix where it is a tensor of
 // its own.
 func ExpertRole(role string, i int) string { return fmt.Sprintf("%s.%d", role, i) }
 
@@ -308,7 +313,7 @@ func (ts *TensorSet) stackError(t store.Tensor, experts, cols int) error {
 	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not [%d … %d]", arch.ErrModel, ts.Path, t.Name, t.Shape, experts, cols)
 }
 
-// tensorName returns what GGUF files call a tensor; layer -1 stands for the
+// TensorName returns what GGUF files call a tensor; layer -1 stands for the
 // ends of the network.
 func TensorName(role string, layer int, suffix string) string {
 	if layer < 0 {

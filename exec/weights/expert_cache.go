@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// expertCache holds those experts in memory that memory has room for, and reads
+// ExpertCache holds those experts in memory that memory has room for, and reads
 // the others when they are chosen. Its memory is one frame of equal slots, none of
 // which belongs to a layer. All methods belong to the goroutine of the pass;
 // readers only fill slots.
@@ -71,10 +71,10 @@ func (s ExpertStats) HitRate() float64 {
 	return float64(s.Hits) / float64(s.Used)
 }
 
-// close stops the readers. The frame is the model's.
+// Close stops the readers. The frame is the model's.
 func (c *ExpertCache) Close() { c.Reads.close() }
 
-// begin starts a pass of so many tokens. What a pass before did not wait for,
+// Begin starts a pass of so many tokens. What a pass before did not wait for,
 // because it failed, is not read any more.
 func (c *ExpertCache) Begin(tokens int) {
 	c.Policy.begin(tokens)
@@ -85,13 +85,13 @@ func (c *ExpertCache) Begin(tokens int) {
 	c.giveUp(&c.Reads.guessed)
 }
 
-// slots returns how many experts memory holds.
+// Slots returns how many experts memory holds.
 func (c *ExpertCache) Slots() int { return len(c.Reads.Slots) }
 
 // nextStep lets go of the experts of the step before.
 func (c *ExpertCache) nextStep() { c.step++ }
 
-// ask begins a step: it makes a list of the layer's experts that have rows to
+// Ask begins a step: it makes a list of the layer's experts that have rows to
 // work on, and keeps those of them in memory that are there. first is as in
 // router.
 func (c *ExpertCache) Ask(layer int, first []int32) {
@@ -213,7 +213,7 @@ func (c *ExpertCache) giveUp(list *slotList) {
 	list.clear()
 }
 
-// landed moves those experts of the step that are in memory from the list of
+// Landed moves those experts of the step that are in memory from the list of
 // wanted ones to ready, and waits if there are none. It returns nothing when the
 // list is empty.
 func (c *ExpertCache) Landed(ctx context.Context, ready []int32) ([]int32, error) {
@@ -263,7 +263,7 @@ func (c *ExpertCache) collect(ready []int32) ([]int32, error) {
 	return ready, failed
 }
 
-// computed lets go of experts that the step needs no more, and begins to read
+// Computed lets go of experts that the step needs no more, and begins to read
 // others into their slots.
 func (c *ExpertCache) Computed(done []int32) {
 	if len(c.want) == 0 {
@@ -277,7 +277,7 @@ func (c *ExpertCache) Computed(done []int32) {
 	c.readMissing()
 }
 
-// snapshot returns the statistics.
+// Snapshot returns the statistics.
 func (c *ExpertCache) Snapshot() ExpertStats {
 	s := c.stats
 	c.Reads.Mu.Lock()

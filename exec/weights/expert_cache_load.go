@@ -23,7 +23,7 @@ func coldExperts(plans []Layout) bool {
 	return true
 }
 
-// newExpertCache returns a cache for the experts that a plan leaves to it.
+// NewExpertCache returns a cache for the experts that a plan leaves to it.
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
 	layers, perLayer := len(ld.Spec.Layers), ld.Spec.Experts
 	c := &ExpertCache{
@@ -47,7 +47,7 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 	return c, nil
 }
 
-// open starts the readers. A cache that holds all experts reads them now.
+// Open starts the readers. A cache that holds all experts reads them now.
 func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
 	threadpool.ReserveForReaders(expertReaders)
 	c.Reads.open(c.planned, c.Count, expertReaders)
@@ -110,7 +110,7 @@ func (c *ExpertCache) quiet() {
 	}
 }
 
-// resize changes how many experts memory holds. Nothing is being read.
+// Resize changes how many experts memory holds. Nothing is being read.
 func (c *ExpertCache) Resize(slots int) error {
 	r := &c.Reads
 	r.Mu.Lock()
@@ -161,7 +161,7 @@ const (
 	KeepRecent                       // those that were used last
 )
 
-// policy returns a policy that has seen nothing yet.
+// Policy returns a policy that has seen nothing yet.
 func (p ExpertPolicy) Policy(layers, perLayer int) evictionPolicy {
 	if p == KeepRecent {
 		return newRecentPolicy(layers, perLayer)

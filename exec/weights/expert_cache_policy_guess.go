@@ -2,7 +2,7 @@ package weights
 
 import "math"
 
-// guess notes experts of a layer that its router is likely to choose, the most
+// Guess notes experts of a layer that its router is likely to choose, the most
 // likely first. It keeps those that are in memory until the choice, and begins to
 // read the others if guesses have been right often enough.
 func (c *ExpertCache) Guess(layer int, likely []int32) {
@@ -31,7 +31,7 @@ func (c *ExpertCache) Guess(layer int, likely []int32) {
 }
 
 const (
-	// guessShare is which part of the memory for experts guesses may take at once:
+	// GuessShare is which part of the memory for experts guesses may take at once:
 	// one in so many slots.
 	GuessShare = 4
 	// leastTrust is which part of the guesses has to be right for reads to begin on

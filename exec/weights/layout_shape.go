@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// addTo adds the layout to the shape of its model.
+// AddTo adds the layout to the shape of its model.
 func (l *Layout) AddTo(s *tiering.Shape) {
 	bytes := int64(l.Size)
 	switch l.Kind {
@@ -48,7 +48,7 @@ func (l *Layout) addUnits(s *tiering.Shape) {
 	}
 }
 
-// describe sets the sizes of the layout's matrices, but not their bytes.
+// Describe sets the sizes of the layout's matrices, but not their bytes.
 func (l *Layout) Describe() {
 	l.place()
 	for i := range l.Places {

@@ -22,10 +22,10 @@ const loadReaders = 4
 // loadAlign is the alignment of every matrix in its frame: a cache line.
 const loadAlign = 64
 
-// loadAligned returns what so many bytes take in a frame.
+// LoadAligned returns what so many bytes take in a frame.
 func LoadAligned(n int) int { return (n + loadAlign - 1) &^ (loadAlign - 1) }
 
-// loader lays weights out in frames, a layer's bytes together, and reads them.
+// Loader lays weights out in frames, a layer's bytes together, and reads them.
 // A layer is first planned, which checks every tensor against the Spec, and
 // only then read, so that a malformed file costs no memory.
 type Loader struct {
@@ -46,7 +46,7 @@ type Loader struct {
 	Done, Total int64
 }
 
-// layout is what goes into one frame, and what a pack keeps as one section.
+// Layout is what goes into one frame, and what a pack keeps as one section.
 type Layout struct {
 	Name   string // "embedding", "ends", "blk.N" or "blk.N.expert.E"
 	Kind   layoutKind
@@ -71,6 +71,7 @@ type Layout struct {
 // layoutKind says which part of a model a layout holds.
 type layoutKind int
 
+// The parts of a model that are loaded separately.
 const (
 	LayerLayout     layoutKind = iota
 	EmbeddingLayout            // rows that are only looked up
@@ -78,7 +79,7 @@ const (
 	expertLayout               // one expert of a layer
 )
 
-// placement is one tensor's place in a frame.
+// Placement is one tensor's place in a frame.
 type Placement struct {
 	name   string // as GGUF files name it, with fused tensors cut
 	Slot   modelfile.Slot
@@ -89,7 +90,7 @@ type Placement struct {
 	Vector *[]float32   // where to put its elements as float32
 }
 
-// loadOptions are what of the model's Options loading depends on, see there.
+// LoadOptions are what of the model's Options loading depends on, see there.
 type LoadOptions struct {
 	Budget            *tiering.Budget
 	Plan              *tiering.Plan
@@ -98,7 +99,7 @@ type LoadOptions struct {
 	Progress          func(done, total int64)
 }
 
-// loadWeights reads all weights of a model. progress, which may be nil, is
+// LoadWeights reads all weights of a model. progress, which may be nil, is
 // called with the bytes read so far.
 func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o LoadOptions) (*Weights, *Loader, error) {
 	ld := &Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: o.Exact, pinFile: o.PinFile, Progress: o.Progress}
@@ -140,7 +141,7 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 	return w, ld, nil
 }
 
-// planAll checks every tensor and returns what goes into each frame: one or two
+// PlanAll checks every tensor and returns what goes into each frame: one or two
 // for the ends of the network and one for each layer.
 func (ld *Loader) PlanAll(w *Weights) (plans []Layout, err error) {
 	ends, err := ld.planEnds(w)
@@ -165,7 +166,7 @@ func (ld *Loader) planLayers(w *Weights) (plans []Layout, err error) {
 	return plans, nil
 }
 
-// arrived counts bytes that were read; readers call it at the same time.
+// Arrived counts bytes that were read; readers call it at the same time.
 func (ld *Loader) Arrived(n int) {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
@@ -175,6 +176,7 @@ func (ld *Loader) Arrived(n int) {
 	}
 }
 
+// Free releases all frames.
 func (ld *Loader) Free() {
 	for _, f := range ld.Frames {
 		f.Free()
@@ -244,7 +246,7 @@ func (l *Layout) readBytes() (n int64) {
 	return n
 }
 
-// readBytes returns how much is read to fill the frames of layouts.
+// ReadBytes returns how much is read to fill the frames of layouts.
 func ReadBytes(plans []Layout) (n int64) {
 	for i := range plans {
 		n += plans[i].readBytes()
@@ -252,7 +254,7 @@ func ReadBytes(plans []Layout) (n int64) {
 	return n
 }
 
-// bytes returns the size of the placement in its frame.
+// Bytes returns the size of the placement in its frame.
 func (p *Placement) Bytes() int {
 	switch {
 	case p.Vector != nil:

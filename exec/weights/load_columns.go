@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// readColumns puts count columns of a matrix, from first on, into dst.
+// ReadColumns puts count columns of a matrix, from first on, into dst.
 func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.Slot, first, count int, dst []float32 /* [count, rows] */) error {
 	rowBytes := int(s.Bytes()) / s.Rows
 	return ld.eachRows(ctx, s, columnChunk, func(at, n int, raw []byte) {

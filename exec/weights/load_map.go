@@ -71,7 +71,7 @@ func (l *Layout) check(ctx context.Context, file *pack.File, from, to int, arriv
 	return errors.Join(errs...)
 }
 
-// faultOf returns the error that a panic stands for which touching a mapping
+// FaultOf returns the error that a panic stands for which touching a mapping
 // caused whose file has become shorter, nil if there was no panic. It panics
 // again if the reason was another.
 func FaultOf(reason any) error {

@@ -2,7 +2,7 @@ package weights
 
 import "github.com/llmrun/llmrun/exec/modelfile"
 
-// layerMatrices returns the matrices of all layers by name, as far as a mix may
+// LayerMatrices returns the matrices of all layers by name, as far as a mix may
 // quantize them, without loading them.
 func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.Slot, error) {
 	spec, err := f.Spec()

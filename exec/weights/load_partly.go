@@ -8,12 +8,12 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// before reports whether the layout belongs to a layer before one.
+// Before reports whether the layout belongs to a layer before one.
 func (l *Layout) Before(layer int) bool {
 	return (l.Kind == LayerLayout || l.Kind == expertLayout) && l.Layer < layer
 }
 
-// loadLayers reads the layers of a model, without its ends. The caller has to free the
+// LoadLayers reads the layers of a model, without its ends. The caller has to free the
 // frames after an error too.
 func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	plans, err := ld.planLayers(w)
@@ -34,7 +34,7 @@ func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 	return ld.giveOrders()
 }
 
-// partByPart reads a model so that no more than one part of it need be in memory as
+// PartByPart reads a model so that no more than one part of it need be in memory as
 // the file has it: take is called with each, whose frame is the loader's last.
 func (ld *Loader) PartByPart(ctx context.Context, plans []Layout, take func(*Layout) error) error {
 	ld.Total += ReadBytes(plans)

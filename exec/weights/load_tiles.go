@@ -64,7 +64,7 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.Slot, chunk int, do
 	return nil
 }
 
-// readRows reads rows of a slot, which may lie in several runs, from row first
+// ReadRows reads rows of a slot, which may lie in several runs, from row first
 // on.
 func (ld *Loader) ReadRows(s *modelfile.Slot, first int, dst []byte) error {
 	skip := int64(first) * (s.Bytes() / int64(s.Rows))

@@ -7,7 +7,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// wholeInput is how the input of a matrix is rounded with one scale.
+// PerTensorInput describes how the input of a matrix is quantized with one scale.
 type PerTensorInput struct {
 	Scale float32
 	Limit uint32 // bits of the largest magnitude that is no outlier
@@ -16,23 +16,25 @@ type PerTensorInput struct {
 	Spans   SpanNames
 }
 
-// spanNames are what the halves of a product are called in a trace.
+// SpanNames are what the halves of a product are called in a trace.
 type SpanNames struct{ Integers, Shadow string }
 
-// columns are those of one matrix as floats.
+// Columns are those of one matrix as floats.
 type Columns struct {
 	Matrix *w8a8.Matrix
 	Slots  []int32   // [cols] where a hot channel's column is, or -1
 	Hot    []float32 // [hot channels, rows]
 }
 
-// carve takes a matrix's hot columns and their slots from an arena.
+// Carve takes a matrix's hot columns and their slots from an arena.
 func (c *Columns) Carve(a *tiering.Arena, in *w8a8.Input) {
 	c.Hot, c.Slots = a.Floats(in.Hot*c.Matrix.Rows), a.Int32s(in.Cols)
 }
 
+// HasShadow reports whether outlier channels are multiplied in float32.
 func (w *Linear) HasShadow() bool { return w.PerTensor != nil && w.PerTensor.Columns != nil }
 
+// SpanNames returns the names of the matmul's spans in a trace.
 func (w *Linear) SpanNames() *SpanNames {
 	if w.PerTensor == nil {
 		return &SpanNames{Integers: "another product"}
@@ -40,7 +42,8 @@ func (w *Linear) SpanNames() *SpanNames {
 	return &w.PerTensor.Spans
 }
 
-// limitOf returns the largest magnitude that a scale can express.
+// LimitOf returns the largest magnitude that a scale can express.
 func LimitOf(scale float32) float32 { return 127.5 * scale }
 
+// MagnitudeBits returns the bits of |v|, which order as the magnitudes do.
 func MagnitudeBits(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }

@@ -9,7 +9,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// residency is what of a pack is in memory, and how the rest passes through it. A
+// Residency is what of a pack is in memory, and how the rest passes through it. A
 // plan decides, and another plan may take its place while the model is in use.
 type Residency struct {
 	w      *Weights
@@ -32,7 +32,7 @@ type Residency struct {
 	joint
 }
 
-// check refuses a plan that was made for another model.
+// Check refuses a plan that was made for another model.
 func (r *Residency) Check(plan *tiering.Plan) error {
 	if len(plan.Pinned) != r.layers {
 		return fmt.Errorf("exec: a plan for %d layers does not suit a model of %d", len(plan.Pinned), r.layers)
@@ -61,7 +61,7 @@ func (r *Residency) keep(loaded []Layout) {
 	}
 }
 
-// sequence returns what has to be streamed; ok is false if nothing has.
+// Sequence returns what has to be streamed; ok is false if nothing has.
 func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
@@ -86,7 +86,7 @@ func (l *Layout) used() int {
 	return min((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes, l.SectionSize)
 }
 
-// start begins to read what is not in memory, through a ring as the plan says.
+// Start begins to read what is not in memory, through a ring as the plan says.
 func (r *Residency) Start(plan *tiering.Plan) error {
 	r.Plan = plan
 	seq, ok := r.Sequence()
@@ -118,7 +118,7 @@ func (r *Residency) Start(plan *tiering.Plan) error {
 	return nil
 }
 
-// stop ends all reading and frees the ring.
+// Stop ends all reading and frees the ring.
 func (r *Residency) Stop() {
 	if r.Experts != nil {
 		r.Experts.quiet()
@@ -133,7 +133,7 @@ func (r *Residency) Stop() {
 	}
 }
 
-// close ends all reading and gives the ring back.
+// Close ends all reading and gives the ring back.
 func (r *Residency) Close() {
 	if r.Stream != nil {
 		r.Stream.Close()
@@ -143,7 +143,7 @@ func (r *Residency) Close() {
 	}
 }
 
-// shrink gives back what a plan does not keep of any section, and of the experts.
+// Shrink gives back what a plan does not keep of any section, and of the experts.
 func (r *Residency) Shrink(plan *tiering.Plan) error {
 	if r.Experts != nil && plan.ExpertSlots < r.Experts.Slots() {
 		if err := r.Experts.Resize(plan.ExpertSlots); err != nil {

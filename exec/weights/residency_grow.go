@@ -6,7 +6,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// growSome reads about a step of what a plan keeps more. A rest that would be
+// GrowSome reads about a step of what a plan keeps more. A rest that would be
 // smaller than a step is read as well.
 func (r *Residency) GrowSome(ctx context.Context, plan *tiering.Plan) error {
 	left := r.ToGrow(plan)
@@ -20,7 +20,7 @@ func (r *Residency) GrowSome(ctx context.Context, plan *tiering.Plan) error {
 	return nil
 }
 
-// toGrow returns how many bytes a plan keeps that are not in memory yet.
+// ToGrow returns how many bytes a plan keeps that are not in memory yet.
 func (r *Residency) ToGrow(plan *tiering.Plan) (n int64) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
@@ -29,7 +29,7 @@ func (r *Residency) ToGrow(plan *tiering.Plan) (n int64) {
 	return n
 }
 
-// growStep is about how much is read at once when more is kept in memory. In
+// GrowStep is about how much is read at once when more is kept in memory. In
 // between passes may run, through a ring for which what is not read yet leaves
 // room.
 const GrowStep = 16 << 20

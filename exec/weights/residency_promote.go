@@ -22,7 +22,7 @@ func (ld *Loader) mapFirst(plans []Layout, plan *tiering.Plan) bool {
 	})
 }
 
-// own moves a section.
+// Own moves a section.
 func (r *Residency) Own(l *Layout, workers *threadpool.Pool) (err error) {
 	defer func() {
 		if fault := FaultOf(recover()); fault != nil {

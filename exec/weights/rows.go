@@ -16,11 +16,11 @@ const (
 	// rowReaders is how many rows of an embedding are read at once at most, where
 	// some of their memory is better used for rows that are kept.
 	rowReaders = 4
-	// tiedReaders is the same where none are kept: enough for a disk to be busy.
+	// TiedReaders is the same where none are kept: enough for a disk to be busy.
 	TiedReaders = 8
 )
 
-// rowLookup looks up the rows of tokens in an embedding. Those that are not in memory
+// RowLookup looks up the rows of tokens in an embedding. Those that are not in memory
 // are read, several at a time where a prompt needs many, and the ones that are
 // needed often are kept. A read that nobody waits for any more, because its pass
 // was cancelled, ends on its own: its buffer belongs to its reader until then.
@@ -53,14 +53,14 @@ type rowBuffer struct {
 	err      error
 }
 
-// rowMemory is how many bytes looking up rows may take besides those of the first
+// RowMemory is how many bytes looking up rows may take besides those of the first
 // reader, which come from what activations may take.
 type RowMemory struct {
 	Readers int // for more of them
 	keep    int // for rows that are used often
 }
 
-// rowMemory returns what a plan has for looking up rows.
+// RowMemory returns what a plan has for looking up rows.
 func (w *Weights) RowMemory(plan *tiering.Plan) RowMemory {
 	switch {
 	case !w.Tied:
@@ -74,7 +74,7 @@ func (w *Weights) RowMemory(plan *tiering.Plan) RowMemory {
 	return RowMemory{}
 }
 
-// newRows makes an embedding ready to be looked up in. Memory is taken only where
+// NewRows makes an embedding ready to be looked up in. Memory is taken only where
 // there is something to read.
 func NewRows(e *embedding, budget *tiering.Budget, m RowMemory) (*RowLookup, error) {
 	r := &RowLookup{e: e, landed: make(chan struct{}, 1)}
@@ -159,7 +159,7 @@ func (r *RowLookup) stop() {
 	}
 }
 
-// resize gives readers other memory, between two lookups.
+// Resize gives readers other memory, between two lookups.
 func (r *RowLookup) Resize(budget *tiering.Budget, memory int) error {
 	if r.scratch == nil || len(r.buffers) == 1+memory/r.e.BufferBytes() {
 		return nil
@@ -168,7 +168,7 @@ func (r *RowLookup) Resize(budget *tiering.Budget, memory int) error {
 	return r.start(budget, memory)
 }
 
-// close ends the readers, waits for what they are at and frees the memory.
+// Close ends the readers, waits for what they are at and frees the memory.
 func (r *RowLookup) Close() {
 	r.stop()
 	r.Kept.free()
@@ -177,7 +177,7 @@ func (r *RowLookup) Close() {
 	}
 }
 
-// lookup decodes the rows of some tokens into dst. raw is memory for a row.
+// Lookup decodes the rows of some tokens into dst. raw is memory for a row.
 func (r *RowLookup) Lookup(ctx context.Context, dst []float32 /* [len(ids), Cols] */, ids []int32, raw []byte) error {
 	r.mu.Lock()
 	for _, b := range r.buffers {

@@ -30,10 +30,10 @@ func (s Share) Parts(rows int) [2][2]int {
 	return [2][2]int{{min(s.One, s.Many), both}, {both, rows}}
 }
 
-// batched reports whether so many tokens are many.
+// Batched reports whether so many tokens are many.
 func (s *Share) Batched(tokens int) bool { return tokens > 1 && tokens >= s.Least }
 
-// first returns the first row of the device where so many tokens are multiplied.
+// First returns the first row of the device where so many tokens are multiplied.
 func (s *Share) First(tokens int) int {
 	if s.Batched(tokens) {
 		return s.Many
@@ -41,7 +41,7 @@ func (s *Share) First(tokens int) int {
 	return s.One
 }
 
-// rounded returns the share in whole tiles of the matrix.
+// Rounded returns the share in whole tiles of the matrix.
 func (s Share) Rounded(rows int) Share {
 	for _, first := range []*int{&s.One, &s.Many} {
 		*first = min(rows, (max(0, *first)+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)
@@ -49,7 +49,7 @@ func (s Share) Rounded(rows int) Share {
 	return s
 }
 
-// awayRows are the rows of a matrix that a device has: those that it multiplies in
+// OffloadedRows are the rows of a matrix that a device has: those that it multiplies in
 // both cases, and before them those for one case only.
 type OffloadedRows struct {
 	Share
@@ -57,7 +57,7 @@ type OffloadedRows struct {
 	Pieces [2]OffloadedPart
 }
 
-// awayPart is rows that follow each other; no rows have no kernel.
+// OffloadedPart is rows that follow each other; no rows have no kernel.
 type OffloadedPart struct {
 	First, Rows int
 	Kernel      hetero.Kernel

@@ -51,7 +51,7 @@ func (j *joint) Place(section int, off int64) (int, int64) {
 	return p.after, off - p.from
 }
 
-// joinable reports whether the stream of weights can bring keys and values too.
+// Joinable reports whether the stream of weights can bring keys and values too.
 func (r *Residency) Joinable() bool {
 	if r == nil || r.Stream == nil || r.ring == nil || r.Page == 0 || r.Page > (r.Cut.Slots-1)*r.Cut.Piece {
 		return false
@@ -82,7 +82,7 @@ func (r *Residency) attentionEnd(l int) (end int, ok bool) {
 	return end, true
 }
 
-// join puts runs of keys and values where layers need them; of layer l they are
+// Join puts runs of keys and values where layers need them; of layer l they are
 // kv[first[l]:first[l+1]]. It returns the number of each in the stream. Blocks of
 // the pack that hold weights from before and after attention are read twice.
 func (r *Residency) Join(kv []prefetch.Run, first []int) (at []int) {
@@ -118,7 +118,7 @@ func (r *Residency) Join(kv []prefetch.Run, first []int) (at []int) {
 	return at
 }
 
-// part makes the stream one of weights alone again.
+// Part makes the stream one of weights alone again.
 func (r *Residency) Part() {
 	if r != nil && r.places != nil {
 		seq, _ := r.Sequence()

@@ -30,10 +30,10 @@ type streamedRows struct {
 	Offset int64 // of the first of them in the run
 }
 
-// held returns how many rows are in memory: the first ones.
+// Held returns how many rows are in memory: the first ones.
 func (m *Matrix) Held() int { return m.Rows - m.Rest.Count }
 
-// unit returns what a matrix can be cut into: tiles, or single rows.
+// Unit returns what a matrix can be cut into: tiles, or single rows.
 func (m *Matrix) Unit() (rows, bytes int) {
 	rows = 1
 	if m.Tiled {
@@ -42,6 +42,7 @@ func (m *Matrix) Unit() (rows, bytes int) {
 	return rows, rows * m.RowBytes()
 }
 
+// Present reports whether the model has this matrix.
 func (m *Matrix) Present() bool { return m.Rows > 0 }
 
 // row decodes one row into dst, row i of those that data holds. raw is working
@@ -57,10 +58,10 @@ func (m *Matrix) row(dst []float32 /* [Cols] */, data []byte, i int, raw []byte)
 	quant.DequantRow(m.Type, dst[:m.Cols], stored)
 }
 
-// rowBytes returns the bytes of a row as the model file has it.
+// RowBytes returns the bytes of a row as the model file has it.
 func (m *Matrix) RowBytes() int { return m.Cols / m.Type.BlockElems() * m.Type.BlockBytes() }
 
-// linear is a matrix with the bias that is added to its product; bias is nil
+// Linear is a matrix with the bias that is added to its product; bias is nil
 // where there is none.
 type Linear struct {
 	Matrix
@@ -69,19 +70,19 @@ type Linear struct {
 	Offload   *OffloadedRows  // the rows that another device has; nil: none, ever
 }
 
-// gain is the learned part of a norm; the zero gain stands for a norm that the
+// Gain is the learned part of a norm; the zero gain stands for a norm that the
 // layer does not have.
 type Gain struct {
 	Weight []float32 // [n]
 	Bias   []float32 // [n], of LayerNorm
 }
 
-// mlp is gate and up (or up alone) and down.
+// MLP is gate and up (or up alone) and down.
 type MLP struct {
 	Gate, Up, Down Linear
 }
 
-// layerWeights are the weights of one layer.
+// LayerWeights are the weights of one layer.
 type LayerWeights struct {
 	AttnNorm, PostAttnNorm Gain
 	FFNNorm, PostFFNNorm   Gain
@@ -101,7 +102,7 @@ type LayerWeights struct {
 	SharedGate Linear // [1, Dim]
 }
 
-// weights are those of a whole model.
+// Weights are those of a whole model.
 type Weights struct {
 	Embed  embedding // [Vocab, Dim]
 	Norm   Gain
@@ -110,13 +111,13 @@ type Weights struct {
 	Layers []LayerWeights
 }
 
-// namedLinear is a matrix and its role.
+// NamedLinear is a matrix and its role.
 type NamedLinear struct {
 	Name   string
 	Matrix *Linear
 }
 
-// dense returns the matrices of a layer that all tokens are multiplied with and that
+// Dense returns the matrices of a layer that all tokens are multiplied with and that
 // are not small, in the order of their use. Those that the layer does not have are
 // not present.
 func (w *LayerWeights) Dense() []NamedLinear {
@@ -136,7 +137,7 @@ func (w *LayerWeights) Dense() []NamedLinear {
 	}
 }
 
-// each calls do with every matrix of a layer that a mix may quantize.
+// Each calls do with every matrix of a layer that a mix may quantize.
 func (w *LayerWeights) Each(do func(role string, w *Linear)) {
 	for role, l := range map[string]*Linear{
 		"attn_q": &w.Q, "attn_k": &w.K, "attn_v": &w.V, "attn_output": &w.O,
@@ -154,5 +155,5 @@ func (w *LayerWeights) Each(do func(role string, w *Linear)) {
 	}
 }
 
-// readsInPlace reports whether an expert's products find their rows by index.
+// ReadsInPlace reports whether an expert's products find their rows by index.
 func (e *MLP) ReadsInPlace() bool { return e.Gate.Tiled && e.Up.Tiled }

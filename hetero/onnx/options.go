@@ -44,7 +44,7 @@ type Options struct {
 	CacheDir string
 }
 
-// ErrMissing: no library is installed, or the program was built without the device.
+// ErrMissing reports that no library is installed or the program was built without the device.
 // Callers treat it as "no device".
 var ErrMissing = errors.New("no ONNX Runtime library")
 

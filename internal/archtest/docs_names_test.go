@@ -13,7 +13,7 @@ var (
 	// with or without arguments, or `Type.Member` of the root package.
 	qualified = regexp.MustCompile("`([A-Za-z0-9]+)\\.([A-Za-z]\\w*)(?:\\.([A-Z]\\w*))?(?:\\([^`]*\\))?`")
 	// namedTest is a test in a document.
-	namedTest = regexp.MustCompile("\\b(Test[A-Z]\\w+)")
+	namedTest = regexp.MustCompile(`\b(Test[A-Z]\w+)`)
 )
 
 // TestDocumentedNamesExist fails when a document names Go code that is gone.

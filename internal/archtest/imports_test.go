@@ -22,6 +22,7 @@ var rules = []rule{
 	{dir: "internal/build"},
 	{dir: "internal/cli", external: []string{"golang.org/x/term"}},
 	{dir: "internal/plot"},
+	{dir: "internal/testreport"},
 	{dir: "internal/testutil", external: []string{"github.com/rogpeppe/go-internal"}},
 	{dir: "internal/trace"},
 	{dir: "lab/schedule"},

@@ -87,7 +87,7 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf sums values up, and sorts them.
+// SpreadOf sums values up, and sorts them.
 func SpreadOf(values []float64) Spread {
 	slices.Sort(values)
 	return Spread{Median(values), values[0], values[len(values)-1]}
@@ -104,7 +104,7 @@ func (t *Test) fits(model *exec.Model) error {
 	return nil
 }
 
-// allFit is fits for all tests.
+// AllFit is fits for all tests.
 func AllFit(tests []Test, model *exec.Model) error {
 	for i := range tests {
 		if err := tests[i].fits(model); err != nil {
@@ -253,7 +253,7 @@ func (t *Test) sumUp(l *Limits) {
 	}
 }
 
-// units returns how many parts a test has that are told one by one.
+// Units returns how many parts a test has that are told one by one.
 func (t *Test) Units() float64 {
 	if t.Decode {
 		return float64(t.Length)

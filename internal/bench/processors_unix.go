@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns how long all threads of the process have computed, the
+// ProcessorTime returns how long all threads of the process have computed, the
 // system's work for them included.
 func ProcessorTime() time.Duration {
 	var use syscall.Rusage

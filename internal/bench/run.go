@@ -11,7 +11,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// runner is a model at work. Contexts of different depths are read once and kept
+// Runner is a model at work. Contexts of different depths are read once and kept
 // for all runs.
 type Runner struct {
 	Model     *exec.Model
@@ -20,13 +20,14 @@ type Runner struct {
 	reader    exec.Reader
 }
 
+// NewRunner returns a runner that measures model.
 func NewRunner(model *exec.Model) *Runner {
 	b := &Runner{Model: model, sequences: map[int]*exec.Sequence{}}
 	b.reader.Each = b.pick
 	return b
 }
 
-// newPassRunner is newRunner for passes alone: logits are looked at by whoever chooses a
+// NewPassRunner is newRunner for passes alone: logits are looked at by whoever chooses a
 // token, which is not timed.
 func NewPassRunner(model *exec.Model) *Runner {
 	b := NewRunner(model)
@@ -58,7 +59,7 @@ func (b *Runner) time(ctx context.Context, t *Test, warmUp bool) error {
 	return err
 }
 
-// run reads a prompt or generates, behind as many tokens as the test has for
+// Run reads a prompt or generates, behind as many tokens as the test has for
 // its depth, and returns how long that took. To warm up, a part of it will do.
 func (b *Runner) Run(ctx context.Context, t *Test, warmUp bool) (time.Duration, error) {
 	s, err := b.Sequence(ctx, t.Depth)
@@ -81,7 +82,7 @@ func (b *Runner) Run(ctx context.Context, t *Test, warmUp bool) (time.Duration, 
 	return time.Since(start), err
 }
 
-// generate decodes n tokens, each time the likeliest.
+// Generate decodes n tokens, each time the likeliest.
 func (b *Runner) Generate(ctx context.Context, s *exec.Sequence, n int) error {
 	var id [1]int32
 	for range n {
@@ -93,7 +94,7 @@ func (b *Runner) Generate(ctx context.Context, s *exec.Sequence, n int) error {
 	return nil
 }
 
-// sequence returns a sequence that holds exactly depth tokens.
+// Sequence returns a sequence that holds exactly depth tokens.
 func (b *Runner) Sequence(ctx context.Context, depth int) (*exec.Sequence, error) {
 	s, ok := b.sequences[depth]
 	if !ok {
@@ -130,13 +131,14 @@ func (b *Runner) pick(_ int, logits []float32) error {
 	return nil
 }
 
+// Close releases the sequences.
 func (b *Runner) Close() {
 	for _, s := range b.sequences {
 		s.Close()
 	}
 }
 
-// diskOf returns where models are looked up: in files, or where that is nil on the
+// DiskOf returns where models are looked up: in files, or where that is nil on the
 // machine's disks.
 func DiskOf(files fs.FS) vfs.FS {
 	if files == nil {
@@ -145,7 +147,7 @@ func DiskOf(files fs.FS) vfs.FS {
 	return vfs.FromIOFS(files)
 }
 
-// median sorts values and returns the one in the middle, or the mean of two.
+// Median sorts values and returns the one in the middle, or the mean of two.
 func Median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

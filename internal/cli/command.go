@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A command is one subcommand: how it is explained and what it does.
+// A Command is one subcommand: how it is explained and what it does.
 type Command struct {
 	Name     string
 	Synopsis string    // the arguments, as the first line of its help shows them
@@ -19,20 +19,20 @@ type Command struct {
 	Prepare  func(f *FlagSet) Action
 }
 
-// An example is a command line and what it is good for.
+// An Example is a command line and what it is good for.
 type Example struct{ Line, Purpose string }
 
-// An action does a command's work, with the flags parsed. The arguments are
+// An Action does a command's work, with the flags parsed. The arguments are
 // those that are not flags.
 type Action func(ctx context.Context, s *Streams, args []string) error
 
-// A commandGroup is a heading of `llmrun help`.
+// A CommandGroup is a heading of `llmrun help`.
 type CommandGroup struct {
 	Title    string
 	Commands []*Command
 }
 
-// A program is its commands and what its help says around them.
+// A Program is its commands and what its help says around them.
 type Program struct {
 	Name    string // as the user types it
 	Intro   string // of `NAME help`
@@ -46,7 +46,7 @@ type Program struct {
 	ExitCode func(error) int
 }
 
-// find returns the command of that name, or nil.
+// Find returns the command of that name, or nil.
 func (p *Program) Find(name string) *Command {
 	for _, group := range p.Groups {
 		for _, c := range group.Commands {
@@ -58,7 +58,7 @@ func (p *Program) Find(name string) *Command {
 	return nil
 }
 
-// names returns the names of all commands, in the order of the help.
+// Names returns the names of all commands, in the order of the help.
 func (p *Program) Names() []string {
 	var names []string
 	for _, group := range p.Groups {
@@ -69,7 +69,7 @@ func (p *Program) Names() []string {
 	return names
 }
 
-// dispatch finds the command that args name and runs it.
+// Dispatch finds the command that args name and runs it.
 func (p *Program) Dispatch(ctx context.Context, s *Streams, args []string) error {
 	if len(args) == 0 {
 		p.writeOverview(s.Err)
@@ -121,7 +121,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	return err
 }
 
-// A usageError is a command line that makes no sense as it stands, as opposed
+// A UsageError is a command line that makes no sense as it stands, as opposed
 // to one that failed.
 type UsageError struct {
 	program  string // set by the program
@@ -140,7 +140,7 @@ func (e *UsageError) hint() string {
 	return fmt.Sprintf("Run '%s help %s' for its flags and examples.", e.program, e.command)
 }
 
-// usagef returns a usageError; the message names the flag it is about.
+// Usagef returns a usageError; the message names the flag it is about.
 func Usagef(format string, args ...any) error {
 	return &UsageError{Message: fmt.Sprintf(format, args...)}
 }
@@ -204,7 +204,7 @@ func NoArguments(args []string) error {
 	return &UsageError{Message: fmt.Sprintf("unexpected argument %q", args[0]), argument: args[0], stray: true}
 }
 
-// nearest returns the candidate that was most likely meant by a mistyped name,
+// Nearest returns the candidate that was most likely meant by a mistyped name,
 // or "" when none is close. At least half of it has to be the same.
 func Nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/3+2

@@ -14,7 +14,7 @@ const (
 	exitSignal  = 128 // and the signal's number: what a shell reports for a program that one ended
 )
 
-// execute runs one command line and returns the exit code.
+// Execute runs one command line and returns the exit code.
 func (p *Program) Execute(ctx context.Context, s *Streams, args []string) int {
 	err := p.Dispatch(ctx, s, args)
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A flagSet is the flags of one command: the standard library's registry of
+// A FlagSet is the flags of one command: the standard library's registry of
 // names and values, with what that lacks. A flag may have a short and a long
 // name, flags may come before or after the other arguments, a mistyped name
 // suggests the nearest, and the help shows them in groups.
@@ -33,7 +33,7 @@ type flagHelp struct {
 	list  []string // the bare names
 }
 
-// newFlagSet returns a set that knows only --help.
+// NewFlagSet returns a set that knows only --help.
 func NewFlagSet() *FlagSet {
 	f := &FlagSet{Registry: flag.NewFlagSet("", flag.ContinueOnError)}
 	show := func(string) error { f.help = true; return nil }
@@ -68,12 +68,12 @@ func (f *FlagSet) find(name string) (flagHelp, bool) {
 	return flagHelp{}, false
 }
 
-// group starts a group of flags in the help.
+// Group starts a group of flags in the help.
 func (f *FlagSet) Group(title string) {
 	f.groups = append(f.groups, flagGroup{title: title})
 }
 
-// value declares a flag with a value. names are separated by a space, the value
+// Value declares a flag with a value. names are separated by a space, the value
 // is called placeholder in the help, and set checks and stores it.
 func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error) {
 	for _, name := range strings.Fields(names) {
@@ -82,7 +82,7 @@ func (f *FlagSet) Value(names, placeholder, usage string, set func(string) error
 	f.describe(names, " "+placeholder, usage)
 }
 
-// toggle declares a flag without a value; --name=false takes it back.
+// Toggle declares a flag without a value; --name=false takes it back.
 func (f *FlagSet) Toggle(target *bool, names, usage string) {
 	for _, name := range strings.Fields(names) {
 		f.Registry.BoolFunc(name, usage, func(s string) error {
@@ -106,17 +106,17 @@ func (f *FlagSet) describe(names, placeholder, usage string) {
 	last.flags = append(last.flags, flagHelp{names: strings.Join(spelled, ", ") + placeholder, usage: usage, list: strings.Fields(names)})
 }
 
-// text declares a flag whose value is kept as it is.
+// Text declares a flag whose value is kept as it is.
 func (f *FlagSet) Text(target *string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = s; return nil })
 }
 
-// optionalText is text for a flag where an empty value differs from none.
+// OptionalText is text for a flag where an empty value differs from none.
 func (f *FlagSet) OptionalText(target **string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = &s; return nil })
 }
 
-// list declares a flag that may be given several times.
+// List declares a flag that may be given several times.
 func (f *FlagSet) List(target *[]string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error {
 		if s == "" {
@@ -127,7 +127,7 @@ func (f *FlagSet) List(target *[]string, names, placeholder, usage string) {
 	})
 }
 
-// count declares a flag for a whole number from low to high. "4K" is 4096.
+// Count declares a flag for a whole number from low to high. "4K" is 4096.
 func (f *FlagSet) Count(target *int, names, placeholder, usage string, low, high int) {
 	f.Value(names, placeholder, usage, func(s string) error {
 		n, err := parseCount(s, low, high)
@@ -138,7 +138,7 @@ func (f *FlagSet) Count(target *int, names, placeholder, usage string, low, high
 	})
 }
 
-// counts declares a flag for a list of whole numbers, separated by commas.
+// Counts declares a flag for a list of whole numbers, separated by commas.
 func (f *FlagSet) Counts(target *[]int, names, usage string, low, high int) {
 	f.Value(names, "LIST", usage, func(s string) error {
 		var list []int
@@ -154,7 +154,7 @@ func (f *FlagSet) Counts(target *[]int, names, usage string, low, high int) {
 	})
 }
 
-// optionalCount is count for a flag whose default comes from the model.
+// OptionalCount is count for a flag whose default comes from the model.
 func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int) {
 	f.Value(names, "N", usage, func(s string) error {
 		n, err := parseCount(s, low, high)
@@ -165,7 +165,7 @@ func (f *FlagSet) OptionalCount(target **int, names, usage string, low, high int
 	})
 }
 
-// optionalNumber declares a flag for a number from low to high whose default
+// OptionalNumber declares a flag for a number from low to high whose default
 // comes from the model.
 func (f *FlagSet) OptionalNumber(target **float32, names, usage string, low, high float64) {
 	f.Value(names, "X", usage, func(s string) error {
@@ -197,7 +197,7 @@ func parseCount(s string, low, high int) (int, error) {
 	return n * unit, nil
 }
 
-// share declares a flag for a part of a whole, above 0.
+// Share declares a flag for a part of a whole, above 0.
 func (f *FlagSet) Share(target *float64, names, usage string) {
 	f.Value(names, "SHARE", usage, func(s string) error {
 		x, err := ParseShare(s)
@@ -221,7 +221,7 @@ func (f *FlagSet) Percent(target *float64, names, usage string) {
 	})
 }
 
-// parseShare reads a part of a whole.
+// ParseShare reads a part of a whole.
 func ParseShare(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1) {
@@ -230,7 +230,7 @@ func ParseShare(s string) (float64, error) {
 	return x, nil
 }
 
-// parse sets the flags that args hold and returns the other arguments. All that
+// Parse sets the flags that args hold and returns the other arguments. All that
 // follows "--" is an argument, whatever it looks like.
 func (f *FlagSet) Parse(args []string) (positional []string, err error) {
 	for len(args) > 0 {

@@ -8,6 +8,7 @@ import (
 // Names that other programs give to flags. An error names ours instead: they are not aliases,
 // so that a script means the same everywhere.
 
+// FlagHabits maps the flag names of other programs to ours.
 var FlagHabits = map[string]string{
 	"c": "ctx", "ctx-size": "ctx", "num-ctx": "ctx", "num_ctx": "ctx", "context": "ctx",
 	"t": "threads", "num-threads": "threads",

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// streams are the standard streams of the process. Results go to out, and all
+// Streams are the standard streams of the process. Results go to out, and all
 // that is only for the person who watches goes to err.
 type Streams struct {
 	In          *os.File
@@ -24,6 +24,7 @@ type Streams struct {
 	Quiet       bool // and does not want to know more than the result
 }
 
+// SystemStreams returns the streams of the process.
 func SystemStreams() *Streams {
 	return &Streams{
 		In:          os.Stdin,
@@ -80,7 +81,7 @@ func (o *output) EndLine() {
 	}
 }
 
-// visibleRune maps control characters, except for those that lay out text, to
+// VisibleRune maps control characters, except for those that lay out text, to
 // their pictures in Unicode.
 func VisibleRune(r rune) rune {
 	const pictures = 0x2400
@@ -145,7 +146,7 @@ func appendJSONFloat(text []byte, x float32) []byte {
 	return strconv.AppendFloat(text, float64(x), 'g', -1, 32)
 }
 
-// note tells the person who watches something that went otherwise than wished
+// Note tells the person who watches something that went otherwise than wished
 // and does not change the result.
 func (s *Streams) Note(text string) {
 	if !s.Quiet {
@@ -153,7 +154,7 @@ func (s *Streams) Note(text string) {
 	}
 }
 
-// oneLine returns err as a single line without control characters: names in it
+// OneLine returns err as a single line without control characters: names in it
 // may come from a file that somebody else has made. Of several errors each is a line.
 func OneLine(err error) string {
 	var text strings.Builder
@@ -171,7 +172,7 @@ func OneLine(err error) string {
 	return strings.Map(VisibleRune, text.String())
 }
 
-// formatBytes spells a size the way a person compares it with a memory size.
+// FormatBytes spells a size the way a person compares it with a memory size.
 func FormatBytes(n int64) string {
 	switch {
 	case n >= 1<<30:
@@ -184,7 +185,7 @@ func FormatBytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// formatCount spells a number of parameters: 14.9M, 7.62B.
+// FormatCount spells a number of parameters: 14.9M, 7.62B.
 func FormatCount(n int64) string {
 	switch {
 	case n >= 1e9:

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// measured runs a measurement with a progress bar, until Ctrl-C. running is where its
+// Measured runs a measurement with a progress bar, until Ctrl-C. running is where its
 // options have whom they tell of progress.
 func Measured[R any](ctx context.Context, s *Streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
 	ctx, stop := Interruptible(ctx)
@@ -22,13 +22,13 @@ func Measured[R any](ctx context.Context, s *Streams, amount func(int64) string,
 	return report, nil
 }
 
-// A drawing is a picture of a report, for the file of that name if there is one.
+// A Drawing is a picture of a report, for the file of that name if there is one.
 type Drawing struct {
 	File  string
 	Write func(io.Writer) error
 }
 
-// showing declares --json and returns the action of a command without arguments that
+// Showing declares --json and returns the action of a command without arguments that
 // prints what find returns.
 func Showing[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action {
 	asJSON := false
@@ -43,7 +43,7 @@ func Showing[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action 
 	}
 }
 
-// present draws what was measured and prints it: as one JSON object, or as the
+// Present draws what was measured and prints it: as one JSON object, or as the
 // tables that write makes of it.
 func Present(s *Streams, asJSON bool, report any, write func(io.Writer), drawings ...Drawing) error {
 	for _, d := range drawings {

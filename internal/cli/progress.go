@@ -14,7 +14,7 @@ const (
 	meterCells    = 24                     // width of the bar
 )
 
-// A meter shows on a terminal how far something is and how long it will still
+// A Meter shows on a terminal how far something is and how long it will still
 // take. A nil meter shows nothing. Its methods may be called concurrently.
 type Meter struct {
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type Meter struct {
 	visible bool
 }
 
-// newMeter returns a meter, or nil when nobody watches standard error.
+// NewMeter returns a meter, or nil when nobody watches standard error.
 func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	if !s.ErrTerminal {
 		return nil
@@ -34,7 +34,7 @@ func NewMeter(s *Streams, label string, amount func(int64) string) *Meter {
 	return &Meter{w: s.Err, label: label, amount: amount, started: time.Now()}
 }
 
-// update draws the bar when it is time to.
+// Update draws the bar when it is time to.
 func (m *Meter) Update(done, total int64) {
 	if m == nil || total <= 0 {
 		return
@@ -62,7 +62,7 @@ func (m *Meter) line(done, total int64, elapsed time.Duration) string {
 	return text + fmt.Sprintf(", %s left", formatLeft(left))
 }
 
-// finish takes the bar away. A second call does nothing.
+// Finish takes the bar away. A second call does nothing.
 func (m *Meter) Finish() {
 	if m == nil {
 		return
@@ -84,5 +84,5 @@ func formatLeft(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", seconds/60, seconds%60)
 }
 
-// formatTokens is the amount of a meter that counts tokens.
+// FormatTokens is the amount of a meter that counts tokens.
 func FormatTokens(n int64) string { return fmt.Sprintf("%d tokens", n) }

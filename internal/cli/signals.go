@@ -8,18 +8,19 @@ import (
 	"syscall"
 )
 
-// stoppedBy ends a command that a signal stopped. What was printed until then
+// StoppedBy ends a command that a signal stopped. What was printed until then
 // stands.
 type StoppedBy syscall.Signal
 
-// errInterrupted ends a command that stopped because of Ctrl-C.
+// ErrInterrupted ends a command that stopped because of Ctrl-C.
 var ErrInterrupted error = StoppedBy(syscall.SIGINT)
 
 func (s StoppedBy) Error() string { return "stopped: " + syscall.Signal(s).String() }
 
+// ExitCode returns the exit code that shells expect after the signal.
 func (s StoppedBy) ExitCode() int { return exitSignal + int(s) }
 
-// stopSignals are the signals that ask a program to end. A terminal that goes away
+// StopSignals are the signals that ask a program to end. A terminal that goes away
 // is no reason for one that was started to outlive it.
 func StopSignals() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -29,7 +30,7 @@ func StopSignals() []os.Signal {
 	return list
 }
 
-// interruptible returns a context that Ctrl-C and its like cancel, so that what was
+// Interruptible returns a context that Ctrl-C and its like cancel, so that what was
 // begun is taken back. After the first of them signals have their usual effect again:
 // a second ends a program that does not come to a stop.
 func Interruptible(parent context.Context) (context.Context, context.CancelFunc) {
@@ -50,7 +51,7 @@ func Interruptible(parent context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// stopBy returns the error for a signal that has arrived.
+// StopBy returns the error for a signal that has arrived.
 func StopBy(s os.Signal) StoppedBy {
 	if number, ok := s.(syscall.Signal); ok {
 		return StoppedBy(number)
@@ -58,7 +59,7 @@ func StopBy(s os.Signal) StoppedBy {
 	return StoppedBy(syscall.SIGINT)
 }
 
-// interruption returns what stopped an operation in place of whatever it said, and err
+// Interruption returns what stopped an operation in place of whatever it said, and err
 // itself when nothing was cancelled.
 func Interruption(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
@@ -71,7 +72,7 @@ func Interruption(ctx context.Context, err error) error {
 	return ErrInterrupted
 }
 
-// wasStopped reports whether err is that a signal stopped a command.
+// WasStopped reports whether err is that a signal stopped a command.
 func WasStopped(err error) bool {
 	var stopped StoppedBy
 	return errors.As(err, &stopped)

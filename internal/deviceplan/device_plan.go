@@ -2,8 +2,8 @@ package deviceplan
 
 import "github.com/llmrun/llmrun/internal/bench"
 
-// DevicePlanOptions say what is planned, and on which devices.
-type DevicePlanOptions struct {
+// Options say what is planned, and on which devices.
+type Options struct {
 	Model   ModelSource
 	Devices []string // one or two names of the list of devices
 	Tokens  []int    // that are multiplied together; 1 is decoding

@@ -83,9 +83,10 @@ func times(list []Time) (text string) {
 	return text
 }
 
+// Microseconds converts a duration to the unit of a plan's times.
 func Microseconds(d time.Duration) Time { return Time(d.Seconds() * 1e6) }
 
-// spellPieces says who does what of a split.
+// SpellPieces says who does what of a split.
 func SpellPieces(s *solve.Split, names []string) (list []string) {
 	for _, p := range s.Pieces {
 		text := fmt.Sprintf("%s: rows %d–%d, tokens %d–%d", names[p.Device], p.Row, p.Row+p.Rows-1, p.Token, p.Token+p.Tokens-1)

@@ -53,7 +53,7 @@ func Devices() *DeviceList {
 	return list
 }
 
-// names returns the names of all devices.
+// Names returns the names of all devices.
 func (l *DeviceList) Names() (names []string) {
 	for _, d := range l.Devices {
 		names = append(names, d.Name)
@@ -109,7 +109,7 @@ func DefaultDevices() []string {
 	return []string{"cpu"}
 }
 
-// groups returns the two groups of cores that the processor has, nil where it
+// Groups returns the two groups of cores that the processor has, nil where it
 // has one.
 func Groups(l *DeviceList) (pair []string) {
 	for _, d := range l.Devices {

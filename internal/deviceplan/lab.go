@@ -17,7 +17,7 @@ import (
 const (
 	// realRepeats is how often a profiler measures a product on a real device.
 	realRepeats = 5
-	// chain is how many products follow each other where splits are timed, each
+	// Chain is how many products follow each other where splits are timed, each
 	// with weights of its own, as in a model.
 	Chain = 8
 )
@@ -35,7 +35,7 @@ type deviceLab struct {
 	grain    time.Duration // see hetero.Grain
 }
 
-// openLab opens devices for products that are no larger than some.
+// OpenLab opens devices for products that are no larger than some.
 func OpenLab(names []string, ops []hetero.Op) (l *deviceLab, err error) {
 	if len(names) < 1 || len(names) > 2 {
 		return nil, fmt.Errorf("%w: a plan is for one or two, not for %d", ErrDevices, len(names))
@@ -89,7 +89,7 @@ func coarse(op hetero.Op) solve.Steps {
 	return steps
 }
 
-// samples are what predictions for products are learned from: all of the rows, and
+// Samples are what predictions for products are learned from: all of the rows, and
 // some powers of two less.
 func Samples(ops []hetero.Op) (list []hetero.Op) {
 	for _, op := range ops {
@@ -114,7 +114,7 @@ func (l *deviceLab) Solver(costs solve.Costs, steps solve.Steps) *solve.Solver {
 	}
 }
 
-// alone returns the split that gives all to one device.
+// Alone returns the split that gives all to one device.
 func Alone(op hetero.Op, device int) solve.Split {
 	return solve.Split{Pieces: []solve.Piece{{Device: device, Tokens: op.Tokens, Padded: op.Tokens, Rows: op.Rows}}, Streamed: op.Streamed}
 }

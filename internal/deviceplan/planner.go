@@ -19,7 +19,7 @@ const checkRepeats = 7
 
 // planner makes a plan.
 type planner struct {
-	o        *DevicePlanOptions
+	o        *Options
 	lab      *deviceLab
 	profile  *profiles.File
 	products []weights.Product
@@ -35,7 +35,7 @@ type planner struct {
 // PlanDevices plans each product of a model, from measurements that are kept, and
 // made first where there are none. What was measured until an interruption is kept
 // too.
-func PlanDevices(ctx context.Context, o DevicePlanOptions) (_ *DevicePlan, err error) {
+func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
 	p := &planner{o: &o, plan: &DevicePlan{Machine: bench.ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Share: o.Share}}
 	if p.products, err = o.Model.products(); err != nil {
 		return nil, err

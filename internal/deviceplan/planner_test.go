@@ -27,8 +27,8 @@ func pairHere() []string {
 	return []string{"cpu", "cpu/2"}
 }
 
-func tinyPlan(t *testing.T) DevicePlanOptions {
-	return DevicePlanOptions{
+func tinyPlan(t *testing.T) Options {
+	return Options{
 		Model: ModelSource{Shape: "tiny", Quant: "q4_0"}, Devices: pairHere(), Tokens: []int{1, 40}, Dir: t.TempDir(),
 		Notice: func(text string) { t.Error("unexpected:", text) },
 	}
@@ -199,11 +199,11 @@ func TestDriversThatHaveNotAll(t *testing.T) {
 }
 
 func TestPlanDevicesRefuses(t *testing.T) {
-	for want, change := range map[string]func(o *DevicePlanOptions){
-		"unknown device":                  func(o *DevicePlanOptions) { o.Devices = []string{"abacus"} },
-		"for one or two, not for 3":       func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
-		`"cpu" is named twice`:            func(o *DevicePlanOptions) { o.Devices = []string{"cpu", "cpu"} },
-		`there is no such shape: "giant"`: func(o *DevicePlanOptions) { o.Model.Shape = "giant" },
+	for want, change := range map[string]func(o *Options){
+		"unknown device":                  func(o *Options) { o.Devices = []string{"abacus"} },
+		"for one or two, not for 3":       func(o *Options) { o.Devices = []string{"cpu", "cpu/2", "cpu/3"} },
+		`"cpu" is named twice`:            func(o *Options) { o.Devices = []string{"cpu", "cpu"} },
+		`there is no such shape: "giant"`: func(o *Options) { o.Model.Shape = "giant" },
 	} {
 		o := tinyPlan(t)
 		change(&o)
@@ -227,7 +227,7 @@ func TestStaticDevicesAlone(t *testing.T) {
 	l := &deviceLab{devices: []hetero.Device{soc.GPU, soc.NPU}}
 	defer func() { require.NoError(t, l.Close()) }()
 	l.Profiler = solve.NewProfiler(l.devices, nil)
-	p := &planner{o: &DevicePlanOptions{}, lab: l}
+	p := &planner{o: &Options{}, lab: l}
 	solver := p.newSolver(perToken{}, solve.DefaultSteps)
 	for tokens, want := range map[int][]int{1: {1}, 9: {32}, 32: {32}, 70: {64, 32}, 2000: {1024, 512, 256, 128, 64, 32}} {
 		op := hetero.Op{Tokens: tokens, Rows: 512, Cols: 256, Type: quant.Q8_0}
@@ -259,7 +259,7 @@ func TestSlowSplitsAreGivenUp(t *testing.T) {
 		{10, 9, 12, singles[0]},
 		{10, 11, 9, singles[1]},
 	} {
-		p := &planner{o: &DevicePlanOptions{}, lab: l}
+		p := &planner{o: &Options{}, lab: l}
 		p.profile, _ = profiles.Load("")
 		got, checked, err := p.check(t.Context(), op, split, singles)
 		require.NoError(t, err)

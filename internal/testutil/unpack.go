@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -69,7 +70,7 @@ func unpackSet(packed, cache string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(partial)
+	defer func() { _ = os.RemoveAll(partial) }() // empty once it is renamed
 	if err := unpackFiles(packed, partial); err != nil {
 		return "", err
 	}
@@ -152,8 +153,8 @@ func walkSet(packed string, visit func(name string, file io.Reader) error) error
 		defer file.Close()
 		return visit(name, file)
 	})
-	if _, missing := os.Stat(packed); missing != nil {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no file of the set is packed
 	}
 	return err
 }

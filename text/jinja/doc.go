@@ -1,9 +1,9 @@
-// Package template renders chat templates: the Jinja programs that models ship to
+// Package jinja renders chat templates: the Jinja programs that models ship to
 // turn a conversation into a prompt.
 //
-//	t, err := template.Parse(source)
-//	prompt, err := t.Render(template.Input{
-//		Messages:            []any{template.Message{Role: "user", Content: "Hi"}},
+//	t, err := jinja.Parse(source)
+//	prompt, err := t.Render(jinja.Input{
+//		Messages:            []any{jinja.Message{Role: "user", Content: "Hi"}},
 //		AddGenerationPrompt: true,
 //		BOS:                 "<s>",
 //	})
