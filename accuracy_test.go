@@ -29,16 +29,16 @@ func TestRoundingCostsLittle(t *testing.T) {
 		options llmrun.Options
 		most    float64 // allowed increase
 	}{
-		{"k8v8", llmrun.Options{KV: "k8v8"}, 0.005},
-		{"q8", llmrun.Options{Quantize: "q8", KV: "f32"}, 0.005},
+		{"k8v8", llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}, 0.005},
+		{"q8", llmrun.Options{Quantize: "q8", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.005},
 		{"q4 and k8v8", llmrun.Options{Quantize: "q4"}, 0.05},
-		{"f16", llmrun.Options{KV: "f16"}, 0.001},
-		{"k8f8", llmrun.Options{KV: "k8f8"}, 0.01},
-		{"q4", llmrun.Options{Quantize: "q4", KV: "f32"}, 0.05},
-		{"k4v8", llmrun.Options{KV: "k4v8"}, 0.02},
-		{"nf4", llmrun.Options{Quantize: "nf4", KV: "f32"}, 0.05},
-		{"q4s", llmrun.Options{Quantize: "q4s", KV: "f32"}, 0.05},
-		{"q4all", llmrun.Options{Quantize: "q4all", KV: "f32"}, 0.07},
+		{"f16", llmrun.Options{Memory: llmrun.MemoryOptions{KV: "f16"}}, 0.001},
+		{"k8f8", llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8f8"}}, 0.01},
+		{"q4", llmrun.Options{Quantize: "q4", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.05},
+		{"k4v8", llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k4v8"}}, 0.02},
+		{"nf4", llmrun.Options{Quantize: "nf4", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.05},
+		{"q4s", llmrun.Options{Quantize: "q4s", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.05},
+		{"q4all", llmrun.Options{Quantize: "q4all", Memory: llmrun.MemoryOptions{KV: "f32"}}, 0.07},
 	}
 	if portable() {
 		// The numbers are those of the other kernels, as other tests show, and so few

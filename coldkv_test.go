@@ -20,7 +20,7 @@ func TestDemoAnswersWithItsContextOnFlash(t *testing.T) {
 				t.Skip("a long context; LLMRUN_TEST_LONG=1 reads it")
 			}
 			dir := t.TempDir()
-			e := open(t, demoModel, llmrun.Options{Threads: 2, Chunk: 16, KVDir: dir, KVRAM: 1})
+			e := open(t, demoModel, llmrun.Options{Threads: 2, Memory: llmrun.MemoryOptions{Chunk: 16, KVRAM: 1}, Cache: llmrun.CacheOptions{KVDir: dir}})
 			s := newSession(t, e)
 			a := complete(t, s.GenerateIDs(context.Background(), c.Prompt, limit(len(c.Want))))
 			require.Equal(t, c.Want, a.IDs, "%q, not %q", a.Text, c.Text)
@@ -42,7 +42,7 @@ func TestDemoAnswersWithItsContextOnFlash(t *testing.T) {
 func TestConversationLongerThanMemory(t *testing.T) {
 	ctx := context.Background()
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 4096, Chunk: 64, RAM: llmrun.NoLimit}
+	options := llmrun.Options{Threads: 2, Context: 4096, Memory: llmrun.MemoryOptions{Chunk: 64, RAM: llmrun.NoLimit}}
 	whole := open(t, path, options)
 	tokens, budgets := 1800, []int64{0, 2 << 20, 12 << 20} // above the least
 	if portable() {
@@ -54,11 +54,11 @@ func TestConversationLongerThanMemory(t *testing.T) {
 	want := complete(t, newSession(t, whole).GenerateIDs(ctx, ids, o)).IDs
 
 	warm := minimum(t, path, options)
-	options.KVDir = t.TempDir()
+	options.Cache.KVDir = t.TempDir()
 	least := minimum(t, path, options)
 	require.Less(t, least, warm)
 	for _, more := range budgets {
-		options.RAM = least + more
+		options.Memory.RAM = least + more
 		e := open(t, path, options)
 		s := newSession(t, e)
 		require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
@@ -66,7 +66,7 @@ func TestConversationLongerThanMemory(t *testing.T) {
 		for _, n := range e.Memory().Peak {
 			peak += n
 		}
-		require.LessOrEqual(t, peak, options.RAM)
+		require.LessOrEqual(t, peak, options.Memory.RAM)
 		before := e.KVUse()
 		if more == 0 {
 			require.Positive(t, before.ColdPages)
@@ -84,6 +84,6 @@ func TestConversationLongerThanMemory(t *testing.T) {
 }
 
 func TestKVOptionsAreChecked(t *testing.T) {
-	_, err := llmrun.Open(demoModel, llmrun.Options{KVRAM: -1})
+	_, err := llmrun.Open(demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{KVRAM: -1}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

@@ -35,23 +35,23 @@ const (
 // onGPU reports whether passes are computed on a GPU, and on which: part of its
 // name, "" for the first.
 func (o *Options) onGPU() (name string, ok bool) {
-	if o.Device == deviceGPU {
+	if o.Device.Name == deviceGPU {
 		return "", true
 	}
-	return strings.CutPrefix(o.Device, deviceGPU+":")
+	return strings.CutPrefix(o.Device.Name, deviceGPU+":")
 }
 
-// divided returns the device that has a part in the products of passes, if one has.
-func (o *Options) divided() (name string, ok bool) {
-	name, ok = strings.CutPrefix(o.Device, dividedWith)
+// split returns the device that has a part in the products of passes, if one has.
+func (o *Options) split() (name string, ok bool) {
+	name, ok = strings.CutPrefix(o.Device.Name, dividedWith)
 	return name, ok && name != ""
 }
 
-// apart reports whether all or some of the weights are in a device's memory: then
+// usesDevice reports whether all or some of the weights are in a device's memory: then
 // nothing is imported, moved to flash or given back.
-func (o *Options) apart() bool {
+func (o *Options) usesDevice() bool {
 	_, onGPU := o.onGPU()
-	_, divided := o.divided()
+	_, divided := o.split()
 	return onGPU || divided
 }
 
@@ -64,30 +64,30 @@ type refusal struct {
 // validateDevice refuses what a device does not do.
 func (o *Options) validateDevice() error {
 	_, onGPU := o.onGPU()
-	_, divided := o.divided()
-	if !onGPU && !divided && o.Device != "" && o.Device != deviceCPU {
-		return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, gpu: and part of a device's name, or cpu+gpu, cpu+npu or cpu+ and a device's name", ErrOptions, o.Device)
+	_, divided := o.split()
+	if !onGPU && !divided && o.Device.Name != "" && o.Device.Name != deviceCPU {
+		return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, gpu: and part of a device's name, or cpu+gpu, cpu+npu or cpu+ and a device's name", ErrOptions, o.Device.Name)
 	}
-	if o.DeviceShare < 0 || o.DeviceShare > 1 || o.DeviceShare != 0 && !divided {
-		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.DeviceShare)
+	if o.Device.Quota < 0 || o.Device.Quota > 1 || o.Device.Quota != 0 && !divided {
+		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.Device.Quota)
 	}
-	if o.DeviceMemory < 0 || o.DeviceMemory != 0 && !onGPU && !divided {
-		return fmt.Errorf("%w: DeviceMemory is %d; it is a number of bytes and belongs to a Device such as gpu or cpu+npu", ErrOptions, o.DeviceMemory)
+	if o.Device.Memory < 0 || o.Device.Memory != 0 && !onGPU && !divided {
+		return fmt.Errorf("%w: DeviceMemory is %d; it is a number of bytes and belongs to a Device such as gpu or cpu+npu", ErrOptions, o.Device.Memory)
 	}
-	if o.GPULayers < 0 || o.GPULayers != 0 && !onGPU {
-		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.GPULayers)
+	if o.Device.GPULayers < 0 || o.Device.GPULayers != 0 && !onGPU {
+		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.Device.GPULayers)
 	}
 	refused := []refusal{
-		{o.KVRAM != 0, "KVRAM"},
-		{o.Pin != "" && o.Pin != "auto", "Pin: weights are copied to its memory"},
-		{o.WatchPressure, "WatchPressure"},
+		{o.Memory.KVRAM != 0, "KVRAM"},
+		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Pin: weights are copied to its memory"},
+		{o.Memory.WatchPressure, "WatchPressure"},
 		{o.Exact, "Exact: devices round what they multiply (the commands logits and perplexity need --rounded with them)"},
 	}
 	who := "a GPU"
 	switch {
 	case onGPU:
-		refused = append(refused, refusal{o.KV != "" && o.KV != "k8v8", "KV: keys and values are k8v8"},
-			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.W8A8 != nil, "W8A8"})
+		refused = append(refused, refusal{o.Memory.KV != "" && o.Memory.KV != "k8v8", "KV: keys and values are k8v8"},
+			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.Lab.W8A8 != nil, "W8A8"})
 	case divided:
 		who = "a model divided between devices"
 	default:
@@ -107,20 +107,20 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 	if !ok {
 		return nil
 	}
-	return gpupass.Processor{Device: name, Layers: o.GPULayers, Memory: o.DeviceMemory, Trace: r}
+	return gpupass.Processor{Device: name, Layers: o.Device.GPULayers, Memory: o.Device.Memory, Trace: r}
 }
 
 // loadModel loads a model where the options want it computed. r may be nil.
 func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
-	name, divided := o.divided()
+	name, divided := o.split()
 	if !divided {
 		m, err := exec.Load(ctx, f, model)
-		if errors.Is(err, tiering.ErrBudget) && o.apart() {
-			err = fmt.Errorf("%w; with Device %s weights are not read from flash while they are used", err, o.Device)
+		if errors.Is(err, tiering.ErrBudget) && o.usesDevice() {
+			err = fmt.Errorf("%w; with Device %s weights are not read from flash while they are used", err, o.Device.Name)
 		}
 		return m, err
 	}
-	m, err := split.Load(ctx, f, model, split.Options{Device: name, Quota: o.DeviceShare, Memory: o.DeviceMemory, Trace: r, Dir: o.CacheDir, Progress: o.DeviceProgress, Report: o.Notice})
+	m, err := split.Load(ctx, f, model, split.Options{Device: name, Quota: o.Device.Quota, Memory: o.Device.Memory, Trace: r, Dir: o.Cache.Dir, Progress: o.Device.Progress, Report: o.Notify})
 	if errors.Is(err, devices.ErrNotBuilt) {
 		err = notBuilt{err}
 	}
@@ -133,10 +133,10 @@ type notBuilt struct{ error }
 func (notBuilt) Is(target error) bool { return target == ErrNotBuilt }
 func (n notBuilt) Unwrap() error      { return n.error }
 
-// DividedProduct says how the matrices of one kind are divided between the processor
+// SplitMatmul says how the matrices of one kind are divided between the processor
 // and another device, and how long steps took whose first product they are: one
 // matrix, or several that multiply the same vectors.
-type DividedProduct struct {
+type SplitMatmul struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"` // matrices
 	Rows  int    `json:"rows"`
@@ -144,16 +144,16 @@ type DividedProduct struct {
 	Type  string `json:"type"`
 	// Of one token, and of at least Least together: the part of the rows that the
 	// other device has, and the steps.
-	OneShare  float64      `json:"one_share"`
-	ManyShare float64      `json:"many_share"`
-	Least     int          `json:"least"`
-	One       DividedSteps `json:"one"`
-	Many      DividedSteps `json:"many"`
+	OneShare  float64    `json:"one_share"`
+	ManyShare float64    `json:"many_share"`
+	Least     int        `json:"least"`
+	One       SplitSteps `json:"one"`
+	Many      SplitSteps `json:"many"`
 }
 
-// DividedSteps are steps of passes. Predicted and Took are sums; Waited is how much
+// SplitSteps are steps of passes. Predicted and Took are sums; Waited is how much
 // of that was waiting for the other device after the own rows were done.
-type DividedSteps struct {
+type SplitSteps struct {
 	Steps     int           `json:"steps"`
 	Tokens    int           `json:"tokens"`
 	Predicted time.Duration `json:"predicted_ns"`
@@ -161,15 +161,15 @@ type DividedSteps struct {
 	Waited    time.Duration `json:"waited_ns"`
 }
 
-// Divided returns how products are divided with a Device such as cpu+gpu, and how
+// SplitMatmuls returns how products are divided with a Device such as cpu+gpu, and how
 // long they took so far; nil without one.
-func (e *Engine) Divided() (list []DividedProduct) {
+func (e *Engine) SplitMatmuls() (list []SplitMatmul) {
 	for _, p := range e.model.SplitStats() {
 		one, many := p.Parts()
-		list = append(list, DividedProduct{
+		list = append(list, SplitMatmul{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
 			OneShare: one, ManyShare: many, Least: p.Share.Least,
-			One: DividedSteps(p.One), Many: DividedSteps(p.Many),
+			One: SplitSteps(p.One), Many: SplitSteps(p.Many),
 		})
 	}
 	return list

@@ -26,7 +26,7 @@ func TestSessionsOfDevices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			options := llmrun.Options{FS: bundled.FS, Device: c.device, GPULayers: c.layers, Context: 256, CacheDir: dir}
+			options := llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: c.device, GPULayers: c.layers}, Cache: llmrun.CacheOptions{Dir: dir}}
 			engine := func(o llmrun.Options) *llmrun.Engine {
 				e, err := llmrun.Open(bundled.Name, o)
 				if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
@@ -55,12 +55,12 @@ func TestSessionsOfDevices(t *testing.T) {
 			require.Equal(t, c.keeps, s.Stats().RecalledTokens > 0)
 			require.NoError(t, s.Close())
 
-			e = engine(llmrun.Options{FS: bundled.FS, Context: 256, CacheDir: dir})
+			e = engine(llmrun.Options{FS: bundled.FS, Context: 256, Cache: llmrun.CacheOptions{Dir: dir}})
 			if c.keeps {
 				_, err := e.OpenSession("notes", llmrun.SessionOptions{})
 				require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 			}
-			s = openSession(t, e, "notes", llmrun.SessionOptions{Reread: c.keeps})
+			s = openSession(t, e, "notes", llmrun.SessionOptions{RePrefill: c.keeps})
 			require.Equal(t, length, s.Len())
 			ids(t, s, second, 4)
 		})

@@ -18,26 +18,26 @@ import (
 
 func TestDevicesThatAreRefused(t *testing.T) {
 	for _, o := range []llmrun.Options{
-		{Device: "tpu"},
-		{Device: "gpux"},
-		{Device: "gpu", KV: "f32"},
-		{Device: "gpu", KVSelect: "auto"},
-		{Device: "gpu:any", WatchPressure: true},
-		{Device: "gpu", KVRAM: 1 << 20},
-		{Device: "gpu", Pin: "anon"},
-		{Device: "gpu", Pin: "file"},
-		{Device: "cpu+"},
-		{Device: "cpu+cpu", KVRAM: 1 << 20},
-		{Device: "cpu+cpu", WatchPressure: true},
-		{Device: "cpu+cpu", DeviceShare: 1.5},
-		{Device: "gpu", DeviceShare: 0.5},
-		{Device: "gpu", DeviceMemory: -1},
-		{Device: "cpu", DeviceMemory: 1 << 30},
-		{Device: "gpu", GPULayers: -1},
-		{Device: "cpu", GPULayers: 2},
-		{Device: "cpu+cpu", GPULayers: 2},
-		{Trace: "trace"},
-		{Device: "cpu", Trace: "trace"},
+		{Device: llmrun.DeviceOptions{Name: "tpu"}},
+		{Device: llmrun.DeviceOptions{Name: "gpux"}},
+		{Device: llmrun.DeviceOptions{Name: "gpu"}, Memory: llmrun.MemoryOptions{KV: "f32"}},
+		{Device: llmrun.DeviceOptions{Name: "gpu"}, Memory: llmrun.MemoryOptions{KVSelect: "auto"}},
+		{Device: llmrun.DeviceOptions{Name: "gpu:any"}, Memory: llmrun.MemoryOptions{WatchPressure: true}},
+		{Device: llmrun.DeviceOptions{Name: "gpu"}, Memory: llmrun.MemoryOptions{KVRAM: 1 << 20}},
+		{Device: llmrun.DeviceOptions{Name: "gpu"}, Memory: llmrun.MemoryOptions{Pin: "anon"}},
+		{Device: llmrun.DeviceOptions{Name: "gpu"}, Memory: llmrun.MemoryOptions{Pin: "file"}},
+		{Device: llmrun.DeviceOptions{Name: "cpu+"}},
+		{Device: llmrun.DeviceOptions{Name: "cpu+cpu"}, Memory: llmrun.MemoryOptions{KVRAM: 1 << 20}},
+		{Device: llmrun.DeviceOptions{Name: "cpu+cpu"}, Memory: llmrun.MemoryOptions{WatchPressure: true}},
+		{Device: llmrun.DeviceOptions{Name: "cpu+cpu", Quota: 1.5}},
+		{Device: llmrun.DeviceOptions{Name: "gpu", Quota: 0.5}},
+		{Device: llmrun.DeviceOptions{Name: "gpu", Memory: -1}},
+		{Device: llmrun.DeviceOptions{Name: "cpu", Memory: 1 << 30}},
+		{Device: llmrun.DeviceOptions{Name: "gpu", GPULayers: -1}},
+		{Device: llmrun.DeviceOptions{Name: "cpu", GPULayers: 2}},
+		{Device: llmrun.DeviceOptions{Name: "cpu+cpu", GPULayers: 2}},
+		{Lab: llmrun.LabOptions{Trace: "trace"}},
+		{Device: llmrun.DeviceOptions{Name: "cpu"}, Lab: llmrun.LabOptions{Trace: "trace"}},
 	} {
 		o.FS = bundled.FS
 		_, err := llmrun.Open(bundled.Name, o)
@@ -50,13 +50,13 @@ func TestDevicesThatAreRefused(t *testing.T) {
 // A text goes on behind what was read.
 func TestDividedAnswersAsTheCPU(t *testing.T) {
 	answer := func(device string) (list []int32) {
-		engine, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: device, Context: 256, Chunk: 8, KV: "f16"})
+		engine, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: device}, Memory: llmrun.MemoryOptions{Chunk: 8, KV: "f16"}})
 		require.NoError(t, err)
 		defer func() {
 			require.NoError(t, engine.Close())
 			require.Zero(t, engine.MemoryUsed())
 		}()
-		require.Equal(t, device != "", engine.Divided() != nil)
+		require.Equal(t, device != "", engine.SplitMatmuls() != nil)
 		session, err := engine.NewSession()
 		require.NoError(t, err)
 		for _, prompt := range []string{"Once upon a time, there was a little fox", " and then"} {
@@ -72,7 +72,7 @@ func TestDividedAnswersAsTheCPU(t *testing.T) {
 	for device, kind := range map[string]hetero.Kind{"cpu+gpu": hetero.GPU, "cpu+npu": hetero.NPU} {
 		if _, err := devices.All.First(kind); err != nil {
 			t.Logf("%s is left out: %v", device, err)
-			_, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: device})
+			_, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: device}})
 			require.Error(t, err)
 			require.Equal(t, errors.Is(err, devices.ErrNotBuilt), errors.Is(err, llmrun.ErrNotBuilt))
 			continue
@@ -85,7 +85,7 @@ func TestDividedAnswersAsTheCPU(t *testing.T) {
 // is no GPU, the error says what is missing.
 func TestGPUAnswersAsTheCPU(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
-	options := llmrun.Options{FS: bundled.FS, Device: "gpu", Context: 256, Trace: path}
+	options := llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: "gpu"}, Lab: llmrun.LabOptions{Trace: path}}
 	gpu, err := llmrun.Open(bundled.Name, options)
 	if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
 		t.Skip(err)
@@ -123,7 +123,7 @@ func TestGPUAnswersAsTheCPU(t *testing.T) {
 // and what a plan says of it comes true.
 func TestLastLayersOnAGPU(t *testing.T) {
 	var notices []string
-	options := llmrun.Options{FS: bundled.FS, Device: "gpu", GPULayers: 3, Context: 256, Notice: func(text string) { notices = append(notices, text) }}
+	options := llmrun.Options{FS: bundled.FS, Context: 256, Notify: func(text string) { notices = append(notices, text) }, Device: llmrun.DeviceOptions{Name: "gpu", GPULayers: 3}}
 	plan, err := llmrun.PlanPlacement(bundled.Name, options)
 	if errors.Is(err, llmrun.ErrNotBuilt) || errors.Is(err, llmrun.ErrNoDriver) {
 		t.Skip(err)
@@ -158,6 +158,6 @@ func TestLastLayersOnAGPU(t *testing.T) {
 
 // TestPlacementNeedsAGPU refuses to plan for other devices.
 func TestPlacementNeedsAGPU(t *testing.T) {
-	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: "cpu+cpu"})
+	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: "cpu+cpu"}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

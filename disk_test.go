@@ -34,7 +34,7 @@ func TestParseDiskSpeed(t *testing.T) {
 			require.NoError(t, err, text)
 		}
 	}
-	_, err := llmrun.Open("x", llmrun.Options{Disk: llmrun.DiskSpeed{Latency: -1}})
+	_, err := llmrun.Open("x", llmrun.Options{Lab: llmrun.LabOptions{Disk: llmrun.DiskSpeed{Latency: -1}}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
@@ -42,10 +42,10 @@ func TestParseDiskSpeed(t *testing.T) {
 // is streamed takes at least the time that it must.
 func TestSlowDisk(t *testing.T) {
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
-	options.RAM = minimum(t, path, options)
+	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
+	options.Memory.RAM = minimum(t, path, options)
 	fast, slow := open(t, path, options), options
-	slow.Disk = llmrun.DiskSpeed{BytesPerSecond: 400e6, Latency: 50 * time.Microsecond}
+	slow.Lab.Disk = llmrun.DiskSpeed{BytesPerSecond: 400e6, Latency: 50 * time.Microsecond}
 	e := open(t, path, slow)
 	ctx := context.Background()
 	o := limit(6)
@@ -64,9 +64,9 @@ func TestSlowDisk(t *testing.T) {
 // for a slow disk: everything comes back.
 func TestCloseWhileStreaming(t *testing.T) {
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16, WatchPressure: true}
-	options.RAM = minimum(t, path, options)
-	options.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6, Latency: time.Millisecond}
+	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16, WatchPressure: true}}
+	options.Memory.RAM = minimum(t, path, options)
+	options.Lab.Disk = llmrun.DiskSpeed{BytesPerSecond: 20e6, Latency: time.Millisecond}
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	for range 3 {
 		e, err := llmrun.Open(path, options)

@@ -30,7 +30,7 @@ type Engine struct {
 	recorder    *trace.Recorder // nil: without Options.Trace
 	traceFile   string
 	// keeper is where sessions and prompts are kept on flash; nil: nowhere
-	keeper *keeper
+	keeper *sessionStore
 	unkept error // why there is none, if not for want of a directory
 
 	watcher  *watcher // nil unless Options.WatchPressure
@@ -52,7 +52,7 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	opts.countProgram()
+	opts.countProgramHeap()
 	f, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 // are not needed any more.
 func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, error) {
 	e := &Engine{sessions: map[*Session]struct{}{}, limit: opts.Context, files: f}
-	if opts.Trace != "" {
-		e.recorder, e.traceFile = trace.New(), opts.Trace
+	if opts.Lab.Trace != "" {
+		e.recorder, e.traceFile = trace.New(), opts.Lab.Trace
 	}
 	err := e.load(ctx, f, opts)
 	if err == nil && !e.model.NeedsFiles() {
@@ -92,13 +92,13 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (err error) {
-	tell(f, opts.Notice)
+	tell(f, opts.Notify)
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err
 	}
 	var whole *exec.W8A8
-	if opts.W8A8 != nil {
-		if whole, err = opts.W8A8.open(f, opts.fsys()); err != nil {
+	if opts.Lab.W8A8 != nil {
+		if whole, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
 			return err
 		}
 		e.calibration, whole.Trace = whole.Calibration, e.recorder
@@ -112,7 +112,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	if opts.RAM > 0 || !e.mem.now.Resident() {
+	if opts.Memory.RAM > 0 || !e.mem.now.Resident() {
 		e.limit = e.mem.now.Context // more would not fit
 	}
 	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: whole}
@@ -120,7 +120,7 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	o.Processor, o.Context = opts.processor(e.recorder), opts.Context
 	if dir := opts.kvDir(); dir != "" {
 		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
-		o.KVSpill = kv.NewScratch(opts.Disk.slow(vfs.OS()), dir, e.mem.budget)
+		o.KVSpill = kv.NewScratch(opts.Lab.Disk.slow(vfs.OS()), dir, e.mem.budget)
 	}
 	if e.model, err = opts.loadModel(ctx, f, o, e.recorder); err != nil {
 		return err
@@ -129,10 +129,10 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	if !e.model.NeedsFiles() {
 		e.mem.stay = opts.whyStay(f)
 	}
-	if err := e.openKeeper(f, whole, &opts); err != nil {
+	if err := e.openSessionStore(f, whole, &opts); err != nil {
 		return err
 	}
-	if opts.WatchPressure {
+	if opts.Memory.WatchPressure {
 		e.watchPressure()
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // read of them.
 func TestExpertUse(t *testing.T) {
 	path := experts(t)
-	options := llmrun.Options{Threads: 2, Context: 128, RAM: llmrun.NoLimit}
+	options := llmrun.Options{Threads: 2, Context: 128, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit}}
 	use := func() (f llmrun.FlashUse, tokens int) {
 		e := open(t, path, options)
 		s := newSession(t, e)
@@ -26,7 +26,7 @@ func TestExpertUse(t *testing.T) {
 	require.Equal(t, whole.Experts.Used, whole.Experts.Hits)
 	require.Zero(t, whole.Bytes)
 
-	options.RAM = minimum(t, path, options)
+	options.Memory.RAM = minimum(t, path, options)
 	f, tokens := use()
 	x := f.Experts
 	require.Positive(t, x.Slots)

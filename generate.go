@@ -49,7 +49,7 @@ func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions
 		if err != nil {
 			return nil, err
 		}
-		held := s.held()
+		held := s.context()
 		ids := t.Encode(prompt, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0})
 		return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
 	}, nil)
@@ -68,7 +68,7 @@ func trimEnd(ids, ends []int32) []int32 {
 // are: no begin-of-text token is added. It works without a tokenizer; pieces
 // then have no text.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.held(), ids), nil }, nil)
+	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.context(), ids), nil }, nil)
 }
 
 // run claims the session, works out the whole prompt and generates. done, if
@@ -128,7 +128,7 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 	if err := checkOverflow(g.options.Overflow); err != nil {
 		return err
 	}
-	if g.sampler, err = sample.New(g.options.Sampling, e.model.Spec.Vocab); err != nil {
+	if g.sampler, err = sample.New(sample.Params(g.options.Sampling), e.model.Spec.Vocab); err != nil {
 		return err
 	}
 	if g.stops, err = sample.NewStopMatcher(g.options.Stop); err != nil {
@@ -152,7 +152,7 @@ func (g *generation) generate(ctx context.Context) error {
 	fresh := g.session.rewind(g.ids)
 	g.stats.RecalledTokens = min(g.session.restored, len(g.ids)-len(fresh))
 	g.session.restored = 0
-	fresh = g.recall(ctx, fresh)
+	fresh = g.restorePrefix(ctx, fresh)
 	g.stats.PromptTokens = len(g.ids)
 	g.stats.ReusedTokens = len(g.ids) - len(fresh)
 	for _, id := range g.ids {
@@ -164,14 +164,14 @@ func (g *generation) generate(ctx context.Context) error {
 			return err
 		},
 		Progress: g.options.OnPrefill,
-		Prompt:   len(g.ids) - shared(g.session.held(), g.ids),
+		Prompt:   len(g.ids) - shared(g.session.context(), g.ids),
 	}
 	g.selected = g.session.engine.selectionUse()
 	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
 	if err := g.read(ctx, fresh, reader); err != nil {
 		return err
 	}
-	g.session.hold(g.ids)
+	g.session.setContext(g.ids)
 	g.firstAt = time.Now()
 	g.stats.Prefill = g.firstAt.Sub(readAt)
 	g.stats.FirstToken = g.firstAt.Sub(g.start)
@@ -184,7 +184,7 @@ func (g *generation) generate(ctx context.Context) error {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
 		}
-		if err := g.read(ctx, g.toRead(), reader); err != nil {
+		if err := g.read(ctx, g.tokensToPrefill(), reader); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (g *generation) accept() (stop string) {
 	g.sampler.Accept(g.next)
 	g.stats.GeneratedTokens++
 	g.ids = append(g.ids, g.next)
-	s.hold(g.ids)
+	s.setContext(g.ids)
 	text, stopped := g.spell(g.next)
 	if !g.emit(Piece{g.next, text}) {
 		return StopCancelled
@@ -252,7 +252,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
 		g.stats.Selection = g.session.engine.selectionUse().since(g.selected)
 	}
-	g.keep(ctx)
+	g.savePrefix(ctx)
 	s := g.session
 	s.mu.Lock()
 	s.stats = g.stats

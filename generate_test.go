@@ -185,7 +185,7 @@ func TestCancelWhileGenerating(t *testing.T) {
 // again.
 func TestCancelWhileReadingThePrompt(t *testing.T) {
 	const chunk = 8
-	e := open(t, demoModel, llmrun.Options{Chunk: chunk})
+	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: chunk}})
 	want := fox(t, e, 10)
 	s := newSession(t, e)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -76,13 +76,13 @@ func TestChoicesForQuantizedWeights(t *testing.T) {
 		return p
 	}
 	exact := perplexity(llmrun.Options{Exact: true})
-	require.Equal(t, exact, perplexity(llmrun.Options{Exact: true, KV: "f32"}), "what Exact means for keys and values")
+	require.Equal(t, exact, perplexity(llmrun.Options{Exact: true, Memory: llmrun.MemoryOptions{KV: "f32"}}), "what Exact means for keys and values")
 	quick := perplexity(llmrun.Options{})
-	require.Equal(t, quick, perplexity(llmrun.Options{KV: "k8v8"}), "what quantized weights mean for keys and values")
+	require.Equal(t, quick, perplexity(llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}), "what quantized weights mean for keys and values")
 	require.NotEqual(t, exact.MeanNLL, quick.MeanNLL)
 	require.InEpsilon(t, exact.MeanNLL, quick.MeanNLL, 0.03)
 
-	full, err := llmrun.Inspect(path, llmrun.Options{KV: "f32"})
+	full, err := llmrun.Inspect(path, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "f32"}})
 	require.NoError(t, err)
 	defer full.Close()
 	small, err := llmrun.Inspect(path, llmrun.Options{})

@@ -48,7 +48,7 @@ func TestGoldenTranscripts(t *testing.T) {
 	if !*update {
 		testutil.ReadJSON(t, goldenPath, &want)
 	}
-	choices := []llmrun.Options{{Threads: 2, Chunk: 7}, {Threads: 3, Chunk: 1}, {Threads: 1}, {Threads: 5, Chunk: 16}}
+	choices := []llmrun.Options{{Threads: 2, Memory: llmrun.MemoryOptions{Chunk: 7}}, {Threads: 3, Memory: llmrun.MemoryOptions{Chunk: 1}}, {Threads: 1}, {Threads: 5, Memory: llmrun.MemoryOptions{Chunk: 16}}}
 	switch { // slow without SIMD
 	case portable() && testing.Short():
 		choices = choices[:1]
@@ -56,7 +56,7 @@ func TestGoldenTranscripts(t *testing.T) {
 		choices = choices[:2]
 	}
 	for _, o := range choices {
-		t.Run(fmt.Sprintf("%d threads, chunk %d", o.Threads, o.Chunk), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d threads, chunk %d", o.Threads, o.Memory.Chunk), func(t *testing.T) {
 			e := open(t, demoModel, o)
 			for _, c := range transcripts {
 				options := c.options

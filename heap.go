@@ -39,11 +39,11 @@ type goLimit struct {
 	mu  sync.Mutex
 	own int64 // what the program has set
 	set int64 // what was set here, to see whether the program did since
-	of  map[*memory]heapShare
+	of  map[*memory]heapUse
 }
 
-// heapShare is what an engine's plan leaves the heap.
-type heapShare struct {
+// heapUse is what an engine's plan leaves the heap.
+type heapUse struct {
 	all    int64
 	engine int64 // of these, what the engine itself needs
 }
@@ -61,7 +61,7 @@ func (g *goLimit) enginesBut(m *memory) (n int64) {
 }
 
 // follow makes the share of an engine part of the limit; a share of nothing leaves it.
-func (g *goLimit) follow(m *memory, s heapShare) {
+func (g *goLimit) follow(m *memory, s heapUse) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now := debug.SetMemoryLimit(-1); now != g.set {
@@ -70,7 +70,7 @@ func (g *goLimit) follow(m *memory, s heapShare) {
 	delete(g.of, m)
 	if s.all > 0 {
 		if g.of == nil {
-			g.of = map[*memory]heapShare{}
+			g.of = map[*memory]heapUse{}
 		}
 		g.of[m] = s
 	}

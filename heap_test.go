@@ -19,7 +19,7 @@ func goLimit() int64 { return debug.SetMemoryLimit(-1) }
 // order they are closed.
 func TestEnginesShareGoMemoryLimit(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), goLimit())
-	opts := llmrun.Options{RAM: 400 << 20, Context: 256}
+	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		first := open(t, demoModel, opts)
 		alone := goLimit()
@@ -34,7 +34,7 @@ func TestEnginesShareGoMemoryLimit(t *testing.T) {
 
 // A limit that the program sets while an engine is open is not undone by its end.
 func TestGoMemoryLimitOfTheProgramStays(t *testing.T) {
-	e := open(t, demoModel, llmrun.Options{RAM: 400 << 20, Context: 256})
+	e := open(t, demoModel, llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}})
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 	debug.SetMemoryLimit(1 << 30)
 	require.NoError(t, e.SetBudget(300<<20))
@@ -46,11 +46,11 @@ func TestGoMemoryLimitOfTheProgramStays(t *testing.T) {
 // What the program has on its own heap is part of a budget, so that the collector has
 // room for it: it ran all the time when the limit was what the engine needs.
 func TestBudgetCountsTheProgramsHeap(t *testing.T) {
-	opts := llmrun.Options{RAM: 400 << 20, Context: 256}
+	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
 	heap := func() (plan, limit int64) {
 		e := open(t, demoModel, opts)
 		defer e.Close()
-		return e.Memory().Plan.By[tiering.Heap], goLimit()
+		return e.Memory().Plan.By[tiering.Heap.String()], goLimit()
 	}
 	plan, limit := heap()
 	require.Equal(t, plan, limit)
@@ -59,14 +59,14 @@ func TestBudgetCountsTheProgramsHeap(t *testing.T) {
 	require.Equal(t, withNotes, limit)
 	require.InDelta(t, plan+96<<20, withNotes, 12<<20)
 
-	opts.RAM = 100 << 20
+	opts.Memory.RAM = 100 << 20
 	_, err := llmrun.Open(demoModel, opts)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, err, &refused)
 	runtime.KeepAlive(notes)
 
 	// An engine that gets its budget later does not choke the program either.
-	opts.RAM = 0
+	opts.Memory.RAM = 0
 	notes = make([]byte, 64<<20)
 	e := open(t, demoModel, opts)
 	require.NoError(t, e.SetBudget(400<<20))

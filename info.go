@@ -70,8 +70,9 @@ func describe(f *modelfile.Files, kvFormat kv.Format) (d description, err error)
 	if d.ends, err = f.EndIDs(t); err != nil {
 		return d, err
 	}
-	said := false
-	if d.sampling, said, err = f.Sampling(); err == nil && !said {
+	sampling, said, err := f.Sampling()
+	d.sampling = Sampling(sampling)
+	if err == nil && !said {
 		d.sampling = Sampling{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05}
 	}
 	d.info = newInfo(f, spec, d.tok, d.chat.source, kvFormat)

@@ -38,20 +38,20 @@ type memory struct {
 
 // limit returns the budget that options ask for; 0 means none.
 func (o *Options) limit() int64 {
-	switch o.RAM {
+	switch o.Memory.RAM {
 	case NoLimit:
 		return 0
 	case 0:
 		return AvailableMemory()
 	}
-	return o.RAM
+	return o.Memory.RAM
 }
 
 // plan decides what of a model will be in memory, before anything is loaded.
 func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
-	if m.apart = opts.apart(); m.apart {
+	if m.apart = opts.usesDevice(); m.apart {
 		limit = 0 // some weights are on a device; what stays on the machine is counted as it is taken
 	}
 	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
@@ -65,13 +65,13 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8,
 		m.from.Beside += m.from.Embedding
 		m.from.Embedding = 0
 	}
-	if m.now, err = tiering.MakePlan(m.from, m.need, tiering.Rates{}); err != nil {
+	if m.now, err = makePlan(m.from, m.need, tiering.Rates{}); err != nil {
 		return err
 	}
 	if !m.now.Resident() && !inPieces {
 		return notInPieces(f)
 	}
-	if opts.Measure && !m.apart {
+	if opts.Lab.Measure && !m.apart {
 		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8,
 		m.code = append(m.code, lease)
 	}
 	m.program = opts.program
-	if opts.RAM > 0 {
+	if opts.Memory.RAM > 0 {
 		m.limitHeap()
 	}
 	return nil
@@ -106,8 +106,8 @@ func notInPieces(f *modelfile.Files) error {
 
 // whyStay returns why all weights of a model stay in memory while it is in use.
 func (o *Options) whyStay(f *modelfile.Files) error {
-	if o.apart() {
-		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device, f.Path)
+	if o.usesDevice() {
+		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device.Name, f.Path)
 	}
 	return notInPieces(f)
 }
@@ -115,14 +115,14 @@ func (o *Options) whyStay(f *modelfile.Files) error {
 // limitHeap makes Go's own memory limit follow the plan, in which the program's heap is
 // what it was when the engine was opened.
 func (m *memory) limitHeap() {
-	heapLimits.follow(m, heapShare{m.now.By[tiering.Heap], m.engineHeap()})
+	heapLimits.follow(m, heapUse{m.now.By[tiering.Heap], m.engineHeap()})
 }
 
 // limitHeapNow is limitHeap for a budget that came later: the program's heap, which may
 // have grown, is not to be collected all the time.
 func (m *memory) limitHeapNow() {
 	engine := m.engineHeap()
-	heapLimits.follow(m, heapShare{engine + max(m.program, programHeap(m, engine)), engine})
+	heapLimits.follow(m, heapUse{engine + max(m.program, programHeap(m, engine)), engine})
 }
 
 // engineHeap returns what the engine itself needs of the heap.
@@ -136,7 +136,7 @@ func (m *memory) free() {
 		lease.Release()
 	}
 	m.code = nil
-	heapLimits.follow(m, heapShare{})
+	heapLimits.follow(m, heapUse{})
 }
 
 // flashUse returns what the engine has read of its weights so far.
@@ -211,7 +211,7 @@ type MemoryReport struct {
 	Budget int64            `json:"budget_bytes"` // 0 = unlimited
 	Held   map[string]int64 `json:"held_bytes"`   // by purpose, now
 	Peak   map[string]int64 `json:"peak_bytes"`   // by purpose, at most so far
-	Plan   tiering.Plan     `json:"plan"`         // that the engine follows
+	Plan   Plan             `json:"plan"`         // that the engine follows
 }
 
 // Memory returns who holds how much.
@@ -219,7 +219,7 @@ func (e *Engine) Memory() MemoryReport {
 	e.mem.mu.Lock()
 	defer e.mem.mu.Unlock()
 	u := e.mem.budget.Usage()
-	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: *e.mem.now}
+	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: planOf(e.mem.now)}
 	for _, p := range tiering.Purposes() {
 		if u.Peak[p] > 0 {
 			r.Held[p.String()], r.Peak[p.String()] = u.By[p], u.Peak[p]

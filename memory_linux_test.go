@@ -19,9 +19,9 @@ import (
 // generation.
 func TestSetBudgetGivesMemoryBack(t *testing.T) {
 	path := mediumPack(t)
-	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
+	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
-	options.RAM = 1 << 30
+	options.Memory.RAM = 1 << 30
 	e := open(t, path, options)
 	s := newSession(t, e)
 	o := limit(6)
@@ -55,15 +55,15 @@ func mediumPack(t *testing.T) string {
 // end nothing is mapped.
 func TestBudgetsChangeWhileWeightsMove(t *testing.T) {
 	path := mediumPack(t)
-	options := llmrun.Options{Threads: 2, Context: 256, Chunk: 16}
+	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
-	options.RAM = 1 << 30
+	options.Memory.RAM = 1 << 30
 	last := 24
 	if portable() {
 		last = 14
 	}
 	run := func(pin string, at func(e *llmrun.Engine, step int)) (ids []int32) {
-		options.Pin = pin
+		options.Memory.Pin = pin
 		e := open(t, path, options)
 		s := newSession(t, e)
 		o := limit(last)
@@ -122,7 +122,7 @@ func TestBudgetOfTheSystemCountsWhatIsHeld(t *testing.T) {
 	if llmrun.AvailableMemory() == 0 {
 		t.Skip("the system does not tell what is available")
 	}
-	e := open(t, mediumPack(t), llmrun.Options{RAM: llmrun.NoLimit, Context: 256, Pin: "anon"})
+	e := open(t, mediumPack(t), llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit, Pin: "anon"}})
 	h := e.MemoryUsed()
 	require.Greater(t, h, int64(100<<20))
 	for range 3 {

@@ -64,7 +64,7 @@ func writeShape(t testing.TB, shape synth.Shape, mix string) string {
 // minimum returns the least budget in which a model opens.
 func minimum(t testing.TB, path string, o llmrun.Options) int64 {
 	t.Helper()
-	o.RAM = 1
+	o.Memory.RAM = 1
 	var refused *llmrun.MinimumError
 	_, err := llmrun.Open(path, o)
 	require.ErrorAs(t, err, &refused)
@@ -96,10 +96,10 @@ func TestPackThatIsChanged(t *testing.T) {
 	shape.Layers = 6
 	options := llmrun.Options{Threads: 2, Context: 64, Quantize: "q8"}
 	path := packedShape(t, shape, "f16")
-	options.RAM = minimum(t, path, options)
+	options.Memory.RAM = minimum(t, path, options)
 	_, err := llmrun.Open(path, options)
-	least := options.RAM
-	options.RAM = llmrun.NoLimit
+	least := options.Memory.RAM
+	options.Memory.RAM = llmrun.NoLimit
 	for _, err := range []error{err, open(t, path, options).SetBudget(least)} {
 		require.ErrorIs(t, err, llmrun.ErrBudget)
 		require.ErrorContains(t, err, "change while they are loaded")
@@ -123,12 +123,12 @@ func TestPlanCountsWhatIsLoaded(t *testing.T) {
 		{file, llmrun.Options{}},
 		{file, llmrun.Options{Quantize: "q8"}},
 		{pack, llmrun.Options{Quantize: "q8"}},
-		{demoModel, llmrun.Options{W8A8: &llmrun.W8A8{Calibration: calibration.Path, Shadows: 1}}},
+		{demoModel, llmrun.Options{Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Calibration: calibration.Path, Outliers: 1}}}},
 	} {
-		c.options.Threads, c.options.Context, c.options.RAM = 2, 64, llmrun.NoLimit
+		c.options.Threads, c.options.Context, c.options.Memory.RAM = 2, 64, llmrun.NoLimit
 		m := open(t, c.path, c.options).Memory()
 		for _, p := range tiering.Purposes() {
-			require.LessOrEqual(t, m.Held[p.String()], m.Plan.By[p], "%s of %+v", p, c)
+			require.LessOrEqual(t, m.Held[p.String()], m.Plan.By[p.String()], "%s of %+v", p, c)
 		}
 	}
 }
@@ -150,9 +150,9 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := model.path
-			options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48, RAM: llmrun.NoLimit, Pin: model.pin}
+			options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48, RAM: llmrun.NoLimit, Pin: model.pin}}
 			whole := open(t, path, options)
-			options.KVDir = model.kvDir
+			options.Cache.KVDir = model.kvDir
 			tokens, generations, o := 100, 3, limit(60)
 			if portable() {
 				tokens, generations, o = 60, 1, limit(20)
@@ -164,7 +164,7 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 			least := minimum(t, path, options)
 			require.Greater(t, all, least)
 
-			options.RAM = least
+			options.Memory.RAM = least
 			e := open(t, path, options)
 			stop, done := make(chan struct{}), make(chan error, 1)
 			streamed, resident := 0, 0
@@ -213,9 +213,9 @@ func TestSetBudgetWhileGenerating(t *testing.T) {
 func TestSetBudgetRefuses(t *testing.T) {
 	ctx := context.Background()
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
 	least := minimum(t, path, options)
-	options.RAM = least + 4<<20
+	options.Memory.RAM = least + 4<<20
 	e := open(t, path, options)
 	s := newSession(t, e)
 	o := limit(10)
@@ -237,13 +237,13 @@ func TestSetBudgetRefuses(t *testing.T) {
 	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, someIDs(e, 20), o)).IDs)
 
 	// Conversations keep what they hold.
-	options.RAM, options.KV = llmrun.NoLimit, "f32" // large ones
+	options.Memory.RAM, options.Memory.KV = llmrun.NoLimit, "f32" // large ones
 	long := open(t, path, options)
 	one := newSession(t, long)
 	complete(t, one.GenerateIDs(ctx, someIDs(long, 510), limit(1)))
 	two := newSession(t, long)
 	complete(t, two.GenerateIDs(ctx, someIDs(long, 510), limit(1)))
-	options.RAM = 1
+	options.Memory.RAM = 1
 	least = minimum(t, path, options)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, long.SetBudget(least), &refused)
@@ -263,7 +263,7 @@ func TestSetBudgetWithoutPack(t *testing.T) {
 	require.True(t, ok)
 	shape.Layers, shape.Dim, shape.FFN = 6, 512, 1536
 	path := writeShape(t, shape, "q8_0")
-	e := open(t, path, llmrun.Options{Threads: 2, Context: 512, RAM: llmrun.NoLimit})
+	e := open(t, path, llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{RAM: llmrun.NoLimit}})
 	before := e.Memory()
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, e.SetBudget(1), &refused)
@@ -289,7 +289,7 @@ func TestSetBudgetOfADividedModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	path := writeShape(t, shape, "q8_0")
-	e := open(t, path, llmrun.Options{Threads: 1, Context: 64, Chunk: 16, RAM: llmrun.NoLimit, Device: "cpu+cpu/2"})
+	e := open(t, path, llmrun.Options{Threads: 1, Context: 64, Memory: llmrun.MemoryOptions{Chunk: 16, RAM: llmrun.NoLimit}, Device: llmrun.DeviceOptions{Name: "cpu+cpu/2"}})
 	whole, before := held(e), e.Memory()
 	for _, ram := range []int64{1, whole / 2, whole - 1} {
 		err := e.SetBudget(ram)
@@ -319,9 +319,9 @@ func TestSetBudgetWithoutThePack(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	path, other := wide(t), packedShape(t, shape, "q8_0")
-	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
 	least := minimum(t, path, options)
-	options.RAM = llmrun.NoLimit
+	options.Memory.RAM = llmrun.NoLimit
 	e := open(t, path, options)
 	away := path + ".away"
 	refused := func() {

@@ -18,8 +18,8 @@ func TestOptionsOutOfRangeNameTheField(t *testing.T) {
 	for field, o := range map[string]llmrun.Options{
 		"Threads": {Threads: -1},
 		"Context": {Context: -1},
-		"Chunk":   {Chunk: 1 << 20},
-		"KV":      {KV: "q2"},
+		"Chunk":   {Memory: llmrun.MemoryOptions{Chunk: 1 << 20}},
+		"KV":      {Memory: llmrun.MemoryOptions{KV: "q2"}},
 	} {
 		for _, call := range []func() error{
 			func() error { _, err := llmrun.Open(demoModel, o); return err },

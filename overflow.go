@@ -76,13 +76,13 @@ func (g *generation) slide() bool {
 	return true
 }
 
-// toRead returns the tokens that have to be read for the next one: the last, or
+// tokensToPrefill returns the tokens that have to be read for the next one: the last, or
 // after a slide all. Then nothing that was remembered of the longer text is used.
-func (g *generation) toRead() []int32 {
+func (g *generation) tokensToPrefill() []int32 {
 	if !g.slide() {
 		return g.ids[len(g.ids)-1:]
 	}
 	g.session.seq.Truncate(0)
-	g.session.hold(g.ids)
+	g.session.setContext(g.ids)
 	return g.ids
 }

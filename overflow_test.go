@@ -30,8 +30,8 @@ func TestSlideGoesOnAsAFreshSession(t *testing.T) {
 		o                  llmrun.Options
 	}{
 		{"the model's own limit", tinyModel(t, nil), tinyContext, 16, 17, llmrun.Options{}},
-		{"a limit that was asked for", longTextModel(t), 300, 64, 87, llmrun.Options{Context: 300, KV: "k8v8"}},
-		{"on flash", longTextModel(t), 384, 64, 129, llmrun.Options{Context: 384, Chunk: 16, KV: "k8v8", KVDir: t.TempDir(), KVRAM: 1}},
+		{"a limit that was asked for", longTextModel(t), 300, 64, 87, llmrun.Options{Context: 300, Memory: llmrun.MemoryOptions{KV: "k8v8"}}},
+		{"on flash", longTextModel(t), 384, 64, 129, llmrun.Options{Context: 384, Memory: llmrun.MemoryOptions{Chunk: 16, KV: "k8v8", KVRAM: 1}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := context.Background()
@@ -47,12 +47,12 @@ func TestSlideGoesOnAsAFreshSession(t *testing.T) {
 			require.Equal(t, []int{c.step, c.step}, forgotten)
 			require.Equal(t, 2, s.Stats().Slides)
 			require.Equal(t, 2*c.step, s.Stats().ForgottenTokens)
-			if c.o.KVRAM > 0 {
+			if c.o.Memory.KVRAM > 0 {
 				require.Positive(t, e.KVUse().ColdPages)
 				require.Positive(t, s.Stats().DecodeKV.Read)
 			}
 
-			fresh := newSession(t, open(t, c.path, llmrun.Options{Context: c.limit, KV: c.o.KV}))
+			fresh := newSession(t, open(t, c.path, llmrun.Options{Context: c.limit, Memory: llmrun.MemoryOptions{KV: c.o.Memory.KV}}))
 			for len(got) > 0 {
 				next := complete(t, fresh.GenerateIDs(ctx, text, sliding(min(len(got), c.limit+1-len(text)), &forgotten))).IDs
 				require.Equal(t, got[:len(next)], next)

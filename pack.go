@@ -35,8 +35,8 @@ type ImportOptions struct {
 	Calibrate string
 	// CalibrateProgress, if set, is called with the tokens that were read of it.
 	CalibrateProgress func(Progress)
-	// Notice, if set, is told in a sentence what is not as the owner may expect.
-	Notice func(string)
+	// Notify, if set, is told in a sentence what is not as the owner may expect.
+	Notify func(string)
 	// Progress, if set, is called while the pack is written and, with Replace,
 	// again while it is read back. Calls do not overlap.
 	Progress func(Progress)
@@ -66,7 +66,7 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	if err := checkImport(f, to, opts); err != nil {
 		return done, err
 	}
-	tell(f, opts.Notice)
+	tell(f, opts.Notify)
 	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, ""); err != nil {
 		return done, err
 	}
@@ -123,7 +123,7 @@ func ImportCached(ctx context.Context, path, dir string, size int64, progress fu
 	f, err := modelfile.OpenCached(ctx, vfs.OS(), path, modelfile.CacheOptions{
 		FS: vfs.OS(), Dir: dir, Limit: packLimit(dir, size),
 		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(progress)}),
-		Notice: func(err error) { refused = errors.Join(refused, err) },
+		Notify: func(err error) { refused = errors.Join(refused, err) },
 	})
 	if err != nil {
 		return done, err
@@ -219,7 +219,7 @@ func (o *Options) open(ctx context.Context, path string) (*modelfile.Files, erro
 
 // mayCache reports whether the model may be used from a pack in the cache.
 func (o *Options) mayCache() bool {
-	return !o.apart() && o.CacheDir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.W8A8 == nil
+	return !o.usesDevice() && o.Cache.Dir != "" && !o.Exact && len(o.Adapters) == 0 && o.Quantize == "" && o.Lab.W8A8 == nil
 }
 
 // openPacked opens the model's pack in the cache, also of models that are not
@@ -234,11 +234,11 @@ func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files
 
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
 	return modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
-		FS: o.Disk.slow(vfs.OS()), Dir: o.CacheDir, Limit: packLimit(o.CacheDir, o.CacheSize), Always: always,
-		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.ImportProgress)}),
-		Notice: func(err error) {
-			if o.Notice != nil {
-				o.Notice(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
+		FS: o.Lab.Disk.slow(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), Always: always,
+		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)}),
+		Notify: func(err error) {
+			if o.Notify != nil {
+				o.Notify(fmt.Sprintf("the model is used as it is, without a pack: %v", err))
 			}
 		},
 	})
@@ -257,8 +257,8 @@ func (o *Options) openWithout(f *modelfile.Files, damage error) (*modelfile.File
 	if err != nil {
 		return nil, false
 	}
-	if o.Notice != nil {
-		o.Notice(fmt.Sprintf("a pack was damaged and has been removed: %v", damage))
+	if o.Notify != nil {
+		o.Notify(fmt.Sprintf("a pack was damaged and has been removed: %v", damage))
 	}
 	return direct, true
 }

@@ -24,7 +24,7 @@ func quantizedModel(t *testing.T) string {
 // was noticed.
 func logitsOf(t *testing.T, path string, opts llmrun.Options) (logits [][]float32, notices []string) {
 	t.Helper()
-	opts.Notice = func(text string) { notices = append(notices, text) }
+	opts.Notify = func(text string) { notices = append(notices, text) }
 	engine, err := llmrun.Open(path, opts)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, engine.Close()) }()
@@ -72,11 +72,13 @@ func TestCacheDir(t *testing.T) {
 
 	imports := 0
 	for range 2 {
-		got, notices := logitsOf(t, path, llmrun.Options{CacheDir: dir, ImportProgress: func(p llmrun.Progress) {
-			if p.Done == p.Total {
-				imports++
-			}
-		}})
+		got, notices := logitsOf(t, path, llmrun.Options{
+			Cache: llmrun.CacheOptions{Dir: dir, ImportProgress: func(p llmrun.Progress) {
+				if p.Done == p.Total {
+					imports++
+				}
+			}},
+		})
 		require.Equal(t, want, got)
 		require.Empty(t, notices)
 	}
@@ -96,7 +98,7 @@ func TestCacheDir(t *testing.T) {
 	require.NoError(t, err)
 	data[len(data)/2] ^= 1
 	require.NoError(t, os.WriteFile(name, data, 0o600))
-	got, notices := logitsOf(t, path, llmrun.Options{CacheDir: dir})
+	got, notices := logitsOf(t, path, llmrun.Options{Cache: llmrun.CacheOptions{Dir: dir}})
 	require.Equal(t, want, got)
 	require.Len(t, notices, 1)
 	require.Contains(t, notices[0], "damaged")
@@ -104,7 +106,7 @@ func TestCacheDir(t *testing.T) {
 
 	_, err = llmrun.ImportCached(context.Background(), path, dir, 1000, nil)
 	require.ErrorIs(t, err, llmrun.ErrNoRoom)
-	_, err = llmrun.Open(path, llmrun.Options{CacheDir: dir, CacheSize: -1})
+	_, err = llmrun.Open(path, llmrun.Options{Cache: llmrun.CacheOptions{Dir: dir, Size: -1}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 

@@ -41,7 +41,7 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 		return nil, err
 	}
 	if _, ok := opts.onGPU(); !ok {
-		return nil, fmt.Errorf("%w: Device is %q; it must be gpu, or gpu: and part of a device's name", ErrOptions, opts.Device)
+		return nil, fmt.Errorf("%w: Device is %q; it must be gpu, or gpu: and part of a device's name", ErrOptions, opts.Device.Name)
 	}
 	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
@@ -52,7 +52,7 @@ func PlanPlacement(path string, opts Options) (_ *Placement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := tiering.MakePlan(shape, need, tiering.Rates{})
+	plan, err := makePlan(shape, need, tiering.Rates{})
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func (e *Engine) followPlacement(opts *Options) {
 	if p == nil {
 		return
 	}
-	longest, notice := p.follow(e.limit, opts.GPULayers == 0)
-	if notice != "" && opts.Notice != nil {
-		opts.Notice(notice)
+	longest, notice := p.follow(e.limit, opts.Device.GPULayers == 0)
+	if notice != "" && opts.Notify != nil {
+		opts.Notify(notice)
 	}
 	e.limit = longest
 }

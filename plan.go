@@ -13,48 +13,6 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// MinimumError is the refusal of a memory budget that cannot hold what has to be
-// in memory at any time. It says item by item what that is, and what would fit.
-type MinimumError = tiering.MinimumError
-
-// MemoryPlan says where the bytes of a model will be while it runs, and how fast
-// that will be.
-type MemoryPlan struct {
-	Model       string `json:"model"`
-	WeightBytes int64  `json:"weight_bytes"` // in memory, if all were there
-	KV          string `json:"kv"`           // precision of keys and values
-	Threads     int    `json:"threads"`
-	tiering.Plan
-	// Sections are the parts of the model in the order in which a pass uses them.
-	Sections []PlannedSection `json:"sections"`
-	Experts  int              `json:"experts,omitempty"` // of all layers
-	Measured Rates            `json:"measured"`
-}
-
-// PlannedSection is a part of a model, some of which stays in memory.
-type PlannedSection struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	Pinned int64  `json:"pinned_bytes"`
-}
-
-// MemoryItem is an amount of memory and what it is for.
-type MemoryItem struct {
-	Purpose string
-	Bytes   int64
-}
-
-// Memory lists what the plan gives to whom.
-func (p *MemoryPlan) Memory() []MemoryItem {
-	var items []MemoryItem
-	for _, purpose := range tiering.Purposes() {
-		if n := p.By[purpose]; n != 0 {
-			items = append(items, MemoryItem{purpose.String(), n})
-		}
-	}
-	return items
-}
-
 // AvailableMemory returns how many bytes this process may sensibly take: what the
 // system, and the container that it runs in, have to give, less a margin. It is 0
 // where the system does not tell.
@@ -79,15 +37,15 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	opts.countProgram()
+	opts.countProgramHeap()
 	f, err := openMerged(opts.fsys(), path, opts.Adapters, opts.Quantize)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	var whole *exec.W8A8
-	if opts.W8A8 != nil {
-		if whole, err = opts.W8A8.open(f, opts.fsys()); err != nil {
+	if opts.Lab.W8A8 != nil {
+		if whole, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, whole.Calibration.Close()) }()
@@ -97,7 +55,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err != nil {
 		return nil, err
 	}
-	plan, err := tiering.MakePlan(shape, need, tiering.Rates{})
+	plan, err := makePlan(shape, need, tiering.Rates{})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +63,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 	if err != nil {
 		return nil, err
 	}
-	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Plan: *plan, Measured: measured}
+	p := &MemoryPlan{Model: path, KV: opts.kvFormat(f).String(), Threads: opts.threads(), Plan: planOf(plan), Measured: measured}
 	p.describe(&shape)
 	return p, nil
 }
@@ -119,7 +77,7 @@ func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Sha
 	if err != nil {
 		return nil, measured, err
 	}
-	plan, err = tiering.MakePlan(s, n, measured.forPlan())
+	plan, err = makePlan(s, n, measured.forPlan())
 	return plan, measured, err
 }
 
@@ -154,8 +112,8 @@ const (
 
 // rateMeasurer returns who measures the machine.
 func (o *Options) rateMeasurer() rateMeasurer {
-	m := rateMeasurer{fsys: o.fsys(), dir: o.CacheDir, threads: o.threads(), memory: smaller(o.limit(), AvailableMemory())}
-	if o.Disk != (DiskSpeed{}) {
+	m := rateMeasurer{fsys: o.fsys(), dir: o.Cache.Dir, threads: o.threads(), memory: smaller(o.limit(), AvailableMemory())}
+	if o.Lab.Disk != (DiskSpeed{}) {
 		m.dir = "" // what is measured so holds for nothing else
 	}
 	return m
@@ -173,8 +131,8 @@ func (o *Options) planInputs(f *modelfile.Files, whole *exec.W8A8, budget int64)
 		return shape, tiering.Need{}, err
 	}
 	need := tiering.Need{
-		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Chunk,
-		KVCold: o.kvDir() != "", KVHot: o.KVRAM,
+		Budget: budget, Context: min(o.Context, spec.Context), ContextMax: spec.Context, Chunk: o.Memory.Chunk,
+		KVCold: o.kvDir() != "", KVHot: o.Memory.KVRAM,
 		Code: codeBytes, Heap: heapBytes + heapPerThread*int64(o.threads()) + heapPerVocable*int64(spec.Vocab) + o.program,
 	}
 	if format != kv.Smallest {

@@ -10,9 +10,9 @@ import (
 )
 
 func TestPlanMemory(t *testing.T) {
-	options := llmrun.Options{Context: 1000, CacheDir: t.TempDir(), Threads: 1}
+	options := llmrun.Options{Context: 1000, Threads: 1, Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
 	plan := func(budget int64) *llmrun.MemoryPlan {
-		options.RAM = budget
+		options.Memory.RAM = budget
 		p, err := llmrun.PlanMemory(t.Context(), demoModel, options, false)
 		require.NoError(t, err)
 		return p
@@ -53,7 +53,7 @@ func TestPlanMemory(t *testing.T) {
 }
 
 func TestPlanMemoryRefuses(t *testing.T) {
-	options := llmrun.Options{KV: "f32", RAM: 40 << 20}
+	options := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "f32", RAM: 40 << 20}}
 	_, err := llmrun.PlanMemory(t.Context(), demoModel, options, false)
 	require.ErrorIs(t, err, llmrun.ErrBudget)
 	var refused *llmrun.MinimumError
@@ -61,7 +61,7 @@ func TestPlanMemoryRefuses(t *testing.T) {
 	require.Equal(t, 2048, refused.Context, "none was asked for")
 	require.Greater(t, refused.Minimum, int64(40<<20))
 
-	options.Context, options.RAM = 32768, 120<<20
+	options.Context, options.Memory.RAM = 32768, 120<<20
 	_, err = llmrun.PlanMemory(t.Context(), demoModel, options, false)
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.KVFits)

@@ -74,6 +74,6 @@ func (e *Engine) relieve(g *tiering.Governor, now time.Time, signs tiering.Signs
 			m.level = TrimNone
 		}
 	default:
-		_ = e.holdAtMost(next, next < limit)
+		_ = e.shrinkTo(next, next < limit)
 	}
 }

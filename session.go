@@ -248,15 +248,15 @@ func (s *Session) SetSystem(text string) error {
 	return nil
 }
 
-// held returns the session's text; it is not changed in place.
-func (s *Session) held() []int32 {
+// context returns the session's text; it is not changed in place.
+func (s *Session) context() []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text
 }
 
-// hold makes ids the session's text.
-func (s *Session) hold(ids []int32) {
+// setContext makes ids the session's text.
+func (s *Session) setContext(ids []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = ids

@@ -217,7 +217,7 @@ func TestStats(t *testing.T) {
 // TestMemoryGrowsWithTheSession holds the promise that keys and values are
 // taken page by page, and used again.
 func TestMemoryGrowsWithTheSession(t *testing.T) {
-	e := open(t, demoModel, llmrun.Options{Chunk: 64})
+	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: 64}})
 	info := e.Info()
 	loaded := e.MemoryUsed()
 	require.Greater(t, loaded, info.WeightBytes)

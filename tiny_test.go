@@ -102,7 +102,7 @@ func TestNonFiniteWeightsEndTheGeneration(t *testing.T) {
 func TestFixturesOfEveryFamily(t *testing.T) {
 	for _, family := range []string{"gemma3", "gpt_neox", "lfm2", "llama3", "phi3_longrope", "qwen3_moe"} {
 		t.Run(family, func(t *testing.T) {
-			e := open(t, testutil.Shared(t, "fixtures", family), llmrun.Options{Chunk: 8})
+			e := open(t, testutil.Shared(t, "fixtures", family), llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: 8}})
 			require.Nil(t, e.Tokenizer())
 			ids := make([]int32, 40)
 			for i := range ids {

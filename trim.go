@@ -24,7 +24,7 @@ import (
 //
 // SetBudget undoes Trim.
 func (e *Engine) SetBudget(ram int64) error {
-	opts := Options{RAM: ram}
+	opts := Options{Memory: MemoryOptions{RAM: ram}}
 	if err := opts.validate(); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) SetBudget(ram int64) error {
 	if ram > 0 {
 		m.limitHeapNow()
 	} else {
-		heapLimits.follow(m, heapShare{})
+		heapLimits.follow(m, heapUse{})
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (e *Engine) Trim(level TrimLevel) error {
 	case TrimCritical:
 		budget = 1
 	}
-	if err := e.holdAtMost(budget, level > TrimNone); err != nil {
+	if err := e.shrinkTo(budget, level > TrimNone); err != nil {
 		return err
 	}
 	m.level = level
@@ -102,9 +102,9 @@ func smaller(a, b int64) int64 {
 	return a
 }
 
-// holdAtMost makes the engine follow a budget, or the least that it can work in
+// shrinkTo makes the engine follow a budget, or the least that it can work in
 // where that is more. e.mem.mu is held.
-func (e *Engine) holdAtMost(budget int64, lean bool) error {
+func (e *Engine) shrinkTo(budget int64, lean bool) error {
 	err := e.follow(budget, lean)
 	// What conversations hold may change in between, so a second refusal is
 	// possible. Many are not.
@@ -134,7 +134,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
 	if m.apart {
-		return e.followApart(budget)
+		return e.followOnDevice(budget)
 	}
 	before := m.budget.Limit()
 	for range 8 {
@@ -172,9 +172,9 @@ func (e *Engine) follow(budget int64, lean bool) error {
 	return fmt.Errorf("%w: conversations grow faster than memory can be given back", ErrBudget)
 }
 
-// followApart is follow where a device has some or all of the weights: nothing but what
+// followOnDevice is follow where a device has some or all of the weights: nothing but what
 // nobody uses can be given back, and a budget holds the rest or is refused.
-func (e *Engine) followApart(budget int64) error {
+func (e *Engine) followOnDevice(budget int64) error {
 	m := &e.mem
 	if err := e.model.Replan(context.Background(), m.now); err != nil { // it is closed
 		return wrapClosed(err)
@@ -199,14 +199,14 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
 	need.Budget = budget
-	plan, err := tiering.MakePlan(m.from, need, m.now.Rates)
+	plan, err := makePlan(m.from, need, m.now.Rates)
 	var room int64
 	var refused *MinimumError
 	switch {
 	case err == nil:
 		room = plan.By[tiering.KVHot]
 	case errors.As(err, &refused):
-		room = refused.By[tiering.KVHot]
+		room = refused.By[tiering.KVHot.String()]
 	default:
 		return nil, err
 	}
@@ -229,5 +229,5 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	}
 	perToken := max(1, m.from.KVBytesPerToken)
 	need.Context = max(need.Context, int((used+perToken-1)/perToken))
-	return tiering.MakePlan(m.from, need, m.now.Rates)
+	return makePlan(m.from, need, m.now.Rates)
 }

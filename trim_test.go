@@ -18,9 +18,9 @@ import (
 func TestTrim(t *testing.T) {
 	ctx := context.Background()
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
 	least := minimum(t, path, options)
-	options.RAM = llmrun.NoLimit
+	options.Memory.RAM = llmrun.NoLimit
 	whole := open(t, path, options)
 	s := newSession(t, whole)
 	o := limit(12)
@@ -47,7 +47,7 @@ func TestTrim(t *testing.T) {
 	require.Equal(t, full, held(whole), "all is back")
 
 	// A ring goes down to what it cannot work without.
-	options.RAM = least + (full-least)/2
+	options.Memory.RAM = least + (full-least)/2
 	part := open(t, path, options)
 	ring := part.Memory().Held["weight ring"]
 	require.Positive(t, ring)
@@ -55,7 +55,7 @@ func TestTrim(t *testing.T) {
 	require.LessOrEqual(t, part.Memory().Held["weight ring"], ring)
 	require.NoError(t, part.Trim(llmrun.TrimCritical))
 	require.LessOrEqual(t, held(part), least)
-	require.NoError(t, part.SetBudget(options.RAM))
+	require.NoError(t, part.SetBudget(options.Memory.RAM))
 	require.Equal(t, ring, part.Memory().Held["weight ring"])
 }
 
@@ -63,9 +63,9 @@ func TestTrim(t *testing.T) {
 func TestWatchPressure(t *testing.T) {
 	ctx := context.Background()
 	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 512, Chunk: 48}
+	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
 	least := minimum(t, path, options)
-	options.RAM = math.MaxInt32
+	options.Memory.RAM = math.MaxInt32
 	e := open(t, path, options)
 	s := newSession(t, e)
 	o := limit(8)

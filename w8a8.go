@@ -23,11 +23,11 @@ type W8A8 struct {
 	// Calibration is the file that Calibrate wrote; "" is the one beside the model,
 	// in Options.FS if that is set.
 	Calibration string
-	// Shadows is the part of the inputs of matrices whose outliers are computed
+	// Outliers is the part of the inputs of matrices whose outliers are computed
 	// beside the integers: those where they matter most. 0 means 0.15, which was
 	// published to suffice, and all others that would lose more than 2 of their 8
 	// bits; 1 means all.
-	Shadows float64
+	Outliers float64
 	// NoShadow computes no outliers at all.
 	NoShadow bool
 }
@@ -77,10 +77,10 @@ type CalibrationInput struct {
 // can be rounded to 8 bits with one scale for each input, and what then lies beyond:
 // what [Options].W8A8 needs. The file is there completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
-	if err := checkShare("OutlierShare", o.OutlierShare); err != nil {
+	if err := checkFraction("OutlierShare", o.OutlierShare); err != nil {
 		return done, err
 	}
-	if err := checkShare("Shadows", o.Shadows); err != nil {
+	if err := checkFraction("Shadows", o.Shadows); err != nil {
 		return done, err
 	}
 	if o.To == "" && o.FS != nil {
@@ -105,7 +105,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		done.Path = path + CalibrationSuffix
 	}
 	kept := map[string]bool{}
-	for in, keep := range exec.OutlierFraction(shareOr(o.Shadows, 1)).Of(index.Inputs) {
+	for in, keep := range exec.OutlierFraction(fractionOr(o.Shadows, 1)).Of(index.Inputs) {
 		kept[in.Name] = keep
 		done.Inputs = append(done.Inputs, CalibrationInput{
 			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.Loss),
@@ -138,15 +138,15 @@ func textTokens(f *modelfile.Files, text string) ([]int32, error) {
 	return ids, nil
 }
 
-func checkShare(name string, v float64) error {
+func checkFraction(name string, v float64) error {
 	if !(v >= 0 && v <= 1) {
 		return fmt.Errorf("%w: %s is %g; it must lie between 0 and 1", ErrOptions, name, v)
 	}
 	return nil
 }
 
-// shareOr returns a share, or another one in place of 0.
-func shareOr(v, zero float64) float64 {
+// fractionOr returns a share, or another one in place of 0.
+func fractionOr(v, zero float64) float64 {
 	if v == 0 {
 		return zero
 	}
@@ -161,7 +161,7 @@ func (w *W8A8) validate(o *Options) error {
 	if o.Quantize != "" || o.Exact {
 		return fmt.Errorf("%w: W8A8 rounds weights and activations in its own way: leave Quantize and Exact out", ErrOptions)
 	}
-	return checkShare("W8A8.Shadows", w.Shadows)
+	return checkFraction("W8A8.Shadows", w.Outliers)
 }
 
 // open opens the calibration of the model and makes its weights appear in 8 bits.
@@ -187,14 +187,23 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	switch {
 	case w.NoShadow:
 		whole.Outliers = exec.OutlierFraction(0)
-	case w.Shadows != 0:
-		whole.Outliers = exec.OutlierFraction(w.Shadows)
+	case w.Outliers != 0:
+		whole.Outliers = exec.OutlierFraction(w.Outliers)
 	}
 	return whole, nil
 }
 
-// ShadowUse says what shadows were made of, see [Options].W8A8.
-type ShadowUse = exec.OutlierStats
+// OutlierUse counts what the outlier paths of W8A8 computed.
+type OutlierUse struct {
+	Tokens   int64 `json:"tokens"`         // rows of inputs that have an outlier path
+	Marked   int64 `json:"marked"`         // those that had outliers
+	Outliers int64 `json:"outliers"`       // elements
+	Hot      int64 `json:"hot"`            // columns that were in memory
+	Fetched  int64 `json:"fetched"`        // columns that were read from flash
+	Read     int64 `json:"read_bytes"`     // of those
+	Resident int64 `json:"resident_bytes"` // of columns that stay in memory
+	All      int64 `json:"all_bytes"`      // of columns of all matrices with an outlier path, as they would be in memory
+}
 
-// ShadowUse returns what the shadows of all sessions were made of so far.
-func (e *Engine) ShadowUse() ShadowUse { return e.model.OutlierStats() }
+// OutlierUse returns what the outlier paths of all sessions computed so far.
+func (e *Engine) OutlierUse() OutlierUse { return OutlierUse(e.model.OutlierStats()) }

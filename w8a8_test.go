@@ -34,13 +34,13 @@ func TestCalibrateRefuses(t *testing.T) {
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 	}
 	for _, o := range []llmrun.Options{
-		{W8A8: &llmrun.W8A8{Shadows: 2}}, {W8A8: &llmrun.W8A8{}, Quantize: "q8"}, {W8A8: &llmrun.W8A8{}, Exact: true},
+		{Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Outliers: 2}}}, {Quantize: "q8", Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}}, {Exact: true, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}},
 	} {
 		_, err := llmrun.Open(demoModel, o)
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 	}
 	trace := filepath.Join(t.TempDir(), "trace.json")
-	_, err = llmrun.Open(demoModel, llmrun.Options{W8A8: &llmrun.W8A8{}, Trace: trace})
+	_, err = llmrun.Open(demoModel, llmrun.Options{Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}, Trace: trace}})
 	require.ErrorContains(t, err, "llmrun calibrate writes it")
 	require.NoFileExists(t, trace, "nothing was computed")
 
@@ -67,10 +67,10 @@ func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
 	}
 	require.Equal(t, 5, stored, "of 32")
 	ids := validationIDs(t)[:40]
-	e := open(t, demoModel, llmrun.Options{Threads: 2, W8A8: &llmrun.W8A8{Calibration: c.Path}})
+	e := open(t, demoModel, llmrun.Options{Threads: 2, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Calibration: c.Path}}})
 	_, err := e.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
 	require.NoError(t, err)
-	require.Positive(t, e.ShadowUse().Outliers)
+	require.Positive(t, e.OutlierUse().Outliers)
 
 	files := fstest.MapFS{}
 	for name, file := range overlay(t, demoModel, nil) {
@@ -79,7 +79,7 @@ func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
 	data, err := os.ReadFile(c.Path)
 	require.NoError(t, err)
 	files["demo"+llmrun.CalibrationSuffix] = &fstest.MapFile{Data: data}
-	open(t, "demo", llmrun.Options{FS: files, Threads: 2, W8A8: &llmrun.W8A8{}})
+	open(t, "demo", llmrun.Options{FS: files, Threads: 2, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}})
 }
 
 // TestKeptPromptsOfWholeIntegersStayApart reads a prompt that was kept by the same
@@ -91,7 +91,7 @@ func TestKeptPromptsOfWholeIntegersStayApart(t *testing.T) {
 	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
 	ids, dir := validationIDs(t)[:580], t.TempDir()
 	recalled := func(w *llmrun.W8A8) int {
-		e := open(t, demoModel, llmrun.Options{Threads: 2, KVDir: dir, KV: "k8v8", W8A8: w})
+		e := open(t, demoModel, llmrun.Options{Threads: 2, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}, Lab: llmrun.LabOptions{W8A8: w}})
 		s, err := e.NewSession()
 		require.NoError(t, err)
 		complete(t, s.GenerateIDs(context.Background(), ids, limit(1)))
@@ -115,11 +115,11 @@ func TestDividedShadowAnswersAsTheCPU(t *testing.T) {
 	}
 	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
 	score := func(device string) float64 {
-		e := open(t, demoModel, llmrun.Options{Device: device, Chunk: 32, W8A8: &llmrun.W8A8{Calibration: c.Path}})
-		require.Equal(t, device != "", e.Divided() != nil)
+		e := open(t, demoModel, llmrun.Options{Device: llmrun.DeviceOptions{Name: device}, Memory: llmrun.MemoryOptions{Chunk: 32}, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Calibration: c.Path}}})
+		require.Equal(t, device != "", e.SplitMatmuls() != nil)
 		p, err := e.Perplexity(context.Background(), validationIDs(t)[:100], llmrun.PerplexityOptions{})
 		require.NoError(t, err)
-		require.Positive(t, e.ShadowUse().Outliers)
+		require.Positive(t, e.OutlierUse().Outliers)
 		return p.PPL
 	}
 	want := score("")
@@ -132,7 +132,7 @@ func TestDividedShadowAnswersAsTheCPU(t *testing.T) {
 		refused = append(refused, "cpu+gpu")
 	}
 	for _, device := range refused {
-		_, err := llmrun.Open(demoModel, llmrun.Options{Device: device, W8A8: &llmrun.W8A8{Calibration: c.Path}})
+		_, err := llmrun.Open(demoModel, llmrun.Options{Device: llmrun.DeviceOptions{Name: device}, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Calibration: c.Path}}})
 		require.ErrorContains(t, err, "W8A8")
 	}
 }

@@ -23,7 +23,7 @@ func cachedOpen(t *testing.T, fsys, cache vfs.FS) (*modelfile.Files, []string) {
 	t.Helper()
 	var notices []string
 	f, err := modelfile.OpenCached(context.Background(), fsys, "m.gguf", modelfile.CacheOptions{
-		FS: cache, Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Notice: func(err error) { notices = append(notices, err.Error()) },
+		FS: cache, Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Notify: func(err error) { notices = append(notices, err.Error()) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
@@ -147,7 +147,7 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var notices []string
 			f, err := modelfile.OpenCached(context.Background(), fsys, "m.gguf", modelfile.CacheOptions{
-				FS: c.cache(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Limit: c.limit, Notice: func(err error) { notices = append(notices, err.Error()) },
+				FS: c.cache(), Dir: "cache", Import: weights.ImportWith(weights.ImportOptions{}), Limit: c.limit, Notify: func(err error) { notices = append(notices, err.Error()) },
 			})
 			require.NoError(t, err)
 			defer f.Close()

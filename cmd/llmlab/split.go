@@ -84,7 +84,7 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 	loading, running := cli.NewMeter(s, "loading", cli.FormatBytes), cli.NewMeter(s, "measuring", formatTests)
 	defer loading.Finish()
 	defer running.Finish()
-	b.o.Loading, b.o.Notice = loading.Update, s.Note
+	b.o.Loading, b.o.Notify = loading.Update, s.Note
 	b.o.Running = func(done, total int64) {
 		loading.Finish()
 		running.Update(done, total)

@@ -100,7 +100,7 @@ func packedModel(t *testing.T, shape synth.Shape) (path string, size int64) {
 
 // leastBudget returns the minimum that a refusal names.
 func leastBudget(t *testing.T, path string, tokens int) int64 {
-	_, err := llmrun.PlanMemory(context.Background(), path, llmrun.Options{Threads: 2, Context: tokens, RAM: 1}, false)
+	_, err := llmrun.PlanMemory(context.Background(), path, llmrun.Options{Threads: 2, Context: tokens, Memory: llmrun.MemoryOptions{RAM: 1}}, false)
 	var refused *llmrun.MinimumError
 	require.ErrorAs(t, err, &refused)
 	return refused.Minimum

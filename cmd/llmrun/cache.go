@@ -55,21 +55,21 @@ func (c *cacheFlags) directory() (string, error) {
 // apply sets the options for opening a model. Nobody needs a cache as badly as
 // an answer: without a place for it, models are used as they are.
 func (c *cacheFlags) apply(options *llmrun.Options) {
-	options.NoKVCache = c.noKV
+	options.Cache.NoKV = c.noKV
 	if c.off {
 		return
 	}
 	if dir, err := c.directory(); err == nil {
-		options.CacheDir, options.CacheSize = dir, c.size
+		options.Cache.Dir, options.Cache.Size = dir, c.size
 	}
 }
 
 // keepSessions sets the options for keeping sessions, also those of models that
 // are not imported.
 func (c *cacheFlags) keepSessions(options *llmrun.Options) (err error) {
-	options.NoKVCache = c.noKV
-	options.CacheSize = c.size
-	options.KVDir, err = c.directory()
+	options.Cache.NoKV = c.noKV
+	options.Cache.Size = c.size
+	options.Cache.KVDir, err = c.directory()
 	return err
 }
 
@@ -130,7 +130,7 @@ func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {
 		return s.Out.WriteJSON(struct {
 			Dir   string              `json:"dir"`
 			Packs []llmrun.CachedPack `json:"packs"`
-			KV    llmrun.KeptKV       `json:"kv"`
+			KV    llmrun.SavedKV      `json:"kv"`
 		}{dir, packs, kept})
 	}
 	for _, p := range packs {
@@ -160,7 +160,7 @@ func (c *cacheCommandFlags) remove(s *cli.Streams, dir string, names []string) e
 	if err := removePacks(dir, names); err != nil {
 		return err
 	}
-	return c.deleted(s, packs, llmrun.KeptKV{})
+	return c.deleted(s, packs, llmrun.SavedKV{})
 }
 
 // clean deletes all packs, and the keys and values that no session needs.
@@ -192,7 +192,7 @@ func removePacks(dir string, names []string) (err error) {
 }
 
 // deleted says what is gone.
-func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, kept llmrun.KeptKV) error {
+func (c *cacheCommandFlags) deleted(s *cli.Streams, packs []llmrun.CachedPack, kept llmrun.SavedKV) error {
 	if c.json {
 		return s.Out.WriteJSON(freed{packBytes(packs) + kept.Bytes})
 	}

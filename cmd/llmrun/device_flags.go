@@ -57,7 +57,7 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	o := deviceplan.Options{
 		Model: deviceplan.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Share: d.share,
 		Real: d.real, Check: d.check, Again: again, Running: bar.Update,
-		Notice: s.Note,
+		Notify: s.Note,
 	}
 	if o.Devices == nil {
 		o.Devices = deviceplan.DefaultDevices()

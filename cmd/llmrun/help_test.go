@@ -19,11 +19,11 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 		prints  any
 	}{
 		{"run", runReport{}},
-		{"sessions", llmrun.KeptSession{}},
+		{"sessions", llmrun.SavedSession{}},
 		{"sessions", verified{}},
 		{"sessions", freed{}},
 		{"cache", llmrun.CachedPack{}},
-		{"cache", llmrun.KeptKV{}},
+		{"cache", llmrun.SavedKV{}},
 		{"cache", freed{}},
 		{"version", version{}},
 		{"version", bench.Machine{}},
@@ -34,7 +34,7 @@ func TestHelpNamesWhatJSONHolds(t *testing.T) {
 		{"synth", bench.ShapeInfo{}},
 		{"calibrate", llmrun.Calibration{}},
 		{"calibrate", llmrun.CalibrationInput{}},
-		{"perplexity", llmrun.ShadowUse{}},
+		{"perplexity", llmrun.OutlierUse{}},
 	} {
 		about := llmrunProgram().Find(c.command).About
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(c.prints)) {

@@ -126,7 +126,7 @@ func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text str
 		bar := cli.NewMeter(s, "calibrating", cli.FormatTokens)
 		defer bar.Finish()
 		return llmrun.Import(ctx, model, i.to, llmrun.ImportOptions{
-			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notice: s.Note,
+			Replace: i.replace, Quantize: i.quant, Adapters: i.lora, Calibrate: text, Notify: s.Note,
 			CalibrateProgress: func(p llmrun.Progress) {
 				bar.Update(p.Done, p.Total)
 				if p.Done == p.Total {

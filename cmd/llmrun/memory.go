@@ -88,7 +88,7 @@ type memoryStats struct {
 	// GPU is there with a GPU as --device.
 	GPU *llmrun.Placement `json:"gpu,omitempty"`
 	// Divided is there with a --device such as cpu+gpu.
-	Divided []llmrun.DividedProduct `json:"divided,omitempty"`
+	Divided []llmrun.SplitMatmul `json:"divided,omitempty"`
 }
 
 // speeds are tokens a second.
@@ -128,7 +128,7 @@ func steps(stats llmrun.Stats) int {
 func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 	report := engine.Memory()
 	m := &memoryStats{
-		GPU: engine.Placement(), Divided: engine.Divided(),
+		GPU: engine.Placement(), Divided: engine.SplitMatmuls(),
 		BudgetBytes: report.Budget, PeakBytes: report.Peak,
 		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
 		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
@@ -177,14 +177,14 @@ func (m *memoryStats) print(w io.Writer) {
 }
 
 // printDivided shows how matrices of one kind are divided.
-func printDivided(w io.Writer, p *llmrun.DividedProduct) {
+func printDivided(w io.Writer, p *llmrun.SplitMatmul) {
 	fmt.Fprintf(w, "divided: %s, %d of %d×%d %s: the other device has %.0f %% of one token", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
 	if p.ManyShare != p.OneShare {
 		fmt.Fprintf(w, ", %.0f %% of %d and more", 100*p.ManyShare, p.Least)
 	}
 	for _, s := range []struct {
 		of    string
-		steps llmrun.DividedSteps
+		steps llmrun.SplitSteps
 	}{{"one", p.One}, {"many", p.Many}} {
 		if n := time.Duration(s.steps.Steps); n > 0 {
 			fmt.Fprintf(w, "; a step of %s took %v, %v of it waiting", s.of, (s.steps.Took / n).Round(time.Microsecond), (s.steps.Waited / n).Round(time.Microsecond))

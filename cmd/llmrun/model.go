@@ -110,7 +110,7 @@ func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun
 	if m.session == "" {
 		return engine.NewSession()
 	}
-	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{Reread: true, Notice: s.Note})
+	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{RePrefill: true, Notify: s.Note})
 	switch {
 	case errors.Is(err, llmrun.ErrContextFull):
 		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
@@ -177,7 +177,7 @@ func (m *modelFlags) addContext(f *cli.FlagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, KV: m.kv, KVSelect: m.choose, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure, Disk: m.disk, Measure: m.measure, Device: m.device, GPULayers: m.layers, DeviceShare: m.share, DeviceMemory: m.there}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.choose, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.share, Memory: m.there}}
 	if m.path != "" {
 		return m.path, options
 	}
@@ -204,15 +204,15 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		m.cache.apply(&options)
 		importing := &phases{s: s, labels: []string{"importing"}}
 		defer importing.finish()
-		options.ImportProgress = importing.report
-		options.Notice = func(text string) { importing.finish(); s.Note(text) }
+		options.Cache.ImportProgress = importing.report
+		options.Notify = func(text string) { importing.finish(); s.Note(text) }
 	}
 	if m.cache != nil && (m.session != "" || m.path == "" && m.keeps()) {
 		if err := m.cache.keepSessions(&options); err != nil {
 			return nil, err
 		}
-		if options.Notice == nil {
-			options.Notice = s.Note
+		if options.Notify == nil {
+			options.Notify = s.Note
 		}
 	}
 	if strings.HasPrefix(m.device, "cpu+") {
@@ -221,7 +221,7 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	options.Progress = bar.report
 	measuring := cli.NewMeter(s, "measuring the devices", formatProducts)
 	defer measuring.Finish()
-	options.DeviceProgress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
+	options.Device.Progress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
 	engine, err := llmrun.OpenContext(ctx, path, options)
 	if err != nil {
 		return nil, cli.Interruption(ctx, err)
@@ -237,8 +237,8 @@ func (m *modelFlags) keepDevices(s *cli.Streams, options *llmrun.Options) {
 		cache = &cacheFlags{}
 	}
 	cache.apply(options)
-	if options.Notice == nil {
-		options.Notice = s.Note
+	if options.Notify == nil {
+		options.Notify = s.Note
 	}
 }
 

@@ -81,7 +81,7 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 	bar.Finish()
 	report := perplexityReport{Perplexity: result}
 	if options := p.model.w8a8; options.on && options.shadow != "off" {
-		use := engine.ShadowUse()
+		use := engine.OutlierUse()
 		report.Shadow = &use
 	}
 	if err := p.print(s, report); err != nil {
@@ -93,7 +93,7 @@ func (p *perplexityFlags) run(ctx context.Context, s *cli.Streams, args []string
 // perplexityReport is what --json prints.
 type perplexityReport struct {
 	llmrun.Perplexity
-	Shadow *llmrun.ShadowUse `json:"shadow,omitempty"` // with --w8a8
+	Shadow *llmrun.OutlierUse `json:"shadow,omitempty"` // with --w8a8
 }
 
 // read returns the contents of the file that the flags name.

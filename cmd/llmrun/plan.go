@@ -77,11 +77,11 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 		return p.devices.plan(ctx, s, &p.model, &p.cache, p.measure, p.json)
 	}
 	path, options := p.model.source()
-	if options.Device != "" {
+	if options.Device.Name != "" {
 		return p.placement(s, path, options)
 	}
 	p.cache.apply(&options)
-	options.RAM, options.KVRAM = p.ram.bytes, p.kvRAM
+	options.Memory.RAM, options.Memory.KVRAM = p.ram.bytes, p.kvRAM
 	plan, err := llmrun.PlanMemory(ctx, path, options, p.measure)
 	if err != nil {
 		return cli.Interruption(ctx, err)

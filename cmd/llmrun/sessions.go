@@ -47,11 +47,11 @@ func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {
 	}
 	if c.json {
 		if list == nil {
-			list = []llmrun.KeptSession{} // an empty list rather than null
+			list = []llmrun.SavedSession{} // an empty list rather than null
 		}
 		return s.Out.WriteJSON(struct {
-			Dir      string               `json:"dir"`
-			Sessions []llmrun.KeptSession `json:"sessions"`
+			Dir      string                `json:"dir"`
+			Sessions []llmrun.SavedSession `json:"sessions"`
 		}{dir, list})
 	}
 	for _, k := range list {
@@ -75,7 +75,7 @@ func (c *sessionsFlags) show(s *cli.Streams, dir string, names []string) error {
 		return s.Out.WriteJSON(k)
 	}
 	fmt.Fprintf(s.Out, "model     %s (%s)\ntext      %d tokens, %d messages\nkept      keys and values of %d tokens, %s\nsaved     %s, begun %s\n",
-		strings.Map(cli.VisibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.Kept, cli.FormatBytes(k.Bytes),
+		strings.Map(cli.VisibleRune, k.Model), k.Settings, k.Tokens, len(k.Messages), k.SavedTokens, cli.FormatBytes(k.Bytes),
 		k.Saved.Local().Format(time.DateTime), k.Created.Local().Format(time.DateTime))
 	for _, m := range k.Messages {
 		fmt.Fprintf(s.Out, "\n%s:\n", m.Role)

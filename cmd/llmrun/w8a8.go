@@ -50,7 +50,7 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 		if w.calibration != "" || w.shadow != "" || w.prune != nil {
 			return cli.Usagef("--calibration, --shadow and --prune belong to --w8a8")
 		}
-		if o.Trace = w.trace; o.Trace != "" && !o.Traceable() {
+		if o.Lab.Trace = w.trace; o.Lab.Trace != "" && !o.Traceable() {
 			return cli.Usagef("--trace belongs to --w8a8, --device gpu or --device cpu+NAME")
 		}
 		return nil
@@ -58,12 +58,12 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 	if exact {
 		return cli.Usagef("--exact and --w8a8 exclude each other: integers of 8 bits are never exact")
 	}
-	o.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoShadow: w.shadow == "off"}
+	o.Lab.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoShadow: w.shadow == "off"}
 	if w.prune != nil {
-		o.W8A8.Shadows = 1 - *w.prune
-		o.W8A8.NoShadow = o.W8A8.NoShadow || *w.prune == 1
+		o.Lab.W8A8.Outliers = 1 - *w.prune
+		o.Lab.W8A8.NoShadow = o.Lab.W8A8.NoShadow || *w.prune == 1
 	}
-	o.Exact, o.Trace = false, w.trace
+	o.Exact, o.Lab.Trace = false, w.trace
 	if o.FS != nil && w.calibration == "" {
 		return cli.Usagef("the bundled model has no calibration: write one with llmrun calibrate -o and name it in --calibration")
 	}

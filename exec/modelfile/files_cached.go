@@ -19,8 +19,8 @@ type CacheOptions struct {
 	// Always imports models that load no faster from a pack, too: only a pack can
 	// be read piece by piece.
 	Always bool
-	// Notice, which may be nil, is told why a model is used as it is.
-	Notice func(error)
+	// Notify, which may be nil, is told why a model is used as it is.
+	Notify func(error)
 }
 
 // Importer is a pack that has been planned and is not written yet.
@@ -79,8 +79,8 @@ type cacheUse struct {
 }
 
 func (c *cacheUse) notify(err error) {
-	if c.Notice != nil {
-		c.Notice(err)
+	if c.Notify != nil {
+		c.Notify(err)
 	}
 }
 

@@ -16,10 +16,10 @@ type Options struct {
 	Again bool    // measure even what is known
 	Share float64 // of an operation's time that the first device may be busy; 0 = all
 	Dir   string  // where measurements are kept; "" = nowhere
-	// Running and Notice tell of progress, and of kept measurements that are not
+	// Running and Notify tell of progress, and of kept measurements that are not
 	// used; both may be nil.
 	Running func(done, total int64)
-	Notice  func(text string)
+	Notify  func(text string)
 }
 
 // DevicePlan says which device does what of each product.

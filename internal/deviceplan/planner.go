@@ -61,7 +61,7 @@ func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
 	}
 	err = p.make(ctx, ops)
 	p.profile.Update(p.lab.Profiler, p.lab.keys())
-	p.profile.SaveOrReport(o.Dir, o.Notice)
+	p.profile.SaveOrReport(o.Dir, o.Notify)
 	return p.plan, err
 }
 
@@ -79,8 +79,8 @@ func (p *planner) remember(ops []hetero.Op) {
 	case notice == "":
 		notice = p.profile.Restore(p.lab.Profiler, p.lab.keys())
 	}
-	if notice != "" && p.o.Notice != nil {
-		p.o.Notice(notice)
+	if notice != "" && p.o.Notify != nil {
+		p.o.Notify(notice)
 	}
 }
 

@@ -30,7 +30,7 @@ func pairHere() []string {
 func tinyPlan(t *testing.T) Options {
 	return Options{
 		Model: ModelSource{Shape: "tiny", Quant: "q4_0"}, Devices: pairHere(), Tokens: []int{1, 40}, Dir: t.TempDir(),
-		Notice: func(text string) { t.Error("unexpected:", text) },
+		Notify: func(text string) { t.Error("unexpected:", text) },
 	}
 }
 
@@ -90,7 +90,7 @@ func TestKeptProfilesThatDoNotFit(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		said := ""
-		o.Notice = func(text string) { said = text }
+		o.Notify = func(text string) { said = text }
 		plan, err := PlanDevices(t.Context(), o)
 		require.NoError(t, err)
 		require.Contains(t, said, notice)
@@ -119,7 +119,7 @@ func TestPlanThatIsNotKept(t *testing.T) {
 	o.Dir = filepath.Join(o.Dir, "file")
 	require.NoError(t, os.WriteFile(o.Dir, nil, 0o600))
 	said := ""
-	o.Notice = func(text string) { said = text }
+	o.Notify = func(text string) { said = text }
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
 	require.NotEmpty(t, plan.Products)
@@ -144,7 +144,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	known := shapes()
 	kept, _ := profiles.Load(o.Dir)
 	pair := profiles.Keys{slices.Collect(maps.Keys(kept.Pairs))[0]}
-	profiles.SaveTrial(o.Dir, pair, profiles.Trial{}, o.Notice)
+	profiles.SaveTrial(o.Dir, pair, profiles.Trial{}, o.Notify)
 	o.Again, o.Tokens = true, []int{1}
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)

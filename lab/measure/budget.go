@@ -15,7 +15,6 @@ import (
 	"github.com/llmrun/llmrun/internal/bench"
 	"github.com/llmrun/llmrun/kv"
 	"github.com/llmrun/llmrun/store/vfs"
-	"github.com/llmrun/llmrun/tiering"
 )
 
 // BudgetOptions say which budgets to try. Each combination of a model, a share
@@ -189,9 +188,9 @@ func steadiest(ctx context.Context, b *budgetRun) (best *budgetRun, err error) {
 func (b *budgetRun) do(ctx context.Context) error {
 	// Without a cache directory the machine is measured anew each time. Weights that
 	// moved to memory during the first passes would slow those.
-	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, RAM: b.row.RAM, Disk: b.o.Disk, Measure: true, Pin: "anon"}
+	opts := llmrun.Options{Threads: b.o.Threads, Context: b.row.Context, Memory: llmrun.MemoryOptions{RAM: b.row.RAM, Pin: "anon"}, Lab: llmrun.LabOptions{Disk: b.o.Disk, Measure: true}}
 	if b.row.RAM == 0 {
-		opts.RAM = llmrun.NoLimit
+		opts.Memory.RAM = llmrun.NoLimit
 	}
 	engine, err := llmrun.OpenContext(ctx, b.model.path, opts)
 	var refused *llmrun.MinimumError
@@ -260,7 +259,7 @@ func generateIDs(ctx context.Context, engine *llmrun.Engine, prompt []int32, tok
 }
 
 // sumUp fills in what was measured.
-func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
+func (b *budgetRun) sumUp(plan llmrun.Plan, stats llmrun.Stats) {
 	row := &b.row
 	row.planned = plan.Rates.ReadGBs
 	row.Predicted.Prefill, row.Predicted.Decode = plan.PredictedPrefill, plan.PredictedDecode
@@ -271,7 +270,7 @@ func (b *budgetRun) sumUp(plan tiering.Plan, stats llmrun.Stats) {
 }
 
 // judge compares what was measured with the model without a limit.
-func (b *budgetRun) judge(plan tiering.Plan) {
+func (b *budgetRun) judge(plan llmrun.Plan) {
 	row := &b.row
 	row.Same, row.Bound, row.PrefillBound = true, row.Decode, row.Prefill
 	if b.whole != nil {

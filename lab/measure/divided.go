@@ -31,10 +31,10 @@ type DividedOptions struct {
 	Decode  int   // tokens of a generation
 	Repeats int
 	Dir     string // where measurements of devices are kept; "" = nowhere
-	// Loading and Running tell of progress, and Notice of a trial of the division, its
+	// Loading and Running tell of progress, and Notify of a trial of the division, its
 	// outcome, and kept measurements that are not used; all may be nil.
 	Loading, Running func(done, total int64)
-	Notice           func(text string)
+	Notify           func(text string)
 }
 
 // DividedReport compares whole passes of a model on the processor, on a device and
@@ -160,7 +160,7 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
-	divided := split.Options{Device: o.Device, Quota: o.Limit, Dir: o.Dir, Report: o.Notice}
+	divided := split.Options{Device: o.Device, Quota: o.Limit, Dir: o.Dir, Report: o.Notify}
 	switch way {
 	case onDevice:
 		return r.loadAlone(ctx, files, options, divided)

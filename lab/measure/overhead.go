@@ -159,7 +159,7 @@ type overheadModel struct {
 
 // openOverhead opens a model under a budget, and generates to warm up.
 func openOverhead(ctx context.Context, path string, ram int64, o *OverheadOptions) (*overheadModel, error) {
-	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, RAM: ram, Pin: "anon"})
+	engine, err := llmrun.OpenContext(ctx, path, llmrun.Options{Threads: o.Threads, Context: overheadContext, Memory: llmrun.MemoryOptions{RAM: ram, Pin: "anon"}})
 	if err != nil {
 		return nil, err
 	}

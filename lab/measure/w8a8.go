@@ -36,11 +36,11 @@ type W8A8Report struct {
 
 // W8A8Row is one way to compute one of the models.
 type W8A8Row struct {
-	Injected bool              `json:"injected"`
-	How      string            `json:"how"`
-	PPL      float64           `json:"ppl"`
-	Change   float64           `json:"change"` // against float32 of the same model, as a part
-	Use      *llmrun.ShadowUse `json:"shadow,omitempty"`
+	Injected bool               `json:"injected"`
+	How      string             `json:"how"`
+	PPL      float64            `json:"ppl"`
+	Change   float64            `json:"change"` // against float32 of the same model, as a part
+	Use      *llmrun.OutlierUse `json:"shadow,omitempty"`
 }
 
 // w8a8Ways are how the products of a model are computed, floats first.
@@ -50,10 +50,10 @@ var w8a8Ways = []struct {
 }{
 	{"float32", nil},
 	{"W8A8 without shadow", &llmrun.W8A8{NoShadow: true}},
-	{"W8A8, shadow of 15 % of the inputs", &llmrun.W8A8{Shadows: 0.15}},
-	{"W8A8, shadow of 50 %", &llmrun.W8A8{Shadows: 0.5}},
+	{"W8A8, shadow of 15 % of the inputs", &llmrun.W8A8{Outliers: 0.15}},
+	{"W8A8, shadow of 50 %", &llmrun.W8A8{Outliers: 0.5}},
 	{"W8A8, shadow where it is needed", &llmrun.W8A8{}},
-	{"W8A8, all shadows", &llmrun.W8A8{Shadows: 1}},
+	{"W8A8, all shadows", &llmrun.W8A8{Outliers: 1}},
 }
 
 // CompareW8A8 measures a model as it is and with injected outliers, computed in
@@ -85,11 +85,11 @@ func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
 		var floats float64
 		for _, way := range w8a8Ways {
 			row := W8A8Row{Injected: m.injected, How: way.how}
-			options := llmrun.Options{FS: m.fs, Threads: o.Threads, KV: "f32"}
+			options := llmrun.Options{FS: m.fs, Threads: o.Threads, Memory: llmrun.MemoryOptions{KV: "f32"}}
 			if way.w8a8 != nil {
 				w := *way.w8a8
 				w.Calibration = calibration
-				options.W8A8 = &w
+				options.Lab.W8A8 = &w
 			}
 			scored, err := row.measure(ctx, m.path, options, o.Text[half:], o.Context)
 			if err != nil {
@@ -118,8 +118,8 @@ func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, te
 	if err != nil {
 		return 0, err
 	}
-	if r.PPL = p.PPL; o.W8A8 != nil && !o.W8A8.NoShadow {
-		use := engine.ShadowUse()
+	if r.PPL = p.PPL; o.Lab.W8A8 != nil && !o.Lab.W8A8.NoShadow {
+		use := engine.OutlierUse()
 		r.Use = &use
 	}
 	return p.Scored, nil

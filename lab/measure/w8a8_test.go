@@ -38,7 +38,7 @@ func TestShadowSavesAModelWithOutliers(t *testing.T) {
 
 	ppl := func(path string, w *llmrun.W8A8) float64 {
 		row := W8A8Row{}
-		_, err := row.measure(ctx, path, llmrun.Options{Threads: 2, KV: "f32", W8A8: w}, scored, 512)
+		_, err := row.measure(ctx, path, llmrun.Options{Threads: 2, Memory: llmrun.MemoryOptions{KV: "f32"}, Lab: llmrun.LabOptions{W8A8: w}}, scored, 512)
 		require.NoError(t, err)
 		if w != nil && !w.NoShadow {
 			require.Positive(t, row.Use.Hot)

@@ -15,10 +15,10 @@ func TestSessionOfAnImportedModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	model := writeShape(t, shape, "q4_0")
-	imported := llmrun.Options{CacheDir: t.TempDir()}
+	imported := llmrun.Options{Cache: llmrun.CacheOptions{Dir: t.TempDir()}}
 	exact := imported
 	exact.Exact = true
-	as := llmrun.Options{KVDir: imported.CacheDir}
+	as := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: imported.Cache.Dir}}
 	prompt := document(100)
 	for i := range prompt {
 		prompt[i] %= int32(shape.Vocab)
@@ -30,7 +30,7 @@ func TestSessionOfAnImportedModel(t *testing.T) {
 			_, err := e.OpenSession("a", llmrun.SessionOptions{})
 			require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 		}
-		s := openSession(t, e, "a", llmrun.SessionOptions{Reread: true})
+		s := openSession(t, e, "a", llmrun.SessionOptions{RePrefill: true})
 		require.Equal(t, held, s.Len())
 		ids(t, s, prompt, 4)
 		require.NoError(t, s.Save(""))

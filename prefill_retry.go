@@ -16,7 +16,7 @@ const rereadTimes = 3
 func (g *generation) read(ctx context.Context, ids []int32, r *exec.Reader) error {
 	err := g.session.read(ctx, ids, r)
 	for range rereadTimes {
-		if err == nil || !g.forgetDamaged(ctx) {
+		if err == nil || !g.dropDamaged(ctx) {
 			break
 		}
 		err = g.session.read(ctx, g.ids[g.session.seq.Len():], r)
@@ -24,9 +24,9 @@ func (g *generation) read(ctx context.Context, ids []int32, r *exec.Reader) erro
 	return err
 }
 
-// forgetDamaged reports whether the session used something from flash that is not
+// dropDamaged reports whether the session used something from flash that is not
 // what was written. Then it is forgotten.
-func (g *generation) forgetDamaged(ctx context.Context) bool {
+func (g *generation) dropDamaged(ctx context.Context) bool {
 	s, k := g.session, g.session.engine.keeper
 	if k == nil || ctx.Err() != nil {
 		return false
@@ -35,7 +35,7 @@ func (g *generation) forgetDamaged(ctx context.Context) bool {
 	if damage == nil {
 		return false
 	}
-	k.tell(damage)
+	k.report(damage)
 	g.kept = min(g.kept, s.seq.Saved())
 	if g.firstAt.IsZero() {
 		g.stats.ReusedTokens = min(g.stats.ReusedTokens, s.seq.Len())

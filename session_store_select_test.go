@@ -19,7 +19,7 @@ func TestKeptSessionSelects(t *testing.T) {
 	for _, kv := range formats {
 		// 24 whole pages and the last token, which is not read.
 		text, question := document(1533), document(1550)[1540:]
-		o := llmrun.Options{KV: kv, KVSelect: "0.1", KVDir: t.TempDir()}
+		o := llmrun.Options{Memory: llmrun.MemoryOptions{KV: kv, KVSelect: "0.1"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 		e := open(t, model, o)
 		s := openSession(t, e, "book", llmrun.SessionOptions{})
 		ids(t, s, text, 4)
@@ -32,7 +32,7 @@ func TestKeptSessionSelects(t *testing.T) {
 		require.NoError(t, s.Close())
 
 		for _, ram := range []int64{0, 1} {
-			o.KVRAM, o.NoKVCache, o.Threads = ram, true, int(1+ram)
+			o.Memory.KVRAM, o.Cache.NoKV, o.Threads = ram, true, int(1+ram)
 			e := open(t, model, o)
 			s := openSession(t, e, "book", llmrun.SessionOptions{})
 			require.Equal(t, ram > 0, e.KVUse().ColdPages > 0)
@@ -50,7 +50,7 @@ func TestKeptSessionSelects(t *testing.T) {
 // kept, is few tokens, but is read as it was the first time.
 func TestFoundPromptIsReadExactly(t *testing.T) {
 	text := document(1590)
-	o := llmrun.Options{KV: "k8v8", KVSelect: "0.1", KVDir: t.TempDir()}
+	o := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8", KVSelect: "0.1"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	model := longTextModel(t)
 	first := newSession(t, open(t, model, o))
 	want := ids(t, first, text, 8)

@@ -8,32 +8,32 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// KeptSession describes a session that was kept, see [Session.Save].
-type KeptSession struct {
-	Name     string    `json:"name"`
-	Model    string    `json:"model,omitempty"`
-	Settings string    `json:"settings,omitempty"`
-	Tokens   int       `json:"tokens"`
-	Kept     int       `json:"kept_tokens"` // whose keys and values are there; the rest is read again
-	Bytes    int64     `json:"bytes"`       // of keys and values; other sessions may share them
-	Created  time.Time `json:"created,omitzero"`
-	Saved    time.Time `json:"saved,omitzero"`
-	Messages []Message `json:"messages,omitempty"`
-	IDs      []int32   `json:"ids,omitempty"` // its text; only of ShowSession
+// SavedSession describes a session that was kept, see [Session.Save].
+type SavedSession struct {
+	Name        string    `json:"name"`
+	Model       string    `json:"model,omitempty"`
+	Settings    string    `json:"settings,omitempty"`
+	Tokens      int       `json:"tokens"`
+	SavedTokens int       `json:"kept_tokens"` // whose keys and values are there; the rest is read again
+	Bytes       int64     `json:"bytes"`       // of keys and values; other sessions may share them
+	Created     time.Time `json:"created,omitzero"`
+	Saved       time.Time `json:"saved,omitzero"`
+	Messages    []Message `json:"messages,omitempty"`
+	IDs         []int32   `json:"ids,omitempty"` // its text; only of ShowSession
 	// Damage says why the session cannot be opened; the rest is empty then.
 	Damage string `json:"damage,omitempty"`
 }
 
 // Sessions lists the sessions in a directory that was given as Options.CacheDir or
 // KVDir, by name.
-func Sessions(dir string) ([]KeptSession, error) {
+func Sessions(dir string) ([]SavedSession, error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	names, err := d.SessionNames()
-	var list []KeptSession
+	var list []SavedSession
 	for _, name := range names {
 		s, err := describeSession(d, name)
 		if err != nil {
@@ -46,23 +46,23 @@ func Sessions(dir string) ([]KeptSession, error) {
 }
 
 // ShowSession describes one session with its text.
-func ShowSession(dir, name string) (KeptSession, error) {
+func ShowSession(dir, name string) (SavedSession, error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
-		return KeptSession{}, err
+		return SavedSession{}, err
 	}
 	defer d.Close()
 	s, err := describeSession(d, name)
 	return s, wrapName(err)
 }
 
-func describeSession(d *segment.Dir, name string) (KeptSession, error) {
-	s := KeptSession{Name: name}
+func describeSession(d *segment.Dir, name string) (SavedSession, error) {
+	s := SavedSession{Name: name}
 	m, err := d.Session(name)
 	if err != nil {
 		return s, err
 	}
-	s.Model, s.Settings, s.Tokens, s.Kept = m.Model, m.Settings, len(m.Tokens), m.SavedTokens()
+	s.Model, s.Settings, s.Tokens, s.SavedTokens = m.Model, m.Settings, len(m.Tokens), m.SavedTokens()
 	s.Bytes, s.Created, s.Saved, s.IDs = d.SessionBytes(m), m.Created, m.Saved, m.Tokens
 	for _, msg := range m.Messages {
 		s.Messages = append(s.Messages, Message(msg))
@@ -94,8 +94,8 @@ func VerifySession(dir, name string) (bytes int64, err error) {
 	return bytes, errors.Join(wrapName(err), d.Close())
 }
 
-// KeptKV says how much of a cache is keys and values.
-type KeptKV struct {
+// SavedKV says how much of a cache is keys and values.
+type SavedKV struct {
 	Files        int   `json:"files"`
 	Bytes        int64 `json:"bytes"`
 	SessionBytes int64 `json:"session_bytes"` // of these, what sessions with a name need
@@ -103,7 +103,7 @@ type KeptKV struct {
 
 // CachedKV returns how many keys and values there are in a directory that was
 // given as Options.CacheDir or KVDir.
-func CachedKV(dir string) (k KeptKV, err error) {
+func CachedKV(dir string) (k SavedKV, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return k, err
@@ -119,7 +119,7 @@ func CachedKV(dir string) (k KeptKV, err error) {
 }
 
 // CleanCachedKV deletes keys and values that no session with a name needs.
-func CleanCachedKV(dir string) (deleted KeptKV, err error) {
+func CleanCachedKV(dir string) (deleted SavedKV, err error) {
 	d, err := segment.OpenDir(vfs.OS(), dir, 0)
 	if err != nil {
 		return deleted, err

@@ -37,8 +37,8 @@ var (
 	ErrKVMissing = segment.ErrMissing
 )
 
-// keeper is where an engine keeps what its sessions remember; nil: nowhere.
-type keeper struct {
+// sessionStore is where an engine keeps what its sessions remember; nil: nowhere.
+type sessionStore struct {
 	dir    *segment.Dir
 	stores exec.Stores
 	origin segment.ID // of the model, whatever was made from it
@@ -53,13 +53,13 @@ type keeper struct {
 // kvLimit returns how many bytes of keys and values a cache may hold.
 func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
 
-// openKeeper prepares for keeping what sessions remember. Nothing is written yet.
-func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
-	base := opts.keepDir()
+// openSessionStore prepares for keeping what sessions remember. Nothing is written yet.
+func (e *Engine) openSessionStore(f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
+	base := opts.sessionDir()
 	if base == "" {
 		return nil
 	}
-	k := &keeper{auto: !opts.NoKVCache, notice: opts.Notice, told: map[string]bool{}}
+	k := &sessionStore{auto: !opts.Cache.NoKV, notice: opts.Notify, told: map[string]bool{}}
 	model, err := f.Identity()
 	if err != nil {
 		return err
@@ -71,8 +71,8 @@ func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options)
 	copy(k.origin[:], origin[:])
 	copy(k.opened[:], model[:])
 	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + whole.Identity()
-	if opts.apart() { // devices round otherwise
-		identity += "\x00" + opts.Device
+	if opts.usesDevice() { // devices round otherwise
+		identity += "\x00" + opts.Device.Name
 	}
 	for _, dir := range opts.Adapters {
 		adapter, err := modelfile.AdapterIdentity(opts.fsys(), dir)
@@ -81,8 +81,8 @@ func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options)
 		}
 		identity += string(adapter[:])
 	}
-	if k.dir, err = segment.OpenDir(opts.Disk.slow(vfs.OS()), base, kvLimit(opts.CacheSize)); err != nil {
-		k.tell(err)
+	if k.dir, err = segment.OpenDir(opts.Lab.Disk.slow(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
+		k.report(err)
 		e.unkept = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
 	}
@@ -93,8 +93,8 @@ func (e *Engine) openKeeper(f *modelfile.Files, whole *exec.W8A8, opts *Options)
 	return nil
 }
 
-// keeping returns where sessions are kept, or says why they are not.
-func (e *Engine) keeping() (*keeper, error) {
+// openedStore returns where sessions are kept, or says why they are not.
+func (e *Engine) openedStore() (*sessionStore, error) {
 	e.mu.Lock() // Close may be at work
 	defer e.mu.Unlock()
 	switch {
@@ -107,16 +107,16 @@ func (e *Engine) keeping() (*keeper, error) {
 }
 
 // close gives the directory back.
-func (k *keeper) close() error {
+func (k *sessionStore) close() error {
 	if k == nil {
 		return nil
 	}
 	return k.dir.Close()
 }
 
-// tell passes on what went wrong with something that was not asked for, once. For want
+// report passes on what went wrong with something that was not asked for, once. For want
 // of room much goes wrong, each time with other figures: only the first are told.
-func (k *keeper) tell(err error) {
+func (k *sessionStore) report(err error) {
 	if err == nil || k.notice == nil {
 		return
 	}
@@ -134,19 +134,19 @@ func (k *keeper) tell(err error) {
 	}
 }
 
-// recall looks for what was read of the prompt ids before, in any session, and
+// restorePrefix looks for what was read of the prompt ids before, in any session, and
 // returns what is left to read of fresh.
-func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
+func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
 	s, k := g.session, g.session.engine.keeper
 	if k == nil || !k.auto {
 		return fresh
 	}
 	g.written = k.dir.Written()
-	s.seq.SaveEarly(k.stores, keepLeast, k.tell)
+	s.seq.SaveEarly(k.stores, keepLeast, k.report)
 	if len(fresh) > k.stores.PageTokens() {
 		n, err := s.seq.RestorePrefix(ctx, k.stores, g.ids)
 		if ctx.Err() == nil {
-			k.tell(err)
+			k.report(err)
 		}
 		g.stats.RecalledTokens += n
 		fresh = g.ids[s.seq.Len():]
@@ -155,27 +155,27 @@ func (g *generation) recall(ctx context.Context, fresh []int32) []int32 {
 	return fresh
 }
 
-// keep writes what the session remembers to flash, if much of it is new. That of a prompt
+// savePrefix writes what the session remembers to flash, if much of it is new. That of a prompt
 // whose reading was interrupted is as good: it will be asked for again. After a failure
 // nobody knows.
-func (g *generation) keep(ctx context.Context) {
+func (g *generation) savePrefix(ctx context.Context) {
 	s, k := g.session, g.session.engine.keeper
 	if k == nil || !k.auto || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
 		return
 	}
 	early := s.seq.Saved() - g.kept // what is left counts together with it
 	_, err := s.seq.Save(k.stores, s.seq.IDs(), max(1, keepLeast-early), false)
-	k.tell(err)
+	k.report(err)
 	g.stats.KeptBytes = k.dir.Written() - g.written
 }
 
 // SessionOptions say what to do with a session that was kept.
 type SessionOptions struct {
-	// Reread uses the text alone of a session whose keys and values cannot be used
+	// RePrefill uses the text alone of a session whose keys and values cannot be used
 	// because they are missing, damaged, or were computed with other settings: it
-	// is read again with the next generation. Notice, if set, is told why.
-	Reread bool
-	Notice func(string)
+	// is read again with the next generation. Notify, if set, is told why.
+	RePrefill bool
+	Notify    func(string)
 }
 
 // OpenSession opens the session that was kept under a name, as it was when it was
@@ -184,10 +184,10 @@ type SessionOptions struct {
 // another process, is refused with ErrLocked at once. A session that does not
 // belong to this model, or is damaged, is refused and not used: the error wraps
 // ErrOtherModel, ErrOtherSettings, ErrKVMissing or ErrFormat. Pages that stay on
-// flash are looked at later: if one is damaged, Options.Notice is told, and the text is
+// flash are looked at later: if one is damaged, Options.Notify is told, and the text is
 // read again from there on. It needs Options.CacheDir or KVDir.
 func (e *Engine) OpenSession(name string, o SessionOptions) (*Session, error) {
-	k, err := e.keeping()
+	k, err := e.openedStore()
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func wrapName(err error) error {
 }
 
 // restore makes a new session what m says.
-func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o SessionOptions) error {
+func (s *Session) restore(ctx context.Context, k *sessionStore, m *segment.Manifest, o SessionOptions) error {
 	if m.Identity != k.origin && m.Identity != k.opened {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
@@ -242,9 +242,9 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o
 		err = s.seq.RestoreSession(ctx, k.stores, m)
 	}
 	refused := errors.Is(err, ErrOtherSettings) || errors.Is(err, ErrKVMissing) || errors.Is(err, ErrFormat)
-	if refused && o.Reread {
-		if o.Notice != nil {
-			o.Notice(fmt.Sprintf("the session's text is read again: %v", err))
+	if refused && o.RePrefill {
+		if o.Notify != nil {
+			o.Notify(fmt.Sprintf("the session's text is read again: %v", err))
 		}
 		err = nil
 	}
@@ -257,7 +257,7 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o
 
 // Save keeps the session under a name, for OpenSession: its text, its messages and
 // what the model remembers of them. Where there is no room for all that it remembers,
-// the rest is left out, to be read again, and Options.Notice is told; the text alone is
+// the rest is left out, to be read again, and Options.Notify is told; the text alone is
 // kept where others take the room again and again. When Save has
 // returned nil, what was kept survives even a loss of power; when it does not come to
 // its end, what was kept under the name before is still there, or all of the new. An
@@ -265,7 +265,7 @@ func (s *Session) restore(ctx context.Context, k *keeper, m *segment.Manifest, o
 // name until it is closed; a name that another session has, in use or not, is refused
 // with ErrLocked or an error that wraps fs.ErrExist.
 func (s *Session) Save(name string) error {
-	k, err := s.engine.keeping()
+	k, err := s.engine.openedStore()
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (s *Session) Save(name string) error {
 			return err
 		}
 	}
-	k.tell(err)
+	k.report(err)
 	return s.saveText(k, nil)
 }
 
@@ -311,21 +311,21 @@ func (s *Session) rename(name string) error {
 }
 
 // save writes what the model remembers, as far as there is room, and the text.
-func (s *Session) save(k *keeper) error {
+func (s *Session) save(k *sessionStore) error {
 	before := k.dir.Written()
-	refs, unkept := s.seq.Save(k.stores, s.held(), 1, true)
+	refs, unkept := s.seq.Save(k.stores, s.context(), 1, true)
 	s.mu.Lock()
 	s.stats.KeptBytes += k.dir.Written() - before
 	s.mu.Unlock()
 	if errors.Is(unkept, ErrNoRoom) {
-		k.tell(unkept)
+		k.report(unkept)
 		unkept = nil
 	}
 	return errors.Join(unkept, s.saveText(k, refs)) // the text is kept in any case
 }
 
 // saveText writes the text and the messages, and where keys and values of them are.
-func (s *Session) saveText(k *keeper, refs []segment.Ref) error {
+func (s *Session) saveText(k *sessionStore, refs []segment.Ref) error {
 	s.mu.Lock()
 	text, messages := s.text, s.messages
 	s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // ErrClosed, nothing is held afterwards, and no name stays in use.
 func TestCloseWhileSessionsAreOpenedAndSaved(t *testing.T) {
 	model, dir := tinyModel(t, nil), t.TempDir()
-	o := llmrun.Options{KVDir: dir, Threads: 1}
+	o := llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{KVDir: dir}}
 	e := open(t, model, o)
 	names := []string{"a", "b", "c", "d"}
 	for _, name := range names {

@@ -51,10 +51,10 @@ func TestPromptIsReadOnce(t *testing.T) {
 			doc := document(700)
 			first := slices.Concat(doc, []int32{30, 31, 32})
 			second := slices.Concat(doc, []int32{40, 41})
-			alone := open(t, model, llmrun.Options{KV: kv})
+			alone := open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: kv}})
 			wantFirst, wantSecond := ids(t, newSession(t, alone), first, 8), ids(t, newSession(t, alone), second, 8)
 
-			o := llmrun.Options{KV: kv, KVDir: dir, Notice: func(text string) { t.Error(text) }}
+			o := llmrun.Options{Notify: func(text string) { t.Error(text) }, Memory: llmrun.MemoryOptions{KV: kv}, Cache: llmrun.CacheOptions{KVDir: dir}}
 			e := open(t, model, o)
 			s := newSession(t, e)
 			require.Equal(t, wantFirst, ids(t, s, first, 8))
@@ -75,7 +75,7 @@ func TestPromptIsReadOnce(t *testing.T) {
 			ids(t, newSession(t, e), document(200), 1)
 			require.Equal(t, files, kvFiles(t, dir), "short prompts are not kept")
 
-			o.NoKVCache = true
+			o.Cache.NoKV = true
 			s = newSession(t, open(t, model, o))
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
 			require.Zero(t, s.Stats().RecalledTokens)
@@ -89,7 +89,7 @@ func TestDamagedPromptIsReadAgain(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
 	var notices []string
-	o := llmrun.Options{KVDir: dir, Notice: func(text string) { notices = append(notices, text) }}
+	o := llmrun.Options{Notify: func(text string) { notices = append(notices, text) }, Cache: llmrun.CacheOptions{KVDir: dir}}
 	prompt := document(600)
 	want := ids(t, newSession(t, open(t, model, o)), prompt, 4)
 	file := kvFiles(t, dir)[0]
@@ -125,10 +125,10 @@ func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOp
 func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
-	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
+	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
 	steps := [][]int32{document(300), document(90), {25}, document(200)}
 	var want [][]int32
-	s := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	s := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	for _, step := range steps {
 		want = append(want, ids(t, s, step, 10))
 	}
@@ -173,7 +173,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 
 // TestConversationGoesOn keeps the messages of a chat.
 func TestConversationGoesOn(t *testing.T) {
-	o := llmrun.Options{KVDir: t.TempDir()}
+	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	ask := func(s *llmrun.Session, text string) string {
 		return complete(t, s.Chat(context.Background(), text, llmrun.GenerateOptions{MaxTokens: 20})).Text
 	}
@@ -196,7 +196,7 @@ func TestConversationGoesOn(t *testing.T) {
 func TestSessionIsRefused(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
-	o := llmrun.Options{KVDir: dir, KV: "k8v8"}
+	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
 	prompt := document(150)
 	e := open(t, model, o)
 	s := openSession(t, e, "a", llmrun.SessionOptions{})
@@ -223,18 +223,18 @@ func TestSessionIsRefused(t *testing.T) {
 	rereads := func(e *llmrun.Engine) *llmrun.Session {
 		t.Helper()
 		var notices []string
-		s := openSession(t, e, "a", llmrun.SessionOptions{Reread: true, Notice: func(text string) { notices = append(notices, text) }})
+		s := openSession(t, e, "a", llmrun.SessionOptions{RePrefill: true, Notify: func(text string) { notices = append(notices, text) }})
 		require.Len(t, notices, 1)
 		require.Contains(t, notices[0], "is read again")
 		require.Equal(t, text, s.Len())
 		return s
 	}
 
-	other := open(t, model, llmrun.Options{KVDir: dir, KV: "f32"})
+	other := open(t, model, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "f32"}})
 	refused(other, llmrun.ErrOtherSettings, "kv k8v8")
 	require.NoError(t, rereads(other).Close())
-	refused(open(t, tinyModel(t, nil), llmrun.Options{KVDir: dir}), llmrun.ErrOtherModel, model)
-	short := open(t, model, llmrun.Options{KVDir: dir, KV: "k8v8", Context: 100})
+	refused(open(t, tinyModel(t, nil), llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}}), llmrun.ErrOtherModel, model)
+	short := open(t, model, llmrun.Options{Context: 100, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	refused(short, llmrun.ErrContextFull, "155 tokens")
 
 	damage(t, file, 70_000)
@@ -259,7 +259,7 @@ func TestSessionIsRefused(t *testing.T) {
 }
 
 func TestSessionNames(t *testing.T) {
-	e := open(t, demoModel, llmrun.Options{KVDir: t.TempDir()})
+	e := open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: t.TempDir()}})
 	for _, name := range []string{"", ".", "../x", "a/b", "a b", ".hidden", strings.Repeat("x", 101)} {
 		_, err := e.OpenSession(name, llmrun.SessionOptions{})
 		require.ErrorIs(t, err, llmrun.ErrOptions, name)
@@ -275,7 +275,7 @@ func TestSessionNames(t *testing.T) {
 
 	inTheWay := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(inTheWay, nil, 0o600))
-	_, err = open(t, demoModel, llmrun.Options{KVDir: inTheWay}).OpenSession("x", llmrun.SessionOptions{})
+	_, err = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: inTheWay}}).OpenSession("x", llmrun.SessionOptions{})
 	require.NotErrorIs(t, err, llmrun.ErrOptions)
 	require.ErrorContains(t, err, inTheWay)
 }
@@ -286,10 +286,10 @@ func TestSessionNames(t *testing.T) {
 func TestRecalledStaysOnFlash(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
-	little := llmrun.Options{KVDir: dir, KVRAM: 1, Chunk: 64, KV: "k8v8"}
+	little := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KVRAM: 1, Chunk: 64, KV: "k8v8"}}
 	steps := [][]int32{document(1500), document(300), document(20)}
 	var want [][]int32
-	s := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	s := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	for _, step := range steps {
 		want = append(want, ids(t, s, step, 10))
 	}
@@ -316,9 +316,9 @@ func TestWhatIsKeptIsNotSpilled(t *testing.T) {
 	dir := t.TempDir()
 	const memoryStep = 2 << 20 // that memory grows by is part of the limit
 	steps := [][]int32{document(1300), document(200)}
-	whole := open(t, demoModel, llmrun.Options{KV: "k8v8"})
+	whole := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	page := int64(whole.KVUse().PageBytes)
-	e := open(t, demoModel, llmrun.Options{KVDir: dir, KVRAM: 10*page + memoryStep, Chunk: 100, KV: "k8v8"})
+	e := open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KVRAM: 10*page + memoryStep, Chunk: 100, KV: "k8v8"}})
 	want, s := newSession(t, whole), newSession(t, e)
 	var written int64
 	for _, step := range steps {
@@ -338,7 +338,7 @@ func TestWhatIsKeptIsNotSpilled(t *testing.T) {
 		size += info.Size()
 	}
 	require.Equal(t, size, written, "all that was written is there")
-	e = open(t, demoModel, llmrun.Options{KVDir: dir, KV: "k8v8"})
+	e = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	s = newSession(t, e)
 	ids(t, s, document(1300), 1)
 	require.Equal(t, 1280, s.Stats().RecalledTokens, "the end of the prompt is kept, too")

@@ -15,13 +15,13 @@ import (
 // cache: its text is there, and so is what fits, and it goes on as if all were.
 func TestSessionWithoutRoom(t *testing.T) {
 	model := longTextModel(t)
-	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	steps := [][]int32{document(150), document(300), {41}}
 	for _, roomFor := range []int{0, 2} { // pages
 		var notices []string
-		o := llmrun.Options{KVDir: t.TempDir(), KV: "k8v8", NoKVCache: true, Notice: func(text string) { notices = append(notices, text) }}
+		o := llmrun.Options{Notify: func(text string) { notices = append(notices, text) }, Cache: llmrun.CacheOptions{KVDir: t.TempDir(), NoKV: true}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
 		page := int64(open(t, model, o).KVUse().PageBytes)
-		o.CacheSize = 4 * (int64(roomFor)*page + 32<<10) // a quarter is for keys and values
+		o.Cache.Size = 4 * (int64(roomFor)*page + 32<<10) // a quarter is for keys and values
 		require.NoError(t, alone.Reset())
 		for i, step := range steps {
 			e := open(t, model, o)
@@ -30,12 +30,12 @@ func TestSessionWithoutRoom(t *testing.T) {
 			require.NoError(t, s.Save(""))
 			require.Equal(t, alone.Len(), s.Len())
 			require.NoError(t, e.Close())
-			_, err := llmrun.VerifySession(o.KVDir, "talk")
+			_, err := llmrun.VerifySession(o.Cache.KVDir, "talk")
 			require.NoError(t, err)
-			shown, err := llmrun.ShowSession(o.KVDir, "talk")
+			shown, err := llmrun.ShowSession(o.Cache.KVDir, "talk")
 			require.NoError(t, err)
 			require.Equal(t, alone.Len(), shown.Tokens)
-			require.Equal(t, roomFor*64, shown.Kept)
+			require.Equal(t, roomFor*64, shown.SavedTokens)
 		}
 		require.NotEmpty(t, notices)
 		require.Contains(t, notices[0], "not enough room")
@@ -46,7 +46,7 @@ func TestSessionWithoutRoom(t *testing.T) {
 // values as fast as they come: the text is kept all the same.
 func TestSessionThatOthersMakeRoomFrom(t *testing.T) {
 	model, dir := longTextModel(t), t.TempDir()
-	e := open(t, model, llmrun.Options{KVDir: dir, KV: "k8v8", NoKVCache: true})
+	e := open(t, model, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir, NoKV: true}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	s := openSession(t, e, "talk", llmrun.SessionOptions{})
 	ids(t, s, document(1100), 1)
 	stop := make(chan struct{})

@@ -11,14 +11,14 @@ import (
 // Want of room is told once, whatever the figures; other troubles once each.
 func TestTroubleIsToldOnce(t *testing.T) {
 	var told []string
-	k := &keeper{told: map[string]bool{}, notice: func(text string) { told = append(told, text) }}
+	k := &sessionStore{told: map[string]bool{}, notice: func(text string) { told = append(told, text) }}
 	damaged := errors.New("damaged")
 	for free := range 3 {
-		k.tell(fmt.Errorf("%w: %d bytes", ErrNoRoom, free))
-		k.tell(damaged)
-		k.tell(nil)
+		k.report(fmt.Errorf("%w: %d bytes", ErrNoRoom, free))
+		k.report(damaged)
+		k.report(nil)
 	}
-	k.tell(errors.New("damaged elsewhere"))
+	k.report(errors.New("damaged elsewhere"))
 	require.Len(t, told, 3)
 	require.Contains(t, told[0], "0 bytes")
 }

@@ -13,9 +13,9 @@ import (
 // by who looks at all of it, as a prompt or as a session. What was read exactly before is.
 func TestSelectedIsNotTakenForExact(t *testing.T) {
 	model := longTextModel(t)
-	exact := llmrun.Options{KV: "k8v8", KVDir: t.TempDir()}
+	exact := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	selects := exact
-	selects.KVSelect = "0.1"
+	selects.Memory.KVSelect = "0.1"
 	text, question := document(1280), []int32{30, 31}
 
 	e := open(t, model, selects)
@@ -28,7 +28,7 @@ func TestSelectedIsNotTakenForExact(t *testing.T) {
 	all := slices.Concat(text, answer, question)
 
 	e = open(t, model, exact)
-	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	s = newSession(t, e)
 	require.Equal(t, ids(t, alone, all, 4), ids(t, s, all, 4))
 	require.Equal(t, 1280, s.Stats().RecalledTokens, "the text was read exactly")
@@ -42,6 +42,6 @@ func TestSelectedIsNotTakenForExact(t *testing.T) {
 	ids(t, s, question, 1)
 	require.Equal(t, 1408, s.Stats().RecalledTokens)
 	require.NoError(t, s.Save(""))
-	_, err = llmrun.VerifySession(exact.KVDir, "book")
+	_, err = llmrun.VerifySession(exact.Cache.KVDir, "book")
 	require.NoError(t, err)
 }

@@ -17,14 +17,14 @@ func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
 	model := longTextModel(t)
 	steps := [][]int32{document(1100), {40, 41}, {42}}
 	var want [][]int32
-	alone := newSession(t, open(t, model, llmrun.Options{KV: "k8v8"}))
+	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	for _, step := range steps {
 		want = append(want, ids(t, alone, step, 4))
 	}
 	for _, name := range []string{"", "book"} {
 		t.Run("session "+name, func(t *testing.T) {
 			var notices []string
-			o := llmrun.Options{KVDir: t.TempDir(), KV: "k8v8", Notice: func(text string) { notices = append(notices, text) }}
+			o := llmrun.Options{Notify: func(text string) { notices = append(notices, text) }, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
 			var held []int32
 			ask := func(i int) llmrun.Stats {
 				e := open(t, model, o)
@@ -42,7 +42,7 @@ func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
 			}
 			ask(0)
 			require.Empty(t, notices)
-			files := kvFiles(t, o.KVDir)
+			files := kvFiles(t, o.Cache.KVDir)
 			require.Len(t, files, 2)
 			for _, file := range files {
 				info, err := os.Stat(file)
@@ -50,7 +50,7 @@ func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
 				damage(t, file, int(info.Size())*2/3)
 			}
 
-			o.KVRAM, o.Chunk = 1, 64
+			o.Memory.KVRAM, o.Memory.Chunk = 1, 64
 			stats := ask(1)
 			require.NotEmpty(t, notices)
 			require.Contains(t, notices[0], "is damaged")
@@ -62,7 +62,7 @@ func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
 			require.Empty(t, notices)
 			require.Equal(t, 1088, stats.RecalledTokens, "they were written again")
 			if name != "" {
-				_, err := llmrun.VerifySession(o.KVDir, name)
+				_, err := llmrun.VerifySession(o.Cache.KVDir, name)
 				require.NoError(t, err)
 			}
 		})

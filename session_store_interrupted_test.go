@@ -17,7 +17,7 @@ func TestInterruptedPromptIsReadOn(t *testing.T) {
 	dir := t.TempDir()
 	doc := document(1100)
 	want := ids(t, newSession(t, open(t, model, llmrun.Options{})), doc, 8)
-	o := llmrun.Options{KVDir: dir, Chunk: 64, Notice: func(text string) { t.Error(text) }}
+	o := llmrun.Options{Notify: func(text string) { t.Error(text) }, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{Chunk: 64}}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	options := drawn(8)
@@ -59,7 +59,7 @@ func TestLongPromptIsKeptWhileItIsRead(t *testing.T) {
 			after = len(kvFiles(t, dir))
 		}
 	}
-	e := open(t, writeShape(t, shape, "f16"), llmrun.Options{KVDir: dir})
+	e := open(t, writeShape(t, shape, "f16"), llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}})
 	s := newSession(t, e)
 	for _, err := range s.GenerateIDs(context.Background(), document(5000), options) {
 		require.NoError(t, err)
