@@ -10,53 +10,52 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Attention is computed in tiles: some consecutive tokens of one sequence and
-// the query heads that share one key head. A tile walks the stored tokens in
-// blocks, with a running maximum and sum (online softmax). Blocks are merged
-// in order inside a span; each span starts afresh, and spans are merged in
-// order. A span is the unit that threads can share when there are few tiles, as
-// in decoding with a long context; because results are merged by spans in any
-// case, sharing does not change them.
+// Attention runs in tiles. A tile is some consecutive tokens of one sequence and the query heads
+// that share one key head. It walks the stored tokens in blocks with a running maximum and sum
+// (online softmax). Blocks are merged in order inside a span; each span starts with an empty
+// state, and spans are merged in order. When there are few tiles, as in decoding with a long
+// context, threads share the spans of a tile. Results are merged by spans in every case, so
+// sharing does not change them.
 
-// spanBlocks is part of the arithmetic contract.
+// spanBlocks is the blocks of a span. It is part of the arithmetic contract.
 const spanBlocks = 16
 
 const spanTokens = spanBlocks * kv.BlockTokens
 
-// All that work on blocks mean the same.
+// The KV cache and all kernels use one block size.
 var (
 	_ [kv.BlockTokens]struct{} = [quant.BlockTokens]struct{}{}
 	_ [kv.BlockTokens]struct{} = [tiled.KeyBlock]struct{}{}
 )
 
-// tileQueries is about how many queries a tile has: enough that a block of
-// keys is read from cache once for many.
+// tileQueries is the approximate number of queries of a tile: enough to read a block of keys
+// from the cache once for many queries.
 const tileQueries = 32
 
-// attention is the attention of a layer over the pages of a batch's sequences, in memory and
-// on flash.
+// attention computes the attention of a layer over the pages of a batch's sequences, in memory
+// and on flash.
 type attention struct {
 	*step
 	tiles       []tile
-	sharesSpans bool         // threads share the spans of a single token
-	spans       []float32    // results of shared spans, to be merged
-	tileStates  [2][]float32 // [chunk, Heads, HeadDim+2] states of tiles between groups of pages from flash
-	fetched     pageGroup    // pages from flash that are attended to
-	pages       []fetch.Page // memory of landed
-	checks      fetch.Checks // of landed
-	fetchedErr  sync.Mutex   // guards landed.err
-	selector    pageSelector // of the blocks that rows attend to
+	sharesSpans bool         // threads share the spans of the only tile
+	spans       []float32    // states of shared spans, before mergeSpans
+	tileStates  [2][]float32 // [chunk, Heads, HeadDim+2] states that tiles save between groups of pages from flash
+	fetched     pageGroup    // pages from flash that are being attended
+	pages       []fetch.Page // memory of fetched.pages
+	checks      fetch.Checks // of fetched
+	fetchedErr  sync.Mutex   // guards fetched.err
+	selector    pageSelector // chooses the blocks that rows attend to
 
 	attendPart, mergePart, groupPart func(part, worker int)
 }
 
-// makeParts makes method values, which allocate.
+// makeParts creates the method values once, because creating one allocates.
 func (a *attention) makeParts() {
 	a.attendPart, a.mergePart, a.groupPart = a.attend, a.mergeSpans, a.attendGroupPart
 	a.selector.start()
 }
 
-// tile is consecutive rows of one sequence.
+// tile is consecutive rows of one sequence that attend together.
 type tile struct {
 	seq   *Sequence
 	row   int // first row in the batch
@@ -64,12 +63,12 @@ type tile struct {
 	count int
 }
 
-// tileRows returns how many rows make a full tile.
+// tileRows returns the rows of a full tile.
 func (s *step) tileRows(kvHeads int) int {
 	return max(1, tileQueries*kvHeads/s.m.Spec.Heads)
 }
 
-// maxTileQueries returns the most queries that a tile of any layer has.
+// maxTileQueries returns the most queries of a tile of any layer.
 func (s *step) maxTileQueries() int {
 	most := 1
 	for _, l := range s.m.Spec.Layers {
@@ -80,8 +79,8 @@ func (s *step) maxTileQueries() int {
 	return most
 }
 
-// carveWorkers takes what each thread needs. Some of it stays zero, so nothing else
-// may lie there.
+// carveWorkers takes each thread's working memory. Some of it must stay zero, so it shares
+// memory with nothing else.
 func (p *pass) carveWorkers(a *tiering.Arena) {
 	queries, wide := p.attn.maxTileQueries(), p.hasWideTypes()
 	for i := range p.workers {
@@ -101,21 +100,21 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 	}
 }
 
-// carve takes what is handed on between steps of attention.
+// carve takes the buffers that carry state between steps of attention.
 func (a *attention) carve(arena *tiering.Arena) {
 	for i := range a.tileStates {
 		a.tileStates[i] = arena.Floats(a.coldFloats())
 	}
-	// Shared spans: a state for every head and span of a few short tiles.
+	// Shared spans have one state for each head and span of a single token.
 	spans := a.m.Spec.Context/spanTokens + 1
 	a.spans = arena.Floats(min(spans, maxSharedSpans) * a.m.Spec.Heads * a.stateWidth())
 }
 
-// maxSharedSpans bounds the memory for shared spans; a context beyond it is
-// walked by one thread for each key head.
+// maxSharedSpans bounds the memory for shared spans. In a longer context, one thread walks all
+// spans of a key head.
 const maxSharedSpans = 512
 
-// attendMemory attends to the pages in memory and writes the result of attention.
+// attendMemory attends to the pages in memory and writes the output of attention.
 func (a *attention) attendMemory() {
 	if spans := a.spansToShare(); spans > 1 {
 		a.sharesSpans = true
@@ -127,13 +126,13 @@ func (a *attention) attendMemory() {
 	a.run(len(a.tiles) * a.layer.KVHeads)
 }
 
-// planTiles cuts the batch's runs into tiles for the current layer. Tiles whose rows
-// go no further are left out.
+// planTiles cuts the batch's runs into tiles for the current layer. It leaves out tiles of which
+// no row continues past attention.
 func (a *attention) planTiles() {
 	a.tiles = a.tiles[:0]
 	rows := a.tileRows(a.layer.KVHeads)
 	if a.selector.on {
-		rows = 1 // each looks at other blocks
+		rows = 1 // each row attends to other blocks
 	}
 	for _, r := range a.batch.runs {
 		for at := 0; at < r.count; at += rows {
@@ -145,8 +144,8 @@ func (a *attention) planTiles() {
 	}
 }
 
-// spansToShare returns into how many spans the threads divide the only tile of a
-// single token, or 0 when there is enough to do without.
+// spansToShare returns how many spans of the only tile the threads share, or 0 if the tiles and
+// key heads give enough parts for all threads.
 func (a *attention) spansToShare() int {
 	if a.n != 1 || len(a.workers) == 1 || a.layer.KVHeads >= 4*len(a.workers) {
 		return 0
@@ -158,13 +157,13 @@ func (a *attention) spansToShare() int {
 	return last - first
 }
 
-// spanRange returns the spans [first, last) that some row of a tile sees and of which
-// not all was looked at as it landed.
+// spanRange returns the spans [first, last) that hold blocks which some row of a tile attends to
+// and which were not merged when their pages arrived from flash.
 func (a *attention) spanRange(t tile) (first, last int) {
 	return a.firstHot(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
 }
 
-// firstBlock returns the first block that some row of a tile sees.
+// firstBlock returns the first block that some row of a tile attends to.
 func (s *step) firstBlock(t tile) int {
 	if w := s.layer.Window; w > 0 {
 		return max(0, t.pos-w+1) / kv.BlockTokens
@@ -172,12 +171,12 @@ func (s *step) firstBlock(t tile) int {
 	return 0
 }
 
-// firstHot returns the first block that some row of a tile sees and that has not been
-// looked at.
+// firstHot returns the first block that some row of a tile attends to and that was not merged
+// when its page arrived from flash.
 func (a *attention) firstHot(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
 
-// attend does one part: a tile and key head, or one of the shared spans. What has
-// landed and waits for that comes first.
+// attend runs one part: first the work on pages that joined from flash, then a tile and key
+// head, or one shared span.
 func (a *attention) attend(part, worker int) {
 	others := a.groupParts()
 	switch w := &a.workers[worker]; {
@@ -190,7 +189,7 @@ func (a *attention) attend(part, worker int) {
 	}
 }
 
-// attendSpan attends to one of the spans of a single token that threads share.
+// attendSpan attends to one shared span of a single token.
 func (a *attention) attendSpan(w *workspace, part int) {
 	t := a.tiles[0]
 	first, last := a.spanRange(t)
@@ -215,14 +214,14 @@ func (a *attention) attendTile(w *workspace, part int) {
 	a.finishTile(t, kvHead, acc)
 }
 
-// spanResult is where a shared span's result waits to be merged: the states of
-// the heads that share the key head.
+// spanResult returns the buffer of a shared span's result: the states of the heads that share
+// the key head.
 func (a *attention) spanResult(part int) []float32 {
 	n := a.m.Spec.Heads / a.layer.KVHeads * a.stateWidth()
 	return a.spans[part*n : (part+1)*n]
 }
 
-// mergeSpans puts the shared spans of one key head together.
+// mergeSpans merges the shared spans of one key head.
 func (a *attention) mergeSpans(kvHead, worker int) {
 	first, last := a.spanRange(a.tiles[0])
 	spans := last - first
@@ -247,7 +246,7 @@ func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, spa
 	}
 }
 
-// quantizeQueries rounds a tile's queries to 8 bits where keys are kept in codes.
+// quantizeQueries quantizes a tile's queries to 8 bits if the KV format stores keys as codes.
 func (s *step) quantizeQueries(w *workspace, t tile, kvHead int) {
 	if !s.m.cache.Shape().Format.Codes() {
 		return
@@ -259,14 +258,14 @@ func (s *step) quantizeQueries(w *workspace, t tile, kvHead int) {
 	for i := range len(q) / d {
 		row := q[i*d : (i+1)*d]
 		if cols != d {
-			copy(w.padded, row) // what follows stays zero
+			copy(w.padded, row) // the padding stays zero
 			row = w.padded
 		}
 		w.queries.Set(i, row)
 	}
 }
 
-// kvBlock returns where a head's keys and values of a block lie.
+// kvBlock returns the KV head block of a block, in memory or in a page that was fetched.
 func (a *attention) kvBlock(t tile, kvHead, block int) []byte {
 	if len(a.fetched.pages) > 0 && block < a.fetched.block+a.fetched.count {
 		return a.fetchedBlock(kvHead, block-a.fetched.block)
@@ -274,14 +273,14 @@ func (a *attention) kvBlock(t tile, kvHead, block int) []byte {
 	return t.seq.kv.HeadBlock(a.index, kvHead, block)
 }
 
-// fetchedBlock is share for one of the blocks that have landed.
+// fetchedBlock returns the KV head block of a block in the fetched pages.
 func (a *attention) fetchedBlock(kvHead, at int) []byte {
 	blocks := a.m.cache.PageBlocks()
 	return a.m.cache.Shape().HeadBlock(a.fetched.pages[at/blocks].Data, a.index, kvHead, at%blocks)
 }
 
-// blockState merges one block of tokens into the states of a tile's queries.
-// The block next will follow.
+// blockState merges one block of tokens into the states of a tile's queries. The block next
+// follows; kernels prefetch it.
 func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
 	a.checksumBlock(kvHead, block)
 	shape := a.m.cache.Shape()
@@ -293,7 +292,7 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	group := a.m.Spec.Heads / a.layer.KVHeads
 	queries := t.count * group
 	start := block * kv.BlockTokens
-	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
+	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
 	scores := w.scores[:queries*kv.BlockTokens]
 	q, share := a.queries(kvHead, t.row, t.count), a.kvBlock(t, kvHead, block)
 	var values []float32
@@ -310,10 +309,10 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }
 
-// visible has a bit for each token of the block from start on that the token at
-// pos sees.
+// visible returns a mask of the block at start: a bit is set for each token that the token at
+// pos attends to.
 func (s *step) visible(pos, start int) uint64 {
-	all := ^uint64(0) // of a word with a bit for each token of a block
+	all := ^uint64(0) // one bit for each token of a block
 	if pos < start {
 		return 0
 	}

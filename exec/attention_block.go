@@ -6,8 +6,8 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// codesBlockState is blockState for keys and values in codes, which are read where
-// they lie.
+// codesBlockState is blockState for keys and values stored as codes. Kernels read the codes in
+// place.
 func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHead, block, next int) {
 	d, width := a.m.Spec.HeadDim, a.stateWidth()
 	group := a.m.Spec.Heads / a.layer.KVHeads
@@ -27,9 +27,10 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
 	}
-	// The kernels of scores and values ask for the first and the last quarter.
+	// The kernels of scores and values prefetch the first and the last quarter of the next
+	// block; the softmax prefetches the rest.
 	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
-	tokens := min(kv.BlockTokens, t.pos+t.count-start) // that the last row sees
+	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
 	if shape.Format == kv.K8F8 {
 		quant.WeighBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
 	} else {
@@ -37,8 +38,8 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 	}
 }
 
-// scoresF16 computes the scores of a tile's queries for keys in floats of 16
-// bits, and returns the values of the block as floats of 32.
+// scoresF16 computes the scores of a tile's queries against float16 keys, and returns the
+// block's values as float32.
 func (s *step) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
 	d := s.m.Spec.HeadDim
 	keys, values := s.m.cache.Shape().Block16(share)

@@ -8,30 +8,30 @@ import (
 	"github.com/llmrun/llmrun/store/crc"
 )
 
-// Keys and values on flash are looked at as they land: a group of pages by all
-// tiles that see them, then the next. What a tile knows so far - its result over
-// all whole spans, and the state of the present span - is kept between groups, and
-// the pages in memory go on from there. So every tile merges the same blocks in
-// the same order as with all of them in memory.
+// Pages on flash are attended to as they arrive: all tiles that need a group of pages merge it,
+// then the next group. Between groups, each tile saves its states: the result over all whole
+// spans and the state of the current span. The pages in memory continue from these states. So
+// every tile merges the same blocks in the same order as with all pages in memory.
 
-// pageGroup is the pages that attention looks at, in a ring; there are none while it
-// looks at those in memory.
+// pageGroup is the group of pages from flash, in the reader's ring, that tiles are merging. It
+// is empty while tiles attend only to pages in memory.
 type pageGroup struct {
 	pages  []fetch.Page
-	merged int // of the sequence: the first block that tiles have not passed
-	block  int // of the sequence: the first
+	merged int // first block of the sequence that tiles have not merged
+	block  int // first block of the group, counted in the sequence
 	count  int // blocks
-	tile   int // the first of the sequence's tiles
-	// sums has room for the sums of shares, [block][key head]: whoever looks at a share
-	// sums it then. It is nil where pages are summed apart from that.
+	tile   int // first tile of the sequence
+	// sums holds the checksums of KV head blocks, [block][key head]: the thread that attends to
+	// a block computes its checksum in the same visit. It is nil if separate parts verify the
+	// pages.
 	sums []uint32
-	err  error // of a page that is damaged
-	// waits: these are the last on flash of the only sequence, and are looked at together
-	// with those in memory: threads meet once less, and tiles begin once less.
+	err  error // of a damaged page
+	// joinsResident: this is the last group of the only sequence, and tiles merge it together
+	// with the pages in memory. That saves one barrier and one restart of each tile.
 	joinsResident bool
 }
 
-// coldFloats returns how many floats what tiles know of cold pages takes, twice.
+// coldFloats returns the floats of one of the two buffers of tile states.
 func (s *step) coldFloats() int {
 	if s.m.cache.MayBeCold() {
 		return s.chunk * s.m.Spec.Heads * s.stateWidth()
@@ -44,7 +44,8 @@ func (s *step) coldBlocks(q *Sequence) int {
 	return q.kv.ColdPages() * s.m.cache.PageBlocks()
 }
 
-// mergedBlocks returns how many blocks of a sequence were looked at as they landed.
+// mergedBlocks returns how many blocks of a sequence were merged when their pages arrived from
+// flash.
 func (a *attention) mergedBlocks(s *Sequence) int {
 	if a.fetched.joinsResident {
 		return a.fetched.block
@@ -52,10 +53,9 @@ func (a *attention) mergedBlocks(s *Sequence) int {
 	return a.coldBlocks(s)
 }
 
-// tileState returns where it is kept what a tile knows of its sequence's cold blocks: the
-// result over all spans that have ended, and the state of the present one, if one has
-// begun. Threads work on copies: every step would wait for memory that another thread
-// has written.
+// tileState returns the saved states of a tile: the result over all whole spans, and the state
+// of the current span if one has begun. Threads work on copies, because another thread may have
+// written these lines and each step would wait for them.
 func (a *attention) tileState(t tile, kvHead int) (acc, span []float32) {
 	heads, width := a.m.Spec.Heads, a.stateWidth()
 	n := t.count * heads / a.layer.KVHeads * width
@@ -63,7 +63,7 @@ func (a *attention) tileState(t tile, kvHead int) (acc, span []float32) {
 	return a.tileStates[0][at : at+n], a.tileStates[1][at : at+n]
 }
 
-// attendFlash looks at the pages on flash.
+// attendFlash attends to the pages on flash.
 func (a *attention) attendFlash() {
 	a.fetched = pageGroup{}
 	if !a.batch.onFlash() {
@@ -85,13 +85,13 @@ func (a *attention) attendFlash() {
 	}
 }
 
-// attendSegments looks at the pages of segments that lie one behind the other. last: there are
-// no others.
+// attendSegments attends to the pages of adjacent segments. last means that no reads follow them
+// in this layer.
 func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last bool) {
 	of := &a.batch.runs[reads[0].Sequence]
 	first, tiles := a.tilesOf(of)
 	if tiles == 0 {
-		return // no tile attends to them
+		return // no row of this sequence continues
 	}
 	blocks := a.m.cache.PageBlocks()
 	page, end := max(0, c.FirstPage(a.index, of.pos)-reads[0].FirstPage), &reads[len(reads)-1]
@@ -123,8 +123,8 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 	}
 }
 
-// attendGroup verifies pages that have landed and looks at them, at the same time.
-// It reports whether they are sound.
+// attendGroup verifies the pages of a group and attends to them at the same time. It reports
+// whether all pages are intact.
 func (a *attention) attendGroup(tiles int, group pageGroup) bool {
 	a.fetched = group
 	a.m.workers.Run(a.groupParts()+tiles*a.layer.KVHeads, a.groupPart)
@@ -134,15 +134,16 @@ func (a *attention) attendGroup(tiles int, group pageGroup) bool {
 	return a.err == nil
 }
 
-// run looks at what is in memory, in parts, and at pages that wait for it.
+// run runs parts that attend to pages in memory, and the work on pages that joined them from
+// flash.
 func (a *attention) run(parts int) {
 	a.m.workers.Run(a.groupParts()+parts, a.attendPart)
 	a.verifyBlocks()
 	a.err = cmp.Or(a.err, a.fetched.err)
-	a.fetched.pages = nil // only spans are left to be merged
+	a.fetched.pages = nil // only the shared spans are left to merge
 }
 
-// tilesOf returns the tiles of a run of the batch: the first, and how many.
+// tilesOf returns the first tile of a run of the batch and their count.
 func (a *attention) tilesOf(r *run) (first, count int) {
 	for i := range a.tiles {
 		if a.tiles[i].row < r.row {
@@ -154,8 +155,8 @@ func (a *attention) tilesOf(r *run) (first, count int) {
 	return first, count
 }
 
-// groupParts returns how many parts there are to do with pages that have landed
-// besides looking at them: to ask for more and to check each.
+// groupParts returns the number of parts that a group needs besides attention: one that submits
+// more reads, and one per page to verify it unless attention computes the checksums.
 func (a *attention) groupParts() int {
 	switch {
 	case len(a.fetched.pages) == 0:
@@ -166,8 +167,8 @@ func (a *attention) groupParts() int {
 	return 1 + len(a.fetched.pages)
 }
 
-// runGroupPart does one of these parts. What tiles make of a damaged page goes no further:
-// the pass ends behind it.
+// runGroupPart runs one of these parts. If a page is damaged, the pass ends before the result of
+// the tiles is used.
 func (a *attention) runGroupPart(part int) {
 	if part == 0 {
 		if a.m.kvReader.Pressed() {
@@ -178,8 +179,8 @@ func (a *attention) runGroupPart(part int) {
 	a.verifyPage(part - 1)
 }
 
-// attendGroupPart does a part of a group of pages: one of these, or looks at all of them for
-// a tile and key head.
+// attendGroupPart runs a part of a group: one that groupParts counts, or the attention of one
+// tile and key head.
 func (a *attention) attendGroupPart(part, worker int) {
 	if others := a.groupParts(); part < others {
 		a.runGroupPart(part)
@@ -188,7 +189,7 @@ func (a *attention) attendGroupPart(part, worker int) {
 	}
 }
 
-// attendFetched merges the blocks that have landed into what one tile knows.
+// attendFetched merges the fetched blocks into the states of one tile and key head.
 func (a *attention) attendFetched(part, worker int) {
 	w, l := &a.workers[worker], &a.fetched
 	t, kvHead := a.tiles[l.tile+part/a.layer.KVHeads], part%a.layer.KVHeads
@@ -210,10 +211,10 @@ func (a *attention) attendFetched(part, worker int) {
 	a.saveState(acc, span, t, kvHead, end)
 }
 
-// saw reports whether a tile sees any of the blocks before one.
+// saw reports whether a tile attends to any block before the given one.
 func (a *attention) saw(t tile, block int) bool { return block > a.firstBlock(t) }
 
-// resume makes a thread's states what a tile knows of the blocks before from.
+// resume loads a tile's saved states of the blocks before from into the thread's workspace.
 func (a *attention) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
 	n := t.count * a.m.Spec.Heads / a.layer.KVHeads * a.stateWidth()
 	acc, span = w.acc[:n], w.span[:n]
@@ -222,7 +223,7 @@ func (a *attention) resume(w *workspace, t tile, kvHead, from int) (acc, span []
 	return acc, span
 }
 
-// beginAcc makes acc what a tile knows from spans that end before a block.
+// beginAcc sets acc to the saved result of a tile over the whole spans before a block.
 func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
 	if !a.saw(t, before) {
 		a.clearState(acc)
@@ -232,8 +233,8 @@ func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
 	copy(acc, known)
 }
 
-// beginSpan makes state what a tile knows of a span that begins with the block first,
-// from those of its blocks that are before another.
+// beginSpan sets state to the saved state of a tile over the blocks from first, where a span
+// begins, up to before.
 func (a *attention) beginSpan(state []float32, t tile, kvHead, before, first int) {
 	if before <= first || !a.saw(t, before) {
 		a.clearState(state)
@@ -243,7 +244,7 @@ func (a *attention) beginSpan(state []float32, t tile, kvHead, before, first int
 	copy(state, known)
 }
 
-// saveState keeps a thread's states as what a tile knows of the blocks before end.
+// saveState saves a thread's states as the tile's states of the blocks before end.
 func (a *attention) saveState(acc, span []float32, t tile, kvHead, end int) {
 	knownAcc, knownSpan := a.tileState(t, kvHead)
 	copy(knownAcc, acc)
@@ -252,7 +253,7 @@ func (a *attention) saveState(acc, span []float32, t tile, kvHead, end int) {
 	}
 }
 
-// attendSelected attends to the pages on flash that the selection took for rows of a run.
+// attendSelected attends to the pages on flash that the page selector chose for rows of a run.
 func (a *attention) attendSelected(of *run) {
 	k := &a.m.selectedPages
 	if a.err = k.Start(a.m.budget, a.m.kvReader.LargestPage(), threadpool.ReserveForReaders); a.err != nil {
@@ -261,7 +262,7 @@ func (a *attention) attendSelected(of *run) {
 	defer k.Drain(a.ctx)
 	first, tiles := a.tilesOf(of)
 	blocks, size := a.m.cache.PageBlocks(), a.m.cache.PageBytes(a.index)
-	index, done := 0, 0 // page of the sequence; blocks that were passed
+	index, done := 0, 0 // page of the sequence; blocks that tiles have passed
 	for _, part := range of.seq.kv.Cold() {
 		for page := range part.Pages {
 			if a.anyAttends(first, tiles, index*blocks, blocks) {
@@ -278,10 +279,11 @@ func (a *attention) attendSelected(of *run) {
 			return
 		}
 	}
-	a.attendGroup(tiles, pageGroup{merged: done, block: index * blocks, tile: first}) // spans may end behind the last page
+	a.attendGroup(tiles, pageGroup{merged: done, block: index * blocks, tile: first}) // a span may end after the last page
 }
 
-// attendNextSelected attends to the next selected page. Blocks before done were passed.
+// attendNextSelected attends to the next selected page. Tiles have passed all blocks before
+// done.
 func (a *attention) attendNextSelected(k *fetch.PageReader, first, tiles int, done *int) bool {
 	page, index, err := k.Next(a.ctx)
 	if a.err = err; err != nil {
@@ -306,8 +308,8 @@ func (a *attention) anyAttends(tile, tiles, block, blocks int) bool {
 	return false
 }
 
-// checksumBlock computes the checksum of a KV head block, if its page was just read and is not
-// summed by itself.
+// checksumBlock computes the checksum of a KV head block of a fetched page, if no separate part
+// verifies the page.
 func (a *attention) checksumBlock(kvHead, block int) {
 	l := &a.fetched
 	if at := block - l.block; l.sums != nil && at < l.count {
@@ -315,7 +317,7 @@ func (a *attention) checksumBlock(kvHead, block int) {
 	}
 }
 
-// verifyBlocks verifies the pages whose KV head blocks were summed.
+// verifyBlocks verifies the pages from the checksums of their KV head blocks.
 func (a *attention) verifyBlocks() {
 	if a.fetched.sums == nil {
 		return
@@ -326,10 +328,10 @@ func (a *attention) verifyBlocks() {
 	}
 }
 
-// verifyPage sums and verifies one page.
+// verifyPage computes the checksum of one page and verifies it.
 func (a *attention) verifyPage(i int) { a.compareChecksum(i, crc.Update(0, a.fetched.pages[i].Data)) }
 
-// compareChecksum verifies the checksum of a page.
+// compareChecksum compares the checksum of a page with the stored one and records a mismatch.
 func (a *attention) compareChecksum(i int, sum uint32) {
 	if err := a.fetched.pages[i].Verify(a.index, sum); err != nil {
 		a.fetchedErr.Lock()

@@ -6,9 +6,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// prepareRow makes one row's queries and keys ready and stores its keys and
-// values: norm, clip, rotation; queries get the attention scale and go to
-// attention's order.
+// prepareRow normalizes, clips and rotates one row's queries and keys, and appends its keys and
+// values to the KV cache. It scales the queries and copies them to the order in which attention
+// reads them.
 func (p *pass) prepareRow(row, _ int) {
 	s, d, kvHeads := p.m.Spec, p.m.Spec.HeadDim, p.layer.KVHeads
 	q := p.q[row*s.Heads*d : (row+1)*s.Heads*d]

@@ -6,13 +6,13 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// The softmax state of a query is what online softmax carries from block to
-// block: the values weighted so far, the greatest score, relative to which they
-// are weighted, and the sum of the weights.
+// The softmax state of a query is what online softmax carries from block to block: the sum of
+// weighted values, the maximum score, to which the weights are relative, and the sum of the
+// weights.
 
 var negInf = float32(math.Inf(-1))
 
-// clearState makes every query's state that of having seen nothing.
+// clearState resets the state of every query to that of having read no token.
 func (s *step) clearState(state []float32) {
 	clear(state)
 	width := s.stateWidth()
@@ -21,9 +21,9 @@ func (s *step) clearState(state []float32) {
 	}
 }
 
-// weighScores turns one query's scores of a block into weights relative to its
-// running maximum, and scales its state where the maximum rose. Tokens that
-// the query must not see get the weight 0.
+// weighScores turns one query's scores of a block into weights relative to its running maximum,
+// and rescales its state if the maximum rises. Tokens outside the causal range or the window get
+// weight 0.
 func (s *step) weighScores(scores, state []float32, pos, start int) {
 	seen := min(len(scores), pos-start+1)
 	if seen <= 0 {
@@ -42,7 +42,7 @@ func (s *step) weighScores(scores, state []float32, pos, start int) {
 	clear(scores[seen:])
 	d := len(state) - 2
 	if top == negInf {
-		return // nothing of this block is inside the window
+		return // no token of this block is inside the window
 	}
 	newTop := max(state[d], top)
 	if f := decay(state[d], newTop); f != 1 {
@@ -56,9 +56,9 @@ func (s *step) weighScores(scores, state []float32, pos, start int) {
 	state[d], state[d+1] = newTop, state[d+1]+sum
 }
 
-// decay returns e^(from-to): what weights relative to one maximum are worth
-// relative to a greater one. Mostly the maximum stays, and the exponential of 0
-// is exactly 1.
+// decay returns e^(from-to), the factor that converts weights relative to one maximum into
+// weights relative to a greater one. Usually the maximum does not change, and the exponential of
+// 0 is exactly 1.
 func decay(from, to float32) float32 {
 	if from == to {
 		return 1
@@ -66,7 +66,7 @@ func decay(from, to float32) float32 {
 	return quant.Exp32(from - to)
 }
 
-// mergeState adds the state of a later span to that of all before.
+// mergeState merges the state of a span into the state of all spans before it.
 func (s *step) mergeState(acc, state []float32) {
 	width := s.stateWidth()
 	d := width - 2
@@ -83,8 +83,8 @@ func (s *step) mergeState(acc, state []float32) {
 	}
 }
 
-// finishTile divides by the sum of weights and writes a tile's result in the order
-// that the output projection reads.
+// finishTile divides by the sum of weights and writes a tile's output in the order that the
+// output projection reads.
 func (s *step) finishTile(t tile, kvHead int, acc []float32) {
 	d, width, heads := s.m.Spec.HeadDim, s.stateWidth(), s.m.Spec.Heads
 	group := heads / s.layer.KVHeads

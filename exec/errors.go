@@ -2,11 +2,10 @@ package exec
 
 import "errors"
 
-// Errors of running a model.
+// Errors of a forward pass.
 var (
-	// ErrContextFull says that a sequence has reached the longest length it
-	// may have.
+	// ErrContextFull means that a sequence has reached its token limit.
 	ErrContextFull = errors.New("context is full")
-	// ErrToken says that a token id is not in the vocabulary.
+	// ErrToken means that a token id is not in the vocabulary.
 	ErrToken = errors.New("token id outside the vocabulary")
 )

@@ -25,7 +25,7 @@ import (
 // A method named queue… puts work on a list and returns at once; the next matmul run, or
 // flushRowOps, does it. Everything else is done when the method returns.
 
-// errChunk refuses a batch that a change of plan has made larger than a chunk.
+// errChunk refuses a batch that is larger than a chunk, because Replan has made chunks smaller.
 var errChunk = errors.New("exec: the batch is larger than a chunk")
 
 // forward passes one batch of tokens through the model. It allocates nothing. When it fails
@@ -63,8 +63,8 @@ func finishPass(m *Model, b *Batch) {
 	b.commit()
 }
 
-// preparePass makes the model ready for a batch: memory that a change of plan could not get,
-// room for keys and values, and reads of the pages that lie on flash.
+// preparePass makes the model ready for a batch: it retries allocations that a Replan could not
+// make, reserves KV slots, and begins the reads of pages on flash.
 func preparePass(ctx context.Context, m *Model, b *Batch) error {
 	if m.closed {
 		return ErrClosed
@@ -130,7 +130,7 @@ func (p *pass) rotaryAngles(table int) {
 	}
 }
 
-// reset clears what a failed pass has left; a fault can end one anywhere.
+// reset clears state that a failed pass left behind; a fault can end a pass at any point.
 func (p *pass) reset() {
 	p.mm.offload.cancel()
 	p.mm.matmuls, p.ops = p.mm.matmuls[:0], p.ops[:0]
@@ -211,7 +211,7 @@ func (p *pass) runAttention(in []float32 /* [n, Dim] */) {
 	p.mm.run()
 }
 
-// runQKV computes keys and values and, if any row continues behind them, queries.
+// runQKV computes keys, values and, if a row continues past them, queries.
 func (p *pass) runQKV(in []float32 /* [n, Dim] */, queries bool) {
 	if queries {
 		p.mm.queue(&p.w.Q, in, p.n, p.q)
@@ -292,7 +292,7 @@ func (p *pass) output() error {
 		rows := p.batch.want[done:min(done+headRows, len(p.batch.want))]
 		for i, row := range rows {
 			if p.n < len(p.batch.ids) {
-				row = done + i // pruneRows has moved it
+				row = done + i // pruneRows moved it
 			}
 			applyNorm(&s.Norm, p.h[i*s.Dim:(i+1)*s.Dim], p.x[row*s.Dim:(row+1)*s.Dim], &p.m.weights.Norm)
 		}

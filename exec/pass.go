@@ -7,27 +7,27 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// headRows is how many tokens go through the output head together. Logits of a
-// large vocabulary are the widest buffer, so few rows are held at once.
+// headRows is how many rows go through the output head together. The logits of a large
+// vocabulary are the widest buffer, so the pass holds few rows of them at once.
 const headRows = 8
 
-// pass is the forward pass of a model: its buffers, allocated once, and its parts. Each part
-// has a page of its own: step.go what they share, matmul.go the matmul queue, attention.go
-// attention, experts.go the experts. forward.go says in which order a token goes through
-// them.
+// pass is the forward pass of a model: its buffers, allocated once, and its parts. Each part has
+// a file of its own: step.go (the state that the parts share), matmul.go (the matmul queue),
+// attention.go (attention), experts.go (the experts). forward.go has the order in which a token
+// goes through them.
 type pass struct {
 	*step
 	mm      matmulQueue
 	attn    attention
 	experts experts
-	frame   *tiering.Frame // of all buffers
+	frame   *tiering.Frame // memory of all buffers
 
-	// Functions as values, made once because making one allocates.
+	// Method values, created once because creating one allocates.
 	preparePart func(row, worker int)
 	convPart    func(part, worker int)
 }
 
-// newPass returns a pass of up to chunk tokens and allocates its buffers.
+// newPass returns a pass for up to chunk tokens and allocates its buffers.
 func newPass(m *Model, chunk int) (*pass, error) {
 	p := outlinePass(m, chunk, m.workers.Count())
 	var probe tiering.Arena
@@ -58,7 +58,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 	return p, nil
 }
 
-// outlinePass returns a pass without buffers, to measure what they take.
+// outlinePass returns a pass without buffers; carving it with a probe measures their size.
 func outlinePass(m *Model, chunk, threads int) *pass {
 	s := &step{m: m, chunk: chunk, workers: make([]workspace, threads)}
 	p := &pass{step: s}
@@ -72,7 +72,7 @@ func outlinePass(m *Model, chunk, threads int) *pass {
 	return p
 }
 
-// prepareWorkers makes what threads need outside the frame.
+// prepareWorkers allocates each thread's scratch objects that do not live in the frame.
 func (p *pass) prepareWorkers() {
 	cols, wide, queries := p.maxCols(), p.hasWideTypes(), p.attn.maxTileQueries()
 	for i := range p.workers {

@@ -7,18 +7,17 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Buffers of a pass lie over each other where they are never in use together:
-// attention's and those of the MLP, those of a layer and the logits behind the
-// last. What one token takes decides how many pass through the layers together
-// when memory is scarce, and so how often a prompt has what is not in memory read.
+// Buffers that are never in use at the same time share memory: attention's and the MLP's, and a
+// layer's and the logits. When memory is scarce, the bytes per token decide how many tokens pass
+// through the layers together, and so how often a prompt streams the non-resident weights.
 
-// carve takes all buffers from an arena, or measures them.
+// carve takes all buffers from an arena; with a probe as the arena, it measures them.
 func (p *pass) carve(a *tiering.Arena) {
 	p.carveRows(a)
 	a.Overlay(func() { p.carveLayer(a) }, func() { p.carveOutput(a) })
 }
 
-// carveRows takes what is in use all the time, or holds something between steps.
+// carveRows takes the buffers that are in use during a whole pass or carry state between steps.
 func (p *pass) carveRows(a *tiering.Arena) {
 	s := p.m.Spec
 	p.x = a.Floats(p.chunk * s.Dim)
@@ -36,10 +35,10 @@ func (p *pass) carveRows(a *tiering.Arena) {
 	}
 }
 
-// carveBranches takes what goes into the branches of a layer and what comes out.
-// Where branches take turns, each vector is added to the residual stream before the
-// same row of the next one is written, so one place serves for all of them. A
-// convolution reads its input while it writes its output.
+// carveBranches takes the input and output buffers of a layer's branches (attention or
+// convolution, and MLP or experts). In serial layers, each output row is added to the residual
+// stream before the next branch writes the same row, so one buffer serves for all of them. A
+// convolution reads its input while it writes its output, so it needs a second buffer.
 func (p *pass) carveBranches(a *tiering.Arena) {
 	n := p.chunk * p.m.Spec.Dim
 	p.ffn = a.Floats(n)
@@ -53,7 +52,7 @@ func (p *pass) carveBranches(a *tiering.Arena) {
 	}
 }
 
-// carveLayer takes what one branch of a layer is at work with.
+// carveLayer takes the working buffers of one branch of a layer.
 func (p *pass) carveLayer(a *tiering.Arena) {
 	w := p.widths()
 	a.Overlay(
@@ -67,17 +66,17 @@ func (p *pass) carveLayer(a *tiering.Arena) {
 	)
 }
 
-// carveAttention takes what attention works with.
+// carveAttention takes the working buffers of attention.
 func (p *pass) carveAttention(a *tiering.Arena, w *widths) {
 	s := p.m.Spec
 	p.q = a.Floats(p.chunk * s.Heads * s.HeadDim)
-	p.att = p.q // by then queries are in heads
+	p.att = p.q // queries have moved to heads before att is written
 	p.heads = a.Floats(p.chunk * s.Heads * s.HeadDim)
 	p.k, p.v = a.Floats(p.chunk*w.kvHeads*s.HeadDim), a.Floats(p.chunk*w.kvHeads*s.HeadDim)
 	p.attn.carve(a)
 }
 
-// carveMLP takes what an MLP, or experts, work with.
+// carveMLP takes the working buffers of an MLP or of experts.
 func (p *pass) carveMLP(a *tiering.Arena, w *widths) {
 	s := p.m.Spec
 	p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
@@ -89,20 +88,20 @@ func (p *pass) carveMLP(a *tiering.Arena, w *widths) {
 	p.experts.routing.carve(a, s, p.chunk, p.experts.copiesRows())
 }
 
-// carveOutput takes what logits are made in, if they are made here.
+// carveOutput takes the logits buffer, unless an accelerator computes the logits.
 func (p *pass) carveOutput(a *tiering.Arena) {
 	if p.m.offloadedLayers == nil {
 		p.logits = a.Floats(headRows * p.m.Spec.Vocab)
 	}
 }
 
-// widths are the sizes of a model that differ between layers, the greatest of each.
+// widths holds, for each size that differs between layers, its maximum.
 type widths struct {
 	kvHeads     int
-	inner       int // of an MLP that every token goes through
+	inner       int // of a dense MLP or a shared expert
 	expertInner int
-	convs       bool // some layers are convolutions
-	shared      bool // some have an expert that every token uses besides others
+	convs       bool // some layer is a convolution
+	shared      bool // some layer has a shared expert
 }
 
 func (s *step) widths() (w widths) {
@@ -119,14 +118,14 @@ func (s *step) widths() (w widths) {
 	return w
 }
 
-// maxCols returns the longest row of any matrix.
+// maxCols returns the most columns of any matrix.
 func (s *step) maxCols() int {
 	op, w := s.m.Spec, s.widths()
 	return max(op.Dim, op.Heads*op.HeadDim, w.inner, w.expertInner)
 }
 
-// hasWideTypes reports whether any weights are of a type whose products take more
-// of a worker's memory. The output head is multiplied with few tokens at a time.
+// hasWideTypes reports whether any layer's weights are of a type whose matmuls take more scratch
+// memory per thread. The output head does not count: it runs with few tokens at a time.
 func (s *step) hasWideTypes() (wide bool) {
 	look := func(_ string, m *weights.Linear) { wide = wide || m.Tiled && tiled.Wide(m.Type) }
 	for l := range s.m.weights.Layers {

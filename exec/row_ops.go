@@ -6,19 +6,19 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// rowOp is something that is done with every row of the batch on its own: it
-// needs nothing of other rows. Steps are put on a list, and done by whoever
-// rounds the row for the next product, while it is in the core's cache. Results
-// of products are written by all threads, so that reading them is expensive
-// once, and would be again for each step of its own.
+// rowOp is an operation on each row of the batch that needs no other row. Row operations are
+// queued, and the thread that quantizes a row for the next matmul runs them on that row first,
+// while the row is in the core's cache. All threads write parts of a matmul's result, so the
+// first read of a row fetches it from other cores; a separate loop per operation would pay that
+// price each time.
 type rowOp struct {
 	do       func(s *step, op *rowOp, row int)
 	dst, src []float32     // [n, width]
-	norm     *weights.Gain // of a normalization
+	norm     *weights.Gain // for normRow
 	width    int
 }
 
-// rowOps are the row operations that wait, and the loop over rows that is running.
+// rowOps holds the queued row operations and the state of the running loop over rows.
 type rowOps struct {
 	ops []rowOp
 
@@ -27,16 +27,16 @@ type rowOps struct {
 	rowsPart, rowOpsPart func(part, worker int)
 }
 
-// makeParts makes method values, which allocate.
+// makeParts creates the method values once, because creating one allocates.
 func (s *step) makeParts() { s.rowsPart, s.rowOpsPart = s.runRows, s.runRowOps }
 
-// maxRowOps is more than any family has between two products: normalizing and
-// adding two branches, then normalizing for the next layer.
+// maxRowOps is more than any family queues between two matmul runs: normalize and add two
+// branches, then normalize for the next layer.
 const maxRowOps = 8
 
 func (s *step) queueRowOp(op rowOp) { s.ops = append(s.ops, op) }
 
-// queueResidual adds what a branch of the layer gave to the residual stream.
+// queueResidual queues the addition of a branch's output to the residual stream.
 func (s *step) queueResidual(branch []float32 /* [n, Dim] */) {
 	s.queueRowOp(rowOp{do: (*step).addRow, dst: s.x, src: branch, width: s.m.Spec.Dim})
 }
@@ -50,13 +50,14 @@ func (s *step) addRow(op *rowOp, row int) {
 	quant.Add(op.dst[lo:hi], op.src[lo:hi])
 }
 
-// queueNorm returns where the normalized residual stream will be.
+// queueNorm queues a normalization of the residual stream and returns the buffer that will hold
+// the result.
 func (s *step) queueNorm(g *weights.Gain) []float32 {
 	s.queueNormRows(s.h, s.x, g)
 	return s.h
 }
 
-// queueNormRows normalizes vectors of the model's width.
+// queueNormRows queues the normalization of vectors of the model's width.
 func (s *step) queueNormRows(dst, src []float32 /* [n, Dim] */, g *weights.Gain) {
 	s.queueRowOp(rowOp{do: (*step).normRow, dst: dst, src: src, norm: g, width: s.m.Spec.Dim})
 }
@@ -66,7 +67,7 @@ func (s *step) normRow(op *rowOp, row int) {
 	applyNorm(&s.m.Spec.Norm, op.dst[lo:hi], op.src[lo:hi], op.norm)
 }
 
-// runRowOps does the steps on the list for one row.
+// runRowOps runs the queued operations on one row.
 func (s *step) runRowOps(row, _ int) {
 	for i := range s.ops {
 		op := &s.ops[i]
@@ -74,7 +75,7 @@ func (s *step) runRowOps(row, _ int) {
 	}
 }
 
-// flushRowOps does the steps on the list for all rows and empties it.
+// flushRowOps runs the queued operations on all rows and empties the queue.
 func (s *step) flushRowOps() {
 	if len(s.ops) > 0 {
 		s.forRows(s.n, s.rowOpsPart)
@@ -82,7 +83,7 @@ func (s *step) flushRowOps() {
 	}
 }
 
-// forRows runs something for every row: on all threads when there are many.
+// forRows calls do for each row, on all threads if there are at least four rows.
 func (s *step) forRows(n int, do func(row, worker int)) {
 	if n < 4 {
 		for i := range n {
@@ -94,9 +95,9 @@ func (s *step) forRows(n int, do func(row, worker int)) {
 	s.m.workers.Run((n+s.rowsPerPart-1)/s.rowsPerPart, s.rowsPart)
 }
 
-// rowsPerThread returns how many neighbouring rows one thread takes at a time. Rounded
-// rows of a tile share cache lines, which two cores should not write in turns; but
-// each core should have a few parts, so that a slow one can have fewer.
+// rowsPerThread returns how many neighbouring rows a thread takes at a time. Quantized rows of a
+// tile share cache lines, which two cores should not write alternately; but each core should get
+// several parts, so that a slow core can take fewer.
 func (s *step) rowsPerThread(n int) int {
 	rows := 1
 	for rows < tiled.TileTokens && 4*rows*len(s.workers) <= n {

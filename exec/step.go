@@ -10,68 +10,67 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// step is what all parts of a pass share: the model, the activations, the layer that is
-// being computed, and the row operations that wait for the next matmul. The parts (the
-// matmul queue, attention, the experts) embed a pointer to the same step.
+// step is the state that all parts of a pass share: the model, the activations, the current
+// layer, and the row operations that wait for the next matmul run. The parts (the matmul queue,
+// attention, the experts) embed a pointer to the same step.
 type step struct {
 	m       *Model
-	chunk   int // the most tokens of a pass
+	chunk   int // most tokens of a pass
 	workers []workspace
 	activations
 	rowOps
 
-	ctx   context.Context // of the pass that is running
+	ctx   context.Context // of the running pass
 	err   error           // why the pass cannot continue
 	batch *Batch
-	n     int // rows in the batch
+	n     int // rows that are being computed; pruneRows reduces it
 	layer *arch.LayerSpec
-	index int // of the layer
+	index int // index of the layer
 	w     *weights.LayerWeights
 	// activate combines the gate and up vectors of an MLP.
 	activate func(dst, gate, up []float32)
 }
 
-// activations are the buffers of a pass. They are allocated once; some lie over each other,
-// see carve.
+// activations are the buffers of a pass, allocated once. Some share memory, see carve.
 type activations struct {
 	x, h     []float32   // [chunk, Dim] residual stream; its normalized copy
 	mix, ffn []float32   // [chunk, Dim] results of attention and of the MLP
-	q, att   []float32   // [chunk, Heads*HeadDim] queries as the matmul writes them; result of attention
+	q, att   []float32   // [chunk, Heads*HeadDim] queries as the matmul writes them; attention's output
 	k, v     []float32   // [chunk, maxKV*HeadDim]
 	heads    []float32   // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
 	gate     []float32   // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
-	up       []float32   // the same for at most mostUpTokens tokens
-	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the positions in the batch
+	up       []float32   // the same, for at most mostUpTokens tokens
+	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the batch's positions
 	conv     []float32   // [chunk, 3*Dim]
 	logits   []float32   // [headRows, Vocab]
 	raw      []byte      // an embedding row as the file stores it
 }
 
-// workspace is the memory that one thread works in.
+// workspace is the working memory of one thread.
 type workspace struct {
 	scratch    *quant.Scratch
 	tiles      *tiled.Scratch
-	tileMemory []float32 // of tiles
-	ordered    []float32 // [maxCols] a row that is being quantized, in another order
-	up         []float32 // [chunk, columnsOfUp] of an MLP, see multiplyActivating
+	tileMemory []float32 // memory of tiles
+	ordered    []float32 // [maxCols] the row that is being quantized, in the column order of the weights
+	up         []float32 // [chunk, columnsOfUp] slice of up, see multiplyActivating
 	scores     []float32 // [tileQueries, kv.BlockTokens]
-	acc        []float32 // [tileQueries, HeadDim+2] running result of a tile
-	span       []float32 // [tileQueries, HeadDim+2] result of the current span
+	acc        []float32 // [tileQueries, HeadDim+2] softmax states of a tile
+	span       []float32 // [tileQueries, HeadDim+2] softmax states over the current span
 
-	values []float32 // [kv.BlockTokens, HeadDim] of a cache in F16, as float32
+	values []float32 // [kv.BlockTokens, HeadDim] values of an F16 cache as float32
 
-	// For a cache in codes: a tile's quantized queries, and their weights of a block.
+	// For quantized KV formats: a tile's quantized queries and their softmax weights of a block.
 	queries tiled.Activations
-	padded  []float32 // [keyCols] a query filled up with zeros
+	padded  []float32 // [keyCols] a query, padded with zeros
 	rounded []float32 // memory of queries
 	weights []quant.BlockWeights
 
-	// For selection.
+	// For page selection.
 	summarizer *kv.Summarizer
-	box        []float32         // [SummaryCols] a query in the form that summaries are multiplied with
-	corners    tiled.Activations // those queries, quantized
+	box        []float32         // [SummaryCols] a query in the form that multiplies summaries, see splitSigns
+	corners    tiled.Activations // these queries, quantized
 	parts      []float32         // memory of corners
-	guess      []float32         // [group, kv.BlockTokens] scores of a group of summaries
+	guess      []float32         // [group, kv.BlockTokens] scores of one group of summaries
 	blocks     []float32         // [group, blocks] scores of blocks
 }
 
@@ -83,19 +82,20 @@ func (s *step) failed() bool {
 	return s.err != nil
 }
 
-// stateWidth is the floats of one query's softmax state: weighted values, then
-// the maximum and the sum of weights.
+// stateWidth returns the floats of one query's softmax state: the weighted values, then the
+// maximum and the sum of the weights.
 func (s *step) stateWidth() int { return s.m.Spec.HeadDim + 2 }
 
-// queries returns rows of the queries that share a key head: [rows, group, HeadDim].
+// queries returns the rotated queries of some rows that share a key head: [rows, group,
+// HeadDim].
 func (s *step) queries(kvHead, row, rows int) []float32 {
 	width := s.m.Spec.Heads / s.layer.KVHeads * s.m.Spec.HeadDim
 	at := (kvHead*s.n + row) * width
 	return s.heads[at : at+rows*width]
 }
 
-// activation returns the function that combines gate and up, or that maps up
-// alone in an MLP without a gate (gate is then ignored).
+// activation returns the function that combines gate and up. For an MLP without a gate it
+// ignores gate and maps up alone.
 func activation(s *arch.Spec) func(dst, gate, up []float32) {
 	if s.Gated {
 		return [...]func(dst, gate, up []float32){arch.SiLU: quant.SiluMul, arch.GELUTanh: quant.GeluTanhMul, arch.GELUErf: quant.GeluErfMul}[s.Act]
