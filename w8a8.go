@@ -108,8 +108,8 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 	for in, keep := range exec.OutlierFraction(fractionOr(o.Shadows, 1)).Of(index.Inputs) {
 		kept[in.Name] = keep
 		done.Inputs = append(done.Inputs, CalibrationInput{
-			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.Loss),
-			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotShare: in.HotShare(),
+			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.ClippedErrorRatio),
+			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotShare: in.HotFraction(),
 			Stored: keep,
 		})
 	}

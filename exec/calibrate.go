@@ -121,7 +121,7 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 			return nil, err
 		}
 	}
-	index := &w8a8.Index{Model: identity, Made: how.Made, Tokens: len(ids), OutlierShare: how.Share}
+	index := &w8a8.Index{Model: identity, CreatedBy: how.Made, Tokens: len(ids), OutlierFraction: how.Share}
 	for _, s := range order {
 		in, err := s.Input()
 		if err != nil {

@@ -181,7 +181,7 @@ func TestPacksSpeakForTheirSource(t *testing.T) {
 			defer packed.Close()
 			about := packed.Packed().About()
 			require.Equal(t, filepath.Base(path), about.Source)
-			require.Equal(t, "test", about.Made)
+			require.Equal(t, "test", about.CreatedBy)
 			wantTemplate, err := source.ChatTemplate()
 			require.NoError(t, err)
 			gotTemplate, err := packed.ChatTemplate()

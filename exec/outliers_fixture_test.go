@@ -30,7 +30,7 @@ type layerProduct struct {
 // newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
 func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
 	t.Helper()
-	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", At: w8a8.Wanted}}}
+	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", ColumnsAt: w8a8.WriteColumns}}}
 	each := func(do func([]float32)) {
 		for at := 0; at < len(inputs); at += cols {
 			do(inputs[at : at+cols])

@@ -45,7 +45,7 @@ func scaleOf(in *w8a8.Input, shadow bool) float32 {
 	if shadow {
 		return in.Scale
 	}
-	return in.Alone
+	return in.ClippedScale
 }
 
 // scales returns with which scale the input of each matrix is rounded, by the matrix's
@@ -83,7 +83,7 @@ func (m *Model) usePerTensor(o *W8A8) error {
 			if !kept {
 				continue
 			}
-			if in.Matrices[j].At == 0 {
+			if in.Matrices[j].ColumnsAt == 0 {
 				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
 			}
 			w.PerTensor.Limit = weights.MagnitudeBits(weights.LimitOf(in.Scale))
@@ -124,7 +124,7 @@ func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 		for i, in := range sorted {
 			// A product such as 0.15·20 may be a little above the whole number.
 			most := float64(i) < c.Fraction*float64(len(sorted))-1e-9
-			if !yield(in, most || float64(in.Loss) > c.MostLoss && in.Stored()) {
+			if !yield(in, most || float64(in.ClippedErrorRatio) > c.MostLoss && in.HasColumns()) {
 				return
 			}
 		}
@@ -136,7 +136,7 @@ func (o *W8A8) Identity() string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Sum, o.Outliers)
+	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Checksum, o.Outliers)
 }
 
 // quantizeInto rounds a row of input i, and notes whether some of it lies beyond its

@@ -87,7 +87,7 @@ func TestCalibrationCounts(t *testing.T) {
 		require.EqualValues(t, 160*in.Cols, in.Elements, in.Name)
 		require.LessOrEqual(t, float64(in.Outliers), 0.02*float64(in.Elements), in.Name)
 		require.GreaterOrEqual(t, in.Importance(), 1-1e-6, in.Name)
-		require.GreaterOrEqual(t, in.Loss, float32(0.99), in.Name)
+		require.GreaterOrEqual(t, in.ClippedErrorRatio, float32(0.99), in.Name)
 		var sum, hot int64
 		for i, c := range in.Channels {
 			sum += c.Count
@@ -99,7 +99,7 @@ func TestCalibrationCounts(t *testing.T) {
 			}
 		}
 		require.Equal(t, in.Outliers, sum)
-		require.Equal(t, float64(hot)/float64(max(1, sum)), in.HotShare())
+		require.Equal(t, float64(hot)/float64(max(1, sum)), in.HotFraction())
 		require.LessOrEqual(t, in.Hot, max(1, in.Cols*3/100))
 	}
 	last := 1e30

@@ -113,8 +113,8 @@ func (s *Stream) submit() {
 		return
 	}
 	most := slots
-	if slots >= minHalves && q.Together() {
-		if q.Reading() {
+	if slots >= minHalves && q.CompletesInBatches() {
+		if q.HasInFlight() {
 			return
 		}
 		most = slots / 2
@@ -125,7 +125,7 @@ func (s *Stream) submit() {
 		file, place := p.run.stored(p.off, int64(len(dst)))
 		q.Add(file, dst[:vfs.DirectSize(len(dst))], place, at)
 	}
-	q.Ask()
+	q.Submit()
 }
 
 // Pressed reports whether who takes has had to wait in this pass or the one before. It

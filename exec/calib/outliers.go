@@ -216,7 +216,7 @@ func (s *InputSizes) Input() (w8a8.Input, error) {
 	if in.Elements == 0 || in.Scale == 0 {
 		return in, fmt.Errorf("%w: the text gives no numbers but zero to %s: calibrate with a longer one", arch.ErrModel, s.Name)
 	}
-	in.Alone, in.Loss = s.alone()
+	in.ClippedScale, in.ClippedErrorRatio = s.alone()
 	for channel, count := range s.Beyond {
 		if count > 0 {
 			in.Channels = append(in.Channels, w8a8.Channel{Channel: channel, Count: count})

@@ -64,9 +64,9 @@ func WriteCalibration(ctx context.Context, f *modelfile.Files, fsys vfs.FS, path
 		in := &index.Inputs[i]
 		for j := range in.Matrices {
 			m := &in.Matrices[j]
-			m.At = 0
+			m.ColumnsAt = 0
 			if keep(in) {
-				m.At = w8a8.Wanted
+				m.ColumnsAt = w8a8.WriteColumns
 				total += int64(in.Cols) * m.ColumnBytes()
 			}
 		}

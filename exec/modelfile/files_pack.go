@@ -153,7 +153,7 @@ func (f *Files) SourceFiles() ([]string, error) {
 // About says what a pack of f is made from.
 func (f *Files) About(made string) (a pack.About, err error) {
 	_, a.Source = vfs.Split(f.Path)
-	a.Made = made
+	a.CreatedBy = made
 	if f.packed != nil {
 		was := f.packed.About()
 		a.Source, a.SourceBytes, a.Fingerprint = was.Source, was.SourceBytes, was.Fingerprint

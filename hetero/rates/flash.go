@@ -110,7 +110,7 @@ func (r *flashBench) queued(queue *vfs.ReadQueue, file vfs.File) (gbs float64, e
 			queue.Add(file, r.slot(next), r.place(next), int(next))
 			next++
 		}
-		queue.Ask()
+		queue.Submit()
 		tag, n, ok := queue.Next(time.Second)
 		if !ok {
 			continue

@@ -57,7 +57,7 @@ func shapeProducts(name, mix string) (list []weights.Product, err error) {
 		p := weights.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
 		times := 1
 		if m.Experts > 0 {
-			times = shape.Used
+			times = shape.ExpertsUsed
 		}
 		i := slices.IndexFunc(list, func(q weights.Product) bool {
 			q.Count = 0

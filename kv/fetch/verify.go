@@ -11,14 +11,14 @@ import (
 // attends to all of a page, as in decoding, the thread that attends to a block computes its
 // checksum first, so that its bytes come from memory once.
 type Checks struct {
-	combine *crc.Joint // of KV head blocks
+	combine *crc.Combiner // of KV head blocks
 	sums    []uint32
 }
 
 // NewChecks returns the checks for pages of a cache, nothing if all of them stay in memory.
 func NewChecks(c *kv.Cache) (s Checks) {
 	if c.MayBeCold() {
-		s.combine = crc.NewJoint(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
+		s.combine = crc.NewCombiner(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
 	}
 	return s
 }
@@ -30,4 +30,4 @@ func (s *Checks) Room(n int) []uint32 {
 }
 
 // Page returns the checksum of a page from those of its blocks.
-func (s *Checks) Page(blocks []uint32) uint32 { return s.combine.Sum(blocks) }
+func (s *Checks) Page(blocks []uint32) uint32 { return s.combine.Combine(blocks) }

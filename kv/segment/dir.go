@@ -253,7 +253,7 @@ func (d *Dir) List() ([]Segment, error) {
 			continue
 		}
 		c := Segment{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
-		c.Used, _ = vfs.Used(d.fsys, d.path(f.Name))
+		c.Used, _ = vfs.LastUsed(d.fsys, d.path(f.Name))
 		list = append(list, c)
 	}
 	return list, nil

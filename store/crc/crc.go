@@ -14,13 +14,13 @@ import (
 // castagnoli is the polynomial that processors know.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// step is a page of memory: what a processor foresees of reads ends with it.
-const step = 4096
+// prefetchBytes is a page of memory: what a processor foresees of reads ends with it.
+const prefetchBytes = 4096
 
 // Update returns the sum of what has a sum already and of data behind it. The sum of
 // nothing is 0, and zeros have another one.
 func Update(sum uint32, data []byte) uint32 {
-	if n := len(data) / foldBytes * foldBytes; folds && n > 0 {
+	if n := len(data) / foldBytes * foldBytes; hasFold && n > 0 {
 		sum = ^fold(^sum, &data[0], n)
 		data = data[n:]
 	}
@@ -30,10 +30,10 @@ func Update(sum uint32, data []byte) uint32 {
 // update is Update without folding. What is summed next is on its way from memory
 // meanwhile: a device wrote it, so that it is in no cache of this core.
 func update(sum uint32, data []byte) uint32 {
-	for len(data) > step {
-		tiering.Prefetch(tiering.Address(data[step:]), min(step, len(data)-step))
-		sum = crc32.Update(sum, castagnoli, data[:step])
-		data = data[step:]
+	for len(data) > prefetchBytes {
+		tiering.Prefetch(tiering.Address(data[prefetchBytes:]), min(prefetchBytes, len(data)-prefetchBytes))
+		sum = crc32.Update(sum, castagnoli, data[:prefetchBytes])
+		data = data[prefetchBytes:]
 	}
 	return crc32.Update(sum, castagnoli, data)
 }

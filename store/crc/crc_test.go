@@ -21,8 +21,8 @@ func randomBytes(n int) []byte {
 func TestUpdateIsCRC32C(t *testing.T) {
 	require.EqualValues(t, 0xe3069283, Update(0, []byte("123456789")), "the standard's own example")
 	require.NotZero(t, Update(0, make([]byte, 64<<10)))
-	data := randomBytes(5*step + 7)
-	for _, n := range []int{0, 1, step - 1, step, step + 1, 2 * step, len(data)} {
+	data := randomBytes(5*prefetchBytes + 7)
+	for _, n := range []int{0, 1, prefetchBytes - 1, prefetchBytes, prefetchBytes + 1, 2 * prefetchBytes, len(data)} {
 		want := crc32.Checksum(data[:n], crc32.MakeTable(crc32.Castagnoli))
 		require.Equal(t, want, Update(0, data[:n]), n)
 		require.Equal(t, want, Update(Update(0, data[:n/3]), data[n/3:n]), "in two pieces, %d", n)
@@ -46,15 +46,15 @@ func TestFoldingIsTheSame(t *testing.T) {
 func TestJointSumIsThatOfTheWhole(t *testing.T) {
 	data := randomBytes(40 * 77)
 	for _, size := range []int{1, 77, 4 * 77} {
-		j := NewJoint(size)
+		j := NewCombiner(size)
 		var parts []uint32
 		for at := 0; at < len(data); at += size {
 			parts = append(parts, Update(0, data[at:at+size]))
 		}
-		require.Equal(t, Update(0, data), j.Sum(parts), size)
-		require.Equal(t, Update(0, data[:size]), j.Sum(parts[:1]), size)
+		require.Equal(t, Update(0, data), j.Combine(parts), size)
+		require.Equal(t, Update(0, data[:size]), j.Combine(parts[:1]), size)
 	}
-	require.Zero(t, NewJoint(8).Sum(nil))
+	require.Zero(t, NewCombiner(8).Combine(nil))
 }
 
 func BenchmarkUpdate(b *testing.B) {

@@ -4,8 +4,8 @@ package crc
 
 import "golang.org/x/sys/cpu"
 
-// folds says that the processor multiplies polynomials in registers of 512 bits.
-var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
+// hasFold says that the processor multiplies polynomials in registers of 512 bits.
+var hasFold = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
 // foldBytes is what is folded in a round.
 const foldBytes = 256

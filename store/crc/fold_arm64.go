@@ -4,9 +4,9 @@ package crc
 
 import "golang.org/x/sys/cpu"
 
-// folds says that the processor has the instruction for CRC-32C and multiplies
+// hasFold says that the processor has the instruction for CRC-32C and multiplies
 // polynomials.
-var folds = cpu.ARM64.HasCRC32 && cpu.ARM64.HasPMULL
+var hasFold = cpu.ARM64.HasCRC32 && cpu.ARM64.HasPMULL
 
 // foldBytes is what is summed in a round, in three parts at the same time.
 const foldBytes = 3 * 1024

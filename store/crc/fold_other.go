@@ -3,7 +3,7 @@
 package crc
 
 const (
-	folds     = false
+	hasFold   = false
 	foldBytes = 1
 )
 

@@ -27,7 +27,7 @@ func (m *Metadata) Len(key string) (n int, ok bool) {
 
 // Ints returns an array of integers of any width.
 func (m *Metadata) Ints(key string) (values []int64, ok bool, err error) {
-	raw, e, err := m.numbers(key, kind.integer, "an array of integers")
+	raw, e, err := m.rawArray(key, kind.integer, "an array of integers")
 	if e == nil || err != nil {
 		return nil, false, err
 	}
@@ -45,7 +45,7 @@ func (m *Metadata) Ints(key string) (values []int64, ok bool, err error) {
 
 // Floats returns an array of floating-point numbers; float64 is rounded.
 func (m *Metadata) Floats(key string) (values []float32, ok bool, err error) {
-	raw, e, err := m.numbers(key, kind.float, "an array of floats")
+	raw, e, err := m.rawArray(key, kind.float, "an array of floats")
 	if e == nil || err != nil {
 		return nil, false, err
 	}
@@ -60,7 +60,7 @@ func (m *Metadata) Floats(key string) (values []float32, ok bool, err error) {
 // Bools returns an array of booleans.
 func (m *Metadata) Bools(key string) (values []bool, ok bool, err error) {
 	isBool := func(k kind) bool { return k == kindBool }
-	raw, e, err := m.numbers(key, isBool, "an array of bools")
+	raw, e, err := m.rawArray(key, isBool, "an array of bools")
 	if e == nil || err != nil {
 		return nil, false, err
 	}
@@ -78,13 +78,13 @@ func (m *Metadata) Bools(key string) (values []bool, ok bool, err error) {
 // own memory: read only.
 func (m *Metadata) Bytes(key string) (value []byte, ok bool, err error) {
 	isByte := func(k kind) bool { return k == kindUint8 || k == kindInt8 }
-	raw, e, err := m.numbers(key, isByte, "an array of bytes")
+	raw, e, err := m.rawArray(key, isByte, "an array of bytes")
 	return raw, e != nil && err == nil, err
 }
 
-// numbers returns the raw bytes of an array whose elements are of a wanted
+// rawArray returns the raw bytes of an array whose elements are of a wanted
 // kind, and a nil entry when key is absent.
-func (m *Metadata) numbers(key string, wanted func(kind) bool, want string) ([]byte, *entry, error) {
+func (m *Metadata) rawArray(key string, wanted func(kind) bool, want string) ([]byte, *entry, error) {
 	e := m.find(key)
 	if e == nil {
 		return nil, nil, nil

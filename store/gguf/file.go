@@ -25,7 +25,7 @@ func (f *File) Meta() *Metadata { return f.meta }
 // Open opens a model by the path of its file, or of any part of a split one.
 // A file without tensors, such as a bare vocabulary, opens too.
 func Open(fsys vfs.FS, path string) (*File, error) {
-	named, err := openPart(fsys, path)
+	named, err := openShard(fsys, path)
 	if err != nil {
 		return nil, err
 	}
@@ -50,27 +50,27 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	return &File{Index: index, meta: parts[0].meta}, nil
 }
 
-// part is one physical file.
-type part struct {
+// shard is one physical file.
+type shard struct {
 	file    vfs.File
 	meta    *Metadata
 	tensors []store.Tensor // File is not set yet
 }
 
-func openPart(fsys vfs.FS, path string) (*part, error) {
+func openShard(fsys vfs.FS, path string) (*shard, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := readPart(file)
+	p, err := readShard(file)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return p, nil
 }
 
-// readPart reads and checks a header.
-func readPart(file vfs.File) (*part, error) {
+// readShard reads and checks a header.
+func readShard(file vfs.File) (*shard, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, err
@@ -99,10 +99,10 @@ func readPart(file vfs.File) (*part, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	if err := r.place(tensors, alignment, size); err != nil {
+	if err := r.resolveOffsets(tensors, alignment, size); err != nil {
 		return nil, err
 	}
-	return &part{file: file, meta: meta, tensors: tensors}, nil
+	return &shard{file: file, meta: meta, tensors: tensors}, nil
 }
 
 const magic = "GGUF"
@@ -117,7 +117,7 @@ func (r *reader) magicAndVersion() error {
 	if string(head) != magic {
 		r.off = 0
 		return r.refuse(&store.FormatError{
-			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, magic), Hint: otherFormat(head), Kind: store.ErrFormat,
+			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, magic), Hint: guessFormat(head), Kind: store.ErrFormat,
 		})
 	}
 	switch version := r.u32(field{what: "version"}); {
@@ -133,8 +133,8 @@ func (r *reader) magicAndVersion() error {
 	return r.err
 }
 
-// otherFormat guesses what a file with another magic is.
-func otherFormat(head []byte) string {
+// guessFormat guesses what a file with another magic is.
+func guessFormat(head []byte) string {
 	switch string(head) {
 	case "FUGG":
 		return "a big-endian file: only little-endian ones are read"

@@ -82,7 +82,7 @@ func (r *reader) value(e *entry) {
 	case e.kind >= numKinds:
 		r.fail(f, "unknown %v", e.kind)
 	case e.kind == kindString:
-		e.ref = r.text(f)
+		e.ref = r.str(f)
 	case e.kind == kindArray:
 		r.array(e)
 	default:

@@ -168,8 +168,8 @@ func (r *reader) skip(f field, n uint64) {
 	r.off += int64(n)
 }
 
-// text returns a string, which is stored as its length and its bytes.
-func (r *reader) text(f field) string { return string(r.bytes(f, r.u64(f))) }
+// str returns a string, which is stored as its length and its bytes.
+func (r *reader) str(f field) string { return string(r.bytes(f, r.u64(f))) }
 
 // count returns a number of things, each of which takes at least each bytes of
 // what is left.

@@ -17,8 +17,8 @@ const (
 	splitTensorsKey = "split.tensors.count" // over all parts
 )
 
-// maxParts bounds the files held open; the largest models have under 200.
-const maxParts = 1024
+// maxShards bounds the files held open; the largest models have under 200.
+const maxShards = 1024
 
 // splitInfo reads where a part stands; a file that is not split is 0 of 1.
 func (m *Metadata) splitInfo() (no, count uint64, err error) {
@@ -29,8 +29,8 @@ func (m *Metadata) splitInfo() (no, count uint64, err error) {
 	if !ok || count <= 1 {
 		return 0, 1, nil
 	}
-	if count > maxParts {
-		return 0, 0, m.Errorf(splitCountKey, "%d parts, at most %d are read", count, maxParts)
+	if count > maxShards {
+		return 0, 0, m.Errorf(splitCountKey, "%d parts, at most %d are read", count, maxShards)
 	}
 	no, ok, err = m.Uint(splitNoKey)
 	switch {
@@ -44,15 +44,15 @@ func (m *Metadata) splitInfo() (no, count uint64, err error) {
 	return no, count, nil
 }
 
-// partSuffix is how the name of part no ends.
-func partSuffix(no, count uint64) string {
+// shardSuffix is how the name of part no ends.
+func shardSuffix(no, count uint64) string {
 	return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count)
 }
 
 // openSiblings returns all parts in order, of which named is one. It closes
 // everything, named included, when it fails.
-func openSiblings(fsys vfs.FS, path string, named *part) (parts []*part, err error) {
-	opened := []*part{named}
+func openSiblings(fsys vfs.FS, path string, named *shard) (parts []*shard, err error) {
+	opened := []*shard{named}
 	defer func() {
 		if err != nil {
 			for _, p := range opened {
@@ -67,15 +67,15 @@ func openSiblings(fsys vfs.FS, path string, named *part) (parts []*part, err err
 	if count == 1 {
 		return opened, nil
 	}
-	prefix, ok := strings.CutSuffix(path, partSuffix(no, count))
+	prefix, ok := strings.CutSuffix(path, shardSuffix(no, count))
 	if !ok {
 		return nil, &store.FormatError{
 			Path: path, Off: store.NoOffset, Field: splitCountKey,
-			Reason: fmt.Sprintf("this is part %d of %d, but its name does not end in %s", no+1, count, partSuffix(no, count)),
+			Reason: fmt.Sprintf("this is part %d of %d, but its name does not end in %s", no+1, count, shardSuffix(no, count)),
 			Hint:   "give the parts their original names", Kind: store.ErrFormat,
 		}
 	}
-	parts = make([]*part, count)
+	parts = make([]*shard, count)
 	for i := range count {
 		if i == no {
 			parts[i] = named
@@ -90,9 +90,9 @@ func openSiblings(fsys vfs.FS, path string, named *part) (parts []*part, err err
 }
 
 // openSibling opens part no and checks that it says so itself.
-func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*part, error) {
-	path := prefix + partSuffix(no, count)
-	p, err := openPart(fsys, path)
+func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*shard, error) {
+	path := prefix + shardSuffix(no, count)
+	p, err := openShard(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("part %d of %d of a split model is missing (download all parts into one directory): %w", no+1, count, err)
 	}
@@ -110,7 +110,7 @@ func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*part, error) {
 }
 
 // checkTensorTotal compares the parts with the total that the first announces.
-func checkTensorTotal(parts []*part) error {
+func checkTensorTotal(parts []*shard) error {
 	want, ok, err := parts[0].meta.Uint(splitTensorsKey)
 	if err != nil || !ok {
 		return err

@@ -12,9 +12,9 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// writeParts writes a model of n parts with one tensor each; edit may change
+// writeShards writes a model of n parts with one tensor each; edit may change
 // what a part says.
-func writeParts(t *testing.T, n int, edit func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData)) *vfs.Mem {
+func writeShards(t *testing.T, n int, edit func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData)) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("dir"))
@@ -27,20 +27,20 @@ func writeParts(t *testing.T, n int, edit func(no int, keys []KV, tensors []Tens
 		if edit != nil {
 			keys, tensors = edit(no, keys, tensors)
 		}
-		require.NoError(t, Write(fsys, partPath(no, n), keys, tensors))
+		require.NoError(t, Write(fsys, shardPath(no, n), keys, tensors))
 	}
 	return fsys
 }
 
-func partPath(no, n int) string { return "dir/m" + partSuffix(uint64(no), uint64(n)) }
+func shardPath(no, n int) string { return "dir/m" + shardSuffix(uint64(no), uint64(n)) }
 
 func TestOpensSplitModelByAnyPart(t *testing.T) {
 	const n = 3
-	fsys := writeParts(t, n, nil)
+	fsys := writeShards(t, n, nil)
 	for named := range n {
-		f, err := Open(fsys, partPath(named, n))
+		f, err := Open(fsys, shardPath(named, n))
 		require.NoError(t, err)
-		require.Equal(t, []string{partPath(0, n), partPath(1, n), partPath(2, n)}, f.Files())
+		require.Equal(t, []string{shardPath(0, n), shardPath(1, n), shardPath(2, n)}, f.Files())
 		arch, ok, err := f.Meta().String("general.architecture")
 		require.NoError(t, err)
 		require.True(t, ok, "the metadata is that of the first part")
@@ -60,17 +60,17 @@ func TestOpensSplitModelByAnyPart(t *testing.T) {
 
 func TestRefusesBrokenSplits(t *testing.T) {
 	const n = 3
-	path := partPath(0, n)
+	path := shardPath(0, n)
 	t.Run("a part is missing", func(t *testing.T) {
-		fsys := writeParts(t, n, nil)
-		require.NoError(t, fsys.Remove(partPath(1, n)))
+		fsys := writeShards(t, n, nil)
+		require.NoError(t, fsys.Remove(shardPath(1, n)))
 		_, err := Open(fsys, path)
 		require.ErrorIs(t, err, fs.ErrNotExist)
 		require.ErrorContains(t, err, "part 2 of 3")
-		require.ErrorContains(t, err, partPath(1, n))
+		require.ErrorContains(t, err, shardPath(1, n))
 	})
 	t.Run("a part says it is another", func(t *testing.T) {
-		fsys := writeParts(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
+		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			keys[0].Value = uint16(min(no, 1))
 			return keys, tensors
 		})
@@ -78,7 +78,7 @@ func TestRefusesBrokenSplits(t *testing.T) {
 		requireRefused(t, err, store.ErrFormat, "the file says part 2 of 3, its name part 3 of 3")
 	})
 	t.Run("a part of another model", func(t *testing.T) {
-		fsys := writeParts(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
+		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			keys[1].Value = uint16(n + no)
 			return keys, tensors
 		})
@@ -86,7 +86,7 @@ func TestRefusesBrokenSplits(t *testing.T) {
 		requireRefused(t, err, store.ErrFormat, "the file says part 2 of 4")
 	})
 	t.Run("tensors are missing", func(t *testing.T) {
-		fsys := writeParts(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
+		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			if no == 2 {
 				tensors = nil
 			}
@@ -96,7 +96,7 @@ func TestRefusesBrokenSplits(t *testing.T) {
 		requireRefused(t, err, store.ErrFormat, "3 tensors announced, the 3 parts hold 2")
 	})
 	t.Run("a tensor in two parts", func(t *testing.T) {
-		fsys := writeParts(t, n, func(_ int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
+		fsys := writeShards(t, n, func(_ int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			tensors[0].Name = "same"
 			return keys, tensors
 		})
@@ -108,7 +108,7 @@ func TestRefusesBrokenSplits(t *testing.T) {
 // TestSplitClosesFiles: whatever a broken split opened is closed again, once.
 func TestSplitClosesFiles(t *testing.T) {
 	for broken := range 3 {
-		fsys := writeParts(t, 3, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
+		fsys := writeShards(t, 3, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			if no == broken {
 				keys[0].Value = uint16(no + 1)
 			}
@@ -123,7 +123,7 @@ func TestSplitClosesFiles(t *testing.T) {
 				opened--
 			}
 			return nil
-		}), partPath(0, 3))
+		}), shardPath(0, 3))
 		require.Error(t, err)
 		require.Zero(t, opened)
 	}

@@ -110,10 +110,10 @@ func (r *reader) shape(f field) []int {
 	return shape
 }
 
-// place turns offsets into offsets in the file and checks that every tensor
+// resolveOffsets turns offsets into offsets in the file and checks that every tensor
 // lies in it. Padding behind the last tensor is not asked for: it holds nothing,
 // and some writers leave it out.
-func (r *reader) place(table []store.Tensor, alignment, fileSize int64) error {
+func (r *reader) resolveOffsets(table []store.Tensor, alignment, fileSize int64) error {
 	dataStart := (r.off + alignment - 1) &^ (alignment - 1)
 	for i := range table {
 		t := &table[i]

@@ -18,7 +18,7 @@ type attachmentFS struct{ f *File }
 // Open implements fs.FS.
 func (a attachmentFS) Open(name string) (fs.File, error) {
 	if name == "." {
-		return directory{}, nil
+		return attachmentDir{}, nil
 	}
 	data, ok, err := a.f.Attachment(name)
 	if err == nil && !ok {
@@ -27,35 +27,39 @@ func (a attachmentFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: a.f.path + "/" + name, Err: err}
 	}
-	return attached{bytes.NewReader(data), name}, nil
+	return attachmentFile{bytes.NewReader(data), name}, nil
 }
 
-// attached is an open attachment.
-type attached struct {
+// attachmentFile is an open attachment.
+type attachmentFile struct {
 	*bytes.Reader
 	name string
 }
 
-func (a attached) Stat() (fs.FileInfo, error) { return entry{path.Base(a.name), a.Size(), 0o400}, nil }
-func (attached) Close() error                 { return nil }
+func (a attachmentFile) Stat() (fs.FileInfo, error) {
+	return attachmentInfo{path.Base(a.name), a.Size(), 0o400}, nil
+}
+func (attachmentFile) Close() error { return nil }
 
-// directory is the one that the attachments lie in.
-type directory struct{}
+// attachmentDir is the one that the attachments lie in.
+type attachmentDir struct{}
 
-func (directory) Stat() (fs.FileInfo, error) { return entry{".", 0, fs.ModeDir | 0o500}, nil }
-func (directory) Read([]byte) (int, error)   { return 0, fs.ErrInvalid }
-func (directory) Close() error               { return nil }
+func (attachmentDir) Stat() (fs.FileInfo, error) {
+	return attachmentInfo{".", 0, fs.ModeDir | 0o500}, nil
+}
+func (attachmentDir) Read([]byte) (int, error) { return 0, fs.ErrInvalid }
+func (attachmentDir) Close() error             { return nil }
 
-// entry describes an attachment or the directory.
-type entry struct {
+// attachmentInfo describes an attachment or the directory.
+type attachmentInfo struct {
 	name string
 	size int64
 	mode fs.FileMode
 }
 
-func (e entry) Name() string       { return e.name }
-func (e entry) Size() int64        { return e.size }
-func (e entry) Mode() fs.FileMode  { return e.mode }
-func (e entry) ModTime() time.Time { return time.Time{} }
-func (e entry) IsDir() bool        { return e.mode.IsDir() }
-func (e entry) Sys() any           { return nil }
+func (e attachmentInfo) Name() string       { return e.name }
+func (e attachmentInfo) Size() int64        { return e.size }
+func (e attachmentInfo) Mode() fs.FileMode  { return e.mode }
+func (e attachmentInfo) ModTime() time.Time { return time.Time{} }
+func (e attachmentInfo) IsDir() bool        { return e.mode.IsDir() }
+func (e attachmentInfo) Sys() any           { return nil }

@@ -17,21 +17,21 @@ import (
 var ErrNoRoom = errors.New("not enough room")
 
 const (
-	// defaultCacheBytes and defaultCachePart bound a cache for which nothing
+	// defaultCacheBytes and defaultCacheDivisor bound a cache for which nothing
 	// else is asked: this much, and no more than this part of the disk's space
 	// that is free or the cache's.
-	defaultCacheBytes = 32 << 30
-	defaultCachePart  = 3
-	// spareBytes stay free on the disk in any case.
-	spareBytes = 256 << 20
-	// useSuffix makes the name of the file that says when a pack was last used.
-	useSuffix   = ".use"
-	maxUseBytes = 64 << 10
+	defaultCacheBytes   = 32 << 30
+	defaultCacheDivisor = 3
+	// reserveBytes stay free on the disk in any case.
+	reserveBytes = 256 << 20
+	// usageSuffix makes the name of the file that says when a pack was last used.
+	usageSuffix   = ".use"
+	maxUsageBytes = 64 << 10
 )
 
 // CheckRoom refuses a file of need bytes in a directory whose disk lacks them.
 func CheckRoom(fsys vfs.FS, dir string, need int64) error {
-	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-spareBytes {
+	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-reserveBytes {
 		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, dir, free)
 	}
 	return nil
@@ -75,9 +75,9 @@ func (c *Cache) sweep() error {
 	for _, f := range files {
 		name, _, temporary := strings.Cut(f.Name, vfs.TempMark)
 		name, locked := strings.CutSuffix(name, lockSuffix)
-		if pack, use := strings.CutSuffix(f.Name, useSuffix); use {
+		if pack, use := strings.CutSuffix(f.Name, usageSuffix); use {
 			if _, err := c.fsys.Stat(c.path(pack)); errors.Is(err, fs.ErrNotExist) {
-				c.forget(f.Name)
+				c.removeQuietly(f.Name)
 			}
 		}
 		if !temporary && !locked || !strings.HasSuffix(name, Suffix) {
@@ -88,7 +88,7 @@ func (c *Cache) sweep() error {
 			continue // its writer lives
 		}
 		if temporary {
-			c.forget(f.Name)
+			c.removeQuietly(f.Name)
 		}
 		if err := lock.Close(); err != nil {
 			return err
@@ -97,8 +97,8 @@ func (c *Cache) sweep() error {
 	return nil
 }
 
-// forget removes a file that is in nobody's way if it stays.
-func (c *Cache) forget(name string) { _ = c.fsys.Remove(c.path(name)) }
+// removeQuietly removes a file that is in nobody's way if it stays.
+func (c *Cache) removeQuietly(name string) { _ = c.fsys.Remove(c.path(name)) }
 
 func (c *Cache) path(name string) string { return vfs.Join(c.dir, name) }
 
@@ -113,8 +113,8 @@ func (c *Cache) Path(source string, f Fingerprint) string {
 	return c.path(fmt.Sprintf("%.100s-%s%s", clean, f, Suffix))
 }
 
-// use is what is noted beside a pack when it is used.
-type use struct {
+// usage is what is noted beside a pack when it is used.
+type usage struct {
 	Source string    `json:"source"`
 	Used   time.Time `json:"used"`
 }
@@ -122,11 +122,11 @@ type use struct {
 // Use notes that the pack at path was used for a model. The note needs to
 // survive nothing: without it, the pack counts as unused.
 func (c *Cache) Use(path, source string) error {
-	data, err := json.Marshal(use{source, c.now().UTC().Truncate(time.Millisecond)})
+	data, err := json.Marshal(usage{source, c.now().UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		return err
 	}
-	f, err := c.fsys.Create(path + useSuffix)
+	f, err := c.fsys.Create(path + usageSuffix)
 	if err != nil {
 		return err
 	}
@@ -146,9 +146,9 @@ func (c *Cache) List() ([]Cached, error) {
 			continue
 		}
 		entry := Cached{Name: f.Name, Bytes: f.Size}
-		var u use
+		var u usage
 		// A note that is missing or damaged is no note.
-		if data, err := vfs.ReadFile(c.fsys, c.path(f.Name+useSuffix), maxUseBytes); err == nil && json.Unmarshal(data, &u) == nil {
+		if data, err := vfs.ReadFile(c.fsys, c.path(f.Name+usageSuffix), maxUsageBytes); err == nil && json.Unmarshal(data, &u) == nil {
 			entry.Source, entry.Used = u.Source, u.Used
 		}
 		list = append(list, entry)
@@ -166,7 +166,7 @@ func (c *Cache) Remove(name string) error {
 	}
 	err := c.fsys.Remove(c.path(name))
 	if err == nil {
-		c.forget(name + useSuffix)
+		c.removeQuietly(name + usageSuffix)
 	}
 	return err
 }
@@ -188,16 +188,16 @@ func (c *Cache) MakeRoom(need int64) error {
 	if limit == 0 {
 		limit = defaultCacheBytes
 		if known {
-			limit = min(limit, (free+total)/defaultCachePart)
+			limit = min(limit, (free+total)/defaultCacheDivisor)
 		}
 	}
 	if need > limit {
 		return fmt.Errorf("%w: the pack takes %d bytes, the cache %s may hold %d", ErrNoRoom, need, c.dir, limit)
 	}
-	if known && need > free+total-spareBytes {
+	if known && need > free+total-reserveBytes {
 		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, c.dir, free)
 	}
-	fits := func() bool { return total+need <= limit && (!known || need <= free-spareBytes) }
+	fits := func() bool { return total+need <= limit && (!known || need <= free-reserveBytes) }
 	for _, p := range slices.Backward(list) {
 		if fits() {
 			return nil

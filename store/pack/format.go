@@ -35,15 +35,15 @@ const checksumSeed = 0x6c6c6d72756e5043
 
 func checksum(p []byte) uint64 { return store.Sum64(checksumSeed, p) }
 
-// blockSum is the checksum of a block, which is computed each time that it is read.
+// blockChecksum is the checksum of a block, which is computed each time that it is read.
 // The rest of the file, which is read once, has longer ones.
-func blockSum(p []byte) uint32 { return crc.Update(0, p) }
+func blockChecksum(p []byte) uint32 { return crc.Update(0, p) }
 
 // alignUp rounds n, which is far from the largest number, up.
 func alignUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// blocksIn returns how many blocks, and sums, an extent has.
-func blocksIn(size int64) int64 { return (size + BlockBytes - 1) / BlockBytes }
+// blockCount returns how many blocks, and sums, an extent has.
+func blockCount(size int64) int64 { return (size + BlockBytes - 1) / BlockBytes }
 
 // encodeHeader returns the first bytes of every pack.
 func encodeHeader() []byte {

@@ -12,7 +12,7 @@ import (
 
 // About says what a pack was made from and with.
 type About struct {
-	Made        string // program and version that wrote the file
+	CreatedBy   string // program and version that wrote the file
 	Source      string // name of the model that was imported, for people
 	SourceBytes int64  // length of the source's files together
 	Fingerprint Fingerprint
@@ -74,7 +74,7 @@ type extent struct {
 	kind      extentKind
 	name      string
 	off, size int64
-	sums      []uint32 // [blocksIn(size)]
+	checksums []uint32 // [blockCount(size)]
 }
 
 type extentKind uint8
@@ -87,10 +87,10 @@ const (
 
 // index is what a reader has to know of a pack.
 type index struct {
-	about   About
-	extents []extent
-	tensors []Tensor // by section and offset
-	section []int32  // [tensors] the extent each lies in
+	about    About
+	extents  []extent
+	tensors  []Tensor // by section and offset
+	extentOf []int32  // [tensors] the extent each lies in
 }
 
 // Least bytes of an entry, to check counts before anything is allocated.
@@ -108,7 +108,7 @@ func (x *index) encode() []byte {
 		s = s[:min(len(s), math.MaxUint16)]
 		return append(le.AppendUint16(b, uint16(len(s))), s...)
 	}
-	b := text(nil, x.about.Made)
+	b := text(nil, x.about.CreatedBy)
 	b = text(b, x.about.Source)
 	b = le.AppendUint64(b, uint64(x.about.SourceBytes))
 	b = append(b, x.about.Fingerprint[:]...)
@@ -117,13 +117,13 @@ func (x *index) encode() []byte {
 	for _, e := range x.extents {
 		b = text(append(b, byte(e.kind)), e.name)
 		b = le.AppendUint64(le.AppendUint64(b, uint64(e.off)), uint64(e.size))
-		for _, sum := range e.sums {
+		for _, sum := range e.checksums {
 			b = le.AppendUint32(b, sum)
 		}
 	}
 	b = le.AppendUint32(b, uint32(len(x.tensors)))
 	for i, t := range x.tensors {
-		b = text(le.AppendUint32(b, uint32(x.section[i])), t.Name)
+		b = text(le.AppendUint32(b, uint32(x.extentOf[i])), t.Name)
 		b = append(le.AppendUint32(b, t.Type.ID()), byte(t.Layout))
 		b = append(le.AppendUint64(b, uint64(t.Off)), byte(len(t.Shape)))
 		for _, d := range t.Shape {
@@ -138,7 +138,7 @@ func (x *index) encode() []byte {
 func decodeIndex(path string, b []byte, f footer) (*index, error) {
 	c := &cursor{path: path, start: f.index, rest: b, size: len(b)}
 	x := &index{}
-	x.about.Made = c.text("made")
+	x.about.CreatedBy = c.text("made")
 	x.about.Source = c.text("source")
 	x.about.SourceBytes = c.int64("source length")
 	copy(x.about.Fingerprint[:], c.take("fingerprint", len(x.about.Fingerprint)))
@@ -169,7 +169,7 @@ func (c *cursor) extents(end int64) []extent {
 		case e.size > end-e.off:
 			c.fail(e.field(), "%d bytes at %d reach into the index at %d", e.size, e.off, end)
 		}
-		e.sums = c.sums(e.size)
+		e.checksums = c.checksums(e.size)
 		if c.err != nil {
 			return nil
 		}
@@ -190,9 +190,9 @@ func (e *extent) field() string {
 	return fmt.Sprintf("attachment %q", e.name)
 }
 
-// sums reads the checksums of an extent.
-func (c *cursor) sums(size int64) []uint32 {
-	n := blocksIn(size)
+// checksums reads the checksums of an extent.
+func (c *cursor) checksums(size int64) []uint32 {
+	n := blockCount(size)
 	if c.err != nil || n > int64(len(c.rest)/4) {
 		c.truncated("checksums", n*4)
 		return nil
@@ -207,7 +207,7 @@ func (c *cursor) sums(size int64) []uint32 {
 // tensors reads the table of tensors into x.
 func (c *cursor) tensors(x *index) {
 	n := c.count("count of tensors", minTensorBytes)
-	x.tensors, x.section = make([]Tensor, 0, n), make([]int32, 0, n)
+	x.tensors, x.extentOf = make([]Tensor, 0, n), make([]int32, 0, n)
 	dims := make([]int, 0, 2*n) // of all shapes, in one piece of memory
 	last, end := int32(-1), int64(0)
 	for range n {
@@ -224,20 +224,20 @@ func (c *cursor) tensors(x *index) {
 			end = 0
 		}
 		if c.err == nil {
-			c.err = c.place(x, &t, err, in, last, end)
+			c.err = c.checkTensor(x, &t, err, in, last, end)
 		}
 		if c.err != nil {
 			return
 		}
 		size, _ := t.Bytes() // place has seen that it is sound
 		last, end = int32(in), t.Off+size
-		x.tensors, x.section = append(x.tensors, t), append(x.section, int32(in))
+		x.tensors, x.extentOf = append(x.tensors, t), append(x.extentOf, int32(in))
 	}
 }
 
-// place checks a tensor, with what is wrong with its type, that lies in the
+// checkTensor checks a tensor, with what is wrong with its type, that lies in the
 // extent in, behind one that ends at end of the section last.
-func (c *cursor) place(x *index, t *Tensor, wrong error, in uint32, last int32, end int64) error {
+func (c *cursor) checkTensor(x *index, t *Tensor, wrong error, in uint32, last int32, end int64) error {
 	refuse := func(reason string, args ...any) error {
 		c.fail(fmt.Sprintf("tensor %q", t.Name), reason, args...)
 		return c.err

@@ -102,14 +102,14 @@ func TestMalformedPacks(t *testing.T) {
 		{"an extent over another", change(func(x *index) { x.extents[3].off -= 4096 }), `section "ends": begins at`, store.ErrFormat},
 		{"an extent out of the file", change(func(x *index) { x.extents[4].size += 1 << 30 }), "reach into the index", store.ErrFormat},
 		{"an extent of 2^62 bytes", change(func(x *index) { x.extents[4].size = math.MaxInt64 }), "is out of range", store.ErrFormat},
-		{"a hole", change(func(x *index) { x.extents = x.extents[:4]; x.tensors, x.section = x.tensors[:3], x.section[:3] }), "behind the last extent", store.ErrFormat},
+		{"a hole", change(func(x *index) { x.extents = x.extents[:4]; x.tensors, x.extentOf = x.tensors[:3], x.extentOf[:3] }), "behind the last extent", store.ErrFormat},
 		{"an unknown kind", change(func(x *index) { x.extents[0].kind = 7 }), "kind 7 is unknown", store.ErrFormat},
-		{"a wrong sum", change(func(x *index) { x.extents[4].sums[0]++ }), `section "blk.0": the bytes do not have their checksum`, store.ErrFormat},
+		{"a wrong sum", change(func(x *index) { x.extents[4].checksums[0]++ }), `section "blk.0": the bytes do not have their checksum`, store.ErrFormat},
 		{"an unknown layout", change(func(x *index) { x.tensors[q].Layout = 9 }), "layout 9 is unknown", store.ErrFormat},
 		{"tiles of floats", change(func(x *index) { x.tensors[1].Layout = Tiles }), "has no tiles", store.ErrFormat},
-		{"tensor of an attachment", change(func(x *index) { x.section[0] = 0 }), "which is no section", store.ErrFormat},
-		{"tensor of no extent", change(func(x *index) { x.section[0] = -1 }), "which is no section", store.ErrFormat},
-		{"tensors out of order", change(func(x *index) { x.section[0] = 4 }), "out of order", store.ErrFormat},
+		{"tensor of an attachment", change(func(x *index) { x.extentOf[0] = 0 }), "which is no section", store.ErrFormat},
+		{"tensor of no extent", change(func(x *index) { x.extentOf[0] = -1 }), "which is no section", store.ErrFormat},
+		{"tensors out of order", change(func(x *index) { x.extentOf[0] = 4 }), "out of order", store.ErrFormat},
 		{"tensors that overlap", change(func(x *index) { x.tensors[tile].Off -= 64 }), "shared with another tensor", store.ErrFormat},
 		{"an unaligned tensor", change(func(x *index) { x.tensors[tile].Off++ }), "unaligned", store.ErrFormat},
 		{"a tensor past its section", change(func(x *index) { x.tensors[q].Shape[0] = 1 << 20 }), "do not lie in the section", store.ErrFormat},
@@ -325,7 +325,7 @@ func FuzzOpenPack(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, sumsRight bool) {
 		if sumsRight {
-			data = withRightSums(data)
+			data = withValidChecksums(data)
 		}
 		err := openBytes(t, data)
 		if err != nil {
@@ -343,9 +343,9 @@ func isFormatError(err error) bool {
 	return false
 }
 
-// withRightSums sets the sums of footer and index right, so that the fuzzer
+// withValidChecksums sets the sums of footer and index right, so that the fuzzer
 // comes past them.
-func withRightSums(data []byte) []byte {
+func withValidChecksums(data []byte) []byte {
 	if len(data) < headerBytes+footerBytes {
 		return data
 	}

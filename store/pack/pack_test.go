@@ -79,7 +79,7 @@ func (s *sample) body(w io.Writer) error {
 // a tile that is not full, an attachment and an empty one.
 func small() *sample {
 	s := &sample{Contents: Contents{
-		About:       About{Made: "llmrun test", Source: "small.gguf", SourceBytes: 12345, Fingerprint: Fingerprint{1, 2, 3}},
+		About:       About{CreatedBy: "llmrun test", Source: "small.gguf", SourceBytes: 12345, Fingerprint: Fingerprint{1, 2, 3}},
 		Attachments: []Attachment{{"config.json", []byte(`{"a": 1}`)}, {"empty", nil}},
 	}}
 	s.section("embedding")

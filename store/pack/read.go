@@ -98,8 +98,8 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 func (f *File) checkBlocks(x *extent, first int64, p []byte) error {
 	for i := first; len(p) > 0; i++ {
 		block := p[:min(BlockBytes, len(p))]
-		if blockSum(block) != x.sums[i] {
-			return f.damaged(x.off+i*BlockBytes, x.field())
+		if blockChecksum(block) != x.checksums[i] {
+			return f.checksumError(x.off+i*BlockBytes, x.field())
 		}
 		p = p[len(block):]
 	}

@@ -37,17 +37,17 @@ func (c *Contents) Bytes() (int64, error) {
 		total += alignUp(int64(len(a.Data)), pageBytes)
 	}
 	for i := range c.Sections {
-		size, err := c.Sections[i].place()
+		size, err := c.Sections[i].assignOffsets()
 		if err != nil {
 			return 0, err
 		}
-		total += alignUp(size, pageBytes) + 8*blocksIn(size)
+		total += alignUp(size, pageBytes) + 8*blockCount(size)
 	}
 	return total, nil
 }
 
-// place sets the offsets of the section's tensors and returns its length.
-func (s *Section) place() (int64, error) {
+// assignOffsets sets the offsets of the section's tensors and returns its length.
+func (s *Section) assignOffsets() (int64, error) {
 	end := int64(0)
 	for i := range s.Tensors {
 		t := &s.Tensors[i]
@@ -94,14 +94,14 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 
 // writer lays a pack out as its bytes come in.
 type writer struct {
-	out   io.Writer
-	index index
-	at    int64 // length of the file so far
-	next  int   // tensor that the next byte of body belongs to
-	left  int64 // bytes of it that are still missing
+	out     io.Writer
+	index   index
+	at      int64 // length of the file so far
+	next    int   // tensor that the next byte of body belongs to
+	missing int64 // bytes of it that are still missing
 
-	sum     uint32 // of the block that is being written
-	inBlock int    // its bytes so far
+	blockChecksum uint32 // of the block that is being written
+	blockFill     int    // its bytes so far
 }
 
 // plan fills the index, except for offsets and sums of extents.
@@ -114,7 +114,7 @@ func (w *writer) plan(c *Contents) error {
 	}
 	for i := range c.Sections {
 		s := &c.Sections[i]
-		size, err := s.place()
+		size, err := s.assignOffsets()
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (w *writer) plan(c *Contents) error {
 			return fmt.Errorf("pack: section %q is empty", s.Name)
 		}
 		for range s.Tensors {
-			x.section = append(x.section, int32(len(x.extents)))
+			x.extentOf = append(x.extentOf, int32(len(x.extents)))
 		}
 		x.tensors = append(x.tensors, s.Tensors...)
 		x.extents = append(x.extents, extent{kind: section, name: s.Name, size: size})
@@ -132,12 +132,12 @@ func (w *writer) plan(c *Contents) error {
 
 // write writes the file from the header to the footer.
 func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
-	if err := w.raw(encodeHeader()); err != nil {
+	if err := w.writeRaw(encodeHeader()); err != nil {
 		return err
 	}
 	for i, a := range c.Attachments {
 		w.index.extents[i].off = w.at
-		if err := w.summed(&w.index.extents[i], a.Data); err != nil {
+		if err := w.writeChecksummed(&w.index.extents[i], a.Data); err != nil {
 			return err
 		}
 		if err := w.endExtent(&w.index.extents[i]); err != nil {
@@ -151,12 +151,12 @@ func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
 		return err
 	}
 	if w.next < len(w.index.tensors) {
-		return fmt.Errorf("pack: tensor %q lacks %d bytes", w.index.tensors[w.next].Name, w.left)
+		return fmt.Errorf("pack: tensor %q lacks %d bytes", w.index.tensors[w.next].Name, w.missing)
 	}
 	f := footer{index: w.at}
 	encoded := w.index.encode()
 	f.length, f.sum, f.file = int64(len(encoded)), checksum(encoded), w.at+int64(len(encoded))+footerBytes
-	return w.raw(append(encoded, f.encode()...))
+	return w.writeRaw(append(encoded, f.encode()...))
 }
 
 // bodyWriter is what the bytes of tensors are written to.
@@ -168,12 +168,12 @@ func (b bodyWriter) Write(p []byte) (int, error) {
 		if w.next >= len(w.index.tensors) {
 			return n, fmt.Errorf("pack: %d bytes more than the tensors have", len(p)-n)
 		}
-		piece := p[n : n+int(min(int64(len(p)-n), w.left))]
-		if err := w.summed(w.current(), piece); err != nil {
+		piece := p[n : n+int(min(int64(len(p)-n), w.missing))]
+		if err := w.writeChecksummed(w.current(), piece); err != nil {
 			return n, err
 		}
 		n += len(piece)
-		if w.left -= int64(len(piece)); w.left == 0 {
+		if w.missing -= int64(len(piece)); w.missing == 0 {
 			if err := w.endTensor(); err != nil {
 				return n, err
 			}
@@ -183,7 +183,7 @@ func (b bodyWriter) Write(p []byte) (int, error) {
 }
 
 // current returns the section of the next byte.
-func (w *writer) current() *extent { return &w.index.extents[w.index.section[w.next]] }
+func (w *writer) current() *extent { return &w.index.extents[w.index.extentOf[w.next]] }
 
 // beginTensor makes the next tensor the present one.
 func (w *writer) beginTensor() (err error) {
@@ -194,7 +194,7 @@ func (w *writer) beginTensor() (err error) {
 	if t.Off == 0 {
 		w.current().off = w.at
 	}
-	w.left, err = t.Bytes()
+	w.missing, err = t.Bytes()
 	return err
 }
 
@@ -202,11 +202,11 @@ func (w *writer) beginTensor() (err error) {
 func (w *writer) endTensor() error {
 	x := w.current()
 	upTo := x.size
-	last := w.next+1 == len(w.index.tensors) || w.index.section[w.next+1] != w.index.section[w.next]
+	last := w.next+1 == len(w.index.tensors) || w.index.extentOf[w.next+1] != w.index.extentOf[w.next]
 	if !last {
 		upTo = w.index.tensors[w.next+1].Off
 	}
-	if err := w.summed(x, make([]byte, x.off+upTo-w.at)); err != nil {
+	if err := w.writeChecksummed(x, make([]byte, x.off+upTo-w.at)); err != nil {
 		return err
 	}
 	w.next++
@@ -218,33 +218,33 @@ func (w *writer) endTensor() error {
 	return w.beginTensor()
 }
 
-// summed writes bytes of an extent and sums its full blocks.
-func (w *writer) summed(x *extent, p []byte) error {
+// writeChecksummed writes bytes of an extent and sums its full blocks.
+func (w *writer) writeChecksummed(x *extent, p []byte) error {
 	for rest := p; len(rest) > 0; {
-		n := min(len(rest), BlockBytes-w.inBlock)
-		w.sum = crc.Update(w.sum, rest[:n])
-		w.inBlock += n
-		if rest = rest[n:]; w.inBlock == BlockBytes {
+		n := min(len(rest), BlockBytes-w.blockFill)
+		w.blockChecksum = crc.Update(w.blockChecksum, rest[:n])
+		w.blockFill += n
+		if rest = rest[n:]; w.blockFill == BlockBytes {
 			w.endBlock(x)
 		}
 	}
-	return w.raw(p)
+	return w.writeRaw(p)
 }
 
 func (w *writer) endBlock(x *extent) {
-	x.sums = append(x.sums, w.sum)
-	w.sum, w.inBlock = 0, 0
+	x.checksums = append(x.checksums, w.blockChecksum)
+	w.blockChecksum, w.blockFill = 0, 0
 }
 
 // endExtent sums the last block and fills up the page.
 func (w *writer) endExtent(x *extent) error {
-	if w.inBlock > 0 {
+	if w.blockFill > 0 {
 		w.endBlock(x)
 	}
-	return w.raw(make([]byte, alignUp(w.at, pageBytes)-w.at))
+	return w.writeRaw(make([]byte, alignUp(w.at, pageBytes)-w.at))
 }
 
-func (w *writer) raw(p []byte) error {
+func (w *writer) writeRaw(p []byte) error {
 	n, err := w.out.Write(p)
 	w.at += int64(n)
 	return err

@@ -44,8 +44,8 @@ func (d dtype) sizeOf(shape []int) (size int64, ok bool) {
 	return int64(total / 8), total%8 == 0
 }
 
-// nameOf returns the dtype that stands for t.
-func nameOf(t quant.Type) (string, bool) {
+// dtypeFor returns the dtype that stands for t.
+func dtypeFor(t quant.Type) (string, bool) {
 	for name, d := range dtypes {
 		if d.typ == t && t.Valid() {
 			return name, true

@@ -42,8 +42,8 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// next consumes c, which must come now.
-func (s *scanner) next(c byte) {
+// expect consumes c, which must come now.
+func (s *scanner) expect(c byte) {
 	if got := s.peek(); got != c {
 		s.fail("%s where %q is expected", describe(got), c)
 		return
@@ -60,7 +60,7 @@ func describe(c byte) string {
 
 // list calls item for each element between the brackets first and last.
 func (s *scanner) list(first, last byte, item func()) {
-	s.next(first)
+	s.expect(first)
 	if s.peek() == last {
 		s.pos++
 		return
@@ -71,7 +71,7 @@ func (s *scanner) list(first, last byte, item func()) {
 			s.pos++
 			return
 		}
-		s.next(',')
+		s.expect(',')
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *scanner) list(first, last byte, item func()) {
 func (s *scanner) object(member func(key string)) {
 	s.list('{', '}', func() {
 		key := s.str()
-		s.next(':')
+		s.expect(':')
 		if s.err == nil {
 			member(key)
 		}
@@ -88,7 +88,7 @@ func (s *scanner) object(member func(key string)) {
 
 // str reads a string; without escapes it is a part of the text itself.
 func (s *scanner) str() string {
-	s.next('"')
+	s.expect('"')
 	start := s.pos
 	for s.err == nil && s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
@@ -148,13 +148,13 @@ func (s *scanner) escape() rune {
 		}
 		return r
 	}
-	r := s.hex4()
+	r := s.hexRune()
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
 	if strings.HasPrefix(s.text[s.pos:], `\u`) {
 		s.pos += 2
-		if both := utf16.DecodeRune(r, s.hex4()); both != utf8.RuneError {
+		if both := utf16.DecodeRune(r, s.hexRune()); both != utf8.RuneError {
 			return both
 		}
 	}
@@ -162,7 +162,7 @@ func (s *scanner) escape() rune {
 	return 0
 }
 
-func (s *scanner) hex4() rune {
+func (s *scanner) hexRune() rune {
 	if len(s.text)-s.pos < 4 {
 		s.fail("a string does not end")
 		return 0

@@ -20,12 +20,12 @@ func (s *scanner) skip(depth int) {
 	case c == '"':
 		s.str()
 	default:
-		s.word()
+		s.skipLiteral()
 	}
 }
 
-// word passes over a number, true, false or null.
-func (s *scanner) word() {
+// skipLiteral passes over a number, true, false or null.
+func (s *scanner) skipLiteral() {
 	start := s.pos
 	for s.pos < len(s.text) && !strings.ContainsRune(" \t\r\n,:[]{}\"", rune(s.text[s.pos])) {
 		s.pos++

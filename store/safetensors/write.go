@@ -53,7 +53,7 @@ func encodeHeader(tensors []TensorData) ([]byte, error) {
 	entries := map[string]any{metadataName: map[string]string{"format": "pt"}}
 	end := int64(0)
 	for _, t := range tensors {
-		dtype, ok := nameOf(t.Type)
+		dtype, ok := dtypeFor(t.Type)
 		if !ok {
 			return nil, fmt.Errorf("tensor %q: type %v has no place in the format", t.Name, t.Type)
 		}

@@ -11,12 +11,12 @@ import (
 // filler turns random bits into blocks of one type.
 type filler func(src *source, p []byte) // p: whole blocks
 
-// recipe describes a quantized type whose codes may be any bits. std is the
+// blockRecipe describes a quantized type whose codes may be any bits. std is the
 // standard deviation of its elements at the scale 1, over all codes (and
 // sub-scales, which are random bits too).
-type recipe struct {
-	std     float64
-	scaleAt int // offset of the scale, a binary16, in a block
+type blockRecipe struct {
+	std         float64
+	scaleOffset int // offset of the scale, a binary16, in a block
 	// Behind the scale stands a minimum, or a scale of minima, that is the
 	// scale times this; it centres the elements. 0 = there is none.
 	minimum float64
@@ -27,14 +27,14 @@ type recipe struct {
 // Q4_K an element is d·s·q - dmin·m, with s and m from 0 to 63 and q from 0 to
 // 15: with dmin = 7.5·d the mean is 0, and the variance
 // E[s²]E[q²] - E[s]²E[q]² + 7.5²·Var[m] = 258.3².
-var recipes = map[quant.Type]recipe{
+var recipes = map[quant.Type]blockRecipe{
 	quant.Q4_0: {std: 4.637, signed: true},
 	quant.Q5_0: {std: 9.247, signed: true},
 	quant.Q5_1: {std: 9.233, minimum: -15.5, signed: true},
 	quant.Q8_0: {std: 73.9, signed: true},
 	quant.Q4_K: {std: 258.3, minimum: 7.5},
 	quant.Q5_K: {std: 526.9, minimum: 15.5},
-	quant.Q6_K: {std: 1365.7, scaleAt: 208, signed: true},
+	quant.Q6_K: {std: 1365.7, scaleOffset: 208, signed: true},
 }
 
 // newFiller returns what fills a tensor with elements of a standard deviation.
@@ -59,7 +59,7 @@ func newFiller(t quant.Type, std float64) (filler, error) {
 // scaleSteps is how many scales there are, within a quarter of the mean.
 const scaleSteps = 16
 
-func (r recipe) filler(blockBytes int, std float64, codes filler) filler {
+func (r blockRecipe) filler(blockBytes int, std float64, codes filler) filler {
 	var scales, minima [scaleSteps]uint16
 	for i := range scales {
 		scale := std / r.std * (0.75 + 0.5*float64(i)/(scaleSteps-1))
@@ -70,7 +70,7 @@ func (r recipe) filler(blockBytes int, std float64, codes filler) filler {
 		codes(src, p)
 		for ; len(p) > 0; p = p[blockBytes:] {
 			// The random bits that stand where the scale goes choose it.
-			at := p[r.scaleAt:]
+			at := p[r.scaleOffset:]
 			bits := binary.LittleEndian.Uint16(at)
 			sign := uint16(0)
 			if r.signed {

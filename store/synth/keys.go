@@ -14,10 +14,10 @@ type keys struct {
 
 func (k *keys) put(name string, value any) { k.list = append(k.list, gguf.KV{Key: name, Value: value}) }
 
-// whole puts a number of the architecture, as converters write it.
-func (k *keys) whole(name string, n int) { k.put(k.arch+"."+name, uint32(n)) }
+// putInt puts a number of the architecture, as converters write it.
+func (k *keys) putInt(name string, n int) { k.put(k.arch+"."+name, uint32(n)) }
 
-func (k *keys) float(name string, x float64) { k.put(k.arch+"."+name, float32(x)) }
+func (k *keys) putFloat(name string, x float64) { k.put(k.arch+"."+name, float32(x)) }
 
 // quantizationVersion is that of the block formats in use today.
 const quantizationVersion = 2
@@ -40,39 +40,39 @@ func (s Shape) metadata(m mix) []gguf.KV {
 
 // sizes puts the numbers that describe the network.
 func (s Shape) sizes(k *keys) {
-	k.whole("block_count", s.Layers)
-	k.whole("context_length", s.Context)
-	k.whole("embedding_length", s.Dim)
-	k.whole("feed_forward_length", max(s.FFN, s.DenseFFN))
-	k.whole("attention.head_count", s.Heads)
-	k.whole("attention.head_count_kv", s.KVHeads)
-	k.whole("attention.key_length", s.HeadDim)
-	k.whole("attention.value_length", s.HeadDim)
-	k.float("attention.layer_norm_rms_epsilon", s.NormEps)
-	k.float("rope.freq_base", s.Rope.Base)
-	k.whole("rope.dimension_count", s.HeadDim)
-	k.whole("vocab_size", s.Vocab)
+	k.putInt("block_count", s.Layers)
+	k.putInt("context_length", s.Context)
+	k.putInt("embedding_length", s.Dim)
+	k.putInt("feed_forward_length", max(s.FFN, s.DenseFFN))
+	k.putInt("attention.head_count", s.Heads)
+	k.putInt("attention.head_count_kv", s.KVHeads)
+	k.putInt("attention.key_length", s.HeadDim)
+	k.putInt("attention.value_length", s.HeadDim)
+	k.putFloat("attention.layer_norm_rms_epsilon", s.NormEps)
+	k.putFloat("rope.freq_base", s.Rope.Base)
+	k.putInt("rope.dimension_count", s.HeadDim)
+	k.putInt("vocab_size", s.Vocab)
 	if s.Rope.LocalBase != 0 {
-		k.float("rope.freq_base_swa", s.Rope.LocalBase)
+		k.putFloat("rope.freq_base_swa", s.Rope.LocalBase)
 	}
 	if s.Window != 0 {
-		k.whole("attention.sliding_window", s.Window)
+		k.putInt("attention.sliding_window", s.Window)
 	}
 	if s.Arch == "phi3" {
-		k.whole("rope.scaling.original_context_length", s.Context)
+		k.putInt("rope.scaling.original_context_length", s.Context)
 	}
 	if s.Experts > 0 {
-		k.whole("expert_count", s.Experts)
-		k.whole("expert_used_count", s.Used)
-		k.whole("expert_feed_forward_length", s.FFN)
+		k.putInt("expert_count", s.Experts)
+		k.putInt("expert_used_count", s.ExpertsUsed)
+		k.putInt("expert_feed_forward_length", s.FFN)
 	}
 }
 
 // The settings of Llama 3.1's rotation that all its sizes share.
 const (
-	ropeLow      = 1    // turns over the first context: fewer are stretched
-	ropeHigh     = 4    // more are kept
-	ropeOriginal = 8192 // the first context, in tokens
+	ropeLowFreqFactor   = 1    // turns over the first context: fewer are stretched
+	ropeHighFreqFactor  = 4    // more are kept
+	ropeOriginalContext = 8192 // the first context, in tokens
 )
 
 // ropeFactors returns what each rotary frequency is divided by: 1 where it
@@ -82,8 +82,8 @@ func (s Shape) ropeFactors() []float32 {
 	factors := make([]float32, s.HeadDim/2)
 	for i := range factors {
 		frequency := math.Pow(s.Rope.Base, -2*float64(i)/float64(s.HeadDim))
-		turns := ropeOriginal * frequency / (2 * math.Pi)
-		kept := min(max((turns-ropeLow)/(ropeHigh-ropeLow), 0), 1)
+		turns := ropeOriginalContext * frequency / (2 * math.Pi)
+		kept := min(max((turns-ropeLowFreqFactor)/(ropeHighFreqFactor-ropeLowFreqFactor), 0), 1)
 		factors[i] = float32(1 / ((1-kept)/s.Rope.Factor + kept))
 	}
 	return factors

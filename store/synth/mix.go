@@ -45,11 +45,11 @@ func (m mix) typeOf(t *tensor, layers int) quant.Type {
 	if t.role == roleNone {
 		return quant.F32
 	}
-	return fitting(m.wish(t, layers), t.cols())
+	return compatibleType(m.preferredType(t, layers), t.cols())
 }
 
-// wish is the type of a matrix whose rows are long enough for any.
-func (m mix) wish(t *tensor, layers int) quant.Type {
+// preferredType is the type of a matrix whose rows are long enough for any.
+func (m mix) preferredType(t *tensor, layers int) quant.Type {
 	switch {
 	case m.main.IsFloat():
 		return m.main
@@ -57,22 +57,22 @@ func (m mix) wish(t *tensor, layers int) quant.Type {
 		return quant.Q6_K
 	case t.role == roleQKV:
 		return m.qkv
-	case m.medium && (t.role == roleValue || t.role == roleDown) && moreBits(t.layer, layers):
+	case m.medium && (t.role == roleValue || t.role == roleDown) && useMoreBits(t.layer, layers):
 		return quant.Q6_K
 	}
 	return m.main
 }
 
-// moreBits reports whether a layer is one of those that the medium mixes spend
+// useMoreBits reports whether a layer is one of those that the medium mixes spend
 // more on: the first and last eighth, and every third between.
-func moreBits(layer, layers int) bool {
+func useMoreBits(layer, layers int) bool {
 	eighth := layers / 8
 	return layer < eighth || layer >= 7*layers/8 || (layer-eighth)%3 == 2
 }
 
-// fitting returns the type, or the one with smaller blocks that takes its place
+// compatibleType returns the type, or the one with smaller blocks that takes its place
 // in rows that are no whole number of blocks.
-func fitting(t quant.Type, cols int) quant.Type {
+func compatibleType(t quant.Type, cols int) quant.Type {
 	substitutes := map[quant.Type]quant.Type{quant.Q4_K: quant.Q5_0, quant.Q5_K: quant.Q5_1, quant.Q6_K: quant.Q8_0}
 	if s, ok := substitutes[t]; ok && cols%t.BlockElems() != 0 {
 		t = s

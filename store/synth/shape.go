@@ -18,9 +18,9 @@ type Shape struct {
 	NormEps float64 // added to the mean square
 	Rope    Rope
 
-	Experts, Used int // routed experts, and how many of them see a token
-	DenseFFN      int // what the file gives as the MLP's width although experts replace it
-	Window        int // sliding window in tokens; 0 = none
+	Experts, ExpertsUsed int // routed experts, and how many of them see a token
+	DenseFFN             int // what the file gives as the MLP's width although experts replace it
+	Window               int // sliding window in tokens; 0 = none
 }
 
 // Rope is how queries and keys are rotated.
@@ -55,7 +55,7 @@ var shapes = []Shape{
 	},
 	{
 		Name: "tiny-moe", Arch: "qwen3moe", Layers: 2, Dim: 256, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 256,
-		Vocab: 512, Context: 2048, NormEps: 1e-6, Rope: qwen, Experts: 16, Used: 4, DenseFFN: 1024,
+		Vocab: 512, Context: 2048, NormEps: 1e-6, Rope: qwen, Experts: 16, ExpertsUsed: 4, DenseFFN: 1024,
 	},
 	{
 		Name: "qwen2.5-0.5b", Arch: "qwen2", Layers: 24, Dim: 896, Heads: 14, KVHeads: 2, HeadDim: 64, FFN: 4864,
@@ -95,7 +95,7 @@ var shapes = []Shape{
 	},
 	{
 		Name: "qwen3-30b-a3b", Arch: "qwen3moe", Layers: 48, Dim: 2048, Heads: 32, KVHeads: 4, HeadDim: 128, FFN: 768,
-		Vocab: qwenVocab, Context: qwen3Context, NormEps: 1e-6, Rope: qwen, Experts: 128, Used: 8, DenseFFN: 6144,
+		Vocab: qwenVocab, Context: qwen3Context, NormEps: 1e-6, Rope: qwen, Experts: 128, ExpertsUsed: 8, DenseFFN: 6144,
 	},
 	{
 		Name: "llama-3.2-1b", Arch: "llama", Layers: 16, Dim: 2048, Heads: 32, KVHeads: 8, HeadDim: 64, FFN: 8192,
@@ -127,7 +127,7 @@ var shapes = []Shape{
 	},
 	{
 		Name: "olmoe-1b-7b", Arch: "olmoe", Layers: 16, Dim: 2048, Heads: 16, KVHeads: 16, HeadDim: 128, FFN: 1024,
-		Vocab: 50304, Context: 4096, NormEps: 1e-5, Rope: Rope{Base: 1e4}, Experts: 64, Used: 8, DenseFFN: 1024,
+		Vocab: 50304, Context: 4096, NormEps: 1e-5, Rope: Rope{Base: 1e4}, Experts: 64, ExpertsUsed: 8, DenseFFN: 1024,
 	},
 }
 

@@ -92,7 +92,7 @@ func (o *Options) tensors(ctx context.Context, m mix, total int64) (out []gguf.T
 			o.Progress(written, total)
 		}
 	}
-	chunk := make([]byte, chunkBytes)
+	chunk := make([]byte, bufferBytes)
 	for _, t := range o.Shape.tensors() {
 		data := gguf.TensorData{Name: t.name, Type: m.typeOf(&t, o.Shape.Layers), Shape: t.shape}
 		if data.From, err = o.reader(ctx, &t, data.Type, chunk, done); err != nil {

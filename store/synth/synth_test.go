@@ -23,7 +23,7 @@ func shrunk(s Shape) Shape {
 	s.Layers, s.Dim, s.FFN, s.DenseFFN, s.Vocab, s.Context = 4, 96, 256, 0, 300, 64
 	s.Heads, s.KVHeads, s.HeadDim = 3*min(s.Heads/s.KVHeads, 2), 3, 32
 	if s.Experts > 0 {
-		s.Experts, s.Used = 6, 2
+		s.Experts, s.ExpertsUsed = 6, 2
 	}
 	return s
 }
@@ -100,7 +100,7 @@ func TestTokenizer(t *testing.T) {
 		ids := tokenizer.Encode(text, token.EncodeOptions{})
 		require.Less(t, len(ids), len(text), "%s: nothing was merged", s.Name)
 		for _, id := range ids {
-			require.Less(t, int(id), 256+len(merged), "%s: a filler in a text", s.Name)
+			require.Less(t, int(id), 256+len(mergedTokens), "%s: a filler in a text", s.Name)
 		}
 		back, err := tokenizer.Decode(ids)
 		require.NoError(t, err)

@@ -8,7 +8,7 @@ type tensor struct {
 	shape []int // outermost dimension first
 	role  role  // of a matrix, for the mix
 	layer int   // -1 outside of layers
-	fill  filling
+	fill  fillKind
 }
 
 // role is what the quantizer distinguishes matrices by.
@@ -24,14 +24,14 @@ const (
 	roleDown               // the MLP's second half
 )
 
-// filling is what a tensor's elements are.
-type filling uint8
+// fillKind is what a tensor's elements are.
+type fillKind uint8
 
 const (
-	fillMatrix filling = iota // random, for outputs of variance 1
-	fillGain                  // around 1
-	fillBias                  // around 0
-	fillRouter                // as a matrix, with rows of different lengths
+	fillMatrix fillKind = iota // random, for outputs of variance 1
+	fillGain                   // around 1
+	fillBias                   // around 0
+	fillRouter                 // as a matrix, with rows of different lengths
 	fillRopeFactors
 )
 
@@ -47,7 +47,7 @@ type family struct {
 
 const (
 	normHead = iota + 1
-	normWhole
+	normFull
 )
 
 // families are those that tensors can be listed for.
@@ -57,7 +57,7 @@ var families = map[string]family{
 	"qwen2":    {pre: "qwen2", qkvBias: true},
 	"qwen3":    {pre: "qwen2", qkNorm: normHead},
 	"qwen3moe": {pre: "qwen2", qkNorm: normHead},
-	"olmoe":    {pre: "olmo", qkNorm: normWhole},
+	"olmoe":    {pre: "olmo", qkNorm: normFull},
 	"gemma3":   {pre: "gpt-2", qkNorm: normHead, postNorm: true},
 	"phi3":     {pre: "gpt-2", fused: true},
 }
@@ -89,7 +89,7 @@ type layerTensors struct {
 	list  []tensor
 }
 
-func (l *layerTensors) add(name string, role role, fill filling, shape ...int) {
+func (l *layerTensors) add(name string, role role, fill fillKind, shape ...int) {
 	l.list = append(l.list, tensor{fmt.Sprintf("blk.%d.%s", l.layer, name), shape, role, l.layer, fill})
 }
 
@@ -142,7 +142,7 @@ func (s Shape) attention(l *layerTensors, f family) {
 	case normHead:
 		l.add("attn_q_norm.weight", roleNone, fillGain, s.HeadDim)
 		l.add("attn_k_norm.weight", roleNone, fillGain, s.HeadDim)
-	case normWhole:
+	case normFull:
 		l.add("attn_q_norm.weight", roleNone, fillGain, q)
 		l.add("attn_k_norm.weight", roleNone, fillGain, kv)
 	}

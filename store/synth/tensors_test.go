@@ -182,7 +182,7 @@ func BenchmarkFillers(b *testing.B) {
 			fill, err := newFiller(typ, 0.02)
 			require.NoError(b, err)
 			src := newSource(1, "x")
-			p := make([]byte, chunkBytes/typ.BlockBytes()*typ.BlockBytes())
+			p := make([]byte, bufferBytes/typ.BlockBytes()*typ.BlockBytes())
 			b.SetBytes(int64(len(p)))
 			for b.Loop() {
 				fill(&src, p)

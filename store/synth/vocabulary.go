@@ -12,8 +12,8 @@ const (
 // borderline case that not every engine loads.
 var merges = []string{"Ġ t", "h e", "Ġt he"}
 
-// merged are the tokens that they make.
-var merged = []string{"Ġt", "he", "Ġthe"}
+// mergedTokens are the tokens that they make.
+var mergedTokens = []string{"Ġt", "he", "Ġthe"}
 
 // The tokens that begin and end a text, last in the vocabulary.
 const (
@@ -22,16 +22,16 @@ const (
 )
 
 // minVocab leaves no room for fillers.
-var minVocab = 256 + len(merged) + 2
+var minVocab = 256 + len(mergedTokens) + 2
 
 // vocabulary puts a tokenizer for texts in bytes. Texts never encode to
 // fillers: no pre-tokenizer in use here keeps letters and digits together.
 func (s Shape) vocabulary(k *keys) {
 	tokens := make([]string, 0, s.Vocab)
 	for b := range 256 {
-		tokens = append(tokens, string(byteLetter(byte(b))))
+		tokens = append(tokens, string(byteRune(byte(b))))
 	}
-	tokens = append(tokens, merged...)
+	tokens = append(tokens, mergedTokens...)
 	for len(tokens) < s.Vocab-2 {
 		tokens = append(tokens, "Ġw"+strconv.Itoa(len(tokens)))
 	}
@@ -53,9 +53,9 @@ func (s Shape) vocabulary(k *keys) {
 	k.put("tokenizer.ggml.add_bos_token", false)
 }
 
-// byteLetter returns the letter that byte-level vocabularies write for a byte:
+// byteRune returns the letter that byte-level vocabularies write for a byte:
 // the character of that code if it shows, or one from 256 on.
-func byteLetter(b byte) rune {
+func byteRune(b byte) rune {
 	shows := func(b byte) bool { return b > ' ' && b < 0x7f || b > 0xa0 && b != 0xad }
 	if shows(b) {
 		return rune(b)

@@ -10,31 +10,31 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// chunkBytes is about how much is made at once: it stays in the cache until it
+// bufferBytes is about how much is made at once: it stays in the cache until it
 // is written.
-const chunkBytes = 256 << 10
+const bufferBytes = 256 << 10
 
 // reader yields the bytes of one tensor, made as they are asked for.
 type reader struct {
-	ctx  context.Context
-	make func(p []byte) // fills p, whole blocks
-	buf  []byte         // a chunk
-	rest []byte         // what of it was not read yet
-	done func(n int)    // told of bytes that were read
+	ctx      context.Context
+	generate func(p []byte) // fills p, whole blocks
+	buf      []byte         // a chunk
+	unread   []byte         // what of it was not read yet
+	onRead   func(n int)    // told of bytes that were read
 }
 
 // Read implements io.Reader. It has no end: the writer knows how much it needs.
 func (r *reader) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
+	if len(r.unread) == 0 {
 		if err := r.ctx.Err(); err != nil {
 			return 0, err
 		}
-		r.make(r.buf)
-		r.rest = r.buf
+		r.generate(r.buf)
+		r.unread = r.buf
 	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	r.done(n)
+	n := copy(p, r.unread)
+	r.unread = r.unread[n:]
+	r.onRead(n)
 	return n, nil
 }
 
@@ -47,7 +47,7 @@ func matrixReader(ctx context.Context, t *tensor, typ quant.Type, src source, ch
 		return nil, err
 	}
 	buf := chunk[:len(chunk)/typ.BlockBytes()*typ.BlockBytes()]
-	return &reader{ctx: ctx, make: func(p []byte) { fill(&src, p) }, buf: buf, done: done}, nil
+	return &reader{ctx: ctx, generate: func(p []byte) { fill(&src, p) }, buf: buf, onRead: done}, nil
 }
 
 // vectorReader yields the elements of a tensor that is kept in full precision.

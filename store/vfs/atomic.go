@@ -22,10 +22,10 @@ const writeBufferBytes = 1 << 20
 func WriteAtomic(fsys FS, name string, write func(w io.Writer) error) error {
 	temp := fmt.Sprintf("%s%s%016x", name, TempMark, rand.Uint64())
 	if err := writeDurable(fsys, temp, write); err != nil {
-		return errors.Join(err, removeIfThere(fsys, temp))
+		return errors.Join(err, removeIfExists(fsys, temp))
 	}
 	if err := fsys.Rename(temp, name); err != nil {
-		return errors.Join(err, removeIfThere(fsys, temp))
+		return errors.Join(err, removeIfExists(fsys, temp))
 	}
 	dir, _ := Split(name)
 	return fsys.SyncDir(dir)
@@ -56,8 +56,8 @@ func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err erro
 	return f.Sync()
 }
 
-// removeIfThere clears a temporary that may never have come into being.
-func removeIfThere(fsys FS, name string) error {
+// removeIfExists clears a temporary that may never have come into being.
+func removeIfExists(fsys FS, name string) error {
 	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -2,8 +2,8 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
-// cachedStep is how far apart the places are that Cached looks at.
-const cachedStep = 4 << 20
+// cacheProbeStep is how far apart the places are that Cached looks at.
+const cacheProbeStep = 4 << 20
 
 // Cached reports whether n bytes of a file from off on are likely to be in the
 // system's page cache: all of some places that it looks at are. It does not read
@@ -13,7 +13,7 @@ func Cached(f File, off, n int64) bool {
 	if !ok || n <= 0 {
 		return false
 	}
-	for at := off; at < off+n; at += cachedStep {
+	for at := off; at < off+n; at += cacheProbeStep {
 		if !o.cachedAt(at) {
 			return false
 		}

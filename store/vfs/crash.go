@@ -35,7 +35,7 @@ func (m *Mem) CrashClone(keep float64, seed uint64) *Mem {
 			delete(entries, name)
 			continue
 		}
-		data := entries[name].remains(keep, random)
+		data := entries[name].afterCrash(keep, random)
 		entries[name] = &memNode{dir: entries[name].dir, data: data, synced: slices.Clone(data)}
 	}
 	return newMemFrom(entries)
@@ -52,8 +52,8 @@ func hasParents(entries map[string]*memNode, name string) bool {
 	return true
 }
 
-// remains returns the file's bytes after the crash.
-func (n *memNode) remains(keep float64, random *rand.Rand) []byte {
+// afterCrash returns the file's bytes after the crash.
+func (n *memNode) afterCrash(keep float64, random *rand.Rand) []byte {
 	data := slices.Clone(n.synced)
 	for _, c := range n.pending {
 		if c.data == nil {

@@ -70,8 +70,8 @@ func (f *directFile) cached(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// queued is what a ReadQueue reads.
-func (f *directFile) queued() *os.File {
+// directHandle is what a ReadQueue reads.
+func (f *directFile) directHandle() *os.File {
 	if f.refused.Load() {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (f *directFile) queued() *os.File {
 	return o
 }
 
-func (f *directFile) due(int) time.Time { return time.Time{} }
+func (f *directFile) notBefore(int) time.Time { return time.Time{} }
 
 func (f *directFile) Close() error {
 	err := f.close()

@@ -27,9 +27,9 @@ func (fsys osFS) scratch(dir string) (File, error) {
 	}
 	s := &scratchFile{directFile: directFile{File: &osFile{f: f, name: name}, close: func() error { return nil }}}
 	if past, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err == nil {
-		s.direct, s.to, s.close = past, past, past.Close
+		s.direct, s.directWriter, s.close = past, past, past.Close
 	}
-	return hide(fsys, s, name), nil
+	return unlink(fsys, s, name), nil
 }
 
 // directRefused reports whether a read failed because it was a direct one.

@@ -16,13 +16,13 @@ func FromIOFS(fsys fs.FS) FS { return ioFS{fsys} }
 
 type ioFS struct{ fsys fs.FS }
 
-// valid turns a name into the form that io/fs accepts.
-func valid(name string) string {
+// cleanName turns a name into the form that io/fs accepts.
+func cleanName(name string) string {
 	return path.Clean(strings.TrimPrefix(name, "/"))
 }
 
 func (f ioFS) Open(name string) (File, error) {
-	opened, err := f.fsys.Open(valid(name))
+	opened, err := f.fsys.Open(cleanName(name))
 	if err != nil {
 		return nil, wrap("open", name, noOffset, err)
 	}
@@ -42,7 +42,7 @@ func (f ioFS) Open(name string) (File, error) {
 }
 
 func (f ioFS) Stat(name string) (Info, error) {
-	info, err := fs.Stat(f.fsys, valid(name))
+	info, err := fs.Stat(f.fsys, cleanName(name))
 	if err != nil {
 		return Info{}, wrap("stat", name, noOffset, err)
 	}
@@ -50,7 +50,7 @@ func (f ioFS) Stat(name string) (Info, error) {
 }
 
 func (f ioFS) ReadDir(name string) ([]Info, error) {
-	entries, err := fs.ReadDir(f.fsys, valid(name))
+	entries, err := fs.ReadDir(f.fsys, cleanName(name))
 	if err != nil {
 		return nil, wrap("readdir", name, noOffset, err)
 	}

@@ -43,7 +43,7 @@ func (m *Mem) lock(name string) (io.Closer, error) {
 	l := &m.locks
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clean := valid(name)
+	clean := cleanName(name)
 	if l.held[clean] {
 		return nil, wrap("lock", name, noOffset, ErrLocked)
 	}

@@ -19,15 +19,15 @@ func (osFS) lock(name string) (io.Closer, error) {
 			f.Close()
 			return nil, wrap("lock", name, noOffset, err)
 		}
-		if stillNamed(f, name) {
+		if nameRefersTo(f, name) {
 			return unlocker(func() error { return unlock(f, name) }), nil
 		}
 		f.Close()
 	}
 }
 
-// stillNamed reports whether name stands for the open file.
-func stillNamed(f *os.File, name string) bool {
+// nameRefersTo reports whether name stands for the open file.
+func nameRefersTo(f *os.File, name string) bool {
 	opened, err := f.Stat()
 	if err != nil {
 		return false

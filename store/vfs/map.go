@@ -19,8 +19,8 @@ const mapAlign = 64 << 10
 // the file gets shorter, touching what is gone is a fault: who reads the bytes
 // does so under debug.SetPanicOnFault.
 type Mapping struct {
-	all   mmap.MMap
-	bytes []byte
+	region mmap.MMap
+	bytes  []byte
 }
 
 // Map maps n bytes of a file from off on.
@@ -41,7 +41,7 @@ func Map(f File, off, n int64) (*Mapping, error) {
 	if err != nil {
 		return nil, wrap("map", o.name, off, err)
 	}
-	return &Mapping{all: all, bytes: all[skip : skip+n : skip+n]}, nil
+	return &Mapping{region: all, bytes: all[skip : skip+n : skip+n]}, nil
 }
 
 // Bytes returns the bytes that were asked for.
@@ -50,5 +50,5 @@ func (m *Mapping) Bytes() []byte { return m.bytes }
 // Close ends the mapping; nobody may look at its bytes any more.
 func (m *Mapping) Close() error {
 	m.bytes = nil
-	return m.all.Unmap()
+	return m.region.Unmap()
 }

@@ -14,11 +14,11 @@ import (
 // lost power would find: file contents count as durable after File.Sync,
 // directory entries after FS.SyncDir. There are no symbolic links.
 type Mem struct {
-	mu      sync.Mutex
-	live    map[string]*memNode // what programs see, by clean path
-	durable map[string]*memNode // entries that have been synced
-	journal []entryChange       // entries changed since, in order
-	uses    int64               // how often files were created or touched
+	mu       sync.Mutex
+	live     map[string]*memNode // what programs see, by clean path
+	durable  map[string]*memNode // entries that have been synced
+	journal  []entryChange       // entries changed since, in order
+	useClock int64               // how often files were created or touched
 
 	locks memLocks
 }
@@ -29,7 +29,7 @@ type memNode struct {
 	data    []byte      // what programs see
 	synced  []byte      // what power loss leaves for certain
 	pending []memChange // what lies between the two, in order
-	used    int64       // the last of the uses of the file system that was one of this file
+	lastUse int64       // the last of the uses of the file system that was one of this file
 }
 
 // memChange is a write of data at off, or a truncation to off when data is nil.
@@ -78,7 +78,7 @@ func (c entryChange) touches(dir string) bool {
 
 // find returns the node of name. mu is held.
 func (m *Mem) find(op, name string, wantDir bool) (*memNode, error) {
-	node, ok := m.live[valid(name)]
+	node, ok := m.live[cleanName(name)]
 	switch {
 	case !ok:
 		return nil, wrap(op, name, noOffset, fs.ErrNotExist)
@@ -105,7 +105,7 @@ func (m *Mem) Open(name string) (File, error) {
 func (m *Mem) Create(name string) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clean := valid(name)
+	clean := cleanName(name)
 	if _, err := m.find("create", path.Dir(clean), true); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (m *Mem) Create(name string) (File, error) {
 		node = &memNode{}
 		m.change(entryChange{add: clean, node: node})
 	}
-	m.stamp(node)
+	m.noteUse(node)
 	return &memFile{fs: m, node: node, name: name, writable: true}, nil
 }
 
@@ -127,11 +127,11 @@ func (m *Mem) Create(name string) (File, error) {
 func (m *Mem) Stat(name string) (Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	node, ok := m.live[valid(name)]
+	node, ok := m.live[cleanName(name)]
 	if !ok {
 		return Info{}, wrap("stat", name, noOffset, fs.ErrNotExist)
 	}
-	return node.info(valid(name)), nil
+	return node.info(cleanName(name)), nil
 }
 
 func (n *memNode) info(clean string) Info {
@@ -147,7 +147,7 @@ func (m *Mem) ReadDir(name string) ([]Info, error) {
 	}
 	var infos []Info
 	for child, node := range m.live {
-		if child != "." && path.Dir(child) == valid(name) {
+		if child != "." && path.Dir(child) == cleanName(name) {
 			infos = append(infos, node.info(child))
 		}
 	}
@@ -160,7 +160,7 @@ func (m *Mem) MkdirAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var missing []string
-	for dir := valid(name); ; dir = path.Dir(dir) {
+	for dir := cleanName(name); ; dir = path.Dir(dir) {
 		node, ok := m.live[dir]
 		if ok && !node.dir {
 			return wrap("mkdir", name, noOffset, fs.ErrExist)
@@ -184,14 +184,14 @@ func (m *Mem) Rename(oldName, newName string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.find("rename", path.Dir(valid(newName)), true); err != nil {
+	if _, err := m.find("rename", path.Dir(cleanName(newName)), true); err != nil {
 		return err
 	}
-	if target, ok := m.live[valid(newName)]; ok && target.dir {
+	if target, ok := m.live[cleanName(newName)]; ok && target.dir {
 		return wrap("rename", newName, noOffset, fs.ErrExist)
 	}
-	if valid(oldName) != valid(newName) {
-		m.change(entryChange{remove: valid(oldName), add: valid(newName), node: node})
+	if cleanName(oldName) != cleanName(newName) {
+		m.change(entryChange{remove: cleanName(oldName), add: cleanName(newName), node: node})
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (m *Mem) Rename(oldName, newName string) error {
 func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clean := valid(name)
+	clean := cleanName(name)
 	if _, ok := m.live[clean]; !ok {
 		return wrap("remove", name, noOffset, fs.ErrNotExist)
 	}
@@ -222,7 +222,7 @@ func (m *Mem) SyncDir(name string) error {
 	}
 	kept := m.journal[:0]
 	for _, c := range m.journal {
-		if c.touches(valid(name)) {
+		if c.touches(cleanName(name)) {
 			c.apply(m.durable)
 		} else {
 			kept = append(kept, c)

@@ -13,10 +13,10 @@ import (
 // systemQueue is Linux's asynchronous I/O (io_submit), which is as old as direct
 // reads and allowed where the newer io_uring is not, such as in containers.
 type systemQueue struct {
-	context uintptr
-	blocks  []controlBlock  // [depth]
-	list    []*controlBlock // [depth] what is submitted
-	events  []ioEvent       // [depth]
+	context    uintptr
+	blocks     []controlBlock  // [depth]
+	submitList []*controlBlock // [depth] what is submitted
+	events     []ioEvent       // [depth]
 }
 
 // controlBlock is the kernel's struct iocb.
@@ -64,22 +64,22 @@ func (s *systemQueue) open(depth int) bool {
 	if errno != 0 {
 		return false
 	}
-	s.blocks, s.list, s.events = make([]controlBlock, depth), make([]*controlBlock, depth), make([]ioEvent, depth)
+	s.blocks, s.submitList, s.events = make([]controlBlock, depth), make([]*controlBlock, depth), make([]ioEvent, depth)
 	return true
 }
 
 // submit asks for what was added and returns how many of it the system has taken.
 func (s *systemQueue) submit(q *ReadQueue) int {
-	for i, number := range q.added {
+	for i, number := range q.unsubmitted {
 		r := &q.pending[number]
 		s.blocks[number] = controlBlock{
 			data: uint64(number), opcode: opRead, fd: uint32(r.fd),
 			memory: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.p)))), bytes: uint64(len(r.p)), off: r.off,
 		}
-		s.list[i] = &s.blocks[number]
+		s.submitList[i] = &s.blocks[number]
 	}
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, s.context, uintptr(len(q.added)), uintptr(unsafe.Pointer(unsafe.SliceData(s.list))))
+		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, s.context, uintptr(len(q.unsubmitted)), uintptr(unsafe.Pointer(unsafe.SliceData(s.submitList))))
 		switch {
 		case errno == unix.EINTR:
 		case errno != 0:
@@ -90,15 +90,15 @@ func (s *systemQueue) submit(q *ReadQueue) int {
 	}
 }
 
-// reap notes which reads have ended. It waits for one, but not for longer than wait.
-func (s *systemQueue) reap(q *ReadQueue, wait time.Duration) {
-	if q.underWay() == 0 {
+// collectCompleted notes which reads have ended. It waits for one, but not for longer than wait.
+func (s *systemQueue) collectCompleted(q *ReadQueue, wait time.Duration) {
+	if q.inFlight() == 0 {
 		return
 	}
 	least := uintptr(0)
 	if wait > 0 {
 		least = 1
-	} else if s.nothing() {
+	} else if s.ringEmpty() {
 		return
 	}
 	limit := unix.NsecToTimespec(int64(wait))
@@ -111,12 +111,12 @@ func (s *systemQueue) reap(q *ReadQueue, wait time.Duration) {
 		return
 	}
 	for _, e := range s.events[:n] {
-		q.ended = append(q.ended, endedRead{int(e.data), int(max(0, e.res))})
+		q.completed = append(q.completed, completedRead{int(e.data), int(max(0, e.res))})
 	}
 }
 
-// nothing reports whether it can be seen without a system call that no read has ended.
-func (s *systemQueue) nothing() bool {
+// ringEmpty reports whether it can be seen without a system call that no read has ended.
+func (s *systemQueue) ringEmpty() bool {
 	ring := *(**eventRing)(unsafe.Pointer(&s.context)) // memory of the kernel's, which the garbage collector leaves alone
 	return ring.magic == eventRingMagic && atomic.LoadUint32(&ring.head) == atomic.LoadUint32(&ring.tail)
 }

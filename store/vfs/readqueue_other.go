@@ -7,7 +7,7 @@ import "time"
 // systemQueue is what other systems do not have.
 type systemQueue struct{}
 
-func (*systemQueue) open(int) bool                  { return false }
-func (*systemQueue) submit(*ReadQueue) int          { return 0 }
-func (*systemQueue) reap(*ReadQueue, time.Duration) {}
-func (*systemQueue) close()                         {}
+func (*systemQueue) open(int) bool                              { return false }
+func (*systemQueue) submit(*ReadQueue) int                      { return 0 }
+func (*systemQueue) collectCompleted(*ReadQueue, time.Duration) {}
+func (*systemQueue) close()                                     {}

@@ -52,13 +52,13 @@ func TestReadQueueGivesTheBytes(t *testing.T) {
 		at := page * DirectAlign
 		q.Add(f, memory[at:at+DirectAlign], int64(at), page)
 		if next++; next%3 == 0 {
-			q.Ask()
+			q.Submit()
 		}
 		if q.Room() == 0 {
-			q.Ask()
+			q.Submit()
 		}
 	}
-	q.Ask()
+	q.Submit()
 	for ; ended < pages; ended++ {
 		_, n, ok := q.Next(time.Minute)
 		require.True(t, ok)
@@ -75,7 +75,7 @@ func TestReadQueueSaysWhatIsMissing(t *testing.T) {
 	memory := alignedMemory(3 * DirectAlign)
 	q.Add(f, memory[:2*DirectAlign], 0, 1)             // ends within
 	q.Add(f, memory[2*DirectAlign:], 8*DirectAlign, 2) // begins behind the end
-	q.Ask()
+	q.Submit()
 	got := map[int]int{}
 	for range 2 {
 		tag, n, ok := q.Next(time.Minute)
@@ -86,7 +86,7 @@ func TestReadQueueSaysWhatIsMissing(t *testing.T) {
 
 	q.Add(f, memory[1:1+DirectAlign], 0, 3) // no place for a direct read
 	q.Add(f, memory[:DirectAlign], 0, 4)
-	q.Ask()
+	q.Submit()
 	for range 2 {
 		tag, n, ok := q.Next(time.Minute)
 		require.True(t, ok)
@@ -99,7 +99,7 @@ func TestReadQueueSaysWhatIsMissing(t *testing.T) {
 func TestReadQueueOfASlowDevice(t *testing.T) {
 	q, f := queueOver(t, Throttled(OS(), DirectAlign/3600, 0), 2, numbered(2*DirectAlign)) // a page an hour
 	q.Add(f, alignedMemory(DirectAlign), 0, 1)
-	q.Ask()
+	q.Submit()
 	start := time.Now()
 	_, _, ok := q.Next(20 * time.Millisecond)
 	require.False(t, ok)
@@ -110,7 +110,7 @@ func TestReadQueueOfASlowDevice(t *testing.T) {
 	quick, f := queueOver(t, Throttled(OS(), 0, time.Millisecond), 2, numbered(2*DirectAlign))
 	quick.Add(f, alignedMemory(DirectAlign), 0, 1)
 	quick.Add(f, alignedMemory(DirectAlign), DirectAlign, 2)
-	quick.Ask()
+	quick.Submit()
 	for range 2 {
 		_, n, ok := quick.Next(time.Minute)
 		require.True(t, ok)
@@ -135,7 +135,7 @@ func TestReadQueueAllocatesNothing(t *testing.T) {
 		for i := range 4 {
 			q.Add(f, memory[i*DirectAlign:][:DirectAlign], int64(i*DirectAlign), i)
 		}
-		q.Ask()
+		q.Submit()
 		for range 4 {
 			if _, n, ok := q.Next(time.Minute); !ok || n != DirectAlign {
 				t.Fatal("a read is missing")
@@ -151,10 +151,10 @@ func TestReadQueueLearnsOnlyFromWaiting(t *testing.T) {
 	for range 3 {
 		for i := range 2 {
 			q.Add(f, memory[i*DirectAlign:][:DirectAlign], int64(i*DirectAlign), i)
-			q.Ask()
+			q.Submit()
 		}
 		time.Sleep(30 * time.Millisecond)
 		q.Drain()
 	}
-	require.False(t, q.Together())
+	require.False(t, q.CompletesInBatches())
 }

@@ -21,7 +21,7 @@ func Scratch(fsys FS, dir string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hide(fsys, f, name), nil
+	return unlink(fsys, f, name), nil
 }
 
 // scratcher is implemented by file systems that can do better, or that wrap
@@ -34,21 +34,21 @@ func scratchName(dir string) string {
 	return Join(dir, fmt.Sprintf("scratch-%d-%016x.tmp", os.Getpid(), rand.Uint64()))
 }
 
-// hide removes the name of an open file, now or when it is closed.
-func hide(fsys FS, f File, name string) File {
+// unlink removes the name of an open file, now or when it is closed.
+func unlink(fsys FS, f File, name string) File {
 	if fsys.Remove(name) == nil {
 		return f
 	}
-	return &removedLater{File: f, remove: func() error { return fsys.Remove(name) }}
+	return &removeOnClose{File: f, remove: func() error { return fsys.Remove(name) }}
 }
 
-// removedLater is a file that is removed when it is closed.
-type removedLater struct {
+// removeOnClose is a file that is removed when it is closed.
+type removeOnClose struct {
 	File
 	remove func() error
 }
 
-func (f *removedLater) Close() error {
+func (f *removeOnClose) Close() error {
 	err := f.File.Close()
 	if removed := f.remove(); err == nil {
 		err = removed
@@ -56,17 +56,17 @@ func (f *removedLater) Close() error {
 	return err
 }
 
-func (f *removedLater) allocate(size int64) error { return Allocate(f.File, size) }
+func (f *removeOnClose) allocate(size int64) error { return Allocate(f.File, size) }
 
 // scratchFile is a directFile that is written past the page cache too.
 type scratchFile struct {
 	directFile
-	to io.WriterAt // nil where that cannot be done
+	directWriter io.WriterAt // nil where that cannot be done
 }
 
 func (f *scratchFile) WriteAt(p []byte, off int64) (int, error) {
-	if f.to != nil && len(p) > 0 && (len(p)|int(off))%DirectAlign == 0 && aligned(p) && !f.refused.Load() {
-		n, err := f.to.WriteAt(p, off)
+	if f.directWriter != nil && len(p) > 0 && (len(p)|int(off))%DirectAlign == 0 && aligned(p) && !f.refused.Load() {
+		n, err := f.directWriter.WriteAt(p, off)
 		if err == nil || !directRefused(err) {
 			return n, wrap("write", f.Name(), off+int64(n), err)
 		}

@@ -19,25 +19,25 @@ type device struct {
 	bytesPerSecond int64
 	latency        time.Duration
 
-	mu   sync.Mutex
-	free time.Time // when the bus is done with what it has accepted
+	mu     sync.Mutex
+	idleAt time.Time // when the bus is done with what it has accepted
 }
 
 // transfer waits as long as n bytes take.
-func (d *device) transfer(n int) { time.Sleep(time.Until(d.accept(n))) }
+func (d *device) transfer(n int) { time.Sleep(time.Until(d.schedule(n))) }
 
-// accept queues a transfer of n bytes and returns when it is done.
-func (d *device) accept(n int) time.Time {
+// schedule queues a transfer of n bytes and returns when it is done.
+func (d *device) schedule(n int) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.free.Before(now) {
-		d.free = now
+	if d.idleAt.Before(now) {
+		d.idleAt = now
 	}
 	if d.bytesPerSecond > 0 {
-		d.free = d.free.Add(time.Duration(float64(n) / float64(d.bytesPerSecond) * float64(time.Second)))
+		d.idleAt = d.idleAt.Add(time.Duration(float64(n) / float64(d.bytesPerSecond) * float64(time.Second)))
 	}
-	return d.free.Add(d.latency)
+	return d.idleAt.Add(d.latency)
 }
 
 type throttledFS struct {
@@ -46,22 +46,22 @@ type throttledFS struct {
 }
 
 func (t *throttledFS) Open(name string) (File, error) {
-	return t.slow(t.FS.Open(name))
+	return t.throttle(t.FS.Open(name))
 }
 
 func (t *throttledFS) openDirect(name string) (File, error) {
-	return t.slow(OpenDirect(t.FS, name))
+	return t.throttle(OpenDirect(t.FS, name))
 }
 
 func (t *throttledFS) Create(name string) (File, error) {
-	return t.slow(t.FS.Create(name))
+	return t.throttle(t.FS.Create(name))
 }
 
 func (t *throttledFS) scratch(dir string) (File, error) {
-	return t.slow(Scratch(t.FS, dir))
+	return t.throttle(Scratch(t.FS, dir))
 }
 
-func (t *throttledFS) slow(f File, err error) (File, error) {
+func (t *throttledFS) throttle(f File, err error) (File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +87,12 @@ func (f *throttledFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// queued is that of the file itself.
-func (f *throttledFile) queued() *os.File {
+// directHandle is that of the file itself.
+func (f *throttledFile) directHandle() *os.File {
 	if q, ok := f.File.(queueable); ok {
-		return q.queued()
+		return q.directHandle()
 	}
 	return nil
 }
 
-func (f *throttledFile) due(n int) time.Time { return f.device.accept(n) }
+func (f *throttledFile) notBefore(n int) time.Time { return f.device.schedule(n) }

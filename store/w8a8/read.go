@@ -16,13 +16,13 @@ import (
 // File is an open calibration. It is safe for concurrent use until Close.
 type File struct {
 	Index
-	// Sum tells calibrations apart, also those of one model.
-	Sum  uint64
-	path string
-	file vfs.File
+	// Checksum tells calibrations apart, also those of one model.
+	Checksum uint64
+	path     string
+	file     vfs.File
 }
 
-const again = "calibrate the model again"
+const recalibrateHint = "calibrate the model again"
 
 // Open opens a calibration.
 func Open(fsys vfs.FS, path string) (*File, error) {
@@ -47,29 +47,29 @@ func (f *File) readIndex() error {
 	if n, err := f.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	} else if n < headerBytes || string(head[:8]) != magic {
-		return f.wrong(0, "header", "is not that of a calibration", "give a file that llmrun calibrate has written", store.ErrFormat)
+		return f.formatError(0, "header", "is not that of a calibration", "give a file that llmrun calibrate has written", store.ErrFormat)
 	}
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
 	switch version := binary.LittleEndian.Uint32(head[8:]); {
 	case version != Version:
-		return f.wrong(8, "version", fmt.Sprintf("is %d; this program reads %d", version, Version), again, store.ErrUnsupported)
-	case checksum(head[:summedBytes]) != number(summedBytes):
-		return f.wrong(0, "header", "is damaged", again, store.ErrFormat)
+		return f.formatError(8, "version", fmt.Sprintf("is %d; this program reads %d", version, Version), recalibrateHint, store.ErrUnsupported)
+	case checksum(head[:checksummedBytes]) != number(checksummedBytes):
+		return f.formatError(0, "header", "is damaged", recalibrateHint, store.ErrFormat)
 	case number(32) != uint64(size):
-		return f.wrong(32, "length", fmt.Sprintf("the file has %d bytes, not %d", size, number(32)), again, store.ErrTruncated)
+		return f.formatError(32, "length", fmt.Sprintf("the file has %d bytes, not %d", size, number(32)), recalibrateHint, store.ErrTruncated)
 	case number(16) > maxIndexBytes || number(16) > uint64(size-headerBytes):
-		return f.wrong(16, "index", fmt.Sprintf("has %d bytes", number(16)), again, store.ErrFormat)
+		return f.formatError(16, "index", fmt.Sprintf("has %d bytes", number(16)), recalibrateHint, store.ErrFormat)
 	}
-	f.Sum = number(24)
+	f.Checksum = number(24)
 	index := make([]byte, number(16))
 	if _, err := f.file.ReadAt(index, headerBytes); err != nil {
 		return err
 	}
-	if checksum(index) != f.Sum {
-		return f.wrong(headerBytes, "index", "is damaged", again, store.ErrFormat)
+	if checksum(index) != f.Checksum {
+		return f.formatError(headerBytes, "index", "is damaged", recalibrateHint, store.ErrFormat)
 	}
 	if field, reason := f.decode(index, size); field != "" {
-		return f.wrong(headerBytes, field, reason, again, store.ErrFormat)
+		return f.formatError(headerBytes, field, reason, recalibrateHint, store.ErrFormat)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (x *Index) decode(index []byte, fileBytes int64) (field, reason string) {
 	return "", ""
 }
 
-func (f *File) wrong(off int64, field, reason, hint string, kind error) error {
+func (f *File) formatError(off int64, field, reason, hint string, kind error) error {
 	return &store.FormatError{Path: f.path, Off: off, Field: field, Reason: reason, Hint: hint, Kind: kind}
 }
 
@@ -121,13 +121,13 @@ func (f *File) Path() string { return f.path }
 // Matrix.ColumnBytes. It allocates nothing.
 func (f *File) Column(m *Matrix, channel int, dst []float32 /* [rows] */, raw []byte) error {
 	raw = raw[:m.ColumnBytes()]
-	off := m.At + int64(channel)*int64(len(raw))
+	off := m.ColumnsAt + int64(channel)*int64(len(raw))
 	if _, err := f.file.ReadAt(raw, off); err != nil {
 		return err
 	}
-	data := raw[:len(raw)-sumBytes]
+	data := raw[:len(raw)-checksumBytes]
 	if checksum(data) != binary.LittleEndian.Uint64(raw[len(data):]) {
-		return f.wrong(off, fmt.Sprintf("column %d of %s", channel, m.Name), "is damaged", again, store.ErrFormat)
+		return f.formatError(off, fmt.Sprintf("column %d of %s", channel, m.Name), "is damaged", recalibrateHint, store.ErrFormat)
 	}
 	t, _ := quant.ParseType(m.Type) // check has seen it
 	quant.DequantRow(t, dst[:m.Rows], data[:m.Rows*t.BlockBytes()])

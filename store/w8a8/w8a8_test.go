@@ -16,14 +16,14 @@ import (
 // sample is a calibration of two inputs, one of them without columns.
 func sample() *Index {
 	return &Index{
-		Model: "00ff", Made: "a test", Tokens: 7, OutlierShare: 0.01,
+		Model: "00ff", CreatedBy: "a test", Tokens: 7, OutlierFraction: 0.01,
 		Inputs: []Input{
 			{
-				Name: "a", Cols: 5, Scale: 0.5, Alone: 1, Loss: 2, Max: 100, Elements: 35, Outliers: 4, Hot: 1,
+				Name: "a", Cols: 5, Scale: 0.5, ClippedScale: 1, ClippedErrorRatio: 2, Max: 100, Elements: 35, Outliers: 4, Hot: 1,
 				Channels: []Channel{{3, 3}, {0, 1}},
-				Matrices: []Matrix{{"a", 3, "BF16", Wanted}, {"b", 2, "F32", Wanted}},
+				Matrices: []Matrix{{"a", 3, "BF16", WriteColumns}, {"b", 2, "F32", WriteColumns}},
 			},
-			{Name: "c", Cols: 2, Scale: 1, Alone: 1, Loss: 1, Channels: []Channel{}, Matrices: []Matrix{{"c", 4, "F16", 0}}},
+			{Name: "c", Cols: 2, Scale: 1, ClippedScale: 1, ClippedErrorRatio: 1, Channels: []Channel{}, Matrices: []Matrix{{"c", 4, "F16", 0}}},
 		},
 	}
 }
@@ -51,8 +51,8 @@ func TestRoundTrip(t *testing.T) {
 	defer f.Close()
 	require.Equal(t, *want, f.Index)
 	require.InDelta(t, 100/(127*0.5), f.Inputs[0].Importance(), 1e-9)
-	require.Equal(t, 0.75, f.Inputs[0].HotShare())
-	require.Zero(t, f.Inputs[1].Matrices[0].At, "nobody wanted these columns")
+	require.Equal(t, 0.75, f.Inputs[0].HotFraction())
+	require.Zero(t, f.Inputs[1].Matrices[0].ColumnsAt, "nobody wanted these columns")
 	for j := range f.Inputs[0].Matrices {
 		m := &f.Inputs[0].Matrices[j]
 		got, raw := make([]float32, m.Rows), make([]byte, m.ColumnBytes())
@@ -89,7 +89,7 @@ func TestDamage(t *testing.T) {
 	write(t, fsys, sample())
 	sound, err := vfs.ReadFile(fsys, "m.w8a8", 1<<20)
 	require.NoError(t, err)
-	resum := func(b []byte) { binary.LittleEndian.PutUint64(b[summedBytes:], checksum(b[:summedBytes])) }
+	resum := func(b []byte) { binary.LittleEndian.PutUint64(b[checksummedBytes:], checksum(b[:checksummedBytes])) }
 	for _, c := range []struct {
 		name, says string
 		kind       error
@@ -140,16 +140,16 @@ func TestDamage(t *testing.T) {
 func TestIndexIsNotTrusted(t *testing.T) {
 	for says, change := range map[string]func(x *Index){
 		"cols":        func(x *Index) { x.Inputs[0].Cols = 0 },
-		"scales":      func(x *Index) { x.Inputs[0].Alone = -1 },
+		"scales":      func(x *Index) { x.Inputs[0].ClippedScale = -1 },
 		"hot":         func(x *Index) { x.Inputs[0].Hot = 3 },
 		"channels":    func(x *Index) { x.Inputs[0].Channels[1].Channel = 5 },
 		"type":        func(x *Index) { x.Inputs[0].Matrices[0].Type = "Q4_0" },
 		"rows":        func(x *Index) { x.Inputs[0].Matrices[0].Rows = 1 << 40 },
-		"at":          func(x *Index) { x.Inputs[0].Matrices[0].At = 1 << 20 },
+		"at":          func(x *Index) { x.Inputs[0].Matrices[0].ColumnsAt = 1 << 20 },
 		"second time": func(x *Index) { x.Inputs[1].Matrices[0].Name = "a" },
 	} {
 		x := sample()
-		x.place(100)
+		x.assignOffsets(100)
 		field, _ := x.check(1 << 20)
 		require.Empty(t, field)
 		change(x)
@@ -210,7 +210,7 @@ func FuzzOpen(f *testing.F) {
 		for i := range c.Inputs {
 			for j := range c.Inputs[i].Matrices {
 				m := &c.Inputs[i].Matrices[j]
-				if m.At == 0 {
+				if m.ColumnsAt == 0 {
 					continue
 				}
 				_ = c.Column(m, c.Inputs[i].Cols-1, make([]float32, m.Rows), make([]byte, m.ColumnBytes()))

@@ -31,7 +31,7 @@ func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, f
 		for i := range x.Inputs {
 			in := &x.Inputs[i]
 			for j := range in.Matrices {
-				if m := &in.Matrices[j]; m.At != 0 {
+				if m := &in.Matrices[j]; m.ColumnsAt != 0 {
 					if err := writeColumns(w, in, m, fill); err != nil {
 						return err
 					}
@@ -42,13 +42,13 @@ func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, f
 	})
 }
 
-// columnsTogether bounds the memory for columns that are written: the more at a
+// columnBatchBytes bounds the memory for columns that are written: the more at a
 // time, the less often the matrix is read.
-const columnsTogether = 16 << 20
+const columnBatchBytes = 16 << 20
 
 func writeColumns(w io.Writer, in *Input, m *Matrix, fill func(in *Input, m *Matrix, first, count int, dst []float32) error) error {
 	t, _ := quant.ParseType(m.Type) // check has seen it
-	together := min(in.Cols, max(1, columnsTogether/4/m.Rows))
+	together := min(in.Cols, max(1, columnBatchBytes/4/m.Rows))
 	floats := make([]float32, together*m.Rows)
 	column := make([]byte, m.ColumnBytes())
 	for first := 0; first < in.Cols; first += together {
@@ -78,6 +78,6 @@ func encode(dst []byte, t quant.Type, x []float32 /* [rows] */) {
 			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToBF16(v))
 		}
 	}
-	data := dst[:len(dst)-sumBytes]
+	data := dst[:len(dst)-checksumBytes]
 	binary.LittleEndian.PutUint64(dst[len(data):], checksum(data))
 }

@@ -85,7 +85,7 @@ func (f *File) open() error {
 		return err
 	}
 	if checksum(encoded) != f.footer.sum {
-		return f.damaged(f.footer.index, "index")
+		return f.checksumError(f.footer.index, "index")
 	}
 	if f.index, err = decodeIndex(f.path, encoded, f.footer); err != nil {
 		return err
@@ -96,11 +96,11 @@ func (f *File) open() error {
 			Hint: "import the model again with this program", Kind: store.ErrUnsupported,
 		}
 	}
-	return f.list()
+	return f.buildIndex()
 }
 
-// list makes the tensors known by name.
-func (f *File) list() error {
+// buildIndex makes the tensors known by name.
+func (f *File) buildIndex() error {
 	tensors := make([]store.Tensor, len(f.index.tensors))
 	f.byName = make(map[string]int32, len(tensors))
 	for i := range f.index.tensors {
@@ -111,7 +111,7 @@ func (f *File) list() error {
 		}
 		tensors[i] = store.Tensor{
 			Name: t.Name, Type: t.Type, Shape: t.Shape, Size: plain,
-			Offset: f.index.extents[f.index.section[i]].off + t.Off,
+			Offset: f.index.extents[f.index.extentOf[i]].off + t.Off,
 		}
 		f.byName[t.Name] = int32(i)
 	}
@@ -138,16 +138,16 @@ func (f *File) BypassCache() error {
 	if err != nil {
 		return err
 	}
-	if err := f.isIn(direct); err != nil {
+	if err := f.checkSame(direct); err != nil {
 		return errors.Join(err, direct.Close())
 	}
 	f.direct = direct
 	return nil
 }
 
-// isIn reports with an error if a file is not this pack, by its last bytes: they hold
+// checkSame reports with an error if a file is not this pack, by its last bytes: they hold
 // the sum of the index, which holds those of all blocks.
-func (f *File) isIn(file vfs.File) error {
+func (f *File) checkSame(file vfs.File) error {
 	size, err := file.Size()
 	if err != nil {
 		return err
@@ -182,8 +182,8 @@ func (f *File) SectionCached(i int) bool {
 func (f *File) CheckSection(i int, section []byte, from, to int64) error {
 	x := &f.index.extents[i]
 	for b := from / BlockBytes; b*BlockBytes < min(to, x.size); b++ {
-		if blockSum(section[b*BlockBytes:min((b+1)*BlockBytes, x.size)]) != x.sums[b] {
-			return f.damaged(x.off+b*BlockBytes, x.field())
+		if blockChecksum(section[b*BlockBytes:min((b+1)*BlockBytes, x.size)]) != x.checksums[b] {
+			return f.checksumError(x.off+b*BlockBytes, x.field())
 		}
 	}
 	return nil
@@ -198,8 +198,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// damaged is the error for bytes at off that do not have their sum.
-func (f *File) damaged(off int64, field string) error {
+// checksumError is the error for bytes at off that do not have their sum.
+func (f *File) checksumError(off int64, field string) error {
 	return &store.FormatError{
 		Path: f.path, Off: off, Field: field, Reason: "the bytes do not have their checksum: the file is damaged",
 		Hint: "import the model again", Kind: store.ErrFormat,
@@ -215,20 +215,20 @@ func (f *File) Size() int64 { return f.footer.file }
 // Identity is a hash of the index, which holds a sum of every block of the file.
 func (f *File) Identity() [sha256.Size]byte { return sha256.Sum256(f.index.encode()) }
 
-// Place is where a tensor lies in a pack.
-type Place struct {
+// Location is where a tensor lies in a pack.
+type Location struct {
 	Tensor
 	Section int   // for Section and SectionSize
 	Bytes   int64 // in the section
 }
 
 // Find returns the place of a tensor.
-func (f *File) Find(name string) (p Place, ok bool) {
+func (f *File) Find(name string) (p Location, ok bool) {
 	i, ok := f.byName[name]
 	if !ok {
-		return Place{}, false
+		return Location{}, false
 	}
-	p = Place{Tensor: f.index.tensors[i], Section: int(f.index.section[i])}
+	p = Location{Tensor: f.index.tensors[i], Section: int(f.index.extentOf[i])}
 	p.Bytes, _ = p.Tensor.Bytes() // decodeIndex has seen that it is sound
 	return p, true
 }
@@ -260,7 +260,7 @@ func (f *File) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	if !ok {
 		return 0, fmt.Errorf("store: tensor %q belongs to another source", t.Name)
 	}
-	packed, x := &f.index.tensors[i], &f.index.extents[f.index.section[i]]
+	packed, x := &f.index.tensors[i], &f.index.extents[f.index.extentOf[i]]
 	_, size, err := packed.sizes()
 	if err != nil {
 		return 0, err

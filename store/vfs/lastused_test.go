@@ -12,7 +12,7 @@ import (
 func TestTouchOrdersFilesByUse(t *testing.T) {
 	for name, fsys := range writable(t) {
 		if name == "osroot" || name == "confined" {
-			_, known := Used(fsys, "a")
+			_, known := LastUsed(fsys, "a")
 			require.False(t, known)
 			continue
 		}
@@ -21,7 +21,7 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // clocks of file systems are coarse
 			require.NoError(t, WriteFile(fsys, "b", nil))
 			at := func(name string) time.Time {
-				used, ok := Used(fsys, name)
+				used, ok := LastUsed(fsys, name)
 				require.True(t, ok)
 				return used
 			}
@@ -30,7 +30,7 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 			require.NoError(t, Touch(fsys, "a"))
 			require.True(t, at("b").Before(at("a")))
 			require.Error(t, Touch(fsys, "none"))
-			_, ok := Used(fsys, "none")
+			_, ok := LastUsed(fsys, "none")
 			require.False(t, ok)
 		})
 	}

@@ -9,32 +9,32 @@ import (
 // used for longest. The note needs to survive nothing. File systems that keep
 // none do nothing.
 func Touch(fsys FS, name string) error {
-	if t, ok := fsys.(toucher); ok {
+	if t, ok := fsys.(useTracker); ok {
 		return t.touch(name, time.Now())
 	}
 	return nil
 }
 
-// Used returns when a file was written or touched last. ok is false where the
+// LastUsed returns when a file was written or touched last. ok is false where the
 // file system does not know.
-func Used(fsys FS, name string) (at time.Time, ok bool) {
-	if t, is := fsys.(toucher); is {
-		return t.used(name)
+func LastUsed(fsys FS, name string) (at time.Time, ok bool) {
+	if t, is := fsys.(useTracker); is {
+		return t.lastUsed(name)
 	}
 	return time.Time{}, false
 }
 
-// toucher is implemented by file systems that note when files are used.
-type toucher interface {
+// useTracker is implemented by file systems that note when files are used.
+type useTracker interface {
 	touch(name string, at time.Time) error
-	used(name string) (at time.Time, ok bool)
+	lastUsed(name string) (at time.Time, ok bool)
 }
 
 func (osFS) touch(name string, at time.Time) error {
 	return wrap("touch", name, noOffset, os.Chtimes(name, time.Time{}, at))
 }
 
-func (osFS) used(name string) (time.Time, bool) {
+func (osFS) lastUsed(name string) (time.Time, bool) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return time.Time{}, false
@@ -47,25 +47,25 @@ func (m *Mem) touch(name string, _ time.Time) error {
 	defer m.mu.Unlock()
 	node, err := m.find("touch", name, false)
 	if err == nil {
-		m.stamp(node)
+		m.noteUse(node)
 	}
 	return err
 }
 
-// stamp notes a use. A clock that counts tells any two uses apart. mu is held.
-func (m *Mem) stamp(node *memNode) {
-	m.uses++
-	node.used = m.uses
+// noteUse notes a use. A clock that counts tells any two uses apart. mu is held.
+func (m *Mem) noteUse(node *memNode) {
+	m.useClock++
+	node.lastUse = m.useClock
 }
 
-func (m *Mem) used(name string) (time.Time, bool) {
+func (m *Mem) lastUsed(name string) (time.Time, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	node, err := m.find("stat", name, false)
 	if err != nil {
 		return time.Time{}, false
 	}
-	return time.Unix(node.used, 0), true
+	return time.Unix(node.lastUse, 0), true
 }
 
 func (f *faultyFS) touch(name string, _ time.Time) error {
@@ -75,20 +75,20 @@ func (f *faultyFS) touch(name string, _ time.Time) error {
 	return Touch(f.fsys, name)
 }
 
-func (f *faultyFS) used(name string) (time.Time, bool) { return Used(f.fsys, name) }
+func (f *faultyFS) lastUsed(name string) (time.Time, bool) { return LastUsed(f.fsys, name) }
 
 func (t *throttledFS) touch(name string, _ time.Time) error { return Touch(t.FS, name) }
 
-func (t *throttledFS) used(name string) (time.Time, bool) { return Used(t.FS, name) }
+func (t *throttledFS) lastUsed(name string) (time.Time, bool) { return LastUsed(t.FS, name) }
 
 func (s subFS) touch(name string, _ time.Time) error {
 	return s.onPath("touch", name, func(full string) error { return Touch(s.fsys, full) })
 }
 
-func (s subFS) used(name string) (time.Time, bool) {
+func (s subFS) lastUsed(name string) (time.Time, bool) {
 	full, err := s.resolve("stat", name)
 	if err != nil {
 		return time.Time{}, false
 	}
-	return Used(s.fsys, full)
+	return LastUsed(s.fsys, full)
 }
