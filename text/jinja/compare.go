@@ -6,7 +6,7 @@ import (
 )
 
 // compare applies one comparison operator.
-func (r *run) compare(op string, l, rv value) (bool, error) {
+func (r *renderer) compare(op string, l, rv value) (bool, error) {
 	l, rv = plain(l), plain(rv)
 	switch op {
 	case "==":
@@ -36,15 +36,15 @@ func (r *run) compare(op string, l, rv value) (bool, error) {
 }
 
 // equal is Python's ==.
-func (r *run) equal(a, b value) (bool, error) { return r.equalDepth(a, b, 0) }
+func (r *renderer) equal(a, b value) (bool, error) { return r.equalDepth(a, b, 0) }
 
 // equalDepth compares structures item by item; depth ends the comparison of cycles,
 // and each item costs a step, since shared parts are compared again and again.
-func (r *run) equalDepth(a, b value, depth int) (bool, error) {
+func (r *renderer) equalDepth(a, b value, depth int) (bool, error) {
 	if depth > maxValueDepth {
 		return false, limitErrorf("compared values nest deeper than %d", maxValueDepth)
 	}
-	if err := r.step(1); err != nil {
+	if err := r.chargeSteps(1); err != nil {
 		return false, err
 	}
 	a, b = plain(a), plain(b)
@@ -56,7 +56,7 @@ func (r *run) equalDepth(a, b value, depth int) (bool, error) {
 		if !ok || len(x) != len(y) {
 			return false, nil
 		}
-		return x == y, r.scan(len(x))
+		return x == y, r.chargeScan(len(x))
 	case *undefined:
 		_, ok := b.(*undefined)
 		return ok, nil
@@ -69,9 +69,9 @@ func (r *run) equalDepth(a, b value, depth int) (bool, error) {
 	case *dict:
 		y, ok := b.(*dict)
 		return r.equalDicts(ok, x, y, depth)
-	case *span:
-		y, ok := b.(*span)
-		return ok && equalSpans(x, y), nil
+	case *rangeValue:
+		y, ok := b.(*rangeValue)
+		return ok && equalRanges(x, y), nil
 	case bigInt:
 		y, ok := b.(bigInt)
 		return ok && x == y, nil
@@ -86,7 +86,7 @@ func (r *run) equalDepth(a, b value, depth int) (bool, error) {
 }
 
 // equalItems compares sequences of the same type; other is asked only then.
-func (r *run) equalItems(sameType bool, xs []value, other func() []value, depth int) (bool, error) {
+func (r *renderer) equalItems(sameType bool, xs []value, other func() []value, depth int) (bool, error) {
 	if !sameType || len(xs) != len(other()) {
 		return false, nil
 	}
@@ -99,7 +99,7 @@ func (r *run) equalItems(sameType bool, xs []value, other func() []value, depth 
 }
 
 // equalDicts compares without regard to order, as Python does.
-func (r *run) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
+func (r *renderer) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
 	if !sameType || len(x.keys) != len(y.keys) {
 		return false, nil
 	}
@@ -115,8 +115,8 @@ func (r *run) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
 	return true, nil
 }
 
-// equalSpans: ranges are equal when they yield the same numbers.
-func equalSpans(x, y *span) bool {
+// equalRanges: ranges are equal when they yield the same numbers.
+func equalRanges(x, y *rangeValue) bool {
 	n := x.len()
 	return n == y.len() && (n == 0 || x.start == y.start && (n == 1 || x.stride == y.stride))
 }
@@ -133,11 +133,11 @@ const (
 
 // order compares two numbers, strings or sequences; op is for the message when
 // their types have no order.
-func (r *run) order(op string, a, b value, depth int) (ordering, error) {
+func (r *renderer) order(op string, a, b value, depth int) (ordering, error) {
 	if depth > maxValueDepth {
 		return unordered, limitErrorf("compared values nest deeper than %d", maxValueDepth)
 	}
-	if err := r.step(1); err != nil {
+	if err := r.chargeSteps(1); err != nil {
 		return unordered, err
 	}
 	a, b = plain(a), plain(b)
@@ -149,7 +149,7 @@ func (r *run) order(op string, a, b value, depth int) (ordering, error) {
 	switch x := a.(type) {
 	case string:
 		if y, ok := b.(string); ok {
-			return ordering(strings.Compare(x, y)), r.scan(min(len(x), len(y)))
+			return ordering(strings.Compare(x, y)), r.chargeScan(min(len(x), len(y)))
 		}
 	case *list:
 		if y, ok := b.(*list); ok {
@@ -168,7 +168,7 @@ func (r *run) order(op string, a, b value, depth int) (ordering, error) {
 }
 
 // orderItems orders two sequences by their first difference.
-func (r *run) orderItems(op string, xs, ys []value, depth int) (ordering, error) {
+func (r *renderer) orderItems(op string, xs, ys []value, depth int) (ordering, error) {
 	for i := range min(len(xs), len(ys)) {
 		equal, err := r.equalDepth(xs[i], ys[i], depth+1)
 		if err != nil {
@@ -196,19 +196,19 @@ func compareNumbers(a, b value) ordering {
 	j, g, bInt, bOK := number(b)
 	switch {
 	case aOK && bOK && aInt && bInt:
-		return orderOf(i < j, i > j)
+		return orderingOf(i < j, i > j)
 	case aOK && bOK && !aInt && !bInt, f != f || g != g:
 		if f != f || g != g {
 			return unordered
 		}
-		return orderOf(f < g, f > g)
+		return orderingOf(f < g, f > g)
 	}
-	x, y := exact(a), exact(b)
+	x, y := exactFloat(a), exactFloat(b)
 	return ordering(x.Cmp(y))
 }
 
-// orderOf turns the answers of two comparisons into an ordering.
-func orderOf(isLess, isGreater bool) ordering {
+// orderingOf turns the answers of two comparisons into an ordering.
+func orderingOf(isLess, isGreater bool) ordering {
 	switch {
 	case isLess:
 		return less
@@ -218,8 +218,8 @@ func orderOf(isLess, isGreater bool) ordering {
 	return same
 }
 
-// exact converts a number without rounding; v is no NaN.
-func exact(v value) *big.Float {
+// exactFloat converts a number without rounding; v is no NaN.
+func exactFloat(v value) *big.Float {
 	if digits, ok := v.(bigInt); ok {
 		i, _ := new(big.Int).SetString(string(digits), 10)
 		return new(big.Float).SetInt(i)
@@ -232,20 +232,20 @@ func exact(v value) *big.Float {
 }
 
 // contains is Python's "item in container".
-func (r *run) contains(container, item value) (bool, error) {
+func (r *renderer) contains(container, item value) (bool, error) {
 	switch c := container.(type) {
 	case string:
 		s, ok := item.(string)
 		if !ok {
 			return false, runtimeErrorf("'in <string>' requires string as left operand, not %s", typeName(item))
 		}
-		return strings.Contains(c, s), r.scan(len(c) + len(s))
+		return strings.Contains(c, s), r.chargeScan(len(c) + len(s))
 	case *dict:
 		i, err := c.find(item)
 		return i >= 0, err
 	case *dictView:
 		if c.kind == "keys" {
-			i, err := c.of.find(item)
+			i, err := c.dict.find(item)
 			return i >= 0, err
 		}
 	}

@@ -158,7 +158,7 @@ func toFloat(v value) (float64, bool) {
 		f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
 		return f, err == nil || math.IsInf(f, 0)
 	case bigInt:
-		f, _ := exact(v).Float64()
+		f, _ := exactFloat(v).Float64()
 		return f, true
 	}
 	_, f, _, ok := number(v)

@@ -6,30 +6,30 @@ import (
 )
 
 // attribute is v.name: attributes and methods first, then the item of that name.
-func (r *run) attribute(v value, name string) (value, error) {
+func (r *renderer) attribute(v value, name string) (value, error) {
 	found, ok, err := r.ownAttribute(v, name)
 	if ok || err != nil {
 		return found, err
 	}
 	if d, isDict := v.(*dict); isDict {
 		if item, ok := d.get(name); ok {
-			return item, r.scan(len(name))
+			return item, r.chargeScan(len(name))
 		}
 	}
-	return missing(v, name), nil
+	return undefinedMember(v, name), nil
 }
 
 // subscript is v[index]: items first, then the attribute of that name.
-func (r *run) subscript(v, index value) (value, error) {
+func (r *renderer) subscript(v, index value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
 	index = plain(index)
 	name, isText := index.(string)
-	if err := r.scan(len(name)); err != nil {
+	if err := r.chargeScan(len(name)); err != nil {
 		return nil, err
 	}
-	if item, ok, err := r.item(v, index); ok || err != nil {
+	if item, ok, err := r.lookupItem(v, index); ok || err != nil {
 		return item, err
 	}
 	if isText {
@@ -37,11 +37,11 @@ func (r *run) subscript(v, index value) (value, error) {
 			return found, err
 		}
 	}
-	return missing(v, index), nil
+	return undefinedMember(v, index), nil
 }
 
 // ownAttribute returns an attribute or method that v's type defines.
-func (r *run) ownAttribute(v value, name string) (value, bool, error) {
+func (r *renderer) ownAttribute(v value, name string) (value, bool, error) {
 	switch v := v.(type) {
 	case *undefined:
 		return nil, false, v.err()
@@ -63,7 +63,7 @@ func (r *run) ownAttribute(v value, name string) (value, bool, error) {
 			}
 		}
 	}
-	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || refused(v, name) {
+	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || isBlocked(v, name) {
 		return &undefined{reason: "access to attribute " + quote(name) + " of " +
 			quote(typeName(v)) + " object is unsafe."}, true, nil
 	}
@@ -87,8 +87,8 @@ func (m *macro) attribute(name string) (value, bool) {
 	return nil, false
 }
 
-// item returns v[index] where v is a container that holds it.
-func (r *run) item(v, index value) (value, bool, error) {
+// lookupItem returns v[index] where v is a container that holds it.
+func (r *renderer) lookupItem(v, index value) (value, bool, error) {
 	if d, ok := v.(*dict); ok {
 		item, found := d.get(index)
 		return item, found, nil
@@ -99,21 +99,21 @@ func (r *run) item(v, index value) (value, bool, error) {
 	}
 	switch v := v.(type) {
 	case *list:
-		return pick(i, len(v.items), func(i int) value { return v.items[i] })
+		return itemAt(i, len(v.items), func(i int) value { return v.items[i] })
 	case *tuple:
-		return pick(i, len(v.items), func(i int) value { return v.items[i] })
-	case *span:
-		return pick(i, v.len(), v.at)
+		return itemAt(i, len(v.items), func(i int) value { return v.items[i] })
+	case *rangeValue:
+		return itemAt(i, v.len(), v.at)
 	case string:
-		return r.character(v, i)
+		return r.characterAt(v, i)
 	case markup:
-		return r.character(string(v), i)
+		return r.characterAt(string(v), i)
 	}
 	return nil, false, nil
 }
 
-// pick returns item i of n, counted from the end where negative.
-func pick(i int64, n int, at func(int) value) (value, bool, error) {
+// itemAt returns item i of n, counted from the end where negative.
+func itemAt(i int64, n int, at func(int) value) (value, bool, error) {
 	if i < 0 {
 		i += int64(n)
 	}
@@ -123,15 +123,15 @@ func pick(i int64, n int, at func(int) value) (value, bool, error) {
 	return at(int(i)), true, nil
 }
 
-// character returns character i of s.
-func (r *run) character(s string, i int64) (value, bool, error) {
-	if err := r.scan(len(s)); err != nil {
+// characterAt returns character i of s.
+func (r *renderer) characterAt(s string, i int64) (value, bool, error) {
+	if err := r.chargeScan(len(s)); err != nil {
 		return nil, false, err
 	}
 	if isASCII(s) {
-		return pick(i, len(s), func(i int) value { return s[i : i+1] })
+		return itemAt(i, len(s), func(i int) value { return s[i : i+1] })
 	}
-	return pick(i, runeCount(s), func(i int) value {
+	return itemAt(i, runeCount(s), func(i int) value {
 		from := runeOffset(s, i)
 		_, n := utf8.DecodeRuneInString(s[from:])
 		return s[from : from+n]
@@ -148,8 +148,8 @@ func runeOffset(s string, i int) int {
 	return offset
 }
 
-// missing is the undefined value of an attribute or item that v lacks.
-func missing(v, name value) value {
+// undefinedMember is the undefined value of an attribute or item that v lacks.
+func undefinedMember(v, name value) value {
 	object := typeName(v) + " object"
 	if v == nil {
 		object = "None"
@@ -170,7 +170,7 @@ func reprShort(v value) string {
 }
 
 // slice is v[low:high:stride]; bounds are nil where left out.
-func (r *run) slice(v, low, high, stride value) (value, error) {
+func (r *renderer) slice(v, low, high, stride value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
@@ -192,8 +192,8 @@ func (r *run) slice(v, low, high, stride value) (value, error) {
 	switch v := v.(type) {
 	case string:
 		return r.sliceText(v, part)
-	case *span:
-		return &span{v.start + part.start*v.stride, v.start + part.stop*v.stride, v.stride * part.stride}, nil
+	case *rangeValue:
+		return &rangeValue{v.start + part.start*v.stride, v.start + part.stop*v.stride, v.stride * part.stride}, nil
 	case *tuple:
 		items, err := r.sliceItems(v.items, part)
 		return &tuple{items: items}, err
@@ -204,13 +204,13 @@ func (r *run) slice(v, low, high, stride value) (value, error) {
 }
 
 // sliceRange resolves the bounds of a slice over n items to a range of indexes.
-func sliceRange(low, high, stride value, n int) (span, error) {
+func sliceRange(low, high, stride value, n int) (rangeValue, error) {
 	step, err := sliceBound(stride, 1)
 	if err != nil {
-		return span{}, err
+		return rangeValue{}, err
 	}
 	if step == 0 {
-		return span{}, runtimeErrorf("slice step cannot be zero")
+		return rangeValue{}, runtimeErrorf("slice step cannot be zero")
 	}
 	step = max(min(step, maxAlloc), -maxAlloc) // one item either way, and no overflow
 	first, last := int64(0), int64(n)
@@ -231,10 +231,10 @@ func sliceRange(low, high, stride value, n int) (span, error) {
 		return max(min(i, int64(n)), 0), nil
 	}
 	if first, err = clamp(low, first); err != nil {
-		return span{}, err
+		return rangeValue{}, err
 	}
 	last, err = clamp(high, last)
-	return span{first, last, step}, err
+	return rangeValue{first, last, step}, err
 }
 
 // sliceBound reads one bound; nil is one that was left out.
@@ -250,12 +250,12 @@ func sliceBound(v value, fallback int64) (int64, error) {
 }
 
 // sliceItems shares the items where they are contiguous, since lists never change.
-func (r *run) sliceItems(items []value, part span) ([]value, error) {
+func (r *renderer) sliceItems(items []value, part rangeValue) ([]value, error) {
 	n := part.len()
 	if part.stride == 1 { // shares the items, which never change
-		return items[part.start : int(part.start)+n : int(part.start)+n], r.slots(1)
+		return items[part.start : int(part.start)+n : int(part.start)+n], r.chargeSlots(1)
 	}
-	if err := r.slots(n + 1); err != nil {
+	if err := r.chargeSlots(n + 1); err != nil {
 		return nil, err
 	}
 	out := make([]value, n)
@@ -266,8 +266,8 @@ func (r *run) sliceItems(items []value, part span) ([]value, error) {
 }
 
 // sliceText cuts by characters; where they are contiguous the text is shared, not copied.
-func (r *run) sliceText(s string, part span) (value, error) {
-	if err := r.scan(len(s)); err != nil {
+func (r *renderer) sliceText(s string, part rangeValue) (value, error) {
+	if err := r.chargeScan(len(s)); err != nil {
 		return nil, err
 	}
 	n := part.len()
@@ -279,7 +279,7 @@ func (r *run) sliceText(s string, part span) (value, error) {
 		from := runeOffset(s, int(part.start))
 		return s[from : from+runeOffset(s[from:], n)], nil
 	}
-	if err := r.text(4 * len(s)); err != nil {
+	if err := r.chargeString(4 * len(s)); err != nil {
 		return nil, err
 	}
 	runes := []rune(s)

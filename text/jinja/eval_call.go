@@ -7,7 +7,7 @@ import (
 
 // call carries the arguments of a filter, test, method or function.
 type call struct {
-	r        *run
+	r        *renderer
 	name     string // for messages
 	args     []value
 	keywords []keyword
@@ -32,12 +32,12 @@ type params struct {
 type builtin[T, R any] struct {
 	names    []string
 	required int  // the first names are required
-	open     bool // takes whatever it is given, in call's own fields
+	variadic bool // takes whatever it is given, in call's own fields
 	run      func(p *params, v T) (R, error)
 }
 
-// takes declares a builtin; a parameter whose name ends with ? is optional.
-func takes[T, R any](run func(*params, T) (R, error), parameters ...string) builtin[T, R] {
+// withParams declares a builtin; a parameter whose name ends with ? is optional.
+func withParams[T, R any](run func(*params, T) (R, error), parameters ...string) builtin[T, R] {
 	b := builtin[T, R]{run: run, names: parameters}
 	for i, name := range parameters {
 		optional := strings.TrimSuffix(name, "?")
@@ -49,14 +49,14 @@ func takes[T, R any](run func(*params, T) (R, error), parameters ...string) buil
 	return b
 }
 
-// takesAny declares a builtin that reads its arguments itself.
-func takesAny[T, R any](run func(*params, T) (R, error)) builtin[T, R] {
-	return builtin[T, R]{run: run, open: true}
+// withAnyArgs declares a builtin that reads its arguments itself.
+func withAnyArgs[T, R any](run func(*params, T) (R, error)) builtin[T, R] {
+	return builtin[T, R]{run: run, variadic: true}
 }
 
 // apply binds the arguments and runs b on v.
 func (b *builtin[T, R]) apply(c *call, v T) (R, error) {
-	if b.open {
+	if b.variadic {
 		return b.run(&params{call: c}, v)
 	}
 	p, err := c.bind(b.required, b.names...)
@@ -102,8 +102,8 @@ func (c *call) bind(required int, names ...string) (*params, error) {
 // isAbsent tells that parameter i was not given (none is a value).
 func (p *params) isAbsent(i int) bool { return p.values[i] == absent{} }
 
-// or returns parameter i, or fallback where it was not given.
-func (p *params) or(i int, fallback value) value {
+// orDefault returns parameter i, or fallback where it was not given.
+func (p *params) orDefault(i int, fallback value) value {
 	if p.isAbsent(i) {
 		return fallback
 	}
@@ -138,7 +138,7 @@ func (p *params) text(i int, fallback string) (string, error) {
 func (p *params) flag(i int) bool { return !p.isAbsent(i) && truthy(p.values[i]) }
 
 // evalArguments evaluates an argument list, *args and **kwargs spread out.
-func (r *run) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) {
+func (r *renderer) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) {
 	var args []value
 	var keywords []keyword
 	if len(a.positional) > 0 {
@@ -176,7 +176,7 @@ func (r *run) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) 
 }
 
 // spreadKeywords evaluates **x.
-func (r *run) spreadKeywords(x expr, s *scope) ([]keyword, error) {
+func (r *renderer) spreadKeywords(x expr, s *scope) ([]keyword, error) {
 	v, err := r.eval(x, s)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (r *run) spreadKeywords(x expr, s *scope) ([]keyword, error) {
 	if !ok {
 		return nil, runtimeErrorf("the argument after ** must be a mapping, not %s", typeName(v))
 	}
-	if err := r.slots(2 * len(d.keys)); err != nil {
+	if err := r.chargeSlots(2 * len(d.keys)); err != nil {
 		return nil, err
 	}
 	keywords := make([]keyword, len(d.keys))
@@ -200,7 +200,7 @@ func (r *run) spreadKeywords(x expr, s *scope) ([]keyword, error) {
 }
 
 // evalCall calls x's function; caller is the body of a call block, or nil.
-func (r *run) evalCall(x *callExpr, s *scope, caller *macro) (value, error) {
+func (r *renderer) evalCall(x *callExpr, s *scope, caller *macro) (value, error) {
 	fn, err := r.eval(x.fn, s)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (r *run) evalCall(x *callExpr, s *scope, caller *macro) (value, error) {
 }
 
 // callValue calls fn.
-func (r *run) callValue(fn value, args []value, keywords []keyword) (value, error) {
+func (r *renderer) callValue(fn value, args []value, keywords []keyword) (value, error) {
 	switch fn := fn.(type) {
 	case *function:
 		return fn.call(&call{r, fn.name, args, keywords})
@@ -240,7 +240,7 @@ type macro struct {
 }
 
 // callMacro runs a macro and returns its text.
-func (r *run) callMacro(m *macro, args []value, keywords []keyword) (value, error) {
+func (r *renderer) callMacro(m *macro, args []value, keywords []keyword) (value, error) {
 	s := newScope(m.scope)
 	if err := r.bindMacro(m.def, s, args, keywords); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (r *run) callMacro(m *macro, args []value, keywords []keyword) (value, erro
 
 // bindMacro binds a macro's parameters in s. Defaults may refer to the parameters
 // before them, so they are evaluated in s, in order.
-func (r *run) bindMacro(def *macroDef, s *scope, args []value, keywords []keyword) error {
+func (r *renderer) bindMacro(def *macroDef, s *scope, args []value, keywords []keyword) error {
 	used := make([]bool, len(keywords))
 	explicitCaller := false
 	for i, prm := range def.params {
@@ -278,7 +278,7 @@ func (r *run) bindMacro(def *macroDef, s *scope, args []value, keywords []keywor
 
 // macroDefault is the value of a parameter that a call leaves out; without a default
 // it is undefined, which fails only when used.
-func (r *run) macroDefault(prm param, s *scope) (value, error) {
+func (r *renderer) macroDefault(prm param, s *scope) (value, error) {
 	if prm.fallback != nil {
 		return r.eval(prm.fallback, s)
 	}
@@ -287,7 +287,7 @@ func (r *run) macroDefault(prm param, s *scope) (value, error) {
 
 // bindExtras binds caller, kwargs and varargs where the body mentions them, and
 // refuses arguments that nothing takes.
-func (r *run) bindExtras(def *macroDef, s *scope, args []value, keywords []keyword, used []bool, explicitCaller bool) error {
+func (r *renderer) bindExtras(def *macroDef, s *scope, args []value, keywords []keyword, used []bool, explicitCaller bool) error {
 	if def.usesCaller && !explicitCaller {
 		s.set("caller", &undefined{reason: "No caller defined"})
 	}

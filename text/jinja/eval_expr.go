@@ -2,8 +2,8 @@ package jinja
 
 import "strings"
 
-// run is one rendering.
-type run struct {
+// renderer is one rendering.
+type renderer struct {
 	*meter
 	root *scope
 	// out receives text; captures (macros, set blocks) put their own in its place.
@@ -13,7 +13,7 @@ type run struct {
 }
 
 // eval computes an expression; errors get the line of the innermost node.
-func (r *run) eval(x expr, s *scope) (value, error) {
+func (r *renderer) eval(x expr, s *scope) (value, error) {
 	if err := r.enter(); err != nil {
 		return nil, locate(err, x.line())
 	}
@@ -26,12 +26,12 @@ func (r *run) eval(x expr, s *scope) (value, error) {
 }
 
 // evalNode is the walk itself; eval around it counts and locates.
-func (r *run) evalNode(x expr, s *scope) (value, error) {
+func (r *renderer) evalNode(x expr, s *scope) (value, error) {
 	switch x := x.(type) {
 	case *constant:
 		return x.value, nil
 	case *nameExpr:
-		return r.variable(x.name, s)
+		return r.lookupName(x.name, s)
 	case *attributeExpr:
 		v, err := r.eval(x.x, s)
 		if err != nil {
@@ -91,17 +91,17 @@ func (r *run) evalNode(x expr, s *scope) (value, error) {
 	return nil, runtimeErrorf("unknown expression %T", x)
 }
 
-// variable looks a name up; one that does not exist is undefined.
-func (r *run) variable(name string, s *scope) (value, error) {
+// lookupName looks a name up; one that does not exist is undefined.
+func (r *renderer) lookupName(name string, s *scope) (value, error) {
 	v, ok, searched := s.lookup(name)
 	if !ok {
 		v = &undefined{reason: quote(name) + " is undefined"}
 	}
-	return v, r.step(searched / 4)
+	return v, r.chargeSteps(searched / 4)
 }
 
 // evalPair evaluates two operands from left to right.
-func (r *run) evalPair(a, b expr, s *scope) (x, y value, err error) {
+func (r *renderer) evalPair(a, b expr, s *scope) (x, y value, err error) {
 	if x, err = r.eval(a, s); err != nil {
 		return nil, nil, err
 	}
@@ -110,8 +110,8 @@ func (r *run) evalPair(a, b expr, s *scope) (x, y value, err error) {
 }
 
 // evalAll evaluates items in order.
-func (r *run) evalAll(items []expr, s *scope) ([]value, error) {
-	if err := r.slots(len(items) + 1); err != nil {
+func (r *renderer) evalAll(items []expr, s *scope) ([]value, error) {
+	if err := r.chargeSlots(len(items) + 1); err != nil {
 		return nil, err
 	}
 	values := make([]value, len(items))
@@ -126,8 +126,8 @@ func (r *run) evalAll(items []expr, s *scope) ([]value, error) {
 }
 
 // evalDict: of equal keys the last value counts, in the first one's place.
-func (r *run) evalDict(x *dictExpr, s *scope) (value, error) {
-	if err := r.slots(4 * (len(x.keys) + 1)); err != nil {
+func (r *renderer) evalDict(x *dictExpr, s *scope) (value, error) {
+	if err := r.chargeSlots(4 * (len(x.keys) + 1)); err != nil {
 		return nil, err
 	}
 	d := newDict()
@@ -144,7 +144,7 @@ func (r *run) evalDict(x *dictExpr, s *scope) (value, error) {
 }
 
 // evalCompare evaluates a chain until a link is false, each operand once.
-func (r *run) evalCompare(x *compareExpr, s *scope) (value, error) {
+func (r *renderer) evalCompare(x *compareExpr, s *scope) (value, error) {
 	left, err := r.eval(x.first, s)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (r *run) evalCompare(x *compareExpr, s *scope) (value, error) {
 }
 
 // evalConcat joins the parts' texts (the ~ operator).
-func (r *run) evalConcat(x *concatExpr, s *scope) (value, error) {
+func (r *renderer) evalConcat(x *concatExpr, s *scope) (value, error) {
 	var b strings.Builder
 	for _, part := range x.parts {
 		v, err := r.eval(part, s)
@@ -178,7 +178,7 @@ func (r *run) evalConcat(x *concatExpr, s *scope) (value, error) {
 		if b.Len()+len(text) > maxOutput {
 			return nil, limitErrorf("a string of more than %d MiB", maxOutput>>20)
 		}
-		if err := r.grow(len(text)); err != nil {
+		if err := r.chargeBytes(len(text)); err != nil {
 			return nil, err
 		}
 		b.WriteString(text)
@@ -187,7 +187,7 @@ func (r *run) evalConcat(x *concatExpr, s *scope) (value, error) {
 }
 
 // evalConditional evaluates only the branch taken; without an else the result is undefined.
-func (r *run) evalConditional(x *conditionalExpr, s *scope) (value, error) {
+func (r *renderer) evalConditional(x *conditionalExpr, s *scope) (value, error) {
 	test, err := r.eval(x.test, s)
 	switch {
 	case err != nil:
@@ -202,7 +202,7 @@ func (r *run) evalConditional(x *conditionalExpr, s *scope) (value, error) {
 }
 
 // evalSlice evaluates the bounds that are written.
-func (r *run) evalSlice(x *sliceExpr, s *scope) (value, error) {
+func (r *renderer) evalSlice(x *sliceExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (r *run) evalSlice(x *sliceExpr, s *scope) (value, error) {
 
 // evalFilter applies x's filter to its operand, or at the head of a block's chain
 // to input.
-func (r *run) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
+func (r *renderer) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
 	v, err := input, error(nil)
 	switch inner := x.x.(type) {
 	case nil:
@@ -246,7 +246,7 @@ func (r *run) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
 }
 
 // evalTest computes "x is name(args)".
-func (r *run) evalTest(x *testExpr, s *scope) (value, error) {
+func (r *renderer) evalTest(x *testExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {
 		return nil, err

@@ -2,22 +2,22 @@ package jinja
 
 // loop is the loop variable of a for body, and the source of its items.
 type loop struct {
-	r     *run
+	r     *renderer
 	stmt  *forStmt
 	scope *scope // where the statement stands
 	src   *iterator
 	index int // of the current item, from 0
 	depth int // of recursion, from 0
 	// size is the number of items, or -1 while the source has not told it.
-	size             int
-	before, current  value
-	ahead            value // the next item, where it was fetched early
-	hasAhead, closed bool  // closed: the source has no more items
-	lastChanged      *tuple
+	size                 int
+	previous, current    value
+	peeked               value // the next item, where it was fetched early
+	hasPeeked, exhausted bool  // closed: the source has no more items
+	lastChanged          *tuple
 }
 
 // execFor evaluates the iterable where the loop stands, before its names exist.
-func (r *run) execFor(st *forStmt, s *scope) (signal, error) {
+func (r *renderer) execFor(st *forStmt, s *scope) (signal, error) {
 	iter, err := r.eval(st.iter, s)
 	if err != nil {
 		return signalNone, err
@@ -26,14 +26,14 @@ func (r *run) execFor(st *forStmt, s *scope) (signal, error) {
 }
 
 // runLoop runs a for statement over iter; depth counts recursive calls.
-func (r *run) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, error) {
+func (r *renderer) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, error) {
 	src, err := iterate(iter)
 	if err != nil {
 		return signalNone, err
 	}
 	l := &loop{r: r, stmt: st, scope: s, src: src, index: -1, size: -1, depth: depth}
 	if st.test != nil {
-		l.src = r.filtered(st, src, s)
+		l.src = r.filterSource(st, src, s)
 	} else if n, ok := length(iter); ok {
 		l.size = n
 	}
@@ -47,7 +47,7 @@ func (r *run) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, err
 		if !ok {
 			break
 		}
-		if err := r.step(2); err != nil { // the turn itself, and its scope
+		if err := r.chargeSteps(2); err != nil { // the turn itself, and its scope
 			return signalNone, err
 		}
 		inner := newScope(s)
@@ -70,16 +70,16 @@ func (r *run) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, err
 	return signalNone, nil
 }
 
-// filtered yields the items of src that pass the statement's if clause. The test
+// filterSource yields the items of src that pass the statement's if clause. The test
 // runs when an item is fetched, so it sees what earlier turns changed.
-func (r *run) filtered(st *forStmt, src *iterator, s *scope) *iterator {
+func (r *renderer) filterSource(st *forStmt, src *iterator, s *scope) *iterator {
 	return &iterator{func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
 				return nil, false, err
 			}
-			if err := r.step(2); err != nil {
+			if err := r.chargeSteps(2); err != nil {
 				return nil, false, err
 			}
 			inner := newScope(s)
@@ -103,22 +103,22 @@ func (l *loop) advance() (value, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	l.hasAhead = false
+	l.hasPeeked = false
 	l.index++
-	l.before, l.current = l.current, item
+	l.previous, l.current = l.current, item
 	return item, true, nil
 }
 
 // peek returns the item after the current one without moving to it.
 func (l *loop) peek() (value, bool, error) {
-	if l.hasAhead || l.closed {
-		return l.ahead, l.hasAhead, nil
+	if l.hasPeeked || l.exhausted {
+		return l.peeked, l.hasPeeked, nil
 	}
 	item, ok, err := l.src.next()
 	if err != nil {
 		return nil, false, err
 	}
-	l.ahead, l.hasAhead, l.closed = item, ok, !ok
+	l.peeked, l.hasPeeked, l.exhausted = item, ok, !ok
 	return item, ok, nil
 }
 
@@ -133,10 +133,10 @@ func (l *loop) length() (int, error) {
 	}
 	l.src = sliceIterator(items)
 	l.size = len(items) + l.index + 1
-	if l.hasAhead {
+	if l.hasPeeked {
 		l.size++
 	} else {
-		l.closed = false
+		l.exhausted = false
 	}
 	return l.size, nil
 }
@@ -174,7 +174,7 @@ func (l *loop) attribute(name string) (value, bool, error) {
 		if l.index == 0 {
 			return &undefined{reason: "there is no previous item"}, true, nil
 		}
-		return l.before, true, nil
+		return l.previous, true, nil
 	case "nextitem":
 		item, ok, err := l.peek()
 		if !ok {

@@ -12,13 +12,13 @@ const (
 )
 
 // exec runs statements in s until one breaks or continues the loop around them.
-func (r *run) exec(body []stmt, s *scope) (signal, error) {
+func (r *renderer) exec(body []stmt, s *scope) (signal, error) {
 	if err := r.enter(); err != nil {
 		return signalNone, err
 	}
 	defer r.leave()
 	for _, st := range body {
-		if err := r.step(1); err != nil {
+		if err := r.chargeSteps(1); err != nil {
 			return signalNone, locate(err, st.line())
 		}
 		sig, err := r.execStmt(st, s)
@@ -33,7 +33,7 @@ func (r *run) exec(body []stmt, s *scope) (signal, error) {
 }
 
 // execStmt runs one statement; only break and continue yield a signal.
-func (r *run) execStmt(st stmt, s *scope) (signal, error) {
+func (r *renderer) execStmt(st stmt, s *scope) (signal, error) {
 	switch st := st.(type) {
 	case *textStmt:
 		return signalNone, r.write(st.text)
@@ -61,7 +61,7 @@ func (r *run) execStmt(st stmt, s *scope) (signal, error) {
 		return signalNone, r.assign(st.target, v, s)
 	case *macroStmt:
 		s.set(st.def.name, &macro{st.def, s})
-		return signalNone, r.slots(macroSlots)
+		return signalNone, r.chargeSlots(macroSlots)
 	case *callBlockStmt:
 		v, err := r.evalCall(st.call, s, &macro{st.caller, s})
 		if err != nil {
@@ -90,11 +90,11 @@ func (r *run) execStmt(st stmt, s *scope) (signal, error) {
 }
 
 // write appends text to the output.
-func (r *run) write(text string) error {
+func (r *renderer) write(text string) error {
 	if r.out.Len()+len(text) > maxOutput {
 		return limitErrorf("the output exceeds %d MiB", maxOutput>>20)
 	}
-	if err := r.grow(len(text)); err != nil {
+	if err := r.chargeBytes(len(text)); err != nil {
 		return err
 	}
 	r.out.WriteString(text)
@@ -102,7 +102,7 @@ func (r *run) write(text string) error {
 }
 
 // print writes what {{ v }} shows.
-func (r *run) print(v value) error {
+func (r *renderer) print(v value) error {
 	text, err := r.str(v)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (r *run) print(v value) error {
 }
 
 // capture runs body and returns its text instead of writing it.
-func (r *run) capture(body []stmt, s *scope) (string, error) {
+func (r *renderer) capture(body []stmt, s *scope) (string, error) {
 	return r.captureFunc(func() error {
 		_, err := r.exec(body, s)
 		return err
@@ -119,7 +119,7 @@ func (r *run) capture(body []stmt, s *scope) (string, error) {
 }
 
 // captureFunc returns what do writes.
-func (r *run) captureFunc(do func() error) (string, error) {
+func (r *renderer) captureFunc(do func() error) (string, error) {
 	outer := r.out
 	defer func() { r.out = outer }()
 	r.out = &strings.Builder{}
@@ -128,7 +128,7 @@ func (r *run) captureFunc(do func() error) (string, error) {
 }
 
 // captureFiltered captures body in a scope of its own and applies a filter chain.
-func (r *run) captureFiltered(body []stmt, filter expr, s *scope) (value, error) {
+func (r *renderer) captureFiltered(body []stmt, filter expr, s *scope) (value, error) {
 	text, err := r.capture(body, newScope(s))
 	if err != nil || filter == nil {
 		return text, err
@@ -140,7 +140,7 @@ func (r *run) captureFiltered(body []stmt, filter expr, s *scope) (value, error)
 }
 
 // execIf runs the first branch that holds in the scope around: if has no scope of its own.
-func (r *run) execIf(st *ifStmt, s *scope) (signal, error) {
+func (r *renderer) execIf(st *ifStmt, s *scope) (signal, error) {
 	for _, b := range st.branches {
 		test, err := r.eval(b.test, s)
 		if err != nil {
@@ -154,7 +154,7 @@ func (r *run) execIf(st *ifStmt, s *scope) (signal, error) {
 }
 
 // execWith binds all values before any target, so that they see the names outside.
-func (r *run) execWith(st *withStmt, s *scope) (signal, error) {
+func (r *renderer) execWith(st *withStmt, s *scope) (signal, error) {
 	values, err := r.evalAll(st.values, s)
 	if err != nil {
 		return signalNone, err
@@ -169,13 +169,13 @@ func (r *run) execWith(st *withStmt, s *scope) (signal, error) {
 }
 
 // assign binds t to v in s.
-func (r *run) assign(t target, v value, s *scope) error {
+func (r *renderer) assign(t target, v value, s *scope) error {
 	switch t := t.(type) {
 	case *nameTarget:
 		s.set(t.name, v)
 		return nil
 	case *namespaceTarget:
-		holder, err := r.variable(t.name, s)
+		holder, err := r.lookupName(t.name, s)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (r *run) assign(t target, v value, s *scope) error {
 		if !ok {
 			return runtimeErrorf("cannot assign attribute on non-namespace object")
 		}
-		if err := r.slots(2); err != nil {
+		if err := r.chargeSlots(2); err != nil {
 			return err
 		}
 		return ns.attrs.set(t.attr, v)
@@ -194,7 +194,7 @@ func (r *run) assign(t target, v value, s *scope) error {
 }
 
 // unpack binds several targets to as many items.
-func (r *run) unpack(t *tupleTarget, v value, s *scope) error {
+func (r *renderer) unpack(t *tupleTarget, v value, s *scope) error {
 	if !isIterable(v) {
 		return runtimeErrorf("cannot unpack non-iterable %s object", typeName(v))
 	}

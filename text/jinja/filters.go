@@ -8,53 +8,53 @@ type filter = builtin[value, value]
 // filters are the built-in filters. Missing from Jinja's set are those that make
 // HTML or are random.
 var filters = map[string]filter{
-	"abs":         takes(filterAbs),
-	"attr":        takes(filterAttr, "name"),
-	"batch":       takes(filterBatch, "linecount", "fill_with?"),
-	"capitalize":  takes(filterCapitalize),
-	"center":      takes(filterCenter, "width?"),
-	"count":       takes(filterLength),
-	"d":           takes(filterDefault, "default_value?", "boolean?"),
-	"default":     takes(filterDefault, "default_value?", "boolean?"),
-	"dictsort":    takes(filterDictSort, "case_sensitive?", "by?", "reverse?"),
-	"e":           takes(filterEscape),
-	"escape":      takes(filterEscape),
-	"first":       takes(filterFirst),
-	"float":       takes(filterFloat, "default?"),
-	"forceescape": takes(filterEscape),
-	"format":      takesAny(filterFormat),
-	"groupby":     takes(filterGroupBy, "attribute", "default?", "case_sensitive?"),
-	"indent":      takes(filterIndent, "width?", "first?", "blank?"),
-	"int":         takes(filterInt, "default?", "base?"),
-	"items":       takes(filterItems),
-	"join":        takes(filterJoin, "d?", "attribute?"),
-	"last":        takes(filterLast),
-	"length":      takes(filterLength),
-	"list":        takes(filterList),
-	"lower":       takes(filterLower),
-	"map":         takesAny(filterMap),
-	"max":         takes(filterMax, "case_sensitive?", "attribute?"),
-	"min":         takes(filterMin, "case_sensitive?", "attribute?"),
-	"reject":      takesAny(filterReject),
-	"rejectattr":  takesAny(filterRejectAttr),
-	"replace":     takes(filterReplace, "old", "new", "count?"),
-	"reverse":     takes(filterReverse),
-	"round":       takes(filterRound, "precision?", "method?"),
-	"safe":        takes(filterSafe),
-	"select":      takesAny(filterSelect),
-	"selectattr":  takesAny(filterSelectAttr),
-	"slice":       takes(filterSlice, "slices", "fill_with?"),
-	"sort":        takes(filterSort, "reverse?", "case_sensitive?", "attribute?"),
-	"string":      takes(filterString),
-	"sum":         takes(filterSum, "attribute?", "start?"),
-	"title":       takes(filterTitle),
-	"tojson":      takes(filterToJSON, "ensure_ascii?", "indent?", "separators?", "sort_keys?"),
-	"trim":        takes(filterTrim, "chars?"),
-	"truncate":    takes(filterTruncate, "length?", "killwords?", "end?", "leeway?"),
-	"unique":      takes(filterUnique, "case_sensitive?", "attribute?"),
-	"upper":       takes(filterUpper),
-	"urlencode":   takes(filterURLEncode),
-	"wordcount":   takes(filterWordCount),
+	"abs":         withParams(filterAbs),
+	"attr":        withParams(filterAttr, "name"),
+	"batch":       withParams(filterBatch, "linecount", "fill_with?"),
+	"capitalize":  withParams(filterCapitalize),
+	"center":      withParams(filterCenter, "width?"),
+	"count":       withParams(filterLength),
+	"d":           withParams(filterDefault, "default_value?", "boolean?"),
+	"default":     withParams(filterDefault, "default_value?", "boolean?"),
+	"dictsort":    withParams(filterDictSort, "case_sensitive?", "by?", "reverse?"),
+	"e":           withParams(filterEscape),
+	"escape":      withParams(filterEscape),
+	"first":       withParams(filterFirst),
+	"float":       withParams(filterFloat, "default?"),
+	"forceescape": withParams(filterEscape),
+	"format":      withAnyArgs(filterFormat),
+	"groupby":     withParams(filterGroupBy, "attribute", "default?", "case_sensitive?"),
+	"indent":      withParams(filterIndent, "width?", "first?", "blank?"),
+	"int":         withParams(filterInt, "default?", "base?"),
+	"items":       withParams(filterItems),
+	"join":        withParams(filterJoin, "d?", "attribute?"),
+	"last":        withParams(filterLast),
+	"length":      withParams(filterLength),
+	"list":        withParams(filterList),
+	"lower":       withParams(filterLower),
+	"map":         withAnyArgs(filterMap),
+	"max":         withParams(filterMax, "case_sensitive?", "attribute?"),
+	"min":         withParams(filterMin, "case_sensitive?", "attribute?"),
+	"reject":      withAnyArgs(filterReject),
+	"rejectattr":  withAnyArgs(filterRejectAttr),
+	"replace":     withParams(filterReplace, "old", "new", "count?"),
+	"reverse":     withParams(filterReverse),
+	"round":       withParams(filterRound, "precision?", "method?"),
+	"safe":        withParams(filterSafe),
+	"select":      withAnyArgs(filterSelect),
+	"selectattr":  withAnyArgs(filterSelectAttr),
+	"slice":       withParams(filterSlice, "slices", "fill_with?"),
+	"sort":        withParams(filterSort, "reverse?", "case_sensitive?", "attribute?"),
+	"string":      withParams(filterString),
+	"sum":         withParams(filterSum, "attribute?", "start?"),
+	"title":       withParams(filterTitle),
+	"tojson":      withParams(filterToJSON, "ensure_ascii?", "indent?", "separators?", "sort_keys?"),
+	"trim":        withParams(filterTrim, "chars?"),
+	"truncate":    withParams(filterTruncate, "length?", "killwords?", "end?", "leeway?"),
+	"unique":      withParams(filterUnique, "case_sensitive?", "attribute?"),
+	"upper":       withParams(filterUpper),
+	"urlencode":   withParams(filterURLEncode),
+	"wordcount":   withParams(filterWordCount),
 }
 
 // hasFilter lets the parser refuse unknown filters before anything runs.
@@ -65,7 +65,7 @@ func unknownFilter(name string) error {
 }
 
 // applyFilter runs a filter by name.
-func (r *run) applyFilter(name string, v value, args []value, keywords []keyword) (value, error) {
+func (r *renderer) applyFilter(name string, v value, args []value, keywords []keyword) (value, error) {
 	f, ok := r.filters[name]
 	if !ok {
 		return nil, unknownFilter(name)
@@ -76,7 +76,7 @@ func (r *run) applyFilter(name string, v value, args []value, keywords []keyword
 // filterDefault replaces what is undefined, or with its flag whatever is false.
 func filterDefault(p *params, v value) (value, error) {
 	if _, undef := v.(*undefined); undef || p.flag(1) && !truthy(v) {
-		return p.or(0, ""), nil
+		return p.orDefault(0, ""), nil
 	}
 	return v, nil
 }
@@ -91,7 +91,7 @@ func filterLength(p *params, v value) (value, error) {
 	if !ok {
 		return nil, runtimeErrorf("object of type '%s' has no len()", typeName(v))
 	}
-	return int64(n), p.r.scan(n)
+	return int64(n), p.r.chargeScan(n)
 }
 
 // filterAttr reads an attribute but never an item of the same name.
@@ -102,7 +102,7 @@ func filterAttr(p *params, v value) (value, error) {
 	}
 	found, ok, err := p.r.ownAttribute(v, name)
 	if !ok && err == nil {
-		found = missing(v, name)
+		found = undefinedMember(v, name)
 	}
 	return found, err
 }
@@ -132,7 +132,7 @@ func filterInt(p *params, v value) (value, error) {
 	}
 	v = plain(v)
 	if s, ok := v.(string); ok {
-		p.r.charge(len(s))
+		p.r.chargeDeferred(len(s))
 		if i, ok := parsePythonInt(s, base); ok {
 			return i, nil
 		}
@@ -146,7 +146,7 @@ func filterInt(p *params, v value) (value, error) {
 			return i, nil
 		}
 	}
-	return p.or(0, int64(0)), nil
+	return p.orDefault(0, int64(0)), nil
 }
 
 // filterFloat converts to a float, or to its default where that is impossible.
@@ -155,12 +155,12 @@ func filterFloat(p *params, v value) (value, error) {
 		return nil, u.err()
 	}
 	if s, ok := plain(v).(string); ok {
-		p.r.charge(len(s))
+		p.r.chargeDeferred(len(s))
 	}
 	if f, ok := toFloat(plain(v)); ok {
 		return f, nil
 	}
-	return p.or(0, float64(0)), nil
+	return p.orDefault(0, float64(0)), nil
 }
 
 // filterRound rounds half to even for integers of digits, as Python's round does
@@ -174,7 +174,7 @@ func filterRound(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.step(1 + min(max(digits, 0), maxPadding)); err != nil {
+	if err := p.r.chargeSteps(1 + min(max(digits, 0), maxPadding)); err != nil {
 		return nil, err
 	}
 	i, f, isInt, ok := number(v)
@@ -200,9 +200,9 @@ func filterRound(p *params, v value) (value, error) {
 
 // filterSum adds with +, so lists can be joined given a list to start from.
 func filterSum(p *params, v value) (value, error) {
-	get := p.r.attributeGetter(p.or(0, nil))
-	total := p.or(1, int64(0))
-	return total, p.r.each(v, func(item value) error {
+	get := p.r.attributeGetter(p.orDefault(0, nil))
+	total := p.orDefault(1, int64(0))
+	return total, p.r.forEach(v, func(item value) error {
 		item, err := get(item)
 		if err == nil {
 			total, err = p.r.binary("+", total, item)
@@ -211,19 +211,19 @@ func filterSum(p *params, v value) (value, error) {
 	})
 }
 
-func filterMin(p *params, v value) (value, error) { return extreme(p, v, less) }
-func filterMax(p *params, v value) (value, error) { return extreme(p, v, greater) }
+func filterMin(p *params, v value) (value, error) { return selectExtreme(p, v, less) }
+func filterMax(p *params, v value) (value, error) { return selectExtreme(p, v, greater) }
 
-// extreme returns the first item that comes out as want against all before it.
-func extreme(p *params, v value, want ordering) (value, error) {
-	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
+// selectExtreme returns the first item that comes out as want against all before it.
+func selectExtreme(p *params, v value, want ordering) (value, error) {
+	get := p.r.caseFoldedGetter(p.orDefault(1, nil), p.flag(0))
 	op := "<"
 	if want == greater {
 		op = ">"
 	}
 	var best, bestKey value = &undefined{reason: "No aggregated item, sequence was empty."}, nil
 	first := true
-	err := p.r.each(v, func(item value) error {
+	err := p.r.forEach(v, func(item value) error {
 		key, err := get(item)
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ type getter func(item value) (value, error)
 
 // attributeGetter returns a getter for an attribute path such as "function.name"
 // or "0.id"; nil stands for the item itself.
-func (r *run) attributeGetter(attribute value) getter {
+func (r *renderer) attributeGetter(attribute value) getter {
 	var path []value
 	switch a := plain(attribute).(type) {
 	case nil:
@@ -21,7 +21,7 @@ func (r *run) attributeGetter(attribute value) getter {
 				return nil, limitErrorf("an attribute path of more than %d bytes", maxPadding)
 			}
 		}
-		r.charge(len(a))
+		r.chargeDeferred(len(a))
 		for part := range strings.SplitSeq(a, ".") {
 			if i, err := strconv.ParseUint(part, 10, 31); err == nil {
 				path = append(path, int64(i))
@@ -39,12 +39,12 @@ func (r *run) attributeGetter(attribute value) getter {
 				return nil, err
 			}
 		}
-		return item, r.step(1)
+		return item, r.chargeSteps(1)
 	}
 }
 
-// foldedGetter is attributeGetter with strings in lower case unless sensitive.
-func (r *run) foldedGetter(attribute value, sensitive bool) getter {
+// caseFoldedGetter is attributeGetter with strings in lower case unless sensitive.
+func (r *renderer) caseFoldedGetter(attribute value, sensitive bool) getter {
 	get := r.attributeGetter(attribute)
 	if sensitive {
 		return get
@@ -54,14 +54,14 @@ func (r *run) foldedGetter(attribute value, sensitive bool) getter {
 		if err != nil {
 			return nil, err
 		}
-		return r.fold(key)
+		return r.lowerKey(key)
 	}
 }
 
-// fold lowers a string; other values stay.
-func (r *run) fold(v value) (value, error) {
+// lowerKey lowers a string; other values stay.
+func (r *renderer) lowerKey(v value) (value, error) {
 	if s, ok := plain(v).(string); ok {
-		return strings.ToLower(s), r.text(2 * len(s))
+		return strings.ToLower(s), r.chargeString(2 * len(s))
 	}
 	return v, nil
 }
@@ -70,7 +70,7 @@ func (r *run) fold(v value) (value, error) {
 type keyed struct{ item, key value }
 
 // sortBy sorts stably by the key; reverse keeps equal items in their order too.
-func (r *run) sortBy(items []keyed, reverse bool) error {
+func (r *renderer) sortBy(items []keyed, reverse bool) error {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
 		if failed != nil {
@@ -93,12 +93,12 @@ func (r *run) sortBy(items []keyed, reverse bool) error {
 }
 
 // sorted returns v's items sorted by what get reads.
-func (r *run) sorted(v value, get getter, reverse bool) ([]value, error) {
+func (r *renderer) sorted(v value, get getter, reverse bool) ([]value, error) {
 	items, err := r.collect(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.slots(4 * len(items)); err != nil {
+	if err := r.chargeSlots(4 * len(items)); err != nil {
 		return nil, err
 	}
 	pairs := make([]keyed, len(items))
@@ -120,7 +120,7 @@ func (r *run) sorted(v value, get getter, reverse bool) ([]value, error) {
 
 // filterSort sorts by one or, with commas between, several attributes.
 func filterSort(p *params, v value) (value, error) {
-	attributes := []value{p.or(2, nil)}
+	attributes := []value{p.orDefault(2, nil)}
 	if s, ok := plain(attributes[0]).(string); ok {
 		attributes = attributes[:0]
 		for part := range strings.SplitSeq(s, ",") {
@@ -131,7 +131,7 @@ func filterSort(p *params, v value) (value, error) {
 	}
 	var getters []getter
 	for _, attribute := range attributes {
-		getters = append(getters, p.r.foldedGetter(attribute, p.flag(1)))
+		getters = append(getters, p.r.caseFoldedGetter(attribute, p.flag(1)))
 	}
 	// The keys form a list even if there is one, whose equal items need no order.
 	items, err := p.r.sorted(v, func(item value) (value, error) {
@@ -143,7 +143,7 @@ func filterSort(p *params, v value) (value, error) {
 			}
 			keys[k] = key
 		}
-		return &list{keys}, p.r.slots(len(keys) + 1)
+		return &list{keys}, p.r.chargeSlots(len(keys) + 1)
 	}, p.flag(0))
 	return &list{items}, err
 }
@@ -166,7 +166,7 @@ func filterDictSort(p *params, v value) (value, error) {
 		}
 		return nil, err
 	}
-	get := p.r.foldedGetter(int64(position), p.flag(0))
+	get := p.r.caseFoldedGetter(int64(position), p.flag(0))
 	items, err := p.r.sorted(&dictView{d, "items"}, get, p.flag(2))
 	return &list{items}, err
 }
@@ -176,7 +176,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 	read := p.r.attributeGetter(p.values[0])
 	get := func(item value) (value, error) {
 		key, err := read(item)
-		if _, undef := key.(*undefined); undef && p.or(1, nil) != nil {
+		if _, undef := key.(*undefined); undef && p.orDefault(1, nil) != nil {
 			key = p.values[1]
 		}
 		return key, err
@@ -186,7 +186,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 		if err != nil || p.flag(2) {
 			return key, err
 		}
-		return p.r.fold(key)
+		return p.r.lowerKey(key)
 	}
 	items, err := p.r.sorted(v, compared, false)
 	if err != nil {
@@ -202,7 +202,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.r.slots(8); err != nil {
+		if err := p.r.chargeSlots(8); err != nil {
 			return nil, err
 		}
 		members := &list{items[from:to:to]}
@@ -213,7 +213,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 }
 
 // groupEnd returns the end of the run of items whose key equals that of items[from].
-func (r *run) groupEnd(items []value, from int, get getter) (int, error) {
+func (r *renderer) groupEnd(items []value, from int, get getter) (int, error) {
 	key, err := get(items[from])
 	if err != nil {
 		return 0, err
@@ -244,7 +244,7 @@ func filterMap(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.r.lazy(func() (value, bool, error) {
+	return p.r.lazyIterator(func() (value, bool, error) {
 		item, ok, err := src.next()
 		if err != nil || !ok {
 			return nil, false, err
@@ -269,7 +269,7 @@ func mapper(c *call) (getter, error) {
 	if err != nil {
 		return nil, runtimeErrorf("map requires a filter argument")
 	}
-	get, fallback := c.r.attributeGetter(p.values[0]), p.or(1, nil)
+	get, fallback := c.r.attributeGetter(p.values[0]), p.orDefault(1, nil)
 	return func(item value) (value, error) {
 		item, err := get(item)
 		if _, undef := item.(*undefined); undef && fallback != nil {
@@ -279,9 +279,9 @@ func mapper(c *call) (getter, error) {
 	}, nil
 }
 
-// lazy returns an iterator whose every step counts as a level of evaluation: a
+// lazyIterator returns an iterator whose every step counts as a level of evaluation: a
 // template can stack lazy filters without end, each reading the one before.
-func (r *run) lazy(next func() (value, bool, error)) *iterator {
+func (r *renderer) lazyIterator(next func() (value, bool, error)) *iterator {
 	return &iterator{func() (value, bool, error) {
 		if err := r.enter(); err != nil {
 			return nil, false, err
@@ -322,7 +322,7 @@ func selectItems(p *params, v value, byAttribute, want bool) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.r.lazy(func() (value, bool, error) {
+	return p.r.lazyIterator(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {

@@ -2,8 +2,8 @@ package jinja
 
 import "strings"
 
-// each calls do for every item of v.
-func (r *run) each(v value, do func(value) error) error {
+// forEach calls do for every item of v.
+func (r *renderer) forEach(v value, do func(value) error) error {
 	it, err := iterate(v)
 	if err != nil {
 		return err
@@ -13,7 +13,7 @@ func (r *run) each(v value, do func(value) error) error {
 		if err != nil || !ok {
 			return err
 		}
-		if err := r.step(1); err != nil {
+		if err := r.chargeSteps(1); err != nil {
 			return err
 		}
 		if err := do(item); err != nil {
@@ -72,7 +72,7 @@ func filterReverse(p *params, v value) (value, error) {
 }
 
 // joinText concatenates the printed items with a separator.
-func (r *run) joinText(items []value, separator string) (string, error) {
+func (r *renderer) joinText(items []value, separator string) (string, error) {
 	var b strings.Builder
 	for i, item := range items {
 		text, err := r.str(item)
@@ -83,9 +83,9 @@ func (r *run) joinText(items []value, separator string) (string, error) {
 			text = separator + text
 		}
 		if b.Len()+len(text) > maxOutput {
-			return "", r.text(-1)
+			return "", r.chargeString(-1)
 		}
-		if err := r.grow(len(text)); err != nil {
+		if err := r.chargeBytes(len(text)); err != nil {
 			return "", err
 		}
 		b.WriteString(text)
@@ -95,7 +95,7 @@ func (r *run) joinText(items []value, separator string) (string, error) {
 
 // filterJoin prints the items, unlike str.join, which wants texts.
 func filterJoin(p *params, v value) (value, error) {
-	separator, err := p.r.str(p.or(0, ""))
+	separator, err := p.r.str(p.orDefault(0, ""))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func filterJoin(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if attribute := p.or(1, nil); attribute != nil {
+	if attribute := p.orDefault(1, nil); attribute != nil {
 		get := p.r.attributeGetter(attribute)
 		for i := range items {
 			if items[i], err = get(items[i]); err != nil {
@@ -135,7 +135,7 @@ func filterBatch(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.slots(2 * len(items)); err != nil {
+	if err := p.r.chargeSlots(2 * len(items)); err != nil {
 		return nil, err
 	}
 	var batches []value
@@ -146,8 +146,8 @@ func filterBatch(p *params, v value) (value, error) {
 		}
 		part := items[:n:n]
 		items = items[n:]
-		for fill := p.or(1, nil); fill != nil && len(part) < size; {
-			if err := p.r.slots(1); err != nil {
+		for fill := p.orDefault(1, nil); fill != nil && len(part) < size; {
+			if err := p.r.chargeSlots(1); err != nil {
 				return nil, err
 			}
 			part = append(part, fill)
@@ -170,7 +170,7 @@ func filterSlice(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.slots(4 * min(n, maxAlloc)); err != nil {
+	if err := p.r.chargeSlots(4 * min(n, maxAlloc)); err != nil {
 		return nil, err
 	}
 	parts := make([]value, n)
@@ -181,7 +181,7 @@ func filterSlice(p *params, v value) (value, error) {
 			to++
 		}
 		part := items[from:to:to]
-		if fill := p.or(1, nil); fill != nil && !long {
+		if fill := p.orDefault(1, nil); fill != nil && !long {
 			part = append(part, fill)
 		}
 		parts[i], from = &list{part}, to
@@ -191,13 +191,13 @@ func filterSlice(p *params, v value) (value, error) {
 
 // filterUnique drops items whose key came before.
 func filterUnique(p *params, v value) (value, error) {
-	get := p.r.foldedGetter(p.or(1, nil), p.flag(0))
+	get := p.r.caseFoldedGetter(p.orDefault(1, nil), p.flag(0))
 	src, err := iterate(v)
 	if err != nil {
 		return nil, err
 	}
 	seen := map[any]bool{}
-	return p.r.lazy(func() (value, bool, error) {
+	return p.r.lazyIterator(func() (value, bool, error) {
 		for {
 			item, ok, err := src.next()
 			if err != nil || !ok {
@@ -211,7 +211,7 @@ func filterUnique(p *params, v value) (value, error) {
 			if err != nil {
 				return nil, false, err
 			}
-			if err := p.r.slots(4); err != nil {
+			if err := p.r.chargeSlots(4); err != nil {
 				return nil, false, err
 			}
 			if !seen[hash] {

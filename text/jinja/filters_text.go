@@ -12,25 +12,25 @@ func textOperand(p *params, v value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s, p.r.scan(len(s))
+	return s, p.r.chargeScan(len(s))
 }
 
-// mapped is a filter without parameters that turns text into text.
-func mapped(p *params, v value, convert func(string) string) (value, error) {
+// mapString is a filter without parameters that turns text into text.
+func mapString(p *params, v value, convert func(string) string) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.text(2 * len(s)); err != nil { // case may lengthen a character
+	if err := p.r.chargeString(2 * len(s)); err != nil { // case may lengthen a character
 		return nil, err
 	}
 	return convert(s), nil
 }
 
-func filterUpper(p *params, v value) (value, error)      { return mapped(p, v, upper) }
-func filterLower(p *params, v value) (value, error)      { return mapped(p, v, strings.ToLower) }
-func filterCapitalize(p *params, v value) (value, error) { return mapped(p, v, capitalize) }
-func filterTitle(p *params, v value) (value, error)      { return mapped(p, v, titleWords) }
+func filterUpper(p *params, v value) (value, error)      { return mapString(p, v, upper) }
+func filterLower(p *params, v value) (value, error)      { return mapString(p, v, strings.ToLower) }
+func filterCapitalize(p *params, v value) (value, error) { return mapString(p, v, capitalize) }
+func filterTitle(p *params, v value) (value, error)      { return mapString(p, v, titleWords) }
 
 // upper is Python's str.upper for what occurs in prompts: the sharp s is the one
 // common letter whose capital is two letters.
@@ -91,7 +91,7 @@ func filterEscape(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.text(5 * len(s)); err != nil {
+	if err := p.r.chargeString(5 * len(s)); err != nil {
 		return nil, err
 	}
 	return escapeHTML(s), nil
@@ -103,7 +103,7 @@ func filterTrim(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.or(0, nil) == nil {
+	if p.orDefault(0, nil) == nil {
 		return strings.TrimFunc(s, isSpace), nil
 	}
 	chars, err := p.text(0, "")
@@ -114,12 +114,12 @@ func filterTrim(p *params, v value) (value, error) {
 }
 
 // trim removes characters of the set chars from the ends of s.
-func (r *run) trim(s, chars string, left, right bool) (string, error) {
+func (r *renderer) trim(s, chars string, left, right bool) (string, error) {
 	if len(chars) > maxTrimSet {
 		return "", limitErrorf("a set of more than %d bytes to strip", maxTrimSet)
 	}
 	// Every character is looked for in the set.
-	if err := r.step(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
+	if err := r.chargeSteps(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
 		return "", err
 	}
 	if left {
@@ -146,7 +146,7 @@ func filterReplace(p *params, v value) (value, error) {
 		return nil, err
 	}
 	count := -1
-	if p.or(2, nil) != nil {
+	if p.orDefault(2, nil) != nil {
 		if count, err = p.int(2, -1); err != nil {
 			return nil, err
 		}
@@ -155,8 +155,8 @@ func filterReplace(p *params, v value) (value, error) {
 }
 
 // replace is str.replace: at most count times, all where count is negative.
-func (r *run) replace(s, old, replacement string, count int) (string, error) {
-	if err := r.scan(len(s) + len(old)); err != nil {
+func (r *renderer) replace(s, old, replacement string, count int) (string, error) {
+	if err := r.chargeScan(len(s) + len(old)); err != nil {
 		return "", err
 	}
 	n := strings.Count(s, old)
@@ -164,9 +164,9 @@ func (r *run) replace(s, old, replacement string, count int) (string, error) {
 		n = count
 	}
 	if grown := len(replacement) - len(old); grown > 0 && n > maxOutput/grown {
-		return "", r.text(-1)
+		return "", r.chargeString(-1)
 	}
-	if err := r.text(len(s) + n*max(len(replacement)-len(old), 0)); err != nil {
+	if err := r.chargeString(len(s) + n*max(len(replacement)-len(old), 0)); err != nil {
 		return "", err
 	}
 	return strings.Replace(s, old, replacement, n), nil
@@ -181,7 +181,7 @@ func filterIndent(p *params, v value) (value, error) {
 	if !ok {
 		return nil, operandError("+", v, "\n")
 	}
-	indent, err := indentText(p.or(0, int64(4)))
+	indent, err := indentText(p.orDefault(0, int64(4)))
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func filterIndent(p *params, v value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.text(len(s) + len(lines)*(len(indent)+1)); err != nil {
+	if err := p.r.chargeString(len(s) + len(lines)*(len(indent)+1)); err != nil {
 		return nil, err
 	}
 	for i, line := range lines {
@@ -236,7 +236,7 @@ func filterTruncate(p *params, v value) (value, error) {
 		return nil, err
 	}
 	leeway := 5
-	if p.or(3, nil) != nil {
+	if p.orDefault(3, nil) != nil {
 		if leeway, err = p.int(3, 5); err != nil {
 			return nil, err
 		}
@@ -247,7 +247,7 @@ func filterTruncate(p *params, v value) (value, error) {
 	} else if !ok {
 		return nil, runtimeErrorf("truncate: the value must be str, not %s", typeName(v))
 	}
-	if err := p.r.scan(len(s)); err != nil {
+	if err := p.r.chargeScan(len(s)); err != nil {
 		return nil, err
 	}
 	if limit < runeCount(end) || leeway < 0 {
@@ -260,7 +260,7 @@ func filterTruncate(p *params, v value) (value, error) {
 	if i := strings.LastIndexByte(s, ' '); i >= 0 && !p.flag(1) {
 		s = s[:i]
 	}
-	return s + end, p.r.text(len(s) + len(end))
+	return s + end, p.r.chargeString(len(s) + len(end))
 }
 
 // filterWordCount counts runs of letters, digits and underscores.
@@ -282,7 +282,7 @@ func filterURLEncode(p *params, v value) (value, error) {
 	if _, isText := plain(v).(string); !isText && isIterable(v) {
 		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
 	}
-	return mapped(p, v, func(s string) string {
+	return mapString(p, v, func(s string) string {
 		// url.QueryEscape differs from Python's quote in blanks and slashes.
 		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))
 	})

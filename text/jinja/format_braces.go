@@ -8,14 +8,14 @@ import (
 
 // formatBraces is str.format: {} {0} {name} {0.attr} {0[key]} with !r, !s and a
 // format spec. Attributes pass through the sandbox as everywhere.
-func (r *run) formatBraces(s string, args []value, keywords []keyword) (value, error) {
+func (r *renderer) formatBraces(s string, args []value, keywords []keyword) (value, error) {
 	f := &braceFormatter{r: r, args: args, keywords: keywords}
 	text, err := f.format(s, 0)
 	return text, err
 }
 
 type braceFormatter struct {
-	r        *run
+	r        *renderer
 	args     []value
 	keywords []keyword
 	next     int // the argument of the next empty {}
@@ -54,9 +54,9 @@ func (f *braceFormatter) format(s string, depth int) (string, error) {
 			s = s[end+1:]
 		}
 		if b.Len()+len(text) > maxOutput {
-			return "", f.r.text(-1)
+			return "", f.r.chargeString(-1)
 		}
-		if err := f.r.grow(len(text)); err != nil {
+		if err := f.r.chargeBytes(len(text)); err != nil {
 			return "", err
 		}
 		b.WriteString(text)
@@ -92,7 +92,7 @@ func (f *braceFormatter) field(text string, depth int) (string, error) {
 		return "", err
 	}
 	if converted {
-		v, err = f.convert(v, conversion)
+		v, err = f.applyConversion(v, conversion)
 		if err != nil {
 			return "", err
 		}
@@ -100,8 +100,8 @@ func (f *braceFormatter) field(text string, depth int) (string, error) {
 	return f.r.formatSpec(v, directive)
 }
 
-// convert applies !s or !r.
-func (f *braceFormatter) convert(v value, conversion string) (value, error) {
+// applyConversion applies !s or !r.
+func (f *braceFormatter) applyConversion(v value, conversion string) (value, error) {
 	switch conversion {
 	case "s":
 		return f.r.str(v)
@@ -119,7 +119,7 @@ func (f *braceFormatter) lookup(name string) (value, error) {
 	if end < 0 {
 		end = len(name)
 	}
-	v, err := f.first(name[:end])
+	v, err := f.argument(name[:end])
 	for path := name[end:]; err == nil && path != ""; {
 		if path[0] == '[' {
 			key, rest, closed := strings.Cut(path[1:], "]")
@@ -144,8 +144,8 @@ func (f *braceFormatter) lookup(name string) (value, error) {
 	return v, err
 }
 
-// first resolves the head of a field: a number, a keyword or the next argument.
-func (f *braceFormatter) first(name string) (value, error) {
+// argument resolves the head of a field: a number, a keyword or the next argument.
+func (f *braceFormatter) argument(name string) (value, error) {
 	index, err := strconv.ParseUint(name, 10, 31)
 	if name == "" {
 		index = uint64(f.next)
@@ -165,7 +165,7 @@ func (f *braceFormatter) first(name string) (value, error) {
 }
 
 // formatSpec is Python's format(v, directive).
-func (r *run) formatSpec(v value, directive string) (string, error) {
+func (r *renderer) formatSpec(v value, directive string) (string, error) {
 	if directive == "" {
 		return r.str(v)
 	}
@@ -195,7 +195,7 @@ func (r *run) formatSpec(v value, directive string) (string, error) {
 			return r.padNumber(sp, f < 0, "", groupThousands(strings.TrimPrefix(formatFloat(f), "-"), sp.comma))
 		}
 		if sp.verb == 0 {
-			return r.formatShort(sp, f)
+			return r.formatUntyped(sp, f)
 		}
 	case 'e', 'E', 'f', 'F', 'g', 'G', '%':
 		return r.formatReal(sp, f)

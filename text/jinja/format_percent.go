@@ -18,29 +18,29 @@ type spec struct {
 }
 
 // formatPercent is Python's format % args.
-func (r *run) formatPercent(format string, args value) (value, error) {
+func (r *renderer) formatPercent(format string, args value) (value, error) {
 	f := &percentFormatter{r: r, s: format, args: args}
 	if t, ok := args.(*tuple); ok {
-		f.list = t.items
+		f.positional = t.items
 	} else {
-		f.list = []value{args}
+		f.positional = []value{args}
 	}
-	return f.run()
+	return f.expand()
 }
 
 type percentFormatter struct {
-	r    *run
-	s    string
-	pos  int
-	args value
-	list []value
-	next int
-	keys bool // a directive named a key
-	out  strings.Builder
+	r          *renderer
+	s          string
+	pos        int
+	args       value
+	positional []value
+	next       int
+	usedKeys   bool // a directive named a key
+	out        strings.Builder
 }
 
-// run copies text and expands directives; arguments left over are an error, as in Python.
-func (f *percentFormatter) run() (value, error) {
+// expand copies text and expands directives; arguments left over are an error, as in Python.
+func (f *percentFormatter) expand() (value, error) {
 	for f.pos < len(f.s) {
 		i := strings.IndexByte(f.s[f.pos:], '%')
 		if i < 0 {
@@ -56,25 +56,25 @@ func (f *percentFormatter) run() (value, error) {
 			}
 			text += directive
 		}
-		if err := f.r.text(len(text)); err != nil {
+		if err := f.r.chargeString(len(text)); err != nil {
 			return nil, err
 		}
 		if f.out.Len()+len(text) > maxOutput {
-			return nil, f.r.text(-1)
+			return nil, f.r.chargeString(-1)
 		}
 		f.out.WriteString(text)
 	}
-	if f.next < len(f.list) && !f.keys && !subscriptable(f.args) {
+	if f.next < len(f.positional) && !f.usedKeys && !acceptsKeys(f.args) {
 		return nil, runtimeErrorf("not all arguments converted during string formatting")
 	}
 	return f.out.String(), nil
 }
 
-// subscriptable tells whether args could serve keys: Python then does not complain
+// acceptsKeys tells whether args could serve keys: Python then does not complain
 // that the format used none.
-func subscriptable(args value) bool {
+func acceptsKeys(args value) bool {
 	switch args.(type) {
-	case *dict, *list, *span, *undefined:
+	case *dict, *list, *rangeValue, *undefined:
 		return true
 	}
 	return false
@@ -82,13 +82,13 @@ func subscriptable(args value) bool {
 
 // directive formats what stands behind a percent sign.
 func (f *percentFormatter) directive() (string, error) {
-	v, named, err := f.named()
+	v, named, err := f.mappingKey()
 	if err != nil {
 		return "", err
 	}
 	sp := spec{fill: ' ', precision: -1}
 	zero := f.flags(&sp)
-	if sp.width, err = f.count(0); err != nil {
+	if sp.width, err = f.widthOrPrecision(0); err != nil {
 		return "", err
 	}
 	if sp.width < 0 {
@@ -96,7 +96,7 @@ func (f *percentFormatter) directive() (string, error) {
 	}
 	if f.pos < len(f.s) && f.s[f.pos] == '.' {
 		f.pos++
-		if sp.precision, err = f.count(0); err != nil {
+		if sp.precision, err = f.widthOrPrecision(0); err != nil {
 			return "", err
 		}
 	}
@@ -125,8 +125,8 @@ func (f *percentFormatter) directive() (string, error) {
 	return f.r.formatVerb(sp, v)
 }
 
-// named reads a (key) and its value.
-func (f *percentFormatter) named() (value, bool, error) {
+// mappingKey reads a (key) and its value.
+func (f *percentFormatter) mappingKey() (value, bool, error) {
 	if f.pos >= len(f.s) || f.s[f.pos] != '(' {
 		return nil, false, nil
 	}
@@ -144,7 +144,7 @@ func (f *percentFormatter) named() (value, bool, error) {
 	if !ok {
 		return nil, false, runtimeErrorf("%s", quote(key))
 	}
-	f.keys = true
+	f.usedKeys = true
 	return v, true, nil
 }
 
@@ -171,8 +171,8 @@ func (f *percentFormatter) flags(sp *spec) (zero bool) {
 	return zero
 }
 
-// count reads a width or precision: digits, or * for an argument.
-func (f *percentFormatter) count(fallback int) (int, error) {
+// widthOrPrecision reads a width or precision: digits, or * for an argument.
+func (f *percentFormatter) widthOrPrecision(fallback int) (int, error) {
 	if f.pos < len(f.s) && f.s[f.pos] == '*' {
 		f.pos++
 		v, err := f.argument()
@@ -208,15 +208,15 @@ func checkWidth(n int) (int, error) {
 
 // argument returns the next positional argument.
 func (f *percentFormatter) argument() (value, error) {
-	if f.next >= len(f.list) {
+	if f.next >= len(f.positional) {
 		return nil, runtimeErrorf("not enough arguments for format string")
 	}
 	f.next++
-	return f.list[f.next-1], nil
+	return f.positional[f.next-1], nil
 }
 
 // formatVerb formats v for a percent directive.
-func (r *run) formatVerb(sp spec, v value) (string, error) {
+func (r *renderer) formatVerb(sp spec, v value) (string, error) {
 	switch sp.verb {
 	case 's':
 		s, err := r.str(v)
@@ -247,7 +247,7 @@ func (r *run) formatVerb(sp spec, v value) (string, error) {
 }
 
 // formatPercentNumber formats for the numeric directives; %d truncates a float.
-func (r *run) formatPercentNumber(sp spec, v value) (string, error) {
+func (r *renderer) formatPercentNumber(sp spec, v value) (string, error) {
 	i, f, isInt, ok := number(v)
 	if !ok {
 		return "", runtimeErrorf("%%%c format: a real number is required, not %s", sp.verb, typeName(v))
@@ -258,11 +258,11 @@ func (r *run) formatPercentNumber(sp spec, v value) (string, error) {
 			if strings.IndexByte("xXo", sp.verb) >= 0 {
 				return "", runtimeErrorf("%%%c format: an integer is required, not float", sp.verb)
 			}
-			whole, err := floatToInt(f)
+			truncated, err := floatToInt(f)
 			if err != nil {
 				return "", err
 			}
-			if i, ok = whole.(int64); !ok {
+			if i, ok = truncated.(int64); !ok {
 				return "", overflow()
 			}
 		}

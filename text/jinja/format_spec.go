@@ -7,7 +7,7 @@ import (
 )
 
 // formatText cuts a text to the precision and pads it to the width.
-func (r *run) formatText(sp spec, s string) (string, error) {
+func (r *renderer) formatText(sp spec, s string) (string, error) {
 	if sp.precision >= 0 && sp.precision < runeCount(s) {
 		s = s[:runeOffset(s, sp.precision)]
 	}
@@ -15,7 +15,7 @@ func (r *run) formatText(sp spec, s string) (string, error) {
 }
 
 // formatInteger formats i in base 10, 16, 8 or 2.
-func (r *run) formatInteger(sp spec, i int64) (string, error) {
+func (r *renderer) formatInteger(sp spec, i int64) (string, error) {
 	base, prefix := 10, ""
 	switch sp.verb {
 	case 'x', 'X':
@@ -43,7 +43,7 @@ func (r *run) formatInteger(sp spec, i int64) (string, error) {
 }
 
 // formatReal formats f for the verbs e, f, g and %.
-func (r *run) formatReal(sp spec, f float64) (string, error) {
+func (r *renderer) formatReal(sp spec, f float64) (string, error) {
 	precision, verb, suffix := sp.precision, sp.verb, ""
 	if precision < 0 {
 		precision = 6
@@ -69,9 +69,9 @@ func (r *run) formatReal(sp spec, f float64) (string, error) {
 	return r.padNumber(sp, negative, "", groupThousands(digits, sp.comma)+suffix)
 }
 
-// formatShort formats f for a str.format directive with a precision but no type:
+// formatUntyped formats f for a str.format directive with a precision but no type:
 // as g does, with a digit behind the point.
-func (r *run) formatShort(sp spec, f float64) (string, error) {
+func (r *renderer) formatUntyped(sp spec, f float64) (string, error) {
 	switch {
 	case math.IsNaN(f):
 		return r.padNumber(sp, false, "", "nan")
@@ -108,23 +108,23 @@ func groupThousands(digits string, separator byte) string {
 	if separator == 0 {
 		return digits
 	}
-	whole, rest := digits, ""
+	integer, rest := digits, ""
 	if i := strings.IndexAny(digits, ".e"); i >= 0 {
-		whole, rest = digits[:i], digits[i:]
+		integer, rest = digits[:i], digits[i:]
 	}
 	var b strings.Builder
-	for i := range len(whole) {
-		if i > 0 && (len(whole)-i)%3 == 0 {
+	for i := range len(integer) {
+		if i > 0 && (len(integer)-i)%3 == 0 {
 			b.WriteByte(separator)
 		}
-		b.WriteByte(whole[i])
+		b.WriteByte(integer[i])
 	}
 	return b.String() + rest
 }
 
 // padNumber adds sign and prefix and pads; with align '=' the padding stands
 // between them and the digits.
-func (r *run) padNumber(sp spec, negative bool, prefix, digits string) (string, error) {
+func (r *renderer) padNumber(sp spec, negative bool, prefix, digits string) (string, error) {
 	sign := ""
 	if negative {
 		sign = "-"

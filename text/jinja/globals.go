@@ -13,7 +13,7 @@ func globalFunctions(now func() time.Time) []*function {
 		{"namespace", globalNamespace},
 		{"cycler", globalCycler},
 		{"joiner", globalJoiner},
-		{"raise_exception", globalRaise},
+		{"raise_exception", globalRaiseException},
 		{"strftime_now", func(c *call) (value, error) { return globalStrftime(c, now) }},
 	}
 }
@@ -39,7 +39,7 @@ func globalRange(c *call) (value, error) {
 		return nil, runtimeErrorf("range() arg 3 must not be zero")
 	}
 	const far = 1 << 60 // keeps the length within 64 bits
-	s := &span{min(max(bounds[0], -far), far), min(max(bounds[1], -far), far), min(max(bounds[2], -far), far)}
+	s := &rangeValue{min(max(bounds[0], -far), far), min(max(bounds[1], -far), far), min(max(bounds[2], -far), far)}
 	if n := s.len(); n > maxRange {
 		return nil, limitErrorf("range() of %d numbers, more than %d", n, maxRange)
 	}
@@ -57,7 +57,7 @@ func globalDict(c *call) (value, error) {
 			return nil, err
 		}
 	}
-	if err := c.r.slots(4 * (len(c.keywords) + 1)); err != nil {
+	if err := c.r.chargeSlots(4 * (len(c.keywords) + 1)); err != nil {
 		return nil, err
 	}
 	for _, kw := range c.keywords {
@@ -69,12 +69,12 @@ func globalDict(c *call) (value, error) {
 }
 
 // addPairs adds a mapping, or a sequence of pairs, to d.
-func (r *run) addPairs(d *dict, v value) error {
+func (r *renderer) addPairs(d *dict, v value) error {
 	if from, ok := v.(*dict); ok {
 		v = &dictView{from, "items"}
 	}
-	return r.each(v, func(pair value) error {
-		if err := r.slots(4); err != nil {
+	return r.forEach(v, func(pair value) error {
+		if err := r.chargeSlots(4); err != nil {
 			return err
 		}
 		items, err := r.sequence(pair)
@@ -142,13 +142,13 @@ func globalJoiner(c *call) (value, error) {
 			used = true
 			return "", nil
 		}
-		return p.or(0, ", "), nil
+		return p.orDefault(0, ", "), nil
 	}}, nil
 }
 
-// globalRaise ends the rendering with a message for the user: the conversation does not
+// globalRaiseException ends the rendering with a message for the user: the conversation does not
 // suit the model.
-func globalRaise(c *call) (value, error) {
+func globalRaiseException(c *call) (value, error) {
 	p, err := c.bind(1, "message")
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func globalStrftime(c *call, now func() time.Time) (value, error) {
 		return nil, err
 	}
 	// A directive of two bytes grows to 24 at most (%c).
-	if err := c.r.text(len(format) + 12*strings.Count(format, "%")*2); err != nil {
+	if err := c.r.chargeString(len(format) + 12*strings.Count(format, "%")*2); err != nil {
 		return nil, err
 	}
 	return strftime(now(), format), nil

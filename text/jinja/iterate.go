@@ -44,8 +44,8 @@ func iterate(v value) (*iterator, error) {
 	case *dict:
 		return sliceIterator(v.keys), nil
 	case *dictView:
-		return indexIterator(len(v.of.keys), v.at), nil
-	case *span:
+		return indexIterator(len(v.dict.keys), v.at), nil
+	case *rangeValue:
 		return indexIterator(v.len(), v.at), nil
 	case string:
 		return stringIterator(v), nil
@@ -85,7 +85,7 @@ func (m *meter) collect(v value) ([]value, error) {
 		return nil, err
 	}
 	if n, ok := length(v); ok {
-		if err := m.slots(n); err != nil {
+		if err := m.chargeSlots(n); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func (m *meter) collect(v value) ([]value, error) {
 		if err != nil || !ok {
 			return items, err
 		}
-		if err := m.slots(1); err != nil {
+		if err := m.chargeSlots(1); err != nil {
 			return nil, err
 		}
 		items = append(items, v)
@@ -107,9 +107,9 @@ func (m *meter) collect(v value) ([]value, error) {
 func (m *meter) sequence(v value) ([]value, error) {
 	switch v := v.(type) {
 	case *list:
-		return v.items, m.step(1)
+		return v.items, m.chargeSteps(1)
 	case *tuple:
-		return v.items, m.step(1)
+		return v.items, m.chargeSteps(1)
 	}
 	return m.collect(v)
 }

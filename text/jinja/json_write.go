@@ -12,18 +12,18 @@ import (
 // their order, nothing escaped for HTML.
 func filterToJSON(p *params, v value) (value, error) {
 	// Jinja's own filter takes the indentation first, so a number there means that.
-	if _, isFlag := p.or(0, false).(bool); !isFlag && p.isAbsent(1) {
+	if _, isFlag := p.orDefault(0, false).(bool); !isFlag && p.isAbsent(1) {
 		p.values[0], p.values[1] = absent{}, p.values[0]
 	}
 	w := &jsonWriter{m: p.r.meter, itemEnd: ", ", keyEnd: ": ", ascii: p.flag(0), sortKeys: p.flag(3)}
-	if indent := p.or(1, nil); indent != nil {
+	if indent := p.orDefault(1, nil); indent != nil {
 		text, err := indentText(indent)
 		if err != nil {
 			return nil, err
 		}
 		w.pretty, w.indent, w.itemEnd = true, text, ","
 	}
-	if separators := p.or(2, nil); separators != nil {
+	if separators := p.orDefault(2, nil); separators != nil {
 		if err := w.setSeparators(p.r, separators); err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ type jsonWriter struct {
 }
 
 // setSeparators takes Python's (item, key) pair.
-func (w *jsonWriter) setSeparators(r *run, v value) error {
+func (w *jsonWriter) setSeparators(r *renderer, v value) error {
 	pair, err := r.sequence(v)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (w *jsonWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
 		return limitErrorf("JSON of more than %d MiB", maxOutput>>20)
 	}
-	if err := w.m.grow(len(s)); err != nil {
+	if err := w.m.chargeBytes(len(s)); err != nil {
 		return err
 	}
 	w.b.WriteString(s)
@@ -88,7 +88,7 @@ func (w *jsonWriter) value(v value, depth int) error {
 	if depth > maxValueDepth {
 		return limitErrorf("JSON nests deeper than %d", maxValueDepth)
 	}
-	if err := w.m.step(1); err != nil {
+	if err := w.m.chargeSteps(1); err != nil {
 		return err
 	}
 	switch v := v.(type) {
@@ -195,7 +195,7 @@ func (w *jsonWriter) object(d *dict, depth int) error {
 
 // keyOrder returns the positions of d's items in the order to write them.
 func (w *jsonWriter) keyOrder(d *dict) ([]int, error) {
-	if err := w.m.slots(len(d.keys)); err != nil {
+	if err := w.m.chargeSlots(len(d.keys)); err != nil {
 		return nil, err
 	}
 	order := make([]int, len(d.keys))

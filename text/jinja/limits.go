@@ -63,8 +63,8 @@ func newMeter(inputBytes int) *meter {
 	return &meter{steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc)}
 }
 
-// step charges n units of work.
-func (m *meter) step(n int) error {
+// chargeSteps charges n units of work.
+func (m *meter) chargeSteps(n int) error {
 	m.steps -= n
 	if m.steps < 0 {
 		return limitErrorf("the template works too long")
@@ -72,36 +72,36 @@ func (m *meter) step(n int) error {
 	return nil
 }
 
-// charge counts n units of work where no error can be returned; the next step
+// chargeDeferred counts n units of work where no error can be returned; the next step
 // reports the excess.
-func (m *meter) charge(n int) { m.steps -= n }
+func (m *meter) chargeDeferred(n int) { m.steps -= n }
 
-// scan charges the reading of n bytes.
-func (m *meter) scan(n int) error { return m.step(1 + n/bytesPerStep) }
+// chargeScan charges the reading of n bytes.
+func (m *meter) chargeScan(n int) error { return m.chargeSteps(1 + n/bytesPerStep) }
 
-// grow charges n bytes of new values, before they are made.
-func (m *meter) grow(n int) error {
+// chargeBytes charges n bytes of new values, before they are made.
+func (m *meter) chargeBytes(n int) error {
 	if n < 0 || n > m.allocMax-m.allocated {
 		return limitErrorf("values take more than %d MiB", m.allocMax>>20)
 	}
 	m.allocated += n
-	return m.step(1 + n/bytesPerStep)
+	return m.chargeSteps(1 + n/bytesPerStep)
 }
 
-// text charges a new string of n bytes and refuses one longer than any output.
-func (m *meter) text(n int) error {
+// chargeString charges a new string of n bytes and refuses one longer than any output.
+func (m *meter) chargeString(n int) error {
 	if n < 0 || n > maxOutput {
 		return limitErrorf("a string of more than %d MiB", maxOutput>>20)
 	}
-	return m.grow(n)
+	return m.chargeBytes(n)
 }
 
-// slots charges n new elements of a list or mapping.
-func (m *meter) slots(n int) error {
+// chargeSlots charges n new elements of a list or mapping.
+func (m *meter) chargeSlots(n int) error {
 	if n < 0 || n > maxAlloc/valueSize {
 		return limitErrorf("a sequence of more than %d elements", maxAlloc/valueSize)
 	}
-	return m.grow(n * valueSize)
+	return m.chargeBytes(n * valueSize)
 }
 
 // enter and leave bracket one nested evaluation.
@@ -110,7 +110,7 @@ func (m *meter) enter() error {
 	if m.depth > maxDepth {
 		return limitErrorf("evaluation nests deeper than %d", maxDepth)
 	}
-	return m.step(1)
+	return m.chargeSteps(1)
 }
 
 func (m *meter) leave() { m.depth-- }

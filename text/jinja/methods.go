@@ -11,16 +11,16 @@ type method = builtin[value, value]
 // boundMethod is a method looked up on a value.
 type boundMethod func(c *call) (value, error)
 
-// refusedMethods change a value or reach outside the sandbox; as in Jinja's
+// blockedMethods change a value or reach outside the sandbox; as in Jinja's
 // immutable sandbox they exist only as undefined values that fail when called.
-var refusedMethods = map[string][]string{
+var blockedMethods = map[string][]string{
 	"dict": {"clear", "pop", "popitem", "setdefault", "update"},
 	"list": {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"},
 }
 
-// refused tells whether name is a method that the sandbox withholds.
-func refused(v value, name string) bool {
-	return slices.Contains(refusedMethods[typeName(v)], name)
+// isBlocked tells whether name is a method that the sandbox withholds.
+func isBlocked(v value, name string) bool {
+	return slices.Contains(blockedMethods[typeName(v)], name)
 }
 
 // findMethod returns a method of v's type, or nil.
@@ -32,7 +32,7 @@ func findMethod(v value, name string) boundMethod {
 		return findStringMethod(string(v), name)
 	case *dict:
 		return bindMethod(dictMethods, v, name)
-	case *list, *tuple, *span:
+	case *list, *tuple, *rangeValue:
 		return bindMethod(sequenceMethods, v, name)
 	case float64:
 		return bindMethod(floatMethods, v, name)
@@ -63,21 +63,21 @@ func bindMethod(methods map[string]method, v value, name string) boundMethod {
 }
 
 var dictMethods = map[string]method{
-	"get":    takes(dictGet, "key", "default?"),
-	"items":  takes(dictItems),
-	"keys":   takes(dictItems),
-	"values": takes(dictItems),
-	"copy":   takes(unchanged),
+	"get":    withParams(dictGet, "key", "default?"),
+	"items":  withParams(dictItems),
+	"keys":   withParams(dictItems),
+	"values": withParams(dictItems),
+	"copy":   withParams(unchanged),
 }
 
 var sequenceMethods = map[string]method{
-	"count": takes(sequenceCount, "value"),
-	"index": takes(sequenceIndex, "value"),
-	"copy":  takes(unchanged),
+	"count": withParams(sequenceCount, "value"),
+	"index": withParams(sequenceIndex, "value"),
+	"copy":  withParams(unchanged),
 }
 
 var floatMethods = map[string]method{
-	"is_integer": takes(func(_ *params, v value) (value, error) {
+	"is_integer": withParams(func(_ *params, v value) (value, error) {
 		f := v.(float64)
 		return f == math.Trunc(f), nil
 	}),
@@ -91,7 +91,7 @@ func dictGet(p *params, v value) (value, error) {
 	d := v.(*dict)
 	i, err := d.find(plain(p.values[0]))
 	if err != nil || i < 0 {
-		return p.or(1, nil), err
+		return p.orDefault(1, nil), err
 	}
 	return d.values[i], nil
 }
@@ -104,7 +104,7 @@ func dictItems(p *params, v value) (value, error) {
 // sequenceCount counts the items that equal its argument.
 func sequenceCount(p *params, v value) (value, error) {
 	n := int64(0)
-	return n, p.r.each(v, func(item value) error {
+	return n, p.r.forEach(v, func(item value) error {
 		equal, err := p.r.equal(item, p.values[0])
 		if equal {
 			n++

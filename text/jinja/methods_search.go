@@ -6,12 +6,13 @@ import (
 )
 
 // stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
-func stringStartsWith(p *params, s string) (value, error) { return hasEnd(p, s, strings.HasPrefix) }
-func stringEndsWith(p *params, s string) (value, error)   { return hasEnd(p, s, strings.HasSuffix) }
+func stringStartsWith(p *params, s string) (value, error) { return hasAffix(p, s, strings.HasPrefix) }
 
-// hasEnd compares the ends of s, or of the part that the bounds leave.
-func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
-	s, _, err := p.r.within(s, p)
+func stringEndsWith(p *params, s string) (value, error) { return hasAffix(p, s, strings.HasSuffix) }
+
+// hasAffix compares the ends of s, or of the part that the bounds leave.
+func hasAffix(p *params, s string, has func(s, end string) bool) (value, error) {
+	s, _, err := p.r.clipToBounds(s, p)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
 		if !ok {
 			return nil, runtimeErrorf("%s first arg must be str or a tuple of str, not %s", p.name, typeName(option))
 		}
-		if err := p.r.scan(len(affix)); err != nil {
+		if err := p.r.chargeScan(len(affix)); err != nil {
 			return nil, err
 		}
 		if has(s, affix) {
@@ -34,10 +35,10 @@ func hasEnd(p *params, s string, has func(s, end string) bool) (value, error) {
 	return false, nil
 }
 
-// within cuts s to the bounds that parameters 1 and 2 give, in characters, and
+// clipToBounds cuts s to the bounds that parameters 1 and 2 give, in characters, and
 // returns how many characters were cut off before it.
-func (r *run) within(s string, p *params) (part string, skipped int, err error) {
-	low, high := p.or(1, nil), p.or(2, nil)
+func (r *renderer) clipToBounds(s string, p *params) (part string, skipped int, err error) {
+	low, high := p.orDefault(1, nil), p.orDefault(2, nil)
 	if low == nil && high == nil {
 		return s, 0, nil
 	}
@@ -59,11 +60,11 @@ func stringFind(p *params, s string) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, skipped, err := p.r.within(s, p)
+	s, skipped, err := p.r.clipToBounds(s, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.scan(2 * (len(s) + len(sub))); err != nil {
+	if err := p.r.chargeScan(2 * (len(s) + len(sub))); err != nil {
 		return nil, err
 	}
 	i := strings.Index(s, sub)
@@ -85,10 +86,10 @@ func stringCount(p *params, s string) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, _, err = p.r.within(s, p); err != nil {
+	if s, _, err = p.r.clipToBounds(s, p); err != nil {
 		return nil, err
 	}
-	return int64(strings.Count(s, sub)), p.r.scan(len(s) + len(sub))
+	return int64(strings.Count(s, sub)), p.r.chargeScan(len(s) + len(sub))
 }
 
 // stringJoin wants texts, as in Python; the filter prints its items instead.
@@ -112,8 +113,8 @@ func stringSplit(p *params, s string) (value, error) {
 		return nil, err
 	}
 	fromEnd := p.name == "rsplit"
-	if p.or(0, nil) == nil {
-		if err := p.r.slots(2 * countWords(s)); err != nil {
+	if p.orDefault(0, nil) == nil {
+		if err := p.r.chargeSlots(2 * countWords(s)); err != nil {
 			return nil, err
 		}
 		return p.r.textList(splitSpace(s, limit, fromEnd), len(s))
@@ -125,22 +126,22 @@ func stringSplit(p *params, s string) (value, error) {
 	if separator == "" {
 		return nil, runtimeErrorf("empty separator")
 	}
-	if err := p.r.slots(strings.Count(s, separator) + 1); err != nil {
+	if err := p.r.chargeSlots(strings.Count(s, separator) + 1); err != nil {
 		return nil, err
 	}
 	return p.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
 }
 
 // textList makes a list of parts cut from a string of n bytes.
-func (r *run) textList(parts []string, n int) (value, error) {
-	if err := r.slots(2 * (len(parts) + 1)); err != nil {
+func (r *renderer) textList(parts []string, n int) (value, error) {
+	if err := r.chargeSlots(2 * (len(parts) + 1)); err != nil {
 		return nil, err
 	}
 	items := make([]value, len(parts))
 	for i, part := range parts {
 		items[i] = part
 	}
-	return &list{items}, r.scan(n)
+	return &list{items}, r.chargeScan(n)
 }
 
 // splitBy cuts s at a separator, at most limit times unless that is negative,
@@ -219,8 +220,8 @@ func stringSplitLines(p *params, s string) (value, error) {
 }
 
 // splitLines is str.splitlines: it knows all of Unicode's line ends.
-func (r *run) splitLines(s string, keepEnds bool) ([]string, error) {
-	if err := r.scan(len(s)); err != nil {
+func (r *renderer) splitLines(s string, keepEnds bool) ([]string, error) {
+	if err := r.chargeScan(len(s)); err != nil {
 		return nil, err
 	}
 	var lines []string
@@ -237,7 +238,7 @@ func (r *run) splitLines(s string, keepEnds bool) ([]string, error) {
 		if keepEnds {
 			end = next
 		}
-		if err := r.slots(1); err != nil {
+		if err := r.chargeSlots(1); err != nil {
 			return nil, err
 		}
 		lines = append(lines, s[start:end])
@@ -277,5 +278,5 @@ func stringPartition(p *params, s string) (value, error) {
 	case p.name == "rpartition":
 		items = []value{"", "", s}
 	}
-	return &tuple{items: items}, p.r.scan(len(s))
+	return &tuple{items: items}, p.r.chargeScan(len(s))
 }

@@ -9,14 +9,14 @@ import (
 type stringMethod = builtin[string, value]
 
 var stringMethods = map[string]stringMethod{
-	"capitalize":   mapText(capitalize),
-	"casefold":     mapText(strings.ToLower),
+	"capitalize":   mapMethod(capitalize),
+	"casefold":     mapMethod(strings.ToLower),
 	"center":       justify('^'),
-	"count":        takes(stringCount, "sub", "start?", "end?"),
-	"encode":       takesAny(refuseEncode),
-	"endswith":     takes(stringEndsWith, "affix", "start?", "end?"),
-	"find":         takes(stringFind, "sub", "start?", "end?"),
-	"index":        takes(stringFind, "sub", "start?", "end?"),
+	"count":        withParams(stringCount, "sub", "start?", "end?"),
+	"encode":       withAnyArgs(unsupportedEncode),
+	"endswith":     withParams(stringEndsWith, "affix", "start?", "end?"),
+	"find":         withParams(stringFind, "sub", "start?", "end?"),
+	"index":        withParams(stringFind, "sub", "start?", "end?"),
 	"isalnum":      allRunes(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }),
 	"isalpha":      allRunes(unicode.IsLetter),
 	"isdecimal":    allRunes(unicode.IsDigit),
@@ -25,33 +25,33 @@ var stringMethods = map[string]stringMethod{
 	"isnumeric":    allRunes(unicode.IsNumber),
 	"isspace":      allRunes(isSpace),
 	"isupper":      caseMethod(unicode.IsUpper, unicode.IsLower),
-	"join":         takes(stringJoin, "iterable"),
+	"join":         withParams(stringJoin, "iterable"),
 	"ljust":        justify('<'),
-	"lower":        mapText(strings.ToLower),
+	"lower":        mapMethod(strings.ToLower),
 	"lstrip":       strip(true, false),
-	"partition":    takes(stringPartition, "sep"),
-	"removeprefix": takes(stringRemovePrefix, "affix"),
-	"removesuffix": takes(stringRemoveSuffix, "affix"),
-	"replace":      takes(stringReplace, "old", "new", "count?"),
-	"rfind":        takes(stringFind, "sub", "start?", "end?"),
-	"rindex":       takes(stringFind, "sub", "start?", "end?"),
+	"partition":    withParams(stringPartition, "sep"),
+	"removeprefix": withParams(stringRemovePrefix, "affix"),
+	"removesuffix": withParams(stringRemoveSuffix, "affix"),
+	"replace":      withParams(stringReplace, "old", "new", "count?"),
+	"rfind":        withParams(stringFind, "sub", "start?", "end?"),
+	"rindex":       withParams(stringFind, "sub", "start?", "end?"),
 	"rjust":        justify('>'),
-	"rpartition":   takes(stringPartition, "sep"),
-	"rsplit":       takes(stringSplit, "sep?", "maxsplit?"),
+	"rpartition":   withParams(stringPartition, "sep"),
+	"rsplit":       withParams(stringSplit, "sep?", "maxsplit?"),
 	"rstrip":       strip(false, true),
-	"split":        takes(stringSplit, "sep?", "maxsplit?"),
-	"splitlines":   takes(stringSplitLines, "keepends?"),
-	"startswith":   takes(stringStartsWith, "affix", "start?", "end?"),
+	"split":        withParams(stringSplit, "sep?", "maxsplit?"),
+	"splitlines":   withParams(stringSplitLines, "keepends?"),
+	"startswith":   withParams(stringStartsWith, "affix", "start?", "end?"),
 	"strip":        strip(true, true),
-	"swapcase":     mapText(swapCase),
-	"title":        mapText(titleLetters),
-	"upper":        mapText(upper),
-	"zfill":        takes(stringZeroFill, "width"),
+	"swapcase":     mapMethod(swapCase),
+	"title":        mapMethod(titleLetters),
+	"upper":        mapMethod(upper),
+	"zfill":        withParams(stringZeroFill, "width"),
 }
 
-// mapText makes a method without parameters out of a conversion.
-func mapText(convert func(string) string) stringMethod {
-	return takes(func(p *params, s string) (value, error) { return mapped(p, s, convert) })
+// mapMethod makes a method without parameters out of a conversion.
+func mapMethod(convert func(string) string) stringMethod {
+	return withParams(func(p *params, s string) (value, error) { return mapString(p, s, convert) })
 }
 
 // titleLetters is str.title: every letter after a non-letter is a capital.
@@ -81,28 +81,28 @@ func swapCase(s string) string {
 
 // allRunes makes a method that holds when s is not empty and each character passes.
 func allRunes(holds func(rune) bool) stringMethod {
-	return takes(func(p *params, s string) (value, error) {
+	return withParams(func(p *params, s string) (value, error) {
 		other := strings.ContainsFunc(s, func(r rune) bool { return !holds(r) })
-		return s != "" && !other, p.r.scan(len(s))
+		return s != "" && !other, p.r.chargeScan(len(s))
 	})
 }
 
 func caseMethod(want, other func(rune) bool) stringMethod {
-	test := testCase(want, other)
-	return takes(func(p *params, s string) (value, error) { return test.run(p, s) })
+	test := caseTest(want, other)
+	return withParams(func(p *params, s string) (value, error) { return test.run(p, s) })
 }
 
 // strip makes strip, lstrip or rstrip: white space, or a set of characters.
 func strip(left, right bool) stringMethod {
-	return takes(func(p *params, s string) (value, error) {
-		if p.or(0, nil) != nil {
+	return withParams(func(p *params, s string) (value, error) {
+		if p.orDefault(0, nil) != nil {
 			chars, err := p.text(0, "")
 			if err != nil {
 				return nil, err
 			}
 			return p.r.trim(s, chars, left, right)
 		}
-		if err := p.r.scan(len(s)); err != nil {
+		if err := p.r.chargeScan(len(s)); err != nil {
 			return nil, err
 		}
 		if left {
@@ -117,7 +117,7 @@ func strip(left, right bool) stringMethod {
 
 // justify makes ljust, rjust or center.
 func justify(align byte) stringMethod {
-	return takes(func(p *params, s string) (value, error) {
+	return withParams(func(p *params, s string) (value, error) {
 		width, err := p.int(0, 0)
 		if err != nil {
 			return nil, err
@@ -134,15 +134,15 @@ func justify(align byte) stringMethod {
 }
 
 // pad fills s up to width characters; align is <, > or ^ as in format directives.
-func (r *run) pad(s string, width int, fill rune, align byte) (string, error) {
+func (r *renderer) pad(s string, width int, fill rune, align byte) (string, error) {
 	missing := width - runeCount(s)
-	if err := r.scan(len(s)); err != nil || missing <= 0 {
+	if err := r.chargeScan(len(s)); err != nil || missing <= 0 {
 		return s, err
 	}
 	if missing > maxOutput {
-		return "", r.text(-1)
+		return "", r.chargeString(-1)
 	}
-	if err := r.text(len(s) + missing*4); err != nil {
+	if err := r.chargeString(len(s) + missing*4); err != nil {
 		return "", err
 	}
 	left := 0
@@ -197,6 +197,6 @@ func stringRemoveSuffix(p *params, s string) (value, error) {
 	return strings.TrimSuffix(s, affix), err
 }
 
-func refuseEncode(*params, string) (value, error) {
+func unsupportedEncode(*params, string) (value, error) {
 	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates handle text only"}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // binary applies an arithmetic operator.
-func (r *run) binary(op string, l, rv value) (value, error) {
+func (r *renderer) binary(op string, l, rv value) (value, error) {
 	if op == "+" {
 		if v, ok, err := r.addMarkup(l, rv); ok || err != nil {
 			return v, err
@@ -36,7 +36,7 @@ func (r *run) binary(op string, l, rv value) (value, error) {
 }
 
 // addMarkup adds where one side is markup: the other side is escaped.
-func (r *run) addMarkup(l, rv value) (value, bool, error) {
+func (r *renderer) addMarkup(l, rv value) (value, bool, error) {
 	lm, lok := l.(markup)
 	rm, rok := rv.(markup)
 	ls, lText := plain(l).(string)
@@ -44,7 +44,7 @@ func (r *run) addMarkup(l, rv value) (value, bool, error) {
 	if !lok && !rok || !lText || !rText {
 		return nil, false, nil
 	}
-	if err := r.text(5*len(ls) + 5*len(rs)); err != nil {
+	if err := r.chargeString(5*len(ls) + 5*len(rs)); err != nil {
 		return nil, false, err
 	}
 	if !lok {
@@ -97,7 +97,7 @@ func isRepeatable(v value) bool {
 }
 
 // sequenceOp adds two strings, lists or tuples, or repeats one of them.
-func (r *run) sequenceOp(op string, l, rv value) (value, bool, error) {
+func (r *renderer) sequenceOp(op string, l, rv value) (value, bool, error) {
 	switch op {
 	case "+":
 		return r.concatenate(l, rv)
@@ -114,48 +114,48 @@ func (r *run) sequenceOp(op string, l, rv value) (value, bool, error) {
 }
 
 // concatenate adds two values of one sequence type.
-func (r *run) concatenate(l, rv value) (value, bool, error) {
+func (r *renderer) concatenate(l, rv value) (value, bool, error) {
 	switch a := l.(type) {
 	case string:
 		if b, ok := rv.(string); ok {
-			if err := r.text(len(a) + len(b)); err != nil {
+			if err := r.chargeString(len(a) + len(b)); err != nil {
 				return nil, true, err
 			}
 			return a + b, true, nil
 		}
 	case *list:
 		if b, ok := rv.(*list); ok {
-			items, err := r.join(a.items, b.items)
+			items, err := r.concatItems(a.items, b.items)
 			return &list{items}, true, err
 		}
 	case *tuple:
 		if b, ok := rv.(*tuple); ok {
-			items, err := r.join(a.items, b.items)
+			items, err := r.concatItems(a.items, b.items)
 			return &tuple{items: items}, true, err
 		}
 	}
 	return nil, false, nil
 }
 
-// join copies: lists never change, so neither operand can be extended.
-func (r *run) join(a, b []value) ([]value, error) {
-	if err := r.slots(len(a) + len(b) + 1); err != nil {
+// concatItems copies: lists never change, so neither operand can be extended.
+func (r *renderer) concatItems(a, b []value) ([]value, error) {
+	if err := r.chargeSlots(len(a) + len(b) + 1); err != nil {
 		return nil, err
 	}
 	return append(append(make([]value, 0, len(a)+len(b)), a...), b...), nil
 }
 
 // repeat is v * n for a string, list or tuple.
-func (r *run) repeat(v value, n int64) (value, bool, error) {
+func (r *renderer) repeat(v value, n int64) (value, bool, error) {
 	switch v := v.(type) {
 	case string:
 		if n <= 0 || v == "" {
 			return "", true, nil
 		}
 		if n > maxOutput {
-			return nil, true, r.text(-1)
+			return nil, true, r.chargeString(-1)
 		}
-		if err := r.text(len(v) * int(n)); err != nil {
+		if err := r.chargeString(len(v) * int(n)); err != nil {
 			return nil, true, err
 		}
 		return strings.Repeat(v, int(n)), true, nil
@@ -170,14 +170,14 @@ func (r *run) repeat(v value, n int64) (value, bool, error) {
 }
 
 // repeatItems charges before it allocates, as every operation that can grow.
-func (r *run) repeatItems(items []value, n int64) ([]value, error) {
+func (r *renderer) repeatItems(items []value, n int64) ([]value, error) {
 	if n <= 0 || len(items) == 0 {
 		return nil, nil
 	}
 	if n > maxAlloc {
-		return nil, r.slots(-1)
+		return nil, r.chargeSlots(-1)
 	}
-	if err := r.slots(len(items) * int(n)); err != nil {
+	if err := r.chargeSlots(len(items) * int(n)); err != nil {
 		return nil, err
 	}
 	out := make([]value, 0, len(items)*int(n))

@@ -11,10 +11,10 @@ import (
 
 // parseExpr parses any expression without top-level commas.
 func (p *parser) parseExpr() (expr, error) {
-	if err := p.open(); err != nil {
+	if err := p.enterNesting(); err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.leaveNesting()
 	return p.parseConditional()
 }
 
@@ -70,7 +70,7 @@ func (p *parser) parseConditional() (expr, error) {
 		return nil, err
 	}
 	for chain := 0; p.skipName("if"); {
-		if err := p.link(&chain); err != nil {
+		if err := p.countChain(&chain); err != nil {
 			return nil, err
 		}
 		test, err := p.parseOr()
@@ -97,7 +97,7 @@ func (p *parser) parseLogical(word string, operand func() (expr, error)) (expr, 
 	line := p.here()
 	x, err := operand()
 	for chain := 0; err == nil && p.skipName(word); {
-		if err := p.link(&chain); err != nil {
+		if err := p.countChain(&chain); err != nil {
 			return nil, err
 		}
 		var y expr
@@ -113,10 +113,10 @@ func (p *parser) parseNot() (expr, error) {
 	if !p.skipName("not") {
 		return p.parseCompare()
 	}
-	if err := p.open(); err != nil {
+	if err := p.enterNesting(); err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.leaveNesting()
 	x, err := p.parseNot()
 	return &notExpr{line, x}, err
 }
@@ -166,7 +166,7 @@ func (p *parser) parseBinary(operand func() (expr, error), ops ...string) (expr,
 		if t.kind != tokOperator || !slices.Contains(ops, t.text) {
 			return x, nil
 		}
-		if err := p.link(&chain); err != nil {
+		if err := p.countChain(&chain); err != nil {
 			return nil, err
 		}
 		p.next()
@@ -211,12 +211,12 @@ func (p *parser) parseUnary(filters bool) (expr, error) {
 	var x expr
 	var err error
 	if t := p.peek(); p.isOperator("-") || p.isOperator("+") {
-		if err := p.open(); err != nil {
+		if err := p.enterNesting(); err != nil {
 			return nil, err
 		}
 		p.next()
 		x, err = p.parseUnary(false)
-		p.close()
+		p.leaveNesting()
 		x = &unaryExpr{at(t.line), t.text, x}
 	} else {
 		x, err = p.parsePrimary()
@@ -277,7 +277,7 @@ func (p *parser) nameOrConstant(t token) expr {
 	case "none", "None":
 		return &constant{line, nil}
 	}
-	p.mention(t.text)
+	p.noteImplicitName(t.text)
 	return &nameExpr{line, t.text}
 }
 

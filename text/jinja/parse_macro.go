@@ -44,9 +44,9 @@ func (p *parser) parseMacroBody(def *macroDef, end string) error {
 	return err
 }
 
-// mention records a name that a macro binds only when its body uses it. The
+// noteImplicitName records a name that a macro binds only when its body uses it. The
 // bodies around count too, since an inner one may read the outer binding.
-func (p *parser) mention(name string) {
+func (p *parser) noteImplicitName(name string) {
 	for _, def := range p.macros {
 		switch name {
 		case "caller":
@@ -90,10 +90,10 @@ func (p *parser) parseSignature(def *macroDef) error {
 // parseTarget parses what an assignment binds: a name, with attributes allowed a
 // namespace's attribute, or several of them. stop is the keyword that ends it.
 func (p *parser) parseTarget(attributes bool, stop ...string) (target, error) {
-	if err := p.open(); err != nil {
+	if err := p.enterNesting(); err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.leaveNesting()
 	line := p.here()
 	var items []target
 	isTuple := false

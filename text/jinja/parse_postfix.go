@@ -18,7 +18,7 @@ func (p *parser) parsePostfix(x expr, chain *int) (expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.link(chain); err != nil {
+		if err := p.countChain(chain); err != nil {
 			return nil, err
 		}
 	}
@@ -157,7 +157,7 @@ func (p *parser) parseFilters(x expr, chain *int) (expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.link(chain); err != nil {
+		if err := p.countChain(chain); err != nil {
 			return nil, err
 		}
 	}

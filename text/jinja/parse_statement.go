@@ -5,10 +5,10 @@ import "slices"
 // parseBody parses text and statements until a tag named by one of ends, whose
 // name is consumed and returned. Without ends it parses to the end of the source.
 func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) {
-	if err := p.open(); err != nil {
+	if err := p.enterNesting(); err != nil {
 		return nil, "", err
 	}
-	defer p.close()
+	defer p.leaveNesting()
 	for {
 		t := p.next()
 		switch t.kind {

@@ -119,9 +119,9 @@ func (p *parser) noteUnknown(err error, line at) {
 	}
 }
 
-// open and close bracket a nested construct, so that hostile nesting ends in an
+// enterNesting and close bracket a nested construct, so that hostile nesting ends in an
 // error instead of a deep stack.
-func (p *parser) open() error {
+func (p *parser) enterNesting() error {
 	p.nesting++
 	if p.nesting > maxNesting {
 		return locate(limitErrorf("blocks or brackets nest deeper than %d", maxNesting), p.peek().line)
@@ -129,10 +129,10 @@ func (p *parser) open() error {
 	return nil
 }
 
-func (p *parser) close() { p.nesting-- }
+func (p *parser) leaveNesting() { p.nesting-- }
 
-// link counts the links of one chain of operators.
-func (p *parser) link(count *int) error {
+// countChain counts the links of one chain of operators.
+func (p *parser) countChain(count *int) error {
 	*count++
 	if *count > maxChain {
 		return locate(limitErrorf("more than %d operators in one chain", maxChain), p.peek().line)

@@ -70,7 +70,7 @@ func (t *Template) Render(in Input) (string, error) {
 			root.set(f.name, f)
 		}
 	}
-	r := &run{meter: newMeter(cv.size), root: root, out: &strings.Builder{}, filters: filters, tests: tests}
+	r := &renderer{meter: newMeter(cv.size), root: root, out: &strings.Builder{}, filters: filters, tests: tests}
 	if _, err := r.exec(t.body, root); err != nil {
 		return "", err
 	}
@@ -81,8 +81,8 @@ func (t *Template) Render(in Input) (string, error) {
 func (in *Input) variables() map[string]any {
 	vars := map[string]any{
 		"messages":              in.Messages,
-		"tools":                 optional(in.Tools),
-		"documents":             optional(in.Documents),
+		"tools":                 noneIfNil(in.Tools),
+		"documents":             noneIfNil(in.Documents),
 		"add_generation_prompt": in.AddGenerationPrompt,
 		"bos_token":             in.BOS,
 		"eos_token":             in.EOS,
@@ -93,8 +93,8 @@ func (in *Input) variables() map[string]any {
 	return vars
 }
 
-// optional turns an absent list into none.
-func optional(items []any) any {
+// noneIfNil turns an absent list into none.
+func noneIfNil(items []any) any {
 	if items == nil {
 		return nil
 	}

@@ -10,45 +10,45 @@ type test = builtin[value, bool]
 
 // tests are Jinja's built-in tests.
 var tests = map[string]test{
-	"boolean":     ofType(func(v value) bool { _, ok := v.(bool); return ok }),
-	"callable":    ofType(isCallable),
-	"defined":     ofType(func(v value) bool { return !isUndefined(v) }),
-	"undefined":   ofType(isUndefined),
-	"none":        ofType(func(v value) bool { return v == nil }),
-	"true":        ofType(func(v value) bool { return v == true }),
-	"false":       ofType(func(v value) bool { return v == false }),
-	"integer":     ofType(isInteger),
-	"float":       ofType(func(v value) bool { _, ok := v.(float64); return ok }),
-	"number":      ofType(isNumber),
-	"string":      ofType(func(v value) bool { _, ok := plain(v).(string); return ok }),
-	"escaped":     ofType(func(v value) bool { _, ok := v.(markup); return ok }),
-	"mapping":     ofType(func(v value) bool { _, ok := v.(*dict); return ok }),
-	"sequence":    ofType(isSequence),
-	"iterable":    ofType(isIterable),
-	"lower":       testCase(unicode.IsLower, unicode.IsUpper),
-	"upper":       testCase(unicode.IsUpper, unicode.IsLower),
-	"odd":         testRemainder(2, 1),
-	"even":        testRemainder(2, 0),
-	"divisibleby": takes(testDivisible, "num"),
-	"in":          comparing("in"),
-	"==":          comparing("=="),
-	"eq":          comparing("=="),
-	"equalto":     comparing("=="),
-	"!=":          comparing("!="),
-	"ne":          comparing("!="),
-	"<":           comparing("<"),
-	"lt":          comparing("<"),
-	"lessthan":    comparing("<"),
-	"<=":          comparing("<="),
-	"le":          comparing("<="),
-	">":           comparing(">"),
-	"gt":          comparing(">"),
-	"greaterthan": comparing(">"),
-	">=":          comparing(">="),
-	"ge":          comparing(">="),
-	"sameas":      takes(testSame, "other"),
-	"filter":      takes(testIsFilter),
-	"test":        takes(testIsTest),
+	"boolean":     typeTest(func(v value) bool { _, ok := v.(bool); return ok }),
+	"callable":    typeTest(isCallable),
+	"defined":     typeTest(func(v value) bool { return !isUndefined(v) }),
+	"undefined":   typeTest(isUndefined),
+	"none":        typeTest(func(v value) bool { return v == nil }),
+	"true":        typeTest(func(v value) bool { return v == true }),
+	"false":       typeTest(func(v value) bool { return v == false }),
+	"integer":     typeTest(isInteger),
+	"float":       typeTest(func(v value) bool { _, ok := v.(float64); return ok }),
+	"number":      typeTest(isNumber),
+	"string":      typeTest(func(v value) bool { _, ok := plain(v).(string); return ok }),
+	"escaped":     typeTest(func(v value) bool { _, ok := v.(markup); return ok }),
+	"mapping":     typeTest(func(v value) bool { _, ok := v.(*dict); return ok }),
+	"sequence":    typeTest(isSequence),
+	"iterable":    typeTest(isIterable),
+	"lower":       caseTest(unicode.IsLower, unicode.IsUpper),
+	"upper":       caseTest(unicode.IsUpper, unicode.IsLower),
+	"odd":         remainderTest(2, 1),
+	"even":        remainderTest(2, 0),
+	"divisibleby": withParams(testDivisible, "num"),
+	"in":          comparisonTest("in"),
+	"==":          comparisonTest("=="),
+	"eq":          comparisonTest("=="),
+	"equalto":     comparisonTest("=="),
+	"!=":          comparisonTest("!="),
+	"ne":          comparisonTest("!="),
+	"<":           comparisonTest("<"),
+	"lt":          comparisonTest("<"),
+	"lessthan":    comparisonTest("<"),
+	"<=":          comparisonTest("<="),
+	"le":          comparisonTest("<="),
+	">":           comparisonTest(">"),
+	"gt":          comparisonTest(">"),
+	"greaterthan": comparisonTest(">"),
+	">=":          comparisonTest(">="),
+	"ge":          comparisonTest(">="),
+	"sameas":      withParams(testSameAs, "other"),
+	"filter":      withParams(testIsFilter),
+	"test":        withParams(testIsTest),
 }
 
 // hasTest lets the parser refuse unknown tests before anything runs.
@@ -59,7 +59,7 @@ func unknownTest(name string) error {
 }
 
 // applyTest runs a test by name.
-func (r *run) applyTest(name string, v value, args []value, keywords []keyword) (bool, error) {
+func (r *renderer) applyTest(name string, v value, args []value, keywords []keyword) (bool, error) {
 	t, ok := r.tests[name]
 	if !ok {
 		return false, unknownTest(name)
@@ -67,9 +67,9 @@ func (r *run) applyTest(name string, v value, args []value, keywords []keyword) 
 	return t.apply(&call{r, name, args, keywords}, v)
 }
 
-// ofType makes a test without arguments.
-func ofType(holds func(value) bool) test {
-	return takes(func(_ *params, v value) (bool, error) { return holds(v), nil })
+// typeTest makes a test without arguments.
+func typeTest(holds func(value) bool) test {
+	return withParams(func(_ *params, v value) (bool, error) { return holds(v), nil })
 }
 
 func isUndefined(v value) bool { _, ok := v.(*undefined); return ok }
@@ -102,22 +102,22 @@ func isSequence(v value) bool {
 	return ok
 }
 
-// comparing makes a test that compares with its argument.
-func comparing(op string) test {
-	return takes(func(p *params, v value) (bool, error) { return p.r.compare(op, v, p.values[0]) }, "other")
+// comparisonTest makes a test that compares with its argument.
+func comparisonTest(op string) test {
+	return withParams(func(p *params, v value) (bool, error) { return p.r.compare(op, v, p.values[0]) }, "other")
 }
 
-// testCase holds when s has letters of the wanted case and none of the other.
-func testCase(want, other func(rune) bool) test {
-	return takes(func(p *params, v value) (bool, error) {
+// caseTest holds when s has letters of the wanted case and none of the other.
+func caseTest(want, other func(rune) bool) test {
+	return withParams(func(p *params, v value) (bool, error) {
 		s, err := textOperand(p, v)
 		return strings.ContainsFunc(s, want) && !strings.ContainsFunc(s, other), err
 	})
 }
 
-// testRemainder makes odd and even.
-func testRemainder(divisor, want int64) test {
-	return takes(func(p *params, v value) (bool, error) { return hasRemainder(p.r, v, divisor, want) })
+// remainderTest makes odd and even.
+func remainderTest(divisor, want int64) test {
+	return withParams(func(p *params, v value) (bool, error) { return hasRemainder(p.r, v, divisor, want) })
 }
 
 // testDivisible holds when num divides v.
@@ -126,7 +126,7 @@ func testDivisible(p *params, v value) (bool, error) {
 }
 
 // hasRemainder computes with %, which fails for what is no number.
-func hasRemainder(r *run, v, divisor value, want int64) (bool, error) {
+func hasRemainder(r *renderer, v, divisor value, want int64) (bool, error) {
 	rest, err := r.binary("%", v, divisor)
 	if err != nil {
 		return false, err
@@ -134,11 +134,11 @@ func hasRemainder(r *run, v, divisor value, want int64) (bool, error) {
 	return r.equal(rest, want)
 }
 
-// testSame is Python's "is": identity for containers, equality for the rest.
-func testSame(p *params, v value) (bool, error) {
+// testSameAs is Python's "is": identity for containers, equality for the rest.
+func testSameAs(p *params, v value) (bool, error) {
 	if s, ok := plain(v).(string); ok {
 		other, isText := plain(p.values[0]).(string)
-		return isText && s == other, p.r.scan(len(s))
+		return isText && s == other, p.r.chargeScan(len(s))
 	}
 	return v == p.values[0], nil
 }

@@ -38,11 +38,11 @@ type undefined struct {
 // namespace is the mutable object whose attributes {% set ns.x = … %} changes.
 type namespace struct{ attrs *dict }
 
-// span is Python's range object.
-type span struct{ start, stop, stride int64 }
+// rangeValue is Python's range object.
+type rangeValue struct{ start, stop, stride int64 }
 
 // len counts without running through the range.
-func (s *span) len() int {
+func (s *rangeValue) len() int {
 	switch {
 	case s.stride > 0 && s.start < s.stop:
 		return int((s.stop-s.start-1)/s.stride) + 1
@@ -52,22 +52,22 @@ func (s *span) len() int {
 	return 0
 }
 
-func (s *span) at(i int) value { return s.start + int64(i)*s.stride }
+func (s *rangeValue) at(i int) value { return s.start + int64(i)*s.stride }
 
 // dictView is what dict.items(), keys() and values() return.
 type dictView struct {
-	of   *dict
+	dict *dict
 	kind string // "items", "keys" or "values"
 }
 
 func (v *dictView) at(i int) value {
 	switch v.kind {
 	case "keys":
-		return v.of.keys[i]
+		return v.dict.keys[i]
 	case "values":
-		return v.of.values[i]
+		return v.dict.values[i]
 	}
-	return &tuple{items: []value{v.of.keys[i], v.of.values[i]}}
+	return &tuple{items: []value{v.dict.keys[i], v.dict.values[i]}}
 }
 
 // function is a callable that Go implements.
@@ -121,8 +121,8 @@ func length(v value) (n int, ok bool) {
 	case *dict:
 		return len(v.keys), true
 	case *dictView:
-		return len(v.of.keys), true
-	case *span:
+		return len(v.dict.keys), true
+	case *rangeValue:
 		return v.len(), true
 	case *undefined:
 		return 0, true
@@ -153,7 +153,7 @@ func typeName(v value) string {
 		return "dict"
 	case *dictView:
 		return "dict_" + v.kind
-	case *span:
+	case *rangeValue:
 		return "range"
 	case *iterator:
 		return "generator"

@@ -12,29 +12,29 @@ func (s *Sampler) topK(logits []float32 /* [vocab] */) []candidate {
 	if k == 0 || k > len(logits) {
 		k = len(logits)
 	}
-	if cap(s.kept) < k {
-		s.kept = make([]candidate, 0, k)
+	if cap(s.candidates) < k {
+		s.candidates = make([]candidate, 0, k)
 	}
-	kept := s.kept[:0]
+	candidates := s.candidates[:0]
 	for id, l := range logits {
 		if math.IsInf(float64(l), -1) {
 			continue
 		}
 		c := candidate{logit: l, id: int32(id)}
 		switch {
-		case len(kept) < k:
-			kept = append(kept, c)
+		case len(candidates) < k:
+			candidates = append(candidates, c)
 			// While there is room the order does not matter, and without a limit
 			// it never does.
-			if len(kept) == k && k < len(logits) {
-				heapify(kept, worse)
+			if len(candidates) == k && k < len(logits) {
+				heapify(candidates, worse)
 			}
-		case l > kept[0].logit: // an equal logit loses: its id is higher
-			kept[0] = c
-			siftDown(kept, 0, worse)
+		case l > candidates[0].logit: // an equal logit loses: its id is higher
+			candidates[0] = c
+			siftDown(candidates, 0, worse)
 		}
 	}
-	return kept
+	return candidates
 }
 
 // typical keeps the tokens whose surprise -ln p is nearest to its expectation,
@@ -42,62 +42,62 @@ func (s *Sampler) topK(logits []float32 /* [vocab] */) []candidate {
 //
 // With d = top - logit, top being the greatest logit, the surprise is d + ln Z and the entropy is E[d] + ln Z:
 // the normalization cancels, and no logarithm is needed.
-func typical(kept []candidate, p float32) []candidate {
+func typical(candidates []candidate, p float32) []candidate {
 	if p == 0 || p == 1 {
-		return kept
+		return candidates
 	}
-	top := greatest(kept)
+	top := maxLogit(candidates)
 	total, weighted := 0.0, 0.0
-	for _, c := range kept {
+	for _, c := range candidates {
 		d := top - float64(c.logit)
 		w := exp(-d)
 		total += w
 		weighted += float64(w * d)
 	}
 	expected := weighted / total
-	for i := range kept {
-		d := top - float64(kept[i].logit)
-		kept[i].key = math.Abs(d - expected)
+	for i := range candidates {
+		d := top - float64(candidates[i].logit)
+		candidates[i].key = math.Abs(d - expected)
 	}
-	return keepMass(kept, top, float64(p)*total)
+	return truncateToMass(candidates, top, float64(p)*total)
 }
 
 // topP keeps the most likely tokens until their mass reaches p.
-func topP(kept []candidate, p float32) []candidate {
+func topP(candidates []candidate, p float32) []candidate {
 	if p == 0 || p == 1 {
-		return kept
+		return candidates
 	}
-	top, total := greatest(kept), 0.0
-	for i := range kept {
-		c := &kept[i]
+	top, total := maxLogit(candidates), 0.0
+	for i := range candidates {
+		c := &candidates[i]
 		total += exp(float64(c.logit) - top)
 		c.key = -float64(c.logit)
 	}
-	return keepMass(kept, top, float64(p)*total)
+	return truncateToMass(candidates, top, float64(p)*total)
 }
 
 // minP keeps the tokens whose probability is at least p times that of the most
 // likely one that is left.
-func minP(kept []candidate, p float32) []candidate {
+func minP(candidates []candidate, p float32) []candidate {
 	if p == 0 {
-		return kept
+		return candidates
 	}
-	top, n := greatest(kept), 0
-	for _, c := range kept {
+	top, n := maxLogit(candidates), 0
+	for _, c := range candidates {
 		if exp(float64(c.logit)-top) >= float64(p) {
-			kept[n] = c
+			candidates[n] = c
 			n++
 		}
 	}
-	return kept[:n]
+	return candidates[:n]
 }
 
-// keepMass keeps the candidates with the lowest keys, at least one, until the
+// truncateToMass keeps the candidates with the lowest keys, at least one, until the
 // sum of exp(logit-top) reaches mass. They come out in the order of their keys.
-// A heap sorts only as many as are kept.
-func keepMass(kept []candidate, top, mass float64) []candidate {
-	heapify(kept, before)
-	heap := kept
+// A heap sorts only as many as are candidates.
+func truncateToMass(candidates []candidate, top, mass float64) []candidate {
+	heapify(candidates, before)
+	heap := candidates
 	reached := 0.0
 	for len(heap) > 0 {
 		// The least of the heap goes to its end, where the heap shrinks away
@@ -111,22 +111,22 @@ func keepMass(kept []candidate, top, mass float64) []candidate {
 			break
 		}
 	}
-	n := len(kept) - len(heap)
+	n := len(candidates) - len(heap)
 	// Forwards again, at the front, so that the buffer keeps its start.
 	for i := range n / 2 {
-		a, b := len(kept)-1-i, len(heap)+i
-		kept[a], kept[b] = kept[b], kept[a]
+		a, b := len(candidates)-1-i, len(heap)+i
+		candidates[a], candidates[b] = candidates[b], candidates[a]
 	}
-	copy(kept, kept[len(heap):])
-	return kept[:n]
+	copy(candidates, candidates[len(heap):])
+	return candidates[:n]
 }
 
-// greatest returns the greatest logit that is left. Weights relative to it never
+// maxLogit returns the greatest logit that is left. Weights relative to it never
 // vanish all together, whatever was removed and however low the temperature is.
-func greatest(kept []candidate) float64 {
-	top := kept[0].logit
-	for i := range kept {
-		top = max(top, kept[i].logit)
+func maxLogit(candidates []candidate) float64 {
+	top := candidates[0].logit
+	for i := range candidates {
+		top = max(top, candidates[i].logit)
 	}
 	return float64(top)
 }

@@ -32,8 +32,8 @@ const (
 	MaxStopLength = 1024 // bytes
 )
 
-// defaultLastN is how far back the penalties look unless told.
-const defaultLastN = 64
+// defaultRepeatLastN is how far back the penalties look unless told.
+const defaultRepeatLastN = 64
 
 // ErrParams is wrapped by every refusal of a parameter; the error itself is a
 // [*ParamError].

@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// penalizes reports whether the history has any influence.
-func (p *Params) penalizes() bool {
+// hasPenalties reports whether the history has any influence.
+func (p *Params) hasPenalties() bool {
 	return p.RepeatPenalty != 0 && p.RepeatPenalty != 1 || p.PresencePenalty != 0 || p.FrequencyPenalty != 0
 }
 
-// adjusts reports whether the logits of any token change before the filters.
-func (s *Sampler) adjusts() bool { return len(s.bias) > 0 || len(s.history.seen) > 0 }
+// hasAdjustments reports whether the logits of any token change before the filters.
+func (s *Sampler) hasAdjustments() bool { return len(s.bias) > 0 || len(s.history.seen) > 0 }
 
-// adjusted returns a copy of the logits with penalties and bias applied.
-func (s *Sampler) adjusted(logits []float32 /* [vocab] */) []float32 /* [vocab] */ {
-	if s.work == nil {
-		s.work = make([]float32, s.vocab)
+// adjustLogits returns a copy of the logits with penalties and bias applied.
+func (s *Sampler) adjustLogits(logits []float32 /* [vocab] */) []float32 /* [vocab] */ {
+	if s.adjustedLogits == nil {
+		s.adjustedLogits = make([]float32, s.vocab)
 	}
-	copy(s.work, logits)
+	copy(s.adjustedLogits, logits)
 	for _, t := range s.history.seen {
-		s.work[t.id] = s.params.penalized(s.work[t.id], t.count)
+		s.adjustedLogits[t.id] = s.params.penalize(s.adjustedLogits[t.id], t.count)
 	}
 	for _, t := range s.bias {
-		s.work[t.id] = finite(float64(s.work[t.id]) + float64(t.bias))
+		s.adjustedLogits[t.id] = clampFinite(float64(s.adjustedLogits[t.id]) + float64(t.bias))
 	}
-	return s.work
+	return s.adjustedLogits
 }
 
-// penalized returns the logit of a token that was seen count times.
-func (p *Params) penalized(logit float32, count int) float32 {
+// penalize returns the logit of a token that was seen count times.
+func (p *Params) penalize(logit float32, count int) float32 {
 	l := float64(logit)
 	if r := float64(p.RepeatPenalty); r != 0 {
 		// Both ways lead down: dividing a negative logit would favour the token.
@@ -41,12 +41,12 @@ func (p *Params) penalized(logit float32, count int) float32 {
 	}
 	// The conversions keep the compiler from fusing the product into the sum,
 	// which would round differently on some architectures.
-	return finite(l - float64(float64(count)*float64(p.FrequencyPenalty)) - float64(p.PresencePenalty))
+	return clampFinite(l - float64(float64(count)*float64(p.FrequencyPenalty)) - float64(p.PresencePenalty))
 }
 
-// finite rounds to float32. An extreme penalty or bias ends at the greatest
+// clampFinite rounds to float32. An extreme penalty or bias ends at the greatest
 // finite value and cannot pass for a broken model; -Inf, a mask, stays.
-func finite(l float64) float32 {
+func clampFinite(l float64) float32 {
 	if math.IsInf(l, -1) {
 		return float32(l)
 	}
@@ -76,7 +76,7 @@ func (h *history) add(id int32) {
 	case len(h.ring) < h.limit:
 		h.ring = append(h.ring, id)
 	default:
-		h.drop(h.ring[h.next])
+		h.remove(h.ring[h.next])
 		h.ring[h.next] = id
 		h.next = (h.next + 1) % h.limit
 	}
@@ -87,8 +87,8 @@ func (h *history) add(id int32) {
 	}
 }
 
-// drop takes one occurrence of a token that was seen.
-func (h *history) drop(id int32) {
+// remove takes one occurrence of a token that was seen.
+func (h *history) remove(id int32) {
 	i, _ := h.find(id)
 	if h.seen[i].count--; h.seen[i].count == 0 {
 		h.seen = slices.Delete(h.seen, i, i+1)

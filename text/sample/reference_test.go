@@ -187,8 +187,8 @@ func compareWithReference(t *testing.T, p Params, round uint64) {
 		s.Accept(id)
 	}
 	adjusted := logits
-	if s.adjusts() {
-		adjusted = s.adjusted(logits)
+	if s.hasAdjustments() {
+		adjusted = s.adjustLogits(logits)
 	}
 	var got, want []int
 	for _, c := range s.filter(adjusted) {

@@ -22,14 +22,14 @@ var (
 // Sampler chooses the tokens of one generation. It is used by one goroutine.
 // After the first token it allocates nothing.
 type Sampler struct {
-	params  Params
-	vocab   int
-	seed    uint64
-	random  *rand.PCG
-	history history
-	bias    []tokenBias // ascending by id
-	work    []float32   // [vocab] logits after penalties and bias; nil when there are none
-	kept    []candidate // reused from token to token
+	params         Params
+	vocab          int
+	seed           uint64
+	random         *rand.PCG
+	history        history
+	bias           []tokenBias // ascending by id
+	adjustedLogits []float32   // [vocab] logits after penalties and bias; nil when there are none
+	candidates     []candidate // reused from token to token
 }
 
 // candidate is a token that may be drawn.
@@ -57,10 +57,10 @@ func New(p Params, vocab int) (*Sampler, error) {
 		s.bias = append(s.bias, tokenBias{id, bias})
 	}
 	slices.SortFunc(s.bias, func(a, b tokenBias) int { return int(a.id) - int(b.id) })
-	if p.penalizes() {
+	if p.hasPenalties() {
 		s.history.limit = p.RepeatLastN
 		if s.history.limit == 0 {
-			s.history.limit = defaultLastN
+			s.history.limit = defaultRepeatLastN
 		}
 	}
 	if p.Seed != nil {
@@ -96,8 +96,8 @@ func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if s.adjusts() {
-		logits = s.adjusted(logits)
+	if s.hasAdjustments() {
+		logits = s.adjustLogits(logits)
 		if best, err = argmax(logits); err != nil {
 			return 0, err
 		}
@@ -111,12 +111,12 @@ func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 // filter returns the tokens that may be drawn, at least one, by ascending id. So
 // what a seed means does not depend on how the filters find them.
 func (s *Sampler) filter(logits []float32 /* [vocab] */) []candidate {
-	kept := s.topK(logits)
-	kept = typical(kept, s.params.TypicalP)
-	kept = topP(kept, s.params.TopP)
-	kept = minP(kept, s.params.MinP)
-	slices.SortFunc(kept, func(a, b candidate) int { return int(a.id) - int(b.id) })
-	return kept
+	candidates := s.topK(logits)
+	candidates = typical(candidates, s.params.TypicalP)
+	candidates = topP(candidates, s.params.TopP)
+	candidates = minP(candidates, s.params.MinP)
+	slices.SortFunc(candidates, func(a, b candidate) int { return int(a.id) - int(b.id) })
+	return candidates
 }
 
 // argmax returns the id of the greatest logit, the lowest one among equals, and
@@ -142,17 +142,17 @@ func argmax(logits []float32 /* [vocab] */) (int32, error) {
 
 // draw picks one of the candidates, which stand by ascending id, with
 // probability proportional to e^(logit/temperature).
-func (s *Sampler) draw(kept []candidate) int32 {
-	top, total := greatest(kept), 0.0
-	for i := range kept {
-		c := &kept[i]
+func (s *Sampler) draw(candidates []candidate) int32 {
+	top, total := maxLogit(candidates), 0.0
+	for i := range candidates {
+		c := &candidates[i]
 		c.key = exp((float64(c.logit) - top) / float64(s.params.Temperature))
 		total += c.key
 	}
 	// 53 random bits make a number in [0, 1).
 	point := float64(s.random.Uint64()>>11) * 0x1p-53 * total
-	chosen, reached := kept[0].id, 0.0
-	for _, c := range kept {
+	chosen, reached := candidates[0].id, 0.0
+	for _, c := range candidates {
 		if c.key == 0 {
 			continue
 		}

@@ -9,7 +9,7 @@ import "strings"
 // costs a small constant for each of the at most MaxStops strings.
 type StopMatcher struct {
 	stops   []stop
-	held    string // may yet turn out to begin a stop string
+	pending string // may yet turn out to begin a stop string
 	matched string // the stop string that was found
 }
 
@@ -37,15 +37,15 @@ func NewStopMatcher(stops []string) (*StopMatcher, error) {
 func newStop(text string) stop {
 	s := stop{text: text, fallback: make([]int, len(text))}
 	for i := 1; i < len(text); i++ {
-		s.feed(text[i])
+		s.advance(text[i])
 		s.fallback[i] = s.matching
 	}
 	s.matching = 0
 	return s
 }
 
-// feed advances by one byte and reports whether the string is complete.
-func (s *stop) feed(b byte) bool {
+// advance advances by one byte and reports whether the string is complete.
+func (s *stop) advance(b byte) bool {
 	for s.matching > 0 && s.text[s.matching] != b {
 		s.matching = s.fallback[s.matching-1]
 	}
@@ -66,13 +66,13 @@ func (m *StopMatcher) Push(text string) (emit string, stopped bool) {
 	for i := range len(text) {
 		for j := range m.stops {
 			s := &m.stops[j]
-			if s.feed(text[i]) && len(s.text) > len(m.matched) {
+			if s.advance(text[i]) && len(s.text) > len(m.matched) {
 				m.matched = s.text
 			}
 		}
 		if m.matched != "" {
-			pending := m.held + text[:i+1]
-			m.held = ""
+			pending := m.pending + text[:i+1]
+			m.pending = ""
 			return strings.TrimSuffix(pending, m.matched), true
 		}
 	}
@@ -80,16 +80,16 @@ func (m *StopMatcher) Push(text string) (emit string, stopped bool) {
 	for _, s := range m.stops {
 		hold = max(hold, s.matching)
 	}
-	pending := m.held + text
-	m.held = pending[len(pending)-hold:]
+	pending := m.pending + text
+	m.pending = pending[len(pending)-hold:]
 	return pending[:len(pending)-hold], false
 }
 
 // Flush returns what is still held back, at the end of a generation that no stop
 // string ended. The matcher is then as new.
 func (m *StopMatcher) Flush() string {
-	held := m.held
-	m.held, m.matched = "", ""
+	held := m.pending
+	m.pending, m.matched = "", ""
 	for i := range m.stops {
 		m.stops[i].matching = 0
 	}

@@ -13,7 +13,7 @@ type addedToken struct {
 	special bool // only recognised where the caller allows it
 	// stripLeft and stripRight swallow the white space beside the token.
 	stripLeft, stripRight bool
-	wholeWord             bool // not inside of a longer word
+	singleWord            bool // not inside of a longer word
 }
 
 // addedSet finds added tokens: the leftmost, and of those the longest.
@@ -80,7 +80,7 @@ func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
 			continue
 		}
 		t := &s.tokens[value]
-		if t.special && !allowSpecial || t.wholeWord && insideWord(in, at, end) {
+		if t.special && !allowSpecial || t.singleWord && insideWord(in, at, end) {
 			continue
 		}
 		best = t

@@ -23,22 +23,22 @@ type bpeModel struct {
 	bytes [256]int32
 	// virtual are characters that occur in pieces but are none themselves:
 	// they may still join. Their ids follow the vocabulary's.
-	virtual   []string
-	virtualID map[string]int32
-	unknown   int32 // stands for what cannot be spelled, -1: it is dropped
-	fuse      bool  // neighbouring unknowns are one token
-	// wholeWords takes a word that is a piece as that piece, even where the
+	virtual     []string
+	virtualID   map[string]int32
+	unknown     int32 // stands for what cannot be spelled, -1: it is dropped
+	fuseUnknown bool  // neighbouring unknowns are one token
+	// ignoreMerges takes a word that is a piece as that piece, even where the
 	// merges would not lead there.
-	wholeWords bool
+	ignoreMerges bool
 }
 
-// longestWord bounds the scratch of one word; a longer one is cut. No limit of
+// maxWord bounds the scratch of one word; a longer one is cut. No limit of
 // the model is near: tens of millions of letters without a break.
-const longestWord = 64 << 20
+const maxWord = 64 << 20
 
 func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
-	if len(word) > cachedWord {
-		cutLong(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
+	if len(word) > maxCachedWord {
+		splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
 		return dst
 	}
 	entry := work.cache.entry(word)
@@ -55,8 +55,8 @@ func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
 	if word == "" {
 		return dst
 	}
-	if m.wholeWords {
-		if id := m.wholeWord(word, work); id >= 0 {
+	if m.ignoreMerges {
+		if id := m.lookupWord(word, work); id >= 0 {
 			return append(dst, id)
 		}
 	}
@@ -68,17 +68,17 @@ func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
 	if m.virtual == nil {
 		dst = append(dst, ids...)
 	} else {
-		dst = m.spell(dst, ids)
+		dst = m.expandVirtual(dst, ids)
 	}
-	if cap(work.ids) > keepSymbols {
+	if cap(work.ids) > maxRetainedSymbols {
 		work.ids = nil
 	}
 	return dst
 }
 
-// wholeWord looks the word up as a piece.
-func (m *bpeModel) wholeWord(word string, work *scratch) int32 {
-	if len(word) > m.vocab.longest {
+// lookupWord looks the word up as a piece.
+func (m *bpeModel) lookupWord(word string, work *scratch) int32 {
+	if len(word) > m.vocab.maxPiece {
 		return -1
 	}
 	if !m.byteLevel {
@@ -104,7 +104,7 @@ func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 		_, width := utf8.DecodeRuneInString(word[at:])
 		char := word[at : at+width]
 		at += width
-		id := m.char(char)
+		id := m.lookupChar(char)
 		if id < 0 && m.spellable(char) {
 			for i := range width {
 				ids = append(ids, m.bytes[char[i]])
@@ -113,7 +113,7 @@ func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 			continue
 		}
 		if id < 0 {
-			if m.unknown >= 0 && !(fusing && m.fuse) {
+			if m.unknown >= 0 && !(fusing && m.fuseUnknown) {
 				ids = append(ids, m.unknown)
 			}
 			fusing = true
@@ -125,7 +125,7 @@ func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 	return ids
 }
 
-func (m *bpeModel) char(char string) int32 {
+func (m *bpeModel) lookupChar(char string) int32 {
 	if id := m.vocab.lookupPlain(char); id >= 0 {
 		return id
 	}
@@ -145,19 +145,19 @@ func (m *bpeModel) spellable(char string) bool {
 	return true
 }
 
-// spell writes the virtual characters that found no partner as bytes.
-func (m *bpeModel) spell(dst, ids []int32) []int32 {
+// expandVirtual writes the virtual characters that found no partner as bytes.
+func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
 	for _, id := range ids {
 		if int(id) < m.vocab.size() {
 			dst = append(dst, id)
 			continue
 		}
-		dst = m.spellBytes(dst, m.virtual[int(id)-m.vocab.size()])
+		dst = m.appendByteTokens(dst, m.virtual[int(id)-m.vocab.size()])
 	}
 	return dst
 }
 
-func (m *bpeModel) spellBytes(dst []int32, char string) []int32 {
+func (m *bpeModel) appendByteTokens(dst []int32, char string) []int32 {
 	if !m.spellable(char) {
 		if m.unknown >= 0 {
 			dst = append(dst, m.unknown)
@@ -188,30 +188,30 @@ type wordCache struct {
 }
 
 const (
-	cachedWord  = 23 // bytes
-	cachedIDs   = 6
-	cachedWords = 1 << 12
+	maxCachedWord = 23 // bytes
+	maxCachedIDs  = 6
+	cacheSlots    = 1 << 12
 )
 
 // cacheEntry fits into a cache line. A length of 0 is an empty entry.
 type cacheEntry struct {
-	word   [cachedWord]byte
+	word   [maxCachedWord]byte
 	length uint8
 	count  uint8
-	ids    [cachedIDs]int32
+	ids    [maxCachedIDs]int32
 }
 
 func (c *wordCache) entry(word string) *cacheEntry {
 	if c.slots == nil {
-		c.slots = make([]cacheEntry, cachedWords)
+		c.slots = make([]cacheEntry, cacheSlots)
 		c.seed = maphash.MakeSeed()
 	}
-	return &c.slots[maphash.String(c.seed, word)&(cachedWords-1)]
+	return &c.slots[maphash.String(c.seed, word)&(cacheSlots-1)]
 }
 
 // store keeps a word if it fits.
 func (e *cacheEntry) store(word string, ids []int32) {
-	if len(ids) > cachedIDs {
+	if len(ids) > maxCachedIDs {
 		return
 	}
 	e.length, e.count = uint8(len(word)), uint8(len(ids))

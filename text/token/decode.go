@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// spelling says how pieces are written as text.
-type spelling struct {
+// decodeRules says how pieces are written as text.
+type decodeRules struct {
 	byteLevel bool // pieces are in the byte-level alphabet
 	// replacements are made in each piece, "▁" to a space as a rule; plainOnly
 	// leaves added tokens out.
@@ -26,15 +26,15 @@ func (t *Tokenizer) appendToken(dst []byte, id int32) []byte {
 	piece, kind := t.vocab.piece(id), t.vocab.kinds[id]
 	added := kind == kindControl || kind == kindUser || kind == kindUnknown
 	switch {
-	case t.spelling.byteTokens && kind == kindByte:
+	case t.decoding.byteTokens && kind == kindByte:
 		b, _ := byteToken(piece)
 		return append(dst, b)
-	case t.spelling.byteLevel && !added:
+	case t.decoding.byteLevel && !added:
 		return appendLetterBytes(dst, piece)
-	case t.spelling.plainOnly && added:
+	case t.decoding.plainOnly && added:
 		return append(dst, piece...)
 	}
-	for _, r := range t.spelling.replacements {
+	for _, r := range t.decoding.replacements {
 		if strings.Contains(piece, r.old) {
 			piece = strings.ReplaceAll(piece, r.old, r.new)
 		}
@@ -52,10 +52,10 @@ func (t *Tokenizer) AppendBytes(dst []byte, ids []int32) ([]byte, error) {
 		}
 		dst = t.appendToken(dst, id)
 	}
-	for n := t.spelling.trimStart; n > 0 && len(dst) > start && dst[start] == ' '; n-- {
+	for n := t.decoding.trimStart; n > 0 && len(dst) > start && dst[start] == ' '; n-- {
 		dst = append(dst[:start], dst[start+1:]...)
 	}
-	for n := t.spelling.trimEnd; n > 0 && len(dst) > start && dst[len(dst)-1] == ' '; n-- {
+	for n := t.decoding.trimEnd; n > 0 && len(dst) > start && dst[len(dst)-1] == ' '; n-- {
 		dst = dst[:len(dst)-1]
 	}
 	return dst, nil
@@ -68,8 +68,8 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, rest := appendWhole(nil, raw)
-	return string(appendBroken(text, rest)), nil
+	text, rest := appendComplete(nil, raw)
+	return string(appendIncomplete(text, rest)), nil
 }
 
 // Decoder writes a stream of tokens as text, as they come. It never splits a
@@ -94,28 +94,28 @@ func (d *Decoder) Next(id int32) (string, error) {
 	}
 	d.pending = d.t.appendToken(d.pending, id)
 	var rest []byte
-	d.text, rest = appendWhole(d.text[:0], d.pending)
+	d.text, rest = appendComplete(d.text[:0], d.pending)
 	d.pending = d.pending[:copy(d.pending, rest)]
 	return string(d.text), nil
 }
 
 // Flush ends the stream: an unfinished character becomes U+FFFD.
 func (d *Decoder) Flush() string {
-	d.text = appendBroken(d.text[:0], d.pending)
+	d.text = appendIncomplete(d.text[:0], d.pending)
 	d.pending = d.pending[:0]
 	return string(d.text)
 }
 
-// appendWhole appends the characters of raw to dst, with U+FFFD for what is
+// appendComplete appends the characters of raw to dst, with U+FFFD for what is
 // none, and returns the beginning of a character that raw ends with.
-func appendWhole(dst, raw []byte) (text, rest []byte) {
+func appendComplete(dst, raw []byte) (text, rest []byte) {
 	for len(raw) > 0 {
 		r, width := utf8.DecodeRune(raw)
 		if r == utf8.RuneError && width == 1 {
 			if !utf8.FullRune(raw) {
 				return dst, raw
 			}
-			width = brokenWidth(raw)
+			width = invalidWidth(raw)
 			dst = append(dst, "\uFFFD"...)
 		} else {
 			dst = append(dst, raw[:width]...)
@@ -125,16 +125,16 @@ func appendWhole(dst, raw []byte) (text, rest []byte) {
 	return dst, nil
 }
 
-func appendBroken(dst, rest []byte) []byte {
+func appendIncomplete(dst, rest []byte) []byte {
 	if len(rest) > 0 {
 		dst = append(dst, "\uFFFD"...)
 	}
 	return dst
 }
 
-// brokenWidth returns how many bytes one U+FFFD stands for: as many as could
+// invalidWidth returns how many bytes one U+FFFD stands for: as many as could
 // still have become a character, at least one.
-func brokenWidth(raw []byte) int {
+func invalidWidth(raw []byte) int {
 	width := 1
 	for width+1 < len(raw) && width < utf8.UTFMax-1 && !utf8.FullRune(raw[:width+1]) {
 		width++

@@ -14,14 +14,14 @@ var ErrID = errors.New("no such token")
 // part of a model. Field is a JSON path or a GGUF key.
 
 func malformed(field, format string, args ...any) error {
-	return refusal(store.ErrFormat, field, format, args)
+	return formatError(store.ErrFormat, field, format, args)
 }
 
 func unsupported(field, format string, args ...any) error {
-	return refusal(store.ErrUnsupported, field, "not supported: "+format, args)
+	return formatError(store.ErrUnsupported, field, "not supported: "+format, args)
 }
 
-func refusal(kind error, field, format string, args []any) error {
+func formatError(kind error, field, format string, args []any) error {
 	return &store.FormatError{
 		Path: "tokenizer", Off: store.NoOffset, Field: field,
 		Reason: fmt.Sprintf(format, args...), Kind: kind,

@@ -39,7 +39,7 @@ type ggufSource struct {
 // hold any tensors.
 func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	s := &ggufSource{meta: meta}
-	model := s.text(keyModel)
+	model := s.stringValue(keyModel)
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -50,7 +50,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	case !ok:
 		return nil, unsupported(keyModel, "the model %q", model)
 	}
-	s.vocabulary()
+	s.readVocabulary()
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -62,7 +62,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 }
 
 var ggufModels = map[string]func(*ggufSource) *Tokenizer{
-	"llama": (*ggufSource).sentencePiece, "gpt2": (*ggufSource).bytePairs, "t5": (*ggufSource).unigram,
+	"llama": (*ggufSource).buildSPM, "gpt2": (*ggufSource).buildBPE, "t5": (*ggufSource).buildUnigram,
 }
 
 func (s *ggufSource) fail(err error) {
@@ -71,13 +71,13 @@ func (s *ggufSource) fail(err error) {
 	}
 }
 
-func (s *ggufSource) text(key string) string {
+func (s *ggufSource) stringValue(key string) string {
 	v, _, err := s.meta.String(key)
 	s.fail(err)
 	return v
 }
 
-func (s *ggufSource) flag(key string, absent bool) bool {
+func (s *ggufSource) boolValue(key string, absent bool) bool {
 	v, ok, err := s.meta.Bool(key)
 	s.fail(err)
 	if !ok {
@@ -86,9 +86,9 @@ func (s *ggufSource) flag(key string, absent bool) bool {
 	return v
 }
 
-// id reads a token id, -1 where it is absent. absent is used instead if the
+// idValue reads a token id, -1 where it is absent. absent is used instead if the
 // vocabulary has it.
-func (s *ggufSource) id(key string, absent int32) int32 {
+func (s *ggufSource) idValue(key string, absent int32) int32 {
 	v, ok, err := s.meta.Uint(key)
 	s.fail(err)
 	switch {
@@ -103,14 +103,14 @@ func (s *ggufSource) id(key string, absent int32) int32 {
 	return int32(v)
 }
 
-// vocabulary reads the pieces and what they are for.
-func (s *ggufSource) vocabulary() {
+// readVocabulary reads the pieces and what they are for.
+func (s *ggufSource) readVocabulary() {
 	tokens, ok, err := s.meta.Strings(keyTokens)
 	s.fail(err)
 	if s.err == nil && (!ok || tokens.Len() == 0) {
 		s.fail(s.meta.Errorf(keyTokens, "is missing or empty"))
 	}
-	kinds := s.kinds(tokens.Len())
+	kinds := s.readKinds(tokens.Len())
 	if s.err != nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (s *ggufSource) vocabulary() {
 	}
 }
 
-func (s *ggufSource) kinds(n int) []kind {
+func (s *ggufSource) readKinds(n int) []kind {
 	kinds := make([]kind, n)
 	for i := range kinds {
 		kinds[i] = kindNormal
@@ -158,7 +158,7 @@ func (s *ggufSource) kinds(n int) []kind {
 // overrideKinds makes control tokens of those that are known to be such by
 // name: converters have written them as ordinary ones.
 func (s *ggufSource) overrideKinds() {
-	for _, name := range endNames {
+	for _, name := range eosNames {
 		if id := s.vocab.lookup(name); id >= 0 {
 			s.vocab.kinds[id] = kindControl
 		}
@@ -170,11 +170,11 @@ func (s *ggufSource) overrideKinds() {
 	}
 }
 
-// addedTokens lists what is recognised before the model sees a text.
-func (s *ggufSource) addedTokens() *addedSet {
+// buildAddedTokens lists what is recognised before the model sees a text.
+func (s *ggufSource) buildAddedTokens() *addedSet {
 	// Phi-3 swallows white space after its role tokens. GGUF has no field for
 	// that; the reference goes by the model's name.
-	name := strings.ToLower(s.text(keyName))
+	name := strings.ToLower(s.stringValue(keyName))
 	strips := strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
 	var tokens []addedToken
 	for id, k := range s.vocab.kinds {
@@ -192,21 +192,21 @@ func (s *ggufSource) addedTokens() *addedSet {
 
 // finish completes a tokenizer whose model is set.
 func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *Tokenizer {
-	t.vocab, t.raw, t.rewritten = s.vocab, s.addedTokens(), newAddedSet(nil)
-	t.bos = s.id(keyBOS, bos)
-	eos = s.id(keyEOS, eos)
-	if s.flag(keyAddBOS, addBOS) && t.bos >= 0 {
+	t.vocab, t.addedRaw, t.addedNormalized = s.vocab, s.buildAddedTokens(), newAddedSet(nil)
+	t.bos = s.idValue(keyBOS, bos)
+	eos = s.idValue(keyEOS, eos)
+	if s.boolValue(keyAddBOS, addBOS) && t.bos >= 0 {
 		t.prefix = []int32{t.bos}
 	}
-	if s.flag(keyAddEOS, addEOS) && eos >= 0 {
+	if s.boolValue(keyAddEOS, addEOS) && eos >= 0 {
 		t.suffix = []int32{eos}
 	}
 	var ends []int32
-	for _, id := range []int32{eos, s.id(keyEOT, -1), s.id(keyEOM, -1)} {
+	for _, id := range []int32{eos, s.idValue(keyEOT, -1), s.idValue(keyEOM, -1)} {
 		if id >= 0 {
 			ends = append(ends, id)
 		}
 	}
-	t.end = findEnds(s.vocab, ends, func(int32) bool { return true })
+	t.eosTokens = findEOS(s.vocab, ends, func(int32) bool { return true })
 	return t
 }

@@ -2,9 +2,9 @@ package token
 
 import "strings"
 
-// bytePairs makes a byte-level BPE tokenizer.
-func (s *ggufSource) bytePairs() *Tokenizer {
-	name := s.text(keyPre)
+// buildBPE makes a byte-level BPE tokenizer.
+func (s *ggufSource) buildBPE() *Tokenizer {
+	name := s.stringValue(keyPre)
 	pre, ok := prePatterns[name]
 	if !ok {
 		s.fail(unsupported(keyPre, "the pre-tokenizer %q", name))
@@ -12,17 +12,17 @@ func (s *ggufSource) bytePairs() *Tokenizer {
 	}
 	words, err := pre.splitters()
 	s.fail(err)
-	m := &bpeModel{vocab: s.vocab, byteLevel: true, unknown: -1, wholeWords: pre.wholeWords}
+	m := &bpeModel{vocab: s.vocab, byteLevel: true, unknown: -1, ignoreMerges: pre.ignoreMerges}
 	for b := range m.bytes {
 		m.bytes[b] = s.vocab.lookupPlain(string(byteLetter[b]))
 	}
-	m.merges = s.merges()
-	t := &Tokenizer{family: "BPE", words: words, model: m, spelling: spelling{byteLevel: true}}
+	m.merges = s.readMerges()
+	t := &Tokenizer{family: "BPE", preTokenizer: words, model: m, decoding: decodeRules{byteLevel: true}}
 	return s.finish(t, -1, -1, pre.addBOS, false)
 }
 
-// merges reads the list of merges, "left right" each.
-func (s *ggufSource) merges() *mergeTable {
+// readMerges reads the list of merges, "left right" each.
+func (s *ggufSource) readMerges() *mergeTable {
 	list, ok, err := s.meta.Strings(keyMerges)
 	s.fail(err)
 	if s.err == nil && !ok {
@@ -40,12 +40,12 @@ func (s *ggufSource) merges() *mergeTable {
 			return nil
 		}
 		joined = append(append(joined[:0], left...), right...)
-		a, b, whole := s.vocab.lookup(left), s.vocab.lookup(right), s.vocab.lookup(string(joined))
-		if a < 0 || b < 0 || whole < 0 {
+		a, b, result := s.vocab.lookup(left), s.vocab.lookup(right), s.vocab.lookup(string(joined))
+		if a < 0 || b < 0 || result < 0 {
 			s.fail(s.meta.Errorf(keyMerges, "entry %d %q: a part or the result is not in the vocabulary", rank, line))
 			return nil
 		}
-		table.put(a, b, merge{rank: int32(rank), id: whole}, false)
+		table.put(a, b, merge{rank: int32(rank), id: result}, false)
 	}
 	return table
 }

@@ -16,7 +16,7 @@ type Config struct {
 
 // hfSource reads a tokenizer.json; the first error stays.
 type hfSource struct {
-	parts struct {
+	sections struct {
 		added, normalizer, preTokenizer, postProcessor, decoder json.RawMessage
 	}
 	model hfModel
@@ -36,8 +36,8 @@ func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
 	t := &Tokenizer{bos: -1}
 	steps := []func(*Tokenizer){
 		func(*Tokenizer) { s.read(tokenizerJSON) },
-		s.vocabulary, s.normalization, s.preTokenizer, s.decoder,
-		s.buildModel, s.addedTokens, s.postProcessor, s.configure,
+		s.buildVocabulary, s.buildNormalizer, s.buildPreTokenizer, s.buildDecoder,
+		s.buildModel, s.buildAddedTokens, s.buildPostProcessor, s.configure,
 	}
 	for _, step := range steps {
 		if step(t); s.err != nil {
@@ -57,9 +57,9 @@ func (s *hfSource) fail(err error) {
 func (s *hfSource) read(data []byte) {
 	r := &jsonReader{data: data}
 	parts := map[string]*json.RawMessage{
-		"added_tokens": &s.parts.added, "normalizer": &s.parts.normalizer,
-		"pre_tokenizer": &s.parts.preTokenizer, "post_processor": &s.parts.postProcessor,
-		"decoder": &s.parts.decoder,
+		"added_tokens": &s.sections.added, "normalizer": &s.sections.normalizer,
+		"pre_tokenizer": &s.sections.preTokenizer, "post_processor": &s.sections.postProcessor,
+		"decoder": &s.sections.decoder,
 	}
 	r.uniqueObject(func(key []byte) {
 		if string(key) == "model" {
@@ -91,11 +91,11 @@ type hfAdded struct {
 	Special    bool
 }
 
-// vocabulary joins the model's pieces and the added tokens.
-func (s *hfSource) vocabulary(t *Tokenizer) {
+// buildVocabulary joins the model's pieces and the added tokens.
+func (s *hfSource) buildVocabulary(t *Tokenizer) {
 	var added []hfAdded
-	s.unmarshal("added_tokens", s.parts.added, &added)
-	kinds, texts := s.model.layOut(s, added)
+	s.unmarshal("added_tokens", s.sections.added, &added)
+	kinds, texts := s.model.collectPieces(s, added)
 	if s.err != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
 	switch {
 	case kinds[id] == kindUser || kinds[id] == kindControl:
 		s.fail(malformed("added_tokens", "entry %d: id %d occurs twice", i, id))
-	case kinds[id] != kindHole && string(texts[id]) != a.Content:
+	case kinds[id] != kindUnassigned && string(texts[id]) != a.Content:
 		s.fail(malformed("added_tokens", "entry %d: id %d is %q here and %q in the vocabulary", i, id, a.Content, texts[id]))
 	}
 	texts[id], kinds[id] = []byte(a.Content), kindUser
@@ -125,7 +125,7 @@ func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
 		kinds[id] = kindControl
 	}
 	token := addedToken{
-		id: id, text: a.Content, special: a.Special, wholeWord: a.SingleWord,
+		id: id, text: a.Content, special: a.Special, singleWord: a.SingleWord,
 		stripLeft: a.LStrip, stripRight: a.RStrip,
 	}
 	if a.Normalized {
@@ -145,15 +145,15 @@ func (s *hfSource) unmarshal(field string, raw json.RawMessage, v any) {
 	}
 }
 
-// addedTokens prepares the search for added tokens. Those that are found in
+// buildAddedTokens prepares the search for added tokens. Those that are found in
 // normalized text are normalized themselves.
-func (s *hfSource) addedTokens(t *Tokenizer) {
+func (s *hfSource) buildAddedTokens(t *Tokenizer) {
 	if t.norm != nil {
 		for i := range s.normalized {
 			s.normalized[i].text = t.norm.normalize(s.normalized[i].text)
 		}
 	}
-	t.raw, t.rewritten = newAddedSet(s.added), newAddedSet(s.normalized)
+	t.addedRaw, t.addedNormalized = newAddedSet(s.added), newAddedSet(s.normalized)
 }
 
 // configure reads what the special tokens are for.
@@ -177,26 +177,26 @@ func (s *hfSource) configure(t *Tokenizer) {
 	if s.err != nil {
 		return
 	}
-	t.bos = s.firstID(s.named(tok.BOS), s.named(names.BOS), generation.BOS, model.BOS)
-	eos := s.firstID(s.named(tok.EOS), s.named(names.EOS), generation.EOS, model.EOS)
-	builds := flagClasses[tok.Class]
+	t.bos = s.firstID(s.idOf(tok.BOS), s.idOf(names.BOS), generation.BOS, model.BOS)
+	eos := s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
+	builds := flagDrivenClasses[tok.Class]
 	if tok.AddBOS == nil && builds && len(t.prefix) == 0 {
 		tok.AddBOS = &builds // what these classes do by default
 	}
-	t.prefix = override(t.prefix, tok.AddBOS, t.bos, builds)
-	t.suffix = override(t.suffix, tok.AddEOS, eos, builds)
-	ends := slices.Concat(s.inVocab(s.named(tok.EOS)), s.inVocab(s.named(names.EOS)),
-		s.inVocab(generation.EOS), s.inVocab(model.EOS))
-	t.end = findEnds(s.vocab, ends, func(id int32) bool {
+	t.prefix = applyFlag(t.prefix, tok.AddBOS, t.bos, builds)
+	t.suffix = applyFlag(t.suffix, tok.AddEOS, eos, builds)
+	ends := slices.Concat(s.knownIDs(s.idOf(tok.EOS)), s.knownIDs(s.idOf(names.EOS)),
+		s.knownIDs(generation.EOS), s.knownIDs(model.EOS))
+	t.eosTokens = findEOS(s.vocab, ends, func(id int32) bool {
 		k := s.vocab.kinds[id]
 		return k == kindControl || k == kindUser
 	})
 }
 
-// override applies add_bos_token or add_eos_token to what the post-processor
+// applyFlag applies add_bos_token or add_eos_token to what the post-processor
 // adds. Classes that build their post-processor from the flags obey them; for
 // all others they matter only where the file has none.
-func override(have []int32, add *bool, id int32, builds bool) []int32 {
+func applyFlag(have []int32, add *bool, id int32, builds bool) []int32 {
 	switch {
 	case add == nil || !builds && len(have) > 0:
 		return have
@@ -208,16 +208,16 @@ func override(have []int32, add *bool, id int32, builds bool) []int32 {
 	return have
 }
 
-// flagClasses are the tokenizer classes that build their post-processor from
+// flagDrivenClasses are the tokenizer classes that build their post-processor from
 // the flags.
-var flagClasses = map[string]bool{
+var flagDrivenClasses = map[string]bool{
 	"LlamaTokenizer": true, "LlamaTokenizerFast": true, "CodeLlamaTokenizer": true,
 	"CodeLlamaTokenizerFast": true, "GemmaTokenizer": true, "GemmaTokenizerFast": true,
 	"CohereTokenizer": true, "CohereTokenizerFast": true,
 }
 
-// named returns the id of a special token, as a list of one or none.
-func (s *hfSource) named(name specialName) idList {
+// idOf returns the id of a special token, as a list of one or none.
+func (s *hfSource) idOf(name specialName) idList {
 	if id := s.vocab.lookup(string(name)); name != "" && id >= 0 {
 		return idList{id}
 	}
@@ -233,15 +233,15 @@ func (s *hfSource) firstID(lists ...idList) int32 {
 	return -1
 }
 
-// inVocab drops ids that only padding of the embedding has.
-func (s *hfSource) inVocab(ids idList) []int32 {
-	var kept []int32
+// knownIDs drops ids that only padding of the embedding has.
+func (s *hfSource) knownIDs(ids idList) []int32 {
+	var known []int32
 	for _, id := range ids {
 		if s.vocab.has(id) {
-			kept = append(kept, id)
+			known = append(known, id)
 		}
 	}
-	return kept
+	return known
 }
 
 // specialName is a token by its spelling: a string or an object with content.

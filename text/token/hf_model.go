@@ -116,12 +116,12 @@ func readMerge(r *jsonReader) (pair [2][]byte) {
 	return pair
 }
 
-// maxHoles is how many ids a description may skip: more than any family
+// maxUnassigned is how many ids a description may skip: more than any family
 // reserves, and too few to make a small file a large vocabulary.
-const maxHoles = 1 << 13
+const maxUnassigned = 1 << 13
 
-// layOut returns the model's pieces by id, with room for the added tokens.
-func (m *hfModel) layOut(s *hfSource, added []hfAdded) (kinds []kind, texts [][]byte) {
+// collectPieces returns the model's pieces by id, with room for the added tokens.
+func (m *hfModel) collectPieces(s *hfSource, added []hfAdded) (kinds []kind, texts [][]byte) {
 	count, last := 0, int32(-1)
 	s.fail(m.eachPiece(func(_ []byte, id int32, _ float64) {
 		count++
@@ -134,7 +134,7 @@ func (m *hfModel) layOut(s *hfSource, added []hfAdded) (kinds []kind, texts [][]
 		}
 		last = max(last, *a.ID)
 	}
-	if int(last) >= count+len(added)+maxHoles {
+	if int(last) >= count+len(added)+maxUnassigned {
 		s.fail(malformed("model.vocab", "the id %d is far beyond the %d tokens", last, count+len(added)))
 	}
 	if s.err != nil {
@@ -142,7 +142,7 @@ func (m *hfModel) layOut(s *hfSource, added []hfAdded) (kinds []kind, texts [][]
 	}
 	kinds, texts = make([]kind, last+1), make([][]byte, last+1)
 	s.fail(m.eachPiece(func(text []byte, id int32, _ float64) {
-		if kinds[id] != kindHole {
+		if kinds[id] != kindUnassigned {
 			s.fail(malformed("model.vocab", "id %d is both %q and %q", id, texts[id], text))
 		}
 		kinds[id], texts[id] = kindNormal, text
@@ -164,15 +164,15 @@ func (s *hfSource) buildModel(t *Tokenizer) {
 	}
 	switch kind {
 	case "BPE", "":
-		t.family, t.model = "BPE", s.pairs(t)
+		t.family, t.model = "BPE", s.buildBPE(t)
 	case "Unigram":
-		t.family, t.model = "Unigram", s.unigram()
+		t.family, t.model = "Unigram", s.buildUnigram()
 	default:
 		s.fail(unsupported("model.type", "the model %q", kind))
 	}
 }
 
-func (s *hfSource) pairs(t *Tokenizer) model {
+func (s *hfSource) buildBPE(t *Tokenizer) model {
 	o := &s.model.options
 	switch {
 	case o.Prefix != nil && *o.Prefix != "":
@@ -180,7 +180,7 @@ func (s *hfSource) pairs(t *Tokenizer) model {
 	case o.Suffix != nil && *o.Suffix != "":
 		s.fail(unsupported("model.end_of_word_suffix", "%q", *o.Suffix))
 	}
-	m := &bpeModel{vocab: s.vocab, byteLevel: s.byteLevel, unknown: -1, fuse: o.FuseUnk, wholeWords: o.IgnoreMerges}
+	m := &bpeModel{vocab: s.vocab, byteLevel: s.byteLevel, unknown: -1, fuseUnknown: o.FuseUnk, ignoreMerges: o.IgnoreMerges}
 	if o.UnkToken != nil {
 		if m.unknown = s.vocab.lookup(*o.UnkToken); m.unknown < 0 {
 			s.fail(malformed("model.unk_token", "%q is not in the vocabulary", *o.UnkToken))
@@ -196,8 +196,8 @@ func (s *hfSource) pairs(t *Tokenizer) model {
 		m.bytes = byteTokens(s.vocab)
 	}
 	m.merges = s.mergeTable()
-	if s.err == nil && !s.byteLevel && !m.wholeWords && wordsEndAtMarks(s.vocab) {
-		t.words = append(t.words, markWords{})
+	if s.err == nil && !s.byteLevel && !m.ignoreMerges && metaSymbolOnlyLeads(s.vocab) {
+		t.preTokenizer = append(t.preTokenizer, metaSymbolSplit{})
 	}
 	return m
 }
@@ -219,21 +219,21 @@ func (s *hfSource) mergeTable() *mergeTable {
 		}
 		joined = append(append(joined[:0], pair[0]...), pair[1]...)
 		left, right := s.vocab.lookup(string(pair[0])), s.vocab.lookup(string(pair[1]))
-		whole := s.vocab.lookup(string(joined))
-		if left < 0 || right < 0 || whole < 0 {
+		result := s.vocab.lookup(string(joined))
+		if left < 0 || right < 0 || result < 0 {
 			r.err = malformed("model.merges",
 				"entry %d (%q, %q): a part or the result is not in the vocabulary", rank, pair[0], pair[1])
 			return
 		}
 		// Of two equal entries the last counts, as in the reference.
-		table.put(left, right, merge{rank: rank, id: whole}, true)
+		table.put(left, right, merge{rank: rank, id: result}, true)
 		rank++
 	})
 	s.fail(r.err)
 	return table
 }
 
-func (s *hfSource) unigram() model {
+func (s *hfSource) buildUnigram() model {
 	o := &s.model.options
 	unknown := int32(-1)
 	if o.UnkID != nil {
@@ -250,6 +250,6 @@ func (s *hfSource) unigram() model {
 	m := newUnigram(s.vocab, scores, unknown, func(id int32) bool {
 		return inModel[id] && mergeable(s.vocab.kinds[id]) && id != unknown
 	})
-	m.spellBytes = o.ByteFallback
+	m.byteFallback = o.ByteFallback
 	return m
 }

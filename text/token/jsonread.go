@@ -53,7 +53,7 @@ func (r *jsonReader) expect(c byte) {
 
 // object calls member for every key; member must read the value.
 func (r *jsonReader) object(member func(key []byte)) {
-	r.list('{', '}', func() {
+	r.delimited('{', '}', func() {
 		key := r.str()
 		r.expect(':')
 		if r.err == nil {
@@ -77,9 +77,9 @@ func (r *jsonReader) uniqueObject(member func(key []byte)) {
 }
 
 // array calls element before every element; element must read it.
-func (r *jsonReader) array(element func()) { r.list('[', ']', element) }
+func (r *jsonReader) array(element func()) { r.delimited('[', ']', element) }
 
-func (r *jsonReader) list(open, end byte, element func()) {
+func (r *jsonReader) delimited(open, end byte, element func()) {
 	r.expect(open)
 	if r.next() == end {
 		r.at++
@@ -177,7 +177,7 @@ func (r *jsonReader) codeUnit(at int) rune {
 func (r *jsonReader) number() []byte {
 	r.next()
 	start := r.at
-	for r.at < len(r.data) && numeric(r.data[r.at]) {
+	for r.at < len(r.data) && isNumberByte(r.data[r.at]) {
 		r.at++
 	}
 	if start == r.at {
@@ -186,7 +186,7 @@ func (r *jsonReader) number() []byte {
 	return r.data[start:r.at]
 }
 
-func numeric(c byte) bool {
+func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
@@ -224,17 +224,17 @@ func (r *jsonReader) skip(depth int) {
 	case '"':
 		r.str()
 	case 't':
-		r.word("true")
+		r.literal("true")
 	case 'f':
-		r.word("false")
+		r.literal("false")
 	case 'n':
-		r.word("null")
+		r.literal("null")
 	default:
 		r.number()
 	}
 }
 
-func (r *jsonReader) word(w string) {
+func (r *jsonReader) literal(w string) {
 	if !bytes.HasPrefix(r.data[r.at:], []byte(w)) {
 		r.fail("expected " + w)
 		return

@@ -94,14 +94,14 @@ func (t *mergeTable) get(left, right int32) merge {
 	}
 }
 
-// shortWord is the longest word, in symbols, that is merged by plain search:
+// maxShortWord is the longest word, in symbols, that is merged by plain search:
 // its cost is quadratic but a word is a handful of symbols in one cache line.
-const shortWord = 40
+const maxShortWord = 40
 
 // apply joins neighbours of ids, in place, until none joins, and returns what
 // is left. work is scratch that is kept between calls.
 func (t *mergeTable) apply(ids []int32, work *mergeWork) []int32 {
-	if len(ids) > shortWord {
+	if len(ids) > maxShortWord {
 		return work.long.apply(t, ids)
 	}
 	return t.applyShort(ids, work.short[:0])
@@ -109,7 +109,7 @@ func (t *mergeTable) apply(ids []int32, work *mergeWork) []int32 {
 
 // mergeWork is the scratch of one encoder.
 type mergeWork struct {
-	short [shortWord]merge
+	short [maxShortWord]merge
 	long  longMerger
 }
 

@@ -21,15 +21,15 @@ type longMerger struct {
 }
 
 const (
-	outside int32 = -1 // no neighbour
-	joined  int32 = -2 // as next: the symbol is part of another by now
+	noNeighbor int32 = -1 // no neighbour
+	merged     int32 = -2 // as next: the symbol is part of another by now
 )
 
 // bucket holds the positions of the pairs of one rank.
 type bucket struct {
-	waiting []int32 // sorted from read on, once opened
-	read    int
-	opened  bool
+	positions []int32 // sorted from read on, once opened
+	read      int
+	opened    bool
 	// late are positions that came after the bucket was opened.
 	late minHeap
 }
@@ -38,7 +38,7 @@ type bucket struct {
 func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 	m.reset(len(ids))
 	for at := range ids {
-		m.consider(t, ids, int32(at))
+		m.enqueue(t, ids, int32(at))
 	}
 	for len(m.order) > 0 {
 		rank := m.order[0]
@@ -51,18 +51,18 @@ func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 		}
 		m.join(t, ids, at, rank)
 	}
-	kept := ids[:0]
-	for at := int32(0); at != outside; at = m.next[at] {
-		kept = append(kept, ids[at])
+	remaining := ids[:0]
+	for at := int32(0); at != noNeighbor; at = m.next[at] {
+		remaining = append(remaining, ids[at])
 	}
-	if cap(m.next) > keepSymbols {
+	if cap(m.next) > maxRetainedSymbols {
 		*m = longMerger{}
 	}
-	return kept
+	return remaining
 }
 
-// keepSymbols bounds the scratch that stays with an encoder between words.
-const keepSymbols = 1 << 16
+// maxRetainedSymbols bounds the scratch that stays with an encoder between words.
+const maxRetainedSymbols = 1 << 16
 
 // reset links n symbols.
 func (m *longMerger) reset(n int) {
@@ -71,7 +71,7 @@ func (m *longMerger) reset(n int) {
 	for i := range n {
 		m.prev[i], m.next[i] = int32(i-1), int32(i+1)
 	}
-	m.next[n-1] = outside
+	m.next[n-1] = noNeighbor
 	if m.buckets == nil {
 		m.buckets = map[int32]*bucket{}
 	}
@@ -91,20 +91,20 @@ func (m *longMerger) join(t *mergeTable, ids []int32, at, rank int32) {
 	}
 	ids[at] = pair.id
 	after := m.next[right]
-	m.next[at], m.next[right] = after, joined
-	if after != outside {
+	m.next[at], m.next[right] = after, merged
+	if after != noNeighbor {
 		m.prev[after] = at
 	}
-	m.consider(t, ids, at)
-	if before := m.prev[at]; before != outside {
-		m.consider(t, ids, before)
+	m.enqueue(t, ids, at)
+	if before := m.prev[at]; before != noNeighbor {
+		m.enqueue(t, ids, before)
 	}
 }
 
-// consider puts the pair that starts at a position into its bucket.
-func (m *longMerger) consider(t *mergeTable, ids []int32, at int32) {
+// enqueue puts the pair that starts at a position into its bucket.
+func (m *longMerger) enqueue(t *mergeTable, ids []int32, at int32) {
 	right := m.next[at]
-	if right == outside {
+	if right == noNeighbor {
 		return
 	}
 	rank := t.get(ids[at], ids[right]).rank
@@ -132,20 +132,20 @@ func (b *bucket) push(at int32) {
 		heap.Push(&b.late, at)
 		return
 	}
-	b.waiting = append(b.waiting, at)
+	b.positions = append(b.positions, at)
 }
 
 // pop returns the leftmost position.
 func (b *bucket) pop() (int32, bool) {
 	if !b.opened {
-		slices.Sort(b.waiting)
+		slices.Sort(b.positions)
 		b.opened = true
 	}
-	left := b.read < len(b.waiting)
+	left := b.read < len(b.positions)
 	switch {
-	case left && (len(b.late) == 0 || b.waiting[b.read] <= b.late[0]):
+	case left && (len(b.late) == 0 || b.positions[b.read] <= b.late[0]):
 		b.read++
-		return b.waiting[b.read-1], true
+		return b.positions[b.read-1], true
 	case len(b.late) > 0:
 		return heap.Pop(&b.late).(int32), true
 	}

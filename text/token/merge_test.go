@@ -48,7 +48,7 @@ func TestMergesAgree(t *testing.T) {
 		want := mergeSlowly(table, ids)
 		assert.Equal(t, want, work.long.apply(table, slices.Clone(ids)))
 		assert.Equal(t, want, table.apply(slices.Clone(ids), work))
-		short := ids[:min(len(ids), shortWord)]
+		short := ids[:min(len(ids), maxShortWord)]
 		assert.Equal(t, mergeSlowly(table, short), table.applyShort(slices.Clone(short), work.short[:0]))
 	}
 }
@@ -81,11 +81,11 @@ func TestUrgentResultsStayLinear(t *testing.T) {
 
 func TestVocabularyLookup(t *testing.T) {
 	texts := []string{"a", "", "b", strings.Repeat("long", 10), "日本"}
-	kinds := []kind{kindNormal, kindHole, kindControl, kindNormal, kindByte}
+	kinds := []kind{kindNormal, kindUnassigned, kindControl, kindNormal, kindByte}
 	v, err := newVocabulary("vocab", len(texts), func(id int) string { return texts[id] }, kinds)
 	require.NoError(t, err)
 	for id, text := range texts {
-		if kinds[id] != kindHole {
+		if kinds[id] != kindUnassigned {
 			assert.EqualValues(t, id, v.lookup(text))
 			assert.Equal(t, text, v.piece(int32(id)))
 		}

@@ -13,7 +13,7 @@ import (
 // neither Go's regexp nor a backtracking engine would do: the one cannot run
 // them, the other can be made to run for ever. But they are all alternations
 // of a few shapes. An expression is taken apart at its top-level bars; each
-// alternative is either one of the hand-written scanners of scan.go or a
+// alternative is either one of the hand-written scanners of pattern_scan.go or a
 // sequence of character sets that needs no backtracking. Everything else is
 // refused by name.
 type pattern struct {
@@ -62,8 +62,8 @@ func compilePattern(field, expr string) (finder, error) {
 			if scan, err = compileSequence(field, alternative); err != nil {
 				return nil, err
 			}
-		case named.before != "" && !slices.Contains(bars[i:], named.before):
-			return nil, unsupported(field, "the pattern %q without %q behind it", alternative, named.before)
+		case named.requires != "" && !slices.Contains(bars[i:], named.requires):
+			return nil, unsupported(field, "the pattern %q without %q behind it", alternative, named.requires)
 		}
 		p.alternatives = append(p.alternatives, scan)
 	}

@@ -49,7 +49,7 @@ func (p *exprParser) bounds(it item) (item, error) {
 	low, high, two := strings.Cut(inside, ",")
 	n, err := strconv.ParseUint(low, 10, 16)
 	if !ok || err != nil || n > maxRepeat {
-		return it, p.refuse("the quantifier", p.expr[p.at:])
+		return it, p.unsupported("the quantifier", p.expr[p.at:])
 	}
 	it.min, it.max = int(n), int(n)
 	switch {
@@ -58,7 +58,7 @@ func (p *exprParser) bounds(it item) (item, error) {
 	case two:
 		m, err := strconv.ParseUint(high, 10, 16)
 		if err != nil || m < n || m > maxRepeat {
-			return it, p.refuse("the quantifier", p.expr[p.at:])
+			return it, p.unsupported("the quantifier", p.expr[p.at:])
 		}
 		it.max = int(m)
 	}
@@ -73,12 +73,12 @@ func (p *exprParser) possessive(it item) (item, error) {
 		p.at++
 	}
 	if p.at < len(p.expr) && strings.IndexByte("?*+{", p.expr[p.at]) >= 0 {
-		return it, p.refuse("the double quantifier", p.expr)
+		return it, p.unsupported("the double quantifier", p.expr)
 	}
 	return it, nil
 }
 
-func (p *exprParser) refuse(what, expr string) error {
+func (p *exprParser) unsupported(what, expr string) error {
 	return unsupported(p.field, "%s in the pattern %q", what, shorten(expr))
 }
 
@@ -96,7 +96,7 @@ func (p *exprParser) set() (*charSet, error) {
 	}
 	r, width := utf8.DecodeRuneInString(p.expr[p.at:])
 	if strings.ContainsRune(`.^$()|?*+{}]`, r) {
-		return nil, p.refuse("the construct "+strconv.Quote(string(r)), p.expr)
+		return nil, p.unsupported("the construct "+strconv.Quote(string(r)), p.expr)
 	}
 	p.at += width
 	return newCharSet(0, single(r), false), nil
@@ -129,7 +129,7 @@ func (p *exprParser) members() (classes class, ranges []runeRange, err error) {
 	for p.at < len(p.expr) && p.expr[p.at] != ']' {
 		rest := p.expr[p.at:]
 		if strings.HasPrefix(rest, "&&") || strings.HasPrefix(rest, "[^") || strings.HasPrefix(rest, "[:") {
-			return 0, nil, p.refuse("the set operation "+strconv.Quote(rest[:2]), p.expr)
+			return 0, nil, p.unsupported("the set operation "+strconv.Quote(rest[:2]), p.expr)
 		}
 		var more class
 		var spans []runeRange
@@ -145,7 +145,7 @@ func (p *exprParser) members() (classes class, ranges []runeRange, err error) {
 		ranges = append(ranges, spans...)
 	}
 	if p.at == len(p.expr) {
-		return 0, nil, p.refuse("an open bracket", p.expr)
+		return 0, nil, p.unsupported("an open bracket", p.expr)
 	}
 	p.at++
 	return classes, ranges, nil
@@ -164,7 +164,7 @@ func (p *exprParser) span() (class, []runeRange, error) {
 	p.at++
 	more, high, err := p.member()
 	if err == nil && (more != 0 || high < low) {
-		err = p.refuse("the range", p.expr)
+		err = p.unsupported("the range", p.expr)
 	}
 	return 0, []runeRange{{low, high}}, err
 }
@@ -191,7 +191,7 @@ var propertyClasses = map[string]class{
 func (p *exprParser) escape() (classes class, r rune, err error) {
 	rest := p.expr[p.at+1:]
 	if rest == "" {
-		return 0, notRune, p.refuse("a lone backslash", p.expr)
+		return 0, notRune, p.unsupported("a lone backslash", p.expr)
 	}
 	c := rest[0]
 	p.at += 2
@@ -218,7 +218,7 @@ func (p *exprParser) escape() (classes class, r rune, err error) {
 		return classes, notRune, err
 	}
 	if c >= utf8.RuneSelf || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
-		return 0, notRune, p.refuse(`the escape \`+string(rune(c)), p.expr)
+		return 0, notRune, p.unsupported(`the escape \`+string(rune(c)), p.expr)
 	}
 	return 0, rune(c), nil
 }
@@ -232,5 +232,5 @@ func (p *exprParser) property(rest string) (class, error) {
 			return classes, nil
 		}
 	}
-	return 0, p.refuse(`the property \`+shorten(rest), p.expr)
+	return 0, p.unsupported(`the property \`+shorten(rest), p.expr)
 }

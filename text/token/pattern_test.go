@@ -19,7 +19,7 @@ func words(tb testing.TB, expr, text string) []string {
 	f, err := compilePattern("pattern", expr)
 	require.NoError(tb, err)
 	var out []string
-	(&cut{at: f}).split(text, true, func(word string, _ bool) { out = append(out, word) })
+	(&patternSplit{match: f}).split(text, true, func(word string, _ bool) { out = append(out, word) })
 	return out
 }
 

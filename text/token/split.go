@@ -61,18 +61,18 @@ var behaviors = map[string]behavior{
 	"MergedWithNext": withNext, "Contiguous": contiguous,
 }
 
-// cut splits at the matches of a pattern; where invert is set, what lies
+// patternSplit splits at the matches of a pattern; where invert is set, what lies
 // between the matches plays their part.
-type cut struct {
-	at     finder
-	keep   behavior
-	invert bool
+type patternSplit struct {
+	match    finder
+	behavior behavior
+	invert   bool
 }
 
-func (c *cut) split(text string, start bool, yield func(string, bool)) {
-	e := emitter{text: text, start: start, yield: yield, keep: c.keep}
+func (c *patternSplit) split(text string, start bool, yield func(string, bool)) {
+	e := emitter{text: text, start: start, yield: yield, behavior: c.behavior}
 	for at := 0; at < len(text); {
-		from, to := c.at.find(text, at)
+		from, to := c.match.find(text, at)
 		if from > at {
 			e.add(at, from, c.invert)
 		}
@@ -89,7 +89,7 @@ type emitter struct {
 	text     string
 	start    bool
 	yield    func(string, bool)
-	keep     behavior
+	behavior behavior
 	from, to int  // the word being collected
 	matched  bool // whether the last part was a match
 }
@@ -97,7 +97,7 @@ type emitter struct {
 // add takes the next part of the text.
 func (e *emitter) add(from, to int, match bool) {
 	var join bool
-	switch e.keep {
+	switch e.behavior {
 	case removed:
 		if match {
 			return
@@ -125,9 +125,9 @@ func (e *emitter) flush() {
 
 // metaspace writes spaces as "▁" and, where asked, puts one before the text.
 type metaspace struct {
-	mark   string
+	symbol string
 	prefix prefixScheme
-	cuts   bool // whether words begin at marks
+	splits bool // whether words begin at marks
 }
 
 type prefixScheme int
@@ -143,29 +143,29 @@ var prefixSchemes = map[string]prefixScheme{
 }
 
 func (m *metaspace) split(text string, start bool, yield func(string, bool)) {
-	text = strings.ReplaceAll(text, " ", m.mark)
+	text = strings.ReplaceAll(text, " ", m.symbol)
 	prefix := m.prefix == prefixAlways || m.prefix == prefixFirst && start
-	if prefix && !strings.HasPrefix(text, m.mark) {
-		text = m.mark + text
+	if prefix && !strings.HasPrefix(text, m.symbol) {
+		text = m.symbol + text
 	}
-	if !m.cuts {
+	if !m.splits {
 		yield(text, start)
 		return
 	}
-	(&cut{at: literal(m.mark), keep: withNext}).split(text, start, yield)
+	(&patternSplit{match: literal(m.symbol), behavior: withNext}).split(text, start, yield)
 }
 
-// markWords cuts before each run of "▁" that follows something else. It is
+// metaSymbolSplit cuts before each run of "▁" that follows something else. It is
 // not part of any description: it is added where no piece of the vocabulary
 // reaches across such a place, because words are faster than whole texts.
-type markWords struct{}
+type metaSymbolSplit struct{}
 
-const mark = "▁"
+const metaSymbol = "▁"
 
-func (markWords) split(text string, start bool, yield func(string, bool)) {
+func (metaSymbolSplit) split(text string, start bool, yield func(string, bool)) {
 	from := 0
 	for at := 0; ; {
-		i := strings.Index(text[at:], mark)
+		i := strings.Index(text[at:], metaSymbol)
 		if i < 0 {
 			break
 		}
@@ -173,17 +173,17 @@ func (markWords) split(text string, start bool, yield func(string, bool)) {
 			yield(text[from:at+i], start && from == 0)
 			from = at + i
 		}
-		at += i + len(mark)
+		at += i + len(metaSymbol)
 	}
 	if from < len(text) {
 		yield(text[from:], start && from == 0)
 	}
 }
 
-// letters spells bytes in the byte-level alphabet for the splitters behind it.
-type letters struct{}
+// byteLevelLetters spells bytes in the byte-level alphabet for the splitters behind it.
+type byteLevelLetters struct{}
 
-func (letters) split(text string, start bool, yield func(string, bool)) {
+func (byteLevelLetters) split(text string, start bool, yield func(string, bool)) {
 	yield(string(appendLetters(make([]byte, 0, len(text)*2), text)), start)
 }
 
@@ -197,9 +197,9 @@ func (spacePrefix) split(text string, start bool, yield func(string, bool)) {
 	yield(text, start)
 }
 
-// cutLong cuts text longer than a limit at a character, so that the scratch of
+// splitLong cuts text longer than a limit at a character, so that the scratch of
 // one word is bounded.
-func cutLong(text string, limit int, yield func(string)) {
+func splitLong(text string, limit int, yield func(string)) {
 	for len(text) > limit {
 		at := limit
 		for at > limit-utf8.UTFMax && !utf8.RuneStart(text[at]) {

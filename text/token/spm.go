@@ -31,11 +31,11 @@ func (p *scoredPairs) table(scores []float32) *mergeTable {
 			if at == 0 {
 				continue
 			}
-			left := p.part(piece[:at])
+			left := p.symbol(piece[:at])
 			if left < 0 {
 				continue
 			}
-			if right := p.part(piece[at:]); right >= 0 {
+			if right := p.symbol(piece[at:]); right >= 0 {
 				table.put(left, right, merge{ranks[id], id}, false)
 			}
 		}
@@ -43,8 +43,8 @@ func (p *scoredPairs) table(scores []float32) *mergeTable {
 	return table
 }
 
-// part returns the id of one side of a cut, -1 if it is never a symbol.
-func (p *scoredPairs) part(text string) int32 {
+// symbol returns the id of one side of a cut, -1 if it is never a symbol.
+func (p *scoredPairs) symbol(text string) int32 {
 	if id := p.vocab.lookup(text); id >= 0 && mergeable(p.vocab.kinds[id]) {
 		return id
 	}
@@ -81,37 +81,37 @@ func rankScores(scores []float32) []int32 {
 	return ranks
 }
 
-// wordsEndAtMarks reports whether no piece has a "▁" after anything else, so
+// metaSymbolOnlyLeads reports whether no piece has a "▁" after anything else, so
 // that no merge reaches across the beginning of a word.
-func wordsEndAtMarks(v *vocabulary) bool {
+func metaSymbolOnlyLeads(v *vocabulary) bool {
 	for id, k := range v.kinds {
-		if mergeable(k) && strings.Contains(strings.TrimLeft(v.piece(int32(id)), mark), mark) {
+		if mergeable(k) && strings.Contains(strings.TrimLeft(v.piece(int32(id)), metaSymbol), metaSymbol) {
 			return false
 		}
 	}
 	return true
 }
 
-// sentencePiece makes a tokenizer of scored pieces.
-func (s *ggufSource) sentencePiece() *Tokenizer {
-	scores := s.scores()
+// buildSPM makes a tokenizer of scored pieces.
+func (s *ggufSource) buildSPM() *Tokenizer {
+	scores := s.readScores()
 	s.checkLengths()
 	if s.err != nil {
 		return nil
 	}
-	m := &bpeModel{vocab: s.vocab, unknown: s.id(keyUnknown, 0), bytes: byteTokens(s.vocab)}
+	m := &bpeModel{vocab: s.vocab, unknown: s.idValue(keyUnknown, 0), bytes: byteTokens(s.vocab)}
 	pairs := &scoredPairs{vocab: s.vocab, virtualID: map[string]int32{}}
 	m.merges = pairs.table(scores)
 	m.virtual, m.virtualID = pairs.virtual, pairs.virtualID
 	t := &Tokenizer{family: "SPM", model: m}
-	t.spelling = spelling{byteTokens: true, plainOnly: true, replacements: []replacement{{mark, " "}}}
-	t.norm = &replace{literal(" "), mark}
-	if s.flag(keySpacePrefix, true) {
+	t.decoding = decodeRules{byteTokens: true, plainOnly: true, replacements: []replacement{{metaSymbol, " "}}}
+	t.norm = &replace{literal(" "), metaSymbol}
+	if s.boolValue(keySpacePrefix, true) {
 		t.norm = normalizers{prepend(" "), t.norm}
-		t.spelling.trimStart = 1
+		t.decoding.trimStart = 1
 	}
-	if wordsEndAtMarks(s.vocab) {
-		t.words = chain{markWords{}}
+	if metaSymbolOnlyLeads(s.vocab) {
+		t.preTokenizer = chain{metaSymbolSplit{}}
 	}
 	return s.finish(t, 1, 2, true, false)
 }
@@ -128,8 +128,8 @@ func (s *ggufSource) checkLengths() {
 	}
 }
 
-// scores reads the score of every token.
-func (s *ggufSource) scores() []float32 {
+// readScores reads the score of every token.
+func (s *ggufSource) readScores() []float32 {
 	scores, ok, err := s.meta.Floats(keyScores)
 	s.fail(err)
 	if s.err == nil && !ok {
@@ -146,9 +146,9 @@ func (s *ggufSource) scores() []float32 {
 	return scores
 }
 
-// unigram makes a tokenizer of pieces with probabilities.
-func (s *ggufSource) unigram() *Tokenizer {
-	scores := s.scores()
+// buildUnigram makes a tokenizer of pieces with probabilities.
+func (s *ggufSource) buildUnigram() *Tokenizer {
+	scores := s.readScores()
 	if s.err != nil {
 		return nil
 	}
@@ -159,14 +159,14 @@ func (s *ggufSource) unigram() *Tokenizer {
 			wide[id] = 0 // the likeliest there is
 		}
 	}
-	unknown := s.id(keyUnknown, 2)
+	unknown := s.idValue(keyUnknown, 2)
 	m := newUnigram(s.vocab, wide, unknown, func(id int32) bool { return mergeable(s.vocab.kinds[id]) })
 	t := &Tokenizer{family: "Unigram", model: m}
-	prefix := s.flag(keySpacePrefix, false)
+	prefix := s.boolValue(keySpacePrefix, false)
 	t.norm = s.unigramNormalizer(prefix)
-	t.spelling = spelling{byteTokens: true, plainOnly: true, replacements: []replacement{{mark, " "}}}
+	t.decoding = decodeRules{byteTokens: true, plainOnly: true, replacements: []replacement{{metaSymbol, " "}}}
 	if prefix {
-		t.spelling.trimStart = 1
+		t.decoding.trimStart = 1
 	}
 	return s.finish(t, -1, 1, false, true)
 }
@@ -181,28 +181,28 @@ func (s *ggufSource) unigramNormalizer(prefix bool) normalizer {
 		s.fail(err)
 		ns = append(ns, m)
 	}
-	return append(ns, spaceMarks{prefix: prefix, merge: s.flag(keyExtraSpace, false)})
+	return append(ns, spaceEscaper{prefix: prefix, merge: s.boolValue(keyExtraSpace, false)})
 }
 
-// spaceMarks writes spaces as "▁": one before the text where prefix is set,
+// spaceEscaper writes spaces as "▁": one before the text where prefix is set,
 // and only one between words where merge is.
-type spaceMarks struct{ prefix, merge bool }
+type spaceEscaper struct{ prefix, merge bool }
 
-func (n spaceMarks) normalize(text string) string {
+func (n spaceEscaper) normalize(text string) string {
 	var b strings.Builder
 	inWord, begun := false, false
 	for i := range len(text) {
 		if text[i] == ' ' {
 			inWord = false
 			if !n.merge {
-				b.WriteString(mark)
+				b.WriteString(metaSymbol)
 			}
 			continue
 		}
 		if !inWord {
 			inWord = true
 			if n.prefix && !begun || n.merge {
-				b.WriteString(mark)
+				b.WriteString(metaSymbol)
 				begun = true
 			}
 		}

@@ -8,19 +8,19 @@ import (
 // Tokenizer turns text into token ids and back. It does not change once made
 // and may be used by any number of goroutines.
 type Tokenizer struct {
-	family    string // "BPE", "SPM" or "Unigram"
-	vocab     *vocabulary
-	raw       *addedSet // added tokens, found in the text as it is
-	norm      normalizer
-	rewritten *addedSet // added tokens, found in the normalized text
-	words     chain
-	model     model
-	spelling  spelling
-	prefix    []int32 // what AddSpecial puts before a text
-	suffix    []int32 // and after it
-	bos       int32   // -1 if none
-	end       []int32 // tokens that end a generation, ascending
-	pool      sync.Pool
+	family          string // "BPE", "SPM" or "Unigram"
+	vocab           *vocabulary
+	addedRaw        *addedSet // added tokens, found in the text as it is
+	norm            normalizer
+	addedNormalized *addedSet // added tokens, found in the normalized text
+	preTokenizer    chain
+	model           model
+	decoding        decodeRules
+	prefix          []int32 // what AddSpecial puts before a text
+	suffix          []int32 // and after it
+	bos             int32   // -1 if none
+	eosTokens       []int32 // tokens that end a generation, ascending
+	pool            sync.Pool
 }
 
 // EncodeOptions are what one text is encoded with. The zero value is right for
@@ -51,12 +51,12 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) []in
 	}
 	token := func(id int32) { dst = append(dst, id) }
 	word := func(word string, _ bool) { dst = t.model.encode(dst, word, work) }
-	t.raw.split(text, o.AllowSpecial, func(part string, at int) {
+	t.addedRaw.split(text, o.AllowSpecial, func(part string, at int) {
 		if t.norm != nil {
 			part = t.norm.normalize(part)
 		}
-		t.rewritten.split(part, o.AllowSpecial, func(part string, within int) {
-			t.words.split(part, at == 0 && within == 0, word)
+		t.addedNormalized.split(part, o.AllowSpecial, func(part string, within int) {
+			t.preTokenizer.split(part, at == 0 && within == 0, word)
 		}, token)
 	}, token)
 	if o.AddSpecial {
@@ -101,11 +101,11 @@ func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }
 
 // EOS returns every token that ends a generation: end of sequence, of turn, of
 // message.
-func (t *Tokenizer) EOS() []int32 { return slices.Clone(t.end) }
+func (t *Tokenizer) EOS() []int32 { return slices.Clone(t.eosTokens) }
 
 // IsEOS reports whether a token ends a generation.
 func (t *Tokenizer) IsEOS(id int32) bool {
-	_, found := slices.BinarySearch(t.end, id)
+	_, found := slices.BinarySearch(t.eosTokens, id)
 	return found
 }
 

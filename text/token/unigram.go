@@ -16,8 +16,8 @@ type unigramModel struct {
 	// any piece.
 	unknown      int32
 	unknownScore float64
-	bytes        [256]int32 // byte tokens, used in place of unknown if spellBytes
-	spellBytes   bool
+	bytes        [256]int32 // byte tokens, used in place of unknown if byteFallback
+	byteFallback bool
 }
 
 // unknownPenalty is how much less likely than the least likely piece a
@@ -74,7 +74,7 @@ func (p *viterbi) improve(from, to int, id int32, score float64) {
 }
 
 func (m *unigramModel) encode(dst []int32, word string, work *scratch) []int32 {
-	cutLong(word, longestWord, func(part string) { dst = m.encodeWord(dst, part, work) })
+	splitLong(word, maxWord, func(part string) { dst = m.encodeWord(dst, part, work) })
 	return dst
 }
 
@@ -99,22 +99,22 @@ func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int
 		}
 		at += width
 	}
-	dst = m.collect(dst, word, p)
-	if cap(p.score) > keepSymbols {
+	dst = m.backtrack(dst, word, p)
+	if cap(p.score) > maxRetainedSymbols {
 		*p = viterbi{}
 	}
 	return dst
 }
 
-// collect follows the best path from its end.
-func (m *unigramModel) collect(dst []int32, word string, p *viterbi) []int32 {
+// backtrack follows the best path from its end.
+func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
 	start := len(dst)
 	wasUnknown := false
 	for at := len(word); at > 0; {
 		from, id := int(p.from[at]), p.id[at]
 		unknown := id == m.unknown
 		switch {
-		case unknown && m.spellBytes && m.spellable(word[from:at]):
+		case unknown && m.byteFallback && m.spellable(word[from:at]):
 			for i := at - 1; i >= from; i-- {
 				dst = append(dst, m.bytes[word[i]])
 			}

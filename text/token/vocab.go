@@ -11,13 +11,13 @@ import (
 type kind uint8
 
 const (
-	kindHole    kind = 0 // no entry: an id that the description skips
-	kindNormal  kind = 1
-	kindUnknown kind = 2
-	kindControl kind = 3 // never written by plain text
-	kindUser    kind = 4 // recognised in any text, before the model sees it
-	kindUnused  kind = 5
-	kindByte    kind = 6 // <0x41>: one byte of text that no piece covers
+	kindUnassigned kind = 0 // no entry: an id that the description skips
+	kindNormal     kind = 1
+	kindUnknown    kind = 2
+	kindControl    kind = 3 // never written by plain text
+	kindUser       kind = 4 // recognised in any text, before the model sees it
+	kindUnused     kind = 5
+	kindByte       kind = 6 // <0x41>: one byte of text that no piece covers
 )
 
 // special reports whether plain text must never become this token.
@@ -31,9 +31,9 @@ type vocabulary struct {
 	kinds []kind   // [size]
 	slots []int32  // open-addressed index: id+1, 0 is empty
 	seed  maphash.Seed
-	// longest is the length in bytes of the longest piece: no longer word can
+	// maxPiece is the length in bytes of the longest piece: no longer word can
 	// be a piece, so it need not be hashed.
-	longest int
+	maxPiece int
 }
 
 // newVocabulary lays out size pieces. A hole is passed as "".
@@ -57,11 +57,11 @@ func newVocabulary[T string | []byte](field string, size int, piece func(id int)
 		p := piece(id)
 		text.WriteString(string(p))
 		v.ends[id+1] = uint32(text.Len())
-		v.longest = max(v.longest, len(p))
+		v.maxPiece = max(v.maxPiece, len(p))
 	}
 	v.text = text.String()
 	for id := range size {
-		if kinds[id] == kindHole {
+		if kinds[id] == kindUnassigned {
 			continue
 		}
 		if other, ok := v.insert(int32(id)); !ok {
@@ -84,7 +84,7 @@ func (v *vocabulary) size() int { return len(v.kinds) }
 
 // has reports whether id names an entry.
 func (v *vocabulary) has(id int32) bool {
-	return id >= 0 && int(id) < len(v.kinds) && v.kinds[id] != kindHole
+	return id >= 0 && int(id) < len(v.kinds) && v.kinds[id] != kindUnassigned
 }
 
 // piece returns the piece as the vocabulary spells it; id must be in range.
@@ -94,7 +94,7 @@ func (v *vocabulary) piece(id int32) string {
 
 // lookup returns the id of a piece, or -1.
 func (v *vocabulary) lookup(piece string) int32 {
-	if len(piece) > v.longest {
+	if len(piece) > v.maxPiece {
 		return -1
 	}
 	mask := len(v.slots) - 1

@@ -6,15 +6,15 @@ const (
 	exprGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	// The tail that GPT-4 and its followers share.
 	exprTail    = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	exprLlama3  = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}` + exprTail
-	exprQwen2   = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + exprTail
-	exprMiniCPM = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+` + exprTail
-	exprQwen35  = foldedAny + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	exprSeed    = foldedAny + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprLlama3  = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}` + exprTail
+	exprQwen2   = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + exprTail
+	exprMiniCPM = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+` + exprTail
+	exprQwen35  = exprContraction + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	exprSeed    = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 	exprSlash  = `| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	exprTekken = exprCapitalized + `|` + exprUppercase + `|\p{N}` + exprSlash
-	exprGPT4o  = exprCapitalized + foldedAny + `?|` + exprUppercase + foldedAny + `?|\p{N}{1,3}` + exprSlash
+	exprGPT4o  = exprCapitalized + exprContraction + `?|` + exprUppercase + exprContraction + `?|\p{N}{1,3}` + exprSlash
 
 	// Cased letters, in escapes: composed characters do not survive editors.
 	exprDeepSeekWord = "[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af" +
@@ -40,9 +40,9 @@ const (
 // prePattern is what a name in tokenizer.ggml.pre stands for. The expressions
 // are applied one after the other, each to the words of the one before.
 type prePattern struct {
-	exprs      []string
-	wholeWords bool // a word that is a piece is taken whole
-	addBOS     bool // unless the file says otherwise
+	exprs        []string
+	ignoreMerges bool // a word that is a piece is taken whole
+	addBOS       bool // unless the file says otherwise
 }
 
 func (p prePattern) splitters() (chain, error) {
@@ -52,14 +52,14 @@ func (p prePattern) splitters() (chain, error) {
 		if err != nil {
 			return nil, err
 		}
-		c = append(c, &cut{at: f})
+		c = append(c, &patternSplit{match: f})
 	}
 	return c, nil
 }
 
 var (
 	preGPT2   = prePattern{exprs: []string{exprGPT2}}
-	preLlama3 = prePattern{exprs: []string{exprLlama3}, wholeWords: true, addBOS: true}
+	preLlama3 = prePattern{exprs: []string{exprLlama3}, ignoreMerges: true, addBOS: true}
 	preQwen2  = prePattern{exprs: []string{exprQwen2}}
 	preDigits = prePattern{exprs: []string{`\p{N}`, exprGPT2}}
 	preGPT4o  = prePattern{exprs: []string{exprGPT4o}}
@@ -83,7 +83,7 @@ var prePatterns = map[string]prePattern{
 	"falcon-h1": preLlama3, "pixtral": preLlama3, "midm-2.0": preLlama3, "lfm2": preLlama3,
 	"dbrx": {exprs: []string{exprLlama3}}, "smaug-bpe": {exprs: []string{exprLlama3}},
 	"chatglm-bpe": {exprs: []string{exprLlama3}}, "glm4": {exprs: []string{exprLlama3}},
-	"minicpm5": {exprs: []string{`\p{N}{1,3}`, exprMiniCPM}, wholeWords: true},
+	"minicpm5": {exprs: []string{`\p{N}{1,3}`, exprMiniCPM}, ignoreMerges: true},
 
 	"qwen2": preQwen2, "stablelm2": preQwen2, "deepseek-r1-qwen": preQwen2, "hunyuan": preQwen2,
 	"megrez": preQwen2, "kormo": preQwen2, "solar-open": preQwen2, "grok-2": preQwen2,
@@ -101,7 +101,7 @@ var prePatterns = map[string]prePattern{
 	"deepseek-v3":    preV3, "hunyuan-dense": preV3, "joyai-llm": preV3,
 
 	"falcon": {exprs: []string{exprFalcon, exprGPT2, `[0-9][0-9][0-9]`}},
-	"tekken": {exprs: []string{exprTekken}, wholeWords: true, addBOS: true},
+	"tekken": {exprs: []string{exprTekken}, ignoreMerges: true, addBOS: true},
 	"gpt-4o": preGPT4o, "llama4": preGPT4o, "kanana2": preGPT4o, "minimax-m2": preGPT4o,
 
 	"bloom": preBloom, "poro-chat": preBloom, "gpt3-finnish": preBloom,

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// hfPart is one normalizer, pre-tokenizer, post-processor or decoder: the
+// hfComponent is one normalizer, pre-tokenizer, post-processor or decoder: the
 // union of all their fields.
-type hfPart struct {
+type hfComponent struct {
 	Type string
 
 	Normalizers   []json.RawMessage
@@ -47,9 +47,9 @@ type hfPattern struct {
 	Regex  *string
 }
 
-// part decodes one part; "" is the type of a null.
-func (s *hfSource) part(field string, raw json.RawMessage) hfPart {
-	var p hfPart
+// component decodes one part; "" is the type of a null.
+func (s *hfSource) component(field string, raw json.RawMessage) hfComponent {
+	var p hfComponent
 	s.unmarshal(field, raw, &p)
 	return p
 }
@@ -83,13 +83,13 @@ func (s *hfSource) compile(field, expr string) finder {
 	return f
 }
 
-func (s *hfSource) normalization(t *Tokenizer) {
-	t.norm = s.normalizer("normalizer", s.parts.normalizer)
+func (s *hfSource) buildNormalizer(t *Tokenizer) {
+	t.norm = s.normalizer("normalizer", s.sections.normalizer)
 }
 
 // normalizer builds a normalizer, nil for none.
 func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
-	p := s.part(field, raw)
+	p := s.component(field, raw)
 	if s.err != nil {
 		return nil
 	}
@@ -143,23 +143,23 @@ func (s *hfSource) charsmap(field, text string) normalizer {
 	return m
 }
 
-// preTokenizer builds the splitters.
-func (s *hfSource) preTokenizer(t *Tokenizer) {
-	t.words = s.splitters("pre_tokenizer", s.parts.preTokenizer, nil)
-	for i, stage := range t.words {
-		if stage != (letters{}) {
+// buildPreTokenizer builds the splitters.
+func (s *hfSource) buildPreTokenizer(t *Tokenizer) {
+	t.preTokenizer = s.appendSplitters("pre_tokenizer", s.sections.preTokenizer, nil)
+	for i, stage := range t.preTokenizer {
+		if stage != (byteLevelLetters{}) {
 			continue
 		}
 		// As the last stage it is left to the model, which is faster.
-		if s.byteLevel = i == len(t.words)-1; s.byteLevel {
-			t.words = t.words[:i]
+		if s.byteLevel = i == len(t.preTokenizer)-1; s.byteLevel {
+			t.preTokenizer = t.preTokenizer[:i]
 		}
 	}
 }
 
-// splitters appends the stages of one pre-tokenizer.
-func (s *hfSource) splitters(field string, raw json.RawMessage, c chain) chain {
-	p := s.part(field, raw)
+// appendSplitters appends the stages of one pre-tokenizer.
+func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) chain {
+	p := s.component(field, raw)
 	if s.err != nil {
 		return c
 	}
@@ -168,7 +168,7 @@ func (s *hfSource) splitters(field string, raw json.RawMessage, c chain) chain {
 		return c
 	case "Sequence":
 		for i, raw := range p.PreTokenizers {
-			c = s.splitters(fmt.Sprintf("%s.pretokenizers[%d]", field, i), raw, c)
+			c = s.appendSplitters(fmt.Sprintf("%s.pretokenizers[%d]", field, i), raw, c)
 		}
 		return c
 	case "ByteLevel":
@@ -176,39 +176,39 @@ func (s *hfSource) splitters(field string, raw json.RawMessage, c chain) chain {
 			c = append(c, spacePrefix{})
 		}
 		if p.UseRegex == nil || *p.UseRegex {
-			c = append(c, s.cutAt(field, exprGPT2, isolated))
+			c = append(c, s.splitAt(field, exprGPT2, isolated))
 		}
-		return append(c, letters{})
+		return append(c, byteLevelLetters{})
 	case "Metaspace":
 		return append(c, s.metaspace(field, p))
 	case "Whitespace":
-		return append(c, s.cutAt(field, `\s+`, removed), s.cutAt(field, exprWord, isolated))
+		return append(c, s.splitAt(field, `\s+`, removed), s.splitAt(field, exprWord, isolated))
 	}
-	return append(c, s.cut(field, p))
+	return append(c, s.patternSplitter(field, p))
 }
 
-// cut builds a pre-tokenizer that is one cut.
-func (s *hfSource) cut(field string, p hfPart) splitter {
+// patternSplitter builds a pre-tokenizer that is one cut.
+func (s *hfSource) patternSplitter(field string, p hfComponent) splitter {
 	switch p.Type {
 	case "Split":
-		return &cut{at: s.finder(field, p.Pattern), keep: s.behavior(field, p.Behavior), invert: p.Invert}
+		return &patternSplit{match: s.finder(field, p.Pattern), behavior: s.behavior(field, p.Behavior), invert: p.Invert}
 	case "Digits":
 		if p.Individual {
-			return s.cutAt(field, `\p{N}`, isolated)
+			return s.splitAt(field, `\p{N}`, isolated)
 		}
-		return s.cutAt(field, `\p{N}+`, isolated)
+		return s.splitAt(field, `\p{N}+`, isolated)
 	case "Punctuation":
 		if p.Behavior == "" { // files from before the field existed
 			p.Behavior = "Isolated"
 		}
-		return s.cutAt(field, exprPunctuation, s.behavior(field, p.Behavior))
+		return s.splitAt(field, exprPunctuation, s.behavior(field, p.Behavior))
 	case "WhitespaceSplit":
-		return s.cutAt(field, `\s+`, removed)
+		return s.splitAt(field, `\s+`, removed)
 	case "CharDelimiterSplit":
 		if p.Delimiter == "" {
 			s.fail(malformed(field, "has no delimiter"))
 		}
-		return &cut{at: literal(p.Delimiter), keep: removed}
+		return &patternSplit{match: literal(p.Delimiter), behavior: removed}
 	}
 	s.fail(unsupported(field, "the pre-tokenizer %q", p.Type))
 	return nil
@@ -227,14 +227,14 @@ const (
 	exprWord        = `[\p{L}\p{M}\p{Nd}_]+`
 )
 
-func (s *hfSource) cutAt(field, expr string, keep behavior) splitter {
-	return &cut{at: s.compile(field, expr), keep: keep}
+func (s *hfSource) splitAt(field, expr string, keep behavior) splitter {
+	return &patternSplit{match: s.compile(field, expr), behavior: keep}
 }
 
-func (s *hfSource) metaspace(field string, p hfPart) splitter {
-	m := &metaspace{mark: p.Replacement, prefix: prefixAlways, cuts: true}
-	if utf8.RuneCountInString(m.mark) != 1 {
-		s.fail(malformed(field, "the replacement %q is not one character", m.mark))
+func (s *hfSource) metaspace(field string, p hfComponent) splitter {
+	m := &metaspace{symbol: p.Replacement, prefix: prefixAlways, splits: true}
+	if utf8.RuneCountInString(m.symbol) != 1 {
+		s.fail(malformed(field, "the replacement %q is not one character", m.symbol))
 	}
 	scheme, ok := prefixSchemes[p.Scheme]
 	switch {
@@ -246,7 +246,7 @@ func (s *hfSource) metaspace(field string, p hfPart) splitter {
 		m.prefix = prefixNever
 	}
 	if p.Split != nil {
-		m.cuts = *p.Split
+		m.splits = *p.Split
 	}
 	return m
 }

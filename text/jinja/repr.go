@@ -78,7 +78,7 @@ func (w *reprWriter) write(s string) error {
 		return limitErrorf("a printed value of more than %d MiB", maxOutput>>20)
 	}
 	w.b.WriteString(s)
-	return w.m.grow(len(s))
+	return w.m.chargeBytes(len(s))
 }
 
 // repr writes any value; depth ends the writing of cycles.
@@ -97,8 +97,8 @@ func (w *reprWriter) repr(v value, depth int) error {
 	case *dict:
 		return w.dict(v, depth)
 	case *dictView:
-		items := make([]value, len(v.of.keys))
-		if err := w.m.slots(len(items)); err != nil {
+		items := make([]value, len(v.dict.keys))
+		if err := w.m.chargeSlots(len(items)); err != nil {
 			return err
 		}
 		for i := range items {
@@ -179,7 +179,7 @@ func reprScalar(v value) string {
 		return quote(v)
 	case markup:
 		return "Markup(" + quote(string(v)) + ")"
-	case *span:
+	case *rangeValue:
 		s := "range(" + formatInt(v.start) + ", " + formatInt(v.stop)
 		if v.stride != 1 {
 			s += ", " + formatInt(v.stride)

@@ -6,11 +6,11 @@ import "strings"
 // its own scanner. The keys are the spellings in use.
 
 const (
-	foldedAny   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
-	foldedPairs = `(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])`
-	caseLead    = `[^\r\n\p{L}\p{N}]?`
-	caseUpper   = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
-	caseLower   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	exprContraction      = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	exprContractionPairs = `(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])`
+	caseLead             = `[^\r\n\p{L}\p{N}]?`
+	caseUpper            = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+	caseLower            = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
 
 	exprCapitalized = caseLead + caseUpper + `*` + caseLower + `+`
 	exprUppercase   = caseLead + caseUpper + `+` + caseLower + `*`
@@ -20,30 +20,30 @@ const (
 // that this text is not looked at again from every place in it, the
 // alternative before must come later in the expression: it consumes the text.
 type namedScanner struct {
-	scan   scanner
-	before string
+	scan     scanner
+	requires string
 }
 
 var namedScanners = map[string]namedScanner{
-	foldedAny:                     {scan: scanContraction(true)},
-	foldedPairs:                   {scan: scanContraction(true)},
-	`'(?i:[sdmt]|ll|ve|re)`:       {scan: scanContraction(true)},
-	`'(?:[sdmt]|ll|ve|re)`:        {scan: scanContraction(false)},
-	`(?:'s|'t|'re|'ve|'m|'ll|'d)`: {scan: scanContraction(false)},
+	exprContraction:                              {scan: scanContraction(true)},
+	exprContractionPairs:                         {scan: scanContraction(true)},
+	`'(?i:[sdmt]|ll|ve|re)`:                      {scan: scanContraction(true)},
+	`'(?:[sdmt]|ll|ve|re)`:                       {scan: scanContraction(false)},
+	`(?:'s|'t|'re|'ve|'m|'ll|'d)`:                {scan: scanContraction(false)},
 	`'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])`: {scan: scanContraction(true)},
 
 	`\s+(?!\S)`:  {scan: scanInnerSpace},
-	`\s*[\r\n]+`: {scan: scanLineEnds, before: `\s+(?!\S)`},
-	`\s*[\r\n]`:  {scan: scanLineEnds, before: `\s+(?!\S)`}, // \s* takes all line ends but the last
-	`\s+$`:       {scan: scanFinalSpace, before: `\s+(?!\S)`},
-	`\s++$`:      {scan: scanFinalSpace, before: `\s+(?!\S)`},
+	`\s*[\r\n]+`: {scan: scanLineEnds, requires: `\s+(?!\S)`},
+	`\s*[\r\n]`:  {scan: scanLineEnds, requires: `\s+(?!\S)`}, // \s* takes all line ends but the last
+	`\s+$`:       {scan: scanFinalSpace, requires: `\s+(?!\S)`},
+	`\s++$`:      {scan: scanFinalSpace, requires: `\s+(?!\S)`},
 
-	exprCapitalized:                     {scan: scanCapitalized(false), before: exprUppercase},
-	exprUppercase:                       {scan: scanUppercase(false)},
-	exprCapitalized + foldedAny + `?`:   {scan: scanCapitalized(true), before: exprUppercase + foldedAny + `?`},
-	exprUppercase + foldedAny + `?`:     {scan: scanUppercase(true)},
-	exprCapitalized + foldedPairs + `?`: {scan: scanCapitalized(true), before: exprUppercase + foldedPairs + `?`},
-	exprUppercase + foldedPairs + `?`:   {scan: scanUppercase(true)},
+	exprCapitalized:                              {scan: scanCapitalized(false), requires: exprUppercase},
+	exprUppercase:                                {scan: scanUppercase(false)},
+	exprCapitalized + exprContraction + `?`:      {scan: scanCapitalized(true), requires: exprUppercase + exprContraction + `?`},
+	exprUppercase + exprContraction + `?`:        {scan: scanUppercase(true)},
+	exprCapitalized + exprContractionPairs + `?`: {scan: scanCapitalized(true), requires: exprUppercase + exprContractionPairs + `?`},
+	exprUppercase + exprContractionPairs + `?`:   {scan: scanUppercase(true)},
 }
 
 var (
@@ -148,7 +148,7 @@ func scanCapitalized(contraction bool) scanner {
 		}
 		return both
 	}
-	return scanLed(body, suffix, contraction)
+	return withLead(body, suffix, contraction)
 }
 
 // scanUppercase matches an optional lead, at least one upper-case letter and
@@ -162,12 +162,12 @@ func scanUppercase(contraction bool) scanner {
 		end, _ = setLower.run(text, end, unlimited)
 		return end
 	}
-	return scanLed(body, scanContraction(true), contraction)
+	return withLead(body, scanContraction(true), contraction)
 }
 
-// scanLed puts an optional lead before a body and an optional contraction
+// withLead puts an optional lead before a body and an optional contraction
 // behind it.
-func scanLed(body, suffix scanner, contraction bool) scanner {
+func withLead(body, suffix scanner, contraction bool) scanner {
 	return func(text string, at int) int {
 		end := -1
 		if r, width := decode(text, at); setLead.has(r) {

@@ -70,8 +70,8 @@ var builtinSources = map[string]string{
 {%- endfor -%}`,
 }
 
-// builtinMarks tells formats by the special tokens they need, surest first.
-var builtinMarks = []struct {
+// builtinMarkers tells formats by the special tokens they need, surest first.
+var builtinMarkers = []struct {
 	name   string
 	tokens []string
 }{
@@ -107,7 +107,7 @@ func Default() *Template { return builtins()["chatml"] }
 // ForTokens returns the format that fits a vocabulary, and its name; has tells
 // whether a special token exists. Without a known one it returns ChatML.
 func ForTokens(has func(token string) bool) (*Template, string) {
-	for _, mark := range builtinMarks {
+	for _, mark := range builtinMarkers {
 		if !slices.ContainsFunc(mark.tokens, func(token string) bool { return !has(token) }) {
 			return builtins()[mark.name], mark.name
 		}

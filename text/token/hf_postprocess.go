@@ -25,9 +25,9 @@ func (p *hfPair) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &[]any{&text, &p.id})
 }
 
-// postProcessor fills in what is put before and after a text.
-func (s *hfSource) postProcessor(t *Tokenizer) {
-	s.process("post_processor", s.parts.postProcessor, t)
+// buildPostProcessor fills in what is put before and after a text.
+func (s *hfSource) buildPostProcessor(t *Tokenizer) {
+	s.addPostProcessor("post_processor", s.sections.postProcessor, t)
 	for _, id := range append(t.prefix[:len(t.prefix):len(t.prefix)], t.suffix...) {
 		if s.err == nil && !s.vocab.has(id) {
 			s.fail(malformed("post_processor", "the id %d is not in the vocabulary", id))
@@ -35,8 +35,8 @@ func (s *hfSource) postProcessor(t *Tokenizer) {
 	}
 }
 
-func (s *hfSource) process(field string, raw json.RawMessage, t *Tokenizer) {
-	p := s.part(field, raw)
+func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokenizer) {
+	p := s.component(field, raw)
 	if s.err != nil {
 		return
 	}
@@ -44,19 +44,19 @@ func (s *hfSource) process(field string, raw json.RawMessage, t *Tokenizer) {
 	case "", "ByteLevel": // it only moves offsets
 	case "Sequence":
 		for i, raw := range p.Processors {
-			s.process(fmt.Sprintf("%s.processors[%d]", field, i), raw, t)
+			s.addPostProcessor(fmt.Sprintf("%s.processors[%d]", field, i), raw, t)
 		}
 	case "RobertaProcessing", "BertProcessing":
 		t.prefix, t.suffix = []int32{p.Cls.id}, []int32{p.Sep.id}
 	case "TemplateProcessing":
-		s.template(field, p, t)
+		s.addTemplate(field, p, t)
 	default:
 		s.fail(unsupported(field, "the post-processor %q", p.Type))
 	}
 }
 
-// template reads the template for a single text.
-func (s *hfSource) template(field string, p hfPart, t *Tokenizer) {
+// addTemplate reads the template for a single text.
+func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 	t.prefix, t.suffix = nil, nil
 	seen := false
 	for _, item := range p.Single {
@@ -82,14 +82,14 @@ func (s *hfSource) template(field string, p hfPart, t *Tokenizer) {
 	}
 }
 
-// decoder reads how pieces are written as text.
-func (s *hfSource) decoder(t *Tokenizer) {
-	t.spelling.byteTokens = s.model.options.ByteFallback
-	s.decode("decoder", s.parts.decoder, &t.spelling)
+// buildDecoder reads how pieces are written as text.
+func (s *hfSource) buildDecoder(t *Tokenizer) {
+	t.decoding.byteTokens = s.model.options.ByteFallback
+	s.addDecoder("decoder", s.sections.decoder, &t.decoding)
 }
 
-func (s *hfSource) decode(field string, raw json.RawMessage, sp *spelling) {
-	p := s.part(field, raw)
+func (s *hfSource) addDecoder(field string, raw json.RawMessage, sp *decodeRules) {
+	p := s.component(field, raw)
 	if s.err != nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (s *hfSource) decode(field string, raw json.RawMessage, sp *spelling) {
 	case "", "Fuse", "ByteFallback":
 	case "Sequence":
 		for i, raw := range p.Decoders {
-			s.decode(fmt.Sprintf("%s.decoders[%d]", field, i), raw, sp)
+			s.addDecoder(fmt.Sprintf("%s.decoders[%d]", field, i), raw, sp)
 		}
 	case "ByteLevel":
 		sp.byteLevel = true
