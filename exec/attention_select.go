@@ -9,42 +9,42 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// With a selection a new token looks, in each layer, only at the blocks that
-// seem to matter to it. Summaries of keys give an estimate of each query head's
-// attention to each block; the blocks that all heads together care for most are
-// taken, those with the same estimate by index. The first block and the last few
-// are always taken: texts lean on them whatever is asked.
+// With page selection, a new token attends, in each layer, only to the blocks that seem to
+// matter to it. Summaries of keys give an estimate of each query head's attention to each block.
+// The selector takes the blocks with the highest sum over all heads; on equal estimates, the
+// lower index wins. It always takes the first block and the last few, because attention depends
+// on them for any query.
 //
-// Blocks that are taken are merged as they always are, and the others are
-// skipped, so taking all gives what no selection gives, bit for bit. What is
-// taken depends on the query and the summaries alone, not on threads or on where
-// pages lie. Long inputs are read exactly: they would need everything anyway.
+// Attention merges the selected blocks as usual and skips the others, so selecting all blocks
+// gives the same bits as no selection. The selection depends only on the query and the
+// summaries, not on threads or on where pages lie. Long inputs use exact attention: together
+// they would need all blocks anyway.
 const (
-	selectRows  = 64 // the most new tokens of one call that select
-	alwaysFirst = 1  // blocks that are always taken
-	alwaysLast  = 16 // before the block that is being filled
-	// alwaysSeen is how many tokens may be there before any is left out.
+	selectRows  = 64 // most new tokens of one Extend that use selection
+	alwaysFirst = 1  // first blocks that are always selected
+	alwaysLast  = 16 // last full blocks that are always selected
+	// alwaysSeen is the longest context, in tokens, of which no block is left out.
 	alwaysSeen = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
 )
 
-// pageSelector is what a pass knows about the blocks that its rows look at.
+// pageSelector chooses the blocks that each row of a pass attends to.
 type pageSelector struct {
 	*step
-	on       bool      // in the current layer rows look at what they have chosen
-	taken    []byte    // [selectRows, stride] 1 for a block that a row looks at
-	stride   int       // blocks of the longest sequence and two
+	on       bool      // rows of the current layer attend only to selected blocks
+	taken    []byte    // [selectRows, stride] 1 for a block that the row attends to
+	stride   int       // blocks of the longest sequence, plus two
 	attended []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
-	ranks    []uint32  // [stride] estimates as numbers whose order is theirs
+	ranks    []uint32  // [stride] estimates as integers of the same order
 
-	row         int // that chooses
+	row         int // row that selects
 	run         *run
-	first, last int // blocks that it can choose from
-	sealed      int // first block that becomes full in the run
+	first, last int // range of blocks that the row can choose from
+	sealed      int // first block that the run completes
 
 	summarizePart, estimatePart func(part, worker int)
 }
 
-// carve takes what selection needs, which is nothing without one.
+// carve takes the selector's buffers; exact attention needs none.
 func (c *pageSelector) carve(a *tiering.Arena) {
 	if c.m.selection.Exact() {
 		return
@@ -64,7 +64,7 @@ func (c *pageSelector) carve(a *tiering.Arena) {
 	}
 }
 
-// carveWorkspace takes the memory of one thread; group query heads share a key head.
+// carveWorkspace takes the memory of one thread. group is the query heads of a key head.
 func (c *pageSelector) carveWorkspace(w *workspace, a *tiering.Arena, group int) {
 	cols := kv.SummaryCols(c.m.Spec.HeadDim)
 	w.box = a.Floats(cols)
@@ -73,7 +73,7 @@ func (c *pageSelector) carveWorkspace(w *workspace, a *tiering.Arena, group int)
 	w.blocks = a.Floats(group * c.stride)
 }
 
-// start makes what is not in the arena.
+// start allocates what does not lie in the arena.
 func (c *pageSelector) start() {
 	if c.m.selection.Exact() {
 		return
@@ -85,12 +85,11 @@ func (c *pageSelector) start() {
 	c.summarizePart, c.estimatePart = c.summarize, c.estimate
 }
 
-// selects reports whether a batch's tokens choose what they look at, in layers
-// that have no window.
+// selects reports whether a batch's tokens use selection in layers without a window.
 func selects(m *Model, b *Batch) bool { return b.selects && !m.selection.Exact() }
 
-// selectBlocks summarizes the blocks that this pass fills and, for a few new
-// tokens, decides what each of them looks at in the current layer.
+// selectBlocks summarizes the blocks that this pass completes. If few tokens are new, it selects
+// the blocks that each of them attends to in the current layer.
 func (c *pageSelector) selectBlocks() {
 	c.on = false
 	if c.m.selection.Exact() {
@@ -119,14 +118,14 @@ func (c *pageSelector) selectBlocks() {
 	}
 }
 
-// summarize makes one head's summaries of a block that has become full.
+// summarize computes one key head's summaries of a block that this pass completes.
 func (c *pageSelector) summarize(part, worker int) {
 	block, head := c.sealed+part/c.layer.KVHeads, part%c.layer.KVHeads
 	share := c.run.seq.kv.HeadBlock(c.index, head, block)
 	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, share)
 }
 
-// selectRow decides what the row at a position looks at.
+// selectRow selects the blocks for the row at a position.
 func (c *pageSelector) selectRow(row, pos int) {
 	taken := c.taken[row*c.stride : (row+1)*c.stride]
 	for i := range taken {
@@ -143,9 +142,8 @@ func (c *pageSelector) selectRow(row, pos int) {
 	c.m.selected.Taken += int64(n)
 }
 
-// estimate computes how the query heads that share a key head divide their
-// attention between the blocks, as far as summaries tell. A block is worth what
-// its best summary is.
+// estimate computes, from the summaries, the attention that the query heads of a key head give
+// to each block. The score of a block is that of its best summary.
 func (c *pageSelector) estimate(kvHead, worker int) {
 	w, d := &c.workers[worker], c.m.Spec.HeadDim
 	q := c.queries(kvHead, c.row, 1)
@@ -166,8 +164,8 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 	}
 }
 
-// scoreBlocks scores the summaries of all blocks for the query heads of a key head, and keeps
-// the best of each block.
+// scoreBlocks scores the summaries of all blocks for the query heads of a key head and stores
+// the best score of each block.
 func (c *pageSelector) scoreBlocks(w *workspace, kvHead, heads int) {
 	groups := (c.last + kv.SummaryBlocks - 1) / kv.SummaryBlocks
 	for g := range groups {
@@ -181,16 +179,17 @@ func (c *pageSelector) scoreBlocks(w *workspace, kvHead, heads int) {
 	}
 }
 
-// splitSigns writes the positive elements of a query, then the negative ones,
-// with zeros for the others: what the corners of a box are multiplied with.
+// splitSigns writes the positive elements of a query, then the negative ones, with zeros in the
+// other places. Multiplied with the upper and lower corners of a box of keys, this gives the
+// greatest score that a key in the box can have.
 func splitSigns(out, q []float32) {
 	for i, v := range q {
 		out[i], out[len(q)+i] = max(v, 0), min(v, 0)
 	}
 }
 
-// bestOf reduces scores of summaries to the best of each block, or NaN where keys
-// are broken.
+// bestOf reduces the scores of summaries to the best of each block. A block with non-finite keys
+// gets NaN.
 func bestOf(out, scores []float32) {
 	const each = kv.BlockTokens / kv.SummaryTokens
 	for i := range out {
@@ -205,9 +204,9 @@ func bestOf(out, scores []float32) {
 	}
 }
 
-// addAttention adds to each block the share of attention that a query head with
-// these scores gives to it. Scores are lost. Broken blocks get NaN, and then
-// nothing can be said of the others.
+// addAttention turns a query head's scores into fractions of its attention and adds them to the
+// sums of the blocks. It overwrites the scores. If a block has the score NaN, only the blocks
+// with NaN are marked, because no fraction can be computed.
 func addAttention(sum, scores []float32) {
 	_, total := quant.SoftmaxBlock(scores, len(scores))
 	if total == total {
@@ -221,8 +220,7 @@ func addAttention(sum, scores []float32) {
 	}
 }
 
-// takeBest marks the blocks that are looked at, of those that can be chosen, and
-// returns how many they are.
+// takeBest marks the selected blocks among those that can be chosen, and returns their number.
 func (c *pageSelector) takeBest(taken []byte) int {
 	n := len(taken)
 	shares := c.attended[c.first:c.last]
@@ -240,11 +238,11 @@ func (c *pageSelector) takeBest(taken []byte) int {
 	return mark(taken, ranks, nil, max(1, math.Floor(c.m.selection.Fraction*float64(n))))
 }
 
-// broken is the rank of a block with broken keys.
+// broken is the rank of a block with non-finite keys.
 const broken = math.MaxUint32
 
-// rankOf returns a number that grows with a share, which is not negative. What is
-// broken ranks first.
+// rankOf returns an integer that grows with a sum of attention, which is not negative. NaN has
+// the highest rank.
 func rankOf(share float32) uint32 {
 	if share != share {
 		return broken
@@ -252,10 +250,10 @@ func rankOf(share float32) uint32 {
 	return math.Float32bits(share)
 }
 
-// mark marks the blocks of the highest ranks whose worth reaches need, the lower
-// index first among equals, clears the others, and returns how many are marked.
-// Without a worth each block is worth 1. Broken blocks are marked in any case:
-// what comes of them must not pass for sound.
+// mark marks the blocks of the highest ranks until their worth reaches need, clears the others,
+// and returns the number of marked blocks. On equal ranks, the lower index is first. If worth is
+// nil, each block is worth 1. Broken blocks are always marked, so that their NaN reaches the
+// logits as it does in exact attention.
 func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 	worthOf := func(i int) float64 {
 		switch {
@@ -266,7 +264,7 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 		}
 		return float64(worth[i])
 	}
-	// The greatest rank whose blocks, with all above, reach the need.
+	// The greatest rank such that its blocks and those of higher ranks reach the need.
 	var least uint32
 	for bit := uint32(1) << 31; bit > 0; bit >>= 1 {
 		sum := 0.0
@@ -298,13 +296,13 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 	return n
 }
 
-// attends reports whether a tile looks at a block.
+// attends reports whether a tile attends to a block.
 func (c *pageSelector) attends(t tile, block int) bool {
 	return !c.on || c.taken[t.row*c.stride+block] != 0
 }
 
-// nextBlock returns the first block from block on that a tile looks at. The last
-// one that it sees is always such a block.
+// nextBlock returns the first block at or after block that a tile attends to. A tile always
+// attends to its last block, so the search ends.
 func (c *pageSelector) nextBlock(t tile, block int) int {
 	for !c.attends(t, block) {
 		block++

@@ -8,22 +8,22 @@ import (
 	"github.com/llmrun/llmrun/kv/fetch"
 )
 
-// Batch is the tokens of one pass: a run of consecutive tokens for each of one
-// or more sequences. A single sequence is a batch of one.
+// Batch is the tokens of one pass: a run of consecutive tokens for each of one or more
+// sequences. A single sequence is a batch with one run.
 type Batch struct {
 	runs []run
-	ids  []int32 // all runs' tokens, one after the other
-	want []int   // rows whose logits are asked for, ascending
+	ids  []int32 // tokens of all runs, concatenated
+	want []int   // rows whose logits the caller wants, ascending
 	each func(pos int, logits []float32) error
-	// selects: few tokens are new, and look only at what a selection takes.
+	// selects: the new tokens are few enough for page selection.
 	selects bool
 }
 
 // run is consecutive tokens of one sequence in a batch.
 type run struct {
 	seq   *Sequence
-	row   int // of its first token in the batch
-	pos   int // of its first token in the sequence
+	row   int // row of its first token in the batch
+	pos   int // position of its first token in the sequence
 	count int
 }
 
@@ -34,7 +34,7 @@ func (b *Batch) reset(s *Sequence, ids []int32) {
 	b.want = b.want[:0]
 }
 
-// grow makes room in every sequence for its new tokens.
+// grow reserves KV slots in every sequence for its new tokens.
 func (b *Batch) grow(ctx context.Context) error {
 	for _, r := range b.runs {
 		if err := r.seq.kv.Grow(ctx, r.pos+r.count); err != nil {
@@ -50,7 +50,7 @@ func (b *Batch) grow(ctx context.Context) error {
 	return nil
 }
 
-// commit makes the new tokens part of their sequences.
+// commit appends the new tokens to their sequences.
 func (b *Batch) commit() {
 	for _, r := range b.runs {
 		s := r.seq
@@ -74,11 +74,12 @@ func (b *Batch) position(row int) int {
 	return -1
 }
 
-// Sequences returns how many sequences the batch has: fetch.Batch has it.
+// Sequences returns the number of sequences in the batch. It implements fetch.Batch.
 func (b *Batch) Sequences() int { return len(b.runs) }
 
-// Sequence returns the pages of one sequence and the position of its first new token.
+// Sequence returns the KV of one sequence and the position of its first new token. It implements
+// fetch.Batch.
 func (b *Batch) Sequence(i int) (*kv.Seq, int) { return b.runs[i].seq.kv, b.runs[i].pos }
 
-// onFlash reports whether any sequence has keys and values on flash.
+// onFlash reports whether any sequence has KV pages on flash.
 func (b *Batch) onFlash() bool { return fetch.OnFlash(b) }

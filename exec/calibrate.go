@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// readAlone reads tokens as a text of their own.
+// readAlone passes tokens through the model as a sequence of their own.
 func readAlone(ctx context.Context, m *Model, ids []int32) error {
 	s, err := m.NewSequence(len(ids))
 	if err != nil {
@@ -22,7 +22,7 @@ func readAlone(ctx context.Context, m *Model, ids []int32) error {
 	return m.Extend(ctx, s, ids, &Reader{})
 }
 
-// readInWindows reads a text in windows that know nothing of each other.
+// readInWindows passes a text through the model in windows that do not attend to each other.
 func readInWindows(ctx context.Context, m *Model, ids []int32, progress func(done int)) error {
 	window := min(calibrationWindow, m.Spec.Context)
 	for done := 0; done < len(ids); done += window {
@@ -35,12 +35,12 @@ func readInWindows(ctx context.Context, m *Model, ids []int32, progress func(don
 	return nil
 }
 
-// calibrationWindow is how many tokens are read without what was before.
+// calibrationWindow is the tokens of a window.
 const calibrationWindow = 512
 
-// Calibrate measures the importance of the inputs of all matrices of layers, by
-// reading token ids with the model as it is. progress, which may be nil, is told
-// how many of them were read.
+// Calibrate measures the importance of the inputs of all layers' matrices by passing token ids
+// through the model with its current weights. It calls progress, which may be nil, with the
+// number of tokens done.
 func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, progress func(done, total int64)) (modelfile.Importance, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
@@ -64,7 +64,7 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 	}
 	importance := modelfile.Importance{}
 	for _, p := range powers.Sums {
-		if p.Rows > 0 { // some expert may never have been asked
+		if p.Rows > 0 { // the router may never have chosen some experts
 			quant.Scale(p.Sum, 1/float32(p.Rows))
 			importance[p.Name] = p.Sum
 		}
@@ -72,10 +72,11 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 	return importance, nil
 }
 
-// MeasureOutliers reads token ids with the model as it is, for the scales of its inputs
-// and what lies beyond them. Only at the end it is known which scale an input has: what
-// may be beyond it is remembered meanwhile. The text is read again if it is too long for
-// that, or if more lies beyond a scale than was remembered.
+// MeasureOutliers measures the per-tensor scale of each input, and how much lies beyond it, by
+// passing token ids through the model with its current weights. The scales are known only at the
+// end, so the pass remembers the elements that may lie beyond them. It passes the text through
+// the model a second time if the text is too long to remember them, or if more elements lie
+// beyond a scale than were remembered.
 func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Options, how OutlierOptions) (*w8a8.Index, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
@@ -132,8 +133,8 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	return index, nil
 }
 
-// inputSizesOf returns what is to be measured of the model's inputs, by the first
-// matrix that reads each, and in the order of use.
+// inputSizesOf returns one measurement for each input of the model: by the first matrix that
+// reads the input, and in the order of use.
 func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputSizes, order []*calib.InputSizes) {
 	named := m.Matrices()
 	by = map[*weights.Linear]*calib.InputSizes{}
@@ -148,12 +149,12 @@ func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputSizes, order []*
 	return by, order
 }
 
-// OutlierOptions are the choices for MeasureOutliers.
+// OutlierOptions are the options of MeasureOutliers.
 type OutlierOptions struct {
-	Made string // program and version, for the calibration to say who made it
-	// Share is the part of an input's elements that may lie beyond its scale, and
-	// then go through the shadow. 0 means defaultOutlierShare, or more where
-	// many elements lie far beyond all others.
+	Made string // program and version that the calibration names as its maker
+	// Share is the fraction of an input's elements that may lie beyond its scale and take the
+	// outlier path. 0 means a default of the package calib, or more where many elements lie far
+	// beyond all others.
 	Share    float64
-	Progress func(done, total int64) // tokens; each may be read twice
+	Progress func(done, total int64) // in tokens; a second pass doubles total
 }

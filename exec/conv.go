@@ -1,10 +1,10 @@
 package exec
 
-// convChannels is how many channels of a convolution make a part.
+// convChannels is the channels of a convolution that one part computes.
 const convChannels = 128
 
-// convolve does some channels of all rows. The layer's input h has been read by
-// then, and takes the result.
+// convolve computes some channels of all rows. The layer has read its input from h before, so
+// the result overwrites h.
 func (p *pass) convolve(part, _ int) {
 	lo, hi := part*convChannels, min((part+1)*convChannels, p.m.Spec.Dim)
 	for _, r := range p.batch.runs {
@@ -14,13 +14,12 @@ func (p *pass) convolve(part, _ int) {
 	}
 }
 
-// convolveChannel convolves one channel of one sequence's rows. The sequence
-// remembers the last taps-1 products B·x, oldest first.
+// convolveChannel convolves one channel of one sequence's rows. The sequence holds the last
+// taps-1 products B·x, oldest first.
 func (p *pass) convolveChannel(r run, c int) {
 	dim, taps := p.m.Spec.Dim, p.m.Spec.ConvTaps
 	old, next := r.seq.conv[p.index], r.seq.convNext[p.index]
-	// product returns B·x of the run's token t, counted from its first; negative
-	// ones are remembered from before.
+	// product returns B·x of token t of the run. A negative t is a token before the run.
 	product := func(t int) float32 {
 		if t < 0 {
 			return old[(taps-1+t)*dim+c]

@@ -8,7 +8,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// experts runs the MLPs of the experts that the rows of a batch chose.
+// experts computes the MLPs of the experts that the router chose for the rows of a batch.
 type experts struct {
 	*step
 	mm      *matmulQueue
@@ -17,25 +17,26 @@ type experts struct {
 	activatePart, choosePart, combinePart func(row, worker int)
 }
 
-// makeParts makes method values, which allocate.
+// makeParts creates the method values once, because creating one allocates.
 func (e *experts) makeParts() {
 	e.activatePart, e.choosePart, e.combinePart = e.activateRouted, e.choose, e.combine
 }
 
-// routing is the state of routing one batch to experts.
+// routing is the assignment of a batch's rows to experts. A gathered row is a (row, expert)
+// pair; gathered rows are numbered expert after expert.
 type routing struct {
 	logits  []float32 // [chunk, Experts]
 	gates   []float32 // [chunk] weight of the shared expert
-	chosen  []int32   // [chunk, Experts] rank of a used expert's row, -1 for others
-	weights []float32 // [chunk, Experts] weight of each used expert
+	chosen  []int32   // [chunk, Experts] gathered row of a chosen expert, -1 for the others
+	weights []float32 // [chunk, Experts] weight of each chosen expert
 	first   []int32   // [Experts+1] first gathered row of each expert
-	of      []int32   // [chunk*ExpertsUsed] the batch's row that a gathered row is
-	x       []float32 // [n, Dim] the rows of the batch
-	copies  []float32 // [chunk*ExpertsUsed, Dim] gathered rows, see gather; none if no expert needs them
-	out     []float32 // [chunk*ExpertsUsed, Dim] results of gathered rows
+	of      []int32   // [chunk*ExpertsUsed] the batch's row of each gathered row
+	x       []float32 // [n, Dim] the experts' input, in the order of the batch
+	copies  []float32 // [chunk*ExpertsUsed, Dim] copies of gathered rows, see gather; nil if no expert needs them
+	out     []float32 // [chunk*ExpertsUsed, Dim] output of each gathered row
 
-	ready []int32 // [Experts] which experts are computed now, of those that have rows,
-	rows  []int32 // [chunk*ExpertsUsed] and their gathered rows
+	ready []int32 // [Experts] experts that run next: those in memory with gathered rows
+	rows  []int32 // [chunk*ExpertsUsed] the gathered rows of these experts
 	inner int     // width of their inner vectors
 }
 
@@ -54,9 +55,8 @@ func (r *routing) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) 
 	}
 }
 
-// choose picks the experts of one row: softmax over all, the best few (the
-// lower index wins a tie), their weights scaled to sum to 1 where the family
-// does so.
+// choose chooses the experts of one row: softmax over all, the ExpertsUsed largest (the lower
+// index wins a tie), and weights that sum to 1 if the family normalizes them.
 func (e *experts) choose(row, _ int) {
 	s, r := e.m.Spec, &e.routing
 	probs := r.logits[row*s.Experts : (row+1)*s.Experts]
@@ -91,10 +91,9 @@ func takeLargest(chosen []int32, weights, probs []float32, n int) (sum float32) 
 	return sum
 }
 
-// gather gives each row a place with the experts that it chose, expert after
-// expert. Rows themselves stay where they are: rounding, which reads them once
-// for every expert in any case, finds them by the index of their place. Only
-// weights that are not multiplied in integers need their rows side by side.
+// gather numbers the gathered rows, expert after expert. Rows are not copied: quantization reads
+// a row once for each of its experts and finds it by index. Only weights that are not multiplied
+// in integers need copies of their rows side by side.
 func (e *experts) gather(in []float32 /* [n, Dim] */) {
 	s, r := e.m.Spec, &e.routing
 	r.x = in
@@ -112,7 +111,7 @@ func (e *experts) gather(in []float32 /* [n, Dim] */) {
 	r.first[s.Experts] = next
 }
 
-// place makes a row of the batch the gathered row of an expert.
+// place assigns a row of the batch to the gathered row of an expert.
 func (e *experts) place(at int32, expert, row int) {
 	r, dim := &e.routing, e.m.Spec.Dim
 	r.of[at] = int32(row)
@@ -121,7 +120,7 @@ func (e *experts) place(at int32, expert, row int) {
 	}
 }
 
-// copiesRows reports whether any expert needs gathered rows side by side.
+// copiesRows reports whether any expert needs copies of its gathered rows.
 func (e *experts) copiesRows() bool {
 	for l := range e.m.weights.Layers {
 		experts := e.m.weights.Layers[l].Experts
@@ -134,8 +133,8 @@ func (e *experts) copiesRows() bool {
 	return false
 }
 
-// run computes the MLPs of all experts that were chosen by any row: those
-// in memory first, the others as they arrive. No result depends on the order.
+// run computes the MLPs of all chosen experts: those in memory first, then the others as their
+// reads complete. No result depends on the order.
 func (e *experts) run() {
 	r, cache := &e.routing, e.m.experts
 	if cache == nil {
@@ -153,7 +152,7 @@ func (e *experts) run() {
 	}
 }
 
-// listChosen lists the experts that any row chose.
+// listChosen lists the experts that the router chose for any row.
 func (r *routing) listChosen() {
 	r.ready = r.ready[:0]
 	for e := range len(r.first) - 1 {
@@ -196,20 +195,20 @@ func (e *experts) queueExpert(id int32) {
 	}
 }
 
-// sameRows returns which gathered rows an expert works on.
+// rowsOf returns the gathered rows of an expert.
 func (r *routing) rowsOf(e int32) (first, count int) {
 	return int(r.first[e]), int(r.first[e+1] - r.first[e])
 }
 
-// activateRouted combines a row of gate and up of an expert in ready into gate.
+// activateRouted combines gate and up of a gathered row of the running experts into gate.
 func (e *experts) activateRouted(i, _ int) {
 	width := e.routing.inner
 	lo := int(e.routing.rows[i]) * width
 	e.activate(e.gate[lo:lo+width], e.gate[lo:lo+width], e.up[lo:lo+width])
 }
 
-// combine adds up a row's experts in the order of their index, whichever order
-// they were computed in.
+// combine adds up the outputs of a row's experts in the order of the experts' index, whatever
+// the order in which they were computed.
 func (e *experts) combine(row, _ int) {
 	s, r := e.m.Spec, &e.routing
 	out := e.ffn[row*s.Dim : (row+1)*s.Dim]

@@ -6,7 +6,7 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// ExpertStats returns how well the memory for experts served.
+// ExpertStats returns the statistics of the expert cache.
 func (m *Model) ExpertStats() weights.ExpertStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -16,7 +16,8 @@ func (m *Model) ExpertStats() weights.ExpertStats {
 	return m.experts.Snapshot()
 }
 
-// openExperts makes the cache of a pack's experts and reads them, if it holds all.
+// openExperts creates the cache of a pack's experts and, if it has a slot for each, reads all of
+// them.
 func openExperts(ctx context.Context, m *Model, ld *weights.Loader, o *Options) error {
 	if len(ld.Cold) == 0 {
 		return nil

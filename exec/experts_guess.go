@@ -9,15 +9,15 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// guess asks the layer's router before attention what it will choose
-// after it, so that what is not in memory can be read meanwhile.
+// guess runs the layer's router before attention. Its choice approximates the choice after
+// attention, so the expert cache can read missing experts while attention runs.
 func (e *experts) guess() {
 	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
 	if cache == nil || cache.Slots() == cache.Count || router.Rest.Count > 0 {
-		return // the stream brings the router when it is used, not before
+		return // the stream delivers the router only when its turn comes
 	}
 	if !e.anyWanted(0, e.n) {
-		return // no token chooses any
+		return // no row continues to the experts
 	}
 	in := e.x
 	if s.PreNorm && s.Parallel != arch.ParallelOne {
@@ -30,7 +30,8 @@ func (e *experts) guess() {
 	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.GuessShare)])
 }
 
-// rankLikely lists the experts that rows are likely to choose, the most wanted first.
+// rankLikely lists the experts that rows are likely to choose, in descending order of how many
+// rows choose them.
 func (e *experts) rankLikely() {
 	r := &e.routing
 	clear(r.first)
@@ -43,8 +44,7 @@ func (e *experts) rankLikely() {
 	slices.SortStableFunc(r.ready, func(a, b int32) int { return cmp.Compare(r.first[b], r.first[a]) })
 }
 
-// addLikely adds a row's best experts to ready, and counts in first how many rows
-// like each.
+// addLikely adds a row's best experts to ready, and counts in first how many rows chose each.
 func (e *experts) addLikely(row int) {
 	s, r := e.m.Spec, &e.routing
 	logits := r.logits[row*s.Experts : (row+1)*s.Experts]

@@ -6,15 +6,15 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// KVStats says where keys and values are and what was read and written of them.
+// KVStats is where KV pages are and how many bytes were read and written.
 type KVStats struct {
 	kv.Stats
-	Read    int64         // bytes from flash
-	Stalled time.Duration // that attention waited for them
-	Stalls  int           // how many times it did
+	Read    int64         // bytes read from flash
+	Stalled time.Duration // time that attention waited for these reads
+	Stalls  int           // number of these waits
 }
 
-// KVStats returns where keys and values are.
+// KVStats returns the statistics of the KV cache.
 func (m *Model) KVStats() KVStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -28,8 +28,8 @@ func (m *Model) KVStats() KVStats {
 	}
 }
 
-// SetHot changes how much memory keys and values take while older ones can go to
-// flash, between two passes. What is too much goes there at once.
+// SetHot changes, between two passes, the limit of KV bytes in memory above which older pages
+// spill to flash. It spills at once what exceeds the new limit.
 func (m *Model) SetHot(bytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,73 +8,74 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// matmulQueue collects the matmuls of a step and runs them together: inputs are quantized
-// once, and threads share all rows of all matrices.
+// matmulQueue collects the matmuls of a step and runs them together: it quantizes each input
+// once, and all threads share the rows of all matrices.
 type matmulQueue struct {
 	*step
 	matmuls      []matmul
-	inputs       []matmulInput // what the jobs multiply, quantized
+	inputs       []matmulInput // quantized inputs of the matmuls
 	quantized    []float32     // memory of inputs
-	shift        int           // of work, see measureWork
-	headReads    int           // how many times the stream has brought the output matrix
-	submitsReads atomic.Bool   // the thread that runs the next part submits reads of pages first
-	outliers     *outlierPass  // nil: without Options.W8A8
+	shift        int           // log2 of a work unit, see measureWork
+	headReads    int           // how often this pass has run the output matrix
+	submitsReads atomic.Bool   // the thread that runs the next part first submits page reads
+	outliers     *outlierPass  // nil without Options.W8A8
 	offload      offloadPass
 
 	quantizePart func(row, worker int)
 }
 
-// makeParts makes method values, which allocate.
+// makeParts creates the method values once, because creating one allocates.
 func (q *matmulQueue) makeParts() { q.quantizePart = q.quantizeRow }
 
-// maxMatmuls is more matmuls than any step has.
+// maxMatmuls returns a bound of the matmuls of a step.
 func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
 
 // matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
 type matmul struct {
 	w     *weights.Linear
-	x     []float32 // [n, Cols], or more rows of which of says which are multiplied
-	of    []int32   // [n] the row of x that each is; nil: they are as they lie. Tiled weights only
+	x     []float32 // [n, Cols], or more rows, of which of selects n
+	of    []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
 	n     int
 	y     []float32 // [n, Rows]
-	input int       // index into pass.inputs, for tiled weights
-	// activates: y is the gate of an MLP, which the product is combined with.
+	input int       // index into matmulQueue.inputs, for tiled weights
+	// activatesGate: the weights are an MLP's up matrix, and y holds gate. The result of the
+	// matmul is combined with gate in slices instead of being stored.
 	activatesGate bool
 
-	// What is done of it next: rows lo to hi, which are in data.
+	// The rows of w that run next: lo to hi, whose weights are in data.
 	lo, hi int
 	data   []byte
-	work   int // of what is next of the jobs before it, see measureWork
+	work   int // work of the matmuls before it in the queue, see measureWork
 }
 
-// matmulInput is what tiled weights are multiplied with: rounded once, used by all
-// products of a step that read the same vectors.
+// matmulInput is the quantized input of tiled weights. All matmuls of a step that read the same
+// vectors share it.
 type matmulInput struct {
-	x    []float32 // [n, cols], see job
+	x    []float32 // [n, cols], see matmul
 	of   []int32   // [n]
 	cols int
 	n    int
-	// order of the elements, nil for their own
+	// column order of the weights, nil for the natural one
 	order     []float32               // [cols]
-	perTensor *weights.PerTensorInput // how all of it is rounded with one scale, nil: group by group
+	perTensor *weights.PerTensorInput // quantization with one scale, nil: with a scale for each group
 	acts      tiled.Activations
-	row       int // index of its first row among all inputs' rows, each input's filled up to whole tiles
+	row       int // its first row among the rows of all inputs; each input is padded to whole tiles
 }
 
-// queue puts a product on the list of the current step.
+// queue queues a matmul for the current step.
 func (q *matmulQueue) queue(w *weights.Linear, x []float32, n int, y []float32) {
 	q.queueRows(w, x, nil, n, y)
 }
 
-// queueRows is add for rows of x that lie anywhere: gathering is an index that
-// rounding follows.
+// queueRows is queue for rows of x that are selected by index. Quantization follows the index,
+// so the rows are not copied.
 func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
 	if n > 0 {
 		q.matmuls = append(q.matmuls, matmul{w: w, x: x, of: of, n: n, y: y})
 	}
 }
 
-// row returns a row of what the job multiplies.
+// row returns a row of the matmul's input.
 func (j *matmul) row(i int) []float32 { return rowOf(j.x, j.of, j.w.Cols, i) }
 
 func rowOf(x []float32, of []int32, cols, i int) []float32 {
@@ -84,9 +85,8 @@ func rowOf(x []float32, of []int32, cols, i int) []float32 {
 	return x[i*cols : (i+1)*cols]
 }
 
-// run does all products of the list, divided over the threads by rows of
-// the weights, and empties the list. What another device has of them it does
-// meanwhile.
+// run runs the queued matmuls, split over the threads by rows of the weights, and empties the
+// queue. Another device computes its offloaded rows at the same time.
 func (q *matmulQueue) run() {
 	if observe := q.m.observe; observe != nil {
 		q.flushRowOps()
@@ -104,8 +104,8 @@ func (q *matmulQueue) run() {
 	q.matmuls = q.matmuls[:0]
 }
 
-// runStage does those products of the list that activate others, or those others:
-// first the rows that are in memory of all of them, then of each the rest.
+// runStage runs the queued matmuls that activate a gate, or the others: first the resident rows
+// of all of them, then the streamed rows of each.
 func (q *matmulQueue) runStage(activating bool) {
 	if !q.beginStage(activating) {
 		return
@@ -125,8 +125,8 @@ func (q *matmulQueue) runStage(activating bool) {
 	}
 }
 
-// beginStage makes the rows in memory the next ones of a stage's matmuls, and reports whether
-// the stage has any.
+// beginStage sets the resident rows as the next rows of a stage's matmuls and reports whether
+// the stage has any matmul.
 func (q *matmulQueue) beginStage(activating bool) (found bool) {
 	for i := range q.matmuls {
 		if j := &q.matmuls[i]; j.activatesGate == activating {
@@ -140,14 +140,14 @@ func (q *matmulQueue) beginStage(activating bool) (found bool) {
 	return found
 }
 
-// runNext does what is next of all jobs.
+// runNext runs the next rows of all matmuls.
 func (q *matmulQueue) runNext() {
 	units, least := q.measureWork()
 	q.m.workers.RunRange(units, least, q)
 }
 
-// quantizeInputs rounds what the list's tiled weights are multiplied with, and does
-// what is on the list of steps for each row.
+// quantizeInputs quantizes the inputs of the queued matmuls with tiled weights. It runs the
+// queued row operations in the same loop if there is a single input.
 func (q *matmulQueue) quantizeInputs() {
 	q.inputs = q.inputs[:0]
 	memory, rows := q.quantized, 0
@@ -166,9 +166,9 @@ func (q *matmulQueue) quantizeInputs() {
 	q.ops = q.ops[:0]
 }
 
-// addInput gives a matmul its quantized input: that of the matmul before, if it reads the same
-// rows, or one in memory that is left, whose rows begin with row. It returns the memory and the
-// row behind it.
+// addInput assigns a matmul its quantized input: the previous matmul's if both read the same
+// rows, otherwise a new one in the remaining memory, beginning at row. It returns the memory and
+// the row that follow.
 func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32, int) {
 	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].sameRows(j) {
 		j.input = last
@@ -182,17 +182,18 @@ func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32,
 	return memory[tiled.FloatsNeeded(in.cols, in.n):], row
 }
 
-// sameRows reports whether a job multiplies the very rows of the input.
+// sameRows reports whether a matmul reads exactly the rows of the input, in its order of
+// columns.
 func (in *matmulInput) sameRows(j *matmul) bool {
 	return &in.x[0] == &j.x[0] && same(in.of, j.of) && same(in.order, j.w.Order)
 }
 
-// same reports whether two slices are one.
+// same reports whether two slices are identical: the same memory and length.
 func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// quantizeRow rounds one row of the inputs. Rows behind an input's last fill a tile up.
+// quantizeRow quantizes one row of the inputs. Rows past an input's last pad its last tile.
 func (q *matmulQueue) quantizeRow(row, worker int) {
 	i := 0
 	for i+1 < len(q.inputs) && row >= q.inputs[i+1].row {
@@ -207,8 +208,8 @@ func (q *matmulQueue) quantizeRow(row, worker int) {
 	q.quantizeInto(i, row, in.inOrder(rowOf(in.x, in.of, in.cols, row), q.workers[worker].ordered))
 }
 
-// inOrder returns a row with its elements in the order of the weights' columns; memory holds it
-// where that is another one.
+// inOrder returns a row in the column order of the weights. It uses memory if that differs from
+// the natural order.
 func (in *matmulInput) inOrder(x, memory []float32 /* [cols] */) []float32 {
 	if in.order == nil {
 		return x
@@ -220,7 +221,7 @@ func (in *matmulInput) inOrder(x, memory []float32 /* [cols] */) []float32 {
 	return ordered
 }
 
-// ordersPerStep returns in how many orders a step may round the same vectors.
+// ordersPerStep returns the most column orders in which a step quantizes the same vectors.
 func (q *matmulQueue) ordersPerStep() int {
 	most := 1
 	for l := range q.m.weights.Layers {
@@ -238,19 +239,18 @@ func (q *matmulQueue) ordersPerStep() int {
 	return most
 }
 
-// quantizedFloats returns the memory that the inputs of any step take.
+// quantizedFloats returns the memory of the quantized inputs of the largest step.
 func (q *matmulQueue) quantizedFloats() int {
 	s := q.m.Spec
 	w := q.widths()
 	most := tiled.FloatsNeeded(max(s.Dim, s.Heads*s.HeadDim, w.inner)/tiled.GroupElems*tiled.GroupElems, q.chunk)
-	// Experts share out the rows of a batch; each has its own tiles, which are
-	// at most twice as wide as they need to be.
+	// Each expert has its own tiles for its gathered rows, padded to at most twice their number.
 	cols := max(s.Dim, w.expertInner) / tiled.GroupElems * tiled.GroupElems
 	most *= q.ordersPerStep()
 	return max(most, 2*s.ExpertsUsed*q.chunk*tiled.FloatsNeeded(cols, 1))
 }
 
-// multiplyRows does the rows lo to hi of a job.
+// multiplyRows computes the rows lo to hi of a matmul.
 func (q *matmulQueue) multiplyRows(j *matmul, lo, hi, worker int) {
 	if j.activatesGate {
 		q.multiplyActivating(j, lo, hi, worker)
@@ -259,8 +259,8 @@ func (q *matmulQueue) multiplyRows(j *matmul, lo, hi, worker int) {
 	q.multiplyInto(j.y, j.w.Rows, 0, j, lo, hi, worker)
 }
 
-// multiplyInto does the rows lo to hi of a job, for a matrix of results whose first
-// column is that of row first.
+// multiplyInto computes the rows lo to hi of a matmul into y, a matrix of width columns whose
+// first column belongs to the row first.
 func (q *matmulQueue) multiplyInto(y []float32 /* [n, width] */, width, first int, j *matmul, lo, hi, worker int) {
 	ws := &q.workers[worker]
 	if j.w.Tiled {

@@ -9,23 +9,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// offloadPass is what of a step's products is under way on another device.
+// offloadPass is the work of the current step on another device.
 type offloadPass struct {
 	*offloadDevice
-	buffer *hetero.Buffer // all of the pass's memory: where products read and write
+	buffer *hetero.Buffer // the pass's frame, where matmuls read and write
 	work   []offloadedWork
-	begun  time.Duration // when the step began, by the device's clock
+	begun  time.Duration // start of the step by the device's clock
 	trace  offloadTrace
 }
 
-// offloadedWork is rows of a job that were submitted.
+// offloadedWork is submitted rows of a matmul.
 type offloadedWork struct {
 	job, part       int
 	ticket          hetero.Ticket
-	submitted, seen time.Duration // and seen to be done, by the clock of who traces
+	submitted, seen time.Duration // times by the trace's clock: of the submission, and of the observed completion
 }
 
-// attachTo makes the frame of a pass the device's, if there is a device.
+// attachTo attaches the frame of a pass to the device, if there is one.
 func (a *offloadPass) attachTo(device *offloadDevice, frame *tiering.Frame) (err error) {
 	if device == nil {
 		return nil
@@ -35,7 +35,7 @@ func (a *offloadPass) attachTo(device *offloadDevice, frame *tiering.Frame) (err
 	return err
 }
 
-// startOffload submits the device's rows of all products of the list.
+// startOffload submits the offloaded rows of all queued matmuls.
 func (q *matmulQueue) startOffload() {
 	a := &q.offload
 	if a.offloadDevice == nil {
@@ -45,7 +45,7 @@ func (q *matmulQueue) startOffload() {
 	var flushed []float32
 	for i := range q.matmuls {
 		if j := &q.matmuls[i]; j.w.Offload != nil && j.residentRows() != j.w.Rows && q.err == nil {
-			q.flushRowOps() // they may still have to write the matmul's input
+			q.flushRowOps() // they may write the matmul's input
 			q.err = a.submitRows(i, j, !same(flushed, j.x))
 			flushed = j.x
 		}
@@ -53,8 +53,8 @@ func (q *matmulQueue) startOffload() {
 	a.trace.submitted = a.trace.recorder.Now()
 }
 
-// submitRows submits the device's rows of one matmul, whose input the device has to see first
-// if flush is true.
+// submitRows submits the offloaded rows of one matmul. If flush is true, it first makes the
+// input visible to the device.
 func (a *offloadPass) submitRows(i int, j *matmul, flush bool) error {
 	x := a.buffer.View(j.x, j.w.Cols)
 	if flush {
@@ -65,7 +65,7 @@ func (a *offloadPass) submitRows(i int, j *matmul, flush bool) error {
 	return a.start(i, j, x)
 }
 
-// start submits the device's rows of one product.
+// start submits the offloaded rows of one matmul.
 func (a *offloadPass) start(job int, j *matmul, x hetero.View) error {
 	y := a.buffer.View(j.y, j.w.Rows)
 	for i := range j.w.Offload.Pieces {
@@ -82,7 +82,7 @@ func (a *offloadPass) start(job int, j *matmul, x hetero.View) error {
 	return nil
 }
 
-// finishOffload waits for the device, also after an error, and takes its rows.
+// finishOffload waits for the device, also after an error, and fetches its results.
 func (q *matmulQueue) finishOffload() {
 	a := &q.offload
 	if a.offloadDevice == nil {
@@ -101,7 +101,7 @@ func (q *matmulQueue) finishOffload() {
 	a.clear()
 }
 
-// await waits for the rows that were submitted.
+// await waits for the submitted rows.
 func (a *offloadPass) await(matmuls []matmul) (err error) {
 	for i := range a.work {
 		w := &a.work[i]
@@ -112,21 +112,21 @@ func (a *offloadPass) await(matmuls []matmul) (err error) {
 	return err
 }
 
-// cancel waits for what is under way, which is nothing but after a fault, and forgets it.
+// cancel waits for submitted work, which exists only after a fault, and drops it.
 func (a *offloadPass) cancel() {
 	for _, w := range a.work {
-		_ = w.ticket.Wait() // nobody uses it
+		_ = w.ticket.Wait() // the result is not used
 	}
 	a.clear()
 }
 
-// clear empties the list of what was submitted.
+// clear empties the list of submitted work.
 func (a *offloadPass) clear() {
 	clear(a.work)
 	a.work = a.work[:0]
 }
 
-// addBias adds what the device does not know to its rows.
+// addBias adds the bias to offloaded rows, because device kernels have no bias.
 func (j *matmul) addBias(part int) {
 	if j.w.Bias == nil {
 		return

@@ -12,28 +12,28 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// outlierPass computes both halves of products in integers at the same time: the
-// integers, and the shadow, which is what lies beyond their scales.
+// outlierPass computes both halves of the W8A8 matmuls at the same time: the integer half, and
+// the outlier path, the float product of what lies beyond the scales.
 type outlierPass struct {
 	*outlierPath
 	q     *matmulQueue
-	total int        // tiles of rows of all jobs of a step
-	step  int        // of those that a part of the integer half has
-	one   [1]float32 // what is beyond
-	err   error      // why columns could not be read
+	total int        // row tiles of all matmuls of a step
+	step  int        // row tiles of one part of the integer half
+	one   [1]float32 // scratch: the excess of one outlier
+	err   error      // why a column could not be read
 
-	marks    []byte    // [inputs of a step, chunk] 1 for rows that have outliers
-	counts   []int32   // [maxCols] how many rows have one in each channel
-	channels []int32   // [maxCols] those that any row has one in, ascending
-	sums     []float32 // [chunk, rows of all matrices of a step]
-	column   []float32 // [maxRows] one that came from flash, and
-	raw      []byte    // its bytes there
+	marks    []byte    // [inputs of a step, chunk] 1 for rows with outliers
+	counts   []int32   // [maxCols] number of rows with an outlier in each channel
+	channels []int32   // [maxCols] channels with an outlier in any row, ascending
+	sums     []float32 // [chunk, rows of all matrices of a step] results of the outlier path
+	column   []float32 // [maxRows] a column from flash
+	raw      []byte    // its bytes as stored
 
 	lanes []*trace.Lane // [workers]
 	merge func(row, worker int)
 }
 
-// addOutlierPath prepares the pass for the model's shadow, if it has one.
+// addOutlierPath prepares the pass for the model's outlier path, if it has one.
 func (q *matmulQueue) addOutlierPath() {
 	s := q.m.outliers
 	if s == nil {
@@ -46,7 +46,7 @@ func (q *matmulQueue) addOutlierPath() {
 	}
 }
 
-// carve takes the memory of steps.
+// carve takes the buffers of the largest step.
 func (s *outlierPass) carve(a *tiering.Arena) {
 	cols, rows, step := 0, 0, s.m.Spec.Dim
 	for l := range s.m.weights.Layers {
@@ -60,14 +60,14 @@ func (s *outlierPass) carve(a *tiering.Arena) {
 	s.sums, s.column, s.raw = a.Floats(chunk*step), a.Floats(rows), a.Bytes(4*rows+2*sumAlign)
 }
 
-// sumAlign is more than a column of a calibration has for its sum, and to fill it up.
+// sumAlign bounds the checksum and the padding of a calibration's column.
 const sumAlign = 8
 
-// partsPerThread is how many parts of the integer half there are for each worker:
-// enough for a slow one, or the one with the shadow, to have fewer.
+// partsPerThread is the parts of the integer half per thread: enough that a slow thread, or the
+// one that computes the outlier path, takes fewer.
 const partsPerThread = 8
 
-// wanted reports whether some of the pass's products have a shadow.
+// wanted reports whether any queued matmul has an outlier path.
 func (s *outlierPass) wanted() bool {
 	if s == nil {
 		return false
@@ -80,10 +80,9 @@ func (s *outlierPass) wanted() bool {
 	return false
 }
 
-// run computes both halves of what is on the pass's list, for add to add them up. The
-// first part is the whole of the shadow, so that a worker begins with it at once;
-// the others take the rows of the integer half meanwhile, those that are not another
-// device's.
+// run computes both halves of the queued matmuls; add joins them. Part 0 is the whole outlier
+// path, so that one thread starts it at once. The other parts are the integer half of the rows
+// that are not offloaded.
 func (s *outlierPass) run() {
 	p := s.q
 	s.total = 0
@@ -95,15 +94,15 @@ func (s *outlierPass) run() {
 	p.err, s.err = errors.Join(p.err, s.err), nil
 }
 
-// add adds the shadows of what is on the pass's list to what the integers gave, on
-// whichever device.
+// add adds the results of the outlier path to those of the integer half, whichever device
+// computed them.
 func (s *outlierPass) add() {
 	if s.wanted() && s.q.err == nil {
 		s.q.forRows(s.q.n, s.merge)
 	}
 }
 
-// Part computes the shadow, or a part of the integer half: threadpool.Task has it.
+// Part computes the outlier path, or a part of the integer half. It implements threadpool.Task.
 func (s *outlierPass) Part(part, worker int) {
 	lane := s.lanes[worker]
 	if part == 0 {
@@ -123,7 +122,7 @@ func (s *outlierPass) Part(part, worker int) {
 	}
 }
 
-// compute makes the shadows of all jobs, one behind the other in sums.
+// compute computes the outlier paths of all queued matmuls, one after the other in sums.
 func (s *outlierPass) compute(lane *trace.Lane) {
 	sums, last := s.sums, -1
 	for i := range s.q.matmuls {
@@ -144,12 +143,12 @@ func (s *outlierPass) compute(lane *trace.Lane) {
 	}
 }
 
-// marksOf returns which rows of an input have outliers.
+// marksOf returns the marks of an input's rows with outliers.
 func (s *outlierPass) marksOf(input int) []byte {
 	return s.marks[input*s.q.chunk : (input+1)*s.q.chunk]
 }
 
-// findChannels lists the channels that have an outlier in any row.
+// findChannels lists the channels with an outlier in any row.
 func (s *outlierPass) findChannels(in *matmulInput, marks []byte) {
 	limit := in.perTensor.Limit
 	counts := s.counts[:in.cols]
@@ -169,7 +168,7 @@ func (s *outlierPass) findChannels(in *matmulInput, marks []byte) {
 	s.listChannels(counts)
 }
 
-// listChannels lists the channels that were counted.
+// listChannels lists the channels with a count above 0.
 func (s *outlierPass) listChannels(counts []int32 /* [cols] */) {
 	s.channels = s.channels[:0]
 	for c, n := range counts {
@@ -180,9 +179,9 @@ func (s *outlierPass) listChannels(counts []int32 /* [cols] */) {
 	}
 }
 
-// computeOne multiplies what is beyond the scale with the columns of a matrix: those
-// in memory first, and then those on flash, so that the order for a token does not
-// depend on the others.
+// computeOne multiplies the excess of the outliers with the columns of a matrix. It adds the
+// resident columns first, then those on flash, so that a token's order of additions does not
+// depend on the other tokens.
 func (s *outlierPass) computeOne(in *matmulInput, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */) {
 	c := w.PerTensor.Columns
 	for row := range in.n {
@@ -228,7 +227,7 @@ func (s *outlierPass) addChannel(in *matmulInput, w *weights.Linear, marks []byt
 	}
 }
 
-// mergeRow adds the shadow of a row to what the integers gave.
+// mergeRow adds a row's results of the outlier path to those of the integer half.
 func (s *outlierPass) mergeRow(row, _ int) {
 	sums := s.sums
 	for i := range s.q.matmuls {

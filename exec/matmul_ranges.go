@@ -5,16 +5,14 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// The products of a step are one range of work, counted in products of elements,
-// that threads cut anywhere: whoever has a range computes the tiles of rows that
-// begin in it.
+// The matmuls of a step form one range of work, measured in multiply-adds. Threads cut it
+// anywhere; the owner of a range computes the row tiles that begin in it.
 
-// workFraction bounds how short the parts of a step get: this fraction of a
-// thread's share of it.
+// workFraction is the most parts that a thread's fair amount of a step is cut into.
 const workFraction = 32
 
-// measureWork adds up the work of what is next of all jobs. It returns it in
-// units of 1<<p.shift, and the fewest that a thread should take at a time.
+// measureWork adds up the work of the next rows of all matmuls. It returns the total in units of
+// 1<<q.shift, and the fewest units that a thread should take at a time.
 func (q *matmulQueue) measureWork() (units, least int) {
 	work, tile := 0, 0
 	for i := range q.matmuls {
@@ -34,7 +32,7 @@ func (q *matmulQueue) measureWork() (units, least int) {
 	return (work + unit) >> q.shift, (least + unit) >> q.shift
 }
 
-// Range computes the tiles that begin in a range of the step's work.
+// Range computes the row tiles that begin in a range of the step's work.
 func (q *matmulQueue) Range(lo, hi, worker int) {
 	if q.submitsReads.Load() && q.submitsReads.CompareAndSwap(true, false) {
 		q.m.kvReader.Submit()
@@ -49,7 +47,7 @@ func (q *matmulQueue) Range(lo, hi, worker int) {
 	}
 }
 
-// tileAt returns the first tile of the job that begins at so much work or after it.
+// tileAt returns the matmul's first tile that begins at or after the given work.
 func (j *matmul) tileAt(work int) int {
 	if work <= j.work || j.tiles() == 0 {
 		return 0
@@ -58,8 +56,8 @@ func (j *matmul) tileAt(work int) int {
 	return min(j.tiles(), (work-j.work+each-1)/each*j.tileRun())
 }
 
-// tileRun returns of how many tiles parts are a multiple: kernels for one token go
-// through two runs of tiles, and an odd one would be computed twice.
+// tileRun returns the multiple of tiles that parts consist of: kernels for one token compute two
+// tiles together, and would compute an odd one twice.
 func (j *matmul) tileRun() int {
 	if j.n == 1 {
 		return 2
@@ -67,8 +65,8 @@ func (j *matmul) tileRun() int {
 	return 1
 }
 
-// tiles returns how many tiles of rows are next.
+// tiles returns the number of row tiles that run next.
 func (j *matmul) tiles() int { return (j.hi - j.lo + tiled.TileRows - 1) / tiled.TileRows }
 
-// tileWork returns how many products of elements a tile of rows takes.
+// tileWork returns the multiply-adds of one row tile.
 func (j *matmul) tileWork() int { return j.w.Cols * j.n * tiled.TileRows }

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// Streamed rows are multiplied in slices: of sliceLeast bytes, or more if more
-	// has landed, up to sliceMost. Small slices begin early, large ones need fewer
-	// meetings of the threads, of whom one may have lost its core meanwhile. With
-	// many tokens a slice is at work for long, and may have up to sliceMany. Of a small
-	// ring one part in sliceFraction is enough to begin, and half of it is taken at most,
-	// but for sliceLeast: the rest is filled meanwhile.
+	// Streamed rows are multiplied in slices of at least sliceLeast bytes and, if more bytes are
+	// ready, of up to sliceMost. Small slices start early; large ones need fewer barriers, at
+	// which threads wait for one that has lost its core. With many tokens a slice takes long,
+	// and may have up to sliceMany bytes. With a small ring, 1/sliceFraction of it is enough to
+	// start, and a slice takes at most half of it unless that is below sliceLeast: the other
+	// half fills meanwhile.
 	sliceLeast    = 1 << 20
 	sliceMost     = 4 << 20
 	sliceMany     = 16 << 20
 	sliceFraction = 8
 )
 
-// streamUser is the model as a stream sees it: something that runs parts on the
-// threads that it has by then.
+// streamUser returns the model's threads as a stream uses them. It resolves m.workers at each
+// call, because SetThreads replaces them.
 func (m *Model) streamUser() prefetch.Threads {
 	return prefetch.Threads{
 		Readers: tiering.StreamReads, ReserveReaders: threadpool.ReserveForReaders,
@@ -28,8 +28,8 @@ func (m *Model) streamUser() prefetch.Threads {
 	}
 }
 
-// StreamStats returns what was read of the weights that are not in memory, and
-// how long the arithmetic waited for them.
+// StreamStats returns how much of the streamed weights was read, and how long matmuls waited for
+// it.
 func (m *Model) StreamStats() prefetch.StreamStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,8 +39,8 @@ func (m *Model) StreamStats() prefetch.StreamStats {
 	return prefetch.StreamStats{}
 }
 
-// stream returns what brings the weights that are not in memory, nil if all are.
-// The model is locked.
+// stream returns the stream of the weights that are not resident, nil if all are. The caller
+// holds m.mu.
 func (m *Model) stream() *prefetch.Stream {
 	if m.residency == nil {
 		return nil
@@ -48,8 +48,8 @@ func (m *Model) stream() *prefetch.Stream {
 	return m.residency.Stream
 }
 
-// runStreamed does a product with the rows that are not in memory, as they
-// arrive, and with each of them a share of those that are and were left for it.
+// runStreamed multiplies the streamed rows of a matmul as they arrive. With each slice it
+// multiplies a proportional part of the resident rows that were deferred.
 func (q *matmulQueue) runStreamed(j *matmul) {
 	rest := &j.w.Rest
 	run, begin := q.m.residency.Place(rest.Run, rest.Offset)
@@ -82,25 +82,24 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 	}
 }
 
-// defersResident reports whether rows of a job that are in memory are left until the others
-// arrive. Those of the output matrix are so many that flash would be done with
-// everything there is room for long before they are multiplied.
+// defersResident reports whether a matmul's resident rows run together with the streamed ones.
+// The output matrix has so many rows that, while its resident rows run first, flash would fill
+// the ring and then be idle.
 func (q *matmulQueue) defersResident(j *matmul) bool {
 	rest := &j.w.Rest
 	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.outliers.wanted()
 }
 
-// deferResident puts rows that are left on the list, as a job of their own, or returns nil.
+// deferResident queues the deferred resident rows as a matmul of their own, or returns nil.
 func (q *matmulQueue) deferResident(j *matmul) *matmul {
 	if !q.defersResident(j) {
 		return nil
 	}
-	q.matmuls = append(q.matmuls, *j) // alone on the list, which has room
+	q.matmuls = append(q.matmuls, *j) // the only matmul in the queue, which has capacity
 	return &q.matmuls[1]
 }
 
-// streamSlice returns how many bytes of streamed rows are multiplied at once at least, if
-// so many are left, and at most.
+// streamSlice returns the fewest bytes of a slice, if so many remain, and the most.
 func (q *matmulQueue) streamSlice() (least, most int) {
 	ring := q.m.residency.Cut
 	size := ring.Slots * ring.Piece

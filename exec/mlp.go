@@ -3,18 +3,18 @@ package exec
 import "github.com/llmrun/llmrun/exec/weights"
 
 const (
-	// upRows is the most tokens of which an MLP has its two products, gate and up,
-	// side by side. So few meet once less.
+	// upRows is the most tokens for which an MLP computes gate and up side by side. For so few
+	// tokens that saves a barrier.
 	upRows = 16
-	// upColumns is how much of the second product a thread has at a time of more
-	// tokens. What it has computed is still in its cache when it is used up.
+	// upColumns is the columns of up that a thread computes at a time with more tokens. The
+	// result is still in its cache when it is combined with gate.
 	upColumns = 128
-	// upColumnsWide is that with weights that tokens are brought to another form for:
-	// once for each piece.
+	// upColumnsWide is upColumns for weights whose kernels convert the tokens once for each
+	// slice.
 	upColumnsWide = 512
 )
 
-// columnsOfUp returns how much of up a thread has at a time of more than upRows
+// columnsOfUp returns the columns of up that a thread computes at a time with more than upRows
 // tokens.
 func (q *matmulQueue) columnsOfUp() int {
 	if q.hasWideTypes() {
@@ -23,9 +23,8 @@ func (q *matmulQueue) columnsOfUp() int {
 	return upColumns
 }
 
-// mostUpTokens returns the most tokens of which an MLP has gate and up side by side: all
-// of them where shadows are to be added to up before it activates gate, or rows of
-// it come from another device.
+// mostUpTokens returns the most tokens for which an MLP computes gate and up side by side. It is
+// the whole chunk if the outlier path or another device must first contribute to up.
 func (q *matmulQueue) mostUpTokens() int {
 	if q.outliers != nil || q.m.offload != nil {
 		return q.chunk
@@ -33,9 +32,8 @@ func (q *matmulQueue) mostUpTokens() int {
 	return upRows
 }
 
-// queueInner puts the products on the list that make an MLP's inner vectors of n rows,
-// which begin with row first of gate. Of a batch of more than mostUpTokens tokens they
-// are activated too.
+// queueInner queues the matmuls of an MLP's inner vectors for n rows; first is their first row
+// in gate. With more than mostUpTokens tokens the matmul of up also activates gate.
 func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
 	at := first * w.Up.Rows
 	if q.m.Spec.Gated {
@@ -48,8 +46,8 @@ func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, of []int32 /* [n]
 	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, of: of, n: n, y: q.gate[at:], activatesGate: true})
 }
 
-// multiplyActivating does the rows lo to hi of a product and combines gate with them:
-// gate has the same rows of its own product, and gets the result.
+// multiplyActivating computes the rows lo to hi of up in slices, and combines each with the same
+// columns of gate. The result is in gate.
 func (q *matmulQueue) multiplyActivating(j *matmul, lo, hi, worker int) {
 	columns := len(q.workers[worker].up) / q.chunk
 	for ; lo < hi; lo += columns {
@@ -64,7 +62,7 @@ func (q *matmulQueue) multiplyActivating(j *matmul, lo, hi, worker int) {
 	}
 }
 
-// queueActivation combines gate and up into gate.
+// queueActivation queues the combination of gate and up into gate.
 func (q *matmulQueue) queueActivation(width int) {
 	q.queueRowOp(rowOp{do: (*step).activateRow, dst: q.gate, src: q.up, width: width})
 }

@@ -14,90 +14,88 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// DefaultChunk is how many tokens of a prompt pass through the layers
-// together, unless asked otherwise.
+// DefaultChunk is the default number of tokens of a prefill chunk.
 const DefaultChunk = tiering.DefaultChunk
 
-// Options are what the owner of a model decides.
+// Options are the choices with which a model is loaded.
 type Options struct {
-	Threads  int             // 0 = the fast cores
-	Chunk    int             // tokens in one pass; 0 = DefaultChunk
-	Budget   *tiering.Budget // what memory is charged to; nil = a ledger without a limit
+	Threads  int             // 0: the fast cores
+	Chunk    int             // tokens of a prefill chunk; 0: DefaultChunk
+	Budget   *tiering.Budget // ledger that memory is charged to; nil: a ledger without a limit
 	Progress func(done, total int64)
-	// KV is the precision in which keys and values are kept.
+	// KV is the format of keys and values in the cache.
 	KV kv.Format
-	// KVPage is how many tokens a page of keys and values has, 0 for as few as
-	// possible. KVSpill is where pages go when they take more than KVHot bytes (0: no
-	// limit) or the budget has no room; nil: nowhere. The model closes it. They pass
-	// through KVRing bytes on their way back; 0 means 8 MiB.
+	// KVPage is the tokens of a KV page; 0 is the smallest possible. KVSpill receives pages when
+	// they exceed KVHot bytes (0: no limit) or the budget has no room; nil: no page spills. The
+	// model closes it. On their way back, pages pass through a ring of KVRing bytes; 0 means 8
+	// MiB.
 	KVPage        int
 	KVHot, KVRing int64
 	KVSpill       kv.Spiller
-	// Select says how much of a long context new tokens look at.
+	// Select is the page selection of long contexts.
 	Select Selection
-	// Exact multiplies quantized weights in float32. Otherwise activations are
-	// rounded to 8 bits first, which is several times faster.
+	// Exact multiplies quantized weights in float32. Otherwise activations are quantized to 8
+	// bits first, which is several times faster.
 	Exact bool
-	// Plan says what of a pack is kept in memory; nil keeps all. The files must
-	// stay open as long as the model. The rest of the pack is read when it is used.
+	// Plan decides which bytes of a pack are resident; nil: all. The model streams the other
+	// bytes when it uses them, so the files must stay open as long as the model.
 	Plan *tiering.Plan
-	// PinFile keeps what stays of a pack as a mapping of the file instead of a
-	// copy. It needs a Plan.
+	// PinFile maps the resident bytes of a pack from the file instead of copying them. It needs
+	// a Plan.
 	PinFile bool
-	// MapFirst begins with a mapping where the system has the whole pack in its page
-	// cache, and makes the copy after the first pass. It needs a Plan.
+	// MapFirst maps the pack first if the system's page cache holds all of it, and copies it
+	// after the first pass. It needs a Plan.
 	MapFirst bool
-	// Experts says which of them stay in memory, if the plan does not keep all.
+	// Experts is the policy of the expert cache, used if the plan does not keep all experts.
 	Experts weights.ExpertPolicy
-	// W8A8 asks for products in 8-bit integers as neural processors have them; nil:
-	// for the usual ones. Files.UseWhole comes first, and the calibration must stay
-	// open as long as the model.
+	// W8A8, if set, runs matmuls in 8-bit integers with one scale for a whole input, as neural
+	// processors do. Files.UseWhole must be called first, and the calibration must stay open as
+	// long as the model.
 	W8A8 *W8A8
-	// Processor, if set, computes in place of this package's own kernels, all layers or
-	// the last ones. Their weights, and what is remembered of texts, are in its memory
-	// then, in its precision. Of the other options Chunk, Context, Budget and Progress
-	// count, and for layers before its own Threads, KV, KVPage and Exact.
+	// Processor, if set, computes all layers or the last ones with its own kernels. The weights
+	// and KV of these layers are in its memory and in its precision. Of the other options only
+	// Chunk, Context, Budget and Progress apply to it; Threads, KV, KVPage and Exact apply to
+	// the layers before its own.
 	Processor Processor
-	// Context is how many tokens texts will have at most, 0 if nobody knows: what a
-	// Processor leaves room for.
+	// Context is the most tokens that sequences will have, 0 if unknown. A Processor reserves KV
+	// for so many.
 	Context int
-	// Divide, if set, has another device compute part of the products. Plan, PinFile,
-	// MapFirst and Experts do not go with it, and W8A8 with some devices only.
+	// Split, if set, offloads rows of matmuls to another device. It excludes Plan, PinFile,
+	// MapFirst and Experts, and allows W8A8 only with devices that accept a given scale.
 	Split *Split
 }
 
-// Model is a network that is ready to run. Its methods may be called from any
-// goroutine; passes take turns.
+// Model is a loaded model. Its methods may be called from any goroutine; passes take turns.
 type Model struct {
 	Spec *arch.Spec
 
 	weights   *weights.Weights
 	frames    []*tiering.Frame
-	residency *weights.Residency   // nil: all of the weights are in memory for good
-	experts   *weights.ExpertCache // nil: all are in memory for good
+	residency *weights.Residency   // nil: all weights are resident
+	experts   *weights.ExpertCache // nil: all experts are resident
 	embedding *weights.RowLookup   // of the embedding
 	cache     *kv.Cache
-	kvReader  *fetch.Reader // of what is on flash of it
-	// selectedPages reads the pages on flash that a selection takes.
+	kvReader  *fetch.Reader // reads the cache's pages on flash
+	// selectedPages reads the pages on flash that the page selector chooses.
 	selectedPages fetch.PageReader
-	outliers      *outlierPath   // nil: without Options.W8A8
-	offload       *offloadDevice // nil: without Options.Divide
-	// offloadedLayers is where passes are computed, or the last layers of them; nil: here
+	outliers      *outlierPath   // nil without Options.W8A8
+	offload       *offloadDevice // nil without Options.Split
+	// offloadedLayers is the accelerator that computes the last layers, or all; nil: none
 	offloadedLayers *offloadedLayers
 	workers         *threadpool.Pool
 	budget          *tiering.Budget
 
 	selection Selection
-	observe   Observer // nil: no caller observes matmuls
+	observe   Observer // nil: no observer is set
 
-	mu     sync.Mutex // held for the length of a pass
+	mu     sync.Mutex // held during a pass
 	pass   *pass
 	closed bool
-	// selected counts what selection did.
+	// selected counts the work of the page selector.
 	selected SelectionStats
 }
 
-// setDefaults fills in what was left to this package.
+// setDefaults replaces zero values by defaults.
 func (o *Options) setDefaults() {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
@@ -113,7 +111,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Load reads the weights of a model that Open found and makes it ready to run.
+// Load loads the weights of a model and allocates all that a pass needs.
 func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -131,8 +129,8 @@ func Load(ctx context.Context, f *modelfile.Files, o Options) (_ *Model, err err
 	return m, nil
 }
 
-// load reads the weights and takes all memory that a pass needs. After an error the caller
-// closes the model.
+// load loads the weights and allocates what a pass needs. After an error the caller closes the
+// model.
 func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err error) {
 	ld, err := loadWeights(ctx, m, f, o)
 	if err != nil {
@@ -162,7 +160,7 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	return err
 }
 
-// loadWeights reads the weights: all of them here, or those that a split leaves here.
+// loadWeights loads the weights: all of them, or the rows that a Split leaves to the CPU.
 func loadWeights(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (ld *weights.Loader, err error) {
 	if o.Split != nil {
 		m.offload = newOffloadDevice(o.Split, o.Chunk)
@@ -187,7 +185,7 @@ func loadWeights(ctx context.Context, m *Model, f *modelfile.Files, o *Options) 
 	return ld, err
 }
 
-// openCache makes the KV cache and the reader of its pages on flash.
+// openCache creates the KV cache and the reader of its pages on flash.
 func openCache(m *Model, o *Options) (err error) {
 	m.cache, err = kv.NewCache(m.Spec.KVShape(o.KV), o.Budget, kv.Options{PageTokens: o.KVPage, Hot: o.KVHot, Spill: o.KVSpill})
 	if err != nil {
@@ -203,16 +201,17 @@ func openCache(m *Model, o *Options) (err error) {
 	if o.KVHot == 0 {
 		return nil
 	}
-	return m.kvReader.Reserve() // something will be on flash
+	return m.kvReader.Reserve() // pages will spill, so the reader needs its ring
 }
 
-// checkKernels proves that attention works on this processor. Tests replace it.
+// checkKernels verifies that the attention kernels compute correctly on this machine. Tests
+// replace it.
 var checkKernels = kv.Format.Check
 
-// Threads returns how many threads share the arithmetic.
+// Threads returns the number of compute threads.
 func (m *Model) Threads() int { return m.workers.Count() }
 
-// KVBytesPerToken returns the memory that one more token of context takes.
+// KVBytesPerToken returns the KV bytes of one more token of context.
 func (m *Model) KVBytesPerToken() int64 {
 	return m.Spec.KVShape(m.cache.Shape().Format).TokenBytes()
 }
@@ -220,8 +219,7 @@ func (m *Model) KVBytesPerToken() int64 {
 // Budget returns the ledger that the model's memory is charged to.
 func (m *Model) Budget() *tiering.Budget { return m.budget }
 
-// Close waits for a pass that is under way and gives everything back.
-// Sequences must have been closed before.
+// Close waits for the running pass and frees all memory. Sequences must be closed before.
 func (m *Model) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,7 +231,7 @@ func (m *Model) Close() {
 		m.workers.Close()
 	}
 	if m.offloadedLayers != nil {
-		_ = m.offloadedLayers.network.Close() // its memory is gone in any case
+		_ = m.offloadedLayers.network.Close() // its memory is released in any case
 	}
 	if m.residency != nil {
 		m.residency.Close()
@@ -242,7 +240,7 @@ func (m *Model) Close() {
 		m.experts.Close()
 	}
 	if m.offload != nil {
-		_ = m.offload.close() // its memory is gone in any case
+		_ = m.offload.close() // its memory is released in any case
 	}
 	if m.pass != nil {
 		m.pass.free()
@@ -258,7 +256,7 @@ func (m *Model) Close() {
 		m.selectedPages.Close()
 	}
 	if m.cache != nil {
-		_ = m.cache.Close() // what is in the file that it closes is not needed
+		_ = m.cache.Close() // the content of the spill file is not needed
 	}
 	for _, f := range m.frames {
 		f.Free()
@@ -266,11 +264,11 @@ func (m *Model) Close() {
 	m.weights, m.frames = nil, nil
 }
 
-// NeedsFiles reports whether the files that the model was loaded from are read
-// while it is in use, and have to stay open as long.
+// NeedsFiles reports whether the model reads its files while it is in use, so that they must
+// stay open.
 func (m *Model) NeedsFiles() bool { return m.residency != nil }
 
-// newReader returns the reader of pages on flash, with a ring of so many bytes.
+// newReader returns the reader of pages on flash with a ring of the given bytes.
 func newReader(m *Model, ring int64) *fetch.Reader {
 	windows := make([]int, len(m.Spec.Layers))
 	for l := range windows {

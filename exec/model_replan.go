@@ -9,12 +9,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Replan makes the model follow another plan, between two passes. What the plan
-// keeps less is given back before anything else; what it keeps more is read a few
-// layers at a time, while passes may run in between. Logits stay what they are. A
-// model that was not loaded from a pack, or has its weights on a device, keeps all of
-// them, and a plan that asks for something else is refused. On an error, memory is as
-// the error left it and the model goes on working.
+// Replan applies another plan to the model, between two passes. It first frees what the new plan
+// does not keep, then reads what the plan adds a few layers at a time, while passes may run in
+// between. Logits do not change. A model that was not loaded from a pack, or whose weights are
+// on a device, keeps all of its weights and refuses a plan that would stream some. After an
+// error the model keeps working, with the residency that was reached.
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.residency
 	if r == nil {
@@ -35,11 +34,11 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		if err := m.setChunk(plan.Chunk); err != nil {
 			return err
 		}
-		// Rows are looked up with one reader too.
+		// The embedding lookup shrinks to the plan's number of readers.
 		if err := m.embedding.Resize(m.budget, m.weights.RowMemory(plan).Readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
 			return err
 		}
-		if r.ToGrow(plan) < weights.GrowStep { // too little to leave room for a ring until it is read
+		if r.ToGrow(plan) < weights.GrowStep { // too little to justify a ring while it is read
 			return r.GrowSome(ctx, plan)
 		}
 		return nil
@@ -53,12 +52,12 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	return err
 }
 
-// replanWhole is Replan for a model whose weights stay where they are.
+// replanWhole is Replan for a model whose weights are all resident.
 func (m *Model) replanWhole(plan *tiering.Plan) error {
 	apart := m.offloadedLayers != nil || m.offload != nil
 	switch {
 	case plan.Resident() && apart:
-		return nil // the device's kernels are made for the chunk that there is
+		return nil // the device's kernels are compiled for the current chunk
 	case plan.Resident():
 		return m.setChunk(plan.Chunk)
 	case apart:
@@ -67,8 +66,8 @@ func (m *Model) replanWhole(plan *tiering.Plan) error {
 	return fmt.Errorf("%w: only weights of a pack, loaded with a plan and as they are, can be read piece by piece", tiering.ErrBudget)
 }
 
-// setChunk changes how many tokens of a prompt are computed together; 0 leaves it.
-// The memory of the old buffers serves for the new ones. The model is locked.
+// setChunk changes the tokens of a prefill chunk; 0 leaves it. It frees the old buffers before
+// it allocates the new ones. The caller holds m.mu.
 func (m *Model) setChunk(n int) error {
 	old := m.pass.chunk
 	if n <= 0 || n == old && m.pass.frame != nil {
@@ -79,14 +78,14 @@ func (m *Model) setChunk(n int) error {
 	if err != nil {
 		var again error
 		if pass, again = newPass(m, old); again != nil {
-			return err // without buffers: ready tries again
+			return err // the pass has no buffers; ready tries again
 		}
 	}
 	m.pass = pass
 	return err
 }
 
-// ready takes memory that a change of plan did not get. The model is locked.
+// ready retries the allocations that a Replan could not make. The caller holds m.mu.
 func (m *Model) ready() error {
 	if m.pass.frame == nil {
 		if err := m.setChunk(m.pass.chunk); err != nil {
@@ -99,8 +98,8 @@ func (m *Model) ready() error {
 	return nil
 }
 
-// between changes the residency while no pass runs and nothing is read. plan is
-// nil where weights are not streamed.
+// between changes the weight residency while no pass runs and the stream is stopped. plan is nil
+// if weights are not streamed.
 func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,18 +111,18 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	}
 	m.residency.Stop()
 	err := change()
-	m.residency.Settling = m.residency.MapFirst && m.residency.Mapped // there may be room now
+	m.residency.Settling = m.residency.MapFirst && m.residency.Mapped // there may be room to promote now
 	if started := m.residency.Start(plan); err == nil {
 		err = started
 	}
 	return err
 }
 
-// TrimCache gives memory for keys and values back that no sequence uses.
+// TrimCache frees KV memory that no sequence uses.
 func (m *Model) TrimCache() { m.cache.Trim() }
 
-// CacheEmbeddingRows says whether rows of an embedding on flash that are used often are kept
-// in memory. Without them each is read when it is used.
+// CacheEmbeddingRows turns the embedding row cache on or off. It holds often used rows of an
+// embedding on flash; without it, each lookup reads flash.
 func (m *Model) CacheEmbeddingRows(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

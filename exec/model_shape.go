@@ -9,23 +9,22 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// kvSlack is what pages of keys and values take more than is in them: their memory
-// grows in steps of huge pages.
+// kvSlack bounds the unused end of KV memory, which grows in huge pages.
 const kvSlack = 2 << 20
 
-// ShapeOptions are the choices that a model's size in memory depends on.
+// ShapeOptions are the options that determine a model's memory.
 type ShapeOptions struct {
-	Threads int // that compute
+	Threads int // compute threads
 	KV      kv.Format
 	KVPage  int  // see Options
-	KVCold  bool // keys and values may go to flash
+	KVCold  bool // KV pages may spill to flash
 	Select  Selection
 	Exact   bool
 	W8A8    *W8A8 // see Options
 }
 
-// MeasureShape returns what a plan for the model's memory starts from. It reads no
-// weights, only checks that they are there.
+// MeasureShape returns the sizes from which a plan divides the budget. It reads no weights and
+// checks only that all tensors exist.
 func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	m, plans, err := outline(f, o)
 	if err != nil {
@@ -56,8 +55,8 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	return s, nil
 }
 
-// outline returns a model that has no weights, only their sizes, and how they would be
-// laid out. Its cache is to be closed.
+// outline returns a model without weights, with their sizes only, and their layouts. The caller
+// closes its cache.
 func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -82,8 +81,8 @@ func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, erro
 	return &Model{Spec: spec, weights: w, cache: cache, selection: o.Select}, plans, nil
 }
 
-// AttachedBytes returns how many bytes of buffers a device attaches that has part in
-// the model's products, see Options.Divide, with passes of so many tokens.
+// AttachedBytes returns the bytes of the pass's buffers that a device attaches when rows are
+// offloaded to it (see Options.Split) and a chunk has the given tokens.
 func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error) {
 	m, _, err := outline(f, o)
 	if err != nil {
@@ -97,19 +96,18 @@ func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error)
 	return scratchBytes(m, chunk, o.Threads, (*pass).carve), nil
 }
 
-// shapeChunks are the chunks whose scratch memory is measured; between them it
-// grows evenly.
+// shapeChunks are the chunk sizes at which scratch memory is measured; between them it grows
+// linearly.
 var shapeChunks = [2]int{16, 1024}
 
-// addScratch measures what a pass's buffers take, by carving them out of nothing.
+// addScratch measures a pass's buffers by carving them from a probe.
 func addScratch(s *tiering.Shape, m *Model, threads int) {
 	slack := scratchSlack + lookupSlack + s.Unit
 	s.Scratch = scratchLine(m, threads, slack, (*pass).carveLayer)
 	s.Logits = scratchLine(m, threads, slack, (*pass).carveOutput)
 }
 
-// scratchLine measures buffers of which only one of the parts that lie over each
-// other is there.
+// scratchLine measures the rows' buffers together with one of the parts that share memory.
 func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.Arena)) (l tiering.Line) {
 	var need [2]int64
 	for i, chunk := range shapeChunks {
@@ -125,14 +123,14 @@ func scratchLine(m *Model, threads int, slack int64, part func(*pass, *tiering.A
 }
 
 const (
-	// scratchSlack is by how much buffers may grow unevenly: each is rounded up.
+	// scratchSlack bounds the deviation from linear growth: each buffer is rounded up.
 	scratchSlack = 256 << 10
-	// lookupSlack is what looking up a row of an embedding on flash takes, besides
-	// the unit that holds it: the pack's blocks around it.
+	// lookupSlack is what the lookup of an embedding row on flash needs besides the unit that
+	// holds the row: the pack's blocks around it.
 	lookupSlack = 2*pack.BlockBytes + vfs.DirectAlign
 )
 
-// scratchBytes returns the size of a pass's buffers.
+// scratchBytes returns the bytes of a pass's buffers.
 func scratchBytes(m *Model, chunk, threads int, carve func(*pass, *tiering.Arena)) int64 {
 	p := outlinePass(m, chunk, threads)
 	var probe tiering.Arena

@@ -2,10 +2,9 @@ package exec
 
 import "github.com/llmrun/llmrun/internal/threadpool"
 
-// SetThreads changes how many threads share the arithmetic; 0 means the fast
-// cores. Results do not depend on it. It waits for a pass that is under way,
-// and no Extend may begin before it returns. On an error nothing has changed. A
-// model that a device has a part in keeps its threads.
+// SetThreads changes the number of compute threads; 0 means the fast cores. Results do not
+// depend on it. It waits for the running pass, and no Extend may begin before it returns. On an
+// error the model is unchanged. A model with offloaded rows or layers keeps its threads.
 func (m *Model) SetThreads(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -21,7 +20,8 @@ func (m *Model) SetThreads(n int) error {
 	return replaceThreads(m, n)
 }
 
-// replaceThreads makes n threads and a pass with working memory for each.
+// replaceThreads starts a pool of n threads and allocates a pass for it, then frees the old
+// ones.
 func replaceThreads(m *Model, n int) error {
 	oldWorkers, oldPass := m.workers, m.pass
 	m.workers = threadpool.New(n)

@@ -5,23 +5,22 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// Traffic is what the weights ask of a machine: bytes that have to come from
-// memory and products that have to be computed, whatever the engine.
+// Traffic is the cost of one token that no engine avoids: bytes of weights read from memory and
+// multiply-adds.
 type Traffic struct {
-	// WeightBytes is how many bytes of weights decoding one token reads, as the
-	// model file stores them: all of them, but one row of an embedding that is
-	// not the output head too, and only those experts that see the token.
+	// WeightBytes is the bytes of weights that decoding one token reads, as stored in the model
+	// file: all of them except the unused rows of an untied embedding and the experts that are
+	// not chosen.
 	WeightBytes int64
-	// LayerMulAdds is how many products of weights all layers add up for one
-	// token, HeadMulAdds those of the output head where its logits are asked
-	// for.
+	// LayerMulAdds is the multiply-adds of all layers for one token. HeadMulAdds is that of the
+	// output head, for a token whose logits are wanted.
 	LayerMulAdds, HeadMulAdds int64
-	// EndMulAdds is what of LayerMulAdds the last layer adds up behind its keys and
-	// values: as with the head, only where logits are asked for.
+	// EndMulAdds is the part of LayerMulAdds that the last layer spends after its keys and
+	// values. Like the head, it applies only to tokens whose logits are wanted.
 	EndMulAdds int64
 }
 
-// Traffic returns what one token costs, of what is computed here.
+// Traffic returns the cost of one token of the layers that the CPU computes.
 func (m *Model) Traffic() Traffic {
 	var t Traffic
 	w := m.weights
@@ -41,7 +40,7 @@ func (m *Model) Traffic() Traffic {
 // endMulAdds returns Traffic.EndMulAdds.
 func endMulAdds(w *weights.Weights, s *arch.Spec) int64 {
 	if len(w.Layers) < len(s.Layers) {
-		return 0 // the last layer is elsewhere
+		return 0 // an accelerator computes the last layer
 	}
 	var end Traffic
 	end.addBehindKeys(&w.Layers[len(w.Layers)-1], s)
@@ -89,8 +88,7 @@ func (t *Traffic) addGains(gains ...*weights.Gain) {
 	}
 }
 
-// KVBytesRead returns how many bytes of keys and values attention reads for the
-// token at position pos.
+// KVBytesRead returns the bytes of keys and values that attention reads for the token at pos.
 func (m *Model) KVBytesRead(pos int) int64 {
 	heads := 0
 	for _, l := range m.Spec.Layers {

@@ -9,87 +9,86 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Processor computes passes of models in place of this package's own kernels, all of
-// them or their last layers: a GPU with memory of its own.
+// Processor is an accelerator that computes all layers of a model, or the last ones, with its
+// own kernels and in its own memory, such as a GPU.
 type Processor interface {
-	// Open makes ready for what the processor takes of a model: the output matrix and as
-	// many of the last layers as there is room for, or as it was told to. A model that
-	// it cannot compute is refused with an error that wraps ErrUnsupported, and one of
-	// which too little fits with the sizes, before weights are read.
+	// Open prepares the processor for its part of a model: the output matrix and as many of the
+	// last layers as fit or as its configuration allows. It runs before weights are read. It
+	// refuses a model that it cannot compute with an error that wraps ErrUnsupported, and one of
+	// which too little fits with an error that names the sizes.
 	Open(o *Offer) (Network, error)
 }
 
-// Offer is a model that a processor may take a part of, before its weights are read.
+// Offer describes a model to a processor before its weights are read.
 type Offer struct {
 	Spec    *arch.Spec
-	Chunk   int // tokens of a prompt that are computed together
-	Context int // most tokens of a text; 0: nobody has said
-	// Layers and Head are types and sizes: matrices have no data, and the values of
-	// vectors mean nothing.
+	Chunk   int // tokens of a prefill chunk
+	Context int // most tokens of a sequence; 0: unknown
+	// Layers and Head have types and sizes only: matrices have no data, and the values of
+	// vectors are undefined.
 	Layers []*LayerWeights
 	Head   Linear
 	Budget *tiering.Budget
 }
 
-// Network is the last layers of a model on a processor, or all. First it takes
-// weights, then it reads texts. Its methods are called by one goroutine at a time.
+// Network is the layers of a model that a processor computes. It receives weights first, then
+// computes chunks. One goroutine at a time calls its methods.
 type Network interface {
-	// Placement says what the network is of the model, and what it takes.
+	// Placement returns the network's part of the model and its memory.
 	Placement() Placement
-	// TakeLayer and TakeEnds copy weights, which are gone afterwards. Layers count as
-	// the model's do.
+	// TakeLayer and TakeEnds copy weights; the caller frees them afterwards. l is the layer's
+	// index in the model.
 	TakeLayer(l int, w *LayerWeights) error
 	TakeEnds(norm []float32 /* [Dim] */, head Linear /* [Vocab, Dim] */) error
-	// NewSequence returns the memory of an empty text.
+	// NewSequence returns the KV memory of an empty sequence.
 	NewSequence() (SequenceMemory, error)
-	// Input is where the residual stream of the next chunk goes, as it enters the first
-	// layer of the network: rows of the embedding, or what the layers before it made
-	// of them. It is valid until Read.
+	// Input returns the buffer for the residual stream of the next chunk as it enters the
+	// network's first layer: embedding rows, or the output of the layers before. It is valid
+	// until Read.
 	Input(tokens int) []float32 /* [tokens, Dim] */
-	// Read reads a chunk, the first of which is at a position of the text, and hands
-	// over the logits after the wanted tokens, ascending, as the output matrix gives
-	// them. What the text holds from the position on is replaced.
+	// Read computes a chunk and passes the logits of the wanted rows, in ascending order, to
+	// c.Each as the output matrix gives them. The chunk replaces what the sequence holds from
+	// c.Position on.
 	Read(ctx context.Context, t SequenceMemory, c *Chunk) error
 	Close() error
 }
 
-// Placement says which part of a model a processor has, and what that takes.
+// Placement is the part of a model that a processor computes, and the memory of each side.
 type Placement struct {
-	Processor string // its name
-	// First is the first of the layers that it has, and Layers how many the model has:
-	// those before the first are computed by this package. The output matrix is the
-	// processor's.
+	Processor string // name of the processor
+	// First is the first layer of the processor, and Layers is the number of layers of the
+	// model. The CPU computes the layers before First; the processor always has the output
+	// matrix.
 	First, Layers int
-	Context       int // tokens for which a text has room
-	// Bytes of its memory: what is taken now, with such a text at most, and what there is.
+	Context       int // most tokens of a sequence
+	// Bytes of the processor's memory: in use now, in use with a full sequence, and in total.
 	Held, Need, Memory int64
-	// Here is the weights that stay in the machine's memory, which the network does not
-	// know: those of the first layers, and the embedding.
+	// Here is the bytes of weights in the host's memory: those of the first layers and the
+	// embedding. The network leaves it 0.
 	Here int64
 }
 
-// SequenceMemory is what a network remembers of a text.
+// SequenceMemory is the KV of a sequence in a network.
 type SequenceMemory interface {
 	Clone() (SequenceMemory, error)
 	Close() error
 }
 
-// Chunk is consecutive tokens of one text, whose rows are in Network.Input.
+// Chunk is consecutive tokens of one sequence, whose rows are in Network.Input.
 type Chunk struct {
 	Position, Tokens int
-	Long             bool // longrope: the frequencies of long texts
+	Long             bool // use the longrope frequencies of long sequences
 	Want             []int
 	Each             func(row int, logits []float32) error
 }
 
-// Linear is a matrix with rows as the file has them, and the bias that is added to
-// its product, nil where there is none.
+// Linear is a matrix with rows in the file's layout, and its bias, nil if there is none.
 type Linear struct {
 	weights.Matrix
 	Bias []float32 // [Rows]
 }
 
-// LayerWeights are what a network takes of a layer. What it does not have is zero.
+// LayerWeights are the weights of a layer that a network receives. Absent ones are zero.
 type LayerWeights struct {
 	AttnNorm, FFNNorm []float32 // [Dim]
 	Q, K, V, O        Linear
@@ -97,15 +96,15 @@ type LayerWeights struct {
 	Gate, Up, Down    Linear
 }
 
-// offloadedLayers is a model's place on a processor.
+// offloadedLayers is the part of a model that an accelerator computes.
 type offloadedLayers struct {
 	network Network
-	place   Placement // as it was opened
+	place   Placement // placement when the network was opened
 	chunk   int
-	raw     []byte // a row of the embedding as the file has it
+	raw     []byte // scratch: an embedding row as the file stores it
 }
 
-// all reports whether whole passes are computed on a processor.
+// all reports whether the accelerator computes whole passes.
 func (e *offloadedLayers) all() bool { return e != nil && e.place.First == 0 }
 
 // Placement returns where the model's layers are, nil without Options.Processor.
@@ -120,7 +119,7 @@ func (m *Model) Placement() *Placement {
 	return &p
 }
 
-// Context returns how many tokens a sequence has at most.
+// Context returns the most tokens of a sequence.
 func (m *Model) Context() int {
 	if m.offloadedLayers == nil {
 		return m.Spec.Context
@@ -128,7 +127,7 @@ func (m *Model) Context() int {
 	return min(m.Spec.Context, m.offloadedLayers.place.Context)
 }
 
-// forwardOffloaded is forward on a processor.
+// forwardOffloaded is forward on an accelerator that computes all layers.
 func forwardOffloaded(ctx context.Context, m *Model, b *Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,14 +143,13 @@ func forwardOffloaded(ctx context.Context, m *Model, b *Batch) error {
 	return nil
 }
 
-// runOffloadedLayers has a processor compute its layers of a pass, those before them being
-// done.
+// runOffloadedLayers runs the accelerator's layers of a pass. The layers before them have run.
 func runOffloadedLayers(ctx context.Context, m *Model, b *Batch) error {
 	if m.pass != nil {
 		m.pass.flushRowOps()
 	}
 	for i := range b.runs {
-		if err := ctx.Err(); err != nil { // a network may not look between the layers of one token
+		if err := ctx.Err(); err != nil { // a network may not check ctx between the layers of one token
 			return err
 		}
 		if err := runOffloaded(ctx, m, b, &b.runs[i]); err != nil {
@@ -161,7 +159,7 @@ func runOffloadedLayers(ctx context.Context, m *Model, b *Batch) error {
 	return nil
 }
 
-// runOffloaded has it compute those of one sequence.
+// runOffloaded runs the accelerator's layers for one sequence.
 func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 	e, s := m.offloadedLayers, r.seq
 	if s.memory == nil {
@@ -176,7 +174,7 @@ func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 	return e.network.Read(ctx, s.memory, &s.chunk)
 }
 
-// prepareChunk describes a run of the batch for a network.
+// prepareChunk describes a run of the batch to a network.
 func (s *Sequence) prepareChunk(b *Batch, r *run) {
 	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.long
 	s.chunk.Want = s.chunk.Want[:0]
@@ -193,8 +191,7 @@ func (s *Sequence) prepareChunk(b *Batch, r *run) {
 	}
 }
 
-// writeInput writes the residual stream of a sequence's tokens as it enters the layers of
-// the network.
+// writeInput writes the residual stream of a sequence's tokens into the network's input.
 func writeInput(ctx context.Context, m *Model, x []float32 /* [count, Dim] */, b *Batch, r *run) error {
 	if m.pass != nil {
 		copy(x, m.pass.x[r.row*m.Spec.Dim:])
@@ -209,7 +206,7 @@ func writeInput(ctx context.Context, m *Model, x []float32 /* [count, Dim] */, b
 	return nil
 }
 
-// cloneMemory copies what a processor remembers, between two passes.
+// cloneMemory copies a sequence's memory on the accelerator, between two passes.
 func cloneMemory(m *Model, t SequenceMemory) (SequenceMemory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,9 +216,9 @@ func cloneMemory(m *Model, t SequenceMemory) (SequenceMemory, error) {
 	return t.Clone()
 }
 
-// closeMemory gives memory back, between two passes.
+// closeMemory frees a sequence's memory on the accelerator, between two passes.
 func closeMemory(m *Model, t SequenceMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = t.Close() // whoever closes a text cannot mend the driver
+	_ = t.Close() // the caller cannot repair a driver
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// loadOffloaded loads a model for a processor. Layers that it does not take are
-// computed here, before its own, so that the stream changes places once in a pass.
+// loadOffloaded loads a model for an accelerator. The CPU computes the layers that the
+// accelerator does not take. They come before the accelerator's, so that the residual stream
+// crosses once in a pass.
 func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o Options) (_ *Model, err error) {
 	m := &Model{Spec: spec, budget: o.Budget, weights: &weights.Weights{}}
 	defer func() {
@@ -35,10 +36,10 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	if err != nil {
 		return nil, fmt.Errorf("%d layers and the embedding of %s stay in the machine's memory: %w", place.First, f.Path, err)
 	}
-	room.Release()                          // parts take it one by one
-	shape, threads := spec.KVShape(o.KV), 1 // the processor's host
+	room.Release()                          // the loader reserves it part by part
+	shape, threads := spec.KVShape(o.KV), 1 // for the host's copies
 	if place.First > 0 {
-		clear(shape.KVHeads[place.First:]) // the processor keeps those
+		clear(shape.KVHeads[place.First:]) // the accelerator holds the KV of those
 		threads = o.Threads
 	}
 	if m.cache, err = kv.NewCache(shape, o.Budget, kv.Options{PageTokens: o.KVPage}); err != nil {
@@ -65,8 +66,8 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	return m, err
 }
 
-// PlaceLayers says which part of the model Options.Processor would take. No weights are
-// read, and nothing stays open.
+// PlaceLayers returns the part of the model that Options.Processor would take. It reads no
+// weights and leaves nothing open.
 func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 	spec, err := f.Spec()
 	if err != nil {
@@ -84,8 +85,8 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 	return place, network.Close()
 }
 
-// loadFirstLayers loads the layers that are computed here, if there are any, and tells who
-// loads the others how much it was.
+// loadFirstLayers loads the layers that the CPU computes, if there are any. It removes them from
+// the hand-over's plans and carries their progress over.
 func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *handOver, o *Options) error {
 	first := m.offloadedLayers.place.First
 	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
@@ -107,15 +108,15 @@ func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *handO
 	return err
 }
 
-// handOver is the way of weights to a network, part by part. Only the embedding stays
-// in the machine's own memory.
+// handOver reads weights part by part and passes each part to a network. Only the embedding
+// stays in the host's memory.
 type handOver struct {
 	*weights.Loader
 	weights weights.Weights
 	plans   []weights.Layout
 }
 
-// newHandOver checks every tensor.
+// newHandOver plans the parts and checks every tensor.
 func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, error) {
 	ts, err := f.TensorsFor(true)
 	if err != nil {
@@ -129,7 +130,7 @@ func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, er
 	return h, err
 }
 
-// open has the processor take its part.
+// open opens the processor's part of the model and adds up what stays in the host's memory.
 func (h *handOver) open(o *Options) (Network, Placement, error) {
 	network, err := o.Processor.Open(h.offer(o))
 	if err != nil {
@@ -145,7 +146,7 @@ func (h *handOver) open(o *Options) (Network, Placement, error) {
 	return network, p, nil
 }
 
-// offer describes the model for a processor.
+// offer describes the model to a processor.
 func (h *handOver) offer(o *Options) *Offer {
 	for i := range h.plans {
 		h.plans[i].Describe()
@@ -170,7 +171,7 @@ func (h *handOver) head() Linear {
 	return Linear{Matrix: h.weights.Embed.Matrix}
 }
 
-// read reads the parts that are planned and gives each to a network.
+// read reads the planned parts and passes each to a network.
 func (h *handOver) read(ctx context.Context, network Network) error {
 	return h.PartByPart(ctx, h.plans, func(l *weights.Layout) error {
 		keep, err := h.give(l, network)
@@ -183,8 +184,7 @@ func (h *handOver) read(ctx context.Context, network Network) error {
 	})
 }
 
-// give hands a part that was read to a network, and reports whether it has to stay
-// in memory as well.
+// give passes a part to a network and reports whether the host must keep it too.
 func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err error) {
 	w := &h.weights
 	switch l.Kind {
@@ -203,7 +203,7 @@ func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err erro
 	return keep, err
 }
 
-// viewOf returns the layer's weights for those who do not compute here.
+// viewOf returns a layer's weights in the form that networks receive.
 func viewOf(w *weights.LayerWeights) *LayerWeights {
 	of := func(l *weights.Linear) Linear { return Linear{l.Matrix, l.Bias} }
 	return &LayerWeights{

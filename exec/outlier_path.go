@@ -7,32 +7,32 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// outlierPath is what of a model's products in integers lies beyond the scales of their
-// inputs: float columns of the matrices, in memory or on flash.
+// outlierPath is the model's part of the outlier path: float columns of the matrices, in memory
+// or on flash, that multiply what lies beyond the inputs' scales.
 type outlierPath struct {
 	m        *Model
 	file     *w8a8.File
-	recorder *trace.Recorder // nil: nobody traces
+	recorder *trace.Recorder // nil: no trace
 	frames   []*tiering.Frame
 	stats    OutlierStats
 }
 
-// OutlierStats is what shadows were made of.
+// OutlierStats counts the work of the outlier path.
 type OutlierStats struct {
-	Tokens   int64 `json:"tokens"`         // rows of inputs that could have one
-	Marked   int64 `json:"marked"`         // those that had outliers
-	Outliers int64 `json:"outliers"`       // elements
-	Hot      int64 `json:"hot"`            // columns that were in memory
-	Fetched  int64 `json:"fetched"`        // columns that came from flash
-	Read     int64 `json:"read_bytes"`     // of those
-	Resident int64 `json:"resident_bytes"` // of columns that stay in memory
-	All      int64 `json:"all_bytes"`      // of columns of all matrices that have a shadow, as they would be in memory
+	Tokens   int64 `json:"tokens"`         // rows of inputs that have an outlier path
+	Marked   int64 `json:"marked"`         // rows with outliers
+	Outliers int64 `json:"outliers"`       // elements beyond their scale
+	Hot      int64 `json:"hot"`            // columns read from memory
+	Fetched  int64 `json:"fetched"`        // columns read from flash
+	Read     int64 `json:"read_bytes"`     // bytes read from flash
+	Resident int64 `json:"resident_bytes"` // bytes of the resident columns
+	All      int64 `json:"all_bytes"`      // bytes of all columns of the matrices that have an outlier path
 }
 
-// pageSlack is what a frame may take more than was asked for: a page of most systems.
+// pageSlack bounds the rounding of a frame's size: a page on most systems.
 const pageSlack = 4096
 
-// residentBytes returns what the hot columns of all matrices with a shadow take.
+// residentBytes returns the bytes of the hot columns of all matrices with an outlier path.
 func (o *W8A8) residentBytes() (n int64) {
 	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
 		for i := range in.Matrices {
@@ -46,7 +46,7 @@ func (o *W8A8) residentBytes() (n int64) {
 	return n
 }
 
-// addColumns brings the hot columns of a matrix into memory.
+// addColumns allocates and reads the hot columns of a matrix.
 func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Columns, error) {
 	c := &weights.Columns{Matrix: m}
 	var probe tiering.Arena
@@ -81,7 +81,7 @@ func (s *outlierPath) readHot(c *weights.Columns, in *w8a8.Input) error {
 	return nil
 }
 
-// OutlierStats returns what shadows were made of so far.
+// OutlierStats returns the statistics of the outlier path.
 func (m *Model) OutlierStats() OutlierStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Model) OutlierStats() OutlierStats {
 	return m.outliers.stats
 }
 
-// close gives the memory back; the calibration stays open.
+// close frees the memory; the calibration stays open.
 func (s *outlierPath) close() {
 	for _, f := range s.frames {
 		f.Free()

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// prefetchBytes is how much of the next step's weights a waiting thread asks for:
-	// what it could read while it waits, and less than small caches hold.
+	// prefetchBytes is the bytes of the next step's weights that a waiting thread prefetches
+	// into its cache: what it can load during the wait, and less than small caches hold.
 	prefetchBytes = 128 << 10
-	// prefetchTokens is the most tokens with which products wait for memory.
+	// prefetchTokens is the most tokens with which matmuls are bound by memory.
 	prefetchTokens = 8
 )
 
-// prefetch says which matrices the step after the next one is going to read, so
-// that threads that wait at the end of the next one ask for them. It may be wrong.
+// prefetch announces the matrices that the step after the next reads. Threads that wait at the
+// end of the next step prefetch them. The announcement is only a hint.
 func (s *step) prefetch(next ...*weights.Linear) {
 	if s.n > prefetchTokens || len(s.workers) == 1 {
 		return
@@ -29,8 +29,8 @@ func (s *step) prefetch(next ...*weights.Linear) {
 	}
 }
 
-// prefetchAt makes a waiting thread prefetch what lies at an offset in the weights, one matrix
-// behind the other.
+// prefetchAt makes a waiting thread prefetch the weights at an offset; the matrices count as
+// concatenated.
 func (s *step) prefetchAt(worker, at int, next []*weights.Linear) {
 	for _, w := range next {
 		if at < len(w.Data) {
@@ -43,7 +43,7 @@ func (s *step) prefetchAt(worker, at int, next []*weights.Linear) {
 	}
 }
 
-// prefetchLayer is foresee for the first step of a layer, or of the output.
+// prefetchLayer is prefetch for the first step of a layer, or of the output.
 func (s *step) prefetchLayer(l int) {
 	layers := s.m.weights.Layers
 	switch {
@@ -54,7 +54,7 @@ func (s *step) prefetchLayer(l int) {
 	}
 }
 
-// prefetchMLP is foresee for the first step of the layer's MLP.
+// prefetchMLP is prefetch for the first step of the layer's MLP.
 func (s *step) prefetchMLP() {
 	switch w := &s.w.MLP; {
 	case s.layer.Experts:

@@ -6,14 +6,14 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// promoteStep is about how many bytes of weights a pass moves before it begins: of
-// small sections several, of others one.
+// promoteStep is the approximate bytes of weights that promote moves before one pass: several
+// small sections or one large section.
 const promoteStep = 64 << 20
 
-// promote moves weights from the mapping of the file, with which the first token
-// comes soonest, to memory in huge pages, with which all others do: some before
-// every pass but the first. In between, each section is in one of the two. The
-// model is locked.
+// promote moves weights from the mapped file to anonymous memory in huge pages. The mapping
+// gives the first token soonest, huge pages make the following tokens faster. It moves some
+// sections before every pass but the first; each section is always in exactly one of the two
+// places. The caller holds m.mu.
 func (m *Model) promote() {
 	r := m.residency
 	if r == nil || !r.Settling {
@@ -34,8 +34,8 @@ func (m *Model) promote() {
 		}
 		old := l.Frame
 		if err := r.Own(l, m.workers); err != nil {
-			// There is no room, or the file has become shorter, which the pass will see
-			// if it matters: what is mapped stays so.
+			// The budget has no room, or the file has become shorter, which the pass will detect
+			// if it reads that part. The sections that are mapped stay mapped.
 			r.Settling = false
 			return
 		}

@@ -2,35 +2,35 @@ package exec
 
 import "slices"
 
-// Behind its keys and values the last layer does nothing for other tokens: what is
-// left of it is needed where logits are asked for. Of a prompt that is one token.
+// After its keys and values, the last layer computes only the rows whose logits are wanted. In a
+// prompt, that is one token.
 
-// prunes reports whether the present layer is the last one and not all rows of the
-// batch go on through it. Who observes sees all.
+// prunes reports whether the current layer is the last one and only some rows of the batch
+// continue past its keys and values. An observer sees all rows, so it disables pruning.
 func (s *step) prunes() bool {
 	return s.index == len(s.m.Spec.Layers)-1 && len(s.batch.want) < len(s.batch.ids) && s.m.observe == nil
 }
 
-// anyWanted reports whether one of some neighbouring rows goes on behind the keys and values
-// of the present layer.
+// anyWanted reports whether any of some neighbouring rows continues past the keys and values of
+// the current layer.
 func (s *step) anyWanted(row, count int) bool {
 	if !s.prunes() {
 		return true
 	}
 	want := s.batch.want
-	next, _ := slices.BinarySearch(want, row) // they are ascending
+	next, _ := slices.BinarySearch(want, row) // want is ascending
 	return next < len(want) && want[next] < row+count
 }
 
-// pruneRows moves the rows that go on together: of the residual stream, of its
-// normalized copy and of what attention gave.
+// pruneRows compacts the rows that continue, in the residual stream, its normalized copy and
+// attention's output.
 func (p *pass) pruneRows() {
 	if !p.prunes() {
 		return
 	}
 	p.flushRowOps()
 	dim, att := p.m.Spec.Dim, p.m.Spec.Heads*p.m.Spec.HeadDim
-	for i, row := range p.batch.want { // which are ascending: i <= row
+	for i, row := range p.batch.want { // ascending, so i <= row
 		moveRow(p.x, i, row, dim)
 		moveRow(p.h, i, row, dim)
 		moveRow(p.att, i, row, att)

@@ -5,22 +5,22 @@ import (
 	"strconv"
 )
 
-// Selection says how much of a long context a new token looks at. The zero value
-// is all of it.
+// Selection decides how much of a long context a new token attends to. The zero value is all of
+// it.
 type Selection struct {
-	// Fraction is the share of blocks, apart from those that are always looked at,
-	// that a token may look at in a layer; 0 means all.
+	// Fraction is the fraction of the selectable blocks that a token attends to in a layer; 0
+	// means all. The blocks that are always selected do not count.
 	Fraction float64
-	// Missing, if not 0, makes the number of blocks follow the text: as few as are
-	// estimated to leave out no more than this share of attention.
+	// Missing, if not 0, adapts the number of blocks to the text: as few as are estimated to
+	// lose no more than this fraction of attention.
 	Missing float64
 }
 
-// autoMissing is what "auto" may leave out.
+// autoMissing is Selection.Missing of "auto".
 const autoMissing = 0.05
 
-// ParseSelection returns the selection of a name: "exact" or "" looks at
-// everything, "auto" chooses how much, and a number from 0 to 1 is the fraction.
+// ParseSelection returns the selection of a name: "exact" or "" attends to all blocks, "auto"
+// adapts their number, and a number above 0 and up to 1 is the fraction.
 func ParseSelection(name string) (Selection, error) {
 	switch name {
 	case "", "exact":
@@ -35,15 +35,15 @@ func ParseSelection(name string) (Selection, error) {
 	return Selection{Fraction: f}, nil
 }
 
-// Exact reports whether everything is looked at.
+// Exact reports whether tokens attend to all blocks.
 func (s Selection) Exact() bool { return s == Selection{} }
 
-// SelectionStats counts blocks of tokens that selection was asked about, for
-// each token and layer, and how many of them it took. Read is how many bytes were
-// read from flash because of that.
+// SelectionStats counts, over all tokens and layers, the blocks that selection could leave out
+// (Asked) and those that it selected (Taken). Read is the bytes that were read from flash for
+// selected pages.
 type SelectionStats struct{ Asked, Taken, Read int64 }
 
-// SelectionStats returns what selection has done since the model was loaded.
+// SelectionStats returns the statistics of page selection since the model was loaded.
 func (m *Model) SelectionStats() SelectionStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

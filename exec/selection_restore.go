@@ -8,9 +8,9 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// summarizeTo makes the summaries of a sequence of n tokens, all of them in whole
-// pages, that were read from flash instead of computed. Keys that have stayed there
-// are read once for it, as for one token that looks at everything. m.mu is held.
+// summarizeTo computes the key summaries of a sequence whose n tokens, all in whole pages, were
+// restored from flash instead of computed. It reads keys that stayed on flash once, as one token
+// with exact attention would. The caller holds m.mu.
 func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
 	if err := s.summaries.Grow(n); err != nil {
 		return err
@@ -33,18 +33,18 @@ func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
 	return nil
 }
 
-// restoredKeys is what making summaries of keys from flash needs.
+// restoredKeys is the state of summarizing restored keys.
 type restoredKeys struct {
 	s     *Sequence
-	of    *pass // whose workers do it
+	of    *pass // its threads do the work
 	cache *kv.Cache
-	end   int // block behind the last
+	end   int // first block after the last
 	frame *tiering.Frame
 	most  int // pages that the frame holds
 }
 
-// allocate takes memory for pages that have stayed on flash, for fewer where there
-// is little.
+// allocate allocates memory for pages that stayed on flash, for fewer pages if the budget has
+// little room.
 func (w *restoredKeys) allocate() (err error) {
 	if w.s.kv.ColdPages() == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (w *restoredKeys) free() {
 	}
 }
 
-// summarize makes the summaries of a layer that it has not yet.
+// summarize computes the missing summaries of a layer.
 func (w *restoredKeys) summarize(layer, heads int) error {
 	first := w.s.summaries.Ready(layer)
 	each := w.cache.PageBlocks()
@@ -82,7 +82,7 @@ func (w *restoredKeys) summarize(layer, heads int) error {
 	return nil
 }
 
-// summarizeHot makes the summaries of blocks in memory.
+// summarizeHot computes the summaries of blocks in memory.
 func (w *restoredKeys) summarizeHot(layer, heads, from int) {
 	w.of.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
 		block, head := from+part/heads, part%heads
@@ -90,8 +90,8 @@ func (w *restoredKeys) summarizeHot(layer, heads, from int) {
 	})
 }
 
-// summarizeCold reads some pages of a part, of which the first block has the number block,
-// and makes the summaries of its blocks from first on.
+// summarizeCold reads some pages of a part, of which the first block has the index block, and
+// computes the summaries of the blocks from first on.
 func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part kv.Part, at int) error {
 	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
 	if block+pages*each <= first {

@@ -12,43 +12,42 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// ErrClosed is returned by a model that was closed.
+// ErrClosed is returned by methods of a closed model.
 var ErrClosed = errors.New("model is closed")
 
-// Sequence is a text that a model has read: its tokens and what the layers
-// remember of them. One goroutine at a time may use it.
+// Sequence is a token stream that a model has read: its tokens and their KV. One goroutine at a
+// time may use it.
 type Sequence struct {
 	model *Model
 	kv    *kv.Seq
-	// summaries of its keys, for selection; nil without.
+	// summaries of its keys for page selection; nil without selection
 	summaries *kv.Summaries
 	ids       []int32
 	limit     int
-	batch     Batch // of the pass that is under way, kept to allocate nothing
-	// memory is what a processor remembers, nil until it has read something; chunk is
-	// its part of the batch.
+	batch     Batch // of the running pass, reused so that passes allocate nothing
+	// memory is the sequence's KV on an accelerator, nil before its first pass; chunk is the
+	// accelerator's view of the batch.
 	memory SequenceMemory
 	chunk  Chunk
 
-	// A layer of short convolutions remembers its last inputs. A pass writes
-	// the second copy and swaps when it has succeeded, so that a cancelled
-	// pass leaves no trace.
+	// A short convolution's state is its last inputs. A pass writes the second copy, and commit
+	// swaps the copies, so that a failed or cancelled pass changes nothing.
 	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
 	convFrame      *tiering.Frame
 
-	chain   kv.Chain       // kept on flash, of what the sequence begins with
-	chainIn *segment.Store // where the chain is
-	saved   int            // tokens that are kept there, some perhaps in a part of a chunk
-	early   func(n int)    // keeps the first n tokens while more are read; nil if that is not wanted
-	tried   int            // tokens that there were when it did so last, perhaps in vain
-	exact   int            // tokens, from the first on, for which nothing was left out
+	chain   kv.Chain       // saved segments of the sequence's first tokens
+	chainIn *segment.Store // store that holds the chain
+	saved   int            // saved tokens; the last ones may share a segment with other text
+	early   func(n int)    // saves the first n tokens during a prefill; nil: no early saves
+	tried   int            // length at the last early save, which may have failed
+	exact   int            // leading tokens that were computed with exact attention
 
 	expect int  // announced final length
-	long   bool // longrope: the frequencies of long sequences are in use
+	long   bool // the longrope frequencies of long sequences are in use
 }
 
-// NewSequence returns an empty sequence of at most limit tokens; 0 means as
-// many as the model was made for, or has room for on its processor.
+// NewSequence returns an empty sequence of at most limit tokens. 0 means the model's context, or
+// less if its accelerator has room for less.
 func (m *Model) NewSequence(limit int) (*Sequence, error) {
 	if limit <= 0 || limit > m.Context() {
 		limit = m.Context()
@@ -76,7 +75,7 @@ func (s *Sequence) allocConv() error {
 	return arena.Err()
 }
 
-// carveConv takes both copies of what convolutions remember from an arena.
+// carveConv takes both copies of the convolutions' state from an arena.
 func (s *Sequence) carveConv(a *tiering.Arena) {
 	spec := s.model.Spec
 	s.conv, s.convNext = make([][]float32, len(spec.Layers)), make([][]float32, len(spec.Layers))
@@ -91,19 +90,18 @@ func (s *Sequence) carveConv(a *tiering.Arena) {
 // Len returns the number of tokens read.
 func (s *Sequence) Len() int { return len(s.ids) }
 
-// Limit returns the greatest number of tokens the sequence may hold.
+// Limit returns the most tokens that the sequence may hold.
 func (s *Sequence) Limit() int { return s.limit }
 
 // IDs returns the tokens read. The caller must not change them.
 func (s *Sequence) IDs() []int32 { return s.ids }
 
-// Expect announces how long the sequence will become. A model that rotates
-// long sequences by other frequencies then uses those from the start, instead
-// of reading the text again when it crosses the border.
+// Expect announces the final length of the sequence. A model with longrope frequencies then uses
+// those of long sequences from the start, which avoids a re-prefill at the switch.
 func (s *Sequence) Expect(n int) { s.expect = max(s.expect, n) }
 
-// Truncate forgets tokens from position n on and returns how many are left:
-// n, or 0 for a model whose layers cannot go back by part.
+// Truncate removes the tokens from position n on and returns how many remain: n, or 0 if layers
+// have state that cannot be truncated (short convolutions).
 func (s *Sequence) Truncate(n int) int {
 	if n >= len(s.ids) {
 		return len(s.ids)
@@ -125,8 +123,8 @@ func (s *Sequence) Truncate(n int) int {
 	return n
 }
 
-// Fork returns a sequence that has read the same tokens, without reading them
-// again. What the layers remember is shared until one of the two goes on.
+// Fork returns a copy of the sequence without computing it again. Both share KV pages until one
+// of them changes a page.
 func (s *Sequence) Fork() (*Sequence, error) {
 	f := &Sequence{model: s.model, limit: s.limit, expect: s.expect, long: s.long}
 	if s.summaries != nil {
@@ -157,7 +155,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 	return f, nil
 }
 
-// Close gives the sequence's memory back.
+// Close frees the sequence's memory.
 func (s *Sequence) Close() {
 	s.kv.Close()
 	if s.memory != nil {
@@ -174,23 +172,24 @@ func (s *Sequence) Close() {
 	s.ids = nil
 }
 
-// Reader is told about a sequence's progress.
+// Reader receives the results of an Extend.
 type Reader struct {
-	// Want reports whether the logits after the token at position pos are
-	// asked for; nil asks for those of the last token.
+	// Want reports whether the caller wants the logits after the token at position pos; nil
+	// wants those after the last token.
 	Want func(pos int) bool
-	// Each gets the logits that were asked for, in order of position. The
-	// slice is valid, and may be changed, until Each returns.
+	// Each receives the wanted logits in order of position. The slice is valid, and may be
+	// changed, until Each returns.
 	Each func(pos int, logits []float32) error
 	// Progress, which may be nil, is called after each chunk.
 	Progress func(done, total int)
-	// Prompt is how many tokens the input has, if some of it was found and need not be
-	// read: whether its end is read exactly does not depend on that. 0: all is read.
+	// Prompt is the length of the whole input if the prefix cache provided its beginning; 0: all
+	// of it is in ids. It makes the choice between exact attention and page selection
+	// independent of prefix-cache hits.
 	Prompt int
 }
 
-// Extend reads tokens behind those that the sequence holds. On an error the
-// sequence keeps whole chunks read before it.
+// Extend appends tokens to the sequence, chunk by chunk. On an error the sequence keeps the
+// chunks that were complete.
 func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader) error {
 	if len(s.ids)+len(ids) > s.limit {
 		return fmt.Errorf("%w: %d tokens and %d more exceed %d", ErrContextFull, len(s.ids), len(ids), s.limit)
@@ -200,7 +199,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 			return fmt.Errorf("%w: %d (token %d of the input; the vocabulary has %d)", ErrToken, id, i, m.Spec.Vocab)
 		}
 	}
-	first := len(s.ids) // of the positions that the caller asked about
+	first := len(s.ids) // first position of the caller's tokens
 	if m.mustRePrefill(s, first+len(ids)) {
 		ids = append(s.ids[:first:first], ids...)
 		expect := s.expect
@@ -234,7 +233,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	return nil
 }
 
-// chunk returns how many tokens are computed together at most.
+// chunk returns the most tokens of a prefill chunk.
 func (m *Model) chunk() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,8 +246,8 @@ func (m *Model) chunk() int {
 	return m.pass.chunk
 }
 
-// mustRePrefill decides which rotary frequencies a sequence of n tokens needs,
-// and reports whether what was read with the others has to be read again.
+// mustRePrefill chooses the rotary frequencies for a sequence of n tokens, and reports whether
+// tokens that were computed with the other frequencies need a re-prefill.
 func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 	for i := range m.Spec.Ropes {
 		t := &m.Spec.Ropes[i]
@@ -261,7 +260,7 @@ func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 	return false
 }
 
-// clearConv makes convolutions remember no inputs.
+// clearConv clears the convolutions' state.
 func (s *Sequence) clearConv() {
 	for _, c := range s.conv {
 		clear(c)

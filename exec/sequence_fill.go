@@ -5,12 +5,11 @@ import (
 	"math/rand/v2"
 )
 
-// What follows is for measuring how fast a long context is. What it holds is not
-// asked for, only how long it is.
+// This file serves measurements of long contexts, where only the number of tokens matters.
 
-// Fill extends a sequence to n tokens without reading any: their keys and values
-// are made up, a few over and over, and take as long to attend to as others. A text read behind them means nothing. Layers of short convolutions, and
-// summaries for selection, know nothing of them.
+// Fill extends a sequence to n tokens without computing any: it appends made-up keys and values,
+// which take as long to attend to as real ones. Text generated after them is meaningless. It
+// does not fill the state of short convolutions or the summaries for selection.
 func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 	if n > s.limit {
 		return ErrContextFull
@@ -46,7 +45,7 @@ func (m *Model) Fill(ctx context.Context, s *Sequence, n int) error {
 	return nil
 }
 
-// madeUpVectors returns some vectors that are as long as any layer's keys of a token.
+// madeUpVectors returns a few random vectors as long as the longest key of any layer.
 func madeUpVectors(m *Model) [][]float32 {
 	const vectors = 7
 	most := 0
@@ -64,9 +63,10 @@ func madeUpVectors(m *Model) [][]float32 {
 	return made
 }
 
-// ReadKVLate makes keys and values on flash be asked for only when a layer looks
-// at them, or again before that, from the next pass on. It shows what asking
-// before is worth. Where one stream brings them and weights it changes nothing.
+// ReadKVLate turns the early submission of KV reads off or on, from the next pass on: with late
+// set, a layer submits the reads of its pages on flash only when it attends to them.
+// Measurements use it to show what prefetch gains. It has no effect on an interleaved weight/KV
+// stream.
 func (m *Model) ReadKVLate(late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/llmrun/llmrun/kv/segment"
 )
 
-// Stores are where a model keeps what it remembers of texts: those of whose tokens all
-// looked at everything before them and, if the model selects, others.
+// Stores are the segment stores of a model's saved KV: one for sequences whose tokens all used
+// exact attention and, if the model selects pages, one for the others.
 type Stores struct{ exact, selected storePair }
 
-// A model that rotates long texts by other frequencies remembers them otherwise, so it
-// has two stores.
+// storePair separates sequences by their rotary frequencies, because longrope changes the keys
+// of long sequences.
 type storePair struct{ short, long *segment.Store }
 
-// OpenStores returns the model's stores in a directory. identity is all that keys and
-// values depend on besides their format, the tokens, and what these looked at.
+// OpenStores returns the model's stores in a directory. identity names all that keys and values
+// depend on besides the tokens, the KV format and the selection.
 func (m *Model) OpenStores(dir *segment.Dir, identity string) (s Stores, err error) {
 	about := []string{identity, m.cache.Shape().Format.String()}
 	if s.exact, err = openStore(m, dir, about); err == nil && !m.selection.Exact() {
@@ -36,7 +36,7 @@ func openStore(m *Model, dir *segment.Dir, about []string) (p storePair, err err
 	return p, err
 }
 
-// of returns the store for a sequence as it is.
+// of returns the store for a sequence in its current state.
 func (s Stores) of(q *Sequence) *segment.Store {
 	if q.Selected() {
 		return s.selected.of(q)
@@ -51,8 +51,7 @@ func (p storePair) of(q *Sequence) *segment.Store {
 	return p.short
 }
 
-// find returns the store that has a key, nil if there is none, and for which sequences
-// it is.
+// find returns the store with a key, nil if there is none, and the kind of sequences it holds.
 func (s Stores) find(key segment.ID) (store *segment.Store, selected, long bool) {
 	for i, pair := range []storePair{s.exact, s.selected} {
 		for j, store := range []*segment.Store{pair.short, pair.long} {
@@ -64,22 +63,21 @@ func (s Stores) find(key segment.ID) (store *segment.Store, selected, long bool)
 	return nil, false, false
 }
 
-// Selected reports whether a token of the sequence looked at what a selection took only.
+// Selected reports whether page selection limited the attention of any token of the sequence.
 func (s *Sequence) Selected() bool { return s.summaries != nil && s.exact < len(s.ids) }
 
-// savable reports whether what the sequence remembers consists of pages alone, all of them
-// in the machine's memory.
+// savable reports whether the sequence's state consists only of KV pages in the host's memory.
 func (s *Sequence) savable() bool { return s.convFrame == nil && s.model.offloadedLayers == nil }
 
-// RestorePrefix looks for keys and values of a text on flash, and makes the sequence
-// hold its longest beginning that is there, if that is more than it holds already
-// of it. At least one token is left to read. It returns how many tokens came from
-// flash. An error says what could not be used; the sequence can be, as it is then.
+// RestorePrefix looks up the longest saved prefix of ids and, if it is longer than the part of
+// ids that the sequence holds, loads it into the sequence. It leaves at least one token to
+// compute. It returns how many tokens came from flash. An error names segments that could not be
+// used; the sequence remains usable.
 func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32) (recalled int, err error) {
 	if !s.savable() || len(ids) < 2 {
 		return 0, nil
 	}
-	if s.model.mustRePrefill(s, max(len(ids), s.expect)) { // what is there is of no use
+	if s.model.mustRePrefill(s, max(len(ids), s.expect)) { // its tokens have the other frequencies
 		expect := s.expect
 		s.Truncate(0)
 		s.expect, s.long = expect, true
@@ -90,8 +88,7 @@ func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32
 	return recalled, errors.Join(lookup, err, segment.Close(parts))
 }
 
-// restore makes the sequence hold what parts hold of ids. exact: their tokens looked at
-// everything.
+// restore loads the KV of ids from parts. exact means that their tokens used exact attention.
 func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []segment.Part, ids []int32, exact bool) (int, error) {
 	n := 0
 	for _, p := range parts {
@@ -128,10 +125,9 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 	return n - had, nil
 }
 
-// DropDamaged looks for a kept chunk that is not what was written, among those whose
-// pages stay on flash. The sequence forgets what lies in it and all behind, and the chunk
-// is removed, or written anew when it is kept next. The error says what was wrong; it is
-// nil if nothing is.
+// DropDamaged verifies the saved segments whose pages the sequence has on flash. If one is
+// damaged, it truncates the sequence before that segment and discards it; the next Save writes
+// it again. The error describes the damage; it is nil if all segments are intact.
 func (s *Sequence) DropDamaged(stores Stores) error {
 	f, page, err := s.kv.Damaged()
 	if err == nil {
@@ -143,8 +139,9 @@ func (s *Sequence) DropDamaged(stores Stores) error {
 	return errors.Join(err, stores.of(s).Discard(f))
 }
 
-// fill makes room for parts and reads them, between two passes: pages of others may
-// have to go to flash. Of n tokens in all the sequence has those before had.
+// fill reserves KV for parts and reads them, between two passes, because pages of other
+// sequences may have to spill. n is the sequence's length with the parts; it already holds the
+// tokens before had.
 func (s *Sequence) fill(ctx context.Context, parts []segment.Part, had, n int) (kv.Chain, error) {
 	m := s.model
 	m.mu.Lock()
@@ -164,10 +161,10 @@ func (s *Sequence) fill(ctx context.Context, parts []segment.Part, had, n int) (
 	return chain, nil
 }
 
-// Save writes to flash what the sequence remembers of ids, with which it begins,
-// in whole pages, and returns the chunks that hold them. Durable ones survive power
-// loss once a session was saved that names them; others are written only if least
-// tokens or more are not kept in any chunk.
+// Save writes the KV of ids, which must be the beginning of the sequence, to flash in whole
+// pages, and returns the segments that hold it. With durable, they survive a power loss once a
+// session that names them is saved. Otherwise Save writes only if at least least tokens are not
+// yet saved.
 func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]segment.Ref, error) {
 	if !s.savable() {
 		return nil, nil
@@ -177,10 +174,10 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 		n++
 	}
 	store := stores.of(s)
-	if !durable && s.Selected() { // who finds it by its text alone may look at everything
+	if !durable && s.Selected() { // a prefix-cache hit must serve exact attention too
 		n, store = min(n, s.exact), stores.exact.of(s)
 		if len(s.chain) > 0 && s.chainIn != store {
-			return s.chain, nil // a session's, which has all
+			return s.chain, nil // a session's chain, which covers all tokens
 		}
 	}
 	if s.chainIn != store {
@@ -197,11 +194,9 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 	return chain, err
 }
 
-// SaveEarly makes the sequence keep what it remembers, as Keep does for something
-// that was not asked for, while it reads: before it would go to flash in any case, so
-// that what is kept is not written a second time, and whenever that are saveStep tokens
-// more, so that not all of a long text is lost with the process. failed is told what
-// went wrong.
+// SaveEarly makes the sequence save its KV during a prefill, without durability. It saves before
+// pages spill, so that they are not written twice, and after every saveStep tokens, so that a
+// process that ends early does not lose a whole long prefill. It calls failed with errors.
 func (s *Sequence) SaveEarly(stores Stores, least int, failed func(error)) {
 	s.early = func(tokens int) {
 		s.tried = len(s.ids)
@@ -211,11 +206,11 @@ func (s *Sequence) SaveEarly(stores Stores, least int, failed func(error)) {
 	}
 }
 
-// saveStep is after how many tokens what a sequence remembers is kept while it is read:
-// four whole chunks. Who has read less than that has not much to lose.
+// saveStep is the tokens between two early saves: four whole segments. A shorter prefill is not
+// worth a save.
 const saveStep = 4096
 
-// saveBefore keeps what is due before n more tokens are read.
+// saveBefore runs an early save, if one is due, before n more tokens are computed.
 func (s *Sequence) saveBefore(n int) {
 	if s.early == nil {
 		return
@@ -227,20 +222,19 @@ func (s *Sequence) saveBefore(n int) {
 	if len(s.ids)-max(s.saved, s.tried) < saveStep {
 		return
 	}
-	whole := segment.MaxPages * s.model.cache.PageTokens() // no chunk is left half full
+	whole := segment.MaxPages * s.model.cache.PageTokens() // only whole segments
 	s.early(s.saved + (len(s.ids)-s.saved)/whole*whole)
 }
 
-// Saved returns how many of the sequence's first tokens are kept on flash.
+// Saved returns how many of the sequence's first tokens are on flash.
 func (s *Sequence) Saved() int { return s.saved }
 
-// RestoreSession makes an empty sequence hold what a session's chunks hold of its
-// text.
+// RestoreSession loads the KV of a saved session into an empty sequence.
 func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment.Manifest) (err error) {
 	if len(m.Segments) == 0 || !s.savable() {
 		return nil
 	}
-	if len(m.Tokens) > s.limit+1 { // the last one may not have been read
+	if len(m.Tokens) > s.limit+1 { // the last token may lack its KV
 		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.limit)
 	}
 	store, selected, long := stores.find(m.Key)
@@ -253,14 +247,14 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment
 	return errors.Join(err, segment.Close(parts))
 }
 
-// StoreKey returns the key under which the sequence's chunks are kept.
+// StoreKey returns the key of the store for the sequence's segments.
 func (s *Sequence) StoreKey(stores Stores) segment.ID { return stores.of(s).Key() }
 
-// Has reports whether key is one of the model's with its settings.
+// Has reports whether key belongs to one of the model's stores.
 func (s Stores) Has(key segment.ID) bool {
 	store, _, _ := s.find(key)
 	return store != nil
 }
 
-// PageTokens returns how many tokens a page on flash holds.
+// PageTokens returns the tokens of a page on flash.
 func (s Stores) PageTokens() int { return s.exact.short.PageTokens() }

@@ -11,38 +11,37 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Split has part of a model's products computed by another device, at the same
-// time as the rest of them: the first rows of a matrix are multiplied here, and the
-// others there. All that is no product stays here.
+// Split offloads rows of a model's matmuls to another device. The CPU multiplies the first rows
+// of a matrix, and the device multiplies the others at the same time. All other operations run
+// on the CPU.
 //
-// The device's rows are in its memory and not in the model's. Logits are not those
-// of this package's kernels alone: each device rounds in its own way, and how many
-// tokens are read together may change who computes what.
+// The offloaded rows are in the device's memory only. Logits differ from those of the CPU's
+// kernels: each device quantizes in its own way, and the number of tokens in a chunk may change
+// which device computes a row.
 type Split struct {
-	Name   string        // of the device, for errors
-	Device hetero.Device // closed with the model, also with one that cannot be loaded
-	// Of says which rows of a matrix the device has. It is asked for those that are
-	// Divisible; the others stay here.
+	Name   string        // name of the device, for errors
+	Device hetero.Device // closed with the model, also if loading fails
+	// Of returns the rows of a matrix that the device computes. It is called for divisible
+	// matrices; the CPU computes the others.
 	Of    func(weights.Product) weights.Share
-	Chunk int             // most tokens in one pass that Of was made for; 0: any number
+	Chunk int             // most tokens of a chunk for which Of is valid; 0: any number
 	Grain time.Duration   // see hetero.Await
-	Trace *trace.Recorder // of steps; may be nil
+	Trace *trace.Recorder // records steps; may be nil
 }
 
-// offloadDevice is the device that has rows of a model's matrices.
+// offloadDevice is the device that holds offloaded rows of a model's matrices.
 type offloadDevice struct {
 	Split
 	caps    hetero.Capabilities
-	chunk   int // tokens that kernels are prepared for
+	chunk   int // tokens for which kernels are compiled
 	kernels []hetero.Kernel
 	roles   []*weights.DividedProduct // in the order of loading
 }
 
-// allOffloaded reports whether another device multiplies all rows of the job's matrix.
+// allOffloaded reports whether another device computes all rows of the matmul.
 func (j *matmul) allOffloaded() bool { return j.w.Offload != nil && j.w.Offload.First(j.n) == 0 }
 
-// residentRows returns how many rows of the job's matrix in memory this package's kernels
-// multiply.
+// residentRows returns how many rows of the matmul the CPU computes from memory.
 func (j *matmul) residentRows() int {
 	if j.w.Offload != nil {
 		return j.w.Offload.First(j.n)
@@ -50,7 +49,7 @@ func (j *matmul) residentRows() int {
 	return j.w.Held()
 }
 
-// close closes the device of a division that no model has taken over.
+// close closes the device of a split that no model has taken over.
 func (d *Split) close() error {
 	if d == nil {
 		return nil
@@ -58,13 +57,13 @@ func (d *Split) close() error {
 	return d.Device.Close()
 }
 
-// newOffloadDevice takes over the device of a division.
+// newOffloadDevice takes over the device of a split.
 func newOffloadDevice(d *Split, chunk int) *offloadDevice {
 	return &offloadDevice{Split: *d, caps: d.Device.Capabilities(), chunk: chunk}
 }
 
-// predicted returns how long a product of so many tokens will take. A device that is
-// static needs for its rows of any number of them what it needs for a chunk.
+// predicted returns the predicted time of a matmul with the given tokens. A static device takes
+// the time of a whole chunk for any number of tokens.
 func (a *offloadDevice) predicted(w *weights.OffloadedRows, tokens int) time.Duration {
 	switch {
 	case !w.Batched(tokens):
@@ -75,7 +74,7 @@ func (a *offloadDevice) predicted(w *weights.OffloadedRows, tokens int) time.Dur
 	return w.ManyTime * time.Duration(tokens) / time.Duration(a.chunk)
 }
 
-// attach makes a pass's memory the device's.
+// attach attaches a pass's memory to the device.
 func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 	b := hetero.WrapFrame(frame)
 	if err := a.Device.Attach(b); err != nil {
@@ -84,8 +83,8 @@ func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 	return b, nil
 }
 
-// prepare gives the device its rows of a matrix. Of raw it keeps what it says that
-// it needs; inPlace is asked for memory that stays.
+// prepare compiles the device's kernels for its rows of a matrix. If a kernel reads the weights
+// in place, inPlace copies them to memory that stays.
 func (a *offloadDevice) prepare(op hetero.Op, share weights.Share, inPlace func(raw []byte) ([]byte, error)) (parts [2]weights.OffloadedPart, err error) {
 	rowBytes := len(op.Weights) / op.Rows
 	for i, rows := range share.Parts(op.Rows) {
@@ -108,7 +107,7 @@ func (a *offloadDevice) prepareRows(op hetero.Op, inPlace func(raw []byte) ([]by
 	if err != nil || k.Bytes() > 0 {
 		return k, err
 	}
-	// It reads the weights where they are, which is not where they will be.
+	// The kernel reads the weights in place, but raw memory is freed after loading.
 	if err := k.Close(); err != nil {
 		return nil, err
 	}
@@ -118,15 +117,15 @@ func (a *offloadDevice) prepareRows(op hetero.Op, inPlace func(raw []byte) ([]by
 	return a.Device.Prepare(op)
 }
 
-// submit starts a product of some tokens.
+// submit submits a matmul of the given tokens.
 func (a *offloadDevice) submit(k hetero.Kernel, tokens int, x, y hetero.View) (hetero.Ticket, error) {
 	if some, ok := k.(hetero.Elastic); ok && !a.caps.Static {
 		return some.SubmitSome(tokens, x, y)
 	}
-	return k.Submit(x, y) // the rest of the chunk is whatever is there, and is not used
+	return k.Submit(x, y) // it computes the whole chunk; the rows past tokens are ignored
 }
 
-// close gives kernels and the device back.
+// close closes the kernels and the device.
 func (a *offloadDevice) close() (err error) {
 	for _, k := range a.kernels {
 		err = errors.Join(err, k.Close())

@@ -13,21 +13,21 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// splitLoader loads a model part by part: each as the file has it, of which the device
-// takes its rows and the rest goes to a frame in the layout of this package's
-// kernels. So at no time more than one part is in memory twice.
+// splitLoader loads a model part by part, so that only one part at a time is in memory twice. It
+// reads a part in the file's layout, prepares the device's rows of it, and packs the CPU's rows
+// into a frame in the layout of the CPU's kernels.
 type splitLoader struct {
 	*weights.Loader
 	*offloadDevice
 	exact   bool
-	workers *threadpool.Pool // that put rows in tiles
+	workers *threadpool.Pool // threads that pack rows into tiles
 	shares  map[*weights.Matrix]weights.Share
-	// scales are those with which the inputs of matrices are rounded, see
-	// Options.W8A8; of others nobody says how.
+	// scales holds the per-tensor scale of each matrix's input, see Options.W8A8. Inputs without
+	// an entry have no fixed scale.
 	scales map[*weights.Linear]float32
 }
 
-// loadWeights is loadWeights for a model that is divided.
+// loadWeights is loadWeights for a split model.
 func (a *offloadDevice) loadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, o Options) (*weights.Weights, *weights.Loader, error) {
 	ld := &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress}
 	w := &weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))}
@@ -59,10 +59,10 @@ func (d *splitLoader) findScales(w *weights.Weights, o *W8A8) {
 	}
 }
 
-// split divides a part that was just read.
+// split splits a part that was just read.
 func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	if l.Kind == weights.EmbeddingLayout {
-		return nil // it is only looked up in, and lies as it should
+		return nil // it serves only lookups, in its present layout
 	}
 	raw := d.Frames[len(d.Frames)-1]
 	d.Frames = d.Frames[:len(d.Frames)-1]
@@ -94,7 +94,7 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	return nil
 }
 
-// assign hands the device its rows of a matrix.
+// assign prepares the device's rows of a matrix.
 func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 	w := m.Matrix
 	product := weights.Product{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, OneToken: head}
@@ -104,7 +104,7 @@ func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 		tokens = headRows
 	}
 	op := hetero.Op{Tokens: tokens, Rows: w.Rows, Cols: w.Cols, Type: w.Type, Weights: w.Data, Streamed: true}
-	if tiled.Fits(w.Type, w.Cols) { // others have no scale here either
+	if tiled.Fits(w.Type, w.Cols) { // matrices that do not fit tiles have no scale on the CPU either
 		op.Scale = d.scales[w]
 	}
 	parts, err := d.prepare(op, share, d.copied)
@@ -116,7 +116,7 @@ func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 	return nil
 }
 
-// copied puts rows where they stay.
+// copied copies rows to a frame that stays.
 func (d *splitLoader) copied(raw []byte) ([]byte, error) {
 	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, len(raw))
 	if err != nil {
@@ -127,8 +127,8 @@ func (d *splitLoader) copied(raw []byte) ([]byte, error) {
 	return frame.Bytes()[:len(raw)], nil
 }
 
-// moveResident moves what stays here of a part to a frame of its own. Of an output matrix
-// that is the embedding as well all stays: rows are looked up in it.
+// moveResident moves the CPU's rows of a part to a frame of their own. An output matrix that is
+// also the embedding stays whole, because lookups read all rows.
 func (d *splitLoader) moveResident(l *weights.Layout) error {
 	size := 0
 	for i := range l.Places {
@@ -158,7 +158,7 @@ func (d *splitLoader) moveResident(l *weights.Layout) error {
 	return nil
 }
 
-// residentRows returns how many rows of a matrix stay here: the first ones.
+// residentRows returns how many rows of a matrix stay on the CPU: the first ones.
 func (d *splitLoader) residentRows(m *weights.Matrix) int {
 	if share, divided := d.shares[m]; divided {
 		return max(share.One, share.Many)
@@ -166,7 +166,7 @@ func (d *splitLoader) residentRows(m *weights.Matrix) int {
 	return m.Rows
 }
 
-// residentBytes returns how many bytes of a tensor stay here.
+// residentBytes returns how many bytes of a tensor stay on the CPU.
 func (d *splitLoader) residentBytes(p *weights.Placement) int {
 	if p.Matrix == nil {
 		return p.Bytes()
@@ -176,7 +176,7 @@ func (d *splitLoader) residentBytes(p *weights.Placement) int {
 	return (d.residentRows(p.Matrix) + rows - 1) / rows * bytes
 }
 
-// laidOut returns a matrix as this package's kernels want it, without its bytes.
+// laidOut returns a matrix in the layout of the CPU's kernels, without its data.
 func (d *splitLoader) laidOut(p *weights.Placement) weights.Matrix {
 	m := *p.Matrix
 	m.Tiled = !d.exact && tiled.Fits(m.Type, m.Cols)
@@ -184,7 +184,7 @@ func (d *splitLoader) laidOut(p *weights.Placement) weights.Matrix {
 	return m
 }
 
-// move puts the rows that stay here into their memory.
+// move packs the CPU's rows of a matrix into their memory.
 func (d *splitLoader) move(p *weights.Placement, memory []byte) {
 	m, raw := d.laidOut(p), p.Matrix.Data
 	rowBytes, kept := m.RowBytes(), d.residentRows(p.Matrix)

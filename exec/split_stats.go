@@ -7,7 +7,7 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// role returns what is known of a kind of matrices, and counts one more of them.
+// role returns the statistics of the matrices of one kind, and counts one more of them.
 func (a *offloadDevice) role(p weights.Product, share weights.Share) *weights.DividedProduct {
 	for _, r := range a.roles {
 		known := r.Product
@@ -22,7 +22,7 @@ func (a *offloadDevice) role(p weights.Product, share weights.Share) *weights.Di
 	return r
 }
 
-// record counts a step that has just ended; own is when the own rows were done.
+// record adds a completed step to the statistics. own is when the CPU's rows were complete.
 func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 	if len(jobs) == 0 || jobs[0].w.Offload == nil {
 		return
@@ -46,8 +46,8 @@ func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 	}
 }
 
-// predictedStep returns how long the plan says that a step takes; ok is false for numbers of
-// tokens that the plan says nothing about.
+// predictedStep returns the predicted time of a step. ok is false if the plan does not cover the
+// step's number of tokens.
 func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) {
 	for i := range jobs {
 		w, n := jobs[i].w.Offload, jobs[i].n
@@ -62,8 +62,7 @@ func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) 
 	return sum, true
 }
 
-// SplitStats returns how products are divided with Options.Divide, and how long they
-// took so far.
+// SplitStats returns the split of the matmuls (see Options.Split) and their measured times.
 func (m *Model) SplitStats() []weights.DividedProduct {
 	m.mu.Lock()
 	defer m.mu.Unlock()

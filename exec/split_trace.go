@@ -7,19 +7,19 @@ import (
 	"github.com/llmrun/llmrun/internal/trace"
 )
 
-// offloadTrace records the steps of a divided pass: what the host did, and when the
-// device had its rows.
+// offloadTrace records the steps of a split pass: the host's work, and when the device completed
+// its rows.
 type offloadTrace struct {
-	recorder         *trace.Recorder // nil: nobody traces
+	recorder         *trace.Recorder // nil: no trace
 	host, device     *trace.Lane
-	begun, submitted time.Duration // of the step under way
+	begun, submitted time.Duration // of the current step
 }
 
 func newOffloadTrace(r *trace.Recorder, device string) offloadTrace {
 	return offloadTrace{recorder: r, host: r.Lane("host", "divided steps"), device: r.Lane(device, "rows of products")}
 }
 
-// record records a step whose work is done; own is when the host's rows were.
+// record records a completed step. own is when the host's rows were complete.
 func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloadedWork, own time.Duration) {
 	if t.recorder == nil || len(work) == 0 {
 		return
@@ -34,15 +34,16 @@ func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloade
 	t.host.Span("wait for "+name, own, work[len(work)-1].seen, nil)
 }
 
-// recordRows records the device's work on the rows of one matmul, which began after the work
-// before, and returns its end. zero is the trace's time at the zero of the device's clock.
+// recordRows records the device's work on the rows of one matmul, which begins after the
+// previous work, and returns its end. zero is the trace's time at the zero of the device's
+// clock.
 func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.Duration) (end time.Duration) {
 	args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
 	begin := max(w.submitted, after)
 	if timed, ok := w.ticket.(hetero.Timed); ok {
 		from, to := timed.Ran()
 		begin, end = zero+from, zero+to
-	} else { // which may be long after it ended
+	} else { // the end is the observation, which may be much later
 		end, args["end"] = w.seen, "when the host looked"
 	}
 	t.device.Span(j.w.Offload.Role.Name, begin, end, args)

@@ -14,25 +14,24 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// W8A8 asks for products in 8-bit integers with one scale for all elements of an
-// input, which is what neural processors multiply. What lies beyond the scale is
-// multiplied in float32 beside them, with the columns of the calibration:
+// W8A8 runs matmuls in 8-bit integers with one scale for all elements of an input, as neural
+// processors do. The outlier path multiplies what lies beyond the scale in float32, with the
+// columns of the calibration:
 //
 //	x·w = clamp(x/s)·s·w8 + (x - clamp(x/s)·s)·w
 //
-// The second sum has few terms, and is called the shadow of the first. This package's
-// kernels compute both halves, at the same time; of the first a device of a Division may
-// have rows, if it rounds to a scale that is given.
+// The second sum is the outlier path; it has few terms. The CPU computes both halves at the same
+// time. A device of a Split may compute rows of the first half if it accepts a given scale.
 type W8A8 struct {
 	Calibration *w8a8.File
-	// Outliers says which inputs have a shadow. The others have a scale that suits
+	// Outliers chooses the inputs that have an outlier path. The others have a scale that suits
 	// them without one.
 	Outliers OutlierChoice
 	Trace    *trace.Recorder // may be nil
 }
 
-// CheckDevice refuses a device that rounds activations in its own way, and leaves
-// nothing to be added.
+// CheckDevice refuses a device that quantizes activations with scales of its own, because the
+// outlier path needs the given scale.
 func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
 	if o == nil || caps.FixedScale {
 		return nil
@@ -40,7 +39,7 @@ func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
 	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", arch.ErrUnsupported, name)
 }
 
-// scaleOf returns with which scale an input is rounded.
+// scaleOf returns the scale of an input with or without an outlier path.
 func scaleOf(in *w8a8.Input, shadow bool) float32 {
 	if shadow {
 		return in.Scale
@@ -48,8 +47,7 @@ func scaleOf(in *w8a8.Input, shadow bool) float32 {
 	return in.ClippedScale
 }
 
-// scales returns with which scale the input of each matrix is rounded, by the matrix's
-// name.
+// scales returns the scale of each matrix's input, by the matrix's name.
 func (o *W8A8) scales() map[string]float32 {
 	if o == nil {
 		return nil
@@ -63,8 +61,8 @@ func (o *W8A8) scales() map[string]float32 {
 	return scales
 }
 
-// usePerTensor gives the matrices of a calibration their scales, and those that have a
-// shadow their hot columns.
+// usePerTensor gives the matrices of a calibration their scales and, to those with an outlier
+// path, their hot columns.
 func (m *Model) usePerTensor(o *W8A8) error {
 	if o == nil {
 		return nil
@@ -76,7 +74,7 @@ func (m *Model) usePerTensor(o *W8A8) error {
 		for j := range in.Matrices {
 			w := named[in.Matrices[j].Name]
 			if w == nil || !w.Tiled {
-				continue // rows that are no whole number of blocks
+				continue // its rows are not a whole number of blocks
 			}
 			name := in.Matrices[j].Name
 			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, kept), Spans: weights.SpanNames{Integers: "integers of " + name, Shadow: "shadow of " + name}}
@@ -97,23 +95,23 @@ func (m *Model) usePerTensor(o *W8A8) error {
 	return nil
 }
 
-// OutlierChoice says which inputs have a shadow: a part of them, those whose outliers
-// matter most, and those whose error would otherwise grow more than so many times, if
-// the calibration has their columns.
+// OutlierChoice chooses the inputs that have an outlier path: a fraction of them, in descending
+// order of their outliers' importance, and those whose quantization error would otherwise grow
+// by more than the factor MostLoss, if the calibration stores their columns.
 type OutlierChoice struct {
 	Fraction float64
 	MostLoss float64
 }
 
-// DefaultOutlierChoice are those that were published to suffice, 15 % of the inputs, and
-// whichever else would lose more than 2 of its 8 bits.
+// DefaultOutlierChoice takes the 15 % of the inputs that the llm.npu paper found sufficient, and
+// each other input that would lose more than 2 of its 8 bits.
 var DefaultOutlierChoice = OutlierChoice{Fraction: 0.15, MostLoss: 4}
 
-// OutlierFraction chooses a part of the inputs.
+// OutlierFraction chooses a fraction of the inputs.
 func OutlierFraction(share float64) OutlierChoice { return OutlierChoice{share, math.Inf(1)} }
 
-// Of goes through inputs, those first whose outliers matter most, and says which
-// have a shadow.
+// Of iterates over inputs in descending order of their outliers' importance, and reports for
+// each whether it has an outlier path.
 func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	sorted := make([]*w8a8.Input, len(inputs))
 	for i := range inputs {
@@ -122,7 +120,7 @@ func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	slices.SortStableFunc(sorted, func(a, b *w8a8.Input) int { return cmp.Compare(b.Importance(), a.Importance()) })
 	return func(yield func(*w8a8.Input, bool) bool) {
 		for i, in := range sorted {
-			// A product such as 0.15·20 may be a little above the whole number.
+			// The product 0.15·20 may exceed the integer slightly.
 			most := float64(i) < c.Fraction*float64(len(sorted))-1e-9
 			if !yield(in, most || float64(in.ClippedErrorRatio) > c.MostLoss && in.HasColumns()) {
 				return
@@ -131,7 +129,7 @@ func (c OutlierChoice) Of(inputs []w8a8.Input) iter.Seq2[*w8a8.Input, bool] {
 	}
 }
 
-// Identity is what keys and values of the model depend on.
+// Identity names the options that keys and values depend on.
 func (o *W8A8) Identity() string {
 	if o == nil {
 		return ""
@@ -139,8 +137,7 @@ func (o *W8A8) Identity() string {
 	return fmt.Sprintf("w8a8 %x %v", o.Calibration.Checksum, o.Outliers)
 }
 
-// quantizeInto rounds a row of input i, and notes whether some of it lies beyond its
-// scale.
+// quantizeInto quantizes a row of input i, and marks it if an element lies beyond the scale.
 func (q *matmulQueue) quantizeInto(i, row int, x []float32 /* [cols] */) {
 	in := &q.inputs[i]
 	if in.perTensor == nil {
