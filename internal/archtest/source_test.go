@@ -116,3 +116,60 @@ func goFiles(t *testing.T) []sourceFile {
 func below(pkg, dir string) bool {
 	return pkg == dir || strings.HasPrefix(pkg, dir+"/")
 }
+
+// declarations returns the package-level identifiers of a file, and the methods and fields of
+// its types as "Type.member".
+func declarations(file *ast.File) map[string]token.Pos {
+	names := map[string]token.Pos{}
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			names[receiver(d)+d.Name.Name] = d.Pos()
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				declareSpec(names, spec)
+			}
+		}
+	}
+	return names
+}
+
+func declareSpec(names map[string]token.Pos, spec ast.Spec) {
+	switch s := spec.(type) {
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			names[name.Name] = name.Pos()
+		}
+	case *ast.TypeSpec:
+		names[s.Name.Name] = s.Pos()
+		if fields, ok := s.Type.(*ast.StructType); ok {
+			for _, field := range fields.Fields.List {
+				for _, name := range field.Names {
+					names[s.Name.Name+"."+name.Name] = name.Pos()
+				}
+			}
+		}
+	}
+}
+
+// receiver returns the type of a method with a dot behind it, "" for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return ""
+	}
+	at := d.Recv.List[0].Type
+	for {
+		switch typ := at.(type) {
+		case *ast.StarExpr:
+			at = typ.X
+		case *ast.IndexExpr:
+			at = typ.X
+		case *ast.IndexListExpr:
+			at = typ.X
+		case *ast.Ident:
+			return typ.Name + "."
+		default:
+			return ""
+		}
+	}
+}
