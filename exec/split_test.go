@@ -42,7 +42,7 @@ type partner struct {
 func partners(t *testing.T) []partner {
 	simulated := func(apart bool, pick func(*sim.SoC) *sim.Device) func(*testing.T, *tiering.Budget) hetero.Device {
 		return func(t *testing.T, _ *tiering.Budget) hetero.Device {
-			soc, err := sim.New("8-gen-3", sim.Options{Apart: apart})
+			soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: apart})
 			require.NoError(t, err)
 			return pick(soc)
 		}

@@ -64,9 +64,9 @@ func (b *budgetFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 		if err != nil || !(share > 0 && share <= 1000) {
 			return cli.Usagef("--shares: %q is no percentage", field)
 		}
-		b.o.Shares = append(b.o.Shares, share/100)
+		b.o.Fractions = append(b.o.Fractions, share/100)
 	}
-	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.BudgetReport, error) {
+	report, err := cli.Measure(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.BudgetReport, error) {
 		return measure.Budgets(ctx, b.o)
 	})
 	if err != nil {

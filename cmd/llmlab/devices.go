@@ -52,7 +52,7 @@ func (b *devicesFlags) run(ctx context.Context, s *cli.Streams, args []string) e
 	if b.o.Cols%32 != 0 {
 		return cli.Usagef("--cols: must be a multiple of 32, not %d", b.o.Cols)
 	}
-	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.DevicesReport, error) {
+	report, err := cli.Measure(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.DevicesReport, error) {
 		return measure.BenchDevices(ctx, b.o)
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func (b *kvFlags) run(ctx context.Context, s *cli.Streams, args []string) (err e
 	}
 	defer remove()
 	b.o.Path = path
-	report, err := cli.Measured(ctx, s, formatContexts, &b.o.Running, func(ctx context.Context) (*measure.KVReport, error) {
+	report, err := cli.Measure(ctx, s, formatContexts, &b.o.Running, func(ctx context.Context) (*measure.KVReport, error) {
 		return measure.KVCurves(ctx, b.o)
 	})
 	if err != nil {

@@ -45,7 +45,7 @@ func (b *overheadFlags) run(ctx context.Context, s *cli.Streams, args []string) 
 		return cli.Usagef("name at least one pack")
 	}
 	b.o.Paths = args
-	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.OverheadReport, error) {
+	report, err := cli.Measure(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.OverheadReport, error) {
 		return measure.Overheads(ctx, b.o)
 	})
 	if err != nil {

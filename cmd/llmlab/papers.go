@@ -45,7 +45,7 @@ func (b *papersFlags) run(ctx context.Context, s *cli.Streams, args []string) er
 	}
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
-	report, err := measure.Hetero(ctx)
+	report, err := measure.ComparePapers(ctx)
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}

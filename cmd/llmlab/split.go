@@ -29,11 +29,11 @@ The model is in memory three times. Prints tables in Markdown.`,
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			b := &splitFlags{model: bundledModel()}
-			b.o.Prefill, b.o.Decode, b.o.Repeats, b.o.Chunk = []int{512}, 32, 7, dividedChunk
+			b.o.Prefill, b.o.Decode, b.o.Repeats, b.o.Chunk = []int{512}, 32, 7, splitChunk
 			b.model.Add(f, modelUsage)
 			f.Group("Devices")
 			f.Text(&b.o.Device, "with", "DEVICE", "gpu, npu, or a name of llmrun devices; without it, cpu-b, a half of the cores")
-			f.Percent(&b.o.Limit, "device-share", "how much of a product's time the device may be busy; without it, 100%")
+			f.Percent(&b.o.Quota, "device-share", "how much of a product's time the device may be busy; without it, 100%")
 			f.Count(&b.o.Threads, "threads", "N", "threads of the processor; without it, one for each fast core", 1, 1024)
 			f.Text(&b.cache, "cache-dir", "DIR", "where measurements are kept; without it, llmrun in the user's cache directory")
 			f.Group("Tests")
@@ -53,7 +53,7 @@ type splitFlags struct {
 	model modelflag.Source
 	json  bool
 	cache string // directory
-	o     measure.DividedOptions
+	o     measure.SplitOptions
 }
 
 func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) error {
@@ -68,7 +68,7 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 		return err
 	}
 	if b.o.Device == "" {
-		b.o.Device = dividedWith
+		b.o.Device = defaultSplitDevice
 	}
 	if dir, err := cacheDir(b.cache); err == nil {
 		b.o.Dir = dir
@@ -89,7 +89,7 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 		loading.Finish()
 		running.Update(done, total)
 	}
-	report, err := measure.Divided(ctx, b.o)
+	report, err := measure.CompareSplit(ctx, b.o)
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}
@@ -102,8 +102,8 @@ func (b *splitFlags) run(ctx context.Context, s *cli.Streams, args []string) err
 func formatTests(n int64) string { return fmt.Sprintf("%d tests", n) }
 
 const (
-	// dividedChunk is how many tokens of a prompt are computed together, unless asked
-	// otherwise, and dividedWith the device.
-	dividedChunk = 512
-	dividedWith  = "cpu-b"
+	// splitChunk is how many tokens of a prompt are computed together, unless asked
+	// otherwise, and defaultSplitDevice the device.
+	splitChunk         = 512
+	defaultSplitDevice = "cpu-b"
 )

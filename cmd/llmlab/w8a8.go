@@ -74,7 +74,7 @@ func (b *w8A8Flags) run(ctx context.Context, s *cli.Streams, args []string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.o.Dir)) }()
-	report, err := cli.Measured(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.W8A8Report, error) {
+	report, err := cli.Measure(ctx, s, modelflag.FormatRuns, &b.o.Running, func(ctx context.Context) (*measure.W8A8Report, error) {
 		return measure.CompareW8A8(ctx, b.o)
 	})
 	if err != nil {

@@ -64,9 +64,9 @@ func (c *cacheFlags) apply(options *llmrun.Options) {
 	}
 }
 
-// keepSessions sets the options for keeping sessions, also those of models that
+// applySessions sets the options for keeping sessions, also those of models that
 // are not imported.
-func (c *cacheFlags) keepSessions(options *llmrun.Options) (err error) {
+func (c *cacheFlags) applySessions(options *llmrun.Options) (err error) {
 	options.Cache.NoKV = c.noKV
 	options.Cache.Size = c.size
 	options.Cache.KVDir, err = c.directory()
@@ -102,7 +102,7 @@ func cacheCommand() *cli.Command {
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &cacheCommandFlags{}
 			c.add(f)
-			return c.choose("a pack, as llmrun cache shows it",
+			return c.dispatch("a pack, as llmrun cache shows it",
 				verb{"list", 0, 0, c.list},
 				verb{"rm", 1, anyNumber, c.remove},
 				verb{"clean", 0, 0, c.clean})
@@ -111,7 +111,7 @@ func cacheCommand() *cli.Command {
 }
 
 // cacheCommandFlags are the flags of cache.
-type cacheCommandFlags struct{ shelfFlags }
+type cacheCommandFlags struct{ storeFlags }
 
 // list prints the packs, those first that were used last.
 func (c *cacheCommandFlags) list(s *cli.Streams, dir string, _ []string) error {

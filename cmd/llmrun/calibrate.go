@@ -32,8 +32,8 @@ Take a text of the kind that the model is for, of some thousand tokens. Experts 
 			f.Text(&c.file, "f file", "FILE", "the text; - for standard input")
 			f.Text(&c.to, "o output", "FILE", "where to write; without it, beside the model")
 			f.Toggle(&c.force, "force", "replace a file that is there")
-			f.Share(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
-			f.Share(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
+			f.Fraction(&c.outliers, "outliers", "the part of an input's values that may lie beyond its scale; without it, 0.003, as much as 4 channels where that is more, or up to 0.1 where many lie far beyond all others")
+			f.Fraction(&c.shadows, "shadows", "the part of the inputs, those that matter most, that the file holds float weights for; without it, all")
 			f.Group("Output")
 			f.Toggle(&c.json, "json", "print one JSON object")
 			return c.run

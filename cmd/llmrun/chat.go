@@ -167,7 +167,7 @@ func (c *conversation) handle(ctx context.Context, text string) error {
 	case strings.TrimSpace(text) == "":
 		return nil
 	case strings.HasPrefix(text, "/") && !strings.Contains(text, "\n"):
-		return c.obey(ctx, text)
+		return c.runSlashCommand(ctx, text)
 	}
 	return c.ask(ctx, text)
 }
@@ -215,7 +215,7 @@ func (c *conversation) answer(ctx context.Context) error {
 		err = errors.Join(err, c.session.Save(""))
 	}
 	if isFull(err, c.session) {
-		c.note("(%s; /reset starts over)", c.model.fullText(c.engine, c.session))
+		c.note("(%s; /reset starts over)", c.model.contextFullMessage(c.engine, c.session))
 	}
 	return err
 }

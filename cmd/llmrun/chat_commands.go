@@ -36,8 +36,8 @@ func slashCommands() []slashCommand {
 	}
 }
 
-// obey does what a line that begins with a slash asks for.
-func (c *conversation) obey(ctx context.Context, line string) error {
+// runSlashCommand does what a line that begins with a slash asks for.
+func (c *conversation) runSlashCommand(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(line[1:], " ")
 	argument = strings.TrimSpace(argument)
 	if name == "bye" || name == "quit" { // as elsewhere
@@ -111,7 +111,7 @@ func (c *conversation) system(_ context.Context, text string) error {
 // stats tells about the last answer and about the room that is left.
 func (c *conversation) stats(context.Context, string) error {
 	if c.answers > 0 {
-		c.note("%s", statsLine(c.session.Stats(), nil))
+		c.note("%s", formatStats(c.session.Stats(), nil))
 	}
 	c.note("The context holds %d of %d tokens.", c.session.Len(), c.session.Limit())
 	return nil

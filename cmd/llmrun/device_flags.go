@@ -16,7 +16,7 @@ type deviceFlags struct {
 	tokens []int // nil = defaultTokens
 	shape  string
 	mix    string
-	share  float64 // of its time that the first device may be busy; 0 = all
+	quota  float64 // of its time that the first device may be busy; 0 = all
 	real   bool
 	check  bool
 }
@@ -38,7 +38,7 @@ func (d *deviceFlags) add(f *cli.FlagSet) {
 		return nil
 	})
 	f.Counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
-	f.Percent(&d.share, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
+	f.Percent(&d.quota, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
 }
 
 // addShape declares what stands for a model.
@@ -52,11 +52,11 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	if d.shape != "" && model.path != "" {
 		return cli.Usagef("-m names a model and --shape makes one: give one of them")
 	}
-	bar := cli.NewMeter(s, "measuring", formatProducts)
+	bar := cli.NewMeter(s, "measuring", formatMatmuls)
 	defer bar.Finish()
 	o := deviceplan.Options{
-		Model: deviceplan.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Share: d.share,
-		Real: d.real, Check: d.check, Again: again, Running: bar.Update,
+		Model: deviceplan.ModelSource{Shape: d.shape, Quant: d.mix}, Devices: d.names, Tokens: d.tokens, Quota: d.quota,
+		Real: d.real, Check: d.check, Remeasure: again, Running: bar.Update,
 		Notify: s.Note,
 	}
 	if o.Devices == nil {
@@ -82,5 +82,5 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	return nil
 }
 
-// formatProducts is the amount of a meter that counts measured products.
-func formatProducts(n int64) string { return fmt.Sprintf("%d products", n) }
+// formatMatmuls is the amount of a meter that counts measured products.
+func formatMatmuls(n int64) string { return fmt.Sprintf("%d products", n) }

@@ -21,7 +21,7 @@ The processor appears as a whole (cpu), and as its fast and slow cores (cpu-fast
 			{Line: "llmrun profile", Purpose: "measure them with the matmuls of a model"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			return cli.Showing(f, deviceplan.Devices, (*deviceplan.DeviceList).WriteTable)
+			return cli.ShowAction(f, deviceplan.Devices, (*deviceplan.DeviceList).WriteTable)
 		},
 	}
 }

@@ -100,10 +100,10 @@ func TestStatsLine(t *testing.T) {
 		Prefill: 10 * time.Millisecond, FirstToken: 12 * time.Millisecond, Decode: 50 * time.Millisecond,
 	}
 	require.Equal(t, "prompt 21 tokens (1 reused), 2000 tok/s; first token after 12ms; answer 11 tokens, 200.0 tok/s; the model ended it; seed 7",
-		statsLine(stats, &seed))
+		formatStats(stats, &seed))
 	stats.RecalledTokens, stats.Slides, stats.ForgottenTokens = 1, 2, 30
-	require.Contains(t, statsLine(stats, &seed), "(1 reused, 1 of them from flash)")
-	require.Contains(t, statsLine(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
+	require.Contains(t, formatStats(stats, &seed), "(1 reused, 1 of them from flash)")
+	require.Contains(t, formatStats(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
 	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",
-		statsLine(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
+		formatStats(llmrun.Stats{PromptTokens: 9975, StopReason: "cancelled"}, &seed))
 }

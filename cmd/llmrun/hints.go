@@ -2,7 +2,7 @@ package main
 
 // commandHints explain what other programs call commands, and the bench verbs of llmlab.
 var commandHints = map[string]string{
-	"kv": moved, "gpu": moved, "w8a8": moved, "overhead": moved, "divided": moved, "hetero": moved, "budget": moved,
+	"kv": movedToLab, "gpu": movedToLab, "w8a8": movedToLab, "overhead": movedToLab, "divided": movedToLab, "hetero": movedToLab, "budget": movedToLab,
 	"serve":    "there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program",
 	"server":   "there is no server: run answers one prompt, chat holds a conversation, and the Go library does both in a program",
 	"pull":     "nothing is downloaded: -m takes a model that is on this machine",
@@ -19,5 +19,5 @@ var commandHints = map[string]string{
 	"generate": "llmrun run answers a prompt",
 }
 
-// moved explains verbs of the laboratory.
-const moved = "the laboratory is a program of its own: go build ./cmd/llmlab, then llmlab help"
+// movedToLab explains verbs of the laboratory.
+const movedToLab = "the laboratory is a program of its own: go build ./cmd/llmlab, then llmlab help"

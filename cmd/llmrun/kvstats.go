@@ -31,7 +31,7 @@ type kvStats struct {
 
 func newKVStats(stats llmrun.Stats) kvStats {
 	first, last := stats.PrefillKV, stats.DecodeKV
-	n := int64(steps(stats))
+	n := int64(decodedTokens(stats))
 	if n < 1 {
 		last = llmrun.KVUse{PageTokens: first.PageTokens, HotPages: first.HotPages, ColdPages: first.ColdPages, Failed: first.Failed}
 	}

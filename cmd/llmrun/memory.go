@@ -53,8 +53,8 @@ func addRAM(f *cli.FlagSet, ram *ramFlag) {
 	})
 }
 
-// of says what a percentage is of; "" if none was given.
-func (r *ramFlag) of() string {
+// percentOf says what a percentage is of; "" if none was given.
+func (r *ramFlag) percentOf() string {
 	if r.percent == "" {
 		return ""
 	}
@@ -87,8 +87,8 @@ type memoryStats struct {
 	Measured          speeds       `json:"measured"`
 	// GPU is there with a GPU as --device.
 	GPU *llmrun.Placement `json:"gpu,omitempty"`
-	// Divided is there with a --device such as cpu+gpu.
-	Divided []llmrun.SplitMatmul `json:"divided,omitempty"`
+	// Split is there with a --device such as cpu+gpu.
+	Split []llmrun.SplitMatmul `json:"divided,omitempty"`
 }
 
 // speeds are tokens a second.
@@ -115,9 +115,9 @@ func newExpertStats(u llmrun.ExpertUse, tokens int) *expertStats {
 	return &expertStats{u.Slots, u.Hits, u.Used - u.Hits, u.HitRate(), u.Bytes / int64(max(1, tokens))}
 }
 
-// steps returns how many tokens were computed one by one: all but the first, which comes
+// decodedTokens returns how many tokens were computed one by one: all but the first, which comes
 // out of reading the prompt, and the one that ended the text.
-func steps(stats llmrun.Stats) int {
+func decodedTokens(stats llmrun.Stats) int {
 	n := stats.GeneratedTokens - 1
 	if stats.StopReason == llmrun.StopEOS {
 		n++
@@ -128,7 +128,7 @@ func steps(stats llmrun.Stats) int {
 func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 	report := engine.Memory()
 	m := &memoryStats{
-		GPU: engine.Placement(), Divided: engine.SplitMatmuls(),
+		GPU: engine.Placement(), Split: engine.SplitMatmuls(),
 		BudgetBytes: report.Budget, PeakBytes: report.Peak,
 		StallMS:   float64(stats.PrefillFlash.Stalled+stats.DecodeFlash.Stalled) / float64(time.Millisecond),
 		Stalls:    stats.PrefillFlash.Stalls + stats.DecodeFlash.Stalls,
@@ -136,7 +136,7 @@ func newMemoryStats(engine *llmrun.Engine, stats llmrun.Stats) *memoryStats {
 		Predicted: speeds{report.Plan.PredictedPrefill, report.Plan.PredictedDecode},
 		Measured:  speeds{finite(stats.PrefillTokPerS()), finite(stats.DecodeTokPerS())},
 	}
-	if n := steps(stats); n > 0 {
+	if n := decodedTokens(stats); n > 0 {
 		m.ReadBytesPerToken = stats.DecodeFlash.Bytes / int64(n)
 		m.Experts = newExpertStats(stats.DecodeFlash.Experts, n)
 		m.ReadGBs = finite(float64(stats.DecodeFlash.Bytes) / 1e9 / stats.Decode.Seconds())
@@ -171,13 +171,13 @@ func (m *memoryStats) print(w io.Writer) {
 	if p := m.GPU; p != nil {
 		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.Of, cli.FormatBytes(p.Held), cli.FormatBytes(p.Memory), p.Device, cli.FormatBytes(p.Here))
 	}
-	for i := range m.Divided {
-		printDivided(w, &m.Divided[i])
+	for i := range m.Split {
+		printSplitMatmul(w, &m.Split[i])
 	}
 }
 
-// printDivided shows how matrices of one kind are divided.
-func printDivided(w io.Writer, p *llmrun.SplitMatmul) {
+// printSplitMatmul shows how matrices of one kind are divided.
+func printSplitMatmul(w io.Writer, p *llmrun.SplitMatmul) {
 	fmt.Fprintf(w, "divided: %s, %d of %d×%d %s: the other device has %.0f %% of one token", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
 	if p.ManyShare != p.OneShare {
 		fmt.Fprintf(w, ", %.0f %% of %d and more", 100*p.ManyShare, p.Least)

@@ -14,30 +14,30 @@ import (
 
 // modelFlags say which model a command uses and how it computes.
 type modelFlags struct {
-	path    string // "" for the bundled model
-	threads int
-	context int
-	kv      string
-	choose  string // how much of a long context new tokens look at
-	lora    []string
-	quant   string
-	exact   bool // --exact: activations are not rounded
-	scores  bool // nor are they by commands that score, unless
-	rounded bool
-	cache   *cacheFlags // nil: the command imports nothing
-	kvRAM   int64
-	session string // name under which the conversation is kept; "" = it is not
-	pin     string
-	ram     ramFlag // 0 bytes: what is available
-	measure bool    // predict speeds
-	disk    llmrun.DiskSpeed
+	path     string // "" for the bundled model
+	threads  int
+	context  int
+	kv       string
+	kvSelect string // how much of a long context new tokens look at
+	lora     []string
+	quant    string
+	exact    bool // --exact: activations are not rounded
+	scoring  bool // nor are they by commands that score, unless
+	rounded  bool
+	cache    *cacheFlags // nil: the command imports nothing
+	kvRAM    int64
+	session  string // name under which the conversation is kept; "" = it is not
+	pin      string
+	ram      ramFlag // 0 bytes: what is available
+	measure  bool    // predict speeds
+	disk     llmrun.DiskSpeed
 	// pressure: give memory back when the system is short of it
-	pressure bool
-	w8a8     *w8a8Flags // nil: the command does not offer it
-	device   string
-	layers   int     // of a GPU; 0 = as many as fit
-	there    int64   // of the device's memory; 0 = what its driver says
-	share    float64 // of its time that the other device of a division may be busy; 0 = all
+	pressure     bool
+	w8a8         *w8a8Flags // nil: the command does not offer it
+	device       string
+	layers       int     // of a GPU; 0 = as many as fit
+	deviceMemory int64   // of the device's memory; 0 = what its driver says
+	deviceQuota  float64 // of its time that the other device of a division may be busy; 0 = all
 }
 
 const modelUsage = "GGUF file (any part of a split one), Hugging Face directory, or pack; without it, the bundled model"
@@ -139,7 +139,7 @@ func addKV(f *cli.FlagSet, format *string) {
 
 // addSelect declares --kv-select, for commands that generate.
 func (m *modelFlags) addSelect(f *cli.FlagSet) {
-	f.Text(&m.choose, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
+	f.Text(&m.kvSelect, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
 }
 
 // addDevice declares --device, for commands that compute.
@@ -147,7 +147,7 @@ func (m *modelFlags) addDevice(f *cli.FlagSet) {
 	f.Text(&m.device, "device", "NAME", "what computes: cpu; gpu, or gpu: and part of a device's name or its name in llmrun devices; or cpu+gpu, cpu+npu or cpu+ and a name of llmrun devices, which divides each matrix product between the two, as was measured to be fastest (llmrun profile), and keeps what whole passes gain by the first time; without it, cpu. A GPU needs a program built with -tags gpu, an NPU -tags npu")
 	m.addGPULayers(f)
 	m.addDeviceMemory(f)
-	f.Percent(&m.share, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
+	f.Percent(&m.deviceQuota, "device-share", "with such a division, how much of a product's time the other device may be busy, for others who need it; without it, 100%")
 }
 
 // addGPULayers declares --gpu-layers, for commands with --device.
@@ -158,7 +158,7 @@ func (m *modelFlags) addGPULayers(f *cli.FlagSet) {
 // addDeviceMemory declares --device-memory, for commands with --device.
 func (m *modelFlags) addDeviceMemory(f *cli.FlagSet) {
 	f.Value("device-memory", "SIZE", "with --device, how much of the device's memory may be taken, such as 2GiB; what does not fit is the processor's. Without it, what its driver says; drivers of NPUs say nothing", func(text string) (err error) {
-		m.there, err = parseSize(text)
+		m.deviceMemory, err = parseSize(text)
 		return err
 	})
 }
@@ -166,7 +166,7 @@ func (m *modelFlags) addDeviceMemory(f *cli.FlagSet) {
 // addRounded declares --rounded, for commands that measure and are exact
 // without it.
 func (m *modelFlags) addRounded(f *cli.FlagSet) {
-	m.scores = true
+	m.scoring = true
 	f.Toggle(&m.rounded, "rounded", "with quantized weights, round activations to 8 bits, as run and chat do")
 }
 
@@ -177,7 +177,7 @@ func (m *modelFlags) addContext(f *cli.FlagSet) {
 
 // source returns where the model is, in the terms of the library.
 func (m *modelFlags) source() (path string, options llmrun.Options) {
-	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scores && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.choose, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.share, Memory: m.there}}
+	options = llmrun.Options{Threads: m.threads, Context: m.context, Adapters: m.lora, Quantize: m.quant, Exact: m.exact || m.scoring && !m.rounded, Memory: llmrun.MemoryOptions{KV: m.kv, KVSelect: m.kvSelect, RAM: m.ram.bytes, KVRAM: m.kvRAM, Pin: m.pin, WatchPressure: m.pressure}, Lab: llmrun.LabOptions{Disk: m.disk, Measure: m.measure}, Device: llmrun.DeviceOptions{Name: m.device, GPULayers: m.layers, Quota: m.deviceQuota, Memory: m.deviceMemory}}
 	if m.path != "" {
 		return m.path, options
 	}
@@ -185,9 +185,9 @@ func (m *modelFlags) source() (path string, options llmrun.Options) {
 	return bundled.Name, options
 }
 
-// keeps reports whether keys and values may go to the cache directory: those of the
+// savesKV reports whether keys and values may go to the cache directory: those of the
 // bundled model do if they are told to.
-func (m *modelFlags) keeps() bool {
+func (m *modelFlags) savesKV() bool {
 	return m.path != "" || m.session != "" || m.cache != nil && m.cache.dir != "" || m.kvRAM != 0
 }
 
@@ -207,8 +207,8 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		options.Cache.ImportProgress = importing.report
 		options.Notify = func(text string) { importing.finish(); s.Note(text) }
 	}
-	if m.cache != nil && (m.session != "" || m.path == "" && m.keeps()) {
-		if err := m.cache.keepSessions(&options); err != nil {
+	if m.cache != nil && (m.session != "" || m.path == "" && m.savesKV()) {
+		if err := m.cache.applySessions(&options); err != nil {
 			return nil, err
 		}
 		if options.Notify == nil {
@@ -216,10 +216,10 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 		}
 	}
 	if strings.HasPrefix(m.device, "cpu+") {
-		m.keepDevices(s, &options)
+		m.saveMeasurements(s, &options)
 	}
 	options.Progress = bar.report
-	measuring := cli.NewMeter(s, "measuring the devices", formatProducts)
+	measuring := cli.NewMeter(s, "measuring the devices", formatMatmuls)
 	defer measuring.Finish()
 	options.Device.Progress = func(done, total int) { measuring.Update(int64(done), int64(total)) }
 	engine, err := llmrun.OpenContext(ctx, path, options)
@@ -229,9 +229,9 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 	return engine, nil
 }
 
-// keepDevices has measurements of devices kept where llmrun profile keeps them, for
+// saveMeasurements has measurements of devices kept where llmrun profile keeps them, for
 // the bundled model and for commands that import nothing as well.
-func (m *modelFlags) keepDevices(s *cli.Streams, options *llmrun.Options) {
+func (m *modelFlags) saveMeasurements(s *cli.Streams, options *llmrun.Options) {
 	cache := m.cache
 	if cache == nil {
 		cache = &cacheFlags{}

@@ -26,8 +26,8 @@ func noteSlides(s *cli.Streams, options *llmrun.GenerateOptions) {
 	}
 }
 
-// fullText says what a context is that is full, and what would help.
-func (m *modelFlags) fullText(engine *llmrun.Engine, session *llmrun.Session) string {
+// contextFullMessage says what a context is that is full, and what would help.
+func (m *modelFlags) contextFullMessage(engine *llmrun.Engine, session *llmrun.Session) string {
 	limit, why := session.Limit(), "for more there is no memory"
 	switch {
 	case limit == engine.Info().MaxContext:
@@ -36,7 +36,7 @@ func (m *modelFlags) fullText(engine *llmrun.Engine, session *llmrun.Session) st
 		why = "as --ctx says"
 	case m.context == 0 && engine.Placement() == nil:
 		why = "which leaves most of the memory to the weights; --ctx asks for more"
-		if !m.keeps() {
+		if !m.savesKV() {
 			why += ", and with --cache-dir older text goes to flash"
 		}
 	}

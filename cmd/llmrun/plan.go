@@ -89,7 +89,7 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 	if p.json {
 		return s.Out.WriteJSON(plan)
 	}
-	showPlan(s, plan, p.ram.of())
+	showPlan(s, plan, p.ram.percentOf())
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (p *planFlags) check() error {
 		return cli.Usagef("--device plans where layers are and --devices how products are divided: give one of them")
 	case (onDevice || divided) && (p.ram.bytes != 0 || p.kvRAM != 0):
 		return cli.Usagef("--ram and --kv-ram plan the machine's memory: leave them out with --device and --devices")
-	case !divided && (p.devices.tokens != nil || p.devices.share != 0):
+	case !divided && (p.devices.tokens != nil || p.devices.quota != 0):
 		return cli.Usagef("--tokens and --share belong to --devices")
 	}
 	return nil

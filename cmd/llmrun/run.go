@@ -171,11 +171,11 @@ func (r *runFlags) generate(ctx context.Context, s *cli.Streams, engine *llmrun.
 	switch {
 	case err == nil || cli.WasStopped(err):
 		if isFull(err, session) {
-			s.Note(r.model.fullText(engine, session))
+			s.Note(r.model.contextFullMessage(engine, session))
 		}
 		err = errors.Join(err, r.report(s, &got, engine, session.Stats(), options.Sampling.Seed))
 	case isFull(err, session):
-		err = fmt.Errorf("%w; %s", err, r.model.fullText(engine, session))
+		err = fmt.Errorf("%w; %s", err, r.model.contextFullMessage(engine, session))
 	}
 	return errors.Join(err, unsaved)
 }
@@ -187,7 +187,7 @@ func (r *runFlags) report(s *cli.Streams, got *answer, engine *llmrun.Engine, st
 		memory = newMemoryStats(engine, stats)
 	}
 	if !r.quiet {
-		fmt.Fprintln(s.Err, statsLine(stats, seed))
+		fmt.Fprintln(s.Err, formatStats(stats, seed))
 		if memory != nil {
 			memory.print(s.Err)
 		}
@@ -279,9 +279,9 @@ func finite(x float64) float64 {
 	return x
 }
 
-// statsLine spells how a generation went. One that ended before its first token
+// formatStats spells how a generation went. One that ended before its first token
 // has no rates.
-func statsLine(stats llmrun.Stats, seed *uint64) string {
+func formatStats(stats llmrun.Stats, seed *uint64) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "prompt %d tokens", stats.PromptTokens)
 	switch {

@@ -27,7 +27,7 @@ func sessionsCommand() *cli.Command {
 		Prepare: func(f *cli.FlagSet) cli.Action {
 			c := &sessionsFlags{}
 			c.add(f)
-			return c.choose("a session, as llmrun sessions shows it",
+			return c.dispatch("a session, as llmrun sessions shows it",
 				verb{"list", 0, 0, c.list},
 				verb{"show", 1, 1, c.show},
 				verb{"rm", 1, anyNumber, c.remove},
@@ -37,7 +37,7 @@ func sessionsCommand() *cli.Command {
 }
 
 // sessionsFlags are the flags of sessions.
-type sessionsFlags struct{ shelfFlags }
+type sessionsFlags struct{ storeFlags }
 
 // list prints one line for each session.
 func (c *sessionsFlags) list(s *cli.Streams, dir string, _ []string) error {

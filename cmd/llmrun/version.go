@@ -25,7 +25,7 @@ func versionCommand() *cli.Command {
 			{Line: "llmrun version --json", Purpose: "the same and what this machine has, for a script"},
 		},
 		Prepare: func(f *cli.FlagSet) cli.Action {
-			return cli.Showing(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
+			return cli.ShowAction(f, thisVersion, func(v version, w io.Writer) { fmt.Fprintln(w, v) })
 		},
 	}
 }

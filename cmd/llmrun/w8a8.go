@@ -32,7 +32,7 @@ func (m *modelFlags) addW8A8(f *cli.FlagSet) {
 	})
 	var prune float64
 	f.Value("prune", "SHARE", "with --w8a8: the part of the inputs, those that matter least, whose outliers are dropped, from 0 to 1; without it, 0.85 but for inputs that would lose more than 2 of their 8 bits", func(text string) (err error) {
-		if prune, err = cli.ParseShare(text); err == nil {
+		if prune, err = cli.ParseFraction(text); err == nil {
 			w.prune = &prune
 		}
 		return err

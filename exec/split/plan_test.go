@@ -126,7 +126,7 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 
 // TestCopiesAreKept: a plan of what is known measures nothing, and is the same plan.
 func TestCopiesAreKept(t *testing.T) {
-	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
+	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	devices, dir := []hetero.Device{soc.CPU, soc.GPU}, t.TempDir()
 	operands, err := solve.NewOperands(tiering.New(0), devices, []hetero.Op{opOf(product, 32)})

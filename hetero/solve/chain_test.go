@@ -18,7 +18,7 @@ import (
 // result and nobody has fetched must still be there when the second begins.
 func TestChainedSplitsOnDevicesThatCopy(t *testing.T) {
 	const tokens, width = 3, 64
-	soc, err := sim.New("8-gen-3", sim.Options{Apart: true})
+	soc, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	budget := tiering.New(0)
 	for name, devices := range map[string][2]hetero.Device{

@@ -52,7 +52,7 @@ var odd = []hetero.Op{
 func places(t *testing.T, budget *tiering.Budget) (list []place) {
 	soc, err := sim.New("8-gen-3", sim.Options{})
 	require.NoError(t, err)
-	apart, err := sim.New("8-gen-3", sim.Options{Apart: true})
+	apart, err := sim.New("8-gen-3", sim.Options{SeparateMemory: true})
 	require.NoError(t, err)
 	list = []place{
 		{"simulated CPU", soc.CPU, soc.Grain()},

@@ -132,14 +132,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.run(ctx, &o); err != nil {
 		return nil, err
 	}
-	memory.note()
+	memory.sample()
 	r.PeakRSS = memory.peak
 	// Once more, now that the model is gone: machines drift within minutes.
 	if err := r.Limits.measure(o.Threads); err != nil {
 		return nil, err
 	}
 	for i := range r.Tests {
-		r.Tests[i].sumUp(&r.Limits)
+		r.Tests[i].summarize(&r.Limits)
 	}
 	return r, nil
 }
@@ -204,7 +204,7 @@ func (r *Report) run(ctx context.Context, o *Options) error {
 // load opens the model as the library would.
 func (r *Report) load(ctx context.Context, o *Options) (*exec.Model, error) {
 	start := time.Now()
-	files, err := modelfile.Open(DiskOf(o.FS), o.Path)
+	files, err := modelfile.Open(FSOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.EndMulAdds + last/int64(t.Length))
 }
 
-// sumUp turns the runs into the result.
-func (t *Test) sumUp(l *Limits) {
+// summarize turns the runs into the result.
+func (t *Test) summarize(l *Limits) {
 	t.TokPerSec = SpreadOf(t.samples)
 	at := l.at(t.Threads)
 	if t.Decode {

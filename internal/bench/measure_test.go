@@ -102,11 +102,11 @@ func TestReportsHaveTheFieldsThatProgramsRead(t *testing.T) {
 func TestSumUp(t *testing.T) {
 	l := &Limits{ByThreads: []LimitsAt{{Threads: 2, ReadGBs: 40, Int8Gops: 1000}}}
 	decode := Test{Threads: 2, Decode: true, BytesPerToken: 1e9, samples: []float64{30, 10, 20, 40}}
-	decode.sumUp(l)
+	decode.summarize(l)
 	require.Equal(t, Spread{Median: 25, Min: 10, Max: 40}, decode.TokPerSec)
 	require.InDelta(t, 25.0/40, decode.OfLimit, 1e-9)
 	prefill := Test{Threads: 2, OpsPerToken: 2e9, samples: []float64{100}}
-	prefill.sumUp(l)
+	prefill.summarize(l)
 	require.Equal(t, Spread{Median: 100, Min: 100, Max: 100}, prefill.TokPerSec)
 	require.InDelta(t, 0.2, prefill.OfLimit, 1e-9)
 }
@@ -144,10 +144,10 @@ func TestPeakForgetsWhatWasBefore(t *testing.T) {
 	}
 	var with, without memoryWatch
 	with.begin()
-	with.note()
+	with.sample()
 	frame.Free()
 	without.begin()
-	without.note()
+	without.sample()
 	if with.peak == 0 {
 		t.Skip("this system does not tell")
 	}

@@ -19,8 +19,8 @@ func (w *memoryWatch) begin() {
 	w.resets = os.WriteFile("/proc/self/clear_refs", []byte(forgetPeak), 0) == nil
 }
 
-// note takes the memory held now, or since begin, into account.
-func (w *memoryWatch) note() {
+// sample takes the memory held now, or since begin, into account.
+func (w *memoryWatch) sample() {
 	field := "VmRSS:"
 	if w.resets {
 		field = "VmHWM:"

@@ -8,6 +8,6 @@ type memoryWatch struct{ peak int64 }
 
 func (*memoryWatch) begin() {}
 
-func (*memoryWatch) note() {}
+func (*memoryWatch) sample() {}
 
 func availableMemory() int64 { return 0 }

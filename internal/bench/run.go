@@ -138,9 +138,9 @@ func (b *Runner) Close() {
 	}
 }
 
-// DiskOf returns where models are looked up: in files, or where that is nil on the
+// FSOf returns where models are looked up: in files, or where that is nil on the
 // machine's disks.
-func DiskOf(files fs.FS) vfs.FS {
+func FSOf(files fs.FS) vfs.FS {
 	if files == nil {
 		return vfs.OS()
 	}

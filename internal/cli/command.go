@@ -115,7 +115,7 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	if errors.As(err, &usage) && usage.command == "" {
 		usage.command = c.Name
 		if usage.stray {
-			usage.Message += p.explainStray(usage.argument, flags)
+			usage.Message += p.strayArgumentHint(usage.argument, flags)
 		}
 	}
 	return err
@@ -187,13 +187,13 @@ func (p *Program) misplacedFlag(arg string) error {
 	return &UsageError{Message: message}
 }
 
-// explainStray says what an argument was perhaps meant for: a verb that is elsewhere, or a
+// strayArgumentHint says what an argument was perhaps meant for: a verb that is elsewhere, or a
 // prompt or model without its flag.
-func (p *Program) explainStray(argument string, flags *FlagSet) string {
+func (p *Program) strayArgumentHint(argument string, flags *FlagSet) string {
 	if hint := p.Hints[argument]; hint != "" && flags.Registry.Lookup("p") == nil {
 		return ": " + hint
 	}
-	return placeHabit(flags.Registry)
+	return foreignArgumentHint(flags.Registry)
 }
 
 // NoArguments refuses arguments that are not flags.

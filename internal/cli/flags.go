@@ -197,10 +197,10 @@ func parseCount(s string, low, high int) (int, error) {
 	return n * unit, nil
 }
 
-// Share declares a flag for a part of a whole, above 0.
-func (f *FlagSet) Share(target *float64, names, usage string) {
+// Fraction declares a flag for a part of a whole, above 0.
+func (f *FlagSet) Fraction(target *float64, names, usage string) {
 	f.Value(names, "SHARE", usage, func(s string) error {
-		x, err := ParseShare(s)
+		x, err := ParseFraction(s)
 		if err != nil || x == 0 {
 			return fmt.Errorf("must be above 0 and at most 1, not %q", s)
 		}
@@ -221,8 +221,8 @@ func (f *FlagSet) Percent(target *float64, names, usage string) {
 	})
 }
 
-// ParseShare reads a part of a whole.
-func ParseShare(s string) (float64, error) {
+// ParseFraction reads a part of a whole.
+func ParseFraction(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1) {
 		return 0, fmt.Errorf("must be a number from 0 to 1, not %q", s)
@@ -275,19 +275,19 @@ func (f *FlagSet) parseFlag(arg string, rest []string) ([]string, error) {
 
 func (f *FlagSet) unknownFlag(arg, name string) error {
 	spelled, _, _ := strings.Cut(arg, "=")
-	if habit := flagHabit(name, f.Registry); habit != "" {
+	if habit := foreignFlagHint(name, f.Registry); habit != "" {
 		return Usagef("there is no flag %s%s", spelled, habit)
 	}
 	var names []string
 	f.Registry.VisitAll(func(known *flag.Flag) { names = append(names, known.Name) })
-	for theirs, ours := range FlagHabits { // a mistyped name of another program leads to ours
+	for theirs, ours := range ForeignFlags { // a mistyped name of another program leads to ours
 		if len(theirs) > 3 && f.Registry.Lookup(ours) != nil {
 			names = append(names, theirs)
 		}
 	}
 	slices.Sort(names)
 	if near := Nearest(name, names); near != "" {
-		if ours := FlagHabits[near]; ours != "" && f.Registry.Lookup(near) == nil {
+		if ours := ForeignFlags[near]; ours != "" && f.Registry.Lookup(near) == nil {
 			near = ours
 		}
 		return Usagef("there is no flag %s; did you mean %s?", spelled, dashed(near))

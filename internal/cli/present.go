@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Measured runs a measurement with a progress bar, until Ctrl-C. running is where its
+// Measure runs a measurement with a progress bar, until Ctrl-C. running is where its
 // options have whom they tell of progress.
-func Measured[R any](ctx context.Context, s *Streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
+func Measure[R any](ctx context.Context, s *Streams, amount func(int64) string, running *func(done, total int64), measure func(context.Context) (R, error)) (R, error) {
 	ctx, stop := Interruptible(ctx)
 	defer stop()
 	bar := NewMeter(s, "measuring", amount)
@@ -28,9 +28,9 @@ type Drawing struct {
 	Write func(io.Writer) error
 }
 
-// Showing declares --json and returns the action of a command without arguments that
+// ShowAction declares --json and returns the action of a command without arguments that
 // prints what find returns.
-func Showing[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action {
+func ShowAction[R any](f *FlagSet, find func() R, write func(R, io.Writer)) Action {
 	asJSON := false
 	f.Group("Output")
 	f.Toggle(&asJSON, "json", "print one JSON object")

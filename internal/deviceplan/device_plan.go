@@ -12,10 +12,10 @@ type Options struct {
 	Real bool
 	// Check runs the chosen splits beside each device alone, and compares predictions
 	// with measurements that they were not made from.
-	Check bool
-	Again bool    // measure even what is known
-	Share float64 // of an operation's time that the first device may be busy; 0 = all
-	Dir   string  // where measurements are kept; "" = nowhere
+	Check     bool
+	Remeasure bool    // measure even what is known
+	Quota     float64 // of an operation's time that the first device may be busy; 0 = all
+	Dir       string  // where measurements are kept; "" = nowhere
 	// Running and Notify tell of progress, and of kept measurements that are not
 	// used; both may be nil.
 	Running func(done, total int64)
@@ -28,9 +28,9 @@ type DevicePlan struct {
 	Model       string            `json:"model"`
 	Devices     []PlannedDevice   `json:"devices"`
 	Mode        string            `json:"mode"` // "prediction" or "real execution"
-	Share       float64           `json:"share,omitempty"`
+	Quota       float64           `json:"share,omitempty"`
 	Copy        Time              `json:"copy_us"`
-	Products    []PlannedProduct  `json:"products"`
+	Matmuls     []PlannedMatmul   `json:"products"`
 	Passes      []PlannedPass     `json:"passes"`
 	Predictions []PredictionError `json:"predictions,omitempty"`
 	Measured    int               `json:"measured"` // products, now
@@ -43,8 +43,8 @@ type PlannedDevice struct {
 	Start       Time   `json:"start_us"` // what a product takes longer on the idle device, its end included
 }
 
-// PlannedProduct is a matrix and how its product is divided.
-type PlannedProduct struct {
+// PlannedMatmul is a matrix and how its product is divided.
+type PlannedMatmul struct {
 	Name   string `json:"name"`
 	Count  int    `json:"count"`
 	Tokens int    `json:"tokens"`
@@ -80,10 +80,10 @@ type PlannedPass struct {
 
 // PredictionError compares predictions with measurements they were not made from.
 type PredictionError struct {
-	Device   string  `json:"device"`
-	Products int     `json:"products"`
-	Mean     float64 `json:"mean"` // relative
-	Largest  float64 `json:"largest"`
+	Device  string  `json:"device"`
+	Matmuls int     `json:"products"`
+	Mean    float64 `json:"mean"` // relative
+	Largest float64 `json:"largest"`
 }
 
 // Time is microseconds.

@@ -17,24 +17,24 @@ func (p *DevicePlan) WriteTables(w io.Writer) {
 	if p.Copy > 0 {
 		fmt.Fprintf(w, "- a copy to or from a device with memory of its own costs %.0f\n", p.Copy)
 	}
-	if p.Share > 0 {
-		fmt.Fprintf(w, "- %s may be busy for %.0f %% of the time of what is divided\n", p.Devices[0].Name, 100*p.Share)
+	if p.Quota > 0 {
+		fmt.Fprintf(w, "- %s may be busy for %.0f %% of the time of what is divided\n", p.Devices[0].Name, 100*p.Quota)
 	}
-	p.writeProducts(w)
+	p.writeMatmuls(w)
 	p.writePasses(w)
 	if len(p.Predictions) > 0 {
 		fmt.Fprintf(w, "\n| predictions for | products that were not measured for them | mean error | largest |\n|---|---|---|---|\n")
 		for _, e := range p.Predictions {
-			fmt.Fprintf(w, "| %s | %d | %.1f %% | %.1f %% |\n", e.Device, e.Products, 100*e.Mean, 100*e.Largest)
+			fmt.Fprintf(w, "| %s | %d | %.1f %% | %.1f %% |\n", e.Device, e.Matmuls, 100*e.Mean, 100*e.Largest)
 		}
 	}
 }
 
-func (p *DevicePlan) writeProducts(w io.Writer) {
+func (p *DevicePlan) writeMatmuls(w io.Writer) {
 	fmt.Fprintf(w, "\n| product | size | tokens | cut | %s does | predicted |%s run: split |%s\n|---|---|---|---|---|---|%s---|%s\n", p.Devices[0].Name,
 		p.each(func(d string) string { return " " + d + " alone |" }), p.each(func(d string) string { return " run: " + d + " |" }),
 		p.each(func(string) string { return "---|" }), p.each(func(string) string { return "---|" }))
-	for _, row := range p.Products {
+	for _, row := range p.Matmuls {
 		fmt.Fprintf(w, "| %s | %d×%d %s | %d | %s | %.0f %% | %.0f |%s", row.Name, row.Rows, row.Cols, row.Type, row.Tokens, row.cut(), 100*row.First, row.Predicted, times(row.Alone))
 		if c := row.Checked; c != nil {
 			fmt.Fprintf(w, " %.0f |%s\n", c.Split, times(c.Alone))
@@ -45,7 +45,7 @@ func (p *DevicePlan) writeProducts(w io.Writer) {
 }
 
 // cut spells how a product is divided.
-func (r *PlannedProduct) cut() string {
+func (r *PlannedMatmul) cut() string {
 	text := r.Cut
 	if r.Checked != nil && !r.Checked.Kept {
 		text += ", as a split was slower"

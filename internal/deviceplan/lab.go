@@ -128,25 +128,25 @@ func (l *deviceLab) Time(ctx context.Context, op hetero.Op, repeats int, splits 
 // chainTime is how long a chain takes in which a beginning and an end matter little.
 const chainTime = 100 * time.Millisecond
 
-// judge is time for who wants to know which way is best, and no more.
-func (l *deviceLab) judge(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
+// timeForChoice is time for who wants to know which way is best, and no more.
+func (l *deviceLab) timeForChoice(ctx context.Context, op hetero.Op, repeats int, splits ...solve.Split) ([]time.Duration, error) {
 	predicted := splits[0].Time
 	for _, s := range splits {
 		predicted = max(1, min(predicted, s.Time))
 	}
 	length := min(Chain, max(2, int(chainTime/predicted)))
-	d := &decision{clock: l.devices[0].Clock()}
-	return l.timeChains(ctx, op, length, repeats, d.again, splits)
+	d := &earlyStop{clock: l.devices[0].Clock()}
+	return l.timeChains(ctx, op, length, repeats, d.continues, splits)
 }
 
-// decision ends measuring of what takes long: what is clearly slower than the best is
+// earlyStop ends measuring of what takes long: what is clearly slower than the best is
 // not measured again, and nothing once it has taken a while.
-type decision struct {
+type earlyStop struct {
 	clock        hetero.Clock
 	begin, spent time.Duration
 }
 
-func (d *decision) again(thing, round int, least []time.Duration) bool {
+func (d *earlyStop) continues(thing, round int, least []time.Duration) bool {
 	const (
 		long   = 2 * time.Second
 		slower = 1.5 // times the best, and nothing more is to be seen
@@ -161,7 +161,7 @@ func (d *decision) again(thing, round int, least []time.Duration) bool {
 	return round <= rounds || d.spent < long && float64(least[thing]) <= slower*float64(slices.Min(least))
 }
 
-func (l *deviceLab) timeChains(ctx context.Context, op hetero.Op, length, repeats int, again goOn, splits []solve.Split) ([]time.Duration, error) {
+func (l *deviceLab) timeChains(ctx context.Context, op hetero.Op, length, repeats int, again continueFunc, splits []solve.Split) ([]time.Duration, error) {
 	runs := make([]chainRun, len(splits))
 	for i := range splits {
 		runs[i] = chainRun{lab: l, op: op, split: &splits[i], length: length}
@@ -174,14 +174,14 @@ func (l *deviceLab) timeChains(ctx context.Context, op hetero.Op, length, repeat
 	return shortestInTurns(ctx, len(runs), repeats, again, measured)
 }
 
-// goOn reports whether a thing is measured in a round, before which these were the
+// continueFunc reports whether a thing is measured in a round, before which these were the
 // shortest times; in round 0 all are run for nothing.
-type goOn func(thing, round int, least []time.Duration) bool
+type continueFunc func(thing, round int, least []time.Duration) bool
 
 // shortestInTurns measures some things in turns, once for nothing and then so many
 // times; again, if it is not nil, ends that sooner. The shortest times count, as with a
 // Profiler: what else runs on the machine makes times longer, never shorter.
-func shortestInTurns(ctx context.Context, things, repeats int, again goOn, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
+func shortestInTurns(ctx context.Context, things, repeats int, again continueFunc, measured func(thing int) (time.Duration, error)) ([]time.Duration, error) {
 	least := make([]time.Duration, things)
 	for n := range repeats + 1 {
 		for i := range things {

@@ -19,12 +19,12 @@ const checkRepeats = 7
 
 // planner makes a plan.
 type planner struct {
-	o        *Options
-	lab      *deviceLab
-	profile  *profiles.File
-	products []weights.Product
-	plan     *DevicePlan
-	between  []hetero.Op // what predictions are compared on
+	o       *Options
+	lab     *deviceLab
+	profile *profiles.File
+	matmuls []weights.Product
+	plan    *DevicePlan
+	heldOut []hetero.Op // what predictions are compared on
 
 	predictor *solve.Predictor // nil with real execution
 	solver    *solve.Solver    // nil with real execution: each product has its own
@@ -36,27 +36,27 @@ type planner struct {
 // made first where there are none. What was measured until an interruption is kept
 // too.
 func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
-	p := &planner{o: &o, plan: &DevicePlan{Machine: bench.ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Share: o.Share}}
-	if p.products, err = o.Model.products(); err != nil {
+	p := &planner{o: &o, plan: &DevicePlan{Machine: bench.ThisMachine(), Model: o.Model.Name(), Mode: "prediction", Quota: o.Quota}}
+	if p.matmuls, err = o.Model.matmuls(); err != nil {
 		return nil, err
 	}
 	o.Tokens = append([]int{1}, o.Tokens...) // the output head has one, whatever is read
 	slices.Sort(o.Tokens)
 	o.Tokens = slices.Compact(o.Tokens)
-	ops := opsFor(p.products, o.Tokens)
+	ops := opsFor(p.matmuls, o.Tokens)
 	if len(ops) == 0 {
 		return nil, fmt.Errorf("%w: there is no product to plan", ErrDevices)
 	}
 	if o.Check {
-		p.between = heldOut(ops, Samples(ops))
+		p.heldOut = heldOutOps(ops, Samples(ops))
 	}
-	if p.lab, err = OpenLab(o.Devices, roomFor(append(p.between, ops...))); err != nil {
+	if p.lab, err = OpenLab(o.Devices, paddedOps(append(p.heldOut, ops...))); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.lab.Close()) }()
-	p.remember(ops)
+	p.restore(ops)
 	p.lab.Profiler.Before = func() error {
-		p.step()
+		p.advance()
 		return ctx.Err()
 	}
 	err = p.make(ctx, ops)
@@ -65,12 +65,12 @@ func PlanDevices(ctx context.Context, o Options) (_ *DevicePlan, err error) {
 	return p.plan, err
 }
 
-// remember takes over what is known from before, unless it is measured again.
-func (p *planner) remember(ops []hetero.Op) {
+// restore takes over what is known from before, unless it is measured again.
+func (p *planner) restore(ops []hetero.Op) {
 	notice := ""
 	p.profile, notice = profiles.Load(p.o.Dir)
 	switch {
-	case p.o.Again:
+	case p.o.Remeasure:
 		var shapes []solve.Shape
 		for _, op := range ops {
 			shapes = append(shapes, solve.ShapeOf(op))
@@ -84,8 +84,8 @@ func (p *planner) remember(ops []hetero.Op) {
 	}
 }
 
-// step tells that one more thing has been measured.
-func (p *planner) step() {
+// advance tells that one more thing has been measured.
+func (p *planner) advance() {
 	p.done++
 	if p.o.Running != nil {
 		p.o.Running(int64(p.done), int64(max(p.done, p.steps)))
@@ -97,7 +97,7 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 	list := Samples(ops)
 	p.steps = len(list) * len(p.lab.devices)
 	if p.o.Check {
-		p.steps += len(p.between)*len(p.lab.devices) + len(ops)
+		p.steps += len(p.heldOut)*len(p.lab.devices) + len(ops)
 	}
 	if p.o.Real {
 		p.plan.Mode = "real execution"
@@ -105,38 +105,38 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 		p.predictor = solve.NewPredictor(p.lab.Profiler, list)
 		p.solver = p.newSolver(p.predictor, solve.DefaultSteps)
 	}
-	for _, product := range p.products {
+	for _, product := range p.matmuls {
 		for _, tokens := range p.o.Tokens {
 			if product.OneToken && tokens > 1 {
 				continue
 			}
-			if err := p.divide(ctx, product, tokens); err != nil {
+			if err := p.planMatmul(ctx, product, tokens); err != nil {
 				return err
 			}
 		}
 	}
 	for d, device := range p.lab.devices {
 		p.plan.Devices = append(p.plan.Devices, PlannedDevice{p.lab.Names[d], device.Capabilities().Name, Microseconds(p.lab.Profiler.Start(d))})
-		if p.predictor != nil && len(p.between) > 0 {
-			mean, largest := p.predictor.Error(d, p.between)
-			p.plan.Predictions = append(p.plan.Predictions, PredictionError{p.lab.Names[d], len(p.between), mean, largest})
+		if p.predictor != nil && len(p.heldOut) > 0 {
+			mean, largest := p.predictor.Error(d, p.heldOut)
+			p.plan.Predictions = append(p.plan.Predictions, PredictionError{p.lab.Names[d], len(p.heldOut), mean, largest})
 		}
 	}
 	p.plan.Copy = Microseconds(p.lab.Profiler.Copy())
 	p.plan.Measured = p.lab.Profiler.Runs
-	p.sum()
+	p.addPasses()
 	return p.lab.Profiler.Err
 }
 
 func (p *planner) newSolver(costs solve.Costs, steps solve.Steps) *solve.Solver {
 	s := p.lab.Solver(costs, steps)
-	s.Quota = p.o.Share
+	s.Quota = p.o.Quota
 	return s
 }
 
-// heldOut are products between the samples: three eighths of the rows, and a
+// heldOutOps are products between the samples: three eighths of the rows, and a
 // quarter more tokens.
-func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
+func heldOutOps(ops, samples []hetero.Op) (list []hetero.Op) {
 	step := solve.DefaultSteps.Rows
 	for _, op := range ops {
 		op.Rows = min(op.Rows, max(step, op.Rows*3/8/step*step))
@@ -151,8 +151,8 @@ func heldOut(ops, samples []hetero.Op) (list []hetero.Op) {
 	return list
 }
 
-// roomFor returns products with as many tokens as any way to divide them has.
-func roomFor(ops []hetero.Op) []hetero.Op {
+// paddedOps returns products with as many tokens as any way to divide them has.
+func paddedOps(ops []hetero.Op) []hetero.Op {
 	list := slices.Clone(ops)
 	for i := range list {
 		list[i].Tokens = solve.DefaultSteps.PaddedTokens(list[i].Tokens)
@@ -160,8 +160,8 @@ func roomFor(ops []hetero.Op) []hetero.Op {
 	return list
 }
 
-// divide plans one product.
-func (p *planner) divide(ctx context.Context, product weights.Product, tokens int) error {
+// planMatmul plans one product.
+func (p *planner) planMatmul(ctx context.Context, product weights.Product, tokens int) error {
 	op := opOf(product, tokens)
 	solver := p.solver
 	if p.o.Real {
@@ -174,27 +174,27 @@ func (p *planner) divide(ctx context.Context, product weights.Product, tokens in
 	if len(split.Pieces) == 0 {
 		return fmt.Errorf("%w: no way to divide %s for %d tokens is allowed", ErrDevices, product.Name, tokens)
 	}
-	row := PlannedProduct{
+	row := PlannedMatmul{
 		Name: product.Name, Count: product.Count, Tokens: tokens, Rows: product.Rows, Cols: product.Cols, Type: product.Type.String(),
 		Permuted: split.Streamed,
 	}
 	singles := make([]solve.Split, len(p.lab.devices))
 	for d := range singles {
-		singles[d] = p.single(op, d, solver)
+		singles[d] = p.bestAlone(op, d, solver)
 		row.Alone = append(row.Alone, Microseconds(singles[d].Time))
 	}
 	var err error
 	if split, row.Checked, err = p.check(ctx, op, split, singles); err != nil {
 		return err
 	}
-	row.Cut, row.Pieces, row.First, row.Predicted = split.Cut.String(), SpellPieces(&split, p.lab.Names), first(&split), Microseconds(split.Time)
-	p.plan.Products = append(p.plan.Products, row)
+	row.Cut, row.Pieces, row.First, row.Predicted = split.Cut.String(), SpellPieces(&split, p.lab.Names), firstFraction(&split), Microseconds(split.Time)
+	p.plan.Matmuls = append(p.plan.Matmuls, row)
 	return nil
 }
 
-// single returns the best way to give all of a product to one device: one that runs
+// bestAlone returns the best way to give all of a product to one device: one that runs
 // prepared lengths only has to pad it, or to do it in several.
-func (p *planner) single(op hetero.Op, device int, solver *solve.Solver) solve.Split {
+func (p *planner) bestAlone(op hetero.Op, device int, solver *solve.Solver) solve.Split {
 	only := p.lab.Solver(solver.Costs, solver.Steps)
 	only.Allow = func(s *solve.Split) bool {
 		return !slices.ContainsFunc(s.Pieces, func(piece solve.Piece) bool { return piece.Device != device })
@@ -207,7 +207,7 @@ func (p *planner) single(op hetero.Op, device int, solver *solve.Solver) solve.S
 func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, singles []solve.Split) (solve.Split, *CheckedSplit, error) {
 	if len(split.Pieces) == 1 {
 		if p.o.Check {
-			p.step()
+			p.advance()
 		}
 		return split, nil, nil
 	}
@@ -218,14 +218,14 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 		if !p.o.Check {
 			return split, nil, nil
 		}
-		took, err := p.lab.judge(ctx, op, checkRepeats, append(singles, split)...)
+		took, err := p.lab.timeForChoice(ctx, op, checkRepeats, append(singles, split)...)
 		if err != nil {
 			return split, nil, err
 		}
 		known = p.profile.AddCheck(pair, profiles.Check{Shape: shape, Pieces: split.Pieces, Split: took[2], Alone: took[:2]})
 	}
 	if p.o.Check {
-		p.step()
+		p.advance()
 	}
 	c := &CheckedSplit{Split: Microseconds(known.Split), Kept: known.Split <= slices.Min(known.Alone)}
 	for _, t := range known.Alone {
@@ -237,8 +237,8 @@ func (p *planner) check(ctx context.Context, op hetero.Op, split solve.Split, si
 	return split, c, nil
 }
 
-// first returns which part of the work the first device has.
-func first(s *solve.Split) float64 {
+// firstFraction returns which part of the work the first device has.
+func firstFraction(s *solve.Split) float64 {
 	own, all := 0.0, 0.0
 	for _, p := range s.Pieces {
 		work := float64(p.Tokens) * float64(p.Rows)
@@ -249,12 +249,12 @@ func first(s *solve.Split) float64 {
 	return own / all
 }
 
-// sum adds up the products of a pass.
-func (p *planner) sum() {
+// addPasses adds up the products of a pass.
+func (p *planner) addPasses() {
 	for _, tokens := range p.o.Tokens {
 		pass := PlannedPass{Tokens: tokens, Alone: make([]Time, len(p.lab.devices))}
 		work := 0.0
-		for _, row := range p.plan.Products {
+		for _, row := range p.plan.Matmuls {
 			last := row.Tokens == 1 && tokens > 1 && p.oneToken(row.Name)
 			if row.Tokens != tokens && !last {
 				continue
@@ -274,7 +274,7 @@ func (p *planner) sum() {
 
 // oneToken reports whether only the last token of a prompt needs a matrix.
 func (p *planner) oneToken(name string) bool {
-	return slices.ContainsFunc(p.products, func(q weights.Product) bool { return q.Name == name && q.OneToken })
+	return slices.ContainsFunc(p.matmuls, func(q weights.Product) bool { return q.Name == name && q.OneToken })
 }
 
 // speed returns tokens a second.

@@ -45,7 +45,7 @@ func TestPlanDevices(t *testing.T) {
 	require.Len(t, plan.Predictions, 2)
 	require.Positive(t, plan.Measured)
 	matrices := map[int]int{}
-	for _, row := range plan.Products {
+	for _, row := range plan.Matmuls {
 		matrices[row.Tokens] += row.Count
 		require.Len(t, row.Alone, 2)
 		// Times are what was measured, which is anything on a busy machine.
@@ -61,7 +61,7 @@ func TestPlanDevices(t *testing.T) {
 	again, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
 	require.Zero(t, again.Measured)
-	require.Len(t, again.Products, len(plan.Products))
+	require.Len(t, again.Matmuls, len(plan.Matmuls))
 }
 
 // Predictions are compared on more tokens than were asked for: they need memory too.
@@ -122,7 +122,7 @@ func TestPlanThatIsNotKept(t *testing.T) {
 	o.Notify = func(text string) { said = text }
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
-	require.NotEmpty(t, plan.Products)
+	require.NotEmpty(t, plan.Matmuls)
 	require.Contains(t, said, "are not saved")
 }
 
@@ -145,7 +145,7 @@ func TestMeasuringAgainKeepsOthers(t *testing.T) {
 	kept, _ := profiles.Load(o.Dir)
 	pair := profiles.Keys{slices.Collect(maps.Keys(kept.Pairs))[0]}
 	profiles.SaveTrial(o.Dir, pair, profiles.Trial{}, o.Notify)
-	o.Again, o.Tokens = true, []int{1}
+	o.Remeasure, o.Tokens = true, []int{1}
 	plan, err := PlanDevices(t.Context(), o)
 	require.NoError(t, err)
 	require.Positive(t, plan.Measured)
@@ -231,9 +231,9 @@ func TestStaticDevicesAlone(t *testing.T) {
 	solver := p.newSolver(perToken{}, solve.DefaultSteps)
 	for tokens, want := range map[int][]int{1: {1}, 9: {32}, 32: {32}, 70: {64, 32}, 2000: {1024, 512, 256, 128, 64, 32}} {
 		op := hetero.Op{Tokens: tokens, Rows: 512, Cols: 256, Type: quant.Q8_0}
-		require.Equal(t, []solve.Piece{{Device: 0, Tokens: tokens, Padded: tokens, Rows: 512}}, p.single(op, 0, solver).Pieces)
+		require.Equal(t, []solve.Piece{{Device: 0, Tokens: tokens, Padded: tokens, Rows: 512}}, p.bestAlone(op, 0, solver).Pieces)
 		var lengths []int
-		for _, piece := range p.single(op, 1, solver).Pieces {
+		for _, piece := range p.bestAlone(op, 1, solver).Pieces {
 			require.Equal(t, 1, piece.Device)
 			lengths = append(lengths, piece.Padded)
 		}
@@ -288,9 +288,9 @@ func TestDecision(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := &handClock{}
-			d := decision{clock: clock}
+			d := earlyStop{clock: clock}
 			times := make([]int, len(test.took))
-			least, err := shortestInTurns(t.Context(), len(test.took), checkRepeats, d.again, func(i int) (time.Duration, error) {
+			least, err := shortestInTurns(t.Context(), len(test.took), checkRepeats, d.continues, func(i int) (time.Duration, error) {
 				times[i]++
 				clock.now += test.took[i]
 				return test.took[i], nil

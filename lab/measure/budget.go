@@ -20,14 +20,14 @@ import (
 // BudgetOptions say which budgets to try. Each combination of a model, a share
 // and a context is a configuration.
 type BudgetOptions struct {
-	Paths    []string  // packs
-	Shares   []float64 // of the bytes of a model's tensors, 1 for all of them
-	Contexts []int
-	Prompt   int // tokens
-	Decode   int // tokens after the first
-	Threads  int
-	Disk     llmrun.DiskSpeed        // that packs are read with
-	Running  func(done, total int64) // may be nil
+	Paths     []string  // packs
+	Fractions []float64 // of the bytes of a model's tensors, 1 for all of them
+	Contexts  []int
+	Prompt    int // tokens
+	Decode    int // tokens after the first
+	Threads   int
+	Disk      llmrun.DiskSpeed        // that packs are read with
+	Running   func(done, total int64) // may be nil
 }
 
 // BudgetReport is how fast models were under budgets, and how fast they were
@@ -42,11 +42,11 @@ type BudgetReport struct {
 
 // BudgetRow is one configuration.
 type BudgetRow struct {
-	Model   string  `json:"model"`
-	Share   float64 `json:"share"` // of the tensors' bytes; 0 stands for no limit
-	RAM     int64   `json:"ram_bytes"`
-	Context int     `json:"context"`
-	Refused string  `json:"refused,omitempty"`
+	Model    string  `json:"model"`
+	Fraction float64 `json:"share"` // of the tensors' bytes; 0 stands for no limit
+	RAM      int64   `json:"ram_bytes"`
+	Context  int     `json:"context"`
+	Refused  string  `json:"refused,omitempty"`
 
 	Streamed int64 `json:"read_bytes_per_token"`
 	// Flash is measured just before and just after, with the same reads. A
@@ -85,7 +85,7 @@ func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 	if least := slices.Min(o.Contexts); o.Prompt+o.Decode > least {
 		return nil, fmt.Errorf("%w: a prompt of %d tokens and %d more do not fit a context of %d", bench.ErrBench, o.Prompt, o.Decode, least)
 	}
-	total := int64(len(o.Paths) * len(o.Contexts) * (1 + len(o.Shares)))
+	total := int64(len(o.Paths) * len(o.Contexts) * (1 + len(o.Fractions)))
 	for _, path := range o.Paths {
 		model, err := describePack(path)
 		if err != nil {
@@ -93,9 +93,9 @@ func Budgets(ctx context.Context, o BudgetOptions) (*BudgetReport, error) {
 		}
 		for _, context := range o.Contexts {
 			var whole *budgetRun
-			for _, share := range append([]float64{0}, o.Shares...) {
-				row := BudgetRow{Model: filepath.Base(path), Share: share, Context: context, RAM: int64(share * float64(model.bytes))}
-				run, err := steadiest(ctx, &budgetRun{o: &o, model: model, whole: whole, row: row})
+			for _, share := range append([]float64{0}, o.Fractions...) {
+				row := BudgetRow{Model: filepath.Base(path), Fraction: share, Context: context, RAM: int64(share * float64(model.bytes))}
+				run, err := steadiest(ctx, &budgetRun{o: &o, model: model, unlimited: whole, row: row})
 				if err != nil {
 					return nil, err
 				}
@@ -158,11 +158,11 @@ func describePack(path string) (m packModel, err error) {
 
 // budgetRun is one configuration while it is measured.
 type budgetRun struct {
-	o     *BudgetOptions
-	model packModel
-	whole *budgetRun // without a limit; nil if this is it
-	row   BudgetRow
-	ids   []int32 // that were generated
+	o         *BudgetOptions
+	model     packModel
+	unlimited *budgetRun // without a limit; nil if this is it
+	row       BudgetRow
+	ids       []int32 // that were generated
 }
 
 // steadiest measures a configuration until flash was steady meanwhile, or often
@@ -232,9 +232,9 @@ func (b *budgetRun) generate(ctx context.Context, engine *llmrun.Engine) (err er
 	if b.row.FlashAfter, err = flash(b.model.path, b.o.Disk, plan.Piece); err != nil {
 		return err
 	}
-	b.sumUp(plan, stats)
+	b.record(plan, stats)
 	b.row.Prefill = bench.Median(prefill)
-	b.judge(plan)
+	b.compare(plan)
 	return nil
 }
 
@@ -258,8 +258,8 @@ func generateIDs(ctx context.Context, engine *llmrun.Engine, prompt []int32, tok
 	return ids, session.Stats(), nil
 }
 
-// sumUp fills in what was measured.
-func (b *budgetRun) sumUp(plan llmrun.Plan, stats llmrun.Stats) {
+// record fills in what was measured.
+func (b *budgetRun) record(plan llmrun.Plan, stats llmrun.Stats) {
 	row := &b.row
 	row.planned = plan.Rates.ReadGBs
 	row.Predicted.Prefill, row.Predicted.Decode = plan.PredictedPrefill, plan.PredictedDecode
@@ -269,14 +269,14 @@ func (b *budgetRun) sumUp(plan llmrun.Plan, stats llmrun.Stats) {
 	row.PromptRead = stats.PrefillFlash.Bytes
 }
 
-// judge compares what was measured with the model without a limit.
-func (b *budgetRun) judge(plan llmrun.Plan) {
+// compare compares what was measured with the model without a limit.
+func (b *budgetRun) compare(plan llmrun.Plan) {
 	row := &b.row
 	row.Same, row.Bound, row.PrefillBound = true, row.Decode, row.Prefill
-	if b.whole != nil {
-		row.Same = slices.Equal(b.ids, b.whole.ids)
-		row.Bound = row.bound(b.whole.row.Decode, 1, row.Streamed)
-		row.PrefillBound = row.bound(b.whole.row.Prefill, b.o.Prompt, max(plan.StreamedPerToken, plan.StreamedPerChunk))
+	if b.unlimited != nil {
+		row.Same = slices.Equal(b.ids, b.unlimited.ids)
+		row.Bound = row.bound(b.unlimited.row.Decode, 1, row.Streamed)
+		row.PrefillBound = row.bound(b.unlimited.row.Prefill, b.o.Prompt, max(plan.StreamedPerToken, plan.StreamedPerChunk))
 	}
 	row.OfBound, row.OfPrefillBound = row.Decode/row.Bound, row.Prefill/row.PrefillBound
 }

@@ -16,8 +16,8 @@ func (r *BudgetReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", 16))
 	for _, row := range r.Rows {
 		ram := "no limit"
-		if row.Share > 0 {
-			ram = fmt.Sprintf("%.0f %%", 100*row.Share)
+		if row.Fraction > 0 {
+			ram = fmt.Sprintf("%.0f %%", 100*row.Fraction)
 		}
 		if row.Refused != "" {
 			fmt.Fprintf(w, "| %s | %s | %d | refused | | | | | | | | | | | | |\n", row.Model, ram, row.Context)
@@ -43,7 +43,7 @@ func yesNo(b bool) string {
 func (r *BudgetReport) WritePlot(w io.Writer) error {
 	c := plot.Chart{
 		Title: "Decoding under a budget of memory: lines were measured, rings predicted",
-		X:     "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true, XTicks: r.shares(),
+		X:     "budget, % of the tensors' bytes", Y: "tokens a second", LogY: true, XTicks: r.budgetPercents(),
 	}
 	type key struct {
 		model   string
@@ -51,7 +51,7 @@ func (r *BudgetReport) WritePlot(w io.Writer) error {
 	}
 	lines, models, contexts := map[key]int{}, map[string]int{}, map[int]int{}
 	for _, row := range r.Rows {
-		if row.Share == 0 || row.Refused != "" {
+		if row.Fraction == 0 || row.Refused != "" {
 			continue
 		}
 		k := key{row.Model, row.Context}
@@ -65,8 +65,8 @@ func (r *BudgetReport) WritePlot(w io.Writer) error {
 			}
 			c.Lines = append(c.Lines, line, plot.Line{Dots: true, Hollow: true, Colour: line.Colour})
 		}
-		c.Lines[at].Points = append(c.Lines[at].Points, plot.Point{X: 100 * row.Share, Y: row.Decode})
-		c.Lines[at+1].Points = append(c.Lines[at+1].Points, plot.Point{X: 100 * row.Share, Y: row.Predicted.Decode})
+		c.Lines[at].Points = append(c.Lines[at].Points, plot.Point{X: 100 * row.Fraction, Y: row.Decode})
+		c.Lines[at+1].Points = append(c.Lines[at+1].Points, plot.Point{X: 100 * row.Fraction, Y: row.Predicted.Decode})
 	}
 	return c.Write(w)
 }
@@ -79,11 +79,11 @@ func ordinal[T comparable](numbers map[T]int, of T) int {
 	return numbers[of]
 }
 
-// shares returns the budgets, in percent.
-func (r *BudgetReport) shares() (list []float64) {
+// budgetPercents returns the budgets, in percent.
+func (r *BudgetReport) budgetPercents() (list []float64) {
 	for _, row := range r.Rows {
-		if row.Share > 0 && !slices.Contains(list, 100*row.Share) {
-			list = append(list, 100*row.Share)
+		if row.Fraction > 0 && !slices.Contains(list, 100*row.Fraction) {
+			list = append(list, 100*row.Fraction)
 		}
 	}
 	return list

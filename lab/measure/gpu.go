@@ -86,7 +86,7 @@ func GPU(ctx context.Context, o GPUOptions) (_ *GPUReport, err error) {
 	if err := r.measureLimits(&o); err != nil {
 		return nil, err
 	}
-	files, err := modelfile.Open(bench.DiskOf(o.FS), o.Path)
+	files, err := modelfile.Open(bench.FSOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Outliers struct {
 }
 
 // readers of a norm's output, in the names of Hugging Face checkpoints.
-var normReaders = map[string][]string{
+var matricesBehindNorm = map[string][]string{
 	"input_layernorm":          {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
 	"post_attention_layernorm": {"mlp.gate_proj", "mlp.up_proj"},
 }
@@ -90,7 +90,7 @@ func (o *Outliers) factorOf(name string) (float32, bool) {
 	}
 	_, role, _ := strings.Cut(rest, ".")
 	role = strings.TrimSuffix(role, ".weight")
-	for norm, readers := range normReaders {
+	for norm, readers := range matricesBehindNorm {
 		if role == norm {
 			return o.Factor, true
 		}

@@ -48,13 +48,13 @@ type KVReport struct {
 	Streamed bool  `json:"weights_streamed"`
 	RAM      int64 `json:"ram_bytes,omitempty"`
 
-	Layers     int     `json:"layers"`
-	TokenBytes int64   `json:"kv_bytes_per_token"` // of all layers
-	HeadShare  float64 `json:"head_share"`         // of the products that a token takes, the output matrix has
-	Ring       int64   `json:"ring_bytes"`         // keys and values pass through
-	// Apart is how much longer a token takes in the copy of the model that has flash,
+	Layers       int     `json:"layers"`
+	TokenBytes   int64   `json:"kv_bytes_per_token"` // of all layers
+	HeadFraction float64 `json:"head_share"`         // of the products that a token takes, the output matrix has
+	Ring         int64   `json:"ring_bytes"`         // keys and values pass through
+	// PlacementCost is how much longer a token takes in the copy of the model that has flash,
 	// because of where it lies in memory. It is part of what rows say of memory.
-	Apart float64 `json:"apart_ms"`
+	PlacementCost float64 `json:"apart_ms"`
 
 	Rows    []KVRow   `json:"rows"`
 	Summary KVSummary `json:"summary"`
@@ -88,8 +88,8 @@ type KVRow struct {
 // kvModes are what is measured in turns.
 const (
 	inMemory = iota
-	without
-	with
+	onDemand
+	prefetched
 	kvModes
 )
 
@@ -111,7 +111,7 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 		return nil, err
 	}
 	if b.memory != nil {
-		if r.Apart, err = b.apart(ctx); err != nil {
+		if r.PlacementCost, err = b.placementCost(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func KVCurves(ctx context.Context, o KVOptions) (r *KVReport, err error) {
 			o.Running(int64(i+1), int64(len(contexts)))
 		}
 	}
-	r.sumUp()
+	r.summarize()
 	return r, nil
 }
 
@@ -146,9 +146,9 @@ func kvContexts(list []int, most int) (out []int, err error) {
 // went to flash for one is there for the next.
 func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	row.Context = n
-	sides := [kvModes]*kvSide{inMemory: b.memory, without: b.cold, with: b.cold}
+	sides := [kvModes]*kvSide{inMemory: b.memory, onDemand: b.cold, prefetched: b.cold}
 	if b.r.Streamed {
-		sides[without] = nil
+		sides[onDemand] = nil
 	}
 	for _, side := range []*kvSide{b.memory, b.cold} {
 		if side == nil {
@@ -174,7 +174,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 			if side == nil {
 				continue
 			}
-			side.model.ReadKVLate(mode == without)
+			side.model.ReadKVLate(mode == onDemand)
 			took, used, err := side.decode(ctx, n, b.o.Decode)
 			if err != nil {
 				return row, err
@@ -183,7 +183,7 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 			uses[mode].add(used)
 		}
 		if b.memory != nil {
-			ratios = append(ratios, times[with][turn]/(times[inMemory][turn]+b.r.Apart))
+			ratios = append(ratios, times[prefetched][turn]/(times[inMemory][turn]+b.r.PlacementCost))
 		}
 	}
 	after, err := b.flash(ctx)
@@ -193,12 +193,12 @@ func (b *kvBench) measure(ctx context.Context, n int) (row KVRow, err error) {
 	row.FlashGBs, row.WeightsGBs = max(before[0], after[0]), max(before[1], after[1])
 	tokens := int64(b.o.Repeats * b.o.Decode)
 	perToken := func(d time.Duration) float64 { return 1e3 * d.Seconds() / float64(tokens) }
-	use := uses[with]
+	use := uses[prefetched]
 	row.Read, row.Weights, row.Stalled = use.read/tokens, use.weights/tokens, perToken(use.stalled)
 	row.MemoryWork, row.WithWork = perToken(uses[inMemory].processors), perToken(use.processors)
-	row.With = bench.Median(times[with])
+	row.With = bench.Median(times[prefetched])
 	if b.memory != nil {
-		row.Memory, row.Without, row.Ratio = bench.Median(times[inMemory])+b.r.Apart, bench.Median(times[without]), bench.Median(ratios)
+		row.Memory, row.Without, row.Ratio = bench.Median(times[inMemory])+b.r.PlacementCost, bench.Median(times[onDemand]), bench.Median(ratios)
 	}
 	return row, nil
 }

@@ -39,8 +39,8 @@ type KVSummary struct {
 	OfBound float64 `json:"of_bound,omitempty"`
 }
 
-// sumUp predicts the rows and finds what they say together.
-func (r *KVReport) sumUp() {
+// summarize predicts the rows and finds what they say together.
+func (r *KVReport) summarize() {
 	s := &r.Summary
 	var speeds, hot []float64
 	for i := range r.Rows {
@@ -112,7 +112,7 @@ func (r *KVReport) flashTime(row *KVRow) float64 {
 }
 
 func (r *KVReport) idle(gbs float64) float64 {
-	return max(0, r.Summary.Fixed*r.HeadShare-msOf(r.Ring, gbs))
+	return max(0, r.Summary.Fixed*r.HeadFraction-msOf(r.Ring, gbs))
 }
 
 // predictCrossing finds where the lines meet that a token's time in memory and the
@@ -124,7 +124,7 @@ func (r *KVReport) predictCrossing() {
 	}
 	per := msOf(r.TokenBytes, s.FlashGBs) // of a token of context
 	s.PredictedBeyond = 1024 * per
-	s.NarrowCrossing = s.Hot + s.Fixed*(1-r.HeadShare)/per
+	s.NarrowCrossing = s.Hot + s.Fixed*(1-r.HeadFraction)/per
 	if slope := s.Slope / 1024; per > slope {
 		s.PredictedCrossing = (s.Fixed - r.idle(s.FlashGBs) + per*s.Hot) / (per - slope)
 	}

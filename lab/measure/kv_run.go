@@ -32,10 +32,10 @@ type kvBench struct {
 
 // kvSide is one of them, with a context.
 type kvSide struct {
-	model *exec.Model
-	files *modelfile.Files // that stay open; or nil
-	bench *bench.Runner
-	text  *exec.Sequence
+	model    *exec.Model
+	files    *modelfile.Files // that stay open; or nil
+	bench    *bench.Runner
+	sequence *exec.Sequence
 }
 
 // kvRing is the memory that keys and values pass through where no plan says.
@@ -56,7 +56,7 @@ func (b *kvBench) open(ctx context.Context) (err error) {
 	m := b.cold.model
 	b.r.Layers, b.r.TokenBytes = len(m.Spec.Layers), m.KVBytesPerToken()
 	traffic := m.Traffic()
-	b.r.HeadShare = float64(traffic.HeadMulAdds) / float64(traffic.HeadMulAdds+traffic.LayerMulAdds)
+	b.r.HeadFraction = float64(traffic.HeadMulAdds) / float64(traffic.HeadMulAdds+traffic.LayerMulAdds)
 	for _, layer := range m.Spec.Layers {
 		if layer.Window > 0 {
 			return fmt.Errorf("%w: some layers of this model look at a part of the context only", bench.ErrBench)
@@ -114,7 +114,7 @@ func (b *kvBench) load(ctx context.Context, o exec.Options, ram string) (s *kvSi
 		}
 	}
 	s.bench = bench.NewRunner(s.model)
-	s.text, err = s.model.NewSequence(0)
+	s.sequence, err = s.model.NewSequence(0)
 	return s, err
 }
 
@@ -145,11 +145,11 @@ func (b *kvBench) plan(files *modelfile.Files, format kv.Format) (*tiering.Plan,
 
 // reach makes the context n tokens long, with room for more.
 func (s *kvSide) reach(ctx context.Context, n int) error {
-	s.text.Truncate(n)
-	if err := s.model.Fill(ctx, s.text, n); err != nil {
+	s.sequence.Truncate(n)
+	if err := s.model.Fill(ctx, s.sequence, n); err != nil {
 		return err
 	}
-	return s.bench.Generate(ctx, s.text, 1)
+	return s.bench.Generate(ctx, s.sequence, 1)
 }
 
 // kvUse is what a measurement read.
@@ -175,13 +175,13 @@ const warmTokens = 6
 
 // decode returns how many milliseconds one of so many tokens takes behind n.
 func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kvUse, err error) {
-	s.text.Truncate(n)
-	if err := s.bench.Generate(ctx, s.text, warmTokens); err != nil {
+	s.sequence.Truncate(n)
+	if err := s.bench.Generate(ctx, s.sequence, warmTokens); err != nil {
 		return 0, used, err
 	}
 	before, computed := s.use(), bench.ProcessorTime()
 	start := time.Now()
-	err = s.bench.Generate(ctx, s.text, tokens)
+	err = s.bench.Generate(ctx, s.sequence, tokens)
 	took := time.Since(start)
 	after := s.use()
 	used = kvUse{after.read - before.read, after.weights - before.weights, after.stalled - before.stalled, bench.ProcessorTime() - computed}
@@ -191,7 +191,7 @@ func (s *kvSide) decode(ctx context.Context, n, tokens int) (ms float64, used kv
 // flash measures how fast keys and values, and weights, are read: 0 for what is
 // not on flash.
 func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
-	b.settle(ctx)
+	b.waitIdle(ctx)
 	if b.spill.from != nil {
 		piece := min(b.spill.piece, tiering.DefaultPiece)
 		if gbs[0], err = rates.Flash(b.spill.from, b.spill.end, int(piece), flashTime); err != nil {
@@ -204,16 +204,16 @@ func (b *kvBench) flash(ctx context.Context) (gbs [2]float64, err error) {
 	return gbs, err
 }
 
-// settle waits until nothing is read ahead any more.
-func (b *kvBench) settle(ctx context.Context) {
+// waitIdle waits until nothing is read ahead any more.
+func (b *kvBench) waitIdle(ctx context.Context) {
 	for before := (kvUse{read: -1}); ctx.Err() == nil && b.cold.use() != before; {
 		before = b.cold.use()
-		time.Sleep(settleTime)
+		time.Sleep(idleWait)
 	}
 }
 
-// settleTime is longer than any read takes.
-const settleTime = 50 * time.Millisecond
+// idleWait is longer than any read takes.
+const idleWait = 50 * time.Millisecond
 
 // close gives everything back.
 func (b *kvBench) close() error {
@@ -224,8 +224,8 @@ func (s *kvSide) close() (err error) {
 	if s == nil {
 		return nil
 	}
-	if s.text != nil {
-		s.text.Close()
+	if s.sequence != nil {
+		s.sequence.Close()
 	}
 	if s.model != nil {
 		s.model.Close()

@@ -28,7 +28,7 @@ func (r *KVReport) WriteTable(w io.Writer) {
 		fmt.Fprintf(w, "- Nothing was on flash.\n")
 		return
 	}
-	fmt.Fprintf(w, "- Of all in memory, %+.2f ms are where the other copy of the model lies.\n", r.Apart)
+	fmt.Fprintf(w, "- Of all in memory, %+.2f ms are where the other copy of the model lies.\n", r.PlacementCost)
 	fmt.Fprintf(w, "- Where flash keeps up, prefetched took at most %+.1f %% of all in memory (%d contexts).\n", 100*(max(s.Masked, 1)-1), s.MaskedRows)
 	fmt.Fprintf(w, "- Crossing: predicted at %.0f tokens (%.0f if only the work besides attention hid the reads), measured %s.\n",
 		s.PredictedCrossing, s.NarrowCrossing, crossing(s.Crossing, s.PredictedCrossing))

@@ -17,7 +17,7 @@ import (
 // for 1000 tokens of context, of which each takes 1000 bytes in all layers, 1000
 // tokens in memory, and a flash that brings those of 1000 in a ms.
 func madeUpKV(contexts ...int) *KVReport {
-	r := &KVReport{Model: "m", Layers: 10, TokenBytes: 1000, HeadShare: 0.2, Ring: 8e6}
+	r := &KVReport{Model: "m", Layers: 10, TokenBytes: 1000, HeadFraction: 0.2, Ring: 8e6}
 	for _, n := range contexts {
 		row := KVRow{Context: n, Cold: int64(max(0, n-1000)) * 1000, FlashGBs: 1}
 		row.Memory = 20 + float64(n)/1000
@@ -48,7 +48,7 @@ func flatKV(contexts ...int) *KVReport {
 
 func TestKVPredictions(t *testing.T) {
 	r := flatKV(500, 5000, 10000, 20000, 30000, 40000, 60000)
-	r.sumUp()
+	r.summarize()
 	s := r.Summary
 	require.InDelta(t, 20, s.Fixed, 1e-9)
 	require.InDelta(t, 0, s.Slope, 1e-9)
@@ -70,7 +70,7 @@ func TestKVPredictions(t *testing.T) {
 func TestKVPredictionsWithASmallRing(t *testing.T) {
 	r := flatKV(5000, 40000, 60000)
 	r.Ring = 1e6 // 1 ms, of 4 ms
-	r.sumUp()
+	r.summarize()
 	require.InDelta(t, 18000, r.Summary.PredictedCrossing, 1e-6)
 	require.InDelta(t, 39+3, r.Rows[1].Predicted, 1e-9)
 }
@@ -78,13 +78,13 @@ func TestKVPredictionsWithASmallRing(t *testing.T) {
 // Where attention itself takes as long as flash, nothing ever crosses.
 func TestKVPredictionsOfASlowAttention(t *testing.T) {
 	r := madeUpKV(2000, 30000, 60000)
-	r.sumUp()
+	r.summarize()
 	require.Zero(t, r.Summary.Crossing)
 	require.Zero(t, r.Summary.PredictedCrossing)
 	require.Equal(t, 3, r.Summary.MaskedRows)
 
 	r = madeUpKV(500)
-	r.sumUp()
+	r.summarize()
 	require.Zero(t, r.Summary.PredictedBeyond, "nothing was on flash")
 }
 
@@ -93,7 +93,7 @@ func TestKVPredictionsOfASlowAttention(t *testing.T) {
 func TestKVCostBeforeTheCrossing(t *testing.T) {
 	r := flatKV(5000, 10000, 30000, 40000)
 	r.Rows[1].With, r.Rows[1].Ratio = 26, 1.3
-	r.sumUp()
+	r.summarize()
 	require.InDelta(t, 1.3, r.Summary.Masked, 1e-9)
 	require.InDelta(t, 21000, r.Summary.Crossing, 1e-6)
 }
@@ -103,7 +103,7 @@ func TestKVBoundOfBoth(t *testing.T) {
 		{Context: 1, Weights: 200e6, WeightsGBs: 2, With: 110},
 		{Context: 2, Weights: 200e6, WeightsGBs: 2, Cold: 50e6, FlashGBs: 1, With: 200},
 	}}
-	r.sumUp()
+	r.summarize()
 	require.InDelta(t, 100, r.Rows[0].Predicted, 1e-9)
 	require.InDelta(t, 150, r.Rows[1].Predicted, 1e-9)
 	require.InDelta(t, 0.75, r.Summary.OfBound, 1e-9)
@@ -118,7 +118,7 @@ func TestKVTableAndPlot(t *testing.T) {
 	r := flatKV(500, 10000, 30000, 40000)
 	r.Rows[2].With, r.Rows[2].Ratio, r.Rows[2].Stalled = 31, 1.55, 11
 	r.Rows[3].With, r.Rows[3].Ratio, r.Rows[3].Stalled = 41, 2.05, 21
-	r.sumUp()
+	r.summarize()
 	var b strings.Builder
 	r.WriteTable(&b)
 	require.Contains(t, b.String(), "| 30000 | 2.90 MB | 20.0 ms | 79.0 ms | 31.0 ms | +55.0 % | 29.0 ms | -6 % | 11.0 ms | 1.00 |")
@@ -131,7 +131,7 @@ func TestKVTableAndPlot(t *testing.T) {
 	}
 	b.Reset()
 	none := flatKV(500)
-	none.sumUp()
+	none.summarize()
 	none.WriteTable(&b)
 	require.Contains(t, b.String(), "Nothing was on flash.")
 }

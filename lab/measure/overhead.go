@@ -62,7 +62,7 @@ func (p *Paired) add(took [2]time.Duration) {
 	p.ratios = append(p.ratios, with/without)
 }
 
-func (p *Paired) sumUp() {
+func (p *Paired) summarize() {
 	p.Pairs = len(p.ratios)
 	p.With, p.Without, p.Cost = bench.Median(p.with), bench.Median(p.without), bench.Median(p.ratios)-1
 	n := len(p.ratios) // sorted
@@ -133,9 +133,9 @@ func overhead(ctx context.Context, path string, o *OverheadOptions, models int64
 			o.Running(models*int64(o.Rounds)+int64(round)+1, int64(len(o.Paths)*o.Rounds))
 		}
 	}
-	row.Budget.sumUp()
+	row.Budget.summarize()
 	if row.Embedding != nil {
-		row.Embedding.sumUp()
+		row.Embedding.summarize()
 	}
 	return row, nil
 }

@@ -52,7 +52,7 @@ func TestPairedTakesTheMiddle(t *testing.T) {
 	for _, ms := range [][2]int{{10, 10}, {30, 20}, {11, 10}, {900, 10}, {10, 20}} {
 		p.add([2]time.Duration{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
 	}
-	p.sumUp()
+	p.summarize()
 	require.Equal(t, 5, p.Pairs)
 	require.InDelta(t, 11, p.With, 1e-9)
 	require.InDelta(t, 10, p.Without, 1e-9)
@@ -72,7 +72,7 @@ func TestDrift(t *testing.T) {
 
 func TestBudgets(t *testing.T) {
 	r, err := Budgets(t.Context(), BudgetOptions{
-		Paths: []string{tinyPack(t, false)}, Shares: []float64{0.01, 20}, Contexts: []int{64}, Prompt: 8, Decode: 3, Threads: 2,
+		Paths: []string{tinyPack(t, false)}, Fractions: []float64{0.01, 20}, Contexts: []int{64}, Prompt: 8, Decode: 3, Threads: 2,
 		Disk: llmrun.DiskSpeed{BytesPerSecond: 500e6},
 	})
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ var w8a8Ways = []struct {
 // CompareW8A8 measures a model as it is and with injected outliers, computed in
 // floats and in whole integers.
 func CompareW8A8(ctx context.Context, o W8A8Options) (*W8A8Report, error) {
-	from := bench.DiskOf(o.FS)
+	from := bench.FSOf(o.FS)
 	injected := filepath.Join(o.Dir, "injected")
 	if err := InjectOutliers(from, o.Path, vfs.OS(), injected, o.Outliers); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ type Figure struct {
 	Fitted bool `json:"fitted"`
 }
 
-// allowed is how far a ratio may be off, as a share of its gain.
-const allowed = 0.15
+// tolerance is how far a ratio may be off, as a share of its gain.
+const tolerance = 0.15
 
 // Holds reports whether the figure is reached: a gain within 15 % of the gain, a
 // number with a unit within 15 %, a range anywhere in it.
@@ -26,9 +26,9 @@ func (f *Figure) Holds() bool {
 	case f.Paper == 0:
 		return f.Ours >= f.Low && f.Ours <= f.High
 	case f.Unit == "":
-		return math.Abs(f.Ours-f.Paper) <= allowed*math.Abs(f.Paper-1)
+		return math.Abs(f.Ours-f.Paper) <= tolerance*math.Abs(f.Paper-1)
 	}
-	return math.Abs(f.Ours-f.Paper) <= allowed*f.Paper
+	return math.Abs(f.Ours-f.Paper) <= tolerance*f.Paper
 }
 
 // Table is some figures of one paper.

@@ -127,9 +127,9 @@ type ChipSpeeds struct {
 	// Prefill and Decode are by the GPU alone, layer-level and tensor-level.
 	Prefill [3]float64 `json:"prefill"`
 	Decode  [3]float64 `json:"decode"`
-	// Shared is tensor-level prefill where a split may keep the GPU busy for half
+	// HalfGPU is tensor-level prefill where a split may keep the GPU busy for half
 	// of its time only.
-	Shared float64 `json:"shared"`
+	HalfGPU float64 `json:"shared"`
 }
 
 // Chips runs Llama-8B on every chip: prefill of 256 and decoding.
@@ -141,14 +141,14 @@ func (l *Lab) Chips() (list []ChipSpeeds, err error) {
 			c.Prefill[i] = r.speed(Llama8B, method, 256)
 			c.Decode[i] = r.speed(Llama8B, method, 1)
 		}
-		limited, err := l.Do(Run{SoC: soc, Model: Llama8B, Method: Tensor, Tokens: 256, Limit: 0.5})
+		limited, err := l.Do(Run{SoC: soc, Model: Llama8B, Method: Tensor, Tokens: 256, Quota: 0.5})
 		if err != nil {
 			return nil, err
 		}
 		if r.err != nil {
 			return nil, r.err
 		}
-		c.Shared = 256 / limited.Time.Seconds()
+		c.HalfGPU = 256 / limited.Time.Seconds()
 		list = append(list, c)
 	}
 	return list, nil
@@ -187,7 +187,7 @@ func (l *Lab) Predictions() (list []Prediction, err error) {
 		}
 		p := Prediction{
 			Model: m.Name, Measured: measured.Time.Seconds(), Predicted: predicted.Time.Seconds(),
-			Planned: measured.Predicted.Seconds() / measured.Products.Seconds(),
+			Planned: measured.Predicted.Seconds() / measured.Matmuls.Seconds(),
 		}
 		if err := l.predictionErrors(m, &p); err != nil {
 			return nil, err

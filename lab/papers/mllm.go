@@ -17,9 +17,9 @@ const (
 	perGroup = (8.1 + 10.7) / 2
 	// gemmaBuild is how long a graph of Gemma-2B takes to build and optimize.
 	gemmaBuild = 0.36 + 11.54
-	// shadow is what synchronizing outliers adds, before 85 % of the layers are
+	// outlierSync is what synchronizing outliers adds, before 85 % of the layers are
 	// spared it.
-	shadow = 0.297 * (1 - 0.85)
+	outlierSync = 0.297 * (1 - 0.85)
 	// attentionRate is that of attention on the CPU, as the simulator's.
 	attentionRate = 0.4e12
 	// prefillShare of a task's time is prefill.
@@ -47,7 +47,7 @@ func MllmConstants() []sim.Constant {
 		{Name: "attention on the CPU", Value: attentionRate, Unit: "flop/s", Source: "as the simulated CPU"},
 		{Name: "per-group products", Value: perGroup, Unit: "times", Source: "§2.3: 8.1 to 10.7"},
 		{Name: "building graphs of Gemma-2B", Value: gemmaBuild, Unit: "s", Source: "§2.3; other models by their weights"},
-		{Name: "synchronizing outliers", Value: shadow, Unit: "of all", Source: "§3.3: 29.7 %, in the 15 % of the layers that are not pruned"},
+		{Name: "synchronizing outliers", Value: outlierSync, Unit: "of all", Source: "§3.3: 29.7 %, in the 15 % of the layers that are not pruned"},
 		{Name: "prefill, of a task", Value: prefillShare, Unit: "", Source: "§2.1: 94.4 to 98.8 %"},
 		{Name: "llama.cpp, 600 tokens, Qwen1.5-1.8B", Value: llamaCpp[Qwen18.Name], Unit: "s", Source: "Table 4"},
 		{Name: "llama.cpp, 600 tokens, Gemma-2B", Value: llamaCpp[Gemma2B.Name], Unit: "s", Source: "Table 4"},
@@ -70,7 +70,7 @@ func mllmStages(m Model, slow float64) (stages []schedule.Stage) {
 		return func(int) time.Duration { return time.Duration(s * 1e9) }
 	}
 	weights := map[string]float64{}
-	for _, p := range m.Products() {
+	for _, p := range m.Matmuls() {
 		weights[p.Name] = float64(p.Rows) * float64(p.Cols) * perWeight
 	}
 	for range m.Layers {
@@ -109,10 +109,10 @@ func Ablate(m Model) Ablation {
 	a.Chunks = schedule.Length(slots).Seconds()
 	a.Naive = a.Chunks + gemmaBuild*m.Weights()/Gemma2B.Weights()
 	stages, slots := total(1, schedule.InOrder)
-	a.Outliers = schedule.Length(slots).Seconds() * (1 + shadow)
+	a.Outliers = schedule.Length(slots).Seconds() * (1 + outlierSync)
 	a.Bubbles = schedule.Bubbles(stages, slots)
 	_, slots = total(1, schedule.OutOfOrder)
-	a.OutOfOrder = schedule.Length(slots).Seconds() * (1 + shadow)
+	a.OutOfOrder = schedule.Length(slots).Seconds() * (1 + outlierSync)
 	return a
 }
 
@@ -151,7 +151,7 @@ func MllmGraphs(m Model) []schedule.Graph {
 		return func(int) int64 { return sum }
 	}
 	weights := map[string]int64{}
-	for _, p := range m.Products() {
+	for _, p := range m.Matmuls() {
 		weights[p.Name] = int64(p.Rows) * int64(p.Cols)
 	}
 	q, kv := m.Heads*m.HeadAt, m.KVHeads*m.HeadAt

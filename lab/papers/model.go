@@ -20,16 +20,16 @@ var (
 	Gemma2B   = Model{"Gemma-2B", 18, 2048, 16384, 8, 1, 256, 256000}
 )
 
-// Product is one matrix of a layer.
-type Product struct {
+// Matmul is one matrix of a layer.
+type Matmul struct {
 	Name       string
 	Rows, Cols int
 }
 
-// Products returns the matrices of a layer, in the order of their use.
-func (m *Model) Products() []Product {
+// Matmuls returns the matrices of a layer, in the order of their use.
+func (m *Model) Matmuls() []Matmul {
 	q, kv := m.Heads*m.HeadAt, m.KVHeads*m.HeadAt
-	return []Product{
+	return []Matmul{
 		{"q", q, m.Dim},
 		{"k", kv, m.Dim},
 		{"v", kv, m.Dim},
@@ -41,14 +41,14 @@ func (m *Model) Products() []Product {
 }
 
 // Op returns the product for so many tokens, weights streamed.
-func (p Product) Op(tokens int) hetero.Op {
+func (p Matmul) Op(tokens int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Streamed: true}
 }
 
 // Weights counts the weights of all layers' products.
 func (m *Model) Weights() float64 {
 	sum := 0.0
-	for _, p := range m.Products() {
+	for _, p := range m.Matmuls() {
 		sum += float64(p.Rows) * float64(p.Cols)
 	}
 	return sum * float64(m.Layers)

@@ -76,7 +76,7 @@ func TestSharedGraphsDoNotGrow(t *testing.T) {
 func TestGPUShare(t *testing.T) {
 	lab := &Lab{}
 	time := func(share, limit float64, method Method) float64 {
-		r, err := lab.Do(Run{SoC: phone, Model: InternLM2, Method: method, Tokens: 256, GPUShare: share, Limit: limit})
+		r, err := lab.Do(Run{SoC: phone, Model: InternLM2, Method: method, Tokens: 256, GPUFraction: share, Quota: limit})
 		require.NoError(t, err)
 		return r.Time.Seconds()
 	}

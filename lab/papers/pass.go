@@ -51,10 +51,10 @@ type Run struct {
 	Past   int
 	// Slow runs the splits that were made for fast synchronization without it:
 	// with copies, and waiting as drivers do.
-	Slow     bool
-	GPUShare float64 // of the GPU that others leave, as in sim.Options
-	Limit    float64 // of the GPU's time that a split may take, as in solve.Solver
-	Predict  bool    // plan with predicted times instead of measured ones
+	Slow        bool
+	GPUFraction float64 // of the GPU that others leave, as in sim.Options
+	Quota       float64 // of the GPU's time that a split may take, as in solve.Solver
+	Predict     bool    // plan with predicted times instead of measured ones
 }
 
 // Result is what a run took.
@@ -62,7 +62,7 @@ type Result struct {
 	Time      time.Duration // by the virtual clock
 	Prepare   time.Duration // of that, for graphs, where they are made now
 	Predicted time.Duration // sum over the products, by the solver
-	Products  time.Duration // the same sum by the clock
+	Matmuls   time.Duration // the same sum by the clock
 	Splits    map[string]solve.Split
 }
 
@@ -83,16 +83,16 @@ type Lab struct {
 }
 
 type costsKey struct {
-	soc     string
-	share   float64
-	predict bool
+	soc         string
+	gpuFraction float64
+	predict     bool
 }
 
 type solverKey struct {
 	costsKey
 	method Method
 	length int // that Online makes graphs for
-	limit  float64
+	quota  float64
 }
 
 // Profile returns the costs of a chip, measured by real execution on the
@@ -102,7 +102,7 @@ func (l *Lab) Profile(soc string, share float64) (*solve.Profiler, error) {
 	if c, known := l.costs[key]; known {
 		return c.(*solve.Profiler), nil
 	}
-	chip, err := sim.New(soc, sim.Options{TimeOnly: true, GPUShare: share})
+	chip, err := sim.New(soc, sim.Options{TimeOnly: true, GPUFraction: share})
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (l *Lab) keep(key costsKey, c solve.Costs) {
 // solver returns the solver for a run. Its costs are those of fast
 // synchronization, whatever runs.
 func (l *Lab) solver(r *Run) (*solve.Solver, error) {
-	profiler, err := l.Profile(r.SoC, r.GPUShare)
+	profiler, err := l.Profile(r.SoC, r.GPUFraction)
 	if err != nil {
 		return nil, err
 	}
-	key := solverKey{costsKey{r.SoC, r.GPUShare, r.Predict}, r.Method, 0, r.Limit}
+	key := solverKey{costsKey{r.SoC, r.GPUFraction, r.Predict}, r.Method, 0, r.Quota}
 	steps := solve.DefaultSteps
 	if r.Method == Online {
 		key.length, steps.Lengths = r.Tokens, []int{r.Tokens}
@@ -141,7 +141,7 @@ func (l *Lab) solver(r *Run) (*solve.Solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &solve.Solver{Costs: costs, Steps: steps, Static: true, Sync: chip.Sync(), Allow: r.Method.allow, Quota: r.Limit}
+	s := &solve.Solver{Costs: costs, Steps: steps, Static: true, Sync: chip.Sync(), Allow: r.Method.allow, Quota: r.Quota}
 	l.solvers[key] = s
 	return s, nil
 }
@@ -169,7 +169,7 @@ func (l *Lab) predictionErrors(m Model, p *Prediction) error {
 		return err
 	}
 	var ops []hetero.Op
-	for _, product := range m.Products() {
+	for _, product := range m.Matmuls() {
 		for _, tokens := range solve.DefaultSteps.Lengths {
 			whole := product.Op(tokens)
 			half := whole
@@ -185,7 +185,7 @@ func (l *Lab) predictionErrors(m Model, p *Prediction) error {
 
 // Do runs a model once.
 func (l *Lab) Do(r Run) (Result, error) {
-	soc, err := sim.New(r.SoC, sim.Options{TimeOnly: true, Apart: r.Slow, GPUShare: r.GPUShare})
+	soc, err := sim.New(r.SoC, sim.Options{TimeOnly: true, SeparateMemory: r.Slow, GPUFraction: r.GPUFraction})
 	if err != nil {
 		return Result{}, err
 	}
@@ -210,7 +210,7 @@ func (l *Lab) Do(r Run) (Result, error) {
 	if err := p.head(); err != nil {
 		return Result{}, err
 	}
-	if err := p.settle(); err != nil {
+	if err := p.awaitAll(); err != nil {
 		return Result{}, err
 	}
 	p.result.Time = soc.Elapsed() - begin + p.result.Prepare
@@ -221,7 +221,7 @@ func (l *Lab) Do(r Run) (Result, error) {
 // not the time that they take. Only Online pays for it, once for each shape.
 func (p *pass) prepare() error {
 	shapes := map[[2]int]time.Duration{}
-	for _, product := range append(p.Model.Products(), p.headProduct()) {
+	for _, product := range append(p.Model.Matmuls(), p.headMatmul()) {
 		tokens := p.Tokens
 		if product.Name == "head" {
 			tokens = 1
@@ -245,7 +245,7 @@ func (p *pass) prepare() error {
 	return nil
 }
 
-func (p *pass) headProduct() Product { return Product{"head", p.Model.Vocab, p.Model.Dim} }
+func (p *pass) headMatmul() Matmul { return Matmul{"head", p.Model.Vocab, p.Model.Dim} }
 
 // layer runs one layer: the GPU does what is no product.
 func (p *pass) layer() error {
@@ -256,16 +256,16 @@ func (p *pass) layer() error {
 	heads := float64(m.Heads * m.HeadAt)
 	attention := step{flops: 4 * tokens * (float64(p.Past) + tokens/2) * heads, bytes: kv + 4*tokens*heads*2}
 	activation := step{bytes: 3 * tokens * float64(m.Hidden) * 2}
-	products := m.Products()
+	products := m.Matmuls()
 	for _, s := range []step{
 		norm,
-		{products: products[:3]},
+		{matmuls: products[:3]},
 		attention,
-		{products: products[3:4]},
+		{matmuls: products[3:4]},
 		norm,
-		{products: products[4:6]},
+		{matmuls: products[4:6]},
 		activation,
-		{products: products[6:]},
+		{matmuls: products[6:]},
 	} {
 		if err := p.step(s, p.Tokens); err != nil {
 			return err
@@ -278,17 +278,17 @@ func (p *pass) head() error {
 	if err := p.step(step{bytes: 3 * float64(p.Model.Dim) * 2}, 1); err != nil {
 		return err
 	}
-	return p.step(step{products: []Product{p.headProduct()}}, 1)
+	return p.step(step{matmuls: []Matmul{p.headMatmul()}}, 1)
 }
 
 // step is some products of one input, or work of the GPU.
 type step struct {
-	products     []Product
+	matmuls      []Matmul
 	flops, bytes float64
 }
 
 func (p *pass) step(s step, tokens int) error {
-	if len(s.products) == 0 {
+	if len(s.matmuls) == 0 {
 		if err := p.exec.Before(0, nil, p.pending); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (p *pass) step(s step, tokens int) error {
 		return nil
 	}
 	input, output := p.pending, []solve.Pending(nil)
-	for _, product := range s.products {
+	for _, product := range s.matmuls {
 		split := p.result.Splits[product.Name]
 		begin := p.soc.Elapsed()
 		done, err := p.exec.Submit(product.Name, product.Op(tokens), &split, hetero.View{}, hetero.View{}, input)
@@ -305,20 +305,20 @@ func (p *pass) step(s step, tokens int) error {
 			return err
 		}
 		// As in HeteroLLM an operation that is divided ends before the next begins.
-		if other := elsewhere(done); len(other) > 0 {
+		if other := notOnGPU(done); len(other) > 0 {
 			if err := p.exec.Before(0, nil, other); err != nil {
 				return err
 			}
 		}
 		p.result.Predicted += split.Time
-		p.result.Products += p.soc.Elapsed() - begin
+		p.result.Matmuls += p.soc.Elapsed() - begin
 		output = append(output, onGPU(done)...)
 	}
 	p.pending = output
 	return nil
 }
 
-func elsewhere(list []solve.Pending) (other []solve.Pending) {
+func notOnGPU(list []solve.Pending) (other []solve.Pending) {
 	for _, w := range list {
 		if w.Device != 0 {
 			other = append(other, w)
@@ -336,8 +336,8 @@ func onGPU(list []solve.Pending) (own []solve.Pending) {
 	return own
 }
 
-// settle waits for everything.
-func (p *pass) settle() error {
+// awaitAll waits for everything.
+func (p *pass) awaitAll() error {
 	for _, w := range p.pending {
 		if err := p.exec.Await(w); err != nil {
 			return err

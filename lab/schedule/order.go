@@ -104,7 +104,7 @@ func (s *state) begin(processor int, order Order) {
 		}
 		ours := s.processor(stage) == processor
 		if ours && !s.running[c] && s.ready(c, stage) {
-			if v := s.contribution(c, stage); !found || order == OutOfOrder && v > value {
+			if v := s.unlocked(c, stage); !found || order == OutOfOrder && v > value {
 				best, value, found = c, v, true
 			}
 		}
@@ -132,8 +132,8 @@ func (s *state) needs(chunk, processor int) bool {
 	return false
 }
 
-// contribution is C of a subgraph that is ready.
-func (s *state) contribution(chunk, stage int) time.Duration {
+// unlocked is C of a subgraph that is ready.
+func (s *state) unlocked(chunk, stage int) time.Duration {
 	sum := time.Duration(0)
 	this := [2]int{chunk, stage}
 	for c := chunk; c < s.chunks; c++ {

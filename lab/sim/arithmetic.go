@@ -42,7 +42,7 @@ func (w *weights) multiply(op hetero.Op, kind hetero.Kind, x, y hetero.View) {
 		scale := float32(1)
 		copy(in, x.Row(t, op.Cols))
 		if kind == hetero.NPU {
-			scale = round(in, op.Tokens == 1)
+			scale = quantize(in, op.Tokens == 1)
 		}
 		out := y.Row(t, op.Rows)
 		for r := range out {
@@ -66,8 +66,8 @@ func dot(a, b []float32, lanes int) float32 {
 	return sum
 }
 
-// round replaces numbers by what the NPU multiplies and returns their scale.
-func round(x []float32, integers bool) float32 {
+// quantize replaces numbers by what the NPU multiplies and returns their scale.
+func quantize(x []float32, integers bool) float32 {
 	if !integers {
 		for i, v := range x {
 			x[i] = half(v)

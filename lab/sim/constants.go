@@ -35,7 +35,7 @@ const (
 	copyCost     = "copy between processors"
 	submitCost   = "submit"
 	requeueCost  = "GPU submit to an empty queue"
-	lookCost     = "look at a flag"
+	pollCost     = "look at a flag"
 	sleepGrain   = "shortest sleep"
 	prepShort    = "prepare 4 graphs, length 135"
 	prepLong     = "prepare 4 graphs, length 1000"
@@ -60,7 +60,7 @@ var gen3 = []Constant{
 	{Name: copyCost, Value: 400e-6, Unit: "s", Source: heteroLLM + "§3.1 ②: regardless of size"},
 	{Name: submitCost, Value: 20e-6, Unit: "s", Source: heteroLLM + "§3.1 ②: 10 to 20 µs; of what the host pays, upper ends throughout"},
 	{Name: requeueCost, Value: 100e-6, Unit: "s", Source: heteroLLM + "§3.1 ②: 50 to 100 µs; upper end"},
-	{Name: lookCost, Value: 5e-6, Unit: "s", Source: heteroLLM + "§4.2: a few microseconds"},
+	{Name: pollCost, Value: 5e-6, Unit: "s", Source: heteroLLM + "§4.2: a few microseconds"},
 	{Name: sleepGrain, Value: 100e-6, Unit: "s", Source: heteroLLM + "§4.2: 80 to 100 µs; upper end"},
 	{Name: prepShort, Value: 408.4e-3, Unit: "s", Source: heteroLLM + "§5.2.2, Llama-8B"},
 	{Name: prepLong, Value: 2050e-3, Unit: "s", Source: heteroLLM + "§5.2.2, Llama-8B"},

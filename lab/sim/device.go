@@ -167,7 +167,7 @@ func (t *ticket) Done() bool {
 	t.machine.mu.Lock()
 	defer t.machine.mu.Unlock()
 	if !t.job.done {
-		t.machine.advance(t.machine.now + t.machine.look)
+		t.machine.advance(t.machine.now + t.machine.pollTime)
 	}
 	return t.job.done
 }

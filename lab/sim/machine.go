@@ -9,12 +9,12 @@ import (
 // machine is the virtual time of one chip: its queues and its memory.
 // Times are seconds since the machine was made.
 type machine struct {
-	mu    sync.Mutex
-	now   float64 // of the host
-	all   float64 // bytes a second that several devices reach together
-	queue []*queue
-	grain float64 // shortest sleep
-	look  float64 // what a look at a flag takes
+	mu       sync.Mutex
+	now      float64 // of the host
+	all      float64 // bytes a second that several devices reach together
+	queue    []*queue
+	grain    float64 // shortest sleep
+	pollTime float64 // what a look at a flag takes
 }
 
 // queue is what one device has to do, in order.

@@ -130,7 +130,7 @@ func TestAddressSpace(t *testing.T) {
 // Copies cost only where memory is not shared.
 func TestCopies(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		s := newChip(t, Options{Apart: apart})
+		s := newChip(t, Options{SeparateMemory: apart})
 		begin := s.Elapsed()
 		require.NoError(t, s.GPU.Flush(nil))
 		require.NoError(t, s.NPU.Fetch(nil))
@@ -146,7 +146,7 @@ func TestCopiesWaitForTheirQueue(t *testing.T) {
 	alone := newChip(t, Options{})
 	product := took(t, alone, map[*Device]hetero.Op{alone.GPU: large}, 1)
 	for _, own := range []bool{true, false} {
-		s := newChip(t, Options{Apart: true})
+		s := newChip(t, Options{SeparateMemory: true})
 		busy, want := s.NPU, s.Copy()
 		if own {
 			busy, want = s.GPU, product+s.Copy()
@@ -231,7 +231,7 @@ func TestResultsTakeTime(t *testing.T) {
 // Copies and products of a queue do not overtake each other: a product reads what was
 // flushed before it and not after, and what it writes is fetched without waiting for it.
 func TestCopiesAndProductsKeepOrder(t *testing.T) {
-	s, err := New("8-gen-3", Options{Apart: true})
+	s, err := New("8-gen-3", Options{SeparateMemory: true})
 	require.NoError(t, err)
 	budget := tiering.New(0)
 	pool, err := hetero.NewBufferPool(budget, 2, 4096, s.GPU)

@@ -13,13 +13,13 @@ type Options struct {
 	// TimeOnly charges time and computes nothing, so that products of real sizes
 	// cost the simulator nothing. Weights and views may then be empty.
 	TimeOnly bool
-	// Apart takes the shared memory away from the GPU, whose drivers keep memory
+	// SeparateMemory takes the shared memory away from the GPU, whose drivers keep memory
 	// of their own: it has to be flushed and fetched, each at the price of a copy
 	// that waits for the GPU's queue. What was forgotten shows in the results.
-	Apart bool
-	// GPUShare is how much of the GPU is left by others that use it, such as a
+	SeparateMemory bool
+	// GPUFraction is how much of the GPU is left by others that use it, such as a
 	// game; 0 means all.
-	GPUShare float64
+	GPUFraction float64
 }
 
 // SoC is a simulated chip.
@@ -41,7 +41,7 @@ func New(name string, o Options) (*SoC, error) {
 	for _, c := range constants {
 		s.value[c.Name] = c.Value
 	}
-	s.machine = &machine{all: s.value[allBandwidth], grain: s.value[sleepGrain], look: s.value[lookCost]}
+	s.machine = &machine{all: s.value[allBandwidth], grain: s.value[sleepGrain], pollTime: s.value[pollCost]}
 	s.CPU = s.device(hetero.CPU)
 	s.GPU = s.device(hetero.GPU)
 	s.NPU = s.device(hetero.NPU)
@@ -53,7 +53,7 @@ func (s *SoC) device(kind hetero.Kind) *Device {
 	d := &Device{soc: s, queue: q, kernels: map[*kernel]bool{}, buffers: map[*hetero.Buffer]*memory{}}
 	d.caps = hetero.Capabilities{
 		Name: fmt.Sprintf("simulated %s %v", s.Name, kind), Kind: kind, Simulated: true,
-		SharesMemory: !s.o.Apart || kind != hetero.GPU,
+		SharesMemory: !s.o.SeparateMemory || kind != hetero.GPU,
 	}
 	if kind == hetero.NPU {
 		d.caps.Static, d.caps.Memory = true, int64(s.value[npuMemory])
@@ -69,7 +69,7 @@ func (s *SoC) Grain() time.Duration { return seconds(s.value[sleepGrain]) }
 // host takes to see that other work has ended and to submit, as neither is
 // predicted to the microsecond.
 func (s *SoC) Sync() time.Duration {
-	return seconds(2 * (s.value[lookCost] + s.value[submitCost]))
+	return seconds(2 * (s.value[pollCost] + s.value[submitCost]))
 }
 
 // Copy is what one copy between processors takes that do not share memory.
@@ -91,8 +91,8 @@ func (s *SoC) cost(kind hetero.Kind, op hetero.Op) (compute, bytes float64) {
 		return 2 * tokens * rows * cols / s.value[cpuFlops], bytes
 	case hetero.GPU:
 		share := 1.0
-		if s.o.GPUShare > 0 {
-			share = s.o.GPUShare
+		if s.o.GPUFraction > 0 {
+			share = s.o.GPUFraction
 		}
 		return 2 * tokens * rows * cols / (s.value[gpuFlops] * share), bytes
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/llmrun/llmrun/lab/sim"
 )
 
-// HeteroReport is what papers measured on phones beside a simulation of them.
+// PapersReport is what papers measured on phones beside a simulation of them.
 // Nothing in it was measured on this machine.
-type HeteroReport struct {
+type PapersReport struct {
 	Tables      []papers.Table      `json:"tables"`
 	Predictions []papers.Prediction `json:"predictions"`
 	Chips       []papers.ChipSpeeds `json:"chips"`
@@ -23,10 +23,10 @@ type HeteroReport struct {
 	Constants   []sim.Constant      `json:"constants"`
 }
 
-// Hetero runs the simulations.
-func Hetero(ctx context.Context) (*HeteroReport, error) {
+// ComparePapers runs the simulations.
+func ComparePapers(ctx context.Context) (*PapersReport, error) {
 	lab := &papers.Lab{}
-	r := &HeteroReport{Constants: sim.Constants(sim.SoCs()[0])}
+	r := &PapersReport{Constants: sim.Constants(sim.SoCs()[0])}
 	steps := []func() (err error){
 		func() (err error) { r.Tables, err = lab.HeteroLLM(); return err },
 		func() (err error) { r.Tables = append(r.Tables, papers.MllmNPU()...); return nil },
@@ -45,8 +45,8 @@ func Hetero(ctx context.Context) (*HeteroReport, error) {
 	return r, nil
 }
 
-// Held counts the figures that are reached, and all.
-func (r *HeteroReport) Held() (held, all int) {
+// Reached counts the figures that are reached, and all.
+func (r *PapersReport) Reached() (held, all int) {
 	for _, t := range r.Tables {
 		for _, f := range t.Figures {
 			all++
@@ -59,8 +59,8 @@ func (r *HeteroReport) Held() (held, all int) {
 }
 
 // WriteTables writes the report in Markdown.
-func (r *HeteroReport) WriteTables(w io.Writer) {
-	held, all := r.Held()
+func (r *PapersReport) WriteTables(w io.Writer) {
+	held, all := r.Reached()
 	fmt.Fprintf(w, "Simulated phones beside what papers measured on real ones: %d of %d figures are reached. A ratio is reached within 15 %% of its gain,\n", held, all)
 	fmt.Fprintf(w, "a number with a unit within 15 %%, a range anywhere in it. \"fitted\": a constant of the simulator was fitted on this figure.\n")
 	for _, t := range r.Tables {
@@ -96,7 +96,7 @@ func number(v float64, unit string) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-func (r *HeteroReport) writePredictions(w io.Writer) {
+func (r *PapersReport) writePredictions(w io.Writer) {
 	fmt.Fprintf(w, "\n### Predicted against measured times\n\nMean and largest error of the profiler's prediction mode over lengths and halves of each model's products, prefill of 525 tokens\nwith splits made from measured and from predicted times, and what the solver expected of the former, of what it took.\n\n")
 	fmt.Fprintf(w, "| model | GPU, fixed rate | NPU, tree | measured | predicted | expected |\n|---|---|---|---|---|---|\n")
 	for _, p := range r.Predictions {
@@ -105,16 +105,16 @@ func (r *HeteroReport) writePredictions(w io.Writer) {
 	}
 }
 
-func (r *HeteroReport) writeChips(w io.Writer) {
+func (r *PapersReport) writeChips(w io.Writer) {
 	fmt.Fprintf(w, "\n### Llama-8B on all chips, tokens a second\n\nNo paper has these figures but the 8 Gen 3's; chips of which only some numbers are known are the 8 Gen 3 with those. \"half\": a split may keep the GPU\nbusy for half of its time, for others to use.\n\n")
 	fmt.Fprintf(w, "| chip | prefill of 256: GPU | layer-level | tensor-level | half | decoding: GPU | tensor-level |\n|---|---|---|---|---|---|---|\n")
 	for _, c := range r.Chips {
-		fmt.Fprintf(w, "| %s | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f |\n", c.SoC, c.Prefill[0], c.Prefill[1], c.Prefill[2], c.Shared, c.Decode[0], c.Decode[2])
+		fmt.Fprintf(w, "| %s | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f |\n", c.SoC, c.Prefill[0], c.Prefill[1], c.Prefill[2], c.HalfGPU, c.Decode[0], c.Decode[2])
 	}
 }
 
 // writePlacement shows what an NPU with little address space gets.
-func (r *HeteroReport) writePlacement(w io.Writer) {
+func (r *PapersReport) writePlacement(w io.Writer) {
 	fmt.Fprintf(w, "\n### Graphs that fit an NPU's address space\n\nLayers of each graph in 8 bits, most arithmetic for its bytes first.\n\n| model | space | placed |\n|---|---|---|\n")
 	for _, m := range []papers.Model{papers.Qwen18, papers.Llama7B} {
 		graphs := papers.MllmGraphs(m)
@@ -130,7 +130,7 @@ func (r *HeteroReport) writePlacement(w io.Writer) {
 }
 
 // WriteConstants lists what the simulated phone is made of.
-func (r *HeteroReport) WriteConstants(w io.Writer) {
+func (r *PapersReport) WriteConstants(w io.Writer) {
 	fitted := 0
 	for _, c := range r.Constants {
 		if c.Fitted {
@@ -155,7 +155,7 @@ func writeConstants(w io.Writer, list []sim.Constant) {
 }
 
 // WriteLengths draws the latency of prefill against its length.
-func (r *HeteroReport) WriteLengths(w io.Writer) error {
+func (r *PapersReport) WriteLengths(w io.Writer) error {
 	c := plot.Chart{Title: "Llama-8B on a simulated 8 Gen 3", X: "tokens of the prompt", Y: "seconds until the first token"}
 	for _, curve := range r.Curves {
 		line := plot.Line{Name: curve.Method.String()}
@@ -168,7 +168,7 @@ func (r *HeteroReport) WriteLengths(w io.Writer) error {
 }
 
 // WriteRatios draws all ratios, the paper's against the simulator's.
-func (r *HeteroReport) WriteRatios(w io.Writer) error {
+func (r *PapersReport) WriteRatios(w io.Writer) error {
 	c := plot.Chart{Title: "Gains: published and simulated", X: "published, times", Y: "simulated, times"}
 	high := 1.0
 	for _, t := range r.Tables {

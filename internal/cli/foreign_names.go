@@ -8,8 +8,8 @@ import (
 // Names that other programs give to flags. An error names ours instead: they are not aliases,
 // so that a script means the same everywhere.
 
-// FlagHabits maps the flag names of other programs to ours.
-var FlagHabits = map[string]string{
+// ForeignFlags maps the flag names of other programs to ours.
+var ForeignFlags = map[string]string{
 	"c": "ctx", "ctx-size": "ctx", "num-ctx": "ctx", "num_ctx": "ctx", "context": "ctx",
 	"t": "threads", "num-threads": "threads",
 	"predict": "n", "n-predict": "n", "num-predict": "n", "num_predict": "n", "max-tokens": "n", "max_tokens": "n",
@@ -24,19 +24,19 @@ var FlagHabits = map[string]string{
 	"sp":     "parse-special", "special": "parse-special",
 }
 
-// flagHabit says what a flag of another program is called among those known here, "" if
+// foreignFlagHint says what a flag of another program is called among those known here, "" if
 // nothing is.
-func flagHabit(name string, known *flag.FlagSet) string {
-	ours := FlagHabits[name]
+func foreignFlagHint(name string, known *flag.FlagSet) string {
+	ours := ForeignFlags[name]
 	if ours == "" || known.Lookup(ours) == nil {
 		return ""
 	}
 	return fmt.Sprintf("; here it is %s", dashed(ours))
 }
 
-// placeHabit says where what other programs take as arguments belongs, for a command
+// foreignArgumentHint says where what other programs take as arguments belongs, for a command
 // with these flags; "" if it takes none of that.
-func placeHabit(known *flag.FlagSet) string {
+func foreignArgumentHint(known *flag.FlagSet) string {
 	switch {
 	case known.Lookup("p") != nil:
 		return ": the prompt is -p TEXT, and the model -m PATH"

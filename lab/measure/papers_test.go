@@ -16,7 +16,7 @@ import (
 
 // The report shows what is fitted, what is not reached, and that it is simulated.
 func TestHeteroReportIsHonest(t *testing.T) {
-	r := &HeteroReport{
+	r := &PapersReport{
 		Tables: []papers.Table{{Title: "T", Figures: []papers.Figure{
 			{What: "reached", Source: "§1", Paper: 2, Ours: 2, Fitted: true},
 			{What: "missed", Source: "§2", Paper: 2, Ours: 3},

@@ -30,12 +30,12 @@ func (m *ModelSource) Name() string {
 	return m.Path
 }
 
-// products lists the matrices that a pass multiplies with.
-func (m *ModelSource) products() (list []weights.Product, err error) {
+// matmuls lists the matrices that a pass multiplies with.
+func (m *ModelSource) matmuls() (list []weights.Product, err error) {
 	if m.Shape != "" {
-		return shapeProducts(m.Shape, m.Quant)
+		return shapeMatmuls(m.Shape, m.Quant)
 	}
-	f, err := modelfile.Open(bench.DiskOf(m.FS), m.Path)
+	f, err := modelfile.Open(bench.FSOf(m.FS), m.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (m *ModelSource) products() (list []weights.Product, err error) {
 	return weights.Products(f)
 }
 
-// shapeProducts lists those of a shape.
-func shapeProducts(name, mix string) (list []weights.Product, err error) {
+// shapeMatmuls lists those of a shape.
+func shapeMatmuls(name, mix string) (list []weights.Product, err error) {
 	shape, ok := synth.FindShape(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", bench.ErrShape, name)

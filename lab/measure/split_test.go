@@ -24,7 +24,7 @@ func TestDividedReportOfAWholePass(t *testing.T) {
 		{nil, "true", "[]", "No product is divided: gpu has the whole pass"},
 		{[]weights.DividedProduct{{Product: weights.Product{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
 	} {
-		r := &DividedReport{Device: "gpu"}
+		r := &SplitReport{Device: "gpu"}
 		r.list(c.products)
 		data, err := json.Marshal(r)
 		require.NoError(t, err)
@@ -46,20 +46,20 @@ func TestDividedStepsThatWereNotMeasured(t *testing.T) {
 	head := product
 	head.Name, head.Share = "output", weights.Share{One: 4, Many: 4}
 	head.One.Predicted = 6 * time.Microsecond
-	r := &DividedReport{Device: "npu"}
+	r := &SplitReport{Device: "npu"}
 	r.list([]weights.DividedProduct{product, head})
 	var text strings.Builder
 	r.WriteTables(&text)
 	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")
 	require.Contains(t, text.String(), "| output | 2 of 8×32 Q4_0 | 50 % | | | 3 µs | 4 | 0 | | | |\n")
-	data, err := json.Marshal(r.Products[0])
+	data, err := json.Marshal(r.Matmuls[0])
 	require.NoError(t, err)
 	require.Equal(t, `{"name":"attn_q","count":2,"rows":8,"cols":32,"type":"Q4_0","one_share":0,"many_share":0.75,"least":32,"one":{"steps":2,"took_us":4,"waited_us":0}}`, string(data))
 }
 
 // TestDividedTestsThatDoNotFit are refused before the model is loaded once more.
 func TestDividedTestsThatDoNotFit(t *testing.T) {
-	_, err := Divided(t.Context(), DividedOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
+	_, err := CompareSplit(t.Context(), SplitOptions{Path: tinyModel(t), Device: "no device is looked for", Prefill: []int{2049}, Repeats: 1})
 	require.ErrorIs(t, err, bench.ErrBench)
 	require.ErrorContains(t, err, "pp2049")
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/llmrun/llmrun/internal/cli"
 )
 
-// shelfFlags are the flags of commands that look after what lies in the cache
+// storeFlags are the flags of commands that look after what lies in the cache
 // directory.
-type shelfFlags struct {
+type storeFlags struct {
 	cache cacheFlags
 	json  bool
 }
 
-func (c *shelfFlags) add(f *cli.FlagSet) {
+func (c *storeFlags) add(f *cli.FlagSet) {
 	f.Group("Cache")
 	f.Text(&c.cache.dir, "cache-dir", "DIR", "the directory; without it, llmrun in the user's cache directory")
 	f.Group("Output")
@@ -39,9 +39,9 @@ type verb struct {
 // anyNumber is the most of a verb that has no limit.
 const anyNumber = math.MaxInt
 
-// choose returns the action that does what the first argument says, or without
+// dispatch returns the action that does what the first argument says, or without
 // arguments the first verb. what is a piece as a message calls it.
-func (c *shelfFlags) choose(what string, verbs ...verb) cli.Action {
+func (c *storeFlags) dispatch(what string, verbs ...verb) cli.Action {
 	return func(_ context.Context, s *cli.Streams, args []string) error {
 		dir, err := c.cache.directory()
 		if err != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/llmrun/llmrun/kv"
 )
 
-// DividedOptions say with which device passes are divided, and what is timed.
-type DividedOptions struct {
+// SplitOptions say with which device passes are divided, and what is timed.
+type SplitOptions struct {
 	Path    string
 	FS      fs.FS  // where Path is looked up; nil = the operating system
 	Device  string // see split.Options
-	Limit   float64
+	Quota   float64
 	Threads int // 0 = the fast cores
 	Chunk   int
 	Prefill []int // lengths of prompts
@@ -37,51 +37,51 @@ type DividedOptions struct {
 	Notify           func(text string)
 }
 
-// DividedReport compares whole passes of a model on the processor, on a device and
+// SplitReport compares whole passes of a model on the processor, on a device and
 // divided between them.
-type DividedReport struct {
+type SplitReport struct {
 	Model   string        `json:"model"`
 	Machine bench.Machine `json:"machine"`
 	Device  string        `json:"device"`
 	Alone   string        `json:"device_alone"`    // how the device computes alone
 	Opening float64       `json:"opening_seconds"` // of the divided model, with measuring devices and trying the division, the first time
-	Tests   []DividedTest `json:"tests"`
+	Tests   []SplitTest   `json:"tests"`
 	// Whole says that the device has all of the pass in the divided model as well,
 	// because that was predicted to be faster than any division. No product is divided
 	// then.
-	Whole    bool         `json:"whole_pass_on_device"`
-	Products []DividedRow `json:"products"`
+	Whole   bool       `json:"whole_pass_on_device"`
+	Matmuls []SplitRow `json:"products"`
 }
 
-// DividedRow is how matrices of one kind are divided, and what steps took that begin
+// SplitRow is how matrices of one kind are divided, and what steps took that begin
 // with them, of one token and of at least Least.
-type DividedRow struct {
-	Name      string        `json:"name"`
-	Count     int           `json:"count"`
-	Rows      int           `json:"rows"`
-	Cols      int           `json:"cols"`
-	Type      string        `json:"type"`
-	OneShare  float64       `json:"one_share"` // part of the rows that the device has
-	ManyShare float64       `json:"many_share"`
-	Least     int           `json:"least"` // 0: only single tokens are multiplied
-	One       *DividedSteps `json:"one,omitempty"`
-	Many      *DividedSteps `json:"many,omitempty"`
+type SplitRow struct {
+	Name         string      `json:"name"`
+	Count        int         `json:"count"`
+	Rows         int         `json:"rows"`
+	Cols         int         `json:"cols"`
+	Type         string      `json:"type"`
+	OneFraction  float64     `json:"one_share"` // part of the rows that the device has
+	ManyFraction float64     `json:"many_share"`
+	MinTokens    int         `json:"least"` // 0: only single tokens are multiplied
+	One          *SplitSteps `json:"one,omitempty"`
+	Many         *SplitSteps `json:"many,omitempty"`
 }
 
-// DividedSteps is what a step took, on average.
-type DividedSteps struct {
+// SplitSteps is what a step took, on average.
+type SplitSteps struct {
 	Steps     int             `json:"steps"`
 	Predicted deviceplan.Time `json:"predicted_us,omitempty"` // 0: nobody did
 	Took      deviceplan.Time `json:"took_us"`
 	Waited    deviceplan.Time `json:"waited_us"` // of that, for the device
 }
 
-// DividedTest is one thing that was timed in three ways.
-type DividedTest struct {
-	Name    string       `json:"name"`   // pp and the length of a prompt, or tg and how much was generated
-	CPU     bench.Spread `json:"cpu_ms"` // of a prompt, or of one token of a generation
-	Device  bench.Spread `json:"device_ms"`
-	Divided bench.Spread `json:"divided_ms"`
+// SplitTest is one thing that was timed in three ways.
+type SplitTest struct {
+	Name   string       `json:"name"`   // pp and the length of a prompt, or tg and how much was generated
+	CPU    bench.Spread `json:"cpu_ms"` // of a prompt, or of one token of a generation
+	Device bench.Spread `json:"device_ms"`
+	Split  bench.Spread `json:"divided_ms"`
 	// OfBetter is the divided time in parts of the better of the two others: the
 	// median of the ratios of runs that followed each other.
 	OfBetter float64 `json:"of_better"`
@@ -91,13 +91,13 @@ type DividedTest struct {
 const (
 	onCPU = iota
 	onDevice
-	onBoth
+	onSplit
 	passWays
 )
 
-// Divided times passes. All runs take turns.
-func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error) {
-	r := &DividedReport{Model: o.Path, Machine: bench.ThisMachine(), Device: o.Device}
+// CompareSplit times passes. All runs take turns.
+func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err error) {
+	r := &SplitReport{Model: o.Path, Machine: bench.ThisMachine(), Device: o.Device}
 	if o.Threads == 0 { // the processor alone has what it has beside the device
 		o.Threads = devices.HostThreads(o.Device)
 	}
@@ -125,46 +125,46 @@ func Divided(ctx context.Context, o DividedOptions) (_ *DividedReport, err error
 			o.Running(int64(i+1), int64(len(tests)))
 		}
 	}
-	r.list(benches[onBoth].Model.SplitStats())
+	r.list(benches[onSplit].Model.SplitStats())
 	return r, nil
 }
 
 // list takes over how products are divided: nil of a model that has no division.
-func (r *DividedReport) list(products []weights.DividedProduct) {
+func (r *SplitReport) list(products []weights.DividedProduct) {
 	r.Whole = products == nil
-	r.Products = []DividedRow{} // scripts get a list in any case
+	r.Matmuls = []SplitRow{} // scripts get a list in any case
 	for _, p := range products {
 		one, many := p.Parts()
-		r.Products = append(r.Products, DividedRow{
+		r.Matmuls = append(r.Matmuls, SplitRow{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneShare: one, ManyShare: many, Least: p.Share.Least,
+			OneFraction: one, ManyFraction: many, MinTokens: p.Share.Least,
 			One: averageStep(p.One), Many: averageStep(p.Many),
 		})
 	}
 }
 
 // averageStep returns nil where no step began with a product.
-func averageStep(s weights.DividedSteps) *DividedSteps {
+func averageStep(s weights.DividedSteps) *SplitSteps {
 	n := time.Duration(s.Steps)
 	if n == 0 {
 		return nil
 	}
-	return &DividedSteps{s.Steps, deviceplan.Microseconds(s.Predicted / n), deviceplan.Microseconds(s.Took / n), deviceplan.Microseconds(s.Waited / n)}
+	return &SplitSteps{s.Steps, deviceplan.Microseconds(s.Predicted / n), deviceplan.Microseconds(s.Took / n), deviceplan.Microseconds(s.Waited / n)}
 }
 
 // load opens the model in one of the ways.
-func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (model *exec.Model, err error) {
-	files, err := modelfile.Open(bench.DiskOf(o.FS), o.Path)
+func (r *SplitReport) load(ctx context.Context, o *SplitOptions, way int) (model *exec.Model, err error) {
+	files, err := modelfile.Open(bench.FSOf(o.FS), o.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	options := exec.Options{Threads: o.Threads, Chunk: o.Chunk, KV: kv.K8V8, Progress: o.Loading}
-	divided := split.Options{Device: o.Device, Quota: o.Limit, Dir: o.Dir, Report: o.Notify}
+	divided := split.Options{Device: o.Device, Quota: o.Quota, Dir: o.Dir, Report: o.Notify}
 	switch way {
 	case onDevice:
 		return r.loadAlone(ctx, files, options, divided)
-	case onBoth:
+	case onSplit:
 		begin := time.Now()
 		defer func() { r.Opening = time.Since(begin).Seconds() }()
 		return split.Load(ctx, files, options, divided)
@@ -174,7 +174,7 @@ func (r *DividedReport) load(ctx context.Context, o *DividedOptions, way int) (m
 
 // loadAlone opens the model on the device: whole passes where it can compute them,
 // and otherwise all products, with the rest on the processor.
-func (r *DividedReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
+func (r *SplitReport) loadAlone(ctx context.Context, files *modelfile.Files, model exec.Options, o split.Options) (*exec.Model, error) {
 	r.Alone = "the whole pass"
 	m, err := split.LoadOnDevice(ctx, files, model, o)
 	if errors.Is(err, arch.ErrUnsupported) {
@@ -185,7 +185,7 @@ func (r *DividedReport) loadAlone(ctx context.Context, files *modelfile.Files, m
 }
 
 // timeInTurns runs a test in each way, again and again.
-func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench.Test, repeats int) (d DividedTest, err error) {
+func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench.Test, repeats int) (d SplitTest, err error) {
 	d.Name = t.Name
 	var took [passWays][]float64
 	var ratios []float64
@@ -207,9 +207,9 @@ func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench
 		for way, ms := range last {
 			took[way] = append(took[way], ms)
 		}
-		ratios = append(ratios, last[onBoth]/min(last[onCPU], last[onDevice]))
+		ratios = append(ratios, last[onSplit]/min(last[onCPU], last[onDevice]))
 	}
-	for way, to := range []*bench.Spread{&d.CPU, &d.Device, &d.Divided} {
+	for way, to := range []*bench.Spread{&d.CPU, &d.Device, &d.Split} {
 		*to = bench.SpreadOf(took[way])
 	}
 	d.OfBetter = bench.Median(ratios)
@@ -217,13 +217,13 @@ func timeInTurns(ctx context.Context, benches *[passWays]*bench.Runner, t *bench
 }
 
 // WriteTables writes the report in Markdown.
-func (r *DividedReport) WriteTables(w io.Writer) {
+func (r *SplitReport) WriteTables(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s/%s, %s kernels, and %s, which alone computes %s; opened in %.1f s. Milliseconds of a prompt or a token: medians of runs in turns (lowest–highest).\n",
 		r.Model, r.Machine.OS, r.Machine.Arch, r.Machine.Kernels, r.Device, r.Alone, r.Opening)
 	fmt.Fprintf(w, "\n| test | cpu | %s | divided | of the better one |\n|---|---|---|---|---|\n", r.Device)
 	for _, t := range r.Tests {
 		fmt.Fprintf(w, "| %s |", t.Name)
-		for _, s := range []bench.Spread{t.CPU, t.Device, t.Divided} {
+		for _, s := range []bench.Spread{t.CPU, t.Device, t.Split} {
 			fmt.Fprintf(w, " %.3f (%.3f–%.3f) |", s.Median, s.Min, s.Max)
 		}
 		fmt.Fprintf(w, " %.3f |\n", t.OfBetter)
@@ -233,10 +233,10 @@ func (r *DividedReport) WriteTables(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\n| product | size | there, of one token | of how many and more | there | steps of one: predicted | took | waited | of many: predicted | took | waited |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, p := range r.Products {
-		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
-		if p.Least > 0 {
-			fmt.Fprintf(w, " %d | %.0f %% |", p.Least, 100*p.ManyShare)
+	for _, p := range r.Matmuls {
+		fmt.Fprintf(w, "| %s | %d of %d×%d %s | %.0f %% |", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneFraction)
+		if p.MinTokens > 0 {
+			fmt.Fprintf(w, " %d | %.0f %% |", p.MinTokens, 100*p.ManyFraction)
 		} else {
 			fmt.Fprint(w, " | |")
 		}
@@ -247,7 +247,7 @@ func (r *DividedReport) WriteTables(w io.Writer) {
 }
 
 // write writes the columns of a step.
-func (s *DividedSteps) write(w io.Writer) {
+func (s *SplitSteps) write(w io.Writer) {
 	switch {
 	case s == nil:
 		fmt.Fprint(w, " | | |")

@@ -19,16 +19,16 @@ func TestProductsOfShapesAndFiles(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "m.gguf")
 		_, err := bench.Synth(t.Context(), bench.SynthOptions{Path: path, Shape: shape, Quant: "q4_0"})
 		require.NoError(t, err)
-		ofFile, err := (&ModelSource{Path: path}).products()
+		ofFile, err := (&ModelSource{Path: path}).matmuls()
 		require.NoError(t, err)
-		ofShape, err := (&ModelSource{Shape: shape, Quant: "q4_0"}).products()
+		ofShape, err := (&ModelSource{Shape: shape, Quant: "q4_0"}).matmuls()
 		require.NoError(t, err)
 		require.Equal(t, sizes(ofFile), sizes(ofShape), shape)
 		last := ofFile[len(ofFile)-1]
 		require.Equal(t, "output", last.Name)
 		require.True(t, last.OneToken)
 	}
-	_, err := (&ModelSource{Path: "nothing.gguf"}).products()
+	_, err := (&ModelSource{Path: "nothing.gguf"}).matmuls()
 	require.Error(t, err)
 }
 
@@ -63,7 +63,7 @@ func TestOpsFor(t *testing.T) {
 	}
 	require.Equal(t, []int{1000, 512, 256}, rows(Samples([]hetero.Op{{Tokens: 1, Rows: 1000, Cols: 32}})))
 	ops := []hetero.Op{{Tokens: 32, Rows: 8960}, {Tokens: 1, Rows: 100}, {Tokens: 1, Rows: 600}}
-	held := heldOut(ops, Samples(ops))
+	held := heldOutOps(ops, Samples(ops))
 	require.Equal(t, []int{3328}, rows(held), "what is a sample is not held out")
 	require.Equal(t, 40, held[0].Tokens)
 }

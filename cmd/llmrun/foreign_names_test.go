@@ -12,7 +12,7 @@ import (
 func TestHabitsLeadSomewhere(t *testing.T) {
 	flags := cli.NewFlagSet()
 	runCommand().Prepare(flags)
-	for theirs, ours := range cli.FlagHabits {
+	for theirs, ours := range cli.ForeignFlags {
 		require.Nil(t, flags.Registry.Lookup(theirs), theirs)
 		require.NotNil(t, flags.Registry.Lookup(ours), "%s for %s", ours, theirs)
 	}

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// apartTokens is a context so short that all of it is in memory on either side.
-	apartTokens = 64
-	// apartTurns is how many times as often both sides are measured with it as with
+	// placementTokens is a context so short that all of it is in memory on either side.
+	placementTokens = 64
+	// placementTurns is how many times as often both sides are measured with it as with
 	// any other: all rows depend on what comes out.
-	apartTurns = 3
+	placementTurns = 3
 )
 
-// apart returns how many milliseconds longer a token takes on the side that has
+// placementCost returns how many milliseconds longer a token takes on the side that has
 // flash when it has no use for it. The two models lie at different places in memory,
 // which makes one of them faster for good; what is compared should not show that.
-func (b *kvBench) apart(ctx context.Context) (float64, error) {
+func (b *kvBench) placementCost(ctx context.Context) (float64, error) {
 	sides := [2]*kvSide{b.cold, b.memory}
 	for _, side := range sides {
-		if err := side.reach(ctx, apartTokens); err != nil {
+		if err := side.reach(ctx, placementTokens); err != nil {
 			return 0, err
 		}
 	}
 	var memory, ratios []float64
-	for turn := range apartTurns * b.o.Repeats {
+	for turn := range placementTurns * b.o.Repeats {
 		var ms [2]float64
 		for k := range sides {
 			i := (turn + k) % len(sides)
 			var err error
-			if ms[i], _, err = sides[i].decode(ctx, apartTokens, b.o.Decode); err != nil {
+			if ms[i], _, err = sides[i].decode(ctx, placementTokens, b.o.Decode); err != nil {
 				return 0, err
 			}
 		}
