@@ -22,7 +22,7 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 	}
 	weights := w.weights[:t.count*group]
 	for i := range weights {
-		weights[i].Seen = a.visible(t.pos+i/group, start)
+		weights[i].Attended = a.visible(t.pos+i/group, start)
 	}
 	if limit := a.m.Spec.AttnSoftcap; limit != 0 {
 		quant.SoftCap(w.scores[:len(weights)*kv.BlockTokens], limit)
@@ -32,9 +32,9 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 	quant.SoftmaxBlocks(weights, w.scores, b.Scales, state[d:], width, coming[len(coming)/4:len(coming)/4*3])
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
 	if shape.Format == kv.K8F8 {
-		quant.WeighBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
+		quant.WeightedSumBlockF8(state, width, d, weights, b.Floats, after.Floats, tokens)
 	} else {
-		quant.WeighBlock(state, width, d, weights, b.Values, after.Values, tokens)
+		quant.WeightedSumBlock(state, width, d, weights, b.Values, after.Values, tokens)
 	}
 }
 

@@ -57,7 +57,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	require.NoError(t, err)
 	stored := make([]byte, rows*size)
 	for r := range rows {
-		require.NoError(t, quant.QuantizeRowWhole(stored[r*size:], matrix[r*cols:(r+1)*cols]))
+		require.NoError(t, quant.QuantizeRowPerRow(stored[r*size:], matrix[r*cols:(r+1)*cols]))
 	}
 	bytes, err := tiled.Bytes(quant.Q8_0, rows, cols)
 	require.NoError(t, err)

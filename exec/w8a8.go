@@ -144,7 +144,7 @@ func (q *matmulQueue) quantizeInto(i, row int, x []float32 /* [cols] */) {
 		in.acts.Set(row, x)
 		return
 	}
-	most := in.acts.SetWhole(row, x, in.perTensor.Scale)
+	most := in.acts.SetPerTensor(row, x, in.perTensor.Scale)
 	if in.perTensor.Columns != nil {
 		mark := byte(0)
 		if most > in.perTensor.Limit {

@@ -40,7 +40,7 @@ func (b *Block8) putKey(row int, k []float32 /* [headDim] */) {
 		return
 	}
 	codes := b.Keys[row/keyTile*keyTile*cols+row%keyTile*4:]
-	b.KeyScales[row] = quant.RoundKey8(codes, keyStep, k)
+	b.KeyScales[row] = quant.QuantizeKey8(codes, keyStep, k)
 	for i := len(k); i < cols; i++ {
 		codes[i/4*keyStep+i%4] = 128 // stands for nothing
 	}
@@ -49,8 +49,8 @@ func (b *Block8) putKey(row int, k []float32 /* [headDim] */) {
 // putValue stores a value in codes.
 func (b *Block8) putValue(row int, v []float32 /* [headDim] */) {
 	if b.Values == nil {
-		b.Scales[row] = quant.RoundF8(b.Floats[row*len(v):], v)
+		b.Scales[row] = quant.QuantizeF8(b.Floats[row*len(v):], v)
 		return
 	}
-	b.Scales[row] = quant.RoundPairs8(b.Values[row/2*2*len(v)+row%2:], v)
+	b.Scales[row] = quant.QuantizePairs8(b.Values[row/2*2*len(v)+row%2:], v)
 }

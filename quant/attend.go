@@ -36,10 +36,10 @@ const minWeightBits = (127 - 100) << 23
 // BlockWeights is what one query makes of a block of scores.
 type BlockWeights struct {
 	Codes [BlockTokens]int16
-	// Seen has a bit for each token that counts, the first token's the lowest.
-	Seen  uint64
-	Scale float32 // what a code of one stands for
-	Decay float32 // what is left of the sums before
+	// Attended has a bit for each token that counts, the first token's the lowest.
+	Attended uint64
+	Scale    float32 // what a code of one stands for
+	Decay    float32 // what is left of the sums before
 	// floats is where paths without masks leave out tokens that do not count, and
 	// then where kernels for 8-bit floats have the codes as numbers, and those of
 	// dot products their bytes.
@@ -61,33 +61,33 @@ func SoftmaxBlocks(w []BlockWeights, scores []float32 /* [len(w), BlockTokens] *
 	active.softmaxBlocks(w, scores, (*[BlockTokens]float32)(scales), state, stride, next)
 }
 
-// WeighBlock adds a block's values to the outputs of some queries, after what
+// WeightedSumBlock adds a block's values to the outputs of some queries, after what
 // was there has decayed. Values are interleaved in pairs of tokens; those of
 // tokens from count on may be anything, they must have no weight. Reading the
 // second half of next, the block that will follow, is begun on the way.
-func WeighBlock(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []int8 /* [BlockTokens/2, d, 2] */, count int) {
+func WeightedSumBlock(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []int8 /* [BlockTokens/2, d, 2] */, count int) {
 	if len(w) == 0 || d <= 0 {
 		return
 	}
 	if len(o) < (len(w)-1)*stride+d || min(len(values), len(next)) < BlockTokens*d || count < 1 || count > BlockTokens {
 		panic(fmt.Sprintf("quant: weighing %d values of %d elements for %d queries exceeds its slices", count, d, len(w)))
 	}
-	active.weighBlock(o, stride, d, w, values, next, (count+1)/2)
+	active.weightedSumBlock(o, stride, d, w, values, next, (count+1)/2)
 }
 
 func (k portable) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
 	softmaxEach(k, k.ar, w, scores, scales, state, stride)
 }
 
-// softener is what a path without a kernel for all of softmax does fast.
-type softener interface {
+// softmaxKernels is what a path without a kernel for all of softmax does fast.
+type softmaxKernels interface {
 	maxOf(p []float32) float32
 	expSum(p []float32, shift float32) float32
-	roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32)
+	quantizeWeights(w *BlockWeights, p, scales *[BlockTokens]float32)
 }
 
 // softmaxEach is SoftmaxBlocks, a query after the other.
-func softmaxEach(k softener, ar arith, w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
+func softmaxEach(k softmaxKernels, ar arith, w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int) {
 	for i := range w {
 		p := (*[BlockTokens]float32)(scores[i*BlockTokens:])
 		w[i].softmax(k, ar, p, w[i].mask(p, scales), (*[2]float32)(state[i*stride:]))
@@ -97,12 +97,12 @@ func softmaxEach(k softener, ar arith, w []BlockWeights, scores []float32, scale
 // mask makes the scores of tokens that do not count -Inf and returns the scales
 // with those of such tokens zero.
 func (w *BlockWeights) mask(p, scales *[BlockTokens]float32) *[BlockTokens]float32 {
-	if w.Seen == math.MaxUint64 {
+	if w.Attended == math.MaxUint64 {
 		return scales
 	}
 	for j := range p {
 		w.floats[j] = scales[j]
-		if w.Seen>>j&1 == 0 {
+		if w.Attended>>j&1 == 0 {
 			p[j], w.floats[j] = float32(math.Inf(-1)), 0
 		}
 	}
@@ -110,7 +110,7 @@ func (w *BlockWeights) mask(p, scales *[BlockTokens]float32) *[BlockTokens]float
 }
 
 // softmax is SoftmaxBlocks for one query, without tokens that do not count.
-func (w *BlockWeights) softmax(k softener, ar arith, p, scales *[BlockTokens]float32, state *[2]float32) {
+func (w *BlockWeights) softmax(k softmaxKernels, ar arith, p, scales *[BlockTokens]float32, state *[2]float32) {
 	top := state[0]
 	if m := k.maxOf(p[:]); m > top {
 		top = m
@@ -125,11 +125,11 @@ func (w *BlockWeights) softmax(k softener, ar arith, p, scales *[BlockTokens]flo
 		w.Decay = ar.exp(state[0] - shift)
 	}
 	state[0], state[1] = top, ar.mulAdd(state[1], w.Decay, sum)
-	k.roundWeights(w, p, scales)
+	k.quantizeWeights(w, p, scales)
 }
 
-// roundWeights weighs the scales and rounds the products.
-func (portable) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
+// quantizeWeights weighs the scales and rounds the products.
+func (portable) quantizeWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
 	var bits uint32
 	for j := range p {
 		p[j] *= scales[j]
@@ -154,20 +154,20 @@ func (portable) roundWeights(w *BlockWeights, p, scales *[BlockTokens]float32) {
 // even: adding roundMagic leaves no room for a fraction.
 func roundEven(x float32) int32 { return int32(float32(x+roundMagic) - roundMagic) }
 
-func (k portable) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
-	k.weighRest(0, o, stride, d, w, values, pairs)
+func (k portable) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
+	k.weightedSumRest(0, o, stride, d, w, values, pairs)
 }
 
-// weighRest is weighBlock for the elements from c on.
-func (k portable) weighRest(c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
+// weightedSumRest is weightedSumBlock for the elements from c on.
+func (k portable) weightedSumRest(c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
 	for i := range w {
-		k.weighPart(o[i*stride+c:i*stride+d], &w[i], values[2*c:], 2*d, pairs)
+		k.weightedSumQuery(o[i*stride+c:i*stride+d], &w[i], values[2*c:], 2*d, pairs)
 	}
 }
 
-// weighPart is weighBlock for one query and some neighbouring elements. The
+// weightedSumQuery is weightedSumBlock for one query and some neighbouring elements. The
 // elements of a pair begin step bytes behind those of the pair before.
-func (k portable) weighPart(o []float32, w *BlockWeights, values []int8, step, pairs int) {
+func (k portable) weightedSumQuery(o []float32, w *BlockWeights, values []int8, step, pairs int) {
 	var sums [64]int32
 	for from := 0; from < len(o); from += len(sums) {
 		out := o[from:min(from+len(sums), len(o))]

@@ -18,16 +18,16 @@ func softmaxBlockAVX2(w *BlockWeights, scores, scales, state *float32)
 // outputs, stride elements apart, as many elements as their names tell.
 
 //go:noescape
-func weigh4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
+func weightedSum4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
 
 //go:noescape
-func weigh1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
+func weightedSum1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
 
 //go:noescape
-func weigh4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
 
 //go:noescape
-func weigh1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
 
 // hasVNNI tells whether there are integer multiply-adds of 512 bits, without
 // which AVX-512 gains nothing here.
@@ -39,19 +39,19 @@ func (k avx512) softmaxBlocks(w []BlockWeights, scores []float32, scales *[Block
 	softmaxBlocksAVX512(&w[0], len(w), &scores[0], &scales[0], &state[0], stride, unsafe.SliceData(next), lines)
 }
 
-func (k avx512) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+func (k avx512) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
 	c := 0
 	for ; hasVNNI && c+64 <= d; c += 64 {
 		ahead := &next[BlockTokens/2*(d+c)] // the second half's share of these elements
 		i := 0
 		for ; i+4 <= len(w); i += 4 {
-			weigh4x64AVX512(&o[i*stride+c], stride, &w[i], &values[2*c], ahead, 2*d, pairs)
+			weightedSum4x64AVX512(&o[i*stride+c], stride, &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 		for ; i < len(w); i++ {
-			weigh1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
+			weightedSum1x64AVX512(&o[i*stride+c], &w[i], &values[2*c], ahead, 2*d, pairs)
 		}
 	}
-	weighFrom(k.portable, c, o, stride, d, w, values, pairs)
+	weightedSumFrom(k.portable, c, o, stride, d, w, values, pairs)
 }
 
 func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, _ []byte) {
@@ -61,23 +61,23 @@ func (k avx2) softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTo
 	}
 }
 
-func (k avx2) weighBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
-	weighFrom(k.portable, 0, o, stride, d, w, values, pairs)
+func (k avx2) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, _ []int8, pairs int) {
+	weightedSumFrom(k.portable, 0, o, stride, d, w, values, pairs)
 }
 
-// weighFrom weighs the elements from c on with AVX2, and portably what is less
+// weightedSumFrom weighs the elements from c on with AVX2, and portably what is less
 // than a step of it.
-func weighFrom(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
+func weightedSumFrom(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []int8, pairs int) {
 	for ; c+16 <= d; c += 16 {
 		i := 0
 		for ; i+4 <= len(w); i += 4 {
-			weigh4x16AVX2(&o[i*stride+c], stride, &w[i], &values[2*c], 2*d, pairs)
+			weightedSum4x16AVX2(&o[i*stride+c], stride, &w[i], &values[2*c], 2*d, pairs)
 		}
 		for ; i < len(w); i++ {
-			weigh1x16AVX2(&o[i*stride+c], &w[i], &values[2*c], 2*d, pairs)
+			weightedSum1x16AVX2(&o[i*stride+c], &w[i], &values[2*c], 2*d, pairs)
 		}
 	}
 	if c < d {
-		twin.weighRest(c, o, stride, d, w, values, pairs)
+		twin.weightedSumRest(c, o, stride, d, w, values, pairs)
 	}
 }

@@ -35,31 +35,31 @@ var f8Values = func() (values [256]float32) {
 // F8ToF32 returns the value of a code of 8 bits: that of e4m3 over 256.
 func F8ToF32(code uint8) float32 { return f8Values[code] }
 
-// WeighBlockF8 is WeighBlock for values in 8-bit floats, token after token.
-func WeighBlockF8(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []uint8 /* [BlockTokens, d] */, count int) {
+// WeightedSumBlockF8 is WeightedSumBlock for values in 8-bit floats, token after token.
+func WeightedSumBlockF8(o []float32 /* [len(w), stride] */, stride, d int, w []BlockWeights, values, next []uint8 /* [BlockTokens, d] */, count int) {
 	if len(w) == 0 || d <= 0 {
 		return
 	}
 	if len(o) < (len(w)-1)*stride+d || min(len(values), len(next)) < BlockTokens*d || count < 1 || count > BlockTokens {
 		panic(fmt.Sprintf("quant: weighing %d 8-bit floats of %d elements for %d queries exceeds its slices", count, d, len(w)))
 	}
-	active.weighF8(o, stride, d, w, values, next, count)
+	active.weightedSumF8(o, stride, d, w, values, next, count)
 }
 
-func (k portable) weighF8(o []float32, stride, d int, w []BlockWeights, values, _ []uint8, count int) {
-	k.weighF8From(0, o, stride, d, w, values, count)
+func (k portable) weightedSumF8(o []float32, stride, d int, w []BlockWeights, values, _ []uint8, count int) {
+	k.weightedSumF8Rest(0, o, stride, d, w, values, count)
 }
 
-// weighF8From is weighF8 for the elements from c on.
-func (k portable) weighF8From(c int, o []float32, stride, d int, w []BlockWeights, values []uint8, count int) {
+// weightedSumF8Rest is weightedSumF8 for the elements from c on.
+func (k portable) weightedSumF8Rest(c int, o []float32, stride, d int, w []BlockWeights, values []uint8, count int) {
 	for i := range w {
-		k.weighF8Part(o[i*stride+c:i*stride+d], &w[i], values[c:], d, count)
+		k.weightedSumF8Query(o[i*stride+c:i*stride+d], &w[i], values[c:], d, count)
 	}
 }
 
-// weighF8Part is weighF8 for one query and some neighbouring elements. The
+// weightedSumF8Query is weightedSumF8 for one query and some neighbouring elements. The
 // elements of a token begin step bytes behind those of the token before.
-func (k portable) weighF8Part(o []float32, w *BlockWeights, values []uint8, step, count int) {
+func (k portable) weightedSumF8Query(o []float32, w *BlockWeights, values []uint8, step, count int) {
 	var sums [64]float32
 	for from := 0; from < len(o); from += len(sums) {
 		out := o[from:min(from+len(sums), len(o))]
@@ -79,9 +79,9 @@ func (k portable) weighF8Part(o []float32, w *BlockWeights, values []uint8, step
 	}
 }
 
-// roundF8 rounds a number of at most f8Largest to the nearest code, halves to
+// encodeF8 rounds a number of at most f8Largest to the nearest code, halves to
 // even.
-func roundF8(x float32) uint8 {
+func encodeF8(x float32) uint8 {
 	bits := math.Float32bits(x)
 	sign, size := uint8(bits>>24)&0x80, bits&^(1<<31)
 	if size < f8NormalBits {

@@ -12,24 +12,24 @@ func floatWeights(w *BlockWeights, n int)
 // the outputs of four queries, stride elements apart, or of one, 16 elements.
 
 //go:noescape
-func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
+func weightedSumF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 
 //go:noescape
-func weighF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
+func weightedSumF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
 
-// weighF8From weighs the elements from c on, and portably what is less than a
+// weightedSumF8From weighs the elements from c on, and portably what is less than a
 // step of the kernels.
-func weighF8From(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []uint8, count int) {
+func weightedSumF8From(twin portable, c int, o []float32, stride, d int, w []BlockWeights, values []uint8, count int) {
 	for ; c+16 <= d; c += 16 {
 		i := 0
 		for ; i+4 <= len(w); i += 4 {
-			weighF8x4x16(&o[i*stride+c], stride, &w[i], &values[c], d, count)
+			weightedSumF8x4x16(&o[i*stride+c], stride, &w[i], &values[c], d, count)
 		}
 		for ; i < len(w); i++ {
-			weighF8x1x16(&o[i*stride+c], &w[i], &values[c], d, count)
+			weightedSumF8x1x16(&o[i*stride+c], &w[i], &values[c], d, count)
 		}
 	}
 	if c < d {
-		twin.weighF8From(c, o, stride, d, w, values, count)
+		twin.weightedSumF8Rest(c, o, stride, d, w, values, count)
 	}
 }

@@ -17,7 +17,7 @@ func (c *attendCase) runF8(path kernels) []float32 {
 	w := append([]BlockWeights(nil), c.w...)
 	state := append([]float32(nil), c.state...)
 	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride, nil)
-	WeighBlockF8(state, c.stride, c.d, w, c.floats(), c.floats(), c.count)
+	WeightedSumBlockF8(state, c.stride, c.d, w, c.floats(), c.floats(), c.count)
 	return state
 }
 
@@ -54,7 +54,7 @@ func TestAttendingToFloatsIsExact(t *testing.T) {
 			c := newAttendCase(rng, 1, d)
 			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride, nil)
 			before := append([]float32(nil), c.state...)
-			WeighBlockF8(c.state, c.stride, d, c.w, c.floats(), c.floats(), c.count)
+			WeightedSumBlockF8(c.state, c.stride, d, c.w, c.floats(), c.floats(), c.count)
 			for i := range d {
 				sum, size := 0.0, math.Abs(float64(before[i]))
 				for j := range c.count {
@@ -89,13 +89,13 @@ func BenchmarkAttendToFloats(b *testing.B) {
 		for _, n := range []int{1, 4, 32} {
 			c := newAttendCase(rng, n, d)
 			for i := range c.w {
-				c.w[i].Seen = math.MaxUint64
+				c.w[i].Attended = math.MaxUint64
 			}
 			SoftmaxBlocks(c.w, c.scores, c.scales, c.state[d:], c.stride, nil)
 			values := c.floats()
 			b.Run(fmt.Sprintf("d=%d/n=%d", d, n), func(b *testing.B) {
 				for b.Loop() {
-					WeighBlockF8(c.state, c.stride, d, c.w, values, values, BlockTokens)
+					WeightedSumBlockF8(c.state, c.stride, d, c.w, values, values, BlockTokens)
 				}
 			})
 		}

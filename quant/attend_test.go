@@ -34,11 +34,11 @@ func newAttendCase(rng *rand.Rand, n, d int) *attendCase {
 		switch rng.IntN(4) {
 		case 0:
 			c.count = BlockTokens
-			c.w[i].Seen = math.MaxUint64
+			c.w[i].Attended = math.MaxUint64
 		case 1:
-			c.w[i].Seen = 0
+			c.w[i].Attended = 0
 		default:
-			c.w[i].Seen = rng.Uint64()
+			c.w[i].Attended = rng.Uint64()
 		}
 		c.state[i*c.stride+d] = float32(rng.IntN(40) - 20)
 		c.state[i*c.stride+d+1] = 1 + rng.Float32()
@@ -48,7 +48,7 @@ func newAttendCase(rng *rand.Rand, n, d int) *attendCase {
 		}
 	}
 	for i := range c.w {
-		c.w[i].Seen &= math.MaxUint64 >> (BlockTokens - c.count)
+		c.w[i].Attended &= math.MaxUint64 >> (BlockTokens - c.count)
 	}
 	for j := c.count; j < BlockTokens; j++ { // what does not count may be anything
 		c.scores[j], c.scales[j] = float32(math.NaN()), inf32
@@ -69,7 +69,7 @@ func (c *attendCase) run(path kernels) ([]BlockWeights, []float32) {
 	w := append([]BlockWeights(nil), c.w...)
 	state := append([]float32(nil), c.state...)
 	SoftmaxBlocks(w, append([]float32(nil), c.scores...), c.scales, state[c.d:], c.stride, nil)
-	WeighBlock(state, c.stride, c.d, w, c.values, c.values, c.count)
+	WeightedSumBlock(state, c.stride, c.d, w, c.values, c.values, c.count)
 	for i := range w {
 		clear(w[i].floats[:])
 	}
@@ -104,10 +104,10 @@ func TestAttendingIsClose(t *testing.T) {
 		out := make([]float64, d)
 		for b := range blocks {
 			c := newAttendCase(rng, 1, d)
-			c.w[0].Seen |= 1 << b
+			c.w[0].Attended |= 1 << b
 			c.scores[b], c.scales[b] = float32(b), 1
 			for j := range BlockTokens {
-				if c.w[0].Seen>>j&1 == 0 {
+				if c.w[0].Attended>>j&1 == 0 {
 					continue
 				}
 				weight := math.Exp(float64(c.scores[j]))
@@ -119,7 +119,7 @@ func TestAttendingIsClose(t *testing.T) {
 				}
 			}
 			SoftmaxBlocks(c.w, c.scores, c.scales, state[d:], d+2, nil)
-			WeighBlock(state, d+2, d, c.w, c.values, c.values, BlockTokens)
+			WeightedSumBlock(state, d+2, d, c.w, c.values, c.values, BlockTokens)
 		}
 		for i := range d {
 			// Each of the tokens of a block is off by at most half a code.
@@ -135,7 +135,7 @@ func TestLargeScoresDoNotOverflow(t *testing.T) {
 	forEachPath(t, func(t *testing.T) {
 		for _, size := range []float32{100, 1e4, 1e10, 3e38} {
 			w, state := make([]BlockWeights, 1), []float32{0, -inf32, 0}
-			w[0].Seen = math.MaxUint64
+			w[0].Attended = math.MaxUint64
 			scores, scales, values := make([]float32, BlockTokens), make([]float32, BlockTokens), make([]int8, BlockTokens)
 			for j := range scores {
 				scores[j], scales[j], values[j] = -size, 1, -50
@@ -143,7 +143,7 @@ func TestLargeScoresDoNotOverflow(t *testing.T) {
 			scores[7], scores[8], values[7], values[8] = size, size, 100, 50
 			for range 2 {
 				SoftmaxBlocks(w, scores, scales, state[1:], 3, nil)
-				WeighBlock(state, 3, 1, w, values, values, BlockTokens)
+				WeightedSumBlock(state, 3, 1, w, values, values, BlockTokens)
 				for j := range scores { // the kernels may have used them up
 					scores[j] = -size
 				}
@@ -162,7 +162,7 @@ func TestBrokenScoresAndScalesStayBroken(t *testing.T) {
 		for _, bad := range []float32{float32(math.NaN()), -float32(math.NaN()), inf32} {
 			for _, where := range []string{"score", "scale"} {
 				w, state := make([]BlockWeights, 1), []float32{0, -inf32, 0}
-				w[0].Seen = math.MaxUint64
+				w[0].Attended = math.MaxUint64
 				scores, scales, values := make([]float32, BlockTokens), make([]float32, BlockTokens), make([]int8, BlockTokens)
 				for j := range scales {
 					scales[j] = 1
@@ -173,7 +173,7 @@ func TestBrokenScoresAndScalesStayBroken(t *testing.T) {
 					scales[40] = bad
 				}
 				SoftmaxBlocks(w, scores, scales, state[1:], 3, nil)
-				WeighBlock(state, 3, 1, w, values, values, BlockTokens)
+				WeightedSumBlock(state, 3, 1, w, values, values, BlockTokens)
 				result := float64(state[0] / state[2])
 				require.True(t, math.IsNaN(result) || math.IsInf(result, 0), "%s %g: %g", where, bad, result)
 			}
@@ -187,7 +187,7 @@ func BenchmarkAttend(b *testing.B) {
 		for _, n := range []int{1, 4, 32} {
 			c := newAttendCase(rng, n, d)
 			for i := range c.w {
-				c.w[i].Seen = math.MaxUint64
+				c.w[i].Attended = math.MaxUint64
 			}
 			b.Run(fmt.Sprintf("softmax/d=%d/n=%d", d, n), func(b *testing.B) {
 				for b.Loop() {
@@ -196,7 +196,7 @@ func BenchmarkAttend(b *testing.B) {
 			})
 			b.Run(fmt.Sprintf("weigh/d=%d/n=%d", d, n), func(b *testing.B) {
 				for b.Loop() {
-					WeighBlock(c.state, c.stride, d, c.w, c.values, c.values, BlockTokens)
+					WeightedSumBlock(c.state, c.stride, d, c.w, c.values, c.values, BlockTokens)
 				}
 			})
 		}

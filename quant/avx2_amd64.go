@@ -8,7 +8,7 @@ import "unsafe"
 // kernel for comes from the fused portable twin.
 type avx2 struct{ elementwise }
 
-func newAVX2() kernels { return avx2{elementwise{rounder{portable{fused}}}} }
+func newAVX2() kernels { return avx2{elementwise{quantizer{portable{fused}}}} }
 
 func (avx2) name() string { return "avx2" }
 
@@ -16,19 +16,19 @@ func (avx2) name() string { return "avx2" }
 func tileAVX2(out *[4]float32, w *float32, wStride int, x *float32, xStride, cols int)
 
 //go:noescape
-func vecF32AVX2(out *[4]float32, w *float32, wStride int, x *float32, cols int)
+func gemvF32AVX2(out *[4]float32, w *float32, wStride int, x *float32, cols int)
 
 //go:noescape
-func vecBF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
+func gemvBF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
 
 //go:noescape
-func vecF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
+func gemvF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
 
 //go:noescape
-func weighted4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
+func weightedSumF32x4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
 
 //go:noescape
-func weighted1AVX2(o, p, v *float32, vStride, tokens, d int)
+func weightedSumF32x1AVX2(o, p, v *float32, vStride, tokens, d int)
 
 //go:noescape
 func maxAVX2(p *float32, n int) float32
@@ -52,7 +52,7 @@ func (k avx2) dot(a, b []float32 /* [n] */) float32 {
 	// The four-row kernel with four times the same row: a single sum is bound
 	// by the latency of its additions, so the others cost little.
 	var out [4]float32
-	vecF32AVX2(&out, unsafe.SliceData(a), 0, unsafe.SliceData(b), len(a))
+	gemvF32AVX2(&out, unsafe.SliceData(a), 0, unsafe.SliceData(b), len(a))
 	return out[0]
 }
 
@@ -80,28 +80,28 @@ func (k avx2) mulBlock(y []float32, yStride int, w []float32, wStride, rows, col
 		}
 	}
 	for ; b < n; b++ {
-		k.vecF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
+		k.gemvF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
 	}
 }
 
-// vecF32 computes y[r] = Dot(w[r], x).
-func (k avx2) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
+// gemvF32 computes y[r] = Dot(w[r], x).
+func (k avx2) gemvF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
 	var out [4]float32
 	if len(y) < len(out) {
 		for r := range y {
-			vecF32AVX2(&out, &w[r*wStride], 0, &x[0], len(x))
+			gemvF32AVX2(&out, &w[r*wStride], 0, &x[0], len(x))
 			y[r] = out[0]
 		}
 		return
 	}
 	for r := 0; r < len(y); r += len(out) {
 		r = min(r, len(y)-len(out))
-		vecF32AVX2(&out, &w[r*wStride], wStride, &x[0], len(x))
+		gemvF32AVX2(&out, &w[r*wStride], wStride, &x[0], len(x))
 		*(*[4]float32)(y[r:]) = out
 	}
 }
 
-func (k avx2) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
+func (k avx2) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
 	var out [4]float32
 	if t != F16 && t != BF16 || rows < len(out) || cols == 0 || cols%lanes != 0 {
 		return false
@@ -110,9 +110,9 @@ func (k avx2) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] 
 		r = min(r, rows-len(out))
 		// A kernel in a variable would make out escape to the heap.
 		if t == F16 {
-			vecF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
+			gemvF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
 		} else {
-			vecBF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
+			gemvBF16AVX2(&out, &w[2*r*cols], cols, &x[0], cols)
 		}
 		*(*[4]float32)(y[r:]) = out
 	}
@@ -124,13 +124,13 @@ func (k avx2) weightedSum(o []float32, oStride int, p []float32, pStride int, v 
 	for ; i+4 <= n; i += 4 {
 		const width = 16 // elements in the kernel's registers
 		for c := 0; c < d; c += width {
-			weighted4AVX2(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens, min(width, d-c))
+			weightedSumF32x4AVX2(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens, min(width, d-c))
 		}
 	}
 	for ; i < n; i++ {
 		const width = 32
 		for c := 0; c < d; c += width {
-			weighted1AVX2(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, min(width, d-c))
+			weightedSumF32x1AVX2(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, min(width, d-c))
 		}
 	}
 }

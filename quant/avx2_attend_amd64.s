@@ -5,7 +5,7 @@
 #include "attend_amd64.h"
 #include "avx2_amd64.h"
 #include "avx2_exp_amd64.h"
-#include "avx2_weigh_amd64.h"
+#include "avx2_weighted_amd64.h"
 
 // Softmax of a block of scores, and values weighed with it. See attend.go.
 
@@ -125,8 +125,8 @@ codes:
 	VCVTDQ2PS a, a \
 	VCVTDQ2PS b, b
 
-// func weigh4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weigh4x16AVX2(SB), NOSPLIT, $0-48
+// func weightedSum4x16AVX2(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weightedSum4x16AVX2(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
@@ -156,8 +156,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weigh1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weigh1x16AVX2(SB), NOSPLIT, $0-40
+// func weightedSum1x16AVX2(o *float32, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weightedSum1x16AVX2(SB), NOSPLIT, $0-40
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI

@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx2_amd64.h"
-#include "avx2_weigh_amd64.h"
+#include "avx2_weighted_amd64.h"
 
 // func floatWeights(w *BlockWeights, n int)
 // Converts the codes of n queries' weights to floats.
@@ -52,9 +52,9 @@ codes:
 	VFMADD231PS  Y8, Y10, a \
 	VFMADD231PS  Y9, Y10, b
 
-// func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
+// func weightedSumF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 // Four queries, 16 elements.
-TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
+TEXT ·weightedSumF8x4x16(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
@@ -81,8 +81,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
-TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
+// func weightedSumF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
+TEXT ·weightedSumF8x1x16(SB), NOSPLIT, $0-40
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI

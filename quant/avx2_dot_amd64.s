@@ -180,8 +180,8 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func vecF32AVX2(out *[4]float32, w *float32, wStride int, x *float32, cols int)
-TEXT ·vecF32AVX2(SB), NOSPLIT, $0-40
+// func gemvF32AVX2(out *[4]float32, w *float32, wStride int, x *float32, cols int)
+TEXT ·gemvF32AVX2(SB), NOSPLIT, $0-40
 	VEC4_ENTER(2)
 	JZ tail
 
@@ -212,9 +212,9 @@ done:
 	VEC4_LEAVE
 	RET
 
-// func vecBF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
+// func gemvBF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
 // cols is a positive multiple of 16.
-TEXT ·vecBF16AVX2(SB), NOSPLIT, $0-40
+TEXT ·gemvBF16AVX2(SB), NOSPLIT, $0-40
 	VEC4_ENTER(1)
 
 loop:
@@ -224,9 +224,9 @@ loop:
 	VEC4_LEAVE
 	RET
 
-// func vecF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
+// func gemvF16AVX2(out *[4]float32, w *byte, wStride int, x *float32, cols int)
 // cols is a positive multiple of 16.
-TEXT ·vecF16AVX2(SB), NOSPLIT, $0-40
+TEXT ·gemvF16AVX2(SB), NOSPLIT, $0-40
 	VEC4_ENTER(1)
 
 loop:
@@ -236,9 +236,9 @@ loop:
 	VEC4_LEAVE
 	RET
 
-// func weighted4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
+// func weightedSumF32x4AVX2(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
 // Four outputs, of which up to 16 elements; strides in elements, d in 1..16.
-TEXT ·weighted4AVX2(SB), NOSPLIT, $0-64
+TEXT ·weightedSumF32x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ    o+0(FP), DI
 	MOVQ    oStride+8(FP), R10
 	MOVQ    p+16(FP), R8
@@ -279,9 +279,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighted1AVX2(o, p, v *float32, vStride, tokens, d int)
+// func weightedSumF32x1AVX2(o, p, v *float32, vStride, tokens, d int)
 // One output of up to 32 elements.
-TEXT ·weighted1AVX2(SB), NOSPLIT, $0-48
+TEXT ·weightedSumF32x1AVX2(SB), NOSPLIT, $0-48
 	MOVQ    o+0(FP), DI
 	MOVQ    p+8(FP), R8
 	MOVQ    v+16(FP), R9

@@ -8,7 +8,7 @@ import "unsafe"
 // no kernel for comes from the fused portable twin.
 type avx512 struct{ elementwise }
 
-func newAVX512() kernels { return avx512{elementwise{rounder{portable{fused}}}} }
+func newAVX512() kernels { return avx512{elementwise{quantizer{portable{fused}}}} }
 
 func (avx512) name() string { return "avx512" }
 
@@ -16,19 +16,19 @@ func (avx512) name() string { return "avx512" }
 func tileAVX512(out *[16]float32, w *float32, wStride int, x *float32, xStride, cols int)
 
 //go:noescape
-func vecF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)
+func gemvF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)
 
 //go:noescape
-func vecBF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+func gemvBF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
 
 //go:noescape
-func vecF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+func gemvF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
 
 //go:noescape
-func weighted4AVX512(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
+func weightedSumF32x4AVX512(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
 
 //go:noescape
-func weighted1AVX512(o, p, v *float32, vStride, tokens, d int)
+func weightedSumF32x1AVX512(o, p, v *float32, vStride, tokens, d int)
 
 func (k avx512) dot(a, b []float32 /* [n] */) float32 {
 	if len(a) == 0 {
@@ -37,7 +37,7 @@ func (k avx512) dot(a, b []float32 /* [n] */) float32 {
 	// The eight-row kernel with eight times the same row: a single sum is
 	// bound by the latency of its additions, so the others cost nothing.
 	var out [8]float32
-	vecF32AVX512(&out, &a[0], 0, &b[0], len(a))
+	gemvF32AVX512(&out, &a[0], 0, &b[0], len(a))
 	return out[0]
 }
 
@@ -69,28 +69,28 @@ func (k avx512) mulBlock(y []float32, yStride int, w []float32, wStride, rows, c
 		}
 	}
 	for ; b < n; b++ {
-		k.vecF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
+		k.gemvF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
 	}
 }
 
-// vecF32 computes y[r] = Dot(w[r], x).
-func (k avx512) vecF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
+// gemvF32 computes y[r] = Dot(w[r], x).
+func (k avx512) gemvF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
 	var out [8]float32
 	if len(y) < len(out) {
 		for r := range y {
-			vecF32AVX512(&out, &w[r*wStride], 0, &x[0], len(x))
+			gemvF32AVX512(&out, &w[r*wStride], 0, &x[0], len(x))
 			y[r] = out[0]
 		}
 		return
 	}
 	for r := 0; r < len(y); r += len(out) {
 		r = min(r, len(y)-len(out))
-		vecF32AVX512(&out, &w[r*wStride], wStride, &x[0], len(x))
+		gemvF32AVX512(&out, &w[r*wStride], wStride, &x[0], len(x))
 		*(*[8]float32)(y[r:]) = out
 	}
 }
 
-func (k avx512) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
+func (k avx512) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
 	var out [8]float32
 	if t != F16 && t != BF16 || rows < len(out) || cols == 0 {
 		return false
@@ -99,9 +99,9 @@ func (k avx512) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols
 		r = min(r, rows-len(out))
 		// A kernel in a variable would make out escape to the heap.
 		if t == F16 {
-			vecF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
+			gemvF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
 		} else {
-			vecBF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
+			gemvBF16AVX512(&out, &w[2*r*cols], cols, &x[0], cols)
 		}
 		*(*[8]float32)(y[r:]) = out
 	}
@@ -114,10 +114,10 @@ func (k avx512) weightedSum(o []float32, oStride int, p []float32, pStride int, 
 		count := min(width, d-c)
 		i := 0
 		for ; i+4 <= n; i += 4 {
-			weighted4AVX512(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens, count)
+			weightedSumF32x4AVX512(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens, count)
 		}
 		for ; i < n; i++ {
-			weighted1AVX512(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, count)
+			weightedSumF32x1AVX512(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens, count)
 		}
 	}
 }

@@ -5,7 +5,7 @@
 #include "attend_amd64.h"
 #include "avx512_amd64.h"
 #include "avx512_exp_amd64.h"
-#include "avx512_weigh_amd64.h"
+#include "avx512_weighted_amd64.h"
 
 // Softmax of blocks of scores, and values weighed with it. See attend.go.
 
@@ -41,7 +41,7 @@ ask:
 	JNZ   ask
 
 asked:
-	MOVQ BlockWeights_Seen(DI), AX
+	MOVQ BlockWeights_Attended(DI), AX
 	CMPQ AX, $-1                 // mostly all count
 	JNE  some
 	VMOVUPS (SI), Z6
@@ -176,8 +176,8 @@ decayed:
 	VCVTDQ2PS c, c \
 	VCVTDQ2PS d, d
 
-// func weigh4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
-TEXT ·weigh4x64AVX512(SB), NOSPLIT, $0-56
+// func weightedSum4x64AVX512(o *float32, stride int, w *BlockWeights, values, next *int8, step, pairs int)
+TEXT ·weightedSum4x64AVX512(SB), NOSPLIT, $0-56
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
@@ -212,8 +212,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weigh1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
-TEXT ·weigh1x64AVX512(SB), NOSPLIT, $0-48
+// func weightedSum1x64AVX512(o *float32, w *BlockWeights, values, next *int8, step, pairs int)
+TEXT ·weightedSum1x64AVX512(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI

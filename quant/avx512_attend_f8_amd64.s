@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_amd64.h"
-#include "avx512_weigh_amd64.h"
+#include "avx512_weighted_amd64.h"
 
 // LOAD_FLOATS makes floats of a token's 64 codes: they are binary16 numbers
 // without their uppermost exponent bit, which the mask Z24 clears of copies of
@@ -34,9 +34,9 @@
 	VFMADD231PS Z18, w, c \
 	VFMADD231PS Z19, w, d
 
-// func weighF8x4AVX512(o *float32, stride int, w *BlockWeights, values, next *uint8, step, count int)
+// func weightedSumF8x4AVX512(o *float32, stride int, w *BlockWeights, values, next *uint8, step, count int)
 // Four queries, 64 elements.
-TEXT ·weighF8x4AVX512(SB), NOSPLIT, $0-56
+TEXT ·weightedSumF8x4AVX512(SB), NOSPLIT, $0-56
 	MOVQ o+0(FP), DI
 	MOVQ stride+8(FP), R10
 	MOVQ w+16(FP), R8
@@ -69,8 +69,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighF8x1AVX512(o *float32, w *BlockWeights, values, next *uint8, step, count int)
-TEXT ·weighF8x1AVX512(SB), NOSPLIT, $0-48
+// func weightedSumF8x1AVX512(o *float32, w *BlockWeights, values, next *uint8, step, count int)
+TEXT ·weightedSumF8x1AVX512(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ w+8(FP), R8
 	MOVQ values+16(FP), SI

@@ -176,8 +176,8 @@ reduce:
 	VZEROUPPER
 	RET
 
-// func vecF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)
-TEXT ·vecF32AVX512(SB), NOSPLIT, $0-40
+// func gemvF32AVX512(out *[8]float32, w *float32, wStride int, x *float32, cols int)
+TEXT ·gemvF32AVX512(SB), NOSPLIT, $0-40
 	VEC8_ENTER(2)
 	JZ tail
 
@@ -242,8 +242,8 @@ done:
 	FMA((R9)(R10*2), Z6)  \
 	FMA((R9)(R11*1), Z7)
 
-// func vecBF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
-TEXT ·vecBF16AVX512(SB), NOSPLIT, $0-40
+// func gemvBF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+TEXT ·gemvBF16AVX512(SB), NOSPLIT, $0-40
 	VEC8_ENTER(1)
 	JZ tail
 
@@ -266,8 +266,8 @@ done:
 	VEC8_LEAVE
 	RET
 
-// func vecF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
-TEXT ·vecF16AVX512(SB), NOSPLIT, $0-40
+// func gemvF16AVX512(out *[8]float32, w *byte, wStride int, x *float32, cols int)
+TEXT ·gemvF16AVX512(SB), NOSPLIT, $0-40
 	VEC8_ENTER(1)
 	JZ tail
 

@@ -37,9 +37,9 @@
 	VFMADD231PS Z18, p, c \
 	VFMADD231PS Z19, p, d
 
-// func weighted4AVX512(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
+// func weightedSumF32x4AVX512(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens, d int)
 // Four outputs, of which up to 64 elements; strides in elements, d in 1..64.
-TEXT ·weighted4AVX512(SB), NOSPLIT, $0-64
+TEXT ·weightedSumF32x4AVX512(SB), NOSPLIT, $0-64
 	MOVQ o+0(FP), DI
 	MOVQ oStride+8(FP), R10
 	MOVQ p+16(FP), R8
@@ -82,9 +82,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighted1AVX512(o, p, v *float32, vStride, tokens, d int)
-// One output, otherwise as weighted4AVX512.
-TEXT ·weighted1AVX512(SB), NOSPLIT, $0-48
+// func weightedSumF32x1AVX512(o, p, v *float32, vStride, tokens, d int)
+// One output, otherwise as weightedSumF32x4AVX512.
+TEXT ·weightedSumF32x1AVX512(SB), NOSPLIT, $0-48
 	MOVQ o+0(FP), DI
 	MOVQ p+8(FP), R8
 	MOVQ v+16(FP), R9

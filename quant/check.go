@@ -89,9 +89,9 @@ func codesFor(k kernels, d int) (all []result) {
 	rng := rand.New(rand.NewPCG(1, 8))
 	x := numbers(rng, d)
 	keys, pairs, floats := make([]uint8, (d+3)/4*4), make([]int8, 2*d), make([]uint8, d)
-	k.roundKey8(keys, 4, x, 127.0/4)
-	k.roundPairs8(pairs, x, 127.0/4)
-	k.roundF8(floats, x, f8Largest/4)
+	k.quantizeKey8(keys, 4, x, 127.0/4)
+	k.quantizePairs8(pairs, x, 127.0/4)
+	k.quantizeF8(floats, x, f8Largest/4)
 	all = append(all, resultOf("rounding of keys", keys), resultOf("rounding of values", pairs),
 		resultOf("rounding to 8-bit floats", floats), result{"largest magnitude", []uint32{k.largestBits(x)}})
 
@@ -107,15 +107,15 @@ func codesFor(k kernels, d int) (all []result) {
 		bytes[i] = uint8(values[i])
 	}
 	for i := range w {
-		w[i].Seen = math.MaxUint64 >> (7 * i)
+		w[i].Attended = math.MaxUint64 >> (7 * i)
 	}
 	k.softmaxBlocks(w, scores, &scales, state[d:], stride, nil)
 	for i := range w {
 		all = append(all, resultOf("softmax", w[i].Codes[:]), resultOfFloats("softmax", w[i].Scale, w[i].Decay))
 	}
-	k.weighBlock(state, stride, d, w, values, values, BlockTokens/2)
+	k.weightedSumBlock(state, stride, d, w, values, values, BlockTokens/2)
 	all = append(all, resultOfFloats("weighted sum of 8-bit values", state...))
-	k.weighF8(state, stride, d, w, bytes, bytes, BlockTokens)
+	k.weightedSumF8(state, stride, d, w, bytes, bytes, BlockTokens)
 	return append(all, resultOfFloats("weighted sum of 8-bit floats", state...))
 }
 

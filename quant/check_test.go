@@ -23,18 +23,18 @@ type (
 	brokenScores struct{ kernels }
 )
 
-func (k brokenWeigh) weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
-	k.kernels.weighBlock(o, stride, d, w, values, next, pairs)
+func (k brokenWeigh) weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int) {
+	k.kernels.weightedSumBlock(o, stride, d, w, values, next, pairs)
 	o[len(w)/2*stride+d-1] *= 1.0000001
 }
 
-func (k brokenF8) weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int) {
-	k.kernels.weighF8(o, stride, d, w, values, next, count)
+func (k brokenF8) weightedSumF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int) {
+	k.kernels.weightedSumF8(o, stride, d, w, values, next, count)
 	o[len(w)/2*stride+d-1] *= 1.0000001
 }
 
-func (k brokenRound) roundKey8(dst []uint8, step int, x []float32, inverse float32) {
-	k.kernels.roundKey8(dst, step, x, inverse*1.01)
+func (k brokenRound) quantizeKey8(dst []uint8, step int, x []float32, inverse float32) {
+	k.kernels.quantizeKey8(dst, step, x, inverse*1.01)
 }
 
 func (k brokenScores) mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int) {

@@ -20,9 +20,9 @@
 //     DequantRow); activations are never quantized.
 //   - WeightedSum adds tokens in ascending order, every element for itself:
 //     o[d] = mulAdd(p[j], v[j][d], o[d]).
-//   - SoftmaxBlocks and WeighBlock, attention over values in 8 bits, round
+//   - SoftmaxBlocks and WeightedSumBlock, attention over values in 8 bits, round
 //     softmax weights to 16 bits for each block of 64 tokens; their sums are
-//     of integers and exact (see attend.go). WeighBlockF8 has the same weights
+//     of integers and exact (see attend.go). WeightedSumBlockF8 has the same weights
 //     for values in 8-bit floats; its products are exact, and added to a float32
 //     token after token (see attend_f8.go).
 //   - Keys and values are rounded to codes by functions of one token alone, with

@@ -22,8 +22,8 @@ func dotUnfused(a, b []float32 /* [n] */) float32 {
 	return addLanes(&lane)
 }
 
-// mulVec multiplies bfloat16 rows without decoding them to memory, if unfused.
-func (k portable) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
+// gemv multiplies bfloat16 rows without decoding them to memory, if unfused.
+func (k portable) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
 	if k.ar == fused || t != BF16 {
 		return false
 	}

@@ -17,7 +17,7 @@ func scaleAVX2(dst *float32, n int, s float32)
 func normAVX2(dst, x, weight *float32, n int, scale, offset float32)
 
 // elementwise overrides what is the same for the avx2 and avx512 paths.
-type elementwise struct{ rounder }
+type elementwise struct{ quantizer }
 
 func (elementwise) add(dst, a []float32 /* [n] */) {
 	addAVX2(unsafe.SliceData(dst), unsafe.SliceData(a), len(dst))

@@ -18,27 +18,27 @@ type kernels interface {
 	dot(a, b []float32 /* [n] */) float32
 	// mulF32 is MulRowsF32.
 	mulF32(y []float32, yStride int, w []float32, wStride, rows, cols int, x []float32, xStride, n int)
-	// mulVec computes y[r] = Dot(row r, x) without decoding rows to memory, or
+	// gemv computes y[r] = Dot(row r, x) without decoding rows to memory, or
 	// reports false when the path has no such kernel for t.
-	mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool
+	gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool
 	weightedSum(o []float32, oStride int, p []float32, pStride int, v []float32, vStride, tokens, d, n int)
 
 	// maxOf returns the largest element that is not a NaN, -Inf without one.
 	maxOf(p []float32 /* [n] */) float32
 	// expSum replaces p[i] by Exp32(p[i]-shift) and returns the 16-lane sum.
 	expSum(p []float32 /* [n] */, shift float32) float32
-	// softmaxBlocks is SoftmaxBlocks, weighBlock WeighBlock for pairs of tokens.
+	// softmaxBlocks is SoftmaxBlocks, weightedSumBlock WeightedSumBlock for pairs of tokens.
 	softmaxBlocks(w []BlockWeights, scores []float32, scales *[BlockTokens]float32, state []float32, stride int, next []byte)
-	weighBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int)
-	// weighF8 is WeighBlockF8.
-	weighF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int)
+	weightedSumBlock(o []float32, stride, d int, w []BlockWeights, values, next []int8, pairs int)
+	// weightedSumF8 is WeightedSumBlockF8.
+	weightedSumF8(o []float32, stride, d int, w []BlockWeights, values, next []uint8, count int)
 	// largestBits returns the bits of the largest magnitude; NaNs are largest.
 	largestBits(x []float32 /* [n] */) uint32
-	// roundKey8, roundPairs8 and roundF8 round x times inverse as RoundKey8,
-	// RoundPairs8 and RoundF8 do; roundF16 is RoundF16.
-	roundKey8(dst []uint8, step int, x []float32 /* [n] */, inverse float32)
-	roundPairs8(dst []int8, x []float32 /* [n] */, inverse float32)
-	roundF8(dst []uint8, x []float32 /* [n] */, inverse float32)
+	// quantizeKey8, quantizePairs8 and quantizeF8 round x times inverse as QuantizeKey8,
+	// QuantizePairs8 and QuantizeF8 do; roundF16 is RoundF16.
+	quantizeKey8(dst []uint8, step int, x []float32 /* [n] */, inverse float32)
+	quantizePairs8(dst []int8, x []float32 /* [n] */, inverse float32)
+	quantizeF8(dst []uint8, x []float32 /* [n] */, inverse float32)
 	roundF16(dst []byte, x []float32 /* [n] */)
 	// silu, geluTanh and geluErf are Silu, GeluTanh and GeluErf.
 	silu(dst, x []float32 /* [n] */)

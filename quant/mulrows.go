@@ -67,7 +67,7 @@ func MulRows(y []float32 /* [n, yStride] */, yStride int, t Type, w []byte /* [r
 			return
 		}
 	}
-	if n == 1 && active.mulVec(y[:rows], t, w, rows, cols, x[:cols]) {
+	if n == 1 && active.gemv(y[:rows], t, w, rows, cols, x[:cols]) {
 		return
 	}
 	s.reserve(cols)

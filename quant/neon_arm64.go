@@ -11,7 +11,7 @@ import (
 
 // neon is the path of arm64, where the instructions it uses are always there.
 // What it has no kernel for comes from the fused portable twin.
-type neon struct{ rounder }
+type neon struct{ quantizer }
 
 func (neon) name() string { return "neon" }
 
@@ -21,7 +21,7 @@ type neonDot struct{ neon }
 
 // supportedPaths returns the paths of this processor, best first.
 func supportedPaths() []kernels {
-	base := neon{rounder{portable{fused}}}
+	base := neon{quantizer{portable{fused}}}
 	all := []kernels{base, portable{unfused}}
 	if cpu.ARM64.HasASIMDDP {
 		all = append([]kernels{neonDot{base}}, all...)
@@ -43,19 +43,19 @@ var expTable = [...]float32{
 func tileNEON(out *[4]float32, w *float32, wStride int, x *float32, xStride, steps int, tail *[4][16]float32)
 
 //go:noescape
-func vecF32NEON(out *[4]float32, w *float32, wStride int, x *float32, steps int, tail *[5][16]float32)
+func gemvF32NEON(out *[4]float32, w *float32, wStride int, x *float32, steps int, tail *[5][16]float32)
 
 //go:noescape
-func vecBF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
+func gemvBF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
 
 //go:noescape
-func vecF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
+func gemvF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
 
 //go:noescape
-func weighted4NEON(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens int)
+func weightedSumF32x4NEON(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens int)
 
 //go:noescape
-func weighted1NEON(o, p, v *float32, vStride, tokens int)
+func weightedSumF32x1NEON(o, p, v *float32, vStride, tokens int)
 
 //go:noescape
 func maxNEON(p *float32, n int) float32
@@ -113,8 +113,8 @@ func (k neon) tile(out *[4]float32, w []float32, wStride, cols int, x []float32,
 	tileNEON(out, &w[0], wStride, &x[0], xStride, cols/lanes, tail)
 }
 
-// vec computes out[r] = Dot(w[r], x) for four rows.
-func (k neon) vec(out *[4]float32, w []float32, wStride int, x []float32 /* [cols] */) {
+// gemv4 computes out[r] = Dot(w[r], x) for four rows.
+func (k neon) gemv4(out *[4]float32, w []float32, wStride int, x []float32 /* [cols] */) {
 	var padded [5][16]float32
 	var tail *[5][16]float32
 	if len(x)%lanes != 0 {
@@ -124,7 +124,7 @@ func (k neon) vec(out *[4]float32, w []float32, wStride int, x []float32 /* [col
 		}
 		padTail(&padded[4], x, negativeZero)
 	}
-	vecF32NEON(out, &w[0], wStride, &x[0], len(x)/lanes, tail)
+	gemvF32NEON(out, &w[0], wStride, &x[0], len(x)/lanes, tail)
 }
 
 func (k neon) dot(a, b []float32 /* [n] */) float32 {
@@ -132,7 +132,7 @@ func (k neon) dot(a, b []float32 /* [n] */) float32 {
 		return 0
 	}
 	var out [4]float32
-	k.vec(&out, a, 0, b) // the same row four times
+	k.gemv4(&out, a, 0, b) // the same row four times
 	return out[0]
 }
 
@@ -160,12 +160,12 @@ func (k neon) mulBlock(y []float32, yStride int, w []float32, wStride, rows, col
 		}
 	}
 	for ; b < n; b++ {
-		k.vecRows(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
+		k.gemvF32(y[b*yStride:][:rows], w, wStride, x[b*xStride:][:cols])
 	}
 }
 
-// vecRows computes y[r] = Dot(w[r], x).
-func (k neon) vecRows(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
+// gemvF32 computes y[r] = Dot(w[r], x).
+func (k neon) gemvF32(y []float32 /* [rows] */, w []float32 /* [rows, wStride] */, wStride int, x []float32 /* [cols] */) {
 	var out [4]float32
 	if len(y) < len(out) {
 		for r := range y {
@@ -175,12 +175,12 @@ func (k neon) vecRows(y []float32 /* [rows] */, w []float32 /* [rows, wStride] *
 	}
 	for r := 0; r < len(y); r += len(out) {
 		r = min(r, len(y)-len(out))
-		k.vec(&out, w[r*wStride:], wStride, x)
+		k.gemv4(&out, w[r*wStride:], wStride, x)
 		*(*[4]float32)(y[r:]) = out
 	}
 }
 
-func (k neon) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
+func (k neon) gemv(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] */, rows, cols int, x []float32 /* [cols] */) bool {
 	var out [4]float32
 	if t != F16 && t != BF16 || rows < len(out) || cols == 0 || cols%lanes != 0 {
 		return false
@@ -189,9 +189,9 @@ func (k neon) mulVec(y []float32 /* [rows] */, t Type, w []byte /* [rows, cols] 
 		r = min(r, rows-len(out))
 		// A kernel in a variable would make out escape to the heap.
 		if t == F16 {
-			vecF16NEON(&out, &w[2*r*cols], cols, &x[0], cols/lanes)
+			gemvF16NEON(&out, &w[2*r*cols], cols, &x[0], cols/lanes)
 		} else {
-			vecBF16NEON(&out, &w[2*r*cols], cols, &x[0], cols/lanes)
+			gemvBF16NEON(&out, &w[2*r*cols], cols, &x[0], cols/lanes)
 		}
 		*(*[4]float32)(y[r:]) = out
 	}
@@ -204,10 +204,10 @@ func (k neon) weightedSum(o []float32, oStride int, p []float32, pStride int, v 
 	for ; c+width <= d; c += width {
 		i := 0
 		for ; i+4 <= n; i += 4 {
-			weighted4NEON(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens)
+			weightedSumF32x4NEON(&o[i*oStride+c], oStride, &p[i*pStride], pStride, &v[c], vStride, tokens)
 		}
 		for ; i < n; i++ {
-			weighted1NEON(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens)
+			weightedSumF32x1NEON(&o[i*oStride+c], &p[i*pStride], &v[c], vStride, tokens)
 		}
 	}
 	if c < d {

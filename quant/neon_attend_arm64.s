@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
-#include "neon_weigh_arm64.h"
+#include "neon_weighted_arm64.h"
 
 // Weights of a block are rounded and values weighed with them. See attend.go.
 
@@ -12,8 +12,8 @@
 #define SMLAL(m, i, n, d) WORD $(0x0F402000 | ((i)&3)<<20 | ((i)>>2)<<11 | (m)<<16 | (n)<<5 | (d))
 #define SMLAL2(m, i, n, d) WORD $(0x4F402000 | ((i)&3)<<20 | ((i)>>2)<<11 | (m)<<16 | (n)<<5 | (d))
 
-// func roundWeightsNEON(w *BlockWeights, p, scales *float32)
-TEXT ·roundWeightsNEON(SB), NOSPLIT, $0-24
+// func quantizeWeightsNEON(w *BlockWeights, p, scales *float32)
+TEXT ·quantizeWeightsNEON(SB), NOSPLIT, $0-24
 	MOVD w+0(FP), R0
 	MOVD p+8(FP), R1
 	MOVD scales+16(FP), R2
@@ -113,8 +113,8 @@ codes:
 	SCVTF4(c, c) \
 	SCVTF4(d, d)
 
-// func weigh4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weigh4x16NEON(SB), NOSPLIT, $0-48
+// func weightedSum4x16NEON(o *float32, stride int, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weightedSum4x16NEON(SB), NOSPLIT, $0-48
 	MOVD o+0(FP), R0
 	MOVD stride+8(FP), R6
 	MOVD w+16(FP), R2
@@ -148,8 +148,8 @@ loop:
 	OUTPUT4X16
 	RET
 
-// func weigh1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
-TEXT ·weigh1x16NEON(SB), NOSPLIT, $0-40
+// func weightedSum1x16NEON(o *float32, w *BlockWeights, values *int8, step, pairs int)
+TEXT ·weightedSum1x16NEON(SB), NOSPLIT, $0-40
 	MOVD o+0(FP), R0
 	MOVD w+8(FP), R2
 	MOVD values+16(FP), R1

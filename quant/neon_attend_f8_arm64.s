@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "neon_arm64.h"
-#include "neon_weigh_arm64.h"
+#include "neon_weighted_arm64.h"
 
 // func floatWeights(w *BlockWeights, n int)
 // Converts the codes of n queries' weights to floats.
@@ -63,9 +63,9 @@ codes:
 	VFMLA   V24.S4, V22.S4, c.S4 \
 	VFMLA   V24.S4, V23.S4, d.S4
 
-// func weighF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
+// func weightedSumF8x4x16(o *float32, stride int, w *BlockWeights, values *uint8, step, count int)
 // Four queries, 16 elements.
-TEXT ·weighF8x4x16(SB), NOSPLIT, $0-48
+TEXT ·weightedSumF8x4x16(SB), NOSPLIT, $0-48
 	MOVD o+0(FP), R0
 	MOVD stride+8(FP), R6
 	MOVD w+16(FP), R2
@@ -92,8 +92,8 @@ loop:
 	OUTPUT4X16
 	RET
 
-// func weighF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
-TEXT ·weighF8x1x16(SB), NOSPLIT, $0-40
+// func weightedSumF8x1x16(o *float32, w *BlockWeights, values *uint8, step, count int)
+TEXT ·weightedSumF8x1x16(SB), NOSPLIT, $0-40
 	MOVD o+0(FP), R0
 	MOVD w+8(FP), R2
 	MOVD values+16(FP), R1

@@ -121,10 +121,10 @@ reduce:
 	VST1 [V0.S4], (R0)
 	RET
 
-// func vecF32NEON(out *[4]float32, w *float32, wStride int, x *float32, steps int, tail *[5][16]float32)
+// func gemvF32NEON(out *[4]float32, w *float32, wStride int, x *float32, steps int, tail *[5][16]float32)
 // out[r] = Dot(w[r], x) for four rows. tail holds the rows' and then the
 // token's last elements.
-TEXT ·vecF32NEON(SB), NOSPLIT, $0-48
+TEXT ·gemvF32NEON(SB), NOSPLIT, $0-48
 	VEC4_ENTER(2)
 	MOVD tail+40(FP), R7
 	CBZ  R6, tail
@@ -158,8 +158,8 @@ reduce:
 	VST1 [V0.S4], (R0)
 	RET
 
-// func vecBF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
-TEXT ·vecBF16NEON(SB), NOSPLIT, $0-40
+// func gemvBF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
+TEXT ·gemvBF16NEON(SB), NOSPLIT, $0-40
 	VEC4_ENTER(1)
 	VEOR V31.B16, V31.B16, V31.B16
 
@@ -175,8 +175,8 @@ loop:
 	VST1   [V0.S4], (R0)
 	RET
 
-// func vecF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
-TEXT ·vecF16NEON(SB), NOSPLIT, $0-40
+// func gemvF16NEON(out *[4]float32, w *byte, wStride int, x *float32, steps int)
+TEXT ·gemvF16NEON(SB), NOSPLIT, $0-40
 	VEC4_ENTER(1)
 
 loop:
@@ -191,9 +191,9 @@ loop:
 	VST1   [V0.S4], (R0)
 	RET
 
-// func weighted4NEON(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens int)
+// func weightedSumF32x4NEON(o *float32, oStride int, p *float32, pStride int, v *float32, vStride, tokens int)
 // Sixteen elements of four outputs; strides in elements.
-TEXT ·weighted4NEON(SB), NOSPLIT, $0-56
+TEXT ·weightedSumF32x4NEON(SB), NOSPLIT, $0-56
 	MOVD o+0(FP), R0
 	MOVD oStride+8(FP), R8
 	MOVD p+16(FP), R4
@@ -232,9 +232,9 @@ loop:
 	STORE16(R3, V12, V13, V14, V15)
 	RET
 
-// func weighted1NEON(o, p, v *float32, vStride, tokens int)
+// func weightedSumF32x1NEON(o, p, v *float32, vStride, tokens int)
 // Sixteen elements of one output.
-TEXT ·weighted1NEON(SB), NOSPLIT, $0-40
+TEXT ·weightedSumF32x1NEON(SB), NOSPLIT, $0-40
 	MOVD o+0(FP), R0
 	MOVD p+8(FP), R4
 	MOVD v+16(FP), R10

@@ -10,9 +10,9 @@ import (
 // count as much as their weights say. Products are converted where they are added
 // to something, so that every machine finds the same block.
 
-// fitRounds is how often scale and offset of a block are fitted to the codes
+// fitIterations is how often scale and offset of a block are fitted to the codes
 // that the last ones gave. The error hardly falls after that.
-const fitRounds = 4
+const fitIterations = 4
 
 // shrinks are the parts of a block's range that the search begins with. A
 // smaller one cuts off the outermost elements and leaves less error to the
@@ -44,8 +44,8 @@ func quantizeQ4_1(dst []byte /* [20] */, x, weight *block) {
 	for _, shrink := range shrinks {
 		cut := (high - low) * (1 - shrink) / 2
 		scale, offset := (high-low)*shrink/15, low+cut
-		for range fitRounds {
-			b.roundLine(x, weight, F32ToF16(scale), F32ToF16(offset))
+		for range fitIterations {
+			b.quantizeLine(x, weight, F32ToF16(scale), F32ToF16(offset))
 			if !(b.err >= best.err) {
 				best = b
 			}
@@ -57,8 +57,8 @@ func quantizeQ4_1(dst []byte /* [20] */, x, weight *block) {
 	best.putCodes(dst[4:])
 }
 
-// roundLine rounds a block with a scale and an offset.
-func (b *block4) roundLine(x, weight *block, scale, offset uint16) {
+// quantizeLine rounds a block with a scale and an offset.
+func (b *block4) quantizeLine(x, weight *block, scale, offset uint16) {
 	b.scale, b.offset, b.err = scale, offset, 0
 	s, o := F16ToF32(scale), F16ToF32(offset)
 	inverse := inverseOf(s)
@@ -130,8 +130,8 @@ func (c *codebook) quantize(dst []byte /* [18] */, x, weight *block) {
 	for _, end := range [...]float32{c.values[0], c.values[15]} {
 		for _, shrink := range shrinks {
 			scale := extreme * shrink / end
-			for range fitRounds - 2 {
-				c.round(&b, x, weight, F32ToF16(scale))
+			for range fitIterations - 2 {
+				c.encode(&b, x, weight, F32ToF16(scale))
 				if !(b.err >= best.err) {
 					best = b
 				}
@@ -143,8 +143,8 @@ func (c *codebook) quantize(dst []byte /* [18] */, x, weight *block) {
 	best.putCodes(dst[2:])
 }
 
-// round rounds a block with a scale.
-func (c *codebook) round(b *block4, x, weight *block, scale uint16) {
+// encode rounds a block with a scale.
+func (c *codebook) encode(b *block4, x, weight *block, scale uint16) {
 	b.scale, b.err = scale, 0
 	s := F16ToF32(scale)
 	inverse := inverseOf(s)

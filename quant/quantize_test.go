@@ -65,13 +65,13 @@ func TestQuantizeRowObeysImportance(t *testing.T) {
 		importance[i] = float32(math.Exp(3 * random.NormFloat64()))
 	}
 	for _, typ := range []Type{Q4_1, Q4_0, IQ4_NL, NF4} {
-		weighed := func(got []float32) (sum float64) {
+		weighted := func(got []float32) (sum float64) {
 			for i, v := range got {
 				sum += float64(importance[i]) * float64((v-x[i])*(v-x[i]))
 			}
 			return sum
 		}
-		require.Less(t, weighed(roundTripWith(t, typ, x, importance)), 0.8*weighed(roundTrip(t, typ, x)), typ.String())
+		require.Less(t, weighted(roundTripWith(t, typ, x, importance)), 0.8*weighted(roundTrip(t, typ, x)), typ.String())
 		require.Equal(t, roundTrip(t, typ, make([]float32, 32)), roundTripWith(t, typ, make([]float32, 32), make([]float32, 32)), typ.String())
 		bad := []float32{0: float32(math.NaN()), 1: float32(math.Inf(1)), 31: 1}
 		require.NotPanics(t, func() { roundTrip(t, typ, bad) }, typ.String())

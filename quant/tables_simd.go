@@ -2,5 +2,5 @@
 
 package quant
 
-// f8Rounding is what roundF8x16 loads, in that order.
-var f8Rounding = [...]uint32{1<<31 - 1, 0x80, f8AlignBits, 1, 0x7ffff, f8Rebias, f8NormalBits}
+// f8Constants is what quantizeF8x16 loads, in that order.
+var f8Constants = [...]uint32{1<<31 - 1, 0x80, f8AlignBits, 1, 0x7ffff, f8Rebias, f8NormalBits}

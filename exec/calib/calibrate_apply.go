@@ -77,6 +77,6 @@ func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		if err := modelfile.ReadRow(w.Source, base, row, i); err != nil {
 			return nil, err
 		}
-		return out, quant.QuantizeRowWhole(out, row)
+		return out, quant.QuantizeRowPerRow(out, row)
 	})
 }

@@ -84,7 +84,7 @@ func floatsOf(v hetero.View, rows, cols int) []float32 {
 func (p *matmul) quantizeToken(token, _ int) {
 	x := p.x[token*p.xStride:][:p.op.Cols]
 	if p.op.Scale > 0 {
-		p.device.acts.SetWhole(token, x, p.op.Scale)
+		p.device.acts.SetPerTensor(token, x, p.op.Scale)
 		return
 	}
 	p.device.acts.Set(token, x)

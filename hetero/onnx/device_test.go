@@ -104,7 +104,7 @@ func TestRowsKeepTheirScales(t *testing.T) {
 			for i := range row {
 				row[i] *= float32(1 + r)
 			}
-			require.NoError(t, quant.QuantizeRowWhole(at, row))
+			require.NoError(t, quant.QuantizeRowPerRow(at, row))
 		}
 		x, y := hetero.View{Buffer: b.pool.Take(), Stride: cols}, hetero.View{Buffer: b.pool.Take(), Stride: rows}
 		b.fill(x, 3, cols)

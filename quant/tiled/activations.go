@@ -21,13 +21,13 @@ type Activations struct {
 	shift []float32 // [tile][group][token] -scale·Σ codes, what a min is multiplied with
 	// Where integer sums begin: startBits less zero·Σ codes, which is what a sum
 	// of unsigned codes is too large by. It depends on the tokens alone.
-	start [len(wholeZeros)][]int32 // [zero][tile][group][token]
-	halfs []int32                  // [tile][group][half][token] for halfZero
+	start     [len(groupZeros)][]int32 // [zero][tile][group][token]
+	halfStart []int32                  // [tile][group][half][token] for halfZero
 }
 
-// wholeZeros are the zeros of formats with one scale for a group, halfZero
+// groupZeros are the zeros of formats with one scale for a group, halfZero
 // that of the format with two. Formats with a min have no zero.
-var wholeZeros = [...]int32{8, 16, signedZero}
+var groupZeros = [...]int32{8, 16, signedZero}
 
 const (
 	halfZero   = 32
@@ -47,7 +47,7 @@ const (
 // FloatsNeeded returns how many float32 Use wants for tokens of cols elements.
 func FloatsNeeded(cols, tokens int) int {
 	groups := paddedTokens(tokens) * (cols / GroupElems)
-	return groups * (GroupElems/4 + 1 + 1 + len(wholeZeros) + 2)
+	return groups * (GroupElems/4 + 1 + 1 + len(groupZeros) + 2)
 }
 
 // paddedTokens returns how many tokens the tiles of n tokens have room for.
@@ -86,14 +86,14 @@ func (a *Activations) Use(memory []float32, cols, tokens int) {
 	for i := range a.start {
 		a.start[i] = asInt32(take(groups))
 	}
-	a.halfs = asInt32(take(2 * groups))
+	a.halfStart = asInt32(take(2 * groups))
 	for t := tokens; t < paddedTokens(tokens); t++ {
 		a.Set(t, nil)
 	}
 }
 
 // tile returns the width of a tile and the index of its first group's first
-// token in scale, shift and start. In codes it is GroupElems times, in halfs
+// token in scale, shift and start. In codes it is GroupElems times, in halfStart
 // twice as much.
 func (a *Activations) tile(i int) (width, base int) {
 	return tileWidth(min(TileTokens, a.tokens-i*TileTokens)), i * TileTokens * (a.cols / GroupElems)
@@ -103,9 +103,9 @@ func (a *Activations) tile(i int) (width, base int) {
 // token has index at; nil for a format without a zero.
 func (a *Activations) startAt(f *format, at int) *int32 {
 	if f.halfGroups() {
-		return &a.halfs[2*at]
+		return &a.halfStart[2*at]
 	}
-	for i, zero := range wholeZeros {
+	for i, zero := range groupZeros {
 		if f.zero == int(zero) {
 			return &a.start[i][at]
 		}
@@ -124,27 +124,27 @@ func (a *Activations) set(path kernels, token int, x []float32 /* [cols] */) {
 	if a.cols == 0 {
 		return
 	}
-	args := a.roundArgs(path, token)
+	args := a.quantizeArgs(path, token)
 	if x == nil {
 		args.clear()
 		return
 	}
 	args.x = &x[:a.cols][0]
-	path.round(args)
+	path.quantize(args)
 }
 
-// roundArgs returns where a token's numbers go.
-func (a *Activations) roundArgs(path kernels, token int) roundArgs {
+// quantizeArgs returns where a token's numbers go.
+func (a *Activations) quantizeArgs(path kernels, token int) quantizeArgs {
 	width, base := a.tile(token / TileTokens)
 	in := token % TileTokens
 	at, codes, apart := base+in, (base+in)*GroupElems, codesApart(path, width)
 	if apart != pairElems && in%2 == 1 {
 		codes += pairElems - GroupElems
 	}
-	return roundArgs{
+	return quantizeArgs{
 		codes: &a.codes[codes], apart: apart, scale: &a.scale[at], shift: &a.shift[at],
 		start8: &a.start[0][at], start16: &a.start[1][at], start128: &a.start[2][at],
-		halfs:  &a.halfs[2*base+in],
-		groups: a.cols / GroupElems, width: width,
+		halfStart: &a.halfStart[2*base+in],
+		groups:    a.cols / GroupElems, width: width,
 	}
 }

@@ -10,9 +10,9 @@ type avx2 struct{ portable }
 func (avx2) name() string { return "avx2" }
 
 //go:noescape
-func roundAVX2(a *roundArgs)
+func quantizeAVX2(a *quantizeArgs)
 
-func (avx2) round(a roundArgs) { roundAVX2(&a) }
+func (avx2) quantize(a quantizeArgs) { quantizeAVX2(&a) }
 
 //go:noescape
 func copyAVX2(a *copyArgs)

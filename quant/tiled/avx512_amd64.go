@@ -11,9 +11,9 @@ type avx512 struct{}
 func (avx512) name() string { return "avx512" }
 
 //go:noescape
-func roundAVX512(a *roundArgs)
+func quantizeAVX512(a *quantizeArgs)
 
-func (avx512) round(a roundArgs) { roundAVX512(&a) }
+func (avx512) quantize(a quantizeArgs) { quantizeAVX512(&a) }
 
 //go:noescape
 func mulPlainAVX512(a *kernelArgs)
@@ -81,104 +81,104 @@ func (avx512) decode(p *panel, f *format, blocks []byte, n int) {
 }
 
 //go:noescape
-func vecQ4AVX512(a *vecArgs)
+func gemvQ4AVX512(a *smallArgs)
 
 //go:noescape
-func vecQ4TableAVX512(a *vecArgs)
+func gemvQ4TableAVX512(a *smallArgs)
 
 //go:noescape
-func vecExponentAVX512(a *vecArgs)
+func gemvExponentAVX512(a *smallArgs)
 
 //go:noescape
-func vecQ4MinAVX512(a *vecArgs)
+func gemvQ4MinAVX512(a *smallArgs)
 
 //go:noescape
-func vecQ4ZeroAVX512(a *vecArgs)
+func gemvQ4ZeroAVX512(a *smallArgs)
 
 //go:noescape
-func vecQ5AVX512(a *vecArgs)
+func gemvQ5AVX512(a *smallArgs)
 
 //go:noescape
-func vecQ5MinAVX512(a *vecArgs)
+func gemvQ5MinAVX512(a *smallArgs)
 
 //go:noescape
-func vecQ8AVX512(a *vecArgs)
+func gemvQ8AVX512(a *smallArgs)
 
 //go:noescape
-func vecPairs4AVX512(a *vecArgs)
+func gemvPairs4AVX512(a *smallArgs)
 
 //go:noescape
-func vecPairs5AVX512(a *vecArgs)
+func gemvPairs5AVX512(a *smallArgs)
 
 //go:noescape
-func vecSixAVX512(a *vecArgs)
+func gemvSixAVX512(a *smallArgs)
 
 //go:noescape
-func vecBytes6AVX512(a *vecArgs)
+func gemvBytes6AVX512(a *smallArgs)
 
 //go:noescape
-func fewQ4AVX512(a *vecArgs)
+func smallQ4AVX512(a *smallArgs)
 
 //go:noescape
-func fewQ8AVX512(a *vecArgs)
+func smallQ8AVX512(a *smallArgs)
 
 //go:noescape
-func fewQ6AVX512(a *vecArgs)
+func smallQ6AVX512(a *smallArgs)
 
 //go:noescape
-func fewPairs4AVX512(a *vecArgs)
+func smallPairs4AVX512(a *smallArgs)
 
 //go:noescape
-func fewPairs5AVX512(a *vecArgs)
+func smallPairs5AVX512(a *smallArgs)
 
-// mulFew is mulVec for more than one token.
-func (avx512) mulFew(t quant.Type, a *vecArgs) bool {
+// smallGEMM is mulSmall for more than one token.
+func (avx512) smallGEMM(t quant.Type, a *smallArgs) bool {
 	switch t {
 	case quant.Q4_0:
-		a.each(fewQ4AVX512)
+		a.each(smallQ4AVX512)
 	case quant.Q8_0:
-		a.each(fewQ8AVX512)
+		a.each(smallQ8AVX512)
 	case quant.Q6_K:
-		a.each(fewQ6AVX512)
+		a.each(smallQ6AVX512)
 	case quant.Q4_K:
-		a.each(fewPairs4AVX512)
+		a.each(smallPairs4AVX512)
 	case quant.Q5_K:
-		a.each(fewPairs5AVX512)
+		a.each(smallPairs5AVX512)
 	default:
 		return false
 	}
 	return true
 }
 
-func (p avx512) mulVec(t quant.Type, a *vecArgs) bool {
+func (p avx512) mulSmall(t quant.Type, a *smallArgs) bool {
 	if a.width > 1 {
-		return p.mulFew(t, a)
+		return p.smallGEMM(t, a)
 	}
 	switch t {
 	case quant.Q4_0:
-		a.inPairs(vecQ4AVX512)
+		a.inPairs(gemvQ4AVX512)
 	case quant.Q4_1:
-		a.inPairs(vecQ4MinAVX512)
+		a.inPairs(gemvQ4MinAVX512)
 	case quant.Q5_0:
-		a.inPairs(vecQ5AVX512)
+		a.inPairs(gemvQ5AVX512)
 	case quant.Q5_1:
-		a.inPairs(vecQ5MinAVX512)
+		a.inPairs(gemvQ5MinAVX512)
 	case quant.Q8_0:
-		a.inPairs(vecQ8AVX512)
+		a.inPairs(gemvQ8AVX512)
 	case quant.Q4_K:
-		a.inPairs(vecPairs4AVX512)
+		a.inPairs(gemvPairs4AVX512)
 	case quant.Q5_K:
-		a.inPairs(vecPairs5AVX512)
+		a.inPairs(gemvPairs5AVX512)
 	case quant.Q6_K:
-		a.inPairs(vecBytes6AVX512)
+		a.inPairs(gemvBytes6AVX512)
 	case quant.I4Z:
-		a.inPairs(vecQ4ZeroAVX512)
+		a.inPairs(gemvQ4ZeroAVX512)
 	case quant.IQ4_NL, quant.NF4:
-		a.inPairs(vecQ4TableAVX512)
+		a.inPairs(gemvQ4TableAVX512)
 	case quant.IQ4_XS:
-		a.inPairs(vecSixAVX512)
+		a.inPairs(gemvSixAVX512)
 	case quant.MXFP4:
-		a.inPairs(vecExponentAVX512)
+		a.inPairs(gemvExponentAVX512)
 	default:
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 type kernels interface {
 	// name is the path's name in quant.Features.
 	name() string
-	// round rounds the activations of a token.
-	round(a roundArgs)
+	// quantize rounds the activations of a token.
+	quantize(a quantizeArgs)
 	// decode fills the panel with the groups of n blocks of a tile. It may centre
 	// codes, and says so in the panel.
 	decode(p *panel, f *format, blocks []byte, n int)
@@ -22,9 +22,9 @@ type kernels interface {
 	mulPanel(a *kernelArgs)
 	// copyResults copies the results of some tiles.
 	copyResults(a *copyArgs)
-	// mulVec computes the sums of some tiles of rows for one token, or a few,
+	// mulSmall computes the sums of some tiles of rows for one token, or a few,
 	// straight from the tiles, or reports false where there is no such kernel.
-	mulVec(t quant.Type, a *vecArgs) bool
+	mulSmall(t quant.Type, a *smallArgs) bool
 	// scores multiplies a block of keys with a tile of queries.
 	scores(a *scoreArgs, s *Scratch)
 	// scores4 is scores for keys of 4 bits.
@@ -91,9 +91,9 @@ type tileConfig struct {
 	rows     [16]uint8
 }
 
-// vecArgs is what a vector kernel multiplies: tiles of weights as they are
+// smallArgs is what a vector kernel multiplies: tiles of weights as they are
 // stored with one token or the few of a narrow tile.
-type vecArgs struct {
+type smallArgs struct {
 	sums   *float32 // [tiles][width][TileRows], overwritten
 	tile   *byte    // the first; the others follow
 	tiles  int
@@ -116,7 +116,7 @@ type vecArgs struct {
 }
 
 // each calls a kernel that knows one tile at a time for all of them.
-func (a *vecArgs) each(kernel func(*vecArgs)) {
+func (a *smallArgs) each(kernel func(*smallArgs)) {
 	for i := range a.tiles {
 		if i > 0 {
 			a.tile, a.sums = step(a.tile, a.size), step(a.sums, a.width*TileRows)
@@ -127,7 +127,7 @@ func (a *vecArgs) each(kernel func(*vecArgs)) {
 
 // inPairs calls a kernel that goes through two runs of tiles at a time: the first
 // and the second half. Of an odd number the middle one is in both.
-func (a *vecArgs) inPairs(kernel func(*vecArgs)) {
+func (a *smallArgs) inPairs(kernel func(*smallArgs)) {
 	a.pairs = (a.tiles + 1) / 2
 	skip := a.tiles - a.pairs
 	a.second, a.apart = step(a.tile, skip*a.size), skip*TileRows*4
@@ -161,7 +161,7 @@ func (portable) decode(p *panel, f *format, blocks []byte, n int) {
 	}
 }
 
-func (portable) mulVec(quant.Type, *vecArgs) bool { return false }
+func (portable) mulSmall(quant.Type, *smallArgs) bool { return false }
 
 func (portable) mulPanel(a *kernelArgs) {
 	sums := unsafe.Slice(a.sums, a.width*TileRows)

@@ -44,12 +44,12 @@ func matrixScores4(path kernels, a *scoreArgs, s *Scratch) {
 	tiles := unsafe.Slice(a.codes, key4Bytes(a.groups*GroupElems))
 	size := len(tiles) / (KeyBlock / KeyTile)
 	s.use(0, a.width)
-	if a.width <= fewTokens {
-		s.vec = vecArgs{
+	if a.width <= maxSmallTokens {
+		s.small = smallArgs{
 			sums: &s.sums[0], tile: &tiles[0], tiles: KeyBlock / KeyTile, size: size,
 			x: a.x, dx: a.dx, shift: a.shift, table: f.table, blocks: a.groups, width: a.width, panel: &s.panel,
 		}
-		if path.mulVec(Key4, &s.vec) {
+		if path.mulSmall(Key4, &s.small) {
 			s.copy = copyArgs{
 				y: a.y, rows: KeyBlock, from: &s.sums[0], size: a.width * TileRows, tiles: KeyBlock / KeyTile, tokens: a.width,
 			}

@@ -54,7 +54,7 @@ func TestScores4MatchFloats(t *testing.T) {
 				var want, size float64
 				for i := range cols {
 					var r [GroupElems]int8
-					d := roundGroup(&r, x[q*cols+i/GroupElems*GroupElems:][:GroupElems])
+					d := quantizeGroup(&r, x[q*cols+i/GroupElems*GroupElems:][:GroupElems])
 					v := float64(values[key*cols+i]) * float64(d) * float64(r[i%GroupElems])
 					want += v
 					size += max(v, -v)

@@ -44,7 +44,7 @@ func TestScoresMatchFloats(t *testing.T) {
 				for i := range cols {
 					code := int(k.Codes[key/16*16*cols+i/4*64+key%16*4+i%4]) - 128
 					var r [GroupElems]int8
-					d := roundGroup(&r, x[q*cols+i/GroupElems*GroupElems:][:GroupElems])
+					d := quantizeGroup(&r, x[q*cols+i/GroupElems*GroupElems:][:GroupElems])
 					v := float64(code) * float64(k.Scales[key]) * float64(d) * float64(r[i%GroupElems])
 					want += v
 					size += max(v, -v)

@@ -33,7 +33,7 @@ type Scratch struct {
 	sums    []float32 // [tokens][TileRows] those of the present tile
 	// What kernels are called with; here because it would escape to the heap.
 	args     kernelArgs
-	vec      vecArgs
+	small    smallArgs
 	copy     copyArgs
 	products []int32  // of the kernels that keep sums of groups in memory
 	wide     []uint16 // tokens of the kernels that multiply bfloat16 numbers
@@ -45,10 +45,10 @@ const (
 	// wideTiles is that for a widePath. Bringing the tokens to another form is once
 	// for all of these tiles; for 8 it takes a tenth of the time.
 	wideTiles = 32
-	// vecTiles is that for the few tokens that are multiplied straight from tiles,
+	// smallTiles is that for the few tokens that are multiplied straight from tiles,
 	// and how many tiles a kernel is called for: more than a caller would notice
 	// the calls of, and fewer than keep the thread from the garbage collector.
-	vecTiles = 64
+	smallTiles = 64
 )
 
 // NewScratch returns scratch memory for batches of up to tokens.
@@ -79,7 +79,7 @@ func ScratchFloats(tokens int, wide bool) int {
 // resultFloats is what results take that are written out together, for any number
 // of tokens up to the greatest.
 func resultFloats(tokens int, wide bool) int {
-	few := min(tokens, fewTokens) // either may take more
+	few := min(tokens, maxSmallTokens) // either may take more
 	return max(tilesTogether(few, false)*paddedTokens(max(1, few)), tilesTogether(tokens, wide)*paddedTokens(tokens)) * TileRows
 }
 
@@ -133,7 +133,7 @@ func Multiply(y []float32 /* [tokens, w.Rows], or rows of w.Stride */, w *Matrix
 		switch {
 		case wide:
 			active.(widePath).mulWide(s, w.Type, tiles, n, a)
-		case a.tokens > fewTokens || !s.multiplyVec(f, w.Type, tiles, n, a):
+		case a.tokens > maxSmallTokens || !s.multiplySmall(f, w.Type, tiles, n, a):
 			s.multiplyTiles(f, w.Type, tiles, n, a)
 		}
 		s.copyOut(y, stride, w.Rows, t*TileRows, n, a.tokens)
@@ -154,10 +154,10 @@ func tilesTogether(tokens int, wide bool) int {
 	switch {
 	case wide:
 		return wideTiles
-	case tokens > fewTokens:
+	case tokens > maxSmallTokens:
 		return resultTiles
 	}
-	return vecTiles
+	return smallTiles
 }
 
 // Tiles returns how many tiles of rows a matrix has.
@@ -168,23 +168,23 @@ func (w *Matrix) tileBytes() int {
 	return w.Cols / w.Type.BlockElems() * w.Type.BlockBytes() * TileRows
 }
 
-// fewTokens is how many tokens are multiplied straight from tiles where a path
+// maxSmallTokens is how many tokens are multiplied straight from tiles where a path
 // can: so few that this takes hardly longer than reading the tiles.
-const fewTokens = 8
+const maxSmallTokens = 8
 
-// multiplyVec computes the sums of n tiles of rows for a few tokens, or reports
+// multiplySmall computes the sums of n tiles of rows for a few tokens, or reports
 // false where the path has no kernel for them.
-func (s *Scratch) multiplyVec(f *format, t quant.Type, tiles []byte, n int, a *Activations) bool {
+func (s *Scratch) multiplySmall(f *format, t quant.Type, tiles []byte, n int, a *Activations) bool {
 	if len(tiles) == 0 || a.tokens == 0 {
 		return false
 	}
 	s.use(0, a.tokens)
-	s.vec = vecArgs{
+	s.small = smallArgs{
 		sums: &s.sums[0], tile: &tiles[0], tiles: n, size: len(tiles) / n,
 		x: &a.codes[0], dx: &a.scale[0], shift: &a.shift[0], start: a.startAt(f, 0),
 		table: f.table, blocks: a.cols / t.BlockElems(), width: tileWidth(a.tokens), panel: &s.panel,
 	}
-	return active.mulVec(t, &s.vec)
+	return active.mulSmall(t, &s.small)
 }
 
 // multiplyTile computes the sums of one tile of rows for all tokens, a panel at

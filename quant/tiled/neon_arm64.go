@@ -26,9 +26,9 @@ type neonMatrix struct{ neonDot }
 func (neon) name() string { return "neon" }
 
 //go:noescape
-func roundNEON(a *roundArgs)
+func quantizeNEON(a *quantizeArgs)
 
-func (neon) round(a roundArgs) { roundNEON(&a) }
+func (neon) quantize(a quantizeArgs) { quantizeNEON(&a) }
 
 //go:noescape
 func copyNEON(a *copyArgs)

@@ -64,7 +64,7 @@ func TestNEONRounding(t *testing.T) {
 		requireSame(t, want.scale, got.scale, "scale")
 		requireSame(t, want.shift, got.shift, "shift")
 		require.Equal(t, want.start, got.start)
-		require.Equal(t, want.halfs, got.halfs)
+		require.Equal(t, want.halfStart, got.halfStart)
 	}
 }
 

@@ -4,9 +4,9 @@ package tiled
 
 import "unsafe"
 
-// fewGroups is how many groups of a panel are multiplied at a time where tokens are
+// partGroups is how many groups of a panel are multiplied at a time where tokens are
 // filled up, or keys made signed. The copies take 4 KiB of the stack.
-const fewGroups = 8
+const partGroups = 8
 
 // kernelTokens and kernelRows are what mulDotNEON and mulMatrixNEON compute.
 const kernelTokens, kernelRows = 4, 8
@@ -61,9 +61,9 @@ func mulBaseTokens(a *kernelArgs) {
 
 // mulKeys multiplies keys, whose codes have a zero of 128.
 func mulKeys(a *kernelArgs) {
-	var codes [fewGroups * planes * planeBytes]uint8
-	for g := 0; g < a.groups; g += fewGroups {
-		part := a.part(g, min(fewGroups, a.groups-g))
+	var codes [partGroups * planes * planeBytes]uint8
+	for g := 0; g < a.groups; g += partGroups {
+		part := a.part(g, min(partGroups, a.groups-g))
 		signCodesNEON(&codes[0], part.codes, part.groups)
 		part.codes = &codes[0]
 		mulBaseTokens(&part)
@@ -76,14 +76,14 @@ func mulMatrixTokens(a *kernelArgs) { mulTokens(a, true) }
 // mulTokens multiplies with mulMatrixNEON or mulDotNEON.
 func mulTokens(a *kernelArgs, matrix bool) {
 	if a.width < kernelTokens {
-		mulFewTokens(a, matrix)
+		mulPaddedTokens(a, matrix)
 	} else {
-		mulManyTokens(a, matrix)
+		mulFullTokens(a, matrix)
 	}
 }
 
-// mulManyTokens multiplies tiles of kernelTokens tokens and more.
-func mulManyTokens(a *kernelArgs, matrix bool) {
+// mulFullTokens multiplies tiles of kernelTokens tokens and more.
+func mulFullTokens(a *kernelArgs, matrix bool) {
 	for row := 0; row < TileRows; row += kernelRows {
 		for token := 0; token < a.width; token += kernelTokens {
 			if matrix {
@@ -98,19 +98,19 @@ func mulManyTokens(a *kernelArgs, matrix bool) {
 // pairsTokens: kernels of kernelTokens tokens read them in turns.
 func (neonDot) pairsTokens(width int) bool { return width >= kernelTokens }
 
-// mulFewTokens multiplies a tile of fewer than kernelTokens tokens as one of so
+// mulPaddedTokens multiplies a tile of fewer than kernelTokens tokens as one of so
 // many: the others are zero. Such a tile is the last of a batch or the whole of
 // a very small one, and then reading the weights is most of the work.
-func mulFewTokens(a *kernelArgs, matrix bool) {
+func mulPaddedTokens(a *kernelArgs, matrix bool) {
 	var (
 		sums      [kernelTokens * TileRows]float32
-		x         [fewGroups][kernelTokens * GroupElems]int8
-		dx, shift [fewGroups][kernelTokens]float32
+		x         [partGroups][kernelTokens * GroupElems]int8
+		dx, shift [partGroups][kernelTokens]float32
 	)
 	result := unsafe.Slice(a.sums, a.width*TileRows)
 	copy(sums[:], result)
-	for g := 0; g < a.groups; g += fewGroups {
-		part := a.part(g, min(fewGroups, a.groups-g))
+	for g := 0; g < a.groups; g += partGroups {
+		part := a.part(g, min(partGroups, a.groups-g))
 		for i := range part.groups {
 			for t := range a.width {
 				codes := unsafe.Slice(step(part.x, (i*a.width+t)*GroupElems), GroupElems)
@@ -123,7 +123,7 @@ func mulFewTokens(a *kernelArgs, matrix bool) {
 		}
 		part.sums, part.x, part.dx, part.shift = &sums[0], &x[0][0], &dx[0][0], &shift[0][0]
 		part.width = kernelTokens
-		mulManyTokens(&part, matrix)
+		mulFullTokens(&part, matrix)
 	}
 	copy(result, sums[:])
 }

@@ -69,8 +69,8 @@ func TestPathsAgree(t *testing.T) {
 		{name: "vector", rows: 48, cols: 2048, tokens: 1},
 		{name: "odd rows", rows: 33, cols: 768, tokens: 3},
 		{name: "more tiles than are written at once", rows: (resultTiles+2)*TileRows + 5, cols: 256, tokens: 3},
-		{name: "more than a kernel is called for", rows: (vecTiles+2)*TileRows + 5, cols: 256, tokens: 1},
-		{name: "more than few tokens are given at once", rows: (vecTiles+3)*TileRows + 5, cols: 256, tokens: 7},
+		{name: "more than a kernel is called for", rows: (smallTiles+2)*TileRows + 5, cols: 256, tokens: 1},
+		{name: "more than few tokens are given at once", rows: (smallTiles+3)*TileRows + 5, cols: 256, tokens: 7},
 		{name: "longer than a panel", rows: 17, cols: 1024 + 256, tokens: 5},
 		{name: "zeros", rows: 16, cols: 256, tokens: 4, x: func(n int) []float32 { return make([]float32, n) }},
 		{name: "some groups zero", rows: 16, cols: 512, tokens: 2, x: func(n int) []float32 {

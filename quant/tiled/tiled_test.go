@@ -100,7 +100,7 @@ func TestMultiplyMatchesFloats(t *testing.T) {
 					var want, size float64
 					for k := range cols {
 						var q [GroupElems]int8
-						d := roundGroup(&q, x[tok*cols+k/GroupElems*GroupElems:][:GroupElems])
+						d := quantizeGroup(&q, x[tok*cols+k/GroupElems*GroupElems:][:GroupElems])
 						v := float64(w[k]) * float64(d) * float64(q[k%GroupElems])
 						want += v
 						size += math.Abs(v)

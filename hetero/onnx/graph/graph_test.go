@@ -128,7 +128,7 @@ func wholeRowsOp(t *testing.T, rows, cols int) hetero.Op {
 	clear(weights[:cols])
 	rowBytes := len(op.Weights) / rows
 	for r := range rows {
-		require.NoError(t, quant.QuantizeRowWhole(op.Weights[r*rowBytes:][:rowBytes], weights[r*cols:][:cols]))
+		require.NoError(t, quant.QuantizeRowPerRow(op.Weights[r*rowBytes:][:rowBytes], weights[r*cols:][:cols]))
 	}
 	return op
 }

@@ -110,14 +110,14 @@ codes:
 	CSEL GE, R12, ZR, R13  \
 	ADD  R13, from, to
 
-// func weighDot4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, rounds int)
+// func weightedSumDot4(o *float32, stride int, w *BlockWeights, n int, values *int8, d, rounds int)
 // All elements of up to four queries, 8 at a time. d is a multiple of 8, a round
 // is 16 tokens.
 //
 //	R0 outputs  R1 values  R2 weights  R3 rounds  R5 queries  R6, R7 bytes from
 //	an output, a pair to the next  R8-R11 split weights  R12 columns left
 //	V0-V7 sums of h  V8-V15 of l  V16, V17 of values  V18-V25 weights  V31 ones
-TEXT ·weighDot4(SB), NOSPLIT, $0-56
+TEXT ·weightedSumDot4(SB), NOSPLIT, $0-56
 	MOVD  o+0(FP), R0
 	MOVD  stride+8(FP), R6
 	MOVD  w+16(FP), R2
@@ -198,9 +198,9 @@ next:
 	ZIP_TOKENS(V25, V27)           \
 	DOT_HALF(i, 2, 3, 10, 11, 19, 20)
 
-// func weighDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
+// func weightedSumDot1(o *float32, w *BlockWeights, values *int8, d, rounds int)
 // All elements of one query, 16 at a time. d is a multiple of 16.
-TEXT ·weighDot1(SB), NOSPLIT, $0-40
+TEXT ·weightedSumDot1(SB), NOSPLIT, $0-40
 	MOVD  o+0(FP), R0
 	MOVD  w+8(FP), R2
 	MOVD  values+16(FP), R1

@@ -11,19 +11,19 @@ func TestRoundGroup(t *testing.T) {
 	x := make([]float32, GroupElems)
 	x[0], x[1], x[2], x[3], x[4], x[5] = 127, 0.5, 1.5, 2.5, -0.5, -1.5 // an inverse scale of 1: ties show
 	var codes [GroupElems]int8
-	require.EqualValues(t, 1, roundGroup(&codes, x))
+	require.EqualValues(t, 1, quantizeGroup(&codes, x))
 	require.Equal(t, []int8{127, 0, 2, 2, 0, -2}, codes[:6])
 
 	x = make([]float32, GroupElems)
 	x[31] = -2
-	require.EqualValues(t, float32(2)/127, roundGroup(&codes, x))
+	require.EqualValues(t, float32(2)/127, quantizeGroup(&codes, x))
 	require.EqualValues(t, -127, codes[31])
 
 	for _, small := range []float32{0, 0x1p-149, 0x1p-101, -0x1p-101} {
 		x = make([]float32, GroupElems)
 		x[7] = small
 		codes = [GroupElems]int8{}
-		require.Zero(t, roundGroup(&codes, x), "%g", small)
+		require.Zero(t, quantizeGroup(&codes, x), "%g", small)
 		require.Equal(t, [GroupElems]int8{}, codes)
 	}
 }
@@ -81,7 +81,7 @@ func TestRoundingAgrees(t *testing.T) {
 			require.Equal(t, bits(want.scale), bits(got.scale))
 			require.Equal(t, bits(want.shift), bits(got.shift))
 			require.Equal(t, want.start, got.start)
-			require.Equal(t, want.halfs, got.halfs)
+			require.Equal(t, want.halfStart, got.halfStart)
 		}
 	})
 }

@@ -17,19 +17,19 @@
 
 #define VEC_ARGS(size) \
 	MOVD  a+0(FP), R11                       \
-	MOVD  neonVec_sums(R11), R0              \
-	MOVD  neonVec_codes(R11), R1             \
-	MOVD  neonVec_stride(R11), R2            \
+	MOVD  neonGEMV_sums(R11), R0              \
+	MOVD  neonGEMV_codes(R11), R1             \
+	MOVD  neonGEMV_stride(R11), R2            \
 	SUB   $size, R2                          \
-	MOVD  neonVec_scales(R11), R3            \
-	MOVD  neonVec_mins(R11), R4              \
-	MOVD  neonVec_x(R11), R5                 \
-	MOVD  neonVec_dx(R11), R6                \
-	MOVD  neonVec_shift(R11), R7             \
-	MOVD  neonVec_start(R11), R8             \
-	MOVD  neonVec_startStep(R11), R9         \
-	MOVD  neonVec_groups(R11), R10           \
-	MOVD  neonVec_width(R11), R16            \
+	MOVD  neonGEMV_scales(R11), R3            \
+	MOVD  neonGEMV_mins(R11), R4              \
+	MOVD  neonGEMV_x(R11), R5                 \
+	MOVD  neonGEMV_dx(R11), R6                \
+	MOVD  neonGEMV_shift(R11), R7             \
+	MOVD  neonGEMV_start(R11), R8             \
+	MOVD  neonGEMV_startStep(R11), R9         \
+	MOVD  neonGEMV_groups(R11), R10           \
+	MOVD  neonGEMV_width(R11), R16            \
 	LSL   $5, R16, R15                       \
 	LSL   $2, R16                            \
 	VLD1  (R0), [V0.S4, V1.S4, V2.S4, V3.S4] \
@@ -106,9 +106,9 @@
 	LOW(p, 20, 21, 22, 23) \
 	HIGH(p, 12, 13, 14, 15)
 
-// func vec4NEON(a *neonVec)
+// func gemv4NEON(a *neonGEMV)
 // Nibbles that stand for themselves.
-TEXT ·vec4NEON(SB), NOSPLIT, $0-8
+TEXT ·gemv4NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(256)
 
 loop:
@@ -136,9 +136,9 @@ next:
 	FINISH(SCALED)          \
 	SUB     $1, R10
 
-// func vecQ4NEON(a *neonVec)
+// func gemvQ4NEON(a *neonGEMV)
 // Blocks of Q4_0: scales, then nibbles that stand for themselves.
-TEXT ·vecQ4NEON(SB), NOSPLIT, $0-8
+TEXT ·gemvQ4NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(0)
 
 loop:
@@ -169,11 +169,11 @@ loop:
 	LOW(p, 20, 21, 22, 23) \
 	HIGH(p, 12, 13, 14, 15)
 
-// func vecTableNEON(a *neonVec)
+// func gemvTableNEON(a *neonGEMV)
 // Nibbles that stand for the signed numbers of a table: start is not read.
-TEXT ·vecTableNEON(SB), NOSPLIT, $0-8
+TEXT ·gemvTableNEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(256)
-	ADD  $neonVec_table, R11
+	ADD  $neonGEMV_table, R11
 	VLD1 (R11), [V31.B16]
 
 loop:
@@ -206,9 +206,9 @@ next:
 	FIFTH(V31, V27, V15)     \
 	HIGH(p, 12, 13, 14, 15)
 
-// func vec5NEON(a *neonVec)
+// func gemv5NEON(a *neonGEMV)
 // Codes of 5 bits.
-TEXT ·vec5NEON(SB), NOSPLIT, $0-8
+TEXT ·gemv5NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(320)
 	FIVE_CONSTANTS
 
@@ -248,11 +248,11 @@ next:
 	SIX(p, op, places, V15, V27, V23, 7) \
 	SECOND(p, 12, 13, 14, 15)
 
-// func vec6NEON(a *neonVec)
+// func gemv6NEON(a *neonGEMV)
 // Codes of 6 bits and a factor for each half of a group, which R14 points to.
-TEXT ·vec6NEON(SB), NOSPLIT, $0-8
+TEXT ·gemv6NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(384)
-	MOVD  neonVec_factors(R11), R14
+	MOVD  neonGEMV_factors(R11), R14
 	VMOVI $0x30, V29.B16
 
 loop:
@@ -285,9 +285,9 @@ loop:
 	STORE_SUMS
 	RET
 
-// func vecQ8NEON(a *neonVec)
+// func gemvQ8NEON(a *neonGEMV)
 // Blocks of Q8_0: scales, then codes with a zero of 128. start is not read.
-TEXT ·vecQ8NEON(SB), NOSPLIT, $0-8
+TEXT ·gemvQ8NEON(SB), NOSPLIT, $0-8
 	VEC_ARGS(0)
 	VMOVI $128, V31.B16
 

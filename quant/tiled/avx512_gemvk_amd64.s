@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_amd64.h"
-#include "avx512_vec_amd64.h"
+#include "avx512_gemv_amd64.h"
 
 // Formats with blocks of 256 elements: the block has a scale, its groups have
 // factors of it.
@@ -46,8 +46,8 @@
 	END(sums)                       \
 	END_MIN(sums)
 
-// func vecPairs4AVX512(a *vecArgs): Q4_K
-TEXT ·vecPairs4AVX512(SB), NOSPLIT, $512-8
+// func gemvPairs4AVX512(a *smallArgs): Q4_K
+TEXT ·gemvPairs4AVX512(SB), NOSPLIT, $512-8
 	VEC_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
 
@@ -76,8 +76,8 @@ group:
 	END(sums)                       \
 	END_MIN(sums)
 
-// func vecPairs5AVX512(a *vecArgs): Q5_K
-TEXT ·vecPairs5AVX512(SB), NOSPLIT, $512-8
+// func gemvPairs5AVX512(a *smallArgs): Q5_K
+TEXT ·gemvPairs5AVX512(SB), NOSPLIT, $512-8
 	VEC_ARGS
 	VPBROADCASTD ·highMask(SB), Z28
 	VPBROADCASTD ·fifthBit(SB), Z27
@@ -111,8 +111,8 @@ group:
 	GROUP_TABLE(src, 0)             \
 	END(sums)
 
-// func vecSixAVX512(a *vecArgs): IQ4_XS
-TEXT ·vecSixAVX512(SB), NOSPLIT, $256-8
+// func gemvSixAVX512(a *smallArgs): IQ4_XS
+TEXT ·gemvSixAVX512(SB), NOSPLIT, $256-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 	VPBROADCASTD    ·highMask(SB), Z28
@@ -170,8 +170,8 @@ group:
 	VFMADD231PS.BCST (R9), Z1, sums           \
 	ADDQ $32, factors
 
-// func vecBytes6AVX512(a *vecArgs): Q6_K
-TEXT ·vecBytes6AVX512(SB), NOSPLIT, $0-8
+// func gemvBytes6AVX512(a *smallArgs): Q6_K
+TEXT ·gemvBytes6AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·sixMask(SB), Z27
 	VPXORD       Z3, Z3, Z3

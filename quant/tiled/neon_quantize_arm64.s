@@ -13,25 +13,25 @@
 	MOVW   R15, (to)      \
 	ADD    R9, to
 
-// func roundNEON(a *roundArgs)
+// func quantizeNEON(a *quantizeArgs)
 //
 //	R0 x       R1 codes  R2 scale  R3 shift  R4, R5, R6 start8, 16, 128
 //	R7 halfs   R8 groups   R9, R10, R11 bytes from a group to the next of
 //	numbers, codes and halfs       R12, R13 sums of the halves   R19 from eight
 //	codes to the next
-TEXT ·roundNEON(SB), NOSPLIT, $0-8
+TEXT ·quantizeNEON(SB), NOSPLIT, $0-8
 	MOVD  a+0(FP), R15
-	MOVD  roundArgs_x(R15), R0
-	MOVD  roundArgs_codes(R15), R1
-	MOVD  roundArgs_apart(R15), R19
-	MOVD  roundArgs_scale(R15), R2
-	MOVD  roundArgs_shift(R15), R3
-	MOVD  roundArgs_start8(R15), R4
-	MOVD  roundArgs_start16(R15), R5
-	MOVD  roundArgs_start128(R15), R6
-	MOVD  roundArgs_halfs(R15), R7
-	MOVD  roundArgs_groups(R15), R8
-	MOVD  roundArgs_width(R15), R9
+	MOVD  quantizeArgs_x(R15), R0
+	MOVD  quantizeArgs_codes(R15), R1
+	MOVD  quantizeArgs_apart(R15), R19
+	MOVD  quantizeArgs_scale(R15), R2
+	MOVD  quantizeArgs_shift(R15), R3
+	MOVD  quantizeArgs_start8(R15), R4
+	MOVD  quantizeArgs_start16(R15), R5
+	MOVD  quantizeArgs_start128(R15), R6
+	MOVD  quantizeArgs_halfStart(R15), R7
+	MOVD  quantizeArgs_groups(R15), R8
+	MOVD  quantizeArgs_width(R15), R9
 	LSL   $5, R9, R10
 	LSL   $3, R9, R11
 	LSL   $2, R9

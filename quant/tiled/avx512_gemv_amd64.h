@@ -23,26 +23,26 @@
 
 #define VEC_ARGS \
 	MOVQ a+0(FP), R15             \
-	MOVQ vecArgs_sums(R15), DI    \
-	MOVQ vecArgs_tile(R15), SI    \
-	MOVQ vecArgs_second(R15), BX  \
-	MOVQ vecArgs_pairs(R15), DX   \
-	MOVQ vecArgs_table(R15), AX   \
+	MOVQ smallArgs_sums(R15), DI    \
+	MOVQ smallArgs_tile(R15), SI    \
+	MOVQ smallArgs_second(R15), BX  \
+	MOVQ smallArgs_pairs(R15), DX   \
+	MOVQ smallArgs_table(R15), AX   \
 	CONSTANTS
 
 // VEC_TILES begins a tile of each run.
 #define VEC_TILES \
-	MOVQ vecArgs_x(R15), R8       \
-	MOVQ vecArgs_dx(R15), R9      \
-	MOVQ vecArgs_shift(R15), R10  \
-	MOVQ vecArgs_start(R15), R11  \
-	MOVQ vecArgs_blocks(R15), CX  \
+	MOVQ smallArgs_x(R15), R8       \
+	MOVQ smallArgs_dx(R15), R9      \
+	MOVQ smallArgs_shift(R15), R10  \
+	MOVQ smallArgs_start(R15), R11  \
+	MOVQ smallArgs_blocks(R15), CX  \
 	VPXORD Z0, Z0, Z0             \
 	VPXORD Z20, Z20, Z20
 
 // VEC_NEXT ends them and goes on at tiles, or returns.
 #define VEC_NEXT \
-	MOVQ vecArgs_apart(R15), AX \
+	MOVQ smallArgs_apart(R15), AX \
 	VMOVUPS Z0, (DI)            \
 	VMOVUPS Z20, (DI)(AX*1)     \
 	ADDQ $64, DI                \

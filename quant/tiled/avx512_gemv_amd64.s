@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_amd64.h"
-#include "avx512_vec_amd64.h"
+#include "avx512_gemv_amd64.h"
 
 // Formats with one scale, and one group, in a block.
 
@@ -14,8 +14,8 @@
 	GROUP4(src, 32) \
 	END(sums)
 
-// func vecQ4AVX512(a *vecArgs): Q4_0
-TEXT ·vecQ4AVX512(SB), NOSPLIT, $0-8
+// func gemvQ4AVX512(a *smallArgs): Q4_0
+TEXT ·gemvQ4AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
 tiles:
@@ -37,8 +37,8 @@ loop:
 	GROUP_TABLE(src, 32) \
 	END(sums)
 
-// func vecQ4TableAVX512(a *vecArgs): IQ4_NL, NF4
-TEXT ·vecQ4TableAVX512(SB), NOSPLIT, $0-8
+// func gemvQ4TableAVX512(a *smallArgs): IQ4_NL, NF4
+TEXT ·gemvQ4TableAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 
@@ -61,8 +61,8 @@ loop:
 	GROUP_TABLE(src, 16) \
 	END(sums)
 
-// func vecExponentAVX512(a *vecArgs): MXFP4
-TEXT ·vecExponentAVX512(SB), NOSPLIT, $0-8
+// func gemvExponentAVX512(a *smallArgs): MXFP4
+TEXT ·gemvExponentAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VBROADCASTI32X4 (AX), Z29
 
@@ -87,8 +87,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func vecQ4MinAVX512(a *vecArgs): Q4_1
-TEXT ·vecQ4MinAVX512(SB), NOSPLIT, $0-8
+// func gemvQ4MinAVX512(a *smallArgs): Q4_1
+TEXT ·gemvQ4MinAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
 tiles:
@@ -112,8 +112,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func vecQ4ZeroAVX512(a *vecArgs): I4Z
-TEXT ·vecQ4ZeroAVX512(SB), NOSPLIT, $0-8
+// func gemvQ4ZeroAVX512(a *smallArgs): I4Z
+TEXT ·gemvQ4ZeroAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
 tiles:
@@ -135,8 +135,8 @@ loop:
 	GROUP5(src, 32) \
 	END(sums)
 
-// func vecQ5AVX512(a *vecArgs): Q5_0
-TEXT ·vecQ5AVX512(SB), NOSPLIT, $0-8
+// func gemvQ5AVX512(a *smallArgs): Q5_0
+TEXT ·gemvQ5AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
 
@@ -161,8 +161,8 @@ loop:
 	END(sums) \
 	END_MIN(sums)
 
-// func vecQ5MinAVX512(a *vecArgs): Q5_1
-TEXT ·vecQ5MinAVX512(SB), NOSPLIT, $0-8
+// func gemvQ5MinAVX512(a *smallArgs): Q5_1
+TEXT ·gemvQ5MinAVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z27
 
@@ -185,8 +185,8 @@ loop:
 	GROUP8(src, 32) \
 	END(sums)
 
-// func vecQ8AVX512(a *vecArgs): Q8_0
-TEXT ·vecQ8AVX512(SB), NOSPLIT, $0-8
+// func gemvQ8AVX512(a *smallArgs): Q8_0
+TEXT ·gemvQ8AVX512(SB), NOSPLIT, $0-8
 	VEC_ARGS
 
 tiles:

@@ -78,7 +78,7 @@ func roundAll(path kernels, x []float32) (r rounded) {
 		r.pairs[i] = 0x55
 	}
 	for i, scale := range []float32{
-		RoundKey8(r.keys, step, x), RoundPairs8(r.pairs, x), RoundF8(r.floats, x),
+		QuantizeKey8(r.keys, step, x), QuantizePairs8(r.pairs, x), QuantizeF8(r.floats, x),
 	} {
 		if scale == scale { // a NaN may be any
 			r.scales[i] = math.Float32bits(scale)
@@ -130,11 +130,11 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 func TestRoundingIsHalvesToEven(t *testing.T) {
 	x := []float32{127, 0.5, 1.5, 2.5, -0.5, -1.5}
 	var codes [16]int8
-	require.EqualValues(t, 1, RoundPairs8(codes[:], x))
+	require.EqualValues(t, 1, QuantizePairs8(codes[:], x))
 	require.Equal(t, [16]int8{0: 127, 4: 2, 6: 2, 10: -2}, codes)
 	var floats [4]uint8
 	// Between 1 and 1.125 lies 1.0625, and between that and 1.25 lies 1.1875.
-	require.EqualValues(t, 1, RoundF8(floats[:], []float32{1.75, 1.0625, 1.1875, -0x1p-18}))
+	require.EqualValues(t, 1, QuantizeF8(floats[:], []float32{1.75, 1.0625, 1.1875, -0x1p-18}))
 	require.Equal(t, [4]uint8{0x7E, 0x78, 0x7A, 0x80}, floats)
 }
 
@@ -161,17 +161,17 @@ func BenchmarkRound(b *testing.B) {
 	keys, pairs, halves := make([]uint8, 64*128/4), make([]int8, 256), make([]byte, 256)
 	b.Run("key8", func(b *testing.B) {
 		for b.Loop() {
-			RoundKey8(keys, 64, x)
+			QuantizeKey8(keys, 64, x)
 		}
 	})
 	b.Run("pairs8", func(b *testing.B) {
 		for b.Loop() {
-			RoundPairs8(pairs, x)
+			QuantizePairs8(pairs, x)
 		}
 	})
 	b.Run("f8", func(b *testing.B) {
 		for b.Loop() {
-			RoundF8(keys[:128], x)
+			QuantizeF8(keys[:128], x)
 		}
 	})
 	b.Run("f16", func(b *testing.B) {

@@ -57,8 +57,8 @@ loop:
 	SQXTN8(0, 0)    \
 	SQXTN28(2, 0)
 
-// func roundKey8x16(dst *uint8, step int, x *float32, n int, inverse float32)
-TEXT ·roundKey8x16(SB), NOSPLIT, $0-36
+// func quantizeKey8x16(dst *uint8, step int, x *float32, n int, inverse float32)
+TEXT ·quantizeKey8x16(SB), NOSPLIT, $0-36
 	MOVD  dst+0(FP), R2
 	MOVD  step+8(FP), R3
 	MOVD  x+16(FP), R0
@@ -89,8 +89,8 @@ loop:
 	VST1 V0.B[j], (R2) \
 	ADD  $2, R2
 
-// func roundPairs8x16(dst *int8, x *float32, n int, inverse float32)
-TEXT ·roundPairs8x16(SB), NOSPLIT, $0-28
+// func quantizePairs8x16(dst *int8, x *float32, n int, inverse float32)
+TEXT ·quantizePairs8x16(SB), NOSPLIT, $0-28
 	MOVD  dst+0(FP), R2
 	MOVD  x+8(FP), R0
 	MOVD  n+16(FP), R1
@@ -148,14 +148,14 @@ loop:
 	VBIT   V23.B16, V5.B16, V6.B16     \
 	VORR   V6.B16, X.B16, X.B16
 
-// func roundF8x16(dst *uint8, x *float32, n int, inverse float32)
-TEXT ·roundF8x16(SB), NOSPLIT, $0-28
+// func quantizeF8x16(dst *uint8, x *float32, n int, inverse float32)
+TEXT ·quantizeF8x16(SB), NOSPLIT, $0-28
 	MOVD  dst+0(FP), R2
 	MOVD  x+8(FP), R0
 	MOVD  n+16(FP), R1
 	MOVWU inverse+24(FP), R4
 	VDUP  R4, V7.S4
-	MOVD  $·f8Rounding(SB), R5
+	MOVD  $·f8Constants(SB), R5
 	VLD1R.P 4(R5), [V16.S4]
 	VLD1R.P 4(R5), [V17.S4]
 	VLD1R.P 4(R5), [V18.S4]

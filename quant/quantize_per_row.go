@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// QuantizeRowWhole rounds a row to Q8_0 with one scale for all of its blocks:
+// QuantizeRowPerRow rounds a row to Q8_0 with one scale for all of its blocks:
 // the form of devices that sum the products of a whole row in integers.
-func QuantizeRowWhole(dst []byte, src []float32 /* [cols] */) error {
+func QuantizeRowPerRow(dst []byte, src []float32 /* [cols] */) error {
 	size, err := Q8_0.RowBytes(len(src))
 	if err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// neonVec is what a vector kernel multiplies: groups of a tile as they are
+// neonGEMV is what a vector kernel multiplies: groups of a tile as they are
 // stored with one token of a tile. Pointers are to the first group. Kernels of whole
 // blocks take the scales from the blocks.
-type neonVec struct {
+type neonGEMV struct {
 	sums   *float32 // [TileRows], added to
 	codes  *byte    // groups are stride bytes apart, or the blocks
 	stride int
@@ -34,33 +34,33 @@ type neonVec struct {
 var noStart int32 = startBits
 
 //go:noescape
-func vec4NEON(a *neonVec)
+func gemv4NEON(a *neonGEMV)
 
 //go:noescape
-func vecTableNEON(a *neonVec)
+func gemvTableNEON(a *neonGEMV)
 
 //go:noescape
-func vec5NEON(a *neonVec)
+func gemv5NEON(a *neonGEMV)
 
 //go:noescape
-func vec6NEON(a *neonVec)
+func gemv6NEON(a *neonGEMV)
 
 //go:noescape
-func vecQ4NEON(a *neonVec)
+func gemvQ4NEON(a *neonGEMV)
 
 //go:noescape
-func vecQ8NEON(a *neonVec)
+func gemvQ8NEON(a *neonGEMV)
 
-// vecTokens is how many tokens the vector kernels take, one after the other, before
+// gemvTokens is how many tokens the vector kernels take, one after the other, before
 // a panel kernel for kernelTokens is faster.
-const vecTokens = 2
+const gemvTokens = 2
 
-func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
-	if a.width > vecTokens {
+func (neonDot) mulSmall(t quant.Type, a *smallArgs) bool {
+	if a.width > gemvTokens {
 		return false
 	}
 	f := formats[t]
-	a.each(func(a *vecArgs) {
+	a.each(func(a *smallArgs) {
 		clear(unsafe.Slice(a.sums, a.width*TileRows))
 		if t == quant.Q4_0 || t == quant.Q8_0 {
 			f.mulBlocksNEON(a)
@@ -72,23 +72,23 @@ func (neonDot) mulVec(t quant.Type, a *vecArgs) bool {
 }
 
 // mulBlocksNEON computes the sums of one tile with a kernel of whole blocks.
-func (f *format) mulBlocksNEON(a *vecArgs) {
-	v := neonVec{codes: a.tile, groups: a.blocks, width: a.width}
+func (f *format) mulBlocksNEON(a *smallArgs) {
+	v := neonGEMV{codes: a.tile, groups: a.blocks, width: a.width}
 	for token := range a.width {
 		v.take(f, a, 0, token)
 		if f.bits == 4 {
-			vecQ4NEON(&v)
+			gemvQ4NEON(&v)
 		} else {
-			vecQ8NEON(&v)
+			gemvQ8NEON(&v)
 		}
 	}
 }
 
 // mulTileNEON computes the sums of one tile, of which a block has so many bytes.
 // Scales are decoded to the panel, as many as it has room for.
-func (f *format) mulTileNEON(size int, a *vecArgs) {
+func (f *format) mulTileNEON(size int, a *smallArgs) {
 	p := a.panel
-	v := neonVec{scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart, width: a.width}
+	v := neonGEMV{scales: &p.scales[0], factors: &p.factors[0], stride: f.groupBytes(), start: &noStart, width: a.width}
 	perBlock, run := f.groups(size), 1
 	if perBlock == 1 {
 		run, v.stride = panelGroups, size
@@ -113,7 +113,7 @@ func (f *format) mulTileNEON(size int, a *vecArgs) {
 }
 
 // take points to a token's numbers from group g on.
-func (v *neonVec) take(f *format, a *vecArgs, g, token int) {
+func (v *neonGEMV) take(f *format, a *smallArgs, g, token int) {
 	at := g*a.width + token
 	v.sums, v.x = step(a.sums, token*TileRows), step(a.x, at*GroupElems)
 	v.dx, v.shift = step(a.dx, at), step(a.shift, at)
@@ -127,15 +127,15 @@ func (v *neonVec) take(f *format, a *vecArgs, g, token int) {
 }
 
 // mulGroupsNEON calls the kernel of the format.
-func (f *format) mulGroupsNEON(v *neonVec) {
+func (f *format) mulGroupsNEON(v *neonGEMV) {
 	switch {
 	case f.bits == 4 && f.table == &evenly:
-		vec4NEON(v)
+		gemv4NEON(v)
 	case f.bits == 4:
-		vecTableNEON(v)
+		gemvTableNEON(v)
 	case f.bits == 5:
-		vec5NEON(v)
+		gemv5NEON(v)
 	case f.bits == 6:
-		vec6NEON(v)
+		gemv6NEON(v)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuantizeRowWhole gives a row one scale, by which its largest element becomes
+// TestQuantizeRowPerRow gives a row one scale, by which its largest element becomes
 // the largest code.
-func TestQuantizeRowWhole(t *testing.T) {
+func TestQuantizeRowPerRow(t *testing.T) {
 	x := make([]float32, 96)
 	for i := range x {
 		x[i] = float32(i) / 1000
@@ -18,7 +18,7 @@ func TestQuantizeRowWhole(t *testing.T) {
 	n, err := Q8_0.RowBytes(len(x))
 	require.NoError(t, err)
 	row := make([]byte, n)
-	require.NoError(t, QuantizeRowWhole(row, x))
+	require.NoError(t, QuantizeRowPerRow(row, x))
 	size := Q8_0.BlockBytes()
 	for b := 1; b < 3; b++ {
 		require.Equal(t, row[:2], row[b*size:b*size+2], "the scale of block %d", b)
@@ -30,8 +30,8 @@ func TestQuantizeRowWhole(t *testing.T) {
 		require.LessOrEqual(t, math.Abs(float64(got[i]-x[i])), 0.02/2*1.001, "element %d", i)
 	}
 
-	require.NoError(t, QuantizeRowWhole(row, make([]float32, 96)))
+	require.NoError(t, QuantizeRowPerRow(row, make([]float32, 96)))
 	require.Equal(t, make([]byte, n), row)
-	require.Error(t, QuantizeRowWhole(row, make([]float32, 100)), "no whole number of blocks")
-	require.Error(t, QuantizeRowWhole(row[:n-1], x))
+	require.Error(t, QuantizeRowPerRow(row, make([]float32, 100)), "no whole number of blocks")
+	require.Error(t, QuantizeRowPerRow(row[:n-1], x))
 }

@@ -1,26 +1,26 @@
 //go:build !noasm
 
 #include "go_asm.h"
-#include "round_amd64.h"
+#include "quantize_amd64.h"
 #include "textflag.h"
 
-// func roundAVX512(a *roundArgs)
+// func quantizeAVX512(a *quantizeArgs)
 //
-//	SI x   DI codes   R8 scale   R9 shift   R10-R12 starts   R13 halfs
+//	SI x   DI codes   R8 scale   R9 shift   R10-R12 starts   R13 halfStart
 //	CX groups         DX 4·width, which is from a number to the next
 //	Z31 magnitude bits of every lane   X30 127   Y29 bytes of 1
-TEXT ·roundAVX512(SB), NOSPLIT, $0-8
+TEXT ·quantizeAVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	MOVQ         roundArgs_x(AX), SI
-	MOVQ         roundArgs_codes(AX), DI
-	MOVQ         roundArgs_scale(AX), R8
-	MOVQ         roundArgs_shift(AX), R9
-	MOVQ         roundArgs_start8(AX), R10
-	MOVQ         roundArgs_start16(AX), R11
-	MOVQ         roundArgs_start128(AX), R12
-	MOVQ         roundArgs_halfs(AX), R13
-	MOVQ         roundArgs_groups(AX), CX
-	MOVQ         roundArgs_width(AX), DX
+	MOVQ         quantizeArgs_x(AX), SI
+	MOVQ         quantizeArgs_codes(AX), DI
+	MOVQ         quantizeArgs_scale(AX), R8
+	MOVQ         quantizeArgs_shift(AX), R9
+	MOVQ         quantizeArgs_start8(AX), R10
+	MOVQ         quantizeArgs_start16(AX), R11
+	MOVQ         quantizeArgs_start128(AX), R12
+	MOVQ         quantizeArgs_halfStart(AX), R13
+	MOVQ         quantizeArgs_groups(AX), CX
+	MOVQ         quantizeArgs_width(AX), DX
 	SHLQ         $2, DX
 	VPBROADCASTD ·magnitudeMask(SB), Z31
 	VBROADCASTSS ·largestCode(SB), X30

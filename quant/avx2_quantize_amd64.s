@@ -47,8 +47,8 @@ loop:
 	VEXTRACTI128 $1, Y0, X1     \
 	VPACKSSWB    X1, X0, X0
 
-// func roundKey8x16(dst *uint8, step int, x *float32, n int, inverse float32)
-TEXT ·roundKey8x16(SB), NOSPLIT, $0-36
+// func quantizeKey8x16(dst *uint8, step int, x *float32, n int, inverse float32)
+TEXT ·quantizeKey8x16(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), DI
 	MOVQ         step+8(FP), DX
 	MOVQ         x+16(FP), SI
@@ -73,8 +73,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func roundPairs8x16(dst *int8, x *float32, n int, inverse float32)
-TEXT ·roundPairs8x16(SB), NOSPLIT, $0-28
+// func quantizePairs8x16(dst *int8, x *float32, n int, inverse float32)
+TEXT ·quantizePairs8x16(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), CX
@@ -124,19 +124,19 @@ loop:
 	VPBLENDVB t, u, v, v           \
 	VPOR      v, out, out
 
-// func roundF8x16(dst *uint8, x *float32, n int, inverse float32)
-TEXT ·roundF8x16(SB), NOSPLIT, $0-28
+// func quantizeF8x16(dst *uint8, x *float32, n int, inverse float32)
+TEXT ·quantizeF8x16(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), CX
 	VBROADCASTSS inverse+24(FP), Y5
-	VPBROADCASTD ·f8Rounding+0(SB), Y6
-	VPBROADCASTD ·f8Rounding+4(SB), Y7
-	VPBROADCASTD ·f8Rounding+8(SB), Y8
-	VPBROADCASTD ·f8Rounding+12(SB), Y9
-	VPBROADCASTD ·f8Rounding+16(SB), Y10
-	VPBROADCASTD ·f8Rounding+20(SB), Y11
-	VPBROADCASTD ·f8Rounding+24(SB), Y12
+	VPBROADCASTD ·f8Constants+0(SB), Y6
+	VPBROADCASTD ·f8Constants+4(SB), Y7
+	VPBROADCASTD ·f8Constants+8(SB), Y8
+	VPBROADCASTD ·f8Constants+12(SB), Y9
+	VPBROADCASTD ·f8Constants+16(SB), Y10
+	VPBROADCASTD ·f8Constants+20(SB), Y11
+	VPBROADCASTD ·f8Constants+24(SB), Y12
 
 loop:
 	FLOATS8((SI), Y0, Y1, Y2, Y3)

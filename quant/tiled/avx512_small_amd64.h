@@ -7,14 +7,14 @@
 
 #define FEW_ARGS \
 	MOVQ a+0(FP), AX             \
-	MOVQ vecArgs_sums(AX), DI    \
-	MOVQ vecArgs_tile(AX), SI    \
-	MOVQ vecArgs_x(AX), R8       \
-	MOVQ vecArgs_dx(AX), R9      \
-	MOVQ vecArgs_shift(AX), R10  \
-	MOVQ vecArgs_start(AX), R11  \
-	MOVQ vecArgs_blocks(AX), CX  \
-	MOVQ vecArgs_width(AX), DX   \
+	MOVQ smallArgs_sums(AX), DI    \
+	MOVQ smallArgs_tile(AX), SI    \
+	MOVQ smallArgs_x(AX), R8       \
+	MOVQ smallArgs_dx(AX), R9      \
+	MOVQ smallArgs_shift(AX), R10  \
+	MOVQ smallArgs_start(AX), R11  \
+	MOVQ smallArgs_blocks(AX), CX  \
+	MOVQ smallArgs_width(AX), DX   \
 	SHLQ $2, DX                  \
 	VPBROADCASTD ·startValue(SB), Z31 \
 	VPBROADCASTD ·nibbleMask(SB), Z14 \

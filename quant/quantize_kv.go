@@ -20,9 +20,9 @@ import (
 // maxCode8 is the largest code of 8 bits.
 const maxCode8 = 127
 
-// RoundKey8 rounds a key to codes of 8 bits with a zero of 128, four neighbours
+// QuantizeKey8 rounds a key to codes of 8 bits with a zero of 128, four neighbours
 // together, the next four step bytes on.
-func RoundKey8(dst []uint8, step int, x []float32 /* [n] */) (scale float32) {
+func QuantizeKey8(dst []uint8, step int, x []float32 /* [n] */) (scale float32) {
 	n := len(x)
 	if n == 0 {
 		return 0
@@ -30,46 +30,46 @@ func RoundKey8(dst []uint8, step int, x []float32 /* [n] */) (scale float32) {
 	if last := (n-1)/4*step + (n-1)%4; step < 4 || last >= len(dst) {
 		panic(fmt.Sprintf("quant: a key of %d elements, %d bytes apart, exceeds %d bytes", n, step, len(dst)))
 	}
-	scale, inverse := rounding(x, maxCode8)
+	scale, inverse := scaleFor(x, maxCode8)
 	if inverse == 0 {
 		for i := range x {
 			dst[i/4*step+i%4] = 128
 		}
 		return scale
 	}
-	active.roundKey8(dst, step, x, inverse)
+	active.quantizeKey8(dst, step, x, inverse)
 	return scale
 }
 
-// RoundPairs8 rounds a value to codes of 8 bits, of which each is followed by
+// QuantizePairs8 rounds a value to codes of 8 bits, of which each is followed by
 // the code of a neighbouring token.
-func RoundPairs8(dst []int8 /* [2n-1] */, x []float32 /* [n] */) (scale float32) {
+func QuantizePairs8(dst []int8 /* [2n-1] */, x []float32 /* [n] */) (scale float32) {
 	if len(x) == 0 {
 		return 0
 	}
 	if len(dst) < 2*len(x)-1 {
 		panic(fmt.Sprintf("quant: a value of %d elements exceeds %d bytes", len(x), len(dst)))
 	}
-	scale, inverse := rounding(x, maxCode8)
+	scale, inverse := scaleFor(x, maxCode8)
 	if inverse == 0 {
 		for i := range x {
 			dst[2*i] = 0
 		}
 		return scale
 	}
-	active.roundPairs8(dst, x, inverse)
+	active.quantizePairs8(dst, x, inverse)
 	return scale
 }
 
-// RoundF8 rounds a value to floats of 8 bits: x is about F8ToF32(code)·scale.
-func RoundF8(dst []uint8, x []float32 /* [n] */) (scale float32) {
+// QuantizeF8 rounds a value to floats of 8 bits: x is about F8ToF32(code)·scale.
+func QuantizeF8(dst []uint8, x []float32 /* [n] */) (scale float32) {
 	dst = dst[:len(x)]
-	scale, inverse := rounding(x, f8Largest)
+	scale, inverse := scaleFor(x, f8Largest)
 	if inverse == 0 {
 		clear(dst)
 		return scale
 	}
-	active.roundF8(dst, x, inverse)
+	active.quantizeF8(dst, x, inverse)
 	return scale
 }
 
@@ -77,9 +77,9 @@ func RoundF8(dst []uint8, x []float32 /* [n] */) (scale float32) {
 // beyond the range becomes infinite.
 func RoundF16(dst []byte /* [2n] */, x []float32 /* [n] */) { active.roundF16(dst[:2*len(x)], x) }
 
-// rounding returns the scale that maps the largest magnitude to top, and its
+// scaleFor returns the scale that maps the largest magnitude to top, and its
 // inverse; 0 where no codes can be given.
-func rounding(x []float32, top float32) (scale, inverse float32) {
+func scaleFor(x []float32, top float32) (scale, inverse float32) {
 	bits := active.largestBits(x)
 	if bits < minWeightBits {
 		return 0, 0
@@ -91,9 +91,9 @@ func rounding(x []float32, top float32) (scale, inverse float32) {
 	return most / top, top / most
 }
 
-// roundSteps returns how many of n elements rounding kernels take, in steps of
+// simdElems returns how many of n elements rounding kernels take, in steps of
 // 16.
-func roundSteps(n int) int { return n &^ 15 }
+func simdElems(n int) int { return n &^ 15 }
 
 // largestBits returns the bits of the largest magnitude; NaNs are largest.
 func (portable) largestBits(x []float32) (bits uint32) {
@@ -103,26 +103,26 @@ func (portable) largestBits(x []float32) (bits uint32) {
 	return bits
 }
 
-func (k portable) roundKey8(dst []uint8, step int, x []float32, inverse float32) {
-	k.roundKey8From(0, dst, step, x, inverse)
+func (k portable) quantizeKey8(dst []uint8, step int, x []float32, inverse float32) {
+	k.quantizeKey8From(0, dst, step, x, inverse)
 }
 
-// roundKey8From is roundKey8 for the elements from i on.
-func (portable) roundKey8From(i int, dst []uint8, step int, x []float32, inverse float32) {
+// quantizeKey8From is quantizeKey8 for the elements from i on.
+func (portable) quantizeKey8From(i int, dst []uint8, step int, x []float32, inverse float32) {
 	for ; i < len(x); i++ {
 		dst[i/4*step+i%4] = uint8(roundEven(float32(x[i]*inverse))) ^ 0x80
 	}
 }
 
-func (portable) roundPairs8(dst []int8, x []float32, inverse float32) {
+func (portable) quantizePairs8(dst []int8, x []float32, inverse float32) {
 	for i, v := range x {
 		dst[2*i] = int8(roundEven(float32(v * inverse)))
 	}
 }
 
-func (portable) roundF8(dst []uint8, x []float32, inverse float32) {
+func (portable) quantizeF8(dst []uint8, x []float32, inverse float32) {
 	for i, v := range x {
-		dst[i] = roundF8(float32(v * inverse))
+		dst[i] = encodeF8(float32(v * inverse))
 	}
 }
 

@@ -5,22 +5,22 @@ import (
 	"unsafe"
 )
 
-// roundArgs is what the rounding kernels read and write: one token's groups.
+// quantizeArgs is what the rounding kernels read and write: one token's groups.
 // Pointers are to the first group. Between a group and the next lie the other
 // tokens of the tile, so that numbers are width apart, codes width·GroupElems
-// and halfs 2·width, with the second half width after the first.
-type roundArgs struct {
-	x        *float32 // [groups][GroupElems]
-	codes    *int8
-	apart    int // from pairElems of a group's codes to the next
-	scale    *float32
-	shift    *float32
-	start8   *int32 // startBits - 8·Σ codes, and so on
-	start16  *int32
-	start128 *int32
-	halfs    *int32
-	groups   int
-	width    int
+// and halfStart 2·width, with the second half width after the first.
+type quantizeArgs struct {
+	x         *float32 // [groups][GroupElems]
+	codes     *int8
+	apart     int // from pairElems of a group's codes to the next
+	scale     *float32
+	shift     *float32
+	start8    *int32 // startBits - 8·Σ codes, and so on
+	start16   *int32
+	start128  *int32
+	halfStart *int32
+	groups    int
+	width     int
 }
 
 // pairElems is how many elements of a token come before those of its neighbour where
@@ -38,17 +38,17 @@ const (
 )
 
 // round is the portable rounding kernel.
-func (portable) round(a roundArgs) {
+func (portable) quantize(a quantizeArgs) {
 	x := unsafe.Slice(a.x, a.groups*GroupElems)
 	for g := range a.groups {
 		var codes [GroupElems]int8
-		scale := roundGroup(&codes, x[g*GroupElems:][:GroupElems])
+		scale := quantizeGroup(&codes, x[g*GroupElems:][:GroupElems])
 		a.put(g, &codes, scale)
 	}
 }
 
 // clear sets a token to zeros.
-func (a *roundArgs) clear() {
+func (a *quantizeArgs) clear() {
 	var codes [GroupElems]int8
 	for g := range a.groups {
 		a.put(g, &codes, 0)
@@ -56,7 +56,7 @@ func (a *roundArgs) clear() {
 }
 
 // put writes a group with all that follows from its codes.
-func (a *roundArgs) put(g int, codes *[GroupElems]int8, scale float32) {
+func (a *quantizeArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 	at, end := g*a.width, (a.groups-1)*a.width+1 // the last group's number ends the slices
 	for i := range GroupElems / pairElems {
 		dst := step(a.codes, at*GroupElems+i*a.apart)
@@ -68,13 +68,13 @@ func (a *roundArgs) put(g int, codes *[GroupElems]int8, scale float32) {
 	unsafe.Slice(a.start8, end)[at] = startBits - 8*(first+second)
 	unsafe.Slice(a.start16, end)[at] = startBits - 16*(first+second)
 	unsafe.Slice(a.start128, end)[at] = startBits - 128*(first+second)
-	halfs := unsafe.Slice(a.halfs, 2*end+a.width-1)
-	halfs[2*at], halfs[2*at+a.width] = startBits-halfZero*first, startBits-halfZero*second
+	halfStart := unsafe.Slice(a.halfStart, 2*end+a.width-1)
+	halfStart[2*at], halfStart[2*at+a.width] = startBits-halfZero*first, startBits-halfZero*second
 }
 
-// roundGroup rounds a group and returns the scale, which is infinite or a NaN
+// quantizeGroup rounds a group and returns the scale, which is infinite or a NaN
 // where an element is.
-func roundGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float32 {
+func quantizeGroup(dst *[GroupElems]int8, x []float32 /* [GroupElems] */) float32 {
 	var bits uint32
 	for _, v := range x {
 		bits = max(bits, math.Float32bits(v)&^signMask)

@@ -10,9 +10,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// TestSetWhole multiplies with one scale for all of a row and a token, on all
+// TestSetPerTensor multiplies with one scale for all of a row and a token, on all
 // paths, and compares with sums of integers.
-func TestSetWhole(t *testing.T) {
+func TestSetPerTensor(t *testing.T) {
 	const rows, cols, tokens, scale = 20, 96, 17, 0.01
 	w, x := randomVector(rows*cols, 1), randomVector(tokens*cols, 2)
 	x[3*cols+5] = 400 * scale // becomes 127 of them
@@ -20,7 +20,7 @@ func TestSetWhole(t *testing.T) {
 	require.NoError(t, err)
 	stored := make([]byte, rows*size)
 	for r := range rows {
-		require.NoError(t, quant.QuantizeRowWhole(stored[r*size:], w[r*cols:(r+1)*cols]))
+		require.NoError(t, quant.QuantizeRowPerRow(stored[r*size:], w[r*cols:(r+1)*cols]))
 	}
 	codes := func(r int) (codes []float64, scale float64) {
 		row := make([]float32, cols)
@@ -36,7 +36,7 @@ func TestSetWhole(t *testing.T) {
 		a := &Activations{}
 		a.Use(make([]float32, FloatsNeeded(cols, tokens)), cols, tokens)
 		for i := range tokens {
-			most := a.SetWhole(i, x[i*cols:][:cols], scale)
+			most := a.SetPerTensor(i, x[i*cols:][:cols], scale)
 			require.Equal(t, i == 3, math.Float32frombits(most) == 400*scale)
 		}
 		y := make([]float32, tokens*rows)
@@ -55,7 +55,7 @@ func TestSetWhole(t *testing.T) {
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
 			row := make([]float32, cols)
 			row[70] = bad
-			require.GreaterOrEqual(t, a.SetWhole(16, row, scale), uint32(infBits))
+			require.GreaterOrEqual(t, a.SetPerTensor(16, row, scale), uint32(infBits))
 			Multiply(y, m, 0, m.Tiles(), a, NewScratch(tokens))
 			require.False(t, math.Abs(float64(y[16*rows])) < math.MaxFloat32, "a broken token must not pass for a sound one")
 			require.Less(t, math.Abs(float64(y[15*rows])), 1e3)

@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_panel_amd64.h"
-#include "avx512_few_amd64.h"
+#include "avx512_small_amd64.h"
 
 // SHIFTED has the bits of both vectors of high bits where they belong.
 #define SHIFTED(OP, n) \
@@ -47,8 +47,8 @@ loop:                     \
 	WIDTH(STORE)      \
 	FEW_RETURN
 
-// func fewQ4AVX512(a *vecArgs): Q4_0
-TEXT ·fewQ4AVX512(SB), NOSPLIT, $0-8
+// func smallQ4AVX512(a *smallArgs): Q4_0
+TEXT ·smallQ4AVX512(SB), NOSPLIT, $0-8
 	FEW_ARGS
 	FEW_WIDTH
 	FEW4(loop2, WIDTH2, PLAIN2, STORE2)
@@ -73,8 +73,8 @@ loop:                                       \
 	WIDTH(STORE)                        \
 	FEW_RETURN
 
-// func fewQ8AVX512(a *vecArgs): Q8_0
-TEXT ·fewQ8AVX512(SB), NOSPLIT, $0-8
+// func smallQ8AVX512(a *smallArgs): Q8_0
+TEXT ·smallQ8AVX512(SB), NOSPLIT, $0-8
 	FEW_ARGS
 	FEW_WIDTH
 	FEW8(loop2, WIDTH2, PLAIN2, STORE2)
@@ -115,8 +115,8 @@ group:                                  \
 	WIDTH(STORE)                    \
 	FEW_RETURN
 
-// func fewQ6AVX512(a *vecArgs): Q6_K
-TEXT ·fewQ6AVX512(SB), NOSPLIT, $0-8
+// func smallQ6AVX512(a *smallArgs): Q6_K
+TEXT ·smallQ6AVX512(SB), NOSPLIT, $0-8
 	FEW_ARGS
 	VPBROADCASTD ·sixMask(SB), Z13
 	FEW_WIDTH

@@ -2,18 +2,18 @@ package tiled
 
 import "math"
 
-// SetWhole rounds the activations of one token with a scale that is given, the
+// SetPerTensor rounds the activations of one token with a scale that is given, the
 // same for all of its groups, as devices do that multiply in integers throughout.
 // What is beyond 127 times the scale becomes that. An element that is no finite
 // number makes the scale of its group so, and with it every result.
 //
-// Kernels sum the groups in float32 like those of other activations. SetWhole
+// Kernels sum the groups in float32 like those of other activations. SetPerTensor
 // returns the bits of the largest magnitude; those of NaNs are largest.
-func (a *Activations) SetWhole(token int, x []float32 /* [cols] */, scale float32) (most uint32) {
+func (a *Activations) SetPerTensor(token int, x []float32 /* [cols] */, scale float32) (most uint32) {
 	if a.cols == 0 {
 		return 0
 	}
-	args := a.roundArgs(active, token)
+	args := a.quantizeArgs(active, token)
 	inverse := 1 / scale
 	var codes [GroupElems]int8
 	for g := range args.groups {

@@ -3,7 +3,7 @@
 #include "go_asm.h"
 #include "textflag.h"
 #include "avx512_panel_amd64.h"
-#include "avx512_few_amd64.h"
+#include "avx512_small_amd64.h"
 #include "avx512_amd64.h"
 
 // Few-token kernels of the formats whose groups have a scale and a min, six bits
@@ -49,8 +49,8 @@ group:                    \
 	WIDTH(STORE)      \
 	FEW_RETURN
 
-// func fewPairs4AVX512(a *vecArgs): Q4_K
-TEXT ·fewPairs4AVX512(SB), NOSPLIT, $256-8
+// func smallPairs4AVX512(a *smallArgs): Q4_K
+TEXT ·smallPairs4AVX512(SB), NOSPLIT, $256-8
 	FEW_ARGS
 	FEW_WIDTH
 	FEW_PAIRS(loop2, group2, FETCH4, CODES4(0), 256, WIDTH2, MIN2, STORE2)
@@ -77,8 +77,8 @@ width8:
 	FIFTH_BITS(48(SI), Z22)   \
 	FIFTH_BITS(56(SI), Z23)
 
-// func fewPairs5AVX512(a *vecArgs): Q5_K
-TEXT ·fewPairs5AVX512(SB), NOSPLIT, $256-8
+// func smallPairs5AVX512(a *smallArgs): Q5_K
+TEXT ·smallPairs5AVX512(SB), NOSPLIT, $256-8
 	FEW_ARGS
 	VPBROADCASTD ·fifthBit(SB), Z13
 	FEW_WIDTH
