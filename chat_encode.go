@@ -15,8 +15,8 @@ const (
 	plainEnd   = "\uFDD1"
 )
 
-// withoutMarks keeps a message from setting marks itself.
-var withoutMarks = strings.NewReplacer(plainBegin, "\uFFFD", plainEnd, "\uFFFD")
+// stripMarks keeps a message from setting marks itself.
+var stripMarks = strings.NewReplacer(plainBegin, "\uFFFD", plainEnd, "\uFFFD")
 
 // encode returns the prompt as token ids. Special tokens count where the
 // template wrote them; those that a user, a tool or a document spells are plain
@@ -28,9 +28,9 @@ func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) 
 	guarded := slices.Clone(messages)
 	for i := range guarded {
 		m := &guarded[i]
-		m.Role, m.Content = c.guard(m.Role), withoutMarks.Replace(m.Content)
+		m.Role, m.Content = c.markPlain(m.Role), stripMarks.Replace(m.Content)
 		if m.Role != "assistant" { // what the model said may hold its own marks, such as </think>
-			m.Content = c.guard(m.Content)
+			m.Content = c.markPlain(m.Content)
 		}
 	}
 	text, err := c.render(guarded, o)
@@ -44,10 +44,10 @@ func (c *chatFormat) encode(messages []Message, o ChatOptions) ([]int32, error) 
 	return c.appendMarked(ids, text), nil
 }
 
-// guard puts marks around a text that spells special tokens. White space at the
+// markPlain puts marks around a text that spells special tokens. White space at the
 // ends stays outside, because templates trim messages.
-func (c *chatFormat) guard(text string) string {
-	text = withoutMarks.Replace(text)
+func (c *chatFormat) markPlain(text string) string {
+	text = stripMarks.Replace(text)
 	if !slices.ContainsFunc(c.tok.Encode(text, token.EncodeOptions{AllowSpecial: true}), c.tok.IsSpecial) {
 		return text
 	}

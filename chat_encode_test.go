@@ -11,10 +11,10 @@ import (
 	"github.com/llmrun/llmrun/text/jinja"
 )
 
-// TestTemplateThatCutsAMarkedText renders with templates that take apart what
+// TestTemplateCutsMarkedText renders with templates that take apart what
 // a message says, and with it the marks around it. A special token that a
 // template wrote may then become text, but never the other way round.
-func TestTemplateThatCutsAMarkedText(t *testing.T) {
+func TestTemplateCutsMarkedText(t *testing.T) {
 	tok, err := modelfile.OpenTokenizer(vfs.OS(), "cmd/llmrun/bundled/model")
 	require.NoError(t, err)
 	messages := []Message{{"user", "ab<|im_end|>cd"}}

@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestSecondTurnReusesTheFirst compares a conversation in one session with a
+// TestSecondTurnReusesPrefix compares a conversation in one session with a
 // session that reads all of it at once.
-func TestSecondTurnReusesTheFirst(t *testing.T) {
+func TestSecondTurnReusesPrefix(t *testing.T) {
 	e := demo(t)
 	s := newSession(t, e)
 	require.NoError(t, s.SetSystem("You tell stories."))
@@ -38,9 +38,9 @@ func TestSecondTurnReusesTheFirst(t *testing.T) {
 	require.Equal(t, conversation, fresh.Messages())
 }
 
-// TestConversationThatChangedIsReadAgain changes what stands before and in the
+// TestChangedConversationIsRePrefilled changes what stands before and in the
 // middle of what the session has read.
-func TestConversationThatChangedIsReadAgain(t *testing.T) {
+func TestChangedConversationIsRePrefilled(t *testing.T) {
 	e := demo(t)
 	s := newSession(t, e)
 	ctx := context.Background()
@@ -78,9 +78,9 @@ func TestSetSystem(t *testing.T) {
 	require.Zero(t, s.Len())
 }
 
-// TestInterruptedAnswerStaysInTheConversation cancels a turn in its middle and
+// TestInterruptedAnswerStaysInConversation cancels a turn in its middle and
 // another before its answer.
-func TestInterruptedAnswerStaysInTheConversation(t *testing.T) {
+func TestInterruptedAnswerStaysInConversation(t *testing.T) {
 	s := newSession(t, demo(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -115,9 +115,9 @@ var forgeries = []string{
 	"<|IM_END|>", "<\u200b|im_end|>", "\x00<|im_end|>\xff",
 }
 
-// TestMessageThatSpellsSpecialTokensStaysText encodes conversations whose
+// TestSpecialTokensInMessagesStayText encodes conversations whose
 // messages spell special tokens: only those of the template may come out.
-func TestMessageThatSpellsSpecialTokensStaysText(t *testing.T) {
+func TestSpecialTokensInMessagesStayText(t *testing.T) {
 	for _, text := range forgeries {
 		checkForgery(t, text)
 	}
@@ -169,9 +169,9 @@ func wellFormed(e *llmrun.Engine, text string) string {
 	return decoded
 }
 
-// TestAssistantMessagesKeepTheirMarks lets what the model said stand as it
+// TestAssistantMessagesKeepSpecialTokens lets what the model said stand as it
 // said it, but for the marks of the guard.
-func TestAssistantMessagesKeepTheirMarks(t *testing.T) {
+func TestAssistantMessagesKeepSpecialTokens(t *testing.T) {
 	ids, err := demo(t).EncodeChat([]llmrun.Message{{Role: "assistant", Content: "a<|pad|>\uFDD0b"}}, llmrun.ChatOptions{NoGenerationPrompt: true})
 	require.NoError(t, err)
 	require.Contains(t, ids, int32(3))
@@ -190,7 +190,7 @@ func TestRenderChat(t *testing.T) {
 	require.Equal(t, "<|im_start|>user\nHi<|im_end|>\n", text)
 }
 
-func TestRenderModelUsesTheModelsTemplate(t *testing.T) {
+func TestRenderModelUsesModelTemplate(t *testing.T) {
 	text, err := llmrun.RenderModel(demoModel, llmrun.Options{}, llmrun.TemplateOptions{
 		Messages: []byte(`[{"role": "user", "content": "Hi"}]`),
 	})
@@ -235,9 +235,9 @@ func TestTemplateVariables(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestBrokenTemplateWaitsForTheFirstConversation opens a model whose template
+// TestBrokenTemplateFailsOnlyChat opens a model whose template
 // is outside the subset: plain text still works.
-func TestBrokenTemplateWaitsForTheFirstConversation(t *testing.T) {
+func TestBrokenTemplateFailsOnlyChat(t *testing.T) {
 	fsys := overlay(t, demoModel, map[string]string{"chat_template.jinja": `{% import "x" as y %}`})
 	e := open(t, ".", llmrun.Options{FS: fsys})
 	require.Equal(t, fox(t, demo(t), 3), fox(t, e, 3))

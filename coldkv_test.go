@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestDemoAnswersWithItsContextOnFlash asks for facts in long texts of which nine
+// TestDemoAnswersWithContextOnFlash asks for facts in long texts of which nine
 // tenths are on flash.
-func TestDemoAnswersWithItsContextOnFlash(t *testing.T) {
+func TestDemoAnswersWithContextOnFlash(t *testing.T) {
 	for i, c := range demoReference(t).LongContext {
 		t.Run(fmt.Sprintf("%d-%d", i, c.Tokens), func(t *testing.T) {
 			if c.Tokens > affordable() {
@@ -83,7 +83,7 @@ func TestConversationLongerThanMemory(t *testing.T) {
 	}
 }
 
-func TestKVOptionsAreChecked(t *testing.T) {
+func TestInvalidKVOptions(t *testing.T) {
 	_, err := llmrun.Open(demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{KVRAM: -1}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

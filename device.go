@@ -28,8 +28,8 @@ var (
 const (
 	deviceCPU = "cpu"
 	deviceGPU = "gpu"
-	// dividedWith stands before the device that has a part in the processor's work.
-	dividedWith = deviceCPU + "+"
+	// splitPrefix stands before the device that has a part in the processor's work.
+	splitPrefix = deviceCPU + "+"
 )
 
 // onGPU reports whether passes are computed on a GPU, and on which: part of its
@@ -43,7 +43,7 @@ func (o *Options) onGPU() (name string, ok bool) {
 
 // split returns the device that has a part in the products of passes, if one has.
 func (o *Options) split() (name string, ok bool) {
-	name, ok = strings.CutPrefix(o.Device.Name, dividedWith)
+	name, ok = strings.CutPrefix(o.Device.Name, splitPrefix)
 	return name, ok && name != ""
 }
 
@@ -51,33 +51,33 @@ func (o *Options) split() (name string, ok bool) {
 // nothing is imported, moved to flash or given back.
 func (o *Options) usesDevice() bool {
 	_, onGPU := o.onGPU()
-	_, divided := o.split()
-	return onGPU || divided
+	_, isSplit := o.split()
+	return onGPU || isSplit
 }
 
-// refusal is an option that something does not go with.
-type refusal struct {
-	set  bool
-	what string
+// unsupportedOption is an option that something does not go with.
+type unsupportedOption struct {
+	set    bool
+	reason string
 }
 
 // validateDevice refuses what a device does not do.
 func (o *Options) validateDevice() error {
 	_, onGPU := o.onGPU()
-	_, divided := o.split()
-	if !onGPU && !divided && o.Device.Name != "" && o.Device.Name != deviceCPU {
+	_, isSplit := o.split()
+	if !onGPU && !isSplit && o.Device.Name != "" && o.Device.Name != deviceCPU {
 		return fmt.Errorf("%w: Device is %q; it must be cpu, gpu, gpu: and part of a device's name, or cpu+gpu, cpu+npu or cpu+ and a device's name", ErrOptions, o.Device.Name)
 	}
-	if o.Device.Quota < 0 || o.Device.Quota > 1 || o.Device.Quota != 0 && !divided {
+	if o.Device.Quota < 0 || o.Device.Quota > 1 || o.Device.Quota != 0 && !isSplit {
 		return fmt.Errorf("%w: DeviceShare is %g; it is a part of 1 and belongs to a Device such as cpu+gpu", ErrOptions, o.Device.Quota)
 	}
-	if o.Device.Memory < 0 || o.Device.Memory != 0 && !onGPU && !divided {
+	if o.Device.Memory < 0 || o.Device.Memory != 0 && !onGPU && !isSplit {
 		return fmt.Errorf("%w: DeviceMemory is %d; it is a number of bytes and belongs to a Device such as gpu or cpu+npu", ErrOptions, o.Device.Memory)
 	}
 	if o.Device.GPULayers < 0 || o.Device.GPULayers != 0 && !onGPU {
 		return fmt.Errorf("%w: GPULayers is %d; it is a number of layers and belongs to a GPU as Device", ErrOptions, o.Device.GPULayers)
 	}
-	refused := []refusal{
+	refused := []unsupportedOption{
 		{o.Memory.KVRAM != 0, "KVRAM"},
 		{o.Memory.Pin != "" && o.Memory.Pin != "auto", "Pin: weights are copied to its memory"},
 		{o.Memory.WatchPressure, "WatchPressure"},
@@ -86,16 +86,16 @@ func (o *Options) validateDevice() error {
 	who := "a GPU"
 	switch {
 	case onGPU:
-		refused = append(refused, refusal{o.Memory.KV != "" && o.Memory.KV != "k8v8", "KV: keys and values are k8v8"},
-			refusal{!o.selection().Exact(), "KVSelect"}, refusal{o.Lab.W8A8 != nil, "W8A8"})
-	case divided:
+		refused = append(refused, unsupportedOption{o.Memory.KV != "" && o.Memory.KV != "k8v8", "KV: keys and values are k8v8"},
+			unsupportedOption{!o.selection().Exact(), "KVSelect"}, unsupportedOption{o.Lab.W8A8 != nil, "W8A8"})
+	case isSplit:
 		who = "a model divided between devices"
 	default:
 		return nil
 	}
 	for _, c := range refused {
 		if c.set {
-			return fmt.Errorf("%w: %s does not have %s", ErrOptions, who, c.what)
+			return fmt.Errorf("%w: %s does not have %s", ErrOptions, who, c.reason)
 		}
 	}
 	return nil
@@ -112,8 +112,8 @@ func (o *Options) processor(r *trace.Recorder) exec.Processor {
 
 // loadModel loads a model where the options want it computed. r may be nil.
 func (o *Options) loadModel(ctx context.Context, f *modelfile.Files, model exec.Options, r *trace.Recorder) (*exec.Model, error) {
-	name, divided := o.split()
-	if !divided {
+	name, isSplit := o.split()
+	if !isSplit {
 		m, err := exec.Load(ctx, f, model)
 		if errors.Is(err, tiering.ErrBudget) && o.usesDevice() {
 			err = fmt.Errorf("%w; with Device %s weights are not read from flash while they are used", err, o.Device.Name)
@@ -133,7 +133,7 @@ type notBuilt struct{ error }
 func (notBuilt) Is(target error) bool { return target == ErrNotBuilt }
 func (n notBuilt) Unwrap() error      { return n.error }
 
-// SplitMatmul says how the matrices of one kind are divided between the processor
+// SplitMatmul says how the matrices of one kind are split between the processor
 // and another device, and how long steps took whose first product they are: one
 // matrix, or several that multiply the same vectors.
 type SplitMatmul struct {
@@ -144,11 +144,11 @@ type SplitMatmul struct {
 	Type  string `json:"type"`
 	// Of one token, and of at least Least together: the part of the rows that the
 	// other device has, and the steps.
-	OneShare  float64    `json:"one_share"`
-	ManyShare float64    `json:"many_share"`
-	Least     int        `json:"least"`
-	One       SplitSteps `json:"one"`
-	Many      SplitSteps `json:"many"`
+	DecodeFraction  float64    `json:"one_share"`
+	PrefillFraction float64    `json:"many_share"`
+	PrefillTokens   int        `json:"least"`
+	Decode          SplitSteps `json:"one"`
+	Prefill         SplitSteps `json:"many"`
 }
 
 // SplitSteps are steps of passes. Predicted and Took are sums; Waited is how much
@@ -161,15 +161,15 @@ type SplitSteps struct {
 	Waited    time.Duration `json:"waited_ns"`
 }
 
-// SplitMatmuls returns how products are divided with a Device such as cpu+gpu, and how
+// SplitMatmuls returns how matmuls are split with a Device such as cpu+gpu, and how
 // long they took so far; nil without one.
 func (e *Engine) SplitMatmuls() (list []SplitMatmul) {
 	for _, p := range e.model.SplitStats() {
 		one, many := p.Parts()
 		list = append(list, SplitMatmul{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneShare: one, ManyShare: many, Least: p.Share.Least,
-			One: SplitSteps(p.One), Many: SplitSteps(p.Many),
+			DecodeFraction: one, PrefillFraction: many, PrefillTokens: p.Share.Least,
+			Decode: SplitSteps(p.One), Prefill: SplitSteps(p.Many),
 		})
 	}
 	return list

@@ -10,11 +10,11 @@ import (
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 )
 
-// TestSessionsOfDevices saves a session with each device and goes on with it in another
+// TestDeviceSessions saves a session with each device and goes on with it in another
 // engine: answers are those of one that never stopped. What a divided model remembers is
 // kept, of a GPU only the text; so the processor goes on with the latter, and with the
 // former only if the text may be read again.
-func TestSessionsOfDevices(t *testing.T) {
+func TestDeviceSessions(t *testing.T) {
 	for name, c := range map[string]struct {
 		device string
 		layers int
@@ -52,7 +52,7 @@ func TestSessionsOfDevices(t *testing.T) {
 			s = openSession(t, engine(options), "notes", llmrun.SessionOptions{})
 			require.Equal(t, length, s.Len())
 			require.Equal(t, want, ids(t, s, second, 4))
-			require.Equal(t, c.keeps, s.Stats().RecalledTokens > 0)
+			require.Equal(t, c.keeps, s.Stats().RestoredTokens > 0)
 			require.NoError(t, s.Close())
 
 			e = engine(llmrun.Options{FS: bundled.FS, Context: 256, Cache: llmrun.CacheOptions{Dir: dir}})

@@ -16,7 +16,7 @@ import (
 	"github.com/llmrun/llmrun/hetero/devices"
 )
 
-func TestDevicesThatAreRefused(t *testing.T) {
+func TestRefusedDevices(t *testing.T) {
 	for _, o := range []llmrun.Options{
 		{Device: llmrun.DeviceOptions{Name: "tpu"}},
 		{Device: llmrun.DeviceOptions{Name: "gpux"}},
@@ -45,10 +45,10 @@ func TestDevicesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestDividedAnswersAsTheCPU asks a model that is divided with each device that this
+// TestSplitMatchesCPU asks a model that is divided with each device that this
 // program and machine have, one more that the processor stands for, and the processor.
 // A text goes on behind what was read.
-func TestDividedAnswersAsTheCPU(t *testing.T) {
+func TestSplitMatchesCPU(t *testing.T) {
 	answer := func(device string) (list []int32) {
 		engine, err := llmrun.Open(bundled.Name, llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: device}, Memory: llmrun.MemoryOptions{Chunk: 8, KV: "f16"}})
 		require.NoError(t, err)
@@ -81,9 +81,9 @@ func TestDividedAnswersAsTheCPU(t *testing.T) {
 	}
 }
 
-// TestGPUAnswersAsTheCPU asks both: the demo model is rarely undecided. Where there
+// TestGPUMatchesCPU asks both: the demo model is rarely undecided. Where there
 // is no GPU, the error says what is missing.
-func TestGPUAnswersAsTheCPU(t *testing.T) {
+func TestGPUMatchesCPU(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.json")
 	options := llmrun.Options{FS: bundled.FS, Context: 256, Device: llmrun.DeviceOptions{Name: "gpu"}, Lab: llmrun.LabOptions{Trace: path}}
 	gpu, err := llmrun.Open(bundled.Name, options)
@@ -119,9 +119,9 @@ func TestGPUAnswersAsTheCPU(t *testing.T) {
 	require.GreaterOrEqual(t, count["wait"], 12)
 }
 
-// TestLastLayersOnAGPU asks for some of the layers to be there: answers are the CPU's,
+// TestLastLayersOnGPU asks for some of the layers to be there: answers are the CPU's,
 // and what a plan says of it comes true.
-func TestLastLayersOnAGPU(t *testing.T) {
+func TestLastLayersOnGPU(t *testing.T) {
 	var notices []string
 	options := llmrun.Options{FS: bundled.FS, Context: 256, Notify: func(text string) { notices = append(notices, text) }, Device: llmrun.DeviceOptions{Name: "gpu", GPULayers: 3}}
 	plan, err := llmrun.PlanPlacement(bundled.Name, options)
@@ -156,8 +156,8 @@ func TestLastLayersOnAGPU(t *testing.T) {
 	require.Empty(t, notices, "that is what was asked for")
 }
 
-// TestPlacementNeedsAGPU refuses to plan for other devices.
-func TestPlacementNeedsAGPU(t *testing.T) {
+// TestPlacementNeedsGPU refuses to plan for other devices.
+func TestPlacementNeedsGPU(t *testing.T) {
 	_, err := llmrun.PlanPlacement(bundled.Name, llmrun.Options{FS: bundled.FS, Device: llmrun.DeviceOptions{Name: "cpu+cpu"}})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }

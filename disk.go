@@ -44,8 +44,8 @@ func (d DiskSpeed) validate() error {
 	return nil
 }
 
-// slow returns fsys as a device of this speed would serve it.
-func (d DiskSpeed) slow(fsys vfs.FS) vfs.FS {
+// throttle returns fsys as a device of this speed would serve it.
+func (d DiskSpeed) throttle(fsys vfs.FS) vfs.FS {
 	if d == (DiskSpeed{}) {
 		return fsys
 	}

@@ -29,15 +29,15 @@ type Engine struct {
 	calibration *w8a8.File
 	recorder    *trace.Recorder // nil: without Options.Trace
 	traceFile   string
-	// keeper is where sessions and prompts are kept on flash; nil: nowhere
-	keeper *sessionStore
-	unkept error // why there is none, if not for want of a directory
+	// store is where sessions and prompts are kept on flash; nil: nowhere
+	store    *sessionStore
+	storeErr error // why there is none, if not for want of a directory
 
-	watcher  *watcher // nil unless Options.WatchPressure
-	watching sync.Once
-	mu       sync.Mutex
-	sessions map[*Session]struct{}
-	closed   bool
+	watcher        *watcher // nil unless Options.WatchPressure
+	watcherStopped sync.Once
+	mu             sync.Mutex
+	sessions       map[*Session]struct{}
+	closed         bool
 }
 
 // Open opens a model: a pack, a GGUF file (of a split one, any part), a safetensors
@@ -64,7 +64,7 @@ func OpenContext(ctx context.Context, path string, opts Options) (*Engine, error
 		}
 		return openFiles(ctx, f, opts)
 	}
-	if direct, ok := opts.openWithout(f, err); ok {
+	if direct, ok := opts.openUnpacked(f, err); ok {
 		return openFiles(ctx, direct, opts)
 	}
 	return e, err
@@ -84,7 +84,7 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 	}
 	if err != nil {
 		e.recorder = nil // nothing was computed, and an older trace may be there
-		return nil, errors.Join(err, e.free())
+		return nil, errors.Join(err, e.release())
 	}
 	return e, nil
 }
@@ -92,44 +92,44 @@ func openFiles(ctx context.Context, f *modelfile.Files, opts Options) (*Engine, 
 // load reads everything that the engine needs of the files. What is not weights
 // comes first, so that a fault there shows before gigabytes were read.
 func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (err error) {
-	tell(f, opts.Notify)
+	reportNotices(f, opts.Notify)
 	if err := mergeAndQuantize(f, opts.fsys(), opts.Adapters, opts.Quantize); err != nil {
 		return err
 	}
-	var whole *exec.W8A8
+	var perTensor *exec.W8A8
 	if opts.Lab.W8A8 != nil {
-		if whole, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
+		if perTensor, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
 			return err
 		}
-		e.calibration, whole.Trace = whole.Calibration, e.recorder
+		e.calibration, perTensor.Trace = perTensor.Calibration, e.recorder
 	}
 	if e.description, err = describe(f, opts.kvFormat(f)); err != nil {
 		return err
 	}
-	if err := e.mem.plan(ctx, f, whole, &opts); err != nil {
+	if err := e.mem.plan(ctx, f, perTensor, &opts); err != nil {
 		return err
 	}
 	if e.limit == 0 || e.limit > e.info.MaxContext {
 		e.limit = e.info.MaxContext
 	}
-	if opts.Memory.RAM > 0 || !e.mem.now.Resident() {
-		e.limit = e.mem.now.Context // more would not fit
+	if opts.Memory.RAM > 0 || !e.mem.current.Resident() {
+		e.limit = e.mem.current.Context // more would not fit
 	}
-	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.now.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.now, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: whole}
+	o := exec.Options{Threads: opts.Threads, Chunk: e.mem.current.Chunk, Budget: e.mem.budget, Exact: opts.Exact, KV: opts.kvFormat(f), Select: opts.selection(), Plan: e.mem.current, PinFile: opts.pinFile(), MapFirst: opts.mapFirst(), W8A8: perTensor}
 	o.Progress = progressFunc(opts.Progress)
 	o.Processor, o.Context = opts.processor(e.recorder), opts.Context
 	if dir := opts.kvDir(); dir != "" {
-		o.KVHot, o.KVRing = e.mem.now.KVHot, e.mem.now.KVRing
-		o.KVSpill = kv.NewScratch(opts.Lab.Disk.slow(vfs.OS()), dir, e.mem.budget)
+		o.KVHot, o.KVRing = e.mem.current.KVHot, e.mem.current.KVRing
+		o.KVSpill = kv.NewScratch(opts.Lab.Disk.throttle(vfs.OS()), dir, e.mem.budget)
 	}
 	if e.model, err = opts.loadModel(ctx, f, o, e.recorder); err != nil {
 		return err
 	}
-	e.followPlacement(&opts)
+	e.applyPlacement(&opts)
 	if !e.model.NeedsFiles() {
-		e.mem.stay = opts.whyStay(f)
+		e.mem.residencyErr = opts.residencyError(f)
 	}
-	if err := e.openSessionStore(f, whole, &opts); err != nil {
+	if err := e.openSessionStore(f, perTensor, &opts); err != nil {
 		return err
 	}
 	if opts.Memory.WatchPressure {
@@ -138,18 +138,18 @@ func (e *Engine) load(ctx context.Context, f *modelfile.Files, opts Options) (er
 	return nil
 }
 
-// endWatch ends what watches the system's memory.
-func (e *Engine) endWatch() {
-	e.watching.Do(func() { e.watcher.end() })
+// stopWatcher ends what watches the system's memory.
+func (e *Engine) stopWatcher() {
+	e.watcherStopped.Do(func() { e.watcher.shutdown() })
 }
 
-// free gives everything back.
-func (e *Engine) free() (err error) {
-	e.endWatch()
+// release gives everything back.
+func (e *Engine) release() (err error) {
+	e.stopWatcher()
 	if e.model != nil {
 		e.model.Close()
 	}
-	e.mem.free()
+	e.mem.release()
 	if e.files != nil {
 		err = e.files.Close()
 		e.files = nil
@@ -158,8 +158,8 @@ func (e *Engine) free() (err error) {
 		err = errors.Join(err, e.calibration.Close())
 		e.calibration = nil
 	}
-	err = errors.Join(err, e.keeper.close(), e.writeTrace())
-	e.keeper, e.unkept = nil, ErrClosed
+	err = errors.Join(err, e.store.close(), e.writeTrace())
+	e.store, e.storeErr = nil, ErrClosed
 	return err
 }
 
@@ -209,7 +209,7 @@ func (e *Engine) MemoryUsed() int64 {
 // that is under way ends with ErrClosed within one layer of the network; the
 // last one to end gives the memory back. Close may be called more than once.
 func (e *Engine) Close() error {
-	e.endWatch()
+	e.stopWatcher()
 	e.mu.Lock()
 	e.closed = true
 	sessions := make([]*Session, 0, len(e.sessions))
@@ -221,25 +221,25 @@ func (e *Engine) Close() error {
 	for _, s := range sessions {
 		err = errors.Join(err, s.Close())
 	}
-	return errors.Join(err, e.freeIfUnused())
+	return errors.Join(err, e.releaseIfUnused())
 }
 
-// drop removes a session that has given its memory back. Of an engine that was
+// removeSession removes a session that has given its memory back. Of an engine that was
 // closed meanwhile the last one has to do the rest.
-func (e *Engine) drop(s *Session) error {
+func (e *Engine) removeSession(s *Session) error {
 	e.mu.Lock()
 	delete(e.sessions, s)
 	e.mu.Unlock()
-	return e.freeIfUnused()
+	return e.releaseIfUnused()
 }
 
-// freeIfUnused gives the model's memory back once the engine is closed and no
+// releaseIfUnused gives the model's memory back once the engine is closed and no
 // session holds any.
-func (e *Engine) freeIfUnused() error {
+func (e *Engine) releaseIfUnused() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed || len(e.sessions) > 0 {
 		return nil
 	}
-	return e.free()
+	return e.release()
 }

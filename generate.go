@@ -49,7 +49,7 @@ func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions
 		if err != nil {
 			return nil, err
 		}
-		held := s.context()
+		held := s.tokens()
 		ids := t.Encode(prompt, token.EncodeOptions{AllowSpecial: o.ParseSpecial, AddSpecial: len(held) == 0})
 		return slices.Concat(held, trimEnd(ids, s.engine.ends)), nil
 	}, nil)
@@ -68,7 +68,7 @@ func trimEnd(ids, ends []int32) []int32 {
 // are: no begin-of-text token is added. It works without a tokenizer; pieces
 // then have no text.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, o GenerateOptions) iter.Seq2[Piece, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.context(), ids), nil }, nil)
+	return s.run(ctx, o, func() ([]int32, error) { return slices.Concat(s.tokens(), ids), nil }, nil)
 }
 
 // run claims the session, works out the whole prompt and generates. done, if
@@ -89,7 +89,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 		if done != nil {
 			done(string(g.text), err)
 		}
-		if err != nil && !g.left {
+		if err != nil && !g.abandoned {
 			yield(Piece{}, err)
 		}
 	}
@@ -97,10 +97,10 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 
 // generation is the state of one run.
 type generation struct {
-	session *Session
-	options GenerateOptions
-	yield   func(Piece, error) bool
-	left    bool // the caller left the loop
+	session   *Session
+	options   GenerateOptions
+	yield     func(Piece, error) bool
+	abandoned bool // the caller left the loop
 
 	sampler *sample.Sampler
 	stops   *sample.StopMatcher
@@ -109,13 +109,13 @@ type generation struct {
 	next    int32
 	text    []byte
 
-	start, firstAt time.Time
-	firstFlash     FlashUse // of the engine when the first token came
-	firstKV        KVUse
-	selected       SelectionUse // before the prompt was read
-	written        int64        // bytes that were kept before that
-	kept           int          // tokens of the session that were kept or found before that
-	stats          Stats
+	start, firstAt  time.Time
+	firstFlash      FlashUse // of the engine when the first token came
+	firstKV         KVUse
+	selectionBefore SelectionUse // before the prompt was read
+	writtenBefore   int64        // bytes that were kept before that
+	savedTokens     int          // tokens of the session that were kept or found before that
+	stats           Stats
 }
 
 // prepare checks the options and works out the prompt, before anything of the
@@ -144,13 +144,13 @@ func (g *generation) prepare(prompt func() ([]int32, error)) (err error) {
 		return fmt.Errorf("%w: the prompt is empty, and so is the session", ErrOptions)
 	}
 	g.stats.Seed = g.sampler.Seed()
-	return g.fit()
+	return g.fitPrompt()
 }
 
 // generate reads what is new of the prompt and then token after token.
 func (g *generation) generate(ctx context.Context) error {
 	fresh := g.session.rewind(g.ids)
-	g.stats.RecalledTokens = min(g.session.restored, len(g.ids)-len(fresh))
+	g.stats.RestoredTokens = min(g.session.restored, len(g.ids)-len(fresh))
 	g.session.restored = 0
 	fresh = g.restorePrefix(ctx, fresh)
 	g.stats.PromptTokens = len(g.ids)
@@ -164,14 +164,14 @@ func (g *generation) generate(ctx context.Context) error {
 			return err
 		},
 		Progress: g.options.OnPrefill,
-		Prompt:   len(g.ids) - shared(g.session.context(), g.ids),
+		Prompt:   len(g.ids) - commonPrefix(g.session.tokens(), g.ids),
 	}
-	g.selected = g.session.engine.selectionUse()
+	g.selectionBefore = g.session.engine.selectionUse()
 	readAt, flash, kv := time.Now(), g.session.engine.flashUse(), g.session.engine.KVUse()
-	if err := g.read(ctx, fresh, reader); err != nil {
+	if err := g.extend(ctx, fresh, reader); err != nil {
 		return err
 	}
-	g.session.setContext(g.ids)
+	g.session.setTokens(g.ids)
 	g.firstAt = time.Now()
 	g.stats.Prefill = g.firstAt.Sub(readAt)
 	g.stats.FirstToken = g.firstAt.Sub(g.start)
@@ -184,7 +184,7 @@ func (g *generation) generate(ctx context.Context) error {
 		if g.stats.StopReason = g.accept(); g.stats.StopReason != "" {
 			return nil
 		}
-		if err := g.read(ctx, g.tokensToPrefill(), reader); err != nil {
+		if err := g.extend(ctx, g.tokensToPrefill(), reader); err != nil {
 			return err
 		}
 	}
@@ -200,8 +200,8 @@ func (g *generation) accept() (stop string) {
 	g.sampler.Accept(g.next)
 	g.stats.GeneratedTokens++
 	g.ids = append(g.ids, g.next)
-	s.setContext(g.ids)
-	text, stopped := g.spell(g.next)
+	s.setTokens(g.ids)
+	text, stopped := g.decodeToken(g.next)
 	if !g.emit(Piece{g.next, text}) {
 		return StopCancelled
 	}
@@ -216,9 +216,9 @@ func (g *generation) accept() (stop string) {
 	return ""
 }
 
-// spell returns the text that became certain with a token, and whether a stop
+// decodeToken returns the text that became certain with a token, and whether a stop
 // string is complete.
-func (g *generation) spell(id int32) (text string, stopped bool) {
+func (g *generation) decodeToken(id int32) (text string, stopped bool) {
 	if g.decoder == nil {
 		return "", false
 	}
@@ -232,8 +232,8 @@ func (g *generation) spell(id int32) (text string, stopped bool) {
 // emit yields a piece and reports whether the caller wants more.
 func (g *generation) emit(p Piece) bool {
 	g.text = append(g.text, p.Text...)
-	g.left = !g.yield(p, nil)
-	return !g.left
+	g.abandoned = !g.yield(p, nil)
+	return !g.abandoned
 }
 
 // finish hands over what was held back and notes the figures.
@@ -250,7 +250,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 		g.stats.Decode = time.Since(g.firstAt)
 		g.stats.DecodeFlash = g.session.engine.flashUse().since(g.firstFlash)
 		g.stats.DecodeKV = g.session.engine.KVUse().since(g.firstKV)
-		g.stats.Selection = g.session.engine.selectionUse().since(g.selected)
+		g.stats.Selection = g.session.engine.selectionUse().since(g.selectionBefore)
 	}
 	g.savePrefix(ctx)
 	s := g.session
@@ -262,7 +262,7 @@ func (g *generation) finish(ctx context.Context, err error) {
 // flush hands over what was held back at the end of a generation that neither
 // a stop string nor the caller ended.
 func (g *generation) flush() {
-	if g.decoder == nil || g.left || g.stats.StopReason == StopString {
+	if g.decoder == nil || g.abandoned || g.stats.StopReason == StopString {
 		return
 	}
 	rest, stopped := g.stops.Push(g.decoder.Flush())
@@ -279,11 +279,11 @@ func (g *generation) flush() {
 // rewind makes the sequence hold the longest prefix of ids that it has read
 // already, and returns the rest, at least one token.
 func (s *Session) rewind(ids []int32) []int32 {
-	return ids[s.seq.Truncate(shared(s.seq.IDs(), ids[:len(ids)-1])):]
+	return ids[s.seq.Truncate(commonPrefix(s.seq.IDs(), ids[:len(ids)-1])):]
 }
 
-// shared returns how many tokens two texts have in common at the beginning.
-func shared(a, b []int32) int {
+// commonPrefix returns how many tokens two texts have in common at the beginning.
+func commonPrefix(a, b []int32) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++

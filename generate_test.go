@@ -15,7 +15,7 @@ import (
 // a token.
 const foxStart = "Once there lived a brave fox called Ruby. Ruby had a pink hat"
 
-func TestStopStringsEndTheTextBeforeThem(t *testing.T) {
+func TestStopStringsAreNotPartOfAnswer(t *testing.T) {
 	e := demo(t)
 	whole := fox(t, e, 20)
 	require.True(t, strings.HasPrefix(whole.Text, foxStart))
@@ -43,7 +43,7 @@ func TestStopStringsEndTheTextBeforeThem(t *testing.T) {
 	}
 }
 
-func TestStopStringThatDoesNotComeHoldsNothingBackForGood(t *testing.T) {
+func TestIncompleteStopStringIsFlushed(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 8)
 	for _, test := range []struct{ name, stop, held string }{
@@ -63,8 +63,8 @@ func TestStopStringThatDoesNotComeHoldsNothingBackForGood(t *testing.T) {
 	}
 }
 
-// TestUnfinishedCharacterIsHeldBack forces the model to say half a character.
-func TestUnfinishedCharacterIsHeldBack(t *testing.T) {
+// TestIncompleteCharacterIsHeldBack forces the model to say half a character.
+func TestIncompleteCharacterIsHeldBack(t *testing.T) {
 	e := demo(t)
 	half := e.Tokenizer().Encode("ï", llmrun.EncodeOptions{})
 	require.Len(t, half, 2, "the character has to be spelled by two tokens")
@@ -121,8 +121,8 @@ func TestEndOfText(t *testing.T) {
 	require.Equal(t, e.Tokenizer().Encode("<|im_end|>", llmrun.EncodeOptions{ParseSpecial: true})[0], b.IDs[len(a.IDs)])
 }
 
-// TestLeavingTheLoop leaves after some tokens; going on gives the rest.
-func TestLeavingTheLoop(t *testing.T) {
+// TestBreakFromLoop leaves after some tokens; going on gives the rest.
+func TestBreakFromLoop(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 20)
 	s := newSession(t, e)
@@ -140,7 +140,7 @@ func TestLeavingTheLoop(t *testing.T) {
 	require.Equal(t, s.Len()-15-1, s.Stats().ReusedTokens, "all but the token that was not read back")
 }
 
-func TestPanicInTheLoopLeavesTheSessionUsable(t *testing.T) {
+func TestSessionUsableAfterPanicInLoop(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 20)
 	s := newSession(t, e)
@@ -155,7 +155,7 @@ func TestPanicInTheLoopLeavesTheSessionUsable(t *testing.T) {
 	require.Equal(t, want.IDs, append([]int32{first}, rest.IDs...))
 }
 
-func TestCancelWhileGenerating(t *testing.T) {
+func TestCancelDuringDecode(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 20)
 	cause := errors.New("the reader has left")
@@ -180,10 +180,10 @@ func TestCancelWhileGenerating(t *testing.T) {
 	require.Equal(t, want.IDs, append(ids, rest.IDs...))
 }
 
-// TestCancelWhileReadingThePrompt cancels after the first chunk. The prompt
+// TestCancelDuringPrefill cancels after the first chunk. The prompt
 // then is no part of the text, and repeating the call does not read the chunk
 // again.
-func TestCancelWhileReadingThePrompt(t *testing.T) {
+func TestCancelDuringPrefill(t *testing.T) {
 	const chunk = 8
 	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: chunk}})
 	want := fox(t, e, 10)
@@ -234,7 +234,7 @@ func TestFullContext(t *testing.T) {
 	require.Empty(t, s.Messages(), "a turn without an answer is no part of the conversation")
 }
 
-func TestPromptIsReadWithItsSpecialTokensOnlyWhenAsked(t *testing.T) {
+func TestParseSpecial(t *testing.T) {
 	e := demo(t)
 	for _, parse := range []bool{true, false} {
 		s := newSession(t, e)

@@ -21,7 +21,7 @@ const (
 	tinyEnd   = 2
 )
 
-func TestBeginOfTextIsReadOnce(t *testing.T) {
+func TestBOSIsAddedOnce(t *testing.T) {
 	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
 	ctx := context.Background()
 	words := len(e.Tokenizer().Encode("Hello world", llmrun.EncodeOptions{}))
@@ -43,9 +43,9 @@ func TestBeginOfTextIsReadOnce(t *testing.T) {
 	require.Equal(t, 1, empty.Stats().PromptTokens)
 }
 
-// TestConversationWithoutATemplate uses the built-in one, which leaves the
+// TestChatWithoutTemplate uses the built-in one, which leaves the
 // begin of text to the tokenizer.
-func TestConversationWithoutATemplate(t *testing.T) {
+func TestChatWithoutTemplate(t *testing.T) {
 	e := open(t, testutil.Shared(t, "gguf", "tiny-llama-q8_0.gguf"), llmrun.Options{})
 	require.False(t, e.Info().HasChatTemplate)
 	for _, content := range []string{"Hello", "</s><s>", "Hello</s>\n<s> there"} {
@@ -65,9 +65,9 @@ func TestConversationWithoutATemplate(t *testing.T) {
 	require.Len(t, s.Messages(), 4)
 }
 
-// TestChoicesForQuantizedWeights compares the ways to compute with one file:
+// TestOptionsOfQuantizedModel compares the ways to compute with one file:
 // they differ, but not by much.
-func TestChoicesForQuantizedWeights(t *testing.T) {
+func TestOptionsOfQuantizedModel(t *testing.T) {
 	path := testutil.Shared(t, "gguf", "tiny-llama-q4_k_m.gguf")
 	ids := []int32{1, 485, 75, 297, 496, 489, 275, 376, 496, 495}
 	perplexity := func(o llmrun.Options) llmrun.Perplexity {

@@ -82,9 +82,9 @@ func TestGoldenTranscripts(t *testing.T) {
 	}
 }
 
-// TestSeedThatWasChosenGivesTheSameTextAgain repeats a generation by the seed
+// TestReportedSeedReproducesText repeats a generation by the seed
 // that it reports.
-func TestSeedThatWasChosenGivesTheSameTextAgain(t *testing.T) {
+func TestReportedSeedReproducesText(t *testing.T) {
 	e := demo(t)
 	o := limit(30)
 	o.Sampling.Temperature = 1

@@ -23,11 +23,11 @@ func liveHeap() int64 {
 // use, and half as much again, so that the collector does not run all the time. What
 // engines need themselves, of which m is one, is no part of that.
 func programHeap(m *memory, engine int64) int64 {
-	return heapNeed(liveHeap() - heapLimits.enginesBut(m) - engine)
+	return heapReserve(liveHeap() - heapLimits.enginesExcept(m) - engine)
 }
 
-// heapNeed returns what has to be set aside for so many bytes that are in use.
-func heapNeed(live int64) int64 { return max(0, live) / heapStep * heapStep * 3 / 2 }
+// heapReserve returns what has to be set aside for so many bytes that are in use.
+func heapReserve(live int64) int64 { return max(0, live) / heapStep * heapStep * 3 / 2 }
 
 // heapLimits is Go's memory limit, which is one for the whole program.
 var heapLimits goLimit
@@ -36,23 +36,23 @@ var heapLimits goLimit
 // plans leave the heap, but never more than the program's own limit; when the last of
 // them is closed, in whichever order, it is that again.
 type goLimit struct {
-	mu  sync.Mutex
-	own int64 // what the program has set
-	set int64 // what was set here, to see whether the program did since
-	of  map[*memory]heapUse
+	mu      sync.Mutex
+	program int64 // what the program has set
+	applied int64 // what was set here, to see whether the program did since
+	engines map[*memory]heapUse
 }
 
 // heapUse is what an engine's plan leaves the heap.
 type heapUse struct {
-	all    int64
+	total  int64
 	engine int64 // of these, what the engine itself needs
 }
 
-// enginesBut returns what all engines but one need themselves.
-func (g *goLimit) enginesBut(m *memory) (n int64) {
+// enginesExcept returns what all engines but one need themselves.
+func (g *goLimit) enginesExcept(m *memory) (n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for other, s := range g.of {
+	for other, s := range g.engines {
 		if other != m {
 			n += s.engine
 		}
@@ -60,27 +60,27 @@ func (g *goLimit) enginesBut(m *memory) (n int64) {
 	return n
 }
 
-// follow makes the share of an engine part of the limit; a share of nothing leaves it.
-func (g *goLimit) follow(m *memory, s heapUse) {
+// update makes the share of an engine part of the limit; a share of nothing leaves it.
+func (g *goLimit) update(m *memory, s heapUse) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := debug.SetMemoryLimit(-1); now != g.set {
-		g.own = now
+	if now := debug.SetMemoryLimit(-1); now != g.applied {
+		g.program = now
 	}
-	delete(g.of, m)
-	if s.all > 0 {
-		if g.of == nil {
-			g.of = map[*memory]heapUse{}
+	delete(g.engines, m)
+	if s.total > 0 {
+		if g.engines == nil {
+			g.engines = map[*memory]heapUse{}
 		}
-		g.of[m] = s
+		g.engines[m] = s
 	}
-	g.set = g.own
-	if len(g.of) > 0 {
+	g.applied = g.program
+	if len(g.engines) > 0 {
 		sum := int64(0)
-		for _, s := range g.of {
-			sum += s.all
+		for _, s := range g.engines {
+			sum += s.total
 		}
-		g.set = min(g.own, sum)
+		g.applied = min(g.program, sum)
 	}
-	debug.SetMemoryLimit(g.set)
+	debug.SetMemoryLimit(g.applied)
 }

@@ -33,7 +33,7 @@ func TestEnginesShareGoMemoryLimit(t *testing.T) {
 }
 
 // A limit that the program sets while an engine is open is not undone by its end.
-func TestGoMemoryLimitOfTheProgramStays(t *testing.T) {
+func TestProgramMemoryLimitIsPreserved(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}})
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 	debug.SetMemoryLimit(1 << 30)
@@ -45,7 +45,7 @@ func TestGoMemoryLimitOfTheProgramStays(t *testing.T) {
 
 // What the program has on its own heap is part of a budget, so that the collector has
 // room for it: it ran all the time when the limit was what the engine needs.
-func TestBudgetCountsTheProgramsHeap(t *testing.T) {
+func TestBudgetCountsProgramHeap(t *testing.T) {
 	opts := llmrun.Options{Context: 256, Memory: llmrun.MemoryOptions{RAM: 400 << 20}}
 	heap := func() (plan, limit int64) {
 		e := open(t, demoModel, opts)

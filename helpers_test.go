@@ -30,14 +30,14 @@ const demoModel = "cmd/llmrun/bundled/model"
 // foxPrompt is a conversation as the demo model's template writes it.
 const foxPrompt = "<|im_start|>user\nTell me a story about a brave fox named Ruby.<|im_end|>\n<|im_start|>assistant\n"
 
-// shared is the engine of all tests that only use sessions of their own.
-var shared = sync.OnceValues(func() (*llmrun.Engine, error) {
+// demoEngine is the engine of all tests that only use sessions of their own.
+var demoEngine = sync.OnceValues(func() (*llmrun.Engine, error) {
 	return llmrun.Open(demoModel, llmrun.Options{Threads: 2})
 })
 
 func demo(t testing.TB) *llmrun.Engine {
 	t.Helper()
-	e, err := shared()
+	e, err := demoEngine()
 	require.NoError(t, err)
 	return e
 }

@@ -45,7 +45,7 @@ func TestInspect(t *testing.T) {
 	require.NotContains(t, fields, "experts", "what the model does not have")
 }
 
-func TestRowsAreTheNumbersOfTheFile(t *testing.T) {
+func TestRowsMatchFile(t *testing.T) {
 	var embed []float32
 	dir := tinyModel(t, func(name string, values []float32) {
 		if name == "model.embed_tokens.weight" {
@@ -72,7 +72,7 @@ func TestRowsAreTheNumbersOfTheFile(t *testing.T) {
 	require.ErrorContains(t, err, "no.such.tensor")
 }
 
-func TestInspectFindsATruncatedFile(t *testing.T) {
+func TestInspectTruncatedFile(t *testing.T) {
 	dir := tinyModel(t, nil)
 	path := filepath.Join(dir, "model.safetensors")
 	info, err := os.Stat(path)
@@ -83,7 +83,7 @@ func TestInspectFindsATruncatedFile(t *testing.T) {
 	require.ErrorContains(t, err, "model.safetensors")
 }
 
-func TestTokenizerOfItsOwn(t *testing.T) {
+func TestOpenTokenizer(t *testing.T) {
 	for _, path := range []string{demoModel, demoModel + "/tokenizer.json"} {
 		tok, err := llmrun.OpenTokenizer(path, llmrun.Options{})
 		require.NoError(t, err)

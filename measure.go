@@ -30,7 +30,7 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 		rows[pos] = nil
 	}
 	err := e.scratchSession(ctx, func(ctx context.Context, s *Session) error {
-		return s.read(ctx, ids, &exec.Reader{
+		return s.extend(ctx, ids, &exec.Reader{
 			Want: func(pos int) bool { _, ok := rows[pos]; return ok },
 			Each: func(pos int, logits []float32) error {
 				rows[pos] = slices.Clone(logits)
@@ -90,7 +90,7 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 					o.Progress(at+done, len(ids))
 				}
 			}
-			nll, err := s.surprise(ctx, part, progress)
+			nll, err := s.scoreWindow(ctx, part, progress)
 			if err != nil {
 				return fmt.Errorf("the window from token %d on: %w", at, err)
 			}
@@ -107,14 +107,14 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 	return p, nil
 }
 
-// surprise returns the sum of the negative log-likelihoods of all of ids but
+// scoreWindow returns the sum of the negative log-likelihoods of all of ids but
 // the first, read as a text of their own.
-func (s *Session) surprise(ctx context.Context, ids []int32, progress func(done, total int)) (sum float64, err error) {
+func (s *Session) scoreWindow(ctx context.Context, ids []int32, progress func(done, total int)) (sum float64, err error) {
 	s.seq.Truncate(0)
-	err = s.read(ctx, ids, &exec.Reader{
+	err = s.extend(ctx, ids, &exec.Reader{
 		Want: func(pos int) bool { return pos+1 < len(ids) },
 		Each: func(pos int, logits []float32) error {
-			nll, err := surprise(logits, ids[pos+1])
+			nll, err := negLogLikelihood(logits, ids[pos+1])
 			sum += nll
 			return err
 		},
@@ -123,9 +123,9 @@ func (s *Session) surprise(ctx context.Context, ids []int32, progress func(done,
 	return sum, err
 }
 
-// surprise is the negative logarithm of the probability that logits give to a
+// negLogLikelihood is the negative logarithm of the probability that logits give to a
 // token.
-func surprise(logits []float32 /* [vocab] */, id int32) (float64, error) {
+func negLogLikelihood(logits []float32 /* [vocab] */, id int32) (float64, error) {
 	top := slices.Max(logits)
 	var sum float64
 	for _, v := range logits {

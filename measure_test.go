@@ -77,8 +77,8 @@ func TestPerplexityWindows(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestPerplexityFitsTheSession takes windows as long as sessions may be.
-func TestPerplexityFitsTheSession(t *testing.T) {
+// TestPerplexityWindowFitsSession takes windows as long as sessions may be.
+func TestPerplexityWindowFitsSession(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Context: 16})
 	ids := e.Tokenizer().Encode(demoReference(t).Greedy[0].Text, llmrun.EncodeOptions{})[:32]
 	p, err := e.Perplexity(context.Background(), ids, llmrun.PerplexityOptions{})
@@ -86,7 +86,7 @@ func TestPerplexityFitsTheSession(t *testing.T) {
 	require.Equal(t, 30, p.Scored, "two windows")
 }
 
-func TestIDsOutsideTheVocabulary(t *testing.T) {
+func TestIDsOutsideVocabulary(t *testing.T) {
 	e := demo(t)
 	ctx := context.Background()
 	for _, id := range []int32{-1, 6144, math.MaxInt32, math.MinInt32} {

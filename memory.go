@@ -17,23 +17,23 @@ var errNeedsPack = fmt.Errorf("%w: the model does not fit as it is, and only a p
 // memory is who may hold how much.
 type memory struct {
 	budget *tiering.Budget
-	code   []*tiering.Lease // of the program itself
+	leases []*tiering.Lease // of the program itself
 	// program is what the program around the engine needs of the heap, part of the plan.
 	program int64
 
-	// stay is why all weights stay in memory, and what to do about it; nil: they can be
+	// residencyErr is why all weights stay in memory, and what to do about it; nil: they can be
 	// read piece by piece.
-	stay  error
-	apart bool // some or all of them are a device's
+	residencyErr error
+	onDevice     bool // some or all of them are a device's
 
-	mu    sync.Mutex
-	owner int64 // budget that the owner gave; 0 = none
-	aim   int64 // budget that is aimed at, which all that has to stay may exceed
-	level TrimLevel
-	full  int64        // what was held before the first trim
-	need  tiering.Need // that the plan was made for
-	from  tiering.Shape
-	now   *tiering.Plan
+	mu           sync.Mutex
+	ownerBudget  int64 // budget that the owner gave; 0 = none
+	targetBudget int64 // budget that is aimed at, which all that has to stay may exceed
+	level        TrimLevel
+	untrimmed    int64        // what was held before the first trim
+	need         tiering.Need // that the plan was made for
+	shape        tiering.Shape
+	current      *tiering.Plan
 }
 
 // limit returns the budget that options ask for; 0 means none.
@@ -48,13 +48,13 @@ func (o *Options) limit() int64 {
 }
 
 // plan decides what of a model will be in memory, before anything is loaded.
-func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
+func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
 	var err error
 	limit := opts.limit()
-	if m.apart = opts.usesDevice(); m.apart {
+	if m.onDevice = opts.usesDevice(); m.onDevice {
 		limit = 0 // some weights are on a device; what stays on the machine is counted as it is taken
 	}
-	if m.from, m.need, err = opts.planInputs(f, whole, limit); err != nil {
+	if m.shape, m.need, err = opts.planInputs(f, perTensor, limit); err != nil {
 		return err
 	}
 	inPieces, err := f.InPieces(opts.Exact)
@@ -62,32 +62,32 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8,
 		return err
 	}
 	if !inPieces { // then an embedding is loaded as well
-		m.from.Beside += m.from.Embedding
-		m.from.Embedding = 0
+		m.shape.Beside += m.shape.Embedding
+		m.shape.Embedding = 0
 	}
-	if m.now, err = makePlan(m.from, m.need, tiering.Rates{}); err != nil {
+	if m.current, err = makePlan(m.shape, m.need, tiering.Rates{}); err != nil {
 		return err
 	}
-	if !m.now.Resident() && !inPieces {
-		return notInPieces(f)
+	if !m.current.Resident() && !inPieces {
+		return notStreamable(f)
 	}
-	if opts.Lab.Measure && !m.apart {
-		if m.now, _, err = opts.predict(ctx, f, m.from, m.need, m.now, false); err != nil {
+	if opts.Lab.Measure && !m.onDevice {
+		if m.current, _, err = opts.predict(ctx, f, m.shape, m.need, m.current, false); err != nil {
 			return err
 		}
 	}
-	if m.apart {
+	if m.onDevice {
 		m.need.Budget = opts.limit()
 	}
-	m.owner, m.aim = m.need.Budget, m.need.Budget
-	m.budget = tiering.New(m.owner)
+	m.ownerBudget, m.targetBudget = m.need.Budget, m.need.Budget
+	m.budget = tiering.New(m.ownerBudget)
 	for _, p := range []tiering.Purpose{tiering.Code, tiering.Heap} {
-		lease, err := m.budget.Reserve(p, m.now.By[p])
+		lease, err := m.budget.Reserve(p, m.current.By[p])
 		if err != nil {
-			m.free()
+			m.release()
 			return err
 		}
-		m.code = append(m.code, lease)
+		m.leases = append(m.leases, lease)
 	}
 	m.program = opts.program
 	if opts.Memory.RAM > 0 {
@@ -96,47 +96,47 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, whole *exec.W8A8,
 	return nil
 }
 
-// notInPieces refuses to read a model piece by piece.
-func notInPieces(f *modelfile.Files) error {
+// notStreamable refuses to read a model piece by piece.
+func notStreamable(f *modelfile.Files) error {
 	if f.Packed() == nil {
 		return fmt.Errorf("%w (%s)", errNeedsPack, f.Path)
 	}
 	return fmt.Errorf("%w: not all weights fit, and those that Quantize, W8A8 or Exact change while they are loaded cannot be read piece by piece: raise the budget, or open the model without these (%s)", tiering.ErrBudget, f.Path)
 }
 
-// whyStay returns why all weights of a model stay in memory while it is in use.
-func (o *Options) whyStay(f *modelfile.Files) error {
+// residencyError returns why all weights of a model stay in memory while it is in use.
+func (o *Options) residencyError(f *modelfile.Files) error {
 	if o.usesDevice() {
 		return fmt.Errorf("%w: with Device %s all weights stay where they are: raise the budget, or open the model again without the device (%s)", tiering.ErrBudget, o.Device.Name, f.Path)
 	}
-	return notInPieces(f)
+	return notStreamable(f)
 }
 
 // limitHeap makes Go's own memory limit follow the plan, in which the program's heap is
 // what it was when the engine was opened.
 func (m *memory) limitHeap() {
-	heapLimits.follow(m, heapUse{m.now.By[tiering.Heap], m.engineHeap()})
+	heapLimits.update(m, heapUse{m.current.By[tiering.Heap], m.engineHeap()})
 }
 
 // limitHeapNow is limitHeap for a budget that came later: the program's heap, which may
 // have grown, is not to be collected all the time.
 func (m *memory) limitHeapNow() {
 	engine := m.engineHeap()
-	heapLimits.follow(m, heapUse{engine + max(m.program, programHeap(m, engine)), engine})
+	heapLimits.update(m, heapUse{engine + max(m.program, programHeap(m, engine)), engine})
 }
 
 // engineHeap returns what the engine itself needs of the heap.
-func (m *memory) engineHeap() int64 { return m.now.By[tiering.Heap] - m.program }
+func (m *memory) engineHeap() int64 { return m.current.By[tiering.Heap] - m.program }
 
-// free gives back what the program's own memory was charged with.
-func (m *memory) free() {
+// release gives back what the program's own memory was charged with.
+func (m *memory) release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, lease := range m.code {
+	for _, lease := range m.leases {
 		lease.Release()
 	}
-	m.code = nil
-	heapLimits.follow(m, heapUse{})
+	m.leases = nil
+	heapLimits.update(m, heapUse{})
 }
 
 // flashUse returns what the engine has read of its weights so far.
@@ -180,9 +180,9 @@ func (e *Engine) KVUse() KVUse {
 // could be, counted for each token and layer, how many were taken all the same. It
 // is all zeros with "exact" and for texts that are too short.
 type SelectionUse struct {
-	Blocks int64 `json:"blocks"`
-	Taken  int64 `json:"taken"`
-	Read   int64 `json:"read_bytes"` // from flash, of what was looked at
+	Blocks   int64 `json:"blocks"`
+	Selected int64 `json:"taken"`
+	Read     int64 `json:"read_bytes"` // from flash, of what was looked at
 }
 
 // selectionUse returns what all sessions have left out so far.
@@ -192,7 +192,7 @@ func (e *Engine) selectionUse() SelectionUse {
 }
 
 func (u SelectionUse) since(before SelectionUse) SelectionUse {
-	return SelectionUse{u.Blocks - before.Blocks, u.Taken - before.Taken, u.Read - before.Read}
+	return SelectionUse{u.Blocks - before.Blocks, u.Selected - before.Selected, u.Read - before.Read}
 }
 
 // since returns the use with what was counted less what had been before.
@@ -219,7 +219,7 @@ func (e *Engine) Memory() MemoryReport {
 	e.mem.mu.Lock()
 	defer e.mem.mu.Unlock()
 	u := e.mem.budget.Usage()
-	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: planOf(e.mem.now)}
+	r := MemoryReport{Budget: e.mem.need.Budget, Held: map[string]int64{}, Peak: map[string]int64{}, Plan: planOf(e.mem.current)}
 	for _, p := range tiering.Purposes() {
 		if u.Peak[p] > 0 {
 			r.Held[p.String()], r.Peak[p.String()] = u.By[p], u.Peak[p]

@@ -14,10 +14,10 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// TestSetBudgetGivesMemoryBack looks at what the system says the process holds:
+// TestSetBudgetReleasesMemory looks at what the system says the process holds:
 // it falls with the budget before SetBudget returns, in the middle of a
 // generation.
-func TestSetBudgetGivesMemoryBack(t *testing.T) {
+func TestSetBudgetReleasesMemory(t *testing.T) {
 	path := mediumPack(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
@@ -53,7 +53,7 @@ func mediumPack(t *testing.T) string {
 // Budgets change while weights move from the mapping that gave the first token to
 // memory in huge pages: tokens are those of a copy, no limit is passed, and in the
 // end nothing is mapped.
-func TestBudgetsChangeWhileWeightsMove(t *testing.T) {
+func TestSetBudgetDuringPromotion(t *testing.T) {
 	path := mediumPack(t)
 	options := llmrun.Options{Threads: 2, Context: 256, Memory: llmrun.MemoryOptions{Chunk: 16}}
 	least := minimum(t, path, options)
@@ -118,7 +118,7 @@ func resident(t *testing.T) (bytes int64) {
 
 // What the engine holds is part of what the system has to give it: a budget of 0 took
 // an engine's own memory from it.
-func TestBudgetOfTheSystemCountsWhatIsHeld(t *testing.T) {
+func TestSystemBudgetIncludesHeldMemory(t *testing.T) {
 	if llmrun.AvailableMemory() == 0 {
 		t.Skip("the system does not tell what is available")
 	}

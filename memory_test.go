@@ -90,7 +90,7 @@ func someIDs(e *llmrun.Engine, n int) []int32 {
 
 // Weights of a pack that are rounded while they are loaded cannot be read piece by
 // piece, and importing them again would not help.
-func TestPackThatIsChanged(t *testing.T) {
+func TestPackWithChangedWeightsIsNotStreamable(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Layers = 6
@@ -110,12 +110,12 @@ func TestPackThatIsChanged(t *testing.T) {
 
 // A plan counts all that is loaded for good: an embedding that is not in a pack, or is
 // rounded, and the columns of outliers.
-func TestPlanCountsWhatIsLoaded(t *testing.T) {
+func TestPlanMatchesLoadedBytes(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	shape.Vocab, shape.Tied = 16384, false
 	file, pack := writeShape(t, shape, "f16"), packedShape(t, shape, "f16")
-	calibration := calibrateDemo(t, llmrun.CalibrateOptions{OutlierShare: 0.2})
+	calibration := calibrateDemo(t, llmrun.CalibrateOptions{OutlierFraction: 0.2})
 	for _, c := range []struct {
 		path    string
 		options llmrun.Options
@@ -285,7 +285,7 @@ func TestSetBudgetWithoutPack(t *testing.T) {
 
 // Weights that a device has a part of stay where they are: a budget that does not hold
 // them is refused, whatever a plan of the whole model would say.
-func TestSetBudgetOfADividedModel(t *testing.T) {
+func TestSetBudgetOfSplitModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	path := writeShape(t, shape, "q8_0")
@@ -312,7 +312,7 @@ func TestSetBudgetOfADividedModel(t *testing.T) {
 
 // A pack of which less is to be in memory is opened a second time: it has to be the
 // same one.
-func TestSetBudgetWithoutThePack(t *testing.T) {
+func TestSetBudgetAfterPackIsReplaced(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open stay in their place there")
 	}

@@ -165,9 +165,9 @@ func (o *Options) kvDir() string {
 
 func (o *Options) fsys() vfs.FS {
 	if o.FS == nil {
-		return o.Lab.Disk.slow(vfs.OS())
+		return o.Lab.Disk.throttle(vfs.OS())
 	}
-	return o.Lab.Disk.slow(vfs.FromIOFS(o.FS))
+	return o.Lab.Disk.throttle(vfs.FromIOFS(o.FS))
 }
 
 // Sampling says how the next token is chosen. The zero value is greedy: always

@@ -14,7 +14,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-func TestOptionsOutOfRangeNameTheField(t *testing.T) {
+func TestInvalidOptionsNameField(t *testing.T) {
 	for field, o := range map[string]llmrun.Options{
 		"Threads": {Threads: -1},
 		"Context": {Context: -1},
@@ -33,7 +33,7 @@ func TestOptionsOutOfRangeNameTheField(t *testing.T) {
 	}
 }
 
-func TestGenerateOptionsOutOfRangeNameTheField(t *testing.T) {
+func TestInvalidGenerateOptionsNameField(t *testing.T) {
 	nan := float32(math.NaN())
 	for field, o := range map[string]llmrun.GenerateOptions{
 		"MaxTokens":         {MaxTokens: -1},
@@ -66,15 +66,15 @@ func TestGenerateOptionsOutOfRangeNameTheField(t *testing.T) {
 	}
 }
 
-func TestEmptyPromptOfAnEmptySessionIsRefused(t *testing.T) {
+func TestEmptyPromptIsRefused(t *testing.T) {
 	s := newSession(t, demo(t))
 	require.ErrorIs(t, collect(s.Generate(context.Background(), "", limit(1))).err, llmrun.ErrOptions)
 	require.ErrorIs(t, collect(s.GenerateIDs(context.Background(), nil, limit(1))).err, llmrun.ErrOptions)
 }
 
-// TestModelInAnFS opens the model from an fs.FS, as a program that embeds one
+// TestModelInFS opens the model from an fs.FS, as a program that embeds one
 // does.
-func TestModelInAnFS(t *testing.T) {
+func TestModelInFS(t *testing.T) {
 	var last llmrun.Progress
 	calls := 0
 	e := open(t, ".", llmrun.Options{FS: os.DirFS(demoModel), Progress: func(p llmrun.Progress) {
@@ -88,8 +88,8 @@ func TestModelInAnFS(t *testing.T) {
 	require.Greater(t, calls, 10)
 }
 
-// TestErrorsNameTheFile opens what is not there or is no model.
-func TestErrorsNameTheFile(t *testing.T) {
+// TestErrorsNameFile opens what is not there or is no model.
+func TestErrorsNameFile(t *testing.T) {
 	write := func(name, text string) string {
 		path := t.TempDir() + "/" + name
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -19,9 +19,9 @@ const (
 	OverflowSlide = "slide"
 )
 
-// slideKeep is how many tokens of the beginning stay, where the limit is not too
+// slidePrefix is how many tokens of the beginning stay, where the limit is not too
 // small for that.
-const slideKeep = 64
+const slidePrefix = 64
 
 // checkOverflow refuses what is not one of the names.
 func checkOverflow(name string) error {
@@ -35,14 +35,14 @@ func checkOverflow(name string) error {
 // than limit, and how many behind them are forgotten at a time: so many that of
 // limit+1 tokens the newest half of the limit stays.
 func slideSizes(limit int) (begin, step int) {
-	begin = min(slideKeep, limit/4)
+	begin = min(slidePrefix, limit/4)
 	return begin, limit + 1 - begin - max(1, limit/2)
 }
 
-// slid returns what stays of a text, as a text of its own, and how many tokens do
+// slideTokens returns what stays of a text, as a text of its own, and how many tokens do
 // not. What is forgotten are whole steps: so a conversation that is read again from
 // its messages, at each turn as a whole, loses the same tokens for many turns.
-func slid(ids []int32, limit int) (kept []int32, forgotten int) {
+func slideTokens(ids []int32, limit int) (kept []int32, forgotten int) {
 	over := len(ids) - limit
 	if over <= 0 {
 		return ids, 0
@@ -52,8 +52,8 @@ func slid(ids []int32, limit int) (kept []int32, forgotten int) {
 	return slices.Concat(ids[:begin], ids[begin+forgotten:]), forgotten
 }
 
-// fit makes the prompt one that the session can read.
-func (g *generation) fit() error {
+// fitPrompt makes the prompt one that the session can read.
+func (g *generation) fitPrompt() error {
 	if limit := g.session.seq.Limit(); len(g.ids) > limit && g.options.Overflow != OverflowSlide {
 		return fmt.Errorf("%w: the text has %d tokens with the prompt, and at most %d are read", ErrContextFull, len(g.ids), limit)
 	}
@@ -63,7 +63,7 @@ func (g *generation) fit() error {
 
 // slide forgets old text if there is too much. It reports whether it did.
 func (g *generation) slide() bool {
-	kept, forgotten := slid(g.ids, g.session.seq.Limit())
+	kept, forgotten := slideTokens(g.ids, g.session.seq.Limit())
 	if forgotten == 0 {
 		return false
 	}
@@ -83,6 +83,6 @@ func (g *generation) tokensToPrefill() []int32 {
 		return g.ids[len(g.ids)-1:]
 	}
 	g.session.seq.Truncate(0)
-	g.session.setContext(g.ids)
+	g.session.setTokens(g.ids)
 	return g.ids
 }

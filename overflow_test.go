@@ -19,10 +19,10 @@ func sliding(n int, forgotten *[]int) llmrun.GenerateOptions {
 	return o
 }
 
-// TestSlideGoesOnAsAFreshSession generates beyond the limit several times, with all
+// TestSlideMatchesFreshSession generates beyond the limit several times, with all
 // keys and values in memory and with most of them on flash: after each slide the
 // tokens are those of a new session that was given the text that stays.
-func TestSlideGoesOnAsAFreshSession(t *testing.T) {
+func TestSlideMatchesFreshSession(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		path               string
@@ -66,10 +66,10 @@ func TestSlideGoesOnAsAFreshSession(t *testing.T) {
 	}
 }
 
-// TestSlideOfAPrompt reads what stays of a prompt that is too long. A longer one,
+// TestSlideOfPrompt reads what stays of a prompt that is too long. A longer one,
 // as the next turn of a conversation is, loses the same tokens, so that what was read
 // is of use.
-func TestSlideOfAPrompt(t *testing.T) {
+func TestSlideOfPrompt(t *testing.T) {
 	ctx := context.Background()
 	e := open(t, tinyModel(t, nil), llmrun.Options{})
 	s := newSession(t, e)
@@ -100,8 +100,8 @@ func TestSlideOfAPrompt(t *testing.T) {
 	require.ErrorIs(t, collect(s.GenerateIDs(ctx, text, o)).err, llmrun.ErrOptions)
 }
 
-// TestSlideInTheSmallestSessions goes on where there is hardly any room.
-func TestSlideInTheSmallestSessions(t *testing.T) {
+// TestSlideInSmallestSessions goes on where there is hardly any room.
+func TestSlideInSmallestSessions(t *testing.T) {
 	for n := 1; n < 6; n++ {
 		e := open(t, tinyModel(t, nil), llmrun.Options{Context: n})
 		var forgotten []int

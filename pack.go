@@ -66,7 +66,7 @@ func Import(ctx context.Context, path, to string, opts ImportOptions) (done Impo
 	if err := checkImport(f, to, opts); err != nil {
 		return done, err
 	}
-	tell(f, opts.Notify)
+	reportNotices(f, opts.Notify)
 	if err := mergeAndQuantize(f, vfs.OS(), opts.Adapters, ""); err != nil {
 		return done, err
 	}
@@ -234,7 +234,7 @@ func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files
 
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
 	return modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
-		FS: o.Lab.Disk.slow(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), Always: always,
+		FS: o.Lab.Disk.throttle(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), Always: always,
 		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)}),
 		Notify: func(err error) {
 			if o.Notify != nil {
@@ -244,9 +244,9 @@ func (o *Options) openCached(ctx context.Context, path string, always bool) (*mo
 	})
 }
 
-// openWithout opens the model itself, after what a cache held of it turned out
+// openUnpacked opens the model itself, after what a cache held of it turned out
 // to be damaged while it was read.
-func (o *Options) openWithout(f *modelfile.Files, damage error) (*modelfile.Files, bool) {
+func (o *Options) openUnpacked(f *modelfile.Files, damage error) (*modelfile.Files, bool) {
 	if !errors.Is(damage, store.ErrFormat) {
 		return nil, false
 	}
@@ -263,8 +263,8 @@ func (o *Options) openWithout(f *modelfile.Files, damage error) (*modelfile.File
 	return direct, true
 }
 
-// tell passes on what the files have to say.
-func tell(f *modelfile.Files, notice func(string)) {
+// reportNotices passes on what the files have to say.
+func reportNotices(f *modelfile.Files, notice func(string)) {
 	if notice == nil {
 		return
 	}

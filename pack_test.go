@@ -110,8 +110,8 @@ func TestCacheDir(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrOptions)
 }
 
-// TestImportIsCancelled leaves the model and nothing else.
-func TestImportIsCancelled(t *testing.T) {
+// TestImportCancelled leaves the model and nothing else.
+func TestImportCancelled(t *testing.T) {
 	path := quantizedModel(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	to := filepath.Join(filepath.Dir(path), "m.pack")

@@ -14,23 +14,23 @@ type Placement struct {
 	Device string `json:"device"` // the GPU's name
 	// Layers is how many of the model's, in all Of, are on the GPU: the last ones, with
 	// the output matrix.
-	Layers  int `json:"layers"`
-	Of      int `json:"of"`
-	Context int `json:"context"` // tokens of a text for which there is room
+	Layers      int `json:"layers"`
+	ModelLayers int `json:"of"`
+	Context     int `json:"context"` // tokens of a text for which there is room
 	// Of the GPU's memory what is taken now, what will be with such a text, and what
 	// there is.
 	Held   int64 `json:"held_bytes"`
 	Need   int64 `json:"need_bytes"`
 	Memory int64 `json:"memory_bytes"`
-	// Here is the weights in the machine's memory: those of the other layers, and the
+	// Host is the weights in the machine's memory: those of the other layers, and the
 	// embedding.
-	Here int64 `json:"here_bytes"`
+	Host int64 `json:"here_bytes"`
 }
 
 func newPlacement(p *exec.Placement) *Placement {
 	return &Placement{
-		Device: p.Processor, Layers: p.Layers - p.First, Of: p.Layers, Context: p.Context,
-		Held: p.Held, Need: p.Need, Memory: p.Memory, Here: p.Here,
+		Device: p.Processor, Layers: p.Layers - p.First, ModelLayers: p.Layers, Context: p.Context,
+		Held: p.Held, Need: p.Need, Memory: p.Memory, Host: p.Here,
 	}
 }
 
@@ -72,26 +72,26 @@ func (e *Engine) Placement() *Placement {
 	return newPlacement(p)
 }
 
-// followPlacement makes texts as long as a GPU has room for.
-func (e *Engine) followPlacement(opts *Options) {
+// applyPlacement makes texts as long as a GPU has room for.
+func (e *Engine) applyPlacement(opts *Options) {
 	p := e.Placement()
 	if p == nil {
 		return
 	}
-	longest, notice := p.follow(e.limit, opts.Device.GPULayers == 0)
+	longest, notice := p.contextLimit(e.limit, opts.Device.GPULayers == 0)
 	if notice != "" && opts.Notify != nil {
 		opts.Notify(notice)
 	}
 	e.limit = longest
 }
 
-// follow returns how long texts are that could have so many tokens, and what the owner
+// contextLimit returns how long texts are that could have so many tokens, and what the owner
 // may not expect of the placement. chosen: he left the number of layers to the GPU.
-func (p *Placement) follow(limit int, chosen bool) (longest int, notice string) {
+func (p *Placement) contextLimit(limit int, chosen bool) (longest int, notice string) {
 	longest = min(limit, p.Context)
 	switch {
-	case chosen && p.Layers < p.Of:
-		notice = fmt.Sprintf("%s has room for the last %d of %d layers, beside texts of %d tokens: the processor computes the others", p.Device, p.Layers, p.Of, longest)
+	case chosen && p.Layers < p.ModelLayers:
+		notice = fmt.Sprintf("%s has room for the last %d of %d layers, beside texts of %d tokens: the processor computes the others", p.Device, p.Layers, p.ModelLayers, longest)
 	case longest < limit:
 		notice = fmt.Sprintf("%s has room for texts of %d tokens, of at most %d", p.Device, longest, limit)
 	}

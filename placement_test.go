@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOwnersAreTold says what of a placement an owner may not expect.
-func TestOwnersAreTold(t *testing.T) {
+// TestPlacementIsReported says what of a placement an owner may not expect.
+func TestPlacementIsReported(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		layers, limit int
@@ -22,8 +22,8 @@ func TestOwnersAreTold(t *testing.T) {
 		{"shorter, with the layers that were asked for", 5, 32768, false, 6000, "texts of 6000 tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := &Placement{Device: "a GPU", Layers: c.layers, Of: 8, Context: 6000}
-			longest, notice := p.follow(c.limit, c.chosen)
+			p := &Placement{Device: "a GPU", Layers: c.layers, ModelLayers: 8, Context: 6000}
+			longest, notice := p.contextLimit(c.limit, c.chosen)
 			require.Equal(t, c.longest, longest)
 			if c.told == "" {
 				require.Empty(t, notice)

@@ -43,15 +43,15 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	var whole *exec.W8A8
+	var perTensor *exec.W8A8
 	if opts.Lab.W8A8 != nil {
-		if whole, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
+		if perTensor, err = opts.Lab.W8A8.open(f, opts.fsys()); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, whole.Calibration.Close()) }()
+		defer func() { err = errors.Join(err, perTensor.Calibration.Close()) }()
 	}
 	// A refusal comes at once, without measuring anything.
-	shape, need, err := opts.planInputs(f, whole, opts.limit())
+	shape, need, err := opts.planInputs(f, perTensor, opts.limit())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func PlanMemory(ctx context.Context, path string, opts Options, measure bool) (_
 // reads as the plan has them. again measures what is known already.
 func (o *Options) predict(ctx context.Context, f *modelfile.Files, s tiering.Shape, n tiering.Need, plan *tiering.Plan, again bool) (*tiering.Plan, Rates, error) {
 	m := o.rateMeasurer()
-	m.again, m.weights = again, s.TokenBytes()
+	m.remeasure, m.weights = again, s.TokenBytes()
 	measured, err := m.rates(ctx, f, plan.Piece)
 	if err != nil {
 		return nil, measured, err
@@ -120,13 +120,13 @@ func (o *Options) rateMeasurer() rateMeasurer {
 }
 
 // planInputs returns what a plan for a model is made from.
-func (o *Options) planInputs(f *modelfile.Files, whole *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
+func (o *Options) planInputs(f *modelfile.Files, perTensor *exec.W8A8, budget int64) (_ tiering.Shape, _ tiering.Need, err error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return tiering.Shape{}, tiering.Need{}, err
 	}
 	format := o.kvFormat(f)
-	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, W8A8: whole})
+	shape, err := exec.MeasureShape(f, exec.ShapeOptions{Threads: o.threads(), KV: format, Select: o.selection(), KVCold: o.kvDir() != "", Exact: o.Exact, W8A8: perTensor})
 	if err != nil {
 		return shape, tiering.Need{}, err
 	}

@@ -31,13 +31,13 @@ type Rates struct {
 // the rest goes to attention, norms and the meetings of threads. How far the
 // predictions are off is in docs/results/budget.md.
 const (
-	decodeShare  = 0.9
-	prefillShare = 0.97
+	decodeFraction  = 0.9
+	prefillFraction = 0.97
 )
 
 // forPlan returns the rates that a whole model reaches.
 func (r *Rates) forPlan() tiering.Rates {
-	return tiering.Rates{ReadGBs: r.FlashGBs, MemGBs: decodeShare * r.DecodeGBs, PrefillGops: prefillShare * r.PrefillGops}
+	return tiering.Rates{ReadGBs: r.FlashGBs, MemGBs: decodeFraction * r.DecodeGBs, PrefillGops: prefillFraction * r.PrefillGops}
 }
 
 const (
@@ -49,12 +49,12 @@ const (
 
 // rateMeasurer knows what a machine reaches, from a file or by measuring.
 type rateMeasurer struct {
-	fsys    vfs.FS // of the model
-	dir     string // of the file; "" = there is none
-	threads int
-	memory  int64 // that measuring may take half of; 0 = any
-	weights int64 // bytes that a token is multiplied with
-	again   bool  // measure even what the file has
+	fsys      vfs.FS // of the model
+	dir       string // of the file; "" = there is none
+	threads   int
+	memory    int64 // that measuring may take half of; 0 = any
+	weights   int64 // bytes that a token is multiplied with
+	remeasure bool  // measure even what the file has
 
 	// compute measures products with so many bytes of weights; nil = rates.Compute.
 	compute func(t quant.Type, threads int, bytes int64) (decodeGBs, prefillGops float64, err error)
@@ -69,7 +69,7 @@ func (m *rateMeasurer) rates(ctx context.Context, f *modelfile.Files, piece int6
 	bytes := rates.WeightBytes(m.weights)
 	key := fmt.Sprintf("%s/%s %s, %d processors, %d threads, %d MiB of %s, files in %s",
 		runtime.GOOS, runtime.GOARCH, quant.Features(), runtime.NumCPU(), m.threads, bytes>>20, typ, folder)
-	if r, ok := known[key]; ok && !m.again {
+	if r, ok := known[key]; ok && !m.remeasure {
 		return r, nil
 	}
 	r := Rates{Measured: time.Now().UTC().Truncate(time.Second), Weights: typ.String(), Threads: m.threads}

@@ -15,7 +15,7 @@ import (
 
 // What was measured is kept, for each machine, type of weights and number of
 // threads, and measured again when asked.
-func TestRatesAreKept(t *testing.T) {
+func TestRatesAreCached(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	f, err := modelfile.Open(vfs.OS(), "cmd/llmrun/bundled/model")
 	require.NoError(t, err)
@@ -47,15 +47,15 @@ func TestRatesAreKept(t *testing.T) {
 	get(2)
 	m.threads = 3
 	require.Equal(t, first, get(2), "the other figures stay")
-	m.again = true
+	m.remeasure = true
 	require.NotEqual(t, first, get(3))
-	m.again = false
+	m.remeasure = false
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ratesFile), []byte("{"), 0o600))
 	get(4)
-	m.again, m.memory = true, 100<<20
+	m.remeasure, m.memory = true, 100<<20
 	get(5)
-	m.again = false
+	m.remeasure = false
 	require.EqualValues(t, 4, get(5).DecodeGBs, "what was measured in little memory is not kept")
 	m.dir = ""
 	get(6)

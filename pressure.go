@@ -36,14 +36,14 @@ func (e *Engine) watch(root fs.FS, ticks <-chan time.Time, done func()) {
 			case <-w.stop:
 				return
 			case now := <-ticks:
-				e.relieve(&g, now, tiering.ReadSigns(root))
+				e.respondToPressure(&g, now, tiering.ReadSigns(root))
 			}
 		}
 	}()
 }
 
-// end waits for the watcher's last step.
-func (w *watcher) end() {
+// shutdown waits for the watcher's last step.
+func (w *watcher) shutdown() {
 	if w == nil {
 		return
 	}
@@ -51,26 +51,26 @@ func (w *watcher) end() {
 	<-w.ended
 }
 
-// relieve holds less memory under pressure, and more again when it has gone. An
+// respondToPressure holds less memory under pressure, and more again when it has gone. An
 // error, such as of a read, is left to the next step or to a generation, which
 // meets it as well.
-func (e *Engine) relieve(g *tiering.Governor, now time.Time, signs tiering.Signs) {
+func (e *Engine) respondToPressure(g *tiering.Governor, now time.Time, signs tiering.Signs) {
 	m := &e.mem
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := m.budget.Usage().Total
-	if m.aim == m.owner && m.level == TrimNone {
-		m.full = held
+	if m.targetBudget == m.ownerBudget && m.level == TrimNone {
+		m.untrimmed = held
 	}
 	// Without pressure the engine may hold all of its budget; how much of it that
 	// would be is seen when there is no pressure.
-	most := smaller(m.owner, max(m.full, held))
-	limit := smaller(m.aim, most)
+	most := smaller(m.ownerBudget, max(m.untrimmed, held))
+	limit := smaller(m.targetBudget, most)
 	next := g.Step(now, signs, held, limit, most)
 	switch {
 	case next == limit:
 	case next >= most:
-		if e.follow(m.owner, false) == nil {
+		if e.applyBudget(m.ownerBudget, false) == nil {
 			m.level = TrimNone
 		}
 	default:

@@ -34,7 +34,7 @@ type Session struct {
 	running  bool
 	closed   bool
 	cancel   context.CancelCauseFunc // of what is running
-	text     []int32                 // the tokens that the session holds
+	ids      []int32                 // the tokens that the session holds
 	messages []Message
 	stats    Stats
 }
@@ -53,7 +53,7 @@ const (
 type Stats struct {
 	PromptTokens    int           // of the whole text before the answer
 	ReusedTokens    int           // of those, how many the session had read before, or another one
-	RecalledTokens  int           // of those, how many came from flash, see Options.CacheDir
+	RestoredTokens  int           // of those, how many came from flash, see Options.CacheDir
 	GeneratedTokens int           // the end-of-text token not counted
 	Prefill         time.Duration // reading the rest of the prompt
 	Decode          time.Duration // all tokens but the first, with what the caller's loop does, and slides
@@ -62,7 +62,7 @@ type Stats struct {
 	DecodeFlash     FlashUse      // and for the tokens after the first
 	PrefillKV       KVUse         // keys and values after the prompt, and their way for it
 	DecodeKV        KVUse         // and after the last token
-	KeptBytes       int64         // of keys and values that were written to flash to be kept, and by Save since
+	SavedBytes      int64         // of keys and values that were written to flash to be kept, and by Save since
 	Slides          int           // times that old text was forgotten, see OverflowSlide
 	ForgottenTokens int           // of old text, in all
 	Selection       SelectionUse  // what of a long context was looked at
@@ -134,7 +134,7 @@ func (s *Session) release() error {
 	if s.lock != nil {
 		_ = s.lock.Close() // what stays is a lock that nobody holds
 	}
-	return s.engine.drop(s)
+	return s.engine.removeSession(s)
 }
 
 // begin claims the session for one piece of work. The context that it returns
@@ -179,9 +179,9 @@ func (s *Session) end() {
 	}
 }
 
-// read lets the model read ids behind what the sequence holds. When ctx ended,
+// extend lets the model read ids behind what the sequence holds. When ctx ended,
 // the error is its cause and not how the model noticed.
-func (s *Session) read(ctx context.Context, ids []int32, r *exec.Reader) error {
+func (s *Session) extend(ctx context.Context, ids []int32, r *exec.Reader) error {
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -195,7 +195,7 @@ func (s *Session) read(ctx context.Context, ids []int32, r *exec.Reader) error {
 func (s *Session) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.text)
+	return len(s.ids)
 }
 
 // Limit returns the greatest number of tokens that the session reads. One more
@@ -218,7 +218,7 @@ func (s *Session) Reset() error {
 		return err
 	}
 	s.seq.Truncate(0)
-	s.text, s.messages = nil, nil
+	s.ids, s.messages = nil, nil
 	return nil
 }
 
@@ -248,16 +248,16 @@ func (s *Session) SetSystem(text string) error {
 	return nil
 }
 
-// context returns the session's text; it is not changed in place.
-func (s *Session) context() []int32 {
+// tokens returns the session's text; it is not changed in place.
+func (s *Session) tokens() []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.text
+	return s.ids
 }
 
-// setContext makes ids the session's text.
-func (s *Session) setContext(ids []int32) {
+// setTokens makes ids the session's text.
+func (s *Session) setTokens(ids []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text = ids
+	s.ids = ids
 }

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// keepLeast is how many tokens have to be new before keys and values are
+	// minNewTokens is how many tokens have to be new before keys and values are
 	// written without being asked for.
-	keepLeast = 512
-	// kvCachePart is the part of a cache that keys and values may take, as
-	// 1/kvCachePart.
-	kvCachePart = 4
+	minNewTokens = 512
+	// kvCacheDivisor is the part of a cache that keys and values may take, as
+	// 1/kvCacheDivisor.
+	kvCacheDivisor = 4
 )
 
 // What may be wrong with a session that was kept, to be found with errors.Is. One
@@ -39,27 +39,27 @@ var (
 
 // sessionStore is where an engine keeps what its sessions remember; nil: nowhere.
 type sessionStore struct {
-	dir    *segment.Dir
-	stores exec.Stores
-	origin segment.ID // of the model, whatever was made from it
-	opened segment.ID // of the file that is in use; older sessions have it for the origin
-	auto   bool       // prompts are kept and found without being asked for
-	notice func(string)
+	dir      *segment.Dir
+	stores   exec.Stores
+	originID segment.ID // of the model, whatever was made from it
+	fileID   segment.ID // of the file that is in use; older sessions have it for the origin
+	autoSave bool       // prompts are kept and found without being asked for
+	notify   func(string)
 
-	mu   sync.Mutex
-	told map[string]bool // notices that were given
+	mu       sync.Mutex
+	reported map[string]bool // notices that were given
 }
 
 // kvLimit returns how many bytes of keys and values a cache may hold.
-func kvLimit(cacheSize int64) int64 { return cacheSize / kvCachePart }
+func kvLimit(cacheSize int64) int64 { return cacheSize / kvCacheDivisor }
 
 // openSessionStore prepares for keeping what sessions remember. Nothing is written yet.
-func (e *Engine) openSessionStore(f *modelfile.Files, whole *exec.W8A8, opts *Options) error {
+func (e *Engine) openSessionStore(f *modelfile.Files, perTensor *exec.W8A8, opts *Options) error {
 	base := opts.sessionDir()
 	if base == "" {
 		return nil
 	}
-	k := &sessionStore{auto: !opts.Cache.NoKV, notice: opts.Notify, told: map[string]bool{}}
+	k := &sessionStore{autoSave: !opts.Cache.NoKV, notify: opts.Notify, reported: map[string]bool{}}
 	model, err := f.Identity()
 	if err != nil {
 		return err
@@ -68,9 +68,9 @@ func (e *Engine) openSessionStore(f *modelfile.Files, whole *exec.W8A8, opts *Op
 	if err != nil {
 		return err
 	}
-	copy(k.origin[:], origin[:])
-	copy(k.opened[:], model[:])
-	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + whole.Identity()
+	copy(k.originID[:], origin[:])
+	copy(k.fileID[:], model[:])
+	identity := string(model[:]) + opts.Quantize + "\x00" + fmt.Sprint(opts.Exact) + perTensor.Identity()
 	if opts.usesDevice() { // devices round otherwise
 		identity += "\x00" + opts.Device.Name
 	}
@@ -81,15 +81,15 @@ func (e *Engine) openSessionStore(f *modelfile.Files, whole *exec.W8A8, opts *Op
 		}
 		identity += string(adapter[:])
 	}
-	if k.dir, err = segment.OpenDir(opts.Lab.Disk.slow(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
+	if k.dir, err = segment.OpenDir(opts.Lab.Disk.throttle(vfs.OS()), base, kvLimit(opts.Cache.Size)); err != nil {
 		k.report(err)
-		e.unkept = err
+		e.storeErr = err
 		return nil // as for packs: nobody needs a cache as badly as an answer
 	}
 	if k.stores, err = e.model.OpenStores(k.dir, identity); err != nil {
 		return err
 	}
-	e.keeper = k
+	e.store = k
 	return nil
 }
 
@@ -98,10 +98,10 @@ func (e *Engine) openedStore() (*sessionStore, error) {
 	e.mu.Lock() // Close may be at work
 	defer e.mu.Unlock()
 	switch {
-	case e.keeper != nil:
-		return e.keeper, nil
-	case e.unkept != nil:
-		return nil, fmt.Errorf("sessions cannot be kept: %w", e.unkept)
+	case e.store != nil:
+		return e.store, nil
+	case e.storeErr != nil:
+		return nil, fmt.Errorf("sessions cannot be kept: %w", e.storeErr)
 	}
 	return nil, fmt.Errorf("%w: sessions are kept in CacheDir or KVDir, and neither is set", ErrOptions)
 }
@@ -117,7 +117,7 @@ func (k *sessionStore) close() error {
 // report passes on what went wrong with something that was not asked for, once. For want
 // of room much goes wrong, each time with other figures: only the first are told.
 func (k *sessionStore) report(err error) {
-	if err == nil || k.notice == nil {
+	if err == nil || k.notify == nil {
 		return
 	}
 	text := fmt.Sprintf("keys and values are computed instead of read from flash, or not kept there: %v", err)
@@ -126,32 +126,32 @@ func (k *sessionStore) report(err error) {
 		about = ErrNoRoom.Error()
 	}
 	k.mu.Lock()
-	told := k.told[about]
-	k.told[about] = true
+	told := k.reported[about]
+	k.reported[about] = true
 	k.mu.Unlock()
 	if !told {
-		k.notice(text)
+		k.notify(text)
 	}
 }
 
 // restorePrefix looks for what was read of the prompt ids before, in any session, and
 // returns what is left to read of fresh.
 func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
-	s, k := g.session, g.session.engine.keeper
-	if k == nil || !k.auto {
+	s, k := g.session, g.session.engine.store
+	if k == nil || !k.autoSave {
 		return fresh
 	}
-	g.written = k.dir.Written()
-	s.seq.SaveEarly(k.stores, keepLeast, k.report)
+	g.writtenBefore = k.dir.Written()
+	s.seq.SaveEarly(k.stores, minNewTokens, k.report)
 	if len(fresh) > k.stores.PageTokens() {
 		n, err := s.seq.RestorePrefix(ctx, k.stores, g.ids)
 		if ctx.Err() == nil {
 			k.report(err)
 		}
-		g.stats.RecalledTokens += n
+		g.stats.RestoredTokens += n
 		fresh = g.ids[s.seq.Len():]
 	}
-	g.kept = s.seq.Saved()
+	g.savedTokens = s.seq.Saved()
 	return fresh
 }
 
@@ -159,14 +159,14 @@ func (g *generation) restorePrefix(ctx context.Context, fresh []int32) []int32 {
 // whose reading was interrupted is as good: it will be asked for again. After a failure
 // nobody knows.
 func (g *generation) savePrefix(ctx context.Context) {
-	s, k := g.session, g.session.engine.keeper
-	if k == nil || !k.auto || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
+	s, k := g.session, g.session.engine.store
+	if k == nil || !k.autoSave || g.firstAt.IsZero() && ctx.Err() == nil || s.isClosed() {
 		return
 	}
-	early := s.seq.Saved() - g.kept // what is left counts together with it
-	_, err := s.seq.Save(k.stores, s.seq.IDs(), max(1, keepLeast-early), false)
+	early := s.seq.Saved() - g.savedTokens // what is left counts together with it
+	_, err := s.seq.Save(k.stores, s.seq.IDs(), max(1, minNewTokens-early), false)
 	k.report(err)
-	g.stats.KeptBytes = k.dir.Written() - g.written
+	g.stats.SavedBytes = k.dir.Written() - g.writtenBefore
 }
 
 // SessionOptions say what to do with a session that was kept.
@@ -231,7 +231,7 @@ func wrapName(err error) error {
 
 // restore makes a new session what m says.
 func (s *Session) restore(ctx context.Context, k *sessionStore, m *segment.Manifest, o SessionOptions) error {
-	if m.Identity != k.origin && m.Identity != k.opened {
+	if m.Identity != k.originID && m.Identity != k.fileID {
 		return fmt.Errorf("%w: %s", ErrOtherModel, m.Model)
 	}
 	if len(m.Tokens) > s.engine.limit+1 { // the last one may not have been read
@@ -248,7 +248,7 @@ func (s *Session) restore(ctx context.Context, k *sessionStore, m *segment.Manif
 		}
 		err = nil
 	}
-	s.text, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
+	s.ids, s.created, s.restored = m.Tokens, m.Created, s.seq.Len()
 	for _, msg := range m.Messages {
 		s.messages = append(s.messages, Message(msg))
 	}
@@ -290,7 +290,7 @@ func (s *Session) Save(name string) error {
 
 // rename takes a name that no session has.
 func (s *Session) rename(name string) error {
-	lock, err := s.engine.keeper.dir.LockSession(name)
+	lock, err := s.engine.store.dir.LockSession(name)
 	if err != nil {
 		return wrapName(err)
 	}
@@ -313,9 +313,9 @@ func (s *Session) rename(name string) error {
 // save writes what the model remembers, as far as there is room, and the text.
 func (s *Session) save(k *sessionStore) error {
 	before := k.dir.Written()
-	refs, unkept := s.seq.Save(k.stores, s.context(), 1, true)
+	refs, unkept := s.seq.Save(k.stores, s.tokens(), 1, true)
 	s.mu.Lock()
-	s.stats.KeptBytes += k.dir.Written() - before
+	s.stats.SavedBytes += k.dir.Written() - before
 	s.mu.Unlock()
 	if errors.Is(unkept, ErrNoRoom) {
 		k.report(unkept)
@@ -327,7 +327,7 @@ func (s *Session) save(k *sessionStore) error {
 // saveText writes the text and the messages, and where keys and values of them are.
 func (s *Session) saveText(k *sessionStore, refs []segment.Ref) error {
 	s.mu.Lock()
-	text, messages := s.text, s.messages
+	text, messages := s.ids, s.messages
 	s.mu.Unlock()
 	now := time.Now()
 	if s.created.IsZero() {
@@ -339,7 +339,7 @@ func (s *Session) saveText(k *sessionStore, refs []segment.Ref) error {
 		settings += ", selected"
 	}
 	m := &segment.Manifest{
-		Model: info.Path, Settings: settings, Identity: k.origin, Key: s.seq.StoreKey(k.stores),
+		Model: info.Path, Settings: settings, Identity: k.originID, Key: s.seq.StoreKey(k.stores),
 		Created: s.created, Saved: now, Tokens: text, Segments: refs, PageTokens: k.stores.PageTokens(),
 	}
 	for _, msg := range messages {

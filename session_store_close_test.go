@@ -11,7 +11,7 @@ import (
 
 // An engine may be closed while its sessions are opened and saved: these end with
 // ErrClosed, nothing is held afterwards, and no name stays in use.
-func TestCloseWhileSessionsAreOpenedAndSaved(t *testing.T) {
+func TestCloseDuringOpenAndSave(t *testing.T) {
 	model, dir := tinyModel(t, nil), t.TempDir()
 	o := llmrun.Options{Threads: 1, Cache: llmrun.CacheOptions{KVDir: dir}}
 	e := open(t, model, o)

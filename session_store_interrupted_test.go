@@ -12,7 +12,7 @@ import (
 
 // What was read of a prompt before it was interrupted is kept, so that another process
 // goes on from there.
-func TestInterruptedPromptIsReadOn(t *testing.T) {
+func TestInterruptedPromptResumes(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
 	doc := document(1100)
@@ -32,17 +32,17 @@ func TestInterruptedPromptIsReadOn(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.Zero(t, s.Len(), "the text is what it was")
-	require.Positive(t, s.Stats().KeptBytes)
+	require.Positive(t, s.Stats().SavedBytes)
 	require.NoError(t, e.Close())
 
 	s = newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, doc, 8))
-	require.Equal(t, 960, s.Stats().RecalledTokens, "the chunk that was being read has been read")
+	require.Equal(t, 960, s.Stats().RestoredTokens, "the chunk that was being read has been read")
 }
 
 // Of a long text whole chunks are kept while it is read, in case nobody can do so at
 // the end; all of them are there once.
-func TestLongPromptIsKeptWhileItIsRead(t *testing.T) {
+func TestLongPromptIsSavedDuringPrefill(t *testing.T) {
 	if portable() && testing.Short() {
 		t.Skip("what is kept does not depend on kernels, and takes 5000 tokens")
 	}

@@ -42,9 +42,9 @@ func TestSessionWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestSessionThatOthersMakeRoomFrom saves a session while somebody deletes keys and
+// TestSaveWhileKVIsDeleted saves a session while somebody deletes keys and
 // values as fast as they come: the text is kept all the same.
-func TestSessionThatOthersMakeRoomFrom(t *testing.T) {
+func TestSaveWhileKVIsDeleted(t *testing.T) {
 	model, dir := longTextModel(t), t.TempDir()
 	e := open(t, model, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir, NoKV: true}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	s := openSession(t, e, "talk", llmrun.SessionOptions{})

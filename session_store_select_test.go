@@ -8,10 +8,10 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestKeptSessionSelects opens a long session again, once into memory and once
+// TestSavedSessionSelectsSamePages opens a long session again, once into memory and once
 // where it lies on flash: new tokens look at the same blocks as if it had never been
 // closed, and say the same.
-func TestKeptSessionSelects(t *testing.T) {
+func TestSavedSessionSelectsSamePages(t *testing.T) {
 	model, formats := longTextModel(t), []string{"k8v8", "k4v8", "f32"}
 	if portable() {
 		formats = formats[:1]
@@ -24,11 +24,11 @@ func TestKeptSessionSelects(t *testing.T) {
 		s := openSession(t, e, "book", llmrun.SessionOptions{})
 		ids(t, s, text, 4)
 		require.NoError(t, s.Save(""))
-		require.Positive(t, s.Stats().KeptBytes)
+		require.Positive(t, s.Stats().SavedBytes)
 		want := ids(t, s, question, 8)
 		selected := s.Stats().Selection
 		require.Positive(t, selected.Blocks)
-		require.Less(t, selected.Taken, selected.Blocks/2)
+		require.Less(t, selected.Selected, selected.Blocks/2)
 		require.NoError(t, s.Close())
 
 		for _, ram := range []int64{0, 1} {
@@ -46,9 +46,9 @@ func TestKeptSessionSelects(t *testing.T) {
 	}
 }
 
-// TestFoundPromptIsReadExactly asks again what is a long prompt: its end, which is not
+// TestRestoredPromptIsPrefilledExactly asks again what is a long prompt: its end, which is not
 // kept, is few tokens, but is read as it was the first time.
-func TestFoundPromptIsReadExactly(t *testing.T) {
+func TestRestoredPromptIsPrefilledExactly(t *testing.T) {
 	text := document(1590)
 	o := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8", KVSelect: "0.1"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	model := longTextModel(t)
@@ -58,6 +58,6 @@ func TestFoundPromptIsReadExactly(t *testing.T) {
 	require.Positive(t, used.Blocks, "tokens of the answer select")
 	found := newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, found, text, 8))
-	require.Equal(t, 1536, found.Stats().RecalledTokens)
+	require.Equal(t, 1536, found.Stats().RestoredTokens)
 	require.Equal(t, used, found.Stats().Selection)
 }

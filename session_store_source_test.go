@@ -9,9 +9,9 @@ import (
 	"github.com/llmrun/llmrun/store/synth"
 )
 
-// TestSessionOfAnImportedModel opens a session that was kept with a pack with the model's
+// TestSessionOfImportedModel opens a session that was kept with a pack with the model's
 // own file, which some options need, and the other way round: it is the same model.
-func TestSessionOfAnImportedModel(t *testing.T) {
+func TestSessionOfImportedModel(t *testing.T) {
 	shape, ok := synth.FindShape("tiny")
 	require.True(t, ok)
 	model := writeShape(t, shape, "q4_0")

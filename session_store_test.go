@@ -41,9 +41,9 @@ func kvFiles(t testing.TB, dir string) []string {
 	return files
 }
 
-// TestPromptIsReadOnce: what one engine has read of a prompt, another one finds,
+// TestPrefixCacheHit: what one engine has read of a prompt, another one finds,
 // also for a prompt that goes on otherwise, and goes on as if it had read it.
-func TestPromptIsReadOnce(t *testing.T) {
+func TestPrefixCacheHit(t *testing.T) {
 	model := longTextModel(t)
 	for _, kv := range []string{"f32", "k8v8"} {
 		t.Run(kv, func(t *testing.T) {
@@ -58,34 +58,34 @@ func TestPromptIsReadOnce(t *testing.T) {
 			e := open(t, model, o)
 			s := newSession(t, e)
 			require.Equal(t, wantFirst, ids(t, s, first, 8))
-			require.Zero(t, s.Stats().RecalledTokens)
-			require.Positive(t, s.Stats().KeptBytes)
+			require.Zero(t, s.Stats().RestoredTokens)
+			require.Positive(t, s.Stats().SavedBytes)
 			files := kvFiles(t, dir)
 			require.Len(t, files, 1, "ten pages and a bit")
 
 			e = open(t, model, o) // as another process would
 			s = newSession(t, e)
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
-			require.Equal(t, 640, s.Stats().RecalledTokens)
+			require.Equal(t, 640, s.Stats().RestoredTokens)
 			require.Equal(t, 640, s.Stats().ReusedTokens)
-			require.Zero(t, s.Stats().KeptBytes, "it is there")
+			require.Zero(t, s.Stats().SavedBytes, "it is there")
 			s = newSession(t, e)
 			require.Equal(t, wantFirst[:2], ids(t, s, first[:703], 2))
-			require.Equal(t, 640, s.Stats().RecalledTokens)
+			require.Equal(t, 640, s.Stats().RestoredTokens)
 			ids(t, newSession(t, e), document(200), 1)
 			require.Equal(t, files, kvFiles(t, dir), "short prompts are not kept")
 
 			o.Cache.NoKV = true
 			s = newSession(t, open(t, model, o))
 			require.Equal(t, wantSecond, ids(t, s, second, 8))
-			require.Zero(t, s.Stats().RecalledTokens)
+			require.Zero(t, s.Stats().RestoredTokens)
 		})
 	}
 }
 
-// TestDamagedPromptIsReadAgain changes a byte: the answer is the same, somebody is
+// TestDamagedPrefixIsRePrefilled changes a byte: the answer is the same, somebody is
 // told, and the file is replaced.
-func TestDamagedPromptIsReadAgain(t *testing.T) {
+func TestDamagedPrefixIsRePrefilled(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
 	var notices []string
@@ -96,12 +96,12 @@ func TestDamagedPromptIsReadAgain(t *testing.T) {
 	damage(t, file, 100_000)
 	s := newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, prompt, 4))
-	require.Zero(t, s.Stats().RecalledTokens)
+	require.Zero(t, s.Stats().RestoredTokens)
 	require.Len(t, notices, 1)
 	require.Contains(t, notices[0], file+" at offset")
 	s = newSession(t, open(t, model, o))
 	require.Equal(t, want, ids(t, s, prompt, 4))
-	require.Equal(t, 576, s.Stats().RecalledTokens, "it was written again")
+	require.Equal(t, 576, s.Stats().RestoredTokens, "it was written again")
 }
 
 func damage(t testing.TB, file string, at int) {
@@ -120,9 +120,9 @@ func openSession(t testing.TB, e *llmrun.Engine, name string, o llmrun.SessionOp
 	return s
 }
 
-// TestSessionGoesOnInAnotherProcess saves after each step and opens again: the
+// TestSessionContinuesInAnotherProcess saves after each step and opens again: the
 // text is what it would have been without ever stopping.
-func TestSessionGoesOnInAnotherProcess(t *testing.T) {
+func TestSessionContinuesInAnotherProcess(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
 	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}}
@@ -139,7 +139,7 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 		require.Equal(t, held, s.Len())
 		require.Equal(t, want[i], ids(t, s, step, 10))
 		require.GreaterOrEqual(t, s.Stats().ReusedTokens, held/64*64-1)
-		require.Equal(t, s.Stats().ReusedTokens, s.Stats().RecalledTokens)
+		require.Equal(t, s.Stats().ReusedTokens, s.Stats().RestoredTokens)
 		require.NoError(t, s.Save(""))
 		held = s.Len()
 		_, err := e.OpenSession("book", llmrun.SessionOptions{})
@@ -171,8 +171,8 @@ func TestSessionGoesOnInAnotherProcess(t *testing.T) {
 	require.Empty(t, kvFiles(t, dir))
 }
 
-// TestConversationGoesOn keeps the messages of a chat.
-func TestConversationGoesOn(t *testing.T) {
+// TestSavedConversationContinues keeps the messages of a chat.
+func TestSavedConversationContinues(t *testing.T) {
 	o := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	ask := func(s *llmrun.Session, text string) string {
 		return complete(t, s.Chat(context.Background(), text, llmrun.GenerateOptions{MaxTokens: 20})).Text
@@ -280,10 +280,10 @@ func TestSessionNames(t *testing.T) {
 	require.ErrorContains(t, err, inTheWay)
 }
 
-// TestRecalledStaysOnFlash opens a session that is larger than what may be in
+// TestRestoredPagesStayOnFlash opens a session that is larger than what may be in
 // memory, goes on, and saves it with what went to flash meanwhile: the text is what
 // it would have been in memory.
-func TestRecalledStaysOnFlash(t *testing.T) {
+func TestRestoredPagesStayOnFlash(t *testing.T) {
 	model := longTextModel(t)
 	dir := t.TempDir()
 	little := llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KVRAM: 1, Chunk: 64, KV: "k8v8"}}
@@ -305,11 +305,11 @@ func TestRecalledStaysOnFlash(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptIsNotSpilled reads and answers at a length that is a multiple of
+// TestSavedPagesAreNotSpilled reads and answers at a length that is a multiple of
 // what may be in memory. Its keys and values go to flash once, as what is kept: none
 // go to the file for those that are not, and the text is what it would have been in
 // memory.
-func TestWhatIsKeptIsNotSpilled(t *testing.T) {
+func TestSavedPagesAreNotSpilled(t *testing.T) {
 	if portable() && testing.Short() {
 		t.Skip("what is kept does not depend on kernels, and takes 4500 tokens")
 	}
@@ -328,7 +328,7 @@ func TestWhatIsKeptIsNotSpilled(t *testing.T) {
 		require.Greater(t, use.ColdPages, 10)
 		require.Zero(t, use.Written)
 		require.Empty(t, use.Failed)
-		written += s.Stats().KeptBytes
+		written += s.Stats().SavedBytes
 	}
 	var size int64
 	files := kvFiles(t, dir)
@@ -341,7 +341,7 @@ func TestWhatIsKeptIsNotSpilled(t *testing.T) {
 	e = open(t, demoModel, llmrun.Options{Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}})
 	s = newSession(t, e)
 	ids(t, s, document(1300), 1)
-	require.Equal(t, 1280, s.Stats().RecalledTokens, "the end of the prompt is kept, too")
+	require.Equal(t, 1280, s.Stats().RestoredTokens, "the end of the prompt is kept, too")
 	const around = 64 << 10 // header and gaps of a file
 	require.Less(t, size, int64(1540/64)*page+int64(len(files))*around, "each page is there once")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-func TestCloseInsideTheLoop(t *testing.T) {
+func TestCloseInsideLoop(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{})
 	s := newSession(t, e)
 	count := 0
@@ -97,7 +97,7 @@ func TestClosedEngineRefuses(t *testing.T) {
 	require.Equal(t, "llama", e.Info().Family, "what was read stays known")
 }
 
-func TestOneGenerationAtATime(t *testing.T) {
+func TestConcurrentGenerationIsBusy(t *testing.T) {
 	e := demo(t)
 	want := fox(t, e, 5)
 	s := newSession(t, e)
@@ -114,7 +114,7 @@ func TestOneGenerationAtATime(t *testing.T) {
 	require.Equal(t, want.IDs, ids, "the refused calls changed nothing")
 }
 
-func TestConcurrentSessionsGiveTheSameTextAsAlone(t *testing.T) {
+func TestConcurrentSessionsMatchSequential(t *testing.T) {
 	e := demo(t)
 	prompts := []string{"Once upon a time", foxPrompt, "The king said", "In the morning"}
 	want := make([]string, len(prompts))
@@ -137,9 +137,9 @@ func TestConcurrentSessionsGiveTheSameTextAsAlone(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNothingIsLeftBehind counts goroutines and open files around a whole life
+// TestNoLeaks counts goroutines and open files around a whole life
 // of an engine, with everything that may be left early in it.
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestNoLeaks(t *testing.T) {
 	demo(t) // the shared engine's threads are there before and after
 	settled := settle()
 	for range 2 {
@@ -214,9 +214,9 @@ func TestStats(t *testing.T) {
 	require.Zero(t, second.DecodeTokPerS(), "the first token comes out of the prompt")
 }
 
-// TestMemoryGrowsWithTheSession holds the promise that keys and values are
+// TestMemoryGrowsWithSession holds the promise that keys and values are
 // taken page by page, and used again.
-func TestMemoryGrowsWithTheSession(t *testing.T) {
+func TestMemoryGrowsWithSession(t *testing.T) {
 	e := open(t, demoModel, llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: 64}})
 	info := e.Info()
 	loaded := e.MemoryUsed()
@@ -238,9 +238,9 @@ func TestMemoryGrowsWithTheSession(t *testing.T) {
 	}
 }
 
-// TestGeneratingAllocatesLittle lets a token cost its text, and the growth of
+// TestDecodeAllocations lets a token cost its text, and the growth of
 // what the session remembers, on Go's heap.
-func TestGeneratingAllocatesLittle(t *testing.T) {
+func TestDecodeAllocations(t *testing.T) {
 	s := newSession(t, demo(t))
 	o := limit(200)
 	o.IgnoreEOS = true

@@ -46,9 +46,9 @@ func TestModelWithoutTokenizer(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestEndOfTextWithoutTokenizer takes the end from config.json: the bias makes
+// TestEOSWithoutTokenizer takes the end from config.json: the bias makes
 // the model say it at once.
-func TestEndOfTextWithoutTokenizer(t *testing.T) {
+func TestEOSWithoutTokenizer(t *testing.T) {
 	s := newSession(t, open(t, tinyModel(t, nil), llmrun.Options{}))
 	o := limit(5)
 	o.Sampling.LogitBias = map[int32]float32{tinyEOS: 1000}
@@ -57,9 +57,9 @@ func TestEndOfTextWithoutTokenizer(t *testing.T) {
 	require.Equal(t, llmrun.StopEOS, s.Stats().StopReason)
 }
 
-// TestContextOfTheModel fills all of the context that the model was made for,
+// TestModelContextLimit fills all of the context that the model was made for,
 // which Options.Context cannot raise.
-func TestContextOfTheModel(t *testing.T) {
+func TestModelContextLimit(t *testing.T) {
 	e := open(t, tinyModel(t, nil), llmrun.Options{Context: 1000})
 	s := newSession(t, e)
 	require.Equal(t, tinyContext, s.Limit())
@@ -73,8 +73,8 @@ func TestContextOfTheModel(t *testing.T) {
 	require.ErrorIs(t, err, llmrun.ErrContextFull)
 }
 
-// TestNonFiniteWeightsEndTheGeneration breaks one number of the last norm.
-func TestNonFiniteWeightsEndTheGeneration(t *testing.T) {
+// TestNonFiniteWeights breaks one number of the last norm.
+func TestNonFiniteWeights(t *testing.T) {
 	ctx := context.Background()
 	for name, value := range map[string]float32{"NaN": float32(math.NaN()), "Inf": float32(math.Inf(1))} {
 		t.Run(name, func(t *testing.T) {
@@ -97,9 +97,9 @@ func TestNonFiniteWeightsEndTheGeneration(t *testing.T) {
 	}
 }
 
-// TestFixturesOfEveryFamily generates with a checkpoint of each family in
+// TestEveryFamily generates with a checkpoint of each family in
 // chunks and at once, through sessions.
-func TestFixturesOfEveryFamily(t *testing.T) {
+func TestEveryFamily(t *testing.T) {
 	for _, family := range []string{"gemma3", "gpt_neox", "lfm2", "llama3", "phi3_longrope", "qwen3_moe"} {
 		t.Run(family, func(t *testing.T) {
 			e := open(t, testutil.Shared(t, "fixtures", family), llmrun.Options{Memory: llmrun.MemoryOptions{Chunk: 8}})

@@ -33,22 +33,22 @@ func (e *Engine) SetBudget(ram int64) error {
 	defer m.mu.Unlock()
 	budget := opts.limit()
 	if ram == 0 && budget > 0 {
-		budget += m.frames() // which the system has given already
+		budget += m.committedBytes() // which the system has given already
 	}
-	if err := e.follow(budget, false); err != nil {
+	if err := e.applyBudget(budget, false); err != nil {
 		return err
 	}
-	m.owner, m.level = budget, TrimNone
+	m.ownerBudget, m.level = budget, TrimNone
 	if ram > 0 {
 		m.limitHeapNow()
 	} else {
-		heapLimits.follow(m, heapUse{})
+		heapLimits.update(m, heapUse{})
 	}
 	return nil
 }
 
-// frames returns how much memory is held that the system does not count as available.
-func (m *memory) frames() int64 {
+// committedBytes returns how much memory is held that the system does not count as available.
+func (m *memory) committedBytes() int64 {
 	u := m.budget.Usage()
 	return u.Total - u.By[tiering.Code] - u.By[tiering.Heap] - u.By[tiering.Mapped]
 }
@@ -78,12 +78,12 @@ func (e *Engine) Trim(level TrimLevel) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.level == TrimNone {
-		m.full = m.budget.Usage().Total
+		m.untrimmed = m.budget.Usage().Total
 	}
-	budget := m.owner
+	budget := m.ownerBudget
 	switch level {
 	case TrimLow:
-		budget = smaller(budget, m.full/4*3)
+		budget = smaller(budget, m.untrimmed/4*3)
 	case TrimCritical:
 		budget = 1
 	}
@@ -105,20 +105,20 @@ func smaller(a, b int64) int64 {
 // shrinkTo makes the engine follow a budget, or the least that it can work in
 // where that is more. e.mem.mu is held.
 func (e *Engine) shrinkTo(budget int64, lean bool) error {
-	err := e.follow(budget, lean)
+	err := e.applyBudget(budget, lean)
 	// What conversations hold may change in between, so a second refusal is
 	// possible. Many are not.
 	var refused *MinimumError
 	for range 8 {
-		if !errors.As(err, &refused) || smaller(e.mem.owner, refused.Minimum) != refused.Minimum {
+		if !errors.As(err, &refused) || smaller(e.mem.ownerBudget, refused.Minimum) != refused.Minimum {
 			break
 		}
-		err = e.follow(refused.Minimum, lean)
+		err = e.applyBudget(refused.Minimum, lean)
 	}
-	if e.mem.stay != nil && errors.Is(err, e.mem.stay) {
-		plan := *e.mem.now
+	if e.mem.residencyErr != nil && errors.Is(err, e.mem.residencyErr) {
+		plan := *e.mem.current
 		plan.Chunk = min(plan.Chunk, leanChunk)
-		e.mem.aim = budget
+		e.mem.targetBudget = budget
 		return wrapClosed(e.model.Replan(context.Background(), &plan))
 	}
 	return err
@@ -128,13 +128,13 @@ func (e *Engine) shrinkTo(budget int64, lean bool) error {
 // wanted back and weights have to stay.
 const leanChunk = 16
 
-// follow makes the engine follow another budget, 0 for none. lean leaves out what
+// applyBudget makes the engine follow another budget, 0 for none. lean leaves out what
 // only makes streaming smooth. e.mem.mu is held.
-func (e *Engine) follow(budget int64, lean bool) error {
+func (e *Engine) applyBudget(budget int64, lean bool) error {
 	m := &e.mem
 	e.model.TrimCache()
-	if m.apart {
-		return e.followOnDevice(budget)
+	if m.onDevice {
+		return e.applyBudgetOnDevice(budget)
 	}
 	before := m.budget.Limit()
 	for range 8 {
@@ -143,10 +143,10 @@ func (e *Engine) follow(budget int64, lean bool) error {
 			return err
 		}
 		if lean {
-			plan = plan.Lean(m.from)
+			plan = plan.Lean(m.shape)
 		}
-		if m.stay != nil && !plan.Resident() {
-			return m.stay
+		if m.residencyErr != nil && !plan.Resident() {
+			return m.residencyErr
 		}
 		if lean {
 			e.model.CacheEmbeddingRows(false)
@@ -163,7 +163,7 @@ func (e *Engine) follow(budget int64, lean bool) error {
 		}
 		// A conversation may have grown meanwhile: once more, then.
 		if m.budget.TrySetLimit(budget) {
-			m.need.Budget, m.aim, m.now = budget, budget, plan
+			m.need.Budget, m.targetBudget, m.current = budget, budget, plan
 			e.model.CacheEmbeddingRows(!lean)
 			return nil
 		}
@@ -172,17 +172,17 @@ func (e *Engine) follow(budget int64, lean bool) error {
 	return fmt.Errorf("%w: conversations grow faster than memory can be given back", ErrBudget)
 }
 
-// followOnDevice is follow where a device has some or all of the weights: nothing but what
+// applyBudgetOnDevice is follow where a device has some or all of the weights: nothing but what
 // nobody uses can be given back, and a budget holds the rest or is refused.
-func (e *Engine) followOnDevice(budget int64) error {
+func (e *Engine) applyBudgetOnDevice(budget int64) error {
 	m := &e.mem
-	if err := e.model.Replan(context.Background(), m.now); err != nil { // it is closed
+	if err := e.model.Replan(context.Background(), m.current); err != nil { // it is closed
 		return wrapClosed(err)
 	}
 	if !m.budget.TrySetLimit(budget) {
-		return fmt.Errorf("%w; the budget is %d bytes, and held are %s", m.stay, budget, m.budget.Usage())
+		return fmt.Errorf("%w; the budget is %d bytes, and held are %s", m.residencyErr, budget, m.budget.Usage())
 	}
-	m.need.Budget, m.aim = budget, budget
+	m.need.Budget, m.targetBudget = budget, budget
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 	m := &e.mem
 	need := m.need
 	need.Budget = budget
-	plan, err := makePlan(m.from, need, m.now.Rates)
+	plan, err := makePlan(m.shape, need, m.current.Rates)
 	var room int64
 	var refused *MinimumError
 	switch {
@@ -219,7 +219,7 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 			return nil, err
 		}
 		// A disk that is full leaves them in memory.
-		if err := e.model.SetHot(max(1, room-m.from.KVFixed)); errors.Is(err, exec.ErrClosed) {
+		if err := e.model.SetHot(max(1, room-m.shape.KVFixed)); errors.Is(err, exec.ErrClosed) {
 			return nil, ErrClosed
 		}
 		if used = m.budget.Usage().By[tiering.KVHot]; room >= used {
@@ -227,7 +227,7 @@ func (e *Engine) replan(budget int64) (*tiering.Plan, error) {
 		}
 		need.KVHot = used
 	}
-	perToken := max(1, m.from.KVBytesPerToken)
+	perToken := max(1, m.shape.KVBytesPerToken)
 	need.Context = max(need.Context, int((used+perToken-1)/perToken))
-	return makePlan(m.from, need, m.now.Rates)
+	return makePlan(m.shape, need, m.current.Rates)
 }

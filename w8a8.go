@@ -28,8 +28,8 @@ type W8A8 struct {
 	// published to suffice, and all others that would lose more than 2 of their 8
 	// bits; 1 means all.
 	Outliers float64
-	// NoShadow computes no outliers at all.
-	NoShadow bool
+	// NoOutlierPath computes no outliers at all.
+	NoOutlierPath bool
 }
 
 // CalibrateOptions are the choices of Calibrate.
@@ -38,13 +38,13 @@ type CalibrateOptions struct {
 	To       string // file to write; "" is beside the model, without FS
 	Threads  int    // 0 means one for each fast core
 	Adapters []string
-	// OutlierShare is the part of an input's elements that may lie beyond its scale;
+	// OutlierFraction is the part of an input's elements that may lie beyond its scale;
 	// 0 means 0.003, or as much as 4 channels where that is more, or up to 0.1 where many
 	// lie far beyond all others. Fewer outliers mean coarser steps for all others.
-	OutlierShare float64
-	// Shadows is the part of the inputs for which float columns are stored: no more
+	OutlierFraction float64
+	// StoredFraction is the part of the inputs for which float columns are stored: no more
 	// can have a shadow later. 0 means all, which takes as much as the model.
-	Shadows float64
+	StoredFraction float64
 	// Progress, if set, is told the tokens that were read; a long text is read twice, and
 	// so is any if many outliers are found. Then Written is told the bytes of columns.
 	Progress, Written func(Progress)
@@ -60,27 +60,27 @@ type Calibration struct {
 
 // CalibrationInput is what Calibrate found out about the input of some matrices.
 type CalibrationInput struct {
-	Name       string  `json:"name"` // of the first matrix
-	Channels   int     `json:"channels"`
-	Scale      float64 `json:"scale"`      // of an integer step
-	Max        float64 `json:"max"`        // largest magnitude
-	Importance float64 `json:"importance"` // how far that is beyond 127 steps
-	Loss       float64 `json:"loss"`       // how many times larger errors are without a shadow
-	Outliers   float64 `json:"outliers"`   // share of the elements
-	Ever       int     `json:"ever"`       // channels that ever had one
-	Hot        int     `json:"hot"`        // those that stay in memory
-	HotShare   float64 `json:"hot_share"`  // of the outliers that they have
-	Stored     bool    `json:"stored"`     // float columns are in the file
+	Name        string  `json:"name"` // of the first matrix
+	Channels    int     `json:"channels"`
+	Scale       float64 `json:"scale"`      // of an integer step
+	Max         float64 `json:"max"`        // largest magnitude
+	Importance  float64 `json:"importance"` // how far that is beyond 127 steps
+	Loss        float64 `json:"loss"`       // how many times larger errors are without a shadow
+	Outliers    float64 `json:"outliers"`   // share of the elements
+	Ever        int     `json:"ever"`       // channels that ever had one
+	Hot         int     `json:"hot"`        // those that stay in memory
+	HotFraction float64 `json:"hot_share"`  // of the outliers that they have
+	Stored      bool    `json:"stored"`     // float columns are in the file
 }
 
 // Calibrate reads a text with the model at path and finds out how its activations
 // can be rounded to 8 bits with one scale for each input, and what then lies beyond:
 // what [Options].W8A8 needs. The file is there completely or not at all.
 func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done Calibration, err error) {
-	if err := checkFraction("OutlierShare", o.OutlierShare); err != nil {
+	if err := checkFraction("OutlierShare", o.OutlierFraction); err != nil {
 		return done, err
 	}
-	if err := checkFraction("Shadows", o.Shadows); err != nil {
+	if err := checkFraction("Shadows", o.StoredFraction); err != nil {
 		return done, err
 	}
 	if o.To == "" && o.FS != nil {
@@ -97,7 +97,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		return done, err
 	}
 	index, err := exec.MeasureOutliers(ctx, f, ids, exec.Options{Exact: true, Threads: o.Threads},
-		exec.OutlierOptions{Made: build.Name(), Share: o.OutlierShare, Progress: progressFunc(o.Progress)})
+		exec.OutlierOptions{Made: build.Name(), Share: o.OutlierFraction, Progress: progressFunc(o.Progress)})
 	if err != nil {
 		return done, err
 	}
@@ -105,11 +105,11 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		done.Path = path + CalibrationSuffix
 	}
 	kept := map[string]bool{}
-	for in, keep := range exec.OutlierFraction(fractionOr(o.Shadows, 1)).Of(index.Inputs) {
+	for in, keep := range exec.OutlierFraction(defaultFraction(o.StoredFraction, 1)).Of(index.Inputs) {
 		kept[in.Name] = keep
 		done.Inputs = append(done.Inputs, CalibrationInput{
 			Name: in.Name, Channels: in.Cols, Scale: float64(in.Scale), Max: float64(in.Max), Importance: in.Importance(), Loss: float64(in.ClippedErrorRatio),
-			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotShare: in.HotFraction(),
+			Outliers: float64(in.Outliers) / float64(in.Elements), Ever: len(in.Channels), Hot: in.Hot, HotFraction: in.HotFraction(),
 			Stored: keep,
 		})
 	}
@@ -145,8 +145,8 @@ func checkFraction(name string, v float64) error {
 	return nil
 }
 
-// fractionOr returns a share, or another one in place of 0.
-func fractionOr(v, zero float64) float64 {
+// defaultFraction returns a share, or another one in place of 0.
+func defaultFraction(v, zero float64) float64 {
 	if v == 0 {
 		return zero
 	}
@@ -183,14 +183,14 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	if err := calib.UseWhole(f, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	whole := &exec.W8A8{Calibration: c, Outliers: exec.DefaultOutlierChoice}
+	perTensor := &exec.W8A8{Calibration: c, Outliers: exec.DefaultOutlierChoice}
 	switch {
-	case w.NoShadow:
-		whole.Outliers = exec.OutlierFraction(0)
+	case w.NoOutlierPath:
+		perTensor.Outliers = exec.OutlierFraction(0)
 	case w.Outliers != 0:
-		whole.Outliers = exec.OutlierFraction(w.Outliers)
+		perTensor.Outliers = exec.OutlierFraction(w.Outliers)
 	}
-	return whole, nil
+	return perTensor, nil
 }
 
 // OutlierUse counts what the outlier paths of W8A8 computed.

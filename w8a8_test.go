@@ -29,7 +29,7 @@ func TestCalibrateRefuses(t *testing.T) {
 	ctx := context.Background()
 	_, err := llmrun.Calibrate(ctx, demoModel, "", llmrun.CalibrateOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOptions)
-	for _, o := range []llmrun.CalibrateOptions{{Shadows: 1.5}, {OutlierShare: -1}, {FS: os.DirFS(".")}} {
+	for _, o := range []llmrun.CalibrateOptions{{StoredFraction: 1.5}, {OutlierFraction: -1}, {FS: os.DirFS(".")}} {
 		_, err := llmrun.Calibrate(ctx, demoModel, "a text", o)
 		require.ErrorIs(t, err, llmrun.ErrOptions)
 	}
@@ -55,10 +55,10 @@ func TestCalibrateRefuses(t *testing.T) {
 	require.NoFileExists(t, to)
 }
 
-// TestCalibrationHasWhatDefaultsNeed stores columns of few inputs, which the default
+// TestCalibrationWithFewStoredInputs stores columns of few inputs, which the default
 // then makes do with.
-func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
-	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+func TestCalibrationWithFewStoredInputs(t *testing.T) {
+	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	stored := 0
 	for _, in := range c.Inputs {
 		if in.Stored {
@@ -82,38 +82,38 @@ func TestCalibrationHasWhatDefaultsNeed(t *testing.T) {
 	open(t, "demo", llmrun.Options{FS: files, Threads: 2, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{}}})
 }
 
-// TestKeptPromptsOfWholeIntegersStayApart reads a prompt that was kept by the same
+// TestW8A8PrefixesAreSeparate reads a prompt that was kept by the same
 // model with other arithmetic, which must not be taken for its own.
-func TestKeptPromptsOfWholeIntegersStayApart(t *testing.T) {
+func TestW8A8PrefixesAreSeparate(t *testing.T) {
 	if portable() {
 		t.Skip("what is kept does not depend on kernels, and takes 512 tokens")
 	}
-	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	ids, dir := validationIDs(t)[:580], t.TempDir()
 	recalled := func(w *llmrun.W8A8) int {
 		e := open(t, demoModel, llmrun.Options{Threads: 2, Cache: llmrun.CacheOptions{KVDir: dir}, Memory: llmrun.MemoryOptions{KV: "k8v8"}, Lab: llmrun.LabOptions{W8A8: w}})
 		s, err := e.NewSession()
 		require.NoError(t, err)
 		complete(t, s.GenerateIDs(context.Background(), ids, limit(1)))
-		n := s.Stats().RecalledTokens
+		n := s.Stats().RestoredTokens
 		require.NoError(t, s.Close())
 		return n
 	}
 	require.Zero(t, recalled(nil))
 	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
 	require.Positive(t, recalled(&llmrun.W8A8{Calibration: c.Path}))
-	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path, NoShadow: true}))
+	require.Zero(t, recalled(&llmrun.W8A8{Calibration: c.Path, NoOutlierPath: true}))
 	require.Positive(t, recalled(nil))
 }
 
-// TestDividedShadowAnswersAsTheCPU asks a model whose integers are divided with a half of
+// TestSplitW8A8MatchesCPU asks a model whose integers are divided with a half of
 // the cores, with an NPU if there is one, and the processor alone. A device that does not
 // round to a scale that is given is refused.
-func TestDividedShadowAnswersAsTheCPU(t *testing.T) {
+func TestSplitW8A8MatchesCPU(t *testing.T) {
 	if portable() {
 		t.Skip("who computes what does not depend on kernels, and trials take many passes")
 	}
-	c := calibrateDemo(t, llmrun.CalibrateOptions{Shadows: 0.15})
+	c := calibrateDemo(t, llmrun.CalibrateOptions{StoredFraction: 0.15})
 	score := func(device string) float64 {
 		e := open(t, demoModel, llmrun.Options{Device: llmrun.DeviceOptions{Name: device}, Memory: llmrun.MemoryOptions{Chunk: 32}, Lab: llmrun.LabOptions{W8A8: &llmrun.W8A8{Calibration: c.Path}}})
 		require.Equal(t, device != "", e.SplitMatmuls() != nil)

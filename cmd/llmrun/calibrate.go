@@ -71,7 +71,7 @@ func (c *calibrateFlags) run(ctx context.Context, s *cli.Streams, args []string)
 	path, options := c.model.source()
 	done, err := llmrun.Calibrate(ctx, path, text, llmrun.CalibrateOptions{
 		FS: options.FS, To: c.to, Threads: options.Threads, Adapters: options.Adapters,
-		OutlierShare: c.outliers, Shadows: c.shadows,
+		OutlierFraction: c.outliers, StoredFraction: c.shadows,
 		Progress: func(p llmrun.Progress) {
 			if reading.Update(p.Done, p.Total); p.Done == p.Total {
 				reading.Finish()
@@ -112,7 +112,7 @@ func showCalibration(s *cli.Streams, c llmrun.Calibration) {
 	fmt.Fprintf(s.Out, "%-32s %10s %10s %9s %16s %s\n", "input of", "importance", "max", "outliers", "channels with", "hot (of outliers)")
 	for _, in := range c.Inputs[:min(shownInputs, len(c.Inputs))] {
 		fmt.Fprintf(s.Out, "%-32s %10.2f %10.4g %8.3f%% %8d of %4d %4d (%.0f%%)\n",
-			in.Name, in.Importance, in.Max, 100*in.Outliers, in.Ever, in.Channels, in.Hot, 100*in.HotShare)
+			in.Name, in.Importance, in.Max, 100*in.Outliers, in.Ever, in.Channels, in.Hot, 100*in.HotFraction)
 	}
 	if more := len(c.Inputs) - shownInputs; more > 0 {
 		fmt.Fprintf(s.Out, "and %d more, which matter less; --json lists them\n", more)

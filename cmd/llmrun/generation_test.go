@@ -101,7 +101,7 @@ func TestStatsLine(t *testing.T) {
 	}
 	require.Equal(t, "prompt 21 tokens (1 reused), 2000 tok/s; first token after 12ms; answer 11 tokens, 200.0 tok/s; the model ended it; seed 7",
 		formatStats(stats, &seed))
-	stats.RecalledTokens, stats.Slides, stats.ForgottenTokens = 1, 2, 30
+	stats.RestoredTokens, stats.Slides, stats.ForgottenTokens = 1, 2, 30
 	require.Contains(t, formatStats(stats, &seed), "(1 reused, 1 of them from flash)")
 	require.Contains(t, formatStats(stats, &seed), "; 30 tokens forgotten in 2 slides; seed 7")
 	require.Equal(t, "prompt 9975 tokens; no answer; interrupted",

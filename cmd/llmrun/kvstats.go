@@ -40,7 +40,7 @@ func newKVStats(stats llmrun.Stats) kvStats {
 		HotPages: last.HotPages, ColdPages: last.ColdPages,
 		Read: first.Read + last.Read, Written: first.Written + last.Written,
 		StallMS: float64(first.Stalled+last.Stalled) / float64(time.Millisecond), Stalls: first.Stalls + last.Stalls,
-		Failed: last.Failed, Recalled: stats.RecalledTokens, Kept: stats.KeptBytes,
+		Failed: last.Failed, Recalled: stats.RestoredTokens, Kept: stats.SavedBytes,
 	}
 	if stats.Selection.Blocks > 0 {
 		k.Selection = &stats.Selection
@@ -62,7 +62,7 @@ func (k *kvStats) print(w io.Writer) {
 	}
 	if x := k.Selection; x != nil {
 		fmt.Fprintf(w, "kv: looked at %d of %d blocks that could be left out, %.1f %%; read %s of them from flash\n",
-			x.Taken, x.Blocks, 100*float64(x.Taken)/float64(x.Blocks), cli.FormatBytes(x.Read))
+			x.Selected, x.Blocks, 100*float64(x.Selected)/float64(x.Blocks), cli.FormatBytes(x.Read))
 	}
 	if k.Failed != "" {
 		fmt.Fprintf(w, "kv: kept in memory what should have gone to flash: %s\n", k.Failed)

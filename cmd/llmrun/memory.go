@@ -169,7 +169,7 @@ func (m *memoryStats) print(w io.Writer) {
 			m.Predicted.Prefill, m.Predicted.Decode, m.Measured.Prefill, m.Measured.Decode)
 	}
 	if p := m.GPU; p != nil {
-		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.Of, cli.FormatBytes(p.Held), cli.FormatBytes(p.Memory), p.Device, cli.FormatBytes(p.Here))
+		fmt.Fprintf(w, "gpu: the last %d of %d layers and the output matrix in %s of the %s of %s; %s of weights with the processor\n", p.Layers, p.ModelLayers, cli.FormatBytes(p.Held), cli.FormatBytes(p.Memory), p.Device, cli.FormatBytes(p.Host))
 	}
 	for i := range m.Split {
 		printSplitMatmul(w, &m.Split[i])
@@ -178,14 +178,14 @@ func (m *memoryStats) print(w io.Writer) {
 
 // printSplitMatmul shows how matrices of one kind are divided.
 func printSplitMatmul(w io.Writer, p *llmrun.SplitMatmul) {
-	fmt.Fprintf(w, "divided: %s, %d of %d×%d %s: the other device has %.0f %% of one token", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.OneShare)
-	if p.ManyShare != p.OneShare {
-		fmt.Fprintf(w, ", %.0f %% of %d and more", 100*p.ManyShare, p.Least)
+	fmt.Fprintf(w, "divided: %s, %d of %d×%d %s: the other device has %.0f %% of one token", p.Name, p.Count, p.Rows, p.Cols, p.Type, 100*p.DecodeFraction)
+	if p.PrefillFraction != p.DecodeFraction {
+		fmt.Fprintf(w, ", %.0f %% of %d and more", 100*p.PrefillFraction, p.PrefillTokens)
 	}
 	for _, s := range []struct {
 		of    string
 		steps llmrun.SplitSteps
-	}{{"one", p.One}, {"many", p.Many}} {
+	}{{"one", p.Decode}, {"many", p.Prefill}} {
 		if n := time.Duration(s.steps.Steps); n > 0 {
 			fmt.Fprintf(w, "; a step of %s took %v, %v of it waiting", s.of, (s.steps.Took / n).Round(time.Microsecond), (s.steps.Waited / n).Round(time.Microsecond))
 			if s.steps.Predicted > 0 {

@@ -117,7 +117,7 @@ func (p *planFlags) placement(s *cli.Streams, path string, options llmrun.Option
 		return s.Out.WriteJSON(on)
 	}
 	fmt.Fprintf(s.Out, "%-15s %s, %s of memory\n", "gpu", on.Device, cli.FormatBytes(on.Memory))
-	fmt.Fprintf(s.Out, "%-15s the last %d of %d and the output matrix: %s, with keys and values of %d tokens\n", "layers there", on.Layers, on.Of, cli.FormatBytes(on.Need), on.Context)
-	fmt.Fprintf(s.Out, "%-15s %d and the embedding: %s of weights\n", "layers here", on.Of-on.Layers, cli.FormatBytes(on.Here))
+	fmt.Fprintf(s.Out, "%-15s the last %d of %d and the output matrix: %s, with keys and values of %d tokens\n", "layers there", on.Layers, on.ModelLayers, cli.FormatBytes(on.Need), on.Context)
+	fmt.Fprintf(s.Out, "%-15s %d and the embedding: %s of weights\n", "layers here", on.ModelLayers-on.Layers, cli.FormatBytes(on.Host))
 	return nil
 }

@@ -257,9 +257,9 @@ func newRunReport(got *answer, stats llmrun.Stats, seed *uint64) runReport {
 		StopReason:      stats.StopReason,
 		PromptTokens:    stats.PromptTokens,
 		ReusedTokens:    stats.ReusedTokens,
-		RecalledTokens:  stats.RecalledTokens,
+		RecalledTokens:  stats.RestoredTokens,
 		GeneratedTokens: stats.GeneratedTokens,
-		KeptBytes:       stats.KeptBytes,
+		KeptBytes:       stats.SavedBytes,
 		Slides:          stats.Slides,
 		ForgottenTokens: stats.ForgottenTokens,
 		PrefillTokPerS:  finite(stats.PrefillTokPerS()),
@@ -285,8 +285,8 @@ func formatStats(stats llmrun.Stats, seed *uint64) string {
 	var line strings.Builder
 	fmt.Fprintf(&line, "prompt %d tokens", stats.PromptTokens)
 	switch {
-	case stats.RecalledTokens > 0:
-		fmt.Fprintf(&line, " (%d reused, %d of them from flash)", stats.ReusedTokens, stats.RecalledTokens)
+	case stats.RestoredTokens > 0:
+		fmt.Fprintf(&line, " (%d reused, %d of them from flash)", stats.ReusedTokens, stats.RestoredTokens)
 	case stats.ReusedTokens > 0:
 		fmt.Fprintf(&line, " (%d reused)", stats.ReusedTokens)
 	}

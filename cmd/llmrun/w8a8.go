@@ -58,10 +58,10 @@ func (w *w8a8Flags) apply(o *llmrun.Options, exact bool) error {
 	if exact {
 		return cli.Usagef("--exact and --w8a8 exclude each other: integers of 8 bits are never exact")
 	}
-	o.Lab.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoShadow: w.shadow == "off"}
+	o.Lab.W8A8 = &llmrun.W8A8{Calibration: w.calibration, NoOutlierPath: w.shadow == "off"}
 	if w.prune != nil {
 		o.Lab.W8A8.Outliers = 1 - *w.prune
-		o.Lab.W8A8.NoShadow = o.Lab.W8A8.NoShadow || *w.prune == 1
+		o.Lab.W8A8.NoOutlierPath = o.Lab.W8A8.NoOutlierPath || *w.prune == 1
 	}
 	o.Exact, o.Lab.Trace = false, w.trace
 	if o.FS != nil && w.calibration == "" {

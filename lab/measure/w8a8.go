@@ -49,7 +49,7 @@ var w8a8Ways = []struct {
 	w8a8 *llmrun.W8A8
 }{
 	{"float32", nil},
-	{"W8A8 without shadow", &llmrun.W8A8{NoShadow: true}},
+	{"W8A8 without shadow", &llmrun.W8A8{NoOutlierPath: true}},
 	{"W8A8, shadow of 15 % of the inputs", &llmrun.W8A8{Outliers: 0.15}},
 	{"W8A8, shadow of 50 %", &llmrun.W8A8{Outliers: 0.5}},
 	{"W8A8, shadow where it is needed", &llmrun.W8A8{}},
@@ -118,7 +118,7 @@ func (r *W8A8Row) measure(ctx context.Context, path string, o llmrun.Options, te
 	if err != nil {
 		return 0, err
 	}
-	if r.PPL = p.PPL; o.Lab.W8A8 != nil && !o.Lab.W8A8.NoShadow {
+	if r.PPL = p.PPL; o.Lab.W8A8 != nil && !o.Lab.W8A8.NoOutlierPath {
 		use := engine.OutlierUse()
 		r.Use = &use
 	}

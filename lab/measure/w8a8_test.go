@@ -33,14 +33,14 @@ func TestShadowSavesAModelWithOutliers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, injected+llmrun.CalibrationSuffix, c.Path)
 	most := c.Inputs[0]
-	require.GreaterOrEqual(t, most.HotShare, 0.8, "few channels have most of the outliers")
+	require.GreaterOrEqual(t, most.HotFraction, 0.8, "few channels have most of the outliers")
 	require.LessOrEqual(t, most.Hot, most.Channels*3/100)
 
 	ppl := func(path string, w *llmrun.W8A8) float64 {
 		row := W8A8Row{}
 		_, err := row.measure(ctx, path, llmrun.Options{Threads: 2, Memory: llmrun.MemoryOptions{KV: "f32"}, Lab: llmrun.LabOptions{W8A8: w}}, scored, 512)
 		require.NoError(t, err)
-		if w != nil && !w.NoShadow {
+		if w != nil && !w.NoOutlierPath {
 			require.Positive(t, row.Use.Hot)
 			require.Positive(t, row.Use.Read)
 			require.Less(t, row.Use.Resident, row.Use.All/20)
@@ -49,7 +49,7 @@ func TestShadowSavesAModelWithOutliers(t *testing.T) {
 	}
 	floats := ppl(injected, nil)
 	require.InEpsilon(t, ppl(model, nil), floats, 1e-4, "the function is the same")
-	without, with := ppl(injected, &llmrun.W8A8{NoShadow: true}), ppl(injected, &llmrun.W8A8{})
+	without, with := ppl(injected, &llmrun.W8A8{NoOutlierPath: true}), ppl(injected, &llmrun.W8A8{})
 	t.Logf("perplexity %.3f, without shadow %+.2f %%, with %+.2f %%", floats, 100*(without/floats-1), 100*(with/floats-1))
 	require.Greater(t, without/floats, 1.1)
 	require.InEpsilon(t, floats, with, 0.01)

@@ -9,10 +9,10 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestRoundingCostsLittle holds quantized weights, rounded activations and
+// TestQuantizationLoss holds quantized weights, rounded activations and
 // keys and values in few bits to what docs/results/accuracy.md promises, on a part
 // of the text.
-func TestRoundingCostsLittle(t *testing.T) {
+func TestQuantizationLoss(t *testing.T) {
 	tokens := 768
 	if portable() {
 		tokens = 128

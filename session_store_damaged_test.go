@@ -10,10 +10,10 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestDamageThatShowsLateIsReadAgain damages kept chunks whose pages stay on flash: they
+// TestDamagedPagesAreRePrefilled damages kept chunks whose pages stay on flash: they
 // are verified only when attention looks at them. The answer is the same, somebody is
 // told, and the next one finds sound files, whether a session needs them or not.
-func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
+func TestDamagedPagesAreRePrefilled(t *testing.T) {
 	model := longTextModel(t)
 	steps := [][]int32{document(1100), {40, 41}, {42}}
 	var want [][]int32
@@ -55,12 +55,12 @@ func TestDamageThatShowsLateIsReadAgain(t *testing.T) {
 			require.NotEmpty(t, notices)
 			require.Contains(t, notices[0], "is damaged")
 			require.Less(t, stats.ReusedTokens, 1000, "what was read again was not reused")
-			require.LessOrEqual(t, stats.RecalledTokens, stats.ReusedTokens)
+			require.LessOrEqual(t, stats.RestoredTokens, stats.ReusedTokens)
 
 			notices = nil
 			stats = ask(2)
 			require.Empty(t, notices)
-			require.Equal(t, 1088, stats.RecalledTokens, "they were written again")
+			require.Equal(t, 1088, stats.RestoredTokens, "they were written again")
 			if name != "" {
 				_, err := llmrun.VerifySession(o.Cache.KVDir, name)
 				require.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 )
 
 // Want of room is told once, whatever the figures; other troubles once each.
-func TestTroubleIsToldOnce(t *testing.T) {
+func TestStoreErrorsAreReportedOnce(t *testing.T) {
 	var told []string
-	k := &sessionStore{told: map[string]bool{}, notice: func(text string) { told = append(told, text) }}
+	k := &sessionStore{reported: map[string]bool{}, notify: func(text string) { told = append(told, text) }}
 	damaged := errors.New("damaged")
 	for free := range 3 {
 		k.report(fmt.Errorf("%w: %d bytes", ErrNoRoom, free))

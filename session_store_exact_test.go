@@ -9,9 +9,9 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-// TestSelectedIsNotTakenForExact: what was computed from a part of the context is not found
+// TestSelectedKVIsNotUsedAsExact: what was computed from a part of the context is not found
 // by who looks at all of it, as a prompt or as a session. What was read exactly before is.
-func TestSelectedIsNotTakenForExact(t *testing.T) {
+func TestSelectedKVIsNotUsedAsExact(t *testing.T) {
 	model := longTextModel(t)
 	exact := llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}, Cache: llmrun.CacheOptions{KVDir: t.TempDir()}}
 	selects := exact
@@ -21,7 +21,7 @@ func TestSelectedIsNotTakenForExact(t *testing.T) {
 	e := open(t, model, selects)
 	s := openSession(t, e, "book", llmrun.SessionOptions{})
 	answer := ids(t, s, text, 140)
-	require.Less(t, s.Stats().Selection.Taken, s.Stats().Selection.Blocks)
+	require.Less(t, s.Stats().Selection.Selected, s.Stats().Selection.Blocks)
 	require.NoError(t, s.Save(""))
 	require.NoError(t, s.Save("")) // finds all that it needs
 	require.NoError(t, e.Close())
@@ -31,7 +31,7 @@ func TestSelectedIsNotTakenForExact(t *testing.T) {
 	alone := newSession(t, open(t, model, llmrun.Options{Memory: llmrun.MemoryOptions{KV: "k8v8"}}))
 	s = newSession(t, e)
 	require.Equal(t, ids(t, alone, all, 4), ids(t, s, all, 4))
-	require.Equal(t, 1280, s.Stats().RecalledTokens, "the text was read exactly")
+	require.Equal(t, 1280, s.Stats().RestoredTokens, "the text was read exactly")
 	_, err := e.OpenSession("book", llmrun.SessionOptions{})
 	require.ErrorIs(t, err, llmrun.ErrOtherSettings)
 	require.ErrorContains(t, err, "kv k8v8, selected")
@@ -40,7 +40,7 @@ func TestSelectedIsNotTakenForExact(t *testing.T) {
 	e = open(t, model, selects)
 	s = openSession(t, e, "book", llmrun.SessionOptions{})
 	ids(t, s, question, 1)
-	require.Equal(t, 1408, s.Stats().RecalledTokens)
+	require.Equal(t, 1408, s.Stats().RestoredTokens)
 	require.NoError(t, s.Save(""))
 	_, err = llmrun.VerifySession(exact.Cache.KVDir, "book")
 	require.NoError(t, err)
