@@ -50,6 +50,13 @@ func TestPlanMemory(t *testing.T) {
 	for _, field := range []string{"budget_bytes", "by_purpose", "ring_bytes", "predicted_decode_tok_s", "sections", "measured", "kv"} {
 		require.Contains(t, string(data), `"`+field+`":`)
 	}
+	var got struct {
+		By     map[string]int64 `json:"by_purpose"`
+		Pinned []int64          `json:"pinned_bytes"`
+	}
+	require.NoError(t, json.Unmarshal(data, &got))
+	require.Len(t, got.Pinned, 8)
+	require.Positive(t, got.By["weight ring"])
 }
 
 func TestPlanMemoryRefuses(t *testing.T) {

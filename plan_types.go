@@ -82,23 +82,12 @@ type PlanRates struct {
 // planOf returns a plan in the library's own terms.
 func planOf(p *tiering.Plan) Plan {
 	return Plan{
-		Budget: p.Budget, By: byPurpose(&p.By), Context: p.Context, Chunk: p.Chunk,
+		Budget: p.Budget, By: p.By.ByName(), Context: p.Context, Chunk: p.Chunk,
 		Pinned: p.Pinned, HeadPinned: p.HeadPinned, Ring: p.Ring, Piece: p.Piece, Lookup: p.Lookup,
 		KVHot: p.KVHot, KVRing: p.KVRing, KVCold: p.KVCold, ExpertSlots: p.ExpertSlots,
 		StreamedPerToken: p.StreamedPerToken, StreamedPerChunk: p.StreamedPerChunk,
 		Rates: PlanRates(p.Rates), PredictedPrefill: p.PredictedPrefill, PredictedDecode: p.PredictedDecode,
 	}
-}
-
-// byPurpose names what a ledger holds.
-func byPurpose(l *tiering.Ledger) map[string]int64 {
-	named := map[string]int64{}
-	for _, p := range tiering.Purposes() {
-		if l[p] != 0 {
-			named[p.String()] = l[p]
-		}
-	}
-	return named
 }
 
 // Memory lists how much memory the plan gives to each purpose.
@@ -151,7 +140,7 @@ func makePlan(s tiering.Shape, n tiering.Need, r tiering.Rates) (*tiering.Plan, 
 	var refused *tiering.MinimumError
 	if errors.As(err, &refused) {
 		err = &MinimumError{
-			Budget: refused.Budget, Minimum: refused.Minimum, By: byPurpose(&refused.By), Context: refused.Context,
+			Budget: refused.Budget, Minimum: refused.Minimum, By: refused.By.ByName(), Context: refused.Context,
 			ContextFits: refused.ContextFits, KVFits: refused.KVFits, ExpertsTooLarge: refused.ExpertsTooLarge, message: err,
 		}
 	}

@@ -1,7 +1,5 @@
 package tiering
 
-import "encoding/json"
-
 // Ledger is an amount of memory for each Purpose.
 type Ledger [purposes]int64
 
@@ -13,15 +11,15 @@ func (l *Ledger) Total() (n int64) {
 	return n
 }
 
-// MarshalJSON writes an object with the purposes that have any memory.
-func (l Ledger) MarshalJSON() ([]byte, error) {
+// ByName returns the purposes that have any memory, by name.
+func (l *Ledger) ByName() map[string]int64 {
 	named := map[string]int64{}
 	for p, v := range l {
 		if v != 0 {
 			named[Purpose(p).String()] = v
 		}
 	}
-	return json.Marshal(named)
+	return named
 }
 
 // Purposes returns all purposes in the order in which reports list them.

@@ -67,9 +67,9 @@ type Section struct {
 // Rates are what a machine reaches, measured. A rate of 0 is unknown; what
 // depends on it is then not predicted.
 type Rates struct {
-	ReadGBs     float64 `json:"read_gbs"`     // flash, with the planned reads
-	MemGBs      float64 `json:"mem_gbs"`      // weights in memory, while decoding
-	PrefillGops float64 `json:"prefill_gops"` // integer products while a prompt is read
+	ReadGBs     float64 // flash, with reads of the planned size
+	MemGBs      float64 // weights in memory, during decode
+	PrefillGops float64 // integer operations during prefill
 }
 
 // Need is what is asked of a plan, and what the program takes besides the model.
@@ -96,46 +96,43 @@ type Need struct {
 	KVHot  int64
 }
 
-// Plan says where the bytes of a model are while it runs.
+// Plan assigns the memory budget to the parts of a model. The root package's Plan is its
+// public form, with the JSON names.
 type Plan struct {
-	Budget  int64  `json:"budget_bytes"` // 0 = unlimited
-	By      Ledger `json:"by_purpose"`   // what will be held at most
-	Context int    `json:"context"`
-	Chunk   int    `json:"chunk"`
+	Budget int64  // 0 = unlimited
+	By     Ledger // the most that is held for each purpose
 
-	// Pinned is how many bytes of each layer stay in memory, from its start; the
-	// rest is streamed through the ring in every pass. HeadPinned is the same of
-	// the head.
-	Pinned     []int64 `json:"pinned_bytes"`
-	HeadPinned int64   `json:"head_pinned_bytes"`
-	// Ring is the memory for pieces that streamed bytes pass through, a multiple of
-	// Piece, the size of a read; 0 if nothing is streamed. A unit comes on top.
-	Ring  int64 `json:"ring_bytes"`
-	Piece int64 `json:"piece_bytes"`
-	// Lookup is the memory in which rows of the head are read that a prompt's tokens
-	// need as their embedding, 0 if all of it stays.
-	Lookup int64 `json:"lookup_bytes,omitempty"`
-	// KVHot is the memory for keys and values above which older ones go to flash,
-	// and KVRing that in which they pass on their way back; both are 0 where those
-	// of the whole context fit. KVCold is how many bytes of a full context are on
-	// flash, all of which each token and each chunk of a prompt then reads.
-	KVHot  int64 `json:"kv_hot_bytes,omitempty"`
-	KVRing int64 `json:"kv_ring_bytes,omitempty"`
-	KVCold int64 `json:"kv_cold_bytes,omitempty"`
-	// ExpertSlots is how many experts, of all layers together, memory holds.
-	ExpertSlots int `json:"expert_slots,omitempty"`
+	Context, Chunk int // tokens
 
-	// StreamedPerToken is what is read from flash for each token that is decoded,
-	// StreamedPerChunk for each chunk of a prompt. Of experts they count those
-	// that would be missing if the router chose evenly.
-	StreamedPerToken int64 `json:"streamed_per_token_bytes"`
-	StreamedPerChunk int64 `json:"streamed_per_chunk_bytes"`
+	// Pinned is how many bytes of each layer stay in memory, counted from the layer's
+	// start; every pass streams the rest through the ring. HeadPinned is the same for
+	// the output head.
+	Pinned     []int64
+	HeadPinned int64
+	// Ring is the size of the ring buffer for streamed weights, a multiple of Piece, the
+	// size of one read. It is 0 if nothing is streamed. The ring needs one more unit,
+	// which By includes.
+	Ring, Piece int64
+	// Lookup is the buffer for the embedding rows of a prompt when a tied head is not
+	// fully in memory; 0 if it is.
+	Lookup int64
 
-	Rates Rates `json:"rates"` // that the predictions start from
-	// Predicted tokens a second, of a prompt of some chunks and while decoding, both
-	// at the start of a conversation; 0 where a rate is unknown.
-	PredictedPrefill float64 `json:"predicted_prefill_tok_s"`
-	PredictedDecode  float64 `json:"predicted_decode_tok_s"`
+	// KVHot is the limit of keys and values in memory; older pages go to flash. KVRing is
+	// the buffer in which they are read back. Both are 0 if a full context fits. KVCold is
+	// how many bytes of a full context are on flash; each token and each prefill chunk
+	// reads all of them.
+	KVHot, KVRing, KVCold int64
+	ExpertSlots           int // experts that fit in memory, over all layers
+
+	// StreamedPerToken and StreamedPerChunk are the bytes that one decoded token and one
+	// prefill chunk read from flash. They assume that the router uses all experts equally
+	// often.
+	StreamedPerToken, StreamedPerChunk int64
+
+	// The predicted speeds are in tokens per second at the start of a conversation. They
+	// are 0 where one of the Rates is unknown.
+	Rates                             Rates
+	PredictedPrefill, PredictedDecode float64
 }
 
 // Resident reports whether nothing but rows of an embedding is read from flash

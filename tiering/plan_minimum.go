@@ -5,20 +5,17 @@ import (
 	"strings"
 )
 
-// MinimumError is the refusal of a budget that cannot hold what has to be in
-// memory at any time. It wraps [ErrBudget].
+// MinimumError refuses a budget that is smaller than the memory that must be held at all
+// times. It wraps [ErrBudget].
 type MinimumError struct {
-	Budget  int64  `json:"budget_bytes"`
-	Minimum int64  `json:"minimum_bytes"`
-	By      Ledger `json:"by_purpose"` // the minimum, item by item
-	Context int    `json:"context"`
-	// ContextFits is the longest context that would fit, 0 if none does.
-	ContextFits int `json:"context_fits"`
-	// KVFits says that the context fits in the most compact format of keys and
-	// values.
-	KVFits bool `json:"kv_fits"`
-	// ExpertsTooLarge says that experts of a smaller quantization would help.
-	ExpertsTooLarge bool `json:"experts_too_large"`
+	Budget, Minimum int64
+	By              Ledger // the minimum for each purpose
+	Context         int    // tokens
+	ContextFits     int    // the longest context that fits, 0 if none does
+	// KVFits reports that the context fits with the smallest format of keys and values.
+	KVFits bool
+	// ExpertsTooLarge reports that a smaller quantization of the experts would fit.
+	ExpertsTooLarge bool
 }
 
 // Error lists the minimum and says what would fit.

@@ -1,7 +1,6 @@
 package tiering
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -187,17 +186,12 @@ func TestPlanWithoutRatesPredictsNothing(t *testing.T) {
 	}
 }
 
-func TestPlanAsJSON(t *testing.T) {
-	data, err := json.Marshal(makePlan(t, denseShape(), Need{Budget: 2 << 30, Context: 100}))
-	require.NoError(t, err)
-	var got struct {
-		By     map[string]int64 `json:"by_purpose"`
-		Pinned []int64          `json:"pinned_bytes"`
-	}
-	require.NoError(t, json.Unmarshal(data, &got))
-	require.Len(t, got.Pinned, 32)
-	require.Positive(t, got.By["weight ring"])
-	require.NotContains(t, got.By, "heap")
+func TestPlanByName(t *testing.T) {
+	plan := makePlan(t, denseShape(), Need{Budget: 2 << 30, Context: 100})
+	require.Len(t, plan.Pinned, 32)
+	by := plan.By.ByName()
+	require.Positive(t, by["weight ring"])
+	require.NotContains(t, by, "heap")
 }
 
 // randomShape is any shape, most of them unlike a real model.
