@@ -15,19 +15,40 @@ import (
 	"github.com/llmrun/llmrun"
 )
 
-func TestTrim(t *testing.T) {
-	ctx := context.Background()
-	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
-	least := minimum(t, path, options)
-	options.Memory.RAM = llmrun.NoLimit
-	whole := open(t, path, options)
-	s := newSession(t, whole)
+// wideEngine is an engine of the wide model with one session.
+type wideEngine struct {
+	path    string
+	options llmrun.Options
+	engine  *llmrun.Engine
+	session *llmrun.Session
+	minimum int64 // the smallest budget in which the model opens
+}
+
+// openWide opens the wide model with a budget of ram bytes.
+func openWide(t *testing.T, ram int64) *wideEngine {
+	t.Helper()
+	w := &wideEngine{path: wide(t), options: llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}}
+	w.minimum = minimum(t, w.path, w.options)
+	w.options.Memory.RAM = ram
+	w.engine = open(t, w.path, w.options)
+	w.session = newSession(t, w.engine)
+	return w
+}
+
+// generate resets the session and returns the answer to a prompt of 100 tokens.
+func (w *wideEngine) generate(t *testing.T) []int32 {
+	t.Helper()
+	require.NoError(t, w.session.Reset())
 	o := limit(12)
 	o.IgnoreEOS = true
-	ids := someIDs(whole, 100)
-	want := complete(t, s.GenerateIDs(ctx, ids, o)).IDs
-	require.NoError(t, s.Reset())
+	return complete(t, w.session.GenerateIDs(context.Background(), someIDs(w.engine, 100), o)).IDs
+}
+
+func TestTrim(t *testing.T) {
+	w := openWide(t, llmrun.NoLimit)
+	whole, least := w.engine, w.minimum
+	want := w.generate(t)
+	require.NoError(t, w.session.Reset())
 	full := held(whole)
 	for _, level := range []llmrun.TrimLevel{llmrun.TrimModerate, llmrun.TrimLow, llmrun.TrimCritical, llmrun.TrimLow, llmrun.TrimNone} {
 		for range 2 {
@@ -40,15 +61,16 @@ func TestTrim(t *testing.T) {
 			case llmrun.TrimCritical:
 				require.LessOrEqual(t, now, least)
 			}
-			require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
-			require.NoError(t, s.Reset())
+			require.Equal(t, want, w.generate(t))
+			require.NoError(t, w.session.Reset())
 		}
 	}
 	require.Equal(t, full, held(whole), "all is back")
 
-	// A ring goes down to what it cannot work without.
+	// TrimCritical shrinks the ring to its minimum.
+	options := w.options
 	options.Memory.RAM = least + (full-least)/2
-	part := open(t, path, options)
+	part := open(t, w.path, options)
 	ring := part.Memory().Held["weight ring"]
 	require.Positive(t, ring)
 	require.NoError(t, part.Trim(llmrun.TrimModerate))
@@ -59,20 +81,11 @@ func TestTrim(t *testing.T) {
 	require.Equal(t, ring, part.Memory().Held["weight ring"])
 }
 
-// TestWatchPressure plays signs of pressure, and a clock, to an engine.
+// TestWatchPressure feeds an engine with signs of pressure and a clock.
 func TestWatchPressure(t *testing.T) {
-	ctx := context.Background()
-	path := wide(t)
-	options := llmrun.Options{Threads: 2, Context: 512, Memory: llmrun.MemoryOptions{Chunk: 48}}
-	least := minimum(t, path, options)
-	options.Memory.RAM = math.MaxInt32
-	e := open(t, path, options)
-	s := newSession(t, e)
-	o := limit(8)
-	o.IgnoreEOS = true
-	ids := someIDs(e, 30)
-	want := complete(t, s.GenerateIDs(ctx, ids, o)).IDs
-	full := held(e)
+	w := openWide(t, math.MaxInt32)
+	e := w.engine
+	want, full := w.generate(t), held(e)
 
 	root := &changingFS{files: fstest.MapFS{}}
 	now := time.Unix(0, 0)
@@ -97,14 +110,12 @@ func TestWatchPressure(t *testing.T) {
 		require.LessOrEqual(t, held(e), last)
 		last = held(e)
 	}
-	require.LessOrEqual(t, last, least, "in the end only what is needed is left")
-	require.NoError(t, s.Reset())
-	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+	require.LessOrEqual(t, last, w.minimum, "in the end only what is needed is left")
+	require.Equal(t, want, w.generate(t))
 	for range 30 {
 		tick(time.Minute, false)
 	}
-	require.NoError(t, s.Reset())
-	require.Equal(t, want, complete(t, s.GenerateIDs(ctx, ids, o)).IDs)
+	require.Equal(t, want, w.generate(t))
 	require.Equal(t, full, held(e), "all is back")
 	require.EqualValues(t, math.MaxInt32, e.Memory().Budget, "and no more than the owner's budget")
 	require.NoError(t, e.Close())
