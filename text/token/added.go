@@ -6,21 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is recognised in text before the model sees it.
+// addedToken is a token that the tokenizer matches in the text before it runs the
+// model.
 type addedToken struct {
 	id      int32
 	text    string
-	special bool // only recognised where the caller allows it
-	// stripLeft and stripRight swallow the white space beside the token.
+	special bool // matched only with EncodeOptions.AllowSpecial
+	// stripLeft and stripRight remove the white space next to the token.
 	stripLeft, stripRight bool
-	singleWord            bool // not inside of a longer word
+	singleWord            bool // no match inside a longer word
 }
 
-// addedSet finds added tokens: the leftmost, and of those the longest.
+// addedSet matches added tokens in a text. The leftmost match wins; at one position the
+// longest match wins.
 type addedSet struct {
 	tokens []addedToken
 	trie   *trie
-	starts [256]bool // bytes that begin a token
+	starts [256]bool // first bytes of the tokens
 }
 
 func newAddedSet(tokens []addedToken) *addedSet {
@@ -34,8 +36,8 @@ func newAddedSet(tokens []addedToken) *addedSet {
 	return s
 }
 
-// split calls text for what lies between the tokens of a text, and token for
-// each of them, in order. at is the offset of a part.
+// split calls token for each added token in the input and text for each part between
+// them, in order. at is the byte offset of the part.
 func (s *addedSet) split(in string, allowSpecial bool, text func(part string, at int), token func(id int32)) {
 	from := 0
 	for at := 0; at < len(in) && len(s.tokens) > 0; {
@@ -66,7 +68,7 @@ func (s *addedSet) split(in string, allowSpecial bool, text func(part string, at
 	}
 }
 
-// longest returns the longest token that may begin at a position.
+// longest returns the longest token that matches at a position, or nil.
 func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
 	var best *addedToken
 	node := int32(0)
@@ -88,7 +90,7 @@ func (s *addedSet) longest(in string, at int, allowSpecial bool) *addedToken {
 	return best
 }
 
-// insideWord reports whether a letter or digit touches either end of a match.
+// insideWord reports whether a letter, digit or mark touches either end of a match.
 func insideWord(in string, begin, end int) bool {
 	before, _ := utf8.DecodeLastRuneInString(in[:begin])
 	after, _ := utf8.DecodeRuneInString(in[end:])

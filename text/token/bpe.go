@@ -6,34 +6,35 @@ import (
 	"unicode/utf8"
 )
 
-// model turns one word into ids.
+// model encodes one word as token ids.
 type model interface {
 	encode(dst []int32, word string, work *scratch) []int32
 }
 
-// bpeModel is byte-pair encoding: begin with the smallest symbols and join
-// neighbours, the most urgent pair first.
+// bpeModel implements byte-pair encoding: it starts with the smallest symbols and
+// repeatedly joins the pair of neighbors with the lowest rank.
 type bpeModel struct {
 	vocab  *vocabulary
 	merges *mergeTable
-	// byteLevel models begin with bytes, the others with characters.
+	// byteLevel selects bytes as the initial symbols. Otherwise they are characters.
 	byteLevel bool
-	// bytes[b] is the token of one byte: its letter for byteLevel, else the
-	// byte token for characters that no piece covers. -1 where there is none.
+	// bytes[b] is the id of byte b, or -1. With byteLevel it is the id of the byte's
+	// letter. Otherwise it is the byte token for characters that no piece covers.
 	bytes [256]int32
-	// virtual are characters that occur in pieces but are none themselves:
-	// they may still join. Their ids follow the vocabulary's.
+	// virtual lists characters that are not pieces but occur inside pieces, so merges
+	// may consume them. Their ids follow those of the vocabulary.
 	virtual     []string
 	virtualID   map[string]int32
-	unknown     int32 // stands for what cannot be spelled, -1: it is dropped
-	fuseUnknown bool  // neighbouring unknowns are one token
-	// ignoreMerges takes a word that is a piece as that piece, even where the
-	// merges would not lead there.
+	unknown     int32 // encodes uncovered characters; if -1 the model drops them
+	fuseUnknown bool  // encode adjacent unknown characters as one token
+	// ignoreMerges encodes a word that is a piece as that piece, even if the merges
+	// would give another result.
 	ignoreMerges bool
 }
 
-// maxWord bounds the scratch of one word; a longer one is cut. No limit of
-// the model is near: tens of millions of letters without a break.
+// maxWord is the maximum length of a word in bytes. encode splits longer words, which
+// bounds its working memory. Only input with tens of millions of letters without a
+// break reaches the limit.
 const maxWord = 64 << 20
 
 func (m *bpeModel) encode(dst []int32, word string, work *scratch) []int32 {
@@ -76,7 +77,7 @@ func (m *bpeModel) encodeWord(dst []int32, word string, work *scratch) []int32 {
 	return dst
 }
 
-// lookupWord looks the word up as a piece.
+// lookupWord returns the id of the piece that equals word, or -1.
 func (m *bpeModel) lookupWord(word string, work *scratch) int32 {
 	if len(word) > m.vocab.maxPiece {
 		return -1
@@ -88,7 +89,7 @@ func (m *bpeModel) lookupWord(word string, work *scratch) int32 {
 	return m.vocab.lookupPlain(string(work.letters))
 }
 
-// symbols begins a word: one id per byte or character.
+// symbols appends the initial symbols of a word: one id per byte or character.
 func (m *bpeModel) symbols(ids []int32, word string) []int32 {
 	ids = slices.Grow(ids, len(word))
 	if m.byteLevel {
@@ -145,7 +146,7 @@ func (m *bpeModel) spellable(char string) bool {
 	return true
 }
 
-// expandVirtual writes the virtual characters that found no partner as bytes.
+// expandVirtual replaces the remaining virtual characters with their bytes.
 func (m *bpeModel) expandVirtual(dst, ids []int32) []int32 {
 	for _, id := range ids {
 		if int(id) < m.vocab.size() {
@@ -170,7 +171,7 @@ func (m *bpeModel) appendByteTokens(dst []int32, char string) []int32 {
 	return dst
 }
 
-// scratch is the working memory of one running Encode.
+// scratch is the working memory of one Encode call. The tokenizer reuses it.
 type scratch struct {
 	ids     []int32
 	letters []byte
@@ -179,21 +180,20 @@ type scratch struct {
 	cache   wordCache
 }
 
-// wordCache remembers the ids of short words. Text repeats its words, so most
-// never reach the merges. It is one array of fixed size: a word simply takes
-// the place of another with the same slot.
+// wordCache caches the ids of short words, because most words of a text are
+// repetitions. The cache is a fixed array; a new word replaces the entry in its slot.
 type wordCache struct {
 	slots []cacheEntry
 	seed  maphash.Seed
 }
 
 const (
-	maxCachedWord = 23 // bytes
+	maxCachedWord = 23 // maximum length in bytes
 	maxCachedIDs  = 6
 	cacheSlots    = 1 << 12
 )
 
-// cacheEntry fits into a cache line. A length of 0 is an empty entry.
+// cacheEntry fits into a cache line. An entry with length 0 is empty.
 type cacheEntry struct {
 	word   [maxCachedWord]byte
 	length uint8
@@ -209,7 +209,7 @@ func (c *wordCache) entry(word string) *cacheEntry {
 	return &c.slots[maphash.String(c.seed, word)&(cacheSlots-1)]
 }
 
-// store keeps a word if it fits.
+// store replaces the entry if the ids fit.
 func (e *cacheEntry) store(word string, ids []int32) {
 	if len(ids) > maxCachedIDs {
 		return

@@ -2,13 +2,14 @@ package token
 
 import "unicode/utf8"
 
-// Byte-level vocabularies spell each byte as one printable letter: printable
-// Latin-1 bytes stand for themselves, the other 68 are numbered from U+0100.
-// A space is "Ġ", a newline "Ċ".
+// Byte-level vocabularies spell each byte as one printable letter. Printable Latin-1
+// bytes represent themselves. The other 68 bytes map to the letters from U+0100: a
+// space is "Ġ", a newline "Ċ".
 
 const lastByteLetter = 0x143
 
-// byteLetter[b] is the letter of byte b; letterByte undoes it, -1 elsewhere.
+// byteLetter[b] is the letter of byte b. letterByte is the inverse, with -1 for letters
+// outside the alphabet.
 var byteLetter, letterByte = byteAlphabet()
 
 func byteAlphabet() (letters [256]rune, bytes [lastByteLetter + 1]int16) {
@@ -32,7 +33,7 @@ func printableLatin(b byte) bool {
 	return b >= '!' && b <= '~' || b >= 0xA1 && b != 0xAD
 }
 
-// appendLetters spells raw bytes in the byte-level alphabet.
+// appendLetters appends the byte-level spelling of raw.
 func appendLetters(dst []byte, raw string) []byte {
 	for i := range len(raw) {
 		dst = utf8.AppendRune(dst, byteLetter[raw[i]])
@@ -40,8 +41,8 @@ func appendLetters(dst []byte, raw string) []byte {
 	return dst
 }
 
-// appendLetterBytes undoes appendLetters. A piece with any letter outside the
-// alphabet is not byte-level (an added token, say) and is kept as it is.
+// appendLetterBytes appends the bytes that piece spells. A piece with a letter outside
+// the alphabet, such as an added token, is appended unchanged.
 func appendLetterBytes(dst []byte, piece string) []byte {
 	start := len(dst)
 	for _, r := range piece {

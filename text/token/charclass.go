@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// class is a set of groups of Unicode characters; every character is in
-// exactly one group. The groups are as fine as the patterns of pre-tokenizers
-// need them.
+// class is a set of groups of Unicode characters. Every character is in exactly one
+// group. The groups are as fine as the regular expressions of pre-tokenizers require.
 type class uint16
 
 const (
@@ -20,9 +19,9 @@ const (
 	classNumeral                    // Nl, No
 	classPunct                      // P
 	classSymbol                     // S
-	classSpace                      // White_Space, but for line ends
+	classSpace                      // White_Space except line ends
 	classLineEnd                    // \r \n
-	classOther                      // controls, unassigned, bytes that are no UTF-8
+	classOther                      // controls, unassigned characters, invalid UTF-8
 	classBits     = iota
 	classAll      = 1<<classBits - 1
 	classLetter   = classUpper | classLower | classUncased
@@ -30,11 +29,12 @@ const (
 	classAnySpace = classSpace | classLineEnd
 )
 
-// classTableSize covers the planes that text is written in: the basic one and
-// the one with emoji. The rest (rare ideographs) is looked up range by range.
+// classTableSize covers the two planes with most text: the Basic Multilingual Plane and
+// the plane with emoji. classOf searches the range tables for other characters, which
+// are rare ideographs.
 const classTableSize = 0x20000
 
-// classTable holds the bit number of each character's group.
+// classTable[r] is the bit number of the group of r.
 var classTable = sync.OnceValue(func() *[classTableSize]uint8 {
 	table := new([classTableSize]uint8)
 	for r := range table {
@@ -49,8 +49,8 @@ var classTable = sync.OnceValue(func() *[classTableSize]uint8 {
 	return table
 })
 
-// classGroups lists the groups by bit number. White space comes last because
-// it overrides: the line separators are Zl and Zp, the tab is Cc.
+// classGroups lists the groups by bit number. White space is last because it overrides
+// other groups: the line separators are also Zl and Zp, and the tab is also Cc.
 var classGroups = []struct {
 	bit    uint8
 	tables []*unicode.RangeTable
@@ -80,8 +80,8 @@ func eachRune(t *unicode.RangeTable, f func(rune)) {
 	}
 }
 
-// notRune stands for a byte that is no UTF-8. It is in no range, and of class
-// other.
+// notRune represents a byte that is not valid UTF-8. It is in no range and has the
+// class classOther.
 const notRune rune = -1
 
 // classOf returns the group of a character.
@@ -97,7 +97,8 @@ func classOf(r rune) class {
 	return classOther
 }
 
-// decode returns the character at a position and its width in bytes.
+// decode returns the character at a position and its width in bytes. It returns notRune
+// for an invalid byte.
 func decode(text string, at int) (r rune, width int) {
 	if c := text[at]; c < utf8.RuneSelf {
 		return rune(c), 1
@@ -109,17 +110,17 @@ func decode(text string, at int) (r rune, width int) {
 	return r, width
 }
 
-// charSet is what one pair of brackets of a pattern stands for.
+// charSet is the set of characters that one item of an expression matches.
 type charSet struct {
-	ascii   [2]uint64 // members below 0x80, negation applied
+	ascii   [2]uint64 // members below 0x80, after negation
 	classes class
 	ranges  []runeRange
 	negated bool
 }
 
-type runeRange struct{ low, high rune } // inclusive
+type runeRange struct{ low, high rune } // inclusive bounds
 
-// newCharSet prepares a set of classes and ranges.
+// newCharSet builds a set of classes and ranges.
 func newCharSet(classes class, ranges []runeRange, negated bool) *charSet {
 	s := &charSet{classes: classes, ranges: ranges, negated: negated}
 	for r := range rune(utf8.RuneSelf) {
@@ -149,8 +150,8 @@ func (s *charSet) listed(r rune) bool {
 	return false
 }
 
-// run returns the end of the longest run of members that starts at a position,
-// of at most limit characters.
+// run returns the end and the length in characters of the longest run of members at a
+// position, with at most limit characters.
 func (s *charSet) run(text string, at, limit int) (end, count int) {
 	for at < len(text) && count < limit {
 		r, width := decode(text, at)

@@ -7,18 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// charsmap is the table of SentencePiece's "precompiled" normalization: a
-// double-array trie of character sequences and the texts that replace them.
+// charsmap is SentencePiece's precompiled normalization table: a double-array trie that
+// maps character sequences to replacement texts.
 //
-// A unit of the array packs a label (bits 0-7), whether a value hangs below
-// (bit 8), and an offset (bits 10-30, shifted by 8 where bit 9 is set); a unit
-// with bit 31 is a value: an offset into the replacement texts.
+// A unit of the array holds a label (bits 0-7), a flag for a value below it (bit 8) and
+// an offset (bits 10-30, shifted by 8 if bit 9 is set). A unit with bit 31 holds a
+// value: an offset into the replacement texts.
 type charsmap struct {
 	units []uint32
-	texts []byte // replacements, each ended by a zero byte
+	texts []byte // replacement texts, each terminated by a zero byte
 }
 
-// newCharsmap checks every unit, so that lookups need no checks.
+// newCharsmap decodes a table. It validates every unit that holds a value, so lookups
+// need no check of the texts.
 func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	if len(raw) < 4 {
 		return nil, malformed(field, "%d bytes are too few for a character map", len(raw))
@@ -52,16 +53,16 @@ func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	return m, nil
 }
 
-// maxReplacement bounds how much longer a text can become. The longest that
-// Unicode's normal forms need is 33 bytes.
+// maxReplacement is the maximum length of a replacement in bytes. It bounds the growth
+// of a text. The normal forms of Unicode need at most 33 bytes.
 const maxReplacement = 255
 
 const charsmapValue = 1 << 31
 
 func charsmapOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
-// longest returns the replacement of the longest sequence that text begins
-// with, and that sequence's length, 0 if there is none.
+// longest returns the replacement of the longest sequence at the start of text and the
+// length of that sequence. The length is 0 if no sequence matches.
 func (m *charsmap) longest(text string) (replacement []byte, length int) {
 	node := charsmapOffset(m.units[0])
 	for i := range len(text) {

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// decodeRules says how pieces are written as text.
+// decodeRules describes how the tokenizer converts pieces to text.
 type decodeRules struct {
-	byteLevel bool // pieces are in the byte-level alphabet
-	// replacements are made in each piece, "▁" to a space as a rule; plainOnly
-	// leaves added tokens out.
+	byteLevel bool // pieces use the byte-level alphabet
+	// replacements apply to each piece, usually from "▁" to a space. With plainOnly
+	// they do not apply to added tokens.
 	replacements []replacement
 	plainOnly    bool
-	byteTokens   bool // <0x41> is a byte
-	// trimStart and trimEnd are how many spaces at the ends of a whole text
-	// are not the text's own.
+	byteTokens   bool // decode <0x41> as one byte
+	// trimStart and trimEnd are the numbers of spaces to remove at the start and the
+	// end of a decoded text. The encoder added them.
 	trimStart, trimEnd int
 }
 
 type replacement struct{ old, new string }
 
-// appendToken appends the bytes of one token, which must exist.
+// appendToken appends the bytes of one token. The vocabulary must have an entry for id.
 func (t *Tokenizer) appendToken(dst []byte, id int32) []byte {
 	piece, kind := t.vocab.piece(id), t.vocab.kinds[id]
 	added := kind == kindControl || kind == kindUser || kind == kindUnknown
@@ -42,8 +42,8 @@ func (t *Tokenizer) appendToken(dst []byte, id int32) []byte {
 	return append(dst, piece...)
 }
 
-// AppendBytes appends the bytes that ids stand for, exactly as they are: a text
-// that was no UTF-8 comes back as it was.
+// AppendBytes appends the bytes of ids to dst. Input that was not valid UTF-8 is
+// returned unchanged.
 func (t *Tokenizer) AppendBytes(dst []byte, ids []int32) ([]byte, error) {
 	start := len(dst)
 	for i, id := range ids {
@@ -61,8 +61,8 @@ func (t *Tokenizer) AppendBytes(dst []byte, ids []int32) ([]byte, error) {
 	return dst, nil
 }
 
-// Decode returns the text of ids, special tokens included. What is no UTF-8
-// becomes U+FFFD.
+// Decode returns the text of ids, special tokens included. It replaces invalid UTF-8
+// with U+FFFD.
 func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	raw, err := t.AppendBytes(nil, ids)
 	if err != nil {
@@ -72,22 +72,22 @@ func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	return string(appendIncomplete(text, rest)), nil
 }
 
-// Decoder writes a stream of tokens as text, as they come. It never splits a
-// character: bytes of an unfinished one wait for the next token. Unlike Decode
-// it keeps a leading space, because the stream goes on where a prompt ended.
+// Decoder converts a stream of tokens to text. It never splits a character: it buffers
+// the bytes of an incomplete character until the next token. In contrast to Decode it
+// preserves leading spaces, because the stream continues a prompt.
 //
-// A Decoder is used by one goroutine.
+// A Decoder is not safe for concurrent use.
 type Decoder struct {
 	t       *Tokenizer
-	pending []byte // an unfinished character
+	pending []byte // bytes of an incomplete character
 	text    []byte
 }
 
-// NewDecoder begins a stream.
+// NewDecoder returns a decoder for a new stream.
 func (t *Tokenizer) NewDecoder() *Decoder { return &Decoder{t: t} }
 
-// Next takes one token and returns the text that it completes, "" while a
-// character is unfinished.
+// Next adds one token and returns the text that it completes. The result is "" while a
+// character is incomplete.
 func (d *Decoder) Next(id int32) (string, error) {
 	if !d.t.vocab.has(id) {
 		return "", fmt.Errorf("%w: id %d, the vocabulary has %d", ErrID, id, d.t.vocab.size())
@@ -99,15 +99,15 @@ func (d *Decoder) Next(id int32) (string, error) {
 	return string(d.text), nil
 }
 
-// Flush ends the stream: an unfinished character becomes U+FFFD.
+// Flush ends the stream. It returns U+FFFD if a character is incomplete.
 func (d *Decoder) Flush() string {
 	d.text = appendIncomplete(d.text[:0], d.pending)
 	d.pending = d.pending[:0]
 	return string(d.text)
 }
 
-// appendComplete appends the characters of raw to dst, with U+FFFD for what is
-// none, and returns the beginning of a character that raw ends with.
+// appendComplete appends the complete characters of raw to dst and replaces invalid
+// bytes with U+FFFD. rest is the incomplete character at the end of raw.
 func appendComplete(dst, raw []byte) (text, rest []byte) {
 	for len(raw) > 0 {
 		r, width := utf8.DecodeRune(raw)
@@ -132,8 +132,8 @@ func appendIncomplete(dst, rest []byte) []byte {
 	return dst
 }
 
-// invalidWidth returns how many bytes one U+FFFD stands for: as many as could
-// still have become a character, at least one.
+// invalidWidth returns the number of bytes that one U+FFFD replaces: the longest prefix
+// that could still have become a character, at least one byte.
 func invalidWidth(raw []byte) int {
 	width := 1
 	for width+1 < len(raw) && width < utf8.UTFMax-1 && !utf8.FullRune(raw[:width+1]) {

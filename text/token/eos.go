@@ -2,9 +2,9 @@ package token
 
 import "slices"
 
-// eosNames are the spellings by which tokens that end a generation are known.
-// Descriptions name one end-of-sequence token, chat models have several, and
-// files that say so are the minority.
+// eosNames lists the spellings of well-known tokens that end a generation. Most
+// tokenizer files name a single end-of-sequence token, while chat models use several.
+// findEOS therefore recognizes the others by name.
 var eosNames = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>",
 	"<|flush|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
@@ -12,24 +12,25 @@ var eosNames = []string{
 	"<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>",
 }
 
-// fillInMiddleNames are what a fill-in-the-middle model writes when it has filled the
-// gap; what follows is no answer.
+// fillInMiddleNames lists the tokens that a fill-in-the-middle model writes after it
+// has filled the gap. Text after such a token is not part of the answer.
 var fillInMiddleNames = []string{
 	"<|fim_pad|>", "<fim-pad>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
 	"<reponame>", "<|file_sep|>",
 }
 
-// findEOS returns the tokens that end a generation: those that the
-// description lists and those that are known by name. known says which tokens
-// may be recognised by their name.
+// findEOS returns the tokens that end a generation, in ascending order: the listed ids
+// of the tokenizer file, and the tokens with a well-known name for which known returns
+// true.
 func findEOS(v *vocabulary, listed []int32, known func(id int32) bool) []int32 {
 	ends := slices.Clone(listed)
 	has := func(name string) bool {
 		id := v.lookup(name)
 		return id >= 0 && known(id)
 	}
-	// Where messages have parts that end with <|end|>, or tools answer, the
-	// weaker token does not end a generation.
+	// In two formats the weaker token ends only a part of a message: <|end|> where the
+	// format has separate tokens for the end of an answer and of a call, and </s> where
+	// it has a token for tool responses.
 	skip := map[string]bool{
 		"<|end|>": has("<|return|>") && has("<|call|>") || has("<|calls|>") && has("<|flush|>"),
 		"</s>":    has("<|tool_response>"),

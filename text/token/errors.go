@@ -7,11 +7,11 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// ErrID marks a token id that the vocabulary does not have.
+// ErrID reports a token id that the vocabulary does not have.
 var ErrID = errors.New("no such token")
 
-// Tokenizer descriptions are refused with *store.FormatError like every other
-// part of a model. Field is a JSON path or a GGUF key.
+// An invalid tokenizer file results in a *store.FormatError, as for every other part of
+// a model. Its Field is a JSON path or a GGUF key.
 
 func malformed(field, format string, args ...any) error {
 	return formatError(store.ErrFormat, field, format, args)

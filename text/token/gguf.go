@@ -7,7 +7,7 @@ import (
 	"github.com/llmrun/llmrun/store/gguf"
 )
 
-// Metadata keys of a GGUF file that describe its tokenizer.
+// Metadata keys that describe the tokenizer of a GGUF file.
 const (
 	keyModel       = "tokenizer.ggml.model"
 	keyPre         = "tokenizer.ggml.pre"
@@ -28,15 +28,16 @@ const (
 	keyName        = "general.name"
 )
 
-// ggufSource reads metadata; the first error stays.
+// ggufSource reads the metadata of a tokenizer. It records the first error, and the
+// callers check err.
 type ggufSource struct {
 	meta  *gguf.Metadata
 	vocab *vocabulary
 	err   error
 }
 
-// FromGGUF makes the tokenizer that a GGUF file describes. The file need not
-// hold any tensors.
+// FromGGUF builds the tokenizer that the metadata of a GGUF file describes. The file
+// may lack tensors.
 func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	s := &ggufSource{meta: meta}
 	model := s.stringValue(keyModel)
@@ -86,8 +87,8 @@ func (s *ggufSource) boolValue(key string, absent bool) bool {
 	return v
 }
 
-// idValue reads a token id, -1 where it is absent. absent is used instead if the
-// vocabulary has it.
+// idValue reads a token id. If the key is missing it returns absent where the
+// vocabulary has that id, and -1 otherwise.
 func (s *ggufSource) idValue(key string, absent int32) int32 {
 	v, ok, err := s.meta.Uint(key)
 	s.fail(err)
@@ -103,7 +104,7 @@ func (s *ggufSource) idValue(key string, absent int32) int32 {
 	return int32(v)
 }
 
-// readVocabulary reads the pieces and what they are for.
+// readVocabulary reads the pieces and their kinds.
 func (s *ggufSource) readVocabulary() {
 	tokens, ok, err := s.meta.Strings(keyTokens)
 	s.fail(err)
@@ -118,7 +119,7 @@ func (s *ggufSource) readVocabulary() {
 		if p := tokens.At(id); p != "" {
 			return p
 		}
-		return "[EMPTY_" + strconv.Itoa(id) + "]" // as the reference names padding
+		return "[EMPTY_" + strconv.Itoa(id) + "]" // llama.cpp's name for padding
 	}
 	v, err := newVocabulary(keyTokens, tokens.Len(), piece, kinds)
 	s.fail(err)
@@ -155,8 +156,9 @@ func (s *ggufSource) readKinds(n int) []kind {
 	return kinds
 }
 
-// overrideKinds makes control tokens of those that are known to be such by
-// name: converters have written them as ordinary ones.
+// overrideKinds marks tokens with a well-known end-of-generation name as control
+// tokens, because some converters write them as ordinary tokens. It also checks the
+// spelling of byte tokens.
 func (s *ggufSource) overrideKinds() {
 	for _, name := range eosNames {
 		if id := s.vocab.lookup(name); id >= 0 {
@@ -170,10 +172,11 @@ func (s *ggufSource) overrideKinds() {
 	}
 }
 
-// buildAddedTokens lists what is recognised before the model sees a text.
+// buildAddedTokens collects the tokens that the tokenizer matches before the model
+// runs.
 func (s *ggufSource) buildAddedTokens() *addedSet {
-	// Phi-3 swallows white space after its role tokens. GGUF has no field for
-	// that; the reference goes by the model's name.
+	// Phi-3 removes white space after its role tokens. GGUF has no field for this rule,
+	// so llama.cpp and this package derive it from the model's name.
 	name := strings.ToLower(s.stringValue(keyName))
 	strips := strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
 	var tokens []addedToken
@@ -190,7 +193,8 @@ func (s *ggufSource) buildAddedTokens() *addedSet {
 	return newAddedSet(tokens)
 }
 
-// finish completes a tokenizer whose model is set.
+// finish sets the fields that all models share. bos, eos, addBOS and addEOS are the
+// defaults for missing keys.
 func (s *ggufSource) finish(t *Tokenizer, bos, eos int32, addBOS, addEOS bool) *Tokenizer {
 	t.vocab, t.addedRaw, t.addedNormalized = s.vocab, s.buildAddedTokens(), newAddedSet(nil)
 	t.bos = s.idValue(keyBOS, bos)

@@ -2,7 +2,7 @@ package token
 
 import "strings"
 
-// buildBPE makes a byte-level BPE tokenizer.
+// buildBPE builds a byte-level BPE tokenizer.
 func (s *ggufSource) buildBPE() *Tokenizer {
 	name := s.stringValue(keyPre)
 	pre, ok := prePatterns[name]
@@ -21,7 +21,7 @@ func (s *ggufSource) buildBPE() *Tokenizer {
 	return s.finish(t, -1, -1, pre.addBOS, false)
 }
 
-// readMerges reads the list of merges, "left right" each.
+// readMerges reads the list of merges. Each entry has the form "left right".
 func (s *ggufSource) readMerges() *mergeTable {
 	list, ok, err := s.meta.Strings(keyMerges)
 	s.fail(err)
@@ -50,7 +50,8 @@ func (s *ggufSource) readMerges() *mergeTable {
 	return table
 }
 
-// splitMerge cuts a merge at its space, which may not be its first character.
+// splitMerge splits a merge at its first space, ignoring a space at the start of the
+// left piece.
 func splitMerge(line string) (left, right string, ok bool) {
 	if line == "" {
 		return "", "", false
@@ -62,7 +63,8 @@ func splitMerge(line string) (left, right string, ok bool) {
 	return line[:i], line[i+1:], true
 }
 
-// byteTokens finds the tokens <0x00> to <0xFF>; -1 for those that are missing.
+// byteTokens returns the ids of the tokens <0x00> to <0xFF>, with -1 for a missing
+// token.
 func byteTokens(v *vocabulary) (ids [256]int32) {
 	for b := range ids {
 		const hex = "0123456789ABCDEF"

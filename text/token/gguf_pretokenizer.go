@@ -1,10 +1,10 @@
 package token
 
-// The regular expressions of pre-tokenizers, in the spelling of the files that
+// Regular expressions of pre-tokenizers, spelled as in the tokenizer files that
 // introduced them.
 const (
 	exprGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	// The tail that GPT-4 and its followers share.
+	// The last alternatives of GPT-4 and of the expressions derived from it.
 	exprTail    = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	exprLlama3  = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}` + exprTail
 	exprQwen2   = exprContraction + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}` + exprTail
@@ -16,7 +16,8 @@ const (
 	exprTekken = exprCapitalized + `|` + exprUppercase + `|\p{N}` + exprSlash
 	exprGPT4o  = exprCapitalized + exprContraction + `?|` + exprUppercase + exprContraction + `?|\p{N}{1,3}` + exprSlash
 
-	// Cased letters, in escapes: composed characters do not survive editors.
+	// Cased letters. The escapes protect composed characters from normalization by
+	// editors.
 	exprDeepSeekWord = "[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af" +
 		"\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5" +
 		"\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba" +
@@ -37,12 +38,12 @@ const (
 	exprFalcon = "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 )
 
-// prePattern is what a name in tokenizer.ggml.pre stands for. The expressions
-// are applied one after the other, each to the words of the one before.
+// prePattern is the meaning of a name in tokenizer.ggml.pre. The pre-tokenizer applies
+// the expressions in order, each to the words of the previous one.
 type prePattern struct {
 	exprs        []string
-	ignoreMerges bool // a word that is a piece is taken whole
-	addBOS       bool // unless the file says otherwise
+	ignoreMerges bool // encode a word that is a piece as that piece
+	addBOS       bool // default of tokenizer.ggml.add_bos_token
 }
 
 func (p prePattern) splitters() (chain, error) {
@@ -64,12 +65,12 @@ var (
 	preDigits = prePattern{exprs: []string{`\p{N}`, exprGPT2}}
 	preGPT4o  = prePattern{exprs: []string{exprGPT4o}}
 	preBloom  = prePattern{exprs: []string{exprBloom}}
-	// preDefault is what files from before the key existed are read with.
+	// preDefault applies to files that predate the key tokenizer.ggml.pre.
 	preDefault = prePattern{exprs: []string{"[\\p{P}\\$\\+<=>\\^~\\|]+", exprGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}}
 	preV3      = prePattern{exprs: []string{`\p{N}{1,3}`, exprKanaHan, exprDeepSeek3}}
 )
 
-// prePatterns maps the names that converters write.
+// prePatterns maps the names that GGUF converters write.
 var prePatterns = map[string]prePattern{
 	"": preDefault, "default": preDefault,
 

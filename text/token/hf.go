@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Config holds the files that stand beside a tokenizer.json and say what its
-// special tokens are for. Any of them may be nil.
+// Config holds the files beside a tokenizer.json that define the special tokens. Each
+// of them may be nil.
 type Config struct {
 	Tokenizer  []byte // tokenizer_config.json
 	SpecialMap []byte // special_tokens_map.json
@@ -14,7 +14,8 @@ type Config struct {
 	Model      []byte // config.json
 }
 
-// hfSource reads a tokenizer.json; the first error stays.
+// hfSource reads a tokenizer.json. It records the first error, and FromJSON checks err
+// after each step.
 type hfSource struct {
 	sections struct {
 		added, normalizer, preTokenizer, postProcessor, decoder json.RawMessage
@@ -22,15 +23,15 @@ type hfSource struct {
 	model hfModel
 	vocab *vocabulary
 	added []addedToken
-	// normalized are added tokens that are found after normalization.
+	// normalized lists the added tokens that match in normalized text.
 	normalized []addedToken
-	byteLevel  bool // words are bytes that the vocabulary spells as letters
+	byteLevel  bool // the vocabulary spells the bytes of a word as letters
 	config     Config
-	patterns   int // bytes of regular expressions so far
+	patterns   int // total length of the compiled regular expressions in bytes
 	err        error
 }
 
-// FromJSON makes the tokenizer that a Hugging Face tokenizer.json describes.
+// FromJSON builds the tokenizer that a Hugging Face tokenizer.json describes.
 func FromJSON(tokenizerJSON []byte, config Config) (*Tokenizer, error) {
 	s := &hfSource{config: config}
 	t := &Tokenizer{bos: -1}
@@ -53,7 +54,7 @@ func (s *hfSource) fail(err error) {
 	}
 }
 
-// read takes the file apart.
+// read splits the file into its sections and decodes the model section.
 func (s *hfSource) read(data []byte) {
 	r := &jsonReader{data: data}
 	parts := map[string]*json.RawMessage{
@@ -91,7 +92,7 @@ type hfAdded struct {
 	Special    bool
 }
 
-// buildVocabulary joins the model's pieces and the added tokens.
+// buildVocabulary combines the pieces of the model with the added tokens.
 func (s *hfSource) buildVocabulary(t *Tokenizer) {
 	var added []hfAdded
 	s.unmarshal("added_tokens", s.sections.added, &added)
@@ -111,7 +112,7 @@ func (s *hfSource) buildVocabulary(t *Tokenizer) {
 	s.vocab, t.vocab = v, v
 }
 
-// addToken enters one added token, which may also be a piece of the model.
+// addToken adds one added token. The model may already have a piece with the same id.
 func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
 	id := *a.ID
 	switch {
@@ -135,7 +136,8 @@ func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
 	}
 }
 
-// unmarshal decodes a small part of the file; null and absent leave v alone.
+// unmarshal decodes a small section of the file. A missing section or null leaves v
+// unchanged.
 func (s *hfSource) unmarshal(field string, raw json.RawMessage, v any) {
 	if s.err != nil || len(raw) == 0 {
 		return
@@ -145,8 +147,8 @@ func (s *hfSource) unmarshal(field string, raw json.RawMessage, v any) {
 	}
 }
 
-// buildAddedTokens prepares the search for added tokens. Those that are found in
-// normalized text are normalized themselves.
+// buildAddedTokens builds the two sets of added tokens. It normalizes the tokens that
+// match in normalized text.
 func (s *hfSource) buildAddedTokens(t *Tokenizer) {
 	if t.norm != nil {
 		for i := range s.normalized {
@@ -156,7 +158,7 @@ func (s *hfSource) buildAddedTokens(t *Tokenizer) {
 	t.addedRaw, t.addedNormalized = newAddedSet(s.added), newAddedSet(s.normalized)
 }
 
-// configure reads what the special tokens are for.
+// configure reads the special tokens from the configuration files.
 func (s *hfSource) configure(t *Tokenizer) {
 	var tok struct {
 		BOS    specialName `json:"bos_token"`
@@ -181,7 +183,8 @@ func (s *hfSource) configure(t *Tokenizer) {
 	eos := s.firstID(s.idOf(tok.EOS), s.idOf(names.EOS), generation.EOS, model.EOS)
 	builds := flagDrivenClasses[tok.Class]
 	if tok.AddBOS == nil && builds && len(t.prefix) == 0 {
-		tok.AddBOS = &builds // what these classes do by default
+		// The default of these classes.
+		tok.AddBOS = &builds
 	}
 	t.prefix = applyFlag(t.prefix, tok.AddBOS, t.bos, builds)
 	t.suffix = applyFlag(t.suffix, tok.AddEOS, eos, builds)
@@ -193,9 +196,9 @@ func (s *hfSource) configure(t *Tokenizer) {
 	})
 }
 
-// applyFlag applies add_bos_token or add_eos_token to what the post-processor
-// adds. Classes that build their post-processor from the flags obey them; for
-// all others they matter only where the file has none.
+// applyFlag applies add_bos_token or add_eos_token to the ids that the post-processor
+// adds. Classes that build their post-processor from the flags obey a flag. For other
+// classes a flag matters only if the file has no post-processor.
 func applyFlag(have []int32, add *bool, id int32, builds bool) []int32 {
 	switch {
 	case add == nil || !builds && len(have) > 0:
@@ -208,7 +211,7 @@ func applyFlag(have []int32, add *bool, id int32, builds bool) []int32 {
 	return have
 }
 
-// flagDrivenClasses are the tokenizer classes that build their post-processor from
+// flagDrivenClasses lists the tokenizer classes that build their post-processor from
 // the flags.
 var flagDrivenClasses = map[string]bool{
 	"LlamaTokenizer": true, "LlamaTokenizerFast": true, "CodeLlamaTokenizer": true,
@@ -216,7 +219,7 @@ var flagDrivenClasses = map[string]bool{
 	"CohereTokenizer": true, "CohereTokenizerFast": true,
 }
 
-// idOf returns the id of a special token, as a list of one or none.
+// idOf returns the id of a special token as a list of one id, or nil.
 func (s *hfSource) idOf(name specialName) idList {
 	if id := s.vocab.lookup(string(name)); name != "" && id >= 0 {
 		return idList{id}
@@ -233,7 +236,8 @@ func (s *hfSource) firstID(lists ...idList) int32 {
 	return -1
 }
 
-// knownIDs drops ids that only padding of the embedding has.
+// knownIDs removes ids that the vocabulary does not have. Such ids refer to padding
+// rows of the embedding.
 func (s *hfSource) knownIDs(ids idList) []int32 {
 	var known []int32
 	for _, id := range ids {
@@ -244,7 +248,8 @@ func (s *hfSource) knownIDs(ids idList) []int32 {
 	return known
 }
 
-// specialName is a token by its spelling: a string or an object with content.
+// specialName is the spelling of a token, read from a string or from the content of an
+// object.
 type specialName string
 
 func (n *specialName) UnmarshalJSON(raw []byte) error {
@@ -257,13 +262,13 @@ func (n *specialName) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(n))
 }
 
-// specialIDs are the fields of config.json and generation_config.json.
+// specialIDs holds the special ids of config.json or generation_config.json.
 type specialIDs struct {
 	BOS idList `json:"bos_token_id"`
 	EOS idList `json:"eos_token_id"`
 }
 
-// idList is one id or a list of them.
+// idList is read from a single id or from a list of ids.
 type idList []int32
 
 func (l *idList) UnmarshalJSON(raw []byte) error {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// hfComponent is one normalizer, pre-tokenizer, post-processor or decoder: the
-// union of all their fields.
+// hfComponent is a normalizer, pre-tokenizer, post-processor or decoder. It has the
+// fields of all of them.
 type hfComponent struct {
 	Type string
 
@@ -47,14 +47,14 @@ type hfPattern struct {
 	Regex  *string
 }
 
-// component decodes one part; "" is the type of a null.
+// component decodes one component. A null has the type "".
 func (s *hfSource) component(field string, raw json.RawMessage) hfComponent {
 	var p hfComponent
 	s.unmarshal(field, raw, &p)
 	return p
 }
 
-// finder compiles a pattern of either kind.
+// finder compiles a string or a regular expression.
 func (s *hfSource) finder(field string, p *hfPattern) finder {
 	switch {
 	case p == nil || p.String == nil && p.Regex == nil:
@@ -69,8 +69,8 @@ func (s *hfSource) finder(field string, p *hfPattern) finder {
 	return literal("")
 }
 
-// maxPatterns bounds the regular expressions of one tokenizer, in bytes: they
-// need far more memory compiled than written.
+// maxPatterns is the maximum total length of the regular expressions of one tokenizer,
+// in bytes. A compiled expression needs far more memory than its source.
 const maxPatterns = 4096
 
 func (s *hfSource) compile(field, expr string) finder {
@@ -87,7 +87,7 @@ func (s *hfSource) buildNormalizer(t *Tokenizer) {
 	t.norm = s.normalizer("normalizer", s.sections.normalizer)
 }
 
-// normalizer builds a normalizer, nil for none.
+// normalizer builds a normalizer. It returns nil for null.
 func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
 	p := s.component(field, raw)
 	if s.err != nil {
@@ -143,21 +143,22 @@ func (s *hfSource) charsmap(field, text string) normalizer {
 	return m
 }
 
-// buildPreTokenizer builds the splitters.
+// buildPreTokenizer builds the pre-tokenizer. If its last stage spells bytes as
+// letters, it removes that stage and sets byteLevel.
 func (s *hfSource) buildPreTokenizer(t *Tokenizer) {
 	t.preTokenizer = s.appendSplitters("pre_tokenizer", s.sections.preTokenizer, nil)
 	for i, stage := range t.preTokenizer {
 		if stage != (byteLevelLetters{}) {
 			continue
 		}
-		// As the last stage it is left to the model, which is faster.
+		// The model spells the bytes of a word faster than a stage does.
 		if s.byteLevel = i == len(t.preTokenizer)-1; s.byteLevel {
 			t.preTokenizer = t.preTokenizer[:i]
 		}
 	}
 }
 
-// appendSplitters appends the stages of one pre-tokenizer.
+// appendSplitters appends the stages of one pre-tokenizer to c.
 func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) chain {
 	p := s.component(field, raw)
 	if s.err != nil {
@@ -187,7 +188,7 @@ func (s *hfSource) appendSplitters(field string, raw json.RawMessage, c chain) c
 	return append(c, s.patternSplitter(field, p))
 }
 
-// patternSplitter builds a pre-tokenizer that is one cut.
+// patternSplitter builds a pre-tokenizer of a single stage.
 func (s *hfSource) patternSplitter(field string, p hfComponent) splitter {
 	switch p.Type {
 	case "Split":
@@ -198,7 +199,7 @@ func (s *hfSource) patternSplitter(field string, p hfComponent) splitter {
 		}
 		return s.splitAt(field, `\p{N}+`, isolated)
 	case "Punctuation":
-		if p.Behavior == "" { // files from before the field existed
+		if p.Behavior == "" { // files that predate the field
 			p.Behavior = "Isolated"
 		}
 		return s.splitAt(field, exprPunctuation, s.behavior(field, p.Behavior))

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// hfModel is the "model" part. Its two lists may be large, so they are not
-// decoded into values of their own but read where they lie.
+// hfModel is the "model" section. The vocabulary and the merges may be large, so they
+// stay encoded and are parsed in place.
 type hfModel struct {
 	vocab, merges json.RawMessage
 	options       struct {
@@ -22,7 +22,7 @@ type hfModel struct {
 	}
 }
 
-// read reads the part.
+// read reads the section and splits off the vocabulary and the merges.
 func (m *hfModel) read(r *jsonReader) {
 	options := []byte{'{'}
 	r.uniqueObject(func(key []byte) {
@@ -48,8 +48,8 @@ func (m *hfModel) read(r *jsonReader) {
 	}
 }
 
-// eachPiece calls f for every entry of the vocabulary: {"piece": id} (BPE) or
-// [["piece", score]] (Unigram). Unescaped text is part of the file.
+// eachPiece calls f for every entry of the vocabulary: {"piece": id} for BPE,
+// [["piece", score]] for Unigram. text may alias the file's bytes.
 func (m *hfModel) eachPiece(f func(text []byte, id int32, score float64)) error {
 	r := &jsonReader{field: "model.vocab", data: m.vocab}
 	if r.next() == '{' {
@@ -116,11 +116,12 @@ func readMerge(r *jsonReader) (pair [2][]byte) {
 	return pair
 }
 
-// maxUnassigned is how many ids a description may skip: more than any family
-// reserves, and too few to make a small file a large vocabulary.
+// maxUnassigned is the maximum number of ids that a tokenizer file may skip. It exceeds
+// what any model family reserves, and it bounds the memory that a small file can claim.
 const maxUnassigned = 1 << 13
 
-// collectPieces returns the model's pieces by id, with room for the added tokens.
+// collectPieces returns the model's pieces by id and reserves the ids of the added
+// tokens.
 func (m *hfModel) collectPieces(s *hfSource, added []hfAdded) (kinds []kind, texts [][]byte) {
 	count, last := 0, int32(-1)
 	s.fail(m.eachPiece(func(_ []byte, id int32, _ float64) {
@@ -155,11 +156,11 @@ func (m *hfModel) collectPieces(s *hfSource, added []hfAdded) (kinds []kind, tex
 	return kinds, texts
 }
 
-// buildModel makes the model of a tokenizer whose vocabulary is known.
+// buildModel builds the model. The vocabulary must be complete.
 func (s *hfSource) buildModel(t *Tokenizer) {
 	o := &s.model.options
 	kind := o.Type
-	if kind == "" && o.UnkID != nil { // files from before the field existed
+	if kind == "" && o.UnkID != nil { // files that predate the field
 		kind = "Unigram"
 	}
 	switch kind {
@@ -225,7 +226,7 @@ func (s *hfSource) mergeTable() *mergeTable {
 				"entry %d (%q, %q): a part or the result is not in the vocabulary", rank, pair[0], pair[1])
 			return
 		}
-		// Of two equal entries the last counts, as in the reference.
+		// As in Hugging Face's tokenizers, the last of two equal entries wins.
 		table.put(left, right, merge{rank: rank, id: result}, true)
 		rank++
 	})

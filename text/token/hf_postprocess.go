@@ -5,11 +5,10 @@ import (
 	"fmt"
 )
 
-// The parts of a tokenizer.json that concern ids on their way out: what is put
-// around a text, and how pieces become text again.
+// The post_processor and decoder sections of a tokenizer.json. The post-processor adds
+// tokens around a text. The decoder converts pieces to text.
 
-// hfTemplateItem is one item of a template: {"SpecialToken": …} or
-// {"Sequence": …}.
+// hfTemplateItem is one item of a template: {"SpecialToken": …} or {"Sequence": …}.
 type hfTemplateItem struct {
 	SpecialToken *struct{ ID string }
 	Sequence     *struct{ ID string }
@@ -17,7 +16,7 @@ type hfTemplateItem struct {
 
 type hfTemplateToken struct{ IDs []int32 }
 
-// hfPair is a token with its id, as RobertaProcessing has it: ["</s>", 2].
+// hfPair is a token and its id, as in RobertaProcessing: ["</s>", 2].
 type hfPair struct{ id int32 }
 
 func (p *hfPair) UnmarshalJSON(raw []byte) error {
@@ -25,7 +24,7 @@ func (p *hfPair) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &[]any{&text, &p.id})
 }
 
-// buildPostProcessor fills in what is put before and after a text.
+// buildPostProcessor sets the ids that AddSpecial puts around a text.
 func (s *hfSource) buildPostProcessor(t *Tokenizer) {
 	s.addPostProcessor("post_processor", s.sections.postProcessor, t)
 	for _, id := range append(t.prefix[:len(t.prefix):len(t.prefix)], t.suffix...) {
@@ -41,7 +40,7 @@ func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokeni
 		return
 	}
 	switch p.Type {
-	case "", "ByteLevel": // it only moves offsets
+	case "", "ByteLevel": // ByteLevel changes offsets only
 	case "Sequence":
 		for i, raw := range p.Processors {
 			s.addPostProcessor(fmt.Sprintf("%s.processors[%d]", field, i), raw, t)
@@ -82,7 +81,7 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 	}
 }
 
-// buildDecoder reads how pieces are written as text.
+// buildDecoder reads the rules that convert pieces to text.
 func (s *hfSource) buildDecoder(t *Tokenizer) {
 	t.decoding.byteTokens = s.model.options.ByteFallback
 	s.addDecoder("decoder", s.sections.decoder, &t.decoding)

@@ -9,19 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// jsonReader reads the two large parts of a tokenizer.json, the vocabulary and
-// the merges, without building a tree of a million values. It is stricter than
-// encoding/json: the caller sees every key, so it can refuse duplicates.
+// jsonReader reads the two large sections of a tokenizer.json, the vocabulary and the
+// merges, without building a tree of a million values. In contrast to encoding/json it
+// passes every key to the caller, so the caller can reject duplicates.
 //
-// The first error stays: all methods do nothing after it.
+// The reader records the first error. After an error all methods do nothing.
 type jsonReader struct {
-	field string // the part that data is, "" for the whole file
+	field string // section that data holds, or "" for the entire file
 	data  []byte
 	at    int
 	err   error
 }
 
-// maxDepth bounds the nesting of skipped values; real files need under ten.
+// maxDepth is the maximum nesting of skipped values. Real files nest fewer than ten
+// levels.
 const maxDepth = 100
 
 func (r *jsonReader) fail(reason string) {
@@ -30,7 +31,8 @@ func (r *jsonReader) fail(reason string) {
 	}
 }
 
-// next skips white space and returns the byte that follows, 0 at the end.
+// next skips white space and returns the next byte without consuming it. It returns 0
+// at the end.
 func (r *jsonReader) next() byte {
 	for r.err == nil && r.at < len(r.data) {
 		switch c := r.data[r.at]; c {
@@ -51,7 +53,7 @@ func (r *jsonReader) expect(c byte) {
 	r.at++
 }
 
-// object calls member for every key; member must read the value.
+// object reads an object and calls member for every key. member must read the value.
 func (r *jsonReader) object(member func(key []byte)) {
 	r.delimited('{', '}', func() {
 		key := r.str()
@@ -62,8 +64,7 @@ func (r *jsonReader) object(member func(key []byte)) {
 	})
 }
 
-// uniqueObject is object for the few keys of a small object; it refuses those
-// that occur twice.
+// uniqueObject reads a small object and rejects duplicate keys.
 func (r *jsonReader) uniqueObject(member func(key []byte)) {
 	seen := map[string]bool{}
 	r.object(func(key []byte) {
@@ -76,7 +77,7 @@ func (r *jsonReader) uniqueObject(member func(key []byte)) {
 	})
 }
 
-// array calls element before every element; element must read it.
+// array calls element before every element. element must read the element.
 func (r *jsonReader) array(element func()) { r.delimited('[', ']', element) }
 
 func (r *jsonReader) delimited(open, end byte, element func()) {
@@ -95,8 +96,7 @@ func (r *jsonReader) delimited(open, end byte, element func()) {
 	}
 }
 
-// str reads a string. The bytes are valid until the file's are changed: they
-// are the file's own where nothing is escaped.
+// str reads a string. The result aliases the file's bytes if the string has no escapes.
 func (r *jsonReader) str() []byte {
 	r.expect('"')
 	if r.err != nil {
@@ -137,7 +137,7 @@ func (r *jsonReader) valid(text []byte) []byte {
 	return text
 }
 
-// escape reads \n, \u0123 and the like.
+// escape reads an escape sequence such as \n or \u0123 and appends its character.
 func (r *jsonReader) escape(text []byte) []byte {
 	if r.at+1 >= len(r.data) {
 		r.fail("a string without end")
@@ -173,7 +173,7 @@ func (r *jsonReader) codeUnit(at int) rune {
 	return rune(v)
 }
 
-// number reads a number as it is spelled.
+// number reads a number and returns its spelling.
 func (r *jsonReader) number() []byte {
 	r.next()
 	start := r.at
@@ -200,7 +200,7 @@ func (r *jsonReader) id() int32 {
 	return int32(v)
 }
 
-// raw skips a value of any kind and returns its text.
+// raw skips a value of any type and returns its text.
 func (r *jsonReader) raw() json.RawMessage {
 	r.next()
 	start := r.at

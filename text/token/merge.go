@@ -5,28 +5,28 @@ import (
 	"math/bits"
 )
 
-// mergeTable answers "do these two neighbours join, how urgently, and into
-// what": the only question byte-pair encoding asks. Both kinds of vocabulary
-// become such a table when they are loaded: lists of merges directly, scored
-// pieces (SentencePiece) by cutting every piece at every place.
+// mergeTable maps a pair of neighboring symbols to its merge: the rank and the
+// resulting symbol. Both vocabulary formats result in such a table. A list of merges
+// converts directly; scored pieces (SentencePiece) convert by splitting every piece at
+// every position.
 type mergeTable struct {
-	slots []mergeSlot // open-addressed, a power of two long
+	slots []mergeSlot // open-addressed hash table; the length is a power of two
 	count int
 }
 
 type mergeSlot struct {
-	pair uint64 // left<<32 | right, plus one: 0 is an empty slot
+	pair uint64 // left<<32 | right, plus one; 0 is an empty slot
 	merge
 }
 
-// merge is what a pair of neighbours becomes. A lower rank is applied first;
-// of equal ranks the leftmost pair.
+// merge is the result of joining a pair. The pair with the lowest rank joins first; of
+// equal ranks the leftmost pair joins first.
 type merge struct {
 	rank int32
 	id   int32
 }
 
-// noMerge is the rank of neighbours that do not join.
+// noMerge is the rank of a pair that does not join.
 const noMerge = math.MaxInt32
 
 func newMergeTable(count int) *mergeTable {
@@ -42,7 +42,8 @@ func (t *mergeTable) home(key uint64) int {
 	return int(high^low) & (len(t.slots) - 1)
 }
 
-// put records a merge; an earlier one of the same pair is kept unless replace.
+// put adds a merge. If the table already has the pair, put replaces its merge only if
+// replace is set.
 func (t *mergeTable) put(left, right int32, m merge, replace bool) {
 	if t.count*3 >= len(t.slots)*2 {
 		t.grow()
@@ -79,8 +80,7 @@ func (t *mergeTable) grow() {
 	}
 }
 
-// get returns the merge of two neighbours; its rank is noMerge when they stay
-// apart.
+// get returns the merge of a pair. The rank is noMerge if the pair does not join.
 func (t *mergeTable) get(left, right int32) merge {
 	key := pairKey(left, right)
 	for at := t.home(key); ; at = (at + 1) & (len(t.slots) - 1) {
@@ -94,12 +94,12 @@ func (t *mergeTable) get(left, right int32) merge {
 	}
 }
 
-// maxShortWord is the longest word, in symbols, that is merged by plain search:
-// its cost is quadratic but a word is a handful of symbols in one cache line.
+// maxShortWord is the maximum length in symbols for which apply uses a linear search.
+// The search is quadratic, but a typical word is a few symbols in one cache line.
 const maxShortWord = 40
 
-// apply joins neighbours of ids, in place, until none joins, and returns what
-// is left. work is scratch that is kept between calls.
+// apply joins neighbors of ids in place until no pair joins, and returns the result.
+// work is reusable working memory.
 func (t *mergeTable) apply(ids []int32, work *mergeWork) []int32 {
 	if len(ids) > maxShortWord {
 		return work.long.apply(t, ids)
@@ -107,13 +107,13 @@ func (t *mergeTable) apply(ids []int32, work *mergeWork) []int32 {
 	return t.applyShort(ids, work.short[:0])
 }
 
-// mergeWork is the scratch of one encoder.
+// mergeWork is the working memory of one encoder.
 type mergeWork struct {
 	short [maxShortWord]merge
 	long  longMerger
 }
 
-// applyShort searches for the most urgent pair again and again. next[i] is the
+// applyShort repeatedly searches for the pair with the lowest rank. next[i] is the
 // merge of ids[i] and ids[i+1].
 func (t *mergeTable) applyShort(ids []int32, next []merge) []int32 {
 	for i := 1; i < len(ids); i++ {

@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// longMerger applies merges to words of any length in near-linear time: ten
-// megabytes of one letter are one word to some vocabularies.
+// longMerger applies merges to long words in near-linear time. For some vocabularies
+// ten megabytes of one letter are a single word.
 //
-// The symbols are a linked list over arrays. Pairs wait in one bucket per
-// rank; a bucket holds positions and is sorted when its turn comes, which on
-// real text it nearly is already. Pairs that a merge made obsolete are not
-// searched for: when they come up, their rank is another.
+// The symbols form a linked list in arrays. Each rank has a bucket with the positions
+// of its pairs. A bucket is sorted when it is opened; in real text it is nearly sorted
+// already. The merger does not remove pairs that a merge made obsolete: when such a
+// pair is popped, its rank has changed and join ignores it.
 type longMerger struct {
-	prev, next []int32 // [symbols] neighbours, outside at the ends
+	prev, next []int32 // [symbols] positions of the neighbors, or noNeighbor
 	buckets    map[int32]*bucket
-	order      minHeap // the ranks that have a bucket
-	last       *bucket // the bucket pushed to last: runs of one letter hit it
+	order      minHeap // ranks that have a bucket
+	last       *bucket // bucket of the last push, a cache for runs of one letter
 	lastRank   int32
 }
 
 const (
-	noNeighbor int32 = -1 // no neighbour
-	merged     int32 = -2 // as next: the symbol is part of another by now
+	noNeighbor int32 = -1
+	merged     int32 = -2 // value of next: another symbol has absorbed this one
 )
 
 // bucket holds the positions of the pairs of one rank.
 type bucket struct {
-	positions []int32 // sorted from read on, once opened
+	positions []int32 // once opened, sorted from read on
 	read      int
 	opened    bool
-	// late are positions that came after the bucket was opened.
+	// late holds the positions that were pushed after the bucket was opened.
 	late minHeap
 }
 
-// apply joins the neighbours of ids in place.
+// apply joins the neighbors of ids in place and returns the result.
 func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 	m.reset(len(ids))
 	for at := range ids {
@@ -61,7 +61,7 @@ func (m *longMerger) apply(t *mergeTable, ids []int32) []int32 {
 	return remaining
 }
 
-// maxRetainedSymbols bounds the scratch that stays with an encoder between words.
+// maxRetainedSymbols bounds the working memory that an encoder retains between words.
 const maxRetainedSymbols = 1 << 16
 
 // reset links n symbols.
@@ -78,8 +78,8 @@ func (m *longMerger) reset(n int) {
 	m.order, m.last = m.order[:0], nil
 }
 
-// join merges the symbol at a position with its right neighbour, if that pair
-// still has the rank it was filed under.
+// join merges the symbol at a position with its right neighbor if the pair still has
+// the given rank.
 func (m *longMerger) join(t *mergeTable, ids []int32, at, rank int32) {
 	right := m.next[at]
 	if right < 0 {
@@ -101,7 +101,7 @@ func (m *longMerger) join(t *mergeTable, ids []int32, at, rank int32) {
 	}
 }
 
-// enqueue puts the pair that starts at a position into its bucket.
+// enqueue adds the pair that starts at a position to the bucket of its rank.
 func (m *longMerger) enqueue(t *mergeTable, ids []int32, at int32) {
 	right := m.next[at]
 	if right == noNeighbor {
@@ -135,7 +135,7 @@ func (b *bucket) push(at int32) {
 	b.positions = append(b.positions, at)
 }
 
-// pop returns the leftmost position.
+// pop removes and returns the leftmost position.
 func (b *bucket) pop() (int32, bool) {
 	if !b.opened {
 		slices.Sort(b.positions)
@@ -152,7 +152,7 @@ func (b *bucket) pop() (int32, bool) {
 	return 0, false
 }
 
-// minHeap is a heap of ranks or of positions.
+// minHeap is a min-heap of ranks or positions.
 type minHeap []int32
 
 func (h minHeap) Len() int           { return len(h) }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer rewrites text before it is split into words.
+// normalizer rewrites text before the pre-tokenizer splits it.
 type normalizer interface {
 	normalize(text string) string
 }
@@ -21,7 +21,7 @@ func (ns normalizers) normalize(text string) string {
 	return text
 }
 
-// prepend puts a string before every text that is not empty.
+// prepend adds a string before every non-empty text.
 type prepend string
 
 func (p prepend) normalize(text string) string {
@@ -31,7 +31,7 @@ func (p prepend) normalize(text string) string {
 	return string(p) + text
 }
 
-// replace rewrites every match of a pattern.
+// replace replaces every match of a pattern.
 type replace struct {
 	match finder
 	with  string
@@ -60,8 +60,7 @@ func (f form) normalize(text string) string { return norm.Form(f).String(text) }
 
 type lowercase struct{}
 
-// normalize lowers character by character, so that bytes that are no UTF-8
-// survive.
+// normalize converts each character to lower case. It preserves invalid UTF-8.
 func (lowercase) normalize(text string) string {
 	var b strings.Builder
 	for at := 0; at < len(text); {
@@ -76,7 +75,7 @@ func (lowercase) normalize(text string) string {
 	return b.String()
 }
 
-// strip drops white space at the ends.
+// strip removes white space at the ends of a text.
 type strip struct{ left, right bool }
 
 func (s strip) normalize(text string) string {
@@ -89,8 +88,7 @@ func (s strip) normalize(text string) string {
 	return text
 }
 
-// stripAccents drops non-spacing marks (after a decomposition has made them
-// characters of their own).
+// stripAccents removes non-spacing marks. A decomposing normalizer must run first.
 type stripAccents struct{}
 
 func (stripAccents) normalize(text string) string {

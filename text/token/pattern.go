@@ -7,26 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// A pattern finds the words of a pre-tokenizer's regular expression.
+// A pattern matches the words of a pre-tokenizer's regular expression.
 //
-// Vocabularies come with expressions in a dialect that has look-ahead, so
-// neither Go's regexp nor a backtracking engine would do: the one cannot run
-// them, the other can be made to run for ever. But they are all alternations
-// of a few shapes. An expression is taken apart at its top-level bars; each
-// alternative is either one of the hand-written scanners of pattern_scan.go or a
-// sequence of character sets that needs no backtracking. Everything else is
-// refused by name.
+// Tokenizer files use expressions with look-ahead. Go's regexp package does not support
+// look-ahead, and a backtracking engine may take exponential time. However, the
+// expressions are alternations of a few forms. compilePattern therefore splits an
+// expression at its top-level bars. Each alternative is either one of the hand-written
+// scanners of pattern_scan.go or a sequence of character sets that needs no
+// backtracking. Any other alternative results in an error that names it.
 type pattern struct {
 	alternatives []scanner
 }
 
-// scanner matches one alternative at a position and returns the match's end,
-// or -1. It looks at no more text than a constant factor of what it, or the
-// alternative after it, consumes.
+// scanner matches one alternative at a position and returns the end of the match, or
+// -1. The text it reads is at most a constant factor longer than the text that it, or
+// the alternative it requires, consumes.
 type scanner func(text string, at int) int
 
-// find returns the first match at or after a position; where there is none,
-// both ends are the text's end.
+// find returns the first match at or after a position. Without a match it returns the
+// end of the text twice.
 func (p *pattern) find(text string, from int) (start, end int) {
 	for at := from; at < len(text); {
 		for _, alternative := range p.alternatives {
@@ -40,7 +39,8 @@ func (p *pattern) find(text string, from int) (start, end int) {
 	return len(text), len(text)
 }
 
-// compilePattern translates a regular expression; field names it in errors.
+// compilePattern compiles a regular expression. field is the name of the expression in
+// errors.
 func compilePattern(field, expr string) (finder, error) {
 	if !utf8.ValidString(expr) {
 		return nil, malformed(field, "a pattern that is not UTF-8")
@@ -70,11 +70,11 @@ func compilePattern(field, expr string) (finder, error) {
 	return p, nil
 }
 
-// spellEscapes writes control characters in one way: files have them both as
-// themselves and as escapes.
+// spellEscapes replaces control characters with their escapes, because tokenizer files
+// contain both forms.
 var spellEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`, "\t", `\t`)
 
-// splitBars cuts an expression at the bars outside of parentheses and brackets.
+// splitBars splits an expression at the bars outside parentheses and brackets.
 func splitBars(field, expr string) ([]string, error) {
 	var parts []string
 	depth, sets, start := 0, 0, 0
@@ -102,15 +102,15 @@ func splitBars(field, expr string) ([]string, error) {
 	return append(parts, expr[start:]), nil
 }
 
-// item is a character set with its quantifier.
+// item is a character set and its quantifier.
 type item struct {
 	set        *charSet
 	min, max   int
-	possessive bool // never gives a character back
+	possessive bool // the match never returns a character
 }
 
-// compileSequence translates an alternative that is a sequence of quantified
-// character sets.
+// compileSequence compiles an alternative that is a sequence of quantified character
+// sets.
 func compileSequence(field, expr string) (scanner, error) {
 	p := &exprParser{field: field, expr: expr}
 	var items []item
@@ -143,10 +143,10 @@ func compileSequence(field, expr string) (scanner, error) {
 
 func (it item) optional() bool { return it.min == 0 && it.max == 1 }
 
-// needsBacktracking reports whether greedy matching may miss a match, or may
-// fail only after a look at much text: where a part of variable length stands
-// before one that must match. An optional character is no such part. If it is
-// the first and not possessive it is tried both ways.
+// needsBacktracking reports whether greedy matching could miss a match, or could fail
+// after reading much text. Both happen if an item of variable length precedes an item
+// that must match. An optional character is exempt if it is possessive or the first
+// item; compileSequence tries a non-possessive first item both ways.
 func needsBacktracking(items []item) bool {
 	variable := false
 	for i, it := range items {
@@ -170,10 +170,9 @@ func matchItems(items []item, text string, at int) int {
 	return at
 }
 
-// unlimited is the upper bound of + and *.
 const unlimited = math.MaxInt
 
-// shorten keeps an expression in an error message readable.
+// shorten limits the length of an expression in an error message.
 func shorten(expr string) string {
 	const keep = 60
 	if len(expr) > keep {

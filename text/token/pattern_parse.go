@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// exprParser reads one alternative of a regular expression.
+// exprParser parses one alternative of a regular expression.
 type exprParser struct {
 	field string
 	expr  string
 	at    int
 }
 
-// item reads a character set and its quantifier.
+// item parses a character set and its quantifier.
 func (p *exprParser) item() (item, error) {
 	set, err := p.set()
 	if err != nil {
@@ -39,11 +39,11 @@ func (p *exprParser) item() (item, error) {
 	return p.possessive(it)
 }
 
-// maxRepeat bounds how much text an alternative may look at in vain; the
-// highest number in use is 512.
+// maxRepeat is the maximum repeat count. It bounds the text that an alternative reads
+// without a match. The highest count in published tokenizers is 512.
 const maxRepeat = 1000
 
-// bounds reads {n}, {n,} or {n,m}.
+// bounds parses {n}, {n,} or {n,m}.
 func (p *exprParser) bounds(it item) (item, error) {
 	inside, _, ok := strings.Cut(p.expr[p.at+1:], "}")
 	low, high, two := strings.Cut(inside, ",")
@@ -66,7 +66,7 @@ func (p *exprParser) bounds(it item) (item, error) {
 	return p.possessive(it)
 }
 
-// possessive reads the + that may follow a quantifier.
+// possessive parses the + that may follow a quantifier.
 func (p *exprParser) possessive(it item) (item, error) {
 	if p.at < len(p.expr) && p.expr[p.at] == '+' {
 		it.possessive = true
@@ -82,7 +82,7 @@ func (p *exprParser) unsupported(what, expr string) error {
 	return unsupported(p.field, "%s in the pattern %q", what, shorten(expr))
 }
 
-// set reads what stands for one character.
+// set parses an expression that matches one character.
 func (p *exprParser) set() (*charSet, error) {
 	if p.expr[p.at] == '[' {
 		return p.brackets()
@@ -109,7 +109,7 @@ func single(r rune) []runeRange {
 	return []runeRange{{r, r}}
 }
 
-// brackets reads [...].
+// brackets parses [...].
 func (p *exprParser) brackets() (*charSet, error) {
 	negated := strings.HasPrefix(p.expr[p.at:], "[^")
 	classes, ranges, err := p.members()
@@ -119,8 +119,7 @@ func (p *exprParser) brackets() (*charSet, error) {
 	return newCharSet(classes, ranges, negated), nil
 }
 
-// members reads a pair of brackets and what is between them. A set inside of a
-// set is part of it.
+// members parses a pair of brackets and its content. A nested set adds its members.
 func (p *exprParser) members() (classes class, ranges []runeRange, err error) {
 	p.at++
 	if p.at < len(p.expr) && p.expr[p.at] == '^' {
@@ -151,7 +150,7 @@ func (p *exprParser) members() (classes class, ranges []runeRange, err error) {
 	return classes, ranges, nil
 }
 
-// span reads a class, a character or a range of characters.
+// span parses a class, a character or a range of characters.
 func (p *exprParser) span() (class, []runeRange, error) {
 	classes, low, err := p.member()
 	if err != nil || low == notRune {
@@ -169,7 +168,7 @@ func (p *exprParser) span() (class, []runeRange, error) {
 	return 0, []runeRange{{low, high}}, err
 }
 
-// member reads a class or one character inside of brackets.
+// member parses a class or one character inside brackets.
 func (p *exprParser) member() (class, rune, error) {
 	if p.expr[p.at] == '\\' {
 		return p.escape()
@@ -179,15 +178,15 @@ func (p *exprParser) member() (class, rune, error) {
 	return 0, r, nil
 }
 
-// propertyClasses are the \p{…} that patterns use.
+// propertyClasses maps the supported \p{…} properties.
 var propertyClasses = map[string]class{
 	"L": classLetter, "Lu": classUpper, "Lt": classUpper, "Ll": classLower,
 	"Lm": classUncased, "Lo": classUncased, "M": classMark,
 	"N": classNumber, "Nd": classDecimal, "P": classPunct, "S": classSymbol,
 }
 
-// escape reads \p{L}, \s, \n and the like: a class, or a character. The
-// complement of a class is a class too, because groups do not overlap.
+// escape parses \p{L}, \s, \n and similar escapes. The result is a class or a
+// character. The groups do not overlap, so the complement of a class is also a class.
 func (p *exprParser) escape() (classes class, r rune, err error) {
 	rest := p.expr[p.at+1:]
 	if rest == "" {
@@ -223,7 +222,7 @@ func (p *exprParser) escape() (classes class, r rune, err error) {
 	return 0, rune(c), nil
 }
 
-// property reads the {L} of p{L}.
+// property parses the {L} of \p{L}.
 func (p *exprParser) property(rest string) (class, error) {
 	if inside, ok := strings.CutPrefix(rest[1:], "{"); ok {
 		name, _, closed := strings.Cut(inside, "}")

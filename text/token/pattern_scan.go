@@ -2,8 +2,8 @@ package token
 
 import "strings"
 
-// The alternatives that are more than a sequence of character sets, each with
-// its own scanner. The keys are the spellings in use.
+// Scanners for the alternatives that are not sequences of character sets. The keys of
+// namedScanners are the spellings in published tokenizer files.
 
 const (
 	exprContraction      = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
@@ -16,9 +16,10 @@ const (
 	exprUppercase   = caseLead + caseUpper + `+` + caseLower + `*`
 )
 
-// namedScanner is a scanner that may look at much text and then not match. So
-// that this text is not looked at again from every place in it, the
-// alternative before must come later in the expression: it consumes the text.
+// namedScanner is a scanner that may read much text without a match. To guarantee
+// linear time, the alternative named requires must come later in the expression. It
+// consumes the text that the scanner has read, so the scanner does not read it again
+// from every position.
 type namedScanner struct {
 	scan     scanner
 	requires string
@@ -34,7 +35,7 @@ var namedScanners = map[string]namedScanner{
 
 	`\s+(?!\S)`:  {scan: scanInnerSpace},
 	`\s*[\r\n]+`: {scan: scanLineEnds, requires: `\s+(?!\S)`},
-	`\s*[\r\n]`:  {scan: scanLineEnds, requires: `\s+(?!\S)`}, // \s* takes all line ends but the last
+	`\s*[\r\n]`:  {scan: scanLineEnds, requires: `\s+(?!\S)`}, // \s* consumes all line ends but the last
 	`\s+$`:       {scan: scanFinalSpace, requires: `\s+(?!\S)`},
 	`\s++$`:      {scan: scanFinalSpace, requires: `\s+(?!\S)`},
 
@@ -53,7 +54,7 @@ var (
 	setLower = newCharSet(classLower|classUncased|classMark, nil, false)
 )
 
-// scanContraction matches the English endings 's 't 're 've 'm 'll 'd.
+// scanContraction matches the English contractions 's 't 're 've 'm 'll 'd.
 func scanContraction(fold bool) scanner {
 	return func(text string, at int) int {
 		if text[at] != '\'' {
@@ -88,8 +89,8 @@ func scanLineEnds(text string, at int) int {
 	return end
 }
 
-// scanInnerSpace matches white space up to the text's end, or all but the last
-// character of it before a word.
+// scanInnerSpace matches white space at the end of the text. Before a word it matches
+// all but the last character of the white space.
 func scanInnerSpace(text string, at int) int {
 	end, last := at, at
 	for end < len(text) {
@@ -106,7 +107,7 @@ func scanInnerSpace(text string, at int) int {
 	return end
 }
 
-// scanFinalSpace matches white space that ends the text.
+// scanFinalSpace matches white space at the end of the text.
 func scanFinalSpace(text string, at int) int {
 	end, count := setSpace.run(text, at, unlimited)
 	if count == 0 || end < len(text) {
@@ -115,8 +116,9 @@ func scanFinalSpace(text string, at int) int {
 	return end
 }
 
-// trailingSpace finds what scanFinalSpace matches, but looks from the text's
-// end: where it is the only alternative, trying it everywhere is quadratic.
+// trailingSpace finds the matches of scanFinalSpace by scanning from the end of the
+// text. It is used for an expression without other alternatives, where trying
+// scanFinalSpace at every position takes quadratic time.
 type trailingSpace struct{}
 
 func (trailingSpace) find(text string, from int) (start, end int) {
@@ -126,13 +128,13 @@ func (trailingSpace) find(text string, from int) (start, end int) {
 	return from + len(trimmed), len(text)
 }
 
-// scanCapitalized matches an optional lead, any number of upper-case letters,
-// and at least one lower-case one. Letters without case and marks count as
-// both, so the upper-case run may have to give its last one of those back.
+// scanCapitalized matches an optional lead, any number of upper-case letters and at
+// least one lower-case letter. Uncased letters and marks count as both, so the
+// upper-case run may have to return its last such character.
 func scanCapitalized(contraction bool) scanner {
 	suffix := scanContraction(true)
 	body := func(text string, at int) int {
-		both := -1 // end of the last character of the run that is both
+		both := -1 // end of the last character that counts as both
 		for at < len(text) {
 			r, width := decode(text, at)
 			if !setUpper.has(r) {
@@ -151,8 +153,8 @@ func scanCapitalized(contraction bool) scanner {
 	return withLead(body, suffix, contraction)
 }
 
-// scanUppercase matches an optional lead, at least one upper-case letter and
-// any number of lower-case ones.
+// scanUppercase matches an optional lead, at least one upper-case letter and any number
+// of lower-case letters.
 func scanUppercase(contraction bool) scanner {
 	body := func(text string, at int) int {
 		end, count := setUpper.run(text, at, unlimited)
@@ -165,8 +167,7 @@ func scanUppercase(contraction bool) scanner {
 	return withLead(body, scanContraction(true), contraction)
 }
 
-// withLead puts an optional lead before a body and an optional contraction
-// behind it.
+// withLead adds an optional lead before body and an optional contraction after it.
 func withLead(body, suffix scanner, contraction bool) scanner {
 	return func(text string, at int) int {
 		end := -1

@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// splitter cuts text into words, which the model then encodes one by one.
-// Words come in order. start says whether the text begins where the caller's
-// text does; it is true for the first word of such a text only.
+// splitter is one stage of the pre-tokenizer. It splits text into words and yields them
+// in order. start reports whether the text begins at the start of the input; a yielded
+// word has start set only if it is the first word of such a text.
 type splitter interface {
 	split(text string, start bool, yield func(word string, start bool))
 }
 
-// chain applies splitters one after the other, each to the words of the one
-// before. No list of words is ever built.
+// chain applies splitters in order, each to the words of the previous one. It builds no
+// list of words.
 type chain []splitter
 
 func (c chain) split(text string, start bool, yield func(string, bool)) {
@@ -28,13 +28,13 @@ func (c chain) split(text string, start bool, yield func(string, bool)) {
 	yield(text, start)
 }
 
-// finder finds the first match at or after a position; where there is none,
-// both ends are the text's end.
+// finder returns the first match at or after a position. Without a match it returns the
+// end of the text twice.
 type finder interface {
 	find(text string, from int) (start, end int)
 }
 
-// literal finds a string.
+// literal is a finder of a fixed string.
 type literal string
 
 func (l literal) find(text string, from int) (start, end int) {
@@ -45,15 +45,15 @@ func (l literal) find(text string, from int) (start, end int) {
 	return from + i, from + i + len(l)
 }
 
-// behavior says what becomes of the matches of a pattern.
+// behavior selects the treatment of the matches of a pattern.
 type behavior int
 
 const (
-	isolated     behavior = iota // a match is a word of its own
-	removed                      // matches are dropped
-	withPrevious                 // a match ends the word before it
-	withNext                     // a match begins the word after it
-	contiguous                   // neighbouring matches are one word
+	isolated     behavior = iota // a match is a separate word
+	removed                      // a match is dropped
+	withPrevious                 // a match extends the previous word
+	withNext                     // a match starts the next word
+	contiguous                   // adjacent matches form one word
 )
 
 var behaviors = map[string]behavior{
@@ -61,8 +61,8 @@ var behaviors = map[string]behavior{
 	"MergedWithNext": withNext, "Contiguous": contiguous,
 }
 
-// patternSplit splits at the matches of a pattern; where invert is set, what lies
-// between the matches plays their part.
+// patternSplit splits at the matches of a pattern. With invert it treats the text
+// between the matches as the matches.
 type patternSplit struct {
 	match    finder
 	behavior behavior
@@ -84,17 +84,17 @@ func (c *patternSplit) split(text string, start bool, yield func(string, bool)) 
 	e.flush()
 }
 
-// emitter joins parts of a text into words as a behavior asks.
+// emitter joins parts of a text into words according to a behavior.
 type emitter struct {
 	text     string
 	start    bool
 	yield    func(string, bool)
 	behavior behavior
-	from, to int  // the word being collected
-	matched  bool // whether the last part was a match
+	from, to int  // current word
+	matched  bool // the last part was a match
 }
 
-// add takes the next part of the text.
+// add processes the next part of the text.
 func (e *emitter) add(from, to int, match bool) {
 	var join bool
 	switch e.behavior {
@@ -123,18 +123,19 @@ func (e *emitter) flush() {
 	e.from = e.to
 }
 
-// metaspace writes spaces as "▁" and, where asked, puts one before the text.
+// metaspace replaces spaces with a symbol, usually "▁", and adds one before the text if
+// prefix requires it.
 type metaspace struct {
 	symbol string
 	prefix prefixScheme
-	splits bool // whether words begin at marks
+	splits bool // start a new word at each symbol
 }
 
 type prefixScheme int
 
 const (
 	prefixNever  prefixScheme = iota
-	prefixFirst               // before the first word of a text
+	prefixFirst               // before the first word of the input
 	prefixAlways              // also after every added token
 )
 
@@ -155,9 +156,10 @@ func (m *metaspace) split(text string, start bool, yield func(string, bool)) {
 	(&patternSplit{match: literal(m.symbol), behavior: withNext}).split(text, start, yield)
 }
 
-// metaSymbolSplit cuts before each run of "▁" that follows something else. It is
-// not part of any description: it is added where no piece of the vocabulary
-// reaches across such a place, because words are faster than whole texts.
+// metaSymbolSplit splits before each run of "▁" that follows another character. No
+// tokenizer file specifies this stage. The package adds it if no piece of the
+// vocabulary crosses such a position, because encoding words is faster than encoding an
+// entire text.
 type metaSymbolSplit struct{}
 
 const metaSymbol = "▁"
@@ -180,14 +182,14 @@ func (metaSymbolSplit) split(text string, start bool, yield func(string, bool)) 
 	}
 }
 
-// byteLevelLetters spells bytes in the byte-level alphabet for the splitters behind it.
+// byteLevelLetters spells bytes in the byte-level alphabet for the stages after it.
 type byteLevelLetters struct{}
 
 func (byteLevelLetters) split(text string, start bool, yield func(string, bool)) {
 	yield(string(appendLetters(make([]byte, 0, len(text)*2), text)), start)
 }
 
-// spacePrefix puts a space before texts that do not begin with one.
+// spacePrefix adds a space before texts that do not start with one.
 type spacePrefix struct{}
 
 func (spacePrefix) split(text string, start bool, yield func(string, bool)) {
@@ -197,8 +199,8 @@ func (spacePrefix) split(text string, start bool, yield func(string, bool)) {
 	yield(text, start)
 }
 
-// splitLong cuts text longer than a limit at a character, so that the scratch of
-// one word is bounded.
+// splitLong splits text longer than limit at a character boundary. This bounds the
+// working memory of one word.
 func splitLong(text string, limit int, yield func(string)) {
 	for len(text) > limit {
 		at := limit

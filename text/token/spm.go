@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// scoredPairs makes a merge table of scored pieces. SentencePiece joins two
-// neighbours if what they spell is a piece, the highest score first. So each
-// piece is a merge of any two parts that it can be cut into, and its rank is
-// the place of its score.
+// scoredPairs builds a merge table from scored pieces. SentencePiece joins two
+// neighbors if their concatenation is a piece, and joins the pair with the highest
+// score first. Each piece therefore becomes one merge for every position at which it
+// splits into two symbols. The rank of a merge is the rank of the piece's score.
 type scoredPairs struct {
 	vocab *vocabulary
-	// virtual are parts that are no pieces: single characters that occur only
-	// inside of longer ones. Their ids follow the vocabulary's.
+	// virtual lists characters that are not pieces but occur inside pieces. Their ids
+	// follow those of the vocabulary.
 	virtual   []string
 	virtualID map[string]int32
 }
@@ -43,7 +43,7 @@ func (p *scoredPairs) table(scores []float32) *mergeTable {
 	return table
 }
 
-// symbol returns the id of one side of a cut, -1 if it is never a symbol.
+// symbol returns the id of one side of a split, or -1 if text never becomes a symbol.
 func (p *scoredPairs) symbol(text string) int32 {
 	if id := p.vocab.lookup(text); id >= 0 && mergeable(p.vocab.kinds[id]) {
 		return id
@@ -60,10 +60,11 @@ func (p *scoredPairs) symbol(text string) int32 {
 	return id
 }
 
-// mergeable reports whether joining characters may lead to a token.
+// mergeable reports whether merges may result in an entry of this kind.
 func mergeable(k kind) bool { return k == kindNormal || k == kindUser || k == kindUnused }
 
-// rankScores numbers scores from the highest; equal scores get equal ranks.
+// rankScores ranks scores from the highest to the lowest. Equal scores have equal
+// ranks.
 func rankScores(scores []float32) []int32 {
 	order := make([]int32, len(scores))
 	for i := range order {
@@ -81,8 +82,8 @@ func rankScores(scores []float32) []int32 {
 	return ranks
 }
 
-// metaSymbolOnlyLeads reports whether no piece has a "▁" after anything else, so
-// that no merge reaches across the beginning of a word.
+// metaSymbolOnlyLeads reports whether every piece has "▁" only at its start. Then no
+// merge crosses the start of a word.
 func metaSymbolOnlyLeads(v *vocabulary) bool {
 	for id, k := range v.kinds {
 		if mergeable(k) && strings.Contains(strings.TrimLeft(v.piece(int32(id)), metaSymbol), metaSymbol) {
@@ -92,7 +93,7 @@ func metaSymbolOnlyLeads(v *vocabulary) bool {
 	return true
 }
 
-// buildSPM makes a tokenizer of scored pieces.
+// buildSPM builds a tokenizer from scored pieces.
 func (s *ggufSource) buildSPM() *Tokenizer {
 	scores := s.readScores()
 	s.checkLengths()
@@ -116,8 +117,9 @@ func (s *ggufSource) buildSPM() *Tokenizer {
 	return s.finish(t, 1, 2, true, false)
 }
 
-// maxScoredPiece bounds the pieces that are cut at every place, in bytes: the
-// work is quadratic in it. Vocabularies are trained with limits far below.
+// maxScoredPiece is the maximum length of a scored piece in bytes. The table splits
+// each piece at every position, so the work is quadratic in this length. Training
+// limits are far lower.
 const maxScoredPiece = 1024
 
 func (s *ggufSource) checkLengths() {
@@ -146,7 +148,7 @@ func (s *ggufSource) readScores() []float32 {
 	return scores
 }
 
-// buildUnigram makes a tokenizer of pieces with probabilities.
+// buildUnigram builds a tokenizer from pieces with log-probabilities.
 func (s *ggufSource) buildUnigram() *Tokenizer {
 	scores := s.readScores()
 	if s.err != nil {
@@ -156,7 +158,7 @@ func (s *ggufSource) buildUnigram() *Tokenizer {
 	for id, score := range scores {
 		wide[id] = float64(score)
 		if s.vocab.kinds[id] == kindUser {
-			wide[id] = 0 // the likeliest there is
+			wide[id] = 0 // log-probability of a certain piece
 		}
 	}
 	unknown := s.idValue(keyUnknown, 2)
@@ -171,7 +173,7 @@ func (s *ggufSource) buildUnigram() *Tokenizer {
 	return s.finish(t, -1, 1, false, true)
 }
 
-// unigramNormalizer maps characters as the file says and writes spaces as "▁".
+// unigramNormalizer applies the character map of the file and replaces spaces with "▁".
 func (s *ggufSource) unigramNormalizer(prefix bool) normalizer {
 	var ns normalizers
 	raw, ok, err := s.meta.Bytes(keyCharsmap)
@@ -184,8 +186,8 @@ func (s *ggufSource) unigramNormalizer(prefix bool) normalizer {
 	return append(ns, spaceEscaper{prefix: prefix, merge: s.boolValue(keyExtraSpace, false)})
 }
 
-// spaceEscaper writes spaces as "▁": one before the text where prefix is set,
-// and only one between words where merge is.
+// spaceEscaper replaces spaces with "▁". prefix adds one before the text; merge reduces
+// each run of spaces to one.
 type spaceEscaper struct{ prefix, merge bool }
 
 func (n spaceEscaper) normalize(text string) string {

@@ -5,41 +5,42 @@ import (
 	"sync"
 )
 
-// Tokenizer turns text into token ids and back. It does not change once made
-// and may be used by any number of goroutines.
+// Tokenizer converts text to token ids and token ids to text. A Tokenizer is immutable
+// after construction and safe for concurrent use.
 type Tokenizer struct {
 	family          string // "BPE", "SPM" or "Unigram"
 	vocab           *vocabulary
-	addedRaw        *addedSet // added tokens, found in the text as it is
+	addedRaw        *addedSet // added tokens matched in the raw text
 	norm            normalizer
-	addedNormalized *addedSet // added tokens, found in the normalized text
+	addedNormalized *addedSet // added tokens matched in the normalized text
 	preTokenizer    chain
 	model           model
 	decoding        decodeRules
-	prefix          []int32 // what AddSpecial puts before a text
-	suffix          []int32 // and after it
-	bos             int32   // -1 if none
-	eosTokens       []int32 // tokens that end a generation, ascending
+	prefix          []int32 // ids that AddSpecial puts before the text
+	suffix          []int32 // ids that AddSpecial puts after the text
+	bos             int32   // -1 if the vocabulary has none
+	eosTokens       []int32 // ids that end a generation, ascending
 	pool            sync.Pool
 }
 
-// EncodeOptions are what one text is encoded with. The zero value is right for
-// text of unknown origin.
+// EncodeOptions configures the encoding of one text. The zero value is safe for text
+// from an untrusted source.
 type EncodeOptions struct {
-	// AllowSpecial makes special tokens of their spellings, as a chat template
-	// needs it. Otherwise "<|im_end|>" in a text is eleven characters.
+	// AllowSpecial encodes the spelling of a special token as that token, as a rendered
+	// chat template requires. Without it, "<|im_end|>" in a text encodes as ten
+	// characters of plain text.
 	AllowSpecial bool
-	// AddSpecial puts the tokens before and after the text that the model
-	// expects around one, as a rule a begin-of-sequence token.
+	// AddSpecial adds the tokens that the model expects around a text, usually a
+	// begin-of-sequence token.
 	AddSpecial bool
 }
 
-// Encode returns the ids of a text.
+// Encode returns the token ids of text.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) []int32 {
 	return t.AppendEncode(nil, text, o)
 }
 
-// AppendEncode appends the ids of a text to dst.
+// AppendEncode appends the token ids of text to dst and returns the extended slice.
 func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) []int32 {
 	work, _ := t.pool.Get().(*scratch)
 	if work == nil {
@@ -65,14 +66,15 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, o EncodeOptions) []in
 	return dst
 }
 
-// Family names the kind of model: "BPE", "SPM" or "Unigram".
+// Family returns the tokenizer algorithm: "BPE", "SPM" or "Unigram".
 func (t *Tokenizer) Family() string { return t.family }
 
-// VocabSize returns one more than the highest id. A model may have more rows
-// than this in its embedding: they are padding.
+// VocabSize returns the highest id plus one. The embedding matrix of a model may have
+// more rows; the extra rows are padding.
 func (t *Tokenizer) VocabSize() int { return t.vocab.size() }
 
-// Piece returns a token as the vocabulary spells it: "Ġworld", "▁world".
+// Piece returns the spelling of a token in the vocabulary, such as "Ġworld" or
+// "▁world". The result is false if the vocabulary has no such id.
 func (t *Tokenizer) Piece(id int32) (string, bool) {
 	if !t.vocab.has(id) {
 		return "", false
@@ -80,14 +82,15 @@ func (t *Tokenizer) Piece(id int32) (string, bool) {
 	return t.vocab.piece(id), true
 }
 
-// ID returns the token with a spelling.
+// ID returns the id of the token spelled piece. The result is false if the vocabulary
+// has no such piece.
 func (t *Tokenizer) ID(piece string) (int32, bool) {
 	id := t.vocab.lookup(piece)
 	return id, id >= 0
 }
 
-// TokenBytes returns the bytes that a token adds to a text; nil where there is
-// no such token. They need not be whole characters.
+// TokenBytes returns the bytes that decoding adds for a token, or nil if the vocabulary
+// has no such id. The bytes may hold an incomplete UTF-8 character.
 func (t *Tokenizer) TokenBytes(id int32) []byte {
 	if !t.vocab.has(id) {
 		return nil
@@ -95,12 +98,12 @@ func (t *Tokenizer) TokenBytes(id int32) []byte {
 	return t.appendToken(nil, id)
 }
 
-// BOS returns the begin-of-sequence token. Whether a text should begin with it
-// is what AddSpecial decides.
+// BOS returns the begin-of-sequence token. The result is false if the tokenizer has
+// none. AddSpecial determines whether Encode adds the token.
 func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }
 
-// EOS returns every token that ends a generation: end of sequence, of turn, of
-// message.
+// EOS returns every token that ends a generation: end of sequence, end of turn and end
+// of message.
 func (t *Tokenizer) EOS() []int32 { return slices.Clone(t.eosTokens) }
 
 // IsEOS reports whether a token ends a generation.
@@ -109,8 +112,8 @@ func (t *Tokenizer) IsEOS(id int32) bool {
 	return found
 }
 
-// IsSpecial reports whether a token stands for a role in the protocol between
-// model and program rather than for text.
+// IsSpecial reports whether a token is a control token or the unknown token. Plain text
+// never encodes to such a token.
 func (t *Tokenizer) IsSpecial(id int32) bool {
 	return t.vocab.has(id) && t.vocab.kinds[id].special()
 }

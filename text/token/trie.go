@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// trie finds which of a set of strings begin at a position of a text. Nodes
-// lie in breadth-first order, so the children of one are neighbours.
+// trie finds the strings of a set that start at a position of a text. The nodes are
+// stored in breadth-first order, so the children of a node are adjacent.
 type trie struct {
-	label []byte  // [nodes] byte that leads to the node
-	value []int32 // [nodes] value of the string that ends here, -1 if none does
-	first []int32 // [nodes+1] first child; the children end where the next node's begin
+	label []byte  // [nodes] byte on the edge to the node
+	value []int32 // [nodes] value of the string that ends at the node, or -1
+	first []int32 // [nodes+1] first child; the children end at the first child of the next node
 }
 
-// newTrie builds a trie of the strings at(0) … at(n-1), whose values are their
-// numbers. Empty strings are left out.
+// newTrie builds a trie of the strings at(0) … at(n-1). The value of a string is its
+// index. newTrie ignores empty strings.
 func newTrie(n int, at func(i int) string) *trie {
 	order := make([]int32, 0, n)
 	for i := range n {
@@ -49,8 +49,8 @@ func newTrie(n int, at func(i int) string) *trie {
 // trieSpan is the range of sorted strings below a node.
 type trieSpan struct{ low, high int }
 
-// addNode adds the value of the next node and the labels of its children,
-// whose spans it appends to below.
+// addNode adds the value of the next node and the labels of its children. It appends
+// the spans of the children to below.
 func (t *trie) addNode(s trieSpan, order []int32, depth int, at func(int) string, below []trieSpan) []trieSpan {
 	value := int32(-1)
 	for low := s.low; low < s.high; {
@@ -80,7 +80,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// child returns the node that a byte leads to, or -1. Node 0 is the root.
+// child returns the child of a node for a byte, or -1. Node 0 is the root.
 func (t *trie) child(node int32, b byte) int32 {
 	first := t.first[node]
 	i := bytes.IndexByte(t.label[first:t.first[node+1]], b)

@@ -6,26 +6,26 @@ import (
 	"unicode/utf8"
 )
 
-// unigramModel gives every piece a log-probability and takes the division of a
-// word whose pieces are the most probable together.
+// unigramModel assigns a log-probability to every piece and splits a word into the
+// pieces with the highest total log-probability.
 type unigramModel struct {
 	vocab  *vocabulary
 	trie   *trie
 	scores []float64 // [vocab]
-	// unknown stands for characters that no piece covers, and costs more than
+	// unknown encodes a character that no piece covers. Its score is lower than that of
 	// any piece.
 	unknown      int32
 	unknownScore float64
-	bytes        [256]int32 // byte tokens, used in place of unknown if byteFallback
+	bytes        [256]int32 // ids of the byte tokens; with byteFallback they replace unknown
 	byteFallback bool
 }
 
-// unknownPenalty is how much less likely than the least likely piece a
-// character outside of the vocabulary is.
+// unknownPenalty is the difference between the lowest score of a piece and the score of
+// unknown.
 const unknownPenalty = 10
 
-// newUnigram prepares a model of the pieces that usable names. scores has an
-// entry for each id; min is the lowest score that counts.
+// newUnigram builds a model from the pieces for which usable returns true. scores has
+// one entry per id.
 func newUnigram(v *vocabulary, scores []float64, unknown int32, usable func(id int32) bool) *unigramModel {
 	m := &unigramModel{vocab: v, scores: scores, unknown: unknown, bytes: byteTokens(v)}
 	m.trie = newTrie(v.size(), func(i int) string {
@@ -47,12 +47,12 @@ func newUnigram(v *vocabulary, scores []float64, unknown int32, usable func(id i
 	return m
 }
 
-// viterbi is the scratch of one word: for every place in it, the best way to
-// get there.
+// viterbi is the working memory of one word. It stores the best path to every byte
+// position.
 type viterbi struct {
 	score []float64 // [bytes+1]
-	from  []int32   // [bytes+1] where the last piece begins
-	id    []int32   // [bytes+1] the last piece
+	from  []int32   // [bytes+1] start of the last piece
+	id    []int32   // [bytes+1] id of the last piece
 }
 
 func (p *viterbi) reset(n int) {
@@ -66,7 +66,8 @@ func (p *viterbi) reset(n int) {
 	p.score[0] = 0
 }
 
-// improve records a way to a place; of equal ones the first stays.
+// improve records a path to a position if it is better than the recorded one. Of two
+// equal paths the first wins.
 func (p *viterbi) improve(from, to int, id int32, score float64) {
 	if score += p.score[from]; p.from[to] < 0 || score > p.score[to] {
 		p.score[to], p.from[to], p.id[to] = score, int32(from), id
@@ -106,7 +107,8 @@ func (m *unigramModel) encodeWord(dst []int32, word string, work *scratch) []int
 	return dst
 }
 
-// backtrack follows the best path from its end.
+// backtrack appends the ids of the best path, which it follows from the end of the
+// word.
 func (m *unigramModel) backtrack(dst []int32, word string, p *viterbi) []int32 {
 	start := len(dst)
 	wasUnknown := false

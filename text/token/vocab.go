@@ -6,37 +6,38 @@ import (
 	"strings"
 )
 
-// kind says what a vocabulary entry is for. The numbers are those of GGUF's
+// kind is the type of a vocabulary entry. The values are those of GGUF's
 // tokenizer.ggml.token_type.
 type kind uint8
 
 const (
-	kindUnassigned kind = 0 // no entry: an id that the description skips
+	kindUnassigned kind = 0 // the tokenizer file skips this id
 	kindNormal     kind = 1
 	kindUnknown    kind = 2
-	kindControl    kind = 3 // never written by plain text
-	kindUser       kind = 4 // recognised in any text, before the model sees it
+	kindControl    kind = 3 // plain text never encodes to it
+	kindUser       kind = 4 // matched in any text before the model runs
 	kindUnused     kind = 5
-	kindByte       kind = 6 // <0x41>: one byte of text that no piece covers
+	kindByte       kind = 6 // <0x41>: one byte of a character that no piece covers
 )
 
-// special reports whether plain text must never become this token.
+// special reports whether the entry must not result from plain text.
 func (k kind) special() bool { return k == kindControl || k == kindUnknown }
 
-// vocabulary maps pieces to ids and back. All pieces lie in one string and the
-// index is one array: a vocabulary of 150 000 pieces is four allocations.
+// vocabulary maps pieces to ids and ids to pieces. One string holds all pieces and one
+// array holds the index, so a vocabulary of 150 000 pieces needs four allocations.
 type vocabulary struct {
-	text  string   // every piece, one after the other
+	text  string   // all pieces, concatenated by ascending id
 	ends  []uint32 // [size+1] piece id is text[ends[id]:ends[id+1]]
 	kinds []kind   // [size]
-	slots []int32  // open-addressed index: id+1, 0 is empty
+	slots []int32  // open-addressed hash index: id+1, or 0 for an empty slot
 	seed  maphash.Seed
-	// maxPiece is the length in bytes of the longest piece: no longer word can
-	// be a piece, so it need not be hashed.
+	// maxPiece is the length of the longest piece in bytes. lookup rejects longer
+	// strings without hashing them.
 	maxPiece int
 }
 
-// newVocabulary lays out size pieces. A hole is passed as "".
+// newVocabulary builds a vocabulary of size pieces. For an unassigned id, piece returns
+// "".
 func newVocabulary[T string | []byte](field string, size int, piece func(id int) T, kinds []kind) (*vocabulary, error) {
 	total := 0
 	for id := range size {
@@ -71,7 +72,7 @@ func newVocabulary[T string | []byte](field string, size int, piece func(id int)
 	return v, nil
 }
 
-// tableSize returns the power of two that keeps n entries under two thirds.
+// tableSize returns a power of two of which n entries occupy less than two thirds.
 func tableSize(n int) int {
 	size := 16
 	for size*2 < n*3 {
@@ -82,17 +83,17 @@ func tableSize(n int) int {
 
 func (v *vocabulary) size() int { return len(v.kinds) }
 
-// has reports whether id names an entry.
+// has reports whether the vocabulary has an entry for id.
 func (v *vocabulary) has(id int32) bool {
 	return id >= 0 && int(id) < len(v.kinds) && v.kinds[id] != kindUnassigned
 }
 
-// piece returns the piece as the vocabulary spells it; id must be in range.
+// piece returns the spelling of id. The caller checks that id is in range.
 func (v *vocabulary) piece(id int32) string {
 	return v.text[v.ends[id]:v.ends[id+1]]
 }
 
-// lookup returns the id of a piece, or -1.
+// lookup returns the id of piece, or -1.
 func (v *vocabulary) lookup(piece string) int32 {
 	if len(piece) > v.maxPiece {
 		return -1
@@ -106,7 +107,8 @@ func (v *vocabulary) lookup(piece string) int32 {
 	}
 }
 
-// lookupPlain is lookup for text that must not become a special token.
+// lookupPlain returns the id of piece, or -1 if piece is unknown or special. The models
+// use it for plain text.
 func (v *vocabulary) lookupPlain(piece string) int32 {
 	id := v.lookup(piece)
 	if id >= 0 && v.kinds[id].special() {
@@ -115,8 +117,8 @@ func (v *vocabulary) lookupPlain(piece string) int32 {
 	return id
 }
 
-// insert indexes a piece; where an equal one is indexed already it returns
-// that one and false.
+// insert adds the piece of id to the index. If an equal piece is already indexed,
+// insert returns the id of that piece and false.
 func (v *vocabulary) insert(id int32) (int32, bool) {
 	piece := v.piece(id)
 	mask := len(v.slots) - 1
@@ -132,7 +134,7 @@ func (v *vocabulary) insert(id int32) (int32, bool) {
 	}
 }
 
-// byteToken parses the spelling of a byte token, "<0x41>".
+// byteToken parses the spelling of a byte token such as "<0x41>".
 func byteToken(piece string) (byte, bool) {
 	if len(piece) != 6 || piece[:3] != "<0x" || piece[5] != '>' {
 		return 0, false
