@@ -1,36 +1,39 @@
-// Package sample turns logits into the next token.
+// Package sample selects the next token from logits.
 //
-// A [Sampler] is one generation's chooser. For every token it is given the
-// model's logits and answers with an id; [Sampler.Accept] tells it what was
-// said so far, prompt included, which the penalties look at. The steps run in
-// this order, each on what the one before has left:
+// A [Sampler] serves one generation. [Sampler.Sample] takes the model's logits and
+// returns a token id. [Sampler.Accept] records the tokens of the prompt and of the
+// answer, to which the penalties apply. Sample runs these steps in order:
 //
-//  1. penalties   repeated tokens become less likely
-//  2. logit bias  is added; -Inf forbids a token
-//  3. top-k       the k most likely stay
-//  4. typical     those nearest to the expected surprise stay
-//  5. top-p       the most likely stay, until their mass reaches p
-//  6. min-p       those at least min-p times as likely as the best stay
-//  7. temperature flattens or sharpens what is left
-//  8. draw        one random number decides
+//  1. penalties   lower the logits of repeated tokens
+//  2. logit bias  adds a value per token; -Inf forbids a token
+//  3. top-k       retains the k most likely tokens
+//  4. typical     retains the tokens whose surprise is nearest to the entropy
+//  5. top-p       retains the most likely tokens with a total probability of p
+//  6. min-p       retains tokens at least min-p times as likely as the best one
+//  7. temperature flattens or sharpens the remaining distribution
+//  8. draw        selects a token with one random number
 //
-// The filters judge the distribution at temperature 1: which tokens are
-// sensible does not depend on how adventurous the choice among them is. At
-// temperature 0 the most likely token after steps 1 and 2 is taken, and the
-// filters, which never remove that one, are skipped.
+// The filters (steps 3 to 6) use the probabilities at temperature 1, so the temperature
+// does not change which tokens remain. At temperature 0, Sample returns the most likely
+// token after steps 1 and 2 and skips the filters.
 //
 // # Determinism
 //
-// The same parameters, seed, history and logits give the same token on every
-// machine. Equal logits are ordered by id. Every exponential is this package's
-// own, in float64 and free of fused operations: the standard library's is
-// assembly on some architectures and differs in the last bit. Sums run in a
-// fixed order, the random numbers are those of a PCG (whose sequence
-// math/rand/v2 specifies), and each token consumes exactly one of them.
+// The same parameters, seed, history and logits select the same token on every machine.
+// Several rules ensure this. Equal logits are ordered by id. The package has its own
+// exponential function in float64 without fused operations, because the implementation
+// in the standard library differs between architectures in the last bit. Sums run in a
+// fixed order. The random numbers come from a PCG, whose sequence math/rand/v2
+// specifies, and each token consumes exactly one of them.
 //
 // # Stop strings
 //
-// [StopMatcher] watches the text, not the tokens: a stop string may begin in
-// the middle of one token and end in another. It holds back whatever may yet
-// become a stop string, so that nothing is shown that has to be taken back.
+// A [StopMatcher] searches the generated text for stop strings. A stop string may start
+// in the middle of one token and end in another. The matcher therefore retains text
+// that may still become part of a stop string, so no emitted text has to be retracted.
+//
+// # Reading the code
+//
+// Begin with [Sampler.Sample] in sampler.go. filters.go implements steps 3 to 6,
+// penalties.go steps 1 and 2.
 package sample

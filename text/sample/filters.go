@@ -2,11 +2,11 @@ package sample
 
 import "math"
 
-// topK collects the k tokens with the greatest logits, in no particular order;
-// all tokens, by ascending id, when k is 0. Masked tokens are left out.
+// topK returns the k tokens with the greatest logits in no particular order. If k is 0
+// it returns all tokens by ascending id. It omits masked tokens.
 //
-// A heap of the k best so far, the least of them at its root, makes this one
-// pass over the vocabulary in which nearly every token costs one comparison.
+// topK makes one pass over the vocabulary with a heap of the k best tokens, whose root
+// is the worst of them. Most tokens cost one comparison.
 func (s *Sampler) topK(logits []float32 /* [vocab] */) []candidate {
 	k := s.params.TopK
 	if k == 0 || k > len(logits) {
@@ -24,12 +24,12 @@ func (s *Sampler) topK(logits []float32 /* [vocab] */) []candidate {
 		switch {
 		case len(candidates) < k:
 			candidates = append(candidates, c)
-			// While there is room the order does not matter, and without a limit
-			// it never does.
+			// The heap is built once, when the buffer is full. Without a limit no heap
+			// is needed.
 			if len(candidates) == k && k < len(logits) {
 				heapify(candidates, worse)
 			}
-		case l > candidates[0].logit: // an equal logit loses: its id is higher
+		case l > candidates[0].logit: // an equal logit with a higher id is worse
 			candidates[0] = c
 			siftDown(candidates, 0, worse)
 		}
@@ -37,11 +37,11 @@ func (s *Sampler) topK(logits []float32 /* [vocab] */) []candidate {
 	return candidates
 }
 
-// typical keeps the tokens whose surprise -ln p is nearest to its expectation,
-// the entropy, until their mass reaches p.
+// typical retains the tokens whose surprise -ln p is nearest to its expectation, the
+// entropy, until their total probability reaches p.
 //
-// With d = top - logit, top being the greatest logit, the surprise is d + ln Z and the entropy is E[d] + ln Z:
-// the normalization cancels, and no logarithm is needed.
+// With d = maximum logit - logit, the surprise is d + ln Z and the entropy is E[d] + ln
+// Z. The normalization ln Z cancels, so no logarithm is needed.
 func typical(candidates []candidate, p float32) []candidate {
 	if p == 0 || p == 1 {
 		return candidates
@@ -62,7 +62,7 @@ func typical(candidates []candidate, p float32) []candidate {
 	return truncateToMass(candidates, top, float64(p)*total)
 }
 
-// topP keeps the most likely tokens until their mass reaches p.
+// topP retains the most likely tokens until their total probability reaches p.
 func topP(candidates []candidate, p float32) []candidate {
 	if p == 0 || p == 1 {
 		return candidates
@@ -76,8 +76,8 @@ func topP(candidates []candidate, p float32) []candidate {
 	return truncateToMass(candidates, top, float64(p)*total)
 }
 
-// minP keeps the tokens whose probability is at least p times that of the most
-// likely one that is left.
+// minP retains the tokens whose probability is at least p times the probability of the
+// most likely remaining token.
 func minP(candidates []candidate, p float32) []candidate {
 	if p == 0 {
 		return candidates
@@ -92,16 +92,16 @@ func minP(candidates []candidate, p float32) []candidate {
 	return candidates[:n]
 }
 
-// truncateToMass keeps the candidates with the lowest keys, at least one, until the
-// sum of exp(logit-top) reaches mass. They come out in the order of their keys.
-// A heap sorts only as many as are candidates.
+// truncateToMass retains the candidates with the lowest keys, at least one, until the
+// sum of exp(logit-top) reaches mass. The result is ordered by key. A heap sorts only
+// the retained candidates.
 func truncateToMass(candidates []candidate, top, mass float64) []candidate {
 	heapify(candidates, before)
 	heap := candidates
 	reached := 0.0
 	for len(heap) > 0 {
-		// The least of the heap goes to its end, where the heap shrinks away
-		// from it: the chosen ones gather at the end, backwards.
+		// The minimum of the heap moves to the end of the heap, which then shrinks by
+		// one. The selected candidates collect after the heap in reverse order.
 		last := len(heap) - 1
 		heap[0], heap[last] = heap[last], heap[0]
 		reached += exp(float64(heap[last].logit) - top)
@@ -112,7 +112,7 @@ func truncateToMass(candidates []candidate, top, mass float64) []candidate {
 		}
 	}
 	n := len(candidates) - len(heap)
-	// Forwards again, at the front, so that the buffer keeps its start.
+	// Reverse the selected candidates and move them to the start of the buffer.
 	for i := range n / 2 {
 		a, b := len(candidates)-1-i, len(heap)+i
 		candidates[a], candidates[b] = candidates[b], candidates[a]
@@ -121,8 +121,8 @@ func truncateToMass(candidates []candidate, top, mass float64) []candidate {
 	return candidates[:n]
 }
 
-// maxLogit returns the greatest logit that is left. Weights relative to it never
-// vanish all together, whatever was removed and however low the temperature is.
+// maxLogit returns the greatest remaining logit. Weights relative to it cannot all
+// underflow, whatever tokens were removed and however low the temperature is.
 func maxLogit(candidates []candidate) float64 {
 	top := candidates[0].logit
 	for i := range candidates {
@@ -131,24 +131,24 @@ func maxLogit(candidates []candidate) float64 {
 	return float64(top)
 }
 
-// before orders by key; equal ones by id, so that no two are equal.
+// before orders candidates by key, then by id, so no two candidates are equal.
 func before(a, b *candidate) bool {
 	return a.key < b.key || a.key == b.key && a.id < b.id
 }
 
-// worse orders the less likely first; of equal ones the higher id.
+// worse orders candidates by ascending logit. Of equal logits the higher id is worse.
 func worse(a, b *candidate) bool {
 	return a.logit < b.logit || a.logit == b.logit && a.id > b.id
 }
 
-// heapify makes c a heap: c[i] comes before c[2i+1] and c[2i+2].
+// heapify arranges c as a heap: c[i] precedes c[2i+1] and c[2i+2].
 func heapify(c []candidate, first func(a, b *candidate) bool) {
 	for i := len(c)/2 - 1; i >= 0; i-- {
 		siftDown(c, i, first)
 	}
 }
 
-// siftDown restores the heap below i, the only place where it may be broken.
+// siftDown restores the heap order below i. The rest of c must be in heap order.
 func siftDown(c []candidate, i int, first func(a, b *candidate) bool) {
 	for {
 		child := 2*i + 1

@@ -18,7 +18,8 @@ func newSampler(t testing.TB, p Params, vocab int) *Sampler {
 	return s
 }
 
-// randomLogits resembles a model's: a bell curve and a few that stand out.
+// randomLogits returns logits that resemble those of a model: normally distributed with
+// a few outliers.
 func randomLogits(seed uint64, vocab int) []float32 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	logits := make([]float32, vocab)

@@ -7,52 +7,51 @@ import (
 	"unicode/utf8"
 )
 
-// Params says how tokens are chosen. In every field the zero value means off, so
-// the zero Params is greedy.
+// Params configures a Sampler. Zero disables the feature of a field, so the zero Params
+// selects the most likely token.
 type Params struct {
-	Temperature float32 // 0: greedy; 1: the model's own distribution
-	TopK        int     // keep this many; 0: all
-	TopP        float32 // keep the most likely up to this mass; 0 or 1: all
-	MinP        float32 // keep those with this share of the best's probability
-	TypicalP    float32 // keep the most typical up to this mass; 0 or 1: all
+	Temperature float32 // 0: greedy; 1: the model's distribution
+	TopK        int     // retain this many tokens; 0: all
+	TopP        float32 // retain the most likely tokens up to this total probability; 0 or 1: all
+	MinP        float32 // retain tokens with at least this fraction of the best token's probability
+	TypicalP    float32 // retain the most typical tokens up to this total probability; 0 or 1: all
 
-	RepeatPenalty    float32 // divides positive and multiplies negative logits of seen tokens; 0 or 1: off
-	PresencePenalty  float32 // subtracted once from the logit of a seen token
-	FrequencyPenalty float32 // subtracted for every time the token was seen
-	RepeatLastN      int     // how many tokens count as seen; 0: 64, -1: all
+	RepeatPenalty    float32 // divides the positive and multiplies the negative logits of tokens in the history; 0 or 1: off
+	PresencePenalty  float32 // subtracted once from the logit of a token in the history
+	FrequencyPenalty float32 // subtracted once per occurrence in the history
+	RepeatLastN      int     // length of the history in tokens; 0: 64, -1: unlimited
 
-	LogitBias map[int32]float32 // added to the logits of these ids; -Inf forbids one
-	Seed      *uint64           // of the random numbers; nil: a fresh one, which Sampler.Seed tells
+	LogitBias map[int32]float32 // added to the logits of these ids; -Inf forbids a token
+	Seed      *uint64           // seed of the random numbers; nil selects a random seed, see Sampler.Seed
 }
 
-// Bounds of the stop strings. They come from requests; nobody needs more, and
-// the matcher's work for every byte of text is proportional to their number.
+// Limits of the stop strings. Stop strings come from untrusted requests, and the
+// matcher's time per byte of text is proportional to their number.
 const (
 	MaxStops      = 64
 	MaxStopLength = 1024 // bytes
 )
 
-// defaultRepeatLastN is how far back the penalties look unless told.
+// defaultRepeatLastN is the length of the history if Params.RepeatLastN is 0.
 const defaultRepeatLastN = 64
 
-// ErrParams is wrapped by every refusal of a parameter; the error itself is a
-// [*ParamError].
+// ErrParams reports an invalid parameter. The error that wraps it is a [*ParamError].
 var ErrParams = errors.New("invalid sampling parameter")
 
-// ParamError names the field that cannot be used.
+// ParamError describes an invalid parameter.
 type ParamError struct {
-	Field  string // as in requests, such as "top_p"
-	Reason string // what it is and what it may be
+	Field  string // name in requests, such as "top_p"
+	Reason string // invalid value and valid range
 }
 
-// Error names the field and the values it may have.
+// Error returns the field and the reason.
 func (e *ParamError) Error() string { return fmt.Sprintf("%v: %s %s", ErrParams, e.Field, e.Reason) }
 
-// Unwrap makes errors.Is(err, ErrParams) true.
+// Unwrap returns ErrParams.
 func (e *ParamError) Unwrap() error { return ErrParams }
 
-// Validate returns a *ParamError for the first field that is out of range.
-// Whether the ids of LogitBias exist is left to New, which knows the vocabulary.
+// Validate returns a *ParamError for the first field that is out of range. New also
+// checks that the vocabulary has the ids of LogitBias.
 func (p *Params) Validate() error {
 	const unbounded = math.MaxFloat32
 	for _, f := range []struct {
@@ -79,10 +78,10 @@ func (p *Params) Validate() error {
 		return &ParamError{f.field, fmt.Sprintf("is %v; it must be a finite number", f.value)}
 	}
 	if p.TopK < 0 {
-		return &ParamError{"top_k", fmt.Sprintf("is %d; it must not be negative (0 keeps all tokens)", p.TopK)}
+		return &ParamError{"top_k", fmt.Sprintf("is %d; it must be at least 0 (0 retains all tokens)", p.TopK)}
 	}
 	if p.RepeatLastN < -1 {
-		return &ParamError{"repeat_last_n", fmt.Sprintf("is %d; it must be a count, or -1 for all tokens", p.RepeatLastN)}
+		return &ParamError{"repeat_last_n", fmt.Sprintf("is %d; it must be at least -1 (-1 includes all tokens)", p.RepeatLastN)}
 	}
 	for id, bias := range p.LogitBias {
 		if !(bias <= unbounded) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParamsAreRefusedByName(t *testing.T) {
+func TestInvalidParams(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for field, bad := range map[string][]Params{
 		"temperature":       {{Temperature: nan}, {Temperature: -0.1}, {Temperature: inf}},
@@ -37,7 +37,7 @@ func TestParamsAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestParamsAreAccepted(t *testing.T) {
+func TestValidParams(t *testing.T) {
 	for _, p := range []Params{
 		{},
 		{

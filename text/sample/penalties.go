@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// hasPenalties reports whether the history has any influence.
+// hasPenalties reports whether the history affects the logits.
 func (p *Params) hasPenalties() bool {
 	return p.RepeatPenalty != 0 && p.RepeatPenalty != 1 || p.PresencePenalty != 0 || p.FrequencyPenalty != 0
 }
 
-// hasAdjustments reports whether the logits of any token change before the filters.
+// hasAdjustments reports whether a penalty or a bias changes the logit of any token.
 func (s *Sampler) hasAdjustments() bool { return len(s.bias) > 0 || len(s.history.seen) > 0 }
 
-// adjustLogits returns a copy of the logits with penalties and bias applied.
+// adjustLogits returns a copy of the logits after penalties and bias.
 func (s *Sampler) adjustLogits(logits []float32 /* [vocab] */) []float32 /* [vocab] */ {
 	if s.adjustedLogits == nil {
 		s.adjustedLogits = make([]float32, s.vocab)
@@ -28,24 +28,25 @@ func (s *Sampler) adjustLogits(logits []float32 /* [vocab] */) []float32 /* [voc
 	return s.adjustedLogits
 }
 
-// penalize returns the logit of a token that was seen count times.
+// penalize returns the logit of a token that occurs count times in the history.
 func (p *Params) penalize(logit float32, count int) float32 {
 	l := float64(logit)
 	if r := float64(p.RepeatPenalty); r != 0 {
-		// Both ways lead down: dividing a negative logit would favour the token.
+		// Both operations lower the logit. Dividing a negative logit would raise it.
 		if l > 0 {
 			l /= r
 		} else {
 			l *= r
 		}
 	}
-	// The conversions keep the compiler from fusing the product into the sum,
-	// which would round differently on some architectures.
+	// The conversions prevent the compiler from fusing the product and the sum. A fused
+	// operation rounds differently, and only some architectures have it.
 	return clampFinite(l - float64(float64(count)*float64(p.FrequencyPenalty)) - float64(p.PresencePenalty))
 }
 
-// clampFinite rounds to float32. An extreme penalty or bias ends at the greatest
-// finite value and cannot pass for a broken model; -Inf, a mask, stays.
+// clampFinite converts to float32. It limits the result of an extreme penalty or bias
+// to the finite range, because Sample reports an infinite logit as a broken model. It
+// preserves -Inf, which marks a masked token.
 func clampFinite(l float64) float32 {
 	if math.IsInf(l, -1) {
 		return float32(l)
@@ -55,10 +56,10 @@ func clampFinite(l float64) float32 {
 
 // history counts the tokens of the last limit positions.
 type history struct {
-	limit int         // 0: nothing is recorded, -1: everything counts
-	ring  []int32     // [<= limit] the tokens themselves; unused without a limit
-	next  int         // where the oldest stands once the ring is full
-	seen  []seenToken // ascending by id, every count at least 1
+	limit int         // 0: disabled, -1: unlimited
+	ring  []int32     // [<= limit] the tokens; unused if unlimited
+	next  int         // position of the oldest token in a full ring
+	seen  []seenToken // ascending by id; every count is at least 1
 }
 
 type seenToken struct {
@@ -66,13 +67,13 @@ type seenToken struct {
 	count int
 }
 
-// add enters a token and lets the oldest drop out.
+// add records a token. If the history is full it removes the oldest token.
 func (h *history) add(id int32) {
 	switch {
 	case h.limit == 0:
 		return
 	case h.limit < 0:
-		// Nothing drops out, so the counts are all that is needed.
+		// An unlimited history needs only the counts.
 	case len(h.ring) < h.limit:
 		h.ring = append(h.ring, id)
 	default:
@@ -87,7 +88,7 @@ func (h *history) add(id int32) {
 	}
 }
 
-// remove takes one occurrence of a token that was seen.
+// remove removes one occurrence of a token.
 func (h *history) remove(id int32) {
 	i, _ := h.find(id)
 	if h.seen[i].count--; h.seen[i].count == 0 {

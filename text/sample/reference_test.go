@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The reference says in the plainest way what a sampler keeps: it sorts
-// everything, uses the standard library's functions and full probabilities.
+// The reference implements the filters in the simplest way: it sorts all tokens, uses
+// the functions of the standard library and computes normalized probabilities.
 
 type token struct {
 	id    int
 	logit float64
-	p     float64 // probability among the tokens that are left
+	p     float64 // probability among the remaining tokens
 }
 
 func referenceFilter(p Params, history []int32, logits []float32) []token {
@@ -40,18 +40,18 @@ func referenceFilter(p Params, history []int32, logits []float32) []token {
 			}
 		}
 		sortBy(left, func(t token) float64 { return math.Abs(-math.Log(t.p) - entropy) })
-		left = cut(left, float64(p.TypicalP))
+		left = truncate(left, float64(p.TypicalP))
 		sortBy(left, func(t token) float64 { return -t.logit })
 		normalize(left)
 	}
 	if p.TopP > 0 && p.TopP < 1 {
-		left = cut(left, float64(p.TopP))
+		left = truncate(left, float64(p.TopP))
 	}
 	best := left[0].p
 	return slices.DeleteFunc(left, func(t token) bool { return t.p < float64(p.MinP)*best })
 }
 
-// referenceDraw takes the token at which the running sum, by ascending id, passes
+// referenceDraw returns the token at which the running sum, by ascending id, exceeds
 // the random number.
 func referenceDraw(p Params, random *rand.PCG, left []token) int32 {
 	sortBy(left, func(t token) float64 { return float64(t.id) })
@@ -111,7 +111,7 @@ func normalize(tokens []token) {
 	}
 }
 
-func cut(tokens []token, mass float64) []token {
+func truncate(tokens []token, mass float64) []token {
 	sum := 0.0
 	for i, t := range tokens {
 		if sum += t.p; sum >= mass {
@@ -121,8 +121,8 @@ func cut(tokens []token, mass float64) []token {
 	return tokens
 }
 
-// Every step alone, all together, and random mixtures keep the same tokens as
-// the reference.
+// TestFilterEqualsReference compares every filter, all filters together and random
+// combinations with the reference.
 func TestFilterEqualsReference(t *testing.T) {
 	cases := map[string]Params{
 		"nothing":           {},
@@ -142,7 +142,7 @@ func TestFilterEqualsReference(t *testing.T) {
 		"frequency":         {FrequencyPenalty: 0.7, MinP: 0.02},
 		"negative presence": {PresencePenalty: -2, FrequencyPenalty: -0.5, MinP: 0.02},
 		"last 3":            {PresencePenalty: 9, RepeatLastN: 3, TopK: 30},
-		"whole history":     {FrequencyPenalty: 3, RepeatLastN: -1, TopK: 30},
+		"unlimited history": {FrequencyPenalty: 3, RepeatLastN: -1, TopK: 30},
 		"bias":              {LogitBias: map[int32]float32{0: 20, 499: 15, 7: minusInf, 8: -100}, TopK: 20},
 		"all": {
 			TopK: 100, TypicalP: 0.95, TopP: 0.9, MinP: 0.01, RepeatPenalty: 1.1, PresencePenalty: 0.5,
@@ -170,7 +170,7 @@ func compareWithReference(t *testing.T, p Params, round uint64) {
 	const vocab = 500
 	logits := randomLogits(round, vocab)
 	rng := rand.New(rand.NewPCG(round, 2))
-	if round%2 == 1 { // many ties and many masks
+	if round%2 == 1 { // many equal logits and many masked tokens
 		for i := range logits {
 			logits[i] = float32(math.Round(float64(logits[i])))
 			if rng.IntN(4) == 0 {

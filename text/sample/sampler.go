@@ -12,15 +12,15 @@ import (
 
 // Errors of Sample.
 var (
-	// ErrNonFinite means that the model's logits hold NaN or +Inf: the weights or
-	// the arithmetic are broken, and any token would be arbitrary.
+	// ErrNonFinite reports logits that are NaN or +Inf. The weights or the computation
+	// are broken.
 	ErrNonFinite = errors.New("logits are not finite")
-	// ErrAllMasked means that every token is forbidden.
+	// ErrAllMasked reports that every token is forbidden.
 	ErrAllMasked = errors.New("no token is allowed")
 )
 
-// Sampler chooses the tokens of one generation. It is used by one goroutine.
-// After the first token it allocates nothing.
+// Sampler selects the tokens of one generation. It is not safe for concurrent use.
+// After the first token it does not allocate.
 type Sampler struct {
 	params         Params
 	vocab          int
@@ -28,13 +28,13 @@ type Sampler struct {
 	random         *rand.PCG
 	history        history
 	bias           []tokenBias // ascending by id
-	adjustedLogits []float32   // [vocab] logits after penalties and bias; nil when there are none
-	candidates     []candidate // reused from token to token
+	adjustedLogits []float32   // [vocab] logits after penalties and bias; nil until first used
+	candidates     []candidate // buffer that every call of Sample reuses
 }
 
-// candidate is a token that may be drawn.
+// candidate is a token that the current step may still select.
 type candidate struct {
-	key   float64 // what the present step orders by or sums up
+	key   float64 // sort key or weight in the current step
 	logit float32
 	id    int32
 }
@@ -44,7 +44,7 @@ type tokenBias struct {
 	bias float32
 }
 
-// New returns a sampler for logits of vocab tokens. The error is a *ParamError.
+// New returns a sampler for a vocabulary of vocab tokens. The error is a *ParamError.
 func New(p Params, vocab int) (*Sampler, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(p Params, vocab int) (*Sampler, error) {
 	s := &Sampler{params: p, vocab: vocab}
 	for id, bias := range p.LogitBias {
 		if id < 0 || int(id) >= vocab {
-			return nil, &ParamError{"logit_bias", fmt.Sprintf("names token %d; the vocabulary has %d", id, vocab)}
+			return nil, &ParamError{"logit_bias", fmt.Sprintf("has an entry for token %d; the vocabulary has %d tokens", id, vocab)}
 		}
 		s.bias = append(s.bias, tokenBias{id, bias})
 	}
@@ -68,29 +68,29 @@ func New(p Params, vocab int) (*Sampler, error) {
 	} else {
 		s.seed = rand.Uint64()
 	}
-	// The second word only selects the sequence; it is part of what a seed means
-	// and must never change.
+	// The second word selects the PCG's sequence. It must never change, because the
+	// meaning of a seed depends on it.
 	s.random = rand.NewPCG(s.seed, 0x6c6c6d72756e)
 	return s, nil
 }
 
-// Seed returns the seed in use: the given one, or the one that was chosen.
+// Seed returns the seed in use: Params.Seed, or the random seed that New selected.
 func (s *Sampler) Seed() uint64 { return s.seed }
 
-// Accept enters a token of the prompt or of the answer into the history that
-// the penalties look at. Ids outside the vocabulary are ignored.
+// Accept adds a token of the prompt or of the answer to the history for the penalties.
+// It ignores ids outside the vocabulary.
 func (s *Sampler) Accept(id int32) {
 	if id >= 0 && int(id) < s.vocab {
 		s.history.add(id)
 	}
 }
 
-// Sample returns the next token. logits are those of the model, in the order of
-// ids, and are not changed; -Inf marks a token that is not allowed. Sample does
-// not call Accept, because the caller may still decide otherwise.
+// Sample returns the next token. logits has one entry per id; -Inf marks a forbidden
+// token. Sample does not modify logits. It does not call Accept, because the caller may
+// discard the token.
 func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	if len(logits) != s.vocab {
-		return 0, fmt.Errorf("sampling: there are %d logits for a vocabulary of %d", len(logits), s.vocab)
+		return 0, fmt.Errorf("sampling: got %d logits for a vocabulary of %d tokens", len(logits), s.vocab)
 	}
 	best, err := argmax(logits)
 	if err != nil {
@@ -108,8 +108,9 @@ func (s *Sampler) Sample(logits []float32 /* [vocab] */) (int32, error) {
 	return s.draw(s.filter(logits)), nil
 }
 
-// filter returns the tokens that may be drawn, at least one, by ascending id. So
-// what a seed means does not depend on how the filters find them.
+// filter returns the tokens that draw selects from, at least one, by ascending id. The
+// order makes the result of a seed independent of the order in which the filters emit
+// tokens.
 func (s *Sampler) filter(logits []float32 /* [vocab] */) []candidate {
 	candidates := s.topK(logits)
 	candidates = typical(candidates, s.params.TypicalP)
@@ -119,10 +120,11 @@ func (s *Sampler) filter(logits []float32 /* [vocab] */) []candidate {
 	return candidates
 }
 
-// argmax returns the id of the greatest logit, the lowest one among equals, and
-// checks all logits.
+// argmax returns the id of the greatest logit. Of equal logits the lowest id wins. It
+// returns an error if a logit is not finite or all tokens are masked.
 func argmax(logits []float32 /* [vocab] */) (int32, error) {
-	if len(logits) > 0 && quant.AllFinite(logits) { // mostly, and much faster
+	// The common case, which the vector kernels handle much faster.
+	if len(logits) > 0 && quant.AllFinite(logits) {
 		return int32(quant.ArgMax(logits)), nil
 	}
 	best, top := -1, float32(math.Inf(-1))
@@ -140,8 +142,8 @@ func argmax(logits []float32 /* [vocab] */) (int32, error) {
 	return int32(best), nil
 }
 
-// draw picks one of the candidates, which stand by ascending id, with
-// probability proportional to e^(logit/temperature).
+// draw selects one of the candidates, which are ordered by ascending id. The
+// probability of a candidate is proportional to e^(logit/temperature).
 func (s *Sampler) draw(candidates []candidate) int32 {
 	top, total := maxLogit(candidates), 0.0
 	for i := range candidates {
@@ -149,15 +151,15 @@ func (s *Sampler) draw(candidates []candidate) int32 {
 		c.key = exp((float64(c.logit) - top) / float64(s.params.Temperature))
 		total += c.key
 	}
-	// 53 random bits make a number in [0, 1).
+	// 53 random bits result in a number in [0, 1).
 	point := float64(s.random.Uint64()>>11) * 0x1p-53 * total
 	chosen, reached := candidates[0].id, 0.0
 	for _, c := range candidates {
 		if c.key == 0 {
 			continue
 		}
-		// Rounding may leave point at the very end: then the last one that has
-		// any probability stays chosen.
+		// Rounding may leave point at the end of the range. The last candidate with a
+		// positive weight then remains selected.
 		chosen = c.id
 		if reached += c.key; reached > point {
 			break

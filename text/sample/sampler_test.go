@@ -23,9 +23,9 @@ func TestGreedy(t *testing.T) {
 		"masked":               {Params{}, []float32{minusInf, -5, minusInf}, 1, nil},
 		"bias wins":            {Params{LogitBias: map[int32]float32{0: 5}}, []float32{1, 3}, 0, nil},
 		"bias forbids":         {Params{LogitBias: map[int32]float32{1: minusInf}}, []float32{1, 3}, 0, nil},
-		"bias lifts no mask":   {Params{LogitBias: map[int32]float32{0: 1e30}}, []float32{minusInf, 3}, 1, nil},
+		"bias keeps the mask":  {Params{LogitBias: map[int32]float32{0: 1e30}}, []float32{minusInf, 3}, 1, nil},
 		"huge bias is finite":  {Params{LogitBias: map[int32]float32{0: 3e38}}, []float32{3e38, 3}, 0, nil},
-		"filters do not hurt":  {Params{TopK: 1, TypicalP: 0.01, TopP: 0.5}, []float32{1, 3}, 1, nil},
+		"filters are skipped":  {Params{TopK: 1, TypicalP: 0.01, TopP: 0.5}, []float32{1, 3}, 1, nil},
 		"NaN":                  {Params{}, []float32{1, nan, 2}, 0, ErrNonFinite},
 		"+Inf":                 {Params{}, []float32{1, plusInf}, 0, ErrNonFinite},
 		"NaN when sampling":    {Params{Temperature: 1}, []float32{nan, 1}, 0, ErrNonFinite},
@@ -41,15 +41,16 @@ func TestGreedy(t *testing.T) {
 		})
 	}
 	_, err := newSampler(t, Params{}, 3).Sample(make([]float32, 4))
-	require.ErrorContains(t, err, "4 logits for a vocabulary of 3")
+	require.ErrorContains(t, err, "4 logits for a vocabulary of 3 tokens")
 }
 
-// Golden: these ids may never change; a seed is a promise across versions. The
-// reference draws the same.
+// TestGoldenSequences compares the sampler with recorded ids and with the reference.
+// The recorded ids must never change: a seed has to select the same tokens in every
+// version.
 func TestGoldenSequences(t *testing.T) {
 	logits := make([]float32, 1000)
 	for i := range logits {
-		logits[i] = float32((i*7919)%1000) / 100 // exact steps of a hundredth, all different
+		logits[i] = float32((i*7919)%1000) / 100 // distinct multiples of one hundredth
 	}
 	for name, c := range map[string]struct {
 		params Params
@@ -79,7 +80,7 @@ func TestGoldenSequences(t *testing.T) {
 	}
 }
 
-func TestSeedIsReportedWhenChosen(t *testing.T) {
+func TestSeedReturnsRandomSeed(t *testing.T) {
 	logits := randomLogits(1, 300)
 	draws := func(p Params) (ids []int32, seed uint64) {
 		s := newSampler(t, p, len(logits))
@@ -97,8 +98,8 @@ func TestSeedIsReportedWhenChosen(t *testing.T) {
 	require.NotEqual(t, chosen, other)
 }
 
-// The draws follow the distribution: Pearson's chi-squared over all tokens stays
-// below its 99.9 % quantile.
+// TestDistribution checks that the draws follow the distribution: Pearson's chi-squared
+// statistic over all tokens stays below its 99.9 % quantile.
 func TestDistribution(t *testing.T) {
 	logits := []float32{0, 1, 2, 3, minusInf, -1, 2.5, 0.5}
 	const draws = 100_000
@@ -128,17 +129,17 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// Typical sampling may remove the most likely token; a low temperature must then
-// still weigh those that are left against each other.
+// TestLowTemperatureAfterTypical checks the weights after typical sampling has removed
+// the most likely token: a low temperature must not underflow all remaining weights.
 func TestLowTemperatureAfterTypical(t *testing.T) {
-	kept := []candidate{{logit: -100, id: 1}, {logit: -99, id: 2}, {logit: -101, id: 3}}
+	candidates := []candidate{{logit: -100, id: 1}, {logit: -99, id: 2}, {logit: -101, id: 3}}
 	s := newSampler(t, Params{Temperature: 0.01, Seed: seed(1)}, 4)
 	for range 20 {
-		require.EqualValues(t, 2, s.draw(kept))
+		require.EqualValues(t, 2, s.draw(candidates))
 	}
 }
 
-func TestLogitsAreNotChanged(t *testing.T) {
+func TestSampleDoesNotModifyLogits(t *testing.T) {
 	logits := randomLogits(1, 100)
 	before := slices.Clone(logits)
 	s := newSampler(t, Params{Temperature: 1, TopP: 0.9, PresencePenalty: 1, LogitBias: map[int32]float32{1: 1}}, len(logits))
@@ -148,7 +149,7 @@ func TestLogitsAreNotChanged(t *testing.T) {
 	require.Equal(t, before, logits)
 }
 
-func TestAcceptIgnoresStrangeIDs(t *testing.T) {
+func TestAcceptIgnoresInvalidIDs(t *testing.T) {
 	s := newSampler(t, Params{PresencePenalty: 1}, 10)
 	for _, id := range []int32{-1, 10, math.MaxInt32, math.MinInt32} {
 		s.Accept(id)
@@ -156,7 +157,7 @@ func TestAcceptIgnoresStrangeIDs(t *testing.T) {
 	require.Empty(t, s.history.seen)
 }
 
-func TestSampleAllocatesNothing(t *testing.T) {
+func TestSampleDoesNotAllocate(t *testing.T) {
 	logits := randomLogits(5, 2000)
 	for name, p := range map[string]Params{
 		"greedy":  {},
@@ -191,7 +192,7 @@ func TestExp(t *testing.T) {
 	for x := 0.0; x >= negligible; x -= 0.00137 {
 		require.InEpsilon(t, math.Exp(x), exp(x), 1e-15, "x=%v", x)
 	}
-	require.Equal(t, uint64(0x3fd78b56362cef38), math.Float64bits(exp(-1)), "the same bits everywhere")
+	require.Equal(t, uint64(0x3fd78b56362cef38), math.Float64bits(exp(-1)), "the bits must be equal on every machine")
 }
 
 func BenchmarkSample(b *testing.B) {

@@ -2,15 +2,16 @@ package sample
 
 import "strings"
 
-// StopMatcher finds the first stop string in a text that arrives in pieces. The
-// result does not depend on how the text is cut. One goroutine uses it.
+// StopMatcher finds the first stop string in a text that arrives in pieces. The result
+// does not depend on the boundaries of the pieces. A StopMatcher is not safe for
+// concurrent use.
 //
-// Every stop string has its own Knuth-Morris-Pratt automaton, so a byte of text
-// costs a small constant for each of the at most MaxStops strings.
+// Every stop string has a Knuth-Morris-Pratt automaton, so a byte of text takes
+// amortized constant time per stop string.
 type StopMatcher struct {
 	stops   []stop
-	pending string // may yet turn out to begin a stop string
-	matched string // the stop string that was found
+	pending string // retained text: a suffix that may start a stop string
+	matched string // stop string that was found, or ""
 }
 
 type stop struct {
@@ -18,11 +19,11 @@ type stop struct {
 	// fallback[n] is the length of the longest proper prefix of text that is
 	// also a suffix of text[:n+1].
 	fallback []int
-	matching int // so many bytes of text are the end of what was pushed
+	matching int // length of the prefix of text that the pushed text ends with
 }
 
-// NewStopMatcher returns a matcher for these strings; with none it lets
-// everything through. The error is a *ParamError.
+// NewStopMatcher returns a matcher for the given stop strings. Without stop strings the
+// matcher emits all text. The error is a *ParamError.
 func NewStopMatcher(stops []string) (*StopMatcher, error) {
 	if err := validateStops(stops); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func newStop(text string) stop {
 	return s
 }
 
-// advance advances by one byte and reports whether the string is complete.
+// advance processes one byte and reports whether the stop string is complete.
 func (s *stop) advance(b byte) bool {
 	for s.matching > 0 && s.text[s.matching] != b {
 		s.matching = s.fallback[s.matching-1]
@@ -55,10 +56,10 @@ func (s *stop) advance(b byte) bool {
 	return s.matching == len(s.text)
 }
 
-// Push takes the next piece of text and returns what can be shown now. Once a
-// stop string is complete, emit is the text before it and stopped is true, then
-// and for every later call. Of two that end at the same byte the longer counts.
-// Pieces of whole UTF-8 characters come out in whole characters.
+// Push processes the next piece of text and returns the text to emit. When a stop
+// string is complete, emit is the text before it, and stopped is true for this and all
+// later calls. If two stop strings end at the same byte, the longer one wins. If all
+// pieces consist of complete UTF-8 characters, so does the emitted text.
 func (m *StopMatcher) Push(text string) (emit string, stopped bool) {
 	if m.matched != "" {
 		return "", true
@@ -85,8 +86,7 @@ func (m *StopMatcher) Push(text string) (emit string, stopped bool) {
 	return pending[:len(pending)-hold], false
 }
 
-// Flush returns what is still held back, at the end of a generation that no stop
-// string ended. The matcher is then as new.
+// Flush returns the retained text at the end of a generation and resets the matcher.
 func (m *StopMatcher) Flush() string {
 	held := m.pending
 	m.pending, m.matched = "", ""
@@ -96,5 +96,5 @@ func (m *StopMatcher) Flush() string {
 	return held
 }
 
-// Matched returns the stop string that was found, "" if none was.
+// Matched returns the stop string that was found, or "".
 func (m *StopMatcher) Matched() string { return m.matched }

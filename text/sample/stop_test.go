@@ -21,20 +21,20 @@ func TestStopMatcher(t *testing.T) {
 		pieces  []string
 		emits   []string
 		matched string
-		rest    string // what Flush returns
+		rest    string // expected result of Flush
 	}{
-		"no stops":            {nil, []string{"a", "b"}, []string{"a", "b"}, "", ""},
-		"within a piece":      {[]string{"END"}, []string{"say END now"}, []string{"say "}, "END", ""},
-		"across pieces":       {[]string{"END"}, []string{"say E", "N", "D!"}, []string{"say ", "", ""}, "END", ""},
-		"held, then shown":    {[]string{"END"}, []string{"E", "N", "T"}, []string{"", "", "ENT"}, "", ""},
-		"held at the end":     {[]string{"END"}, []string{"say EN"}, []string{"say "}, "", "EN"},
-		"restart inside":      {[]string{"aab"}, []string{"aa", "a", "b"}, []string{"", "a", ""}, "aab", ""},
-		"periodic":            {[]string{"ababc"}, []string{"abab", "abc"}, []string{"", "ab"}, "ababc", ""},
-		"first end wins":      {[]string{"abcd", "bc"}, []string{"abc", "d"}, []string{"a", ""}, "bc", ""},
-		"longer at same end":  {[]string{"d", "abcd"}, []string{"abc", "d"}, []string{"", ""}, "abcd", ""},
-		"longest hold counts": {[]string{"xyz", "zz"}, []string{"axy", "b"}, []string{"a", "xyb"}, "", ""},
-		"runes stay whole":    {[]string{"é!"}, []string{"ê", "é", "è"}, []string{"ê", "", "éè"}, "", ""},
-		"nothing after stop":  {[]string{"."}, []string{"a.b", "c"}, []string{"a", ""}, ".", ""},
+		"no stops":                   {nil, []string{"a", "b"}, []string{"a", "b"}, "", ""},
+		"within a piece":             {[]string{"END"}, []string{"say END now"}, []string{"say "}, "END", ""},
+		"across pieces":              {[]string{"END"}, []string{"say E", "N", "D!"}, []string{"say ", "", ""}, "END", ""},
+		"retained, then emitted":     {[]string{"END"}, []string{"E", "N", "T"}, []string{"", "", "ENT"}, "", ""},
+		"retained at the end":        {[]string{"END"}, []string{"say EN"}, []string{"say "}, "", "EN"},
+		"restart inside a match":     {[]string{"aab"}, []string{"aa", "a", "b"}, []string{"", "a", ""}, "aab", ""},
+		"periodic":                   {[]string{"ababc"}, []string{"abab", "abc"}, []string{"", "ab"}, "ababc", ""},
+		"first end wins":             {[]string{"abcd", "bc"}, []string{"abc", "d"}, []string{"a", ""}, "bc", ""},
+		"longer at same end":         {[]string{"d", "abcd"}, []string{"abc", "d"}, []string{"", ""}, "abcd", ""},
+		"longest prefix is retained": {[]string{"xyz", "zz"}, []string{"axy", "b"}, []string{"a", "xyb"}, "", ""},
+		"runes stay complete":        {[]string{"é!"}, []string{"ê", "é", "è"}, []string{"ê", "", "éè"}, "", ""},
+		"no text after the stop":     {[]string{"."}, []string{"a.b", "c"}, []string{"a", ""}, ".", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMatcher(t, c.stops...)
@@ -48,12 +48,12 @@ func TestStopMatcher(t *testing.T) {
 			require.Equal(t, c.matched, m.Matched())
 			require.Equal(t, c.rest, m.Flush())
 			emit, _ := m.Push("~")
-			require.Equal(t, "~", emit, "as new after Flush")
+			require.Equal(t, "~", emit, "Flush resets the matcher")
 		})
 	}
 }
 
-func TestStopsOutOfRangeAreRefused(t *testing.T) {
+func TestInvalidStops(t *testing.T) {
 	for _, stops := range [][]string{{""}, {"a", "\xff"}, {strings.Repeat("x", MaxStopLength+1)}, make([]string, 1_000_000)} {
 		_, err := NewStopMatcher(stops)
 		var refused *ParamError
@@ -62,9 +62,10 @@ func TestStopsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// Property: however a text is cut, the output is the text up to the stop string
-// that is complete first, and nothing is held that could have been shown.
-func TestStopMatcherDoesNotDependOnTheCuts(t *testing.T) {
+// TestStopMatcherOnRandomPieces splits random texts at random positions. The
+// output must be the text before the first complete stop string, and the matcher must
+// retain no more text than necessary.
+func TestStopMatcherOnRandomPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	random := func(n int) string {
 		var b strings.Builder
@@ -127,8 +128,9 @@ func longestHold(seen string, stops []string) int {
 	return hold
 }
 
-// The worst text for the most and longest stop strings. The bound is loose; work
-// that grew with the length of the strings would miss it by far.
+// TestStopMatcherIsNearLinear runs the worst text for the maximum number and length of
+// stop strings. The time limit is generous; an algorithm whose time grows with the
+// length of the stop strings would exceed it by far.
 func TestStopMatcherIsNearLinear(t *testing.T) {
 	var stops []string
 	for i := range MaxStops {

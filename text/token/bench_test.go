@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// BenchmarkEncode encodes prose with real vocabularies.
+// BenchmarkEncode encodes prose with published vocabularies.
 func BenchmarkEncode(b *testing.B) {
 	text := strings.Repeat(readText(b, testutil.Shared(b, "demo", "long_text.txt")), 10)
 	for _, name := range []string{"gpt-2", "deepseek-llm", "llama-spm"} {
@@ -26,7 +26,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad makes tokenizers of metadata that is already read.
+// BenchmarkLoad builds tokenizers from parsed metadata.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"gpt-2", "deepseek-llm", "llama-spm"} {
 		b.Run(name, func(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkOneLetter encodes a megabyte that no pre-tokenizer can cut.
+// BenchmarkOneLetter encodes a megabyte that no pre-tokenizer can split.
 func BenchmarkOneLetter(b *testing.B) {
 	text := strings.Repeat("a", 1<<20)
 	for _, name := range []string{"gpt-2", "llama-spm"} {

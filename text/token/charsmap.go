@@ -22,32 +22,32 @@ type charsmap struct {
 // need no check of the texts.
 func newCharsmap(field string, raw []byte) (*charsmap, error) {
 	if len(raw) < 4 {
-		return nil, malformed(field, "%d bytes are too few for a character map", len(raw))
+		return nil, malformed(field, "a character map needs at least 4 bytes, not %d", len(raw))
 	}
 	size := uint64(binary.LittleEndian.Uint32(raw))
 	if size%4 != 0 || size == 0 || size+4 > uint64(len(raw)) {
-		return nil, malformed(field, "the trie has %d bytes, %d are left", size, len(raw)-4)
+		return nil, malformed(field, "the trie of the character map has %d bytes; the size must be a positive multiple of 4 and at most %d", size, len(raw)-4)
 	}
 	m := &charsmap{units: make([]uint32, size/4), texts: raw[4+size:]}
 	for i := range m.units {
 		m.units[i] = binary.LittleEndian.Uint32(raw[4+4*i:])
 	}
 	if n := len(m.texts); n > 0 && m.texts[n-1] != 0 {
-		return nil, malformed(field, "the last replacement has no end")
+		return nil, malformed(field, "the last replacement text has no terminating zero")
 	}
 	if !utf8.Valid(m.texts) {
-		return nil, malformed(field, "the replacements are not UTF-8")
+		return nil, malformed(field, "the replacement texts are not valid UTF-8")
 	}
 	for rest := m.texts; len(rest) > 0; {
 		end := bytes.IndexByte(rest, 0)
 		if end > maxReplacement {
-			return nil, malformed(field, "a replacement of %d bytes", end)
+			return nil, malformed(field, "a replacement text of %d bytes exceeds the limit of %d", end, maxReplacement)
 		}
 		rest = rest[end+1:]
 	}
 	for i, unit := range m.units {
 		if unit&charsmapValue != 0 && uint64(unit&^charsmapValue) >= uint64(len(m.texts)) {
-			return nil, malformed(field, "unit %d points beyond the replacements", i)
+			return nil, malformed(field, "unit %d of the trie points past the replacement texts", i)
 		}
 	}
 	return m, nil

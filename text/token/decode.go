@@ -48,7 +48,7 @@ func (t *Tokenizer) AppendBytes(dst []byte, ids []int32) ([]byte, error) {
 	start := len(dst)
 	for i, id := range ids {
 		if !t.vocab.has(id) {
-			return dst, fmt.Errorf("%w: id %d at position %d, the vocabulary has %d", ErrID, id, i, t.vocab.size())
+			return dst, fmt.Errorf("%w: id %d at position %d; the vocabulary has %d ids", ErrID, id, i, t.vocab.size())
 		}
 		dst = t.appendToken(dst, id)
 	}
@@ -90,7 +90,7 @@ func (t *Tokenizer) NewDecoder() *Decoder { return &Decoder{t: t} }
 // character is incomplete.
 func (d *Decoder) Next(id int32) (string, error) {
 	if !d.t.vocab.has(id) {
-		return "", fmt.Errorf("%w: id %d, the vocabulary has %d", ErrID, id, d.t.vocab.size())
+		return "", fmt.Errorf("%w: id %d; the vocabulary has %d ids", ErrID, id, d.t.vocab.size())
 	}
 	d.pending = d.t.appendToken(d.pending, id)
 	var rest []byte

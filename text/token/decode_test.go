@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// streamed decodes ids one by one.
+// streamed decodes ids one at a time.
 func streamed(t *testing.T, tok *token.Tokenizer, ids []int32) string {
 	t.Helper()
 	var b strings.Builder
@@ -25,8 +25,9 @@ func streamed(t *testing.T, tok *token.Tokenizer, ids []int32) string {
 	return b.String()
 }
 
-// TestStreamHoldsCharacters: bytes of one character come out together.
-func TestStreamHoldsCharacters(t *testing.T) {
+// TestDecoderBuffersIncompleteCharacters checks that the bytes of one character are
+// emitted together.
+func TestDecoderBuffersIncompleteCharacters(t *testing.T) {
 	tok := fixture(t, "gpt2")
 	ids := tok.Encode("é😀", token.EncodeOptions{})
 	require.Len(t, ids, 6, "a token for each byte")
@@ -41,29 +42,29 @@ func TestStreamHoldsCharacters(t *testing.T) {
 	assert.Equal(t, "", d.Flush())
 }
 
-// TestStreamEqualsDecode: a stream gives the text that Decode gives, broken
-// characters included.
-func TestStreamEqualsDecode(t *testing.T) {
+// TestDecoderEqualsDecode compares the text of a Decoder with that of Decode, including
+// invalid UTF-8.
+func TestDecoderEqualsDecode(t *testing.T) {
 	for _, family := range []string{"gpt2", "spm", "gemma"} {
 		tok := fixture(t, family)
 		for _, text := range []string{
 			"Hello, 世界 😀!", "\xe4\xbd", "\xe4\xbdA", "\xf0\x9f\x98", "\xff\xfe", "a\xe4b\xf0\x9fc", "\xf0\x9f\x98\x80\x80", "\xe4\xbd\xe4\xbd\xa0", "",
 		} {
 			ids := tok.Encode(text, token.EncodeOptions{})
-			whole, err := tok.Decode(ids)
+			decoded, err := tok.Decode(ids)
 			require.NoError(t, err)
 			stream := streamed(t, tok, ids)
-			if family == "spm" { // a stream goes on behind a prompt
+			if family == "spm" { // a Decoder preserves the leading space
 				stream = strings.TrimPrefix(stream, " ")
 			}
-			assert.Equal(t, whole, stream, "%s %q", family, text)
+			assert.Equal(t, decoded, stream, "%s %q", family, text)
 		}
 	}
 }
 
-// TestBrokenText: one U+FFFD for as many bytes as could have become one
+// TestDecodeInvalidUTF8 checks that one U+FFFD replaces the longest prefix of a valid
 // character.
-func TestBrokenText(t *testing.T) {
+func TestDecodeInvalidUTF8(t *testing.T) {
 	tok := fixture(t, "gpt2")
 	for text, want := range map[string]string{
 		"\xe4\xbd":         "\ufffd",
@@ -106,7 +107,7 @@ func TestTokenBytes(t *testing.T) {
 	assert.Equal(t, []byte{0xE4}, spm.TokenBytes(id))
 }
 
-// TestConcurrentUse encodes with one tokenizer on many goroutines.
+// TestConcurrentUse encodes with one tokenizer in several goroutines.
 func TestConcurrentUse(t *testing.T) {
 	tok := fixture(t, "llama3")
 	text := strings.Repeat("Once upon a time, there was a little girl. ", 20)

@@ -11,7 +11,8 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// FuzzEncodeDecode: any bytes come back, and the ids of a text are its own.
+// FuzzEncodeDecode checks that any bytes survive a round trip, that Decode returns valid
+// UTF-8 and that plain text never becomes a special token.
 func FuzzEncodeDecode(f *testing.F) {
 	for _, text := range []string{"", "Hello, world!", "don't  \n\n 1234 é你😀", "\xff\x00", "<|im_end|>", "▁a  b", " \t "} {
 		f.Add(text)
@@ -27,14 +28,15 @@ func FuzzEncodeDecode(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// One normalizes to NFC, two spell a space as "▁".
+			// The normalizer of the third family applies NFC. The last two families
+			// spell a space as "▁".
 			rewritten := i == 2 && !norm.NFC.IsNormalString(text) || i >= 3 && strings.Contains(text, "▁")
 			if string(raw) != text && !rewritten {
-				t.Fatalf("tokenizer %d: %q came back as %q", i, text, raw)
+				t.Fatalf("tokenizer %d: the round trip of %q returned %q", i, text, raw)
 			}
-			whole, err := tok.Decode(ids)
-			if err != nil || !utf8.ValidString(whole) {
-				t.Fatalf("tokenizer %d: %q, %v", i, whole, err)
+			decoded, err := tok.Decode(ids)
+			if err != nil || !utf8.ValidString(decoded) {
+				t.Fatalf("tokenizer %d: %q, %v", i, decoded, err)
 			}
 			for _, id := range ids {
 				if tok.IsSpecial(id) {
@@ -45,8 +47,9 @@ func FuzzEncodeDecode(f *testing.F) {
 	})
 }
 
-// FuzzTokenizerJSON: no description panics, hangs, or allocates beyond what its
-// size allows, and one that is accepted works.
+// FuzzTokenizerJSON checks that no tokenizer file causes a panic, a long run time or an
+// allocation out of proportion to its size, and that an accepted tokenizer can encode
+// and decode.
 func FuzzTokenizerJSON(f *testing.F) {
 	for _, extra := range []string{
 		"",

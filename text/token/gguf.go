@@ -49,7 +49,7 @@ func FromGGUF(meta *gguf.Metadata) (*Tokenizer, error) {
 	case model == "":
 		return nil, meta.Errorf(keyModel, "is missing: the file has no tokenizer")
 	case !ok:
-		return nil, unsupported(keyModel, "the model %q", model)
+		return nil, unsupported(keyModel, "tokenizer model %q", model)
 	}
 	s.readVocabulary()
 	if s.err != nil {
@@ -98,7 +98,7 @@ func (s *ggufSource) idValue(key string, absent int32) int32 {
 	case !ok:
 		return -1
 	case v >= uint64(s.vocab.size()):
-		s.fail(s.meta.Errorf(key, "%d is beyond the vocabulary of %d tokens", v, s.vocab.size()))
+		s.fail(s.meta.Errorf(key, "id %d is out of range for %d tokens", v, s.vocab.size()))
 		return -1
 	}
 	return int32(v)
@@ -146,7 +146,7 @@ func (s *ggufSource) readKinds(n int) []kind {
 	for i, t := range types {
 		switch {
 		case t < 0 || t > int64(kindByte):
-			s.fail(s.meta.Errorf(keyTypes, "token %d is of unknown type %d", i, t))
+			s.fail(s.meta.Errorf(keyTypes, "token %d has the unknown type %d", i, t))
 		case t == 0:
 			kinds[i] = kindUnused
 		default:
@@ -167,7 +167,7 @@ func (s *ggufSource) overrideKinds() {
 	}
 	for id, k := range s.vocab.kinds {
 		if _, ok := byteToken(s.vocab.piece(int32(id))); k == kindByte && !ok {
-			s.fail(s.meta.Errorf(keyTypes, "token %d %q is no byte", id, s.vocab.piece(int32(id))))
+			s.fail(s.meta.Errorf(keyTypes, "token %d has the type byte, but its spelling %q is not of the form <0x41>", id, s.vocab.piece(int32(id))))
 		}
 	}
 }

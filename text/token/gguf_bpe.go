@@ -7,7 +7,7 @@ func (s *ggufSource) buildBPE() *Tokenizer {
 	name := s.stringValue(keyPre)
 	pre, ok := prePatterns[name]
 	if !ok {
-		s.fail(unsupported(keyPre, "the pre-tokenizer %q", name))
+		s.fail(unsupported(keyPre, "pre-tokenizer %q", name))
 		return nil
 	}
 	words, err := pre.splitters()
@@ -36,13 +36,13 @@ func (s *ggufSource) readMerges() *mergeTable {
 	for rank, line := range list.All() {
 		left, right, ok := splitMerge(line)
 		if !ok {
-			s.fail(s.meta.Errorf(keyMerges, "entry %d %q is not two pieces", rank, line))
+			s.fail(s.meta.Errorf(keyMerges, "entry %d %q does not consist of two pieces", rank, line))
 			return nil
 		}
 		joined = append(append(joined[:0], left...), right...)
 		a, b, result := s.vocab.lookup(left), s.vocab.lookup(right), s.vocab.lookup(string(joined))
 		if a < 0 || b < 0 || result < 0 {
-			s.fail(s.meta.Errorf(keyMerges, "entry %d %q: a part or the result is not in the vocabulary", rank, line))
+			s.fail(s.meta.Errorf(keyMerges, "entry %d %q: one of the two pieces or their concatenation is not in the vocabulary", rank, line))
 			return nil
 		}
 		table.put(a, b, merge{rank: int32(rank), id: result}, false)

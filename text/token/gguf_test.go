@@ -14,7 +14,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// keys are the metadata of a small vocabulary; a case changes some of them.
+// keys is the metadata of a small vocabulary. Each case changes some of its entries.
 type keys map[string]any
 
 func (k keys) with(changes keys) keys {
@@ -27,7 +27,7 @@ func (k keys) with(changes keys) keys {
 	return all
 }
 
-// load writes the metadata as a GGUF file and makes a tokenizer of it.
+// load writes the metadata as a GGUF file and builds a tokenizer from it.
 func (k keys) load(t *testing.T) (*token.Tokenizer, error) {
 	t.Helper()
 	var list []gguf.KV
@@ -48,8 +48,8 @@ const (
 	normal, unknown, control, user, unused, byteToken int32 = 1, 2, 3, 4, 5, 6
 )
 
-// scoredKeys is a SentencePiece vocabulary. Ids are written out in the cases:
-// 0 <unk> 1 <s> 2 </s> 3 <0x0A> 4 <0xC3> 5 <0xA9> 6 ▁ 7 a 8 b 9 ▁a 10 ab 11 ▁ab 12 [x] 13 "cd" 14 <|end|>
+// scoredKeys is a SentencePiece vocabulary with these ids: 0 <unk> 1 <s> 2 </s> 3
+// <0x0A> 4 <0xC3> 5 <0xA9> 6 ▁ 7 a 8 b 9 ▁a 10 ab 11 ▁ab 12 [x] 13 "cd" 14 <|end|>
 var scoredKeys = keys{
 	"tokenizer.ggml.model": "llama",
 	"tokenizer.ggml.tokens": []string{
@@ -77,7 +77,7 @@ func TestScoredPieces(t *testing.T) {
 		{" ab", []int32{6, 11}},
 		{"aé\nb", []int32{9, 4, 5, 3, 8}},
 		{"acd", []int32{9, 13}}, // neither c nor d is a piece
-		{"c", []int32{6, 0}},    // no piece, and no byte token
+		{"c", []int32{6, 0}},    // neither a piece nor a byte token
 		{"a[x]b", []int32{9, 12, 6, 8}},
 		{"</s>", []int32{6, 0, 0, 0, 0}},
 		{"", nil},
@@ -86,7 +86,7 @@ func TestScoredPieces(t *testing.T) {
 	}
 	assert.Equal(t, []int32{1, 9, 2, 11}, tok.Encode("a</s>ab", token.EncodeOptions{AddSpecial: true, AllowSpecial: true}))
 	assert.Equal(t, []int32{1}, tok.Encode("", token.EncodeOptions{AddSpecial: true}))
-	assert.Equal(t, []int32{2, 14}, tok.EOS(), "the second is known by its name")
+	assert.Equal(t, []int32{2, 14}, tok.EOS(), "the tokenizer recognizes <|end|> by its name")
 	assert.True(t, tok.IsSpecial(14))
 	text, err := tok.Decode([]int32{11, 6, 8})
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestScoredOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int32{10, 2}, tok.Encode("ab", token.EncodeOptions{AddSpecial: true}))
 	assert.Equal(t, []int32{2, 7}, tok.Encode("</s> \na", token.EncodeOptions{AllowSpecial: true}),
-		"Phi-3 swallows the space behind its special tokens")
+		"Phi-3 removes the white space after its special tokens")
 	text, err := tok.Decode([]int32{11})
 	require.NoError(t, err)
 	assert.Equal(t, " ab", text)
@@ -124,20 +124,20 @@ func TestPairs(t *testing.T) {
 		want []int32
 	}{
 		{"ab ab", []int32{3, 4}},
-		{"abb", []int32{3, 1}}, // no merge leads to abb
+		{"abb", []int32{3, 1}}, // no merge results in abb
 		{"a1é", []int32{0, 7, 8}},
-		{"<|x|>", nil}, // none of its letters is in the vocabulary
+		{"<|x|>", nil}, // the vocabulary lacks all its letters
 	} {
 		assert.Equal(t, c.want, tok.Encode(c.text, token.EncodeOptions{}), "%q", c.text)
 	}
 	text, err := tok.Decode([]int32{4, 8, 6})
 	require.NoError(t, err)
-	assert.Equal(t, " abé<|x|>", text, "added tokens are spelled as they are")
+	assert.Equal(t, " abé<|x|>", text, "added tokens decode unchanged")
 
 	llama, err := pairKeys.with(keys{"tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.bos_token_id": uint32(6)}).load(t)
 	require.NoError(t, err)
 	assert.Equal(t, []int32{6, 5}, llama.Encode("abb", token.EncodeOptions{AddSpecial: true}),
-		"this pre-tokenizer takes words whole and adds a bos by default")
+		"this pre-tokenizer ignores merges for known words and adds a BOS token by default")
 }
 
 func TestUnigramMetadata(t *testing.T) {
@@ -156,7 +156,7 @@ func TestUnigramMetadata(t *testing.T) {
 	assert.Equal(t, "Unigram", tok.Family())
 	assert.Equal(t, []int32{4, 6, 1}, tok.Encode("ab", token.EncodeOptions{AddSpecial: true}))
 	assert.Equal(t, []int32{4, 6, 4}, tok.Encode("  aB   a ", token.EncodeOptions{}))
-	assert.Equal(t, []int32{4, 2, 5}, tok.Encode("a??a", token.EncodeOptions{}), "neighbouring unknowns are one")
+	assert.Equal(t, []int32{4, 2, 5}, tok.Encode("a??a", token.EncodeOptions{}), "adjacent unknown characters become one token")
 	text, err := tok.Decode([]int32{4, 6, 4})
 	require.NoError(t, err)
 	assert.Equal(t, "ab a", text)
@@ -165,9 +165,9 @@ func TestUnigramMetadata(t *testing.T) {
 // charsmapOf builds a character map with one replacement.
 func charsmapOf(from byte, to string) []uint8 {
 	units := make([]uint32, 256)
-	units[0] = 1 << 10                                 // the root's children begin at 1
-	leaf := uint32(1) ^ uint32(from)                   // where the child of this byte lies
-	units[leaf] = uint32(from) | 1<<8 | (leaf^255)<<10 // its value lies at 255
+	units[0] = 1 << 10                                 // offset of the root's children
+	leaf := uint32(1) ^ uint32(from)                   // position of the child for this byte
+	units[leaf] = uint32(from) | 1<<8 | (leaf^255)<<10 // its value is at 255
 	units[255] = 1 << 31
 	raw := []uint8{0, 4, 0, 0} // 1024 bytes of units
 	for _, u := range units {
@@ -176,8 +176,8 @@ func charsmapOf(from byte, to string) []uint8 {
 	return append(append(raw, to...), 0)
 }
 
-// TestMetadataRefused has one case for each way in which metadata can be wrong.
-func TestMetadataRefused(t *testing.T) {
+// TestInvalidMetadata has one case per kind of invalid metadata.
+func TestInvalidMetadata(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		base    keys
@@ -186,7 +186,7 @@ func TestMetadataRefused(t *testing.T) {
 		text    string
 	}{
 		{"no model", scoredKeys, keys{"tokenizer.ggml.model": nil}, store.ErrFormat, "has no tokenizer"},
-		{"word pieces", scoredKeys, keys{"tokenizer.ggml.model": "bert"}, store.ErrUnsupported, `tokenizer.ggml.model: not supported: the model "bert"`},
+		{"word pieces", scoredKeys, keys{"tokenizer.ggml.model": "bert"}, store.ErrUnsupported, `tokenizer.ggml.model: not supported: tokenizer model "bert"`},
 		{"model of wrong type", scoredKeys, keys{"tokenizer.ggml.model": uint32(1)}, store.ErrFormat, "tokenizer.ggml.model"},
 		{"unknown pre-tokenizer", pairKeys, keys{"tokenizer.ggml.pre": "odd"}, store.ErrUnsupported, `"odd"`},
 		{"no tokens", scoredKeys, keys{"tokenizer.ggml.tokens": nil}, store.ErrFormat, "tokenizer.ggml.tokens"},
@@ -194,25 +194,25 @@ func TestMetadataRefused(t *testing.T) {
 		{"scores typed int8", scoredKeys, keys{"tokenizer.ggml.scores": make([]int8, 15)}, store.ErrFormat, "tokenizer.ggml.scores"},
 		{"scores missing", scoredKeys, keys{"tokenizer.ggml.scores": nil}, store.ErrFormat, "tokenizer.ggml.scores"},
 		{"too few scores", scoredKeys, keys{"tokenizer.ggml.scores": make([]float32, 14)}, store.ErrFormat, "14 entries for 15"},
-		{"endless piece", scoredKeys, keys{
+		{"overlong piece", scoredKeys, keys{
 			"tokenizer.ggml.tokens": []string{strings.Repeat("a", 2000)}, "tokenizer.ggml.token_type": nil,
 			"tokenizer.ggml.scores": []float32{0}, "tokenizer.ggml.bos_token_id": nil, "tokenizer.ggml.eos_token_id": nil,
-		}, store.ErrUnsupported, "token 0 of 2000 bytes"},
-		{"score that is none", pairKeys, keys{
+		}, store.ErrUnsupported, "token 0 with 2000 bytes"},
+		{"NaN score", pairKeys, keys{
 			"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": []string{"a"}, "tokenizer.ggml.token_type": nil,
 			"tokenizer.ggml.scores": []float32{float32(math.NaN())},
-		}, store.ErrFormat, "is not a number"},
+		}, store.ErrFormat, "is NaN"},
 		{"too few types", scoredKeys, keys{"tokenizer.ggml.token_type": []int32{1}}, store.ErrFormat, "1 entries for 15"},
 		{"too many types", pairKeys, keys{"tokenizer.ggml.token_type": make([]int32, 8), "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "8 entries for 1"},
 		{"type 7", pairKeys, keys{"tokenizer.ggml.token_type": []int32{7}, "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "unknown type 7"},
-		{"bos beyond", scoredKeys, keys{"tokenizer.ggml.bos_token_id": uint32(15)}, store.ErrFormat, "bos_token_id"},
-		{"eos beyond", scoredKeys, keys{"tokenizer.ggml.eos_token_id": uint32(1 << 31)}, store.ErrFormat, "eos_token_id"},
+		{"bos out of range", scoredKeys, keys{"tokenizer.ggml.bos_token_id": uint32(15)}, store.ErrFormat, "bos_token_id"},
+		{"eos out of range", scoredKeys, keys{"tokenizer.ggml.eos_token_id": uint32(1 << 31)}, store.ErrFormat, "eos_token_id"},
 		{"eos negative", scoredKeys, keys{"tokenizer.ggml.eos_token_id": int32(-1)}, store.ErrFormat, "eos_token_id"},
 		{"merges missing", pairKeys, keys{"tokenizer.ggml.merges": nil}, store.ErrFormat, "tokenizer.ggml.merges"},
 		{"merge result missing", pairKeys, keys{"tokenizer.ggml.merges": []string{"b a"}}, store.ErrFormat, "not in the vocabulary"},
-		{"merge of one", pairKeys, keys{"tokenizer.ggml.merges": []string{"ab"}}, store.ErrFormat, "not two pieces"},
-		{"empty merge", pairKeys, keys{"tokenizer.ggml.merges": []string{""}}, store.ErrFormat, "not two pieces"},
-		{"byte that is none", pairKeys, keys{"tokenizer.ggml.token_type": []int32{6}, "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "is no byte"},
+		{"merge of one piece", pairKeys, keys{"tokenizer.ggml.merges": []string{"ab"}}, store.ErrFormat, "does not consist of two pieces"},
+		{"empty merge", pairKeys, keys{"tokenizer.ggml.merges": []string{""}}, store.ErrFormat, "does not consist of two pieces"},
+		{"byte token with another spelling", pairKeys, keys{"tokenizer.ggml.token_type": []int32{6}, "tokenizer.ggml.tokens": []string{"a"}}, store.ErrFormat, "is not of the form <0x41>"},
 		{"flag of wrong type", scoredKeys, keys{"tokenizer.ggml.add_bos_token": "yes"}, store.ErrFormat, "add_bos_token"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

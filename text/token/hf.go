@@ -73,7 +73,7 @@ func (s *hfSource) read(data []byte) {
 		}
 	})
 	if r.err == nil && r.next() != 0 {
-		r.fail("text after the closing brace")
+		r.fail("unexpected data after the closing brace")
 	}
 	s.fail(r.err)
 	if s.err == nil && s.model.vocab == nil {
@@ -117,9 +117,9 @@ func (s *hfSource) addToken(i int, a hfAdded, kinds []kind, texts [][]byte) {
 	id := *a.ID
 	switch {
 	case kinds[id] == kindUser || kinds[id] == kindControl:
-		s.fail(malformed("added_tokens", "entry %d: id %d occurs twice", i, id))
+		s.fail(malformed("added_tokens", "entry %d: id %d is a duplicate", i, id))
 	case kinds[id] != kindUnassigned && string(texts[id]) != a.Content:
-		s.fail(malformed("added_tokens", "entry %d: id %d is %q here and %q in the vocabulary", i, id, a.Content, texts[id]))
+		s.fail(malformed("added_tokens", "entry %d: id %d is %q here, but %q in the vocabulary", i, id, a.Content, texts[id]))
 	}
 	texts[id], kinds[id] = []byte(a.Content), kindUser
 	if a.Special {

@@ -60,7 +60,7 @@ func (s *hfSource) finder(field string, p *hfPattern) finder {
 	case p == nil || p.String == nil && p.Regex == nil:
 		s.fail(malformed(field, "has no pattern"))
 	case p.String != nil && *p.String == "":
-		s.fail(malformed(field, "an empty pattern"))
+		s.fail(malformed(field, "the pattern is empty"))
 	case p.String != nil:
 		return literal(*p.String)
 	default:
@@ -75,7 +75,7 @@ const maxPatterns = 4096
 
 func (s *hfSource) compile(field, expr string) finder {
 	if s.patterns += len(expr); s.patterns > maxPatterns {
-		s.fail(unsupported(field, "regular expressions of over %d bytes", maxPatterns))
+		s.fail(unsupported(field, "regular expressions with more than %d bytes in total", maxPatterns))
 		return literal("")
 	}
 	f, err := compilePattern(field, expr)
@@ -125,14 +125,14 @@ func (s *hfSource) normalizer(field string, raw json.RawMessage) normalizer {
 	case "Precompiled":
 		return s.charsmap(field, p.Charsmap)
 	}
-	s.fail(unsupported(field, "the normalizer %q", p.Type))
+	s.fail(unsupported(field, "normalizer %q", p.Type))
 	return nil
 }
 
 func (s *hfSource) charsmap(field, text string) normalizer {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		s.fail(malformed(field, "precompiled_charsmap: %v", err))
+		s.fail(malformed(field, "precompiled_charsmap is not valid base64: %v", err))
 		return nil
 	}
 	if len(raw) == 0 {
@@ -211,14 +211,14 @@ func (s *hfSource) patternSplitter(field string, p hfComponent) splitter {
 		}
 		return &patternSplit{match: literal(p.Delimiter), behavior: removed}
 	}
-	s.fail(unsupported(field, "the pre-tokenizer %q", p.Type))
+	s.fail(unsupported(field, "pre-tokenizer %q", p.Type))
 	return nil
 }
 
 func (s *hfSource) behavior(field, name string) behavior {
 	keep, ok := behaviors[name]
 	if !ok {
-		s.fail(unsupported(field, "the behavior %q", name))
+		s.fail(unsupported(field, "behavior %q", name))
 	}
 	return keep
 }
@@ -242,7 +242,7 @@ func (s *hfSource) metaspace(field string, p hfComponent) splitter {
 	case ok:
 		m.prefix = scheme
 	case p.Scheme != "":
-		s.fail(unsupported(field, "the prepend_scheme %q", p.Scheme))
+		s.fail(unsupported(field, "prepend_scheme %q", p.Scheme))
 	case p.AddPrefix != nil && !*p.AddPrefix:
 		m.prefix = prefixNever
 	}

@@ -73,7 +73,7 @@ func (m *hfModel) eachPiece(f func(text []byte, id int32, score float64)) error 
 			}
 		})
 		if fields != 2 {
-			r.fail("expected a piece and its score")
+			r.fail("expected a pair of a piece and its score")
 		}
 		if r.err == nil {
 			f(text, id, score)
@@ -87,7 +87,7 @@ func (r *jsonReader) float() float64 {
 	text := r.number()
 	v, err := strconv.ParseFloat(string(text), 64)
 	if r.err == nil && err != nil {
-		r.fail(string(text) + " is not a score")
+		r.fail(string(text) + " is not a valid score")
 	}
 	return v
 }
@@ -98,7 +98,7 @@ func readMerge(r *jsonReader) (pair [2][]byte) {
 		line := r.str()
 		left, right, ok := bytes.Cut(line, []byte{' '})
 		if r.err == nil && (!ok || bytes.IndexByte(right, ' ') >= 0) {
-			r.fail("the merge " + strconv.Quote(shorten(string(line))) + " is not two pieces")
+			r.fail("the merge " + strconv.Quote(shorten(string(line))) + " does not consist of two pieces")
 		}
 		return [2][]byte{left, right}
 	}
@@ -111,7 +111,7 @@ func readMerge(r *jsonReader) (pair [2][]byte) {
 		n++
 	})
 	if r.err == nil && n != 2 {
-		r.fail("a merge of " + strconv.Itoa(n) + " pieces")
+		r.fail("a merge has two pieces, not " + strconv.Itoa(n))
 	}
 	return pair
 }
@@ -136,7 +136,7 @@ func (m *hfModel) collectPieces(s *hfSource, added []hfAdded) (kinds []kind, tex
 		last = max(last, *a.ID)
 	}
 	if int(last) >= count+len(added)+maxUnassigned {
-		s.fail(malformed("model.vocab", "the id %d is far beyond the %d tokens", last, count+len(added)))
+		s.fail(malformed("model.vocab", "the id %d is too large for %d tokens: at most %d ids may be unassigned", last, count+len(added), maxUnassigned))
 	}
 	if s.err != nil {
 		return nil, nil
@@ -144,7 +144,7 @@ func (m *hfModel) collectPieces(s *hfSource, added []hfAdded) (kinds []kind, tex
 	kinds, texts = make([]kind, last+1), make([][]byte, last+1)
 	s.fail(m.eachPiece(func(text []byte, id int32, _ float64) {
 		if kinds[id] != kindUnassigned {
-			s.fail(malformed("model.vocab", "id %d is both %q and %q", id, texts[id], text))
+			s.fail(malformed("model.vocab", "id %d is assigned to both %q and %q", id, texts[id], text))
 		}
 		kinds[id], texts[id] = kindNormal, text
 		if m.options.ByteFallback && len(text) == 6 {
@@ -169,7 +169,7 @@ func (s *hfSource) buildModel(t *Tokenizer) {
 	case "Unigram":
 		t.family, t.model = "Unigram", s.buildUnigram()
 	default:
-		s.fail(unsupported("model.type", "the model %q", kind))
+		s.fail(unsupported("model.type", "tokenizer model %q", kind))
 	}
 }
 
@@ -223,7 +223,7 @@ func (s *hfSource) mergeTable() *mergeTable {
 		result := s.vocab.lookup(string(joined))
 		if left < 0 || right < 0 || result < 0 {
 			r.err = malformed("model.merges",
-				"entry %d (%q, %q): a part or the result is not in the vocabulary", rank, pair[0], pair[1])
+				"entry %d (%q, %q): one of the two pieces or their concatenation is not in the vocabulary", rank, pair[0], pair[1])
 			return
 		}
 		// As in Hugging Face's tokenizers, the last of two equal entries wins.

@@ -29,7 +29,7 @@ func (s *hfSource) buildPostProcessor(t *Tokenizer) {
 	s.addPostProcessor("post_processor", s.sections.postProcessor, t)
 	for _, id := range append(t.prefix[:len(t.prefix):len(t.prefix)], t.suffix...) {
 		if s.err == nil && !s.vocab.has(id) {
-			s.fail(malformed("post_processor", "the id %d is not in the vocabulary", id))
+			s.fail(malformed("post_processor", "id %d is not in the vocabulary", id))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (s *hfSource) addPostProcessor(field string, raw json.RawMessage, t *Tokeni
 	case "TemplateProcessing":
 		s.addTemplate(field, p, t)
 	default:
-		s.fail(unsupported(field, "the post-processor %q", p.Type))
+		s.fail(unsupported(field, "post-processor %q", p.Type))
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 		case item.SpecialToken != nil:
 			token, ok := p.Special[item.SpecialToken.ID]
 			if !ok {
-				s.fail(malformed(field, "the token %q is not among special_tokens", item.SpecialToken.ID))
+				s.fail(malformed(field, "special_tokens lacks the token %q", item.SpecialToken.ID))
 			}
 			if seen {
 				t.suffix = append(t.suffix, token.IDs...)
@@ -73,11 +73,11 @@ func (s *hfSource) addTemplate(field string, p hfComponent, t *Tokenizer) {
 				t.prefix = append(t.prefix, token.IDs...)
 			}
 		default:
-			s.fail(unsupported(field, "a template that is not one text between special tokens"))
+			s.fail(unsupported(field, "a template other than one sequence between special tokens"))
 		}
 	}
 	if s.err == nil && !seen {
-		s.fail(unsupported(field, "a template without its text"))
+		s.fail(unsupported(field, "a template without a sequence"))
 	}
 }
 
@@ -113,10 +113,10 @@ func (s *hfSource) addDecoder(field string, raw json.RawMessage, sp *decodeRules
 		}
 	case "Strip":
 		if p.Content != " " || p.Start < 0 || p.Stop < 0 {
-			s.fail(unsupported(field, "a Strip of %q", p.Content))
+			s.fail(unsupported(field, "Strip with content %q, start %d and stop %d", p.Content, p.Start, p.Stop))
 		}
 		sp.trimStart, sp.trimEnd = p.Start, p.Stop
 	default:
-		s.fail(unsupported(field, "the decoder %q", p.Type))
+		s.fail(unsupported(field, "decoder %q", p.Type))
 	}
 }

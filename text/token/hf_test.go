@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// spelled encodes a text and returns the pieces, joined by bars.
+// spelled encodes a text and returns the pieces, separated by bars.
 func spelled(tok *token.Tokenizer, text string, o token.EncodeOptions) string {
 	var all []string
 	for _, id := range tok.Encode(text, o) {
@@ -22,7 +22,7 @@ func spelled(tok *token.Tokenizer, text string, o token.EncodeOptions) string {
 	return strings.Join(all, "|")
 }
 
-// letterVocab is a vocabulary of single characters.
+// letterVocab returns a vocabulary of single characters.
 func letterVocab(chars string) string {
 	var entries []string
 	for i, c := range []rune(chars) {
@@ -38,8 +38,9 @@ func fromText(t *testing.T, text string, config token.Config) *token.Tokenizer {
 	return tok
 }
 
-// TestPreTokenizers gives every word as one piece, by a model that takes words
-// whole: unknown words are spelled letter by letter.
+// TestPreTokenizers checks the words of each pre-tokenizer. Its model has
+// ignore_merges, so a word in the vocabulary becomes one piece and any other word
+// becomes single letters.
 func TestPreTokenizers(t *testing.T) {
 	const words = `"ab":100,"12":101,"a ":104," b":105,"!!":106,"▁ab":107,"▁a":108,"--a":110,"a-":111`
 	split := func(pattern, behavior string, invert bool) string {
@@ -120,9 +121,9 @@ func TestAddedTokens(t *testing.T) {
 	}
 }
 
-// TestSpecialInsideSpecial: a special token that is not allowed does not hide
-// an added one that begins at the same place.
-func TestSpecialInsideSpecial(t *testing.T) {
+// TestAddedTokenInsideSpecialToken checks that a disabled special token does not hide
+// an added token at the same position.
+func TestAddedTokenInsideSpecialToken(t *testing.T) {
 	tok := fromText(t, bpeJSON(letterVocab("ab"), "", `,"added_tokens":[{"id":90,"content":"bb"},{"id":91,"content":"bba","special":true}]`), token.Config{})
 	assert.Equal(t, "bb|a", spelled(tok, "bba", token.EncodeOptions{}))
 	assert.Equal(t, "bba", spelled(tok, "bba", token.EncodeOptions{AllowSpecial: true}))
@@ -140,7 +141,7 @@ func TestUnknownPieces(t *testing.T) {
 		assert.Equal(t, c.want, spelled(fromText(t, model(c.options), token.Config{}), c.text, token.EncodeOptions{}), c.options)
 	}
 	silent := fromText(t, bpeJSON(abVocab, `"a b"`, ""), token.Config{})
-	assert.Equal(t, "ab", spelled(silent, "axb", token.EncodeOptions{}), "what cannot be spelled is dropped")
+	assert.Equal(t, "ab", spelled(silent, "axb", token.EncodeOptions{}), "the model drops unknown characters")
 }
 
 func TestUnigramJSON(t *testing.T) {
@@ -164,7 +165,7 @@ func TestUnigramJSON(t *testing.T) {
 
 	bytes := fromText(t, model(`"byte_fallback":true,`), token.Config{})
 	assert.Equal(t, "▁|a|<0xC3>|<0xA9>|<unk>", spelled(bytes, "aéx", token.EncodeOptions{}))
-	assert.Equal(t, "▁|<unk>", spelled(bytes, "<0xC3>", token.EncodeOptions{}), "text does not spell byte tokens")
+	assert.Equal(t, "▁|<unk>", spelled(bytes, "<0xC3>", token.EncodeOptions{}), "plain text does not match byte tokens")
 }
 
 func TestPostProcessors(t *testing.T) {
@@ -197,7 +198,7 @@ func TestEndTokens(t *testing.T) {
 		Generation: []byte(`{"eos_token_id":[1,5000]}`),
 		Model:      []byte(`{"bos_token_id":90,"eos_token_id":null}`),
 	})
-	assert.Equal(t, []int32{0, 1, 91, 93, 94}, tok.EOS(), "where tools are called, <|end|> ends a part only")
+	assert.Equal(t, []int32{0, 1, 91, 93, 94}, tok.EOS(), "in a format with tool calls <|end|> ends only a part of a message")
 	assert.True(t, tok.IsEOS(91))
 	bos, ok := tok.BOS()
 	assert.True(t, ok)

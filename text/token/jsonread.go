@@ -69,7 +69,7 @@ func (r *jsonReader) uniqueObject(member func(key []byte)) {
 	seen := map[string]bool{}
 	r.object(func(key []byte) {
 		if seen[string(key)] {
-			r.fail("the key " + strconv.Quote(shorten(string(key))) + " occurs twice")
+			r.fail("the key " + strconv.Quote(shorten(string(key))) + " is a duplicate")
 			return
 		}
 		seen[string(key)] = true
@@ -118,7 +118,7 @@ func (r *jsonReader) str() []byte {
 			r.at++
 			return r.valid(text)
 		case c < ' ':
-			r.fail("a control character in a string")
+			r.fail("unescaped control character in a string")
 		case c == '\\':
 			text = r.escape(text)
 		default:
@@ -126,13 +126,13 @@ func (r *jsonReader) str() []byte {
 			r.at++
 		}
 	}
-	r.fail("a string without end")
+	r.fail("unterminated string")
 	return nil
 }
 
 func (r *jsonReader) valid(text []byte) []byte {
 	if !utf8.Valid(text) {
-		r.fail("a string that is not UTF-8")
+		r.fail("a string is not valid UTF-8")
 	}
 	return text
 }
@@ -140,7 +140,7 @@ func (r *jsonReader) valid(text []byte) []byte {
 // escape reads an escape sequence such as \n or \u0123 and appends its character.
 func (r *jsonReader) escape(text []byte) []byte {
 	if r.at+1 >= len(r.data) {
-		r.fail("a string without end")
+		r.fail("unterminated string")
 		return text
 	}
 	c := r.data[r.at+1]
@@ -153,7 +153,7 @@ func (r *jsonReader) escape(text []byte) []byte {
 	if utf16.IsSurrogate(high) {
 		low := r.codeUnit(r.at)
 		if high = utf16.DecodeRune(high, low); high == utf8.RuneError {
-			r.fail("half of a surrogate pair")
+			r.fail("lone surrogate in a string")
 		}
 		r.at += 6
 	}
@@ -163,12 +163,12 @@ func (r *jsonReader) escape(text []byte) []byte {
 // codeUnit reads \u0123 at a position.
 func (r *jsonReader) codeUnit(at int) rune {
 	if at+6 > len(r.data) || r.data[at] != '\\' || r.data[at+1] != 'u' {
-		r.fail("a broken escape")
+		r.fail("invalid escape sequence in a string")
 		return 0
 	}
 	v, err := strconv.ParseUint(string(r.data[at+2:at+6]), 16, 32)
 	if err != nil {
-		r.fail("a broken escape")
+		r.fail("invalid escape sequence in a string")
 	}
 	return rune(v)
 }
@@ -213,7 +213,7 @@ func (r *jsonReader) raw() json.RawMessage {
 
 func (r *jsonReader) skip(depth int) {
 	if depth > maxDepth {
-		r.fail("nested too deeply")
+		r.fail("nesting exceeds " + strconv.Itoa(maxDepth) + " levels")
 		return
 	}
 	switch c := r.next(); c {

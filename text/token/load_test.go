@@ -12,9 +12,10 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// TestLoadingIsFrugal: descriptions that consist of the smallest entries there
-// are stay within sixteen times their size, all garbage counted.
-func TestLoadingIsFrugal(t *testing.T) {
+// TestLoadAllocationIsBounded builds tokenizers from files with the smallest possible
+// entries. The total allocation, garbage included, must be at most sixteen times the
+// size of the file.
+func TestLoadAllocationIsBounded(t *testing.T) {
 	const n = 20000
 	list := func(entry func(i int) string) string {
 		entries := make([]string, n)
@@ -48,7 +49,7 @@ func TestLoadingIsFrugal(t *testing.T) {
 	}
 }
 
-// pairsJSON describes all pairs of 62 letters, and little else.
+// pairsJSON returns a tokenizer.json whose vocabulary has all pairs of 62 letters.
 func pairsJSON() string {
 	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	var vocab, merges []string

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mergeSlowly is the definition of byte-pair encoding: the pair of the lowest
-// rank, the leftmost of equal ones, again and again.
-func mergeSlowly(t *mergeTable, ids []int32) []int32 {
+// referenceMerge implements the definition of byte-pair encoding: it repeatedly joins
+// the leftmost pair with the lowest rank.
+func referenceMerge(t *mergeTable, ids []int32) []int32 {
 	ids = slices.Clone(ids)
 	for {
 		best, at := int32(noMerge), -1
@@ -29,10 +29,10 @@ func mergeSlowly(t *mergeTable, ids []int32) []int32 {
 	}
 }
 
-// TestMergesAgree compares both ways of merging with the definition, on tables
-// whose ranks are random: equal ones, and results that are more urgent than
-// what they are made of.
-func TestMergesAgree(t *testing.T) {
+// TestMergesEqualReference compares both merge algorithms with the reference on random
+// tables. Some ranks are equal, and some results have a lower rank than the merges that
+// produce their parts.
+func TestMergesEqualReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	work := &mergeWork{}
 	for range 400 {
@@ -45,15 +45,15 @@ func TestMergesAgree(t *testing.T) {
 		for i := range ids {
 			ids[i] = rng.Int32N(int32(symbols))
 		}
-		want := mergeSlowly(table, ids)
+		want := referenceMerge(table, ids)
 		assert.Equal(t, want, work.long.apply(table, slices.Clone(ids)))
 		assert.Equal(t, want, table.apply(slices.Clone(ids), work))
 		short := ids[:min(len(ids), maxShortWord)]
-		assert.Equal(t, mergeSlowly(table, short), table.applyShort(slices.Clone(short), work.short[:0]))
+		assert.Equal(t, referenceMerge(table, short), table.applyShort(slices.Clone(short), work.short[:0]))
 	}
 }
 
-func TestMergeTableKeepsAll(t *testing.T) {
+func TestMergeTable(t *testing.T) {
 	table := newMergeTable(0)
 	for i := range int32(1000) {
 		table.put(i, i*7, merge{rank: i, id: i + 1}, false)
@@ -67,9 +67,10 @@ func TestMergeTableKeepsAll(t *testing.T) {
 	assert.Equal(t, merge{rank: 9, id: 9}, table.get(3, 21))
 }
 
-// TestUrgentResultsStayLinear merges a long word whose every result is as
-// urgent as what it is made of, which keeps the buckets open.
-func TestUrgentResultsStayLinear(t *testing.T) {
+// TestLowRankResultsTakeLinearTime merges a long word in which the result of every
+// merge joins again at the same rank, so buckets receive positions after they are
+// opened.
+func TestLowRankResultsTakeLinearTime(t *testing.T) {
 	table := newMergeTable(0)
 	for id := int32(1); id < 18; id++ {
 		table.put(id-1, id-1, merge{rank: 0, id: id}, false)
@@ -90,10 +91,10 @@ func TestVocabularyLookup(t *testing.T) {
 			assert.Equal(t, text, v.piece(int32(id)))
 		}
 	}
-	assert.EqualValues(t, -1, v.lookup(""), "a hole is no piece")
+	assert.EqualValues(t, -1, v.lookup(""), "an unassigned id has no piece")
 	assert.EqualValues(t, -1, v.lookup("c"))
 	assert.EqualValues(t, -1, v.lookup(strings.Repeat("x", 1000)))
-	assert.EqualValues(t, -1, v.lookupPlain("b"), "plain text is no control token")
+	assert.EqualValues(t, -1, v.lookupPlain("b"), "plain text does not match control tokens")
 	assert.False(t, v.has(1))
 	assert.False(t, v.has(-1))
 	assert.False(t, v.has(5))

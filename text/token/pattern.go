@@ -43,7 +43,7 @@ func (p *pattern) find(text string, from int) (start, end int) {
 // errors.
 func compilePattern(field, expr string) (finder, error) {
 	if !utf8.ValidString(expr) {
-		return nil, malformed(field, "a pattern that is not UTF-8")
+		return nil, malformed(field, "the regular expression is not valid UTF-8")
 	}
 	expr = spellEscapes.Replace(expr)
 	if expr == `\s+$` || expr == `\s++$` {
@@ -63,7 +63,7 @@ func compilePattern(field, expr string) (finder, error) {
 				return nil, err
 			}
 		case named.requires != "" && !slices.Contains(bars[i:], named.requires):
-			return nil, unsupported(field, "the pattern %q without %q behind it", alternative, named.requires)
+			return nil, unsupported(field, "the alternative %q without %q after it", alternative, named.requires)
 		}
 		p.alternatives = append(p.alternatives, scan)
 	}
@@ -122,10 +122,10 @@ func compileSequence(field, expr string) (scanner, error) {
 		items = append(items, it)
 	}
 	if len(items) == 0 {
-		return nil, unsupported(field, "an empty alternative")
+		return nil, unsupported(field, "an empty alternative of a regular expression")
 	}
 	if needsBacktracking(items) {
-		return nil, unsupported(field, "the pattern %q needs backtracking", shorten(expr))
+		return nil, unsupported(field, "the regular expression %q needs backtracking", shorten(expr))
 	}
 	optional := len(items) > 1 && items[0].optional() && !items[0].possessive
 	if !optional {

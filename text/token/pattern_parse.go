@@ -79,7 +79,7 @@ func (p *exprParser) possessive(it item) (item, error) {
 }
 
 func (p *exprParser) unsupported(what, expr string) error {
-	return unsupported(p.field, "%s in the pattern %q", what, shorten(expr))
+	return unsupported(p.field, "%s in the regular expression %q", what, shorten(expr))
 }
 
 // set parses an expression that matches one character.

@@ -23,8 +23,8 @@ func words(tb testing.TB, expr, text string) []string {
 	return out
 }
 
-// TestPatterns compares the scanners with what a full regular-expression
-// engine (Python's regex module) makes of random text.
+// TestPatterns compares the scanners on random text with the results of a full
+// regular-expression engine (Python's regex module).
 func TestPatterns(t *testing.T) {
 	var golden []struct {
 		Expr  string
@@ -46,7 +46,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestPatternsRefused(t *testing.T) {
+func TestUnsupportedPatterns(t *testing.T) {
 	for expr, reason := range map[string]string{
 		`(a+)+`:            `the construct "("`,
 		`a+a`:              "needs backtracking",
@@ -54,8 +54,8 @@ func TestPatternsRefused(t *testing.T) {
 		`a+b*+a`:           "needs backtracking",
 		`a++b`:             "needs backtracking",
 		`ab?b`:             "needs backtracking",
-		`\s*[\r\n]+`:       `without "\\s+(?!\\S)" behind it`,
-		exprCapitalized:    "behind it",
+		`\s*[\r\n]+`:       `without "\\s+(?!\\S)" after it`,
+		exprCapitalized:    "after it",
 		`a{2000}`:          "the quantifier",
 		`.+`:               `the construct "."`,
 		`^\s`:              `the construct "^"`,
@@ -74,15 +74,15 @@ func TestPatternsRefused(t *testing.T) {
 		`\`:                "a lone backslash",
 		`(a`:               "unbalanced",
 		`[a`:               "unbalanced",
-		"\xff":             "not UTF-8",
+		"\xff":             "not valid UTF-8",
 		`(?:'s|'t)(?!\S)+`: `the construct "("`,
 	} {
 		_, err := compilePattern("pre_tokenizer", expr)
 		require.Error(t, err, expr)
 		assert.Contains(t, err.Error(), reason, expr)
 		assert.Contains(t, err.Error(), "pre_tokenizer")
-		var refused *store.FormatError
-		assert.ErrorAs(t, err, &refused)
+		var formatError *store.FormatError
+		assert.ErrorAs(t, err, &formatError)
 	}
 }
 
@@ -106,8 +106,8 @@ func TestPatternShapes(t *testing.T) {
 	}
 }
 
-// TestPatternsAreLinear runs every pre-tokenizer over texts that make
-// backtracking engines, or careless scanners, take quadratic time.
+// TestPatternsAreLinear runs every pre-tokenizer on texts for which backtracking takes
+// quadratic time.
 func TestPatternsAreLinear(t *testing.T) {
 	const size = 1 << 16
 	done := map[string]bool{}

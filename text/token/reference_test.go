@@ -16,7 +16,7 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// referenceCase is what the reference implementation makes of one text.
+// referenceCase is a text and the recorded output of the reference implementation.
 type referenceCase struct {
 	Text    string
 	IDs     []int32
@@ -91,8 +91,8 @@ func TestDemoModel(t *testing.T) {
 		tok.Encode("Hi", token.EncodeOptions{AddSpecial: true}), "add_bos_token is false")
 }
 
-// TestVocabularies compares real vocabularies, read from GGUF metadata, with
-// what the reference implementation gives.
+// TestVocabularies compares published vocabularies, read from GGUF metadata, with the
+// recorded output of the reference implementation.
 func TestVocabularies(t *testing.T) {
 	for _, name := range []string{"llama-spm", "phi-3", "gpt-2", "deepseek-llm"} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestVocabularies(t *testing.T) {
 	}
 }
 
-// vocabulary loads one of the real vocabularies.
+// vocabulary loads one of the published vocabularies.
 func vocabulary(tb testing.TB, name string) *token.Tokenizer {
 	tb.Helper()
 	file, err := gguf.Open(vfs.OS(), testutil.Shared(tb, "vocab", name+".gguf"))

@@ -125,7 +125,7 @@ const maxScoredPiece = 1024
 func (s *ggufSource) checkLengths() {
 	for id, k := range s.vocab.kinds {
 		if n := len(s.vocab.piece(int32(id))); mergeable(k) && n > maxScoredPiece {
-			s.fail(unsupported(keyTokens, "token %d of %d bytes", id, n))
+			s.fail(unsupported(keyTokens, "token %d with %d bytes (at most %d)", id, n, maxScoredPiece))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (s *ggufSource) readScores() []float32 {
 	}
 	for i, score := range scores {
 		if s.err == nil && score != score {
-			s.fail(s.meta.Errorf(keyScores, "the score of token %d is not a number", i))
+			s.fail(s.meta.Errorf(keyScores, "the score of token %d is NaN", i))
 		}
 	}
 	return scores

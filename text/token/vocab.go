@@ -44,7 +44,7 @@ func newVocabulary[T string | []byte](field string, size int, piece func(id int)
 		total += len(piece(id))
 	}
 	if total > math.MaxUint32 || size > math.MaxInt32 {
-		return nil, malformed(field, "%d pieces of %d bytes are more than a vocabulary may have", size, total)
+		return nil, malformed(field, "%d pieces with %d bytes exceed the limits of a vocabulary (2^31 pieces, 4 GiB)", size, total)
 	}
 	v := &vocabulary{
 		ends:  make([]uint32, size+1),
@@ -66,7 +66,7 @@ func newVocabulary[T string | []byte](field string, size int, piece func(id int)
 			continue
 		}
 		if other, ok := v.insert(int32(id)); !ok {
-			return nil, malformed(field, "ids %d and %d are the same piece %q", other, id, v.piece(int32(id)))
+			return nil, malformed(field, "ids %d and %d have the same piece %q", other, id, v.piece(int32(id)))
 		}
 	}
 	return v, nil
