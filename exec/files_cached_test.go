@@ -142,7 +142,7 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 			_, err = vfs.Lock(mem, packs.Path(about.Source, about.Fingerprint)+".lock")
 			require.NoError(t, err)
 			return mem
-		}, 0, "in use by somebody else"},
+		}, 0, "locked by another process or session"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var notices []string

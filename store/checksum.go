@@ -2,11 +2,11 @@ package store
 
 import "github.com/cespare/xxhash/v2"
 
-// Sum64 is the checksum of what lies in files of this project's formats: XXH64. Each
-// has a seed of its own, with which the sum of no bytes, or of zeros, is not zero. It
-// allocates nothing.
+// Sum64 returns the XXH64 checksum of the concatenated parts. It checksums the headers and
+// indexes of this project's file formats. Each format uses its own seed, chosen so that the
+// checksum of no bytes and of zeros is not zero. Sum64 does not allocate.
 func Sum64(seed uint64, parts ...[]byte) uint64 {
-	var d xxhash.Digest // on the stack
+	var d xxhash.Digest // stays on the stack
 	d.ResetWithSeed(seed)
 	for _, p := range parts {
 		_, _ = d.Write(p) // never fails

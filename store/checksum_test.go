@@ -8,9 +8,9 @@ import (
 
 func TestSum64(t *testing.T) {
 	a, b := []byte("ab"), []byte("c")
-	require.Equal(t, Sum64(1, []byte("abc")), Sum64(1, a, b), "parts are one text")
+	require.Equal(t, Sum64(1, []byte("abc")), Sum64(1, a, b), "the parts are concatenated")
 	require.NotEqual(t, Sum64(1, a), Sum64(2, a))
 	require.NotZero(t, Sum64(1))
-	require.EqualValues(t, 0x44bc2cf5ad770999, Sum64(0, []byte("abc")), "XXH64 of that, as published")
+	require.EqualValues(t, 0x44bc2cf5ad770999, Sum64(0, []byte("abc")), "the published XXH64 test vector")
 	require.Zero(t, testing.AllocsPerRun(10, func() { Sum64(1, a, b) }))
 }

@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// Why a file was refused. They are found with errors.Is.
+// The kinds of a FormatError. Test for them with errors.Is.
 var (
 	// ErrFormat: the file contradicts its format or itself.
 	ErrFormat = errors.New("malformed file")
-	// ErrTruncated: the file ends before what it promises. It is an ErrFormat
-	// too.
+	// ErrTruncated: the file ends before the data that its header describes. It matches
+	// ErrFormat too.
 	ErrTruncated = errors.New("file ends too early")
-	// ErrUnsupported: the file may well be sound, but uses something that is
-	// not implemented; the message says what.
+	// ErrUnsupported: the file may be valid, but it uses a feature that this program does
+	// not implement. The message names the feature.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// NoOffset marks a FormatError that concerns no particular byte.
+// NoOffset is the offset of a FormatError that concerns no particular byte.
 const NoOffset = -1
 
-// FormatError says what is wrong with a file, where, and what to do about it.
+// FormatError reports what is wrong with a file, where, and what to do about it.
 type FormatError struct {
 	Path   string
 	Off    int64  // byte offset in the file, or NoOffset
-	Field  string // what is wrong: a header field, a metadata key, a tensor
+	Field  string // the faulty header field, metadata key or tensor
 	Reason string
-	Hint   string // what to do; may be empty
+	Hint   string // what the user can do; may be empty
 	Kind   error  // ErrFormat, ErrTruncated or ErrUnsupported
 }
 
-// Error gives all parts on one line.
+// Error formats all parts on one line.
 func (e *FormatError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Path)
@@ -52,10 +52,10 @@ func (e *FormatError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the kind.
+// Unwrap returns Kind.
 func (e *FormatError) Unwrap() error { return e.Kind }
 
-// Is makes a truncated file count as malformed.
+// Is makes ErrTruncated match ErrFormat.
 func (e *FormatError) Is(target error) bool {
 	return target == ErrFormat && e.Kind == ErrTruncated
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Index is the part that all readers share: open files and the tensors in
-// them. Together with nothing else it implements Source.
+// Index implements Source over a set of open files. Each reader parses its file format and
+// builds an Index from the result.
 type Index struct {
 	files   []vfs.File
 	tensors []Tensor
 	byName  map[string]int32 // index into tensors
 }
 
-// NewIndex takes over files, whose tensors are given. It fails when a name is
-// unfit or occurs twice, or when tensors share bytes; the files stay the
-// caller's then.
+// NewIndex returns an Index over files with the given tensors and takes ownership of the
+// files. It returns an error, and the caller keeps the files, if a tensor name is invalid
+// or duplicated, or if two tensors share bytes.
 func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 	x := &Index{files: files, tensors: tensors, byName: make(map[string]int32, len(tensors))}
 	for i, t := range tensors {
-		if reason := badName(t.Name); reason != "" {
-			return nil, x.refuse(t, reason)
+		if reason := nameProblem(t.Name); reason != "" {
+			return nil, x.tensorError(t, reason)
 		}
-		if _, twice := x.byName[t.Name]; twice {
-			return nil, x.refuse(t, "the name occurs twice")
+		if _, duplicate := x.byName[t.Name]; duplicate {
+			return nil, x.tensorError(t, "the name occurs twice")
 		}
 		x.byName[t.Name] = int32(i)
 	}
@@ -39,21 +39,22 @@ func NewIndex(files []vfs.File, tensors []Tensor) (*Index, error) {
 	return x, nil
 }
 
-// badName says why a tensor may not have this name. Names turn up in messages,
-// keys and exported files, where these would do harm.
-func badName(name string) string {
+// nameProblem returns the reason why a tensor name is invalid, or "". Names appear in
+// messages, keys and exported files, so control bytes and path elements are rejected.
+func nameProblem(name string) string {
 	switch {
 	case name == "":
 		return "the name is empty"
 	case strings.ContainsRune(name, 0):
 		return "the name contains a NUL byte"
 	case strings.Contains(name, "../") || strings.Contains(name, `..\`):
-		return "the name looks like a path out of its directory"
+		return "the name contains a path out of its directory"
 	}
 	return ""
 }
 
-// checkOverlap refuses tensors that share bytes: one of them would be garbage.
+// checkOverlap returns an error if two tensors share bytes: at least one of them would hold
+// garbage.
 func (x *Index) checkOverlap() error {
 	order := make([]int32, len(x.tensors))
 	for i := range order {
@@ -66,13 +67,13 @@ func (x *Index) checkOverlap() error {
 	for i := 1; i < len(order); i++ {
 		before, t := x.tensors[order[i-1]], x.tensors[order[i]]
 		if before.File == t.File && before.Offset+before.Size > t.Offset {
-			return x.refuse(t, fmt.Sprintf("its bytes overlap those of tensor %q", before.Name))
+			return x.tensorError(t, fmt.Sprintf("its bytes overlap those of tensor %q", before.Name))
 		}
 	}
 	return nil
 }
 
-func (x *Index) refuse(t Tensor, reason string) error {
+func (x *Index) tensorError(t Tensor, reason string) error {
 	return &FormatError{
 		Path: x.files[t.File].Name(), Off: t.Offset, Field: fmt.Sprintf("tensor %q", t.Name),
 		Reason: reason, Kind: ErrFormat,
@@ -111,21 +112,21 @@ func (x *Index) ReadAt(t Tensor, p []byte, off int64) (int, error) {
 	}
 	n, err := f.ReadAt(p, t.Offset+off)
 	if errors.Is(err, io.EOF) {
-		// The file was long enough when it was opened.
+		// NewIndex checked that the tensor lies inside the file.
 		return n, &FormatError{
 			Path: f.Name(), Off: t.Offset + off + int64(n), Field: fmt.Sprintf("tensor %q", t.Name),
-			Reason: "the file has become shorter while in use", Hint: "open the model again", Kind: ErrTruncated,
+			Reason: "the file was truncated while in use", Hint: "open the model again", Kind: ErrTruncated,
 		}
 	}
 	return n, err
 }
 
-// Close closes the files. Reads in flight end with an error.
+// Close closes the files. Reads in progress return an error.
 func (x *Index) Close() error {
 	return CloseAll(x.files)
 }
 
-// CloseAll closes every file and returns what went wrong.
+// CloseAll closes every file and joins the errors.
 func CloseAll(files []vfs.File) error {
 	var errs []error
 	for _, f := range files {

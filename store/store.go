@@ -1,10 +1,17 @@
-// Package store describes models as they lie on flash: tensors with a name, a
-// number format, a shape and a place in a file.
+// Package store describes models as they lie on flash: tensors with a name, a number
+// format, a shape and a place in a file.
 //
-// The readers are in the subpackages gguf and safetensors; both give a
-// [Source]. Whatever a file claims is checked before it is believed: every
-// tensor of an open Source lies inside its file, has the number of bytes that
-// its shape and format ask for, and shares no byte with another one.
+// The readers are in the subpackages: gguf and safetensors read the formats of published
+// models, pack reads this project's own format. Each returns a [Source]. A reader checks
+// every value from a file before it uses it: each tensor of an open Source lies inside its
+// file, has the number of bytes that its shape and type require, and shares no byte with
+// another tensor. Malformed files produce a [FormatError].
+//
+// The other subpackages support the readers. vfs provides all file access. crc computes the
+// block checksums. w8a8 stores calibrations. synth writes models of random weights for
+// measurements.
+//
+// Begin with [Tensor] and [Source].
 package store
 
 import (
@@ -15,20 +22,20 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Tensor is one tensor's place on flash.
+// Tensor describes one tensor and its place on flash.
 type Tensor struct {
 	Name string
 	Type quant.Type
-	// Shape is in row-major order, outermost dimension first: a matrix is
-	// [rows, cols] with the elements of a row side by side, whatever order the
-	// file format itself uses. A scalar has no dimensions.
+	// Shape is in row-major order, outermost dimension first, whatever order the file
+	// format uses: a matrix is [rows, cols] and the elements of a row are contiguous. A
+	// scalar has no dimensions.
 	Shape  []int
 	File   int   // index into Source.Files
-	Offset int64 // of the first byte in that file
+	Offset int64 // of the first byte in the file
 	Size   int64 // bytes
 }
 
-// Cols returns the length of a row, the innermost dimension; 1 for a scalar.
+// Cols returns the innermost dimension, the length of a row; 1 for a scalar.
 func (t Tensor) Cols() int {
 	if len(t.Shape) == 0 {
 		return 1
@@ -36,7 +43,7 @@ func (t Tensor) Cols() int {
 	return t.Shape[len(t.Shape)-1]
 }
 
-// Rows returns how many rows there are over all outer dimensions.
+// Rows returns the number of rows over all outer dimensions.
 func (t Tensor) Rows() int {
 	rows := 1
 	for i := 0; i < len(t.Shape)-1; i++ {
@@ -45,26 +52,25 @@ func (t Tensor) Rows() int {
 	return rows
 }
 
-// Source is an open model file or set of files. It is safe for concurrent use
-// until Close.
+// Source is an open model file or set of files. It is safe for concurrent use until Close.
 type Source interface {
-	// Tensors returns all tensors, in the order of the files. The slice
-	// belongs to the Source: read only.
+	// Tensors returns all tensors in file order. The Source owns the slice: callers must
+	// not change it.
 	Tensors() []Tensor
-	// Tensor finds a tensor by name.
+	// Tensor returns the tensor with the given name.
 	Tensor(name string) (Tensor, bool)
-	// ReadAt fills p from the tensor's bytes, beginning off bytes into the
-	// tensor. It reads all of p or fails: a range outside the tensor is
-	// refused, and errors name the file and the offset in it.
+	// ReadAt fills p with the tensor's bytes that begin at off in the tensor. It reads all
+	// of p or returns an error. It rejects a range outside the tensor. Errors name the file
+	// and the offset in the file.
 	ReadAt(t Tensor, p []byte, off int64) (int, error)
-	// Files returns the paths that Tensor.File counts.
+	// Files returns the paths that Tensor.File indexes.
 	Files() []string
 	io.Closer
 }
 
-// Bytes returns the storage that a tensor of the given shape needs. ok is false
-// when a dimension is negative or a product does not fit; a shape whose rows
-// are not whole blocks of t gives an error.
+// Bytes returns the storage of a tensor with the given type and shape. ok is false if a
+// dimension is negative or the size overflows int64. It returns an error if a row is not a
+// whole number of blocks of t.
 func Bytes(t quant.Type, shape []int) (size int64, ok bool, err error) {
 	cols := 1
 	if len(shape) > 0 {

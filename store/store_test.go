@@ -52,7 +52,7 @@ func TestTensorRowsAndCols(t *testing.T) {
 	}
 }
 
-// openFiles returns two files of 100 bytes each that count up from 0.
+// openFiles returns two files of 100 bytes each. Byte i has the value i.
 func openFiles(t *testing.T) []vfs.File {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -80,7 +80,7 @@ func TestIndexReadsTensors(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, x.Files())
-	require.Equal(t, "second", x.Tensors()[0].Name, "the order of the files stays")
+	require.Equal(t, "second", x.Tensors()[0].Name, "file order is preserved")
 	_, ok := x.Tensor("third")
 	require.False(t, ok)
 	tensor, ok := x.Tensor("second")
@@ -100,10 +100,10 @@ func TestIndexReadsTensors(t *testing.T) {
 	require.ErrorIs(t, err, ErrTruncated)
 	require.ErrorContains(t, err, `a at offset 100: tensor "shrunk"`)
 	require.NoError(t, x.Close())
-	require.Error(t, x.Close(), "the second Close reports files already closed")
+	require.Error(t, x.Close(), "the second Close reports that the files are closed")
 }
 
-func TestIndexRefuses(t *testing.T) {
+func TestNewIndexRejectsInvalidTensors(t *testing.T) {
 	files := openFiles(t)
 	for _, c := range []struct {
 		name, reason string
@@ -124,7 +124,7 @@ func TestIndexRefuses(t *testing.T) {
 		})
 	}
 	_, err := NewIndex(files, []Tensor{{Name: "x", Size: 10}, {Name: "y", File: 1, Size: 10}})
-	require.NoError(t, err, "the same place in two files is two places")
+	require.NoError(t, err, "equal offsets in two files do not overlap")
 }
 
 func TestFormatError(t *testing.T) {
@@ -135,6 +135,6 @@ func TestFormatError(t *testing.T) {
 	require.NotErrorIs(t, err, ErrFormat)
 	cut := error(&FormatError{Kind: ErrTruncated})
 	require.ErrorIs(t, cut, ErrTruncated)
-	require.ErrorIs(t, cut, ErrFormat, "a truncated file is a malformed one")
+	require.ErrorIs(t, cut, ErrFormat, "a truncated file matches ErrFormat")
 	require.False(t, errors.Is(&FormatError{Kind: ErrFormat}, ErrTruncated))
 }

@@ -1,38 +1,41 @@
 package crc
 
-// Combiner makes the sum of a whole from sums of its parts, which are all of one size and
-// may have been summed anywhere, in any order.
+// Combiner computes the checksum of concatenated blocks from the checksums of the blocks.
+// All blocks have the same size. They may be checksummed by any thread and in any order.
+//
+// A CRC is linear: appending a block of zeros maps each byte of a checksum to a fixed word,
+// and the words of the four bytes add up (XOR). A table holds these words.
 type Combiner struct {
 	size    int
-	shifted [4][256]uint32 // what a byte of a sum becomes, by its place, when a part follows
+	shifted [4][256]uint32 // [byte position, byte value] the checksum after a block of zeros
 }
 
-// NewCombiner returns a Joint for parts of so many bytes.
+// NewCombiner returns a Combiner for blocks of size bytes.
 func NewCombiner(size int) *Combiner {
-	j := &Combiner{size: size}
+	c := &Combiner{size: size}
 	zeros := make([]byte, size)
-	nothing := Update(0, zeros)
-	for place := range j.shifted {
-		of := &j.shifted[place]
+	base := Update(0, zeros)
+	for position := range c.shifted {
+		table := &c.shifted[position]
 		for bit := range 8 {
-			of[1<<bit] = Update(1<<(8*place+bit), zeros) ^ nothing
+			table[1<<bit] = Update(1<<(8*position+bit), zeros) ^ base
 		}
-		for b := range of {
-			low := b & -b // what a byte becomes is the sum of what its bits become
-			of[b] = of[low] ^ of[b^low]
+		for b := range table {
+			lowest := b & -b // linear: the word of a byte is the XOR of the words of its bits
+			table[b] = table[lowest] ^ table[b^lowest]
 		}
 	}
-	return j
+	return c
 }
 
-// Size returns the bytes of a part.
-func (j *Combiner) Size() int { return j.size }
+// Size returns the size of a block in bytes.
+func (c *Combiner) Size() int { return c.size }
 
-// Combine returns the sum of the parts that have these, one behind the other.
-func (j *Combiner) Combine(parts []uint32) (sum uint32) {
-	m := &j.shifted
-	for _, part := range parts {
-		sum = part ^ m[0][byte(sum)] ^ m[1][byte(sum>>8)] ^ m[2][byte(sum>>16)] ^ m[3][sum>>24]
+// Combine returns the checksum of the concatenation of the blocks that have these checksums.
+func (c *Combiner) Combine(blocks []uint32) (sum uint32) {
+	m := &c.shifted
+	for _, block := range blocks {
+		sum = block ^ m[0][byte(sum)] ^ m[1][byte(sum>>8)] ^ m[2][byte(sum>>16)] ^ m[3][sum>>24]
 	}
 	return sum
 }

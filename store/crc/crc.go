@@ -1,8 +1,13 @@
-// Package crc computes the checksum of whatever is read from flash again and again.
+// Package crc computes CRC-32C, the checksum of data that the engine reads from flash again
+// and again: the blocks of a pack and the pages of the KV cache.
 //
-// It is CRC-32C, for which processors have an instruction: cores that would else
-// compute sum every byte that comes back, so what that costs is time that a model
-// lacks. It finds every burst of up to 32 bits.
+// The threads that compute also verify each byte they read, so checksum time adds to the
+// time of each token. CRC-32C is fast because processors have instructions for it. It
+// detects every error burst of up to 32 bits. [Update] computes a checksum; [Combiner]
+// joins the checksums of equal-sized blocks without reading the data again.
+//
+// The files fold_amd64.s and fold_arm64.s contain the fast paths; update in this file is
+// the portable one.
 package crc
 
 import (
@@ -11,14 +16,14 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// castagnoli is the polynomial that processors know.
+// castagnoli is the CRC-32C polynomial, which processors implement.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// prefetchBytes is a page of memory: what a processor foresees of reads ends with it.
+// prefetchBytes is the size of a memory page: hardware prefetchers stop at its end.
 const prefetchBytes = 4096
 
-// Update returns the sum of what has a sum already and of data behind it. The sum of
-// nothing is 0, and zeros have another one.
+// Update returns the checksum of the data that has the checksum sum, followed by data. The
+// checksum of no data is 0; the checksum of zeros is not.
 func Update(sum uint32, data []byte) uint32 {
 	if n := len(data) / foldBytes * foldBytes; hasFold && n > 0 {
 		sum = ^fold(^sum, &data[0], n)
@@ -27,8 +32,8 @@ func Update(sum uint32, data []byte) uint32 {
 	return update(sum, data)
 }
 
-// update is Update without folding. What is summed next is on its way from memory
-// meanwhile: a device wrote it, so that it is in no cache of this core.
+// update is Update without the assembly fast path. It prefetches the next page while it
+// computes the current one: a device wrote the data, so no cache of this core holds it.
 func update(sum uint32, data []byte) uint32 {
 	for len(data) > prefetchBytes {
 		tiering.Prefetch(tiering.Address(data[prefetchBytes:]), min(prefetchBytes, len(data)-prefetchBytes))

@@ -4,14 +4,14 @@ package crc
 
 import "golang.org/x/sys/cpu"
 
-// hasFold says that the processor multiplies polynomials in registers of 512 bits.
+// hasFold reports whether the processor has carry-less multiplication in 512-bit registers.
 var hasFold = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
-// foldBytes is what is folded in a round.
+// foldBytes is the number of bytes that fold processes in one iteration.
 const foldBytes = 256
 
-// fold adds n bytes to the state of a sum, which is the sum inverted. n is a multiple of
-// foldBytes, not 0.
+// fold updates a CRC state, which is the inverted checksum, with n bytes of data. n is a
+// positive multiple of foldBytes.
 //
 //go:noescape
 func fold(state uint32, data *byte, n int) uint32

@@ -2,30 +2,31 @@
 
 #include "textflag.h"
 
-// Polynomials over two elements, as the carry-less multiplication takes them: bits in
-// reverse, so that the first byte of data has the highest powers of x. Folding a lane of
-// 128 bits over D bits multiplies its first half by x^(D+32) and its second by x^(D-32),
-// both modulo the polynomial of CRC-32C, and adds what comes of both.
+// The code folds polynomials over GF(2) with carry-less multiplication. Bits are reflected:
+// the first byte of the data holds the highest powers of x. To fold a 128-bit lane across D
+// bits, it multiplies the first half of the lane by x^(D+32) and the second half by
+// x^(D-32), both modulo the polynomial of CRC-32C, and adds both products.
 
-// over 2048 bits, what a round takes
+// constants to fold across 2048 bits, one iteration
 DATA over2048<>+0(SB)/8, $0xdcb17aa4
 DATA over2048<>+8(SB)/8, $0xb9e02b86
 GLOBL over2048<>(SB), RODATA|NOPTR, $16
 
-// over 512 bits, a register
+// constants to fold across 512 bits, one register
 DATA over512<>+0(SB)/8, $0x740eef02
 DATA over512<>+8(SB)/8, $0x9e4addf8
 GLOBL over512<>(SB), RODATA|NOPTR, $16
 
-// FOLD makes of acc, by the powers in k, its sum with what comes D bits behind it.
+// FOLD folds acc across D bits with the constants k and adds the data at next.
 #define FOLD(acc, k, next) \
 	VPCLMULQDQ $0x00, k, acc, Z8;   \
 	VPCLMULQDQ $0x11, k, acc, acc;  \
 	VPTERNLOGQ $0x96, next, Z8, acc
 
 // func fold(state uint32, data *byte, n int) uint32
-// n is a multiple of 256, not 0. Four registers hold what 256 bytes were folded to. The
-// instruction for CRC-32C, for which nothing is inverted, makes the sum of the last.
+// n is a positive multiple of 256. Z0 to Z3 hold the folded state of 256 bytes. After the
+// loop they are folded into Z0, and the CRC32Q instruction, which does not invert its state,
+// reduces these 64 bytes to the checksum.
 TEXT ·fold(SB), NOSPLIT, $64-28
 	MOVL          state+0(FP), AX
 	MOVQ          data+8(FP), SI
@@ -37,7 +38,7 @@ TEXT ·fold(SB), NOSPLIT, $64-28
 	VMOVDQU64     64(SI), Z1
 	VMOVDQU64     128(SI), Z2
 	VMOVDQU64     192(SI), Z3
-	LEAQ          -256(SI)(CX*1), DI // the last round's data
+	LEAQ          -256(SI)(CX*1), DI // the data of the last iteration
 
 next:
 	CMPQ SI, DI
@@ -53,16 +54,16 @@ join:
 	FOLD(Z0, Z7, Z1)
 	FOLD(Z0, Z7, Z2)
 	FOLD(Z0, Z7, Z3)
-	VMOVDQU64 Z0, sums-64(SP)
+	VMOVDQU64 Z0, folded-64(SP)
 	VZEROUPPER
 	XORL   AX, AX
-	CRC32Q sums-64(SP), AX
-	CRC32Q sums-56(SP), AX
-	CRC32Q sums-48(SP), AX
-	CRC32Q sums-40(SP), AX
-	CRC32Q sums-32(SP), AX
-	CRC32Q sums-24(SP), AX
-	CRC32Q sums-16(SP), AX
-	CRC32Q sums-8(SP), AX
+	CRC32Q folded-64(SP), AX
+	CRC32Q folded-56(SP), AX
+	CRC32Q folded-48(SP), AX
+	CRC32Q folded-40(SP), AX
+	CRC32Q folded-32(SP), AX
+	CRC32Q folded-24(SP), AX
+	CRC32Q folded-16(SP), AX
+	CRC32Q folded-8(SP), AX
 	MOVL   AX, ret+24(FP)
 	RET

@@ -4,15 +4,16 @@ package crc
 
 import "golang.org/x/sys/cpu"
 
-// hasFold says that the processor has the instruction for CRC-32C and multiplies
-// polynomials.
+// hasFold reports whether the processor has the CRC-32C instructions and polynomial
+// multiplication.
 var hasFold = cpu.ARM64.HasCRC32 && cpu.ARM64.HasPMULL
 
-// foldBytes is what is summed in a round, in three parts at the same time.
+// foldBytes is the number of bytes that fold processes in one iteration, in three
+// interleaved streams.
 const foldBytes = 3 * 1024
 
-// fold adds n bytes to the state of a sum, which is the sum inverted. n is a multiple of
-// foldBytes, not 0.
+// fold updates a CRC state, which is the inverted checksum, with n bytes of data. n is a
+// positive multiple of foldBytes.
 //
 //go:noescape
 func fold(state uint32, data *byte, n int) uint32

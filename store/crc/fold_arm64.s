@@ -2,11 +2,11 @@
 
 #include "textflag.h"
 
-// The instruction for CRC-32C takes eight bytes and, on most cores, can begin anew each
-// cycle, but its result takes two or three cycles: one sum after the other leaves it idle.
-// So a round sums three parts of 1024 bytes at the same time.
+// The CRC32CX instruction consumes eight bytes. Most cores start one each cycle, but its
+// latency is two or three cycles, so a single dependent chain leaves the unit idle. Each
+// iteration therefore checksums three streams of 1024 bytes in parallel.
 
-// SUM48 adds the next 16 bytes of each part.
+// SUM48 consumes the next 16 bytes of each stream.
 #define SUM48(offset) \
 	LDP     offset(R1), (R8, R9)  \
 	LDP     offset(R2), (R10, R11) \
@@ -19,10 +19,10 @@
 	CRC32CX R13, R6
 
 // func fold(state uint32, data *byte, n int) uint32
-// n is a multiple of 3072, not 0. R1, R2 and R3 are the three parts of a round, R4, R5
-// and R6 their sums. What follows a part multiplies its sum by x^(8·bytes) modulo the
-// polynomial. Bits are in reverse: the product with x^(8·bytes-33) has 64 of them, and
-// the instruction makes their sum.
+// n is a positive multiple of 3072. R1, R2 and R3 point to the three streams; R4, R5 and R6
+// hold their CRC states. To append the following bytes, a state is multiplied by
+// x^(8·bytes) modulo the polynomial. Bits are reflected: the code multiplies by
+// x^(8·bytes-33), which gives 64 bits, and CRC32CX reduces them.
 TEXT ·fold(SB), NOSPLIT, $0-28
 	MOVWU state+0(FP), R4
 	MOVD  data+8(FP), R1
@@ -33,7 +33,7 @@ TEXT ·fold(SB), NOSPLIT, $0-28
 	MOVD  $0x170076fa, R8
 	FMOVD R8, F3
 
-round:
+iteration:
 	ADD  $1024, R1, R2
 	ADD  $2048, R1, R3
 	MOVD $0, R5
@@ -41,7 +41,7 @@ round:
 	MOVD $16, R7
 
 step:
-	PRFM 3072(R1), PLDL1STRM // a device wrote it: it is in no cache of this core
+	PRFM 3072(R1), PLDL1STRM // a device wrote the data: no cache of this core holds it
 	PRFM 3072(R2), PLDL1STRM
 	PRFM 3072(R3), PLDL1STRM
 	SUM48(0)
@@ -65,6 +65,6 @@ step:
 	EORW    R6, R4
 	MOVD    R3, R1
 	CMP     R0, R1
-	BNE     round
+	BNE     iteration
 	MOVW    R4, ret+24(FP)
 	RET

@@ -1,8 +1,7 @@
 package vfs
 
-// Allocate makes f size bytes long and, where the file system can promise it,
-// makes sure that the disk has room for all of them, so that a full disk shows
-// here and not in the middle of what is written next.
+// Allocate sets the length of f to size bytes. Where the file system supports it, Allocate
+// also reserves the disk space, so that a full disk fails here and not in a later write.
 func Allocate(f File, size int64) error {
 	if a, ok := f.(allocator); ok {
 		return a.allocate(size)
@@ -10,7 +9,7 @@ func Allocate(f File, size int64) error {
 	return f.Truncate(size)
 }
 
-// allocator is implemented by files that can reserve room.
+// allocator is implemented by files that can reserve disk space.
 type allocator interface {
 	allocate(size int64) error
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve takes room for size bytes. File systems that cannot promise any are
-// taken at their word: what does not fit shows when it is written.
+// reserve reserves size bytes of disk space. File systems without support for that report a
+// full disk on a later write.
 func reserve(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)

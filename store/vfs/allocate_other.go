@@ -4,5 +4,5 @@ package vfs
 
 import "os"
 
-// reserve promises nothing: what does not fit shows when it is written.
+// reserve does nothing: this system reports a full disk on a later write.
 func reserve(*os.File, int64) error { return nil }

@@ -9,16 +9,16 @@ import (
 	"math/rand/v2"
 )
 
-// TempMark is part of the name of every temporary file, so that leftovers of a
-// killed process can be told from real files.
+// TempMark is part of the name of every temporary file. It tells the leftovers of a killed
+// process from other files.
 const TempMark = ".tmp-"
 
-// writeBufferBytes is large enough that flash sees long writes.
+// writeBufferBytes is large enough that the flash receives long writes.
 const writeBufferBytes = 1 << 20
 
-// WriteAtomic writes a file so that, whatever happens meanwhile, name is
-// either as it was before or complete and durable. It writes beside name,
-// syncs, renames and syncs the directory; a failure removes the temporary.
+// WriteAtomic writes a file such that after a crash or a failure name is either unchanged
+// or complete and durable. It writes a temporary file beside name, syncs it, renames it and
+// syncs the directory. It removes the temporary file on failure.
 func WriteAtomic(fsys FS, name string, write func(w io.Writer) error) error {
 	temp := fmt.Sprintf("%s%s%016x", name, TempMark, rand.Uint64())
 	if err := writeDurable(fsys, temp, write); err != nil {
@@ -31,7 +31,7 @@ func WriteAtomic(fsys FS, name string, write func(w io.Writer) error) error {
 	return fsys.SyncDir(dir)
 }
 
-// WriteFile is WriteAtomic for bytes that are at hand.
+// WriteFile is WriteAtomic for bytes in memory.
 func WriteFile(fsys FS, name string, data []byte) error {
 	return WriteAtomic(fsys, name, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -39,7 +39,7 @@ func WriteFile(fsys FS, name string, data []byte) error {
 	})
 }
 
-// writeDurable creates a file, lets write fill it and syncs it.
+// writeDurable creates a file, calls write to fill it and syncs it.
 func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err error) {
 	f, err := fsys.Create(name)
 	if err != nil {
@@ -56,7 +56,7 @@ func writeDurable(fsys FS, name string, write func(w io.Writer) error) (err erro
 	return f.Sync()
 }
 
-// removeIfExists clears a temporary that may never have come into being.
+// removeIfExists removes a temporary file that may not exist.
 func removeIfExists(fsys FS, name string) error {
 	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,51 +1,55 @@
 package vfs
 
-// batchDetector notices how a device tells that reads have ended: of each when it has, or of all
-// that are under way at once, when it has nothing left to do. Some virtual disks are of
-// the second kind: whatever is asked of them while they read delays the news of what
-// has ended long before.
+// batchDetector learns how a device reports completed reads: each read as soon as it is
+// done, or a whole batch of reads together when the device becomes idle. Some virtual disks
+// do the latter: new reads that are submitted to a busy device delay the report of reads
+// that finished long before.
 type batchDetector struct {
-	current  int   // of the last lot, which is what is asked for at once
-	inFlight []int // [depth] how many reads of a lot are under way, by its number
-	score    int   // how often they ended together, less how often they did not, of late
+	current  int   // index of the batch that is being submitted
+	inFlight []int // [depth] reads in flight of each batch, a ring
+	score    int   // recent batched completions minus separate ones, within ±maxScore
 }
 
 const (
-	// maxScore bounds lots.seen, so that a few reads change it.
+	// maxScore bounds batchDetector.score, so that a few observations can change the answer.
 	maxScore = 3
-	// minBatch is how many reads of one lot hardly end at the same time by chance.
+	// minBatch is the number of reads of one batch that are unlikely to complete at the same
+	// time by chance.
 	minBatch = 4
 )
 
-func newBatchDetector(depth int) batchDetector { return batchDetector{inFlight: make([]int, depth)} }
-
-// beginBatch begins a lot.
-func (l *batchDetector) beginBatch() { l.current = (l.current + 1) % len(l.inFlight) }
-
-// submitted counts a read of the present lot and returns which that is.
-func (l *batchDetector) submitted() int {
-	l.inFlight[l.current]++
-	return l.current
+func newBatchDetector(depth int) batchDetector {
+	return batchDetector{inFlight: make([]int, depth)}
 }
 
-// completed counts reads of some lots of which the system tells at once. alone: somebody
-// waited for the first of them, and nothing else is under way.
-func (l *batchDetector) completed(of []int, alone bool) {
-	several := len(of) >= minBatch
-	for _, lot := range of {
-		l.inFlight[lot]--
-		several = several || lot != of[0]
+// beginBatch starts a new batch.
+func (d *batchDetector) beginBatch() { d.current = (d.current + 1) % len(d.inFlight) }
+
+// submitted counts a read of the current batch and returns the index of the batch.
+func (d *batchDetector) submitted() int {
+	d.inFlight[d.current]++
+	return d.current
+}
+
+// completed processes reads that the system reported in one call. batches holds the batch of
+// each read. idle says that the caller blocked until the first of them completed and that no
+// other read is in flight: only then a report of several reads is evidence of batching.
+func (d *batchDetector) completed(batches []int, idle bool) {
+	several := len(batches) >= minBatch
+	for _, batch := range batches {
+		d.inFlight[batch]--
+		several = several || batch != batches[0]
 	}
-	for _, lot := range of {
-		if l.inFlight[lot] > 0 {
-			l.score = max(l.score-1, -maxScore)
+	for _, batch := range batches {
+		if d.inFlight[batch] > 0 {
+			d.score = max(d.score-1, -maxScore)
 			return
 		}
 	}
-	if several && alone {
-		l.score = min(l.score+1, maxScore)
+	if several && idle {
+		d.score = min(d.score+1, maxScore)
 	}
 }
 
-// batched reports whether reads that are under way end at once.
-func (l *batchDetector) batched() bool { return l.score > 0 }
+// batched reports whether the device reports completed reads in batches.
+func (d *batchDetector) batched() bool { return d.score > 0 }

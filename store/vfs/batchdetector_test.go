@@ -6,68 +6,68 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask puts lots of some reads under way and returns their numbers, one for each read.
-func (l *batchDetector) ask(reads ...int) (of []int) {
-	for _, n := range reads {
-		l.beginBatch()
+// submitBatches submits batches of the given sizes and returns the batch of each read.
+func (d *batchDetector) submitBatches(sizes ...int) (batches []int) {
+	for _, n := range sizes {
+		d.beginBatch()
 		for range n {
-			of = append(of, l.submitted())
+			batches = append(batches, d.submitted())
 		}
 	}
-	return of
+	return batches
 }
 
-func TestLotsThatEndTogether(t *testing.T) {
-	l := newBatchDetector(16)
-	require.False(t, l.batched(), "nothing is known yet")
-	l.completed(l.ask(1, 3), true)
-	require.True(t, l.batched(), "several lots at once")
-	l = newBatchDetector(16)
-	l.completed(l.ask(minBatch), true)
-	require.True(t, l.batched(), "a large lot at once")
+func TestBatchDetectorFindsBatching(t *testing.T) {
+	d := newBatchDetector(16)
+	require.False(t, d.batched(), "no observation yet")
+	d.completed(d.submitBatches(1, 3), true)
+	require.True(t, d.batched(), "two batches completed together")
+	d = newBatchDetector(16)
+	d.completed(d.submitBatches(minBatch), true)
+	require.True(t, d.batched(), "a large batch completed together")
 	for range 20 {
-		l.completed(l.ask(minBatch), true)
+		d.completed(d.submitBatches(minBatch), true)
 	}
 	for range maxScore {
-		of := l.ask(4)
-		l.completed(of[:1], false)
-		l.completed(of[1:], false)
+		batches := d.submitBatches(4)
+		d.completed(batches[:1], false)
+		d.completed(batches[1:], false)
 	}
-	require.False(t, l.batched(), "parts of lots, which count against what was seen before, but not for ever")
+	require.False(t, d.batched(), "partial batches outweigh a bounded number of earlier observations")
 }
 
-func TestLotsThatSayNothing(t *testing.T) {
-	l := newBatchDetector(16)
-	l.completed(l.ask(1), true)
-	l.completed(l.ask(minBatch-1), true)
-	require.False(t, l.batched(), "a few reads may end at once")
-	l.completed(l.ask(2, 5), false)
-	require.False(t, l.batched(), "and all when nobody has looked for a while")
-	first := l.ask(3)
-	second := l.ask(3)
-	l.completed(first, false)
-	l.completed(second, true)
-	require.False(t, l.batched())
-	require.Zero(t, l.score)
-	l.completed(nil, true)
-	require.Zero(t, l.score)
+func TestBatchDetectorIgnoresWeakEvidence(t *testing.T) {
+	d := newBatchDetector(16)
+	d.completed(d.submitBatches(1), true)
+	d.completed(d.submitBatches(minBatch-1), true)
+	require.False(t, d.batched(), "a few reads may complete together by chance")
+	d.completed(d.submitBatches(2, 5), false)
+	require.False(t, d.batched(), "reads collect if the caller polls late")
+	first := d.submitBatches(3)
+	second := d.submitBatches(3)
+	d.completed(first, false)
+	d.completed(second, true)
+	require.False(t, d.batched())
+	require.Zero(t, d.score)
+	d.completed(nil, true)
+	require.Zero(t, d.score)
 }
 
-// However often reads were seen to end one by one, a few that do not change that, and
-// the other way round.
-func TestLotsForget(t *testing.T) {
-	l := newBatchDetector(8)
+// TestBatchDetectorAdapts checks that a few observations change the answer in both
+// directions, however many contrary ones came before.
+func TestBatchDetectorAdapts(t *testing.T) {
+	d := newBatchDetector(8)
 	for range 50 {
-		of := l.ask(2)
-		l.completed(of[:1], false)
-		l.completed(of[1:], true)
+		batches := d.submitBatches(2)
+		d.completed(batches[:1], false)
+		d.completed(batches[1:], true)
 	}
-	require.False(t, l.batched())
+	require.False(t, d.batched())
 	for range maxScore + 1 {
-		l.completed(l.ask(8), true)
+		d.completed(d.submitBatches(8), true)
 	}
-	require.True(t, l.batched())
-	for _, left := range l.inFlight {
-		require.Zero(t, left)
+	require.True(t, d.batched())
+	for _, n := range d.inFlight {
+		require.Zero(t, n)
 	}
 }

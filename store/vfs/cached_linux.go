@@ -2,12 +2,12 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
-// cacheProbeStep is how far apart the places are that Cached looks at.
+// cacheProbeStep is the distance between the offsets that Cached probes.
 const cacheProbeStep = 4 << 20
 
-// Cached reports whether n bytes of a file from off on are likely to be in the
-// system's page cache: all of some places that it looks at are. It does not read
-// from the disk, and says no where the system does not tell.
+// Cached reports whether the n bytes of f from off are likely to be in the page cache. It
+// probes a sample of offsets and does not read from the disk. It returns false if the
+// system does not support the probe.
 func Cached(f File, off, n int64) bool {
 	o, ok := f.(*osFile)
 	if !ok || n <= 0 {
@@ -21,8 +21,8 @@ func Cached(f File, off, n int64) bool {
 	return o.cachedAt(off + n - 1)
 }
 
-// cachedAt reports whether a byte can be read without waiting for the disk. Unlike
-// mincore, which tells owners of a file alone, a read tells everybody.
+// cachedAt reports whether the byte at off can be read without disk access. It uses a
+// non-blocking read: mincore answers only the owner of a file.
 func (f *osFile) cachedAt(off int64) bool {
 	var one [1]byte
 	n, err := unix.Preadv2(int(f.f.Fd()), [][]byte{one[:]}, off, unix.RWF_NOWAIT)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What was just written is in the page cache; what the system was told to drop is
-// not, and neither is what lies behind the end or in no real file.
+// TestCachedFollowsThePageCache checks that written data is cached, that dropped data is
+// not, and that ranges beyond the end and files in memory are not.
 func TestCachedFollowsThePageCache(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	const size = 9 << 20
@@ -21,7 +21,7 @@ func TestCachedFollowsThePageCache(t *testing.T) {
 		t.Skip("this file system does not tell")
 	}
 	require.True(t, Cached(f, 12345, 1))
-	require.False(t, Cached(f, 0, size+1), "behind the end")
+	require.False(t, Cached(f, 0, size+1), "beyond the end")
 	require.False(t, Cached(f, 0, 0))
 
 	fd := int(f.(*osFile).f.Fd())

@@ -2,6 +2,5 @@
 
 package vfs
 
-// Cached reports whether n bytes of a file from off on are likely to be in the
-// system's page cache. This system does not tell.
+// Cached returns false: this system does not report what its page cache holds.
 func Cached(File, int64, int64) bool { return false }

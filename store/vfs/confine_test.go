@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tree makes files below a new directory and returns it. A content that begins
-// with "-> " makes a symbolic link.
+// tree creates files below a new directory and returns it. Content that begins with "-> "
+// creates a symbolic link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,8 +74,8 @@ func TestConfinedTreeCannotBeLeft(t *testing.T) {
 	require.ErrorIs(t, err, ErrEscapes)
 }
 
-// TestHubSnapshotOpens: a snapshot of the hub's cache consists of links into a
-// directory beside it, and into nothing else.
+// TestHubSnapshotOpens checks that the files of a hub snapshot, which are links into the
+// blobs directory beside it, open, and that links to other places do not.
 func TestHubSnapshotOpens(t *testing.T) {
 	outside := filepath.Join(tree(t, map[string]string{"secret": "secret"}), "secret")
 	dir := tree(t, map[string]string{

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// sectorBytes is the unit that a device writes whole or not at all.
+// sectorBytes is the unit that a device writes atomically.
 const sectorBytes = 512
 
-// CrashClone returns what a machine that loses power now would find: all that
-// was synced, and about the fraction keep of what was not. Unsynced file bytes
-// survive sector by sector in any combination; unsynced entries survive in
-// order, as journaling file systems keep them. 0 and 1 are exact, and the same
-// seed gives the same remains. m itself goes on unharmed.
+// CrashClone returns the file system that a machine finds after losing power now:
+// everything synced, and about the fraction keep of everything not synced. Unsynced file
+// data survives sector by sector in any combination. Unsynced directory entries survive in
+// order, as on journaling file systems. keep 0 and 1 are exact. Equal seeds give equal
+// results. CrashClone does not change m.
 func (m *Mem) CrashClone(keep float64, seed uint64) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +29,7 @@ func (m *Mem) CrashClone(keep float64, seed uint64) *Mem {
 	for _, c := range m.journal[:survivors] {
 		c.apply(entries)
 	}
-	// Sorted, or the same seed would meet the files in another order.
+	// Sorted, so that equal seeds give equal results.
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		if !hasParents(entries, name) {
 			delete(entries, name)
@@ -52,7 +52,7 @@ func hasParents(entries map[string]*memNode, name string) bool {
 	return true
 }
 
-// afterCrash returns the file's bytes after the crash.
+// afterCrash returns the content of the file after the crash.
 func (n *memNode) afterCrash(keep float64, random *rand.Rand) []byte {
 	data := slices.Clone(n.synced)
 	for _, c := range n.pending {

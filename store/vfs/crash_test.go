@@ -27,7 +27,7 @@ func contents(t *testing.T, fsys FS, name string) string {
 	return string(data)
 }
 
-func TestCrashKeepsWhatWasSynced(t *testing.T) {
+func TestCrashKeepsSyncedData(t *testing.T) {
 	m := NewMem()
 	f := create(t, m, "f", "durable")
 	_, err := m.CrashClone(0, 1).Stat("f")
@@ -39,7 +39,7 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "durable", contents(t, m.CrashClone(0, 1), "f"))
 	require.Equal(t, "pending", contents(t, m.CrashClone(1, 1), "f"))
-	require.Equal(t, "pending", contents(t, m, "f"), "the original goes on")
+	require.Equal(t, "pending", contents(t, m, "f"), "the original is unchanged")
 	require.NoError(t, f.Truncate(2))
 	require.Equal(t, "durable", contents(t, m.CrashClone(0, 1), "f"))
 	require.Equal(t, "pe", contents(t, m.CrashClone(1, 1), "f"))
@@ -53,12 +53,12 @@ func TestCrashTearsWritesBySector(t *testing.T) {
 	_, err := f.WriteAt(bytes.Repeat([]byte("b"), 64*sectorBytes), 0)
 	require.NoError(t, err)
 	torn := contents(t, m.CrashClone(0.5, 7), "f")
-	require.Equal(t, torn, contents(t, m.CrashClone(0.5, 7), "f"), "one seed, one outcome")
+	require.Equal(t, torn, contents(t, m.CrashClone(0.5, 7), "f"), "equal seeds give equal results")
 	require.NotEqual(t, torn, contents(t, m.CrashClone(0.5, 8), "f"))
 	old := 0
 	for i := 0; i < len(torn); i += sectorBytes {
 		sector := torn[i : i+sectorBytes]
-		require.Equal(t, strings.Repeat(sector[:1], sectorBytes), sector, "a sector is whole")
+		require.Equal(t, strings.Repeat(sector[:1], sectorBytes), sector, "a sector is old or new")
 		old += strings.Count(sector[:1], "a")
 	}
 	require.Greater(t, old, 10)
@@ -97,7 +97,7 @@ func TestCrashUndoesUnsyncedRenameAndRemove(t *testing.T) {
 }
 
 // TestWriteAtomicSurvivesCrashes loses power before every operation of
-// WriteAtomic, with none, some and all of the unsynced bytes kept: the file is
+// WriteAtomic, and keeps none, some or all of the unsynced bytes: the file is
 // the old or the new one, and the new one once WriteAtomic has returned.
 func TestWriteAtomicSurvivesCrashes(t *testing.T) {
 	oldData, newData := strings.Repeat("old", 1000), strings.Repeat("new!", 1000)
@@ -119,9 +119,9 @@ func TestWriteAtomicSurvivesCrashes(t *testing.T) {
 	}
 }
 
-// TestWriteAtomicReportsEveryFault fails operation k for every k: the error
-// comes out, the file is the old or the new one, and no temporary stays unless
-// removing it is what failed.
+// TestWriteAtomicReportsEveryFault fails operation k for every k: WriteAtomic returns the
+// error, the file is the old or the new one, and the temporary is gone unless its removal
+// failed.
 func TestWriteAtomicReportsEveryFault(t *testing.T) {
 	injected := errors.New("injected")
 	for k := int64(0); ; k++ {

@@ -8,23 +8,22 @@ import (
 	"unsafe"
 )
 
-// DirectAlign is what offset, length and memory of a read have to be multiples
-// of to go past the operating system's page cache.
+// DirectAlign is the required alignment of offset, length and memory of a direct read,
+// which bypasses the page cache.
 const DirectAlign = 4096
 
-// DirectSize rounds a number of bytes up to what a direct read of them takes.
+// DirectSize rounds a byte count up to the length of a direct read.
 func DirectSize[T int | int64](n T) T { return (n + DirectAlign - 1) &^ (DirectAlign - 1) }
 
-// directOpener is implemented by file systems that can read past the page cache.
+// directOpener is implemented by file systems with direct reads.
 type directOpener interface {
 	openDirect(name string) (File, error)
 }
 
-// OpenDirect opens a file whose large reads are to leave no copy in the page
-// cache: weights that pass through a ring are read again and again, in a cycle
-// that no cache of a smaller size serves, and a copy in the cache would take the
-// memory twice. Reads that are not aligned to [DirectAlign], and all reads where
-// the file system cannot do better, go through the cache as usual; the bytes
+// OpenDirect opens a file whose large reads bypass the page cache. The engine reads
+// streamed weights in a cycle that is longer than any cache it could have, so a cached copy
+// would take memory twice and never be hit. Reads that are not aligned to [DirectAlign],
+// and all reads where the file system has no direct ones, go through the cache. The bytes
 // are the same.
 func OpenDirect(fsys FS, name string) (File, error) {
 	if d, ok := fsys.(directOpener); ok {
@@ -33,13 +32,13 @@ func OpenDirect(fsys FS, name string) (File, error) {
 	return fsys.Open(name)
 }
 
-// directFile reads aligned pieces through one file handle and the rest through
-// another.
+// directFile reads aligned ranges through one file handle and other ranges through a second
+// one.
 type directFile struct {
-	File                // through the page cache
-	direct  io.ReaderAt // past it; nil where that cannot be done
+	File                // reads through the page cache
+	direct  io.ReaderAt // bypasses it; nil if the file system cannot do that
 	close   func() error
-	refused atomic.Bool // the system refused a direct read: there is no use in trying again
+	refused atomic.Bool // the system rejected a direct read: do not try again
 }
 
 func (f *directFile) ReadAt(p []byte, off int64) (int, error) {
@@ -61,7 +60,7 @@ func (f *directFile) ReadAt(p []byte, off int64) (int, error) {
 	return n + rest, err
 }
 
-// cached reads through the page cache and leaves as little there as it can.
+// cached reads through the page cache and drops what it read from there.
 func (f *directFile) cached(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	if o, ok := f.File.(*osFile); ok && n >= DirectAlign {
@@ -70,7 +69,7 @@ func (f *directFile) cached(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// directHandle is what a ReadQueue reads.
+// directHandle implements queueable.
 func (f *directFile) directHandle() *os.File {
 	if f.refused.Load() {
 		return nil
@@ -89,13 +88,14 @@ func (f *directFile) Close() error {
 	return err
 }
 
-// AlignDirect returns the part of p that begins where a direct read may write.
+// AlignDirect returns the part of p that begins at the first address with direct-read
+// alignment.
 func AlignDirect(p []byte) []byte {
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) & (DirectAlign - 1)
 	return p[min(skip, len(p)):]
 }
 
-// aligned reports whether memory begins where a direct read may write.
+// aligned reports whether p begins at an address with direct-read alignment.
 func aligned(p []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))%DirectAlign == 0
 }

@@ -15,7 +15,7 @@ func (fsys osFS) openDirect(name string) (File, error) {
 	if f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
 		return &directFile{File: cached, direct: f, close: f.Close}, nil
 	}
-	// tmpfs, and some network and stacked file systems
+	// tmpfs and some network and stacked file systems have no O_DIRECT.
 	return &directFile{File: cached, close: func() error { return nil }}, nil
 }
 
@@ -26,19 +26,19 @@ func (fsys osFS) scratch(dir string) (File, error) {
 		return nil, wrap("create", name, noOffset, err)
 	}
 	s := &scratchFile{directFile: directFile{File: &osFile{f: f, name: name}, close: func() error { return nil }}}
-	if past, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err == nil {
-		s.direct, s.directWriter, s.close = past, past, past.Close
+	if direct, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0); err == nil {
+		s.direct, s.directWriter, s.close = direct, direct, direct.Close
 	}
 	return unlink(fsys, s, name), nil
 }
 
-// directRefused reports whether a read failed because it was a direct one.
+// directRefused reports whether the system rejected a read because it was direct.
 func directRefused(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// dropBehind tells the page cache that bytes which were just read are not wanted
-// again soon. It is advice: nothing depends on it.
+// dropBehind advises the kernel to drop bytes that were just read or written from the page
+// cache.
 func dropBehind(f *os.File, off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Direct reads give the same bytes and the same errors as others, whatever their
-// alignment, and wherever the file system cannot do them.
+// TestDirectReadsTheSame checks that direct reads return the same bytes and errors as
+// others, for every alignment, and on file systems without direct reads.
 func TestDirectReadsTheSame(t *testing.T) {
 	content := make([]byte, 5*DirectAlign+777)
 	rng := rand.NewChaCha8([32]byte{})

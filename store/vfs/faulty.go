@@ -2,10 +2,10 @@ package vfs
 
 import "sync/atomic"
 
-// OpKind says what an operation does.
+// OpKind is the kind of a file operation.
 type OpKind string
 
-// The operations that a faulty file system announces.
+// The operations that NewFaulty passes to its fault function.
 const (
 	OpOpen     OpKind = "open"
 	OpCreate   OpKind = "create"
@@ -25,23 +25,24 @@ const (
 	OpClose    OpKind = "close"
 )
 
-// Op is one operation about to happen.
+// Op is an operation that is about to run.
 type Op struct {
 	Kind   OpKind
-	Path   string // for a rename the new name
-	Offset int64  // -1 where there is none
+	Path   string // of a rename: the new name
+	Offset int64  // -1 if the operation has no offset
 	Len    int    // bytes to read or write
-	Index  int64  // how many operations came before it on this file system
+	Index  int64  // number of earlier operations on this file system
 }
 
-// NewFaulty returns fsys with fault asked before each operation. An error from
-// fault fails that operation, which then does not happen (a close still closes,
-// or the fault would leak files). fault is called concurrently.
+// NewFaulty returns fsys with injected faults. It calls fault before each operation; if
+// fault returns an error, the operation fails with this error and does not run. A failing
+// Close still closes the file, so that tests leak no files. fault must be safe for
+// concurrent calls.
 func NewFaulty(fsys FS, fault func(Op) error) FS {
 	return &faultyFS{fsys: fsys, faults: &faults{decide: fault}}
 }
 
-// faults numbers the operations of a file system and of all its files.
+// faults numbers the operations on a file system and on all its files.
 type faults struct {
 	decide func(Op) error
 	next   atomic.Int64

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// FromIOFS returns fsys as a read-only FS. Its files must implement
-// io.ReaderAt, as those of embed.FS, os.DirFS and testing/fstest do: an engine
-// reads tensors at their offsets. What a symbolic link may reach is fsys's
-// business.
+// FromIOFS returns fsys as a read-only FS. Its files must implement io.ReaderAt, as those
+// of embed.FS, os.DirFS and testing/fstest do, because the engine reads tensors at their
+// offsets. fsys decides which files a symbolic link may reach.
 func FromIOFS(fsys fs.FS) FS { return ioFS{fsys} }
 
 type ioFS struct{ fsys fs.FS }
 
-// cleanName turns a name into the form that io/fs accepts.
+// cleanName converts a name to the form that io/fs accepts.
 func cleanName(name string) string {
 	return path.Clean(strings.TrimPrefix(name, "/"))
 }
@@ -32,7 +31,7 @@ func (f ioFS) Open(name string) (File, error) {
 	}
 	reader, ok := opened.(io.ReaderAt)
 	if err == nil && !ok {
-		err = errors.New("this file system cannot read at an offset")
+		err = errors.New("the file system cannot read at an offset")
 	}
 	if err != nil {
 		opened.Close()
@@ -69,14 +68,14 @@ func (f ioFS) SyncDir(name string) error { return wrap("syncdir", name, noOffset
 
 type ioFile struct {
 	file   fs.File
-	reader io.ReaderAt // file, as what it was found to implement
+	reader io.ReaderAt // file
 	name   string
 }
 
 func (f *ioFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.reader.ReadAt(p, off)
 	if n == len(p) {
-		err = nil // a reader may report the end together with the last bytes
+		err = nil // io.ReaderAt may return io.EOF together with the last bytes
 	}
 	return n, wrap("read", f.name, off+int64(n), err)
 }

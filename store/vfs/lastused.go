@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Touch notes that a file was used now, for caches that give up what was not
-// used for longest. The note needs to survive nothing. File systems that keep
-// none do nothing.
+// Touch records that a file is used now, for caches that evict the least recently used
+// file. The record need not survive a crash. Touch does nothing on file systems without
+// such records.
 func Touch(fsys FS, name string) error {
 	if t, ok := fsys.(useTracker); ok {
 		return t.touch(name, time.Now())
@@ -15,8 +15,8 @@ func Touch(fsys FS, name string) error {
 	return nil
 }
 
-// LastUsed returns when a file was written or touched last. ok is false where the
-// file system does not know.
+// LastUsed returns when a file was last written or touched. ok is false if the file system
+// does not know.
 func LastUsed(fsys FS, name string) (at time.Time, ok bool) {
 	if t, is := fsys.(useTracker); is {
 		return t.lastUsed(name)
@@ -24,7 +24,7 @@ func LastUsed(fsys FS, name string) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// useTracker is implemented by file systems that note when files are used.
+// useTracker is implemented by file systems that record when files are used.
 type useTracker interface {
 	touch(name string, at time.Time) error
 	lastUsed(name string) (at time.Time, ok bool)
@@ -52,7 +52,8 @@ func (m *Mem) touch(name string, _ time.Time) error {
 	return err
 }
 
-// noteUse notes a use. A clock that counts tells any two uses apart. mu is held.
+// noteUse records a use. A counter serves as the clock, so that any two uses differ. The
+// caller holds mu.
 func (m *Mem) noteUse(node *memNode) {
 	m.useClock++
 	node.lastUse = m.useClock

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTouchOrdersFilesByUse holds for every file system that can be written and
-// keeps times.
+// TestTouchOrdersFilesByUse covers every writable file system that records times.
 func TestTouchOrdersFilesByUse(t *testing.T) {
 	for name, fsys := range writable(t) {
 		if name == "osroot" || name == "confined" {
@@ -18,7 +17,7 @@ func TestTouchOrdersFilesByUse(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, WriteFile(fsys, "a", nil))
-			time.Sleep(10 * time.Millisecond) // clocks of file systems are coarse
+			time.Sleep(10 * time.Millisecond) // file system clocks are coarse
 			require.NoError(t, WriteFile(fsys, "b", nil))
 			at := func(name string) time.Time {
 				used, ok := LastUsed(fsys, name)

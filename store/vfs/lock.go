@@ -6,16 +6,15 @@ import (
 	"sync"
 )
 
-// ErrLocked says that somebody else holds a lock, in this process or another.
-var ErrLocked = errors.New("in use by somebody else")
+// ErrLocked reports that a lock is held, by this process or another one.
+var ErrLocked = errors.New("locked by another process or session")
 
-// Lock takes the lock that the file name stands for, which at most one holder
-// among all processes has, or fails at once with an error that wraps ErrLocked.
-// Closing what it returns gives the lock back and removes the file. The lock of
-// a process that dies is free again; its file may stay and does no harm.
+// Lock acquires the lock with the given file name, which at most one holder among all
+// processes has. If the lock is held, Lock returns an error that wraps ErrLocked; it does
+// not wait. Close on the result releases the lock and removes the file. The system releases
+// the locks of a process that dies; the leftover file does no harm.
 //
-// A file system that has no locks of its own is taken to belong to its user
-// alone: there, every lock is free.
+// Lock always succeeds on a file system without locks, which belongs to one user.
 func Lock(fsys FS, name string) (io.Closer, error) {
 	if l, ok := fsys.(locker); ok {
 		return l.lock(name)
@@ -23,17 +22,17 @@ func Lock(fsys FS, name string) (io.Closer, error) {
 	return unlocker(func() error { return nil }), nil
 }
 
-// locker is implemented by file systems that have locks.
+// locker is implemented by file systems with locks.
 type locker interface {
 	lock(name string) (io.Closer, error)
 }
 
-// unlocker gives a lock back.
+// unlocker releases a lock.
 type unlocker func() error
 
 func (u unlocker) Close() error { return u() }
 
-// memLocks are the locks of a Mem; they are no files there.
+// memLocks holds the locks of a Mem. They have no files.
 type memLocks struct {
 	mu   sync.Mutex
 	held map[string]bool

@@ -5,10 +5,9 @@ import (
 	"os"
 )
 
-// lock locks the file as a whole, with the lock that the operating system drops
-// when its holder dies. The holder removes the file before it lets go, so a
-// lock may be won on a file that has just lost its name: then the next one is
-// tried.
+// lock locks the whole file with a lock that the operating system releases when the process
+// dies. A holder removes the file before it unlocks it. A lock may therefore succeed on a
+// file that was just removed; lock then tries again.
 func (osFS) lock(name string) (io.Closer, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -26,7 +25,7 @@ func (osFS) lock(name string) (io.Closer, error) {
 	}
 }
 
-// nameRefersTo reports whether name stands for the open file.
+// nameRefersTo reports whether name still refers to the open file f.
 func nameRefersTo(f *os.File, name string) bool {
 	opened, err := f.Stat()
 	if err != nil {
@@ -36,9 +35,9 @@ func nameRefersTo(f *os.File, name string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// unlock removes the file where an open one can be removed, and lets go.
+// unlock removes the file, if the system can remove open files, and releases the lock.
 func unlock(f *os.File, name string) error {
-	// A failure leaves an empty file behind, which is a lock that nobody holds.
+	// If Remove fails, an empty unlocked file remains, which does no harm.
 	_ = os.Remove(name)
 	return wrap("unlock", name, noOffset, f.Close())
 }

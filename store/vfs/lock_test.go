@@ -25,7 +25,7 @@ func TestLock(t *testing.T) {
 			require.ErrorIs(t, err, ErrLocked)
 			require.ErrorContains(t, err, "a.lock")
 			other, err := Lock(fsys, "b.lock")
-			require.NoError(t, err, "another name is another lock")
+			require.NoError(t, err, "locks with different names are independent")
 			require.NoError(t, other.Close())
 			require.NoError(t, first.Close())
 			again, err := Lock(fsys, "a.lock")
@@ -38,8 +38,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockOfAnotherProcess holds a lock in a child, kills it and takes the lock
-// over, though its file is still there.
+// TestLockOfAnotherProcess takes a lock in a child process, kills the child and acquires
+// the lock although its file still exists.
 func TestLockOfAnotherProcess(t *testing.T) {
 	if path := os.Getenv(lockHelper); path != "" {
 		if _, err := Lock(OS(), path); err != nil {

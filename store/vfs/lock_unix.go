@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks f or returns ErrLocked. The lock belongs to the open file:
-// closing it, or the end of the process, gives it back.
+// lockFile locks f or returns ErrLocked. The lock belongs to the open file: closing it or
+// the end of the process releases it.
 func lockFile(f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

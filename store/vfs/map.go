@@ -7,23 +7,22 @@ import (
 	"github.com/edsrzf/mmap-go"
 )
 
-// ErrNotMapped is the answer of files that cannot be seen as memory: those in
-// memory, throttled ones, and those with injected faults.
+// ErrNotMapped reports that a file cannot be mapped: files in memory, throttled files and
+// files with injected faults.
 var ErrNotMapped = errors.New("the file cannot be mapped into memory")
 
-// mapAlign is what mappings begin at a multiple of: a page of any system, and the
-// granularity of Windows.
+// mapAlign is the alignment of mappings: a multiple of the page size of every system and
+// the allocation granularity of Windows.
 const mapAlign = 64 << 10
 
-// Mapping is a part of a file seen as memory. Its bytes must not be written. If
-// the file gets shorter, touching what is gone is a fault: who reads the bytes
-// does so under debug.SetPanicOnFault.
+// Mapping is a read-only memory mapping of a part of a file. If the file is truncated,
+// access to the lost pages faults: readers must run under debug.SetPanicOnFault.
 type Mapping struct {
 	region mmap.MMap
 	bytes  []byte
 }
 
-// Map maps n bytes of a file from off on.
+// Map maps n bytes of f from off.
 func Map(f File, off, n int64) (*Mapping, error) {
 	o, ok := f.(*osFile)
 	if !ok {
@@ -44,10 +43,10 @@ func Map(f File, off, n int64) (*Mapping, error) {
 	return &Mapping{region: all, bytes: all[skip : skip+n : skip+n]}, nil
 }
 
-// Bytes returns the bytes that were asked for.
+// Bytes returns the mapped bytes.
 func (m *Mapping) Bytes() []byte { return m.bytes }
 
-// Close ends the mapping; nobody may look at its bytes any more.
+// Close removes the mapping. The bytes must not be accessed afterwards.
 func (m *Mapping) Close() error {
 	m.bytes = nil
 	return m.region.Unmap()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMapShowsTheFile(t *testing.T) {
+func TestMapReturnsTheBytes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	require.NoError(t, WriteFile(OS(), name, content))

@@ -9,37 +9,36 @@ import (
 	"sync"
 )
 
-// Mem is a file system in memory, for tests. It keeps apart what has been
-// synced and what has not, so that CrashClone can show what a machine that
-// lost power would find: file contents count as durable after File.Sync,
-// directory entries after FS.SyncDir. There are no symbolic links.
+// Mem is a file system in memory for tests. It distinguishes synced from unsynced data, so
+// that CrashClone can return the state after a power loss: file contents are durable after
+// File.Sync, directory entries after FS.SyncDir. Mem has no symbolic links.
 type Mem struct {
 	mu       sync.Mutex
-	live     map[string]*memNode // what programs see, by clean path
-	durable  map[string]*memNode // entries that have been synced
-	journal  []entryChange       // entries changed since, in order
-	useClock int64               // how often files were created or touched
+	live     map[string]*memNode // the visible tree, by clean path
+	durable  map[string]*memNode // the synced entries
+	journal  []entryChange       // unsynced changes of entries, in order
+	useClock int64               // counts creations and touches; serves as the clock
 
 	locks memLocks
 }
 
-// memNode is a file or directory; its fields are guarded by Mem.mu.
+// memNode is a file or directory. Mem.mu guards its fields.
 type memNode struct {
 	dir     bool
-	data    []byte      // what programs see
-	synced  []byte      // what power loss leaves for certain
-	pending []memChange // what lies between the two, in order
+	data    []byte      // the visible content
+	synced  []byte      // the content that a power loss preserves
+	pending []memChange // the changes from synced to data, in order
 	lastUse int64       // the last of the uses of the file system that was one of this file
 }
 
-// memChange is a write of data at off, or a truncation to off when data is nil.
+// memChange is a write of data at off or, if data is nil, a truncation to off.
 type memChange struct {
 	off  int64
 	data []byte
 }
 
-// entryChange is one atomic change of names: remove goes, add comes; either
-// may be empty. A rename is both.
+// entryChange is an atomic change of directory entries: it removes one name and adds
+// another; either may be empty. A rename has both.
 type entryChange struct {
 	remove, add string
 	node        *memNode
@@ -58,7 +57,7 @@ func newMemFrom(entries map[string]*memNode) *Mem {
 	return m
 }
 
-// change applies c to the visible tree and remembers it. mu is held.
+// change applies c to the visible tree and records it. The caller holds mu.
 func (m *Mem) change(c entryChange) {
 	c.apply(m.live)
 	m.journal = append(m.journal, c)
@@ -76,7 +75,7 @@ func (c entryChange) touches(dir string) bool {
 	return c.remove != "" && path.Dir(c.remove) == dir || c.add != "" && path.Dir(c.add) == dir
 }
 
-// find returns the node of name. mu is held.
+// find returns the node of name. The caller holds mu.
 func (m *Mem) find(op, name string, wantDir bool) (*memNode, error) {
 	node, ok := m.live[cleanName(name)]
 	switch {
@@ -220,14 +219,14 @@ func (m *Mem) SyncDir(name string) error {
 	if _, err := m.find("syncdir", name, true); err != nil {
 		return err
 	}
-	kept := m.journal[:0]
+	unsynced := m.journal[:0]
 	for _, c := range m.journal {
 		if c.touches(cleanName(name)) {
 			c.apply(m.durable)
 		} else {
-			kept = append(kept, c)
+			unsynced = append(unsynced, c)
 		}
 	}
-	m.journal = kept
+	m.journal = unsynced
 	return nil
 }

@@ -14,9 +14,10 @@ type memFile struct {
 	closed   bool // guarded by fs.mu
 }
 
-// lock takes the file system's lock and checks that f may be used so.
+// lock acquires the mutex of the file system and checks that the operation is valid. The
+// mutex is released on error.
 func (f *memFile) lock(op string, off int64, write bool) error {
-	placed := op == "read" || op == "write" || op == "truncate"
+	hasOffset := op == "read" || op == "write" || op == "truncate"
 	f.fs.mu.Lock()
 	var err error
 	switch {
@@ -24,7 +25,7 @@ func (f *memFile) lock(op string, off int64, write bool) error {
 		err = fs.ErrClosed
 	case write && !f.writable:
 		err = fs.ErrPermission
-	case placed && off < 0:
+	case hasOffset && off < 0:
 		err = fs.ErrInvalid
 	default:
 		return nil
@@ -58,7 +59,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// writeInto writes p at off, growing data with zeros as a file would.
+// writeInto writes p at off and fills a gap with zeros.
 func writeInto(data, p []byte, off int64) []byte {
 	if grow := off + int64(len(p)) - int64(len(data)); grow > 0 && len(p) > 0 {
 		data = append(data, make([]byte, grow)...)

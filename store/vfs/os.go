@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// OS returns the operating system's files.
+// OS returns the file system of the operating system.
 func OS() FS { return osFS{} }
 
 type osFS struct{}
@@ -17,8 +17,8 @@ func (osFS) Open(name string) (File, error) {
 	return openRegular(name, name, os.Stat, os.Open)
 }
 
-// openRegular opens name through the given calls. It looks before it opens:
-// opening a named pipe would wait for a writer for ever.
+// openRegular opens name with the given functions. It calls stat first because opening a
+// named pipe would block until a writer appears.
 func openRegular(name, shown string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error)) (File, error) {
 	info, err := stat(name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (osFS) ReadDir(name string) ([]Info, error) {
 	return infosOf(entries), nil
 }
 
-// infosOf drops entries that vanished between the listing and the look.
+// infosOf skips entries that were removed after the directory was listed.
 func infosOf(entries []fs.DirEntry) []Info {
 	infos := make([]Info, 0, len(entries))
 	for _, entry := range entries {
@@ -91,8 +91,8 @@ func (osFS) SyncDir(name string) error {
 	return wrap("syncdir", name, noOffset, syncDir(name, os.Open))
 }
 
-// syncDir flushes a directory's entries. Windows offers no such call, its file
-// systems journal renames by themselves.
+// syncDir syncs the entries of a directory. Windows has no such call; its file systems
+// journal renames.
 func syncDir(name string, open func(string) (*os.File, error)) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -112,9 +112,9 @@ func (osFS) confine(dir string) FS {
 	return OSRoot(dir)
 }
 
-// hubSnapshot recognises a snapshot in the cache of the Hugging Face hub client:
-// REPO/snapshots/REVISION, whose files are symbolic links into REPO/blobs. Such
-// a directory is confined to REPO, or none of its files could be opened.
+// hubSnapshot recognizes a snapshot directory in the cache of the Hugging Face hub client:
+// REPO/snapshots/REVISION, whose files are symbolic links into REPO/blobs. Such a directory
+// is confined to REPO, because its files could not be opened otherwise.
 func hubSnapshot(dir string) (repo, inside string, ok bool) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// OSRoot returns the tree below dir of the operating system. Names are
-// relative to dir, and neither "..", an absolute name nor a symbolic link that
-// points outside opens anything: the kernel's view is checked at every step
-// (os.Root), so a link that changes meanwhile does not help either.
+// OSRoot returns the tree below dir of the operating system. Names are relative to dir.
+// "..", absolute names and symbolic links that point outside dir are rejected. os.Root
+// checks each path element as it opens it, so a link that changes at the same time cannot
+// escape either.
 //
-// Each call opens the directory anew. There is nothing to close, and a
-// directory that is missing shows as an error of the first use.
+// Each call opens the directory again. There is nothing to close, and the first use reports
+// a missing directory.
 func OSRoot(dir string) FS { return rootFS{root: dir, sub: "."} }
 
-// rootFS serves sub, which lies below root; nothing outside root is reached.
+// rootFS serves the directory sub below root. It reaches nothing outside root.
 type rootFS struct {
 	root string
 	sub  string // slash-separated, relative to root
 }
 
-// path is the name to show in messages.
+// path returns the path for messages.
 func (r rootFS) path(name string) string { return filepath.Join(r.root, r.sub, name) }
 
-// within runs fn on the opened root with name as the root knows it.
+// within opens the root and calls fn with the name relative to it.
 func (r rootFS) within(op, name string, fn func(root *os.Root, name string) error) error {
 	if !filepath.IsLocal(name) {
 		return wrap(op, r.path(name), noOffset, ErrEscapes)

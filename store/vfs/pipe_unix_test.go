@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPipeDoesNotBlock: opening a named pipe would wait for its writer.
+// TestPipeDoesNotBlock checks that Open rejects a named pipe; opening it would block until
+// a writer appears.
 func TestPipeDoesNotBlock(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// ReadQueue has the operating system read pieces of files by itself, so that no
-// thread waits for any of them. A thread that waits for a read takes a core from
-// somebody when the read ends, and with few cores that is one of those that compute:
-// the others stand still until it is back.
+// ReadQueue submits asynchronous reads to the operating system, so that no thread blocks in
+// a read. A thread that blocks in a read preempts another thread when the read completes. On
+// a machine with few cores that is a thread of the matmul, and all other threads then wait
+// for it.
 //
-// A ReadQueue is for one goroutine at a time. Memory that is read into must not be
-// moved or freed before its read has ended: Close waits for all.
+// Add queues reads, Submit passes them to the system, Next returns completed ones.
+//
+// A ReadQueue must be used by one goroutine at a time. The destination memory of a read must
+// not move or be freed before the read completes. Close waits for all reads.
 type ReadQueue struct {
 	system      systemQueue
 	depth       int
-	pending     []pendingRead   // [depth] by number
-	idle        []int           // numbers without a read
-	unsubmitted []int           // numbers of reads that the system was not asked for yet
-	completed   []completedRead // reads that the system has done and the device, as slow as it is to be, has not
+	pending     []pendingRead // [depth] slots
+	idle        []int         // slots without a read
+	unsubmitted []int         // slots of reads that Submit has not passed to the system yet
+	completed   []completedRead
 	detector    batchDetector
-	batches     []int // [depth] lots of what the system tells of at once
+	batches     []int // [depth] scratch memory for collectCompleted
 }
 
 // pendingRead is a read between Add and Next.
@@ -31,17 +33,18 @@ type pendingRead struct {
 	off       int64
 	tag       int
 	batch     int
-	notBefore time.Time // before which it has not ended; zero: whenever the system says
+	notBefore time.Time // a throttled device completes the read at this time; zero: no limit
 }
 
-// completedRead is what the system says of a read.
+// completedRead is a read that the system has completed and that Next has not returned. On a
+// throttled device Next returns it at its time notBefore.
 type completedRead struct {
-	number int
-	n      int // bytes, less than were asked for after an error or at the end of the file
+	slot int
+	n    int // bytes; fewer than requested after an error or at the end of the file
 }
 
-// NewReadQueue returns a queue for so many reads at a time, nil where the system has
-// none or a process may not use it.
+// NewReadQueue returns a queue for up to depth reads in flight. It returns nil if the system
+// has no asynchronous reads or does not let this process use them.
 func NewReadQueue(depth int) *ReadQueue {
 	q := &ReadQueue{
 		depth: depth, pending: make([]pendingRead, depth), unsubmitted: make([]int, 0, depth), completed: make([]completedRead, 0, depth),
@@ -56,62 +59,62 @@ func NewReadQueue(depth int) *ReadQueue {
 	return q
 }
 
-// queueable is implemented by files that a ReadQueue can read, or that wrap others.
+// queueable is implemented by files that a ReadQueue can read, and by wrappers of files.
 type queueable interface {
-	// directHandle returns what is open for direct reads, nil if nothing is.
+	// directHandle returns the handle for direct reads, or nil.
 	directHandle() *os.File
-	// notBefore returns when a read of n bytes that begins now may end; zero: as soon as
-	// it does.
+	// notBefore returns the earliest completion time of a read of n bytes that starts now;
+	// zero means no limit.
 	notBefore(n int) time.Time
 }
 
-// Queueable reports whether a ReadQueue can read a file, in pieces whose memory,
-// place and length are multiples of [DirectAlign].
+// Queueable reports whether a ReadQueue can read f. Memory, offset and length of such reads
+// must be multiples of [DirectAlign].
 func Queueable(f File) bool {
 	q, ok := f.(queueable)
 	return ok && q.directHandle() != nil
 }
 
-// Room returns how many more reads there is room for.
+// Room returns how many more reads the queue accepts.
 func (q *ReadQueue) Room() int { return len(q.idle) }
 
-// CompletesInBatches reports whether the device tells that reads have ended only when all that
-// are under way have. Who asks such a device for more delays what it reads already.
+// CompletesInBatches reports whether the device reports completed reads only when all reads
+// in flight are done. Submitting more reads to such a device delays those in flight.
 func (q *ReadQueue) CompletesInBatches() bool { return q.detector.batched() }
 
-// HasInFlight reports whether the system has not done all reads yet, as far as Next knows.
+// HasInFlight reports whether the system still works on reads, as of the last call of Next.
 func (q *ReadQueue) HasInFlight() bool { return q.inFlight() > 0 }
 
-// inFlight returns how many reads the system has not done yet.
+// inFlight returns the number of reads that the system has not completed.
 func (q *ReadQueue) inFlight() int {
 	return q.depth - len(q.idle) - len(q.completed) - len(q.unsubmitted)
 }
 
-// Add puts a read of a file that is Queueable on the list for Ask. Next returns its
-// tag.
+// Add queues a read of f, which must be Queueable, for the next Submit. Next returns tag.
 func (q *ReadQueue) Add(f File, p []byte, off int64, tag int) {
-	number := q.idle[len(q.idle)-1]
+	slot := q.idle[len(q.idle)-1]
 	q.idle = q.idle[:len(q.idle)-1]
-	from := f.(queueable)
-	q.pending[number] = pendingRead{p: p, off: off, tag: tag, notBefore: from.notBefore(len(p))}
-	o := from.directHandle()
-	if o == nil { // by now
-		q.completed = append(q.completed, completedRead{number, 0})
+	source := f.(queueable)
+	q.pending[slot] = pendingRead{p: p, off: off, tag: tag, notBefore: source.notBefore(len(p))}
+	handle := source.directHandle()
+	if handle == nil { // the file system rejected direct reads since Queueable
+		q.completed = append(q.completed, completedRead{slot, 0})
 		return
 	}
-	q.pending[number].fd = int(o.Fd())
-	q.unsubmitted = append(q.unsubmitted, number)
+	q.pending[slot].fd = int(handle.Fd())
+	q.unsubmitted = append(q.unsubmitted, slot)
 }
 
-// Submit asks the system for what was added. What it refuses ends at once, with no bytes.
+// Submit passes the added reads to the system. A read that the system rejects completes at
+// once with 0 bytes.
 func (q *ReadQueue) Submit() {
 	q.detector.beginBatch()
 	for len(q.unsubmitted) > 0 {
 		n := q.system.submit(q)
-		for _, number := range q.unsubmitted[:n] {
-			q.pending[number].batch = q.detector.submitted()
+		for _, slot := range q.unsubmitted[:n] {
+			q.pending[slot].batch = q.detector.submitted()
 		}
-		if n == 0 { // nothing but the first of them can be the cause
+		if n == 0 { // the system rejects the first read of the list
 			q.completed = append(q.completed, completedRead{q.unsubmitted[0], 0})
 			n = 1
 		}
@@ -119,38 +122,39 @@ func (q *ReadQueue) Submit() {
 	}
 }
 
-// Next returns a read that has ended: its tag, and how many bytes it brought, which
-// are fewer than were asked for when it failed; reading them in another way says why.
-// ok is false if none ends within wait, or none is under way.
+// Next returns the tag of a completed read and the number of bytes it read. A failed read
+// returns fewer bytes than requested; reading the range with ReadAt yields the error. ok is
+// false if no read completes within wait or none is in flight.
 func (q *ReadQueue) Next(wait time.Duration) (tag, n int, ok bool) {
-	begun := time.Now()
-	for now := begun; ; now = time.Now() {
-		left := wait - now.Sub(begun)
-		at, soonest := q.earliest()
+	start := time.Now()
+	for now := start; ; now = time.Now() {
+		remaining := wait - now.Sub(start)
+		at, due := q.earliest()
 		if at < 0 {
-			q.collectCompleted(max(0, left))
-			at, soonest = q.earliest()
-		} else if soonest.After(now) {
-			q.collectCompleted(0) // one may be due before that
-			at, soonest = q.earliest()
+			q.collectCompleted(max(0, remaining))
+			at, due = q.earliest()
+		} else if due.After(now) {
+			q.collectCompleted(0) // another read may be due earlier
+			at, due = q.earliest()
 		}
 		switch {
-		case at >= 0 && !soonest.After(now):
-			number := q.completed[at]
+		case at >= 0 && !due.After(now):
+			done := q.completed[at]
 			q.completed = slices.Delete(q.completed, at, at+1)
-			q.idle = append(q.idle, number.number)
-			read := &q.pending[number.number]
+			q.idle = append(q.idle, done.slot)
+			read := &q.pending[done.slot]
 			read.p = nil
-			return read.tag, number.n, true
-		case left <= 0 || at < 0 && q.inFlight() == 0:
+			return read.tag, done.n, true
+		case remaining <= 0 || at < 0 && q.inFlight() == 0:
 			return 0, 0, false
 		case at >= 0:
-			time.Sleep(min(left, soonest.Sub(now)))
+			time.Sleep(min(remaining, due.Sub(now)))
 		}
 	}
 }
 
-// collectCompleted notes which reads have ended. It waits for one, but not for longer than wait.
+// collectCompleted moves reads that the system has completed to q.completed. If there is
+// none, it waits up to wait for one.
 func (q *ReadQueue) collectCompleted(wait time.Duration) {
 	before := len(q.completed)
 	q.system.collectCompleted(q, 0)
@@ -159,29 +163,29 @@ func (q *ReadQueue) collectCompleted(wait time.Duration) {
 		q.system.collectCompleted(q, wait)
 	}
 	q.batches = q.batches[:0]
-	for _, e := range q.completed[before:] {
-		q.batches = append(q.batches, q.pending[e.number].batch)
+	for _, c := range q.completed[before:] {
+		q.batches = append(q.batches, q.pending[c.slot].batch)
 	}
 	q.detector.completed(q.batches, waited && q.inFlight() == 0)
 }
 
-// earliest returns the ended read that is due first, -1 if there is none.
+// earliest returns the index in q.completed of the read that is due first, or -1.
 func (q *ReadQueue) earliest() (at int, due time.Time) {
 	at = -1
 	for i := range q.completed {
-		if d := q.pending[q.completed[i].number].notBefore; at < 0 || d.Before(due) {
-			at, due = i, d
+		if t := q.pending[q.completed[i].slot].notBefore; at < 0 || t.Before(due) {
+			at, due = i, t
 		}
 	}
 	return at, due
 }
 
-// Drain waits for all reads, of which nobody wants to know.
+// Drain waits for all reads and discards them.
 func (q *ReadQueue) Drain() {
 	q.Submit()
 	for len(q.idle) < q.depth {
 		for i := range q.completed {
-			q.idle = append(q.idle, q.completed[i].number)
+			q.idle = append(q.idle, q.completed[i].slot)
 		}
 		q.completed = q.completed[:0]
 		if len(q.idle) < q.depth {
@@ -190,7 +194,7 @@ func (q *ReadQueue) Drain() {
 	}
 }
 
-// Close waits for all reads and gives the system its memory back.
+// Close waits for all reads and releases the system's resources.
 func (q *ReadQueue) Close() {
 	q.Drain()
 	q.system.close()

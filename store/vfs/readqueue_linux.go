@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemQueue is Linux's asynchronous I/O (io_submit), which is as old as direct
-// reads and allowed where the newer io_uring is not, such as in containers.
+// systemQueue wraps Linux asynchronous I/O (io_submit). It is as old as direct reads, and
+// sandboxes such as containers allow it where they forbid the newer io_uring.
 type systemQueue struct {
 	context    uintptr
 	blocks     []controlBlock  // [depth]
-	submitList []*controlBlock // [depth] what is submitted
+	submitList []*controlBlock // [depth] argument of io_submit
 	events     []ioEvent       // [depth]
 }
 
@@ -41,22 +41,22 @@ type ioEvent struct {
 	_    int64
 }
 
-// eventRing is how the kernel's struct aio_ring begins, which the context is the address
-// of: events are between head and tail.
+// eventRing is the beginning of the kernel's struct aio_ring, which lies at the address
+// context. The completed events lie between head and tail.
 type eventRing struct {
 	_, _       uint32
 	head, tail uint32
 	magic      uint32
 }
 
-// eventRingMagic says that it is one that is known.
+// eventRingMagic is the magic slot of the ring layout that ringEmpty understands.
 const eventRingMagic = 0xa10a10a1
 
 // opRead is IOCB_CMD_PREAD.
 const opRead = 0
 
 func (s *systemQueue) open(depth int) bool {
-	// Apps on Android are ended when they make system calls that are not on a list.
+	// Android kills apps that make system calls outside its allow list.
 	if _, err := os.Stat("/system/build.prop"); err == nil || runtime.GOOS == "android" || os.Getenv("ANDROID_ROOT") != "" {
 		return false
 	}
@@ -68,15 +68,15 @@ func (s *systemQueue) open(depth int) bool {
 	return true
 }
 
-// submit asks for what was added and returns how many of it the system has taken.
+// submit passes q.unsubmitted to the system and returns how many reads it accepted.
 func (s *systemQueue) submit(q *ReadQueue) int {
-	for i, number := range q.unsubmitted {
-		r := &q.pending[number]
-		s.blocks[number] = controlBlock{
-			data: uint64(number), opcode: opRead, fd: uint32(r.fd),
+	for i, slot := range q.unsubmitted {
+		r := &q.pending[slot]
+		s.blocks[slot] = controlBlock{
+			data: uint64(slot), opcode: opRead, fd: uint32(r.fd),
 			memory: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(r.p)))), bytes: uint64(len(r.p)), off: r.off,
 		}
-		s.submitList[i] = &s.blocks[number]
+		s.submitList[i] = &s.blocks[slot]
 	}
 	for {
 		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, s.context, uintptr(len(q.unsubmitted)), uintptr(unsafe.Pointer(unsafe.SliceData(s.submitList))))
@@ -90,7 +90,8 @@ func (s *systemQueue) submit(q *ReadQueue) int {
 	}
 }
 
-// collectCompleted notes which reads have ended. It waits for one, but not for longer than wait.
+// collectCompleted appends completed reads to q.completed. If there is none, it waits up to
+// wait for one.
 func (s *systemQueue) collectCompleted(q *ReadQueue, wait time.Duration) {
 	if q.inFlight() == 0 {
 		return
@@ -104,20 +105,21 @@ func (s *systemQueue) collectCompleted(q *ReadQueue, wait time.Duration) {
 	limit := unix.NsecToTimespec(int64(wait))
 	n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, s.context, least, uintptr(len(s.events)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(s.events))), uintptr(unsafe.Pointer(&limit)), 0)
-	if errno != 0 { // interrupted: the caller comes back
+	if errno != 0 { // the caller retries
 		if errno != unix.EINTR {
 			time.Sleep(time.Millisecond)
 		}
 		return
 	}
-	for _, e := range s.events[:n] {
+	for _, e := range s.events[:n] { // data holds the slot
 		q.completed = append(q.completed, completedRead{int(e.data), int(max(0, e.res))})
 	}
 }
 
-// ringEmpty reports whether it can be seen without a system call that no read has ended.
+// ringEmpty reports whether user-space memory shows that no read has completed, which saves
+// a system call. If in doubt it returns false.
 func (s *systemQueue) ringEmpty() bool {
-	ring := *(**eventRing)(unsafe.Pointer(&s.context)) // memory of the kernel's, which the garbage collector leaves alone
+	ring := *(**eventRing)(unsafe.Pointer(&s.context)) // kernel memory: the garbage collector ignores it
 	return ring.magic == eventRingMagic && atomic.LoadUint32(&ring.head) == atomic.LoadUint32(&ring.tail)
 }
 

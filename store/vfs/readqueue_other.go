@@ -4,7 +4,7 @@ package vfs
 
 import "time"
 
-// systemQueue is what other systems do not have.
+// systemQueue has no implementation on this system: NewReadQueue returns nil.
 type systemQueue struct{}
 
 func (*systemQueue) open(int) bool                              { return false }

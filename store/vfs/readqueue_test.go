@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queueOver returns a queue, and a file on disk that it can read.
+// queueOver returns a queue and a file on disk that it can read.
 func queueOver(t *testing.T, fsys FS, depth int, data []byte) (*ReadQueue, File) {
 	name := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, WriteFile(OS(), name, data))
@@ -19,7 +19,7 @@ func queueOver(t *testing.T, fsys FS, depth int, data []byte) (*ReadQueue, File)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	q := NewReadQueue(depth)
 	if q == nil || !Queueable(f) {
-		t.Skip("this system has no queue for reads, or none for files here")
+		t.Skip("no asynchronous reads on this system or in this directory")
 	}
 	t.Cleanup(q.Close)
 	return q, f
@@ -36,18 +36,18 @@ func numbered(n int) []byte {
 // alignedMemory returns memory that direct reads may write.
 func alignedMemory(n int) []byte { return AlignDirect(make([]byte, n+DirectAlign))[:n] }
 
-func TestReadQueueGivesTheBytes(t *testing.T) {
+func TestReadQueueReturnsTheBytes(t *testing.T) {
 	const pages, depth = 40, 8
 	data := numbered(pages * DirectAlign)
 	q, f := queueOver(t, OS(), depth, data)
 	memory := alignedMemory(pages * DirectAlign)
-	next, ended := 0, 0
+	next, completed := 0, 0
 	for _, page := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
 		for q.Room() == 0 {
 			_, n, ok := q.Next(time.Minute)
 			require.True(t, ok)
 			require.Equal(t, DirectAlign, n)
-			ended++
+			completed++
 		}
 		at := page * DirectAlign
 		q.Add(f, memory[at:at+DirectAlign], int64(at), page)
@@ -59,7 +59,7 @@ func TestReadQueueGivesTheBytes(t *testing.T) {
 		}
 	}
 	q.Submit()
-	for ; ended < pages; ended++ {
+	for ; completed < pages; completed++ {
 		_, n, ok := q.Next(time.Minute)
 		require.True(t, ok)
 		require.Equal(t, DirectAlign, n)
@@ -67,14 +67,14 @@ func TestReadQueueGivesTheBytes(t *testing.T) {
 	require.True(t, bytes.Equal(data, memory))
 	require.Equal(t, depth, q.Room())
 	_, _, ok := q.Next(time.Hour)
-	require.False(t, ok, "nothing is left to wait for")
+	require.False(t, ok, "no read is in flight")
 }
 
-func TestReadQueueSaysWhatIsMissing(t *testing.T) {
+func TestReadQueueReportsShortReads(t *testing.T) {
 	q, f := queueOver(t, OS(), 4, numbered(DirectAlign+100))
 	memory := alignedMemory(3 * DirectAlign)
-	q.Add(f, memory[:2*DirectAlign], 0, 1)             // ends within
-	q.Add(f, memory[2*DirectAlign:], 8*DirectAlign, 2) // begins behind the end
+	q.Add(f, memory[:2*DirectAlign], 0, 1)             // crosses the end of the file
+	q.Add(f, memory[2*DirectAlign:], 8*DirectAlign, 2) // begins beyond the end
 	q.Submit()
 	got := map[int]int{}
 	for range 2 {
@@ -84,20 +84,20 @@ func TestReadQueueSaysWhatIsMissing(t *testing.T) {
 	}
 	require.Equal(t, map[int]int{1: DirectAlign + 100, 2: 0}, got)
 
-	q.Add(f, memory[1:1+DirectAlign], 0, 3) // no place for a direct read
+	q.Add(f, memory[1:1+DirectAlign], 0, 3) // not aligned for a direct read
 	q.Add(f, memory[:DirectAlign], 0, 4)
 	q.Submit()
 	for range 2 {
 		tag, n, ok := q.Next(time.Minute)
 		require.True(t, ok)
-		require.Equal(t, tag == 4, n == DirectAlign, "a read that is refused brings nothing, and stops no other")
+		require.Equal(t, tag == 4, n == DirectAlign, "a rejected read returns 0 bytes and does not affect others")
 	}
 }
 
-// A read through a slow device has not ended before the device is done, although the
-// system is; and nobody who has no use for it has to wait that long.
-func TestReadQueueOfASlowDevice(t *testing.T) {
-	q, f := queueOver(t, Throttled(OS(), DirectAlign/3600, 0), 2, numbered(2*DirectAlign)) // a page an hour
+// TestReadQueueOnThrottledDevice checks that a read completes when the throttled device is
+// done, not when the real device is, and that Drain does not wait that long.
+func TestReadQueueOnThrottledDevice(t *testing.T) {
+	q, f := queueOver(t, Throttled(OS(), DirectAlign/3600, 0), 2, numbered(2*DirectAlign)) // one page an hour
 	q.Add(f, alignedMemory(DirectAlign), 0, 1)
 	q.Submit()
 	start := time.Now()
@@ -144,7 +144,8 @@ func TestReadQueueAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// Reads that ended long before anybody looked say nothing about the device.
+// TestReadQueueLearnsOnlyFromWaiting checks that reads which completed before the caller
+// polled say nothing about the device.
 func TestReadQueueLearnsOnlyFromWaiting(t *testing.T) {
 	q, f := queueOver(t, OS(), 8, numbered(8*DirectAlign))
 	memory := alignedMemory(8 * DirectAlign)

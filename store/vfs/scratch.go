@@ -7,11 +7,10 @@ import (
 	"os"
 )
 
-// Scratch makes a file in dir for what a program keeps for itself: only its owner
-// may access it, and it is gone when it is closed or the program ends, however
-// that ends. Where open files cannot be removed, it is removed when it is closed.
-// Reads and writes that are aligned to [DirectAlign] go past the page cache where
-// that is possible.
+// Scratch creates a temporary file in dir that only its owner may access. The file
+// disappears when it is closed or the process ends for any reason. Where the system cannot
+// remove open files, Close removes it. Reads and writes that are aligned to [DirectAlign]
+// bypass the page cache if possible.
 func Scratch(fsys FS, dir string) (File, error) {
 	if s, ok := fsys.(scratcher); ok {
 		return s.scratch(dir)
@@ -24,8 +23,7 @@ func Scratch(fsys FS, dir string) (File, error) {
 	return unlink(fsys, f, name), nil
 }
 
-// scratcher is implemented by file systems that can do better, or that wrap
-// others.
+// scratcher is implemented by file systems with direct writes and by wrappers.
 type scratcher interface {
 	scratch(dir string) (File, error)
 }
@@ -34,7 +32,7 @@ func scratchName(dir string) string {
 	return Join(dir, fmt.Sprintf("scratch-%d-%016x.tmp", os.Getpid(), rand.Uint64()))
 }
 
-// unlink removes the name of an open file, now or when it is closed.
+// unlink removes the name of an open file, now or on Close.
 func unlink(fsys FS, f File, name string) File {
 	if fsys.Remove(name) == nil {
 		return f
@@ -42,7 +40,7 @@ func unlink(fsys FS, f File, name string) File {
 	return &removeOnClose{File: f, remove: func() error { return fsys.Remove(name) }}
 }
 
-// removeOnClose is a file that is removed when it is closed.
+// removeOnClose is a file that Close removes.
 type removeOnClose struct {
 	File
 	remove func() error
@@ -50,18 +48,18 @@ type removeOnClose struct {
 
 func (f *removeOnClose) Close() error {
 	err := f.File.Close()
-	if removed := f.remove(); err == nil {
-		err = removed
+	if removeErr := f.remove(); err == nil {
+		err = removeErr
 	}
 	return err
 }
 
 func (f *removeOnClose) allocate(size int64) error { return Allocate(f.File, size) }
 
-// scratchFile is a directFile that is written past the page cache too.
+// scratchFile is a directFile with direct writes.
 type scratchFile struct {
 	directFile
-	directWriter io.WriterAt // nil where that cannot be done
+	directWriter io.WriterAt // nil if the file system has no direct writes
 }
 
 func (f *scratchFile) WriteAt(p []byte, off int64) (int, error) {

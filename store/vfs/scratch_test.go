@@ -12,7 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// A scratch file reads back what was written, aligned or not, and leaves nothing.
+// TestScratch checks that a scratch file returns what was written, aligned or not, and
+// leaves no file.
 func TestScratch(t *testing.T) {
 	frame, err := tiering.Alloc(tiering.New(0), tiering.Scratch, 4*DirectAlign)
 	require.NoError(t, err)
@@ -27,7 +28,7 @@ func TestScratch(t *testing.T) {
 			if what == "os" && runtime.GOOS == "linux" {
 				names, err := os.ReadDir(dir)
 				require.NoError(t, err)
-				require.Empty(t, names, "nobody finds it")
+				require.Empty(t, names, "the file has no name")
 			}
 			require.NoError(t, Allocate(f, 4*DirectAlign))
 			for _, c := range []struct{ off, n int }{{0, 2 * DirectAlign}, {2 * DirectAlign, DirectAlign}, {5, 100}, {4000, 200}} {

@@ -1,7 +1,7 @@
 package vfs
 
-// FreeSpace returns how many bytes a program may still write below dir, which
-// exists. ok is false where the file system does not know.
+// FreeSpace returns how many bytes can still be written below dir, which must exist. ok is
+// false if the file system does not know.
 func FreeSpace(fsys FS, dir string) (bytes int64, ok bool) {
 	if s, is := fsys.(freeSpaceReporter); is {
 		return s.freeSpace(dir)
@@ -9,7 +9,7 @@ func FreeSpace(fsys FS, dir string) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// freeSpaceReporter is implemented by file systems that know how full they are.
+// freeSpaceReporter is implemented by file systems that report free space.
 type freeSpaceReporter interface {
 	freeSpace(dir string) (bytes int64, ok bool)
 }

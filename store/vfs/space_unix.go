@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskFree returns what is free to users who are not the superuser.
+// diskFree returns the space that is available to unprivileged users.
 func diskFree(dir string) (int64, bool) {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {

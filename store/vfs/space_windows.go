@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// diskFree returns what is free to this user.
+// diskFree returns the space that is available to this user.
 func diskFree(dir string) (int64, bool) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

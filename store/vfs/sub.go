@@ -2,8 +2,8 @@ package vfs
 
 import "path/filepath"
 
-// Sub returns the tree below dir of fsys. Names that are absolute or climb out
-// with ".." are refused; symbolic links are not looked at (Confine does).
+// Sub returns the tree below dir of fsys. It rejects absolute names and names that escape
+// with "..". It does not check symbolic links; Confine does.
 func Sub(fsys FS, dir string) FS { return subFS{fsys, dir} }
 
 type subFS struct {
@@ -11,7 +11,7 @@ type subFS struct {
 	dir  string
 }
 
-// resolve returns the name in the surrounding file system.
+// resolve returns the name in the underlying file system.
 func (s subFS) resolve(op, name string) (string, error) {
 	full := Join(s.dir, name)
 	if !filepath.IsLocal(name) {

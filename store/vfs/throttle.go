@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Throttled returns fsys as a slower device would serve it: all reads and
-// writes together pass at most bytesPerSecond (0 for no limit), and each waits
-// latency on top. Waits of concurrent operations overlap as they do on a device
-// with a deep queue, so reading ahead pays here as it does there.
+// Throttled returns fsys with the speed of a slower device: all reads and writes together
+// transfer at most bytesPerSecond (0 means no limit), and each operation has the given
+// latency in addition. Latencies of concurrent operations overlap, as on a device with a
+// deep queue, so prefetching pays off as on a real device.
 func Throttled(fsys FS, bytesPerSecond int64, latency time.Duration) FS {
 	return &throttledFS{FS: fsys, device: &device{bytesPerSecond: bytesPerSecond, latency: latency}}
 }
 
-// device is the shared bus that transfers queue for.
+// device models the bus that all transfers share.
 type device struct {
 	bytesPerSecond int64
 	latency        time.Duration
 
 	mu     sync.Mutex
-	idleAt time.Time // when the bus is done with what it has accepted
+	idleAt time.Time // when the bus has finished all scheduled transfers
 }
 
-// transfer waits as long as n bytes take.
+// transfer blocks for the duration of a transfer of n bytes.
 func (d *device) transfer(n int) { time.Sleep(time.Until(d.schedule(n))) }
 
-// schedule queues a transfer of n bytes and returns when it is done.
+// schedule adds a transfer of n bytes to the bus and returns its completion time.
 func (d *device) schedule(n int) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *throttledFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// directHandle is that of the file itself.
+// directHandle returns the handle of the underlying file.
 func (f *throttledFile) directHandle() *os.File {
 	if q, ok := f.File.(queueable); ok {
 		return q.directHandle()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestThrottle runs on a clock of its own, so that the times are exact.
+// TestThrottle runs on a fake clock, so that the times are exact.
 func TestThrottle(t *testing.T) {
 	for _, c := range []struct {
 		name    string

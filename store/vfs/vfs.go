@@ -1,14 +1,18 @@
-// Package vfs is the only door between the engine and files.
+// Package vfs provides all file access of the engine.
 //
-// Everything that reads or writes bytes on flash takes an [FS]. The same code
-// then runs on the operating system ([OS], or [OSRoot] for directories that
-// must not be left), in memory with crash simulation ([Mem]), on a bundled
-// model ([FromIOFS]), and under injected faults or a slow device ([NewFaulty],
-// [Throttled]).
+// Code that reads or writes files takes an [FS]. The same code then runs on the operating
+// system ([OS], or [OSRoot] for a directory that names must not escape), in memory with
+// crash simulation ([Mem]), on an embedded model ([FromIOFS]), and with injected faults or
+// a slow device ([NewFaulty], [Throttled]). Begin with the interfaces FS and [File].
 //
-// Two promises hold for every FS here. Each failed operation is reported as an
-// [*IOError] that carries the path and, for reads and writes, the offset. And
-// only regular files open: a pipe or a device would block or have no size.
+// The functions around them use optional features of an FS and fall back to the interface:
+// [OpenDirect] bypasses the page cache, [ReadQueue] reads asynchronously, [Map] maps a file
+// into memory, [Scratch] creates temporary files, [Lock] locks files, [WriteAtomic]
+// replaces a file atomically.
+//
+// Every FS in this package keeps two promises. A failed operation returns an [*IOError]
+// with the path and, for reads and writes, the offset. Only regular files open: a pipe or a
+// device would block or has no size.
 package vfs
 
 import (
@@ -21,41 +25,41 @@ import (
 	"strings"
 )
 
-// FS is a tree of files. Names use slashes (the operating system's own
-// separators work as well on OS). Implementations are safe for concurrent use.
+// FS is a tree of files. Names use slashes; OS also accepts the separator of the operating
+// system. Implementations are safe for concurrent use.
 type FS interface {
 	// Open opens an existing regular file for reading.
 	Open(name string) (File, error)
-	// Create makes or truncates a file that only its owner may access (0600)
-	// and opens it for reading and writing.
+	// Create creates or truncates a file that only its owner may access (0600) and opens it
+	// for reading and writing.
 	Create(name string) (File, error)
 	// Stat describes a file or directory, following symbolic links.
 	Stat(name string) (Info, error)
 	// ReadDir lists a directory, sorted by name.
 	ReadDir(name string) ([]Info, error)
-	// MkdirAll makes a directory (0700) and its parents; one that exists is
-	// not an error.
+	// MkdirAll creates a directory (0700) and its parents. An existing directory is not an
+	// error.
 	MkdirAll(name string) error
-	// Rename moves a file, replacing newName atomically if it exists.
+	// Rename moves a file. It atomically replaces newName if that exists.
 	Rename(oldName, newName string) error
 	// Remove deletes a file or an empty directory.
 	Remove(name string) error
-	// SyncDir makes the directory's entries durable: a created or renamed
-	// file survives power loss only after this.
+	// SyncDir makes the entries of the directory durable: a created or renamed file
+	// survives a power loss only after SyncDir.
 	SyncDir(name string) error
 }
 
-// File is an open file, without a position: every access names its offset, so
-// one File serves any number of concurrent readers.
+// File is an open file. It has no position: every access passes an offset, so any number of
+// concurrent readers can share a File.
 type File interface {
-	// ReadAt fills p or fails. A read that meets the end of the file returns
-	// what there was and an *IOError that wraps io.EOF.
+	// ReadAt fills p or returns an error. At the end of the file it returns the bytes it
+	// read and an *IOError that wraps io.EOF.
 	io.ReaderAt
 	io.WriterAt
-	// Size returns the file's present length in bytes.
+	// Size returns the current length in bytes.
 	Size() (int64, error)
-	// Sync makes the bytes written so far durable. After a failed Sync they
-	// must be taken for lost: trying again proves nothing.
+	// Sync makes the written bytes durable. After a failed Sync they must be considered
+	// lost: a second Sync that succeeds proves nothing.
 	Sync() error
 	Truncate(size int64) error
 	Close() error
@@ -70,26 +74,26 @@ type Info struct {
 	IsDir bool
 }
 
-// Sentinels for refusals that are this package's own.
+// Reasons for which this package itself rejects an operation.
 var (
 	ErrNotRegular = errors.New("not a regular file")
-	ErrEscapes    = errors.New("the path leads out of its directory")
-	ErrTooLarge   = errors.New("file is larger than this kind of file may be")
+	ErrEscapes    = errors.New("the path escapes its directory")
+	ErrTooLarge   = errors.New("file exceeds the size limit")
 	ErrReadOnly   = errors.New("file system is read-only")
 )
 
-// noOffset marks an operation that has no place inside a file.
+// noOffset is the offset of an operation that has none.
 const noOffset = -1
 
-// IOError reports a failed operation on a file.
+// IOError reports a failed file operation.
 type IOError struct {
 	Op   string // "open", "read", "write", "sync", …
 	Path string
-	Off  int64 // where in the file; -1 when the operation has no offset
+	Off  int64 // -1 if the operation has no offset
 	Err  error
 }
 
-// Error names the operation, the path and, where there is one, the offset.
+// Error formats the operation, the path and, if there is one, the offset.
 func (e *IOError) Error() string {
 	if e.Off == noOffset {
 		return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err)
@@ -100,8 +104,8 @@ func (e *IOError) Error() string {
 // Unwrap returns the cause.
 func (e *IOError) Unwrap() error { return e.Err }
 
-// wrap dresses err as an IOError. An error that already is one stays as it is,
-// and the path wrappers of package os are peeled so that no path shows twice.
+// wrap converts err to an IOError. It returns an IOError unchanged and unwraps the path
+// errors of package os, so that no path appears twice.
 func wrap(op, path string, off int64, err error) error {
 	if err == nil {
 		return nil
@@ -121,8 +125,8 @@ func wrap(op, path string, off int64, err error) error {
 	return &IOError{Op: op, Path: path, Off: off, Err: err}
 }
 
-// ReadFile returns the whole of a small file. A file longer than limit bytes
-// is refused before anything is allocated.
+// ReadFile returns the content of a small file. It rejects a file longer than limit bytes
+// before it allocates memory.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -134,7 +138,7 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if size > limit {
-		return nil, wrap("read", f.Name(), 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, size, limit))
+		return nil, wrap("read", f.Name(), 0, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrTooLarge, size, limit))
 	}
 	data := make([]byte, size)
 	if _, err := f.ReadAt(data, 0); err != nil {
@@ -143,7 +147,7 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Join puts name below dir. Both may use slashes on every system.
+// Join returns the path of name below dir. Both may use slashes on every system.
 func Join(dir, name string) string {
 	if dir == "" || dir == "." {
 		return name
@@ -154,8 +158,8 @@ func Join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Split cuts a path into its directory, "." when it names none, and its last
-// element.
+// Split splits a path into its directory and its last element. The directory of a bare name
+// is ".".
 func Split(name string) (dir, base string) {
 	dir, base = filepath.Split(name)
 	if len(dir) > len(filepath.VolumeName(dir))+1 {
@@ -167,15 +171,15 @@ func Split(name string) (dir, base string) {
 	return dir, base
 }
 
-// confiner is implemented by file systems that can do better than the textual
-// check of Sub, or that must wrap the confined tree again.
+// confiner is implemented by file systems that check more than the text of a name, as Sub
+// does, or that must wrap the confined tree again.
 type confiner interface {
 	confine(dir string) FS
 }
 
-// Confine returns the tree below dir as a file system that no name leads out
-// of. On the operating system that holds for symbolic links too (see OSRoot),
-// which makes it the way to open files that are named inside other files.
+// Confine returns the tree below dir as a file system that no name escapes. On the
+// operating system that includes symbolic links (see OSRoot). Use Confine to open files
+// that are named inside other files.
 func Confine(fsys FS, dir string) FS {
 	if c, ok := fsys.(confiner); ok {
 		return c.confine(dir)

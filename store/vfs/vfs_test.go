@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writable returns every kind of file system that can be written, each empty.
+// writable returns an empty instance of every writable file system.
 func writable(t *testing.T) map[string]FS {
 	sub := NewMem()
 	require.NoError(t, sub.MkdirAll("deep/er"))
@@ -28,12 +28,12 @@ func writable(t *testing.T) map[string]FS {
 	}
 }
 
-// TestContract holds every file system to what FS and File promise.
+// TestContract checks every file system against the promises of FS and File.
 func TestContract(t *testing.T) {
 	for name, fsys := range writable(t) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, fsys.MkdirAll("a/b"))
-			require.NoError(t, fsys.MkdirAll("a/b"), "making it again is no error")
+			require.NoError(t, fsys.MkdirAll("a/b"), "an existing directory is not an error")
 			f, err := fsys.Create("a/b/f")
 			require.NoError(t, err)
 			n, err := f.WriteAt([]byte("hello"), 3)
@@ -62,7 +62,7 @@ func checkReads(t *testing.T, fsys FS) {
 	require.NoError(t, err)
 	p := make([]byte, 4)
 	n, err := f.ReadAt(p, 2)
-	require.NoError(t, err, "the last bytes come without an error")
+	require.NoError(t, err, "reading the last bytes returns no error")
 	require.Equal(t, 4, n)
 	n, err = f.ReadAt(p, 4)
 	require.Equal(t, 2, n)
@@ -72,7 +72,7 @@ func checkReads(t *testing.T, fsys FS) {
 	_, err = f.ReadAt(p, -1)
 	require.Error(t, err)
 	_, err = f.WriteAt(p, 0)
-	require.Error(t, err, "Open is for reading")
+	require.Error(t, err, "Open opens for reading only")
 	require.NoError(t, f.Close())
 	_, err = f.ReadAt(p, 0)
 	requireIOError(t, err, fs.ErrClosed, "read", 0)
@@ -80,7 +80,7 @@ func checkReads(t *testing.T, fsys FS) {
 
 func checkNames(t *testing.T, fsys FS) {
 	require.NoError(t, WriteFile(fsys, "a/g", []byte("new")))
-	require.NoError(t, fsys.Rename("a/g", "a/b/f"), "an existing file is replaced")
+	require.NoError(t, fsys.Rename("a/g", "a/b/f"), "Rename replaces an existing file")
 	_, err := fsys.Stat("a/g")
 	requireIOError(t, err, fs.ErrNotExist, "stat", -1)
 	info, err := fsys.Stat("a/b/f")
@@ -100,7 +100,7 @@ func checkNames(t *testing.T, fsys FS) {
 	requireIOError(t, err, fs.ErrNotExist, "open", -1)
 	_, err = fsys.Create("none/f")
 	requireIOError(t, err, fs.ErrNotExist, "create", -1)
-	require.Error(t, fsys.Remove("a/b"), "a directory with files stays")
+	require.Error(t, fsys.Remove("a/b"), "Remove rejects a directory with files")
 	requireIOError(t, fsys.Rename("a/none", "a/x"), fs.ErrNotExist, "rename", -1)
 	require.NoError(t, fsys.Remove("a/b/f"))
 	require.NoError(t, fsys.Remove("a/b"))
@@ -109,7 +109,7 @@ func checkNames(t *testing.T, fsys FS) {
 	requireIOError(t, err, fs.ErrNotExist, "readdir", -1)
 }
 
-// requireIOError asserts cause, operation and place of an error.
+// requireIOError asserts the cause, operation and offset of an error.
 func requireIOError(t *testing.T, err, cause error, op string, off int64) {
 	t.Helper()
 	var ioErr *IOError
@@ -171,7 +171,7 @@ func TestFromIOFS(t *testing.T) {
 	require.Equal(t, []Info{{Name: "x", Size: 1}}, infos)
 }
 
-// sequential hides every method of a file but those of fs.File.
+// sequential hides all methods of a file except those of fs.File.
 type sequential struct{ fs.FS }
 
 func (s sequential) Open(name string) (fs.File, error) {
@@ -189,7 +189,7 @@ func TestIOErrorText(t *testing.T) {
 	require.Equal(t, "read m.gguf at offset 12: broken", (&IOError{"read", "m.gguf", 12, cause}).Error())
 	require.Equal(t, "open m.gguf: broken", wrap("open", "m.gguf", noOffset, &fs.PathError{Op: "open", Path: "m.gguf", Err: cause}).Error())
 	inner := wrap("read", "inner", 3, cause)
-	require.Equal(t, inner, wrap("open", "outer", 0, inner), "the first place known is the right one")
+	require.Equal(t, inner, wrap("open", "outer", 0, inner), "an IOError stays unchanged")
 	require.NoError(t, wrap("open", "x", 0, nil))
 }
 
