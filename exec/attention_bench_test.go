@@ -16,8 +16,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// attentionModel returns a model with the attention of a real shape and hardly
-// anything else: the residual stream and the feed-forward part are narrow.
+// attentionModel returns a model with attention of a real size; the residual stream and the MLP
+// are narrow, so that attention dominates.
 func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format kv.Format) *Model {
 	tb.Helper()
 	const dim, vocab = 32, 32
@@ -61,9 +61,8 @@ func attentionModel(tb testing.TB, layers, heads, kvHeads, headDim int, format k
 	return m
 }
 
-// BenchmarkAttention measures the attention of all layers of Llama-3.2-1B on one
-// thread, for one token and for a chunk. With 8 bits, a step of one token reads
-// 71 MB at a depth of 4096.
+// BenchmarkAttention measures the attention of all layers of Llama-3.2-1B on one thread, for one
+// token and for a chunk. With an 8-bit KV cache, one token reads 71 MB at a depth of 4096.
 func BenchmarkAttention(b *testing.B) {
 	for _, format := range kv.Formats() {
 		m := attentionModel(b, 16, 32, 8, 64, format)

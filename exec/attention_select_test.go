@@ -15,12 +15,12 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// selectTokens is a context with many more blocks than are always looked at.
+// selectTokens is the length of a context with many more blocks than are always selected.
 const selectTokens = 1500
 
-// answerAll reads a long text exactly and then some tokens a few at a time, as a
-// question and its answer are, and returns the logits of those. Steps back and
-// copies on the way must not matter.
+// answerAll prefills a long text with exact attention, then reads tokens a few at a time, like a
+// question and its answer, and returns their logits. Truncations and forks on the way must not
+// change them.
 func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]float32) {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -33,10 +33,10 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 		switch rng.IntN(4) {
 		case 0:
 			if s.Truncate(at) == at {
-				continue // and once more
+				continue // repeats the step
 			}
 			require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &Reader{}))
-			at, out = selectTokens, nil // a model that cannot go back by part begins again
+			at, out = selectTokens, nil // a model that cannot truncate partially begins again
 			continue
 		case 1:
 			f, err := s.Fork()
@@ -50,8 +50,8 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 	return out
 }
 
-// TestX3_SelectionOfAllIsExact takes every block: the logits are those of no
-// selection, to the last bit.
+// TestX3_SelectionOfAllIsExact selects every block: the logits equal those without selection, to
+// the last bit.
 func TestX3_SelectionOfAllIsExact(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -79,9 +79,8 @@ func TestX3_SelectionOfAllIsExact(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionIsTheSameEverywhere is metamorphic: threads, chunks, steps, pages
-// and how many of them are on flash do not change what selection gives, to the
-// last bit.
+// TestX3_SelectionIsTheSameEverywhere is metamorphic: threads, chunks, steps, pages and how many
+// pages are on flash do not change the logits under selection, to the last bit.
 func TestX3_SelectionIsTheSameEverywhere(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -115,8 +114,7 @@ func TestX3_SelectionIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionReadsWhatItTakes counts the bytes that one token reads from
-// flash.
+// TestX3_SelectionReadsWhatItTakes counts the bytes that one token reads from flash.
 func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	dir := longFixture(t, "llama3", 4096, 0)
 	budget := tiering.New(0)
@@ -129,7 +127,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	defer s.Close()
 	ids := longPrompt(m.Spec.Vocab, 4000, 7)
 	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{}))
-	extendAll(t, m, s, ids[:1]) // what the stream had on its way for a long input has landed
+	extendAll(t, m, s, ids[:1]) // drains reads that the stream had submitted for the long input
 	before := m.KVStats()
 	const tokens = 5
 	for i := range tokens {
@@ -137,7 +135,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	}
 	after := m.KVStats()
 	cold := int64(after.ColdPages) * int64(after.PageBytes)
-	page := int64(0) // of a layer, as it is read
+	page := int64(0) // bytes of a layer's page, as it is read
 	for l := range m.Spec.Layers {
 		page = max(page, int64(vfs.DirectSize(m.cache.PageBytes(l))+vfs.DirectAlign))
 	}
@@ -147,7 +145,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	require.Less(t, picked*int64(after.PageBytes), cold/2)
 }
 
-// TestX3_SelectingAllocatesNothing generates with everything in memory.
+// TestX3_SelectingAllocatesNothing decodes with all pages in memory.
 func TestX3_SelectingAllocatesNothing(t *testing.T) {
 	dir := longFixture(t, "llama3", 4096, 0)
 	m := openFixture(t, dir, "config.json", Options{Threads: 2, KV: kv.K8V8, Select: Selection{Fraction: 0.2}})
@@ -157,7 +155,7 @@ func TestX3_SelectingAllocatesNothing(t *testing.T) {
 	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 1600, 1), &Reader{}))
 	s.ids = append(make([]int32, 0, 2048), s.ids...)
 	next, reader, ctx := []int32{1}, &Reader{Each: func(int, []float32) error { return nil }}, context.Background()
-	require.Zero(t, testing.AllocsPerRun(30, func() { // one of which fills a block
+	require.Zero(t, testing.AllocsPerRun(30, func() { // one of the tokens completes a block
 		if err := m.Extend(ctx, s, next, reader); err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +163,8 @@ func TestX3_SelectingAllocatesNothing(t *testing.T) {
 	require.Positive(t, m.SelectionStats().Asked)
 }
 
-// TestX3_SelectionNeverHidesBrokenKeys breaks one key of a long text: a token that
-// selects must not pass for sound, as an exact one does not.
+// TestX3_SelectionNeverHidesBrokenKeys makes one key of a long text non-finite: the logits of a
+// token that selects pages must not be finite, as with exact attention.
 func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
 	m := attentionModel(t, 1, 4, 2, 32, kv.F32)
 	m.selection = Selection{Fraction: 0.1}
@@ -185,7 +183,7 @@ func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
 	require.True(t, math.IsNaN(float64(logits[0])))
 }
 
-// newPassForTest makes the pass again after the selection was changed.
+// newPassForTest creates the pass again after the test changed the selection.
 func (m *Model) newPassForTest() (err error) {
 	chunk := m.pass.chunk
 	m.pass.free()
@@ -193,14 +191,14 @@ func (m *Model) newPassForTest() (err error) {
 	return err
 }
 
-// TestMarkTakesTheBest compares with sorting.
+// TestMarkTakesTheBest compares mark with a sort.
 func TestMarkTakesTheBest(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	for range 300 {
 		n := 1 + random.IntN(40)
 		worth, ranks, order := make([]float32, n), make([]uint32, n), make([]int, n)
 		for i := range worth {
-			worth[i] = float32(random.IntN(8)) / 16 // many are equal
+			worth[i] = float32(random.IntN(8)) / 16 // many values are equal
 			ranks[i], order[i] = rankOf(worth[i]), i
 		}
 		sort.SliceStable(order, func(i, j int) bool { return worth[order[i]] > worth[order[j]] })

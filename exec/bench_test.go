@@ -25,10 +25,10 @@ func benchModel(b *testing.B) *Model {
 	return m
 }
 
-// BenchmarkDecode generates tokens one by one behind a context of 256.
+// BenchmarkDecode decodes token by token after a context of 256 tokens.
 func BenchmarkDecode(b *testing.B) { benchExtend(b, 256, 1) }
 
-// BenchmarkPrefill reads chunks of 256 tokens.
+// BenchmarkPrefill prefills chunks of 256 tokens.
 func BenchmarkPrefill(b *testing.B) { benchExtend(b, 0, 256) }
 
 func benchExtend(b *testing.B, depth, n int) {

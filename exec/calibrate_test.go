@@ -14,8 +14,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestCalibrationMeasuresInputs computes what the first layer's projections are
-// given, normalized rows of the embedding, in another way.
+// TestCalibrationMeasuresInputs compares the importance of the first layer's projections with
+// one computed directly from their inputs, the normalized embedding rows.
 func TestCalibrationMeasuresInputs(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 	var last, total int64
 	got, err := Calibrate(context.Background(), f, ids, Options{Exact: true, Threads: 2, Budget: budget}, func(done, all int64) { last, total = done, all })
 	require.NoError(t, err)
-	require.Zero(t, budget.Usage().Total, "the model is not kept")
+	require.Zero(t, budget.Usage().Total, "the model is closed")
 	require.Equal(t, [2]int64{int64(len(ids)), int64(len(ids))}, [2]int64{last, total})
 
 	spec, err := f.Spec()
@@ -61,8 +61,8 @@ func TestCalibrationMeasuresInputs(t *testing.T) {
 	require.ErrorIs(t, err, ErrToken)
 }
 
-// TestImportanceReachesEveryMatrix gives every matrix that can be rounded to 4
-// bits an importance, in all families, and looks for those that it has missed.
+// TestImportanceReachesEveryMatrix measures the importance of all families' matrices and
+// requires one for every matrix that can be quantized to 4 bits.
 func TestImportanceReachesEveryMatrix(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		f, err := modelfile.Open(vfs.OS(), dir)
@@ -87,7 +87,7 @@ func TestImportanceReachesEveryMatrix(t *testing.T) {
 	}
 }
 
-// TestMixesAreWhatTheyPromise looks at the types that they give.
+// TestMixesAreWhatTheyPromise checks the tensor types that each mix gives.
 func TestMixesAreWhatTheyPromise(t *testing.T) {
 	for name, want := range map[string][3]quant.Type{ // head, down, most
 		"q8": {quant.Q8_0, quant.Q8_0, quant.Q8_0}, "q4": {quant.Q8_0, quant.Q8_0, quant.Q4_1},
@@ -105,7 +105,7 @@ func TestMixesAreWhatTheyPromise(t *testing.T) {
 		}
 		require.Equal(t, want, got, name)
 		embed, _ := f.Source.Tensor("model.embed_tokens.weight")
-		require.Equal(t, quant.BF16, embed.Type, "the embedding is only looked up")
+		require.Equal(t, quant.BF16, embed.Type, "the embedding serves only lookups")
 		norm, _ := f.Source.Tensor("model.norm.weight")
 		require.True(t, norm.Type.IsFloat())
 		require.NoError(t, f.Close())
@@ -113,8 +113,8 @@ func TestMixesAreWhatTheyPromise(t *testing.T) {
 	require.Len(t, modelfile.Mixes(), 5, "a new mix belongs in the table above")
 }
 
-// TestImportedMixesAreThoseThatAreLoaded compares logits of a model that is
-// rounded while it is loaded with those of a pack that was rounded before.
+// TestImportedMixesAreThoseThatAreLoaded compares the logits of a model that is quantized while
+// it loads with those of a pack that was quantized at import.
 func TestImportedMixesAreThoseThatAreLoaded(t *testing.T) {
 	open := func(mix string) *modelfile.Files {
 		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "qwen2_moe"))

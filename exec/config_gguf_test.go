@@ -14,13 +14,13 @@ import (
 	"github.com/llmrun/llmrun/store/gguf"
 )
 
-// ownFixture returns one of the fixtures that are in the tree.
+// ownFixture returns a fixture of the repository.
 func ownFixture(t testing.TB, name string) string {
 	return testutil.Shared(t, "fixtures", name)
 }
 
-// TestGGUFVariants rewrites an exported file the way converters of other years
-// would have written it; the logits stay the same to the last bit.
+// TestGGUFVariants rewrites an exported file as older and newer converters write it; the logits
+// stay the same to the last bit.
 func TestGGUFVariants(t *testing.T) {
 	for _, c := range []struct {
 		name, fixture string
@@ -32,7 +32,7 @@ func TestGGUFVariants(t *testing.T) {
 		{"window pattern as a list", "gemma3", func(_ *testing.T, g *ggufModel) {
 			g.set("gemma3.attention.sliding_window_pattern", []bool{true, true, false, true})
 		}},
-		{"local rope base not said", "gemma3", func(_ *testing.T, g *ggufModel) { g.drop("gemma3.rope.freq_base_swa") }},
+		{"no local rope base", "gemma3", func(_ *testing.T, g *ggufModel) { g.drop("gemma3.rope.freq_base_swa") }},
 		{"last norm by its later name", "lfm2", func(t *testing.T, g *ggufModel) {
 			g.tensor(t, "token_embd_norm.weight").Name = "output_norm.weight"
 		}},
@@ -67,8 +67,7 @@ func span32(first, n int32) (out []int32) {
 	return out
 }
 
-// eachStack calls f for every tensor of stacked experts and replaces it by what
-// f returns.
+// eachStack calls f for every tensor of stacked experts and replaces the tensor by f's result.
 func (g *ggufModel) eachStack(f func(d gguf.TensorData) []gguf.TensorData) {
 	var out []gguf.TensorData
 	for _, d := range g.tensors {
@@ -81,7 +80,8 @@ func (g *ggufModel) eachStack(f func(d gguf.TensorData) []gguf.TensorData) {
 	g.tensors = out
 }
 
-// expertsApart is what files of the format's first year have.
+// expertsApart splits stacked experts into one tensor each, as files of the format's first year
+// do.
 func expertsApart(_ *testing.T, g *ggufModel) {
 	g.eachStack(func(d gguf.TensorData) (out []gguf.TensorData) {
 		size := len(d.Data) / d.Shape[0]
@@ -93,7 +93,7 @@ func expertsApart(_ *testing.T, g *ggufModel) {
 	})
 }
 
-// expertsFused is what the converter writes when asked to.
+// expertsFused joins gate and up of the experts, as the converter does on request.
 func expertsFused(t *testing.T, g *ggufModel) {
 	g.eachStack(func(d gguf.TensorData) []gguf.TensorData {
 		if strings.Contains(d.Name, "ffn_down") {
@@ -115,7 +115,7 @@ func expertsFused(t *testing.T, g *ggufModel) {
 	})
 }
 
-// projectionsFused puts the three projections of each layer into one tensor.
+// projectionsFused joins the three projections of each layer in one tensor.
 func projectionsFused(t *testing.T, g *ggufModel) {
 	for l := range 3 {
 		name := func(part string) string { return fmt.Sprintf("blk.%d.attn_%s.weight", l, part) }
@@ -129,7 +129,8 @@ func projectionsFused(t *testing.T, g *ggufModel) {
 	}
 }
 
-// TestDenseLayersOfExpertModels: no key lists them, so the tensors decide.
+// TestDenseLayersOfExpertModels loads models of which no key lists the dense layers, so that the
+// tensors decide.
 func TestDenseLayersOfExpertModels(t *testing.T) {
 	g := exportFixture(t, ownFixture(t, "qwen2_moe"))
 	for _, role := range []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "ffn_gate_inp", "ffn_gate_inp_shexp"} {
@@ -147,8 +148,8 @@ func TestDenseLayersOfExpertModels(t *testing.T) {
 	require.False(t, math.IsNaN(float64(allLogits(t, m, []int32{1})[0][0])))
 }
 
-// TestKeysOfGGUF checks what single keys mean. They are added to a small file
-// of the architecture, whose rotary base is 10000.
+// TestKeysOfGGUF checks the effect of single keys. It adds them to a small file of the
+// architecture, whose rotary base is 10000.
 func TestKeysOfGGUF(t *testing.T) {
 	yarn := func(more ...gguf.KV) []gguf.KV {
 		return append([]gguf.KV{
@@ -237,7 +238,7 @@ func TestKeysOfGGUF(t *testing.T) {
 	}
 }
 
-// as returns the keys of another architecture.
+// as returns the file with the keys of another architecture.
 func (g *ggufModel) as(arch string) *ggufModel {
 	for i := range g.keys {
 		if rest, ok := strings.CutPrefix(g.keys[i].Key, "llama."); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/llmrun/llmrun/exec/arch"
 )
 
-// fixtureSpec describes a fixture's network by the named config.json.
+// fixtureSpec returns the Spec of a fixture from the named config.json.
 func fixtureSpec(t *testing.T, dir, config string) *arch.Spec {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, config))
@@ -72,8 +72,7 @@ func routed(s *arch.Spec) (out []bool) {
 	return out
 }
 
-// TestWindowsOfFamilies checks which layers have a window under the settings
-// that no fixture has.
+// TestWindowsOfFamilies checks which layers have a window under settings that no fixture has.
 func TestWindowsOfFamilies(t *testing.T) {
 	types := []string{arch.FullAttention, arch.SlidingAttention, arch.SlidingAttention, arch.FullAttention}
 	for _, c := range []struct {
@@ -107,15 +106,14 @@ func TestWindowsOfFamilies(t *testing.T) {
 	}
 }
 
-// TestRotationOfLayers checks which rotary table layers use, and what the
-// tables are made from.
+// TestRotationOfLayers checks each layer's rotary table and the tables' parameters.
 func TestRotationOfLayers(t *testing.T) {
 	linear := fields{"rope_type": "linear", "factor": 8.0}
 	gemma3, err := specOf(configOf(t, "gemma3_text", fields{"rope_scaling": linear, "rope_theta": absent, "sliding_window_pattern": 2}))
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 0, 1, 0}, ropes(gemma3))
-	require.InEpsilon(t, 1.0/8, gemma3.Ropes[0].Freq[0], 1e-6, "scaling concerns full layers")
-	require.InEpsilon(t, 1.0, gemma3.Ropes[1].Freq[0], 1e-6, "and no others")
+	require.InEpsilon(t, 1.0/8, gemma3.Ropes[0].Freq[0], 1e-6, "scaling applies to full layers")
+	require.InEpsilon(t, 1.0, gemma3.Ropes[1].Freq[0], 1e-6, "and to no others")
 	require.InEpsilon(t, 0.1778279/8, gemma3.Ropes[0].Freq[1], 1e-5, "base 1e6 unless the file says another")
 
 	smollm3, err := specOf(configOf(t, "smollm3", fields{"no_rope_layer_interval": 2}))
@@ -144,7 +142,7 @@ func TestRotationOfLayers(t *testing.T) {
 		"type": "yarn", "short_factor": []int{1, 1, 1, 1, 1, 1, 1, 1}, "long_factor": []int{2, 2, 2, 2, 2, 2, 2, 2},
 	}}))
 	require.NoError(t, err)
-	require.NotNil(t, early.Ropes[0].LongFreq, "longrope by the name that it had at first")
+	require.NotNil(t, early.Ropes[0].LongFreq, "longrope under its first name")
 
 	stretched, err := specOf(configOf(t, "qwen2", fields{"rope_scaling": fields{
 		"type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
@@ -153,8 +151,8 @@ func TestRotationOfLayers(t *testing.T) {
 	require.Equal(t, 2048, stretched.Context)
 }
 
-// TestExpertsOfFamilies checks which layers route and how their weights are
-// scaled.
+// TestExpertsOfFamilies checks which layers have experts and whether their weights are
+// normalized.
 func TestExpertsOfFamilies(t *testing.T) {
 	moe := func(more fields) fields {
 		all := fields{"num_experts": 8, "num_experts_per_tok": 2}
@@ -185,7 +183,7 @@ func TestExpertsOfFamilies(t *testing.T) {
 	}
 }
 
-// TestSettingsOfFamilies checks the single settings that no fixture has.
+// TestSettingsOfFamilies checks single settings that no fixture has.
 func TestSettingsOfFamilies(t *testing.T) {
 	for _, c := range []struct {
 		name, family string
@@ -240,8 +238,8 @@ func TestSettingsOfFamilies(t *testing.T) {
 	}
 }
 
-// TestMinimalGemma3 reads the few fields that the published 4B model gives,
-// inside a model that also sees.
+// TestMinimalGemma3 reads the few fields that the published 4B model sets, nested in the
+// config.json of a model with vision.
 func TestMinimalGemma3(t *testing.T) {
 	spec, err := specOf([]byte(`{"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
 		"intermediate_size": 10240, "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}`))

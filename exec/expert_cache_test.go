@@ -19,7 +19,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// expertDirs returns the checkpoints that have experts.
+// expertDirs returns the fixtures with experts.
 func expertDirs(t *testing.T) (dirs []string) {
 	for _, dir := range fixtureDirs(t) {
 		f, err := modelfile.Open(vfs.OS(), dir)
@@ -35,7 +35,7 @@ func expertDirs(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// expertPlan keeps everything in memory but experts.
+// expertPlan keeps all weights in memory but experts.
 func expertPlan(spec *arch.Spec, slots int) *tiering.Plan {
 	plan := &tiering.Plan{Pinned: make([]int64, len(spec.Layers)), HeadPinned: 1 << 40, ExpertSlots: slots, StreamedPerToken: 1}
 	for i := range plan.Pinned {
@@ -44,8 +44,8 @@ func expertPlan(spec *arch.Spec, slots int) *tiering.Plan {
 	return plan
 }
 
-// TestExpertsOnFlashGiveTheSameLogits: with memory for one expert, for all of
-// them, or for any number between, whatever stays and whatever is guessed.
+// TestExpertsOnFlashGiveTheSameLogits compares logits for expert caches of one slot up to one
+// per expert, with every policy and with or without reads of predicted experts.
 func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -57,14 +57,14 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 			for _, slots := range []int{1, whole.Spec.ExpertsUsed, all - 1, all, 2 + rand.IntN(all-2), 2 + rand.IntN(all-2)} {
 				o := Options{Threads: 1 + rand.IntN(3), Chunk: 1 + rand.IntN(70), Plan: expertPlan(whole.Spec, slots), Experts: weights.ExpertPolicy(rand.IntN(2))}
 				m := loadPart(t, f, o)
-				m.experts.Trust = float64(rand.IntN(2)) // whether guesses are read
+				m.experts.Trust = float64(rand.IntN(2)) // whether predicted experts are read
 				require.Equal(t, want, allLogits(t, m, ids), "%d slots, %+v", slots, o)
 				require.Equal(t, want, inSteps(t, m, ids), "%d slots, %+v", slots, o)
 				stats := m.ExpertStats()
 				require.Equal(t, slots, stats.Slots)
 				require.LessOrEqual(t, stats.Hits+stats.Early, stats.Used)
 				if slots == all {
-					require.Equal(t, stats.Used, stats.Hits, "all had been read beforehand")
+					require.Equal(t, stats.Used, stats.Hits, "all experts were read at load")
 				} else {
 					require.Less(t, stats.Hits, stats.Used)
 				}
@@ -74,7 +74,7 @@ func TestExpertsOnFlashGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// TestExpertsAllocateNothing decodes with memory for half of the experts.
+// TestExpertsAllocateNothing decodes with slots for half of the experts.
 func TestExpertsAllocateNothing(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestExpertsAllocateNothing(t *testing.T) {
 	}
 }
 
-// somePack returns a pack with experts on a file system that can fail, and what
-// makes it fail.
+// somePack returns a pack with experts on a file system that can fail, and the hook that makes
+// its operations fail.
 func somePack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.Op) error]) {
 	fault = new(atomic.Pointer[func(vfs.Op) error])
 	f = openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
@@ -100,8 +100,8 @@ func somePack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.
 	return f, fault
 }
 
-// TestFailedExpertReads lets read k fail, for every k: the error ends the request
-// and names file and offset, and the next request is as ever.
+// TestFailedExpertReads makes read k fail, for every k: the request ends with an error that
+// names the file and offset, and the next request gives the right logits.
 func TestFailedExpertReads(t *testing.T) {
 	f, fault := somePack(t)
 	spec := packSpec(t, f)
@@ -139,8 +139,8 @@ func TestFailedExpertReads(t *testing.T) {
 	require.Greater(t, failures, 5)
 }
 
-// TestCancelledExpertReads cancels a request while the disk does not answer. It
-// ends at once; what was being read is nobody's.
+// TestCancelledExpertReads cancels a request while the disk does not respond. The request ends
+// at once, and the pending reads are dropped.
 func TestCancelledExpertReads(t *testing.T) {
 	f, fault := somePack(t)
 	spec := packSpec(t, f)
@@ -154,7 +154,7 @@ func TestCancelledExpertReads(t *testing.T) {
 		answer := make(chan struct{})
 		hang := func(op vfs.Op) error {
 			if op.Offset < rows.Offset+rows.Size {
-				return nil // of the embedding, which comes first in the file
+				return nil // a read of the embedding, the first in the file
 			}
 			cancel()
 			<-answer
@@ -172,7 +172,7 @@ func TestCancelledExpertReads(t *testing.T) {
 	}
 }
 
-// TestTruncatedExperts cuts the pack while the model is in use.
+// TestTruncatedExperts truncates the pack while the model is in use.
 func TestTruncatedExperts(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.pack")
@@ -184,8 +184,8 @@ func TestTruncatedExperts(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(packSpec(t, f), 4)})
-	defer m.Close()                                    // before the files
-	rows, ok := f.Packed().Tensor("token_embd.weight") // is still read
+	defer m.Close()                                    // runs before the files close
+	rows, ok := f.Packed().Tensor("token_embd.weight") // stays in the truncated file
 	require.True(t, ok)
 	require.NoError(t, os.Truncate(path, rows.Offset+rows.Size))
 	s, err := m.NewSequence(0)
@@ -197,7 +197,7 @@ func TestTruncatedExperts(t *testing.T) {
 	require.ErrorContains(t, err, ".expert.")
 }
 
-// TestFewerSlotsKeepTheBestExperts takes memory away: what is used most stays.
+// TestFewerSlotsKeepTheBestExperts removes slots: the most used experts stay.
 func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
 	f, _ := somePack(t)
 	spec := packSpec(t, f)
@@ -209,7 +209,7 @@ func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
 	kept := len(spec.Layers) * spec.Experts / 3
 	require.NoError(t, m.Replan(context.Background(), expertPlan(spec, kept)))
 	c := m.experts
-	least, most := 1e300, 0.0 // worth of what is kept, and of what is not
+	least, most := 1e300, 0.0 // worth of the experts that stay, and of the others
 	count := 0
 	for id, at := range c.Where {
 		if at >= 0 {

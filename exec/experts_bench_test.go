@@ -19,25 +19,24 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// What a replay of a trace decodes before it is measured, so that a policy has
-// filled memory with what it likes, and then.
+// The tokens of a replay: the warm-up, in which a policy fills the cache, and the measured ones.
 const (
 	warmTokens     = 48
 	measuredTokens = 48
 )
 
-// BenchmarkExpertsOnFlash decodes with the pack that LLMRUN_EXPERTS_PACK names,
-// within LLMRUN_EXPERTS_RAM bytes. Routers are made to follow a made-up trace,
-// for those of random weights choose the same experts for all tokens.
+// BenchmarkExpertsOnFlash decodes with the pack in LLMRUN_EXPERTS_PACK, within
+// LLMRUN_EXPERTS_RAM bytes. The routers follow a synthetic trace, because routers with random
+// weights choose the same experts for all tokens.
 //
-// Each of b.N rounds replays the trace with every policy, another one first each
-// time, in the same model: so what else the machine does, and where the model lies
-// in memory, meets all of them. Speeds are compared within a round.
+// Each of b.N rounds replays the trace with every policy, each time starting with another one,
+// in the same model, so that other load on the machine and the model's place in memory affect
+// all policies alike. Only speeds of the same round are compared.
 func BenchmarkExpertsOnFlash(b *testing.B) {
 	path := os.Getenv("LLMRUN_EXPERTS_PACK")
 	ram, err := tiering.ParseSize(os.Getenv("LLMRUN_EXPERTS_RAM"), 0)
 	if path == "" || err != nil {
-		b.Skip("no pack or no size of memory was named")
+		b.Skip("LLMRUN_EXPERTS_PACK or LLMRUN_EXPERTS_RAM is not set")
 	}
 	f, err := modelfile.Open(vfs.OS(), path)
 	require.NoError(b, err)
@@ -60,8 +59,8 @@ func BenchmarkExpertsOnFlash(b *testing.B) {
 	}
 }
 
-// comparePolicies replays a trace in turns and reports each policy's figures, and
-// those of the first two against each other.
+// comparePolicies replays a trace with the policies in turns. It reports each policy's figures
+// and compares the first two.
 func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	modes := []struct {
 		name   string
@@ -70,7 +69,7 @@ func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	}{
 		{"frequent", weights.KeepFrequent, 0},
 		{"recent", weights.KeepRecent, 0},
-		{"frequent-late", weights.KeepFrequent, -math.MaxFloat64}, // nothing is read before the choice
+		{"frequent-late", weights.KeepFrequent, -math.MaxFloat64}, // reads no predicted experts
 	}
 	replays := make([][]replayed, len(modes))
 	for round := range b.N {
@@ -95,7 +94,7 @@ func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 	}
 }
 
-// replayed is what decoding the measured part of a trace took.
+// replayed is the measured cost of decoding a trace.
 type replayed struct {
 	took          time.Duration
 	before, after weights.ExpertStats
@@ -113,8 +112,7 @@ func (r *replayed) report(b *testing.B, name string) {
 	b.ReportMetric(float64(r.after.Slots), "slots")
 }
 
-// decodeTrace decodes tokens whose experts a trace says, and measures those
-// behind a warm-up.
+// decodeTrace decodes tokens with the experts of a trace and measures those after the warm-up.
 func decodeTrace(b *testing.B, m *Model, trace [][][]int) (r replayed) {
 	s, err := m.NewSequence(0)
 	require.NoError(b, err)

@@ -12,11 +12,10 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestRowsOfExpertsStayWhereTheyAre: with weights in tiles there is no memory
-// that rows of experts could be gathered in, and reading many rows at once gives
-// what reading each alone gives, where nothing is gathered. Weights of floats,
-// which need rows side by side, are the counterexample.
-func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
+// TestExpertsReadRowsInPlace: experts with tiled weights have no memory for copies of their
+// rows, and computing many rows at once gives the same as computing each alone. Float weights,
+// which need copies, are the counterexample.
+func TestExpertsReadRowsInPlace(t *testing.T) {
 	for _, dir := range expertDirs(t) {
 		for _, mix := range []string{"", "q4"} {
 			t.Run(filepath.Base(dir)+mix, func(t *testing.T) {
@@ -37,9 +36,9 @@ func TestRowsOfExpertsStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// TestJobsOfOneInput: products round their rows together only if these are the
-// same rows of the same vectors.
-func TestJobsOfOneInput(t *testing.T) {
+// TestMatmulsShareAnInput: matmuls share a quantized input only if they read the same rows of
+// the same vectors.
+func TestMatmulsShareAnInput(t *testing.T) {
 	x, other := make([]float32, 8), make([]float32, 8)
 	of := []int32{3, 1, 0}
 	w := &weights.Linear{Matrix: weights.Matrix{Cols: 2}}

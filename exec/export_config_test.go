@@ -2,8 +2,8 @@ package exec
 
 import "math"
 
-// exportConfig is a config.json of the older style, decoded without regard to
-// what the readers under test make of it. Absent fields are zero.
+// exportConfig is a config.json of the older style, decoded independently of the readers under
+// test. Absent fields are zero.
 type exportConfig map[string]any
 
 func (c exportConfig) has(key string) bool { return c[key] != nil }
@@ -59,8 +59,8 @@ func (c exportConfig) headDim() int {
 	return c.whole("hidden_size") / c.whole("num_attention_heads")
 }
 
-// llama3Divisors are what Llama 3.1 divides rotary frequencies by: 1 for those
-// that turn fast, the factor for those that turn slowly, and a mean between.
+// llama3Divisors returns the divisors of Llama 3.1's rotary frequencies: 1 for high frequencies,
+// the factor for low ones, and an interpolation between.
 func (c exportConfig) llama3Divisors(scaling exportConfig) []float64 {
 	factor, original := scaling.number("factor"), scaling.number("original_max_position_embeddings")
 	low, high := scaling.number("low_freq_factor"), scaling.number("high_freq_factor")

@@ -2,22 +2,20 @@ package exec
 
 import "math"
 
-// exportFamily is what the converter does differently for one family.
+// exportFamily holds the converter's rules for one family.
 type exportFamily struct {
 	arch  string
 	names map[string]string // tensor names that differ from exportNames
-	// permute: rows of queries and keys are reordered.
+	// permute: the rows of queries and keys are reordered.
 	permute bool
-	// normLessOne: the checkpoint stores the gains of norms less one.
+	// normLessOne: the checkpoint stores norm gains minus one.
 	normLessOne bool
-	// split takes a fused projection of queries, keys and values apart, or
-	// reorders it; nil leaves it as it is.
+	// split splits a fused QKV projection or reorders it; nil leaves it unchanged.
 	split func(e *exporter, qkv *rows) map[string]*rows
 	keys  func(e *exporter)
 }
 
-// exportNames are the usual names of tensors in checkpoints, and what GGUF
-// files call them.
+// exportNames maps the usual tensor names of checkpoints to those of GGUF files.
 var exportNames = map[string]string{
 	"model.embed_tokens": "token_embd",
 	"model.norm":         "output_norm",
@@ -80,7 +78,7 @@ var exportNames = map[string]string{
 	"mlp.dense_4h_to_h":           "ffn_down",
 }
 
-// normsBehind are the names of families that normalize what attention gives.
+// normsBehind are the tensor names of families that normalize attention's output.
 var normsBehind = map[string]string{"post_attention_layernorm": "post_attention_norm"}
 
 var exportFamilies = map[string]exportFamily{
@@ -105,8 +103,8 @@ var exportFamilies = map[string]exportFamily{
 	"lfm2":        {arch: "lfm2", keys: lfm2Keys},
 }
 
-// splitByKeyHead takes apart a projection in which each key head's queries, its
-// key and its value follow each other.
+// splitByKeyHead splits a projection that stores, for each key head, its queries, key and value
+// next to each other.
 func splitByKeyHead(e *exporter, qkv *rows) map[string]*rows {
 	kvHeads, width := e.config.whole("num_key_value_heads"), e.config.headDim()
 	group := e.config.whole("num_attention_heads") / kvHeads
@@ -120,8 +118,8 @@ func splitByKeyHead(e *exporter, qkv *rows) map[string]*rows {
 	return map[string]*rows{"attn_q": qkv.pick(q), "attn_k": qkv.pick(k), "attn_v": qkv.pick(v)}
 }
 
-// blocksOfHeads reorders a projection in which each head's query, key and value
-// follow each other into all queries, all keys, all values.
+// blocksOfHeads reorders a projection that stores each head's query, key and value next to each
+// other into all queries, all keys, all values.
 func blocksOfHeads(e *exporter, qkv *rows) map[string]*rows {
 	width := e.config.headDim()
 	var order []int
@@ -133,7 +131,7 @@ func blocksOfHeads(e *exporter, qkv *rows) map[string]*rows {
 	return map[string]*rows{"attn_qkv": qkv.pick(order)}
 }
 
-// shapeKeys are those that the converters of all families write.
+// shapeKeys writes the keys that the converters of all families write.
 func shapeKeys(e *exporter) {
 	e.key("block_count", e.config.whole("num_hidden_layers"))
 	e.key("context_length", e.config.whole("max_position_embeddings"))
@@ -152,7 +150,7 @@ func shapeKeys(e *exporter) {
 	}
 }
 
-// commonKeys are those of most families.
+// commonKeys writes the keys of most families.
 func commonKeys(e *exporter) {
 	shapeKeys(e)
 	e.key("rope.freq_base", e.config.number("rope_theta"))
@@ -179,8 +177,8 @@ func llamaKeys(e *exporter) {
 	e.key("rope.dimension_count", e.config.headDim())
 }
 
-// windowed adds the sliding window, which the converter leaves out of some
-// families' files although their checkpoints have one.
+// windowed adds the sliding window, which the converter omits for some families although their
+// checkpoints have one.
 func windowed(keys func(e *exporter)) func(e *exporter) {
 	return func(e *exporter) {
 		keys(e)
@@ -206,7 +204,7 @@ func qwenExpertKeys(e *exporter) {
 	}
 }
 
-// gemmaKeys lack the rotary base, which has always been 10000.
+// gemmaKeys omits the rotary base, which has always been 10000.
 func gemmaKeys(e *exporter) { shapeKeys(e) }
 
 func gemma2Keys(e *exporter) {
@@ -225,14 +223,14 @@ func gemma3Keys(e *exporter) {
 	queryScale(e)
 }
 
-// queryScale adds the scale of attention, which the converter leaves out
-// because it follows from the other sizes in every published model.
+// queryScale adds the scale of attention, which the converter omits because it follows from the
+// other sizes in every published model.
 func queryScale(e *exporter) {
 	e.key("attention.scale", 1/math.Sqrt(e.config.number("query_pre_attn_scalar")))
 }
 
-// phi2Keys write four times the width for the size of the MLP, whatever it is,
-// and no rotary base.
+// phi2Keys writes four times the width as the size of the MLP, whatever the real size, and omits
+// the rotary base.
 func phi2Keys(e *exporter) {
 	shapeKeys(e)
 	e.key("feed_forward_length", 4*e.config.whole("hidden_size"))
@@ -254,7 +252,7 @@ func phi3Keys(e *exporter) {
 	}
 }
 
-// gptneoxKeys lack the number of key heads and the rotary base.
+// gptneoxKeys omits the number of key heads and the rotary base.
 func gptneoxKeys(e *exporter) {
 	shapeKeys(e)
 	e.key("attention.layer_norm_epsilon", e.config.number("layer_norm_eps"))
@@ -262,7 +260,7 @@ func gptneoxKeys(e *exporter) {
 	e.key("use_parallel_residual", e.config.flag("use_parallel_residual"))
 }
 
-// lfm2Keys count no key heads in layers without attention.
+// lfm2Keys writes 0 key heads for layers without attention.
 func lfm2Keys(e *exporter) {
 	commonKeys(e)
 	var kvHeads []int32

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// rows is a tensor in memory: the outermost axis counts its rows, and what a
-// row holds does not matter to most of what a converter does.
+// rows is a tensor in memory. Its outermost axis counts rows; most conversions do not interpret
+// a row's content.
 type rows struct {
 	name  string
 	typ   quant.Type
@@ -30,7 +30,7 @@ func readRows(t testing.TB, src store.Source, tensor store.Tensor) *rows {
 	return r
 }
 
-// pick returns the rows with the given numbers, in that order.
+// pick returns the rows with the given indices, in that order.
 func (r *rows) pick(order []int) *rows {
 	size := len(r.data) / r.shape[0]
 	out := &rows{typ: r.typ, shape: slices.Clone(r.shape)}
@@ -41,8 +41,8 @@ func (r *rows) pick(order []int) *rows {
 	return out
 }
 
-// interleaved brings the two rows of each rotary pair, which lie half a head
-// apart, next to each other.
+// interleaved moves the two rows of each rotary pair, which are half a head apart, next to each
+// other.
 func (r *rows) interleaved(heads int) *rows {
 	width := r.shape[0] / heads
 	order := make([]int, r.shape[0])
@@ -53,7 +53,7 @@ func (r *rows) interleaved(heads int) *rows {
 	return r.pick(order)
 }
 
-// span returns the numbers from first up to first+n.
+// span returns the integers from first up to first+n.
 func span(first, n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -62,15 +62,15 @@ func span(first, n int) []int {
 	return out
 }
 
-// floats returns the elements as numbers.
+// floats returns the elements as float32 numbers.
 func (r *rows) floats() []float32 {
 	out := make([]float32, modelfile.Elems(r.shape))
 	quant.DequantRow(r.typ, out, r.data)
 	return out
 }
 
-// float32s returns the tensor as F32, without axes of length 1: converters
-// squeeze them out of convolutions.
+// float32s returns the tensor as F32 without axes of length 1, which converters remove from
+// convolutions.
 func (r *rows) float32s() *rows {
 	out := &rows{typ: quant.F32, shape: slices.DeleteFunc(slices.Clone(r.shape), func(n int) bool { return n == 1 })}
 	for _, v := range r.floats() {

@@ -21,9 +21,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestGGUFExportsMatchTheCheckpoints writes every fixture as a GGUF file, the
-// way the usual converter does it, and compares all logits with those of the
-// checkpoint.
+// TestGGUFExportsMatchTheCheckpoints exports every fixture to GGUF as the usual converter does,
+// and compares all logits with those of the checkpoint.
 func TestGGUFExportsMatchTheCheckpoints(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -39,8 +38,8 @@ func TestGGUFExportsMatchTheCheckpoints(t *testing.T) {
 	}
 }
 
-// sameLogits allows for nothing but another order of summation: interleaved
-// heads add up the products of a query and a key in another order.
+// sameLogits allows only for another order of summation: interleaved heads add up the products
+// of a query and a key in another order.
 func sameLogits(t *testing.T, want, got [][]float32) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -50,13 +49,13 @@ func sameLogits(t *testing.T, want, got [][]float32) {
 	}
 }
 
-// ggufModel is a GGUF file that is still in pieces, for tests to change.
+// ggufModel is a GGUF file in parts that tests can change.
 type ggufModel struct {
 	keys    []gguf.KV
 	tensors []gguf.TensorData
 }
 
-// write puts the file together, as m.gguf of a file system in memory.
+// write writes the file as m.gguf of a file system in memory.
 func (g *ggufModel) write(t testing.TB) vfs.FS {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -64,7 +63,7 @@ func (g *ggufModel) write(t testing.TB) vfs.FS {
 	return fsys
 }
 
-// set gives a key a value, which replaces one that it had.
+// set sets or replaces the value of a key.
 func (g *ggufModel) set(key string, value any) {
 	g.drop(key)
 	g.keys = append(g.keys, gguf.KV{Key: key, Value: value})
@@ -91,7 +90,7 @@ func (g *ggufModel) tensor(t testing.TB, name string) *gguf.TensorData {
 	return nil
 }
 
-// dropTensor removes a tensor that must be there.
+// dropTensor removes a tensor, which must exist.
 func (g *ggufModel) dropTensor(t testing.TB, name string) {
 	t.Helper()
 	g.tensor(t, name)
@@ -104,18 +103,17 @@ func (g *ggufModel) dropTensor(t testing.TB, name string) {
 	g.tensors = rest
 }
 
-// exporter turns one checkpoint into a GGUF file. It shares nothing with the
-// readers under test but the tensors' bytes.
+// exporter converts one checkpoint to a GGUF file. It shares only the tensors' bytes with the
+// readers under test.
 type exporter struct {
 	ggufModel
 	as     exportFamily
 	config exportConfig
 	arch   string
-	stacks map[string]*rows // experts collected so far, by the stacked tensor's name
+	stacks map[string]*rows // experts collected so far, by the name of the stacked tensor
 }
 
-// exportFixture exports the checkpoint in dir, whose config.json is of the
-// older style.
+// exportFixture exports the checkpoint in dir, whose config.json is of the older style.
 func exportFixture(t testing.TB, dir string) *ggufModel {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
@@ -145,8 +143,7 @@ func exportCheckpoint(t testing.TB, config []byte, src store.Source) *ggufModel 
 	return &e.ggufModel
 }
 
-// vocabulary writes a token list of the right length; its entries do not
-// matter here.
+// vocabulary writes a token list of the right length; these tests do not use its entries.
 func (e *exporter) vocabulary() {
 	tokens := make([]string, e.config.whole("vocab_size"))
 	for i := range tokens {
@@ -155,8 +152,8 @@ func (e *exporter) vocabulary() {
 	e.set("tokenizer.ggml.tokens", tokens)
 }
 
-// key sets a key of the architecture. Whole numbers are written as uint32 and
-// others as float32, as converters do.
+// key sets a key of the architecture. It writes integers as uint32 and other numbers as float32,
+// as converters do.
 func (e *exporter) key(name string, value any) {
 	switch v := value.(type) {
 	case int:
@@ -167,14 +164,13 @@ func (e *exporter) key(name string, value any) {
 	e.set(e.arch+"."+name, value)
 }
 
-// layerName takes a checkpoint's tensor name apart.
+// layerName matches the tensor name of a layer in a checkpoint.
 var layerName = regexp.MustCompile(`^(?:model|gpt_neox)\.layers\.(\d+)\.(.*)\.(weight|bias)$`)
 
-// expertName takes the name of an expert's matrix apart.
+// expertName matches the name of an expert's matrix.
 var expertName = regexp.MustCompile(`^(.*experts)\.(\d+)\.(.*)$`)
 
-// export renames one tensor of the checkpoint, changes it as the family asks
-// for, and adds it.
+// export renames one tensor of the checkpoint, converts it by the family's rules, and adds it.
 func (e *exporter) export(t testing.TB, r *rows) {
 	t.Helper()
 	layer := layerName.FindStringSubmatch(r.name)
@@ -203,7 +199,7 @@ func (e *exporter) export(t testing.TB, r *rows) {
 	e.add(prefix+role+suffix, e.permuted(role, r))
 }
 
-// role returns the GGUF name of what a checkpoint calls by another.
+// role returns the GGUF name of a checkpoint's tensor.
 func (e *exporter) role(t testing.TB, name string) string {
 	t.Helper()
 	if role, ok := e.as.names[name]; ok {
@@ -214,7 +210,7 @@ func (e *exporter) role(t testing.TB, name string) string {
 	return role
 }
 
-// stack puts an expert's matrix where its number says.
+// stack places an expert's matrix at its index in the stacked tensor.
 func (e *exporter) stack(t testing.TB, name, expert string, r *rows) {
 	t.Helper()
 	i, err := strconv.Atoi(expert)
@@ -228,8 +224,8 @@ func (e *exporter) stack(t testing.TB, name, expert string, r *rows) {
 	copy(s.data[i*len(r.data):], r.data)
 }
 
-// permuted reorders the rows of queries and keys for families whose rotary
-// pairs are neighbours in GGUF files.
+// permuted reorders the rows of queries and keys for families whose rotary pairs are neighbours
+// in GGUF files.
 func (e *exporter) permuted(role string, r *rows) *rows {
 	switch {
 	case !e.as.permute:
@@ -242,8 +238,8 @@ func (e *exporter) permuted(role string, r *rows) *rows {
 	return r
 }
 
-// add writes a tensor: vectors, norms, routers and convolutions as F32, all
-// else in the checkpoint's type.
+// add adds a tensor: vectors, norms, routers and convolutions as F32, all others in the
+// checkpoint's type.
 func (e *exporter) add(name string, r *rows) {
 	if e.as.normLessOne && strings.HasSuffix(name, "_norm.weight") {
 		r = r.plusOne()
@@ -254,7 +250,7 @@ func (e *exporter) add(name string, r *rows) {
 	e.tensors = append(e.tensors, gguf.TensorData{Name: name, Type: r.typ, Shape: r.shape, Data: r.data})
 }
 
-// addFloats writes a list of numbers as a tensor.
+// addFloats adds a list of numbers as a tensor.
 func (e *exporter) addFloats(name string, values []float64) {
 	r := &rows{typ: quant.F32, shape: []int{len(values)}}
 	for _, v := range values {

@@ -18,7 +18,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// cachedOpen opens m.gguf through a cache, and returns what was noticed.
+// cachedOpen opens m.gguf through a cache and returns the notices.
 func cachedOpen(t *testing.T, fsys, cache vfs.FS) (*modelfile.Files, []string) {
 	t.Helper()
 	var notices []string
@@ -42,8 +42,7 @@ func cachedNames(t *testing.T, fsys vfs.FS) (names []string) {
 	return names
 }
 
-// TestCachedModels imports on first use and uses the pack from then on, until the
-// model changes.
+// TestCachedModels imports a model on first use and uses the pack until the model changes.
 func TestCachedModels(t *testing.T) {
 	cache := vfs.NewMem()
 	model := randomTensors(t, quant.Q4_0)
@@ -52,7 +51,7 @@ func TestCachedModels(t *testing.T) {
 		f, notices := cachedOpen(t, fsys, cache)
 		require.Empty(t, notices)
 		require.NotNil(t, f.Packed())
-		require.Equal(t, "gguf", f.Format(), "the model is what the user named")
+		require.Equal(t, "gguf", f.Format(), "the format is that of the user's file")
 		require.Equal(t, "m.gguf", f.Path)
 		require.Len(t, cachedNames(t, cache), 1)
 	}
@@ -67,7 +66,7 @@ func TestCachedModels(t *testing.T) {
 	require.Len(t, cachedNames(t, cache), 2)
 }
 
-// TestFloatModelsAreNotCached leaves the cache as it is.
+// TestFloatModelsAreNotCached requires that a model of floats does not enter the cache.
 func TestFloatModelsAreNotCached(t *testing.T) {
 	cache := vfs.NewMem()
 	f, notices := cachedOpen(t, tinyGGUF().write(t), cache)
@@ -76,8 +75,8 @@ func TestFloatModelsAreNotCached(t *testing.T) {
 	require.Empty(t, cachedNames(t, cache))
 }
 
-// TestDamagedCache breaks the cached pack: in its index, which shows when it is
-// opened, and in its weights, which shows when they are read.
+// TestDamagedCache damages the cached pack: in its index, which opening detects, and in its
+// weights, which loading detects.
 func TestDamagedCache(t *testing.T) {
 	fsys := randomTensors(t, quant.Q8_0).write(t)
 	cache := vfs.NewMem()
@@ -91,7 +90,7 @@ func TestDamagedCache(t *testing.T) {
 		require.NoError(t, vfs.WriteFile(cache, path, data))
 		f, notices := cachedOpen(t, fsys, cache)
 		require.Empty(t, notices)
-		require.NotNil(t, f.Packed(), "it was made again")
+		require.NotNil(t, f.Packed(), "the pack was imported again")
 	}
 	data := append([]byte(nil), whole...)
 	for i := 8192; i < len(data)/2; i += 4096 {
@@ -112,7 +111,8 @@ func TestDamagedCache(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestCachesThatCannotBeUsed opens the model itself and says why.
+// TestCachesThatCannotBeUsed requires that the model opens without the cache and that a notice
+// says why.
 func TestCachesThatCannotBeUsed(t *testing.T) {
 	fsys := randomTensors(t, quant.Q4_K).write(t)
 	full := errors.New("no space left")
@@ -158,7 +158,8 @@ func TestCachesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestCancelledFirstUse ends with the context, not with the model itself.
+// TestCancelledFirstUse requires that a cancelled import ends with the context's error instead
+// of opening the model without the cache.
 func TestCancelledFirstUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -166,7 +167,7 @@ func TestCancelledFirstUse(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestWrongModelsAreErrors does not blame the cache.
+// TestWrongModelsAreErrors requires that the error of a broken model does not mention the cache.
 func TestWrongModelsAreErrors(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, vfs.WriteFile(fsys, "m.gguf", []byte("GGUF")))
@@ -177,7 +178,7 @@ func TestWrongModelsAreErrors(t *testing.T) {
 	}
 }
 
-// TestSourceFiles lists what a fingerprint is taken of.
+// TestSourceFiles lists the files that a fingerprint covers.
 func TestSourceFiles(t *testing.T) {
 	fsys := vfs.NewMem()
 	for _, name := range []string{

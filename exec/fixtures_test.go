@@ -16,8 +16,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// reference is what the reference implementation computes in float32 for one
-// fixture checkpoint.
+// reference holds the logits and tokens that the reference implementation computed in float32
+// for one fixture.
 type reference struct {
 	Prompts []struct {
 		Name      string
@@ -57,7 +57,7 @@ func fixtureDirs(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// openFixture loads a checkpoint; config names the file to use as config.json.
+// openFixture loads a fixture; config names the file to use as config.json.
 func openFixture(t *testing.T, dir, config string, o Options) *Model {
 	t.Helper()
 	fsys := vfs.OS()
@@ -73,8 +73,7 @@ func openFixture(t *testing.T, dir, config string, o Options) *Model {
 	return loadModel(t, fsys, dir, o)
 }
 
-// loadModel loads a model and checks at the end of the test that it gave
-// everything back.
+// loadModel loads a model and checks at the end of the test that it has freed all its memory.
 func loadModel(t *testing.T, fsys vfs.FS, path string, o Options) *Model {
 	t.Helper()
 	f, err := modelfile.Open(fsys, path)
@@ -101,7 +100,7 @@ func allLogits(t *testing.T, m *Model, ids []int32) [][]float32 {
 	return extendAll(t, m, s, ids)
 }
 
-// extendAll reads ids and returns the logits after each.
+// extendAll appends ids to a sequence and returns the logits after each.
 func extendAll(t *testing.T, m *Model, s *Sequence, ids []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
@@ -135,8 +134,8 @@ func nll(logits []float32, id int32) float64 {
 	return math.Log(sum) + top - float64(logits[id])
 }
 
-// TestFixturesMatchTheReference compares every family with logits that another
-// implementation computed, in both styles of config.json.
+// TestFixturesMatchTheReference compares every family, in both styles of config.json, with
+// logits of another implementation.
 func TestFixturesMatchTheReference(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		var ref reference
@@ -153,7 +152,7 @@ func TestFixturesMatchTheReference(t *testing.T) {
 	}
 }
 
-// check compares a model with everything the reference lists.
+// check compares a model with everything in the reference.
 func (r *reference) check(t *testing.T, m *Model) {
 	for _, p := range r.Prompts {
 		got := allLogits(t, m, p.IDs)
@@ -180,8 +179,8 @@ func (r *reference) check(t *testing.T, m *Model) {
 	require.InDelta(t, r.NLL.MeanNLL, sum/float64(len(r.NLL.IDs)-1), 1e-4)
 }
 
-// checkGreedy generates with a cache, token by token, and compares tokens while
-// the margin between the best two is wide enough to tell.
+// checkGreedy decodes greedily and compares tokens as long as the margin between the two best
+// logits is wide enough.
 func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, margin []float64) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
@@ -192,15 +191,14 @@ func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, ma
 	for i, w := range want {
 		require.NoError(t, m.Extend(context.Background(), s, feed, read))
 		if margin[i] < 1e-2 {
-			return // from here on the texts may differ
+			return // the texts may differ from here on
 		}
 		require.Equal(t, w, next, "generated token %d", i)
 		feed = []int32{next}
 	}
 }
 
-// wideContext returns a fixture whose config.json was changed to allow a long
-// context.
+// wideContext returns a fixture whose config.json was changed to allow a long context.
 func wideContext(t *testing.T) string {
 	t.Helper()
 	return longFixture(t, "llama3", 8192, 0)

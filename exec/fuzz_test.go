@@ -14,9 +14,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// FuzzOpenModel changes a small GGUF file, or the config.json beside small
-// weights. Whatever comes of it opens, loads and runs within a small budget,
-// or is refused; nothing is kept.
+// FuzzOpenModel mutates a small GGUF file, or the config.json beside small weights. Each result
+// either opens, loads and runs within a small budget, or is refused; all memory is freed.
 func FuzzOpenModel(f *testing.F) {
 	f.Add(true, encodedGGUF(f, tinyGGUF()))
 	for _, arch := range []string{"gemma3", "phi3", "qwen2", "gptneox", "lfm2", "olmo2"} {
@@ -37,7 +36,7 @@ func FuzzOpenModel(f *testing.F) {
 	})
 }
 
-// encodedGGUF returns a file's bytes.
+// encodedGGUF returns the bytes of a file.
 func encodedGGUF(t testing.TB, g *ggufModel) []byte {
 	t.Helper()
 	f, err := g.write(t).Open("m.gguf")
@@ -52,7 +51,7 @@ func encodedGGUF(t testing.TB, g *ggufModel) []byte {
 	return data
 }
 
-// openAndRun reads two tokens with a model, if it is one.
+// openAndRun computes two tokens, if the file is a valid model.
 func openAndRun(t *testing.T, fsys vfs.FS, path string) {
 	files, err := modelfile.Open(fsys, path)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ggufReference holds, for a small model of every tensor type, logits computed
-// in float64 from the dequantized weights, and how far another engine's are
-// from them that rounds activations to 8 bits.
+// ggufReference holds, for a small model of every tensor type, logits computed in float64 from
+// the dequantized weights, and the error of another engine that quantizes activations to 8 bits.
 type ggufReference struct {
 	IDs   []int32 `json:"ids"`
 	Files map[string]ggufCase
@@ -40,8 +39,8 @@ func worstAt(t *testing.T, got [][]float32, want map[string][]float32) (worst fl
 	return worst
 }
 
-// eachGGUF runs a test with every file of the gguf set and its reference, which lies
-// beside the file.
+// eachGGUF runs a test with every file of the gguf set and its reference, which lies beside the
+// file.
 func eachGGUF(t *testing.T, test func(t *testing.T, path string, ids []int32, want ggufCase)) {
 	references := map[string]ggufReference{}
 	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
@@ -72,24 +71,23 @@ func TestGGUFMatchesTheReference(t *testing.T) {
 	})
 }
 
-// TestRoundedActivationsAreAsGoodAsThePeers runs the same models with
-// activations rounded to 8 bits. The greatest of some 1500 differences is a
-// matter of chance in part, so one file may be a little worse if they are
-// better together.
-func TestRoundedActivationsAreAsGoodAsThePeers(t *testing.T) {
+// TestQuantizedActivationsMatchThePeers runs the same models with activations quantized to 8
+// bits. The maximum of some 1500 differences is partly chance, so one file may be slightly worse
+// than the other engine's if all files together are better.
+func TestQuantizedActivationsMatchThePeers(t *testing.T) {
 	var ours, peers float64
 	eachGGUF(t, func(t *testing.T, path string, ids []int32, want ggufCase) {
 		m := loadModel(t, vfs.OS(), path, Options{Threads: 2})
 		got := allLogits(t, m, ids)
 		worst := worstAt(t, got, want.LogitsAt)
 		require.LessOrEqual(t, worst, max(1.3*want.PeerDiff, 2e-3))
-		require.Equal(t, got, inSteps(t, m, ids), "chunks must not matter")
+		require.Equal(t, got, inSteps(t, m, ids), "logits depend on the chunks")
 		ours, peers = ours+worst, peers+want.PeerDiff
 	})
 	require.Less(t, ours, peers)
 }
 
-// top2Margin is how far the best logit is ahead of the second.
+// top2Margin returns the difference between the best and the second logit.
 func top2Margin(x []float32) float32 {
 	s := append([]float32(nil), x...)
 	sort.Slice(s, func(i, j int) bool { return s[i] > s[j] })

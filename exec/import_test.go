@@ -23,7 +23,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// importModel writes a pack of a model into a file system in memory.
+// importModel imports a model as a pack into a file system in memory.
 func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
 	t.Helper()
 	f, err := modelfile.Open(fsys, path)
@@ -34,12 +34,11 @@ func importModel(t testing.TB, fsys vfs.FS, path string) vfs.FS {
 	require.NoError(t, weights.Import(context.Background(), f, to, "m.pack", weights.ImportOptions{
 		Made: "test", Progress: func(done, all int64) { last, total = done, all },
 	}))
-	require.Equal(t, total, last, "progress reaches its end")
+	require.Equal(t, total, last, "final progress")
 	return to
 }
 
-// sameWeights loads a model from its files and from its pack, and compares
-// everything that is in memory.
+// sameWeights loads a model from its files and from its pack and compares all weights in memory.
 func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 	t.Helper()
 	packed := importModel(t, fsys, path)
@@ -61,8 +60,8 @@ func sameWeights(t *testing.T, fsys vfs.FS, path string, exact bool) {
 	}
 }
 
-// TestImportedWeightsAreThoseOfTheModel covers every family, from checkpoints
-// and from GGUF files: fused and stacked tensors, tied heads, biases, experts.
+// TestImportedWeightsAreThoseOfTheModel covers every family, from checkpoints and from GGUF
+// files: fused and stacked tensors, tied heads, biases, experts.
 func TestImportedWeightsAreThoseOfTheModel(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -72,9 +71,8 @@ func TestImportedWeightsAreThoseOfTheModel(t *testing.T) {
 	}
 }
 
-// randomTensors returns the small model made wide enough for blocks of every
-// type, with random bytes in all matrices whose rows are that wide. Heads stay
-// narrow, so one matrix keeps its type.
+// randomTensors returns the small model, widened to hold blocks of every type, with random bytes
+// in all matrices with rows of that width. Heads stay narrow, so one matrix keeps its type.
 func randomTensors(t *testing.T, typ quant.Type) *ggufModel {
 	const wide = 256
 	g := tinyGGUF()
@@ -104,16 +102,15 @@ func randomTensors(t *testing.T, typ quant.Type) *ggufModel {
 		for j := range d.Data {
 			d.Data[j] = byte(random.Uint32())
 			if d.Type == quant.F32 && j%4 == 3 {
-				d.Data[j] &^= 0x40 // no NaN, which compares unequal to itself
+				d.Data[j] &^= 0x40 // excludes NaN, which compares unequal to itself
 			}
 		}
 	}
 	return g
 }
 
-// TestImportLosesNothing packs matrices of every type that GGUF has with random bytes: what
-// is loaded is the same, tiled or in rows, and so is every byte that the pack
-// gives as a source.
+// TestImportLosesNothing imports matrices of every GGUF type with random bytes. The loaded
+// weights, tiled or in rows, and every byte that the pack returns as a source are the same.
 func TestImportLosesNothing(t *testing.T) {
 	for typ := quant.F32; typ.InGGUF(); typ++ {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -138,7 +135,7 @@ func TestImportLosesNothing(t *testing.T) {
 	}
 }
 
-// readPieces reads a tensor in pieces of an odd size.
+// readPieces reads a tensor in ranges of an odd size.
 func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 	tensor, ok := f.Source.Tensor(name)
 	require.True(t, ok)
@@ -151,7 +148,7 @@ func readPieces(t *testing.T, f *modelfile.Files, name string) (all []byte) {
 	return all
 }
 
-// TestPacksGiveTheSameLogits compares real quantized files, whole.
+// TestPacksGiveTheSameLogits compares the logits of real quantized files and their packs.
 func TestPacksGiveTheSameLogits(t *testing.T) {
 	for _, path := range testutil.Glob(t, "gguf", "*.gguf") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -166,8 +163,8 @@ func TestPacksGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// TestPacksSpeakForTheirSource compares what is said beside the weights.
-func TestPacksSpeakForTheirSource(t *testing.T) {
+// TestPacksKeepTheMetadata compares all data besides the weights.
+func TestPacksKeepTheMetadata(t *testing.T) {
 	for _, path := range []string{
 		filepath.Join(testutil.Root(t), "cmd", "llmrun", "bundled", "model"),
 		testutil.Shared(t, "gguf", "tiny-qwen2-q4_k_m.gguf"),
@@ -208,8 +205,8 @@ func TestPacksSpeakForTheirSource(t *testing.T) {
 	}
 }
 
-// TestSplitModelsArePacked imports a model of two files, named by the second:
-// the pack must not look for the other part.
+// TestSplitModelsArePacked imports a model of two files, given the second one. The pack must not
+// need the other file.
 func TestSplitModelsArePacked(t *testing.T) {
 	g := tinyGGUF()
 	fsys := g.write(t)
@@ -227,7 +224,7 @@ func TestSplitModelsArePacked(t *testing.T) {
 	for _, want := range whole.Source.Tensors() {
 		require.Equal(t, readPieces(t, whole, want.Name), readPieces(t, parts, want.Name), want.Name)
 	}
-	require.Greater(t, parts.Packed().About().SourceBytes, whole.Packed().About().SourceBytes, "both parts count")
+	require.Greater(t, parts.Packed().About().SourceBytes, whole.Packed().About().SourceBytes, "the sizes of both parts are added")
 }
 
 // TestPackOfAPackIsTheSame imports a pack.
@@ -241,7 +238,7 @@ func TestPackOfAPackIsTheSame(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestCancelledImportLeavesNothing cancels from within the progress report.
+// TestCancelledImportLeavesNothing cancels an import from its progress callback.
 func TestCancelledImportLeavesNothing(t *testing.T) {
 	f, err := modelfile.Open(tinyGGUF().write(t), "m.gguf")
 	require.NoError(t, err)
@@ -255,8 +252,8 @@ func TestCancelledImportLeavesNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestImportReportsEveryFault fails each operation of the target in turn, until
-// an import has none left to fail.
+// TestImportReportsEveryFault fails operation k on the target file system, for k = 0, 1, 2 …,
+// until an import succeeds.
 func TestImportReportsEveryFault(t *testing.T) {
 	source := tinyGGUF().write(t)
 	injected := errors.New("injected")
@@ -280,14 +277,14 @@ func TestImportReportsEveryFault(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, injected, "operation %d", k)
-		if p, err := pack.Open(mem, "m.pack"); err == nil { // only the last operations are that late
+		if p, err := pack.Open(mem, "m.pack"); err == nil { // only the last operations come so late
 			require.NoError(t, p.Verify(context.Background(), nil))
 			require.NoError(t, p.Close())
 		}
 	}
 }
 
-// TestDamagedPackIsNotLoaded changes a byte of the weights.
+// TestDamagedPackIsNotLoaded flips a byte of the weights.
 func TestDamagedPackIsNotLoaded(t *testing.T) {
 	packed := importModel(t, tinyGGUF().write(t), "m.gguf")
 	data, err := vfs.ReadFile(packed, "m.pack", 1<<30)

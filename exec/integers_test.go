@@ -18,7 +18,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// waysToPack are the kinds of checkpoints that there are.
+// waysToPack lists the variants of packed checkpoints.
 var waysToPack = []packedAs{
 	{name: "gptq", bits: 4, group: 32},
 	{name: "gptq symmetric", bits: 4, group: 64, symmetric: true},
@@ -45,7 +45,7 @@ func wholeTensor(t *testing.T, src store.Source, name string) []float32 {
 	return values
 }
 
-// distance is the norm of a difference as a part of that of what is wanted.
+// distance returns the norm of the difference relative to the norm of want.
 func distance(want, got []float32) float64 {
 	var difference, all float64
 	for i := range want {
@@ -55,14 +55,13 @@ func distance(want, got []float32) float64 {
 	return math.Sqrt(difference / all)
 }
 
-// TestM12_PackedWeightsAreExact writes the networks of all families with packed
-// weights and compares values and logits with the same weights as floats: of the
-// checkpoint, and of a pack made from it.
+// TestM12_PackedWeightsAreExact writes all families with packed weights and compares values and
+// logits with the same weights as floats, both for the checkpoint and for a pack made from it.
 func TestM12_PackedWeightsAreExact(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		for _, p := range waysToPack {
 			if p.name != "gptq" && p.name != "awq" && filepath.Base(dir) != "llama3" {
-				continue // the format of a word does not depend on the family
+				continue // the packing does not depend on the family
 			}
 			t.Run(filepath.Base(dir)+"/"+p.name, func(t *testing.T) {
 				packed, plain, values := packFixture(t, dir, p)
@@ -91,8 +90,8 @@ func TestM12_PackedWeightsAreExact(t *testing.T) {
 	}
 }
 
-// TestPackedWeightsHaveTheSmallestType checks what weights become, and that
-// nobody is surprised by larger ones.
+// TestPackedWeightsHaveTheSmallestType checks the tensor type that each variant becomes and that
+// a notice reports larger types.
 func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 	types := map[string]quant.Type{
 		"gptq": quant.I4Z, "gptq symmetric": quant.Q4_0, "gptq whole rows": quant.I4Z, "gptq v2": quant.I4Z,
@@ -113,7 +112,7 @@ func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 		}
 		require.Equal(t, want == quant.F32, len(f.Notices()) == 1, p.name)
 		_, ok := f.Source.Tensor("model.layers.0.mlp.down_proj.scales")
-		require.False(t, ok, "scales are no weights")
+		require.False(t, ok, "scales are not listed as tensors")
 		require.NoError(t, f.Close())
 	}
 }
@@ -123,8 +122,8 @@ func fixtureNamed(t *testing.T, name string) string {
 	return testutil.Shared(t, "fixtures", name)
 }
 
-// TestPackedWeightsAreReadFromAnywhere compares reads of odd ranges with the
-// whole: threads read in pieces.
+// TestPackedWeightsAreReadFromAnywhere compares reads of odd ranges with the whole tensor,
+// because threads read ranges.
 func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
 	for _, p := range []packedAs{{bits: 4, group: 32}, {bits: 4, group: 32, awq: true}} {
 		packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), p)
@@ -149,8 +148,8 @@ func TestPackedWeightsAreReadFromAnywhere(t *testing.T) {
 	}
 }
 
-// TestScalesInOtherFormats: binary16 numbers stay what they are in any format;
-// others keep their weights as floats.
+// TestScalesInOtherFormats: scales that are representable as binary16 load from any format;
+// other scales turn the weights into floats.
 func TestScalesInOtherFormats(t *testing.T) {
 	for scale, want := range map[float32]quant.Type{0.25: quant.Q4_0, 1.0 / 3: quant.F32} {
 		tensors, p := map[string]rawTensor{}, packedAs{bits: 4, group: -1, symmetric: true}
@@ -171,7 +170,7 @@ func TestScalesInOtherFormats(t *testing.T) {
 	}
 }
 
-// TestPackedWeightsThatAreMalformed changes one part after the other.
+// TestPackedWeightsThatAreMalformed changes one tensor at a time.
 func TestPackedWeightsThatAreMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -214,7 +213,7 @@ func TestPackedWeightsThatAreMalformed(t *testing.T) {
 	}
 }
 
-// TestPackingsThatAreRefused changes one field of quantization_config.
+// TestPackingsThatAreRefused changes one field of quantization_config at a time.
 func TestPackingsThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		field string
@@ -247,8 +246,8 @@ func TestPackingsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, openAndLoad(writeTinyHF(t, tinyConfig(t, fields{"quantization_config": q})), "m"), `field version: "gemv"`)
 }
 
-// TestOrdersThatAreNone: a pack may come from anybody.
-func TestOrdersThatAreNone(t *testing.T) {
+// TestInvalidColumnOrders: a pack is untrusted input, so its column orders are checked.
+func TestInvalidColumnOrders(t *testing.T) {
 	require.NoError(t, modelfile.CheckOrder("a.order", []float32{2, 0, 1}))
 	nan := float32(math.NaN())
 	for _, order := range [][]float32{{0, 1, 1}, {0, 1, 3}, {0, -1, 2}, {0, 0.5, 2}, {0, nan, 2}, {0, float32(math.Inf(1)), 2}, {1e30, 1, 2}} {
@@ -258,7 +257,7 @@ func TestOrdersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestAdaptersOfOrderedColumns adds to a matrix whose columns are stored in
+// TestAdaptersOfOrderedColumns merges an adapter into a matrix whose columns are stored in
 // another order.
 func TestAdaptersOfOrderedColumns(t *testing.T) {
 	dir := fixtureNamed(t, "llama3")
@@ -290,8 +289,8 @@ func TestAdaptersOfOrderedColumns(t *testing.T) {
 	require.Equal(t, merged(plain), merged(packed))
 }
 
-// TestOrderedColumnsAreStreamed keeps parts of a pack in memory: the order of
-// columns stays with all of a matrix.
+// TestOrderedColumnsAreStreamed streams part of a pack: the column order applies to the resident
+// and the streamed rows of a matrix.
 func TestOrderedColumnsAreStreamed(t *testing.T) {
 	packed, _, _ := packFixture(t, fixtureNamed(t, "llama3"), packedAs{bits: 4, group: 32, order: true})
 	f := openPack(t, importModel(t, packed, "m"))

@@ -19,15 +19,15 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// packedAs is a way to pack weights, for a writer that follows the published
-// descriptions of the formats and shares nothing with the reader.
+// packedAs is a variant of packed weights. Its writer follows the published descriptions of the
+// formats and shares no code with the reader.
 type packedAs struct {
 	name      string
 	awq, v2   bool
 	bits      int
-	group     int // -1: all inputs
+	group     int // -1: one group of all inputs
 	symmetric bool
-	order     bool // inputs are spread over the groups
+	order     bool // inputs are assigned to groups in random order
 }
 
 func (p packedAs) config() fields {
@@ -79,8 +79,8 @@ func writeRaw(t testing.TB, config fields, tensors map[string]rawTensor) vfs.FS 
 	return fsys
 }
 
-// pack adds the parts of a weight to a file, of codes that are random, and
-// returns the floats that they stand for.
+// pack adds a weight's packed tensors with random codes to a file, and returns the floats that
+// they represent.
 func (p packedAs) pack(tensors map[string]rawTensor, module string, rows, cols int, rng *rand.Rand) []float32 {
 	groups := 1
 	if p.group > 0 {
@@ -141,7 +141,7 @@ func (p packedAs) pack(tensors map[string]rawTensor, module string, rows, cols i
 	return values
 }
 
-// interleaved packs eight numbers that follow each other in AWQ's order.
+// interleaved packs eight consecutive numbers in AWQ's order.
 func (p packedAs) interleaved(numbers []uint32) []uint32 {
 	order := [8]int{0, 2, 4, 6, 1, 3, 5, 7}
 	out := make([]uint32, len(numbers)/8)
@@ -153,15 +153,15 @@ func (p packedAs) interleaved(numbers []uint32) []uint32 {
 	return out
 }
 
-// roundable reports whether quantizers take a tensor on: matrices of layers, but
-// not the routers of experts and convolutions.
-func roundable(name string, shape []int) bool {
+// quantizable reports whether quantizers pack a tensor: matrices of layers, but not convolutions
+// or the routers of experts.
+func quantizable(name string, shape []int) bool {
 	return len(shape) == 2 && strings.Contains(name, ".layers.") && strings.HasSuffix(name, ".weight") &&
 		!strings.HasSuffix(name, ".gate.weight") && !strings.HasSuffix(name, "expert_gate.weight") && shape[0]%8 == 0 && shape[1]%8 == 0
 }
 
-// packFixture writes a fixture's network with random packed weights, and again
-// with the floats that they stand for. The values by name are those floats.
+// packFixture writes a fixture with random packed weights, and again with the floats that they
+// represent. values maps tensor names to those floats.
 func packFixture(t *testing.T, dir string, p packedAs) (packed, plain vfs.FS, values map[string][]float32) {
 	t.Helper()
 	var config fields
@@ -175,7 +175,7 @@ func packFixture(t *testing.T, dir string, p packedAs) (packed, plain vfs.FS, va
 	inPacked, inPlain, values := map[string]rawTensor{}, map[string]rawTensor{}, map[string][]float32{}
 	for _, tensor := range src.Tensors() {
 		r := readRows(t, src, tensor)
-		if roundable(tensor.Name, tensor.Shape) {
+		if quantizable(tensor.Name, tensor.Shape) {
 			module := strings.TrimSuffix(tensor.Name, ".weight")
 			v := p.pack(inPacked, module, tensor.Rows(), tensor.Cols(), rng)
 			inPlain[tensor.Name] = rawTensor{"F32", tensor.Shape, modelfile.AppendFloats(nil, v)}
@@ -193,7 +193,7 @@ func packFixture(t *testing.T, dir string, p packedAs) (packed, plain vfs.FS, va
 
 func newRandom() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
 
-// unpackRaw opens tensors that were packed in one way.
+// unpackRaw opens tensors that were packed as p.
 func unpackRaw(t *testing.T, tensors map[string]rawTensor, p packedAs) (store.Source, []string, error) {
 	t.Helper()
 	src, err := safetensors.Open(writeRaw(t, fields{}, tensors), "m")

@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// longPrompt returns ids that no fixture lists, long enough to cross several
-// attention blocks and every fixture's window.
+// longPrompt returns ids that no fixture lists, long enough to span several attention blocks and
+// every fixture's window.
 func longPrompt(vocab, n int, seed uint64) []int32 {
 	random := rand.New(rand.NewPCG(seed, 1))
 	ids := make([]int32, n)
@@ -24,9 +24,8 @@ func longPrompt(vocab, n int, seed uint64) []int32 {
 	return ids
 }
 
-// TestLogitsDoNotDependOnChunksOrThreads reads one text as a whole, token by
-// token, in chunks of odd sizes and with other numbers of threads: logits must
-// be equal to the last bit.
+// TestLogitsDoNotDependOnChunksOrThreads reads one text in a single call, token by token, in
+// chunks of odd sizes and with other thread counts: logits must be equal to the last bit.
 func TestLogitsDoNotDependOnChunksOrThreads(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -38,7 +37,7 @@ func TestLogitsDoNotDependOnChunksOrThreads(t *testing.T) {
 				m := openFixture(t, dir, "config.json", o)
 				require.Equal(t, want, allLogits(t, m, ids), "chunk %d, %d threads", o.Chunk, o.Threads)
 			}
-			require.Equal(t, want, inSteps(t, whole, ids), "one call for each token")
+			require.Equal(t, want, inSteps(t, whole, ids), "one call per token")
 		})
 	}
 }
@@ -58,8 +57,8 @@ func inSteps(t *testing.T, m *Model, ids []int32) (out [][]float32) {
 	return out
 }
 
-// TestTruncateThenReadAgain goes back in a text and reads on: the logits must
-// be those of never having read the rest.
+// TestTruncateThenReadAgain truncates a sequence and extends it again: the logits must equal
+// those of a sequence that never held the removed tokens.
 func TestTruncateThenReadAgain(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -78,9 +77,8 @@ func TestTruncateThenReadAgain(t *testing.T) {
 	}
 }
 
-// TestSharedSpansGiveTheSameLogits decodes one token behind a context of
-// several spans, with one thread, which walks the spans, and with many, which
-// share them.
+// TestSharedSpansGiveTheSameLogits decodes one token after a context of several spans, with one
+// thread, which walks the spans, and with many, which share them.
 func TestSharedSpansGiveTheSameLogits(t *testing.T) {
 	dir := wideContext(t)
 	var want [][]float32
@@ -99,8 +97,8 @@ func TestSharedSpansGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// TestCancelLeavesTheSequenceAsItWas cancels between layers and then reads the
-// same tokens again.
+// TestCancelLeavesTheSequenceAsItWas cancels a pass between layers and then computes the same
+// tokens again.
 func TestCancelLeavesTheSequenceAsItWas(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -119,8 +117,7 @@ func TestCancelLeavesTheSequenceAsItWas(t *testing.T) {
 	}
 }
 
-// cancelAfter is a context that is found cancelled when it has been asked some
-// times.
+// cancelAfter is a context that is cancelled after a number of calls of Err.
 type cancelAfter struct {
 	context.Context
 	calls int
@@ -133,7 +130,7 @@ func (c *cancelAfter) Err() error {
 	return nil
 }
 
-// TestDecodeAllocatesNothing generates with a warm sequence.
+// TestDecodeAllocatesNothing decodes with a warm sequence.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -141,7 +138,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		})
 	}
 	for _, mix := range []string{"q4_0", "q4_k_m", "q8_0"} {
-		t.Run("tied "+mix, func(t *testing.T) { // rows are looked up in tiles
+		t.Run("tied "+mix, func(t *testing.T) { // embedding lookups read tiles
 			requireNoAllocs(t, loadModel(t, synthFS(t, "tiny", mix, 512), "m.gguf", Options{Threads: 2, KV: kv.K8V8}))
 		})
 	}
@@ -153,7 +150,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// requireNoAllocs decodes behind a context of some blocks.
+// requireNoAllocs decodes after a context of some blocks.
 func requireNoAllocs(t *testing.T, m *Model) {
 	t.Helper()
 	s, err := m.NewSequence(0)

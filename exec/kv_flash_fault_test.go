@@ -15,7 +15,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// coldModel keeps two pages in memory and the rest in files of fsys.
+// coldModel returns a model that keeps two KV pages in memory and the others in files of fsys.
 func coldModel(t *testing.T, fsys vfs.FS) *Model {
 	budget := tiering.New(0)
 	return openFixture(t, longFixture(t, "llama3", 4096, 0), "config.json", Options{
@@ -24,9 +24,8 @@ func coldModel(t *testing.T, fsys vfs.FS) *Model {
 	})
 }
 
-// TestEveryColdReadErrorSurfacesOnce makes read k fail, for every k: one step ends
-// with the error, which names the file and the place, and the same step, tried
-// again, and all others give the logits that they should.
+// TestEveryColdReadErrorSurfacesOnce makes read k fail, for every k. One step returns the error,
+// which names the file and offset. The repeated step and all others give the right logits.
 func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 	broken := errors.New("broken")
 	var reads, injected, failAt atomic.Int64
@@ -54,16 +53,16 @@ func TestEveryColdReadErrorSurfacesOnce(t *testing.T) {
 		})
 		failAt.Store(-1)
 		require.EqualValues(t, 1, injected.Load(), "read %d", k)
-		// What was read ahead for a step that never came fails unseen.
+		// A failed prefetch for a step that never ran stays unreported.
 		require.LessOrEqual(t, surfaced, 1, "read %d", k)
 	}
 }
 
-// damagedFS flips a bit of what is read while told to.
+// damagedFS flips a bit of each read while on is set.
 type damagedFS struct {
 	vfs.FS
 	on atomic.Bool
-	at atomic.Int64 // in thousandths of each read; 0: byte 100
+	at atomic.Int64 // position in thousandths of each read; 0: byte 100
 }
 
 func (d *damagedFS) Create(name string) (vfs.File, error) {
@@ -88,8 +87,8 @@ func (f *damagedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestDamageAnywhereIsSeenInDecoding flips bits here and there in the shares of heads,
-// which are summed by who looks at them, each time for one token.
+// TestDamageAnywhereIsSeenInDecoding flips bits at several places of the KV head blocks, whose
+// checksums the attending threads compute for a single token.
 func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
 	fsys := &damagedFS{FS: vfs.NewMem()}
 	m := coldModel(t, fsys)
@@ -98,12 +97,12 @@ func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	extendAll(t, m, s, ids[:300])
-	for part := int64(1); part < 600; part += 37 { // reads go on behind what they are for
+	for part := int64(1); part < 600; part += 37 { // reads are longer than the pages they are for
 		fsys.at.Store(part)
 		fsys.on.Store(true)
 		for err = nil; err == nil; {
 			at := s.Len()
-			require.Less(t, at, len(ids), "nothing is seen of a bit at %d/1000", part)
+			require.Less(t, at, len(ids), "no error for a flipped bit at %d/1000", part)
 			err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{})
 		}
 		require.ErrorIs(t, err, kv.ErrCorrupt)
@@ -112,8 +111,8 @@ func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
 	}
 }
 
-// TestDamagedPagesAreRefused: a page that is not what was written ends the step
-// with a typed error, and never becomes tokens.
+// TestDamagedPagesAreRefused: a page with a wrong checksum ends the step with a typed error
+// before any token results from it.
 func TestDamagedPagesAreRefused(t *testing.T) {
 	fsys := &damagedFS{FS: vfs.NewMem()}
 	m := coldModel(t, fsys)
@@ -124,7 +123,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	defer s.Close()
 	require.Equal(t, want[:300], extendAll(t, m, s, ids[:300]))
 	fsys.on.Store(true)
-	for range 3 { // what was read ahead is sound
+	for range 3 { // pages that were prefetched before the damage are intact
 		at := s.Len()
 		if err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{}); err != nil {
 			require.Equal(t, at, s.Len())
@@ -135,14 +134,14 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	var where *kv.CorruptError
 	require.ErrorAs(t, err, &where)
 	require.Contains(t, where.Path, "kv/scratch-")
-	s.Truncate(70) // into a page on flash
+	s.Truncate(70) // inside a page on flash
 	require.ErrorIs(t, m.Extend(context.Background(), s, ids[70:71], &Reader{}), kv.ErrCorrupt)
 	fsys.on.Store(false)
 	require.Equal(t, want[70:], extendAll(t, m, s, ids[70:]))
 }
 
-// TestCancelInAColdStall ends requests while the flash answers nothing: none waits
-// for it, and everything comes back in the end.
+// TestCancelInAColdStall cancels requests while flash does not respond: each returns at once,
+// and all memory is freed in the end.
 func TestCancelInAColdStall(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	t.Run("", func(t *testing.T) {

@@ -19,12 +19,12 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// slowKernels is set where the arithmetic runs without SIMD kernels, about ten times
-// slower: long tests are shorter then.
+// slowKernels is set if no SIMD kernels run. They are about ten times slower, so long tests are
+// shortened.
 var slowKernels = strings.HasPrefix(quant.Features(), "portable")
 
-// longFixture returns a fixture whose config.json was changed to allow a context
-// of n tokens and to see, where layers have a window, so many of them.
+// longFixture returns a fixture whose config.json was changed to a context of n tokens and, in
+// layers with a window, to windows of the given tokens.
 func longFixture(t *testing.T, name string, n, window int) string {
 	t.Helper()
 	dir, tmp := testutil.Shared(t, "fixtures", name), t.TempDir()
@@ -43,7 +43,7 @@ func longFixture(t *testing.T, name string, n, window int) string {
 	return tmp
 }
 
-// coldOptions are random choices of who keeps keys and values on flash.
+// coldOptions returns random options for a model that spills KV pages.
 func coldOptions(t *testing.T, rng *rand.Rand, fsys vfs.FS, format kv.Format, rowBytes int64) Options {
 	budget := tiering.New(0)
 	o := Options{
@@ -56,8 +56,7 @@ func coldOptions(t *testing.T, rng *rand.Rand, fsys vfs.FS, format kv.Format, ro
 	return o
 }
 
-// coldTokens is how many tokens the tests of cold keys and values read, hotLimit a
-// random limit of at most an eighth of that, or a page.
+// coldTokens is the tokens that the spill tests read.
 const coldTokens = 2600
 
 func hotLimit(rng *rand.Rand, pageTokens int, pageBytes int64) int64 {
@@ -68,8 +67,8 @@ func (o *Options) describe() string {
 	return fmt.Sprintf("threads %d chunk %d page %d hot %d ring %d", o.Threads, o.Chunk, o.KVPage, o.KVHot, o.KVRing)
 }
 
-// checkCold reads ids in steps of random sizes, with forks and steps back on the
-// way, and compares all logits.
+// checkCold reads ids in steps of random sizes, with forks and truncations in between, and
+// compares all logits.
 func checkCold(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]float32) {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -90,7 +89,7 @@ func checkCold(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]flo
 			}
 			f, err := s.Fork()
 			require.NoError(t, err)
-			if rng.IntN(2) == 0 { // the other one goes on
+			if rng.IntN(2) == 0 { // continue with the fork
 				s, f = f, s
 			}
 			if back := f.Len() - rng.IntN(f.Len()); back < len(want) && back > 0 {
@@ -109,9 +108,9 @@ func checkCold(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]flo
 	}
 }
 
-// TestColdKVGivesTheSameLogits is metamorphic: a context several times as large as
-// the memory for its keys and values, with random pages, limits, chunks, steps,
-// forks and steps back, gives the logits of having all in memory, to the last bit.
+// TestColdKVGivesTheSameLogits is metamorphic: a context several times as large as the KV
+// memory, with random pages, limits, chunks, steps, forks and truncations, gives the logits of
+// an all-resident cache, to the last bit.
 func TestColdKVGivesTheSameLogits(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -167,8 +166,8 @@ func TestColdDecodeAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestColdKVBesideStreamedWeights has both weights and keys and values on flash,
-// other parts of either while a text is read.
+// TestColdKVBesideStreamedWeights streams weights and KV at the same time, and changes both
+// plans during a text.
 func TestColdKVBesideStreamedWeights(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -182,7 +181,7 @@ func TestColdKVBesideStreamedWeights(t *testing.T) {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
 			budget, plan := tiering.New(0), partPlan(rng, whole.Spec)
-			plan.Pinned[0] = 0 // there are weights to bring
+			plan.Pinned[0] = 0 // some weights are streamed
 			o := Options{
 				Threads: 2, Chunk: 1 + rng.IntN(100), KV: kv.K8V8, Budget: budget, Plan: plan,
 				KVHot: 1, KVRing: 1 << 14, KVSpill: kv.NewScratch(vfs.OS(), t.TempDir(), budget),

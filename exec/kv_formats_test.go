@@ -16,11 +16,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestKVFormatsAreCloseAndInvariant keeps keys and values in every format:
-// logits stay near the reference, and chunks and threads still do not matter.
+// TestKVFormatsAreCloseAndInvariant uses every KV format: logits stay near the reference and do
+// not depend on chunks or threads.
 func TestKVFormatsAreCloseAndInvariant(t *testing.T) {
-	// How far the mean may be from the reference. The fixtures are tiny models of
-	// random weights, which lose more than real ones to 4 bits.
+	// Bounds of the mean difference from the reference. The fixtures are tiny models with random
+	// weights, which lose more to 4 bits than real ones.
 	bounds := map[kv.Format]float64{kv.F16: 0.005, kv.K8V8: 0.05, kv.K8F8: 0.05, kv.K4V8: 0.1}
 	for _, dir := range fixtureDirs(t) {
 		for format, bound := range bounds {
@@ -42,7 +42,7 @@ func TestKVFormatsAreCloseAndInvariant(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocatesNothingInAnyKVFormat generates with heads of a real size.
+// TestDecodeAllocatesNothingInAnyKVFormat decodes with heads of a real size.
 func TestDecodeAllocatesNothingInAnyKVFormat(t *testing.T) {
 	for _, format := range kv.Formats() {
 		t.Run(format.String(), func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestDecodeAllocatesNothingInAnyKVFormat(t *testing.T) {
 	}
 }
 
-// TestBrokenKernelsAreNotLoaded: nobody gets text from a kernel that computes
-// something else here.
+// TestBrokenKernelsAreNotLoaded: a model refuses to load if the attention kernels compute wrong
+// results on this machine.
 func TestBrokenKernelsAreNotLoaded(t *testing.T) {
 	defer func() { checkKernels = kv.Format.Check }()
 	var asked []string

@@ -11,10 +11,9 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestLargeQueries multiplies what queries are made of by 2^40 and the factor
-// that they get before attention by 2^-40, which is exact: nothing on the way
-// overflows or loses a bit, in any format of keys. Then only the factor grows,
-// until scores are in the thousands: the logits stay finite.
+// TestLargeQueries multiplies the gains of queries by 2^40 and the attention scale by 2^-40,
+// which is exact: no intermediate value overflows or loses a bit, in any KV format. Then it
+// raises only the scale until scores reach thousands: the logits stay finite.
 func TestLargeQueries(t *testing.T) {
 	for _, format := range kv.Formats() {
 		t.Run(format.String(), func(t *testing.T) {
@@ -36,7 +35,7 @@ func TestLargeQueries(t *testing.T) {
 			m.Spec.AttnScale = scale * 0x1p-40
 			require.Equal(t, want, allLogits(t, m, ids))
 
-			m.Spec.AttnScale = scale * 0x1p-30 // queries that are 1024 times as large
+			m.Spec.AttnScale = scale * 0x1p-30 // queries 1024 times as large
 			large := allLogits(t, m, ids)
 			require.NotEqual(t, want, large)
 			for _, logits := range large {

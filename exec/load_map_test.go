@@ -30,7 +30,7 @@ func packOnDisk(t *testing.T, dir string) (path string, f *modelfile.Files) {
 	return path, f
 }
 
-// keepAll is a plan by which all weights stay in memory.
+// keepAll returns a plan that keeps all weights in memory.
 func keepAll(t *testing.T, f *modelfile.Files) *tiering.Plan {
 	spec, err := f.Spec()
 	require.NoError(t, err)
@@ -41,8 +41,8 @@ func keepAll(t *testing.T, f *modelfile.Files) *tiering.Plan {
 	return plan
 }
 
-// Weights that are used where they lie in the file give the logits of a copy,
-// however much of them a plan keeps.
+// TestMappedWeightsGiveTheSameLogits compares weights that are mapped from the file with copied
+// weights, for random plans.
 func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
 	for _, dir := range fixtureDirs(t)[:4] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMappedWeightsGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// keepsAny reports whether any bytes of sections are in memory.
+// keepsAny reports whether any section has bytes in memory.
 func keepsAny(m *Model) bool {
 	for _, l := range m.residency.Sections {
 		if l.Size > 0 {
@@ -71,8 +71,8 @@ func keepsAny(m *Model) bool {
 	return false
 }
 
-// A file that gets shorter while it is mapped ends the request with an error, and
-// the process goes on.
+// TestTruncatedMappingIsAnError truncates a mapped file: the request ends with an error instead
+// of a crash.
 func TestTruncatedMappingIsAnError(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
@@ -90,10 +90,11 @@ func TestTruncatedMappingIsAnError(t *testing.T) {
 	defer s.Close()
 	err = m.Extend(context.Background(), s, ids, &Reader{})
 	require.ErrorIs(t, err, store.ErrTruncated)
-	require.Equal(t, want, allLogits(t, safe, ids), "another model goes on")
+	require.Equal(t, want, allLogits(t, safe, ids), "another model is not affected")
 }
 
-// A pass that ended in a fault, wherever that was, leaves nothing to the next one.
+// TestNothingIsLeftOfAFault faults a pass at different points: the next pass gives the right
+// logits.
 func TestNothingIsLeftOfAFault(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
@@ -124,7 +125,7 @@ func TestNothingIsLeftOfAFault(t *testing.T) {
 	require.Positive(t, faults)
 }
 
-// A damaged block is found before it is used.
+// TestDamagedMappingIsRefused damages a block: loading detects it before a kernel reads it.
 func TestDamagedMappingIsRefused(t *testing.T) {
 	path, f := packOnDisk(t, fixtureDirs(t)[0])
 	at, ok := f.Packed().Find("blk.0.attn_q.weight")

@@ -14,8 +14,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestMergedAdaptersMatchTheReference adds LoRA adapters to their base and
-// compares with logits of weights merged by another implementation.
+// TestMergedAdaptersMatchTheReference merges LoRA adapters into their base model and compares
+// the logits with weights merged by another implementation.
 func TestMergedAdaptersMatchTheReference(t *testing.T) {
 	for _, dir := range testutil.Glob(t, "fixtures", "*/lora_*") {
 		t.Run(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir), func(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// openAndLoad opens and loads a model with little memory to spare, and gives
-// everything back.
+// openAndLoad opens, loads and closes a model within a small budget.
 func openAndLoad(fsys vfs.FS, path string) error {
 	f, err := modelfile.Open(fsys, path)
 	if err != nil {
@@ -34,20 +33,19 @@ func openAndLoad(fsys vfs.FS, path string) error {
 	return budget.Check()
 }
 
-// TestTinyModelsLoad makes sure that the tests below break something whole.
+// TestTinyModelsLoad proves that the models that the tests below break are valid.
 func TestTinyModelsLoad(t *testing.T) {
 	require.NoError(t, openAndLoad(tinyGGUF().write(t), "m.gguf"))
 	require.NoError(t, openAndLoad(writeTinyHF(t, tinyConfig(t, nil)), "m"))
 }
 
-// TestMalformedGGUFModels changes one key of a small file; the error names the
-// key and the file.
+// TestMalformedGGUFModels changes one key of a small file; the error names the key and the file.
 func TestMalformedGGUFModels(t *testing.T) {
 	for _, c := range []struct {
 		name, key string
-		value     any // nil = the key is missing
+		value     any // nil: the key is missing
 		want      string
-		named     string // key that the error names, where that is another
+		named     string // key that the error names, if another
 	}{
 		{"no layers", "block_count", uint32(0), "0 is outside", ""},
 		{"layers as text", "block_count", "2", "string", ""},
@@ -118,7 +116,7 @@ func TestUnknownFamilies(t *testing.T) {
 func TestMalformedTensors(t *testing.T) {
 	for _, c := range []struct {
 		tensor string
-		shape  []int // nil = the tensor is missing
+		shape  []int // nil: the tensor is missing
 	}{
 		{"blk.1.attn_q.weight", nil},
 		{"blk.1.attn_norm.weight", nil},
@@ -162,8 +160,8 @@ func TestRopeTensorsMustFit(t *testing.T) {
 	require.ErrorContains(t, openAndLoad(e.write(t), "m.gguf"), "entry 0 is 0")
 }
 
-// TestWeightsThatAreNoNumbers: such a file loads; generating with it fails.
-func TestWeightsThatAreNoNumbers(t *testing.T) {
+// TestNonFiniteWeights: a file with non-finite weights loads, and generating with it fails.
+func TestNonFiniteWeights(t *testing.T) {
 	g := tinyGGUF()
 	d := g.tensor(t, "blk.0.ffn_up.weight")
 	d.Data = slices.Clone(d.Data)
@@ -173,8 +171,8 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 	require.True(t, math.IsNaN(float64(allLogits(t, m, []int32{1})[0][0])))
 }
 
-// TestMalformedConfigs changes one field of a small config.json; the error
-// names the field and the file.
+// TestMalformedConfigs changes one field of a small config.json; the error names the field and
+// the file.
 func TestMalformedConfigs(t *testing.T) {
 	for _, c := range []struct {
 		name, field string
@@ -219,7 +217,7 @@ func TestMalformedConfigs(t *testing.T) {
 	}
 }
 
-// TestConfigsThatAreNoObjects checks what is no description at all.
+// TestConfigsThatAreNoObjects loads a config.json that is not a JSON object.
 func TestConfigsThatAreNoObjects(t *testing.T) {
 	for _, text := range []string{"", "null", "[]", "{", `{"model_type": 1}`, "{}", strings.Repeat("[", 20000)} {
 		err := openAndLoad(writeTinyHF(t, []byte(text)), "m")

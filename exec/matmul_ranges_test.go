@@ -11,12 +11,13 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// However random steps are cut, every tile of every job falls into one range.
+// TestRangesCoverTheStep cuts random steps at random places: every tile of every matmul falls
+// into exactly one range.
 func TestRangesCoverTheStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
 		p := &matmulQueue{step: &step{workers: make([]workspace, 1+rng.IntN(9))}}
-		tokens := []int{1, 40, 5000}[rng.IntN(3)] // many make work exceed what units count
+		tokens := []int{1, 40, 5000}[rng.IntN(3)] // with many tokens, the work exceeds the largest number of units
 		for range 1 + rng.IntN(20) {
 			lo := rng.IntN(3) * tiled.TileRows
 			j := matmul{w: &weights.Linear{Matrix: weights.Matrix{Cols: 32 * (1 + rng.IntN(99))}}, n: 1 + rng.IntN(tokens), lo: lo, hi: lo + rng.IntN(5000)}
@@ -24,7 +25,7 @@ func TestRangesCoverTheStep(t *testing.T) {
 		}
 		units, least := p.measureWork()
 		require.LessOrEqual(t, units, threadpool.MaxUnits)
-		next := make([]int, len(p.matmuls)) // tile
+		next := make([]int, len(p.matmuls)) // next tile of each matmul
 		for lo := 0; lo < units; {
 			hi := min(units, lo+1+rng.IntN(4*least))
 			for i := range p.matmuls {

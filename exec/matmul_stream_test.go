@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// partPlan keeps a random part of each section in memory and streams the rest
-// through a small ring. There is memory for some experts, at times for one alone.
+// partPlan returns a plan that keeps a random part of each section in memory and streams the
+// rest through a small ring. It has slots for some experts, sometimes for one.
 func partPlan(rng *rand.Rand, spec *arch.Spec) *tiering.Plan {
 	plan := &tiering.Plan{Piece: pack.BlockBytes << rng.IntN(2), Pinned: make([]int64, len(spec.Layers))}
 	plan.ExpertSlots = 1 + rng.IntN(len(spec.Layers)*spec.Experts+1)>>rng.IntN(3)
@@ -39,7 +39,7 @@ func partPlan(rng *rand.Rand, spec *arch.Spec) *tiering.Plan {
 	return plan
 }
 
-// loadPart loads from a pack and checks at the end that everything came back.
+// loadPart loads from a pack and checks at the end that all memory was freed.
 func loadPart(t *testing.T, f *modelfile.Files, o Options) *Model {
 	o.Budget = tiering.New(0)
 	m, err := Load(context.Background(), f, o)
@@ -64,8 +64,8 @@ func openPack(t *testing.T, fsys vfs.FS) *modelfile.Files {
 	return f
 }
 
-// TestStreamedWeightsGiveTheSameLogits: whatever part of a pack is in memory, the
-// logits are those of having all of it there, to the last bit.
+// TestStreamedWeightsGiveTheSameLogits compares models that stream a random part of a pack with
+// the all-resident model, to the last bit.
 func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -88,9 +88,8 @@ func TestStreamedWeightsGiveTheSameLogits(t *testing.T) {
 	}
 }
 
-// TestReplanWhileGenerating changes what is in memory again and again while
-// another goroutine reads tokens: the logits stay the same, and the memory is
-// what the plan says.
+// TestReplanWhileGenerating applies new plans again and again while another goroutine computes
+// tokens: the logits stay the same, and the memory is as planned.
 func TestReplanWhileGenerating(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

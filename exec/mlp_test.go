@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// synthFS returns a file system with a small model of random weights, m.gguf. inner
-// is the width of its MLP.
+// synthFS returns a file system with a small model of random weights, m.gguf. inner is the width
+// of its MLP.
 func synthFS(t *testing.T, name, quant string, inner int) vfs.FS {
 	t.Helper()
 	shape, ok := synth.FindShape(name)
@@ -24,8 +24,8 @@ func synthFS(t *testing.T, name, quant string, inner int) vfs.FS {
 	return fsys
 }
 
-// Of many tokens the second product of an MLP is used up where it is computed, of
-// few it is kept: nobody can tell.
+// TestActivatingAsItIsComputed compares the two forms of an MLP: with many tokens, up is
+// combined with gate in slices; with few, it is stored. The logits are the same.
 func TestActivatingAsItIsComputed(t *testing.T) {
 	for _, c := range []struct {
 		shape, quant string
@@ -34,7 +34,7 @@ func TestActivatingAsItIsComputed(t *testing.T) {
 		{"tiny", "q4_0", 3*upColumns + 96},
 		{"tiny", "q4_k_m", 2 * upColumns},
 		{"tiny", "q6_k", upColumnsWide + 256},
-		{"tiny", "f16", 2*upColumns + 41}, // ends within a tile
+		{"tiny", "f16", 2*upColumns + 41}, // ends inside a tile
 		{"tiny-moe", "q4_0", upColumns + 32},
 	} {
 		t.Run(c.shape+" "+c.quant, func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestActivatingAsItIsComputed(t *testing.T) {
 	}
 }
 
-// Buffers that are in use at different times lie over each other: a token takes
-// less than the buffers of a layer do one behind the other.
+// TestBuffersLieOverEachOther requires that a token takes less than the sum of a layer's
+// buffers, because buffers that are not in use at the same time share memory.
 func TestBuffersLieOverEachOther(t *testing.T) {
 	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", Options{Threads: 2, KV: kv.K8V8})
 	s, w := m.Spec, m.pass.widths()
@@ -65,7 +65,7 @@ func TestBuffersLieOverEachOther(t *testing.T) {
 	require.GreaterOrEqual(t, scratchBytes(m, 1, 2, (*pass).carve), int64(4*headRows*s.Vocab))
 }
 
-// A prompt has what is not in memory read once for each chunk.
+// TestEachChunkReadsWhatIsNotInMemoryOnce counts the bytes that the chunks of a prompt stream.
 func TestEachChunkReadsWhatIsNotInMemoryOnce(t *testing.T) {
 	fsys := synthFS(t, "tiny", "q4_0", 512)
 	f := openPack(t, importModel(t, fsys, "m.gguf"))
@@ -83,7 +83,7 @@ func TestEachChunkReadsWhatIsNotInMemoryOnce(t *testing.T) {
 			}
 			read := m.StreamStats().Bytes
 			require.GreaterOrEqual(t, read, passes*streamed)
-			require.LessOrEqual(t, read, passes*streamed+plan.Ring, "the ring is ahead")
+			require.LessOrEqual(t, read, passes*streamed+plan.Ring, "at most one ring is prefetched")
 		})
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// checkShape compares the shape of a model that was not loaded with what loading
-// it takes.
+// checkShape compares the measured shape of a model with the memory that loading it takes.
 func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tiering.Shape {
 	f, err := modelfile.Open(fsys, path)
 	require.NoError(t, err)
@@ -36,7 +35,7 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 	require.Less(t, budget.Usage().By[tiering.Pinned], pinned+int64(len(s.Layers)+2+s.ExpertLayers*s.Experts)*4096)
 
 	traffic := m.Traffic()
-	convs := int64(0) // their few taps are vectors, which the shape leaves out
+	convs := int64(0) // their taps are vectors, which the shape does not count
 	for l := range m.weights.Layers {
 		convs += int64(len(m.weights.Layers[l].Conv))
 	}
@@ -77,7 +76,7 @@ func TestShapeOfQuantizedModels(t *testing.T) {
 	require.Zero(t, s.Embedding, "tied")
 	require.Positive(t, s.Unit)
 
-	// A pack of it has the same shape.
+	// A pack of the model has the same shape.
 	packed := importModel(t, fsys, "m.gguf")
 	require.Equal(t, s, checkShape(t, packed, "m.pack", kv.K8V8))
 }
@@ -89,7 +88,7 @@ func TestShapeOfExperts(t *testing.T) {
 	require.LessOrEqual(t, s.ExpertsUsed, s.Experts)
 }
 
-// A plan for a shape is what loading then takes.
+// TestPlanOfAModel compares the memory of a loaded model with the plan for its shape.
 func TestPlanOfAModel(t *testing.T) {
 	fsys := vfs.NewMem()
 	shape, _ := synth.FindShape("tiny")
@@ -109,7 +108,7 @@ func TestPlanOfAModel(t *testing.T) {
 	require.NoError(t, seq.Grow(t.Context(), p.Context))
 }
 
-// rowBytesCached returns what looking up rows holds of the weight cache.
+// rowBytesCached returns the bytes of the embedding row cache.
 func rowBytesCached(m *Model) (n int64) {
 	page := int64(os.Getpagesize())
 	add := func(f *tiering.Frame) { n += (int64(len(f.Bytes())) + page - 1) / page * page }

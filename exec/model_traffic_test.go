@@ -13,8 +13,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// synthetic loads a tiny model of random weights and returns it with the bytes
-// of its tensors by name.
+// synthetic loads a tiny model of random weights and returns it with the bytes of its tensors by
+// name.
 func synthetic(t *testing.T, name string, o Options) (*Model, map[string]int64) {
 	t.Helper()
 	shape, ok := synth.FindShape(name)
@@ -38,7 +38,7 @@ func TestTrafficOfTiedModel(t *testing.T) {
 	m, sizes := synthetic(t, "tiny", Options{Threads: 1})
 	want := int64(0)
 	for name, size := range sizes {
-		if name != "rope_freqs.weight" { // turned into a table when loaded
+		if name != "rope_freqs.weight" { // loading turns it into a table
 			want += size
 		}
 	}
@@ -55,7 +55,7 @@ func TestTrafficOfExperts(t *testing.T) {
 	for name, size := range sizes {
 		switch {
 		case name == "token_embd.weight":
-			size /= 512 // a row
+			size /= 512 // one row
 		case strings.Contains(name, "_exps."):
 			size = size / 16 * 4 // four of sixteen
 		}
@@ -76,7 +76,7 @@ func TestKVBytesRead(t *testing.T) {
 	require.Equal(t, int64(55*token), m.KVBytesRead(99))
 }
 
-// TestSetThreads changes the number between passes: the answer stays.
+// TestSetThreads changes the thread count between passes: the logits stay the same.
 func TestSetThreads(t *testing.T) {
 	m, _ := synthetic(t, "tiny-moe", Options{Threads: 1, Chunk: 8})
 	s, err := m.NewSequence(0)
@@ -99,7 +99,7 @@ func TestSetThreads(t *testing.T) {
 	used := m.Budget().Usage().Total
 	require.NoError(t, m.SetThreads(4))
 	require.NoError(t, m.SetThreads(1))
-	require.Equal(t, used, m.Budget().Usage().Total, "memory of the former threads was kept")
+	require.Equal(t, used, m.Budget().Usage().Total, "the memory of the former threads was not freed")
 	require.NoError(t, m.SetThreads(0))
 	require.Positive(t, m.Threads())
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// second is a processor that has the last layers of a model: another copy of it in
-// this package, which is given the stream as it enters them.
+// second is a processor that computes the last layers with another copy of the model in this
+// package.
 type second struct {
 	whole   *Model
 	first   int
@@ -24,8 +24,8 @@ type second struct {
 	offer   *Offer
 	x       []float32
 	failed  error
-	deaf    bool  // to the end of contexts
-	layers  []int // that were taken
+	deaf    bool  // ignores cancelled contexts
+	layers  []int // layers that it received
 	head    *Linear
 	reads   int
 }
@@ -109,23 +109,22 @@ func (s secondText) Close() error {
 	return nil
 }
 
-// loadCut loads a model whose layers from one on are another processor's.
+// loadCut loads a model whose layers from first on are computed by a second processor.
 func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *second) {
 	t.Helper()
 	whole := loadModel(t, fsys, path, o)
 	spec := *whole.Spec
-	spec.LogitScale, spec.FinalSoftcap = 1, 0 // the model does these itself
+	spec.LogitScale, spec.FinalSoftcap = 1, 0 // the host's model applies these
 	whole.Spec = &spec
 	p := &second{whole: whole, first: first, context: spec.Context}
 	o.Processor = p
 	return loadModel(t, fsys, path, o), p
 }
 
-// TestLastLayersElsewhere reads texts with the last layers computed by another
-// processor, all numbers of them, in chunks and token by token, asking for all logits
-// and for the last ones: they are those of a model in one place. Weights are floats,
-// or codes in a pack.
-func TestLastLayersElsewhere(t *testing.T) {
+// TestOffloadedLastLayers computes texts with any number of last layers on another processor, in
+// chunks and token by token, for all logits and for the last ones. The logits equal those of a
+// model in one place. Weights are floats, or codes of a pack.
+func TestOffloadedLastLayers(t *testing.T) {
 	for _, name := range []string{"llama32", "gemma3", "qwen2_moe"} {
 		t.Run(name, func(t *testing.T) { requireCuts(t, vfs.OS(), smallFixture(t, name)) })
 	}
@@ -183,8 +182,8 @@ func requireLast(t *testing.T, m *Model, s *Sequence, ids []int32, want [][]floa
 	}}))
 }
 
-// TestBatchesGoElsewhere reads two sequences in one pass.
-func TestBatchesGoElsewhere(t *testing.T) {
+// TestOffloadedLayersOfABatch computes two sequences in one pass.
+func TestOffloadedLayersOfABatch(t *testing.T) {
 	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 1, Options{Threads: 1, Chunk: 32})
 	texts := [][]int32{{5, 6, 7, 8, 9}, {40, 3, 2, 11}}
 	var b Batch
@@ -197,7 +196,7 @@ func TestBatchesGoElsewhere(t *testing.T) {
 		b.want = append(b.want, len(b.ids)-1)
 	}
 	var got [][]float32
-	for i := range b.runs { // each text has its own, see Sequence.chunk
+	for i := range b.runs { // each sequence has a chunk of its own, see Sequence.chunk
 		b.runs[i].seq.batch.each = func(_ int, logits []float32) error {
 			got = append(got, append([]float32(nil), logits...))
 			return nil
@@ -210,9 +209,9 @@ func TestBatchesGoElsewhere(t *testing.T) {
 	}
 }
 
-// TestFailureElsewhereLeavesNoTrace lets the processor fail once the first layers are
-// done, of which some remember inputs of convolutions.
-func TestFailureElsewhereLeavesNoTrace(t *testing.T) {
+// TestOffloadFailureLeavesNoTrace fails the processor after the first layers, of which some are
+// short convolutions with state.
+func TestOffloadFailureLeavesNoTrace(t *testing.T) {
 	o := Options{Threads: 1, Chunk: 16}
 	plain := loadModel(t, vfs.OS(), smallFixture(t, "lfm2"), o)
 	m, p := loadCut(t, vfs.OS(), smallFixture(t, "lfm2"), 2, o)
@@ -229,9 +228,9 @@ func TestFailureElsewhereLeavesNoTrace(t *testing.T) {
 	requireLast(t, m, s, ids[10:], want)
 }
 
-// TestCancelElsewhere ends a text before a processor has it that computes whole
-// passes, and does not look at contexts.
-func TestCancelElsewhere(t *testing.T) {
+// TestCancelBeforeOffload cancels a pass before it reaches a processor that computes whole
+// passes and ignores contexts.
+func TestCancelBeforeOffload(t *testing.T) {
 	m, p := loadCut(t, vfs.OS(), smallFixture(t, "llama32"), 0, Options{Threads: 1, Chunk: 16})
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
@@ -245,13 +244,13 @@ func TestCancelElsewhere(t *testing.T) {
 	require.Equal(t, 3, s.Len())
 }
 
-// TestPlacement says what stays here, and that texts have the length for which there
-// is room.
+// TestPlacement checks the bytes that stay on the host, and that the context is limited to the
+// processor's.
 func TestPlacement(t *testing.T) {
 	dir := smallFixture(t, "llama32")
 	m, p := loadCut(t, vfs.OS(), dir, 1, Options{Threads: 1, Chunk: 16})
 	held := m.Budget().Usage().By[tiering.Pinned]
-	require.InDelta(t, held, m.Placement().Here, float64(held)/10, "but for pages and tiles that are filled up")
+	require.InDelta(t, held, m.Placement().Here, float64(held)/10, "up to the padding of pages and tiles")
 	require.Less(t, m.Placement().Here, p.whole.Budget().Usage().By[tiering.Pinned])
 	require.Equal(t, m.Spec.Context, m.Context())
 	require.Nil(t, p.whole.Placement())
@@ -263,7 +262,7 @@ func TestPlacement(t *testing.T) {
 	_, err = Load(t.Context(), f, Options{Processor: p, Budget: small})
 	require.ErrorIs(t, err, tiering.ErrBudget)
 	require.ErrorContains(t, err, "1 layers and the embedding")
-	require.Zero(t, small.Usage().Peak[tiering.Pinned], "nothing was read")
+	require.Zero(t, small.Usage().Peak[tiering.Pinned], "no weights were read")
 	require.NoError(t, small.Check())
 
 	p.context = 100

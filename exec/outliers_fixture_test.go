@@ -19,15 +19,14 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// layerProduct is one matrix in 8 bits with a calibration, and a pass that can
-// multiply it.
+// layerProduct is one matrix in 8 bits with a calibration, and a pass that multiplies with it.
 type layerProduct struct {
 	w      *weights.Linear
 	shadow *outlierPath
 	q      *matmulQueue
 }
 
-// newLayerProduct rounds a matrix, and calibrates it with rows of inputs.
+// newLayerProduct quantizes a matrix and calibrates it with rows of inputs.
 func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
 	t.Helper()
 	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", ColumnsAt: w8a8.WriteColumns}}}
@@ -80,7 +79,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	q.makeParts()
 	m.outliers = l.shadow
 	q.addOutlierPath()
-	m.weights.Layers[0].MLP.Up.Rows = rows // as many sums as the matrix has rows
+	m.weights.Layers[0].MLP.Up.Rows = rows // so that the pass reserves a sum for each row of the matrix
 	var probe tiering.Arena
 	q.outliers.carve(&probe)
 	frame, err := tiering.Alloc(m.budget, tiering.Scratch, probe.Need())
@@ -99,7 +98,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	return l
 }
 
-// multiply returns the product with rows of inputs.
+// multiply returns the matmul of rows of inputs.
 func (l *layerProduct) multiply(x []float32) []float32 {
 	n := len(x) / l.w.Cols
 	y := make([]float32, n*l.w.Rows)
@@ -109,8 +108,8 @@ func (l *layerProduct) multiply(x []float32) []float32 {
 	return y
 }
 
-// TestOutlierFixture compares with results and errors that another program
-// computed: a layer with three channels that are always large, and one that is once.
+// TestOutlierFixture compares results and errors with those of another program, for a layer with
+// three channels that are always large and one that is large once.
 func TestOutlierFixture(t *testing.T) {
 	dir := testutil.Shared(t, "fixtures", "w8a8_outlier")
 	var meta struct {
@@ -136,10 +135,10 @@ func TestOutlierFixture(t *testing.T) {
 	require.False(t, hot[meta.ColdOutlier.Channel])
 
 	shadowed := distance(want, l.multiply(x))
-	t.Logf("with a shadow %.5f, the fixture has %.5f", shadowed, meta.Error["clipped_plus_float_shadow"])
+	t.Logf("with an outlier path %.5f, the fixture has %.5f", shadowed, meta.Error["clipped_plus_float_shadow"])
 	require.Less(t, shadowed, 1.2*meta.Error["clipped_plus_float_shadow"])
 	stats := l.shadow.stats
-	require.Positive(t, stats.Fetched, "the column of what is large once came from the file")
+	require.Positive(t, stats.Fetched, "the column of the channel that is large once came from the file")
 	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
 
 	l.w.PerTensor.Columns = nil

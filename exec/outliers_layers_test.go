@@ -11,13 +11,12 @@ import (
 	"github.com/llmrun/llmrun/exec/calib"
 )
 
-// outlierLayer is a layer that is made up, some of whose inputs are much larger than
-// the others.
+// outlierLayer is a synthetic layer with outlier channels.
 type outlierLayer struct {
 	cols, rows int
-	outliers   int     // channels, spread evenly
-	times      float64 // that are so many times larger
-	seldom     int     // in one of so many rows; 0: in all
+	outliers   int     // outlier channels, spread evenly
+	times      float64 // factor by which they are larger
+	seldom     int     // in one of this many rows; 0: in all
 }
 
 // inputs returns rows of inputs.
@@ -37,9 +36,9 @@ func (l outlierLayer) isOutlier(channel int) bool {
 	return l.outliers > 0 && channel%(l.cols/l.outliers) == 5 && channel/(l.cols/l.outliers) < l.outliers
 }
 
-// reference computes the product in float64, and the error of one that knows which
-// channels are outliers: it rounds to the others' largest number in sample, and
-// multiplies in floats what lies beyond.
+// reference computes the matmul in float64, and the error of an ideal W8A8 that knows the
+// outlier channels: it quantizes to the largest of the other channels in sample, and multiplies
+// the excess in floats.
 func (l outlierLayer) reference(matrix, sample, x []float32) (want []float32, err float64) {
 	inlier := 0.0
 	for i, v := range sample {
@@ -70,9 +69,8 @@ func (l outlierLayer) reference(matrix, sample, x []float32) (want []float32, er
 	return want, distance(want, got)
 }
 
-// TestN3_OutlierLayers calibrates layers that differ in size, in how many of their
-// inputs are outliers, how large and how often, and compares the error with that of
-// who knows which they are.
+// TestN3_OutlierLayers calibrates layers of different sizes, with different numbers, magnitudes
+// and frequencies of outliers, and compares the error with that of the ideal W8A8.
 func TestN3_OutlierLayers(t *testing.T) {
 	for _, l := range []outlierLayer{
 		{cols: 1024, rows: 64, times: 1},
@@ -109,8 +107,8 @@ func TestN3_OutlierLayers(t *testing.T) {
 	}
 }
 
-// TestThinTailsKeepTheirScale: magnitudes that become rarer without a gap have no more
-// outliers than was published.
+// TestThinTailsKeepTheirScale: inputs with a long tail but no gap have no more outliers than the
+// default fraction.
 func TestThinTailsKeepTheirScale(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() float64{
@@ -132,8 +130,8 @@ func TestThinTailsKeepTheirScale(t *testing.T) {
 	}
 }
 
-// TestMoreOutliersThanRememberedAreCounted finds twelve large channels of 384 where four
-// were expected and remembered: their counts come from a second reading.
+// TestMoreOutliersThanRememberedAreCounted has twelve large channels of 384 where the
+// calibration remembers four: their counts come from the second pass over the text.
 func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 	const cols, tokens, large = 384, 200, 12
 	for _, channels := range []int{0, 3, large} {

@@ -10,9 +10,9 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// What is foreseen may be any step, also one whose weights are not in memory or
-// not there at all.
-func TestForeseeAnyStep(t *testing.T) {
+// TestPrefetchAnyStep prefetches steps whose weights are resident, partly resident, absent or
+// empty.
+func TestPrefetchAnyStep(t *testing.T) {
 	workers := threadpool.New(3)
 	defer workers.Close()
 	full := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}

@@ -17,19 +17,18 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// loadMapped loads a pack that the page cache holds, mapped at first; it skips the
-// test where the system does not tell what the cache holds.
+// loadMapped loads a pack that the page cache holds, so that its weights are mapped first. It
+// skips the test on systems that do not report the page cache.
 func loadMapped(t *testing.T, f *modelfile.Files) *Model {
 	m := loadPart(t, f, Options{Threads: 2, Chunk: 64, MapFirst: true, Plan: keepAll(t, f)})
 	if !m.residency.Mapped {
-		t.Skip("the page cache does not hold the file, or the system does not tell")
+		t.Skip("the page cache does not hold the file, or the system does not report it")
 	}
 	return m
 }
 
-// settled returns how many sections of a model with weights are mapped and how
-// many are not.
-func settled(m *Model) (mapped, own int) {
+// countMapped returns how many sections with weights are mapped and how many are not.
+func countMapped(m *Model) (mapped, own int) {
 	for i := range m.residency.Sections {
 		switch l := &m.residency.Sections[i]; {
 		case l.Mapped:
@@ -41,9 +40,9 @@ func settled(m *Model) (mapped, own int) {
 	return mapped, own
 }
 
-// Logits are those of a copy before, while and after weights move, the ledger holds
-// what it held, and one pass after another finds fewer of them mapped.
-func TestSettlingKeepsLogits(t *testing.T) {
+// TestPromotionKeepsLogits compares the logits before, during and after the promotion of
+// weights. The ledger's total stays the same, and each pass maps fewer sections.
+func TestPromotionKeepsLogits(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			_, f := packOnDisk(t, dir)
@@ -56,38 +55,38 @@ func TestSettlingKeepsLogits(t *testing.T) {
 				return (u.By[tiering.Mapped] + u.By[tiering.Pinned]) / int64(os.Getpagesize())
 			}
 			before := held()
-			all, own := settled(m)
+			all, own := countMapped(m)
 			require.Zero(t, own)
 			require.Equal(t, want, allLogits(t, m, ids), "mapped")
-			mapped, _ := settled(m)
-			require.Equal(t, all, mapped, "nothing moves before the first pass is over")
+			mapped, _ := countMapped(m)
+			require.Equal(t, all, mapped, "no section moves before the first pass is complete")
 
-			// Half of them, as after a pass of a large model.
+			// Half of the sections, as after a pass of a large model.
 			for i := 0; i < len(m.residency.Sections); i += 2 {
 				moveOne(t, m, i)
 			}
 			m.residency.Settling = false
 			require.Equal(t, want, allLogits(t, m, ids), "half mapped")
-			mapped, own = settled(m)
+			mapped, own = countMapped(m)
 			require.Positive(t, mapped)
 			require.Positive(t, own)
 
 			m.residency.Settling = true
 			require.Equal(t, want, allLogits(t, m, ids), "moved")
-			mapped, own = settled(m)
+			mapped, own = countMapped(m)
 			require.Zero(t, mapped)
 			require.Equal(t, all, own)
 			require.Zero(t, m.Budget().Usage().By[tiering.Mapped])
-			require.InDelta(t, before, held(), float64(all), "but for the ends of pages")
+			require.InDelta(t, before, held(), float64(all), "up to the padding of pages")
 			require.False(t, m.residency.Settling || m.residency.Mapped)
 			require.Equal(t, want, allLogits(t, m, ids))
 		})
 	}
 }
 
-// Plans change while weights move: whatever is mapped or not, logits stay, and all
-// that a plan keeps ends in memory of its own.
-func TestReplanWhileWeightsMove(t *testing.T) {
+// TestReplanDuringPromotion changes plans while weights move: the logits stay the same, and all
+// pinned bytes end in anonymous memory.
+func TestReplanDuringPromotion(t *testing.T) {
 	for _, dir := range fixtureDirs(t)[:4] {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			_, f := packOnDisk(t, dir)
@@ -102,38 +101,39 @@ func TestReplanWhileWeightsMove(t *testing.T) {
 			}
 			require.NoError(t, m.Replan(context.Background(), keepAll(t, f)))
 			require.Equal(t, want, allLogits(t, m, ids))
-			mapped, _ := settled(m)
+			mapped, _ := countMapped(m)
 			require.Zero(t, mapped)
 		})
 	}
 }
 
-// Weights that there is no room to move stay mapped, until there
-// is; the limit is never passed.
-func TestSettlingNeedsRoom(t *testing.T) {
+// TestPromotionNeedsRoom leaves weights mapped until the budget has room for them; usage never
+// exceeds the limit.
+func TestPromotionNeedsRoom(t *testing.T) {
 	_, f := packOnDisk(t, fixtureDirs(t)[0])
 	tight := loadMapped(t, f)
 	ids := longPrompt(tight.Spec.Vocab, 10, 7)
-	all, _ := settled(tight)
+	all, _ := countMapped(tight)
 	want := allLogits(t, tight, ids)
 	limit := tight.Budget().Usage().Total
 	require.True(t, tight.Budget().TrySetLimit(limit))
 	require.Equal(t, want, allLogits(t, tight, ids))
-	mapped, _ := settled(tight)
+	mapped, _ := countMapped(tight)
 	require.Equal(t, all, mapped)
 	require.LessOrEqual(t, tight.Budget().Usage().Total, limit)
 
 	tight.Budget().SetLimit(0)
 	require.NoError(t, tight.Replan(context.Background(), keepAll(t, f)))
 	require.Equal(t, want, allLogits(t, tight, ids))
-	mapped, _ = settled(tight)
+	mapped, _ = countMapped(tight)
 	require.Zero(t, mapped)
 }
 
-// A budget that has no room for moving loads a copy at once.
+// TestTightBudgetLoadsACopy: with a budget too small for promotion, loading copies the weights
+// at once.
 func TestTightBudgetLoadsACopy(t *testing.T) {
 	_, f := packOnDisk(t, fixtureDirs(t)[0])
-	loadMapped(t, f) // or skips
+	loadMapped(t, f) // skips if mapping is not possible
 	plan := keepAll(t, f)
 	plan.By[tiering.Pinned] = 1 << 30
 	for _, c := range []struct {
@@ -149,15 +149,15 @@ func TestTightBudgetLoadsACopy(t *testing.T) {
 	}
 }
 
-// A model that is closed while weights move gives back what it has in either place.
-func TestCloseWhileWeightsMove(t *testing.T) {
+// TestCloseDuringPromotion closes a model while weights move: all memory is freed.
+func TestCloseDuringPromotion(t *testing.T) {
 	defer testutil.NoGoroutinesLeft(t)()
 	_, f := packOnDisk(t, fixtureDirs(t)[0])
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 10, 7)
 	allLogits(t, m, ids)
 	moveOne(t, m, 0)
-	mapped, own := settled(m)
+	mapped, own := countMapped(m)
 	require.Positive(t, mapped)
 	require.Equal(t, 1, own)
 	m.Close()
@@ -165,7 +165,7 @@ func TestCloseWhileWeightsMove(t *testing.T) {
 	require.Zero(t, m.Budget().Usage().Total)
 }
 
-// moveOne moves a section, as settle does with those of a large model.
+// moveOne promotes one section, as a pass does with a large model.
 func moveOne(t *testing.T, m *Model, i int) {
 	l := &m.residency.Sections[i]
 	at := slices.Index(m.frames, l.Frame)
@@ -173,9 +173,9 @@ func moveOne(t *testing.T, m *Model, i int) {
 	m.frames[at] = l.Frame
 }
 
-// A file that gets shorter while weights move ends the move; a section that was not
-// moved is an error of the pass that needs it, and not the end of the process.
-func TestTruncatedWhileWeightsMove(t *testing.T) {
+// TestTruncateDuringPromotion truncates the file while weights move: the promotion ends, and a
+// pass that needs a missing section returns an error instead of crashing the process.
+func TestTruncateDuringPromotion(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
 	}
@@ -183,14 +183,14 @@ func TestTruncatedWhileWeightsMove(t *testing.T) {
 	m := loadMapped(t, f)
 	ids := longPrompt(m.Spec.Vocab, 30, 7)
 	allLogits(t, m, ids)
-	all, _ := settled(m)
+	all, _ := countMapped(m)
 	used := m.Budget().Usage()
 	require.NoError(t, os.Truncate(path, 4096))
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
 	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), store.ErrTruncated)
-	mapped, _ := settled(m)
+	mapped, _ := countMapped(m)
 	require.Equal(t, all, mapped)
 	require.False(t, m.residency.Settling)
 	require.Equal(t, used.By[tiering.Mapped], m.Budget().Usage().By[tiering.Mapped])

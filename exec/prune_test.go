@@ -12,9 +12,9 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// requireSomeLogits reads ids in calls of random sizes that ask for some tokens' logits,
-// or for none. They are those of asking for all, and only rows that are asked for go
-// through the whole last layer.
+// requireSomeLogits reads ids in calls of random sizes that want the logits of some tokens or of
+// none. The logits equal those of a model that computes all, and only the wanted rows go through
+// the whole last layer.
 func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want [][]float32) {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -30,7 +30,7 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 				asked[i] = rng.IntN(one) == 0
 			}
 		}
-		last := 0 // rows of the last pass that are asked for
+		last := 0 // wanted rows of the last pass
 		for i := at + (n-1)/m.chunk()*m.chunk(); i < at+n; i++ {
 			if asked[i] {
 				last++
@@ -50,7 +50,7 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 	}
 }
 
-func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
+func TestLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			f := openPack(t, importModel(t, vfs.OS(), dir))
@@ -73,8 +73,8 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 	}
 }
 
-// The same with most keys and values on flash.
-func TestColdLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
+// TestColdLogitsDoNotDependOnWhichAreWanted does the same with most KV pages on flash.
+func TestColdLogitsDoNotDependOnWhichAreWanted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window int
@@ -93,8 +93,9 @@ func TestColdLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 	}
 }
 
-// Experts of the last layer are not brought for tokens that do not get there.
-func TestNoExpertsForNobody(t *testing.T) {
+// TestPrunedRowsNeedNoExperts requires that the last layer's experts are not read for pruned
+// rows.
+func TestPrunedRowsNeedNoExperts(t *testing.T) {
 	dir := expertDirs(t)[0]
 	f := openPack(t, importModel(t, vfs.OS(), dir))
 	spec := packSpec(t, f)

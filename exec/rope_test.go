@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// TestRopeTablesMatchTheReference compares the frequencies of every fixture, in
-// both styles of config.json, with those of the reference implementation.
+// TestRopeTablesMatchTheReference compares the frequencies of every fixture, in both styles of
+// config.json, with the reference implementation's.
 func TestRopeTablesMatchTheReference(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
 		var ref struct {
@@ -23,11 +23,11 @@ func TestRopeTablesMatchTheReference(t *testing.T) {
 		testutil.ReadJSON(t, filepath.Join(dir, "reference.json"), &ref)
 		for _, config := range []string{"config.json", "config.hf5.json"} {
 			if _, err := os.Stat(filepath.Join(dir, config)); err != nil {
-				continue // the family's code is older than the second style
+				continue // the reference implementation of this family does not know the second style
 			}
 			spec := fixtureSpec(t, dir, config)
 			for name, want := range ref.Frequencies {
-				// A second table is that of layers with a window.
+				// Layers with a window use the second table.
 				table := spec.Ropes[0]
 				if filepath.Ext(name) == ".sliding_attention_inv_freq" {
 					table = spec.Ropes[1]
@@ -41,9 +41,8 @@ func TestRopeTablesMatchTheReference(t *testing.T) {
 	}
 }
 
-// TestRopeScaling checks the kinds of scaling, and their options, that no
-// fixture has. The expected values come from a transcription of the papers'
-// formulas into another language.
+// TestRopeScaling checks the kinds and options of scaling that no fixture has. The expected
+// values come from the papers' formulas, implemented in another language.
 func TestRopeScaling(t *testing.T) {
 	plain := []float32{1, 0.2154435, 0.04641589, 0.01, 0.002154435, 0.0004641589}
 	yarn := []float32{1, 0.1615826, 0.02320794, 0.0025, 0.0005386087, 0.0001160397}

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// TestConvolutionOfOneChannel checks the short convolution by hand: what it
-// remembers between passes, the bias and the gate.
+// TestConvolutionOfOneChannel checks the short convolution by hand: its state between passes,
+// the bias and the gate.
 func TestConvolutionOfOneChannel(t *testing.T) {
 	// Rows of B, C, x: the products B·x are 2, 6 and 20.
 	inputs := []float32{1, 1, 2, 2, 10, 3, 4, 100, 5}
@@ -22,7 +22,7 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 	seq := &Sequence{conv: [][]float32{{7, 9}}, convNext: [][]float32{{0, 0}}}
 	p.convolveChannel(run{seq: seq, count: 3}, 0)
 	require.Equal(t, []float32{
-		1 * (7 + 90 + 200 + 0.5), // the last two products of the pass before
+		1 * (7 + 90 + 200 + 0.5), // the last two products of the previous pass
 		10 * (9 + 20 + 600 + 0.5),
 		100 * (2 + 60 + 2000 + 0.5),
 	}, p.h)
@@ -33,8 +33,8 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 	require.Equal(t, float32(100*(2+60+2000)), p.h[2])
 }
 
-// TestClipStandsBehindTheNorms: the norms' gains must not scale clipped values.
-func TestClipStandsBehindTheNorms(t *testing.T) {
+// TestClipFollowsTheNorms: the norms' gains must not scale clipped values.
+func TestClipFollowsTheNorms(t *testing.T) {
 	p := &pass{step: &step{
 		m:     &Model{Spec: &arch.Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: arch.QKNormWhole, AttnScale: 1}},
 		n:     1,

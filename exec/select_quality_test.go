@@ -18,12 +18,12 @@ import (
 	"github.com/llmrun/llmrun/text/token"
 )
 
-// The tests of this file ask the demo model about long texts and print a table of
-// how often it is right, with everything looked at and with selections. They are
-// the gates of selection, and with LLMRUN_TEST_LONG=1 the measurement behind
-// docs/results/kv.md. LLMRUN_SELECTIONS lists other selections.
+// These tests ask the demo model questions about long texts and print a table of correct answers
+// with exact attention and with selections. They are the quality gates of page selection, and
+// with LLMRUN_TEST_LONG=1 the measurement of docs/results/kv.md. LLMRUN_SELECTIONS lists other
+// selections to test.
 
-// examiner asks the demo model about texts that it has read once.
+// examiner asks the demo model about texts that it prefills once.
 type examiner struct {
 	t          *testing.T
 	m          *Model
@@ -33,13 +33,14 @@ type examiner struct {
 	scores     map[string]*score // by selection
 }
 
-// score is how many answers were right, and what was looked at.
+// score counts questions, correct answers, and the blocks that selection chose.
 type score struct {
 	asked, right int
 	SelectionStats
 }
 
-// everything makes summaries and looks at all.
+// everything selects all blocks but keeps summaries, so that the same sequence can use other
+// selections.
 var everything = Selection{Fraction: 1}
 
 func newExaminer(t *testing.T) *examiner {
@@ -68,7 +69,7 @@ func (r *examiner) encode(text string) []int32 {
 	return r.tok.Encode(text, token.EncodeOptions{AllowSpecial: true})
 }
 
-// read makes the sequence hold ids, which are read exactly.
+// read extends the sequence to ids with exact attention.
 func (r *examiner) read(ids []int32) {
 	same := 0
 	for same < min(len(ids), r.seq.Len()) && ids[same] == r.seq.IDs()[same] {
@@ -81,8 +82,8 @@ func (r *examiner) read(ids []int32) {
 	}
 }
 
-// ask puts a question behind what was read, with each selection. An answer has at
-// most so many tokens.
+// ask appends a question to the text, with each selection in turn. An answer has at most most
+// tokens.
 func (r *examiner) ask(question []int32, most int, right func(answer string) bool) {
 	held := r.seq.Len()
 	require.LessOrEqual(r.t, len(question), selectRows)
@@ -124,11 +125,10 @@ func (r *examiner) answer(question []int32, most int) string {
 	return text
 }
 
-// report prints a row of the table for each selection, and checks the gate: a
-// selection that looks at a tenth is right as often as looking at everything, or
-// two in a hundred less, and takes no more than most in a hundred of the blocks. Of
-// few questions it may miss some more: they tell whether selection is broken, not
-// what it costs.
+// report prints a row of the table for each selection and checks the gate: with a tenth of the
+// blocks, at least as many answers are right as with exact attention minus 2 %, and at most most
+// per cent of the blocks are taken. misses raises the allowance where there are few questions,
+// which tell only whether selection is broken.
 func (r *examiner) report(what string, most int64, misses int) {
 	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
 	for _, name := range r.selections {
@@ -146,15 +146,14 @@ func (r *examiner) report(what string, most int64, misses int) {
 	require.LessOrEqual(r.t, 100*tenth.Taken, most*tenth.Asked, what)
 }
 
-// needle is a fact that is hidden in a text.
+// needle is a fact hidden in a text.
 type needle struct{ question, start, value string }
 
 func (n *needle) String() string {
 	return n.start + n.value + "."
 }
 
-// needles returns different facts of the kinds that the demo model has learned to
-// find.
+// needles returns different facts of the kinds that the demo model was trained to find.
 func needles(random *rand.Rand, n int) (out []needle) {
 	names := strings.Fields("Amy Eli Ella Nick Clara Tom Lucy Grace Alice Jonas Daisy Albert Penny Nora Rosa Leo Martin Omar Tim Ruby Henry Wendy Carl Simon Felix Ben Sara Dan Anna Hugo Ivy Max")
 	favorites := []string{"shiny key", "glass bottle", "golden coin", "brown basket", "sweet cake", "paper map"}
@@ -178,8 +177,8 @@ func needles(random *rand.Rand, n int) (out []needle) {
 	return out
 }
 
-// haystack returns a text of about the given number of tokens with facts in it at
-// random places, as the beginning of a conversation.
+// haystack returns the beginning of a conversation: a text of about the given tokens with facts
+// at random places.
 func (r *examiner) haystack(random *rand.Rand, text string, tokens int, facts []needle) []int32 {
 	lines := strings.SplitAfter(text, "\n")
 	start := random.IntN(len(lines))
@@ -208,12 +207,11 @@ func (r *examiner) askFacts(facts []needle) {
 	}
 }
 
-// longTests reports whether everything is to be measured, which takes half an
-// hour.
+// longTests reports whether the full measurement runs, which takes half an hour.
 func longTests() bool { return os.Getenv("LLMRUN_TEST_LONG") != "" }
 
-// skipOnSlowKernels skips a test of answers, which all kernels give alike: other
-// tests compare their logits.
+// skipOnSlowKernels skips a test of answers on portable kernels. Other tests prove that all
+// kernels give the same logits.
 func skipOnSlowKernels(t *testing.T) {
 	t.Helper()
 	if slowKernels && !longTests() {
@@ -221,8 +219,8 @@ func skipOnSlowKernels(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionFindsNeedles hides facts in long texts. The text is read
-// exactly; the question and the answer look at what selection takes.
+// TestX3_SelectionFindsNeedles hides facts in long texts. The prefill of the text is exact; the
+// question and the answer use the selection.
 func TestX3_SelectionFindsNeedles(t *testing.T) {
 	skipOnSlowKernels(t)
 	text, err := os.ReadFile(testutil.Shared(t, "demo", "long_text.txt"))
@@ -248,7 +246,7 @@ func TestX3_SelectionFindsNeedles(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionAnswersTheReference asks what the reference was asked.
+// TestX3_SelectionAnswersTheReference asks the questions of the reference material.
 func TestX3_SelectionAnswersTheReference(t *testing.T) {
 	skipOnSlowKernels(t)
 	var reference struct {
@@ -264,7 +262,7 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 		if !longTests() && (len(c.Prompt) > 2048 || testing.Short()) {
 			continue
 		}
-		const question = 30 // tokens or a few more, which end the prompt
+		const question = 30 // about the tokens of a question, which ends the prompt
 		at := len(c.Prompt) - question
 		r.read(c.Prompt[:at])
 		r.ask(c.Prompt[at:], len(c.Want), func(answer string) bool { return answer == c.Text })
@@ -274,8 +272,8 @@ func TestX3_SelectionAnswersTheReference(t *testing.T) {
 	}
 }
 
-// TestX3_SelectionExtracts asks the notes' questions and for their summaries:
-// texts in which much matters, not one place.
+// TestX3_SelectionExtracts asks the questions about the notes and for their summaries: tasks
+// that need much of the text instead of one place.
 func TestX3_SelectionExtracts(t *testing.T) {
 	skipOnSlowKernels(t)
 	var notes struct {
@@ -289,7 +287,7 @@ func TestX3_SelectionExtracts(t *testing.T) {
 	testutil.ReadJSON(t, testutil.Shared(t, "demo", "notes", "expected.json"), &notes)
 	r := newExaminer(t)
 	for _, n := range notes.Notes {
-		if n.Tokens < 1200 || !longTests() && (n.Tokens > 2000 || testing.Short()) { // shorter ones are looked at as a whole
+		if n.Tokens < 1200 || !longTests() && (n.Tokens > 2000 || testing.Short()) { // shorter notes are attended as a whole
 			continue
 		}
 		text, err := os.ReadFile(testutil.Shared(t, "demo", "notes", n.File))
@@ -297,7 +295,7 @@ func TestX3_SelectionExtracts(t *testing.T) {
 		start := "<|im_start|>user\n" + strings.TrimSuffix(string(text), "\n") + "\n\n"
 		ask := func(question, expected string, most int) {
 			ids := r.encode(start + question + "<|im_end|>\n<|im_start|>assistant\n")
-			at := len(r.encode(start)) - 2 // a question may change how the end of the note is divided
+			at := len(r.encode(start)) - 2 // a question may change the tokens at the end of the note
 			r.read(ids[:at])
 			r.ask(ids[at:], most, func(answer string) bool { return strings.TrimSpace(answer) == expected })
 		}
@@ -307,6 +305,6 @@ func TestX3_SelectionExtracts(t *testing.T) {
 		ask("Summarize the note.", n.Summary, 300)
 	}
 	if r.scores["exact"].asked > 0 {
-		r.report("notes", 20, 0) // they have few blocks to choose from, and one is the least
+		r.report("notes", 20, 0) // the notes have few blocks to choose from, and at least one is taken
 	}
 }

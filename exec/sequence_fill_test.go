@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestFilledContextsAreLikeOthers makes up a context, partly on flash, read ahead
-// and late: what is computed behind it is the same as with all of it in memory.
+// TestFilledContextsAreLikeOthers fills a context with made-up KV, partly on flash, with early
+// and late reads: the logits after it equal those with all KV in memory.
 func TestFilledContextsAreLikeOthers(t *testing.T) {
 	ctx := context.Background()
 	dir := longFixture(t, "gemma3", 2048, 200)

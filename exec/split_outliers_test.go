@@ -20,14 +20,13 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// TestDividedShadowEqualsOneDevice reads a text in integers with one scale for each
-// input, whose rows several devices share: all of them round to the same codes, and what
-// lies beyond is added to the rows of each. A group of cores gives the same bits. Other
-// devices multiply floats in another order, so that a number that lies between two codes
-// may become the other one: then logits differ by what a code is worth, and where that
-// did not happen by the last bits.
-func TestDividedShadowEqualsOneDevice(t *testing.T) {
-	const lastBits, code = 1e-5, 0.1 // of the logits' size
+// TestSplitOutlierPathEqualsOneDevice computes a text in W8A8 with rows split over several
+// devices. All devices quantize to the same codes, and the outlier path is added to the rows of
+// each. A group of cores gives the same bits. Other devices add floats in another order, so a
+// number halfway between two codes may become the other code: then the logits differ by the
+// value of a code, otherwise by the last bits.
+func TestSplitOutlierPathEqualsOneDevice(t *testing.T) {
+	const lastBits, code = 1e-5, 0.1 // relative to the logits
 	near, all := 0, 0
 	for _, family := range []string{"llama3", "gemma3", "lfm2", "qwen2_moe"} {
 		dir, fsys := fixtureNamed(t, family), vfs.NewMem()
@@ -40,10 +39,10 @@ func TestDividedShadowEqualsOneDevice(t *testing.T) {
 			require.Equal(t, shadows.Fraction > 0, whole.OutlierStats().Outliers > 0)
 			for _, p := range scaledPartners(t) {
 				if family == "qwen2_moe" && p.name != "cores" {
-					continue // a router may choose other experts for a code
+					continue // one code may make a router choose another expert
 				}
-				for _, s := range dividedSplits[1:] {
-					m := loadWhole(t, fsys, dir, p.divideWith(t, s, o), W8A8{Outliers: shadows})
+				for _, s := range testSplits[1:] {
+					m := loadWhole(t, fsys, dir, p.splitWith(t, s, o), W8A8{Outliers: shadows})
 					got := allLogits(t, m, ids)
 					if p.name == "cores" {
 						require.Equal(t, want, got, "%s, %+v", family, s)
@@ -65,7 +64,7 @@ func TestDividedShadowEqualsOneDevice(t *testing.T) {
 	t.Logf("of %d positions %d differ in the last bits only", all, near)
 }
 
-// scaledPartners are those that round to a scale that is given.
+// scaledPartners returns the partners that accept a given scale.
 func scaledPartners(t *testing.T) (list []partner) {
 	for _, p := range partners(t) {
 		d := p.open(t, tiering.New(0))
@@ -77,23 +76,22 @@ func scaledPartners(t *testing.T) (list []partner) {
 	return list
 }
 
-// TestDividedShadowAllocatesNothing reads tokens whose products are half a device's.
-func TestDividedShadowAllocatesNothing(t *testing.T) {
+// TestSplitOutlierPathAllocatesNothing decodes with half of the rows on a device.
+func TestSplitOutlierPathAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
-	m := loadWhole(t, fsys, dir, p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
+	m := loadWhole(t, fsys, dir, p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
 	require.Positive(t, m.OutlierStats().Marked)
 }
 
-// TestShadowIsInAttachedMemory: what a device is told to leave room for is what a pass
-// takes.
-func TestShadowIsInAttachedMemory(t *testing.T) {
+// TestAttachedMemoryHoldsTheOutlierPath compares AttachedBytes with the memory of a pass.
+func TestAttachedMemoryHoldsTheOutlierPath(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
-	m := loadWhole(t, fsys, dir, p.divideWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
+	m := loadWhole(t, fsys, dir, p.splitWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
@@ -104,8 +102,8 @@ func TestShadowIsInAttachedMemory(t *testing.T) {
 	require.Greater(t, bytes+pageSlack, int64(len(m.pass.frame.Bytes())))
 }
 
-// TestShadowNeedsAScaledDevice: others do not leave what is beyond the scale.
-func TestShadowNeedsAScaledDevice(t *testing.T) {
+// TestOutlierPathNeedsAScaledDevice: a device with scales of its own is refused.
+func TestOutlierPathNeedsAScaledDevice(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	c, err := w8a8.Open(fsys, "c")
@@ -117,7 +115,7 @@ func TestShadowNeedsAScaledDevice(t *testing.T) {
 	require.NoError(t, calib.UseWhole(f, c))
 	p := partners(t)[1]
 	require.Equal(t, "simulated GPU", p.name)
-	o := p.divideWith(t, split{}, Options{Threads: 1, W8A8: &W8A8{Calibration: c}})
+	o := p.splitWith(t, split{}, Options{Threads: 1, W8A8: &W8A8{Calibration: c}})
 	closed := false
 	o.Split.Device = refusing{Device: o.Split.Device, closed: &closed}
 	_, err = Load(context.Background(), f, o)
@@ -126,7 +124,7 @@ func TestShadowNeedsAScaledDevice(t *testing.T) {
 	require.True(t, closed)
 }
 
-// late is a device whose work is not seen to be done before something else is.
+// late is a device whose work completes only after done returns true.
 type late struct {
 	hetero.Device
 	done func() bool
@@ -157,13 +155,14 @@ func (k lateKernel) SubmitSome(tokens int, x, y hetero.View) (hetero.Ticket, err
 
 func (t lateTicket) Done() bool { return t.done() && t.Ticket.Done() }
 
-// TestDividedShadowOverlaps has a device be at work until a shadow was computed, and
-// looks for both in the trace. A shadow that waited for the device would wait in vain.
-func TestDividedShadowOverlaps(t *testing.T) {
+// TestSplitOutlierPathOverlaps delays the device's completion until the trace has an outlier
+// path, and requires both in the trace at the same time. An outlier path that waited for the
+// device would fail the test.
+func TestSplitOutlierPathOverlaps(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	recorder, p := trace.New(), partners(t)[0]
-	o := p.divideWith(t, split{}, Options{Threads: 2, Chunk: 8})
+	o := p.splitWith(t, split{}, Options{Threads: 2, Chunk: 8})
 	var out bytes.Buffer
 	seen := false
 	began := time.Now()
@@ -190,5 +189,5 @@ func TestDividedShadowOverlaps(t *testing.T) {
 			}
 		}
 	}
-	t.Error("no shadow was computed while the device was at work")
+	t.Error("no outlier path ran while the device was busy")
 }

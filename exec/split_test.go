@@ -27,18 +27,17 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// partner is a device that products are divided with, and what it may change: the
-// largest difference of logits, relative to their deviation.
+// partner is a device that takes rows of matmuls, and the largest difference of logits that it
+// may cause, relative to their standard deviation.
 type partner struct {
 	name      string
 	open      func(t *testing.T, budget *tiering.Budget) hetero.Device
-	exact     float64 // with weights that are floats
-	quantized float64 // where this package's kernels round activations and the device does not, or in another way
+	exact     float64 // with float weights
+	quantized float64 // if the CPU quantizes activations and the device does not, or differently
 }
 
-// partners are a group of cores, processors of a simulated phone, of which one shares
-// memory, one copies, and one has static graphs, and what this machine and program
-// have of drivers.
+// partners returns a group of cores, devices of a simulated phone (one that shares memory, one
+// that copies, one with static graphs), and the devices that this machine and build have.
 func partners(t *testing.T) []partner {
 	simulated := func(apart bool, pick func(*sim.SoC) *sim.Device) func(*testing.T, *tiering.Budget) hetero.Device {
 		return func(t *testing.T, _ *tiering.Budget) hetero.Device {
@@ -60,7 +59,7 @@ func partners(t *testing.T) []partner {
 	}
 	for kind, allowed := range map[hetero.Kind][2]float64{
 		hetero.GPU: {2e-3, 0.2},
-		hetero.NPU: {0.6, 0.6}, // all weights are rounded to 8 bits
+		hetero.NPU: {0.6, 0.6}, // the NPU quantizes all weights to 8 bits
 	} {
 		name, err := devices.All.First(kind)
 		if err != nil {
@@ -77,9 +76,9 @@ func partners(t *testing.T) []partner {
 	return list
 }
 
-// split decides about every product alike.
+// split gives the same fraction of every matmul to a device.
 type split struct {
-	one, many float64 // part of the rows that stays here
+	one, many float64 // fraction of the rows on the CPU
 	least     int
 }
 
@@ -96,26 +95,26 @@ func (s split) of(static bool) func(weights.Product) weights.Share {
 	}
 }
 
-// divideWith returns the options of a model that is divided.
-func (p *partner) divideWith(t *testing.T, s split, o Options) Options {
+// splitWith returns the options of a split model.
+func (p *partner) splitWith(t *testing.T, s split, o Options) Options {
 	o.Budget = tiering.New(0)
 	device := p.open(t, o.Budget)
 	o.Split = &Split{Name: p.name, Device: device, Of: s.of(device.Capabilities().Static), Grain: time.Millisecond}
 	return o
 }
 
-var dividedSplits = []split{
+var testSplits = []split{
 	{1, 1, 0},
 	{0, 0, 0},
 	{0.4, 0.4, 0},
-	{0.2, 0.7, 4}, // more of one token, and some rows in both memories
+	{0.2, 0.7, 4}, // more rows for one token; some rows are in both memories
 	{1, 0.3, 3},
 }
 
-// dividedModels are a family like llama, one with biases and experts beside an expert
-// that all tokens use, the same with all experts used, one with more norms and an
-// activation of its own, one with convolutions, and quantized weights of a random model.
-func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
+// splitModels returns a llama-like family, one with biases, experts and a shared expert, the
+// same with all experts used, one with more norms and another activation, one with convolutions,
+// and a random model with quantized weights.
+func splitModels(t *testing.T) (list map[string]func(Options) *Model) {
 	list = map[string]func(Options) *Model{
 		"tiny q4_0": func(o Options) *Model { return loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o) },
 	}
@@ -128,8 +127,8 @@ func dividedModels(t *testing.T) (list map[string]func(Options) *Model) {
 	return list
 }
 
-// allExperts is the family with experts with a router that has nothing to choose, only
-// to weigh: then what a device rounds has the effect that it has in other families.
+// allExperts returns the family with experts, changed to use all of them. Its router only weighs
+// experts, so a device's rounding has no greater effect than in other families.
 func allExperts(t *testing.T) vfs.FS {
 	files := fstest.MapFS{}
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -144,16 +143,16 @@ func allExperts(t *testing.T) vfs.FS {
 	return vfs.FromIOFS(files)
 }
 
-// chooses is the tolerance from which on routers may choose other experts, whose
-// results are other ones altogether.
+// chooses is the tolerance above which routers may choose other experts, whose results are
+// unrelated.
 const chooses = 0.5
 
-// TestDividedPassEqualsOneDevice reads a text in chunks and token by token, with
-// every device and however products are divided.
-func TestDividedPassEqualsOneDevice(t *testing.T) {
+// TestSplitPassEqualsOneDevice computes a text in chunks and token by token, with every device
+// and every split.
+func TestSplitPassEqualsOneDevice(t *testing.T) {
 	all := partners(t)
-	decided := map[string]int{} // by device: positions at which one token is clearly the best
-	for name, load := range dividedModels(t) {
+	decided := map[string]int{} // by device: positions with one clearly best token
+	for name, load := range splitModels(t) {
 		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
 		whole := load(o)
 		ids := longPrompt(whole.Spec.Vocab, 19, 3)
@@ -167,15 +166,15 @@ func TestDividedPassEqualsOneDevice(t *testing.T) {
 				t.Logf("%s is not compared on %s: what it rounds makes routers choose other experts", name, p.name)
 				continue
 			}
-			for i, s := range dividedSplits {
+			for i, s := range testSplits {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, p.name, i), func(t *testing.T) {
-					m := load(p.divideWith(t, s, o))
+					m := load(p.splitWith(t, s, o))
 					first, err := m.NewSequence(0)
 					require.NoError(t, err)
 					got := extendAll(t, m, first, ids[:13])
 					second, err := first.Fork()
 					require.NoError(t, err)
-					for _, seq := range []*Sequence{first, second} { // in turns, token by token
+					for _, seq := range []*Sequence{first, second} { // alternating, token by token
 						rest := slices.Clone(got)
 						for _, id := range ids[13:] {
 							rest = append(rest, extendAll(t, m, seq, []int32{id})...)
@@ -192,9 +191,8 @@ func TestDividedPassEqualsOneDevice(t *testing.T) {
 	}
 }
 
-// requireClose compares logits, and what a greedy reader would choose wherever the
-// difference between the two most likely tokens is more than what is allowed: at so
-// many positions.
+// requireClose compares logits, and the greedy choice at each position where the two most likely
+// tokens differ by more than the tolerance. It returns the number of these positions.
 func requireClose(t *testing.T, want, got [][]float32, tolerance float64) (decided int) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -223,11 +221,11 @@ func requireClose(t *testing.T, want, got [][]float32, tolerance float64) (decid
 	return decided
 }
 
-// TestDividedWeightsAreHeldOnce gives a device all, half or nothing of a model.
-func TestDividedWeightsAreHeldOnce(t *testing.T) {
+// TestSplitWeightsAreHeldOnce gives a device all, half or none of a model's rows.
+func TestSplitWeightsAreHeldOnce(t *testing.T) {
 	p := partners(t)[0]
 	pinned := func(s split) int64 {
-		m := loadModel(t, synthFS(t, "tiny", "q4_0", 2048), "m.gguf", p.divideWith(t, s, Options{Threads: 1, Chunk: 4}))
+		m := loadModel(t, synthFS(t, "tiny", "q4_0", 2048), "m.gguf", p.splitWith(t, s, Options{Threads: 1, Chunk: 4}))
 		return m.Budget().Usage().By[tiering.Pinned]
 	}
 	none := pinned(split{one: 1, many: 1})
@@ -237,11 +235,10 @@ func TestDividedWeightsAreHeldOnce(t *testing.T) {
 	require.Greater(t, pinned(split{one: 1, many: 0}), none*5/4, "rows for one case only are in both memories")
 }
 
-// TestDividedDecodeAllocatesNothing reads tokens one by one, and looks what was noted
-// of that.
-func TestDividedDecodeAllocatesNothing(t *testing.T) {
+// TestSplitDecodeAllocatesNothing decodes token by token and checks the recorded statistics.
+func TestSplitDecodeAllocatesNothing(t *testing.T) {
 	p := partners(t)[0]
-	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
+	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
 	requireNoAllocs(t, m)
 	for _, d := range m.SplitStats() {
 		require.Positive(t, d.Share.One, d.Name)
@@ -252,19 +249,19 @@ func TestDividedDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestPredictionsGoWithTokens reads texts of which the shortest is not one that
-// anything was predicted for. Static devices take as long for any of the others.
-func TestPredictionsGoWithTokens(t *testing.T) {
+// TestPredictionsScaleWithTokens computes texts of different lengths; the shortest has no
+// prediction. Static devices take the time of a whole chunk for each of the others.
+func TestPredictionsScaleWithTokens(t *testing.T) {
 	all := partners(t)
 	cores, npu := all[0], all[3]
 	require.Equal(t, "simulated NPU", npu.name)
 	for _, c := range []struct {
 		p     partner
-		many  float64 // part of the rows that stays here
-		whole bool    // chunks take what a whole one does
+		many  float64 // fraction of the rows on the CPU
+		whole bool    // every chunk takes the time of a whole one
 	}{{cores, 0.5, false}, {npu, 0.5, true}, {npu, 1, false}} {
 		p := c.p
-		o := p.divideWith(t, split{one: 1, many: c.many, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
+		o := p.splitWith(t, split{one: 1, many: c.many, least: 4}, Options{Threads: 1, Chunk: 8, KV: kv.K8V8})
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
 		for _, tokens := range []int{3, 5, 8} {
 			s, err := m.NewSequence(0)
@@ -285,7 +282,7 @@ func TestPredictionsGoWithTokens(t *testing.T) {
 	}
 }
 
-// refusing is a device that takes no weights, or fails once it has.
+// refusing is a device that refuses weights, or fails after it took some.
 type refusing struct {
 	hetero.Device
 	prepare, attach, flush error
@@ -310,8 +307,8 @@ func (r refusing) Close() error {
 	return r.Device.Close()
 }
 
-// TestDevicesThatFail: errors name the device and the matrix, nothing is left behind,
-// and a text is as before.
+// TestDevicesThatFail: errors name the device and the matrix, all memory is freed, and the
+// sequence is unchanged.
 func TestDevicesThatFail(t *testing.T) {
 	broken := errors.New("the driver has gone")
 	for _, c := range []struct {
@@ -323,7 +320,7 @@ func TestDevicesThatFail(t *testing.T) {
 		{refusing{flush: broken}, ""},
 	} {
 		p := partners(t)[0]
-		o := p.divideWith(t, split{}, Options{Threads: 1, Chunk: 4})
+		o := p.splitWith(t, split{}, Options{Threads: 1, Chunk: 4})
 		closed := false
 		c.device.Device, c.device.closed = o.Split.Device, &closed
 		o.Split.Device = c.device

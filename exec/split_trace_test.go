@@ -11,12 +11,11 @@ import (
 	"github.com/llmrun/llmrun/internal/trace"
 )
 
-// TestDividedStepsAreTraced: the host's submitting, own rows and waiting follow each
-// other, and what the device did lies within, of devices that know when they worked and
-// of those that do not.
-func TestDividedStepsAreTraced(t *testing.T) {
+// TestSplitStepsAreTraced: the host's submission, own rows and wait follow each other, and the
+// device's work lies within them, for devices that measure their work and for others.
+func TestSplitStepsAreTraced(t *testing.T) {
 	for _, p := range partners(t) {
-		o := p.divideWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 1, Chunk: 8})
+		o := p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 1, Chunk: 8})
 		o.Split.Trace = trace.New()
 		m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", o)
 		allLogits(t, m, make([]int32, 8))
@@ -55,7 +54,7 @@ func TestDividedStepsAreTraced(t *testing.T) {
 	}
 }
 
-// traceEvent is what a trace says of something that took a while.
+// traceEvent is an event with a duration in a trace.
 type traceEvent struct {
 	Name   string  `json:"name"`
 	Phase  string  `json:"ph"`
@@ -64,7 +63,7 @@ type traceEvent struct {
 	Took   float64 `json:"dur"`
 }
 
-// traceEvents returns what was recorded until now, as it is written.
+// traceEvents returns the events recorded so far, parsed from the written trace.
 func traceEvents(t *testing.T, recorder *trace.Recorder) []traceEvent {
 	t.Helper()
 	var out bytes.Buffer

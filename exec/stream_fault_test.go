@@ -20,21 +20,21 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// streamed loads a pack of which nothing but vectors stays in memory.
+// streamed loads a pack with a plan that keeps only vectors in memory.
 func streamed(t *testing.T, f *modelfile.Files) *Model {
 	plan := &tiering.Plan{Pinned: make([]int64, len(packSpec(t, f).Layers)), Piece: 1 << 16, Ring: 8 << 16, StreamedPerToken: 1}
 	return loadPart(t, f, Options{Threads: 2, Chunk: 16, Plan: plan})
 }
 
-// faultDirs are checkpoints with an embedding of its own and with one that is the
-// output matrix too.
+// faultDirs returns fixtures with an embedding of their own and with one that is also the output
+// matrix.
 func faultDirs(t *testing.T) map[string]string {
 	return map[string]string{"untied": testutil.Shared(t, "fixtures", "llama3"), "tied": testutil.Shared(t, "fixtures", "llama32")}
 }
 
-// TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k:
-// one step ends with the error, which names the file and the place, and the same
-// step, tried again, and all others give the logits that they should.
+// TestEveryReadErrorSurfacesOnce makes read k of a generation fail, for every k. One step
+// returns the error, which names the file and offset. The repeated step and all others give the
+// right logits.
 func TestEveryReadErrorSurfacesOnce(t *testing.T) {
 	broken := errors.New("broken")
 	for name, dir := range faultDirs(t) {
@@ -75,8 +75,8 @@ func TestEveryReadErrorSurfacesOnce(t *testing.T) {
 	}
 }
 
-// untilDone reads ids, a few at first and then one by one, and compares the logits.
-// A step that fails is tried again.
+// untilDone reads ids, a few at first and then one by one, and compares the logits. It repeats a
+// step that fails.
 func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed func(error)) {
 	t.Helper()
 	s, err := m.NewSequence(0)
@@ -98,9 +98,9 @@ func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed fun
 	}
 }
 
-// TestTruncatedPack makes a pack shorter while it is used: the request ends with
-// an error that names the file and the place, another model goes on meanwhile, and
-// once the file is whole again so does the first.
+// TestTruncatedPack truncates a pack while it is used: the request ends with an error that names
+// the file and offset. Another model is not affected, and once the file is complete again, the
+// first model works too.
 func TestTruncatedPack(t *testing.T) {
 	for name, dir := range faultDirs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestTruncatedPack(t *testing.T) {
 			require.Equal(t, want[:20], extendAll(t, models[0], s, ids[:20]))
 
 			require.NoError(t, os.Truncate(paths[0], int64(len(data)/3)))
-			// What has been read ahead may serve for a token.
+			// Prefetched bytes may suffice for a token.
 			for range 3 {
 				if err = models[0].Extend(context.Background(), s, ids[s.Len():s.Len()+1], &Reader{}); err != nil {
 					break
@@ -137,7 +137,7 @@ func TestTruncatedPack(t *testing.T) {
 			require.Equal(t, paths[0], where.Path)
 			require.GreaterOrEqual(t, where.Off, int64(len(data)/3)/4096*4096)
 			require.Less(t, where.Off, int64(len(data)))
-			require.Equal(t, want, allLogits(t, models[1], ids), "another model goes on")
+			require.Equal(t, want, allLogits(t, models[1], ids), "another model is not affected")
 
 			require.NoError(t, os.WriteFile(paths[0], data, 0o600))
 			at := s.Len()
@@ -146,8 +146,8 @@ func TestTruncatedPack(t *testing.T) {
 	}
 }
 
-// TestCancelInAStall ends requests while the flash answers nothing at all, at
-// every read of a step. None waits for it, and everything comes back in the end.
+// TestCancelInAStall cancels requests while flash does not respond, at every read of a step.
+// Each returns at once, and all memory is freed in the end.
 func TestCancelInAStall(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	for name, dir := range faultDirs(t) {
@@ -181,7 +181,7 @@ func TestCancelInAStall(t *testing.T) {
 				case err = <-done:
 				}
 				cancel()
-				// With what has been read ahead the step may have come to its end.
+				// With prefetched bytes the step may have completed.
 				if err != nil {
 					require.ErrorIs(t, err, context.Canceled)
 					cancelled++
@@ -196,20 +196,19 @@ func TestCancelInAStall(t *testing.T) {
 			t.Logf("%d stalls, %d cancelled steps", stalled, cancelled)
 		})
 	}
-	// The models are closed by now. Goroutines that have nothing left to do are
-	// counted until they are gone.
+	// The models are closed. Goroutines that have finished count until they are gone.
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; {
 		require.True(t, time.Now().Before(deadline), "%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 		runtime.Gosched()
 	}
 }
 
-// stall lets nobody pass for a while.
+// stall blocks operations for a while.
 type stall struct {
 	mu      sync.Mutex
-	left    int           // that pass before; -1: all
+	left    int           // operations that pass before the stall; -1: all
 	gate    chan struct{} // closed at the end of the stall
-	reached chan struct{} // capacity 1: somebody is held up
+	reached chan struct{} // capacity 1: an operation is blocked
 }
 
 func newStall() *stall { return &stall{left: -1, reached: make(chan struct{}, 1)} }
@@ -232,7 +231,7 @@ func (s *stall) pass() {
 	<-gate
 }
 
-// after begins a stall once some have passed.
+// after begins a stall after n more operations.
 func (s *stall) after(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

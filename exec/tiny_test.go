@@ -16,14 +16,14 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Sizes of the model that tests break in many ways: as small as every part can
-// be told from the others by its shape.
+// The sizes of the model that tests break: as small as possible with a distinct shape for each
+// tensor.
 const (
 	tinyDim, tinyFFN, tinyVocab, tinyLayers = 8, 12, 10, 2
 	tinyHeads, tinyKV, tinyHead             = 4, 2, 2
 )
 
-// tinyTensor is a tensor of the small model: its role, and the layer or -1.
+// tinyTensor is a tensor of the small model: its role and its layer, or -1.
 type tinyTensor struct {
 	role  string
 	layer int

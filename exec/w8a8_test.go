@@ -19,7 +19,7 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// someIDs are token ids of every fixture's vocabulary.
+// someIDs returns token ids that are in every fixture's vocabulary.
 func someIDs(n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -28,8 +28,8 @@ func someIDs(n int) []int32 {
 	return ids
 }
 
-// calibrated writes a calibration of a model to fsys, as "c", with columns of the
-// inputs that matter most.
+// calibrated writes a calibration of a model to fsys as "c", with the columns of the most
+// important inputs.
 func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Index {
 	t.Helper()
 	f, err := modelfile.Open(vfs.OS(), dir)
@@ -74,13 +74,13 @@ func loadWhole(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Mo
 	return m
 }
 
-// TestCalibrationCounts compares what a calibration says with counts of its own
-// kind: shares, order and hot channels.
+// TestCalibrationCounts compares a calibration with independent counts: fractions, order and hot
+// channels.
 func TestCalibrationCounts(t *testing.T) {
 	fsys := vfs.NewMem()
 	index := calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	spec := loadModel(t, vfs.OS(), fixtureNamed(t, "llama3"), Options{Threads: 1}).Spec
-	require.Len(t, index.Inputs, 4*len(spec.Layers), "queries to values, output, gate and up, down")
+	require.Len(t, index.Inputs, 4*len(spec.Layers), "QKV, output, gate and up, down")
 	require.Equal(t, "blk.0.attn_q.weight", index.Inputs[0].Name)
 	require.Len(t, index.Inputs[0].Matrices, 3)
 	for _, in := range index.Inputs {
@@ -109,8 +109,9 @@ func TestCalibrationCounts(t *testing.T) {
 	}
 }
 
-// TestOutliersOfLongTextsAreTheSame reads a text once, with little and with much beyond
-// the scales, and again as one that is too long to remember its outliers: twice.
+// TestOutliersOfLongTextsAreTheSame calibrates with a text once, with few and with many
+// outliers, and again as if the text were too long to remember its outliers, which takes two
+// passes.
 func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
@@ -132,10 +133,10 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestWholeIntegersAreAsGoodAsGroups runs models of several families, one of which
-// has fused matrices, with all shadows: without outliers worth the name they have to
-// be about as near to floats as 8 bits with a scale for each group of 32.
-func TestWholeIntegersAreAsGoodAsGroups(t *testing.T) {
+// TestPerTensorScalesAreAsGoodAsGroups runs several families, one with fused matrices, with all
+// outlier paths. The fixtures have few outliers, so the result must be about as near to floats
+// as with a scale for each group of 32.
+func TestPerTensorScalesAreAsGoodAsGroups(t *testing.T) {
 	for _, family := range []string{"llama3", "phi3", "qwen2", "gpt_neox", "lfm2"} {
 		t.Run(family, func(t *testing.T) {
 			dir, fsys, ids := fixtureNamed(t, family), vfs.NewMem(), someIDs(40)
@@ -164,9 +165,9 @@ func TestWholeIntegersAreAsGoodAsGroups(t *testing.T) {
 	}
 }
 
-// TestWholeIntegersAreTheSame reads the same tokens in other chunks, with other
-// threads, and one after the other.
-func TestWholeIntegersAreTheSame(t *testing.T) {
+// TestW8A8IsInvariant computes the same tokens in other chunks, with other threads, and one by
+// one.
+func TestW8A8IsInvariant(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	ids := someIDs(70)
@@ -183,8 +184,8 @@ func TestWholeIntegersAreTheSame(t *testing.T) {
 	}
 }
 
-// TestShadowAllocatesNothing reads tokens that fetch columns.
-func TestShadowAllocatesNothing(t *testing.T) {
+// TestOutlierPathAllocatesNothing decodes tokens that fetch columns.
+func TestOutlierPathAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
@@ -194,7 +195,8 @@ func TestShadowAllocatesNothing(t *testing.T) {
 	require.Greater(t, m.OutlierStats().Fetched, before)
 }
 
-// TestCalibrationOfAnotherModel is refused, and so is a shadow without columns.
+// TestCalibrationOfAnotherModel refuses a calibration of another model, and an outlier path
+// without columns.
 func TestCalibrationOfAnotherModel(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 0.25)
@@ -220,9 +222,9 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	require.Zero(t, budget.Usage().Total)
 }
 
-// TestShadowColumnsThatCannotBeRead are an error of the pass, and the next one
-// goes well.
-func TestShadowColumnsThatCannotBeRead(t *testing.T) {
+// TestUnreadableOutlierColumns: a column that cannot be read fails the pass; the next pass
+// succeeds.
+func TestUnreadableOutlierColumns(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	hooked := &hookedFS{FS: fsys}
@@ -271,9 +273,9 @@ func (h *hookedFile) ReadAt(p []byte, off int64) (int, error) {
 	return h.File.ReadAt(p, off)
 }
 
-// TestHalvesOverlap makes the shadow wait for a column until the other worker has
-// done a part of the integers, and looks for both in the trace. One half after the
-// other would wait in vain.
+// TestHalvesOverlap makes the outlier path wait for a column until the other thread has computed
+// a part of the integer half, and requires both in the trace at the same time. If one half
+// waited for the other, the test would fail.
 func TestHalvesOverlap(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
@@ -302,5 +304,5 @@ func TestHalvesOverlap(t *testing.T) {
 			}
 		}
 	}
-	t.Error("no part of the integers was computed during a shadow")
+	t.Error("no part of the integer half ran during the outlier path")
 }
