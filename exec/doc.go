@@ -1,24 +1,100 @@
-// Package exec computes one token from start to finish: it reads what a model
-// file says about itself, turns that into a description of the network, holds
-// the weights, and runs the forward pass.
+// Package exec runs the forward pass of a model on the CPU: token ids in, logits out.
 //
-// There is one forward pass (forward.go). What differs between model families
-// is data: a [Spec] says which norms, rotary tables, windows, activations and
-// expert routers each layer has. A family is one small file (family_*.go) that
-// fills a Spec from [Hyper], the neutral form of config.json and of GGUF
-// metadata, and names the tensors where they differ from the common names.
+// Read reference_test.go first. It is the same computation in plain float32 Go, one token at
+// a time. Then read forward.go from top to bottom: its functions follow one pass in order.
+// Everything else in this package is how a step of that file is computed fast, in little
+// memory, or with the help of another device.
+//
+// # One pass, in order
+//
+// A caller appends tokens to a sequence with [Model.Extend] (sequence.go). Extend cuts them
+// into prefill chunks; each chunk is a [Batch] (batch.go) and one pass:
+//
+//	preparePass     reserves KV slots; begins the reads of KV pages on flash
+//	embed           copies the embedding rows of the tokens into the residual stream x
+//	for each layer
+//	  norm          queued; runs when the next matmul quantizes its input
+//	  runQKV        queries, keys and values: three matmuls in one step
+//	  prepareRow    QK norm, RoPE, and the append of keys and values to the KV cache
+//	  selectBlocks  with a page selection: chooses the blocks that each row attends to
+//	  attendFlash   attention over pages on flash, group by group as they arrive
+//	  attendMemory  attention over pages in memory, continuing from the same states
+//	  O             output projection
+//	  runMLP        gate and up, activation, down; or
+//	  runExperts    router, the MLPs of the chosen experts, their weighted sum
+//	output          final norm and output head, only for rows whose logits are wanted
+//	commit          the tokens become part of their sequences
+//
+// A layer with a short convolution (conv.go) has runShortConv instead of attention. In the
+// last layer, rows without wanted logits stop after their keys and values (prune.go). A pass
+// that fails or is cancelled leaves its sequences unchanged.
+//
+// Model families are data. An [arch.Spec] says which norms, rotary tables, windows,
+// activations and experts each layer has; this package never asks for a family by name.
+//
+// # The types
+//
+//	Model              weights, KV cache, threads and the pass           model.go
+//	Sequence           the tokens of one stream and their KV             sequence.go
+//	pass               the forward pass: buffers and the parts below     pass.go
+//	step, activations  what the parts share: buffers, current layer      step.go
+//	rowOps             norms and additions that wait for the next step   row_ops.go
+//	matmulQueue        the matmuls of a step                             matmul.go
+//	attention          tiles, spans and pages                            attention.go
+//	pageSelector       query-aware page selection                        attention_select.go
+//	experts            routing and the experts' MLPs                     experts.go
+//	outlierPass        W8A8: the float product beside the integers       matmul_outliers.go
+//	offloadPass        rows of matmuls on another device (Split)         matmul_offload.go
+//	offloadedLayers    whole layers on an accelerator (Processor)        offloaded_layers.go
+//
+// All buffers of a pass are allocated once, in one frame (pass_buffers.go). A pass allocates
+// nothing on Go's heap; TestDecodeAllocatesNothing proves that for every family.
+//
+// # Steps and the matmul queue
+//
+// The matmuls of a step read the same input. queue adds a matmul to the list, and run
+// executes the list: it quantizes each input once, splits the rows of all matrices over the
+// threads (matmul_ranges.go), and returns when all are complete. A method named queue… only
+// queues; run… and flush… execute.
+//
+// # Where a pass waits
+//
+// The pass waits for flash in these places, and only if the bytes are not in memory yet:
+//
+//   - embedding rows: RowLookup.Lookup, from embed;
+//   - streamed weights: Stream.Take, from runStreamed (matmul_stream.go). The stream prefetches
+//     across layers and passes, and the resident rows of a layer's step run before the first
+//     wait;
+//   - experts: ExpertCache.Landed, from experts.run. Experts in memory run first, and the
+//     router has started likely reads before attention (experts_predict.go);
+//   - KV pages: Reader.Take, from attendSegments, or PageReader.Next for selected pages
+//     (attention_flash.go). Each page is verified while tiles attend to it;
+//   - outlier columns that are not resident: one thread reads them while the others compute
+//     the integer half (matmul_outliers.go).
+//
+// With offloaded rows, the pass also waits for the device at the end of a step
+// (finishOffload).
+//
+// # Where the budget counts
+//
+// [MeasureShape] (model_shape.go) computes from a model's files, before any weight is read,
+// the sizes from which package tiering makes a plan. Loading and running then reserve from
+// [Options].Budget: weights and rings (package weights, fetch), the pass's frame (newPass),
+// hot outlier columns (outlier_path.go), KV pages (package kv), and the state of convolutions
+// (NewSequence). [Model.Replan] applies another plan to a loaded model.
 //
 // # The arithmetic contract
 //
-// For one model file, KV format and CPU the logits of a token are bit-identical
-// whatever the chunk size, batch, thread count or order of work. Three rules
-// give that:
+// For one model file, KV format and CPU the logits of a token are bit-identical for any chunk
+// size, batch, thread count, budget and order of work. Three rules give that:
 //
-//   - a matrix product computes every output as one [quant.Dot], whose order of
-//     additions is fixed and does not depend on the rest of the batch;
-//   - attention walks the stored keys and values in blocks of [kv.BlockTokens]
-//     tokens by absolute position; blocks are merged one after the other inside
-//     a span of spanBlocks blocks, and spans in order of their index;
-//   - a token attends to keys and values as the cache stores them, its own
-//     included, never to a more exact copy that happens to be at hand.
+//   - a matmul computes every output as one [quant.Dot], whose order of additions is fixed
+//     and does not depend on the rest of the batch;
+//   - attention walks the stored keys and values in blocks of [kv.BlockTokens] tokens by
+//     absolute position; it merges blocks in order inside a span of spanBlocks blocks, and
+//     spans in order of their index;
+//   - a token attends to keys and values as the cache stores them, its own included, never
+//     to a more exact copy in memory.
+//
+// Rows and layers on another device follow that device's arithmetic instead.
 package exec
