@@ -165,11 +165,11 @@ type SplitSteps struct {
 // long they took so far; nil without one.
 func (e *Engine) SplitMatmuls() (list []SplitMatmul) {
 	for _, p := range e.model.SplitStats() {
-		one, many := p.Parts()
+		one, many := p.Fractions()
 		list = append(list, SplitMatmul{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			DecodeFraction: one, PrefillFraction: many, PrefillTokens: p.Share.Least,
-			Decode: SplitSteps(p.One), Prefill: SplitSteps(p.Many),
+			DecodeFraction: one, PrefillFraction: many, PrefillTokens: p.Split.MinBatch,
+			Decode: SplitSteps(p.Single), Prefill: SplitSteps(p.Batch),
 		})
 	}
 	return list

@@ -44,7 +44,7 @@ func Inspect(path string, opts Options) (_ *Inspection, err error) {
 	if err != nil {
 		return nil, err
 	}
-	natural, err := f.InOrder()
+	natural, err := f.InInputOrder()
 	if err != nil {
 		return nil, err
 	}

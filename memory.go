@@ -57,7 +57,7 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W
 	if m.shape, m.need, err = opts.planInputs(f, perTensor, limit); err != nil {
 		return err
 	}
-	inPieces, err := f.InPieces(opts.Exact)
+	inPieces, err := f.CanStream(opts.Exact)
 	if err != nil {
 		return err
 	}

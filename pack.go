@@ -234,7 +234,7 @@ func (o *Options) openPacked(ctx context.Context, path string) (*modelfile.Files
 
 func (o *Options) openCached(ctx context.Context, path string, always bool) (*modelfile.Files, error) {
 	return modelfile.OpenCached(ctx, o.fsys(), path, modelfile.CacheOptions{
-		FS: o.Lab.Disk.throttle(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), Always: always,
+		FS: o.Lab.Disk.throttle(vfs.OS()), Dir: o.Cache.Dir, Limit: packLimit(o.Cache.Dir, o.Cache.Size), ImportAll: always,
 		Import: weights.ImportWith(weights.ImportOptions{Made: build.Name(), Progress: progressFunc(o.Cache.ImportProgress)}),
 		Notify: func(err error) {
 			if o.Notify != nil {
@@ -268,7 +268,7 @@ func reportNotices(f *modelfile.Files, notice func(string)) {
 	if notice == nil {
 		return
 	}
-	for _, text := range f.Notices() {
+	for _, text := range f.Warnings() {
 		notice(text)
 	}
 }

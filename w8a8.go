@@ -180,7 +180,7 @@ func (w *W8A8) open(f *modelfile.Files, fsys vfs.FS) (*exec.W8A8, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := calib.UseWhole(f, c); err != nil {
+	if err := calib.UsePerRowInt8(f, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	perTensor := &exec.W8A8{Calibration: c, Outliers: exec.DefaultOutlierChoice}

@@ -45,7 +45,7 @@ func (p *pass) prepareRow(row, _ int) {
 
 func (p *pass) qkNorm(x []float32, g *weights.Gain) {
 	switch p.m.Spec.QKNorm {
-	case arch.QKNormWhole:
+	case arch.QKNormAllHeads:
 		applyNorm(&p.m.Spec.Norm, x, x, g)
 	case arch.QKNormHead:
 		d := p.m.Spec.HeadDim

@@ -92,10 +92,10 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	defer m.Close()
 	sizes, order := inputSizesOf(m)
 	reads := int64(1)
-	if !calib.Remember(order, len(ids), how.Share) {
+	if !calib.CollectCandidates(order, len(ids), how.Share) {
 		reads = 2
 	}
-	read := func(before int, observe func(*calib.InputSizes, []float32)) error {
+	read := func(before int, observe func(*calib.InputMagnitudes, []float32)) error {
 		m.Observe(func(w *weights.Linear, rows int, row func(int) []float32) {
 			if s := sizes[w]; s != nil {
 				for i := range rows {
@@ -109,16 +109,16 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 			}
 		})
 	}
-	if err := read(0, (*calib.InputSizes).Measure); err != nil {
+	if err := read(0, (*calib.InputMagnitudes).Observe); err != nil {
 		return nil, err
 	}
 	for _, s := range order {
-		if s.Choose(how.Share); !s.Recall(s.Limit, s.Beyond) {
+		if s.ChooseScale(how.Share); !s.CountCandidates(s.Limit, s.OutlierCounts) {
 			reads = 2
 		}
 	}
 	if reads == 2 {
-		if err := read(len(ids), (*calib.InputSizes).Count); err != nil {
+		if err := read(len(ids), (*calib.InputMagnitudes).CountOutliers); err != nil {
 			return nil, err
 		}
 	}
@@ -135,12 +135,12 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 
 // inputSizesOf returns one measurement for each input of the model: by the first matrix that
 // reads the input, and in the order of use.
-func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputSizes, order []*calib.InputSizes) {
+func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputMagnitudes, order []*calib.InputMagnitudes) {
 	named := m.Matrices()
-	by = map[*weights.Linear]*calib.InputSizes{}
+	by = map[*weights.Linear]*calib.InputMagnitudes{}
 	for _, group := range calib.InputGroups(len(m.Spec.Layers), func(name string) bool { return named[name] != nil }) {
 		first := named[group[0]]
-		s := &calib.InputSizes{Name: group[0], Beyond: make([]int64, first.Cols)}
+		s := &calib.InputMagnitudes{Name: group[0], OutlierCounts: make([]int64, first.Cols)}
 		for _, name := range group {
 			s.Matrices = append(s.Matrices, w8a8.Matrix{Name: name, Rows: named[name].Rows, Type: calib.ColumnType(named[name].Type).String()})
 		}

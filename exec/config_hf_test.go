@@ -195,7 +195,7 @@ func TestSettingsOfFamilies(t *testing.T) {
 			require.Equal(t, 8, s.Ropes[0].Dim)
 		}},
 		{"neox, defaults", "gpt_neox", nil, func(t *testing.T, s *arch.Spec) {
-			require.Equal(t, arch.ParallelTwo, s.Parallel)
+			require.Equal(t, arch.ParallelTwoNorms, s.Parallel)
 			require.Equal(t, 4, s.Ropes[0].Dim)
 			require.Equal(t, float32(1e-5), s.Norm.Eps)
 		}},

@@ -211,12 +211,12 @@ func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
 	c := m.experts
 	least, most := 1e300, 0.0 // worth of the experts that stay, and of the others
 	count := 0
-	for id, at := range c.Where {
+	for id, at := range c.SlotOf {
 		if at >= 0 {
-			least = min(least, c.Policy.Worth(id))
+			least = min(least, c.Policy.Value(id))
 			count++
 		} else {
-			most = max(most, c.Policy.Worth(id))
+			most = max(most, c.Policy.Value(id))
 		}
 	}
 	require.Equal(t, kept, count)

@@ -115,7 +115,7 @@ func (e *experts) gather(in []float32 /* [n, Dim] */) {
 func (e *experts) place(at int32, expert, row int) {
 	r, dim := &e.routing, e.m.Spec.Dim
 	r.of[at] = int32(row)
-	if !e.w.Experts[expert].ReadsInPlace() {
+	if !e.w.Experts[expert].IndexesRows() {
 		copy(r.copies[int(at)*dim:][:dim], r.x[row*dim:(row+1)*dim])
 	}
 }
@@ -125,7 +125,7 @@ func (e *experts) copiesRows() bool {
 	for l := range e.m.weights.Layers {
 		experts := e.m.weights.Layers[l].Experts
 		for x := range experts {
-			if !experts[x].ReadsInPlace() {
+			if !experts[x].IndexesRows() {
 				return true
 			}
 		}
@@ -142,13 +142,13 @@ func (e *experts) run() {
 		e.runReady()
 		return
 	}
-	cache.Ask(e.index, r.first)
+	cache.Submit(e.index, r.first)
 	for {
-		if r.ready, e.err = cache.Landed(e.ctx, r.ready[:0]); e.err != nil || len(r.ready) == 0 {
+		if r.ready, e.err = cache.WaitReady(e.ctx, r.ready[:0]); e.err != nil || len(r.ready) == 0 {
 			return
 		}
 		e.runReady()
-		cache.Computed(r.ready)
+		cache.Release(r.ready)
 	}
 }
 
@@ -186,7 +186,7 @@ func (e *experts) queueExpert(id int32) {
 	r := &e.routing
 	lo, n := r.rowsOf(id)
 	expert, x, of := &e.w.Experts[id], r.x, r.of[lo:lo+n]
-	if !expert.ReadsInPlace() {
+	if !expert.IndexesRows() {
 		x, of = r.copies[lo*e.m.Spec.Dim:], nil
 	}
 	e.mm.queueInner(expert, x, of, n, lo)

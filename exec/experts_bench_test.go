@@ -67,9 +67,9 @@ func comparePolicies(b *testing.B, m *Model, trace [][][]int) {
 		policy weights.ExpertPolicy
 		trust  float64
 	}{
-		{"frequent", weights.KeepFrequent, 0},
-		{"recent", weights.KeepRecent, 0},
-		{"frequent-late", weights.KeepFrequent, -math.MaxFloat64}, // reads no predicted experts
+		{"frequent", weights.EvictLeastFrequent, 0},
+		{"recent", weights.EvictLeastRecent, 0},
+		{"frequent-late", weights.EvictLeastFrequent, -math.MaxFloat64}, // reads no predicted experts
 	}
 	replays := make([][]replayed, len(modes))
 	for round := range b.N {

@@ -19,7 +19,7 @@ func (m *Model) ExpertStats() weights.ExpertStats {
 // openExperts creates the cache of a pack's experts and, if it has a slot for each, reads all of
 // them.
 func openExperts(ctx context.Context, m *Model, ld *weights.Loader, o *Options) error {
-	if len(ld.Cold) == 0 {
+	if len(ld.CachedExperts) == 0 {
 		return nil
 	}
 	c, err := weights.NewExpertCache(ld, o.Plan.ExpertSlots, o.Experts)
@@ -28,5 +28,5 @@ func openExperts(ctx context.Context, m *Model, ld *weights.Loader, o *Options) 
 	}
 	m.frames = append(m.frames, c.Frame)
 	m.experts, m.residency.Experts = c, c
-	return c.Open(ctx, ld.Arrived)
+	return c.Open(ctx, ld.AddRead)
 }

@@ -13,21 +13,21 @@ import (
 // attention, so the expert cache can read missing experts while attention runs.
 func (e *experts) guess() {
 	s, cache, router := e.m.Spec, e.m.experts, &e.w.Router
-	if cache == nil || cache.Slots() == cache.Count || router.Rest.Count > 0 {
+	if cache == nil || cache.Slots() == cache.Count || router.Streamed.Count > 0 {
 		return // the stream delivers the router only when its turn comes
 	}
 	if !e.anyWanted(0, e.n) {
 		return // no row continues to the experts
 	}
 	in := e.x
-	if s.PreNorm && s.Parallel != arch.ParallelOne {
+	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
 		in = e.queueNorm(&e.w.FFNNorm)
 	}
 	e.mm.queue(router, in, e.n, e.routing.logits)
 	e.mm.run()
 	e.rankLikely()
 	ready := e.routing.ready
-	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.GuessShare)])
+	cache.Guess(e.index, ready[:min(len(ready), cache.Slots()/weights.SlotsPerGuess)])
 }
 
 // rankLikely lists the experts that rows are likely to choose, in descending order of how many

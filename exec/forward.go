@@ -173,7 +173,7 @@ func (p *pass) runLayer(l int) {
 		p.queueResidual(p.mix)
 		in = p.x
 	}
-	if s.PreNorm && s.Parallel != arch.ParallelOne {
+	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
 		in = p.queueNorm(&p.w.FFNNorm)
 	}
 	p.mm.submitsReads.Store(p.batch.onFlash())

@@ -68,7 +68,7 @@ func TestM12_PackedWeightsAreExact(t *testing.T) {
 				f, err := modelfile.Open(packed, "m")
 				require.NoError(t, err)
 				defer func() { require.NoError(t, f.Close()) }()
-				natural, err := f.InOrder()
+				natural, err := f.InInputOrder()
 				require.NoError(t, err)
 				for name, want := range values {
 					require.Equal(t, want, wholeTensor(t, natural, name), name)
@@ -110,7 +110,7 @@ func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 			tensor, _ := f.Source.Tensor(name)
 			require.Equal(t, want, tensor.Type, "%s: %s", p.name, name)
 		}
-		require.Equal(t, want == quant.F32, len(f.Notices()) == 1, p.name)
+		require.Equal(t, want == quant.F32, len(f.Warnings()) == 1, p.name)
 		_, ok := f.Source.Tensor("model.layers.0.mlp.down_proj.scales")
 		require.False(t, ok, "scales are not listed as tensors")
 		require.NoError(t, f.Close())

@@ -119,7 +119,7 @@ func (q *matmulQueue) runStage(activating bool) {
 		q.matmuls[i].lo, q.matmuls[i].hi = 0, 0
 	}
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.activatesGate == activating && j.w.Rest.Count > 0 {
+		if j := &q.matmuls[i]; j.activatesGate == activating && j.w.Streamed.Count > 0 {
 			q.runStreamed(j)
 		}
 	}
@@ -152,7 +152,7 @@ func (q *matmulQueue) quantizeInputs() {
 	q.inputs = q.inputs[:0]
 	memory, rows := q.quantized, 0
 	for i := range q.matmuls {
-		if j := &q.matmuls[i]; j.w.Tiled && (!j.allOffloaded() || j.w.HasShadow()) {
+		if j := &q.matmuls[i]; j.w.Tiled && (!j.allOffloaded() || j.w.HasOutlierPath()) {
 			memory, rows = q.addInput(j, memory, rows)
 		}
 	}

@@ -68,8 +68,8 @@ func (a *offloadPass) submitRows(i int, j *matmul, flush bool) error {
 // start submits the offloaded rows of one matmul.
 func (a *offloadPass) start(job int, j *matmul, x hetero.View) error {
 	y := a.buffer.View(j.y, j.w.Rows)
-	for i := range j.w.Offload.Pieces {
-		part := &j.w.Offload.Pieces[i]
+	for i := range j.w.Offload.Ranges {
+		part := &j.w.Offload.Ranges[i]
 		if part.Kernel == nil || part.First < j.residentRows() {
 			continue
 		}
@@ -131,7 +131,7 @@ func (j *matmul) addBias(part int) {
 	if j.w.Bias == nil {
 		return
 	}
-	rows := &j.w.Offload.Pieces[part]
+	rows := &j.w.Offload.Ranges[part]
 	for row := range j.n {
 		quant.Add(j.y[row*j.w.Rows+rows.First:][:rows.Rows], j.w.Bias[rows.First:][:rows.Rows])
 	}

@@ -73,7 +73,7 @@ func (s *outlierPass) wanted() bool {
 		return false
 	}
 	for i := range s.q.matmuls {
-		if s.q.matmuls[i].w.HasShadow() {
+		if s.q.matmuls[i].w.HasOutlierPath() {
 			return true
 		}
 	}
@@ -127,10 +127,10 @@ func (s *outlierPass) compute(lane *trace.Lane) {
 	sums, last := s.sums, -1
 	for i := range s.q.matmuls {
 		j := &s.q.matmuls[i]
-		if !j.w.HasShadow() {
+		if !j.w.HasOutlierPath() {
 			continue
 		}
-		lane.Begin(j.w.SpanNames().Shadow)
+		lane.Begin(j.w.SpanNames().Outliers)
 		in := &s.q.inputs[j.input]
 		marks := s.marksOf(j.input)
 		if j.input != last {
@@ -183,7 +183,7 @@ func (s *outlierPass) listChannels(counts []int32 /* [cols] */) {
 // resident columns first, then those on flash, so that a token's order of additions does not
 // depend on the other tokens.
 func (s *outlierPass) computeOne(in *matmulInput, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */) {
-	c := w.PerTensor.Columns
+	c := w.PerTensor.Outliers
 	for row := range in.n {
 		if marks[row] != 0 {
 			clear(sums[row*w.Rows : (row+1)*w.Rows])
@@ -232,7 +232,7 @@ func (s *outlierPass) mergeRow(row, _ int) {
 	sums := s.sums
 	for i := range s.q.matmuls {
 		j := &s.q.matmuls[i]
-		if !j.w.HasShadow() {
+		if !j.w.HasOutlierPath() {
 			continue
 		}
 		if rows := j.w.Rows; s.marksOf(j.input)[row] != 0 {

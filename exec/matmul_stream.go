@@ -51,16 +51,16 @@ func (m *Model) stream() *prefetch.Stream {
 // runStreamed multiplies the streamed rows of a matmul as they arrive. With each slice it
 // multiplies a proportional part of the resident rows that were deferred.
 func (q *matmulQueue) runStreamed(j *matmul) {
-	rest := &j.w.Rest
-	run, begin := q.m.residency.Place(rest.Run, rest.Offset)
+	rest := &j.w.Streamed
+	run, begin := q.m.residency.Locate(rest.Run, rest.Offset)
 	if rest.Run == len(q.m.Spec.Layers) {
 		run += q.headReads
 	}
 	unitRows, unit := j.w.Unit()
 	least, most := q.streamSlice()
 	left := q.deferResident(j)
-	for row := j.w.Held(); row < j.w.Rows && !q.failed(); row = j.hi {
-		off := begin + int64((row-j.w.Held())/unitRows)*int64(unit)
+	for row := j.w.ResidentRows(); row < j.w.Rows && !q.failed(); row = j.hi {
+		off := begin + int64((row-j.w.ResidentRows())/unitRows)*int64(unit)
 		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
 		j.data, q.err = q.m.residency.Stream.Take(q.ctx, run, off, unit, min(least, bytes), min(most, bytes))
 		if q.err != nil {
@@ -68,9 +68,9 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 		}
 		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
 		if left != nil {
-			left.lo, left.hi = left.hi, j.w.Held()
+			left.lo, left.hi = left.hi, j.w.ResidentRows()
 			if j.hi < j.w.Rows {
-				left.hi = int(float64(left.hi)*float64(j.hi-j.w.Held())/float64(j.w.Rows-j.w.Held())) / unitRows * unitRows
+				left.hi = int(float64(left.hi)*float64(j.hi-j.w.ResidentRows())/float64(j.w.Rows-j.w.ResidentRows())) / unitRows * unitRows
 			}
 			left.data = j.w.Data[left.lo/unitRows*unit:]
 		}
@@ -86,7 +86,7 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 // The output matrix has so many rows that, while its resident rows run first, flash would fill
 // the ring and then be idle.
 func (q *matmulQueue) defersResident(j *matmul) bool {
-	rest := &j.w.Rest
+	rest := &j.w.Streamed
 	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.outliers.wanted()
 }
 
@@ -101,7 +101,7 @@ func (q *matmulQueue) deferResident(j *matmul) *matmul {
 
 // streamSlice returns the fewest bytes of a slice, if so many remain, and the most.
 func (q *matmulQueue) streamSlice() (least, most int) {
-	ring := q.m.residency.Cut
+	ring := q.m.residency.WeightRing
 	size := ring.Slots * ring.Piece
 	most = sliceMost
 	if q.n > upRows {

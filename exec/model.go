@@ -71,9 +71,9 @@ type Model struct {
 
 	weights   *weights.Weights
 	frames    []*tiering.Frame
-	residency *weights.Residency   // nil: all weights are resident
-	experts   *weights.ExpertCache // nil: all experts are resident
-	embedding *weights.RowLookup   // of the embedding
+	residency *weights.Residency       // nil: all weights are resident
+	experts   *weights.ExpertCache     // nil: all experts are resident
+	embedding *weights.EmbeddingLookup // of the embedding
 	cache     *kv.Cache
 	kvReader  *fetch.Reader // reads the cache's pages on flash
 	// selectedPages reads the pages on flash that the page selector chooses.
@@ -136,13 +136,13 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	if err != nil {
 		return err
 	}
-	m.frames, m.residency = ld.Frames, ld.Parts
+	m.frames, m.residency = ld.Frames, ld.Residency
 	if err := openCache(m, o); err != nil {
 		return err
 	}
 	m.workers = threadpool.New(o.Threads)
 	if m.residency != nil {
-		m.residency.User = m.streamUser()
+		m.residency.Threads = m.streamUser()
 		if err := m.residency.Start(o.Plan); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	if err := openExperts(ctx, m, ld, o); err != nil {
 		return err
 	}
-	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, m.weights.RowMemory(o.Plan)); err != nil {
+	if m.embedding, err = weights.NewEmbeddingLookup(&m.weights.Embed, o.Budget, m.weights.LookupMemory(o.Plan)); err != nil {
 		return err
 	}
 	if err := m.usePerTensor(o.W8A8); err != nil {
@@ -196,7 +196,7 @@ func openCache(m *Model, o *Options) (err error) {
 		return nil
 	}
 	if m.residency != nil {
-		m.residency.Page = m.kvReader.LargestPage()
+		m.residency.MaxPage = m.kvReader.LargestPage()
 	}
 	if o.KVHot == 0 {
 		return nil

@@ -35,16 +35,16 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 			return err
 		}
 		// The embedding lookup shrinks to the plan's number of readers.
-		if err := m.embedding.Resize(m.budget, m.weights.RowMemory(plan).Readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
+		if err := m.embedding.Resize(m.budget, m.weights.LookupMemory(plan).Readers); err != nil && !errors.Is(err, tiering.ErrBudget) {
 			return err
 		}
-		if r.ToGrow(plan) < weights.GrowStep { // too little to justify a ring while it is read
-			return r.GrowSome(ctx, plan)
+		if r.BytesToGrow(plan) < weights.GrowBytes { // too little to justify a ring while it is read
+			return r.GrowPartly(ctx, plan)
 		}
 		return nil
 	})
-	for err == nil && r.ToGrow(plan) > 0 {
-		err = m.between(plan, func() error { return r.GrowSome(ctx, plan) })
+	for err == nil && r.BytesToGrow(plan) > 0 {
+		err = m.between(plan, func() error { return r.GrowPartly(ctx, plan) })
 	}
 	if err == nil && r.Experts != nil {
 		err = m.between(plan, func() error { return r.Experts.Resize(plan.ExpertSlots) })
@@ -92,7 +92,7 @@ func (m *Model) ready() error {
 			return err
 		}
 	}
-	if m.residency != nil && m.residency.Idle {
+	if m.residency != nil && m.residency.NoRing {
 		return m.residency.Start(m.residency.Plan)
 	}
 	return nil
@@ -111,7 +111,7 @@ func (m *Model) between(plan *tiering.Plan, change func() error) error {
 	}
 	m.residency.Stop()
 	err := change()
-	m.residency.Settling = m.residency.MapFirst && m.residency.Mapped // there may be room to promote now
+	m.residency.Promoting = m.residency.MapFirst && m.residency.Mapped // there may be room to promote now
 	if started := m.residency.Start(plan); err == nil {
 		err = started
 	}
@@ -127,6 +127,6 @@ func (m *Model) CacheEmbeddingRows(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.closed {
-		m.embedding.Kept.Keep(on)
+		m.embedding.Cache.Enable(on)
 	}
 }

@@ -38,7 +38,7 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	}
 	s.OpsPerToken -= 2 * endMulAdds(w, spec)
 	if s.Embedding == 0 {
-		s.Lookup = int64((weights.TiedReaders - 1) * w.Embed.BufferBytes())
+		s.Lookup = int64((weights.TiedLookupReaders - 1) * w.Embed.BufferBytes())
 	}
 	s.KVFixed, s.KVBytesPerToken, s.KVPageTokens = kvSlack, cache.Shape().TokenBytes(), cache.PageTokens()
 	if !o.Select.Exact() {

@@ -115,8 +115,8 @@ func rowBytesCached(m *Model) (n int64) {
 	if m.embedding.Extra != nil {
 		add(m.embedding.Extra)
 	}
-	if m.embedding.Kept != nil {
-		add(m.embedding.Kept.Frame)
+	if m.embedding.Cache != nil {
+		add(m.embedding.Cache.Frame)
 	}
 	return n
 }

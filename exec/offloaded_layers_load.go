@@ -57,7 +57,7 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	}
 	m.weights.Embed, m.weights.Tied = h.weights.Embed, h.weights.Tied
 	m.offloadedLayers.raw = make([]byte, m.weights.Embed.RowBytes())
-	if m.embedding, err = weights.NewRows(&m.weights.Embed, o.Budget, weights.RowMemory{}); err != nil {
+	if m.embedding, err = weights.NewEmbeddingLookup(&m.weights.Embed, o.Budget, weights.LookupMemory{}); err != nil {
 		return nil, err
 	}
 	if place.First > 0 {
@@ -152,7 +152,7 @@ func (h *handOver) offer(o *Options) *Offer {
 		h.plans[i].Describe()
 		for j := range h.plans[i].Places {
 			if p := &h.plans[i].Places[j]; p.Vector != nil {
-				*p.Vector = make([]float32, p.Slot.Rows*p.Slot.Cols)
+				*p.Vector = make([]float32, p.Slice.Rows*p.Slice.Cols)
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func (h *handOver) head() Linear {
 
 // read reads the planned parts and passes each to a network.
 func (h *handOver) read(ctx context.Context, network Network) error {
-	return h.PartByPart(ctx, h.plans, func(l *weights.Layout) error {
+	return h.LoadSequentially(ctx, h.plans, func(l *weights.Layout) error {
 		keep, err := h.give(l, network)
 		if err == nil && !keep {
 			last := len(h.Frames) - 1

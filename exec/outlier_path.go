@@ -38,7 +38,7 @@ func (o *W8A8) residentBytes() (n int64) {
 		for i := range in.Matrices {
 			if kept {
 				var probe tiering.Arena
-				(&weights.Columns{Matrix: &in.Matrices[i]}).Carve(&probe, in)
+				(&weights.OutlierColumns{Matrix: &in.Matrices[i]}).Carve(&probe, in)
 				n += int64(probe.Need()) + pageSlack
 			}
 		}
@@ -47,8 +47,8 @@ func (o *W8A8) residentBytes() (n int64) {
 }
 
 // addColumns allocates and reads the hot columns of a matrix.
-func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Columns, error) {
-	c := &weights.Columns{Matrix: m}
+func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.OutlierColumns, error) {
+	c := &weights.OutlierColumns{Matrix: m}
 	var probe tiering.Arena
 	c.Carve(&probe, in)
 	frame, err := tiering.Alloc(s.m.budget, tiering.Pinned, probe.Need())
@@ -67,7 +67,7 @@ func (s *outlierPath) addColumns(in *w8a8.Input, m *w8a8.Matrix) (*weights.Colum
 }
 
 // readHot reads the hot columns of a matrix.
-func (s *outlierPath) readHot(c *weights.Columns, in *w8a8.Input) error {
+func (s *outlierPath) readHot(c *weights.OutlierColumns, in *w8a8.Input) error {
 	for i := range c.Slots {
 		c.Slots[i] = -1
 	}

@@ -29,15 +29,15 @@ type layerProduct struct {
 // newLayerProduct quantizes a matrix and calibrates it with rows of inputs.
 func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, chunk int) *layerProduct {
 	t.Helper()
-	sizes := &calib.InputSizes{Name: "m", Beyond: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", ColumnsAt: w8a8.WriteColumns}}}
+	sizes := &calib.InputMagnitudes{Name: "m", OutlierCounts: make([]int64, cols), Matrices: []w8a8.Matrix{{Name: "m", Rows: rows, Type: "F32", ColumnsAt: w8a8.WriteColumns}}}
 	each := func(do func([]float32)) {
 		for at := 0; at < len(inputs); at += cols {
 			do(inputs[at : at+cols])
 		}
 	}
-	each(sizes.Measure)
-	sizes.Choose(0)
-	each(sizes.Count)
+	each(sizes.Observe)
+	sizes.ChooseScale(0)
+	each(sizes.CountOutliers)
 	in, err := sizes.Input()
 	require.NoError(t, err)
 	fsys := vfs.NewMem()
@@ -68,7 +68,7 @@ func newLayerProduct(t *testing.T, matrix, bias, inputs []float32, cols, rows, c
 	l := &layerProduct{w: w, shadow: &outlierPath{m: m, file: file}}
 	columns, err := l.shadow.addColumns(&file.Inputs[0], &file.Inputs[0].Matrices[0])
 	require.NoError(t, err)
-	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.LimitOf(file.Inputs[0].Scale)), Columns: columns, Spans: weights.SpanNames{Integers: "integers", Shadow: "shadow"}}
+	w.PerTensor = &weights.PerTensorInput{Scale: file.Inputs[0].Scale, Limit: weights.MagnitudeBits(weights.OutlierLimit(file.Inputs[0].Scale)), Outliers: columns, Spans: weights.SpanNames{Integers: "integers", Outliers: "shadow"}}
 	s := &step{m: m, chunk: chunk, ctx: context.Background(), workers: make([]workspace, 2)}
 	q := &matmulQueue{step: s, matmuls: make([]matmul, 0, 4), inputs: make([]matmulInput, 0, 4)}
 	for i := range s.workers {
@@ -141,7 +141,7 @@ func TestOutlierFixture(t *testing.T) {
 	require.Positive(t, stats.Fetched, "the column of the channel that is large once came from the file")
 	require.Equal(t, stats.Fetched*l.shadow.file.Inputs[0].Matrices[0].ColumnBytes(), stats.Read)
 
-	l.w.PerTensor.Columns = nil
+	l.w.PerTensor.Outliers = nil
 	clipped := distance(want, l.multiply(x))
 	t.Logf("clipped %.5f, the fixture has %.5f", clipped, meta.Error["clipped_without_shadow"])
 	require.InEpsilon(t, meta.Error["clipped_without_shadow"], clipped, 0.05)

@@ -102,7 +102,7 @@ func TestN3_OutlierLayers(t *testing.T) {
 			in := &p.shadow.file.Inputs[0]
 			t.Logf("error %.5f, of who knows the outliers %.5f; %.2f %% of the inputs are beyond %.1f", got, knowing, 100*float64(in.Outliers)/float64(in.Elements), 127*in.Scale)
 			require.Less(t, got, 1.2*knowing)
-			require.Less(t, float64(in.Outliers), (calib.DefaultOutlierShare(l.cols)+float64(l.outliers)/float64(l.cols))*float64(in.Elements))
+			require.Less(t, float64(in.Outliers), (calib.DefaultOutlierFraction(l.cols)+float64(l.outliers)/float64(l.cols))*float64(in.Elements))
 		})
 	}
 }
@@ -117,16 +117,16 @@ func TestThinTailsKeepTheirScale(t *testing.T) {
 		"product": func() float64 { return rng.NormFloat64() * rng.NormFloat64() },
 	} {
 		const cols = 1024
-		sizes := &calib.InputSizes{Name: name, Beyond: make([]int64, cols)}
+		sizes := &calib.InputMagnitudes{Name: name, OutlierCounts: make([]int64, cols)}
 		for range 64 {
 			row := make([]float32, cols)
 			for i := range row {
 				row[i] = float32(draw())
 			}
-			sizes.Measure(row)
+			sizes.Observe(row)
 		}
-		sizes.Choose(0)
-		require.Equal(t, sizes.EdgeOf(calib.OutliersAllowed(0, cols, 64*cols)), sizes.Scale*127, name)
+		sizes.ChooseScale(0)
+		require.Equal(t, sizes.Threshold(calib.AllowedOutliers(0, cols, 64*cols)), sizes.Scale*127, name)
 	}
 }
 
@@ -145,18 +145,18 @@ func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 				}
 			}
 		}
-		read := func(remembers bool) (s *calib.InputSizes, recalled bool) {
-			s = &calib.InputSizes{Beyond: make([]int64, cols)}
+		read := func(remembers bool) (s *calib.InputMagnitudes, recalled bool) {
+			s = &calib.InputMagnitudes{OutlierCounts: make([]int64, cols)}
 			if remembers {
-				require.True(t, calib.Remember([]*calib.InputSizes{s}, tokens, 0))
+				require.True(t, calib.CollectCandidates([]*calib.InputMagnitudes{s}, tokens, 0))
 			}
 			for _, row := range rows {
-				s.Measure(row)
+				s.Observe(row)
 			}
-			s.Choose(0)
-			recalled = s.Recall(s.Limit, s.Beyond)
+			s.ChooseScale(0)
+			recalled = s.CountCandidates(s.Limit, s.OutlierCounts)
 			for _, row := range rows {
-				s.Count(row)
+				s.CountOutliers(row)
 			}
 			return s, recalled
 		}
@@ -164,7 +164,7 @@ func TestMoreOutliersThanRememberedAreCounted(t *testing.T) {
 		require.False(t, recalled)
 		got, recalled := read(true)
 		require.Equal(t, channels < large, recalled)
-		require.Equal(t, want.Beyond, got.Beyond)
+		require.Equal(t, want.OutlierCounts, got.OutlierCounts)
 		require.Equal(t, want.Scale, got.Scale)
 	}
 }

@@ -17,9 +17,9 @@ func TestPrefetchAnyStep(t *testing.T) {
 	defer workers.Close()
 	full := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: make([]byte, 64*36)}}
 	part := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64, Tiled: true, Data: full.Data[:32*36]}}
-	part.Rest.Count = 32
+	part.Streamed.Count = 32
 	gone := &weights.Linear{Matrix: weights.Matrix{Type: quant.Q4_0, Rows: 64, Cols: 64}}
-	gone.Rest.Count = 64
+	gone.Streamed.Count = 64
 	for _, threads := range []int{1, 3} {
 		p := &step{m: &Model{workers: workers}, n: 1, workers: make([]workspace, threads)}
 		for _, step := range [][]*weights.Linear{{full}, {full, part}, {gone}, {part, gone, full}, {}, {new(weights.Linear)}} {

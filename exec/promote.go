@@ -16,7 +16,7 @@ const promoteStep = 64 << 20
 // places. The caller holds m.mu.
 func (m *Model) promote() {
 	r := m.residency
-	if r == nil || !r.Settling {
+	if r == nil || !r.Promoting {
 		return
 	}
 	if !r.Used {
@@ -33,15 +33,15 @@ func (m *Model) promote() {
 			return
 		}
 		old := l.Frame
-		if err := r.Own(l, m.workers); err != nil {
+		if err := r.Promote(l, m.workers); err != nil {
 			// The budget has no room, or the file has become shorter, which the pass will detect
 			// if it reads that part. The sections that are mapped stay mapped.
-			r.Settling = false
+			r.Promoting = false
 			return
 		}
 		m.frames[slices.Index(m.frames, old)] = l.Frame
 		moved += l.Size
 	}
-	r.Settling, r.Mapped = false, false
+	r.Promoting, r.Mapped = false, false
 	tiering.JoinPages(m.frames)
 }

@@ -65,20 +65,20 @@ func TestPromotionKeepsLogits(t *testing.T) {
 			for i := 0; i < len(m.residency.Sections); i += 2 {
 				moveOne(t, m, i)
 			}
-			m.residency.Settling = false
+			m.residency.Promoting = false
 			require.Equal(t, want, allLogits(t, m, ids), "half mapped")
 			mapped, own = countMapped(m)
 			require.Positive(t, mapped)
 			require.Positive(t, own)
 
-			m.residency.Settling = true
+			m.residency.Promoting = true
 			require.Equal(t, want, allLogits(t, m, ids), "moved")
 			mapped, own = countMapped(m)
 			require.Zero(t, mapped)
 			require.Equal(t, all, own)
 			require.Zero(t, m.Budget().Usage().By[tiering.Mapped])
 			require.InDelta(t, before, held(), float64(all), "up to the padding of pages")
-			require.False(t, m.residency.Settling || m.residency.Mapped)
+			require.False(t, m.residency.Promoting || m.residency.Mapped)
 			require.Equal(t, want, allLogits(t, m, ids))
 		})
 	}
@@ -169,7 +169,7 @@ func TestCloseDuringPromotion(t *testing.T) {
 func moveOne(t *testing.T, m *Model, i int) {
 	l := &m.residency.Sections[i]
 	at := slices.Index(m.frames, l.Frame)
-	require.NoError(t, m.residency.Own(l, m.workers))
+	require.NoError(t, m.residency.Promote(l, m.workers))
 	m.frames[at] = l.Frame
 }
 
@@ -192,7 +192,7 @@ func TestTruncateDuringPromotion(t *testing.T) {
 	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), store.ErrTruncated)
 	mapped, _ := countMapped(m)
 	require.Equal(t, all, mapped)
-	require.False(t, m.residency.Settling)
+	require.False(t, m.residency.Promoting)
 	require.Equal(t, used.By[tiering.Mapped], m.Budget().Usage().By[tiering.Mapped])
 	require.Equal(t, used.By[tiering.Pinned], m.Budget().Usage().By[tiering.Pinned])
 }

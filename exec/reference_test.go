@@ -74,7 +74,7 @@ func (p *plainPass) layer(l int, x []float32 /* [Dim] */) []float32 {
 		after = sum(x, times(mixed, s.ResidualScale))
 	}
 	switch {
-	case s.PreNorm && s.Parallel == arch.ParallelOne: // both read the same normalized input
+	case s.PreNorm && s.Parallel == arch.ParallelSharedNorm: // both read the same normalized input
 	case s.PreNorm:
 		in = normalize(&s.Norm, after, &w.FFNNorm)
 	default:
@@ -129,7 +129,7 @@ func (p *plainPass) attention(l int, in []float32 /* [Dim] */) []float32 {
 // normalizeHeads normalizes queries or keys: each head by itself, all together, or not at all.
 func (p *plainPass) normalizeHeads(x []float32, g *weights.Gain) []float32 {
 	switch p.spec.QKNorm {
-	case arch.QKNormWhole:
+	case arch.QKNormAllHeads:
 		return normalize(&p.spec.Norm, x, g)
 	case arch.QKNormHead:
 		var out []float32

@@ -36,7 +36,7 @@ func TestConvolutionOfOneChannel(t *testing.T) {
 // TestClipFollowsTheNorms: the norms' gains must not scale clipped values.
 func TestClipFollowsTheNorms(t *testing.T) {
 	p := &pass{step: &step{
-		m:     &Model{Spec: &arch.Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: arch.QKNormWhole, AttnScale: 1}},
+		m:     &Model{Spec: &arch.Spec{Heads: 1, HeadDim: 2, ClipQKV: 3, QKNorm: arch.QKNormAllHeads, AttnScale: 1}},
 		n:     1,
 		layer: &arch.LayerSpec{KVHeads: 1, Rope: -1},
 		w:     &weights.LayerWeights{QNorm: weights.Gain{Weight: []float32{10, 1}}, KNorm: weights.Gain{Weight: []float32{1, 10}}},

@@ -23,7 +23,7 @@ type Split struct {
 	Device hetero.Device // closed with the model, also if loading fails
 	// Of returns the rows of a matrix that the device computes. It is called for divisible
 	// matrices; the CPU computes the others.
-	Of    func(weights.Product) weights.Share
+	Of    func(weights.Matmul) weights.RowSplit
 	Chunk int             // most tokens of a chunk for which Of is valid; 0: any number
 	Grain time.Duration   // see hetero.Await
 	Trace *trace.Recorder // records steps; may be nil
@@ -35,18 +35,18 @@ type offloadDevice struct {
 	caps    hetero.Capabilities
 	chunk   int // tokens for which kernels are compiled
 	kernels []hetero.Kernel
-	roles   []*weights.DividedProduct // in the order of loading
+	roles   []*weights.SplitMatmul // in the order of loading
 }
 
 // allOffloaded reports whether another device computes all rows of the matmul.
-func (j *matmul) allOffloaded() bool { return j.w.Offload != nil && j.w.Offload.First(j.n) == 0 }
+func (j *matmul) allOffloaded() bool { return j.w.Offload != nil && j.w.Offload.FirstRow(j.n) == 0 }
 
 // residentRows returns how many rows of the matmul the CPU computes from memory.
 func (j *matmul) residentRows() int {
 	if j.w.Offload != nil {
-		return j.w.Offload.First(j.n)
+		return j.w.Offload.FirstRow(j.n)
 	}
-	return j.w.Held()
+	return j.w.ResidentRows()
 }
 
 // close closes the device of a split that no model has taken over.
@@ -67,11 +67,11 @@ func newOffloadDevice(d *Split, chunk int) *offloadDevice {
 func (a *offloadDevice) predicted(w *weights.OffloadedRows, tokens int) time.Duration {
 	switch {
 	case !w.Batched(tokens):
-		return w.OneTime
-	case a.caps.Static && w.Many < w.Role.Rows:
-		return w.ManyTime
+		return w.SingleTime
+	case a.caps.Static && w.Batch < w.Matmul.Rows:
+		return w.BatchTime
 	}
-	return w.ManyTime * time.Duration(tokens) / time.Duration(a.chunk)
+	return w.BatchTime * time.Duration(tokens) / time.Duration(a.chunk)
 }
 
 // attach attaches a pass's memory to the device.
@@ -85,10 +85,10 @@ func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 
 // prepare compiles the device's kernels for its rows of a matrix. If a kernel reads the weights
 // in place, inPlace copies them to memory that stays.
-func (a *offloadDevice) prepare(op hetero.Op, share weights.Share, inPlace func(raw []byte) ([]byte, error)) (parts [2]weights.OffloadedPart, err error) {
+func (a *offloadDevice) prepare(op hetero.Op, share weights.RowSplit, inPlace func(raw []byte) ([]byte, error)) (parts [2]weights.OffloadedRange, err error) {
 	rowBytes := len(op.Weights) / op.Rows
-	for i, rows := range share.Parts(op.Rows) {
-		parts[i] = weights.OffloadedPart{First: rows[0], Rows: rows[1] - rows[0]}
+	for i, rows := range share.RowRanges(op.Rows) {
+		parts[i] = weights.OffloadedRange{First: rows[0], Rows: rows[1] - rows[0]}
 		if parts[i].Rows == 0 {
 			continue
 		}

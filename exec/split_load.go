@@ -21,7 +21,7 @@ type splitLoader struct {
 	*offloadDevice
 	exact   bool
 	workers *threadpool.Pool // threads that pack rows into tiles
-	shares  map[*weights.Matrix]weights.Share
+	shares  map[*weights.Matrix]weights.RowSplit
 	// scales holds the per-tensor scale of each matrix's input, see Options.W8A8. Inputs without
 	// an entry have no fixed scale.
 	scales map[*weights.Linear]float32
@@ -38,7 +38,7 @@ func (a *offloadDevice) loadWeights(ctx context.Context, ts *modelfile.TensorSet
 		return nil, nil, err
 	}
 	d.findScales(w, o.W8A8)
-	if err := ld.PartByPart(ctx, plans, func(l *weights.Layout) error { return d.split(l, w) }); err != nil {
+	if err := ld.LoadSequentially(ctx, plans, func(l *weights.Layout) error { return d.split(l, w) }); err != nil {
 		ld.Free()
 		return nil, nil, err
 	}
@@ -67,7 +67,7 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	raw := d.Frames[len(d.Frames)-1]
 	d.Frames = d.Frames[:len(d.Frames)-1]
 	defer raw.Free()
-	d.shares = map[*weights.Matrix]weights.Share{}
+	d.shares = map[*weights.Matrix]weights.RowSplit{}
 	var matrices []weights.NamedLinear
 	switch l.Kind {
 	case weights.LayerLayout:
@@ -97,8 +97,8 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 // assign prepares the device's rows of a matrix.
 func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 	w := m.Matrix
-	product := weights.Product{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, OneToken: head}
-	share := d.Of(product).Rounded(w.Rows)
+	product := weights.Matmul{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, LastTokenOnly: head}
+	share := d.Of(product).AlignTiles(w.Rows)
 	tokens := d.chunk
 	if head {
 		tokens = headRows
@@ -111,7 +111,7 @@ func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 	if err != nil {
 		return err
 	}
-	w.Offload = &weights.OffloadedRows{Share: share, Role: d.role(product, share), Pieces: parts}
+	w.Offload = &weights.OffloadedRows{RowSplit: share, Matmul: d.role(product, share), Ranges: parts}
 	d.shares[&w.Matrix] = share
 	return nil
 }
@@ -132,7 +132,7 @@ func (d *splitLoader) copied(raw []byte) ([]byte, error) {
 func (d *splitLoader) moveResident(l *weights.Layout) error {
 	size := 0
 	for i := range l.Places {
-		size += weights.LoadAligned(d.residentBytes(&l.Places[i]))
+		size += weights.AlignedSize(d.residentBytes(&l.Places[i]))
 	}
 	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, size)
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *splitLoader) moveResident(l *weights.Layout) error {
 	for i := range l.Places {
 		p := &l.Places[i]
 		memory := frame.Bytes()[at:][:d.residentBytes(p)]
-		at += weights.LoadAligned(len(memory))
+		at += weights.AlignedSize(len(memory))
 		if p.Matrix != nil {
 			d.move(p, memory)
 			continue
@@ -161,7 +161,7 @@ func (d *splitLoader) moveResident(l *weights.Layout) error {
 // residentRows returns how many rows of a matrix stay on the CPU: the first ones.
 func (d *splitLoader) residentRows(m *weights.Matrix) int {
 	if share, divided := d.shares[m]; divided {
-		return max(share.One, share.Many)
+		return max(share.Single, share.Batch)
 	}
 	return m.Rows
 }

@@ -8,16 +8,16 @@ import (
 )
 
 // role returns the statistics of the matrices of one kind, and counts one more of them.
-func (a *offloadDevice) role(p weights.Product, share weights.Share) *weights.DividedProduct {
+func (a *offloadDevice) role(p weights.Matmul, share weights.RowSplit) *weights.SplitMatmul {
 	for _, r := range a.roles {
-		known := r.Product
-		if known.Count = 0; known == p && r.Share == share {
+		known := r.Matmul
+		if known.Count = 0; known == p && r.Split == share {
 			r.Count++
 			return r
 		}
 	}
 	p.Count = 1
-	r := &weights.DividedProduct{Product: p, Share: share}
+	r := &weights.SplitMatmul{Matmul: p, Split: share}
 	a.roles = append(a.roles, r)
 	return r
 }
@@ -32,9 +32,9 @@ func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 		return
 	}
 	j := &jobs[0]
-	s := &j.w.Offload.Role.One
+	s := &j.w.Offload.Matmul.Single
 	if j.w.Offload.Batched(j.n) {
-		s = &j.w.Offload.Role.Many
+		s = &j.w.Offload.Matmul.Batch
 	}
 	now := a.Device.Clock().Now()
 	s.Steps++
@@ -54,7 +54,7 @@ func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) 
 		if w == nil {
 			continue
 		}
-		if n > 1 && (w.Role.OneToken || !w.Batched(n)) {
+		if n > 1 && (w.Matmul.LastTokenOnly || !w.Batched(n)) {
 			return 0, false
 		}
 		sum += a.predicted(w, n)
@@ -63,21 +63,21 @@ func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) 
 }
 
 // SplitStats returns the split of the matmuls (see Options.Split) and their measured times.
-func (m *Model) SplitStats() []weights.DividedProduct {
+func (m *Model) SplitStats() []weights.SplitMatmul {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.offload == nil {
 		return nil
 	}
-	list := make([]weights.DividedProduct, len(m.offload.roles))
+	list := make([]weights.SplitMatmul, len(m.offload.roles))
 	for i, r := range m.offload.roles {
 		list[i] = *r
 	}
-	slices.SortStableFunc(list, func(a, b weights.DividedProduct) int { // the output matrix is loaded first and used last
+	slices.SortStableFunc(list, func(a, b weights.SplitMatmul) int { // the output matrix is loaded first and used last
 		switch {
-		case a.OneToken == b.OneToken:
+		case a.LastTokenOnly == b.LastTokenOnly:
 			return 0
-		case a.OneToken:
+		case a.LastTokenOnly:
 			return 1
 		}
 		return -1

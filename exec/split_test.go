@@ -82,13 +82,13 @@ type split struct {
 	least     int
 }
 
-func (s split) of(static bool) func(weights.Product) weights.Share {
-	return func(p weights.Product) weights.Share {
+func (s split) of(static bool) func(weights.Matmul) weights.RowSplit {
+	return func(p weights.Matmul) weights.RowSplit {
 		first := func(part float64) int { return int(math.Ceil(part * float64(p.Rows))) }
-		share := weights.Share{One: first(s.one), Many: first(s.many), Least: s.least, OneTime: time.Microsecond, ManyTime: time.Microsecond}
+		share := weights.RowSplit{Single: first(s.one), Batch: first(s.many), MinBatch: s.least, SingleTime: time.Microsecond, BatchTime: time.Microsecond}
 		if static {
-			if share.One = p.Rows; p.OneToken {
-				share.Many = p.Rows
+			if share.Single = p.Rows; p.LastTokenOnly {
+				share.Batch = p.Rows
 			}
 		}
 		return share
@@ -241,10 +241,10 @@ func TestSplitDecodeAllocatesNothing(t *testing.T) {
 	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2, Chunk: 8, KV: kv.K8V8}))
 	requireNoAllocs(t, m)
 	for _, d := range m.SplitStats() {
-		require.Positive(t, d.Share.One, d.Name)
+		require.Positive(t, d.Split.Single, d.Name)
 		if d.Name == "attn_q" || d.Name == "output" {
-			require.Positive(t, d.One.Steps, d.Name)
-			require.Positive(t, d.One.Took, d.Name)
+			require.Positive(t, d.Single.Steps, d.Name)
+			require.Positive(t, d.Single.Took, d.Name)
 		}
 	}
 }
@@ -271,13 +271,13 @@ func TestPredictionsScaleWithTokens(t *testing.T) {
 		}
 		q := m.SplitStats()[0]
 		require.Equal(t, "attn_q", q.Name)
-		require.Zero(t, q.One.Steps, p.name)
-		require.Equal(t, 13*q.Many.Steps/2, q.Many.Tokens, "5 and 8 tokens in each layer")
+		require.Zero(t, q.Single.Steps, p.name)
+		require.Equal(t, 13*q.Batch.Steps/2, q.Batch.Tokens, "5 and 8 tokens in each layer")
 		three := 3 * time.Microsecond // queries, keys and values
 		if c.whole {
-			require.Equal(t, three*time.Duration(q.Many.Steps), q.Many.Predicted, p.name)
+			require.Equal(t, three*time.Duration(q.Batch.Steps), q.Batch.Predicted, p.name)
 		} else {
-			require.Equal(t, three*time.Duration(q.Many.Tokens)/8, q.Many.Predicted, p.name)
+			require.Equal(t, three*time.Duration(q.Batch.Tokens)/8, q.Batch.Predicted, p.name)
 		}
 	}
 }

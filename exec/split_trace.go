@@ -28,7 +28,7 @@ func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloade
 	for i := range work {
 		end = t.recordRows(&work[i], &jobs[work[i].job], end, zero)
 	}
-	name := jobs[work[0].job].w.Offload.Role.Name
+	name := jobs[work[0].job].w.Offload.Matmul.Name
 	t.host.Span("submit "+name, t.begun, t.submitted, nil)
 	t.host.Span("own rows of "+name, t.submitted, own, nil)
 	t.host.Span("wait for "+name, own, work[len(work)-1].seen, nil)
@@ -38,7 +38,7 @@ func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloade
 // previous work, and returns its end. zero is the trace's time at the zero of the device's
 // clock.
 func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.Duration) (end time.Duration) {
-	args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Pieces[w.part].Rows}
+	args := map[string]any{"tokens": j.n, "rows": j.w.Offload.Ranges[w.part].Rows}
 	begin := max(w.submitted, after)
 	if timed, ok := w.ticket.(hetero.Timed); ok {
 		from, to := timed.Ran()
@@ -46,6 +46,6 @@ func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.
 	} else { // the end is the observation, which may be much later
 		end, args["end"] = w.seen, "when the host looked"
 	}
-	t.device.Span(j.w.Offload.Role.Name, begin, end, args)
+	t.device.Span(j.w.Offload.Matmul.Name, begin, end, args)
 	return end
 }

@@ -77,19 +77,19 @@ func (m *Model) usePerTensor(o *W8A8) error {
 				continue // its rows are not a whole number of blocks
 			}
 			name := in.Matrices[j].Name
-			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, kept), Spans: weights.SpanNames{Integers: "integers of " + name, Shadow: "shadow of " + name}}
+			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, kept), Spans: weights.SpanNames{Integers: "integers of " + name, Outliers: "shadow of " + name}}
 			if !kept {
 				continue
 			}
 			if in.Matrices[j].ColumnsAt == 0 {
 				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
 			}
-			w.PerTensor.Limit = weights.MagnitudeBits(weights.LimitOf(in.Scale))
+			w.PerTensor.Limit = weights.MagnitudeBits(weights.OutlierLimit(in.Scale))
 			c, err := s.addColumns(in, &in.Matrices[j])
 			if err != nil {
 				return err
 			}
-			w.PerTensor.Columns = c
+			w.PerTensor.Outliers = c
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (q *matmulQueue) quantizeInto(i, row int, x []float32 /* [cols] */) {
 		return
 	}
 	most := in.acts.SetPerTensor(row, x, in.perTensor.Scale)
-	if in.perTensor.Columns != nil {
+	if in.perTensor.Outliers != nil {
 		mark := byte(0)
 		if most > in.perTensor.Limit {
 			mark = 1

@@ -59,7 +59,7 @@ func loadWhole(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Mo
 	require.NoError(t, err)
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
-	require.NoError(t, calib.UseWhole(f, c))
+	require.NoError(t, calib.UsePerRowInt8(f, c))
 	whole.Calibration = c
 	o.W8A8, o.Budget = &whole, tiering.New(0)
 	m, err := Load(context.Background(), f, o)
@@ -119,8 +119,8 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 	for _, share := range []float64{0, 0.001, 0.05, 1} {
 		var counts []int64
 		measured := func(room int64) *w8a8.Index {
-			defer func(was int64) { calib.OutlierRoom = was }(calib.OutlierRoom)
-			calib.OutlierRoom = room
+			defer func(was int64) { calib.MaxCandidateBytes = was }(calib.MaxCandidateBytes)
+			calib.MaxCandidateBytes = room
 			var read int64
 			index, err := MeasureOutliers(context.Background(), f, someIDs(700), Options{Exact: true, Threads: 2},
 				OutlierOptions{Share: share, Progress: func(done, _ int64) { read = done }})
@@ -128,7 +128,7 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 			counts = append(counts, read)
 			return index
 		}
-		require.Equal(t, measured(0), measured(calib.OutlierRoom), "share %g", share)
+		require.Equal(t, measured(0), measured(calib.MaxCandidateBytes), "share %g", share)
 		require.Equal(t, []int64{1400, 700}, counts)
 	}
 }
@@ -206,7 +206,7 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	for dir, says := range map[string]string{"qwen2": "belongs to another model", "llama2": "belongs to another model"} {
 		f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, dir))
 		require.NoError(t, err)
-		err = calib.UseWhole(f, c)
+		err = calib.UsePerRowInt8(f, c)
 		require.ErrorIs(t, err, arch.ErrModel)
 		require.ErrorContains(t, err, says)
 		require.NoError(t, f.Close())
@@ -214,7 +214,7 @@ func TestCalibrationOfAnotherModel(t *testing.T) {
 	f, err := modelfile.Open(vfs.OS(), fixtureNamed(t, "llama3"))
 	require.NoError(t, err)
 	defer f.Close()
-	require.NoError(t, calib.UseWhole(f, c))
+	require.NoError(t, calib.UsePerRowInt8(f, c))
 	budget := tiering.New(0)
 	_, err = Load(context.Background(), f, Options{Threads: 1, Budget: budget, W8A8: &W8A8{Calibration: c, Outliers: OutlierFraction(0.5)}})
 	require.ErrorIs(t, err, arch.ErrModel)

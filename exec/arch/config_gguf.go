@@ -35,7 +35,7 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	}
 	c := &GGUFConfig{Meta: f.Meta(), Arch: arch, Path: path}
 	h := &Hyper{Family: fam.name, GGUF: true, Path: path, arch: arch}
-	c.refusals()
+	c.checkUnsupported()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
@@ -47,25 +47,25 @@ func HyperFromGGUF(f *gguf.File, weights store.Source, path string) (*Hyper, *Fa
 	return h, fam, c.Err
 }
 
-// refusals refuses files that ask for arithmetic which their family does not
+// checkUnsupported refuses files that ask for arithmetic which their family does not
 // have here. Without this they would load and answer wrongly.
-func (c *GGUFConfig) refusals() {
+func (c *GGUFConfig) checkUnsupported() {
 	if causal := c.boolean("attention.causal"); causal != nil && !*causal {
-		c.refuse("attention.causal", "attention to later tokens")
+		c.unsupported("attention.causal", "attention to later tokens")
 	}
 	if gate := c.Num("expert_gating_func", 0); gate > 1 { // 1 is softmax
-		c.refuse("expert_gating_func", fmt.Sprintf("function %d", gate))
+		c.unsupported("expert_gating_func", fmt.Sprintf("function %d", gate))
 	}
 	if scale := c.Float("expert_weights_scale", 0); scale != 0 && scale != 1 {
-		c.refuse("expert_weights_scale", fmt.Sprintf("%v", scale))
+		c.unsupported("expert_weights_scale", fmt.Sprintf("%v", scale))
 	}
 	if c.Float("attention.temperature_scale", 0) != 0 {
-		c.refuse("attention.temperature_scale", "scores that depend on the position")
+		c.unsupported("attention.temperature_scale", "scores that depend on the position")
 	}
 }
 
-func (c *GGUFConfig) refuse(name, what string) {
-	c.keep(fmt.Errorf("%w: %s: key %s: %s", ErrUnsupported, c.Path, c.Key(name), what))
+func (c *GGUFConfig) unsupported(name, what string) {
+	c.fail(fmt.Errorf("%w: %s: key %s: %s", ErrUnsupported, c.Path, c.Key(name), what))
 }
 
 // denseLayers finds the layers of an expert model that have an ordinary MLP;
@@ -84,9 +84,9 @@ func denseLayers(src store.Source, h *Hyper) {
 }
 
 func (c *GGUFConfig) shape(h *Hyper) {
-	h.Layers = c.need("block_count")
-	h.Dim = c.need("embedding_length")
-	h.Context = c.need("context_length")
+	h.Layers = c.required("block_count")
+	h.Dim = c.required("embedding_length")
+	h.Context = c.required("context_length")
 	h.Heads = c.perLayerMax("attention.head_count")
 	h.FFN = c.perLayerMax("feed_forward_length")
 	h.HeadDim = c.Num("attention.key_length", 0)
@@ -94,7 +94,7 @@ func (c *GGUFConfig) shape(h *Hyper) {
 		h.HeadDim = h.Dim / h.Heads
 	}
 	if v := c.Num("attention.value_length", h.HeadDim); v != h.HeadDim {
-		c.keep(fmt.Errorf("%w: %s: keys of %d and values of %d elements", ErrUnsupported, c.Path, h.HeadDim, v))
+		c.fail(fmt.Errorf("%w: %s: keys of %d and values of %d elements", ErrUnsupported, c.Path, h.HeadDim, v))
 	}
 	if h.Layers >= 0 && h.Layers <= maxLayers {
 		h.KVHeads = c.perLayer("attention.head_count_kv", h.Layers, h.Heads)
@@ -131,7 +131,7 @@ func (c *GGUFConfig) windowPattern(h *Hyper) {
 		return
 	}
 	slides, _, err := c.Meta.Bools(key)
-	c.keep(err)
+	c.fail(err)
 	for _, s := range slides {
 		kind := "full_attention"
 		if s {
@@ -231,16 +231,16 @@ func ropeTensors(src store.Source, h *Hyper) error {
 // Key returns the full metadata key of a field of this architecture.
 func (c *GGUFConfig) Key(name string) string { return c.Arch + "." + name }
 
-func (c *GGUFConfig) keep(err error) {
+func (c *GGUFConfig) fail(err error) {
 	if c.Err == nil {
 		c.Err = err
 	}
 }
 
-// need returns a number that must be there.
-func (c *GGUFConfig) need(name string) int {
+// required returns a number that must be there.
+func (c *GGUFConfig) required(name string) int {
 	if !c.Meta.Has(c.Key(name)) {
-		c.keep(fmt.Errorf("%w: %s: key %s is missing", ErrModel, c.Path, c.Key(name)))
+		c.fail(fmt.Errorf("%w: %s: key %s is missing", ErrModel, c.Path, c.Key(name)))
 	}
 	return c.Num(name, 0)
 }
@@ -248,12 +248,12 @@ func (c *GGUFConfig) need(name string) int {
 // Num returns an integer field, or otherwise if the file lacks it. It records a bad value in Err.
 func (c *GGUFConfig) Num(name string, otherwise int) int {
 	v, ok, err := c.Meta.Int(c.Key(name))
-	c.keep(err)
+	c.fail(err)
 	if !ok || err != nil {
 		return otherwise
 	}
 	if v > math.MaxInt32 || v < math.MinInt32 {
-		c.keep(fmt.Errorf("%w: %s: key %s: %d is out of range", ErrModel, c.Path, c.Key(name), v))
+		c.fail(fmt.Errorf("%w: %s: key %s: %d is out of range", ErrModel, c.Path, c.Key(name), v))
 		return otherwise
 	}
 	return int(v)
@@ -270,14 +270,14 @@ func (c *GGUFConfig) perLayer(name string, layers, otherwise int) []int {
 		return out
 	}
 	list, _, err := c.Meta.Ints(c.Key(name))
-	c.keep(err)
+	c.fail(err)
 	if len(list) != layers {
-		c.keep(fmt.Errorf("%w: %s: key %s has %d entries for %d layers", ErrModel, c.Path, c.Key(name), len(list), layers))
+		c.fail(fmt.Errorf("%w: %s: key %s has %d entries for %d layers", ErrModel, c.Path, c.Key(name), len(list), layers))
 		return out
 	}
 	for l, v := range list {
 		if v < 0 || v > maxDim {
-			c.keep(fmt.Errorf("%w: %s: key %s: entry %d is %d", ErrModel, c.Path, c.Key(name), l, v))
+			c.fail(fmt.Errorf("%w: %s: key %s: entry %d is %d", ErrModel, c.Path, c.Key(name), l, v))
 			return out
 		}
 		out[l] = int(v)
@@ -300,7 +300,7 @@ func (c *GGUFConfig) perLayerMax(name string) int {
 // Float returns a number, or otherwise if the file lacks it. It records a bad value in Err.
 func (c *GGUFConfig) Float(name string, otherwise float64) float64 {
 	v, ok, err := c.Meta.Float(c.Key(name))
-	c.keep(err)
+	c.fail(err)
 	if !ok || err != nil {
 		return otherwise
 	}
@@ -309,13 +309,13 @@ func (c *GGUFConfig) Float(name string, otherwise float64) float64 {
 
 func (c *GGUFConfig) str(name string) string {
 	v, _, err := c.Meta.String(c.Key(name))
-	c.keep(err)
+	c.fail(err)
 	return v
 }
 
 func (c *GGUFConfig) boolean(name string) *bool {
 	v, ok, err := c.Meta.Bool(c.Key(name))
-	c.keep(err)
+	c.fail(err)
 	if !ok || err != nil {
 		return nil
 	}

@@ -33,7 +33,7 @@ func HyperFromHF(path string, data []byte) (*Hyper, *Family, error) {
 		}
 	}
 	h := &Hyper{Family: f.name, Path: path}
-	h.Integers = c.IntPacking()
+	h.IntPacking = c.IntPacking()
 	c.shape(h)
 	c.attention(h)
 	c.experts(h)
@@ -61,12 +61,12 @@ func NewHFConfig(path string, data []byte) (*hfConfig, error) {
 }
 
 func (c *hfConfig) shape(h *Hyper) {
-	h.Layers = c.need("num_hidden_layers")
-	h.Dim = c.need("hidden_size")
-	h.Heads = c.need("num_attention_heads")
+	h.Layers = c.required("num_hidden_layers")
+	h.Dim = c.required("hidden_size")
+	h.Heads = c.required("num_attention_heads")
 	h.FFN = c.num("intermediate_size", 0)
-	h.Vocab = c.need("vocab_size")
-	h.Context = c.need("max_position_embeddings")
+	h.Vocab = c.required("vocab_size")
+	h.Context = c.required("max_position_embeddings")
 	h.HeadDim = c.num("head_dim", 0)
 	if h.HeadDim == 0 && h.Heads > 0 {
 		h.HeadDim = h.Dim / h.Heads
@@ -112,7 +112,7 @@ func (c *hfConfig) layerTypes(h *Hyper) {
 	}
 	for _, l := range attends {
 		if l < 0 || l >= len(h.LayerTypes) {
-			c.keep(fmt.Errorf("%w: %s: field full_attn_idxs: there is no layer %d", ErrModel, c.path, l))
+			c.fail(fmt.Errorf("%w: %s: field full_attn_idxs: there is no layer %d", ErrModel, c.path, l))
 			return
 		}
 		h.LayerTypes[l] = FullAttention
@@ -173,17 +173,17 @@ func (c *hfConfig) ropes(h *Hyper) {
 			if local := params.object("sliding_attention"); local != nil {
 				r := local.rope(flat, &fraction)
 				h.RopeLocal = &r
-				c.keep(local.Err)
+				c.fail(local.Err)
 			}
-			c.keep(full.Err)
+			c.fail(full.Err)
 		} else {
 			h.Rope = params.rope(flat, &fraction)
 		}
-		c.keep(params.Err)
+		c.fail(params.Err)
 	} else {
 		if scaling := c.object("rope_scaling"); scaling != nil {
 			h.Rope = scaling.rope(flat, &fraction)
-			c.keep(scaling.Err)
+			c.fail(scaling.Err)
 		}
 		if base := c.float("rope_local_base_freq", 0); base != 0 {
 			h.RopeLocal = &RopeHyper{Base: base}
@@ -236,20 +236,20 @@ func (c *hfConfig) get(key string, v any) {
 		return
 	}
 	if err := json.Unmarshal(c.fields[key], v); err != nil {
-		c.keep(fmt.Errorf("%w: %s: field %s: %w", ErrModel, c.path, key, err))
+		c.fail(fmt.Errorf("%w: %s: field %s: %w", ErrModel, c.path, key, err))
 	}
 }
 
-func (c *hfConfig) keep(err error) {
+func (c *hfConfig) fail(err error) {
 	if c.Err == nil {
 		c.Err = err
 	}
 }
 
-// need returns a whole number that must be there.
-func (c *hfConfig) need(key string) int {
+// required returns a whole number that must be there.
+func (c *hfConfig) required(key string) int {
 	if !c.has(key) {
-		c.keep(fmt.Errorf("%w: %s: field %s is missing", ErrModel, c.path, key))
+		c.fail(fmt.Errorf("%w: %s: field %s is missing", ErrModel, c.path, key))
 	}
 	return c.num(key, 0)
 }
@@ -258,7 +258,7 @@ func (c *hfConfig) num(key string, otherwise int) int {
 	v := float64(otherwise)
 	c.get(key, &v)
 	if v != math.Trunc(v) || math.Abs(v) > 1<<52 {
-		c.keep(fmt.Errorf("%w: %s: field %s: %v is not a whole number in range", ErrModel, c.path, key, v))
+		c.fail(fmt.Errorf("%w: %s: field %s: %v is not a whole number in range", ErrModel, c.path, key, v))
 		return otherwise
 	}
 	return int(v)

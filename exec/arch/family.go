@@ -92,14 +92,14 @@ func (f *Family) Spec(h *Hyper) (*Spec, error) {
 			return nil, h.FieldError(keyKVHeads, "0 in layer %d, which has attention", l)
 		}
 	}
-	s.Context = h.stretchedContext()
+	s.Context = h.scaledContext()
 	return s, s.setActivation(h)
 }
 
-// stretchedContext is the longest sequence after scaling. Checkpoints whose
+// scaledContext is the longest sequence after scaling. Checkpoints whose
 // users switch yarn on themselves keep the length that they were trained with
 // as their context.
-func (h *Hyper) stretchedContext() int {
+func (h *Hyper) scaledContext() int {
 	if h.Rope.Kind != "yarn" {
 		return h.Context
 	}

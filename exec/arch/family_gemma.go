@@ -16,10 +16,10 @@ var gemma2 = Family{
 		"head_dim": "256", "query_pre_attn_scalar": "256", "sliding_window": "4096",
 		"attn_logit_softcapping": "50", "final_logit_softcapping": "30",
 	},
-	complete: func(h *Hyper) { scaleByWidth(h, 46) },
+	complete: func(h *Hyper) { scaleAttentionByWidth(h, 46) },
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
-		s.windowBetween(h, 2)
+		s.setWindowPattern(h, 2)
 		return describeGemma(h, s)
 	},
 }
@@ -34,7 +34,7 @@ var gemma3 = Family{
 		"rms_norm_eps": "1e-6", "rope_theta": "1e6",
 	},
 	complete: func(h *Hyper) {
-		scaleByWidth(h, 62)
+		scaleAttentionByWidth(h, 62)
 		if h.RopeLocal == nil {
 			h.RopeLocal = &RopeHyper{Base: 10000}
 		}
@@ -42,8 +42,8 @@ var gemma3 = Family{
 	describe: func(h *Hyper, s *Spec) error {
 		s.PostNorm = true
 		s.QKNorm = QKNormHead
-		s.windowBetween(h, 6)
-		s.ropeByWindow()
+		s.setWindowPattern(h, 6)
+		s.useLocalRope()
 		return describeGemma(h, s)
 	},
 }
@@ -52,10 +52,10 @@ var gemma2Names = map[string]string{
 	"ffn_norm": "pre_feedforward_layernorm",
 }
 
-// scaleByWidth sets the attention scale of the one size of a generation, known
+// scaleAttentionByWidth sets the attention scale of the one size of a generation, known
 // by its number of layers, that divides by the width per head and not by the
 // head size. GGUF files do not say it.
-func scaleByWidth(h *Hyper, layers int) {
+func scaleAttentionByWidth(h *Hyper, layers int) {
 	if h.GGUF && h.AttnScale == 0 && h.Layers == layers && h.Heads > 0 {
 		h.AttnScale = 1 / math.Sqrt(float64(h.Dim/h.Heads))
 	}

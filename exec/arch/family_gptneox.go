@@ -10,7 +10,7 @@ var gptneox = Family{
 		s.Act = GELUErf
 		s.Gated = false
 		if h.ParallelBlock == nil || *h.ParallelBlock {
-			s.Parallel = ParallelTwo
+			s.Parallel = ParallelTwoNorms
 		}
 		return nil
 	},

@@ -5,7 +5,7 @@ package arch
 var Llama = Family{
 	name: "llama", hf: []string{"llama"}, gguf: []string{"llama"}, interleave: true,
 	describe: func(h *Hyper, s *Spec) error {
-		s.windowWhere(h, func(int) bool { return true })
+		s.setWindows(h, func(int) bool { return true })
 		s.NormTopK = true // of the expert models that use this name
 		return nil
 	},

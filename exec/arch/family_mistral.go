@@ -4,7 +4,7 @@ package arch
 var mistral = Family{
 	name: "mistral", hf: []string{"mistral"},
 	describe: func(h *Hyper, s *Spec) error {
-		s.windowWhere(h, func(int) bool { return true })
+		s.setWindows(h, func(int) bool { return true })
 		return nil
 	},
 }

@@ -4,7 +4,7 @@ package arch
 var mixtral = Family{
 	name: "mixtral", hf: []string{"mixtral"},
 	describe: func(h *Hyper, s *Spec) error {
-		s.windowWhere(h, func(int) bool { return true })
+		s.setWindows(h, func(int) bool { return true })
 		s.NormTopK = true
 		return nil
 	},

@@ -12,11 +12,11 @@ var olmo2 = Family{
 	},
 	describe: func(h *Hyper, s *Spec) error {
 		if h.RopeLocal != nil {
-			s.ropeByWindow()
+			s.useLocalRope()
 		}
 		s.PreNorm = false
 		s.PostNorm = true
-		s.QKNorm = QKNormWhole
+		s.QKNorm = QKNormAllHeads
 		return nil
 	},
 }
@@ -25,7 +25,7 @@ var olmo2 = Family{
 var olmoe = Family{
 	name: "olmoe", hf: []string{"olmoe"}, gguf: []string{"olmoe"},
 	describe: func(_ *Hyper, s *Spec) error {
-		s.QKNorm = QKNormWhole
+		s.QKNorm = QKNormAllHeads
 		return nil
 	},
 }

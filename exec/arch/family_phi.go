@@ -12,7 +12,7 @@ var phi2 = Family{
 		s.Norm.Layer = true
 		s.Act = GELUTanh
 		s.Gated = false
-		s.Parallel = ParallelOne
+		s.Parallel = ParallelSharedNorm
 		return nil
 	},
 	names: map[string]string{
@@ -35,7 +35,7 @@ var phi3 = Family{
 		}
 	},
 	describe: func(h *Hyper, s *Spec) error {
-		s.windowWhere(h, func(int) bool { return true })
+		s.setWindows(h, func(int) bool { return true })
 		return nil
 	},
 	names: map[string]string{"ffn_up": "mlp.gate_up_proj"},

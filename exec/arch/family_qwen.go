@@ -13,7 +13,7 @@ var qwen2moe = Family{
 	name: "qwen2moe", hf: []string{"qwen2_moe"}, gguf: []string{"qwen2moe"},
 	defaults: map[string]string{"max_window_layers": "28"},
 	describe: func(h *Hyper, s *Spec) error {
-		s.windowWhere(h, func(l int) bool { return h.usesWindow() && l%2 == 0 && l < h.WindowFrom })
+		s.setWindows(h, func(l int) bool { return h.usesWindow() && l%2 == 0 && l < h.WindowFrom })
 		return nil
 	},
 }
@@ -37,12 +37,12 @@ var qwen3moe = Family{
 		if h.GGUF && h.NormTopK == nil {
 			s.NormTopK = true // GGUF files do not say; every published model does
 		}
-		s.windowWhere(h, func(int) bool { return h.usesWindow() })
+		s.setWindows(h, func(int) bool { return h.usesWindow() })
 		return nil
 	},
 }
 
 func describeQwen(h *Hyper, s *Spec) error {
-	s.windowWhere(h, func(l int) bool { return h.usesWindow() && l >= h.WindowFrom })
+	s.setWindows(h, func(l int) bool { return h.usesWindow() && l >= h.WindowFrom })
 	return nil
 }

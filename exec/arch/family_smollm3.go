@@ -11,7 +11,7 @@ var smollm3 = Family{
 				s.Layers[l].Rope = -1
 			}
 		}
-		s.windowWhere(h, func(l int) bool { return h.usesWindow() && s.Layers[l].Rope < 0 })
+		s.setWindows(h, func(l int) bool { return h.usesWindow() && s.Layers[l].Rope < 0 })
 		return nil
 	},
 }

@@ -48,7 +48,7 @@ type Hyper struct {
 	ExpertInterval int   // every n-th layer has experts
 	ConvTaps       int   // taps of a short convolution
 
-	Integers *IntPacking // how weights were rounded and packed; nil = they were not
+	IntPacking *IntPacking // how weights were rounded and packed; nil = they were not
 
 	Path string // of the file these came from, for messages
 	arch string // prefix of GGUF keys, for messages

@@ -15,7 +15,7 @@ type IntPacking struct {
 	// zeroLess is what zeros are stored less by: 1 in the first format of GPTQ.
 	// A sum beyond the largest code begins again at 0, as in the library that
 	// the format is from.
-	ZeroLess uint32
+	ZeroOffset uint32
 }
 
 // intPacking reads quantization_config, nil where there is none. Checkpoints of
@@ -31,52 +31,52 @@ func (c *hfConfig) IntPacking() *IntPacking {
 		p.gptq(q)
 	case "awq":
 		p.AWQ = true
-		q.only("version", q.str("version"), "", "gemm")
-		p.Bits = q.oneOf("bits", 4)
+		q.allowOnly("version", q.str("version"), "", "gemm")
+		p.Bits = q.requireOneOf("bits", 4)
 	default:
-		q.keep(fmt.Errorf("%w: %s: weights quantized by %q, and only gptq and awq are read; use the original checkpoint or a GGUF file",
+		q.fail(fmt.Errorf("%w: %s: weights quantized by %q, and only gptq and awq are read; use the original checkpoint or a GGUF file",
 			ErrUnsupported, q.path, method))
 	}
 	if p.Group = q.num("group_size", -1); p.Group == -1 {
 		p.Group = 0
 	} else if p.Group < 1 {
-		q.keep(fmt.Errorf("%w: %s: field group_size: %d is neither -1 nor a number of inputs", ErrModel, q.path, p.Group))
+		q.fail(fmt.Errorf("%w: %s: field group_size: %d is neither -1 nor a number of inputs", ErrModel, q.path, p.Group))
 	}
-	c.keep(q.Err)
+	c.fail(q.Err)
 	return p
 }
 
 // gptq reads what only GPTQ says.
 func (p *IntPacking) gptq(q *hfConfig) {
-	p.Bits = q.oneOf("bits", 4, 8)
+	p.Bits = q.requireOneOf("bits", 4, 8)
 	format := strings.ToLower(q.str("checkpoint_format"))
-	q.only("checkpoint_format", format, "", "gptq", "gptq_v2")
+	q.allowOnly("checkpoint_format", format, "", "gptq", "gptq_v2")
 	if format != "gptq_v2" {
-		p.ZeroLess = 1
+		p.ZeroOffset = 1
 	}
 	if dynamic := q.object("dynamic"); dynamic != nil && len(dynamic.fields) > 0 {
-		q.keep(fmt.Errorf("%w: %s: field dynamic: bits or groups that differ between layers", ErrUnsupported, q.path))
+		q.fail(fmt.Errorf("%w: %s: field dynamic: bits or groups that differ between layers", ErrUnsupported, q.path))
 	}
 }
 
-// oneOf returns a number that must be there and be one of a few.
-func (c *hfConfig) oneOf(key string, allowed ...int) int {
-	n := c.need(key)
+// requireOneOf returns a number that must be there and be one of a few.
+func (c *hfConfig) requireOneOf(key string, allowed ...int) int {
+	n := c.required(key)
 	for _, a := range allowed {
 		if n == a {
 			return n
 		}
 	}
-	c.keep(fmt.Errorf("%w: %s: field %s: %d, and only %v is read; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, n, allowed))
+	c.fail(fmt.Errorf("%w: %s: field %s: %d, and only %v is read; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, n, allowed))
 	return allowed[0]
 }
 
-// only refuses a field whose value is none of a few.
-func (c *hfConfig) only(key, value string, allowed ...string) {
+// allowOnly refuses a field whose value is none of a few.
+func (c *hfConfig) allowOnly(key, value string, allowed ...string) {
 	for _, a := range allowed {
 		if strings.EqualFold(value, a) {
 			return
 		}
 	}
-	c.keep(fmt.Errorf("%w: %s: field %s: %q; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, value))
+	c.fail(fmt.Errorf("%w: %s: field %s: %q; use the original checkpoint or a GGUF file", ErrUnsupported, c.path, key, value))
 }

@@ -60,7 +60,7 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 		base[i] = 1 / math.Pow(r.Base, float64(2*i)/float64(dim))
 	}
 	if r.Divisors != nil {
-		return t, t.divide(base, r.Divisors)
+		return t, t.applyDivisors(base, r.Divisors)
 	}
 	switch r.Kind {
 	case "", "default", "none", "dynamic":
@@ -69,7 +69,7 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 		t.Freq = toFloat32(base)
 	case "linear":
 		for i := range base {
-			base[i] /= orFloat(r.Factor, 1)
+			base[i] /= orDefault(r.Factor, 1)
 		}
 		t.Freq = toFloat32(base)
 	case "llama3":
@@ -84,7 +84,7 @@ func NewRopeTable(r *RopeHyper, dim, context int) (RopeTable, error) {
 	return t, nil
 }
 
-func (t *RopeTable) divide(base, divisors []float64) error {
+func (t *RopeTable) applyDivisors(base, divisors []float64) error {
 	if len(divisors) != len(base) {
 		return fmt.Errorf("%w: %d rope factors for %d rotary frequencies", ErrModel, len(divisors), len(base))
 	}
@@ -99,8 +99,8 @@ func (t *RopeTable) divide(base, divisors []float64) error {
 // llama3Freq stretches slow rotations by the factor, leaves fast ones alone
 // and blends between.
 func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
-	factor, lo, hi := orFloat(r.Factor, 8), orFloat(r.LowFreqFactor, 1), orFloat(r.HighFreqFactor, 4)
-	original := orFloat(float64(r.OriginalContext), float64(context))
+	factor, lo, hi := orDefault(r.Factor, 8), orDefault(r.LowFreqFactor, 1), orDefault(r.HighFreqFactor, 4)
+	original := orDefault(float64(r.OriginalContext), float64(context))
 	out := make([]float64, len(base))
 	for i, f := range base {
 		wave := 2 * math.Pi / f
@@ -120,12 +120,12 @@ func llama3Freq(r *RopeHyper, base []float64, context int) []float64 {
 // yarnFreq interpolates dimensions that turn slowly over the original context
 // and keeps those that turn often.
 func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
-	factor, original := r.stretch(context)
+	factor, original := r.contextScale(context)
 	// dimension whose pair makes the given number of turns
 	turns := func(n float64) float64 {
 		return float64(dim) * math.Log(original/(n*2*math.Pi)) / (2 * math.Log(r.Base))
 	}
-	low, high := turns(orFloat(r.BetaFast, 32)), turns(orFloat(r.BetaSlow, 1))
+	low, high := turns(orDefault(r.BetaFast, 32)), turns(orDefault(r.BetaSlow, 1))
 	if !r.NoTruncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
@@ -141,18 +141,18 @@ func yarnFreq(r *RopeHyper, base []float64, dim, context int) []float64 {
 	return out
 }
 
-// stretch returns how many times longer the context is than the one that a
+// contextScale returns how many times longer the context is than the one that a
 // model was first trained with, and that one.
-func (r *RopeHyper) stretch(context int) (factor, original float64) {
-	original = orFloat(float64(r.OriginalContext), float64(context))
-	return orFloat(r.Factor, float64(context)/original), original
+func (r *RopeHyper) contextScale(context int) (factor, original float64) {
+	original = orDefault(float64(r.OriginalContext), float64(context))
+	return orDefault(r.Factor, float64(context)/original), original
 }
 
 func yarnGain(r *RopeHyper, context int) float32 {
 	if r.AttnFactor != 0 {
 		return float32(r.AttnFactor)
 	}
-	factor, _ := r.stretch(context)
+	factor, _ := r.contextScale(context)
 	mscale := func(m float64) float64 {
 		if factor > 1 {
 			return 0.1*m*math.Log(factor) + 1
@@ -167,22 +167,22 @@ func yarnGain(r *RopeHyper, context int) float32 {
 
 func (t *RopeTable) longrope(r *RopeHyper, base []float64, context int) error {
 	long := RopeTable{}
-	if err := t.divide(base, r.Short); err != nil {
+	if err := t.applyDivisors(base, r.Short); err != nil {
 		return fmt.Errorf("short factors: %w", err)
 	}
-	if err := long.divide(base, r.Long); err != nil {
+	if err := long.applyDivisors(base, r.Long); err != nil {
 		return fmt.Errorf("long factors: %w", err)
 	}
-	factor, original := r.stretch(context)
+	factor, original := r.contextScale(context)
 	t.LongFreq, t.Switch = long.Freq, int(original)
-	t.Gain = float32(orFloat(r.AttnFactor, 1))
+	t.Gain = float32(orDefault(r.AttnFactor, 1))
 	if r.AttnFactor == 0 && factor > 1 && original > 1 {
 		t.Gain = float32(math.Sqrt(1 + math.Log(factor)/math.Log(original)))
 	}
 	return nil
 }
 
-func orFloat(v, otherwise float64) float64 {
+func orDefault(v, otherwise float64) float64 {
 	if v == 0 {
 		return otherwise
 	}

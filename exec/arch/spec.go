@@ -82,9 +82,9 @@ type QKNorm uint8
 
 // The kinds of query/key normalization.
 const (
-	NoQKNorm    QKNorm = iota
-	QKNormHead         // each head by itself
-	QKNormWhole        // all heads of a token together
+	NoQKNorm       QKNorm = iota
+	QKNormHead            // each head by itself
+	QKNormAllHeads        // all heads of a token together
 )
 
 // Parallel says whether attention and MLP read the same input.
@@ -92,9 +92,9 @@ type Parallel uint8
 
 // The arrangements of attention and MLP.
 const (
-	Serial      Parallel = iota
-	ParallelOne          // both read the same normalized input
-	ParallelTwo          // each normalizes the same input by itself
+	Serial             Parallel = iota
+	ParallelSharedNorm          // both read the same normalized input
+	ParallelTwoNorms            // each normalizes the same input by itself
 )
 
 // newSpec fills in what most families share; a family's describe function
@@ -149,9 +149,9 @@ func (h *Hyper) hasExperts(l int) bool {
 	return h.ExpertInterval <= 1 || (l+1)%h.ExpertInterval == 0
 }
 
-// windowWhere gives layers their window by a rule, unless the file listed the
+// setWindows gives layers their window by a rule, unless the file listed the
 // types of its layers itself.
-func (s *Spec) windowWhere(h *Hyper, sliding func(layer int) bool) {
+func (s *Spec) setWindows(h *Hyper, sliding func(layer int) bool) {
 	if h.LayerTypes != nil {
 		return
 	}
@@ -162,17 +162,17 @@ func (s *Spec) windowWhere(h *Hyper, sliding func(layer int) bool) {
 	}
 }
 
-// windowBetween gives all layers but every n-th a window; the file may give
+// setWindowPattern gives all layers but every n-th a window; the file may give
 // another n than the family's own.
-func (s *Spec) windowBetween(h *Hyper, n int) {
+func (s *Spec) setWindowPattern(h *Hyper, n int) {
 	if h.WindowPattern > 0 {
 		n = h.WindowPattern
 	}
-	s.windowWhere(h, func(l int) bool { return (l+1)%n != 0 })
+	s.setWindows(h, func(l int) bool { return (l+1)%n != 0 })
 }
 
-// ropeByWindow makes layers with a window use the second rotary table.
-func (s *Spec) ropeByWindow() {
+// useLocalRope makes layers with a window use the second rotary table.
+func (s *Spec) useLocalRope() {
 	for l := range s.Layers {
 		if s.Layers[l].Window > 0 {
 			s.Layers[l].Rope = 1

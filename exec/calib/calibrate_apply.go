@@ -11,9 +11,9 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// UseWhole makes the matrices of a calibration appear in 8 bits with one scale for
+// UsePerRowInt8 makes the matrices of a calibration appear in 8 bits with one scale for
 // each row. It refuses a calibration of another model.
-func UseWhole(f *modelfile.Files, c *w8a8.File) error {
+func UsePerRowInt8(f *modelfile.Files, c *w8a8.File) error {
 	identity, err := CalibrationIdentity(f)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func UseWhole(f *modelfile.Files, c *w8a8.File) error {
 	if len(ld.Orders) > 0 {
 		return fmt.Errorf("%w: W8A8 of a model whose columns are not in the order of its inputs (%s)", arch.ErrUnsupported, f.Path)
 	}
-	whole := &wholeRows{modelfile.NewOverlay(f.Source), map[string]bool{}}
+	whole := &perRowInt8{modelfile.NewOverlay(f.Source), map[string]bool{}}
 	for i := range c.Inputs {
 		in := &c.Inputs[i]
 		for j := range in.Matrices {
@@ -39,8 +39,8 @@ func UseWhole(f *modelfile.Files, c *w8a8.File) error {
 			if s == nil || s.Cols != in.Cols || s.Rows != in.Matrices[j].Rows {
 				return fmt.Errorf("%w: %s: inputs[%d]: the model has no matrix %s of %d rows and %d columns", arch.ErrModel, c.Path(), i, in.Matrices[j].Name, in.Matrices[j].Rows, in.Cols)
 			}
-			for _, g := range s.Segments {
-				whole.change(g.Tensor.Name)
+			for _, g := range s.Ranges {
+				whole.quantizeTensor(g.Tensor.Name)
 			}
 		}
 	}
@@ -48,16 +48,16 @@ func UseWhole(f *modelfile.Files, c *w8a8.File) error {
 	return nil
 }
 
-// wholeRows is a model some of whose matrices have 8 bits and one scale for each
+// perRowInt8 is a model some of whose matrices have 8 bits and one scale for each
 // row.
-type wholeRows struct {
+type perRowInt8 struct {
 	modelfile.Overlay
 	changed map[string]bool // tensors
 }
 
-// change rounds a tensor, if rows of its length can be.
-func (w *wholeRows) change(name string) {
-	t := &w.Shown[w.Index[name]]
+// quantizeTensor rounds a tensor, if rows of its length can be.
+func (w *perRowInt8) quantizeTensor(name string) {
+	t := &w.Visible[w.Index[name]]
 	rowBytes, err := quant.Q8_0.RowBytes(t.Cols())
 	if err == nil {
 		t.Type, t.Size = quant.Q8_0, int64(t.Rows())*int64(rowBytes)
@@ -66,7 +66,7 @@ func (w *wholeRows) change(name string) {
 }
 
 // ReadAt reads a tensor; the rows of a changed one are computed.
-func (w *wholeRows) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+func (w *perRowInt8) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	base, ok := w.Source.Tensor(t.Name)
 	if !ok || !w.changed[t.Name] {
 		return w.Source.ReadAt(t, p, off)

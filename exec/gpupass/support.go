@@ -19,7 +19,7 @@ func checkSupported(s *arch.Spec) error {
 		{!s.Gated, "MLPs without a gate"},
 		{!s.PreNorm || s.PostNorm, "norms behind attention and MLP"},
 		{s.Parallel != arch.Serial, "attention beside the MLP"},
-		{s.QKNorm == arch.QKNormWhole, "norms of all queries together"},
+		{s.QKNorm == arch.QKNormAllHeads, "norms of all queries together"},
 		{s.AttnSoftcap != 0, "capped attention scores"},
 		{s.ClipQKV != 0, "clipped queries and keys"},
 		{s.Experts > 0, "experts"},

@@ -14,8 +14,8 @@ import (
 // who embeds it computes their rows in ReadAt.
 type Overlay struct {
 	store.Source
-	Shown []store.Tensor // as they appear
-	Index map[string]int
+	Visible []store.Tensor // as they appear
+	Index   map[string]int
 }
 
 // NewOverlay returns an overlay that shows the tensors of src unchanged.
@@ -32,12 +32,12 @@ func emptyOverlay(src store.Source) Overlay { return Overlay{Source: src, Index:
 
 // add makes a tensor appear.
 func (o *Overlay) add(t store.Tensor) {
-	o.Index[t.Name] = len(o.Shown)
-	o.Shown = append(o.Shown, t)
+	o.Index[t.Name] = len(o.Visible)
+	o.Visible = append(o.Visible, t)
 }
 
 // Tensors lists the tensors as they appear.
-func (o *Overlay) Tensors() []store.Tensor { return o.Shown }
+func (o *Overlay) Tensors() []store.Tensor { return o.Visible }
 
 // Tensor finds a tensor, as it appears, by name.
 func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
@@ -45,7 +45,7 @@ func (o *Overlay) Tensor(name string) (store.Tensor, bool) {
 	if !ok {
 		return store.Tensor{}, false
 	}
-	return o.Shown[i], true
+	return o.Visible[i], true
 }
 
 // ReadComputed reads bytes of a tensor whose rows are computed: row returns one

@@ -34,7 +34,7 @@ type Files struct {
 	cached *cacheUse      // packs that a cache holds of the model at Path
 	family *arch.Family
 
-	notices []string
+	warnings []string
 }
 
 // Open finds a model: a GGUF file (any part of a split one), a safetensors
@@ -132,23 +132,23 @@ func (f *Files) openSafetensors(path string) error {
 		return err
 	}
 	f.Source = src
-	if f.Hyper.Integers != nil {
-		f.Source, f.notices, err = UnpackIntegers(src, f.Hyper.Integers, f.Path)
+	if f.Hyper.IntPacking != nil {
+		f.Source, f.warnings, err = UnpackIntegers(src, f.Hyper.IntPacking, f.Path)
 	}
 	return err
 }
 
-// Notices returns what the owner of the model should know: sentences, in the
+// Warnings returns what the owner of the model should know: sentences, in the
 // order in which they came up.
-func (f *Files) Notices() []string { return f.notices }
+func (f *Files) Warnings() []string { return f.warnings }
 
 // read returns a file beside the weights.
 func (f *Files) read(name string) ([]byte, error) {
 	return vfs.ReadFile(f.FS, vfs.Join(f.dir, name), maxJSON)
 }
 
-// readIfThere is read for a file that a model may lack; it then returns nil.
-func (f *Files) readIfThere(name string) ([]byte, error) {
+// readOptional is read for a file that a model may lack; it then returns nil.
+func (f *Files) readOptional(name string) ([]byte, error) {
 	data, err := f.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -16,9 +16,9 @@ type CacheOptions struct {
 	Limit int64 // bytes of packs in the cache; 0 = the default of package pack
 	// Import plans the pack of a model that the cache does not hold yet.
 	Import func(*Files) (Importer, error)
-	// Always imports models that load no faster from a pack, too: only a pack can
+	// ImportAll imports models that load no faster from a pack, too: only a pack can
 	// be read piece by piece.
-	Always bool
+	ImportAll bool
 	// Notify, which may be nil, is told why a model is used as it is.
 	Notify func(error)
 }
@@ -44,7 +44,7 @@ func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (
 	if err == nil {
 		return f, nil
 	}
-	if f, err = Open(fsys, path); err != nil || f.packed != nil || !f.Quantized() && !o.Always {
+	if f, err = Open(fsys, path); err != nil || f.packed != nil || !f.Quantized() && !o.ImportAll {
 		return f, err
 	}
 	if c.cache == nil {
@@ -63,7 +63,7 @@ func OpenCached(ctx context.Context, fsys vfs.FS, path string, o CacheOptions) (
 		c.notify(err)
 		return f, nil
 	}
-	packed.notices = f.notices
+	packed.warnings = f.warnings
 	return packed, f.Close()
 }
 

@@ -55,10 +55,10 @@ func IsPack(fsys vfs.FS, path string) bool {
 // Packed returns the pack that f was opened from, or nil.
 func (f *Files) Packed() *pack.File { return f.packed }
 
-// InPieces reports whether weights can be read piece by piece while the model is in
+// CanStream reports whether weights can be read piece by piece while the model is in
 // use: those of a pack, if nothing changes them while they are loaded. exact is that
 // of Options.
-func (f *Files) InPieces(exact bool) (bool, error) {
+func (f *Files) CanStream(exact bool) (bool, error) {
 	ts, err := f.TensorsFor(exact)
 	if err != nil {
 		return false, err
@@ -81,7 +81,7 @@ func (f *Files) Attachments() (list []pack.Attachment, err error) {
 		return []pack.Attachment{{Name: ggufAttachment, Data: data.Bytes()}}, nil
 	}
 	for _, name := range hubAttachments {
-		data, err := f.readIfThere(name)
+		data, err := f.readOptional(name)
 		if err != nil {
 			return nil, err
 		}

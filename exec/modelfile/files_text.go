@@ -17,15 +17,15 @@ func (f *Files) ChatTemplate() (string, error) {
 		return text, err
 	}
 	// A file of its own is the newer place and wins.
-	if data, err := f.readIfThere("chat_template.jinja"); data != nil || err != nil {
+	if data, err := f.readOptional("chat_template.jinja"); data != nil || err != nil {
 		return string(data), err
 	}
 	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
-		data, err := f.readIfThere(name)
+		data, err := f.readOptional(name)
 		if err != nil {
 			return "", err
 		}
-		text, err := templateIn(data)
+		text, err := templateField(data)
 		if err != nil {
 			return "", fmt.Errorf("%w: %s: chat_template: %w", arch.ErrModel, vfs.Join(f.dir, name), err)
 		}
@@ -36,9 +36,9 @@ func (f *Files) ChatTemplate() (string, error) {
 	return "", nil
 }
 
-// templateIn returns the chat_template field of a JSON file: a text, or a list
+// templateField returns the chat_template field of a JSON file: a text, or a list
 // of named ones of which "default" is meant.
-func templateIn(data []byte) (string, error) {
+func templateField(data []byte) (string, error) {
 	if data == nil {
 		return "", nil
 	}
@@ -82,7 +82,7 @@ func (f *Files) Sampling() (p sample.Params, ok bool, err error) {
 	if f.meta != nil {
 		return f.samplingGGUF()
 	}
-	data, err := f.readIfThere("generation_config.json")
+	data, err := f.readOptional("generation_config.json")
 	if data == nil || err != nil {
 		return p, false, err
 	}

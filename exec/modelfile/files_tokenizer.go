@@ -27,14 +27,14 @@ func (f *Files) Tokenizer() (*token.Tokenizer, error) {
 		}
 		return token.FromGGUF(f.meta)
 	}
-	return tokenizerBeside(f.FS, f.dir, "tokenizer.json")
+	return tokenizerIn(f.FS, f.dir, "tokenizer.json")
 }
 
-// tokenizerBeside reads a tokenizer.json and what the files beside it say of
+// tokenizerIn reads a tokenizer.json and what the files beside it say of
 // special tokens.
-func tokenizerBeside(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
+func tokenizerIn(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 	f := &Files{FS: fsys, dir: dir}
-	data, err := f.readIfThere(name)
+	data, err := f.readOptional(name)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func tokenizerBeside(fsys vfs.FS, dir, name string) (*token.Tokenizer, error) {
 		"generation_config.json":  &config.Generation,
 		"config.json":             &config.Model,
 	} {
-		if *field, err = f.readIfThere(name); err != nil {
+		if *field, err = f.readOptional(name); err != nil {
 			return nil, err
 		}
 	}
@@ -65,11 +65,11 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 	f := &Files{Path: path, FS: fsys}
 	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
 		dir, base := vfs.Split(path)
-		return tokenizerBeside(fsys, dir, base)
+		return tokenizerIn(fsys, dir, base)
 	}
 	if info, err := fsys.Stat(path); err == nil && info.IsDir {
 		if _, err := fsys.Stat(vfs.Join(path, "tokenizer.json")); err == nil {
-			return tokenizerBeside(fsys, path, "tokenizer.json")
+			return tokenizerIn(fsys, path, "tokenizer.json")
 		}
 	}
 	file, kind, err := f.locate()
@@ -77,7 +77,7 @@ func OpenTokenizer(fsys vfs.FS, path string) (*token.Tokenizer, error) {
 	case err != nil:
 		return nil, err
 	case kind == kindSafetensors:
-		return tokenizerBeside(fsys, f.dir, "tokenizer.json")
+		return tokenizerIn(fsys, f.dir, "tokenizer.json")
 	case kind == kindPack:
 		opened, err := Open(fsys, path)
 		if err != nil {
@@ -105,7 +105,7 @@ func (f *Files) EndIDs(t *token.Tokenizer) ([]int32, error) {
 		if f.meta != nil {
 			break
 		}
-		data, err := f.readIfThere(name)
+		data, err := f.readOptional(name)
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ type unpacked struct {
 func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (store.Source, []string, error) {
 	u := &unpacked{emptyOverlay(src), map[string]*intMatrix{}, map[string][]int32{}}
 	used := map[string]bool{}
-	var wide wideNotice
+	var wide widenedWeights
 	for _, name := range src.Auxiliaries() {
 		module, ok := strings.CutSuffix(name, codesSuffix)
 		if !ok {
@@ -72,7 +72,7 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 		u.matrices[t.Name] = m
 		u.add(t)
 		if m.order != nil {
-			o := store.Tensor{Name: OrderOf(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
+			o := store.Tensor{Name: OrderName(t.Name), Type: quant.F32, Shape: []int{m.cols}, File: t.File, Offset: t.Offset, Size: 4 * int64(m.cols)}
 			u.orders[o.Name] = m.order
 			u.add(o)
 		}
@@ -85,16 +85,16 @@ func UnpackIntegers(src *safetensors.Dir, p *arch.IntPacking, path string) (stor
 			u.add(t)
 		}
 	}
-	return u, wide.notices(), nil
+	return u, wide.warnings(), nil
 }
 
-// wideNotice counts the weights that have to become F32.
-type wideNotice struct {
+// widenedWeights counts the weights that have to become F32.
+type widenedWeights struct {
 	count         int
 	packed, wider int64
 }
 
-func (w *wideNotice) add(m *intMatrix, t *store.Tensor) {
+func (w *widenedWeights) add(m *intMatrix, t *store.Tensor) {
 	if t.Type == quant.F32 {
 		w.count++
 		w.packed += m.codes.Size + m.zeros.Size + m.scales.Size
@@ -102,7 +102,7 @@ func (w *wideNotice) add(m *intMatrix, t *store.Tensor) {
 	}
 }
 
-func (w *wideNotice) notices() []string {
+func (w *widenedWeights) warnings() []string {
 	if w.count == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ type intReader struct {
 	module string
 }
 
-func (r *intReader) refuse(suffix, reason string, args ...any) error {
+func (r *intReader) malformed(suffix, reason string, args ...any) error {
 	return fmt.Errorf("%w: %s: tensor %s%s %s", arch.ErrModel, r.path, r.module, suffix, fmt.Sprintf(reason, args...))
 }
 
@@ -126,17 +126,17 @@ func (r *intReader) words(suffix string) (store.Tensor, error) {
 	a, ok := r.src.Auxiliary(r.module + suffix)
 	switch {
 	case !ok:
-		return store.Tensor{}, r.refuse(suffix, "is missing, or not of integers")
+		return store.Tensor{}, r.malformed(suffix, "is missing, or not of integers")
 	case a.Dtype != "I32" && a.Dtype != "U32":
-		return store.Tensor{}, r.refuse(suffix, "is of %s, not I32", a.Dtype)
+		return store.Tensor{}, r.malformed(suffix, "is of %s, not I32", a.Dtype)
 	}
 	return a.Tensor, nil
 }
 
-// shaped compares a tensor's shape.
-func (r *intReader) shaped(suffix string, t store.Tensor, shape ...int) error {
+// checkShape compares a tensor's shape.
+func (r *intReader) checkShape(suffix string, t store.Tensor, shape ...int) error {
 	if !slices.Equal(t.Shape, shape) {
-		return r.refuse(suffix, "has the shape %v, not %v", t.Shape, shape)
+		return r.malformed(suffix, "has the shape %v, not %v", t.Shape, shape)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string)
 		return nil, err
 	}
 	if len(m.codes.Shape) != 2 || m.codes.Size == 0 {
-		return nil, r.refuse(codesSuffix, "has the shape %v, not that of a matrix", m.codes.Shape)
+		return nil, r.malformed(codesSuffix, "has the shape %v, not that of a matrix", m.codes.Shape)
 	}
 	perWord := 32 / p.Bits
 	m.cols, m.rows = m.codes.Shape[0]*perWord, m.codes.Shape[1]
@@ -158,7 +158,7 @@ func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string)
 		m.cols, m.rows = m.codes.Shape[0], m.codes.Shape[1]*perWord
 	}
 	if m.rows%perWord != 0 {
-		return nil, r.refuse(codesSuffix, "has the shape %v: %d outputs do not fill whole words of zeros", m.codes.Shape, m.rows)
+		return nil, r.malformed(codesSuffix, "has the shape %v: %d outputs do not fill whole words of zeros", m.codes.Shape, m.rows)
 	}
 	m.groups = 1
 	if p.Group > 0 {
@@ -166,15 +166,15 @@ func newIntMatrix(src *safetensors.Dir, p *arch.IntPacking, path, module string)
 	}
 	var ok bool
 	if m.scales, ok = src.Tensor(module + scalesSuffix); !ok {
-		return nil, r.refuse(scalesSuffix, "is missing")
+		return nil, r.malformed(scalesSuffix, "is missing")
 	}
 	if m.zeros, err = r.words(zerosSuffix); err != nil {
 		return nil, err
 	}
-	if err := r.shaped(scalesSuffix, m.scales, m.groups, m.rows); err != nil {
+	if err := r.checkShape(scalesSuffix, m.scales, m.groups, m.rows); err != nil {
 		return nil, err
 	}
-	if err := r.shaped(zerosSuffix, m.zeros, m.groups, m.rows/perWord); err != nil {
+	if err := r.checkShape(zerosSuffix, m.zeros, m.groups, m.rows/perWord); err != nil {
 		return nil, err
 	}
 	if err := m.readGroups(r); err != nil {
@@ -203,7 +203,7 @@ func (m *intMatrix) readGroups(r *intReader) error {
 	if err != nil {
 		return err
 	}
-	if err := r.shaped(groupsSuffix, t, m.cols); err != nil {
+	if err := r.checkShape(groupsSuffix, t, m.cols); err != nil {
 		return err
 	}
 	raw := make([]byte, t.Size)
@@ -216,7 +216,7 @@ func (m *intMatrix) readGroups(r *intReader) error {
 	for i := range m.groupOf {
 		g := binary.LittleEndian.Uint32(raw[4*i:])
 		if g >= uint32(m.groups) {
-			return r.refuse(groupsSuffix, "puts input %d into group %d of %d", i, int32(g), m.groups)
+			return r.malformed(groupsSuffix, "puts input %d into group %d of %d", i, int32(g), m.groups)
 		}
 		m.groupOf[i] = int32(g)
 	}
@@ -225,13 +225,13 @@ func (m *intMatrix) readGroups(r *intReader) error {
 
 // chooseType returns the smallest type that holds the weight exactly.
 func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
-	if !m.inBlocks() && !m.sortInputs() {
+	if !m.blocksInGroups() && !m.sortByGroup() {
 		return quant.F32, nil
 	}
-	if exact, err := m.halfScales(src); err != nil || !exact {
+	if exact, err := m.scalesAreF16(src); err != nil || !exact {
 		return quant.F32, err
 	}
-	middle, err := m.zerosInTheMiddle(src)
+	middle, err := m.zerosCentered(src)
 	switch {
 	case err != nil:
 		return quant.F32, err
@@ -245,8 +245,8 @@ func (m *intMatrix) chooseType(src store.Source) (quant.Type, error) {
 	return quant.F32, nil
 }
 
-// inBlocks reports whether the inputs of each block lie in one group.
-func (m *intMatrix) inBlocks() bool {
+// blocksInGroups reports whether the inputs of each block lie in one group.
+func (m *intMatrix) blocksInGroups() bool {
 	if m.cols%intBlock != 0 {
 		return false
 	}
@@ -266,10 +266,10 @@ func (m *intMatrix) input(column int) int {
 	return int(m.order[column])
 }
 
-// sortInputs brings the inputs of each group together, and reports whether
+// sortByGroup brings the inputs of each group together, and reports whether
 // blocks then lie in one group each. Matrices of experts stay as they are: they
 // come and go without what stands beside them.
-func (m *intMatrix) sortInputs() bool {
+func (m *intMatrix) sortByGroup() bool {
 	if strings.Contains(m.codes.Name, ".experts.") {
 		return false
 	}
@@ -278,12 +278,12 @@ func (m *intMatrix) sortInputs() bool {
 		m.order[i] = int32(i)
 	}
 	slices.SortStableFunc(m.order, func(a, b int32) int { return cmp.Compare(m.groupOf[a], m.groupOf[b]) })
-	return m.inBlocks()
+	return m.blocksInGroups()
 }
 
-// halfScales reports whether all scales are binary16 numbers, whatever the
+// scalesAreF16 reports whether all scales are binary16 numbers, whatever the
 // format they are stored in.
-func (m *intMatrix) halfScales(src store.Source) (bool, error) {
+func (m *intMatrix) scalesAreF16(src store.Source) (bool, error) {
 	if m.scales.Type == quant.F16 {
 		return true, nil
 	}
@@ -301,13 +301,13 @@ func (m *intMatrix) halfScales(src store.Source) (bool, error) {
 	return true, nil
 }
 
-// zerosInTheMiddle reports whether every zero is half of the codes' range. It
+// zerosCentered reports whether every zero is half of the codes' range. It
 // reads on only as long as they are.
-func (m *intMatrix) zerosInTheMiddle(src store.Source) (bool, error) {
+func (m *intMatrix) zerosCentered(src store.Source) (bool, error) {
 	mask := uint32(1)<<m.Bits - 1
 	var word uint32
 	for shift := 0; shift < 32; shift += m.Bits {
-		word |= ((mask+1)/2 - m.ZeroLess) & mask << shift
+		word |= ((mask+1)/2 - m.ZeroOffset) & mask << shift
 	}
 	var want [4]byte
 	binary.LittleEndian.PutUint32(want[:], word)

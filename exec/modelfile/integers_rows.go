@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// panelCodes bounds how many codes are unpacked at a time.
-const panelCodes = 1 << 22
+// maxPanelCodes bounds how many codes are unpacked at a time.
+const maxPanelCodes = 1 << 22
 
 // ReadAt reads a tensor; rows of unpacked weights are put together.
 func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
@@ -32,7 +32,7 @@ func (u *unpacked) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 		at := off + int64(n)
 		first := int(at / rowBytes)
 		last := int((off + int64(len(p)) + rowBytes - 1) / rowBytes)
-		last = min(last, first+max(1, panelCodes/m.cols))
+		last = min(last, first+max(1, maxPanelCodes/m.cols))
 		if err := panel.read(first, last-first); err != nil {
 			return n, err
 		}
@@ -72,41 +72,41 @@ type intPanel struct {
 // read unpacks n rows from row first on.
 func (p *intPanel) read(first, n int) error {
 	p.n = n
-	p.codes = grown(p.codes, n*p.cols)
-	p.zeros, p.scales = grown(p.zeros, n*p.groups), grown(p.scales, n*p.groups)
-	read := p.readInputs
+	p.codes = resized(p.codes, n*p.cols)
+	p.zeros, p.scales = resized(p.zeros, n*p.groups), resized(p.scales, n*p.groups)
+	read := p.unpackByInput
 	if p.AWQ {
-		read = func(first int) error { return p.readOutputs(p.codes, p.intMatrix.codes, p.cols, first, 0) }
+		read = func(first int) error { return p.unpackByOutput(p.codes, p.intMatrix.codes, p.cols, first, 0) }
 	}
 	if err := read(first); err != nil {
 		return err
 	}
-	if err := p.readOutputs(p.zeros, p.intMatrix.zeros, p.groups, first, p.ZeroLess); err != nil {
+	if err := p.unpackByOutput(p.zeros, p.intMatrix.zeros, p.groups, first, p.ZeroOffset); err != nil {
 		return err
 	}
 	return p.readScales(first)
 }
 
-// grown returns a slice of n elements, whose values do not matter.
-func grown[T any](s []T, n int) []T {
+// resized returns a slice of n elements, whose values do not matter.
+func resized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
 	}
 	return s[:n]
 }
 
-// run reads the bytes lo to hi of row i of a matrix whose rows are that long.
-func (p *intPanel) run(t store.Tensor, rowBytes, i, lo, hi int) ([]byte, error) {
-	p.scratch = grown(p.scratch, hi-lo)
+// readRange reads the bytes lo to hi of row i of a matrix whose rows are that long.
+func (p *intPanel) readRange(t store.Tensor, rowBytes, i, lo, hi int) ([]byte, error) {
+	p.scratch = resized(p.scratch, hi-lo)
 	_, err := p.src.ReadAt(t, p.scratch, int64(i)*int64(rowBytes)+int64(lo))
 	return p.scratch, err
 }
 
-// readInputs unpacks codes, of which a word holds some of one row.
-func (p *intPanel) readInputs(first int) error {
+// unpackByInput unpacks codes, of which a word holds some of one row.
+func (p *intPanel) unpackByInput(first int) error {
 	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
 	for w := range p.cols / perWord {
-		raw, err := p.run(p.intMatrix.codes, 4*p.rows, w, 4*first, 4*(first+p.n))
+		raw, err := p.readRange(p.intMatrix.codes, 4*p.rows, w, 4*first, 4*(first+p.n))
 		if err != nil {
 			return err
 		}
@@ -122,22 +122,22 @@ func (p *intPanel) readInputs(first int) error {
 	return nil
 }
 
-// awqPlace is where in a word AWQ has the code of each of eight outputs.
-var awqPlace = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
+// awqOrder is where in a word AWQ has the code of each of eight outputs.
+var awqOrder = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
 
-// inputsAtOnce is how many words of an output are unpacked at a time: those of a
+// inputsPerBatch is how many words of an output are unpacked at a time: those of a
 // panel's rows stay in a cache, and results are written side by side.
-const inputsAtOnce = 64
+const inputsPerBatch = 64
 
-// readOutputs unpacks numbers, of which a word holds some of one input or group,
+// unpackByOutput unpacks numbers, of which a word holds some of one input or group,
 // of which there are count, and adds add to each.
-func (p *intPanel) readOutputs(dst []uint8 /* [n, count] */, t store.Tensor, count, first int, add uint32) error {
+func (p *intPanel) unpackByOutput(dst []uint8 /* [n, count] */, t store.Tensor, count, first int, add uint32) error {
 	perWord, mask := 32/p.Bits, uint32(1)<<p.Bits-1
 	lo, hi := first/perWord, (first+p.n+perWord-1)/perWord
 	size := 4 * (hi - lo)
-	p.scratch = grown(p.scratch, min(count, inputsAtOnce)*size)
-	for i := 0; i < count; i += inputsAtOnce {
-		n := min(inputsAtOnce, count-i)
+	p.scratch = resized(p.scratch, min(count, inputsPerBatch)*size)
+	for i := 0; i < count; i += inputsPerBatch {
+		n := min(inputsPerBatch, count-i)
 		for k := range n {
 			off := 4 * (int64(i+k)*int64(p.rows/perWord) + int64(lo))
 			if _, err := p.src.ReadAt(t, p.scratch[k*size:(k+1)*size], off); err != nil {
@@ -148,7 +148,7 @@ func (p *intPanel) readOutputs(dst []uint8 /* [n, count] */, t store.Tensor, cou
 			at := first + row
 			place := at % perWord
 			if p.AWQ {
-				place = awqPlace[place]
+				place = awqOrder[place]
 			}
 			raw := p.scratch[4*(at/perWord-lo):]
 			for k := range n {
@@ -166,7 +166,7 @@ func (p *intPanel) readScales(first int) error {
 	size := t.Type.BlockBytes()
 	values := make([]float32, p.n)
 	for g := range p.groups {
-		raw, err := p.run(t, size*p.rows, g, size*first, size*(first+p.n))
+		raw, err := p.readRange(t, size*p.rows, g, size*first, size*(first+p.n))
 		if err != nil {
 			return err
 		}

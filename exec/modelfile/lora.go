@@ -71,13 +71,13 @@ func (f *Files) Merge(fsys vfs.FS, dir string) error {
 	defer src.Close()
 	m, ok := f.Source.(*merged)
 	if !ok {
-		base, err := f.InOrder()
+		base, err := f.InInputOrder()
 		if err != nil {
 			return err
 		}
 		m = newMerged(base)
 	}
-	if err := m.add(src, &c, dir, f.TensorSet().pre); err != nil {
+	if err := m.add(src, &c, dir, f.TensorSet().prefix); err != nil {
 		return err
 	}
 	f.Source = m
@@ -158,12 +158,12 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 		if !ok {
 			return fmt.Errorf("%w: %s: the model has no tensor %s.weight, which the adapter changes", arch.ErrModel, dir, name)
 		}
-		d, err := m.read(src, ta, tb, m.Shown[i], dir)
+		d, err := m.readFactors(src, ta, tb, m.Visible[i], dir)
 		if err != nil {
 			return err
 		}
 		d.scale = c.Scale(name, d.rank)
-		t := &m.Shown[i]
+		t := &m.Visible[i]
 		m.deltas[t.Name] = append(m.deltas[t.Name], d)
 		t.Type, t.Size = quant.F32, int64(t.Rows())*int64(t.Cols())*4
 		used++
@@ -174,8 +174,8 @@ func (m *merged) add(src store.Source, c *LoraConfig, dir, prefix string) error 
 	return nil
 }
 
-// read loads the two factors for a tensor.
-func (m *merged) read(src store.Source, ta, tb, t store.Tensor, dir string) (d delta, err error) {
+// readFactors loads the two factors for a tensor.
+func (m *merged) readFactors(src store.Source, ta, tb, t store.Tensor, dir string) (d delta, err error) {
 	d.rank = ta.Rows()
 	if len(t.Shape) != 2 || len(ta.Shape) != 2 || len(tb.Shape) != 2 || d.rank < 1 || d.rank > maxRank ||
 		ta.Cols() != t.Cols() || tb.Rows() != t.Rows() || tb.Cols() != d.rank {

@@ -17,7 +17,7 @@ type Mix struct {
 	About string // for people
 	// What becomes of the output head, of the matrices that lead out of an MLP,
 	// and of all others. The first two suffer most from few bits.
-	head, down, most quant.Type
+	head, down, other quant.Type
 }
 
 // mixes are the ways to quantize, the most exact first.
@@ -34,7 +34,7 @@ func Mixes() []Mix { return mixes }
 
 // FourBits reports whether the mix has weights of 4 bits, whose scales a
 // calibration improves.
-func (m *Mix) FourBits() bool { return m.most != quant.Q8_0 }
+func (m *Mix) FourBits() bool { return m.other != quant.Q8_0 }
 
 // MixNamed returns the mix with that name.
 func MixNamed(name string) (*Mix, error) {
@@ -51,7 +51,7 @@ func MixNamed(name string) (*Mix, error) {
 // Roles of the matrices that a mix quantizes, and those of single matrices with
 // the same inputs, which importance is measured for.
 var (
-	mostRoles = map[string]string{
+	otherRoles = map[string]string{
 		"attn_q": "attn_q", "attn_k": "attn_k", "attn_v": "attn_v", "attn_qkv": "attn_q", "attn_output": "attn_output",
 		"ffn_gate": "ffn_gate", "ffn_up": "ffn_up", "ffn_gate_exps": "ffn_gate", "ffn_up_exps": "ffn_up",
 		"ffn_gate_shexp": "ffn_gate_shexp", "ffn_up_shexp": "ffn_up_shexp",
@@ -77,17 +77,17 @@ func (f *Files) Quantize(mix string, importance Importance) error {
 	_, hasHead := ts.Find("output", -1, ".weight")
 	embed := ts.name("token_embd", -1) + ".weight"
 	if hasHead && !spec.Tied {
-		q.change(ts.name("output", -1)+".weight", m.head, nil)
-		q.change(embed, quant.BF16, nil)
+		q.setType(ts.name("output", -1)+".weight", m.head, nil)
+		q.setType(embed, quant.BF16, nil)
 	} else {
-		q.change(embed, m.head, nil)
+		q.setType(embed, m.head, nil)
 	}
 	for l := range spec.Layers {
-		for role, like := range mostRoles {
-			q.changeRole(ts.name(role, l), l, like, spec.Experts, m.most, importance)
+		for role, like := range otherRoles {
+			q.setRoleType(ts.name(role, l), l, like, spec.Experts, m.other, importance)
 		}
 		for role, like := range downRoles {
-			q.changeRole(ts.name(role, l), l, like, spec.Experts, m.down, importance)
+			q.setRoleType(ts.name(role, l), l, like, spec.Experts, m.down, importance)
 		}
 	}
 	f.Source = q
@@ -100,26 +100,26 @@ type Quantized struct {
 	Importance map[string][]float32 // [cols] by tensor, of those that have any
 }
 
-// changeRole changes a layer's tensor, or that of each expert. like is the role
+// setRoleType changes a layer's tensor, or that of each expert. like is the role
 // that importance has.
-func (q *Quantized) changeRole(name string, layer int, like string, experts int, typ quant.Type, importance Importance) {
+func (q *Quantized) setRoleType(name string, layer int, like string, experts int, typ quant.Type, importance Importance) {
 	if !strings.Contains(name, "%d") {
-		q.change(name+".weight", typ, importance[TensorName(like, layer, ".weight")])
+		q.setType(name+".weight", typ, importance[TensorName(like, layer, ".weight")])
 		return
 	}
 	for e := range experts {
-		q.change(fmt.Sprintf(name, e)+".weight", typ, importance[TensorName(ExpertRole(like, e), layer, ".weight")])
+		q.setType(fmt.Sprintf(name, e)+".weight", typ, importance[TensorName(ExpertRole(like, e), layer, ".weight")])
 	}
 }
 
-// change gives a tensor another type, if the model has it, its rows can be had in
+// setType gives a tensor another type, if the model has it, its rows can be had in
 // that type, and it takes less.
-func (q *Quantized) change(name string, typ quant.Type, importance []float32 /* [cols] or nil */) {
+func (q *Quantized) setType(name string, typ quant.Type, importance []float32 /* [cols] or nil */) {
 	i, ok := q.Index[name]
 	if !ok {
 		return
 	}
-	t := &q.Shown[i]
+	t := &q.Visible[i]
 	rowBytes, err := typ.RowBytes(t.Cols())
 	size := int64(t.Rows()) * int64(rowBytes)
 	if !t.Type.IsFloat() || err != nil || size >= t.Size {

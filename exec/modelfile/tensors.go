@@ -14,9 +14,9 @@ import (
 // them, and checks their shapes.
 type TensorSet struct {
 	Source store.Source
-	fam    *arch.Family
+	family *arch.Family
 	Hyper  *arch.Hyper
-	pre    string // before every safetensors name, for models with several parts
+	prefix string // before every safetensors name, for models with several parts
 	Path   string
 	// packed: the source is a pack, whose names are those of GGUF files and in
 	// which nothing is fused or stacked.
@@ -28,17 +28,17 @@ type TensorSet struct {
 var namePrefixes = []string{"", "language_model.", "model.language_model."}
 
 func newTensorSet(src store.Source, fam *arch.Family, h *arch.Hyper, packed bool) *TensorSet {
-	ts := &TensorSet{Source: src, fam: fam, Hyper: h, Path: h.Path, packed: packed}
+	ts := &TensorSet{Source: src, family: fam, Hyper: h, Path: h.Path, packed: packed}
 	if h.GGUF || packed {
 		return ts
 	}
 	for _, p := range namePrefixes {
-		ts.pre = p
+		ts.prefix = p
 		if _, ok := src.Tensor(ts.name("token_embd", -1) + ".weight"); ok {
 			return ts
 		}
 	}
-	ts.pre = ""
+	ts.prefix = ""
 	return ts
 }
 
@@ -47,31 +47,31 @@ func (ts *TensorSet) name(role string, layer int) string {
 	if ts.Hyper.GGUF || ts.packed {
 		return TensorName(role, layer, "")
 	}
-	name := ts.fam.HFName(role, layer)
-	if ts.pre == "model.language_model." { // this one takes the place of "model."
-		return ts.pre + strings.TrimPrefix(name, "model.")
+	name := ts.family.HFName(role, layer)
+	if ts.prefix == "model.language_model." { // this one takes the place of "model."
+		return ts.prefix + strings.TrimPrefix(name, "model.")
 	}
-	return ts.pre + name
+	return ts.prefix + name
 }
 
-// Segment is a run of bytes of a tensor.
-type Segment struct {
+// ByteRange is a run of bytes of a tensor.
+type ByteRange struct {
 	Tensor       store.Tensor
 	Offset, Size int64 // within the tensor
 }
 
-// Slot is where a tensor's rows will go: what to read, in order, and the
+// TensorSlice is where a tensor's rows will go: what to read, in order, and the
 // matrix that it makes.
-type Slot struct {
+type TensorSlice struct {
 	Type       quant.Type
 	Rows, Cols int
-	Segments   []Segment
+	Ranges     []ByteRange
 }
 
 // Bytes returns the size of the slot in the file.
-func (s *Slot) Bytes() int64 {
+func (s *TensorSlice) Bytes() int64 {
 	var n int64
-	for _, g := range s.Segments {
+	for _, g := range s.Ranges {
 		n += g.Size
 	}
 	return n
@@ -84,12 +84,12 @@ func (ts *TensorSet) Find(role string, layer int, suffix string) (store.Tensor, 
 
 // Matrix returns the rows of a tensor that must be there. rows 0 means any
 // number.
-func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (Slot, error) {
+func (ts *TensorSet) Matrix(role string, layer, rows, cols int) (TensorSlice, error) {
 	t, ok := ts.Find(role, layer, ".weight")
 	if !ok {
-		return Slot{}, ts.Missing(role, layer)
+		return TensorSlice{}, ts.Missing(role, layer)
 	}
-	return ts.whole(t, rows, cols)
+	return ts.allRows(t, rows, cols)
 }
 
 // Missing returns the error for a tensor that the family requires and the file lacks.
@@ -97,16 +97,16 @@ func (ts *TensorSet) Missing(role string, layer int) error {
 	return fmt.Errorf("%w: %s: tensor %s.weight is missing", arch.ErrModel, ts.Path, ts.name(role, layer))
 }
 
-// whole returns all rows of a tensor as a matrix of cols columns.
-func (ts *TensorSet) whole(t store.Tensor, rows, cols int) (Slot, error) {
+// allRows returns all rows of a tensor as a matrix of cols columns.
+func (ts *TensorSet) allRows(t store.Tensor, rows, cols int) (TensorSlice, error) {
 	have, err := ts.RowsOf(t, cols)
 	if err != nil {
-		return Slot{}, err
+		return TensorSlice{}, err
 	}
 	if have == 0 || (rows != 0 && have != rows) {
-		return Slot{}, ts.ShapeError(t, rows, cols)
+		return TensorSlice{}, ts.ShapeError(t, rows, cols)
 	}
-	return Slot{t.Type, have, cols, []Segment{{t, 0, t.Size}}}, nil
+	return TensorSlice{t.Type, have, cols, []ByteRange{{t, 0, t.Size}}}, nil
 }
 
 // RowsOf returns how many rows of cols elements a tensor has. Axes of length 1
@@ -133,28 +133,28 @@ func (ts *TensorSet) ShapeError(t store.Tensor, rows, cols int) error {
 	return fmt.Errorf("%w: %s: tensor %s has the shape %v, not %s", arch.ErrModel, ts.Path, t.Name, t.Shape, want)
 }
 
-// cut returns the given runs of rows of a slot, one after the other.
-func (s Slot) cut(runs ...[2]int) Slot {
+// selectRows returns the given runs of rows of a slot, one after the other.
+func (s TensorSlice) selectRows(runs ...[2]int) TensorSlice {
 	rowBytes := s.Bytes() / int64(s.Rows)
-	out := Slot{Type: s.Type, Cols: s.Cols}
+	out := TensorSlice{Type: s.Type, Cols: s.Cols}
 	for _, r := range runs {
 		out.Rows += r[1]
-		out.Segments = append(out.Segments, Segment{s.Segments[0].Tensor, int64(r[0]) * rowBytes, int64(r[1]) * rowBytes})
+		out.Ranges = append(out.Ranges, ByteRange{s.Ranges[0].Tensor, int64(r[0]) * rowBytes, int64(r[1]) * rowBytes})
 	}
 	return out
 }
 
 // Vector returns n elements that must be there.
-func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (Slot, bool, error) {
+func (ts *TensorSet) Vector(role string, layer int, suffix string, n int) (TensorSlice, bool, error) {
 	t, ok := ts.Find(role, layer, suffix)
 	if !ok {
-		return Slot{}, false, nil
+		return TensorSlice{}, false, nil
 	}
 	if Elems(t.Shape) != n {
-		return Slot{}, true, fmt.Errorf("%w: %s: tensor %s has %d elements (shape %v), not %d",
+		return TensorSlice{}, true, fmt.Errorf("%w: %s: tensor %s has %d elements (shape %v), not %d",
 			arch.ErrModel, ts.Path, t.Name, Elems(t.Shape), t.Shape, n)
 	}
-	return Slot{t.Type, 1, n, []Segment{{t, 0, t.Size}}}, true, nil
+	return TensorSlice{t.Type, 1, n, []ByteRange{{t, 0, t.Size}}}, true, nil
 }
 
 // Elems returns the number of values in a tensor of this shape.
@@ -166,22 +166,22 @@ func Elems(shape []int) int {
 	return n
 }
 
-// Part says which of queries, keys and values is meant.
-type Part int
+// Projection says which of queries, keys and values is meant.
+type Projection int
 
 const (
-	partQ Part = iota
-	partK
-	partV
+	projectQ Projection = iota
+	projectK
+	projectV
 )
 
-// PartRoles names the matrices that a fused query/key/value projection contains.
-var PartRoles = [...]string{"attn_q", "attn_k", "attn_v"}
+// ProjectionRoles names the matrices that a fused query/key/value projection contains.
+var ProjectionRoles = [...]string{"attn_q", "attn_k", "attn_v"}
 
-// qkvRuns returns the rows of a fused projection that belong to one part.
-func (ts *TensorSet) qkvRuns(p Part, kvHeads int) [][2]int {
+// qkvRows returns the rows of a fused projection that belong to one part.
+func (ts *TensorSet) qkvRows(p Projection, kvHeads int) [][2]int {
 	d, heads := ts.Hyper.HeadDim, ts.Hyper.Heads
-	order := ts.fam.QKV
+	order := ts.family.QKV
 	if ts.Hyper.GGUF {
 		order = arch.QKVBlocks
 	}
@@ -206,40 +206,40 @@ func (ts *TensorSet) qkvRuns(p Part, kvHeads int) [][2]int {
 
 // QKV returns the projection of queries, keys or values and its bias, from a
 // tensor of its own or from a fused one.
-func (ts *TensorSet) QKV(p Part, layer, kvHeads int) (w, bias Slot, hasBias bool, err error) {
+func (ts *TensorSet) QKV(p Projection, layer, kvHeads int) (w, bias TensorSlice, hasBias bool, err error) {
 	rows := ts.Hyper.HeadDim * kvHeads
-	if p == partQ {
+	if p == projectQ {
 		rows = ts.Hyper.HeadDim * ts.Hyper.Heads
 	}
-	if _, ok := ts.Find(PartRoles[p], layer, ".weight"); ok {
-		if w, err = ts.Matrix(PartRoles[p], layer, rows, ts.Hyper.Dim); err != nil {
+	if _, ok := ts.Find(ProjectionRoles[p], layer, ".weight"); ok {
+		if w, err = ts.Matrix(ProjectionRoles[p], layer, rows, ts.Hyper.Dim); err != nil {
 			return
 		}
-		bias, hasBias, err = ts.Vector(PartRoles[p], layer, ".bias", rows)
+		bias, hasBias, err = ts.Vector(ProjectionRoles[p], layer, ".bias", rows)
 		return
 	}
 	fused, ok := ts.Find("attn_qkv", layer, ".weight")
 	if !ok {
-		return w, bias, false, ts.Missing(PartRoles[p], layer)
+		return w, bias, false, ts.Missing(ProjectionRoles[p], layer)
 	}
 	all := ts.Hyper.HeadDim * (ts.Hyper.Heads + 2*kvHeads)
-	if w, err = ts.whole(fused, all, ts.Hyper.Dim); err != nil {
+	if w, err = ts.allRows(fused, all, ts.Hyper.Dim); err != nil {
 		return
 	}
-	runs := ts.qkvRuns(p, kvHeads)
-	w = w.cut(runs...)
+	runs := ts.qkvRows(p, kvHeads)
+	w = w.selectRows(runs...)
 	if bias, hasBias, err = ts.Vector("attn_qkv", layer, ".bias", all); err != nil || !hasBias {
 		return
 	}
 	bias.Rows, bias.Cols = all, 1
-	bias = bias.cut(runs...)
+	bias = bias.selectRows(runs...)
 	bias.Rows, bias.Cols = 1, rows
 	return
 }
 
 // GateUp returns an MLP's gate and up projections, which some files keep in
 // one tensor, gate first.
-func (ts *TensorSet) GateUp(layer int) (gate, up Slot, err error) {
+func (ts *TensorSet) GateUp(layer int) (gate, up TensorSlice, err error) {
 	if up, err = ts.Matrix("ffn_up", layer, 0, ts.Hyper.Dim); err != nil {
 		return
 	}
@@ -251,12 +251,12 @@ func (ts *TensorSet) GateUp(layer int) (gate, up Slot, err error) {
 		return gate, up, ts.Missing("ffn_gate", layer)
 	}
 	half := up.Rows / 2
-	return up.cut([2]int{0, half}), up.cut([2]int{half, half}), nil
+	return up.selectRows([2]int{0, half}), up.selectRows([2]int{half, half}), nil
 }
 
 // Expert returns one expert's matrix: a slice of a stacked tensor, or a tensor
 // of its own.
-func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Slot, error) {
+func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (TensorSlice, error) {
 	apart := ExpertRole(strings.TrimSuffix(role, "_exps"), i)
 	if ts.packed {
 		return ts.Matrix(apart, layer, rows, cols)
@@ -265,32 +265,32 @@ func (ts *TensorSet) Expert(role string, layer, i, experts, rows, cols int) (Slo
 		name := fmt.Sprintf(ts.name(role, layer), i) + ".weight"
 		t, ok := ts.Source.Tensor(name)
 		if !ok {
-			return Slot{}, fmt.Errorf("%w: %s: tensor %s is missing", arch.ErrModel, ts.Path, name)
+			return TensorSlice{}, fmt.Errorf("%w: %s: tensor %s is missing", arch.ErrModel, ts.Path, name)
 		}
-		return ts.whole(t, rows, cols)
+		return ts.allRows(t, rows, cols)
 	}
 	if t, ok := ts.Find(role, layer, ".weight"); ok {
 		all, err := ts.stack(t, experts, rows, cols)
 		if err != nil {
-			return Slot{}, err
+			return TensorSlice{}, err
 		}
 		n := all.Rows / experts
-		return all.cut([2]int{i * n, n}), nil
+		return all.selectRows([2]int{i * n, n}), nil
 	}
 	if t, ok := ts.Find("ffn_gate_up_exps", layer, ".weight"); ok && role != "ffn_down_exps" {
 		all, err := ts.stack(t, experts, 2*rows, cols)
 		if err != nil {
-			return Slot{}, err
+			return TensorSlice{}, err
 		}
 		if all.Rows%(2*experts) != 0 {
-			return Slot{}, ts.stackError(t, experts, cols)
+			return TensorSlice{}, ts.stackError(t, experts, cols)
 		}
 		n := all.Rows / experts / 2 // of the gate, and of up behind it
 		first := 2 * i * n
 		if role == "ffn_up_exps" {
 			first += n
 		}
-		return all.cut([2]int{first, n}), nil
+		return all.selectRows([2]int{first, n}), nil
 	}
 	// Files of the format's first year keep experts apart.
 	return ts.Matrix(apart, layer, rows, cols)
@@ -302,11 +302,11 @@ func ExpertRole(role string, i int) string { return fmt.Sprintf("%s.%d", role, i
 
 // stack returns the matrices of all experts, one below the other. rows, of one
 // expert, may be 0 for any number.
-func (ts *TensorSet) stack(t store.Tensor, experts, rows, cols int) (Slot, error) {
+func (ts *TensorSet) stack(t store.Tensor, experts, rows, cols int) (TensorSlice, error) {
 	if len(t.Shape) != 3 || t.Shape[0] != experts || t.Shape[2] != cols || (rows != 0 && t.Shape[1] != rows) {
-		return Slot{}, ts.stackError(t, experts, cols)
+		return TensorSlice{}, ts.stackError(t, experts, cols)
 	}
-	return Slot{t.Type, t.Shape[0] * t.Shape[1], cols, []Segment{{t, 0, t.Size}}}, nil
+	return TensorSlice{t.Type, t.Shape[0] * t.Shape[1], cols, []ByteRange{{t, 0, t.Size}}}, nil
 }
 
 func (ts *TensorSet) stackError(t store.Tensor, experts, cols int) error {

@@ -32,7 +32,7 @@ type deviceBench struct {
 	dirty    bool // there are new measurements
 }
 
-func openBench(products []weights.Product, model *exec.Options, o *Options) (l *deviceBench, err error) {
+func openBench(products []weights.Matmul, model *exec.Options, o *Options) (l *deviceBench, err error) {
 	l = &deviceBench{}
 	defer func() {
 		if err != nil {
@@ -89,8 +89,8 @@ func (l *deviceBench) addCopy(c profiles.CopyTime) {
 func (l *deviceBench) close() error { return l.operands.CloseAfter(l.devices) }
 
 // opOf returns a matmul to measure. The output matrix is used with one token.
-func opOf(p weights.Product, tokens int) hetero.Op {
-	if p.OneToken {
+func opOf(p weights.Matmul, tokens int) hetero.Op {
+	if p.LastTokenOnly {
 		tokens = 1
 	}
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}

@@ -66,12 +66,12 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 	if model.Chunk <= 0 {
 		model.Chunk = exec.DefaultChunk
 	}
-	if inOrder, err := f.InOrder(); err != nil {
+	if inOrder, err := f.InInputOrder(); err != nil {
 		return nil, err
 	} else if inOrder != f.Source {
 		return nil, fmt.Errorf("%w: %s: its GPTQ columns are permuted, which devices do not support", arch.ErrUnsupported, f.Path)
 	}
-	products, err := weights.Products(f)
+	products, err := weights.Matmuls(f)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +90,14 @@ func Load(ctx context.Context, f *modelfile.Files, model exec.Options, o Options
 
 // makePlan measures what is unknown and plans the splits. It saves the measurements
 // even if it is interrupted.
-func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Product, model *exec.Options, o *Options) (_ *planner, err error) {
-	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Product) bool { return !p.Divisible() })
+func makePlan(ctx context.Context, f *modelfile.Files, products []weights.Matmul, model *exec.Options, o *Options) (_ *planner, err error) {
+	products = slices.DeleteFunc(slices.Clone(products), func(p weights.Matmul) bool { return !p.Splittable() })
 	l, err := openBench(products, model, o)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	p := &planner{bench: l, chunk: model.Chunk, quota: o.Quota, alone: o.Alone, splits: map[weights.Product]weights.Share{}, hostOnly: map[weights.Product]weights.Share{}}
+	p := &planner{bench: l, chunk: model.Chunk, quota: o.Quota, alone: o.Alone, splits: map[weights.Matmul]weights.RowSplit{}, hostOnly: map[weights.Matmul]weights.RowSplit{}}
 	if p.static() {
 		p.chunk = min(p.chunk, maxStaticChunk)
 	}

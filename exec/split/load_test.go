@@ -90,7 +90,7 @@ func TestMeasurementsAreKept(t *testing.T) {
 			if c.alone {
 				first = 0
 			}
-			require.Equal(t, [2]int{first, first}, [2]int{d.Share.One, d.Share.Many}, d.Name)
+			require.Equal(t, [2]int{first, first}, [2]int{d.Split.Single, d.Split.Batch}, d.Name)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestCoresAreGivenOnce(t *testing.T) {
 				m, err := loadAs(t, t.Context(), "q4_0", model, o)
 				require.NoError(t, err)
 				require.Equal(t, c.threads, m.Threads())
-				require.Equal(t, c.divides, slices.ContainsFunc(m.SplitStats(), func(d weights.DividedProduct) bool { return d.Share.Many < d.Rows }))
+				require.Equal(t, c.divides, slices.ContainsFunc(m.SplitStats(), func(d weights.SplitMatmul) bool { return d.Split.Batch < d.Rows }))
 				m.Close()
 			}
 		})

@@ -12,11 +12,11 @@ import (
 
 // capacity is how many matrices of each kind fit into the device's memory, for
 // kinds that do not fit completely. The rest stays on the CPU.
-type capacity map[weights.Product]int
+type capacity map[weights.Matmul]int
 
 // candidate is a kind of matrices with planned rows on the device.
 type candidate struct {
-	key   weights.Product
+	key   weights.Matmul
 	count int
 	bytes int64         // device memory per matrix
 	saved time.Duration // per matrix, in a prompt chunk and the answer to it
@@ -30,7 +30,7 @@ const layoutGrowth = 4
 // buffers of a pass. Those that save most time per byte go first: for prompts the
 // MLP's, which have the most arithmetic per graph (mllm-NPU §4), and the output
 // matrix last.
-func (p *planner) fitMemory(products []weights.Product, buffers int64) error {
+func (p *planner) fitMemory(products []weights.Matmul, buffers int64) error {
 	limit := p.bench.devices[otherDevice].Capabilities().Memory
 	if limit == 0 || layoutGrowth*p.fileBytes(products)+buffers <= limit {
 		return nil
@@ -39,7 +39,7 @@ func (p *planner) fitMemory(products []weights.Product, buffers int64) error {
 	for _, product := range products {
 		k := matmulKey(product)
 		share, known := p.splits[k]
-		if !known || min(share.One, share.Many) >= product.Rows {
+		if !known || min(share.Single, share.Batch) >= product.Rows {
 			continue
 		}
 		bytes, err := p.deviceBytes(product, share)
@@ -70,22 +70,22 @@ func selectCandidates(wishes []candidate, left int64) capacity {
 }
 
 // savedTime returns how much time the split of a matrix saves.
-func (p *planner) savedTime(product weights.Product, share weights.Share) time.Duration {
+func (p *planner) savedTime(product weights.Matmul, share weights.RowSplit) time.Duration {
 	here := p.hostOnly[matmulKey(product)]
-	one, many := here.OneTime-share.OneTime, here.ManyTime-share.ManyTime
-	if product.OneToken {
+	one, many := here.SingleTime-share.SingleTime, here.BatchTime-share.BatchTime
+	if product.LastTokenOnly {
 		return (1 + answerTokens) * one
 	}
 	return many + answerTokens*one
 }
 
 // fileBytes returns the size of the offloaded rows in the file.
-func (p *planner) fileBytes(products []weights.Product) (sum int64) {
+func (p *planner) fileBytes(products []weights.Matmul) (sum int64) {
 	for _, product := range products {
 		share, known := p.splits[matmulKey(product)]
 		bytes, err := product.Type.RowBytes(product.Cols)
 		if known && err == nil {
-			sum += int64(product.Count) * int64(product.Rows-min(share.One, share.Many)) * int64(bytes)
+			sum += int64(product.Count) * int64(product.Rows-min(share.Single, share.Batch)) * int64(bytes)
 		}
 	}
 	return sum
@@ -93,8 +93,8 @@ func (p *planner) fileBytes(products []weights.Product) (sum int64) {
 
 // deviceBytes returns the device memory of a matrix's kernels, prepared as for the
 // model. It is math.MaxInt64 if one does not fit.
-func (p *planner) deviceBytes(product weights.Product, share weights.Share) (sum int64, err error) {
-	for _, rows := range share.Parts(product.Rows) {
+func (p *planner) deviceBytes(product weights.Matmul, share weights.RowSplit) (sum int64, err error) {
+	for _, rows := range share.RowRanges(product.Rows) {
 		op := opOf(product, p.chunk)
 		if op.Rows = rows[1] - rows[0]; op.Rows == 0 {
 			continue
@@ -117,9 +117,9 @@ func (p *planner) deviceBytes(product weights.Product, share weights.Share) (sum
 
 // assign returns a function that returns the split of each matrix in loading order:
 // of a kind that does not fit completely, the first matrices get the device.
-func (p *planner) assign() func(weights.Product) weights.Share {
-	given := map[weights.Product]int{}
-	return func(product weights.Product) weights.Share {
+func (p *planner) assign() func(weights.Matmul) weights.RowSplit {
+	given := map[weights.Matmul]int{}
+	return func(product weights.Matmul) weights.RowSplit {
 		k := matmulKey(product)
 		if n, short := p.capacity[k]; short && given[k] >= n {
 			return p.hostOnly[k]
@@ -130,7 +130,7 @@ func (p *planner) assign() func(weights.Product) weights.Share {
 }
 
 // unplaced returns how many matrices stay on the CPU for lack of memory.
-func (p *planner) unplaced(products []weights.Product) (n int) {
+func (p *planner) unplaced(products []weights.Matmul) (n int) {
 	for _, product := range products {
 		if fit, short := p.capacity[matmulKey(product)]; short {
 			n += product.Count - fit

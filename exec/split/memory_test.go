@@ -31,11 +31,11 @@ func (s short) Capabilities() hetero.Capabilities {
 // memory for half of a model, the MLP's matrices first and never the output.
 func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 0}, true)
-	products := []weights.Product{
+	products := []weights.Matmul{
 		{Name: "attn_q", Type: quant.Q4_0, Rows: 512, Cols: 512, Count: 4},
 		{Name: "ffn_up", Type: quant.Q4_0, Rows: 2048, Cols: 512, Count: 4},
 		{Name: "ffn_down", Type: quant.Q4_0, Rows: 512, Cols: 2048, Count: 4},
-		{Name: "output", Type: quant.Q4_0, Rows: 4096, Cols: 512, Count: 1, OneToken: true},
+		{Name: "output", Type: quant.Q4_0, Rows: 4096, Cols: 512, Count: 1, LastTokenOnly: true},
 	}
 	var ops []hetero.Op
 	for _, product := range products {
@@ -56,7 +56,7 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 		count, each := map[string]int{}, p.assign()
 		for _, product := range products {
 			for range product.Count {
-				if share := each(matmulKey(product)); share.Many < product.Rows {
+				if share := each(matmulKey(product)); share.Batch < product.Rows {
 					count[product.Name]++
 				}
 			}
@@ -74,7 +74,7 @@ func TestN8_MemoryGoesWhereItSavesMost(t *testing.T) {
 	require.Equal(t, 3, p.unplaced(products))
 	require.Empty(t, limit(1<<20))
 	for _, product := range products {
-		require.Equal(t, product.Rows, p.splitOf(product).Many)
+		require.Equal(t, product.Rows, p.splitOf(product).Batch)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 		require.Contains(t, said, name+" has no memory for its rows of ")
 		there, here := 0, 0
 		for _, d := range m.SplitStats() {
-			if d.Share.Many < d.Rows {
+			if d.Split.Batch < d.Rows {
 				there += d.Count
 			} else {
 				here += d.Count

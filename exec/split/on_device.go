@@ -50,7 +50,7 @@ func (o *Options) allowsWholePass(model *exec.Options) bool {
 // loadOnDevice loads the model on the device, which is predicted to be faster than
 // any split. It returns nil without an error if the device cannot compute the
 // model, or the trial shows that the CPU is faster.
-func (t *trial) loadOnDevice(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
+func (t *trial) loadOnDevice(ctx context.Context, products []weights.Matmul) (m *exec.Model, err error) {
 	passes := t.passes(products)
 	passes.Matmuls = "all on the device: " + passes.Matmuls
 	result := t.known(passes)

@@ -42,8 +42,8 @@ func TestWholePassesAreTried(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, c.whole, m.SplitStats() == nil)
 				for _, d := range m.SplitStats() {
-					require.Equal(t, d.Rows, d.Share.One, d.Name)
-					require.True(t, d.OneToken || d.Share.Many < d.Rows, d.Name)
+					require.Equal(t, d.Rows, d.Split.Single, d.Name)
+					require.True(t, d.LastTokenOnly || d.Split.Batch < d.Rows, d.Name)
 				}
 				m.Close()
 				said := strings.Join(o.notices, "\n")

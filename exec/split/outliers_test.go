@@ -46,7 +46,7 @@ func calibratedDemo(t *testing.T) (f *modelfile.Files, whole *exec.W8A8, ids []i
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	require.NoError(t, calib.UseWhole(f, c))
+	require.NoError(t, calib.UsePerRowInt8(f, c))
 	return f, &exec.W8A8{Calibration: c, Outliers: exec.OutlierFraction(1)}, ids[calibrated:][:read]
 }
 
@@ -88,7 +88,7 @@ func TestIntegersOfADevice(t *testing.T) {
 		m, err := Load(t.Context(), f, model, Options{Device: name, Alone: true})
 		require.NoError(t, err)
 		for _, d := range m.SplitStats() {
-			require.True(t, d.Share.Many == 0 || d.OneToken, "%s on %s", d.Name, name)
+			require.True(t, d.Split.Batch == 0 || d.LastTokenOnly, "%s on %s", d.Name, name)
 		}
 		got := surprise(t, m, ids)
 		t.Logf("perplexity %.4f on the processor and %.4f with %s", math.Exp(want), math.Exp(got), name)
@@ -103,7 +103,7 @@ func TestIntegersOfADevice(t *testing.T) {
 // measured.
 func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 	f, whole, _ := calibratedDemo(t)
-	products, err := weights.Products(f)
+	products, err := weights.Matmuls(f)
 	require.NoError(t, err)
 	plain := trial{model: small, plan: newPlanner(t, rates{}, false)}
 	scaled := plain

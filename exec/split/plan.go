@@ -39,8 +39,8 @@ type planner struct {
 	alone    bool
 	costs    solve.Costs
 	types    map[quant.Type]bool // supported by the device
-	splits   map[weights.Product]weights.Share
-	hostOnly map[weights.Product]weights.Share // splits with all rows on the CPU
+	splits   map[weights.Matmul]weights.RowSplit
+	hostOnly map[weights.Matmul]weights.RowSplit // splits with all rows on the CPU
 	losses   losses
 	capacity capacity // nil: the device has memory for everything
 	// measured is the number of measurements if none is known.
@@ -49,18 +49,18 @@ type planner struct {
 
 // splitOf returns the planned split without losses. Matmuls that were not planned,
 // or that the device has no memory for, stay on the CPU.
-func (p *planner) splitOf(product weights.Product) weights.Share {
+func (p *planner) splitOf(product weights.Matmul) weights.RowSplit {
 	if n, short := p.capacity[matmulKey(product)]; short && n == 0 {
 		return p.hostOnly[matmulKey(product)]
 	}
 	if s, known := p.splits[matmulKey(product)]; known {
-		return p.losses.apply(s, p.hostOnly[matmulKey(product)], product.OneToken)
+		return p.losses.apply(s, p.hostOnly[matmulKey(product)], product.LastTokenOnly)
 	}
-	return weights.Share{One: product.Rows, Many: product.Rows}
+	return weights.RowSplit{Single: product.Rows, Batch: product.Rows}
 }
 
 // matmulKey returns a matmul without its count.
-func matmulKey(p weights.Product) weights.Product {
+func matmulKey(p weights.Matmul) weights.Matmul {
 	p.Count = 0
 	return p
 }
@@ -69,7 +69,7 @@ func matmulKey(p weights.Product) weights.Product {
 func (p *planner) static() bool { return p.bench.devices[otherDevice].Capabilities().Static }
 
 // probeTypes finds the weight types that the device supports. Others are not split.
-func (p *planner) probeTypes(products []weights.Product) error {
+func (p *planner) probeTypes(products []weights.Matmul) error {
 	p.types = map[quant.Type]bool{}
 	var refused error
 	for _, product := range products {
@@ -98,7 +98,7 @@ func (p *planner) probeTypes(products []weights.Product) error {
 }
 
 // planAll plans every matmul.
-func (p *planner) planAll(products []weights.Product) error {
+func (p *planner) planAll(products []weights.Matmul) error {
 	var samples []hetero.Op
 	for _, product := range products {
 		if p.types[product.Type] {
@@ -121,25 +121,25 @@ func (p *planner) planAll(products []weights.Product) error {
 }
 
 // hostSplit returns the split of a matmul with all rows on the CPU.
-func (p *planner) hostSplit(product weights.Product) weights.Share {
-	share := weights.Share{One: product.Rows, Many: product.Rows}
+func (p *planner) hostSplit(product weights.Matmul) weights.RowSplit {
+	share := weights.RowSplit{Single: product.Rows, Batch: product.Rows}
 	if !p.static() { // for static devices one token is not measured
-		share.OneTime = p.predict(opOf(product, 1), product.Rows)
-		share.ManyTime = share.OneTime
+		share.SingleTime = p.predict(opOf(product, 1), product.Rows)
+		share.BatchTime = share.SingleTime
 	}
-	if !product.OneToken {
-		share.ManyTime = p.predict(opOf(product, p.chunk), product.Rows)
+	if !product.LastTokenOnly {
+		share.BatchTime = p.predict(opOf(product, p.chunk), product.Rows)
 	}
 	return share
 }
 
 // samples returns the measurements that predictions for a matmul are based on.
-func (p *planner) samples(product weights.Product) (list []hetero.Op) {
+func (p *planner) samples(product weights.Matmul) (list []hetero.Op) {
 	lengths := []int{1, minPrompt, p.chunk}
 	switch {
-	case product.OneToken && p.static():
+	case product.LastTokenOnly && p.static():
 		return nil
-	case product.OneToken:
+	case product.LastTokenOnly:
 		lengths = lengths[:1]
 	case p.static():
 		lengths = lengths[2:]
@@ -156,28 +156,28 @@ func (p *planner) samples(product weights.Product) (list []hetero.Op) {
 
 // plan plans a matmul: for one token, for a chunk, and the number of tokens from
 // which the chunk's split applies.
-func (p *planner) plan(product weights.Product) (weights.Share, error) {
-	share := weights.Share{One: product.Rows, Many: product.Rows}
+func (p *planner) plan(product weights.Matmul) (weights.RowSplit, error) {
+	share := weights.RowSplit{Single: product.Rows, Batch: product.Rows}
 	var err error
 	if !p.static() {
-		if share.One, share.OneTime, err = p.bestSplit(opOf(product, 1)); err != nil {
+		if share.Single, share.SingleTime, err = p.bestSplit(opOf(product, 1)); err != nil {
 			return share, err
 		}
-		share.Many, share.ManyTime = share.One, share.OneTime
+		share.Batch, share.BatchTime = share.Single, share.SingleTime
 	}
-	if product.OneToken {
+	if product.LastTokenOnly {
 		return share, nil
 	}
-	if share.Many, share.ManyTime, err = p.bestSplit(opOf(product, p.chunk)); err != nil {
+	if share.Batch, share.BatchTime, err = p.bestSplit(opOf(product, p.chunk)); err != nil {
 		return share, err
 	}
-	for share.Least = min(minPrompt, p.chunk); share.Least < p.chunk; share.Least *= 2 {
-		op := opOf(product, share.Least)
-		if p.predict(op, share.Many) <= p.predict(op, share.One) {
+	for share.MinBatch = min(minPrompt, p.chunk); share.MinBatch < p.chunk; share.MinBatch *= 2 {
+		op := opOf(product, share.MinBatch)
+		if p.predict(op, share.Batch) <= p.predict(op, share.Single) {
 			break
 		}
 	}
-	share.Least = min(share.Least, p.chunk)
+	share.MinBatch = min(share.MinBatch, p.chunk)
 	return share, nil
 }
 
@@ -287,23 +287,23 @@ const (
 
 // wholePassFaster reports whether the device is predicted to be faster when it
 // computes whole passes, without waits between matmuls.
-func (p *planner) wholePassFaster(products []weights.Product) bool {
+func (p *planner) wholePassFaster(products []weights.Matmul) bool {
 	if p.static() {
 		return false
 	}
 	divided, there := 0.0, (1+answerTokens)*p.costs.Start(otherDevice).Seconds()
 	for _, product := range products {
-		if !product.Divisible() || !p.types[product.Type] {
+		if !product.Splittable() || !p.types[product.Type] {
 			return false
 		}
 		count, share := float64(product.Count), p.splitOf(product)
 		one := p.costs.Time(otherDevice, opOf(product, 1)).Seconds()
-		if product.OneToken {
-			divided += (1 + answerTokens) * share.OneTime.Seconds()
+		if product.LastTokenOnly {
+			divided += (1 + answerTokens) * share.SingleTime.Seconds()
 			there += (1 + answerTokens) * one
 			continue
 		}
-		divided += count * (share.ManyTime.Seconds() + answerTokens*share.OneTime.Seconds())
+		divided += count * (share.BatchTime.Seconds() + answerTokens*share.SingleTime.Seconds())
 		there += count * (p.costs.Time(otherDevice, opOf(product, p.chunk)).Seconds() + answerTokens*one)
 	}
 	return passOverhead*there < divided

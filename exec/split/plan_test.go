@@ -39,11 +39,11 @@ func newPlanner(t *testing.T, r rates, static bool) *planner {
 	}
 	return &planner{
 		bench: &deviceBench{devices: devices, profiler: solve.NewProfiler(devices, nil)}, chunk: 128, costs: r,
-		types: map[quant.Type]bool{quant.Q4_0: true}, splits: map[weights.Product]weights.Share{}, hostOnly: map[weights.Product]weights.Share{},
+		types: map[quant.Type]bool{quant.Q4_0: true}, splits: map[weights.Matmul]weights.RowSplit{}, hostOnly: map[weights.Matmul]weights.RowSplit{},
 	}
 }
 
-var product = weights.Product{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
+var product = weights.Matmul{Name: "ffn_up", Type: quant.Q4_0, Rows: 4096, Cols: 1024, Count: 8}
 
 // TestRowsGoWhereTheyEndFirst: a product ends when its slower part does.
 func TestRowsGoWhereTheyEndFirst(t *testing.T) {
@@ -67,9 +67,9 @@ func TestRowsGoWhereTheyEndFirst(t *testing.T) {
 			p.quota = c.limit
 			share, err := p.plan(product)
 			require.NoError(t, err)
-			require.InDelta(t, c.here, share.One, 128)
-			require.Positive(t, share.OneTime)
-			require.LessOrEqual(t, share.OneTime, p.predict(opOf(product, 1), product.Rows))
+			require.InDelta(t, c.here, share.Single, 128)
+			require.Positive(t, share.SingleTime)
+			require.LessOrEqual(t, share.SingleTime, p.predict(opOf(product, 1), product.Rows))
 		})
 	}
 }
@@ -80,14 +80,14 @@ func TestManyTokensAreDividedFromSomeNumberOn(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 1e12}, 200 * time.Millisecond}, false)
 	share, err := p.plan(product)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.One)
-	require.Zero(t, share.Many)
-	require.Equal(t, 64, share.Least, "which take 268 ms here, and 32 take 134")
+	require.Equal(t, product.Rows, share.Single)
+	require.Zero(t, share.Batch)
+	require.Equal(t, 64, share.MinBatch, "which take 268 ms here, and 32 take 134")
 	head := product
-	head.OneToken = true
+	head.LastTokenOnly = true
 	share, err = p.plan(head)
 	require.NoError(t, err)
-	require.Equal(t, weights.Share{One: product.Rows, Many: product.Rows, OneTime: share.OneTime, ManyTime: share.OneTime}, share)
+	require.Equal(t, weights.RowSplit{Single: product.Rows, Batch: product.Rows, SingleTime: share.SingleTime, BatchTime: share.SingleTime}, share)
 }
 
 // TestStaticDevicesHaveChunksOnly: a chunk that is not full takes as long as a full one.
@@ -95,10 +95,10 @@ func TestStaticDevicesHaveChunksOnly(t *testing.T) {
 	p := newPlanner(t, rates{[2]float64{1e9, 2e9}, 0}, true)
 	share, err := p.plan(product)
 	require.NoError(t, err)
-	require.Equal(t, product.Rows, share.One)
-	require.InDelta(t, product.Rows/3, share.Many, 128)
-	require.Equal(t, 64, share.Least, "of half a chunk the device is still done sooner")
-	require.Equal(t, weights.Share{One: 7, Many: 7}, p.splitOf(weights.Product{Rows: 7}), "nobody decided about it")
+	require.Equal(t, product.Rows, share.Single)
+	require.InDelta(t, product.Rows/3, share.Batch, 128)
+	require.Equal(t, 64, share.MinBatch, "of half a chunk the device is still done sooner")
+	require.Equal(t, weights.RowSplit{Single: 7, Batch: 7}, p.splitOf(weights.Matmul{Rows: 7}), "nobody decided about it")
 }
 
 // TestPassesGoWhereTheyEndFirst: a device that computes whole passes waits for nobody.
@@ -116,10 +116,10 @@ func TestPassesGoWhereTheyEndFirst(t *testing.T) {
 			share, err := p.plan(product)
 			require.NoError(t, err)
 			p.splits[matmulKey(product)] = share
-			require.Equal(t, c.whole, p.wholePassFaster([]weights.Product{product}))
+			require.Equal(t, c.whole, p.wholePassFaster([]weights.Matmul{product}))
 			unknown := product
 			unknown.Type = quant.F32
-			require.False(t, p.wholePassFaster([]weights.Product{product, unknown}))
+			require.False(t, p.wholePassFaster([]weights.Matmul{product, unknown}))
 		})
 	}
 }

@@ -38,14 +38,14 @@ type losses struct{ prompts, tokens bool }
 
 // apply returns the split without the losing passes; own is the split with all rows
 // on the CPU.
-func (l losses) apply(share, own weights.Share, oneToken bool) weights.Share {
+func (l losses) apply(share, own weights.RowSplit, oneToken bool) weights.RowSplit {
 	if l.tokens {
-		share.One, share.OneTime = own.One, own.OneTime
+		share.Single, share.SingleTime = own.Single, own.SingleTime
 	}
 	if oneToken { // in prompts as well
-		share.Many, share.ManyTime = share.One, share.OneTime
+		share.Batch, share.BatchTime = share.Single, share.SingleTime
 	} else if l.prompts { // shorter prompts too: the trial did not cover them
-		share.Many, share.ManyTime, share.Least = own.Many, own.ManyTime, 2
+		share.Batch, share.BatchTime, share.MinBatch = own.Batch, own.BatchTime, 2
 	}
 	return share
 }
@@ -60,7 +60,7 @@ func lossesOf(t *profiles.Trial) losses {
 
 // load loads the model. It makes no trial if the device must run alone, or if the
 // model spills KV pages, because the first model would close the spill file.
-func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.Model, err error) {
+func (t *trial) load(ctx context.Context, products []weights.Matmul) (m *exec.Model, err error) {
 	prompts, tokens := t.offloads(products)
 	if !prompts && !tokens {
 		t.model.Threads = t.threads
@@ -94,7 +94,7 @@ func (t *trial) load(ctx context.Context, products []weights.Product) (m *exec.M
 
 // passes identify the plan of a trial. Stored trials depend on these texts: do not
 // change them.
-func (t *trial) passes(products []weights.Product) profiles.Passes {
+func (t *trial) passes(products []weights.Matmul) profiles.Passes {
 	about := t.describe(products)
 	if t.model.W8A8 != nil {
 		about = t.model.W8A8.Identity() + ": " + about
@@ -111,11 +111,11 @@ func (t *trial) known(passes profiles.Passes) *profiles.Trial {
 }
 
 // offloads reports whether the device takes part in prompts, and in single tokens.
-func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
+func (t *trial) offloads(products []weights.Matmul) (prompts, tokens bool) {
 	for _, p := range products {
 		share := t.plan.splitOf(p)
-		prompts = prompts || share.Many < p.Rows && !p.OneToken
-		tokens = tokens || share.One < p.Rows
+		prompts = prompts || share.Batch < p.Rows && !p.LastTokenOnly
+		tokens = tokens || share.Single < p.Rows
 	}
 	return prompts, tokens
 }
@@ -123,11 +123,11 @@ func (t *trial) offloads(products []weights.Product) (prompts, tokens bool) {
 // describe lists the model's matmuls with their splits: the first offloaded row for
 // one token and for many, and the number of tokens that counts as many. Stored
 // trials depend on the format.
-func (t *trial) describe(products []weights.Product) string {
+func (t *trial) describe(products []weights.Matmul) string {
 	var words []string
 	for _, p := range products {
 		share := t.plan.splitOf(p)
-		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.One, share.Many, share.Least)
+		text := fmt.Sprintf("%d %s of %d×%d %v: %d/%d/%d", p.Count, p.Name, p.Rows, p.Cols, p.Type, share.Single, share.Batch, share.MinBatch)
 		if n, short := t.plan.capacity[matmulKey(p)]; short {
 			text += fmt.Sprintf(" in %d", n)
 		}

@@ -22,7 +22,7 @@ import (
 // predicted to be faster with all of them.
 func pretend(t *testing.T, dir, device, path string, model exec.Options) {
 	f := files(t, path)
-	products, err := weights.Products(f)
+	products, err := weights.Matmuls(f)
 	require.NoError(t, errors.Join(err, f.Close()))
 	model.Budget = tiering.New(0)
 	l, err := openBench(products, &model, &Options{Device: device, Dir: dir})
@@ -82,11 +82,11 @@ func (o *opening) divided(t *testing.T) (prompts, tokens, tried bool, loads int)
 	m, err := loadAs(t, t.Context(), o.weights, o.model, o.Options)
 	require.NoError(t, err)
 	for _, d := range m.SplitStats() {
-		prompts = prompts || d.Share.Many < d.Rows && !d.OneToken
-		tokens = tokens || d.Share.One < d.Rows
-		require.Positive(t, d.Share.OneTime, d.Name)
-		require.Positive(t, d.Share.ManyTime, d.Name)
-		require.True(t, !d.OneToken || d.Share.One == d.Share.Many)
+		prompts = prompts || d.Split.Batch < d.Rows && !d.LastTokenOnly
+		tokens = tokens || d.Split.Single < d.Rows
+		require.Positive(t, d.Split.SingleTime, d.Name)
+		require.Positive(t, d.Split.BatchTime, d.Name)
+		require.True(t, !d.LastTokenOnly || d.Split.Single == d.Split.Batch)
 	}
 	m.Close()
 	tried = slices.ContainsFunc(o.notices, func(text string) bool { return strings.Contains(text, "trial of the split with") })

@@ -11,16 +11,16 @@ type embedding struct {
 	size    int64       // of the section
 }
 
-// leave makes the rows of an embedding stay on flash.
-func (e *embedding) leave(l *Layout) {
+// leaveOnFlash makes the rows of an embedding stay on flash.
+func (e *embedding) leaveOnFlash(l *Layout) {
 	p := &l.Places[0]
 	e.Matrix = p.matrixOver(nil)
 	e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)
 }
 
-// remember notes where the rows are of an embedding that is the output matrix
+// noteSection notes where the rows are of an embedding that is the output matrix
 // too, part of which may not be in memory.
-func (e *embedding) remember(l *Layout) {
+func (e *embedding) noteSection(l *Layout) {
 	for i := range l.Places {
 		if p := &l.Places[i]; p.Matrix == &e.Matrix {
 			e.section, e.off, e.size = l.section, int64(p.off), int64(l.SectionSize)

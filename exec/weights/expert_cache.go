@@ -17,34 +17,34 @@ import (
 // What is evicted is up to a policy, but never an expert that the present step
 // works with.
 type ExpertCache struct {
-	experts   []coldExpert // [layers*perLayer]
-	PerLayer  int
-	Count     int     // of experts in all layers
-	Where     []int32 // [layers*perLayer] slot of each expert, -1: it has none
-	Frame     *tiering.Frame
-	SlotBytes int
-	planned   int // slots to begin with
-	Policy    evictionPolicy
-	Reads     expertReads
+	experts      []expertSource // [layers*perLayer]
+	PerLayer     int
+	Count        int     // of experts in all layers
+	SlotOf       []int32 // [layers*perLayer] slot of each expert, -1: it has none
+	Frame        *tiering.Frame
+	SlotBytes    int
+	plannedSlots int // slots to begin with
+	Policy       evictionPolicy
+	Reads        expertReads
 
-	layer int     // of the step
-	step  uint64  // counts steps; slots of the present one are not evicted
-	want  []int32 // experts of the step that are still to be computed
+	layer   int     // of the step
+	step    uint64  // counts steps; slots of the present one are not evicted
+	pending []int32 // experts of the step that are still to be computed
 
 	guesses []int32 // experts that were guessed for the next step and are not in memory
 	Trust   float64 // which part of such guesses was right of late
 	stats   ExpertStats
 }
 
-// coldExpert is an expert whose weights lie in a section of a pack.
-type coldExpert struct {
-	from  io.ReaderAt
-	size  int // of the section
-	parts [3]coldPart
+// expertSource is an expert whose weights lie in a section of a pack.
+type expertSource struct {
+	from     io.ReaderAt
+	size     int // of the section
+	matrices [3]expertMatrix
 }
 
-// coldPart is one matrix of an expert: gate, up or down.
-type coldPart struct {
+// expertMatrix is one matrix of an expert: gate, up or down.
+type expertMatrix struct {
 	m          *Matrix
 	off, bytes int // in the section
 }
@@ -81,8 +81,8 @@ func (c *ExpertCache) Begin(tokens int) {
 	c.guesses = c.guesses[:0]
 	c.Reads.Mu.Lock()
 	defer c.Reads.Mu.Unlock()
-	c.giveUp(&c.Reads.asked)
-	c.giveUp(&c.Reads.guessed)
+	c.cancelReads(&c.Reads.required)
+	c.cancelReads(&c.Reads.guessed)
 }
 
 // Slots returns how many experts memory holds.
@@ -91,12 +91,12 @@ func (c *ExpertCache) Slots() int { return len(c.Reads.Slots) }
 // nextStep lets go of the experts of the step before.
 func (c *ExpertCache) nextStep() { c.step++ }
 
-// Ask begins a step: it makes a list of the layer's experts that have rows to
+// Submit begins a step: it makes a list of the layer's experts that have rows to
 // work on, and keeps those of them in memory that are there. first is as in
 // router.
-func (c *ExpertCache) Ask(layer int, first []int32) {
+func (c *ExpertCache) Submit(layer int, first []int32) {
 	c.nextStep()
-	c.layer, c.want = layer, c.want[:0]
+	c.layer, c.pending = layer, c.pending[:0]
 	r := &c.Reads
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -106,121 +106,121 @@ func (c *ExpertCache) Ask(layer int, first []int32) {
 			continue
 		}
 		id := int32(layer*c.PerLayer + e)
-		c.want = append(c.want, id)
+		c.pending = append(c.pending, id)
 		c.Policy.used(int(id), rows)
 		c.stats.Used++
-		at := c.Where[id]
+		at := c.SlotOf[id]
 		if at < 0 {
 			continue
 		}
 		s := &r.Slots[at]
 		switch {
 		case s.err != nil: // of a guess, perhaps long ago
-			c.empty(s)
+			c.evict(s)
 		case s.guess == c.step-1:
 			c.stats.Early++
 			s.step = c.step
-			r.promote(at)
+			r.require(at)
 		default:
 			c.stats.Hits++
 			s.step = c.step
 		}
 	}
-	c.judge(layer, first)
-	c.giveUp(&r.guessed) // the wrong ones
-	c.readMissing()
+	c.scoreGuesses(layer, first)
+	c.cancelReads(&r.guessed) // the wrong ones
+	c.submitMissing()
 }
 
-// readMissing begins to read experts of the step as far as there are slots for
+// submitMissing begins to read experts of the step as far as there are slots for
 // them. The lock is held.
-func (c *ExpertCache) readMissing() {
-	for _, id := range c.want {
-		if c.Where[id] >= 0 {
+func (c *ExpertCache) submitMissing() {
+	for _, id := range c.pending {
+		if c.SlotOf[id] >= 0 {
 			continue
 		}
-		at := c.take(c.Slots(), math.Inf(1))
+		at := c.takeSlot(c.Slots(), math.Inf(1))
 		if at < 0 {
 			break
 		}
-		c.fill(at, id)
-		c.Reads.asked.push(at)
+		c.assign(at, id)
+		c.Reads.required.push(at)
 	}
 	c.Reads.work.Broadcast()
 }
 
-// take finds a slot among the first so many for an expert of some worth: an empty
+// takeSlot finds a slot among the first so many for an expert of some worth: an empty
 // one, or that of the expert which is worth least, if that is less. It returns -1
 // if there is none, or all are in use. The lock is held.
-func (c *ExpertCache) take(within int, worth float64) int32 {
+func (c *ExpertCache) takeSlot(within int, worth float64) int32 {
 	best, least := int32(-1), worth
 	for at := range c.Reads.Slots[:within] {
 		s := &c.Reads.Slots[at]
 		switch {
 		case s.busy() || s.step == c.step:
 		case s.ID < 0 || s.err != nil:
-			c.empty(s)
+			c.evict(s)
 			return int32(at)
 		default:
-			if w := c.Policy.Worth(int(s.ID)); w < least {
+			if w := c.Policy.Value(int(s.ID)); w < least {
 				best, least = int32(at), w
 			}
 		}
 	}
 	if best >= 0 {
-		c.empty(&c.Reads.Slots[best])
+		c.evict(&c.Reads.Slots[best])
 	}
 	return best
 }
 
-// empty takes a slot from its expert. The lock is held and the slot is not being
+// evict takes a slot from its expert. The lock is held and the slot is not being
 // filled.
-func (c *ExpertCache) empty(s *expertSlot) {
+func (c *ExpertCache) evict(s *expertSlot) {
 	if s.ID >= 0 {
-		c.Where[s.ID] = -1
-		c.Policy.left(int(s.ID))
+		c.SlotOf[s.ID] = -1
+		c.Policy.evicted(int(s.ID))
 	}
 	s.ID, s.err, s.guess = -1, nil, 0
 }
 
-// fill gives a slot to an expert. The lock is held.
-func (c *ExpertCache) fill(at, id int32) {
+// assign gives a slot to an expert. The lock is held.
+func (c *ExpertCache) assign(at, id int32) {
 	x := &c.experts[id]
-	memory := c.memory(at)
-	for i := range x.parts {
-		p := &x.parts[i]
+	memory := c.slotMemory(at)
+	for i := range x.matrices {
+		p := &x.matrices[i]
 		p.m.Data = memory[p.off : p.off+p.bytes : p.off+p.bytes]
 	}
-	c.Where[id] = at
-	c.Policy.entered(int(id))
+	c.SlotOf[id] = at
+	c.Policy.admitted(int(id))
 	c.Reads.Slots[at] = expertSlot{ID: id, step: c.step, from: x.from, memory: memory[:x.size]}
 }
 
-// memory returns the bytes of a slot.
-func (c *ExpertCache) memory(at int32) []byte {
+// slotMemory returns the bytes of a slot.
+func (c *ExpertCache) slotMemory(at int32) []byte {
 	return c.Frame.Bytes()[int(at)*c.SlotBytes:][:c.SlotBytes]
 }
 
-// giveUp empties a list of reads: those of which a part is in memory, or on its
+// cancelReads empties a list of reads: those of which a part is in memory, or on its
 // way, are of no use. The lock is held.
-func (c *ExpertCache) giveUp(list *slotList) {
+func (c *ExpertCache) cancelReads(list *slotList) {
 	for _, at := range *list {
 		s := &c.Reads.Slots[at]
 		s.memory = s.memory[:s.next] // no more is handed out
-		c.Where[s.ID] = -1
-		c.Policy.left(int(s.ID))
+		c.SlotOf[s.ID] = -1
+		c.Policy.evicted(int(s.ID))
 		s.ID, s.guess = -1, 0
 	}
 	list.clear()
 }
 
-// Landed moves those experts of the step that are in memory from the list of
+// WaitReady moves those experts of the step that are in memory from the list of
 // wanted ones to ready, and waits if there are none. It returns nothing when the
 // list is empty.
-func (c *ExpertCache) Landed(ctx context.Context, ready []int32) ([]int32, error) {
+func (c *ExpertCache) WaitReady(ctx context.Context, ready []int32) ([]int32, error) {
 	var began time.Time
-	for len(c.want) > 0 {
+	for len(c.pending) > 0 {
 		var err error
-		if ready, err = c.collect(ready); err != nil || len(ready) > 0 {
+		if ready, err = c.collectReady(ready); err != nil || len(ready) > 0 {
 			if !began.IsZero() {
 				c.stats.Stalled += time.Since(began)
 			}
@@ -236,15 +236,15 @@ func (c *ExpertCache) Landed(ctx context.Context, ready []int32) ([]int32, error
 	return ready, nil
 }
 
-// collect is landed without waiting.
-func (c *ExpertCache) collect(ready []int32) ([]int32, error) {
+// collectReady is landed without waiting.
+func (c *ExpertCache) collectReady(ready []int32) ([]int32, error) {
 	r := &c.Reads
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	left := c.want[:0]
+	left := c.pending[:0]
 	var failed error
-	for _, id := range c.want {
-		at := c.Where[id]
+	for _, id := range c.pending {
+		at := c.SlotOf[id]
 		if at >= 0 && !r.Slots[at].busy() {
 			s := &r.Slots[at]
 			if s.err == nil {
@@ -252,29 +252,29 @@ func (c *ExpertCache) collect(ready []int32) ([]int32, error) {
 				continue
 			}
 			failed = s.err
-			c.empty(s)
+			c.evict(s)
 		}
 		left = append(left, id)
 	}
-	c.want = left
+	c.pending = left
 	if failed == nil {
-		c.readMissing()
+		c.submitMissing()
 	}
 	return ready, failed
 }
 
-// Computed lets go of experts that the step needs no more, and begins to read
+// Release lets go of experts that the step needs no more, and begins to read
 // others into their slots.
-func (c *ExpertCache) Computed(done []int32) {
-	if len(c.want) == 0 {
+func (c *ExpertCache) Release(done []int32) {
+	if len(c.pending) == 0 {
 		return // the next step lets go of them
 	}
 	c.Reads.Mu.Lock()
 	defer c.Reads.Mu.Unlock()
 	for _, e := range done {
-		c.Reads.Slots[c.Where[int32(c.layer*c.PerLayer)+e]].step = 0
+		c.Reads.Slots[c.SlotOf[int32(c.layer*c.PerLayer)+e]].step = 0
 	}
-	c.readMissing()
+	c.submitMissing()
 }
 
 // Snapshot returns the statistics.

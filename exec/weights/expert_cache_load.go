@@ -12,9 +12,9 @@ import (
 // expertReaders is how many reads of experts are in flight.
 const expertReaders = 4
 
-// coldExperts reports whether experts are read into the slots of a cache: those
+// expertsInPack reports whether experts are read into the slots of a cache: those
 // of a pack always are, for another plan may leave some of them on flash later.
-func coldExperts(plans []Layout) bool {
+func expertsInPack(plans []Layout) bool {
 	for i := range plans {
 		if plans[i].Kind == expertLayout && plans[i].section == nil {
 			return false
@@ -27,21 +27,21 @@ func coldExperts(plans []Layout) bool {
 func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, error) {
 	layers, perLayer := len(ld.Spec.Layers), ld.Spec.Experts
 	c := &ExpertCache{
-		experts: make([]coldExpert, layers*perLayer), PerLayer: perLayer, Count: len(ld.Cold),
-		Where: make([]int32, layers*perLayer), want: make([]int32, 0, perLayer), guesses: make([]int32, 0, perLayer),
+		experts: make([]expertSource, layers*perLayer), PerLayer: perLayer, Count: len(ld.CachedExperts),
+		SlotOf: make([]int32, layers*perLayer), pending: make([]int32, 0, perLayer), guesses: make([]int32, 0, perLayer),
 		Policy: policy.Policy(layers, perLayer),
 	}
-	for i := range c.Where {
-		c.Where[i] = -1
+	for i := range c.SlotOf {
+		c.SlotOf[i] = -1
 	}
-	for i := range ld.Cold { // of each layer all, in their order
-		l := &ld.Cold[i]
+	for i := range ld.CachedExperts { // of each layer all, in their order
+		l := &ld.CachedExperts[i]
 		c.experts[l.Layer*perLayer+i%perLayer] = l.expert()
 		c.SlotBytes = max(c.SlotBytes, vfs.DirectSize(l.Size)) // direct reads fill it
 	}
-	c.planned = min(slots, c.Count)
+	c.plannedSlots = min(slots, c.Count)
 	var err error
-	if c.Frame, err = tiering.AllocRoom(ld.Budget, tiering.Cached, c.planned*c.SlotBytes, c.Count*c.SlotBytes); err != nil {
+	if c.Frame, err = tiering.AllocRoom(ld.Budget, tiering.Cached, c.plannedSlots*c.SlotBytes, c.Count*c.SlotBytes); err != nil {
 		return nil, fmt.Errorf("loading %s: %w", ld.Tensors.Path, err)
 	}
 	return c, nil
@@ -50,8 +50,8 @@ func NewExpertCache(ld *Loader, slots int, policy ExpertPolicy) (*ExpertCache, e
 // Open starts the readers. A cache that holds all experts reads them now.
 func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
 	threadpool.ReserveForReaders(expertReaders)
-	c.Reads.open(c.planned, c.Count, expertReaders)
-	if c.planned < c.Count {
+	c.Reads.open(c.plannedSlots, c.Count, expertReaders)
+	if c.plannedSlots < c.Count {
 		return nil
 	}
 	return c.readAll(ctx, arrived)
@@ -59,13 +59,13 @@ func (c *ExpertCache) Open(ctx context.Context, arrived func(int)) error {
 
 // expert gives the matrices of an expert, which is read when it is used, their
 // shape.
-func (l *Layout) expert() coldExpert {
-	x := coldExpert{from: l.section, size: l.SectionSize}
+func (l *Layout) expert() expertSource {
+	x := expertSource{from: l.section, size: l.SectionSize}
 	for i := range l.Places {
 		p := &l.Places[i] // planExperts plans matrices only
 		*p.Matrix = p.matrixOver(nil)
-		p.Matrix.Rest = streamedRows{} // all rows come at once
-		x.parts[i] = coldPart{m: p.Matrix, off: p.off, bytes: p.Bytes()}
+		p.Matrix.Streamed = streamedRows{} // all rows come at once
+		x.matrices[i] = expertMatrix{m: p.Matrix, off: p.off, bytes: p.Bytes()}
 	}
 	return x
 }
@@ -81,10 +81,10 @@ func (c *ExpertCache) readAll(ctx context.Context, arrived func(int)) error {
 		if c.experts[layer*c.PerLayer].from == nil {
 			continue // a layer without experts
 		}
-		c.Ask(layer, first)
-		for len(c.want) > 0 {
+		c.Submit(layer, first)
+		for len(c.pending) > 0 {
 			var err error
-			if ready, err = c.Landed(ctx, ready[:0]); err != nil {
+			if ready, err = c.WaitReady(ctx, ready[:0]); err != nil {
 				return err
 			}
 			for range ready {
@@ -96,16 +96,16 @@ func (c *ExpertCache) readAll(ctx context.Context, arrived func(int)) error {
 	return nil
 }
 
-// quiet ends all reading. No pass is under way.
-func (c *ExpertCache) quiet() {
+// stopReads ends all reading. No pass is under way.
+func (c *ExpertCache) stopReads() {
 	r := &c.Reads
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	c.giveUp(&r.asked)
-	c.giveUp(&r.guessed)
+	c.cancelReads(&r.required)
+	c.cancelReads(&r.guessed)
 	for r.busy() {
 		r.Mu.Unlock()
-		<-r.landed
+		<-r.completed
 		r.Mu.Lock()
 	}
 }
@@ -118,7 +118,7 @@ func (c *ExpertCache) Resize(slots int) error {
 	c.nextStep()
 	slots = min(slots, c.Count)
 	for at := slots; at < len(r.Slots); at++ {
-		c.move(int32(at), slots)
+		c.moveSlot(int32(at), slots)
 	}
 	if err := c.Frame.Resize(slots * c.SlotBytes); err != nil {
 		return err
@@ -130,23 +130,23 @@ func (c *ExpertCache) Resize(slots int) error {
 	return nil
 }
 
-// move empties a slot. If its expert is worth more than one of the first so many,
+// moveSlot empties a slot. If its expert is worth more than one of the first so many,
 // it takes the other one's slot. The lock is held and nothing is being read.
-func (c *ExpertCache) move(at int32, within int) {
+func (c *ExpertCache) moveSlot(at int32, within int) {
 	from := &c.Reads.Slots[at]
 	id := from.ID
 	if id < 0 {
 		return
 	}
-	failed, worth := from.err != nil, c.Policy.Worth(int(id))
-	c.empty(from)
+	failed, worth := from.err != nil, c.Policy.Value(int(id))
+	c.evict(from)
 	if failed {
 		return
 	}
-	if to := c.take(within, worth); to >= 0 {
-		c.fill(to, id)
+	if to := c.takeSlot(within, worth); to >= 0 {
+		c.assign(to, id)
 		s := &c.Reads.Slots[to]
-		copy(s.memory, c.memory(at))
+		copy(s.memory, c.slotMemory(at))
 		s.next, s.step = len(s.memory), 0 // a better one may come
 	}
 }
@@ -157,13 +157,13 @@ type ExpertPolicy int
 
 // The policies.
 const (
-	KeepFrequent ExpertPolicy = iota // those that are used most, of late more than long ago
-	KeepRecent                       // those that were used last
+	EvictLeastFrequent ExpertPolicy = iota // those that are used most, of late more than long ago
+	EvictLeastRecent                       // those that were used last
 )
 
 // Policy returns a policy that has seen nothing yet.
 func (p ExpertPolicy) Policy(layers, perLayer int) evictionPolicy {
-	if p == KeepRecent {
+	if p == EvictLeastRecent {
 		return newRecentPolicy(layers, perLayer)
 	}
 	return newFrequentPolicy(layers, perLayer)

@@ -40,15 +40,15 @@ func replay(p evictionPolicy, r testutil.Routing, trace [][][]int, slots int) fl
 				if len(slotted) == slots {
 					victim, least := -1, math.Inf(1)
 					for have := range slotted {
-						if w := p.Worth(have); !step[have] && w < least {
+						if w := p.Value(have); !step[have] && w < least {
 							victim, least = have, w
 						}
 					}
 					delete(slotted, victim)
-					p.left(victim)
+					p.evicted(victim)
 				}
 				slotted[id] = true
-				p.entered(id)
+				p.admitted(id)
 			}
 		}
 	}
@@ -77,17 +77,17 @@ func (p *ristrettoPolicy) used(id, rows int) {
 	p.cache.Get(uint64(id))
 }
 
-func (p *ristrettoPolicy) entered(id int) {
+func (p *ristrettoPolicy) admitted(id int) {
 	p.cache.Set(uint64(id), struct{}{}, 1)
 	p.cache.Wait()
 }
-func (p *ristrettoPolicy) left(int) {}
+func (p *ristrettoPolicy) evicted(int) {}
 
-func (p *ristrettoPolicy) Worth(id int) float64 {
+func (p *ristrettoPolicy) Value(id int) float64 {
 	if _, ok := p.cache.GetTTL(uint64(id)); ok {
-		return math.MaxFloat64 / 2 * (1 + p.recent.Worth(id)/1e12)
+		return math.MaxFloat64 / 2 * (1 + p.recent.Value(id)/1e12)
 	}
-	return p.recent.Worth(id)
+	return p.recent.Value(id)
 }
 
 // TestFrequentBeatsRecent: whatever the routing, not evicting by age alone pays.
@@ -110,14 +110,14 @@ func TestUseCountsStayFinite(t *testing.T) {
 		u.add(1, 1)
 		u.add(4, 2)
 	}
-	require.InDelta(t, 2, u.share(1), 1e-9, "1 + 1/2 + 1/4 + …")
-	require.InDelta(t, 4, u.share(4), 1e-9)
-	require.Zero(t, u.share(0))
+	require.InDelta(t, 2, u.rate(1), 1e-9, "1 + 1/2 + 1/4 + …")
+	require.InDelta(t, 4, u.rate(4), 1e-9)
+	require.Zero(t, u.rate(0))
 	for range 20 {
 		u.begin(1 << 20)
 		u.add(1, 1)
 	}
-	require.InDelta(t, 1, u.share(1), 1e-9)
+	require.InDelta(t, 1, u.rate(1), 1e-9)
 }
 
 // BenchmarkExpertPolicies replays traces without a model: how many of the experts

@@ -10,15 +10,15 @@ import (
 // expertReads fills slots, several reads at a time, those first that the
 // arithmetic waits for. Nothing is allocated on the way.
 type expertReads struct {
-	Mu      sync.Mutex
-	work    sync.Cond // signalled when a list has grown and when it closes
-	Slots   []expertSlot
-	asked   slotList      // of which there are pieces to read
-	guessed slotList      // the same, for experts that may be chosen
-	landed  chan struct{} // capacity 1: a slot is not busy any more
-	bytes   int64
-	closed  bool
-	exited  sync.WaitGroup
+	Mu        sync.Mutex
+	work      sync.Cond // signalled when a list has grown and when it closes
+	Slots     []expertSlot
+	required  slotList      // of which there are pieces to read
+	guessed   slotList      // the same, for experts that may be chosen
+	completed chan struct{} // capacity 1: a slot is not busy any more
+	bytes     int64
+	closed    bool
+	exited    sync.WaitGroup
 }
 
 // expertSlot is memory for one expert.
@@ -41,15 +41,15 @@ func (s *expertSlot) busy() bool { return s.inFlight > 0 || s.next < len(s.memor
 // open starts readers for some slots, which may become more, up to room.
 func (r *expertReads) open(slots, room, readers int) {
 	r.work.L = &r.Mu
-	r.landed = make(chan struct{}, 1)
+	r.completed = make(chan struct{}, 1)
 	r.Slots = make([]expertSlot, slots, room)
 	for i := range r.Slots {
 		r.Slots[i].ID = -1
 	}
-	r.asked, r.guessed = make(slotList, 0, room), make(slotList, 0, room)
+	r.required, r.guessed = make(slotList, 0, room), make(slotList, 0, room)
 	r.exited.Add(readers)
 	for range readers {
-		go r.read()
+		go r.readLoop()
 	}
 }
 
@@ -67,10 +67,10 @@ func (r *expertReads) close() {
 	r.exited.Wait()
 }
 
-// promote makes a guess something that is waited for. The lock is held.
-func (r *expertReads) promote(at int32) {
+// require makes a guess something that is waited for. The lock is held.
+func (r *expertReads) require(at int32) {
 	if r.guessed.remove(at) {
-		r.asked.push(at)
+		r.required.push(at)
 	}
 }
 
@@ -78,21 +78,21 @@ func (r *expertReads) promote(at int32) {
 // context's error.
 func (r *expertReads) wait(ctx context.Context) error {
 	select {
-	case <-r.landed:
+	case <-r.completed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// read is the life of one reader.
-func (r *expertReads) read() {
+// readLoop is the life of one reader.
+func (r *expertReads) readLoop() {
 	defer r.exited.Done()
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for !r.closed {
-		at := r.asked.first()
-		list := &r.asked
+		at := r.required.first()
+		list := &r.required
 		if at < 0 {
 			at, list = r.guessed.first(), &r.guessed
 		}
@@ -112,12 +112,12 @@ func (r *expertReads) read() {
 		n, err := from.ReadAt(dst, int64(lo))
 		r.Mu.Lock()
 		r.bytes += int64(n)
-		r.ended(at, n == len(dst), err)
+		r.complete(at, n == len(dst), err)
 	}
 }
 
-// ended enters that a piece has been read, or could not be. The lock is held.
-func (r *expertReads) ended(at int32, whole bool, err error) {
+// complete enters that a piece has been read, or could not be. The lock is held.
+func (r *expertReads) complete(at int32, whole bool, err error) {
 	s := &r.Slots[at]
 	s.inFlight--
 	if !whole {
@@ -128,12 +128,12 @@ func (r *expertReads) ended(at int32, whole bool, err error) {
 			s.err = err
 		}
 		s.memory = s.memory[:s.next]
-		r.asked.remove(at)
+		r.required.remove(at)
 		r.guessed.remove(at)
 	}
 	if !s.busy() {
 		select {
-		case r.landed <- struct{}{}:
+		case r.completed <- struct{}{}:
 		default:
 		}
 	}

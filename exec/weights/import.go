@@ -84,15 +84,15 @@ func newImporter(f *modelfile.Files, o ImportOptions) (*importer, error) {
 
 // packTensor describes the placement as a tensor of a pack.
 func (p *Placement) packTensor() pack.Tensor {
-	shape := []int{p.Slot.Rows, p.Slot.Cols}
+	shape := []int{p.Slice.Rows, p.Slice.Cols}
 	if p.Vector != nil {
-		shape = []int{p.Slot.Rows * p.Slot.Cols}
+		shape = []int{p.Slice.Rows * p.Slice.Cols}
 	}
 	return pack.Tensor{Name: p.name, Type: p.storedType(), Shape: shape, Layout: p.layout()}
 }
 
 // A chunk is a run of rows on its way from the source to the pack.
-type chunk struct {
+type rowBlock struct {
 	p           *Placement
 	first, rows int
 	out         []byte
@@ -107,14 +107,14 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := max(loadReaders, runtime.GOMAXPROCS(0))
-	work := make(chan *chunk)
-	ordered := make(chan *chunk, 2*workers) // bounds how far reading is ahead
-	spare := make(chan []byte, 2*workers)   // memory of chunks that were written
+	work := make(chan *rowBlock)
+	ordered := make(chan *rowBlock, 2*workers) // bounds how far reading is ahead
+	spare := make(chan []byte, 2*workers)      // memory of chunks that were written
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(ordered)
 		defer close(work)
-		im.feed(ctx, work, ordered)
+		im.submitBlocks(ctx, work, ordered)
 	})
 	for range workers {
 		wg.Go(func() {
@@ -142,7 +142,7 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 			if _, err := w.Write(c.out); err != nil {
 				return err
 			}
-			im.ld.Arrived(len(c.out))
+			im.ld.AddRead(len(c.out))
 			select {
 			case spare <- c.out:
 			default:
@@ -155,17 +155,17 @@ func (im *importer) Write(ctx context.Context, fsys vfs.FS, path string) error {
 	return err
 }
 
-// feed cuts all tensors into chunks and hands them to the workers and, in the
+// submitBlocks cuts all tensors into chunks and hands them to the workers and, in the
 // same order, to the writer.
-func (im *importer) feed(ctx context.Context, work, ordered chan<- *chunk) {
+func (im *importer) submitBlocks(ctx context.Context, work, ordered chan<- *rowBlock) {
 	for _, p := range im.places {
-		step := p.Slot.Rows
+		step := p.Slice.Rows
 		if p.Vector == nil {
-			step = max(1, tileChunk/p.rowBytes()/tiled.TileRows) * tiled.TileRows
+			step = max(1, tileReadBytes/p.rowBytes()/tiled.TileRows) * tiled.TileRows
 		}
-		for first := 0; first < p.Slot.Rows; first += step {
-			c := &chunk{p: p, first: first, rows: min(step, p.Slot.Rows-first), done: make(chan struct{})}
-			for _, to := range []chan<- *chunk{ordered, work} {
+		for first := 0; first < p.Slice.Rows; first += step {
+			c := &rowBlock{p: p, first: first, rows: min(step, p.Slice.Rows-first), done: make(chan struct{})}
+			for _, to := range []chan<- *rowBlock{ordered, work} {
 				select {
 				case to <- c:
 				case <-ctx.Done():
@@ -177,13 +177,13 @@ func (im *importer) feed(ctx context.Context, work, ordered chan<- *chunk) {
 }
 
 // rowBytes returns the size of a row as the source has it.
-func (p *Placement) rowBytes() int { return int(p.Slot.Bytes()) / p.Slot.Rows }
+func (p *Placement) rowBytes() int { return int(p.Slice.Bytes()) / p.Slice.Rows }
 
 // arrange reads a chunk's rows and puts them in the order of the pack. It uses
 // the memory of raw, which it returns, and of the chunk's out, and grows both as
 // is needed.
-func (ld *Loader) arrange(c *chunk, raw []byte) ([]byte, error) {
-	s := &c.p.Slot
+func (ld *Loader) arrange(c *rowBlock, raw []byte) ([]byte, error) {
+	s := &c.p.Slice
 	n := c.rows * c.p.rowBytes()
 	raw = slices.Grow(raw[:0], n)[:n]
 	if err := ld.ReadRows(s, c.first, raw); err != nil {

@@ -39,7 +39,7 @@ func (l *Layout) addUnits(s *tiering.Shape) {
 		p := &l.Places[i]
 		switch {
 		case p.Vector != nil:
-			s.Vectors += int64(LoadAligned(p.Bytes()))
+			s.Vectors += int64(AlignedSize(p.Bytes()))
 		case p.tile:
 			s.Unit = max(s.Unit, tiled.TileRows*int64(p.Matrix.RowBytes()))
 		default:
@@ -50,11 +50,11 @@ func (l *Layout) addUnits(s *tiering.Shape) {
 
 // Describe sets the sizes of the layout's matrices, but not their bytes.
 func (l *Layout) Describe() {
-	l.place()
+	l.assignOffsets()
 	for i := range l.Places {
 		p := &l.Places[i]
 		if p.Matrix != nil {
-			*p.Matrix = Matrix{Type: p.Slot.Type, Rows: p.Slot.Rows, Cols: p.Slot.Cols, Tiled: p.tile}
+			*p.Matrix = Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Tiled: p.tile}
 		}
 	}
 }

@@ -22,24 +22,24 @@ const loadReaders = 4
 // loadAlign is the alignment of every matrix in its frame: a cache line.
 const loadAlign = 64
 
-// LoadAligned returns what so many bytes take in a frame.
-func LoadAligned(n int) int { return (n + loadAlign - 1) &^ (loadAlign - 1) }
+// AlignedSize returns what so many bytes take in a frame.
+func AlignedSize(n int) int { return (n + loadAlign - 1) &^ (loadAlign - 1) }
 
 // Loader lays weights out in frames, a layer's bytes together, and reads them.
 // A layer is first planned, which checks every tensor against the Spec, and
 // only then read, so that a malformed file costs no memory.
 type Loader struct {
-	Tensors *modelfile.TensorSet
-	Spec    *arch.Spec
-	Budget  *tiering.Budget
-	pinFile bool // see Options
-	Exact   bool // keep rows as they are, for products in float32
-	Frames  []*tiering.Frame
-	plan    []Placement // of the layer that is being planned
-	experts []Layout    // of the same layer
-	Orders  []*ordered  // of the columns of all matrices that have one
-	Parts   *Residency  // of a pack of which a plan says what is kept; else nil
-	Cold    []Layout    // experts that the plan's memory for experts takes in turn
+	Tensors       *modelfile.TensorSet
+	Spec          *arch.Spec
+	Budget        *tiering.Budget
+	pinFile       bool // see Options
+	Exact         bool // keep rows as they are, for products in float32
+	Frames        []*tiering.Frame
+	plan          []Placement    // of the layer that is being planned
+	experts       []Layout       // of the same layer
+	Orders        []*columnOrder // of the columns of all matrices that have one
+	Residency     *Residency     // of a pack of which a plan says what is kept; else nil
+	CachedExperts []Layout       // experts that the plan's memory for experts takes in turn
 
 	Progress    func(done, total int64)
 	mu          sync.Mutex // guards done, which readers count up
@@ -59,13 +59,13 @@ type Layout struct {
 	SectionSize int
 	Size        int // of the frame
 	Frame       *tiering.Frame
-	// from is where the part of the section begins that is streamed.
-	from int
+	// streamFrom is where the part of the section begins that is streamed.
+	streamFrom int
 	// A mapped section is used where it lies in the file: index is its number in
 	// the pack, and whole all of its bytes.
-	Mapped bool
-	index  int
-	whole  []byte
+	Mapped  bool
+	index   int
+	mapping []byte
 }
 
 // layoutKind says which part of a model a layout holds.
@@ -82,7 +82,7 @@ const (
 // Placement is one tensor's place in a frame.
 type Placement struct {
 	name   string // as GGUF files name it, with fused tensors cut
-	Slot   modelfile.Slot
+	Slice  modelfile.TensorSlice
 	off    int
 	tile   bool         // rows are put in tiles
 	Matrix *Matrix      // where to put it, or
@@ -112,12 +112,12 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 		ld.findSection(&plans[i])
 	}
 	if o.Plan != nil {
-		if plans, err = ld.divide(w, plans, o.Plan); err != nil {
+		if plans, err = ld.applyPlan(w, plans, o.Plan); err != nil {
 			return nil, nil, err
 		}
 	}
-	if o.MapFirst && ld.mapFirst(plans, o.Plan) {
-		ld.pinFile, ld.Parts.MapFirst, ld.Parts.Settling = true, true, true
+	if o.MapFirst && ld.canMapFirst(plans, o.Plan) {
+		ld.pinFile, ld.Residency.MapFirst, ld.Residency.Promoting = true, true, true
 	}
 	ld.Total += ReadBytes(plans)
 	queue := prefetch.New(loadReaders)
@@ -127,15 +127,15 @@ func LoadWeights(ctx context.Context, ts *modelfile.TensorSet, spec *arch.Spec, 
 		ld.Free()
 		return nil, nil, err
 	}
-	if err := ld.giveOrders(); err != nil {
+	if err := ld.applyOrders(); err != nil {
 		ld.Free()
 		return nil, nil, err
 	}
 	if !w.Head.Present() {
 		w.Head.Matrix, w.Tied = w.Embed.Matrix, true
 	}
-	if ld.Parts != nil {
-		ld.Parts.keep(plans)
+	if ld.Residency != nil {
+		ld.Residency.adopt(plans)
 	}
 	tiering.JoinPages(ld.Frames)
 	return w, ld, nil
@@ -166,8 +166,8 @@ func (ld *Loader) planLayers(w *Weights) (plans []Layout, err error) {
 	return plans, nil
 }
 
-// Arrived counts bytes that were read; readers call it at the same time.
-func (ld *Loader) Arrived(n int) {
+// AddRead counts bytes that were read; readers call it at the same time.
+func (ld *Loader) AddRead(n int) {
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
 	ld.Done += int64(n)
@@ -191,7 +191,7 @@ func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []La
 	for i := range plans {
 		plan := &plans[i]
 		if plan.section == nil {
-			plan.place()
+			plan.assignOffsets()
 		}
 		frame, err := ld.frameFor(plan)
 		if err != nil {
@@ -206,8 +206,8 @@ func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []La
 			continue
 		}
 		if plan.section != nil {
-			tickets[i] = ld.askForSection(ctx, queue, plan, frame.Bytes())
-		} else if err := ld.fill(ctx, queue, plan.Places, frame.Bytes()); err != nil {
+			tickets[i] = ld.submitSection(ctx, queue, plan, frame.Bytes())
+		} else if err := ld.readPlacements(ctx, queue, plan.Places, frame.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -225,13 +225,13 @@ func (ld *Loader) readAll(ctx context.Context, queue *prefetch.Queue, plans []La
 	return nil
 }
 
-// place lays the placements out in a frame of their own.
-func (l *Layout) place() {
+// assignOffsets lays the placements out in a frame of their own.
+func (l *Layout) assignOffsets() {
 	l.Size = 0
 	for i := range l.Places {
 		p := &l.Places[i]
 		p.off = l.Size
-		l.Size += LoadAligned(p.Bytes())
+		l.Size += AlignedSize(p.Bytes())
 	}
 }
 
@@ -241,7 +241,7 @@ func (l *Layout) readBytes() (n int64) {
 		return int64(l.Size)
 	}
 	for i := range l.Places {
-		n += l.Places[i].Slot.Bytes()
+		n += l.Places[i].Slice.Bytes()
 	}
 	return n
 }
@@ -258,24 +258,24 @@ func ReadBytes(plans []Layout) (n int64) {
 func (p *Placement) Bytes() int {
 	switch {
 	case p.Vector != nil:
-		return 4 * p.Slot.Cols * p.Slot.Rows
+		return 4 * p.Slice.Cols * p.Slice.Rows
 	case p.tile:
-		rows := (p.Slot.Rows + tiled.TileRows - 1) / tiled.TileRows * tiled.TileRows
-		return rows * int(p.Slot.Bytes()) / p.Slot.Rows
+		rows := (p.Slice.Rows + tiled.TileRows - 1) / tiled.TileRows * tiled.TileRows
+		return rows * int(p.Slice.Bytes()) / p.Slice.Rows
 	}
-	return int(p.Slot.Bytes())
+	return int(p.Slice.Bytes())
 }
 
 // matrixOver returns the placement's matrix, whose first rows, or all, are in
 // memory.
 func (p *Placement) matrixOver(data []byte) Matrix {
-	m := Matrix{Type: p.Slot.Type, Rows: p.Slot.Rows, Cols: p.Slot.Cols, Data: data, Tiled: p.tile, Order: p.Matrix.Order}
+	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Data: data, Tiled: p.tile, Order: p.Matrix.Order}
 	rows, bytes := m.Unit()
-	m.Rest.Count = m.Rows - min(m.Rows, len(data)/bytes*rows)
+	m.Streamed.Count = m.Rows - min(m.Rows, len(data)/bytes*rows)
 	return m
 }
 
-func (ld *Loader) fill(ctx context.Context, queue *prefetch.Queue, plan []Placement, mem []byte) error {
+func (ld *Loader) readPlacements(ctx context.Context, queue *prefetch.Queue, plan []Placement, mem []byte) error {
 	var tickets []*prefetch.Ticket
 	var failed error
 	for i := range plan {
@@ -289,14 +289,14 @@ func (ld *Loader) fill(ctx context.Context, queue *prefetch.Queue, plan []Placem
 		dst := mem[p.off : p.off+p.Bytes()]
 		*p.Matrix = p.matrixOver(dst)
 		if p.tile {
-			if err := ld.fillTiles(ctx, &p.Slot, dst); err != nil && failed == nil {
+			if err := ld.readTiled(ctx, &p.Slice, dst); err != nil && failed == nil {
 				failed = err
 			}
 			continue
 		}
-		for _, g := range p.Slot.Segments {
+		for _, g := range p.Slice.Ranges {
 			tickets = append(tickets, queue.Submit(ctx, prefetch.Request{
-				From: tensorReader{ld.Tensors.Source, g.Tensor}, Off: g.Offset, Dst: dst[:g.Size], Progress: ld.Arrived,
+				From: tensorReader{ld.Tensors.Source, g.Tensor}, Off: g.Offset, Dst: dst[:g.Size], Progress: ld.AddRead,
 			}))
 			dst = dst[g.Size:]
 		}
@@ -311,21 +311,21 @@ func (ld *Loader) fill(ctx context.Context, queue *prefetch.Queue, plan []Placem
 
 // readVector reads and decodes a norm's gain or a bias; they are small.
 func (ld *Loader) readVector(p *Placement, mem []byte) error {
-	out, err := tiering.View[float32](mem, p.Slot.Rows*p.Slot.Cols)
+	out, err := tiering.View[float32](mem, p.Slice.Rows*p.Slice.Cols)
 	if err != nil {
 		return err
 	}
 	*p.Vector = out
-	raw := make([]byte, p.Slot.Bytes())
+	raw := make([]byte, p.Slice.Bytes())
 	dst := raw
-	for _, g := range p.Slot.Segments {
+	for _, g := range p.Slice.Ranges {
 		if _, err := ld.Tensors.Source.ReadAt(g.Tensor, dst[:g.Size], g.Offset); err != nil {
 			return err
 		}
 		dst = dst[g.Size:]
 	}
-	quant.DequantRow(p.Slot.Type, out, raw)
-	ld.Arrived(len(raw))
+	quant.DequantRow(p.Slice.Type, out, raw)
+	ld.AddRead(len(raw))
 	return nil
 }
 

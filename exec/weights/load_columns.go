@@ -9,9 +9,9 @@ import (
 )
 
 // ReadColumns puts count columns of a matrix, from first on, into dst.
-func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.Slot, first, count int, dst []float32 /* [count, rows] */) error {
+func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.TensorSlice, first, count int, dst []float32 /* [count, rows] */) error {
 	rowBytes := int(s.Bytes()) / s.Rows
-	return ld.eachRows(ctx, s, columnChunk, func(at, n int, raw []byte) {
+	return ld.eachRows(ctx, s, columnReadBytes, func(at, n int, raw []byte) {
 		// Rows whose beginnings are a power of two apart would drive each other out of
 		// the cache.
 		const apart = 16
@@ -35,6 +35,6 @@ func (ld *Loader) ReadColumns(ctx context.Context, s *modelfile.Slot, first, cou
 	})
 }
 
-// columnChunk is about how many bytes of rows are read before they are turned into
+// columnReadBytes is about how many bytes of rows are read before they are turned into
 // columns; as floats they take up to eight times as much.
-const columnChunk = 256 << 10
+const columnReadBytes = 256 << 10

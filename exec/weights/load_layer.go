@@ -7,47 +7,47 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
-// put plans a matrix that must be there.
-func (ld *Loader) put(m *Matrix, role string, layer int, s modelfile.Slot, err error) error {
+// planMatrix plans a matrix that must be there.
+func (ld *Loader) planMatrix(m *Matrix, role string, layer int, s modelfile.TensorSlice, err error) error {
 	if err != nil {
 		return err
 	}
 	ld.plan = append(ld.plan, Placement{
-		name: modelfile.TensorName(role, layer, ".weight"), Slot: s, Matrix: m, tile: ld.tiles(&s),
+		name: modelfile.TensorName(role, layer, ".weight"), Slice: s, Matrix: m, tile: ld.isTiled(&s),
 	})
-	return ld.putOrder(m, role, layer, &s)
+	return ld.planOrder(m, role, layer, &s)
 }
 
-// putVector plans elements that may be there.
-func (ld *Loader) putVector(v *[]float32, role string, layer int, suffix string, n int) error {
+// planVector plans elements that may be there.
+func (ld *Loader) planVector(v *[]float32, role string, layer int, suffix string, n int) error {
 	s, ok, err := ld.Tensors.Vector(role, layer, suffix, n)
 	if ok && err == nil {
-		ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(role, layer, suffix), Slot: s, Vector: v})
+		ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(role, layer, suffix), Slice: s, Vector: v})
 	}
 	return err
 }
 
-// gain plans a norm that must be there.
-func (ld *Loader) gain(g *Gain, role string, layer, n int) error {
+// planGain plans a norm that must be there.
+func (ld *Loader) planGain(g *Gain, role string, layer, n int) error {
 	if _, ok := ld.Tensors.Find(role, layer, ".weight"); !ok {
 		return ld.Tensors.Missing(role, layer)
 	}
-	if err := ld.putVector(&g.Weight, role, layer, ".weight", n); err != nil {
+	if err := ld.planVector(&g.Weight, role, layer, ".weight", n); err != nil {
 		return err
 	}
 	if !ld.Spec.Norm.Layer {
 		return nil
 	}
-	return ld.putVector(&g.Bias, role, layer, ".bias", n)
+	return ld.planVector(&g.Bias, role, layer, ".bias", n)
 }
 
-// linear plans a matrix that must be there and the bias that may be.
-func (ld *Loader) linear(m *Linear, role string, layer, rows, cols int) error {
+// planLinear plans a matrix that must be there and the bias that may be.
+func (ld *Loader) planLinear(m *Linear, role string, layer, rows, cols int) error {
 	s, err := ld.Tensors.Matrix(role, layer, rows, cols)
-	if err := ld.put(&m.Matrix, role, layer, s, err); err != nil {
+	if err := ld.planMatrix(&m.Matrix, role, layer, s, err); err != nil {
 		return err
 	}
-	return ld.putVector(&m.Bias, role, layer, ".bias", s.Rows)
+	return ld.planVector(&m.Bias, role, layer, ".bias", s.Rows)
 }
 
 // planEnds plans what stands before and after the layers: the embedding apart,
@@ -56,7 +56,7 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 	s := ld.Spec
 	ld.plan = nil
 	embed, err := ld.Tensors.Matrix("token_embd", -1, s.Vocab, s.Dim)
-	if err := ld.put(&w.Embed.Matrix, "token_embd", -1, embed, err); err != nil {
+	if err := ld.planMatrix(&w.Embed.Matrix, "token_embd", -1, embed, err); err != nil {
 		return nil, err
 	}
 	_, hasHead := ld.Tensors.Find("output", -1, ".weight")
@@ -72,11 +72,11 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 			normRole = "token_embd_norm" // what the first lfm2 files called it
 		}
 	}
-	if err := ld.gain(&w.Norm, normRole, -1, s.Dim); err != nil {
+	if err := ld.planGain(&w.Norm, normRole, -1, s.Dim); err != nil {
 		return nil, err
 	}
 	if !tied {
-		if err := ld.linear(&w.Head, "output", -1, s.Vocab, s.Dim); err != nil {
+		if err := ld.planLinear(&w.Head, "output", -1, s.Vocab, s.Dim); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func (ld *Loader) planEnds(w *Weights) (plans []Layout, err error) {
 func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 	s := ld.Spec
 	if s.PreNorm {
-		if err := ld.gain(&w.AttnNorm, "attn_norm", l, s.Dim); err != nil {
+		if err := ld.planGain(&w.AttnNorm, "attn_norm", l, s.Dim); err != nil {
 			return err
 		}
 	}
@@ -99,12 +99,12 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 		return err
 	}
 	if s.PostNorm {
-		if err := ld.gain(&w.PostAttnNorm, "post_attention_norm", l, s.Dim); err != nil {
+		if err := ld.planGain(&w.PostAttnNorm, "post_attention_norm", l, s.Dim); err != nil {
 			return err
 		}
 	}
-	if s.PreNorm && s.Parallel != arch.ParallelOne {
-		if err := ld.gain(&w.FFNNorm, "ffn_norm", l, s.Dim); err != nil {
+	if s.PreNorm && s.Parallel != arch.ParallelSharedNorm {
+		if err := ld.planGain(&w.FFNNorm, "ffn_norm", l, s.Dim); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (ld *Loader) planLayer(l int, w *LayerWeights) error {
 		return err
 	}
 	if s.PostNorm {
-		return ld.gain(&w.PostFFNNorm, "post_ffw_norm", l, s.Dim)
+		return ld.planGain(&w.PostFFNNorm, "post_ffw_norm", l, s.Dim)
 	}
 	return nil
 }
@@ -125,78 +125,78 @@ func (ld *Loader) planAttention(l int, w *LayerWeights) error {
 	s := ld.Spec
 	kv := s.Layers[l].KVHeads
 	for p, m := range []*Linear{&w.Q, &w.K, &w.V} {
-		matrix, bias, hasBias, err := ld.Tensors.QKV(modelfile.Part(p), l, kv)
-		if err := ld.put(&m.Matrix, modelfile.PartRoles[p], l, matrix, err); err != nil {
+		matrix, bias, hasBias, err := ld.Tensors.QKV(modelfile.Projection(p), l, kv)
+		if err := ld.planMatrix(&m.Matrix, modelfile.ProjectionRoles[p], l, matrix, err); err != nil {
 			return err
 		}
 		if hasBias {
-			ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(modelfile.PartRoles[p], l, ".bias"), Slot: bias, Vector: &m.Bias})
+			ld.plan = append(ld.plan, Placement{name: modelfile.TensorName(modelfile.ProjectionRoles[p], l, ".bias"), Slice: bias, Vector: &m.Bias})
 		}
 	}
 	if s.QKNorm != arch.NoQKNorm {
 		nq, nk := s.HeadDim, s.HeadDim
-		if s.QKNorm == arch.QKNormWhole {
+		if s.QKNorm == arch.QKNormAllHeads {
 			nq, nk = s.HeadDim*s.Heads, s.HeadDim*kv
 		}
-		if err := ld.gain(&w.QNorm, "attn_q_norm", l, nq); err != nil {
+		if err := ld.planGain(&w.QNorm, "attn_q_norm", l, nq); err != nil {
 			return err
 		}
-		if err := ld.gain(&w.KNorm, "attn_k_norm", l, nk); err != nil {
+		if err := ld.planGain(&w.KNorm, "attn_k_norm", l, nk); err != nil {
 			return err
 		}
 	}
-	return ld.linear(&w.O, "attn_output", l, s.Dim, s.HeadDim*s.Heads)
+	return ld.planLinear(&w.O, "attn_output", l, s.Dim, s.HeadDim*s.Heads)
 }
 
 func (ld *Loader) planConv(l int, w *LayerWeights) error {
 	s := ld.Spec
-	if err := ld.linear(&w.ConvIn, "shortconv.in_proj", l, 3*s.Dim, s.Dim); err != nil {
+	if err := ld.planLinear(&w.ConvIn, "shortconv.in_proj", l, 3*s.Dim, s.Dim); err != nil {
 		return err
 	}
 	if _, ok := ld.Tensors.Find("shortconv.conv", l, ".weight"); !ok {
 		return ld.Tensors.Missing("shortconv.conv", l)
 	}
-	if err := ld.putVector(&w.Conv, "shortconv.conv", l, ".weight", s.Dim*s.ConvTaps); err != nil {
+	if err := ld.planVector(&w.Conv, "shortconv.conv", l, ".weight", s.Dim*s.ConvTaps); err != nil {
 		return err
 	}
-	if err := ld.putVector(&w.ConvBias, "shortconv.conv", l, ".bias", s.Dim); err != nil {
+	if err := ld.planVector(&w.ConvBias, "shortconv.conv", l, ".bias", s.Dim); err != nil {
 		return err
 	}
-	return ld.linear(&w.ConvOut, "shortconv.out_proj", l, s.Dim, s.Dim)
+	return ld.planLinear(&w.ConvOut, "shortconv.out_proj", l, s.Dim, s.Dim)
 }
 
 func (ld *Loader) planMLP(l int, w *LayerWeights) error {
 	s := ld.Spec
 	if !s.Gated {
-		if err := ld.linear(&w.MLP.Up, "ffn_up", l, 0, s.Dim); err != nil {
+		if err := ld.planLinear(&w.MLP.Up, "ffn_up", l, 0, s.Dim); err != nil {
 			return err
 		}
 	} else {
 		gate, up, err := ld.Tensors.GateUp(l)
-		if err := ld.put(&w.MLP.Gate.Matrix, "ffn_gate", l, gate, err); err != nil {
+		if err := ld.planMatrix(&w.MLP.Gate.Matrix, "ffn_gate", l, gate, err); err != nil {
 			return err
 		}
-		if err := ld.put(&w.MLP.Up.Matrix, "ffn_up", l, up, nil); err != nil {
+		if err := ld.planMatrix(&w.MLP.Up.Matrix, "ffn_up", l, up, nil); err != nil {
 			return err
 		}
 		for _, b := range []struct {
 			role string
 			m    *Linear
 		}{{"ffn_gate", &w.MLP.Gate}, {"ffn_up", &w.MLP.Up}} {
-			if err := ld.putVector(&b.m.Bias, b.role, l, ".bias", up.Rows); err != nil {
+			if err := ld.planVector(&b.m.Bias, b.role, l, ".bias", up.Rows); err != nil {
 				return err
 			}
 		}
 	}
 	inner := ld.plannedRows(&w.MLP.Up.Matrix)
-	return ld.linear(&w.MLP.Down, "ffn_down", l, s.Dim, inner)
+	return ld.planLinear(&w.MLP.Down, "ffn_down", l, s.Dim, inner)
 }
 
 // plannedRows returns the rows of a matrix that was planned but not yet read.
 func (ld *Loader) plannedRows(m *Matrix) int {
 	for _, p := range ld.plan {
 		if p.Matrix == m {
-			return p.Slot.Rows
+			return p.Slice.Rows
 		}
 	}
 	return 0
@@ -204,7 +204,7 @@ func (ld *Loader) plannedRows(m *Matrix) int {
 
 func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 	s := ld.Spec
-	if err := ld.linear(&w.Router, "ffn_gate_inp", l, s.Experts, s.Dim); err != nil {
+	if err := ld.planLinear(&w.Router, "ffn_gate_inp", l, s.Experts, s.Dim); err != nil {
 		return err
 	}
 	w.Experts = make([]MLP, s.Experts)
@@ -214,16 +214,16 @@ func (ld *Loader) planExperts(l int, w *LayerWeights) error {
 		ld.plan = nil
 		e := &w.Experts[i]
 		up, err := ld.Tensors.Expert("ffn_up_exps", l, i, s.Experts, inner, s.Dim)
-		if err := ld.put(&e.Up.Matrix, modelfile.ExpertRole("ffn_up", i), l, up, err); err != nil {
+		if err := ld.planMatrix(&e.Up.Matrix, modelfile.ExpertRole("ffn_up", i), l, up, err); err != nil {
 			return err
 		}
 		inner = up.Rows
 		gate, err := ld.Tensors.Expert("ffn_gate_exps", l, i, s.Experts, up.Rows, s.Dim)
-		if err := ld.put(&e.Gate.Matrix, modelfile.ExpertRole("ffn_gate", i), l, gate, err); err != nil {
+		if err := ld.planMatrix(&e.Gate.Matrix, modelfile.ExpertRole("ffn_gate", i), l, gate, err); err != nil {
 			return err
 		}
 		down, err := ld.Tensors.Expert("ffn_down_exps", l, i, s.Experts, s.Dim, up.Rows)
-		if err := ld.put(&e.Down.Matrix, modelfile.ExpertRole("ffn_down", i), l, down, err); err != nil {
+		if err := ld.planMatrix(&e.Down.Matrix, modelfile.ExpertRole("ffn_down", i), l, down, err); err != nil {
 			return err
 		}
 		ld.experts = append(ld.experts, Layout{
@@ -244,17 +244,17 @@ func (ld *Loader) planShared(l int, w *LayerWeights) error {
 	if err != nil {
 		return err
 	}
-	if err := ld.linear(&w.Shared.Gate, "ffn_gate_shexp", l, rows, ld.Spec.Dim); err != nil {
+	if err := ld.planLinear(&w.Shared.Gate, "ffn_gate_shexp", l, rows, ld.Spec.Dim); err != nil {
 		return err
 	}
-	if err := ld.linear(&w.Shared.Up, "ffn_up_shexp", l, rows, ld.Spec.Dim); err != nil {
+	if err := ld.planLinear(&w.Shared.Up, "ffn_up_shexp", l, rows, ld.Spec.Dim); err != nil {
 		return err
 	}
-	if err := ld.linear(&w.Shared.Down, "ffn_down_shexp", l, ld.Spec.Dim, rows); err != nil {
+	if err := ld.planLinear(&w.Shared.Down, "ffn_down_shexp", l, ld.Spec.Dim, rows); err != nil {
 		return err
 	}
 	if _, ok := ld.Tensors.Find("ffn_gate_inp_shexp", l, ".weight"); !ok {
 		return nil
 	}
-	return ld.linear(&w.SharedGate, "ffn_gate_inp_shexp", l, 1, ld.Spec.Dim)
+	return ld.planLinear(&w.SharedGate, "ffn_gate_inp_shexp", l, 1, ld.Spec.Dim)
 }

@@ -15,8 +15,8 @@ import (
 // frameFor returns memory for a layout: a copy of its own, or a mapping of the
 // file where that is wanted and possible.
 func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
-	if ld.pinFile && ld.Parts != nil && l.section != nil && l.Kind != expertLayout {
-		m, err := ld.Parts.File.MapSection(l.index)
+	if ld.pinFile && ld.Residency != nil && l.section != nil && l.Kind != expertLayout {
+		m, err := ld.Residency.File.MapSection(l.index)
 		if err != nil {
 			return nil, err
 		}
@@ -25,7 +25,7 @@ func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
-		l.whole = m.Bytes()
+		l.mapping = m.Bytes()
 		return frame, nil
 	}
 	// What a plan cuts short may grow again later.
@@ -35,18 +35,18 @@ func (ld *Loader) frameFor(l *Layout) (*tiering.Frame, error) {
 // useMapping points the weights into a mapping, once its bytes have been read and
 // compared with their sums.
 func (ld *Loader) useMapping(ctx context.Context, l *Layout) error {
-	if err := l.check(ctx, ld.Parts.File, 0, l.Size, ld.Arrived); err != nil {
+	if err := l.verifyMapping(ctx, ld.Residency.File, 0, l.Size, ld.AddRead); err != nil {
 		return err
 	}
 	return l.attach(l.Frame.Bytes())
 }
 
-// checkPiece is how much of a mapping one goroutine reads at a time.
-const checkPiece = 16 * pack.BlockBytes
+// verifyPiece is how much of a mapping one goroutine reads at a time.
+const verifyPiece = 16 * pack.BlockBytes
 
-// check reads the bytes of a mapped section from one offset to another, which
+// verifyMapping reads the bytes of a mapped section from one offset to another, which
 // brings them into memory, and compares them with their sums.
-func (l *Layout) check(ctx context.Context, file *pack.File, from, to int, arrived func(n int)) error {
+func (l *Layout) verifyMapping(ctx context.Context, file *pack.File, from, to int, arrived func(n int)) error {
 	var wg sync.WaitGroup
 	errs := make([]error, loadReaders)
 	for i := range errs {
@@ -57,11 +57,11 @@ func (l *Layout) check(ctx context.Context, file *pack.File, from, to int, arriv
 					errs[i] = fmt.Errorf("%s: %w", l.Name, fault)
 				}
 			}()
-			first := from/checkPiece*checkPiece + i*checkPiece
-			for at := first; at < to && errs[i] == nil; at += loadReaders * checkPiece {
+			first := from/verifyPiece*verifyPiece + i*verifyPiece
+			for at := first; at < to && errs[i] == nil; at += loadReaders * verifyPiece {
 				if errs[i] = ctx.Err(); errs[i] == nil {
-					lo, hi := max(at, from), min(at+checkPiece, to)
-					errs[i] = file.CheckSection(l.index, l.whole, int64(lo), int64(hi))
+					lo, hi := max(at, from), min(at+verifyPiece, to)
+					errs[i] = file.CheckSection(l.index, l.mapping, int64(lo), int64(hi))
 					arrived(hi - lo)
 				}
 			}

@@ -4,7 +4,7 @@ import "github.com/llmrun/llmrun/exec/modelfile"
 
 // LayerMatrices returns the matrices of all layers by name, as far as a mix may
 // quantize them, without loading them.
-func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.Slot, error) {
+func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.TensorSlice, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, nil, err
@@ -14,11 +14,11 @@ func LayerMatrices(f *modelfile.Files) (*Loader, map[string]*modelfile.Slot, err
 	if err != nil {
 		return nil, nil, err
 	}
-	named := map[string]*modelfile.Slot{}
+	named := map[string]*modelfile.TensorSlice{}
 	for i := range plans {
 		for j := range plans[i].Places {
 			if p := &plans[i].Places[j]; p.Matrix != nil && plans[i].Kind == LayerLayout {
-				named[p.name] = &p.Slot
+				named[p.name] = &p.Slice
 			}
 		}
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/llmrun/llmrun/exec/modelfile"
 )
 
-// ordered is a matrix with the order of its columns.
-type ordered struct {
+// columnOrder is a matrix with the order of its columns.
+type columnOrder struct {
 	matrix *Matrix
 	name   string
 	order  []float32 // [Cols]
 }
 
-// putOrder plans the order of a matrix that was planned as s, if it has one.
-func (ld *Loader) putOrder(m *Matrix, role string, layer int, s *modelfile.Slot) error {
-	name := modelfile.OrderOf(s.Segments[0].Tensor.Name)
+// planOrder plans the order of a matrix that was planned as s, if it has one.
+func (ld *Loader) planOrder(m *Matrix, role string, layer int, s *modelfile.TensorSlice) error {
+	name := modelfile.OrderName(s.Ranges[0].Tensor.Name)
 	t, ok := ld.Tensors.Source.Tensor(name)
 	if !ok {
 		return nil
@@ -24,17 +24,17 @@ func (ld *Loader) putOrder(m *Matrix, role string, layer int, s *modelfile.Slot)
 	if modelfile.Elems(t.Shape) != s.Cols {
 		return ld.Tensors.ShapeError(t, 1, s.Cols)
 	}
-	o := &ordered{matrix: m, name: name}
+	o := &columnOrder{matrix: m, name: name}
 	ld.Orders = append(ld.Orders, o)
 	ld.plan = append(ld.plan, Placement{
-		name: modelfile.TensorName(role, layer, modelfile.OrderSuffix), Slot: modelfile.Slot{Type: t.Type, Rows: 1, Cols: s.Cols, Segments: []modelfile.Segment{{Tensor: t, Size: t.Size}}}, Vector: &o.order,
+		name: modelfile.TensorName(role, layer, modelfile.OrderSuffix), Slice: modelfile.TensorSlice{Type: t.Type, Rows: 1, Cols: s.Cols, Ranges: []modelfile.ByteRange{{Tensor: t, Size: t.Size}}}, Vector: &o.order,
 	})
 	return nil
 }
 
-// giveOrders checks the orders that were read and gives them to their matrices.
+// applyOrders checks the orders that were read and gives them to their matrices.
 // Neighbours with the same one share it, so that their inputs are rounded once.
-func (ld *Loader) giveOrders() error {
+func (ld *Loader) applyOrders() error {
 	for i, o := range ld.Orders {
 		if err := modelfile.CheckOrder(o.name, o.order); err != nil {
 			return fmt.Errorf("%s: %w", ld.Tensors.Path, err)

@@ -50,12 +50,12 @@ func (p *Placement) storedType() quant.Type {
 	if p.Vector != nil {
 		return quant.F32
 	}
-	return p.Slot.Type
+	return p.Slice.Type
 }
 
-// askForSection begins to read a section into its frame.
-func (ld *Loader) askForSection(ctx context.Context, queue *prefetch.Queue, plan *Layout, mem []byte) *prefetch.Ticket {
-	return queue.Submit(ctx, prefetch.Request{From: plan.section, Dst: mem, Piece: sectionPiece, Progress: ld.Arrived})
+// submitSection begins to read a section into its frame.
+func (ld *Loader) submitSection(ctx context.Context, queue *prefetch.Queue, plan *Layout, mem []byte) *prefetch.Ticket {
+	return queue.Submit(ctx, prefetch.Request{From: plan.section, Dst: mem, Piece: sectionPiece, Progress: ld.AddRead})
 }
 
 // attach points the weights into a frame that holds their section.
@@ -64,11 +64,11 @@ func (l *Layout) attach(mem []byte) error {
 		p := &l.Places[i]
 		if p.Matrix != nil {
 			*p.Matrix = p.matrixOver(mem[min(p.off, len(mem)):min(p.off+p.Bytes(), len(mem))])
-			p.Matrix.Rest.Run, p.Matrix.Rest.Offset = p.rest.Run, p.rest.Offset
+			p.Matrix.Streamed.Run, p.Matrix.Streamed.Offset = p.rest.Run, p.rest.Offset
 			continue
 		}
 		at := mem[p.off : p.off+p.Bytes()]
-		out, err := tiering.View[float32](at, p.Slot.Rows*p.Slot.Cols)
+		out, err := tiering.View[float32](at, p.Slice.Rows*p.Slice.Cols)
 		if err != nil {
 			return err
 		}

@@ -9,29 +9,29 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// tileChunk is about how many bytes of rows are read before they are put in
+// tileReadBytes is about how many bytes of rows are read before they are put in
 // tiles.
-const tileChunk = 1 << 20
+const tileReadBytes = 1 << 20
 
-// tiles reports whether a slot's rows are put in tiles as they are read.
-func (ld *Loader) tiles(s *modelfile.Slot) bool {
+// isTiled reports whether a slot's rows are put in tiles as they are read.
+func (ld *Loader) isTiled(s *modelfile.TensorSlice) bool {
 	return !ld.Exact && tiled.Fits(s.Type, s.Cols)
 }
 
-// fillTiles reads a matrix and puts its rows in tiles.
-func (ld *Loader) fillTiles(ctx context.Context, s *modelfile.Slot, dst []byte) error {
+// readTiled reads a matrix and puts its rows in tiles.
+func (ld *Loader) readTiled(ctx context.Context, s *modelfile.TensorSlice, dst []byte) error {
 	rowBytes := int(s.Bytes()) / s.Rows
-	return ld.eachRows(ctx, s, tileChunk, func(first, n int, raw []byte) {
+	return ld.eachRows(ctx, s, tileReadBytes, func(first, n int, raw []byte) {
 		end := min(len(dst), (first+(n+tiled.TileRows-1)/tiled.TileRows*tiled.TileRows)*rowBytes)
 		tiled.Pack(dst[first*rowBytes:end], s.Type, raw, n, s.Cols)
-		ld.Arrived(n * rowBytes)
+		ld.AddRead(n * rowBytes)
 	})
 }
 
 // eachRows reads a matrix, about chunk bytes at a time and in whole tiles. Several
 // goroutines each read some rows and call do with them, so that the disk and the cores
 // work at the same time; raw is theirs until do returns.
-func (ld *Loader) eachRows(ctx context.Context, s *modelfile.Slot, chunk int, do func(first, n int, raw []byte)) error {
+func (ld *Loader) eachRows(ctx context.Context, s *modelfile.TensorSlice, chunk int, do func(first, n int, raw []byte)) error {
 	rowBytes := int(s.Bytes()) / s.Rows
 	rows := max(1, chunk/rowBytes/tiled.TileRows) * tiled.TileRows
 	chunks := (s.Rows + rows - 1) / rows
@@ -66,9 +66,9 @@ func (ld *Loader) eachRows(ctx context.Context, s *modelfile.Slot, chunk int, do
 
 // ReadRows reads rows of a slot, which may lie in several runs, from row first
 // on.
-func (ld *Loader) ReadRows(s *modelfile.Slot, first int, dst []byte) error {
+func (ld *Loader) ReadRows(s *modelfile.TensorSlice, first int, dst []byte) error {
 	skip := int64(first) * (s.Bytes() / int64(s.Rows))
-	for _, g := range s.Segments {
+	for _, g := range s.Ranges {
 		if skip >= g.Size {
 			skip -= g.Size
 			continue

@@ -12,27 +12,27 @@ type PerTensorInput struct {
 	Scale float32
 	Limit uint32 // bits of the largest magnitude that is no outlier
 	// columns of the matrix as floats; nil: it has no shadow
-	Columns *Columns
-	Spans   SpanNames
+	Outliers *OutlierColumns
+	Spans    SpanNames
 }
 
 // SpanNames are what the halves of a product are called in a trace.
-type SpanNames struct{ Integers, Shadow string }
+type SpanNames struct{ Integers, Outliers string }
 
-// Columns are those of one matrix as floats.
-type Columns struct {
+// OutlierColumns are those of one matrix as floats.
+type OutlierColumns struct {
 	Matrix *w8a8.Matrix
 	Slots  []int32   // [cols] where a hot channel's column is, or -1
 	Hot    []float32 // [hot channels, rows]
 }
 
 // Carve takes a matrix's hot columns and their slots from an arena.
-func (c *Columns) Carve(a *tiering.Arena, in *w8a8.Input) {
+func (c *OutlierColumns) Carve(a *tiering.Arena, in *w8a8.Input) {
 	c.Hot, c.Slots = a.Floats(in.Hot*c.Matrix.Rows), a.Int32s(in.Cols)
 }
 
-// HasShadow reports whether outlier channels are multiplied in float32.
-func (w *Linear) HasShadow() bool { return w.PerTensor != nil && w.PerTensor.Columns != nil }
+// HasOutlierPath reports whether outlier channels are multiplied in float32.
+func (w *Linear) HasOutlierPath() bool { return w.PerTensor != nil && w.PerTensor.Outliers != nil }
 
 // SpanNames returns the names of the matmul's spans in a trace.
 func (w *Linear) SpanNames() *SpanNames {
@@ -42,8 +42,8 @@ func (w *Linear) SpanNames() *SpanNames {
 	return &w.PerTensor.Spans
 }
 
-// LimitOf returns the largest magnitude that a scale can express.
-func LimitOf(scale float32) float32 { return 127.5 * scale }
+// OutlierLimit returns the largest magnitude that a scale can express.
+func OutlierLimit(scale float32) float32 { return 127.5 * scale }
 
 // MagnitudeBits returns the bits of |v|, which order as the magnitudes do.
 func MagnitudeBits(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }

@@ -12,24 +12,24 @@ import (
 // Residency is what of a pack is in memory, and how the rest passes through it. A
 // plan decides, and another plan may take its place while the model is in use.
 type Residency struct {
-	w      *Weights
-	File   *pack.File
-	budget *tiering.Budget
-	User   prefetch.Threads // the model
-	layers int
-	Mapped bool // some weights are used where they lie in the file
-	// mapFirst: those move to memory of their own once a pass has used them, and
+	w       *Weights
+	File    *pack.File
+	budget  *tiering.Budget
+	Threads prefetch.Threads // the model
+	layers  int
+	Mapped  bool // some weights are used where they lie in the file
+	// canMapFirst: those move to memory of their own once a pass has used them, and
 	// settling: that goes on.
-	MapFirst, Settling, Used bool
-	Plan                     *tiering.Plan // that is followed
+	MapFirst, Promoting, Used bool
+	Plan                      *tiering.Plan // that is followed
 
 	Sections []Layout     // the layers in order, and the ends
-	Unit     int          // the largest that a matrix can be cut into
+	MaxUnit  int          // the largest that a matrix can be cut into
 	Experts  *ExpertCache // nil: the model has none
 	ring     *tiering.Frame
 	Stream   *prefetch.Stream // nil until something is streamed
-	Idle     bool             // the stream has no ring: there was no memory for one
-	joint
+	NoRing   bool             // the stream has no ring: there was no memory for one
+	interleaved
 }
 
 // Check refuses a plan that was made for another model.
@@ -45,8 +45,8 @@ func (r *Residency) Check(plan *tiering.Plan) error {
 	return nil
 }
 
-// keep takes over the sections that were loaded.
-func (r *Residency) keep(loaded []Layout) {
+// adopt takes over the sections that were loaded.
+func (r *Residency) adopt(loaded []Layout) {
 	r.Sections = make([]Layout, r.layers+1)
 	for _, l := range loaded {
 		r.Mapped = r.Mapped || l.Mapped
@@ -56,7 +56,7 @@ func (r *Residency) keep(loaded []Layout) {
 		r.Sections[l.Layer] = l
 		for i := range l.Places {
 			_, unit := l.Places[i].unit()
-			r.Unit = max(r.Unit, unit)
+			r.MaxUnit = max(r.MaxUnit, unit)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (r *Residency) keep(loaded []Layout) {
 func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	for i := range r.Sections {
 		l := &r.Sections[i]
-		run := prefetch.Run{From: l.section, Off: int64(l.from), Size: int64(max(0, l.used()-l.from))}
+		run := prefetch.Run{From: l.section, Off: int64(l.streamFrom), Size: int64(max(0, l.matrixEnd()-l.streamFrom))}
 		ok = ok || run.Size > 0
 		if l.Kind == EndsLayout {
 			seq.Tail = []prefetch.Run{run}
@@ -76,9 +76,9 @@ func (r *Residency) Sequence() (seq prefetch.Sequence, ok bool) {
 	return seq, ok
 }
 
-// used returns where the last matrix of the section ends, with the block of the
+// matrixEnd returns where the last matrix of the section ends, with the block of the
 // pack that it ends in. Vectors that lie behind it are in memory for good.
-func (l *Layout) used() int {
+func (l *Layout) matrixEnd() int {
 	end := 0
 	for i := range l.Places {
 		end = max(end, l.Places[i].off+l.Places[i].Bytes())
@@ -90,28 +90,28 @@ func (l *Layout) used() int {
 func (r *Residency) Start(plan *tiering.Plan) error {
 	r.Plan = plan
 	seq, ok := r.Sequence()
-	r.Idle = ok // until there is a ring
+	r.NoRing = ok // until there is a ring
 	if !ok {
 		return nil
 	}
 	piece, size := int(plan.Piece), int(plan.Ring)
 	if size == 0 { // all will be in memory, but is not yet
 		piece = tiering.DefaultPiece
-		size = 4*piece + r.Unit
+		size = 4*piece + r.MaxUnit
 	}
 	slots := size / max(1, piece)
-	if piece <= 0 || (slots-1)*piece < r.Unit {
-		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.Unit)
+	if piece <= 0 || (slots-1)*piece < r.MaxUnit {
+		return fmt.Errorf("exec: a ring of %d bytes in pieces of %d is too small for units of %d", plan.Ring, piece, r.MaxUnit)
 	}
-	frame, err := tiering.AllocForReads(r.budget, tiering.Ring, slots*piece+max(r.Unit, r.Page))
+	frame, err := tiering.AllocForReads(r.budget, tiering.Ring, slots*piece+max(r.MaxUnit, r.MaxPage))
 	if err != nil {
 		return err
 	}
-	r.ring, r.Idle = frame, false
+	r.ring, r.NoRing = frame, false
 	ring := prefetch.Ring{Memory: frame.Bytes(), Piece: piece, Slots: slots}
-	r.forget(ring)
+	r.reset(ring)
 	if r.Stream == nil {
-		r.Stream = prefetch.NewStream(r.User, ring, seq)
+		r.Stream = prefetch.NewStream(r.Threads, ring, seq)
 	} else {
 		r.Stream.Reconfigure(ring, seq)
 	}
@@ -121,12 +121,12 @@ func (r *Residency) Start(plan *tiering.Plan) error {
 // Stop ends all reading and frees the ring.
 func (r *Residency) Stop() {
 	if r.Experts != nil {
-		r.Experts.quiet()
+		r.Experts.stopReads()
 	}
 	if r.Stream != nil {
 		r.Stream.Reconfigure(prefetch.Ring{}, prefetch.Sequence{})
 	}
-	r.forget(prefetch.Ring{})
+	r.reset(prefetch.Ring{})
 	if r.ring != nil {
 		r.ring.Free()
 		r.ring = nil
@@ -152,8 +152,8 @@ func (r *Residency) Shrink(plan *tiering.Plan) error {
 	}
 	for i := range r.Sections {
 		l := &r.Sections[i]
-		if pinned := r.pinned(plan, l); pinned < int64(l.from) {
-			if err := r.resize(l, pinned); err != nil {
+		if pinned := r.pinned(plan, l); pinned < int64(l.streamFrom) {
+			if err := r.resizeSection(l, pinned); err != nil {
 				return err
 			}
 		}
@@ -169,28 +169,28 @@ func (r *Residency) pinned(plan *tiering.Plan, l *Layout) int64 {
 	return plan.Pinned[l.Layer]
 }
 
-// resize keeps more or less of a section. What is added is not read yet.
-func (r *Residency) resize(l *Layout, pinned int64) error {
-	l.cut(pinned)
+// resizeSection keeps more or less of a section. What is added is not read yet.
+func (r *Residency) resizeSection(l *Layout, pinned int64) error {
+	l.pinPrefix(pinned)
 	if err := l.Frame.Resize(l.Size); err != nil {
 		return err
 	}
 	return r.attach(l)
 }
 
-// grow reads what a plan keeps more of a section, or checks it where it lies.
-func (r *Residency) grow(ctx context.Context, l *Layout, pinned int64) error {
-	before := l.from
-	if l.keeps(pinned) <= before {
+// growSection reads what a plan keeps more of a section, or checks it where it lies.
+func (r *Residency) growSection(ctx context.Context, l *Layout, pinned int64) error {
+	before := l.streamFrom
+	if l.pinnedBytes(pinned) <= before {
 		return nil
 	}
-	if err := r.resize(l, pinned); err != nil {
-		_ = r.resize(l, int64(before)) // as it was: giving back is never refused
+	if err := r.resizeSection(l, pinned); err != nil {
+		_ = r.resizeSection(l, int64(before)) // as it was: giving back is never refused
 		return err
 	}
 	var err error
 	if l.Mapped {
-		err = l.check(ctx, r.File, before, l.Size, func(int) {})
+		err = l.verifyMapping(ctx, r.File, before, l.Size, func(int) {})
 	} else {
 		queue := prefetch.New(loadReaders)
 		defer queue.Close()
@@ -199,7 +199,7 @@ func (r *Residency) grow(ctx context.Context, l *Layout, pinned int64) error {
 		}).Wait(ctx)
 	}
 	if err != nil {
-		if back := r.resize(l, int64(before)); back != nil {
+		if back := r.resizeSection(l, int64(before)); back != nil {
 			return back
 		}
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// mapFirst decides whether weights are used where they lie in the file until the
+// canMapFirst decides whether weights are used where they lie in the file until the
 // first pass is over: if all of them stay in memory, the system has them in its
 // page cache, and the budget leaves room for what moving them takes.
-func (ld *Loader) mapFirst(plans []Layout, plan *tiering.Plan) bool {
-	if ld.Parts == nil || !plan.Resident() {
+func (ld *Loader) canMapFirst(plans []Layout, plan *tiering.Plan) bool {
+	if ld.Residency == nil || !plan.Resident() {
 		return false
 	}
 	if limit := ld.Budget.Limit(); limit != 0 && limit-plan.Total() < tiering.PromoteNeeds() {
 		return false
 	}
 	return !slices.ContainsFunc(plans, func(l Layout) bool {
-		return l.section != nil && l.Kind != expertLayout && !ld.Parts.File.SectionCached(l.index)
+		return l.section != nil && l.Kind != expertLayout && !ld.Residency.File.SectionCached(l.index)
 	})
 }
 
-// Own moves a section.
-func (r *Residency) Own(l *Layout, workers *threadpool.Pool) (err error) {
+// Promote moves a section.
+func (r *Residency) Promote(l *Layout, workers *threadpool.Pool) (err error) {
 	defer func() {
 		if fault := FaultOf(recover()); fault != nil {
 			err = fault
@@ -31,16 +31,16 @@ func (r *Residency) Own(l *Layout, workers *threadpool.Pool) (err error) {
 	}()
 	old := l.Frame
 	frame, err := tiering.Promote(old, tiering.Pinned, l.SectionSize, func(dst, src []byte) {
-		workers.Run((len(src)+settlePart-1)/settlePart, func(part, _ int) {
-			lo := part * settlePart
-			hi := min(lo+settlePart, len(src))
+		workers.Run((len(src)+promotePiece-1)/promotePiece, func(part, _ int) {
+			lo := part * promotePiece
+			hi := min(lo+promotePiece, len(src))
 			copy(dst[lo:hi], src[lo:hi])
 		})
 	})
 	if err != nil {
 		return err
 	}
-	l.Frame, l.Mapped, l.whole = frame, false, nil
+	l.Frame, l.Mapped, l.mapping = frame, false, nil
 	err = r.attach(l)
 	old.Free()
 	return err
@@ -57,5 +57,5 @@ func (r *Residency) attach(l *Layout) error {
 	return nil
 }
 
-// settlePart is how much of them one thread copies at a time.
-const settlePart = 2 << 20
+// promotePiece is how much of them one thread copies at a time.
+const promotePiece = 2 << 20

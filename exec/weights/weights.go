@@ -19,7 +19,7 @@ type Matrix struct {
 	// order of the inputs; nil = they are.
 	Order []float32 // [Cols]
 	// rest is where the rows come from that are not in memory.
-	Rest streamedRows
+	Streamed streamedRows
 }
 
 // streamedRows are the last rows of a matrix, which pass through memory when they
@@ -30,8 +30,8 @@ type streamedRows struct {
 	Offset int64 // of the first of them in the run
 }
 
-// Held returns how many rows are in memory: the first ones.
-func (m *Matrix) Held() int { return m.Rows - m.Rest.Count }
+// ResidentRows returns how many rows are in memory: the first ones.
+func (m *Matrix) ResidentRows() int { return m.Rows - m.Streamed.Count }
 
 // Unit returns what a matrix can be cut into: tiles, or single rows.
 func (m *Matrix) Unit() (rows, bytes int) {
@@ -45,9 +45,9 @@ func (m *Matrix) Unit() (rows, bytes int) {
 // Present reports whether the model has this matrix.
 func (m *Matrix) Present() bool { return m.Rows > 0 }
 
-// row decodes one row into dst, row i of those that data holds. raw is working
+// decodeRow decodes one row into dst, row i of those that data holds. raw is working
 // memory for the bytes of a row.
-func (m *Matrix) row(dst []float32 /* [Cols] */, data []byte, i int, raw []byte) {
+func (m *Matrix) decodeRow(dst []float32 /* [Cols] */, data []byte, i int, raw []byte) {
 	n := m.RowBytes()
 	stored := raw[:n]
 	if m.Tiled {
@@ -155,5 +155,5 @@ func (w *LayerWeights) Each(do func(role string, w *Linear)) {
 	}
 }
 
-// ReadsInPlace reports whether an expert's products find their rows by index.
-func (e *MLP) ReadsInPlace() bool { return e.Gate.Tiled && e.Up.Tiled }
+// IndexesRows reports whether an expert's products find their rows by index.
+func (e *MLP) IndexesRows() bool { return e.Gate.Tiled && e.Up.Tiled }

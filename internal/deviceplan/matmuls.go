@@ -31,7 +31,7 @@ func (m *ModelSource) Name() string {
 }
 
 // matmuls lists the matrices that a pass multiplies with.
-func (m *ModelSource) matmuls() (list []weights.Product, err error) {
+func (m *ModelSource) matmuls() (list []weights.Matmul, err error) {
 	if m.Shape != "" {
 		return shapeMatmuls(m.Shape, m.Quant)
 	}
@@ -40,11 +40,11 @@ func (m *ModelSource) matmuls() (list []weights.Product, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return weights.Products(f)
+	return weights.Matmuls(f)
 }
 
 // shapeMatmuls lists those of a shape.
-func shapeMatmuls(name, mix string) (list []weights.Product, err error) {
+func shapeMatmuls(name, mix string) (list []weights.Matmul, err error) {
 	shape, ok := synth.FindShape(name)
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", bench.ErrShape, name)
@@ -54,12 +54,12 @@ func shapeMatmuls(name, mix string) (list []weights.Product, err error) {
 		return nil, err
 	}
 	for _, m := range matrices {
-		p := weights.Product{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, OneToken: m.Name == "output"}
+		p := weights.Matmul{Name: m.Name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, LastTokenOnly: m.Name == "output"}
 		times := 1
 		if m.Experts > 0 {
 			times = shape.ExpertsUsed
 		}
-		i := slices.IndexFunc(list, func(q weights.Product) bool {
+		i := slices.IndexFunc(list, func(q weights.Matmul) bool {
 			q.Count = 0
 			return q == p
 		})
@@ -72,10 +72,10 @@ func shapeMatmuls(name, mix string) (list []weights.Product, err error) {
 }
 
 // opsFor returns the products for numbers of tokens, each once.
-func opsFor(products []weights.Product, tokens []int) (list []hetero.Op) {
+func opsFor(products []weights.Matmul, tokens []int) (list []hetero.Op) {
 	for _, p := range products {
 		for _, n := range tokens {
-			if op := opOf(p, n); (n == 1 || !p.OneToken) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
+			if op := opOf(p, n); (n == 1 || !p.LastTokenOnly) && !slices.ContainsFunc(list, func(o hetero.Op) bool { return sameShape(o, op) }) {
 				list = append(list, op)
 			}
 		}
@@ -83,7 +83,7 @@ func opsFor(products []weights.Product, tokens []int) (list []hetero.Op) {
 	return list
 }
 
-func opOf(p weights.Product, tokens int) hetero.Op {
+func opOf(p weights.Matmul, tokens int) hetero.Op {
 	return hetero.Op{Tokens: tokens, Rows: p.Rows, Cols: p.Cols, Type: p.Type, Streamed: true}
 }
 

@@ -26,15 +26,15 @@ func TestProductsOfShapesAndFiles(t *testing.T) {
 		require.Equal(t, sizes(ofFile), sizes(ofShape), shape)
 		last := ofFile[len(ofFile)-1]
 		require.Equal(t, "output", last.Name)
-		require.True(t, last.OneToken)
+		require.True(t, last.LastTokenOnly)
 	}
 	_, err := (&ModelSource{Path: "nothing.gguf"}).matmuls()
 	require.Error(t, err)
 }
 
 // sizes counts matrices by type and size.
-func sizes(list []weights.Product) map[weights.Product]int {
-	count := map[weights.Product]int{}
+func sizes(list []weights.Matmul) map[weights.Matmul]int {
+	count := map[weights.Matmul]int{}
 	for _, p := range list {
 		n := p.Count
 		p.Name, p.Count = "", 0
@@ -45,10 +45,10 @@ func sizes(list []weights.Product) map[weights.Product]int {
 
 // Products of the same size are asked about once, and the output for one token.
 func TestOpsFor(t *testing.T) {
-	list := opsFor([]weights.Product{
+	list := opsFor([]weights.Matmul{
 		{Name: "k", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
 		{Name: "v", Type: quant.Q8_0, Rows: 8, Cols: 32, Count: 2},
-		{Name: "output", Type: quant.Q6_K, Rows: 64, Cols: 32, Count: 1, OneToken: true},
+		{Name: "output", Type: quant.Q6_K, Rows: 64, Cols: 32, Count: 1, LastTokenOnly: true},
 	}, []int{1, 16})
 	require.Equal(t, []hetero.Op{
 		{Tokens: 1, Rows: 8, Cols: 32, Type: quant.Q8_0, Streamed: true},

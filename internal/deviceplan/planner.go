@@ -22,7 +22,7 @@ type planner struct {
 	o       *Options
 	lab     *deviceLab
 	profile *profiles.File
-	matmuls []weights.Product
+	matmuls []weights.Matmul
 	plan    *DevicePlan
 	heldOut []hetero.Op // what predictions are compared on
 
@@ -107,7 +107,7 @@ func (p *planner) make(ctx context.Context, ops []hetero.Op) error {
 	}
 	for _, product := range p.matmuls {
 		for _, tokens := range p.o.Tokens {
-			if product.OneToken && tokens > 1 {
+			if product.LastTokenOnly && tokens > 1 {
 				continue
 			}
 			if err := p.planMatmul(ctx, product, tokens); err != nil {
@@ -161,7 +161,7 @@ func paddedOps(ops []hetero.Op) []hetero.Op {
 }
 
 // planMatmul plans one product.
-func (p *planner) planMatmul(ctx context.Context, product weights.Product, tokens int) error {
+func (p *planner) planMatmul(ctx context.Context, product weights.Matmul, tokens int) error {
 	op := opOf(product, tokens)
 	solver := p.solver
 	if p.o.Real {
@@ -274,7 +274,7 @@ func (p *planner) addPasses() {
 
 // oneToken reports whether only the last token of a prompt needs a matrix.
 func (p *planner) oneToken(name string) bool {
-	return slices.ContainsFunc(p.matmuls, func(q weights.Product) bool { return q.Name == name && q.OneToken })
+	return slices.ContainsFunc(p.matmuls, func(q weights.Matmul) bool { return q.Name == name && q.LastTokenOnly })
 }
 
 // speed returns tokens a second.

@@ -19,13 +19,13 @@ type Batch interface {
 // Interleaver is a stream of weights that can bring pages as well. Its methods may be
 // called on a model without such a stream, which then joins nothing.
 type Interleaver interface {
-	// Joinable reports whether the stream can bring pages now.
-	Joinable() bool
-	// Join puts runs of pages where layers need them: those of layer l are
+	// CanInterleave reports whether the stream can bring pages now.
+	CanInterleave() bool
+	// Interleave puts runs of pages where layers need them: those of layer l are
 	// pages[first[l]:first[l+1]]. It returns the number of each in the stream.
-	Join(pages []prefetch.Run, first []int) (at []int)
-	// Part makes the stream one of weights alone again.
-	Part()
+	Interleave(pages []prefetch.Run, first []int) (at []int)
+	// Separate makes the stream one of weights alone again.
+	Separate()
 	// Generation counts how often the stream was started or stopped.
 	Generation() int
 	// WeightStream returns the stream, nil while nothing is streamed.
@@ -177,11 +177,11 @@ func (r *Reader) configure(b Batch, selects bool) error {
 	r.selects = selects
 	seq.Body = r.plan(b)
 	r.at = nil
-	if len(r.reads) > 0 && r.Weights.Joinable() {
-		r.at = r.Weights.Join(seq.Body, r.runs)
+	if len(r.reads) > 0 && r.Weights.CanInterleave() {
+		r.at = r.Weights.Interleave(seq.Body, r.runs)
 		seq.Body = nil
 	} else {
-		r.Weights.Part()
+		r.Weights.Separate()
 	}
 	r.generation = r.Weights.Generation()
 	if len(seq.Body) > 0 {

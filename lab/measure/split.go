@@ -130,21 +130,21 @@ func CompareSplit(ctx context.Context, o SplitOptions) (_ *SplitReport, err erro
 }
 
 // list takes over how products are divided: nil of a model that has no division.
-func (r *SplitReport) list(products []weights.DividedProduct) {
+func (r *SplitReport) list(products []weights.SplitMatmul) {
 	r.Whole = products == nil
 	r.Matmuls = []SplitRow{} // scripts get a list in any case
 	for _, p := range products {
-		one, many := p.Parts()
+		one, many := p.Fractions()
 		r.Matmuls = append(r.Matmuls, SplitRow{
 			Name: p.Name, Count: p.Count, Rows: p.Rows, Cols: p.Cols, Type: p.Type.String(),
-			OneFraction: one, ManyFraction: many, MinTokens: p.Share.Least,
-			One: averageStep(p.One), Many: averageStep(p.Many),
+			OneFraction: one, ManyFraction: many, MinTokens: p.Split.MinBatch,
+			One: averageStep(p.Single), Many: averageStep(p.Batch),
 		})
 	}
 }
 
 // averageStep returns nil where no step began with a product.
-func averageStep(s weights.DividedSteps) *SplitSteps {
+func averageStep(s weights.SplitSteps) *SplitSteps {
 	n := time.Duration(s.Steps)
 	if n == 0 {
 		return nil

@@ -17,12 +17,12 @@ import (
 // and people a sentence.
 func TestDividedReportOfAWholePass(t *testing.T) {
 	for _, c := range []struct {
-		products    []weights.DividedProduct
+		products    []weights.SplitMatmul
 		whole, list string // in JSON
 		text        string
 	}{
 		{nil, "true", "[]", "No product is divided: gpu has the whole pass"},
-		{[]weights.DividedProduct{{Product: weights.Product{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
+		{[]weights.SplitMatmul{{Matmul: weights.Matmul{Name: "attn_q", Rows: 8, Cols: 8}}}, "false", "[{", "| attn_q |"},
 	} {
 		r := &SplitReport{Device: "gpu"}
 		r.list(c.products)
@@ -38,16 +38,16 @@ func TestDividedReportOfAWholePass(t *testing.T) {
 
 // TestDividedStepsThatWereNotMeasured are blank, and names are those that scripts know.
 func TestDividedStepsThatWereNotMeasured(t *testing.T) {
-	product := weights.DividedProduct{
-		Product: weights.Product{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
-		Share:   weights.Share{One: 8, Many: 2, Least: 32},
-		One:     weights.DividedSteps{Steps: 2, Took: 8 * time.Microsecond},
+	product := weights.SplitMatmul{
+		Matmul: weights.Matmul{Name: "attn_q", Type: quant.Q4_0, Rows: 8, Cols: 32, Count: 2},
+		Split:  weights.RowSplit{Single: 8, Batch: 2, MinBatch: 32},
+		Single: weights.SplitSteps{Steps: 2, Took: 8 * time.Microsecond},
 	}
 	head := product
-	head.Name, head.Share = "output", weights.Share{One: 4, Many: 4}
-	head.One.Predicted = 6 * time.Microsecond
+	head.Name, head.Split = "output", weights.RowSplit{Single: 4, Batch: 4}
+	head.Single.Predicted = 6 * time.Microsecond
 	r := &SplitReport{Device: "npu"}
-	r.list([]weights.DividedProduct{product, head})
+	r.list([]weights.SplitMatmul{product, head})
 	var text strings.Builder
 	r.WriteTables(&text)
 	require.Contains(t, text.String(), "| attn_q | 2 of 8×32 Q4_0 | 0 % | 32 | 75 % | | 4 µs | 0 | | | |\n")

@@ -7,20 +7,20 @@ import (
 	"github.com/llmrun/llmrun/quant"
 )
 
-// Product is a matrix that a pass multiplies with, and those of other layers that
+// Matmul is a matrix that a pass multiplies with, and those of other layers that
 // are of the same kind, type and size.
-type Product struct {
+type Matmul struct {
 	Name       string // of its role, such as "attn_q"
 	Type       quant.Type
 	Rows, Cols int
 	Count      int // in the model
-	// OneToken says that only the last token of a prompt is multiplied with it.
-	OneToken bool
+	// LastTokenOnly says that only the last token of a prompt is multiplied with it.
+	LastTokenOnly bool
 }
 
-// Products lists the matrices of the model, in the order in which a pass uses
+// Matmuls lists the matrices of the model, in the order in which a pass uses
 // them. Of the experts of a layer those count that a token uses. No weights are read.
-func Products(f *modelfile.Files) ([]Product, error) {
+func Matmuls(f *modelfile.Files) ([]Matmul, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, err
@@ -34,15 +34,15 @@ func Products(f *modelfile.Files) ([]Product, error) {
 	for i := range plans {
 		plans[i].Describe()
 	}
-	var list productList
+	var list matmulList
 	for i := range w.Layers {
 		l := &w.Layers[i]
 		for _, m := range l.Dense() {
 			list.add(m.Name, &m.Matrix.Matrix, 1)
 		}
-		list.add(routerProduct, &l.Router.Matrix, 1)
+		list.add(routerMatmul, &l.Router.Matrix, 1)
 		if len(l.Experts) > 0 {
-			list.addMLP(expertProduct, &l.Experts[0], spec.ExpertsUsed)
+			list.addMLP(expertMatmul, &l.Experts[0], spec.ExpertsUsed)
 		}
 	}
 	head := &w.Head.Matrix
@@ -50,21 +50,21 @@ func Products(f *modelfile.Files) ([]Product, error) {
 		head = &w.Embed.Matrix
 	}
 	list.add("output", head, 1)
-	list[len(list)-1].OneToken = true
+	list[len(list)-1].LastTokenOnly = true
 	return list, nil
 }
 
 // Names of products that are told apart from others.
 const (
-	routerProduct = "ffn_router"
-	expertProduct = "ffn_expert" // and of which matrix
+	routerMatmul = "ffn_router"
+	expertMatmul = "ffn_expert" // and of which matrix
 )
 
-// productList gathers products.
-type productList []Product
+// matmulList gathers products.
+type matmulList []Matmul
 
 // add counts a matrix, if it is there.
-func (p *productList) add(name string, m *Matrix, times int) {
+func (p *matmulList) add(name string, m *Matrix, times int) {
 	if !m.Present() {
 		return
 	}
@@ -74,17 +74,17 @@ func (p *productList) add(name string, m *Matrix, times int) {
 			return
 		}
 	}
-	*p = append(*p, Product{Name: name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, Count: times})
+	*p = append(*p, Matmul{Name: name, Type: m.Type, Rows: m.Rows, Cols: m.Cols, Count: times})
 }
 
-func (p *productList) addMLP(name string, m *MLP, times int) {
+func (p *matmulList) addMLP(name string, m *MLP, times int) {
 	p.add(name+"_gate", &m.Gate.Matrix, times)
 	p.add(name+"_up", &m.Up.Matrix, times)
 	p.add(name+"_down", &m.Down.Matrix, times)
 }
 
-// Divisible reports whether a product can be divided. Experts, which few tokens use
+// Splittable reports whether a product can be divided. Experts, which few tokens use
 // at a time, and their routers, which are small, are not.
-func (p Product) Divisible() bool {
-	return p.Name != routerProduct && !strings.HasPrefix(p.Name, expertProduct)
+func (p Matmul) Splittable() bool {
+	return p.Name != routerMatmul && !strings.HasPrefix(p.Name, expertMatmul)
 }

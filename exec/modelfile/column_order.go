@@ -14,8 +14,8 @@ import (
 // group over a row; with their columns side by side, blocks have one scale.
 const OrderSuffix = ".order"
 
-// OrderOf returns the name of the tensor that has the order of a matrix.
-func OrderOf(weight string) string { return strings.TrimSuffix(weight, ".weight") + OrderSuffix }
+// OrderName returns the name of the tensor that has the order of a matrix.
+func OrderName(weight string) string { return strings.TrimSuffix(weight, ".weight") + OrderSuffix }
 
 // IsOrder reports whether a tensor has the order of another one's columns.
 func IsOrder(src store.Source, name string) bool {
@@ -38,24 +38,24 @@ func CheckOrder(name string, order []float32) error {
 	return nil
 }
 
-// inOrder is a model whose matrices have a column for each input, in the order
+// inputOrder is a model whose matrices have a column for each input, in the order
 // of the inputs; those that are stored otherwise become F32.
-type inOrder struct {
+type inputOrder struct {
 	Overlay
 	orders map[string][]float32 // [cols] by the name of the matrix
 }
 
-// InOrder returns the model's tensors with their columns in the order of the
+// InInputOrder returns the model's tensors with their columns in the order of the
 // inputs.
-func (f *Files) InOrder() (store.Source, error) { return newInOrder(f.Source, f.Path) }
+func (f *Files) InInputOrder() (store.Source, error) { return newInputOrder(f.Source, f.Path) }
 
-func newInOrder(src store.Source, path string) (store.Source, error) {
-	v := &inOrder{emptyOverlay(src), map[string][]float32{}}
+func newInputOrder(src store.Source, path string) (store.Source, error) {
+	v := &inputOrder{emptyOverlay(src), map[string][]float32{}}
 	for _, t := range src.Tensors() {
 		if IsOrder(src, t.Name) {
 			continue
 		}
-		o, ok := src.Tensor(OrderOf(t.Name))
+		o, ok := src.Tensor(OrderName(t.Name))
 		if !ok {
 			v.add(t)
 			continue
@@ -88,12 +88,12 @@ func (f *Files) TensorsFor(exact bool) (*TensorSet, error) {
 		return ts, nil
 	}
 	var err error
-	ts.Source, err = f.InOrder()
+	ts.Source, err = f.InInputOrder()
 	return ts, err
 }
 
 // ReadAt reads a tensor; columns are put in order.
-func (v *inOrder) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
+func (v *inputOrder) ReadAt(t store.Tensor, p []byte, off int64) (int, error) {
 	order := v.orders[t.Name]
 	if order == nil {
 		return v.Source.ReadAt(t, p, off)

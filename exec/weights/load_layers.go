@@ -31,12 +31,12 @@ func (ld *Loader) LoadLayers(ctx context.Context, w *Weights) error {
 		return err
 	}
 	tiering.JoinPages(ld.Frames)
-	return ld.giveOrders()
+	return ld.applyOrders()
 }
 
-// PartByPart reads a model so that no more than one part of it need be in memory as
+// LoadSequentially reads a model so that no more than one part of it need be in memory as
 // the file has it: take is called with each, whose frame is the loader's last.
-func (ld *Loader) PartByPart(ctx context.Context, plans []Layout, take func(*Layout) error) error {
+func (ld *Loader) LoadSequentially(ctx context.Context, plans []Layout, take func(*Layout) error) error {
 	ld.Total += ReadBytes(plans)
 	queue := prefetch.New(loadReaders)
 	defer queue.Close()

@@ -50,7 +50,7 @@ func (c *rowCache) free() {
 }
 
 // keep gives the memory back, or takes it again if the budget allows.
-func (c *rowCache) Keep(on bool) {
+func (c *rowCache) Enable(on bool) {
 	switch have := c != nil && len(c.Frame.Bytes()) > 0; {
 	case c == nil || on == have:
 	case on:
@@ -81,10 +81,10 @@ func (c *rowCache) slot(id int32) int {
 	return -1
 }
 
-func (c *rowCache) has(id int32) bool { return c.slot(id) >= 0 }
+func (c *rowCache) contains(id int32) bool { return c.slot(id) >= 0 }
 
-// find returns a row, or nil. It counts as a use.
-func (c *rowCache) find(id int32) []byte {
+// get returns a row, or nil. It counts as a use.
+func (c *rowCache) get(id int32) []byte {
 	if c == nil {
 		return nil
 	}
@@ -96,23 +96,23 @@ func (c *rowCache) find(id int32) []byte {
 	return c.Frame.Bytes()[i*c.row:][:c.row]
 }
 
-// offer hands a row over that find did not find.
-func (c *rowCache) offer(id int32, row []byte) {
-	if c.has(id) {
+// admit hands a row over that find did not find.
+func (c *rowCache) admit(id int32, row []byte) {
+	if c.contains(id) {
 		return
 	}
 	worst, least := -1, 0
 	for i, hi := c.set(id); i < hi; i++ {
 		n := -1
 		if c.ids[i] >= 0 {
-			n = c.uses.of(c.ids[i])
+			n = c.uses.estimate(c.ids[i])
 		}
 		if worst < 0 || n < least {
 			worst, least = i, n
 		}
 	}
 	// Among equals the newer one stays.
-	if worst < 0 || least > c.uses.of(id) {
+	if worst < 0 || least > c.uses.estimate(id) {
 		return
 	}
 	c.ids[worst] = id
@@ -158,7 +158,7 @@ func (c *rowCounts) add(id int32) {
 	}
 }
 
-func (c *rowCounts) of(id int32) int {
+func (c *rowCounts) estimate(id int32) int {
 	a, b := c.cells(id)
 	return int(min(*a, *b))
 }

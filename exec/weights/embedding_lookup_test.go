@@ -20,16 +20,16 @@ import (
 
 const rowTestCols = 96
 
-// flashRows is an embedding on flash whose rows hold their number. before is
+// flashEmbedding is an embedding on flash whose rows hold their number. before is
 // called before each read, and its error is the read's.
-func flashRows(count int, before func() error) *embedding {
+func flashEmbedding(count int, before func() error) *embedding {
 	const off = 3 * pack.BlockBytes / 2 // something else lies before it
 	section := make([]byte, off)
 	for i := range count * rowTestCols {
 		section = binary.LittleEndian.AppendUint32(section, math.Float32bits(float32(i/rowTestCols)))
 	}
 	e := &embedding{Matrix: Matrix{Type: quant.F32, Rows: count, Cols: rowTestCols}, off: off, size: int64(len(section))}
-	e.Rest.Count = count
+	e.Streamed.Count = count
 	e.section = prefetch.ReaderFunc(func(p []byte, at int64) (int, error) {
 		if err := before(); err != nil {
 			return 0, err
@@ -39,25 +39,25 @@ func flashRows(count int, before func() error) *embedding {
 	return e
 }
 
-// rowTest looks up rows and checks what comes.
-type rowTest struct {
-	*RowLookup
+// lookupTest looks up rows and checks what comes.
+type lookupTest struct {
+	*EmbeddingLookup
 	dst []float32
 	raw []byte
 }
 
-func newRowTest(t *testing.T, e *embedding, keep int) *rowTest {
+func newLookupTest(t *testing.T, e *embedding, keep int) *lookupTest {
 	budget := tiering.New(0)
-	r, err := NewRows(e, budget, RowMemory{keep * 2 / 3, keep / 3})
+	r, err := NewEmbeddingLookup(e, budget, LookupMemory{keep * 2 / 3, keep / 3})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		r.Close()
 		require.NoError(t, budget.Check())
 	})
-	return &rowTest{r, make([]float32, 64*rowTestCols), make([]byte, e.RowBytes())}
+	return &lookupTest{r, make([]float32, 64*rowTestCols), make([]byte, e.RowBytes())}
 }
 
-func (r *rowTest) check(t *testing.T, ids []int32) {
+func (r *lookupTest) check(t *testing.T, ids []int32) {
 	t.Helper()
 	require.NoError(t, r.Lookup(context.Background(), r.dst, ids, r.raw))
 	for i, id := range ids {
@@ -74,7 +74,7 @@ func TestRowsOnFlash(t *testing.T) {
 	const count = 5000
 	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.RowCache} {
 		random := rand.New(rand.NewPCG(1, uint64(keep)))
-		r := newRowTest(t, flashRows(count, none), keep)
+		r := newLookupTest(t, flashEmbedding(count, none), keep)
 		for range 200 {
 			ids := make([]int32, 1+random.IntN(64))
 			for i := range ids {
@@ -84,10 +84,10 @@ func TestRowsOnFlash(t *testing.T) {
 			}
 			r.check(t, ids)
 			if random.IntN(20) == 0 {
-				r.Kept.Keep(random.IntN(2) == 0)
+				r.Cache.Enable(random.IntN(2) == 0)
 			}
 		}
-		r.Kept.Keep(true)
+		r.Cache.Enable(true)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestRowsOnFlashFail(t *testing.T) {
 			left <- struct{}{}
 		}
 		failed := make(chan struct{}, 1)
-		r := newRowTest(t, flashRows(20000, func() error {
+		r := newLookupTest(t, flashEmbedding(20000, func() error {
 			select {
 			case <-left:
 			default:
@@ -127,7 +127,7 @@ func TestRowsOnFlashFail(t *testing.T) {
 func TestRowsOnFlashFailTogether(t *testing.T) {
 	broken := errors.New("broken")
 	var away atomic.Bool
-	r := newRowTest(t, flashRows(100000, func() error {
+	r := newLookupTest(t, flashEmbedding(100000, func() error {
 		if away.Load() {
 			return broken
 		}
@@ -149,14 +149,14 @@ func TestRowsOnFlashFailTogether(t *testing.T) {
 // while a read is under way that nobody waits for.
 func TestRowsWithOtherMemory(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
-	e := flashRows(100000, func() error {
+	e := flashEmbedding(100000, func() error {
 		if g := gate.Load(); g != nil {
 			<-*g
 		}
 		return nil
 	})
 	budget := tiering.New(0)
-	r := newRowTest(t, e, 0)
+	r := newLookupTest(t, e, 0)
 	for i, readers := range []int{3, 0, 7, 7, 1} {
 		ids := []int32{7, int32(9000 * i), 20000, 30000, 40000, 50000}
 		closed := make(chan struct{})
@@ -180,7 +180,7 @@ func TestRowsWithOtherMemory(t *testing.T) {
 func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 	gate := make(chan struct{})
 	reading := make(chan struct{}, 100)
-	r := newRowTest(t, flashRows(100000, func() error {
+	r := newLookupTest(t, flashEmbedding(100000, func() error {
 		reading <- struct{}{}
 		<-gate
 		return nil
@@ -201,8 +201,8 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 	r.check(t, []int32{7, 9000, 70000})
 }
 
-func TestRowLookupAllocatesNothing(t *testing.T) {
-	r := newRowTest(t, flashRows(5000, none), tiering.RowCache)
+func TestEmbeddingLookupAllocatesNothing(t *testing.T) {
+	r := newLookupTest(t, flashEmbedding(5000, none), tiering.RowCache)
 	ids := make([]int32, 1)
 	random := rand.New(rand.NewPCG(1, 1))
 	require.Zero(t, testing.AllocsPerRun(500, func() {
@@ -231,10 +231,10 @@ func TestRowCacheKeepsFrequentRows(t *testing.T) {
 		if at%1000 < 300 {
 			id = int32(30000 + random.IntN(90000))
 		}
-		if total++; c.find(id) != nil {
+		if total++; c.get(id) != nil {
 			hits++
 		} else {
-			c.offer(id, make([]byte, row))
+			c.admit(id, make([]byte, row))
 		}
 		if _, ok := last[id]; ok {
 			recent++

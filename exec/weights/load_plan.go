@@ -7,11 +7,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// divide changes what is loaded so that it follows a plan: of each section its
+// applyPlan changes what is loaded so that it follows a plan: of each section its
 // first part stays in memory, and the rest will pass through it. Norms and biases
 // lie apart and always stay. An embedding whose rows are only looked up is not
 // loaded.
-func (ld *Loader) divide(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layout, error) {
+func (ld *Loader) applyPlan(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layout, error) {
 	file, ok := ld.Tensors.Source.(*pack.File)
 	if !ok {
 		if plan.Resident() {
@@ -24,11 +24,11 @@ func (ld *Loader) divide(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layo
 			return nil, err
 		}
 	}
-	ld.Parts = &Residency{w: w, File: file, budget: ld.Budget, layers: len(ld.Spec.Layers)}
-	if err := ld.Parts.Check(plan); err != nil {
+	ld.Residency = &Residency{w: w, File: file, budget: ld.Budget, layers: len(ld.Spec.Layers)}
+	if err := ld.Residency.Check(plan); err != nil {
 		return nil, err
 	}
-	cacheExperts := coldExperts(plans)
+	cacheExperts := expertsInPack(plans)
 	vectors := Layout{Name: "norms and biases"}
 	kept := plans[:0]
 	for _, l := range plans {
@@ -39,28 +39,28 @@ func (ld *Loader) divide(w *Weights, plans []Layout, plan *tiering.Plan) ([]Layo
 			}
 		case l.Kind == expertLayout:
 			if cacheExperts {
-				ld.Cold = append(ld.Cold, l)
+				ld.CachedExperts = append(ld.CachedExperts, l)
 				continue
 			}
 		case l.Kind == EmbeddingLayout:
-			w.Embed.leave(&l)
+			w.Embed.leaveOnFlash(&l)
 			continue
 		case l.Kind == EndsLayout:
-			w.Embed.remember(&l)
-			l.setApart(&vectors)
-			l.cut(plan.HeadPinned)
+			w.Embed.noteSection(&l)
+			l.moveVectors(&vectors)
+			l.pinPrefix(plan.HeadPinned)
 		default:
-			l.setApart(&vectors)
-			l.cut(plan.Pinned[l.Layer])
+			l.moveVectors(&vectors)
+			l.pinPrefix(plan.Pinned[l.Layer])
 		}
 		kept = append(kept, l)
 	}
 	return append(kept, vectors), nil
 }
 
-// setApart moves the layout's vectors to another one: they stay in memory
+// moveVectors moves the layout's vectors to another one: they stay in memory
 // whatever becomes of the matrices between them.
-func (l *Layout) setApart(vectors *Layout) {
+func (l *Layout) moveVectors(vectors *Layout) {
 	places := l.Places[:0:0]
 	for _, p := range l.Places {
 		if p.Vector != nil {
@@ -72,30 +72,30 @@ func (l *Layout) setApart(vectors *Layout) {
 	l.Places = places
 }
 
-// cut makes the layout keep so many bytes of its section, a whole number of
+// pinPrefix makes the layout keep so many bytes of its section, a whole number of
 // blocks; and a little more where that would end within a unit of a matrix. It
 // says of each matrix which rows are not kept.
-func (l *Layout) cut(pinned int64) {
-	l.from = l.keeps(pinned)
-	l.Size = l.from
+func (l *Layout) pinPrefix(pinned int64) {
+	l.streamFrom = l.pinnedBytes(pinned)
+	l.Size = l.streamFrom
 	for i := range l.Places {
 		p := &l.Places[i]
-		if p.off+p.Bytes() <= l.from {
+		if p.off+p.Bytes() <= l.streamFrom {
 			p.rest = streamedRows{}
 			continue
 		}
 		_, unit := p.unit()
-		held := min((max(0, l.from-p.off)+unit-1)/unit*unit, p.Bytes())
+		held := min((max(0, l.streamFrom-p.off)+unit-1)/unit*unit, p.Bytes())
 		if held > 0 {
 			l.Size = max(l.Size, p.off+held)
 		}
-		p.rest = streamedRows{Run: l.Layer, Offset: int64(p.off + held - l.from)}
+		p.rest = streamedRows{Run: l.Layer, Offset: int64(p.off + held - l.streamFrom)}
 	}
 }
 
-// keeps returns how much of its section the layout keeps of so many bytes: whole
+// pinnedBytes returns how much of its section the layout keeps of so many bytes: whole
 // blocks, or all.
-func (l *Layout) keeps(pinned int64) int {
+func (l *Layout) pinnedBytes(pinned int64) int {
 	if pinned >= int64(l.SectionSize) {
 		return l.SectionSize
 	}
@@ -104,6 +104,6 @@ func (l *Layout) keeps(pinned int64) int {
 
 // unit returns what the placement's matrix can be cut into.
 func (p *Placement) unit() (rows, bytes int) {
-	m := Matrix{Type: p.Slot.Type, Rows: p.Slot.Rows, Cols: p.Slot.Cols, Tiled: p.tile}
+	m := Matrix{Type: p.Slice.Type, Rows: p.Slice.Rows, Cols: p.Slice.Cols, Tiled: p.tile}
 	return m.Unit()
 }

@@ -13,47 +13,47 @@ import (
 // the next layer are on their way while the MLP of this one is computed, and
 // neither kind takes bandwidth that the other needs first.
 
-// joint is how a stream of weights brings keys and values as well.
-type joint struct {
-	Page   int           // the largest page of keys and values, 0 if none is on flash
-	Cut    prefetch.Ring // of the stream of weights
-	Starts int           // counts how often that was started or stopped
-	places []layerPlace  // [layer] in the stream; nil: run l is layer l
-	tail   int           // the first run behind the layers
+// interleaved is how a stream of weights brings keys and values as well.
+type interleaved struct {
+	MaxPage    int           // the largest page of keys and values, 0 if none is on flash
+	WeightRing prefetch.Ring // of the stream of weights
+	Restarts   int           // counts how often that was started or stopped
+	runs       []layerRuns   // [layer] in the stream; nil: run l is layer l
+	tail       int           // the first run behind the layers
 }
 
-// layerPlace is where a layer's weights are in the stream.
-type layerPlace struct {
+// layerRuns is where a layer's weights are in the stream.
+type layerRuns struct {
 	before, after int   // runs
 	end           int64 // of the matrices before attention, in the section's streamed part
-	from          int64 // where the run after attention begins there
+	afterFrom     int64 // where the run after attention begins there
 }
 
-// forget makes the stream one of weights alone, with another ring.
-func (j *joint) forget(ring prefetch.Ring) {
-	j.Cut, j.places = ring, nil
-	j.Starts++
+// reset makes the stream one of weights alone, with another ring.
+func (j *interleaved) reset(ring prefetch.Ring) {
+	j.WeightRing, j.runs = ring, nil
+	j.Restarts++
 }
 
 // place returns the run of a section, and the place in it, for an offset in what
 // is streamed of the section.
-func (j *joint) Place(section int, off int64) (int, int64) {
+func (j *interleaved) Locate(section int, off int64) (int, int64) {
 	switch {
-	case j.places == nil:
+	case j.runs == nil:
 		return section, off
-	case section == len(j.places):
+	case section == len(j.runs):
 		return j.tail, off
 	}
-	p := &j.places[section]
+	p := &j.runs[section]
 	if off < p.end {
 		return p.before, off
 	}
-	return p.after, off - p.from
+	return p.after, off - p.afterFrom
 }
 
-// Joinable reports whether the stream of weights can bring keys and values too.
-func (r *Residency) Joinable() bool {
-	if r == nil || r.Stream == nil || r.ring == nil || r.Page == 0 || r.Page > (r.Cut.Slots-1)*r.Cut.Piece {
+// CanInterleave reports whether the stream of weights can bring keys and values too.
+func (r *Residency) CanInterleave() bool {
+	if r == nil || r.Stream == nil || r.ring == nil || r.MaxPage == 0 || r.MaxPage > (r.WeightRing.Slots-1)*r.WeightRing.Piece {
 		return false
 	}
 	for l := range r.w.Layers {
@@ -82,16 +82,16 @@ func (r *Residency) attentionEnd(l int) (end int, ok bool) {
 	return end, true
 }
 
-// Join puts runs of keys and values where layers need them; of layer l they are
+// Interleave puts runs of keys and values where layers need them; of layer l they are
 // kv[first[l]:first[l+1]]. It returns the number of each in the stream. Blocks of
 // the pack that hold weights from before and after attention are read twice.
-func (r *Residency) Join(kv []prefetch.Run, first []int) (at []int) {
+func (r *Residency) Interleave(kv []prefetch.Run, first []int) (at []int) {
 	seq, _ := r.Sequence()
 	weights := seq.Body
 	seq.Body = nil
-	r.places = make([]layerPlace, len(weights))
+	r.runs = make([]layerRuns, len(weights))
 	for l, run := range weights {
-		p := &r.places[l]
+		p := &r.runs[l]
 		p.before, p.end = len(seq.Body), run.Size
 		if first[l] == first[l+1] {
 			seq.Body = append(seq.Body, run)
@@ -100,11 +100,11 @@ func (r *Residency) Join(kv []prefetch.Run, first []int) (at []int) {
 		end, _ := r.attentionEnd(l)
 		end = max(0, end-int(run.Off))
 		p.end = int64(end)
-		p.from = int64(end / pack.BlockBytes * pack.BlockBytes)
+		p.afterFrom = int64(end / pack.BlockBytes * pack.BlockBytes)
 		head, rest := run, run
 		head.Size = min(run.Size, int64((end+pack.BlockBytes-1)/pack.BlockBytes*pack.BlockBytes))
-		p.from = min(p.from, run.Size)
-		rest.Off, rest.Size = run.Off+p.from, run.Size-p.from
+		p.afterFrom = min(p.afterFrom, run.Size)
+		rest.Off, rest.Size = run.Off+p.afterFrom, run.Size-p.afterFrom
 		seq.Body = append(seq.Body, head)
 		for i := first[l]; i < first[l+1]; i++ {
 			at = append(at, len(seq.Body))
@@ -114,16 +114,16 @@ func (r *Residency) Join(kv []prefetch.Run, first []int) (at []int) {
 		seq.Body = append(seq.Body, rest)
 	}
 	r.tail = len(seq.Body)
-	r.Stream.Reconfigure(r.Cut, seq)
+	r.Stream.Reconfigure(r.WeightRing, seq)
 	return at
 }
 
-// Part makes the stream one of weights alone again.
-func (r *Residency) Part() {
-	if r != nil && r.places != nil {
+// Separate makes the stream one of weights alone again.
+func (r *Residency) Separate() {
+	if r != nil && r.runs != nil {
 		seq, _ := r.Sequence()
-		r.places = nil
-		r.Stream.Reconfigure(r.Cut, seq)
+		r.runs = nil
+		r.Stream.Reconfigure(r.WeightRing, seq)
 	}
 }
 
@@ -132,7 +132,7 @@ func (r *Residency) Generation() int {
 	if r == nil {
 		return 0
 	}
-	return r.Starts
+	return r.Restarts
 }
 
 // WeightStream returns the stream of weights, nil while nothing is streamed.

@@ -13,16 +13,16 @@ func (c *ExpertCache) Guess(layer int, likely []int32) {
 	defer r.Mu.Unlock()
 	for _, e := range likely {
 		id := int32(layer*c.PerLayer) + e
-		if at := c.Where[id]; at >= 0 {
+		if at := c.SlotOf[id]; at >= 0 {
 			r.Slots[at].step = c.step
 			continue
 		}
 		c.guesses = append(c.guesses, id)
-		if c.Trust < leastTrust {
+		if c.Trust < minTrust {
 			continue
 		}
-		if at := c.take(c.Slots(), math.Inf(1)); at >= 0 {
-			c.fill(at, id)
+		if at := c.takeSlot(c.Slots(), math.Inf(1)); at >= 0 {
+			c.assign(at, id)
 			r.Slots[at].guess = c.step
 			r.guessed.push(at)
 		}
@@ -31,21 +31,21 @@ func (c *ExpertCache) Guess(layer int, likely []int32) {
 }
 
 const (
-	// GuessShare is which part of the memory for experts guesses may take at once:
+	// SlotsPerGuess is which part of the memory for experts guesses may take at once:
 	// one in so many slots.
-	GuessShare = 4
-	// leastTrust is which part of the guesses has to be right for reads to begin on
+	SlotsPerGuess = 4
+	// minTrust is which part of the guesses has to be right for reads to begin on
 	// them. A read for nothing takes the disk from one that is waited for, and a
 	// slot from an expert, while one that begins early gains no more than the time of
 	// attention.
-	leastTrust = 0.75
-	// trustMemory is over about how many guesses trust is an average.
-	trustMemory = 256
+	minTrust = 0.75
+	// trustWindow is over about how many guesses trust is an average.
+	trustWindow = 256
 )
 
-// judge compares the guesses for a step with what was chosen. first is as in
+// scoreGuesses compares the guesses for a step with what was chosen. first is as in
 // router.
-func (c *ExpertCache) judge(layer int, first []int32) {
+func (c *ExpertCache) scoreGuesses(layer int, first []int32) {
 	for _, id := range c.guesses {
 		e := int(id) - layer*c.PerLayer
 		right := 0.0
@@ -54,7 +54,7 @@ func (c *ExpertCache) judge(layer int, first []int32) {
 			c.stats.Right++
 		}
 		c.stats.Guessed++
-		c.Trust += (right - c.Trust) / trustMemory
+		c.Trust += (right - c.Trust) / trustWindow
 	}
 	c.guesses = c.guesses[:0]
 }
