@@ -62,7 +62,7 @@ func (m *memory) plan(ctx context.Context, f *modelfile.Files, perTensor *exec.W
 		return err
 	}
 	if !inPieces { // then an embedding is loaded as well
-		m.shape.Beside += m.shape.Embedding
+		m.shape.OtherPinned += m.shape.Embedding
 		m.shape.Embedding = 0
 	}
 	if m.current, err = makePlan(m.shape, m.need, tiering.Rates{}); err != nil {

@@ -37,14 +37,14 @@ const tileQueries = 32
 type attention struct {
 	*step
 	tiles       []tile
-	sharesSpans bool         // threads share the spans of the only tile
-	spans       []float32    // states of shared spans, before mergeSpans
-	tileStates  [2][]float32 // [chunk, Heads, HeadDim+2] states that tiles save between groups of pages from flash
-	fetched     pageGroup    // pages from flash that are being attended
-	pages       []fetch.Page // memory of fetched.pages
-	checks      fetch.Checks // of fetched
-	fetchedErr  sync.Mutex   // guards fetched.err
-	selector    pageSelector // chooses the blocks that rows attend to
+	sharesSpans bool               // threads share the spans of the only tile
+	spans       []float32          // states of shared spans, before mergeSpans
+	tileStates  [2][]float32       // [chunk, Heads, HeadDim+2] states that tiles save between groups of pages from flash
+	fetched     pageGroup          // pages from flash that are being attended
+	pages       []fetch.Page       // memory of fetched.pages
+	checks      fetch.PageChecksum // of fetched
+	fetchedErr  sync.Mutex         // guards fetched.err
+	selector    pageSelector       // chooses the blocks that rows attend to
 
 	attendPart, mergePart, groupPart func(part, worker int)
 }

@@ -109,7 +109,7 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 		}
 		group := pageGroup{pages: a.pages, merged: block, block: block, count: len(a.pages) * blocks, tile: first}
 		if tiles == 1 && a.firstBlock(a.tiles[first]) <= block {
-			group.sums = a.checks.Room(group.count * a.layer.KVHeads)
+			group.sums = a.checks.Buffer(group.count * a.layer.KVHeads)
 		}
 		page += len(a.pages)
 		if len(a.batch.runs) == 1 && last && block+group.count == (end.FirstPage+end.Pages)*blocks {
@@ -171,7 +171,7 @@ func (a *attention) groupParts() int {
 // the tiles is used.
 func (a *attention) runGroupPart(part int) {
 	if part == 0 {
-		if a.m.kvReader.Pressed() {
+		if a.m.kvReader.FlashBound() {
 			a.m.kvReader.Submit()
 		}
 		return
@@ -324,7 +324,7 @@ func (a *attention) verifyBlocks() {
 	}
 	shares := len(a.fetched.sums) / len(a.fetched.pages)
 	for i := range a.fetched.pages {
-		a.compareChecksum(i, a.checks.Page(a.fetched.sums[i*shares:(i+1)*shares]))
+		a.compareChecksum(i, a.checks.Combine(a.fetched.sums[i*shares:(i+1)*shares]))
 	}
 }
 

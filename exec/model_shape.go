@@ -49,7 +49,7 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	}
 	if o.W8A8 != nil {
 		m.outliers = &outlierPath{m: m}
-		s.Beside += o.W8A8.residentBytes()
+		s.OtherPinned += o.W8A8.residentBytes()
 	}
 	addScratch(&s, m, o.Threads)
 	return s, nil

@@ -48,7 +48,7 @@ func newPass(m *Model, chunk int) (*pass, error) {
 		return nil, err
 	}
 	p.prepareWorkers()
-	p.attn.checks = fetch.NewChecks(m.cache)
+	p.attn.checks = fetch.NewPageChecksum(m.cache)
 	p.ops = make([]rowOp, 0, maxRowOps)
 	p.preparePart, p.convPart = p.prepareRow, p.convolve
 	p.step.makeParts()

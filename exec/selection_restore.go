@@ -92,7 +92,7 @@ func (w *restoredKeys) summarizeHot(layer, heads, from int) {
 
 // summarizeCold reads some pages of a part, of which the first block has the index block, and
 // computes the summaries of the blocks from first on.
-func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part kv.Part, at int) error {
+func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part kv.Span, at int) error {
 	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
 	if block+pages*each <= first {
 		return nil

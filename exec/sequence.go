@@ -209,7 +209,7 @@ func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader)
 	last := len(s.ids) + len(ids) - 1
 	b := &s.batch
 	b.each = r.Each
-	b.selects = max(len(ids), r.Prompt) <= selectRows && s.summaries != nil && s.summaries.Known(len(s.ids))
+	b.selects = max(len(ids), r.Prompt) <= selectRows && s.summaries != nil && s.summaries.Complete(len(s.ids))
 	for len(ids) > 0 {
 		n := min(len(ids), m.chunk())
 		s.saveBefore(n)

@@ -70,5 +70,5 @@ func madeUpVectors(m *Model) [][]float32 {
 func (m *Model) ReadKVLate(late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kvReader.ReadLate(late)
+	m.kvReader.ReadOnDemand(late)
 }

@@ -89,7 +89,7 @@ func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32
 }
 
 // restore loads the KV of ids from parts. exact means that their tokens used exact attention.
-func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []segment.Part, ids []int32, exact bool) (int, error) {
+func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []segment.Span, ids []int32, exact bool) (int, error) {
 	n := 0
 	for _, p := range parts {
 		n += p.Pages * store.PageTokens()
@@ -142,7 +142,7 @@ func (s *Sequence) DropDamaged(stores Stores) error {
 // fill reserves KV for parts and reads them, between two passes, because pages of other
 // sequences may have to spill. n is the sequence's length with the parts; it already holds the
 // tokens before had.
-func (s *Sequence) fill(ctx context.Context, parts []segment.Part, had, n int) (kv.Chain, error) {
+func (s *Sequence) fill(ctx context.Context, parts []segment.Span, had, n int) (kv.Chain, error) {
 	m := s.model
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 // number gives other rounding.
 const BlockTokens = 64
 
-// Memory is taken from the system in steps of slabStep, the size of a huge page:
+// Memory is taken from the system in steps of frameStep, the size of a huge page:
 // attention walks all of it, and spends a seventh of its time on finding small
 // ones. Rows are not a divisor of it, so they follow each other in slabs, which
-// grow step by step up to slabRoom.
+// grow step by step up to frameCapacity.
 const (
-	slabStep = 2 << 20
-	slabRoom = 16 << 20
+	frameStep     = 2 << 20
+	frameCapacity = 16 << 20
 )
 
 // ErrClosed is returned by a sequence or cache that was closed.
@@ -76,42 +76,42 @@ type Options struct {
 // Cache hands out pages to sequences and takes them back. Pages of one place in
 // all layers belong together, as a row: a token needs all of them or none.
 type Cache struct {
-	shape  Shape
-	budget *tiering.Budget
-	tokens int   // of a page
-	at     []int // [layer] where its page lies in a row
-	bytes  int   // of a row
+	shape        Shape
+	budget       *tiering.Budget
+	pageTokens   int   // of a page
+	layerOffsets []int // [layer] where its page lies in a row
+	slabBytes    int   // of a row
 
-	mu      sync.Mutex
-	spill   Spiller
-	cold    bool
-	hot     int64 // most bytes of rows in use; 0 = no limit
-	slabs   map[*frameBlock]struct{}
-	last    *frameBlock // that grows
-	free    []*slab
-	live    int // rows held by sequences
-	seqs    map[*Seq]struct{}
-	clock   uint64 // counts calls of Grow
-	changes uint64 // counts changes of what is cold
-	written int64  // bytes that were spilled
-	failed  error  // of the last attempt that did not succeed
-	closed  bool
+	mu        sync.Mutex
+	spill     Spiller
+	mayBeCold bool
+	hotLimit  int64 // most bytes of rows in use; 0 = no limit
+	frames    map[*slabFrame]struct{}
+	lastFrame *slabFrame // that grows
+	free      []*slab
+	liveSlabs int // rows held by sequences
+	seqs      map[*Seq]struct{}
+	clock     uint64 // counts calls of Grow
+	changes   uint64 // counts changes of what is cold
+	written   int64  // bytes that were spilled
+	failed    error  // of the last attempt that did not succeed
+	closed    bool
 }
 
 // slab is the pages of one place in all layers.
 type slab struct {
-	slab  *frameBlock
+	frame *slabFrame
 	index int // in the slab
 	data  []byte
 	refs  int // sequences that hold it
 }
 
-// frameBlock is memory that rows are cut from, one after the other.
-type frameBlock struct {
-	frame *tiering.Frame
-	room  int // rows that fit when it has grown as far as it can
-	rows  int // that were cut
-	used  int // of them: up to the last that is in use, while trim counts
+// slabFrame is memory that rows are cut from, one after the other.
+type slabFrame struct {
+	frame    *tiering.Frame
+	capacity int // rows that fit when it has grown as far as it can
+	slabs    int // that were cut
+	keep     int // of them: up to the last that is in use, while trim counts
 }
 
 // NewCache returns an empty cache. Its pages are charged to budget as hot KV.
@@ -122,13 +122,13 @@ func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 	if o.PageTokens < 0 || o.PageTokens%BlockTokens != 0 || o.PageTokens > maxPageTokens {
 		return nil, fmt.Errorf("kv: a page of %d tokens: it must be a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
 	}
-	c := &Cache{shape: shape, budget: budget, tokens: o.PageTokens, spill: o.Spill, cold: o.MayBeCold || o.Spill != nil, hot: o.Hot, slabs: map[*frameBlock]struct{}{}, seqs: map[*Seq]struct{}{}}
+	c := &Cache{shape: shape, budget: budget, pageTokens: o.PageTokens, spill: o.Spill, mayBeCold: o.MayBeCold || o.Spill != nil, hotLimit: o.Hot, frames: map[*slabFrame]struct{}{}, seqs: map[*Seq]struct{}{}}
 	for l, heads := range shape.KVHeads {
 		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/shape.HeadDim {
 			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
 		}
-		c.at = append(c.at, c.bytes)
-		c.bytes += c.PageBytes(l)
+		c.layerOffsets = append(c.layerOffsets, c.slabBytes)
+		c.slabBytes += c.PageBytes(l)
 	}
 	return c, nil
 }
@@ -140,20 +140,20 @@ const maxPageTokens = 1 << 14
 func (c *Cache) Shape() Shape { return c.shape }
 
 // PageTokens returns how many tokens a page holds.
-func (c *Cache) PageTokens() int { return c.tokens }
+func (c *Cache) PageTokens() int { return c.pageTokens }
 
 // PageBlocks returns how many blocks that is.
-func (c *Cache) PageBlocks() int { return c.tokens / BlockTokens }
+func (c *Cache) PageBlocks() int { return c.pageTokens / BlockTokens }
 
 // PageBytes returns the size of a page of a layer.
 func (c *Cache) PageBytes(layer int) int { return c.PageBlocks() * c.shape.blockBytes(layer) }
 
 // MayBeCold reports whether pages may be on flash.
-func (c *Cache) MayBeCold() bool { return c.cold }
+func (c *Cache) MayBeCold() bool { return c.mayBeCold }
 
 // page returns the page of a layer.
 func (c *Cache) page(r *slab, layer int) []byte {
-	at, n := c.at[layer], c.PageBytes(layer)
+	at, n := c.layerOffsets[layer], c.PageBytes(layer)
 	return r.data[at : at+n : at+n]
 }
 
@@ -163,59 +163,59 @@ func (c *Cache) takeSlab() (*slab, error) {
 		return nil, ErrClosed
 	}
 	if len(c.free) == 0 {
-		if err := c.addSlabs(); err != nil {
+		if err := c.growFrames(); err != nil {
 			return nil, err
 		}
 	}
 	last := len(c.free) - 1
 	r := c.free[last]
 	c.free = c.free[:last]
-	c.live++
+	c.liveSlabs++
 	r.refs = 1
 	return r, nil
 }
 
-// addSlabs takes memory for one more row, or some, from the system. c.mu is held.
-func (c *Cache) addSlabs() error {
-	s := c.last
-	if s == nil || s.rows == s.room {
-		s = &frameBlock{room: max(1, slabRoom/max(1, c.bytes))}
-		frame, err := tiering.AllocRoom(c.budget, tiering.KVHot, 0, s.room*c.bytes)
+// growFrames takes memory for one more row, or some, from the system. c.mu is held.
+func (c *Cache) growFrames() error {
+	s := c.lastFrame
+	if s == nil || s.slabs == s.capacity {
+		s = &slabFrame{capacity: max(1, frameCapacity/max(1, c.slabBytes))}
+		frame, err := tiering.AllocRoom(c.budget, tiering.KVHot, 0, s.capacity*c.slabBytes)
 		if err != nil {
 			return c.noRoom(err)
 		}
 		s.frame = frame
 	}
-	least, most := (s.rows+1)*c.bytes, s.room*c.bytes
-	if c.hot > 0 { // no more than may be used
-		most = max(least, min(most, (s.rows+int(c.hot/int64(max(1, c.bytes)))-c.live)*c.bytes))
+	least, most := (s.slabs+1)*c.slabBytes, s.capacity*c.slabBytes
+	if c.hotLimit > 0 { // no more than may be used
+		most = max(least, min(most, (s.slabs+int(c.hotLimit/int64(max(1, c.slabBytes)))-c.liveSlabs)*c.slabBytes))
 	}
-	size := min((least+slabStep-1)/slabStep*slabStep, most)
+	size := min((least+frameStep-1)/frameStep*frameStep, most)
 	err := s.frame.Resize(size)
 	if err != nil && size > least { // near the limit one row may still fit
 		err = s.frame.Resize(least)
 	}
 	if err != nil {
-		if s.rows == 0 {
+		if s.slabs == 0 {
 			s.frame.Free()
 		}
 		return c.noRoom(err)
 	}
-	c.slabs[s], c.last = struct{}{}, s
-	c.cut(s)
+	c.frames[s], c.lastFrame = struct{}{}, s
+	c.cutSlabs(s)
 	return nil
 }
 
 func (c *Cache) noRoom(err error) error {
-	return fmt.Errorf("kv: no room for %d more tokens: %w", c.tokens, err)
+	return fmt.Errorf("kv: no room for %d more tokens: %w", c.pageTokens, err)
 }
 
-// cut makes rows of what a slab has grown by.
-func (c *Cache) cut(s *frameBlock) {
+// cutSlabs makes rows of what a slab has grown by.
+func (c *Cache) cutSlabs(s *slabFrame) {
 	all := s.frame.Bytes()
-	for at := s.rows * c.bytes; at+c.bytes <= len(all) && s.rows < s.room; at += c.bytes {
-		c.free = append(c.free, &slab{slab: s, index: s.rows, data: all[at : at+c.bytes : at+c.bytes]})
-		s.rows++
+	for at := s.slabs * c.slabBytes; at+c.slabBytes <= len(all) && s.slabs < s.capacity; at += c.slabBytes {
+		c.free = append(c.free, &slab{frame: s, index: s.slabs, data: all[at : at+c.slabBytes : at+c.slabBytes]})
+		s.slabs++
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *Cache) cut(s *frameBlock) {
 func (c *Cache) releaseSlab(r *slab) {
 	if r.refs--; r.refs == 0 {
 		c.free = append(c.free, r)
-		c.live--
+		c.liveSlabs--
 	}
 }
 
@@ -237,30 +237,30 @@ func (c *Cache) Trim() {
 // trim is Trim with c.mu held. Of a slab that some rows of are in use, those
 // behind the last of these go.
 func (c *Cache) trim() {
-	for s := range c.slabs {
-		s.used = s.rows
+	for s := range c.frames {
+		s.keep = s.slabs
 	}
 	slices.SortFunc(c.free, func(a, b *slab) int { return b.index - a.index })
 	c.free = slices.DeleteFunc(c.free, func(r *slab) bool {
-		last := r.index == r.slab.used-1
+		last := r.index == r.frame.keep-1
 		if last {
-			r.slab.used--
+			r.frame.keep--
 		}
 		return last
 	})
-	for s := range c.slabs {
-		if s.used == s.rows {
+	for s := range c.frames {
+		if s.keep == s.slabs {
 			continue
 		}
-		s.rows = s.used
-		if s.rows > 0 {
-			_ = s.frame.Resize(s.rows * c.bytes) // giving back is never refused
+		s.slabs = s.keep
+		if s.slabs > 0 {
+			_ = s.frame.Resize(s.slabs * c.slabBytes) // giving back is never refused
 			continue
 		}
-		delete(c.slabs, s)
+		delete(c.frames, s)
 		s.frame.Free()
-		if c.last == s {
-			c.last = nil
+		if c.lastFrame == s {
+			c.lastFrame = nil
 		}
 	}
 }
@@ -273,10 +273,10 @@ func (c *Cache) Close() error {
 	if c.closed {
 		return nil
 	}
-	for s := range c.slabs {
+	for s := range c.frames {
 		s.frame.Free()
 	}
-	c.slabs, c.last, c.free, c.closed = nil, nil, nil, true
+	c.frames, c.lastFrame, c.free, c.closed = nil, nil, nil, true
 	if c.spill == nil {
 		return nil
 	}

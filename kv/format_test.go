@@ -116,7 +116,7 @@ func read16(x, least []float32, src []byte) {
 	}
 }
 
-func TestWhatIsReadIsCloseToWhatWasPut(t *testing.T) {
+func TestStoredValuesAreCloseToInput(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		random := rand.New(rand.NewPCG(uint64(d), 1))
 		share := aligned(t, f.BlockBytes(d))
@@ -144,9 +144,9 @@ func TestWhatIsReadIsCloseToWhatWasPut(t *testing.T) {
 	})
 }
 
-// TestATokenWritesItsOwnBytes proves that history is never touched: each byte
+// TestPutWritesOnlyTheTokensBytes proves that history is never touched: each byte
 // belongs to one token, and tokens have equally many.
-func TestATokenWritesItsOwnBytes(t *testing.T) {
+func TestPutWritesOnlyTheTokensBytes(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		random := rand.New(rand.NewPCG(uint64(d), 2))
 		share := aligned(t, f.BlockBytes(d))
@@ -179,8 +179,8 @@ func TestATokenWritesItsOwnBytes(t *testing.T) {
 	})
 }
 
-// TestPuttingInAnyOrderGivesTheSameBytes: rounding is a function of the token alone.
-func TestPuttingInAnyOrderGivesTheSameBytes(t *testing.T) {
+// TestPutOrderDoesNotChangeBytes: rounding is a function of the token alone.
+func TestPutOrderDoesNotChangeBytes(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		random := rand.New(rand.NewPCG(uint64(d), 3))
 		a, b := aligned(t, f.BlockBytes(d)), aligned(t, f.BlockBytes(d))
@@ -197,7 +197,7 @@ func TestPuttingInAnyOrderGivesTheSameBytes(t *testing.T) {
 }
 
 // The figure that the formats promise: a little over a byte for an element.
-func TestCodesTakeLittleMoreThanAByte(t *testing.T) {
+func TestQuantizedFormatsTakeOneBytePerElement(t *testing.T) {
 	for _, d := range []int{64, 96, 128, 256} {
 		for _, f := range []Format{K8V8, K8F8, K4V8} {
 			perElement := float64(f.BlockBytes(d)) / float64(2*d*BlockTokens)
@@ -207,9 +207,9 @@ func TestCodesTakeLittleMoreThanAByte(t *testing.T) {
 	}
 }
 
-// TestRunsOfBlocksFillPages: 16 blocks of any layer can be read past the page
+// TestSixteenBlocksFillWholePages: 16 blocks of any layer can be read past the page
 // cache.
-func TestRunsOfBlocksFillPages(t *testing.T) {
+func TestSixteenBlocksFillWholePages(t *testing.T) {
 	for _, f := range Formats() {
 		for d := 1; d < 300; d++ {
 			require.Zero(t, f.BlockBytes(d)*16%4096, "%s with heads of %d", f, d)
@@ -218,9 +218,9 @@ func TestRunsOfBlocksFillPages(t *testing.T) {
 	}
 }
 
-// TestABrokenTokenStaysBroken: a NaN or infinity shows in what is read, in at
+// TestNonFiniteInputStaysNonFinite: a NaN or infinity shows in what is read, in at
 // least the element itself.
-func TestABrokenTokenStaysBroken(t *testing.T) {
+func TestNonFiniteInputStaysNonFinite(t *testing.T) {
 	finite := func(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		share := aligned(t, f.BlockBytes(d))
@@ -244,9 +244,9 @@ func TestABrokenTokenStaysBroken(t *testing.T) {
 	})
 }
 
-// TestPagesAreReadWhereverTheyLie: a page that was copied to other memory gives
+// TestPagesAreReadableAtAnyAddress: a page that was copied to other memory gives
 // the same views.
-func TestPagesAreReadWhereverTheyLie(t *testing.T) {
+func TestPagesAreReadableAtAnyAddress(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		c, err := NewCache(Shape{HeadDim: d, KVHeads: []int{2}, Format: f}, tiering.New(0), Options{})
 		require.NoError(t, err)
@@ -275,8 +275,8 @@ func TestPagesAreReadWhereverTheyLie(t *testing.T) {
 	})
 }
 
-// TestKernelsOfEveryFormatAreSound holds on any machine that runs the tests.
-func TestKernelsOfEveryFormatAreSound(t *testing.T) {
+// TestFormatCheckPasses holds on any machine that runs the tests.
+func TestFormatCheckPasses(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) { require.NoError(t, f.Check(d)) })
 }
 

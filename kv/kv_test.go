@@ -49,7 +49,7 @@ func TestPutThenBlockReturnsWhatWasStored(t *testing.T) {
 	require.NoError(t, budget.Check())
 }
 
-func TestTruncateGivesPagesBackForReuse(t *testing.T) {
+func TestTruncatedPagesAreReused(t *testing.T) {
 	budget := tiering.New(0)
 	c, err := NewCache(Shape{HeadDim: 8, KVHeads: []int{1, 1}}, budget, Options{})
 	require.NoError(t, err)
@@ -57,15 +57,15 @@ func TestTruncateGivesPagesBackForReuse(t *testing.T) {
 	s := c.NewSeq()
 	require.NoError(t, s.Grow(t.Context(), 10*BlockTokens))
 	s.Commit(10 * BlockTokens)
-	require.Equal(t, 10, c.live)
+	require.Equal(t, 10, c.liveSlabs)
 	s.Truncate(BlockTokens + 1)
-	require.Equal(t, 2, c.live)
+	require.Equal(t, 2, c.liveSlabs)
 	require.Equal(t, BlockTokens+1, s.Len())
 	used := budget.Usage()
 	require.NoError(t, s.Grow(t.Context(), 10*BlockTokens))
 	require.Equal(t, used, budget.Usage(), "pages that were given back are used again")
 	s.Close()
-	require.Zero(t, c.live)
+	require.Zero(t, c.liveSlabs)
 }
 
 func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
@@ -84,7 +84,7 @@ func TestGrowFailsCleanlyWhenTheBudgetIsSpent(t *testing.T) {
 	require.Equal(t, float32(1_000_000), k[0], "what was stored is still there")
 	require.ErrorIs(t, s.Grow(t.Context(), BlockTokens+1), tiering.ErrBudget, "asking again must not corrupt the page tables")
 	s.Close()
-	require.Zero(t, c.live)
+	require.Zero(t, c.liveSlabs)
 }
 
 func TestShapeOutOfRangeIsRefused(t *testing.T) {
@@ -92,9 +92,9 @@ func TestShapeOutOfRangeIsRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTrimGivesBackWhatNobodyUses: after a conversation was closed its memory
+// TestTrimReleasesUnusedMemory: after a conversation was closed its memory
 // goes back to the system, and that of others stays.
-func TestTrimGivesBackWhatNobodyUses(t *testing.T) {
+func TestTrimReleasesUnusedMemory(t *testing.T) {
 	budget := tiering.New(0)
 	c, err := NewCache(Shape{HeadDim: 64, KVHeads: []int{2, 8}, Format: K8V8}, budget, Options{})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ var _ Segment = (*segment.File)(nil)
 
 // SegmentLayout returns how pages of the cache lie in chunks that are kept.
 func (c *Cache) SegmentLayout() segment.Layout {
-	l := segment.Layout{PageTokens: c.tokens, Format: uint32(c.shape.Format)}
+	l := segment.Layout{PageTokens: c.pageTokens, Format: uint32(c.shape.Format)}
 	for i := range c.shape.KVHeads {
 		l.PageBytes = append(l.PageBytes, c.PageBytes(i))
 	}
@@ -46,12 +46,12 @@ func (c Chain) Cut(pages int) Chain {
 // Persist or Restore returned. An error comes with the chain of what could be
 // written.
 func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable bool) (_ Chain, err error) {
-	page := s.cache.tokens
+	page := s.cache.pageTokens
 	pages := min(len(tokens), s.len) / page
 	chain = slices.Clip(chain.Cut(pages)) // what is appended must not show in a longer one
 	held := s.pinPages(pages)
 	defer held.release()
-	var written []segment.Part // stay open: what is in use does not have to make room for the rest
+	var written []segment.Span // stay open: what is in use does not have to make room for the rest
 	defer func() {
 		s.noteSaved(written)
 		err = errors.Join(err, segment.Close(written))
@@ -66,7 +66,7 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 		if err != nil {
 			return chain[:i], err
 		}
-		written = append(written, segment.Part{File: f, Pages: n})
+		written = append(written, segment.Span{File: f, Pages: n})
 		if i == len(chain) {
 			chain = append(chain, segment.Ref{ID: f.ID(), Pages: n})
 		}
@@ -78,13 +78,13 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 // savedSegment is a chunk that holds pages of a sequence which are in memory, too. When they
 // have to go to flash, they are there.
 type savedSegment struct {
-	first int // page of the sequence
-	chunk *sharedSegment
+	first   int // page of the sequence
+	segment *sharedSegment
 }
 
 // noteSaved makes those of some chunks, which hold the sequence from its first token
 // on, its kept ones that have pages in memory.
-func (s *Seq) noteSaved(parts []segment.Part) {
+func (s *Seq) noteSaved(parts []segment.Span) {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Seq) noteSaved(parts []segment.Part) {
 		}
 		first += p.Pages
 	}
-	s.cutSaved(s.len / c.tokens) // it may have become shorter meanwhile
+	s.cutSaved(s.len / c.pageTokens) // it may have become shorter meanwhile
 }
 
 // takeSaved returns the chunk that holds the first pages in memory, if they are kept.
@@ -108,18 +108,18 @@ func (s *Seq) takeSaved() *sharedSegment {
 	for len(s.saved) > 0 && s.saved[0].first <= s.coldPages {
 		k := s.saved[0]
 		s.saved = slices.Delete(s.saved, 0, 1)
-		if k.first == s.coldPages && k.chunk.Pages() <= s.sealed() {
-			return k.chunk
+		if k.first == s.coldPages && k.segment.Pages() <= s.fullHotPages() {
+			return k.segment
 		}
-		k.chunk.drop()
+		k.segment.drop()
 	}
 	return nil
 }
 
 // cutSaved forgets kept chunks with pages behind the first n. c.mu is held.
 func (s *Seq) cutSaved(n int) {
-	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].chunk.Pages() > n; last-- {
-		s.saved[last].chunk.drop()
+	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].segment.Pages() > n; last-- {
+		s.saved[last].segment.drop()
 		s.saved = slices.Delete(s.saved, last, last+1)
 	}
 }
@@ -146,8 +146,8 @@ func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 // whatever other sequences do.
 type pagePin struct {
 	cache *Cache
-	cold  []Part
-	rows  []*slab
+	cold  []Span
+	slabs []*slab
 }
 
 // pinPages takes hold of the first pages of a sequence.
@@ -155,11 +155,11 @@ func (s *Seq) pinPages(pages int) *pagePin {
 	c := s.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := &pagePin{cache: c, cold: slices.Clone(s.cold), rows: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
+	h := &pagePin{cache: c, cold: slices.Clone(s.cold), slabs: slices.Clone(s.hot[:max(0, pages-s.coldPages)])}
 	for _, p := range h.cold {
 		p.segment.refs++
 	}
-	for _, r := range h.rows {
+	for _, r := range h.slabs {
 		r.refs++
 	}
 	return h
@@ -172,7 +172,7 @@ func (h *pagePin) release() {
 	for _, p := range h.cold {
 		p.segment.drop()
 	}
-	for _, r := range h.rows {
+	for _, r := range h.slabs {
 		c.releaseSlab(r)
 	}
 }
@@ -198,7 +198,7 @@ func (h *pagePin) pagesFrom(first int) segment.Pages {
 			buffer = slices.Grow(buffer[:0], n)[:n]
 			return buffer, readPage(p.segment, layer, page, buffer)
 		}
-		return h.cache.page(h.rows[page], layer), nil
+		return h.cache.page(h.slabs[page], layer), nil
 	}
 }
 
@@ -229,6 +229,6 @@ func readPages(c Segment, layer, page, size int, data []byte) error {
 
 // ReadPages fills data with pages of a layer, from one of the part on, and verifies
 // them.
-func (p *Part) ReadPages(layer, page, size int, data []byte) error {
+func (p *Span) ReadPages(layer, page, size int, data []byte) error {
 	return readPages(p.segment.Segment, layer, page, size, data)
 }

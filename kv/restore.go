@@ -18,7 +18,7 @@ const restoreReaders = 4
 // each of them verified, if there is room for them within what may be there;
 // otherwise they stay where they are and are verified when they are used. On an
 // error the sequence keeps what it had.
-func (s *Seq) Restore(ctx context.Context, parts []segment.Part) (Chain, error) {
+func (s *Seq) Restore(ctx context.Context, parts []segment.Span) (Chain, error) {
 	var chain Chain
 	total := 0
 	for _, p := range parts {
@@ -28,19 +28,19 @@ func (s *Seq) Restore(ctx context.Context, parts []segment.Part) (Chain, error) 
 		total += p.Pages
 	}
 	if !s.cache.fits(total) {
-		s.attachParts(parts)
+		s.attachSpans(parts)
 		return chain, nil
 	}
-	kept, had := s.len, s.len/s.cache.tokens
-	err := s.Grow(ctx, total*s.cache.tokens)
+	kept, had := s.len, s.len/s.cache.pageTokens
+	err := s.Grow(ctx, total*s.cache.pageTokens)
 	if err == nil {
-		err = s.readParts(ctx, parts, had, total)
+		err = s.readSpans(ctx, parts, had, total)
 	}
 	if err != nil {
 		s.Truncate(kept)
 		return nil, err
 	}
-	s.Commit(total * s.cache.tokens)
+	s.Commit(total * s.cache.pageTokens)
 	return chain, nil
 }
 
@@ -49,11 +49,11 @@ func (s *Seq) Restore(ctx context.Context, parts []segment.Part) (Chain, error) 
 func (c *Cache) fits(pages int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.cold || c.hot <= 0 || int64(c.live+pages+c.SegmentPages())*int64(c.bytes) <= c.hot
+	return !c.mayBeCold || c.hotLimit <= 0 || int64(c.liveSlabs+pages+c.SegmentPages())*int64(c.slabBytes) <= c.hotLimit
 }
 
-// attachParts makes parts the pages of a sequence, as they lie on flash.
-func (s *Seq) attachParts(parts []segment.Part) {
+// attachSpans makes parts the pages of a sequence, as they lie on flash.
+func (s *Seq) attachSpans(parts []segment.Span) {
 	s.Truncate(0)
 	c := s.cache
 	c.mu.Lock()
@@ -63,8 +63,8 @@ func (s *Seq) attachParts(parts []segment.Part) {
 	}
 }
 
-// readParts reads the pages of parts from page had on, some layers at a time.
-func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total int) error {
+// readSpans reads the pages of parts from page had on, some layers at a time.
+func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total int) error {
 	s.cache.mu.Lock()
 	// What is not committed stays in memory. What is may go to flash meanwhile.
 	into := append(make([]*slab, had), s.hot[len(s.hot)-(total-had):]...)
@@ -76,7 +76,7 @@ func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total in
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type job struct {
-		part         segment.Part
+		part         segment.Span
 		first, layer int // page of the sequence that the part begins with
 	}
 	jobs := make(chan job)
@@ -92,7 +92,7 @@ func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total in
 	}
 	first := 0
 	for _, p := range parts {
-		for l := range s.cache.at {
+		for l := range s.cache.layerOffsets {
 			if first+p.Pages > had && s.cache.PageBytes(l) > 0 && ctx.Err() == nil {
 				jobs <- job{p, first, l}
 			}
@@ -107,10 +107,10 @@ func (s *Seq) readParts(ctx context.Context, parts []segment.Part, had, total in
 // restoreBuffers takes memory that layers of parts pass through, for as many readers
 // as there is memory for. Where there is none, one reader does without: it reads
 // page by page to where they stay.
-func (c *Cache) restoreBuffers(parts []segment.Part) (*tiering.Frame, [][]byte) {
+func (c *Cache) restoreBuffers(parts []segment.Span) (*tiering.Frame, [][]byte) {
 	size := 0
 	for _, p := range parts {
-		for l := range c.at {
+		for l := range c.layerOffsets {
 			size = max(size, p.Pages*c.PageBytes(l))
 		}
 	}
@@ -131,7 +131,7 @@ func (c *Cache) restoreBuffers(parts []segment.Part) (*tiering.Frame, [][]byte) 
 
 // readLayer reads a layer of a part that begins with page first, and keeps the
 // pages from had on. They pass through a buffer, unless that is nil.
-func (c *Cache) readLayer(p segment.Part, into []*slab, first, had, layer int, buffer []byte) error {
+func (c *Cache) readLayer(p segment.Span, into []*slab, first, had, layer int, buffer []byte) error {
 	n := c.PageBytes(layer)
 	if buffer != nil {
 		if err := p.File.ReadLayer(layer, p.Pages, buffer); err != nil {

@@ -41,7 +41,7 @@ func TestRestoreWithinTheBudget(t *testing.T) {
 	_, err = s.Persist(store, tokens, nil, false)
 	require.NoError(t, err)
 
-	rows := int64(pages * c.bytes)
+	rows := int64(pages * c.slabBytes)
 	buffer := int64(pages*c.PageBytes(0)+4095) / 4096 * 4096
 	for _, readers := range []int64{4, 2, 1, 0} {
 		budget := tiering.New((rows+4095)/4096*4096 + readers*buffer)

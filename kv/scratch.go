@@ -35,11 +35,11 @@ func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
 
 // scratchSegment is some pages in the file.
 type scratchSegment struct {
-	s      *Scratch
-	pages  int
-	sums   []uint32 // [layer][page]
-	layers []extent
-	seed   uint64
+	scratch   *Scratch
+	pages     int
+	checksums []uint32 // [layer][page]
+	layers    []extent
+	seed      uint64
 	place
 }
 
@@ -66,15 +66,15 @@ func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	c := &scratchSegment{s: s, pages: pages, layers: make([]extent, layers), sums: make([]uint32, 0, layers*pages), seed: s.next}
+	c := &scratchSegment{scratch: s, pages: pages, layers: make([]extent, layers), checksums: make([]uint32, 0, layers*pages), seed: s.next}
 	s.next++
 	for l := range layers {
 		c.layers[l].size = int64(pages) * int64(len(page(l, 0)))
 		for i := range pages {
-			c.sums = append(c.sums, c.checksumAt(l, i, crc.Update(0, page(l, i))))
+			c.checksums = append(c.checksums, c.checksumAt(l, i, crc.Update(0, page(l, i))))
 		}
 	}
-	if err := s.allocate(c, after); err != nil {
+	if err := s.placeSegment(c, after); err != nil {
 		return nil, err
 	}
 	for l := range layers {
@@ -91,11 +91,11 @@ func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int
 // A page in the place of another has the wrong one nearly always.
 func (c *scratchSegment) checksumAt(layer, page int, sum uint32) uint32 {
 	place := c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page)
-	return sum ^ uint32(place*spread>>32)
+	return sum ^ uint32(place*hashMultiplier>>32)
 }
 
-// spread makes numbers that are next to each other differ in half of their bits.
-const spread = 0x9E3779B97F4A7C15
+// hashMultiplier makes numbers that are next to each other differ in half of their bits.
+const hashMultiplier = 0x9E3779B97F4A7C15
 
 // write puts pages one after the other at off, and zeros up to a multiple of
 // vfs.DirectAlign.
@@ -146,24 +146,24 @@ func (c *scratchSegment) Pages() int { return c.pages }
 
 // LayerRun says where a layer's pages are.
 func (c *scratchSegment) LayerRun(layer int) (io.ReaderAt, int64, int64) {
-	return c.s.file, c.layers[layer].off, c.layers[layer].size
+	return c.scratch.file, c.layers[layer].off, c.layers[layer].size
 }
 
 // Verify compares the checksum of a page with what it was.
 func (c *scratchSegment) Verify(layer, page int, sum uint32) error {
-	if c.checksumAt(layer, page, sum) == c.sums[layer*c.pages+page] {
+	if c.checksumAt(layer, page, sum) == c.checksums[layer*c.pages+page] {
 		return nil
 	}
 	at := c.layers[layer]
-	return &CorruptError{Path: c.s.file.Name(), Off: at.off + int64(page)*(at.size/int64(c.pages)), Layer: layer, Page: page}
+	return &CorruptError{Path: c.scratch.file.Name(), Off: at.off + int64(page)*(at.size/int64(c.pages)), Layer: layer, Page: page}
 }
 
 // Close gives the place in the file back.
 func (c *scratchSegment) Close() error {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if c.s.file != nil {
-		c.s.release(c)
+	c.scratch.mu.Lock()
+	defer c.scratch.mu.Unlock()
+	if c.scratch.file != nil {
+		c.scratch.release(c)
 	}
 	return nil
 }

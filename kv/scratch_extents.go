@@ -32,15 +32,15 @@ type region struct {
 
 // place is where a chunk is.
 type place struct {
-	in     *region
-	before *scratchSegment // in the same region
-	unused bool
+	region   *region
+	prev     *scratchSegment // in the same region
+	released bool
 }
 
-// allocate finds a place for a chunk, for which the disk has room: behind another one,
+// placeSegment finds a place for a chunk, for which the disk has room: behind another one,
 // if that is the last of a region with room for it, or in a region of its own.
-func (s *Scratch) allocate(c *scratchSegment, after Segment) error {
-	if before, ok := after.(*scratchSegment); ok && before.in.last == before && c.appendTo(before) {
+func (s *Scratch) placeSegment(c *scratchSegment, after Segment) error {
+	if before, ok := after.(*scratchSegment); ok && before.region.last == before && c.appendTo(before) {
 		return nil
 	}
 	var largest int64
@@ -61,7 +61,7 @@ func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
 		r.size += chunks * vfs.DirectSize(c.layers[l].size)
 		r.layers = append(r.layers, r.size)
 	}
-	if err := s.find(&r.extent); err != nil {
+	if err := s.allocExtent(&r.extent); err != nil {
 		return err
 	}
 	off := r.off
@@ -70,7 +70,7 @@ func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
 		r.layers[l] += r.off
 		off = r.layers[l]
 	}
-	c.in = r
+	c.region = r
 	return nil
 }
 
@@ -78,18 +78,18 @@ func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
 func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 	for l := range c.layers {
 		off := before.layers[l].off + vfs.DirectSize(before.layers[l].size)
-		if off+vfs.DirectSize(c.layers[l].size) > before.in.layers[l] {
+		if off+vfs.DirectSize(c.layers[l].size) > before.region.layers[l] {
 			return false
 		}
 		c.layers[l].off = off
 	}
-	c.in, c.before = before.in, before
-	c.in.last = c
+	c.region, c.prev = before.region, before
+	c.region.last = c
 	return true
 }
 
-// find finds room for an extent.
-func (s *Scratch) find(e *extent) error {
+// allocExtent finds room for an extent.
+func (s *Scratch) allocExtent(e *extent) error {
 	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= e.size })
 	if at < 0 {
 		if err := vfs.Allocate(s.file, s.end+e.size); err != nil {
@@ -114,10 +114,10 @@ func (s *Scratch) find(e *extent) error {
 // release makes a chunk's place free for one behind the same chunk, and its region
 // for anything once it was the last there. s.mu is held.
 func (s *Scratch) release(c *scratchSegment) {
-	c.unused = true
-	r := c.in
-	for r.last != nil && r.last.unused {
-		r.last = r.last.before
+	c.released = true
+	r := c.region
+	for r.last != nil && r.last.released {
+		r.last = r.last.prev
 	}
 	if r.last == nil {
 		s.freeExtent(r.extent)

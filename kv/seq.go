@@ -7,7 +7,7 @@ import "context"
 // tokens are put into is always in memory.
 type Seq struct {
 	cache *Cache
-	cold  []Part
+	cold  []Span
 	hot   []*slab        // behind the cold pages
 	len   int            // tokens stored in every layer
 	used  uint64         // the cache's clock when it grew last
@@ -50,7 +50,7 @@ func (s *Seq) Fork() *Seq {
 }
 
 // pages returns how many pages so many tokens take.
-func (s *Seq) pages(tokens int) int { return (tokens + s.cache.tokens - 1) / s.cache.tokens }
+func (s *Seq) pages(tokens int) int { return (tokens + s.cache.pageTokens - 1) / s.cache.pageTokens }
 
 // Grow makes room for tokens up to length n. When memory runs out, the oldest
 // pages in memory go to flash, if they can; else, and when ctx ends meanwhile, the
@@ -83,13 +83,13 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 // already, one that is in memory and that no other sequence sees.
 func (s *Seq) ownLast(ctx context.Context) error {
 	c := s.cache
-	if s.len%c.tokens == 0 {
+	if s.len%c.pageTokens == 0 {
 		return nil
 	}
-	if s.len < s.coldPages*c.tokens {
+	if s.len < s.coldPages*c.pageTokens {
 		return s.unspillLast(ctx)
 	}
-	i := s.len/c.tokens - s.coldPages
+	i := s.len/c.pageTokens - s.coldPages
 	if s.hot[i].refs == 1 {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Seq) ownLast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i = s.len/c.tokens - s.coldPages // pages before it may have been spilled
+	i = s.len/c.pageTokens - s.coldPages // pages before it may have been spilled
 	copy(r.data, s.hot[i].data)
 	c.releaseSlab(s.hot[i])
 	s.hot[i] = r
@@ -154,7 +154,7 @@ func (s *Seq) Truncate(n int) {
 	}
 	s.hot = s.hot[:min(keep, len(s.hot))]
 	s.cutCold(s.pages(n))
-	s.cutSaved(s.len / c.tokens)
+	s.cutSaved(s.len / c.pageTokens)
 }
 
 // Close gives back all pages.

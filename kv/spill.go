@@ -45,14 +45,14 @@ type Segment interface {
 	Close() error
 }
 
-// Part is what a sequence uses of a chunk: so many pages from its first.
-type Part struct {
+// Span is what a sequence uses of a chunk: so many pages from its first.
+type Span struct {
 	Pages   int
 	segment *sharedSegment
 }
 
 // Segment returns where the pages are.
-func (p *Part) Segment() Segment { return p.segment.Segment }
+func (p *Span) Segment() Segment { return p.segment.Segment }
 
 // sharedSegment is a chunk that several sequences may use.
 type sharedSegment struct {
@@ -66,16 +66,16 @@ const maxSegmentPages = 16
 // SegmentPages returns how many pages are spilled together: fewer where few may be
 // in memory.
 func (c *Cache) SegmentPages() int {
-	if c.hot <= 0 {
+	if c.hotLimit <= 0 {
 		return maxSegmentPages
 	}
-	return max(1, min(maxSegmentPages, int(c.hot/int64(max(1, c.bytes)))/2))
+	return max(1, min(maxSegmentPages, int(c.hotLimit/int64(max(1, c.slabBytes)))/2))
 }
 
 // Cold returns the parts on flash, in order, that the sequence begins with. They
 // stay as they are until the sequence, or another one of the cache, grows or is
 // shortened.
-func (s *Seq) Cold() []Part { return s.cold }
+func (s *Seq) Cold() []Span { return s.cold }
 
 // ColdPages returns how many pages of each layer are on flash.
 func (s *Seq) ColdPages() int { return s.coldPages }
@@ -84,8 +84,8 @@ func (s *Seq) ColdPages() int { return s.coldPages }
 // sequences have the same number only if they have the same pages there.
 func (s *Seq) Version() uint64 { return s.version }
 
-// changed gives the sequence's cold pages another version.
-func (s *Seq) changed() {
+// bumpVersion gives the sequence's cold pages another version.
+func (s *Seq) bumpVersion() {
 	s.cache.changes++
 	s.version = s.cache.changes
 }
@@ -102,7 +102,7 @@ func (c *Cache) roomForSlab() (*slab, error) {
 		failed = errNothingToSpill
 	}
 	for {
-		if full := c.hot > 0 && int64(c.live+1)*int64(c.bytes) > c.hot; !full || failed != nil {
+		if full := c.hotLimit > 0 && int64(c.liveSlabs+1)*int64(c.slabBytes) > c.hotLimit; !full || failed != nil {
 			r, err := c.takeSlab()
 			switch {
 			case !errors.Is(err, tiering.ErrBudget):
@@ -123,7 +123,7 @@ func (c *Cache) Spills(s *Seq, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	more := s.pages(n) - s.coldPages - len(s.hot)
-	return c.spill != nil && c.hot > 0 && int64(c.live+more)*int64(c.bytes) > c.hot
+	return c.spill != nil && c.hotLimit > 0 && int64(c.liveSlabs+more)*int64(c.slabBytes) > c.hotLimit
 }
 
 // spillOldest spills the oldest pages of the sequence that was not used for
@@ -131,22 +131,24 @@ func (c *Cache) Spills(s *Seq, n int) bool {
 func (c *Cache) spillOldest() error {
 	var oldest *Seq
 	for s := range c.seqs {
-		if s.sealed() > 0 && (oldest == nil || s.used < oldest.used) {
+		if s.fullHotPages() > 0 && (oldest == nil || s.used < oldest.used) {
 			oldest = s
 		}
 	}
 	if c.spill == nil || oldest == nil {
 		return errNothingToSpill
 	}
-	err := oldest.spill(min(oldest.sealed(), c.SegmentPages()))
+	err := oldest.spill(min(oldest.fullHotPages(), c.SegmentPages()))
 	if err != nil {
 		c.failed = err
 	}
 	return err
 }
 
-// sealed returns how many of the pages in memory are full, and will not change.
-func (s *Seq) sealed() int { return max(0, min(len(s.hot), s.len/s.cache.tokens-s.coldPages)) }
+// fullHotPages returns how many of the pages in memory are full, and will not change.
+func (s *Seq) fullHotPages() int {
+	return max(0, min(len(s.hot), s.len/s.cache.pageTokens-s.coldPages))
+}
 
 // spill takes the first n pages in memory to flash, for all sequences that share
 // them. Where they are kept there already, it takes as many as are kept together.
@@ -156,11 +158,11 @@ func (s *Seq) spill(n int) error {
 	if shared != nil {
 		n = shared.Pages()
 	} else {
-		chunk, err := c.spill.Spill(s.lastSegment(), len(c.at), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
+		chunk, err := c.spill.Spill(s.lastSegment(), len(c.layerOffsets), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
 		if err != nil {
-			return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.tokens, err)
+			return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.pageTokens, err)
 		}
-		c.written += int64(n) * int64(c.bytes)
+		c.written += int64(n) * int64(c.slabBytes)
 		shared = &sharedSegment{Segment: chunk, refs: 1}
 	}
 	defer shared.drop()
@@ -170,7 +172,7 @@ func (s *Seq) spill(n int) error {
 			continue
 		}
 		k := 0
-		for k < min(n, other.sealed()) && other.hot[k] == rows[k] {
+		for k < min(n, other.fullHotPages()) && other.hot[k] == rows[k] {
 			k++
 		}
 		if k > 0 {
@@ -202,19 +204,19 @@ func (s *Seq) moveToFlash(chunk *sharedSegment, k int) {
 	clear(s.hot[left:])
 	s.hot = s.hot[:left]
 	chunk.refs++
-	s.cold = append(s.cold, Part{Pages: k, segment: chunk})
+	s.cold = append(s.cold, Span{Pages: k, segment: chunk})
 	s.coldPages += k
-	s.changed()
+	s.bumpVersion()
 }
 
 // attach makes the first pages of a chunk the next tokens of a sequence that has
 // nothing in memory. The chunk is closed when no sequence uses it any more. c.mu is
 // held.
 func (s *Seq) attach(chunk Segment, pages int) {
-	s.cold = append(s.cold, Part{Pages: pages, segment: &sharedSegment{Segment: chunk, refs: 1}})
+	s.cold = append(s.cold, Span{Pages: pages, segment: &sharedSegment{Segment: chunk, refs: 1}})
 	s.coldPages += pages
-	s.len += pages * s.cache.tokens
-	s.changed()
+	s.len += pages * s.cache.pageTokens
+	s.bumpVersion()
 }
 
 // cutCold forgets cold pages behind the first n.
@@ -230,10 +232,10 @@ func (s *Seq) cutCold(n int) {
 			break
 		}
 		last.segment.drop()
-		*last = Part{}
+		*last = Span{}
 		s.cold = s.cold[:len(s.cold)-1]
 	}
-	s.changed()
+	s.bumpVersion()
 }
 
 // unspillLast brings the last cold page back, as a copy of the sequence's own.
@@ -244,7 +246,7 @@ func (s *Seq) unspillLast(ctx context.Context) error {
 		return err
 	}
 	last := &s.cold[len(s.cold)-1]
-	for l := range c.at {
+	for l := range c.layerOffsets {
 		data := c.page(r, l)
 		if len(data) == 0 {
 			continue
@@ -268,8 +270,8 @@ func (s *Seq) unspillLast(ctx context.Context) error {
 func (c *Cache) SetHot(bytes int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hot = bytes
-	for c.hot > 0 && int64(c.live)*int64(c.bytes) > c.hot {
+	c.hotLimit = bytes
+	for c.hotLimit > 0 && int64(c.liveSlabs)*int64(c.slabBytes) > c.hotLimit {
 		if err := c.spillOldest(); errors.Is(err, errNothingToSpill) {
 			break
 		} else if err != nil {
@@ -294,7 +296,7 @@ type Stats struct {
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st := Stats{HotPages: c.live, PageTokens: c.tokens, PageBytes: c.bytes, Written: c.written, Failed: c.failed}
+	st := Stats{HotPages: c.liveSlabs, PageTokens: c.pageTokens, PageBytes: c.slabBytes, Written: c.written, Failed: c.failed}
 	for s := range c.seqs {
 		st.ColdPages += s.coldPages
 	}

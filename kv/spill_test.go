@@ -90,9 +90,9 @@ func check(t *testing.T, s *Seq, salts []int) {
 	}
 }
 
-// TestForksAndStepsBackKeepEverySequence lets sequences grow, fork, go back and be
+// TestForkAndTruncatePreserveEverySequence lets sequences grow, fork, go back and be
 // kept at random over a few pages of memory: each holds what was put into it.
-func TestForksAndStepsBackKeepEverySequence(t *testing.T) {
+func TestForkAndTruncatePreserveEverySequence(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -196,10 +196,10 @@ func TestDiskFullWhileSpilling(t *testing.T) {
 	}
 }
 
-// TestChunksOfASequenceLieTogether: of each layer, what a sequence has on flash is
+// TestSegmentsOfASequenceAreContiguous: of each layer, what a sequence has on flash is
 // one range, although it went there a page at a time beside that of another one.
 // What is forgotten at its end is written over by what comes instead.
-func TestChunksOfASequenceLieTogether(t *testing.T) {
+func TestSegmentsOfASequenceAreContiguous(t *testing.T) {
 	c := coldCache(t, vfs.NewMem(), 2)
 	a, b := c.NewSeq(), c.NewSeq()
 	for n := BlockTokens; n < 20*BlockTokens; n += BlockTokens {
@@ -228,9 +228,9 @@ func TestChunksOfASequenceLieTogether(t *testing.T) {
 	}
 }
 
-// TestGrowEndsWithItsContext: bringing a page back ends after the read that is under
+// TestGrowStopsWhenContextEnds: bringing a page back ends after the read that is under
 // way, and making room before the next page goes to flash. Nothing is lost.
-func TestGrowEndsWithItsContext(t *testing.T) {
+func TestGrowStopsWhenContextEnds(t *testing.T) {
 	var cancel context.CancelFunc
 	reads := 0
 	c := coldCache(t, vfs.NewFaulty(vfs.NewMem(), func(op vfs.Op) error {
@@ -296,7 +296,7 @@ func TestAttach(t *testing.T) {
 	other := c.NewSeq()
 	closed := 0
 	for _, part := range s.Cold() {
-		other.attach(countedChunk{part.Segment(), &closed}, part.Pages)
+		other.attach(countedSegment{part.Segment(), &closed}, part.Pages)
 	}
 	parts := len(s.Cold())
 	check(t, other, make([]int, other.Len()))
@@ -310,9 +310,9 @@ func TestAttach(t *testing.T) {
 	s.Close()
 }
 
-type countedChunk struct {
+type countedSegment struct {
 	Segment
 	closed *int
 }
 
-func (c countedChunk) Close() error { *c.closed++; return nil }
+func (c countedSegment) Close() error { *c.closed++; return nil }

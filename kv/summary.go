@@ -119,8 +119,8 @@ func (s *Summaries) Group(layer, head, i int) SummaryGroup {
 // Ready returns how many blocks of a layer, from the first on, have summaries.
 func (s *Summaries) Ready(layer int) int { return s.ready[layer] }
 
-// Known reports whether all full blocks of a sequence of n tokens have summaries.
-func (s *Summaries) Known(n int) bool {
+// Complete reports whether all full blocks of a sequence of n tokens have summaries.
+func (s *Summaries) Complete(n int) bool {
 	for l, heads := range s.shape.KVHeads {
 		if heads > 0 && s.ready[l] < n/BlockTokens {
 			return false
@@ -167,22 +167,22 @@ func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, share []byt
 				copy(high, w.key)
 				continue
 			}
-			widenBox(low, high, w.key)
+			growBox(low, high, w.key)
 		}
-		narrowBox(low, high)
+		shrinkBox(low, high)
 		g.put(block%SummaryBlocks*blockSummaries+i, w.box)
 	}
 }
 
-// widenBox makes a box hold a key. A NaN makes a side of it NaN.
-func widenBox(low, high, key []float32 /* [headDim] */) {
+// growBox makes a box hold a key. A NaN makes a side of it NaN.
+func growBox(low, high, key []float32 /* [headDim] */) {
 	for i, v := range key {
 		low[i], high[i] = min(low[i], v), max(high[i], v)
 	}
 }
 
-// narrowBox moves a box's corners toward its middle.
-func narrowBox(low, high []float32 /* [headDim] */) {
+// shrinkBox moves a box's corners toward its middle.
+func shrinkBox(low, high []float32 /* [headDim] */) {
 	for i := range low {
 		middle, half := (low[i]+high[i])*0.5, (high[i]-low[i])*(0.5*boxFraction)
 		low[i], high[i] = middle-half, middle+half

@@ -24,9 +24,9 @@ func (s *Summaries) summary(layer, head, block, i int) (high, low []float32) {
 	return corner(0), corner(d)
 }
 
-// TestSummariesAreBoxesOfTheKeysAsStored compares summaries of every format with
+// TestSummariesBoundStoredKeys compares summaries of every format with
 // boxes that are computed from what a share holds.
-func TestSummariesAreBoxesOfTheKeysAsStored(t *testing.T) {
+func TestSummariesBoundStoredKeys(t *testing.T) {
 	forEachFormat(t, func(t *testing.T, f Format, d int) {
 		budget := tiering.New(0)
 		s := NewSummaries(Shape{HeadDim: d, KVHeads: []int{1, 0, 2}, Format: f}, budget)
@@ -91,8 +91,8 @@ func requireBox(t *testing.T, f Format, share []byte, first int, high, low []flo
 	}
 }
 
-// TestBrokenKeysBreakTheirSummary makes sure that whoever ranks blocks notices.
-func TestBrokenKeysBreakTheirSummary(t *testing.T) {
+// TestNonFiniteKeysPoisonTheirSummary makes sure that whoever ranks blocks notices.
+func TestNonFiniteKeysPoisonTheirSummary(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		forEachFormat(t, func(t *testing.T, f Format, d int) {
 			s := NewSummaries(Shape{HeadDim: d, KVHeads: []int{1}, Format: f}, tiering.New(0))
@@ -115,8 +115,8 @@ func TestBrokenKeysBreakTheirSummary(t *testing.T) {
 	}
 }
 
-// TestSummariesOfShorterAndCopiedSequences keeps the count of what is known.
-func TestSummariesOfShorterAndCopiedSequences(t *testing.T) {
+// TestSummariesAfterTruncateAndClone keeps the count of what is known.
+func TestSummariesAfterTruncateAndClone(t *testing.T) {
 	budget := tiering.New(0)
 	shape := Shape{HeadDim: 64, KVHeads: []int{64, 0}, Format: K8V8} // many, so that whole pages of the system hardly count
 	s := NewSummaries(shape, budget)
@@ -129,8 +129,8 @@ func TestSummariesOfShorterAndCopiedSequences(t *testing.T) {
 	require.Equal(t, 40, s.Ready(0))
 	s.SetReady(0, 39, 48)
 	require.Equal(t, 48, s.Ready(0))
-	require.True(t, s.Known(49*BlockTokens-1))
-	require.False(t, s.Known(49*BlockTokens))
+	require.True(t, s.Complete(49*BlockTokens-1))
+	require.False(t, s.Complete(49*BlockTokens))
 	c, err := s.Clone()
 	require.NoError(t, err)
 	s.Truncate(20*BlockTokens + 63)

@@ -40,7 +40,7 @@ func content(n int) []byte {
 	return p
 }
 
-func TestReadsWhatWasAsked(t *testing.T) {
+func TestReadsTheRequestedRange(t *testing.T) {
 	file := content(10_000)
 	for _, readers := range []int{0, 1, 4} {
 		q := newQueue(t, readers)
@@ -122,7 +122,7 @@ func awaitFailure(t *Ticket) {
 	}
 }
 
-func TestSeveralReadsAreInFlight(t *testing.T) {
+func TestReadsOverlap(t *testing.T) {
 	q, g := newQueue(t, 3), newGate()
 	ticket := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 50), Piece: 10})
 	seen := map[int64]bool{<-g.began: true, <-g.began: true, <-g.began: true}
@@ -257,7 +257,7 @@ func TestImpossibleRequests(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatIsNotComplete(t *testing.T) {
+func TestCloseEndsPendingReads(t *testing.T) {
 	q, g := newQueue(t, 1), newGate()
 	begun := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 10), Piece: 5})
 	queued := q.Submit(t.Context(), Request{From: g, Dst: make([]byte, 1)})

@@ -56,35 +56,35 @@ type Ring struct {
 //
 // Begin, Take, Finish and Reconfigure belong to one goroutine.
 type Stream struct {
-	mu       sync.Mutex
-	work     sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
-	landed   chan struct{} // capacity 1: what the user awaits has landed, where goroutines read
-	seq      Sequence
-	ring     Ring
-	slots    []slot
-	closed   bool
-	paused   bool // no piece is begun
-	held     bool // no run is read of the user's pass from upTo on, and none of the next
-	upTo     int
-	inFlight int
+	mu        sync.Mutex
+	work      sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
+	completed chan struct{} // capacity 1: what the user awaits has landed, where goroutines read
+	seq       Sequence
+	ring      Ring
+	slots     []slot
+	closed    bool
+	paused    bool // no piece is begun
+	held      bool // no run is read of the user's pass from allowed on, and none of the next
+	allowed   int
+	inFlight  int
 
 	// What is read next: a piece by its number since the last reset, and where
 	// it lies.
-	next     int64
-	pass     int64
-	run      int
-	off      int64
-	passNow  int64 // of the user
-	tails    int   // how often the user's pass takes the tail
-	open     bool  // the user is within a pass
-	released int64 // pieces below this number are free
+	next        int64
+	pass        int64
+	run         int
+	off         int64
+	currentPass int64 // of the user
+	tails       int   // how often the user's pass takes the tail
+	open        bool  // the user is within a pass
+	released    int64 // pieces below this number are free
 
 	// What the user waits for: all pieces from one number up to another. There are
 	// none where it does not wait.
 	awaited struct{ from, to int64 }
 
 	// Where the user is; only the user looks at it.
-	at struct {
+	position struct {
 		run   int
 		piece int64 // number of the run's first piece
 	}
@@ -92,7 +92,7 @@ type Stream struct {
 	user    Threads
 	readers int // goroutines that read, 0 until they are needed
 	exited  sync.WaitGroup
-	queued  queued
+	queued  queueState
 	stats   [kinds]StreamStats
 }
 
@@ -117,11 +117,11 @@ type StreamStats struct {
 
 // slot is the state of one piece's place in the ring.
 type slot struct {
-	number  int64 // of the piece
-	reading bool
-	landed  bool
-	checked bool // what has landed through the queue has been checked, or need not be
-	err     error
+	number    int64 // of the piece
+	reading   bool
+	completed bool
+	checked   bool // what has landed through the queue has been checked, or need not be
+	err       error
 
 	// Where the piece comes from.
 	run   *Run
@@ -133,7 +133,7 @@ type slot struct {
 // all runs are [Stored], or else with goroutines. The memory of the ring is theirs
 // until Close has returned.
 func NewStream(user Threads, ring Ring, seq Sequence) *Stream {
-	s := &Stream{landed: make(chan struct{}, 1), user: user}
+	s := &Stream{completed: make(chan struct{}, 1), user: user}
 	s.work.L = &s.mu
 	s.queued.checkPart = s.checkPart
 	s.mu.Lock()
@@ -152,11 +152,11 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 		s.slots[i] = slot{number: -1}
 	}
 	s.next, s.pass, s.run, s.off = 0, 0, 0, 0
-	s.passNow, s.tails, s.released = -1, 0, 0 // a pass has not begun
-	s.at.run, s.at.piece = 0, 0
+	s.currentPass, s.tails, s.released = -1, 0, 0 // a pass has not begun
+	s.position.run, s.position.piece = 0, 0
 	s.awaited.from, s.awaited.to = 0, 0
 	s.open, s.paused = false, false
-	s.queued.on, s.queued.waited = s.canQueue(), s.passNow
+	s.queued.on, s.queued.lastStall = s.canQueue(), s.currentPass
 	s.start()
 }
 
@@ -210,13 +210,13 @@ func (s *Stream) stopReads() {
 func (s *Stream) Begin(tails int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open || s.queued.on && s.queued.none {
+	if s.open || s.queued.on && s.queued.unavailable {
 		s.stopReads()
 		s.configure(s.ring, s.seq)
 	}
-	s.passNow++
-	s.at.run = 0
-	s.tails, s.open, s.upTo = tails, true, 0
+	s.currentPass++
+	s.position.run = 0
+	s.tails, s.open, s.allowed = tails, true, 0
 	s.start()
 }
 
@@ -225,7 +225,7 @@ func (s *Stream) Begin(tails int) {
 func (s *Stream) Hold(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held, s.upTo = on, 0
+	s.held, s.allowed = on, 0
 	s.start()
 }
 
@@ -233,7 +233,7 @@ func (s *Stream) Hold(on bool) {
 func (s *Stream) Allow(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.upTo = i
+	s.allowed = i
 	s.start()
 }
 
@@ -243,8 +243,8 @@ func (s *Stream) Finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = false
-	if s.pass <= s.passNow { // readers are still at what was skipped
-		s.pass, s.run, s.off, s.next = s.passNow+1, 0, 0, s.at.piece
+	if s.pass <= s.currentPass { // readers are still at what was skipped
+		s.pass, s.run, s.off, s.next = s.currentPass+1, 0, 0, s.position.piece
 	}
 	s.start()
 }
@@ -252,13 +252,13 @@ func (s *Stream) Finish() {
 // advance moves the user's place forward to an offset of run i and frees what
 // lies before it.
 func (s *Stream) advance(i int, off int64) {
-	for s.at.run < i {
-		s.at.piece += s.pieces(s.seq.run(s.at.run))
-		s.at.run++
+	for s.position.run < i {
+		s.position.piece += s.pieces(s.seq.run(s.position.run))
+		s.position.run++
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	free := s.at.piece + off/int64(s.ring.Piece)
+	free := s.position.piece + off/int64(s.ring.Piece)
 	for range min(free-s.released, int64(s.readers)) {
 		s.work.Signal() // a reader for each slot: to wake the others for nothing takes a core from who computes
 	}
@@ -289,7 +289,7 @@ func (s *Stream) Close() {
 	}
 	s.mu.Unlock()
 	select {
-	case s.landed <- struct{}{}:
+	case s.completed <- struct{}{}:
 	default:
 	}
 	s.exited.Wait()

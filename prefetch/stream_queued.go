@@ -33,27 +33,27 @@ const maxQueued = 64
 // checkBytes is about how much a thread checks at a time.
 const checkBytes = 256 << 10
 
-// queued is what a stream has for it.
-type queued struct {
-	on        bool // the present sequence is read so
-	queue     *vfs.ReadQueue
-	none      bool  // the system has none, or one that brings less than is there
-	waited    int64 // the last pass in which who takes had to wait
-	checkPart func(part, worker int)
+// queueState is what a stream has for it.
+type queueState struct {
+	on          bool // the present sequence is read so
+	queue       *vfs.ReadQueue
+	unavailable bool  // the system has none, or one that brings less than is there
+	lastStall   int64 // the last pass in which who takes had to wait
+	checkPart   func(part, worker int)
 
 	// What is being checked: whole pieces of a run, in parts of each bytes.
-	run    *Run
-	off    int64 // of the first in the run
-	end    int64 // of the last
-	each   int64
-	failed error
+	run       *Run
+	off       int64 // of the first in the run
+	end       int64 // of the last
+	partBytes int64
+	failed    error
 }
 
 // canQueue reports whether the system can read the whole sequence by itself. The
 // lock is held.
 func (s *Stream) canQueue() bool {
 	piece := int64(s.ring.Piece)
-	if s.closed || s.queued.none || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
+	if s.closed || s.queued.unavailable || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
 		return false
 	}
 	for _, runs := range [][]Run{s.seq.Body, s.seq.Tail} {
@@ -65,9 +65,9 @@ func (s *Stream) canQueue() bool {
 	}
 	if s.queued.queue == nil {
 		s.queued.queue = vfs.NewReadQueue(maxQueued)
-		s.queued.none = s.queued.queue == nil
+		s.queued.unavailable = s.queued.queue == nil
 	}
-	return !s.queued.none
+	return !s.queued.unavailable
 }
 
 // queueable reports whether all pieces of a run can be read from its file.
@@ -109,7 +109,7 @@ const minHalves = 4
 // used.
 func (s *Stream) submit() {
 	q, slots := s.queued.queue, int64(len(s.slots))
-	if free := slots - (s.next - s.released); !s.pressed() && free*submitFraction < slots {
+	if free := slots - (s.next - s.released); !s.flashBound() && free*submitFraction < slots {
 		return
 	}
 	most := slots
@@ -119,7 +119,7 @@ func (s *Stream) submit() {
 		}
 		most = slots / 2
 	}
-	for ; most > 0 && q.Room() > 0 && s.hasFree() && s.find(); most-- {
+	for ; most > 0 && q.Room() > 0 && s.hasFree() && s.seekNext(); most-- {
 		at, dst := s.claim()
 		p := &s.slots[at]
 		file, place := p.run.stored(p.off, int64(len(dst)))
@@ -128,16 +128,16 @@ func (s *Stream) submit() {
 	q.Submit()
 }
 
-// Pressed reports whether who takes has had to wait in this pass or the one before. It
+// FlashBound reports whether who takes has had to wait in this pass or the one before. It
 // may be called from any goroutine.
-func (s *Stream) Pressed() bool {
+func (s *Stream) FlashBound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pressed()
+	return s.flashBound()
 }
 
-// pressed is Pressed. The lock is held.
-func (s *Stream) pressed() bool { return s.passNow <= s.queued.waited+1 }
+// flashBound is Pressed. The lock is held.
+func (s *Stream) flashBound() bool { return s.currentPass <= s.queued.lastStall+1 }
 
 // Submit has the system read the pieces that there is room for since bytes of a run of
 // keys and values were taken. It takes the system a while to be told, so Take leaves it
@@ -163,7 +163,7 @@ func (s *Stream) collectCompleted(wait time.Duration) {
 		p := &s.slots[at]
 		s.inFlight--
 		_, stored := p.run.From.(Stored)
-		p.reading, p.landed, p.checked = false, true, !stored
+		p.reading, p.completed, p.checked = false, true, !stored
 		if n < p.bytes {
 			p.err = errShort
 		}
@@ -184,7 +184,7 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 	if s.closed {
 		return ErrClosed
 	}
-	s.queued.waited = s.passNow
+	s.queued.lastStall = s.currentPass
 	s.submit()
 	if s.inFlight == 0 { // what is waited for may not be read yet
 		s.mu.Unlock()
@@ -202,10 +202,10 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 // errShort marks a piece of which the system brought less than was asked for.
 var errShort = errors.New("prefetch: short read")
 
-// reread reads the first short piece at an offset of the present run once more, in the
+// retryShort reads the first short piece at an offset of the present run once more, in the
 // way that says what is wrong. Where nothing is, the queue is: the next pass does
 // without. The lock is not held: nobody else looks at a piece that has landed.
-func (s *Stream) reread(ctx context.Context, off int64) error {
+func (s *Stream) retryShort(ctx context.Context, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -214,12 +214,12 @@ func (s *Stream) reread(ctx context.Context, off int64) error {
 		piece++
 	}
 	p := s.slotOf(piece)
-	n, err := readWhole(p.run.From, s.ring.Memory[s.place(piece*int64(s.ring.Piece)):][:p.bytes], p.off)
+	n, err := readWhole(p.run.From, s.ring.Memory[s.ringOffset(piece*int64(s.ring.Piece)):][:p.bytes], p.off)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.err, p.checked = err, true
 	s.stats[p.run.Kind].Bytes += int64(n)
-	s.queued.none = s.queued.none || err == nil
+	s.queued.unavailable = s.queued.unavailable || err == nil
 	return nil
 }
 
@@ -245,12 +245,12 @@ func (s *Stream) check(i int, off, n int64) error {
 	}
 	c.off, c.end = first*piece, min((last+1)*piece, c.run.Size)
 	unit := int64(from.Unit())
-	c.each = piece
+	c.partBytes = piece
 	if piece%checkBytes == 0 && checkBytes%unit == 0 {
-		c.each = checkBytes
+		c.partBytes = checkBytes
 	}
 	c.failed = nil
-	if parts := 1 + int((c.end-c.off+c.each-1)/c.each); s.user.RunParts != nil {
+	if parts := 1 + int((c.end-c.off+c.partBytes-1)/c.partBytes); s.user.RunParts != nil {
 		s.user.RunParts(parts, c.checkPart)
 	} else {
 		for i := range parts {
@@ -268,7 +268,7 @@ func (s *Stream) check(i int, off, n int64) error {
 
 // slotOf returns the slot of a piece of the present run.
 func (s *Stream) slotOf(piece int64) *slot {
-	return &s.slots[(s.at.piece+piece)%int64(len(s.slots))]
+	return &s.slots[(s.position.piece+piece)%int64(len(s.slots))]
 }
 
 // checkPart checks a part of what is being checked. The first part is to ask for more.
@@ -278,8 +278,8 @@ func (s *Stream) checkPart(part, _ int) {
 		return
 	}
 	c := &s.queued
-	off := c.off + int64(part-1)*c.each
-	p := s.ring.Memory[s.place(off):][:min(c.each, c.end-off)]
+	off := c.off + int64(part-1)*c.partBytes
+	p := s.ring.Memory[s.ringOffset(off):][:min(c.partBytes, c.end-off)]
 	if err := c.run.From.(Stored).Check(p, c.run.Off+off); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *Stream) checkPart(part, _ int) {
 }
 
 // close waits for all reads and ends the queue.
-func (c *queued) close() {
+func (c *queueState) close() {
 	if c.queue != nil {
 		c.queue.Close()
 		c.queue = nil

@@ -82,8 +82,8 @@ func newStored(t *testing.T, fsys vfs.FS, rng *rand.Rand, begin, size int64, uni
 // such thing.
 func newQueued(t *testing.T, ring Ring, seq Sequence) *Stream {
 	s := newStream(t, 2, ring, seq)
-	s.user.RunParts = atOnce
-	if s.queued.none || !vfs.Queueable(seq.run(0).From.(*storedFile).file) {
+	s.user.RunParts = concurrently
+	if s.queued.unavailable || !vfs.Queueable(seq.run(0).From.(*storedFile).file) {
 		t.Skip("this system has no queue for reads, or none for files here")
 	}
 	require.True(t, s.queued.on)
@@ -97,7 +97,7 @@ func alignedRing(piece, slots, slack int) Ring {
 
 // Whatever the sizes, the bytes are those of the file, and all that is taken has been
 // checked, by several threads.
-func TestQueuedStreamGivesTheBytesInOrder(t *testing.T) {
+func TestQueuedStreamDeliversBytesInOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		unit := page << rng.IntN(2)
@@ -132,8 +132,8 @@ func TestQueuedStreamGivesTheBytesInOrder(t *testing.T) {
 	}
 }
 
-// atOnce runs parts at the same time.
-func atOnce(parts int, part func(part, worker int)) {
+// concurrently runs parts at the same time.
+func concurrently(parts int, part func(part, worker int)) {
 	var all sync.WaitGroup
 	for i := range parts {
 		all.Go(func() { part(i, i) })
@@ -195,27 +195,27 @@ func TestQueuedStreamErrorsEndThePassOnly(t *testing.T) {
 	require.ErrorContains(t, err, name)
 }
 
-// lame is a source of which the system finds less than there is.
-type lame struct {
+// shortQueue is a source of which the system finds less than there is.
+type shortQueue struct {
 	*storedFile
 	less *storedFile
 }
 
-func (l lame) Stored(off, n int64) (vfs.File, int64) { return l.less.Stored(off, n) }
+func (l shortQueue) Stored(off, n int64) (vfs.File, int64) { return l.less.Stored(off, n) }
 
 // Where the queue brings less than is there, the bytes are read otherwise, and the
 // next pass does without it.
-func TestQueuedStreamDoesWithoutAQueueThatFails(t *testing.T) {
+func TestQueuedStreamFallsBackWhenTheQueueReadsShort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	whole := newStored(t, vfs.OS(), rng, 0, 6*page, page)
-	source := lame{whole, newStored(t, vfs.OS(), rng, 0, 6*page, page)}
+	source := shortQueue{whole, newStored(t, vfs.OS(), rng, 0, 6*page, page)}
 	require.NoError(t, os.Truncate(source.less.file.Name(), 0))
 	s := newStream(t, 2, alignedRing(page, 3, page), Sequence{Body: []Run{{From: source, Size: 6 * page}}})
-	if s.queued.none || !vfs.Queueable(whole.file) {
+	if s.queued.unavailable || !vfs.Queueable(whole.file) {
 		t.Skip("this system has no queue for reads, or none for files here")
 	}
 	for pass := range 3 {
-		require.Equal(t, pass == 0, s.queued.on && !s.queued.none)
+		require.Equal(t, pass == 0, s.queued.on && !s.queued.unavailable)
 		s.Begin(0)
 		take(t, s, rng, 0, 0, page)
 		if pass == 0 {

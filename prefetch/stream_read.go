@@ -11,7 +11,7 @@ func (s *Stream) readLoop() {
 		if s.closed {
 			return
 		}
-		if s.paused || s.queued.on || !s.hasFree() || !s.find() {
+		if s.paused || s.queued.on || !s.hasFree() || !s.seekNext() {
 			s.work.Wait()
 			continue
 		}
@@ -27,15 +27,15 @@ func (s *Stream) hasFree() bool {
 	return slots > 0 && s.next-s.released < slots && !s.slots[s.next%slots].reading
 }
 
-// find sees to it that the next piece is one of a run, and reports whether there
+// seekNext sees to it that the next piece is one of a run, and reports whether there
 // is one: not before it is known whether the pass takes the tail. The lock is
 // held.
-func (s *Stream) find() bool {
+func (s *Stream) seekNext() bool {
 	if len(s.seq.Body)+len(s.seq.Tail) == 0 {
 		return false
 	}
 	for {
-		if s.run >= len(s.seq.Body) && s.pass > s.passNow {
+		if s.run >= len(s.seq.Body) && s.pass > s.currentPass {
 			return false
 		}
 		if s.run >= len(s.seq.Body)+s.tails*len(s.seq.Tail) {
@@ -44,7 +44,7 @@ func (s *Stream) find() bool {
 			continue
 		}
 		if s.off < s.seq.run(s.run).Size {
-			return !s.held || s.pass <= s.passNow && s.run < s.upTo
+			return !s.held || s.pass <= s.currentPass && s.run < s.allowed
 		}
 		s.run++
 		s.off = 0
@@ -74,7 +74,7 @@ func (s *Stream) readPiece() {
 	s.mu.Lock()
 	s.inFlight--
 	s.stats[r.Kind].Bytes += int64(got)
-	p.reading, p.landed, p.err = false, true, err
+	p.reading, p.completed, p.err = false, true, err
 	if s.paused && s.inFlight == 0 || p.number < s.released {
 		s.work.Broadcast()
 	}
@@ -82,7 +82,7 @@ func (s *Stream) readPiece() {
 		return // to wake the user for nothing takes a core from who computes or reads
 	}
 	select {
-	case s.landed <- struct{}{}:
+	case s.completed <- struct{}{}:
 	default:
 	}
 }

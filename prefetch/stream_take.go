@@ -18,8 +18,8 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 		s.collectCompleted(0)
 		s.mu.Unlock()
 	}
-	if s.at.run != i {
-		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.at.run)
+	if s.position.run != i {
+		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.position.run)
 	}
 	rest := s.seq.run(i).Size - off
 	// A slot may be taken up by the bytes before off.
@@ -45,7 +45,7 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 // unit that the end of the ring would cut is put together in the slack.
 func (s *Stream) contiguous(off int64, unit, n int) []byte {
 	size := s.ring.Slots * s.ring.Piece
-	from := s.place(off)
+	from := s.ringOffset(off)
 	if toEnd := size - from; n > toEnd {
 		n = toEnd
 		if n < unit {
@@ -57,11 +57,11 @@ func (s *Stream) contiguous(off int64, unit, n int) []byte {
 	return s.ring.Memory[from : from+n]
 }
 
-// place returns where in the ring the bytes at an offset of the present run
+// ringOffset returns where in the ring the bytes at an offset of the present run
 // are.
-func (s *Stream) place(off int64) int {
+func (s *Stream) ringOffset(off int64) int {
 	piece := int64(s.ring.Piece)
-	number := s.at.piece + off/piece
+	number := s.position.piece + off/piece
 	return int(number%int64(s.ring.Slots)*piece + off%piece)
 }
 
@@ -72,7 +72,7 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	for {
 		have, err := s.available(off, n, began)
 		if errors.Is(err, errShort) {
-			if err := s.reread(ctx, off); err != nil {
+			if err := s.retryShort(ctx, off); err != nil {
 				return 0, err
 			}
 			continue
@@ -90,7 +90,7 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 			continue
 		}
 		select {
-		case <-s.landed:
+		case <-s.completed:
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -111,9 +111,9 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	have, err := s.readyAt(off, n)
 	if err == nil && have < int64(n) {
 		piece := int64(s.ring.Piece)
-		s.awaited.from, s.awaited.to = s.at.piece+off/piece, s.at.piece+(off+int64(n)-1)/piece+1
+		s.awaited.from, s.awaited.to = s.position.piece+off/piece, s.position.piece+(off+int64(n)-1)/piece+1
 	} else if !began.IsZero() {
-		st := &s.stats[s.seq.run(s.at.run).Kind]
+		st := &s.stats[s.seq.run(s.position.run).Kind]
 		st.Stalled += time.Since(began)
 		st.Stalls++
 	}
@@ -125,7 +125,7 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 func (s *Stream) ready() bool {
 	for number := s.awaited.from; number < s.awaited.to; number++ {
 		p := &s.slots[number%int64(len(s.slots))]
-		if p.number != number || !p.landed {
+		if p.number != number || !p.completed {
 			return false
 		}
 		if p.err != nil {
@@ -139,12 +139,12 @@ func (s *Stream) ready() bool {
 // without a gap, and the error of a piece among the first n. The lock is held.
 func (s *Stream) readyAt(off int64, n int) (int64, error) {
 	piece := int64(s.ring.Piece)
-	size := s.seq.run(s.at.run).Size
+	size := s.seq.run(s.position.run).Size
 	var have int64
 	for at := off / piece; at*piece < size && at-off/piece < int64(s.ring.Slots); at++ {
-		number := s.at.piece + at
+		number := s.position.piece + at
 		p := &s.slots[number%int64(s.ring.Slots)]
-		if p.number != number || !p.landed {
+		if p.number != number || !p.completed {
 			break
 		}
 		if p.err != nil {

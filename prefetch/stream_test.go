@@ -58,7 +58,7 @@ func take(t *testing.T, s *Stream, rng *rand.Rand, i int, off int64, unit int) {
 
 // Whatever the sizes of runs, pieces, ring and units, with and without tails and
 // with places left out, the bytes are those of the file.
-func TestStreamGivesTheBytesInOrder(t *testing.T) {
+func TestStreamDeliversBytesInOrder(t *testing.T) {
 	file := content(4000)
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -92,7 +92,7 @@ func TestStreamGivesTheBytesInOrder(t *testing.T) {
 	}
 }
 
-func TestStreamReadsAheadOverTheEndOfAPass(t *testing.T) {
+func TestStreamPrefetchesTheNextPass(t *testing.T) {
 	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30), Tail: runsOf(content(100), 20)})
 	read := func(n int64) {
 		require.Eventually(t, func() bool { return s.Stats(Weights).Bytes == n }, 5*time.Second, time.Millisecond)
@@ -107,7 +107,7 @@ func TestStreamReadsAheadOverTheEndOfAPass(t *testing.T) {
 	read(60 + 20 + 60 + 60)
 }
 
-func TestStreamThatIsHeldReadsWhatItMay(t *testing.T) {
+func TestHeldStreamReadsAllowedRuns(t *testing.T) {
 	s := newStream(t, 2, newRing(10, 20, 10), Sequence{Body: runsOf(content(100), 30, 30)})
 	read := func(n int64) {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestStreamThatIsHeldReadsWhatItMay(t *testing.T) {
 	s.Finish()
 }
 
-func TestStreamRefusesWhatCannotBe(t *testing.T) {
+func TestStreamRefusesInvalidTakes(t *testing.T) {
 	s := newStream(t, 1, newRing(10, 3, 15), Sequence{Body: runsOf(content(100), 30, 30)})
 	s.Begin(0)
 	for _, c := range []struct {

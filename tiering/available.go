@@ -5,8 +5,8 @@ import "math"
 // margin is what is left to the system and to other programs of memory that is
 // available: a sixteenth, but at least leastMargin.
 const (
-	marginShare = 16
-	leastMargin = 64 << 20
+	marginDivisor = 16
+	leastMargin   = 64 << 20
 )
 
 // Available returns how many bytes this process may sensibly take: what the
@@ -17,5 +17,5 @@ func Available() int64 {
 	if free <= 0 || free == math.MaxInt64 {
 		return 0
 	}
-	return max(free-max(free/marginShare, leastMargin), free/2)
+	return max(free-max(free/marginDivisor, leastMargin), free/2)
 }

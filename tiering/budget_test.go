@@ -16,7 +16,7 @@ func newBudget(t testing.TB, limit int64) *Budget {
 	return b
 }
 
-func TestReserveKeepsTheBooks(t *testing.T) {
+func TestReserveUpdatesUsage(t *testing.T) {
 	b := newBudget(t, 100)
 	weights, err := b.Reserve(Pinned, 60)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestReleaseTwicePanics(t *testing.T) {
 	require.Zero(t, b.Usage().Total)
 }
 
-func TestCheckNamesWhatIsHeld(t *testing.T) {
+func TestCheckNamesUnreleasedLeases(t *testing.T) {
 	b := New(10)
 	empty, err := b.Reserve(Code, 0)
 	require.NoError(t, err)

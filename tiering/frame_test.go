@@ -145,7 +145,7 @@ func TestArenaMeasuresThenHandsOut(t *testing.T) {
 	require.True(t, math.IsNaN(float64(a.Floats(5)[4])), "reset memory is poisoned in tests")
 }
 
-func TestArenaLaysOverEachOther(t *testing.T) {
+func TestArenaOverlay(t *testing.T) {
 	var before, small, large, after []float32
 	carve := func(a *Arena) {
 		before = a.Floats(16)

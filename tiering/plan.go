@@ -18,9 +18,9 @@ type Shape struct {
 	// in a tied model. It stays on flash and its rows, of RowBytes each, are looked
 	// up.
 	Embedding, RowBytes int64
-	// Beside is what stays in memory beside all sections: an embedding that is loaded
+	// OtherPinned is what stays in memory beside all sections: an embedding that is loaded
 	// whole, or columns of matrices in another form.
-	Beside int64
+	OtherPinned int64
 	// Lookup is memory in which several rows of an output matrix that is the embedding
 	// too are read at once, while not all of it stays; 0 where they are two.
 	Lookup int64

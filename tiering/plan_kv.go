@@ -7,23 +7,23 @@ package tiering
 // first, and of what is above the minimum keys and values get a share.
 
 const (
-	// kvShare is the part, one in so many, of the memory above the minimum that
+	// kvDivisor is the part, one in so many, of the memory above the minimum that
 	// keys and values get where weights do not all fit.
-	kvShare = 8
+	kvDivisor = 8
 	// The ring for keys and values is one part in so many of the budget, between
 	// two bounds.
-	kvRingShare = 64
-	kvRingLow   = 1 << 20
-	kvRingHigh  = 8 << 20
-	// kvUnits is how many pages of a layer the ring holds at least.
-	kvUnits = 4
-	// kvPicked is how many pages a selection has on its way at once.
-	kvPicked = 16
+	kvRingDivisor = 64
+	kvRingLow     = 1 << 20
+	kvRingHigh    = 8 << 20
+	// kvMinPages is how many pages of a layer the ring holds at least.
+	kvMinPages = 4
+	// selectedPages is how many pages a selection has on its way at once.
+	selectedPages = 16
 	// kvBuffer is what is written at once.
 	kvBuffer = 256 << 10
-	// kvPages is how many pages a conversation has in memory besides those of a
+	// kvExtraPages is how many pages a conversation has in memory besides those of a
 	// chunk of a prompt: one that is not full, and those that are on their way out.
-	kvPages = 2
+	kvExtraPages = 2
 )
 
 // makeKV makes a plan in which keys and values may be on flash.
@@ -48,7 +48,7 @@ func (m *planner) makeKV(r Rates) (*Plan, error) {
 	spare := m.Budget - base.Total()
 	share := m.Budget - least - m.kvRing()
 	if !base.Resident() || base.ExpertSlots < m.experts() {
-		spare = max(0, share-m.minimumOthers(base)) / kvShare
+		spare = max(0, share-m.minimumOthers(base)) / kvDivisor
 	}
 	for ; spare > 0; spare = spare / 4 * 3 {
 		p, err := m.attempt(min(full, least+spare), r)
@@ -61,7 +61,7 @@ func (m *planner) makeKV(r Rates) (*Plan, error) {
 
 // minimumOthers returns what a plan cannot do without besides keys and values.
 func (m *planner) minimumOthers(p *Plan) int64 {
-	return p.By[Code] + p.By[Heap] + pageUp(m.Beside) + m.scratch(m.lowChunk()) + m.minimumWeights()
+	return p.By[Code] + p.By[Heap] + pageUp(m.OtherPinned) + m.scratch(m.lowChunk()) + m.minimumWeights()
 }
 
 // attempt makes a plan that gives keys and values so many bytes of memory.
@@ -72,31 +72,31 @@ func (m *planner) attempt(hot int64, r Rates) (*Plan, error) {
 }
 
 // leastHot returns how many tokens of a conversation are in memory at least.
-func (m *planner) leastHot() int { return m.Chunk + kvPages*max(1, m.KVPageTokens) }
+func (m *planner) leastHot() int { return m.Chunk + kvExtraPages*max(1, m.KVPageTokens) }
 
 // kvRing is the memory in which keys and values come from flash and go there.
 func (m *planner) kvRing() int64 {
 	ring := int64(kvRingHigh)
 	if m.Budget > 0 {
-		ring = min(ring, max(kvRingLow, m.Budget/kvRingShare))
+		ring = min(ring, max(kvRingLow, m.Budget/kvRingDivisor))
 	}
-	return pageUp(max(ring, kvUnits*m.KVUnit)+m.KVUnit) + kvBuffer + m.kvPicks()
+	return pageUp(max(ring, kvMinPages*m.KVUnit)+m.KVUnit) + kvBuffer + m.selectedBytes()
 }
 
-// kvPicks is the memory in which single pages come that a selection has taken.
-func (m *planner) kvPicks() int64 {
+// selectedBytes is the memory in which single pages come that a selection has taken.
+func (m *planner) selectedBytes() int64 {
 	if m.KVSummaryPerToken == 0 {
 		return 0
 	}
-	return kvPicked * (pageUp(m.KVUnit) + pageUp(1))
+	return selectedPages * (pageUp(m.KVUnit) + pageUp(1))
 }
 
-// cold says in a plan what of keys and values is on flash.
-func (m *planner) cold(p *Plan) {
+// countCold says in a plan what of keys and values is on flash.
+func (m *planner) countCold(p *Plan) {
 	if m.hot >= m.kv(m.Context) {
 		return
 	}
 	p.KVHot = m.hot - m.KVFixed
-	p.KVRing = m.kvRing() - kvBuffer - m.kvPicks() - pageUp(m.KVUnit)
+	p.KVRing = m.kvRing() - kvBuffer - m.selectedBytes() - pageUp(m.KVUnit)
 	p.KVCold = m.kv(m.Context) - m.hot
 }

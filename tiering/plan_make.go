@@ -14,8 +14,8 @@ const (
 	// them. Four are enough for a disk; while the cores compute, some of them wait for
 	// one to go on.
 	StreamReads = 8
-	// RowCache bounds the memory for rows of an embedding on flash.
-	RowCache = 1 << 20
+	// EmbeddingRowCache bounds the memory for rows of an embedding on flash.
+	EmbeddingRowCache = 1 << 20
 
 	// chunkStep is what chunks are a multiple of, and the smallest chunk.
 	chunkStep = 16
@@ -36,19 +36,19 @@ const (
 	goodChunk = 256
 	// Of the memory above the minimum, activations and the ring get at most one
 	// part in so many. Weights get the rest. Up to goodChunk activations get one part
-	// in goodChunkShare: a byte of them costs each token a byte of weights that is
+	// in goodChunkDivisor: a byte of them costs each token a byte of weights that is
 	// read, but every chunk of a prompt has all that is not pinned read again. Up to
-	// lowRing the ring gets one part in lowRingShare. Reading rows of the head gets one
-	// part in lookupShare of what is left for weights.
-	chunkShare     = 32
-	goodChunkShare = 4
-	ringShare      = 16
-	lowRingShare   = 2
-	lookupShare    = 16
+	// lowRing the ring gets one part in lowRingDivisor. Reading rows of the head gets one
+	// part in lookupDivisor of what is left for weights.
+	chunkDivisor     = 32
+	goodChunkDivisor = 4
+	ringDivisor      = 16
+	lowRingDivisor   = 2
+	lookupDivisor    = 16
 	// A context that was not asked for takes at most one part in so many of what
 	// the program leaves, but never less than lowContext.
-	contextShare = 8
-	lowContext   = 2048
+	contextDivisor = 8
+	lowContext     = 2048
 )
 
 // MakePlan divides a budget. The error is a *MinimumError if the budget cannot
@@ -81,11 +81,11 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 // make divides the budget among all that is not keys and values.
 func (m *planner) make(r Rates) (*Plan, error) {
 	p := &Plan{Budget: m.Budget, Context: m.Context, Rates: r, By: m.fixed()}
-	if err := m.divide(p); err != nil {
+	if err := m.assign(p); err != nil {
 		return nil, err
 	}
 	m.count(p)
-	m.cold(p)
+	m.countCold(p)
 	m.predict(p)
 	return p, nil
 }
@@ -113,12 +113,12 @@ func (m *planner) chooseContext() {
 	}
 	m.Context = m.ContextMax
 	if m.KVCold { // it costs nothing but summaries until the conversation is that long
-		for m.Context > lowContext && m.summaries(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
+		for m.Context > lowContext && m.summaries(m.Context) > (m.limit()-m.Code-m.Heap)/contextDivisor {
 			m.Context = max(lowContext, m.Context/2)
 		}
 		return
 	}
-	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextShare {
+	for m.Context > lowContext && m.kv(m.Context) > (m.limit()-m.Code-m.Heap)/contextDivisor {
 		m.Context = max(lowContext, m.Context/2)
 	}
 }
@@ -146,14 +146,14 @@ func (m *planner) scratch(chunk int) int64 {
 
 // fixed returns the memory that no plan does without and that has one size.
 func (m *planner) fixed() (by Ledger) {
-	by[Code], by[Heap], by[Pinned] = m.Code, m.Heap, m.Beside
+	by[Code], by[Heap], by[Pinned] = m.Code, m.Heap, m.OtherPinned
 	by[KVHot] = m.hot
 	by[KVSummaries] = m.summaries(m.Context)
 	if m.hot < m.kv(m.Context) {
 		by[KVFrames] = m.kvRing()
 	}
 	if m.Embedding > 0 {
-		by[Cached] = min(m.Embedding, max(RowCache, 2*m.RowBytes))
+		by[Cached] = min(m.Embedding, max(EmbeddingRowCache, 2*m.RowBytes))
 	}
 	for p := range by {
 		by[p] = pageUp(by[p])
@@ -198,29 +198,29 @@ func (m *planner) ringUnit() int64 {
 // minimumRing is the memory of the smallest ring.
 func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.ringUnit()) }
 
-// held is what stays in memory although nothing is pinned: vectors, and the unit
+// fixedPinned is what stays in memory although nothing is pinned: vectors, and the unit
 // with which the pinned part of each section ends.
-func (m *planner) held() int64 {
+func (m *planner) fixedPinned() int64 {
 	return pageUp(m.Vectors) + int64(len(m.Layers)+1)*pageUp(m.Unit)
 }
 
 // minimumWeights is the least that weights take: all of them where that is no
 // more than what they pass through.
 func (m *planner) minimumWeights() int64 {
-	return min(m.held()+m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
+	return min(m.fixedPinned()+m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
 }
 
-// divide fills in what is where.
-func (m *planner) divide(p *Plan) error {
+// assign fills in what is where.
+func (m *planner) assign(p *Plan) error {
 	rest := m.limit() - p.By.Total() - m.scratch(m.lowChunk()) // for weights and a larger chunk
 	free := rest - m.minimumWeights()
 	if free < 0 {
 		return m.refuse(p.By)
 	}
-	extra := m.extra(free)
+	extra := m.chunkGrant(free)
 	p.ExpertSlots = m.minSlots()
 	if left := rest - extra - m.dense() - m.slots(p.ExpertSlots); left >= 0 {
-		extra = m.keep(p, left, extra)
+		extra = m.pinAll(p, left, extra)
 	} else {
 		m.stream(p, free-extra)
 	}
@@ -230,32 +230,32 @@ func (m *planner) divide(p *Plan) error {
 	return nil
 }
 
-// extra returns what activations get above those of the smallest chunk, out of
+// chunkGrant returns what activations get above those of the smallest chunk, out of
 // memory above the minimum.
-func (m *planner) extra(free int64) int64 {
-	good := min(free/goodChunkShare, m.more(min(m.Chunk, goodChunk)))
-	return max(good, min(free/chunkShare, m.more(m.Chunk)))
+func (m *planner) chunkGrant(free int64) int64 {
+	good := min(free/goodChunkDivisor, m.extraScratch(min(m.Chunk, goodChunk)))
+	return max(good, min(free/chunkDivisor, m.extraScratch(m.Chunk)))
 }
 
-// more is by how much activations of a chunk take more than those of the smallest.
-func (m *planner) more(chunk int) int64 { return m.scratch(chunk) - m.scratch(m.lowChunk()) }
+// extraScratch is by how much activations of a chunk take more than those of the smallest.
+func (m *planner) extraScratch(chunk int) int64 { return m.scratch(chunk) - m.scratch(m.lowChunk()) }
 
 // chunk returns the largest chunk whose activations take at most so much more
 // than those of the smallest.
 func (m *planner) chunk(extra int64) int {
-	if extra >= m.more(m.Chunk) {
+	if extra >= m.extraScratch(m.Chunk) {
 		return m.Chunk
 	}
 	steps := sort.Search((m.Chunk-m.lowChunk())/chunkStep, func(i int) bool {
-		return m.more(m.lowChunk()+(i+1)*chunkStep) > extra
+		return m.extraScratch(m.lowChunk()+(i+1)*chunkStep) > extra
 	})
 	return m.lowChunk() + steps*chunkStep
 }
 
-// keep plans to have all sections in memory, and as many experts as what is left
+// pinAll plans to have all sections in memory, and as many experts as what is left
 // then holds. Where it holds all of them, the chunk may take the rest; keep
 // returns what it gets.
-func (m *planner) keep(p *Plan, left, extra int64) int64 {
+func (m *planner) pinAll(p *Plan, left, extra int64) int64 {
 	p.By[Pinned] += m.dense()
 	p.HeadPinned = m.Head.Bytes
 	for i := range m.Layers {
@@ -267,7 +267,7 @@ func (m *planner) keep(p *Plan, left, extra int64) int64 {
 		return extra
 	}
 	p.ExpertSlots = m.experts()
-	return min(m.more(m.Chunk), extra+left-m.slots(missing))
+	return min(m.extraScratch(m.Chunk), extra+left-m.slots(missing))
 }
 
 // stream plans to keep a part of the sections and read the rest in every pass.
@@ -276,14 +276,14 @@ func (m *planner) stream(p *Plan, memory int64) {
 	// A ring that is larger than what has to be streamed anyway costs more reads
 	// than it hides.
 	wanted := min(m.moreRing(maxRing), max(0, m.dense()-memory))
-	ring := max(min(memory/lowRingShare, m.moreRing(lowRing)), min(memory/ringShare, wanted))
+	ring := max(min(memory/lowRingDivisor, m.moreRing(lowRing)), min(memory/ringDivisor, wanted))
 	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
-	for m.Piece == smallPiece && p.Piece < DefaultPiece && m.suits(2*p.Piece, p.Ring) {
+	for m.Piece == smallPiece && p.Piece < DefaultPiece && m.pieceFits(2*p.Piece, p.Ring) {
 		p.Piece *= 2
 		p.Ring = p.Ring / p.Piece * p.Piece
 	}
 	p.By[Ring] = p.Ring + pageUp(m.ringUnit())
-	p.By[Pinned] += m.held()
+	p.By[Pinned] += m.fixedPinned()
 	// The share and not the ring that is made of it is taken off, so that a little
 	// more budget never means a little less that is pinned.
 	memory -= ring
@@ -299,12 +299,12 @@ func (m *planner) lookup(memory int64) int64 {
 		return 0
 	}
 	page := int64(os.Getpagesize())
-	return min(pageUp(m.Lookup), memory/lookupShare/page*page)
+	return min(pageUp(m.Lookup), memory/lookupDivisor/page*page)
 }
 
-// suits reports whether a ring may be cut into pieces of this size: enough of
+// pieceFits reports whether a ring may be cut into pieces of this size: enough of
 // them, and a unit fits beside the one that is being read.
-func (m *planner) suits(piece, ring int64) bool {
+func (m *planner) pieceFits(piece, ring int64) bool {
 	pieces := ring / piece
 	return pieces >= ringPieces && (pieces-1)*piece >= m.Unit
 }

@@ -57,8 +57,8 @@ func (e *MinimumError) Unwrap() error { return ErrBudget }
 // refuse explains why nothing fits. by holds what is fixed.
 func (m *planner) refuse(by Ledger) error {
 	by[Scratch] = m.scratch(m.lowChunk())
-	if least := m.slots(m.minSlots()); m.minimumWeights() == m.held()+m.minimumRing()+least {
-		by[Pinned], by[Ring], by[Cached] = by[Pinned]+m.held(), m.minimumRing(), by[Cached]+least
+	if least := m.slots(m.minSlots()); m.minimumWeights() == m.fixedPinned()+m.minimumRing()+least {
+		by[Pinned], by[Ring], by[Cached] = by[Pinned]+m.fixedPinned(), m.minimumRing(), by[Cached]+least
 	} else {
 		by[Pinned], by[Cached] = by[Pinned]+m.dense(), by[Cached]+m.slots(m.experts())
 	}

@@ -20,11 +20,11 @@ func (m *planner) expertReads(p *Plan, tokens int) int64 {
 		return 0
 	}
 	missing := 1 - float64(p.ExpertSlots)/float64(m.experts())
-	return int64(missing * float64(m.ExpertLayers) * m.expertsSeen(tokens) * float64(m.ExpertBytes))
+	return int64(missing * float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
 }
 
-// expertsSeen returns how many experts of a layer some tokens use.
-func (s *Shape) expertsSeen(tokens int) float64 {
+// expertsUsedBy returns how many experts of a layer some tokens use.
+func (s *Shape) expertsUsedBy(tokens int) float64 {
 	if s.Experts == 0 {
 		return 0
 	}
@@ -43,9 +43,9 @@ func (s *Shape) TokenBytes() int64 {
 
 // What was fitted to three shapes on one machine, see docs/results/budget.md.
 const (
-	// seen is how much of the shorter of computing and reading shows in the time of
+	// overlapCost is how much of the shorter of computing and reading shows in the time of
 	// both together: they share the cores and the memory.
-	seen = 0.1
+	overlapCost = 0.1
 	// widthOps is what an element of a token costs in a layer besides products, such as
 	// attention, norms and rounding, counted in operations of products.
 	widthOps = 15e3
@@ -53,7 +53,7 @@ const (
 
 // together returns how long computing and reading take at the same time.
 func together(compute, read float64) float64 {
-	return max(compute, read) + seen*min(compute, read)
+	return max(compute, read) + overlapCost*min(compute, read)
 }
 
 // predict fills in the speeds.

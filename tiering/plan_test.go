@@ -44,7 +44,7 @@ func makePlan(t *testing.T, s Shape, n Need) *Plan {
 	return p
 }
 
-func TestPlanKeepsEverythingThatFits(t *testing.T) {
+func TestPlanPinsEverythingThatFits(t *testing.T) {
 	s := denseShape()
 	for _, budget := range []int64{0, 64 << 30, 6 << 30} {
 		p := makePlan(t, s, Need{Budget: budget, Context: 4096, Code: 12 * mib, Heap: 40 * mib})
@@ -57,7 +57,7 @@ func TestPlanKeepsEverythingThatFits(t *testing.T) {
 			require.Equal(t, s.Layers[l].Bytes, p.Pinned[l])
 		}
 		require.EqualValues(t, 12*mib, p.By[Code])
-		require.EqualValues(t, RowCache, p.By[Cached], "the embedding stays on flash")
+		require.EqualValues(t, EmbeddingRowCache, p.By[Cached], "the embedding stays on flash")
 		require.InDelta(t, 33e9/(32*122_720_256+430_940_160), p.PredictedDecode, 0.01)
 		require.InDelta(t, 800e9/(2*6_979_321_856+32*4096*widthOps), p.PredictedPrefill, 0.01)
 	}
@@ -168,7 +168,7 @@ func smallShape() Shape {
 
 // Reading a prompt in two chunks costs twice the bytes, so that a quarter of a
 // small model is enough to do it in one.
-func TestPlanReadsAPromptAtOnce(t *testing.T) {
+func TestPlanPrefillsAPromptInOneChunk(t *testing.T) {
 	s := smallShape()
 	whole := makePlan(t, s, Need{Context: 512}).By[Pinned]
 	for _, share := range []int64{2, 4} {
@@ -263,10 +263,10 @@ func checkMore(t *testing.T, seed uint64, less, more *Plan) {
 	require.GreaterOrEqual(t, more.PredictedPrefill, less.PredictedPrefill*(1-1e-9), context)
 }
 
-// TestStreamedRestsFillReads: what is not pinned of a section is a whole number of
+// TestStreamedRemaindersFillReads: what is not pinned of a section is a whole number of
 // reads, up to a block, however the section's length is odd, and the layers that are
 // pinned by one read more are spread over the model.
-func TestStreamedRestsFillReads(t *testing.T) {
+func TestStreamedRemaindersFillReads(t *testing.T) {
 	const block = 64 << 10
 	for _, bytes := range []int64{8_398_336, 8 * mib, 8*mib - 1, 8*mib + 65, mib, 100} {
 		s := Section{Bytes: bytes, Granule: mib, Block: block}

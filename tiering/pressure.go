@@ -7,21 +7,21 @@ import (
 
 // What a Governor calls pressure, and how it answers.
 const (
-	// stallShare of the time is how long tasks wait for memory under pressure, over
+	// stallFraction of the time is how long tasks wait for memory under pressure, over
 	// stallWindow at least: a shorter wait is soon over.
-	stallShare  = 0.1
-	stallWindow = time.Second
-	// lowShare of the machine's memory, but at least leastMargin, is too little to
+	stallFraction = 0.1
+	stallWindow   = time.Second
+	// lowDivisor of the machine's memory, but at least leastMargin, is too little to
 	// have left; growing needs twice as much.
-	lowShare = 32
-	// groupLowShare of the limit of a control group is too little to be left in it:
+	lowDivisor = 32
+	// groupLowDivisor of the limit of a control group is too little to be left in it:
 	// who comes to the limit is killed. Groups are often made for one program, and
 	// just as large, so it is no more than that.
-	groupLowShare = 32
-	// stepShare of what is held is given back, or taken again, at a time.
-	stepShare = 8
-	// patience is how long there has to be no pressure before more is taken.
-	patience = 10 * time.Second
+	groupLowDivisor = 32
+	// stepDivisor of what is held is given back, or taken again, at a time.
+	stepDivisor = 8
+	// calmTime is how long there has to be no pressure before more is taken.
+	calmTime = 10 * time.Second
 )
 
 // Governor decides, from signs that are read again and again, how much memory to
@@ -45,24 +45,24 @@ func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
 	limited, waited := s.Limited > g.limited, false
 	g.limited = s.Limited
 	if since := now.Sub(g.at); since >= stallWindow {
-		waited = float64(s.Stalled-g.stalled) > stallShare*float64(since)
+		waited = float64(s.Stalled-g.stalled) > stallFraction*float64(since)
 		g.stalled, g.at = s.Stalled, now
 	}
-	low := max(s.Total/lowShare, leastMargin)
-	missing := max(low-s.Available, s.Limit/groupLowShare-s.Left)
+	low := max(s.Total/lowDivisor, leastMargin)
+	missing := max(low-s.Available, s.Limit/groupLowDivisor-s.Left)
 	if missing > 0 || waited || limited {
 		g.calm = now
-		return min(limit, held) - min(max(held/stepShare, missing), held/2)
+		return min(limit, held) - min(max(held/stepDivisor, missing), held/2)
 	}
-	if limit >= most || now.Sub(g.calm) < patience {
+	if limit >= most || now.Sub(g.calm) < calmTime {
 		return limit
 	}
-	more := most/stepShare + 1
+	more := most/stepDivisor + 1
 	if s.Available < math.MaxInt64 {
 		more = min(more, (s.Available-2*low)/2)
 	}
 	if s.Limit > 0 {
-		more = min(more, (s.Left-2*s.Limit/groupLowShare)/2)
+		more = min(more, (s.Left-2*s.Limit/groupLowDivisor)/2)
 	}
 	if more <= 0 {
 		return limit

@@ -119,7 +119,7 @@ func TestGovernor(t *testing.T) {
 		}
 	}
 	require.Equal(t, []int64{525, 650, 775, 900, 1000}, grown)
-	require.GreaterOrEqual(t, at.Sub(now), 5*patience)
+	require.GreaterOrEqual(t, at.Sub(now), 5*calmTime)
 	require.EqualValues(t, most, g.Step(at.Add(time.Hour), easy, most, most, most))
 
 	g = start()

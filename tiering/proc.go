@@ -21,9 +21,9 @@ func availableFromProc(root fs.FS) int64 {
 		}
 		switch {
 		case fields[0] == "0" && fields[1] == "":
-			free = min(free, groupsLeave(root, "sys/fs/cgroup", fields[2], groupV2))
+			free = min(free, groupsAvailable(root, "sys/fs/cgroup", fields[2], groupV2))
 		case hasWord(fields[1], "memory"):
-			free = min(free, groupsLeave(root, "sys/fs/cgroup/memory", fields[2], groupV1))
+			free = min(free, groupsAvailable(root, "sys/fs/cgroup/memory", fields[2], groupV1))
 		}
 	}
 	return free
@@ -59,13 +59,13 @@ var (
 	groupV1 = groupFiles{[]string{"memory.limit_in_bytes"}, []string{"total_inactive_file", "total_active_file"}, "memory.usage_in_bytes"}
 )
 
-// groupsLeave returns the least that a control group and all above it leave. A
+// groupsAvailable returns the least that a control group and all above it leave. A
 // container may see its own group at the root of the hierarchy instead of at the
 // path that the kernel names: both are looked at.
-func groupsLeave(root fs.FS, mount, group string, files groupFiles) int64 {
+func groupsAvailable(root fs.FS, mount, group string, files groupFiles) int64 {
 	free := int64(math.MaxInt64)
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
-		free = min(free, groupLeaves(root, path.Join(mount, dir), files))
+		free = min(free, groupAvailable(root, path.Join(mount, dir), files))
 		if dir == "/" {
 			return free
 		}
@@ -84,8 +84,8 @@ func groupLimit(root fs.FS, dir string, files groupFiles) int64 {
 	return limit
 }
 
-// groupLeaves returns what one control group leaves.
-func groupLeaves(root fs.FS, dir string, files groupFiles) int64 {
+// groupAvailable returns what one control group leaves.
+func groupAvailable(root fs.FS, dir string, files groupFiles) int64 {
 	limit := groupLimit(root, dir, files)
 	used, ok := parseAmount(readText(root, path.Join(dir, files.usage)))
 	if limit == math.MaxInt64 || !ok {

@@ -28,10 +28,10 @@ type Signs struct {
 	Left, Limit int64
 }
 
-// tightShare is how little of its limit a control group has left, one part in so
+// tightDivisor is how little of its limit a control group has left, one part in so
 // many, for reaching the limit to count: groups are made just as large as what is
 // to run in them, and page cache fills them as a matter of course.
-const tightShare = 32
+const tightDivisor = 32
 
 // SystemRoot returns the system's own files for ReadSigns.
 func SystemRoot() fs.FS { return os.DirFS("/") }
@@ -68,11 +68,11 @@ func ReadSigns(root fs.FS) Signs {
 const noLimit = math.MaxInt64 / 2
 
 // within notes what the limit of a group leaves, or that of one above it where that
-// is less. See groupsLeave for where they are.
+// is less. See groupsAvailable for where they are.
 func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
 		at := path.Join(mount, dir)
-		if left := groupLeaves(root, at, files); left < min(s.Left, noLimit) {
+		if left := groupAvailable(root, at, files); left < min(s.Left, noLimit) {
 			s.Left, s.Limit = left, groupLimit(root, at, files)
 		}
 		if dir == "/" {
@@ -86,7 +86,7 @@ func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
 func groupLimited(root fs.FS, dir string) (times int64) {
 	for _, name := range groupV2.limits {
 		limit, ok := parseAmount(readText(root, path.Join(dir, name)))
-		if !ok || groupLeaves(root, dir, groupV2) > limit/tightShare {
+		if !ok || groupAvailable(root, dir, groupV2) > limit/tightDivisor {
 			continue
 		}
 		for line := range strings.Lines(readText(root, path.Join(dir, "memory.events"))) {

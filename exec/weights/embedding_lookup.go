@@ -64,7 +64,7 @@ type LookupMemory struct {
 func (w *Weights) LookupMemory(plan *tiering.Plan) LookupMemory {
 	switch {
 	case !w.Tied:
-		all := min(tiering.RowCache, w.Embed.Rows*w.Embed.RowBytes())
+		all := min(tiering.EmbeddingRowCache, w.Embed.Rows*w.Embed.RowBytes())
 		size := w.Embed.BufferBytes()
 		readers := min(lookupReaders-1, all*2/3/size) * size
 		return LookupMemory{readers, all - readers}

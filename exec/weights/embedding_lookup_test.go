@@ -72,7 +72,7 @@ func none() error { return nil }
 // memory for none to all of what may be kept.
 func TestRowsOnFlash(t *testing.T) {
 	const count = 5000
-	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.RowCache} {
+	for _, keep := range []int{0, 1000, 20 << 10, 300 << 10, tiering.EmbeddingRowCache} {
 		random := rand.New(rand.NewPCG(1, uint64(keep)))
 		r := newLookupTest(t, flashEmbedding(count, none), keep)
 		for range 200 {
@@ -112,7 +112,7 @@ func TestRowsOnFlashFail(t *testing.T) {
 				}
 			}
 			return nil
-		}), tiering.RowCache)
+		}), tiering.EmbeddingRowCache)
 		ids := make([]int32, 30)
 		for i := range ids {
 			ids[i] = int32(i * 600)
@@ -132,7 +132,7 @@ func TestRowsOnFlashFailTogether(t *testing.T) {
 			return broken
 		}
 		return nil
-	}), tiering.RowCache)
+	}), tiering.EmbeddingRowCache)
 	ids := make([]int32, 30)
 	for range 20 {
 		for i := range ids {
@@ -184,7 +184,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 		reading <- struct{}{}
 		<-gate
 		return nil
-	}), tiering.RowCache)
+	}), tiering.EmbeddingRowCache)
 	ids := []int32{1, 9000, 20000, 30000, 40000, 50000}
 	for i := range 3 { // no read ends in between
 		ctx, cancel := context.WithCancel(context.Background())
@@ -202,7 +202,7 @@ func TestRowsCancelledWhileTheyAreRead(t *testing.T) {
 }
 
 func TestEmbeddingLookupAllocatesNothing(t *testing.T) {
-	r := newLookupTest(t, flashEmbedding(5000, none), tiering.RowCache)
+	r := newLookupTest(t, flashEmbedding(5000, none), tiering.EmbeddingRowCache)
 	ids := make([]int32, 1)
 	random := rand.New(rand.NewPCG(1, 1))
 	require.Zero(t, testing.AllocsPerRun(500, func() {

@@ -55,20 +55,20 @@ const (
 // Reader reads pages in the order in which the layers of a pass attend to them.
 type Reader struct {
 	Options
-	layers int
-	ring   *tiering.Frame
-	piece  int // the largest read
-	unit   int // the largest page
+	layers      int
+	ring        *tiering.Frame
+	piece       int // the largest read
+	largestPage int // the largest page
 
 	stream     *prefetch.Stream // nil until something is on flash
 	reads      []Read           // in the order in which they are needed
 	first      []int            // [layer] its first read
 	runs       []int            // [layer] its first run of the stream
 	planned    []plannedSeq     // what the reads were planned for
-	at         []int            // [run] its number in the stream of weights; nil: stream brings it
+	streamRuns []int            // [run] its number in the stream of weights; nil: stream brings it
 	generation int              // of the stream of weights, when the reads were planned
 	selects    bool             // layers without a window read the pages that a selection takes
-	late       bool             // a layer's pages are submitted only when it attends to them
+	onDemand   bool             // a layer's pages are submitted only when it attends to them
 }
 
 // plannedSeq says for which pages of a sequence, and from which position on, reads were
@@ -98,13 +98,13 @@ func NewReader(o Options) *Reader {
 	layers := len(o.Windows)
 	r := &Reader{Options: o, layers: layers, first: make([]int, layers+1), runs: make([]int, layers+1)}
 	for l := range layers {
-		r.unit = max(r.unit, o.Cache.PageBytes(l))
+		r.largestPage = max(r.largestPage, o.Cache.PageBytes(l))
 	}
 	return r
 }
 
 // LargestPage returns the bytes of the largest page of any layer.
-func (r *Reader) LargestPage() int { return r.unit }
+func (r *Reader) LargestPage() int { return r.largestPage }
 
 // Reserve takes the ring's memory although nothing is on flash yet.
 func (r *Reader) Reserve() error {
@@ -112,8 +112,8 @@ func (r *Reader) Reserve() error {
 		return nil
 	}
 	piece := vfs.DirectSize(min(int(r.Ring/4), tiering.DefaultPiece))
-	slots := max(int(r.Ring)/piece, (r.unit+piece-1)/piece+1, 2)
-	ring, err := tiering.AllocForReads(r.Budget, tiering.KVFrames, slots*piece+r.unit)
+	slots := max(int(r.Ring)/piece, (r.largestPage+piece-1)/piece+1, 2)
+	ring, err := tiering.AllocForReads(r.Budget, tiering.KVFrames, slots*piece+r.largestPage)
 	if err == nil {
 		r.ring, r.piece = ring, piece
 	}
@@ -123,12 +123,12 @@ func (r *Reader) Reserve() error {
 // Begin prepares for a batch whose sequences have room for its tokens. While they have the
 // same pages on flash as those of the last batch, reads that are under way are used.
 func (r *Reader) Begin(b Batch, selects bool) error {
-	if !r.suits(b, selects) {
+	if !r.planMatches(b, selects) {
 		if err := r.configure(b, selects); err != nil {
 			return err
 		}
 	}
-	if r.stream != nil && r.at == nil {
+	if r.stream != nil && r.streamRuns == nil {
 		r.stream.Begin(0)
 	}
 	return nil
@@ -136,7 +136,7 @@ func (r *Reader) Begin(b Batch, selects bool) error {
 
 // Finish ends a pass that succeeded.
 func (r *Reader) Finish() {
-	if r.stream != nil && r.at == nil {
+	if r.stream != nil && r.streamRuns == nil {
 		r.stream.Finish()
 	}
 }
@@ -151,8 +151,8 @@ func OnFlash(b Batch) bool {
 	return false
 }
 
-// suits reports whether the planned reads are those that a batch needs.
-func (r *Reader) suits(b Batch, selects bool) bool {
+// planMatches reports whether the planned reads are those that a batch needs.
+func (r *Reader) planMatches(b Batch, selects bool) bool {
 	if r.selects != selects {
 		return false
 	}
@@ -176,9 +176,9 @@ func (r *Reader) configure(b Batch, selects bool) error {
 	var seq prefetch.Sequence
 	r.selects = selects
 	seq.Body = r.plan(b)
-	r.at = nil
+	r.streamRuns = nil
 	if len(r.reads) > 0 && r.Weights.CanInterleave() {
-		r.at = r.Weights.Interleave(seq.Body, r.runs)
+		r.streamRuns = r.Weights.Interleave(seq.Body, r.runs)
 		seq.Body = nil
 	} else {
 		r.Weights.Separate()
@@ -195,18 +195,18 @@ func (r *Reader) configure(b Batch, selects bool) error {
 	}
 	switch {
 	case r.stream != nil:
-		r.stream.Reconfigure(r.cut(seq.Body), seq)
+		r.stream.Reconfigure(r.ringFor(seq.Body), seq)
 	case len(seq.Body) > 0:
-		r.stream = prefetch.NewStream(r.User, r.cut(seq.Body), seq)
-		r.stream.Hold(r.late)
+		r.stream = prefetch.NewStream(r.User, r.ringFor(seq.Body), seq)
+		r.stream.Hold(r.onDemand)
 	}
 	return nil
 }
 
-// cut divides the ring for some runs. A piece is as long as the longest run, or an equal
+// ringFor divides the ring for some runs. A piece is as long as the longest run, or an equal
 // part of it where it is more than one read may ask for: a shorter run would take the
 // memory of a whole piece.
-func (r *Reader) cut(runs []prefetch.Run) prefetch.Ring {
+func (r *Reader) ringFor(runs []prefetch.Run) prefetch.Ring {
 	if len(runs) == 0 {
 		return prefetch.Ring{} // nothing passes through
 	}
@@ -214,10 +214,10 @@ func (r *Reader) cut(runs []prefetch.Run) prefetch.Ring {
 	for _, run := range runs {
 		longest = max(longest, run.Size)
 	}
-	room := len(r.ring.Bytes()) - r.unit
+	room := len(r.ring.Bytes()) - r.largestPage
 	reads := max(1, (longest+int64(r.piece)-1)/int64(r.piece))
 	piece := max(vfs.DirectAlign, vfs.DirectSize(int((longest+reads-1)/reads)))
-	if room-2*piece < r.unit { // the end of the ring and the page before it may take this much
+	if room-2*piece < r.largestPage { // the end of the ring and the page before it may take this much
 		piece = r.piece
 	}
 	return prefetch.Ring{Memory: r.ring.Bytes(), Piece: piece, Slots: room / piece}
@@ -231,10 +231,10 @@ func (r *Reader) Take(ctx context.Context, pages []Page, reads []Read, layer, pa
 	begin := reads[0].off + int64(page)*int64(unit)
 	left := int(last.off + int64(last.Pages)*int64(unit) - begin)
 	run := reads[0].run
-	if r.at != nil {
-		run = r.at[run]
+	if r.streamRuns != nil {
+		run = r.streamRuns[run]
 	}
-	data, err := r.from().Take(ctx, run, begin, unit, min(groupLeast, left), min(groupMost, left))
+	data, err := r.activeStream().Take(ctx, run, begin, unit, min(groupLeast, left), min(groupMost, left))
 	if err != nil {
 		return pages, err
 	}
@@ -252,42 +252,42 @@ func (r *Reader) Take(ctx context.Context, pages []Page, reads []Read, layer, pa
 	return pages, nil
 }
 
-// from returns the stream that brings pages: that of weights if it brings both.
-func (r *Reader) from() *prefetch.Stream {
-	if r.at != nil {
+// activeStream returns the stream that brings pages: that of weights if it brings both.
+func (r *Reader) activeStream() *prefetch.Stream {
+	if r.streamRuns != nil {
 		return r.Weights.WeightStream()
 	}
 	return r.stream
 }
 
 // Interleaved reports whether the stream of weights brings the pages too.
-func (r *Reader) Interleaved() bool { return r.at != nil }
+func (r *Reader) Interleaved() bool { return r.streamRuns != nil }
 
-// Pressed reports whether passes wait for flash: then attention submits more reads with
+// FlashBound reports whether passes wait for flash: then attention submits more reads with
 // each group of pages. Otherwise a thread that multiplies submits them.
-func (r *Reader) Pressed() bool {
-	s := r.from()
-	return s != nil && s.Pressed()
+func (r *Reader) FlashBound() bool {
+	s := r.activeStream()
+	return s != nil && s.FlashBound()
 }
 
 // Submit submits more reads. Any thread may call it.
 func (r *Reader) Submit() {
-	if s := r.from(); s != nil {
+	if s := r.activeStream(); s != nil {
 		s.Submit()
 	}
 }
 
-// Allow submits the reads of a layer, where ReadLate holds them back.
+// Allow submits the reads of a layer, where ReadOnDemand holds them back.
 func (r *Reader) Allow(layer int) {
-	if r.late && r.stream != nil && r.at == nil {
+	if r.onDemand && r.stream != nil && r.streamRuns == nil {
 		r.stream.Allow(r.runs[layer+1])
 	}
 }
 
-// ReadLate makes a layer's pages be submitted only when it attends to them, which shows
+// ReadOnDemand makes a layer's pages be submitted only when it attends to them, which shows
 // what prefetching is worth. It changes nothing where one stream brings weights and pages.
-func (r *Reader) ReadLate(late bool) {
-	r.late = late
+func (r *Reader) ReadOnDemand(late bool) {
+	r.onDemand = late
 	if r.stream != nil {
 		r.stream.Hold(late)
 	}

@@ -7,27 +7,27 @@ import (
 	"github.com/llmrun/llmrun/store/crc"
 )
 
-// Checks computes the checksum of a page from those of its KV head blocks. Where one tile
+// PageChecksum computes the checksum of a page from those of its KV head blocks. Where one tile
 // attends to all of a page, as in decoding, the thread that attends to a block computes its
 // checksum first, so that its bytes come from memory once.
-type Checks struct {
-	combine *crc.Combiner // of KV head blocks
-	sums    []uint32
+type PageChecksum struct {
+	combiner *crc.Combiner // of KV head blocks
+	blocks   []uint32
 }
 
-// NewChecks returns the checks for pages of a cache, nothing if all of them stay in memory.
-func NewChecks(c *kv.Cache) (s Checks) {
+// NewPageChecksum returns the checks for pages of a cache, nothing if all of them stay in memory.
+func NewPageChecksum(c *kv.Cache) (s PageChecksum) {
 	if c.MayBeCold() {
-		s.combine = crc.NewCombiner(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
+		s.combiner = crc.NewCombiner(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
 	}
 	return s
 }
 
-// Room returns room for n block checksums. It grows with the pages that are ready at once.
-func (s *Checks) Room(n int) []uint32 {
-	s.sums = slices.Grow(s.sums[:0], n)
-	return s.sums[:n]
+// Buffer returns room for n block checksums. It grows with the pages that are ready at once.
+func (s *PageChecksum) Buffer(n int) []uint32 {
+	s.blocks = slices.Grow(s.blocks[:0], n)
+	return s.blocks[:n]
 }
 
-// Page returns the checksum of a page from those of its blocks.
-func (s *Checks) Page(blocks []uint32) uint32 { return s.combine.Combine(blocks) }
+// Combine returns the checksum of a page from those of its blocks.
+func (s *PageChecksum) Combine(blocks []uint32) uint32 { return s.combiner.Combine(blocks) }

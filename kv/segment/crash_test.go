@@ -22,7 +22,7 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 	for _, keep := range []float64{0, 0.5, 1} {
 		mem := vfs.NewMem()
 		s := openStore(t, mem, 0)
-		require.NoError(t, save(s.dir, "talk", mustKeep(t, s, older, 3)))
+		require.NoError(t, save(s.dir, "talk", mustWrite(t, s, older, 3)))
 		crashes := 0
 		check := func(k int64, mustBeNew bool) {
 			after := openStore(t, mem.CrashClone(keep, uint64(k)), 0)
@@ -37,11 +37,11 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 			require.NoError(t, err, "crash before operation %d with %v kept", k, keep)
 			parts, err := after.OpenSegments(m)
 			require.NoError(t, err)
-			requireParts(t, parts)
+			requireSpans(t, parts)
 			require.NoError(t, Close(parts))
 			require.Empty(t, filesIn(t, after.dir.fsys, "cache/kv", vfs.TempMark), "the next one removes what was left")
 			require.Empty(t, filesIn(t, after.dir.fsys, "cache/sessions", vfs.TempMark))
-			require.NoError(t, save(after.dir, "talk", mustKeep(t, after, newer, 3)), "the next save works")
+			require.NoError(t, save(after.dir, "talk", mustWrite(t, after, newer, 3)), "the next save works")
 			crashes++
 		}
 		watched := openStore(t, vfs.NewFaulty(mem, func(op vfs.Op) error {
@@ -50,15 +50,15 @@ func TestSaveSurvivesCrashes(t *testing.T) {
 			}
 			return nil
 		}), 0)
-		require.NoError(t, save(watched.dir, "talk", mustKeep(t, watched, newer, 3)))
+		require.NoError(t, save(watched.dir, "talk", mustWrite(t, watched, newer, 3)))
 		check(-1, true)
 		require.Greater(t, crashes, 50)
 	}
 }
 
-// TestUnsyncedChunksAreSoundOrNotUsed: what is kept by itself, without waiting
+// TestUnsyncedSegmentsAreSoundOrUnused: what is kept by itself, without waiting
 // for the disk, may be lost with the power, but never comes back as other bytes.
-func TestUnsyncedChunksAreSoundOrNotUsed(t *testing.T) {
+func TestUnsyncedSegmentsAreSoundOrUnused(t *testing.T) {
 	a := text(5, 120)
 	mem := vfs.NewMem()
 	damaged, sound := 0, 0
@@ -76,14 +76,14 @@ func TestUnsyncedChunksAreSoundOrNotUsed(t *testing.T) {
 					damaged++
 					continue
 				}
-				requireParts(t, []Part{p})
+				requireSpans(t, []Span{p})
 				sound++
 			}
 			require.NoError(t, Close(parts))
 		}
 		return nil
 	}), 0)
-	_, err := keep(watched, a, 5, false)
+	_, err := writeSegment(watched, a, 5, false)
 	require.NoError(t, err)
 	require.Positive(t, damaged)
 	require.Positive(t, sound)
@@ -95,15 +95,15 @@ var kinds = map[vfs.OpKind]bool{
 	vfs.OpCreate: true, vfs.OpMkdir: true, vfs.OpClose: true, vfs.OpOpen: true, vfs.OpSize: true, vfs.OpReadDir: true, vfs.OpStat: true,
 }
 
-// TestEveryFaultComesOut fails operation k of a save, and of opening it again,
+// TestEveryFaultIsReported fails operation k of a save, and of opening it again,
 // for every k: the error comes out with the path, what was saved before is still
 // there, and afterwards everything works.
-func TestEveryFaultComesOut(t *testing.T) {
+func TestEveryFaultIsReported(t *testing.T) {
 	older, newer := text(1, 44), text(1, 70)
 	for k := int64(0); ; k++ {
 		mem := vfs.NewMem()
 		before := openStore(t, mem, 0)
-		require.NoError(t, save(before.dir, "talk", mustKeep(t, before, older, 3)))
+		require.NoError(t, save(before.dir, "talk", mustWrite(t, before, older, 3)))
 		var failed *vfs.Op
 		saved := false
 		faulty := vfs.NewFaulty(mem, func(op vfs.Op) error {
@@ -125,7 +125,7 @@ func TestEveryFaultComesOut(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			m, err := keep(s, newer, 3, true)
+			m, err := writeSegment(s, newer, 3, true)
 			if err == nil {
 				err = save(d, "talk", m)
 			}
@@ -167,7 +167,7 @@ func TestEveryFaultComesOut(t *testing.T) {
 		}
 		_, err = after.dir.VerifySession("talk")
 		require.NoError(t, err)
-		require.NoError(t, save(after.dir, "talk", mustKeep(t, after, newer, 3)))
+		require.NoError(t, save(after.dir, "talk", mustWrite(t, after, newer, 3)))
 		require.Empty(t, filesIn(t, mem, "cache/kv", vfs.TempMark), "operation %d, %s %s", k, failed.Kind, failed.Path)
 	}
 }
@@ -187,7 +187,7 @@ func TestDiskFull(t *testing.T) {
 			}
 			return nil
 		}), 0)
-		m, err := keep(s, a, 5, true)
+		m, err := writeSegment(s, a, 5, true)
 		if err == nil {
 			err = save(s.dir, "talk", m)
 		}
@@ -209,7 +209,7 @@ func TestDiskFull(t *testing.T) {
 			require.NoError(t, f.Close())
 		}
 		full = false
-		require.NoError(t, save(s.dir, "talk", mustKeep(t, s, a, 5)))
+		require.NoError(t, save(s.dir, "talk", mustWrite(t, s, a, 5)))
 		_, err = s.dir.VerifySession("talk")
 		require.NoError(t, err)
 	}

@@ -19,12 +19,12 @@ import (
 func saved(t testing.TB) (mem *vfs.Mem, chunk, session string) {
 	mem = vfs.NewMem()
 	s := openStore(t, mem, 0)
-	require.NoError(t, save(s.dir, "talk", mustKeep(t, s, text(1, 10), 16)))
+	require.NoError(t, save(s.dir, "talk", mustWrite(t, s, text(1, 10), 16)))
 	return mem, "cache/kv/" + filesIn(t, mem, "cache/kv", Suffix)[0], "cache/sessions/talk.session"
 }
 
-// TestEveryFlippedByteIsSeen changes each byte of a chunk and of a session.
-func TestEveryFlippedByteIsSeen(t *testing.T) {
+// TestEveryFlippedByteIsDetected changes each byte of a chunk and of a session.
+func TestEveryFlippedByteIsDetected(t *testing.T) {
 	mem, chunk, session := saved(t)
 	for _, name := range []string{chunk, session} {
 		data, err := vfs.ReadFile(mem, name, 1<<20)
@@ -58,14 +58,14 @@ func isRefusal(err error) bool {
 	return isFormat(err) && bytes.Contains([]byte(err.Error()), []byte("at offset"))
 }
 
-// TestPagesOfOthersAreSeen puts pages where they do not belong: those of another
+// TestPagesOfAnotherSegmentAreDetected puts pages where they do not belong: those of another
 // place, of another text, and zeros.
-func TestPagesOfOthersAreSeen(t *testing.T) {
+func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	mem := vfs.NewMem()
 	s := openStore(t, mem, 0)
 	a, b := text(1, 16), text(2, 16)
-	mustKeep(t, s, a, 16)
-	mustKeep(t, s, b, 16)
+	mustWrite(t, s, a, 16)
+	mustWrite(t, s, b, 16)
 	parts, err := s.Lookup(a)
 	require.NoError(t, err)
 	other, err := s.Lookup(b)
@@ -86,7 +86,7 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 	off, _ := f.run(0)
 	require.Equal(t, CorruptError{Path: f.path, Off: off + 600, Layer: 0, Page: 1}, *corrupt)
 	require.ErrorIs(t, corrupt, store.ErrFormat)
-	for _, i := range f.sums[:4] {
+	for _, i := range f.checksums[:4] {
 		require.NotZero(t, i)
 	}
 	require.NoError(t, Close(append(parts, other...)))
@@ -103,9 +103,9 @@ func TestPagesOfOthersAreSeen(t *testing.T) {
 	require.ErrorContains(t, err, "the file holds the chunk")
 }
 
-// TestDamagedIsWrittenAgain: what a session needs stays when it turns out to be damaged,
+// TestDamagedSegmentIsRewritten: what a session needs stays when it turns out to be damaged,
 // and is sound once it was written again, durable or not.
-func TestDamagedIsWrittenAgain(t *testing.T) {
+func TestDamagedSegmentIsRewritten(t *testing.T) {
 	mem, name, _ := saved(t)
 	change(t, mem, name, func(b []byte) []byte { b[4096] ^= 1; return b })
 	s := openStore(t, mem, 0)
@@ -116,7 +116,7 @@ func TestDamagedIsWrittenAgain(t *testing.T) {
 	require.NoError(t, Close(parts))
 	_, err = s.dir.VerifySession("talk")
 	require.ErrorIs(t, err, ErrCorrupt)
-	_, err = keep(s, text(1, 10), 16, false)
+	_, err = writeSegment(s, text(1, 10), 16, false)
 	require.NoError(t, err)
 	_, err = s.dir.VerifySession("talk")
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func resum(b []byte) []byte {
 	}
 	number := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
 	end := fixedBytes + 4*number(92) + 4*number(80)*number(96) + 8*number(92)*number(80)
-	if end >= 0 && end+sumBytes <= int64(len(b)) {
-		binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
+	if end >= 0 && end+checksumBytes <= int64(len(b)) {
+		binary.LittleEndian.PutUint64(b[end:], store.Sum64(checksumSeed, b[:end]))
 	}
 	return b
 }
@@ -146,12 +146,12 @@ func resumManifest(b []byte) []byte {
 		return b
 	}
 	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)))
-	end := len(b) - sumBytes
-	binary.LittleEndian.PutUint64(b[end:], store.Sum64(sumSeed, b[:end]))
+	end := len(b) - checksumBytes
+	binary.LittleEndian.PutUint64(b[end:], store.Sum64(checksumSeed, b[:end]))
 	return b
 }
 
-func TestMalformedChunks(t *testing.T) {
+func TestMalformedSegments(t *testing.T) {
 	mem, name, _ := saved(t)
 	golden, err := vfs.ReadFile(mem, name, 1<<20)
 	require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestMalformedSessions(t *testing.T) {
 	}
 }
 
-func FuzzChunk(f *testing.F) {
+func FuzzSegment(f *testing.F) {
 	mem, name, _ := saved(f)
 	golden, err := vfs.ReadFile(mem, name, 1<<20)
 	require.NoError(f, err)

@@ -26,9 +26,9 @@ const (
 
 	lockSuffix = ".lock"
 	evictLock  = "evict" + lockSuffix
-	// lockPatience is how long somebody else may take to make room or to save.
-	lockPatience = 10 * time.Second
-	lockPause    = 5 * time.Millisecond
+	// lockTimeout is how long somebody else may take to make room or to save.
+	lockTimeout = 10 * time.Second
+	lockPause   = 5 * time.Millisecond
 )
 
 // Dir is a directory of chunks and sessions. Any number of processes may share
@@ -43,12 +43,12 @@ type Dir struct {
 	serial  atomic.Int64
 	written atomic.Int64
 
-	mu     sync.Mutex
-	lock   io.Closer    // held from the first write on: temporaries of the writer are alive
-	open   map[ID]*File // in use by this process
-	good   map[ID]bool  // written, or verified as a whole, by this process
-	bad    map[ID]bool  // found damaged by this process, and perhaps there still
-	synced map[ID]bool  // known to survive power loss, once the directory does
+	mu       sync.Mutex
+	lock     io.Closer    // held from the first write on: temporaries of the writer are alive
+	open     map[ID]*File // in use by this process
+	verified map[ID]bool  // written, or verified as a whole, by this process
+	damaged  map[ID]bool  // found damaged by this process, and perhaps there still
+	synced   map[ID]bool  // known to survive power loss, once the directory does
 }
 
 // OpenDir opens a directory, which need not be there yet. It holds up to limit
@@ -57,7 +57,7 @@ type Dir struct {
 func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 	d := &Dir{
 		fsys: fsys, base: base, limit: limit, spare: spareBytes, writer: fmt.Sprintf("%016x", rand.Uint64()),
-		open: map[ID]*File{}, good: map[ID]bool{}, bad: map[ID]bool{}, synced: map[ID]bool{},
+		open: map[ID]*File{}, verified: map[ID]bool{}, damaged: map[ID]bool{}, synced: map[ID]bool{},
 	}
 	return d, errors.Join(d.sweep(segmentsDir), d.sweep(sessionsDir))
 }
@@ -82,8 +82,8 @@ func (d *Dir) segmentsPath() string { return vfs.Join(d.base, segmentsDir) }
 
 func (d *Dir) path(name string) string { return vfs.Join(d.segmentsPath(), name) }
 
-// begin makes the directory of chunks ready for writing.
-func (d *Dir) begin() error {
+// lockForWriting makes the directory of chunks ready for writing.
+func (d *Dir) lockForWriting() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lock != nil {
@@ -129,10 +129,10 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// exclusive takes the lock under which chunks are removed and sessions are
+// lockEviction takes the lock under which chunks are removed and sessions are
 // saved, and waits a while for it.
-func (d *Dir) exclusive() (io.Closer, error) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
+func (d *Dir) lockEviction() (io.Closer, error) {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPause) {
 		lock, err := vfs.Lock(d.fsys, d.path(evictLock))
 		if err == nil || !errors.Is(err, vfs.ErrLocked) || time.Now().After(end) {
 			return lock, err
@@ -224,8 +224,8 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 	return f, nil
 }
 
-// Segment describes a chunk in a directory.
-type Segment struct {
+// Info describes a chunk in a directory.
+type Info struct {
 	ID     ID
 	Name   string
 	Bytes  int64
@@ -234,7 +234,7 @@ type Segment struct {
 }
 
 // List returns all chunks in no particular order.
-func (d *Dir) List() ([]Segment, error) {
+func (d *Dir) List() ([]Info, error) {
 	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -246,13 +246,13 @@ func (d *Dir) List() ([]Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Segment
+	var list []Info
 	for _, f := range files {
 		id, ok := idOf(f.Name)
 		if !ok || f.IsDir {
 			continue
 		}
-		c := Segment{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
+		c := Info{ID: id, Name: f.Name, Bytes: f.Size, Pinned: pinned[id]}
 		c.Used, _ = vfs.LastUsed(d.fsys, d.path(f.Name))
 		list = append(list, c)
 	}

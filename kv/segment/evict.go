@@ -18,11 +18,11 @@ var ErrNoRoom = pack.ErrNoRoom
 var errFormat = store.ErrFormat
 
 const (
-	// defaultBytes and defaultPart bound a directory for which nothing else is
+	// defaultBytes and defaultDivisor bound a directory for which nothing else is
 	// asked: this much, and no more than this part of the disk's space that is
 	// free or the directory's.
-	defaultBytes = 8 << 30
-	defaultPart  = 12
+	defaultBytes   = 8 << 30
+	defaultDivisor = 12
 	// spareBytes stay free on the disk in any case.
 	spareBytes = 256 << 20
 )
@@ -32,13 +32,13 @@ const (
 // session needs. If it cannot fit at all, nothing is removed and the error wraps
 // ErrNoRoom.
 func (d *Dir) makeRoom(need int64) error {
-	if err := d.begin(); err != nil {
+	if err := d.lockForWriting(); err != nil {
 		return err
 	}
 	if fits, err := d.room(need); fits || err != nil {
 		return err
 	}
-	lock, err := d.exclusive()
+	lock, err := d.lockEviction()
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (d *Dir) makeRoom(need int64) error {
 	for _, c := range list {
 		total += c.Bytes
 	}
-	list = slices.DeleteFunc(list, func(c Segment) bool { return c.Pinned || d.inUse(c.ID) })
-	slices.SortFunc(list, func(a, b Segment) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Name, b.Name)) })
+	list = slices.DeleteFunc(list, func(c Info) bool { return c.Pinned || d.inUse(c.ID) })
+	slices.SortFunc(list, func(a, b Info) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Name, b.Name)) })
 	kept := total
 	for _, c := range list {
 		kept -= c.Bytes
@@ -102,7 +102,7 @@ func (d *Dir) bounds(total int64) (limit, free int64, known bool) {
 	if limit == 0 {
 		limit = defaultBytes
 		if known {
-			limit = min(limit, (free+total)/defaultPart)
+			limit = min(limit, (free+total)/defaultDivisor)
 		}
 	}
 	return limit, free - d.spare, known
@@ -115,9 +115,9 @@ func (d *Dir) inUse(id ID) bool {
 }
 
 // remove deletes a chunk. What this process knew about it no longer holds.
-func (d *Dir) remove(c Segment) error {
+func (d *Dir) remove(c Info) error {
 	d.mu.Lock()
-	delete(d.good, c.ID)
+	delete(d.verified, c.ID)
 	delete(d.synced, c.ID)
 	d.mu.Unlock()
 	if err := d.fsys.Remove(d.path(c.Name)); !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (d *Dir) Clean() (count int, bytes int64, err error) {
 	if len(list) == 0 || err != nil {
 		return 0, 0, err
 	}
-	lock, err := d.exclusive()
+	lock, err := d.lockEviction()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -77,7 +77,7 @@ func (f *File) LayerRun(layer int) (r io.ReaderAt, off, size int64) {
 // nothing and its bytes, with that of what was written. Whoever reads a page has to call
 // it before what comes of the page is used.
 func (f *File) Verify(layer, page int, sum uint32) error {
-	if pageChecksum(f.id, layer, page, sum) == f.sum(layer, page) {
+	if pageChecksum(f.id, layer, page, sum) == f.checksum(layer, page) {
 		return nil
 	}
 	off, _ := f.run(layer)

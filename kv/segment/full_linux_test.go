@@ -20,7 +20,7 @@ func fillDisk(t *testing.T, base string) {
 	s := openStore(t, vfs.Sub(vfs.OS(), base), 1<<30)
 	s.dir.spare = -1 << 30 // nobody looks before: the disk itself has to refuse
 	a := text(1, 16*12)
-	m, err := keep(s, a, 4, true)
+	m, err := writeSegment(s, a, 4, true)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.ErrorContains(t, err, "allocate")
 	require.NotEmpty(t, m.Segments)
@@ -28,6 +28,6 @@ func fillDisk(t *testing.T, base string) {
 	require.Equal(t, m.SavedTokens(), found(t, s, a))
 	_, _, err = s.dir.Clean()
 	require.NoError(t, err)
-	require.Equal(t, 16, mustKeep(t, s, a[:16], 4).SavedTokens(), "there is room again")
+	require.Equal(t, 16, mustWrite(t, s, a[:16], 4).SavedTokens(), "there is room again")
 	require.Equal(t, 16, found(t, s, a))
 }

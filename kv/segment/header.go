@@ -18,9 +18,9 @@ const (
 	// pageAlign is what direct reads ask offsets to be a multiple of.
 	pageAlign = 4096
 
-	magic      = "LLMRKVCH"
-	fixedBytes = 104 // of a header, before its tables
-	sumBytes   = 8
+	magic         = "LLMRKVCH"
+	fixedBytes    = 104 // of a header, before its tables
+	checksumBytes = 8
 
 	// What a layout may have at most; far beyond any model.
 	maxLayers     = 4096
@@ -68,13 +68,13 @@ type header struct {
 	start           int // tokens before the chunk
 	pages           int
 	tokens          []int32  // [pages*PageTokens]
-	sums            []uint64 // [layers*pages] of each layer's pages in turn
+	checksums       []uint64 // [layers*pages] of each layer's pages in turn
 }
 
 // headerBytes returns the size of a header with its tables, up to where the first
 // layer begins. Layout and pages are in range.
 func headerBytes(layers, pages, pageTokens int) int64 {
-	n := fixedBytes + 4*int64(layers) + 4*int64(pages)*int64(pageTokens) + 8*int64(layers)*int64(pages) + sumBytes
+	n := fixedBytes + 4*int64(layers) + 4*int64(pages)*int64(pageTokens) + 8*int64(layers)*int64(pages) + checksumBytes
 	return alignUp(n)
 }
 
@@ -102,8 +102,8 @@ func (h *header) fileBytes() int64 {
 	return off + alignUp(size)
 }
 
-// sum returns the checksum of a page.
-func (h *header) sum(layer, page int) uint64 { return h.sums[layer*h.pages+page] }
+// checksum returns the checksum of a page.
+func (h *header) checksum(layer, page int) uint64 { return h.checksums[layer*h.pages+page] }
 
 // encode returns the header as it lies in the file.
 func (h *header) encode() []byte {
@@ -120,10 +120,10 @@ func (h *header) encode() []byte {
 	b = append(b, make([]byte, 8)...)
 	b = h.layout.encode(b) // 12 bytes, then the table of layers
 	b = appendTokens(b, h.tokens)
-	for _, s := range h.sums {
+	for _, s := range h.checksums {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
-	b = binary.LittleEndian.AppendUint64(b, store.Sum64(sumSeed, b))
+	b = binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
 	return b[:cap(b)] // which is zero up to the end
 }
 
@@ -172,12 +172,12 @@ func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 	refuse := refuser(path)
 	end := fixedBytes + 4*p.layers + 4*p.pages*p.pageTokens + 8*p.layers*p.pages
-	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(sumSeed, b[:end]) {
+	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(checksumSeed, b[:end]) {
 		return nil, refuse(int64(end), "header", store.ErrFormat, "does not have its checksum: the file is damaged")
 	}
-	for i, v := range b[end+sumBytes:] {
+	for i, v := range b[end+checksumBytes:] {
 		if v != 0 {
-			return nil, refuse(int64(end+sumBytes+i), "header", store.ErrFormat, "holds %#x where zero belongs", v)
+			return nil, refuse(int64(end+checksumBytes+i), "header", store.ErrFormat, "holds %#x where zero belongs", v)
 		}
 	}
 	h := &header{start: int(binary.LittleEndian.Uint64(b[72:])), pages: p.pages}
@@ -204,9 +204,9 @@ func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 		h.tokens[i] = int32(binary.LittleEndian.Uint32(rest[4*i:]))
 	}
 	rest = rest[4*len(h.tokens):]
-	h.sums = make([]uint64, p.layers*p.pages)
-	for i := range h.sums {
-		h.sums[i] = binary.LittleEndian.Uint64(rest[8*i:])
+	h.checksums = make([]uint64, p.layers*p.pages)
+	for i := range h.checksums {
+		h.checksums[i] = binary.LittleEndian.Uint64(rest[8*i:])
 	}
 	if want := Next(h.parent, h.tokens); h.id != want {
 		return nil, refuse(16, "id", store.ErrFormat, "%v is not %v, which follows from parent and tokens", h.id, want)

@@ -62,9 +62,9 @@ func pageOf(id ID, layer, page int) []byte {
 	return b
 }
 
-// keep writes whole pages of a text in chunks of at most pages each and returns
+// writeSegment writes whole pages of a text in chunks of at most pages each and returns
 // what a session needs to name them.
-func keep(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) {
+func writeSegment(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) {
 	m := &Manifest{
 		Model: "m", Settings: "k8v8", Identity: ID{1}, Key: s.key, Tokens: tokens, PageTokens: 4,
 		Created: time.UnixMilli(1000).UTC(), Saved: time.UnixMilli(2000).UTC(), Messages: []Message{{"user", "Hé"}, {"assistant", ""}},
@@ -86,9 +86,9 @@ func keep(s *Store, tokens []int32, pages int, durable bool) (*Manifest, error) 
 	return m, nil
 }
 
-func mustKeep(t testing.TB, s *Store, tokens []int32, pages int) *Manifest {
+func mustWrite(t testing.TB, s *Store, tokens []int32, pages int) *Manifest {
 	t.Helper()
-	m, err := keep(s, tokens, pages, true)
+	m, err := writeSegment(s, tokens, pages, true)
 	require.NoError(t, err)
 	return m
 }
@@ -106,8 +106,8 @@ func save(d *Dir, name string, m *Manifest) error {
 	return l.Close()
 }
 
-// requireParts compares all bytes of parts with what was written.
-func requireParts(t testing.TB, parts []Part) {
+// requireSpans compares all bytes of parts with what was written.
+func requireSpans(t testing.TB, parts []Span) {
 	t.Helper()
 	for _, p := range parts {
 		for l, n := range testLayout.PageBytes {
@@ -125,7 +125,7 @@ func found(t testing.TB, s *Store, tokens []int32) int {
 	t.Helper()
 	parts, err := s.Lookup(tokens)
 	require.NoError(t, err)
-	requireParts(t, parts)
+	requireSpans(t, parts)
 	n := 0
 	for _, p := range parts {
 		n += p.Pages * 4

@@ -17,9 +17,9 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // The two halves of an ID have seeds of their own. No seed is zero, so that
 // zeros have no hash of zero.
 const (
-	idSeedLow  = 0x6c6c6d72756e4b56
-	idSeedHigh = 0x8f1bbcdc5be0cd19
-	sumSeed    = 0x6c6c6d72756e5047
+	idSeedLow    = 0x6c6c6d72756e4b56
+	idSeedHigh   = 0x8f1bbcdc5be0cd19
+	checksumSeed = 0x6c6c6d72756e5047
 )
 
 // NewKey hashes what keys and values depend on besides the tokens: the layout of
@@ -62,5 +62,5 @@ func pageChecksum(id ID, layer, page int, sum uint32) uint64 {
 	binary.LittleEndian.PutUint32(b[16:], uint32(layer))
 	binary.LittleEndian.PutUint32(b[20:], uint32(page))
 	binary.LittleEndian.PutUint32(b[24:], sum)
-	return store.Sum64(sumSeed, b[:])
+	return store.Sum64(checksumSeed, b[:])
 }

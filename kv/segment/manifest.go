@@ -14,10 +14,10 @@ import (
 const (
 	manifestMagic = "LLMRSESS"
 	// manifestFixed is the shortest manifest: magic, version, length and sum.
-	manifestFixed = 8 + 4 + 8 + sumBytes
-	// textVersion is an older version of sessions whose text is read, but not their
+	manifestFixed = 8 + 4 + 8 + checksumBytes
+	// legacyVersion is an older version of sessions whose text is read, but not their
 	// chunks, which had other checksums.
-	textVersion = 1
+	legacyVersion = 1
 	// maxManifest bounds a session's file: tokens take four bytes each.
 	maxManifest = 64 << 20
 )
@@ -94,8 +94,8 @@ func (m *Manifest) encode() []byte {
 		b = append(b, r.ID[:]...)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.Pages))
 	}
-	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)+sumBytes))
-	return binary.LittleEndian.AppendUint64(b, store.Sum64(sumSeed, b))
+	binary.LittleEndian.PutUint64(b[12:], uint64(len(b)+checksumBytes))
+	return binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
 }
 
 // decodeManifest reads a session's file.
@@ -108,18 +108,18 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
 	}
 	version := binary.LittleEndian.Uint32(b[8:])
-	if version != Version && version != textVersion {
+	if version != Version && version != legacyVersion {
 		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
 		return nil, refuse(12, "length", store.ErrTruncated, "the file was written with %d bytes and has %d", n, len(b))
 	}
-	end := len(b) - sumBytes
-	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(sumSeed, b[:end]) {
+	end := len(b) - checksumBytes
+	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(checksumSeed, b[:end]) {
 		return nil, refuse(int64(end), "checksum", store.ErrFormat, "the bytes do not have it: the file is damaged")
 	}
 	c := &cursor{path: path, all: b[:end], at: 20}
-	m := &Manifest{Model: c.text("model"), Settings: c.text("settings")}
+	m := &Manifest{Model: c.readString("model"), Settings: c.readString("settings")}
 	copy(m.Identity[:], c.take("identity", len(m.Identity)))
 	copy(m.Key[:], c.take("key", len(m.Key)))
 	m.Created, m.Saved = c.time("created"), c.time("saved")
@@ -129,7 +129,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	}
 	m.Messages = make([]Message, c.count("messages", 8))
 	for i := range m.Messages {
-		m.Messages[i] = Message{c.text("role"), c.text("content")}
+		m.Messages[i] = Message{c.readString("role"), c.readString("content")}
 	}
 	m.PageTokens = int(c.uint32("tokens of a page"))
 	if c.err == nil && (m.PageTokens < 1 || m.PageTokens > maxPageTokens) {
@@ -155,7 +155,7 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if version == textVersion { // nobody reads its chunks: they may go as others do
+	if version == legacyVersion { // nobody reads its chunks: they may go as others do
 		m.Settings += fmt.Sprintf(", of version %d", version)
 		m.Segments = nil
 	}
@@ -230,7 +230,7 @@ func (c *cursor) count(field string, least int) int {
 	return int(n)
 }
 
-func (c *cursor) text(field string) string { return string(c.take(field, c.count(field, 1))) }
+func (c *cursor) readString(field string) string { return string(c.take(field, c.count(field, 1))) }
 
 // time reads milliseconds since 1970.
 func (c *cursor) time(field string) time.Time {

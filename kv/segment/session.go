@@ -103,12 +103,12 @@ func nameMissing(name string, err error) error {
 // which then has to be written again.
 func (l *SessionLock) Save(m *Manifest) (err error) {
 	d := l.dir
-	if err := d.begin(); err != nil {
+	if err := d.lockForWriting(); err != nil {
 		return err
 	}
 	// Whoever removes chunks looks at sessions under this lock: nothing that the
 	// session needs can go between the look and the moment when it is pinned.
-	lock, err := d.exclusive()
+	lock, err := d.lockEviction()
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *Dir) checkSegments(m *Manifest) error {
 		_, err := d.fsys.Stat(d.path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			d.mu.Lock()
-			delete(d.good, m.Segments[i].ID)
+			delete(d.verified, m.Segments[i].ID)
 			delete(d.synced, m.Segments[i].ID)
 			delete(d.open, m.Segments[i].ID) // who uses it goes on with what it has
 			d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *Dir) checkSegments(m *Manifest) error {
 
 // OpenSegments opens the chunks of a session. The caller closes them. The error
 // names a chunk that is missing or damaged.
-func (s *Store) OpenSegments(m *Manifest) (parts []Part, err error) {
+func (s *Store) OpenSegments(m *Manifest) (parts []Span, err error) {
 	defer func() {
 		if err != nil {
 			err, parts = errors.Join(err, Close(parts)), nil
@@ -161,7 +161,7 @@ func (s *Store) OpenSegments(m *Manifest) (parts []Part, err error) {
 		if err != nil {
 			return parts, err
 		}
-		parts = append(parts, Part{f, f.Pages()})
+		parts = append(parts, Span{f, f.Pages()})
 		at += len(f.tokens)
 	}
 	return parts, nil
@@ -222,10 +222,10 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := d.begin(); err != nil {
+	if err := d.lockForWriting(); err != nil {
 		return 0, err
 	}
-	lock, err := d.exclusive()
+	lock, err := d.lockEviction()
 	if err != nil {
 		return 0, err
 	}
@@ -247,7 +247,7 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 		if gone != nil {
 			continue
 		}
-		if err = d.remove(Segment{ID: id, Name: file}); err == nil {
+		if err = d.remove(Info{ID: id, Name: file}); err == nil {
 			freed += info.Size
 		}
 	}

@@ -19,7 +19,7 @@ func TestSessionReturnsAsItWasSaved(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Load()
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	m := mustKeep(t, s, text(1, 103), 16)
+	m := mustWrite(t, s, text(1, 103), 16)
 	require.NoError(t, l.Save(m))
 	again, err := l.Load()
 	require.NoError(t, err)
@@ -37,18 +37,18 @@ func TestSessionReturnsAsItWasSaved(t *testing.T) {
 	require.Positive(t, s.dir.SessionBytes(m))
 }
 
-// TestSaveNamesChunksThatAreGone: a session is not saved without its chunks, and
+// TestSaveNamesMissingSegments: a session is not saved without its chunks, and
 // is once they were written again.
-func TestSaveNamesChunksThatAreGone(t *testing.T) {
+func TestSaveNamesMissingSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
-	m := mustKeep(t, s, text(1, 40), 4)
+	m := mustWrite(t, s, text(1, 40), 4)
 	name := m.names()[1]
 	require.NoError(t, fsys.Remove("cache/kv/"+name))
 	err := save(s.dir, "x", m)
 	require.ErrorIs(t, err, ErrMissing)
 	require.ErrorContains(t, err, name)
-	require.NoError(t, save(s.dir, "x", mustKeep(t, s, text(1, 40), 4)))
+	require.NoError(t, save(s.dir, "x", mustWrite(t, s, text(1, 40), 4)))
 	require.NoError(t, fsys.Remove("cache/kv/"+name))
 	_, err = s.OpenSegments(m)
 	require.ErrorIs(t, err, ErrMissing)
@@ -58,14 +58,14 @@ func TestSaveNamesChunksThatAreGone(t *testing.T) {
 	require.Empty(t, s.dir.open)
 }
 
-// TestRemovingKeepsWhatOthersNeed: sessions share the beginning of their texts.
-func TestRemovingKeepsWhatOthersNeed(t *testing.T) {
+// TestRemoveKeepsSharedSegments: sessions share the beginning of their texts.
+func TestRemoveKeepsSharedSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
 	a := text(1, 128)
 	b := append(append([]int32(nil), a[:64]...), text(2, 64)...)
-	require.NoError(t, save(s.dir, "a", mustKeep(t, s, a, 16)))
-	require.NoError(t, save(s.dir, "b", mustKeep(t, s, b, 16)))
+	require.NoError(t, save(s.dir, "a", mustWrite(t, s, a, 16)))
+	require.NoError(t, save(s.dir, "b", mustWrite(t, s, b, 16)))
 	require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 3)
 	freed, err := s.dir.RemoveSession("a")
 	require.NoError(t, err)
@@ -83,17 +83,17 @@ func TestRemovingKeepsWhatOthersNeed(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// chunkBytes is the size of a chunk of 4 pages of the test layout.
-const chunkBytes = 4096 + 4096 + 8192
+// segmentBytes is the size of a chunk of 4 pages of the test layout.
+const segmentBytes = 4096 + 4096 + 8192
 
-// TestOldestGoFirst fills a directory: what was used last stays, and what a
+// TestOldestSegmentsAreEvictedFirst fills a directory: what was used last stays, and what a
 // session needs or this process uses stays in any case.
-func TestOldestGoFirst(t *testing.T) {
+func TestOldestSegmentsAreEvictedFirst(t *testing.T) {
 	fsys := vfs.NewMem()
-	s := openStore(t, fsys, 4*chunkBytes)
+	s := openStore(t, fsys, 4*segmentBytes)
 	texts := [][]int32{text(0, 16), text(1, 16), text(2, 16), text(3, 16), text(4, 16)}
 	for i := range 4 {
-		m := mustKeep(t, s, texts[i], 4)
+		m := mustWrite(t, s, texts[i], 4)
 		if i == 0 {
 			require.NoError(t, save(s.dir, "pinned", m))
 		}
@@ -102,13 +102,13 @@ func TestOldestGoFirst(t *testing.T) {
 	inUse, err := s.Lookup(texts[1])
 	require.NoError(t, err)
 	require.Equal(t, 16, found(t, s, texts[2])) // 3 is the oldest now that may go
-	mustKeep(t, s, texts[4], 4)
+	mustWrite(t, s, texts[4], 4)
 	for i, want := range []int{16, 16, 16, 0, 16} {
 		require.Equal(t, want, found(t, s, texts[i]), "text %d", i)
 	}
 	require.LessOrEqual(t, len(filesIn(t, fsys, "cache/kv", Suffix)), 4)
 
-	_, err = keep(s, text(5, 16*9), 16, false) // more than would fit without those two
+	_, err = writeSegment(s, text(5, 16*9), 16, false) // more than would fit without those two
 	require.ErrorIs(t, err, ErrNoRoom)
 	require.ErrorContains(t, err, "it may hold 65536")
 	require.Equal(t, 16, found(t, s, texts[4]), "nothing was removed in vain")
@@ -116,27 +116,27 @@ func TestOldestGoFirst(t *testing.T) {
 	count, bytes, err := s.dir.Clean()
 	require.NoError(t, err)
 	require.Equal(t, 3, count)
-	require.EqualValues(t, 3*chunkBytes, bytes)
+	require.EqualValues(t, 3*segmentBytes, bytes)
 	require.Equal(t, 16, found(t, s, texts[0]))
 }
 
-// TestBeginningsOutliveTheirEnds: of one text, the last chunk goes first.
-func TestBeginningsOutliveTheirEnds(t *testing.T) {
+// TestParentsOutliveTheirChildren: of one text, the last chunk goes first.
+func TestParentsOutliveTheirChildren(t *testing.T) {
 	fsys := vfs.NewMem()
-	s := openStore(t, fsys, 4*chunkBytes)
+	s := openStore(t, fsys, 4*segmentBytes)
 	a := text(1, 64)
-	mustKeep(t, s, a, 4)
+	mustWrite(t, s, a, 4)
 	require.Equal(t, 64, found(t, s, a))
-	mustKeep(t, s, text(2, 16), 4)
+	mustWrite(t, s, text(2, 16), 4)
 	require.Equal(t, 48, found(t, s, a))
 }
 
-// TestNextOneCleansUp finds what dead writers left, and leaves alone what belongs
+// TestOpenRemovesLeftovers finds what dead writers left, and leaves alone what belongs
 // to living ones.
-func TestNextOneCleansUp(t *testing.T) {
+func TestOpenRemovesLeftovers(t *testing.T) {
 	fsys := vfs.NewMem()
 	alive := openStore(t, fsys, 0)
-	require.NoError(t, save(alive.dir, "talk", mustKeep(t, alive, text(1, 16), 16)))
+	require.NoError(t, save(alive.dir, "talk", mustWrite(t, alive, text(1, 16), 16)))
 	held, err := alive.dir.LockSession("held")
 	require.NoError(t, err)
 	defer held.Close()
@@ -201,7 +201,7 @@ func TestKilledWriter(t *testing.T) {
 		s, err := d.Store(testKey, testLayout)
 		require.NoError(t, err)
 		d.spare = 0
-		require.NoError(t, save(d, "talk", mustKeep(t, s, text(9, 30), 3)))
+		require.NoError(t, save(d, "talk", mustWrite(t, s, text(9, 30), 3)))
 		require.NoError(t, d.Close())
 	}
 	t.Logf("a temporary file was there to remove: %v", sawTemporary)
@@ -224,7 +224,7 @@ func saveForEver(base string) {
 	}
 	all := text(1, 100_000)
 	for n := 8; n < len(all); n += 8 {
-		m, err := keep(s, all[:n], 2, true)
+		m, err := writeSegment(s, all[:n], 2, true)
 		if err == nil {
 			err = l.Save(m)
 		}
@@ -243,13 +243,13 @@ func TestTwoWriters(t *testing.T) {
 	fsys := vfs.Sub(vfs.OS(), t.TempDir())
 	done := make(chan error, 2)
 	for w := range 2 {
-		d, err := OpenDir(fsys, "cache", 12*chunkBytes)
+		d, err := OpenDir(fsys, "cache", 12*segmentBytes)
 		require.NoError(t, err)
 		d.spare = 0
 		go func() {
 			s, err := d.Store(testKey, testLayout)
 			for i := 0; err == nil && i < 60; i++ {
-				_, err = keep(s, text(uint64(i%7+w*3), 32), 4, i%2 == 0)
+				_, err = writeSegment(s, text(uint64(i%7+w*3), 32), 4, i%2 == 0)
 			}
 			if err == nil {
 				err = d.Close()

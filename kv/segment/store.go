@@ -34,14 +34,14 @@ func (s *Store) Key() ID { return s.key }
 // PageTokens returns how many tokens a page holds.
 func (s *Store) PageTokens() int { return s.layout.PageTokens }
 
-// Part is the first pages of a chunk.
-type Part struct {
+// Span is the first pages of a chunk.
+type Span struct {
 	File  *File
 	Pages int
 }
 
 // Close gives up the chunks of parts.
-func Close(parts []Part) (err error) {
+func Close(parts []Span) (err error) {
 	for _, p := range parts {
 		err = errors.Join(err, p.File.Close())
 	}
@@ -52,7 +52,7 @@ func Close(parts []Part) (err error) {
 // hold whole pages of it; of the last one perhaps only some. The caller closes
 // them. An error says what chunks could not be used and why; those that are
 // returned can be. Damaged ones are removed, if no session needs them.
-func (s *Store) Lookup(tokens []int32) (parts []Part, err error) {
+func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
 	files, err := s.dir.fsys.ReadDir(s.dir.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -82,7 +82,7 @@ func (s *Store) Lookup(tokens []int32) (parts []Part, err error) {
 }
 
 // best returns the chunk behind parent that shares most pages with a text.
-func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Part, err error) {
+func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, err error) {
 	first := namePrefix(parent, tokens[:s.layout.PageTokens])
 	from, _ := slices.BinarySearchFunc(files, first, func(f vfs.Info, name string) int { return strings.Compare(f.Name, name) })
 	for _, info := range files[from:] {
@@ -105,7 +105,7 @@ func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Part, er
 		if best.File != nil {
 			err = errors.Join(err, best.File.Close())
 		}
-		best = Part{f, pages}
+		best = Span{f, pages}
 	}
 	return best, err
 }
@@ -145,15 +145,15 @@ func (s *Store) Discard(f *File) error { return s.dir.discard(f.name(), f.id) }
 
 func (d *Dir) discard(name string, id ID) error {
 	d.mu.Lock()
-	delete(d.good, id)
-	d.bad[id] = true
+	delete(d.verified, id)
+	d.damaged[id] = true
 	delete(d.open, id) // who uses it goes on with what it has
 	d.mu.Unlock()
 	pinned, err := d.pinned("")
 	if err != nil || pinned[id] {
 		return err
 	}
-	return d.remove(Segment{ID: id, Name: name})
+	return d.remove(Info{ID: id, Name: name})
 }
 
 // Write writes the chunk of tokens that follow start others, whose ID is parent,
@@ -166,9 +166,9 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 		return nil, err
 	}
 	f, err := s.acquire(h.name())
-	bad := s.dir.isBad(h.id)
+	bad := s.dir.isDamaged(h.id)
 	if err == nil && (durable || bad) {
-		if err = s.dir.replaceDamaged(f); err != nil {
+		if err = s.dir.ensureDurable(f); err != nil {
 			err = errors.Join(err, f.Close())
 		}
 	}
@@ -187,8 +187,8 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	}
 	s.dir.mu.Lock()
 	delete(s.dir.open, h.id) // a damaged one of the same name
-	s.dir.good[h.id] = true
-	delete(s.dir.bad, h.id)
+	s.dir.verified[h.id] = true
+	delete(s.dir.damaged, h.id)
 	s.dir.synced[h.id] = durable
 	s.dir.mu.Unlock()
 	return s.acquire(h.name())
@@ -207,11 +207,11 @@ func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error)
 	}, nil
 }
 
-// replaceDamaged makes sure that a chunk that was there already is sound and survives
+// ensureDurable makes sure that a chunk that was there already is sound and survives
 // power loss.
-func (d *Dir) replaceDamaged(f *File) error {
+func (d *Dir) ensureDurable(f *File) error {
 	d.mu.Lock()
-	good, synced := d.good[f.id], d.synced[f.id]
+	good, synced := d.verified[f.id], d.synced[f.id]
 	d.mu.Unlock()
 	if !good {
 		if err := f.VerifyAll(); err != nil {
@@ -224,14 +224,14 @@ func (d *Dir) replaceDamaged(f *File) error {
 		}
 	}
 	d.mu.Lock()
-	d.good[f.id], d.synced[f.id] = true, true
-	delete(d.bad, f.id)
+	d.verified[f.id], d.synced[f.id] = true, true
+	delete(d.damaged, f.id)
 	d.mu.Unlock()
 	return nil
 }
 
-func (d *Dir) isBad(id ID) bool {
+func (d *Dir) isDamaged(id ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.bad[id]
+	return d.damaged[id]
 }

@@ -46,7 +46,7 @@ func TestSessionsOfOtherVersions(t *testing.T) {
 	mem, _, name := saved(t)
 	s := openStore(t, mem, 0)
 	require.NoError(t, vfs.WriteFile(mem, "cache/sessions/old.session", version1(t)))
-	mustKeep(t, s, text(2, 16), 4)
+	mustWrite(t, s, text(2, 16), 4)
 	count, _, err := s.dir.Clean()
 	require.NoError(t, err)
 	require.Equal(t, 1, count)

@@ -27,7 +27,7 @@ func (h *header) write(f vfs.File, page Pages) error {
 	}
 	w := bufio.NewWriterSize(io.NewOffsetWriter(f, h.bytes()), writeBufferBytes)
 	var zeros [pageAlign]byte
-	h.sums = make([]uint64, len(h.layout.PageBytes)*h.pages)
+	h.checksums = make([]uint64, len(h.layout.PageBytes)*h.pages)
 	for l, n := range h.layout.PageBytes {
 		for i := range h.pages {
 			var b []byte
@@ -40,7 +40,7 @@ func (h *header) write(f vfs.File, page Pages) error {
 			if len(b) != n {
 				return fmt.Errorf("chunk: layer %d: a page of %d bytes where pages have %d", l, len(b), n)
 			}
-			h.sums[l*h.pages+i] = pageChecksum(h.id, l, i, crc.Update(0, b))
+			h.checksums[l*h.pages+i] = pageChecksum(h.id, l, i, crc.Update(0, b))
 			if _, err := w.Write(b); err != nil {
 				return err
 			}

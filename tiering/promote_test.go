@@ -25,7 +25,7 @@ func adopted(t *testing.T, b *Budget, n int) (f *Frame, released *int) {
 
 // A frame of its own holds what the adopted one did, in steps that together are
 // all of it, and takes over what the ledger was charged with.
-func TestOwnTakesOver(t *testing.T) {
+func TestPromoteMovesPages(t *testing.T) {
 	for _, n := range []int{0, 1, 5000, PromoteStep - 1, 2*PromoteStep + 12345} {
 		b := New(0)
 		old, released := adopted(t, b, n)
@@ -57,7 +57,7 @@ func TestOwnTakesOver(t *testing.T) {
 }
 
 // Without room in the budget, and when copying panics, nothing has changed.
-func TestOwnThatFailsChangesNothing(t *testing.T) {
+func TestFailedPromoteChangesNothing(t *testing.T) {
 	const n = PromoteStep + 777
 	b := New(n + PromoteNeeds() - 1)
 	old, released := adopted(t, b, n)

@@ -15,12 +15,12 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-func TestTextIsFoundByItsBeginning(t *testing.T) {
+func TestLookupFindsTheLongestPrefix(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"mem": vfs.NewMem(), "os": vfs.Sub(vfs.OS(), t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, fsys, 0)
 			a := text(1, 103)
-			mustKeep(t, s, a, 16)                      // chunks of 16 and 9 pages
+			mustWrite(t, s, a, 16)                     // chunks of 16 and 9 pages
 			require.Equal(t, 100, found(t, s, a))      // 3 tokens are no whole page
 			require.Equal(t, 64, found(t, s, a[:64]))  // the first chunk
 			require.Equal(t, 20, found(t, s, a[:21]))  // 5 pages of it
@@ -29,7 +29,7 @@ func TestTextIsFoundByItsBeginning(t *testing.T) {
 			require.Zero(t, found(t, s, text(2, 100))) // another text
 			other := append(append([]int32(nil), a[:70]...), text(3, 30)...)
 			require.Equal(t, 68, found(t, s, other))
-			mustKeep(t, s, other, 16)
+			mustWrite(t, s, other, 16)
 			require.Equal(t, 100, found(t, s, other))
 			require.Equal(t, 100, found(t, s, a), "two texts go on behind the same chunk")
 			require.Len(t, filesIn(t, fsys, "cache/kv", Suffix), 3)
@@ -37,7 +37,7 @@ func TestTextIsFoundByItsBeginning(t *testing.T) {
 			again := openStore(t, fsys, 0) // another process
 			require.Equal(t, 100, found(t, again, other))
 			before := again.dir.Written()
-			mustKeep(t, again, other, 16)
+			mustWrite(t, again, other, 16)
 			require.Equal(t, before, again.dir.Written(), "what is there is not written again")
 			require.Empty(t, s.dir.open, "every chunk was closed")
 		})
@@ -50,7 +50,7 @@ func TestOtherModelFindsNothing(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
 	a := text(1, 40)
-	m := mustKeep(t, s, a, 16)
+	m := mustWrite(t, s, a, 16)
 	for _, key := range []ID{NewKey(testLayout, "another"), NewKey(testLayout, "a model", ""), NewKey(Layout{PageTokens: 4, PageBytes: testLayout.PageBytes}, "a model")} {
 		other, err := s.dir.Store(key, testLayout)
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestOtherModelFindsNothing(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestRunsSuitDirectReads(t *testing.T) {
+func TestLayerRunsAreAligned(t *testing.T) {
 	s := openStore(t, vfs.Sub(vfs.OS(), t.TempDir()), 0)
 	a := text(1, 64)
 	f, err := s.Write(testKey, 0, a, pagesOf(Next(testKey, a)), false)
@@ -96,7 +96,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := openStore(t, vfs.Sub(vfs.OS(), dir), 0)
-	require.NoError(t, save(s.dir, "mine", mustKeep(t, s, text(1, 40), 16)))
+	require.NoError(t, save(s.dir, "mine", mustWrite(t, s, text(1, 40), 16)))
 	seen := 0
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "cache"), func(path string, e os.DirEntry, err error) error {
 		require.NoError(t, err)
@@ -134,12 +134,12 @@ func (s shortFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestShortReadsShowNothingOfOthers: bytes that were in the buffer before never
+// TestShortReadsExposeNoOtherBytes: bytes that were in the buffer before never
 // pass for those of a page.
-func TestShortReadsShowNothingOfOthers(t *testing.T) {
+func TestShortReadsExposeNoOtherBytes(t *testing.T) {
 	mem := vfs.NewMem()
 	a := text(1, 40)
-	mustKeep(t, openStore(t, mem, 0), a, 16)
+	mustWrite(t, openStore(t, mem, 0), a, 16)
 	s := openStore(t, shortFS{mem}, 0)
 	parts, err := s.Lookup(a)
 	require.NoError(t, err)
@@ -167,13 +167,13 @@ func TestWriterChecksItsPages(t *testing.T) {
 	require.Empty(t, filesIn(t, fsys, "cache/kv", ""))
 }
 
-// TestDamagedChunkIsNotFoundTwice: the error names it, and the next one who asks
+// TestDamagedSegmentIsNotFoundTwice: the error names it, and the next one who asks
 // finds nothing.
-func TestDamagedChunkIsNotFoundTwice(t *testing.T) {
+func TestDamagedSegmentIsNotFoundTwice(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := openStore(t, fsys, 0)
 	a := text(1, 40)
-	mustKeep(t, s, a, 16)
+	mustWrite(t, s, a, 16)
 	name := "cache/kv/" + filesIn(t, fsys, "cache/kv", Suffix)[0]
 	change(t, fsys, name, func(b []byte) []byte { b[120]++; return b })
 	parts, err := s.Lookup(a)
@@ -182,7 +182,7 @@ func TestDamagedChunkIsNotFoundTwice(t *testing.T) {
 	require.ErrorContains(t, err, name)
 	require.Zero(t, found(t, s, a))
 
-	mustKeep(t, s, a, 16)
+	mustWrite(t, s, a, 16)
 	change(t, fsys, name, func(b []byte) []byte { b[len(b)-5000]++; return b })
 	parts, err = s.Lookup(a)
 	require.NoError(t, err, "headers tell nothing about pages")
@@ -192,20 +192,20 @@ func TestDamagedChunkIsNotFoundTwice(t *testing.T) {
 	require.NoError(t, s.Discard(parts[0].File))
 	require.NoError(t, Close(parts))
 	require.Zero(t, found(t, s, a))
-	mustKeep(t, s, a, 16)
+	mustWrite(t, s, a, 16)
 	require.Equal(t, 40, found(t, s, a))
 }
 
-// TestSavingLooksAtWhatOthersWrote: a chunk that a crash has left with a sound
+// TestSaveVerifiesSegmentsOfOtherProcesses: a chunk that a crash has left with a sound
 // header and without its bytes does not become part of a session.
-func TestSavingLooksAtWhatOthersWrote(t *testing.T) {
+func TestSaveVerifiesSegmentsOfOtherProcesses(t *testing.T) {
 	fsys := vfs.NewMem()
 	a := text(1, 40)
-	mustKeep(t, openStore(t, fsys, 0), a, 16)
+	mustWrite(t, openStore(t, fsys, 0), a, 16)
 	name := "cache/kv/" + filesIn(t, fsys, "cache/kv", Suffix)[0]
 	change(t, fsys, name, func(b []byte) []byte { clear(b[4096:]); return b })
 	s := openStore(t, fsys, 0)
-	require.NoError(t, save(s.dir, "x", mustKeep(t, s, a, 16)))
+	require.NoError(t, save(s.dir, "x", mustWrite(t, s, a, 16)))
 	_, err := s.dir.VerifySession("x")
 	require.NoError(t, err)
 	require.Equal(t, 40, found(t, s, a))
