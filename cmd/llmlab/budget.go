@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/internal/modelflag"
 	"github.com/llmrun/llmrun/lab/measure"
@@ -34,10 +33,7 @@ Prints a table in Markdown; --svg draws it as well.`,
 			f.Count(&b.o.Prompt, "prompt", "N", "tokens of the prompt; without it, 64", 1, 1<<20)
 			f.Count(&b.o.Decode, "tg", "N", "tokens to generate after the first; without it, 8", 1, 1<<20)
 			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
-			f.Value("disk", "SPEED", "read packs as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
-				b.o.Disk, err = llmrun.ParseDiskSpeed(text)
-				return err
-			})
+			addDisk(f, &b.o.Disk)
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")
 			f.Text(&b.svg, "svg", "FILE", "draw the speeds as well")

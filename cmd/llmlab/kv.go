@@ -30,7 +30,7 @@ Prints a table in Markdown; --svg draws it as well. Models whose layers see a pa
 			b := &kvFlags{}
 			b.o.Contexts, b.o.Decode, b.o.Repeats = []int{1024, 2048, 3072, 4096, 5120, 6144, 8192, 16384, 32768}, 4, 3
 			b.model.Add(f, modelUsage)
-			f.Text(&b.o.KV, "kv", "FORMAT", "precision of keys and values: f32, f16, k8v8, k8f8 or k4v8; without it, k8v8 with quantized weights")
+			modelflag.AddKV(f, &b.o.KV)
 			f.Group("Configurations")
 			f.Counts(&b.o.Contexts, "ctx", "tokens of context, cut to what the model has room for; without it, 1024 to 32768", 1, math.MaxInt32)
 			f.Value("kv-ram", "SIZE", "memory for keys and values: a size, or a percentage of the memory that is available on this machine (not of the model, as --ram here); without it, what 2048 tokens take, or what --ram leaves", func(text string) (err error) {
@@ -43,10 +43,7 @@ Prints a table in Markdown; --svg draws it as well. Models whose layers see a pa
 			f.Count(&b.o.Decode, "tg", "N", "tokens of a measurement; without it, 4", 1, 1<<16)
 			f.Count(&b.o.Repeats, "r repeats", "N", "measurements of each kind; without it, 3", 1, 1000)
 			f.Count(&b.o.Threads, "threads", "N", "threads to compute with; without it, one for each fast core", 1, 1024)
-			f.Value("disk", "SPEED", "read as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
-				b.o.Disk, err = llmrun.ParseDiskSpeed(text)
-				return err
-			})
+			addDisk(f, &b.o.Disk)
 			f.Text(&b.cache, "cache-dir", "DIR", "where keys and values go; without it, llmrun in the user's cache directory")
 			f.Group("Output")
 			f.Toggle(&b.json, "json", "print one JSON object instead of the table")

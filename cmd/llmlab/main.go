@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/build"
 	"github.com/llmrun/llmrun/internal/cli"
@@ -44,6 +45,16 @@ const modelUsage = "GGUF file (any part of a split one), Hugging Face directory,
 // bundledModel returns the model that commands measure unless they are given another.
 func bundledModel() modelflag.Source {
 	return modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}
+}
+
+// addDisk declares --disk, which slows reads down.
+func addDisk(f *cli.FlagSet, speed *llmrun.DiskSpeed) {
+	f.Value("disk", "SPEED", "read at the speed of a slower disk, such as 1GB/s, or 800MB/s,100us to add a latency to each read", func(text string) (err error) {
+		if *speed, err = llmrun.ParseDiskSpeed(text); err != nil {
+			return fmt.Errorf("must be a speed such as 1GB/s, or 800MB/s,100us, not %q", text)
+		}
+		return nil
+	})
 }
 
 // cacheDir returns the cache directory: the one that is given, or the user's.

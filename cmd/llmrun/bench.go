@@ -33,7 +33,7 @@ func benchCommand() *cli.Command {
 			b := &benchFlags{model: modelflag.Source{Bundled: bundled.Name, BundledFS: bundled.FS}}
 			b.o.Prefill, b.o.Decode, b.o.Depths, b.o.Threads, b.o.Repeats = []int{512}, []int{64}, []int{0}, []int{0}, 5
 			b.model.Add(f, modelUsage)
-			addKV(f, &b.o.KV)
+			modelflag.AddKV(f, &b.o.KV)
 			f.Group("Tests")
 			f.Counts(&b.o.Prefill, "pp", "lengths of prompts to read, separated by commas; 0 for none; without it, 512", 0, math.MaxInt32)
 			f.Counts(&b.o.Decode, "tg", "numbers of tokens to generate; 0 for none; without it, 64", 0, math.MaxInt32)
@@ -103,7 +103,7 @@ func (b *benchFlags) measure(ctx context.Context, s *cli.Streams) (*bench.Report
 	}
 	report, err := bench.Run(ctx, b.o)
 	if errors.Is(err, bench.ErrBench) {
-		return nil, cli.Usagef("%v", err)
+		return nil, cli.Usagef("--pp, --tg, --depth: %v", err)
 	}
 	return report, err
 }

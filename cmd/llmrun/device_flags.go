@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/llmrun/llmrun/internal/bench"
 	"github.com/llmrun/llmrun/internal/cli"
 	"github.com/llmrun/llmrun/internal/deviceplan"
 	"github.com/llmrun/llmrun/internal/modelflag"
@@ -27,18 +29,24 @@ var defaultTokens = []int{1, 32, 128, 512}
 // add declares the flags that plans of devices have.
 func (d *deviceFlags) add(f *cli.FlagSet) {
 	d.mix = modelflag.DefaultMix
-	f.Value("devices", "LIST", "one or two devices, separated by a comma: names of llmrun devices, or gpu or npu for the first of its kind; the first has to take any number of tokens", func(text string) error {
-		d.names = nil
-		for name := range strings.SplitSeq(text, ",") {
-			if name = strings.TrimSpace(name); name == "" {
-				return fmt.Errorf("must be names separated by commas, not %q", text)
-			}
-			d.names = append(d.names, name)
-		}
-		return nil
-	})
+	f.Value("devices", "LIST", "one or two devices, separated by a comma: names that llmrun devices lists, or gpu or npu for the first of its kind; the first device must accept any number of tokens", d.setNames)
 	f.Counts(&d.tokens, "tokens", "numbers of tokens that are multiplied together, beside 1; without it, 1,32,128,512", 1, 1<<14)
 	f.Percent(&d.quota, "share", "how much of the time of what is divided the first device may be busy, for others who need it; without it, 100%")
+}
+
+// setNames takes the value of --devices.
+func (d *deviceFlags) setNames(text string) error {
+	d.names = nil
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return fmt.Errorf("must be names separated by commas, not %q", text)
+		}
+		d.names = append(d.names, name)
+	}
+	if n := len(d.names); n > 2 || n == 2 && d.names[0] == d.names[1] {
+		return fmt.Errorf("must be one device or two different ones, not %q", text)
+	}
+	return nil
 }
 
 // addShape declares what stands for a model.
@@ -72,6 +80,9 @@ func (d *deviceFlags) plan(ctx context.Context, s *cli.Streams, model *modelFlag
 	}
 	plan, err := deviceplan.PlanDevices(ctx, o)
 	bar.Finish()
+	if errors.Is(err, bench.ErrShape) {
+		return modelflag.UnknownShape(d.shape)
+	}
 	if err != nil {
 		return cli.Interruption(ctx, err)
 	}

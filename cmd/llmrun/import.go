@@ -40,7 +40,7 @@ Ctrl-C, or a disk that gets full, leaves no file behind.
 			i.cache.addDir(f)
 			f.Toggle(&i.json, "json", "print one JSON object")
 			f.Group("Weights")
-			f.Text(&i.quant, "quant", "MIX", "round weights that are floats: "+mixNames()+", as described above; needs -o")
+			f.Choice(&i.quant, "quant", "MIX", "quantize float weights: "+cli.Either(mixNames())+", as described above; needs -o", mixNames()...)
 			f.Text(&i.calibrate, "calibrate", "FILE", "with --quant and 4 bits: a text of the kind that the model is for; what it makes large is rounded with more care")
 			f.List(&i.lora, "lora", "DIR", "LoRA adapter as peft writes it, added to the weights of a safetensors model; needs -o; may be given several times")
 			return i.run
@@ -143,13 +143,12 @@ func (i *importFlags) write(ctx context.Context, s *cli.Streams, model, text str
 	return llmrun.ImportCached(ctx, model, dir, i.cache.size, progress)
 }
 
-// mixNames lists the names that --quant knows.
-func mixNames() string {
-	var names []string
+// mixNames lists the values of --quant.
+func mixNames() (names []string) {
 	for _, m := range llmrun.Mixes() {
 		names = append(names, m.Name)
 	}
-	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	return names
 }
 
 // aboutMixes describes what --quant knows.

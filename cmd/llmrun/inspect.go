@@ -102,7 +102,7 @@ func (i *inspectFlags) check() ([]int, error) {
 func (i *inspectFlags) showRows(s *cli.Streams, inspection *llmrun.Inspection, rows []int) error {
 	values, err := inspection.Rows(i.tensor, rows)
 	if err != nil {
-		return err
+		return fmt.Errorf("--tensor %s --rows %s: %w", i.tensor, i.rows, err)
 	}
 	if i.json {
 		return s.Out.WriteRows("{", "rows", values)

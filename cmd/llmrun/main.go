@@ -29,7 +29,8 @@ progress and errors to standard error.`
 // llmrunProgram returns the program with all of its commands.
 func llmrunProgram() *cli.Program {
 	return &cli.Program{
-		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints, ExitCode: exitCode,
+		Name: "llmrun", Intro: overviewIntro, End: overviewEnd, Version: fmt.Sprint(thisVersion()), Hints: commandHints,
+		Explain: explainOptions, ExitCode: exitCode,
 		Groups: commandGroups(),
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (m *modelFlags) addRAM(f *cli.FlagSet) {
 	addRAM(f, &m.ram)
 	addKVRAM(f, &m.kvRAM)
-	f.Text(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon (a copy, the fastest), file (a mapping of the file, which the system can take back), or auto, which is file on Android and anon elsewhere, there after a first token from the mapping if the file is in the page cache")
+	f.Choice(&m.pin, "pin", "HOW", "how weights of a pack stay in memory: anon, a copy, which is the fastest; file, a mapping of the file, whose memory the system can take back; or auto, which is file on Android and anon elsewhere. With auto, the first token comes from a mapping if the page cache holds the file", "anon", "file", "auto")
 	m.addDisk(f)
 	f.Toggle(&m.pressure, "pressure", "give memory back while the system is short of it, and take it again when that is over; on Linux and Android")
 }
@@ -23,8 +23,10 @@ func (m *modelFlags) addRAM(f *cli.FlagSet) {
 // addDisk declares --disk, for commands that read models.
 func (m *modelFlags) addDisk(f *cli.FlagSet) {
 	f.Value("disk", "SPEED", "for experiments: read the model as slowly as from another disk, such as 1GB/s, or 800MB/s,100us with a wait for each read", func(text string) (err error) {
-		m.disk, err = llmrun.ParseDiskSpeed(text)
-		return err
+		if m.disk, err = llmrun.ParseDiskSpeed(text); err != nil {
+			return fmt.Errorf("must be a speed such as 1GB/s, or 800MB/s,100us, not %q", text)
+		}
+		return nil
 	})
 }
 
@@ -44,7 +46,7 @@ func addRAM(f *cli.FlagSet, ram *ramFlag) {
 			return nil
 		}
 		if ram.bytes, err = llmrun.ParseMemory(text); err != nil {
-			return fmt.Errorf("must be a size such as 1.5GiB, 800MB or 50%%, not %q", text)
+			return fmt.Errorf("must be a size such as 1.5GiB or 800MB, a percentage such as 50%%, or all, not %q", text)
 		}
 		if strings.HasSuffix(strings.TrimSpace(text), "%") {
 			ram.percent, ram.available = strings.TrimSpace(text), llmrun.AvailableMemory()

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/llmrun/llmrun"
 	"github.com/llmrun/llmrun/cmd/llmrun/bundled"
 	"github.com/llmrun/llmrun/internal/cli"
+	"github.com/llmrun/llmrun/internal/modelflag"
 )
 
 // modelFlags say which model a command uses and how it computes.
@@ -112,6 +112,8 @@ func (m *modelFlags) openSession(s *cli.Streams, engine *llmrun.Engine) (*llmrun
 	}
 	session, err := engine.OpenSession(m.session, llmrun.SessionOptions{RePrefill: true, Notify: s.Note})
 	switch {
+	case errors.Is(err, llmrun.ErrOptions):
+		err = cli.Usagef("--session: must be letters, digits, dots, - and _, at most 100 bytes, with no dot first, not %q", m.session)
 	case errors.Is(err, llmrun.ErrContextFull):
 		err = fmt.Errorf("%w; a larger --ctx opens it, or none", err)
 	case errors.Is(err, llmrun.ErrFormat):
@@ -127,19 +129,23 @@ func (m *modelFlags) addLoRA(f *cli.FlagSet) {
 
 // addQuant declares --quant, for commands that compute.
 func (m *modelFlags) addQuant(f *cli.FlagSet) {
-	f.Text(&m.quant, "quant", "MIX", "round weights that are floats while loading: "+mixNames()+"; llmrun import --help describes them")
+	f.Choice(&m.quant, "quant", "MIX", "quantize float weights while loading: "+cli.Either(mixNames())+"; llmrun import --help describes them", mixNames()...)
 }
 
 // addKV declares --kv, for commands that compute.
-func (m *modelFlags) addKV(f *cli.FlagSet) { addKV(f, &m.kv) }
-
-func addKV(f *cli.FlagSet, format *string) {
-	f.Text(format, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, as much, with values in floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly")
-}
+func (m *modelFlags) addKV(f *cli.FlagSet) { modelflag.AddKV(f, &m.kv) }
 
 // addSelect declares --kv-select, for commands that generate.
 func (m *modelFlags) addSelect(f *cli.FlagSet) {
-	f.Text(&m.kvSelect, "kv-select", "HOW", "how much of a long context new tokens look at: exact, which is all, auto, or a fraction such as 0.1 of what is neither its beginning nor its end; without it, exact")
+	f.Value("kv-select", "HOW", "how much of a long context each new token attends to: exact, which is all of it; auto; or a fraction such as 0.1 of everything but its beginning and end; without it, exact", func(text string) error {
+		if text != "" && text != "exact" && text != "auto" {
+			if x, err := cli.ParseFraction(text); err != nil || x == 0 {
+				return fmt.Errorf("must be exact, auto, or a fraction above 0 and at most 1 such as 0.1, not %q", text)
+			}
+		}
+		m.kvSelect = text
+		return nil
+	})
 }
 
 // addDevice declares --device, for commands that compute.
@@ -193,6 +199,9 @@ func (m *modelFlags) savesKV() bool {
 
 // open loads the model, with a progress bar for the person who waits.
 func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, error) {
+	if err := m.checkDevice(); err != nil {
+		return nil, err
+	}
 	path, options := m.source()
 	if err := m.w8a8.apply(&options, m.exact); err != nil {
 		return nil, err
@@ -215,7 +224,7 @@ func (m *modelFlags) open(ctx context.Context, s *cli.Streams) (*llmrun.Engine, 
 			options.Notify = s.Note
 		}
 	}
-	if strings.HasPrefix(m.device, "cpu+") {
+	if isSplit(m.device) {
 		m.saveMeasurements(s, &options)
 	}
 	options.Progress = bar.report

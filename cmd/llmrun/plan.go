@@ -97,10 +97,16 @@ func (p *planFlags) run(ctx context.Context, s *cli.Streams, args []string) erro
 func (p *planFlags) check() error {
 	onDevice, divided := p.model.device != "", p.devices.names != nil
 	switch {
+	case onDevice && !isGPU(p.model.device):
+		return cli.Usagef("--device: must be gpu, or gpu: and part of a device's name, not %q", p.model.device)
 	case onDevice && divided:
 		return cli.Usagef("--device plans where layers are and --devices how products are divided: give one of them")
 	case (onDevice || divided) && (p.ram.bytes != 0 || p.kvRAM != 0):
 		return cli.Usagef("--ram and --kv-ram plan the machine's memory: leave them out with --device and --devices")
+	case p.model.layers != 0 && !onDevice:
+		return cli.Usagef("--gpu-layers needs --device gpu")
+	case p.model.deviceMemory != 0 && !onDevice:
+		return cli.Usagef("--device-memory needs --device gpu")
 	case !divided && (p.devices.tokens != nil || p.devices.quota != 0):
 		return cli.Usagef("--tokens and --share belong to --devices")
 	}

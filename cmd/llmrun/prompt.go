@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,13 +87,13 @@ func readIDs(s *cli.Streams, list string) ([]int32, error) {
 func parseIDs(text string) ([]int32, error) {
 	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(fields) == 0 {
-		return nil, fmt.Errorf("holds no token ids")
+		return nil, errors.New("must be token ids such as 1,2,3, and there are none")
 	}
 	ids := make([]int32, 0, len(fields))
 	for i, field := range fields {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id < 0 {
-			return nil, fmt.Errorf("%q, number %d in the list, is not a token id", field, i+1)
+			return nil, fmt.Errorf("must be token ids such as 1,2,3, but number %d is %q", i+1, field)
 		}
 		ids = append(ids, int32(id))
 	}
@@ -112,7 +113,7 @@ func formatIDs(ids []int32) string {
 func checkIDs(flag string, ids []int32, vocabulary int) error {
 	for i, id := range ids {
 		if int(id) >= vocabulary {
-			return fmt.Errorf("%s: %d, number %d in the list, is not a token of the model: it has 0 to %d", flag, id, i+1, vocabulary-1)
+			return fmt.Errorf("%s: must be token ids from 0 to %d, which the model has, but number %d is %d", flag, vocabulary-1, i+1, id)
 		}
 	}
 	return nil

@@ -81,12 +81,12 @@ func TestParseIDs(t *testing.T) {
 		{"1,2,3", []int32{1, 2, 3}, ""},
 		{" 1 2\n3\t,4,\r\n", []int32{1, 2, 3, 4}, ""},
 		{"2147483647", []int32{2147483647}, ""},
-		{"", nil, "holds no token ids"},
-		{" , ", nil, "holds no token ids"},
-		{"1,-2", nil, `"-2", number 2 in the list, is not a token id`},
-		{"2147483648", nil, `"2147483648", number 1 in the list`},
-		{"1,two", nil, `"two", number 2 in the list`},
-		{"1.5", nil, `"1.5", number 1 in the list`},
+		{"", nil, "must be token ids such as 1,2,3, and there are none"},
+		{" , ", nil, "must be token ids such as 1,2,3, and there are none"},
+		{"1,-2", nil, `must be token ids such as 1,2,3, but number 2 is "-2"`},
+		{"2147483648", nil, `number 1 is "2147483648"`},
+		{"1,two", nil, `number 2 is "two"`},
+		{"1.5", nil, `number 1 is "1.5"`},
 	}
 	for _, test := range tests {
 		t.Run(test.text, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestParseIDs(t *testing.T) {
 func TestCheckIDs(t *testing.T) {
 	require.NoError(t, checkIDs("--ids", []int32{0, 9}, 10))
 	require.EqualError(t, checkIDs("--ids", []int32{0, 10}, 10),
-		"--ids: 10, number 2 in the list, is not a token of the model: it has 0 to 9")
+		"--ids: must be token ids from 0 to 9, which the model has, but number 2 is 10")
 }
 
 func TestParsePositions(t *testing.T) {

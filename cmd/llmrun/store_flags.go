@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/llmrun/llmrun/internal/cli"
 )
@@ -57,8 +56,7 @@ func (c *storeFlags) dispatch(what string, verbs ...verb) cli.Action {
 			}
 			known = append(known, v.name)
 		}
-		last := len(known) - 1
-		return cli.Usagef("there is no %q: it is %s or %s", args[0], strings.Join(known[:last], ", "), known[last])
+		return cli.Usagef("there is no %q: give %s", args[0], cli.Either(known))
 	}
 }
 

@@ -99,7 +99,7 @@ var ErrBench = errors.New("cannot be measured")
 // fits returns an error if the test needs more tokens than the model takes.
 func (t *Test) fits(model *exec.Model) error {
 	if most := model.Context(); t.Depth+t.Length > most {
-		return fmt.Errorf("%w: %s at depth %d: the model takes %d tokens", ErrBench, t.Name, t.Depth, most)
+		return fmt.Errorf("%w: %s at depth %d needs %d tokens of context, and the model has %d", ErrBench, t.Name, t.Depth, t.Depth+t.Length, most)
 	}
 	return nil
 }

@@ -42,6 +42,9 @@ type Program struct {
 	// hints explain names that are no commands here: those of other programs, and those
 	// that are elsewhere now.
 	Hints map[string]string
+	// Explain rewords the error of a command for the person who typed it; nil: errors stay
+	// as they are.
+	Explain func(error) error
 	// ExitCode returns the exit code for an error that is no usage error; nil: ExitFailure.
 	ExitCode func(error) int
 }
@@ -109,6 +112,9 @@ func (p *Program) run(ctx context.Context, s *Streams, c *Command, args []string
 	}
 	if err == nil {
 		err = act(ctx, s, positional)
+	}
+	if err != nil && p.Explain != nil {
+		err = p.Explain(err)
 	}
 	// An action does not know its own command: the hint below the message does.
 	var usage *UsageError

@@ -111,7 +111,27 @@ func (f *FlagSet) Text(target *string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = s; return nil })
 }
 
-// OptionalText is text for a flag where an empty value differs from none.
+// Choice declares a flag whose value is one of a list. An empty value stands for the default.
+func (f *FlagSet) Choice(target *string, names, placeholder, usage string, choices ...string) {
+	f.Value(names, placeholder, usage, func(s string) error {
+		if s != "" && !slices.Contains(choices, s) {
+			return fmt.Errorf("must be %s, not %q", Either(choices), s)
+		}
+		*target = s
+		return nil
+	})
+}
+
+// Either joins the names of alternatives: "a, b or c".
+func Either(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// OptionalText is Text for a flag where an empty value differs from none.
 func (f *FlagSet) OptionalText(target **string, names, placeholder, usage string) {
 	f.Value(names, placeholder, usage, func(s string) error { *target = &s; return nil })
 }

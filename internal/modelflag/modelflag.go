@@ -104,6 +104,12 @@ func AddMix(f *cli.FlagSet, mix *string) {
 	})
 }
 
+// AddKV declares --kv.
+func AddKV(f *cli.FlagSet, format *string) {
+	f.Choice(format, "kv", "FORMAT", "precision of keys and values: f32; f16, half of that; k8v8, a quarter; k8f8, the same size with values in 8-bit floats; or k4v8, a fifth; without it, k8v8 with quantized weights unless they are computed exactly, and f32 otherwise",
+		"f32", "f16", "k8v8", "k8f8", "k4v8")
+}
+
 // Write writes a model of random weights with a progress bar.
 func Write(ctx context.Context, s *cli.Streams, o bench.SynthOptions) (int64, error) {
 	bar := cli.NewMeter(s, "writing", cli.FormatBytes)
