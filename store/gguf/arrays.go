@@ -12,8 +12,8 @@ func (m *Metadata) Strings(key string) (values StringList, ok bool, err error) {
 	return *e.ref.(*StringList), true, nil
 }
 
-// Len returns the length of the array that key holds; ok is false when key is
-// absent or no array.
+// Len returns the length of the array that key holds. ok is false if key is absent or does
+// not hold an array.
 func (m *Metadata) Len(key string) (n int, ok bool) {
 	e := m.find(key)
 	if e == nil || e.kind != kindArray {
@@ -43,7 +43,7 @@ func (m *Metadata) Ints(key string) (values []int64, ok bool, err error) {
 	return values, true, nil
 }
 
-// Floats returns an array of floating-point numbers; float64 is rounded.
+// Floats returns an array of floating-point numbers. It rounds float64 to float32.
 func (m *Metadata) Floats(key string) (values []float32, ok bool, err error) {
 	raw, e, err := m.rawArray(key, kind.float, "an array of floats")
 	if e == nil || err != nil {
@@ -74,22 +74,22 @@ func (m *Metadata) Bools(key string) (values []bool, ok bool, err error) {
 	return values, true, nil
 }
 
-// Bytes returns an array of uint8 or int8 as raw bytes; it is the Metadata's
-// own memory: read only.
+// Bytes returns an array of uint8 or int8 as raw bytes. The Metadata owns the memory:
+// callers must not change it.
 func (m *Metadata) Bytes(key string) (value []byte, ok bool, err error) {
 	isByte := func(k kind) bool { return k == kindUint8 || k == kindInt8 }
 	raw, e, err := m.rawArray(key, isByte, "an array of bytes")
 	return raw, e != nil && err == nil, err
 }
 
-// rawArray returns the raw bytes of an array whose elements are of a wanted
-// kind, and a nil entry when key is absent.
-func (m *Metadata) rawArray(key string, wanted func(kind) bool, want string) ([]byte, *entry, error) {
+// rawArray returns the raw bytes of an array whose element kind the predicate accepts. The
+// entry is nil if key is absent.
+func (m *Metadata) rawArray(key string, accepts func(kind) bool, want string) ([]byte, *entry, error) {
 	e := m.find(key)
 	if e == nil {
 		return nil, nil, nil
 	}
-	if e.kind != kindArray || !wanted(e.elem) {
+	if e.kind != kindArray || !accepts(e.elem) {
 		return nil, nil, m.wrongKind(e, want)
 	}
 	return e.ref.([]byte), e, nil

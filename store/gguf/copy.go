@@ -6,9 +6,8 @@ import (
 	"io"
 )
 
-// WriteCopy writes a file to w that has all of m's keys, with the same values
-// bit for bit, and the given tensors. Keys that tell which part of a split model
-// a file is are left out: the copy is one file.
+// WriteCopy writes a file with all keys of m, bit for bit, and the given tensors. It omits
+// the keys that describe shards, because the copy is a single file.
 func WriteCopy(w io.Writer, m *Metadata, tensors []TensorData) error {
 	alignment, err := m.alignment()
 	if err != nil {
@@ -29,7 +28,7 @@ func WriteCopy(w io.Writer, m *Metadata, tensors []TensorData) error {
 	return encodeFile(w, count, keys, alignment, tensors)
 }
 
-// appendEntry encodes a key as it was read.
+// appendEntry encodes a key in the form in which it was read.
 func appendEntry(b []byte, e *entry) ([]byte, error) {
 	le := binary.LittleEndian
 	b = le.AppendUint32(appendString(b, e.key), uint32(e.kind))

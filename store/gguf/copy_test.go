@@ -11,8 +11,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestCopyKeepsEveryKey copies a file with a value of each kind, twice: the
-// second copy must be the first one byte for byte, and getters must agree.
+// TestCopyKeepsEveryKey copies a file with a value of each kind twice. The copies must be
+// equal byte for byte, and the getters must return the original values.
 func TestCopyKeepsEveryKey(t *testing.T) {
 	keys := []KV{
 		{"u8", uint8(200)},
@@ -57,7 +57,7 @@ func TestCopyKeepsEveryKey(t *testing.T) {
 	for _, kv := range keys[:len(keys)-3] {
 		require.True(t, f.Meta().Has(kv.Key), kv.Key)
 	}
-	require.False(t, f.Meta().Has(splitCountKey), "the copy is no part of anything")
+	require.False(t, f.Meta().Has(splitCountKey), "the copy is a single file")
 	list, ok, err := f.Meta().Strings("list")
 	require.NoError(t, err)
 	require.True(t, ok)

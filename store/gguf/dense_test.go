@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDenseHeadersStayInBounds opens files that consist of as many of the
-// smallest possible records as fit: the worst ratio of memory to input. The
-// bounds are checked by openBytes.
+// TestDenseHeadersStayInBounds opens files that consist of the smallest possible records,
+// the worst ratio of memory to input. openBytes checks the bounds.
 func TestDenseHeadersStayInBounds(t *testing.T) {
 	const n = 100_000
 	keys := begin(0, n)

@@ -10,8 +10,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// File is an open model: one GGUF file or all parts of a split one. Reading
-// tensors is safe for concurrent use until Close.
+// File is an open model: one GGUF file or all shards of a split model. Reading tensors is
+// safe for concurrent use until Close.
 type File struct {
 	*store.Index
 	meta *Metadata
@@ -19,23 +19,23 @@ type File struct {
 
 var _ store.Source = (*File)(nil)
 
-// Meta returns the metadata, that of the first part when the model is split.
+// Meta returns the metadata. In a split model it is that of the first shard.
 func (f *File) Meta() *Metadata { return f.meta }
 
-// Open opens a model by the path of its file, or of any part of a split one.
-// A file without tensors, such as a bare vocabulary, opens too.
+// Open opens a model by the path of its file or of any shard. A file without tensors, such
+// as a bare vocabulary, is valid.
 func Open(fsys vfs.FS, path string) (*File, error) {
 	named, err := openShard(fsys, path)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := openSiblings(fsys, path, named)
+	shards, err := openSiblings(fsys, path, named)
 	if err != nil {
 		return nil, err
 	}
 	var files []vfs.File
 	var tensors []store.Tensor
-	for i, p := range parts {
+	for i, p := range shards {
 		files = append(files, p.file)
 		tensors = slices.Grow(tensors, len(p.tensors))
 		for _, t := range p.tensors {
@@ -47,10 +47,10 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.CloseAll(files))
 	}
-	return &File{Index: index, meta: parts[0].meta}, nil
+	return &File{Index: index, meta: shards[0].meta}, nil
 }
 
-// shard is one physical file.
+// shard is one file of a model.
 type shard struct {
 	file    vfs.File
 	meta    *Metadata
@@ -69,7 +69,7 @@ func openShard(fsys vfs.FS, path string) (*shard, error) {
 	return p, nil
 }
 
-// readShard reads and checks a header.
+// readShard reads and checks the header of a file.
 func readShard(file vfs.File) (*shard, error) {
 	size, err := file.Size()
 	if err != nil {
@@ -107,8 +107,8 @@ func readShard(file vfs.File) (*shard, error) {
 
 const magic = "GGUF"
 
-// magicAndVersion refuses other formats, with a word about those that people
-// do confuse with this one.
+// magicAndVersion rejects other file formats and versions. For formats that users confuse
+// with GGUF it gives a specific hint.
 func (r *reader) magicAndVersion() error {
 	head := bytes.Clone(r.take(field{what: "magic"}, len(magic)))
 	if r.err != nil {
@@ -116,7 +116,7 @@ func (r *reader) magicAndVersion() error {
 	}
 	if string(head) != magic {
 		r.off = 0
-		return r.refuse(&store.FormatError{
+		return r.setError(&store.FormatError{
 			Field: "magic", Reason: fmt.Sprintf("%q is not %q", head, magic), Hint: guessFormat(head), Kind: store.ErrFormat,
 		})
 	}
@@ -124,29 +124,29 @@ func (r *reader) magicAndVersion() error {
 	case r.err != nil:
 	case version == 2 || version == 3:
 	case version == 1:
-		r.refuse(&store.FormatError{Field: "version", Reason: "1 is no longer read", Hint: "convert the model again", Kind: store.ErrUnsupported})
+		r.setError(&store.FormatError{Field: "version", Reason: "1 is not supported", Hint: "convert the model again", Kind: store.ErrUnsupported})
 	case version != 0 && version&0xffff == 0:
-		r.refuse(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%#x: is the file big-endian?", version), Hint: "only little-endian files are read", Kind: store.ErrUnsupported})
+		r.setError(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%#x: is the file big-endian?", version), Hint: "only little-endian files are supported", Kind: store.ErrUnsupported})
 	default:
-		r.refuse(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%d is unknown, 2 and 3 are read", version), Kind: store.ErrUnsupported})
+		r.setError(&store.FormatError{Field: "version", Reason: fmt.Sprintf("%d is unknown; this program reads 2 and 3", version), Kind: store.ErrUnsupported})
 	}
 	return r.err
 }
 
-// guessFormat guesses what a file with another magic is.
+// guessFormat returns a hint for a file with another magic.
 func guessFormat(head []byte) string {
 	switch string(head) {
 	case "FUGG":
-		return "a big-endian file: only little-endian ones are read"
+		return "the file is big-endian; only little-endian files are supported"
 	case "gguf":
-		return "the magic is in capital letters"
+		return "the magic must be in capital letters"
 	case "PK\x03\x04":
-		return "a zip archive, perhaps a PyTorch checkpoint: convert it first"
+		return "the file is a zip archive, perhaps a PyTorch checkpoint; convert it first"
 	case "ggml", "ggmf", "ggjt", "lmgg", "fmgg", "tjgg":
-		return "a format older than GGUF: convert the model again"
+		return "the format is older than GGUF; convert the model again"
 	}
 	if len(head) == 4 && head[2] == 0 && head[3] == 0 {
-		return "this may be a safetensors file: its name should end in .safetensors"
+		return "this may be a safetensors file; its name should end in .safetensors"
 	}
-	return "this is no GGUF file"
+	return "the file is not a GGUF file"
 }

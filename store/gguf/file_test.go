@@ -17,7 +17,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// sampleKeys holds every kind of value once, alone and in an array.
+// sampleKeys returns a value of every kind, alone and in an array.
 func sampleKeys() []KV {
 	return []KV{
 		{"general.architecture", "llama"},
@@ -49,7 +49,8 @@ func sampleKeys() []KV {
 	}
 }
 
-// sampleTensors end on the alignment, so that every byte of the file counts.
+// sampleTensors returns tensors that end at a multiple of the alignment, so that no byte of
+// the file is unused.
 func sampleTensors() []TensorData {
 	return []TensorData{
 		{Name: "token_embd.weight", Type: quant.F32, Shape: []int{3, 8}, Data: pattern(96, 1)},
@@ -206,7 +207,7 @@ func TestVersion2Opens(t *testing.T) {
 	require.Len(t, f.Tensors(), 3)
 }
 
-// TestLargeHeader makes values straddle the reader's window.
+// TestLargeHeader reads values that straddle the reader's window.
 func TestLargeHeader(t *testing.T) {
 	words := make([]string, 30000)
 	for i := range words {
@@ -232,13 +233,13 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
-func TestWriteRefuses(t *testing.T) {
+func TestWriteRejectsInvalidInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys    []KV
 		tensors []TensorData
 		reason  string
 	}{
-		"value of another type": {[]KV{{"k", 1}}, nil, "type int has no place"},
+		"value of another type": {[]KV{{"k", 1}}, nil, "GGUF cannot store a value of type int"},
 		"wrong length":          {nil, []TensorData{{Name: "x", Type: quant.F32, Shape: []int{2}, Data: make([]byte, 7)}}, "7 bytes given"},
 		"half a block":          {nil, []TensorData{{Name: "x", Type: quant.Q8_0, Shape: []int{31}, Data: make([]byte, 34)}}, "a row of 31"},
 		"short reader":          {nil, []TensorData{{Name: "x", Type: quant.F32, Shape: []int{2}, From: strings.NewReader("1234")}}, "EOF"},
@@ -249,7 +250,7 @@ func TestWriteRefuses(t *testing.T) {
 			require.ErrorContains(t, Write(fsys, "m.gguf", c.keys, c.tensors), c.reason)
 			infos, err := fsys.ReadDir(".")
 			require.NoError(t, err)
-			require.Empty(t, infos, "a failed write left something behind")
+			require.Empty(t, infos, "a failed Write leaves no file")
 		})
 	}
 }
@@ -302,7 +303,7 @@ func TestReadAtStaysInTensor(t *testing.T) {
 	}
 	whole, err := vfs.ReadFile(fsys, "m.gguf", 1<<20)
 	require.NoError(t, err)
-	file, err := fsys.Create("m.gguf") // the same file, cut while it is open
+	file, err := fsys.Create("m.gguf") // truncates the open file
 	require.NoError(t, err)
 	_, err = file.WriteAt(whole[:tensor.Offset+10], 0)
 	require.NoError(t, err)

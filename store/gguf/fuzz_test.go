@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzOpenGGUF: any input opens or is refused within the bounds that openBytes
-// sets; what opens can be read from end to end.
+// FuzzOpenGGUF checks that Open accepts or rejects any input within the memory bounds of
+// openBytes, and that every tensor and key of an accepted file can be read.
 func FuzzOpenGGUF(f *testing.F) {
 	f.Add(encoded(f, sampleKeys(), sampleTensors()))
 	f.Add(encoded(f, sampleKeys()[:3], nil))
@@ -28,7 +28,7 @@ func FuzzOpenGGUF(f *testing.F) {
 	})
 }
 
-// readEveryKey calls all getters on all keys: at most one kind may fit.
+// readEveryKey calls all getters for all keys: at most one of them may succeed.
 func readEveryKey(t *testing.T, m *Metadata) {
 	for _, key := range m.Keys() {
 		if list, ok, _ := m.Strings(key); ok {

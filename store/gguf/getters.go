@@ -6,7 +6,7 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// Keys returns all keys in the order of the file.
+// Keys returns all keys in file order.
 func (m *Metadata) Keys() []string {
 	keys := make([]string, len(m.entries))
 	for i, e := range m.entries {
@@ -15,21 +15,21 @@ func (m *Metadata) Keys() []string {
 	return keys
 }
 
-// Has reports whether key is present, whatever its value.
+// Has reports whether key is present.
 func (m *Metadata) Has(key string) bool {
 	_, ok := m.byKey[key]
 	return ok
 }
 
-// IsArray reports whether key holds an array. Some keys hold one number for
-// all layers in one file and a number for each layer in another.
+// IsArray reports whether key holds an array. Some keys hold one number for all layers in
+// one file and one number per layer in another.
 func (m *Metadata) IsArray(key string) bool {
 	e := m.find(key)
 	return e != nil && e.kind == kindArray
 }
 
-// Kind describes what key holds, such as "uint32" or "array of string"; ""
-// when it is absent.
+// Kind describes what key holds, such as "uint32" or "array of string". It returns "" if
+// key is absent.
 func (m *Metadata) Kind(key string) string {
 	e := m.find(key)
 	if e == nil {
@@ -52,7 +52,8 @@ func (m *Metadata) find(key string) *entry {
 	return nil
 }
 
-// Errorf returns a format error about key, for readers who find its value unfit.
+// Errorf returns a format error about key. Packages that interpret the metadata use it to
+// reject a value.
 func (m *Metadata) Errorf(key, reason string, args ...any) error {
 	off := int64(store.NoOffset)
 	if e := m.find(key); e != nil {
@@ -91,7 +92,7 @@ func (m *Metadata) Bool(key string) (value, ok bool, err error) {
 	return e.bits != 0, true, nil
 }
 
-// Int returns an integer value of any width.
+// Int returns an integer of any width.
 func (m *Metadata) Int(key string) (value int64, ok bool, err error) {
 	e := m.find(key)
 	if e == nil {
@@ -107,7 +108,7 @@ func (m *Metadata) Int(key string) (value int64, ok bool, err error) {
 	return value, true, nil
 }
 
-// Uint returns an integer value of any width that is not negative.
+// Uint returns a non-negative integer of any width.
 func (m *Metadata) Uint(key string) (value uint64, ok bool, err error) {
 	e := m.find(key)
 	if e == nil {
@@ -126,8 +127,8 @@ func (m *Metadata) Uint(key string) (value uint64, ok bool, err error) {
 	return uint64(signed), ok, nil
 }
 
-// Float returns a floating-point value of either width. It may be NaN or
-// infinite: what is allowed depends on the key.
+// Float returns a floating-point number of either width. It may be NaN or infinite; the
+// caller decides what it accepts.
 func (m *Metadata) Float(key string) (value float64, ok bool, err error) {
 	e := m.find(key)
 	if e == nil {

@@ -2,7 +2,7 @@ package gguf
 
 import "fmt"
 
-// kind is the type of a metadata value as the file numbers it.
+// kind is the type of a metadata value. The constants are the numbers in the file.
 type kind uint32
 
 const (
@@ -26,7 +26,7 @@ var kindNames = [numKinds]string{
 	"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array", "uint64", "int64", "float64",
 }
 
-// kindBytes holds the width of the fixed-size kinds, 0 for the others.
+// kindBytes is the size of a value of each fixed-size kind, 0 for the other kinds.
 var kindBytes = [numKinds]int{
 	kindUint8: 1, kindInt8: 1, kindUint16: 2, kindInt16: 2, kindUint32: 4, kindInt32: 4, kindFloat32: 4,
 	kindBool: 1, kindUint64: 8, kindInt64: 8, kindFloat64: 8,

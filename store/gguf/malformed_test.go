@@ -16,9 +16,9 @@ const (
 	typeQ8_0 = 8
 )
 
-// TestRefusesMalformed has one tiny file for each way in which a header can be
-// wrong, and asserts the reason that is given.
-func TestRefusesMalformed(t *testing.T) {
+// TestOpenRejectsMalformedHeaders opens one tiny file for each error that a header can
+// contain and checks the reason.
+func TestOpenRejectsMalformedHeaders(t *testing.T) {
 	malformed, truncated, unsupported := store.ErrFormat, store.ErrTruncated, store.ErrUnsupported
 	cases := []struct {
 		name   string
@@ -101,7 +101,7 @@ func TestRefusesMalformed(t *testing.T) {
 		{"tensor name with NUL", begin(1, 0).tensor("a\x00b", typeF32, 0, 8).data(32), malformed, "NUL"},
 		{"tensor name with ../", begin(1, 0).tensor("../x", typeF32, 0, 8).data(32), malformed, "path out of its directory"},
 
-		{"split into 65535", begin(0, 1).key(splitCountKey, kindUint16).bytes(0xff, 0xff), malformed, "65535 parts, at most 1024"},
+		{"split into 65535", begin(0, 1).key(splitCountKey, kindUint16).bytes(0xff, 0xff), malformed, "65535 shards; this program reads at most 1024"},
 		{"split count of kind string", begin(0, 1).key(splitCountKey, kindString).text("2"), malformed, "holds string where an integer"},
 		{"split without number", begin(0, 1).key(splitCountKey, kindUint16).bytes(2, 0), malformed, `key "split.no": is missing`},
 		{"split number too high", begin(0, 2).key(splitCountKey, kindUint16).bytes(2, 0).key(splitNoKey, kindUint16).bytes(2, 0), malformed, "2 is not below"},
@@ -110,7 +110,7 @@ func TestRefusesMalformed(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := openBytes(t, c.file.b)
-			requireRefused(t, err, c.kind, c.reason)
+			requireRejected(t, err, c.kind, c.reason)
 		})
 	}
 }
@@ -130,8 +130,8 @@ func nestedArrays(depth int) *raw {
 	return r.u32(uint32(kindUint8)).u64(0)
 }
 
-// TestGettersNameTheKey: a value of the wrong kind, width or sign is reported
-// under the key's name and place.
+// TestGettersNameTheKey checks that the error for a value of the wrong kind, width or sign
+// names the key and its offset.
 func TestGettersNameTheKey(t *testing.T) {
 	f := openKeys(t, []KV{
 		{"llama.block_count", "12"},
@@ -163,24 +163,23 @@ func TestGettersNameTheKey(t *testing.T) {
 		{"name", "where an array of integers", third(m.Ints("name"))},
 		{"flag", "holds uint8 where a bool", third(m.Bool("flag"))},
 	} {
-		requireRefused(t, c.err, store.ErrFormat, fmt.Sprintf("key %q: ", c.key))
+		requireRejected(t, c.err, store.ErrFormat, fmt.Sprintf("key %q: ", c.key))
 		require.Contains(t, c.err.Error(), c.reason)
 		require.Contains(t, c.err.Error(), "at offset ")
 	}
 }
 
-// third returns the error of a getter that failed.
+// third returns the error of a getter.
 func third[T any](_ T, _ bool, err error) error { return err }
 
-// TestEveryTruncationFails: a file cut anywhere is refused when it is opened,
-// not when a tensor is first used.
+// TestEveryTruncationFails checks that Open rejects a file that is truncated at any byte.
 func TestEveryTruncationFails(t *testing.T) {
 	whole := encoded(t, sampleKeys(), sampleTensors())
 	_, err := openBytes(t, whole)
 	require.NoError(t, err)
 	for n := range len(whole) {
 		_, err := openBytes(t, whole[:n])
-		require.ErrorIs(t, err, store.ErrTruncated, "cut to %d of %d bytes", n, len(whole))
+		require.ErrorIs(t, err, store.ErrTruncated, "truncated to %d of %d bytes", n, len(whole))
 		require.ErrorIs(t, err, store.ErrFormat)
 	}
 }

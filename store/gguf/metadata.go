@@ -7,29 +7,29 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// Metadata is the key-value part of a file, immutable once read. Getters
-// return ok false for a key that is absent and an error that names the key for
-// one that holds another kind of value.
+// Metadata holds the key-value pairs of a file. It is immutable. A getter returns ok false
+// if the key is absent, and an error that names the key if it holds another kind of value.
 type Metadata struct {
 	path    string
 	entries []entry
 	byKey   map[string]int32 // index into entries
 }
 
-// entry is one key with its value. Numbers are kept as the file stores them.
+// entry is a key with its value. Numbers are stored as the raw bits in the file.
 type entry struct {
 	key  string
-	off  int64 // of the value in the file
+	off  int64 // offset of the value in the file
 	kind kind
-	elem kind   // of an array's elements
-	bits uint64 // a number or bool, raw
-	ref  any    // string, raw bytes of an array of numbers, or *StringList
+	elem kind   // kind of an array's elements
+	bits uint64 // raw bits of a number or bool
+	ref  any    // string, []byte of an array of numbers, or *StringList
 }
 
 const (
-	// minEntryBytes: key length, a one-byte key, kind, a one-byte value.
+	// minEntryBytes is the size of the shortest entry: key length, a one-byte key, kind, a
+	// one-byte value.
 	minEntryBytes = stringLengthBytes + 1 + 4 + 1
-	// maxKeyBytes is the longest key that the format allows.
+	// maxKeyBytes is the limit of the format.
 	maxKeyBytes = 1<<16 - 1
 )
 
@@ -40,7 +40,7 @@ func (r *reader) metadata(n int) *Metadata {
 	}
 	for i := range n {
 		key := r.key()
-		if _, twice := m.byKey[key]; twice {
+		if _, duplicate := m.byKey[key]; duplicate {
 			r.fail(keyField(key), "the key occurs twice")
 		}
 		e := entry{key: key, kind: kind(r.u32(keyField(key)))}
@@ -55,7 +55,7 @@ func (r *reader) metadata(n int) *Metadata {
 	return m
 }
 
-// keyField names a key in messages.
+// keyField returns the field of a key for messages.
 func keyField(key string) field { return field{"key", key} }
 
 // key reads the name of the next key.
@@ -95,8 +95,8 @@ func (r *reader) value(e *entry) {
 	}
 }
 
-// array reads the elements of e. Arrays of arrays are refused: no model has
-// them, and their depth would be the file's to choose.
+// array reads the elements of e. It rejects nested arrays: no model has them, and the file
+// would choose the recursion depth.
 func (r *reader) array(e *entry) {
 	f := keyField(e.key)
 	e.elem = kind(r.u32(f))
@@ -107,7 +107,7 @@ func (r *reader) array(e *entry) {
 	case e.elem >= numKinds:
 		r.fail(f, "array of unknown %v", e.elem)
 	case e.elem == kindArray:
-		r.refuse(&store.FormatError{Field: f.String(), Reason: "an array of arrays", Kind: store.ErrUnsupported})
+		r.setError(&store.FormatError{Field: f.String(), Reason: "an array of arrays", Kind: store.ErrUnsupported})
 	case e.elem == kindString:
 		n := r.count(f, stringLengthBytes)
 		if r.err == nil {
@@ -134,8 +134,8 @@ func loadBits(b []byte) uint64 {
 	}
 }
 
-// asInt interprets raw bits of an integer kind. ok is false for a uint64 that
-// an int64 cannot hold.
+// asInt interprets the raw bits of an integer. ok is false for a uint64 that overflows
+// int64.
 func asInt(k kind, bits uint64) (v int64, ok bool) {
 	switch k {
 	case kindInt8:
@@ -151,7 +151,7 @@ func asInt(k kind, bits uint64) (v int64, ok bool) {
 	}
 }
 
-// asFloat interprets raw bits of a float kind.
+// asFloat interprets the raw bits of a floating-point number.
 func asFloat(k kind, bits uint64) float64 {
 	if k == kindFloat32 {
 		return float64(math.Float32frombits(uint32(bits)))

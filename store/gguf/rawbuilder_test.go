@@ -14,10 +14,10 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// raw builds files byte by byte, in particular ones that Write would refuse.
+// raw builds a file byte by byte, including files that Write rejects.
 type raw struct{ b []byte }
 
-// begin returns a header that announces the given counts.
+// begin returns a header with the given counts.
 func begin(tensors, keys uint64) *raw {
 	return (&raw{[]byte(magic)}).u32(3).u64(tensors, keys)
 }
@@ -49,7 +49,7 @@ func (r *raw) bytes(b ...byte) *raw {
 // key appends the name of a key and the kind of its value.
 func (r *raw) key(name string, k kind) *raw { return r.text(name).u32(uint32(k)) }
 
-// tensor appends an entry of the tensor table; dims are innermost first.
+// tensor appends an entry of the tensor table. dims are innermost first.
 func (r *raw) tensor(name string, typeID uint32, offset uint64, dims ...uint64) *raw {
 	return r.text(name).u32(uint32(len(dims))).u64(dims...).u32(typeID).u64(offset)
 }
@@ -60,7 +60,7 @@ func (r *raw) data(n int) *raw {
 	return r
 }
 
-// openBytes opens an input of one file under the bounds of every parser.
+// openBytes opens data as a file and checks the memory bound that holds for every parser.
 func openBytes(tb testing.TB, data []byte) (f *File, err error) {
 	tb.Helper()
 	fsys := vfs.FromIOFS(fstest.MapFS{"m.gguf": {Data: data}})
@@ -68,9 +68,9 @@ func openBytes(tb testing.TB, data []byte) (f *File, err error) {
 	return f, err
 }
 
-// requireRefused asserts that err is a format error of the given kind that
-// names the file and gives the reason.
-func requireRefused(tb testing.TB, err, kind error, reason string) {
+// requireRejected asserts that err is a format error of the given kind that names the file
+// and contains the reason.
+func requireRejected(tb testing.TB, err, kind error, reason string) {
 	tb.Helper()
 	var format *store.FormatError
 	require.ErrorAs(tb, err, &format)
@@ -78,5 +78,5 @@ func requireRefused(tb testing.TB, err, kind error, reason string) {
 	require.Contains(tb, err.Error(), reason)
 	require.True(tb, strings.HasSuffix(format.Path, ".gguf"), "path %q", format.Path)
 	require.NotEmpty(tb, format.Field)
-	require.False(tb, errors.Is(err, store.ErrFormat) && errors.Is(err, store.ErrUnsupported), "one kind only")
+	require.False(tb, errors.Is(err, store.ErrFormat) && errors.Is(err, store.ErrUnsupported), "an error has one kind")
 }

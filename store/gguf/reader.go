@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// windowBytes is how much of the header is fetched at once.
+	// windowBytes is the size of one read of the header.
 	windowBytes = 64 << 10
-	// maxHeaderBytes bounds keys and tensor table together. The largest
-	// vocabularies of today, with merges and scores, take about 20 MiB.
+	// maxHeaderBytes limits keys and tensor table together. The largest vocabularies, with
+	// merges and scores, take about 20 MiB.
 	maxHeaderBytes = 256 << 20
 )
 
-// reader walks through a header. The first failure sticks: every later call
-// returns zeros, so that a caller may read a whole record and check err once,
-// as long as it checks before it allocates or loops by what was read.
+// reader parses a header. The first error sticks: later calls return zero values. A caller
+// may therefore read a whole record and check err once, but it must check err before it
+// loops or allocates by a value it read.
 type reader struct {
 	file   vfs.File
-	end    int64 // the header may use bytes up to here
-	off    int64 // of the next byte
+	end    int64 // limit of the header
+	off    int64 // offset of the next byte
 	window []byte
 	start  int64 // offset of window in the file
 	err    error
 }
 
-// field says what is being read. It is put into words only when that fails:
-// files may have a hundred thousand fields.
+// field names what is being read. It is formatted only for an error: a file may have a
+// hundred thousand fields.
 type field struct {
 	what string // "version", "key", "tensor"
-	name string // which one; may be empty
+	name string // of this key or tensor; may be empty
 }
 
 func (f field) String() string {
@@ -48,17 +48,17 @@ func newReader(file vfs.File, size int64) *reader {
 	return &reader{file: file, end: min(size, maxHeaderBytes), window: make([]byte, 0, min(size, windowBytes))}
 }
 
-// left returns how many bytes of the header can still follow.
+// left returns the number of bytes that can still follow.
 func (r *reader) left() int64 { return r.end - r.off }
 
-// fail records a malformed file at the present place, unless something went
-// wrong before.
+// fail records a malformed file at the current offset.
 func (r *reader) fail(f field, reason string, args ...any) error {
-	return r.refuse(&store.FormatError{Field: f.String(), Reason: fmt.Sprintf(reason, args...), Kind: store.ErrFormat})
+	return r.setError(&store.FormatError{Field: f.String(), Reason: fmt.Sprintf(reason, args...), Kind: store.ErrFormat})
 }
 
-// refuse records e, completed with path and offset.
-func (r *reader) refuse(e *store.FormatError) error {
+// setError completes e with path and offset and records it, unless an error is recorded
+// already.
+func (r *reader) setError(e *store.FormatError) error {
 	if r.err == nil {
 		e.Path, e.Off = r.file.Name(), r.off
 		r.err = e
@@ -66,20 +66,20 @@ func (r *reader) refuse(e *store.FormatError) error {
 	return r.err
 }
 
-// truncated records that n bytes of field are missing.
+// truncated records that a field needs n bytes and the file has fewer left.
 func (r *reader) truncated(f field, n uint64) {
 	if r.end == maxHeaderBytes {
 		r.fail(f, "the header is longer than %d bytes", int64(maxHeaderBytes))
 		return
 	}
-	r.refuse(&store.FormatError{
+	r.setError(&store.FormatError{
 		Field: f.String(), Reason: fmt.Sprintf("needs %d bytes, the file has %d left", n, r.left()),
 		Hint: "the download may be incomplete", Kind: store.ErrTruncated,
 	})
 }
 
-// take returns the next n bytes, valid until the next call; nil after a
-// failure. n is at most windowBytes.
+// take returns the next n bytes, at most windowBytes, or nil after an error. They are valid
+// until the next call.
 func (r *reader) take(f field, n int) []byte {
 	if r.err != nil {
 		return nil
@@ -98,7 +98,7 @@ func (r *reader) take(f field, n int) []byte {
 	return r.window[at : at+int64(n)]
 }
 
-// fill moves the window to the present place.
+// fill moves the window to the current offset.
 func (r *reader) fill(f field) bool {
 	n := min(int64(cap(r.window)), r.left())
 	r.start, r.window = r.off, r.window[:n]
@@ -110,11 +110,11 @@ func (r *reader) fill(f field) bool {
 	return true
 }
 
-// ioFailed records a failed read. The end of the file inside the size it had
-// a moment ago means that somebody cuts it now.
+// ioFailed records a failed read. io.EOF within the size of the file means that another
+// process truncates it.
 func (r *reader) ioFailed(f field, err error) {
 	if errors.Is(err, io.EOF) {
-		r.refuse(&store.FormatError{Field: f.String(), Reason: "the file has become shorter while it was read", Kind: store.ErrTruncated})
+		r.setError(&store.FormatError{Field: f.String(), Reason: "the file was truncated while it was read", Kind: store.ErrTruncated})
 	} else if r.err == nil {
 		r.err = err
 	}
@@ -156,7 +156,7 @@ func (r *reader) bytes(f field, n uint64) []byte {
 	return p
 }
 
-// skip passes over n bytes.
+// skip advances by n bytes.
 func (r *reader) skip(f field, n uint64) {
 	if r.err != nil {
 		return
@@ -171,15 +171,14 @@ func (r *reader) skip(f field, n uint64) {
 // str returns a string, which is stored as its length and its bytes.
 func (r *reader) str(f field) string { return string(r.bytes(f, r.u64(f))) }
 
-// count returns a number of things, each of which takes at least each bytes of
-// what is left.
+// count reads the number of the following records, each of which takes at least each bytes.
 func (r *reader) count(f field, each int64) int {
 	n := r.u64(f)
 	if r.err != nil {
 		return 0
 	}
 	if n > uint64(r.left()/each) {
-		r.refuse(&store.FormatError{
+		r.setError(&store.FormatError{
 			Field: f.String(), Reason: fmt.Sprintf("%d do not fit into the %d bytes left", n, r.left()),
 			Hint: "the file is damaged or the download incomplete", Kind: store.ErrTruncated,
 		})

@@ -10,17 +10,18 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Keys that the parts of a split model carry.
+// Keys of the shards of a split model.
 const (
-	splitNoKey      = "split.no"            // counts from 0
-	splitCountKey   = "split.count"         // of parts
-	splitTensorsKey = "split.tensors.count" // over all parts
+	splitNoKey      = "split.no"            // number of the shard, from 0
+	splitCountKey   = "split.count"         // number of shards
+	splitTensorsKey = "split.tensors.count" // tensors of all shards
 )
 
-// maxShards bounds the files held open; the largest models have under 200.
+// maxShards limits the number of open files. The largest models have fewer than 200 shards.
 const maxShards = 1024
 
-// splitInfo reads where a part stands; a file that is not split is 0 of 1.
+// splitInfo returns the number of the shard and the shard count; 0 of 1 for a file that is
+// not split.
 func (m *Metadata) splitInfo() (no, count uint64, err error) {
 	count, ok, err := m.Uint(splitCountKey)
 	if err != nil {
@@ -30,7 +31,7 @@ func (m *Metadata) splitInfo() (no, count uint64, err error) {
 		return 0, 1, nil
 	}
 	if count > maxShards {
-		return 0, 0, m.Errorf(splitCountKey, "%d parts, at most %d are read", count, maxShards)
+		return 0, 0, m.Errorf(splitCountKey, "%d shards; this program reads at most %d", count, maxShards)
 	}
 	no, ok, err = m.Uint(splitNoKey)
 	switch {
@@ -44,14 +45,14 @@ func (m *Metadata) splitInfo() (no, count uint64, err error) {
 	return no, count, nil
 }
 
-// shardSuffix is how the name of part no ends.
+// shardSuffix returns the end of the file name of shard no.
 func shardSuffix(no, count uint64) string {
 	return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count)
 }
 
-// openSiblings returns all parts in order, of which named is one. It closes
-// everything, named included, when it fails.
-func openSiblings(fsys vfs.FS, path string, named *shard) (parts []*shard, err error) {
+// openSiblings returns all shards in order; named is one of them. On failure it closes all
+// of them, named included.
+func openSiblings(fsys vfs.FS, path string, named *shard) (shards []*shard, err error) {
 	opened := []*shard{named}
 	defer func() {
 		if err != nil {
@@ -71,37 +72,37 @@ func openSiblings(fsys vfs.FS, path string, named *shard) (parts []*shard, err e
 	if !ok {
 		return nil, &store.FormatError{
 			Path: path, Off: store.NoOffset, Field: splitCountKey,
-			Reason: fmt.Sprintf("this is part %d of %d, but its name does not end in %s", no+1, count, shardSuffix(no, count)),
-			Hint:   "give the parts their original names", Kind: store.ErrFormat,
+			Reason: fmt.Sprintf("this is shard %d of %d, but its name does not end in %s", no+1, count, shardSuffix(no, count)),
+			Hint:   "restore the original file names", Kind: store.ErrFormat,
 		}
 	}
-	parts = make([]*shard, count)
+	shards = make([]*shard, count)
 	for i := range count {
 		if i == no {
-			parts[i] = named
+			shards[i] = named
 			continue
 		}
-		if parts[i], err = openSibling(fsys, prefix, i, count); err != nil {
+		if shards[i], err = openSibling(fsys, prefix, i, count); err != nil {
 			return nil, err
 		}
-		opened = append(opened, parts[i])
+		opened = append(opened, shards[i])
 	}
-	return parts, checkTensorTotal(parts)
+	return shards, checkTensorTotal(shards)
 }
 
-// openSibling opens part no and checks that it says so itself.
+// openSibling opens shard no and checks that its metadata agrees.
 func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*shard, error) {
 	path := prefix + shardSuffix(no, count)
 	p, err := openShard(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("part %d of %d of a split model is missing (download all parts into one directory): %w", no+1, count, err)
+		return nil, fmt.Errorf("shard %d of %d of a split model is missing (download all shards into one directory): %w", no+1, count, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	gotNo, gotCount, err := p.meta.splitInfo()
 	if err == nil && (gotNo != no || gotCount != count) {
-		err = p.meta.Errorf(splitNoKey, "the file says part %d of %d, its name part %d of %d", gotNo+1, gotCount, no+1, count)
+		err = p.meta.Errorf(splitNoKey, "the file says shard %d of %d, its name shard %d of %d", gotNo+1, gotCount, no+1, count)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.file.Close())
@@ -109,18 +110,18 @@ func openSibling(fsys vfs.FS, prefix string, no, count uint64) (*shard, error) {
 	return p, nil
 }
 
-// checkTensorTotal compares the parts with the total that the first announces.
-func checkTensorTotal(parts []*shard) error {
-	want, ok, err := parts[0].meta.Uint(splitTensorsKey)
+// checkTensorTotal compares the number of tensors with the total in the first shard.
+func checkTensorTotal(shards []*shard) error {
+	want, ok, err := shards[0].meta.Uint(splitTensorsKey)
 	if err != nil || !ok {
 		return err
 	}
 	have := uint64(0)
-	for _, p := range parts {
+	for _, p := range shards {
 		have += uint64(len(p.tensors))
 	}
 	if have != want {
-		return parts[0].meta.Errorf(splitTensorsKey, "%d tensors announced, the %d parts hold %d", want, len(parts), have)
+		return shards[0].meta.Errorf(splitTensorsKey, "%d tensors declared, but the %d shards hold %d", want, len(shards), have)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// writeShards writes a model of n parts with one tensor each; edit may change
-// what a part says.
+// writeShards writes a model of n shards with one tensor each. edit may change the content
+// of a shard.
 func writeShards(t *testing.T, n int, edit func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData)) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -34,7 +34,7 @@ func writeShards(t *testing.T, n int, edit func(no int, keys []KV, tensors []Ten
 
 func shardPath(no, n int) string { return "dir/m" + shardSuffix(uint64(no), uint64(n)) }
 
-func TestOpensSplitModelByAnyPart(t *testing.T) {
+func TestOpensSplitModelByAnyShard(t *testing.T) {
 	const n = 3
 	fsys := writeShards(t, n, nil)
 	for named := range n {
@@ -43,7 +43,7 @@ func TestOpensSplitModelByAnyPart(t *testing.T) {
 		require.Equal(t, []string{shardPath(0, n), shardPath(1, n), shardPath(2, n)}, f.Files())
 		arch, ok, err := f.Meta().String("general.architecture")
 		require.NoError(t, err)
-		require.True(t, ok, "the metadata is that of the first part")
+		require.True(t, ok, "the metadata is that of the first shard")
 		require.Equal(t, "llama", arch)
 		for no := range n {
 			tensor, ok := f.Tensor(fmt.Sprintf("t%d", no))
@@ -58,34 +58,34 @@ func TestOpensSplitModelByAnyPart(t *testing.T) {
 	}
 }
 
-func TestRefusesBrokenSplits(t *testing.T) {
+func TestOpenRejectsBrokenSplits(t *testing.T) {
 	const n = 3
 	path := shardPath(0, n)
-	t.Run("a part is missing", func(t *testing.T) {
+	t.Run("missing shard", func(t *testing.T) {
 		fsys := writeShards(t, n, nil)
 		require.NoError(t, fsys.Remove(shardPath(1, n)))
 		_, err := Open(fsys, path)
 		require.ErrorIs(t, err, fs.ErrNotExist)
-		require.ErrorContains(t, err, "part 2 of 3")
+		require.ErrorContains(t, err, "shard 2 of 3")
 		require.ErrorContains(t, err, shardPath(1, n))
 	})
-	t.Run("a part says it is another", func(t *testing.T) {
+	t.Run("wrong shard number", func(t *testing.T) {
 		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			keys[0].Value = uint16(min(no, 1))
 			return keys, tensors
 		})
 		_, err := Open(fsys, path)
-		requireRefused(t, err, store.ErrFormat, "the file says part 2 of 3, its name part 3 of 3")
+		requireRejected(t, err, store.ErrFormat, "the file says shard 2 of 3, its name shard 3 of 3")
 	})
-	t.Run("a part of another model", func(t *testing.T) {
+	t.Run("shard of another model", func(t *testing.T) {
 		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			keys[1].Value = uint16(n + no)
 			return keys, tensors
 		})
 		_, err := Open(fsys, path)
-		requireRefused(t, err, store.ErrFormat, "the file says part 2 of 4")
+		requireRejected(t, err, store.ErrFormat, "the file says shard 2 of 4")
 	})
-	t.Run("tensors are missing", func(t *testing.T) {
+	t.Run("missing tensors", func(t *testing.T) {
 		fsys := writeShards(t, n, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			if no == 2 {
 				tensors = nil
@@ -93,19 +93,20 @@ func TestRefusesBrokenSplits(t *testing.T) {
 			return keys, tensors
 		})
 		_, err := Open(fsys, path)
-		requireRefused(t, err, store.ErrFormat, "3 tensors announced, the 3 parts hold 2")
+		requireRejected(t, err, store.ErrFormat, "3 tensors declared, but the 3 shards hold 2")
 	})
-	t.Run("a tensor in two parts", func(t *testing.T) {
+	t.Run("tensor in two shards", func(t *testing.T) {
 		fsys := writeShards(t, n, func(_ int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {
 			tensors[0].Name = "same"
 			return keys, tensors
 		})
 		_, err := Open(fsys, path)
-		requireRefused(t, err, store.ErrFormat, `tensor "same": the name occurs twice`)
+		requireRejected(t, err, store.ErrFormat, `tensor "same": the name occurs twice`)
 	})
 }
 
-// TestSplitClosesFiles: whatever a broken split opened is closed again, once.
+// TestSplitClosesFiles checks that Open closes every file it opened when a split model is
+// broken.
 func TestSplitClosesFiles(t *testing.T) {
 	for broken := range 3 {
 		fsys := writeShards(t, 3, func(no int, keys []KV, tensors []TensorData) ([]KV, []TensorData) {

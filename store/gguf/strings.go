@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// StringList is an immutable list of strings that lies in one piece of memory:
-// a vocabulary of 150 000 tokens costs its text and four bytes a token.
+// StringList is an immutable list of strings in one allocation: a vocabulary of 150 000
+// tokens costs its text and four bytes per token.
 type StringList struct {
 	text string
-	ends []uint32 // where each string ends in text
+	ends []uint32 // offset in text at which each string ends
 }
 
 // Len returns the number of strings.
@@ -36,11 +36,11 @@ func (l StringList) All() iter.Seq2[int, string] {
 	}
 }
 
-// stringLengthBytes precede every string in the file.
+// stringLengthBytes is the size of the length before every string.
 const stringLengthBytes = 8
 
-// stringList reads n strings in two passes, so that the text is allocated once
-// and at its exact size.
+// stringList reads n strings in two passes, so that it can allocate the text once at its
+// exact size.
 func (r *reader) stringList(f field, n int) *StringList {
 	list := &StringList{ends: make([]uint32, n)}
 	begin, total := r.off, uint64(0)
@@ -69,7 +69,7 @@ func (r *reader) stringList(f field, n int) *StringList {
 	return list
 }
 
-// appendText copies the next n bytes to text, through the window piece by piece.
+// appendText appends the next n bytes to text in pieces of the window's size.
 func (r *reader) appendText(text *strings.Builder, f field, n uint64) {
 	for n > 0 && r.err == nil {
 		piece := min(n, uint64(cap(r.window)))

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// minTensorBytes: name length, a one-byte name, rank, type, offset.
+	// minTensorBytes is the size of the shortest entry: name length, a one-byte name, rank,
+	// type, offset.
 	minTensorBytes = stringLengthBytes + 1 + 4 + 4 + 8
-	// maxNameBytes is what the format's own readers can hold.
+	// maxNameBytes is the limit of the reference implementation.
 	maxNameBytes = 63
 	maxRank      = 4
 
 	alignmentKey     = "general.alignment"
 	defaultAlignment = 32
-	// maxAlignment is the huge page of every machine in sight, times eight.
+	// maxAlignment is eight times the largest common huge page.
 	maxAlignment = 16 << 20
 )
 
-// alignment returns the unit that tensor offsets are multiples of.
+// alignment returns the alignment of tensor offsets.
 func (m *Metadata) alignment() (int64, error) {
 	e := m.find(alignmentKey)
 	if e == nil {
@@ -37,8 +38,8 @@ func (m *Metadata) alignment() (int64, error) {
 	return int64(e.bits), nil
 }
 
-// tensors reads the table of n tensors. Offset still counts from the data
-// section, which begins behind the table.
+// tensors reads the tensor table. The offsets remain relative to the data section, which
+// begins behind the table.
 func (r *reader) tensors(n int) []store.Tensor {
 	table := make([]store.Tensor, 0, n)
 	for range n {
@@ -64,7 +65,7 @@ func (r *reader) tensor() store.Tensor {
 	}
 	var err error
 	if t.Type, err = quant.FromGGUF(typeID); err != nil {
-		r.refuse(&store.FormatError{Field: f.String(), Reason: err.Error(), Hint: "convert the model to a type that is read here, such as Q4_K_M", Kind: store.ErrUnsupported})
+		r.setError(&store.FormatError{Field: f.String(), Reason: err.Error(), Hint: "convert the model to a supported type such as Q4_K_M", Kind: store.ErrUnsupported})
 		return t
 	}
 	size, fits, err := store.Bytes(t.Type, t.Shape)
@@ -74,7 +75,7 @@ func (r *reader) tensor() store.Tensor {
 	case !fits:
 		r.fail(f, "the size of %v elements of %v overflows", t.Shape, t.Type)
 	case offset > math.MaxInt64:
-		r.fail(f, "offset %d is beyond any file", offset)
+		r.fail(f, "offset %d is out of range", offset)
 	}
 	t.Size, t.Offset = size, int64(offset)
 	return t
@@ -110,21 +111,21 @@ func (r *reader) shape(f field) []int {
 	return shape
 }
 
-// resolveOffsets turns offsets into offsets in the file and checks that every tensor
-// lies in it. Padding behind the last tensor is not asked for: it holds nothing,
-// and some writers leave it out.
+// resolveOffsets makes tensor offsets relative to the file and checks that each tensor lies
+// in the file. It does not require the padding behind the last tensor, which some writers
+// omit.
 func (r *reader) resolveOffsets(table []store.Tensor, alignment, fileSize int64) error {
 	dataStart := (r.off + alignment - 1) &^ (alignment - 1)
 	for i := range table {
 		t := &table[i]
-		r.off = min(dataStart, fileSize) // where errors point to
+		r.off = min(dataStart, fileSize) // reported by errors
 		f := tensorField(t.Name)
 		if t.Offset%alignment != 0 {
 			return r.fail(f, "its offset %d is not a multiple of the alignment %d", t.Offset, alignment)
 		}
 		room := max(fileSize-dataStart, 0)
 		if t.Offset > room || t.Size > room-t.Offset {
-			return r.refuse(&store.FormatError{
+			return r.setError(&store.FormatError{
 				Field:  f.String(),
 				Reason: fmt.Sprintf("its %d bytes at %d of the data section reach beyond the end of the file (%d bytes of data)", t.Size, t.Offset, room),
 				Hint:   "the download may be incomplete", Kind: store.ErrTruncated,

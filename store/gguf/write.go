@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 
 	"github.com/llmrun/llmrun/quant"
 	"github.com/llmrun/llmrun/store"
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// KV is one key to write. Value is an integer type of fixed width, float32,
-// float64, bool, string, or a slice of one of these.
+// KV is a key to write. Value is an integer of fixed width, a float32, a float64, a bool, a
+// string, or a slice of these.
 type KV struct {
 	Key   string
 	Value any
 }
 
-// TensorData is one tensor to write. Its bytes come from Data, or, when Data
-// is nil, from the reader From, which must yield exactly as many as Type and
-// Shape ask for.
+// TensorData is a tensor to write. Its bytes come from Data or, if Data is nil, from the
+// reader From, which must yield exactly the size of Type and Shape.
 type TensorData struct {
 	Name  string
 	Type  quant.Type
@@ -30,11 +30,11 @@ type TensorData struct {
 	From  io.Reader
 }
 
-// writeVersion is the version of files written here.
+// writeVersion is the GGUF version that Write produces.
 const writeVersion = 3
 
-// Write writes a file; it is there completely or not at all. The alignment is
-// that of a general.alignment among the keys, or 32.
+// Write writes a file atomically. The key general.alignment sets the alignment; the default
+// is 32.
 func Write(fsys vfs.FS, path string, keys []KV, tensors []TensorData) error {
 	err := vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
 		return encode(w, keys, tensors)
@@ -61,7 +61,7 @@ func encode(w io.Writer, keys []KV, tensors []TensorData) error {
 	return encodeFile(w, len(keys), encoded, alignment, tensors)
 }
 
-// encodeFile writes a file whose keys are encoded already.
+// encodeFile writes a file with encoded keys.
 func encodeFile(w io.Writer, keyCount int, keys []byte, alignment int64, tensors []TensorData) error {
 	head := append([]byte{}, magic...)
 	head = binary.LittleEndian.AppendUint32(head, writeVersion)
@@ -89,7 +89,7 @@ func encodeFile(w io.Writer, keyCount int, keys []byte, alignment int64, tensors
 	return nil
 }
 
-// padding returns how many bytes lead from n to the next multiple of alignment.
+// padding returns the number of bytes from n to the next multiple of alignment.
 func padding(n, alignment int64) int64 { return (alignment - n%alignment) % alignment }
 
 func (t TensorData) size() (int64, error) {
@@ -98,7 +98,7 @@ func (t TensorData) size() (int64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 	case !t.Type.InGGUF():
-		return 0, fmt.Errorf("tensor %q: the format has no %v", t.Name, t.Type)
+		return 0, fmt.Errorf("tensor %q: GGUF has no tensor type %v", t.Name, t.Type)
 	case !fits:
 		return 0, fmt.Errorf("tensor %q: shape %v is out of range", t.Name, t.Shape)
 	case t.Data != nil && int64(len(t.Data)) != size:
@@ -121,7 +121,7 @@ func (t TensorData) copyTo(w io.Writer, alignment int64) error {
 		return fmt.Errorf("tensor %q: neither Data nor From is given", t.Name)
 	}
 	if _, err := io.CopyN(w, from, size); err != nil {
-		return fmt.Errorf("tensor %q: its %d bytes: %w", t.Name, size, err)
+		return fmt.Errorf("tensor %q: copying its %d bytes: %w", t.Name, size, err)
 	}
 	_, err = w.Write(make([]byte, padding(size, alignment)))
 	return err
@@ -141,55 +141,40 @@ func appendTensor(b []byte, t TensorData, offset int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(offset))
 }
 
+// appendKV appends a key with its value: a scalar, or a slice of scalars as an array.
 func appendKV(b []byte, kv KV) ([]byte, error) {
 	b = appendString(b, kv.Key)
 	if k, raw, ok := scalar(kv.Value); ok {
 		b = binary.LittleEndian.AppendUint32(b, uint32(k))
 		return append(b, raw...), nil
 	}
-	b = binary.LittleEndian.AppendUint32(b, uint32(kindArray))
-	switch v := kv.Value.(type) {
-	case []uint8:
-		return appendArray(b, kindUint8, v), nil
-	case []int8:
-		return appendArray(b, kindInt8, v), nil
-	case []uint16:
-		return appendArray(b, kindUint16, v), nil
-	case []int16:
-		return appendArray(b, kindInt16, v), nil
-	case []uint32:
-		return appendArray(b, kindUint32, v), nil
-	case []int32:
-		return appendArray(b, kindInt32, v), nil
-	case []uint64:
-		return appendArray(b, kindUint64, v), nil
-	case []int64:
-		return appendArray(b, kindInt64, v), nil
-	case []float32:
-		return appendArray(b, kindFloat32, v), nil
-	case []float64:
-		return appendArray(b, kindFloat64, v), nil
-	case []bool:
-		return appendArray(b, kindBool, v), nil
-	case []string:
-		return appendArray(b, kindString, v), nil
+	values := reflect.ValueOf(kv.Value)
+	elem, ok := elemKind(values)
+	if !ok {
+		return nil, fmt.Errorf("key %q: GGUF cannot store a value of type %T", kv.Key, kv.Value)
 	}
-	return nil, fmt.Errorf("key %q: a value of type %T has no place in the format", kv.Key, kv.Value)
-}
-
-// appendArray writes the element kind, the length and the elements, each of
-// which is of a type that scalar knows.
-func appendArray[T any](b []byte, elem kind, values []T) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(kindArray))
 	b = binary.LittleEndian.AppendUint32(b, uint32(elem))
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(values)))
-	for _, v := range values {
-		_, raw, _ := scalar(v)
+	b = binary.LittleEndian.AppendUint64(b, uint64(values.Len()))
+	for i := range values.Len() {
+		_, raw, _ := scalar(values.Index(i).Interface())
 		b = append(b, raw...)
 	}
-	return b
+	return b, nil
 }
 
-// scalar returns how the file stores a value that is no array.
+// elemKind returns the kind of the elements of a slice. ok is false if values is not a slice
+// of scalars.
+func elemKind(values reflect.Value) (elem kind, ok bool) {
+	if values.Kind() != reflect.Slice {
+		return 0, false
+	}
+	elem, _, ok = scalar(reflect.Zero(values.Type().Elem()).Interface())
+	return elem, ok
+}
+
+// scalar returns the encoding of a value that is not a slice. ok is false if GGUF has no
+// kind for its type.
 func scalar(value any) (k kind, raw []byte, ok bool) {
 	le := binary.LittleEndian
 	switch v := value.(type) {
