@@ -5,7 +5,7 @@ type at int
 
 func (a at) line() int { return int(a) }
 
-// expr is a node that yields a value.
+// expr is a node that evaluates to a value.
 type expr interface{ line() int }
 
 type (
@@ -39,7 +39,7 @@ type (
 		op   string // + - * / // % **
 		l, r expr
 	}
-	// logicalExpr yields one of its operands, as Python's and/or do.
+	// logicalExpr evaluates to one of its operands, like Python's and and or.
 	logicalExpr struct {
 		at
 		and  bool
@@ -49,7 +49,8 @@ type (
 		at
 		x expr
 	}
-	// compareExpr is a chain such as a < b <= c; each operand is evaluated once.
+	// compareExpr is a chain such as a < b <= c. Each operand is evaluated at most
+	// once.
 	compareExpr struct {
 		at
 		first expr
@@ -74,14 +75,14 @@ type (
 	}
 	sliceExpr struct {
 		at
-		x, low, high, stride expr // bounds are nil where left out
+		x, low, high, stride expr // an omitted bound is nil
 	}
 	callExpr struct {
 		at
 		fn   expr
 		args arguments
 	}
-	// filterExpr has a nil x at the head of a filter block's or set block's chain.
+	// filterExpr has a nil x if it is the first filter of a filter block or set block.
 	filterExpr struct {
 		at
 		x    expr
@@ -104,8 +105,8 @@ type comparison struct {
 type arguments struct {
 	positional []expr
 	keywords   []keywordExpr
-	star       expr // *args, nil without
-	doubleStar expr // **kwargs, nil without
+	star       expr // *args, or nil
+	doubleStar expr // **kwargs, or nil
 }
 
 type keywordExpr struct {
@@ -113,7 +114,7 @@ type keywordExpr struct {
 	value expr
 }
 
-// target is what a set, for or with assigns to.
+// target is the left side of an assignment by set, for or with.
 type target interface{ line() int }
 
 type (
@@ -121,7 +122,7 @@ type (
 		at
 		name string
 	}
-	// namespaceTarget is {% set ns.attr = … %}.
+	// namespaceTarget is the target of {% set ns.attr = … %}.
 	namespaceTarget struct {
 		at
 		name, attr string
@@ -132,7 +133,7 @@ type (
 	}
 )
 
-// stmt is a node that acts: it writes text or binds names.
+// stmt is a node that writes text or binds names.
 type stmt interface{ line() int }
 
 type (
@@ -189,8 +190,9 @@ type (
 		values  []expr
 		body    []stmt
 	}
-	// scopeStmt runs its body in a scope of its own: {% block %}, whose names
-	// come from the top level unless scoped, and {% generation %}.
+	// scopeStmt executes its body in a new scope. It represents {% block %} and {%
+	// generation %}. The parent scope is the root scope if fromRoot is set, which is
+	// the case for a block without "scoped".
 	scopeStmt struct {
 		at
 		fromRoot bool
@@ -205,16 +207,17 @@ type branch struct {
 	body []stmt
 }
 
-// macroDef is a macro's or call block's definition.
+// macroDef is the definition of a macro or of the body of a call block.
 type macroDef struct {
 	name   string
 	params []param
 	body   []stmt
-	// The body mentions these names, so a call binds them.
+	// These fields report that the body mentions caller, kwargs or varargs. A call
+	// binds only those names.
 	usesCaller, usesKwargs, usesVarargs bool
 }
 
 type param struct {
 	name     string
-	fallback expr // nil where the argument has no default
+	fallback expr // default value, or nil
 }

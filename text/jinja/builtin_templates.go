@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// builtinSources are the prompt formats in common use, for models that come
-// without a template. Each is written for plain system, user and assistant turns.
+// builtinSources holds common prompt formats for models without a template. Each
+// supports plain system, user and assistant messages.
 var builtinSources = map[string]string{
 	"chatml": `{%- for m in messages -%}
 {{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{% endif -%}`,
 
-	// The system text goes into the first user turn, between markers.
+	// The system message becomes part of the first user message, between markers.
 	"llama2": `{%- set ns = namespace(system='') -%}
 {%- for m in messages -%}
 {%- if m.role == 'system' -%}
@@ -32,7 +32,8 @@ var builtinSources = map[string]string{
 {%- endfor -%}
 {%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif -%}`,
 
-	// Gemma knows no system role: the text opens the first user turn.
+	// Gemma has no system role. The system message becomes the start of the first user
+	// message.
 	"gemma": `{{- bos_token -}}
 {%- set ns = namespace(system='') -%}
 {%- for m in messages -%}
@@ -70,7 +71,8 @@ var builtinSources = map[string]string{
 {%- endfor -%}`,
 }
 
-// builtinMarkers tells formats by the special tokens they need, surest first.
+// builtinMarkers lists the special tokens that identify each format, the most specific
+// format first.
 var builtinMarkers = []struct {
 	name   string
 	tokens []string
@@ -83,7 +85,7 @@ var builtinMarkers = []struct {
 	{"mistral", []string{"[INST]", "[/INST]"}},
 }
 
-// builtins holds the parsed formats; a test proves that all of them parse.
+// builtins holds the parsed formats. TestBuiltins checks that all of them parse.
 var builtins = sync.OnceValue(func() map[string]*Template {
 	parsed := make(map[string]*Template, len(builtinSources))
 	for name, source := range builtinSources {
@@ -94,18 +96,19 @@ var builtins = sync.OnceValue(func() map[string]*Template {
 	return parsed
 })
 
-// Builtin returns a built-in format by name (chatml, gemma, llama2, llama3, mistral,
-// phi3, zephyr), and whether there is one.
+// Builtin returns a built-in format by name: chatml, gemma, llama2, llama3, mistral,
+// phi3 or zephyr. The result is false for other names.
 func Builtin(name string) (*Template, bool) {
 	t, ok := builtins()[name]
 	return t, ok
 }
 
-// Default returns the format for models that tell nothing about theirs: ChatML.
+// Default returns the format for models of unknown format: ChatML.
 func Default() *Template { return builtins()["chatml"] }
 
-// ForTokens returns the format that fits a vocabulary, and its name; has tells
-// whether a special token exists. Without a known one it returns ChatML.
+// ForTokens returns the built-in format that matches a vocabulary, and its name. has
+// reports whether the vocabulary has a special token. If no format matches, ForTokens
+// returns ChatML.
 func ForTokens(has func(token string) bool) (*Template, string) {
 	for _, mark := range builtinMarkers {
 		if !slices.ContainsFunc(mark.tokens, func(token string) bool { return !has(token) }) {

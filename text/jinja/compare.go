@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// compare applies one comparison operator.
+// compare evaluates one comparison operator.
 func (r *renderer) compare(op string, l, rv value) (bool, error) {
 	l, rv = plain(l), plain(rv)
 	switch op {
@@ -35,11 +35,11 @@ func (r *renderer) compare(op string, l, rv value) (bool, error) {
 	return order == greater || order == same, nil
 }
 
-// equal is Python's ==.
+// equal implements Python's ==.
 func (r *renderer) equal(a, b value) (bool, error) { return r.equalDepth(a, b, 0) }
 
-// equalDepth compares structures item by item; depth ends the comparison of cycles,
-// and each item costs a step, since shared parts are compared again and again.
+// equalDepth compares containers item by item. depth ends the comparison of cycles.
+// Each item costs a step, because a shared item is compared once per reference.
 func (r *renderer) equalDepth(a, b value, depth int) (bool, error) {
 	if depth > maxValueDepth {
 		return false, limitErrorf("compared values nest deeper than %d", maxValueDepth)
@@ -82,10 +82,11 @@ func (r *renderer) equalDepth(a, b value, depth int) (bool, error) {
 		}
 		return false, nil
 	}
-	return a == b, nil // pointers: identity
+	return a == b, nil // pointers compare by identity
 }
 
-// equalItems compares sequences of the same type; other is asked only then.
+// equalItems compares two sequences of the same type. It calls other only if sameType
+// is set.
 func (r *renderer) equalItems(sameType bool, xs []value, other func() []value, depth int) (bool, error) {
 	if !sameType || len(xs) != len(other()) {
 		return false, nil
@@ -98,7 +99,7 @@ func (r *renderer) equalItems(sameType bool, xs []value, other func() []value, d
 	return true, nil
 }
 
-// equalDicts compares without regard to order, as Python does.
+// equalDicts compares two dicts. As in Python, the order of keys does not matter.
 func (r *renderer) equalDicts(sameType bool, x, y *dict, depth int) (bool, error) {
 	if !sameType || len(x.keys) != len(y.keys) {
 		return false, nil
@@ -115,7 +116,7 @@ func (r *renderer) equalDicts(sameType bool, x, y *dict, depth int) (bool, error
 	return true, nil
 }
 
-// equalRanges: ranges are equal when they yield the same numbers.
+// equalRanges reports whether two ranges yield the same numbers.
 func equalRanges(x, y *rangeValue) bool {
 	n := x.len()
 	return n == y.len() && (n == 0 || x.start == y.start && (n == 1 || x.stride == y.stride))
@@ -128,11 +129,11 @@ const (
 	less      ordering = -1
 	same      ordering = 0
 	greater   ordering = 1
-	unordered ordering = 2 // a NaN is involved
+	unordered ordering = 2 // an operand is NaN
 )
 
-// order compares two numbers, strings or sequences; op is for the message when
-// their types have no order.
+// order compares two numbers, strings or sequences. op appears in the error message for
+// types without an order.
 func (r *renderer) order(op string, a, b value, depth int) (ordering, error) {
 	if depth > maxValueDepth {
 		return unordered, limitErrorf("compared values nest deeper than %d", maxValueDepth)
@@ -167,7 +168,7 @@ func (r *renderer) order(op string, a, b value, depth int) (ordering, error) {
 	return unordered, runtimeErrorf("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// orderItems orders two sequences by their first difference.
+// orderItems orders two sequences by their first different items.
 func (r *renderer) orderItems(op string, xs, ys []value, depth int) (ordering, error) {
 	for i := range min(len(xs), len(ys)) {
 		equal, err := r.equalDepth(xs[i], ys[i], depth+1)
@@ -181,7 +182,7 @@ func (r *renderer) orderItems(op string, xs, ys []value, depth int) (ordering, e
 	return compareNumbers(int64(len(xs)), int64(len(ys))), nil
 }
 
-// isNumber holds for booleans too: Python counts them as integers.
+// isNumber reports whether v is a number. As in Python, booleans are integers.
 func isNumber(v value) bool {
 	if _, ok := v.(bigInt); ok {
 		return true
@@ -190,7 +191,7 @@ func isNumber(v value) bool {
 	return ok
 }
 
-// compareNumbers orders two numbers exactly, integers beyond 64 bits included.
+// compareNumbers orders two numbers exactly, including integers with more than 64 bits.
 func compareNumbers(a, b value) ordering {
 	i, f, aInt, aOK := number(a)
 	j, g, bInt, bOK := number(b)
@@ -207,7 +208,7 @@ func compareNumbers(a, b value) ordering {
 	return ordering(x.Cmp(y))
 }
 
-// orderingOf turns the answers of two comparisons into an ordering.
+// orderingOf converts the results of two comparisons to an ordering.
 func orderingOf(isLess, isGreater bool) ordering {
 	switch {
 	case isLess:
@@ -218,7 +219,7 @@ func orderingOf(isLess, isGreater bool) ordering {
 	return same
 }
 
-// exactFloat converts a number without rounding; v is no NaN.
+// exactFloat converts a number without rounding. v must not be NaN.
 func exactFloat(v value) *big.Float {
 	if digits, ok := v.(bigInt); ok {
 		i, _ := new(big.Int).SetString(string(digits), 10)
@@ -231,7 +232,7 @@ func exactFloat(v value) *big.Float {
 	return big.NewFloat(f)
 }
 
-// contains is Python's "item in container".
+// contains implements Python's "item in container".
 func (r *renderer) contains(container, item value) (bool, error) {
 	switch c := container.(type) {
 	case string:

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// converter turns Go values into template values and counts their bytes.
+// converter converts Go values to template values and counts their bytes.
 type converter struct{ size int }
 
-// convert copies v, so that nothing of the caller's is shared; field is its path
-// for messages.
+// convert copies v, so the result shares no memory with the caller. field is the path
+// of v for error messages.
 func (cv *converter) convert(v any, field string, depth int) (value, error) {
 	if depth > maxValueDepth {
 		return nil, inputErrorf(field, "nests deeper than %d", maxValueDepth)
@@ -38,7 +38,8 @@ func (cv *converter) convert(v any, field string, depth int) (value, error) {
 		return cv.message(v)
 	case *Object:
 		return cv.object(v.Keys(), v.values, field, depth)
-	case map[string]any: // Go's maps have no order: sort, so that the same input renders the same
+	// Go maps have no order. Sorting makes the output deterministic.
+	case map[string]any:
 		keys := make([]string, 0, len(v))
 		for key := range v {
 			keys = append(keys, key)
@@ -57,7 +58,7 @@ func (cv *converter) convert(v any, field string, depth int) (value, error) {
 	return nil, inputErrorf(field, "values of Go type %T are not supported", v)
 }
 
-// convertSlice converts a slice of any type that convert knows.
+// convertSlice converts a slice whose element type convert supports.
 func convertSlice[T any](cv *converter, items []T, field string, depth int) (value, error) {
 	out := make([]value, len(items))
 	for i, item := range items {
@@ -69,7 +70,8 @@ func convertSlice[T any](cv *converter, items []T, field string, depth int) (val
 	return &list{out}, nil
 }
 
-// object keeps the order of keys, which tojson and loops show.
+// object converts a mapping and preserves the order of keys, which tojson and loops
+// expose.
 func (cv *converter) object(keys []string, values map[string]any, field string, depth int) (value, error) {
 	d := newDict()
 	for _, key := range keys {
@@ -85,7 +87,7 @@ func (cv *converter) object(keys []string, values map[string]any, field string, 
 	return d, nil
 }
 
-// message gives a plain message the keys that templates read.
+// message converts a Message to a mapping with the keys role and content.
 func (cv *converter) message(m Message) (value, error) {
 	cv.size += len(m.Role) + len(m.Content)
 	d := newDict()
@@ -95,7 +97,7 @@ func (cv *converter) message(m Message) (value, error) {
 	return d, d.set("content", m.Content)
 }
 
-// convertNumber reads a JSON number as Python does: an integer unless it has a
+// convertNumber converts a JSON number as Python does: to an integer unless it has a
 // fraction or an exponent.
 func convertNumber(n json.Number, field string) (value, error) {
 	s := n.String()
@@ -116,8 +118,8 @@ func convertNumber(n json.Number, field string) (value, error) {
 	return bigInt(s), nil
 }
 
-// parsePythonInt reads an integer as Python's int(s, base) does: blanks around,
-// underscores between digits and, for base 16 and the like, a prefix.
+// parsePythonInt implements Python's int(s, base). It accepts surrounding white space,
+// underscores between digits, and the prefix of bases 2, 8 and 16.
 func parsePythonInt(s string, base int) (value, bool) {
 	s = strings.TrimFunc(s, isSpace)
 	sign := ""
@@ -144,7 +146,7 @@ func parsePythonInt(s string, base int) (value, bool) {
 	return i, err == nil
 }
 
-// toFloat is Python's float() of a number or a text.
+// toFloat implements Python's float() for numbers and strings.
 func toFloat(v value) (float64, bool) {
 	switch v := v.(type) {
 	case string:
@@ -165,8 +167,8 @@ func toFloat(v value) (float64, bool) {
 	return f, ok
 }
 
-// roundFloat rounds to digits after the point, halves to even, on the exact value
-// of f; negative digits round before the point.
+// roundFloat rounds the exact value of f to digits decimal places, half to even.
+// Negative digits round to powers of ten.
 func roundFloat(f float64, digits int) float64 {
 	switch {
 	case math.IsInf(f, 0) || math.IsNaN(f) || digits > 320:
@@ -177,6 +179,6 @@ func roundFloat(f float64, digits int) float64 {
 		scale := math.Pow(10, float64(-digits))
 		return math.RoundToEven(f/scale) * scale
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64) // its own output
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64) // FormatFloat's output always parses
 	return rounded
 }

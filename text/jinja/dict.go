@@ -5,18 +5,20 @@ import (
 	"strings"
 )
 
-// dict is a Python dict: it keeps the order of insertion.
+// dict is a Python dict. It preserves the insertion order.
 type dict struct {
 	keys, values []value
-	index        map[any]int // hashKey of each key → position
+	index        map[any]int // hashKey of a key → position
 }
 
 func newDict() *dict { return &dict{} }
 
-// smallDict is the size up to which a dict of string keys is searched without an index.
+// smallDict is the maximum size at which set searches a dict of string keys without an
+// index.
 const smallDict = 8
 
-// noneKey, floatKey and tupleKey are hash keys that no other value can equal.
+// These types are hash keys. Their distinct types prevent equality with the hash keys
+// of other values.
 type (
 	noneKey  struct{}
 	floatKey uint64
@@ -25,8 +27,8 @@ type (
 	refKey   struct{ ref any }
 )
 
-// hashKey returns a comparable Go value that equals another's exactly when
-// Python's == holds for the two: 1, 1.0 and True are one key.
+// hashKey returns a comparable Go value. Two hash keys are equal if and only if
+// Python's == holds for the values: 1, 1.0 and True have the same key.
 func hashKey(v value) (any, error) { return hashKeyDepth(v, 0) }
 
 func hashKeyDepth(v value, depth int) (any, error) {
@@ -57,8 +59,8 @@ func hashKeyDepth(v value, depth int) (any, error) {
 	return refKey{v}, nil
 }
 
-// hashTuple builds a key from the items' keys, each with its kind and length so
-// that different tuples never collide.
+// hashTuple builds a key from the keys of the items. Each item's text has a kind and a
+// length, so different tuples have different keys.
 func hashTuple(t *tuple, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, limitErrorf("a tuple key nests deeper than %d", maxNesting)
@@ -78,7 +80,8 @@ func hashTuple(t *tuple, depth int) (any, error) {
 	return tupleKey(b.String()), nil
 }
 
-// hashText writes a key so that no two different keys read alike: kind, length, text.
+// hashText returns the kind, length and text of a key. Different keys have different
+// texts, except for values that compare by identity, which all have the text "u".
 func hashText(key any) string {
 	switch k := key.(type) {
 	case string:
@@ -97,7 +100,7 @@ func hashText(key any) string {
 	return "u"
 }
 
-// find returns the position of key, or -1; an unhashable key is an error.
+// find returns the position of key, or -1. A key that is not hashable is an error.
 func (d *dict) find(key value) (int, error) {
 	if s, ok := key.(string); ok && d.index == nil {
 		for i, k := range d.keys {
@@ -120,16 +123,17 @@ func (d *dict) find(key value) (int, error) {
 	return -1, nil
 }
 
-// makeIndex switches from searching to an index, when the dict grows or gets a key that is no string.
+// makeIndex builds the index. find and set need it when the dict grows or when a key is
+// not a string.
 func (d *dict) makeIndex() {
 	d.index = make(map[any]int, len(d.keys))
 	for i, k := range d.keys {
-		h, _ := hashKey(k) // keys were hashable when they came in
+		h, _ := hashKey(k) // every key in the dict is hashable
 		d.index[h] = i
 	}
 }
 
-// get returns the value of key; an unhashable key is absent.
+// get returns the value of key. A key that is not hashable does not exist.
 func (d *dict) get(key value) (value, bool) {
 	i, err := d.find(key)
 	if err != nil || i < 0 {
@@ -138,8 +142,8 @@ func (d *dict) get(key value) (value, bool) {
 	return d.values[i], true
 }
 
-// set adds or replaces key. Only the code that builds a dict, and namespaces, call
-// it: values are immutable once a template sees them.
+// set adds or replaces key. Only code that builds a dict and assignments to namespaces
+// may call it, because values are immutable once a template can access them.
 func (d *dict) set(key, v value) error {
 	key = plain(key)
 	if _, ok := key.(string); (!ok || len(d.keys) >= smallDict) && d.index == nil {

@@ -1,5 +1,5 @@
-// Package jinja renders chat templates: the Jinja programs that models ship to
-// turn a conversation into a prompt.
+// Package jinja renders chat templates. A chat template is a Jinja program that ships
+// with a model and converts a conversation to a prompt.
 //
 //	t, err := jinja.Parse(source)
 //	prompt, err := t.Render(jinja.Input{
@@ -8,32 +8,33 @@
 //		BOS:                 "<s>",
 //	})
 //
-// The output is byte for byte what Jinja2 gives in the setting of Hugging Face's
-// transformers: the immutable sandbox with trim_blocks, lstrip_blocks, loop
-// controls, generation tags, tojson without HTML escapes, and the functions
-// raise_exception and strftime_now. Values behave as Python's: characters are code
-// points, dicts keep their order, and what is undefined prints as nothing.
+// The output equals, byte for byte, the output of Jinja2 as Hugging Face's transformers
+// configures it: the immutable sandbox with trim_blocks, lstrip_blocks, loop controls,
+// generation tags, tojson without HTML escapes, and the functions raise_exception and
+// strftime_now. Values follow Python's semantics: strings are sequences of code points,
+// dicts preserve their order, and undefined values print as the empty string.
 //
-// # What is supported
+// # Supported subset
 //
-// All of Jinja's expressions, and the statements if, for (with else, if and
-// recursive), set, macro, call, filter, with, block, raw, break, continue and
-// generation. The filters and tests are those of Jinja that neither make HTML nor
-// are random. Everything that would read another file (include, import, extends)
-// is refused with ErrUnsupported and its name, and so is any unknown tag, filter or
-// test. Integers have 64 bits; beyond them is an error, not a wrong number.
+// The package implements all expressions of Jinja and the statements if, for (with
+// else, if and recursive), set, macro, call, filter, with, block, print, raw, break,
+// continue and generation. It implements the filters and tests of Jinja except those
+// that generate HTML or random values. A statement that reads another file (include,
+// import, extends) and an unknown tag, filter or test result in ErrUnsupported.
+// Integers have 64 bits; a larger result is an error.
 //
-// # Hostile templates
+// # Untrusted templates
 //
-// Templates are downloaded with models and are not trusted. They see nothing but
-// their input and the time: no files, no environment, no names beginning with two
-// underscores, and no method that changes a value. Parsing and rendering are
-// bounded in steps, nesting, output and allocated bytes (limits.go); exceeding a
-// bound ends in ErrLimit within a second.
+// Templates are downloaded with models, so they are untrusted. A template can access
+// only its input and the current time. It cannot access files, environment variables,
+// names that begin with two underscores, or methods that modify a value. The package
+// limits the steps, nesting, output and allocation of parsing and rendering (see
+// limits.go). A template that exceeds a limit results in ErrLimit within a second.
 //
 // # Reading the code
 //
-// lexer.go cuts the source into tokens and applies whitespace control; parse_*.go
-// build the tree of ast.go; eval_*.go walk it. values.go lists the kinds of values,
-// and filters*.go, tests.go and methods*.go hold the library.
+// Begin with [Parse] and [Template.Render] in template.go. lexer*.go split the source
+// into tokens and apply whitespace control. parse_*.go build the syntax tree of ast.go.
+// eval_*.go evaluate the tree. values.go defines the types of values. filters*.go,
+// tests.go, methods*.go and globals.go implement Jinja's library.
 package jinja

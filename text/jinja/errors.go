@@ -5,33 +5,34 @@ import (
 	"fmt"
 )
 
-// Every error of this package wraps exactly one of these, so that callers can
-// tell a template that is wrong from one that refuses its input.
+// Every error of this package wraps exactly one of these sentinels. They let a caller
+// distinguish a defective template from a template that rejects its input.
 var (
-	// ErrSyntax: the source is not a well-formed template.
+	// ErrSyntax reports a source that is not a well-formed template.
 	ErrSyntax = errors.New("template syntax error")
-	// ErrUnsupported: the source uses a construct outside the supported subset.
+	// ErrUnsupported reports a construct outside the supported subset.
 	ErrUnsupported = errors.New("unsupported template construct")
-	// ErrLimit: parsing or rendering exceeded a bound on time or memory.
+	// ErrLimit reports that parsing or rendering exceeded a limit on time or memory.
 	ErrLimit = errors.New("template limit exceeded")
-	// ErrRaised: the template called raise_exception.
+	// ErrRaised reports that the template called raise_exception.
 	ErrRaised = errors.New("template raised an exception")
-	// ErrRuntime: an operation failed while rendering (an undefined value used, a wrong type).
+	// ErrRuntime reports a failed operation during rendering, such as the use of an
+	// undefined value.
 	ErrRuntime = errors.New("template runtime error")
-	// ErrInput: the messages or values handed to the template are malformed.
+	// ErrInput reports malformed messages or variables.
 	ErrInput = errors.New("invalid template input")
 )
 
-// Error says where and why a template failed.
+// Error describes the location and the reason of a failure.
 type Error struct {
-	Line      int    // 1-based line of the template source, 0 where no line applies
-	Construct string // the tag, filter, test or field concerned; may be empty
-	Reason    string // what is wrong; for raise_exception the template's own words
-	Kind      error  // one of the package's sentinels
+	Line      int    // line in the template source from 1, or 0 if no line applies
+	Construct string // the tag, filter, test or input field, or ""
+	Reason    string // the defect, or the message of raise_exception
+	Kind      error  // one of the sentinels above
 }
 
-// Error returns the template's own message for raise_exception, since that text
-// is addressed to the user, and a located description otherwise.
+// Error returns the location and the reason. For raise_exception it returns only the
+// template's message, because that message addresses the user.
 func (e *Error) Error() string {
 	if errors.Is(e.Kind, ErrRaised) {
 		return e.Reason
@@ -49,23 +50,23 @@ func (e *Error) Error() string {
 // Unwrap returns the sentinel.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// runtimeErrorf describes an operation that failed; eval adds the line.
+// runtimeErrorf returns an ErrRuntime without a line. eval adds the line.
 func runtimeErrorf(format string, args ...any) error {
 	return &Error{Kind: ErrRuntime, Reason: fmt.Sprintf(format, args...)}
 }
 
-// limitErrorf describes a bound that was exceeded.
+// limitErrorf returns an ErrLimit without a line.
 func limitErrorf(format string, args ...any) error {
 	return &Error{Kind: ErrLimit, Reason: fmt.Sprintf(format, args...)}
 }
 
-// inputErrorf describes a defect of the input at a field such as messages[2].role.
+// inputErrorf returns an ErrInput for a field such as messages[2].role.
 func inputErrorf(field, format string, args ...any) error {
 	return &Error{Kind: ErrInput, Construct: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// locate gives err the line of the node that was being evaluated. The innermost
-// node reports first, so a line already present stays.
+// locate sets the line of err to the line of the current node. The innermost node sets
+// the line first, so locate preserves a line that is already set.
 func locate(err error, line int) error {
 	var e *Error
 	if errors.As(err, &e) && e.Line == 0 && !errors.Is(e.Kind, ErrInput) {

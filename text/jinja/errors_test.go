@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrors proves that failures carry their kind, line and construct.
+// TestErrors checks the kind, line and construct of errors.
 func TestErrors(t *testing.T) {
 	tests := []struct {
 		name, source string
@@ -55,7 +55,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestUnknownInUnusedBranch: as in Jinja, what never runs may use what is not there.
+// TestUnknownInUnusedBranch checks that a branch that never runs may use unknown
+// filters and tests, as in Jinja.
 func TestUnknownInUnusedBranch(t *testing.T) {
 	for _, source := range []string{
 		"{% if 0 %}{{ 1|frob }}{{ 1 is frob }}{% endif %}ok",
@@ -68,7 +69,8 @@ func TestUnknownInUnusedBranch(t *testing.T) {
 	}
 }
 
-// TestRaisedMessageStandsAlone: the template's own words are shown as they are.
+// TestRaisedMessageStandsAlone checks that the message of raise_exception has no
+// prefix.
 func TestRaisedMessageStandsAlone(t *testing.T) {
 	_, err := renderSource("{{ raise_exception('System role not supported') }}", Input{})
 	require.EqualError(t, err, "System role not supported")

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// attribute is v.name: attributes and methods first, then the item of that name.
+// attribute evaluates v.name. Attributes and methods take precedence over items.
 func (r *renderer) attribute(v value, name string) (value, error) {
 	found, ok, err := r.ownAttribute(v, name)
 	if ok || err != nil {
@@ -19,7 +19,7 @@ func (r *renderer) attribute(v value, name string) (value, error) {
 	return undefinedMember(v, name), nil
 }
 
-// subscript is v[index]: items first, then the attribute of that name.
+// subscript evaluates v[index]. Items take precedence over attributes.
 func (r *renderer) subscript(v, index value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -40,7 +40,7 @@ func (r *renderer) subscript(v, index value) (value, error) {
 	return undefinedMember(v, index), nil
 }
 
-// ownAttribute returns an attribute or method that v's type defines.
+// ownAttribute returns an attribute or method that the type of v defines.
 func (r *renderer) ownAttribute(v value, name string) (value, bool, error) {
 	switch v := v.(type) {
 	case *undefined:
@@ -87,7 +87,8 @@ func (m *macro) attribute(name string) (value, bool) {
 	return nil, false
 }
 
-// lookupItem returns v[index] where v is a container that holds it.
+// lookupItem returns v[index]. The result is false if v is not a container or has no
+// such item.
 func (r *renderer) lookupItem(v, index value) (value, bool, error) {
 	if d, ok := v.(*dict); ok {
 		item, found := d.get(index)
@@ -112,7 +113,7 @@ func (r *renderer) lookupItem(v, index value) (value, bool, error) {
 	return nil, false, nil
 }
 
-// itemAt returns item i of n, counted from the end where negative.
+// itemAt returns item i of n. A negative i counts from the end.
 func itemAt(i int64, n int, at func(int) value) (value, bool, error) {
 	if i < 0 {
 		i += int64(n)
@@ -148,7 +149,8 @@ func runeOffset(s string, i int) int {
 	return offset
 }
 
-// undefinedMember is the undefined value of an attribute or item that v lacks.
+// undefinedMember returns the undefined value for an attribute or item that v does not
+// have.
 func undefinedMember(v, name value) value {
 	object := typeName(v) + " object"
 	if v == nil {
@@ -160,7 +162,8 @@ func undefinedMember(v, name value) value {
 	return &undefined{reason: object + " has no element " + reprShort(name)}
 }
 
-// reprShort is repr() of a scalar for a message; containers show their type only.
+// reprShort returns the repr() of a scalar, or the type of a container, for error
+// messages.
 func reprShort(v value) string {
 	switch v.(type) {
 	case *list, *tuple, *dict, *dictView, *namespace:
@@ -169,7 +172,7 @@ func reprShort(v value) string {
 	return reprScalar(v)
 }
 
-// slice is v[low:high:stride]; bounds are nil where left out.
+// slice evaluates v[low:high:stride]. An omitted bound is nil.
 func (r *renderer) slice(v, low, high, stride value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -203,7 +206,7 @@ func (r *renderer) slice(v, low, high, stride value) (value, error) {
 	}
 }
 
-// sliceRange resolves the bounds of a slice over n items to a range of indexes.
+// sliceRange converts the bounds of a slice over n items to a range of indexes.
 func sliceRange(low, high, stride value, n int) (rangeValue, error) {
 	step, err := sliceBound(stride, 1)
 	if err != nil {
@@ -212,7 +215,8 @@ func sliceRange(low, high, stride value, n int) (rangeValue, error) {
 	if step == 0 {
 		return rangeValue{}, runtimeErrorf("slice step cannot be zero")
 	}
-	step = max(min(step, maxAlloc), -maxAlloc) // one item either way, and no overflow
+	// A larger step also selects a single item. The limit prevents overflow.
+	step = max(min(step, maxAlloc), -maxAlloc)
 	first, last := int64(0), int64(n)
 	if step < 0 {
 		first, last = int64(n)-1, -1
@@ -237,7 +241,7 @@ func sliceRange(low, high, stride value, n int) (rangeValue, error) {
 	return rangeValue{first, last, step}, err
 }
 
-// sliceBound reads one bound; nil is one that was left out.
+// sliceBound converts one bound. nil is an omitted bound.
 func sliceBound(v value, fallback int64) (int64, error) {
 	if v == nil {
 		return fallback, nil
@@ -249,10 +253,11 @@ func sliceBound(v value, fallback int64) (int64, error) {
 	return i, nil
 }
 
-// sliceItems shares the items where they are contiguous, since lists never change.
+// sliceItems returns the selected items. Contiguous items share memory with the
+// original, because lists are immutable.
 func (r *renderer) sliceItems(items []value, part rangeValue) ([]value, error) {
 	n := part.len()
-	if part.stride == 1 { // shares the items, which never change
+	if part.stride == 1 {
 		return items[part.start : int(part.start)+n : int(part.start)+n], r.chargeSlots(1)
 	}
 	if err := r.chargeSlots(n + 1); err != nil {
@@ -265,7 +270,7 @@ func (r *renderer) sliceItems(items []value, part rangeValue) ([]value, error) {
 	return out, nil
 }
 
-// sliceText cuts by characters; where they are contiguous the text is shared, not copied.
+// sliceText slices by characters. A contiguous slice shares memory with s.
 func (r *renderer) sliceText(s string, part rangeValue) (value, error) {
 	if err := r.chargeScan(len(s)); err != nil {
 		return nil, err

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// call carries the arguments of a filter, test, method or function.
+// call holds the arguments of a call of a filter, test, method or function.
 type call struct {
 	r        *renderer
-	name     string // for messages
+	name     string // for error messages
 	args     []value
 	keywords []keyword
 }
@@ -18,25 +18,26 @@ type keyword struct {
 	value value
 }
 
-// absent marks a parameter that was not given.
+// absent marks a parameter without an argument.
 type absent struct{}
 
-// params are a call's arguments in the order of the parameters' names.
+// params holds the arguments of a call in the order of the parameters.
 type params struct {
 	*call
 	names  []string
 	values []value
 }
 
-// builtin is a filter, test or method: what it takes and what it does with v.
+// builtin is a filter, test or method with its parameters.
 type builtin[T, R any] struct {
 	names    []string
-	required int  // the first names are required
-	variadic bool // takes whatever it is given, in call's own fields
+	required int  // number of required parameters, which come first
+	variadic bool // accepts any arguments; run reads them from call
 	run      func(p *params, v T) (R, error)
 }
 
-// withParams declares a builtin; a parameter whose name ends with ? is optional.
+// withParams declares a builtin with the given parameters. A name that ends with ? is
+// optional.
 func withParams[T, R any](run func(*params, T) (R, error), parameters ...string) builtin[T, R] {
 	b := builtin[T, R]{run: run, names: parameters}
 	for i, name := range parameters {
@@ -67,8 +68,8 @@ func (b *builtin[T, R]) apply(c *call, v T) (R, error) {
 	return b.run(p, v)
 }
 
-// bind matches the arguments with the parameters' names as Python does; the first
-// required of them must be given.
+// bind assigns the arguments to the parameters as Python does. The first required
+// parameters need an argument.
 func (c *call) bind(required int, names ...string) (*params, error) {
 	if len(c.args) > len(names) {
 		return nil, runtimeErrorf("%s() takes at most %d arguments (%d given)", c.name, len(names), len(c.args))
@@ -99,10 +100,10 @@ func (c *call) bind(required int, names ...string) (*params, error) {
 	return p, nil
 }
 
-// isAbsent tells that parameter i was not given (none is a value).
+// isAbsent reports whether parameter i has no argument. none is an argument.
 func (p *params) isAbsent(i int) bool { return p.values[i] == absent{} }
 
-// orDefault returns parameter i, or fallback where it was not given.
+// orDefault returns parameter i, or fallback if it has no argument.
 func (p *params) orDefault(i int, fallback value) value {
 	if p.isAbsent(i) {
 		return fallback
@@ -110,7 +111,7 @@ func (p *params) orDefault(i int, fallback value) value {
 	return p.values[i]
 }
 
-// int returns parameter i, which must be an integer.
+// int returns parameter i, which must be an integer, or fallback if it has no argument.
 func (p *params) int(i, fallback int) (int, error) {
 	if p.isAbsent(i) {
 		return fallback, nil
@@ -119,10 +120,10 @@ func (p *params) int(i, fallback int) (int, error) {
 	if !ok || !isInt {
 		return 0, runtimeErrorf("%s(): argument '%s' must be an integer, not %s", p.name, p.names[i], typeName(p.values[i]))
 	}
-	return int(min(max(n, math.MinInt), math.MaxInt)), nil // for platforms with a smaller int
+	return int(min(max(n, math.MinInt), math.MaxInt)), nil // int may have 32 bits
 }
 
-// text returns parameter i, which must be a string.
+// text returns parameter i, which must be a string, or fallback if it has no argument.
 func (p *params) text(i int, fallback string) (string, error) {
 	if p.isAbsent(i) {
 		return fallback, nil
@@ -134,10 +135,10 @@ func (p *params) text(i int, fallback string) (string, error) {
 	return s, nil
 }
 
-// flag returns the truth of parameter i.
+// flag returns the truth value of parameter i, or false if it has no argument.
 func (p *params) flag(i int) bool { return !p.isAbsent(i) && truthy(p.values[i]) }
 
-// evalArguments evaluates an argument list, *args and **kwargs spread out.
+// evalArguments evaluates an argument list and expands *args and **kwargs.
 func (r *renderer) evalArguments(a *arguments, s *scope) ([]value, []keyword, error) {
 	var args []value
 	var keywords []keyword
@@ -199,7 +200,7 @@ func (r *renderer) spreadKeywords(x expr, s *scope) ([]keyword, error) {
 	return keywords, nil
 }
 
-// evalCall calls x's function; caller is the body of a call block, or nil.
+// evalCall evaluates a call. caller is the body of a call block, or nil.
 func (r *renderer) evalCall(x *callExpr, s *scope, caller *macro) (value, error) {
 	fn, err := r.eval(x.fn, s)
 	if err != nil {
@@ -215,7 +216,7 @@ func (r *renderer) evalCall(x *callExpr, s *scope, caller *macro) (value, error)
 	return r.callValue(fn, args, keywords)
 }
 
-// callValue calls fn.
+// callValue calls fn with the given arguments.
 func (r *renderer) callValue(fn value, args []value, keywords []keyword) (value, error) {
 	switch fn := fn.(type) {
 	case *function:
@@ -230,16 +231,16 @@ func (r *renderer) callValue(fn value, args []value, keywords []keyword) (value,
 	return nil, runtimeErrorf("'%s' object is not callable", typeName(fn))
 }
 
-// err is the failure that using u means.
+// err returns the error for the use of u.
 func (u *undefined) err() error { return runtimeErrorf("%s", u.reason) }
 
-// macro is a macro or the body of a call block, bound to the scope it stands in.
+// macro is a macro or the body of a call block, with the scope of its definition.
 type macro struct {
 	def   *macroDef
 	scope *scope
 }
 
-// callMacro runs a macro and returns its text.
+// callMacro executes a macro and returns its text.
 func (r *renderer) callMacro(m *macro, args []value, keywords []keyword) (value, error) {
 	s := newScope(m.scope)
 	if err := r.bindMacro(m.def, s, args, keywords); err != nil {
@@ -248,8 +249,8 @@ func (r *renderer) callMacro(m *macro, args []value, keywords []keyword) (value,
 	return r.capture(m.def.body, s)
 }
 
-// bindMacro binds a macro's parameters in s. Defaults may refer to the parameters
-// before them, so they are evaluated in s, in order.
+// bindMacro binds the parameters of a macro in s. A default may refer to earlier
+// parameters, so bindMacro evaluates the defaults in s and in order.
 func (r *renderer) bindMacro(def *macroDef, s *scope, args []value, keywords []keyword) error {
 	used := make([]bool, len(keywords))
 	explicitCaller := false
@@ -276,8 +277,8 @@ func (r *renderer) bindMacro(def *macroDef, s *scope, args []value, keywords []k
 	return r.bindExtras(def, s, args, keywords, used, explicitCaller)
 }
 
-// macroDefault is the value of a parameter that a call leaves out; without a default
-// it is undefined, which fails only when used.
+// macroDefault returns the default of a parameter. A parameter without a default
+// becomes an undefined value, which fails when it is used.
 func (r *renderer) macroDefault(prm param, s *scope) (value, error) {
 	if prm.fallback != nil {
 		return r.eval(prm.fallback, s)
@@ -285,8 +286,8 @@ func (r *renderer) macroDefault(prm param, s *scope) (value, error) {
 	return &undefined{reason: "parameter " + quote(prm.name) + " was not provided"}, nil
 }
 
-// bindExtras binds caller, kwargs and varargs where the body mentions them, and
-// refuses arguments that nothing takes.
+// bindExtras binds caller, kwargs and varargs if the body mentions them. It returns an
+// error for arguments without a parameter.
 func (r *renderer) bindExtras(def *macroDef, s *scope, args []value, keywords []keyword, used []bool, explicitCaller bool) error {
 	if def.usesCaller && !explicitCaller {
 		s.set("caller", &undefined{reason: "No caller defined"})

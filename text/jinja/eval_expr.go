@@ -2,17 +2,17 @@ package jinja
 
 import "strings"
 
-// renderer is one rendering.
+// renderer is the state of one rendering.
 type renderer struct {
 	*meter
 	root *scope
-	// out receives text; captures (macros, set blocks) put their own in its place.
+	// out receives the output. Macros and set blocks replace it to capture their text.
 	out     *strings.Builder
 	filters map[string]filter
 	tests   map[string]test
 }
 
-// eval computes an expression; errors get the line of the innermost node.
+// eval evaluates an expression. An error has the line of the innermost node.
 func (r *renderer) eval(x expr, s *scope) (value, error) {
 	if err := r.enter(); err != nil {
 		return nil, locate(err, x.line())
@@ -25,7 +25,8 @@ func (r *renderer) eval(x expr, s *scope) (value, error) {
 	return v, nil
 }
 
-// evalNode is the walk itself; eval around it counts and locates.
+// evalNode evaluates a node by its type. eval adds the metering and the line of an
+// error.
 func (r *renderer) evalNode(x expr, s *scope) (value, error) {
 	switch x := x.(type) {
 	case *constant:
@@ -91,7 +92,7 @@ func (r *renderer) evalNode(x expr, s *scope) (value, error) {
 	return nil, runtimeErrorf("unknown expression %T", x)
 }
 
-// lookupName looks a name up; one that does not exist is undefined.
+// lookupName returns the value of a name, or an undefined value.
 func (r *renderer) lookupName(name string, s *scope) (value, error) {
 	v, ok, searched := s.lookup(name)
 	if !ok {
@@ -125,7 +126,8 @@ func (r *renderer) evalAll(items []expr, s *scope) ([]value, error) {
 	return values, nil
 }
 
-// evalDict: of equal keys the last value counts, in the first one's place.
+// evalDict evaluates a dict. Of two equal keys the later value and the earlier position
+// apply.
 func (r *renderer) evalDict(x *dictExpr, s *scope) (value, error) {
 	if err := r.chargeSlots(4 * (len(x.keys) + 1)); err != nil {
 		return nil, err
@@ -143,7 +145,8 @@ func (r *renderer) evalDict(x *dictExpr, s *scope) (value, error) {
 	return d, nil
 }
 
-// evalCompare evaluates a chain until a link is false, each operand once.
+// evalCompare evaluates a chain of comparisons until one is false. It evaluates each
+// operand at most once.
 func (r *renderer) evalCompare(x *compareExpr, s *scope) (value, error) {
 	left, err := r.eval(x.first, s)
 	if err != nil {
@@ -163,7 +166,7 @@ func (r *renderer) evalCompare(x *compareExpr, s *scope) (value, error) {
 	return true, nil
 }
 
-// evalConcat joins the parts' texts (the ~ operator).
+// evalConcat evaluates the ~ operator: it concatenates the texts of the parts.
 func (r *renderer) evalConcat(x *concatExpr, s *scope) (value, error) {
 	var b strings.Builder
 	for _, part := range x.parts {
@@ -186,7 +189,8 @@ func (r *renderer) evalConcat(x *concatExpr, s *scope) (value, error) {
 	return b.String(), nil
 }
 
-// evalConditional evaluates only the branch taken; without an else the result is undefined.
+// evalConditional evaluates the condition and then the selected branch. Without an else
+// the result may be an undefined value.
 func (r *renderer) evalConditional(x *conditionalExpr, s *scope) (value, error) {
 	test, err := r.eval(x.test, s)
 	switch {
@@ -201,7 +205,7 @@ func (r *renderer) evalConditional(x *conditionalExpr, s *scope) (value, error) 
 		" evaluated to false and no else section was defined."}, nil
 }
 
-// evalSlice evaluates the bounds that are written.
+// evalSlice evaluates a slice. It passes an omitted bound as nil.
 func (r *renderer) evalSlice(x *sliceExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {
@@ -219,8 +223,8 @@ func (r *renderer) evalSlice(x *sliceExpr, s *scope) (value, error) {
 	return r.slice(v, bounds[0], bounds[1], bounds[2])
 }
 
-// evalFilter applies x's filter to its operand, or at the head of a block's chain
-// to input.
+// evalFilter applies the filter of x to its operand. The first filter of a block has no
+// operand and applies to input.
 func (r *renderer) evalFilter(x *filterExpr, s *scope, input value) (value, error) {
 	v, err := input, error(nil)
 	switch inner := x.x.(type) {
@@ -245,7 +249,7 @@ func (r *renderer) evalFilter(x *filterExpr, s *scope, input value) (value, erro
 	return v, locate(err, x.line())
 }
 
-// evalTest computes "x is name(args)".
+// evalTest evaluates "x is name(args)".
 func (r *renderer) evalTest(x *testExpr, s *scope) (value, error) {
 	v, err := r.eval(x.x, s)
 	if err != nil {

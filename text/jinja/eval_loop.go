@@ -1,22 +1,22 @@
 package jinja
 
-// loop is the loop variable of a for body, and the source of its items.
+// loop is the variable "loop" of a for body. It also supplies the items of the loop.
 type loop struct {
 	r     *renderer
 	stmt  *forStmt
-	scope *scope // where the statement stands
+	scope *scope // scope of the for statement
 	src   *iterator
-	index int // of the current item, from 0
-	depth int // of recursion, from 0
-	// size is the number of items, or -1 while the source has not told it.
+	index int // index of the current item, from 0
+	depth int // depth of recursion, from 0
+	// size is the number of items, or -1 if the length of the source is unknown.
 	size                 int
 	previous, current    value
-	peeked               value // the next item, where it was fetched early
-	hasPeeked, exhausted bool  // closed: the source has no more items
+	peeked               value // the next item if hasPeeked is set
+	hasPeeked, exhausted bool  // exhausted: the source has no more items
 	lastChanged          *tuple
 }
 
-// execFor evaluates the iterable where the loop stands, before its names exist.
+// execFor evaluates the iterable in the scope of the statement and runs the loop.
 func (r *renderer) execFor(st *forStmt, s *scope) (signal, error) {
 	iter, err := r.eval(st.iter, s)
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *renderer) execFor(st *forStmt, s *scope) (signal, error) {
 	return r.runLoop(st, iter, s, 0)
 }
 
-// runLoop runs a for statement over iter; depth counts recursive calls.
+// runLoop runs a for statement over iter. depth is the depth of recursive calls.
 func (r *renderer) runLoop(st *forStmt, iter value, s *scope, depth int) (signal, error) {
 	src, err := iterate(iter)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *renderer) runLoop(st *forStmt, iter value, s *scope, depth int) (signal
 	} else if n, ok := length(iter); ok {
 		l.size = n
 	}
-	// As in Jinja, else runs unless some turn reached the end of the body.
+	// As in Jinja, the else block runs unless an iteration reached the end of the body.
 	completed := false
 	for {
 		item, ok, err := l.advance()
@@ -47,7 +47,8 @@ func (r *renderer) runLoop(st *forStmt, iter value, s *scope, depth int) (signal
 		if !ok {
 			break
 		}
-		if err := r.chargeSteps(2); err != nil { // the turn itself, and its scope
+		// One step for the iteration and one for its scope.
+		if err := r.chargeSteps(2); err != nil {
 			return signalNone, err
 		}
 		inner := newScope(s)
@@ -70,8 +71,9 @@ func (r *renderer) runLoop(st *forStmt, iter value, s *scope, depth int) (signal
 	return signalNone, nil
 }
 
-// filterSource yields the items of src that pass the statement's if clause. The test
-// runs when an item is fetched, so it sees what earlier turns changed.
+// filterSource yields the items of src that satisfy the if clause of the statement. It
+// evaluates the condition when the loop fetches an item, so the condition sees the
+// changes of earlier iterations.
 func (r *renderer) filterSource(st *forStmt, src *iterator, s *scope) *iterator {
 	return &iterator{func() (value, bool, error) {
 		for {
@@ -97,7 +99,7 @@ func (r *renderer) filterSource(st *forStmt, src *iterator, s *scope) *iterator 
 	}}
 }
 
-// advance moves to the next item.
+// advance moves to the next item and returns it.
 func (l *loop) advance() (value, bool, error) {
 	item, ok, err := l.peek()
 	if err != nil || !ok {
@@ -109,7 +111,7 @@ func (l *loop) advance() (value, bool, error) {
 	return item, true, nil
 }
 
-// peek returns the item after the current one without moving to it.
+// peek returns the next item without moving to it.
 func (l *loop) peek() (value, bool, error) {
 	if l.hasPeeked || l.exhausted {
 		return l.peeked, l.hasPeeked, nil
@@ -122,7 +124,7 @@ func (l *loop) peek() (value, bool, error) {
 	return item, ok, nil
 }
 
-// length counts the items; a lazy source is read to its end for that.
+// length returns the number of items. It reads a lazy source to its end.
 func (l *loop) length() (int, error) {
 	if l.size >= 0 {
 		return l.size, nil
@@ -141,12 +143,12 @@ func (l *loop) length() (int, error) {
 	return l.size, nil
 }
 
-// remaining iterates over what the loop has not reached yet, taking it away.
+// remaining returns an iterator that consumes the remaining items of the loop.
 func (l *loop) remaining() *iterator {
 	return &iterator{l.advance}
 }
 
-// attribute returns one of the loop variable's attributes.
+// attribute returns an attribute of the loop variable.
 func (l *loop) attribute(name string) (value, bool, error) {
 	switch name {
 	case "index":
@@ -189,7 +191,7 @@ func (l *loop) attribute(name string) (value, bool, error) {
 	return nil, false, nil
 }
 
-// cycle returns the argument whose turn it is.
+// cycle returns the argument for the current iteration.
 func (l *loop) cycle(c *call) (value, error) {
 	if len(c.args) == 0 {
 		return nil, runtimeErrorf("no items for cycling given")
@@ -197,7 +199,7 @@ func (l *loop) cycle(c *call) (value, error) {
 	return c.args[l.index%len(c.args)], nil
 }
 
-// changed tells whether its arguments differ from those of the call before.
+// changed reports whether its arguments differ from those of the previous call.
 func (l *loop) changed(c *call) (value, error) {
 	now := &tuple{items: c.args}
 	if l.lastChanged != nil {
@@ -210,7 +212,8 @@ func (l *loop) changed(c *call) (value, error) {
 	return true, nil
 }
 
-// recurse renders the loop's body over other items, for {% for … recursive %}.
+// recurse renders the body for other items. It implements loop(…) in {% for … recursive
+// %}.
 func (l *loop) recurse(c *call) (value, error) {
 	p, err := c.bind(1, "iterable")
 	if err != nil {

@@ -2,7 +2,7 @@ package jinja
 
 import "strings"
 
-// signal tells a loop how its body ended.
+// signal is the way in which a loop body ended.
 type signal uint8
 
 const (
@@ -11,7 +11,8 @@ const (
 	signalContinue
 )
 
-// exec runs statements in s until one breaks or continues the loop around them.
+// exec executes statements in s until a statement breaks or continues the enclosing
+// loop.
 func (r *renderer) exec(body []stmt, s *scope) (signal, error) {
 	if err := r.enter(); err != nil {
 		return signalNone, err
@@ -32,7 +33,7 @@ func (r *renderer) exec(body []stmt, s *scope) (signal, error) {
 	return signalNone, nil
 }
 
-// execStmt runs one statement; only break and continue yield a signal.
+// execStmt executes one statement.
 func (r *renderer) execStmt(st stmt, s *scope) (signal, error) {
 	switch st := st.(type) {
 	case *textStmt:
@@ -101,7 +102,7 @@ func (r *renderer) write(text string) error {
 	return nil
 }
 
-// print writes what {{ v }} shows.
+// print writes the text of {{ v }}.
 func (r *renderer) print(v value) error {
 	text, err := r.str(v)
 	if err != nil {
@@ -110,7 +111,7 @@ func (r *renderer) print(v value) error {
 	return r.write(text)
 }
 
-// capture runs body and returns its text instead of writing it.
+// capture executes body and returns its text instead of writing it.
 func (r *renderer) capture(body []stmt, s *scope) (string, error) {
 	return r.captureFunc(func() error {
 		_, err := r.exec(body, s)
@@ -118,7 +119,7 @@ func (r *renderer) capture(body []stmt, s *scope) (string, error) {
 	})
 }
 
-// captureFunc returns what do writes.
+// captureFunc returns the text that do writes.
 func (r *renderer) captureFunc(do func() error) (string, error) {
 	outer := r.out
 	defer func() { r.out = outer }()
@@ -127,7 +128,7 @@ func (r *renderer) captureFunc(do func() error) (string, error) {
 	return r.out.String(), err
 }
 
-// captureFiltered captures body in a scope of its own and applies a filter chain.
+// captureFiltered captures body in a new scope and applies a chain of filters.
 func (r *renderer) captureFiltered(body []stmt, filter expr, s *scope) (value, error) {
 	text, err := r.capture(body, newScope(s))
 	if err != nil || filter == nil {
@@ -139,7 +140,8 @@ func (r *renderer) captureFiltered(body []stmt, filter expr, s *scope) (value, e
 	return r.eval(filter, s)
 }
 
-// execIf runs the first branch that holds in the scope around: if has no scope of its own.
+// execIf executes the first branch whose condition is true. An if block has no scope of
+// its own.
 func (r *renderer) execIf(st *ifStmt, s *scope) (signal, error) {
 	for _, b := range st.branches {
 		test, err := r.eval(b.test, s)
@@ -153,7 +155,8 @@ func (r *renderer) execIf(st *ifStmt, s *scope) (signal, error) {
 	return r.exec(st.otherwise, s)
 }
 
-// execWith binds all values before any target, so that they see the names outside.
+// execWith evaluates all values before it binds a target, so the values do not see the
+// targets.
 func (r *renderer) execWith(st *withStmt, s *scope) (signal, error) {
 	values, err := r.evalAll(st.values, s)
 	if err != nil {
@@ -193,7 +196,7 @@ func (r *renderer) assign(t target, v value, s *scope) error {
 	return runtimeErrorf("cannot assign to %T", t)
 }
 
-// unpack binds several targets to as many items.
+// unpack binds several targets to the items of v.
 func (r *renderer) unpack(t *tupleTarget, v value, s *scope) error {
 	if !isIterable(v) {
 		return runtimeErrorf("cannot unpack non-iterable %s object", typeName(v))

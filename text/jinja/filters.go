@@ -2,11 +2,11 @@ package jinja
 
 import "math"
 
-// filter computes v|name(args).
+// filter implements v|name(args).
 type filter = builtin[value, value]
 
-// filters are the built-in filters. Missing from Jinja's set are those that make
-// HTML or are random.
+// filters are the built-in filters: all filters of Jinja except those that generate
+// HTML or random values.
 var filters = map[string]filter{
 	"abs":         withParams(filterAbs),
 	"attr":        withParams(filterAttr, "name"),
@@ -57,14 +57,15 @@ var filters = map[string]filter{
 	"wordcount":   withParams(filterWordCount),
 }
 
-// hasFilter lets the parser refuse unknown filters before anything runs.
+// hasFilter reports whether a filter exists. The parser rejects unknown filters with
+// it.
 func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
 func unknownFilter(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter of this name is available"}
 }
 
-// applyFilter runs a filter by name.
+// applyFilter applies a filter by name.
 func (r *renderer) applyFilter(name string, v value, args []value, keywords []keyword) (value, error) {
 	f, ok := r.filters[name]
 	if !ok {
@@ -73,7 +74,8 @@ func (r *renderer) applyFilter(name string, v value, args []value, keywords []ke
 	return f.apply(&call{r, name, args, keywords}, v)
 }
 
-// filterDefault replaces what is undefined, or with its flag whatever is false.
+// filterDefault replaces an undefined value. With its second parameter it replaces
+// every false value.
 func filterDefault(p *params, v value) (value, error) {
 	if _, undef := v.(*undefined); undef || p.flag(1) && !truthy(v) {
 		return p.orDefault(0, ""), nil
@@ -81,7 +83,7 @@ func filterDefault(p *params, v value) (value, error) {
 	return v, nil
 }
 
-// filterLength fails for lazy sequences, as in Python: their length is not known.
+// filterLength fails for lazy sequences, as in Python.
 func filterLength(p *params, v value) (value, error) {
 	if l, ok := v.(*loop); ok {
 		n, err := l.length()
@@ -94,7 +96,7 @@ func filterLength(p *params, v value) (value, error) {
 	return int64(n), p.r.chargeScan(n)
 }
 
-// filterAttr reads an attribute but never an item of the same name.
+// filterAttr returns an attribute. It does not consider items.
 func filterAttr(p *params, v value) (value, error) {
 	name, err := p.text(0, "")
 	if err != nil {
@@ -107,7 +109,7 @@ func filterAttr(p *params, v value) (value, error) {
 	return found, err
 }
 
-// filterAbs keeps integers integers.
+// filterAbs returns an integer for an integer.
 func filterAbs(p *params, v value) (value, error) {
 	i, f, isInt, ok := number(v)
 	switch {
@@ -121,7 +123,7 @@ func filterAbs(p *params, v value) (value, error) {
 	return i, nil
 }
 
-// filterInt converts to an integer, or to its default where that is impossible.
+// filterInt converts v to an integer and returns the default if the conversion fails.
 func filterInt(p *params, v value) (value, error) {
 	base, err := p.int(1, 10)
 	if err != nil {
@@ -149,7 +151,7 @@ func filterInt(p *params, v value) (value, error) {
 	return p.orDefault(0, int64(0)), nil
 }
 
-// filterFloat converts to a float, or to its default where that is impossible.
+// filterFloat converts v to a float and returns the default if the conversion fails.
 func filterFloat(p *params, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -163,8 +165,8 @@ func filterFloat(p *params, v value) (value, error) {
 	return p.orDefault(0, float64(0)), nil
 }
 
-// filterRound rounds half to even for integers of digits, as Python's round does
-// on the exact binary value; it yields an integer only for integers.
+// filterRound implements Python's round for the method "common": it rounds the exact
+// binary value half to even. The result is an integer only if v is an integer.
 func filterRound(p *params, v value) (value, error) {
 	digits, err := p.int(0, 0)
 	if err != nil {
@@ -198,7 +200,8 @@ func filterRound(p *params, v value) (value, error) {
 	return nil, runtimeErrorf("method must be common, ceil or floor")
 }
 
-// filterSum adds with +, so lists can be joined given a list to start from.
+// filterSum adds the items with the operator +, so it also joins lists if start is a
+// list.
 func filterSum(p *params, v value) (value, error) {
 	get := p.r.attributeGetter(p.orDefault(0, nil))
 	total := p.orDefault(1, int64(0))
@@ -214,7 +217,8 @@ func filterSum(p *params, v value) (value, error) {
 func filterMin(p *params, v value) (value, error) { return selectExtreme(p, v, less) }
 func filterMax(p *params, v value) (value, error) { return selectExtreme(p, v, greater) }
 
-// selectExtreme returns the first item that comes out as want against all before it.
+// selectExtreme returns the first item whose comparison with all earlier items results
+// in want.
 func selectExtreme(p *params, v value, want ordering) (value, error) {
 	get := p.r.caseFoldedGetter(p.orDefault(1, nil), p.flag(0))
 	op := "<"

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// getter reads a key from an item.
+// getter returns a key of an item.
 type getter func(item value) (value, error)
 
-// attributeGetter returns a getter for an attribute path such as "function.name"
-// or "0.id"; nil stands for the item itself.
+// attributeGetter returns a getter for an attribute path such as "function.name" or
+// "0.id". For nil the getter returns the item.
 func (r *renderer) attributeGetter(attribute value) getter {
 	var path []value
 	switch a := plain(attribute).(type) {
@@ -43,7 +43,8 @@ func (r *renderer) attributeGetter(attribute value) getter {
 	}
 }
 
-// caseFoldedGetter is attributeGetter with strings in lower case unless sensitive.
+// caseFoldedGetter returns a getter that converts strings to lower case unless
+// sensitive is set.
 func (r *renderer) caseFoldedGetter(attribute value, sensitive bool) getter {
 	get := r.attributeGetter(attribute)
 	if sensitive {
@@ -58,7 +59,7 @@ func (r *renderer) caseFoldedGetter(attribute value, sensitive bool) getter {
 	}
 }
 
-// lowerKey lowers a string; other values stay.
+// lowerKey converts a string to lower case. Other values stay unchanged.
 func (r *renderer) lowerKey(v value) (value, error) {
 	if s, ok := plain(v).(string); ok {
 		return strings.ToLower(s), r.chargeString(2 * len(s))
@@ -66,10 +67,10 @@ func (r *renderer) lowerKey(v value) (value, error) {
 	return v, nil
 }
 
-// keyed is an item with the key it is sorted by.
+// keyed is an item and its sort key.
 type keyed struct{ item, key value }
 
-// sortBy sorts stably by the key; reverse keeps equal items in their order too.
+// sortBy sorts items by key. The sort is stable in both directions.
 func (r *renderer) sortBy(items []keyed, reverse bool) error {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
@@ -92,7 +93,7 @@ func (r *renderer) sortBy(items []keyed, reverse bool) error {
 	return failed
 }
 
-// sorted returns v's items sorted by what get reads.
+// sorted returns the items of v sorted by the key that get returns.
 func (r *renderer) sorted(v value, get getter, reverse bool) ([]value, error) {
 	items, err := r.collect(v)
 	if err != nil {
@@ -118,7 +119,7 @@ func (r *renderer) sorted(v value, get getter, reverse bool) ([]value, error) {
 	return items, nil
 }
 
-// filterSort sorts by one or, with commas between, several attributes.
+// filterSort sorts by one attribute, or by several attributes separated by commas.
 func filterSort(p *params, v value) (value, error) {
 	attributes := []value{p.orDefault(2, nil)}
 	if s, ok := plain(attributes[0]).(string); ok {
@@ -133,7 +134,8 @@ func filterSort(p *params, v value) (value, error) {
 	for _, attribute := range attributes {
 		getters = append(getters, p.r.caseFoldedGetter(attribute, p.flag(1)))
 	}
-	// The keys form a list even if there is one, whose equal items need no order.
+	// A single key also becomes a list. Lists with equal items need no order of the
+	// items.
 	items, err := p.r.sorted(v, func(item value) (value, error) {
 		keys := make([]value, len(getters))
 		for k, get := range getters {
@@ -148,7 +150,7 @@ func filterSort(p *params, v value) (value, error) {
 	return &list{items}, err
 }
 
-// filterDictSort returns (key, value) pairs sorted by either.
+// filterDictSort returns (key, value) pairs sorted by key or by value.
 func filterDictSort(p *params, v value) (value, error) {
 	by, err := p.text(1, "key")
 	if err != nil {
@@ -212,7 +214,7 @@ func filterGroupBy(p *params, v value) (value, error) {
 	return &list{groups}, nil
 }
 
-// groupEnd returns the end of the run of items whose key equals that of items[from].
+// groupEnd returns the end of the run of items whose key equals the key of items[from].
 func (r *renderer) groupEnd(items []value, from int, get getter) (int, error) {
 	key, err := get(items[from])
 	if err != nil {
@@ -231,7 +233,7 @@ func (r *renderer) groupEnd(items []value, from int, get getter) (int, error) {
 	return to, nil
 }
 
-// filterMap applies a filter, or reads an attribute, of every item.
+// filterMap applies a filter to every item or reads an attribute of every item.
 func filterMap(p *params, v value) (value, error) {
 	convert, err := mapper(p.call)
 	if err != nil {
@@ -254,7 +256,8 @@ func filterMap(p *params, v value) (value, error) {
 	}), nil
 }
 
-// mapper returns what map does to an item: apply the filter it names, or read an attribute.
+// mapper returns the function that map applies to an item: a filter by name, or an
+// attribute getter.
 func mapper(c *call) (getter, error) {
 	if len(c.args) > 0 {
 		name, ok := plain(c.args[0]).(string)
@@ -279,8 +282,9 @@ func mapper(c *call) (getter, error) {
 	}, nil
 }
 
-// lazyIterator returns an iterator whose every step counts as a level of evaluation: a
-// template can stack lazy filters without end, each reading the one before.
+// lazyIterator returns an iterator that counts each call as a nested evaluation. A
+// template can stack lazy filters without limit, and each filter calls the previous
+// one.
 func (r *renderer) lazyIterator(next func() (value, bool, error)) *iterator {
 	return &iterator{func() (value, bool, error) {
 		if err := r.enter(); err != nil {
@@ -296,8 +300,9 @@ func filterReject(p *params, v value) (value, error)     { return selectItems(p,
 func filterSelectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, true) }
 func filterRejectAttr(p *params, v value) (value, error) { return selectItems(p, v, true, false) }
 
-// selectItems keeps the items, or with byAttribute those whose attribute, for which
-// a test comes out as want; without a test it is the truth that counts.
+// selectItems returns a lazy sequence of the items for which a test returns want. With
+// byAttribute the test applies to an attribute of the item. Without a test it uses the
+// truth value.
 func selectItems(p *params, v value, byAttribute, want bool) (value, error) {
 	args := p.args
 	get := p.r.attributeGetter(nil)

@@ -22,13 +22,13 @@ func (r *renderer) forEach(v value, do func(value) error) error {
 	}
 }
 
-// filterList collects; of a text it makes a list of characters.
+// filterList returns the items as a list. A string becomes a list of characters.
 func filterList(p *params, v value) (value, error) {
 	items, err := p.r.collect(v)
 	return &list{items}, err
 }
 
-// filterFirst reads no more than one item of a lazy sequence.
+// filterFirst reads at most one item of a lazy sequence.
 func filterFirst(p *params, v value) (value, error) {
 	it, err := iterate(v)
 	if err != nil {
@@ -41,7 +41,7 @@ func filterFirst(p *params, v value) (value, error) {
 	return item, err
 }
 
-// filterLast needs a sequence that can be read backwards.
+// filterLast fails for a lazy sequence, as in Jinja.
 func filterLast(p *params, v value) (value, error) {
 	if _, lazy := v.(*iterator); lazy {
 		return nil, runtimeErrorf("'generator' object is not reversible")
@@ -56,7 +56,8 @@ func filterLast(p *params, v value) (value, error) {
 	return items[len(items)-1], nil
 }
 
-// filterReverse returns a text reversed, of other sequences an iterator as Python does.
+// filterReverse reverses a string. For other sequences it returns an iterator, as in
+// Python.
 func filterReverse(p *params, v value) (value, error) {
 	items, err := p.r.collect(v)
 	if err != nil {
@@ -71,7 +72,7 @@ func filterReverse(p *params, v value) (value, error) {
 	return sliceIterator(items), nil
 }
 
-// joinText concatenates the printed items with a separator.
+// joinText concatenates the texts of the items with a separator.
 func (r *renderer) joinText(items []value, separator string) (string, error) {
 	var b strings.Builder
 	for i, item := range items {
@@ -93,7 +94,7 @@ func (r *renderer) joinText(items []value, separator string) (string, error) {
 	return b.String(), nil
 }
 
-// filterJoin prints the items, unlike str.join, which wants texts.
+// filterJoin joins the texts of the items. In contrast, str.join requires strings.
 func filterJoin(p *params, v value) (value, error) {
 	separator, err := p.r.str(p.orDefault(0, ""))
 	if err != nil {
@@ -114,7 +115,8 @@ func filterJoin(p *params, v value) (value, error) {
 	return p.r.joinText(items, separator)
 }
 
-// filterItems is dict.items() that takes undefined for an empty mapping.
+// filterItems implements dict.items(). It treats an undefined value as an empty
+// mapping.
 func filterItems(p *params, v value) (value, error) {
 	switch v := v.(type) {
 	case *undefined:
@@ -125,7 +127,7 @@ func filterItems(p *params, v value) (value, error) {
 	return nil, runtimeErrorf("Can only get item pairs from a mapping.")
 }
 
-// filterBatch cuts a sequence into lists of a given length.
+// filterBatch splits a sequence into lists of a given length.
 func filterBatch(p *params, v value) (value, error) {
 	size, err := p.int(0, 0)
 	if err != nil {
@@ -157,7 +159,8 @@ func filterBatch(p *params, v value) (value, error) {
 	return sliceIterator(batches), nil
 }
 
-// filterSlice cuts a sequence into a given number of lists, the longer ones first.
+// filterSlice splits a sequence into a given number of lists. The longer lists come
+// first.
 func filterSlice(p *params, v value) (value, error) {
 	n, err := p.int(0, 0)
 	if err != nil {
@@ -189,7 +192,7 @@ func filterSlice(p *params, v value) (value, error) {
 	return sliceIterator(parts), nil
 }
 
-// filterUnique drops items whose key came before.
+// filterUnique removes items whose key has occurred before.
 func filterUnique(p *params, v value) (value, error) {
 	get := p.r.caseFoldedGetter(p.orDefault(1, nil), p.flag(0))
 	src, err := iterate(v)

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// textOperand returns v as text: filters on strings accept any value and print it.
+// textOperand returns the text of v. String filters accept values of any type.
 func textOperand(p *params, v value) (string, error) {
 	s, err := p.r.str(v)
 	if err != nil {
@@ -15,13 +15,14 @@ func textOperand(p *params, v value) (string, error) {
 	return s, p.r.chargeScan(len(s))
 }
 
-// mapString is a filter without parameters that turns text into text.
+// mapString implements a filter without parameters that converts a string.
 func mapString(p *params, v value, convert func(string) string) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.r.chargeString(2 * len(s)); err != nil { // case may lengthen a character
+	// A change of case may lengthen a character.
+	if err := p.r.chargeString(2 * len(s)); err != nil {
 		return nil, err
 	}
 	return convert(s), nil
@@ -32,13 +33,13 @@ func filterLower(p *params, v value) (value, error)      { return mapString(p, v
 func filterCapitalize(p *params, v value) (value, error) { return mapString(p, v, capitalize) }
 func filterTitle(p *params, v value) (value, error)      { return mapString(p, v, titleWords) }
 
-// upper is Python's str.upper for what occurs in prompts: the sharp s is the one
-// common letter whose capital is two letters.
+// upper implements Python's str.upper for text in prompts. The sharp s is the only
+// common letter that becomes two letters.
 func upper(s string) string {
 	return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS")
 }
 
-// capitalize raises the first character and lowers the others.
+// capitalize converts the first character to upper case and the others to lower case.
 func capitalize(s string) string {
 	for i := range s {
 		if i > 0 {
@@ -48,8 +49,8 @@ func capitalize(s string) string {
 	return upper(s)
 }
 
-// titleWords capitalizes words as Jinja's filter does: a word begins after blanks,
-// a hyphen or an opening bracket, not after an apostrophe.
+// titleWords capitalizes words like Jinja's title filter: a word starts after white
+// space, a hyphen or an opening bracket, but not after an apostrophe.
 func titleWords(s string) string {
 	var b strings.Builder
 	start := true
@@ -68,7 +69,7 @@ func titleWords(s string) string {
 	return b.String()
 }
 
-// filterString prints v; what is marked safe stays marked.
+// filterString returns the text of v. Markup stays markup.
 func filterString(p *params, v value) (value, error) {
 	if m, ok := v.(markup); ok {
 		return m, nil
@@ -76,13 +77,13 @@ func filterString(p *params, v value) (value, error) {
 	return p.r.str(v)
 }
 
-// filterSafe marks text, which matters only where it is added to plain text.
+// filterSafe marks text as markup. Only the addition to plain text behaves differently.
 func filterSafe(p *params, v value) (value, error) {
 	s, err := p.r.str(v)
 	return markup(s), err
 }
 
-// filterEscape escapes for HTML once: what is marked safe stays.
+// filterEscape escapes text for HTML. It does not escape markup again.
 func filterEscape(p *params, v value) (value, error) {
 	if m, ok := v.(markup); ok && p.name != "forceescape" {
 		return m, nil
@@ -97,7 +98,7 @@ func filterEscape(p *params, v value) (value, error) {
 	return escapeHTML(s), nil
 }
 
-// filterTrim strips white space, or a set of characters, from both ends.
+// filterTrim removes white space, or the characters of a set, from both ends.
 func filterTrim(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -113,12 +114,12 @@ func filterTrim(p *params, v value) (value, error) {
 	return p.r.trim(s, chars, true, true)
 }
 
-// trim removes characters of the set chars from the ends of s.
+// trim removes the characters of chars from the ends of s.
 func (r *renderer) trim(s, chars string, left, right bool) (string, error) {
 	if len(chars) > maxTrimSet {
 		return "", limitErrorf("a set of more than %d bytes to strip", maxTrimSet)
 	}
-	// Every character is looked for in the set.
+	// The search of the set costs time for every character of s.
 	if err := r.chargeSteps(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
 		return "", err
 	}
@@ -131,7 +132,8 @@ func (r *renderer) trim(s, chars string, left, right bool) (string, error) {
 	return s, nil
 }
 
-// filterReplace prints its operands first, unlike str.replace.
+// filterReplace converts its operands to text. In contrast, str.replace requires
+// strings.
 func filterReplace(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -154,7 +156,8 @@ func filterReplace(p *params, v value) (value, error) {
 	return p.r.replace(s, old, replacement, count)
 }
 
-// replace is str.replace: at most count times, all where count is negative.
+// replace implements str.replace. It replaces at most count matches, or all if count is
+// negative.
 func (r *renderer) replace(s, old, replacement string, count int) (string, error) {
 	if err := r.chargeScan(len(s) + len(old)); err != nil {
 		return "", err
@@ -172,7 +175,8 @@ func (r *renderer) replace(s, old, replacement string, count int) (string, error
 	return strings.Replace(s, old, replacement, n), nil
 }
 
-// filterIndent indents the lines after the first; blank lines only on request.
+// filterIndent indents all lines but the first. The parameters first and blank include
+// the first line and empty lines.
 func filterIndent(p *params, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -200,7 +204,8 @@ func filterIndent(p *params, v value) (value, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// indentText is an indentation given as a string or a number of blanks.
+// indentText returns an indentation, which width defines as a string or as a number of
+// spaces.
 func indentText(width value) (string, error) {
 	if s, ok := plain(width).(string); ok && len(s) <= maxPadding {
 		return s, nil
@@ -212,7 +217,7 @@ func indentText(width value) (string, error) {
 	return strings.Repeat(" ", int(max(n, 0))), nil
 }
 
-// filterCenter pads with blanks on both sides.
+// filterCenter pads with spaces on both sides.
 func filterCenter(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {
@@ -225,7 +230,8 @@ func filterCenter(p *params, v value) (value, error) {
 	return p.r.pad(s, width, ' ', '^')
 }
 
-// filterTruncate cuts at a blank, and only texts that exceed the length by a leeway.
+// filterTruncate truncates text that exceeds the length by more than the leeway. It
+// truncates at a space unless killwords is set.
 func filterTruncate(p *params, v value) (value, error) {
 	limit, err := p.int(0, 255)
 	if err != nil {
@@ -277,18 +283,18 @@ func filterWordCount(p *params, v value) (value, error) {
 	return words, err
 }
 
-// filterURLEncode quotes a text for a path of a URL.
+// filterURLEncode escapes text for the path of a URL.
 func filterURLEncode(p *params, v value) (value, error) {
 	if _, isText := plain(v).(string); !isText && isIterable(v) {
 		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
 	}
 	return mapString(p, v, func(s string) string {
-		// url.QueryEscape differs from Python's quote in blanks and slashes.
+		// url.QueryEscape encodes spaces and slashes differently from Python's quote.
 		return strings.NewReplacer("+", "%20", "%2F", "/", "%7E", "~").Replace(url.QueryEscape(s))
 	})
 }
 
-// filterFormat applies the % operator with its arguments.
+// filterFormat applies the % operator to its arguments.
 func filterFormat(p *params, v value) (value, error) {
 	s, err := textOperand(p, v)
 	if err != nil {

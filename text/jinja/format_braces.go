@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// formatBraces is str.format: {} {0} {name} {0.attr} {0[key]} with !r, !s and a
-// format spec. Attributes pass through the sandbox as everywhere.
+// formatBraces implements str.format with the fields {}, {0}, {name}, {0.attr} and
+// {0[key]}, the conversions !r and !s, and format specs. The sandbox also checks the
+// attributes of a field.
 func (r *renderer) formatBraces(s string, args []value, keywords []keyword) (value, error) {
 	f := &braceFormatter{r: r, args: args, keywords: keywords}
 	text, err := f.format(s, 0)
@@ -18,10 +19,10 @@ type braceFormatter struct {
 	r        *renderer
 	args     []value
 	keywords []keyword
-	next     int // the argument of the next empty {}
+	next     int // index of the argument for the next empty {}
 }
 
-// format expands s; a spec may itself hold fields, without specs of their own.
+// format expands s. A format spec may contain fields without specs.
 func (f *braceFormatter) format(s string, depth int) (string, error) {
 	if depth > 2 {
 		return "", runtimeErrorf("Max string recursion exceeded")
@@ -64,7 +65,8 @@ func (f *braceFormatter) format(s string, depth int) (string, error) {
 	return b.String(), nil
 }
 
-// fieldEnd returns the position of the brace that closes the one at the start of s.
+// fieldEnd returns the position of the brace that closes the brace at the start of s,
+// or -1.
 func fieldEnd(s string) int {
 	depth := 0
 	for i := range len(s) {
@@ -100,7 +102,7 @@ func (f *braceFormatter) field(text string, depth int) (string, error) {
 	return f.r.formatSpec(v, directive)
 }
 
-// applyConversion applies !s or !r.
+// applyConversion applies !s, !r or !a.
 func (f *braceFormatter) applyConversion(v value, conversion string) (value, error) {
 	switch conversion {
 	case "s":
@@ -113,7 +115,7 @@ func (f *braceFormatter) applyConversion(v value, conversion string) (value, err
 	return nil, runtimeErrorf("Unknown conversion specifier '%s'", conversion)
 }
 
-// lookup resolves a field's name with its attributes and indexes.
+// lookup returns the value of a field name with its attributes and indexes.
 func (f *braceFormatter) lookup(name string) (value, error) {
 	end := strings.IndexAny(name, ".[")
 	if end < 0 {
@@ -144,7 +146,8 @@ func (f *braceFormatter) lookup(name string) (value, error) {
 	return v, err
 }
 
-// argument resolves the head of a field: a number, a keyword or the next argument.
+// argument returns the value of the first part of a field name: an index, a keyword or,
+// if empty, the next argument.
 func (f *braceFormatter) argument(name string) (value, error) {
 	index, err := strconv.ParseUint(name, 10, 31)
 	if name == "" {
@@ -164,7 +167,7 @@ func (f *braceFormatter) argument(name string) (value, error) {
 	return f.args[index], nil
 }
 
-// formatSpec is Python's format(v, directive).
+// formatSpec implements Python's format(v, directive).
 func (r *renderer) formatSpec(v value, directive string) (string, error) {
 	if directive == "" {
 		return r.str(v)
@@ -203,7 +206,7 @@ func (r *renderer) formatSpec(v value, directive string) (string, error) {
 	return "", runtimeErrorf("Unknown format code '%c' for object of type '%s'", sp.verb, typeName(v))
 }
 
-// parseSpec reads [[fill]align][sign][#][0][width][,][.precision][type].
+// parseSpec parses [[fill]align][sign][#][0][width][,][.precision][type].
 func parseSpec(s string) (spec, error) {
 	sp := spec{fill: ' ', precision: -1}
 	_, n := utf8.DecodeRuneInString(s)

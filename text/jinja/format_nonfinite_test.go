@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFormatNonFinite formats what is no number with every kind of directive.
-// 1e999 is read as infinity, as Python does.
+// TestFormatNonFinite formats infinities and NaN with every kind of directive. As in
+// Python the literal 1e999 is infinity.
 func TestFormatNonFinite(t *testing.T) {
 	for source, want := range map[string]string{
 		`{{ '{:.2}'.format(1e999) }}`:             "inf",

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// spec is one formatting directive, of % or of str.format.
+// spec is a parsed format directive of % or of str.format.
 type spec struct {
 	fill      rune
-	align     byte // '<' '>' '^' '=', 0 for the type's own
+	align     byte // '<' '>' '^' '=', or 0 for the default of the type
 	sign      byte // '+', ' ' or 0
 	alternate bool
-	comma     byte // ',' or '_' between thousands, 0 for none
+	comma     byte // thousands separator ',' or '_', or 0
 	width     int
-	precision int // -1 where not given
+	precision int // -1 if not specified
 	verb      byte
 }
 
-// formatPercent is Python's format % args.
+// formatPercent implements Python's format % args.
 func (r *renderer) formatPercent(format string, args value) (value, error) {
 	f := &percentFormatter{r: r, s: format, args: args}
 	if t, ok := args.(*tuple); ok {
@@ -35,11 +35,12 @@ type percentFormatter struct {
 	args       value
 	positional []value
 	next       int
-	usedKeys   bool // a directive named a key
+	usedKeys   bool // a directive used a mapping key
 	out        strings.Builder
 }
 
-// expand copies text and expands directives; arguments left over are an error, as in Python.
+// expand copies the text and expands the directives. As in Python, an unused argument
+// is an error.
 func (f *percentFormatter) expand() (value, error) {
 	for f.pos < len(f.s) {
 		i := strings.IndexByte(f.s[f.pos:], '%')
@@ -70,8 +71,8 @@ func (f *percentFormatter) expand() (value, error) {
 	return f.out.String(), nil
 }
 
-// acceptsKeys tells whether args could serve keys: Python then does not complain
-// that the format used none.
+// acceptsKeys reports whether args supports mapping keys. For such args Python does not
+// require that the format uses them.
 func acceptsKeys(args value) bool {
 	switch args.(type) {
 	case *dict, *list, *rangeValue, *undefined:
@@ -80,7 +81,7 @@ func acceptsKeys(args value) bool {
 	return false
 }
 
-// directive formats what stands behind a percent sign.
+// directive formats the directive after a percent sign.
 func (f *percentFormatter) directive() (string, error) {
 	v, named, err := f.mappingKey()
 	if err != nil {
@@ -125,7 +126,8 @@ func (f *percentFormatter) directive() (string, error) {
 	return f.r.formatVerb(sp, v)
 }
 
-// mappingKey reads a (key) and its value.
+// mappingKey parses (key) and returns its value. The result is false if the directive
+// has no key.
 func (f *percentFormatter) mappingKey() (value, bool, error) {
 	if f.pos >= len(f.s) || f.s[f.pos] != '(' {
 		return nil, false, nil
@@ -148,7 +150,7 @@ func (f *percentFormatter) mappingKey() (value, bool, error) {
 	return v, true, nil
 }
 
-// flags reads the flags; it reports whether numbers are padded with zeros.
+// flags parses the flags. zero reports the flag 0, which pads numbers with zeros.
 func (f *percentFormatter) flags(sp *spec) (zero bool) {
 	for ; f.pos < len(f.s); f.pos++ {
 		switch c := f.s[f.pos]; c {
@@ -171,7 +173,7 @@ func (f *percentFormatter) flags(sp *spec) (zero bool) {
 	return zero
 }
 
-// widthOrPrecision reads a width or precision: digits, or * for an argument.
+// widthOrPrecision parses digits, or * for an argument.
 func (f *percentFormatter) widthOrPrecision(fallback int) (int, error) {
 	if f.pos < len(f.s) && f.s[f.pos] == '*' {
 		f.pos++
@@ -198,7 +200,7 @@ func (f *percentFormatter) widthOrPrecision(fallback int) (int, error) {
 	return checkWidth(width)
 }
 
-// checkWidth refuses paddings that only serve to fill memory.
+// checkWidth rejects a padding that would only waste memory.
 func checkWidth(n int) (int, error) {
 	if n > maxPadding || n < -maxPadding {
 		return 0, limitErrorf("a width or precision of more than %d", maxPadding)
@@ -246,7 +248,7 @@ func (r *renderer) formatVerb(sp spec, v value) (string, error) {
 	return "", runtimeErrorf("unsupported format character '%c'", sp.verb)
 }
 
-// formatPercentNumber formats for the numeric directives; %d truncates a float.
+// formatPercentNumber formats v for a numeric directive. %d truncates a float.
 func (r *renderer) formatPercentNumber(sp spec, v value) (string, error) {
 	i, f, isInt, ok := number(v)
 	if !ok {

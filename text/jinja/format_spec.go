@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// formatText cuts a text to the precision and pads it to the width.
+// formatText truncates s to the precision and pads it to the width.
 func (r *renderer) formatText(sp spec, s string) (string, error) {
 	if sp.precision >= 0 && sp.precision < runeCount(s) {
 		s = s[:runeOffset(s, sp.precision)]
@@ -69,8 +69,8 @@ func (r *renderer) formatReal(sp spec, f float64) (string, error) {
 	return r.padNumber(sp, negative, "", groupThousands(digits, sp.comma)+suffix)
 }
 
-// formatUntyped formats f for a str.format directive with a precision but no type:
-// as g does, with a digit behind the point.
+// formatUntyped formats f for a str.format directive with a precision but without a
+// type. It formats like g and adds at least one digit after the point.
 func (r *renderer) formatUntyped(sp spec, f float64) (string, error) {
 	switch {
 	case math.IsNaN(f):
@@ -85,12 +85,12 @@ func (r *renderer) formatUntyped(sp spec, f float64) (string, error) {
 	return r.padNumber(sp, math.Signbit(f), "", groupThousands(digits, sp.comma))
 }
 
-// formatGeneral is C's %g: precision significant digits, an exponent below 1e-4
-// and from 10^precision, and no trailing zeros unless asked for.
+// formatGeneral implements C's %g: precision significant digits, and an exponent below
+// 1e-4 and from 10^precision. It removes trailing zeros unless keepZeros is set.
 func formatGeneral(f float64, precision int, keepZeros bool) string {
 	s := strconv.FormatFloat(f, 'e', precision-1, 64)
 	mark := strings.IndexByte(s, 'e')
-	exponent, _ := strconv.Atoi(s[mark+1:]) // FormatFloat's own output
+	exponent, _ := strconv.Atoi(s[mark+1:]) // FormatFloat's output always parses
 	tail := s[mark:]
 	if exponent >= -4 && exponent < precision {
 		s, tail = strconv.FormatFloat(f, 'f', precision-1-exponent, 64), ""
@@ -103,7 +103,7 @@ func formatGeneral(f float64, precision int, keepZeros bool) string {
 	return s + tail
 }
 
-// groupThousands puts a separator between groups of three digits before the point.
+// groupThousands inserts a separator between groups of three digits before the point.
 func groupThousands(digits string, separator byte) string {
 	if separator == 0 {
 		return digits
@@ -122,8 +122,8 @@ func groupThousands(digits string, separator byte) string {
 	return b.String() + rest
 }
 
-// padNumber adds sign and prefix and pads; with align '=' the padding stands
-// between them and the digits.
+// padNumber adds the sign and the prefix and pads the number. With align '=' the
+// padding is between the prefix and the digits.
 func (r *renderer) padNumber(sp spec, negative bool, prefix, digits string) (string, error) {
 	sign := ""
 	if negative {

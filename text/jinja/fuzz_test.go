@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzTemplate parses and renders whatever comes: no panic, a bounded time, a bounded
-// output, errors of the package's kinds only, and the same result twice.
+// FuzzTemplate parses and renders arbitrary sources. They must not panic or exceed the
+// limits on time and output, must return only errors of the package's kinds, and must
+// render the same result twice.
 func FuzzTemplate(f *testing.F) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jinja"))
 	require.NoError(f, err)
@@ -29,8 +30,8 @@ func FuzzTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		start := time.Now()
 		got, err := renderSource(source, in)
-		// A second is the promise; the fuzzer's instrumentation and its other
-		// workers slow a run several times.
+		// The limit of the package is one second. The instrumentation and the parallel
+		// workers of the fuzzer slow a rendering down.
 		require.Less(t, time.Since(start), 5*time.Second)
 		require.LessOrEqual(t, len(got), maxOutput)
 		if err != nil {
@@ -46,7 +47,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzConversation decodes whatever comes; what it accepts can be rendered.
+// FuzzConversation decodes arbitrary data. An accepted conversation must render.
 func FuzzConversation(f *testing.F) {
 	f.Add([]byte(`[{"role":"user","content":"Hi"}]`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"tools":[{"a":1.5e3}],"chat_template_kwargs":{"x":null}}`))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// globalFunctions are the functions that templates call by name.
+// globalFunctions returns the global functions of a template.
 func globalFunctions(now func() time.Time) []*function {
 	return []*function{
 		{"range", globalRange},
@@ -18,7 +18,7 @@ func globalFunctions(now func() time.Time) []*function {
 	}
 }
 
-// globalRange refuses long ranges, as the sandbox of Jinja does.
+// globalRange implements range(). Like Jinja's sandbox it rejects long ranges.
 func globalRange(c *call) (value, error) {
 	p, err := c.bind(1, "start", "stop", "step")
 	if err != nil {
@@ -26,7 +26,7 @@ func globalRange(c *call) (value, error) {
 	}
 	var bounds [3]int64
 	for i := range bounds {
-		n, err := p.int(i, i/2) // start 0, stop 0, step 1
+		n, err := p.int(i, i/2) // defaults: start 0, stop 0, step 1
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +38,7 @@ func globalRange(c *call) (value, error) {
 	if bounds[2] == 0 {
 		return nil, runtimeErrorf("range() arg 3 must not be zero")
 	}
-	const far = 1 << 60 // keeps the length within 64 bits
+	const far = 1 << 60 // the length fits into 64 bits
 	s := &rangeValue{min(max(bounds[0], -far), far), min(max(bounds[1], -far), far), min(max(bounds[2], -far), far)}
 	if n := s.len(); n > maxRange {
 		return nil, limitErrorf("range() of %d numbers, more than %d", n, maxRange)
@@ -46,7 +46,7 @@ func globalRange(c *call) (value, error) {
 	return s, nil
 }
 
-// globalDict is dict(): from a mapping or pairs, and keywords.
+// globalDict implements dict(): a mapping or pairs, and keywords.
 func globalDict(c *call) (value, error) {
 	if len(c.args) > 1 {
 		return nil, runtimeErrorf("dict expected at most 1 argument, got %d", len(c.args))
@@ -68,7 +68,7 @@ func globalDict(c *call) (value, error) {
 	return d, nil
 }
 
-// addPairs adds a mapping, or a sequence of pairs, to d.
+// addPairs adds a mapping or a sequence of pairs to d.
 func (r *renderer) addPairs(d *dict, v value) error {
 	if from, ok := v.(*dict); ok {
 		v = &dictView{from, "items"}
@@ -88,7 +88,7 @@ func (r *renderer) addPairs(d *dict, v value) error {
 	})
 }
 
-// globalNamespace takes what dict takes.
+// globalNamespace implements namespace(), which has the parameters of dict().
 func globalNamespace(c *call) (value, error) {
 	attrs, err := globalDict(c)
 	if err != nil {
@@ -103,7 +103,7 @@ type cycler struct {
 	next  int
 }
 
-// globalCycler makes a cycler over its arguments.
+// globalCycler returns a cycler over its arguments.
 func globalCycler(c *call) (value, error) {
 	if len(c.args) == 0 {
 		return nil, runtimeErrorf("at least one item has to be provided")
@@ -130,7 +130,7 @@ func (cy *cycler) attribute(name string) (value, bool) {
 	return nil, false
 }
 
-// globalJoiner returns a function that yields nothing once and its separator after.
+// globalJoiner returns a function that returns "" once and the separator afterwards.
 func globalJoiner(c *call) (value, error) {
 	p, err := c.bind(0, "sep")
 	if err != nil {
@@ -146,8 +146,8 @@ func globalJoiner(c *call) (value, error) {
 	}}, nil
 }
 
-// globalRaiseException ends the rendering with a message for the user: the conversation does not
-// suit the model.
+// globalRaiseException ends the rendering with a message for the user, for example
+// because the model does not support the conversation.
 func globalRaiseException(c *call) (value, error) {
 	p, err := c.bind(1, "message")
 	if err != nil {
@@ -160,7 +160,8 @@ func globalRaiseException(c *call) (value, error) {
 	return nil, &Error{Kind: ErrRaised, Construct: "raise_exception", Reason: text}
 }
 
-// globalStrftime shows the time; it is the only thing a template can learn besides its input.
+// globalStrftime formats the current time, which is the only information outside the
+// input that a template can access.
 func globalStrftime(c *call, now func() time.Time) (value, error) {
 	p, err := c.bind(1, "format")
 	if err != nil {
@@ -170,7 +171,7 @@ func globalStrftime(c *call, now func() time.Time) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A directive of two bytes grows to 24 at most (%c).
+	// A directive of two bytes expands to at most 24 bytes (%c).
 	if err := c.r.chargeString(len(format) + 12*strings.Count(format, "%")*2); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func TestDecodeConversation(t *testing.T) {
 	}
 }
 
-// TestValues renders each kind of Go value as Python would print it.
+// TestValues renders each type of Go value and compares with Python's output.
 func TestValues(t *testing.T) {
 	ordered := &Object{}
 	ordered.Set("z", 1)
@@ -106,8 +106,8 @@ func TestUnusableValues(t *testing.T) {
 	}
 }
 
-// TestInputStays proves that rendering changes nothing of its input and that one
-// template renders concurrently.
+// TestInputStays checks that rendering does not modify its input and that one template
+// can render concurrently.
 func TestInputStays(t *testing.T) {
 	tpl, err := Parse("{% set messages = messages + [1] %}{{ messages|length }}{% set ns = namespace(m=messages) %}{% set ns.m = 0 %}")
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestInputStays(t *testing.T) {
 	require.Len(t, in.Messages, 1)
 }
 
-// TestClock: without a given time, templates see the present.
+// TestClock checks that strftime_now uses the current time if Input.Now is zero.
 func TestClock(t *testing.T) {
 	got, err := renderSource("{{ strftime_now('%Y-%m-%d') }}", Input{})
 	require.NoError(t, err)

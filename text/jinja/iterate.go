@@ -2,7 +2,7 @@ package jinja
 
 import "unicode/utf8"
 
-// iterator yields values once, lazily, as Python's generators do: filters such
+// iterator yields values lazily and only once, like Python's generators. Filters such
 // as map and selectattr return one.
 type iterator struct {
 	next func() (v value, ok bool, err error)
@@ -32,7 +32,7 @@ func indexIterator(n int, at func(int) value) *iterator {
 	}}
 }
 
-// iterate is Python's iter(): an iterator over v, which iterators themselves are.
+// iterate implements Python's iter(). An iterator is its own iterator.
 func iterate(v value) (*iterator, error) {
 	switch v := v.(type) {
 	case *iterator:
@@ -59,7 +59,7 @@ func iterate(v value) (*iterator, error) {
 	return nil, runtimeErrorf("'%s' object is not iterable", typeName(v))
 }
 
-// stringIterator yields characters.
+// stringIterator iterates over the characters of s.
 func stringIterator(s string) *iterator {
 	return &iterator{func() (value, bool, error) {
 		if s == "" {
@@ -72,13 +72,13 @@ func stringIterator(s string) *iterator {
 	}}
 }
 
-// isIterable tells whether iterate succeeds.
+// isIterable reports whether iterate succeeds.
 func isIterable(v value) bool {
 	_, err := iterate(v)
 	return err == nil
 }
 
-// collect returns all items of v, charging for a new slice.
+// collect returns all items of v in a new slice, which it charges.
 func (m *meter) collect(v value) ([]value, error) {
 	it, err := iterate(v)
 	if err != nil {
@@ -102,8 +102,8 @@ func (m *meter) collect(v value) ([]value, error) {
 	}
 }
 
-// sequence returns the items of a list or tuple without copying, and those of
-// anything else collected. The caller must not change them.
+// sequence returns the items of v. It does not copy the items of a list or tuple, so
+// the caller must not modify the result.
 func (m *meter) sequence(v value) ([]value, error) {
 	switch v := v.(type) {
 	case *list:

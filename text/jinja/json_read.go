@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Object is a JSON object that keeps the order of its keys, since tojson shows it.
-// The zero value is empty and ready to use.
+// Object is a JSON object that preserves the order of its keys, because tojson exposes
+// the order. The zero value is an empty object.
 type Object struct {
 	keys   []string
 	values map[string]any
 }
 
-// Set adds key, or replaces its value in place.
+// Set adds key, or replaces its value and preserves its position.
 func (o *Object) Set(key string, v any) {
 	if _, ok := o.values[key]; !ok {
 		o.keys = append(o.keys, key)
@@ -27,17 +27,17 @@ func (o *Object) Set(key string, v any) {
 	o.values[key] = v
 }
 
-// Get returns the value of key and whether it is there.
+// Get returns the value of key. The result is false if the object has no such key.
 func (o *Object) Get(key string) (any, bool) {
 	v, ok := o.values[key]
 	return v, ok
 }
 
-// Keys returns the keys in order; the caller must not change them.
+// Keys returns the keys in order. The caller must not modify the result.
 func (o *Object) Keys() []string { return o.keys }
 
-// DecodeJSON reads one JSON value: objects become *Object, arrays []any, numbers
-// json.Number. It refuses duplicate keys and anything behind the value.
+// DecodeJSON decodes one JSON value. An object becomes an *Object, an array a []any and
+// a number a json.Number. Duplicate keys and data after the value are errors.
 func DecodeJSON(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -51,7 +51,7 @@ func DecodeJSON(data []byte) (any, error) {
 	return v, nil
 }
 
-// decodeValue reads the next value; field is its path, for messages.
+// decodeValue decodes the next value. field is its path for error messages.
 func decodeValue(d *json.Decoder, field string, depth int) (any, error) {
 	if depth > maxValueDepth {
 		return nil, inputErrorf(field, "JSON nests deeper than %d", maxValueDepth)
@@ -72,7 +72,7 @@ func decodeValue(d *json.Decoder, field string, depth int) (any, error) {
 	return nil, inputErrorf(field, "unexpected %q at byte %d", delim.String(), d.InputOffset())
 }
 
-// decodeArray reads the items after the opening bracket.
+// decodeArray decodes the items after the opening bracket.
 func decodeArray(d *json.Decoder, field string, depth int) (any, error) {
 	items := []any{}
 	for d.More() {
@@ -88,8 +88,8 @@ func decodeArray(d *json.Decoder, field string, depth int) (any, error) {
 	return items, nil
 }
 
-// decodeObject reads the pairs after the opening brace. A key that occurs twice is
-// refused: readers disagree on which one counts.
+// decodeObject decodes the pairs after the opening brace. A duplicate key is an error,
+// because JSON readers disagree about which value applies.
 func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 	o := &Object{}
 	for d.More() {
@@ -116,7 +116,8 @@ func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 	return o, nil
 }
 
-// jsonError locates a syntax error and tells a cut input from a malformed one.
+// jsonError converts an error of the decoder. It distinguishes truncated from malformed
+// JSON.
 func jsonError(d *json.Decoder, field string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return inputErrorf(field, "the JSON ends too early")
@@ -124,9 +125,9 @@ func jsonError(d *json.Decoder, field string, err error) error {
 	return inputErrorf(field, "malformed JSON at byte %d: %v", d.InputOffset(), err)
 }
 
-// DecodeMessages reads a conversation: a JSON array of messages, each an object
-// with a role and a content (text, null or a list of parts) or tool calls. What
-// else a message holds is kept for the template.
+// DecodeMessages decodes a conversation: a JSON array of messages. Each message is an
+// object with a role and with a content (a text, null or a list of parts) or another
+// field such as tool_calls. The template can access all fields of a message.
 func DecodeMessages(data []byte) ([]any, error) {
 	v, err := DecodeJSON(data)
 	if err != nil {
@@ -135,10 +136,10 @@ func DecodeMessages(data []byte) ([]any, error) {
 	return checkMessages("messages", v)
 }
 
-// DecodeConversation reads either an array of messages, or an object as chat
-// requests have it: messages with tools, documents, add_generation_prompt and
-// chat_template_kwargs beside them. Other keys of the object are refused.
-// Without add_generation_prompt, one is asked for.
+// DecodeConversation decodes an array of messages or an object as in a chat request.
+// The object has the fields messages, tools, documents, add_generation_prompt and
+// chat_template_kwargs; any other field is an error. add_generation_prompt defaults to
+// true.
 func DecodeConversation(data []byte) (Input, error) {
 	in := Input{AddGenerationPrompt: true}
 	v, err := DecodeJSON(data)
@@ -162,7 +163,7 @@ func DecodeConversation(data []byte) (Input, error) {
 	return in, nil
 }
 
-// setField stores one key of a conversation object.
+// setField sets the field of Input for one key of a conversation object.
 func (in *Input) setField(key string, v any) (err error) {
 	items, isArray := v.([]any)
 	switch key {
@@ -199,7 +200,7 @@ func (in *Input) setField(key string, v any) (err error) {
 	return nil
 }
 
-// checkMessages checks what every template relies on.
+// checkMessages checks the fields that every template requires.
 func checkMessages(field string, v any) ([]any, error) {
 	items, ok := v.([]any)
 	if !ok {
@@ -213,7 +214,7 @@ func checkMessages(field string, v any) ([]any, error) {
 	return items, nil
 }
 
-// checkMessage names the field that is missing or has a wrong type.
+// checkMessage checks one message. The error names the missing or invalid field.
 func checkMessage(field string, v any) error {
 	o, ok := v.(*Object)
 	if !ok {
@@ -228,7 +229,7 @@ func checkMessage(field string, v any) error {
 	}
 	content, ok := o.Get("content")
 	if !ok {
-		// An assistant's message may hold nothing but what it calls or thinks.
+		// An assistant message may consist of tool calls or reasoning without content.
 		if len(o.Keys()) == 1 {
 			return inputErrorf(field+".content", "missing")
 		}
@@ -241,7 +242,7 @@ func checkMessage(field string, v any) error {
 	return inputErrorf(field+".content", "must be a text or a list of parts, not %s", jsonType(content))
 }
 
-// jsonType names the type of a decoded value.
+// jsonType returns the type of a decoded value for error messages.
 func jsonType(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// filterToJSON writes JSON as Python's json.dumps does with ensure_ascii off, which
-// is what chat templates are written for: ", " and ": " between items, keys in
-// their order, nothing escaped for HTML.
+// filterToJSON implements Python's json.dumps with ensure_ascii off, the behavior that
+// chat templates expect: the separators ", " and ": ", keys in insertion order and no
+// HTML escapes.
 func filterToJSON(p *params, v value) (value, error) {
-	// Jinja's own filter takes the indentation first, so a number there means that.
+	// The first parameter of Jinja's own tojson is the indentation. A first argument
+	// that is not a boolean is therefore the indentation.
 	if _, isFlag := p.orDefault(0, false).(bool); !isFlag && p.isAbsent(1) {
 		p.values[0], p.values[1] = absent{}, p.values[0]
 	}
@@ -38,12 +39,12 @@ type jsonWriter struct {
 	m               *meter
 	b               strings.Builder
 	itemEnd, keyEnd string
-	pretty          bool // one item a line, indented
+	pretty          bool // one item per line, indented
 	indent          string
 	ascii, sortKeys bool
 }
 
-// setSeparators takes Python's (item, key) pair.
+// setSeparators sets the separators from Python's (item, key) pair.
 func (w *jsonWriter) setSeparators(r *renderer, v value) error {
 	pair, err := r.sequence(v)
 	if err != nil {
@@ -60,7 +61,7 @@ func (w *jsonWriter) setSeparators(r *renderer, v value) error {
 	return runtimeErrorf("tojson: separators must be two strings")
 }
 
-// write charges for text before it is kept.
+// write appends s and charges its length.
 func (w *jsonWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
 		return limitErrorf("JSON of more than %d MiB", maxOutput>>20)
@@ -72,7 +73,7 @@ func (w *jsonWriter) write(s string) error {
 	return nil
 }
 
-// newline starts a line at a depth, when lines are asked for.
+// newline starts a line with the indentation of depth if pretty is set.
 func (w *jsonWriter) newline(depth int) error {
 	if !w.pretty {
 		return nil
@@ -83,7 +84,7 @@ func (w *jsonWriter) newline(depth int) error {
 	return w.write("\n" + strings.Repeat(w.indent, depth))
 }
 
-// value writes any value; depth ends the writing of cycles.
+// value writes a value. depth ends the traversal of cycles.
 func (w *jsonWriter) value(v value, depth int) error {
 	if depth > maxValueDepth {
 		return limitErrorf("JSON nests deeper than %d", maxValueDepth)
@@ -110,7 +111,7 @@ func (w *jsonWriter) value(v value, depth int) error {
 	return w.write(s)
 }
 
-// jsonScalar writes a number, a boolean or null.
+// jsonScalar formats a number, a boolean or null. The result is false for other values.
 func jsonScalar(v value) (string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -138,7 +139,7 @@ func jsonScalar(v value) (string, bool) {
 	return "", false
 }
 
-// array writes lists and tuples alike.
+// array writes a list or tuple.
 func (w *jsonWriter) array(items []value, depth int) error {
 	if len(items) == 0 {
 		return w.write("[]")
@@ -162,7 +163,7 @@ func (w *jsonWriter) array(items []value, depth int) error {
 	return w.write("]")
 }
 
-// object writes the pairs in their order, or sorted.
+// object writes the pairs in insertion order, or sorted.
 func (w *jsonWriter) object(d *dict, depth int) error {
 	if len(d.keys) == 0 {
 		return w.write("{}")
@@ -193,7 +194,7 @@ func (w *jsonWriter) object(d *dict, depth int) error {
 	return w.write("}")
 }
 
-// keyOrder returns the positions of d's items in the order to write them.
+// keyOrder returns the positions of the pairs of d in output order.
 func (w *jsonWriter) keyOrder(d *dict) ([]int, error) {
 	if err := w.m.chargeSlots(len(d.keys)); err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (w *jsonWriter) keyOrder(d *dict) ([]int, error) {
 	return order, nil
 }
 
-// key writes a key; as in Python numbers and constants become texts.
+// key writes a key. As in Python, numbers and constants become strings.
 func (w *jsonWriter) key(key value) error {
 	s, ok := key.(string)
 	if !ok {
@@ -230,7 +231,7 @@ func (w *jsonWriter) key(key value) error {
 	return w.write(w.keyEnd)
 }
 
-// text writes a string with JSON's escapes.
+// text writes a string with JSON escapes.
 func (w *jsonWriter) text(s string) error {
 	if err := w.write(`"`); err != nil {
 		return err
@@ -257,7 +258,7 @@ func (w *jsonWriter) text(s string) error {
 	return w.write(`"`)
 }
 
-// jsonEscape writes a character with the short escape where JSON has one.
+// jsonEscape escapes a character, with the short escape if JSON has one.
 func jsonEscape(r rune) string {
 	switch r {
 	case '"':
@@ -275,7 +276,7 @@ func jsonEscape(r rune) string {
 	case '\f':
 		return `\f`
 	}
-	if r >= 0x10000 { // a surrogate pair
+	if r >= 0x10000 { // encode as a surrogate pair
 		r -= 0x10000
 		return jsonEscape(0xd800+r>>10) + jsonEscape(0xdc00+r&0x3ff)
 	}

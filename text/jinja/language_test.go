@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// languageCases are small templates with what Jinja2 made of them.
+// languageCases holds small templates and their recorded output of Jinja2.
 type languageCases struct {
 	Variables map[string]json.RawMessage
 	Cases     []struct {
@@ -28,7 +28,7 @@ func readLanguageCases(tb testing.TB) languageCases {
 	return cases
 }
 
-// inputOf makes an input of variables given as a JSON object.
+// inputOf returns an input with the variables of a JSON object.
 func inputOf(tb testing.TB, variables []byte) Input {
 	v, err := DecodeJSON(variables)
 	require.NoError(tb, err)
@@ -47,9 +47,10 @@ func renderSource(source string, in Input) (string, error) {
 	return t.Render(in)
 }
 
-// TestLanguage compares expressions, statements, whitespace control and templates
-// with tools with Jinja2's results. The messages of runtime errors are compared
-// unless the case leaves them open; ours of syntax errors say more than Jinja's.
+// TestLanguage compares expressions, statements, whitespace control and templates with
+// tools with the output of Jinja2. It compares the messages of runtime errors unless
+// the case has an empty message. It does not compare the messages of syntax errors,
+// which are more detailed than Jinja's.
 func TestLanguage(t *testing.T) {
 	cases := readLanguageCases(t)
 	require.Greater(t, len(cases.Cases), 1000)

@@ -11,7 +11,7 @@ type tokenKind uint8
 
 const (
 	tokEOF      tokenKind = iota
-	tokText               // literal template text, whitespace control applied
+	tokText               // literal text after whitespace control
 	tokOutput             // {{
 	tokOutEnd             // }}
 	tokTag                // {%
@@ -29,21 +29,20 @@ type token struct {
 	text string
 }
 
-// lexer cuts a source into tokens. Outside tags it applies Jinja's whitespace
-// rules with trim_blocks and lstrip_blocks on, the setting that chat templates
-// are written for.
+// lexer splits a source into tokens. Outside tags it applies Jinja's whitespace rules
+// with trim_blocks and lstrip_blocks, as chat templates expect.
 type lexer struct {
 	src  string
 	pos  int
 	line int
-	// lineStart is set where the last thing consumed ended with a newline, so that
-	// blanks before a tag count as indentation even though the text holds no newline.
+	// lineStart reports whether the consumed source ends with a newline. White space
+	// before a tag is then indentation, even if the current text holds no newline.
 	lineStart bool
-	brackets  []byte // closing brackets that the current tag still expects
+	brackets  []byte // closing brackets that the current tag still needs
 	tokens    []token
 }
 
-// lex returns the tokens of source, ending with tokEOF.
+// lex returns the tokens of source. The last token is tokEOF.
 func lex(source string) ([]token, error) {
 	if len(source) > maxSource {
 		return nil, limitErrorf("the source has %d bytes, more than %d", len(source), maxSource)
@@ -53,7 +52,7 @@ func lex(source string) ([]token, error) {
 	}
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
-	// Jinja drops one newline at the end of a template.
+	// Jinja removes one newline at the end of a template.
 	source = strings.TrimSuffix(source, "\n")
 	l := &lexer{src: source, line: 1, lineStart: true}
 	for l.pos < len(l.src) {
@@ -64,12 +63,13 @@ func lex(source string) ([]token, error) {
 	return append(l.tokens, token{kind: tokEOF, line: l.line}), nil
 }
 
-// fail reports a syntax error at the current line.
+// fail returns a syntax error at the current line.
 func (l *lexer) fail(format string, args ...any) error {
 	return &Error{Kind: ErrSyntax, Line: l.line, Reason: fmt.Sprintf(format, args...)}
 }
 
-// emit appends a token; their number is bounded, since the tree takes far more than the source.
+// emit appends a token. It limits the number of tokens, because the syntax tree is much
+// larger than the source.
 func (l *lexer) emit(kind tokenKind, text string) error {
 	if len(l.tokens) >= maxTokens {
 		return locate(limitErrorf("more than %d tokens", maxTokens), l.line)
@@ -78,7 +78,7 @@ func (l *lexer) emit(kind tokenKind, text string) error {
 	return nil
 }
 
-// advance consumes n bytes and keeps the line count.
+// advance consumes n bytes and updates the line number.
 func (l *lexer) advance(n int) {
 	text := l.src[l.pos : l.pos+n]
 	if n > 0 {
@@ -90,7 +90,7 @@ func (l *lexer) advance(n int) {
 
 func (l *lexer) rest() string { return l.src[l.pos:] }
 
-// lexText consumes literal text up to the next tag, and that tag.
+// lexText consumes the text up to the next tag and the tag.
 func (l *lexer) lexText() error {
 	offset := indexOpening(l.rest())
 	if offset < 0 {
@@ -128,9 +128,10 @@ func (l *lexer) lexText() error {
 	}
 }
 
-// stripBefore applies whitespace control to the text before a tag: a minus sign
-// removes all blanks, a plus sign none, and otherwise a tag that is alone on its
-// line loses its indentation (output expressions keep it).
+// stripBefore applies whitespace control to the text before a tag. A minus sign removes
+// all white space at the end of the text, a plus sign removes none. Without a sign, a
+// tag that is alone on its line loses its indentation; an output expression preserves
+// it.
 func (l *lexer) stripBefore(text string, sign, kind byte) string {
 	switch {
 	case sign == '-':
@@ -145,7 +146,7 @@ func (l *lexer) stripBefore(text string, sign, kind byte) string {
 	return text
 }
 
-// lexComment skips a comment whose opening is consumed.
+// lexComment skips a comment. The caller has consumed its opening.
 func (l *lexer) lexComment() error {
 	end := strings.Index(l.rest(), "#}")
 	if end < 0 {
@@ -160,7 +161,7 @@ func (l *lexer) lexComment() error {
 	return nil
 }
 
-// trimAfter skips what whitespace control removes behind a block or comment.
+// trimAfter applies whitespace control to the text after a block or comment.
 func (l *lexer) trimAfter(sign byte) {
 	rest := l.rest()
 	switch {
@@ -171,7 +172,7 @@ func (l *lexer) trimAfter(sign byte) {
 	}
 }
 
-// lexRaw emits the text between a raw tag of n bytes and its endraw as it stands.
+// lexRaw emits the text between a raw tag of n bytes and its endraw tag.
 func (l *lexer) lexRaw(n int) error {
 	line := l.line
 	dash := l.src[l.pos+n-3] == '-'
@@ -203,7 +204,7 @@ func (l *lexer) lexRaw(n int) error {
 	}
 }
 
-// indexOpening finds the first {{, {% or {#, or returns -1.
+// indexOpening returns the position of the first {{, {% or {#, or -1.
 func indexOpening(s string) int {
 	for from := 0; ; {
 		i := strings.IndexByte(s[from:], '{')
@@ -217,8 +218,8 @@ func indexOpening(s string) int {
 	}
 }
 
-// rawOpening returns the length of a raw tag at the start of s, or 0. A raw tag
-// has no plus sign at its end.
+// rawOpening returns the length of a raw tag at the start of s, or 0. A raw tag cannot
+// end with a plus sign.
 func rawOpening(s string) int {
 	n, sign := wordTag(s, "raw")
 	if sign == '+' {
@@ -227,8 +228,8 @@ func rawOpening(s string) int {
 	return n
 }
 
-// wordTag matches {% word %} with optional signs and blanks at the start of s;
-// it returns the tag's length and closing sign, or 0.
+// wordTag matches {% word %} with optional signs and white space at the start of s. It
+// returns the length and the closing sign of the tag, or 0.
 func wordTag(s, word string) (length int, endSign byte) {
 	i := 2
 	if signAt(s, i) != 0 {
@@ -266,6 +267,6 @@ func signOf(c byte) byte {
 	return 0
 }
 
-// isSpace is Python's str.isspace for one character: Unicode white space and the
-// four ASCII separators that Go does not count.
+// isSpace implements Python's str.isspace for one character. In contrast to
+// unicode.IsSpace it includes the four ASCII separators.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }

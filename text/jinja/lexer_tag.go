@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// operatorAt returns the operator at the start of s, the longest that fits, or "".
+// operatorAt returns the longest operator at the start of s, or "".
 func operatorAt(s string) string {
 	if len(s) > 1 {
 		switch s[:2] {
@@ -21,8 +21,8 @@ func operatorAt(s string) string {
 	return ""
 }
 
-// lexTag emits a tag or output expression: its opening of n bytes, its tokens and
-// its end. An end marker inside brackets is not an end: {{ {'a': {}} }}.
+// lexTag emits the tokens of a tag or output expression. n is the length of its
+// opening. An end marker inside brackets does not end the tag: {{ {'a': {}} }}.
 func (l *lexer) lexTag(n int, open, end tokenKind) error {
 	if err := l.emit(open, ""); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (l *lexer) lexTag(n int, open, end tokenKind) error {
 	}
 }
 
-// endMarker matches the end of a tag; only block tags take a plus sign.
+// endMarker matches the end of a tag. Only a block tag may end with a plus sign.
 func endMarker(s string, end tokenKind) (length int, sign byte) {
 	marker := "}}"
 	if end == tokTagEnd {
@@ -95,7 +95,8 @@ func (l *lexer) lexToken() error {
 	return l.fail("unexpected character %s", strconv.QuoteRune(c))
 }
 
-// lexOperator keeps track of brackets, inside which end markers are operators.
+// lexOperator emits an operator and tracks the open brackets, inside which an end
+// marker is an operator.
 func (l *lexer) lexOperator(op string) error {
 	switch op {
 	case "(":
@@ -119,8 +120,8 @@ func (l *lexer) lexOperator(op string) error {
 	return err
 }
 
-// lexNumber emits an integer or float. After a dot only digits are taken, so
-// that x.0.1 reads as two subscripts.
+// lexNumber emits an integer or float. After a dot it consumes only digits, so x.0.1
+// has two subscripts.
 func (l *lexer) lexNumber() error {
 	s := l.rest()
 	if len(s) > 2 && s[0] == '0' && strings.IndexByte("xXoObB", s[1]) >= 0 {
@@ -158,8 +159,8 @@ func (l *lexer) emitNumber(kind tokenKind, n int) error {
 	return err
 }
 
-// countDigits returns the length of the digits at the start of s, with single
-// underscores between them.
+// countDigits returns the length of the digits at the start of s. Single underscores
+// may separate the digits.
 func countDigits(s string) int {
 	n := 0
 	for n < len(s) && (isDigit(s[n]) || s[n] == '_' && n > 0 && n+1 < len(s) && isDigit(s[n+1])) {
@@ -174,7 +175,7 @@ func isHexDigit(c byte) bool {
 	return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// lexString emits a quoted literal, unescaped.
+// lexString emits a string literal without its quotes and escapes.
 func (l *lexer) lexString(quote byte) error {
 	s := l.rest()
 	for i := 1; i < len(s); i++ {
@@ -194,15 +195,15 @@ func (l *lexer) lexString(quote byte) error {
 	return l.fail("a string is not closed with %c", quote)
 }
 
-// simpleEscapes are the one-letter escapes of Python strings; the newline is a
-// line continuation.
+// simpleEscapes maps the one-character escapes of Python strings. An escaped newline
+// continues the line.
 var simpleEscapes = map[byte]string{
 	'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': "\"",
 	'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\n': "",
 }
 
-// unescape resolves the escapes of a Python string literal; an unknown one stays
-// as written, backslash included.
+// unescape resolves the escapes of a Python string literal. It preserves an unknown
+// escape, including the backslash.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil
@@ -246,8 +247,8 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// hexEscape reads the digits of \x, \u or \U from s. Two escapes that form a
-// surrogate pair are one character; a lone surrogate becomes U+FFFD.
+// hexEscape parses the digits of \x, \u or \U at the start of s. A surrogate pair of
+// two escapes is one character. A lone surrogate becomes U+FFFD.
 func hexEscape(kind byte, s string) (r rune, length int, err error) {
 	length = map[byte]int{'x': 2, 'u': 4, 'U': 8}[kind]
 	code, ok := parseHex(s, length)

@@ -1,69 +1,72 @@
 package jinja
 
-// Templates come out of model files, so they are hostile input. These bounds keep
-// the worst of them under a second and within a fixed amount of memory; each
-// is far above what real templates and conversations need.
+// Templates come from model files and are untrusted. These limits bound the time of any
+// template to a second and bound its memory. Each limit is far above the needs of real
+// templates and conversations.
 const (
-	// maxSource is the longest source in bytes; the largest templates that
-	// models ship are about 30 KB.
+	// maxSource is the maximum length of a source in bytes. The largest templates of
+	// published models have about 30 KB.
 	maxSource = 1 << 20
-	// maxTokens bounds the syntax tree (about 100 bytes a token).
+	// maxTokens bounds the size of the syntax tree, which has about 100 bytes per
+	// token.
 	maxTokens = 1 << 18
-	// maxNesting bounds recursion of the parser over blocks and parentheses.
+	// maxNesting bounds the recursion of the parser over blocks and brackets.
 	maxNesting = 100
-	// maxChain bounds the operators of one left-leaning chain such as a+b+c…,
-	// since the tree of a chain is as deep as it is long.
+	// maxChain is the maximum number of operators in a left-associative chain such as
+	// a+b+c…. The tree of a chain is as deep as the chain is long.
 	maxChain = 1000
-	// maxDepth bounds nested evaluations, macro calls included.
+	// maxDepth is the maximum depth of nested evaluations, including macro calls.
 	maxDepth = 4000
-	// maxSteps bounds the work of one rendering: nodes evaluated, loop turns,
-	// and a step for every bytesPerStep bytes that an operation scans. Each byte of
-	// input adds a step, so that long conversations may be gone through often.
+	// maxSteps bounds the work of one rendering. A step is a node evaluation, a loop
+	// iteration or the scan of bytesPerStep bytes. Each byte of input adds a step, so a
+	// template may iterate over a long conversation several times.
 	maxSteps     = 3_000_000
 	bytesPerStep = 32
-	// maxOutput is the longest rendered prompt and the longest single string.
+	// maxOutput is the maximum length in bytes of the output and of a single string.
 	maxOutput = 16 << 20
-	// Values may allocate baseAlloc bytes plus allocPerInput for each byte of
-	// input, never above maxAlloc. The sum counts garbage too: it bounds live
-	// memory without tracking lifetimes.
+	// The values of one rendering may allocate baseAlloc bytes plus allocPerInput bytes
+	// per byte of input, and at most maxAlloc bytes. The sum includes garbage, so it
+	// bounds live memory without tracking lifetimes.
 	baseAlloc     = 64 << 20
 	allocPerInput = 64
 	maxAlloc      = 512 << 20
-	// maxRange is the longest range(), as in Jinja's sandbox.
+	// maxRange is the maximum length of range(), as in Jinja's sandbox.
 	maxRange = 100_000
-	// maxValueDepth bounds the nesting of values that are printed, compared or
-	// converted: namespaces can build cycles.
+	// maxValueDepth is the maximum nesting of values that are printed, compared or
+	// converted. It ends the traversal of cycles, which namespaces can form.
 	maxValueDepth = 200
-	// maxPadding is the widest field of a format directive.
+	// maxPadding is the maximum width of a format directive.
 	maxPadding = 1 << 16
-	// maxTrimSet is the longest set of characters for strip.
+	// maxTrimSet is the maximum length in bytes of the character set for strip.
 	maxTrimSet = 1024
-	// maxKeyText is the longest tuple key, whose text is built at every look-up.
+	// maxKeyText is the maximum length of a tuple key in bytes. Every lookup builds the
+	// text of the key.
 	maxKeyText = 4096
-	// maxDigits is the longest number that is read from text.
+	// maxDigits is the maximum number of characters of a number that is parsed from
+	// text.
 	maxDigits = 512
-	// valueSize is what a value is charged for a slot in a list or a mapping.
+	// valueSize is the charge in bytes for an element of a list or mapping.
 	valueSize = 16
-	// macroSlots is the charge for a macro, which keeps its scope alive.
+	// macroSlots is the charge for a macro, which retains its scope.
 	macroSlots = 16
 )
 
-// meter counts what one rendering consumes. It is not safe for concurrent use;
-// each rendering has its own.
+// meter counts the steps and the allocation of one rendering. It is not safe for
+// concurrent use; every rendering has its own meter.
 type meter struct {
-	steps     int // steps left
-	allocated int // bytes charged so far
+	steps     int // remaining steps
+	allocated int // allocated bytes so far
 	allocMax  int
-	depth     int // evaluations in progress
+	depth     int // current depth of evaluation
 }
 
-// newMeter sets the bounds for an input of a size.
+// newMeter returns a meter with the limits for an input of inputBytes bytes.
 func newMeter(inputBytes int) *meter {
 	inputBytes = min(inputBytes, maxOutput)
 	return &meter{steps: maxSteps + inputBytes, allocMax: min(baseAlloc+allocPerInput*inputBytes, maxAlloc)}
 }
 
-// chargeSteps charges n units of work.
+// chargeSteps charges n steps.
 func (m *meter) chargeSteps(n int) error {
 	m.steps -= n
 	if m.steps < 0 {
@@ -72,14 +75,14 @@ func (m *meter) chargeSteps(n int) error {
 	return nil
 }
 
-// chargeDeferred counts n units of work where no error can be returned; the next step
-// reports the excess.
+// chargeDeferred charges n steps where the caller cannot return an error. The next call
+// of chargeSteps reports the excess.
 func (m *meter) chargeDeferred(n int) { m.steps -= n }
 
 // chargeScan charges the reading of n bytes.
 func (m *meter) chargeScan(n int) error { return m.chargeSteps(1 + n/bytesPerStep) }
 
-// chargeBytes charges n bytes of new values, before they are made.
+// chargeBytes charges n bytes of new values. The caller allocates them afterwards.
 func (m *meter) chargeBytes(n int) error {
 	if n < 0 || n > m.allocMax-m.allocated {
 		return limitErrorf("values take more than %d MiB", m.allocMax>>20)
@@ -88,7 +91,8 @@ func (m *meter) chargeBytes(n int) error {
 	return m.chargeSteps(1 + n/bytesPerStep)
 }
 
-// chargeString charges a new string of n bytes and refuses one longer than any output.
+// chargeString charges a new string of n bytes. It returns an error if n exceeds
+// maxOutput or is negative.
 func (m *meter) chargeString(n int) error {
 	if n < 0 || n > maxOutput {
 		return limitErrorf("a string of more than %d MiB", maxOutput>>20)
@@ -104,7 +108,7 @@ func (m *meter) chargeSlots(n int) error {
 	return m.chargeBytes(n * valueSize)
 }
 
-// enter and leave bracket one nested evaluation.
+// enter starts a nested evaluation, and leave ends it.
 func (m *meter) enter() error {
 	m.depth++
 	if m.depth > maxDepth {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLimits runs templates that try to exhaust time or memory. Steps bound the
-// time, so the deadline is wide: it only catches work that no step is charged for.
+// TestLimits runs templates that try to exhaust time or memory. The limit on steps
+// bounds the time. The generous deadline only detects work that charges no steps.
 func TestLimits(t *testing.T) {
 	const (
 		deadline = 10 * time.Second
@@ -82,7 +82,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongConversation: the bounds leave room for what fills a million tokens.
+// TestLongConversation checks that a conversation of about a million tokens stays
+// within the limits.
 func TestLongConversation(t *testing.T) {
 	var messages []any
 	for range 1000 {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// method is a method of a Python type other than str.
+// method implements a method of a Python type other than str.
 type method = builtin[value, value]
 
-// boundMethod is a method looked up on a value.
+// boundMethod is a method bound to its receiver.
 type boundMethod func(c *call) (value, error)
 
-// blockedMethods change a value or reach outside the sandbox; as in Jinja's
-// immutable sandbox they exist only as undefined values that fail when called.
+// blockedMethods lists the methods that modify a value. As in Jinja's immutable
+// sandbox, such a method is an undefined value, which fails when it is called.
 var blockedMethods = map[string][]string{
 	"dict": {"clear", "pop", "popitem", "setdefault", "update"},
 	"list": {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"},
 }
 
-// isBlocked tells whether name is a method that the sandbox withholds.
+// isBlocked reports whether the sandbox blocks the method name of v.
 func isBlocked(v value, name string) bool {
 	return slices.Contains(blockedMethods[typeName(v)], name)
 }
@@ -41,8 +41,8 @@ func findMethod(v value, name string) boundMethod {
 }
 
 func findStringMethod(s, name string) boundMethod {
-	// format reads attributes itself, so it cannot stand in the table that
-	// reading attributes consults.
+	// format itself reads attributes. Its entry in stringMethods, which the lookup of
+	// attributes uses, would be an initialization cycle.
 	if name == "format" {
 		return func(c *call) (value, error) { return c.r.formatBraces(s, c.args, c.keywords) }
 	}
@@ -53,7 +53,7 @@ func findStringMethod(s, name string) boundMethod {
 	return func(c *call) (value, error) { return m.apply(c, s) }
 }
 
-// bindMethod looks a method up and ties it to v.
+// bindMethod binds the method name to v. It returns nil for an unknown name.
 func bindMethod(methods map[string]method, v value, name string) boundMethod {
 	m, ok := methods[name]
 	if !ok {
@@ -83,10 +83,11 @@ var floatMethods = map[string]method{
 	}),
 }
 
-// unchanged is copy(): values never change, so the copy is the value itself.
+// unchanged implements copy(). Values are immutable, so the copy is the value.
 func unchanged(_ *params, v value) (value, error) { return v, nil }
 
-// dictGet fails for keys that cannot be hashed, where indexing finds nothing.
+// dictGet implements get(). It fails for a key that is not hashable. In contrast,
+// subscript finds nothing for such a key.
 func dictGet(p *params, v value) (value, error) {
 	d := v.(*dict)
 	i, err := d.find(plain(p.values[0]))
@@ -96,7 +97,7 @@ func dictGet(p *params, v value) (value, error) {
 	return d.values[i], nil
 }
 
-// dictItems is items(), keys() or values(), by the name it was called by.
+// dictItems implements items(), keys() and values(). The name of the call selects one.
 func dictItems(p *params, v value) (value, error) {
 	return &dictView{v.(*dict), p.name}, nil
 }
@@ -113,7 +114,7 @@ func sequenceCount(p *params, v value) (value, error) {
 	})
 }
 
-// sequenceIndex returns the position of the first equal item.
+// sequenceIndex returns the position of the first item that equals its argument.
 func sequenceIndex(p *params, v value) (value, error) {
 	items, err := p.r.sequence(v)
 	if err != nil {

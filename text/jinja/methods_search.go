@@ -5,12 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// stringStartsWith and stringEndsWith accept one text or a tuple of them, and bounds.
+// stringStartsWith and stringEndsWith accept a string or a tuple of strings, and
+// bounds.
 func stringStartsWith(p *params, s string) (value, error) { return hasAffix(p, s, strings.HasPrefix) }
 
 func stringEndsWith(p *params, s string) (value, error) { return hasAffix(p, s, strings.HasSuffix) }
 
-// hasAffix compares the ends of s, or of the part that the bounds leave.
+// hasAffix compares the start or the end of s within the bounds.
 func hasAffix(p *params, s string, has func(s, end string) bool) (value, error) {
 	s, _, err := p.r.clipToBounds(s, p)
 	if err != nil {
@@ -35,8 +36,8 @@ func hasAffix(p *params, s string, has func(s, end string) bool) (value, error) 
 	return false, nil
 }
 
-// clipToBounds cuts s to the bounds that parameters 1 and 2 give, in characters, and
-// returns how many characters were cut off before it.
+// clipToBounds slices s with the bounds in parameters 1 and 2, in characters. skipped
+// is the number of characters before the slice.
 func (r *renderer) clipToBounds(s string, p *params) (part string, skipped int, err error) {
 	low, high := p.orDefault(1, nil), p.orDefault(2, nil)
 	if low == nil && high == nil {
@@ -54,7 +55,8 @@ func (r *renderer) clipToBounds(s string, p *params) (part string, skipped int, 
 	return v.(string), int(bounds.start), nil
 }
 
-// stringFind is find, rfind, index or rindex, by the name it was called by.
+// stringFind implements find, rfind, index and rindex. The name of the call selects
+// one.
 func stringFind(p *params, s string) (value, error) {
 	sub, err := p.text(0, "")
 	if err != nil {
@@ -80,7 +82,7 @@ func stringFind(p *params, s string) (value, error) {
 	return int64(skipped + runeCount(s[:i])), nil
 }
 
-// stringCount counts without overlaps.
+// stringCount counts the matches without overlap.
 func stringCount(p *params, s string) (value, error) {
 	sub, err := p.text(0, "")
 	if err != nil {
@@ -92,7 +94,8 @@ func stringCount(p *params, s string) (value, error) {
 	return int64(strings.Count(s, sub)), p.r.chargeScan(len(s) + len(sub))
 }
 
-// stringJoin wants texts, as in Python; the filter prints its items instead.
+// stringJoin requires strings, as in Python. In contrast, the join filter accepts any
+// values.
 func stringJoin(p *params, s string) (value, error) {
 	items, err := p.r.sequence(p.values[0])
 	if err != nil {
@@ -106,7 +109,7 @@ func stringJoin(p *params, s string) (value, error) {
 	return p.r.joinText(items, s)
 }
 
-// stringSplit is split or rsplit, by the name it was called by.
+// stringSplit implements split and rsplit. The name of the call selects one.
 func stringSplit(p *params, s string) (value, error) {
 	limit, err := p.int(1, -1)
 	if err != nil {
@@ -132,7 +135,7 @@ func stringSplit(p *params, s string) (value, error) {
 	return p.r.textList(splitBy(s, separator, limit, fromEnd), len(s))
 }
 
-// textList makes a list of parts cut from a string of n bytes.
+// textList returns a list of parts of a string of n bytes.
 func (r *renderer) textList(parts []string, n int) (value, error) {
 	if err := r.chargeSlots(2 * (len(parts) + 1)); err != nil {
 		return nil, err
@@ -144,8 +147,8 @@ func (r *renderer) textList(parts []string, n int) (value, error) {
 	return &list{items}, r.chargeScan(n)
 }
 
-// splitBy cuts s at a separator, at most limit times unless that is negative,
-// counting from the end where asked.
+// splitBy splits s at a separator, at most limit times or, if limit is negative, at
+// every separator. fromEnd counts from the end.
 func splitBy(s, separator string, limit int, fromEnd bool) []string {
 	if limit < 0 || limit > len(s) {
 		limit = len(s)
@@ -161,7 +164,7 @@ func splitBy(s, separator string, limit int, fromEnd bool) []string {
 	return parts
 }
 
-// countWords counts the runs between white space.
+// countWords counts the words that white space separates.
 func countWords(s string) int {
 	words, inside := 0, false
 	for _, r := range s {
@@ -174,8 +177,8 @@ func countWords(s string) int {
 	return words
 }
 
-// splitSpace cuts s at runs of white space; what is left over after limit cuts
-// keeps its inner blanks.
+// splitSpace splits s at runs of white space, at most limit times unless limit is
+// negative. The remainder preserves its inner white space.
 func splitSpace(s string, limit int, fromEnd bool) []string {
 	var parts []string
 	if fromEnd {
@@ -210,7 +213,7 @@ func splitSpace(s string, limit int, fromEnd bool) []string {
 	return parts
 }
 
-// stringSplitLines drops the line ends unless asked to keep them.
+// stringSplitLines implements splitlines(). The parameter preserves the line ends.
 func stringSplitLines(p *params, s string) (value, error) {
 	lines, err := p.r.splitLines(s, p.flag(0))
 	if err != nil {
@@ -219,7 +222,7 @@ func stringSplitLines(p *params, s string) (value, error) {
 	return p.r.textList(lines, len(s))
 }
 
-// splitLines is str.splitlines: it knows all of Unicode's line ends.
+// splitLines splits at all line ends of Unicode, as str.splitlines does.
 func (r *renderer) splitLines(s string, keepEnds bool) ([]string, error) {
 	if err := r.chargeScan(len(s)); err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func (r *renderer) splitLines(s string, keepEnds bool) ([]string, error) {
 	var lines []string
 	start := 0
 	for i, c := range s {
-		if !isLineEnd(c) || i < start { // i < start: the \n of a \r\n
+		if !isLineEnd(c) || i < start { // i < start for the \n of a \r\n
 			continue
 		}
 		next := i + utf8.RuneLen(c)
@@ -258,7 +261,8 @@ func isLineEnd(c rune) bool {
 	return false
 }
 
-// stringPartition is partition or rpartition, by the name it was called by.
+// stringPartition implements partition and rpartition. The name of the call selects
+// one.
 func stringPartition(p *params, s string) (value, error) {
 	separator, err := p.text(0, "")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// stringMethod is a method of str.
+// stringMethod implements a method of str.
 type stringMethod = builtin[string, value]
 
 var stringMethods = map[string]stringMethod{
@@ -49,12 +49,13 @@ var stringMethods = map[string]stringMethod{
 	"zfill":        withParams(stringZeroFill, "width"),
 }
 
-// mapMethod makes a method without parameters out of a conversion.
+// mapMethod returns a method without parameters that converts the string.
 func mapMethod(convert func(string) string) stringMethod {
 	return withParams(func(p *params, s string) (value, error) { return mapString(p, s, convert) })
 }
 
-// titleLetters is str.title: every letter after a non-letter is a capital.
+// titleLetters implements str.title: every letter that does not follow a letter becomes
+// upper case.
 func titleLetters(s string) string {
 	var b strings.Builder
 	letter := false
@@ -69,7 +70,7 @@ func titleLetters(s string) string {
 	return b.String()
 }
 
-// swapCase turns capitals into small letters and the reverse.
+// swapCase converts upper case to lower case and the reverse.
 func swapCase(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsUpper(r) {
@@ -79,7 +80,8 @@ func swapCase(s string) string {
 	}, s)
 }
 
-// allRunes makes a method that holds when s is not empty and each character passes.
+// allRunes returns a method that reports whether s is not empty and holds returns true
+// for every character.
 func allRunes(holds func(rune) bool) stringMethod {
 	return withParams(func(p *params, s string) (value, error) {
 		other := strings.ContainsFunc(s, func(r rune) bool { return !holds(r) })
@@ -92,7 +94,8 @@ func caseMethod(want, other func(rune) bool) stringMethod {
 	return withParams(func(p *params, s string) (value, error) { return test.run(p, s) })
 }
 
-// strip makes strip, lstrip or rstrip: white space, or a set of characters.
+// strip returns the implementation of strip, lstrip or rstrip. It removes white space
+// or the characters of a set.
 func strip(left, right bool) stringMethod {
 	return withParams(func(p *params, s string) (value, error) {
 		if p.orDefault(0, nil) != nil {
@@ -115,7 +118,7 @@ func strip(left, right bool) stringMethod {
 	}, "chars?")
 }
 
-// justify makes ljust, rjust or center.
+// justify returns the implementation of ljust, rjust or center.
 func justify(align byte) stringMethod {
 	return withParams(func(p *params, s string) (value, error) {
 		width, err := p.int(0, 0)
@@ -133,7 +136,7 @@ func justify(align byte) stringMethod {
 	}, "width", "fillchar?")
 }
 
-// pad fills s up to width characters; align is <, > or ^ as in format directives.
+// pad pads s to width characters. align is <, > or ^ as in format directives.
 func (r *renderer) pad(s string, width int, fill rune, align byte) (string, error) {
 	missing := width - runeCount(s)
 	if err := r.chargeScan(len(s)); err != nil || missing <= 0 {
@@ -149,14 +152,16 @@ func (r *renderer) pad(s string, width int, fill rune, align byte) (string, erro
 	switch align {
 	case '>':
 		left = missing
-	case '^': // Python puts the odd blank left only where the width is odd too
+	// As in Python, the extra character of odd padding is on the left only if the width
+	// is odd.
+	case '^':
 		left = missing/2 + missing&width&1
 	}
 	filler := string(fill)
 	return strings.Repeat(filler, left) + s + strings.Repeat(filler, missing-left), nil
 }
 
-// stringZeroFill puts zeros between the sign and the digits.
+// stringZeroFill inserts zeros between the sign and the digits.
 func stringZeroFill(p *params, s string) (value, error) {
 	width, err := p.int(0, 0)
 	if err != nil {
@@ -170,7 +175,7 @@ func stringZeroFill(p *params, s string) (value, error) {
 	return sign + s, err
 }
 
-// stringReplace is str.replace, which wants texts.
+// stringReplace implements str.replace, which requires strings.
 func stringReplace(p *params, s string) (value, error) {
 	old, err := p.text(0, "")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// binary applies an arithmetic operator.
+// binary evaluates an arithmetic operator.
 func (r *renderer) binary(op string, l, rv value) (value, error) {
 	if op == "+" {
 		if v, ok, err := r.addMarkup(l, rv); ok || err != nil {
@@ -35,7 +35,8 @@ func (r *renderer) binary(op string, l, rv value) (value, error) {
 	return floatOp(op, fa, fb)
 }
 
-// addMarkup adds where one side is markup: the other side is escaped.
+// addMarkup adds two strings of which at least one is markup. It escapes the other one.
+// The result is false for other operands.
 func (r *renderer) addMarkup(l, rv value) (value, bool, error) {
 	lm, lok := l.(markup)
 	rm, rok := rv.(markup)
@@ -58,10 +59,10 @@ func (r *renderer) addMarkup(l, rv value) (value, bool, error) {
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
-// escapeHTML escapes as MarkupSafe does.
+// escapeHTML escapes like MarkupSafe.
 func escapeHTML(s string) markup { return markup(htmlEscaper.Replace(s)) }
 
-// operandError words a failed operation as Python does.
+// operandError returns the error of a failed operation with Python's message.
 func operandError(op string, l, rv value) error {
 	if op == "+" {
 		switch l.(type) {
@@ -87,7 +88,7 @@ func operandError(op string, l, rv value) error {
 	return runtimeErrorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(l), typeName(rv))
 }
 
-// isRepeatable tells whether * can repeat v.
+// isRepeatable reports whether the operator * can repeat v.
 func isRepeatable(v value) bool {
 	switch v.(type) {
 	case string, *list, *tuple:
@@ -96,7 +97,8 @@ func isRepeatable(v value) bool {
 	return false
 }
 
-// sequenceOp adds two strings, lists or tuples, or repeats one of them.
+// sequenceOp adds two strings, lists or tuples, or repeats one. The result is false for
+// other operands.
 func (r *renderer) sequenceOp(op string, l, rv value) (value, bool, error) {
 	switch op {
 	case "+":
@@ -113,7 +115,7 @@ func (r *renderer) sequenceOp(op string, l, rv value) (value, bool, error) {
 	return nil, false, nil
 }
 
-// concatenate adds two values of one sequence type.
+// concatenate adds two sequences of the same type.
 func (r *renderer) concatenate(l, rv value) (value, bool, error) {
 	switch a := l.(type) {
 	case string:
@@ -137,7 +139,7 @@ func (r *renderer) concatenate(l, rv value) (value, bool, error) {
 	return nil, false, nil
 }
 
-// concatItems copies: lists never change, so neither operand can be extended.
+// concatItems returns a copy. Lists are immutable, so it cannot extend an operand.
 func (r *renderer) concatItems(a, b []value) ([]value, error) {
 	if err := r.chargeSlots(len(a) + len(b) + 1); err != nil {
 		return nil, err
@@ -145,7 +147,7 @@ func (r *renderer) concatItems(a, b []value) ([]value, error) {
 	return append(append(make([]value, 0, len(a)+len(b)), a...), b...), nil
 }
 
-// repeat is v * n for a string, list or tuple.
+// repeat evaluates v * n for a string, list or tuple.
 func (r *renderer) repeat(v value, n int64) (value, bool, error) {
 	switch v := v.(type) {
 	case string:
@@ -169,7 +171,7 @@ func (r *renderer) repeat(v value, n int64) (value, bool, error) {
 	return nil, false, nil
 }
 
-// repeatItems charges before it allocates, as every operation that can grow.
+// repeatItems repeats items n times.
 func (r *renderer) repeatItems(items []value, n int64) ([]value, error) {
 	if n <= 0 || len(items) == 0 {
 		return nil, nil
@@ -187,7 +189,7 @@ func (r *renderer) repeatItems(items []value, n int64) ([]value, error) {
 	return out, nil
 }
 
-// unary applies a sign.
+// unary evaluates a sign.
 func unary(op string, v value) (value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
@@ -206,8 +208,8 @@ func unary(op string, v value) (value, error) {
 	return -f, nil
 }
 
-// intOp computes with integers; Python's have no bound, ours end at 64 bits with
-// an error instead of wrapping.
+// intOp evaluates an operator on integers. Python's integers are unbounded. A result
+// beyond 64 bits is an error here.
 func intOp(op string, a, b int64) (value, error) {
 	switch op {
 	case "+":
@@ -238,7 +240,7 @@ func intOp(op string, a, b int64) (value, error) {
 		return nil, overflow()
 	}
 	quotient, rest := a/b, a%b
-	if rest != 0 && (rest < 0) != (b < 0) { // Python rounds down, Go towards zero
+	if rest != 0 && (rest < 0) != (b < 0) { // Python rounds down, Go rounds towards zero
 		quotient, rest = quotient-1, rest+b
 	}
 	if op == "%" {
@@ -249,7 +251,7 @@ func intOp(op string, a, b int64) (value, error) {
 
 func overflow() error { return limitErrorf("an integer beyond 64 bits") }
 
-// multiply checks by dividing back.
+// multiply detects overflow by dividing the product.
 func multiply(a, b int64) (value, error) {
 	if a == 0 || b == 0 {
 		return int64(0), nil
@@ -261,7 +263,7 @@ func multiply(a, b int64) (value, error) {
 	return c, nil
 }
 
-// power squares and multiplies, so that overflow shows after 63 steps at most.
+// power multiplies repeated squares, so it needs at most 63 iterations.
 func power(a, b int64) (value, error) {
 	if b < 0 {
 		return floatOp("**", float64(a), float64(b))
@@ -283,8 +285,8 @@ func power(a, b int64) (value, error) {
 	}
 }
 
-// floatOp computes with floats; division by zero is an error, and // and % round down,
-// as in Python.
+// floatOp evaluates an operator on floats. As in Python, division by zero is an error,
+// and // and % round down.
 func floatOp(op string, a, b float64) (value, error) {
 	switch op {
 	case "+":

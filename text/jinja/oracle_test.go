@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oracleTime is the time that the recorded renderings show.
+// oracleTime is the time of the recorded renderings.
 var oracleTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// TestOracle renders templates of published models and compares with what Jinja2
-// gave for them, error messages included.
+// TestOracle renders the templates of published models and compares the output and the
+// error messages with those of Jinja2.
 func TestOracle(t *testing.T) {
 	var cases []struct {
 		Template            string          `json:"template"`

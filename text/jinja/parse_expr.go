@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// The functions of this file follow the precedence of Jinja's operators, loosest
-// first: conditional, or, and, not, comparison, + and -, ~, * / // %, **, sign.
+// The functions in this file follow the precedence of Jinja's operators from lowest to
+// highest: conditional, or, and, not, comparison, + and -, ~, * / // %, **, sign.
 
-// parseExpr parses any expression without top-level commas.
+// parseExpr parses an expression without top-level commas.
 func (p *parser) parseExpr() (expr, error) {
 	if err := p.enterNesting(); err != nil {
 		return nil, err
@@ -18,8 +18,8 @@ func (p *parser) parseExpr() (expr, error) {
 	return p.parseConditional()
 }
 
-// parseTuple parses an expression or, without parentheses, several with commas
-// between. stop names a keyword that ends it.
+// parseTuple parses an expression, or several expressions separated by commas without
+// parentheses. stop names the keywords that end the tuple.
 func (p *parser) parseTuple(conditional bool, stop ...string) (expr, error) {
 	line := p.here()
 	var items []expr
@@ -48,8 +48,8 @@ func (p *parser) parseTuple(conditional bool, stop ...string) (expr, error) {
 	return items[0], nil
 }
 
-// atTupleEnd tells whether a list of expressions without brackets ends here, as after
-// a trailing comma.
+// atTupleEnd reports whether a tuple without parentheses ends here, for example after a
+// trailing comma.
 func (p *parser) atTupleEnd(stop []string) bool {
 	t := p.peek()
 	switch t.kind {
@@ -61,8 +61,8 @@ func (p *parser) atTupleEnd(stop []string) bool {
 	return p.isOperator(")")
 }
 
-// parseConditional parses "a if test else b". Unknown filters in either value are
-// forgotten: it may never be computed.
+// parseConditional parses "a if test else b". It discards errors about unknown filters
+// in a and b, because the template may never evaluate them.
 func (p *parser) parseConditional() (expr, error) {
 	line, unknown := p.here(), p.unknown
 	x, err := p.parseOr()
@@ -92,7 +92,7 @@ func (p *parser) parseConditional() (expr, error) {
 func (p *parser) parseOr() (expr, error)  { return p.parseLogical("or", p.parseAnd) }
 func (p *parser) parseAnd() (expr, error) { return p.parseLogical("and", p.parseNot) }
 
-// parseLogical parses a chain of and, or of or.
+// parseLogical parses a chain of and operators or a chain of or operators.
 func (p *parser) parseLogical(word string, operand func() (expr, error)) (expr, error) {
 	line := p.here()
 	x, err := operand()
@@ -107,7 +107,8 @@ func (p *parser) parseLogical(word string, operand func() (expr, error)) (expr, 
 	return x, err
 }
 
-// parseNot binds looser than comparison: not a == b negates the whole.
+// parseNot parses not, which has a lower precedence than comparisons: not a == b
+// negates a == b.
 func (p *parser) parseNot() (expr, error) {
 	line := p.here()
 	if !p.skipName("not") {
@@ -121,7 +122,8 @@ func (p *parser) parseNot() (expr, error) {
 	return &notExpr{line, x}, err
 }
 
-// comparisonOperator consumes a comparison operator, or returns "".
+// comparisonOperator consumes a comparison operator. It returns "" if the next token is
+// none.
 func (p *parser) comparisonOperator() string {
 	t := p.peek()
 	switch {
@@ -157,7 +159,7 @@ func (p *parser) parseCompare() (expr, error) {
 	return &compareExpr{line, first, rest}, nil
 }
 
-// parseBinary parses operands joined by ops, leaning left.
+// parseBinary parses a left-associative chain of the operators ops.
 func (p *parser) parseBinary(operand func() (expr, error), ops ...string) (expr, error) {
 	line := p.here()
 	x, err := operand()
@@ -179,7 +181,7 @@ func (p *parser) parseBinary(operand func() (expr, error), ops ...string) (expr,
 
 func (p *parser) parseSum() (expr, error) { return p.parseBinary(p.parseConcat, "+", "-") }
 
-// parseConcat binds tighter than + and looser than *.
+// parseConcat parses a chain of ~ operators.
 func (p *parser) parseConcat() (expr, error) {
 	line := p.here()
 	x, err := p.parseProduct()
@@ -200,13 +202,13 @@ func (p *parser) parseProduct() (expr, error) {
 	return p.parseBinary(p.parsePower, "*", "/", "//", "%")
 }
 
-// parsePower leans left, unlike Python's.
+// parsePower parses **, which is left-associative in Jinja but not in Python.
 func (p *parser) parsePower() (expr, error) {
 	return p.parseBinary(func() (expr, error) { return p.parseUnary(true) }, "**")
 }
 
-// parseUnary parses a signed operand. Filters and tests apply to the signed
-// value: -1|abs is 1.
+// parseUnary parses an operand with an optional sign. Filters and tests apply to the
+// signed value: -1|abs is 1.
 func (p *parser) parseUnary(filters bool) (expr, error) {
 	var x expr
 	var err error
@@ -231,7 +233,7 @@ func (p *parser) parseUnary(filters bool) (expr, error) {
 	return p.parseFilters(x, &chain)
 }
 
-// parsePrimary parses a name, a literal or something in brackets.
+// parsePrimary parses a name, a literal or an expression in brackets.
 func (p *parser) parsePrimary() (expr, error) {
 	t := p.peek()
 	line := at(t.line)
@@ -241,7 +243,7 @@ func (p *parser) parsePrimary() (expr, error) {
 		return p.nameOrConstant(t), nil
 	case tokString:
 		var text strings.Builder
-		for p.peek().kind == tokString { // adjacent strings are one
+		for p.peek().kind == tokString { // Python concatenates adjacent strings
 			text.WriteString(p.next().text)
 		}
 		return &constant{line, text.String()}, nil
@@ -251,7 +253,7 @@ func (p *parser) parsePrimary() (expr, error) {
 		return &constant{line, value}, locate(err, t.line)
 	case tokFloat:
 		p.next()
-		value, _ := strconv.ParseFloat(t.text, 64) // the lexer saw a float; a huge one is inf, as in Python
+		value, _ := strconv.ParseFloat(t.text, 64) // as in Python a huge literal is inf
 		return &constant{line, value}, nil
 	}
 	switch {
@@ -266,7 +268,7 @@ func (p *parser) parsePrimary() (expr, error) {
 	return nil, p.fail("unexpected %s", t)
 }
 
-// nameOrConstant accepts the constants in Jinja's and in Python's spelling.
+// nameOrConstant accepts the constants in the spellings of Jinja and of Python.
 func (p *parser) nameOrConstant(t token) expr {
 	line := at(t.line)
 	switch t.text {
@@ -293,7 +295,7 @@ func (p *parser) parseParenthesized(line at) (expr, error) {
 	return x, p.expectOperator(")")
 }
 
-// parseItems parses expressions with commas between, up to the bracket end.
+// parseItems parses expressions separated by commas up to the bracket end.
 func (p *parser) parseItems(end string) ([]expr, error) {
 	var items []expr
 	for !p.skipOperator(end) {

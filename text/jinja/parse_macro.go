@@ -32,7 +32,8 @@ func (p *parser) parseCallBlock(line at) (stmt, error) {
 	return &callBlockStmt{line, call, def}, p.parseMacroBody(def, "endcall")
 }
 
-// parseMacroBody parses def's body. A loop around it is no loop for its break.
+// parseMacroBody parses the body of def. A break in the body cannot refer to a loop
+// outside the macro.
 func (p *parser) parseMacroBody(def *macroDef, end string) error {
 	loops := p.loops
 	p.loops = 0
@@ -44,8 +45,9 @@ func (p *parser) parseMacroBody(def *macroDef, end string) error {
 	return err
 }
 
-// noteImplicitName records a name that a macro binds only when its body uses it. The
-// bodies around count too, since an inner one may read the outer binding.
+// noteImplicitName records that a macro body uses caller, kwargs or varargs. It marks
+// all enclosing definitions, because an inner body may refer to the binding of an outer
+// one.
 func (p *parser) noteImplicitName(name string) {
 	for _, def := range p.macros {
 		switch name {
@@ -87,8 +89,9 @@ func (p *parser) parseSignature(def *macroDef) error {
 	return p.expectOperator(")")
 }
 
-// parseTarget parses what an assignment binds: a name, with attributes allowed a
-// namespace's attribute, or several of them. stop is the keyword that ends it.
+// parseTarget parses the target of an assignment: a name, a tuple of targets or, if
+// attributes is set, an attribute of a namespace. stop names the keywords that end the
+// target.
 func (p *parser) parseTarget(attributes bool, stop ...string) (target, error) {
 	if err := p.enterNesting(); err != nil {
 		return nil, err
@@ -117,7 +120,7 @@ func (p *parser) parseTarget(attributes bool, stop ...string) (target, error) {
 	return &tupleTarget{line, items}, nil
 }
 
-// parseTargetItem parses a name, an attribute of a namespace, or targets in parentheses.
+// parseTargetItem parses a name, an attribute of a namespace or targets in parentheses.
 func (p *parser) parseTargetItem(attributes bool) (target, error) {
 	line := p.here()
 	if p.skipOperator("(") {

@@ -1,6 +1,6 @@
 package jinja
 
-// parsePostfix parses attributes, subscripts and calls behind x.
+// parsePostfix parses the attributes, subscripts and calls after x.
 func (p *parser) parsePostfix(x expr, chain *int) (expr, error) {
 	for {
 		line := p.here()
@@ -24,7 +24,7 @@ func (p *parser) parsePostfix(x expr, chain *int) (expr, error) {
 	}
 }
 
-// parseAttribute parses what follows a dot: a name, or a number as in pair.0.
+// parseAttribute parses the name or the number after a dot, as in pair.0.
 func (p *parser) parseAttribute(line at, x expr) (expr, error) {
 	t := p.next()
 	switch t.kind {
@@ -71,7 +71,7 @@ func (p *parser) parseSubscript(line at, x expr) (expr, error) {
 	return &subscriptExpr{line, x, bounds[0]}, nil
 }
 
-// parseTupleIndex parses the rest of x[first, …], which looks a tuple up.
+// parseTupleIndex parses the rest of x[first, …], whose index is a tuple.
 func (p *parser) parseTupleIndex(line at, x, first expr) (expr, error) {
 	p.next()
 	items, err := p.parseItems("]")
@@ -84,8 +84,8 @@ func (p *parser) parseCall(line at, x expr) (expr, error) {
 	return &callExpr{line, x, args}, err
 }
 
-// parseArguments parses a bracketed argument list in Python's order: positional,
-// keyword, *args, **kwargs.
+// parseArguments parses an argument list in Python's order: positional, keyword, *args,
+// **kwargs.
 func (p *parser) parseArguments() (arguments, error) {
 	var args arguments
 	if err := p.expectOperator("("); err != nil {
@@ -107,7 +107,7 @@ func (p *parser) parseArguments() (arguments, error) {
 	return args, nil
 }
 
-// parseArgument parses one argument and refuses an order that Python refuses.
+// parseArgument parses one argument. It rejects an order that Python rejects.
 func (p *parser) parseArgument(args *arguments) error {
 	var err error
 	misplaced := args.doubleStar != nil
@@ -135,8 +135,8 @@ func (p *parser) parseArgument(args *arguments) error {
 	return err
 }
 
-// parseFilters parses filters, tests and calls behind x; chain is nil where a
-// fresh count starts.
+// parseFilters parses the filters, tests and calls after x. chain counts the operators
+// of the chain; nil starts a new count.
 func (p *parser) parseFilters(x expr, chain *int) (expr, error) {
 	if chain == nil {
 		chain = new(int)
@@ -174,7 +174,7 @@ func (p *parser) dottedName() (string, error) {
 	return name, err
 }
 
-// parseFilter parses a filter's name and arguments behind the bar.
+// parseFilter parses the name and the arguments of a filter after the bar.
 func (p *parser) parseFilter(x expr) (expr, error) {
 	line := p.here()
 	name, err := p.dottedName()
@@ -191,7 +191,7 @@ func (p *parser) parseFilter(x expr) (expr, error) {
 	return f, err
 }
 
-// parseTest parses a test behind "is". One argument needs no parentheses.
+// parseTest parses a test after "is". A single argument needs no parentheses.
 func (p *parser) parseTest(line at, x expr) (expr, error) {
 	negated := p.skipName("not")
 	name, err := p.dottedName()
@@ -225,7 +225,7 @@ func (p *parser) parseTest(line at, x expr) (expr, error) {
 	return t, nil
 }
 
-// startsTestArgument tells whether an argument without parentheses follows a test.
+// startsTestArgument reports whether an argument without parentheses follows a test.
 func (p *parser) startsTestArgument() bool {
 	t := p.peek()
 	switch t.kind {

@@ -2,8 +2,8 @@ package jinja
 
 import "slices"
 
-// parseBody parses text and statements until a tag named by one of ends, whose
-// name is consumed and returned. Without ends it parses to the end of the source.
+// parseBody parses text and statements up to a tag whose name is in ends. It consumes
+// and returns that name. Without ends it parses to the end of the source.
 func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) {
 	if err := p.enterNesting(); err != nil {
 		return nil, "", err
@@ -35,7 +35,7 @@ func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) 
 				return nil, "", err
 			}
 			body = append(body, s)
-		default: // lex emits nothing else outside tags but the end
+		default: // outside tags lex emits only these tokens and tokEOF
 			if len(ends) > 0 {
 				return nil, "", p.fail("the template ends where {%% %s %%} is expected", ends[len(ends)-1])
 			}
@@ -44,17 +44,18 @@ func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) 
 	}
 }
 
-// parseBlock parses the rest of an opening tag and its body up to the end tag,
-// whose own end is left for parseBody.
+// parseBlock parses the end of an opening tag and its body up to the end tag. parseBody
+// consumes the end of the end tag.
 func (p *parser) parseBlock(ends ...string) ([]stmt, string, error) {
-	p.skipOperator(":") // Jinja tolerates Python's colon
+	p.skipOperator(":") // Jinja accepts Python's colon
 	if err := p.expectKind(tokTagEnd); err != nil {
 		return nil, "", err
 	}
 	return p.parseBody(ends...)
 }
 
-// unsupportedTags are Jinja's statements outside the subset, with what to do.
+// unsupportedTags lists the statements of Jinja outside the supported subset, with
+// advice.
 var unsupportedTags = map[string]string{
 	"include":    "a chat template must be one file",
 	"import":     "a chat template must be one file",
@@ -66,7 +67,7 @@ var unsupportedTags = map[string]string{
 	"debug":      "remove the tag",
 }
 
-// parseTag parses one statement after {%, up to but without its last %}.
+// parseTag parses one statement after {% and leaves the final %} unconsumed.
 func (p *parser) parseTag() (stmt, error) {
 	line := p.here()
 	name, err := p.expectName()
@@ -91,7 +92,8 @@ func (p *parser) parseTag() (stmt, error) {
 	case "block":
 		return p.parseNamedBlock(line)
 	case "generation":
-		// transformers marks the assistant's tokens with it for training; the text stays.
+		// transformers uses the tag in training to mark the assistant's tokens.
+		// Rendering writes its body.
 		body, _, err := p.parseBlock("endgeneration")
 		return &scopeStmt{at: line, body: body}, err
 	case "print":
@@ -114,7 +116,7 @@ func (p *parser) parseTag() (stmt, error) {
 	return nil, p.unsupported(int(line), "{% "+name+" %}", "unknown tag")
 }
 
-// parsePrint parses {% print a, b %}, which writes its values one after another.
+// parsePrint parses {% print a, b %}, which writes the concatenation of its values.
 func (p *parser) parsePrint(line at) (stmt, error) {
 	var parts []expr
 	for p.peek().kind != tokTagEnd {
@@ -132,8 +134,8 @@ func (p *parser) parsePrint(line at) (stmt, error) {
 	return &outputStmt{line, &concatExpr{line, parts}}, nil
 }
 
-// parseIf parses all branches. Whether one runs is not known, so unknown filters in
-// them are forgotten.
+// parseIf parses all branches. It discards errors about unknown filters in the
+// branches, because a branch may never run.
 func (p *parser) parseIf(line at) (stmt, error) {
 	unknown := p.unknown
 	defer func() { p.unknown = unknown }()
@@ -159,7 +161,8 @@ func (p *parser) parseIf(line at) (stmt, error) {
 	return s, nil
 }
 
-// parseFor parses {% for target in iter [if test] [recursive] %}…[{% else %}…]{% endfor %}.
+// parseFor parses {% for target in iter [if test] [recursive] %}…[{% else %}…]{% endfor
+// %}.
 func (p *parser) parseFor(line at) (stmt, error) {
 	s := &forStmt{at: line}
 	var err error
@@ -255,8 +258,8 @@ func (p *parser) parseWith(line at) (stmt, error) {
 	return s, err
 }
 
-// parseNamedBlock parses {% block name [scoped] [required] %}: without template
-// inheritance the body stands where it is written.
+// parseNamedBlock parses {% block name [scoped] [required] %}. Without template
+// inheritance the body renders in place.
 func (p *parser) parseNamedBlock(line at) (stmt, error) {
 	name, err := p.expectName()
 	if err != nil {

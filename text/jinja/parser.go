@@ -2,7 +2,7 @@ package jinja
 
 import "fmt"
 
-// parse turns a source into its statements.
+// parse parses a source into statements.
 func parse(source string) ([]stmt, error) {
 	tokens, err := lex(source)
 	if err != nil {
@@ -16,30 +16,31 @@ func parse(source string) ([]stmt, error) {
 	return body, err
 }
 
-// parser builds the syntax tree by recursive descent, with Jinja's grammar and
+// parser builds the syntax tree by recursive descent. It implements Jinja's grammar and
 // operator precedence.
 type parser struct {
 	tokens []token
 	pos    int
-	// nesting counts open blocks and brackets; loops the for bodies around the
-	// current tag (break and continue need one).
+	// nesting is the number of open blocks and brackets. loops is the number of
+	// enclosing for bodies, of which break and continue need at least one.
 	nesting int
 	loops   int
-	// unknown is the first unknown filter or test that will certainly be reached; the
-	// whole template is refused for it. Those in a branch that may never run are
-	// forgotten when the branch ends, and fail only if rendering meets them.
+	// unknown is the error about the first unknown filter or test that rendering
+	// certainly reaches. parse returns it. The parser discards it at the end of a
+	// branch that may never run; rendering then reports it if it reaches the filter or
+	// test.
 	unknown error
-	// macros holds the definitions being parsed, innermost last.
+	// macros holds the definitions that enclose the current token, innermost last.
 	macros []*macroDef
-	blocks []string // the names of {% block %} so far
+	blocks []string // names of the {% block %} tags so far
 }
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
 
-// peekAfter returns the token behind the next one.
+// peekAfter returns the token after the next one.
 func (p *parser) peekAfter() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
 
-// next consumes a token; the end of the template is never consumed.
+// next consumes and returns a token. It does not consume tokEOF.
 func (p *parser) next() token {
 	t := p.tokens[p.pos]
 	if t.kind != tokEOF {
@@ -59,7 +60,7 @@ func (p *parser) isName(name string) bool { return p.peek().isName(name) }
 
 func (t token) isName(name string) bool { return t.kind == tokName && t.text == name }
 
-// skipOperator consumes op if it is next.
+// skipOperator consumes op if it is the next token.
 func (p *parser) skipOperator(op string) bool {
 	if p.isOperator(op) {
 		p.pos++
@@ -68,7 +69,7 @@ func (p *parser) skipOperator(op string) bool {
 	return false
 }
 
-// skipName consumes a keyword if it is next.
+// skipName consumes a keyword if it is the next token.
 func (p *parser) skipName(name string) bool {
 	if p.isName(name) {
 		p.pos++
@@ -77,7 +78,7 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
-// expectOperator consumes op or fails.
+// expectOperator consumes op or returns an error.
 func (p *parser) expectOperator(op string) error {
 	if !p.skipOperator(op) {
 		return p.fail("expected '%s', got %s", op, p.peek())
@@ -85,7 +86,7 @@ func (p *parser) expectOperator(op string) error {
 	return nil
 }
 
-// expectName consumes an identifier or fails.
+// expectName consumes an identifier or returns an error.
 func (p *parser) expectName() (string, error) {
 	if p.peek().kind != tokName {
 		return "", p.fail("expected a name, got %s", p.peek())
@@ -93,7 +94,7 @@ func (p *parser) expectName() (string, error) {
 	return p.next().text, nil
 }
 
-// expectKind consumes a token of a kind or fails.
+// expectKind consumes a token of a kind or returns an error.
 func (p *parser) expectKind(kind tokenKind) error {
 	if p.peek().kind != kind {
 		return p.fail("expected %s, got %s", token{kind: kind}, p.peek())
@@ -102,25 +103,26 @@ func (p *parser) expectKind(kind tokenKind) error {
 	return nil
 }
 
-// fail reports a syntax error at the next token.
+// fail returns a syntax error at the next token.
 func (p *parser) fail(format string, args ...any) error {
 	return &Error{Kind: ErrSyntax, Line: p.peek().line, Reason: fmt.Sprintf(format, args...)}
 }
 
-// unsupported names a construct outside the subset and what to do instead.
+// unsupported returns an error that names a construct outside the supported subset and
+// gives advice.
 func (p *parser) unsupported(line int, construct, advice string) error {
 	return &Error{Kind: ErrUnsupported, Line: line, Construct: construct, Reason: advice}
 }
 
-// noteUnknown remembers the first unknown filter or test.
+// noteUnknown records the first unknown filter or test.
 func (p *parser) noteUnknown(err error, line at) {
 	if p.unknown == nil {
 		p.unknown = locate(err, int(line))
 	}
 }
 
-// enterNesting and close bracket a nested construct, so that hostile nesting ends in an
-// error instead of a deep stack.
+// enterNesting starts a nested construct, and leaveNesting ends it. The limit turns
+// deep nesting into an error before the stack grows large.
 func (p *parser) enterNesting() error {
 	p.nesting++
 	if p.nesting > maxNesting {
@@ -131,7 +133,7 @@ func (p *parser) enterNesting() error {
 
 func (p *parser) leaveNesting() { p.nesting-- }
 
-// countChain counts the links of one chain of operators.
+// countChain counts the operators of one chain.
 func (p *parser) countChain(count *int) error {
 	*count++
 	if *count > maxChain {
@@ -140,7 +142,7 @@ func (p *parser) countChain(count *int) error {
 	return nil
 }
 
-// String names a token in error messages.
+// String describes a token for error messages.
 func (t token) String() string {
 	switch t.kind {
 	case tokEOF:

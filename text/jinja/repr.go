@@ -8,10 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// runeCount counts characters; invalid bytes count as one each.
+// runeCount returns the number of characters. Each invalid byte counts as one.
 func runeCount(s string) int { return utf8.RuneCountInString(s) }
 
-// isASCII tells that bytes are characters, the common case that needs no decoding.
+// isASCII reports whether every character of s is a single byte. This common case needs
+// no decoding.
 func isASCII(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= utf8.RuneSelf {
@@ -23,8 +24,8 @@ func isASCII(s string) bool {
 
 func formatInt(i int64) string { return strconv.FormatInt(i, 10) }
 
-// formatFloat is Python's repr of a float: the shortest digits that read back,
-// with an exponent below 1e-4 and from 1e16.
+// formatFloat implements Python's repr of a float: the shortest digits that parse to
+// the same value, with an exponent below 1e-4 and from 1e16.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -46,8 +47,8 @@ func formatFloat(f float64) string {
 	return s
 }
 
-// str is Python's str(), what {{ v }} prints except for undefined values, which
-// it prints as nothing too.
+// str implements Python's str(), which {{ v }} prints. An undefined value becomes the
+// empty string.
 func (m *meter) str(v value) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -72,7 +73,7 @@ type reprWriter struct {
 	b strings.Builder
 }
 
-// write charges for text before it is kept.
+// write appends s and charges its length.
 func (w *reprWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
 		return limitErrorf("a printed value of more than %d MiB", maxOutput>>20)
@@ -81,7 +82,7 @@ func (w *reprWriter) write(s string) error {
 	return w.m.chargeBytes(len(s))
 }
 
-// repr writes any value; depth ends the writing of cycles.
+// repr writes a value. depth ends the traversal of cycles.
 func (w *reprWriter) repr(v value, depth int) error {
 	if depth > maxValueDepth {
 		return limitErrorf("a printed value nests deeper than %d", maxValueDepth)
@@ -117,7 +118,7 @@ func (w *reprWriter) repr(v value, depth int) error {
 	return w.write(reprScalar(v))
 }
 
-// sequence writes items between brackets.
+// sequence writes items between two brackets.
 func (w *reprWriter) sequence(open string, items []value, end string, depth int) error {
 	if err := w.write(open); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (w *reprWriter) sequence(open string, items []value, end string, depth int)
 	return w.write(end)
 }
 
-// dict writes the pairs in their order.
+// dict writes the pairs in insertion order.
 func (w *reprWriter) dict(d *dict, depth int) error {
 	separator := "{"
 	for i, key := range d.keys {
@@ -159,7 +160,7 @@ func (w *reprWriter) dict(d *dict, depth int) error {
 	return w.write("}")
 }
 
-// reprScalar is repr() of a value without parts.
+// reprScalar implements repr() for values other than containers.
 func reprScalar(v value) string {
 	switch v := v.(type) {
 	case nil:
@@ -195,7 +196,8 @@ func reprScalar(v value) string {
 	return "<" + typeName(v) + " object>"
 }
 
-// quote is Python's repr() of a string: single quotes unless only those occur in it.
+// quote implements Python's repr() of a string. The quotes are single unless s contains
+// single but no double quotes.
 func quote(s string) string {
 	q := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
@@ -225,7 +227,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// escapeRune writes a character that cannot be printed as \xNN, \uNNNN or \UNNNNNNNN.
+// escapeRune escapes a non-printable character as \xNN, \uNNNN or \UNNNNNNNN.
 func escapeRune(r rune) string {
 	kind, digits := `\U`, 8
 	switch {

@@ -1,30 +1,31 @@
 package jinja
 
-// scope holds the names that a block binds. A for body, macro, call block, with,
-// filter block and set block have scopes of their own; if has none. Names are
-// looked up from the innermost scope outwards, at the time of use.
+// scope holds the names that a block binds. A for body, macro, call block, with block,
+// filter block and set block have their own scope; an if block has none. lookup
+// searches from the innermost scope outwards when a name is used.
 type scope struct {
 	parent *scope
 	names  []string
 	values []value
-	index  map[string]int // made when the scope has many names
+	index  map[string]int // nil while the scope has few names
 
-	// Most scopes are those of loop turns, with a few names: they take one allocation.
+	// Inline storage for the first names. Most scopes belong to loop iterations and
+	// have few names, so they need a single allocation.
 	nameSpace  [3]string
 	valueSpace [3]value
 }
 
-// indexedScope is the number of names from which a scope is searched by index.
+// indexedScope is the number of names above which a scope has an index.
 const indexedScope = 12
 
-// newScope returns an empty scope inside parent.
+// newScope returns an empty scope with the given parent.
 func newScope(parent *scope) *scope {
 	s := &scope{parent: parent}
 	s.names, s.values = s.nameSpace[:0], s.valueSpace[:0]
 	return s
 }
 
-// find returns the position of name in s itself, or -1.
+// find returns the position of name in s, or -1. It does not search the parents.
 func (s *scope) find(name string) int {
 	if s.index != nil {
 		if i, ok := s.index[name]; ok {
@@ -40,7 +41,8 @@ func (s *scope) find(name string) int {
 	return -1
 }
 
-// lookup finds name in s or the scopes around it, and how many it searched.
+// lookup returns the value of name in s or its parents. searched is the number of
+// scopes it searched.
 func (s *scope) lookup(name string) (v value, ok bool, searched int) {
 	for ; s != nil; s = s.parent {
 		searched++
@@ -51,7 +53,7 @@ func (s *scope) lookup(name string) (v value, ok bool, searched int) {
 	return nil, false, searched
 }
 
-// set binds name in s itself.
+// set binds name in s.
 func (s *scope) set(name string, v value) {
 	if i := s.find(name); i >= 0 {
 		s.values[i] = v

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// layouts are the directives of strftime that Go's time layouts cover, in the C locale.
+// layouts maps directives of strftime in the C locale to Go's time layouts.
 var layouts = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'c': "Mon Jan _2 15:04:05 2006",
 	'd': "02", 'D': "01/02/06", 'e': "_2", 'F': "2006-01-02", 'h': "Jan", 'H': "15", 'I': "03",
@@ -13,8 +13,8 @@ var layouts = map[byte]string{
 	'T': "15:04:05", 'x': "01/02/06", 'X': "15:04:05", 'y': "06", 'Y': "2006",
 }
 
-// strftime formats t with C's directives. An unknown one stays as written; %z and
-// %Z are empty, since templates see the local time without its zone.
+// strftime formats t with C's directives. It preserves an unknown directive. %z and %Z
+// expand to the empty string, because templates see the local time without its zone.
 func strftime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -42,7 +42,7 @@ func strftime(t time.Time, format string) string {
 	return b.String()
 }
 
-// directive formats one directive; ok is false for an unknown one.
+// directive formats one directive. ok is false for an unknown directive.
 func directive(t time.Time, code byte) (string, bool) {
 	if layout, ok := layouts[code]; ok {
 		return t.Format(layout), true
@@ -65,9 +65,9 @@ func directive(t time.Time, code byte) (string, bool) {
 		return formatInt(int64(t.Weekday())), true
 	case 'u':
 		return formatInt(int64((t.Weekday()+6)%7 + 1)), true
-	case 'U': // weeks begin on Sunday
+	case 'U': // weeks start on Sunday
 		return zeroPad((t.YearDay()+6-int(t.Weekday()))/7, 2), true
-	case 'W': // weeks begin on Monday
+	case 'W': // weeks start on Monday
 		return zeroPad((t.YearDay()+6-int(t.Weekday()+6)%7)/7, 2), true
 	case 'V':
 		return zeroPad(isoWeek, 2), true
@@ -92,8 +92,8 @@ func zeroPad(n, width int) string {
 	return strings.Repeat("0", max(width-len(s), 0)) + s
 }
 
-// repad changes the padding of a number as a flag asks: - for none, _ for blanks,
-// 0 for zeros.
+// repad changes the padding of a number: the flag - removes it, _ pads with spaces, 0
+// pads with zeros.
 func repad(text string, flag byte) string {
 	body := strings.TrimLeft(text, " 0")
 	if body == "" && text != "" {

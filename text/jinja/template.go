@@ -12,30 +12,31 @@ type Template struct {
 	body []stmt
 }
 
-// Message is the plain form of a message. Messages with more than a text, such as
-// tool calls, are given as *Object or map[string]any.
+// Message is a message with a role and a text. A message with other fields, such as
+// tool calls, is an *Object or a map[string]any.
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// Input holds the variables of one rendering. Values may be nil, bool, int, int64,
-// float64, string, json.Number, []any, map[string]any, *Object and Message.
+// Input holds the variables of one rendering. A value may be nil or have the type bool,
+// int, int64, float64, string, json.Number, []any, map[string]any, *Object or Message.
 type Input struct {
 	Messages            []any
-	Tools               []any // none where nil, as transformers passes it
-	Documents           []any // none where nil
+	Tools               []any // nil becomes none, as in transformers
+	Documents           []any // nil becomes none
 	AddGenerationPrompt bool
-	BOS, EOS            string // bos_token and eos_token
-	// Now is the time that strftime_now shows; the zero value is the time of rendering.
+	BOS, EOS            string // the variables bos_token and eos_token
+	// Now is the time for strftime_now. The zero value selects the time of the
+	// rendering.
 	Now time.Time
-	// Extra holds further variables, such as enable_thinking; it may replace any of the others.
+	// Extra holds further variables, such as enable_thinking. They override the
+	// variables above.
 	Extra map[string]any
 }
 
-// Parse reads a template. The error, an *Error, names the line and the construct
-// that is malformed (ErrSyntax), outside the subset (ErrUnsupported) or too large
-// (ErrLimit).
+// Parse parses a template. The error is an *Error with the line and the construct. Its
+// kind is ErrSyntax, ErrUnsupported or ErrLimit.
 func Parse(source string) (*Template, error) {
 	body, err := parse(source)
 	if err != nil {
@@ -44,9 +45,9 @@ func Parse(source string) (*Template, error) {
 	return &Template{body}, nil
 }
 
-// Render returns the text that t gives for in. It takes under a second and bounded
-// memory whatever the template does; in is not changed. The error is an *Error
-// of kind ErrRaised (the template refuses the conversation, in its own words),
+// Render renders the template with the variables of in, which it does not modify. The
+// limits bound its time to a second and its memory, whatever the template does. The
+// error is an *Error of kind ErrRaised (the template rejects the conversation),
 // ErrRuntime, ErrUnsupported, ErrLimit or ErrInput.
 func (t *Template) Render(in Input) (string, error) {
 	root := newScope(nil)
@@ -77,7 +78,7 @@ func (t *Template) Render(in Input) (string, error) {
 	return r.out.String(), nil
 }
 
-// variables returns the names that the template starts with.
+// variables returns the global variables of the template.
 func (in *Input) variables() map[string]any {
 	vars := map[string]any{
 		"messages":              in.Messages,
@@ -93,7 +94,7 @@ func (in *Input) variables() map[string]any {
 	return vars
 }
 
-// noneIfNil turns an absent list into none.
+// noneIfNil converts a nil slice to nil, which templates see as none.
 func noneIfNil(items []any) any {
 	if items == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// test computes "v is name(args)".
+// test implements "v is name(args)".
 type test = builtin[value, bool]
 
 // tests are Jinja's built-in tests.
@@ -51,14 +51,14 @@ var tests = map[string]test{
 	"test":        withParams(testIsTest),
 }
 
-// hasTest lets the parser refuse unknown tests before anything runs.
+// hasTest reports whether a test exists. The parser rejects unknown tests with it.
 func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
 func unknownTest(name string) error {
 	return &Error{Kind: ErrUnsupported, Construct: "test '" + name + "'", Reason: "no test of this name is available"}
 }
 
-// applyTest runs a test by name.
+// applyTest applies a test by name.
 func (r *renderer) applyTest(name string, v value, args []value, keywords []keyword) (bool, error) {
 	t, ok := r.tests[name]
 	if !ok {
@@ -67,14 +67,15 @@ func (r *renderer) applyTest(name string, v value, args []value, keywords []keyw
 	return t.apply(&call{r, name, args, keywords}, v)
 }
 
-// typeTest makes a test without arguments.
+// typeTest returns a test without arguments.
 func typeTest(holds func(value) bool) test {
 	return withParams(func(_ *params, v value) (bool, error) { return holds(v), nil })
 }
 
 func isUndefined(v value) bool { _, ok := v.(*undefined); return ok }
 
-// isInteger does not hold for booleans, though number does.
+// isInteger reports whether v is an integer. In contrast to isNumber it excludes
+// booleans.
 func isInteger(v value) bool {
 	switch v.(type) {
 	case int64, bigInt:
@@ -83,16 +84,16 @@ func isInteger(v value) bool {
 	return false
 }
 
-// isCallable holds for what can be called, if only to fail.
+// isCallable reports whether v has a __call__ method in Jinja.
 func isCallable(v value) bool {
 	switch v.(type) {
-	case *function, *macro, *loop, *undefined: // Jinja's undefined has a __call__
+	case *function, *macro, *loop, *undefined: // Jinja's undefined has a __call__ that fails
 		return true
 	}
 	return false
 }
 
-// isSequence holds for what has a length and items: mappings and strings too.
+// isSequence reports whether v has a length and items. Mappings and strings do.
 func isSequence(v value) bool {
 	switch v.(type) {
 	case *dictView:
@@ -102,12 +103,13 @@ func isSequence(v value) bool {
 	return ok
 }
 
-// comparisonTest makes a test that compares with its argument.
+// comparisonTest returns a test that compares v with its argument.
 func comparisonTest(op string) test {
 	return withParams(func(p *params, v value) (bool, error) { return p.r.compare(op, v, p.values[0]) }, "other")
 }
 
-// caseTest holds when s has letters of the wanted case and none of the other.
+// caseTest returns a test that reports whether v has letters of the wanted case and
+// none of the other.
 func caseTest(want, other func(rune) bool) test {
 	return withParams(func(p *params, v value) (bool, error) {
 		s, err := textOperand(p, v)
@@ -115,17 +117,17 @@ func caseTest(want, other func(rune) bool) test {
 	})
 }
 
-// remainderTest makes odd and even.
+// remainderTest returns the test odd or even.
 func remainderTest(divisor, want int64) test {
 	return withParams(func(p *params, v value) (bool, error) { return hasRemainder(p.r, v, divisor, want) })
 }
 
-// testDivisible holds when num divides v.
+// testDivisible reports whether num divides v.
 func testDivisible(p *params, v value) (bool, error) {
 	return hasRemainder(p.r, v, p.values[0], 0)
 }
 
-// hasRemainder computes with %, which fails for what is no number.
+// hasRemainder evaluates v % divisor, which fails if v is not a number.
 func hasRemainder(r *renderer, v, divisor value, want int64) (bool, error) {
 	rest, err := r.binary("%", v, divisor)
 	if err != nil {
@@ -134,7 +136,8 @@ func hasRemainder(r *renderer, v, divisor value, want int64) (bool, error) {
 	return r.equal(rest, want)
 }
 
-// testSameAs is Python's "is": identity for containers, equality for the rest.
+// testSameAs implements Python's "is": containers compare by identity, other values by
+// equality.
 func testSameAs(p *params, v value) (bool, error) {
 	if s, ok := plain(v).(string); ok {
 		other, isText := plain(p.values[0]).(string)
@@ -143,14 +146,15 @@ func testSameAs(p *params, v value) (bool, error) {
 	return v == p.values[0], nil
 }
 
-// testIsFilter holds when v names a filter, so that a template can ask before use.
+// testIsFilter reports whether v is the name of a filter, so a template can check for a
+// filter before it uses it.
 func testIsFilter(p *params, v value) (bool, error) {
 	name, _ := plain(v).(string)
 	_, ok := p.r.filters[name]
 	return ok, nil
 }
 
-// testIsTest holds when v names a test.
+// testIsTest reports whether v is the name of a test.
 func testIsTest(p *params, v value) (bool, error) {
 	name, _ := plain(v).(string)
 	_, ok := p.r.tests[name]

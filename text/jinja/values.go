@@ -6,42 +6,43 @@ import (
 	"strconv"
 )
 
-// A value is one of: nil (None), bool, int64, float64, bigInt, string, markup,
-// *list, *tuple, *dict, *dictView, *span (a range), *iterator (a lazy sequence),
-// *undefined, *namespace, *function, *macro, *loop, *cycler. Values are immutable
-// except namespaces and the position of iterators, loops and cyclers.
+// A value has one of these types: nil (None), bool, int64, float64, bigInt, string,
+// markup, *list, *tuple, *dict, *dictView, *rangeValue, *iterator (a lazy sequence),
+// *undefined, *namespace, *function, *macro, *loop or *cycler. Values are immutable
+// except for namespaces and the positions of iterators, loops and cyclers.
 type value = any
 
-// list is a Python list; identity is the pointer.
+// list is a Python list. Its pointer is its identity.
 type list struct{ items []value }
 
-// tuple is a Python tuple; names label its items as attributes where set (groupby).
+// tuple is a Python tuple. names, if not nil, makes the items available as attributes
+// (for groupby).
 type tuple struct {
 	items []value
 	names []string
 }
 
-// bigInt is an integer beyond 64 bits, kept as decimal digits: messages may carry
-// one, and it prints as it came, but takes part in no arithmetic.
+// bigInt is an integer with more than 64 bits, stored as decimal digits. Messages may
+// contain such an integer. It prints unchanged and does not support arithmetic.
 type bigInt string
 
-// markup is a string marked by |safe or |escape: adding a plain string to it
-// escapes that string, as in Jinja. Elsewhere it acts as a string.
+// markup is a string that |safe or |escape has marked. As in Jinja, adding a plain
+// string to it escapes that string. Otherwise it behaves like a string.
 type markup string
 
-// undefined stands for what does not exist. It prints as nothing and is false;
-// most uses fail with its message.
+// undefined is the value of a name, attribute or item that does not exist. It prints as
+// the empty string and is false. Most other operations fail with reason.
 type undefined struct {
 	reason string
 }
 
-// namespace is the mutable object whose attributes {% set ns.x = … %} changes.
+// namespace is the mutable object whose attributes {% set ns.x = … %} assigns.
 type namespace struct{ attrs *dict }
 
 // rangeValue is Python's range object.
 type rangeValue struct{ start, stop, stride int64 }
 
-// len counts without running through the range.
+// len computes the length without iterating.
 func (s *rangeValue) len() int {
 	switch {
 	case s.stride > 0 && s.start < s.stop:
@@ -54,7 +55,7 @@ func (s *rangeValue) len() int {
 
 func (s *rangeValue) at(i int) value { return s.start + int64(i)*s.stride }
 
-// dictView is what dict.items(), keys() and values() return.
+// dictView is the result of dict.items(), keys() or values().
 type dictView struct {
 	dict *dict
 	kind string // "items", "keys" or "values"
@@ -70,13 +71,13 @@ func (v *dictView) at(i int) value {
 	return &tuple{items: []value{v.dict.keys[i], v.dict.values[i]}}
 }
 
-// function is a callable that Go implements.
+// function is a callable implemented in Go.
 type function struct {
 	name string
 	call func(c *call) (value, error)
 }
 
-// plain turns markup into an ordinary string.
+// plain converts markup to a string. Other values stay unchanged.
 func plain(v value) value {
 	if m, ok := v.(markup); ok {
 		return string(m)
@@ -84,7 +85,7 @@ func plain(v value) value {
 	return v
 }
 
-// truthy is Python's bool().
+// truthy implements Python's bool().
 func truthy(v value) bool {
 	switch v := v.(type) {
 	case nil, *undefined:
@@ -106,8 +107,8 @@ func truthy(v value) bool {
 	return true
 }
 
-// length is Python's len(), in characters for strings; ok is false for values
-// that have none.
+// length implements Python's len(). The length of a string is its number of characters.
+// ok is false for values without a length.
 func length(v value) (n int, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -130,7 +131,7 @@ func length(v value) (n int, ok bool) {
 	return 0, false
 }
 
-// typeName is the name of v's Python type, for messages.
+// typeName returns the name of v's Python type for error messages.
 func typeName(v value) string {
 	switch v := v.(type) {
 	case nil:
@@ -171,8 +172,8 @@ func typeName(v value) string {
 	return "function"
 }
 
-// number returns v as an integer or a float where it is a number; booleans count
-// as 0 and 1, as in Python.
+// number returns v as an integer and a float. ok is false if v is not a number. As in
+// Python, booleans count as 0 and 1.
 func number(v value) (i int64, f float64, isInt, ok bool) {
 	switch v := v.(type) {
 	case bool:
@@ -188,7 +189,7 @@ func number(v value) (i int64, f float64, isInt, ok bool) {
 	return 0, 0, false, false
 }
 
-// parseInteger reads a literal of base 2, 8, 10 or 16.
+// parseInteger parses a literal of base 2, 8, 10 or 16.
 func parseInteger(s string) (value, error) {
 	if i, err := strconv.ParseInt(s, 0, 64); err == nil {
 		return i, nil
