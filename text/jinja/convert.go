@@ -55,7 +55,7 @@ func (cv *converter) convert(v any, field string, depth int) (value, error) {
 	case []map[string]any:
 		return convertSlice(cv, v, field, depth)
 	}
-	return nil, inputErrorf(field, "values of Go type %T are not supported", v)
+	return nil, inputErrorf(field, "has the unsupported Go type %T", v)
 }
 
 // convertSlice converts a slice whose element type convert supports.
@@ -113,7 +113,7 @@ func convertNumber(n json.Number, field string) (value, error) {
 	}
 	digits := strings.TrimPrefix(s, "-")
 	if digits == "" || strings.Trim(digits, "0123456789") != "" || len(digits) > maxDigits {
-		return nil, inputErrorf(field, "%.40q is not a number of at most %d digits", s, maxDigits)
+		return nil, inputErrorf(field, "%.40q is not an integer of at most %d digits", s, maxDigits)
 	}
 	return bigInt(s), nil
 }

@@ -73,7 +73,7 @@ func hashTuple(t *tuple, depth int) (any, error) {
 		}
 		part := hashText(key)
 		if b.Len()+len(part) > maxKeyText {
-			return nil, limitErrorf("a tuple key of more than %d bytes", maxKeyText)
+			return nil, limitErrorf("a tuple key exceeds %d bytes", maxKeyText)
 		}
 		b.WriteString(part)
 	}

@@ -26,11 +26,11 @@ func TestErrors(t *testing.T) {
 		{"unknown filter in a branch that runs", "{% if 1 %}\n{{ 1|frob }}{% endif %}", ErrUnsupported, 2, "filter 'frob'", "no filter"},
 		{"named character", `{{ "\N{DASH}" }}`, ErrUnsupported, 1, `\N{…}`, "uXXXX"},
 		{"open if", "{% if 1 %}", ErrSyntax, 1, "", "endif"},
-		{"stray end", "{% endfor %}", ErrSyntax, 1, "", "closes nothing"},
+		{"stray end", "{% endfor %}", ErrSyntax, 1, "", "no matching opening tag"},
 		{"open tag", "x\n{{ 1", ErrSyntax, 2, "", "ends inside a tag"},
-		{"open comment", "{# x", ErrSyntax, 1, "", "not closed"},
+		{"open comment", "{# x", ErrSyntax, 1, "", "lacks its closing #}"},
 		{"bad bracket", "{{ (1] }}", ErrSyntax, 1, "", "expected ')'"},
-		{"break outside", "{% break %}", ErrSyntax, 1, "", "outside a loop"},
+		{"break outside a loop", "{% break %}", ErrSyntax, 1, "", "outside a loop"},
 		{"bad escape", `{{ "\x1" }}`, ErrSyntax, 1, "", "escape"},
 		{"not UTF-8", "\xff", ErrSyntax, 0, "", "UTF-8"},
 		{"undefined", "a\n{{ a.b.c }}", ErrRuntime, 2, "", "'a' is undefined"},
@@ -55,9 +55,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestUnknownInUnusedBranch checks that a branch that never runs may use unknown
+// TestUnknownFilterInUnusedBranch checks that a branch that never runs may use unknown
 // filters and tests, as in Jinja.
-func TestUnknownInUnusedBranch(t *testing.T) {
+func TestUnknownFilterInUnusedBranch(t *testing.T) {
 	for _, source := range []string{
 		"{% if 0 %}{{ 1|frob }}{{ 1 is frob }}{% endif %}ok",
 		"{{ 1|frob if 0 else 'ok' }}",
@@ -69,9 +69,9 @@ func TestUnknownInUnusedBranch(t *testing.T) {
 	}
 }
 
-// TestRaisedMessageStandsAlone checks that the message of raise_exception has no
+// TestRaisedMessageHasNoPrefix checks that the message of raise_exception has no
 // prefix.
-func TestRaisedMessageStandsAlone(t *testing.T) {
+func TestRaisedMessageHasNoPrefix(t *testing.T) {
 	_, err := renderSource("{{ raise_exception('System role not supported') }}", Input{})
 	require.EqualError(t, err, "System role not supported")
 }

@@ -179,7 +179,7 @@ func (r *renderer) evalConcat(x *concatExpr, s *scope) (value, error) {
 			return nil, err
 		}
 		if b.Len()+len(text) > maxOutput {
-			return nil, limitErrorf("a string of more than %d MiB", maxOutput>>20)
+			return nil, limitErrorf("a string exceeds %d MiB", maxOutput>>20)
 		}
 		if err := r.chargeBytes(len(text)); err != nil {
 			return nil, err

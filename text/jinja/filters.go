@@ -62,7 +62,7 @@ var filters = map[string]filter{
 func hasFilter(name string) bool { _, ok := filters[name]; return ok }
 
 func unknownFilter(name string) error {
-	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter of this name is available"}
+	return &Error{Kind: ErrUnsupported, Construct: "filter '" + name + "'", Reason: "no filter has this name"}
 }
 
 // applyFilter applies a filter by name.

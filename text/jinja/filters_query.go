@@ -18,7 +18,7 @@ func (r *renderer) attributeGetter(attribute value) getter {
 	case string:
 		if len(a) > maxPadding {
 			return func(value) (value, error) {
-				return nil, limitErrorf("an attribute path of more than %d bytes", maxPadding)
+				return nil, limitErrorf("an attribute path exceeds %d bytes", maxPadding)
 			}
 		}
 		r.chargeDeferred(len(a))
@@ -126,7 +126,7 @@ func filterSort(p *params, v value) (value, error) {
 		attributes = attributes[:0]
 		for part := range strings.SplitSeq(s, ",") {
 			if attributes = append(attributes, part); len(attributes) > maxNesting {
-				return nil, limitErrorf("sorting by more than %d attributes", maxNesting)
+				return nil, limitErrorf("the sort filter accepts at most %d attributes", maxNesting)
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func filterTrim(p *params, v value) (value, error) {
 // trim removes the characters of chars from the ends of s.
 func (r *renderer) trim(s, chars string, left, right bool) (string, error) {
 	if len(chars) > maxTrimSet {
-		return "", limitErrorf("a set of more than %d bytes to strip", maxTrimSet)
+		return "", limitErrorf("the character set of strip exceeds %d bytes", maxTrimSet)
 	}
 	// The search of the set costs time for every character of s.
 	if err := r.chargeSteps(1 + len(s)/bytesPerStep*(1+len(chars)/8)); err != nil {
@@ -286,7 +286,7 @@ func filterWordCount(p *params, v value) (value, error) {
 // filterURLEncode escapes text for the path of a URL.
 func filterURLEncode(p *params, v value) (value, error) {
 	if _, isText := plain(v).(string); !isText && isIterable(v) {
-		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "only texts and numbers can be encoded"}
+		return nil, &Error{Kind: ErrUnsupported, Construct: "filter 'urlencode'", Reason: "urlencode accepts only strings and numbers"}
 	}
 	return mapString(p, v, func(s string) string {
 		// url.QueryEscape encodes spaces and slashes differently from Python's quote.

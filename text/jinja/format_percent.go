@@ -203,7 +203,7 @@ func (f *percentFormatter) widthOrPrecision(fallback int) (int, error) {
 // checkWidth rejects a padding that would only waste memory.
 func checkWidth(n int) (int, error) {
 	if n > maxPadding || n < -maxPadding {
-		return 0, limitErrorf("a width or precision of more than %d", maxPadding)
+		return 0, limitErrorf("a width or precision exceeds %d", maxPadding)
 	}
 	return n, nil
 }

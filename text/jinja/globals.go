@@ -41,7 +41,7 @@ func globalRange(c *call) (value, error) {
 	const far = 1 << 60 // the length fits into 64 bits
 	s := &rangeValue{min(max(bounds[0], -far), far), min(max(bounds[1], -far), far), min(max(bounds[2], -far), far)}
 	if n := s.len(); n > maxRange {
-		return nil, limitErrorf("range() of %d numbers, more than %d", n, maxRange)
+		return nil, limitErrorf("range() has %d numbers; at most %d are allowed", n, maxRange)
 	}
 	return s, nil
 }

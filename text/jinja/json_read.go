@@ -46,7 +46,7 @@ func DecodeJSON(data []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, inputErrorf("", "unexpected data at byte %d, after the JSON value", d.InputOffset())
+		return nil, inputErrorf("", "unexpected data after the JSON value at byte %d", d.InputOffset())
 	}
 	return v, nil
 }
@@ -102,7 +102,7 @@ func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 			return nil, inputErrorf(field, "a key at byte %d is not a string", d.InputOffset())
 		}
 		if _, double := o.Get(key); double {
-			return nil, inputErrorf(field, "the key %q occurs twice", key)
+			return nil, inputErrorf(field, "the key %q is a duplicate", key)
 		}
 		v, err := decodeValue(d, strings.TrimPrefix(field+"."+key, "."), depth+1)
 		if err != nil {
@@ -120,7 +120,7 @@ func decodeObject(d *json.Decoder, field string, depth int) (any, error) {
 // JSON.
 func jsonError(d *json.Decoder, field string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return inputErrorf(field, "the JSON ends too early")
+		return inputErrorf(field, "the JSON is truncated")
 	}
 	return inputErrorf(field, "malformed JSON at byte %d: %v", d.InputOffset(), err)
 }
@@ -195,7 +195,7 @@ func (in *Input) setField(key string, v any) (err error) {
 			in.Extra[name], _ = o.Get(name)
 		}
 	default:
-		return inputErrorf(key, "unknown field; extra variables of a template go into chat_template_kwargs")
+		return inputErrorf(key, "unknown field; put extra variables of a template into chat_template_kwargs")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func checkMessage(field string, v any) error {
 		return inputErrorf(field+".role", "missing")
 	}
 	if text, ok := role.(string); !ok || text == "" {
-		return inputErrorf(field+".role", "must be a text such as \"user\", not %s", jsonType(role))
+		return inputErrorf(field+".role", "must be a string such as \"user\", not %s", jsonType(role))
 	}
 	content, ok := o.Get("content")
 	if !ok {
@@ -239,7 +239,7 @@ func checkMessage(field string, v any) error {
 	case string, nil, []any, *Object:
 		return nil
 	}
-	return inputErrorf(field+".content", "must be a text or a list of parts, not %s", jsonType(content))
+	return inputErrorf(field+".content", "must be a string or a list of parts, not %s", jsonType(content))
 }
 
 // jsonType returns the type of a decoded value for error messages.
@@ -253,9 +253,9 @@ func jsonType(v any) string {
 		return "a number"
 	case string:
 		if v == "" {
-			return "an empty text"
+			return "an empty string"
 		}
-		return "a text"
+		return "a string"
 	case []any:
 		return "an array"
 	}

@@ -64,7 +64,7 @@ func (w *jsonWriter) setSeparators(r *renderer, v value) error {
 // write appends s and charges its length.
 func (w *jsonWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
-		return limitErrorf("JSON of more than %d MiB", maxOutput>>20)
+		return limitErrorf("the JSON of tojson exceeds %d MiB", maxOutput>>20)
 	}
 	if err := w.m.chargeBytes(len(s)); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (w *jsonWriter) newline(depth int) error {
 		return nil
 	}
 	if len(w.indent)*depth > maxOutput {
-		return limitErrorf("JSON of more than %d MiB", maxOutput>>20)
+		return limitErrorf("the JSON of tojson exceeds %d MiB", maxOutput>>20)
 	}
 	return w.write("\n" + strings.Repeat(w.indent, depth))
 }
@@ -87,7 +87,7 @@ func (w *jsonWriter) newline(depth int) error {
 // value writes a value. depth ends the traversal of cycles.
 func (w *jsonWriter) value(v value, depth int) error {
 	if depth > maxValueDepth {
-		return limitErrorf("JSON nests deeper than %d", maxValueDepth)
+		return limitErrorf("the value of tojson nests deeper than %d", maxValueDepth)
 	}
 	if err := w.m.chargeSteps(1); err != nil {
 		return err

@@ -45,7 +45,7 @@ type lexer struct {
 // lex returns the tokens of source. The last token is tokEOF.
 func lex(source string) ([]token, error) {
 	if len(source) > maxSource {
-		return nil, limitErrorf("the source has %d bytes, more than %d", len(source), maxSource)
+		return nil, limitErrorf("the source has %d bytes; at most %d are allowed", len(source), maxSource)
 	}
 	if !utf8.ValidString(source) {
 		return nil, &Error{Kind: ErrSyntax, Reason: "the source is not valid UTF-8"}
@@ -72,7 +72,7 @@ func (l *lexer) fail(format string, args ...any) error {
 // larger than the source.
 func (l *lexer) emit(kind tokenKind, text string) error {
 	if len(l.tokens) >= maxTokens {
-		return locate(limitErrorf("more than %d tokens", maxTokens), l.line)
+		return locate(limitErrorf("the template has more than %d tokens", maxTokens), l.line)
 	}
 	l.tokens = append(l.tokens, token{kind, l.line, text})
 	return nil
@@ -150,7 +150,7 @@ func (l *lexer) stripBefore(text string, sign, kind byte) string {
 func (l *lexer) lexComment() error {
 	end := strings.Index(l.rest(), "#}")
 	if end < 0 {
-		return l.fail("a comment is not closed with #}")
+		return l.fail("a comment lacks its closing #}")
 	}
 	var sign byte
 	if end > 0 {
@@ -184,7 +184,7 @@ func (l *lexer) lexRaw(n int) error {
 		i := strings.Index(l.rest()[from:], "{%")
 		if i < 0 {
 			l.line = line
-			return l.fail("a raw block is not closed with {%% endraw %%}")
+			return l.fail("a raw block lacks its {%% endraw %%}")
 		}
 		from += i
 		length, endSign := wordTag(l.rest()[from:], "endraw")

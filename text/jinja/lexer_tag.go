@@ -192,7 +192,7 @@ func (l *lexer) lexString(quote byte) error {
 			return err
 		}
 	}
-	return l.fail("a string is not closed with %c", quote)
+	return l.fail("a string lacks its closing %c", quote)
 }
 
 // simpleEscapes maps the one-character escapes of Python strings. An escaped newline
@@ -238,7 +238,7 @@ func unescape(s string) (string, error) {
 			b.WriteRune(rune(code))
 			i += n - 1
 		case c == 'N':
-			return "", &Error{Kind: ErrUnsupported, Construct: `\N{…}`, Reason: "characters by name are not supported; write \\uXXXX"}
+			return "", &Error{Kind: ErrUnsupported, Construct: `\N{…}`, Reason: "named characters are not supported; use \\uXXXX"}
 		default:
 			b.WriteByte('\\')
 			b.WriteByte(c)

@@ -70,7 +70,7 @@ func newMeter(inputBytes int) *meter {
 func (m *meter) chargeSteps(n int) error {
 	m.steps -= n
 	if m.steps < 0 {
-		return limitErrorf("the template works too long")
+		return limitErrorf("rendering takes too many steps")
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (m *meter) chargeScan(n int) error { return m.chargeSteps(1 + n/bytesPerSte
 // chargeBytes charges n bytes of new values. The caller allocates them afterwards.
 func (m *meter) chargeBytes(n int) error {
 	if n < 0 || n > m.allocMax-m.allocated {
-		return limitErrorf("values take more than %d MiB", m.allocMax>>20)
+		return limitErrorf("the values of the template exceed %d MiB", m.allocMax>>20)
 	}
 	m.allocated += n
 	return m.chargeSteps(1 + n/bytesPerStep)
@@ -95,7 +95,7 @@ func (m *meter) chargeBytes(n int) error {
 // maxOutput or is negative.
 func (m *meter) chargeString(n int) error {
 	if n < 0 || n > maxOutput {
-		return limitErrorf("a string of more than %d MiB", maxOutput>>20)
+		return limitErrorf("a string exceeds %d MiB", maxOutput>>20)
 	}
 	return m.chargeBytes(n)
 }
@@ -103,7 +103,7 @@ func (m *meter) chargeString(n int) error {
 // chargeSlots charges n new elements of a list or mapping.
 func (m *meter) chargeSlots(n int) error {
 	if n < 0 || n > maxAlloc/valueSize {
-		return limitErrorf("a sequence of more than %d elements", maxAlloc/valueSize)
+		return limitErrorf("a sequence exceeds %d elements", maxAlloc/valueSize)
 	}
 	return m.chargeBytes(n * valueSize)
 }

@@ -50,7 +50,7 @@ func TestLimits(t *testing.T) {
 		{"slices", "{{ [1]|slice(99999999999)|list }}"},
 		{"tuple key", "{% set ns = namespace(t=('a',)) %}{% for i in range(50) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ {ns.t: 1} }}"},
 		{"output", "{% set s = 'a' * 1000000 %}{% for i in range(1000) %}{{ s }}{% endfor %}"},
-		{"captures kept", "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set c %}{{ 'a' * 1000000 }}{% endset %}{% set ns.l = ns.l + [c] %}{% endfor %}"},
+		{"retained captures", "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set c %}{{ 'a' * 1000000 }}{% endset %}{% set ns.l = ns.l + [c] %}{% endfor %}"},
 		{"characters by index", long("300000", "{{ s[i] }}")},
 		{"split", long("5000000", "{% set x = s.split() %}")},
 		{"splitlines", long("5000000", "{% set x = s.replace(' ', '\n').splitlines() %}")},

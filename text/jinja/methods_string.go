@@ -203,5 +203,5 @@ func stringRemoveSuffix(p *params, s string) (value, error) {
 }
 
 func unsupportedEncode(*params, string) (value, error) {
-	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates handle text only"}
+	return nil, &Error{Kind: ErrUnsupported, Construct: "str.encode", Reason: "templates cannot process bytes"}
 }

@@ -72,7 +72,7 @@ func operandError(op string, l, rv value) error {
 	}
 	for _, v := range []value{l, rv} {
 		if _, ok := v.(bigInt); ok {
-			return limitErrorf("arithmetic beyond 64 bits")
+			return limitErrorf("integer arithmetic exceeds 64 bits")
 		}
 	}
 	if op == "*" && (isRepeatable(l) || isRepeatable(rv)) {
@@ -249,7 +249,7 @@ func intOp(op string, a, b int64) (value, error) {
 	return quotient, nil
 }
 
-func overflow() error { return limitErrorf("an integer beyond 64 bits") }
+func overflow() error { return limitErrorf("an integer exceeds 64 bits") }
 
 // multiply detects overflow by dividing the product.
 func multiply(a, b int64) (value, error) {

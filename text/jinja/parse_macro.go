@@ -27,7 +27,7 @@ func (p *parser) parseCallBlock(line at) (stmt, error) {
 	}
 	call, ok := x.(*callExpr)
 	if !ok {
-		return nil, p.fail("a call block needs a call of a macro")
+		return nil, p.fail("a call block requires a macro call")
 	}
 	return &callBlockStmt{line, call, def}, p.parseMacroBody(def, "endcall")
 }

@@ -130,7 +130,7 @@ func (p *parser) parseArgument(args *arguments) error {
 		args.positional = append(args.positional, value)
 	}
 	if err == nil && misplaced {
-		return p.fail("a positional argument follows a keyword or starred one")
+		return p.fail("a positional argument follows a keyword argument or an unpacked argument")
 	}
 	return err
 }

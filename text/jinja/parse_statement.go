@@ -37,7 +37,7 @@ func (p *parser) parseBody(ends ...string) (body []stmt, end string, err error) 
 			body = append(body, s)
 		default: // outside tags lex emits only these tokens and tokEOF
 			if len(ends) > 0 {
-				return nil, "", p.fail("the template ends where {%% %s %%} is expected", ends[len(ends)-1])
+				return nil, "", p.fail("the template ends before the expected {%% %s %%}", ends[len(ends)-1])
 			}
 			return body, "", nil
 		}
@@ -111,7 +111,7 @@ func (p *parser) parseTag() (stmt, error) {
 		return nil, p.unsupported(int(line), "{% "+name+" %}", advice)
 	}
 	if len(name) > 3 && name[:3] == "end" || name == "else" || name == "elif" {
-		return nil, p.fail("{%% %s %%} closes nothing", name)
+		return nil, p.fail("{%% %s %%} has no matching opening tag", name)
 	}
 	return nil, p.unsupported(int(line), "{% "+name+" %}", "unknown tag")
 }
@@ -266,10 +266,10 @@ func (p *parser) parseNamedBlock(line at) (stmt, error) {
 		return nil, err
 	}
 	if slices.Contains(p.blocks, name) {
-		return nil, p.fail("block '%s' defined twice", name)
+		return nil, p.fail("block '%s' is a duplicate", name)
 	}
 	if p.blocks = append(p.blocks, name); len(p.blocks) > maxNesting {
-		return nil, locate(limitErrorf("more than %d blocks", maxNesting), int(line))
+		return nil, locate(limitErrorf("the template has more than %d blocks", maxNesting), int(line))
 	}
 	scoped := p.skipName("scoped")
 	p.skipName("required")

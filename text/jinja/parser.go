@@ -137,7 +137,7 @@ func (p *parser) leaveNesting() { p.nesting-- }
 func (p *parser) countChain(count *int) error {
 	*count++
 	if *count > maxChain {
-		return locate(limitErrorf("more than %d operators in one chain", maxChain), p.peek().line)
+		return locate(limitErrorf("a chain has more than %d operators", maxChain), p.peek().line)
 	}
 	return nil
 }

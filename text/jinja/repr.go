@@ -76,7 +76,7 @@ type reprWriter struct {
 // write appends s and charges its length.
 func (w *reprWriter) write(s string) error {
 	if w.b.Len()+len(s) > maxOutput {
-		return limitErrorf("a printed value of more than %d MiB", maxOutput>>20)
+		return limitErrorf("a printed value exceeds %d MiB", maxOutput>>20)
 	}
 	w.b.WriteString(s)
 	return w.m.chargeBytes(len(s))

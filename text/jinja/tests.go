@@ -55,7 +55,7 @@ var tests = map[string]test{
 func hasTest(name string) bool { _, ok := tests[name]; return ok }
 
 func unknownTest(name string) error {
-	return &Error{Kind: ErrUnsupported, Construct: "test '" + name + "'", Reason: "no test of this name is available"}
+	return &Error{Kind: ErrUnsupported, Construct: "test '" + name + "'", Reason: "no test has this name"}
 }
 
 // applyTest applies a test by name.

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oracleTime is the time of the recorded renderings.
-var oracleTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+// recordedTime is the time of the recorded renderings.
+var recordedTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// TestOracle renders the templates of published models and compares the output and the
+// TestTemplatesEqualJinja2 renders the templates of published models and compares the output and the
 // error messages with those of Jinja2.
-func TestOracle(t *testing.T) {
+func TestTemplatesEqualJinja2(t *testing.T) {
 	var cases []struct {
 		Template            string          `json:"template"`
 		Case                string          `json:"case"`
@@ -43,7 +43,7 @@ func TestOracle(t *testing.T) {
 				AddGenerationPrompt: c.AddGenerationPrompt,
 				BOS:                 c.BOS,
 				EOS:                 c.EOS,
-				Now:                 oracleTime,
+				Now:                 recordedTime,
 			})
 			if c.Rendered == nil {
 				require.ErrorIs(t, err, ErrRaised)
