@@ -10,46 +10,44 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// BlockTokens is how many tokens attention looks at in one step, and the
-// smallest unit of a page. It is part of the arithmetic contract: another
-// number gives other rounding.
+// BlockTokens is the number of tokens that attention processes in one step, and the
+// smallest unit of a page. It is part of the arithmetic contract: a different number
+// changes the rounding of results.
 const BlockTokens = 64
 
-// Memory is taken from the system in steps of frameStep, the size of a huge page:
-// attention walks all of it, and spends a seventh of its time on finding small
-// ones. Rows are not a divisor of it, so they follow each other in slabs, which
-// grow step by step up to frameCapacity.
+// A frame grows in steps of frameStep, the size of a huge page, up to frameCapacity.
+// Slabs lie next to each other without padding, because their size does not divide a
+// huge page. Huge pages matter: attention reads all of this memory, and with small
+// pages it spends a seventh of its time on address translation.
 const (
 	frameStep     = 2 << 20
 	frameCapacity = 16 << 20
 )
 
-// ErrClosed is returned by a sequence or cache that was closed.
+// ErrClosed is returned by methods of a closed sequence or cache.
 var ErrClosed = errors.New("kv: closed")
 
-// Shape is the size of the keys and values of one token.
+// Shape describes the keys and values of one token.
 type Shape struct {
 	HeadDim int
-	KVHeads []int // per layer; 0 where a layer keeps no keys
+	KVHeads []int // [layer]; 0 for a layer without KV
 	Format  Format
 }
 
-// blockBytes returns the size of a block of a layer: keys and values of every
-// head in turn.
+// blockBytes returns the size of a block of a layer: the KV head blocks of all heads.
 func (s Shape) blockBytes(layer int) int {
 	return s.KVHeads[layer] * s.Format.BlockBytes(s.HeadDim)
 }
 
-// HeadBlock returns the bytes of one head in a block of a page of a layer: what
-// Block, or Block8, shows as numbers. The page may lie anywhere in memory that
-// is aligned to 64 bytes.
+// HeadBlock returns one KV head block of a page. [Shape.Block] and [Shape.Block8]
+// view it as numbers. The page may lie at any address that is aligned to 64 bytes.
 func (s Shape) HeadBlock(page []byte, layer, head, block int) []byte {
 	n := s.Format.BlockBytes(s.HeadDim)
 	at := block*s.blockBytes(layer) + head*n
 	return page[at : at+n : at+n]
 }
 
-// TokenBytes returns the bytes that one token takes over all layers.
+// TokenBytes returns the bytes of one token in all layers.
 func (s Shape) TokenBytes() int64 {
 	var n int64
 	for l := range s.KVHeads {
@@ -58,74 +56,74 @@ func (s Shape) TokenBytes() int64 {
 	return n / BlockTokens
 }
 
-// Options are what the owner of a cache decides.
+// Options configure a cache.
 type Options struct {
-	// PageTokens is how many tokens a page holds, a multiple of BlockTokens; 0
+	// PageTokens is the number of tokens of a page, a multiple of BlockTokens; 0
 	// means BlockTokens.
 	PageTokens int
-	// Hot is the most memory that pages take as long as older ones can go to
-	// flash, 0 if only the budget limits it.
+	// Hot is the memory limit for pages if older ones can be spilled to flash; 0
+	// means that only the budget limits them.
 	Hot int64
-	// Spill is where pages go for which there is no memory, nil if they cannot go
-	// anywhere. The cache closes it.
+	// Spill writes pages to flash when memory runs out; nil keeps all pages in
+	// memory. The cache closes it.
 	Spill Spiller
-	// MayBeCold says that pages may be on flash although Spill is not set.
+	// MayBeCold states that pages may lie on flash although Spill is nil.
 	MayBeCold bool
 }
 
-// Cache hands out pages to sequences and takes them back. Pages of one place in
-// all layers belong together, as a row: a token needs all of them or none.
+// Cache allocates the pages of sequences. Its unit is the slab: the pages of one
+// position in all layers, since a token needs all of them.
 type Cache struct {
 	shape        Shape
 	budget       *tiering.Budget
-	pageTokens   int   // of a page
-	layerOffsets []int // [layer] where its page lies in a row
-	slabBytes    int   // of a row
+	pageTokens   int   // tokens of a page
+	layerOffsets []int // [layer] offset of the layer's page in a slab
+	slabBytes    int   // size of a slab
 
 	mu        sync.Mutex
 	spill     Spiller
 	mayBeCold bool
-	hotLimit  int64 // most bytes of rows in use; 0 = no limit
+	hotLimit  int64 // maximum bytes of slabs in use; 0 = no limit
 	frames    map[*slabFrame]struct{}
-	lastFrame *slabFrame // that grows
+	lastFrame *slabFrame // the frame that grows
 	free      []*slab
-	liveSlabs int // rows held by sequences
+	liveSlabs int // slabs that sequences hold
 	seqs      map[*Seq]struct{}
 	clock     uint64 // counts calls of Grow
-	changes   uint64 // counts changes of what is cold
-	written   int64  // bytes that were spilled
-	failed    error  // of the last attempt that did not succeed
+	changes   uint64 // counts changes of the pages on flash
+	written   int64  // bytes spilled to flash
+	failed    error  // last spill error
 	closed    bool
 }
 
-// slab is the pages of one place in all layers.
+// slab holds the pages of one position in all layers.
 type slab struct {
 	frame *slabFrame
-	index int // in the slab
+	index int // in the frame
 	data  []byte
-	refs  int // sequences that hold it
+	refs  int // number of users
 }
 
-// slabFrame is memory that rows are cut from, one after the other.
+// slabFrame is a frame that is cut into slabs, one after the other.
 type slabFrame struct {
 	frame    *tiering.Frame
-	capacity int // rows that fit when it has grown as far as it can
-	slabs    int // that were cut
-	keep     int // of them: up to the last that is in use, while trim counts
+	capacity int // slabs that fit at full size
+	slabs    int // slabs cut so far
+	keep     int // during trim: slabs up to the last one in use
 }
 
-// NewCache returns an empty cache. Its pages are charged to budget as hot KV.
+// NewCache returns an empty cache. The cache charges its pages to budget as hot KV.
 func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 	if o.PageTokens == 0 {
 		o.PageTokens = BlockTokens
 	}
 	if o.PageTokens < 0 || o.PageTokens%BlockTokens != 0 || o.PageTokens > maxPageTokens {
-		return nil, fmt.Errorf("kv: a page of %d tokens: it must be a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
+		return nil, fmt.Errorf("kv: invalid page size of %d tokens: use a multiple of %d up to %d", o.PageTokens, BlockTokens, maxPageTokens)
 	}
 	c := &Cache{shape: shape, budget: budget, pageTokens: o.PageTokens, spill: o.Spill, mayBeCold: o.MayBeCold || o.Spill != nil, hotLimit: o.Hot, frames: map[*slabFrame]struct{}{}, seqs: map[*Seq]struct{}{}}
 	for l, heads := range shape.KVHeads {
 		if heads < 0 || shape.HeadDim < 1 || heads > math.MaxInt32/(8*o.PageTokens)/shape.HeadDim {
-			return nil, fmt.Errorf("kv: layer %d: %d heads of %d elements are out of range", l, heads, shape.HeadDim)
+			return nil, fmt.Errorf("kv: layer %d: %d KV heads of %d elements are out of range", l, heads, shape.HeadDim)
 		}
 		c.layerOffsets = append(c.layerOffsets, c.slabBytes)
 		c.slabBytes += c.PageBytes(l)
@@ -133,31 +131,32 @@ func NewCache(shape Shape, budget *tiering.Budget, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// maxPageTokens bounds the size of a page.
+// maxPageTokens limits the size of a page.
 const maxPageTokens = 1 << 14
 
-// Shape returns the sizes that the cache was made for.
+// Shape returns the shape that the cache was created with.
 func (c *Cache) Shape() Shape { return c.shape }
 
-// PageTokens returns how many tokens a page holds.
+// PageTokens returns the number of tokens of a page.
 func (c *Cache) PageTokens() int { return c.pageTokens }
 
-// PageBlocks returns how many blocks that is.
+// PageBlocks returns the number of blocks of a page.
 func (c *Cache) PageBlocks() int { return c.pageTokens / BlockTokens }
 
 // PageBytes returns the size of a page of a layer.
 func (c *Cache) PageBytes(layer int) int { return c.PageBlocks() * c.shape.blockBytes(layer) }
 
-// MayBeCold reports whether pages may be on flash.
+// MayBeCold reports whether pages may lie on flash.
 func (c *Cache) MayBeCold() bool { return c.mayBeCold }
 
-// page returns the page of a layer.
+// page returns the page of a layer in a slab.
 func (c *Cache) page(r *slab, layer int) []byte {
 	at, n := c.layerOffsets[layer], c.PageBytes(layer)
 	return r.data[at : at+n : at+n]
 }
 
-// takeSlab returns an unused row, from a new slab if there is none. c.mu is held.
+// takeSlab returns an unused slab and allocates one if necessary. The caller holds
+// c.mu.
 func (c *Cache) takeSlab() (*slab, error) {
 	if c.closed {
 		return nil, ErrClosed
@@ -175,7 +174,7 @@ func (c *Cache) takeSlab() (*slab, error) {
 	return r, nil
 }
 
-// growFrames takes memory for one more row, or some, from the system. c.mu is held.
+// growFrames allocates memory for at least one more slab. The caller holds c.mu.
 func (c *Cache) growFrames() error {
 	s := c.lastFrame
 	if s == nil || s.slabs == s.capacity {
@@ -187,12 +186,12 @@ func (c *Cache) growFrames() error {
 		s.frame = frame
 	}
 	least, most := (s.slabs+1)*c.slabBytes, s.capacity*c.slabBytes
-	if c.hotLimit > 0 { // no more than may be used
+	if c.hotLimit > 0 { // do not exceed the limit for slabs in use
 		most = max(least, min(most, (s.slabs+int(c.hotLimit/int64(max(1, c.slabBytes)))-c.liveSlabs)*c.slabBytes))
 	}
 	size := min((least+frameStep-1)/frameStep*frameStep, most)
 	err := s.frame.Resize(size)
-	if err != nil && size > least { // near the limit one row may still fit
+	if err != nil && size > least { // near the limit a single slab may still fit
 		err = s.frame.Resize(least)
 	}
 	if err != nil {
@@ -207,10 +206,10 @@ func (c *Cache) growFrames() error {
 }
 
 func (c *Cache) noRoom(err error) error {
-	return fmt.Errorf("kv: no room for %d more tokens: %w", c.pageTokens, err)
+	return fmt.Errorf("kv: cannot allocate KV for %d more tokens: %w", c.pageTokens, err)
 }
 
-// cutSlabs makes rows of what a slab has grown by.
+// cutSlabs cuts the memory that a frame has grown by into slabs.
 func (c *Cache) cutSlabs(s *slabFrame) {
 	all := s.frame.Bytes()
 	for at := s.slabs * c.slabBytes; at+c.slabBytes <= len(all) && s.slabs < s.capacity; at += c.slabBytes {
@@ -219,7 +218,7 @@ func (c *Cache) cutSlabs(s *slabFrame) {
 	}
 }
 
-// releaseSlab takes back a sequence's hold on a row. c.mu is held.
+// releaseSlab drops one reference to a slab. The caller holds c.mu.
 func (c *Cache) releaseSlab(r *slab) {
 	if r.refs--; r.refs == 0 {
 		c.free = append(c.free, r)
@@ -227,15 +226,15 @@ func (c *Cache) releaseSlab(r *slab) {
 	}
 }
 
-// Trim gives memory back to the system that no sequence uses.
+// Trim returns unused memory to the operating system.
 func (c *Cache) Trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trim()
 }
 
-// trim is Trim with c.mu held. Of a slab that some rows of are in use, those
-// behind the last of these go.
+// trim is Trim; the caller holds c.mu. A frame shrinks to the last of its slabs that
+// is in use.
 func (c *Cache) trim() {
 	for s := range c.frames {
 		s.keep = s.slabs
@@ -254,7 +253,7 @@ func (c *Cache) trim() {
 		}
 		s.slabs = s.keep
 		if s.slabs > 0 {
-			_ = s.frame.Resize(s.slabs * c.slabBytes) // giving back is never refused
+			_ = s.frame.Resize(s.slabs * c.slabBytes) // shrinking never fails
 			continue
 		}
 		delete(c.frames, s)
@@ -265,8 +264,7 @@ func (c *Cache) trim() {
 	}
 }
 
-// Close gives all memory back to the system. Sequences of the cache must not
-// be used afterwards.
+// Close releases all memory. The sequences of the cache must not be used afterwards.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

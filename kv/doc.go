@@ -1,27 +1,44 @@
-// Package kv is the memory of a conversation: the keys and values of every
-// token, layer by layer, in pages of a fixed number of tokens.
+// Package kv stores the keys and values (KV) of sequences: in memory, and on flash
+// when memory runs out.
 //
-// A page belongs to one layer and holds consecutive tokens of all key heads, in
-// blocks of [BlockTokens], already in the order in which attention reads them.
-// Appending a token writes that token's bytes and nothing else. A full page never
-// changes again. Pages in memory live in off-heap frames that are charged to a
-// budget; pages of closed or shortened sequences are used again.
+// # Overview
 //
-// A sequence is a prefix on flash, which is empty as long as there is memory, and
-// behind it pages in memory. Where the next page finds no room, the oldest pages
-// in memory of the sequence that was not used for longest go to flash, some of all
-// layers at a time, as a [Chunk] of a [Spiller]; each byte is written once, and none
-// where [Seq.Persist] has kept the pages before. Whoever
-// reads a page back verifies it. Going back into the middle of a cold page brings
-// that one into memory again when the sequence next grows.
+// A [Cache] owns the memory and hands it out to sequences. A [Seq] holds the KV of
+// one token stream: [Seq.Grow] makes room, [Seq.Put] stores a token, [Seq.Commit]
+// makes the tokens visible, [Seq.Truncate] removes tokens from the end, [Seq.Fork]
+// copies a sequence without copying its pages. Begin reading in cache.go and seq.go.
 //
-// Sequences share pages, in memory and on flash, after [Seq.Fork]. A page that is
-// not full is copied by whoever writes into it next.
+// KV is divided into pages of a fixed number of tokens. A page belongs to one layer
+// and consists of blocks of [BlockTokens] tokens, in the order in which attention
+// reads them; FORMAT.md specifies the bytes, and [Format] is the precision. The pages
+// of one position in all layers lie next to each other in memory and form a slab, the
+// unit of allocation. Slabs are cut from off-heap frames, which the cache charges to
+// its budget. A full page never changes again.
 //
-// Promises: a read returns exactly what was stored; a page handed to a new
-// sequence shows it none of the old one's tokens, because nobody reads beyond
-// the tokens that were put; a sequence's methods may be called by one goroutine at
-// a time, except that Share and what views it may be called by many while nothing
-// is put, and sequences of a cache may be used side by side as long as none is
-// read while another one grows.
+// # Flash
+//
+// A sequence consists of a prefix on flash, which is empty as long as memory
+// suffices, and of pages in memory behind it. When no slab is free, the cache takes
+// the least recently used sequence and writes its oldest pages of all layers to flash
+// as one [Segment]. A [Spiller] such as [Scratch] does the writing. If [Seq.Persist]
+// has already written these pages, the cache uses the persisted segment and writes
+// nothing. A reader verifies the checksum of every page that it reads back; package
+// kv/fetch reads pages for attention. When a sequence grows after a truncation within
+// a page on flash, that page returns to memory.
+//
+// [Seq.Persist] and [Seq.Restore] write and read the segments of saved sessions and
+// of the prefix cache; package kv/segment defines these files. [Summaries] describe
+// blocks of keys for the page selector.
+//
+// # Guarantees
+//
+// A read returns exactly what was stored. A reused page shows nothing of its previous
+// sequence, because readers stop at the last stored token. Forked sequences share
+// pages, in memory and on flash; a sequence copies a shared page before it writes
+// into it.
+//
+// One goroutine at a time may call the methods of a sequence. Exception: several
+// goroutines may call HeadBlock, Block and Block8 while none stores tokens. Different
+// sequences of a cache may be used in parallel as long as none is read while another
+// grows.
 package kv

@@ -7,11 +7,11 @@ import (
 	"github.com/llmrun/llmrun/quant/tiled"
 )
 
-// Check runs the kernels of attention in a format on a few fixed random blocks
-// and compares them with their portable twins, bit for bit, which takes less than
-// a millisecond or two. A kernel that a processor, a virtual machine or a
-// compiler breaks gives text that is wrong in ways that no error shows; so models
-// are not loaded with it. The error is a [quant.KernelError].
+// Check runs the attention kernels of a format on a few fixed pseudo-random blocks
+// and compares the results with the portable kernels, bit for bit. It takes one to
+// two milliseconds. A kernel that is broken on this processor, virtual machine or
+// compiler would produce wrong text without an error, so a model is not loaded when
+// Check fails. The error is a [quant.KernelError].
 func (f Format) Check(headDim int) error {
 	var err error
 	switch f {
@@ -27,7 +27,7 @@ func (f Format) Check(headDim int) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("kv: keys and values in %s: %w", f, err)
+		return fmt.Errorf("kv: attention kernels for KV format %s: %w", f, err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 var _ Segment = (*segment.File)(nil)
 
-// SegmentLayout returns how pages of the cache lie in chunks that are kept.
+// SegmentLayout returns the layout of persisted segments of this cache.
 func (c *Cache) SegmentLayout() segment.Layout {
 	l := segment.Layout{PageTokens: c.pageTokens, Format: uint32(c.shape.Format)}
 	for i := range c.shape.KVHeads {
@@ -20,11 +20,10 @@ func (c *Cache) SegmentLayout() segment.Layout {
 	return l
 }
 
-// Chain says which kept chunks hold the beginning of a sequence, each behind the
-// one before.
+// Chain lists the persisted segments that hold the beginning of a sequence, in order.
 type Chain []segment.Ref
 
-// Pages returns how many pages the chain holds.
+// Pages returns the number of pages of the chain.
 func (c Chain) Pages() int {
 	n := 0
 	for _, r := range c {
@@ -33,7 +32,7 @@ func (c Chain) Pages() int {
 	return n
 }
 
-// Cut returns the chunks of the chain that lie wholly within the first pages.
+// Cut returns the segments of the chain that lie entirely within the first pages.
 func (c Chain) Cut(pages int) Chain {
 	for len(c) > 0 && c.Pages() > pages {
 		c = c[:len(c)-1]
@@ -41,17 +40,17 @@ func (c Chain) Cut(pages int) Chain {
 	return c
 }
 
-// Persist keeps the full pages of a sequence of these tokens on flash, where they
-// are not kept already, and returns the chain of all. chain is what an earlier
-// Persist or Restore returned. An error comes with the chain of what could be
-// written.
+// Persist writes the full pages of a sequence to the store, except those that the
+// store already holds, and returns the chain of all of them. tokens are the tokens of
+// the sequence; chain is the result of an earlier Persist or Restore. On an error,
+// Persist returns the chain of the segments that it could write.
 func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable bool) (_ Chain, err error) {
 	page := s.cache.pageTokens
 	pages := min(len(tokens), s.len) / page
-	chain = slices.Clip(chain.Cut(pages)) // what is appended must not show in a longer one
+	chain = slices.Clip(chain.Cut(pages)) // appending must not overwrite the caller's chain
 	held := s.pinPages(pages)
 	defer held.release()
-	var written []segment.Span // stay open: what is in use does not have to make room for the rest
+	var written []segment.Span // stay open: open segments are not evicted to make room for the rest
 	defer func() {
 		s.noteSaved(written)
 		err = errors.Join(err, segment.Close(written))
@@ -75,15 +74,15 @@ func (s *Seq) Persist(store *segment.Store, tokens []int32, chain Chain, durable
 	return chain, nil
 }
 
-// savedSegment is a chunk that holds pages of a sequence which are in memory, too. When they
-// have to go to flash, they are there.
+// savedSegment is a persisted segment whose pages are also in memory. The cache
+// spills these pages without writing them again.
 type savedSegment struct {
-	first   int // page of the sequence
+	first   int // number of its first page in the sequence
 	segment *sharedSegment
 }
 
-// noteSaved makes those of some chunks, which hold the sequence from its first token
-// on, its kept ones that have pages in memory.
+// noteSaved records the persisted segments of a sequence whose pages are still in
+// memory. spans begin with the first token.
 func (s *Seq) noteSaved(parts []segment.Span) {
 	c := s.cache
 	c.mu.Lock()
@@ -99,11 +98,11 @@ func (s *Seq) noteSaved(parts []segment.Span) {
 		}
 		first += p.Pages
 	}
-	s.cutSaved(s.len / c.pageTokens) // it may have become shorter meanwhile
+	s.cutSaved(s.len / c.pageTokens) // the sequence may have been truncated meanwhile
 }
 
-// takeSaved returns the chunk that holds the first pages in memory, if they are kept.
-// It is the caller's. c.mu is held.
+// takeSaved returns the persisted segment that begins with the first page in memory,
+// nil if there is none. The caller owns it and holds c.mu.
 func (s *Seq) takeSaved() *sharedSegment {
 	for len(s.saved) > 0 && s.saved[0].first <= s.coldPages {
 		k := s.saved[0]
@@ -116,7 +115,8 @@ func (s *Seq) takeSaved() *sharedSegment {
 	return nil
 }
 
-// cutSaved forgets kept chunks with pages behind the first n. c.mu is held.
+// cutSaved drops the records of persisted segments with pages behind the first n. The
+// caller holds c.mu.
 func (s *Seq) cutSaved(n int) {
 	for last := len(s.saved) - 1; last >= 0 && s.saved[last].first+s.saved[last].segment.Pages() > n; last-- {
 		s.saved[last].segment.drop()
@@ -124,10 +124,9 @@ func (s *Seq) cutSaved(n int) {
 	}
 }
 
-// Damaged reads the kept chunks that the sequence has pages in which are not in memory,
-// and compares them with their checksums. It returns the first that is not what was
-// written, what is wrong with it, and the page that it begins with; none if all are
-// sound.
+// Damaged reads the persisted segments of the pages on flash and verifies their
+// checksums. It returns the first damaged segment, its first page in the sequence and
+// the error; nil if all are sound.
 func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 	held := s.pinPages(0)
 	defer held.release()
@@ -142,15 +141,15 @@ func (s *Seq) Damaged() (f *segment.File, page int, err error) {
 	return nil, 0, nil
 }
 
-// pagePin is full pages of a sequence, which stay where they are as long as it lasts,
-// whatever other sequences do.
+// pagePin holds references to full pages of a sequence, so that they stay in place
+// while other sequences grow.
 type pagePin struct {
 	cache *Cache
 	cold  []Span
 	slabs []*slab
 }
 
-// pinPages takes hold of the first pages of a sequence.
+// pinPages pins the first pages of a sequence.
 func (s *Seq) pinPages(pages int) *pagePin {
 	c := s.cache
 	c.mu.Lock()
@@ -177,14 +176,14 @@ func (h *pagePin) release() {
 	}
 }
 
-// drop says that one user less needs the chunk. c.mu is held.
+// drop releases one reference to a segment. The caller holds c.mu of the cache.
 func (c *sharedSegment) drop() {
 	if c.refs--; c.refs == 0 {
-		_ = c.Close() // what was in it is not needed
+		_ = c.Close() // its pages are not needed any more
 	}
 }
 
-// pagesFrom gives the bytes of pages from one on.
+// pagesFrom returns a function that yields the bytes of pages from first on.
 func (h *pagePin) pagesFrom(first int) segment.Pages {
 	var buffer []byte
 	return func(layer, i int) ([]byte, error) {
@@ -202,12 +201,13 @@ func (h *pagePin) pagesFrom(first int) segment.Pages {
 	}
 }
 
-// readPage reads one page of a chunk and verifies it.
+// readPage reads and verifies one page of a segment.
 func readPage(c Segment, layer, page int, data []byte) error {
 	return readPages(c, layer, page, len(data), data)
 }
 
-// readPages fills data with pages of so many bytes, from one on, and verifies them.
+// readPages fills data with consecutive pages of the given size, beginning with page,
+// and verifies them.
 func readPages(c Segment, layer, page, size int, data []byte) error {
 	from, off, _ := c.LayerRun(layer)
 	n, err := from.ReadAt(data, off+int64(page)*int64(size))
@@ -227,8 +227,8 @@ func readPages(c Segment, layer, page, size int, data []byte) error {
 	return nil
 }
 
-// ReadPages fills data with pages of a layer, from one of the part on, and verifies
-// them.
+// ReadPages fills data with consecutive pages of a layer, beginning with page, and
+// verifies them.
 func (p *Span) ReadPages(layer, page, size int, data []byte) error {
 	return readPages(p.segment.Segment, layer, page, size, data)
 }

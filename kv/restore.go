@@ -9,15 +9,15 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// restoreReaders is how many layers are read from flash at a time.
+// restoreReaders is the number of layers that Restore reads in parallel.
 const restoreReaders = 4
 
-// Restore makes a sequence hold what parts hold, which begin with its first token
-// and have more tokens than it. Tokens that it has already are the same. It
-// returns the chain of those chunks that it holds as wholes. Pages go into memory,
-// each of them verified, if there is room for them within what may be there;
-// otherwise they stay where they are and are verified when they are used. On an
-// error the sequence keeps what it had.
+// Restore makes a sequence hold the tokens of spans, which begin with its first token
+// and reach beyond its last. Tokens that the sequence already has are the same.
+// Restore returns the chain of the segments that it holds completely. If the pages
+// fit into the memory limit, Restore reads and verifies them; otherwise they stay on
+// flash and attention verifies them when it reads them. On an error the sequence
+// keeps its previous tokens.
 func (s *Seq) Restore(ctx context.Context, parts []segment.Span) (Chain, error) {
 	var chain Chain
 	total := 0
@@ -44,15 +44,15 @@ func (s *Seq) Restore(ctx context.Context, parts []segment.Span) (Chain, error) 
 	return chain, nil
 }
 
-// fits reports whether so many pages may be in memory, with as many beside them as
-// are spilled at a time.
+// fits reports whether the memory limit admits this number of pages in addition to
+// the pages of one spilled segment.
 func (c *Cache) fits(pages int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.mayBeCold || c.hotLimit <= 0 || int64(c.liveSlabs+pages+c.SegmentPages())*int64(c.slabBytes) <= c.hotLimit
 }
 
-// attachSpans makes parts the pages of a sequence, as they lie on flash.
+// attachSpans makes the sequence consist of spans on flash.
 func (s *Seq) attachSpans(parts []segment.Span) {
 	s.Truncate(0)
 	c := s.cache
@@ -63,10 +63,10 @@ func (s *Seq) attachSpans(parts []segment.Span) {
 	}
 }
 
-// readSpans reads the pages of parts from page had on, some layers at a time.
+// readSpans reads the pages of spans from page had on, several layers in parallel.
 func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total int) error {
 	s.cache.mu.Lock()
-	// What is not committed stays in memory. What is may go to flash meanwhile.
+	// Pages that are not committed stay in memory; committed ones may be spilled meanwhile.
 	into := append(make([]*slab, had), s.hot[len(s.hot)-(total-had):]...)
 	s.cache.mu.Unlock()
 	frame, buffers := s.cache.restoreBuffers(parts)
@@ -77,7 +77,7 @@ func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total in
 	defer cancel(nil)
 	type job struct {
 		part         segment.Span
-		first, layer int // page of the sequence that the part begins with
+		first, layer int // number of the span's first page in the sequence
 	}
 	jobs := make(chan job)
 	var readers sync.WaitGroup
@@ -104,9 +104,9 @@ func (s *Seq) readSpans(ctx context.Context, parts []segment.Span, had, total in
 	return context.Cause(ctx)
 }
 
-// restoreBuffers takes memory that layers of parts pass through, for as many readers
-// as there is memory for. Where there is none, one reader does without: it reads
-// page by page to where they stay.
+// restoreBuffers allocates a buffer for each reader, for fewer readers if memory is
+// short. Without any memory, it returns one nil buffer: the reader then reads page by
+// page into the slabs.
 func (c *Cache) restoreBuffers(parts []segment.Span) (*tiering.Frame, [][]byte) {
 	size := 0
 	for _, p := range parts {
@@ -129,8 +129,8 @@ func (c *Cache) restoreBuffers(parts []segment.Span) (*tiering.Frame, [][]byte) 
 	return nil, make([][]byte, 1)
 }
 
-// readLayer reads a layer of a part that begins with page first, and keeps the
-// pages from had on. They pass through a buffer, unless that is nil.
+// readLayer reads a layer of a span that begins with page first, and copies the pages
+// from had on into slabs. The pages pass through buffer unless it is nil.
 func (c *Cache) readLayer(p segment.Span, into []*slab, first, had, layer int, buffer []byte) error {
 	n := c.PageBytes(layer)
 	if buffer != nil {

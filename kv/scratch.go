@@ -9,11 +9,11 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// scratchBuffer is how much is written at once.
+// scratchBuffer is the size of one write.
 const scratchBuffer = 256 << 10
 
-// Scratch keeps pages in a file that nobody else sees and that is gone when the
-// program ends, however it ends.
+// Scratch is a [Spiller] that writes to an unnamed temporary file. The operating
+// system deletes the file when the process ends, even after a crash.
 type Scratch struct {
 	fsys   vfs.FS
 	dir    string
@@ -21,19 +21,18 @@ type Scratch struct {
 	buffer *tiering.Frame
 
 	mu    sync.Mutex
-	file  vfs.File // nil until something is spilled
+	file  vfs.File // nil before the first Spill
 	end   int64
-	holes []extent // before the end, in order, not touching
-	next  uint64   // number of the next chunk, from 1
+	holes []extent // free extents before end, ascending, not adjacent
+	next  uint64   // number of the next segment, from 1
 }
 
-// NewScratch returns a spiller to a file in dir, which is made when the first
-// pages arrive.
+// NewScratch returns a spiller to a file in dir. The first Spill creates the file.
 func NewScratch(fsys vfs.FS, dir string, budget *tiering.Budget) *Scratch {
 	return &Scratch{fsys: fsys, dir: dir, budget: budget, next: 1}
 }
 
-// scratchSegment is some pages in the file.
+// scratchSegment is a segment in the scratch file.
 type scratchSegment struct {
 	scratch   *Scratch
 	pages     int
@@ -43,7 +42,7 @@ type scratchSegment struct {
 	place
 }
 
-// open makes the file and the memory for what is written.
+// open creates the file and the write buffer.
 func (s *Scratch) open() (err error) {
 	if s.buffer == nil {
 		if s.buffer, err = tiering.Alloc(s.budget, tiering.KVFrames, scratchBuffer); err != nil {
@@ -59,7 +58,7 @@ func (s *Scratch) open() (err error) {
 	return err
 }
 
-// Spill writes pages; see Spiller.
+// Spill implements [Spiller].
 func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,18 +85,17 @@ func (s *Scratch) Spill(after Segment, layers, pages int, page func(layer, i int
 	return c, nil
 }
 
-// checksumAt is what is kept of a page's checksum, which is another number at every place.
-//
-// A page in the place of another has the wrong one nearly always.
+// checksumAt combines the checksum of a page with its position. A page that is read
+// from the position of another one fails verification with high probability.
 func (c *scratchSegment) checksumAt(layer, page int, sum uint32) uint32 {
 	place := c.seed<<32 ^ uint64(layer)<<16 ^ uint64(page)
 	return sum ^ uint32(place*hashMultiplier>>32)
 }
 
-// hashMultiplier makes numbers that are next to each other differ in half of their bits.
+// hashMultiplier spreads consecutive numbers over all bits.
 const hashMultiplier = 0x9E3779B97F4A7C15
 
-// write puts pages one after the other at off, and zeros up to a multiple of
+// write writes pages next to each other from off on, and zeros up to a multiple of
 // vfs.DirectAlign.
 func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
 	buffer, n := s.buffer.Bytes(), 0
@@ -126,7 +124,7 @@ func (s *Scratch) write(off int64, pages int, page func(i int) []byte) error {
 	return flush()
 }
 
-// Close removes the file.
+// Close deletes the file and releases the buffer.
 func (s *Scratch) Close() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,15 +139,15 @@ func (s *Scratch) Close() (err error) {
 	return err
 }
 
-// Pages returns how many pages of each layer there are.
+// Pages returns the number of pages of each layer.
 func (c *scratchSegment) Pages() int { return c.pages }
 
-// LayerRun says where a layer's pages are.
+// LayerRun implements [Segment].
 func (c *scratchSegment) LayerRun(layer int) (io.ReaderAt, int64, int64) {
 	return c.scratch.file, c.layers[layer].off, c.layers[layer].size
 }
 
-// Verify compares the checksum of a page with what it was.
+// Verify implements [Segment].
 func (c *scratchSegment) Verify(layer, page int, sum uint32) error {
 	if c.checksumAt(layer, page, sum) == c.checksums[layer*c.pages+page] {
 		return nil
@@ -158,7 +156,7 @@ func (c *scratchSegment) Verify(layer, page int, sum uint32) error {
 	return &CorruptError{Path: c.scratch.file.Name(), Off: at.off + int64(page)*(at.size/int64(c.pages)), Layer: layer, Page: page}
 }
 
-// Close gives the place in the file back.
+// Close releases the segment's extent of the file.
 func (c *scratchSegment) Close() error {
 	c.scratch.mu.Lock()
 	defer c.scratch.mu.Unlock()

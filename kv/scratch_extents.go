@@ -8,37 +8,37 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Chunks of a sequence are small where little may be in memory, and a read costs
-// the processors much the same whatever it brings. So a chunk gets a region with
-// room for the ones that will come after it: of each layer, their pages lie one
-// behind the other, and one read brings those of many chunks.
+// Segments of a sequence are small if the memory limit is low, and the processor time of
+// a read hardly depends on its size. Therefore a segment gets a region with room for its
+// successors: the pages of a layer are adjacent, and one read fetches many segments.
 
-// regionRun is what a region has room for of the largest layer: as much as is read
-// at once.
+// regionRun is the size of the largest layer of a region: the bytes of one large
+// read.
 const regionRun = 1 << 20
 
-// scratchSpare is what stays free on the disk: pages that it has no room for stay in
-// memory, but a session's text that cannot be saved is lost.
+// scratchSpare bytes of the disk stay free. Pages that do not fit on the disk remain
+// in memory, but a session that cannot be saved is lost.
 const scratchSpare = 4 << 20
 
+// extent is a range of the file.
 type extent struct{ off, size int64 }
 
-// region is a part of the file that chunks of a sequence share.
+// region is a range of the file that several segments of a sequence share.
 type region struct {
 	extent
-	layers []int64         // where those of each layer end
-	last   *scratchSegment // behind which there may be room; nil once none is in use
+	layers []int64         // [layer] end of the layer's range
+	last   *scratchSegment // the last segment in use; nil if none is
 }
 
-// place is where a chunk is.
+// place is the position of a segment in the file.
 type place struct {
 	region   *region
-	prev     *scratchSegment // in the same region
+	prev     *scratchSegment // segment before it in the region
 	released bool
 }
 
-// placeSegment finds a place for a chunk, for which the disk has room: behind another one,
-// if that is the last of a region with room for it, or in a region of its own.
+// placeSegment reserves disk space for a segment: behind segment after, if that is
+// the last one of a region with room, or in a new region.
 func (s *Scratch) placeSegment(c *scratchSegment, after Segment) error {
 	if before, ok := after.(*scratchSegment); ok && before.region.last == before && c.appendTo(before) {
 		return nil
@@ -48,17 +48,18 @@ func (s *Scratch) placeSegment(c *scratchSegment, after Segment) error {
 		largest = max(largest, vfs.DirectSize(l.size))
 	}
 	err := s.reserveRegion(c, max(1, regionRun/max(1, largest)))
-	if err != nil { // the disk may have room for the chunk alone
+	if err != nil { // the disk may have room for this segment alone
 		err = s.reserveRegion(c, 1)
 	}
 	return err
 }
 
-// reserveRegion makes a region for a chunk and others of the same size, so many in all.
-func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
+// reserveRegion reserves a region for a number of segments of this size and places c
+// at its beginning.
+func (s *Scratch) reserveRegion(c *scratchSegment, segments int64) error {
 	r := &region{last: c}
 	for l := range c.layers {
-		r.size += chunks * vfs.DirectSize(c.layers[l].size)
+		r.size += segments * vfs.DirectSize(c.layers[l].size)
 		r.layers = append(r.layers, r.size)
 	}
 	if err := s.allocExtent(&r.extent); err != nil {
@@ -74,7 +75,8 @@ func (s *Scratch) reserveRegion(c *scratchSegment, chunks int64) error {
 	return nil
 }
 
-// appendTo places the chunk behind another one, if there is room.
+// appendTo places the segment behind another one. It returns false if the region has
+// no room.
 func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 	for l := range c.layers {
 		off := before.layers[l].off + vfs.DirectSize(before.layers[l].size)
@@ -88,7 +90,8 @@ func (c *scratchSegment) appendTo(before *scratchSegment) bool {
 	return true
 }
 
-// allocExtent finds room for an extent.
+// allocExtent sets the offset of an extent to free space: the first hole that is
+// large enough, or the end of the file.
 func (s *Scratch) allocExtent(e *extent) error {
 	at := slices.IndexFunc(s.holes, func(h extent) bool { return h.size >= e.size })
 	if at < 0 {
@@ -96,7 +99,7 @@ func (s *Scratch) allocExtent(e *extent) error {
 			return err
 		}
 		if free, known := vfs.FreeSpace(s.fsys, s.dir); known && free < scratchSpare {
-			return errors.Join(fmt.Errorf("%s has no more room: %d bytes stay free", s.dir, scratchSpare), s.file.Truncate(s.end))
+			return errors.Join(fmt.Errorf("spilling to %s would leave less than %d bytes of the disk free", s.dir, scratchSpare), s.file.Truncate(s.end))
 		}
 		e.off = s.end
 		s.end += e.size
@@ -111,8 +114,9 @@ func (s *Scratch) allocExtent(e *extent) error {
 	return nil
 }
 
-// release makes a chunk's place free for one behind the same chunk, and its region
-// for anything once it was the last there. s.mu is held.
+// release frees a segment. If it and the segments behind it are the last of the
+// region, their space can be reused by the sequence; an unused region becomes free
+// for all. The caller holds s.mu.
 func (s *Scratch) release(c *scratchSegment) {
 	c.released = true
 	r := c.region
@@ -124,7 +128,8 @@ func (s *Scratch) release(c *scratchSegment) {
 	}
 }
 
-// freeExtent makes a place free for others. s.mu is held.
+// freeExtent adds an extent to the holes and merges it with adjacent ones. The caller
+// holds s.mu.
 func (s *Scratch) freeExtent(e extent) {
 	if e.size == 0 {
 		return
@@ -141,8 +146,8 @@ func (s *Scratch) freeExtent(e extent) {
 		at--
 	}
 	if last := s.holes[at]; last.off+last.size == s.end {
-		// The disk may have the room. A reader that is late finds the end of the
-		// file, and nobody wants what it reads.
+		// Return the space to the disk. A late reader may hit the end of the file; its
+		// bytes are not needed any more.
 		s.end = last.off
 		s.holes = s.holes[:at]
 		_ = s.file.Truncate(s.end)

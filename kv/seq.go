@@ -2,18 +2,18 @@ package kv
 
 import "context"
 
-// Seq is the keys and values of one sequence of tokens: a prefix of pages on
-// flash, which may be empty, and behind it pages in memory. The page that new
-// tokens are put into is always in memory.
+// Seq holds the keys and values of one sequence of tokens: a prefix of pages on
+// flash, which may be empty, and pages in memory behind it. The page that receives
+// new tokens is always in memory.
 type Seq struct {
 	cache *Cache
 	cold  []Span
-	hot   []*slab        // behind the cold pages
+	hot   []*slab        // pages in memory, behind the cold ones
 	len   int            // tokens stored in every layer
-	used  uint64         // the cache's clock when it grew last
-	saved []savedSegment // chunks that hold pages in memory as well, in order
+	used  uint64         // the cache's clock at the last Grow
+	saved []savedSegment // persisted segments whose pages are in memory, in order
 
-	// All below follows from the above and is kept for those who read.
+	// Derived from the fields above.
 	coldPages int
 	version   uint64
 }
@@ -27,11 +27,11 @@ func (c *Cache) NewSeq() *Seq {
 	return s
 }
 
-// Len returns the number of tokens that are stored.
+// Len returns the number of stored tokens.
 func (s *Seq) Len() int { return s.len }
 
-// Fork returns a sequence with the same tokens. It shares all pages; whoever
-// goes on writing into one that is not full gets a copy of it.
+// Fork returns a sequence with the same tokens. Both share all pages. A sequence that
+// writes into a shared page copies it first.
 func (s *Seq) Fork() *Seq {
 	c := s.cache
 	c.mu.Lock()
@@ -49,12 +49,12 @@ func (s *Seq) Fork() *Seq {
 	return f
 }
 
-// pages returns how many pages so many tokens take.
+// pages returns the number of pages that a number of tokens needs.
 func (s *Seq) pages(tokens int) int { return (tokens + s.cache.pageTokens - 1) / s.cache.pageTokens }
 
-// Grow makes room for tokens up to length n. When memory runs out, the oldest
-// pages in memory go to flash, if they can; else, and when ctx ends meanwhile, the
-// sequence keeps what it had.
+// Grow makes room for tokens up to length n. If memory runs out, the cache spills its
+// oldest pages to flash. If that is impossible, or if ctx ends, Grow returns an error
+// and the stored tokens remain.
 func (s *Seq) Grow(ctx context.Context, n int) error {
 	c := s.cache
 	c.mu.Lock()
@@ -79,8 +79,8 @@ func (s *Seq) Grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// ownLast makes the page that the next token goes into, if it has tokens
-// already, one that is in memory and that no other sequence sees.
+// ownLast prepares a partly filled last page for writing: it brings the page into
+// memory, and copies it if another sequence shares it.
 func (s *Seq) ownLast(ctx context.Context) error {
 	c := s.cache
 	if s.len%c.pageTokens == 0 {
@@ -97,15 +97,15 @@ func (s *Seq) ownLast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i = s.len/c.pageTokens - s.coldPages // pages before it may have been spilled
+	i = s.len/c.pageTokens - s.coldPages // roomForSlab may have spilled pages before it
 	copy(r.data, s.hot[i].data)
 	c.releaseSlab(s.hot[i])
 	s.hot[i] = r
 	return nil
 }
 
-// Put stores the keys and values of the token at position pos in one layer;
-// k and v are [kvHeads, headDim]. Room must have been made by Grow.
+// Put stores the keys and values of the token at position pos in one layer; k and v
+// are [kvHeads, headDim]. The caller has made room with Grow.
 func (s *Seq) Put(layer, pos int, k, v []float32) {
 	d, at := s.cache.shape.HeadDim, pos%BlockTokens
 	for h := range s.cache.shape.KVHeads[layer] {
@@ -113,7 +113,7 @@ func (s *Seq) Put(layer, pos int, k, v []float32) {
 	}
 }
 
-// HeadBlock returns the bytes of one head in block i, which is in memory.
+// HeadBlock returns one KV head block of block i, which must be in memory.
 func (s *Seq) HeadBlock(layer, head, i int) []byte {
 	c := s.cache
 	blocks := c.PageBlocks()
@@ -121,27 +121,26 @@ func (s *Seq) HeadBlock(layer, head, i int) []byte {
 	return c.shape.HeadBlock(page, layer, head, i%blocks)
 }
 
-// Block returns the keys and values of one head for the tokens of block i of a
-// cache in F32, both [BlockTokens, headDim]. Rows of tokens that were not put
-// hold anything.
+// Block returns the keys and values of one head in block i of an F32 cache, both
+// [BlockTokens, headDim]. Rows without a stored token have undefined contents.
 func (s *Seq) Block(layer, head, i int) (k, v []float32) {
 	return s.cache.shape.Block(s.HeadBlock(layer, head, i))
 }
 
-// Block8 is Block for a cache in K8V8.
+// Block8 is Block for a cache with a quantized format.
 func (s *Seq) Block8(layer, head, i int) Block8 {
 	return s.cache.shape.Block8(s.HeadBlock(layer, head, i))
 }
 
-// Commit says that tokens up to length n were put in every layer.
+// Commit sets the length to n, after Put has stored these tokens in every layer.
 func (s *Seq) Commit(n int) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	s.len = n
 }
 
-// Truncate forgets all tokens from position n on and gives back pages that
-// became empty.
+// Truncate removes all tokens from position n on and releases the pages that become
+// empty.
 func (s *Seq) Truncate(n int) {
 	c := s.cache
 	c.mu.Lock()
@@ -157,7 +156,7 @@ func (s *Seq) Truncate(n int) {
 	s.cutSaved(s.len / c.pageTokens)
 }
 
-// Close gives back all pages.
+// Close releases all pages.
 func (s *Seq) Close() {
 	s.Truncate(0)
 	s.cache.mu.Lock()

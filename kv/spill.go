@@ -11,41 +11,42 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// ErrCorrupt is wrapped by every report of a page that is not what was written;
-// the error itself is a [*CorruptError].
+// ErrCorrupt is wrapped by every error about a page whose bytes do not match its
+// checksum; the error itself is a [*CorruptError].
 var ErrCorrupt = segment.ErrCorrupt
 
-// CorruptError says which page came back from flash other than it went there.
+// CorruptError names the page that does not match its checksum.
 type CorruptError = segment.CorruptError
 
-// Spiller takes pages to flash. One goroutine at a time calls it.
+// Spiller writes pages to flash. One goroutine at a time calls it.
 type Spiller interface {
-	// Spill writes some pages of every layer as one chunk. page returns their
-	// bytes, none for a layer that keeps no keys. The pages come after those of
-	// another chunk, or after none if that is nil: layers of the two that lie one
-	// behind the other can be read at once. An error leaves nothing behind.
+	// Spill writes pages of every layer as one segment. The function page returns the
+	// bytes of a page, none for a layer without KV. The pages continue those of
+	// segment after, or start a sequence if after is nil; if the layers of both
+	// segments are adjacent in the file, one read can fetch both. A failed Spill
+	// leaves nothing behind.
 	Spill(after Segment, layers, pages int, page func(layer, i int) []byte) (Segment, error)
-	// Close is called when no chunk is used any more.
+	// Close is called when no segment is in use any more.
 	Close() error
 }
 
-// Segment is consecutive pages of all layers on flash. It never changes.
+// Segment is a number of consecutive pages of all layers on flash. It is immutable.
 type Segment interface {
-	// Pages returns how many pages of each layer it has.
+	// Pages returns the number of pages of each layer.
 	Pages() int
-	// LayerRun says where the pages of a layer lie one after the other. The run
-	// begins at a multiple of 4096, and so much may be read behind its end that it
-	// ends at one.
+	// LayerRun returns the range in which the pages of a layer are adjacent. The
+	// range begins at a multiple of 4096. A reader may read past its end up to the
+	// next multiple of 4096.
 	LayerRun(layer int) (from io.ReaderAt, off, size int64)
-	// Verify compares the checksum of a page that was read, which is the one that
-	// store/crc computes, with that of what was written. It is called from several
-	// goroutines.
+	// Verify compares the checksum of a page, computed by store/crc, with the
+	// checksum of the written page. Several goroutines may call it.
 	Verify(layer, page int, sum uint32) error
-	// Close says that nobody needs the chunk any more.
+	// Close releases the segment: it is not used any more.
 	Close() error
 }
 
-// Span is what a sequence uses of a chunk: so many pages from its first.
+// Span is the part of a segment that a sequence uses: a number of pages from its
+// first.
 type Span struct {
 	Pages   int
 	segment *sharedSegment
@@ -54,17 +55,18 @@ type Span struct {
 // Segment returns where the pages are.
 func (p *Span) Segment() Segment { return p.segment.Segment }
 
-// sharedSegment is a chunk that several sequences may use.
+// sharedSegment counts the sequences that use a segment.
 type sharedSegment struct {
 	Segment
 	refs int
 }
 
-// most pages of a chunk: enough that the pages of one layer make a large read.
+// maxSegmentPages limits the pages of a spilled segment. It is large enough that one
+// layer of a segment makes a large read.
 const maxSegmentPages = 16
 
-// SegmentPages returns how many pages are spilled together: fewer where few may be
-// in memory.
+// SegmentPages returns the number of pages that the cache spills at a time. It is
+// small if memory holds few pages.
 func (c *Cache) SegmentPages() int {
 	if c.hotLimit <= 0 {
 		return maxSegmentPages
@@ -72,32 +74,31 @@ func (c *Cache) SegmentPages() int {
 	return max(1, min(maxSegmentPages, int(c.hotLimit/int64(max(1, c.slabBytes)))/2))
 }
 
-// Cold returns the parts on flash, in order, that the sequence begins with. They
-// stay as they are until the sequence, or another one of the cache, grows or is
-// shortened.
+// Cold returns the spans on flash that the sequence begins with, in order. They are
+// valid until this sequence, or another one of the cache, grows or is truncated.
 func (s *Seq) Cold() []Span { return s.cold }
 
-// ColdPages returns how many pages of each layer are on flash.
+// ColdPages returns the number of pages of each layer on flash.
 func (s *Seq) ColdPages() int { return s.coldPages }
 
-// Version is another number after each change of what is on flash; two
-// sequences have the same number only if they have the same pages there.
+// Version changes whenever the pages on flash change. Two sequences have the same
+// version only if they have the same pages on flash.
 func (s *Seq) Version() uint64 { return s.version }
 
-// bumpVersion gives the sequence's cold pages another version.
+// bumpVersion marks a change of the pages on flash.
 func (s *Seq) bumpVersion() {
 	s.cache.changes++
 	s.version = s.cache.changes
 }
 
-// errNothingToSpill says that all pages in memory are still being written to.
-var errNothingToSpill = errors.New("kv: there is nothing that can go to flash")
+// errNothingToSpill reports that no full page is in memory.
+var errNothingToSpill = errors.New("kv: no full page in memory to spill")
 
-// roomForSlab returns an unused row. Where there is no memory for one it spills what
-// was not used for longest; what cannot be spilled stays in memory as far as the
-// budget allows. c.mu is held.
+// roomForSlab returns an unused slab. If memory runs out, it spills the least
+// recently used pages; if spilling fails, it allocates as far as the budget allows.
+// The caller holds c.mu.
 func (c *Cache) roomForSlab() (*slab, error) {
-	var failed error // why nothing can be spilled
+	var failed error // why spilling is impossible
 	if c.spill == nil {
 		failed = errNothingToSpill
 	}
@@ -117,8 +118,8 @@ func (c *Cache) roomForSlab() (*slab, error) {
 	}
 }
 
-// Spills reports whether pages would have to go to flash if a sequence grew to
-// length n.
+// Spills reports whether the cache would have to spill pages for a sequence to grow
+// to length n.
 func (c *Cache) Spills(s *Seq, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,8 +127,8 @@ func (c *Cache) Spills(s *Seq, n int) bool {
 	return c.spill != nil && c.hotLimit > 0 && int64(c.liveSlabs+more)*int64(c.slabBytes) > c.hotLimit
 }
 
-// spillOldest spills the oldest pages of the sequence that was not used for
-// longest. c.mu is held.
+// spillOldest spills the oldest pages of the least recently used sequence. The caller
+// holds c.mu.
 func (c *Cache) spillOldest() error {
 	var oldest *Seq
 	for s := range c.seqs {
@@ -150,20 +151,21 @@ func (s *Seq) fullHotPages() int {
 	return max(0, min(len(s.hot), s.len/s.cache.pageTokens-s.coldPages))
 }
 
-// spill takes the first n pages in memory to flash, for all sequences that share
-// them. Where they are kept there already, it takes as many as are kept together.
+// spill moves the first n pages in memory to flash, for all sequences that share
+// them. If a persisted segment already holds them, spill uses that segment and its
+// number of pages.
 func (s *Seq) spill(n int) error {
 	c := s.cache
 	shared := s.takeSaved()
 	if shared != nil {
 		n = shared.Pages()
 	} else {
-		chunk, err := c.spill.Spill(s.lastSegment(), len(c.layerOffsets), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
+		segment, err := c.spill.Spill(s.lastSegment(), len(c.layerOffsets), n, func(layer, i int) []byte { return c.page(s.hot[i], layer) })
 		if err != nil {
-			return fmt.Errorf("kv: %d pages of %d tokens cannot go to flash: %w", n, c.pageTokens, err)
+			return fmt.Errorf("kv: cannot spill %d pages of %d tokens to flash: %w", n, c.pageTokens, err)
 		}
 		c.written += int64(n) * int64(c.slabBytes)
-		shared = &sharedSegment{Segment: chunk, refs: 1}
+		shared = &sharedSegment{Segment: segment, refs: 1}
 	}
 	defer shared.drop()
 	rows, first := slices.Clone(s.hot[:n]), s.coldPages
@@ -182,8 +184,8 @@ func (s *Seq) spill(n int) error {
 	return nil
 }
 
-// lastSegment returns the chunk whose end is that of the cold pages; nil if there is
-// none.
+// lastSegment returns the segment that ends with the last page on flash, nil if there
+// is none.
 func (s *Seq) lastSegment() Segment {
 	if len(s.cold) == 0 {
 		return nil
@@ -195,31 +197,31 @@ func (s *Seq) lastSegment() Segment {
 	return last.segment.Segment
 }
 
-// moveToFlash makes the first k pages in memory a part of a chunk that holds them.
-func (s *Seq) moveToFlash(chunk *sharedSegment, k int) {
+// moveToFlash replaces the first k pages in memory by a span of the segment that
+// holds them.
+func (s *Seq) moveToFlash(segment *sharedSegment, k int) {
 	for _, r := range s.hot[:k] {
 		s.cache.releaseSlab(r)
 	}
 	left := copy(s.hot, s.hot[k:])
 	clear(s.hot[left:])
 	s.hot = s.hot[:left]
-	chunk.refs++
-	s.cold = append(s.cold, Span{Pages: k, segment: chunk})
+	segment.refs++
+	s.cold = append(s.cold, Span{Pages: k, segment: segment})
 	s.coldPages += k
 	s.bumpVersion()
 }
 
-// attach makes the first pages of a chunk the next tokens of a sequence that has
-// nothing in memory. The chunk is closed when no sequence uses it any more. c.mu is
-// held.
-func (s *Seq) attach(chunk Segment, pages int) {
-	s.cold = append(s.cold, Span{Pages: pages, segment: &sharedSegment{Segment: chunk, refs: 1}})
+// attach appends the first pages of a segment to a sequence without pages in memory.
+// The segment is closed when no sequence uses it any more. The caller holds c.mu.
+func (s *Seq) attach(segment Segment, pages int) {
+	s.cold = append(s.cold, Span{Pages: pages, segment: &sharedSegment{Segment: segment, refs: 1}})
 	s.coldPages += pages
 	s.len += pages * s.cache.pageTokens
 	s.bumpVersion()
 }
 
-// cutCold forgets cold pages behind the first n.
+// cutCold removes the pages on flash behind the first n.
 func (s *Seq) cutCold(n int) {
 	if s.coldPages <= n {
 		return
@@ -238,7 +240,8 @@ func (s *Seq) cutCold(n int) {
 	s.bumpVersion()
 }
 
-// unspillLast brings the last cold page back, as a copy of the sequence's own.
+// unspillLast brings the last page on flash back into memory. The copy belongs to
+// this sequence alone.
 func (s *Seq) unspillLast(ctx context.Context) error {
 	c := s.cache
 	r, err := c.roomForSlab()
@@ -265,8 +268,8 @@ func (s *Seq) unspillLast(ctx context.Context) error {
 	return nil
 }
 
-// SetHot changes Options.Hot and takes what is too much to flash. Where that
-// fails, it stays in memory.
+// SetHot changes Options.Hot and spills pages until memory is within the new limit.
+// If spilling fails, the remaining pages stay in memory.
 func (c *Cache) SetHot(bytes int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,17 +285,16 @@ func (c *Cache) SetHot(bytes int64) error {
 	return nil
 }
 
-// Stats says where the pages of all sequences are. A page here is that of all
-// layers.
+// Stats counts the pages of all sequences. A page here comprises all layers.
 type Stats struct {
 	HotPages, ColdPages int
 	PageTokens          int
-	PageBytes           int   // of all layers
-	Written             int64 // bytes of pages that went to flash
-	Failed              error // the last failure to write any, which kept them in memory
+	PageBytes           int   // size of a page of all layers
+	Written             int64 // bytes of spilled pages
+	Failed              error // the last spill error; its pages stayed in memory
 }
 
-// Stats returns where pages are.
+// Stats returns the current counts.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,35 +8,33 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Selection asks which blocks of tokens can matter to a query without reading
-// their keys. It looks at summaries: for each SummaryTokens tokens and head a
-// box that holds their keys, which is two numbers for each dimension. The greatest
-// product that a query can have with any point of the box is
+// The page selector estimates which blocks of tokens matter to a query without reading
+// their keys. It uses summaries: for each head and SummaryTokens tokens, the bounding
+// box of the keys, which is two numbers for each dimension. The maximum dot product of
+// a query with a point of the box is
 //
 //	Σ max(q,0)·high + Σ min(q,0)·low
 //
-// a product of the query's positive and negative parts with the box's two
-// corners. So a summary is a key of twice the dimensions, is kept as 8-bit keys
-// are, and is scored by the same kernel. The corners are drawn toward the box's
-// middle (see boxFraction) and rounded: what comes out ranks blocks, and is not a
-// bound.
+// which is the dot product of the query's positive and negative parts with the two
+// corners of the box. Therefore a summary is stored like an 8-bit key of twice the
+// dimensions and scored by the same kernel. The corners are moved toward the middle of
+// the box (see boxFraction) and quantized: the scores rank blocks but are not bounds.
 
-// SummaryTokens is how many tokens share a summary.
+// SummaryTokens is the number of tokens that block a summary.
 const SummaryTokens = 16
 
-// boxFraction is how far from the middle of the box the corners that are kept lie:
-// 1 are the box's own.
+// boxFraction is the size of the stored box relative to the exact one.
 const boxFraction = 0.5
 
-// Summaries come in groups of as many as the score kernel takes at once.
+// Summaries are grouped as the score kernel processes them.
 const (
 	blockSummaries = BlockTokens / SummaryTokens
-	// SummaryBlocks is how many blocks of tokens a group of summaries is about.
+	// SummaryBlocks is the number of blocks of tokens that a summary group describes.
 	SummaryBlocks = BlockTokens / blockSummaries
 )
 
-// SummaryGroup is the summaries of one head for SummaryBlocks blocks of tokens:
-// those of the first block, then those of the next.
+// SummaryGroup holds the summaries of one head for SummaryBlocks blocks of tokens,
+// block after block.
 type SummaryGroup struct {
 	Codes  []uint8   // [BlockTokens/16][SummaryCols/4][16][4], like Block8.Keys
 	Scales []float32 // [BlockTokens]
@@ -47,7 +45,7 @@ func SummaryCols(headDim int) int { return KeyCols(2 * headDim) }
 
 func summaryGroupBytes(headDim int) int { return BlockTokens * (SummaryCols(headDim) + 4) }
 
-// SummaryBytes returns the bytes of summaries for each token over all layers.
+// SummaryBytes returns the bytes of summaries for each token in all layers.
 func (s Shape) SummaryBytes() int64 {
 	heads := 0
 	for _, n := range s.KVHeads {
@@ -57,18 +55,19 @@ func (s Shape) SummaryBytes() int64 {
 	return (int64(heads)*int64(summaryGroupBytes(s.HeadDim)) + perGroup - 1) / perGroup
 }
 
-// Summaries are those of one sequence. One goroutine at a time may change them,
-// except that Summarize may be called by many for different heads and blocks.
+// Summaries holds the summaries of one sequence. One goroutine at a time may change
+// it. Exception: several goroutines may call Summarize for different heads and
+// blocks.
 type Summaries struct {
 	shape  Shape
 	budget *tiering.Budget
-	groups []*tiering.Frame // [group] -> of all layers and heads
-	first  []int            // [layer] index of its first head in a group
-	heads  int              // of all layers
-	ready  []int            // [layer] blocks from the beginning that have summaries
+	groups []*tiering.Frame // [group] summaries of all layers and heads
+	first  []int            // [layer] index of the layer's first head in a group
+	heads  int              // heads of all layers
+	ready  []int            // [layer] number of blocks, from the first, with summaries
 }
 
-// NewSummaries returns those of an empty sequence, for a cache of the given
+// NewSummaries returns the summaries of an empty sequence in a cache of the given
 // shape. Their memory is charged to budget.
 func NewSummaries(shape Shape, budget *tiering.Budget) *Summaries {
 	s := &Summaries{shape: shape, budget: budget, first: make([]int, len(shape.KVHeads)), ready: make([]int, len(shape.KVHeads))}
@@ -79,20 +78,19 @@ func NewSummaries(shape Shape, budget *tiering.Budget) *Summaries {
 	return s
 }
 
-// Grow makes room for summaries of the blocks that are full in a sequence of n
-// tokens.
+// Grow makes room for the summaries of all full blocks of a sequence of n tokens.
 func (s *Summaries) Grow(n int) error {
 	for len(s.groups)*SummaryBlocks < n/BlockTokens {
 		frame, err := tiering.Alloc(s.budget, tiering.KVSummaries, s.heads*summaryGroupBytes(s.shape.HeadDim))
 		if err != nil {
-			return fmt.Errorf("kv: no room for summaries of %d more tokens: %w", SummaryBlocks*BlockTokens, err)
+			return fmt.Errorf("kv: cannot allocate summaries for %d more tokens: %w", SummaryBlocks*BlockTokens, err)
 		}
 		s.groups = append(s.groups, frame)
 	}
 	return nil
 }
 
-// Clone returns summaries of a sequence with the same tokens.
+// Clone returns a copy, for a sequence with the same tokens.
 func (s *Summaries) Clone() (*Summaries, error) {
 	c := NewSummaries(s.shape, s.budget)
 	if err := c.Grow(len(s.groups) * SummaryBlocks * BlockTokens); err != nil {
@@ -106,8 +104,8 @@ func (s *Summaries) Clone() (*Summaries, error) {
 	return c, nil
 }
 
-// Group returns the summaries of one head for blocks from i·SummaryBlocks on.
-// Those of blocks without any hold anything.
+// Group returns the summaries of one head for the blocks from i·SummaryBlocks on. The
+// contents are undefined for blocks without summaries.
 func (s *Summaries) Group(layer, head, i int) SummaryGroup {
 	n := summaryGroupBytes(s.shape.HeadDim)
 	at := (s.first[layer] + head) * n
@@ -116,7 +114,7 @@ func (s *Summaries) Group(layer, head, i int) SummaryGroup {
 	return SummaryGroup{Codes: b[:codes:codes], Scales: view[float32](b[codes:], BlockTokens)}
 }
 
-// Ready returns how many blocks of a layer, from the first on, have summaries.
+// Ready returns the number of blocks of a layer, from the first, that have summaries.
 func (s *Summaries) Ready(layer int) int { return s.ready[layer] }
 
 // Complete reports whether all full blocks of a sequence of n tokens have summaries.
@@ -129,23 +127,24 @@ func (s *Summaries) Complete(n int) bool {
 	return true
 }
 
-// SetReady says that all heads of the layer's blocks before end have
-// summaries, if those before first had.
+// SetReady marks the blocks of a layer from first to end as summarized for all heads,
+// provided that all blocks before first are.
 func (s *Summaries) SetReady(layer, first, end int) {
 	if s.ready[layer] >= first {
 		s.ready[layer] = end
 	}
 }
 
-// Summarizer is what making summaries needs; one goroutine at a time may use it.
+// Summarizer holds the buffers for computing summaries. One goroutine at a time may
+// use it.
 type Summarizer struct {
 	box   []float32 // [2, headDim] the high corner, then the low one
 	key   []float32 // [headDim]
-	raw   []byte    // [key4.BlockBytes] a group of a key of 4 bits
-	group []float32 // [keyGroup] the same
+	raw   []byte    // [key4.BlockBytes] a quantized group of a 4-bit key
+	group []float32 // [keyGroup] the same group, dequantized
 }
 
-// NewSummarizer returns one for heads of a size.
+// NewSummarizer returns a summarizer for heads of a size.
 func NewSummarizer(headDim int) *Summarizer {
 	return &Summarizer{
 		box: make([]float32, 2*headDim), key: make([]float32, headDim),
@@ -153,15 +152,14 @@ func NewSummarizer(headDim int) *Summarizer {
 	}
 }
 
-// Summarize makes the summaries of a full block of a head from its keys as they
-// are stored, which lie in share.
-func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, share []byte) {
+// Summarize computes the summaries of a full KV head block from its stored keys.
+func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, headBlock []byte) {
 	d := s.shape.HeadDim
 	g := s.Group(layer, head, block/SummaryBlocks)
 	high, low := w.box[:d], w.box[d:]
 	for i := range blockSummaries {
 		for t := range SummaryTokens {
-			w.read(s.shape.Format, share, i*SummaryTokens+t)
+			w.read(s.shape.Format, headBlock, i*SummaryTokens+t)
 			if t == 0 {
 				copy(low, w.key)
 				copy(high, w.key)
@@ -174,14 +172,14 @@ func (s *Summaries) Summarize(w *Summarizer, layer, head, block int, share []byt
 	}
 }
 
-// growBox makes a box hold a key. A NaN makes a side of it NaN.
+// growBox extends a box to contain a key. A NaN in the key makes that side NaN.
 func growBox(low, high, key []float32 /* [headDim] */) {
 	for i, v := range key {
 		low[i], high[i] = min(low[i], v), max(high[i], v)
 	}
 }
 
-// shrinkBox moves a box's corners toward its middle.
+// shrinkBox moves the corners of a box toward its middle.
 func shrinkBox(low, high []float32 /* [headDim] */) {
 	for i := range low {
 		middle, half := (low[i]+high[i])*0.5, (high[i]-low[i])*(0.5*boxFraction)
@@ -189,14 +187,14 @@ func shrinkBox(low, high []float32 /* [headDim] */) {
 	}
 }
 
-// put rounds and stores a summary. A broken one gets a broken scale: whoever
-// ranks by it must take its block.
+// put quantizes and stores a summary. A summary with a NaN or an infinity gets such a
+// scale, so that the page selector takes its block.
 func (g *SummaryGroup) put(row int, box []float32 /* [2*headDim] */) {
 	b := Block8{Keys: g.Codes, KeyScales: g.Scales}
 	b.putKey(row, box)
 }
 
-// Truncate forgets the summaries of blocks that are not full in a sequence of n
+// Truncate removes the summaries of blocks that are not full in a sequence of n
 // tokens.
 func (s *Summaries) Truncate(n int) {
 	keep := (n/BlockTokens + SummaryBlocks - 1) / SummaryBlocks
@@ -211,23 +209,23 @@ func (s *Summaries) Truncate(n int) {
 	}
 }
 
-// Close gives all memory back.
+// Close releases all memory.
 func (s *Summaries) Close() { s.Truncate(0) }
 
-// read makes key a token's key as it is stored in a head's share of a block.
-func (w *Summarizer) read(f Format, share []byte, row int) {
+// read dequantizes the stored key of a token of a KV head block into w.key.
+func (w *Summarizer) read(f Format, block []byte, row int) {
 	d := len(w.key)
 	switch f {
 	case F32:
-		keys, _ := f.Block32(share, d)
+		keys, _ := f.Block32(block, d)
 		copy(w.key, keys[row*d:])
 	case F16:
-		keys, _ := f.Block16(share, d)
+		keys, _ := f.Block16(block, d)
 		quant.DequantRow(quant.F16, w.key, keys[2*row*d:2*(row+1)*d])
 	case K4V8:
-		w.read4(f.Block8(share, d).Keys, row)
+		w.read4(f.Block8(block, d).Keys, row)
 	default:
-		b := f.Block8(share, d)
+		b := f.Block8(block, d)
 		codes := b.Keys[row/keyTile*keyTile*KeyCols(d)+row%keyTile*4:]
 		for i := range w.key {
 			w.key[i] = float32(int8(codes[i/4*keyStep+i%4]^0x80)) * b.KeyScales[row]
@@ -235,7 +233,7 @@ func (w *Summarizer) read(f Format, share []byte, row int) {
 	}
 }
 
-// read4 is read for keys of 4 bits, a group after the other.
+// read4 is read for keys of 4 bits; it dequantizes group after group.
 func (w *Summarizer) read4(keys []byte, row int) {
 	tileGroup := keyTile * len(w.raw)
 	tile := keys[row/keyTile*(KeyCols(len(w.key))/keyGroup)*tileGroup:]

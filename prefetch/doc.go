@@ -1,19 +1,20 @@
-// Package prefetch decides when bytes move from flash to memory.
+// Package prefetch reads from flash ahead of use.
 //
-// A [Queue] keeps several reads in flight: a flash device reaches its bandwidth
-// only when it has more than one request to work on, and one goroutine that
-// reads in order gets a fraction of it. Large reads are cut into pieces of a
-// megabyte, which is long enough for the device to be efficient and short enough
-// for a cancellation to take effect at once.
+// A flash device reaches its bandwidth only with several requests in flight; a
+// goroutine that reads in order gets a fraction of it. The package offers two ways to
+// keep requests in flight. Begin reading in queue.go, then stream.go.
 //
-// Pieces are handed out in the order of submission and of offset, but may
-// complete in any order. That never changes a result: each piece has its own
-// place in the destination, and nobody looks at that before Wait has returned.
+// A [Queue] executes independent reads ([Queue.Submit], [Ticket.Wait]) on a number of
+// goroutines. It divides a large read into pieces of a megabyte: long enough for the
+// device, short enough for a prompt cancellation. Pieces start in the order of
+// submission and offset and may complete in any order. The destination belongs to the
+// queue from Submit until Wait returns, with or without an error. After that nothing
+// writes to it, so that the caller can free it even if the read failed or was
+// cancelled.
 //
-// A [Stream] brings the same bytes again and again, in order, through a ring. Where
-// the operating system reads by itself, no thread waits for any of them.
-//
-// The destination belongs to the queue from Submit until Wait returns, with
-// success or without. After that, nothing writes to it any more, so a frame can
-// be freed at once even when the read was cancelled or failed.
+// A [Stream] reads a fixed [Sequence] of byte ranges again and again, in order,
+// through a ring of memory. A forward pass takes the bytes with [Stream.Take] while
+// the stream reads the following ones, across the end of a pass into the beginning of
+// the next. If the operating system has an asynchronous read queue (io_uring on
+// Linux), the stream submits its reads there and needs no goroutines.
 package prefetch

@@ -10,59 +10,58 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed is what reads end with that the queue's Close cut short.
+// ErrClosed is the error of reads that Close has ended.
 var ErrClosed = errors.New("prefetch: the read queue is closed")
 
-// DefaultPiece is how many bytes are read at a time unless told.
+// DefaultPiece is the default size of one read call.
 const DefaultPiece = 1 << 20
 
-// ReaderFunc is a function as an io.ReaderAt, such as a closure over a tensor.
+// ReaderFunc is a function that implements io.ReaderAt.
 type ReaderFunc func(p []byte, off int64) (int, error)
 
 // ReadAt calls f.
 func (f ReaderFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
 
-// Request describes one read.
+// Request describes a read.
 type Request struct {
-	From  io.ReaderAt // safe for concurrent use; its errors are returned as they are
-	Off   int64       // where in From the bytes begin
-	Dst   []byte      // filled completely, or the read has failed
-	Piece int         // most bytes to ask From for at a time; 0: DefaultPiece
+	From  io.ReaderAt // source, safe for concurrent use; its errors are returned unchanged
+	Off   int64       // offset in From
+	Dst   []byte      // destination; a successful read fills it completely
+	Piece int         // maximum size of one call of From; 0: DefaultPiece
 
-	// Progress, if not nil, is told the size of every piece that has arrived.
-	// It is called on the queue's goroutines, several at a time, never after
-	// Wait has returned, and should be quick.
+	// Progress, if not nil, receives the size of every completed piece. The queue's
+	// goroutines call it, several at a time, but never after Wait has returned. It
+	// must be fast.
 	Progress func(bytes int)
 }
 
-// Queue is a set of goroutines that read. Its methods may be called from any
-// goroutine.
+// Queue executes reads on a number of goroutines. Any goroutine may call its methods.
 type Queue struct {
 	mu      sync.Mutex
-	work    sync.Cond // signalled when pending grows and when the queue closes
-	pending []*Ticket // in order of submission; the ended ones are dropped on the way
+	work    sync.Cond // signals that pending has grown or that the queue closes
+	pending []*Ticket // in order of submission; may include ended tickets
 	closed  bool
 
 	exited sync.WaitGroup
 	bytes  atomic.Int64
 }
 
-// Ticket stands for a read that was submitted.
+// Ticket represents a submitted read.
 type Ticket struct {
 	queue *Queue
 	ctx   context.Context
 	req   Request
-	done  chan struct{} // closed when nothing is in flight and nothing will be
+	done  chan struct{} // closed when the read has ended
 
 	// Guarded by queue.mu.
-	next     int // Dst up to here has been handed out
-	inFlight int // pieces being read
+	next     int // offset in Dst of the next piece to start
+	inFlight int // number of pieces being read
 	ended    bool
-	err      error // why no more pieces are handed out
+	err      error // why no more pieces start
 }
 
-// New starts a queue that keeps up to readers reads in flight; fewer than one
-// counts as one. Close stops it.
+// New starts a queue with the given number of reads in flight, at least one. Close
+// stops it.
 func New(readers int) *Queue {
 	q := &Queue{}
 	q.work.L = &q.mu
@@ -74,9 +73,9 @@ func New(readers int) *Queue {
 	return q
 }
 
-// Submit enters a read and returns at once. The read ends when it is complete,
-// at the first error, or when ctx ends. Every ticket should be waited for, since
-// only then the destination is the caller's again.
+// Submit adds a read and returns at once. The read ends when it is complete, at the
+// first error, or when ctx ends. Callers should Wait for every ticket: only then does
+// the destination belong to them again.
 func (q *Queue) Submit(ctx context.Context, req Request) *Ticket {
 	if req.Piece <= 0 {
 		req.Piece = DefaultPiece
@@ -93,19 +92,18 @@ func (q *Queue) Submit(ctx context.Context, req Request) *Ticket {
 		t.complete()
 	default:
 		q.pending = append(q.pending, t)
-		// All readers: the ticket may have a piece for each of them.
+		// Wake all readers: the ticket may have a piece for each of them.
 		q.work.Broadcast()
 	}
 	return t
 }
 
-// Bytes returns how many bytes have arrived since the queue was made, those of
-// failed and cancelled reads included.
+// Bytes returns the number of bytes read since the queue was created, including those
+// of failed and cancelled reads.
 func (q *Queue) Bytes() int64 { return q.bytes.Load() }
 
-// Close ends every read of which a piece was not begun with ErrClosed and waits
-// for the pieces in flight and for the goroutines. It may be called more than
-// once.
+// Close ends all unfinished reads with ErrClosed. It waits for the pieces in flight
+// and for the goroutines. It may be called more than once.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -120,13 +118,13 @@ func (q *Queue) Close() {
 	q.exited.Wait()
 }
 
-// Wait returns when the read has ended: nil when the destination is filled. If
-// ctx or the context of Submit ends first, the read is cancelled; pieces in
-// flight cannot be, so Wait returns after them, with the context's error. It may
-// be called from several goroutines and more than once.
+// Wait returns when the read has ended: nil if the destination is filled. If ctx or
+// the context of Submit ends first, Wait cancels the read and returns the context's
+// error after the pieces in flight have completed. Several goroutines may call it,
+// repeatedly.
 func (t *Ticket) Wait(ctx context.Context) error {
 	select {
-	case <-t.done: // a finished read stays finished, whatever became of ctx
+	case <-t.done: // a completed read stays completed even if ctx has ended
 		return t.err
 	default:
 	}
@@ -147,8 +145,8 @@ func (t *Ticket) cancel(err error) {
 	t.fail(err)
 }
 
-// fail hands out no more pieces; the ticket ends with err, unless there was an
-// error before or it has ended already. The queue is locked.
+// fail starts no more pieces. The ticket ends with err unless it has an earlier error
+// or has already ended. The caller holds the queue's lock.
 func (t *Ticket) fail(err error) {
 	if t.err == nil && !t.ended {
 		t.err = err
@@ -157,8 +155,8 @@ func (t *Ticket) fail(err error) {
 	t.complete()
 }
 
-// complete ends the ticket once nothing is in flight and nothing will be. The
-// queue is locked.
+// complete ends the ticket if no piece is in flight and none will start. The caller
+// holds the queue's lock.
 func (t *Ticket) complete() {
 	if !t.ended && t.inFlight == 0 && t.next == len(t.req.Dst) {
 		t.ended = true
@@ -166,7 +164,7 @@ func (t *Ticket) complete() {
 	}
 }
 
-// readLoop is the life of one reader.
+// readLoop runs one reader goroutine.
 func (q *Queue) readLoop() {
 	defer q.exited.Done()
 	q.mu.Lock()
@@ -187,8 +185,8 @@ func (q *Queue) readLoop() {
 	}
 }
 
-// claim hands out the next piece, the bytes of Dst from lo to hi. It waits for
-// one and returns nil once the queue is closed. The queue is locked.
+// claim returns the next piece to read, the bytes of Dst from lo to hi. It waits for
+// one and returns nil when the queue closes. The caller holds the lock.
 func (q *Queue) claim() (t *Ticket, lo, hi int) {
 	for {
 		for len(q.pending) > 0 {
@@ -202,7 +200,7 @@ func (q *Queue) claim() (t *Ticket, lo, hi int) {
 				t.inFlight++
 				return t, lo, hi
 			}
-			q.pending[0] = nil // not to be kept alive by the slice
+			q.pending[0] = nil // let the garbage collector free it
 			q.pending = q.pending[1:]
 		}
 		if q.closed {
@@ -212,7 +210,7 @@ func (q *Queue) claim() (t *Ticket, lo, hi int) {
 	}
 }
 
-// readPiece fills Dst from lo to hi.
+// readPiece reads Dst from lo to hi.
 func (t *Ticket) readPiece(lo, hi int) error {
 	off := t.req.Off + int64(lo)
 	n, err := t.req.From.ReadAt(t.req.Dst[lo:hi], off)

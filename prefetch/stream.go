@@ -9,13 +9,13 @@ import (
 
 // Run is a range of bytes that a [Stream] reads in order.
 type Run struct {
-	From io.ReaderAt // safe for concurrent use; its errors are returned as they are
+	From io.ReaderAt // source, safe for concurrent use; its errors are returned unchanged
 	Off  int64
 	Size int64
-	Kind Kind // of bytes, for the statistics
+	Kind Kind // kind of bytes, for the statistics
 }
 
-// Kind tells apart what one stream brings.
+// Kind distinguishes the bytes that a stream reads.
 type Kind uint8
 
 // The kinds.
@@ -25,14 +25,14 @@ const (
 	kinds
 )
 
-// Sequence is what one pass over a stream consists of: the body, once, and the
-// tail as many times as the pass asks for. A model's layers are the body, its
-// output matrix, which not every pass needs, the tail.
+// Sequence is the bytes of one pass over a stream: Body once, then Tail as often as
+// the pass needs it. The layers of a model are the body. The output matrix is the
+// tail, because not every pass needs it.
 type Sequence struct {
 	Body, Tail []Run
 }
 
-// run returns the i-th run of a pass.
+// run returns run i of a pass.
 func (s *Sequence) run(i int) *Run {
 	if i < len(s.Body) {
 		return &s.Body[i]
@@ -40,98 +40,99 @@ func (s *Sequence) run(i int) *Run {
 	return &s.Tail[(i-len(s.Body))%len(s.Tail)]
 }
 
-// Ring is the memory that a stream passes through: Slots pieces and behind them
-// a slack of at least the largest unit that is ever taken.
+// Ring is the memory of a stream: Slots pieces, followed by a slack of at least the
+// size of the largest unit that Take returns.
 type Ring struct {
 	Memory []byte
-	Piece  int // bytes of one read; runs are cut into pieces from their start
+	Piece  int // size of one read; runs are divided into pieces from their start
 	Slots  int
 }
 
-// Stream reads the same sequence of runs over and over, ahead of who uses them:
-// while a layer is computed, the next ones are on their way, over the end of a
-// pass into the beginning of the next. The system, or goroutines, fill the slots of a
-// ring, several at a time; the user takes bytes in order, and what lies before the
-// place where it takes is free for the next pieces. Nothing is allocated on the way.
+// Stream reads the same sequence of runs over and over, ahead of its user: while a
+// layer computes, the following ones are read, across the end of a pass into the
+// beginning of the next. Reads fill the slots of a ring, several at a time. The user
+// takes the bytes in order, which frees the slots before its position. A stream
+// allocates no memory while it reads.
 //
-// Begin, Take, Finish and Reconfigure belong to one goroutine.
+// One goroutine, the user, calls Begin, Take, Finish and Reconfigure.
 type Stream struct {
 	mu        sync.Mutex
-	work      sync.Cond     // signalled when a reader may find something to do, or nothing is in flight
-	completed chan struct{} // capacity 1: what the user awaits has landed, where goroutines read
+	work      sync.Cond     // signals that a reader may find work, or that no read is in flight
+	completed chan struct{} // capacity 1: the reads that the user waits for have completed (goroutine readers)
 	seq       Sequence
 	ring      Ring
 	slots     []slot
 	closed    bool
-	paused    bool // no piece is begun
-	held      bool // no run is read of the user's pass from allowed on, and none of the next
+	paused    bool // no read starts
+	held      bool // only runs of the user's pass before run allowed are read
 	allowed   int
 	inFlight  int
 
-	// What is read next: a piece by its number since the last reset, and where
-	// it lies.
+	// Next read: its piece number, counted since the last reset, and its position in
+	// the sequence.
 	next        int64
 	pass        int64
 	run         int
 	off         int64
-	currentPass int64 // of the user
-	tails       int   // how often the user's pass takes the tail
-	open        bool  // the user is within a pass
-	released    int64 // pieces below this number are free
+	currentPass int64 // pass of the user
+	tails       int   // how often the user's pass reads the tail
+	open        bool  // between Begin and Finish
+	released    int64 // pieces below this number have been used
 
-	// What the user waits for: all pieces from one number up to another. There are
-	// none where it does not wait.
+	// The user waits for the pieces from one number up to another. The range is empty
+	// if it does not wait.
 	awaited struct{ from, to int64 }
 
-	// Where the user is; only the user looks at it.
+	// Position of the user; only the user's goroutine accesses it.
 	position struct {
 		run   int
 		piece int64 // number of the run's first piece
 	}
 
 	user    Threads
-	readers int // goroutines that read, 0 until they are needed
+	readers int // number of reader goroutines, 0 before they are needed
 	exited  sync.WaitGroup
 	queued  queueState
 	stats   [kinds]StreamStats
 }
 
-// Threads is who a stream serves.
+// Threads describes the threads of a stream's user.
 type Threads struct {
-	// Readers is how many goroutines read where the system does not by itself.
+	// Readers is the number of reader goroutines if the operating system has no read
+	// queue.
 	Readers int
-	// Starting, if set, is called before they are started.
+	// ReserveReaders, if set, is called before the reader goroutines start.
 	ReserveReaders func(readers int)
-	// Together, if set, runs parts on several threads, which are all free while the
-	// user takes: it calls part for each of a number and returns when all have
-	// returned. What has landed is checked so.
+	// RunParts, if set, calls part for each number below parts on several threads and
+	// returns when all calls have returned. The threads are idle while the user calls
+	// Take. The stream uses them to verify the bytes that it has read.
 	RunParts func(parts int, part func(part, worker int))
 }
 
-// StreamStats says what a stream has done since it was made.
+// StreamStats counts the work of a stream since its creation.
 type StreamStats struct {
-	Bytes   int64         // read
-	Stalled time.Duration // that the user waited for bytes
-	Stalls  int           // how many times it did
+	Bytes   int64         // bytes read
+	Stalled time.Duration // time that the user waited for bytes
+	Stalls  int           // number of waits
 }
 
-// slot is the state of one piece's place in the ring.
+// slot is the state of a piece in the ring.
 type slot struct {
-	number    int64 // of the piece
+	number    int64 // number of the piece
 	reading   bool
 	completed bool
-	checked   bool // what has landed through the queue has been checked, or need not be
+	checked   bool // its checksums are verified, or it has none
 	err       error
 
-	// Where the piece comes from.
+	// Source of the piece.
 	run   *Run
 	off   int64
 	bytes int
 }
 
-// NewStream begins to read at once: with a queue of the system where it has one and
-// all runs are [Stored], or else with goroutines. The memory of the ring is theirs
-// until Close has returned.
+// NewStream starts reading at once: through the operating system's read queue if
+// there is one and all runs are [Stored], otherwise with goroutines. The ring's
+// memory belongs to the stream until Close has returned.
 func NewStream(user Threads, ring Ring, seq Sequence) *Stream {
 	s := &Stream{completed: make(chan struct{}, 1), user: user}
 	s.work.L = &s.mu
@@ -142,8 +143,8 @@ func NewStream(user Threads, ring Ring, seq Sequence) *Stream {
 	return s
 }
 
-// configure sets a stream up to read a sequence from its start. The lock is
-// held, and nothing is in flight.
+// configure prepares the stream to read a sequence from its start. The caller holds
+// the lock, and no read is in flight.
 func (s *Stream) configure(ring Ring, seq Sequence) {
 	ring.Piece = max(1, ring.Piece)
 	s.ring, s.seq = ring, seq
@@ -152,7 +153,7 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 		s.slots[i] = slot{number: -1}
 	}
 	s.next, s.pass, s.run, s.off = 0, 0, 0, 0
-	s.currentPass, s.tails, s.released = -1, 0, 0 // a pass has not begun
+	s.currentPass, s.tails, s.released = -1, 0, 0 // before the first pass
 	s.position.run, s.position.piece = 0, 0
 	s.awaited.from, s.awaited.to = 0, 0
 	s.open, s.paused = false, false
@@ -160,7 +161,7 @@ func (s *Stream) configure(ring Ring, seq Sequence) {
 	s.start()
 }
 
-// start lets reading begin. The lock is held.
+// start starts as many reads as possible. The caller holds the lock.
 func (s *Stream) start() {
 	if s.closed {
 		return
@@ -183,8 +184,8 @@ func (s *Stream) start() {
 	s.work.Broadcast()
 }
 
-// Reconfigure stops reading, waits for what is in flight and goes on with
-// another ring and sequence. The old ring is free once it has returned.
+// Reconfigure waits for the reads in flight and continues with another ring and
+// sequence. After it returns, the old ring belongs to the caller.
 func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +193,8 @@ func (s *Stream) Reconfigure(ring Ring, seq Sequence) {
 	s.configure(ring, seq)
 }
 
-// stopReads lets no reader begin a piece and waits for those in flight. The lock is
-// held.
+// stopReads prevents new reads and waits for those in flight. The caller holds the
+// lock.
 func (s *Stream) stopReads() {
 	s.paused = true
 	if s.queued.on && !s.closed {
@@ -205,8 +206,8 @@ func (s *Stream) stopReads() {
 	}
 }
 
-// Begin starts a pass that takes the tail a number of times. If the pass before
-// did not Finish, reading starts again from the first run.
+// Begin starts a pass that reads the tail a number of times. If the previous pass did
+// not Finish, reading restarts with the first run.
 func (s *Stream) Begin(tails int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,8 +221,8 @@ func (s *Stream) Begin(tails int) {
 	s.start()
 }
 
-// Hold makes the stream read nothing of a pass but what [Stream.Allow] has named, or
-// no longer. It shows what reading ahead is worth.
+// Hold switches prefetching off or on, for measurements. A held stream reads only the
+// runs that [Stream.Allow] admits.
 func (s *Stream) Hold(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +230,7 @@ func (s *Stream) Hold(on bool) {
 	s.start()
 }
 
-// Allow lets a stream that is held read the runs of this pass that come before run i.
+// Allow admits the runs of this pass before run i to a held stream.
 func (s *Stream) Allow(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,20 +238,20 @@ func (s *Stream) Allow(i int) {
 	s.start()
 }
 
-// Finish ends a pass: what was not taken of it is skipped.
+// Finish ends a pass and skips the runs that were not taken.
 func (s *Stream) Finish() {
 	s.advance(len(s.seq.Body)+s.tails*len(s.seq.Tail), 0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = false
-	if s.pass <= s.currentPass { // readers are still at what was skipped
+	if s.pass <= s.currentPass { // the next read is one of the skipped runs
 		s.pass, s.run, s.off, s.next = s.currentPass+1, 0, 0, s.position.piece
 	}
 	s.start()
 }
 
-// advance moves the user's place forward to an offset of run i and frees what
-// lies before it.
+// advance moves the user's position forward to an offset of run i and frees the slots
+// before it.
 func (s *Stream) advance(i int, off int64) {
 	for s.position.run < i {
 		s.position.piece += s.pieces(s.seq.run(s.position.run))
@@ -260,25 +261,24 @@ func (s *Stream) advance(i int, off int64) {
 	defer s.mu.Unlock()
 	free := s.position.piece + off/int64(s.ring.Piece)
 	for range min(free-s.released, int64(s.readers)) {
-		s.work.Signal() // a reader for each slot: to wake the others for nothing takes a core from who computes
+		s.work.Signal() // one reader for each slot: waking more would take cores from computing threads
 	}
 	s.released = max(s.released, free)
 }
 
-// pieces returns into how many pieces a run is cut.
+// pieces returns the number of pieces of a run.
 func (s *Stream) pieces(r *Run) int64 {
 	return (r.Size + int64(s.ring.Piece) - 1) / int64(s.ring.Piece)
 }
 
-// Stats returns what the stream has done so far for bytes of a kind.
+// Stats returns the counts for one kind of bytes.
 func (s *Stream) Stats(of Kind) StreamStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats[of]
 }
 
-// Close waits for all reads that are under way. A Take that is under way, or
-// comes later, ends with ErrClosed.
+// Close waits for the reads in flight. A concurrent or later Take returns ErrClosed.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true

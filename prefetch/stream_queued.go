@@ -9,48 +9,48 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Where the operating system reads by itself, a stream needs no goroutines: who uses
-// it asks for the pieces that there is room for each time that it takes some, and
-// finds in memory which have landed. What has landed is checked when it is taken, by
-// all threads of the user, which would otherwise wait for one another.
+// With the operating system's read queue, a stream needs no goroutines: Take submits reads
+// for the free slots and polls the queue for completed ones. Take also verifies the bytes
+// that it returns, on all threads of the user, which are idle at that time.
 
-// Stored is a source whose bytes lie in a file as they are read, so that the system
-// may be asked for them. A [vfs.File] is one itself, without Check.
+// Stored is a source whose bytes lie unchanged in a file, so that the operating
+// system can read them asynchronously. A [vfs.File] can serve as one without Check.
 type Stored interface {
 	io.ReaderAt
-	// Stored returns the file that n bytes at off lie in, and where. A nil file: they
-	// cannot be read and checked as they are.
+	// Stored returns the file and the offset that hold n bytes at off. A nil file
+	// means that these bytes cannot be read and checked directly.
 	Stored(off, n int64) (file vfs.File, at int64)
-	// Check says whether p, a number of whole [Stored.Unit], is what lies at off.
+	// Check verifies that p, a whole number of units, holds the bytes at off.
 	Check(p []byte, off int64) error
-	// Unit returns what Check is given multiples of, but for the end of the source.
+	// Unit returns the size of a unit. Check receives multiples of it, except at the
+	// end of the source.
 	Unit() int
 }
 
-// maxQueued is how many reads a stream has under way in a queue of the system.
+// maxQueued is the maximum number of reads in flight in the system's read queue.
 const maxQueued = 64
 
-// checkBytes is about how much a thread checks at a time.
+// checkBytes is the approximate number of bytes that a thread verifies at a time.
 const checkBytes = 256 << 10
 
-// queueState is what a stream has for it.
+// queueState is the state of a stream that uses the system's read queue.
 type queueState struct {
-	on          bool // the present sequence is read so
+	on          bool // the current sequence uses the queue
 	queue       *vfs.ReadQueue
-	unavailable bool  // the system has none, or one that brings less than is there
-	lastStall   int64 // the last pass in which who takes had to wait
+	unavailable bool  // the system has no queue, or it has returned short reads
+	lastStall   int64 // the last pass in which the user waited
 	checkPart   func(part, worker int)
 
-	// What is being checked: whole pieces of a run, in parts of each bytes.
+	// The check in progress: whole pieces of a run, in parts of partBytes.
 	run       *Run
-	off       int64 // of the first in the run
-	end       int64 // of the last
+	off       int64 // offset of the first piece in the run
+	end       int64 // end of the last piece
 	partBytes int64
 	failed    error
 }
 
-// canQueue reports whether the system can read the whole sequence by itself. The
-// lock is held.
+// canQueue reports whether the system's read queue can read the whole sequence. The
+// caller holds the lock.
 func (s *Stream) canQueue() bool {
 	piece := int64(s.ring.Piece)
 	if s.closed || s.queued.unavailable || piece%vfs.DirectAlign != 0 || len(vfs.AlignDirect(s.ring.Memory)) != len(s.ring.Memory) {
@@ -70,7 +70,7 @@ func (s *Stream) canQueue() bool {
 	return !s.queued.unavailable
 }
 
-// queueable reports whether all pieces of a run can be read from its file.
+// queueable reports whether the queue can read all pieces of a run from its file.
 func (r *Run) queueable(piece int64) bool {
 	for off := r.Off; off < r.Off+r.Size; off += piece {
 		file, at := r.stored(off, min(piece, r.Off+r.Size-off))
@@ -81,7 +81,8 @@ func (r *Run) queueable(piece int64) bool {
 	return true
 }
 
-// stored is Stored of the run's source.
+// stored returns the file and the offset that hold n bytes at off of the run's
+// source, see [Stored].
 func (r *Run) stored(off, n int64) (vfs.File, int64) {
 	switch from := r.From.(type) {
 	case Stored:
@@ -92,21 +93,22 @@ func (r *Run) stored(off, n int64) (vfs.File, int64) {
 	return nil, 0
 }
 
-// submitFraction: to ask costs about as much for one piece as for several, so who takes asks
-// for nothing until one part in submitFraction of the ring is free. Where it has had to wait
-// in this pass or the one before, flash is what everything waits for, and is not to
-// be idle: then it asks for each piece at once.
+// Submitting one read costs about as much as submitting several. Therefore the user
+// submits reads only when one part in submitFraction of the ring is free. If it has
+// waited in this pass or the previous one, the stream is flash-bound and submits each
+// piece at once to keep the device busy.
 const submitFraction = 2
 
-// minHalves is the least pieces of a ring that is read in halves. Of one piece the
-// queue cannot see that it ended on its own.
+// minHalves is the minimum number of pieces in a ring that is read in halves. The
+// queue cannot observe the completion of a single piece.
 const minHalves = 4
 
-// submit has the system read the pieces that there is room for. The lock is held.
+// submit submits reads of the pieces for which the ring has room. The caller holds
+// the lock.
 //
-// Of a device that tells of all reads together no more than half of the ring is asked
-// for, and nothing while it reads: so it always has one half to read while the other is
-// used.
+// Some devices report the completion of all reads together. For these, submit
+// requests at most half of the ring, and nothing while a read is in flight, so that
+// the device reads one half while the other half is in use.
 func (s *Stream) submit() {
 	q, slots := s.queued.queue, int64(len(s.slots))
 	if free := slots - (s.next - s.released); !s.flashBound() && free*submitFraction < slots {
@@ -128,21 +130,21 @@ func (s *Stream) submit() {
 	q.Submit()
 }
 
-// FlashBound reports whether who takes has had to wait in this pass or the one before. It
-// may be called from any goroutine.
+// FlashBound reports whether the user had to wait for reads in this pass or the
+// previous one. Any goroutine may call it.
 func (s *Stream) FlashBound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flashBound()
 }
 
-// flashBound is Pressed. The lock is held.
+// flashBound is FlashBound; the caller holds the lock.
 func (s *Stream) flashBound() bool { return s.currentPass <= s.queued.lastStall+1 }
 
-// Submit has the system read the pieces that there is room for since bytes of a run of
-// keys and values were taken. It takes the system a while to be told, so Take leaves it
-// to who uses them, on a thread of several. Of other runs Take sees to it, while what it
-// gives is checked. It may be called from any goroutine.
+// Submit submits reads of the pieces for which the ring has room. The system call
+// takes a while; therefore Take does not submit for runs of KV and leaves it to one
+// of the attention threads. For other runs, Take submits while it verifies. Any
+// goroutine may call Submit.
 func (s *Stream) Submit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +153,8 @@ func (s *Stream) Submit() {
 	}
 }
 
-// collectCompleted notes which pieces have landed. It waits for one, but not for longer than
-// wait. The lock is held.
+// collectCompleted records the completed reads. It waits up to wait for the first
+// one. The caller holds the lock.
 func (s *Stream) collectCompleted(wait time.Duration) {
 	for !s.closed {
 		at, n, ok := s.queued.queue.Next(wait)
@@ -171,10 +173,10 @@ func (s *Stream) collectCompleted(wait time.Duration) {
 	}
 }
 
-// cancelEvery is how often who waits for a read looks whether it still should.
+// cancelEvery is the interval at which a waiting user checks its context.
 const cancelEvery = 10 * time.Millisecond
 
-// awaitQueued waits until a piece has landed, or for a while.
+// awaitQueued waits until a read has completed, at most cancelEvery.
 func (s *Stream) awaitQueued(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -186,7 +188,7 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 	}
 	s.queued.lastStall = s.currentPass
 	s.submit()
-	if s.inFlight == 0 { // what is waited for may not be read yet
+	if s.inFlight == 0 { // a held stream may not read the awaited piece yet
 		s.mu.Unlock()
 		time.Sleep(cancelEvery / 10)
 		s.mu.Lock()
@@ -195,16 +197,17 @@ func (s *Stream) awaitQueued(ctx context.Context) error {
 	if s.closed {
 		return ErrClosed
 	}
-	s.submit() // before what has landed is used
+	s.submit() // before the completed bytes are used
 	return nil
 }
 
-// errShort marks a piece of which the system brought less than was asked for.
+// errShort marks a piece of which the system read fewer bytes than requested.
 var errShort = errors.New("prefetch: short read")
 
-// retryShort reads the first short piece at an offset of the present run once more, in the
-// way that says what is wrong. Where nothing is, the queue is: the next pass does
-// without. The lock is not held: nobody else looks at a piece that has landed.
+// retryShort reads the first short piece at an offset of the current run again, with
+// ReadAt, which returns a descriptive error. If that succeeds, the queue is at fault
+// and the next pass does not use it. The caller does not hold the lock: only the user
+// accesses a completed piece.
 func (s *Stream) retryShort(ctx context.Context, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -223,8 +226,8 @@ func (s *Stream) retryShort(ctx context.Context, off int64) error {
 	return nil
 }
 
-// check compares what was taken of run i with its sums: n bytes at off, all of which
-// have landed. Pieces are checked as wholes. Meanwhile more is asked for.
+// check verifies n ready bytes at off of run i by their checksums, in whole pieces
+// and on several threads. Meanwhile one thread submits more reads.
 func (s *Stream) check(i int, off, n int64) error {
 	c, piece := &s.queued, int64(s.ring.Piece)
 	c.run = s.seq.run(i)
@@ -266,12 +269,12 @@ func (s *Stream) check(i int, off, n int64) error {
 	return nil
 }
 
-// slotOf returns the slot of a piece of the present run.
+// slotOf returns the slot of a piece of the current run.
 func (s *Stream) slotOf(piece int64) *slot {
 	return &s.slots[(s.position.piece+piece)%int64(len(s.slots))]
 }
 
-// checkPart checks a part of what is being checked. The first part is to ask for more.
+// checkPart runs one part of a check. Part 0 submits more reads.
 func (s *Stream) checkPart(part, _ int) {
 	if part == 0 {
 		s.Submit()
@@ -289,7 +292,7 @@ func (s *Stream) checkPart(part, _ int) {
 	}
 }
 
-// close waits for all reads and ends the queue.
+// close waits for all reads and closes the queue.
 func (c *queueState) close() {
 	if c.queue != nil {
 		c.queue.Close()

@@ -2,7 +2,7 @@ package prefetch
 
 import "io"
 
-// readLoop is the life of one reader.
+// readLoop runs one reader goroutine.
 func (s *Stream) readLoop() {
 	defer s.exited.Done()
 	s.mu.Lock()
@@ -19,17 +19,17 @@ func (s *Stream) readLoop() {
 	}
 }
 
-// hasFree reports whether the next piece's slot may be overwritten: nobody needs
-// what is in it, and no piece that was skipped is still being read into it. The
-// lock is held.
+// hasFree reports whether the next piece's slot may be overwritten: its piece has
+// been used, and no read of a skipped piece is still writing to it. The caller holds
+// the lock.
 func (s *Stream) hasFree() bool {
 	slots := int64(len(s.slots))
 	return slots > 0 && s.next-s.released < slots && !s.slots[s.next%slots].reading
 }
 
-// seekNext sees to it that the next piece is one of a run, and reports whether there
-// is one: not before it is known whether the pass takes the tail. The lock is
-// held.
+// seekNext moves the read position to the next piece and reports whether it may be
+// read. Behind the body it must be known whether the pass reads the tail. The caller
+// holds the lock.
 func (s *Stream) seekNext() bool {
 	if len(s.seq.Body)+len(s.seq.Tail) == 0 {
 		return false
@@ -51,8 +51,8 @@ func (s *Stream) seekNext() bool {
 	}
 }
 
-// claim makes the next piece one that is being read, and returns its slot and the
-// memory for it. The lock is held.
+// claim starts the next piece and returns its slot and its memory. The caller holds
+// the lock.
 func (s *Stream) claim() (at int, dst []byte) {
 	r := s.seq.run(s.run)
 	n := int(min(int64(s.ring.Piece), r.Size-s.off))
@@ -64,7 +64,8 @@ func (s *Stream) claim() (at int, dst []byte) {
 	return at, s.ring.Memory[at*s.ring.Piece:][:n]
 }
 
-// readPiece reads the next piece. The lock is held, but not while it reads.
+// readPiece reads the next piece. The caller holds the lock; readPiece releases it
+// during the read.
 func (s *Stream) readPiece() {
 	at, dst := s.claim()
 	p := &s.slots[at]
@@ -79,7 +80,7 @@ func (s *Stream) readPiece() {
 		s.work.Broadcast()
 	}
 	if !s.ready() {
-		return // to wake the user for nothing takes a core from who computes or reads
+		return // waking the user too early would take a core from other threads
 	}
 	select {
 	case s.completed <- struct{}{}:
@@ -87,7 +88,7 @@ func (s *Stream) readPiece() {
 	}
 }
 
-// readWhole fills p, or says why not.
+// readWhole fills p or returns an error.
 func readWhole(from io.ReaderAt, p []byte, off int64) (int, error) {
 	n, err := from.ReadAt(p, off)
 	if n == len(p) {

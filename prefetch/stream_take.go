@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Take returns bytes of run i of the pass from off on: whole units, at least one
-// and no more than most bytes. It waits until the bytes it was asked for at
-// least have landed and returns more if more have. They are valid until the next
-// call of any method but Feed. Places only ever go forward within a pass.
+// Take returns bytes of run i of the pass from off on: whole units, at least one and
+// at most most bytes. It waits for least bytes and returns more if more are ready.
+// The bytes are valid until the next call of a method other than Submit. Positions
+// only move forward within a pass.
 func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most int) ([]byte, error) {
 	s.advance(i, off)
 	if s.queued.on {
@@ -19,13 +19,13 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 		s.mu.Unlock()
 	}
 	if s.position.run != i {
-		return nil, fmt.Errorf("prefetch: run %d is behind run %d of the stream", i, s.position.run)
+		return nil, fmt.Errorf("prefetch: run %d is behind the stream's position in run %d", i, s.position.run)
 	}
 	rest := s.seq.run(i).Size - off
-	// A slot may be taken up by the bytes before off.
+	// The bytes before off may occupy one slot.
 	roomy := (s.ring.Slots - 1) * s.ring.Piece
 	if int64(unit) > rest || unit > min(roomy, len(s.ring.Memory)-s.ring.Slots*s.ring.Piece) {
-		return nil, fmt.Errorf("prefetch: a unit of %d bytes at offset %d does not fit the run of %d bytes or the ring", unit, off, s.seq.run(i).Size)
+		return nil, fmt.Errorf("prefetch: a unit of %d bytes at offset %d does not fit into the run of %d bytes or the ring", unit, off, s.seq.run(i).Size)
 	}
 	least = max(unit, min(least, int(min(rest, int64(most), int64(roomy)))))
 	have, err := s.await(ctx, off, least)
@@ -41,8 +41,8 @@ func (s *Stream) Take(ctx context.Context, i int, off int64, unit, least, most i
 	return s.contiguous(off, unit, int(have)), nil
 }
 
-// contiguous returns whole units of the n bytes that have landed at off. The
-// unit that the end of the ring would cut is put together in the slack.
+// contiguous returns whole units of the n bytes that are ready at off. A unit that
+// wraps around the end of the ring is assembled in the slack.
 func (s *Stream) contiguous(off int64, unit, n int) []byte {
 	size := s.ring.Slots * s.ring.Piece
 	from := s.ringOffset(off)
@@ -57,16 +57,15 @@ func (s *Stream) contiguous(off int64, unit, n int) []byte {
 	return s.ring.Memory[from : from+n]
 }
 
-// ringOffset returns where in the ring the bytes at an offset of the present run
-// are.
+// ringOffset returns the position in the ring of an offset of the current run.
 func (s *Stream) ringOffset(off int64) int {
 	piece := int64(s.ring.Piece)
 	number := s.position.piece + off/piece
 	return int(number%int64(s.ring.Slots)*piece + off%piece)
 }
 
-// await waits until n bytes at an offset of the present run have landed, and
-// returns how many have.
+// await waits until n bytes at an offset of the current run are ready and returns the
+// number of bytes that are.
 func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	var began time.Time
 	for {
@@ -97,10 +96,10 @@ func (s *Stream) await(ctx context.Context, off int64, n int) (int64, error) {
 	}
 }
 
-// available returns how many bytes at an offset of the present run have landed
-// without a gap, and the error of the first piece that failed among the first n.
-// If those have not landed, the user is told when they have. began is when it
-// began to wait for them, if it has.
+// available returns the number of consecutive bytes that are ready at an offset of
+// the current run, and the error of a failed piece among the first n bytes. If fewer
+// than n bytes are ready, it registers the user for a wake-up. began is the time at
+// which the user began to wait, zero if it did not.
 func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +119,8 @@ func (s *Stream) available(off int64, n int, began time.Time) (int64, error) {
 	return have, err
 }
 
-// ready reports whether what the user waits for has landed, or will not. The lock
-// is held.
+// ready reports whether the awaited pieces have completed or one of them has failed.
+// The caller holds the lock.
 func (s *Stream) ready() bool {
 	for number := s.awaited.from; number < s.awaited.to; number++ {
 		p := &s.slots[number%int64(len(s.slots))]
@@ -135,8 +134,9 @@ func (s *Stream) ready() bool {
 	return s.awaited.to > s.awaited.from
 }
 
-// readyAt returns how many bytes at an offset of the present run have landed
-// without a gap, and the error of a piece among the first n. The lock is held.
+// readyAt returns the number of consecutive bytes that are ready at an offset of the
+// current run, and the error of a failed piece among the first n bytes. The caller
+// holds the lock.
 func (s *Stream) readyAt(off int64, n int) (int64, error) {
 	piece := int64(s.ring.Piece)
 	size := s.seq.run(s.position.run).Size

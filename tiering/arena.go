@@ -6,18 +6,16 @@ import (
 	"unsafe"
 )
 
-// arenaAlign is the alignment of every slice an arena hands out: a cache line,
-// which is also the widest vector register (AVX-512).
+// arenaAlign is the alignment of every slice of an arena: a cache line, which is also
+// the width of the widest vector register (AVX-512).
 const arenaAlign = 64
 
-// Arena hands out consecutive, 64-byte aligned slices of one frame. There is no
-// way to return a single one: Reset takes all of them back at once, and what is not
-// used at the same time can lie in the same place, see Overlay. An arena belongs to
-// one goroutine.
+// Arena divides a frame into consecutive slices, aligned to 64 bytes. Single slices
+// cannot be released: Reset releases all of them. Slices that are not used at the
+// same time can overlap, see Overlay. An arena belongs to one goroutine.
 //
-// The zero Arena has no memory and only measures. So the function that takes a
-// forward pass's buffers runs twice, and no second list of sizes can drift away
-// from the first:
+// The zero Arena has no memory and only measures. A function that takes the buffers
+// of a forward pass runs twice, so that no separate list of sizes is necessary:
 //
 //	var probe tiering.Arena
 //	carve(&probe)
@@ -28,11 +26,11 @@ const arenaAlign = 64
 //	err = arena.Err()
 type Arena struct {
 	memory []byte // nil: measure only
-	need   int    // bytes taken so far, those that did not fit included
+	need   int    // bytes requested so far, including failed requests
 	err    error  // the first request that did not fit
 }
 
-// NewArena returns an arena over the frame, which stays the caller's to free.
+// NewArena returns an arena over a frame. The caller still owns the frame.
 func NewArena(f *Frame) *Arena {
 	if f.bytes == nil {
 		return &Arena{memory: []byte{}}
@@ -40,8 +38,7 @@ func NewArena(f *Frame) *Arena {
 	return &Arena{memory: f.bytes}
 }
 
-// Floats takes n float32. They are zero in a fresh frame and hold whatever was
-// there before after a Reset.
+// Floats takes n float32. They are zero in a fresh frame and undefined after Reset.
 func (a *Arena) Floats(n int) []float32 { return take[float32](a, n) }
 
 // Int8s takes n int8.
@@ -53,9 +50,9 @@ func (a *Arena) Int32s(n int) []int32 { return take[int32](a, n) }
 // Bytes takes n bytes.
 func (a *Arena) Bytes(n int) []byte { return take[byte](a, n) }
 
-// Overlay calls functions that take slices, all of which begin at the same place:
-// those of one must not be used while those of another are. They take as much
-// together as the largest of them.
+// Overlay calls functions whose slices all begin at the same position: slices of
+// different functions must not be used at the same time. Together they take as much
+// as the largest function.
 func (a *Arena) Overlay(takes ...func()) {
 	from, end := a.need, a.need
 	for _, take := range takes {
@@ -66,16 +63,15 @@ func (a *Arena) Overlay(takes ...func()) {
 	a.need = end
 }
 
-// Err returns the first request that did not fit, or nil. A request that does
-// not fit returns nil, so Err is checked once, after the last of them and before
-// any slice is used.
+// Err returns the first request that did not fit, or nil. Failed requests return nil
+// slices, so callers check Err after the last request and before they use a slice.
 func (a *Arena) Err() error { return a.err }
 
-// Need returns how many bytes a frame must have for all that was asked of the
-// arena since its creation or the last Reset.
+// Need returns the frame size for all requests since the creation of the arena or the
+// last Reset.
 func (a *Arena) Need() int { return a.need }
 
-// Reset takes every slice back: they must not be used any more.
+// Reset releases all slices.
 func (a *Arena) Reset() {
 	poison(a.memory[:min(a.need, len(a.memory))])
 	a.need, a.err = 0, nil

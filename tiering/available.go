@@ -2,16 +2,16 @@ package tiering
 
 import "math"
 
-// margin is what is left to the system and to other programs of memory that is
-// available: a sixteenth, but at least leastMargin.
+// Available leaves a margin to the system and to other programs: one part in
+// marginDivisor of the available memory, at least leastMargin.
 const (
 	marginDivisor = 16
 	leastMargin   = 64 << 20
 )
 
-// Available returns how many bytes this process may sensibly take: what the
-// system, and the container that it runs in, have to give, less a margin. It is 0
-// where the system does not tell.
+// Available returns the memory that this process should use at most: what the system
+// and the process's container provide, minus a margin. It is 0 if the system does not
+// report it.
 func Available() int64 {
 	free := systemAvailable()
 	if free <= 0 || free == math.MaxInt64 {

@@ -12,33 +12,33 @@ import (
 // [*BudgetError].
 var ErrBudget = errors.New("memory budget exceeded")
 
-// BudgetError says which request did not fit, and why.
+// BudgetError describes a request that exceeded the budget.
 type BudgetError struct {
-	Purpose Purpose // what the memory was asked for
-	Asked   int64   // bytes asked for
-	Used    Usage   // what was held at that moment
+	Purpose Purpose // purpose of the request
+	Asked   int64   // bytes requested
+	Used    Usage   // usage at that moment
 	Limit   int64   // the budget
 }
 
-// Error names the request, the limit and everyone who holds memory.
+// Error names the request, the limit and the usage by purpose.
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("%v: %s asks for %d bytes, %d of %d are free (held: %s); raise the budget or use a shorter context",
+	return fmt.Sprintf("%v: %s needs %d bytes, %d of %d are free (in use: %s); raise the budget or use a shorter context",
 		ErrBudget, e.Purpose, e.Asked, max(0, e.Limit-e.Used.Total), e.Limit, e.Used)
 }
 
 // Unwrap makes errors.Is(err, ErrBudget) true.
 func (e *BudgetError) Unwrap() error { return ErrBudget }
 
-// Usage is a copy of the ledger at one moment.
+// Usage is a snapshot of the ledger.
 type Usage struct {
-	By        [purposes]int64 // bytes held now, indexed by Purpose
-	Peak      [purposes]int64 // most bytes ever held at once, by Purpose
-	Total     int64           // bytes held now
-	TotalPeak int64           // most bytes ever held at once
+	By        [purposes]int64 // bytes in use, by Purpose
+	Peak      [purposes]int64 // maximum of By so far
+	Total     int64           // bytes in use
+	TotalPeak int64           // maximum of Total so far
 }
 
-// String lists the purposes that hold memory, such as
-// "pinned weights 1048576, scratch 4096".
+// String lists the purposes with memory in use, for example "pinned weights 1048576,
+// scratch 4096".
 func (u Usage) String() string {
 	var parts []string
 	for p := range purposes {
@@ -52,16 +52,16 @@ func (u Usage) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Budget is the ledger. Its methods may be called from any goroutine.
+// Budget is the ledger. Any goroutine may call its methods.
 type Budget struct {
 	mu     sync.Mutex
-	limit  int64 // bytes; math.MaxInt64 when unlimited
+	limit  int64 // bytes; math.MaxInt64 means unlimited
 	usage  Usage
-	leases int // not yet released; counts those of zero bytes too
+	leases int // number of leases in use, including those of zero bytes
 }
 
-// New returns a ledger that lends at most limit bytes. With a limit of 0 it
-// lends whatever is asked and only keeps the books.
+// New returns a ledger with a limit in bytes. With a limit of 0 it grants every
+// request and only counts.
 func New(limit int64) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -69,8 +69,9 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit}
 }
 
-// SetLimit changes the limit; 0 means none. What is held already stays, even if
-// it is more: nothing further is lent then until enough has come back.
+// SetLimit changes the limit; 0 means none. Existing leases remain even if they
+// exceed the limit; new requests are then refused until enough memory has been
+// released.
 func (b *Budget) SetLimit(limit int64) {
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -80,7 +81,7 @@ func (b *Budget) SetLimit(limit int64) {
 	b.limit = limit
 }
 
-// TrySetLimit is SetLimit if no more than the limit is held, and otherwise
+// TrySetLimit calls SetLimit unless more than limit is in use. In that case it
 // changes nothing and returns false.
 func (b *Budget) TrySetLimit(limit int64) bool {
 	if limit <= 0 {
@@ -95,7 +96,7 @@ func (b *Budget) TrySetLimit(limit int64) bool {
 	return true
 }
 
-// Limit returns the most bytes that the ledger lends, 0 when that is unlimited.
+// Limit returns the limit, 0 if there is none.
 func (b *Budget) Limit() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,9 +106,9 @@ func (b *Budget) Limit() int64 {
 	return b.limit
 }
 
-// Reserve enters n bytes under p. On success the caller owns the lease and
-// releases it when the memory is gone. A request beyond the limit changes
-// nothing and returns a *BudgetError.
+// Reserve reserves n bytes for p. The caller owns the lease and releases it after the
+// memory is gone. A request beyond the limit changes nothing and returns a
+// *BudgetError.
 func (b *Budget) Reserve(p Purpose, n int64) (*Lease, error) {
 	if p >= purposes || n < 0 {
 		return nil, fmt.Errorf("tiering: cannot reserve %d bytes for %s", n, p)
@@ -127,25 +128,25 @@ func (b *Budget) Reserve(p Purpose, n int64) (*Lease, error) {
 	return &Lease{budget: b, purpose: p, bytes: n}, nil
 }
 
-// Usage returns what is held now and what was held at the peak.
+// Usage returns the memory in use and its maximum so far.
 func (b *Budget) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.usage
 }
 
-// Check returns an error that names what is still held, or nil when every
-// lease has come back. It is meant for the end of a test and for Close.
+// Check returns an error that lists the memory in use, or nil if every lease has been
+// released. Tests and Close call it.
 func (b *Budget) Check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leases == 0 {
 		return nil
 	}
-	return fmt.Errorf("tiering: %d leases were not released (held: %s)", b.leases, b.usage)
+	return fmt.Errorf("tiering: %d leases were not released (in use: %s)", b.leases, b.usage)
 }
 
-// Lease is the right to hold some bytes. It belongs to one owner.
+// Lease is the right to use a number of bytes. It has one owner.
 type Lease struct {
 	budget   *Budget
 	purpose  Purpose
@@ -153,11 +154,11 @@ type Lease struct {
 	released bool // guarded by budget.mu
 }
 
-// Bytes returns the size of the lease, also after its release.
+// Bytes returns the size of the lease, even after its release.
 func (l *Lease) Bytes() int64 { return l.bytes }
 
-// resize changes the size of the lease. A larger one may be refused, as by
-// Reserve, and then nothing has changed.
+// resize changes the size of the lease. Growing may be refused, like Reserve, and
+// then changes nothing.
 func (l *Lease) resize(n int64) error {
 	b := l.budget
 	b.mu.Lock()
@@ -175,8 +176,8 @@ func (l *Lease) resize(n int64) error {
 	return nil
 }
 
-// Release gives the bytes back. A second call panics: it would hand somebody
-// else's memory back, and the ledger would be wrong from then on.
+// Release returns the bytes to the budget. A second call panics, because it would
+// release the memory of another lease.
 func (l *Lease) Release() {
 	b := l.budget
 	b.mu.Lock()

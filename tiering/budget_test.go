@@ -50,7 +50,7 @@ func TestReserveRefuses(t *testing.T) {
 		var refused *BudgetError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, BudgetError{Purpose: Scratch, Asked: n, Used: b.Usage(), Limit: 1000}, *refused)
-		require.ErrorContains(t, err, "100 of 1000 are free (held: kv hot 900)")
+		require.ErrorContains(t, err, "100 of 1000 are free (in use: kv hot 900)")
 	}
 	_, err = b.Reserve(Scratch, -1)
 	require.ErrorContains(t, err, "-1 bytes")

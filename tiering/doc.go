@@ -1,27 +1,35 @@
-// Package tiering decides who may hold how much memory.
+// Package tiering accounts for memory, allocates it outside Go's heap and plans how a
+// model uses it.
 //
-// Two ideas carry it:
+// # Overview
 //
-//   - One ledger. A [Budget] knows every large piece of memory that the engine
-//     holds and what it is for. Whoever wants memory reserves it first and gets
-//     a [Lease]; the sum of the leases never exceeds the limit, and a lease is
-//     returned exactly once. Asking for too much is an error that names the
-//     purpose and the figures, before any memory is touched.
-//   - Off the heap. Weights, keys and values, and activations live in [Frame]s:
-//     anonymous memory from the operating system, page-aligned and zeroed, that
-//     Go's garbage collector neither scans nor counts. [Alloc] reserves and maps
-//     in one step, [Frame.Free] unmaps and returns the lease. An [Arena] hands
-//     out aligned slices of one frame, so a forward pass allocates nothing.
+// A [Budget] is the ledger of all large memory of the process. A component reserves
+// memory for a [Purpose] before it allocates and gets a [Lease]. The sum of all
+// leases never exceeds the limit. A refusal is a [*BudgetError] that names the
+// purpose and the numbers; it happens before any memory is touched.
 //
-// A frame is freed by its owner and by nobody else; slices taken from it die
-// with it. Touching one afterwards is a memory fault, as in any language
-// without a garbage collector. Tests call [SetInvariants] so that released
-// memory is overwritten with NaNs, and end with [Budget.Check], which reports
-// every lease that nobody returned.
+// A [Frame] is memory from the operating system: page-aligned, zeroed, and invisible
+// to Go's garbage collector. Weights, KV and activations live in frames. [Alloc]
+// reserves and maps memory in one step; [Frame.Free] unmaps it and releases the
+// lease. An [Arena] divides a frame into aligned slices, so that a forward pass
+// allocates nothing.
 //
-// The ledger counts what is reserved through it. Go's own heap, stacks and the
-// program's code are known to it only as far as somebody reserves for them
-// under [Heap] and [Code].
+// [MakePlan] computes a [Plan] from the sizes of a model ([Shape]) and a budget
+// ([Need]): which weights stay in memory, which are streamed, and how much KV,
+// activations and caches get. [Available] returns the memory that the system can
+// provide. A [Governor] adjusts a limit to memory pressure ([ReadSigns]).
 //
-// The package imports nothing of the project and calls nobody.
+// Begin reading in budget.go and frame.go, then plan.go and plan_make.go.
+//
+// # Rules
+//
+// A frame has one owner, who frees it. Its slices become invalid with it; a later
+// access is a memory fault. Tests call [SetInvariants] to overwrite released memory
+// with NaNs, and end with [Budget.Check], which reports leases that were not
+// released.
+//
+// The ledger counts only reserved memory. Go's heap, its stacks and the program's
+// code are included as far as the program reserves for them under [Heap] and [Code].
+//
+// The package imports no other package of this module.
 package tiering

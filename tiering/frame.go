@@ -8,27 +8,25 @@ import (
 	"unsafe"
 )
 
-// hugePage is the size from which a frame asks for huge pages: on x86-64 and on
-// arm64 with 4 KiB pages one entry of the second page-table level maps 2 MiB.
+// hugePage is the minimum size of a frame for huge pages. On x86-64, and on arm64
+// with 4 KiB pages, an entry of the second page-table level maps 2 MiB.
 const hugePage = 2 << 20
 
-// Frame is a piece of zeroed, page-aligned memory outside Go's heap. It has one
-// owner. Its bytes may be read and written from any goroutine, as the owner
-// arranges; Free must come after the last of them.
+// Frame is zeroed, page-aligned memory outside Go's heap. It has one owner. Any
+// goroutine may access its bytes, under synchronization by the owner, until Free.
 type Frame struct {
 	lease *Lease
-	pages []byte // what the operating system gave, a whole number of pages
-	bytes []byte // the first n bytes of it
-	// mapping is what pages are in, where more addresses were asked for.
+	pages []byte // the mapping, a whole number of pages
+	bytes []byte // the requested bytes, a prefix of pages
+	// mapping contains pages if the frame has mapped a larger range.
 	mapping []byte
 	freed   atomic.Bool
-	// release is set where the pages are not the frame's own: it gives them back.
+	// release unmaps pages that another owner has mapped; otherwise it is nil.
 	release func()
 }
 
-// Adopt makes a frame of pages that somebody else mapped, of which the first n
-// bytes are in use. They are never written here; release is called when the frame
-// is freed. The frame can be resized within the pages.
+// Adopt returns a frame of pages that the caller has mapped, with n bytes in use. The
+// frame never writes to them; Free calls release. Resize works within the pages.
 func Adopt(b *Budget, p Purpose, pages []byte, n int, release func()) (*Frame, error) {
 	lease, err := b.Reserve(p, 0)
 	if err != nil {
@@ -42,9 +40,8 @@ func Adopt(b *Budget, p Purpose, pages []byte, n int, release func()) (*Frame, e
 	return f, nil
 }
 
-// AllocRoom is Alloc for a frame that may grow up to room bytes with
-// [Frame.Resize], in its place. Only what is used is memory and counts; the rest
-// is addresses.
+// AllocRoom is Alloc for a frame that can grow in place up to room bytes with
+// [Frame.Resize]. Only the bytes in use are charged; the rest is address space.
 func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
 	f, err := Alloc(b, p, 0)
 	if err != nil {
@@ -64,10 +61,10 @@ func AllocRoom(b *Budget, p Purpose, n, room int) (*Frame, error) {
 	return f, nil
 }
 
-// Resize makes a frame of AllocRoom n bytes long. What is cut off goes back to the
-// operating system and the budget at once; what is added is zero, or what the
-// system left there. On an error, which is a *BudgetError when the budget
-// refuses, nothing has changed.
+// Resize changes the length of a frame from AllocRoom or Adopt to n bytes. Shrinking
+// returns memory to the operating system and the budget at once. Added bytes are zero
+// or have their former contents. On an error, a *BudgetError if the budget refuses,
+// nothing has changed.
 func (f *Frame) Resize(n int) error {
 	size, err := pageRound(n)
 	if err != nil {
@@ -85,7 +82,7 @@ func (f *Frame) Resize(n int) error {
 			return err
 		}
 		if err := recommit(f.pages[before:size]); err != nil {
-			_ = f.lease.resize(int64(before)) // giving back is never refused
+			_ = f.lease.resize(int64(before)) // shrinking never fails
 			return fmt.Errorf("tiering: %d more bytes for %s: %w", size-before, f.lease.purpose, err)
 		}
 		if size >= hugePage && f.release == nil {
@@ -104,16 +101,16 @@ func (f *Frame) Resize(n int) error {
 	return nil
 }
 
-// Alloc reserves n bytes (rounded up to whole pages) and maps them. The error is
-// a *BudgetError when the budget refuses, else what the operating system said.
+// Alloc reserves n bytes, rounded up to whole pages, and maps them. The error is a
+// *BudgetError if the budget refuses, otherwise that of the operating system.
 func Alloc(b *Budget, p Purpose, n int) (*Frame, error) {
 	return allocPages(b, p, n, mapPages)
 }
 
-// AllocForReads is Alloc for memory that a disk writes to by itself: it begins where a
-// huge page does, if it is that large. To a disk every piece of memory that is in one
-// piece is an entry of a list; in small pages a read of half a megabyte is 128 of
-// them, and some disks have 256 for all reads that are under way.
+// AllocForReads is Alloc for a buffer that a disk writes to by direct memory access.
+// A large buffer begins at a huge page. The disk needs a list entry for every
+// physically contiguous piece of memory: with small pages, a read of half a megabyte
+// takes 128 entries, and some disks have 256 for all reads in flight.
 func AllocForReads(b *Budget, p Purpose, n int) (*Frame, error) {
 	var mapping []byte
 	f, err := allocPages(b, p, n, func(size int) (pages []byte, err error) {
@@ -129,7 +126,7 @@ func AllocForReads(b *Budget, p Purpose, n int) (*Frame, error) {
 	return f, err
 }
 
-// allocPages is Alloc with a way to get pages.
+// allocPages implements Alloc with a function that maps the pages.
 func allocPages(b *Budget, p Purpose, n int, get func(size int) ([]byte, error)) (*Frame, error) {
 	size, err := pageRound(n)
 	if err != nil {
@@ -141,7 +138,7 @@ func allocPages(b *Budget, p Purpose, n int, get func(size int) ([]byte, error))
 	}
 	f := &Frame{lease: lease}
 	if size == 0 {
-		return f, nil // nothing to map, but still to be freed once
+		return f, nil // nothing to map; Free must still be called
 	}
 	if f.pages, err = get(size); err != nil {
 		lease.Release()
@@ -158,23 +155,21 @@ func allocPages(b *Budget, p Purpose, n int, get func(size int) ([]byte, error))
 func pageRound(n int) (int, error) {
 	page := os.Getpagesize()
 	if n < 0 || n > math.MaxInt-page {
-		return 0, fmt.Errorf("a frame of %d bytes is impossible", n)
+		return 0, fmt.Errorf("invalid frame size of %d bytes", n)
 	}
 	return (n + page - 1) / page * page, nil
 }
 
-// Bytes returns the frame's memory: exactly as many bytes as were asked for,
-// nil after Free.
+// Bytes returns the requested bytes of the frame, nil after Free.
 func (f *Frame) Bytes() []byte { return f.bytes }
 
-// Floats views the whole frame as float32; up to three trailing bytes that make
-// no whole number are left out.
+// Floats returns the frame as float32, without up to three trailing bytes.
 func (f *Frame) Floats() []float32 {
 	return unsafeView[float32](f.bytes, len(f.bytes)/4)
 }
 
-// Free returns the memory to the operating system and the lease to the budget.
-// A second call panics: the addresses may already be somebody else's.
+// Free returns the memory to the operating system and releases the lease. A second
+// call panics, because the addresses may belong to another frame.
 func (f *Frame) Free() {
 	if f.freed.Swap(true) {
 		panic(fmt.Sprintf("tiering: a frame of %d bytes (%s) was freed twice", f.lease.bytes, f.lease.purpose))
@@ -193,15 +188,14 @@ func (f *Frame) Free() {
 	f.lease.Release()
 }
 
-// Element is what memory may be viewed as: plain numbers, for which every bit
-// pattern is a value.
+// Element is a number type for which every bit pattern is valid.
 type Element interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// View returns the first n elements of b as a []T over the same memory. It
-// refuses an n that b does not hold and a start that is not aligned for T.
-// The length is the caller's own n, never a figure read from a file.
+// View returns the first n elements of b as a []T over the same memory. It returns an
+// error if b is too short or not aligned for T. n must come from the caller, never
+// unchecked from a file.
 func View[T Element](b []byte, n int) ([]T, error) {
 	var t T
 	size := int(unsafe.Sizeof(t))
@@ -217,7 +211,7 @@ func View[T Element](b []byte, n int) ([]T, error) {
 	return unsafeView[T](b, n), nil
 }
 
-// unsafeView is View for callers that know b to be aligned and long enough.
+// unsafeView is View without checks.
 func unsafeView[T Element](b []byte, n int) []T {
 	if n == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// mapPages falls back to Go's heap where the system offers nothing else. One
-// page more is asked for, so that the start can be moved to a page border.
+// mapPages allocates on Go's heap on systems without another interface. It allocates
+// one page more, to align the start.
 func mapPages(size int) ([]byte, error) {
 	page := os.Getpagesize()
 	raw := make([]byte, size+page)
@@ -19,8 +19,9 @@ func mapPages(size int) ([]byte, error) {
 // unmapPages leaves the memory to the garbage collector.
 func unmapPages([]byte) {}
 
-// discard cannot give a part back here; the ledger counts it as free all the same.
+// discard cannot release a part of a heap allocation. The ledger counts it as
+// released.
 func discard([]byte) {}
 
-// recommit has nothing to do.
+// recommit does nothing.
 func recommit([]byte) error { return nil }

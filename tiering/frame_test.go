@@ -66,7 +66,7 @@ func TestAllocForReads(t *testing.T) {
 	_, err := AllocForReads(newBudget(t, hugePage), Ring, 2*hugePage)
 	require.ErrorIs(t, err, ErrBudget)
 	_, err = AllocForReads(newBudget(t, 0), Ring, math.MaxInt)
-	require.ErrorContains(t, err, "impossible")
+	require.ErrorContains(t, err, "invalid frame size")
 }
 
 func TestAllocRefuses(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAllocRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "kv hot")
 	for _, n := range []int{-1, math.MaxInt} {
 		_, err = Alloc(b, KVHot, n)
-		require.ErrorContains(t, err, "impossible")
+		require.ErrorContains(t, err, "invalid frame size")
 	}
 	// More than any address space holds: the lease must come back.
 	unlimited := newBudget(t, 0)
@@ -197,7 +197,7 @@ func TestFrameGrowsAndShrinksInItsPlace(t *testing.T) {
 
 	require.ErrorIs(t, f.Resize(7*page), ErrBudget)
 	require.ErrorContains(t, f.Resize(11*page), "room")
-	require.ErrorContains(t, f.Resize(-1), "impossible")
+	require.ErrorContains(t, f.Resize(-1), "invalid frame size")
 	require.Len(t, f.Bytes(), 5*page+1, "a refusal changes nothing")
 
 	require.NoError(t, f.Resize(page))

@@ -4,24 +4,24 @@ package tiering
 
 import "golang.org/x/sys/unix"
 
-// mapPages returns size bytes of private, zeroed memory. The kernel provides a
-// page when it is first touched, and is told not to set memory aside before: a
-// frame with room to grow may have more addresses than there is memory.
+// mapPages maps size bytes of private, zeroed memory. The kernel provides a page on
+// first access. MAP_NORESERVE prevents an earlier reservation: a frame with room to
+// grow may have more address space than there is memory.
 func mapPages(size int) ([]byte, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 }
 
-// unmapPages returns what mapPages gave. It fails only for a slice that is no
-// mapping, which Frame's bookkeeping excludes: hence the panic.
+// unmapPages unmaps the result of mapPages. It fails only for a slice that is not a
+// mapping, which is a bug in Frame.
 func unmapPages(pages []byte) {
 	if err := unix.Munmap(pages); err != nil {
 		panic("tiering: munmap: " + err.Error())
 	}
 }
 
-// discard gives the memory of pages back; the addresses stay ours. Linux does it
-// at once, other systems when they need it.
+// discard releases the memory of pages and retains their addresses. Linux does so at
+// once, other systems on demand.
 func discard(pages []byte) { _ = unix.Madvise(pages, unix.MADV_DONTNEED) }
 
-// recommit makes discarded pages usable again, which they are.
+// recommit does nothing: discarded pages are usable.
 func recommit([]byte) error { return nil }

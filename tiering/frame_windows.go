@@ -12,13 +12,13 @@ func mapPages(size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The address comes from the system and not from Go's heap: reading it through
-	// a pointer to the variable is the form that the vet check accepts.
+	// The address comes from the system, not from Go's heap. vet accepts only the
+	// conversion through a pointer to the variable.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), size), nil
 }
 
-// unmapPages returns what mapPages gave. It fails only for an address that is no
-// allocation, which Frame's bookkeeping excludes: hence the panic.
+// unmapPages unmaps the result of mapPages. It fails only for an address that is not
+// an allocation, which is a bug in Frame.
 func unmapPages(pages []byte) {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(pages)))
 	if err := windows.VirtualFree(addr, 0, windows.MEM_RELEASE); err != nil {
@@ -26,7 +26,7 @@ func unmapPages(pages []byte) {
 	}
 }
 
-// discard gives the memory of pages back; the addresses stay ours.
+// discard releases the memory of pages and retains their addresses.
 func discard(pages []byte) {
 	_ = windows.VirtualFree(uintptr(unsafe.Pointer(unsafe.SliceData(pages))), uintptr(len(pages)), windows.MEM_DECOMMIT)
 }

@@ -5,25 +5,24 @@ import (
 	"unsafe"
 )
 
-// JoinPages asks for huge pages where frames meet. The system puts mappings side
-// by side, but not at multiples of a huge page: the end of one and the beginning
-// of the next are in small pages, 2 MiB at every seam, where a model's layers
-// have the least of their matrices.
+// JoinPages requests huge pages across the boundaries of adjacent frames. The system
+// places mappings next to each other but not at multiples of a huge page, so up to 2
+// MiB at every boundary, which are matrices of a layer, lie in small pages.
 //
-// Memory that was not written to yet would become memory here, so frames must be
-// filled. Those that have room for more, and adopted ones, are left as they are.
+// The frames must be filled, because the request allocates memory that was not
+// written before. JoinPages skips adopted frames and frames with room to grow.
 func JoinPages(frames []*Frame) {
 	for _, run := range adjacent(frames) {
 		inner := insideHuge(run)
 		if len(inner) == 0 {
 			continue
 		}
-		adviseHuge(run) // mappings of one kind are one to the kernel
+		adviseHuge(run) // the kernel merges mappings with equal attributes
 		collapse(inner)
 	}
 }
 
-// adjacent returns the ranges of memory that full frames cover without a gap.
+// adjacent returns the ranges of memory that full frames cover without gaps.
 func adjacent(frames []*Frame) [][]byte {
 	full := make([][]byte, 0, len(frames))
 	for _, f := range frames {
@@ -49,7 +48,7 @@ func adjacent(frames []*Frame) [][]byte {
 	return runs
 }
 
-// insideHuge returns the whole huge pages of a range.
+// insideHuge returns the part of a range that consists of whole huge pages.
 func insideHuge(run []byte) []byte {
 	before := int(-address(run) % hugePage)
 	if len(run) < before {
@@ -58,13 +57,12 @@ func insideHuge(run []byte) []byte {
 	return run[before : before+(len(run)-before)/hugePage*hugePage]
 }
 
-// Index returns where in the frame some numbers begin that lie in it, counted in
-// numbers.
+// Index returns the position of a slice of the frame, in float32 elements.
 func (f *Frame) Index(numbers []float32) int {
 	return int(uintptr(unsafe.Pointer(unsafe.SliceData(numbers)))-address(f.bytes)) / 4
 }
 
-// Address returns where memory is, for whoever prefetches it.
+// Address returns the address of memory for [Prefetch].
 func Address(b []byte) uintptr { return address(b) }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

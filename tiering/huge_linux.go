@@ -2,18 +2,18 @@ package tiering
 
 import "golang.org/x/sys/unix"
 
-// adviseHuge asks for 2 MiB pages: a decode step walks all weights once, and
-// with 4 KiB pages it spends a noticeable part of its time on TLB misses. The
-// kernel only ever uses a huge page inside the mapping, so the lease covers it.
-// Kernels without transparent huge pages refuse, which costs speed alone.
+// adviseHuge requests huge pages of 2 MiB. A decoded token reads all weights once;
+// with pages of 4 KiB, TLB misses take a noticeable part of its time. The kernel uses
+// huge pages only inside the mapping, so the lease covers them. Kernels without
+// transparent huge pages refuse, which only costs speed.
 func adviseHuge(pages []byte) { _ = unix.Madvise(pages, unix.MADV_HUGEPAGE) }
 
-// collapse makes the huge pages that lie in a range of populated memory, now
-// rather than when the kernel gets round to it. Linux 6.1 learned to.
+// collapse creates huge pages in populated memory at once, instead of later by the
+// kernel's background thread. It requires Linux 6.1.
 func collapse(pages []byte) { _ = unix.Madvise(pages, unix.MADV_COLLAPSE) }
 
-// mapHuge returns size bytes that begin where a huge page may, and the mapping they
-// are in. What of that is before and behind them is only addresses.
+// mapHuge maps size bytes that begin at a huge page, and returns the mapping that
+// contains them. The rest of the mapping is unused address space.
 func mapHuge(size int) (mapping, pages []byte, err error) {
 	if mapping, err = mapPages(size + hugePage); err != nil {
 		return nil, nil, err

@@ -2,13 +2,13 @@
 
 package tiering
 
-// adviseHuge does nothing here: the system offers no advice for huge pages (or,
-// like macOS on arm64, uses large pages of its own accord).
+// adviseHuge does nothing: the system has no such advice, or uses large pages by
+// default like macOS on arm64.
 func adviseHuge([]byte) {}
 
 func collapse([]byte) {}
 
-// mapHuge is mapPages here.
+// mapHuge is mapPages on this system.
 func mapHuge(size int) (mapping, pages []byte, err error) {
 	pages, err = mapPages(size)
 	return pages, pages, err

@@ -4,17 +4,16 @@ import "sync/atomic"
 
 var invariants atomic.Bool
 
-// SetInvariants switches the costly self-checks on or off and returns what it
-// was before. They are off by default and meant for tests: every byte that is
-// released is overwritten first, so that a reader who comes too late computes
-// NaNs and not yesterday's numbers.
+// SetInvariants switches costly self-checks on or off and returns the previous
+// setting. They are off by default and intended for tests: released memory is
+// overwritten, so that a late reader computes with NaNs instead of old values.
 func SetInvariants(on bool) (before bool) { return invariants.Swap(on) }
 
-// poisonByte repeated four times is a float32 NaN and, as an integer, -1: an
-// index that no slice accepts.
+// poisonByte repeated four times is a float32 NaN and the integer -1, an invalid
+// index.
 const poisonByte = 0xFF
 
-// poison overwrites released memory when the invariants are on.
+// poison overwrites released memory if the invariants are on.
 func poison(b []byte) {
 	if !invariants.Load() {
 		return

@@ -1,6 +1,6 @@
 package tiering
 
-// Ledger is an amount of memory for each Purpose.
+// Ledger is a number of bytes for each Purpose.
 type Ledger [purposes]int64
 
 // Total returns the sum.
@@ -11,7 +11,7 @@ func (l *Ledger) Total() (n int64) {
 	return n
 }
 
-// ByName returns the purposes that have any memory, by name.
+// ByName returns the nonzero purposes by name.
 func (l *Ledger) ByName() map[string]int64 {
 	named := map[string]int64{}
 	for p, v := range l {

@@ -1,32 +1,31 @@
 package tiering
 
-// Keys and values that may go to flash need little memory: room for those that
-// are being written and for some on their way. What they get beyond that is a
-// matter of what pays most: a byte of weights is read for every token, and so is
-// a byte of keys and values, once the conversation is that long. So weights come
-// first, and of what is above the minimum keys and values get a share.
+// KV that may move to flash needs little memory: the pages that are being written and
+// the buffers for reading. Every token reads each byte of weights on flash, and each
+// byte of KV on flash only after the conversation has become that long. Therefore
+// weights have priority, and KV gets a fraction of the memory above the minimum.
 
 const (
-	// kvDivisor is the part, one in so many, of the memory above the minimum that
-	// keys and values get where weights do not all fit.
+	// KV gets one part in kvDivisor of the memory above the minimum if the weights do
+	// not fit completely.
 	kvDivisor = 8
-	// The ring for keys and values is one part in so many of the budget, between
-	// two bounds.
+	// The ring for KV is one part in kvRingDivisor of the budget, between kvRingLow
+	// and kvRingHigh.
 	kvRingDivisor = 64
 	kvRingLow     = 1 << 20
 	kvRingHigh    = 8 << 20
-	// kvMinPages is how many pages of a layer the ring holds at least.
+	// kvMinPages is the minimum number of pages of a layer in the ring.
 	kvMinPages = 4
-	// selectedPages is how many pages a selection has on its way at once.
+	// selectedPages is the number of selected pages in flight.
 	selectedPages = 16
-	// kvBuffer is what is written at once.
+	// kvBuffer is the size of a write.
 	kvBuffer = 256 << 10
-	// kvExtraPages is how many pages a conversation has in memory besides those of a
-	// chunk of a prompt: one that is not full, and those that are on their way out.
+	// kvExtraPages is the number of pages in memory besides those of a prefill chunk:
+	// a partly filled one, and one being written to flash.
 	kvExtraPages = 2
 )
 
-// makeKV makes a plan in which keys and values may be on flash.
+// makeKV makes a plan with KV on flash if necessary.
 func (m *planner) makeKV(r Rates) (*Plan, error) {
 	full := m.kv(m.Context)
 	if m.KVHot == 0 || m.KVHot >= full {
@@ -43,12 +42,12 @@ func (m *planner) makeKV(r Rates) (*Plan, error) {
 		return m.attempt(min(full, max(least, m.KVHot)), r)
 	}
 	if m.Budget <= 0 {
-		return base, nil // only asked to be on flash is anything there
+		return base, nil // without a budget, only an explicit KVHot moves KV to flash
 	}
 	spare := m.Budget - base.Total()
-	share := m.Budget - least - m.kvRing()
+	others := m.Budget - least - m.kvRing()
 	if !base.Resident() || base.ExpertSlots < m.experts() {
-		spare = max(0, share-m.minimumOthers(base)) / kvDivisor
+		spare = max(0, others-m.minimumOthers(base)) / kvDivisor
 	}
 	for ; spare > 0; spare = spare / 4 * 3 {
 		p, err := m.attempt(min(full, least+spare), r)
@@ -59,22 +58,22 @@ func (m *planner) makeKV(r Rates) (*Plan, error) {
 	return base, nil
 }
 
-// minimumOthers returns what a plan cannot do without besides keys and values.
+// minimumOthers returns the minimum memory of everything except KV.
 func (m *planner) minimumOthers(p *Plan) int64 {
 	return p.By[Code] + p.By[Heap] + pageUp(m.OtherPinned) + m.scratch(m.lowChunk()) + m.minimumWeights()
 }
 
-// attempt makes a plan that gives keys and values so many bytes of memory.
+// attempt makes a plan with the given memory for KV.
 func (m *planner) attempt(hot int64, r Rates) (*Plan, error) {
 	try := *m
 	try.hot = hot
 	return try.make(r)
 }
 
-// leastHot returns how many tokens of a conversation are in memory at least.
+// leastHot returns the minimum number of tokens whose KV is in memory.
 func (m *planner) leastHot() int { return m.Chunk + kvExtraPages*max(1, m.KVPageTokens) }
 
-// kvRing is the memory in which keys and values come from flash and go there.
+// kvRing returns the memory of all buffers for reading KV from flash and writing it.
 func (m *planner) kvRing() int64 {
 	ring := int64(kvRingHigh)
 	if m.Budget > 0 {
@@ -83,7 +82,7 @@ func (m *planner) kvRing() int64 {
 	return pageUp(max(ring, kvMinPages*m.KVUnit)+m.KVUnit) + kvBuffer + m.selectedBytes()
 }
 
-// selectedBytes is the memory in which single pages come that a selection has taken.
+// selectedBytes returns the memory of the buffers for selected pages.
 func (m *planner) selectedBytes() int64 {
 	if m.KVSummaryPerToken == 0 {
 		return 0
@@ -91,7 +90,7 @@ func (m *planner) selectedBytes() int64 {
 	return selectedPages * (pageUp(m.KVUnit) + pageUp(1))
 }
 
-// countCold says in a plan what of keys and values is on flash.
+// countCold records the KV on flash in a plan.
 func (m *planner) countCold(p *Plan) {
 	if m.hot >= m.kv(m.Context) {
 		return

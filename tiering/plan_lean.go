@@ -1,8 +1,8 @@
 package tiering
 
-// Lean returns the plan with the smallest ring that weights can pass through. What
-// is read is no longer far ahead of its use then, so that a slow moment of the
-// flash makes the arithmetic wait.
+// Lean returns the plan with the smallest possible ring for weights. Reads are then
+// only slightly ahead of use, so that computation stalls when the flash is slow for a
+// moment.
 func (p *Plan) Lean(s Shape) *Plan {
 	lean := *p
 	if p.Ring == 0 {

@@ -6,61 +6,61 @@ import (
 	"sort"
 )
 
-// What a plan takes where it is not told otherwise.
+// Defaults and proportions of plans.
 const (
-	DefaultChunk = 512     // tokens of a prompt that are computed together
-	DefaultPiece = 1 << 20 // bytes of a read
-	// StreamReads is how many reads of weights are in flight where threads wait for
-	// them. Four are enough for a disk; while the cores compute, some of them wait for
-	// one to go on.
+	DefaultChunk = 512     // tokens of a prefill chunk
+	DefaultPiece = 1 << 20 // size of a read
+	// StreamReads is the number of reads of weights in flight with reader goroutines.
+	// A disk needs four; while the cores compute, some of the readers wait for a
+	// core.
 	StreamReads = 8
-	// EmbeddingRowCache bounds the memory for rows of an embedding on flash.
+	// EmbeddingRowCache limits the cache of embedding rows on flash.
 	EmbeddingRowCache = 1 << 20
 
-	// chunkStep is what chunks are a multiple of, and the smallest chunk.
+	// A prefill chunk is a multiple of chunkStep, which is also the minimum.
 	chunkStep = 16
-	// minPieces is the smallest ring: a piece that is in use and one that is being
+	// minPieces is the minimum number of pieces in a ring: one in use and one being
 	// read.
 	minPieces = 2
-	// lowRing keeps a disk busy while as much is in use, and maxRing rides out its
-	// longest pauses.
+	// A ring of lowRing keeps a disk busy; a ring of maxRing bridges its longest
+	// pauses.
 	lowRing = 8 << 20
 	maxRing = 64 << 20
-	// Each read costs the cores something beside its bytes, so reads are as large
-	// as they can be with ringPieces of them in the ring, from smallPiece to
-	// DefaultPiece.
+	// Each read has a fixed cost for the cores, so reads are as large as possible,
+	// from smallPiece to DefaultPiece, with at least ringPieces of them in the ring.
 	smallPiece = 256 << 10
 	ringPieces = 8
-	// goodChunk is a chunk in which most prompts pass through the layers once, or
-	// a few times.
+	// With chunks of goodChunk tokens, most prompts need one pass or a few.
 	goodChunk = 256
-	// Of the memory above the minimum, activations and the ring get at most one
-	// part in so many. Weights get the rest. Up to goodChunk activations get one part
-	// in goodChunkDivisor: a byte of them costs each token a byte of weights that is
-	// read, but every chunk of a prompt has all that is not pinned read again. Up to
-	// lowRing the ring gets one part in lowRingDivisor. Reading rows of the head gets one
-	// part in lookupDivisor of what is left for weights.
+	// Activations and the ring get at most one part in chunkDivisor and ringDivisor
+	// of the memory above the minimum; weights get the rest. Activations up to
+	// goodChunk get one part in goodChunkDivisor: each byte of them displaces a
+	// pinned byte of weights, but every additional chunk of a prompt reads all
+	// streamed weights again. The ring up to lowRing gets one part in lowRingDivisor.
+	// Embedding lookups in the head get one part in lookupDivisor of the memory left
+	// for weights.
 	chunkDivisor     = 32
 	goodChunkDivisor = 4
 	ringDivisor      = 16
 	lowRingDivisor   = 2
 	lookupDivisor    = 16
-	// A context that was not asked for takes at most one part in so many of what
-	// the program leaves, but never less than lowContext.
+	// A context that the user did not request takes at most one part in
+	// contextDivisor of the budget without the program, but at least lowContext
+	// tokens.
 	contextDivisor = 8
 	lowContext     = 2048
 )
 
-// MakePlan divides a budget. The error is a *MinimumError if the budget cannot
-// hold what has to be in memory at any time.
+// MakePlan divides a budget among the memory consumers of a model. The error is a
+// *MinimumError if the budget is below the minimum.
 //
-// If everything fits, everything stays. Otherwise a pass is a cyclic scan, of
-// which a cache would keep nothing: so a fixed part is pinned and the rest
-// streamed. The head is pinned first: nothing is left to compute while it is read
-// for the token behind a prompt, and a text whose every token is judged reads it
-// again and again. What is left is spread evenly over the layers, which makes the
-// reads flow evenly while a pass goes on. Experts are not scanned: they get as a
-// cache what the rest of the model leaves.
+// If everything fits, everything stays in memory. Otherwise a pass is a cyclic scan
+// over the weights, for which an LRU cache would be useless: MakePlan pins a fixed
+// part and streams the rest. It pins the head first: nothing overlaps with the read
+// of the head behind a prompt, and evaluating a text reads it repeatedly. The
+// remaining memory is spread evenly over the layers, so that the reads are spread
+// evenly over a pass. Experts are not scanned; they get a cache in the memory that
+// the other weights leave.
 func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	m := planner{Shape: s, Need: n}
 	if m.Piece <= 0 {
@@ -78,7 +78,7 @@ func MakePlan(s Shape, n Need, r Rates) (*Plan, error) {
 	return m.make(r)
 }
 
-// make divides the budget among all that is not keys and values.
+// make plans all memory except KV, whose size is given.
 func (m *planner) make(r Rates) (*Plan, error) {
 	p := &Plan{Budget: m.Budget, Context: m.Context, Rates: r, By: m.fixed()}
 	if err := m.assign(p); err != nil {
@@ -90,14 +90,14 @@ func (m *planner) make(r Rates) (*Plan, error) {
 	return p, nil
 }
 
-// planner is what a plan is made from.
+// planner computes a plan.
 type planner struct {
 	Shape
 	Need
-	hot int64 // memory for keys and values
+	hot int64 // memory for KV
 }
 
-// limit returns the budget as a number to compare with.
+// limit returns the budget, math.MaxInt64 if there is none.
 func (m *planner) limit() int64 {
 	if m.Budget <= 0 {
 		return math.MaxInt64
@@ -105,14 +105,14 @@ func (m *planner) limit() int64 {
 	return m.Budget
 }
 
-// chooseContext sets the context where none was asked for: the largest that
-// halving ContextMax gives and that leaves the weights most of the memory.
+// chooseContext selects a context if none was requested: the largest that repeated
+// halving of ContextMax yields and that leaves most of the memory to the weights.
 func (m *planner) chooseContext() {
 	if m.Context > 0 {
 		return
 	}
 	m.Context = m.ContextMax
-	if m.KVCold { // it costs nothing but summaries until the conversation is that long
+	if m.KVCold { // a long context costs only summaries until it is used
 		for m.Context > lowContext && m.summaries(m.Context) > (m.limit()-m.Code-m.Heap)/contextDivisor {
 			m.Context = max(lowContext, m.Context/2)
 		}
@@ -123,13 +123,13 @@ func (m *planner) chooseContext() {
 	}
 }
 
-// kv returns what keys and values of so many tokens take.
+// kv returns the size of the KV of a number of tokens.
 func (m *planner) kv(tokens int) int64 { return m.KVFixed + m.kvOf(tokens, m.KVBytesPerToken) }
 
-// summaryTokens is how many tokens summaries are made room for at once.
+// summaryTokens is the number of tokens for which summaries are allocated at once.
 const summaryTokens = 1024
 
-// summaries returns what summaries of so many tokens take.
+// summaries returns the size of the summaries of a number of tokens.
 func (m *planner) summaries(tokens int) int64 {
 	groups := int64(roundUp(tokens, summaryTokens) / summaryTokens)
 	return groups * pageUp(summaryTokens*m.KVSummaryPerToken)
@@ -139,12 +139,12 @@ func (m *planner) kvOf(tokens int, perToken int64) int64 {
 	return int64(roundUp(tokens, max(1, m.KVPageTokens))) * perToken
 }
 
-// scratch returns what activations of a chunk take.
+// scratch returns the memory of activations of a prefill chunk.
 func (m *planner) scratch(chunk int) int64 {
 	return pageUp(max(m.Scratch.At(chunk), m.Logits.At(chunk)))
 }
 
-// fixed returns the memory that no plan does without and that has one size.
+// fixed returns the memory that every plan needs and whose size does not vary.
 func (m *planner) fixed() (by Ledger) {
 	by[Code], by[Heap], by[Pinned] = m.Code, m.Heap, m.OtherPinned
 	by[KVHot] = m.hot
@@ -161,10 +161,10 @@ func (m *planner) fixed() (by Ledger) {
 	return by
 }
 
-// lowChunk is the smallest chunk that a plan takes.
+// lowChunk returns the minimum size of a prefill chunk.
 func (m *planner) lowChunk() int { return min(m.Chunk, chunkStep) }
 
-// dense returns what all sections take in memory.
+// dense returns the size of all sections in memory.
 func (m *planner) dense() int64 {
 	n := pageUp(m.Head.Bytes)
 	for i := range m.Layers {
@@ -173,21 +173,21 @@ func (m *planner) dense() int64 {
 	return n
 }
 
-// experts returns how many there are in all layers.
+// experts returns the number of experts in all layers.
 func (m *planner) experts() int { return m.ExpertLayers * m.Experts }
 
-// minSlots is how many experts have to be in memory at once: those of a layer
-// that work on one token.
+// minSlots returns the number of experts that must be in memory at once: those that
+// one token uses in a layer.
 func (m *planner) minSlots() int { return min(m.ExpertsUsed, m.experts()) }
 
-// slots returns what so many experts take.
+// slots returns the memory of n experts.
 func (m *planner) slots(n int) int64 { return int64(n) * pageUp(m.ExpertBytes) }
 
-// minimumPieces is the smallest number of pieces in a ring: besides the one that
-// is being read, a unit has to fit.
+// minimumPieces returns the minimum number of pieces in a ring: a unit must fit
+// besides the piece that is being read.
 func (m *planner) minimumPieces() int64 { return max(minPieces, 1+(m.ringUnit()+m.Piece-1)/m.Piece) }
 
-// ringUnit is the largest part that passes through the ring as a whole.
+// ringUnit returns the size of the largest unit that passes through the ring.
 func (m *planner) ringUnit() int64 {
 	if m.KVCold {
 		return max(m.Unit, m.KVUnit)
@@ -195,24 +195,24 @@ func (m *planner) ringUnit() int64 {
 	return m.Unit
 }
 
-// minimumRing is the memory of the smallest ring.
+// minimumRing returns the memory of the smallest ring.
 func (m *planner) minimumRing() int64 { return m.minimumPieces()*m.Piece + pageUp(m.ringUnit()) }
 
-// fixedPinned is what stays in memory although nothing is pinned: vectors, and the unit
-// with which the pinned part of each section ends.
+// fixedPinned returns the weights that stay in memory even if nothing is pinned:
+// vectors, and the unit at the end of the pinned part of each section.
 func (m *planner) fixedPinned() int64 {
 	return pageUp(m.Vectors) + int64(len(m.Layers)+1)*pageUp(m.Unit)
 }
 
-// minimumWeights is the least that weights take: all of them where that is no
-// more than what they pass through.
+// minimumWeights returns the minimum memory for weights: all of them if they are
+// smaller than the buffers for streaming them.
 func (m *planner) minimumWeights() int64 {
 	return min(m.fixedPinned()+m.minimumRing()+m.slots(m.minSlots()), m.dense()+m.slots(m.experts()))
 }
 
-// assign fills in what is where.
+// assign divides the budget among weights, experts and activations.
 func (m *planner) assign(p *Plan) error {
-	rest := m.limit() - p.By.Total() - m.scratch(m.lowChunk()) // for weights and a larger chunk
+	rest := m.limit() - p.By.Total() - m.scratch(m.lowChunk()) // for weights and larger chunks
 	free := rest - m.minimumWeights()
 	if free < 0 {
 		return m.refuse(p.By)
@@ -230,18 +230,18 @@ func (m *planner) assign(p *Plan) error {
 	return nil
 }
 
-// chunkGrant returns what activations get above those of the smallest chunk, out of
+// chunkGrant returns the memory that activations get beyond the minimum. free is the
 // memory above the minimum.
 func (m *planner) chunkGrant(free int64) int64 {
 	good := min(free/goodChunkDivisor, m.extraScratch(min(m.Chunk, goodChunk)))
 	return max(good, min(free/chunkDivisor, m.extraScratch(m.Chunk)))
 }
 
-// extraScratch is by how much activations of a chunk take more than those of the smallest.
+// extraScratch returns the additional memory of activations for a chunk size,
+// compared with the minimum.
 func (m *planner) extraScratch(chunk int) int64 { return m.scratch(chunk) - m.scratch(m.lowChunk()) }
 
-// chunk returns the largest chunk whose activations take at most so much more
-// than those of the smallest.
+// chunk returns the largest chunk size whose additional memory is at most extra.
 func (m *planner) chunk(extra int64) int {
 	if extra >= m.extraScratch(m.Chunk) {
 		return m.Chunk
@@ -252,9 +252,9 @@ func (m *planner) chunk(extra int64) int {
 	return m.lowChunk() + steps*chunkStep
 }
 
-// pinAll plans to have all sections in memory, and as many experts as what is left
-// then holds. Where it holds all of them, the chunk may take the rest; keep
-// returns what it gets.
+// pinAll plans to keep all sections in memory, and as many experts as left bytes
+// hold. If all experts fit, the rest may go to larger chunks; pinAll returns the
+// memory for them.
 func (m *planner) pinAll(p *Plan, left, extra int64) int64 {
 	p.By[Pinned] += m.dense()
 	p.HeadPinned = m.Head.Bytes
@@ -270,11 +270,11 @@ func (m *planner) pinAll(p *Plan, left, extra int64) int64 {
 	return min(m.extraScratch(m.Chunk), extra+left-m.slots(missing))
 }
 
-// stream plans to keep a part of the sections and read the rest in every pass.
-// memory is what is left above the smallest ring.
+// stream plans to pin a part of the sections and to stream the rest in every pass.
+// memory is the memory above the minimum.
 func (m *planner) stream(p *Plan, memory int64) {
-	// A ring that is larger than what has to be streamed anyway costs more reads
-	// than it hides.
+	// A ring larger than the streamed bytes would displace more pinned bytes than it
+	// hides reads.
 	wanted := min(m.moreRing(maxRing), max(0, m.dense()-memory))
 	ring := max(min(memory/lowRingDivisor, m.moreRing(lowRing)), min(memory/ringDivisor, wanted))
 	p.Piece, p.Ring = m.Piece, m.minimumPieces()*m.Piece+ring/m.Piece*m.Piece
@@ -284,16 +284,16 @@ func (m *planner) stream(p *Plan, memory int64) {
 	}
 	p.By[Ring] = p.Ring + pageUp(m.ringUnit())
 	p.By[Pinned] += m.fixedPinned()
-	// The share and not the ring that is made of it is taken off, so that a little
-	// more budget never means a little less that is pinned.
+	// Subtract the ring's exact quota, not its rounded size, so that a slightly larger
+	// budget never pins less.
 	memory -= ring
 	p.Lookup = m.lookup(memory)
 	p.By[Cached] += p.Lookup
 	m.pin(p, memory-p.Lookup)
 }
 
-// lookup returns what of the memory for weights is better used for reading rows of
-// the head, as long as it is not all pinned.
+// lookup returns the memory for embedding lookups in the head; 0 if the head can be
+// pinned completely.
 func (m *planner) lookup(memory int64) int64 {
 	if memory >= pageUp(m.Head.Bytes) {
 		return 0
@@ -302,19 +302,19 @@ func (m *planner) lookup(memory int64) int64 {
 	return min(pageUp(m.Lookup), memory/lookupDivisor/page*page)
 }
 
-// pieceFits reports whether a ring may be cut into pieces of this size: enough of
-// them, and a unit fits beside the one that is being read.
+// pieceFits reports whether a ring can be divided into pieces of this size: enough
+// pieces, and room for a unit besides the piece that is being read.
 func (m *planner) pieceFits(piece, ring int64) bool {
 	pieces := ring / piece
 	return pieces >= ringPieces && (pieces-1)*piece >= m.Unit
 }
 
-// moreRing is by how much a ring of so many bytes is larger than the smallest.
+// moreRing returns the additional memory of a ring compared with the smallest one.
 func (m *planner) moreRing(bytes int64) int64 {
 	return max(0, bytes-m.minimumPieces()*m.Piece)
 }
 
-// pageUp rounds an amount of memory up to whole pages, as it is given out.
+// pageUp rounds an amount of memory up to whole pages.
 func pageUp(n int64) int64 {
 	page := int64(os.Getpagesize())
 	return (n + page - 1) / page * page

@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-// MinimumError refuses a budget that is smaller than the memory that must be held at all
-// times. It wraps [ErrBudget].
+// MinimumError reports a budget below the minimum of a model. It wraps [ErrBudget].
 type MinimumError struct {
 	Budget, Minimum int64
 	By              Ledger // the minimum for each purpose
 	Context         int    // tokens
 	ContextFits     int    // the longest context that fits, 0 if none does
-	// KVFits reports that the context fits with the smallest format of keys and values.
+	// KVFits reports that the context fits with the most compact KV format.
 	KVFits bool
-	// ExpertsTooLarge reports that a smaller quantization of the experts would fit.
+	// ExpertsTooLarge reports that a smaller quantization of the experts would help.
 	ExpertsTooLarge bool
 }
 
-// Error lists the minimum and says what would fit.
+// Error lists the minimum and the remedies.
 func (e *MinimumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v: the least for a context of %d tokens is %s, and the budget is %s (", ErrBudget, e.Context, sizeText(e.Minimum), sizeText(e.Budget))
+	fmt.Fprintf(&b, "%v: a context of %d tokens needs at least %s, the budget is %s (", ErrBudget, e.Context, sizeText(e.Minimum), sizeText(e.Budget))
 	separator := ""
 	for _, p := range Purposes() {
 		if n := e.By[p]; n != 0 {
@@ -33,14 +32,14 @@ func (e *MinimumError) Error() string {
 	return b.String()
 }
 
-// remedies says what would help.
+// remedies lists the changes that would help.
 func (e *MinimumError) remedies() []string {
 	list := []string{"raise the budget"}
 	if e.ContextFits > 0 {
 		list = append(list, fmt.Sprintf("use a context of at most %d tokens", e.ContextFits))
 	}
 	if e.KVFits {
-		list = append(list, "keep keys and values in a lower precision")
+		list = append(list, "select a KV format of lower precision")
 	}
 	if e.ExpertsTooLarge {
 		list = append(list, "use a smaller quantization")
@@ -54,7 +53,7 @@ func (e *MinimumError) remedies() []string {
 // Unwrap makes errors.Is(err, ErrBudget) true.
 func (e *MinimumError) Unwrap() error { return ErrBudget }
 
-// refuse explains why nothing fits. by holds what is fixed.
+// refuse returns the error for a budget below the minimum. by holds the fixed memory.
 func (m *planner) refuse(by Ledger) error {
 	by[Scratch] = m.scratch(m.lowChunk())
 	if least := m.slots(m.minSlots()); m.minimumWeights() == m.fixedPinned()+m.minimumRing()+least {

@@ -11,12 +11,12 @@ import (
 type block struct {
 	section int // index of the layer; the head comes last
 	bytes   int64
-	rank    float64 // how far in the layer its middle is, 0 to 1; -1 in the head
+	rank    float64 // relative position of its middle in the layer, 0 to 1; -1 in the head
 }
 
-// pin keeps as many blocks as memory holds, always the first ones of a
-// section, and of all layers the same share. It takes them off one list whose
-// order does not depend on the memory, so that more memory pins more.
+// pin pins as many blocks as memory holds: the first ones of every section, and the
+// same fraction of all layers. The order of the blocks does not depend on the memory,
+// so that more memory never pins less.
 func (m *planner) pin(p *Plan, memory int64) {
 	p.Pinned = make([]int64, len(m.Layers))
 	for _, b := range m.blocks() {
@@ -32,7 +32,7 @@ func (m *planner) pin(p *Plan, memory int64) {
 	}
 }
 
-// blocks returns the blocks of all sections in the order in which they are pinned.
+// blocks returns the blocks of all sections in the order of pinning.
 func (m *planner) blocks() []block {
 	var list []block
 	for i, s := range append(slices.Clone(m.Layers), m.Head) {
@@ -50,9 +50,8 @@ func (m *planner) blocks() []block {
 	return list
 }
 
-// blocks cuts a section into what is pinned at once: where each begins, and its
-// bytes. The odd part comes first, so that what is streamed fills whole reads and
-// slots of the ring.
+// blocks divides a section into blocks and yields their offsets and sizes. A block of
+// odd size comes first, so that the streamed part fills whole reads and ring slots.
 func (s *Section) blocks() iter.Seq2[int64, int64] {
 	granule, align := s.Granule, max(1, s.Block)
 	if granule <= 0 {
@@ -71,6 +70,6 @@ func (s *Section) blocks() iter.Seq2[int64, int64] {
 	}
 }
 
-// spread orders sections so that the first ones of any number are spread evenly over
-// all: what a pass then streams comes evenly as well.
+// spread returns a sort key of a section: the first sections in this order are
+// distributed evenly over the model, and so are the streamed bytes.
 func spread(section int) uint32 { return bits.Reverse32(uint32(section)) }

@@ -2,7 +2,7 @@ package tiering
 
 import "math"
 
-// count says what is read from flash.
+// count records the bytes that passes read from flash.
 func (m *planner) count(p *Plan) {
 	layers, head := int64(0), m.Head.Bytes-p.HeadPinned
 	for i := range m.Layers {
@@ -12,9 +12,9 @@ func (m *planner) count(p *Plan) {
 	p.StreamedPerChunk = layers + m.expertReads(p, p.Chunk)
 }
 
-// expertReads returns the bytes of experts that are read for so many tokens, if
-// each token's experts are drawn evenly: those that any of the tokens uses, as
-// far as they are not in memory.
+// expertReads returns the bytes of experts that a number of tokens reads, if the
+// router chooses evenly: the experts that any of the tokens uses, minus those in
+// memory.
 func (m *planner) expertReads(p *Plan, tokens int) int64 {
 	if m.experts() == 0 {
 		return 0
@@ -23,7 +23,8 @@ func (m *planner) expertReads(p *Plan, tokens int) int64 {
 	return int64(missing * float64(m.ExpertLayers) * m.expertsUsedBy(tokens) * float64(m.ExpertBytes))
 }
 
-// expertsUsedBy returns how many experts of a layer some tokens use.
+// expertsUsedBy returns the expected number of experts of a layer that a number of
+// tokens uses.
 func (s *Shape) expertsUsedBy(tokens int) float64 {
 	if s.Experts == 0 {
 		return 0
@@ -41,22 +42,22 @@ func (s *Shape) TokenBytes() int64 {
 	return n
 }
 
-// What was fitted to three shapes on one machine, see docs/results/budget.md.
+// Constants fitted to three model shapes on one machine, see docs/results/budget.md.
 const (
-	// overlapCost is how much of the shorter of computing and reading shows in the time of
-	// both together: they share the cores and the memory.
+	// overlapCost is the fraction of the shorter of computing and reading that adds
+	// to the total time, because both use the cores and the memory.
 	overlapCost = 0.1
-	// widthOps is what an element of a token costs in a layer besides products, such as
-	// attention, norms and rounding, counted in operations of products.
+	// widthOps is the cost of an element of the hidden state in a layer besides
+	// matmuls, such as attention, norms and quantization, in operations of matmuls.
 	widthOps = 15e3
 )
 
-// together returns how long computing and reading take at the same time.
+// together returns the time of computing and reading in parallel.
 func together(compute, read float64) float64 {
 	return max(compute, read) + overlapCost*min(compute, read)
 }
 
-// predict fills in the speeds.
+// predict records the predicted speeds.
 func (m *planner) predict(p *Plan) {
 	r := p.Rates
 	streams := p.StreamedPerToken > 0 || p.StreamedPerChunk > 0
@@ -75,8 +76,8 @@ func (m *planner) predict(p *Plan) {
 	if r.PrefillGops > 0 && m.OpsPerToken > 0 {
 		ops := float64(m.OpsPerToken) + widthOps*float64(m.Width*len(m.Layers))
 		work := float64(p.Chunk) * ops / (r.PrefillGops * 1e9)
-		// What of the head is not in memory when the last token gets to it has to come
-		// while nothing else is computed.
+		// The part of the head that is not in memory when the last token reaches it is
+		// read while nothing computes.
 		head := flash(max(0, m.Head.Bytes-p.HeadPinned-p.Ring))
 		p.PredictedPrefill = float64(p.Chunk) / (together(work, flash(p.StreamedPerChunk)) + head)
 	}

@@ -130,7 +130,7 @@ func TestPlanRefuses(t *testing.T) {
 	require.EqualValues(t, 33*s.Unit+s.Vectors, e.By[Pinned])
 	require.True(t, e.KVFits)
 	require.ErrorContains(t, err, "code 12 MiB)")
-	require.ErrorContains(t, err, fmt.Sprintf("a context of at most %d tokens, or keep keys and values in a lower precision", e.ContextFits))
+	require.ErrorContains(t, err, fmt.Sprintf("a context of at most %d tokens, or select a KV format of lower precision", e.ContextFits))
 	require.Positive(t, e.ContextFits)
 
 	n.Context = e.ContextFits

@@ -2,11 +2,11 @@
 
 package tiering
 
-// Prefetch asks for n bytes of memory to be brought into the second-level
-// cache. The address, see [Address], need not be mapped. n must be above 0.
+// Prefetch loads n bytes of memory into the second-level cache; n must be positive.
+// The address, see [Address], need not be mapped.
 func Prefetch(address uintptr, n int) { prefetch(address, (n+63)&^63) }
 
-// prefetch is Prefetch for a multiple of 64.
+// prefetch is Prefetch for a multiple of 64 bytes.
 //
 //go:noescape
 func prefetch(address uintptr, n int)

@@ -2,5 +2,5 @@
 
 package tiering
 
-// Prefetch does nothing here.
+// Prefetch does nothing on this architecture.
 func Prefetch(uintptr, int) {}

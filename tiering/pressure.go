@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// What a Governor calls pressure, and how it answers.
+// Thresholds and steps of a Governor.
 const (
-	// stallFraction of the time is how long tasks wait for memory under pressure, over
-	// stallWindow at least: a shorter wait is soon over.
+	// Tasks that wait for memory for more than stallFraction of the time, measured
+	// over at least stallWindow, indicate pressure. Shorter waits pass quickly.
 	stallFraction = 0.1
 	stallWindow   = time.Second
-	// lowDivisor of the machine's memory, but at least leastMargin, is too little to
-	// have left; growing needs twice as much.
+	// Less than one part in lowDivisor of the machine's memory, or less than
+	// leastMargin, indicates pressure. Growing requires twice as much.
 	lowDivisor = 32
-	// groupLowDivisor of the limit of a control group is too little to be left in it:
-	// who comes to the limit is killed. Groups are often made for one program, and
-	// just as large, so it is no more than that.
+	// Less than one part in groupLowDivisor of the control group's limit indicates
+	// pressure: the kernel kills processes at the limit. The value is small because
+	// groups are often just large enough for one program.
 	groupLowDivisor = 32
-	// stepDivisor of what is held is given back, or taken again, at a time.
+	// The Governor releases or adds one part in stepDivisor of the memory in use at a
+	// time.
 	stepDivisor = 8
-	// calmTime is how long there has to be no pressure before more is taken.
+	// calmTime is the time without pressure before the limit grows.
 	calmTime = 10 * time.Second
 )
 
-// Governor decides, from signs that are read again and again, how much memory to
-// hold: less and less while there is pressure, and slowly more when it has gone. It
-// knows no clock but the times that it is told.
+// Governor adjusts a memory limit to the pressure on the machine: it lowers the limit
+// while there is pressure and raises it slowly afterwards. The caller supplies the
+// time.
 type Governor struct {
-	limited int64         // the signs' Limited, when last looked at
-	stalled time.Duration // the signs' Stalled
-	at      time.Time     // when stalled was looked at
-	calm    time.Time     // since when there was no pressure, and nothing was taken
+	limited int64         // Signs.Limited at the last step
+	stalled time.Duration // Signs.Stalled at time at
+	at      time.Time     // start of the stall window
+	calm    time.Time     // time of the last pressure or growth
 }
 
-// Step takes new signs and returns the limit from now on. limit is the one until
-// now; held is what is held under it, and most what would be held without
-// pressure.
+// Step evaluates new signs and returns the new limit. limit is the current limit,
+// held is the memory in use under it, and most is the limit without pressure.
 func (g *Governor) Step(now time.Time, s Signs, held, limit, most int64) int64 {
 	if g.at.IsZero() {
 		g.limited, g.stalled, g.at, g.calm = s.Limited, s.Stalled, now, now

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// availableFromProc returns the memory that Linux, given as root, would give
-// this process: what the machine has available or, where that is less, what the
-// limits of its control groups leave. math.MaxInt64 means that nothing is known.
+// availableFromProc returns the memory that Linux, whose files are in root, can give
+// to this process: the machine's available memory or, if less, what the limits of its
+// control groups leave. math.MaxInt64 means unknown.
 func availableFromProc(root fs.FS) int64 {
 	free, _ := machineMemory(root)
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
@@ -29,8 +29,8 @@ func availableFromProc(root fs.FS) int64 {
 	return free
 }
 
-// machineMemory returns how much memory the machine has left, math.MaxInt64 where
-// it does not say, and how much it has, 0 where it does not say.
+// machineMemory returns the available and the total memory of the machine,
+// math.MaxInt64 and 0 if unknown.
 func machineMemory(root fs.FS) (available, total int64) {
 	available = math.MaxInt64
 	for line := range strings.Lines(readText(root, "proc/meminfo")) {
@@ -47,8 +47,8 @@ func machineMemory(root fs.FS) (available, total int64) {
 	return available, total
 }
 
-// groupFiles are the names of a control group's files. reclaimable names the
-// lines of stat that count file pages, which the kernel drops when asked for more.
+// groupFiles names the files of a control group. reclaimable names the lines of
+// memory.stat that count file pages, which the kernel drops on demand.
 type groupFiles struct {
 	limits, reclaimable []string
 	usage               string
@@ -59,9 +59,9 @@ var (
 	groupV1 = groupFiles{[]string{"memory.limit_in_bytes"}, []string{"total_inactive_file", "total_active_file"}, "memory.usage_in_bytes"}
 )
 
-// groupsAvailable returns the least that a control group and all above it leave. A
-// container may see its own group at the root of the hierarchy instead of at the
-// path that the kernel names: both are looked at.
+// groupsAvailable returns the memory that a control group and all its ancestors
+// leave. A container may see its own group at the root of the hierarchy instead of at
+// the path that the kernel names; the function checks both.
 func groupsAvailable(root fs.FS, mount, group string, files groupFiles) int64 {
 	free := int64(math.MaxInt64)
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
@@ -72,8 +72,8 @@ func groupsAvailable(root fs.FS, mount, group string, files groupFiles) int64 {
 	}
 }
 
-// groupLimit returns the least limit of one control group, math.MaxInt64 where it
-// has none.
+// groupLimit returns the lowest limit of one control group, math.MaxInt64 if it has
+// none.
 func groupLimit(root fs.FS, dir string, files groupFiles) int64 {
 	limit := int64(math.MaxInt64)
 	for _, name := range files.limits {
@@ -84,7 +84,7 @@ func groupLimit(root fs.FS, dir string, files groupFiles) int64 {
 	return limit
 }
 
-// groupAvailable returns what one control group leaves.
+// groupAvailable returns the memory that the limit of one control group leaves.
 func groupAvailable(root fs.FS, dir string, files groupFiles) int64 {
 	limit := groupLimit(root, dir, files)
 	used, ok := parseAmount(readText(root, path.Join(dir, files.usage)))
@@ -100,12 +100,12 @@ func groupAvailable(root fs.FS, dir string, files groupFiles) int64 {
 	return max(0, limit-max(0, used))
 }
 
-// hasWord reports whether a list that commas separate has a word.
+// hasWord reports whether a comma-separated list contains a word.
 func hasWord(list, word string) bool {
 	return strings.Contains(","+list+",", ","+word+",")
 }
 
-// readText returns a small file's text, "" when it cannot be read.
+// readText returns the text of a small file, "" if it cannot be read.
 func readText(root fs.FS, name string) string {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -114,8 +114,8 @@ func readText(root fs.FS, name string) string {
 	return string(text)
 }
 
-// parseAmount reads a number of bytes. Version 1 writes one near the greatest
-// for "no limit", which serves as it is.
+// parseAmount parses a number of bytes. Version 1 writes a number near the maximum
+// for "no limit", which needs no special case.
 func parseAmount(text string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return n, err == nil && n >= 0

@@ -5,20 +5,20 @@ import (
 	"os"
 )
 
-// PromoteStep is how many bytes [Own] has in memory twice.
+// PromoteStep is the number of bytes that [Promote] holds in memory twice.
 const PromoteStep = 2 * hugePage
 
-// PromoteNeeds is how much the ledger must have left for [Own].
+// PromoteNeeds returns the free budget that [Promote] requires.
 func PromoteNeeds() int64 { return int64(PromoteStep + os.Getpagesize()) }
 
-// Promote copies what an adopted frame holds to memory of a new frame's own, in huge
-// pages, with room as in [AllocRoom]. Each step of it leaves the adopted pages as
-// soon as it is copied, so that only a step is in memory twice, and the ledger is
-// charged with that. The adopted frame is to be freed afterwards: it holds nothing
-// any more.
+// Promote copies the contents of an adopted frame, such as a mapped file, into a new
+// frame of anonymous memory with huge pages and with room as in [AllocRoom]. It
+// copies in steps and discards the adopted pages after each, so that only one step is
+// in memory twice; the ledger is charged for that step. The caller then frees the
+// adopted frame, which has no contents any more.
 //
-// On an error, and when copying panics, the adopted frame is what it was: pages of
-// a file that were left come back when they are touched.
+// On an error, or if copyStep panics, the adopted frame is unchanged: pages of a file
+// that were discarded are loaded again on access.
 func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*Frame, error) {
 	n := len(old.bytes)
 	size, err := pageRound(n)
@@ -50,7 +50,7 @@ func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*
 		adviseHuge(f.pages[:size])
 	}
 	for at := 0; at < n; {
-		// Steps end where a huge page does, which is never filled by halves.
+		// A step ends at a huge page boundary, so that a huge page is filled in one step.
 		to := min(n, at+PromoteStep-int(address(f.pages[at:])%hugePage))
 		copyStep(f.pages[at:to], old.bytes[at:to])
 		discard(old.bytes[at:to])
@@ -62,8 +62,8 @@ func Promote(old *Frame, p Purpose, room int, copyStep func(dst, src []byte)) (*
 	return f, nil
 }
 
-// takeOver makes the lease one of n bytes, which are not more than it and from
-// have together. from is empty then.
+// takeOver moves the bytes of another lease to this one and sets its size to n, which
+// is at most their sum. The other lease is empty afterwards.
 func (l *Lease) takeOver(from *Lease, n int64) {
 	b := l.budget
 	b.mu.Lock()

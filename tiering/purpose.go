@@ -2,25 +2,25 @@ package tiering
 
 import "fmt"
 
-// Purpose says what a piece of memory is for. The ledger is kept by purpose,
-// so that a report or an error can say where the memory went.
+// Purpose classifies memory. The ledger counts by purpose, so that reports and errors
+// can list the consumers.
 type Purpose uint8
 
-// The purposes, in the order in which reports list them.
+// The purposes, in the order of reports.
 const (
 	Pinned      Purpose = iota // weights that stay in memory
-	Ring                       // weights passing through on their way from flash
-	Cached                     // rows of an embedding and experts that were read lately
-	Mapped                     // file mappings: their resident pages count as ours
-	KVHot                      // keys and values held in memory
-	KVFrames                   // keys and values fetched back from flash
-	KVSummaries                // what is known of keys without reading them
-	Scratch                    // activations and other per-batch memory
-	Shared                     // buffers that several devices see
+	Ring                       // buffer of streamed weights
+	Cached                     // embedding row cache and expert cache
+	Mapped                     // resident pages of mapped files
+	KVHot                      // KV in memory
+	KVFrames                   // buffers for KV from flash
+	KVSummaries                // summaries of keys for page selection
+	Scratch                    // activations and other memory of a batch
+	Shared                     // buffers shared between devices
 	Heap                       // Go's heap: vocabularies, tables, bookkeeping
-	Code                       // the program itself
+	Code                       // the program's code
 
-	purposes // how many there are
+	purposes // number of purposes
 )
 
 var purposeNames = [purposes]string{

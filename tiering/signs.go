@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// Signs are what tells whether the machine, or the container that the process runs
-// in, is short of memory. The zero value, with Available unknown, is what systems
-// show that do not tell.
+// Signs are measurements of memory pressure on the machine and in the process's
+// container. The zero value with Available set to math.MaxInt64 means that the system
+// reports nothing.
 type Signs struct {
-	// Stalled is how long some task waited for memory, since the system started:
-	// the pressure stall information (PSI) of the process's control group or,
-	// where that has none, of the machine.
+	// Stalled is the time since system start during which some task waited for
+	// memory: the pressure stall information (PSI) of the process's control group or,
+	// if it has none, of the machine.
 	Stalled time.Duration
-	// Limited counts how often a control group of version 2 came to its limit
-	// while little of it was file pages, which cost nothing to drop.
+	// Limited counts how often a version 2 control group reached its limit while
+	// little of its memory was page cache, which the kernel can drop at no cost.
 	Limited int64
-	// Available is the memory that the machine has left, math.MaxInt64 where it
-	// does not say; Total is all of it, 0 where it does not say.
+	// Available is the machine's available memory, math.MaxInt64 if unknown. Total is
+	// all its memory, 0 if unknown.
 	Available, Total int64
-	// Left is what the limit of a control group leaves to those in it, which is
-	// Limit; math.MaxInt64 and 0 where there is none.
+	// Left is the memory that the tightest control group limit leaves; Limit is that
+	// limit. They are math.MaxInt64 and 0 without a limit.
 	Left, Limit int64
 }
 
-// tightDivisor is how little of its limit a control group has left, one part in so
-// many, for reaching the limit to count: groups are made just as large as what is
-// to run in them, and page cache fills them as a matter of course.
+// Reaching the limit counts as pressure only if less than one part in tightDivisor of
+// the limit is left. Groups are often just as large as their program, and page cache
+// fills them regularly.
 const tightDivisor = 32
 
-// SystemRoot returns the system's own files for ReadSigns.
+// SystemRoot returns the root of the system's files for ReadSigns.
 func SystemRoot() fs.FS { return os.DirFS("/") }
 
-// ReadSigns reads the signs of Linux, given as root.
+// ReadSigns reads the signs of Linux, whose files are in root.
 func ReadSigns(root fs.FS) Signs {
 	var s Signs
 	s.Available, s.Total = machineMemory(root)
@@ -47,7 +47,7 @@ func ReadSigns(root fs.FS) Signs {
 		if len(fields) != 3 {
 			continue
 		}
-		if hasWord(fields[1], "memory") { // version 1, which has no more signs
+		if hasWord(fields[1], "memory") { // version 1 has no other signs
 			s.within(root, "sys/fs/cgroup/memory", fields[2], groupV1)
 		}
 		if fields[0] != "0" || fields[1] != "" {
@@ -64,11 +64,11 @@ func ReadSigns(root fs.FS) Signs {
 	return s
 }
 
-// noLimit is less than what version 1 writes where a group has no limit.
+// Version 1 writes a value above noLimit for a group without a limit.
 const noLimit = math.MaxInt64 / 2
 
-// within notes what the limit of a group leaves, or that of one above it where that
-// is less. See groupsAvailable for where they are.
+// within records the tightest limit of a control group and its ancestors. See
+// groupsAvailable for their paths.
 func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
 	for dir := path.Join("/", group); ; dir = path.Dir(dir) {
 		at := path.Join(mount, dir)
@@ -81,7 +81,7 @@ func (s *Signs) within(root fs.FS, mount, group string, files groupFiles) {
 	}
 }
 
-// groupLimited returns how often a group came to one of its limits, 0 while there
+// groupLimited returns how often a group has reached one of its limits, 0 while there
 // is room below them.
 func groupLimited(root fs.FS, dir string) (times int64) {
 	for _, name := range groupV2.limits {
@@ -99,7 +99,7 @@ func groupLimited(root fs.FS, dir string) (times int64) {
 	return times
 }
 
-// stalledFor reads the total of pressure stall information, which is in
+// stalledFor returns the total of pressure stall information, which is in
 // microseconds.
 func stalledFor(text string) time.Duration {
 	for line := range strings.Lines(text) {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// sizeUnits are the units of sizes. The one with an i is what memory is
-// counted in; K, M and G alone mean it too.
+// sizeUnits lists the units of sizes. K, M, G and T alone mean the binary units.
 var sizeUnits = []struct {
 	name  string
 	bytes float64
@@ -28,8 +27,8 @@ var sizeUnits = []struct {
 	{"b", 1},
 }
 
-// ParseSize reads an amount of memory: "1.5GiB", "800MB", "2G", a number of
-// bytes, or "50%" of what is available.
+// ParseSize parses an amount of memory: "1.5GiB", "800MB", "2G", a number of bytes,
+// or "50%" of the available memory.
 func ParseSize(text string, available int64) (int64, error) {
 	s := strings.ToLower(strings.TrimSpace(text))
 	unit := 1.0
@@ -48,10 +47,10 @@ func ParseSize(text string, available int64) (int64, error) {
 	if n := x * unit; err == nil && n >= 1 && n < math.MaxInt64 && !strings.ContainsAny(s, "xpin_") {
 		return int64(n), nil
 	}
-	return 0, fmt.Errorf("%q is no size: it must be such as 1.5GiB, 800MB or 50%%", text)
+	return 0, fmt.Errorf("%q is not a valid size: use for example 1.5GiB, 800MB or 50%%", text)
 }
 
-// sizeText spells an amount of memory for a person.
+// sizeText formats an amount of memory for display.
 func sizeText(n int64) string {
 	unit := 0
 	for unit < 2 && float64(n) >= 1000*sizeUnits[unit].bytes {

@@ -17,7 +17,7 @@ func TestParseSize(t *testing.T) {
 	}
 	for _, text := range []string{"", "GiB", "-1", "0", "0.5", "NaN", "inf", "1e30", "0x10", "1_000", "5%%", "1 2", "%", "10PiB"} {
 		_, err := ParseSize(text, 1000)
-		require.ErrorContains(t, err, "is no size", text)
+		require.ErrorContains(t, err, "is not a valid size", text)
 	}
 	_, err := ParseSize("50%", 0)
 	require.Error(t, err)

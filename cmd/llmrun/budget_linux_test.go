@@ -155,7 +155,7 @@ func runRefused(t *testing.T, group *memoryGroup, binary, path string, budget in
 	var exit *exec.ExitError
 	require.True(t, errors.As(err, &exit), "%v", err)
 	require.Equal(t, exitBudget, exit.ExitCode(), "%s", out)
-	require.Contains(t, string(out), "the least for a context of")
+	require.Contains(t, string(out), "needs at least")
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 

@@ -1,17 +1,21 @@
-// Package fetch brings keys and values that lie on flash back to the attention of a pass.
+// Package fetch reads keys and values (KV) from flash for the attention of a forward
+// pass.
 //
-// A Reader plans, for a batch of sequences, which pages each layer attends to, and reads
-// them through a ring of memory in that order: while one layer computes, the pages of the
-// next are on their way, and behind the last layer those of the first for the next pass.
-// Where weights are streamed too, one stream brings both (Interleaver), so that neither
-// takes bandwidth that the other needs first.
+// A [Reader] plans which pages each layer of a batch attends to ([Reader.Begin]) and
+// reads them in that order through a ring of memory: while one layer computes, the
+// stream reads the pages of the next layer, and behind the last layer those of the
+// first layer of the next pass. Attention takes the pages with [Reader.Take]. If the
+// weights are streamed too, a single stream reads both, interleaved in the order of
+// use (see [Interleaver]); two streams would compete for bandwidth. Begin reading in
+// plan.go and reader.go.
 //
-// A PageReader reads single pages that a selection took; which ones depends on the query,
-// so they cannot be prefetched.
+// A [PageReader] reads the pages that the page selector chose. The choice depends on
+// the query, so these pages cannot be prefetched.
 //
-// Every page is verified against its checksum before its results are used. Checks combines
-// the checksums of KV head blocks, which attention computes while a block is in its cache,
-// into the checksum of a page.
+// Every page is verified before its results are used. Attention computes the checksum
+// of a KV head block while the block is in the processor's cache; [PageChecksum]
+// combines them into the checksum of the page.
 //
-// A Reader belongs to the goroutine of the pass. Submit may be called from any thread.
+// A Reader belongs to the goroutine of the forward pass. Any goroutine may call
+// [Reader.Submit].
 package fetch

@@ -6,22 +6,22 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Read is what a layer reads of one segment for one sequence. Segments that lie one behind
-// the other on flash are in one run of the stream.
+// Read describes the pages of one segment that a layer reads for one sequence.
+// Segments that are adjacent on flash share a run of the stream.
 type Read struct {
-	Sequence  int // of the batch
-	FirstPage int // of the sequence: the segment's first
+	Sequence  int // index in the batch
+	FirstPage int // number of the segment's first page in the sequence
 	Pages     int
 	segment   kv.Segment
 	run       int
-	off       int64 // in the run
+	off       int64 // offset in the run
 }
 
-// Layer returns the reads of a layer, those of one sequence next to each other.
+// Layer returns the reads of a layer, grouped by sequence.
 func (r *Reader) Layer(layer int) []Read { return r.reads[r.first[layer]:r.first[layer+1]] }
 
-// Adjacent returns how many reads, of which the first is one, lie one behind the other for
-// one sequence.
+// Adjacent returns the number of reads at the head of the list that are adjacent on
+// flash and belong to one sequence.
 func Adjacent(reads []Read) int {
 	n := 1
 	for n < len(reads) && reads[n].run == reads[0].run && reads[n].Sequence == reads[0].Sequence {
@@ -30,8 +30,8 @@ func Adjacent(reads []Read) int {
 	return n
 }
 
-// FirstPage returns the first page that a token at pos, or a later one, attends to in a
-// layer.
+// FirstPage returns the first page that a token at position pos or later attends to
+// in a layer.
 func (r *Reader) FirstPage(layer, pos int) int {
 	w := r.Windows[layer]
 	if w <= 0 {
@@ -40,7 +40,7 @@ func (r *Reader) FirstPage(layer, pos int) int {
 	return max(0, pos-w+1) / r.Cache.PageTokens()
 }
 
-// plan makes the reads for a batch, and returns the runs that they are in.
+// plan computes the reads for a batch and returns their runs.
 func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
 	r.planned, r.reads = r.planned[:0], r.reads[:0]
 	for l := range r.layers {
@@ -57,8 +57,8 @@ func (r *Reader) plan(b Batch) (runs []prefetch.Run) {
 	return runs
 }
 
-// planLayer appends what a layer reads of one sequence: segments of which it attends to
-// any page.
+// planLayer appends the reads of a layer for one sequence: every segment with a page
+// that the layer attends to.
 func (r *Reader) planLayer(runs []prefetch.Run, layer, sequence int, seq *kv.Seq, pos int) []prefetch.Run {
 	begun := len(runs)
 	attended, page := r.FirstPage(layer, pos), 0

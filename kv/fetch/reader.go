@@ -9,44 +9,46 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// Batch is the sequences of one pass.
+// Batch is the list of sequences in one forward pass.
 type Batch interface {
 	Sequences() int
-	// Sequence returns one of them and the position of its first new token.
+	// Sequence returns sequence i and the position of its first new token.
 	Sequence(i int) (seq *kv.Seq, pos int)
 }
 
-// Interleaver is a stream of weights that can bring pages as well. Its methods may be
-// called on a model without such a stream, which then joins nothing.
+// Interleaver is a stream of weights that can also read pages. All methods are safe
+// to call on a model that streams no weights.
 type Interleaver interface {
-	// CanInterleave reports whether the stream can bring pages now.
+	// CanInterleave reports whether the stream can read pages now.
 	CanInterleave() bool
-	// Interleave puts runs of pages where layers need them: those of layer l are
-	// pages[first[l]:first[l+1]]. It returns the number of each in the stream.
+	// Interleave inserts runs of pages where the layers need them: the pages of layer
+	// l are pages[first[l]:first[l+1]]. It returns the number of each run in the
+	// stream.
 	Interleave(pages []prefetch.Run, first []int) (at []int)
-	// Separate makes the stream one of weights alone again.
+	// Separate removes the pages from the stream.
 	Separate()
-	// Generation counts how often the stream was started or stopped.
+	// Generation changes whenever the stream starts or stops.
 	Generation() int
-	// WeightStream returns the stream, nil while nothing is streamed.
+	// WeightStream returns the stream, nil if no weights are streamed.
 	WeightStream() *prefetch.Stream
 }
 
-// Options describe the cache that a Reader reads from and the memory that it may take.
+// Options configure a Reader.
 type Options struct {
 	Cache   *kv.Cache
-	Windows []int // [layer] tokens that a token attends to, 0: all
+	Windows []int // [layer] sliding window in tokens; 0: all tokens
 	Budget  *tiering.Budget
-	Ring    int64 // bytes of the ring; 0: DefaultRing
+	Ring    int64 // size of the ring; 0: DefaultRing
 	User    prefetch.Threads
 	Weights Interleaver
 }
 
-// DefaultRing is the memory for pages on their way from flash.
+// DefaultRing is the default size of the ring.
 const DefaultRing = 8 << 20
 
-// Pages are taken in groups: of groupLeast bytes, or more if more is ready, up to
-// groupMost. Small groups begin early, large ones need fewer meetings of the threads.
+// Take returns pages in groups of at least groupLeast bytes, and of up to groupMost
+// bytes if more pages are ready. Small groups start early; large groups need fewer
+// synchronizations of the threads.
 const (
 	groupLeast = 1 << 20
 	groupMost  = 4 << 20
@@ -57,40 +59,40 @@ type Reader struct {
 	Options
 	layers      int
 	ring        *tiering.Frame
-	piece       int // the largest read
-	largestPage int // the largest page
+	piece       int // size of the largest read
+	largestPage int // size of the largest page
 
-	stream     *prefetch.Stream // nil until something is on flash
-	reads      []Read           // in the order in which they are needed
-	first      []int            // [layer] its first read
-	runs       []int            // [layer] its first run of the stream
-	planned    []plannedSeq     // what the reads were planned for
-	streamRuns []int            // [run] its number in the stream of weights; nil: stream brings it
-	generation int              // of the stream of weights, when the reads were planned
-	selects    bool             // layers without a window read the pages that a selection takes
-	onDemand   bool             // a layer's pages are submitted only when it attends to them
+	stream     *prefetch.Stream // nil before the first page on flash
+	reads      []Read           // in the order of use
+	first      []int            // [layer] index of its first read
+	runs       []int            // [layer] index of its first run
+	planned    []plannedSeq     // the sequences for which reads are planned
+	streamRuns []int            // [run] its number in the stream of weights; nil: not interleaved
+	generation int              // generation of the weight stream when the reads were planned
+	selects    bool             // layers without a window read only selected pages
+	onDemand   bool             // do not prefetch, see ReadOnDemand
 }
 
-// plannedSeq says for which pages of a sequence, and from which position on, reads were
-// planned.
+// plannedSeq identifies the pages of a sequence for which reads were planned.
 type plannedSeq struct {
 	version uint64
 	pos     int
 }
 
-// Page is a page that is in memory now.
+// Page is a page in memory.
 type Page struct {
 	Data    []byte
 	segment kv.Segment
-	index   int // of the segment
+	index   int // in the segment
 }
 
-// Verify compares a page's checksum with that of what was written.
+// Verify compares the checksum of the page with the checksum of the written page.
 func (p *Page) Verify(layer int, sum uint32) error {
 	return p.segment.Verify(layer, p.index, sum)
 }
 
-// NewReader returns a reader. It takes memory when something is on flash, or at Reserve.
+// NewReader returns a reader. It allocates its ring when a batch has pages on flash,
+// or in Reserve.
 func NewReader(o Options) *Reader {
 	if o.Ring <= 0 {
 		o.Ring = DefaultRing
@@ -103,10 +105,10 @@ func NewReader(o Options) *Reader {
 	return r
 }
 
-// LargestPage returns the bytes of the largest page of any layer.
+// LargestPage returns the size of the largest page of all layers.
 func (r *Reader) LargestPage() int { return r.largestPage }
 
-// Reserve takes the ring's memory although nothing is on flash yet.
+// Reserve allocates the ring.
 func (r *Reader) Reserve() error {
 	if r.ring != nil {
 		return nil
@@ -120,8 +122,10 @@ func (r *Reader) Reserve() error {
 	return err
 }
 
-// Begin prepares for a batch whose sequences have room for its tokens. While they have the
-// same pages on flash as those of the last batch, reads that are under way are used.
+// Begin prepares the reads of a batch. The sequences already have room for their new
+// tokens. If the sequences have the same pages on flash as in the last batch, reads
+// in flight remain valid. selects states that layers without a window read only
+// selected pages.
 func (r *Reader) Begin(b Batch, selects bool) error {
 	if !r.planMatches(b, selects) {
 		if err := r.configure(b, selects); err != nil {
@@ -134,7 +138,7 @@ func (r *Reader) Begin(b Batch, selects bool) error {
 	return nil
 }
 
-// Finish ends a pass that succeeded.
+// Finish ends a successful pass.
 func (r *Reader) Finish() {
 	if r.stream != nil && r.streamRuns == nil {
 		r.stream.Finish()
@@ -171,7 +175,7 @@ func (r *Reader) planMatches(b Batch, selects bool) bool {
 	return true
 }
 
-// configure plans the reads for a batch and submits the first.
+// configure plans the reads of a batch and starts the first ones.
 func (r *Reader) configure(b Batch, selects bool) error {
 	var seq prefetch.Sequence
 	r.selects = selects
@@ -203,12 +207,12 @@ func (r *Reader) configure(b Batch, selects bool) error {
 	return nil
 }
 
-// ringFor divides the ring for some runs. A piece is as long as the longest run, or an equal
-// part of it where it is more than one read may ask for: a shorter run would take the
-// memory of a whole piece.
+// ringFor divides the ring into pieces for runs. A piece is as long as the longest
+// run, or an equal part of it if the run exceeds one read. Shorter runs would waste
+// the rest of a larger piece.
 func (r *Reader) ringFor(runs []prefetch.Run) prefetch.Ring {
 	if len(runs) == 0 {
-		return prefetch.Ring{} // nothing passes through
+		return prefetch.Ring{} // no reads
 	}
 	var longest int64
 	for _, run := range runs {
@@ -217,14 +221,14 @@ func (r *Reader) ringFor(runs []prefetch.Run) prefetch.Ring {
 	room := len(r.ring.Bytes()) - r.largestPage
 	reads := max(1, (longest+int64(r.piece)-1)/int64(r.piece))
 	piece := max(vfs.DirectAlign, vfs.DirectSize(int((longest+reads-1)/reads)))
-	if room-2*piece < r.largestPage { // the end of the ring and the page before it may take this much
+	if room-2*piece < r.largestPage { // two pieces may be lost at the end of the ring
 		piece = r.piece
 	}
 	return prefetch.Ring{Memory: r.ring.Bytes(), Piece: piece, Slots: room / piece}
 }
 
-// Take waits for pages of segments that lie one behind the other, from a page of the first
-// segment on, and appends those that are ready to a list: at least one.
+// Take waits for pages of adjacent segments, from page of the first segment on, and
+// appends the pages that are ready, at least one.
 func (r *Reader) Take(ctx context.Context, pages []Page, reads []Read, layer, page int) ([]Page, error) {
 	unit := r.Cache.PageBytes(layer)
 	last := &reads[len(reads)-1]
@@ -252,7 +256,8 @@ func (r *Reader) Take(ctx context.Context, pages []Page, reads []Read, layer, pa
 	return pages, nil
 }
 
-// activeStream returns the stream that brings pages: that of weights if it brings both.
+// activeStream returns the stream that reads pages: the stream of weights if it reads
+// both.
 func (r *Reader) activeStream() *prefetch.Stream {
 	if r.streamRuns != nil {
 		return r.Weights.WeightStream()
@@ -260,32 +265,33 @@ func (r *Reader) activeStream() *prefetch.Stream {
 	return r.stream
 }
 
-// Interleaved reports whether the stream of weights brings the pages too.
+// Interleaved reports whether the stream of weights reads the pages too.
 func (r *Reader) Interleaved() bool { return r.streamRuns != nil }
 
-// FlashBound reports whether passes wait for flash: then attention submits more reads with
-// each group of pages. Otherwise a thread that multiplies submits them.
+// FlashBound reports whether passes wait for flash. Attention then submits more reads
+// with each group of pages; otherwise a compute thread submits them.
 func (r *Reader) FlashBound() bool {
 	s := r.activeStream()
 	return s != nil && s.FlashBound()
 }
 
-// Submit submits more reads. Any thread may call it.
+// Submit submits more reads. Any goroutine may call it.
 func (r *Reader) Submit() {
 	if s := r.activeStream(); s != nil {
 		s.Submit()
 	}
 }
 
-// Allow submits the reads of a layer, where ReadOnDemand holds them back.
+// Allow submits the reads of a layer if ReadOnDemand is set.
 func (r *Reader) Allow(layer int) {
 	if r.onDemand && r.stream != nil && r.streamRuns == nil {
 		r.stream.Allow(r.runs[layer+1])
 	}
 }
 
-// ReadOnDemand makes a layer's pages be submitted only when it attends to them, which shows
-// what prefetching is worth. It changes nothing where one stream brings weights and pages.
+// ReadOnDemand disables prefetching for measurements: the reader submits the reads of
+// a layer only when the layer attends to its pages. It has no effect while the stream
+// of weights reads the pages.
 func (r *Reader) ReadOnDemand(late bool) {
 	r.onDemand = late
 	if r.stream != nil {
@@ -293,7 +299,7 @@ func (r *Reader) ReadOnDemand(late bool) {
 	}
 }
 
-// Stats returns what was read of keys and values, whichever stream brought it.
+// Stats returns the totals of KV reads by both streams.
 func (r *Reader) Stats() (all prefetch.StreamStats) {
 	for _, stream := range []*prefetch.Stream{r.stream, r.Weights.WeightStream()} {
 		if stream != nil {
@@ -304,7 +310,7 @@ func (r *Reader) Stats() (all prefetch.StreamStats) {
 	return all
 }
 
-// Close ends all reading and releases the ring.
+// Close ends all reads and releases the ring.
 func (r *Reader) Close() {
 	if r.stream != nil {
 		r.stream.Close()

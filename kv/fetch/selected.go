@@ -10,38 +10,38 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// selectedSlots is how many pages are on their way at once.
+// selectedSlots is the number of pages in flight.
 const selectedSlots = 16
 
-// PageReader reads the pages that a selection took, several at a time, and returns them in
-// the order in which they were submitted.
+// PageReader reads selected pages, several at a time, and returns them in the order
+// of submission.
 type PageReader struct {
-	queue *prefetch.Queue // nil until something is read
+	queue *prefetch.Queue // nil before the first read
 	frame *tiering.Frame
-	slot  int // bytes of a slot
+	slot  int // size of a slot
 
-	slots     []selectedPage // a ring
+	slots     []selectedPage // ring buffer
 	submitted int            // pages since Start
-	taken     int            // those of them that Next returned
+	taken     int            // pages that Next returned
 	stats     prefetch.StreamStats
 }
 
-// selectedPage is a page whose read was submitted.
+// selectedPage is a submitted page.
 type selectedPage struct {
 	ticket *prefetch.Ticket
 	page   Page
-	index  int // of the sequence
+	index  int // in the sequence
 }
 
-// Start begins another walk over pages of up to unit bytes. The first time it takes
-// memory, for fewer pages at once where there is little; starting is called with the
-// number of readers before they start.
+// Start begins another walk over pages of up to unit bytes. The first call allocates
+// the slots, fewer if memory is short, and calls starting with the number of reader
+// goroutines before it starts them.
 func (s *PageReader) Start(budget *tiering.Budget, unit int, starting func(readers int)) (err error) {
 	s.submitted, s.taken = 0, 0
 	if s.queue != nil {
 		return nil
 	}
-	s.slot = vfs.DirectSize(unit) + vfs.DirectAlign // a page may begin between two multiples
+	s.slot = vfs.DirectSize(unit) + vfs.DirectAlign // a page may begin off the alignment
 	for n := selectedSlots; n > 0; n /= 4 {
 		if s.frame, err = tiering.Alloc(budget, tiering.KVFrames, n*s.slot); err == nil {
 			s.slots = make([]selectedPage, n)
@@ -53,8 +53,9 @@ func (s *PageReader) Start(budget *tiering.Budget, unit int, starting func(reade
 	return err
 }
 
-// Submit submits the read of a page, which must not be more than Full allows. size is that
-// of a page of the layer, and index the page's number in its sequence.
+// Submit submits the read of a page of size bytes. The caller has checked that Full
+// is false. page is the number of the page in its segment, index its number in the
+// sequence.
 func (s *PageReader) Submit(ctx context.Context, segment kv.Segment, layer, size, page, index int) {
 	at := s.submitted % len(s.slots)
 	from, off, _ := segment.LayerRun(layer)
@@ -69,13 +70,14 @@ func (s *PageReader) Submit(ctx context.Context, segment kv.Segment, layer, size
 	s.stats.Bytes += int64(len(memory))
 }
 
-// Full reports whether a page has to be taken before another one can be submitted.
+// Full reports whether the caller has to take a page before it submits another one.
 func (s *PageReader) Full() bool { return s.submitted-s.taken == len(s.slots) }
 
-// Pending reports whether some submitted page has not been taken.
+// Pending reports whether a submitted page has not been taken.
 func (s *PageReader) Pending() bool { return s.taken < s.submitted }
 
-// Next waits for the next submitted page. index is its number in the sequence.
+// Next waits for the next submitted page and returns it with its number in the
+// sequence.
 func (s *PageReader) Next(ctx context.Context) (page Page, index int, err error) {
 	next := &s.slots[s.taken%len(s.slots)]
 	s.taken++
@@ -86,17 +88,17 @@ func (s *PageReader) Next(ctx context.Context) (page Page, index int, err error)
 	return next.page, next.index, err
 }
 
-// Drain waits for the submitted pages that no caller takes.
+// Drain waits for all pending pages and drops them.
 func (s *PageReader) Drain(ctx context.Context) {
 	for s.Pending() {
-		_, _, _ = s.Next(ctx) // an error before this one ended the walk
+		_, _, _ = s.Next(ctx) // an earlier error already ended the walk
 	}
 }
 
-// Stats returns what was read.
+// Stats returns the totals of all reads.
 func (s *PageReader) Stats() prefetch.StreamStats { return s.stats }
 
-// Close ends all reading and releases the memory.
+// Close ends all reads and releases the slots.
 func (s *PageReader) Close() {
 	if s.queue != nil {
 		s.queue.Close()

@@ -7,15 +7,17 @@ import (
 	"github.com/llmrun/llmrun/store/crc"
 )
 
-// PageChecksum computes the checksum of a page from those of its KV head blocks. Where one tile
-// attends to all of a page, as in decoding, the thread that attends to a block computes its
-// checksum first, so that its bytes come from memory once.
+// PageChecksum computes the checksum of a page from the checksums of its KV head
+// blocks. If one tile attends to the whole page, as in decoding, the thread that
+// attends to a block computes its checksum just before, so that the block is loaded
+// from memory once.
 type PageChecksum struct {
-	combiner *crc.Combiner // of KV head blocks
+	combiner *crc.Combiner
 	blocks   []uint32
 }
 
-// NewPageChecksum returns the checks for pages of a cache, nothing if all of them stay in memory.
+// NewPageChecksum returns a PageChecksum for the pages of a cache; it is empty if all
+// pages stay in memory.
 func NewPageChecksum(c *kv.Cache) (s PageChecksum) {
 	if c.MayBeCold() {
 		s.combiner = crc.NewCombiner(c.Shape().Format.BlockBytes(c.Shape().HeadDim))
@@ -23,7 +25,8 @@ func NewPageChecksum(c *kv.Cache) (s PageChecksum) {
 	return s
 }
 
-// Buffer returns room for n block checksums. It grows with the pages that are ready at once.
+// Buffer returns a buffer for n block checksums. It grows with the number of pages
+// that are ready at once.
 func (s *PageChecksum) Buffer(n int) []uint32 {
 	s.blocks = slices.Grow(s.blocks[:0], n)
 	return s.blocks[:n]

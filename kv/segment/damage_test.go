@@ -100,7 +100,7 @@ func TestPagesOfAnotherSegmentAreDetected(t *testing.T) {
 	none, err := s.Lookup(b)
 	require.Empty(t, none)
 	require.ErrorIs(t, err, store.ErrFormat)
-	require.ErrorContains(t, err, "the file holds the chunk")
+	require.ErrorContains(t, err, "the file holds segment")
 }
 
 // TestDamagedSegmentIsRewritten: what a session needs stays when it turns out to be damaged,
@@ -164,29 +164,29 @@ func TestMalformedSegments(t *testing.T) {
 		name, want string
 		data       []byte
 	}{
-		{"empty", "no multiple of 4096", nil},
-		{"three bytes", "no multiple of 4096", golden[:3]},
-		{"cut after the header", "was written with", golden[:4096]},
+		{"empty", "not a multiple of 4096", nil},
+		{"three bytes", "not a multiple of 4096", golden[:3]},
+		{"cut after the header", "bytes instead of", golden[:4096]},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
-		{"the next version", "3 is unknown, 2 is read", number(8, 3)},
-		{"a header of nothing", "do not hold", number(12, 0)},
-		{"another id", "follows from parent and tokens", number(16, 7)},
-		{"another length", "was written with", number(64, 4096)},
-		{"a length of 2^63", "was written with", number(68, 1<<31)},
-		{"start within a page", "no number of tokens in whole pages", number(72, 2)},
-		{"start of 2^62", "no number of tokens in whole pages", number(76, 1<<30)},
+		{"the next version", "3 is unknown, this program reads 2", number(8, 3)},
+		{"a header of nothing", "do not match", number(12, 0)},
+		{"another id", "does not match the parent and the tokens", number(16, 7)},
+		{"another length", "bytes instead of", number(64, 4096)},
+		{"a length of 2^63", "bytes instead of", number(68, 1<<31)},
+		{"start within a page", "are not whole pages", number(72, 2)},
+		{"start of 2^62", "are not whole pages", number(76, 1<<30)},
 		{"no pages", "0 is not from 1 to 16", number(80, 0)},
 		{"17 pages", "17 is not from 1 to 16", number(80, 17)},
 		{"2^32-1 pages", "is not from 1 to 16", number(80, 1<<32-1)},
 		{"no layers", "0 is not from 1 to 4096", number(92, 0)},
-		{"4096 layers", "do not hold", number(92, 4096)},
+		{"4096 layers", "do not match", number(92, 4096)},
 		{"2^31 layers", "is not from 1 to 4096", number(92, 1<<31)},
 		{"pages of no tokens", "0 is not from 1 to 16384", number(96, 0)},
-		{"pages of 4096 tokens", "do not hold", number(96, 4096)},
+		{"pages of 4096 tokens", "do not match", number(96, 4096)},
 		{"a page of 4 GiB", "out of range", number(fixedBytes, 1<<32-1)},
-		{"a page too large", "their pages end at", number(fixedBytes, 1<<29)},
-		{"another token", "follows from parent and tokens", number(fixedBytes+12, 9)},
-		{"no sum", "does not have its checksum", append(append(bytes.Clone(golden[:200]), 1), golden[201:]...)},
+		{"a page too large", "the pages end at", number(fixedBytes, 1<<29)},
+		{"another token", "does not match the parent and the tokens", number(fixedBytes+12, 9)},
+		{"no checksum", "the checksum does not match", append(append(bytes.Clone(golden[:200]), 1), golden[201:]...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := openBytes(t, c.data)
@@ -241,19 +241,19 @@ func TestMalformedSessions(t *testing.T) {
 		name, want string
 		data       []byte
 	}{
-		{"empty", "no session has less", nil},
+		{"empty", "a session has at least", nil},
 		{"another magic", "magic", append([]byte("GGUFGGUF"), golden[8:]...)},
 		{"the next version", "3 is unknown", number(8, 3)},
-		{"cut", "was written with", golden[:len(golden)-1]},
+		{"cut", "bytes instead of", golden[:len(golden)-1]},
 		{"a name of 4 GiB", "do not fit", number(20, 1<<32-1)},
 		{"2^31 tokens", "do not fit", number(at-4, 1<<31)},
-		{"another token", "is not one of tokens", number(at, 7)},
+		{"another token", "does not match tokens", number(at, 7)},
 		{"no page", "0 is not from 1", edit(func(m *Manifest) { m.PageTokens = 0 })},
-		{"another page", "chunk", edit(func(m *Manifest) { m.PageTokens = 2 })},
+		{"another page", "segment", edit(func(m *Manifest) { m.PageTokens = 2 })},
 		{"no pages", "0 is not from 1", edit(func(m *Manifest) { m.Segments[0].Pages = 0 })},
-		{"more pages than tokens", "hold 12 tokens of a text of 10", edit(func(m *Manifest) { m.Segments[0].Pages = 3 })},
-		{"another chunk", "is not one of tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
-		{"another key", "is not one of tokens", edit(func(m *Manifest) { m.Key[3]++ })},
+		{"more pages than tokens", "they hold 12 tokens, the session has 10", edit(func(m *Manifest) { m.Segments[0].Pages = 3 })},
+		{"another chunk", "does not match tokens", edit(func(m *Manifest) { m.Segments[0].ID[3]++ })},
+		{"another key", "does not match tokens", edit(func(m *Manifest) { m.Key[3]++ })},
 		{"bytes behind the end", "follow the last", resumManifest(append(bytes.Clone(golden), 0))},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,42 +18,43 @@ import (
 )
 
 const (
-	// Suffix is how names of chunks end.
+	// Suffix is the extension of segment files.
 	Suffix = ".kv"
-	// The directories of chunks and of sessions below that of a Dir.
+	// Subdirectories of a Dir for segments and for sessions.
 	segmentsDir = "kv"
 	sessionsDir = "sessions"
 
 	lockSuffix = ".lock"
 	evictLock  = "evict" + lockSuffix
-	// lockTimeout is how long somebody else may take to make room or to save.
+	// lockTimeout limits the wait for another process that evicts segments or saves a
+	// session.
 	lockTimeout = 10 * time.Second
 	lockPause   = 5 * time.Millisecond
 )
 
-// Dir is a directory of chunks and sessions. Any number of processes may share
-// it. Its methods may be called from any goroutine.
+// Dir is a directory of segments and sessions. Any number of processes may share it.
+// Any goroutine may call its methods.
 type Dir struct {
 	fsys  vfs.FS
 	base  string
-	limit int64 // bytes of chunks; 0 = what suits the disk
-	spare int64 // bytes of the disk that stay free
+	limit int64 // bytes of segments; 0 = depends on the disk
+	spare int64 // bytes of the disk to leave free
 
-	writer  string // names this Dir in temporary files
+	writer  string // identifies this Dir in the names of temporary files
 	serial  atomic.Int64
 	written atomic.Int64
 
 	mu       sync.Mutex
-	lock     io.Closer    // held from the first write on: temporaries of the writer are alive
-	open     map[ID]*File // in use by this process
-	verified map[ID]bool  // written, or verified as a whole, by this process
-	damaged  map[ID]bool  // found damaged by this process, and perhaps there still
-	synced   map[ID]bool  // known to survive power loss, once the directory does
+	lock     io.Closer    // held from the first write on; protects temporary files
+	open     map[ID]*File // segments in use by this process
+	verified map[ID]bool  // written or completely verified by this process
+	damaged  map[ID]bool  // found damaged by this process; the file may still exist
+	synced   map[ID]bool  // synced by this process; the directory may not be
 }
 
-// OpenDir opens a directory, which need not be there yet. It holds up to limit
-// bytes of chunks; 0 stands for 8 GiB, or a twelfth of the disk's free space where
-// that is less. What killed processes have left there is removed.
+// OpenDir opens a directory, which need not exist. limit is the maximum size of all
+// segments; 0 means 8 GiB, or a twelfth of the disk's free space if that is less.
+// OpenDir removes temporary files of processes that were killed.
 func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 	d := &Dir{
 		fsys: fsys, base: base, limit: limit, spare: spareBytes, writer: fmt.Sprintf("%016x", rand.Uint64()),
@@ -62,7 +63,7 @@ func OpenDir(fsys vfs.FS, base string, limit int64) (*Dir, error) {
 	return d, errors.Join(d.sweep(segmentsDir), d.sweep(sessionsDir))
 }
 
-// Close gives the directory's lock back. Chunks must have been closed.
+// Close releases the directory's lock. All segments must be closed.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,15 +75,16 @@ func (d *Dir) Close() error {
 	return lock.Close()
 }
 
-// Written returns how many bytes of chunks this Dir has written.
+// Written returns the bytes of segments that this Dir has written.
 func (d *Dir) Written() int64 { return d.written.Load() }
 
-// segmentsPath returns where the chunks are.
+// segmentsPath returns the directory of segments.
 func (d *Dir) segmentsPath() string { return vfs.Join(d.base, segmentsDir) }
 
 func (d *Dir) path(name string) string { return vfs.Join(d.segmentsPath(), name) }
 
-// lockForWriting makes the directory of chunks ready for writing.
+// lockForWriting creates the directory of segments and takes this writer's lock,
+// which protects its temporary files from other processes.
 func (d *Dir) lockForWriting() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,9 +101,9 @@ func (d *Dir) lockForWriting() error {
 	return err
 }
 
-// makeDir makes a directory that survives power loss.
+// makeDir creates a directory that survives power loss.
 func makeDir(fsys vfs.FS, dir string) error {
-	var missing []string // directories that get a new entry
+	var missing []string // parents of new directories
 	for at := dir; ; {
 		if _, err := fsys.Stat(at); err == nil {
 			break
@@ -129,8 +131,8 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// lockEviction takes the lock under which chunks are removed and sessions are
-// saved, and waits a while for it.
+// lockEviction takes the lock for removing segments and saving sessions. It waits up
+// to lockTimeout.
 func (d *Dir) lockEviction() (io.Closer, error) {
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPause) {
 		lock, err := vfs.Lock(d.fsys, d.path(evictLock))
@@ -140,7 +142,7 @@ func (d *Dir) lockEviction() (io.Closer, error) {
 	}
 }
 
-// sweep removes temporary files and locks whose owners are dead.
+// sweep removes temporary files and locks of processes that have ended.
 func (d *Dir) sweep(sub string) error {
 	dir := vfs.Join(d.base, sub)
 	files, err := d.fsys.ReadDir(dir)
@@ -155,18 +157,18 @@ func (d *Dir) sweep(sub string) error {
 		owner, locked := strings.CutSuffix(f.Name, lockSuffix)
 		switch {
 		case temporary && sub == segmentsDir:
-			owner, _, _ = strings.Cut(mark, "-") // the writer
+			owner, _, _ = strings.Cut(mark, "-") // owned by a writer
 		case temporary:
-			owner = name // a session
+			owner = name // owned by a session lock
 		case !locked:
 			continue
 		}
 		lock, err := vfs.Lock(d.fsys, vfs.Join(dir, owner+lockSuffix))
 		if err != nil {
-			continue // it lives
+			continue // its owner is alive
 		}
 		if temporary {
-			// What stays is in nobody's way, and the next one tries again.
+			// A file that cannot be removed does no harm; the next sweep retries.
 			_ = d.fsys.Remove(vfs.Join(dir, f.Name))
 		}
 		if err := lock.Close(); err != nil {
@@ -176,8 +178,8 @@ func (d *Dir) sweep(sub string) error {
 	return nil
 }
 
-// name returns the name of a chunk's file: what comes before it, its first page
-// and itself, so that those that may follow a text are found by their names.
+// name returns the file name of a segment: parent, hash of the first page's tokens,
+// and ID. Lookup finds the candidates that continue a sequence by this prefix.
 func (h *header) name() string {
 	return segmentName(h.parent, h.tokens[:h.layout.PageTokens], h.id)
 }
@@ -193,7 +195,7 @@ func namePrefix(parent ID, firstPage []int32) string {
 	return parent.String() + "-" + hex.EncodeToString(first[:]) + "-"
 }
 
-// idOf returns the ID that the name of a chunk ends with.
+// idOf returns the ID at the end of a segment's file name.
 func idOf(name string) (id ID, ok bool) {
 	rest, ok := strings.CutSuffix(name, Suffix)
 	at := strings.LastIndexByte(rest, '-')
@@ -204,7 +206,7 @@ func idOf(name string) (id ID, ok bool) {
 	return id, err == nil && n == len(id)
 }
 
-// acquire opens the chunk of that name, or finds it open.
+// acquire opens the segment with a name, or returns the File that is already open.
 func (d *Dir) acquire(name string, id ID) (*File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +218,7 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 		return nil, err
 	}
 	if f.name() != name {
-		err := refuser(f.path)(16, "id", errFormat, "the file holds the chunk %s", f.name())
+		err := refuser(f.path)(16, "id", errFormat, "the file holds segment %s", f.name())
 		return nil, errors.Join(err, f.file.Close())
 	}
 	f.dir = d
@@ -224,16 +226,16 @@ func (d *Dir) acquire(name string, id ID) (*File, error) {
 	return f, nil
 }
 
-// Info describes a chunk in a directory.
+// Info describes a segment in a directory.
 type Info struct {
 	ID     ID
 	Name   string
 	Bytes  int64
-	Used   time.Time // zero when nobody knows
-	Pinned bool      // a session needs it
+	Used   time.Time // time of last use; zero if unknown
+	Pinned bool      // a session needs the segment
 }
 
-// List returns all chunks in no particular order.
+// List returns all segments in no particular order.
 func (d *Dir) List() ([]Info, error) {
 	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {

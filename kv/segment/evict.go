@@ -12,24 +12,24 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ErrNoRoom says that a chunk does not fit: into its directory or on the disk.
+// ErrNoRoom reports that a segment does not fit into its directory or on the disk.
 var ErrNoRoom = pack.ErrNoRoom
 
 var errFormat = store.ErrFormat
 
 const (
-	// defaultBytes and defaultDivisor bound a directory for which nothing else is
-	// asked: this much, and no more than this part of the disk's space that is
-	// free or the directory's.
+	// A directory without an explicit limit holds up to defaultBytes, and at most one
+	// part in defaultDivisor of the space that is free on the disk or used by the
+	// directory.
 	defaultBytes   = 8 << 30
 	defaultDivisor = 12
-	// spareBytes stay free on the disk in any case.
+	// spareBytes of the disk always stay free.
 	spareBytes = 256 << 20
 )
 
-// makeRoom prepares the directory for a file of need bytes: chunks that were not
-// used for longest go, except those that this process uses and those that a
-// session needs. If it cannot fit at all, nothing is removed and the error wraps
+// makeRoom makes room for a file of need bytes. It removes the least recently used
+// segments, except those that this process uses and those that a session needs. If
+// the file cannot fit in any case, makeRoom removes nothing and the error wraps
 // ErrNoRoom.
 func (d *Dir) makeRoom(need int64) error {
 	if err := d.lockForWriting(); err != nil {
@@ -53,32 +53,32 @@ func (d *Dir) makeRoom(need int64) error {
 	}
 	list = slices.DeleteFunc(list, func(c Info) bool { return c.Pinned || d.inUse(c.ID) })
 	slices.SortFunc(list, func(a, b Info) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Name, b.Name)) })
-	kept := total
+	remaining := total
 	for _, c := range list {
-		kept -= c.Bytes
+		remaining -= c.Bytes
 	}
 	limit, free, known := d.bounds(total)
-	if kept+need > limit {
-		return fmt.Errorf("%w: keys and values of %d bytes, %d bytes in %s are in use or belong to sessions, and it may hold %d", ErrNoRoom, need, kept, d.segmentsPath(), limit)
+	if remaining+need > limit {
+		return fmt.Errorf("%w: a segment of %d bytes: %d bytes in %s are in use or belong to sessions, and the limit is %d", ErrNoRoom, need, remaining, d.segmentsPath(), limit)
 	}
-	if known && need > free+total-kept {
-		return fmt.Errorf("%w: keys and values of %d bytes, and the disk of %s has %d bytes to spare beside %d that stay free", ErrNoRoom, need, d.segmentsPath(), max(0, free), d.spare)
+	if known && need > free+total-remaining {
+		return fmt.Errorf("%w: a segment of %d bytes: the disk of %s has %d bytes left besides the reserve of %d", ErrNoRoom, need, d.segmentsPath(), max(0, free), d.spare)
 	}
 	for _, c := range list {
 		if fits, err := d.room(need); fits || err != nil {
 			return err
 		}
 		if err := d.remove(c); err != nil {
-			continue // in use, on systems that do not let go of open files
+			continue // in use: some systems do not remove open files
 		}
 	}
 	if fits, err := d.room(need); !fits {
-		return errors.Join(err, fmt.Errorf("%w: chunks in %s could not be removed", ErrNoRoom, d.segmentsPath()))
+		return errors.Join(err, fmt.Errorf("%w: segments in %s could not be removed", ErrNoRoom, d.segmentsPath()))
 	}
 	return nil
 }
 
-// room reports whether need bytes more fit.
+// room reports whether need more bytes fit.
 func (d *Dir) room(need int64) (bool, error) {
 	files, err := d.fsys.ReadDir(d.segmentsPath())
 	if err != nil {
@@ -87,15 +87,15 @@ func (d *Dir) room(need int64) (bool, error) {
 	total := int64(0)
 	for _, f := range files {
 		if !f.IsDir {
-			total += f.Size // temporary files of others count as well
+			total += f.Size // temporary files of other processes count as well
 		}
 	}
 	limit, free, known := d.bounds(total)
 	return total+need <= limit && (!known || need <= free), nil
 }
 
-// bounds returns how many bytes of chunks there may be, total of which are there,
-// and how many the disk can take.
+// bounds returns the size limit of all segments, of which total bytes exist, and the
+// bytes that the disk can take.
 func (d *Dir) bounds(total int64) (limit, free int64, known bool) {
 	free, known = vfs.FreeSpace(d.fsys, d.segmentsPath())
 	limit = d.limit
@@ -114,7 +114,7 @@ func (d *Dir) inUse(id ID) bool {
 	return d.open[id] != nil
 }
 
-// remove deletes a chunk. What this process knew about it no longer holds.
+// remove deletes a segment and what this process recorded about it.
 func (d *Dir) remove(c Info) error {
 	d.mu.Lock()
 	delete(d.verified, c.ID)
@@ -126,8 +126,8 @@ func (d *Dir) remove(c Info) error {
 	return nil
 }
 
-// Clean removes all chunks that no session needs and this process does not use.
-// It returns how many there were and their bytes.
+// Clean removes all segments that no session needs and this process does not use. It
+// returns their number and size.
 func (d *Dir) Clean() (count int, bytes int64, err error) {
 	list, err := d.List()
 	if len(list) == 0 || err != nil {

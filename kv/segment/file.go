@@ -11,71 +11,69 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ErrCorrupt is wrapped by every report of a page that is not what was written;
-// the error itself is a [*CorruptError].
+// ErrCorrupt is wrapped by every error about a page whose bytes do not match its
+// checksum; the error itself is a [*CorruptError].
 var ErrCorrupt = errors.New("a page of keys and values is damaged")
 
-// CorruptError says which page does not have its checksum. It is an ErrCorrupt and
-// a store.ErrFormat.
+// CorruptError names the page that does not match its checksum. It is also a
+// store.ErrFormat.
 type CorruptError struct {
 	Path        string
-	Off         int64 // of the page in the file
-	Layer, Page int   // in the chunk
+	Off         int64 // offset of the page in the file
+	Layer, Page int   // in the segment
 }
 
-// Error names the file and the place.
+// Error names the file and the position.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s at offset %d: %v (layer %d, page %d of the chunk)", e.Path, e.Off, ErrCorrupt, e.Layer, e.Page)
+	return fmt.Sprintf("%s at offset %d: %v (layer %d, page %d of the segment)", e.Path, e.Off, ErrCorrupt, e.Layer, e.Page)
 }
 
 // Unwrap makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Unwrap() error { return ErrCorrupt }
 
-// Is makes the error count as a malformed file, too.
+// Is makes errors.Is(err, store.ErrFormat) true.
 func (e *CorruptError) Is(target error) bool { return target == store.ErrFormat }
 
-// File is an open chunk. It may be read and verified by many goroutines at once.
-// It counts its users: each Retain asks for one more Close.
+// File is an open segment. Several goroutines may read and verify it. Users are
+// counted: each Retain requires one more Close.
 type File struct {
 	*header
 	path string
 	file vfs.File
-	dir  *Dir // that counts it as in use; nil for one that is in no directory
+	dir  *Dir // the directory that lists it as open; nil if none does
 
 	mu    sync.Mutex
 	users int
 }
 
-// Path returns where the chunk is, for messages.
+// Path returns the path of the file, for messages.
 func (f *File) Path() string { return f.path }
 
-// ID returns the chunk's ID.
+// ID returns the segment's ID.
 func (f *File) ID() ID { return f.id }
 
-// Start returns how many tokens come before the chunk.
+// Start returns the number of tokens before the segment.
 func (f *File) Start() int { return f.start }
 
-// Pages returns how many pages the chunk has of each layer.
+// Pages returns the number of pages of each layer.
 func (f *File) Pages() int { return f.pages }
 
-// Tokens returns the tokens whose keys and values the chunk holds. They must not
-// be changed.
+// Tokens returns the tokens of the segment. The caller must not change them.
 func (f *File) Tokens() []int32 { return f.tokens }
 
-// Size returns the length of the file.
+// Size returns the size of the file.
 func (f *File) Size() int64 { return f.fileBytes() }
 
-// LayerRun returns where the pages of a layer lie, one behind the other, and what
-// to read them from. The offset is a multiple of 4096, and so is the end of the
-// file: a read may go on to the next multiple behind the run.
+// LayerRun returns the range of a layer's pages and the reader to read them from. The
+// range begins at a multiple of 4096. A read may extend to the next multiple of 4096
+// behind the range.
 func (f *File) LayerRun(layer int) (r io.ReaderAt, off, size int64) {
 	off, size = f.run(layer)
 	return f.file, off, size
 }
 
-// Verify compares the checksum of a page that was read, which is [crc.Update] of
-// nothing and its bytes, with that of what was written. Whoever reads a page has to call
-// it before what comes of the page is used.
+// Verify compares the checksum of a page, the CRC-32C of its bytes from [crc.Update],
+// with the stored one. Every reader calls it before it uses results of the page.
 func (f *File) Verify(layer, page int, sum uint32) error {
 	if pageChecksum(f.id, layer, page, sum) == f.checksum(layer, page) {
 		return nil
@@ -84,8 +82,8 @@ func (f *File) Verify(layer, page int, sum uint32) error {
 	return &CorruptError{Path: f.path, Off: off + int64(page)*int64(f.layout.PageBytes[layer]), Layer: layer, Page: page}
 }
 
-// ReadLayer reads the first pages of a layer into b, which has room for them, and
-// verifies each. Direct reads need b to begin at a multiple of 4096 in memory.
+// ReadLayer reads the first pages of a layer into b and verifies each page. Direct
+// reads require that b begins at a multiple of 4096 in memory.
 func (f *File) ReadLayer(layer, pages int, b []byte) error {
 	r, off, _ := f.LayerRun(layer)
 	n := f.layout.PageBytes[layer]
@@ -101,7 +99,7 @@ func (f *File) ReadLayer(layer, pages int, b []byte) error {
 	return nil
 }
 
-// readFull fills b or fails, whatever the reader thinks of short reads.
+// readFull fills b or returns an error, even if a short read reports none.
 func readFull(r io.ReaderAt, path string, b []byte, off int64) error {
 	if len(b) == 0 {
 		return nil
@@ -112,14 +110,14 @@ func readFull(r io.ReaderAt, path string, b []byte, off int64) error {
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
 		return &store.FormatError{
-			Path: path, Off: off + int64(n), Reason: fmt.Sprintf("the file ends %d bytes too early", len(b)-n), Kind: store.ErrTruncated,
+			Path: path, Off: off + int64(n), Reason: fmt.Sprintf("the file ends %d bytes early", len(b)-n), Kind: store.ErrTruncated,
 		}
 	}
 	return err
 }
 
-// VerifyAll reads the whole chunk and compares every byte with its checksum, or
-// with zero where the format leaves room.
+// VerifyAll reads the whole segment and verifies every byte: pages by their
+// checksums, padding by being zero.
 func (f *File) VerifyAll() error {
 	var b []byte
 	for layer := range f.layout.PageBytes {
@@ -136,14 +134,14 @@ func (f *File) VerifyAll() error {
 		}
 		for i, v := range b[size:] {
 			if v != 0 {
-				return refuser(f.path)(off+size+int64(i), "space between layers", store.ErrFormat, "holds %#x where zero belongs", v)
+				return refuser(f.path)(off+size+int64(i), "space between layers", store.ErrFormat, "padding is %#x instead of zero", v)
 			}
 		}
 	}
 	return nil
 }
 
-// Retain counts one more user.
+// Retain adds a user.
 func (f *File) Retain() *File {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,10 +149,10 @@ func (f *File) Retain() *File {
 	return f
 }
 
-// Close counts one user less. The last one closes the file.
+// Close removes a user. The last Close closes the file.
 func (f *File) Close() error {
 	if f.dir != nil {
-		f.dir.mu.Lock() // nobody finds the file while it is being closed
+		f.dir.mu.Lock() // no lookup finds the file while it closes
 		defer f.dir.mu.Unlock()
 	}
 	f.mu.Lock()
@@ -163,7 +161,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	if f.users < 0 {
-		return fmt.Errorf("chunk: %s was closed more often than opened", f.path)
+		return fmt.Errorf("segment: %s was closed more often than it was opened", f.path)
 	}
 	err := f.file.Close()
 	if f.dir != nil && f.dir.open[f.id] == f {
@@ -172,8 +170,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// openFile opens and checks the chunk at path. file is read past the page cache
-// where that can be done.
+// openFile opens the segment at path and checks its header. Reads bypass the page
+// cache if the system supports that.
 func openFile(fsys vfs.FS, path string) (f *File, err error) {
 	file, err := vfs.OpenDirect(fsys, path)
 	if err != nil {
@@ -189,7 +187,7 @@ func openFile(fsys vfs.FS, path string) (f *File, err error) {
 		return nil, err
 	}
 	if size < pageAlign || size%pageAlign != 0 {
-		return nil, refuser(path)(size, "length", store.ErrTruncated, "the file has %d bytes, no multiple of %d", size, pageAlign)
+		return nil, refuser(path)(size, "length", store.ErrTruncated, "the file has %d bytes, not a multiple of %d", size, pageAlign)
 	}
 	first := vfs.AlignDirect(make([]byte, 2*pageAlign))[:pageAlign]
 	if err := readFull(file, path, first, 0); err != nil {

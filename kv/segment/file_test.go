@@ -162,7 +162,7 @@ func TestWriterChecksItsPages(t *testing.T) {
 	require.ErrorContains(t, err, "a page of 10 bytes")
 	for _, n := range []int{0, 3, 17 * 4} {
 		_, err = s.Write(testKey, 0, text(1, n), nil, false)
-		require.ErrorContains(t, err, "are not up to 16 pages")
+		require.ErrorContains(t, err, "do not make 1 to 16 whole pages")
 	}
 	require.Empty(t, filesIn(t, fsys, "cache/kv", ""))
 }

@@ -10,38 +10,38 @@ import (
 )
 
 const (
-	// Version is that of the format of chunks and sessions, see FORMAT.md.
+	// Version is the format version of segments and sessions, see FORMAT.md.
 	Version = 2
-	// MaxPages is how many pages of each layer a chunk has at most.
+	// MaxPages is the maximum number of pages of each layer in a segment.
 	MaxPages = 16
 
-	// pageAlign is what direct reads ask offsets to be a multiple of.
+	// pageAlign is the alignment that direct reads require.
 	pageAlign = 4096
 
 	magic         = "LLMRKVCH"
-	fixedBytes    = 104 // of a header, before its tables
+	fixedBytes    = 104 // size of a header before its tables
 	checksumBytes = 8
 
-	// What a layout may have at most; far beyond any model.
+	// Limits of a layout, far beyond any model.
 	maxLayers     = 4096
 	maxPageTokens = 1 << 14
 	maxPageBytes  = 1 << 30
 )
 
-// Layout is how a cache keeps keys and values.
+// Layout describes the pages of a cache.
 type Layout struct {
 	PageTokens int
-	PageBytes  []int  // of a page of each layer; 0 where a layer keeps no keys
-	Format     uint32 // of the bytes in a page, as the cache numbers them
+	PageBytes  []int  // [layer] size of a page; 0 for a layer without KV
+	Format     uint32 // number of the cache's KV format
 }
 
 func (l Layout) check() error {
 	if l.PageTokens < 1 || l.PageTokens > maxPageTokens || len(l.PageBytes) == 0 || len(l.PageBytes) > maxLayers {
-		return fmt.Errorf("chunk: %d layers and pages of %d tokens are out of range", len(l.PageBytes), l.PageTokens)
+		return fmt.Errorf("segment: layout of %d layers and %d tokens per page is out of range", len(l.PageBytes), l.PageTokens)
 	}
 	for i, n := range l.PageBytes {
 		if n < 0 || n > maxPageBytes {
-			return fmt.Errorf("chunk: layer %d: a page of %d bytes is out of range", i, n)
+			return fmt.Errorf("segment: layout: layer %d: page size of %d bytes is out of range", i, n)
 		}
 	}
 	return nil
@@ -61,24 +61,24 @@ func (l Layout) equal(o Layout) bool {
 	return l.PageTokens == o.PageTokens && l.Format == o.Format && slices.Equal(l.PageBytes, o.PageBytes)
 }
 
-// header is what a chunk's file begins with.
+// header is the header of a segment file.
 type header struct {
 	id, parent, key ID
 	layout          Layout
-	start           int // tokens before the chunk
+	start           int // tokens before the segment
 	pages           int
 	tokens          []int32  // [pages*PageTokens]
-	checksums       []uint64 // [layers*pages] of each layer's pages in turn
+	checksums       []uint64 // [layers*pages] layer by layer
 }
 
-// headerBytes returns the size of a header with its tables, up to where the first
-// layer begins. Layout and pages are in range.
+// headerBytes returns the size of a header with its tables, which is the offset of
+// the first layer. The caller has checked that layers and pages are in range.
 func headerBytes(layers, pages, pageTokens int) int64 {
 	n := fixedBytes + 4*int64(layers) + 4*int64(pages)*int64(pageTokens) + 8*int64(layers)*int64(pages) + checksumBytes
 	return alignUp(n)
 }
 
-// alignUp rounds n, which is far from the largest number, up.
+// alignUp rounds n up to a multiple of pageAlign. n is far below the overflow.
 func alignUp(n int64) int64 { return (n + pageAlign - 1) / pageAlign * pageAlign }
 
 // bytes returns the size of the header.
@@ -86,7 +86,7 @@ func (h *header) bytes() int64 {
 	return headerBytes(len(h.layout.PageBytes), h.pages, h.layout.PageTokens)
 }
 
-// run returns where a layer's pages lie in the file.
+// run returns the range of a layer's pages in the file.
 func (h *header) run(layer int) (off, size int64) {
 	off = h.bytes()
 	for _, n := range h.layout.PageBytes[:layer] {
@@ -102,10 +102,10 @@ func (h *header) fileBytes() int64 {
 	return off + alignUp(size)
 }
 
-// checksum returns the checksum of a page.
+// checksum returns the stored checksum of a page.
 func (h *header) checksum(layer, page int) uint64 { return h.checksums[layer*h.pages+page] }
 
-// encode returns the header as it lies in the file.
+// encode returns the bytes of the header.
 func (h *header) encode() []byte {
 	b := make([]byte, 0, h.bytes())
 	b = append(b, magic...)
@@ -124,18 +124,18 @@ func (h *header) encode() []byte {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
 	b = binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
-	return b[:cap(b)] // which is zero up to the end
+	return b[:cap(b)] // zeros fill the rest
 }
 
-// prefix is what can be known from the first bytes of a header.
+// prefix holds the sizes from the first bytes of a header.
 type prefix struct {
 	layers, pages, pageTokens int
-	bytes                     int64 // of the whole header
-	file                      int64 // of the whole file, as it says
+	bytes                     int64 // size of the header
+	file                      int64 // size of the file according to the header
 }
 
-// decodePrefix checks the numbers that say how long the header is, against the
-// file of size bytes. Nothing has been allocated yet.
+// decodePrefix checks the sizes that determine the length of the header against the
+// file size. It allocates nothing.
 func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 	refuse := refuser(path)
 	if string(b[:8]) != magic {
@@ -143,9 +143,9 @@ func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 	}
 	number := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at:])) }
 	if v := number(8); v != Version {
-		// Nobody looks for chunks of other versions: their names are others. So this is no
-		// sound file that somebody else might read, and may be replaced.
-		return p, refuse(8, "version", store.ErrFormat, "%d is unknown, %d is read", v, Version)
+		// Segments of other versions have other names. A file of this name with another
+		// version is damaged and may be replaced.
+		return p, refuse(8, "version", store.ErrFormat, "%d is unknown, this program reads %d", v, Version)
 	}
 	file, start := binary.LittleEndian.Uint64(b[64:]), binary.LittleEndian.Uint64(b[72:])
 	pages, layers, tokens := number(80), number(92), number(96)
@@ -157,27 +157,27 @@ func decodePrefix(path string, b []byte, size int64) (p prefix, err error) {
 	case tokens < 1 || tokens > maxPageTokens:
 		return p, refuse(96, "tokens of a page", store.ErrFormat, "%d is not from 1 to %d", tokens, maxPageTokens)
 	case start > math.MaxInt32 || start%tokens != 0:
-		return p, refuse(72, "start", store.ErrFormat, "%d is no number of tokens in whole pages of %d", start, tokens)
+		return p, refuse(72, "start", store.ErrFormat, "%d tokens are not whole pages of %d", start, tokens)
 	case file != uint64(size):
-		return p, refuse(64, "length", store.ErrTruncated, "the file was written with %d bytes and has %d", file, size)
+		return p, refuse(64, "length", store.ErrTruncated, "the file has %[2]d bytes instead of %[1]d", file, size)
 	}
 	p = prefix{int(layers), int(pages), int(tokens), 0, size}
 	if p.bytes = headerBytes(p.layers, p.pages, p.pageTokens); p.bytes != int64(number(12)) || p.bytes > size {
-		return p, refuse(12, "header", store.ErrFormat, "%d bytes do not hold %d layers and %d pages in a file of %d bytes", number(12), layers, pages, size)
+		return p, refuse(12, "header", store.ErrFormat, "%d bytes do not match %d layers and %d pages in a file of %d bytes", number(12), layers, pages, size)
 	}
 	return p, nil
 }
 
-// decodeHeader reads a whole header whose prefix is sound.
+// decodeHeader decodes a header whose prefix is valid.
 func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 	refuse := refuser(path)
 	end := fixedBytes + 4*p.layers + 4*p.pages*p.pageTokens + 8*p.layers*p.pages
 	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(checksumSeed, b[:end]) {
-		return nil, refuse(int64(end), "header", store.ErrFormat, "does not have its checksum: the file is damaged")
+		return nil, refuse(int64(end), "header", store.ErrFormat, "the checksum does not match: the file is damaged")
 	}
 	for i, v := range b[end+checksumBytes:] {
 		if v != 0 {
-			return nil, refuse(int64(end+checksumBytes+i), "header", store.ErrFormat, "holds %#x where zero belongs", v)
+			return nil, refuse(int64(end+checksumBytes+i), "header", store.ErrFormat, "padding is %#x instead of zero", v)
 		}
 	}
 	h := &header{start: int(binary.LittleEndian.Uint64(b[72:])), pages: p.pages}
@@ -190,13 +190,13 @@ func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 	for i := range p.layers {
 		n := binary.LittleEndian.Uint32(rest[4*i:])
 		if n > maxPageBytes {
-			return nil, refuse(int64(fixedBytes+4*i), fmt.Sprintf("layer %d", i), store.ErrFormat, "a page of %d bytes is out of range", n)
+			return nil, refuse(int64(fixedBytes+4*i), fmt.Sprintf("layer %d", i), store.ErrFormat, "page size of %d bytes is out of range", n)
 		}
 		h.layout.PageBytes = append(h.layout.PageBytes, int(n))
 		total += alignUp(int64(n) * int64(p.pages))
 	}
 	if total != p.file {
-		return nil, refuse(fixedBytes, "layers", store.ErrFormat, "their pages end at %d in a file of %d bytes", total, p.file)
+		return nil, refuse(fixedBytes, "layers", store.ErrFormat, "the pages end at offset %d in a file of %d bytes", total, p.file)
 	}
 	rest = rest[4*p.layers:]
 	h.tokens = make([]int32, p.pages*p.pageTokens)
@@ -209,12 +209,12 @@ func decodeHeader(path string, b []byte, p prefix) (*header, error) {
 		h.checksums[i] = binary.LittleEndian.Uint64(rest[8*i:])
 	}
 	if want := Next(h.parent, h.tokens); h.id != want {
-		return nil, refuse(16, "id", store.ErrFormat, "%v is not %v, which follows from parent and tokens", h.id, want)
+		return nil, refuse(16, "id", store.ErrFormat, "%v does not match the parent and the tokens, which give %v", h.id, want)
 	}
 	return h, nil
 }
 
-// refuser returns a function that makes the errors of one file.
+// refuser returns a function that creates the format errors of one file.
 func refuser(path string) func(off int64, field string, kind error, reason string, args ...any) error {
 	return func(off int64, field string, kind error, reason string, args ...any) error {
 		return &store.FormatError{Path: path, Off: off, Field: field, Reason: fmt.Sprintf(reason, args...), Kind: kind}

@@ -13,41 +13,43 @@ import (
 
 const (
 	manifestMagic = "LLMRSESS"
-	// manifestFixed is the shortest manifest: magic, version, length and sum.
+	// manifestFixed is the size of the shortest manifest: magic, version, length and
+	// checksum.
 	manifestFixed = 8 + 4 + 8 + checksumBytes
-	// legacyVersion is an older version of sessions whose text is read, but not their
-	// chunks, which had other checksums.
+	// legacyVersion is the previous version of sessions. The tokens and messages of
+	// these sessions can be read, but not their segments, which used other checksums.
 	legacyVersion = 1
-	// maxManifest bounds a session's file: tokens take four bytes each.
+	// maxManifest limits the size of a session file, which has four bytes for each
+	// token.
 	maxManifest = 64 << 20
 )
 
-// Manifest is a session as it is kept: its text, and which chunks hold what the
-// model remembers of it.
+// Manifest is a saved session: its tokens and messages, and the segments that hold
+// the KV of the tokens.
 type Manifest struct {
-	Model    string // name of the model, for people
-	Settings string // how it computes, for people
-	Identity ID     // of the model: another one has other tokens
-	Key      ID     // of the model with its settings; that of the Store of the chunks
+	Model    string // name of the model, for display
+	Settings string // settings of the model, for display
+	Identity ID     // identity of the model, which defines the meaning of tokens
+	Key      ID     // key of the Store of the segments
 	Created  time.Time
 	Saved    time.Time
 	Tokens   []int32
 	Messages []Message
 
 	PageTokens int
-	Segments   []Ref // from the first token on, each behind the one before
+	Segments   []Ref // consecutive, from the first token on
 }
 
 // Message is one turn of a conversation.
 type Message struct{ Role, Content string }
 
-// Ref names a chunk that a session needs.
+// Ref names a segment that a session needs.
 type Ref struct {
 	ID    ID
-	Pages int // that the chunk has
+	Pages int // pages of the segment
 }
 
-// SavedTokens returns how many of the session's tokens lie in chunks.
+// SavedTokens returns the number of tokens whose KV is in segments.
 func (m *Manifest) SavedTokens() int {
 	n := 0
 	for _, r := range m.Segments {
@@ -56,7 +58,7 @@ func (m *Manifest) SavedTokens() int {
 	return n
 }
 
-// names returns the names of the session's chunks. The manifest is sound.
+// names returns the file names of the session's segments. The manifest must be valid.
 func (m *Manifest) names() (names []string) {
 	parent, at := m.Key, 0
 	for _, r := range m.Segments {
@@ -66,7 +68,7 @@ func (m *Manifest) names() (names []string) {
 	return names
 }
 
-// encode returns the session's file.
+// encode returns the bytes of the session file.
 func (m *Manifest) encode() []byte {
 	b := append([]byte(nil), manifestMagic...)
 	b = binary.LittleEndian.AppendUint32(b, Version)
@@ -98,11 +100,11 @@ func (m *Manifest) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, store.Sum64(checksumSeed, b))
 }
 
-// decodeManifest reads a session's file.
+// decodeManifest decodes a session file.
 func decodeManifest(path string, b []byte) (*Manifest, error) {
 	refuse := refuser(path)
 	if len(b) < manifestFixed {
-		return nil, refuse(int64(len(b)), "length", store.ErrTruncated, "the file has %d bytes, no session has less than %d", len(b), manifestFixed)
+		return nil, refuse(int64(len(b)), "length", store.ErrTruncated, "the file has %d bytes, a session has at least %d", len(b), manifestFixed)
 	}
 	if string(b[:8]) != manifestMagic {
 		return nil, refuse(0, "magic", store.ErrFormat, "%q is not %q", b[:8], manifestMagic)
@@ -112,11 +114,11 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 		return nil, unknownVersion(path, version)
 	}
 	if n := binary.LittleEndian.Uint64(b[12:]); n != uint64(len(b)) {
-		return nil, refuse(12, "length", store.ErrTruncated, "the file was written with %d bytes and has %d", n, len(b))
+		return nil, refuse(12, "length", store.ErrTruncated, "the file has %[2]d bytes instead of %[1]d", n, len(b))
 	}
 	end := len(b) - checksumBytes
 	if binary.LittleEndian.Uint64(b[end:]) != store.Sum64(checksumSeed, b[:end]) {
-		return nil, refuse(int64(end), "checksum", store.ErrFormat, "the bytes do not have it: the file is damaged")
+		return nil, refuse(int64(end), "checksum", store.ErrFormat, "the checksum does not match: the file is damaged")
 	}
 	c := &cursor{path: path, all: b[:end], at: 20}
 	m := &Manifest{Model: c.readString("model"), Settings: c.readString("settings")}
@@ -135,19 +137,19 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if c.err == nil && (m.PageTokens < 1 || m.PageTokens > maxPageTokens) {
 		c.fail("tokens of a page", "%d is not from 1 to %d", m.PageTokens, maxPageTokens)
 	}
-	m.Segments = make([]Ref, c.count("chunks", 20))
+	m.Segments = make([]Ref, c.count("segments", 20))
 	for i := range m.Segments {
-		copy(m.Segments[i].ID[:], c.take("chunk", 16))
+		copy(m.Segments[i].ID[:], c.take("segment", 16))
 		m.Segments[i].Pages = int(c.uint32("pages"))
 		if p := m.Segments[i].Pages; c.err == nil && (p < 1 || p > MaxPages) {
 			c.fail("pages", "%d is not from 1 to %d", p, MaxPages)
 		}
 	}
 	if c.err == nil && c.at != end {
-		c.fail("chunks", "%d bytes follow the last", end-c.at)
+		c.fail("segments", "%d bytes follow the last segment", end-c.at)
 	}
 	if c.err == nil && m.SavedTokens() > len(m.Tokens) {
-		c.fail("chunks", "they hold %d tokens of a text of %d", m.SavedTokens(), len(m.Tokens))
+		c.fail("segments", "they hold %d tokens, the session has %d", m.SavedTokens(), len(m.Tokens))
 	}
 	if c.err == nil {
 		c.checkChain(m)
@@ -155,37 +157,37 @@ func decodeManifest(path string, b []byte) (*Manifest, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if version == legacyVersion { // nobody reads its chunks: they may go as others do
+	if version == legacyVersion { // its segments cannot be read: leave them to eviction
 		m.Settings += fmt.Sprintf(", of version %d", version)
 		m.Segments = nil
 	}
 	return m, nil
 }
 
-// unknownVersion refuses a session that another program has written.
+// unknownVersion returns the error for a session of an unknown version.
 func unknownVersion(path string, version uint32) error {
 	_, file := vfs.Split(path)
 	return &store.FormatError{
-		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, %d is read", version, Version),
-		Hint: "another llmrun wrote it: use that one, or llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
+		Path: path, Off: 8, Field: "version", Reason: fmt.Sprintf("%d is unknown, this program reads %d", version, Version),
+		Hint: "use the llmrun version that wrote it, or run llmrun sessions rm " + strings.TrimSuffix(file, sessionSuffix), Kind: store.ErrUnsupported,
 	}
 }
 
-// checkChain compares the chunks' IDs with the tokens that they stand for.
+// checkChain checks that the IDs of the segments follow from the key and the tokens.
 func (c *cursor) checkChain(m *Manifest) {
 	parent, at := m.Key, 0
 	for i, r := range m.Segments {
 		next := at + r.Pages*m.PageTokens
 		if Next(parent, m.Tokens[at:next]) != r.ID {
-			c.fail("chunks", "chunk %d, %v, is not one of tokens %d to %d", i, r.ID, at, next-1)
+			c.fail("segments", "segment %d: ID %v does not match tokens %d to %d", i, r.ID, at, next-1)
 			return
 		}
 		parent, at = r.ID, next
 	}
 }
 
-// cursor walks through the bytes of a manifest. The first failure sticks: later
-// calls return zeros.
+// cursor decodes the fields of a manifest in order. After the first error, all calls
+// return zeros.
 type cursor struct {
 	path string
 	all  []byte
@@ -199,10 +201,10 @@ func (c *cursor) fail(field, reason string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, or nil.
+// take returns the next n bytes, nil after an error.
 func (c *cursor) take(field string, n int) []byte {
 	if c.err == nil && n > len(c.all)-c.at {
-		c.err = refuser(c.path)(int64(c.at), field, store.ErrTruncated, "needs %d bytes, %d are left", n, len(c.all)-c.at)
+		c.err = refuser(c.path)(int64(c.at), field, store.ErrTruncated, "needs %d bytes, %d remain", n, len(c.all)-c.at)
 	}
 	if c.err != nil {
 		return nil
@@ -218,11 +220,11 @@ func (c *cursor) uint32(field string) uint32 {
 	return 0
 }
 
-// count reads how many entries follow, each of at least least bytes.
+// count reads the number of entries that follow, each of at least least bytes.
 func (c *cursor) count(field string, least int) int {
 	n := int64(c.uint32(field))
 	if left := int64(len(c.all) - c.at); c.err == nil && n > left/int64(least) {
-		c.fail(field, "%d do not fit into the %d bytes that are left", n, left)
+		c.fail(field, "%d entries do not fit into the remaining %d bytes", n, left)
 	}
 	if c.err != nil {
 		return 0
@@ -232,7 +234,7 @@ func (c *cursor) count(field string, least int) int {
 
 func (c *cursor) readString(field string) string { return string(c.take(field, c.count(field, 1))) }
 
-// time reads milliseconds since 1970.
+// time reads a time in milliseconds since 1970.
 func (c *cursor) time(field string) time.Time {
 	b := c.take(field, 8)
 	if b == nil {
@@ -240,7 +242,7 @@ func (c *cursor) time(field string) time.Time {
 	}
 	ms := binary.LittleEndian.Uint64(b)
 	if ms > math.MaxInt64/1_000_000 {
-		c.fail(field, "%d is no time", ms)
+		c.fail(field, "%d milliseconds is not a valid time", ms)
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(ms)).UTC()

@@ -12,28 +12,28 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// sessionSuffix is how names of sessions' files end.
+// sessionSuffix is the extension of session files.
 const sessionSuffix = ".session"
 
-// Sentinels for sessions that cannot be used as they are.
+// Errors about sessions.
 var (
-	// ErrName: a session cannot have that name.
-	ErrName = errors.New("no name for a session")
-	// ErrMissing: a chunk that a session needs is not there.
+	// ErrName reports an invalid session name.
+	ErrName = errors.New("invalid session name")
+	// ErrMissing reports that a segment of a session does not exist.
 	ErrMissing = errors.New("keys and values are missing")
 )
 
-// maxName is how many bytes the name of a session may have.
+// maxName is the maximum length of a session name in bytes.
 const maxName = 100
 
-// CheckName refuses names that could not be those of files everywhere.
+// CheckName returns an error for names that are not valid file names on every system.
 func CheckName(name string) error {
 	fits := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)
 	}
 	if name == "" || len(name) > maxName || name[0] == '.' || strings.Contains(name, vfs.TempMark) ||
 		strings.ContainsFunc(name, func(r rune) bool { return !fits(r) }) {
-		return fmt.Errorf("%w: %q; it is of letters, digits, dots, - and _, begins with no dot and has at most %d bytes", ErrName, name, maxName)
+		return fmt.Errorf("%w: %q: use letters, digits, dots, - and _, at most %d bytes, no dot at the beginning", ErrName, name, maxName)
 	}
 	return nil
 }
@@ -42,16 +42,15 @@ func (d *Dir) sessionPath(name string) string {
 	return vfs.Join(vfs.Join(d.base, sessionsDir), name+sessionSuffix)
 }
 
-// SessionLock is the right to use a session, which at most one holder among all
-// processes has.
+// SessionLock is the exclusive right to use a session, among all processes.
 type SessionLock struct {
 	dir  *Dir
 	name string
 	lock io.Closer
 }
 
-// LockSession takes a session, whether it is there yet or not. If somebody else
-// has it, the error wraps vfs.ErrLocked at once.
+// LockSession locks a session, which need not exist. If another process holds the
+// lock, LockSession does not wait and the error wraps vfs.ErrLocked.
 func (d *Dir) LockSession(name string) (*SessionLock, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -69,14 +68,13 @@ func (d *Dir) LockSession(name string) (*SessionLock, error) {
 // Name returns the session's name.
 func (l *SessionLock) Name() string { return l.name }
 
-// Close gives the session back.
+// Close releases the lock.
 func (l *SessionLock) Close() error { return l.lock.Close() }
 
-// Load returns the session as it was saved; the error wraps fs.ErrNotExist if it
-// never was.
+// Load returns the saved session; the error wraps fs.ErrNotExist if there is none.
 func (l *SessionLock) Load() (*Manifest, error) { return l.dir.Session(l.name) }
 
-// Session reads a session without taking it.
+// Session reads a session without locking it.
 func (d *Dir) Session(name string) (*Manifest, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -88,26 +86,26 @@ func (d *Dir) Session(name string) (*Manifest, error) {
 	return decodeManifest(d.sessionPath(name), b)
 }
 
-// nameMissing says of a file that is not there which session that is.
+// nameMissing adds the session's name to the error of a missing file.
 func nameMissing(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no session %s: %w", name, err)
+		return fmt.Errorf("session %s does not exist: %w", name, err)
 	}
 	return err
 }
 
-// Save keeps a session in place of what was kept under its name. All its chunks
-// have been written as durable ones. When Save has returned nil the session
-// survives whatever happens; if it does not return, there is the old one or the
-// new one. The error wraps ErrMissing if somebody has removed a chunk meanwhile,
-// which then has to be written again.
+// Save writes a session and replaces the previous version. All its segments must have
+// been written as durable. After Save returns nil, the session survives a power loss;
+// a crash during Save leaves the old or the new version. The error wraps ErrMissing
+// if another process has removed a segment meanwhile; the caller then writes that
+// segment again.
 func (l *SessionLock) Save(m *Manifest) (err error) {
 	d := l.dir
 	if err := d.lockForWriting(); err != nil {
 		return err
 	}
-	// Whoever removes chunks looks at sessions under this lock: nothing that the
-	// session needs can go between the look and the moment when it is pinned.
+	// Eviction reads the sessions under the same lock. Therefore no segment of this
+	// session can be removed between the check and the moment when it is pinned.
 	lock, err := d.lockEviction()
 	if err != nil {
 		return err
@@ -116,7 +114,7 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 	if err := d.checkSegments(m); err != nil {
 		return err
 	}
-	above, _ := vfs.Split(d.base) // somebody else may have made the directory
+	above, _ := vfs.Split(d.base) // another process may have created the directory
 	for _, dir := range []string{d.segmentsPath(), d.base, above} {
 		if err := d.fsys.SyncDir(dir); err != nil {
 			return err
@@ -125,7 +123,7 @@ func (l *SessionLock) Save(m *Manifest) (err error) {
 	return vfs.WriteFile(d.fsys, d.sessionPath(l.name), m.encode())
 }
 
-// checkSegments looks whether all chunks of a session are there.
+// checkSegments returns an error if a segment of a session does not exist.
 func (d *Dir) checkSegments(m *Manifest) error {
 	for i, name := range m.names() {
 		_, err := d.fsys.Stat(d.path(name))
@@ -133,7 +131,7 @@ func (d *Dir) checkSegments(m *Manifest) error {
 			d.mu.Lock()
 			delete(d.verified, m.Segments[i].ID)
 			delete(d.synced, m.Segments[i].ID)
-			delete(d.open, m.Segments[i].ID) // who uses it goes on with what it has
+			delete(d.open, m.Segments[i].ID) // current users keep their open file
 			d.mu.Unlock()
 			return fmt.Errorf("%w: %s", ErrMissing, d.path(name))
 		}
@@ -144,8 +142,8 @@ func (d *Dir) checkSegments(m *Manifest) error {
 	return nil
 }
 
-// OpenSegments opens the chunks of a session. The caller closes them. The error
-// names a chunk that is missing or damaged.
+// OpenSegments opens the segments of a session. The caller closes them. The error
+// names a segment that is missing or damaged.
 func (s *Store) OpenSegments(m *Manifest) (parts []Span, err error) {
 	defer func() {
 		if err != nil {
@@ -181,9 +179,9 @@ func (d *Dir) SessionNames() (names []string, err error) {
 	return names, err
 }
 
-// pinned returns the chunks that sessions need, except one session's. A session
-// that is damaged can never be opened and needs nothing; one that cannot be read
-// may need anything, and is an error.
+// pinned returns the segments that sessions need, except those of one session. A
+// damaged session cannot be opened and pins nothing. A session that cannot be read
+// may pin any segment, so it is an error.
 func (d *Dir) pinned(except string) (map[ID]bool, error) {
 	names, err := d.SessionNames()
 	if err != nil {
@@ -208,8 +206,8 @@ func (d *Dir) pinned(except string) (map[ID]bool, error) {
 	return ids, nil
 }
 
-// RemoveSession deletes a session and those of its chunks that no other one
-// needs and nobody here uses. It returns the bytes that are free now.
+// RemoveSession deletes a session and those of its segments that no other session
+// needs and this process does not use. It returns the number of bytes freed.
 func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	if err := CheckName(name); err != nil {
 		return 0, err
@@ -254,8 +252,8 @@ func (d *Dir) RemoveSession(name string) (freed int64, err error) {
 	return freed, err
 }
 
-// VerifySession reads all that belongs to a session and compares every byte with
-// its checksum. It returns the bytes that it has read.
+// VerifySession reads all segments of a session and verifies every byte. It returns
+// the number of bytes read.
 func (d *Dir) VerifySession(name string) (bytes int64, err error) {
 	m, err := d.Session(name)
 	if err != nil {
@@ -277,8 +275,7 @@ func (d *Dir) VerifySession(name string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// SessionBytes returns how many bytes a session's chunks take, shared ones
-// included.
+// SessionBytes returns the size of a session's segments, including shared ones.
 func (d *Dir) SessionBytes(m *Manifest) (bytes int64) {
 	for _, name := range m.names() {
 		if info, err := d.fsys.Stat(d.path(name)); err == nil {

@@ -110,7 +110,7 @@ func TestOldestSegmentsAreEvictedFirst(t *testing.T) {
 
 	_, err = writeSegment(s, text(5, 16*9), 16, false) // more than would fit without those two
 	require.ErrorIs(t, err, ErrNoRoom)
-	require.ErrorContains(t, err, "it may hold 65536")
+	require.ErrorContains(t, err, "the limit is 65536")
 	require.Equal(t, 16, found(t, s, texts[4]), "nothing was removed in vain")
 	require.NoError(t, Close(inUse))
 	count, bytes, err := s.dir.Clean()

@@ -11,15 +11,14 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Store is what a directory holds for one model and its settings.
+// Store gives access to the segments of one model and its settings.
 type Store struct {
 	dir    *Dir
 	key    ID
 	layout Layout
 }
 
-// Store returns what the directory holds for a key, which NewKey has made of the
-// layout.
+// Store returns the store for a key, which NewKey has computed from the same layout.
 func (d *Dir) Store(key ID, layout Layout) (*Store, error) {
 	if err := layout.check(); err != nil {
 		return nil, err
@@ -27,20 +26,19 @@ func (d *Dir) Store(key ID, layout Layout) (*Store, error) {
 	return &Store{dir: d, key: key, layout: layout}, nil
 }
 
-// Key returns the ID of an empty text, which the first chunk of a text has as its
-// parent.
+// Key returns the ID of an empty sequence, the parent of every first segment.
 func (s *Store) Key() ID { return s.key }
 
-// PageTokens returns how many tokens a page holds.
+// PageTokens returns the number of tokens of a page.
 func (s *Store) PageTokens() int { return s.layout.PageTokens }
 
-// Span is the first pages of a chunk.
+// Span is the first pages of a segment.
 type Span struct {
 	File  *File
 	Pages int
 }
 
-// Close gives up the chunks of parts.
+// Close closes the segments of spans.
 func Close(parts []Span) (err error) {
 	for _, p := range parts {
 		err = errors.Join(err, p.File.Close())
@@ -48,10 +46,10 @@ func Close(parts []Span) (err error) {
 	return err
 }
 
-// Lookup returns the chunks with which a text begins, in order, as far as they
-// hold whole pages of it; of the last one perhaps only some. The caller closes
-// them. An error says what chunks could not be used and why; those that are
-// returned can be. Damaged ones are removed, if no session needs them.
+// Lookup returns the segments with the longest prefix of tokens in whole pages, in
+// order; the last span may be a part of its segment. The caller closes them. The
+// returned spans are valid even if err is not nil: err names segments that could not
+// be used. Lookup removes damaged segments that no session needs.
 func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
 	files, err := s.dir.fsys.ReadDir(s.dir.segmentsPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,19 +67,20 @@ func (s *Store) Lookup(tokens []int32) (parts []Span, err error) {
 		}
 		parts = append(parts, best)
 		if best.Pages < best.File.Pages() {
-			break // what follows it is another text
+			break // segments behind it continue other tokens
 		}
 		parent, at = best.File.ID(), at+best.Pages*page
 	}
-	// Those that came last are the first to go when room is needed. Where it cannot be
-	// noted what is used, as on a disk that is read only, it can be used all the same.
+	// Record the use, so that parents are evicted after their children. On a read-only
+	// disk this fails, and the segments can be used all the same.
 	for _, p := range slices.Backward(parts) {
 		_ = vfs.Touch(s.dir.fsys, p.File.path)
 	}
 	return parts, err
 }
 
-// best returns the chunk behind parent that shares most pages with a text.
+// best returns the segment with the given parent that shares the most pages with
+// tokens.
 func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, err error) {
 	first := namePrefix(parent, tokens[:s.layout.PageTokens])
 	from, _ := slices.BinarySearchFunc(files, first, func(f vfs.Info, name string) int { return strings.Compare(f.Name, name) })
@@ -91,7 +90,7 @@ func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, er
 		}
 		f, failed := s.acquire(info.Name)
 		if errors.Is(failed, fs.ErrNotExist) {
-			continue // somebody has just removed it
+			continue // another process has just removed it
 		}
 		if failed != nil {
 			err = errors.Join(err, failed)
@@ -110,7 +109,8 @@ func (s *Store) best(files []vfs.Info, parent ID, tokens []int32) (best Span, er
 	return best, err
 }
 
-// commonPages returns how many whole pages two texts begin with in common.
+// commonPages returns the number of whole pages in the common prefix of two
+// sequences.
 func commonPages(a, b []int32, page int) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -119,11 +119,11 @@ func commonPages(a, b []int32, page int) int {
 	return n / page
 }
 
-// acquire opens a chunk of this store by its name.
+// acquire opens a segment of this store by its file name.
 func (s *Store) acquire(name string) (*File, error) {
 	id, ok := idOf(name)
 	if !ok {
-		return nil, fmt.Errorf("chunk: %q is no name of a chunk", name)
+		return nil, fmt.Errorf("segment: %q is not the file name of a segment", name)
 	}
 	f, err := s.dir.acquire(name, id)
 	if err != nil {
@@ -133,21 +133,21 @@ func (s *Store) acquire(name string) (*File, error) {
 		return nil, err
 	}
 	if f.key != s.key || !f.layout.equal(s.layout) {
-		err := refuser(f.path)(48, "key", store.ErrFormat, "the chunk belongs to another model or other settings")
+		err := refuser(f.path)(48, "key", store.ErrFormat, "the segment belongs to another model or other settings")
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// Discard removes a chunk that turned out to be damaged. One that a session needs
-// stays, so that the session can say so, until it is written again.
+// Discard removes a damaged segment. If a session needs it, the file stays until
+// Write replaces it, so that the session can report the damage.
 func (s *Store) Discard(f *File) error { return s.dir.discard(f.name(), f.id) }
 
 func (d *Dir) discard(name string, id ID) error {
 	d.mu.Lock()
 	delete(d.verified, id)
 	d.damaged[id] = true
-	delete(d.open, id) // who uses it goes on with what it has
+	delete(d.open, id) // current users keep their open file
 	d.mu.Unlock()
 	pinned, err := d.pinned("")
 	if err != nil || pinned[id] {
@@ -156,10 +156,10 @@ func (d *Dir) discard(name string, id ID) error {
 	return d.remove(Info{ID: id, Name: name})
 }
 
-// Write writes the chunk of tokens that follow start others, whose ID is parent,
-// or finds it written. What is durable survives power loss once a session was
-// saved that needs it; the rest may be lost, but is never mistaken for sound. The
-// caller closes the chunk.
+// Write writes a segment, or returns the existing one with the same contents. The
+// segment continues parent, after start tokens. A durable segment survives power loss
+// once a session that needs it has been saved. Other segments may be lost, but a
+// partially written one is detected. The caller closes the segment.
 func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable bool) (*File, error) {
 	h, err := s.newHeader(parent, start, tokens)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	switch {
 	case err == nil:
 		return f, nil
-	case bad: // whatever is wrong with it, it is replaced
+	case bad: // replace the damaged file
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrFormat) && !errors.Is(err, fs.ErrPermission):
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 		return nil, err
 	}
 	s.dir.mu.Lock()
-	delete(s.dir.open, h.id) // a damaged one of the same name
+	delete(s.dir.open, h.id) // a damaged file of the same name
 	s.dir.verified[h.id] = true
 	delete(s.dir.damaged, h.id)
 	s.dir.synced[h.id] = durable
@@ -194,12 +194,12 @@ func (s *Store) Write(parent ID, start int, tokens []int32, page Pages, durable 
 	return s.acquire(h.name())
 }
 
-// newHeader checks and describes a chunk that is to be written.
+// newHeader returns the header of a new segment.
 func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error) {
 	page := s.layout.PageTokens
 	pages := len(tokens) / page
 	if pages < 1 || pages > MaxPages || len(tokens)%page != 0 || start%page != 0 {
-		return nil, fmt.Errorf("chunk: %d tokens behind %d others are not up to %d pages of %d", len(tokens), start, MaxPages, page)
+		return nil, fmt.Errorf("segment: %d tokens at position %d do not make 1 to %d whole pages of %d tokens", len(tokens), start, MaxPages, page)
 	}
 	return &header{
 		id: Next(parent, tokens), parent: parent, key: s.key, layout: s.layout,
@@ -207,8 +207,8 @@ func (s *Store) newHeader(parent ID, start int, tokens []int32) (*header, error)
 	}, nil
 }
 
-// ensureDurable makes sure that a chunk that was there already is sound and survives
-// power loss.
+// ensureDurable verifies an existing segment and syncs it to the disk, unless this
+// process has already done so.
 func (d *Dir) ensureDurable(f *File) error {
 	d.mu.Lock()
 	good, synced := d.verified[f.id], d.synced[f.id]

@@ -10,17 +10,17 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// writeBufferBytes is large enough that flash sees long writes.
+// writeBufferBytes is large enough for long writes to flash.
 const writeBufferBytes = 1 << 20
 
-// Pages gives the bytes of a page of a layer, which stay as they are until the next
-// call. Pages count from the chunk's first. Each is asked for once, in the order of
-// layers and then of pages.
+// Pages returns the bytes of a page of a layer, which stay valid until the next call.
+// Pages are numbered from the first of the segment. The writer calls it once for each
+// page, layer by layer.
 type Pages func(layer, page int) ([]byte, error)
 
-// write fills a new file: room first, so that a full disk shows before anything is
-// written, and the header last, so that a file that lacks some of its bytes is
-// none.
+// write fills a new file. It reserves the space first, so that a full disk is
+// detected before anything is written, and writes the header last, so that an
+// incomplete file has no valid header.
 func (h *header) write(f vfs.File, page Pages) error {
 	if err := vfs.Allocate(f, h.fileBytes()); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (h *header) write(f vfs.File, page Pages) error {
 				}
 			}
 			if len(b) != n {
-				return fmt.Errorf("chunk: layer %d: a page of %d bytes where pages have %d", l, len(b), n)
+				return fmt.Errorf("segment: layer %d: a page of %d bytes instead of %d", l, len(b), n)
 			}
 			h.checksums[l*h.pages+i] = pageChecksum(h.id, l, i, crc.Update(0, b))
 			if _, err := w.Write(b); err != nil {
@@ -57,8 +57,8 @@ func (h *header) write(f vfs.File, page Pages) error {
 	return err
 }
 
-// create writes a chunk under a temporary name and returns that. A failure leaves
-// nothing.
+// create writes a segment under a temporary name and returns that name. On an error
+// it removes the file.
 func (d *Dir) create(h *header, page Pages, durable bool) (temp string, err error) {
 	temp = d.path(fmt.Sprintf("%v%s%s-%d", h.id, vfs.TempMark, d.writer, d.serial.Add(1)))
 	f, err := d.fsys.Create(temp)
@@ -76,7 +76,7 @@ func (d *Dir) create(h *header, page Pages, durable bool) (temp string, err erro
 	return temp, nil
 }
 
-// publish writes a chunk under its name, replacing what may be there.
+// publish writes a segment under its final name and replaces an existing file.
 func (d *Dir) publish(h *header, page Pages, durable bool) error {
 	temp, err := d.create(h, page, durable)
 	if err != nil {
