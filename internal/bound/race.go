@@ -2,5 +2,5 @@
 
 package bound
 
-// slowdown is how much longer the race detector lets code run.
+// slowdown is the factor by which the race detector extends the time limit.
 const slowdown = 20

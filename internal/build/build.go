@@ -1,4 +1,5 @@
-// Package build says which build of the program this is.
+// Package build identifies the build of the program. Files that the program writes
+// record [Name].
 package build
 
 import (
@@ -8,14 +9,14 @@ import (
 	"strings"
 )
 
-// Name names this build, for files to say what wrote them.
+// Name returns the version and the platform of this build.
 func Name() string {
 	version := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
 		for _, dep := range info.Deps {
 			if strings.HasSuffix(dep.Path, "llmrun/llmrun") {
-				version = dep.Version // a program that uses the library
+				version = dep.Version // another program uses this module as a library
 			}
 		}
 	}

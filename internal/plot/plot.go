@@ -1,4 +1,5 @@
-// Package plot draws line charts as SVG, for the pages of results.
+// Package plot draws line charts as SVG for the pages of results. Fill in a [Chart]
+// with its lines and call [Chart.Write].
 package plot
 
 import (
@@ -9,37 +10,37 @@ import (
 	"strings"
 )
 
-// Chart is lines over a common x axis.
+// Chart is a set of lines with a common x axis.
 type Chart struct {
-	Title, X, Y string // texts of the chart and its axes
+	Title, X, Y string // title of the chart and labels of the axes
 	LogY        bool
-	XTicks      []float64 // where values are written below the x axis; nil = at round ones
+	XTicks      []float64 // values to label on the x axis; nil selects round values
 	Lines       []Line
 }
 
-// Line is one line of a chart, or its points alone.
+// Line is a line of a chart, or its points without the line.
 type Line struct {
-	Name   string // "" = it is not in the legend
+	Name   string // name in the legend; "" omits the entry
 	Points []Point
 	Dashed bool
-	Dots   bool // draw only the points
-	Hollow bool // the points as rings
-	Colour int  // lines of the same number have the same colour; 0 = that of its place in the chart, from 1 on
+	Dots   bool // draw the points without the line
+	Hollow bool // draw the points as rings
+	Colour int  // lines with the same number have the same color; 0 selects the line's position, starting at 1
 }
 
-// Point is a place in the chart. Points that are not finite are left out.
+// Point is a data point. Write omits points with a coordinate that is not finite.
 type Point struct{ X, Y float64 }
 
-// Sizes in the chart's own unit, a pixel where it is shown unscaled.
+// Sizes in units of the SVG view box, which are pixels at scale 1.
 const (
 	width, height            = 760, 440
 	left, right, top, bottom = 70, 190, 40, 50
 )
 
-// colours tell lines apart, also for the colour-blind.
+// colours is a palette that is distinguishable with color blindness.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
-// axis maps values to places.
+// axis maps the values low … high to the coordinates from … to.
 type axis struct {
 	low, high float64
 	from, to  float64
@@ -54,7 +55,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (v-low)/(high-low)*(a.to-a.from)
 }
 
-// ticks returns round values along the axis.
+// ticks returns round values within the axis.
 func (a axis) ticks() (list []float64) {
 	if a.log {
 		for decade := math.Pow(10, math.Floor(math.Log10(a.low))); decade <= a.high; decade *= 10 {
@@ -79,7 +80,7 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// Write writes the chart.
+// Write writes the chart as SVG.
 func (c *Chart) Write(w io.Writer) error {
 	x, y := c.axes()
 	var b strings.Builder
@@ -92,11 +93,11 @@ func (c *Chart) Write(w io.Writer) error {
 	}
 	for _, v := range ticks {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n",
-			x.at(v), top, x.at(v), height-bottom, x.at(v), height-bottom+16, round(v))
+			x.at(v), top, x.at(v), height-bottom, x.at(v), height-bottom+16, roundTick(v))
 	}
 	for _, v := range y.ticks() {
 		fmt.Fprintf(&b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%g</text>`+"\n",
-			left, y.at(v), width-right, y.at(v), left-6, y.at(v)+4, round(v))
+			left, y.at(v), width-right, y.at(v), left-6, y.at(v)+4, roundTick(v))
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-10, html.EscapeString(c.X))
 	fmt.Fprintf(&b, `<text x="16" y="%d" text-anchor="middle" transform="rotate(-90 16 %d)">%s</text>`+"\n", (top+height-bottom)/2, (top+height-bottom)/2, html.EscapeString(c.Y))
@@ -108,7 +109,7 @@ func (c *Chart) Write(w io.Writer) error {
 		}
 		l.draw(&b, x, y)
 		if l.Name != "" {
-			l.explain(&b, top+8+18*named)
+			l.drawLegendEntry(&b, top+8+18*named)
 			named++
 		}
 	}
@@ -117,7 +118,7 @@ func (c *Chart) Write(w io.Writer) error {
 	return err
 }
 
-// draw draws a line.
+// draw draws the line or its points.
 func (l *Line) draw(b *strings.Builder, x, y axis) {
 	var path []string
 	for _, p := range l.Points {
@@ -134,8 +135,8 @@ func (l *Line) draw(b *strings.Builder, x, y axis) {
 	}
 }
 
-// explain draws the line's entry in the legend.
-func (l *Line) explain(b *strings.Builder, at int) {
+// drawLegendEntry draws the line's entry in the legend.
+func (l *Line) drawLegendEntry(b *strings.Builder, at int) {
 	if l.Dots {
 		l.dot(b, width-right+24, float64(at))
 	} else {
@@ -162,7 +163,7 @@ func (l *Line) dot(b *strings.Builder, x, y float64) {
 	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s" stroke="%s" stroke-width="1.5"/>`+"\n", x, y, fill, l.colour())
 }
 
-// axes returns axes that hold all points.
+// axes returns the axes that contain all points.
 func (c *Chart) axes() (x, y axis) {
 	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: width - right}
 	y = axis{low: math.Inf(1), high: math.Inf(-1), from: height - bottom, to: top, log: c.LogY}
@@ -179,7 +180,7 @@ func (c *Chart) axes() (x, y axis) {
 	}
 	for _, a := range []*axis{&x, &y} {
 		switch {
-		case a.low > a.high: // no point at all
+		case a.low > a.high: // no points
 			a.low, a.high = 1, 2
 		case a.low == a.high:
 			a.low, a.high = a.low-math.Abs(a.low)/2-1e-9, a.high+math.Abs(a.high)/2+1e-9
@@ -197,8 +198,8 @@ func finite(p Point, log bool) bool {
 	return !math.IsNaN(p.X+p.Y) && !math.IsInf(p.X, 0) && !math.IsInf(p.Y, 0) && (!log || p.Y > 0)
 }
 
-// round takes the noise of additions off a tick.
-func round(v float64) float64 {
+// roundTick removes the rounding error of repeated additions from a tick value.
+func roundTick(v float64) float64 {
 	if v == 0 {
 		return 0
 	}

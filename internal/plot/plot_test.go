@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
+func TestChartIsWellFormedAndContainsItsPoints(t *testing.T) {
 	for name, c := range map[string]Chart{
-		"nothing":   {Title: "a < b & c"},
+		"no lines":  {Title: "a < b & c"},
 		"one point": {Lines: []Line{{Name: "x", Points: []Point{{3, 4}}, Dots: true}}},
 		"log": {LogY: true, X: "share", Y: "tok/s", Lines: []Line{
 			{Name: "measured", Points: []Point{{15, 0.3}, {50, 1}, {100, 70}, {30, 0}, {40, math.NaN()}}},
@@ -50,8 +50,8 @@ func TestChartIsWellFormedAndHoldsItsPoints(t *testing.T) {
 	}
 }
 
-// Lines without a name are not in the legend, and lines of one number have one
-// colour.
+// TestLegend checks that a line without a name has no legend entry and that lines with
+// the same number have the same color.
 func TestLegend(t *testing.T) {
 	c := Chart{Lines: []Line{
 		{Name: "measured", Colour: 5, Points: []Point{{1, 1}, {2, 2}}},
@@ -60,8 +60,8 @@ func TestLegend(t *testing.T) {
 	}}
 	var b strings.Builder
 	require.NoError(t, c.Write(&b))
-	require.Equal(t, 1, strings.Count(b.String(), "<circle"), "the ring alone")
-	require.Equal(t, 3, strings.Count(b.String(), colours[4]), "a line, its entry, and a ring")
-	require.Equal(t, 2, strings.Count(b.String(), `x="612"`), "two entries")
+	require.Equal(t, 1, strings.Count(b.String(), "<circle"), "only the ring is a circle")
+	require.Equal(t, 3, strings.Count(b.String(), colours[4]), "the line, its legend entry and the ring")
+	require.Equal(t, 2, strings.Count(b.String(), `x="612"`), "two legend entries")
 	require.Less(t, strings.Index(b.String(), ">measured<"), strings.Index(b.String(), ">other<"))
 }

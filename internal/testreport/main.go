@@ -1,6 +1,6 @@
-// Command testreport runs go test with the arguments it is given, prints a line for
-// each package and the output of the tests that fail, and ends with the numbers of
-// tests that passed, failed and were skipped, and why. It exits as go test does.
+// Command testreport runs go test with the given arguments. It prints a line per
+// package, the output of failed tests, the numbers of passed, failed and skipped tests,
+// and the reasons of the skipped tests. Its exit status is that of go test.
 package main
 
 import (
@@ -19,7 +19,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run starts go test and returns its exit status. GO names the go command to use.
+// run runs go test and returns its exit status. The environment variable GO overrides
+// the go command.
 func run(arguments []string) (code int, err error) {
 	command := os.Getenv("GO")
 	if command == "" {

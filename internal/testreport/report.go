@@ -12,31 +12,31 @@ import (
 	"strings"
 )
 
-// event is a line of go test -json; cmd/test2json documents it.
+// event is a line of the output of go test -json. See go doc test2json.
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of a package that does not build
-	Test       string // empty for the package itself
+	ImportPath string // set for a package that does not build
+	Test       string // "" for events of the package
 	Output     string
 }
 
 type testName struct{ pkg, test string }
 
-// report collects what go test -json prints.
+// report collects the events of go test -json.
 type report struct {
 	to      io.Writer
-	output  map[testName][]string // of tests that run, and of packages
-	results map[testName]string   // pass, fail or skip
-	reasons map[string]int        // how many tests were skipped for each
+	output  map[testName][]string // buffered output of running tests and packages
+	results map[testName]string   // "pass", "fail" or "skip"
+	reasons map[string]int        // number of skipped tests per reason
 }
 
 func newReport(to io.Writer) *report {
 	return &report{to: to, output: map[testName][]string{}, results: map[testName]string{}, reasons: map[string]int{}}
 }
 
-// read prints packages and failures as they come. A line that is not an event is
-// printed as it is.
+// read processes the events and prints the results of packages and the output of failed
+// tests. It prints a line that is not an event unchanged.
 func (r *report) read(events io.Reader) error {
 	lines := bufio.NewReader(events)
 	for {
@@ -72,7 +72,8 @@ func (r *report) add(e event) {
 	}
 }
 
-// endTest records a result. Only the output of a test that failed is printed.
+// endTest records the result of a test. It prints the output of a failed test and
+// discards the output of other tests.
 func (r *report) endTest(name testName, result string) {
 	r.results[name] = result
 	switch result {
@@ -84,8 +85,8 @@ func (r *report) endTest(name testName, result string) {
 	delete(r.output, name)
 }
 
-// endPackage prints the package's last line, or all of its output if it failed: a
-// panic or a time limit leaves tests without a result.
+// endPackage prints the last output line of a package, or all lines of a failed
+// package. A test without a result counts as failed: a panic or a timeout ended it.
 func (r *report) endPackage(e event) {
 	if e.Action == "fail" {
 		var unfinished []testName
@@ -112,7 +113,7 @@ func (r *report) endPackage(e event) {
 	delete(r.output, name)
 }
 
-// print prints a test's output without the lines that only mark its progress.
+// print prints the output of a test without its progress lines.
 func (r *report) print(name testName) {
 	for _, line := range r.output[name] {
 		if !strings.HasPrefix(line, "=== ") {
@@ -121,10 +122,10 @@ func (r *report) print(name testName) {
 	}
 }
 
-// position is the file and line before a message of a test.
+// position matches the file and line before a test message.
 var position = regexp.MustCompile(`^\s*[\w.]+\.go:\d+: `)
 
-// skipReason returns the message of a skipped test, which is the last that the test printed.
+// skipReason returns the message of a skipped test, which is its last message.
 func skipReason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		if at := position.FindString(line); at != "" {
@@ -134,7 +135,8 @@ func skipReason(output []string) string {
 	return "no reason given"
 }
 
-// summarize prints the counts, and the reasons of skipped tests, most frequent first.
+// summarize prints the counts and the reasons of skipped tests, the most frequent
+// reason first.
 func (r *report) summarize() {
 	count := map[string]int{}
 	for _, result := range r.results {

@@ -48,7 +48,7 @@ c.go:1: syntax error
 `, out.String())
 }
 
-// TestExitStatus runs go test on a module of one package.
+// TestExitStatus runs go test on a module with one package.
 func TestExitStatus(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOFLAGS", "")

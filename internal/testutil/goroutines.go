@@ -7,7 +7,7 @@ import (
 )
 
 // NoGoroutinesLeft counts the goroutines and returns a check that fails the test if
-// more of them run then. The check waits up to five seconds for goroutines to end.
+// more goroutines run. The check waits up to five seconds for goroutines to end.
 func NoGoroutinesLeft(t testing.TB) (check func()) {
 	before := runtime.NumGoroutine()
 	return func() {

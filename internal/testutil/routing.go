@@ -5,17 +5,17 @@ import (
 	"math/rand/v2"
 )
 
-// Routing is a made-up trace of what a router chooses: experts are unevenly
-// popular, tokens like to stay with the experts of the token before, and from
-// time to time another subject makes other experts popular.
+// Routing generates a synthetic trace of a router's expert selections. Some experts are
+// more popular than others, a token often selects the experts of the previous token,
+// and the popular experts change from time to time.
 type Routing struct {
 	Layers, Experts, Used int
-	Skew                  float64 // popularity is rank^-skew
-	Stay                  float64 // chance that an expert is chosen again
-	Subject               int     // tokens until the ranks change, 0 for never
+	Skew                  float64 // the popularity of rank r is r^-skew
+	Stay                  float64 // probability of selecting an expert of the previous token again
+	Subject               int     // tokens until the ranks change; 0: never
 }
 
-// Choose returns the experts of each token and layer.
+// Choose returns the selected experts of each token and layer.
 func (r Routing) Choose(tokens int, seed uint64) [][][]int {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	weights := make([]float64, r.Experts)
@@ -39,7 +39,7 @@ func (r Routing) Choose(tokens int, seed uint64) [][][]int {
 			}
 			for len(now) < r.Used {
 				best, bestKey := 0, math.Inf(1)
-				for i, w := range weights { // one draw by weight, without those chosen
+				for i, w := range weights { // weighted draw without replacement
 					if e := ranks[l][i]; !has[e] {
 						if key := rng.ExpFloat64() / w; key < bestKey {
 							best, bestKey = e, key
@@ -54,8 +54,8 @@ func (r Routing) Choose(tokens int, seed uint64) [][][]int {
 	return trace
 }
 
-// Routings are evenly used experts, and three of uneven use: by taste, more so,
-// and with subjects that change.
+// Routings holds one trace with equally popular experts and three with unequal
+// popularity: moderate, strong, and strong with changing ranks.
 var Routings = []Routing{
 	{16, 64, 8, 0, 0, 0}, {16, 64, 8, 0.6, 0.3, 0}, {16, 64, 8, 1, 0.3, 0}, {16, 64, 8, 1, 0.3, 100},
 }

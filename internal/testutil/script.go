@@ -8,7 +8,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// ScriptStatus is "status CODE PROGRAM ARGS...": exec, with exactly that exit code.
+// ScriptStatus implements the testscript command "status CODE PROGRAM ARGS...". It runs
+// the program and requires the exit code CODE.
 func ScriptStatus(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: status CODE PROGRAM ARGS...")
@@ -18,7 +19,8 @@ func ScriptStatus(ts *testscript.TestScript, _ bool, args []string) {
 	CheckExit(ts, ts.Exec(args[1], args[2:]...), want)
 }
 
-// CheckExit fails the script unless err is how a program with that exit code ends.
+// CheckExit fails the script unless the exit code in err equals want. A nil error is
+// exit code 0.
 func CheckExit(ts *testscript.TestScript, err error, want int) {
 	code := 0
 	var exit *exec.ExitError

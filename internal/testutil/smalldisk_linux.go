@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// smallDiskVariable names the directory of the small disk to a child process.
+// smallDiskVariable is the environment variable that passes the mount point to the
+// child process.
 const smallDiskVariable = "LLMRUN_TEST_SMALL_DISK"
 
-// OnSmallDisk runs a test in a child process that alone sees a tmpfs of the given size,
-// which has the syntax of mount's option, such as 100k. It skips the test where the
-// system does not allow that.
+// OnSmallDisk runs a test in a child process with a private tmpfs of the given size.
+// The size has the syntax of the mount option, such as 100k. OnSmallDisk skips the test
+// if the system does not permit the mount.
 func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 	t.Helper()
 	if dir := os.Getenv(smallDiskVariable); dir != "" {
@@ -22,7 +23,7 @@ func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 			t.Fatal(err)
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-			t.Skipf("tmpfs cannot be mounted: %v", err)
+			t.Skipf("cannot mount a tmpfs: %v", err)
 		}
 		test(dir)
 		return
@@ -35,13 +36,13 @@ func OnSmallDisk(t *testing.T, size string, test func(dir string)) {
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := child.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
-		t.Skip("the system allows no mount namespace")
+		t.Skip("the system does not permit mount namespaces")
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if bytes.Contains(out, []byte("--- SKIP: ")) {
-		t.Skip("the system allows no tmpfs in a mount namespace")
+		t.Skip("the system does not permit a tmpfs in a mount namespace")
 	}
 	t.Logf("%s", out)
 }

@@ -17,14 +17,15 @@ import (
 	"testing"
 )
 
-// unpackedSets holds the directory of every set that this process has unpacked.
+// unpackedSets maps a set to its directory. It holds the sets that this process has
+// unpacked.
 var unpackedSets = struct {
 	sync.Mutex
 	dirs map[string]string
 }{dirs: map[string]string{}}
 
-// cacheDir holds unpacked sets. It is read when the process starts, because tests
-// change the environment.
+// cacheDir is the parent directory of unpacked sets. It is computed at process start,
+// because tests change the environment.
 var cacheDir = func() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -33,10 +34,10 @@ var cacheDir = func() string {
 	return filepath.Join(dir, "llmrun-testdata")
 }()
 
-// unpacked returns the directory with the unpacked files of testdata/set. The
-// directory's name contains the hash of the archives, so that test processes and
-// checkouts share it and a changed archive is unpacked anew. A set without archives
-// is used where it is.
+// unpacked returns the directory with the unpacked files of testdata/set. The name of
+// the directory contains a hash of the archives. Test processes and checkouts therefore
+// share the directory, and a changed archive results in a new one. A set without
+// archives is used in place.
 func unpacked(tb testing.TB, root, set string) string {
 	tb.Helper()
 	unpackedSets.Lock()
@@ -53,7 +54,8 @@ func unpacked(tb testing.TB, root, set string) string {
 	return dir
 }
 
-// unpackSet unpacks a set below cache unless it is there, and returns its directory.
+// unpackSet unpacks a set below cache, unless the cache has it, and returns its
+// directory.
 func unpackSet(packed, cache string) (string, error) {
 	hash, archives, err := hashSet(packed)
 	if err != nil || !archives {
@@ -70,11 +72,12 @@ func unpackSet(packed, cache string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(partial) }() // empty once it is renamed
+	defer func() { _ = os.RemoveAll(partial) }() // no effect after the rename
 	if err := unpackFiles(packed, partial); err != nil {
 		return "", err
 	}
-	// Only a complete set gets the final name. Another process may have been faster.
+	// The rename makes the set visible only when it is complete. It fails if another
+	// process has unpacked the set first.
 	if err := os.Rename(partial, target); err != nil {
 		if _, missing := os.Stat(target); missing != nil {
 			return "", err
@@ -83,8 +86,8 @@ func unpackSet(packed, cache string) (string, error) {
 	return target, nil
 }
 
-// hashSet hashes the names and contents of all files of a set and reports whether
-// any of them is an archive. A set that does not exist is empty.
+// hashSet returns a hash of the names and contents of all files of a set, and whether
+// the set has an archive. A set that does not exist is empty.
 func hashSet(packed string) (hash string, archives bool, err error) {
 	sum := sha256.New()
 	err = walkSet(packed, func(name string, file io.Reader) error {
@@ -128,8 +131,8 @@ func unpackFiles(packed, target string) error {
 	})
 }
 
-// splitArchive divides a name into what it unpacks to and the archive's suffix,
-// which is empty for other files.
+// splitArchive splits a file name into the name of the unpacked file and the suffix of
+// the archive. The suffix is "" for other files.
 func splitArchive(name string) (base, kind string) {
 	for _, kind := range []string{".tar.gz", ".tar.bz2", ".gz", ".bz2"} {
 		if base, ok := strings.CutSuffix(name, kind); ok {
@@ -139,8 +142,8 @@ func splitArchive(name string) (base, kind string) {
 	return name, ""
 }
 
-// walkSet calls visit for every file of a set in the order of names, which are
-// relative to the set and have slashes.
+// walkSet calls visit for every file of a set in the order of the names. The names are
+// relative to the set and use slashes.
 func walkSet(packed string, visit func(name string, file io.Reader) error) error {
 	err := fs.WalkDir(os.DirFS(packed), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -154,7 +157,7 @@ func walkSet(packed string, visit func(name string, file io.Reader) error) error
 		return visit(name, file)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // no file of the set is packed
+		return nil // the set does not exist in testdata
 	}
 	return err
 }
@@ -174,7 +177,7 @@ func unpackTar(dir string, archive io.Reader) error {
 			continue
 		}
 		if !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("%s leads out of the archive", header.Name)
+			return fmt.Errorf("the path %s is outside the archive", header.Name)
 		}
 		if err := writeFile(filepath.Join(dir, header.Name), files); err != nil {
 			return err
@@ -182,7 +185,7 @@ func unpackTar(dir string, archive io.Reader) error {
 	}
 }
 
-// writeFile writes a read-only file and the directories above it.
+// writeFile writes a read-only file and creates its parent directories.
 func writeFile(path string, content io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

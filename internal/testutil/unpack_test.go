@@ -61,7 +61,7 @@ func TestUnpackSet(t *testing.T) {
 	requireFile(second, "b/deep/b.txt", "changed")
 
 	for name, damaged := range map[string][]byte{
-		"not an archive": []byte("no"), "cut": tarGz(t, "c", "c")[:20], "leads outside": tarGz(t, "../../c", "c"),
+		"not an archive": []byte("no"), "truncated": tarGz(t, "c", "c")[:20], "path outside": tarGz(t, "../../c", "c"),
 	} {
 		write("b.tar.gz", damaged)
 		_, err := unpackSet(packed, cache)

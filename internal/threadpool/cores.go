@@ -15,7 +15,7 @@ import (
 //
 //   - Decoding is bound by memory, and the second thread of a core adds little
 //     bandwidth and takes cache from the first.
-//   - On big.LITTLE processors the little cores are left out: they are several
+//   - On big.LITTLE processors the little cores are excluded: they are several
 //     times slower and share power and bandwidth with the big ones.
 //   - GOMAXPROCS is never exceeded. Go's runtime derives it from the affinity
 //     mask and the container's CPU quota.
@@ -107,7 +107,7 @@ func allowedCPUs(root fs.FS) []int {
 // fastest drops the CPUs with less than half of the highest capacity. On Intel's
 // hybrid processors it drops all but the performance cores.
 func fastest(root fs.FS, cpus []int) []int {
-	keep := make([]int, 0, len(cpus))
+	selected := make([]int, 0, len(cpus))
 	if performance := parseCPUList(readLine(root, "sys/devices/cpu_core", "cpus")); len(performance) > 0 {
 		isPerformance := make(map[int]bool)
 		for _, cpu := range performance {
@@ -115,7 +115,7 @@ func fastest(root fs.FS, cpus []int) []int {
 		}
 		for _, cpu := range cpus {
 			if isPerformance[cpu] {
-				keep = append(keep, cpu)
+				selected = append(selected, cpu)
 			}
 		}
 	} else {
@@ -127,14 +127,14 @@ func fastest(root fs.FS, cpus []int) []int {
 		}
 		for i, cpu := range cpus {
 			if capacity[i]*2 >= greatest {
-				keep = append(keep, cpu)
+				selected = append(selected, cpu)
 			}
 		}
 	}
-	if len(keep) == 0 { // bound to efficiency cores: use those
+	if len(selected) == 0 { // the process may use efficiency cores only
 		return cpus
 	}
-	return keep
+	return selected
 }
 
 // readLine returns the text of a small file without surrounding white space, ""

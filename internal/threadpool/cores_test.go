@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine describes a Linux machine's processors as /proc and /sys show them.
+// machine describes the processors of a Linux machine as in /proc and /sys.
 type machine struct {
 	allowed  string
-	capacity []int    // by processor; nil: not told
-	siblings []string // by processor; nil: not told
-	hybrid   string   // Intel's list of performance processors
+	capacity []int    // per processor; nil: no file
+	siblings []string // per processor; nil: no file
+	hybrid   string   // Intel's list of performance cores
 }
 
 func (m machine) fs() fstest.MapFS {
@@ -41,8 +41,8 @@ func TestCoresFromSysfs(t *testing.T) {
 		machine
 		want int
 	}{
-		"nothing told":            {machine{}, 99},
-		"garbled affinity":        {machine{allowed: "0-x"}, 99},
+		"no information":          {machine{}, 99},
+		"invalid affinity":        {machine{allowed: "0-x"}, 99},
 		"plain":                   {machine{allowed: "0-7"}, 8},
 		"desktop with SMT":        {machine{allowed: "0-7", siblings: smt}, 4},
 		"bound to five threads":   {machine{allowed: "0-4", siblings: smt}, 4},
@@ -68,7 +68,7 @@ func TestCoreGroups(t *testing.T) {
 		machine
 		fast, slow []int
 	}{
-		"nothing told":         {machine{}, nil, nil},
+		"no information":       {machine{}, nil, nil},
 		"all alike":            {machine{allowed: "0-2"}, []int{0, 1, 2}, nil},
 		"phone":                {machine{allowed: "0-7", capacity: capacity}, []int{4, 5, 6, 7}, []int{0, 1, 2, 3}},
 		"bound to little ones": {machine{allowed: "0-1", capacity: capacity}, []int{0, 1}, nil},
@@ -90,7 +90,7 @@ func TestParseCPUList(t *testing.T) {
 	}
 }
 
-func TestDefaultThreadsIsUsable(t *testing.T) {
+func TestDefaultThreads(t *testing.T) {
 	n := DefaultThreads()
 	require.GreaterOrEqual(t, n, 1)
 	require.LessOrEqual(t, n, runtime.GOMAXPROCS(0))

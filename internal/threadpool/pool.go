@@ -11,7 +11,7 @@ import (
 // Task is work in numbered parts. Part may be called from several goroutines at
 // once, each with its own worker number. It must not call Run of the same Pool.
 type Task interface {
-	// Part does one part. worker is below Pool.Count, and overlapping calls have
+	// Part processes one part. worker is below Pool.Count, and overlapping calls have
 	// different workers: use it as an index into per-thread scratch memory.
 	Part(part, worker int)
 }
@@ -198,7 +198,7 @@ func (w *Pool) Close() {
 // show.
 type TaskPanic struct {
 	Value any    // what was passed to panic
-	Stack []byte // of the goroutine that panicked
+	Stack []byte // stack of the goroutine that panicked
 }
 
 // Error returns the panic's value and stack.
@@ -212,7 +212,7 @@ func (p *TaskPanic) Unwrap() error {
 	return err
 }
 
-// Span returns range number part of [0, n) cut into nearly equal, consecutive
+// Span returns range number part of [0, n) split into nearly equal, consecutive
 // ranges. The first n % parts ranges hold one element more.
 func Span(n, parts, part int) (lo, hi int) {
 	size, rest := n/parts, n%parts

@@ -15,44 +15,44 @@ import (
 	"github.com/llmrun/llmrun/internal/testutil"
 )
 
-// newWorkers closes the workers at the end and checks that no goroutine stays.
-func newWorkers(t testing.TB, n int) *Pool {
+// newPool returns a pool. The cleanup closes it and checks that no goroutine is left.
+func newPool(t testing.TB, n int) *Pool {
 	noneLeft := testutil.NoGoroutinesLeft(t)
 	w := New(n)
 	t.Cleanup(func() {
 		w.Close()
-		w.Close() // allowed
+		w.Close() // a second Close has no effect
 		noneLeft()
 	})
 	return w
 }
 
-func TestRunDoesEveryPartOnce(t *testing.T) {
+func TestRunProcessesEveryPartOnce(t *testing.T) {
 	for _, n := range []int{-1, 1, 2, 3, 8} {
-		w := newWorkers(t, n)
+		w := newPool(t, n)
 		require.Equal(t, max(n, 1), w.Count())
 		for _, parts := range []int{-3, 0, 1, 2, 7, 64, 1000} {
-			count := make([]int32, max(parts, 0)) // [parts], plain: each part has one writer
+			count := make([]int32, max(parts, 0)) // [parts]; not atomic, because each part has one writer
 			w.Run(parts, func(part, worker int) { count[part]++ })
 			require.False(t, slices.ContainsFunc(count, func(c int32) bool { return c != 1 }), "n=%d parts=%d", n, parts)
 		}
 	}
 }
 
-// Many tiny runs in a row stress the hand-over between runs: a late worker must
-// neither repeat a part nor see an old task.
+// TestConsecutiveRunsDoNotMix starts many short runs in a row. A late worker must
+// neither repeat a part nor use the previous task.
 func TestConsecutiveRunsDoNotMix(t *testing.T) {
 	for _, n := range []int{2, 4, 9} {
-		w := newWorkers(t, n)
+		w := newPool(t, n)
 		busy := make([]atomic.Bool, n) // [worker]
 		var sum [5]int
 		for run := range 5000 {
 			if run%1000 == 0 {
-				time.Sleep(time.Millisecond) // now the helpers sleep
+				time.Sleep(time.Millisecond) // let the helpers fall asleep
 			}
 			w.Run(len(sum), func(part, worker int) {
 				if busy[worker].Swap(true) {
-					panic("two calls share a worker number")
+					panic("two concurrent calls have the same worker number")
 				}
 				sum[part] += run
 				busy[worker].Store(false)
@@ -64,8 +64,8 @@ func TestConsecutiveRunsDoNotMix(t *testing.T) {
 	}
 }
 
-func TestRunsFromSeveralGoroutinesTakeTurns(t *testing.T) {
-	w := newWorkers(t, 3)
+func TestConcurrentRunsTakeTurns(t *testing.T) {
+	w := newPool(t, 3)
 	var running, total atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
@@ -76,7 +76,7 @@ func TestRunsFromSeveralGoroutinesTakeTurns(t *testing.T) {
 				running.Add(1)
 			}
 			if mine.Load() != 1200 {
-				t.Errorf("a caller's run did %d of 1200 parts", mine.Load())
+				t.Errorf("the runs of one caller processed %d of 1200 parts", mine.Load())
 			}
 		})
 	}
@@ -85,9 +85,10 @@ func TestRunsFromSeveralGoroutinesTakeTurns(t *testing.T) {
 	require.EqualValues(t, 800, running.Load())
 }
 
-// Two parts that wait for each other finish only if two workers run them.
+// TestHelpersTakePart runs two parts that wait for each other, so two workers must run
+// them.
 func TestHelpersTakePart(t *testing.T) {
-	w := newWorkers(t, 2)
+	w := newPool(t, 2)
 	for range 50 {
 		var meet sync.WaitGroup
 		meet.Add(2)
@@ -95,10 +96,10 @@ func TestHelpersTakePart(t *testing.T) {
 	}
 }
 
-func TestPanicReachesTheCaller(t *testing.T) {
+func TestPanicPropagatesToCaller(t *testing.T) {
 	cause := errors.New("broken")
 	for _, n := range []int{1, 2, 4} {
-		w := newWorkers(t, n)
+		w := newPool(t, n)
 		for _, bad := range []int{0, 3, 99} {
 			err := panicOf(func() {
 				w.Run(100, func(part, _ int) {
@@ -110,16 +111,16 @@ func TestPanicReachesTheCaller(t *testing.T) {
 			var task *TaskPanic
 			require.ErrorAs(t, err, &task)
 			require.ErrorIs(t, err, cause)
-			require.Contains(t, err.Error(), "TestPanicReachesTheCaller", "the stack of the part")
+			require.Contains(t, err.Error(), "TestPanicPropagatesToCaller", "the error contains the stack of the part")
 		}
 		done := make([]int, 10)
 		w.Run(10, func(part, _ int) { done[part]++ })
-		require.Equal(t, slices.Repeat([]int{1}, 10), done, "usable after a panic")
+		require.Equal(t, slices.Repeat([]int{1}, 10), done, "the pool remains usable after a panic")
 	}
 }
 
 func TestGoexitDoesNotHang(t *testing.T) {
-	w := newWorkers(t, 2)
+	w := newPool(t, 2)
 	var meet sync.WaitGroup
 	meet.Add(2)
 	err := panicOf(func() {
@@ -143,7 +144,7 @@ func panicOf(f func()) (err error) {
 	return nil
 }
 
-func TestRunAfterCloseUsesTheCaller(t *testing.T) {
+func TestRunAfterCloseUsesOnlyTheCaller(t *testing.T) {
 	w := New(3)
 	w.Close()
 	var workers [8]int
@@ -151,24 +152,24 @@ func TestRunAfterCloseUsesTheCaller(t *testing.T) {
 	require.Equal(t, [8]int{1, 1, 1, 1, 1, 1, 1, 1}, workers)
 }
 
-// countTask shows that a kept task needs no allocation.
+// countTask is a reusable task, which needs no allocation per run.
 type countTask struct{ done atomic.Int64 }
 
 func (c *countTask) Part(int, int) { c.done.Add(1) }
 
-func TestRunAllocatesNothing(t *testing.T) {
-	w := newWorkers(t, 4)
+func TestRunDoesNotAllocate(t *testing.T) {
+	w := newPool(t, 4)
 	task := &countTask{}
 	fn := task.Part
 	require.Zero(t, testing.AllocsPerRun(200, func() { w.RunTask(16, task) }))
 	require.Zero(t, testing.AllocsPerRun(200, func() { w.Run(16, fn) }))
 }
 
-// With far more workers than cores a run must not take much longer: waiters
-// sleep and do not fight for the cores. The bound is loose; spinning without
-// end misses it by orders of magnitude.
+// TestOversubscribedMachine runs far more workers than cores. Waiting workers must
+// sleep instead of competing for the cores. The time limit is generous; spinning
+// without a limit exceeds it by orders of magnitude.
 func TestOversubscribedMachine(t *testing.T) {
-	w := newWorkers(t, 16*runtime.GOMAXPROCS(0))
+	w := newPool(t, 16*runtime.GOMAXPROCS(0))
 	start := time.Now()
 	for range 500 {
 		w.Run(w.Count(), func(int, int) {})
@@ -176,21 +177,24 @@ func TestOversubscribedMachine(t *testing.T) {
 	require.Less(t, time.Since(start), 10*time.Second)
 }
 
-// Between runs nobody keeps a core: helpers fall asleep, and a run wakes them.
+// TestWaitersFallAsleep checks that the helpers fall asleep between runs and that a run
+// wakes them.
 func TestWaitersFallAsleep(t *testing.T) {
-	w := newWorkers(t, 3)
+	w := newPool(t, 3)
 	for range 3 {
 		for i := range w.helpers {
 			require.Eventually(t, w.helpers[i].asleep.Load, 10*time.Second, time.Millisecond, "helper %d", i)
 		}
-		var meet sync.WaitGroup // all workers at once, so that none sleeps through the run
+		// All workers meet, so none sleeps through the run.
+		var meet sync.WaitGroup
 		meet.Add(3)
 		w.Run(3, func(int, int) { meet.Done(); meet.Wait() })
 	}
 }
 
-// Waiting in vain costs patience, waiting with success brings it back.
-func TestPatience(t *testing.T) {
+// TestSpinTimeAdapts checks that a timeout halves the spin time and that a success
+// restores it.
+func TestSpinTimeAdapts(t *testing.T) {
 	w := &Pool{spin: 2 * minSpin}
 	var p parking
 	never, at := func() bool { return false }, func() bool { return true }
@@ -206,7 +210,7 @@ func TestPatience(t *testing.T) {
 	require.Zero(t, p.misses)
 }
 
-func TestSpanCoversEverythingInOrder(t *testing.T) {
+func TestSpanCoversAllElements(t *testing.T) {
 	for n := range 40 {
 		for parts := 1; parts < 9; parts++ {
 			next := 0
@@ -221,7 +225,7 @@ func TestSpanCoversEverythingInOrder(t *testing.T) {
 	}
 }
 
-// rowsTask resembles a matrix product: parts of some microseconds each.
+// rowsTask resembles a matmul whose parts take a few microseconds each.
 type rowsTask struct {
 	weights []float32 // [parts, partSize]
 	sums    []float32 // [parts]
@@ -237,21 +241,21 @@ func (r *rowsTask) Part(part, _ int) {
 	r.sums[part] = sum
 }
 
-// BenchmarkRun measures a step of a layer: a run, then some microseconds in which
-// only the caller works. It shows what maxSpin is good for.
+// BenchmarkRun measures a step of a layer: a run, followed by some microseconds in
+// which only the caller works. It measures the benefit of maxSpin.
 func BenchmarkRun(b *testing.B) {
 	const parts = 64
 	task := &rowsTask{weights: make([]float32, parts*partSize), sums: make([]float32, parts)}
 	for threads := 1; threads <= runtime.GOMAXPROCS(0); threads *= 2 {
 		for _, spin := range []time.Duration{0, maxSpin / 40, maxSpin / 10, maxSpin, maxSpin * 5} {
 			b.Run(fmt.Sprintf("threads=%d/spin=%v", threads, spin), func(b *testing.B) {
-				w := newWorkers(b, threads)
-				w.Run(threads, func(int, int) {}) // all have begun; none reads spin while it sleeps
+				w := newPool(b, threads)
+				w.Run(threads, func(int, int) {}) // all helpers are awake, so none reads spin concurrently
 				time.Sleep(10 * time.Millisecond)
 				w.spin = spin
 				for b.Loop() {
 					w.RunTask(parts, task)
-					task.Part(0, 0) // the caller alone
+					task.Part(0, 0) // only the caller works
 				}
 			})
 		}

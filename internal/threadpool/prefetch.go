@@ -47,8 +47,8 @@ func (p *parking) prefetchNext() bool {
 	return true
 }
 
-// HomeStart returns the unit that a worker starts with in a run of so many units,
-// if no rate changes before.
+// HomeStart returns the first unit of a worker's home in a run of the given number of
+// units, provided that no rate changes before the run.
 func (w *Pool) HomeStart(worker, units int) int {
 	fastest := w.fastestRate()
 	sum, before := 0, 0

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// RangeTask is work that can be cut anywhere into ranges of units.
+// RangeTask is work that can be split into ranges at any unit.
 type RangeTask interface {
-	// Range does the units [lo, hi). Like Task.Part it may be called from several
+	// Range processes the units [lo, hi). Like Task.Part it may be called from several
 	// goroutines at once, with different workers.
 	Range(lo, hi, worker int)
 }
@@ -34,7 +34,7 @@ type core struct {
 	_    [cacheLine - 16]byte
 }
 
-// RunRange does all units in [0, units), each once. Every worker starts with a
+// RunRange processes every unit in [0, units) once. Every worker starts with a
 // home, a range whose length is proportional to the worker's recent speed. It
 // claims parts from the front of its home, so that it reads memory in order. A
 // worker whose home is empty steals from the back of the home with the most units
@@ -42,23 +42,23 @@ type core struct {
 //
 // A core of half the speed thus gets half the units from the start, and a core that
 // another program occupies delays the others by one part only. Like Run, RunRange
-// does not allocate, and results must not depend on which worker does which part.
-func (w *Pool) RunRange(units, least int, task RangeTask) {
+// does not allocate, and results must not depend on which worker processes a part.
+func (w *Pool) RunRange(units, minUnits int, task RangeTask) {
 	if units <= 0 {
 		return
 	}
 	if units > MaxUnits {
-		panic("threadpool: too many units")
+		panic("threadpool: RunRange with more than MaxUnits units")
 	}
-	least = max(least, 1)
+	minUnits = max(minUnits, 1)
 	w.ranges.Lock()
 	defer w.ranges.Unlock()
-	w.rangeTask, w.minUnits = task, least
+	w.rangeTask, w.minUnits = task, minUnits
 	w.assignHomes(units)
-	w.Run(min(w.Count(), (units+least-1)/least), w.rangePart)
+	w.Run(min(w.Count(), (units+minUnits-1)/minUnits), w.rangePart)
 }
 
-// assignHomes cuts the units into one home per worker.
+// assignHomes splits the units into one home per worker.
 func (w *Pool) assignHomes(units int) {
 	fastest := w.fastestRate()
 	sum := 0
@@ -74,7 +74,7 @@ func (w *Pool) assignHomes(units int) {
 	}
 }
 
-// fastestRate returns the highest rate, 0 if none is known.
+// fastestRate returns the highest rate, or 0 if no rate is known.
 func (w *Pool) fastestRate() (rate float64) {
 	for i := range w.cores {
 		rate = max(rate, w.cores[i].currentRate())
@@ -106,7 +106,7 @@ func (c *core) observe(units int, took time.Duration) {
 	c.rate.Store(math.Float64bits(rate))
 }
 
-// workRange claims and does parts until all homes are empty.
+// workRange claims and processes parts until all homes are empty.
 func (w *Pool) workRange(_, worker int) {
 	start := time.Now()
 	for from := worker; from >= 0; {
@@ -122,28 +122,28 @@ func (w *Pool) workRange(_, worker int) {
 	}
 }
 
-// mostLoaded returns the worker with the most units left, -1 when all homes are
+// mostLoaded returns the worker with the most units left, or -1 if all homes are
 // empty.
 func (w *Pool) mostLoaded() int {
-	who, most := -1, 0
+	worker, most := -1, 0
 	for i := range w.cores {
 		if lo, hi := unpackRange(w.cores[i].home.Load()); hi-lo > most {
-			who, most = i, hi-lo
+			worker, most = i, hi-lo
 		}
 	}
-	return who
+	return worker
 }
 
 // claim takes a part from the front of a home, or from the back for another worker.
-func (c *core) claim(least int, back bool) (lo, hi int, ok bool) {
+func (c *core) claim(minUnits int, back bool) (lo, hi int, ok bool) {
 	for {
 		seen := c.home.Load()
 		lo, hi = unpackRange(seen)
 		if lo >= hi {
 			return 0, 0, false
 		}
-		n := max((hi-lo)>>claimShift, min(least, hi-lo))
-		if hi-lo-n < least {
+		n := max((hi-lo)>>claimShift, min(minUnits, hi-lo))
+		if hi-lo-n < minUnits {
 			n = hi - lo // avoid a remainder below the minimum
 		}
 		left, part := packRange(lo+n, hi), [2]int{lo, lo + n}

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rangeFunc is a plain function as a Ranger.
+// rangeFunc adapts a function to RangeTask.
 type rangeFunc func(lo, hi, worker int)
 
 func (f rangeFunc) Range(lo, hi, worker int) { f(lo, hi, worker) }
 
-// Every unit is done once, whatever the number of units and workers and
-// whatever rates were measured before.
+// TestRunRangeCoversAllUnits checks that RunRange processes every unit once for any
+// number of units and workers and for any measured rates.
 func TestRunRangeCoversAllUnits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	for _, workers := range []int{1, 2, 3, 8} {
@@ -44,7 +44,7 @@ func TestRunRangeCoversAllUnits(t *testing.T) {
 			for i := range done {
 				require.EqualValues(t, 1, done[i].Load(), "unit %d of %d", i, units)
 			}
-			require.LessOrEqual(t, int(short.Load()), workers, "only what ends a home is short")
+			require.LessOrEqual(t, int(short.Load()), workers, "only the last part of a home may be short")
 		}
 		w.Close()
 	}
@@ -64,24 +64,24 @@ func TestHomesFollowRates(t *testing.T) {
 		require.Equal(t, 1600, end)
 		return sizes
 	}
-	require.Equal(t, []int{533, 533, 534}, homes(), "nothing is known yet")
+	require.Equal(t, []int{533, 533, 534}, homes(), "no rates measured")
 	w.cores[0].observe(400, 1000)
-	w.cores[1].observe(391, 1000) // noise
+	w.cores[1].observe(391, 1000) // within the noise
 	w.cores[2].observe(100, 1000)
 	require.Equal(t, []int{711, 711, 178}, homes())
 	for range 100 {
-		w.cores[2].observe(200, 1000) // no longer disturbed
-		w.cores[0].observe(400, 0)    // a clock that stood still says nothing
+		w.cores[2].observe(200, 1000) // the disturbance has ended
+		w.cores[0].observe(400, 0)    // observe ignores a duration of zero
 	}
 	require.Equal(t, []int{640, 640, 320}, homes())
 	w.cores[2].observe(1, 1_000_000_000)
 	for range 100 {
 		w.cores[2].observe(1, 1_000_000_000)
 	}
-	require.Equal(t, []int{752, 753, 95}, homes(), "nobody is left out for good")
+	require.Equal(t, []int{752, 753, 95}, homes(), "a slow worker keeps a minimum home")
 }
 
-// A run begins where HomeStart says.
+// TestHomeStart compares HomeStart with the homes of the next run.
 func TestHomeStart(t *testing.T) {
 	w := New(3)
 	defer w.Close()
@@ -96,13 +96,13 @@ func TestHomeStart(t *testing.T) {
 	}
 }
 
-// A waiter asks for all of the memory it was told about, once, and then for the
-// next; what comes to an end below a step is rounded up.
-func TestWaitersFetchWhatIsForeseen(t *testing.T) {
+// TestWaitersPrefetchAnnouncedMemory checks that a waiter prefetches each announced
+// range once, in steps that cover its end.
+func TestWaitersPrefetchAnnouncedMemory(t *testing.T) {
 	w := New(2)
 	defer w.Close()
-	const memory, size = 1 << 30, 10*prefetchStep + 1 // nothing need be there
-	require.False(t, w.caller.prefetchNext(), "nothing was foreseen")
+	const memory, size = 1 << 30, 10*prefetchStep + 1 // the addresses need not be mapped
+	require.False(t, w.caller.prefetchNext(), "no range was announced")
 	for _, n := range []int{size, 3 * prefetchStep, 0} {
 		w.Prefetch(0, memory+size-uintptr(n), n)
 		for range (n + prefetchStep - 1) / prefetchStep {
@@ -110,18 +110,19 @@ func TestWaitersFetchWhatIsForeseen(t *testing.T) {
 		}
 		require.False(t, w.caller.prefetchNext())
 	}
-	w.Prefetch(1, memory, size) // concurrently: the race detector watches
+	w.Prefetch(1, memory, size) // run concurrently for the race detector
 	w.Run(2, func(int, int) {})
 }
 
-// A worker that does not come leaves its home to the others.
-func TestRunRangeStealsFromTheLate(t *testing.T) {
+// TestRunRangeStealsFromLateWorkers checks that the other workers process the home of a
+// delayed worker.
+func TestRunRangeStealsFromLateWorkers(t *testing.T) {
 	w := New(2)
 	defer w.Close()
 	var mu sync.Mutex
 	total, first := 0, make(chan struct{})
 	w.RunRange(1000, 1, rangeFunc(func(lo, hi, worker int) {
-		if worker == 1 { // begins one part and is away until all others are done
+		if worker == 1 { // starts one part and stays delayed until the other worker has processed the rest
 			<-first
 		}
 		mu.Lock()
@@ -137,25 +138,26 @@ func TestRunRangeStealsFromTheLate(t *testing.T) {
 	require.Equal(t, 1000, total)
 }
 
-func TestRunRangePassesPanicsOn(t *testing.T) {
+func TestRunRangePropagatesPanics(t *testing.T) {
 	w := New(2)
 	defer w.Close()
 	require.Panics(t, func() { w.RunRange(100, 1, rangeFunc(func(int, int, int) { panic("no") })) })
 	done := atomic.Int64{}
 	w.RunRange(100, 1, rangeFunc(func(lo, hi, _ int) { done.Add(int64(hi - lo)) }))
 	require.EqualValues(t, 100, done.Load())
-	require.Zero(t, testing.AllocsPerRun(50, func() { w.RunRange(100, 7, nothing{}) }))
+	require.Zero(t, testing.AllocsPerRun(50, func() { w.RunRange(100, 7, emptyTask{}) }))
 }
 
-type nothing struct{}
+type emptyTask struct{}
 
-func (nothing) Range(int, int, int) {}
+func (emptyTask) Range(int, int, int) {}
 
-// BenchmarkSlowCore divides work among two workers of which one is made slower,
-// as a little core is: into equal halves, and by measured rates. With a worker of
-// 1/s of the other's speed, halves take s/2 of one undisturbed worker's time and
-// a division in proportion s/(s+1): "gain" should come near (s+1)/2. Both are
-// measured in turn; the shortest times count.
+// BenchmarkSlowCore splits work between two workers, of which one is slowed down like a
+// little core. It compares two equal halves with a split by measured rates. If one
+// worker has 1/s of the other's speed, equal halves take s/2 of the time that one
+// full-speed worker takes, and a proportional split takes s/(s+1). The reported gain
+// should be close to (s+1)/2. The benchmark measures both alternately and compares the
+// shortest times.
 func BenchmarkSlowCore(b *testing.B) {
 	const units = 1000
 	for _, slow := range []int{1, 2, 4} {
@@ -171,7 +173,7 @@ func BenchmarkSlowCore(b *testing.B) {
 			})
 			var arrived atomic.Int64
 			half := func(part, worker int) {
-				for arrived.Add(1); arrived.Load() < 2; { // each worker gets one
+				for arrived.Add(1); arrived.Load() < 2; { // each worker processes one half
 					runtime.Gosched()
 				}
 				work(part*units/2, (part+1)*units/2, worker)
@@ -199,7 +201,7 @@ func least(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// burn computes for about a microsecond for each unit.
+// burn computes for about a microsecond per unit.
 func burn(units int) {
 	x := uint64(1)
 	for range units * 600 {

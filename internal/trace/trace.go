@@ -1,10 +1,9 @@
-// Package trace records what happened when, and writes it in the trace event
-// format that Chrome's about:tracing, Perfetto and speedscope read.
+// Package trace records timed spans of a run and writes them in the Trace Event Format,
+// which Chrome's about:tracing, Perfetto and speedscope display.
 //
-// A [Recorder] holds the spans of one run. Each belongs to a [Lane], a thread of
-// a process in the viewer's words: a device's queue, a worker, the host. Spans of
-// a lane may lie inside each other, those of different lanes overlap as they
-// like:
+// A [Recorder] holds the spans of one run. Each span belongs to a [Lane], which a
+// viewer displays as a thread of a process. A lane is the queue of a device, a worker
+// or the host. The spans of a lane may nest. Spans of different lanes may overlap:
 //
 //	r := trace.New()
 //	host := r.Lane("host", "main")
@@ -13,8 +12,8 @@
 //	host.End()
 //	_, err := r.WriteTo(file)
 //
-// Everything works on nil: a nil Recorder gives nil Lanes, and a nil Lane records
-// nothing and allocates nothing. So who is traced need not know whether he is.
+// A nil Recorder and a nil Lane are valid: a nil Recorder returns nil Lanes, and a nil
+// Lane records nothing and does not allocate. Code can therefore trace unconditionally.
 package trace
 
 import (
@@ -24,11 +23,11 @@ import (
 	"time"
 )
 
-// maxSpans bounds the memory of a recorder, about 100 bytes a span. What comes
-// later is only counted.
+// maxSpans bounds the memory of a recorder to about 100 MB, at 100 bytes per span. The
+// recorder only counts further spans.
 const maxSpans = 1 << 20
 
-// Recorder collects spans. Its methods may be called from any goroutine.
+// Recorder collects spans. It is safe for concurrent use.
 type Recorder struct {
 	mu      sync.Mutex
 	start   time.Time
@@ -37,7 +36,7 @@ type Recorder struct {
 	dropped int
 }
 
-// span is a finished one, in times since the recorder's start.
+// span is a completed span. Its times are relative to the start of the recorder.
 type span struct {
 	lane       *Lane
 	name       string
@@ -45,10 +44,10 @@ type span struct {
 	args       map[string]any
 }
 
-// New returns an empty recorder whose time begins now.
+// New returns an empty recorder that starts now.
 func New() *Recorder { return &Recorder{start: time.Now()} }
 
-// Now returns the time since the recorder was made.
+// Now returns the time since the start of the recorder.
 func (r *Recorder) Now() time.Duration {
 	if r == nil {
 		return 0
@@ -56,7 +55,7 @@ func (r *Recorder) Now() time.Duration {
 	return time.Since(r.start)
 }
 
-// Lane returns the lane of that name, which is made when it is first asked for.
+// Lane returns the lane with the given names. It creates the lane on the first call.
 func (r *Recorder) Lane(process, thread string) *Lane {
 	if r == nil {
 		return nil
@@ -81,14 +80,14 @@ func (r *Recorder) Lane(process, thread string) *Lane {
 	return l
 }
 
-// Total is the spans of one name on a lane, together.
+// Total is the number and the total duration of the spans with one name.
 type Total struct {
 	Name  string
 	Count int
 	Time  time.Duration
 }
 
-// Totals sums up the spans of a lane, in the order in which names appeared.
+// Totals returns the totals of a lane in the order in which the names first appeared.
 func (r *Recorder) Totals(process, thread string) (list []Total) {
 	if r == nil {
 		return nil
@@ -113,7 +112,7 @@ func (r *Recorder) Totals(process, thread string) (list []Total) {
 	return list
 }
 
-// Dropped returns how many spans there was no room for.
+// Dropped returns the number of spans that exceeded the limit of the recorder.
 func (r *Recorder) Dropped() int {
 	if r == nil {
 		return 0
@@ -123,8 +122,8 @@ func (r *Recorder) Dropped() int {
 	return r.dropped
 }
 
-// Lane is a row of the picture. Begin and End are for one goroutine at a time;
-// Span may be called from any.
+// Lane is a row in the viewer. Begin and End must not be called concurrently. Span is
+// safe for concurrent use.
 type Lane struct {
 	recorder        *Recorder
 	process, thread string
@@ -132,17 +131,17 @@ type Lane struct {
 	open            []span
 }
 
-// Begin starts a span inside those that are open.
+// Begin starts a span inside the open spans of the lane.
 func (l *Lane) Begin(name string) {
 	if l != nil {
 		l.open = append(l.open, span{name: name, begin: l.recorder.Now()})
 	}
 }
 
-// End ends the span that was begun last.
+// End ends the innermost open span.
 func (l *Lane) End() { l.EndWith(nil) }
 
-// EndWith is End with figures that the viewer shows beside the span.
+// EndWith ends the innermost open span. The viewer displays args with the span.
 func (l *Lane) EndWith(args map[string]any) {
 	if l == nil {
 		return
@@ -156,8 +155,8 @@ func (l *Lane) EndWith(args map[string]any) {
 	l.Span(s.name, s.begin, l.recorder.Now(), args)
 }
 
-// Span records a span whose times since the recorder's start are known already:
-// what a device says of its own clock. args may be nil.
+// Span records a span with known times relative to the start of the recorder, such as
+// the times of a device's clock. args may be nil.
 func (l *Lane) Span(name string, begin, end time.Duration, args map[string]any) {
 	if l == nil {
 		return
@@ -172,7 +171,7 @@ func (l *Lane) Span(name string, begin, end time.Duration, args map[string]any) 
 	r.spans = append(r.spans, span{l, name, begin, end, args})
 }
 
-// event is one entry of the file. Times are in microseconds.
+// event is an entry of the trace file. Times are in microseconds.
 type event struct {
 	Name     string         `json:"name"`
 	Phase    string         `json:"ph"`
@@ -183,7 +182,7 @@ type event struct {
 	Args     map[string]any `json:"args,omitempty"`
 }
 
-// WriteTo writes what was recorded. Spans that are still open are left out.
+// WriteTo writes the trace file. It omits open spans.
 func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +225,7 @@ func (r *Recorder) WriteTo(w io.Writer) (int64, error) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// counter counts what is written.
+// counter counts the bytes written.
 type counter struct {
 	to io.Writer
 	n  int64

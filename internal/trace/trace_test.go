@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// file is what a viewer reads.
+// file is the part of the trace file that the tests check.
 type file struct {
 	TraceEvents []struct {
 		Name     string
@@ -41,7 +41,7 @@ func TestSpansAndLanes(t *testing.T) {
 	host.End()
 	host.EndWith(map[string]any{"tokens": 3})
 	queue.Span("kernel", 2*time.Microsecond, 5500*time.Nanosecond, nil)
-	other.Begin("never ended")
+	other.Begin("open")
 
 	queue.Span("kernel", 0, time.Microsecond, nil)
 	require.Equal(t, []Total{{"kernel", 2, 4500 * time.Nanosecond}}, r.Totals("gpu", "queue"))
@@ -69,7 +69,7 @@ func TestSpansAndLanes(t *testing.T) {
 	require.InDelta(t, 3.5, kernel.Duration, 1e-9)
 }
 
-func TestNothingIsRecordedWithoutARecorder(t *testing.T) {
+func TestNilRecorderRecordsNothing(t *testing.T) {
 	var r *Recorder
 	lane := r.Lane("host", "main")
 	require.Nil(t, lane)
@@ -83,7 +83,7 @@ func TestNothingIsRecordedWithoutARecorder(t *testing.T) {
 	require.Empty(t, write(t, New()).TraceEvents)
 }
 
-func TestTooManySpansAreCounted(t *testing.T) {
+func TestDroppedSpans(t *testing.T) {
 	r := New()
 	lane := r.Lane("a", "b")
 	r.spans = make([]span, maxSpans)
