@@ -297,5 +297,5 @@ func TestDamagedPackIsNotLoaded(t *testing.T) {
 	require.NoError(t, f.Close())
 	data[tensor.Offset+5] ^= 4
 	require.NoError(t, vfs.WriteFile(packed, "m.pack", data))
-	require.ErrorContains(t, openAndLoad(packed, "m.pack"), `section "blk.0": the bytes do not have their checksum`)
+	require.ErrorContains(t, openAndLoad(packed, "m.pack"), `section "blk.0": checksum mismatch`)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Attachments returns the files that the pack carries as a file system of one
-// directory. A file is read and checked as a whole when it is opened.
+// Attachments returns the attachments as a read-only file system with one directory.
+// Opening an attachment reads and verifies all of it.
 func (f *File) Attachments() vfs.FS { return vfs.FromIOFS(attachmentFS{f}) }
 
 type attachmentFS struct{ f *File }
@@ -41,7 +41,7 @@ func (a attachmentFile) Stat() (fs.FileInfo, error) {
 }
 func (attachmentFile) Close() error { return nil }
 
-// attachmentDir is the one that the attachments lie in.
+// attachmentDir is the directory of the attachments.
 type attachmentDir struct{}
 
 func (attachmentDir) Stat() (fs.FileInfo, error) {

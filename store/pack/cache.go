@@ -13,23 +13,22 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// ErrNoRoom says that a pack does not fit: into its cache or on the disk.
+// ErrNoRoom reports that a pack does not fit into its cache or on the disk.
 var ErrNoRoom = errors.New("not enough room")
 
 const (
-	// defaultCacheBytes and defaultCacheDivisor bound a cache for which nothing
-	// else is asked: this much, and no more than this part of the disk's space
-	// that is free or the cache's.
+	// defaultCacheBytes and defaultCacheDivisor set the default limit of a cache: at most
+	// this size, and at most this fraction of the space that is free or used by the cache.
 	defaultCacheBytes   = 32 << 30
 	defaultCacheDivisor = 3
-	// reserveBytes stay free on the disk in any case.
+	// reserveBytes of the disk always stay free.
 	reserveBytes = 256 << 20
-	// usageSuffix makes the name of the file that says when a pack was last used.
+	// usageSuffix is the suffix of the file that records when a pack was last used.
 	usageSuffix   = ".use"
 	maxUsageBytes = 64 << 10
 )
 
-// CheckRoom refuses a file of need bytes in a directory whose disk lacks them.
+// CheckRoom returns an error if the disk of dir lacks the space for a file of need bytes.
 func CheckRoom(fsys vfs.FS, dir string, need int64) error {
 	if free, known := vfs.FreeSpace(fsys, dir); known && need > free-reserveBytes {
 		return fmt.Errorf("%w: the pack takes %d bytes, the disk of %s has %d bytes free", ErrNoRoom, need, dir, free)
@@ -37,8 +36,8 @@ func CheckRoom(fsys vfs.FS, dir string, need int64) error {
 	return nil
 }
 
-// Cache is a directory of packs that were imported on first use. Any number of
-// processes may share it.
+// Cache is a directory of packs that were imported on first use. Any number of processes
+// may share it.
 type Cache struct {
 	fsys  vfs.FS
 	dir   string
@@ -46,17 +45,17 @@ type Cache struct {
 	now   func() time.Time
 }
 
-// Cached is a pack in a cache.
+// Cached describes a pack in a cache.
 type Cached struct {
 	Name   string
 	Bytes  int64
 	Source string    // path of the model when it was last used
-	Used   time.Time // zero when nobody knows
+	Used   time.Time // zero if unknown
 }
 
-// OpenCache opens a directory, which is made if it is not there. It holds up to
-// limit bytes of packs; 0 stands for 32 GiB, or a third of the disk's free space
-// where that is less. What killed imports have left there is removed.
+// OpenCache opens a cache directory and creates it if necessary. limit is the maximum size
+// of all packs in bytes; 0 means 32 GiB or a third of the free disk space, whichever is
+// less. OpenCache removes the leftovers of killed imports.
 func OpenCache(fsys vfs.FS, dir string, limit int64) (*Cache, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, err
@@ -65,8 +64,8 @@ func OpenCache(fsys vfs.FS, dir string, limit int64) (*Cache, error) {
 	return c, c.sweep()
 }
 
-// sweep removes temporary files and locks whose owners are dead, and notes on
-// packs that are gone.
+// sweep removes temporary files and locks of dead processes and usage records of packs that
+// are gone.
 func (c *Cache) sweep() error {
 	files, err := c.fsys.ReadDir(c.dir)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c *Cache) sweep() error {
 		}
 		lock, err := vfs.Lock(c.fsys, c.path(name+lockSuffix))
 		if err != nil {
-			continue // its writer lives
+			continue // its writer is alive
 		}
 		if temporary {
 			c.removeQuietly(f.Name)
@@ -97,12 +96,12 @@ func (c *Cache) sweep() error {
 	return nil
 }
 
-// removeQuietly removes a file that is in nobody's way if it stays.
+// removeQuietly removes a file that does no harm if it stays.
 func (c *Cache) removeQuietly(name string) { _ = c.fsys.Remove(c.path(name)) }
 
 func (c *Cache) path(name string) string { return vfs.Join(c.dir, name) }
 
-// Path returns where the pack of a source belongs.
+// Path returns the path of the pack of a source.
 func (c *Cache) Path(source string, f Fingerprint) string {
 	clean := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) || r < ' ' {
@@ -113,14 +112,14 @@ func (c *Cache) Path(source string, f Fingerprint) string {
 	return c.path(fmt.Sprintf("%.100s-%s%s", clean, f, Suffix))
 }
 
-// usage is what is noted beside a pack when it is used.
+// usage is the content of the usage record of a pack.
 type usage struct {
 	Source string    `json:"source"`
 	Used   time.Time `json:"used"`
 }
 
-// Use notes that the pack at path was used for a model. The note needs to
-// survive nothing: without it, the pack counts as unused.
+// Use records that the pack at path was used for a model. The record need not survive a
+// crash: a pack without a record counts as unused.
 func (c *Cache) Use(path, source string) error {
 	data, err := json.Marshal(usage{source, c.now().UTC().Truncate(time.Millisecond)})
 	if err != nil {
@@ -134,7 +133,7 @@ func (c *Cache) Use(path, source string) error {
 	return errors.Join(err, f.Close())
 }
 
-// List returns the packs, those first that were used last.
+// List returns the packs, the most recently used first.
 func (c *Cache) List() ([]Cached, error) {
 	files, err := c.fsys.ReadDir(c.dir)
 	if err != nil {
@@ -147,7 +146,7 @@ func (c *Cache) List() ([]Cached, error) {
 		}
 		entry := Cached{Name: f.Name, Bytes: f.Size}
 		var u usage
-		// A note that is missing or damaged is no note.
+		// A missing or damaged record means that the pack is unused.
 		if data, err := vfs.ReadFile(c.fsys, c.path(f.Name+usageSuffix), maxUsageBytes); err == nil && json.Unmarshal(data, &u) == nil {
 			entry.Source, entry.Used = u.Source, u.Used
 		}
@@ -159,10 +158,10 @@ func (c *Cache) List() ([]Cached, error) {
 	return list, nil
 }
 
-// Remove deletes a pack by the name that List gives.
+// Remove deletes a pack by its name in List.
 func (c *Cache) Remove(name string) error {
 	if name != baseName(name) || !strings.HasSuffix(name, Suffix) {
-		return fmt.Errorf("%q is no name of a pack in a cache", name)
+		return fmt.Errorf("%q is not the name of a pack in the cache", name)
 	}
 	err := c.fsys.Remove(c.path(name))
 	if err == nil {
@@ -171,9 +170,8 @@ func (c *Cache) Remove(name string) error {
 	return err
 }
 
-// MakeRoom removes packs, those first that were not used for longest, until one
-// of need bytes fits. If it cannot fit at all, nothing is removed and the error
-// wraps ErrNoRoom.
+// MakeRoom removes the least recently used packs until a pack of need bytes fits. If it
+// cannot fit, MakeRoom removes nothing and returns an error that wraps ErrNoRoom.
 func (c *Cache) MakeRoom(need int64) error {
 	list, err := c.List()
 	if err != nil {
@@ -203,12 +201,12 @@ func (c *Cache) MakeRoom(need int64) error {
 			return nil
 		}
 		if err := c.Remove(p.Name); err != nil {
-			continue // in use, on systems that do not let go of open files
+			continue // in use, on a system that cannot remove open files
 		}
 		total, free = total-p.Bytes, free+p.Bytes
 	}
 	if !fits() {
-		return fmt.Errorf("%w: packs in %s could not be removed", ErrNoRoom, c.dir)
+		return fmt.Errorf("%w: packs in %s are in use and could not be removed", ErrNoRoom, c.dir)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// openCache returns a cache of packs of 100 bytes each, a used first and then b
-// and c, whose clock stands still.
+// openCache returns a cache of packs of 100 bytes each, used in the order a, b, c. Its
+// clock stands still.
 func openCache(t *testing.T, limit int64) (*Cache, *vfs.Mem) {
 	fsys := vfs.NewMem()
 	c, err := OpenCache(fsys, "cache/packs", limit)
@@ -46,14 +46,14 @@ func TestCacheList(t *testing.T) {
 	require.Equal(t, Cached{"c.pack", 100, "/models/c.gguf", time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)}, list[0])
 	require.NoError(t, vfs.WriteFile(fsys, "cache/packs/c.pack.use", []byte("{")))
 	require.NoError(t, vfs.WriteFile(fsys, "cache/packs/notes.txt", []byte("mine")))
-	require.Equal(t, []string{"b.pack", "a.pack", "c.pack"}, names(t, c), "without a note a pack counts as unused")
+	require.Equal(t, []string{"b.pack", "a.pack", "c.pack"}, names(t, c), "a pack without a record counts as unused")
 	require.NoError(t, c.Remove("b.pack"))
 	require.Equal(t, []string{"a.pack", "c.pack"}, names(t, c))
 	_, err = fsys.Stat("cache/packs/b.pack.use")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorIs(t, c.Remove("b.pack"), fs.ErrNotExist)
 	for _, name := range []string{"../x.pack", "notes.txt", "a/b.pack"} {
-		require.ErrorContains(t, c.Remove(name), "no name of a pack")
+		require.ErrorContains(t, c.Remove(name), "not the name of a pack")
 	}
 }
 
@@ -77,13 +77,13 @@ func TestMakeRoom(t *testing.T) {
 	err := cache.MakeRoom(501)
 	require.ErrorIs(t, err, ErrNoRoom)
 	require.ErrorContains(t, err, "takes 501 bytes, the cache cache/packs may hold 500")
-	require.Len(t, names(t, cache), 3, "nothing was removed in vain")
+	require.Len(t, names(t, cache), 3, "a failed MakeRoom removes nothing")
 	cache.limit = 0
-	require.NoError(t, cache.MakeRoom(1<<30), "the default has room")
+	require.NoError(t, cache.MakeRoom(1<<30), "it fits into the default limit")
 	require.ErrorIs(t, cache.MakeRoom(defaultCacheBytes+1), ErrNoRoom)
 }
 
-// TestMakeRoomOnDisk asks for more than any disk has.
+// TestMakeRoomOnDisk requests more than any disk has.
 func TestMakeRoomOnDisk(t *testing.T) {
 	c, err := OpenCache(vfs.OS(), t.TempDir(), 1<<60)
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestMakeRoomOnDisk(t *testing.T) {
 	require.ErrorIs(t, c.MakeRoom(1<<59), ErrNoRoom)
 }
 
-// TestMakeRoomWithoutRemoving keeps packs that cannot be removed.
+// TestMakeRoomWithoutRemoving uses a file system that cannot remove the packs.
 func TestMakeRoomWithoutRemoving(t *testing.T) {
 	c, fsys := openCache(t, 300)
 	c.fsys = vfs.NewFaulty(fsys, func(op vfs.Op) error {
@@ -107,8 +107,8 @@ func TestMakeRoomWithoutRemoving(t *testing.T) {
 	require.Len(t, names(t, c), 3)
 }
 
-// TestCacheSweep finds what killed imports left, and leaves alone what belongs
-// to one that is alive.
+// TestCacheSweep checks that OpenCache removes the leftovers of killed imports and keeps
+// the files of a running one.
 func TestCacheSweep(t *testing.T) {
 	_, fsys := openCache(t, 0)
 	for _, name := range []string{

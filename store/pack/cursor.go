@@ -8,23 +8,23 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// cursor walks through the bytes of an index. The first failure sticks: later
-// calls return zeros, so that a caller may read a record and check err once,
-// as long as it does so before it loops or allocates by what was read.
+// cursor decodes an index. The first error sticks: later calls return zero values. A caller
+// may therefore read a whole record and check err once, but it must check err before it
+// loops or allocates by a value it read.
 type cursor struct {
 	path  string
 	start int64 // offset of the index in the file
-	size  int   // of the index
+	size  int   // length of the index
 	rest  []byte
 	err   error
 }
 
-// fail records a contradiction at the present place.
+// fail records a format error at the current offset.
 func (c *cursor) fail(field, reason string, args ...any) {
-	c.refuse(field, fmt.Sprintf(reason, args...), store.ErrFormat)
+	c.setError(field, fmt.Sprintf(reason, args...), store.ErrFormat)
 }
 
-func (c *cursor) refuse(field, reason string, kind error) {
+func (c *cursor) setError(field, reason string, kind error) {
 	if c.err == nil {
 		c.err = &store.FormatError{
 			Path: c.path, Off: c.start + int64(c.size-len(c.rest)), Field: field, Reason: reason,
@@ -33,9 +33,9 @@ func (c *cursor) refuse(field, reason string, kind error) {
 	}
 }
 
-// truncated records that n bytes of field are missing.
+// truncated records that a field needs n bytes and the index has fewer left.
 func (c *cursor) truncated(field string, n int64) {
-	c.refuse(field, fmt.Sprintf("needs %d bytes, the index has %d left", n, len(c.rest)), store.ErrTruncated)
+	c.setError(field, fmt.Sprintf("needs %d bytes, the index has %d left", n, len(c.rest)), store.ErrTruncated)
 }
 
 // take returns the next n bytes, or nil.
@@ -73,7 +73,7 @@ func (c *cursor) uint64(field string) uint64 {
 	return 0
 }
 
-// int64 reads a length or offset, which must leave room for sums of two.
+// int64 reads a length or offset. The limit leaves room for the sum of two.
 func (c *cursor) int64(field string) int64 {
 	v := c.uint64(field)
 	if v > math.MaxInt64/2 {
@@ -83,7 +83,8 @@ func (c *cursor) int64(field string) int64 {
 	return int64(v)
 }
 
-// count reads how many entries follow, each of at least least bytes.
+// count reads the number of the following records, each of which takes at least least
+// bytes.
 func (c *cursor) count(field string, least int) int {
 	n := c.uint32(field)
 	if int64(n)*int64(least) > int64(len(c.rest)) {

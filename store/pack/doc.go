@@ -1,20 +1,20 @@
-// Package pack reads and writes packs: models in the form in which the engine
-// uses them, written once by an import and only read afterwards.
+// Package pack reads and writes packs, the model files of this project. An import writes a
+// pack once; later it is only read.
 //
-// A pack holds the weights in sections, one for each layer and one or two for
-// what stands around the layers. A section is what a frame of memory holds when
-// the layer is ready to run, byte for byte: matrices in the tiles of package
-// tiled, or in rows where their type has no tiles, vectors as float32. Loading a
-// layer is one long read. Beside them lie attachments: the files that describe
-// the model, so that a pack needs nothing else.
+// A pack holds the weights in sections: one per layer, and one or two for the tensors
+// outside the layers. A section is byte for byte what the memory of a layer holds when the
+// layer is ready to run: matrices in the tiles of package tiled, or in rows if their type
+// has no tiles, and vectors as float32. One long read therefore loads a layer. Attachments
+// carry the other files of the model, such as its tokenizer, so that a pack is complete by
+// itself.
 //
-// Every block has a checksum, which is compared whenever it is read: damage
-// is an error that names the place and never becomes a wrong weight. FORMAT.md
-// specifies the file.
+// Every block has a checksum, and every read verifies it: a damaged file produces an error
+// that names the place, never a wrong weight. FORMAT.md specifies the file.
 //
-// A [File] is also a [store.Source] that gives the bytes of each tensor as the
-// original model file had them, whatever their order in the pack. Packs lose
-// nothing.
+// [Write] writes a pack from [Contents]. [Open] returns a [File]. The engine reads sections
+// with [File.Section] and finds the tensors in them with [File.Find]. A File is also a
+// [store.Source], which returns the bytes of each tensor as the original model file had
+// them: a pack loses no information.
 //
-// [Cache] is a directory of packs with a bound on its size.
+// [Cache] is a directory of packs with a limit on its size.
 package pack

@@ -13,24 +13,24 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Fingerprint tells the sources of packs apart. It is found with a few reads,
-// without reading gigabytes, and so it is no proof: see FORMAT.md.
+// Fingerprint identifies the source of a pack. It hashes samples of the files instead of
+// gigabytes, so it does not protect against an adversary: see FORMAT.md.
 type Fingerprint [sha256.Size]byte
 
-// String returns the first half of the fingerprint's digits, enough for names.
+// String returns the first 16 hexadecimal digits, which suffice for file names.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:8]) }
 
 const (
-	headBytes   = 1 << 20 // of each file, metadata for the most part
+	headBytes   = 1 << 20 // hashed at the start of each file, mostly metadata
 	tailBytes   = 64 << 10
 	sampleCount = 32
 	sampleBytes = 4096
-	// maxWholeBytes is the longest .json file that is hashed as a whole.
+	// maxWholeBytes is the size up to which a .json file is hashed completely.
 	maxWholeBytes = 256 << 20
 )
 
-// FingerprintOf returns the fingerprint of a model's files, in whichever order
-// they are named, and their length together.
+// FingerprintOf returns the fingerprint and the total length of the files of a model. The
+// order of paths does not matter.
 func FingerprintOf(fsys vfs.FS, paths []string) (f Fingerprint, total int64, err error) {
 	h := sha256.New()
 	h.Write(binary.LittleEndian.AppendUint32(nil, tiled.LayoutVersion))
@@ -52,7 +52,7 @@ func baseName(path string) string {
 	return base
 }
 
-// hashFile adds a file's name, length and samples to h.
+// hashFile adds the name, length and samples of a file to h.
 func hashFile(h hash.Hash, fsys vfs.FS, path string) (size int64, err error) {
 	file, err := fsys.Open(path)
 	if err != nil {

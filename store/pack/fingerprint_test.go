@@ -21,7 +21,7 @@ func TestFingerprint(t *testing.T) {
 		return f
 	}
 	first := of("a.gguf", "b.json")
-	require.Equal(t, first, of("b.json", "a.gguf"), "order does not matter")
+	require.Equal(t, first, of("b.json", "a.gguf"), "the order of paths does not matter")
 	require.Len(t, first.String(), 16)
 	require.NotEqual(t, first, of("a.gguf"))
 	for _, at := range []int{0, headBytes - 1, headBytes + 5, len(big) - 1, len(big) - tailBytes} {

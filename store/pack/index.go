@@ -10,42 +10,41 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// About says what a pack was made from and with.
+// About describes the origin of a pack.
 type About struct {
-	CreatedBy   string // program and version that wrote the file
-	Source      string // name of the model that was imported, for people
-	SourceBytes int64  // length of the source's files together
+	CreatedBy   string // program and version that wrote the pack
+	Source      string // name of the imported model, for display
+	SourceBytes int64  // total length of the source's files
 	Fingerprint Fingerprint
-	Tiling      uint32 // tiled.LayoutVersion when it was written; set by Write
+	Tiling      uint32 // tiled.LayoutVersion of the writer; set by Write
 }
 
-// Layout says how a tensor's rows lie in a pack.
+// Layout is the order of a tensor's rows in a pack.
 type Layout uint8
 
 // The layouts.
 const (
-	Rows  Layout = iota // one behind the other, as in the source
-	Tiles               // interleaved, see package tiled
+	Rows  Layout = iota // contiguous rows, as in the source
+	Tiles               // interleaved rows, see package tiled
 	numLayouts
 )
 
-// Tensor is one tensor of a section.
+// Tensor is a tensor of a section.
 type Tensor struct {
 	Name   string
 	Type   quant.Type
 	Shape  []int // outermost dimension first
 	Layout Layout
-	Off    int64 // in the section, a multiple of Align; set by Write
+	Off    int64 // offset in the section, a multiple of Align; set by Write
 }
 
-// Bytes returns how many bytes the tensor takes in the section.
+// Bytes returns the size of the tensor in the section.
 func (t *Tensor) Bytes() (int64, error) {
 	size, _, err := t.sizes()
 	return size, err
 }
 
-// sizes returns the bytes that the tensor takes in its section, and those that
-// it had in the source.
+// sizes returns the size of the tensor in its section and its size in the source.
 func (t *Tensor) sizes() (packed, plain int64, err error) {
 	plain, fits, err := store.Bytes(t.Type, t.Shape)
 	if err != nil {
@@ -69,7 +68,7 @@ func (t *Tensor) sizes() (packed, plain int64, err error) {
 	return rows * perRow, plain, nil
 }
 
-// extent is a piece of the file with checksums: a section or an attachment.
+// extent is a checksummed range of the file: a section or an attachment.
 type extent struct {
 	kind      extentKind
 	name      string
@@ -85,15 +84,15 @@ const (
 	numKinds
 )
 
-// index is what a reader has to know of a pack.
+// index describes the contents of a pack.
 type index struct {
 	about    About
 	extents  []extent
 	tensors  []Tensor // by section and offset
-	extentOf []int32  // [tensors] the extent each lies in
+	extentOf []int32  // [tensors] index of the tensor's extent
 }
 
-// Least bytes of an entry, to check counts before anything is allocated.
+// Minimum sizes of records, to check a count before memory is allocated.
 const (
 	minStringBytes = 2
 	minExtentBytes = 1 + minStringBytes + 8 + 8
@@ -101,7 +100,7 @@ const (
 	maxRank        = 4
 )
 
-// encode writes the index as FORMAT.md says.
+// encode returns the index in the form of FORMAT.md.
 func (x *index) encode() []byte {
 	le := binary.LittleEndian
 	text := func(b []byte, s string) []byte {
@@ -133,8 +132,8 @@ func (x *index) encode() []byte {
 	return b
 }
 
-// decodeIndex reads and checks an index whose sum is right: it may still come
-// from somebody who computes sums.
+// decodeIndex decodes and checks an index whose checksum is correct. It does not trust the
+// contents: an attacker can compute checksums too.
 func decodeIndex(path string, b []byte, f footer) (*index, error) {
 	c := &cursor{path: path, start: f.index, rest: b, size: len(b)}
 	x := &index{}
@@ -182,7 +181,7 @@ func (c *cursor) extents(end int64) []extent {
 	return list
 }
 
-// field names an extent in messages.
+// field names the extent in messages.
 func (e *extent) field() string {
 	if e.kind == section {
 		return fmt.Sprintf("section %q", e.name)
@@ -208,7 +207,7 @@ func (c *cursor) checksums(size int64) []uint32 {
 func (c *cursor) tensors(x *index) {
 	n := c.count("count of tensors", minTensorBytes)
 	x.tensors, x.extentOf = make([]Tensor, 0, n), make([]int32, 0, n)
-	dims := make([]int, 0, 2*n) // of all shapes, in one piece of memory
+	dims := make([]int, 0, 2*n) // backs all shapes with one allocation
 	last, end := int32(-1), int64(0)
 	for range n {
 		in := c.uint32("section of a tensor")
@@ -229,35 +228,35 @@ func (c *cursor) tensors(x *index) {
 		if c.err != nil {
 			return
 		}
-		size, _ := t.Bytes() // place has seen that it is sound
+		size, _ := t.Bytes() // checkTensor has checked it
 		last, end = int32(in), t.Off+size
 		x.tensors, x.extentOf = append(x.tensors, t), append(x.extentOf, int32(in))
 	}
 }
 
-// checkTensor checks a tensor, with what is wrong with its type, that lies in the
-// extent in, behind one that ends at end of the section last.
-func (c *cursor) checkTensor(x *index, t *Tensor, wrong error, in uint32, last int32, end int64) error {
-	refuse := func(reason string, args ...any) error {
+// checkTensor checks a tensor that lies in extent in. typeErr is the error of its type. The
+// previous tensor lies in extent last and ends at end.
+func (c *cursor) checkTensor(x *index, t *Tensor, typeErr error, in uint32, last int32, end int64) error {
+	fail := func(reason string, args ...any) error {
 		c.fail(fmt.Sprintf("tensor %q", t.Name), reason, args...)
 		return c.err
 	}
 	switch {
-	case wrong != nil:
-		return refuse("%v", wrong)
+	case typeErr != nil:
+		return fail("%v", typeErr)
 	case t.Layout >= numLayouts:
-		return refuse("layout %d is unknown", t.Layout)
+		return fail("layout %d is unknown", t.Layout)
 	case int64(in) >= int64(len(x.extents)) || x.extents[in].kind != section:
-		return refuse("lies in extent %d, which is no section", in)
+		return fail("lies in extent %d, which is not a section", in)
 	case int32(in) < last || t.Off < end || t.Off%Align != 0:
-		return refuse("its place at %d of section %d is out of order, unaligned or shared with another tensor", t.Off, in)
+		return fail("its offset %d in section %d is out of order, unaligned or shared with another tensor", t.Off, in)
 	}
 	size, err := t.Bytes()
 	if err != nil {
-		return refuse("%v", err)
+		return fail("%v", err)
 	}
 	if room := x.extents[in].size; size == 0 || t.Off > room || size > room-t.Off {
-		return refuse("%d bytes at %d do not lie in the section of %d", size, t.Off, room)
+		return fail("%d bytes at offset %d exceed the section of %d bytes", size, t.Off, room)
 	}
 	return nil
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// killHelper is set in the process that TestKilledWriter starts; it is the
-// directory to write to.
+// killHelper is set in the process that TestKilledWriter starts, to the directory to write
+// to.
 const killHelper = "LLMRUN_TEST_PACK_DIR"
 
-// TestKilledWriter kills a process that writes the same pack over and over, at
-// several moments. What stays is no pack or a sound one, and what the process
-// left behind is gone after the next one has opened the directory.
+// TestKilledWriter kills a process that writes the same pack repeatedly, at several
+// moments. Afterwards the directory holds no pack or a valid one, and opening it removes
+// the leftovers.
 func TestKilledWriter(t *testing.T) {
 	s := large()
 	if dir := os.Getenv(killHelper); dir != "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// openBytes opens a pack that consists of data, within the bounds that hold for
-// every parser, and reads all of it.
+// openBytes opens data as a pack, checks the memory bound that holds for every parser, and
+// reads everything.
 func openBytes(tb testing.TB, data []byte) (err error) {
 	fsys := vfs.FromIOFS(fstest.MapFS{"m.pack": &fstest.MapFile{Data: data}})
 	bound.Check(tb, len(data), func() {
@@ -40,8 +40,8 @@ func goldenBytes(tb testing.TB) []byte {
 	return data
 }
 
-// rebuilt returns the small pack with its index changed, and with sums that are
-// right for that: what somebody could make on purpose.
+// rebuilt returns the small pack with a changed index and valid checksums, as an attacker
+// could create it.
 func rebuilt(t *testing.T, change func(x *index)) []byte {
 	data := goldenBytes(t)
 	f, err := decodeFooter("m.pack", data[len(data)-footerBytes:], int64(len(data)))
@@ -52,14 +52,14 @@ func rebuilt(t *testing.T, change func(x *index)) []byte {
 	return withIndex(data[:f.index], x.encode())
 }
 
-// withIndex completes a file that consists of extents.
+// withIndex appends an index and a footer to the extents.
 func withIndex(extents, encoded []byte) []byte {
 	f := footer{index: int64(len(extents)), length: int64(len(encoded)), sum: checksum(encoded)}
 	f.file = f.index + f.length + footerBytes
 	return append(append(append([]byte(nil), extents...), encoded...), f.encode()...)
 }
 
-// withFooter changes the footer and sets its sum right.
+// withFooter changes the footer and updates its checksum.
 func withFooter(t *testing.T, change func(f *footer)) []byte {
 	data := goldenBytes(t)
 	at := len(data) - footerBytes
@@ -69,7 +69,7 @@ func withFooter(t *testing.T, change func(f *footer)) []byte {
 	return append(data[:at], f.encode()...)
 }
 
-func TestMalformedPacks(t *testing.T) {
+func TestOpenRejectsMalformedPacks(t *testing.T) {
 	const q, tile = 3, 2 // tensors of the small pack: blk.0.attn_q.weight and output.weight
 	golden := goldenBytes(t)
 	with := func(at int, b ...byte) []byte {
@@ -85,14 +85,14 @@ func TestMalformedPacks(t *testing.T) {
 		want string
 		kind error
 	}{
-		{"empty", nil, "no pack has less", store.ErrTruncated},
-		{"3 bytes", []byte("LLM"), "no pack has less", store.ErrTruncated},
+		{"empty", nil, "a pack has at least", store.ErrTruncated},
+		{"3 bytes", []byte("LLM"), "a pack has at least", store.ErrTruncated},
 		{"another magic", with(0, []byte("GGUF")...), `"GGUFPACK" is not "LLMRPACK"`, store.ErrFormat},
-		{"the next version", with(8, 3), "3 is unknown, 2 is read", store.ErrUnsupported},
+		{"the next version", with(8, 3), "3 is unknown; this program reads 2", store.ErrUnsupported},
 		{"other blocks", with(12, 1), "header: is damaged", store.ErrFormat},
 		{"no footer", with(len(golden)-8, 0), "footer: is missing", store.ErrTruncated},
 		{"a damaged footer", with(len(golden)-20, 1), "footer: is damaged", store.ErrFormat},
-		{"a damaged index", with(len(golden)-footerBytes-1, 0xff), "index: the bytes do not have their checksum", store.ErrFormat},
+		{"a damaged index", with(len(golden)-footerBytes-1, 0xff), "index: checksum mismatch", store.ErrFormat},
 		{"bytes cut out", append(append([]byte(nil), golden[:8192]...), golden[12288:]...), "was written with", store.ErrTruncated},
 		{"index past the end", foot(func(f *footer) { f.index += 1 << 40 }), "does not end before the footer", store.ErrFormat},
 		{"index of 2^63 bytes", foot(func(f *footer) { f.length = math.MinInt64 }), "does not end before the footer", store.ErrFormat},
@@ -104,19 +104,19 @@ func TestMalformedPacks(t *testing.T) {
 		{"an extent of 2^62 bytes", change(func(x *index) { x.extents[4].size = math.MaxInt64 }), "is out of range", store.ErrFormat},
 		{"a hole", change(func(x *index) { x.extents = x.extents[:4]; x.tensors, x.extentOf = x.tensors[:3], x.extentOf[:3] }), "behind the last extent", store.ErrFormat},
 		{"an unknown kind", change(func(x *index) { x.extents[0].kind = 7 }), "kind 7 is unknown", store.ErrFormat},
-		{"a wrong sum", change(func(x *index) { x.extents[4].checksums[0]++ }), `section "blk.0": the bytes do not have their checksum`, store.ErrFormat},
+		{"a wrong sum", change(func(x *index) { x.extents[4].checksums[0]++ }), `section "blk.0": checksum mismatch`, store.ErrFormat},
 		{"an unknown layout", change(func(x *index) { x.tensors[q].Layout = 9 }), "layout 9 is unknown", store.ErrFormat},
 		{"tiles of floats", change(func(x *index) { x.tensors[1].Layout = Tiles }), "has no tiles", store.ErrFormat},
-		{"tensor of an attachment", change(func(x *index) { x.extentOf[0] = 0 }), "which is no section", store.ErrFormat},
-		{"tensor of no extent", change(func(x *index) { x.extentOf[0] = -1 }), "which is no section", store.ErrFormat},
+		{"tensor of an attachment", change(func(x *index) { x.extentOf[0] = 0 }), "which is not a section", store.ErrFormat},
+		{"tensor of no extent", change(func(x *index) { x.extentOf[0] = -1 }), "which is not a section", store.ErrFormat},
 		{"tensors out of order", change(func(x *index) { x.extentOf[0] = 4 }), "out of order", store.ErrFormat},
 		{"tensors that overlap", change(func(x *index) { x.tensors[tile].Off -= 64 }), "shared with another tensor", store.ErrFormat},
 		{"an unaligned tensor", change(func(x *index) { x.tensors[tile].Off++ }), "unaligned", store.ErrFormat},
-		{"a tensor past its section", change(func(x *index) { x.tensors[q].Shape[0] = 1 << 20 }), "do not lie in the section", store.ErrFormat},
-		{"tiles past the section", change(func(x *index) { x.tensors[tile].Shape[0] = 33 }), "do not lie in the section", store.ErrFormat},
+		{"a tensor past its section", change(func(x *index) { x.tensors[q].Shape[0] = 1 << 20 }), "exceed the section", store.ErrFormat},
+		{"tiles past the section", change(func(x *index) { x.tensors[tile].Shape[0] = 33 }), "exceed the section", store.ErrFormat},
 		{"rows × cols beyond int64", change(func(x *index) { x.tensors[q].Shape = []int{1 << 60, 256} }), "out of range", store.ErrFormat},
 		{"a dimension of 2^63", change(func(x *index) { x.tensors[q].Shape[0] = math.MinInt64 }), "out of range", store.ErrFormat},
-		{"no elements", change(func(x *index) { x.tensors[1].Shape = []int{0} }), "do not lie in the section", store.ErrFormat},
+		{"no elements", change(func(x *index) { x.tensors[1].Shape = []int{0} }), "exceed the section", store.ErrFormat},
 		{"five dimensions", change(func(x *index) { x.tensors[1].Shape = []int{1, 1, 1, 1, 65} }), "5 is not from 1 to 4", store.ErrFormat},
 		{"no dimensions", change(func(x *index) { x.tensors[1].Shape = nil }), "0 is not from 1 to 4", store.ErrFormat},
 		{"a name twice", change(func(x *index) { x.tensors[1].Name = x.tensors[0].Name }), "the name occurs twice", store.ErrFormat},
@@ -132,7 +132,7 @@ func TestMalformedPacks(t *testing.T) {
 	}
 }
 
-// TestUnknownTypes puts numbers of types that are not read into an index.
+// TestUnknownTypes writes unsupported type numbers into an index.
 func TestUnknownTypes(t *testing.T) {
 	x := rebuilt(t, func(x *index) { x.tensors[0].Name = "token_embd.weighT" })
 	at := len(x) - 1
@@ -146,7 +146,7 @@ func TestUnknownTypes(t *testing.T) {
 	}
 }
 
-// TestCountsAreChecked gives counts that the index cannot hold.
+// TestCountsAreChecked writes counts that exceed the index.
 func TestCountsAreChecked(t *testing.T) {
 	head := (&index{}).encode() // ends with two counts of zero
 	for _, n := range []uint32{1, 1 << 16, math.MaxUint32} {
@@ -160,8 +160,8 @@ func TestCountsAreChecked(t *testing.T) {
 	}
 }
 
-// TestEveryByteCounts flips one bit of each byte of a small pack: every change is
-// found, and where it is in the weights the error names the block.
+// TestEveryByteCounts flips one bit of each byte of a small pack: Open, Verify or a read
+// finds every change, and errors in weights name the block.
 func TestEveryByteCounts(t *testing.T) {
 	data := goldenBytes(t)
 	fsys := vfs.FromIOFS(fstest.MapFS{"m.pack": &fstest.MapFile{Data: data}})
@@ -180,7 +180,7 @@ func TestEveryByteCounts(t *testing.T) {
 	}
 }
 
-// TestEveryTruncation cuts the pack at each byte.
+// TestEveryTruncation truncates the pack at each byte.
 func TestEveryTruncation(t *testing.T) {
 	data := goldenBytes(t)
 	for n := range data {
@@ -190,8 +190,7 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// TestBlocksAreNamed damages a block in the middle of a large pack, clears one,
-// and swaps two.
+// TestBlocksAreNamed damages, clears and swaps blocks in the middle of a large pack.
 func TestBlocksAreNamed(t *testing.T) {
 	whole, err := vfs.ReadFile(large().write(t), "m.pack", 1<<30)
 	require.NoError(t, err)
@@ -213,7 +212,7 @@ func TestBlocksAreNamed(t *testing.T) {
 			_, err = f.ReadAt(tensor, make([]byte, 10), BlockBytes+100)
 			require.ErrorContains(t, err, "checksum")
 			_, err = f.ReadAt(tensor, make([]byte, 10), 0)
-			require.NoError(t, err, "other blocks are as good as before")
+			require.NoError(t, err, "other blocks stay readable")
 		})
 	}
 }
@@ -231,24 +230,24 @@ func TestVerifyIsCancelled(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestShrinkingFile cuts an open pack.
+// TestShrinkingFile truncates an open pack.
 func TestShrinkingFile(t *testing.T) {
 	fsys := vfs.NewMem()
 	s := large()
 	require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
 	f := open(t, fsys)
-	w, err := fsys.Create("m.pack") // truncates what is open
+	w, err := fsys.Create("m.pack") // truncates the open file
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	tensor, _ := f.Tensor("blk.1.a")
 	_, err = f.ReadAt(tensor, make([]byte, 10), 0)
 	require.ErrorIs(t, err, store.ErrTruncated)
-	require.ErrorContains(t, err, "become shorter")
+	require.ErrorContains(t, err, "was truncated while in use")
 }
 
-// TestBypassingNeedsTheSameFile opens a pack a second time after something happened to
-// its file.
-func TestBypassingNeedsTheSameFile(t *testing.T) {
+// TestBypassCacheNeedsTheSameFile calls BypassCache after the file was removed, replaced or
+// truncated.
+func TestBypassCacheNeedsTheSameFile(t *testing.T) {
 	for name, happen := range map[string]func(fsys *vfs.Mem) error{
 		"removed":  func(fsys *vfs.Mem) error { return fsys.Remove("m.pack") },
 		"replaced": func(fsys *vfs.Mem) error { return Write(fsys, "m.pack", small().Contents, small().body) },
@@ -263,7 +262,7 @@ func TestBypassingNeedsTheSameFile(t *testing.T) {
 			require.ErrorIs(t, err, ErrReplaced)
 			require.ErrorContains(t, err, "m.pack: ")
 			require.NoError(t, Write(fsys, "m.pack", s.Contents, s.body))
-			require.NoError(t, f.BypassCache(), "the same bytes are the same pack")
+			require.NoError(t, f.BypassCache(), "a file with the same bytes is the same pack")
 			s.check(t, f)
 		})
 	}
@@ -281,8 +280,7 @@ func manyTensors(n int) *sample {
 	return s
 }
 
-// TestManySmallTensors keeps the reader within its bounds where the index is
-// most of the file.
+// TestManySmallTensors checks the memory bound for a file that is mostly index.
 func TestManySmallTensors(t *testing.T) {
 	fsys := manyTensors(20_000).write(t)
 	data, err := vfs.ReadFile(fsys, "m.pack", 1<<30)
@@ -311,8 +309,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// FuzzOpenPack looks for files that break the bounds, or that open and then
-// cannot be read without an error of their own kind.
+// FuzzOpenPack looks for files that exceed the memory bound, or that open and then fail
+// with an error that is not a format error.
 func FuzzOpenPack(f *testing.F) {
 	golden := goldenBytes(f)
 	f.Add(golden, false)
@@ -343,8 +341,8 @@ func isFormatError(err error) bool {
 	return false
 }
 
-// withValidChecksums sets the sums of footer and index right, so that the fuzzer
-// comes past them.
+// withValidChecksums updates the checksums of footer and index, so that the fuzzer gets
+// past them.
 func withValidChecksums(data []byte) []byte {
 	if len(data) < headerBytes+footerBytes {
 		return data

@@ -15,15 +15,14 @@ import (
 
 // File is an open pack. It is safe for concurrent use until Close.
 //
-// As a store.Source it gives every tensor as the source had it: rows one behind
-// the other, whatever their layout here. Offsets of its tensors are those of
-// what is stored.
+// As a store.Source it returns every tensor as the source had it, in contiguous rows,
+// whatever its layout in the pack. The offsets of its tensors are those in the pack.
 type File struct {
 	*store.Index
 	fsys   vfs.FS
 	path   string
 	file   vfs.File
-	direct vfs.File // reads past the page cache; nil until asked for
+	direct vfs.File // bypasses the page cache; nil until BypassCache
 	footer footer
 	index  *index
 	byName map[string]int32 // index into index.tensors
@@ -31,7 +30,7 @@ type File struct {
 
 var _ store.Source = (*File)(nil)
 
-// Is reports whether the file begins as packs do.
+// Is reports whether the file begins with the magic of packs.
 func Is(fsys vfs.FS, path string) bool {
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -43,7 +42,7 @@ func Is(fsys vfs.FS, path string) bool {
 	return err == nil && string(head) == headerMagic
 }
 
-// Open opens a pack. It reads the index and none of the weights.
+// Open opens a pack. It reads the index and no weights.
 func Open(fsys vfs.FS, path string) (*File, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
@@ -63,7 +62,7 @@ func (f *File) open() error {
 	}
 	if size < headerBytes+footerBytes {
 		return &store.FormatError{
-			Path: f.path, Off: size, Field: "header", Reason: fmt.Sprintf("the file has %d bytes, no pack has less than %d", size, headerBytes+footerBytes),
+			Path: f.path, Off: size, Field: "header", Reason: fmt.Sprintf("the file has %d bytes; a pack has at least %d", size, headerBytes+footerBytes),
 			Kind: store.ErrTruncated,
 		}
 	}
@@ -80,7 +79,7 @@ func (f *File) open() error {
 	if f.footer, err = decodeFooter(f.path, tail, size); err != nil {
 		return err
 	}
-	encoded := make([]byte, f.footer.length) // no longer than the file
+	encoded := make([]byte, f.footer.length) // bounded by the size of the file
 	if _, err := f.file.ReadAt(encoded, f.footer.index); err != nil {
 		return err
 	}
@@ -92,14 +91,14 @@ func (f *File) open() error {
 	}
 	if tiling := f.index.about.Tiling; tiling != tiled.LayoutVersion {
 		return &store.FormatError{
-			Path: f.path, Off: f.footer.index, Field: "tiling", Reason: fmt.Sprintf("version %d is unknown, %d is read", tiling, tiled.LayoutVersion),
+			Path: f.path, Off: f.footer.index, Field: "tiling", Reason: fmt.Sprintf("version %d is unknown; this program reads %d", tiling, tiled.LayoutVersion),
 			Hint: "import the model again with this program", Kind: store.ErrUnsupported,
 		}
 	}
 	return f.buildIndex()
 }
 
-// buildIndex makes the tensors known by name.
+// buildIndex builds the store.Index and the table of tensor names.
 func (f *File) buildIndex() error {
 	tensors := make([]store.Tensor, len(f.index.tensors))
 	f.byName = make(map[string]int32, len(tensors))
@@ -107,7 +106,7 @@ func (f *File) buildIndex() error {
 		t := &f.index.tensors[i]
 		_, plain, err := t.sizes()
 		if err != nil {
-			return err // decodeIndex has seen that there is none
+			return err // cannot happen: decodeIndex has checked the tensor
 		}
 		tensors[i] = store.Tensor{
 			Name: t.Name, Type: t.Type, Shape: t.Shape, Size: plain,
@@ -120,13 +119,12 @@ func (f *File) buildIndex() error {
 	return err
 }
 
-// ErrReplaced says that the pack that was opened is not in its place any more.
+// ErrReplaced reports that another file, or none, is now at the path of an open pack.
 var ErrReplaced = errors.New("the pack was removed, replaced or changed since it was opened; put it back, or open the model again")
 
-// BypassCache makes reads of whole blocks go past the operating system's page
-// cache from now on, where the file system can do that. It must not be called
-// while there are reads. The file is opened a second time for that, so it fails with
-// ErrReplaced where another one is in its place.
+// BypassCache makes later reads of whole blocks bypass the operating system's page cache,
+// if the file system supports that. It must not be called while reads are in progress. It
+// opens the file a second time and returns ErrReplaced if the path now has another file.
 func (f *File) BypassCache() error {
 	if f.direct != nil {
 		return nil
@@ -145,8 +143,8 @@ func (f *File) BypassCache() error {
 	return nil
 }
 
-// checkSame reports with an error if a file is not this pack, by its last bytes: they hold
-// the sum of the index, which holds those of all blocks.
+// checkSame returns ErrReplaced if file is not this pack. It compares the footers: a footer
+// holds the checksum of the index, which holds the checksums of all blocks.
 func (f *File) checkSame(file vfs.File) error {
 	size, err := file.Size()
 	if err != nil {
@@ -164,21 +162,20 @@ func (f *File) checkSame(file vfs.File) error {
 	return nil
 }
 
-// MapSection maps a section into memory. Nothing is checked: see CheckSection.
+// MapSection maps a section into memory without verifying it: see CheckSection.
 func (f *File) MapSection(i int) (*vfs.Mapping, error) {
 	x := &f.index.extents[i]
 	return vfs.Map(f.file, x.off, x.size)
 }
 
-// SectionCached reports whether a section is likely to be in the system's page
-// cache as a whole.
+// SectionCached reports whether a whole section is likely to be in the page cache.
 func (f *File) SectionCached(i int) bool {
 	x := &f.index.extents[i]
 	return vfs.Cached(f.file, x.off, x.size)
 }
 
-// CheckSection compares the sums of all blocks of a section, the whole of which
-// is given, that hold bytes from one offset to another.
+// CheckSection verifies the blocks of a section that overlap the range [from, to). section
+// holds the whole section.
 func (f *File) CheckSection(i int, section []byte, from, to int64) error {
 	x := &f.index.extents[i]
 	for b := from / BlockBytes; b*BlockBytes < min(to, x.size); b++ {
@@ -189,7 +186,7 @@ func (f *File) CheckSection(i int, section []byte, from, to int64) error {
 	return nil
 }
 
-// Close closes the file. There must be no reads any more.
+// Close closes the file. No reads may be in progress.
 func (f *File) Close() error {
 	err := f.Index.Close()
 	if f.direct != nil {
@@ -198,55 +195,55 @@ func (f *File) Close() error {
 	return err
 }
 
-// checksumError is the error for bytes at off that do not have their sum.
+// checksumError returns the error for bytes at off with a wrong checksum.
 func (f *File) checksumError(off int64, field string) error {
 	return &store.FormatError{
-		Path: f.path, Off: off, Field: field, Reason: "the bytes do not have their checksum: the file is damaged",
+		Path: f.path, Off: off, Field: field, Reason: "checksum mismatch: the file is damaged",
 		Hint: "import the model again", Kind: store.ErrFormat,
 	}
 }
 
-// About says what the pack was made from.
+// About returns what the pack was made from.
 func (f *File) About() About { return f.index.about }
 
 // Size returns the length of the file.
 func (f *File) Size() int64 { return f.footer.file }
 
-// Identity is a hash of the index, which holds a sum of every block of the file.
+// Identity returns a hash of the index, which holds the checksum of every block.
 func (f *File) Identity() [sha256.Size]byte { return sha256.Sum256(f.index.encode()) }
 
-// Location is where a tensor lies in a pack.
+// Location is the place of a tensor in a pack.
 type Location struct {
 	Tensor
-	Section int   // for Section and SectionSize
-	Bytes   int64 // in the section
+	Section int   // argument of File.Section and File.SectionSize
+	Bytes   int64 // size in the section
 }
 
-// Find returns the place of a tensor.
+// Find returns the location of a tensor.
 func (f *File) Find(name string) (p Location, ok bool) {
 	i, ok := f.byName[name]
 	if !ok {
 		return Location{}, false
 	}
 	p = Location{Tensor: f.index.tensors[i], Section: int(f.index.extentOf[i])}
-	p.Bytes, _ = p.Tensor.Bytes() // decodeIndex has seen that it is sound
+	p.Bytes, _ = p.Tensor.Bytes() // decodeIndex has checked it
 	return p, true
 }
 
 // SectionSize returns the length of a section.
 func (f *File) SectionSize(i int) int64 { return f.index.extents[i].size }
 
-// Section returns a section's bytes as they lie in the file, checked as they
-// are read. Reads that begin and end at whole blocks are the fastest.
+// Section returns a reader of a section's bytes as they lie in the file. It verifies what
+// it reads. Reads that begin and end at block boundaries are fastest.
 func (f *File) Section(i int) io.ReaderAt { return extentReader{f, &f.index.extents[i]} }
 
-// Attachment returns a file that the pack carries; ok is false if it has none
-// of that name.
+// Attachment returns the content of an attachment. ok is false if the pack has none of this
+// name.
 func (f *File) Attachment(name string) (data []byte, ok bool, err error) {
 	for i := range f.index.extents {
 		x := &f.index.extents[i]
 		if x.kind == attachment && x.name == name {
-			data = make([]byte, x.size) // no longer than the file
+			data = make([]byte, x.size) // bounded by the size of the file
 			_, err = f.readExtent(x, data, 0)
 			return data, true, err
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// A sample is what a test packs: the contents, and the rows of every tensor as
-// a source has them.
+// sample is the input of a test: the contents, and the rows of every tensor as a source has
+// them.
 type sample struct {
 	Contents
 	plain map[string][]byte
@@ -48,7 +48,7 @@ func (s *sample) add(name string, typ quant.Type, layout Layout, shape ...int) {
 
 func (s *sample) section(name string) { s.Sections = append(s.Sections, Section{Name: name}) }
 
-// body writes the tensors' bytes in pieces that do not end where tensors do.
+// body writes the bytes of the tensors in pieces that cross tensor boundaries.
 func (s *sample) body(w io.Writer) error {
 	var all []byte
 	for _, sec := range s.Sections {
@@ -75,8 +75,8 @@ func (s *sample) body(w io.Writer) error {
 	return nil
 }
 
-// small is the sample that is kept as a golden file: every layout, a vector,
-// a tile that is not full, an attachment and an empty one.
+// small is the sample of the golden file: every layout, a vector, a partial tile, an
+// attachment and an empty one.
 func small() *sample {
 	s := &sample{Contents: Contents{
 		About:       About{CreatedBy: "llmrun test", Source: "small.gguf", SourceBytes: 12345, Fingerprint: Fingerprint{1, 2, 3}},
@@ -93,7 +93,7 @@ func small() *sample {
 	return s
 }
 
-// large has sections of several blocks, that end within one.
+// large returns sections of several blocks with a short last block.
 func large() *sample {
 	s := &sample{Contents: Contents{About: About{Source: "large"}}}
 	for l := range 2 {
@@ -104,7 +104,7 @@ func large() *sample {
 	return s
 }
 
-// write packs a sample as m.pack of a file system in memory.
+// write writes a sample as m.pack to a file system in memory.
 func (s *sample) write(t testing.TB) vfs.FS {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -120,7 +120,7 @@ func open(t testing.TB, fsys vfs.FS) *File {
 	return f
 }
 
-// check compares all that a pack gives with the sample.
+// check compares everything that a pack returns with the sample.
 func (s *sample) check(t *testing.T, f *File) {
 	t.Helper()
 	require.NoError(t, f.Verify(context.Background(), nil))
@@ -156,15 +156,15 @@ func TestWriteThenRead(t *testing.T) {
 			s.check(t, f)
 			want, err := s.Bytes()
 			require.NoError(t, err)
-			require.InDelta(t, want, f.Size(), 4096+100*float64(len(s.plain)), "the length is known beforehand")
+			require.InDelta(t, want, f.Size(), 4096+100*float64(len(s.plain)), "Contents.Bytes predicts the length")
 			left, err := fsys.ReadDir(".")
 			require.NoError(t, err)
-			require.Len(t, left, 1, "no temporary file and no lock stay")
+			require.Len(t, left, 1, "no temporary file and no lock remain")
 		})
 	}
 }
 
-// TestReadAnywhere reads parts of tensors, some of them across blocks and tiles.
+// TestReadAnywhere reads ranges of tensors, some across blocks and tiles.
 func TestReadAnywhere(t *testing.T) {
 	s := large()
 	f := open(t, s.write(t))
@@ -187,9 +187,9 @@ func TestReadAnywhere(t *testing.T) {
 	require.ErrorContains(t, err, "another source")
 }
 
-// TestSectionsAreFrames reads sections as the engine does: tensors lie where
-// Find says, aligned, in their layout.
-func TestSectionsAreFrames(t *testing.T) {
+// TestSectionsHoldTensors reads sections as the engine does: tensors lie where Find says,
+// aligned and in their layout.
+func TestSectionsHoldTensors(t *testing.T) {
 	s := small()
 	f := open(t, s.write(t))
 	for _, sec := range s.Sections {
@@ -241,8 +241,8 @@ func TestIs(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden opens a file that an earlier version wrote, and writes it again:
-// the format stays what it is.
+// TestGolden opens a file of an earlier program and writes it again: the format does not
+// change.
 func TestGolden(t *testing.T) {
 	path := filepath.Join("testdata", "version2.pack")
 	s := small()
@@ -260,5 +260,5 @@ func TestGolden(t *testing.T) {
 	require.NoError(t, err)
 	got, err := vfs.ReadFile(fsys, "m.pack", 1<<20)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(want, got), "a pack of the same contents is the same file")
+	require.True(t, bytes.Equal(want, got), "equal contents give equal files")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// extentReader reads one extent.
+// extentReader reads an extent. It implements the source interface of package prefetch.
 type extentReader struct {
 	f *File
 	x *extent
@@ -24,8 +24,8 @@ func (r extentReader) ReadAt(p []byte, off int64) (int, error) {
 	return r.f.readExtent(r.x, p, off)
 }
 
-// Stored returns where whole blocks lie in the file. Those that are not wanted as
-// wholes are read otherwise.
+// Stored returns the file and offset of whole blocks, so that the caller can read them
+// directly and verify them with Check. It returns nil for ranges that are not whole blocks.
 func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
 	if r.f.direct == nil || off%BlockBytes != 0 || n%BlockBytes != 0 && off+n != r.x.size {
 		return nil, 0
@@ -33,19 +33,19 @@ func (r extentReader) Stored(off, n int64) (file vfs.File, at int64) {
 	return r.f.direct, r.x.off + off
 }
 
-// Unit is what sums are of.
+// Unit returns the block size.
 func (r extentReader) Unit() int { return BlockBytes }
 
-// Check compares blocks with their sums.
+// Check verifies the checksums of blocks.
 func (r extentReader) Check(p []byte, off int64) error {
 	return r.f.checkBlocks(r.x, off/BlockBytes, p)
 }
 
-// readExtent fills p, which lies in the extent, from the offset in it. Blocks
-// are read and summed as wholes: those that p does not hold completely pass
-// through memory of their own.
+// readExtent fills p, which lies inside the extent, from offset off in the extent. It reads
+// and verifies whole blocks. A block that p holds only in part is read into a temporary
+// buffer.
 func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
-	var edge []byte // a block of which only a part is wanted
+	var edge []byte // buffer for a block that p holds in part
 	for n < len(p) {
 		at := off + int64(n)
 		first, skip := at/BlockBytes, int(at%BlockBytes)
@@ -53,7 +53,7 @@ func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
 		if skip == 0 {
 			whole := len(rest) / BlockBytes * BlockBytes
 			if at+int64(len(rest)) == x.size {
-				whole = len(rest) // the last block is a short one
+				whole = len(rest) // the last block is short
 			}
 			if whole > 0 {
 				if err := f.readBlocks(x, first, rest[:whole]); err != nil {
@@ -75,7 +75,7 @@ func (f *File) readExtent(x *extent, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// readBlocks fills p with blocks from the first on, and compares their sums.
+// readBlocks fills p with blocks, beginning with block first, and verifies them.
 func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 	off := x.off + first*BlockBytes
 	file := f.file
@@ -87,14 +87,14 @@ func (f *File) readBlocks(x *extent, first int64, p []byte) error {
 			return err
 		}
 		return &store.FormatError{
-			Path: f.path, Off: off + int64(n), Field: x.field(), Reason: "the file has become shorter while in use",
+			Path: f.path, Off: off + int64(n), Field: x.field(), Reason: "the file was truncated while in use",
 			Hint: "open the model again", Kind: store.ErrTruncated,
 		}
 	}
 	return f.checkBlocks(x, first, p)
 }
 
-// checkBlocks compares blocks from the first on with their sums.
+// checkBlocks verifies blocks, beginning with block first.
 func (f *File) checkBlocks(x *extent, first int64, p []byte) error {
 	for i := first; len(p) > 0; i++ {
 		block := p[:min(BlockBytes, len(p))]
@@ -106,12 +106,12 @@ func (f *File) checkBlocks(x *extent, first int64, p []byte) error {
 	return nil
 }
 
-// untileBytes is about how much of a tiled tensor is read to put its rows in
-// order; more than a block, so that few blocks are read twice.
+// untileBytes is about how much of a tiled tensor is read at once to restore its row order.
+// It is larger than a block, so that few blocks are read twice.
 const untileBytes = 4 << 20
 
-// readTiles fills p with rows of a tiled tensor as the source had them, from
-// the offset among these rows on.
+// readTiles fills p with rows of a tiled tensor in the order of the source. off is the
+// offset in these rows.
 func (f *File) readTiles(x *extent, t *Tensor, p []byte, off int64) (n int, err error) {
 	packed, _, err := t.sizes()
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *File) readTiles(x *extent, t *Tensor, p []byte, off int64) (n int, err 
 	for n < len(p) {
 		at := off + int64(n)
 		tile := at / tileBytes
-		last := (off + int64(len(p)) - 1) / tileBytes // that is wanted
+		last := (off + int64(len(p)) - 1) / tileBytes // last tile to read
 		tiles := make([]byte, min(step, last-tile+1)*tileBytes)
 		if _, err := f.readExtent(x, tiles, t.Off+tile*tileBytes); err != nil {
 			return n, err

@@ -8,12 +8,12 @@ import (
 	"github.com/llmrun/llmrun/store"
 )
 
-// verifyBytes is how much is read at a time: whole blocks.
+// verifyBytes is the size of one read, a multiple of BlockBytes.
 const verifyBytes = 64 * BlockBytes
 
-// Verify reads the whole file and compares every byte with its checksum, or
-// with zero where the format leaves room. It returns the first fault, with its
-// offset. progress, which may be nil, is called with the bytes read so far.
+// Verify reads the whole file and compares every byte with its checksum or, in padding,
+// with zero. It returns the first error, with its offset. It calls progress, which may be
+// nil, with the number of bytes read.
 func (f *File) Verify(ctx context.Context, progress func(done, total int64)) error {
 	buffer := make([]byte, min(verifyBytes, f.footer.index))
 	end := int64(headerBytes)
@@ -39,7 +39,7 @@ func (f *File) Verify(ctx context.Context, progress func(done, total int64)) err
 	return f.verifyZeros(end, f.footer.index)
 }
 
-// verifyZeros checks the space between two extents, less than a page.
+// verifyZeros checks that the padding between two extents, less than a page, is zero.
 func (f *File) verifyZeros(from, to int64) error {
 	space := make([]byte, to-from)
 	if len(space) == 0 {
@@ -51,7 +51,7 @@ func (f *File) verifyZeros(from, to int64) error {
 	if i := bytes.IndexFunc(space, func(r rune) bool { return r != 0 }); i >= 0 {
 		return &store.FormatError{
 			Path: f.path, Off: from + int64(i), Field: "space between extents",
-			Reason: fmt.Sprintf("holds %#x where zero belongs", space[i]), Hint: "import the model again", Kind: store.ErrFormat,
+			Reason: fmt.Sprintf("holds %#x instead of zero", space[i]), Hint: "import the model again", Kind: store.ErrFormat,
 		}
 	}
 	return nil

@@ -11,26 +11,26 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Contents is what goes into a pack, except for the bytes of the tensors.
+// Contents is the content of a pack except for the bytes of the tensors.
 type Contents struct {
 	About       About
 	Attachments []Attachment
 	Sections    []Section
 }
 
-// Attachment is a file that a pack carries along.
+// Attachment is a file that a pack carries.
 type Attachment struct {
 	Name string
 	Data []byte
 }
 
-// Section is a run of tensors that are used, and read, together.
+// Section is a sequence of tensors that the engine reads together.
 type Section struct {
 	Name    string
-	Tensors []Tensor // in the order in which they will lie
+	Tensors []Tensor // in file order
 }
 
-// Bytes returns about how long the pack will be.
+// Bytes returns the approximate length of the pack.
 func (c *Contents) Bytes() (int64, error) {
 	total := int64(headerBytes + footerBytes)
 	for _, a := range c.Attachments {
@@ -46,17 +46,18 @@ func (c *Contents) Bytes() (int64, error) {
 	return total, nil
 }
 
-// assignOffsets sets the offsets of the section's tensors and returns its length.
+// assignOffsets sets the offsets of the section's tensors and returns the length of the
+// section.
 func (s *Section) assignOffsets() (int64, error) {
 	end := int64(0)
 	for i := range s.Tensors {
 		t := &s.Tensors[i]
 		size, err := t.Bytes()
 		if err != nil {
-			return 0, fmt.Errorf("pack: tensor %q: %w", t.Name, err)
+			return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if size == 0 {
-			return 0, fmt.Errorf("pack: tensor %q has no elements", t.Name)
+			return 0, fmt.Errorf("tensor %q has no elements", t.Name)
 		}
 		t.Off = end
 		end = alignUp(end+size, Align)
@@ -64,11 +65,9 @@ func (s *Section) assignOffsets() (int64, error) {
 	return end, nil
 }
 
-// Write writes a pack, which is there completely or not at all. body is to
-// write the bytes of all tensors, in the order of the sections and with nothing
-// between them. While another process writes the same pack, Write fails at once
-// with an error that wraps vfs.ErrLocked. What earlier writers left behind that
-// were killed is removed.
+// Write writes a pack atomically. body must write the bytes of all tensors in the order of
+// the sections, without gaps. While another process writes the same pack, Write returns an
+// error that wraps vfs.ErrLocked. Write removes the leftovers of killed writers.
 func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (err error) {
 	lock, err := vfs.Lock(fsys, path+lockSuffix)
 	if err != nil {
@@ -80,7 +79,7 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 	}
 	w := &writer{}
 	if err := w.plan(&c); err != nil {
-		return err
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	err = vfs.WriteAtomic(fsys, path, func(out io.Writer) error {
 		w.out = out
@@ -92,19 +91,19 @@ func Write(fsys vfs.FS, path string, c Contents, body func(w io.Writer) error) (
 	return nil
 }
 
-// writer lays a pack out as its bytes come in.
+// writer writes the parts of a pack in file order.
 type writer struct {
 	out     io.Writer
 	index   index
-	at      int64 // length of the file so far
-	next    int   // tensor that the next byte of body belongs to
-	missing int64 // bytes of it that are still missing
+	at      int64 // offset of the next byte in the file
+	next    int   // tensor of the next byte of body
+	missing int64 // bytes of this tensor that body has not written
 
-	blockChecksum uint32 // of the block that is being written
-	blockFill     int    // its bytes so far
+	blockChecksum uint32 // of the current block
+	blockFill     int    // bytes of the current block
 }
 
-// plan fills the index, except for offsets and sums of extents.
+// plan fills the index except for the offsets and checksums of extents.
 func (w *writer) plan(c *Contents) error {
 	x := &w.index
 	x.about = c.About
@@ -119,7 +118,7 @@ func (w *writer) plan(c *Contents) error {
 			return err
 		}
 		if size == 0 {
-			return fmt.Errorf("pack: section %q is empty", s.Name)
+			return fmt.Errorf("section %q is empty", s.Name)
 		}
 		for range s.Tensors {
 			x.extentOf = append(x.extentOf, int32(len(x.extents)))
@@ -130,7 +129,7 @@ func (w *writer) plan(c *Contents) error {
 	return nil
 }
 
-// write writes the file from the header to the footer.
+// write writes the file from header to footer.
 func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
 	if err := w.writeRaw(encodeHeader()); err != nil {
 		return err
@@ -151,7 +150,7 @@ func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
 		return err
 	}
 	if w.next < len(w.index.tensors) {
-		return fmt.Errorf("pack: tensor %q lacks %d bytes", w.index.tensors[w.next].Name, w.missing)
+		return fmt.Errorf("tensor %q lacks %d bytes", w.index.tensors[w.next].Name, w.missing)
 	}
 	f := footer{index: w.at}
 	encoded := w.index.encode()
@@ -159,14 +158,14 @@ func (w *writer) write(c *Contents, body func(w io.Writer) error) error {
 	return w.writeRaw(append(encoded, f.encode()...))
 }
 
-// bodyWriter is what the bytes of tensors are written to.
+// bodyWriter receives the bytes of the tensors.
 type bodyWriter struct{ w *writer }
 
 func (b bodyWriter) Write(p []byte) (int, error) {
 	w, n := b.w, 0
 	for n < len(p) {
 		if w.next >= len(w.index.tensors) {
-			return n, fmt.Errorf("pack: %d bytes more than the tensors have", len(p)-n)
+			return n, fmt.Errorf("%d bytes more than the tensors have", len(p)-n)
 		}
 		piece := p[n : n+int(min(int64(len(p)-n), w.missing))]
 		if err := w.writeChecksummed(w.current(), piece); err != nil {
@@ -185,7 +184,7 @@ func (b bodyWriter) Write(p []byte) (int, error) {
 // current returns the section of the next byte.
 func (w *writer) current() *extent { return &w.index.extents[w.index.extentOf[w.next]] }
 
-// beginTensor makes the next tensor the present one.
+// beginTensor starts the tensor w.next.
 func (w *writer) beginTensor() (err error) {
 	if w.next == len(w.index.tensors) {
 		return nil
@@ -198,7 +197,7 @@ func (w *writer) beginTensor() (err error) {
 	return err
 }
 
-// endTensor fills up to the next one's place, or to the end of the section.
+// endTensor pads to the next tensor or to the end of the section.
 func (w *writer) endTensor() error {
 	x := w.current()
 	upTo := x.size
@@ -218,7 +217,7 @@ func (w *writer) endTensor() error {
 	return w.beginTensor()
 }
 
-// writeChecksummed writes bytes of an extent and sums its full blocks.
+// writeChecksummed writes bytes of an extent and records the checksums of full blocks.
 func (w *writer) writeChecksummed(x *extent, p []byte) error {
 	for rest := p; len(rest) > 0; {
 		n := min(len(rest), BlockBytes-w.blockFill)
@@ -236,7 +235,7 @@ func (w *writer) endBlock(x *extent) {
 	w.blockChecksum, w.blockFill = 0, 0
 }
 
-// endExtent sums the last block and fills up the page.
+// endExtent records the checksum of the last block and pads to the page.
 func (w *writer) endExtent(x *extent) error {
 	if w.blockFill > 0 {
 		w.endBlock(x)
@@ -250,11 +249,11 @@ func (w *writer) writeRaw(p []byte) error {
 	return err
 }
 
-// lockSuffix makes the name of the lock that a pack's writer holds.
+// lockSuffix is the suffix of the lock that the writer of a pack holds.
 const lockSuffix = ".lock"
 
-// removeStale removes the temporary files of writers of path that have died.
-// The lock of path is held, so none of them is alive.
+// removeStale removes the temporary files of killed writers of path. The caller holds the
+// lock of path, so no writer is alive.
 func removeStale(fsys vfs.FS, path string) error {
 	dir, base := vfs.Split(path)
 	entries, err := fsys.ReadDir(dir)

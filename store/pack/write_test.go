@@ -12,8 +12,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// TestWriteRefuses gives bodies and contents that do not fit together.
-func TestWriteRefuses(t *testing.T) {
+// TestWriteRejectsInvalidInput passes bodies and contents that do not match.
+func TestWriteRejectsInvalidInput(t *testing.T) {
 	body := func(n int) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := w.Write(make([]byte, n)); return err }
 	}
@@ -47,9 +47,9 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestTwoWriters lets many write the same pack at once: each wins or is told
-// that another one is at it, and what stays is whole.
-func TestTwoWriters(t *testing.T) {
+// TestConcurrentWriters writes the same pack from many goroutines: each succeeds or returns
+// ErrLocked, and the file is valid.
+func TestConcurrentWriters(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"mem": vfs.NewMem(), "os": vfs.Sub(vfs.OS(), t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			s := small()
@@ -57,7 +57,7 @@ func TestTwoWriters(t *testing.T) {
 			errs := make([]error, 8)
 			for i := range errs {
 				c := s.Contents
-				c.Sections = nil // Write places tensors in the slices that it gets
+				c.Sections = nil // Write sets offsets in the slices that it receives
 				for _, sec := range s.Sections {
 					c.Sections = append(c.Sections, Section{sec.Name, append([]Tensor(nil), sec.Tensors...)})
 				}
@@ -81,9 +81,9 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestStaleTemporariesGo finds what a killed writer left, and another file that
-// only looks similar.
-func TestStaleTemporariesGo(t *testing.T) {
+// TestStaleTemporariesAreRemoved removes the leftovers of a killed writer and keeps a file
+// with a similar name.
+func TestStaleTemporariesAreRemoved(t *testing.T) {
 	fsys := vfs.NewMem()
 	for _, name := range []string{"m.pack" + vfs.TempMark + "1234", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"} {
 		require.NoError(t, vfs.WriteFile(fsys, name, []byte("x")))
@@ -99,8 +99,8 @@ func TestStaleTemporariesGo(t *testing.T) {
 	require.Equal(t, []string{"m.pack", "m.pack.lock", "other.pack" + vfs.TempMark + "1234"}, names)
 }
 
-// TestPowerLoss stops a writer at each operation and looks at what a machine
-// that lost power would find: no pack, or the old one, or a whole new one.
+// TestPowerLoss stops a writer before each operation and simulates a power loss: the disk
+// then holds no pack, the old one or a complete new one.
 func TestPowerLoss(t *testing.T) {
 	old, s := small(), small()
 	s.About.Source = "new"
@@ -123,7 +123,7 @@ func TestPowerLoss(t *testing.T) {
 				s.check(t, f)
 				continue
 			}
-			require.Error(t, err, "Write promised that the new one is there")
+			require.Error(t, err, "after Write returns, the new pack is durable")
 			old.check(t, f)
 		}
 		if !reached {

@@ -1,12 +1,13 @@
-// Package w8a8 reads and writes calibrations: what was found out about the
-// activations of a model so that its matrices can be multiplied in 8-bit integers
-// with one scale for all activations, as neural processors want it.
+// Package w8a8 reads and writes calibrations. A calibration holds the activation statistics
+// that are needed to run the matmuls of a model in 8-bit integers with one fixed activation
+// scale per input, as NPUs require.
 //
-// A calibration is a file beside the model. It says for each input of matrices
-// with which scale it is rounded, and which of its channels exceed what that scale
-// can express. Of the matrices it holds the columns of all channels as floats, one
-// behind the other: the model itself has rows, of which a column touches every
-// one, and a column that is needed unexpectedly has to come in one read.
+// A calibration is a file beside the model. For each matmul input it stores the scale that
+// quantizes the input and the outlier channels, whose values exceed the range of the scale.
+// It also stores the columns of the matrices as floats, contiguously: the outlier path
+// multiplies outliers with columns, the model stores rows, and a column must come with a
+// single read.
 //
-// FORMAT.md specifies the file.
+// [Open] returns a [File]. Its [Index] lists the inputs, and [File.Column] reads a column.
+// [Write] writes a file. FORMAT.md specifies the format.
 package w8a8

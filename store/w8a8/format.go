@@ -11,72 +11,73 @@ import (
 )
 
 const (
-	// Version is that of the format, see FORMAT.md.
+	// Version is the version of the format, see FORMAT.md.
 	Version = 1
-	// Suffix is what a calibration beside a model is called behind its name.
+	// Suffix is appended to the name of a model to name its calibration.
 	Suffix = ".w8a8"
 
 	magic            = "LLMRW8A8"
 	headerBytes      = 64
-	checksummedBytes = 40 // of the header
+	checksummedBytes = 40 // of the header; its checksum follows
 	pageBytes        = 4096
-	// maxIndexBytes bounds the index. A channel takes 30 bytes, and an input has
-	// some thousands at most.
+	// maxIndexBytes limits the index. A channel takes 30 bytes, and an input has a few
+	// thousand channels.
 	maxIndexBytes = 64 << 20
-	// maxInputBytes bounds an input in it: channels and matrices without fields take
-	// many times more memory than text.
+	// maxInputBytes limits the JSON of one input: empty channels and matrices take many
+	// times more memory than text.
 	maxInputBytes = 4 << 20
-	// maxElems bounds rows and columns of a matrix, so that products of both with a
-	// few bytes cannot overflow.
+	// maxElems limits the rows and columns of a matrix, so that their product with a few
+	// bytes cannot overflow.
 	maxElems = 1 << 26
 )
 
-// Index is all of a calibration but the columns.
+// Index is the content of a calibration except for the columns.
 type Index struct {
-	Model           string  `json:"model"`
-	CreatedBy       string  `json:"made"`
-	Tokens          int     `json:"tokens"`
-	OutlierFraction float64 `json:"outlier_share"`
+	Model           string  `json:"model"`         // hash of the model, see FORMAT.md
+	CreatedBy       string  `json:"made"`          // program and version that wrote the file
+	Tokens          int     `json:"tokens"`        // length of the calibration text
+	OutlierFraction float64 `json:"outlier_share"` // allowed fraction of outliers; 0 if chosen per input
 	Inputs          []Input `json:"inputs"`
 }
 
-// Input is what one or more matrices are multiplied with.
+// Input describes the input of one or more matrices. FORMAT.md explains the fields.
 type Input struct {
-	Name              string    `json:"name"` // of the first matrix
-	Cols              int       `json:"cols"`
-	Scale             float32   `json:"scale"`
-	ClippedScale      float32   `json:"alone"`
-	ClippedErrorRatio float32   `json:"loss"`
-	Max               float32   `json:"max"`
-	Elements          int64     `json:"elements"`
-	Outliers          int64     `json:"outliers"`
-	Channels          []Channel `json:"channels"`
-	Hot               int       `json:"hot"`
-	Matrices          []Matrix  `json:"matrices"`
+	Name              string    `json:"name"`     // name of the first matrix that reads the input
+	Cols              int       `json:"cols"`     // elements of the input
+	Scale             float32   `json:"scale"`    // element x is quantized to round(x/Scale)
+	ClippedScale      float32   `json:"alone"`    // best scale if outliers are dropped
+	ClippedErrorRatio float32   `json:"loss"`     // RMS error of ClippedScale relative to Scale with the outlier path
+	Max               float32   `json:"max"`      // largest magnitude in the calibration text
+	Elements          int64     `json:"elements"` // all elements in the calibration text
+	Outliers          int64     `json:"outliers"` // those that exceed the range of Scale
+	Channels          []Channel `json:"channels"` // channels with outliers, most outliers first
+	Hot               int       `json:"hot"`      // length of the prefix of Channels whose columns stay in memory
+	Matrices          []Matrix  `json:"matrices"` // the matrices that read the input
 }
 
-// Channel is an element of an input that exceeded its scale.
+// Channel is an element of an input that exceeded the scale.
 type Channel struct {
 	Channel int   `json:"channel"`
 	Count   int64 `json:"count"`
 }
 
-// WriteColumns as Matrix.At asks Write for the columns of a matrix.
+// WriteColumns, as the value of Matrix.ColumnsAt, makes Write store the columns of the
+// matrix.
 const WriteColumns = -1
 
-// Matrix is where the columns of a matrix are.
+// Matrix locates the columns of a matrix in the file.
 type Matrix struct {
 	Name      string `json:"name"`
 	Rows      int    `json:"rows"`
-	Type      string `json:"type"`
-	ColumnsAt int64  `json:"at"`
+	Type      string `json:"type"` // number format of the columns
+	ColumnsAt int64  `json:"at"`   // offset of the first column in the file, 0 if there is none
 }
 
-// Importance is how far outliers go beyond what the scale can express: an input
-// of 1 has none.
+// Importance returns how far outliers exceed the range of the scale. It is 1 for an input
+// without outliers.
 func (in *Input) Importance() float64 { return float64(in.Max) / (127 * float64(in.Scale)) }
 
-// HotFraction is the part of the outliers that lies in hot channels.
+// HotFraction returns the fraction of the outliers that lie in hot channels.
 func (in *Input) HotFraction() float64 {
 	var hot int64
 	for _, c := range in.Channels[:in.Hot] {
@@ -85,12 +86,12 @@ func (in *Input) HotFraction() float64 {
 	return float64(hot) / float64(max(in.Outliers, 1))
 }
 
-// HasColumns reports whether the file has the columns of the input's matrices.
+// HasColumns reports whether the file stores the columns of the input's matrices.
 func (in *Input) HasColumns() bool { return len(in.Matrices) > 0 && in.Matrices[0].ColumnsAt != 0 }
 
-// ColumnBytes returns what a column takes in the file, with its sum.
+// ColumnBytes returns the size of a column in the file, with its checksum.
 func (m *Matrix) ColumnBytes() int64 {
-	t, _ := quant.ParseType(m.Type) // check has seen it
+	t, _ := quant.ParseType(m.Type) // check has validated the type
 	return (int64(m.Rows)*int64(t.BlockBytes())+7)/8*8 + checksumBytes
 }
 
@@ -100,8 +101,8 @@ const checksumSeed = 0x3861387763616c69
 
 func checksum(p []byte) uint64 { return store.Sum64(checksumSeed, p) }
 
-// assignOffsets gives the columns of all matrices that have any their offsets, behind an
-// index of so many bytes, and returns where the file ends.
+// assignOffsets sets the offsets of all stored columns behind an index of indexBytes and
+// returns the length of the file.
 func (x *Index) assignOffsets(indexBytes int) int64 {
 	end := int64(headerBytes+indexBytes+pageBytes-1) / pageBytes * pageBytes
 	for i := range x.Inputs {
@@ -116,10 +117,10 @@ func (x *Index) assignOffsets(indexBytes int) int64 {
 	return end
 }
 
-// encode returns the header and the index, once offsets are known.
+// encode returns the header and the index with the final offsets.
 func (x *Index) encode() (head []byte, end int64, err error) {
-	// Offsets depend on the length of the index, and it on the digits of offsets: it
-	// is made longer until it suffices.
+	// The offsets depend on the length of the index, and the length depends on the digits
+	// of the offsets: encode extends the index until it fits.
 	size := 0
 	for {
 		end = x.assignOffsets(size)
@@ -149,8 +150,8 @@ func header(index []byte, fileBytes int64) []byte {
 	return h[:headerBytes]
 }
 
-// check returns what is wrong with an index that comes from a file of so many
-// bytes: where, and why.
+// check validates an index of a file of fileBytes. It returns the faulty field and the
+// reason, or "".
 func (x *Index) check(fileBytes int64) (field, reason string) {
 	seen := map[string]bool{}
 	for i := range x.Inputs {
@@ -161,21 +162,21 @@ func (x *Index) check(fileBytes int64) (field, reason string) {
 	return "", ""
 }
 
-// check returns what is wrong with the input of a number. seen are the matrices of
-// inputs before, and gets its own.
+// check validates the input with the given number. seen holds the matrix names of earlier
+// inputs; check adds its own.
 func (in *Input) check(number int, fileBytes int64, seen map[string]bool) (field, reason string) {
 	field = fmt.Sprintf("inputs[%d]", number)
 	switch {
 	case in.Cols < 1 || in.Cols > maxElems:
-		return field + ".cols", fmt.Sprintf("is %d", in.Cols)
+		return field + ".cols", fmt.Sprintf("%d is out of range", in.Cols)
 	case !isUsableScale(in.Scale) || !isUsableScale(in.ClippedScale) || !(in.Max >= 0):
-		return field, fmt.Sprintf("has the scales %g and %g and the maximum %g", in.Scale, in.ClippedScale, in.Max)
+		return field, fmt.Sprintf("the scales %g and %g or the maximum %g are out of range", in.Scale, in.ClippedScale, in.Max)
 	case in.Hot < 0 || in.Hot > len(in.Channels) || len(in.Channels) > in.Cols:
-		return field + ".hot", fmt.Sprintf("is %d of %d channels", in.Hot, len(in.Channels))
+		return field + ".hot", fmt.Sprintf("%d of %d channels is out of range for %d columns", in.Hot, len(in.Channels), in.Cols)
 	}
 	for _, c := range in.Channels {
 		if c.Channel < 0 || c.Channel >= in.Cols {
-			return field + ".channels", fmt.Sprintf("has channel %d of %d", c.Channel, in.Cols)
+			return field + ".channels", fmt.Sprintf("channel %d is out of range for %d columns", c.Channel, in.Cols)
 		}
 	}
 	for j := range in.Matrices {
@@ -184,18 +185,18 @@ func (in *Input) check(number int, fileBytes int64, seen map[string]bool) (field
 		t, ok := quant.ParseType(m.Type)
 		switch {
 		case !ok || !t.IsFloat():
-			return field + ".type", fmt.Sprintf("is %q, not F32, F16 or BF16", m.Type)
+			return field + ".type", fmt.Sprintf("%q is not F32, F16 or BF16", m.Type)
 		case m.Rows < 1 || m.Rows > maxElems:
-			return field + ".rows", fmt.Sprintf("is %d", m.Rows)
+			return field + ".rows", fmt.Sprintf("%d is out of range", m.Rows)
 		case m.ColumnsAt != 0 && (m.ColumnsAt < headerBytes || m.ColumnsAt > fileBytes-int64(in.Cols)*m.ColumnBytes()):
-			return field + ".at", fmt.Sprintf("is %d: %d columns do not fit into the file", m.ColumnsAt, in.Cols)
+			return field + ".at", fmt.Sprintf("%d columns at offset %d exceed the file", in.Cols, m.ColumnsAt)
 		case seen[m.Name]:
-			return field + ".name", fmt.Sprintf("is %q for the second time", m.Name)
+			return field + ".name", fmt.Sprintf("%q occurs twice", m.Name)
 		}
 		seen[m.Name] = true
 	}
 	return "", ""
 }
 
-// isUsableScale reports whether a scale can be divided by.
+// isUsableScale reports whether a scale can be a divisor without overflow.
 func isUsableScale(scale float32) bool { return scale > 0x1p-100 && scale < math.MaxFloat32/256 }

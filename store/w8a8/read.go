@@ -16,7 +16,8 @@ import (
 // File is an open calibration. It is safe for concurrent use until Close.
 type File struct {
 	Index
-	// Checksum tells calibrations apart, also those of one model.
+	// Checksum is the checksum of the index. It distinguishes calibrations, including those
+	// of the same model.
 	Checksum uint64
 	path     string
 	file     vfs.File
@@ -24,7 +25,7 @@ type File struct {
 
 const recalibrateHint = "calibrate the model again"
 
-// Open opens a calibration.
+// Open opens a calibration. It reads and checks everything except the columns.
 func Open(fsys vfs.FS, path string) (*File, error) {
 	file, err := fsys.Open(path)
 	if err != nil {
@@ -37,7 +38,7 @@ func Open(fsys vfs.FS, path string) (*File, error) {
 	return f, nil
 }
 
-// readIndex reads everything but the columns.
+// readIndex reads and checks the header and the index.
 func (f *File) readIndex() error {
 	size, err := f.file.Size()
 	if err != nil {
@@ -47,18 +48,18 @@ func (f *File) readIndex() error {
 	if n, err := f.file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	} else if n < headerBytes || string(head[:8]) != magic {
-		return f.formatError(0, "header", "is not that of a calibration", "give a file that llmrun calibrate has written", store.ErrFormat)
+		return f.formatError(0, "header", "is not the header of a calibration", "use a file that llmrun calibrate has written", store.ErrFormat)
 	}
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
 	switch version := binary.LittleEndian.Uint32(head[8:]); {
 	case version != Version:
-		return f.formatError(8, "version", fmt.Sprintf("is %d; this program reads %d", version, Version), recalibrateHint, store.ErrUnsupported)
+		return f.formatError(8, "version", fmt.Sprintf("%d is unknown; this program reads %d", version, Version), recalibrateHint, store.ErrUnsupported)
 	case checksum(head[:checksummedBytes]) != number(checksummedBytes):
 		return f.formatError(0, "header", "is damaged", recalibrateHint, store.ErrFormat)
 	case number(32) != uint64(size):
 		return f.formatError(32, "length", fmt.Sprintf("the file has %d bytes, not %d", size, number(32)), recalibrateHint, store.ErrTruncated)
 	case number(16) > maxIndexBytes || number(16) > uint64(size-headerBytes):
-		return f.formatError(16, "index", fmt.Sprintf("has %d bytes", number(16)), recalibrateHint, store.ErrFormat)
+		return f.formatError(16, "index", fmt.Sprintf("has %d bytes, more than the file or the format allows", number(16)), recalibrateHint, store.ErrFormat)
 	}
 	f.Checksum = number(24)
 	index := make([]byte, number(16))
@@ -74,20 +75,20 @@ func (f *File) readIndex() error {
 	return nil
 }
 
-// decode reads an index of a file of so many bytes, and returns what is wrong with
-// it: where, and why. Each input is checked before memory is taken for the next:
-// text of a few bytes can stand for many.
+// decode reads an index of a file of fileBytes. It returns the faulty field and the reason,
+// or "". It checks each input before it allocates memory for the next: a few bytes of JSON
+// can expand to many.
 func (x *Index) decode(index []byte, fileBytes int64) (field, reason string) {
-	whole := struct {
+	document := struct {
 		*Index
-		Inputs json.RawMessage `json:"inputs"` // in place of the Index' own
+		Inputs json.RawMessage `json:"inputs"` // hides Index.Inputs, so that decode can read it input by input
 	}{Index: x}
-	if err := json.Unmarshal(index, &whole); err != nil {
+	if err := json.Unmarshal(index, &document); err != nil {
 		return "index", err.Error()
 	}
-	list := json.NewDecoder(bytes.NewReader(whole.Inputs))
+	list := json.NewDecoder(bytes.NewReader(document.Inputs))
 	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
-		return "inputs", "is no list"
+		return "inputs", "is not a list"
 	}
 	var text json.RawMessage
 	for seen := map[string]bool{}; list.More(); {
@@ -114,11 +115,11 @@ func (f *File) formatError(off int64, field, reason, hint string, kind error) er
 	return &store.FormatError{Path: f.path, Off: off, Field: field, Reason: reason, Hint: hint, Kind: kind}
 }
 
-// Path returns the name under which the calibration was opened.
+// Path returns the path that Open received.
 func (f *File) Path() string { return f.path }
 
-// Column reads a column of a matrix of an input. raw is memory for
-// Matrix.ColumnBytes. It allocates nothing.
+// Column reads a column of a matrix. raw is a buffer of Matrix.ColumnBytes bytes. Column
+// does not allocate.
 func (f *File) Column(m *Matrix, channel int, dst []float32 /* [rows] */, raw []byte) error {
 	raw = raw[:m.ColumnBytes()]
 	off := m.ColumnsAt + int64(channel)*int64(len(raw))
@@ -129,7 +130,7 @@ func (f *File) Column(m *Matrix, channel int, dst []float32 /* [rows] */, raw []
 	if checksum(data) != binary.LittleEndian.Uint64(raw[len(data):]) {
 		return f.formatError(off, fmt.Sprintf("column %d of %s", channel, m.Name), "is damaged", recalibrateHint, store.ErrFormat)
 	}
-	t, _ := quant.ParseType(m.Type) // check has seen it
+	t, _ := quant.ParseType(m.Type) // check has validated the type
 	quant.DequantRow(t, dst[:m.Rows], data[:m.Rows*t.BlockBytes()])
 	return nil
 }

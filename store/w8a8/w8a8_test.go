@@ -13,7 +13,7 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// sample is a calibration of two inputs, one of them without columns.
+// sample returns a calibration of two inputs. The second one has no columns.
 func sample() *Index {
 	return &Index{
 		Model: "00ff", CreatedBy: "a test", Tokens: 7, OutlierFraction: 0.01,
@@ -28,7 +28,7 @@ func sample() *Index {
 	}
 }
 
-// element is one that all types of floats can hold.
+// element returns a value that every float type represents exactly.
 func element(m *Matrix, channel, row int) float32 { return float32(m.Rows*64 + channel*8 + row) }
 
 func write(t *testing.T, fsys vfs.FS, x *Index) {
@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, *want, f.Index)
 	require.InDelta(t, 100/(127*0.5), f.Inputs[0].Importance(), 1e-9)
 	require.Equal(t, 0.75, f.Inputs[0].HotFraction())
-	require.Zero(t, f.Inputs[1].Matrices[0].ColumnsAt, "nobody wanted these columns")
+	require.Zero(t, f.Inputs[1].Matrices[0].ColumnsAt, "these columns are not stored")
 	for j := range f.Inputs[0].Matrices {
 		m := &f.Inputs[0].Matrices[j]
 		got, raw := make([]float32, m.Rows), make([]byte, m.ColumnBytes())
@@ -70,7 +70,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWriteFails leaves nothing behind.
+// TestWriteFails checks that a failed Write leaves no file.
 func TestWriteFails(t *testing.T) {
 	fsys, broken := vfs.NewMem(), errors.New("no such row")
 	err := Write(fsys, "m.w8a8", sample(), func(*Input, *Matrix, int, int, []float32) error { return broken })
@@ -83,26 +83,26 @@ func TestWriteFails(t *testing.T) {
 	require.ErrorContains(t, Write(fsys, "m.w8a8", x, nil), "inputs[0]")
 }
 
-// TestDamage changes one thing of a sound file at a time.
+// TestDamage applies one change to a valid file at a time.
 func TestDamage(t *testing.T) {
 	fsys := vfs.NewMem()
 	write(t, fsys, sample())
-	sound, err := vfs.ReadFile(fsys, "m.w8a8", 1<<20)
+	valid, err := vfs.ReadFile(fsys, "m.w8a8", 1<<20)
 	require.NoError(t, err)
-	resum := func(b []byte) { binary.LittleEndian.PutUint64(b[checksummedBytes:], checksum(b[:checksummedBytes])) }
+	updateChecksum := func(b []byte) { binary.LittleEndian.PutUint64(b[checksummedBytes:], checksum(b[:checksummedBytes])) }
 	for _, c := range []struct {
-		name, says string
+		name, want string
 		kind       error
 		change     func(b []byte) []byte
 	}{
-		{"empty", "header: is not that of a calibration", store.ErrFormat, func([]byte) []byte { return nil }},
+		{"empty", "header: is not the header of a calibration", store.ErrFormat, func([]byte) []byte { return nil }},
 		{"another file", "llmrun calibrate", store.ErrFormat, func(b []byte) []byte { b[0]++; return b }},
-		{"version", "version: is 9", store.ErrUnsupported, func(b []byte) []byte { b[8] = 9; resum(b); return b }},
+		{"version", "version: 9 is unknown", store.ErrUnsupported, func(b []byte) []byte { b[8] = 9; updateChecksum(b); return b }},
 		{"header", "header: is damaged", store.ErrFormat, func(b []byte) []byte { b[33]++; return b }},
 		{"shorter", "length: the file has", store.ErrTruncated, func(b []byte) []byte { return b[:len(b)-1] }},
 		{"index length", "index: has", store.ErrFormat, func(b []byte) []byte {
 			binary.LittleEndian.PutUint64(b[16:], 1<<60)
-			resum(b)
+			updateChecksum(b)
 			return b
 		}},
 		{"index", "index: is damaged", store.ErrFormat, func(b []byte) []byte { b[headerBytes+20]++; return b }},
@@ -110,23 +110,23 @@ func TestDamage(t *testing.T) {
 			index := b[headerBytes:][:binary.LittleEndian.Uint64(b[16:])]
 			index[0] = '['
 			binary.LittleEndian.PutUint64(b[24:], checksum(index))
-			resum(b)
+			updateChecksum(b)
 			return b
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			require.NoError(t, vfs.WriteFile(fsys, "bad", c.change(append([]byte(nil), sound...))))
+			require.NoError(t, vfs.WriteFile(fsys, "bad", c.change(append([]byte(nil), valid...))))
 			_, err := Open(fsys, "bad")
 			require.ErrorIs(t, err, c.kind)
-			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, err, "bad")
 		})
 	}
 
-	sound[len(sound)-1]++
-	require.NoError(t, vfs.WriteFile(fsys, "bad", sound))
+	valid[len(valid)-1]++
+	require.NoError(t, vfs.WriteFile(fsys, "bad", valid))
 	f, err := Open(fsys, "bad")
-	require.NoError(t, err, "columns are checked when they are read")
+	require.NoError(t, err, "Open does not read the columns")
 	defer f.Close()
 	m := &f.Inputs[0].Matrices[1]
 	raw := make([]byte, m.ColumnBytes())
@@ -136,17 +136,17 @@ func TestDamage(t *testing.T) {
 	require.ErrorContains(t, err, "column 4 of b: is damaged")
 }
 
-// TestIndexIsNotTrusted looks at what an index may claim.
+// TestIndexIsNotTrusted writes invalid values into an index.
 func TestIndexIsNotTrusted(t *testing.T) {
-	for says, change := range map[string]func(x *Index){
-		"cols":        func(x *Index) { x.Inputs[0].Cols = 0 },
-		"scales":      func(x *Index) { x.Inputs[0].ClippedScale = -1 },
-		"hot":         func(x *Index) { x.Inputs[0].Hot = 3 },
-		"channels":    func(x *Index) { x.Inputs[0].Channels[1].Channel = 5 },
-		"type":        func(x *Index) { x.Inputs[0].Matrices[0].Type = "Q4_0" },
-		"rows":        func(x *Index) { x.Inputs[0].Matrices[0].Rows = 1 << 40 },
-		"at":          func(x *Index) { x.Inputs[0].Matrices[0].ColumnsAt = 1 << 20 },
-		"second time": func(x *Index) { x.Inputs[1].Matrices[0].Name = "a" },
+	for want, change := range map[string]func(x *Index){
+		"cols":         func(x *Index) { x.Inputs[0].Cols = 0 },
+		"scales":       func(x *Index) { x.Inputs[0].ClippedScale = -1 },
+		"hot":          func(x *Index) { x.Inputs[0].Hot = 3 },
+		"channels":     func(x *Index) { x.Inputs[0].Channels[1].Channel = 5 },
+		"type":         func(x *Index) { x.Inputs[0].Matrices[0].Type = "Q4_0" },
+		"rows":         func(x *Index) { x.Inputs[0].Matrices[0].Rows = 1 << 40 },
+		"at":           func(x *Index) { x.Inputs[0].Matrices[0].ColumnsAt = 1 << 20 },
+		"occurs twice": func(x *Index) { x.Inputs[1].Matrices[0].Name = "a" },
 	} {
 		x := sample()
 		x.assignOffsets(100)
@@ -154,19 +154,19 @@ func TestIndexIsNotTrusted(t *testing.T) {
 		require.Empty(t, field)
 		change(x)
 		field, reason := x.check(1 << 20)
-		require.Contains(t, field+" "+reason, says)
+		require.Contains(t, field+" "+reason, want)
 	}
 }
 
-// TestIndexTakesLittleMemory opens indexes of short text that stands for many times
-// more memory: neither may take it before it is refused.
+// TestIndexTakesLittleMemory opens indexes whose short JSON expands to much more memory:
+// Open must reject them before it allocates that memory.
 func TestIndexTakesLittleMemory(t *testing.T) {
-	for says, index := range map[string]string{
-		"inputs[0].cols: is 0":                "{\"inputs\":[" + strings.Repeat("{},", 1<<20) + "{}]}",
+	for want, index := range map[string]string{
+		"inputs[0].cols: 0 is out of range":   "{\"inputs\":[" + strings.Repeat("{},", 1<<20) + "{}]}",
 		"inputs[0]: has 6291473 bytes, more":  "{\"inputs\":[{\"matrices\":[" + strings.Repeat("{},", 2<<20) + "{}]}]}",
-		"inputs: is no list":                  "{\"inputs\":{}}",
+		"inputs: is not a list":               "{\"inputs\":{}}",
 		"inputs[0]: json: cannot unmarshal":   "{\"inputs\":[[]]}",
-		"inputs[1].cols: is 0":                "{\"inputs\":[{\"cols\":1,\"scale\":1,\"alone\":1},{}]}",
+		"inputs[1].cols: 0 is out of range":   "{\"inputs\":[{\"cols\":1,\"scale\":1,\"alone\":1},{}]}",
 		"index: json: cannot unmarshal array": "[]",
 	} {
 		fsys := vfs.NewMem()
@@ -175,7 +175,7 @@ func TestIndexTakesLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := Open(fsys, "f")
 		runtime.ReadMemStats(&after)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, want)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(index)+1<<16))
 	}
 }
@@ -193,7 +193,7 @@ func FuzzOpen(f *testing.F) {
 	seed := string(data[headerBytes:][:binary.LittleEndian.Uint64(data[16:])])
 	f.Add([]byte(seed))
 	f.Fuzz(func(t *testing.T, index []byte) {
-		// What is behind the index suffices for the seed's columns.
+		// The bytes behind the index suffice for the columns of the seed.
 		head := header(index, int64(headerBytes+len(index)+len(data)))
 		file := append(append(head, index...), make([]byte, len(data))...)
 		fsys := vfs.NewMem()

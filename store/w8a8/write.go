@@ -10,16 +10,16 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// Write writes a calibration; it is there completely or not at all. Matrices whose
-// At is not 0 get their columns, from fill: it puts the count columns from first
-// on into dst, one behind the other. At is set to where they are.
+// Write writes a calibration atomically. It stores the columns of each matrix whose
+// ColumnsAt is not 0, and sets ColumnsAt to their offset. It calls fill for the columns:
+// fill writes count columns, beginning with column first, contiguously to dst.
 func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, first, count int, dst []float32 /* [count, rows] */) error) error {
 	head, end, err := x.encode()
 	if err != nil {
 		return err
 	}
 	if field, reason := x.check(end); field != "" {
-		return fmt.Errorf("w8a8: %s: %s %s", path, field, reason)
+		return fmt.Errorf("writing %s: %s: %s", path, field, reason)
 	}
 	return vfs.WriteAtomic(fsys, path, func(w io.Writer) error {
 		if _, err := w.Write(head); err != nil {
@@ -42,17 +42,17 @@ func Write(fsys vfs.FS, path string, x *Index, fill func(in *Input, m *Matrix, f
 	})
 }
 
-// columnBatchBytes bounds the memory for columns that are written: the more at a
-// time, the less often the matrix is read.
+// columnBatchBytes limits the memory for the columns of one call of fill. The more columns
+// per call, the less often the caller reads the matrix.
 const columnBatchBytes = 16 << 20
 
 func writeColumns(w io.Writer, in *Input, m *Matrix, fill func(in *Input, m *Matrix, first, count int, dst []float32) error) error {
-	t, _ := quant.ParseType(m.Type) // check has seen it
-	together := min(in.Cols, max(1, columnBatchBytes/4/m.Rows))
-	floats := make([]float32, together*m.Rows)
+	t, _ := quant.ParseType(m.Type) // check has validated the type
+	batch := min(in.Cols, max(1, columnBatchBytes/4/m.Rows))
+	floats := make([]float32, batch*m.Rows)
 	column := make([]byte, m.ColumnBytes())
-	for first := 0; first < in.Cols; first += together {
-		n := min(together, in.Cols-first)
+	for first := 0; first < in.Cols; first += batch {
+		n := min(batch, in.Cols-first)
 		if err := fill(in, m, first, n, floats[:n*m.Rows]); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func writeColumns(w io.Writer, in *Input, m *Matrix, fill func(in *Input, m *Mat
 	return nil
 }
 
-// encode writes a column with its sum.
+// encode writes a column and its checksum to dst.
 func encode(dst []byte, t quant.Type, x []float32 /* [rows] */) {
 	for i, v := range x {
 		switch t {
