@@ -158,7 +158,7 @@ func (g *generation) generate(ctx context.Context) error {
 	for _, id := range g.ids {
 		g.sampler.Accept(id)
 	}
-	reader := &exec.Reader{
+	reader := &exec.ExtendOptions{
 		Each: func(_ int, logits []float32) (err error) {
 			g.next, err = g.sampler.Sample(logits)
 			return err

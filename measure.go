@@ -30,7 +30,7 @@ func (e *Engine) Logits(ctx context.Context, ids []int32, at []int) ([][]float32
 		rows[pos] = nil
 	}
 	err := e.scratchSession(ctx, func(ctx context.Context, s *Session) error {
-		return s.extend(ctx, ids, &exec.Reader{
+		return s.extend(ctx, ids, &exec.ExtendOptions{
 			Want: func(pos int) bool { _, ok := rows[pos]; return ok },
 			Each: func(pos int, logits []float32) error {
 				rows[pos] = slices.Clone(logits)
@@ -111,7 +111,7 @@ func (e *Engine) Perplexity(ctx context.Context, ids []int32, o PerplexityOption
 // the first, read as a text of their own.
 func (s *Session) scoreWindow(ctx context.Context, ids []int32, progress func(done, total int)) (sum float64, err error) {
 	s.seq.Truncate(0)
-	err = s.extend(ctx, ids, &exec.Reader{
+	err = s.extend(ctx, ids, &exec.ExtendOptions{
 		Want: func(pos int) bool { return pos+1 < len(ids) },
 		Each: func(pos int, logits []float32) error {
 			nll, err := negLogLikelihood(logits, ids[pos+1])

@@ -188,7 +188,7 @@ type SelectionUse struct {
 // selectionUse returns what all sessions have left out so far.
 func (e *Engine) selectionUse() SelectionUse {
 	s := e.model.SelectionStats()
-	return SelectionUse{s.Asked, s.Taken, s.Read}
+	return SelectionUse{s.Candidates, s.Selected, s.ReadBytes}
 }
 
 func (u SelectionUse) since(before SelectionUse) SelectionUse {

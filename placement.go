@@ -30,7 +30,7 @@ type Placement struct {
 func newPlacement(p *exec.Placement) *Placement {
 	return &Placement{
 		Device: p.Processor, Layers: p.Layers - p.First, ModelLayers: p.Layers, Context: p.Context,
-		Held: p.Held, Need: p.Need, Memory: p.Memory, Host: p.Here,
+		Held: p.Held, Need: p.Need, Memory: p.Memory, Host: p.HostBytes,
 	}
 }
 

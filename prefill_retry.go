@@ -13,7 +13,7 @@ const maxRePrefills = 3
 // extend lets the model read ids, with which g.ids ends. If that fails because of what
 // was kept on flash, the text is read again from there on: nobody needs a cache as
 // badly as an answer.
-func (g *generation) extend(ctx context.Context, ids []int32, r *exec.Reader) error {
+func (g *generation) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := g.session.extend(ctx, ids, r)
 	for range maxRePrefills {
 		if err == nil || !g.dropDamaged(ctx) {

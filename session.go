@@ -181,7 +181,7 @@ func (s *Session) end() {
 
 // extend lets the model read ids behind what the sequence holds. When ctx ended,
 // the error is its cause and not how the model noticed.
-func (s *Session) extend(ctx context.Context, ids []int32, r *exec.Reader) error {
+func (s *Session) extend(ctx context.Context, ids []int32, r *exec.ExtendOptions) error {
 	err := s.engine.model.Extend(ctx, s.seq, ids, r)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

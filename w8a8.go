@@ -97,7 +97,7 @@ func Calibrate(ctx context.Context, path, text string, o CalibrateOptions) (done
 		return done, err
 	}
 	index, err := exec.MeasureOutliers(ctx, f, ids, exec.Options{Exact: true, Threads: o.Threads},
-		exec.OutlierOptions{Made: build.Name(), Share: o.OutlierFraction, Progress: progressFunc(o.Progress)})
+		exec.OutlierOptions{Made: build.Name(), Fraction: o.OutlierFraction, Progress: progressFunc(o.Progress)})
 	if err != nil {
 		return done, err
 	}

@@ -43,7 +43,7 @@ type attention struct {
 	fetched     pageGroup          // pages from flash that are being attended
 	pages       []fetch.Page       // memory of fetched.pages
 	checks      fetch.PageChecksum // of fetched
-	fetchedErr  sync.Mutex         // guards fetched.err
+	fetchedMu   sync.Mutex         // guards fetched.err
 	selector    pageSelector       // chooses the blocks that rows attend to
 
 	attendPart, mergePart, groupPart func(part, worker int)
@@ -52,7 +52,7 @@ type attention struct {
 // makeParts creates the method values once, because creating one allocates.
 func (a *attention) makeParts() {
 	a.attendPart, a.mergePart, a.groupPart = a.attend, a.mergeSpans, a.attendGroupPart
-	a.selector.start()
+	a.selector.makeParts()
 }
 
 // tile is consecutive rows of one sequence that attend together.
@@ -94,8 +94,8 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 			w.values = a.Floats(kv.BlockTokens * p.m.Spec.HeadDim)
 		case format.Codes():
 			cols := kv.KeyCols(p.m.Spec.HeadDim)
-			w.padded = a.Floats(cols)
-			w.rounded = a.Floats(tiled.FloatsNeeded(cols, queries))
+			w.paddedQuery = a.Floats(cols)
+			w.queryMemory = a.Floats(tiled.FloatsNeeded(cols, queries))
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (p *pass) carveWorkers(a *tiering.Arena) {
 // carve takes the buffers that carry state between steps of attention.
 func (a *attention) carve(arena *tiering.Arena) {
 	for i := range a.tileStates {
-		a.tileStates[i] = arena.Floats(a.coldFloats())
+		a.tileStates[i] = arena.Floats(a.tileStateFloats())
 	}
 	// Shared spans have one state for each head and span of a single token.
 	spans := a.m.Spec.Context/spanTokens + 1
@@ -160,7 +160,7 @@ func (a *attention) spansToShare() int {
 // spanRange returns the spans [first, last) that hold blocks which some row of a tile attends to
 // and which were not merged when their pages arrived from flash.
 func (a *attention) spanRange(t tile) (first, last int) {
-	return a.firstHot(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
+	return a.firstUnmerged(t) / spanBlocks, (t.pos+t.count-1)/spanTokens + 1
 }
 
 // firstBlock returns the first block that some row of a tile attends to.
@@ -171,21 +171,21 @@ func (s *step) firstBlock(t tile) int {
 	return 0
 }
 
-// firstHot returns the first block that some row of a tile attends to and that was not merged
+// firstUnmerged returns the first block that some row of a tile attends to and that was not merged
 // when its page arrived from flash.
-func (a *attention) firstHot(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
+func (a *attention) firstUnmerged(t tile) int { return max(a.firstBlock(t), a.mergedBlocks(t.seq)) }
 
 // attend runs one part: first the work on pages that joined from flash, then a tile and key
 // head, or one shared span.
 func (a *attention) attend(part, worker int) {
-	others := a.groupParts()
+	groupParts := a.groupParts()
 	switch w := &a.workers[worker]; {
-	case part < others:
+	case part < groupParts:
 		a.runGroupPart(part)
 	case a.sharesSpans:
-		a.attendSpan(w, part-others)
+		a.attendSpan(w, part-groupParts)
 	default:
-		a.attendTile(w, part-others)
+		a.attendTile(w, part-groupParts)
 	}
 }
 
@@ -237,7 +237,7 @@ func (a *attention) mergeSpans(kvHead, worker int) {
 func (a *attention) spanState(w *workspace, state []float32, t tile, kvHead, span int) {
 	firstBlock := span * spanBlocks
 	a.beginSpan(state, t, kvHead, a.mergedBlocks(t.seq), firstBlock)
-	firstBlock = max(firstBlock, a.firstHot(t))
+	firstBlock = max(firstBlock, a.firstUnmerged(t))
 	final := (t.pos + t.count - 1) / kv.BlockTokens
 	for block := a.selector.nextBlock(t, firstBlock); block <= min((span+1)*spanBlocks-1, final); {
 		next := a.selector.nextBlock(t, block+1)
@@ -254,12 +254,12 @@ func (s *step) quantizeQueries(w *workspace, t tile, kvHead int) {
 	d := s.m.Spec.HeadDim
 	q := s.queries(kvHead, t.row, t.count)
 	cols := kv.KeyCols(d)
-	w.queries.Use(w.rounded, cols, len(q)/d)
+	w.queries.Use(w.queryMemory, cols, len(q)/d)
 	for i := range len(q) / d {
 		row := q[i*d : (i+1)*d]
 		if cols != d {
-			copy(w.padded, row) // the padding stays zero
-			row = w.padded
+			copy(w.paddedQuery, row) // the padding stays zero
+			row = w.paddedQuery
 		}
 		w.queries.Set(i, row)
 	}
@@ -294,17 +294,17 @@ func (a *attention) blockState(w *workspace, state []float32, t tile, kvHead, bl
 	start := block * kv.BlockTokens
 	tokens := min(kv.BlockTokens, t.pos+t.count-start) // up to the last row's own
 	scores := w.scores[:queries*kv.BlockTokens]
-	q, share := a.queries(kvHead, t.row, t.count), a.kvBlock(t, kvHead, block)
+	q, headBlock := a.queries(kvHead, t.row, t.count), a.kvBlock(t, kvHead, block)
 	var values []float32
 	if shape.Format == kv.F16 {
-		values = a.scoresF16(w, scores, q, share, tokens)
+		values = a.scoresF16(w, scores, q, headBlock, tokens)
 	} else {
 		var keys []float32
-		keys, values = shape.Block(share)
+		keys, values = shape.Block(headBlock)
 		quant.MulRowsF32(scores, kv.BlockTokens, keys, d, tokens, d, q, d, queries)
 	}
 	for i := range queries {
-		a.weighScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
+		a.weightScores(scores[i*kv.BlockTokens:][:tokens], state[i*width:(i+1)*width], t.pos+i/group, start)
 	}
 	quant.WeightedSum(state, width, scores, kv.BlockTokens, values, d, tokens, d, queries)
 }

@@ -71,7 +71,7 @@ func BenchmarkAttention(b *testing.B) {
 		for _, depth := range []int{0, 1024, 4096} {
 			for _, n := range []int{1, 256} {
 				b.Run(fmt.Sprintf("%s/depth=%d/n=%d", format, depth, n), func(b *testing.B) {
-					r := &Reader{Each: func(int, []float32) error { return nil }}
+					r := &ExtendOptions{Each: func(int, []float32) error { return nil }}
 					if ids := longPrompt(m.Spec.Vocab, depth-s.Len(), 1); len(ids) > 0 {
 						require.NoError(b, m.Extend(context.Background(), s, ids, r))
 					}

@@ -40,9 +40,9 @@ func (a *attention) codesBlockState(w *workspace, state []float32, t tile, kvHea
 
 // scoresF16 computes the scores of a tile's queries against float16 keys, and returns the
 // block's values as float32.
-func (s *step) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, share []byte, tokens int) []float32 {
+func (s *step) scoresF16(w *workspace, scores, q []float32 /* [queries, HeadDim] */, headBlock []byte, tokens int) []float32 {
 	d := s.m.Spec.HeadDim
-	keys, values := s.m.cache.Shape().Block16(share)
+	keys, values := s.m.cache.Shape().Block16(headBlock)
 	quant.MulRows(scores, kv.BlockTokens, quant.F16, keys, d, 0, tokens, q, len(q)/d, w.scratch)
 	quant.DequantRow(quant.F16, w.values[:tokens*d], values[:2*tokens*d])
 	return w.values

@@ -21,18 +21,18 @@ type pageGroup struct {
 	block  int // first block of the group, counted in the sequence
 	count  int // blocks
 	tile   int // first tile of the sequence
-	// sums holds the checksums of KV head blocks, [block][key head]: the thread that attends to
-	// a block computes its checksum in the same visit. It is nil if separate parts verify the
-	// pages.
-	sums []uint32
-	err  error // of a damaged page
+	// checksums holds the checksums of KV head blocks, [block][key head]: the thread that
+	// attends to a block computes its checksum in the same visit. It is nil if separate parts
+	// verify the pages.
+	checksums []uint32
+	err       error // of a damaged page
 	// joinsResident: this is the last group of the only sequence, and tiles merge it together
 	// with the pages in memory. That saves one barrier and one restart of each tile.
 	joinsResident bool
 }
 
-// coldFloats returns the floats of one of the two buffers of tile states.
-func (s *step) coldFloats() int {
+// tileStateFloats returns the floats of one of the two buffers of tile states.
+func (s *step) tileStateFloats() int {
 	if s.m.cache.MayBeCold() {
 		return s.chunk * s.m.Spec.Heads * s.stateWidth()
 	}
@@ -88,13 +88,13 @@ func (a *attention) attendFlash() {
 // attendSegments attends to the pages of adjacent segments. last means that no reads follow them
 // in this layer.
 func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last bool) {
-	of := &a.batch.runs[reads[0].Sequence]
-	first, tiles := a.tilesOf(of)
+	r := &a.batch.runs[reads[0].Sequence]
+	first, tiles := a.tilesOf(r)
 	if tiles == 0 {
 		return // no row of this sequence continues
 	}
 	blocks := a.m.cache.PageBlocks()
-	page, end := max(0, c.FirstPage(a.index, of.pos)-reads[0].FirstPage), &reads[len(reads)-1]
+	page, end := max(0, c.FirstPage(a.index, r.pos)-reads[0].FirstPage), &reads[len(reads)-1]
 	for {
 		for len(reads) > 0 && page >= reads[0].Pages {
 			page -= reads[0].Pages
@@ -109,7 +109,7 @@ func (a *attention) attendSegments(c *fetch.Reader, reads []fetch.Read, last boo
 		}
 		group := pageGroup{pages: a.pages, merged: block, block: block, count: len(a.pages) * blocks, tile: first}
 		if tiles == 1 && a.firstBlock(a.tiles[first]) <= block {
-			group.sums = a.checks.Buffer(group.count * a.layer.KVHeads)
+			group.checksums = a.checks.Buffer(group.count * a.layer.KVHeads)
 		}
 		page += len(a.pages)
 		if len(a.batch.runs) == 1 && last && block+group.count == (end.FirstPage+end.Pages)*blocks {
@@ -161,7 +161,7 @@ func (a *attention) groupParts() int {
 	switch {
 	case len(a.fetched.pages) == 0:
 		return 0
-	case a.fetched.sums != nil:
+	case a.fetched.checksums != nil:
 		return 1
 	}
 	return 1 + len(a.fetched.pages)
@@ -182,10 +182,10 @@ func (a *attention) runGroupPart(part int) {
 // attendGroupPart runs a part of a group: one that groupParts counts, or the attention of one
 // tile and key head.
 func (a *attention) attendGroupPart(part, worker int) {
-	if others := a.groupParts(); part < others {
+	if groupParts := a.groupParts(); part < groupParts {
 		a.runGroupPart(part)
 	} else {
-		a.attendFetched(part-others, worker)
+		a.attendFetched(part-groupParts, worker)
 	}
 }
 
@@ -211,8 +211,8 @@ func (a *attention) attendFetched(part, worker int) {
 	a.saveState(acc, span, t, kvHead, end)
 }
 
-// saw reports whether a tile attends to any block before the given one.
-func (a *attention) saw(t tile, block int) bool { return block > a.firstBlock(t) }
+// attendedBefore reports whether a tile attends to any block before the given one.
+func (a *attention) attendedBefore(t tile, block int) bool { return block > a.firstBlock(t) }
 
 // resume loads a tile's saved states of the blocks before from into the thread's workspace.
 func (a *attention) resume(w *workspace, t tile, kvHead, from int) (acc, span []float32) {
@@ -225,7 +225,7 @@ func (a *attention) resume(w *workspace, t tile, kvHead, from int) (acc, span []
 
 // beginAcc sets acc to the saved result of a tile over the whole spans before a block.
 func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
-	if !a.saw(t, before) {
+	if !a.attendedBefore(t, before) {
 		a.clearState(acc)
 		return
 	}
@@ -236,7 +236,7 @@ func (a *attention) beginAcc(acc []float32, t tile, kvHead, before int) {
 // beginSpan sets state to the saved state of a tile over the blocks from first, where a span
 // begins, up to before.
 func (a *attention) beginSpan(state []float32, t tile, kvHead, before, first int) {
-	if before <= first || !a.saw(t, before) {
+	if before <= first || !a.attendedBefore(t, before) {
 		a.clearState(state)
 		return
 	}
@@ -254,16 +254,16 @@ func (a *attention) saveState(acc, span []float32, t tile, kvHead, end int) {
 }
 
 // attendSelected attends to the pages on flash that the page selector chose for rows of a run.
-func (a *attention) attendSelected(of *run) {
+func (a *attention) attendSelected(r *run) {
 	k := &a.m.selectedPages
 	if a.err = k.Start(a.m.budget, a.m.kvReader.LargestPage(), threadpool.ReserveForReaders); a.err != nil {
 		return
 	}
 	defer k.Drain(a.ctx)
-	first, tiles := a.tilesOf(of)
+	first, tiles := a.tilesOf(r)
 	blocks, size := a.m.cache.PageBlocks(), a.m.cache.PageBytes(a.index)
 	index, done := 0, 0 // page of the sequence; blocks that tiles have passed
-	for _, part := range of.seq.kv.Cold() {
+	for _, part := range r.seq.kv.Cold() {
 		for page := range part.Pages {
 			if a.anyAttends(first, tiles, index*blocks, blocks) {
 				if k.Full() && !a.attendNextSelected(k, first, tiles, &done) {
@@ -312,19 +312,19 @@ func (a *attention) anyAttends(tile, tiles, block, blocks int) bool {
 // verifies the page.
 func (a *attention) checksumBlock(kvHead, block int) {
 	l := &a.fetched
-	if at := block - l.block; l.sums != nil && at < l.count {
-		l.sums[at*a.layer.KVHeads+kvHead] = crc.Update(0, a.fetchedBlock(kvHead, at))
+	if at := block - l.block; l.checksums != nil && at < l.count {
+		l.checksums[at*a.layer.KVHeads+kvHead] = crc.Update(0, a.fetchedBlock(kvHead, at))
 	}
 }
 
 // verifyBlocks verifies the pages from the checksums of their KV head blocks.
 func (a *attention) verifyBlocks() {
-	if a.fetched.sums == nil {
+	if a.fetched.checksums == nil {
 		return
 	}
-	shares := len(a.fetched.sums) / len(a.fetched.pages)
+	headBlocks := len(a.fetched.checksums) / len(a.fetched.pages)
 	for i := range a.fetched.pages {
-		a.compareChecksum(i, a.checks.Combine(a.fetched.sums[i*shares:(i+1)*shares]))
+		a.compareChecksum(i, a.checks.Combine(a.fetched.checksums[i*headBlocks:(i+1)*headBlocks]))
 	}
 }
 
@@ -334,8 +334,8 @@ func (a *attention) verifyPage(i int) { a.compareChecksum(i, crc.Update(0, a.fet
 // compareChecksum compares the checksum of a page with the stored one and records a mismatch.
 func (a *attention) compareChecksum(i int, sum uint32) {
 	if err := a.fetched.pages[i].Verify(a.index, sum); err != nil {
-		a.fetchedErr.Lock()
+		a.fetchedMu.Lock()
 		a.fetched.err = err
-		a.fetchedErr.Unlock()
+		a.fetchedMu.Unlock()
 	}
 }

@@ -23,23 +23,23 @@ const (
 	selectRows  = 64 // most new tokens of one Extend that use selection
 	alwaysFirst = 1  // first blocks that are always selected
 	alwaysLast  = 16 // last full blocks that are always selected
-	// alwaysSeen is the longest context, in tokens, of which no block is left out.
-	alwaysSeen = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
+	// alwaysAttended is the longest context, in tokens, of which no block is left out.
+	alwaysAttended = (alwaysFirst + alwaysLast + 1) * kv.BlockTokens
 )
 
 // pageSelector chooses the blocks that each row of a pass attends to.
 type pageSelector struct {
 	*step
-	on       bool      // rows of the current layer attend only to selected blocks
-	taken    []byte    // [selectRows, stride] 1 for a block that the row attends to
-	stride   int       // blocks of the longest sequence, plus two
-	attended []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
-	ranks    []uint32  // [stride] estimates as integers of the same order
+	on        bool      // rows of the current layer attend only to selected blocks
+	selected  []byte    // [selectRows, stride] 1 for a block that the row attends to
+	stride    int       // blocks of the longest sequence, plus two
+	estimates []float32 // [kvHeads, stride] estimated attention to blocks, summed over query heads
+	ranks     []uint32  // [stride] estimates as integers of the same order
 
-	row         int // row that selects
-	run         *run
-	first, last int // range of blocks that the row can choose from
-	sealed      int // first block that the run completes
+	row            int // row that selects
+	run            *run
+	first, last    int // range of blocks that the row can choose from
+	firstCompleted int // first block that the run completes
 
 	summarizePart, estimatePart func(part, worker int)
 }
@@ -57,8 +57,8 @@ func (c *pageSelector) carve(a *tiering.Arena) {
 		}
 	}
 	c.stride = s.Context/kv.BlockTokens + 2
-	c.taken = a.Bytes(selectRows * c.stride)
-	c.attended = a.Floats(maxKV * c.stride)
+	c.selected = a.Bytes(selectRows * c.stride)
+	c.estimates = a.Floats(maxKV * c.stride)
 	for i := range c.workers {
 		c.carveWorkspace(&c.workers[i], a, group)
 	}
@@ -67,14 +67,14 @@ func (c *pageSelector) carve(a *tiering.Arena) {
 // carveWorkspace takes the memory of one thread. group is the query heads of a key head.
 func (c *pageSelector) carveWorkspace(w *workspace, a *tiering.Arena, group int) {
 	cols := kv.SummaryCols(c.m.Spec.HeadDim)
-	w.box = a.Floats(cols)
-	w.parts = a.Floats(tiled.FloatsNeeded(cols, group))
-	w.guess = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
-	w.blocks = a.Floats(group * c.stride)
+	w.cornerQuery = a.Floats(cols)
+	w.cornerMemory = a.Floats(tiled.FloatsNeeded(cols, group))
+	w.summaryScores = a.Floats(tiled.PaddedTokens(group) * kv.BlockTokens)
+	w.blockScores = a.Floats(group * c.stride)
 }
 
-// start allocates what does not lie in the arena.
-func (c *pageSelector) start() {
+// makeParts allocates what does not lie in the arena.
+func (c *pageSelector) makeParts() {
 	if c.m.selection.Exact() {
 		return
 	}
@@ -97,12 +97,12 @@ func (c *pageSelector) selectBlocks() {
 	}
 	for i := range c.batch.runs {
 		c.run = &c.batch.runs[i]
-		c.sealed = c.run.pos / kv.BlockTokens
+		c.firstCompleted = c.run.pos / kv.BlockTokens
 		end := (c.run.pos + c.run.count) / kv.BlockTokens
-		if end > c.sealed {
-			c.m.workers.Run((end-c.sealed)*c.layer.KVHeads, c.summarizePart)
+		if end > c.firstCompleted {
+			c.m.workers.Run((end-c.firstCompleted)*c.layer.KVHeads, c.summarizePart)
 		}
-		c.run.seq.summaries.SetReady(c.index, c.sealed, end)
+		c.run.seq.summaries.SetReady(c.index, c.firstCompleted, end)
 	}
 	if !selects(c.m, c.batch) || c.layer.Window > 0 {
 		return
@@ -120,16 +120,16 @@ func (c *pageSelector) selectBlocks() {
 
 // summarize computes one key head's summaries of a block that this pass completes.
 func (c *pageSelector) summarize(part, worker int) {
-	block, head := c.sealed+part/c.layer.KVHeads, part%c.layer.KVHeads
-	share := c.run.seq.kv.HeadBlock(c.index, head, block)
-	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, share)
+	block, head := c.firstCompleted+part/c.layer.KVHeads, part%c.layer.KVHeads
+	headBlock := c.run.seq.kv.HeadBlock(c.index, head, block)
+	c.run.seq.summaries.Summarize(c.workers[worker].summarizer, c.index, head, block, headBlock)
 }
 
 // selectRow selects the blocks for the row at a position.
 func (c *pageSelector) selectRow(row, pos int) {
-	taken := c.taken[row*c.stride : (row+1)*c.stride]
-	for i := range taken {
-		taken[i] = 1
+	selected := c.selected[row*c.stride : (row+1)*c.stride]
+	for i := range selected {
+		selected[i] = 1
 	}
 	c.row, c.first = row, alwaysFirst
 	c.last = min(c.run.seq.summaries.Ready(c.index), pos/kv.BlockTokens-alwaysLast)
@@ -137,9 +137,9 @@ func (c *pageSelector) selectRow(row, pos int) {
 		return
 	}
 	c.m.workers.Run(c.layer.KVHeads, c.estimatePart)
-	n := c.takeBest(taken[c.first:c.last])
-	c.m.selected.Asked += int64(c.last - c.first)
-	c.m.selected.Taken += int64(n)
+	n := c.selectBest(selected[c.first:c.last])
+	c.m.selectionStats.Candidates += int64(c.last - c.first)
+	c.m.selectionStats.Selected += int64(n)
 }
 
 // estimate computes, from the summaries, the attention that the query heads of a key head give
@@ -149,18 +149,18 @@ func (c *pageSelector) estimate(kvHead, worker int) {
 	q := c.queries(kvHead, c.row, 1)
 	heads := len(q) / d
 	cols := kv.SummaryCols(d)
-	w.corners.Use(w.parts, cols, heads)
-	box := w.box[:cols]
+	w.cornerQueries.Use(w.cornerMemory, cols, heads)
+	box := w.cornerQuery[:cols]
 	clear(box)
 	for i := range heads {
 		splitSigns(box[:2*d], q[i*d:(i+1)*d])
-		w.corners.Set(i, box)
+		w.cornerQueries.Set(i, box)
 	}
 	c.scoreBlocks(w, kvHead, heads)
-	sum := c.attended[kvHead*c.stride:][:c.last]
+	sum := c.estimates[kvHead*c.stride:][:c.last]
 	clear(sum)
 	for i := range heads {
-		addAttention(sum[c.first:], w.blocks[i*c.stride:][c.first:c.last])
+		addAttention(sum[c.first:], w.blockScores[i*c.stride:][c.first:c.last])
 	}
 }
 
@@ -171,10 +171,10 @@ func (c *pageSelector) scoreBlocks(w *workspace, kvHead, heads int) {
 	for g := range groups {
 		s := c.run.seq.summaries.Group(c.index, kvHead, g)
 		next := c.run.seq.summaries.Group(c.index, kvHead, min(g+1, groups-1))
-		tiled.Scores(w.guess, tiled.Keys(s), next.Codes, &w.corners, w.tiles)
+		tiled.Scores(w.summaryScores, tiled.Keys(s), next.Codes, &w.cornerQueries, w.tiles)
 		from := g * kv.SummaryBlocks
 		for i := range heads {
-			bestOf(w.blocks[i*c.stride+from:][:min(kv.SummaryBlocks, c.last-from)], w.guess[i*kv.BlockTokens:])
+			bestPerBlock(w.blockScores[i*c.stride+from:][:min(kv.SummaryBlocks, c.last-from)], w.summaryScores[i*kv.BlockTokens:])
 		}
 	}
 }
@@ -188,9 +188,9 @@ func splitSigns(out, q []float32) {
 	}
 }
 
-// bestOf reduces the scores of summaries to the best of each block. A block with non-finite keys
-// gets NaN.
-func bestOf(out, scores []float32) {
+// bestPerBlock reduces the scores of summaries to the best of each block. A block with
+// non-finite keys gets NaN.
+func bestPerBlock(out, scores []float32) {
 	const each = kv.BlockTokens / kv.SummaryTokens
 	for i := range out {
 		best := negInf
@@ -220,46 +220,46 @@ func addAttention(sum, scores []float32) {
 	}
 }
 
-// takeBest marks the selected blocks among those that can be chosen, and returns their number.
-func (c *pageSelector) takeBest(taken []byte) int {
-	n := len(taken)
-	shares := c.attended[c.first:c.last]
+// selectBest marks the selected blocks among those that can be chosen, and returns their number.
+func (c *pageSelector) selectBest(selected []byte) int {
+	n := len(selected)
+	attention := c.estimates[c.first:c.last]
 	for h := 1; h < c.layer.KVHeads; h++ {
-		quant.Add(shares, c.attended[h*c.stride:][c.first:c.last])
+		quant.Add(attention, c.estimates[h*c.stride:][c.first:c.last])
 	}
 	ranks := c.ranks[:n]
-	for i, v := range shares {
+	for i, v := range attention {
 		ranks[i] = rankOf(v)
 	}
 	if missing := c.m.selection.Missing; missing > 0 {
 		heads := float64(c.m.Spec.Heads)
-		return mark(taken, ranks, shares, (1-missing)*heads)
+		return markBest(selected, ranks, attention, (1-missing)*heads)
 	}
-	return mark(taken, ranks, nil, max(1, math.Floor(c.m.selection.Fraction*float64(n))))
+	return markBest(selected, ranks, nil, max(1, math.Floor(c.m.selection.Fraction*float64(n))))
 }
 
-// broken is the rank of a block with non-finite keys.
-const broken = math.MaxUint32
+// brokenRank is the rank of a block with non-finite keys.
+const brokenRank = math.MaxUint32
 
 // rankOf returns an integer that grows with a sum of attention, which is not negative. NaN has
 // the highest rank.
-func rankOf(share float32) uint32 {
-	if share != share {
-		return broken
+func rankOf(attention float32) uint32 {
+	if attention != attention {
+		return brokenRank
 	}
-	return math.Float32bits(share)
+	return math.Float32bits(attention)
 }
 
-// mark marks the blocks of the highest ranks until their worth reaches need, clears the others,
+// markBest marks the blocks of the highest ranks until their worth reaches need, clears the others,
 // and returns the number of marked blocks. On equal ranks, the lower index is first. If worth is
 // nil, each block is worth 1. Broken blocks are always marked, so that their NaN reaches the
 // logits as it does in exact attention.
-func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
+func markBest(selected []byte, ranks []uint32, worth []float32, need float64) (n int) {
 	worthOf := func(i int) float64 {
 		switch {
 		case worth == nil:
 			return 1
-		case ranks[i] == broken:
+		case ranks[i] == brokenRank:
 			return 0
 		}
 		return float64(worth[i])
@@ -277,19 +277,19 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 			least |= bit
 		}
 	}
-	clear(taken)
+	clear(selected)
 	add := func(i int) {
-		taken[i] = 1
+		selected[i] = 1
 		need -= worthOf(i)
 		n++
 	}
 	for i, r := range ranks {
-		if r > least || r == broken {
+		if r > least || r == brokenRank {
 			add(i)
 		}
 	}
 	for i, r := range ranks {
-		if r == least && r != broken && need > 0 {
+		if r == least && r != brokenRank && need > 0 {
 			add(i)
 		}
 	}
@@ -298,7 +298,7 @@ func mark(taken []byte, ranks []uint32, worth []float32, need float64) (n int) {
 
 // attends reports whether a tile attends to a block.
 func (c *pageSelector) attends(t tile, block int) bool {
-	return !c.on || c.taken[t.row*c.stride+block] != 0
+	return !c.on || c.selected[t.row*c.stride+block] != 0
 }
 
 // nextBlock returns the first block at or after block that a tile attends to. A tile always

@@ -26,7 +26,7 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer func() { s.Close() }()
-	require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &ExtendOptions{}))
 	for at := selectTokens; at < len(ids); {
 		n := min(len(ids)-at, 1+rng.IntN(9))
 		got := extendAll(t, m, s, ids[at:at+n])
@@ -35,7 +35,7 @@ func answerAll(t *testing.T, m *Model, ids []int32, rng *rand.Rand) (out [][]flo
 			if s.Truncate(at) == at {
 				continue // repeats the step
 			}
-			require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &Reader{}))
+			require.NoError(t, m.Extend(context.Background(), s, ids[:selectTokens], &ExtendOptions{}))
 			at, out = selectTokens, nil // a model that cannot truncate partially begins again
 			continue
 		case 1:
@@ -67,13 +67,13 @@ func TestX3_SelectionOfAllIsExact(t *testing.T) {
 				all := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format, Select: Selection{Fraction: 1}})
 				require.Equal(t, want, answerAll(t, all, ids, rand.New(rand.NewPCG(2, 1))))
 				st := all.SelectionStats()
-				require.Positive(t, st.Asked)
-				require.Equal(t, st.Asked, st.Taken)
+				require.Positive(t, st.Candidates)
+				require.Equal(t, st.Candidates, st.Selected)
 				some := openFixture(t, dir, "config.json", Options{Threads: 2, KV: format, Select: Selection{Fraction: 0.2}})
 				require.NotEqual(t, want, answerAll(t, some, ids, rand.New(rand.NewPCG(3, 1))), "nothing was left out")
 				st = some.SelectionStats()
-				require.Positive(t, st.Taken)
-				require.LessOrEqual(t, float64(st.Taken), 0.2*float64(st.Asked))
+				require.Positive(t, st.Selected)
+				require.LessOrEqual(t, float64(st.Selected), 0.2*float64(st.Candidates))
 			})
 		}
 	}
@@ -126,7 +126,7 @@ func TestX3_SelectionReadsWhatItTakes(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	ids := longPrompt(m.Spec.Vocab, 4000, 7)
-	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, ids, &ExtendOptions{}))
 	extendAll(t, m, s, ids[:1]) // drains reads that the stream had submitted for the long input
 	before := m.KVStats()
 	const tokens = 5
@@ -152,15 +152,15 @@ func TestX3_SelectingAllocatesNothing(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 1600, 1), &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 1600, 1), &ExtendOptions{}))
 	s.ids = append(make([]int32, 0, 2048), s.ids...)
-	next, reader, ctx := []int32{1}, &Reader{Each: func(int, []float32) error { return nil }}, context.Background()
+	next, reader, ctx := []int32{1}, &ExtendOptions{Each: func(int, []float32) error { return nil }}, context.Background()
 	require.Zero(t, testing.AllocsPerRun(30, func() { // one of the tokens completes a block
 		if err := m.Extend(ctx, s, next, reader); err != nil {
 			t.Fatal(err)
 		}
 	}))
-	require.Positive(t, m.SelectionStats().Asked)
+	require.Positive(t, m.SelectionStats().Candidates)
 }
 
 // TestX3_SelectionNeverHidesBrokenKeys makes one key of a long text non-finite: the logits of a
@@ -173,7 +173,7 @@ func TestX3_SelectionNeverHidesBrokenKeys(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	ids := longPrompt(m.Spec.Vocab, 2000, 3)
-	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, ids, &ExtendOptions{}))
 	logits := extendAll(t, m, s, ids[:1])[0]
 	require.False(t, math.IsNaN(float64(logits[0])))
 	keys, _ := s.kv.Block(0, 1, 9)
@@ -204,7 +204,7 @@ func TestMarkTakesTheBest(t *testing.T) {
 		sort.SliceStable(order, func(i, j int) bool { return worth[order[i]] > worth[order[j]] })
 		taken := make([]byte, n)
 		k := 1 + random.IntN(n)
-		require.Equal(t, k, mark(taken, ranks, nil, float64(k)))
+		require.Equal(t, k, markBest(taken, ranks, nil, float64(k)))
 		for i, at := range order {
 			require.Equal(t, i < k, taken[at] != 0, "%v: %d of %d", worth, k, n)
 		}
@@ -213,7 +213,7 @@ func TestMarkTakesTheBest(t *testing.T) {
 			total += float64(v)
 		}
 		need := total * random.Float64()
-		got := mark(taken, ranks, worth, need)
+		got := markBest(taken, ranks, worth, need)
 		var sum float64
 		least := 0
 		for ; least < n && sum < need; least++ {
@@ -222,7 +222,7 @@ func TestMarkTakesTheBest(t *testing.T) {
 		require.Equal(t, least, got, "%v: worth %v", worth, need)
 	}
 	taken := make([]byte, 3)
-	require.Equal(t, 1, mark(taken, []uint32{7, broken, 9}, nil, 1))
+	require.Equal(t, 1, markBest(taken, []uint32{7, brokenRank, 9}, nil, 1))
 	require.Equal(t, []byte{0, 1, 0}, taken)
 }
 

@@ -21,10 +21,10 @@ func (s *step) clearState(state []float32) {
 	}
 }
 
-// weighScores turns one query's scores of a block into weights relative to its running maximum,
+// weightScores turns one query's scores of a block into weights relative to its running maximum,
 // and rescales its state if the maximum rises. Tokens outside the causal range or the window get
 // weight 0.
-func (s *step) weighScores(scores, state []float32, pos, start int) {
+func (s *step) weightScores(scores, state []float32, pos, start int) {
 	seen := min(len(scores), pos-start+1)
 	if seen <= 0 {
 		clear(scores)

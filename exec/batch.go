@@ -38,13 +38,13 @@ func (b *Batch) reset(s *Sequence, ids []int32) {
 func (b *Batch) grow(ctx context.Context) error {
 	for _, r := range b.runs {
 		if err := r.seq.kv.Grow(ctx, r.pos+r.count); err != nil {
-			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
+			return fmt.Errorf("reserving KV for tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
 		}
 		if r.seq.summaries == nil {
 			continue
 		}
 		if err := r.seq.summaries.Grow(r.pos + r.count); err != nil {
-			return fmt.Errorf("reading tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
+			return fmt.Errorf("reserving KV for tokens %d to %d: %w", r.pos, r.pos+r.count-1, err)
 		}
 	}
 	return nil
@@ -54,10 +54,10 @@ func (b *Batch) grow(ctx context.Context) error {
 func (b *Batch) commit() {
 	for _, r := range b.runs {
 		s := r.seq
-		exact := s.exact == len(s.ids) && !(b.selects && r.pos+r.count > alwaysSeen)
+		exact := s.exactTokens == len(s.ids) && !(b.selects && r.pos+r.count > alwaysAttended)
 		s.ids = append(s.ids, b.ids[r.row:r.row+r.count]...)
 		if exact {
-			s.exact = len(s.ids)
+			s.exactTokens = len(s.ids)
 		}
 		s.kv.Commit(len(s.ids))
 		s.conv, s.convNext = s.convNext, s.conv

@@ -40,7 +40,7 @@ func benchExtend(b *testing.B, depth, n int) {
 	defer s.Close()
 	ids := longPrompt(m.Spec.Vocab, depth+n, 1)
 	read := func(part []int32) {
-		r := &Reader{Each: func(int, []float32) error { return nil }}
+		r := &ExtendOptions{Each: func(int, []float32) error { return nil }}
 		if err := m.Extend(context.Background(), s, part, r); err != nil {
 			b.Fatal(err)
 		}

@@ -12,22 +12,22 @@ import (
 	"github.com/llmrun/llmrun/store/w8a8"
 )
 
-// readAlone passes tokens through the model as a sequence of their own.
-func readAlone(ctx context.Context, m *Model, ids []int32) error {
+// prefillAlone passes tokens through the model as a sequence of their own.
+func prefillAlone(ctx context.Context, m *Model, ids []int32) error {
 	s, err := m.NewSequence(len(ids))
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return m.Extend(ctx, s, ids, &Reader{})
+	return m.Extend(ctx, s, ids, &ExtendOptions{})
 }
 
-// readInWindows passes a text through the model in windows that do not attend to each other.
-func readInWindows(ctx context.Context, m *Model, ids []int32, progress func(done int)) error {
+// prefillWindows passes a text through the model in windows that do not attend to each other.
+func prefillWindows(ctx context.Context, m *Model, ids []int32, progress func(done int)) error {
 	window := min(calibrationWindow, m.Spec.Context)
 	for done := 0; done < len(ids); done += window {
 		progress(done)
-		if err := readAlone(ctx, m, ids[done:min(done+window, len(ids))]); err != nil {
+		if err := prefillAlone(ctx, m, ids[done:min(done+window, len(ids))]); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ const calibrationWindow = 512
 // number of tokens done.
 func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, progress func(done, total int64)) (modelfile.Importance, error) {
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
+		return nil, fmt.Errorf("%w: the calibration text has no tokens", arch.ErrModel)
 	}
 	m, err := Load(ctx, f, o)
 	if err != nil {
@@ -55,7 +55,7 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 		powers.Sums[w] = &calib.InputPower{Name: name}
 	}
 	m.Observe(powers.Observe)
-	if err := readInWindows(ctx, m, ids, func(done int) {
+	if err := prefillWindows(ctx, m, ids, func(done int) {
 		if progress != nil {
 			progress(int64(done), int64(len(ids)))
 		}
@@ -77,9 +77,9 @@ func Calibrate(ctx context.Context, f *modelfile.Files, ids []int32, o Options, 
 // end, so the pass remembers the elements that may lie beyond them. It passes the text through
 // the model a second time if the text is too long to remember them, or if more elements lie
 // beyond a scale than were remembered.
-func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Options, how OutlierOptions) (*w8a8.Index, error) {
+func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Options, opts OutlierOptions) (*w8a8.Index, error) {
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: a text of no tokens to calibrate with", arch.ErrModel)
+		return nil, fmt.Errorf("%w: the calibration text has no tokens", arch.ErrModel)
 	}
 	identity, err := calib.CalibrationIdentity(f)
 	if err != nil {
@@ -92,7 +92,7 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 	defer m.Close()
 	sizes, order := inputSizesOf(m)
 	reads := int64(1)
-	if !calib.CollectCandidates(order, len(ids), how.Share) {
+	if !calib.CollectCandidates(order, len(ids), opts.Fraction) {
 		reads = 2
 	}
 	read := func(before int, observe func(*calib.InputMagnitudes, []float32)) error {
@@ -103,9 +103,9 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 				}
 			}
 		})
-		return readInWindows(ctx, m, ids, func(done int) {
-			if how.Progress != nil {
-				how.Progress(int64(before+done), reads*int64(len(ids)))
+		return prefillWindows(ctx, m, ids, func(done int) {
+			if opts.Progress != nil {
+				opts.Progress(int64(before+done), reads*int64(len(ids)))
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 		return nil, err
 	}
 	for _, s := range order {
-		if s.ChooseScale(how.Share); !s.CountCandidates(s.Limit, s.OutlierCounts) {
+		if s.ChooseScale(opts.Fraction); !s.CountCandidates(s.Limit, s.OutlierCounts) {
 			reads = 2
 		}
 	}
@@ -122,7 +122,7 @@ func MeasureOutliers(ctx context.Context, f *modelfile.Files, ids []int32, o Opt
 			return nil, err
 		}
 	}
-	index := &w8a8.Index{Model: identity, CreatedBy: how.Made, Tokens: len(ids), OutlierFraction: how.Share}
+	index := &w8a8.Index{Model: identity, CreatedBy: opts.Made, Tokens: len(ids), OutlierFraction: opts.Fraction}
 	for _, s := range order {
 		in, err := s.Input()
 		if err != nil {
@@ -152,9 +152,9 @@ func inputSizesOf(m *Model) (by map[*weights.Linear]*calib.InputMagnitudes, orde
 // OutlierOptions are the options of MeasureOutliers.
 type OutlierOptions struct {
 	Made string // program and version that the calibration names as its maker
-	// Share is the fraction of an input's elements that may lie beyond its scale and take the
+	// Fraction is the fraction of an input's elements that may lie beyond its scale and take the
 	// outlier path. 0 means a default of the package calib, or more where many elements lie far
 	// beyond all others.
-	Share    float64
+	Fraction float64
 	Progress func(done, total int64) // in tokens; a second pass doubles total
 }

@@ -87,9 +87,9 @@ func TestExpertsAllocateNothing(t *testing.T) {
 	}
 }
 
-// somePack returns a pack with experts on a file system that can fail, and the hook that makes
+// expertPack returns a pack with experts on a file system that can fail, and the hook that makes
 // its operations fail.
-func somePack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.Op) error]) {
+func expertPack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.Op) error]) {
 	fault = new(atomic.Pointer[func(vfs.Op) error])
 	f = openPack(t, vfs.NewFaulty(importModel(t, vfs.OS(), expertDirs(t)[0]), func(op vfs.Op) error {
 		if decide := fault.Load(); decide != nil && op.Kind == vfs.OpRead {
@@ -103,7 +103,7 @@ func somePack(t *testing.T) (f *modelfile.Files, fault *atomic.Pointer[func(vfs.
 // TestFailedExpertReads makes read k fail, for every k: the request ends with an error that
 // names the file and offset, and the next request gives the right logits.
 func TestFailedExpertReads(t *testing.T) {
-	f, fault := somePack(t)
+	f, fault := expertPack(t)
 	spec := packSpec(t, f)
 	ids := longPrompt(spec.Vocab, 12, 7)
 	want := allLogits(t, loadPart(t, f, Options{Threads: 2}), ids)
@@ -122,7 +122,7 @@ func TestFailedExpertReads(t *testing.T) {
 			return nil
 		}
 		fault.Store(&decide)
-		err = m.Extend(context.Background(), s, ids, &Reader{})
+		err = m.Extend(context.Background(), s, ids, &ExtendOptions{})
 		fault.Store(nil)
 		s.Close()
 		if err != nil {
@@ -142,7 +142,7 @@ func TestFailedExpertReads(t *testing.T) {
 // TestCancelledExpertReads cancels a request while the disk does not respond. The request ends
 // at once, and the pending reads are dropped.
 func TestCancelledExpertReads(t *testing.T) {
-	f, fault := somePack(t)
+	f, fault := expertPack(t)
 	spec := packSpec(t, f)
 	ids := longPrompt(spec.Vocab, 12, 7)
 	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, 7)})
@@ -163,7 +163,7 @@ func TestCancelledExpertReads(t *testing.T) {
 		fault.Store(&hang)
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
-		require.ErrorIs(t, m.Extend(ctx, s, ids, &Reader{}), context.Canceled)
+		require.ErrorIs(t, m.Extend(ctx, s, ids, &ExtendOptions{}), context.Canceled)
 		require.Zero(t, s.Len())
 		s.Close()
 		fault.Store(nil)
@@ -191,7 +191,7 @@ func TestTruncatedExperts(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	err = m.Extend(context.Background(), s, []int32{1, 2, 3}, &Reader{})
+	err = m.Extend(context.Background(), s, []int32{1, 2, 3}, &ExtendOptions{})
 	require.ErrorIs(t, err, store.ErrTruncated)
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, ".expert.")
@@ -199,13 +199,13 @@ func TestTruncatedExperts(t *testing.T) {
 
 // TestFewerSlotsKeepTheBestExperts removes slots: the most used experts stay.
 func TestFewerSlotsKeepTheBestExperts(t *testing.T) {
-	f, _ := somePack(t)
+	f, _ := expertPack(t)
 	spec := packSpec(t, f)
 	m := loadPart(t, f, Options{Threads: 2, Plan: expertPlan(spec, len(spec.Layers)*spec.Experts)})
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 50, 7), &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 50, 7), &ExtendOptions{}))
 	kept := len(spec.Layers) * spec.Experts / 3
 	require.NoError(t, m.Replan(context.Background(), expertPlan(spec, kept)))
 	c := m.experts

@@ -30,7 +30,7 @@ type routing struct {
 	chosen  []int32   // [chunk, Experts] gathered row of a chosen expert, -1 for the others
 	weights []float32 // [chunk, Experts] weight of each chosen expert
 	first   []int32   // [Experts+1] first gathered row of each expert
-	of      []int32   // [chunk*ExpertsUsed] the batch's row of each gathered row
+	source  []int32   // [chunk*ExpertsUsed] the batch's row of each gathered row
 	x       []float32 // [n, Dim] the experts' input, in the order of the batch
 	copies  []float32 // [chunk*ExpertsUsed, Dim] copies of gathered rows, see gather; nil if no expert needs them
 	out     []float32 // [chunk*ExpertsUsed, Dim] output of each gathered row
@@ -48,7 +48,7 @@ func (r *routing) carve(a *tiering.Arena, s *arch.Spec, chunk int, copies bool) 
 	r.logits, r.weights = a.Floats(chunk*s.Experts), a.Floats(chunk*s.Experts)
 	r.gates = a.Floats(chunk)
 	r.chosen, r.first = a.Int32s(chunk*s.Experts), a.Int32s(s.Experts+1)
-	r.ready, r.rows, r.of = a.Int32s(s.Experts), a.Int32s(gathered), a.Int32s(gathered)
+	r.ready, r.rows, r.source = a.Int32s(s.Experts), a.Int32s(gathered), a.Int32s(gathered)
 	r.out = a.Floats(gathered * s.Dim)
 	if copies {
 		r.copies = a.Floats(gathered * s.Dim)
@@ -103,7 +103,7 @@ func (e *experts) gather(in []float32 /* [n, Dim] */) {
 		for row := range e.n {
 			if c := &r.chosen[row*s.Experts+x]; *c >= 0 {
 				*c = next
-				e.place(next, x, row)
+				e.assignRow(next, x, row)
 				next++
 			}
 		}
@@ -111,17 +111,17 @@ func (e *experts) gather(in []float32 /* [n, Dim] */) {
 	r.first[s.Experts] = next
 }
 
-// place assigns a row of the batch to the gathered row of an expert.
-func (e *experts) place(at int32, expert, row int) {
+// assignRow assigns a row of the batch to the gathered row of an expert.
+func (e *experts) assignRow(at int32, expert, row int) {
 	r, dim := &e.routing, e.m.Spec.Dim
-	r.of[at] = int32(row)
+	r.source[at] = int32(row)
 	if !e.w.Experts[expert].IndexesRows() {
 		copy(r.copies[int(at)*dim:][:dim], r.x[row*dim:(row+1)*dim])
 	}
 }
 
-// copiesRows reports whether any expert needs copies of its gathered rows.
-func (e *experts) copiesRows() bool {
+// needsCopies reports whether any expert needs copies of its gathered rows.
+func (e *experts) needsCopies() bool {
 	for l := range e.m.weights.Layers {
 		experts := e.m.weights.Layers[l].Experts
 		for x := range experts {
@@ -171,7 +171,7 @@ func (e *experts) runReady() {
 		e.queueExpert(id)
 	}
 	e.mm.run()
-	if e.n <= e.mm.mostUpTokens() {
+	if e.n <= e.mm.maxUpTokens() {
 		e.forRows(len(r.rows), e.activatePart)
 	}
 	for _, id := range r.ready {
@@ -185,11 +185,11 @@ func (e *experts) runReady() {
 func (e *experts) queueExpert(id int32) {
 	r := &e.routing
 	lo, n := r.rowsOf(id)
-	expert, x, of := &e.w.Experts[id], r.x, r.of[lo:lo+n]
+	expert, x, rowIndex := &e.w.Experts[id], r.x, r.source[lo:lo+n]
 	if !expert.IndexesRows() {
-		x, of = r.copies[lo*e.m.Spec.Dim:], nil
+		x, rowIndex = r.copies[lo*e.m.Spec.Dim:], nil
 	}
-	e.mm.queueInner(expert, x, of, n, lo)
+	e.mm.queueInner(expert, x, rowIndex, n, lo)
 	for row := range n {
 		r.rows = append(r.rows, int32(lo+row))
 	}

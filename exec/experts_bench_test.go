@@ -129,7 +129,7 @@ func decodeTrace(b *testing.B, m *Model, trace [][][]int) (r replayed) {
 			}
 			m.weights.Layers[l].Router.Bias = bias
 		}
-		require.NoError(b, m.Extend(context.Background(), s, []int32{int32(t)}, &Reader{}))
+		require.NoError(b, m.Extend(context.Background(), s, []int32{int32(t)}, &ExtendOptions{}))
 	}
 	r.took, r.after = time.Since(began), m.ExpertStats()
 	return r

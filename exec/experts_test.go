@@ -42,13 +42,13 @@ func TestMatmulsShareAnInput(t *testing.T) {
 	x, other := make([]float32, 8), make([]float32, 8)
 	of := []int32{3, 1, 0}
 	w := &weights.Linear{Matrix: weights.Matrix{Cols: 2}}
-	in := matmulInput{x: x, of: of[:2]}
-	require.True(t, in.sameRows(&matmul{w: w, x: x, of: of[:2]}))
-	for _, j := range []matmul{{x: other, of: of[:2]}, {x: x, of: of[1:]}, {x: x, of: of}, {x: x}} {
+	in := matmulInput{x: x, rowIndex: of[:2]}
+	require.True(t, in.readsSameRows(&matmul{w: w, x: x, rowIndex: of[:2]}))
+	for _, j := range []matmul{{x: other, rowIndex: of[:2]}, {x: x, rowIndex: of[1:]}, {x: x, rowIndex: of}, {x: x}} {
 		j.w = w
-		require.False(t, in.sameRows(&j))
+		require.False(t, in.readsSameRows(&j))
 	}
 	x[6], x[7] = 5, 6
-	require.Equal(t, []float32{5, 6}, (&matmul{w: w, x: x, of: of}).row(0))
+	require.Equal(t, []float32{5, 6}, (&matmul{w: w, x: x, rowIndex: of}).row(0))
 	require.Equal(t, []float32{5, 6}, (&matmul{w: w, x: x}).row(3))
 }

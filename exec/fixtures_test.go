@@ -104,7 +104,7 @@ func allLogits(t *testing.T, m *Model, ids []int32) [][]float32 {
 func extendAll(t *testing.T, m *Model, s *Sequence, ids []int32) [][]float32 {
 	t.Helper()
 	var out [][]float32
-	require.NoError(t, m.Extend(context.Background(), s, ids, &Reader{
+	require.NoError(t, m.Extend(context.Background(), s, ids, &ExtendOptions{
 		Want: func(int) bool { return true },
 		Each: func(_ int, logits []float32) error {
 			out = append(out, append([]float32(nil), logits...))
@@ -186,7 +186,7 @@ func (r *reference) checkGreedy(t *testing.T, m *Model, prompt, want []int32, ma
 	require.NoError(t, err)
 	defer s.Close()
 	var next int32
-	read := &Reader{Each: func(_ int, logits []float32) error { next = argmax(logits); return nil }}
+	read := &ExtendOptions{Each: func(_ int, logits []float32) error { next = argmax(logits); return nil }}
 	feed := prompt
 	for i, w := range want {
 		require.NoError(t, m.Extend(context.Background(), s, feed, read))

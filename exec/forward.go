@@ -69,7 +69,7 @@ func preparePass(ctx context.Context, m *Model, b *Batch) error {
 	if m.closed {
 		return ErrClosed
 	}
-	if err := m.ready(); err != nil {
+	if err := m.retryAllocations(); err != nil {
 		return err
 	}
 	m.promote()
@@ -125,7 +125,7 @@ func (p *pass) rotaryAngles(table int) {
 	for _, r := range p.batch.runs {
 		for j := range r.count {
 			at := (r.row + j) * half
-			t.Angles(p.cos[table][at:at+half], p.sin[table][at:at+half], r.pos+j, r.seq.long)
+			t.Angles(p.cos[table][at:at+half], p.sin[table][at:at+half], r.pos+j, r.seq.longRope)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (p *pass) runLayer(l int) {
 	p.index, p.layer, p.w = l, &s.Layers[l], &p.m.weights.Layers[l]
 
 	if p.layer.Experts {
-		p.experts.guess()
+		p.experts.prefetchPredicted()
 	}
 	in := p.x
 	if s.PreNorm {
@@ -239,7 +239,7 @@ func (p *pass) runMLP(w *weights.MLP, in, out []float32 /* [n, Dim] */) {
 	p.mm.queueInner(w, in, nil, p.n, 0)
 	p.prefetch(&w.Down)
 	p.mm.run()
-	if p.n <= p.mm.mostUpTokens() {
+	if p.n <= p.mm.maxUpTokens() {
 		p.mm.queueActivation(w.Up.Rows)
 	}
 	p.mm.queue(&w.Down, p.gate, p.n, out)

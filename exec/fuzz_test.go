@@ -70,5 +70,5 @@ func openAndRun(t *testing.T, fsys vfs.FS, path string) {
 		return
 	}
 	defer s.Close()
-	_ = m.Extend(context.Background(), s, []int32{0, 1}, &Reader{Each: func(int, []float32) error { return nil }})
+	_ = m.Extend(context.Background(), s, []int32{0, 1}, &ExtendOptions{Each: func(int, []float32) error { return nil }})
 }

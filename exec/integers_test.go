@@ -18,8 +18,8 @@ import (
 	"github.com/llmrun/llmrun/store/vfs"
 )
 
-// waysToPack lists the variants of packed checkpoints.
-var waysToPack = []packedAs{
+// packVariants lists the variants of packed checkpoints.
+var packVariants = []packedAs{
 	{name: "gptq", bits: 4, group: 32},
 	{name: "gptq symmetric", bits: 4, group: 64, symmetric: true},
 	{name: "gptq whole rows", bits: 4, group: -1},
@@ -59,7 +59,7 @@ func distance(want, got []float32) float64 {
 // logits with the same weights as floats, both for the checkpoint and for a pack made from it.
 func TestM12_PackedWeightsAreExact(t *testing.T) {
 	for _, dir := range fixtureDirs(t) {
-		for _, p := range waysToPack {
+		for _, p := range packVariants {
 			if p.name != "gptq" && p.name != "awq" && filepath.Base(dir) != "llama3" {
 				continue // the packing does not depend on the family
 			}
@@ -98,7 +98,7 @@ func TestPackedWeightsHaveTheSmallestType(t *testing.T) {
 		"gptq ordered by activation": quant.I4Z, "gptq symmetric ordered": quant.Q4_0,
 		"gptq 8 bits symmetric": quant.Q8_0, "gptq v2 8 bits symmetric": quant.Q8_0, "awq": quant.I4Z, "awq whole rows": quant.I4Z,
 	}
-	for _, p := range waysToPack {
+	for _, p := range packVariants {
 		want, known := types[p.name]
 		if !known {
 			want = quant.F32

@@ -87,7 +87,7 @@ func TestSharedSpansGiveTheSameLogits(t *testing.T) {
 		ids := longPrompt(m.Spec.Vocab, 3*spanTokens+77, 5)
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
-		require.NoError(t, m.Extend(context.Background(), s, ids[:len(ids)-1], &Reader{}))
+		require.NoError(t, m.Extend(context.Background(), s, ids[:len(ids)-1], &ExtendOptions{}))
 		got := extendAll(t, m, s, ids[len(ids)-1:])
 		s.Close()
 		if want == nil {
@@ -109,7 +109,7 @@ func TestCancelLeavesTheSequenceAsItWas(t *testing.T) {
 			require.NoError(t, err)
 			defer s.Close()
 			extendAll(t, m, s, ids[:20])
-			err = m.Extend(&cancelAfter{Context: context.Background(), calls: 1}, s, ids[20:], &Reader{})
+			err = m.Extend(&cancelAfter{Context: context.Background(), calls: 1}, s, ids[20:], &ExtendOptions{})
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, 20, s.Len())
 			require.Equal(t, want[20:], extendAll(t, m, s, ids[20:]))
@@ -156,10 +156,10 @@ func requireNoAllocs(t *testing.T, m *Model) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 130, 1), &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 130, 1), &ExtendOptions{}))
 	s.ids = append(make([]int32, 0, 512), s.ids...)
 	next := []int32{1}
-	reader := &Reader{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
+	reader := &ExtendOptions{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
 	ctx := context.Background()
 	allocs := testing.AllocsPerRun(20, func() {
 		if err := m.Extend(ctx, s, next, reader); err != nil {

@@ -103,7 +103,7 @@ func TestDamageAnywhereIsSeenInDecoding(t *testing.T) {
 		for err = nil; err == nil; {
 			at := s.Len()
 			require.Less(t, at, len(ids), "no error for a flipped bit at %d/1000", part)
-			err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{})
+			err = m.Extend(context.Background(), s, ids[at:at+1], &ExtendOptions{})
 		}
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 		fsys.on.Store(false)
@@ -125,7 +125,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	fsys.on.Store(true)
 	for range 3 { // pages that were prefetched before the damage are intact
 		at := s.Len()
-		if err = m.Extend(context.Background(), s, ids[at:at+1], &Reader{}); err != nil {
+		if err = m.Extend(context.Background(), s, ids[at:at+1], &ExtendOptions{}); err != nil {
 			require.Equal(t, at, s.Len())
 			break
 		}
@@ -135,7 +135,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	require.ErrorAs(t, err, &where)
 	require.Contains(t, where.Path, "kv/scratch-")
 	s.Truncate(70) // inside a page on flash
-	require.ErrorIs(t, m.Extend(context.Background(), s, ids[70:71], &Reader{}), kv.ErrCorrupt)
+	require.ErrorIs(t, m.Extend(context.Background(), s, ids[70:71], &ExtendOptions{}), kv.ErrCorrupt)
 	fsys.on.Store(false)
 	require.Equal(t, want[70:], extendAll(t, m, s, ids[70:]))
 }
@@ -163,7 +163,7 @@ func TestCancelInAColdStall(t *testing.T) {
 			stall.after(k)
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
-			go func() { done <- m.Extend(ctx, s, ids[321:330], &Reader{}) }()
+			go func() { done <- m.Extend(ctx, s, ids[321:330], &ExtendOptions{}) }()
 			select {
 			case <-stall.reached:
 				cancel()

@@ -154,11 +154,11 @@ func TestColdDecodeAllocatesNothing(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 64*20+5, 1), &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(m.Spec.Vocab, 64*20+5, 1), &ExtendOptions{}))
 	require.Greater(t, m.KVStats().ColdPages, 15)
 	s.ids = append(make([]int32, 0, 4096), s.ids...)
 	next := []int32{1}
-	reader := &Reader{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
+	reader := &ExtendOptions{Each: func(_ int, logits []float32) error { next[0] = argmax(logits); return nil }}
 	require.Zero(t, testing.AllocsPerRun(20, func() {
 		if err := m.Extend(context.Background(), s, next, reader); err != nil {
 			t.Fatal(err)

@@ -88,14 +88,14 @@ func TestTruncatedMappingIsAnError(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	err = m.Extend(context.Background(), s, ids, &Reader{})
+	err = m.Extend(context.Background(), s, ids, &ExtendOptions{})
 	require.ErrorIs(t, err, store.ErrTruncated)
 	require.Equal(t, want, allLogits(t, safe, ids), "another model is not affected")
 }
 
-// TestNothingIsLeftOfAFault faults a pass at different points: the next pass gives the right
+// TestPassAfterAFault faults a pass at different points: the next pass gives the right
 // logits.
-func TestNothingIsLeftOfAFault(t *testing.T) {
+func TestPassAfterAFault(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be truncated there")
 	}
@@ -110,7 +110,7 @@ func TestNothingIsLeftOfAFault(t *testing.T) {
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
 		require.NoError(t, os.Truncate(path, int64(len(data)*k/12)))
-		if err := m.Extend(t.Context(), s, ids, &Reader{}); err != nil {
+		if err := m.Extend(t.Context(), s, ids, &ExtendOptions{}); err != nil {
 			require.ErrorIs(t, err, store.ErrTruncated)
 			faults++
 		}

@@ -32,34 +32,34 @@ func (q *matmulQueue) maxMatmuls() int { return 2*q.m.Spec.Experts + 4 }
 
 // matmul is one matrix product: y = x·wᵀ + bias for n rows of x.
 type matmul struct {
-	w     *weights.Linear
-	x     []float32 // [n, Cols], or more rows, of which of selects n
-	of    []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
-	n     int
-	y     []float32 // [n, Rows]
-	input int       // index into matmulQueue.inputs, for tiled weights
+	w        *weights.Linear
+	x        []float32 // [n, Cols], or more rows, of which of selects n
+	rowIndex []int32   // [n] indices of the rows in x; nil: the first n. Tiled weights only
+	n        int
+	y        []float32 // [n, Rows]
+	input    int       // index into matmulQueue.inputs, for tiled weights
 	// activatesGate: the weights are an MLP's up matrix, and y holds gate. The result of the
 	// matmul is combined with gate in slices instead of being stored.
 	activatesGate bool
 
 	// The rows of w that run next: lo to hi, whose weights are in data.
-	lo, hi int
-	data   []byte
-	work   int // work of the matmuls before it in the queue, see measureWork
+	lo, hi     int
+	data       []byte
+	workBefore int // work of the matmuls before it in the queue, see measureWork
 }
 
 // matmulInput is the quantized input of tiled weights. All matmuls of a step that read the same
 // vectors share it.
 type matmulInput struct {
-	x    []float32 // [n, cols], see matmul
-	of   []int32   // [n]
-	cols int
-	n    int
+	x        []float32 // [n, cols], see matmul
+	rowIndex []int32   // [n]
+	cols     int
+	n        int
 	// column order of the weights, nil for the natural one
 	order     []float32               // [cols]
 	perTensor *weights.PerTensorInput // quantization with one scale, nil: with a scale for each group
 	acts      tiled.Activations
-	row       int // its first row among the rows of all inputs; each input is padded to whole tiles
+	firstRow  int // its first row among the rows of all inputs; each input is padded to whole tiles
 }
 
 // queue queues a matmul for the current step.
@@ -69,18 +69,18 @@ func (q *matmulQueue) queue(w *weights.Linear, x []float32, n int, y []float32) 
 
 // queueRows is queue for rows of x that are selected by index. Quantization follows the index,
 // so the rows are not copied.
-func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, of []int32 /* [n] */, n int, y []float32) {
+func (q *matmulQueue) queueRows(w *weights.Linear, x []float32, rowIndex []int32 /* [n] */, n int, y []float32) {
 	if n > 0 {
-		q.matmuls = append(q.matmuls, matmul{w: w, x: x, of: of, n: n, y: y})
+		q.matmuls = append(q.matmuls, matmul{w: w, x: x, rowIndex: rowIndex, n: n, y: y})
 	}
 }
 
 // row returns a row of the matmul's input.
-func (j *matmul) row(i int) []float32 { return rowOf(j.x, j.of, j.w.Cols, i) }
+func (j *matmul) row(i int) []float32 { return rowOf(j.x, j.rowIndex, j.w.Cols, i) }
 
-func rowOf(x []float32, of []int32, cols, i int) []float32 {
-	if of != nil {
-		i = int(of[i])
+func rowOf(x []float32, rowIndex []int32, cols, i int) []float32 {
+	if rowIndex != nil {
+		i = int(rowIndex[i])
 	}
 	return x[i*cols : (i+1)*cols]
 }
@@ -110,7 +110,7 @@ func (q *matmulQueue) runStage(activating bool) {
 	if !q.beginStage(activating) {
 		return
 	}
-	if q.outliers.wanted() {
+	if q.outliers.needed() {
 		q.outliers.run()
 	} else {
 		q.runNext()
@@ -156,7 +156,7 @@ func (q *matmulQueue) quantizeInputs() {
 			memory, rows = q.addInput(j, memory, rows)
 		}
 	}
-	if len(q.inputs) != 1 || q.inputs[0].of != nil || q.inputs[0].n != q.n {
+	if len(q.inputs) != 1 || q.inputs[0].rowIndex != nil || q.inputs[0].n != q.n {
 		q.flushRowOps()
 	}
 	if len(q.inputs) == 1 {
@@ -170,42 +170,42 @@ func (q *matmulQueue) quantizeInputs() {
 // rows, otherwise a new one in the remaining memory, beginning at row. It returns the memory and
 // the row that follow.
 func (q *matmulQueue) addInput(j *matmul, memory []float32, row int) ([]float32, int) {
-	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].sameRows(j) {
+	if last := len(q.inputs) - 1; last >= 0 && q.inputs[last].readsSameRows(j) {
 		j.input = last
 		return memory, row
 	}
 	j.input = len(q.inputs)
-	q.inputs = append(q.inputs, matmulInput{x: j.x, of: j.of, cols: j.w.Cols, n: j.n, row: row, order: j.w.Order, perTensor: j.w.PerTensor})
+	q.inputs = append(q.inputs, matmulInput{x: j.x, rowIndex: j.rowIndex, cols: j.w.Cols, n: j.n, firstRow: row, order: j.w.Order, perTensor: j.w.PerTensor})
 	in := &q.inputs[j.input]
 	in.acts.Use(memory, in.cols, in.n)
 	row += (in.n + tiled.TileTokens - 1) / tiled.TileTokens * tiled.TileTokens
 	return memory[tiled.FloatsNeeded(in.cols, in.n):], row
 }
 
-// sameRows reports whether a matmul reads exactly the rows of the input, in its order of
+// readsSameRows reports whether a matmul reads exactly the rows of the input, in its order of
 // columns.
-func (in *matmulInput) sameRows(j *matmul) bool {
-	return &in.x[0] == &j.x[0] && same(in.of, j.of) && same(in.order, j.w.Order)
+func (in *matmulInput) readsSameRows(j *matmul) bool {
+	return &in.x[0] == &j.x[0] && sameSlice(in.rowIndex, j.rowIndex) && sameSlice(in.order, j.w.Order)
 }
 
-// same reports whether two slices are identical: the same memory and length.
-func same[T any](a, b []T) bool {
+// sameSlice reports whether two slices are identical: the same memory and length.
+func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // quantizeRow quantizes one row of the inputs. Rows past an input's last pad its last tile.
 func (q *matmulQueue) quantizeRow(row, worker int) {
 	i := 0
-	for i+1 < len(q.inputs) && row >= q.inputs[i+1].row {
+	for i+1 < len(q.inputs) && row >= q.inputs[i+1].firstRow {
 		i++
 	}
 	in := &q.inputs[i]
-	row -= in.row
+	row -= in.firstRow
 	if row >= in.n {
 		return
 	}
 	q.runRowOps(row, worker)
-	q.quantizeInto(i, row, in.inOrder(rowOf(in.x, in.of, in.cols, row), q.workers[worker].ordered))
+	q.quantizeInto(i, row, in.inOrder(rowOf(in.x, in.rowIndex, in.cols, row), q.workers[worker].orderedRow))
 }
 
 // inOrder returns a row in the column order of the weights. It uses memory if that differs from
@@ -229,7 +229,7 @@ func (q *matmulQueue) ordersPerStep() int {
 		for _, step := range [][]*weights.Linear{{&w.Q, &w.K, &w.V}, {&w.MLP.Gate, &w.MLP.Up}, {&w.Shared.Gate, &w.Shared.Up}} {
 			n := 1
 			for i, m := range step[1:] {
-				if !same(step[i].Order, m.Order) {
+				if !sameSlice(step[i].Order, m.Order) {
 					n++
 				}
 			}

@@ -20,9 +20,9 @@ type offloadPass struct {
 
 // offloadedWork is submitted rows of a matmul.
 type offloadedWork struct {
-	job, part       int
-	ticket          hetero.Ticket
-	submitted, seen time.Duration // times by the trace's clock: of the submission, and of the observed completion
+	matmul, part        int
+	ticket              hetero.Ticket
+	submitted, observed time.Duration // times by the trace's clock: of the submission, and of the observed completion
 }
 
 // attachTo attaches the frame of a pass to the device, if there is one.
@@ -46,7 +46,7 @@ func (q *matmulQueue) startOffload() {
 	for i := range q.matmuls {
 		if j := &q.matmuls[i]; j.w.Offload != nil && j.residentRows() != j.w.Rows && q.err == nil {
 			q.flushRowOps() // they may write the matmul's input
-			q.err = a.submitRows(i, j, !same(flushed, j.x))
+			q.err = a.submitRows(i, j, !sameSlice(flushed, j.x))
 			flushed = j.x
 		}
 	}
@@ -77,7 +77,7 @@ func (a *offloadPass) start(job int, j *matmul, x hetero.View) error {
 		if err != nil {
 			return err
 		}
-		a.work = append(a.work, offloadedWork{job: job, part: i, ticket: t, submitted: a.trace.recorder.Now()})
+		a.work = append(a.work, offloadedWork{matmul: job, part: i, ticket: t, submitted: a.trace.recorder.Now()})
 	}
 	return nil
 }
@@ -88,16 +88,16 @@ func (q *matmulQueue) finishOffload() {
 	if a.offloadDevice == nil {
 		return
 	}
-	own, ownTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
+	hostDone, hostDoneTraced := a.Device.Clock().Now(), a.trace.recorder.Now()
 	q.err = errors.Join(q.err, a.await(q.matmuls))
-	a.trace.record(a.Device.Clock(), q.matmuls, a.work, ownTraced)
+	a.trace.record(a.Device.Clock(), q.matmuls, a.work, hostDoneTraced)
 	if len(a.work) > 0 && !a.caps.SharesMemory {
 		q.err = errors.Join(q.err, a.Device.Fetch(a.buffer))
 	}
 	for _, w := range a.work {
-		q.matmuls[w.job].addBias(w.part)
+		q.matmuls[w.matmul].addBias(w.part)
 	}
-	a.record(q.matmuls, own)
+	a.record(q.matmuls, hostDone)
 	a.clear()
 }
 
@@ -105,9 +105,9 @@ func (q *matmulQueue) finishOffload() {
 func (a *offloadPass) await(matmuls []matmul) (err error) {
 	for i := range a.work {
 		w := &a.work[i]
-		j := &matmuls[w.job]
+		j := &matmuls[w.matmul]
 		err = errors.Join(err, hetero.Await(a.Device.Clock(), w.ticket, a.begun+a.predicted(j.w.Offload, j.n), a.Grain))
-		w.seen = a.trace.recorder.Now()
+		w.observed = a.trace.recorder.Now()
 	}
 	return err
 }

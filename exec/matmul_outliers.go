@@ -16,11 +16,11 @@ import (
 // the outlier path, the float product of what lies beyond the scales.
 type outlierPass struct {
 	*outlierPath
-	q     *matmulQueue
-	total int        // row tiles of all matmuls of a step
-	step  int        // row tiles of one part of the integer half
-	one   [1]float32 // scratch: the excess of one outlier
-	err   error      // why a column could not be read
+	q          *matmulQueue
+	totalTiles int        // row tiles of all matmuls of a step
+	partTiles  int        // row tiles of one part of the integer half
+	excess     [1]float32 // scratch: the excess of one outlier
+	err        error      // why a column could not be read
 
 	marks    []byte    // [inputs of a step, chunk] 1 for rows with outliers
 	counts   []int32   // [maxCols] number of rows with an outlier in each channel
@@ -67,8 +67,8 @@ const sumAlign = 8
 // one that computes the outlier path, takes fewer.
 const partsPerThread = 8
 
-// wanted reports whether any queued matmul has an outlier path.
-func (s *outlierPass) wanted() bool {
+// needed reports whether any queued matmul has an outlier path.
+func (s *outlierPass) needed() bool {
 	if s == nil {
 		return false
 	}
@@ -85,19 +85,19 @@ func (s *outlierPass) wanted() bool {
 // that are not offloaded.
 func (s *outlierPass) run() {
 	p := s.q
-	s.total = 0
+	s.totalTiles = 0
 	for i := range p.matmuls {
-		s.total += p.matmuls[i].tiles()
+		s.totalTiles += p.matmuls[i].tiles()
 	}
-	s.step = max(1, s.total/(partsPerThread*p.m.workers.Count()))
-	p.m.workers.RunTask(1+(s.total+s.step-1)/s.step, s)
+	s.partTiles = max(1, s.totalTiles/(partsPerThread*p.m.workers.Count()))
+	p.m.workers.RunTask(1+(s.totalTiles+s.partTiles-1)/s.partTiles, s)
 	p.err, s.err = errors.Join(p.err, s.err), nil
 }
 
 // add adds the results of the outlier path to those of the integer half, whichever device
 // computed them.
 func (s *outlierPass) add() {
-	if s.wanted() && s.q.err == nil {
+	if s.needed() && s.q.err == nil {
 		s.q.forRows(s.q.n, s.merge)
 	}
 }
@@ -106,10 +106,10 @@ func (s *outlierPass) add() {
 func (s *outlierPass) Part(part, worker int) {
 	lane := s.lanes[worker]
 	if part == 0 {
-		s.compute(lane)
+		s.runColumns(lane)
 		return
 	}
-	lo, hi := (part-1)*s.step, min(part*s.step, s.total)
+	lo, hi := (part-1)*s.partTiles, min(part*s.partTiles, s.totalTiles)
 	for i := range s.q.matmuls {
 		j := &s.q.matmuls[i]
 		tiles := j.tiles()
@@ -122,8 +122,8 @@ func (s *outlierPass) Part(part, worker int) {
 	}
 }
 
-// compute computes the outlier paths of all queued matmuls, one after the other in sums.
-func (s *outlierPass) compute(lane *trace.Lane) {
+// runColumns computes the outlier paths of all queued matmuls, one after the other in sums.
+func (s *outlierPass) runColumns(lane *trace.Lane) {
 	sums, last := s.sums, -1
 	for i := range s.q.matmuls {
 		j := &s.q.matmuls[i]
@@ -137,7 +137,7 @@ func (s *outlierPass) compute(lane *trace.Lane) {
 			s.findChannels(in, marks)
 			last = j.input
 		}
-		s.computeOne(in, j.w, marks, sums)
+		s.addColumnsOf(in, j.w, marks, sums)
 		sums = sums[j.n*j.w.Rows:]
 		lane.End()
 	}
@@ -159,7 +159,7 @@ func (s *outlierPass) findChannels(in *matmulInput, marks []byte) {
 			continue
 		}
 		s.stats.Marked++
-		for c, v := range rowOf(in.x, in.of, in.cols, row) {
+		for c, v := range rowOf(in.x, in.rowIndex, in.cols, row) {
 			if weights.MagnitudeBits(v) > limit {
 				counts[c]++
 			}
@@ -179,10 +179,10 @@ func (s *outlierPass) listChannels(counts []int32 /* [cols] */) {
 	}
 }
 
-// computeOne multiplies the excess of the outliers with the columns of a matrix. It adds the
+// addColumnsOf multiplies the excess of the outliers with the columns of a matrix. It adds the
 // resident columns first, then those on flash, so that a token's order of additions does not
 // depend on the other tokens.
-func (s *outlierPass) computeOne(in *matmulInput, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */) {
+func (s *outlierPass) addColumnsOf(in *matmulInput, w *weights.Linear, marks []byte, sums []float32 /* [n, Rows] */) {
 	c := w.PerTensor.Outliers
 	for row := range in.n {
 		if marks[row] != 0 {
@@ -218,12 +218,12 @@ func (s *outlierPass) addChannel(in *matmulInput, w *weights.Linear, marks []byt
 		if marks[row] == 0 {
 			continue
 		}
-		v := rowOf(in.x, in.of, in.cols, row)[channel]
+		v := rowOf(in.x, in.rowIndex, in.cols, row)[channel]
 		if weights.MagnitudeBits(v) <= whole.Limit {
 			continue
 		}
-		s.one[0] = v - float32(math.Copysign(float64(most), float64(v)))
-		quant.WeightedSum(sums[row*w.Rows:(row+1)*w.Rows], w.Rows, s.one[:], 1, column, w.Rows, 1, w.Rows, 1)
+		s.excess[0] = v - float32(math.Copysign(float64(most), float64(v)))
+		quant.WeightedSum(sums[row*w.Rows:(row+1)*w.Rows], w.Rows, s.excess[:], 1, column, w.Rows, 1, w.Rows, 1)
 	}
 }
 

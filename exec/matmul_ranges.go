@@ -17,10 +17,10 @@ func (q *matmulQueue) measureWork() (units, least int) {
 	work, tile := 0, 0
 	for i := range q.matmuls {
 		j := &q.matmuls[i]
-		j.work = work
+		j.workBefore = work
 		work += j.tiles() * j.tileWork()
 		if j.tiles() > 0 {
-			tile = max(tile, j.tileRun()*j.tileWork())
+			tile = max(tile, j.tileMultiple()*j.tileWork())
 		}
 	}
 	q.shift = 0
@@ -49,16 +49,16 @@ func (q *matmulQueue) Range(lo, hi, worker int) {
 
 // tileAt returns the matmul's first tile that begins at or after the given work.
 func (j *matmul) tileAt(work int) int {
-	if work <= j.work || j.tiles() == 0 {
+	if work <= j.workBefore || j.tiles() == 0 {
 		return 0
 	}
-	each := j.tileRun() * j.tileWork()
-	return min(j.tiles(), (work-j.work+each-1)/each*j.tileRun())
+	each := j.tileMultiple() * j.tileWork()
+	return min(j.tiles(), (work-j.workBefore+each-1)/each*j.tileMultiple())
 }
 
-// tileRun returns the multiple of tiles that parts consist of: kernels for one token compute two
-// tiles together, and would compute an odd one twice.
-func (j *matmul) tileRun() int {
+// tileMultiple returns the multiple of tiles that parts consist of: kernels for one token
+// compute two tiles together, and would compute an odd one twice.
+func (j *matmul) tileMultiple() int {
 	if j.n == 1 {
 		return 2
 	}

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// Streamed rows are multiplied in slices of at least sliceLeast bytes and, if more bytes are
-	// ready, of up to sliceMost. Small slices start early; large ones need fewer barriers, at
+	// Streamed rows are multiplied in slices of at least minSlice bytes and, if more bytes are
+	// ready, of up to maxSlice. Small slices start early; large ones need fewer barriers, at
 	// which threads wait for one that has lost its core. With many tokens a slice takes long,
-	// and may have up to sliceMany bytes. With a small ring, 1/sliceFraction of it is enough to
-	// start, and a slice takes at most half of it unless that is below sliceLeast: the other
-	// half fills meanwhile.
-	sliceLeast    = 1 << 20
-	sliceMost     = 4 << 20
-	sliceMany     = 16 << 20
-	sliceFraction = 8
+	// and may have up to maxSliceManyTokens bytes. With a small ring, 1/sliceFraction of it is
+	// enough to start, and a slice takes at most half of it unless that is below minSlice: the
+	// other half fills meanwhile.
+	minSlice           = 1 << 20
+	maxSlice           = 4 << 20
+	maxSliceManyTokens = 16 << 20
+	sliceFraction      = 8
 )
 
-// streamUser returns the model's threads as a stream uses them. It resolves m.workers at each
+// streamThreads returns the model's threads as a stream uses them. It resolves m.workers at each
 // call, because SetThreads replaces them.
-func (m *Model) streamUser() prefetch.Threads {
+func (m *Model) streamThreads() prefetch.Threads {
 	return prefetch.Threads{
 		Readers: tiering.StreamReads, ReserveReaders: threadpool.ReserveForReaders,
 		RunParts: func(parts int, part func(part, worker int)) { m.workers.Run(parts, part) },
@@ -57,8 +57,8 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 		run += q.headReads
 	}
 	unitRows, unit := j.w.Unit()
-	least, most := q.streamSlice()
-	left := q.deferResident(j)
+	least, most := q.sliceLimits()
+	deferred := q.deferResident(j)
 	for row := j.w.ResidentRows(); row < j.w.Rows && !q.failed(); row = j.hi {
 		off := begin + int64((row-j.w.ResidentRows())/unitRows)*int64(unit)
 		bytes := (j.w.Rows - row + unitRows - 1) / unitRows * unit
@@ -67,17 +67,17 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 			break
 		}
 		j.lo, j.hi = row, min(row+len(j.data)/unit*unitRows, j.w.Rows)
-		if left != nil {
-			left.lo, left.hi = left.hi, j.w.ResidentRows()
+		if deferred != nil {
+			deferred.lo, deferred.hi = deferred.hi, j.w.ResidentRows()
 			if j.hi < j.w.Rows {
-				left.hi = int(float64(left.hi)*float64(j.hi-j.w.ResidentRows())/float64(j.w.Rows-j.w.ResidentRows())) / unitRows * unitRows
+				deferred.hi = int(float64(deferred.hi)*float64(j.hi-j.w.ResidentRows())/float64(j.w.Rows-j.w.ResidentRows())) / unitRows * unitRows
 			}
-			left.data = j.w.Data[left.lo/unitRows*unit:]
+			deferred.data = j.w.Data[deferred.lo/unitRows*unit:]
 		}
 		q.runNext()
 	}
 	j.lo, j.hi = 0, 0
-	if left != nil {
+	if deferred != nil {
 		q.matmuls = q.matmuls[:1]
 	}
 }
@@ -87,7 +87,7 @@ func (q *matmulQueue) runStreamed(j *matmul) {
 // the ring and then be idle.
 func (q *matmulQueue) defersResident(j *matmul) bool {
 	rest := &j.w.Streamed
-	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.outliers.wanted()
+	return rest.Count > 0 && rest.Run == len(q.m.Spec.Layers) && j.w.Offload == nil && !q.outliers.needed()
 }
 
 // deferResident queues the deferred resident rows as a matmul of their own, or returns nil.
@@ -99,13 +99,13 @@ func (q *matmulQueue) deferResident(j *matmul) *matmul {
 	return &q.matmuls[1]
 }
 
-// streamSlice returns the fewest bytes of a slice, if so many remain, and the most.
-func (q *matmulQueue) streamSlice() (least, most int) {
+// sliceLimits returns the fewest bytes of a slice, if so many remain, and the most.
+func (q *matmulQueue) sliceLimits() (least, most int) {
 	ring := q.m.residency.WeightRing
 	size := ring.Slots * ring.Piece
-	most = sliceMost
-	if q.n > upRows {
-		most = sliceMany
+	most = maxSlice
+	if q.n > upTokens {
+		most = maxSliceManyTokens
 	}
-	return min(sliceLeast, size/sliceFraction), min(most, max(sliceLeast, size/2))
+	return min(minSlice, size/sliceFraction), min(most, max(minSlice, size/2))
 }

@@ -3,9 +3,9 @@ package exec
 import "github.com/llmrun/llmrun/exec/weights"
 
 const (
-	// upRows is the most tokens for which an MLP computes gate and up side by side. For so few
+	// upTokens is the most tokens for which an MLP computes gate and up side by side. For so few
 	// tokens that saves a barrier.
-	upRows = 16
+	upTokens = 16
 	// upColumns is the columns of up that a thread computes at a time with more tokens. The
 	// result is still in its cache when it is combined with gate.
 	upColumns = 128
@@ -14,36 +14,36 @@ const (
 	upColumnsWide = 512
 )
 
-// columnsOfUp returns the columns of up that a thread computes at a time with more than upRows
+// upSliceColumns returns the columns of up that a thread computes at a time with more than upTokens
 // tokens.
-func (q *matmulQueue) columnsOfUp() int {
+func (q *matmulQueue) upSliceColumns() int {
 	if q.hasWideTypes() {
 		return upColumnsWide
 	}
 	return upColumns
 }
 
-// mostUpTokens returns the most tokens for which an MLP computes gate and up side by side. It is
+// maxUpTokens returns the most tokens for which an MLP computes gate and up side by side. It is
 // the whole chunk if the outlier path or another device must first contribute to up.
-func (q *matmulQueue) mostUpTokens() int {
+func (q *matmulQueue) maxUpTokens() int {
 	if q.outliers != nil || q.m.offload != nil {
 		return q.chunk
 	}
-	return upRows
+	return upTokens
 }
 
 // queueInner queues the matmuls of an MLP's inner vectors for n rows; first is their first row
-// in gate. With more than mostUpTokens tokens the matmul of up also activates gate.
-func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, of []int32 /* [n] */, n, first int) {
+// in gate. With more than maxUpTokens tokens the matmul of up also activates gate.
+func (q *matmulQueue) queueInner(w *weights.MLP, in []float32, rowIndex []int32 /* [n] */, n, first int) {
 	at := first * w.Up.Rows
 	if q.m.Spec.Gated {
-		q.queueRows(&w.Gate, in, of, n, q.gate[at:])
+		q.queueRows(&w.Gate, in, rowIndex, n, q.gate[at:])
 	}
-	if q.n <= q.mostUpTokens() {
-		q.queueRows(&w.Up, in, of, n, q.up[at:])
+	if q.n <= q.maxUpTokens() {
+		q.queueRows(&w.Up, in, rowIndex, n, q.up[at:])
 		return
 	}
-	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, of: of, n: n, y: q.gate[at:], activatesGate: true})
+	q.matmuls = append(q.matmuls, matmul{w: &w.Up, x: in, rowIndex: rowIndex, n: n, y: q.gate[at:], activatesGate: true})
 }
 
 // multiplyActivating computes the rows lo to hi of up in slices, and combines each with the same

@@ -24,9 +24,9 @@ func synthFS(t *testing.T, name, quant string, inner int) vfs.FS {
 	return fsys
 }
 
-// TestActivatingAsItIsComputed compares the two forms of an MLP: with many tokens, up is
+// TestActivationInSlices compares the two forms of an MLP: with many tokens, up is
 // combined with gate in slices; with few, it is stored. The logits are the same.
-func TestActivatingAsItIsComputed(t *testing.T) {
+func TestActivationInSlices(t *testing.T) {
 	for _, c := range []struct {
 		shape, quant string
 		inner        int
@@ -39,10 +39,10 @@ func TestActivatingAsItIsComputed(t *testing.T) {
 	} {
 		t.Run(c.shape+" "+c.quant, func(t *testing.T) {
 			fsys := synthFS(t, c.shape, c.quant, c.inner)
-			few := loadModel(t, fsys, "m.gguf", Options{Threads: 2, KV: kv.K8V8, Chunk: upRows})
-			ids := longPrompt(few.Spec.Vocab, 3*upRows, 5)
+			few := loadModel(t, fsys, "m.gguf", Options{Threads: 2, KV: kv.K8V8, Chunk: upTokens})
+			ids := longPrompt(few.Spec.Vocab, 3*upTokens, 5)
 			want := allLogits(t, few, ids)
-			for _, chunk := range []int{upRows + 1, 2*upRows + 1, 3 * upRows} {
+			for _, chunk := range []int{upTokens + 1, 2*upTokens + 1, 3 * upTokens} {
 				many := loadModel(t, fsys, "m.gguf", Options{Threads: 3, KV: kv.K8V8, Chunk: chunk})
 				require.Equal(t, want, allLogits(t, many, ids), "chunk %d", chunk)
 			}
@@ -50,9 +50,9 @@ func TestActivatingAsItIsComputed(t *testing.T) {
 	}
 }
 
-// TestBuffersLieOverEachOther requires that a token takes less than the sum of a layer's
+// TestBuffersShareMemory requires that a token takes less than the sum of a layer's
 // buffers, because buffers that are not in use at the same time share memory.
-func TestBuffersLieOverEachOther(t *testing.T) {
+func TestBuffersShareMemory(t *testing.T) {
 	m := loadModel(t, synthFS(t, "tiny", "q4_0", 512), "m.gguf", Options{Threads: 2, KV: kv.K8V8})
 	s, w := m.Spec, m.pass.widths()
 	const chunk = 512

@@ -91,8 +91,8 @@ type Model struct {
 	mu     sync.Mutex // held during a pass
 	pass   *pass
 	closed bool
-	// selected counts the work of the page selector.
-	selected SelectionStats
+	// selectionStats counts the work of the page selector.
+	selectionStats SelectionStats
 }
 
 // setDefaults replaces zero values by defaults.
@@ -142,7 +142,7 @@ func load(ctx context.Context, m *Model, f *modelfile.Files, o *Options) (err er
 	}
 	m.workers = threadpool.New(o.Threads)
 	if m.residency != nil {
-		m.residency.Threads = m.streamUser()
+		m.residency.Threads = m.streamThreads()
 		if err := m.residency.Start(o.Plan); err != nil {
 			return err
 		}
@@ -275,6 +275,6 @@ func newReader(m *Model, ring int64) *fetch.Reader {
 		windows[l] = m.Spec.Layers[l].Window
 	}
 	return fetch.NewReader(fetch.Options{
-		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamUser(), Weights: m.residency,
+		Cache: m.cache, Windows: windows, Budget: m.budget, Ring: ring, User: m.streamThreads(), Weights: m.residency,
 	})
 }

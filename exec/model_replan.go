@@ -17,12 +17,12 @@ import (
 func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 	r := m.residency
 	if r == nil {
-		return m.between(nil, func() error { return m.replanWhole(plan) })
+		return m.betweenPasses(nil, func() error { return m.replanResident(plan) })
 	}
 	if err := r.Check(plan); err != nil {
 		return err
 	}
-	err := m.between(plan, func() error {
+	err := m.betweenPasses(plan, func() error {
 		if !plan.Resident() {
 			if err := r.File.BypassCache(); err != nil {
 				return err
@@ -44,26 +44,26 @@ func (m *Model) Replan(ctx context.Context, plan *tiering.Plan) error {
 		return nil
 	})
 	for err == nil && r.BytesToGrow(plan) > 0 {
-		err = m.between(plan, func() error { return r.GrowPartly(ctx, plan) })
+		err = m.betweenPasses(plan, func() error { return r.GrowPartly(ctx, plan) })
 	}
 	if err == nil && r.Experts != nil {
-		err = m.between(plan, func() error { return r.Experts.Resize(plan.ExpertSlots) })
+		err = m.betweenPasses(plan, func() error { return r.Experts.Resize(plan.ExpertSlots) })
 	}
 	return err
 }
 
-// replanWhole is Replan for a model whose weights are all resident.
-func (m *Model) replanWhole(plan *tiering.Plan) error {
-	apart := m.offloadedLayers != nil || m.offload != nil
+// replanResident is Replan for a model whose weights are all resident.
+func (m *Model) replanResident(plan *tiering.Plan) error {
+	onDevice := m.offloadedLayers != nil || m.offload != nil
 	switch {
-	case plan.Resident() && apart:
+	case plan.Resident() && onDevice:
 		return nil // the device's kernels are compiled for the current chunk
 	case plan.Resident():
 		return m.setChunk(plan.Chunk)
-	case apart:
-		return fmt.Errorf("%w: weights that a device has, or a part of, stay where they are", tiering.ErrBudget)
+	case onDevice:
+		return fmt.Errorf("%w: a model with weights on a device cannot stream its weights", tiering.ErrBudget)
 	}
-	return fmt.Errorf("%w: only weights of a pack, loaded with a plan and as they are, can be read piece by piece", tiering.ErrBudget)
+	return fmt.Errorf("%w: only a model loaded from a pack with a plan, and not changed by an adapter, can stream its weights", tiering.ErrBudget)
 }
 
 // setChunk changes the tokens of a prefill chunk; 0 leaves it. It frees the old buffers before
@@ -76,17 +76,17 @@ func (m *Model) setChunk(n int) error {
 	m.pass.free()
 	pass, err := newPass(m, n)
 	if err != nil {
-		var again error
-		if pass, again = newPass(m, old); again != nil {
-			return err // the pass has no buffers; ready tries again
+		var retryErr error
+		if pass, retryErr = newPass(m, old); retryErr != nil {
+			return err // the pass has no buffers; retryAllocations tries again
 		}
 	}
 	m.pass = pass
 	return err
 }
 
-// ready retries the allocations that a Replan could not make. The caller holds m.mu.
-func (m *Model) ready() error {
+// retryAllocations retries the allocations that a Replan could not make. The caller holds m.mu.
+func (m *Model) retryAllocations() error {
 	if m.pass.frame == nil {
 		if err := m.setChunk(m.pass.chunk); err != nil {
 			return err
@@ -98,9 +98,9 @@ func (m *Model) ready() error {
 	return nil
 }
 
-// between changes the weight residency while no pass runs and the stream is stopped. plan is nil
-// if weights are not streamed.
-func (m *Model) between(plan *tiering.Plan, change func() error) error {
+// betweenPasses changes the weight residency while no pass runs and the stream is stopped. plan
+// is nil if weights are not streamed.
+func (m *Model) betweenPasses(plan *tiering.Plan, change func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

@@ -26,7 +26,7 @@ type ShapeOptions struct {
 // MeasureShape returns the sizes from which a plan divides the budget. It reads no weights and
 // checks only that all tensors exist.
 func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
-	m, plans, err := outline(f, o)
+	m, plans, err := outlineModel(f, o)
 	if err != nil {
 		return tiering.Shape{}, err
 	}
@@ -36,7 +36,7 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	for i := range plans {
 		plans[i].AddTo(&s)
 	}
-	s.OpsPerToken -= 2 * endMulAdds(w, spec)
+	s.OpsPerToken -= 2 * prunedMulAdds(w, spec)
 	if s.Embedding == 0 {
 		s.Lookup = int64((weights.TiedLookupReaders - 1) * w.Embed.BufferBytes())
 	}
@@ -55,9 +55,9 @@ func MeasureShape(f *modelfile.Files, o ShapeOptions) (tiering.Shape, error) {
 	return s, nil
 }
 
-// outline returns a model without weights, with their sizes only, and their layouts. The caller
-// closes its cache.
-func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
+// outlineModel returns a model without weights, with their sizes only, and their layouts. The
+// caller closes its cache.
+func outlineModel(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, error) {
 	spec, err := f.Spec()
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +84,7 @@ func outline(f *modelfile.Files, o ShapeOptions) (*Model, []weights.Layout, erro
 // AttachedBytes returns the bytes of the pass's buffers that a device attaches when rows are
 // offloaded to it (see Options.Split) and a chunk has the given tokens.
 func AttachedBytes(f *modelfile.Files, o ShapeOptions, chunk int) (int64, error) {
-	m, _, err := outline(f, o)
+	m, _, err := outlineModel(f, o)
 	if err != nil {
 		return 0, err
 	}

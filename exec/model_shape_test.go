@@ -39,7 +39,7 @@ func checkShape(t *testing.T, fsys vfs.FS, path string, format kv.Format) tierin
 	for l := range m.weights.Layers {
 		convs += int64(len(m.weights.Layers[l].Conv))
 	}
-	require.Equal(t, 2*(traffic.LayerMulAdds-traffic.EndMulAdds-convs), s.OpsPerToken)
+	require.Equal(t, 2*(traffic.LayerMulAdds-traffic.PrunedMulAdds-convs), s.OpsPerToken)
 	require.Equal(t, int64(m.weights.Embed.RowBytes()), s.RowBytes)
 	require.Equal(t, m.KVBytesPerToken(), s.KVBytesPerToken)
 

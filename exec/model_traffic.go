@@ -15,9 +15,9 @@ type Traffic struct {
 	// LayerMulAdds is the multiply-adds of all layers for one token. HeadMulAdds is that of the
 	// output head, for a token whose logits are wanted.
 	LayerMulAdds, HeadMulAdds int64
-	// EndMulAdds is the part of LayerMulAdds that the last layer spends after its keys and
+	// PrunedMulAdds is the part of LayerMulAdds that the last layer spends after its keys and
 	// values. Like the head, it applies only to tokens whose logits are wanted.
-	EndMulAdds int64
+	PrunedMulAdds int64
 }
 
 // Traffic returns the cost of one token of the layers that the CPU computes.
@@ -33,17 +33,17 @@ func (m *Model) Traffic() Traffic {
 	for l := range w.Layers {
 		t.addLayer(&w.Layers[l], m.Spec)
 	}
-	t.EndMulAdds = endMulAdds(w, m.Spec)
+	t.PrunedMulAdds = prunedMulAdds(w, m.Spec)
 	return t
 }
 
-// endMulAdds returns Traffic.EndMulAdds.
-func endMulAdds(w *weights.Weights, s *arch.Spec) int64 {
+// prunedMulAdds returns Traffic.PrunedMulAdds.
+func prunedMulAdds(w *weights.Weights, s *arch.Spec) int64 {
 	if len(w.Layers) < len(s.Layers) {
 		return 0 // an accelerator computes the last layer
 	}
 	var end Traffic
-	end.addBehindKeys(&w.Layers[len(w.Layers)-1], s)
+	end.addAfterKV(&w.Layers[len(w.Layers)-1], s)
 	return end.LayerMulAdds
 }
 
@@ -54,10 +54,10 @@ func (t *Traffic) addLayer(w *weights.LayerWeights, s *arch.Spec) {
 	}
 	t.WeightBytes += 4 * int64(len(w.Conv)+len(w.ConvBias))
 	t.LayerMulAdds += int64(len(w.Conv))
-	t.addBehindKeys(w, s)
+	t.addAfterKV(w, s)
 }
 
-func (t *Traffic) addBehindKeys(w *weights.LayerWeights, s *arch.Spec) {
+func (t *Traffic) addAfterKV(w *weights.LayerWeights, s *arch.Spec) {
 	for _, m := range []*weights.Linear{&w.O, &w.ConvOut, &w.Router, &w.SharedGate} {
 		t.add(m, 1)
 	}

@@ -88,7 +88,7 @@ func TestSetThreads(t *testing.T) {
 		require.NoError(t, m.SetThreads(n))
 		require.Equal(t, n, m.Threads())
 		s.Truncate(0)
-		require.NoError(t, m.Extend(t.Context(), s, ids, &Reader{Each: func(_ int, logits []float32) error {
+		require.NoError(t, m.Extend(t.Context(), s, ids, &ExtendOptions{Each: func(_ int, logits []float32) error {
 			if first == nil {
 				first = slices.Clone(logits)
 			}

@@ -36,10 +36,10 @@ type Offer struct {
 type Network interface {
 	// Placement returns the network's part of the model and its memory.
 	Placement() Placement
-	// TakeLayer and TakeEnds copy weights; the caller frees them afterwards. l is the layer's
+	// UploadLayer and UploadOutput copy weights; the caller frees them afterwards. l is the layer's
 	// index in the model.
-	TakeLayer(l int, w *LayerWeights) error
-	TakeEnds(norm []float32 /* [Dim] */, head Linear /* [Vocab, Dim] */) error
+	UploadLayer(l int, w *LayerWeights) error
+	UploadOutput(norm []float32 /* [Dim] */, head Linear /* [Vocab, Dim] */) error
 	// NewSequence returns the KV memory of an empty sequence.
 	NewSequence() (SequenceMemory, error)
 	// Input returns the buffer for the residual stream of the next chunk as it enters the
@@ -63,9 +63,9 @@ type Placement struct {
 	Context       int // most tokens of a sequence
 	// Bytes of the processor's memory: in use now, in use with a full sequence, and in total.
 	Held, Need, Memory int64
-	// Here is the bytes of weights in the host's memory: those of the first layers and the
+	// HostBytes is the bytes of weights in the host's memory: those of the first layers and the
 	// embedding. The network leaves it 0.
-	Here int64
+	HostBytes int64
 }
 
 // SequenceMemory is the KV of a sequence in a network.
@@ -98,14 +98,14 @@ type LayerWeights struct {
 
 // offloadedLayers is the part of a model that an accelerator computes.
 type offloadedLayers struct {
-	network Network
-	place   Placement // placement when the network was opened
-	chunk   int
-	raw     []byte // scratch: an embedding row as the file stores it
+	network   Network
+	placement Placement // placement when the network was opened
+	chunk     int
+	raw       []byte // scratch: an embedding row as the file stores it
 }
 
 // all reports whether the accelerator computes whole passes.
-func (e *offloadedLayers) all() bool { return e != nil && e.place.First == 0 }
+func (e *offloadedLayers) all() bool { return e != nil && e.placement.First == 0 }
 
 // Placement returns where the model's layers are, nil without Options.Processor.
 func (m *Model) Placement() *Placement {
@@ -115,7 +115,7 @@ func (m *Model) Placement() *Placement {
 		return nil
 	}
 	p := m.offloadedLayers.network.Placement()
-	p.Here = m.offloadedLayers.place.Here
+	p.HostBytes = m.offloadedLayers.placement.HostBytes
 	return &p
 }
 
@@ -124,7 +124,7 @@ func (m *Model) Context() int {
 	if m.offloadedLayers == nil {
 		return m.Spec.Context
 	}
-	return min(m.Spec.Context, m.offloadedLayers.place.Context)
+	return min(m.Spec.Context, m.offloadedLayers.placement.Context)
 }
 
 // forwardOffloaded is forward on an accelerator that computes all layers.
@@ -176,7 +176,7 @@ func runOffloaded(ctx context.Context, m *Model, b *Batch, r *run) (err error) {
 
 // prepareChunk describes a run of the batch to a network.
 func (s *Sequence) prepareChunk(b *Batch, r *run) {
-	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.long
+	s.chunk.Position, s.chunk.Tokens, s.chunk.Long = r.pos, r.count, s.longRope
 	s.chunk.Want = s.chunk.Want[:0]
 	for _, row := range b.want {
 		if row >= r.row && row < r.row+r.count {

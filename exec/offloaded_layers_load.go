@@ -23,7 +23,7 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 			m.Close()
 		}
 	}()
-	h, err := newHandOver(f, spec, &o)
+	h, err := newUploader(f, spec, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +31,10 @@ func loadOffloaded(ctx context.Context, f *modelfile.Files, spec *arch.Spec, o O
 	if err != nil {
 		return nil, err
 	}
-	m.offloadedLayers = &offloadedLayers{network: network, place: place, chunk: o.Chunk}
-	room, err := o.Budget.Reserve(tiering.Pinned, place.Here)
+	m.offloadedLayers = &offloadedLayers{network: network, placement: place, chunk: o.Chunk}
+	room, err := o.Budget.Reserve(tiering.Pinned, place.HostBytes)
 	if err != nil {
-		return nil, fmt.Errorf("%d layers and the embedding of %s stay in the machine's memory: %w", place.First, f.Path, err)
+		return nil, fmt.Errorf("%s: host memory for %d layers and the embedding: %w", f.Path, place.First, err)
 	}
 	room.Release()                          // the loader reserves it part by part
 	shape, threads := spec.KVShape(o.KV), 1 // for the host's copies
@@ -74,7 +74,7 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 		return Placement{}, err
 	}
 	o.setDefaults()
-	h, err := newHandOver(f, spec, &o)
+	h, err := newUploader(f, spec, &o)
 	if err != nil {
 		return Placement{}, err
 	}
@@ -87,8 +87,8 @@ func PlaceLayers(f *modelfile.Files, o Options) (Placement, error) {
 
 // loadFirstLayers loads the layers that the CPU computes, if there are any. It removes them from
 // the hand-over's plans and carries their progress over.
-func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *handOver, o *Options) error {
-	first := m.offloadedLayers.place.First
+func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *uploader, o *Options) error {
+	first := m.offloadedLayers.placement.First
 	h.plans = slices.DeleteFunc(h.plans, func(l weights.Layout) bool { return l.Before(first) })
 	if first == 0 {
 		return nil
@@ -108,21 +108,21 @@ func loadFirstLayers(ctx context.Context, m *Model, f *modelfile.Files, h *handO
 	return err
 }
 
-// handOver reads weights part by part and passes each part to a network. Only the embedding
+// uploader reads weights part by part and passes each part to a network. Only the embedding
 // stays in the host's memory.
-type handOver struct {
+type uploader struct {
 	*weights.Loader
 	weights weights.Weights
 	plans   []weights.Layout
 }
 
-// newHandOver plans the parts and checks every tensor.
-func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, error) {
+// newUploader plans the parts and checks every tensor.
+func newUploader(f *modelfile.Files, spec *arch.Spec, o *Options) (*uploader, error) {
 	ts, err := f.TensorsFor(true)
 	if err != nil {
 		return nil, err
 	}
-	h := &handOver{
+	h := &uploader{
 		Loader:  &weights.Loader{Tensors: ts, Spec: spec, Budget: o.Budget, Exact: true, Progress: o.Progress},
 		weights: weights.Weights{Layers: make([]weights.LayerWeights, len(spec.Layers))},
 	}
@@ -131,7 +131,7 @@ func newHandOver(f *modelfile.Files, spec *arch.Spec, o *Options) (*handOver, er
 }
 
 // open opens the processor's part of the model and adds up what stays in the host's memory.
-func (h *handOver) open(o *Options) (Network, Placement, error) {
+func (h *uploader) open(o *Options) (Network, Placement, error) {
 	network, err := o.Processor.Open(h.offer(o))
 	if err != nil {
 		return nil, Placement{}, err
@@ -140,14 +140,14 @@ func (h *handOver) open(o *Options) (Network, Placement, error) {
 	for i := range h.plans {
 		l := &h.plans[i]
 		if l.Before(p.First) || l.Kind == weights.EmbeddingLayout || l.Kind == weights.EndsLayout && !h.weights.Head.Present() {
-			p.Here += int64(l.Size)
+			p.HostBytes += int64(l.Size)
 		}
 	}
 	return network, p, nil
 }
 
 // offer describes the model to a processor.
-func (h *handOver) offer(o *Options) *Offer {
+func (h *uploader) offer(o *Options) *Offer {
 	for i := range h.plans {
 		h.plans[i].Describe()
 		for j := range h.plans[i].Places {
@@ -158,13 +158,13 @@ func (h *handOver) offer(o *Options) *Offer {
 	}
 	offer := &Offer{Spec: h.Spec, Chunk: o.Chunk, Context: min(o.Context, h.Spec.Context), Head: h.head(), Budget: o.Budget}
 	for i := range h.weights.Layers {
-		offer.Layers = append(offer.Layers, viewOf(&h.weights.Layers[i]))
+		offer.Layers = append(offer.Layers, layerView(&h.weights.Layers[i]))
 	}
 	return offer
 }
 
 // head returns the output matrix.
-func (h *handOver) head() Linear {
+func (h *uploader) head() Linear {
 	if w := &h.weights; w.Head.Present() {
 		return Linear{w.Head.Matrix, w.Head.Bias}
 	}
@@ -172,9 +172,9 @@ func (h *handOver) head() Linear {
 }
 
 // read reads the planned parts and passes each to a network.
-func (h *handOver) read(ctx context.Context, network Network) error {
+func (h *uploader) read(ctx context.Context, network Network) error {
 	return h.LoadSequentially(ctx, h.plans, func(l *weights.Layout) error {
-		keep, err := h.give(l, network)
+		keep, err := h.upload(l, network)
 		if err == nil && !keep {
 			last := len(h.Frames) - 1
 			h.Frames[last].Free()
@@ -184,18 +184,18 @@ func (h *handOver) read(ctx context.Context, network Network) error {
 	})
 }
 
-// give passes a part to a network and reports whether the host must keep it too.
-func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err error) {
+// upload passes a part to a network and reports whether the host must keep it too.
+func (h *uploader) upload(l *weights.Layout, network Network) (keep bool, err error) {
 	w := &h.weights
 	switch l.Kind {
 	case weights.LayerLayout:
 		from := &w.Layers[l.Layer]
-		err = network.TakeLayer(l.Layer, viewOf(from))
+		err = network.UploadLayer(l.Layer, layerView(from))
 		*from = weights.LayerWeights{}
 	case weights.EndsLayout:
 		w.Tied = !w.Head.Present()
 		keep = w.Tied
-		err = network.TakeEnds(w.Norm.Weight, h.head())
+		err = network.UploadOutput(w.Norm.Weight, h.head())
 		w.Head, w.Norm = weights.Linear{}, weights.Gain{}
 	case weights.EmbeddingLayout:
 		keep = true
@@ -203,12 +203,12 @@ func (h *handOver) give(l *weights.Layout, network Network) (keep bool, err erro
 	return keep, err
 }
 
-// viewOf returns a layer's weights in the form that networks receive.
-func viewOf(w *weights.LayerWeights) *LayerWeights {
-	of := func(l *weights.Linear) Linear { return Linear{l.Matrix, l.Bias} }
+// layerView returns a layer's weights in the form that networks receive.
+func layerView(w *weights.LayerWeights) *LayerWeights {
+	linear := func(l *weights.Linear) Linear { return Linear{l.Matrix, l.Bias} }
 	return &LayerWeights{
 		AttnNorm: w.AttnNorm.Weight, FFNNorm: w.FFNNorm.Weight,
-		Q: of(&w.Q), K: of(&w.K), V: of(&w.V), O: of(&w.O), QNorm: w.QNorm.Weight, KNorm: w.KNorm.Weight,
-		Gate: of(&w.MLP.Gate), Up: of(&w.MLP.Up), Down: of(&w.MLP.Down),
+		Q: linear(&w.Q), K: linear(&w.K), V: linear(&w.V), O: linear(&w.O), QNorm: w.QNorm.Weight, KNorm: w.KNorm.Weight,
+		Gate: linear(&w.MLP.Gate), Up: linear(&w.MLP.Up), Down: linear(&w.MLP.Down),
 	}
 }

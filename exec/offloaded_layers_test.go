@@ -15,61 +15,61 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// second is a processor that computes the last layers with another copy of the model in this
-// package.
-type second struct {
-	whole   *Model
-	first   int
-	context int
-	offer   *Offer
-	x       []float32
-	failed  error
-	deaf    bool  // ignores cancelled contexts
-	layers  []int // layers that it received
-	head    *Linear
-	reads   int
+// secondProcessor is a processor that computes the last layers with another copy of the model in
+// this package.
+type secondProcessor struct {
+	whole         *Model
+	first         int
+	context       int
+	offer         *Offer
+	x             []float32
+	failed        error
+	ignoresCancel bool  // ignores cancelled contexts
+	layers        []int // layers that it received
+	head          *Linear
+	reads         int
 }
 
-func (p *second) Open(o *Offer) (Network, error) {
+func (p *secondProcessor) Open(o *Offer) (Network, error) {
 	p.offer = o
 	return p, nil
 }
 
-func (p *second) Placement() Placement {
+func (p *secondProcessor) Placement() Placement {
 	return Placement{Processor: "second", First: p.first, Layers: len(p.whole.Spec.Layers), Context: p.context}
 }
 
-func (p *second) TakeLayer(l int, _ *LayerWeights) error {
+func (p *secondProcessor) UploadLayer(l int, _ *LayerWeights) error {
 	p.layers = append(p.layers, l)
 	return nil
 }
 
-func (p *second) TakeEnds(_ []float32, head Linear) error {
+func (p *secondProcessor) UploadOutput(_ []float32, head Linear) error {
 	p.head = &head
 	return nil
 }
 
-func (p *second) NewSequence() (SequenceMemory, error) {
+func (p *secondProcessor) NewSequence() (SequenceMemory, error) {
 	s, err := p.whole.NewSequence(0)
-	return secondText{s}, err
+	return secondSequence{s}, err
 }
 
-func (p *second) Input(tokens int) []float32 {
+func (p *secondProcessor) Input(tokens int) []float32 {
 	p.x = make([]float32, tokens*p.whole.Spec.Dim)
 	return p.x
 }
 
-func (p *second) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
+func (p *secondProcessor) Read(ctx context.Context, text SequenceMemory, c *Chunk) error {
 	p.reads++
 	if p.failed != nil {
 		return p.failed
 	}
-	if p.deaf {
+	if p.ignoresCancel {
 		ctx = context.WithoutCancel(ctx)
 	}
-	s, m := text.(secondText).Sequence, p.whole
+	s, m := text.(secondSequence).Sequence, p.whole
 	s.kv.Truncate(c.Position)
-	s.ids, s.long = s.ids[:min(c.Position, len(s.ids))], c.Long
+	s.ids, s.longRope = s.ids[:min(c.Position, len(s.ids))], c.Long
 	b := &Batch{}
 	b.reset(s, make([]int32, c.Tokens))
 	b.want = c.Want
@@ -95,28 +95,28 @@ func (p *second) Read(ctx context.Context, text SequenceMemory, c *Chunk) error 
 	return nil
 }
 
-func (p *second) Close() error { return nil }
+func (p *secondProcessor) Close() error { return nil }
 
-type secondText struct{ *Sequence }
+type secondSequence struct{ *Sequence }
 
-func (s secondText) Clone() (SequenceMemory, error) {
+func (s secondSequence) Clone() (SequenceMemory, error) {
 	f, err := s.Fork()
-	return secondText{f}, err
+	return secondSequence{f}, err
 }
 
-func (s secondText) Close() error {
+func (s secondSequence) Close() error {
 	s.Sequence.Close()
 	return nil
 }
 
 // loadCut loads a model whose layers from first on are computed by a second processor.
-func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *second) {
+func loadCut(t *testing.T, fsys vfs.FS, path string, first int, o Options) (*Model, *secondProcessor) {
 	t.Helper()
 	whole := loadModel(t, fsys, path, o)
 	spec := *whole.Spec
 	spec.LogitScale, spec.FinalSoftcap = 1, 0 // the host's model applies these
 	whole.Spec = &spec
-	p := &second{whole: whole, first: first, context: spec.Context}
+	p := &secondProcessor{whole: whole, first: first, context: spec.Context}
 	o.Processor = p
 	return loadModel(t, fsys, path, o), p
 }
@@ -176,7 +176,7 @@ func requireCuts(t *testing.T, fsys vfs.FS, path string) {
 // requireLast reads tokens and compares the logits of the last.
 func requireLast(t *testing.T, m *Model, s *Sequence, ids []int32, want [][]float32) {
 	t.Helper()
-	require.NoError(t, m.Extend(t.Context(), s, ids, &Reader{Each: func(pos int, logits []float32) error {
+	require.NoError(t, m.Extend(t.Context(), s, ids, &ExtendOptions{Each: func(pos int, logits []float32) error {
 		require.Equal(t, want[pos], logits, "position %d", pos)
 		return nil
 	}}))
@@ -222,7 +222,7 @@ func TestOffloadFailureLeavesNoTrace(t *testing.T) {
 	defer s.Close()
 	requireLast(t, m, s, ids[:10], want)
 	p.failed = errors.New("no power")
-	require.ErrorIs(t, m.Extend(t.Context(), s, ids[10:], &Reader{}), p.failed)
+	require.ErrorIs(t, m.Extend(t.Context(), s, ids[10:], &ExtendOptions{}), p.failed)
 	require.Equal(t, 10, s.Len())
 	p.failed = nil
 	requireLast(t, m, s, ids[10:], want)
@@ -236,10 +236,10 @@ func TestCancelBeforeOffload(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, m.Extend(ctx, s, []int32{5, 6, 7}, &Reader{}))
+	require.NoError(t, m.Extend(ctx, s, []int32{5, 6, 7}, &ExtendOptions{}))
 	cancel()
-	p.deaf = true
-	require.ErrorIs(t, m.Extend(ctx, s, []int32{8}, &Reader{}), context.Canceled)
+	p.ignoresCancel = true
+	require.ErrorIs(t, m.Extend(ctx, s, []int32{8}, &ExtendOptions{}), context.Canceled)
 	require.Equal(t, 1, p.reads)
 	require.Equal(t, 3, s.Len())
 }
@@ -250,15 +250,15 @@ func TestPlacement(t *testing.T) {
 	dir := smallFixture(t, "llama32")
 	m, p := loadCut(t, vfs.OS(), dir, 1, Options{Threads: 1, Chunk: 16})
 	held := m.Budget().Usage().By[tiering.Pinned]
-	require.InDelta(t, held, m.Placement().Here, float64(held)/10, "up to the padding of pages and tiles")
-	require.Less(t, m.Placement().Here, p.whole.Budget().Usage().By[tiering.Pinned])
+	require.InDelta(t, held, m.Placement().HostBytes, float64(held)/10, "up to the padding of pages and tiles")
+	require.Less(t, m.Placement().HostBytes, p.whole.Budget().Usage().By[tiering.Pinned])
 	require.Equal(t, m.Spec.Context, m.Context())
 	require.Nil(t, p.whole.Placement())
 
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	small := tiering.New(m.Placement().Here - 1)
+	small := tiering.New(m.Placement().HostBytes - 1)
 	_, err = Load(t.Context(), f, Options{Processor: p, Budget: small})
 	require.ErrorIs(t, err, tiering.ErrBudget)
 	require.ErrorContains(t, err, "1 layers and the embedding")
@@ -268,7 +268,7 @@ func TestPlacement(t *testing.T) {
 	p.context = 100
 	place, err := PlaceLayers(f, Options{Processor: p, Context: 1 << 20})
 	require.NoError(t, err)
-	require.Equal(t, m.Placement().Here, place.Here)
+	require.Equal(t, m.Placement().HostBytes, place.HostBytes)
 	require.Equal(t, m.Spec.Context, p.offer.Context)
 	short, err := Load(t.Context(), f, Options{Processor: p})
 	require.NoError(t, err)
@@ -277,5 +277,5 @@ func TestPlacement(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	require.Equal(t, 100, s.Limit())
-	require.ErrorIs(t, short.Extend(t.Context(), s, make([]int32, 101), &Reader{}), ErrContextFull)
+	require.ErrorIs(t, short.Extend(t.Context(), s, make([]int32, 101), &ExtendOptions{}), ErrContextFull)
 }

@@ -34,9 +34,9 @@ const pageSlack = 4096
 
 // residentBytes returns the bytes of the hot columns of all matrices with an outlier path.
 func (o *W8A8) residentBytes() (n int64) {
-	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
+	for in, hasPath := range o.Outliers.Of(o.Calibration.Inputs) {
 		for i := range in.Matrices {
-			if kept {
+			if hasPath {
 				var probe tiering.Arena
 				(&weights.OutlierColumns{Matrix: &in.Matrices[i]}).Carve(&probe, in)
 				n += int64(probe.Need()) + pageSlack

@@ -79,7 +79,7 @@ func (p *pass) prepareWorkers() {
 		w := &p.workers[i]
 		w.scratch = quant.NewScratch(cols)
 		w.tiles = tiled.NewScratchIn(w.tileMemory, p.chunk, wide)
-		w.ordered = make([]float32, cols)
+		w.orderedRow = make([]float32, cols)
 		w.weights = make([]quant.BlockWeights, queries)
 	}
 }

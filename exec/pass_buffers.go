@@ -80,12 +80,12 @@ func (p *pass) carveAttention(a *tiering.Arena, w *widths) {
 func (p *pass) carveMLP(a *tiering.Arena, w *widths) {
 	s := p.m.Spec
 	p.gate = a.Floats(p.chunk * max(w.inner, s.ExpertsUsed*w.expertInner))
-	p.up = a.Floats(min(p.chunk, p.mm.mostUpTokens()) * max(w.inner, s.ExpertsUsed*w.expertInner))
-	columns := p.mm.columnsOfUp()
+	p.up = a.Floats(min(p.chunk, p.mm.maxUpTokens()) * max(w.inner, s.ExpertsUsed*w.expertInner))
+	columns := p.mm.upSliceColumns()
 	for i := range p.workers {
 		p.workers[i].up = a.Floats(p.chunk * columns)
 	}
-	p.experts.routing.carve(a, s, p.chunk, p.experts.copiesRows())
+	p.experts.routing.carve(a, s, p.chunk, p.experts.needsCopies())
 }
 
 // carveOutput takes the logits buffer, unless an accelerator computes the logits.
@@ -106,14 +106,14 @@ type widths struct {
 
 func (s *step) widths() (w widths) {
 	for l := range s.m.weights.Layers {
-		of, spec := &s.m.weights.Layers[l], &s.m.Spec.Layers[l]
+		layer, spec := &s.m.weights.Layers[l], &s.m.Spec.Layers[l]
 		w.kvHeads = max(w.kvHeads, spec.KVHeads)
-		w.inner = max(w.inner, of.MLP.Up.Rows, of.Shared.Up.Rows)
-		for i := range of.Experts {
-			w.expertInner = max(w.expertInner, of.Experts[i].Up.Rows)
+		w.inner = max(w.inner, layer.MLP.Up.Rows, layer.Shared.Up.Rows)
+		for i := range layer.Experts {
+			w.expertInner = max(w.expertInner, layer.Experts[i].Up.Rows)
 		}
 		w.convs = w.convs || spec.Mixer == arch.ShortConv
-		w.shared = w.shared || of.Shared.Up.Present()
+		w.shared = w.shared || layer.Shared.Up.Present()
 	}
 	return w
 }

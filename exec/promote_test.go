@@ -189,7 +189,7 @@ func TestTruncateDuringPromotion(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), store.ErrTruncated)
+	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &ExtendOptions{}), store.ErrTruncated)
 	mapped, _ := countMapped(m)
 	require.Equal(t, all, mapped)
 	require.False(t, m.residency.Promoting)

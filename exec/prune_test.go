@@ -36,7 +36,7 @@ func requireSomeLogits(t *testing.T, rng *rand.Rand, m *Model, ids []int32, want
 				last++
 			}
 		}
-		require.NoError(t, m.Extend(t.Context(), s, ids[at:at+n], &Reader{
+		require.NoError(t, m.Extend(t.Context(), s, ids[at:at+n], &ExtendOptions{
 			Want: func(pos int) bool { return asked[pos] },
 			Each: func(pos int, logits []float32) error {
 				require.True(t, asked[pos])
@@ -104,7 +104,7 @@ func TestPrunedRowsNeedNoExperts(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 64, 7), &Reader{}))
+	require.NoError(t, m.Extend(context.Background(), s, longPrompt(spec.Vocab, 64, 7), &ExtendOptions{}))
 	e := m.experts
 	e.Reads.Mu.Lock()
 	defer e.Reads.Mu.Unlock()

@@ -39,14 +39,14 @@ type score struct {
 	SelectionStats
 }
 
-// everything selects all blocks but keeps summaries, so that the same sequence can use other
+// selectAll selects all blocks but keeps summaries, so that the same sequence can use other
 // selections.
-var everything = Selection{Fraction: 1}
+var selectAll = Selection{Fraction: 1}
 
 func newExaminer(t *testing.T) *examiner {
 	f, err := modelfile.Open(vfs.OS(), "../cmd/llmrun/bundled/model")
 	require.NoError(t, err)
-	m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Select: everything})
+	m, err := Load(context.Background(), f, Options{Threads: 2, KV: kv.K8V8, Select: selectAll})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	tok, err := f.Tokenizer()
@@ -76,9 +76,9 @@ func (r *examiner) read(ids []int32) {
 		same++
 	}
 	r.seq.Truncate(same)
-	r.m.selection = everything
+	r.m.selection = selectAll
 	if len(ids) > same {
-		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, ids[same:], &Reader{}))
+		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, ids[same:], &ExtendOptions{}))
 	}
 }
 
@@ -91,15 +91,15 @@ func (r *examiner) ask(question []int32, most int, right func(answer string) boo
 		selection, err := ParseSelection(name)
 		require.NoError(r.t, err)
 		if r.m.selection = selection; selection.Exact() {
-			r.m.selection = everything
+			r.m.selection = selectAll
 		}
-		s, before := r.scores[name], r.m.selected
+		s, before := r.scores[name], r.m.selectionStats
 		s.asked++
 		if right(r.answer(question, most)) {
 			s.right++
 		}
-		s.Asked += r.m.selected.Asked - before.Asked
-		s.Taken += r.m.selected.Taken - before.Taken
+		s.Candidates += r.m.selectionStats.Candidates - before.Candidates
+		s.Selected += r.m.selectionStats.Selected - before.Selected
 		r.seq.Truncate(held)
 	}
 }
@@ -110,7 +110,7 @@ func (r *examiner) answer(question []int32, most int) string {
 	next := slices.Clone(question)
 	for range most {
 		var best int32
-		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, next, &Reader{Each: func(_ int, logits []float32) error {
+		require.NoError(r.t, r.m.Extend(context.Background(), r.seq, next, &ExtendOptions{Each: func(_ int, logits []float32) error {
 			best = argmax(logits)
 			return nil
 		}}))
@@ -133,8 +133,8 @@ func (r *examiner) report(what string, most int64, misses int) {
 	share := func(s *score) float64 { return 100 * float64(s.right) / float64(s.asked) }
 	for _, name := range r.selections {
 		s := r.scores[name]
-		require.NotZero(r.t, s.Asked)
-		r.t.Logf("| %s | %s | %d of %d | %.1f %% | %.1f %% |", what, name, s.right, s.asked, share(s), 100*float64(s.Taken)/float64(s.Asked))
+		require.NotZero(r.t, s.Candidates)
+		r.t.Logf("| %s | %s | %d of %d | %.1f %% | %.1f %% |", what, name, s.right, s.asked, share(s), 100*float64(s.Selected)/float64(s.Candidates))
 	}
 	exact, tenth := r.scores["exact"], r.scores["0.1"]
 	if exact == nil || tenth == nil {
@@ -143,7 +143,7 @@ func (r *examiner) report(what string, most int64, misses int) {
 	require.Positive(r.t, exact.right)
 	allowed := max(float64(misses), 0.02*float64(exact.asked))
 	require.GreaterOrEqual(r.t, float64(tenth.right)+allowed, float64(exact.right), what)
-	require.LessOrEqual(r.t, 100*tenth.Taken, most*tenth.Asked, what)
+	require.LessOrEqual(r.t, 100*tenth.Selected, most*tenth.Candidates, what)
 }
 
 // needle is a fact hidden in a text.

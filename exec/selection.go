@@ -30,7 +30,7 @@ func ParseSelection(name string) (Selection, error) {
 	}
 	f, err := strconv.ParseFloat(name, 64)
 	if err != nil || !(f > 0 && f <= 1) {
-		return Selection{}, fmt.Errorf("there is no selection %q; it must be exact, auto, or a fraction above 0 and up to 1 such as 0.1", name)
+		return Selection{}, fmt.Errorf("invalid page selection %q: it must be exact, auto, or a fraction above 0 and up to 1 such as 0.1", name)
 	}
 	return Selection{Fraction: f}, nil
 }
@@ -41,13 +41,13 @@ func (s Selection) Exact() bool { return s == Selection{} }
 // SelectionStats counts, over all tokens and layers, the blocks that selection could leave out
 // (Asked) and those that it selected (Taken). Read is the bytes that were read from flash for
 // selected pages.
-type SelectionStats struct{ Asked, Taken, Read int64 }
+type SelectionStats struct{ Candidates, Selected, ReadBytes int64 }
 
 // SelectionStats returns the statistics of page selection since the model was loaded.
 func (m *Model) SelectionStats() SelectionStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.selected
-	s.Read = m.selectedPages.Stats().Bytes
+	s := m.selectionStats
+	s.ReadBytes = m.selectedPages.Stats().Bytes
 	return s
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/llmrun/llmrun/tiering"
 )
 
-// summarizeTo computes the key summaries of a sequence whose n tokens, all in whole pages, were
-// restored from flash instead of computed. It reads keys that stayed on flash once, as one token
-// with exact attention would. The caller holds m.mu.
-func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
+// restoreSummaries computes the key summaries of a sequence whose n tokens, all in whole pages,
+// were restored from flash instead of computed. It reads keys that stayed on flash once, as one
+// token with exact attention would. The caller holds m.mu.
+func (s *Sequence) restoreSummaries(ctx context.Context, n int) error {
 	if err := s.summaries.Grow(n); err != nil {
 		return err
 	}
-	w := restoredKeys{s: s, of: s.model.pass, cache: s.model.cache, end: n / kv.BlockTokens}
+	w := keySummarizer{seq: s, pass: s.model.pass, cache: s.model.cache, end: n / kv.BlockTokens}
 	if err := w.allocate(); err != nil {
 		return err
 	}
@@ -33,44 +33,44 @@ func (s *Sequence) summarizeTo(ctx context.Context, n int) error {
 	return nil
 }
 
-// restoredKeys is the state of summarizing restored keys.
-type restoredKeys struct {
-	s     *Sequence
-	of    *pass // its threads do the work
-	cache *kv.Cache
-	end   int // first block after the last
-	frame *tiering.Frame
-	most  int // pages that the frame holds
+// keySummarizer is the state of summarizing restored keys.
+type keySummarizer struct {
+	seq      *Sequence
+	pass     *pass // its threads do the work
+	cache    *kv.Cache
+	end      int // first block after the last
+	frame    *tiering.Frame
+	maxPages int // pages that the frame holds
 }
 
 // allocate allocates memory for pages that stayed on flash, for fewer pages if the budget has
 // little room.
-func (w *restoredKeys) allocate() (err error) {
-	if w.s.kv.ColdPages() == 0 {
+func (w *keySummarizer) allocate() (err error) {
+	if w.seq.kv.ColdPages() == 0 {
 		return nil
 	}
-	for w.most = segment.MaxPages; w.most > 0; w.most /= 4 {
-		if w.frame, err = tiering.Alloc(w.s.model.budget, tiering.KVFrames, w.most*w.s.model.kvReader.LargestPage()); err == nil {
+	for w.maxPages = segment.MaxPages; w.maxPages > 0; w.maxPages /= 4 {
+		if w.frame, err = tiering.Alloc(w.seq.model.budget, tiering.KVFrames, w.maxPages*w.seq.model.kvReader.LargestPage()); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-func (w *restoredKeys) free() {
+func (w *keySummarizer) free() {
 	if w.frame != nil {
 		w.frame.Free()
 	}
 }
 
 // summarize computes the missing summaries of a layer.
-func (w *restoredKeys) summarize(layer, heads int) error {
-	first := w.s.summaries.Ready(layer)
+func (w *keySummarizer) summarize(layer, heads int) error {
+	first := w.seq.summaries.Ready(layer)
 	each := w.cache.PageBlocks()
 	page := 0
-	for _, part := range w.s.kv.Cold() {
-		for at := 0; at < part.Pages; at += w.most {
-			n := min(w.most, part.Pages-at)
+	for _, part := range w.seq.kv.Cold() {
+		for at := 0; at < part.Pages; at += w.maxPages {
+			n := min(w.maxPages, part.Pages-at)
 			if err := w.summarizeCold(layer, heads, first, (page+at)*each, n, part, at); err != nil {
 				return err
 			}
@@ -78,21 +78,21 @@ func (w *restoredKeys) summarize(layer, heads int) error {
 		page += part.Pages
 	}
 	w.summarizeHot(layer, heads, max(first, page*each))
-	w.s.summaries.SetReady(layer, first, w.end)
+	w.seq.summaries.SetReady(layer, first, w.end)
 	return nil
 }
 
 // summarizeHot computes the summaries of blocks in memory.
-func (w *restoredKeys) summarizeHot(layer, heads, from int) {
-	w.of.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
+func (w *keySummarizer) summarizeHot(layer, heads, from int) {
+	w.pass.m.workers.Run(max(0, w.end-from)*heads, func(part, worker int) {
 		block, head := from+part/heads, part%heads
-		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block, w.s.kv.HeadBlock(layer, head, block))
+		w.seq.summaries.Summarize(w.pass.workers[worker].summarizer, layer, head, block, w.seq.kv.HeadBlock(layer, head, block))
 	})
 }
 
 // summarizeCold reads some pages of a part, of which the first block has the index block, and
 // computes the summaries of the blocks from first on.
-func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part kv.Span, at int) error {
+func (w *keySummarizer) summarizeCold(layer, heads, first, block, pages int, part kv.Span, at int) error {
 	size, each := w.cache.PageBytes(layer), w.cache.PageBlocks()
 	if block+pages*each <= first {
 		return nil
@@ -103,10 +103,10 @@ func (w *restoredKeys) summarizeCold(layer, heads, first, block, pages int, part
 	}
 	shape := w.cache.Shape()
 	skip := max(0, first-block)
-	w.of.m.workers.Run((pages*each-skip)*heads, func(part, worker int) {
+	w.pass.m.workers.Run((pages*each-skip)*heads, func(part, worker int) {
 		i, head := skip+part/heads, part%heads
-		share := shape.HeadBlock(data[i/each*size:][:size], layer, head, i%each)
-		w.s.summaries.Summarize(w.of.workers[worker].summarizer, layer, head, block+i, share)
+		headBlock := shape.HeadBlock(data[i/each*size:][:size], layer, head, i%each)
+		w.seq.summaries.Summarize(w.pass.workers[worker].summarizer, layer, head, block+i, headBlock)
 	})
 	return nil
 }

@@ -35,15 +35,15 @@ type Sequence struct {
 	conv, convNext [][]float32 // [layer] -> [ConvTaps-1, Dim]; nil for other layers
 	convFrame      *tiering.Frame
 
-	chain   kv.Chain       // saved segments of the sequence's first tokens
-	chainIn *segment.Store // store that holds the chain
-	saved   int            // saved tokens; the last ones may share a segment with other text
-	early   func(n int)    // saves the first n tokens during a prefill; nil: no early saves
-	tried   int            // length at the last early save, which may have failed
-	exact   int            // leading tokens that were computed with exact attention
+	chain         kv.Chain       // saved segments of the sequence's first tokens
+	chainStore    *segment.Store // store that holds the chain
+	saved         int            // saved tokens; the last ones may share a segment with other text
+	saveEarly     func(n int)    // saves the first n tokens during a prefill; nil: no early saves
+	lastEarlySave int            // length at the last early save, which may have failed
+	exactTokens   int            // leading tokens that were computed with exact attention
 
-	expect int  // announced final length
-	long   bool // the longrope frequencies of long sequences are in use
+	expectedLen int  // announced final length
+	longRope    bool // the longrope frequencies of long sequences are in use
 }
 
 // NewSequence returns an empty sequence of at most limit tokens. 0 means the model's context, or
@@ -98,7 +98,7 @@ func (s *Sequence) IDs() []int32 { return s.ids }
 
 // Expect announces the final length of the sequence. A model with longrope frequencies then uses
 // those of long sequences from the start, which avoids a re-prefill at the switch.
-func (s *Sequence) Expect(n int) { s.expect = max(s.expect, n) }
+func (s *Sequence) Expect(n int) { s.expectedLen = max(s.expectedLen, n) }
 
 // Truncate removes the tokens from position n on and returns how many remain: n, or 0 if layers
 // have state that cannot be truncated (short convolutions).
@@ -111,14 +111,14 @@ func (s *Sequence) Truncate(n int) int {
 		s.clearConv()
 	}
 	if n == 0 {
-		s.expect, s.long = 0, false
+		s.expectedLen, s.longRope = 0, false
 	}
 	s.kv.Truncate(n)
 	if s.summaries != nil {
 		s.summaries.Truncate(n)
 	}
 	s.ids = s.ids[:n]
-	s.saved, s.tried, s.exact = min(s.saved, n), min(s.tried, n), min(s.exact, n)
+	s.saved, s.lastEarlySave, s.exactTokens = min(s.saved, n), min(s.lastEarlySave, n), min(s.exactTokens, n)
 	s.chain = s.chain.Cut(n / s.model.cache.PageTokens())
 	return n
 }
@@ -126,7 +126,7 @@ func (s *Sequence) Truncate(n int) int {
 // Fork returns a copy of the sequence without computing it again. Both share KV pages until one
 // of them changes a page.
 func (s *Sequence) Fork() (*Sequence, error) {
-	f := &Sequence{model: s.model, limit: s.limit, expect: s.expect, long: s.long}
+	f := &Sequence{model: s.model, limit: s.limit, expectedLen: s.expectedLen, longRope: s.longRope}
 	if s.summaries != nil {
 		var err error
 		if f.summaries, err = s.summaries.Clone(); err != nil {
@@ -150,7 +150,7 @@ func (s *Sequence) Fork() (*Sequence, error) {
 			return nil, err
 		}
 	}
-	f.kv, f.chain, f.chainIn, f.saved, f.exact = s.kv.Fork(), slices.Clip(s.chain), s.chainIn, s.saved, s.exact
+	f.kv, f.chain, f.chainStore, f.saved, f.exactTokens = s.kv.Fork(), slices.Clip(s.chain), s.chainStore, s.saved, s.exactTokens
 	f.ids = append(f.ids, s.ids...)
 	return f, nil
 }
@@ -172,8 +172,8 @@ func (s *Sequence) Close() {
 	s.ids = nil
 }
 
-// Reader receives the results of an Extend.
-type Reader struct {
+// ExtendOptions are the callbacks of an Extend.
+type ExtendOptions struct {
 	// Want reports whether the caller wants the logits after the token at position pos; nil
 	// wants those after the last token.
 	Want func(pos int) bool
@@ -190,21 +190,21 @@ type Reader struct {
 
 // Extend appends tokens to the sequence, chunk by chunk. On an error the sequence keeps the
 // chunks that were complete.
-func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *Reader) error {
+func (m *Model) Extend(ctx context.Context, s *Sequence, ids []int32, r *ExtendOptions) error {
 	if len(s.ids)+len(ids) > s.limit {
-		return fmt.Errorf("%w: %d tokens and %d more exceed %d", ErrContextFull, len(s.ids), len(ids), s.limit)
+		return fmt.Errorf("%w: %d tokens plus %d exceed the limit of %d", ErrContextFull, len(s.ids), len(ids), s.limit)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= m.Spec.Vocab {
-			return fmt.Errorf("%w: %d (token %d of the input; the vocabulary has %d)", ErrToken, id, i, m.Spec.Vocab)
+			return fmt.Errorf("%w: id %d at index %d of the input; the vocabulary has %d tokens", ErrToken, id, i, m.Spec.Vocab)
 		}
 	}
 	first := len(s.ids) // first position of the caller's tokens
 	if m.mustRePrefill(s, first+len(ids)) {
 		ids = append(s.ids[:first:first], ids...)
-		expect := s.expect
+		expect := s.expectedLen
 		s.Truncate(0)
-		s.expect, s.long = expect, true
+		s.expectedLen, s.longRope = expect, true
 	}
 	last := len(s.ids) + len(ids) - 1
 	b := &s.batch
@@ -251,10 +251,10 @@ func (m *Model) chunk() int {
 func (m *Model) mustRePrefill(s *Sequence, n int) bool {
 	for i := range m.Spec.Ropes {
 		t := &m.Spec.Ropes[i]
-		if t.LongFreq == nil || s.long || max(n, s.expect) <= t.Switch {
+		if t.LongFreq == nil || s.longRope || max(n, s.expectedLen) <= t.Switch {
 			continue
 		}
-		s.long = true
+		s.longRope = true
 		return len(s.ids) > 0
 	}
 	return false

@@ -36,16 +36,16 @@ func openStore(m *Model, dir *segment.Dir, about []string) (p storePair, err err
 	return p, err
 }
 
-// of returns the store for a sequence in its current state.
-func (s Stores) of(q *Sequence) *segment.Store {
+// storeFor returns the store for a sequence in its current state.
+func (s Stores) storeFor(q *Sequence) *segment.Store {
 	if q.Selected() {
-		return s.selected.of(q)
+		return s.selected.storeFor(q)
 	}
-	return s.exact.of(q)
+	return s.exact.storeFor(q)
 }
 
-func (p storePair) of(q *Sequence) *segment.Store {
-	if q.long {
+func (p storePair) storeFor(q *Sequence) *segment.Store {
+	if q.longRope {
 		return p.long
 	}
 	return p.short
@@ -64,7 +64,7 @@ func (s Stores) find(key segment.ID) (store *segment.Store, selected, long bool)
 }
 
 // Selected reports whether page selection limited the attention of any token of the sequence.
-func (s *Sequence) Selected() bool { return s.summaries != nil && s.exact < len(s.ids) }
+func (s *Sequence) Selected() bool { return s.summaries != nil && s.exactTokens < len(s.ids) }
 
 // savable reports whether the sequence's state consists only of KV pages in the host's memory.
 func (s *Sequence) savable() bool { return s.convFrame == nil && s.model.offloadedLayers == nil }
@@ -73,19 +73,19 @@ func (s *Sequence) savable() bool { return s.convFrame == nil && s.model.offload
 // ids that the sequence holds, loads it into the sequence. It leaves at least one token to
 // compute. It returns how many tokens came from flash. An error names segments that could not be
 // used; the sequence remains usable.
-func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32) (recalled int, err error) {
+func (s *Sequence) RestorePrefix(ctx context.Context, stores Stores, ids []int32) (restored int, err error) {
 	if !s.savable() || len(ids) < 2 {
 		return 0, nil
 	}
-	if s.model.mustRePrefill(s, max(len(ids), s.expect)) { // its tokens have the other frequencies
-		expect := s.expect
+	if s.model.mustRePrefill(s, max(len(ids), s.expectedLen)) { // its tokens have the other frequencies
+		expect := s.expectedLen
 		s.Truncate(0)
-		s.expect, s.long = expect, true
+		s.expectedLen, s.longRope = expect, true
 	}
-	store := stores.of(s)
+	store := stores.storeFor(s)
 	parts, lookup := store.Lookup(ids[:len(ids)-1])
-	recalled, err = s.restore(ctx, store, parts, ids, !s.Selected())
-	return recalled, errors.Join(lookup, err, segment.Close(parts))
+	restored, err = s.restore(ctx, store, parts, ids, !s.Selected())
+	return restored, errors.Join(lookup, err, segment.Close(parts))
 }
 
 // restore loads the KV of ids from parts. exact means that their tokens used exact attention.
@@ -94,20 +94,20 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 	for _, p := range parts {
 		n += p.Pages * store.PageTokens()
 	}
-	had := len(s.ids)
-	for i, id := range s.ids[:min(had, n)] {
+	held := len(s.ids)
+	for i, id := range s.ids[:min(held, n)] {
 		if id != ids[i] {
-			had = i
+			held = i
 			break
 		}
 	}
-	if n <= had {
+	if n <= held {
 		return 0, nil
 	}
-	expect, long := s.expect, s.long
-	s.Truncate(had)
-	s.expect, s.long = expect, long
-	chain, err := s.fill(ctx, parts, had, n)
+	expect, long := s.expectedLen, s.longRope
+	s.Truncate(held)
+	s.expectedLen, s.longRope = expect, long
+	chain, err := s.restorePages(ctx, parts, held, n)
 	if err != nil {
 		var corrupt *segment.CorruptError
 		for _, p := range parts {
@@ -117,12 +117,12 @@ func (s *Sequence) restore(ctx context.Context, store *segment.Store, parts []se
 		}
 		return 0, err
 	}
-	s.chain, s.chainIn, s.saved = chain, store, n
-	if exact && s.exact == had {
-		s.exact = n
+	s.chain, s.chainStore, s.saved = chain, store, n
+	if exact && s.exactTokens == held {
+		s.exactTokens = n
 	}
-	s.ids = append(s.ids[:had], ids[had:n]...)
-	return n - had, nil
+	s.ids = append(s.ids[:held], ids[held:n]...)
+	return n - held, nil
 }
 
 // DropDamaged verifies the saved segments whose pages the sequence has on flash. If one is
@@ -133,16 +133,16 @@ func (s *Sequence) DropDamaged(stores Stores) error {
 	if err == nil {
 		return nil
 	}
-	expect, long := s.expect, s.long
+	expect, long := s.expectedLen, s.longRope
 	s.Truncate(page * s.model.cache.PageTokens())
-	s.expect, s.long = expect, long
-	return errors.Join(err, stores.of(s).Discard(f))
+	s.expectedLen, s.longRope = expect, long
+	return errors.Join(err, stores.storeFor(s).Discard(f))
 }
 
-// fill reserves KV for parts and reads them, between two passes, because pages of other
+// restorePages reserves KV for parts and reads them, between two passes, because pages of other
 // sequences may have to spill. n is the sequence's length with the parts; it already holds the
-// tokens before had.
-func (s *Sequence) fill(ctx context.Context, parts []segment.Span, had, n int) (kv.Chain, error) {
+// tokens before held.
+func (s *Sequence) restorePages(ctx context.Context, parts []segment.Span, held, n int) (kv.Chain, error) {
 	m := s.model
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,9 +153,9 @@ func (s *Sequence) fill(ctx context.Context, parts []segment.Span, had, n int) (
 	if err != nil || s.summaries == nil {
 		return chain, err
 	}
-	if err := s.summarizeTo(ctx, n); err != nil {
-		s.kv.Truncate(had)
-		s.summaries.Truncate(had)
+	if err := s.restoreSummaries(ctx, n); err != nil {
+		s.kv.Truncate(held)
+		s.summaries.Truncate(held)
 		return nil, err
 	}
 	return chain, nil
@@ -173,15 +173,15 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 	for n < len(ids) && n < len(s.ids) && ids[n] == s.ids[n] {
 		n++
 	}
-	store := stores.of(s)
+	store := stores.storeFor(s)
 	if !durable && s.Selected() { // a prefix-cache hit must serve exact attention too
-		n, store = min(n, s.exact), stores.exact.of(s)
-		if len(s.chain) > 0 && s.chainIn != store {
+		n, store = min(n, s.exactTokens), stores.exact.storeFor(s)
+		if len(s.chain) > 0 && s.chainStore != store {
 			return s.chain, nil // a session's chain, which covers all tokens
 		}
 	}
-	if s.chainIn != store {
-		s.chain, s.chainIn, s.saved = nil, store, 0
+	if s.chainStore != store {
+		s.chain, s.chainStore, s.saved = nil, store, 0
 	}
 	if !durable && n-s.saved < least {
 		return s.chain, nil
@@ -198,8 +198,8 @@ func (s *Sequence) Save(stores Stores, ids []int32, least int, durable bool) ([]
 // pages spill, so that they are not written twice, and after every saveStep tokens, so that a
 // process that ends early does not lose a whole long prefill. It calls failed with errors.
 func (s *Sequence) SaveEarly(stores Stores, least int, failed func(error)) {
-	s.early = func(tokens int) {
-		s.tried = len(s.ids)
+	s.saveEarly = func(tokens int) {
+		s.lastEarlySave = len(s.ids)
 		if _, err := s.Save(stores, s.ids[:tokens], least, false); err != nil {
 			failed(err)
 		}
@@ -212,18 +212,18 @@ const saveStep = 4096
 
 // saveBefore runs an early save, if one is due, before n more tokens are computed.
 func (s *Sequence) saveBefore(n int) {
-	if s.early == nil {
+	if s.saveEarly == nil {
 		return
 	}
 	if s.model.cache.Spills(s.kv, len(s.ids)+n) {
-		s.early(len(s.ids))
+		s.saveEarly(len(s.ids))
 		return
 	}
-	if len(s.ids)-max(s.saved, s.tried) < saveStep {
+	if len(s.ids)-max(s.saved, s.lastEarlySave) < saveStep {
 		return
 	}
 	whole := segment.MaxPages * s.model.cache.PageTokens() // only whole segments
-	s.early(s.saved + (len(s.ids)-s.saved)/whole*whole)
+	s.saveEarly(s.saved + (len(s.ids)-s.saved)/whole*whole)
 }
 
 // Saved returns how many of the sequence's first tokens are on flash.
@@ -235,10 +235,10 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment
 		return nil
 	}
 	if len(m.Tokens) > s.limit+1 { // the last token may lack its KV
-		return fmt.Errorf("%w: the session has %d tokens, at most %d are read", ErrContextFull, len(m.Tokens), s.limit)
+		return fmt.Errorf("%w: the session has %d tokens, the limit is %d", ErrContextFull, len(m.Tokens), s.limit)
 	}
 	store, selected, long := stores.find(m.Key)
-	s.long = long
+	s.longRope = long
 	parts, err := store.OpenSegments(m)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Sequence) RestoreSession(ctx context.Context, stores Stores, m *segment
 }
 
 // StoreKey returns the key of the store for the sequence's segments.
-func (s *Sequence) StoreKey(stores Stores) segment.ID { return stores.of(s).Key() }
+func (s *Sequence) StoreKey(stores Stores) segment.ID { return stores.storeFor(s).Key() }
 
 // Has reports whether key belongs to one of the model's stores.
 func (s Stores) Has(key segment.ID) bool {

@@ -21,12 +21,12 @@ import (
 type Split struct {
 	Name   string        // name of the device, for errors
 	Device hetero.Device // closed with the model, also if loading fails
-	// Of returns the rows of a matrix that the device computes. It is called for divisible
+	// RowsOf returns the rows of a matrix that the device computes. It is called for divisible
 	// matrices; the CPU computes the others.
-	Of    func(weights.Matmul) weights.RowSplit
-	Chunk int             // most tokens of a chunk for which Of is valid; 0: any number
-	Grain time.Duration   // see hetero.Await
-	Trace *trace.Recorder // records steps; may be nil
+	RowsOf func(weights.Matmul) weights.RowSplit
+	Chunk  int             // most tokens of a chunk for which Of is valid; 0: any number
+	Grain  time.Duration   // see hetero.Await
+	Trace  *trace.Recorder // records steps; may be nil
 }
 
 // offloadDevice is the device that holds offloaded rows of a model's matrices.
@@ -35,7 +35,7 @@ type offloadDevice struct {
 	caps    hetero.Capabilities
 	chunk   int // tokens for which kernels are compiled
 	kernels []hetero.Kernel
-	roles   []*weights.SplitMatmul // in the order of loading
+	stats   []*weights.SplitMatmul // in the order of loading
 }
 
 // allOffloaded reports whether another device computes all rows of the matmul.
@@ -84,25 +84,25 @@ func (a *offloadDevice) attach(frame *tiering.Frame) (*hetero.Buffer, error) {
 }
 
 // prepare compiles the device's kernels for its rows of a matrix. If a kernel reads the weights
-// in place, inPlace copies them to memory that stays.
-func (a *offloadDevice) prepare(op hetero.Op, share weights.RowSplit, inPlace func(raw []byte) ([]byte, error)) (parts [2]weights.OffloadedRange, err error) {
+// in place, copyWeights copies them to memory that stays.
+func (a *offloadDevice) prepare(op hetero.Op, split weights.RowSplit, copyWeights func(raw []byte) ([]byte, error)) (ranges [2]weights.OffloadedRange, err error) {
 	rowBytes := len(op.Weights) / op.Rows
-	for i, rows := range share.RowRanges(op.Rows) {
-		parts[i] = weights.OffloadedRange{First: rows[0], Rows: rows[1] - rows[0]}
-		if parts[i].Rows == 0 {
+	for i, rows := range split.RowRanges(op.Rows) {
+		ranges[i] = weights.OffloadedRange{First: rows[0], Rows: rows[1] - rows[0]}
+		if ranges[i].Rows == 0 {
 			continue
 		}
 		part := op
-		part.Rows, part.Weights = parts[i].Rows, op.Weights[rows[0]*rowBytes:rows[1]*rowBytes]
-		if parts[i].Kernel, err = a.prepareRows(part, inPlace); err != nil {
-			return parts, fmt.Errorf("%s: %w", a.Name, err)
+		part.Rows, part.Weights = ranges[i].Rows, op.Weights[rows[0]*rowBytes:rows[1]*rowBytes]
+		if ranges[i].Kernel, err = a.prepareRows(part, copyWeights); err != nil {
+			return ranges, fmt.Errorf("%s: %w", a.Name, err)
 		}
-		a.kernels = append(a.kernels, parts[i].Kernel)
+		a.kernels = append(a.kernels, ranges[i].Kernel)
 	}
-	return parts, nil
+	return ranges, nil
 }
 
-func (a *offloadDevice) prepareRows(op hetero.Op, inPlace func(raw []byte) ([]byte, error)) (hetero.Kernel, error) {
+func (a *offloadDevice) prepareRows(op hetero.Op, copyWeights func(raw []byte) ([]byte, error)) (hetero.Kernel, error) {
 	k, err := a.Device.Prepare(op)
 	if err != nil || k.Bytes() > 0 {
 		return k, err
@@ -111,7 +111,7 @@ func (a *offloadDevice) prepareRows(op hetero.Op, inPlace func(raw []byte) ([]by
 	if err := k.Close(); err != nil {
 		return nil, err
 	}
-	if op.Weights, err = inPlace(op.Weights); err != nil {
+	if op.Weights, err = copyWeights(op.Weights); err != nil {
 		return nil, err
 	}
 	return a.Device.Prepare(op)
@@ -119,8 +119,8 @@ func (a *offloadDevice) prepareRows(op hetero.Op, inPlace func(raw []byte) ([]by
 
 // submit submits a matmul of the given tokens.
 func (a *offloadDevice) submit(k hetero.Kernel, tokens int, x, y hetero.View) (hetero.Ticket, error) {
-	if some, ok := k.(hetero.Elastic); ok && !a.caps.Static {
-		return some.SubmitSome(tokens, x, y)
+	if elastic, ok := k.(hetero.Elastic); ok && !a.caps.Static {
+		return elastic.SubmitSome(tokens, x, y)
 	}
 	return k.Submit(x, y) // it computes the whole chunk; the rows past tokens are ignored
 }

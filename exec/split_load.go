@@ -21,7 +21,7 @@ type splitLoader struct {
 	*offloadDevice
 	exact   bool
 	workers *threadpool.Pool // threads that pack rows into tiles
-	shares  map[*weights.Matrix]weights.RowSplit
+	splits  map[*weights.Matrix]weights.RowSplit
 	// scales holds the per-tensor scale of each matrix's input, see Options.W8A8. Inputs without
 	// an entry have no fixed scale.
 	scales map[*weights.Linear]float32
@@ -67,7 +67,7 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	raw := d.Frames[len(d.Frames)-1]
 	d.Frames = d.Frames[:len(d.Frames)-1]
 	defer raw.Free()
-	d.shares = map[*weights.Matrix]weights.RowSplit{}
+	d.splits = map[*weights.Matrix]weights.RowSplit{}
 	var matrices []weights.NamedLinear
 	switch l.Kind {
 	case weights.LayerLayout:
@@ -80,12 +80,12 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	}
 	for _, m := range matrices {
 		if m.Matrix.Present() {
-			if err := d.assign(m, l.Kind == weights.EndsLayout); err != nil {
+			if err := d.offloadRows(m, l.Kind == weights.EndsLayout); err != nil {
 				return fmt.Errorf("%s: %w", m.Name, err)
 			}
 		}
 	}
-	if err := d.moveResident(l); err != nil {
+	if err := d.packResident(l); err != nil {
 		return err
 	}
 	if l.Kind == weights.EndsLayout && w.Tied {
@@ -94,11 +94,11 @@ func (d *splitLoader) split(l *weights.Layout, w *weights.Weights) error {
 	return nil
 }
 
-// assign prepares the device's rows of a matrix.
-func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
+// offloadRows prepares the device's rows of a matrix.
+func (d *splitLoader) offloadRows(m weights.NamedLinear, head bool) error {
 	w := m.Matrix
 	product := weights.Matmul{Name: m.Name, Type: w.Type, Rows: w.Rows, Cols: w.Cols, LastTokenOnly: head}
-	share := d.Of(product).AlignTiles(w.Rows)
+	split := d.RowsOf(product).AlignTiles(w.Rows)
 	tokens := d.chunk
 	if head {
 		tokens = headRows
@@ -107,17 +107,17 @@ func (d *splitLoader) assign(m weights.NamedLinear, head bool) error {
 	if tiled.Fits(w.Type, w.Cols) { // matrices that do not fit tiles have no scale on the CPU either
 		op.Scale = d.scales[w]
 	}
-	parts, err := d.prepare(op, share, d.copied)
+	ranges, err := d.prepare(op, split, d.copyRows)
 	if err != nil {
 		return err
 	}
-	w.Offload = &weights.OffloadedRows{RowSplit: share, Matmul: d.role(product, share), Ranges: parts}
-	d.shares[&w.Matrix] = share
+	w.Offload = &weights.OffloadedRows{RowSplit: split, Matmul: d.statsOf(product, split), Ranges: ranges}
+	d.splits[&w.Matrix] = split
 	return nil
 }
 
-// copied copies rows to a frame that stays.
-func (d *splitLoader) copied(raw []byte) ([]byte, error) {
+// copyRows copies rows to a frame that stays.
+func (d *splitLoader) copyRows(raw []byte) ([]byte, error) {
 	frame, err := tiering.Alloc(d.Budget, tiering.Pinned, len(raw))
 	if err != nil {
 		return nil, err
@@ -127,9 +127,9 @@ func (d *splitLoader) copied(raw []byte) ([]byte, error) {
 	return frame.Bytes()[:len(raw)], nil
 }
 
-// moveResident moves the CPU's rows of a part to a frame of their own. An output matrix that is
+// packResident moves the CPU's rows of a part to a frame of their own. An output matrix that is
 // also the embedding stays whole, because lookups read all rows.
-func (d *splitLoader) moveResident(l *weights.Layout) error {
+func (d *splitLoader) packResident(l *weights.Layout) error {
 	size := 0
 	for i := range l.Places {
 		size += weights.AlignedSize(d.residentBytes(&l.Places[i]))
@@ -145,7 +145,7 @@ func (d *splitLoader) moveResident(l *weights.Layout) error {
 		memory := frame.Bytes()[at:][:d.residentBytes(p)]
 		at += weights.AlignedSize(len(memory))
 		if p.Matrix != nil {
-			d.move(p, memory)
+			d.packRows(p, memory)
 			continue
 		}
 		numbers, err := tiering.View[float32](memory, len(*p.Vector))
@@ -160,8 +160,8 @@ func (d *splitLoader) moveResident(l *weights.Layout) error {
 
 // residentRows returns how many rows of a matrix stay on the CPU: the first ones.
 func (d *splitLoader) residentRows(m *weights.Matrix) int {
-	if share, divided := d.shares[m]; divided {
-		return max(share.Single, share.Batch)
+	if split, divided := d.splits[m]; divided {
+		return max(split.Single, split.Batch)
 	}
 	return m.Rows
 }
@@ -171,22 +171,22 @@ func (d *splitLoader) residentBytes(p *weights.Placement) int {
 	if p.Matrix == nil {
 		return p.Bytes()
 	}
-	m := d.laidOut(p)
+	m := d.cpuLayout(p)
 	rows, bytes := m.Unit()
 	return (d.residentRows(p.Matrix) + rows - 1) / rows * bytes
 }
 
-// laidOut returns a matrix in the layout of the CPU's kernels, without its data.
-func (d *splitLoader) laidOut(p *weights.Placement) weights.Matrix {
+// cpuLayout returns a matrix in the layout of the CPU's kernels, without its data.
+func (d *splitLoader) cpuLayout(p *weights.Placement) weights.Matrix {
 	m := *p.Matrix
 	m.Tiled = !d.exact && tiled.Fits(m.Type, m.Cols)
 	m.Data = nil
 	return m
 }
 
-// move packs the CPU's rows of a matrix into their memory.
-func (d *splitLoader) move(p *weights.Placement, memory []byte) {
-	m, raw := d.laidOut(p), p.Matrix.Data
+// packRows packs the CPU's rows of a matrix into their memory.
+func (d *splitLoader) packRows(p *weights.Placement, memory []byte) {
+	m, raw := d.cpuLayout(p), p.Matrix.Data
 	rowBytes, kept := m.RowBytes(), d.residentRows(p.Matrix)
 	unitRows, unit := m.Unit()
 	units := len(memory) / unit

@@ -34,7 +34,7 @@ func TestSplitOutlierPathEqualsOneDevice(t *testing.T) {
 		o := Options{Threads: 2, Chunk: 8, KV: kv.F32}
 		ids := someIDs(20)
 		for _, shadows := range []OutlierChoice{OutlierFraction(1), OutlierFraction(0)} {
-			whole := loadWhole(t, fsys, dir, o, W8A8{Outliers: shadows})
+			whole := loadW8A8(t, fsys, dir, o, W8A8{Outliers: shadows})
 			want := allLogits(t, whole, ids)
 			require.Equal(t, shadows.Fraction > 0, whole.OutlierStats().Outliers > 0)
 			for _, p := range scaledPartners(t) {
@@ -42,7 +42,7 @@ func TestSplitOutlierPathEqualsOneDevice(t *testing.T) {
 					continue // one code may make a router choose another expert
 				}
 				for _, s := range testSplits[1:] {
-					m := loadWhole(t, fsys, dir, p.splitWith(t, s, o), W8A8{Outliers: shadows})
+					m := loadW8A8(t, fsys, dir, p.splitWith(t, s, o), W8A8{Outliers: shadows})
 					got := allLogits(t, m, ids)
 					if p.name == "cores" {
 						require.Equal(t, want, got, "%s, %+v", family, s)
@@ -81,7 +81,7 @@ func TestSplitOutlierPathAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
-	m := loadWhole(t, fsys, dir, p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{one: 0.5, many: 0.5}, Options{Threads: 2}), W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
 	require.Positive(t, m.OutlierStats().Marked)
 }
@@ -91,7 +91,7 @@ func TestAttachedMemoryHoldsTheOutlierPath(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
 	p := partners(t)[0]
-	m := loadWhole(t, fsys, dir, p.splitWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, fsys, dir, p.splitWith(t, split{}, Options{Threads: 2, Chunk: 64}), W8A8{Outliers: OutlierFraction(1)})
 	f, err := modelfile.Open(vfs.OS(), dir)
 	require.NoError(t, err)
 	defer f.Close()
@@ -120,12 +120,12 @@ func TestOutlierPathNeedsAScaledDevice(t *testing.T) {
 	o.Split.Device = refusing{Device: o.Split.Device, closed: &closed}
 	_, err = Load(context.Background(), f, o)
 	require.ErrorIs(t, err, arch.ErrUnsupported)
-	require.ErrorContains(t, err, "simulated GPU multiplies with no scale that is given")
+	require.ErrorContains(t, err, "simulated GPU quantizes with its own scales")
 	require.True(t, closed)
 }
 
-// late is a device whose work completes only after done returns true.
-type late struct {
+// lateDevice is a device whose work completes only after done returns true.
+type lateDevice struct {
 	hetero.Device
 	done func() bool
 }
@@ -140,7 +140,7 @@ type lateTicket struct {
 	done func() bool
 }
 
-func (l late) Prepare(op hetero.Op) (hetero.Kernel, error) {
+func (l lateDevice) Prepare(op hetero.Op) (hetero.Kernel, error) {
 	k, err := l.Device.Prepare(op)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func TestSplitOutlierPathOverlaps(t *testing.T) {
 	var out bytes.Buffer
 	seen := false
 	began := time.Now()
-	o.Split.Trace, o.Split.Device = recorder, late{o.Split.Device, func() bool {
+	o.Split.Trace, o.Split.Device = recorder, lateDevice{o.Split.Device, func() bool {
 		if !seen && time.Since(began) < 10*time.Second {
 			out.Reset()
 			_, err := recorder.WriteTo(&out)
@@ -176,7 +176,7 @@ func TestSplitOutlierPathOverlaps(t *testing.T) {
 		}
 		return true
 	}}
-	m := loadWhole(t, fsys, dir, o, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
+	m := loadW8A8(t, fsys, dir, o, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
 	allLogits(t, m, someIDs(8))
 	require.True(t, seen)
 

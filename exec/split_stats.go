@@ -7,31 +7,31 @@ import (
 	"github.com/llmrun/llmrun/exec/weights"
 )
 
-// role returns the statistics of the matrices of one kind, and counts one more of them.
-func (a *offloadDevice) role(p weights.Matmul, share weights.RowSplit) *weights.SplitMatmul {
-	for _, r := range a.roles {
+// statsOf returns the statistics of the matrices of one kind, and counts one more of them.
+func (a *offloadDevice) statsOf(p weights.Matmul, split weights.RowSplit) *weights.SplitMatmul {
+	for _, r := range a.stats {
 		known := r.Matmul
-		if known.Count = 0; known == p && r.Split == share {
+		if known.Count = 0; known == p && r.Split == split {
 			r.Count++
 			return r
 		}
 	}
 	p.Count = 1
-	r := &weights.SplitMatmul{Matmul: p, Split: share}
-	a.roles = append(a.roles, r)
+	r := &weights.SplitMatmul{Matmul: p, Split: split}
+	a.stats = append(a.stats, r)
 	return r
 }
 
-// record adds a completed step to the statistics. own is when the CPU's rows were complete.
-func (a *offloadPass) record(jobs []matmul, own time.Duration) {
-	if len(jobs) == 0 || jobs[0].w.Offload == nil {
+// record adds a completed step to the statistics. hostDone is when the CPU's rows were complete.
+func (a *offloadPass) record(matmuls []matmul, hostDone time.Duration) {
+	if len(matmuls) == 0 || matmuls[0].w.Offload == nil {
 		return
 	}
-	predicted, ok := a.predictedStep(jobs)
+	predicted, ok := a.predictedStep(matmuls)
 	if !ok {
 		return
 	}
-	j := &jobs[0]
+	j := &matmuls[0]
 	s := &j.w.Offload.Matmul.Single
 	if j.w.Offload.Batched(j.n) {
 		s = &j.w.Offload.Matmul.Batch
@@ -42,15 +42,15 @@ func (a *offloadPass) record(jobs []matmul, own time.Duration) {
 	s.Predicted += predicted
 	s.Took += now - a.begun
 	if len(a.work) > 0 {
-		s.Waited += now - own
+		s.Waited += now - hostDone
 	}
 }
 
 // predictedStep returns the predicted time of a step. ok is false if the plan does not cover the
 // step's number of tokens.
-func (a *offloadPass) predictedStep(jobs []matmul) (sum time.Duration, ok bool) {
-	for i := range jobs {
-		w, n := jobs[i].w.Offload, jobs[i].n
+func (a *offloadPass) predictedStep(matmuls []matmul) (sum time.Duration, ok bool) {
+	for i := range matmuls {
+		w, n := matmuls[i].w.Offload, matmuls[i].n
 		if w == nil {
 			continue
 		}
@@ -69,8 +69,8 @@ func (m *Model) SplitStats() []weights.SplitMatmul {
 	if m.offload == nil {
 		return nil
 	}
-	list := make([]weights.SplitMatmul, len(m.offload.roles))
-	for i, r := range m.offload.roles {
+	list := make([]weights.SplitMatmul, len(m.offload.stats))
+	for i, r := range m.offload.stats {
 		list[i] = *r
 	}
 	slices.SortStableFunc(list, func(a, b weights.SplitMatmul) int { // the output matrix is loaded first and used last

@@ -99,7 +99,7 @@ func (s split) of(static bool) func(weights.Matmul) weights.RowSplit {
 func (p *partner) splitWith(t *testing.T, s split, o Options) Options {
 	o.Budget = tiering.New(0)
 	device := p.open(t, o.Budget)
-	o.Split = &Split{Name: p.name, Device: device, Of: s.of(device.Capabilities().Static), Grain: time.Millisecond}
+	o.Split = &Split{Name: p.name, Device: device, RowsOf: s.of(device.Capabilities().Static), Grain: time.Millisecond}
 	return o
 }
 
@@ -143,9 +143,9 @@ func allExperts(t *testing.T) vfs.FS {
 	return vfs.FromIOFS(files)
 }
 
-// chooses is the tolerance above which routers may choose other experts, whose results are
+// routerTolerance is the tolerance above which routers may choose other experts, whose results are
 // unrelated.
-const chooses = 0.5
+const routerTolerance = 0.5
 
 // TestSplitPassEqualsOneDevice computes a text in chunks and token by token, with every device
 // and every split.
@@ -162,7 +162,7 @@ func TestSplitPassEqualsOneDevice(t *testing.T) {
 			if name == "tiny q4_0" {
 				tolerance = p.quantized
 			}
-			if name == "qwen2_moe" && tolerance > chooses {
+			if name == "qwen2_moe" && tolerance > routerTolerance {
 				t.Logf("%s is not compared on %s: what it rounds makes routers choose other experts", name, p.name)
 				continue
 			}
@@ -266,7 +266,7 @@ func TestPredictionsScaleWithTokens(t *testing.T) {
 		for _, tokens := range []int{3, 5, 8} {
 			s, err := m.NewSequence(0)
 			require.NoError(t, err)
-			require.NoError(t, m.Extend(t.Context(), s, make([]int32, tokens), &Reader{}))
+			require.NoError(t, m.Extend(t.Context(), s, make([]int32, tokens), &ExtendOptions{}))
 			s.Close()
 		}
 		q := m.SplitStats()[0]
@@ -332,7 +332,7 @@ func TestDevicesThatFail(t *testing.T) {
 			require.NoError(t, err)
 			s, opened := m.NewSequence(0)
 			require.NoError(t, opened)
-			err = m.Extend(context.Background(), s, []int32{1, 2}, &Reader{})
+			err = m.Extend(context.Background(), s, []int32{1, 2}, &ExtendOptions{})
 			require.Zero(t, s.Len())
 			s.Close()
 			m.Close()

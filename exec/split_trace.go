@@ -16,22 +16,22 @@ type offloadTrace struct {
 }
 
 func newOffloadTrace(r *trace.Recorder, device string) offloadTrace {
-	return offloadTrace{recorder: r, host: r.Lane("host", "divided steps"), device: r.Lane(device, "rows of products")}
+	return offloadTrace{recorder: r, host: r.Lane("host", "split steps"), device: r.Lane(device, "offloaded rows")}
 }
 
-// record records a completed step. own is when the host's rows were complete.
-func (t *offloadTrace) record(clock hetero.Clock, jobs []matmul, work []offloadedWork, own time.Duration) {
+// record records a completed step. hostDone is when the host's rows were complete.
+func (t *offloadTrace) record(clock hetero.Clock, matmuls []matmul, work []offloadedWork, hostDone time.Duration) {
 	if t.recorder == nil || len(work) == 0 {
 		return
 	}
 	end, zero := time.Duration(0), t.recorder.Now()-clock.Now()
 	for i := range work {
-		end = t.recordRows(&work[i], &jobs[work[i].job], end, zero)
+		end = t.recordRows(&work[i], &matmuls[work[i].matmul], end, zero)
 	}
-	name := jobs[work[0].job].w.Offload.Matmul.Name
+	name := matmuls[work[0].matmul].w.Offload.Matmul.Name
 	t.host.Span("submit "+name, t.begun, t.submitted, nil)
-	t.host.Span("own rows of "+name, t.submitted, own, nil)
-	t.host.Span("wait for "+name, own, work[len(work)-1].seen, nil)
+	t.host.Span("host rows of "+name, t.submitted, hostDone, nil)
+	t.host.Span("wait for "+name, hostDone, work[len(work)-1].observed, nil)
 }
 
 // recordRows records the device's work on the rows of one matmul, which begins after the
@@ -44,7 +44,7 @@ func (t *offloadTrace) recordRows(w *offloadedWork, j *matmul, after, zero time.
 		from, to := timed.Ran()
 		begin, end = zero+from, zero+to
 	} else { // the end is the observation, which may be much later
-		end, args["end"] = w.seen, "when the host looked"
+		end, args["end"] = w.observed, "observed by the host"
 	}
 	t.device.Span(j.w.Offload.Matmul.Name, begin, end, args)
 	return end

@@ -32,7 +32,7 @@ func TestSplitStepsAreTraced(t *testing.T) {
 			switch {
 			case strings.HasPrefix(e.Name, "submit "):
 				steps = append(steps, at)
-			case strings.HasPrefix(e.Name, "own rows of "), strings.HasPrefix(e.Name, "wait for "):
+			case strings.HasPrefix(e.Name, "host rows of "), strings.HasPrefix(e.Name, "wait for "):
 				last := &steps[len(steps)-1]
 				require.InDelta(t, last.end, at.begin, 0.002, "spans of the host follow each other")
 				last.end = at.end

@@ -39,7 +39,7 @@ type activations struct {
 	k, v     []float32   // [chunk, maxKV*HeadDim]
 	heads    []float32   // [kvHeads, chunk, group, HeadDim] rotated queries in attention's order
 	gate     []float32   // [chunk, inner] of an MLP, or [chunk*ExpertsUsed, inner] of experts
-	up       []float32   // the same, for at most mostUpTokens tokens
+	up       []float32   // the same, for at most maxUpTokens tokens
 	cos, sin [][]float32 // [ropes][chunk, Dim/2] of the batch's positions
 	conv     []float32   // [chunk, 3*Dim]
 	logits   []float32   // [headRows, Vocab]
@@ -51,8 +51,8 @@ type workspace struct {
 	scratch    *quant.Scratch
 	tiles      *tiled.Scratch
 	tileMemory []float32 // memory of tiles
-	ordered    []float32 // [maxCols] the row that is being quantized, in the column order of the weights
-	up         []float32 // [chunk, columnsOfUp] slice of up, see multiplyActivating
+	orderedRow []float32 // [maxCols] the row that is being quantized, in the column order of the weights
+	up         []float32 // [chunk, upSliceColumns] slice of up, see multiplyActivating
 	scores     []float32 // [tileQueries, kv.BlockTokens]
 	acc        []float32 // [tileQueries, HeadDim+2] softmax states of a tile
 	span       []float32 // [tileQueries, HeadDim+2] softmax states over the current span
@@ -60,18 +60,18 @@ type workspace struct {
 	values []float32 // [kv.BlockTokens, HeadDim] values of an F16 cache as float32
 
 	// For quantized KV formats: a tile's quantized queries and their softmax weights of a block.
-	queries tiled.Activations
-	padded  []float32 // [keyCols] a query, padded with zeros
-	rounded []float32 // memory of queries
-	weights []quant.BlockWeights
+	queries     tiled.Activations
+	paddedQuery []float32 // [keyCols] a query, padded with zeros
+	queryMemory []float32 // memory of queries
+	weights     []quant.BlockWeights
 
 	// For page selection.
-	summarizer *kv.Summarizer
-	box        []float32         // [SummaryCols] a query in the form that multiplies summaries, see splitSigns
-	corners    tiled.Activations // these queries, quantized
-	parts      []float32         // memory of corners
-	guess      []float32         // [group, kv.BlockTokens] scores of one group of summaries
-	blocks     []float32         // [group, blocks] scores of blocks
+	summarizer    *kv.Summarizer
+	cornerQuery   []float32         // [SummaryCols] a query in the form that multiplies summaries, see splitSigns
+	cornerQueries tiled.Activations // these queries, quantized
+	cornerMemory  []float32         // memory of corners
+	summaryScores []float32         // [group, kv.BlockTokens] scores of one group of summaries
+	blockScores   []float32         // [group, blocks] scores of blocks
 }
 
 // failed reports whether the pass has failed or was cancelled.

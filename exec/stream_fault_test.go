@@ -84,7 +84,7 @@ func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed fun
 	defer s.Close()
 	for n := 5; s.Len() < len(ids); n = 1 {
 		at := s.Len()
-		err := m.Extend(context.Background(), s, ids[at:at+n], &Reader{Each: func(pos int, logits []float32) error {
+		err := m.Extend(context.Background(), s, ids[at:at+n], &ExtendOptions{Each: func(pos int, logits []float32) error {
 			require.Equal(t, want[pos], logits, "position %d", pos)
 			return nil
 		}})
@@ -92,7 +92,7 @@ func untilDone(t *testing.T, m *Model, ids []int32, want [][]float32, failed fun
 			failed(err)
 			require.Equal(t, at, s.Len())
 			n = 5 - at
-			err = m.Extend(context.Background(), s, ids[at:at+max(1, n)], &Reader{})
+			err = m.Extend(context.Background(), s, ids[at:at+max(1, n)], &ExtendOptions{})
 			require.NoError(t, err, "the same step, tried again")
 		}
 	}
@@ -127,7 +127,7 @@ func TestTruncatedPack(t *testing.T) {
 			require.NoError(t, os.Truncate(paths[0], int64(len(data)/3)))
 			// Prefetched bytes may suffice for a token.
 			for range 3 {
-				if err = models[0].Extend(context.Background(), s, ids[s.Len():s.Len()+1], &Reader{}); err != nil {
+				if err = models[0].Extend(context.Background(), s, ids[s.Len():s.Len()+1], &ExtendOptions{}); err != nil {
 					break
 				}
 			}
@@ -171,7 +171,7 @@ func TestCancelInAStall(t *testing.T) {
 				stall.after(k)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
-				go func() { done <- m.Extend(ctx, s, ids[10:20], &Reader{}) }()
+				go func() { done <- m.Extend(ctx, s, ids[10:20], &ExtendOptions{}) }()
 				var err error
 				select {
 				case <-stall.reached:

@@ -36,12 +36,12 @@ func (o *W8A8) CheckDevice(name string, caps hetero.Capabilities) error {
 	if o == nil || caps.FixedScale {
 		return nil
 	}
-	return fmt.Errorf("%w: %s multiplies with no scale that is given, which W8A8 needs: leave W8A8 out, or divide with an NPU or with cores of the processor", arch.ErrUnsupported, name)
+	return fmt.Errorf("%w: %s quantizes with its own scales, but W8A8 needs a device that accepts a given scale: leave W8A8 out, or split with an NPU or CPU cores", arch.ErrUnsupported, name)
 }
 
 // scaleOf returns the scale of an input with or without an outlier path.
-func scaleOf(in *w8a8.Input, shadow bool) float32 {
-	if shadow {
+func scaleOf(in *w8a8.Input, hasPath bool) float32 {
+	if hasPath {
 		return in.Scale
 	}
 	return in.ClippedScale
@@ -53,9 +53,9 @@ func (o *W8A8) scales() map[string]float32 {
 		return nil
 	}
 	scales := map[string]float32{}
-	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
+	for in, hasPath := range o.Outliers.Of(o.Calibration.Inputs) {
 		for i := range in.Matrices {
-			scales[in.Matrices[i].Name] = scaleOf(in, kept)
+			scales[in.Matrices[i].Name] = scaleOf(in, hasPath)
 		}
 	}
 	return scales
@@ -70,19 +70,19 @@ func (m *Model) usePerTensor(o *W8A8) error {
 	named := m.Matrices()
 	s := &outlierPath{m: m, file: o.Calibration, recorder: o.Trace}
 	m.outliers = s
-	for in, kept := range o.Outliers.Of(o.Calibration.Inputs) {
+	for in, hasPath := range o.Outliers.Of(o.Calibration.Inputs) {
 		for j := range in.Matrices {
 			w := named[in.Matrices[j].Name]
 			if w == nil || !w.Tiled {
 				continue // its rows are not a whole number of blocks
 			}
 			name := in.Matrices[j].Name
-			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, kept), Spans: weights.SpanNames{Integers: "integers of " + name, Outliers: "shadow of " + name}}
-			if !kept {
+			w.PerTensor = &weights.PerTensorInput{Scale: scaleOf(in, hasPath), Spans: weights.SpanNames{Integers: "integers of " + name, Outliers: "shadow of " + name}}
+			if !hasPath {
 				continue
 			}
 			if in.Matrices[j].ColumnsAt == 0 {
-				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more of them, or prune more here", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
+				return fmt.Errorf("%w: %s has no columns of %s: calibrate again and store more columns, or give fewer inputs an outlier path", arch.ErrModel, o.Calibration.Path(), in.Matrices[j].Name)
 			}
 			w.PerTensor.Limit = weights.MagnitudeBits(weights.OutlierLimit(in.Scale))
 			c, err := s.addColumns(in, &in.Matrices[j])
@@ -108,7 +108,7 @@ type OutlierChoice struct {
 var DefaultOutlierChoice = OutlierChoice{Fraction: 0.15, MostLoss: 4}
 
 // OutlierFraction chooses a fraction of the inputs.
-func OutlierFraction(share float64) OutlierChoice { return OutlierChoice{share, math.Inf(1)} }
+func OutlierFraction(fraction float64) OutlierChoice { return OutlierChoice{fraction, math.Inf(1)} }
 
 // Of iterates over inputs in descending order of their outliers' importance, and reports for
 // each whether it has an outlier path.

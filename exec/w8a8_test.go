@@ -37,7 +37,7 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 	defer f.Close()
 	var last int64
 	index, err := MeasureOutliers(context.Background(), f, someIDs(160), Options{Exact: true, Threads: 2},
-		OutlierOptions{Made: "a test", Share: 0.02, Progress: func(done, total int64) {
+		OutlierOptions{Made: "a test", Fraction: 0.02, Progress: func(done, total int64) {
 			require.LessOrEqual(t, last, done)
 			last = done
 			require.EqualValues(t, 160, total)
@@ -52,8 +52,8 @@ func calibrated(t *testing.T, fsys vfs.FS, dir string, stored float64) *w8a8.Ind
 	return index
 }
 
-// loadWhole loads a model with its calibration.
-func loadWhole(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Model {
+// loadW8A8 loads a model with its calibration.
+func loadW8A8(t *testing.T, fsys vfs.FS, dir string, o Options, whole W8A8) *Model {
 	t.Helper()
 	c, err := w8a8.Open(fsys, "c")
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestOutliersOfLongTextsAreTheSame(t *testing.T) {
 			calib.MaxCandidateBytes = room
 			var read int64
 			index, err := MeasureOutliers(context.Background(), f, someIDs(700), Options{Exact: true, Threads: 2},
-				OutlierOptions{Share: share, Progress: func(done, _ int64) { read = done }})
+				OutlierOptions{Fraction: share, Progress: func(done, _ int64) { read = done }})
 			require.NoError(t, err)
 			counts = append(counts, read)
 			return index
@@ -155,7 +155,7 @@ func TestPerTensorScalesAreAsGoodAsGroups(t *testing.T) {
 			groups, err := Load(context.Background(), f, Options{Threads: 2})
 			require.NoError(t, err)
 			defer groups.Close()
-			m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
+			m := loadW8A8(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 			whole, grouped := mean(m), mean(groups)
 			t.Logf("logits differ by %.3f, and by %.3f with groups", whole, grouped)
 			require.Less(t, whole, 1.25*grouped)
@@ -172,9 +172,9 @@ func TestW8A8IsInvariant(t *testing.T) {
 	calibrated(t, fsys, dir, 1)
 	ids := someIDs(70)
 	all := W8A8{Outliers: OutlierFraction(1)}
-	want := allLogits(t, loadWhole(t, fsys, dir, Options{Threads: 1, KV: kv.K8V8}, all), ids)
+	want := allLogits(t, loadW8A8(t, fsys, dir, Options{Threads: 1, KV: kv.K8V8}, all), ids)
 	for _, o := range []Options{{Threads: 3, KV: kv.K8V8}, {Threads: 2, Chunk: 17, KV: kv.K8V8}, {Threads: 2, Chunk: 1, KV: kv.K8V8}} {
-		m := loadWhole(t, fsys, dir, o, all)
+		m := loadW8A8(t, fsys, dir, o, all)
 		require.Equal(t, want, allLogits(t, m, ids))
 		require.NoError(t, m.SetThreads(2))
 		require.Equal(t, want, allLogits(t, m, ids))
@@ -188,7 +188,7 @@ func TestW8A8IsInvariant(t *testing.T) {
 func TestOutlierPathAllocatesNothing(t *testing.T) {
 	dir, fsys := fixtureNamed(t, "llama3"), vfs.NewMem()
 	calibrated(t, fsys, dir, 1)
-	m := loadWhole(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, fsys, dir, Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	requireNoAllocs(t, m)
 	before := m.OutlierStats().Fetched
 	requireNoAllocs(t, m)
@@ -228,14 +228,14 @@ func TestUnreadableOutlierColumns(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	hooked := &hookedFS{FS: fsys}
-	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
+	m := loadW8A8(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1)})
 	ids := someIDs(60)
 	want := allLogits(t, m, ids)
 	broken := &vfs.IOError{Op: "read", Path: "c", Err: context.DeadlineExceeded}
 	hooked.before = func() error { return broken }
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
-	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &Reader{}), broken)
+	require.ErrorIs(t, m.Extend(context.Background(), s, ids, &ExtendOptions{}), broken)
 	s.Close()
 	hooked.before = nil
 	require.Equal(t, want, allLogits(t, m, ids))
@@ -245,7 +245,7 @@ func TestUnreadableOutlierColumns(t *testing.T) {
 	s, err = m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.ErrorIs(t, m.Extend(ctx, s, ids, &Reader{}), context.Canceled)
+	require.ErrorIs(t, m.Extend(ctx, s, ids, &ExtendOptions{}), context.Canceled)
 }
 
 // hookedFS calls a function before each read of its files.
@@ -280,7 +280,7 @@ func TestHalvesOverlap(t *testing.T) {
 	fsys := vfs.NewMem()
 	calibrated(t, fsys, fixtureNamed(t, "llama3"), 1)
 	hooked, recorder := &hookedFS{FS: fsys}, trace.New()
-	m := loadWhole(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
+	m := loadW8A8(t, hooked, fixtureNamed(t, "llama3"), Options{Threads: 2}, W8A8{Outliers: OutlierFraction(1), Trace: recorder})
 	waited := false
 	hooked.before = func() error {
 		for began := time.Now(); !waited && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {

@@ -32,7 +32,7 @@ func TestBindFailsMidway(t *testing.T) {
 	last[0], err = network.context.Kernel("probe.cl", "", "probe") // which has one argument
 	require.NoError(t, err)
 	var refused *opencl.Error
-	require.ErrorAs(t, m.Extend(context.Background(), other, []int32{1}, &exec.Reader{}), &refused)
+	require.ErrorAs(t, m.Extend(context.Background(), other, []int32{1}, &exec.ExtendOptions{}), &refused)
 	require.NoError(t, last[0].Close())
 	last[0] = attend
 

@@ -42,7 +42,7 @@ func TestFailedPassesWait(t *testing.T) {
 			require.NoError(t, err)
 			before := network.context.Stats()
 			var refused *opencl.Error
-			require.ErrorAs(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.Reader{}), &refused)
+			require.ErrorAs(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.ExtendOptions{}), &refused)
 			used := network.context.Stats().Since(before)
 			require.Greater(t, used.Launches, int64(1), "of the layer before")
 			require.EqualValues(t, 1, used.Waits)

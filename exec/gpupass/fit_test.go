@@ -82,7 +82,7 @@ func TestMemoryDecides(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, exec.Placement{
 			Processor: got.Processor, First: all - layers, Layers: all, Context: length,
-			Held: got.Held, Need: least, Memory: least, Here: got.Here,
+			Held: got.Held, Need: least, Memory: least, HostBytes: got.HostBytes,
 		}, got)
 		requireTooLittle(t, path, Processor{Layers: layers, Memory: least - 1}, layers)
 		if less := (Processor{Memory: withSpare(least) - 1}); layers == 1 {

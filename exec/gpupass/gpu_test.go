@@ -65,7 +65,7 @@ func onGPU(p Processor) exec.Options { return exec.Options{Processor: p} }
 // logits reads tokens and returns the logits after each.
 func logits(t testing.TB, m *exec.Model, s *exec.Sequence, ids []int32) (out [][]float32) {
 	t.Helper()
-	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.Reader{
+	require.NoError(t, m.Extend(context.Background(), s, ids, &exec.ExtendOptions{
 		Want: func(int) bool { return true },
 		Each: func(_ int, l []float32) error {
 			out = append(out, append([]float32(nil), l...))
@@ -233,7 +233,7 @@ func TestPassesAllocateNothing(t *testing.T) {
 		m := load(t, testutil.Shared(t, "fixtures", "llama32"), onGPU(Processor{Layers: layers, Opened: func(n *Network) { network = n }}))
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
-		reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+		reader := &exec.ExtendOptions{Each: func(int, []float32) error { return nil }}
 		id := []int32{5}
 		require.NoError(t, m.Extend(context.Background(), s, id, reader))
 		before := network.Context().Stats()
@@ -266,7 +266,7 @@ func TestFailureTakesNothing(t *testing.T) {
 	ids := someIDs(testChunk, m.Spec.Vocab)
 	for range 2 {
 		var full *hetero.MemoryError
-		require.ErrorAs(t, m.Extend(context.Background(), s, ids, &exec.Reader{}), &full)
+		require.ErrorAs(t, m.Extend(context.Background(), s, ids, &exec.ExtendOptions{}), &full)
 		require.Len(t, network.owned, owned)
 		require.Equal(t, held, network.context.Stats().Held)
 		require.Zero(t, network.many)

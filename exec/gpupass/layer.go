@@ -26,8 +26,8 @@ type columnBlock struct {
 	column  int // first column
 }
 
-// TakeLayer uploads a layer's weights.
-func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
+// UploadLayer uploads a layer's weights.
+func (n *Network) UploadLayer(l int, w *exec.LayerWeights) (err error) {
 	l -= n.first
 	y := &n.layers[l]
 	if y.attnGain, err = n.gain(w.AttnNorm); err != nil {
@@ -72,8 +72,8 @@ func (n *Network) TakeLayer(l int, w *exec.LayerWeights) (err error) {
 	return n.countLoaded()
 }
 
-// TakeEnds uploads the output matrix.
-func (n *Network) TakeEnds(norm []float32, head exec.Linear) error {
+// UploadOutput uploads the output matrix.
+func (n *Network) UploadOutput(norm []float32, head exec.Linear) error {
 	gain, err := n.gain(norm)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestLogitsDoNotDependOnWhichAreAskedFor(t *testing.T) {
 			s, err := m.NewSequence(0)
 			require.NoError(t, err)
 			defer s.Close()
-			reader := &exec.Reader{
+			reader := &exec.ExtendOptions{
 				Want: func(pos int) bool { return asked[pos] },
 				Each: func(pos int, logits []float32) error {
 					require.True(t, asked[pos])
@@ -73,7 +73,7 @@ func TestWhatNobodyAsksForIsNotLaunched(t *testing.T) {
 			require.NoError(t, err)
 			defer s.Close()
 			before := network.context.Stats()
-			require.NoError(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.Reader{
+			require.NoError(t, m.Extend(context.Background(), s, ids[:c.tokens], &exec.ExtendOptions{
 				Want: c.want, Each: func(int, []float32) error { return nil },
 			}))
 			require.EqualValues(t, c.launches, network.context.Stats().Since(before).Launches)

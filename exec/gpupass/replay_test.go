@@ -89,7 +89,7 @@ func TestRecordedTokensAllocateNothing(t *testing.T) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	reader := &exec.Reader{Each: func(int, []float32) error { return nil }}
+	reader := &exec.ExtendOptions{Each: func(int, []float32) error { return nil }}
 	id := []int32{5}
 	read := func() {
 		if err := m.Extend(context.Background(), s, id, reader); err != nil {

@@ -120,7 +120,7 @@ func TestN8_DevicesWithLittleMemoryHavePart(t *testing.T) {
 		require.Positive(t, here, name)
 		s, err := m.NewSequence(0)
 		require.NoError(t, err)
-		require.NoError(t, m.Extend(t.Context(), s, make([]int32, 40), &exec.Reader{}))
+		require.NoError(t, m.Extend(t.Context(), s, make([]int32, 40), &exec.ExtendOptions{}))
 		s.Close()
 		m.Close()
 		require.NoError(t, model.Budget.Check())

@@ -55,7 +55,7 @@ func surprise(t *testing.T, m *exec.Model, ids []int32) (nll float64) {
 	s, err := m.NewSequence(0)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, m.Extend(t.Context(), s, ids, &exec.Reader{
+	require.NoError(t, m.Extend(t.Context(), s, ids, &exec.ExtendOptions{
 		Want: func(i int) bool { return i+1 < len(ids) },
 		Each: func(i int, logits []float32) error {
 			sum := 0.0
@@ -113,6 +113,6 @@ func TestTrialsOfIntegersAreTheirOwn(t *testing.T) {
 		o := Options{Device: gpu, Progress: func(int, int) { t.Error("something was measured") }}
 		_, err = Load(t.Context(), f, scaled.model, o)
 		require.ErrorIs(t, err, arch.ErrUnsupported)
-		require.ErrorContains(t, err, "no scale that is given")
+		require.ErrorContains(t, err, "accepts a given scale")
 	}
 }

@@ -36,7 +36,7 @@ func (t timing) run(ctx context.Context, m *exec.Model) (took profiles.PassTimes
 	for i := range chunk {
 		chunk[i] = int32(i * 7919 % m.Spec.Vocab) // varied, so that all experts are used
 	}
-	reader := exec.Reader{Each: func(int, []float32) error { return nil }} // requests logits
+	reader := exec.ExtendOptions{Each: func(int, []float32) error { return nil }} // requests logits
 	read := func(ids []int32, behind bool) error {
 		if !behind || s.Len() == s.Limit() {
 			s.Truncate(0)

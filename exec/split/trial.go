@@ -198,7 +198,7 @@ func (t *trial) loadSplit(ctx context.Context) (*exec.Model, error) {
 		return nil, err
 	}
 	model := t.model
-	model.Split = &exec.Split{Name: t.o.Device, Device: device, Of: t.plan.assign(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
+	model.Split = &exec.Split{Name: t.o.Device, Device: device, RowsOf: t.plan.assign(), Chunk: t.plan.chunk, Grain: hetero.Grain(device.Clock()), Trace: t.o.Trace}
 	return exec.Load(ctx, t.files, model)
 }
 

@@ -238,8 +238,8 @@ func (t *Test) count(model *exec.Model, traffic exec.Traffic) {
 		return
 	}
 	// Only the last token of a prompt goes through the end of the last layer and the head.
-	last := traffic.EndMulAdds + traffic.HeadMulAdds
-	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.EndMulAdds + last/int64(t.Length))
+	last := traffic.PrunedMulAdds + traffic.HeadMulAdds
+	t.OpsPerToken = 2 * (traffic.LayerMulAdds - traffic.PrunedMulAdds + last/int64(t.Length))
 }
 
 // summarize turns the runs into the result.

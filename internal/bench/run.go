@@ -17,7 +17,7 @@ type Runner struct {
 	Model     *exec.Model
 	sequences map[int]*exec.Sequence // by depth
 	next      int32                  // the likeliest token after the last one read
-	reader    exec.Reader
+	reader    exec.ExtendOptions
 }
 
 // NewRunner returns a runner that measures model.

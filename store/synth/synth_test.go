@@ -74,7 +74,7 @@ func predict(t *testing.T, fsys vfs.FS, ids []int32) (logits []float32) {
 	seq, err := model.NewSequence(0)
 	require.NoError(t, err)
 	defer seq.Close()
-	require.NoError(t, model.Extend(t.Context(), seq, ids, &exec.Reader{Each: func(_ int, row []float32) error {
+	require.NoError(t, model.Extend(t.Context(), seq, ids, &exec.ExtendOptions{Each: func(_ int, row []float32) error {
 		logits = slices.Clone(row)
 		return nil
 	}}))
